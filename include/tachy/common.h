@@ -1,0 +1,94 @@
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// What every other header needs: error codes, the log callback, versions.
+//
+// Conventions that hold for the whole library
+// - A function that can fail returns TACHY_OK (0) or a negative code of `enum tachy_err`;
+//   output parameters are set to NULL or zero on failure.
+// - What went wrong is logged once, at TACHY_LOG_ERR, as one sentence that names the file,
+//   option or library and what to do about it. The library never prints, exits or aborts.
+// - `{0}` is a valid params struct unless a field says "required"; 0 means the default.
+// - Strings are UTF-8. A `const char *` that is passed in need only live until the call
+//   returns, unless its comment says otherwise.
+// - `tachy_x_close(&x)` and `tachy_x_unref(&x)` accept NULL and half-open objects and
+//   clear the pointer.
+
+#if defined(__GNUC__) || defined(__clang__)
+#define TACHY_API __attribute__((visibility("default")))
+#define TACHY_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define TACHY_API
+#define TACHY_PRINTF(fmt, args)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// X(name, code, text): one row an error. Codes are stable.
+#define TACHY_ERRORS(X)                                                                            \
+    X(OK, 0, "done")                                                                               \
+    X(ERR_NOMEM, -1, "out of memory")                                                              \
+    X(ERR_INVAL, -2, "invalid argument or option")                                                 \
+    X(ERR_NOT_FOUND, -3, "not found")                                                              \
+    X(ERR_EXISTS, -4, "exists already")                                                            \
+    X(ERR_IO, -5, "input or output failed")                                                        \
+    X(ERR_NO_SPACE, -6, "no space left on the device")                                             \
+    X(ERR_FORMAT, -7, "data is damaged or not of the expected format")                             \
+    X(ERR_UNSUPPORTED, -8, "not supported")                                                        \
+    X(ERR_UNAVAILABLE, -9, "a needed library, device or service is missing")                       \
+    X(ERR_DIGEST, -10, "SHA-256 differs from the expected one")                                    \
+    X(ERR_MISMATCH, -11, "a model does not fit its card")                                          \
+    X(ERR_EXTERNAL, -12, "a library that is used failed")                                          \
+    X(ERR_INTERRUPTED, -13, "stopped on request")                                                  \
+    X(ERR_AGAIN, -14, "try again later")                                                           \
+    X(ERR_EOF, -15, "end of stream")                                                               \
+    X(ERR_STATE, -16, "call out of order")                                                         \
+    X(ERR_LIMIT, -17, "larger than a limit allows")
+
+enum tachy_err {
+#define TACHY_X(name, code, text) TACHY_##name = code,
+    TACHY_ERRORS(TACHY_X)
+#undef TACHY_X
+};
+
+// "ERR_NOT_FOUND" / "not found" for a code; "ERR_UNKNOWN" / "unknown error" otherwise.
+// Static strings. Thread-safe.
+TACHY_API const char *tachy_err_name(int err);
+TACHY_API const char *tachy_err_text(int err);
+
+enum tachy_log_level {
+    TACHY_LOG_NONE = 0,
+    TACHY_LOG_ERR = 1,     // the call fails; one sentence a failure
+    TACHY_LOG_WARN = 2,    // goes on, but the user should know
+    TACHY_LOG_INFO = 3,    // once or twice a run
+    TACHY_LOG_VERBOSE = 4, // what was picked and why
+    TACHY_LOG_DEBUG = 5,
+};
+
+// Receives messages without a final newline. `fn` may be called from any thread, also from
+// several at once; it must not call back into the object that logs.
+struct tachy_log {
+    void (*fn)(void *user, enum tachy_log_level level, const char *msg);
+    void *user;
+    enum tachy_log_level max_level; // messages above are not formatted; 0: TACHY_LOG_INFO
+};
+
+// Version of this library, "MAJOR.MINOR.PATCH". Static string.
+TACHY_API const char *tachy_version(void);
+
+// Frees memory that a function of this library returned and whose comment names this
+// function (JSON texts and the like). NULL is allowed.
+TACHY_API void tachy_free(void *p);
+
+// A fraction: time bases (seconds per tick) and frame rates (frames per second).
+struct tachy_rational {
+    int num, den;
+};
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,55 @@
+#pragma once
+#include <tachy/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// A loaded model that maps one batch of input tensors to output tensors.
+// Thread-safety: use one engine from one thread; separate engines are independent, and
+// engines of one model share its weights.
+typedef struct tachy_engine tachy_engine;
+
+#define TACHY_MAX_IO 16
+
+struct tachy_engine_params {
+    const char *provider;     // "cpu" (ONNX Runtime's own kernels), "null"; NULL or "auto": first usable
+    const char *model_path;   // ONNX file; required but for "null"
+    const char *library;      // libonnxruntime.so; NULL: search as docs/models.md says
+    int threads;              // inside one run; 0: 1
+    int batch_max;            // images a run, 1..256; 0: 1
+    const char *const *provider_options; // "key=value" strings, ends with NULL; may be NULL
+    int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend
+    const struct tachy_log *log; // NULL: silent; must outlive the engine
+};
+#define tachy_engine_params(...) (&(struct tachy_engine_params){__VA_ARGS__})
+
+// Returns TACHY_OK and sets *out, or a negative code and sets *out to NULL:
+// TACHY_ERR_UNAVAILABLE (library or provider missing, named in the log),
+// TACHY_ERR_NOT_FOUND, TACHY_ERR_FORMAT, TACHY_ERR_INVAL, TACHY_ERR_NOMEM.
+TACHY_API int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p);
+
+// Inputs and outputs in the model's order: shape (a free dimension is -1), dtype and name;
+// `data` is NULL. Valid until close.
+struct tachy_io {
+    const char *name;
+    struct tachy_tensor spec;
+};
+TACHY_API int tachy_engine_inputs(const tachy_engine *e, const struct tachy_io **io);  // count
+TACHY_API int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io **io); // count
+
+// Runs one batch on the calling thread and waits. `in` and `out` have one dense host tensor
+// for each of the model's inputs and outputs, in its order; they stay the caller's. Passing
+// the same addresses every time is faster: bindings are kept while they do not change.
+TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
+                               struct tachy_tensor out[]);
+
+// The provider that runs, "cpu"; and its version text, "ONNX Runtime 1.31.1".
+TACHY_API const char *tachy_engine_provider(const tachy_engine *e);
+TACHY_API const char *tachy_engine_version(const tachy_engine *e);
+
+TACHY_API void tachy_engine_close(tachy_engine **e);
+
+#ifdef __cplusplus
+}
+#endif

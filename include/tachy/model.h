@@ -1,0 +1,70 @@
+#pragma once
+#include <tachy/preprocess.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Model cards: JSON beside a model that says what it is, where it can be had and its whole
+// contract. docs/models.md documents every key.
+
+enum tachy_output_meaning {
+    TACHY_OUT_UNKNOWN = 0,
+    TACHY_OUT_PROBABILITY,  // one channel, 0..1, person
+    TACHY_OUT_LOGIT,        // one channel, sigmoid gives the probability
+    TACHY_OUT_SOFTMAX,      // several channels of logits; `channel` is the person
+    TACHY_OUT_PROBABILITIES // several channels that sum to 1; `channel` is the person
+};
+
+struct tachy_card {
+    const char *name;      // "selfie", lower case, unique in the zoo
+    const char *title;     // "MediaPipe selfie segmentation, square"
+    const char *task;      // "segment"
+    const char *network;
+    const char *license;   // SPDX identifier
+    const char *file;      // file name of the ONNX model in the model folder
+    const char *sha256;    // of that file, 64 hex digits; "" where it is not pinned
+    const char *input;     // name of the image input; "" = the only one
+    const char *output;    // name of the output; "" = the only one
+    struct tachy_preprocess_params in; // width, height, layout, channels, fit, scale, mean, std
+    enum tachy_output_meaning meaning;
+    int channel;           // person channel for several-channel outputs
+    enum tachy_layout out_layout;
+    int out_width, out_height; // 0: taken from the model
+};
+
+typedef struct tachy_model tachy_model; // a card and the place of its file
+
+struct tachy_model_params {
+    const char *name;   // a card's name of the zoo, or the path of an ONNX file
+    const char *card;   // path of a card; required where `name` is a path
+    const char *dir;    // model folder; NULL: $TACHY_MODELS, else the user's data folder
+    bool fetch;         // get what is missing from the card's sources
+    bool no_verify;     // skip the digest (start-up time); size is checked all the same
+    const struct tachy_log *log;
+};
+
+// Finds (and with `fetch` gets) a model and checks its digest. Errors: TACHY_ERR_NOT_FOUND
+// (unknown name: the nearest is named; file missing: the command that gets it is named),
+// TACHY_ERR_DIGEST, TACHY_ERR_FORMAT (card), TACHY_ERR_IO.
+TACHY_API int tachy_model_open(tachy_model **out, const struct tachy_model_params *p);
+TACHY_API const struct tachy_card *tachy_model_card(const tachy_model *m); // until close
+TACHY_API const char *tachy_model_path(const tachy_model *m);              // until close
+TACHY_API void tachy_model_close(tachy_model **m);
+
+// The zoo as JSON: an array of cards, each with "present" and "path". Free with tachy_free().
+TACHY_API int tachy_model_list(char **json, const char *dir, const struct tachy_log *log);
+
+// Turns a TFLite file into an ONNX file (float32; fp16 weights are widened) and, where
+// `card_out` is given, writes a card skeleton beside it. `report` (may be NULL) receives
+// JSON: operators, inputs, outputs, bytes; free with tachy_free(). TACHY_ERR_FORMAT for
+// damaged files, TACHY_ERR_UNSUPPORTED names the operator.
+TACHY_API int tachy_model_import(const char *tflite_path, const char *onnx_path,
+                                 const char *card_out, char **report, const struct tachy_log *log);
+
+// SHA-256 of a file as 64 lower-case hex digits and a NUL.
+TACHY_API int tachy_sha256_file(const char *path, char hex[65], const struct tachy_log *log);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,77 @@
+#pragma once
+#include <tachy/frame.h>
+#include <tachy/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// One fused pass from a frame's planes to a model's input tensor: crop or affine, area-
+// correct scaling, colour matrix, normalisation, layout and type. No RGB copy of the frame
+// is made.
+//
+// Definition (the reference in the tests computes it in float64): every plane is resampled
+// with a box filter of one output pixel's size where the picture gets smaller and linearly
+// where it gets larger, with the chroma siting of the stream and edges repeated; then
+// R'G'B' = matrix (ITU-T H.273 eq. 38..43) on [0, 1], clipped; PQ and HLG are then mapped
+// to SDR (docs/segment.md); then out[c] = (255 * rgb[c] * scale - mean[c]) / std[c].
+//
+// Thread-safety: one preprocess object from one thread (it keeps tables and line buffers);
+// separate objects are independent.
+typedef struct tachy_preprocess tachy_preprocess;
+
+enum tachy_layout { TACHY_NHWC = 0, TACHY_NCHW = 1 };
+enum tachy_channels { TACHY_RGB = 0, TACHY_BGR = 1, TACHY_LUMA = 2 };
+enum tachy_fit {
+    TACHY_FIT_STRETCH = 0,   // the region fills the tensor, aspect not kept
+    TACHY_FIT_LETTERBOX = 1, // aspect kept, `pad` around, centred
+    TACHY_FIT_CROP = 2,      // aspect kept, centre cropped to fill
+};
+
+struct tachy_preprocess_params {
+    int width, height;            // of the tensor; required, 1..16384
+    enum tachy_dtype dtype;       // TACHY_F32 (0: this), TACHY_F16, TACHY_U8
+    enum tachy_layout layout;
+    enum tachy_channels channels;
+    enum tachy_fit fit;
+    // out = (v * scale - mean[c]) / std[c] with v = 0..255. 0 for scale or std: 1.
+    // TACHY_U8 rounds to nearest and saturates.
+    float scale, mean[3], std[3];
+    float pad;                    // letterbox colour, 0..255 before normalisation
+    const char *isa;              // "c", "avx2", "avx512", "neon"; NULL: best for this CPU
+    const struct tachy_log *log;
+};
+
+TACHY_API int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_params *p);
+
+// Part of a frame and how it is turned. {0}: the whole frame.
+struct tachy_view {
+    double x, y, w, h;   // frame pixels as stored; w or h 0: to the edge. May leave the frame:
+                         // edges repeat
+    int rotation;        // degrees clockwise to turn the region upright: 0, 90, 180, 270
+    bool flip;           // mirror left-right after turning
+    bool use_affine;     // true: `affine` maps tensor pixel centres to frame pixel positions
+    double affine[6];    // [sx] = [a0 a1 a2] [dx + 0.5]   (x, y: pixel edges at integers)
+                         // [sy]   [a3 a4 a5] [dy + 0.5], a2 and a5: offsets
+};
+
+// How the tensor maps back onto the frame after a run: the part of the tensor that holds
+// picture (all of it but for letterbox), for postprocess.
+struct tachy_placement {
+    double x, y, w, h; // tensor pixels
+};
+
+// Writes one image into `out` (rank 3 HWC/CHW or rank 4 with N = 1; dtype and extents as
+// opened; dense or with row strides). Tables for (format, size, view) are kept from call
+// to call and rebuilt when these change. `placement` may be NULL.
+TACHY_API int tachy_preprocess_run(tachy_preprocess *p, const tachy_frame *f,
+                                   const struct tachy_view *view, struct tachy_tensor *out,
+                                   struct tachy_placement *placement);
+
+// "avx2", ...: what runs. Static string.
+TACHY_API const char *tachy_preprocess_isa(const tachy_preprocess *p);
+TACHY_API void tachy_preprocess_close(tachy_preprocess **p);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,125 @@
+#pragma once
+#include <tachy/sink.h>
+#include <tachy/source.h>
+#include <tachy/task.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Running a task: a source through a task into a sink in one call, or a pipeline that is
+// fed and drained by one's own code.
+
+// The steps that are measured, in the order of the data flow.
+enum tachy_step {
+    TACHY_STEP_DECODE = 0,
+    TACHY_STEP_PREPROCESS,
+    TACHY_STEP_MODEL,
+    TACHY_STEP_POSTPROCESS,
+    TACHY_STEP_COMPOSITE,
+    TACHY_STEP_ENCODE,
+    TACHY_STEP_COUNT
+};
+TACHY_API const char *tachy_step_name(enum tachy_step s); // "decode", ...
+
+struct tachy_step_stats {
+    int64_t calls;
+    double busy_s;                 // in the step itself, summed over its workers
+    double wait_s;                 // its items waited for it (queue) in all
+    double p50_ms, p95_ms, p99_ms; // of one call's busy time
+    double light_ms;               // CPU time x cores' share a frame costs when the step runs
+                                   // alone, saturated (1 / rate with all cores busy);
+                                   // 0: not measured
+};
+
+struct tachy_summary {
+    int64_t frames;          // written to the sink
+    int64_t decoded;         // read from the source
+    int64_t damaged;         // packets or frames that could not be decoded
+    double seconds;          // from the first read to the end of the flush
+    double fps;              // frames / seconds
+    double first_frame_s;    // from the start of the run to the first frame written
+    double light_ratio;      // 0: no calibration for this machine, model and format
+    bool light_stored;       // it uses figures of an earlier calibrated run
+    double utilisation;      // CPU time of the process / (cores x seconds), 0..1
+    enum tachy_step limited_by;
+    char limited_text[160];  // in words
+    double peak_memory_mib;  // of the process
+    int workers, cores;
+    bool interrupted;
+    struct tachy_step_stats steps[TACHY_STEP_COUNT];
+};
+
+struct tachy_progress {
+    int64_t frames;       // written so far
+    int64_t total;        // estimate; 0: unknown
+    double seconds;       // since the start
+    double fps;           // over the last seconds
+    enum tachy_step limited_by; // so far
+};
+
+struct tachy_run_params {
+    tachy_task *task;     // required
+    tachy_source *source; // required; opened with want_side for what the sink should keep
+    tachy_sink *sink;     // required; opened, not started
+    int workers;          // 0: one a core
+    int64_t max_bytes;    // of frames in flight; 0: 160 MiB or what the workers need
+    bool calibrate;       // measure each step alone as well: light_ratio
+    const char *cache_dir; // light figures are kept here; NULL: the user's cache folder
+    // Called about four times a second and at the end, on the calling thread; may be NULL.
+    // Returning false stops the run as tachy_run_stop() does.
+    bool (*progress)(void *user, const struct tachy_progress *p);
+    void *user;
+    const int *stop;      // the run stops soon after *stop becomes non-zero (a signal handler
+                          // may set it); may be NULL
+    const struct tachy_log *log;
+};
+#define tachy_run_params(...) (&(struct tachy_run_params){__VA_ARGS__})
+
+// Runs to the end of the source. Every frame of the source is written once, in order. On
+// failure the frames before it have been written and the sink was finished as interrupted;
+// *summary is filled in all cases (zeroed where nothing ran). A stop returns
+// TACHY_ERR_INTERRUPTED.
+TACHY_API int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary);
+
+// The summary as the documented, stable JSON object (docs/segment.md). `context` (may be
+// NULL): a JSON object whose members are added. Free with tachy_free().
+TACHY_API int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context);
+// The same as a few lines for a person. Free with tachy_free().
+TACHY_API int tachy_summary_text(char **text, const struct tachy_summary *s);
+
+// A pipeline for one stream, driven by the caller: push frames, pull results.
+// Thread-safety: one thread may push while another pulls.
+typedef struct tachy_pipeline tachy_pipeline;
+
+struct tachy_pipeline_params {
+    tachy_task *task;              // required; must outlive the pipeline
+    struct tachy_video_info input; // required: format, width, height; the rest where known
+    int workers;                   // 0: one a core
+    int64_t max_bytes;             // of frames in flight; 0: as in tachy_run_params
+    const struct tachy_log *log;
+};
+#define tachy_pipeline_params(...) (&(struct tachy_pipeline_params){__VA_ARGS__})
+
+TACHY_API int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *p);
+// What the composited frames look like. Valid until close.
+TACHY_API const struct tachy_video_info *tachy_pipeline_output(const tachy_pipeline *p);
+
+// Hands over a frame (the caller keeps its reference); blocks while the pipeline is full.
+// f == NULL: end of the stream. TACHY_ERR_INTERRUPTED after a failure or close in another
+// thread.
+TACHY_API int tachy_pipeline_push(tachy_pipeline *p, tachy_frame *f);
+
+// Blocks for the next result, in the order of the pushes. `frame` (may be NULL) receives a
+// reference to the composited picture. The result's masks stay valid until the next pull or
+// close. TACHY_ERR_EOF after the last.
+TACHY_API int tachy_pipeline_pull(tachy_pipeline *p, tachy_frame **frame,
+                                  const struct tachy_result **result);
+
+// Per-step figures so far; may be called at any time from any thread.
+TACHY_API void tachy_pipeline_stats(const tachy_pipeline *p, struct tachy_summary *s);
+TACHY_API void tachy_pipeline_close(tachy_pipeline **p);
+
+#ifdef __cplusplus
+}
+#endif

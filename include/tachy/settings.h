@@ -1,0 +1,86 @@
+#pragma once
+#include <tachy/common.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// One typed option table feeds the command line, the configuration file, help, man page and
+// completion. Every row has a dotted path ("output.crf"); command-line names are shorter
+// ("crf"). Settings are the values for one run and where each came from.
+
+enum tachy_opt_type {
+    TACHY_OPT_BOOL,   // yes/no, true/false, on/off, 1/0; a bare --name is yes, --no-name is no
+    TACHY_OPT_INT,
+    TACHY_OPT_FLOAT,
+    TACHY_OPT_TIME,   // seconds, or [HH:]MM:SS[.m...], as in FFmpeg
+    TACHY_OPT_STRING,
+    TACHY_OPT_ENUM,   // one of `values`
+    TACHY_OPT_RATE,   // 25, 30000/1001
+    TACHY_OPT_COLOR,  // name or #RRGGBB[AA]
+    TACHY_OPT_LIST,   // strings; given again adds one
+};
+
+// Verbs that an option belongs to, as bits.
+enum {
+    TACHY_VERB_SEGMENT = 1 << 0,
+    TACHY_VERB_PROBE = 1 << 1,
+    TACHY_VERB_DOCTOR = 1 << 2,
+    TACHY_VERB_MODEL = 1 << 3,
+    TACHY_VERB_CONFIG = 1 << 4,
+    TACHY_VERB_ALL = ~0,
+};
+
+struct tachy_option {
+    const char *path;   // "output.crf"; NULL ends the table
+    const char *name;   // command line, without dashes: "crf"; NULL: configuration file only
+    char letter;        // one-letter form, 0: none
+    enum tachy_opt_type type;
+    const char *def;    // default as text; NULL: unset
+    double min, max;    // numbers; both 0: any
+    const char *values; // enum: "mask|cutout|blur"
+    const char *arg;    // placeholder in help: "FILE"; NULL: by type
+    const char *group;  // heading in help: "Input"
+    const char *help;   // one sentence, lower case, no full stop
+    unsigned verbs;
+};
+
+// The table, in the order of help. Static memory.
+TACHY_API const struct tachy_option *tachy_options(void);
+// Row by dotted path or command-line name; NULL: none. *nearest (may be NULL): the closest
+// name for an error message, or NULL.
+TACHY_API const struct tachy_option *tachy_option_find(const char *name, const char **nearest);
+
+typedef struct tachy_settings tachy_settings; // not thread-safe while it is changed
+
+TACHY_API int tachy_settings_new(tachy_settings **out, const struct tachy_log *log);
+TACHY_API void tachy_settings_free(tachy_settings **s);
+
+// Sets one value from text; it is checked against type, range and values. `origin` says
+// where from ("command line", "my.yaml:12") and is copied. TACHY_ERR_NOT_FOUND names the
+// nearest option, TACHY_ERR_INVAL the allowed values. `name`: path or command-line name.
+// Later sets win; the order defaults < file < command line is the caller's.
+TACHY_API int tachy_settings_set(tachy_settings *s, const char *name, const char *value,
+                                 const char *origin);
+
+// Reads a YAML file: nested mappings of the dotted paths and `version: 1`. Errors name file
+// and line. Values set from the command line before or after this keep priority.
+TACHY_API int tachy_settings_load(tachy_settings *s, const char *yaml_path);
+
+// Typed reads by dotted path. The path must be in the table. Unset: false, 0, NaN... see
+// each; strings stay valid until the value is set again or the settings are freed.
+TACHY_API bool tachy_settings_is_set(const tachy_settings *s, const char *path); // not default
+TACHY_API bool tachy_settings_bool(const tachy_settings *s, const char *path);
+TACHY_API int64_t tachy_settings_int(const tachy_settings *s, const char *path);     // unset: 0
+TACHY_API double tachy_settings_float(const tachy_settings *s, const char *path);    // also TIME
+TACHY_API const char *tachy_settings_str(const tachy_settings *s, const char *path); // unset: NULL
+TACHY_API struct tachy_rational tachy_settings_rate(const tachy_settings *s, const char *path);
+TACHY_API uint32_t tachy_settings_color(const tachy_settings *s, const char *path); // 0xRRGGBBAA
+TACHY_API size_t tachy_settings_list(const tachy_settings *s, const char *path,
+                                     const char *const **items);
+// "default", "my.yaml:12", "command line".
+TACHY_API const char *tachy_settings_origin(const tachy_settings *s, const char *path);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,54 @@
+#pragma once
+#include <tachy/frame.h>
+#include <tachy/result.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "images" (a picture
+// or a numbered sequence), "json" (a line a frame), "hash" (framemd5), "null".
+// Thread-safety: use one sink from one thread; separate sinks are independent.
+typedef struct tachy_sink tachy_sink;
+
+struct tachy_sink_params {
+    const char *url;     // file name; "-": standard output; ignored by "null"
+    const char *format;  // FFmpeg's muxer name, "null", "framemd5", "json"; NULL: by name
+    bool overwrite;      // false: TACHY_ERR_EXISTS where the file is there already
+    const char *codec;   // FFmpeg's encoder name; NULL: by container, see docs/segment.md
+    const char *preset;  // encoder's own names; NULL: the encoder's default
+    const char *crf;     // quality, encoder's scale as text ("18", "0"); NULL: 18 for x264/x265
+    const char *pix_fmt; // FFmpeg's name; NULL: the frames' own, or the nearest the encoder takes
+    bool no_audio, no_subtitles;
+    int threads;         // encoder threads; 0: the encoder's choice
+    const struct tachy_log *log; // NULL: silent; must outlive the sink
+};
+#define tachy_sink_params(...) (&(struct tachy_sink_params){__VA_ARGS__})
+
+// Checks names and options, and that the file may be written; writes nothing yet.
+TACHY_API int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *p);
+
+// Starts the stream: opens the encoder and writes the header into a file beside the final
+// name. Call once, before the first write.
+TACHY_API int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info);
+
+// Hands over one frame and what the task said about it (either may be NULL where the sink
+// does not use it). The caller keeps its references. Frames must come in rising pts.
+// TACHY_ERR_NO_SPACE names the full device.
+TACHY_API int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
+
+// Flushes, writes the trailer and renames to the final name. After it only close is
+// allowed. `interrupted`: the stream ends early; what was written is kept as a playable
+// file under the final name if at least one frame is in it, else nothing is left.
+TACHY_API int tachy_sink_finish(tachy_sink *s, bool interrupted);
+
+// Path of the finished file (NULL for null and standard output, and before finish).
+TACHY_API const char *tachy_sink_path(const tachy_sink *s);
+TACHY_API int64_t tachy_sink_bytes(const tachy_sink *s);
+
+// Without a finish before it, removes what was written.
+TACHY_API void tachy_sink_close(tachy_sink **s);
+
+#ifdef __cplusplus
+}
+#endif

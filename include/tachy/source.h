@@ -1,0 +1,56 @@
+#pragma once
+#include <tachy/frame.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Where frames come from. Backends: "file" (everything that FFmpeg's libraries read: video
+// files, pictures, numbered sequences such as shot_%04d.png, pipes), "null" (made-up
+// frames with the frame number in the pixels; for measurement and tests).
+// Thread-safety: use one source from one thread; separate sources are independent.
+typedef struct tachy_source tachy_source;
+
+struct tachy_source_params {
+    const char *url;      // required; "null" backend: "null:1280x720@30,frames=500,format=nv12"
+    const char *backend;  // NULL: chosen by url
+    double start;         // seconds into the file, exact to the frame; 0: from the start
+    double duration;      // seconds; 0: to the end
+    int64_t max_frames;   // 0: all
+    int every_nth;        // 1 or 0: every frame; n: frames 0, n, 2n, ... of the stream
+    struct tachy_rational rate; // pictures: rate they are read at (0: 25); video: frames are
+                                // dropped or repeated to this constant rate (0: kept as is)
+    enum tachy_stereo stereo;
+    int threads;          // decoder threads; 0: chosen from the picture size and the cores
+    bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
+    const struct tachy_log *log; // NULL: silent; must outlive the source
+};
+#define tachy_source_params(...) (&(struct tachy_source_params){__VA_ARGS__})
+
+// Opens and reads as far as needed to know the first frame's format. Errors:
+// TACHY_ERR_NOT_FOUND, TACHY_ERR_IO, TACHY_ERR_FORMAT (no video, damaged beyond use),
+// TACHY_ERR_UNSUPPORTED (no decoder), TACHY_ERR_INVAL.
+TACHY_API int tachy_source_open(tachy_source **out, const struct tachy_source_params *p);
+
+// Valid until close.
+TACHY_API const struct tachy_video_info *tachy_source_info(const tachy_source *s);
+
+// Blocks for the next frame. TACHY_OK: *out is the caller's reference, ids rise by one from
+// 0. TACHY_ERR_EOF: no more. Damaged parts are skipped with a warning and counted; another
+// negative code ends the stream. A frame may differ from the info in size or format
+// (the stream changed); such a frame has `discontinuity` set.
+TACHY_API int tachy_source_read(tachy_source *s, tachy_frame **out);
+
+// Damaged packets or frames that were skipped so far.
+TACHY_API int64_t tachy_source_damaged(const tachy_source *s);
+
+TACHY_API void tachy_source_close(tachy_source **s);
+
+// Describes a file: container, duration, every stream (type, codec, size, fps, VFR or not,
+// pixel format, colour, rotation, stereo and spherical boxes, audio layout, language).
+// *json: an object documented in docs/probe.md, to be freed with tachy_free().
+TACHY_API int tachy_probe(char **json, const char *url, const struct tachy_log *log);
+
+#ifdef __cplusplus
+}
+#endif

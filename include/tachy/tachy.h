@@ -1,0 +1,14 @@
+#pragma once
+// Everything at once.
+#include <tachy/common.h>
+#include <tachy/engine.h>
+#include <tachy/frame.h>
+#include <tachy/model.h>
+#include <tachy/preprocess.h>
+#include <tachy/result.h>
+#include <tachy/run.h>
+#include <tachy/settings.h>
+#include <tachy/sink.h>
+#include <tachy/source.h>
+#include <tachy/task.h>
+#include <tachy/tensor.h>

@@ -1,0 +1,244 @@
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *tachy_err_name(int err)
+{
+    switch (err) {
+#define TACHY_X(name, code, text)                                                                  \
+    case code:                                                                                     \
+        return #name;
+        TACHY_ERRORS(TACHY_X)
+#undef TACHY_X
+    default:
+        return "ERR_UNKNOWN";
+    }
+}
+
+const char *tachy_err_text(int err)
+{
+    switch (err) {
+#define TACHY_X(name, code, text)                                                                  \
+    case code:                                                                                     \
+        return text;
+        TACHY_ERRORS(TACHY_X)
+#undef TACHY_X
+    default:
+        return "unknown error";
+    }
+}
+
+const char *tachy_version(void) { return TACHY_VERSION; }
+
+void tachy_free(void *p) { free(p); }
+
+void tachy_vmsg(const struct tachy_log *log, enum tachy_log_level level, const char *fmt, va_list ap)
+{
+    if (!log || !log->fn)
+        return;
+    enum tachy_log_level max = log->max_level ? log->max_level : TACHY_LOG_INFO;
+    if (level > max)
+        return;
+    char msg[1024];
+    vsnprintf(msg, sizeof(msg), fmt, ap);
+    log->fn(log->user, level, msg);
+}
+
+void tachy_msg(const struct tachy_log *log, enum tachy_log_level level, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tachy_vmsg(log, level, fmt, ap);
+    va_end(ap);
+}
+
+int tachy_fail(const struct tachy_log *log, int err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tachy_vmsg(log, TACHY_LOG_ERR, fmt, ap);
+    va_end(ap);
+    return err;
+}
+
+int tachy_err_from_errno(int err)
+{
+    switch (err) {
+    case ENOENT:
+    case ENOTDIR:
+        return TACHY_ERR_NOT_FOUND;
+    case EEXIST:
+        return TACHY_ERR_EXISTS;
+    case ENOSPC:
+    case EDQUOT:
+        return TACHY_ERR_NO_SPACE;
+    case ENOMEM:
+        return TACHY_ERR_NOMEM;
+    case EINVAL:
+        return TACHY_ERR_INVAL;
+    default:
+        return TACHY_ERR_IO;
+    }
+}
+
+void *tachy_aligned_alloc(size_t size)
+{
+    if (!size || size > SIZE_MAX - 64)
+        return NULL;
+    return aligned_alloc(64, TACHY_ALIGN(size, (size_t)64));
+}
+
+void tachy_aligned_free(void *p) { free(p); }
+
+char *tachy_asprintf(const char *fmt, ...)
+{
+    char *s = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vasprintf(&s, fmt, ap);
+    va_end(ap);
+    return n < 0 ? NULL : s;
+}
+
+static char *user_dir(const char *variable, const char *below_home)
+{
+    const char *base = getenv(variable);
+    const char *home = getenv("HOME");
+    char *dir = NULL;
+    if (base && base[0] == '/')
+        dir = tachy_asprintf("%s/tachy", base);
+    else if (home && home[0])
+        dir = tachy_asprintf("%s/%s/tachy", home, below_home);
+    if (!dir)
+        return NULL;
+    for (char *p = dir + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        mkdir(dir, 0777);
+        *p = '/';
+    }
+    mkdir(dir, 0777);
+    return dir;
+}
+
+char *tachy_cache_dir(void) { return user_dir("XDG_CACHE_HOME", ".cache"); }
+char *tachy_data_dir(void) { return user_dir("XDG_DATA_HOME", ".local/share"); }
+
+int tachy_read_file(const char *path, size_t limit, char **data, size_t *size,
+                    const struct tachy_log *log)
+{
+    *data = NULL;
+    *size = 0;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", path,
+                          strerror(errno));
+    struct stat st;
+    int err = TACHY_ERR_IO;
+    char *buf = NULL;
+    if (fstat(fileno(f), &st) < 0 || !S_ISREG(st.st_mode)) {
+        tachy_msg(log, TACHY_LOG_ERR, "%s: is not a regular file", path);
+        goto error;
+    }
+    if ((uint64_t)st.st_size > limit) {
+        err = tachy_fail(log, TACHY_ERR_LIMIT, "%s: has %lld bytes, more than the %zu allowed", path,
+                         (long long)st.st_size, limit);
+        goto error;
+    }
+    size_t n = (size_t)st.st_size;
+    buf = malloc(n + 1);
+    if (!buf) {
+        err = tachy_fail(log, TACHY_ERR_NOMEM, "%s: no memory for its %zu bytes", path, n);
+        goto error;
+    }
+    if (fread(buf, 1, n, f) != n) {
+        tachy_msg(log, TACHY_LOG_ERR, "%s: could not be read to its end", path);
+        goto error;
+    }
+    buf[n] = '\0';
+    fclose(f);
+    *data = buf;
+    *size = n;
+    return TACHY_OK;
+
+error:
+    free(buf);
+    fclose(f);
+    return err;
+}
+
+int tachy_write_file(const char *path, const void *data, size_t size, const struct tachy_log *log)
+{
+    char *part = tachy_asprintf("%s.%ld.part", path, (long)getpid());
+    if (!part)
+        return TACHY_ERR_NOMEM;
+    int err = TACHY_OK;
+    FILE *f = fopen(part, "wb");
+    if (!f) {
+        err = tachy_err_from_errno(errno);
+    } else {
+        bool ok = fwrite(data, 1, size, f) == size;
+        int saved = ok ? 0 : errno;
+        if (fclose(f) != 0 && ok) {
+            ok = false;
+            saved = errno;
+        }
+        if (ok && rename(part, path) != 0) {
+            ok = false;
+            saved = errno;
+        }
+        if (!ok) {
+            err = tachy_err_from_errno(saved);
+            errno = saved;
+        }
+    }
+    if (err) {
+        int saved = errno;
+        unlink(part);
+        tachy_msg(log, TACHY_LOG_ERR, "%s: cannot be written: %s", path, strerror(saved));
+    }
+    free(part);
+    return err;
+}
+
+static size_t distance(const char *a, const char *b)
+{
+    enum { LONGEST = 63 };
+    size_t n = strlen(a), m = strlen(b);
+    if (n > LONGEST || m > LONGEST)
+        return SIZE_MAX;
+    size_t row[LONGEST + 1];
+    for (size_t j = 0; j <= m; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            size_t step = TACHY_MIN(row[j], row[j - 1]) + 1;
+            row[j] = TACHY_MIN(change, step);
+        }
+    }
+    return row[m];
+}
+
+const char *tachy_nearest(const char *word, const char *const *names, size_t n)
+{
+    const char *best = NULL;
+    size_t least = strlen(word) / 2 + 1;
+    for (size_t i = 0; i < n; i++) {
+        size_t d = names[i] ? distance(word, names[i]) : SIZE_MAX;
+        if (d < least) {
+            least = d;
+            best = names[i];
+        }
+    }
+    return best;
+}

@@ -1,0 +1,24 @@
+#pragma once
+#include <stdbool.h>
+
+// What this processor and this process may use.
+
+enum tachy_isa { TACHY_ISA_C = 0, TACHY_ISA_AVX2, TACHY_ISA_AVX512, TACHY_ISA_NEON };
+
+#if defined(__x86_64__)
+#define TACHY_TARGET_AVX2 __attribute__((target("avx2,fma,f16c")))
+#define TACHY_TARGET_AVX512 \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")))
+#endif
+
+// Best instruction set that runs here. TACHY_CPU=c|avx2|avx512|neon lowers it (read once; it
+// never raises it).
+enum tachy_isa tachy_cpu_isa(void);
+bool tachy_cpu_has(enum tachy_isa isa);
+const char *tachy_isa_name(enum tachy_isa isa);   // "c", "avx2", ...
+int tachy_isa_by_name(const char *name);          // -1: unknown
+
+// Cores this process may run on (affinity and cgroup quota counted), at least 1.
+int tachy_cpu_count(void);
+// "AMD EPYC 9B14", or "unknown". Static memory. Thread-safe.
+const char *tachy_cpu_name(void);

@@ -1,0 +1,40 @@
+#pragma once
+#include "base/base.h"
+
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/frame.h>
+#include <stdatomic.h>
+#include <tachy/frame.h>
+
+// The bridge between our frames and FFmpeg's. The only header besides side.h with FFmpeg
+// types that other folders (source, sink) include.
+
+// Formats: TACHY_PIX_NONE / AV_PIX_FMT_NONE where there is no counterpart. The deprecated
+// yuvj* formats map to the plain ones (their full range is set by tachy_frame_from_av()).
+enum tachy_pix tachy_pix_from_av(enum AVPixelFormat f);
+enum AVPixelFormat tachy_pix_to_av(enum tachy_pix f);
+
+// AVERROR -> our code (ENOMEM, ENOSPC, EOF, INVALIDDATA -> FORMAT, ...).
+int tachy_err_from_av(int averror);
+// av_strerror() of `averror` in `buf`; returns buf.
+const char *tachy_av_text(int averror, char buf[128]);
+
+// Wraps a decoded picture without copying and takes over `av`'s references (av is left
+// blank, on success only). The format must have a counterpart.
+int tachy_frame_from_av(tachy_frame **out, AVFrame *av);
+
+// An AVFrame that shares the frame's memory and keeps a reference to it until it is freed;
+// pts, duration and colour tags are set. Free with av_frame_free().
+int tachy_frame_to_av(AVFrame **out, tachy_frame *f);
+
+// Frames of one format and size that return to the pool when their last reference goes.
+// Thread-safe. Closing while frames are out is fine: the last one frees it.
+typedef struct tachy_frame_pool tachy_frame_pool;
+int tachy_frame_pool_open(tachy_frame_pool **out, enum tachy_pix format, int width, int height);
+// A writable frame (pixels not cleared; pts, id, colour zeroed), new or used before.
+int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out);
+void tachy_frame_pool_close(tachy_frame_pool **p);
+
+// Bytes of pixels that a frame of this format and size takes.
+size_t tachy_frame_bytes(enum tachy_pix format, int width, int height);

@@ -1,0 +1,45 @@
+#pragma once
+#include "media/media.h"
+
+// What a file holds besides its pictures: audio, subtitles, data, attachments, chapters,
+// metadata. A source fills it while it demuxes; a sink copies or converts it. Reference
+// counted and thread-safe: the source's thread puts, the sink's thread takes.
+typedef struct tachy_side tachy_side;
+
+struct tachy_side_stream {
+    AVCodecParameters *par;   // owned by the side
+    AVRational time_base;
+    AVDictionary *metadata;   // language, title, handler
+    int disposition;          // AV_DISPOSITION_*
+    int index;                // in the input file
+};
+
+struct tachy_side {
+    atomic_int refs;
+    char *url;                         // for messages
+    struct tachy_side_stream *streams; // audio, subtitle, data and attachment streams
+    int nb_streams;
+    AVDictionary *metadata;            // of the file
+    AVDictionary *video_metadata;      // of the video stream
+    int video_disposition;
+    AVChapter **chapters;              // times relative to the start that was asked for
+    int nb_chapters;
+    // Side data of the video stream that goes to the output's stream: display matrix, stereo
+    // 3D, spherical, mastering display, content light level.
+    AVPacketSideData *video_side_data;
+    int nb_video_side_data;
+    struct tachy_side_queue *queue;    // packets, see below
+};
+
+int tachy_side_new(tachy_side **out);
+tachy_side *tachy_side_ref(tachy_side *s);
+void tachy_side_unref(tachy_side **s);
+
+// Queues one packet; takes over its reference. packet->stream_index is an index into
+// streams[], times are in that stream's time base, relative to the start that was asked for.
+int tachy_side_put(tachy_side *s, AVPacket *packet);
+// No more packets will come.
+void tachy_side_end(tachy_side *s);
+// Takes the oldest packet whose time (dts, else pts) is at or before `seconds` (INFINITY:
+// any). TACHY_OK, TACHY_ERR_AGAIN (none yet), TACHY_ERR_EOF (none ever again).
+int tachy_side_take(tachy_side *s, double seconds, AVPacket *packet);

@@ -1,0 +1,60 @@
+#pragma once
+#include "base/base.h"
+
+#include <tachy/result.h>
+#include <tachy/run.h>
+#include <tachy/task.h>
+
+// What a task fills in and the pipeline runs. The three steps of the worker stage and
+// composite are separate calls so that each can be timed, and run alone for the light ratio.
+
+// One frame on its way through a pipeline.
+struct tachy_item {
+    tachy_frame *in;  // decoded
+    tachy_frame *out; // composited; NULL before composite, or where the task makes none
+    struct tachy_result result;
+    uint64_t arrived_ns; // into the current queue
+    void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
+};
+
+struct tachy_task_ops {
+    const char *name;
+    size_t priv_size; // zeroed bytes at tachy_task.priv
+    size_t item_size; // zeroed bytes at tachy_item.priv
+    int (*open)(tachy_task *t, const tachy_settings *s);
+    void (*close)(tachy_task *t); // also after a failed open
+
+    // A pipeline starts on a stream: maps input to output; may keep what it needs of `in`.
+    // t->eyes is set here.
+    int (*start)(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out);
+
+    // Each worker has its own engine, tables and buffers. One thread a worker.
+    int (*worker_open)(tachy_task *t, void **worker);
+    void (*worker_close)(void *worker);
+
+    // In any order, in parallel over frames; eye 0 .. t->eyes - 1.
+    int (*preprocess)(void *worker, struct tachy_item *item, int eye);
+    int (*model)(void *worker, struct tachy_item *item, int eye);
+    int (*postprocess)(void *worker, struct tachy_item *item, int eye);
+
+    // In the order of the stream, one at a time; NULL: nothing to do in order.
+    int (*order_open)(tachy_task *t, void **state);
+    void (*order_close)(void *state);
+    int (*order)(void *state, struct tachy_item *item);
+
+    // In any order again, after `order`; sets item->out. NULL: no pictures are made.
+    int (*composite)(void *worker, struct tachy_item *item);
+
+    void (*item_close)(void *item_priv); // frees what the item's priv holds
+    // Text that names model and mode, key of the stored light figures.
+    const char *(*describe)(const tachy_task *t);
+};
+
+struct tachy_task {
+    const struct tachy_task_ops *ops;
+    const struct tachy_log *log;
+    int eyes; // 1 or 2
+    max_align_t priv[];
+};
+
+extern const struct tachy_task_ops tachy_task_segment;

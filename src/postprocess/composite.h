@@ -1,0 +1,58 @@
+#pragma once
+#include "base/base.h"
+#include "postprocess/mask.h"
+
+#include <tachy/frame.h>
+#include <tachy/result.h>
+
+// From a decoded frame and its mask to the output picture, in the decoder's own pixel
+// format. The mask is brought to frame size row by row on the fly; a pixel whose alpha says
+// "unchanged" keeps the decoded value exactly.
+
+enum tachy_mode {
+    TACHY_MODE_MASK,    // grey: alpha as luma (full 0..255 in GRAY8; the stream's range in YUV)
+    TACHY_MODE_CUTOUT,  // person on `color`
+    TACHY_MODE_BLUR,    // person on the blurred picture
+    TACHY_MODE_REPLACE, // person on `background`
+    TACHY_MODE_OVERLAY, // person tinted with `color` (its alpha is the strength)
+    TACHY_MODE_ALPHA,   // the picture with an alpha plane
+    TACHY_MODE_JSON,    // no picture: the result's json line
+    TACHY_MODE_SIDE_BY_SIDE, // before left, cutout on `color` right
+};
+
+struct tachy_composite_params {
+    enum tachy_mode mode;
+    uint32_t color;       // 0xRRGGBBAA, sRGB
+    float threshold;      // alpha is 0.5 at this probability; 0..1
+    float feather;        // width of the ramp in probability; 0: a hard edge
+    float blur;           // radius as a share of the frame's height, 0: 0.02
+    enum tachy_pix alpha_format; // mode alpha: YUVA420P, YUVA444P10 or RGBA
+    enum tachy_pix mask_format;  // mode mask: GRAY8, or a YUV format; NONE: GRAY8
+    const char *isa;      // as in tachy_preprocess_params
+    const struct tachy_log *log;
+};
+
+// What composited frames look like: format, size, colour of *out are changed from *in.
+int tachy_composite_output(const struct tachy_composite_params *p, const struct tachy_video_info *in,
+                           struct tachy_video_info *out);
+
+// Keeps line buffers and tables: one object a thread.
+typedef struct tachy_composite tachy_composite;
+int tachy_composite_open(tachy_composite **out, const struct tachy_composite_params *p);
+
+// Writes every pixel of `out` (writable, of the format and size that output() said for this
+// frame). `refine`: an array of r->eyes coefficient planes, or NULL for plain bilinear
+// upsampling. `background`: format and size of `in`; mode replace only. Eyes never mix:
+// each mask is sampled within its own region only.
+// Sets r->coverage.
+int tachy_composite_run(tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
+                        const struct tachy_refine *refine, const tachy_frame *background,
+                        tachy_frame *out);
+
+// Mode json: one line {"frame":..,"pts":..,"time":..,"width":..,"height":..,"coverage":..,
+// "segmentation":{"size":[h,w],"counts":"COCO RLE"},"polygons":[[x,y,...],...]} (docs/
+// segment.md); with two eyes "eyes":[{...},{...}]. Valid until the next call or close.
+int tachy_composite_json(tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
+                         const struct tachy_refine *refine, double time_s, const char **line);
+
+void tachy_composite_close(tachy_composite **c);

@@ -1,0 +1,60 @@
+#pragma once
+#include "base/base.h"
+
+#include <tachy/model.h>
+#include <tachy/preprocess.h>
+#include <tachy/result.h>
+#include <tachy/tensor.h>
+
+// From a model's output tensor to a soft mask, and what is done to masks at their own size.
+
+// How the output of a segmentation network is read; from the model card.
+struct tachy_mask_spec {
+    enum tachy_output_meaning meaning;
+    int channel;              // of the person, for several channels
+    enum tachy_layout layout; // of a rank 3 or 4 output
+};
+
+// Extents of the tensor's picture (upright, letterbox included). TACHY_ERR_MISMATCH where
+// the shape does not fit the spec.
+int tachy_mask_extent(const struct tachy_mask_spec *spec, const struct tachy_tensor *t, int *width,
+                      int *height);
+
+// Size of the mask that tachy_mask_from_tensor() writes: the part of the tensor that holds
+// picture, turned back to the stored orientation.
+void tachy_mask_size(int tensor_width, int tensor_height, const struct tachy_placement *pl,
+                     int rotation, int *width, int *height);
+
+// Probability of a person, 0..255 (rounded), cut to the placement, turned back by `rotation`
+// (and `flip`) so that it lies as the stored frame does. NaN counts as 0.
+// `pl` is in pixels of the tensor (already scaled where the output is smaller than the
+// input); NULL: all of it.
+int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tachy_tensor *t,
+                           const struct tachy_placement *pl, int rotation, bool flip, uint8_t *dst,
+                           ptrdiff_t stride);
+
+// Luma of a frame's region at mask size, area-averaged, as stored (0..255, 10-bit shifted
+// down): the guide of smoothing and refining.
+int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
+                     ptrdiff_t stride, int width, int height);
+
+// Temporal smoothing of one stream's and one eye's masks, in frame order. Motion-adaptive:
+// where the guide is still the mask moves slowly, where it moves the new mask is taken.
+typedef struct tachy_smooth tachy_smooth;
+int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength); // 0..1
+// Smooths `mask` in place. `discontinuity`: forget the past. `guide`: as above, same size.
+void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
+                        ptrdiff_t guide_stride, bool discontinuity);
+void tachy_smooth_close(tachy_smooth **s);
+
+// Edge-aware upsampling guided by luma (fast guided filter, He and Sun 2015): at mask size
+// the linear model mask = a * luma + b is fitted in windows; composite evaluates it on the
+// frame's own luma rows. The planes belong to the caller: width * height floats each.
+struct tachy_refine {
+    float *a, *b;      // on luma 0..255 -> mask 0..255
+    int width, height;
+};
+// `scratch`: tachy_refine_scratch(width, height) bytes.
+size_t tachy_refine_scratch(int width, int height);
+void tachy_refine_fit(struct tachy_refine *r, const uint8_t *mask, ptrdiff_t stride,
+                      const uint8_t *guide, ptrdiff_t guide_stride, void *scratch);

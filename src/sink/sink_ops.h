@@ -1,0 +1,35 @@
+#pragma once
+#include "base/base.h"
+#include "media/media.h"
+#include "media/side.h"
+
+#include <tachy/sink.h>
+
+// What a sink backend provides. sink.c validates, refuses to overwrite and forwards.
+struct tachy_sink_ops {
+    const char *name;
+    size_t priv_size; // zeroed bytes at tachy_sink.priv
+    bool (*probe)(const char *url, const char *format); // takes this name or format
+    int (*open)(tachy_sink *s);                         // checks options; writes nothing
+    int (*start)(tachy_sink *s, const struct tachy_video_info *info);
+    int (*write)(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
+    int (*finish)(tachy_sink *s, bool interrupted);
+    void (*close)(tachy_sink *s); // also after a failed open; removes unfinished output
+};
+
+struct tachy_sink {
+    const struct tachy_sink_ops *ops;
+    struct tachy_sink_params params; // strings are copies that live until close
+    struct tachy_video_info info;
+    tachy_side *side; // may be NULL
+    char *path;       // of the finished file
+    int64_t frames, bytes;
+    bool started, finished;
+    max_align_t priv[];
+};
+
+extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_images, tachy_sink_json,
+    tachy_sink_hash, tachy_sink_null;
+
+// What else should be in the output; before tachy_sink_start(). The sink takes a reference.
+void tachy_sink_set_side(tachy_sink *s, tachy_side *side);

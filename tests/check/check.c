@@ -1,0 +1,126 @@
+#include "check.h"
+
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define OP(name) extern const struct check_op check_##name;
+#include "ops.inc"
+#undef OP
+
+static const struct check_op *const ops[] = {
+#define OP(name) &check_##name,
+#include "ops.inc"
+#undef OP
+};
+
+uint64_t check_rand(struct check *c)
+{
+    // splitmix64, https://prng.di.unimi.it/splitmix64.c (public domain algorithm)
+    uint64_t z = (c->rng += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+int check_range(struct check *c, int lo, int hi)
+{
+    return lo + (int)(check_rand(c) % (uint64_t)(hi - lo + 1));
+}
+
+float check_float(struct check *c, float lo, float hi)
+{
+    return lo + (hi - lo) * (float)(check_rand(c) >> 40) / 16777215.0f;
+}
+
+void check_fill(struct check *c, void *dst, size_t bytes)
+{
+    uint8_t *p = dst;
+    for (size_t i = 0; i < bytes; i++)
+        p[i] = (uint8_t)(check_rand(c) >> 33);
+}
+
+void check_case(struct check *c, bool ok, const char *fmt, ...)
+{
+    c->cases++;
+    if (ok)
+        return;
+    if (c->failed++ < 10) {
+        va_list ap;
+        va_start(ap, fmt);
+        fprintf(stderr, "FAIL ");
+        vfprintf(stderr, fmt, ap);
+        fputc('\n', stderr);
+        va_end(ap);
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double check_time(void (*fn)(void *), void *arg)
+{
+    enum { RUNS = 15 };
+    double t[RUNS];
+    uint64_t start = tachy_now_ns();
+    fn(arg);
+    uint64_t once = tachy_now_ns() - start + 1;
+    int loops = (int)TACHY_CLAMP(100000000u / RUNS / once, 1u, 100000u);
+    for (int r = 0; r < RUNS; r++) {
+        start = tachy_now_ns();
+        for (int i = 0; i < loops; i++)
+            fn(arg);
+        t[r] = (double)(tachy_now_ns() - start) * 1e-9 / loops;
+    }
+    qsort(t, RUNS, sizeof(t[0]), by_value);
+    return t[RUNS / 2];
+}
+
+void check_row(const char *op, const char *variant, const char *what, double seconds, double bytes,
+               double twin_seconds)
+{
+    printf("%-24s %-8s %-34s %10.1f us %8.2f GB/s %6.2fx\n", op, variant, what, seconds * 1e6,
+           bytes / seconds * 1e-9, twin_seconds / seconds);
+}
+
+static bool wanted(const char *name, int argc, char **argv)
+{
+    bool any = false;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-' || !strcmp(argv[i - 1], "--seed"))
+            continue;
+        any = true;
+        if (!strcmp(argv[i], name))
+            return true;
+    }
+    return !any;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = tachy_now_ns();
+    bool bench = false;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--bench"))
+            bench = true;
+        if (!strcmp(argv[i], "--seed") && i + 1 < argc)
+            seed = strtoull(argv[i + 1], NULL, 0);
+    }
+    printf("seed %llu, %s\n", (unsigned long long)seed, tachy_isa_name(tachy_cpu_isa()));
+    int failed = 0;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(ops); i++) {
+        if (!wanted(ops[i]->name, argc, argv))
+            continue;
+        struct check c = {.rng = seed, .bench = bench};
+        ops[i]->run(&c);
+        printf("%-24s %d cases, %d failed\n", ops[i]->name, c.cases, c.failed);
+        failed += c.failed;
+    }
+    return failed ? 1 : 0;
+}

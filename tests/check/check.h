@@ -1,0 +1,34 @@
+#pragma once
+// The kernel checker: every vector (and later CUDA) version against its plain C twin of
+// src/ref on random shapes, strides and values, and both timed by the same code.
+//
+//   tests/check/tachy_check [--bench] [--seed N] [NAME...]
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct check {
+    uint64_t rng;
+    bool bench;       // time the versions as well and print a table row each
+    int cases, failed;
+};
+
+// A checked operation: one file check_<operation>.c defines one `const struct check_op`.
+struct check_op {
+    const char *name;
+    void (*run)(struct check *c);
+};
+
+uint64_t check_rand(struct check *c);                    // 64 random bits
+int check_range(struct check *c, int lo, int hi);        // lo..hi, both included
+float check_float(struct check *c, float lo, float hi);
+void check_fill(struct check *c, void *dst, size_t bytes); // random bytes
+
+// Counts a case; on !ok prints the message once and counts a failure.
+void check_case(struct check *c, bool ok, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+// Median seconds of one call of fn(arg), over enough calls for about 0.1 s.
+double check_time(void (*fn)(void *), void *arg);
+// "op  variant  case  microseconds  GB/s  x the C twin" (bytes: that had to move).
+void check_row(const char *op, const char *variant, const char *what, double seconds, double bytes,
+               double twin_seconds);

@@ -1,0 +1,59 @@
+"""What the end-to-end tests share. They drive the built command as a user would and judge its
+files with programs that we did not write (ffprobe, ffmpeg, ONNX Runtime, OpenCV)."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TACHY = os.environ.get("TACHY", str(ROOT / "build" / "tachy"))
+# Larger test clips, labels and public models; a test that needs one skips without it.
+SHARED = pathlib.Path(os.environ.get("TACHY_SHARED", ROOT.parent / "shared"))
+DEPS = ROOT / ".deps"
+
+
+def run(*args, check=True, timeout=300, **kw):
+    """Runs the tachy command; returns CompletedProcess with text output."""
+    p = subprocess.run([TACHY, *map(str, args)], capture_output=True, text=True, timeout=timeout, **kw)
+    if check and p.returncode != 0:
+        raise AssertionError(f"tachy {' '.join(map(str, args))}: status {p.returncode}\n{p.stdout}{p.stderr}")
+    return p
+
+
+def ffmpeg(*args):
+    subprocess.run(["ffmpeg", "-v", "error", "-nostdin", "-y", *map(str, args)], check=True)
+
+
+def ffprobe(path, *args):
+    """ffprobe's JSON of streams, format and chapters."""
+    out = subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", "-show_format",
+                          "-show_chapters", *args, str(path)], check=True, capture_output=True, text=True).stdout
+    return json.loads(out)
+
+
+def shared(name):
+    """A file of the shared test material, or skips the test."""
+    p = SHARED / name
+    if not p.exists():
+        raise unittest.SkipTest(f"{name} of the shared test material is not here")
+    return p
+
+
+class Case(unittest.TestCase):
+    """Gives each test an empty folder self.tmp."""
+
+    def setUp(self):
+        self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="tachy-test-"))
+        self.addCleanup(shutil.rmtree, self.tmp, True)
+
+
+def main():
+    """unittest.main with exit status 77 where every test was skipped."""
+    result = unittest.main(exit=False, verbosity=2).result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(77 if result.testsRun and len(result.skipped) == result.testsRun else 0)
