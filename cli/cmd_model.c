@@ -296,7 +296,8 @@ const struct verb verb_model = {
     .summary = "list, get, describe and check models; turn TFLite into ONNX",
     .details =
         "list shows the zoo. pull gets a model from the sources of its card and checks its "
-        "SHA-256. info prints the card: licence, digest, sources and the contract of inputs and outputs. "
+        "SHA-256. info prints the card: licence, digest, sources and the contract of inputs and "
+        "outputs. "
         "verify checks the digests of the models that are present. import turns a TFLite file "
         "into ONNX (-o FILE.onnx; without it in the current folder) and with "
         "--card FILE.json writes a card to complete.",
