@@ -119,7 +119,7 @@ static void print_tree(const json_t *v, int depth)
             print_tree(item, depth + 1);
             continue;
         }
-        printf("%*s", at < 18 ? 18 - at : 1, "");
+        printf("%*s", at < 26 ? 26 - at : 1, "");
         print_plain(item);
         putchar('\n');
     }
