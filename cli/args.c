@@ -122,7 +122,9 @@ static int take_option(struct parser *p, const char *arg)
     else
         err = take_value(p, arg, &f);
     p->used[p->n_used++] = f.option;
-    return err < 0 ? err : tachy_settings_set(p->c->settings, f.option->path, f.value, "command line");
+    if (err < 0)
+        return err;
+    return tachy_settings_set(p->c->settings, f.option->path, f.value, "command line");
 }
 
 // The first argument without an option names the verb.
@@ -140,8 +142,8 @@ static int take_argument(struct parser *p, const char *arg)
     if (dot || strchr(arg, '/') || !strcmp(arg, "-"))
         message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
     else
-        message_error("%.60s is not a command; there are segment, probe, doctor, model, config, help, "
-                      "man and completion",
+        message_error("%.60s is not a command; there are segment, probe, doctor, model, config, "
+                      "help, man and completion",
                       arg);
     return TACHY_ERR_INVAL;
 }

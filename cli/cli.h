@@ -64,7 +64,8 @@ int terminal_width(FILE *f); // columns; 80 where it is no terminal
 // at the end.
 void text_wrap(FILE *f, const char *text, int at, int indent, int width);
 void option_left(const struct tachy_option *o, char *buf, size_t size);  // "-o, --output FILE"
-const char *option_value(const struct tachy_option *o, char *buf, size_t size); // "FILE"; NULL: none
+// "FILE"; NULL: it takes none.
+const char *option_value(const struct tachy_option *o, char *buf, size_t size);
 // The help sentence with the allowed values and the default.
 void option_right(const struct tachy_option *o, char *buf, size_t size);
 // "cutout" of "mask|cutout", n = 1; NULL past the last. `buf` is returned.
@@ -93,6 +94,7 @@ struct progress {
     bool off;         // --quiet
     double last_s;    // time of the last line, since the start
     const char *name; // of the input, shown in front
+    const struct tachy_log *log;
 };
 void progress_start(struct progress *p, const struct cli *c, const char *name);
 bool progress_show(void *progress, const struct tachy_progress *now); // for tachy_run_params

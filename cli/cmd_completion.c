@@ -122,7 +122,8 @@ static void zsh_form(const struct tachy_option *o, const char *dashes, const cha
     fputs(dashes, stdout);
     for (int i = 0; i < len; i++)
         printf(name[i] == ':' ? "\\:" : "%c", name[i]);
-    printf("%s[", o->bare ? "=-" : "");
+    bool gnu = value && dashes[1]; // --name VALUE and --name=VALUE
+    printf("%s[", o->bare ? "=-" : gnu ? "=" : "");
     put_zsh_help(o->help);
     putchar(']');
     if (value && o->values) {

@@ -8,7 +8,8 @@
 // A text as YAML reads it back: plain where it is plainly safe, else double-quoted.
 static void put_scalar(FILE *f, const char *text)
 {
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+";
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                               "0123456789_./-+";
     bool plain = *text && strspn(text, safe) == strlen(text) && *text != '-' &&
                  strcasecmp(text, "null") != 0;
     if (plain) {

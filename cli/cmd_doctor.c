@@ -148,7 +148,8 @@ int print_version(void)
     json_object_foreach(json_object_get(r, "ffmpeg"), key, v) if (json_is_string(v))
         printf("%s %s\n", key, json_string_value(v));
     const json_t *ort = json_object_get(r, "onnxruntime");
-    printf("ONNX Runtime %s\n", json_is_object(ort) ? text_of(ort, "version", "unknown") : "not found");
+    printf("ONNX Runtime %s\n",
+           json_is_object(ort) ? text_of(ort, "version", "unknown") : "not found");
     json_decref(r);
     tachy_free(text);
     return STATUS_OK;

@@ -115,15 +115,16 @@ static int run_man(struct cli *c)
            ".TH TACHY 1 \"\" \"tachy %s\" \"User Commands\"\n"
            ".SH NAME\ntachy \\- neural networks on video at the speed the hardware allows\n"
            ".SH SYNOPSIS\n.B tachy\n.I COMMAND\n[options] [arguments]\n"
-           ".SH DESCRIPTION\nTachy runs neural networks on video, cuts people out of it, and says at "
-           "the end of each run what limited it. Option names are FFmpeg\\(aqs where FFmpeg has "
-           "one.\n",
+           ".SH DESCRIPTION\nTachy runs neural networks on video, cuts people out of it, and "
+           "says at the end of each run what limited it. Option names are FFmpeg\\(aqs where "
+           "FFmpeg has one.\n",
            tachy_version());
     put_verbs();
     put_options();
     puts(".SH FILES\nConfiguration files (\\-c) are YAML: the dotted names above as nested keys. "
          "\\(lqtachy config\\(rq prints one to start from.\n"
-         ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailed; one sentence on standard error says why.\n"
+         ".SH EXIT STATUS\n.TP\n0\nDone.\n"
+         ".TP\n1\nFailed; one sentence on standard error says why.\n"
          ".TP\n2\nAn option or a configuration file is wrong; nothing was done.\n"
          ".TP\n75\nFailed for now (a full disk): the same command may succeed later.\n"
          ".TP\n130\nInterrupted; what was finished is kept and named.");

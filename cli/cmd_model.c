@@ -33,12 +33,17 @@ static int get_zoo(struct cli *c, json_t **cards)
 static int write_json(struct cli *c, const json_t *value)
 {
     char *text = json_dumps(value, JSON_INDENT(2));
-    int err = text ? write_text(tachy_settings_str(c->settings, "run.json"), text) : TACHY_ERR_NOMEM;
+    int err = TACHY_ERR_NOMEM;
+    if (text)
+        err = write_text(tachy_settings_str(c->settings, "run.json"), text);
     free(text);
     return err;
 }
 
-static bool wants_json(const struct cli *c) { return tachy_settings_str(c->settings, "run.json"); }
+static bool wants_json(const struct cli *c)
+{
+    return tachy_settings_str(c->settings, "run.json") != NULL;
+}
 
 static void print_table(const json_t *cards)
 {
@@ -114,7 +119,7 @@ static void print_tree(const json_t *v, int depth)
             print_tree(item, depth + 1);
             continue;
         }
-        printf("%*s", at < 18 ? 18 - at : 1, "");
+        printf("%*s", at < 26 ? 26 - at : 1, "");
         print_plain(item);
         putchar('\n');
     }
@@ -280,7 +285,8 @@ static int run_model(struct cli *c)
         int err = named ? each(c, actions[i].one) : actions[i].all(c);
         return err < 0 ? message_failed(err) : STATUS_OK;
     }
-    return message_usage("tachy model %s is not known; there are list, pull, info, verify and import",
+    return message_usage("tachy model %s is not known; there are list, pull, info, verify and "
+                         "import",
                          word);
 }
 
@@ -289,8 +295,9 @@ const struct verb verb_model = {
     .usage = "list | pull NAME... | info NAME | verify [NAME...] | import FILE.tflite",
     .summary = "list, get, describe and check models; turn TFLite into ONNX",
     .details =
-        "list shows the zoo. pull gets a model from the sources of its card and checks the SHA-256. "
-        "info prints the card: licence, digest, sources and the contract of inputs and outputs. "
+        "list shows the zoo. pull gets a model from the sources of its card and checks its "
+        "SHA-256. info prints the card: licence, digest, sources and the contract of inputs and "
+        "outputs. "
         "verify checks the digests of the models that are present. import turns a TFLite file "
         "into ONNX (-o FILE.onnx; without it in the current folder) and with "
         "--card FILE.json writes a card to complete.",
@@ -299,7 +306,8 @@ const struct verb verb_model = {
     .examples =
         {
             {"tachy model pull selfie", "get the default model"},
-            {"tachy model import face.tflite -o face.onnx --card face.json", "a network of one's own"},
+            {"tachy model import face.tflite -o face.onnx --card face.json",
+             "a network of one's own"},
             {"tachy segment --model my.onnx --card my.json in.mp4", "and its use"},
         },
     .run = run_model,

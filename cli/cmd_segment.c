@@ -106,7 +106,8 @@ static bool is_folder(const char *name)
 static int derive(struct segment *s, struct job *j, const char *folder)
 {
     if (!strcmp(j->input, "-")) {
-        message_error("standard input has no name to derive the output's from; give one with -o FILE");
+        message_error("standard input has no name to derive the output's from; give one with "
+                      "-o FILE");
         return TACHY_ERR_INVAL;
     }
     j->output = output_name(j->input, s->mode, s->format, folder);
@@ -119,8 +120,9 @@ static int name_outputs(struct segment *s)
     bool folder = is_folder(file);
     s->named = file != NULL;
     if (file && !folder && s->n_jobs > 1) {
-        message_error("-o %s names one output for %zu inputs; name a folder (-o %s/), or leave -o out",
-                      file, s->n_jobs, file);
+        message_error("-o %s names one output for %zu inputs; name a folder (-o DIR/), or leave "
+                      "-o out",
+                      file, s->n_jobs);
         return TACHY_ERR_INVAL;
     }
     char with_slash[PATH_MAX];
@@ -158,8 +160,8 @@ static bool output_exists(const char *name, char *found, size_t size)
         return access(name, F_OK) == 0;
     int digits = atoi(name + at + 1);
     for (int i = 0; i <= 1; i++) {
-        snprintf(found, size, "%.*s%0*d%s", (int)at, name, digits > 0 && digits < 32 ? digits : 1, i,
-                 name + at + len);
+        snprintf(found, size, "%.*s%0*d%s", (int)at, name, digits > 0 && digits < 32 ? digits : 1,
+                 i, name + at + len);
         if (access(found, F_OK) == 0)
             return true;
     }
@@ -513,7 +515,8 @@ const struct verb verb_segment = {
     .options = TACHY_VERB_SEGMENT,
     .examples =
         {
-            {"tachy segment in.mp4 -o out.mp4", "people on black, as H.264 with the sound of in.mp4"},
+            {"tachy segment in.mp4 -o out.mp4",
+             "people on black, as H.264 with the sound of in.mp4"},
             {"tachy segment --mode blur --smooth talk.mp4", "writes talk.blur.mp4; a calm mask"},
             {"tachy segment --mode replace --background beach.jpg in.mp4", "another place"},
             {"tachy segment --mode alpha in.mp4 -o out.webm", "with transparency, VP9"},

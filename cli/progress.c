@@ -73,7 +73,7 @@ void progress_line(char *buf, size_t size, int width, bool bar, const struct tac
 void progress_start(struct progress *p, const struct cli *c, const char *name)
 {
     const char *term = getenv("TERM");
-    *p = (struct progress){.name = name, .off = c->log.max_level < TACHY_LOG_INFO};
+    *p = (struct progress){.name = name, .log = &c->log, .off = c->log.max_level < TACHY_LOG_INFO};
     p->bar = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
 }
 
@@ -90,7 +90,7 @@ bool progress_show(void *progress, const struct tachy_progress *now)
         message_status(line);
     } else {
         progress_line(line, sizeof(line), 200, false, now);
-        fprintf(stderr, "tachy: %s: %s\n", p->name, line);
+        message_note(p->log, "%s: %s", p->name, line);
     }
     return true;
 }
