@@ -61,7 +61,8 @@ struct tachy_color {
 };
 
 // Fills what is unspecified in `c` as players do: RGB formats are sRGB full range; YUV is
-// limited range, BT.709 from 1280 wide or 577 high on, else BT.601.
+// limited range, BT.709 from 1280 wide or 577 high on, else BT.601; grey is full range. Zeros
+// count as unspecified, also `matrix` where the format is not RGB, so {0} is fully unspecified.
 TACHY_API struct tachy_color tachy_color_resolve(struct tachy_color c, enum tachy_pix f,
                                                  int width, int height);
 

@@ -12,6 +12,8 @@ struct tachy_side_stream {
     AVDictionary *metadata;   // language, title, handler
     int disposition;          // AV_DISPOSITION_*
     int index;                // in the input file
+    bool given_up;            // its packets were dropped, see tachy_side_put(); under the
+                              // queue's lock: read it with tachy_side_given_up()
 };
 
 struct tachy_side {
@@ -35,11 +37,20 @@ int tachy_side_new(tachy_side **out);
 tachy_side *tachy_side_ref(tachy_side *s);
 void tachy_side_unref(tachy_side **s);
 
-// Queues one packet; takes over its reference. packet->stream_index is an index into
-// streams[], times are in that stream's time base, relative to the start that was asked for.
+// Bytes of packets that may wait. Files interleave their streams within a second or so, which
+// is some KiB; only a file that holds a whole stream before its pictures comes near this.
+#define TACHY_SIDE_MAX_BYTES ((size_t)256 << 20)
+
+// Queues one packet; takes over its reference (also on failure). packet->stream_index is an
+// index into streams[], times are in that stream's time base, relative to the start that was
+// asked for. streams[] must be complete before the first put.
+// Above TACHY_SIDE_MAX_BYTES the stream with most bytes that is not audio is given up as a
+// whole, then the next one; where only audio is left the new packet is dropped.
+// TACHY_ERR_LIMIT: this packet was dropped. TACHY_ERR_NOMEM, TACHY_ERR_INVAL (no such stream).
 int tachy_side_put(tachy_side *s, AVPacket *packet);
+bool tachy_side_given_up(tachy_side *s, int stream);
 // No more packets will come.
 void tachy_side_end(tachy_side *s);
 // Takes the oldest packet whose time (dts, else pts) is at or before `seconds` (INFINITY:
-// any). TACHY_OK, TACHY_ERR_AGAIN (none yet), TACHY_ERR_EOF (none ever again).
+// any); packets of one stream keep their order. TACHY_OK, TACHY_ERR_AGAIN (none yet), TACHY_ERR_EOF (none ever again).
 int tachy_side_take(tachy_side *s, double seconds, AVPacket *packet);

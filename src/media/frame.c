@@ -1,0 +1,194 @@
+#include "media/frame_priv.h"
+
+#include <stdlib.h>
+
+enum { ALIGN = 64, MAX_SIDE = 65535 };
+
+// name, planes, bits, bytes, shift, chroma shifts, components, rgb, alpha
+static const struct tachy_pix_desc descs[TACHY_PIX_COUNT] = {
+    [TACHY_PIX_GRAY8] = {"gray", 1, 8, 1, 0, 0, 0, {1}, false, false},
+    [TACHY_PIX_GRAY10] = {"gray10le", 1, 10, 2, 0, 0, 0, {1}, false, false},
+    [TACHY_PIX_YUV420P] = {"yuv420p", 3, 8, 1, 0, 1, 1, {1, 1, 1}, false, false},
+    [TACHY_PIX_YUV422P] = {"yuv422p", 3, 8, 1, 0, 1, 0, {1, 1, 1}, false, false},
+    [TACHY_PIX_YUV444P] = {"yuv444p", 3, 8, 1, 0, 0, 0, {1, 1, 1}, false, false},
+    [TACHY_PIX_YUV420P10] = {"yuv420p10le", 3, 10, 2, 0, 1, 1, {1, 1, 1}, false, false},
+    [TACHY_PIX_YUV422P10] = {"yuv422p10le", 3, 10, 2, 0, 1, 0, {1, 1, 1}, false, false},
+    [TACHY_PIX_YUV444P10] = {"yuv444p10le", 3, 10, 2, 0, 0, 0, {1, 1, 1}, false, false},
+    [TACHY_PIX_NV12] = {"nv12", 2, 8, 1, 0, 1, 1, {1, 2}, false, false},
+    [TACHY_PIX_P010] = {"p010le", 2, 10, 2, 6, 1, 1, {1, 2}, false, false},
+    [TACHY_PIX_RGB24] = {"rgb24", 1, 8, 1, 0, 0, 0, {3}, true, false},
+    [TACHY_PIX_BGRA] = {"bgra", 1, 8, 1, 0, 0, 0, {4}, true, true},
+    [TACHY_PIX_RGBA] = {"rgba", 1, 8, 1, 0, 0, 0, {4}, true, true},
+    [TACHY_PIX_YUVA420P] = {"yuva420p", 4, 8, 1, 0, 1, 1, {1, 1, 1, 1}, false, true},
+    [TACHY_PIX_YUVA444P] = {"yuva444p", 4, 8, 1, 0, 0, 0, {1, 1, 1, 1}, false, true},
+    [TACHY_PIX_YUVA444P10] = {"yuva444p10le", 4, 10, 2, 0, 0, 0, {1, 1, 1, 1}, false, true},
+};
+
+const struct tachy_pix_desc *tachy_pix_desc(enum tachy_pix f)
+{
+    return (int)f > TACHY_PIX_NONE && (int)f < TACHY_PIX_COUNT ? &descs[f] : NULL;
+}
+
+enum tachy_pix tachy_pix_by_name(const char *name)
+{
+    for (int f = TACHY_PIX_NONE + 1; name && f < TACHY_PIX_COUNT; f++)
+        if (!strcmp(descs[f].name, name))
+            return (enum tachy_pix)f;
+    return TACHY_PIX_NONE;
+}
+
+bool tachy_frame_size_ok(enum tachy_pix format, int width, int height)
+{
+    return tachy_pix_desc(format) && width > 0 && height > 0 && width <= MAX_SIDE &&
+           height <= MAX_SIDE;
+}
+
+static bool is_chroma(const struct tachy_pix_desc *d, int plane)
+{
+    return !d->rgb && (plane == 1 || plane == 2);
+}
+
+static int ceil_shift(int v, int shift) { return (v + (1 << shift) - 1) >> shift; }
+
+size_t tachy_plane_row_bytes(const struct tachy_pix_desc *d, int plane, int width)
+{
+    int w = is_chroma(d, plane) ? ceil_shift(width, d->chroma_shift_x) : width;
+    return (size_t)w * d->components[plane] * d->bytes;
+}
+
+int tachy_plane_rows(const struct tachy_pix_desc *d, int plane, int height)
+{
+    return is_chroma(d, plane) ? ceil_shift(height, d->chroma_shift_y) : height;
+}
+
+// Offsets and strides of the planes in one allocation; returns its size.
+static size_t layout(enum tachy_pix format, int width, int height, size_t offset[4],
+                     ptrdiff_t stride[4])
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(format);
+    size_t total = 0;
+    for (int i = 0; i < d->planes; i++) {
+        size_t row = TACHY_ALIGN(tachy_plane_row_bytes(d, i, width), (size_t)ALIGN);
+        stride[i] = (ptrdiff_t)row;
+        offset[i] = total;
+        total += row * (size_t)tachy_plane_rows(d, i, height);
+    }
+    return total + ALIGN; // swscale and some encoders read a few bytes past the last row
+}
+
+size_t tachy_frame_bytes(enum tachy_pix format, int width, int height)
+{
+    size_t offset[4];
+    ptrdiff_t stride[4];
+    return tachy_frame_size_ok(format, width, height) ? layout(format, width, height, offset, stride)
+                                                      : 0;
+}
+
+struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height)
+{
+    struct tachy_frame_full *f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    size_t offset[4];
+    size_t bytes = layout(format, width, height, offset, f->pub.stride);
+    f->memory = tachy_aligned_alloc(bytes);
+    if (!f->memory) {
+        free(f);
+        return NULL;
+    }
+    memset(f->memory + bytes - ALIGN, 0, ALIGN);
+    for (int i = 0; i < tachy_pix_desc(format)->planes; i++)
+        f->pub.data[i] = f->memory + offset[i];
+    f->pub.format = format;
+    f->pub.width = width;
+    f->pub.height = height;
+    atomic_init(&f->refs, 1);
+    return f;
+}
+
+void tachy_frame_destroy(struct tachy_frame_full *f)
+{
+    tachy_aligned_free(f->memory);
+    av_frame_free(&f->av);
+    if (f->release)
+        f->release(f->user);
+    free(f);
+}
+
+tachy_frame *tachy_frame_ref(tachy_frame *f)
+{
+    if (f)
+        atomic_fetch_add_explicit(&tachy_frame_full(f)->refs, 1, memory_order_relaxed);
+    return f;
+}
+
+void tachy_frame_unref(tachy_frame **f)
+{
+    if (!f || !*f)
+        return;
+    struct tachy_frame_full *full = tachy_frame_full(*f);
+    *f = NULL;
+    if (atomic_fetch_sub_explicit(&full->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (full->pool)
+        tachy_frame_pool_put(full->pool, full);
+    else
+        tachy_frame_destroy(full);
+}
+
+static bool wrapped_planes_ok(const struct tachy_frame_params *p)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(p->format);
+    for (int i = 0; i < d->planes; i++) {
+        size_t stride = (size_t)(p->stride[i] < 0 ? -p->stride[i] : p->stride[i]);
+        if (!p->data[i] || (stride < tachy_plane_row_bytes(d, i, p->width) &&
+                            tachy_plane_rows(d, i, p->height) > 1))
+            return false;
+    }
+    return true;
+}
+
+static struct tachy_frame_full *wrap(const struct tachy_frame_params *p)
+{
+    struct tachy_frame_full *f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    for (int i = 0; i < tachy_pix_desc(p->format)->planes; i++) {
+        f->pub.data[i] = p->data[i];
+        f->pub.stride[i] = p->stride[i];
+    }
+    f->pub.format = p->format;
+    f->pub.width = p->width;
+    f->pub.height = p->height;
+    f->release = p->release;
+    f->user = p->user;
+    atomic_init(&f->refs, 1);
+    return f;
+}
+
+int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p)
+{
+    *out = NULL;
+    if (!tachy_frame_size_ok(p->format, p->width, p->height))
+        return TACHY_ERR_INVAL;
+    if (p->data[0] && !wrapped_planes_ok(p))
+        return TACHY_ERR_INVAL;
+    struct tachy_frame_full *f =
+        p->data[0] ? wrap(p) : tachy_frame_alloc(p->format, p->width, p->height);
+    if (!f)
+        return TACHY_ERR_NOMEM;
+    f->pub.color = p->color;
+    f->pub.pts = p->pts;
+    f->pub.duration = p->duration;
+    *out = &f->pub;
+    return TACHY_OK;
+}
+
+uint8_t *tachy_frame_writable(tachy_frame *f, int plane)
+{
+    struct tachy_frame_full *full = f ? tachy_frame_full(f) : NULL;
+    if (!full || !full->memory || plane < 0 || plane > 3 || !full->pub.data[plane] ||
+        atomic_load_explicit(&full->refs, memory_order_acquire) != 1)
+        return NULL;
+    return full->memory + (full->pub.data[plane] - full->memory);
+}

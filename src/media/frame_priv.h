@@ -1,0 +1,31 @@
+#pragma once
+#include "media/media.h"
+
+// A frame with what its owner must know; only src/media sees it.
+struct tachy_frame_full {
+    tachy_frame pub; // first: a tachy_frame * is a tachy_frame_full *
+    atomic_int refs;
+    // Who owns the pixels: exactly one of the three, or nobody (wrapped without release).
+    uint8_t *memory;             // allocated by frame_alloc()
+    AVFrame *av;                 // a decoder's picture
+    void (*release)(void *user); // the caller's memory
+    void *user;
+    tachy_frame_pool *pool;      // takes the frame back instead of freeing it
+};
+
+static inline struct tachy_frame_full *tachy_frame_full(tachy_frame *f)
+{
+    return (struct tachy_frame_full *)(void *)f;
+}
+
+// True where format and size may be a frame's.
+bool tachy_frame_size_ok(enum tachy_pix format, int width, int height);
+// Bytes of one row of a plane without padding, and the rows of it.
+size_t tachy_plane_row_bytes(const struct tachy_pix_desc *d, int plane, int width);
+int tachy_plane_rows(const struct tachy_pix_desc *d, int plane, int height);
+// A frame with its own memory and one reference; NULL when out of memory.
+struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height);
+// Frees frame and pixels whatever the count is.
+void tachy_frame_destroy(struct tachy_frame_full *f);
+// The last reference of a pool's frame is gone.
+void tachy_frame_pool_put(tachy_frame_pool *p, struct tachy_frame_full *f);

@@ -1,0 +1,243 @@
+#include "media/side.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+// Packets of one stream in the order they came, which is the order of their dts.
+struct entry {
+    AVPacket *packet;
+    double time; // seconds; packets without a time have that of the one before
+    struct entry *next;
+};
+
+struct fifo {
+    struct entry *head, *tail;
+    size_t bytes;
+    double last_time;
+};
+
+struct tachy_side_queue {
+    pthread_mutex_t lock; // holds everything here, and given_up of the streams
+    struct fifo *fifos;   // one a stream; made at the first put
+    int nb_fifos;
+    size_t bytes;
+    bool ended;
+};
+
+int tachy_side_new(tachy_side **out)
+{
+    *out = NULL;
+    tachy_side *s = calloc(1, sizeof(*s));
+    struct tachy_side_queue *q = calloc(1, sizeof(*q));
+    if (!s || !q || pthread_mutex_init(&q->lock, NULL)) {
+        free(q);
+        free(s);
+        return TACHY_ERR_NOMEM;
+    }
+    atomic_init(&s->refs, 1);
+    s->queue = q;
+    *out = s;
+    return TACHY_OK;
+}
+
+tachy_side *tachy_side_ref(tachy_side *s)
+{
+    if (s)
+        atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+static AVPacket *pop(struct tachy_side_queue *q, struct fifo *f)
+{
+    struct entry *e = f->head;
+    AVPacket *packet = e->packet;
+    f->head = e->next;
+    if (!f->head)
+        f->tail = NULL;
+    f->bytes -= (size_t)packet->size;
+    q->bytes -= (size_t)packet->size;
+    free(e);
+    return packet;
+}
+
+static void clear(struct tachy_side_queue *q, struct fifo *f)
+{
+    while (f->head) {
+        AVPacket *packet = pop(q, f);
+        av_packet_free(&packet);
+    }
+}
+
+static void queue_free(struct tachy_side_queue *q)
+{
+    for (int i = 0; i < q->nb_fifos; i++)
+        clear(q, &q->fifos[i]);
+    free(q->fifos);
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}
+
+void tachy_side_unref(tachy_side **side)
+{
+    tachy_side *s = side ? *side : NULL;
+    if (!s)
+        return;
+    *side = NULL;
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int i = 0; i < s->nb_streams; i++) {
+        avcodec_parameters_free(&s->streams[i].par);
+        av_dict_free(&s->streams[i].metadata);
+    }
+    free(s->streams);
+    av_dict_free(&s->metadata);
+    av_dict_free(&s->video_metadata);
+    for (int i = 0; i < s->nb_chapters; i++) {
+        av_dict_free(&s->chapters[i]->metadata);
+        av_freep(&s->chapters[i]);
+    }
+    av_freep(&s->chapters);
+    for (int i = 0; i < s->nb_video_side_data; i++)
+        av_freep(&s->video_side_data[i].data);
+    av_freep(&s->video_side_data);
+    free(s->url);
+    queue_free(s->queue);
+    free(s);
+}
+
+// Under the lock.
+static bool make_fifos(tachy_side *s)
+{
+    struct tachy_side_queue *q = s->queue;
+    if (q->nb_fifos >= s->nb_streams)
+        return true;
+    struct fifo *fifos = realloc(q->fifos, (size_t)s->nb_streams * sizeof(*fifos));
+    if (!fifos)
+        return false;
+    for (int i = q->nb_fifos; i < s->nb_streams; i++)
+        fifos[i] = (struct fifo){.last_time = -INFINITY};
+    q->fifos = fifos;
+    q->nb_fifos = s->nb_streams;
+    return true;
+}
+
+// The stream that holds most bytes and is not audio is given up as a whole: one with holes
+// is worth less. False where only audio is left.
+static bool give_up_one(tachy_side *s)
+{
+    struct tachy_side_queue *q = s->queue;
+    int worst = -1;
+    for (int i = 0; i < q->nb_fifos; i++)
+        if (s->streams[i].par->codec_type != AVMEDIA_TYPE_AUDIO && q->fifos[i].head &&
+            (worst < 0 || q->fifos[i].bytes > q->fifos[worst].bytes))
+            worst = i;
+    if (worst < 0)
+        return false;
+    clear(q, &q->fifos[worst]);
+    s->streams[worst].given_up = true;
+    return true;
+}
+
+static double packet_time(const tachy_side *s, const AVPacket *p)
+{
+    int64_t t = p->dts != AV_NOPTS_VALUE ? p->dts : p->pts;
+    if (t == AV_NOPTS_VALUE)
+        return NAN;
+    return (double)t * av_q2d(s->streams[p->stream_index].time_base);
+}
+
+// Under the lock.
+static int append(tachy_side *s, AVPacket *packet)
+{
+    struct tachy_side_queue *q = s->queue;
+    struct fifo *f = &q->fifos[packet->stream_index];
+    double time = packet_time(s, packet);
+    struct entry *e = calloc(1, sizeof(*e));
+    AVPacket *mine = av_packet_alloc();
+    if (!e || !mine) {
+        free(e);
+        av_packet_free(&mine);
+        return TACHY_ERR_NOMEM;
+    }
+    av_packet_move_ref(mine, packet);
+    e->packet = mine;
+    e->time = isnan(time) ? f->last_time : time;
+    f->last_time = e->time;
+    if (f->tail)
+        f->tail->next = e;
+    else
+        f->head = e;
+    f->tail = e;
+    f->bytes += (size_t)mine->size;
+    q->bytes += (size_t)mine->size;
+    return TACHY_OK;
+}
+
+int tachy_side_put(tachy_side *s, AVPacket *packet)
+{
+    struct tachy_side_queue *q = s->queue;
+    int err = TACHY_ERR_INVAL;
+    if (packet->stream_index < 0 || packet->stream_index >= s->nb_streams)
+        goto done;
+    pthread_mutex_lock(&q->lock);
+    if (!make_fifos(s)) {
+        err = TACHY_ERR_NOMEM;
+    } else {
+        // Nobody but the source holds the side: nobody will miss the packet.
+        bool over = q->bytes + (size_t)packet->size > TACHY_SIDE_MAX_BYTES;
+        err = over && atomic_load(&s->refs) == 1 ? TACHY_ERR_LIMIT : TACHY_OK;
+        while (q->bytes + (size_t)packet->size > TACHY_SIDE_MAX_BYTES && err != TACHY_ERR_LIMIT)
+            if (!give_up_one(s))
+                err = TACHY_ERR_LIMIT;
+        if (!err && s->streams[packet->stream_index].given_up)
+            err = TACHY_ERR_LIMIT;
+        if (!err)
+            err = append(s, packet);
+    }
+    pthread_mutex_unlock(&q->lock);
+done:
+    av_packet_unref(packet);
+    return err;
+}
+
+void tachy_side_end(tachy_side *s)
+{
+    pthread_mutex_lock(&s->queue->lock);
+    s->queue->ended = true;
+    pthread_mutex_unlock(&s->queue->lock);
+}
+
+bool tachy_side_given_up(tachy_side *s, int stream)
+{
+    pthread_mutex_lock(&s->queue->lock);
+    bool given_up = s->streams[stream].given_up;
+    pthread_mutex_unlock(&s->queue->lock);
+    return given_up;
+}
+
+int tachy_side_take(tachy_side *s, double seconds, AVPacket *packet)
+{
+    struct tachy_side_queue *q = s->queue;
+    AVPacket *taken = NULL;
+    pthread_mutex_lock(&q->lock);
+    struct fifo *first = NULL;
+    bool empty = true;
+    for (int i = 0; i < q->nb_fifos; i++) {
+        struct fifo *f = &q->fifos[i];
+        if (!f->head)
+            continue;
+        empty = false;
+        if (f->head->time <= seconds && (!first || f->head->time < first->head->time))
+            first = f;
+    }
+    int err = first ? TACHY_OK : empty && q->ended ? TACHY_ERR_EOF : TACHY_ERR_AGAIN;
+    if (first)
+        taken = pop(q, first);
+    pthread_mutex_unlock(&q->lock);
+    if (taken) {
+        av_packet_move_ref(packet, taken);
+        av_packet_free(&taken);
+    }
+    return err;
+}
