@@ -68,7 +68,7 @@ static int check_params(const struct tachy_preprocess_params *p)
 int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_params *p)
 {
     *out = NULL;
-    const struct tachy_pre_kernels *k;
+    const struct tachy_pre_kernels *k = NULL;
     int err = check_params(p);
     if (err < 0 || (err = choose(&k, p)) < 0)
         return err;
@@ -369,7 +369,7 @@ static int check_frame(const tachy_preprocess *pre, const tachy_frame *f)
 int tachy_preprocess_run(tachy_preprocess *p, const tachy_frame *f, const struct tachy_view *view,
                          struct tachy_tensor *out, struct tachy_placement *placement)
 {
-    struct target o;
+    struct target o = {0};
     if (placement)
         *placement = (struct tachy_placement){0};
     int err = check_frame(p, f);
