@@ -1,6 +1,7 @@
 #include "preprocess/plan.h"
 #include "preprocess/tone.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -62,6 +63,12 @@ static int check_params(const struct tachy_preprocess_params *p)
         return tachy_fail(p->log, TACHY_ERR_INVAL,
                           "preprocess: layout %d, channels %d or fit %d is not known", (int)p->layout,
                           (int)p->channels, (int)p->fit);
+    bool finite = isfinite(p->scale) && isfinite(p->pad);
+    for (int i = 0; i < 3; i++)
+        finite = finite && isfinite(p->mean[i]) && isfinite(p->std[i]);
+    if (!finite)
+        return tachy_fail(p->log, TACHY_ERR_INVAL,
+                          "preprocess: scale, mean, std and pad must be finite numbers");
     return TACHY_OK;
 }
 

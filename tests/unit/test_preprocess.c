@@ -599,6 +599,8 @@ TEST(errors_are_one_sentence_each)
     REFUSED(TACHY_ERR_INVAL, &p, &v, &t);
     p = good, p.layout = (enum tachy_layout)7;
     REFUSED(TACHY_ERR_INVAL, &p, &v, &t);
+    p = good, p.std[2] = NAN;
+    REFUSED(TACHY_ERR_INVAL, &p, &v, &t);
     p = good, p.isa = "mmx";
     REFUSED(TACHY_ERR_INVAL, &p, &v, &t);
     p = good, p.isa = runs_here("neon") ? "avx2" : "neon";
