@@ -1,7 +1,7 @@
 // Cuts people out of a video, as `tachy segment` does, in one call of the library.
 //
 //   segment_file IN OUT [OPTION=VALUE]...
-//   segment_file in.mp4 out.mp4 output.mode=blur model.threshold=0.6
+//   segment_file in.mp4 out.mp4 segment.mode=blur segment.threshold=0.6
 //
 // OPTION is a dotted path of the option table; `tachy config` lists them all.
 #include <stdio.h>

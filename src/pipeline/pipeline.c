@@ -32,6 +32,9 @@ static void item_failed(tachy_pipeline *p, int64_t n, int err)
     pthread_cond_broadcast(&p->work);
 }
 
+// Whether the stream has ended before item `n`.
+static bool given_up(const tachy_pipeline *p, int64_t n) { return p->err && n > p->err_at; }
+
 static int infer(struct pipeline_worker *w, struct tachy_item *item)
 {
     tachy_pipeline *p = w->pipeline;
@@ -69,6 +72,8 @@ static void advance_order(tachy_pipeline *p)
     p->ordering = true;
     while (p->next_order < p->next_push) {
         struct pipeline_slot *s = slot_of(p, p->next_order);
+        if (s->state == ITEM_INFERRED && given_up(p, p->next_order))
+            item_failed(p, p->next_order, p->err);
         bool failed = s->state == ITEM_DONE && s->err;
         if (s->state != ITEM_INFERRED && !failed)
             break;
@@ -101,7 +106,7 @@ static void work_infer(struct pipeline_worker *w)
     int64_t n = p->next_infer++;
     struct pipeline_slot *s = slot_of(p, n);
     s->state = ITEM_BUSY;
-    int err = p->err && n > p->err_at ? p->err : TACHY_OK;
+    int err = given_up(p, n) ? p->err : TACHY_OK;
     pthread_mutex_unlock(&p->lock);
     if (!err)
         err = infer(w, &s->item);
