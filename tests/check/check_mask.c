@@ -61,6 +61,8 @@ static uint16_t to_half(float f) // of the normal range, truncated
     uint32_t u;
     memcpy(&u, &f, 4);
     int e = (int)(u >> 23 & 255) - 112;
+    if (f != f)
+        return 0x7e00;
     if (e <= 0)
         return (uint16_t)(u >> 16 & 0x8000);
     return e >= 31 ? (uint16_t)((u >> 16 & 0x8000) | 0x7c00)
