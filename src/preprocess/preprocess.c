@@ -268,7 +268,7 @@ static void finish_line(tachy_preprocess *pre, const struct tachy_plan *plan, in
     }
     void *const rgb[3] = {pre->rgb[0], pre->rgb[1], pre->rgb[2]};
     pre->kernels->finish(&plan->color.decode, in, n, rgb);
-    tachy_tone_map(pre->tone, pre->rgb[0], pre->rgb[1], pre->rgb[2], n);
+    pre->kernels->tone(pre->tone, pre->rgb[0], pre->rgb[1], pre->rgb[2], n);
     pre->kernels->finish(&plan->color.finish,
                          (const float *const[3]){pre->rgb[0], pre->rgb[1], pre->rgb[2]}, n, dst);
 }

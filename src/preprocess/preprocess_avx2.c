@@ -418,5 +418,6 @@ const struct tachy_pre_kernels tachy_preprocess_avx2 = {
     .line = line_avx2,
     .bilinear = tachy_preprocess_bilinear_avx2,
     .finish = finish_avx2,
+    .tone = tachy_preprocess_tone_avx2,
 };
 #endif

@@ -320,5 +320,6 @@ const struct tachy_pre_kernels tachy_preprocess_avx512 = {
     .line = line_avx512,
     .bilinear = tachy_preprocess_bilinear_avx2,
     .finish = finish_avx512,
+    .tone = tachy_preprocess_tone_avx2,
 };
 #endif
