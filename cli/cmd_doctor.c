@@ -54,6 +54,9 @@ static void print_ffmpeg(json_t *ffmpeg)
     fputs("FFmpeg       ", stdout);
     json_object_foreach(ffmpeg, key, v) if (json_is_string(v))
         printf(" %s %s", key, json_string_value(v));
+    fputs("\n  encoders    ", stdout);
+    json_object_foreach(json_object_get(ffmpeg, "encoders"), key, v)
+        printf(" %s%s", key, json_is_true(v) ? "" : " (missing)");
     putchar('\n');
 }
 

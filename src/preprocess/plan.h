@@ -96,6 +96,8 @@ void tachy_plan_free(struct tachy_plan *plan);
 
 #if defined(__x86_64__)
 extern const struct tachy_pre_kernels tachy_preprocess_avx2, tachy_preprocess_avx512;
+void tachy_preprocess_bilinear_avx2(const struct tachy_pre_grid *g, const struct tachy_pre_step *s,
+                                    int n, float *const out[3]);
 #elif defined(__aarch64__)
 extern const struct tachy_pre_kernels tachy_preprocess_neon;
 #endif

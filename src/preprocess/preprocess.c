@@ -1,6 +1,7 @@
 #include "preprocess/plan.h"
 #include "preprocess/tone.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -62,13 +63,19 @@ static int check_params(const struct tachy_preprocess_params *p)
         return tachy_fail(p->log, TACHY_ERR_INVAL,
                           "preprocess: layout %d, channels %d or fit %d is not known", (int)p->layout,
                           (int)p->channels, (int)p->fit);
+    bool finite = isfinite(p->scale) && isfinite(p->pad);
+    for (int i = 0; i < 3; i++)
+        finite = finite && isfinite(p->mean[i]) && isfinite(p->std[i]);
+    if (!finite)
+        return tachy_fail(p->log, TACHY_ERR_INVAL,
+                          "preprocess: scale, mean, std and pad must be finite numbers");
     return TACHY_OK;
 }
 
 int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_params *p)
 {
     *out = NULL;
-    const struct tachy_pre_kernels *k;
+    const struct tachy_pre_kernels *k = NULL;
     int err = check_params(p);
     if (err < 0 || (err = choose(&k, p)) < 0)
         return err;
@@ -369,7 +376,7 @@ static int check_frame(const tachy_preprocess *pre, const tachy_frame *f)
 int tachy_preprocess_run(tachy_preprocess *p, const tachy_frame *f, const struct tachy_view *view,
                          struct tachy_tensor *out, struct tachy_placement *placement)
 {
-    struct target o;
+    struct target o = {0};
     if (placement)
         *placement = (struct tachy_placement){0};
     int err = check_frame(p, f);

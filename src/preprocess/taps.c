@@ -95,7 +95,7 @@ static void fill_output(struct tachy_taps *t, const struct tachy_axis *a, int la
         t->weight[(size_t)i * (size_t)t->max + (size_t)k] = (float)w;
         if (t->w16)
             t->w16[(size_t)i * (size_t)t->max + (size_t)k] =
-                (uint16_t)(lrint(running * 65535) - lrint(before * 65535));
+                0x10001u * (uint32_t)(lrint(running * 65535) - lrint(before * 65535));
         if (t->vweight)
             place_weight(t, lanes, i, k, (int)(lrint(running * 32767) - lrint(before * 32767)));
     }
@@ -112,7 +112,7 @@ int tachy_taps_build(struct tachy_taps *t, struct tachy_mem *m, const struct tac
     bool vector = columns && lanes;
     size_t ints = TACHY_ALIGN(n * sizeof(int32_t), (size_t)64);
     size_t floats = TACHY_ALIGN(n * max * sizeof(float), (size_t)64);
-    size_t rows = columns ? 0 : TACHY_ALIGN(n * max * sizeof(uint16_t), (size_t)64);
+    size_t rows = columns ? 0 : TACHY_ALIGN(n * max * sizeof(uint32_t), (size_t)64);
     size_t vstart = vector ? padded * sizeof(int32_t) : 0;
     size_t vweight = vector ? padded * (size_t)(t->block * t->blocks) * sizeof(int16_t) : 0;
 
@@ -126,7 +126,7 @@ int tachy_taps_build(struct tachy_taps *t, struct tachy_mem *m, const struct tac
     t->weight = (float *)(p + 2 * ints);
     p += 2 * ints + floats;
     if (!columns)
-        t->w16 = (uint16_t *)p;
+        t->w16 = (uint32_t *)p;
     if (vector) {
         t->vweight = (int16_t *)(p + rows);
         t->vstart = (int32_t *)(p + rows + vweight);

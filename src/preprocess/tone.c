@@ -52,12 +52,21 @@ static double hlg_scene(double e)
     return e <= 0.5 ? e * e / 3 : (exp((e - c) / a) + b) / 12;
 }
 
-// x^power for 2^-24 .. 1, in steps of equal ratio within an octave.
-static void power_table(float *table, double factor, double power)
+// OOTF of HLG: factor from scene light of luminance y to light; system gamma 1.2.
+static double hlg_ootf(double y) { return HLG_PEAK / WHITE * pow(y, 0.2); }
+
+// sRGB (IEC 61966-2-1). Its straight part near black keeps small errors small.
+static double srgb_signal(double light)
+{
+    return light <= 0.0031308 ? 12.92 * light : 1.055 * pow(light, 1 / 2.4) - 0.055;
+}
+
+// fn of 2^-24 .. 1, in equal steps within an octave.
+static void power_table(float *table, double (*fn)(double))
 {
     for (int i = 0; i <= POWER_STEPS + 1; i++) {
         double mantissa = 1 + (i & ((1 << POWER_BITS) - 1)) / (double)(1 << POWER_BITS);
-        table[i] = (float)(factor * pow(ldexp(mantissa, (i >> POWER_BITS) - POWER_RANGE), power));
+        table[i] = (float)fn(ldexp(mantissa, (i >> POWER_BITS) - POWER_RANGE));
     }
 }
 
@@ -113,8 +122,8 @@ int tachy_tone_open(struct tachy_tone **out, struct tachy_color c)
         double e = fmin(i / (double)SIGNAL_STEPS, 1);
         t->light[i] = (float)(pq ? pq_light(e) / WHITE : hlg_scene(e));
     }
-    power_table(t->ootf, HLG_PEAK / WHITE, 0.2); // system gamma 1.2 at 1000 cd/m2
-    power_table(t->gamma, 1, 1 / 2.4);           // inverse of ITU-R BT.1886
+    power_table(t->ootf, hlg_ootf);
+    power_table(t->gamma, srgb_signal);
     set_primaries(t);
     return TACHY_OK;
 }

@@ -17,7 +17,7 @@ struct tachy_taps {
     int32_t *start; // [outputs]
     int32_t *count; // [outputs], 1..max
     float *weight;  // [outputs][max], sum 1, 0 past count
-    uint16_t *w16;  // the same in 16 bits, sum 65535; only for rows, NULL for columns
+    uint32_t *w16;  // the same in 16 bits, sum 65535, in both halves; NULL for columns
 
     // Columns for the vector versions: int16 weights, sum 32767, in blocks that one vector
     // takes; see tachy_taps_block(). NULL for rows and for the plain C version.

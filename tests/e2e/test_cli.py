@@ -1,16 +1,18 @@
 """The command line itself: help, options, configuration files, exit statuses, manual page and
 completion. What it does to video is tested elsewhere."""
+import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
-import time
-import unittest
+import termios
 
-from common import ROOT, TACHY, Case, ffmpeg, main, run
+from common import ROOT, TACHY, Case, ffprobe, main, run
 
 
 def fails(status, *args, **kw):
@@ -229,6 +231,103 @@ class Pages(Case):
         self.assertEqual(self.complete("tachy", "segment", "--mode", "ma"), ["mask"])
         self.assertEqual(self.complete("tachy", "model", "im"), ["import"])
         self.assertEqual(self.complete("tachy", "probe", "--thr"), [])
+
+
+def on_terminal(*args, columns=80, stop_after=None, cwd=None):
+    """Runs the command with standard error on a terminal of that width; (status, what it showed,
+    standard output). SIGINT is sent once the text `stop_after` was shown."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        out = os.open("stdout.txt", os.O_WRONLY | os.O_CREAT)
+        os.dup2(out, 1)
+        fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.environ["TERM"] = "xterm"
+        os.execv(TACHY, [TACHY, *args])
+    shown = b""
+    while True:
+        try:
+            data = os.read(fd, 4096)
+        except OSError:  # the other side is closed
+            break
+        if not data:
+            break
+        shown += data
+        if stop_after and stop_after in shown:
+            os.kill(pid, signal.SIGINT)
+            stop_after = None
+    os.close(fd)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return status, shown.decode(), (pathlib.Path(cwd) / "stdout.txt").read_text()
+
+
+class Run(Case):
+    """Runs on made-up frames: progress, summaries, interruption, several inputs."""
+    CLIP = "null:320x180@30,frames=60"
+    ENDLESS = "null:320x180@30,frames=1000000"
+
+    @classmethod
+    def setUpClass(cls):
+        run("model", "pull", "selfie")
+
+    def test_summary_goes_where_the_output_does_not(self):
+        p = run("segment", "--mode", "mask", self.CLIP, "-f", "null", "-")
+        self.assertIn("60 in", p.stdout)
+        p = run("segment", "--mode", "mask", self.CLIP, "-f", "framemd5", "-")
+        self.assertNotIn("utilisation", p.stdout)
+        self.assertIn("utilisation", p.stderr)
+        self.assertEqual(len([l for l in p.stdout.splitlines() if not l.startswith("#")]), 60)
+        p = run("segment", "--quiet", "--mode", "mask", self.CLIP, "-f", "null", "-")
+        self.assertEqual((p.stdout, p.stderr), ("", ""))
+
+    def test_json_summary(self):
+        p = run("segment", "--mode", "mask", self.CLIP, "-f", "null", "-", "--json")
+        o = json.loads(p.stdout)
+        self.assertEqual((o["frames"], o["mode"], o["input"], o["output"]), (60, "mask", self.CLIP, None))
+        self.assertEqual([s["name"] for s in o["steps"]],
+                         ["decode", "preprocess", "model", "postprocess", "composite", "encode"])
+        run("segment", "--mode", "json", self.CLIP, "-o", "-", "--json=sum.json", cwd=self.tmp)
+        self.assertEqual(json.loads((self.tmp / "sum.json").read_text())["frames"], 60)
+        p = run("segment", "--mode", "mask", self.CLIP, self.CLIP, "-f", "null", "--json")
+        self.assertEqual([json.loads(l)["frames"] for l in p.stdout.splitlines()], [60, 60])
+
+    def test_names_are_derived_and_kept(self):
+        run("segment", self.CLIP, "--max-frames", "3", "-o", "out/", "--mode", "json", cwd=self.tmp)
+        self.assertEqual(len((self.tmp / "out" / "null.jsonl").read_text().splitlines()), 3)
+        self.assertIn("pass -y", fails(1, "segment", self.CLIP, "-o", "out/", "--mode", "json", cwd=self.tmp))
+        run("segment", self.CLIP, "--max-frames", "2", "-y", "-o", "out", "--mode", "json", cwd=self.tmp)
+        self.assertEqual(len((self.tmp / "out" / "null.jsonl").read_text().splitlines()), 2)
+
+    def test_progress_on_a_terminal(self):
+        for columns in (40, 80, 120):
+            status, shown, out = on_terminal("segment", "--mode", "mask", "null:320x180@30,frames=400", "-f", "null",
+                                             "-", columns=columns, cwd=self.tmp)
+            self.assertEqual(status, 0, shown)
+            lines = [l for l in re.split(r"\r\x1b\[K|\r\n", shown) if l]
+            self.assertTrue(any("/400 frames" in l for l in lines), shown)
+            self.assertLess(max(map(len, lines)), columns)
+            self.assertIn("limited by", out)
+
+    def test_plain_lines_elsewhere(self):
+        p = run("segment", "--mode", "mask", self.CLIP, "-f", "null", "-")
+        self.assertNotIn("\r", p.stderr)
+        self.assertNotIn("\x1b", p.stderr)
+
+    def test_interrupted(self):
+        status, shown, out = on_terminal("segment", "--mode", "mask", self.ENDLESS, "-o", "cut.mkv", "-preset",
+                                         "ultrafast", stop_after=b" fps", cwd=self.tmp)
+        self.assertEqual(status, 130, shown)
+        frames = int(re.search(r"interrupted; cut.mkv holds the first (\d+) frames", shown).group(1))
+        self.assertGreater(frames, 0)
+        got = ffprobe(self.tmp / "cut.mkv", "-count_frames")["streams"][0]["nb_read_frames"]
+        self.assertEqual(int(got), frames)
+        self.assertEqual(sorted(p.name for p in self.tmp.iterdir()), ["cut.mkv", "stdout.txt"])
+
+    def test_full_disk_is_temporary(self):
+        with open("/dev/full", "w") as full:
+            p = subprocess.run([TACHY, "segment", "--quiet", "--mode", "mask", self.CLIP, "-f", "framemd5", "-"],
+                               stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(p.returncode, 75, p.stderr)
 
 
 if __name__ == "__main__":
