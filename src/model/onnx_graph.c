@@ -134,10 +134,11 @@ void onnx_free(struct onnx_graph **graph)
 
 static int add_value(struct onnx_graph *g, int dtype, const struct onnx_shape *s)
 {
+    struct onnx_shape shape = *s; // may lie in the array that grows
     if (!grow(g, &g->values, &g->cap_values, g->n_values + 1, sizeof(*g->values)))
         return 0;
     struct onnx_value *v = &g->values[g->n_values];
-    *v = (struct onnx_value){.dtype = dtype, .shape = *s};
+    *v = (struct onnx_value){.dtype = dtype, .shape = shape};
     return g->n_values++;
 }
 
