@@ -13,6 +13,7 @@ test:
 install: all
 	@meson configure build -Dprefix=$(PREFIX)
 	@DESTDIR=$(DESTDIR) meson install -C build
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
 clean:
 	rm -rf build demo

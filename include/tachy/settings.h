@@ -43,8 +43,8 @@ struct tachy_option {
     const char *group;  // heading in help: "Input"
     const char *help;   // one sentence, lower case, no full stop
     unsigned verbs;
-    const char *bare;    // value of a --name without one; a value is then given only as
-                         // --name=VALUE; NULL: --name needs a value (BOOL: yes)
+    const char *bare;    // value of a --name without one; another is given as --name=VALUE, a
+                         // number also behind a blank; NULL: needs a value (BOOL: yes)
     const char *aliases; // other names on the command line: "vcodec|codec:v"; may be NULL
     bool one_dash;       // the name is FFmpeg's and is shown with one dash: -crf
     bool command_only;   // makes no sense in a configuration file
@@ -83,9 +83,10 @@ TACHY_API int tachy_settings_load(tachy_settings *s, const char *yaml_path);
 TACHY_API bool tachy_settings_is_set(const tachy_settings *s, const char *path); // not default
 TACHY_API bool tachy_settings_bool(const tachy_settings *s, const char *path);   // unset: false
 TACHY_API int64_t tachy_settings_int(const tachy_settings *s, const char *path); // unset: 0
-TACHY_API double tachy_settings_float(const tachy_settings *s, const char *path); // also TIME; unset: 0
+// Also for TIME, in seconds. Unset: 0.
+TACHY_API double tachy_settings_float(const tachy_settings *s, const char *path);
 TACHY_API const char *tachy_settings_str(const tachy_settings *s, const char *path); // unset: NULL
-// Unset: 0/1.
+// Unset: 0/0.
 TACHY_API struct tachy_rational tachy_settings_rate(const tachy_settings *s, const char *path);
 // 0xRRGGBBAA; unset, or a text that is no colour: 0.
 TACHY_API uint32_t tachy_settings_color(const tachy_settings *s, const char *path);

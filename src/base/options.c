@@ -89,7 +89,8 @@ static const struct tachy_option options[] = {
      .help = "calm the mask over time; 0: not at all, 1: most"},
 
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
-     .verbs = RUNS, .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
+     .verbs = RUNS,
+     .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
     {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
      .verbs = RUNS | TACHY_VERB_MODEL, .help = "model card of one's own (JSON)"},
     {"model.dir", "model-dir", 0, TACHY_OPT_STRING, .arg = "DIR", .group = "Model",

@@ -213,8 +213,8 @@ void tachy_settings_free(tachy_settings **s)
 static int unknown_option(const tachy_settings *s, const char *name, const char *nearest)
 {
     if (nearest)
-        return tachy_fail(s->log, TACHY_ERR_NOT_FOUND, "unknown option \"%.80s\"; did you mean \"%s\"?",
-                          name, nearest);
+        return tachy_fail(s->log, TACHY_ERR_NOT_FOUND,
+                          "unknown option \"%.80s\"; did you mean \"%s\"?", name, nearest);
     return tachy_fail(s->log, TACHY_ERR_NOT_FOUND,
                       "unknown option \"%.80s\"; `tachy help` lists what there is", name);
 }
@@ -287,8 +287,7 @@ const char *tachy_settings_str(const tachy_settings *s, const char *path)
 
 struct tachy_rational tachy_settings_rate(const tachy_settings *s, const char *path)
 {
-    const struct tachy_value *v = get(s, path);
-    return v->rate.den ? v->rate : (struct tachy_rational){0, 1};
+    return get(s, path)->rate;
 }
 
 uint32_t tachy_settings_color(const tachy_settings *s, const char *path)

@@ -118,8 +118,8 @@ static int note_seen(struct loader *l, const char *path, size_t line)
     for (size_t i = 0; i < l->n_seen; i++)
         if (!strcmp(l->seen[i].path, path))
             return tachy_fail(l->log, TACHY_ERR_FORMAT,
-                              "%s:%zu: %s is there twice, the first time in line %zu", l->file, line,
-                              path, l->seen[i].line);
+                              "%s:%zu: %s is there twice, the first time in line %zu", l->file,
+                              line, path, l->seen[i].line);
     struct seen *seen = realloc(l->seen, (l->n_seen + 1) * sizeof(*seen));
     if (!seen)
         return tachy_fail(l->log, TACHY_ERR_NOMEM, "%s: no memory to read it", l->file);
@@ -151,8 +151,8 @@ static int load_scalar(struct loader *l, const struct tachy_option *o, const yam
     struct tachy_value *v = &l->staged[o - tachy_options()];
     const char *text = scalar_text(e);
     if (!text)
-        return tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s has a NUL byte in its value", l->file,
-                          line_of(e), o->path);
+        return tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s has a NUL byte in its value",
+                          l->file, line_of(e), o->path);
     if (is_plain(e) && !*text)
         return tachy_fail(l->log, TACHY_ERR_INVAL,
                           "%s:%zu: %s has no value; a value that begins with # needs quotes",

@@ -92,14 +92,12 @@ static bool new_enough(const char *version)
 
 static bool try_library(struct search *s, const char *name)
 {
-    note(s, name);
     void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (!handle) {
-        const char *why = dlerror();
-        if (why && access(name, F_OK) == 0)
-            note(s, why);
+    const char *why = handle ? NULL : dlerror();
+    // "NAME: WHY" where there is such a file and it is no good.
+    note(s, why && access(name, F_OK) == 0 ? why : name);
+    if (!handle)
         return false;
-    }
     const OrtApiBase *(*get)(void) = NULL;
     *(void **)&get = dlsym(handle, "OrtGetApiBase");
     const OrtApiBase *base = get ? get() : NULL;

@@ -9,7 +9,10 @@
 struct tachy_sink_ops {
     const char *name;
     size_t priv_size; // zeroed bytes at tachy_sink.priv
-    bool (*probe)(const char *url, const char *format); // takes this name or format
+    // Takes this name or format; either may be NULL. The first in the list that does is used.
+    bool (*probe)(const char *url, const char *format);
+    bool no_file;   // writes no file: the name is not looked at
+    bool many;      // checks the names of its files itself
     int (*open)(tachy_sink *s);                         // checks options; writes nothing
     int (*start)(tachy_sink *s, const struct tachy_video_info *info);
     int (*write)(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
@@ -24,6 +27,9 @@ struct tachy_sink {
     tachy_side *side; // may be NULL
     char *path;       // of the finished file
     int64_t frames, bytes;
+    int64_t last_pts; // of the frame before; valid where frames > 0
+    double end_time;  // seconds: where the last frame ends
+    int error;        // sticky: the output is lost and was removed
     bool started, finished;
     max_align_t priv[];
 };

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static struct segment *priv(tachy_task *t) { return (struct segment *)t->priv; }
+static struct segment *priv(tachy_task *t) { return (void *)t->priv; }
 
 static int open_engine(tachy_task *t, tachy_engine **out)
 {
@@ -403,7 +403,11 @@ static void item_close(void *item_priv)
     free(si->json);
 }
 
-static const char *describe(const tachy_task *t) { return ((const struct segment *)t->priv)->describe; }
+static const char *describe(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    return s->describe;
+}
 
 const struct tachy_task_ops tachy_task_segment = {
     .name = "segment",

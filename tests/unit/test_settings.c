@@ -121,7 +121,7 @@ TEST(defaults)
     CHECK(!tachy_settings_str(s, "output.crf"));
     CHECK(!tachy_settings_is_set(s, "segment.mode"));
     CHECK_INT(tachy_settings_rate(s, "input.rate").num, 0);
-    CHECK_INT(tachy_settings_rate(s, "input.rate").den, 1);
+    CHECK_INT(tachy_settings_rate(s, "input.rate").den, 0);
     const char *const *items;
     CHECK_INT(tachy_settings_list(s, "input.files", &items), 0);
     CHECK(!message[0]);
@@ -162,7 +162,8 @@ TEST(set_checks_type_and_range)
     tachy_settings *s = fresh();
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(bad); i++) {
         message[0] = '\0';
-        CHECK_INT(tachy_settings_set(s, bad[i].name, bad[i].value, "command line"), TACHY_ERR_INVAL);
+        int err = tachy_settings_set(s, bad[i].name, bad[i].value, "command line");
+        CHECK_INT(err, TACHY_ERR_INVAL);
         CHECK(said(bad[i].part));
         CHECK(!tachy_settings_is_set(s, tachy_option_find(bad[i].name, NULL)->path));
     }

@@ -1,0 +1,3 @@
+#include "cli.h"
+
+#include <stdlib.h>
