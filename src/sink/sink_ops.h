@@ -9,7 +9,10 @@
 struct tachy_sink_ops {
     const char *name;
     size_t priv_size; // zeroed bytes at tachy_sink.priv
-    bool (*probe)(const char *url, const char *format); // takes this name or format
+    // Takes this name or format; either may be NULL. The first in the list that does is used.
+    bool (*probe)(const char *url, const char *format);
+    bool no_file;   // writes no file: the name is not looked at
+    bool many;      // checks the names of its files itself
     int (*open)(tachy_sink *s);                         // checks options; writes nothing
     int (*start)(tachy_sink *s, const struct tachy_video_info *info);
     int (*write)(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
@@ -24,6 +27,9 @@ struct tachy_sink {
     tachy_side *side; // may be NULL
     char *path;       // of the finished file
     int64_t frames, bytes;
+    int64_t last_pts; // of the frame before; valid where frames > 0
+    double end_time;  // seconds: where the last frame ends
+    int error;        // sticky: the output is lost and was removed
     bool started, finished;
     max_align_t priv[];
 };
@@ -33,3 +39,8 @@ extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_images, tachy_sin
 
 // What else should be in the output; before tachy_sink_start(). The sink takes a reference.
 void tachy_sink_set_side(tachy_sink *s, tachy_side *side);
+
+// Opens a sink with the same settings (encoder, format) that writes below the folder `dir`,
+// to measure encoding alone; the caller removes the folder. TACHY_ERR_UNSUPPORTED where
+// writing costs nothing (null).
+int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir);

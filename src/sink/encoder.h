@@ -1,0 +1,27 @@
+#pragma once
+#include "sink/choice.h"
+
+// The open encoder of one stream: frames in, packets out. Converts pictures where the encoder
+// does not take them as they are. Used from one thread.
+typedef struct tachy_encoder tachy_encoder;
+
+struct tachy_encoder_params {
+    const struct tachy_choice *choice; // read during open only
+    const struct tachy_video_info *info;
+    int threads;         // 0: the encoder's choice
+    bool global_header;  // the container wants parameter sets in its header
+    const struct tachy_log *log;
+};
+
+int tachy_encoder_open(tachy_encoder **out, const struct tachy_encoder_params *p);
+
+// Size, format, colour and time base are set.
+const AVCodecContext *tachy_encoder_context(const tachy_encoder *e);
+
+// NULL: no more frames. TACHY_ERR_AGAIN: packets have to be received first.
+int tachy_encoder_send(tachy_encoder *e, tachy_frame *f);
+// TACHY_OK, TACHY_ERR_AGAIN (more frames are needed) or TACHY_ERR_EOF. Times are in the
+// context's time base; the duration is that of the frame.
+int tachy_encoder_receive(tachy_encoder *e, AVPacket *packet);
+
+void tachy_encoder_close(tachy_encoder **e);

@@ -1,0 +1,43 @@
+#pragma once
+#include "media/media.h"
+#include "sink/output.h"
+
+// FFmpeg's muxer over one output file: every error of the file is told with the file's
+// sentence, not the muxer's. Used from one thread.
+struct tachy_mux {
+    AVFormatContext *ctx;
+    AVIOContext *pb;
+    struct tachy_output out;
+    const struct tachy_log *log;
+    int64_t *last_dts; // of each stream, in its time base; made by start()
+    int nb_streams;
+    int64_t shift;     // us, added to all times; where the container cannot say those below 0
+    bool started;      // the header is written
+};
+
+// TACHY_ERR_IO and the like where the file cannot be made. Streams are then added to ctx.
+int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
+                   bool overwrite, const struct tachy_log *log);
+
+// Matroska and WebM: times below 0 cannot be said, but sound may say how much of it comes
+// before 0 (codecpar->initial_padding).
+bool tachy_mux_counts_from_zero(const AVOutputFormat *format);
+
+// Writes the header; `options` are the muxer's and are consumed.
+int tachy_mux_start(struct tachy_mux *m, AVDictionary **options);
+
+// Takes over the packet's reference in all cases. Times are in `time_base`; a dts that does
+// not rise is moved behind the one before it. A packet that the muxer refuses is
+// TACHY_ERR_FORMAT without a message where `optional`, else an error.
+int tachy_mux_write(struct tachy_mux *m, AVPacket *packet, AVRational time_base, int stream,
+                    bool optional);
+
+// Trailer, late errors, final name.
+int tachy_mux_finish(struct tachy_mux *m);
+
+// Removes what was not finished. A zeroed struct is fine.
+void tachy_mux_close(struct tachy_mux *m);
+
+// The muxer for a name or for FFmpeg's name of one; errors name the nearest.
+int tachy_mux_format(const AVOutputFormat **out, const char *url, const char *format,
+                     const struct tachy_log *log);

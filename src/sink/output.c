@@ -1,0 +1,300 @@
+#include "sink/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libavutil/error.h>
+#include <libavutil/mem.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+const char *tachy_output_file(const char *url)
+{
+    if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:1"))
+        return NULL;
+    return strncmp(url, "file:", 5) ? url : url + 5;
+}
+
+// The folder a file lies in, "." for a bare name. Free with free().
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return strdup(".");
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+static int check_folder(const char *path, const struct tachy_log *log)
+{
+    char *dir = folder_of(path);
+    if (!dir)
+        return TACHY_ERR_NOMEM;
+    int err = TACHY_OK;
+    struct stat st;
+    if (stat(dir, &st) < 0)
+        err = tachy_fail(log, tachy_err_from_errno(errno),
+                         "%s: the folder %s cannot be used: %s; create it or choose another with -o",
+                         path, dir, strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        err = tachy_fail(log, TACHY_ERR_INVAL, "%s: %s is not a folder", path, dir);
+    else if (access(dir, W_OK | X_OK) < 0)
+        err = tachy_fail(log, TACHY_ERR_IO,
+                         "%s: the folder %s cannot be written to: %s; choose another with -o", path,
+                         dir, strerror(errno));
+    free(dir);
+    return err;
+}
+
+// "https://", "rtmp://": a protocol, not a file.
+static bool is_network(const char *path)
+{
+    size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyz0123456789+");
+    return n > 1 && !strncmp(path + n, "://", 3);
+}
+
+int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *log)
+{
+    const char *path = tachy_output_file(url);
+    if (!path)
+        return TACHY_OK;
+    if (!*path)
+        return tachy_fail(log, TACHY_ERR_INVAL, "the output's name is empty: give one with -o");
+    if (is_network(path))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
+                          "%s: network outputs are not supported; write to a file, or to standard "
+                          "output with -f mpegts - and hand that on",
+                          path);
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return check_folder(path, log);
+    if (S_ISDIR(st.st_mode))
+        return tachy_fail(log, TACHY_ERR_INVAL, "%s: is a folder; name a file in it with -o", path);
+    if (!S_ISREG(st.st_mode)) {
+        if (access(path, W_OK) < 0)
+            return tachy_fail(log, TACHY_ERR_IO, "%s: cannot be written to: %s", path,
+                              strerror(errno));
+        return TACHY_OK;
+    }
+    if (!overwrite)
+        return tachy_fail(log, TACHY_ERR_EXISTS,
+                          "%s: exists already; overwrite it with -y or choose another name with -o",
+                          path);
+    return check_folder(path, log);
+}
+
+// Opens a new file in the folder of o->path. The name is hidden and says which process made
+// it; a long name is cut so that it stays within NAME_MAX.
+static int open_part(struct tachy_output *o)
+{
+    char *dir = folder_of(o->path);
+    const char *slash = strrchr(o->path, '/');
+    const char *base = slash ? slash + 1 : o->path;
+    if (!dir)
+        return TACHY_ERR_NOMEM;
+    for (int n = 0; n < 1000 && o->fd < 0; n++) {
+        free(o->part);
+        o->part = tachy_asprintf("%s/.%.200s.tachy-%ld-%d.part", dir, base, (long)getpid(), n);
+        if (!o->part) {
+            free(dir);
+            return TACHY_ERR_NOMEM;
+        }
+        o->fd = open(o->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (o->fd < 0 && errno != EEXIST)
+            break;
+    }
+    int saved = errno;
+    free(dir);
+    if (o->fd >= 0)
+        return TACHY_OK;
+    free(o->part);
+    o->part = NULL;
+    return tachy_fail(o->log, tachy_err_from_errno(saved), "%s: cannot be created: %s", o->name,
+                      strerror(saved));
+}
+
+static int open_direct(struct tachy_output *o, const char *file)
+{
+    o->fd = file ? open(file, O_WRONLY | O_CLOEXEC) : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (o->fd < 0)
+        return tachy_fail(o->log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", o->name,
+                          strerror(errno));
+    return TACHY_OK;
+}
+
+int tachy_output_open(struct tachy_output *o, const char *url, bool overwrite,
+                      const struct tachy_log *log)
+{
+    const char *file = tachy_output_file(url);
+    *o = (struct tachy_output){.log = log, .fd = -1, .overwrite = overwrite};
+    o->name = strdup(file ? file : "standard output");
+    if (!o->name)
+        return TACHY_ERR_NOMEM;
+    struct stat st;
+    bool exists = file && stat(file, &st) == 0;
+    if (!file || (exists && !S_ISREG(st.st_mode)))
+        return open_direct(o, file);
+    // A link to a file stays a link: what it points to is replaced.
+    o->path = exists ? realpath(file, NULL) : strdup(file);
+    if (!o->path)
+        return tachy_fail(log, TACHY_ERR_NOMEM, "%s: out of memory", o->name);
+    o->seekable = true;
+    return open_part(o);
+}
+
+int tachy_output_write(struct tachy_output *o, const void *data, size_t size)
+{
+    const uint8_t *p = data;
+    if (!o->error && o->fd < 0)
+        o->error = EBADF;
+    while (size && !o->error) {
+        ssize_t n = write(o->fd, p, TACHY_MIN(size, (size_t)1 << 30));
+        if (n < 0) {
+            if (errno != EINTR)
+                o->error = errno;
+            continue;
+        }
+        p += n;
+        size -= (size_t)n;
+        o->pos += n;
+        o->bytes = TACHY_MAX(o->bytes, o->pos);
+    }
+    return -o->error;
+}
+
+static void remove_part(struct tachy_output *o)
+{
+    if (o->fd >= 0)
+        close(o->fd);
+    o->fd = -1;
+    if (o->part)
+        unlink(o->part);
+    free(o->part);
+    o->part = NULL;
+}
+
+int tachy_output_fail(struct tachy_output *o)
+{
+    if (!o->error)
+        return TACHY_OK;
+    const char *rest = o->path ? "; the unfinished file was removed" : "";
+    char *dir = o->path ? folder_of(o->path) : NULL;
+    double mib = (double)o->bytes / (1 << 20);
+    int err = o->error == EFBIG ? TACHY_ERR_LIMIT : tachy_err_from_errno(o->error);
+    if (err == TACHY_ERR_NO_SPACE)
+        tachy_msg(o->log, TACHY_LOG_ERR,
+                  "%s: no space is left on the device of %s after %.1f MiB (%s)%s; free some or "
+                  "choose another folder with -o",
+                  o->name, dir ? dir : o->name, mib, strerror(o->error), rest);
+    else if (err == TACHY_ERR_LIMIT)
+        tachy_msg(o->log, TACHY_LOG_ERR,
+                  "%s: the file may not grow beyond %.1f MiB (%s: a limit of the file system or of "
+                  "ulimit -f)%s",
+                  o->name, mib, strerror(o->error), rest);
+    else
+        tachy_msg(o->log, TACHY_LOG_ERR, "%s: writing failed after %.1f MiB: %s%s", o->name, mib,
+                  o->error == EPIPE ? "its reader has gone" : strerror(o->error), rest);
+    free(dir);
+    remove_part(o);
+    return err;
+}
+
+// rename() that does not replace a file where the system can do that in one step.
+static int rename_new(const char *from, const char *to)
+{
+#if defined(SYS_renameat2) && defined(RENAME_NOREPLACE)
+    if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+#endif
+    if (access(to, F_OK) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(from, to);
+}
+
+int tachy_output_finish(struct tachy_output *o)
+{
+    if (!o->error && o->fd >= 0 && close(o->fd) < 0 && errno != EINTR)
+        o->error = errno; // network file systems tell of a full disk here
+    if (!o->error)
+        o->fd = -1;
+    if (o->error)
+        return tachy_output_fail(o);
+    if (!o->part)
+        return TACHY_OK;
+    int ret = o->overwrite ? rename(o->part, o->path) : rename_new(o->part, o->path);
+    if (ret < 0) {
+        int saved = errno;
+        remove_part(o);
+        if (saved == EEXIST)
+            return tachy_fail(o->log, TACHY_ERR_EXISTS,
+                              "%s: came into being meanwhile and was left alone; overwrite it with "
+                              "-y or choose another name with -o",
+                              o->name);
+        return tachy_fail(o->log, tachy_err_from_errno(saved), "%s: cannot be given its name: %s",
+                          o->name, strerror(saved));
+    }
+    free(o->part);
+    o->part = NULL;
+    return TACHY_OK;
+}
+
+void tachy_output_close(struct tachy_output *o)
+{
+    if (!o->name)
+        return; // never opened
+    remove_part(o);
+    free(o->name);
+    free(o->path);
+    o->name = o->path = NULL;
+}
+
+#if LIBAVFORMAT_VERSION_MAJOR >= 61
+static int avio_write_cb(void *opaque, const uint8_t *data, int size)
+#else
+static int avio_write_cb(void *opaque, uint8_t *data, int size)
+#endif
+{
+    int ret = tachy_output_write(opaque, data, (size_t)size);
+    return ret < 0 ? AVERROR(-ret) : size;
+}
+
+static int64_t avio_seek_cb(void *opaque, int64_t offset, int whence)
+{
+    struct tachy_output *o = opaque;
+    if (whence == AVSEEK_SIZE)
+        return o->bytes;
+    if (o->fd < 0)
+        return AVERROR(EBADF);
+    off_t pos = lseek(o->fd, offset, whence & ~AVSEEK_FORCE);
+    if (pos < 0)
+        return AVERROR(errno);
+    return o->pos = pos;
+}
+
+int tachy_output_avio(struct tachy_output *o, AVIOContext **pb)
+{
+    enum { BUFFER = 256 << 10 };
+    uint8_t *buffer = av_malloc(BUFFER);
+    *pb = buffer ? avio_alloc_context(buffer, BUFFER, 1, o, NULL, avio_write_cb,
+                                      o->seekable ? avio_seek_cb : NULL)
+                 : NULL;
+    if (*pb)
+        return TACHY_OK;
+    av_free(buffer);
+    return TACHY_ERR_NOMEM;
+}
+
+void tachy_output_avio_free(AVIOContext **pb)
+{
+    if (!*pb)
+        return;
+    av_freep(&(*pb)->buffer);
+    avio_context_free(pb);
+}

@@ -1,0 +1,49 @@
+#pragma once
+#include "base/base.h"
+
+#include <libavformat/avio.h>
+
+// One output file that is written beside its final name (a hidden .NAME.tachy-PID-N.part in
+// the same folder) and renamed when whole. Standard output, devices and FIFOs are written
+// directly. Used from one thread.
+struct tachy_output {
+    const struct tachy_log *log;
+    char *name;     // as given, for messages; "standard output"
+    char *path;     // final name, symbolic links resolved; NULL: written directly
+    char *part;     // what is being written; NULL once renamed or removed
+    int fd;         // -1: not open
+    bool seekable;
+    bool overwrite;
+    int64_t bytes;  // size so far
+    int64_t pos;
+    int error;      // errno of the first write that failed, sticky
+};
+
+// NULL for standard output ("-", "pipe:", "pipe:1"), else the file name in `url` ("file:" is
+// taken off).
+const char *tachy_output_file(const char *url);
+
+// Whether `url` may be written: TACHY_ERR_EXISTS (the message names -y), TACHY_ERR_NOT_FOUND
+// (no such folder), TACHY_ERR_IO (not writable), TACHY_ERR_INVAL, TACHY_ERR_UNSUPPORTED.
+int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *log);
+
+int tachy_output_open(struct tachy_output *o, const char *url, bool overwrite,
+                      const struct tachy_log *log);
+
+// Appends; 0 or a negative errno, which is kept in o->error.
+int tachy_output_write(struct tachy_output *o, const void *data, size_t size);
+
+// Logs the sentence for o->error, removes what was written and returns our code: this is the
+// declared rule for a full disk. TACHY_OK where nothing failed.
+int tachy_output_fail(struct tachy_output *o);
+
+// Closes (which may report late errors) and renames. Without `overwrite`, a file that has
+// come into being meanwhile is left alone: TACHY_ERR_EXISTS.
+int tachy_output_finish(struct tachy_output *o);
+
+// Closes; removes what was not finished. A zeroed struct is fine.
+void tachy_output_close(struct tachy_output *o);
+
+// An AVIOContext that writes to `o`; free with tachy_output_avio_free().
+int tachy_output_avio(struct tachy_output *o, AVIOContext **pb);
+void tachy_output_avio_free(AVIOContext **pb);

@@ -1,0 +1,174 @@
+#include "sink/output.h"
+#include "sink/sink_ops.h"
+
+#include <stdlib.h>
+
+static const struct tachy_sink_ops *const sinks[] = { // asked in this order
+    &tachy_sink_null, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_images,
+    &tachy_sink_file, // takes everything else
+};
+
+enum { MOST_THREADS = 1024 };
+
+static bool copy_string(const char **s)
+{
+    if (!*s)
+        return true;
+    *s = strdup(*s);
+    return *s != NULL;
+}
+
+// Makes the strings of the params ours; those not copied yet are NULL on failure.
+static bool copy_params(struct tachy_sink_params *p)
+{
+    const char **strings[] = {&p->url, &p->format, &p->codec, &p->preset, &p->crf, &p->pix_fmt};
+    bool ok = true;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(strings); i++) {
+        if (ok)
+            ok = copy_string(strings[i]);
+        else
+            *strings[i] = NULL;
+    }
+    return ok;
+}
+
+static void free_params(struct tachy_sink_params *p)
+{
+    const char *strings[] = {p->url, p->format, p->codec, p->preset, p->crf, p->pix_fmt};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(strings); i++)
+        free((void *)(uintptr_t)strings[i]);
+}
+
+static const struct tachy_sink_ops *choose(const struct tachy_sink_params *p)
+{
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(sinks); i++)
+        if (sinks[i]->probe(p->url, p->format))
+            return sinks[i];
+    return NULL;
+}
+
+// An empty text is as good as none.
+static const char *text_or_null(const char *s) { return s && *s ? s : NULL; }
+
+int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
+{
+    *out = NULL;
+    struct tachy_sink_params p = *given;
+    p.format = text_or_null(p.format);
+    p.codec = text_or_null(p.codec);
+    p.preset = text_or_null(p.preset);
+    p.crf = text_or_null(p.crf);
+    p.pix_fmt = text_or_null(p.pix_fmt);
+    if (p.threads < 0 || p.threads > MOST_THREADS)
+        return tachy_fail(p.log, TACHY_ERR_INVAL, "encoder threads: must be 0 (the encoder's choice) to %d",
+                          MOST_THREADS);
+    const struct tachy_sink_ops *ops = choose(&p);
+    if (!p.url && !ops->no_file)
+        return tachy_fail(p.log, TACHY_ERR_INVAL, "no output was named: give one with -o");
+    int err = ops->no_file || ops->many ? TACHY_OK : tachy_output_check(p.url, p.overwrite, p.log);
+    if (err < 0)
+        return err;
+    tachy_sink *s = calloc(1, sizeof(*s) + ops->priv_size);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    s->ops = ops;
+    s->params = p;
+    err = copy_params(&s->params) ? ops->open(s) : TACHY_ERR_NOMEM;
+    if (err < 0)
+        tachy_sink_close(&s);
+    *out = s;
+    return err;
+}
+
+void tachy_sink_set_side(tachy_sink *s, tachy_side *side)
+{
+    tachy_side *old = s->side;
+    s->side = side ? tachy_side_ref(side) : NULL;
+    tachy_side_unref(&old);
+}
+
+int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
+{
+    const struct tachy_log *log = s->params.log;
+    if (s->started)
+        return tachy_fail(log, TACHY_ERR_STATE, "the output was started already");
+    if (!TACHY_CHECK(log, tachy_pix_desc(info->format)) ||
+        !TACHY_CHECK(log, info->width >= 1 && info->width <= 65535) ||
+        !TACHY_CHECK(log, info->height >= 1 && info->height <= 65535) ||
+        !TACHY_CHECK(log, info->time_base.num > 0 && info->time_base.den > 0))
+        return TACHY_ERR_INVAL;
+    s->info = *info;
+    s->info.codec = NULL; // the source's memory
+    int err = s->ops->start(s, &s->info);
+    if (err < 0)
+        s->error = err;
+    else
+        s->started = true;
+    return err;
+}
+
+// An error of the output itself: what was written is gone. Others concern one frame.
+static bool is_fatal(int err)
+{
+    return err == TACHY_ERR_NO_SPACE || err == TACHY_ERR_IO || err == TACHY_ERR_LIMIT;
+}
+
+int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
+{
+    const struct tachy_log *log = s->params.log;
+    if (s->error)
+        return s->error; // told before
+    if (!s->started || s->finished)
+        return tachy_fail(log, TACHY_ERR_STATE, "a frame was written to an output that is not %s",
+                          s->finished ? "open any more" : "started");
+    if (!TACHY_CHECK(log, f || r))
+        return TACHY_ERR_INVAL;
+    int64_t pts = f ? f->pts : r->pts, id = f ? f->id : r->frame_id;
+    if (s->frames && pts <= s->last_pts)
+        return tachy_fail(log, TACHY_ERR_INVAL,
+                          "frame %lld has pts %lld, which does not come after %lld of the frame "
+                          "before it",
+                          (long long)id, (long long)pts, (long long)s->last_pts);
+    int err = s->ops->write(s, f, r);
+    if (err < 0) {
+        if (is_fatal(err))
+            s->error = err;
+        return err;
+    }
+    int64_t distance = s->frames ? pts - s->last_pts : 0;
+    int64_t duration = f && f->duration > 0 ? f->duration : distance;
+    s->end_time = (double)(pts + duration) * s->info.time_base.num / s->info.time_base.den;
+    s->last_pts = pts;
+    s->frames++;
+    return TACHY_OK;
+}
+
+int tachy_sink_finish(tachy_sink *s, bool interrupted)
+{
+    if (s->error)
+        return s->error;
+    if (s->finished)
+        return tachy_fail(s->params.log, TACHY_ERR_STATE, "the output was finished already");
+    s->finished = true;
+    if (!s->started || (interrupted && !s->frames))
+        return TACHY_OK; // close removes what there is
+    int err = s->ops->finish(s, interrupted);
+    if (err < 0)
+        s->error = err;
+    return err;
+}
+
+const char *tachy_sink_path(const tachy_sink *s) { return s->path; }
+int64_t tachy_sink_bytes(const tachy_sink *s) { return s->bytes; }
+
+void tachy_sink_close(tachy_sink **s)
+{
+    if (!*s)
+        return;
+    (*s)->ops->close(*s);
+    tachy_side_unref(&(*s)->side);
+    free_params(&(*s)->params);
+    free((*s)->path);
+    free(*s);
+    *s = NULL;
+}

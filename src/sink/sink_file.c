@@ -1,0 +1,296 @@
+#include "sink/encoder.h"
+#include "sink/mux.h"
+#include "sink/sink_ops.h"
+#include "sink/tracks.h"
+
+#include <libavutil/display.h>
+#include <libavutil/pixdesc.h>
+#include <libavutil/stereo3d.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// Video files: an encoder, FFmpeg's muxer, and the source's other streams.
+
+// Below this an MP4 file is written a second time with its index in front (+faststart), so
+// that it plays while it loads; larger files are not worth their size in disk traffic.
+static const double FASTSTART_BYTES = 256 << 20;
+
+struct priv {
+    const AVOutputFormat *format;
+    struct tachy_mux mux;
+    tachy_encoder *encoder;
+    tachy_tracks *tracks;
+    AVPacket *packet;
+    AVRational time_base; // of the encoder's packets
+    int64_t received;
+};
+
+static bool file_probe(const char *url, const char *format) { return true; }
+
+static int file_open(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    int err = tachy_mux_format(&p->format, s->params.url, s->params.format, s->params.log);
+    if (err < 0)
+        return err;
+    // Sound formats name the codec of a cover picture.
+    enum AVCodecID id = p->format->video_codec;
+    bool cover = p->format->audio_codec != AV_CODEC_ID_NONE &&
+                 (id == AV_CODEC_ID_PNG || id == AV_CODEC_ID_MJPEG);
+    if (id == AV_CODEC_ID_NONE || cover)
+        return tachy_fail(s->params.log, TACHY_ERR_UNSUPPORTED,
+                          "format %s: holds no video; write .mp4, .mov, .mkv or .webm",
+                          p->format->name);
+    return tachy_choice_check(&s->params, p->format);
+}
+
+// ---- what is said of the video stream besides its pictures
+
+static int add_side_data(AVStream *st, enum AVPacketSideDataType type, const void *data, size_t size)
+{
+#if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 30, 100)
+    AVPacketSideData *d = av_packet_side_data_new(&st->codecpar->coded_side_data,
+                                                  &st->codecpar->nb_coded_side_data, type, size, 0);
+    if (!d)
+        return TACHY_ERR_NOMEM;
+    memcpy(d->data, data, size);
+#else
+    uint8_t *d = av_stream_new_side_data(st, type, size);
+    if (!d)
+        return TACHY_ERR_NOMEM;
+    memcpy(d, data, size);
+#endif
+    return TACHY_OK;
+}
+
+static const AVPacketSideData *find_side_data(const tachy_side *side, enum AVPacketSideDataType type)
+{
+    for (int i = 0; side && i < side->nb_video_side_data; i++)
+        if (side->video_side_data[i].type == type)
+            return &side->video_side_data[i];
+    return NULL;
+}
+
+static int add_rotation(tachy_sink *s, AVStream *st)
+{
+    const AVPacketSideData *given = find_side_data(s->side, AV_PKT_DATA_DISPLAYMATRIX);
+    if (!s->info.rotation && !s->info.flipped)
+        return TACHY_OK;
+    if (given)
+        return add_side_data(st, given->type, given->data, given->size);
+    int32_t matrix[9];
+    av_display_rotation_set(matrix, s->info.rotation); // clockwise, as ours
+    av_display_matrix_flip(matrix, s->info.flipped, 0);
+    return add_side_data(st, AV_PKT_DATA_DISPLAYMATRIX, matrix, sizeof(matrix));
+}
+
+// Matroska's muxer takes the arrangement of the eyes from a tag.
+static int tag_stereo_mode(AVStream *st, const AVPacketSideData *d)
+{
+    const AVStereo3D *stereo = (const void *)d->data;
+    bool swapped = stereo->flags & AV_STEREO3D_FLAG_INVERT;
+    const char *mode = NULL;
+    if (stereo->type == AV_STEREO3D_SIDEBYSIDE)
+        mode = swapped ? "right_left" : "left_right";
+    else if (stereo->type == AV_STEREO3D_TOPBOTTOM)
+        mode = swapped ? "bottom_top" : "top_bottom";
+    if (mode && av_dict_set(&st->metadata, "stereo_mode", mode, AV_DICT_DONT_OVERWRITE) < 0)
+        return TACHY_ERR_NOMEM;
+    return TACHY_OK;
+}
+
+static int add_video_side_data(tachy_sink *s, AVStream *st)
+{
+    const struct priv *p = (void *)s->priv;
+    bool matroska = !strcmp(p->format->name, "matroska") || !strcmp(p->format->name, "webm");
+    bool mp4 = !strcmp(p->format->name, "mp4");
+    int err = add_rotation(s, st);
+    bool eyes = false;
+    for (int i = 0; s->side && i < s->side->nb_video_side_data && err >= 0; i++) {
+        const AVPacketSideData *d = &s->side->video_side_data[i];
+        if (d->type == AV_PKT_DATA_DISPLAYMATRIX)
+            continue;
+        eyes = eyes || d->type == AV_PKT_DATA_STEREO3D || d->type == AV_PKT_DATA_SPHERICAL;
+        err = add_side_data(st, d->type, d->data, d->size);
+        if (err >= 0 && d->type == AV_PKT_DATA_STEREO3D && matroska)
+            err = tag_stereo_mode(st, d);
+    }
+    if (eyes && !matroska && !mp4)
+        tachy_msg(s->params.log, TACHY_LOG_WARN,
+                  "%s: the stereo and spherical description is left out, because %s does not hold "
+                  "it (.mp4 and .mkv do)",
+                  p->mux.out.name, p->format->name);
+    if (s->info.rotation && matroska && !strcmp(p->format->name, "webm"))
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: few players turn .webm files",
+                  p->mux.out.name);
+    return err;
+}
+
+static int add_video(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    const AVCodecContext *e = tachy_encoder_context(p->encoder);
+    AVStream *st = avformat_new_stream(p->mux.ctx, NULL);
+    if (!st || avcodec_parameters_from_context(st->codecpar, e) < 0)
+        return TACHY_ERR_NOMEM;
+    p->time_base = st->time_base = e->time_base;
+    st->sample_aspect_ratio = e->sample_aspect_ratio;
+    if (s->info.fps.num > 0 && s->info.fps.den > 0)
+        st->avg_frame_rate = (AVRational){s->info.fps.num, s->info.fps.den};
+    int err = s->side ? tachy_tracks_open(&p->tracks, &p->mux, s->side, &s->params) : TACHY_OK;
+    if (err < 0)
+        return err;
+    char name[100];
+    snprintf(name, sizeof(name), "tachy " TACHY_VERSION " %s", e->codec->name);
+    if (av_dict_set(&st->metadata, "encoder", name, 0) < 0)
+        return TACHY_ERR_NOMEM;
+    return add_video_side_data(s, st);
+}
+
+// ---- start
+
+// Bits a pixel of the encoder at its default quality, roughly and rather too many.
+static double bits_per_pixel(enum AVCodecID id)
+{
+    const AVCodecDescriptor *d = avcodec_descriptor_get(id);
+    return d && (d->props & AV_CODEC_PROP_INTRA_ONLY) ? 8 : 0.4;
+}
+
+static int set_movflags(const tachy_sink *s, AVDictionary **options)
+{
+    const struct priv *p = (const void *)s->priv;
+    const char *name = p->format->name;
+    if (strcmp(name, "mp4") && strcmp(name, "mov") && strcmp(name, "ipod"))
+        return TACHY_OK;
+    const struct tachy_video_info *i = &s->info;
+    double fps = i->fps.den > 0 ? (double)i->fps.num / i->fps.den : 0;
+    double frames = i->frames > 0 ? (double)i->frames : i->duration * fps;
+    double bytes = frames * i->width * i->height * bits_per_pixel(p->mux.ctx->streams[0]->codecpar->codec_id) / 8;
+    const char *flags = NULL;
+    if (!p->mux.out.seekable) // nobody can go back to write the index
+        flags = "+frag_keyframe+empty_moov+delay_moov+default_base_moof";
+    else if (frames > 0 && bytes < FASTSTART_BYTES)
+        flags = "+faststart";
+    return flags && av_dict_set(options, "movflags", flags, 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
+}
+
+static int file_start(tachy_sink *s, const struct tachy_video_info *info)
+{
+    struct priv *p = (void *)s->priv;
+    struct tachy_choice choice;
+    int err = tachy_choice_make(&choice, &s->params, p->format, info);
+    if (err < 0)
+        return err;
+    struct tachy_encoder_params ep = {
+        .choice = &choice, .info = info, .threads = s->params.threads,
+        .global_header = p->format->flags & AVFMT_GLOBALHEADER, .log = s->params.log,
+    };
+    err = tachy_encoder_open(&p->encoder, &ep);
+    if (err >= 0)
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "encoder %s, pixel format %s, container %s",
+                  choice.codec->name, av_get_pix_fmt_name(choice.format), p->format->name);
+    tachy_choice_free(&choice);
+    AVDictionary *options = NULL;
+    p->packet = av_packet_alloc();
+    if (err >= 0 && !p->packet)
+        err = TACHY_ERR_NOMEM;
+    if (err >= 0)
+        err = tachy_mux_open(&p->mux, p->format, s->params.url, s->params.overwrite, s->params.log);
+    if (err >= 0)
+        err = add_video(s);
+    if (err >= 0)
+        err = set_movflags(s, &options);
+    if (err >= 0)
+        err = tachy_mux_start(&p->mux, &options);
+    av_dict_free(&options);
+    s->bytes = p->mux.out.bytes;
+    return err;
+}
+
+// ---- frames
+
+// Writes the packets that the encoder has, each behind the side's packets that are due.
+static int drain(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    int err;
+    while ((err = tachy_encoder_receive(p->encoder, p->packet)) == TACHY_OK) {
+        double due = (double)p->packet->dts * av_q2d(p->time_base);
+        err = p->tracks ? tachy_tracks_write(p->tracks, due) : TACHY_OK;
+        if (err >= 0)
+            err = tachy_mux_write(&p->mux, p->packet, p->time_base, 0, false);
+        av_packet_unref(p->packet);
+        if (err < 0)
+            break;
+        p->received++;
+    }
+    s->bytes = p->mux.out.bytes;
+    return err;
+}
+
+static int file_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
+{
+    struct priv *p = (void *)s->priv;
+    if (!f)
+        return tachy_fail(s->params.log, TACHY_ERR_INVAL,
+                          "%s: this run makes no pictures for a video; choose another --mode",
+                          p->mux.out.name);
+    if (!s->frames && f->pts < 0 && tachy_mux_counts_from_zero(p->format))
+        p->mux.shift = av_rescale_q(-f->pts, (AVRational){s->info.time_base.num, s->info.time_base.den},
+                                    AV_TIME_BASE_Q);
+    int err = tachy_encoder_send(p->encoder, f);
+    while (err == TACHY_ERR_AGAIN) {
+        err = drain(s);
+        if (err == TACHY_ERR_AGAIN)
+            err = tachy_encoder_send(p->encoder, f);
+    }
+    if (err < 0)
+        return err;
+    err = drain(s);
+    return err == TACHY_ERR_AGAIN ? TACHY_OK : err;
+}
+
+static int file_finish(tachy_sink *s, bool interrupted)
+{
+    struct priv *p = (void *)s->priv;
+    if (!s->frames)
+        return tachy_fail(s->params.log, TACHY_ERR_FORMAT, "%s: no frame came, so no file is written",
+                          p->mux.out.name);
+    int err = tachy_encoder_send(p->encoder, NULL);
+    if (err >= 0)
+        err = drain(s);
+    if (err == TACHY_ERR_EOF)
+        err = TACHY_OK;
+    // What was cut short keeps the sound up to its last picture.
+    if (err >= 0 && p->tracks)
+        err = tachy_tracks_write(p->tracks, interrupted ? s->end_time : INFINITY);
+    if (err >= 0 && p->tracks)
+        err = tachy_tracks_finish(p->tracks);
+    if (err >= 0)
+        err = tachy_mux_finish(&p->mux);
+    s->bytes = p->mux.out.bytes;
+    if (err >= 0 && p->mux.out.path && !(s->path = strdup(p->mux.out.path)))
+        err = TACHY_ERR_NOMEM;
+    return err;
+}
+
+static void file_close(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    tachy_tracks_close(&p->tracks);
+    tachy_encoder_close(&p->encoder);
+    tachy_mux_close(&p->mux);
+    av_packet_free(&p->packet);
+}
+
+const struct tachy_sink_ops tachy_sink_file = {
+    .name = "file",
+    .priv_size = sizeof(struct priv),
+    .probe = file_probe,
+    .open = file_open,
+    .start = file_start,
+    .write = file_write,
+    .finish = file_finish,
+    .close = file_close,
+};

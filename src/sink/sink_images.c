@@ -1,0 +1,216 @@
+#include "sink/encoder.h"
+#include "sink/output.h"
+#include "sink/sink_ops.h"
+
+#include <libavutil/avstring.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// A picture, or a numbered sequence (name_%04d.png, counted from 1 as FFmpeg does). Each file
+// is written beside its name and renamed, so that a reader never sees half a picture. 10-bit
+// frames become 16-bit PNG and TIFF.
+
+static const struct {
+    const char *extension;
+    enum AVCodecID id;
+} kinds[] = {
+    {".png", AV_CODEC_ID_PNG},   {".jpg", AV_CODEC_ID_MJPEG}, {".jpeg", AV_CODEC_ID_MJPEG},
+    {".webp", AV_CODEC_ID_WEBP}, {".bmp", AV_CODEC_ID_BMP},   {".tif", AV_CODEC_ID_TIFF},
+    {".tiff", AV_CODEC_ID_TIFF},
+};
+
+struct priv {
+    enum AVCodecID id;
+    const char *pattern; // params.url without "file:"
+    bool numbered;
+    tachy_encoder *encoder;
+    AVPacket *packet;
+    int64_t files;       // written so far
+    bool keep;           // finished: close leaves the files
+};
+
+static enum AVCodecID kind_of(const char *url)
+{
+    const char *dot = url ? strrchr(url, '.') : NULL;
+    for (size_t i = 0; dot && i < TACHY_ARRAY_SIZE(kinds); i++)
+        if (!av_strcasecmp(dot, kinds[i].extension))
+            return kinds[i].id;
+    return AV_CODEC_ID_NONE;
+}
+
+static bool images_probe(const char *url, const char *format)
+{
+    if (format)
+        return !strcmp(format, "image2");
+    return kind_of(url) != AV_CODEC_ID_NONE;
+}
+
+// Name of the file with this number; NULL: the pattern is not one (or out of memory).
+static char *file_name(const struct priv *p, int64_t number)
+{
+    if (!p->numbered)
+        return strdup(p->pattern);
+    char name[4096];
+    if (number > INT_MAX || av_get_frame_filename(name, sizeof(name), p->pattern, (int)number) < 0)
+        return NULL;
+    return strdup(name);
+}
+
+// Where the next file will be written, and whether that may be.
+static int next_file(tachy_sink *s, char **name)
+{
+    const struct priv *p = (void *)s->priv;
+    *name = file_name(p, p->files + 1);
+    if (!*name)
+        return tachy_fail(s->params.log, TACHY_ERR_INVAL,
+                          "%s: is no name for numbered pictures: it needs one %%04d and no other %%",
+                          p->pattern);
+    int err = tachy_output_check(*name, s->params.overwrite, s->params.log);
+    if (err < 0) {
+        free(*name);
+        *name = NULL;
+    }
+    return err;
+}
+
+static int images_open(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    const struct tachy_log *log = s->params.log;
+    p->pattern = tachy_output_file(s->params.url);
+    if (!p->pattern)
+        p->pattern = s->params.url; // "-"
+    p->numbered = strchr(p->pattern, '%') != NULL;
+    p->id = kind_of(p->pattern);
+    if (s->params.codec) {
+        const AVCodec *c;
+        int err = tachy_choice_encoder(&c, s->params.codec, AVMEDIA_TYPE_VIDEO, log);
+        if (err < 0)
+            return err;
+        p->id = c->id;
+    }
+    if (p->id == AV_CODEC_ID_NONE)
+        return tachy_fail(log, TACHY_ERR_INVAL,
+                          "%s: the name does not tell the kind of picture; end it in .png, .jpg, "
+                          ".webp, .bmp or .tiff, or add -c:v png",
+                          p->pattern);
+    char *name;
+    int err = next_file(s, &name);
+    free(name);
+    return err;
+}
+
+static int images_start(tachy_sink *s, const struct tachy_video_info *info)
+{
+    struct priv *p = (void *)s->priv;
+    struct tachy_choice choice;
+    int err = tachy_choice_picture(&choice, &s->params, p->id, info);
+    if (err < 0)
+        return err;
+    p->packet = av_packet_alloc();
+    struct tachy_encoder_params ep = {
+        .choice = &choice, .info = info, .log = s->params.log,
+        .threads = p->numbered ? s->params.threads : 1,
+    };
+    err = p->packet ? tachy_encoder_open(&p->encoder, &ep) : TACHY_ERR_NOMEM;
+    tachy_choice_free(&choice);
+    return err;
+}
+
+static int write_file(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    char *name;
+    int err = next_file(s, &name);
+    if (err < 0)
+        return err;
+    struct tachy_output out;
+    err = tachy_output_open(&out, name, s->params.overwrite, s->params.log);
+    if (err >= 0 && tachy_output_write(&out, p->packet->data, (size_t)p->packet->size) < 0)
+        err = tachy_output_fail(&out);
+    if (err >= 0)
+        err = tachy_output_finish(&out);
+    tachy_output_close(&out);
+    free(name);
+    if (err < 0)
+        return err;
+    p->files++;
+    s->bytes += p->packet->size;
+    return TACHY_OK;
+}
+
+static int drain(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    int err;
+    while ((err = tachy_encoder_receive(p->encoder, p->packet)) == TACHY_OK) {
+        err = write_file(s);
+        av_packet_unref(p->packet);
+        if (err < 0)
+            break;
+    }
+    return err;
+}
+
+static int images_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
+{
+    struct priv *p = (void *)s->priv;
+    if (!f)
+        return tachy_fail(s->params.log, TACHY_ERR_INVAL,
+                          "%s: this run makes no pictures; choose another --mode", p->pattern);
+    if (!p->numbered && s->frames)
+        return tachy_fail(s->params.log, TACHY_ERR_INVAL,
+                          "%s: holds one picture only; for more put a number into the name, such as "
+                          "name_%%04d%s",
+                          p->pattern, strrchr(p->pattern, '.') ? strrchr(p->pattern, '.') : ".png");
+    int err = tachy_encoder_send(p->encoder, f);
+    while (err == TACHY_ERR_AGAIN) {
+        err = drain(s);
+        if (err == TACHY_ERR_AGAIN)
+            err = tachy_encoder_send(p->encoder, f);
+    }
+    if (err < 0)
+        return err;
+    err = drain(s);
+    return err == TACHY_ERR_AGAIN ? TACHY_OK : err;
+}
+
+static int images_finish(tachy_sink *s, bool interrupted)
+{
+    struct priv *p = (void *)s->priv;
+    int err = tachy_encoder_send(p->encoder, NULL);
+    if (err >= 0)
+        err = drain(s);
+    if (err != TACHY_ERR_EOF)
+        return err;
+    p->keep = true;
+    if (tachy_output_file(p->pattern) && !(s->path = strdup(p->pattern)))
+        return TACHY_ERR_NOMEM;
+    return TACHY_OK;
+}
+
+static void images_close(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    for (int64_t i = 1; !p->keep && i <= p->files; i++) {
+        char *name = file_name(p, i);
+        if (name)
+            unlink(name);
+        free(name);
+    }
+    tachy_encoder_close(&p->encoder);
+    av_packet_free(&p->packet);
+}
+
+const struct tachy_sink_ops tachy_sink_images = {
+    .name = "images",
+    .many = true,
+    .priv_size = sizeof(struct priv),
+    .probe = images_probe,
+    .open = images_open,
+    .start = images_start,
+    .write = images_write,
+    .finish = images_finish,
+    .close = images_close,
+};

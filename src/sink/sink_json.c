@@ -1,0 +1,107 @@
+#include "sink/output.h"
+#include "sink/sink_ops.h"
+
+#include <stdlib.h>
+
+// One line a frame: the result's JSON. To a terminal or pipe each line goes at once, into a
+// file they are gathered.
+
+enum { GATHER = 64 << 10 };
+
+struct priv {
+    struct tachy_output out;
+    char *buffer; // lines that are not written yet
+    size_t used;
+};
+
+static bool ends_in(const char *s, const char *tail)
+{
+    size_t n = strlen(s), m = strlen(tail);
+    return n > m && !strcmp(s + n - m, tail);
+}
+
+static bool json_probe(const char *url, const char *format)
+{
+    if (format)
+        return !strcmp(format, "json");
+    return url && (ends_in(url, ".json") || ends_in(url, ".jsonl") || ends_in(url, ".ndjson"));
+}
+
+static int json_open(tachy_sink *s) { return TACHY_OK; }
+
+static int json_start(tachy_sink *s, const struct tachy_video_info *info)
+{
+    struct priv *p = (void *)s->priv;
+    p->buffer = malloc(GATHER);
+    if (!p->buffer)
+        return TACHY_ERR_NOMEM;
+    return tachy_output_open(&p->out, s->params.url, s->params.overwrite, s->params.log);
+}
+
+static int flush(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    int ret = tachy_output_write(&p->out, p->buffer, p->used);
+    p->used = 0;
+    s->bytes = p->out.bytes;
+    return ret < 0 ? tachy_output_fail(&p->out) : TACHY_OK;
+}
+
+static int append(tachy_sink *s, const char *text, size_t size)
+{
+    struct priv *p = (void *)s->priv;
+    while (size) {
+        size_t n = TACHY_MIN(size, GATHER - p->used);
+        memcpy(p->buffer + p->used, text, n);
+        p->used += n;
+        text += n;
+        size -= n;
+        int err = p->used == GATHER ? flush(s) : TACHY_OK;
+        if (err < 0)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+static int json_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
+{
+    struct priv *p = (void *)s->priv;
+    if (!r || !r->json)
+        return tachy_fail(s->params.log, TACHY_ERR_INVAL,
+                          "%s: this run makes no JSON lines; add --mode json or choose a video "
+                          "format",
+                          p->out.name);
+    int err = append(s, r->json, strlen(r->json));
+    if (err >= 0)
+        err = append(s, "\n", 1);
+    return err < 0 || p->out.seekable ? err : flush(s);
+}
+
+static int json_finish(tachy_sink *s, bool interrupted)
+{
+    struct priv *p = (void *)s->priv;
+    int err = flush(s);
+    if (err >= 0)
+        err = tachy_output_finish(&p->out);
+    if (err >= 0 && p->out.path && !(s->path = strdup(p->out.path)))
+        err = TACHY_ERR_NOMEM;
+    return err;
+}
+
+static void json_close(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    tachy_output_close(&p->out);
+    free(p->buffer);
+}
+
+const struct tachy_sink_ops tachy_sink_json = {
+    .name = "json",
+    .priv_size = sizeof(struct priv),
+    .probe = json_probe,
+    .open = json_open,
+    .start = json_start,
+    .write = json_write,
+    .finish = json_finish,
+    .close = json_close,
+};
