@@ -18,7 +18,9 @@ struct tachy_engine_params {
     const char *library;      // libonnxruntime.so; NULL: search as docs/models.md says
     int threads;              // inside one run; 0: 1
     int batch_max;            // images a run, 1..256; 0: 1
-    const char *const *provider_options; // "key=value" strings, ends with NULL; may be NULL
+    // "key=value" strings, ends with NULL; may be NULL. "cpu": arena=0|1 and ONNX Runtime's
+    // session.* entries; "null": cost_us=N (busy time a run), fail_every=N (each Nth run fails).
+    const char *const *provider_options;
     int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend
     const struct tachy_log *log; // NULL: silent; must outlive the engine
 };
@@ -41,6 +43,9 @@ TACHY_API int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io 
 // Runs one batch on the calling thread and waits. `in` and `out` have one dense host tensor
 // for each of the model's inputs and outputs, in its order; they stay the caller's. Passing
 // the same addresses every time is faster: bindings are kept while they do not change.
+// Free dimensions are fixed by the tensors of the first run (the batch by `batch_max`, where
+// that was given). TACHY_ERR_MISMATCH names the tensor and both shapes where one does not
+// fit; TACHY_ERR_EXTERNAL: the run itself failed.
 TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
                                struct tachy_tensor out[]);
 
@@ -49,6 +54,11 @@ TACHY_API const char *tachy_engine_provider(const tachy_engine *e);
 TACHY_API const char *tachy_engine_version(const tachy_engine *e);
 
 TACHY_API void tachy_engine_close(tachy_engine **e);
+
+// What ONNX Runtime offers here: JSON {"path", "version", "providers": [names of ONNX
+// Runtime]}. `library` as in tachy_engine_params. Free with tachy_free().
+// TACHY_ERR_UNAVAILABLE: none is found, or it is too old.
+TACHY_API int tachy_engine_library(char **json, const char *library, const struct tachy_log *log);
 
 #ifdef __cplusplus
 }

@@ -8,23 +8,31 @@ extern "C" {
 
 // One fused pass from a frame's planes to a model's input tensor: crop or affine, area-
 // correct scaling, colour matrix, normalisation, layout and type. No RGB copy of the frame
-// is made.
+// is made. Every format of enum tachy_pix can be an input; alpha is ignored.
 //
-// Definition (the reference in the tests computes it in float64): every plane is resampled
-// with a box filter of one output pixel's size where the picture gets smaller and linearly
-// where it gets larger, with the chroma siting of the stream and edges repeated; then
-// R'G'B' = matrix (ITU-T H.273 eq. 38..43) on [0, 1], clipped; PQ and HLG are then mapped
-// to SDR (docs/segment.md); then out[c] = (255 * rgb[c] * scale - mean[c]) / std[c].
+// Definition (the reference in the tests computes it in float64; docs/preprocess.md has the
+// details and the measured errors): an output pixel covers a rectangle of the frame. Every
+// plane is resampled along each axis with a box filter of that rectangle's extent where it
+// is wider than one of the plane's samples, and linearly at its centre otherwise, with the
+// chroma siting of the stream and edges repeated; then R'G'B' = matrix (ITU-T H.273 eq.
+// 38..43) on [0, 1], clipped; PQ and HLG are then mapped to SDR with BT.709 primaries; then
+// out[c] = (255 * rgb[c] * scale - mean[c]) / std[c], where c counts the tensor's channels.
+// Colour tags that are unspecified are filled in by tachy_color_resolve().
+//
+// Errors of the C version: below 0.01 code values (1/255 of the range), of the vector
+// versions: below 0.12 (HDR: 1).
 //
 // Thread-safety: one preprocess object from one thread (it keeps tables and line buffers);
 // separate objects are independent.
 typedef struct tachy_preprocess tachy_preprocess;
 
 enum tachy_layout { TACHY_NHWC = 0, TACHY_NCHW = 1 };
+// TACHY_LUMA, one channel: Y' of YUV frames; of RGB frames and of what was tone mapped from
+// HDR, the weighted sum of R'G'B' with BT.709's weights.
 enum tachy_channels { TACHY_RGB = 0, TACHY_BGR = 1, TACHY_LUMA = 2 };
 enum tachy_fit {
     TACHY_FIT_STRETCH = 0,   // the region fills the tensor, aspect not kept
-    TACHY_FIT_LETTERBOX = 1, // aspect kept, `pad` around, centred
+    TACHY_FIT_LETTERBOX = 1, // aspect kept, `pad` around, centred; borders on whole pixels
     TACHY_FIT_CROP = 2,      // aspect kept, centre cropped to fill
 };
 
@@ -39,9 +47,13 @@ struct tachy_preprocess_params {
     float scale, mean[3], std[3];
     float pad;                    // letterbox colour, 0..255 before normalisation
     const char *isa;              // "c", "avx2", "avx512", "neon"; NULL: best for this CPU
-    const struct tachy_log *log;
+    const struct tachy_log *log;  // NULL: silent; must outlive the object
 };
+#define tachy_preprocess_params(...) (&(struct tachy_preprocess_params){__VA_ARGS__})
 
+// Returns TACHY_OK and sets *out, or sets *out to NULL and returns TACHY_ERR_INVAL,
+// TACHY_ERR_UNAVAILABLE (this processor or build lacks the instruction set that was asked
+// for) or TACHY_ERR_NOMEM.
 TACHY_API int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_params *p);
 
 // Part of a frame and how it is turned. {0}: the whole frame.
@@ -51,6 +63,7 @@ struct tachy_view {
     int rotation;        // degrees clockwise to turn the region upright: 0, 90, 180, 270
     bool flip;           // mirror left-right after turning
     bool use_affine;     // true: `affine` maps tensor pixel centres to frame pixel positions
+                         // and takes the place of everything above and of the fit
     double affine[6];    // [sx] = [a0 a1 a2] [dx + 0.5]   (x, y: pixel edges at integers)
                          // [sy]   [a3 a4 a5] [dy + 0.5], a2 and a5: offsets
 };
@@ -62,8 +75,11 @@ struct tachy_placement {
 };
 
 // Writes one image into `out` (rank 3 HWC/CHW or rank 4 with N = 1; dtype and extents as
-// opened; dense or with row strides). Tables for (format, size, view) are kept from call
-// to call and rebuilt when these change. `placement` may be NULL.
+// opened; host memory; dense, or with strides between rows and between channel planes).
+// `view` NULL: the whole frame. `placement` may be NULL. Tables for the last four (format,
+// size, colour, view) are kept from call to call; nothing is allocated while these repeat.
+// TACHY_ERR_INVAL (tensor, view or frame, named in the log), TACHY_ERR_UNSUPPORTED (colour
+// matrix that is not linear), TACHY_ERR_NOMEM; on an error `out` is unchanged.
 TACHY_API int tachy_preprocess_run(tachy_preprocess *p, const tachy_frame *f,
                                    const struct tachy_view *view, struct tachy_tensor *out,
                                    struct tachy_placement *placement);

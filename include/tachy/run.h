@@ -106,8 +106,8 @@ TACHY_API int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipel
 TACHY_API const struct tachy_video_info *tachy_pipeline_output(const tachy_pipeline *p);
 
 // Hands over a frame (the caller keeps its reference); blocks while the pipeline is full.
-// f == NULL: end of the stream. TACHY_ERR_INTERRUPTED after a failure or close in another
-// thread.
+// f == NULL: end of the stream. TACHY_ERR_INTERRUPTED once an item has failed: pull returns
+// what is before it and then the failure's code.
 TACHY_API int tachy_pipeline_push(tachy_pipeline *p, tachy_frame *f);
 
 // Blocks for the next result, in the order of the pushes. `frame` (may be NULL) receives a

@@ -43,12 +43,18 @@ struct tachy_option {
     const char *group;  // heading in help: "Input"
     const char *help;   // one sentence, lower case, no full stop
     unsigned verbs;
+    const char *bare;    // value of a --name without one; another is given as --name=VALUE, a
+                         // number also behind a blank; NULL: needs a value (BOOL: yes)
+    const char *aliases; // other names on the command line: "vcodec|codec:v"; may be NULL
+    bool one_dash;       // the name is FFmpeg's and is shown with one dash: -crf
+    bool command_only;   // makes no sense in a configuration file
 };
 
 // The table, in the order of help. Static memory.
 TACHY_API const struct tachy_option *tachy_options(void);
-// Row by dotted path or command-line name; NULL: none. *nearest (may be NULL): the closest
-// name for an error message, or NULL.
+// Row by dotted path, command-line name, alias or letter; NULL: none. *nearest (may be NULL):
+// where there is none, the closest name (closest path for a word with a dot) for an error
+// message, or NULL. Thread-safe.
 TACHY_API const struct tachy_option *tachy_option_find(const char *name, const char **nearest);
 
 typedef struct tachy_settings tachy_settings; // not thread-safe while it is changed
@@ -59,23 +65,32 @@ TACHY_API void tachy_settings_free(tachy_settings **s);
 // Sets one value from text; it is checked against type, range and values. `origin` says
 // where from ("command line", "my.yaml:12") and is copied. TACHY_ERR_NOT_FOUND names the
 // nearest option, TACHY_ERR_INVAL the allowed values. `name`: path or command-line name.
-// Later sets win; the order defaults < file < command line is the caller's.
+// A later set wins; for lists it adds one. What is set here has priority over every file.
+// After a failure the old value stands.
 TACHY_API int tachy_settings_set(tachy_settings *s, const char *name, const char *value,
                                  const char *origin);
 
-// Reads a YAML file: nested mappings of the dotted paths and `version: 1`. Errors name file
-// and line. Values set from the command line before or after this keep priority.
+// Reads a YAML file: nested mappings of the dotted paths and `version: 1` (docs/config.md).
+// Errors name file and line, and nothing of the file is taken then. Values set with
+// tachy_settings_set() before or after this keep priority; a later file wins over an earlier
+// one, lists as a whole. TACHY_ERR_FORMAT: not YAML, an unknown or double key;
+// TACHY_ERR_INVAL: a wrong value; TACHY_ERR_LIMIT: over 1 MiB; TACHY_ERR_NOT_FOUND, TACHY_ERR_IO.
 TACHY_API int tachy_settings_load(tachy_settings *s, const char *yaml_path);
 
-// Typed reads by dotted path. The path must be in the table. Unset: false, 0, NaN... see
-// each; strings stay valid until the value is set again or the settings are freed.
+// Typed reads by dotted path, which must be in the table (else the unset value). A value may
+// be read as another type where that makes sense: every value but a list as text, an INT as
+// float. Strings stay valid until the value is set again or the settings are freed.
 TACHY_API bool tachy_settings_is_set(const tachy_settings *s, const char *path); // not default
-TACHY_API bool tachy_settings_bool(const tachy_settings *s, const char *path);
-TACHY_API int64_t tachy_settings_int(const tachy_settings *s, const char *path);     // unset: 0
-TACHY_API double tachy_settings_float(const tachy_settings *s, const char *path);    // also TIME
+TACHY_API bool tachy_settings_bool(const tachy_settings *s, const char *path);   // unset: false
+TACHY_API int64_t tachy_settings_int(const tachy_settings *s, const char *path); // unset: 0
+// Also for TIME, in seconds. Unset: 0.
+TACHY_API double tachy_settings_float(const tachy_settings *s, const char *path);
 TACHY_API const char *tachy_settings_str(const tachy_settings *s, const char *path); // unset: NULL
+// Unset: 0/0.
 TACHY_API struct tachy_rational tachy_settings_rate(const tachy_settings *s, const char *path);
-TACHY_API uint32_t tachy_settings_color(const tachy_settings *s, const char *path); // 0xRRGGBBAA
+// 0xRRGGBBAA; unset, or a text that is no colour: 0.
+TACHY_API uint32_t tachy_settings_color(const tachy_settings *s, const char *path);
+// Count; *items (never NULL where the count is not 0) is followed by a NULL. Unset: 0.
 TACHY_API size_t tachy_settings_list(const tachy_settings *s, const char *path,
                                      const char *const **items);
 // "default", "my.yaml:12", "command line".

@@ -1,6 +1,7 @@
 #pragma once
 // Everything at once.
 #include <tachy/common.h>
+#include <tachy/doctor.h>
 #include <tachy/engine.h>
 #include <tachy/frame.h>
 #include <tachy/model.h>

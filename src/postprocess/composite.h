@@ -49,6 +49,12 @@ int tachy_composite_run(tachy_composite *c, const tachy_frame *in, struct tachy_
                         const struct tachy_refine *refine, const tachy_frame *background,
                         tachy_frame *out);
 
+// The same into planes of the caller's, of the format and size that output() said; strides in
+// bytes, may be negative.
+int tachy_composite_planes(tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
+                           const struct tachy_refine *refine, const tachy_frame *background,
+                           uint8_t *const data[4], const ptrdiff_t stride[4]);
+
 // Mode json: one line {"frame":..,"pts":..,"time":..,"width":..,"height":..,"coverage":..,
 // "segmentation":{"size":[h,w],"counts":"COCO RLE"},"polygons":[[x,y,...],...]} (docs/
 // segment.md); with two eyes "eyes":[{...},{...}]. Valid until the next call or close.

@@ -1,0 +1,101 @@
+// What the pipeline itself costs a frame: null source, null engine, null sink, nothing else.
+//
+//   build/bench/overhead [FRAMES] [WORKERS]
+//
+// Prints microseconds of wall time and of CPU time a frame.
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "pipeline/recipe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <tachy/engine.h>
+
+// A task of one step: the null engine, which returns at once.
+struct null_worker {
+    tachy_engine *engine;
+    struct tachy_tensor in, out;
+};
+
+static int null_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
+static void null_close(tachy_task *t) {}
+
+static int null_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
+{
+    *out = *in;
+    return TACHY_OK;
+}
+
+static int worker_open(tachy_task *t, void **worker)
+{
+    struct null_worker *w = calloc(1, sizeof(*w));
+    *worker = w;
+    if (!w)
+        return TACHY_ERR_NOMEM;
+    w->in = (struct tachy_tensor){.dtype = TACHY_F32, .rank = 4, .shape = {1, 4, 4, 3}};
+    w->out = (struct tachy_tensor){.dtype = TACHY_F32, .rank = 4, .shape = {1, 4, 4, 1}};
+    int err = tachy_tensor_alloc(&w->in);
+    if (err == TACHY_OK)
+        err = tachy_tensor_alloc(&w->out);
+    if (err == TACHY_OK)
+        err = tachy_engine_open(&w->engine, tachy_engine_params(.provider = "null", .null_shape_in = {1, 4, 4, 3},
+                                                                .null_shape_out = {1, 4, 4, 1}));
+    return err;
+}
+
+static void worker_close(void *worker)
+{
+    struct null_worker *w = worker;
+    tachy_engine_close(&w->engine);
+    tachy_tensor_free(&w->in);
+    tachy_tensor_free(&w->out);
+    free(w);
+}
+
+static int nothing(void *worker, struct tachy_item *item, int eye) { return TACHY_OK; }
+
+static int run_engine(void *worker, struct tachy_item *item, int eye)
+{
+    struct null_worker *w = worker;
+    return tachy_engine_run(w->engine, &w->in, &w->out);
+}
+
+static int composite(void *worker, struct tachy_item *item)
+{
+    item->out = tachy_frame_ref(item->in);
+    return TACHY_OK;
+}
+
+static const struct tachy_task_ops null_task = {
+    .name = "null", .open = null_open, .close = null_close, .start = null_start,
+    .worker_open = worker_open, .worker_close = worker_close, .preprocess = nothing,
+    .model = run_engine, .postprocess = nothing, .composite = composite,
+};
+
+static void print_log(void *user, enum tachy_log_level level, const char *msg) { fprintf(stderr, "%s\n", msg); }
+
+int main(int argc, char **argv)
+{
+    int64_t frames = argc > 1 ? atoll(argv[1]) : 50000;
+    int workers = argc > 2 ? atoi(argv[2]) : 0;
+    struct tachy_log log = {.fn = print_log};
+    char url[64];
+    snprintf(url, sizeof(url), "null:64x64@30,frames=%lld", (long long)frames);
+    tachy_task task = {.ops = &null_task, .log = &log, .eyes = 1};
+    tachy_source *source = NULL;
+    tachy_sink *sink = NULL;
+    struct tachy_summary s;
+    int err = tachy_source_open(&source, tachy_source_params(.url = url, .log = &log));
+    if (err == TACHY_OK)
+        err = tachy_sink_open(&sink, tachy_sink_params(.url = "-", .format = "null", .log = &log));
+    uint64_t cpu = tachy_process_cpu_ns();
+    if (err == TACHY_OK)
+        err = tachy_run(tachy_run_params(.task = &task, .source = source, .sink = sink, .workers = workers, .log = &log), &s);
+    cpu = tachy_process_cpu_ns() - cpu;
+    if (err == TACHY_OK)
+        printf("%lld frames, %d workers: %.2f us wall, %.2f us CPU a frame, %.0f frames/s\n", (long long)s.frames,
+               s.workers, s.seconds * 1e6 / (double)s.frames, (double)cpu * 1e-3 / (double)s.frames, s.fps);
+    tachy_sink_close(&sink);
+    tachy_source_close(&source);
+    return err ? 1 : 0;
+}

@@ -1,0 +1,189 @@
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// FFmpeg's one-dash names (-ss 3 -c:v libx264 -an) and GNU long options (--mode mask,
+// --mode=mask, --no-refine) both reach every row of the table. "--" ends the options; a lone
+// "-" is an argument.
+
+struct parser {
+    struct cli *c;
+    int argc;
+    char **argv;
+    int at;                            // next element of argv
+    const struct tachy_option **used;  // rows that were given, argc at most
+    int n_used;
+};
+
+struct found {
+    const struct tachy_option *option;
+    const char *value; // behind '='; NULL: none
+    bool negated;      // --no-name
+};
+
+static const struct tachy_option *find_name(const char *text, size_t n, const char **nearest)
+{
+    char name[64];
+    if (nearest)
+        *nearest = NULL;
+    if (!n || n >= sizeof(name))
+        return NULL;
+    memcpy(name, text, n);
+    name[n] = '\0';
+    const struct tachy_option *o = tachy_option_find(name, nearest);
+    return o;
+}
+
+// `text` is behind the dashes.
+static bool match(const char *text, struct found *f, const char **nearest)
+{
+    const char *eq = strchr(text, '=');
+    size_t n = eq ? (size_t)(eq - text) : strlen(text);
+    *f = (struct found){.option = find_name(text, n, nearest), .value = eq ? eq + 1 : NULL};
+    if (f->option || eq || strncmp(text, "no", 2))
+        return f->option != NULL;
+    const char *rest = text + (text[2] == '-' ? 3 : 2);
+    const struct tachy_option *o = find_name(rest, strlen(rest), NULL);
+    if (!o || o->type != TACHY_OPT_BOOL || o->command_only)
+        return false;
+    f->option = o;
+    f->negated = true;
+    return true;
+}
+
+static bool looks_like_option(const char *arg)
+{
+    struct found f;
+    if (arg[0] != '-' || !arg[1])
+        return false;
+    return match(arg + (arg[1] == '-' ? 2 : 1), &f, NULL);
+}
+
+// The shown form of a name: "-crf", "--threshold", "-n".
+static const char *shown(const struct tachy_option *o, char *buf, size_t size)
+{
+    if (o->name)
+        snprintf(buf, size, "%s%s", o->one_dash ? "-" : "--", o->name);
+    else
+        snprintf(buf, size, "-%c", o->letter);
+    return buf;
+}
+
+static int unknown(const char *arg, const char *nearest)
+{
+    char name[80];
+    const struct tachy_option *o = nearest ? tachy_option_find(nearest, NULL) : NULL;
+    if (o)
+        message_error("the option %.60s is not known; did you mean %s?", arg,
+                      shown(o, name, sizeof(name)));
+    else
+        message_error("the option %.60s is not known; `tachy help segment` lists all", arg);
+    return TACHY_ERR_INVAL;
+}
+
+// The value of an option that needs one: behind '=', or the next argument.
+static int take_value(struct parser *p, const char *arg, struct found *f)
+{
+    if (f->value)
+        return TACHY_OK;
+    const char *next = p->at < p->argc ? p->argv[p->at] : NULL;
+    bool number = next && *next && strspn(next, "0123456789.") == strlen(next);
+    if (f->option->bare && !(f->option->type == TACHY_OPT_FLOAT && number)) {
+        f->value = f->option->bare;
+        return TACHY_OK;
+    }
+    if (!next || !strcmp(next, "--") || looks_like_option(next)) {
+        char word[64];
+        const char *value = option_value(f->option, word, sizeof(word));
+        if (next)
+            message_error("%s needs a value (%s), but %s follows; write %s=%s where that is meant",
+                          arg, value, next, arg, next);
+        else
+            message_error("%s needs a value (%s)", arg, value);
+        return TACHY_ERR_INVAL;
+    }
+    f->value = next;
+    p->at++;
+    return TACHY_OK;
+}
+
+static int take_option(struct parser *p, const char *arg)
+{
+    struct found f;
+    const char *nearest = NULL;
+    if (!match(arg + (arg[1] == '-' ? 2 : 1), &f, &nearest))
+        return unknown(arg, nearest);
+    int err = TACHY_OK;
+    if (f.negated)
+        f.value = "no";
+    else if (f.option->type == TACHY_OPT_BOOL && !f.value)
+        f.value = "yes";
+    else
+        err = take_value(p, arg, &f);
+    p->used[p->n_used++] = f.option;
+    if (err < 0)
+        return err;
+    return tachy_settings_set(p->c->settings, f.option->path, f.value, "command line");
+}
+
+// The first argument without an option names the verb.
+static int take_argument(struct parser *p, const char *arg)
+{
+    struct cli *c = p->c;
+    if (c->verb) {
+        c->args[c->n_args++] = arg;
+        return TACHY_OK;
+    }
+    c->verb = cli_verb(arg);
+    if (c->verb)
+        return TACHY_OK;
+    const char *dot = strrchr(arg, '.');
+    if (dot || strchr(arg, '/') || !strcmp(arg, "-"))
+        message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
+    else
+        message_error("%.60s is not a command; there are segment, probe, doctor, model, config, "
+                      "help, man and completion",
+                      arg);
+    return TACHY_ERR_INVAL;
+}
+
+static int check_verb(const struct parser *p)
+{
+    const struct verb *v = p->c->verb;
+    char name[80];
+    for (int i = 0; v && i < p->n_used; i++) {
+        if (p->used[i]->verbs & v->options)
+            continue;
+        message_error("%s does not belong to tachy %s; `tachy help %s` lists its options",
+                      shown(p->used[i], name, sizeof(name)), v->name, v->name);
+        return TACHY_ERR_INVAL;
+    }
+    return TACHY_OK;
+}
+
+int args_parse(struct cli *c, int argc, char **argv)
+{
+    struct parser p = {.c = c, .argc = argc, .argv = argv, .at = 1};
+    c->args = calloc((size_t)argc + 1, sizeof(*c->args));
+    p.used = calloc((size_t)argc + 1, sizeof(*p.used));
+    int err = c->args && p.used ? TACHY_OK : TACHY_ERR_NOMEM;
+    bool options = true;
+    while (err == TACHY_OK && p.at < argc) {
+        const char *arg = argv[p.at++];
+        if (options && !strcmp(arg, "--"))
+            options = false;
+        else if (options && arg[0] == '-' && arg[1])
+            err = take_option(&p, arg);
+        else
+            err = take_argument(&p, arg);
+    }
+    if (err == TACHY_OK)
+        err = check_verb(&p);
+    const char *const *files;
+    size_t n = tachy_settings_list(c->settings, "general.config", &files);
+    for (size_t i = 0; i < n && err == TACHY_OK; i++)
+        err = tachy_settings_load(c->settings, files[i]);
+    free(p.used);
+    return err;
+}

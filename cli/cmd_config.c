@@ -1,0 +1,211 @@
+#include "cli.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+// A text as YAML reads it back: plain where it is plainly safe, else double-quoted.
+static void put_scalar(FILE *f, const char *text)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                               "0123456789_./-+";
+    bool plain = *text && strspn(text, safe) == strlen(text) && *text != '-' &&
+                 strcasecmp(text, "null") != 0;
+    if (plain) {
+        fputs(text, f);
+        return;
+    }
+    fputc('"', f);
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            fprintf(f, "\\%c", *p);
+        else if (*p < 0x20 || *p == 0x7f)
+            fprintf(f, "\\x%02x", *p);
+        else
+            fputc(*p, f);
+    }
+    fputc('"', f);
+}
+
+static bool has_value(const tachy_settings *s, const struct tachy_option *o)
+{
+    const char *const *items;
+    return o->type == TACHY_OPT_LIST
+               ? tachy_settings_list(s, o->path, &items) > 0 || tachy_settings_is_set(s, o->path)
+               : tachy_settings_str(s, o->path) != NULL;
+}
+
+static void put_value(FILE *f, const tachy_settings *s, const struct tachy_option *o)
+{
+    const char *const *items;
+    if (o->type != TACHY_OPT_LIST) {
+        put_scalar(f, tachy_settings_str(s, o->path));
+        return;
+    }
+    size_t n = tachy_settings_list(s, o->path, &items);
+    fputc('[', f);
+    for (size_t i = 0; i < n; i++) {
+        fputs(i ? ", " : "", f);
+        put_scalar(f, items[i]);
+    }
+    fputc(']', f);
+}
+
+// Opens the sections of `path` that the previous row's path had not opened; returns the depth.
+static int open_sections(FILE *f, const char *path, const char *previous)
+{
+    size_t common = 0; // length of the sections that both share, with their last dot
+    for (size_t i = 0; path[i] && path[i] == previous[i]; i++)
+        if (path[i] == '.')
+            common = i + 1;
+    int depth = 0;
+    for (const char *p = path, *dot; (dot = strchr(p, '.')); p = dot + 1, depth++)
+        if (p >= path + common)
+            fprintf(f, "%*s%.*s:\n", depth * 2, "", (int)(dot - p), p);
+    return depth;
+}
+
+static void print_row(const tachy_settings *s, const struct tachy_option *o, int depth)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return;
+    bool there = has_value(s, o);
+    fprintf(f, "%*s%s%s:", depth * 2, "", there ? "" : "# ", strrchr(o->path, '.') + 1);
+    if (there) {
+        fputc(' ', f);
+        put_value(f, s, o);
+    }
+    fclose(f);
+    printf("%-36s # %s\n", text, there ? tachy_settings_origin(s, o->path) : "not set");
+    free(text);
+}
+
+static void print_yaml(const tachy_settings *s)
+{
+    puts("# Effective settings; behind each where it comes from.\nversion: 1");
+    const char *previous = "";
+    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
+        if (o->command_only)
+            continue;
+        int depth = open_sections(stdout, o->path, previous);
+        print_row(s, o, depth);
+        previous = o->path;
+    }
+}
+
+static json_t *value_json(const tachy_settings *s, const struct tachy_option *o)
+{
+    const char *const *items;
+    if (!has_value(s, o))
+        return json_null();
+    switch (o->type) {
+    case TACHY_OPT_BOOL:
+        return json_boolean(tachy_settings_bool(s, o->path));
+    case TACHY_OPT_INT:
+        return json_integer(tachy_settings_int(s, o->path));
+    case TACHY_OPT_FLOAT:
+    case TACHY_OPT_TIME:
+        return json_real(tachy_settings_float(s, o->path));
+    case TACHY_OPT_LIST: {
+        json_t *list = json_array();
+        size_t n = tachy_settings_list(s, o->path, &items);
+        for (size_t i = 0; i < n; i++)
+            json_array_append_new(list, json_string(items[i]));
+        return list;
+    }
+    default:
+        return json_string(tachy_settings_str(s, o->path));
+    }
+}
+
+static int print_json(const tachy_settings *s)
+{
+    json_t *all = json_object();
+    for (const struct tachy_option *o = tachy_options(); o->path; o++)
+        if (!o->command_only)
+            json_object_set_new(all, o->path,
+                                json_pack("{s:o, s:s}", "value", value_json(s, o), "origin",
+                                          has_value(s, o) ? tachy_settings_origin(s, o->path)
+                                                          : "not set"));
+    char *text = json_dumps(all, JSON_INDENT(2));
+    json_decref(all);
+    int err = text ? write_text(tachy_settings_str(s, "run.json"), text) : TACHY_ERR_NOMEM;
+    free(text);
+    return err;
+}
+
+static const char *type_name(enum tachy_opt_type type)
+{
+    static const char *const names[] = {"yes or no", "whole number", "number", "time", "text",
+                                        "one of", "rate", "colour", "list"};
+    return names[type];
+}
+
+// '|' ends a cell of a Markdown table.
+static void put_cell(const char *text)
+{
+    for (; *text; text++)
+        printf(*text == '|' ? "\\|" : "%c", *text);
+}
+
+static void print_markdown(void)
+{
+    puts("| key | command line | type | default | meaning |\n|--|--|--|--|--|");
+    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
+        if (o->command_only)
+            continue;
+        char left[128], word[32];
+        option_left(o, left, sizeof(left));
+        printf("| `%s` | `", o->path);
+        put_cell(left);
+        printf("` | %s", type_name(o->type));
+        for (int i = 0; o->values && nth_word(o->values, i, word, sizeof(word)); i++)
+            printf("%s `%s`", i ? "," : "", word);
+        if (o->max >= 1e9)
+            printf(" >= %.10g", o->min);
+        else if (o->min < o->max)
+            printf(" %.10g to %.10g", o->min, o->max);
+        printf(" | %s%s%s | ", o->def ? "`" : "", o->def ? o->def : "", o->def ? "`" : "");
+        put_cell(o->help);
+        puts(" |");
+    }
+}
+
+static int run_config(struct cli *c)
+{
+    for (size_t i = 0; i < c->n_args; i++) {
+        int err = tachy_settings_set(c->settings, "input.files", c->args[i], "command line");
+        if (err < 0)
+            return message_failed(err);
+    }
+    if (tachy_settings_bool(c->settings, "general.markdown")) {
+        print_markdown();
+    } else if (tachy_settings_str(c->settings, "run.json")) {
+        int err = print_json(c->settings);
+        return err < 0 ? message_failed(err) : STATUS_OK;
+    } else {
+        print_yaml(c->settings);
+    }
+    return STATUS_OK;
+}
+
+const struct verb verb_config = {
+    .name = "config",
+    .usage = "[options of tachy segment]",
+    .summary = "print the effective settings and where each comes from",
+    .details =
+        "Takes the same options and configuration files as tachy segment, runs nothing, and prints "
+        "what would hold as a configuration file, with the origin of each value behind it: "
+        "default, FILE:LINE, or command line. docs/config.md explains the files.",
+    .options = TACHY_VERB_CONFIG,
+    .examples =
+        {
+            {"tachy config > my.yaml", "a file to start from"},
+            {"tachy config -c my.yaml -crf 20", "what holds when both are given"},
+        },
+    .run = run_config,
+};

@@ -1,0 +1,314 @@
+#include "cli.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+static const char *dir_of(const struct cli *c)
+{
+    return tachy_settings_str(c->settings, "model.dir");
+}
+
+// The zoo; *cards is to be released with json_decref().
+static int get_zoo(struct cli *c, json_t **cards)
+{
+    char *text;
+    *cards = NULL;
+    int err = tachy_model_list(&text, dir_of(c), &c->log);
+    if (err < 0)
+        return err;
+    *cards = json_loads(text, 0, NULL);
+    tachy_free(text);
+    return *cards ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// Writes what --json asks for; frees nothing.
+static int write_json(struct cli *c, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_INDENT(2));
+    int err = TACHY_ERR_NOMEM;
+    if (text)
+        err = write_text(tachy_settings_str(c->settings, "run.json"), text);
+    free(text);
+    return err;
+}
+
+static bool wants_json(const struct cli *c)
+{
+    return tachy_settings_str(c->settings, "run.json") != NULL;
+}
+
+static void print_table(const json_t *cards)
+{
+    size_t i;
+    json_t *m;
+    printf("%-18s %-10s %-14s %-8s %s\n", "NAME", "TASK", "LICENSE", "PRESENT", "TITLE");
+    json_array_foreach(cards, i, m)
+        printf("%-18s %-10s %-14s %-8s %s\n", text_of(m, "name"), text_of(m, "task"),
+               text_of(m, "license"), json_is_true(json_object_get(m, "present")) ? "yes" : "no",
+               text_of(m, "title"));
+}
+
+static int model_list(struct cli *c)
+{
+    json_t *cards;
+    int err = get_zoo(c, &cards);
+    if (err < 0)
+        return err;
+    if (wants_json(c))
+        err = write_json(c, cards);
+    else
+        print_table(cards);
+    json_decref(cards);
+    return err;
+}
+
+// Lists of plain values stay in one line; the rest is nested by two columns.
+static bool is_flat(const json_t *v)
+{
+    size_t i;
+    json_t *item;
+    if (!json_is_array(v))
+        return !json_is_object(v);
+    json_array_foreach(v, i, item) if (json_is_object(item) || json_is_array(item)) return false;
+    return true;
+}
+
+static void print_plain(const json_t *v)
+{
+    size_t i;
+    json_t *item;
+    if (json_is_string(v))
+        fputs(json_string_value(v), stdout);
+    else if (json_is_integer(v))
+        printf("%lld", (long long)json_integer_value(v));
+    else if (json_is_real(v))
+        printf("%.9g", json_real_value(v));
+    else if (!json_is_array(v))
+        fputs(json_is_true(v) ? "yes" : json_is_null(v) ? "-" : "no", stdout);
+    json_array_foreach(v, i, item)
+    {
+        fputs(i ? " " : "", stdout);
+        print_plain(item);
+    }
+}
+
+static void print_tree(const json_t *v, int depth)
+{
+    const char *key;
+    size_t i;
+    json_t *item;
+    json_array_foreach(v, i, item)
+    {
+        if (i)
+            putchar('\n');
+        print_tree(item, depth);
+    }
+    json_object_foreach((json_t *)(uintptr_t)v, key, item)
+    {
+        int at = printf("%*s%s:", depth * 2, "", key);
+        if (!is_flat(item)) {
+            putchar('\n');
+            print_tree(item, depth + 1);
+            continue;
+        }
+        printf("%*s", at < 26 ? 26 - at : 1, "");
+        print_plain(item);
+        putchar('\n');
+    }
+}
+
+static const json_t *find_card(const json_t *cards, const char *name)
+{
+    size_t i;
+    json_t *m;
+    json_array_foreach(cards, i, m) if (!strcmp(text_of(m, "name"), name)) return m;
+    return NULL;
+}
+
+// tachy_model_open() names the nearest for an unknown name; reached with a good one too,
+// where it says whether the file is there.
+static int open_model(struct cli *c, const char *name, bool fetch, tachy_model **m)
+{
+    struct tachy_model_params p = {.name = name,
+                                   .card = tachy_settings_str(c->settings, "model.card"),
+                                   .dir = dir_of(c),
+                                   .fetch = fetch,
+                                   .log = &c->log};
+    return tachy_model_open(m, &p);
+}
+
+static int model_info(struct cli *c, const char *name)
+{
+    json_t *cards;
+    tachy_model *m = NULL;
+    int err = get_zoo(c, &cards);
+    if (err < 0)
+        return err;
+    const json_t *card = find_card(cards, name);
+    if (!card) {
+        err = open_model(c, name, false, &m);
+        if (err == TACHY_OK) { // cannot be: a model that the zoo does not list
+            message_error("%s is not in the zoo; `tachy model list` shows what is", name);
+            err = TACHY_ERR_NOT_FOUND;
+        }
+        tachy_model_close(&m);
+    } else if (wants_json(c)) {
+        err = write_json(c, card);
+    } else {
+        print_tree(card, 0);
+    }
+    json_decref(cards);
+    return err;
+}
+
+static int model_pull(struct cli *c, const char *name)
+{
+    tachy_model *m;
+    int err = open_model(c, name, true, &m);
+    if (err == TACHY_OK)
+        printf("%s: %s\n", name, tachy_model_path(m));
+    tachy_model_close(&m);
+    return err;
+}
+
+static int model_verify(struct cli *c, const char *name)
+{
+    tachy_model *m;
+    int err = open_model(c, name, false, &m);
+    if (err == TACHY_OK) {
+        bool pinned = tachy_model_card(m)->sha256[0];
+        printf("%s: %s (%s)\n", name,
+               pinned ? "the digest is right" : "the card pins no digest", tachy_model_path(m));
+    }
+    tachy_model_close(&m);
+    return err;
+}
+
+// Every model that is present.
+static int verify_all(struct cli *c)
+{
+    json_t *cards, *m;
+    size_t i;
+    int err = get_zoo(c, &cards);
+    json_array_foreach(cards, i, m)
+    {
+        if (err < 0)
+            break;
+        if (json_is_true(json_object_get(m, "present")))
+            err = model_verify(c, text_of(m, "name"));
+    }
+    json_decref(cards);
+    return err;
+}
+
+// "face.tflite" -> "face.onnx", in the current folder.
+static char *import_name(const char *file)
+{
+    const char *base = strrchr(file, '/');
+    base = base ? base + 1 : file;
+    const char *dot = strrchr(base, '.');
+    int n = dot && dot > base ? (int)(dot - base) : (int)strlen(base);
+    char *out = NULL;
+    return asprintf(&out, "%.*s.onnx", n, base) < 0 ? NULL : out;
+}
+
+static int check_free(const struct cli *c, const char *name)
+{
+    if (!name || tachy_settings_bool(c->settings, "output.overwrite") || access(name, F_OK) != 0)
+        return TACHY_OK;
+    message_error("%s exists already; pass -y to replace it", name);
+    return TACHY_ERR_EXISTS;
+}
+
+static int model_import(struct cli *c, const char *file)
+{
+    const char *named = tachy_settings_str(c->settings, "output.file");
+    const char *card = tachy_settings_str(c->settings, "model.card");
+    char *out = named ? strdup(named) : import_name(file), *report = NULL;
+    int err = out ? check_free(c, out) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = check_free(c, card);
+    if (err == TACHY_OK)
+        err = tachy_model_import(file, out, card, &report, &c->log);
+    json_t *tree = err == TACHY_OK && report ? json_loads(report, 0, NULL) : NULL;
+    if (tree && wants_json(c)) {
+        err = write_json(c, tree);
+    } else if (err == TACHY_OK) {
+        printf("%s%s%s\n", out, card ? ", " : "", card ? card : "");
+        print_tree(tree, 1);
+    }
+    json_decref(tree);
+    tachy_free(report);
+    free(out);
+    return err;
+}
+
+static int each(struct cli *c, int (*fn)(struct cli *c, const char *name))
+{
+    int err = TACHY_OK;
+    for (size_t i = 1; i < c->n_args && err == TACHY_OK; i++)
+        err = fn(c, c->args[i]);
+    return err;
+}
+
+static int run_model(struct cli *c)
+{
+    static const struct {
+        const char *name;
+        int (*all)(struct cli *c);                   // without names; NULL: one is needed
+        int (*one)(struct cli *c, const char *name); // NULL: takes no names
+    } actions[] = {
+        {"list", model_list, NULL},     {"pull", NULL, model_pull},     {"info", NULL, model_info},
+        {"verify", verify_all, model_verify}, {"import", NULL, model_import},
+    };
+    const char *word = c->n_args ? c->args[0] : "list";
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
+        if (strcmp(actions[i].name, word))
+            continue;
+        bool named = c->n_args > 1;
+        if (named && !actions[i].one)
+            return message_usage("tachy model %s takes no names", word);
+        if (!named && !actions[i].all)
+            return message_usage("tachy model %s needs a %s", word,
+                                 strcmp(word, "import") ? "name; `tachy model list` shows them"
+                                                        : "TFLite file");
+        if (c->n_args > 2 && (tachy_settings_str(c->settings, "output.file") || wants_json(c)))
+            return message_usage("tachy model %s takes one name with -o or --json", word);
+        int err = named ? each(c, actions[i].one) : actions[i].all(c);
+        return err < 0 ? message_failed(err) : STATUS_OK;
+    }
+    return message_usage("tachy model %s is not known; there are list, pull, info, verify and "
+                         "import",
+                         word);
+}
+
+const struct verb verb_model = {
+    .name = "model",
+    .usage = "list | pull NAME... | info NAME | verify [NAME...] | import FILE.tflite",
+    .summary = "list, get, describe and check models; turn TFLite into ONNX",
+    .details =
+        "list shows the zoo. pull gets a model from the sources of its card and checks its "
+        "SHA-256. info prints the card: licence, digest, sources and the contract of inputs and "
+        "outputs. "
+        "verify checks the digests of the models that are present. import turns a TFLite file "
+        "into ONNX (-o FILE.onnx; without it in the current folder) and with "
+        "--card FILE.json writes a card to complete.",
+    .words = "list|pull|info|verify|import",
+    .options = TACHY_VERB_MODEL,
+    .examples =
+        {
+            {"tachy model pull selfie", "get the default model"},
+            {"tachy model import face.tflite -o face.onnx --card face.json",
+             "a network of one's own"},
+            {"tachy segment --model my.onnx --card my.json in.mp4", "and its use"},
+        },
+    .run = run_model,
+};

@@ -1,0 +1,530 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// One run: an input and where it goes.
+struct job {
+    const char *input;
+    char *output; // file name, "-", or NULL for the null sink
+};
+
+struct segment {
+    struct cli *c;
+    const char *mode, *format; // format: -f, or what the mode wants; NULL: by name
+    const char *json;          // --json; NULL: none
+    bool named;                // -o is given
+    struct job *jobs;
+    size_t n_jobs;
+    tachy_task *task;
+    const char *task_extension; // of the output that the task was opened for
+    json_t *summaries;          // array, where --json is given
+};
+
+// Set by the signal handler, watched by tachy_run().
+static int stop;
+
+static void on_signal(int sig)
+{
+    volatile int *flag = &stop;
+    static const char last[] = "\ntachy: stopped at once; a .part file may be left\n";
+    if (*flag) {
+        ssize_t n = write(STDERR_FILENO, last, sizeof(last) - 1);
+        (void)n;
+        _exit(STATUS_INTERRUPTED);
+    }
+    *flag = 1;
+}
+
+static void install_handlers(void)
+{
+    struct sigaction a = {.sa_handler = on_signal};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
+static bool is(const char *text, const char *word) { return text && !strcmp(text, word); }
+
+static const char *extension(const char *name)
+{
+    const char *dot = name ? strrchr(name, '.') : NULL;
+    return dot && !strchr(dot, '/') ? dot + 1 : "";
+}
+
+static bool writes_nothing(const struct segment *s) { return is(s->format, "null"); }
+
+// As in FFmpeg, with -f a last lone "-" is the output.
+static int take_last_dash(struct cli *c)
+{
+    if (!c->n_args || strcmp(c->args[c->n_args - 1], "-") ||
+        !tachy_settings_str(c->settings, "output.format") ||
+        is(tachy_settings_origin(c->settings, "output.file"), "command line"))
+        return TACHY_OK;
+    c->n_args--;
+    return tachy_settings_set(c->settings, "output.file", "-", "command line");
+}
+
+// -i FILE and arguments, or else those of a configuration file.
+static int collect_inputs(struct segment *s)
+{
+    struct cli *c = s->c;
+    for (size_t i = 0; i < c->n_args; i++) {
+        int err = tachy_settings_set(c->settings, "input.files", c->args[i], "command line");
+        if (err < 0)
+            return err;
+    }
+    const char *const *files;
+    size_t n = tachy_settings_list(c->settings, "input.files", &files);
+    if (!n) {
+        message_error("no input is given: tachy segment FILE");
+        return TACHY_ERR_INVAL;
+    }
+    s->jobs = calloc(n, sizeof(*s->jobs));
+    if (!s->jobs)
+        return TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        s->jobs[i].input = files[i];
+    s->n_jobs = n;
+    return TACHY_OK;
+}
+
+static bool is_folder(const char *name)
+{
+    struct stat st;
+    size_t n = name ? strlen(name) : 0;
+    return n && (name[n - 1] == '/' || (stat(name, &st) == 0 && S_ISDIR(st.st_mode)));
+}
+
+static int derive(struct segment *s, struct job *j, const char *folder)
+{
+    if (!strcmp(j->input, "-")) {
+        message_error("standard input has no name to derive the output's from; give one with "
+                      "-o FILE");
+        return TACHY_ERR_INVAL;
+    }
+    j->output = output_name(j->input, s->mode, s->format, folder);
+    return j->output ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static int name_outputs(struct segment *s)
+{
+    const char *file = tachy_settings_str(s->c->settings, "output.file");
+    bool folder = is_folder(file);
+    s->named = file != NULL;
+    if (file && !folder && s->n_jobs > 1) {
+        message_error("-o %s names one output for %zu inputs; name a folder (-o DIR/), or leave "
+                      "-o out",
+                      file, s->n_jobs);
+        return TACHY_ERR_INVAL;
+    }
+    char with_slash[PATH_MAX];
+    if (folder)
+        snprintf(with_slash, sizeof(with_slash), "%s%s", file,
+                 file[strlen(file) - 1] == '/' ? "" : "/");
+    for (size_t i = 0; i < s->n_jobs; i++) {
+        struct job *j = &s->jobs[i];
+        int err = TACHY_OK;
+        if (writes_nothing(s) && (!file || is(file, "-")))
+            j->output = NULL;
+        else if (file && !folder)
+            err = (j->output = strdup(file)) ? TACHY_OK : TACHY_ERR_NOMEM;
+        else
+            err = derive(s, j, folder ? with_slash : NULL);
+        if (err < 0)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+// True where both name one existing file.
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// The first name of an output that exists already; a pattern stands for its first numbers.
+static bool output_exists(const char *name, char *found, size_t size)
+{
+    size_t at, len;
+    snprintf(found, size, "%s", name);
+    if (!is_numbered_name(name, &at, &len))
+        return access(name, F_OK) == 0;
+    int digits = atoi(name + at + 1);
+    for (int i = 0; i <= 1; i++) {
+        snprintf(found, size, "%.*s%0*d%s", (int)at, name, digits > 0 && digits < 32 ? digits : 1,
+                 i, name + at + len);
+        if (access(found, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool may_overwrite(const struct cli *c)
+{
+    bool yes = tachy_settings_bool(c->settings, "output.overwrite");
+    bool no = tachy_settings_bool(c->settings, "output.no_overwrite");
+    bool asked = is(tachy_settings_origin(c->settings, "output.overwrite"), "command line");
+    bool refused = is(tachy_settings_origin(c->settings, "output.no_overwrite"), "command line");
+    return yes && (!no || (asked && !refused)); // a file's -n gives way to the command's -y
+}
+
+static int check_output(const struct segment *s, const struct job *j)
+{
+    char found[PATH_MAX];
+    if (!j->output || !strcmp(j->output, "-"))
+        return TACHY_OK;
+    if (same_file(j->input, j->output)) {
+        message_error("%s is the input and would be the output as well; give another -o FILE",
+                      j->output);
+        return TACHY_ERR_EXISTS;
+    }
+    struct stat st;
+    bool plain = stat(j->output, &st) != 0 || S_ISREG(st.st_mode); // not a pipe or device
+    if (plain && !may_overwrite(s->c) && output_exists(j->output, found, sizeof(found))) {
+        message_error("%s exists already; pass -y to replace it, or give another -o FILE", found);
+        return TACHY_ERR_EXISTS;
+    }
+    for (const struct job *k = s->jobs; k < j; k++) {
+        if (k->output && !strcmp(k->output, j->output)) {
+            message_error("%s and %s would both be written to %s; run them one by one with -o",
+                          k->input, j->input, j->output);
+            return TACHY_ERR_EXISTS;
+        }
+    }
+    return TACHY_OK;
+}
+
+static int usage(const char *text)
+{
+    message_error("%s", text);
+    return TACHY_ERR_INVAL;
+}
+
+static bool is_text_format(const char *format)
+{
+    return is(format, "json") || is(format, "framemd5") || is(format, "framehash");
+}
+
+// What goes to standard output must be one thing, and fit a terminal.
+static int check_stdout(const struct segment *s)
+{
+    const char *file = s->n_jobs ? s->jobs[0].output : NULL;
+    if (!is(file, "-"))
+        return TACHY_OK;
+    if (is(s->json, "-"))
+        return usage("the summary (--json) and the output (-) would both go to standard output; "
+                     "write --json=FILE");
+    if (!s->format)
+        return usage("the output - has no name to tell its format; give it with -f");
+    if (isatty(STDOUT_FILENO) && !is_text_format(s->format))
+        return usage("standard output is a terminal, which cannot show a video; send it to a "
+                     "program or a file");
+    return TACHY_OK;
+}
+
+static int check_mode(struct segment *s)
+{
+    tachy_settings *set = s->c->settings;
+    s->mode = tachy_settings_str(set, "segment.mode");
+    s->format = tachy_settings_str(set, "output.format");
+    s->json = tachy_settings_str(set, "run.json");
+    bool lines = is(s->mode, "json");
+    if (lines && !s->format)
+        s->format = "json";
+    if (lines && !is(s->format, "json") && !is(s->format, "null"))
+        return usage("--mode json writes lines of text; leave -f out, or use -f json or -f null");
+    if (!lines && is(s->format, "json"))
+        return usage("-f json writes what --mode json finds; add --mode json");
+    if (tachy_settings_bool(set, "output.overwrite") &&
+        tachy_settings_bool(set, "output.no_overwrite") &&
+        is(tachy_settings_origin(set, "output.overwrite"), "command line") &&
+        is(tachy_settings_origin(set, "output.no_overwrite"), "command line"))
+        return usage("-y and -n contradict each other; give one of them");
+    const char *background = tachy_settings_str(set, "segment.background");
+    bool on_color = is(s->mode, "cutout") || is(s->mode, "side-by-side");
+    if (on_color && !tachy_settings_color(set, "segment.background")) {
+        message_error("--background: \"%.80s\" is not a colour (a CSS name, #RRGGBB); a picture or "
+                      "video needs --mode replace, transparency --mode alpha",
+                      background ? background : "");
+        return TACHY_ERR_INVAL;
+    }
+    return TACHY_OK;
+}
+
+static int open_source(const struct segment *s, const struct job *j, tachy_source **source)
+{
+    const tachy_settings *set = s->c->settings;
+    static const char *const eyes[] = {"auto", "mono", "sbs", "tb"};
+    const char *stereo = tachy_settings_str(set, "input.stereo");
+    struct tachy_source_params p = {
+        .url = strcmp(j->input, "-") ? j->input : "pipe:0",
+        .start = tachy_settings_float(set, "input.start"),
+        .duration = tachy_settings_float(set, "input.duration"),
+        .max_frames = tachy_settings_int(set, "input.max_frames"),
+        .every_nth = (int)tachy_settings_int(set, "input.every_nth"),
+        .rate = tachy_settings_rate(set, "input.rate"),
+        .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
+        .want_side = !writes_nothing(s),
+        .log = &s->c->log,
+    };
+    for (int i = TACHY_STEREO_AUTO; i <= TACHY_STEREO_TB; i++)
+        if (is(stereo, eyes[i]))
+            p.stereo = (enum tachy_stereo)i;
+    return tachy_source_open(source, &p);
+}
+
+static int open_sink(const struct segment *s, const struct job *j, tachy_sink **sink)
+{
+    const tachy_settings *set = s->c->settings;
+    return tachy_sink_open(sink, tachy_sink_params(
+        .url = j->output ? j->output : "-",
+        .format = s->format,
+        .overwrite = may_overwrite(s->c),
+        .codec = tachy_settings_str(set, "output.codec"),
+        .preset = tachy_settings_str(set, "output.preset"),
+        .crf = tachy_settings_str(set, "output.crf"),
+        .pix_fmt = tachy_settings_str(set, "output.pix_fmt"),
+        .no_audio = tachy_settings_bool(set, "output.no_audio"),
+        .no_subtitles = tachy_settings_bool(set, "output.no_subtitles"),
+        .threads = (int)tachy_settings_int(set, "output.threads"),
+        .log = &s->c->log));
+}
+
+// One task serves all runs; what its pictures look like may depend on the output's name.
+static int open_task(struct segment *s, const struct job *j)
+{
+    const char *ext = extension(j->output);
+    if (s->task && !strcasecmp(ext, s->task_extension))
+        return TACHY_OK;
+    tachy_task_close(&s->task);
+    s->task_extension = ext;
+    if (j->output) {
+        int err = tachy_settings_set(s->c->settings, "output.file", j->output, "derived");
+        if (err < 0)
+            return err;
+    }
+    return tachy_task_open(&s->task, "segment", s->c->settings, &s->c->log);
+}
+
+// Adds the run's figures to what --json writes.
+static int keep_summary(struct segment *s, const struct job *j, const struct tachy_summary *sum)
+{
+    json_error_t e;
+    const tachy_settings *set = s->c->settings;
+    json_t *context = json_pack("{s:s, s:s, s:s?, s:s, s:s?}", "tachy", tachy_version(), "input",
+                                j->input, "output", j->output, "mode", s->mode, "model",
+                                tachy_settings_str(set, "model.name"));
+    char *text = context ? json_dumps(context, JSON_COMPACT) : NULL;
+    char *json = NULL;
+    json_decref(context);
+    int err = text ? tachy_summary_json(&json, sum, text) : TACHY_ERR_NOMEM;
+    free(text);
+    if (err < 0)
+        return err;
+    json_t *one = json_loads(json, 0, &e);
+    tachy_free(json);
+    return one && json_array_append_new(s->summaries, one) == 0 ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// One input: the object, indented. Several: an object a line.
+static int write_summaries(const struct segment *s)
+{
+    size_t n = json_array_size(s->summaries), used = 0, i;
+    if (!n)
+        return TACHY_OK;
+    json_t *one;
+    char *text = n == 1 ? json_dumps(json_array_get(s->summaries, 0), JSON_INDENT(2)) : NULL;
+    if (n > 1) {
+        FILE *f = open_memstream(&text, &used);
+        if (!f)
+            return TACHY_ERR_NOMEM;
+        json_array_foreach(s->summaries, i, one) {
+            json_dumpf(one, f, JSON_COMPACT);
+            fputc('\n', f);
+        }
+        fclose(f);
+    }
+    int err = text ? write_text(s->json, text) : TACHY_ERR_NOMEM;
+    free(text);
+    return err;
+}
+
+static void print_summary(const struct segment *s, const struct job *j,
+                          const struct tachy_summary *sum)
+{
+    if (s->c->log.max_level < TACHY_LOG_INFO)
+        return;
+    char *text = NULL;
+    if (tachy_summary_text(&text, sum) < 0)
+        return;
+    FILE *f = is(j->output, "-") || is(s->json, "-") ? stderr : stdout;
+    size_t n = strlen(text);
+    if (j->output && strcmp(j->output, "-"))
+        fprintf(f, "%s\n", j->output);
+    fprintf(f, "%s%s", text, n && text[n - 1] == '\n' ? "" : "\n");
+    fflush(f);
+    tachy_free(text);
+}
+
+// A stop by the user says what there is now.
+static void say_interrupted(const tachy_sink *sink, const struct tachy_summary *sum)
+{
+    const char *path = tachy_sink_path(sink);
+    if (path && sum->frames > 0)
+        message_error("interrupted; %s holds the first %lld frames and is whole", path,
+                      (long long)sum->frames);
+    else
+        message_error("interrupted; no file was left");
+}
+
+static int run_job(struct segment *s, struct job *j)
+{
+    struct cli *c = s->c;
+    tachy_source *source = NULL;
+    tachy_sink *sink = NULL;
+    struct tachy_summary sum = {0};
+    struct progress progress;
+    int err = open_source(s, j, &source);
+    if (err == TACHY_OK)
+        err = open_sink(s, j, &sink);
+    if (err == TACHY_OK)
+        err = open_task(s, j);
+    if (err < 0)
+        goto error;
+    progress_start(&progress, c, j->input);
+    err = tachy_run(tachy_run_params(
+                        .task = s->task, .source = source, .sink = sink,
+                        .workers = (int)tachy_settings_int(c->settings, "model.num_workers"),
+                        .max_bytes = tachy_settings_int(c->settings, "processing.max_memory") << 20,
+                        .calibrate = tachy_settings_bool(c->settings, "run.calibrate"),
+                        .progress = progress_show, .user = &progress, .stop = &stop,
+                        .log = &c->log),
+                    &sum);
+    progress_end(&progress);
+    if (err == TACHY_ERR_INTERRUPTED)
+        say_interrupted(sink, &sum);
+    if (sum.frames > 0)
+        print_summary(s, j, &sum);
+    if (s->summaries && (err == TACHY_OK || sum.frames > 0)) {
+        int kept = keep_summary(s, j, &sum);
+        err = err < 0 ? err : kept;
+    }
+
+error:
+    tachy_sink_close(&sink);
+    tachy_source_close(&source);
+    return err;
+}
+
+static int prepare(struct segment *s)
+{
+    int err = take_last_dash(s->c);
+    if (err == TACHY_OK)
+        err = check_mode(s);
+    if (err == TACHY_OK)
+        err = collect_inputs(s);
+    if (err == TACHY_OK)
+        err = name_outputs(s);
+    return err == TACHY_OK ? check_stdout(s) : err;
+}
+
+// Before any work: no input of several is found missing, and no output in the way, late.
+static int check_files(const struct segment *s)
+{
+    int err = TACHY_OK;
+    const char *folder = tachy_settings_str(s->c->settings, "output.file");
+    if (is_folder(folder) && mkdir(folder, 0777) < 0 && errno != EEXIST) {
+        message_error("%s: the folder cannot be made: %s", folder, strerror(errno));
+        return TACHY_ERR_IO;
+    }
+    for (size_t i = 0; i < s->n_jobs && err == TACHY_OK; i++)
+        err = check_output(s, &s->jobs[i]);
+    return err;
+}
+
+// `tachy segment in.mp4 out.mp4`, as some programs have it.
+static void hint_output(const struct segment *s, const struct job *j)
+{
+    bool last = s->n_jobs > 1 && j == &s->jobs[s->n_jobs - 1];
+    if (last && !s->named && access(j->input, F_OK) != 0)
+        message_error("%s: there is no such file; every argument is an input, an output is named "
+                      "with -o %s",
+                      j->input, j->input);
+}
+
+static int run_segment(struct cli *c)
+{
+    struct segment s = {.c = c};
+    int err = prepare(&s), status = STATUS_OK;
+    if (err < 0) {
+        status = message_failed(err);
+        status = err == TACHY_ERR_NOMEM ? status : STATUS_USAGE;
+        goto done;
+    }
+    s.summaries = s.json ? json_array() : NULL;
+    install_handlers();
+    err = check_files(&s);
+    for (size_t i = 0; i < s.n_jobs && err == TACHY_OK && !stop; i++) {
+        err = run_job(&s, &s.jobs[i]);
+        if (err == TACHY_ERR_NOT_FOUND)
+            hint_output(&s, &s.jobs[i]);
+    }
+    if (err == TACHY_OK && stop)
+        err = TACHY_ERR_INTERRUPTED;
+    if (err < 0)
+        status = message_failed(err);
+    if (s.summaries) {
+        int written = write_summaries(&s);
+        if (written < 0)
+            status = message_failed(written);
+    }
+
+done:
+    tachy_task_close(&s.task);
+    json_decref(s.summaries);
+    for (size_t i = 0; i < s.n_jobs; i++)
+        free(s.jobs[i].output);
+    free(s.jobs);
+    return status;
+}
+
+const struct verb verb_segment = {
+    .name = "segment",
+    .usage = "[options] [-i] FILE... [-o OUTPUT]",
+    .summary = "cut people out of a video or picture",
+    .details =
+        "Finds the people in every frame and writes a video (or picture, or numbered pictures) of "
+        "the same length, timing, rotation and colour, with its sound, subtitles, chapters and "
+        "metadata. What is done with the people is the --mode.\n\n"
+        "Several inputs are worked on one after the other. Without -o the output stands beside "
+        "the input: in.mp4 becomes in.cutout.mp4, with --mode alpha in.alpha.mov, with --mode "
+        "json in.jsonl. Nothing is ever replaced without -y.\n\n"
+        "With -f a last lone - is the output (standard output), as in FFmpeg: -f null - throws "
+        "the frames away, -f framemd5 - prints a hash of each.\n\n"
+        "Ctrl-C ends the output cleanly, so that it plays, and says how much is in it; a second "
+        "Ctrl-C ends at once.",
+    .options = TACHY_VERB_SEGMENT,
+    .examples =
+        {
+            {"tachy segment in.mp4 -o out.mp4",
+             "people on black, as H.264 with the sound of in.mp4"},
+            {"tachy segment --mode blur --smooth talk.mp4", "writes talk.blur.mp4; a calm mask"},
+            {"tachy segment --mode replace --background beach.jpg in.mp4", "another place"},
+            {"tachy segment --mode alpha in.mp4 -o out.webm", "with transparency, VP9"},
+            {"tachy segment --mode mask -ss 1:30 -t 10 -c:v libx264 -crf 12 in.mkv",
+             "ten seconds of the mask in grey"},
+            {"tachy segment --mode json in.mp4 -o - | jq .", "a JSON line a frame"},
+            {"tachy segment --mode mask --calibrate -f null in.mp4 -", "only the figures"},
+            {"tachy segment 'shot_%04d.png' -r 24 -o cut/", "numbered pictures into a folder"},
+        },
+    .run = run_segment,
+};

@@ -1,0 +1,84 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct verb *const verbs[] = {
+    &verb_segment, &verb_probe, &verb_doctor, &verb_model,      &verb_config,
+    &verb_help,    &verb_man,   &verb_completion, NULL,
+};
+
+const struct verb *const *cli_verbs(void) { return verbs; }
+
+const struct verb *cli_verb(const char *name)
+{
+    for (size_t i = 0; verbs[i]; i++)
+        if (!strcmp(verbs[i]->name, name))
+            return verbs[i];
+    return NULL;
+}
+
+static void set_level(struct cli *c)
+{
+    static const char *const names[] = {"", "error", "warning", "info", "verbose", "debug"};
+    const char *wanted = tachy_settings_str(c->settings, "run.log_level");
+    enum tachy_log_level level = TACHY_LOG_INFO;
+    for (int i = TACHY_LOG_ERR; i <= TACHY_LOG_DEBUG; i++)
+        if (wanted && !strcmp(wanted, names[i]))
+            level = (enum tachy_log_level)i;
+    if (tachy_settings_bool(c->settings, "run.quiet"))
+        level = TACHY_LOG_ERR;
+    message_level(&c->log, level);
+}
+
+static int dispatch(struct cli *c, int argc, char **argv)
+{
+    int err = tachy_settings_new(&c->settings, &c->log);
+    if (err < 0)
+        return message_failed(err);
+    err = args_parse(c, argc, argv);
+    if (err < 0) {
+        int status = message_failed(err);
+        return err == TACHY_ERR_NOMEM ? status : STATUS_USAGE;
+    }
+    set_level(c);
+    if (tachy_settings_bool(c->settings, "general.version"))
+        return print_version();
+    if (tachy_settings_bool(c->settings, "general.help")) {
+        if (c->verb && c->verb != &verb_help)
+            help_verb(stdout, c->verb);
+        else
+            help_overview(stdout);
+        return STATUS_OK;
+    }
+    if (c->verb)
+        return c->verb->run(c);
+    if (argc > 1)
+        return message_usage("no command is given; did you mean `tachy segment`?");
+    help_overview(stderr);
+    return STATUS_USAGE;
+}
+
+// What was printed must have arrived: a full disk behind `> file` is a failure.
+static int close_stdout(int status)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    if (errno == EPIPE) // the reader has seen enough: tachy help | head
+        return status;
+    message_error("standard output: cannot be written: %s", strerror(errno ? errno : EIO));
+    return message_failed(errno == ENOSPC ? TACHY_ERR_NO_SPACE : TACHY_ERR_IO);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN); // a closed pipe is an error of write(), with a message
+    struct cli c = {.log = message_log()};
+    int status = close_stdout(dispatch(&c, argc, argv));
+    tachy_settings_free(&c.settings);
+    free(c.args);
+    return status;
+}

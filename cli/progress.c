@@ -1,0 +1,102 @@
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BAR_MIN = 10, BAR_MAX = 40, LINE_EVERY_S = 5 };
+
+// "1:02:03" or "2:03".
+static void clock_text(char *buf, size_t size, double seconds)
+{
+    long s = (long)(seconds + 0.5);
+    if (s >= 3600)
+        snprintf(buf, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(buf, size, "%ld:%02ld", s / 60, s % 60);
+}
+
+static void draw_bar(char *buf, size_t size, int cells, double share)
+{
+    int full = (int)(cells * share);
+    size_t n = 0;
+    buf[n++] = '[';
+    for (int i = 0; i < cells && n + 2 < size; i++)
+        buf[n++] = i < full ? '#' : '-';
+    buf[n++] = ']';
+    buf[n] = '\0';
+}
+
+// Parts come in order of weight; one that no longer fits is left out.
+static void add(char *buf, size_t size, int width, const char *part)
+{
+    size_t n = strlen(buf), m = strlen(part);
+    size_t gap = n ? 2 : 0;
+    if (!m || n + gap + m > (size_t)width || n + gap + m >= size)
+        return;
+    snprintf(buf + n, size - n, "%s%s", gap ? "  " : "", part);
+}
+
+void progress_line(char *buf, size_t size, int width, bool bar, const struct tachy_progress *now)
+{
+    bool known = now->total > 0;
+    double share = known ? (double)now->frames / (double)now->total : 0;
+    share = share > 1 ? 1 : share;
+    char text[64] = "", eta[32], cells[BAR_MAX + 3] = "";
+    buf[0] = '\0';
+    if (known)
+        snprintf(text, sizeof(text), "%3.0f %%", share * 100);
+    int room = width - 62;
+    if (bar && known && room >= BAR_MIN)
+        draw_bar(cells, sizeof(cells), room > BAR_MAX ? BAR_MAX : room, share);
+    add(buf, size, width, cells);
+    add(buf, size, width, text);
+    if (known)
+        snprintf(text, sizeof(text), "%lld/%lld frames", (long long)now->frames,
+                 (long long)now->total);
+    else
+        snprintf(text, sizeof(text), "%lld frames", (long long)now->frames);
+    add(buf, size, width, text);
+    snprintf(text, sizeof(text), "%.1f fps", now->fps);
+    add(buf, size, width, text);
+    if (known && now->fps > 0 && now->frames < now->total) {
+        clock_text(eta, sizeof(eta), (double)(now->total - now->frames) / now->fps);
+        snprintf(text, sizeof(text), "ETA %s", eta);
+        add(buf, size, width, text);
+    }
+    if (now->frames > 0) {
+        snprintf(text, sizeof(text), "limited by %s", tachy_step_name(now->limited_by));
+        add(buf, size, width, text);
+    }
+}
+
+void progress_start(struct progress *p, const struct cli *c, const char *name)
+{
+    const char *term = getenv("TERM");
+    *p = (struct progress){.name = name, .log = &c->log, .off = c->log.max_level < TACHY_LOG_INFO};
+    p->bar = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
+}
+
+bool progress_show(void *progress, const struct tachy_progress *now)
+{
+    struct progress *p = progress;
+    double every = p->bar ? 0.24 : LINE_EVERY_S; // the caller comes about four times a second
+    if (p->off || now->seconds - p->last_s < every)
+        return true;
+    p->last_s = now->seconds;
+    char line[256];
+    if (p->bar) {
+        progress_line(line, sizeof(line), terminal_width(stderr) - 1, true, now);
+        message_status(line);
+    } else {
+        progress_line(line, sizeof(line), 200, false, now);
+        message_note(p->log, "%s: %s", p->name, line);
+    }
+    return true;
+}
+
+void progress_end(struct progress *p)
+{
+    if (p->bar && !p->off)
+        message_status(NULL);
+}

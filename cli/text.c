@@ -1,0 +1,112 @@
+#include "cli.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+int terminal_width(FILE *f)
+{
+    struct winsize w = {0};
+    if (isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &w) == 0 && w.ws_col >= 20)
+        return w.ws_col;
+    return 80;
+}
+
+void text_wrap(FILE *f, const char *text, int at, int indent, int width)
+{
+    for (; at < indent; at++)
+        fputc(' ', f);
+    bool first = true;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (!first && at + 1 + n > width) {
+            fprintf(f, "\n%*s", indent, "");
+            at = indent;
+        } else if (!first) {
+            fputc(' ', f);
+            at++;
+        }
+        fwrite(text, 1, (size_t)n, f);
+        at += n;
+        first = false;
+        text += n;
+        text += strspn(text, " ");
+    }
+}
+
+const char *nth_word(const char *words, int n, char *buf, size_t size)
+{
+    for (const char *p = words; p && *p;) {
+        size_t len = strcspn(p, "|");
+        if (n-- == 0) {
+            snprintf(buf, size, "%.*s", (int)len, p);
+            return buf;
+        }
+        p += len + (p[len] == '|');
+    }
+    return NULL;
+}
+
+static bool is_short(const char *values) { return strlen(values) <= 20; }
+
+const char *option_value(const struct tachy_option *o, char *buf, size_t size)
+{
+    if (o->type == TACHY_OPT_BOOL)
+        return NULL;
+    if (o->arg)
+        return o->arg;
+    switch (o->type) {
+    case TACHY_OPT_INT:
+        return "N";
+    case TACHY_OPT_FLOAT:
+        return "NUMBER";
+    case TACHY_OPT_TIME:
+        return "TIME";
+    case TACHY_OPT_RATE:
+        return "RATE";
+    case TACHY_OPT_COLOR:
+        return "COLOR";
+    case TACHY_OPT_ENUM:
+        if (is_short(o->values))
+            return o->values;
+        snprintf(buf, size, "%s", o->name ? o->name : "VALUE");
+        for (char *p = buf; *p; p++)
+            *p = (char)toupper((unsigned char)*p);
+        return buf;
+    default:
+        return "TEXT";
+    }
+}
+
+void option_left(const struct tachy_option *o, char *buf, size_t size)
+{
+    char word[64];
+    size_t n = 0;
+    const char *value = option_value(o, word, sizeof(word));
+    buf[0] = '\0';
+    if (o->letter)
+        n += (size_t)snprintf(buf, size, "-%c%s", o->letter, o->name ? ", " : "");
+    if (o->name && n < size)
+        n += (size_t)snprintf(buf + n, size - n, "%s%s", o->one_dash ? "-" : "--", o->name);
+    if (value && n < size)
+        snprintf(buf + n, size - n, o->bare ? "[=%s]" : " %s", value);
+}
+
+void option_right(const struct tachy_option *o, char *buf, size_t size)
+{
+    size_t n = (size_t)snprintf(buf, size, "%s", o->help);
+    if (o->type == TACHY_OPT_ENUM && !is_short(o->values) && n < size) {
+        n += (size_t)snprintf(buf + n, size - n, " (");
+        for (const char *p = o->values; *p && n + 3 < size; p++) {
+            buf[n++] = *p == '|' ? ',' : *p;
+            if (*p == '|')
+                buf[n++] = ' ';
+        }
+        n += (size_t)snprintf(buf + n, size - n, ")");
+    }
+    if (o->bare && strcmp(o->bare, "-") && n < size)
+        n += (size_t)snprintf(buf + n, size - n, "; without a value %s", o->bare);
+    if (o->def && o->type != TACHY_OPT_BOOL && n < size)
+        snprintf(buf + n, size - n, " [%s]", o->def);
+}

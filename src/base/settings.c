@@ -1,0 +1,313 @@
+#include "base/options.h"
+#include "base/base.h"
+#include "base/parse.h"
+#include "base/settings_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TEXT_MAX = 65536, ITEMS_MAX = 65536, SHOWN_MAX = 80 };
+
+void tachy_value_clear(struct tachy_value *v)
+{
+    for (size_t i = 0; i < v->count; i++)
+        free(v->items[i]);
+    free(v->items);
+    free(v->text);
+    free(v->origin);
+    *v = (struct tachy_value){0};
+}
+
+// "a, b or c" of "a|b|c".
+static void list_values(const char *values, char *out, size_t size)
+{
+    size_t n = 0;
+    for (const char *p = values; *p && n + 6 < size; p++) {
+        if (*p != '|') {
+            out[n++] = *p;
+            continue;
+        }
+        const char *sep = strchr(p + 1, '|') ? ", " : " or ";
+        n += (size_t)snprintf(out + n, size - n, "%s", sep);
+    }
+    out[n] = '\0';
+}
+
+static bool is_value(const char *values, const char *text)
+{
+    size_t len = strlen(text);
+    for (const char *p = values; *p;) {
+        size_t n = strcspn(p, "|");
+        if (n == len && !memcmp(p, text, n))
+            return true;
+        p += n + (p[n] == '|');
+    }
+    return false;
+}
+
+// "a whole number from 1 to 256".
+static void describe_range(const struct tachy_option *o, const char *what, char *out, size_t size)
+{
+    if (o->min == 0 && o->max == 0)
+        snprintf(out, size, "%s", what);
+    else if (o->max >= 1e9)
+        snprintf(out, size, "%s of at least %.10g", what, o->min);
+    else
+        snprintf(out, size, "%s from %.10g to %.10g", what, o->min, o->max);
+}
+
+// What the row wants, as a noun for an error message.
+static void describe_type(const struct tachy_option *o, char *out, size_t size)
+{
+    char values[256];
+    switch (o->type) {
+    case TACHY_OPT_BOOL:
+        snprintf(out, size, "yes or no");
+        break;
+    case TACHY_OPT_INT:
+        describe_range(o, "a whole number", out, size);
+        break;
+    case TACHY_OPT_FLOAT:
+        describe_range(o, "a number", out, size);
+        break;
+    case TACHY_OPT_TIME:
+        snprintf(out, size, "a time (seconds, or [HH:]MM:SS[.m...])");
+        break;
+    case TACHY_OPT_RATE:
+        snprintf(out, size, "a frame rate (25, 30000/1001)");
+        break;
+    case TACHY_OPT_COLOR:
+        snprintf(out, size, "a colour (a CSS name, #RRGGBB or #RRGGBBAA)");
+        break;
+    case TACHY_OPT_ENUM:
+        list_values(o->values, values, sizeof(values));
+        snprintf(out, size, "%s", values);
+        break;
+    default:
+        snprintf(out, size, "a text");
+    }
+}
+
+static bool in_range(const struct tachy_option *o, double v)
+{
+    return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max);
+}
+
+// Sets the typed fields of *v; false where the text is not of the row's type and range.
+static bool interpret(const struct tachy_option *o, const char *text, struct tachy_value *v)
+{
+    switch (o->type) {
+    case TACHY_OPT_BOOL:
+        if (!tachy_parse_bool(text, &v->on))
+            return false;
+        v->integer = v->on;
+        v->number = v->on;
+        return true;
+    case TACHY_OPT_INT:
+        if (!tachy_parse_int(text, &v->integer))
+            return false;
+        v->number = (double)v->integer;
+        return in_range(o, v->number);
+    case TACHY_OPT_FLOAT:
+        return tachy_parse_float(text, &v->number) && in_range(o, v->number);
+    case TACHY_OPT_TIME:
+        return tachy_parse_time(text, &v->number) && in_range(o, v->number);
+    case TACHY_OPT_RATE:
+        return tachy_parse_rate(text, &v->rate);
+    case TACHY_OPT_COLOR:
+        return tachy_parse_color(text, &v->color);
+    case TACHY_OPT_ENUM:
+        return is_value(o->values, text);
+    default:
+        return true;
+    }
+}
+
+static char *explain(const struct tachy_option *o, const char *text)
+{
+    char wanted[320];
+    if (!*text)
+        return tachy_asprintf("needs a value that is not empty");
+    if (strlen(text) > TEXT_MAX)
+        return tachy_asprintf("has a value of more than %d bytes", TEXT_MAX);
+    describe_type(o, wanted, sizeof(wanted));
+    bool cut = strlen(text) > SHOWN_MAX;
+    return tachy_asprintf("\"%.*s%s\" is not %s", SHOWN_MAX, text, cut ? "..." : "", wanted);
+}
+
+static int add_item(struct tachy_value *v, const char *text)
+{
+    char *copy = strdup(text);
+    char **items = copy ? realloc(v->items, (v->count + 2) * sizeof(*items)) : NULL;
+    if (!items) {
+        free(copy);
+        return TACHY_ERR_NOMEM;
+    }
+    v->items = items;
+    items[v->count++] = copy;
+    items[v->count] = NULL;
+    v->present = true;
+    return TACHY_OK;
+}
+
+int tachy_value_parse(const struct tachy_option *o, const char *text, struct tachy_value *v,
+                      char **why)
+{
+    struct tachy_value typed = {0};
+    *why = NULL;
+    if (!*text || strlen(text) > TEXT_MAX || !interpret(o, text, &typed)) {
+        *why = explain(o, text);
+        return TACHY_ERR_INVAL;
+    }
+    if (o->type == TACHY_OPT_LIST) {
+        if (v->count >= ITEMS_MAX) {
+            *why = tachy_asprintf("is given more than %d times", ITEMS_MAX);
+            return TACHY_ERR_LIMIT;
+        }
+        return add_item(v, text);
+    }
+    typed.text = strdup(text);
+    if (!typed.text)
+        return TACHY_ERR_NOMEM;
+    typed.present = true;
+    typed.rank = v->rank;
+    typed.origin = v->origin;
+    free(v->text);
+    *v = typed;
+    return TACHY_OK;
+}
+
+int tachy_settings_new(tachy_settings **out, const struct tachy_log *log)
+{
+    *out = NULL;
+    size_t n = tachy_option_count();
+    tachy_settings *s = calloc(1, sizeof(*s) + n * sizeof(s->values[0]));
+    if (!s)
+        return tachy_fail(log, TACHY_ERR_NOMEM, "no memory for the settings");
+    s->log = log;
+    for (size_t i = 0; i < n; i++) {
+        const struct tachy_option *o = &tachy_options()[i];
+        char *why = NULL;
+        int err = o->def ? tachy_value_parse(o, o->def, &s->values[i], &why) : TACHY_OK;
+        if (err < 0) {
+            tachy_msg(log, TACHY_LOG_ERR, "default of %s: %s", o->path, why ? why : "no memory");
+            free(why);
+            tachy_settings_free(&s);
+            return err;
+        }
+    }
+    *out = s;
+    return TACHY_OK;
+}
+
+void tachy_settings_free(tachy_settings **s)
+{
+    if (!s || !*s)
+        return;
+    for (size_t i = 0; i < tachy_option_count(); i++)
+        tachy_value_clear(&(*s)->values[i]);
+    free(*s);
+    *s = NULL;
+}
+
+static int unknown_option(const tachy_settings *s, const char *name, const char *nearest)
+{
+    if (nearest)
+        return tachy_fail(s->log, TACHY_ERR_NOT_FOUND,
+                          "unknown option \"%.80s\"; did you mean \"%s\"?", name, nearest);
+    return tachy_fail(s->log, TACHY_ERR_NOT_FOUND,
+                      "unknown option \"%.80s\"; `tachy help` lists what there is", name);
+}
+
+int tachy_settings_set(tachy_settings *s, const char *name, const char *value, const char *origin)
+{
+    const char *nearest;
+    const struct tachy_option *o = tachy_option_find(name, &nearest);
+    if (!o)
+        return unknown_option(s, name, nearest);
+    struct tachy_value *v = &s->values[o - tachy_options()];
+    char *from = strdup(origin ? origin : "program");
+    if (!from)
+        return tachy_fail(s->log, TACHY_ERR_NOMEM, "no memory for the option %s", o->path);
+    // A list that came from a file or the default starts anew.
+    struct tachy_value fresh = {0};
+    bool replace = o->type == TACHY_OPT_LIST && v->rank < TACHY_RANK_SET;
+    char *why;
+    int err = tachy_value_parse(o, value, replace ? &fresh : v, &why);
+    if (err < 0) {
+        char shown[80];
+        tachy_msg(s->log, TACHY_LOG_ERR, "%s: %s", tachy_option_shown(o, shown, sizeof(shown)),
+                  why ? why : "no memory for the value");
+        free(why);
+        free(from);
+        return err;
+    }
+    if (replace) {
+        tachy_value_clear(v);
+        *v = fresh;
+    }
+    free(v->origin);
+    v->origin = from;
+    v->rank = TACHY_RANK_SET;
+    return TACHY_OK;
+}
+
+static const struct tachy_value *get(const tachy_settings *s, const char *path)
+{
+    static const struct tachy_value none;
+    int i = tachy_option_index(path);
+    if (i >= 0)
+        return &s->values[i];
+    tachy_msg(s->log, TACHY_LOG_ERR, "the program asks for the setting %s, which does not exist",
+              path);
+    return &none;
+}
+
+bool tachy_settings_is_set(const tachy_settings *s, const char *path)
+{
+    return get(s, path)->rank > TACHY_RANK_DEFAULT;
+}
+
+bool tachy_settings_bool(const tachy_settings *s, const char *path) { return get(s, path)->on; }
+
+int64_t tachy_settings_int(const tachy_settings *s, const char *path)
+{
+    return get(s, path)->integer;
+}
+
+double tachy_settings_float(const tachy_settings *s, const char *path)
+{
+    return get(s, path)->number;
+}
+
+const char *tachy_settings_str(const tachy_settings *s, const char *path)
+{
+    return get(s, path)->text;
+}
+
+struct tachy_rational tachy_settings_rate(const tachy_settings *s, const char *path)
+{
+    return get(s, path)->rate;
+}
+
+uint32_t tachy_settings_color(const tachy_settings *s, const char *path)
+{
+    const struct tachy_value *v = get(s, path);
+    uint32_t color = v->color;
+    if (!color && v->text)
+        tachy_parse_color(v->text, &color); // a text row: segment.background
+    return color;
+}
+
+size_t tachy_settings_list(const tachy_settings *s, const char *path, const char *const **items)
+{
+    const struct tachy_value *v = get(s, path);
+    *items = (const char *const *)v->items;
+    return v->count;
+}
+
+const char *tachy_settings_origin(const tachy_settings *s, const char *path)
+{
+    const struct tachy_value *v = get(s, path);
+    return v->origin ? v->origin : "default";
+}

@@ -1,0 +1,352 @@
+#include "base/options.h"
+#include "base/base.h"
+#include "base/settings_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <yaml.h>
+
+// A configuration file is read into values of its own first and taken over when the whole of
+// it is good. libyaml's events are read one by one: nesting is bounded here, and aliases are
+// refused, so that a small file stays small in memory.
+
+enum { FILE_MAX = 1 << 20, DEPTH_MAX = 8, PATH_MAX_LEN = 128 };
+
+struct seen {
+    char path[PATH_MAX_LEN]; // of a key or section
+    size_t line;
+};
+
+struct loader {
+    const struct tachy_log *log;
+    const char *file;
+    yaml_parser_t parser;
+    struct tachy_value *staged; // one a row
+    struct seen *seen;          // every key is an option or a section: bounded by the table
+    size_t n_seen;
+};
+
+static size_t line_of(const yaml_event_t *e) { return e->start_mark.line + 1; }
+
+static int syntax_error(const struct loader *l)
+{
+    const yaml_parser_t *p = &l->parser;
+    if (p->error == YAML_MEMORY_ERROR)
+        return tachy_fail(l->log, TACHY_ERR_NOMEM, "%s: no memory to read it", l->file);
+    if (p->error == YAML_READER_ERROR)
+        return tachy_fail(l->log, TACHY_ERR_FORMAT, "%s: is not a YAML text: %s at byte %zu",
+                          l->file, p->problem, p->problem_offset);
+    return tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: is not valid YAML: %s%s%s", l->file,
+                      p->problem_mark.line + 1, p->context ? p->context : "",
+                      p->context ? ", " : "", p->problem ? p->problem : "unknown problem");
+}
+
+static bool foreign_tag(const yaml_char_t *tag)
+{
+    const char *t = (const char *)tag;
+    return t && strcmp(t, "!") && strncmp(t, "tag:yaml.org,2002:", 18);
+}
+
+// The next event, to be deleted by the caller. Anchors, aliases and foreign tags end here.
+static int next_event(struct loader *l, yaml_event_t *e)
+{
+    if (!yaml_parser_parse(&l->parser, e))
+        return syntax_error(l);
+    const yaml_char_t *anchor = NULL, *tag = NULL;
+    switch (e->type) {
+    case YAML_ALIAS_EVENT:
+        anchor = e->data.alias.anchor;
+        break;
+    case YAML_SCALAR_EVENT:
+        anchor = e->data.scalar.anchor;
+        tag = e->data.scalar.tag;
+        break;
+    case YAML_SEQUENCE_START_EVENT:
+        anchor = e->data.sequence_start.anchor;
+        tag = e->data.sequence_start.tag;
+        break;
+    case YAML_MAPPING_START_EVENT:
+        anchor = e->data.mapping_start.anchor;
+        tag = e->data.mapping_start.tag;
+        break;
+    default:
+        break;
+    }
+    int err = TACHY_OK;
+    if (anchor)
+        err = tachy_fail(l->log, TACHY_ERR_FORMAT,
+                         "%s:%zu: anchors and aliases (&name, *name) are not taken; write the "
+                         "value out",
+                         l->file, line_of(e));
+    else if (foreign_tag(tag))
+        err = tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: the tag %.40s is not known", l->file,
+                         line_of(e), (const char *)tag);
+    if (err < 0)
+        yaml_event_delete(e);
+    return err;
+}
+
+// Text of a scalar event without NUL bytes in it; NULL where it has some.
+static const char *scalar_text(const yaml_event_t *e)
+{
+    const char *text = (const char *)e->data.scalar.value;
+    return strlen(text) == e->data.scalar.length ? text : NULL;
+}
+
+static bool is_plain(const yaml_event_t *e)
+{
+    return e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+}
+
+static bool is_null(const char *text)
+{
+    return !*text || !strcmp(text, "~") || !strcasecmp(text, "null");
+}
+
+static bool is_section(const char *path)
+{
+    size_t n = strlen(path);
+    for (const struct tachy_option *o = tachy_options(); o->path; o++)
+        if (!o->command_only && !strncmp(o->path, path, n) && o->path[n] == '.')
+            return true;
+    return false;
+}
+
+static int note_seen(struct loader *l, const char *path, size_t line)
+{
+    for (size_t i = 0; i < l->n_seen; i++)
+        if (!strcmp(l->seen[i].path, path))
+            return tachy_fail(l->log, TACHY_ERR_FORMAT,
+                              "%s:%zu: %s is there twice, the first time in line %zu", l->file,
+                              line, path, l->seen[i].line);
+    struct seen *seen = realloc(l->seen, (l->n_seen + 1) * sizeof(*seen));
+    if (!seen)
+        return tachy_fail(l->log, TACHY_ERR_NOMEM, "%s: no memory to read it", l->file);
+    l->seen = seen;
+    snprintf(seen[l->n_seen].path, sizeof(seen[0].path), "%s", path);
+    seen[l->n_seen++].line = line;
+    return TACHY_OK;
+}
+
+static int unknown_key(const struct loader *l, const char *path, size_t line)
+{
+    int i = tachy_option_index(path);
+    if (i >= 0)
+        return tachy_fail(l->log, TACHY_ERR_FORMAT,
+                          "%s:%zu: %s belongs on the command line, not into a file", l->file, line,
+                          path);
+    const char *near = tachy_option_nearest_path(path);
+    if (near)
+        return tachy_fail(l->log, TACHY_ERR_FORMAT,
+                          "%s:%zu: the key %s is not known; did you mean %s?", l->file, line, path,
+                          near);
+    return tachy_fail(l->log, TACHY_ERR_FORMAT,
+                      "%s:%zu: the key %s is not known; `tachy config` prints all keys", l->file,
+                      line, path);
+}
+
+static int load_scalar(struct loader *l, const struct tachy_option *o, const yaml_event_t *e)
+{
+    struct tachy_value *v = &l->staged[o - tachy_options()];
+    const char *text = scalar_text(e);
+    if (!text)
+        return tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s has a NUL byte in its value",
+                          l->file, line_of(e), o->path);
+    if (is_plain(e) && !*text)
+        return tachy_fail(l->log, TACHY_ERR_INVAL,
+                          "%s:%zu: %s has no value; a value that begins with # needs quotes",
+                          l->file, line_of(e), o->path);
+    if (is_plain(e) && is_null(text))
+        return TACHY_OK; // as if it were not there
+    char *why;
+    int err = tachy_value_parse(o, text, v, &why);
+    if (err < 0) {
+        tachy_msg(l->log, TACHY_LOG_ERR, "%s:%zu: %s: %s", l->file, line_of(e), o->path,
+                  why ? why : "no memory for the value");
+        free(why);
+        return err;
+    }
+    v->rank = TACHY_RANK_FILE;
+    if (v->origin)
+        return TACHY_OK;
+    v->origin = tachy_asprintf("%s:%zu", l->file, line_of(e));
+    return v->origin ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static int load_list(struct loader *l, const struct tachy_option *o, size_t line)
+{
+    struct tachy_value *v = &l->staged[o - tachy_options()];
+    v->rank = TACHY_RANK_FILE; // also an empty list counts
+    v->origin = tachy_asprintf("%s:%zu", l->file, line);
+    int err = v->origin ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (bool end = false; err == TACHY_OK && !end;) {
+        yaml_event_t e;
+        err = next_event(l, &e);
+        if (err < 0)
+            return err;
+        if (e.type == YAML_SCALAR_EVENT)
+            err = load_scalar(l, o, &e);
+        else if (e.type == YAML_SEQUENCE_END_EVENT)
+            end = true;
+        else
+            err = tachy_fail(l->log, TACHY_ERR_INVAL,
+                             "%s:%zu: %s is a list of texts, without lists or keys in it", l->file,
+                             line_of(&e), o->path);
+        yaml_event_delete(&e);
+    }
+    return err;
+}
+
+static int load_leaf(struct loader *l, const struct tachy_option *o, const yaml_event_t *e)
+{
+    if (e->type == YAML_SCALAR_EVENT)
+        return load_scalar(l, o, e);
+    if (e->type == YAML_SEQUENCE_START_EVENT && o->type == TACHY_OPT_LIST)
+        return load_list(l, o, line_of(e));
+    return tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s takes a value, not %s", l->file,
+                      line_of(e), o->path,
+                      e->type == YAML_SEQUENCE_START_EVENT ? "a list" : "keys below it");
+}
+
+static int load_mapping(struct loader *l, const char *prefix, int depth);
+
+static int load_section(struct loader *l, const char *path, int depth, const yaml_event_t *e)
+{
+    if (e->type == YAML_MAPPING_START_EVENT)
+        return load_mapping(l, path, depth + 1);
+    const char *text = e->type == YAML_SCALAR_EVENT ? scalar_text(e) : NULL;
+    if (text && is_plain(e) && is_null(text))
+        return TACHY_OK; // every key of it is commented out
+    return tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s takes keys below it, not a value",
+                      l->file, line_of(e), path);
+}
+
+static int load_version(struct loader *l, const yaml_event_t *e)
+{
+    const char *text = e->type == YAML_SCALAR_EVENT ? scalar_text(e) : NULL;
+    if (text && !strcmp(text, "1"))
+        return TACHY_OK;
+    return tachy_fail(l->log, TACHY_ERR_UNSUPPORTED,
+                      "%s:%zu: version %.20s of configuration files is not known; this program "
+                      "reads version 1",
+                      l->file, line_of(e), text ? text : "(no number)");
+}
+
+// One key with its value; `key` is deleted by the caller.
+static int load_pair(struct loader *l, const char *prefix, int depth, const yaml_event_t *key)
+{
+    char path[PATH_MAX_LEN];
+    size_t line = line_of(key);
+    const char *name = key->type == YAML_SCALAR_EVENT ? scalar_text(key) : NULL;
+    if (!name)
+        return tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: a key must be a name", l->file, line);
+    int n = snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", name);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: the key %.40s... is too long", l->file,
+                          line, name);
+    int i = tachy_option_index(path);
+    const struct tachy_option *o = i >= 0 ? &tachy_options()[i] : NULL;
+    bool version = !strcmp(path, "version");
+    if (!version && (o ? o->command_only : !is_section(path)))
+        return unknown_key(l, path, line);
+    int err = note_seen(l, path, line);
+    yaml_event_t value;
+    if (err == TACHY_OK)
+        err = next_event(l, &value);
+    if (err < 0)
+        return err;
+    err = version ? load_version(l, &value)
+          : o     ? load_leaf(l, o, &value)
+                  : load_section(l, path, depth, &value);
+    yaml_event_delete(&value);
+    return err;
+}
+
+static int load_mapping(struct loader *l, const char *prefix, int depth)
+{
+    if (depth > DEPTH_MAX)
+        return tachy_fail(l->log, TACHY_ERR_LIMIT, "%s: is nested more than %d deep", l->file,
+                          DEPTH_MAX);
+    int err = TACHY_OK;
+    for (bool end = false; err == TACHY_OK && !end;) {
+        yaml_event_t key;
+        err = next_event(l, &key);
+        if (err < 0)
+            return err;
+        if (key.type == YAML_MAPPING_END_EVENT)
+            end = true;
+        else
+            err = load_pair(l, prefix, depth, &key);
+        yaml_event_delete(&key);
+    }
+    return err;
+}
+
+// The single document: a mapping, or nothing at all.
+static int load_document(struct loader *l)
+{
+    int documents = 0, err = TACHY_OK;
+    for (bool end = false; err == TACHY_OK && !end;) {
+        yaml_event_t e;
+        err = next_event(l, &e);
+        if (err < 0)
+            return err;
+        const char *text = e.type == YAML_SCALAR_EVENT ? scalar_text(&e) : NULL;
+        if (e.type == YAML_DOCUMENT_START_EVENT && documents++)
+            err = tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: a second document begins here; "
+                             "one file holds one",
+                             l->file, line_of(&e));
+        else if (e.type == YAML_MAPPING_START_EVENT)
+            err = load_mapping(l, "", 1);
+        else if (e.type == YAML_SEQUENCE_START_EVENT ||
+                 (e.type == YAML_SCALAR_EVENT && !(text && is_plain(&e) && is_null(text))))
+            err = tachy_fail(l->log, TACHY_ERR_FORMAT,
+                             "%s:%zu: a configuration file is made of `key: value` lines", l->file,
+                             line_of(&e));
+        end = e.type == YAML_STREAM_END_EVENT;
+        yaml_event_delete(&e);
+    }
+    return err;
+}
+
+static void take_over(tachy_settings *s, struct loader *l)
+{
+    for (size_t i = 0; i < tachy_option_count(); i++) {
+        struct tachy_value *v = &l->staged[i];
+        if (v->rank != TACHY_RANK_FILE || s->values[i].rank > TACHY_RANK_FILE)
+            continue;
+        tachy_value_clear(&s->values[i]);
+        s->values[i] = *v;
+        *v = (struct tachy_value){0};
+    }
+}
+
+int tachy_settings_load(tachy_settings *s, const char *yaml_path)
+{
+    struct loader l = {.log = s->log, .file = yaml_path};
+    char *text;
+    size_t size;
+    int err = tachy_read_file(yaml_path, FILE_MAX, &text, &size, s->log);
+    if (err < 0)
+        return err;
+    size_t n = tachy_option_count();
+    l.staged = calloc(n, sizeof(*l.staged));
+    if (!l.staged || !yaml_parser_initialize(&l.parser)) {
+        err = tachy_fail(s->log, TACHY_ERR_NOMEM, "%s: no memory to read it", yaml_path);
+        goto error;
+    }
+    yaml_parser_set_input_string(&l.parser, (const unsigned char *)text, size);
+    err = load_document(&l);
+    yaml_parser_delete(&l.parser);
+    if (err == TACHY_OK)
+        take_over(s, &l);
+
+error:
+    for (size_t i = 0; l.staged && i < n; i++)
+        tachy_value_clear(&l.staged[i]);
+    free(l.staged);
+    free(l.seen);
+    free(text);
+    return err;
+}

@@ -1,0 +1,224 @@
+#include "engine/engine_ops.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static const struct tachy_engine_ops *const engines[] = { // in order of preference
+    &tachy_engine_cpu,
+    &tachy_engine_null,
+};
+
+const char *tachy_tensor_text(const struct tachy_tensor *t, char buf[128])
+{
+    size_t used = 0;
+    buf[0] = '\0';
+    for (int i = 0; i < TACHY_MIN(t->rank, TACHY_MAX_RANK) && used < 100; i++) {
+        const char *cross = i ? "x" : "";
+        used += (size_t)(t->shape[i] < 0
+                             ? snprintf(buf + used, 128 - used, "%s?", cross)
+                             : snprintf(buf + used, 128 - used, "%s%lld", cross,
+                                        (long long)t->shape[i]));
+    }
+    snprintf(buf + used, 128 - used, "%s%s", t->rank ? " " : "scalar ",
+             tachy_dtype_name(t->dtype));
+    return buf;
+}
+
+int tachy_engine_option(const tachy_engine *e, const char *option, const char *const keys[],
+                        const char **value)
+{
+    char names[256] = "";
+    size_t length = strcspn(option, "=");
+    for (int i = 0; keys[i]; i++) {
+        if (option[length] && strlen(keys[i]) == length && !strncmp(option, keys[i], length)) {
+            *value = option + length + 1;
+            return i;
+        }
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%s=...", used ? ", " : "", keys[i]);
+    }
+    return tachy_fail(e->params.log, TACHY_ERR_INVAL,
+                      "engine %s: the provider option `%s` does not exist; there are %s", e->ops->name,
+                      option, names);
+}
+
+int tachy_engine_option_int(const tachy_engine *e, const char *option, const char *value, int lo,
+                            int hi, int *out)
+{
+    char *end;
+    errno = 0;
+    long v = strtol(value, &end, 10);
+    if (end == value || *end || errno || v < lo || v > hi)
+        return tachy_fail(e->params.log, TACHY_ERR_INVAL,
+                          "engine %s: the provider option `%s` needs a whole number from %d to %d",
+                          e->ops->name, option, lo, hi);
+    *out = (int)v;
+    return TACHY_OK;
+}
+
+static int check_model(const struct tachy_engine_params *p)
+{
+    struct stat st;
+    if (!p->model_path || !p->model_path[0])
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "engine: model_path is required");
+    if (stat(p->model_path, &st) < 0)
+        return tachy_fail(p->log, tachy_err_from_errno(errno), "%s: cannot be opened: %s",
+                          p->model_path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "%s: is not a regular file", p->model_path);
+    return TACHY_OK;
+}
+
+static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
+                    const struct tachy_engine_params *p)
+{
+    int err = ops->needs_model ? check_model(p) : TACHY_OK;
+    if (err < 0)
+        return err;
+    tachy_engine *e = calloc(1, sizeof(*e) + ops->priv_size);
+    if (!e)
+        return TACHY_ERR_NOMEM;
+    e->ops = ops;
+    e->params = *p;
+    e->params.threads = TACHY_DEF(p->threads, 1);
+    e->path = tachy_asprintf("%s", ops->needs_model ? p->model_path : ops->name);
+    err = e->path ? ops->open(e) : TACHY_ERR_NOMEM;
+    if (err < 0) {
+        tachy_engine_close(&e);
+        return err;
+    }
+    e->params.provider = e->params.model_path = e->params.library = NULL; // the caller's memory
+    e->params.provider_options = NULL;
+    *out = e;
+    return TACHY_OK;
+}
+
+static int unknown_provider(const struct tachy_engine_params *p)
+{
+    char names[128] = "auto";
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(engines); i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, ", %s", engines[i]->name);
+    }
+    return tachy_fail(p->log, TACHY_ERR_INVAL, "engine: there is no provider `%s`; there are %s",
+                      p->provider, names);
+}
+
+int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
+{
+    *out = NULL;
+    if (!TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) ||
+        !TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256))
+        return TACHY_ERR_INVAL;
+    bool any = !p->provider || !strcmp(p->provider, "auto");
+    int err = any ? TACHY_ERR_UNAVAILABLE : TACHY_ERR_INVAL;
+    bool found = false;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(engines); i++) {
+        if (any ? engines[i]->manual_only : strcmp(p->provider, engines[i]->name) != 0)
+            continue;
+        found = true;
+        err = try_open(out, engines[i], p);
+        // Another provider may do where a library is missing, not where the model is bad.
+        if (err != TACHY_ERR_UNAVAILABLE)
+            break;
+    }
+    if (!found)
+        return unknown_provider(p);
+    if (!err)
+        tachy_msg(p->log, TACHY_LOG_VERBOSE, "engine: %s runs on %s (%s), as %s", (*out)->path,
+                  (*out)->ops->name, (*out)->version, any ? "the first usable" : "asked for");
+    return err;
+}
+
+int tachy_engine_inputs(const tachy_engine *e, const struct tachy_io **io)
+{
+    *io = e->in;
+    return e->n_in;
+}
+
+int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io **io)
+{
+    *io = e->out;
+    return e->n_out;
+}
+
+static bool same_shape(const struct tachy_tensor *want, const struct tachy_tensor *t)
+{
+    if (want->rank != t->rank || want->dtype != t->dtype)
+        return false;
+    for (int i = 0; i < t->rank; i++)
+        if (t->shape[i] <= 0 || (want->shape[i] >= 0 && want->shape[i] != t->shape[i]))
+            return false;
+    return true;
+}
+
+// Strides are all zero or those of a dense row-major tensor.
+static bool is_dense(const struct tachy_tensor *t)
+{
+    int64_t expected = 1;
+    bool zero = true, dense = true;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        zero = zero && t->stride[i] == 0;
+        dense = dense && (t->shape[i] == 1 || t->stride[i] == expected);
+        expected *= t->shape[i];
+    }
+    return zero || dense;
+}
+
+static int check_tensor(const tachy_engine *e, const char *kind, const struct tachy_io *io,
+                        const struct tachy_tensor *want, const struct tachy_tensor *t)
+{
+    char is[128], should[128];
+    if (!same_shape(want, t))
+        return tachy_fail(e->params.log, TACHY_ERR_MISMATCH,
+                          "%s: the %s `%s` is %s, the tensor given is %s", e->path, kind, io->name,
+                          tachy_tensor_text(want, should), tachy_tensor_text(t, is));
+    if (!t->data || t->place == TACHY_DEVICE || !is_dense(t))
+        return tachy_fail(e->params.log, TACHY_ERR_INVAL,
+                          "%s: the tensor for the %s `%s` must be dense, with data in host memory",
+                          e->path, kind, io->name);
+    return TACHY_OK;
+}
+
+static int check_all(const tachy_engine *e, const struct tachy_tensor in[],
+                     const struct tachy_tensor out[])
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < e->n_in && !err; i++)
+        err = check_tensor(e, "input", &e->in[i], e->fixed ? &e->fixed_in[i] : &e->in[i].spec,
+                           &in[i]);
+    for (int i = 0; i < e->n_out && !err; i++)
+        err = check_tensor(e, "output", &e->out[i], e->fixed ? &e->fixed_out[i] : &e->out[i].spec,
+                           &out[i]);
+    return err;
+}
+
+int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    int err = check_all(e, in, out);
+    if (err < 0)
+        return err;
+    err = e->ops->run(e, in, out);
+    if (!err && !e->fixed) {
+        memcpy(e->fixed_in, in, sizeof(*in) * (size_t)e->n_in);
+        memcpy(e->fixed_out, out, sizeof(*out) * (size_t)e->n_out);
+        e->fixed = true;
+    }
+    return err;
+}
+
+const char *tachy_engine_provider(const tachy_engine *e) { return e->ops->name; }
+const char *tachy_engine_version(const tachy_engine *e) { return e->version; }
+
+void tachy_engine_close(tachy_engine **e)
+{
+    tachy_engine *x = *e;
+    *e = NULL;
+    if (!x)
+        return;
+    x->ops->close(x);
+    free(x->path);
+    free(x);
+}

@@ -1,0 +1,86 @@
+#include "base/clock.h"
+#include "engine/engine_ops.h"
+
+#include <stdio.h>
+
+// Pretends to be a model: writes zeros, takes as long as it is told, fails when it is told.
+// Measures what the pipeline costs, and reaches every caller's error path.
+struct priv {
+    int cost_us;
+    int fail_every;
+    int64_t runs;
+};
+
+static int read_options(tachy_engine *e, struct priv *p)
+{
+    static const char *const keys[] = {"cost_us", "fail_every", NULL};
+    const char *const *o = e->params.provider_options;
+    for (; o && *o; o++) {
+        const char *value;
+        int key = tachy_engine_option(e, *o, keys, &value);
+        if (key < 0)
+            return key;
+        int err = key == 0 ? tachy_engine_option_int(e, *o, value, 0, 10000000, &p->cost_us)
+                           : tachy_engine_option_int(e, *o, value, 0, 1000000, &p->fail_every);
+        if (err < 0)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+// Extents up to the first 0; {0}: `def`.
+static int set_shape(tachy_engine *e, struct tachy_io *io, const char *name,
+                     const int64_t shape[4], const int64_t def[4])
+{
+    const int64_t *from = shape[0] ? shape : def;
+    io->name = name;
+    io->spec = (struct tachy_tensor){.dtype = TACHY_F32};
+    for (int i = 0; i < 4 && from[i]; i++)
+        io->spec.shape[io->spec.rank++] = from[i];
+    if (tachy_tensor_bytes(&io->spec))
+        return TACHY_OK;
+    char text[128];
+    return tachy_fail(e->params.log, TACHY_ERR_INVAL, "engine null: %s cannot be the shape of %s",
+                      tachy_tensor_text(&io->spec, text), name);
+}
+
+static int null_open(tachy_engine *e)
+{
+    int err = read_options(e, (void *)e->priv);
+    if (err < 0)
+        return err;
+    e->n_in = e->n_out = 1;
+    snprintf(e->version, sizeof(e->version), "null");
+    err = set_shape(e, &e->in[0], "input", e->params.null_shape_in,
+                    (const int64_t[4]){1, 256, 256, 3});
+    if (err < 0)
+        return err;
+    return set_shape(e, &e->out[0], "output", e->params.null_shape_out,
+                     (const int64_t[4]){1, 256, 256, 1});
+}
+
+static int null_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    struct priv *p = (void *)e->priv;
+    uint64_t end = tachy_now_ns() + (uint64_t)p->cost_us * 1000;
+    p->runs++;
+    if (p->fail_every && p->runs % p->fail_every == 0)
+        return tachy_fail(e->params.log, TACHY_ERR_EXTERNAL,
+                          "engine null: run %lld fails because of fail_every=%d",
+                          (long long)p->runs, p->fail_every);
+    memset(out[0].data, 0, tachy_tensor_bytes(&out[0]));
+    while (p->cost_us && tachy_now_ns() < end)
+        ; // busy, as a model would be
+    return TACHY_OK;
+}
+
+static void null_close(tachy_engine *e) {}
+
+const struct tachy_engine_ops tachy_engine_null = {
+    .name = "null",
+    .manual_only = true,
+    .priv_size = sizeof(struct priv),
+    .open = null_open,
+    .run = null_run,
+    .close = null_close,
+};

@@ -1,0 +1,43 @@
+#pragma once
+#include "base/base.h"
+
+#include <tachy/engine.h>
+
+// What an engine backend (a provider) provides. engine.c validates parameters and tensors;
+// backends trust them and stay short.
+struct tachy_engine_ops {
+    const char *name;       // value of `provider`, unique
+    bool manual_only;       // never picked by "auto"
+    bool needs_model;       // model_path is required and names a readable file
+    size_t priv_size;       // zeroed bytes at tachy_engine.priv
+    int (*open)(tachy_engine *e); // fills in, out, n_in, n_out, version
+    // Every tensor fits in[] / out[], is dense, on the host, and has data.
+    int (*run)(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[]);
+    void (*close)(tachy_engine *e); // also after a failed open
+};
+
+struct tachy_engine {
+    const struct tachy_engine_ops *ops;
+    struct tachy_engine_params params; // strings: valid during open() only
+    char *path;                        // copy of model_path or the provider's name, for messages
+    char version[64];
+    struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names live until close
+    int n_in, n_out;
+    bool fixed;           // the first run has set fixed_in and fixed_out
+    struct tachy_tensor fixed_in[TACHY_MAX_IO], fixed_out[TACHY_MAX_IO]; // shapes only
+    max_align_t priv[];
+};
+
+extern const struct tachy_engine_ops tachy_engine_cpu, tachy_engine_null;
+
+// Splits "key=value" and finds the key in `keys` (ends with NULL): its index, and *value
+// behind the '='. Otherwise logs a sentence that names what exists and returns
+// TACHY_ERR_INVAL.
+int tachy_engine_option(const tachy_engine *e, const char *option, const char *const keys[],
+                        const char **value);
+// The whole of `value` as a number from lo to hi; otherwise TACHY_ERR_INVAL and a sentence.
+int tachy_engine_option_int(const tachy_engine *e, const char *option, const char *value, int lo,
+                            int hi, int *out);
+
+// "1x256x256x3 float32", free dimensions as "?", in `buf`; returns buf.
+const char *tachy_tensor_text(const struct tachy_tensor *t, char buf[128]);

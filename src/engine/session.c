@@ -1,0 +1,307 @@
+#include "engine/session.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+// Sessions in use. Process-wide, because engines of one model are opened by workers that know
+// nothing of each other and must not hold the weights twice.
+static struct tachy_session *sessions;
+static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// Text that two engines share exactly where they may share a session. NULL: out of memory.
+static char *make_key(const struct tachy_ort *ort, const struct tachy_session_params *p,
+                      const struct stat *st)
+{
+    char *key = tachy_asprintf("%p %d %d %d %llu:%llu %lld.%09ld %lld %s", (const void *)ort,
+                               p->threads, p->batch, p->arena, (unsigned long long)st->st_dev,
+                               (unsigned long long)st->st_ino, (long long)st->st_mtim.tv_sec,
+                               st->st_mtim.tv_nsec, (long long)st->st_size, p->path);
+    for (const char *const *o = p->entries; key && o && *o; o++) {
+        char *longer = tachy_asprintf("%s\n%s", key, *o);
+        free(key);
+        key = longer;
+    }
+    return key;
+}
+
+static enum tachy_dtype dtype_of(ONNXTensorElementDataType t)
+{
+    switch (t) {
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
+        return TACHY_F32;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
+        return TACHY_F16;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8:
+        return TACHY_U8;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8:
+        return TACHY_I8;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32:
+        return TACHY_I32;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
+        return TACHY_I64;
+    default:
+        return (enum tachy_dtype)0;
+    }
+}
+
+// Loading one model.
+struct load {
+    struct tachy_session *s;
+    const struct tachy_session_params *p;
+    const struct tachy_log *log;
+    char batch_name[64]; // of the leading dimension of the first input that has one; ""
+};
+
+#define TRY(call, what)                                                                            \
+    do {                                                                                           \
+        int err_ = tachy_ort_check(l->s->ort, api->call, l->log, "%s: %s", l->p->path, what);      \
+        if (err_ < 0)                                                                              \
+            return err_;                                                                           \
+    } while (0)
+
+static int read_tensor_info(struct load *l, const OrtTensorTypeAndShapeInfo *info, bool input,
+                            struct tachy_io *io)
+{
+    const OrtApi *api = l->s->ort->api;
+    ONNXTensorElementDataType type;
+    size_t rank = 0;
+    TRY(GetTensorElementType(info, &type), "its tensor type cannot be read");
+    TRY(GetDimensionsCount(info, &rank), "its tensor rank cannot be read");
+    io->spec.dtype = dtype_of(type);
+    if (!io->spec.dtype || rank > TACHY_MAX_RANK)
+        return tachy_fail(l->log, TACHY_ERR_UNSUPPORTED,
+                          "%s: `%s` has element type %d of ONNX and %zu dimensions; float32, "
+                          "float16, uint8, int8, int32 and int64 with up to %d are supported",
+                          l->p->path, io->name, (int)type, rank, TACHY_MAX_RANK);
+    io->spec.rank = (int)rank;
+    TRY(GetDimensions(info, io->spec.shape, rank), "its shape cannot be read");
+    const char *names[TACHY_MAX_RANK] = {0};
+    TRY(GetSymbolicDimensions(info, names, rank), "its dimensions cannot be read");
+    for (size_t i = 0; i < rank; i++)
+        if (io->spec.shape[i] < 0)
+            io->spec.shape[i] = -1;
+    if (input && rank && io->spec.shape[0] < 0 && names[0] && !l->batch_name[0])
+        snprintf(l->batch_name, sizeof(l->batch_name), "%s", names[0]);
+    return TACHY_OK;
+}
+
+static int read_name(struct load *l, bool input, size_t i, struct tachy_io *io)
+{
+    const OrtApi *api = l->s->ort->api;
+    OrtAllocator *allocator = NULL;
+    char *name = NULL;
+    TRY(GetAllocatorWithDefaultOptions(&allocator), "no allocator");
+    if (input)
+        TRY(SessionGetInputName(l->s->session, i, allocator, &name), "an input has no name");
+    else
+        TRY(SessionGetOutputName(l->s->session, i, allocator, &name), "an output has no name");
+    io->name = tachy_asprintf("%s", name);
+    TRY(AllocatorFree(allocator, name), "a name cannot be freed");
+    return io->name ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static int read_io(struct load *l, bool input, size_t i, struct tachy_io *io)
+{
+    const OrtApi *api = l->s->ort->api;
+    OrtTypeInfo *type = NULL;
+    const OrtTensorTypeAndShapeInfo *info = NULL; // belongs to `type`
+    int err = read_name(l, input, i, io);
+    if (err < 0)
+        return err;
+    if (input)
+        TRY(SessionGetInputTypeInfo(l->s->session, i, &type), "an input has no type");
+    else
+        TRY(SessionGetOutputTypeInfo(l->s->session, i, &type), "an output has no type");
+    err = tachy_ort_check(l->s->ort, api->CastTypeInfoToTensorInfo(type, &info), l->log,
+                          "%s: the type of `%s` cannot be read", l->p->path, io->name);
+    if (!err)
+        err = info ? read_tensor_info(l, info, input, io)
+                   : tachy_fail(l->log, TACHY_ERR_UNSUPPORTED,
+                                "%s: `%s` is no tensor, and nothing else is supported", l->p->path,
+                                io->name);
+    api->ReleaseTypeInfo(type);
+    return err;
+}
+
+static int read_all_io(struct load *l)
+{
+    const OrtApi *api = l->s->ort->api;
+    size_t n_in = 0, n_out = 0;
+    TRY(SessionGetInputCount(l->s->session, &n_in), "its inputs cannot be counted");
+    TRY(SessionGetOutputCount(l->s->session, &n_out), "its outputs cannot be counted");
+    if (n_in > TACHY_MAX_IO || n_out > TACHY_MAX_IO)
+        return tachy_fail(l->log, TACHY_ERR_LIMIT,
+                          "%s: has %zu inputs and %zu outputs; at most %d of each are supported",
+                          l->p->path, n_in, n_out, TACHY_MAX_IO);
+    for (size_t i = 0; i < n_in + n_out; i++) {
+        bool input = i < n_in;
+        int *count = input ? &l->s->n_in : &l->s->n_out;
+        struct tachy_io *io = input ? l->s->in : l->s->out;
+        int err = read_io(l, input, (size_t)*count, &io[*count]);
+        ++*count; // also after a failure, so that its name is freed
+        if (err < 0)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+static int set_entries(struct load *l, OrtSessionOptions *o)
+{
+    const OrtApi *api = l->s->ort->api;
+    // Spinning threads would take the cores that other frames' workers need.
+    TRY(AddSessionConfigEntry(o, "session.intra_op.allow_spinning", "0"), "spinning");
+    TRY(AddSessionConfigEntry(o, "session.inter_op.allow_spinning", "0"), "spinning");
+    for (const char *const *entry = l->p->entries; entry && *entry; entry++) {
+        char key[128];
+        const char *value = strchr(*entry, '=');
+        snprintf(key, sizeof(key), "%.*s", (int)strcspn(*entry, "="), *entry);
+        TRY(AddSessionConfigEntry(o, key, value ? value + 1 : ""), *entry);
+    }
+    return TACHY_OK;
+}
+
+static int set_options(struct load *l, OrtSessionOptions *o)
+{
+    const OrtApi *api = l->s->ort->api;
+    TRY(SetIntraOpNumThreads(o, l->p->threads), "threads cannot be set");
+    TRY(SetInterOpNumThreads(o, 1), "threads cannot be set");
+    TRY(SetSessionExecutionMode(o, ORT_SEQUENTIAL), "sequential mode cannot be set");
+    TRY(SetSessionGraphOptimizationLevel(o, ORT_ENABLE_ALL), "optimisation cannot be set");
+    TRY(EnableMemPattern(o), "memory patterns cannot be set");
+    if (l->p->arena)
+        TRY(EnableCpuMemArena(o), "the arena cannot be set");
+    else
+        TRY(DisableCpuMemArena(o), "the arena cannot be set");
+    if (l->batch_name[0])
+        TRY(AddFreeDimensionOverrideByName(o, l->batch_name, l->p->batch), "the batch cannot be set");
+    return set_entries(l, o);
+}
+
+static void drop_session(struct tachy_session *s)
+{
+    for (int i = 0; i < TACHY_MAX_IO; i++) {
+        tachy_free((void *)(uintptr_t)s->in[i].name);
+        tachy_free((void *)(uintptr_t)s->out[i].name);
+    }
+    if (s->session)
+        s->ort->api->ReleaseSession(s->session);
+    memset(s->in, 0, sizeof(s->in));
+    memset(s->out, 0, sizeof(s->out));
+    s->n_in = s->n_out = 0;
+    s->session = NULL;
+}
+
+static int create(struct load *l)
+{
+    const OrtApi *api = l->s->ort->api;
+    OrtSessionOptions *options = NULL;
+    TRY(CreateSessionOptions(&options), "cannot be opened");
+    int err = set_options(l, options);
+    if (!err)
+        err = tachy_ort_check(
+            l->s->ort, api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
+            l->log, "%s: cannot be loaded", l->p->path);
+    // What is wrong with the file, whatever the runtime calls it.
+    if (err == TACHY_ERR_INVAL || err == TACHY_ERR_EXTERNAL)
+        err = TACHY_ERR_FORMAT;
+    api->ReleaseSessionOptions(options);
+    return err ? err : read_all_io(l);
+}
+
+static int load(struct tachy_session *s, const struct tachy_session_params *p,
+                const struct tachy_log *log)
+{
+    struct load l = {.s = s, .p = p, .log = log};
+    int err = create(&l);
+    if (err || !p->batch || !l.batch_name[0])
+        return err;
+    // The name of the free dimension is known only now; with a fixed size the graph gets
+    // simpler and memory is planned once.
+    drop_session(s);
+    return create(&l);
+}
+
+static void destroy(struct tachy_session *s)
+{
+    drop_session(s);
+    tachy_ort_close(&s->ort);
+    free(s->key);
+    free(s);
+}
+
+// Takes over `ort` and `key` in any case.
+static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *key,
+                       const struct tachy_session_params *p, const struct tachy_log *log)
+{
+    struct tachy_session *s = sessions;
+    while (s && strcmp(s->key, key) != 0)
+        s = s->next;
+    if (s) {
+        tachy_ort_close(&ort);
+        free(key);
+        s->refs++;
+        *out = s;
+        return TACHY_OK;
+    }
+    s = calloc(1, sizeof(*s));
+    if (!s) {
+        tachy_ort_close(&ort);
+        free(key);
+        return TACHY_ERR_NOMEM;
+    }
+    s->ort = ort;
+    s->key = key;
+    int err = load(s, p, log);
+    if (err < 0) {
+        destroy(s);
+        return err;
+    }
+    s->refs = 1;
+    s->next = sessions;
+    sessions = s;
+    *out = s;
+    return TACHY_OK;
+}
+
+int tachy_session_open(struct tachy_session **out, const char *library,
+                       const struct tachy_session_params *p, const struct tachy_log *log)
+{
+    struct tachy_ort *ort;
+    struct stat st;
+    *out = NULL;
+    int err = tachy_ort_open(&ort, library, log);
+    if (err < 0)
+        return err;
+    char *key = stat(p->path, &st) == 0 ? make_key(ort, p, &st) : NULL;
+    if (!key) {
+        tachy_ort_close(&ort);
+        return tachy_fail(log, TACHY_ERR_IO, "%s: cannot be looked at", p->path);
+    }
+    const struct tachy_log *before = tachy_ort_log(log);
+    pthread_mutex_lock(&sessions_lock);
+    err = open_locked(out, ort, key, p, log);
+    pthread_mutex_unlock(&sessions_lock);
+    tachy_ort_log(before);
+    return err;
+}
+
+void tachy_session_close(struct tachy_session **session)
+{
+    struct tachy_session *s = *session;
+    *session = NULL;
+    if (!s)
+        return;
+    pthread_mutex_lock(&sessions_lock);
+    bool last = --s->refs == 0;
+    if (last) {
+        struct tachy_session **link = &sessions;
+        while (*link != s)
+            link = &(*link)->next;
+        *link = s->next;
+    }
+    pthread_mutex_unlock(&sessions_lock);
+    if (last)
+        destroy(s);
+}

@@ -1,0 +1,146 @@
+#include "model/card.h"
+
+#include <stdio.h>
+
+// Holding a loaded model against its card.
+
+static const char *shape_text(const struct tachy_tensor *t, char buf[128])
+{
+    size_t used = 0;
+    buf[0] = '\0';
+    for (int i = 0; i < t->rank && used < 100; i++) {
+        int n = t->shape[i] < 0 ? snprintf(buf + used, 128 - used, "%s?", i ? "x" : "")
+                                : snprintf(buf + used, 128 - used, "%s%lld", i ? "x" : "",
+                                           (long long)t->shape[i]);
+        used += (size_t)n;
+    }
+    return buf;
+}
+
+static void join_names(const struct tachy_io *io, int n, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        size_t used = strlen(buf);
+        snprintf(buf + used, size - used, "%s`%s`", i ? ", " : "", io[i].name);
+    }
+}
+
+// The one with this name, or the only one for "". NULL and a sentence otherwise.
+static const struct tachy_io *find(const struct tachy_card *c, const char *kind, const char *name,
+                                   const struct tachy_io *io, int n, const struct tachy_log *log)
+{
+    bool any = !name || !*name;
+    if (any && n == 1)
+        return io;
+    for (int i = 0; i < n && !any; i++)
+        if (!strcmp(io[i].name, name))
+            return &io[i];
+    char names[256];
+    join_names(io, n, names, sizeof(names));
+    if (any)
+        tachy_msg(log, TACHY_LOG_ERR,
+                  "model %s: has %d %ss (%s), and its card does not name one in `%s.name`", c->name,
+                  n, kind, names, kind);
+    else
+        tachy_msg(log, TACHY_LOG_ERR, "model %s: its card names the %s `%s`, the model has %s",
+                  c->name, kind, name, names);
+    return NULL;
+}
+
+static bool fits(int64_t have, int64_t want) { return have < 0 || have == want; }
+
+// Whether the shape (rank 4, or 3 without a batch) is this picture in this layout.
+static bool is_picture(const struct tachy_tensor *t, enum tachy_layout layout, int width,
+                       int height, int channels)
+{
+    if (t->rank != 3 && t->rank != 4)
+        return false;
+    const int64_t *s = t->shape + (t->rank - 3);
+    return layout == TACHY_NHWC ? fits(s[0], height) && fits(s[1], width) && fits(s[2], channels)
+                                : fits(s[0], channels) && fits(s[1], height) && fits(s[2], width);
+}
+
+static int check_input(const struct tachy_card *c, const struct tachy_io *in,
+                       const struct tachy_log *log)
+{
+    static const char *const layouts[] = {"nhwc", "nchw"};
+    const struct tachy_tensor *t = &in->spec;
+    enum tachy_dtype dtype = TACHY_DEF(c->in.dtype, TACHY_F32);
+    int channels = c->in.channels == TACHY_LUMA ? 1 : 3;
+    enum tachy_layout other = c->in.layout == TACHY_NHWC ? TACHY_NCHW : TACHY_NHWC;
+    char shape[128];
+    shape_text(t, shape);
+    if (t->dtype != dtype)
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: the input `%s` takes %s, its card says dtype %s", c->name,
+                          in->name, tachy_dtype_name(t->dtype), tachy_dtype_name(dtype));
+    if (t->rank == 4 && !fits(t->shape[0], 1))
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: the input `%s` is %s, a fixed batch of %lld pictures; only 1 "
+                          "or a free batch can be run",
+                          c->name, in->name, shape, (long long)t->shape[0]);
+    if (is_picture(t, c->in.layout, c->in.width, c->in.height, channels))
+        return TACHY_OK;
+    bool turned = is_picture(t, other, c->in.width, c->in.height, channels);
+    return tachy_fail(log, TACHY_ERR_MISMATCH,
+                      "model %s: the input `%s` is %s, its card says %d wide, %d high, %d channel%s, "
+                      "layout %s%s%s",
+                      c->name, in->name, shape, c->in.width, c->in.height, channels,
+                      channels == 1 ? "" : "s", layouts[c->in.layout],
+                      turned ? "; it fits as layout " : "", turned ? layouts[other] : "");
+}
+
+// A picture of rank 4 with a batch of one, or of rank 3.
+static int check_output(const struct tachy_card *c, const struct tachy_io *out,
+                        const struct tachy_log *log)
+{
+    const struct tachy_tensor *t = &out->spec;
+    bool several = c->meaning == TACHY_OUT_SOFTMAX || c->meaning == TACHY_OUT_PROBABILITIES;
+    bool nhwc = c->out_layout == TACHY_NHWC;
+    char shape[128];
+    shape_text(t, shape);
+    if (t->dtype != TACHY_F32 && t->dtype != TACHY_F16)
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: the output `%s` is %s; masks are read from float32 or float16",
+                          c->name, out->name, tachy_dtype_name(t->dtype));
+    if ((t->rank != 3 && t->rank != 4) || (t->rank == 4 && !fits(t->shape[0], 1)))
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: the output `%s` is %s, which is not one picture", c->name,
+                          out->name, shape);
+    const int64_t *s = t->shape + (t->rank - 3);
+    int64_t channels = nhwc ? s[2] : s[0], h = nhwc ? s[0] : s[1], w = nhwc ? s[1] : s[2];
+    char says[64] = "a single channel";
+    if (several)
+        snprintf(says, sizeof(says), "several, the person in channel %d", c->channel);
+    if (channels >= 0 && (several ? channels <= c->channel || channels < 2 : channels != 1))
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: the output `%s` is %s, %lld channel%s in layout %s; its card "
+                          "says %s",
+                          c->name, out->name, shape, (long long)channels, channels == 1 ? "" : "s",
+                          nhwc ? "nhwc" : "nchw", says);
+    if (c->out_width && (!fits(w, c->out_width) || !fits(h, c->out_height)))
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: the output `%s` is %s, its card says %d wide and %d high",
+                          c->name, out->name, shape, c->out_width, c->out_height);
+    return TACHY_OK;
+}
+
+int tachy_card_check(const struct tachy_card *card, const struct tachy_io *in, int n_in,
+                     const struct tachy_io *out, int n_out, const struct tachy_log *log)
+{
+    if (n_in != 1) {
+        char names[256];
+        join_names(in, n_in, names, sizeof(names));
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: has %d inputs (%s); a card describes a network with one",
+                          card->name, n_in, names);
+    }
+    const struct tachy_io *picture = find(card, "input", card->input, in, n_in, log);
+    const struct tachy_io *result =
+        picture ? find(card, "output", card->output, out, n_out, log) : NULL;
+    if (!result)
+        return TACHY_ERR_MISMATCH;
+    int err = check_input(card, picture, log);
+    return err ? err : check_output(card, result, log);
+}

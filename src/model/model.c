@@ -1,0 +1,142 @@
+#include "model/digest.h"
+#include "model/zoo.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct tachy_model {
+    struct card_doc *doc;
+    char *path;
+    char *dir;  // model folder
+    bool owned; // the file is the zoo's: it may be fetched anew
+};
+
+static bool is_path(const char *name)
+{
+    size_t n = strlen(name);
+    return strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".onnx"));
+}
+
+// Where the file of a card that was given by path is: beside the card, else in the folder.
+static char *beside_card(const struct card_doc *d, const char *dir)
+{
+    char *path = tachy_asprintf("%s/%s", d->folder, d->card.file);
+    if ((path && access(path, F_OK) == 0) || !dir)
+        return path;
+    free(path);
+    return tachy_asprintf("%s/%s", dir, d->card.file);
+}
+
+static int locate(tachy_model *m, const struct tachy_model_params *p)
+{
+    bool path = p->name && is_path(p->name);
+    if (path && !p->card)
+        return tachy_fail(p->log, TACHY_ERR_INVAL,
+                          "%s: a model file needs its card (--card FILE.json); docs/models.md says "
+                          "how to write one",
+                          p->name);
+    if (!p->name && !p->card)
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "model: a name or a card is required");
+    m->dir = zoo_dir(p->dir);
+    int err = p->card ? card_read(&m->doc, p->card, p->log)
+                      : zoo_find(&m->doc, p->name, m->dir, p->log);
+    if (err < 0)
+        return err;
+    if (!path && p->name && strcmp(p->name, m->doc->card.name) != 0)
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "%s: is the card of `%s`, not of `%s`", p->card,
+                          m->doc->card.name, p->name);
+    if (path)
+        m->path = tachy_asprintf("%s", p->name);
+    else if (p->card)
+        m->path = beside_card(m->doc, m->dir);
+    else if (m->dir)
+        m->path = tachy_asprintf("%s/%s", m->dir, m->doc->card.file);
+    else
+        return tachy_fail(p->log, TACHY_ERR_NOT_FOUND,
+                          "model %s: no folder for models: set HOME or TACHY_MODELS", p->name);
+    m->owned = !path;
+    return m->path ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// The file against the card's size and digest.
+static int verify(const tachy_model *m, bool digest, const struct tachy_log *log)
+{
+    const struct tachy_card *c = &m->doc->card;
+    struct stat st;
+    if (stat(m->path, &st) < 0)
+        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", m->path,
+                          strerror(errno));
+    if (m->doc->bytes && st.st_size != m->doc->bytes)
+        return tachy_fail(log, TACHY_ERR_DIGEST,
+                          "%s: has %lld bytes, its card says %lld: it is not the model of %s; "
+                          "`tachy model pull %s` gets it again",
+                          m->path, (long long)st.st_size, (long long)m->doc->bytes, m->doc->origin,
+                          c->name);
+    if (!digest || !*c->sha256)
+        return TACHY_OK;
+    char hex[65];
+    int err = tachy_sha256_file(m->path, hex, log);
+    if (err || !strcmp(hex, c->sha256))
+        return err;
+    return tachy_fail(log, TACHY_ERR_DIGEST,
+                      "%s: SHA-256 is %s, its card says %s: it is not the model of %s; `tachy model "
+                      "pull %s` gets it again",
+                      m->path, hex, c->sha256, m->doc->origin, c->name);
+}
+
+static int get(tachy_model *m, const struct tachy_model_params *p)
+{
+    const char *name = m->doc->card.name;
+    bool there = access(m->path, F_OK) == 0;
+    bool may_fetch = p->fetch && m->owned && m->doc->n_sources;
+    if (there) {
+        // A file of an earlier version is replaced, not complained about.
+        int err = verify(m, !p->no_verify, may_fetch ? NULL : p->log);
+        if (err != TACHY_ERR_DIGEST || !may_fetch)
+            return err;
+    } else if (!m->owned) {
+        return tachy_fail(p->log, TACHY_ERR_NOT_FOUND, "%s: there is no such file", m->path);
+    } else if (!m->doc->n_sources) {
+        return tachy_fail(p->log, TACHY_ERR_NOT_FOUND,
+                          "model %s: %s is missing and its card (%s) names no source", name, m->path,
+                          m->doc->origin);
+    } else if (!p->fetch) {
+        return tachy_fail(p->log, TACHY_ERR_NOT_FOUND,
+                          "model %s: %s is missing; `tachy model pull %s` gets it", name, m->path,
+                          name);
+    }
+    return zoo_fetch(m->doc, m->dir, m->path, p->log);
+}
+
+int tachy_model_open(tachy_model **out, const struct tachy_model_params *p)
+{
+    *out = NULL;
+    tachy_model *m = calloc(1, sizeof(*m));
+    if (!m)
+        return TACHY_ERR_NOMEM;
+    int err = locate(m, p);
+    if (!err)
+        err = get(m, p);
+    if (err < 0)
+        tachy_model_close(&m);
+    *out = m;
+    return err;
+}
+
+const struct tachy_card *tachy_model_card(const tachy_model *m) { return &m->doc->card; }
+const char *tachy_model_path(const tachy_model *m) { return m->path; }
+
+void tachy_model_close(tachy_model **m)
+{
+    tachy_model *x = *m;
+    *m = NULL;
+    if (!x)
+        return;
+    card_free(&x->doc);
+    free(x->path);
+    free(x->dir);
+    free(x);
+}

@@ -1,0 +1,22 @@
+#pragma once
+#include "model/card.h"
+
+// The zoo: cards that are built in, and the user's own in the model folder.
+
+struct zoo_builtin {
+    const char *name; // NULL ends the list
+    const char *text; // JSON
+};
+extern const struct zoo_builtin zoo_builtins[]; // made by embed_cards.py
+
+// The model folder: `dir`, else $TACHY_MODELS, else <user's data>/models. Created where it is
+// ours to create. NULL: none can be found. Free with tachy_free().
+char *zoo_dir(const char *dir);
+
+// The card of this name. TACHY_ERR_NOT_FOUND names the nearest and the folder looked in.
+int zoo_find(struct card_doc **out, const char *name, const char *dir, const struct tachy_log *log);
+
+// Gets the card's model from the first of its sources that works, into `path` inside `dir`.
+// Written beside and renamed, after the digest was checked.
+int zoo_fetch(const struct card_doc *doc, const char *dir, const char *path,
+              const struct tachy_log *log);

@@ -1,0 +1,148 @@
+#include "postprocess/alpha.h"
+
+#include <math.h>
+
+struct tachy_curve tachy_curve_make(float threshold, float feather)
+{
+    double t = threshold >= 0 ? TACHY_MIN((double)threshold, 1.0) : 0;
+    double f = feather >= 0 ? TACHY_MIN((double)feather, 1.0) : 0;
+    int width = (int)lrint(f * 32640), low = (int)lrint((t - f / 2) * 32640);
+    if (width == 0) { // hard edge: 255 from p = t on
+        width = 1;
+        low = (int)ceil(t * 32640 - 1e-9) - 1;
+    }
+    int shift = 0;
+    while (width << shift < 32640)
+        shift++;
+    double gain = 32640.0 * 65536 / (width << shift);
+    return (struct tachy_curve){.low = (uint16_t)(low + 16384),
+                                .width = (uint16_t)width,
+                                .gain = (uint16_t)TACHY_MIN(lrint(gain), 65535),
+                                .shift = (uint8_t)shift};
+}
+
+// Sets the visible part of the region and the table across it.
+static int prepare_eye(struct tachy_alpha *a, struct tachy_alpha_eye *e)
+{
+    const struct tachy_rect *g = &e->mask.region;
+    int64_t right = (int64_t)g->x + g->w, bottom = (int64_t)g->y + g->h;
+    e->x0 = TACHY_CLAMP(g->x, 0, a->frame->width);
+    e->y0 = TACHY_CLAMP(g->y, 0, a->frame->height);
+    e->x1 = (int)TACHY_CLAMP(right, e->x0, a->frame->width);
+    e->y1 = (int)TACHY_CLAMP(bottom, e->y0, a->frame->height);
+    if (e->x0 == e->x1 || e->y0 == e->y1) {
+        e->x0 = e->x1 = e->y0 = e->y1 = 0;
+        return TACHY_OK;
+    }
+    size_t n = (size_t)e->mask.width + TACHY_STRETCH_PAD;
+    if (!tachy_buf_need(&a->row, n * sizeof(int16_t)) ||
+        !tachy_buf_need(&a->slope, n * sizeof(float)) ||
+        !tachy_buf_need(&a->offset, n * sizeof(float)))
+        return TACHY_ERR_NOMEM;
+    int key[4] = {e->mask.width, g->x, g->w, a->frame->width};
+    if (e->across.memory && !memcmp(key, e->key, sizeof(key)))
+        return TACHY_OK;
+    memcpy(e->key, key, sizeof(key));
+    return tachy_stretch_build(&e->across, e->mask.width, (double)e->mask.width / g->w,
+                               e->x0 - g->x, e->x1 - e->x0);
+}
+
+static bool mask_ok(const struct tachy_mask *m)
+{
+    return m->data && m->width > 0 && m->height > 0;
+}
+
+static bool refine_ok(const struct tachy_refine *f)
+{
+    return !f || (f->a && f->b && f->width > 0 && f->height > 0);
+}
+
+int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct tachy_result *r,
+                      const struct tachy_refine *refine)
+{
+    a->frame = f;
+    a->eyes = TACHY_CLAMP(r->eyes, 0, TACHY_MAX_EYES);
+    a->covered = false;
+    size_t n = (size_t)f->width;
+    if (refine && (!tachy_buf_need(&a->luma, n * sizeof(float)) ||
+                   !tachy_buf_need(&a->fine, n * sizeof(int16_t))))
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < a->eyes; i++) {
+        struct tachy_alpha_eye *e = &a->eye[i];
+        e->mask = r->mask[i];
+        e->refine = refine ? &refine[i] : NULL;
+        if (!mask_ok(&e->mask) || !refine_ok(e->refine))
+            return TACHY_ERR_INVAL;
+        if (e->refine) { // the coefficients have the mask's place
+            e->mask.width = e->refine->width;
+            e->mask.height = e->refine->height;
+        }
+        int err = prepare_eye(a, e);
+        if (err < 0)
+            return err;
+        a->covered |= e->x1 - e->x0 == f->width && e->y1 - e->y0 == f->height;
+    }
+    return TACHY_OK;
+}
+
+// The two mask rows that frame row y lies between.
+static void rows_at(const struct tachy_alpha_eye *e, int y, int *above, int *below, int *frac)
+{
+    const struct tachy_rect *g = &e->mask.region;
+    double pos = (y - g->y + 0.5) * e->mask.height / g->h - 0.5;
+    *above = tachy_stretch_at(pos, e->mask.height, frac);
+    *below = TACHY_MIN(*above + 1, e->mask.height - 1);
+}
+
+static void plain_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, int y, uint8_t *dst)
+{
+    int above, below, frac, n = e->mask.width;
+    rows_at(e, y, &above, &below, &frac);
+    int16_t *row = a->row.p;
+    a->k->lerp_u8(row, e->mask.data + above * e->mask.stride,
+                  e->mask.data + below * e->mask.stride, frac, n);
+    row[n] = row[n - 1];
+    a->k->alpha(dst, row, &e->across, &a->curve);
+}
+
+static void refined_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, int y, uint8_t *dst)
+{
+    int above, below, frac, n = e->mask.width;
+    rows_at(e, y, &above, &below, &frac);
+    const struct tachy_refine *f = e->refine;
+    float *slope = a->slope.p, *offset = a->offset.p, w = (float)frac / 32768.0f;
+    ptrdiff_t up = (ptrdiff_t)above * n, down = (ptrdiff_t)below * n;
+    a->k->lerp_f32(slope, f->a + up, f->a + down, w, n);
+    a->k->lerp_f32(offset, f->b + up, f->b + down, w, n);
+    slope[n] = slope[n - 1];
+    offset[n] = offset[n - 1];
+    tachy_luma_row(a->luma.p, a->frame, e->x0, y, e->x1 - e->x0);
+    a->k->refine(a->fine.p, slope, offset, a->luma.p, &e->across);
+    a->k->curve(dst, a->fine.p, &a->curve, e->x1 - e->x0);
+}
+
+void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst)
+{
+    if (!a->covered)
+        memset(dst, 0, (size_t)a->frame->width);
+    for (int i = 0; i < a->eyes; i++) {
+        const struct tachy_alpha_eye *e = &a->eye[i];
+        if (y < e->y0 || y >= e->y1)
+            continue;
+        if (e->refine)
+            refined_row(a, e, y, dst + e->x0);
+        else
+            plain_row(a, e, y, dst + e->x0);
+    }
+}
+
+void tachy_alpha_free(struct tachy_alpha *a)
+{
+    for (int i = 0; i < TACHY_MAX_EYES; i++)
+        tachy_stretch_free(&a->eye[i].across);
+    tachy_buf_free(&a->row);
+    tachy_buf_free(&a->slope);
+    tachy_buf_free(&a->offset);
+    tachy_buf_free(&a->luma);
+    tachy_buf_free(&a->fine);
+}

@@ -1,0 +1,103 @@
+#pragma once
+#include "postprocess/alpha.h"
+#include "postprocess/composite.h"
+
+// What the files of composite share.
+
+// One plane of a frame: extents in its own pixels, samples interleaved at each.
+struct tachy_plane {
+    int w, h, comps;
+    bool chroma; // of a subsampled format: alpha is averaged over the pixels that it covers
+};
+struct tachy_plane tachy_plane_of(const struct tachy_pix_desc *d, int plane, int width, int height);
+
+// Code values (0..255 or 0..1023, not shifted) of an sRGB colour 0xRRGGBBAA in the planes'
+// components: Y U V A, or R G B A, whatever the order in memory is.
+void tachy_color_codes(uint32_t rgba, const struct tachy_pix_desc *d, struct tachy_color resolved,
+                       int codes[4]);
+// Luma and chroma weights of a matrix (H.273): Kr and Kb.
+void tachy_matrix_weights(int matrix, double *kr, double *kb);
+// Component (0..3 as above) that lies at position `i` of plane `plane`.
+int tachy_component_at(enum tachy_pix f, int plane, int i);
+// The row operation for the format's sample size; n samples.
+void tachy_blend_row(const struct tachy_post_kernels *k, const struct tachy_pix_desc *d, void *dst,
+                     const void *fg, const void *bg, const uint8_t *alpha, int n);
+
+// The blurred background of one frame. Blurred is a picture of cells of 2^log2 pixels square,
+// each weighted by how much background is in it, so that the person's colours do not bleed
+// into it; rows are stretched back on the fly.
+struct tachy_blur {
+    const struct tachy_post_kernels *k;
+    const struct tachy_pix_desc *d;
+    enum tachy_pix format;
+    int w, h;             // of the frame
+    int log2, radius;     // of the cells; of the boxes, in cells
+    int sw, sh;           // the picture of cells
+    int comps;            // 1 or 3 that are blurred; alpha is not
+    int row_words;        // of a row of `plane`: sw and padding
+    struct tachy_stretch across[2]; // luma or RGB, chroma
+    struct tachy_buf cells; // int32 [sh][sw][4]: three components and the weight
+    struct tachy_buf plane; // int16 [comps][sh][row_words], 8.7 or 10.5
+    struct tachy_buf sums, samples, weights, tmp, row, wide;
+    int key[4];
+};
+// `share`: standard deviation of the blur as a share of the height. `alpha`: the frame's
+// alpha, rows of `stride` bytes, with one readable byte past the last column.
+int tachy_blur_prepare(struct tachy_blur *b, const struct tachy_post_kernels *k,
+                       const tachy_frame *f, float share, uint8_t *alpha, ptrdiff_t stride);
+// Row y of a plane in the format's own samples; alpha samples are the frame's.
+void tachy_blur_row(struct tachy_blur *b, const tachy_frame *f, int plane, int y, void *dst);
+void tachy_blur_free(struct tachy_blur *b);
+
+// Rows of mode alpha: the picture as YUVA or RGBA.
+struct tachy_alpha_out {
+    enum tachy_pix from, to;
+    struct tachy_color in_color;
+    struct tachy_buf rows; // six rows of float
+    uint16_t alpha10[256]; // 8-bit alpha to 10 bits
+};
+int tachy_alpha_out_prepare(struct tachy_alpha_out *o, const tachy_frame *f, enum tachy_pix to);
+// Rows y and (for 4:2:0, where there is one) y + 1 of the picture; alpha: one row each.
+void tachy_alpha_out_rows(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows,
+                          const uint8_t *const alpha[2], uint8_t *const dst[4],
+                          const ptrdiff_t stride[4]);
+void tachy_alpha_out_free(struct tachy_alpha_out *o);
+
+// Text that grows.
+struct tachy_text {
+    char *p;
+    size_t len, cap;
+    bool failed; // out of memory; what follows is dropped
+};
+void tachy_text_add(struct tachy_text *t, const char *fmt, ...) TACHY_PRINTF(2, 3);
+void tachy_text_char(struct tachy_text *t, char c);
+void tachy_text_free(struct tachy_text *t);
+
+// A picture of alpha for masks as text; pixels >= 128 belong to the mask.
+struct tachy_bits {
+    uint8_t *p;
+    ptrdiff_t stride; // at least w rounded up to 8
+    int w, h;
+};
+// COCO's compressed run lengths, column by column, with JSON's escapes. `runs`: scratch.
+int tachy_rle(struct tachy_text *t, const struct tachy_bits *b, struct tachy_buf *runs);
+// Outer contours as a JSON array of polygons [x0,y0,x1,y1,...]. Changes the low bits of b.
+int tachy_polygons(struct tachy_text *t, const struct tachy_bits *b, struct tachy_buf *points);
+
+struct tachy_composite {
+    struct tachy_composite_params params;
+    const struct tachy_post_kernels *k;
+    struct tachy_alpha alpha;
+    // Of the frame that is worked on.
+    const struct tachy_pix_desc *d;
+    tachy_frame head; // format, size and colour that `fill` was made for
+    struct tachy_buf fill[4][2]; // a row of `color` for each plane; [1]: black for mode mask
+    struct tachy_buf rows[2], chroma, spread, background, full;
+    struct tachy_blur blur;
+    struct tachy_alpha_out alpha_out;
+    struct tachy_buf runs, points;
+    struct tachy_text text;
+};
+// Both eyes' alpha as a picture in c->full, rows of *stride bytes.
+int tachy_composite_alpha(struct tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
+                          const struct tachy_refine *refine, ptrdiff_t *stride);

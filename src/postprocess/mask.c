@@ -1,0 +1,187 @@
+#include "postprocess/mask.h"
+
+#include "postprocess/kernels.h"
+
+#include <math.h>
+
+enum { CHUNK = 256 }; // tensor pixels handled at a time, on the stack
+
+// A tensor as rows, columns and channels; steps in elements.
+struct grid {
+    const struct tachy_tensor *t;
+    int64_t h, w, c, row, col, chan;
+};
+
+static bool single(enum tachy_output_meaning m)
+{
+    return m == TACHY_OUT_PROBABILITY || m == TACHY_OUT_LOGIT || m == TACHY_OUT_UNKNOWN;
+}
+
+static void dense_strides(const struct tachy_tensor *t, int64_t stride[TACHY_MAX_RANK])
+{
+    bool given = false;
+    for (int i = 0; i < t->rank; i++)
+        given |= t->stride[i] != 0;
+    int64_t step = 1;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        stride[i] = given ? t->stride[i] : step;
+        step *= t->shape[i];
+    }
+}
+
+// Accepts (1,)HWC, (1,)CHW, and HW or 1HW for one channel.
+static bool grid_of(const struct tachy_mask_spec *spec, const struct tachy_tensor *t, struct grid *g)
+{
+    if (t->rank < 2 || t->rank > 4 || tachy_tensor_elements(t) <= 0)
+        return false;
+    int64_t stride[TACHY_MAX_RANK];
+    dense_strides(t, stride);
+    int first = t->rank == 4, last = t->rank - 1; // dimensions but for N
+    bool plain = t->rank == 2 || (t->rank == 3 && single(spec->meaning) && t->shape[0] == 1 &&
+                                  (t->shape[2] != 1 || spec->layout == TACHY_NCHW));
+    int y = plain ? last - 1 : spec->layout == TACHY_NCHW ? first + 1 : first;
+    int c = plain ? -1 : spec->layout == TACHY_NCHW ? first : last;
+    *g = (struct grid){t, t->shape[y], t->shape[y + 1], c < 0 ? 1 : t->shape[c],
+                       stride[y], stride[y + 1], c < 0 ? 0 : stride[c]};
+    if (t->rank == 4 && t->shape[0] != 1)
+        return false;
+    if (g->w > 65535 || g->h > 65535)
+        return false;
+    return single(spec->meaning) ? g->c == 1 : spec->channel >= 0 && spec->channel < g->c;
+}
+
+int tachy_mask_extent(const struct tachy_mask_spec *spec, const struct tachy_tensor *t, int *width,
+                      int *height)
+{
+    struct grid g;
+    *width = *height = 0;
+    if (!grid_of(spec, t, &g))
+        return TACHY_ERR_MISMATCH;
+    *width = (int)g.w;
+    *height = (int)g.h;
+    return TACHY_OK;
+}
+
+// Whole tensor pixels that hold picture: edges rounded to the nearest, never empty.
+static struct tachy_rect cut(int w, int h, const struct tachy_placement *pl)
+{
+    if (!pl)
+        return (struct tachy_rect){0, 0, w, h};
+    int x0 = (int)TACHY_CLAMP(floor(pl->x + 0.5), 0, w - 1);
+    int y0 = (int)TACHY_CLAMP(floor(pl->y + 0.5), 0, h - 1);
+    int x1 = (int)TACHY_CLAMP(floor(pl->x + pl->w + 0.5), x0 + 1, w);
+    int y1 = (int)TACHY_CLAMP(floor(pl->y + pl->h + 0.5), y0 + 1, h);
+    return (struct tachy_rect){x0, y0, x1 - x0, y1 - y0};
+}
+
+void tachy_mask_size(int tensor_width, int tensor_height, const struct tachy_placement *pl,
+                     int rotation, int *width, int *height)
+{
+    struct tachy_rect r = cut(tensor_width, tensor_height, pl);
+    bool turned = rotation == 90 || rotation == 270;
+    *width = turned ? r.h : r.w;
+    *height = turned ? r.w : r.h;
+}
+
+// IEEE 754 binary16 to binary32.
+static float half_to_float(uint16_t v)
+{
+    uint32_t sign = (uint32_t)(v & 0x8000) << 16, exp = v >> 10 & 31, frac = v & 1023;
+    if (exp == 0) { // zero and subnormal: frac * 2^-24
+        float f = (float)frac * 0x1p-24f;
+        return sign ? -f : f;
+    }
+    uint32_t bits = exp == 31 ? 0x7f800000u | frac << 13 : (exp + 112) << 23 | frac << 13;
+    bits |= sign;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+// n values of a row and channel as dense floats: the tensor's own memory, or `buf`.
+static const float *row_of(const struct grid *g, int64_t y, int64_t x, int64_t c, int n, float *buf)
+{
+    int64_t at = y * g->row + x * g->col + c * g->chan;
+    const float *f = g->t->data;
+    const uint16_t *h = g->t->data;
+    const uint8_t *u = g->t->data;
+    if (g->t->dtype == TACHY_F32 && (g->col == 1 || n == 1))
+        return f + at;
+    for (int i = 0; i < n; i++, at += g->col)
+        buf[i] = g->t->dtype == TACHY_F32   ? f[at]
+                 : g->t->dtype == TACHY_F16 ? half_to_float(h[at])
+                                            : (float)u[at] * (1.0f / 255.0f);
+    return buf;
+}
+
+// Probabilities 0..255 of n <= CHUNK pixels of row y from x on.
+static void person(const struct tachy_post_kernels *k, const struct tachy_mask_spec *spec,
+                   const struct grid *g, int64_t y, int64_t x, int n, uint8_t *dst)
+{
+    float own[CHUNK], other[CHUNK], sum[CHUNK];
+    int channel = single(spec->meaning) ? 0 : spec->channel;
+    const float *v = row_of(g, y, x, channel, n, own);
+    if (spec->meaning != TACHY_OUT_LOGIT && spec->meaning != TACHY_OUT_SOFTMAX) {
+        k->prob(dst, v, n);
+        return;
+    }
+    // exp(v) / sum of exp(v[c]) = 1 / (1 + sum over the others of exp(v[c] - v)); a sigmoid
+    // is the same with one other channel that is 0.
+    for (int i = 0; i < n; i++)
+        sum[i] = 1.0f;
+    if (spec->meaning == TACHY_OUT_LOGIT)
+        k->exp_sum(sum, v, NULL, n);
+    for (int64_t c = 0; spec->meaning == TACHY_OUT_SOFTMAX && c < g->c; c++)
+        if (c != channel)
+            k->exp_sum(sum, row_of(g, y, x, c, n, other), v, n);
+    k->recip(sum, n);
+    k->prob(dst, sum, n);
+}
+
+// Where the upright pixel (0, 0) goes and the steps for x and y, in bytes.
+struct turn {
+    uint8_t *origin;
+    ptrdiff_t x, y;
+};
+
+// The inverse of "turned clockwise by `rotation`, then mirrored": w, h of the upright part.
+static struct turn turn_back(int rotation, bool flip, int w, int h, uint8_t *dst, ptrdiff_t stride)
+{
+    struct turn t = {dst, 1, stride};
+    if (rotation == 90) // x = uy, y = w - 1 - ux
+        t = (struct turn){dst + (w - 1) * stride, -stride, 1};
+    else if (rotation == 180)
+        t = (struct turn){dst + (h - 1) * stride + (w - 1), -1, -stride};
+    else if (rotation == 270) // x = h - 1 - uy, y = ux
+        t = (struct turn){dst + (h - 1), stride, -1};
+    if (flip) {
+        t.origin += (w - 1) * t.x;
+        t.x = -t.x;
+    }
+    return t;
+}
+
+int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tachy_tensor *t,
+                           const struct tachy_placement *pl, int rotation, bool flip, uint8_t *dst,
+                           ptrdiff_t stride)
+{
+    struct grid g;
+    if (!grid_of(spec, t, &g) || (t->dtype != TACHY_F32 && t->dtype != TACHY_F16 && t->dtype != TACHY_U8))
+        return TACHY_ERR_MISMATCH;
+    if (!t->data || t->place == TACHY_DEVICE)
+        return TACHY_ERR_INVAL;
+    const struct tachy_post_kernels *k = tachy_post_kernels(NULL);
+    struct tachy_rect r = cut((int)g.w, (int)g.h, pl);
+    struct turn to = turn_back(rotation, flip, r.w, r.h, dst, stride);
+    uint8_t chunk[CHUNK];
+    for (int y = 0; y < r.h; y++) {
+        for (int x = 0; x < r.w; x += CHUNK) {
+            int n = TACHY_MIN(CHUNK, r.w - x);
+            uint8_t *d = to.origin + x * to.x + y * to.y;
+            person(k, spec, &g, r.y + y, r.x + x, n, to.x == 1 ? d : chunk);
+            for (int i = 0; to.x != 1 && i < n; i++)
+                d[i * to.x] = chunk[i];
+        }
+    }
+    return TACHY_OK;
+}

@@ -1,0 +1,7 @@
+#pragma once
+#include <jansson.h>
+#include <tachy/common.h>
+
+// [{name, driver, memory_mib}] of the NVIDIA GPUs here, asked of the driver's own library,
+// which is loaded for it; an empty array where there is none.
+json_t *doctor_gpus(const struct tachy_log *log);

@@ -1,0 +1,106 @@
+#include "base/base.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <tachy/run.h>
+
+// A run's summary for programs (JSON, stable) and for people (a few lines).
+
+static json_t *number(double v, int decimals)
+{
+    double scale = pow(10, decimals);
+    return json_real(isfinite(v) ? round(v * scale) / scale : 0);
+}
+
+static json_t *step_json(const struct tachy_step_stats *s, enum tachy_step step)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "name", json_string(tachy_step_name(step)));
+    json_object_set_new(o, "calls", json_integer(s->calls));
+    json_object_set_new(o, "busy_s", number(s->busy_s, 6));
+    json_object_set_new(o, "wait_s", number(s->wait_s, 6));
+    json_object_set_new(o, "p50_ms", number(s->p50_ms, 4));
+    json_object_set_new(o, "p95_ms", number(s->p95_ms, 4));
+    json_object_set_new(o, "p99_ms", number(s->p99_ms, 4));
+    json_object_set_new(o, "light_ms", s->light_ms > 0 ? number(s->light_ms, 4) : json_null());
+    return o;
+}
+
+int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context)
+{
+    *json = NULL;
+    json_t *o = context ? json_loads(context, 0, NULL) : json_object();
+    if (!json_is_object(o)) {
+        json_decref(o);
+        return TACHY_ERR_INVAL;
+    }
+    json_object_set_new(o, "version", json_integer(1));
+    json_object_set_new(o, "frames", json_integer(s->frames));
+    json_object_set_new(o, "decoded", json_integer(s->decoded));
+    json_object_set_new(o, "damaged", json_integer(s->damaged));
+    json_object_set_new(o, "seconds", number(s->seconds, 6));
+    json_object_set_new(o, "fps", number(s->fps, 3));
+    json_object_set_new(o, "first_frame_s", number(s->first_frame_s, 6));
+    json_object_set_new(o, "light_ratio", s->light_ratio > 0 ? number(s->light_ratio, 4) : json_null());
+    json_object_set_new(o, "light_stored", json_boolean(s->light_stored));
+    json_object_set_new(o, "utilisation", number(s->utilisation, 4));
+    json_object_set_new(o, "limited_by", json_string(tachy_step_name(s->limited_by)));
+    json_object_set_new(o, "limited_text", json_string(s->limited_text));
+    json_object_set_new(o, "peak_memory_mib", number(s->peak_memory_mib, 1));
+    json_object_set_new(o, "workers", json_integer(s->workers));
+    json_object_set_new(o, "cores", json_integer(s->cores));
+    json_object_set_new(o, "interrupted", json_boolean(s->interrupted));
+    json_t *steps = json_array();
+    for (int i = 0; i < TACHY_STEP_COUNT; i++)
+        json_array_append_new(steps, step_json(&s->steps[i], (enum tachy_step)i));
+    json_object_set_new(o, "steps", steps);
+    *json = json_dumps(o, JSON_INDENT(2));
+    json_decref(o);
+    return *json ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void light_line(char *line, size_t n, const struct tachy_summary *s)
+{
+    double light = 0;
+    for (int i = 0; i < TACHY_STEP_COUNT; i++)
+        light += s->steps[i].light_ms;
+    if (s->light_ratio > 0)
+        snprintf(line, n, "light ratio   %.2f (a frame costs %.2f ms of all cores when each step runs alone%s)",
+                 s->light_ratio, light, s->light_stored ? "; stored figures of this machine" : "");
+    else
+        snprintf(line, n, "light ratio   not known: no calibrated run of this model and format on this machine "
+                          "(--calibrate measures it)");
+}
+
+int tachy_summary_text(char **text, const struct tachy_summary *s)
+{
+    char light[200], steps[1024] = "";
+    light_line(light, sizeof(light), s);
+    size_t used = 0;
+    for (int i = 0; i < TACHY_STEP_COUNT; i++) {
+        const struct tachy_step_stats *st = &s->steps[i];
+        if (!st->calls)
+            continue;
+        char alone[24] = "-";
+        if (st->light_ms > 0)
+            snprintf(alone, sizeof(alone), "%.3f", st->light_ms);
+        used += (size_t)snprintf(steps + used, sizeof(steps) - used,
+                                 "  %-12s %8lld %9.2f %9.2f %8.2f %8.2f %8.2f %9s\n",
+                                 tachy_step_name((enum tachy_step)i), (long long)st->calls, st->busy_s,
+                                 st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, alone);
+        used = TACHY_MIN(used, sizeof(steps) - 1);
+    }
+    char damaged[64] = "";
+    if (s->damaged)
+        snprintf(damaged, sizeof(damaged), ", %lld damaged", (long long)s->damaged);
+    *text = tachy_asprintf("frames        %lld in %.2f s, %.1f a second%s%s\n"
+                           "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
+                           "limited by    %s\n"
+                           "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
+                           "%s\n",
+                           (long long)s->frames, s->seconds, s->fps, damaged,
+                           s->interrupted ? ", interrupted" : "", steps, s->limited_text,
+                           100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib, light);
+    return *text ? TACHY_OK : TACHY_ERR_NOMEM;
+}

@@ -1,0 +1,447 @@
+#include "task/segment.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static struct segment *priv(tachy_task *t) { return (void *)t->priv; }
+
+static int open_engine(tachy_task *t, tachy_engine **out)
+{
+    struct segment *s = priv(t);
+    const struct tachy_card *c = s->card;
+    bool nchw = c->in.layout == TACHY_NCHW;
+    int w = c->in.width, h = c->in.height;
+    struct tachy_engine_params p = {
+        .provider = s->provider,
+        .model_path = tachy_model_path(s->model),
+        .library = s->library,
+        .threads = s->engine_threads,
+        .provider_options = (const char *const *)s->provider_options,
+        .null_shape_in = {1, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
+        .null_shape_out = {1, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1},
+        .log = t->log,
+    };
+    int err = tachy_engine_open(out, &p);
+    if (err < 0 || (s->provider && !strcmp(s->provider, "null")))
+        return err;
+    const struct tachy_io *in, *io;
+    int n = tachy_engine_inputs(*out, &in), m = tachy_engine_outputs(*out, &io);
+    err = tachy_card_check(c, in, n, io, m, t->log);
+    if (err < 0)
+        tachy_engine_close(out);
+    return err;
+}
+
+static int segment_open(tachy_task *t, const tachy_settings *set)
+{
+    struct segment *s = priv(t);
+    int err = segment_read_settings(t, s, set);
+    if (err < 0)
+        return err;
+    err = tachy_model_open(&s->model, &(struct tachy_model_params){
+                                          .name = tachy_settings_str(set, "model.name"),
+                                          .card = tachy_settings_str(set, "model.card"),
+                                          .dir = tachy_settings_str(set, "model.dir"),
+                                          .log = t->log,
+                                      });
+    if (err < 0)
+        return err;
+    s->card = tachy_model_card(s->model);
+    if (strcmp(s->card->task, "segment"))
+        return tachy_fail(t->log, TACHY_ERR_MISMATCH, "model %s: its card says task \"%s\", but segment needs \"segment\"",
+                          s->card->name, s->card->task);
+    s->spec = (struct tachy_mask_spec){
+        .meaning = s->card->meaning, .channel = s->card->channel, .layout = s->card->out_layout};
+    if (s->provider && !strcmp(s->provider, "null"))
+        s->spec = (struct tachy_mask_spec){.meaning = TACHY_OUT_PROBABILITY};
+    err = open_engine(t, &s->first);
+    if (err < 0)
+        return err;
+    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d", s->card->name,
+             s->card->sha256 ? s->card->sha256 : "", tachy_engine_version(s->first), (int)s->composite.mode,
+             s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "", s->engine_threads);
+    return TACHY_OK;
+}
+
+static void segment_close(tachy_task *t)
+{
+    struct segment *s = priv(t);
+    tachy_engine_close(&s->first);
+    tachy_model_close(&s->model);
+    tachy_frame_pool_close(&s->pool);
+    free(s->provider);
+    free(s->library);
+    for (size_t i = 0; s->provider_options && s->provider_options[i]; i++)
+        free(s->provider_options[i]);
+    free(s->provider_options);
+    free(s->background);
+}
+
+// The middle of `r` with the aspect of the model's input, for cards with fit "crop".
+static void crop_to_card(const struct segment *s, struct tachy_rect *r)
+{
+    bool turned = s->rotation == 90 || s->rotation == 270;
+    double tw = turned ? s->card->in.height : s->card->in.width;
+    double th = turned ? s->card->in.width : s->card->in.height;
+    int w = (int)lrint(TACHY_MIN(r->w, r->h * tw / th)), h = (int)lrint(TACHY_MIN(r->h, r->w * th / tw));
+    w = TACHY_MAX(w, 1);
+    h = TACHY_MAX(h, 1);
+    r->x += (r->w - w) / 2;
+    r->y += (r->h - h) / 2;
+    r->w = w;
+    r->h = h;
+}
+
+static void set_regions(tachy_task *t)
+{
+    struct segment *s = priv(t);
+    int w = s->in.width, h = s->in.height;
+    t->eyes = 1;
+    s->region[0] = (struct tachy_rect){0, 0, w, h};
+    if (s->in.stereo == TACHY_STEREO_SBS && w >= 2) {
+        t->eyes = 2;
+        s->region[0].w = w / 2;
+        s->region[1] = (struct tachy_rect){w / 2, 0, w - w / 2, h};
+    } else if (s->in.stereo == TACHY_STEREO_TB && h >= 2) {
+        t->eyes = 2;
+        s->region[0].h = h / 2;
+        s->region[1] = (struct tachy_rect){0, h / 2, w, h - h / 2};
+    }
+    for (int e = 0; e < t->eyes && s->card->in.fit == TACHY_FIT_CROP; e++)
+        crop_to_card(s, &s->region[e]);
+}
+
+static int segment_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
+{
+    struct segment *s = priv(t);
+    s->in = *in;
+    s->rotation = in->rotation;
+    s->flip = in->flipped;
+    set_regions(t);
+    int err = tachy_composite_output(&s->composite, in, out);
+    if (err < 0)
+        return err;
+    s->out = *out;
+    tachy_frame_pool_close(&s->pool);
+    if (s->composite.mode == TACHY_MODE_JSON)
+        return TACHY_OK;
+    return tachy_frame_pool_open(&s->pool, out->format, out->width, out->height);
+}
+
+static void worker_close(void *worker)
+{
+    struct segment_worker *w = worker;
+    tachy_engine_close(&w->engine);
+    for (int e = 0; e < TACHY_MAX_EYES; e++)
+        tachy_preprocess_close(&w->preprocess[e]);
+    tachy_composite_close(&w->composite);
+    tachy_tensor_free(&w->in);
+    tachy_tensor_free(&w->out);
+    tachy_aligned_free(w->scratch);
+    free(w);
+}
+
+static int open_tensors(struct segment_worker *w)
+{
+    const struct tachy_io *in, *out;
+    tachy_engine_inputs(w->engine, &in);
+    int m = tachy_engine_outputs(w->engine, &out), k = 0;
+    const char *wanted = w->s->card->output;
+    while (k + 1 < m && wanted && *wanted && strcmp(out[k].name, wanted))
+        k++;
+    w->in = in[0].spec;
+    w->out = out[k].spec;
+    for (int i = 0; i < w->in.rank; i++)
+        if (w->in.shape[i] < 0) // free: the batch, or an extent that the card fixes
+            w->in.shape[i] = i == 0 ? 1 : i == (w->s->card->in.layout == TACHY_NCHW ? 2 : 1) ? w->s->card->in.height
+                                                                                          : w->s->card->in.width;
+    for (int i = 0; i < w->out.rank; i++)
+        if (w->out.shape[i] < 0)
+            w->out.shape[i] = i == 0 ? 1 : i == (w->s->card->out_layout == TACHY_NCHW ? 2 : 1) ? w->s->card->out_height
+                                                                                             : w->s->card->out_width;
+    int err = tachy_tensor_alloc(&w->in);
+    return err < 0 ? err : tachy_tensor_alloc(&w->out);
+}
+
+static int worker_open(tachy_task *t, void **worker)
+{
+    struct segment *s = priv(t);
+    *worker = NULL;
+    struct segment_worker *w = calloc(1, sizeof(*w));
+    if (!w)
+        return TACHY_ERR_NOMEM;
+    w->task = t;
+    w->s = s;
+    int err = TACHY_OK;
+    w->engine = s->first;
+    s->first = NULL;
+    if (!w->engine)
+        err = open_engine(t, &w->engine);
+    struct tachy_preprocess_params pp = s->card->in;
+    pp.log = t->log;
+    if (pp.fit == TACHY_FIT_CROP)
+        pp.fit = TACHY_FIT_STRETCH; // the region has been cropped already
+    for (int e = 0; e < t->eyes && err == TACHY_OK; e++)
+        err = tachy_preprocess_open(&w->preprocess[e], &pp);
+    if (err == TACHY_OK)
+        err = tachy_composite_open(&w->composite, &s->composite);
+    if (err == TACHY_OK)
+        err = open_tensors(w);
+    if (err < 0) {
+        worker_close(w);
+        return err;
+    }
+    *worker = w;
+    return TACHY_OK;
+}
+
+// A region as a picture of its own, so that no filter reaches across the seam between two eyes.
+// It shares the frame's memory and lives as long as the frame.
+static tachy_frame region_of(const tachy_frame *f, const struct tachy_rect *r)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    tachy_frame part = *f;
+    part.width = r->w;
+    part.height = r->h;
+    for (int i = 0; i < d->planes; i++) {
+        bool chroma = !d->rgb && (i == 1 || i == 2);
+        ptrdiff_t x = r->x >> (chroma ? d->chroma_shift_x : 0), y = r->y >> (chroma ? d->chroma_shift_y : 0);
+        part.data[i] += y * f->stride[i] + x * d->components[i] * d->bytes;
+    }
+    return part;
+}
+
+static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = worker;
+    tachy_frame part = region_of(item->in, &w->s->region[eye]);
+    struct tachy_view view = {.rotation = w->s->rotation, .flip = w->s->flip};
+    // What the tags leave open is decided by the size of the whole frame.
+    part.color = tachy_color_resolve(part.color, part.format, item->in->width, item->in->height);
+    return tachy_preprocess_run(w->preprocess[eye], &part, &view, &w->in, &w->placement);
+}
+
+static int segment_model(void *worker, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = worker;
+    int err = tachy_engine_run(w->engine, &w->in, &w->out);
+    if (err < 0)
+        tachy_msg(w->task->log, TACHY_LOG_ERR, "frame %lld: the model %s failed (%s)", (long long)item->in->id,
+                  w->s->card->name, tachy_err_text(err));
+    return err;
+}
+
+static int ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
+{
+    if (e->mask && e->width == width && e->height == height)
+        return TACHY_OK;
+    size_t n = (size_t)width * (size_t)height;
+    tachy_aligned_free(e->mask);
+    tachy_aligned_free(e->guide);
+    tachy_aligned_free(e->coefficients);
+    e->guide = NULL;
+    e->coefficients = NULL;
+    e->mask = tachy_aligned_alloc(n);
+    if (s->refine || s->smooth > 0)
+        e->guide = tachy_aligned_alloc(n);
+    if (s->refine)
+        e->coefficients = tachy_aligned_alloc(2 * n * sizeof(float));
+    e->width = width;
+    e->height = height;
+    return e->mask && (e->guide || !(s->refine || s->smooth > 0)) && (e->coefficients || !s->refine)
+               ? TACHY_OK
+               : TACHY_ERR_NOMEM;
+}
+
+static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = worker;
+    const struct segment *s = w->s;
+    struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
+    int tw, th, mw, mh;
+    int err = tachy_mask_extent(&s->spec, &w->out, &tw, &th);
+    if (err < 0)
+        return tachy_fail(w->task->log, err, "model %s: its output is not the mask that the card describes",
+                          s->card->name);
+    double fx = (double)tw / s->card->in.width, fy = (double)th / s->card->in.height;
+    struct tachy_placement pl = {w->placement.x * fx, w->placement.y * fy, w->placement.w * fx,
+                                 w->placement.h * fy};
+    tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
+    err = ensure_eye(s, e, mw, mh);
+    if (err == TACHY_OK)
+        err = tachy_mask_from_tensor(&s->spec, &w->out, &pl, s->rotation, s->flip, e->mask, mw);
+    if (err == TACHY_OK && e->guide)
+        err = tachy_luma_guide(item->in, &s->region[eye], e->guide, mw, mw, mh);
+    struct tachy_result *r = &item->result;
+    r->eyes = w->task->eyes;
+    r->mask[eye] = (struct tachy_mask){.data = e->mask, .width = mw, .height = mh, .stride = mw,
+                                       .region = s->region[eye]};
+    return err;
+}
+
+// The ordered part: what depends on the frames before.
+struct order {
+    const struct segment *s;
+    tachy_task *task;
+    tachy_smooth *smooth[TACHY_MAX_EYES];
+    int width[TACHY_MAX_EYES], height[TACHY_MAX_EYES];
+    struct segment_background *background;
+};
+
+static void order_close(void *state)
+{
+    struct order *o = state;
+    for (int e = 0; e < TACHY_MAX_EYES; e++)
+        tachy_smooth_close(&o->smooth[e]);
+    segment_background_close(&o->background);
+    free(o);
+}
+
+static int order_open(tachy_task *t, void **state)
+{
+    struct order *o = calloc(1, sizeof(*o));
+    *state = o;
+    if (!o)
+        return TACHY_ERR_NOMEM;
+    o->s = priv(t);
+    o->task = t;
+    int err = o->s->background ? segment_background_open(&o->background, o->s, t->log) : TACHY_OK;
+    if (err < 0) {
+        order_close(o);
+        *state = NULL;
+    }
+    return err;
+}
+
+static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
+{
+    struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
+    if (!o->smooth[eye] || o->width[eye] != e->width || o->height[eye] != e->height) {
+        tachy_smooth_close(&o->smooth[eye]);
+        int err = tachy_smooth_open(&o->smooth[eye], e->width, e->height, o->s->smooth);
+        if (err < 0)
+            return err;
+        o->width[eye] = e->width;
+        o->height[eye] = e->height;
+    }
+    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width, item->in->discontinuity);
+    return TACHY_OK;
+}
+
+static int segment_order(void *state, struct tachy_item *item)
+{
+    struct order *o = state;
+    int err = TACHY_OK;
+    for (int eye = 0; eye < o->task->eyes && o->s->smooth > 0 && err == TACHY_OK; eye++)
+        err = smooth_eye(o, item, eye);
+    if (err < 0 || !o->background)
+        return err;
+    struct segment_item *si = item->priv;
+    struct tachy_rational tb = o->s->in.time_base;
+    tachy_frame_unref(&si->background);
+    return segment_background_at(o->background, (double)item->in->pts * tb.num / tb.den, &si->background);
+}
+
+static int fit_refine(struct segment_worker *w, struct tachy_item *item, struct tachy_refine r[TACHY_MAX_EYES])
+{
+    struct segment_item *si = item->priv;
+    for (int eye = 0; eye < w->task->eyes; eye++) {
+        struct segment_eye *e = &si->eye[eye];
+        size_t n = (size_t)e->width * (size_t)e->height;
+        size_t need = tachy_refine_scratch(e->width, e->height);
+        if (need > w->scratch_size) {
+            tachy_aligned_free(w->scratch);
+            w->scratch = tachy_aligned_alloc(need);
+            w->scratch_size = w->scratch ? need : 0;
+            if (!w->scratch)
+                return TACHY_ERR_NOMEM;
+        }
+        r[eye] = (struct tachy_refine){e->coefficients, e->coefficients + n, e->width, e->height};
+        tachy_refine_fit(&r[eye], e->mask, e->width, e->guide, e->width, w->scratch);
+    }
+    return TACHY_OK;
+}
+
+static int composite_json(struct segment_worker *w, struct tachy_item *item, const struct tachy_refine *refine)
+{
+    struct segment_item *si = item->priv;
+    struct tachy_rational tb = w->s->in.time_base;
+    const char *line;
+    int err = tachy_composite_json(w->composite, item->in, &item->result, refine,
+                                   (double)item->in->pts * tb.num / tb.den, &line);
+    if (err < 0)
+        return err;
+    size_t n = strlen(line) + 1;
+    if (n > si->json_size) {
+        free(si->json);
+        si->json_size = 0;
+        si->json = malloc(n + n / 2);
+        if (!si->json)
+            return TACHY_ERR_NOMEM;
+        si->json_size = n + n / 2;
+    }
+    memcpy(si->json, line, n);
+    item->result.json = si->json;
+    return TACHY_OK;
+}
+
+static int segment_composite(void *worker, struct tachy_item *item)
+{
+    struct segment_worker *w = worker;
+    struct segment *s = w->s;
+    struct segment_item *si = item->priv;
+    struct tachy_refine refine[TACHY_MAX_EYES];
+    int err = s->refine ? fit_refine(w, item, refine) : TACHY_OK;
+    const struct tachy_refine *r = s->refine ? refine : NULL;
+    if (err < 0)
+        return err;
+    if (s->composite.mode == TACHY_MODE_JSON)
+        return composite_json(w, item, r);
+    err = tachy_frame_pool_get(s->pool, &item->out);
+    if (err < 0)
+        return err;
+    err = tachy_composite_run(w->composite, item->in, &item->result, r, si->background, item->out);
+    item->out->id = item->in->id;
+    item->out->pts = item->in->pts;
+    item->out->duration = item->in->duration;
+    item->out->color = s->out.color;
+    return err;
+}
+
+static void item_close(void *item_priv)
+{
+    struct segment_item *si = item_priv;
+    for (int e = 0; e < TACHY_MAX_EYES; e++) {
+        tachy_aligned_free(si->eye[e].mask);
+        tachy_aligned_free(si->eye[e].guide);
+        tachy_aligned_free(si->eye[e].coefficients);
+    }
+    tachy_frame_unref(&si->background);
+    free(si->json);
+}
+
+static const char *describe(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    return s->describe;
+}
+
+const struct tachy_task_ops tachy_task_segment = {
+    .name = "segment",
+    .priv_size = sizeof(struct segment),
+    .item_size = sizeof(struct segment_item),
+    .open = segment_open,
+    .close = segment_close,
+    .start = segment_start,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .preprocess = segment_preprocess,
+    .model = segment_model,
+    .postprocess = segment_postprocess,
+    .order_open = order_open,
+    .order_close = order_close,
+    .order = segment_order,
+    .composite = segment_composite,
+    .item_close = item_close,
+    .describe = describe,
+};

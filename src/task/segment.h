@@ -1,0 +1,72 @@
+#pragma once
+#include "media/convert.h"
+#include "model/card.h"
+#include "pipeline/recipe.h"
+#include "postprocess/composite.h"
+#include "postprocess/mask.h"
+
+#include <tachy/engine.h>
+#include <tachy/model.h>
+#include <tachy/preprocess.h>
+#include <tachy/source.h>
+
+// segment: people cut out of a picture. This header is shared by the files of the task only.
+
+struct segment {
+    tachy_model *model;
+    const struct tachy_card *card;
+    char *provider, *library;     // copies of the settings
+    char **provider_options;      // ends with NULL
+    int engine_threads;
+    struct tachy_mask_spec spec;
+    struct tachy_composite_params composite;
+    bool refine;
+    float smooth;                 // 0: off
+    char *background;             // file for mode replace, NULL otherwise
+    char describe[256];
+    tachy_engine *first;          // opened with the task; the first worker takes it
+
+    // Set by start(), read-only while a pipeline runs.
+    struct tachy_video_info in, out;
+    int rotation;
+    bool flip;
+    struct tachy_rect region[TACHY_MAX_EYES];
+    tachy_frame_pool *pool;       // of composited frames; NULL: none are made
+};
+
+// What an item carries besides its frames.
+struct segment_item {
+    struct segment_eye {
+        uint8_t *mask, *guide; // width * height; guide NULL where nobody needs it
+        float *coefficients;   // refine: a then b
+        int width, height;
+    } eye[TACHY_MAX_EYES];
+    tachy_frame *background;   // mode replace
+    char *json;                // mode json: the line, grown as needed
+    size_t json_size;
+};
+
+struct segment_worker {
+    tachy_task *task;
+    struct segment *s;
+    tachy_engine *engine;
+    tachy_preprocess *preprocess[TACHY_MAX_EYES]; // one an eye: each keeps its tables
+    tachy_composite *composite;
+    struct tachy_tensor in, out;
+    struct tachy_placement placement;
+    void *scratch;      // of refine
+    size_t scratch_size;
+};
+
+// segment_options.c: reads the settings into `s`.
+int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings *settings);
+
+// segment_background.c: the pictures behind the person in mode replace. An image serves every
+// frame; a video is read along with the stream by time and starts again at its end.
+struct segment_background;
+int segment_background_open(struct segment_background **out, const struct segment *s,
+                            const struct tachy_log *log);
+// The background of a frame with this time (seconds from the start, rising), of the stream's
+// format and size. The caller gets a reference.
+int segment_background_at(struct segment_background *b, double time_s, tachy_frame **out);
+void segment_background_close(struct segment_background **b);

@@ -1,0 +1,324 @@
+#include "check.h"
+
+#include "base/base.h"
+#include "postprocess/alpha.h"
+#include "postprocess/composite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// The row operations of composite against their twins (same bits), and whole frames of every
+// format, mode and instruction set against the "c" version.
+
+static const char *const isas[] = {"avx2", "avx512", "neon"};
+
+static void *bytes(struct check *c, size_t n)
+{
+    void *p = malloc(n ? n : 1);
+    check_fill(c, p, n);
+    return p;
+}
+
+static int16_t *words(struct check *c, int n, int max)
+{
+    int16_t *p = malloc((size_t)n * 2 + 1);
+    for (int i = 0; i < n; i++)
+        p[i] = (int16_t)check_range(c, 0, max);
+    return p;
+}
+
+// Alpha as it is in masks: long runs of 0 and 255 with something between.
+static void runs(struct check *c, uint8_t *a, int n)
+{
+    for (int i = 0; i < n;) {
+        int len = check_range(c, 1, 90), kind = check_range(c, 0, 2);
+        for (; len > 0 && i < n; len--, i++)
+            a[i] = kind == 0 ? 0 : kind == 1 ? 255 : (uint8_t)check_range(c, 0, 255);
+    }
+}
+
+// dst of two calls, compared.
+struct two {
+    uint8_t *a, *b;
+    size_t n;
+};
+
+static struct two two(struct check *c, size_t n)
+{
+    struct two t = {bytes(c, n), malloc(n ? n : 1), n};
+    memcpy(t.b, t.a, n);
+    return t;
+}
+
+static void same(struct check *c, struct two t, const char *what, const char *isa, int n)
+{
+    check_case(c, !memcmp(t.a, t.b, t.n), "%s %s n %d", what, isa, n);
+    free(t.a);
+    free(t.b);
+}
+
+#define BOTH(bytes_out, name, ...)                                                                 \
+    do {                                                                                           \
+        struct two d = two(c, (size_t)(bytes_out));                                                \
+        void *out = d.a;                                                                           \
+        k->name(out, __VA_ARGS__);                                                                 \
+        out = d.b;                                                                                 \
+        tachy_ref_##name(out, __VA_ARGS__);                                                        \
+        same(c, d, #name, isa, n);                                                                 \
+    } while (0)
+
+static void stretches(struct check *c, const struct tachy_post_kernels *k, const char *isa)
+{
+    int src = check_range(c, 1, 300), whole = check_range(c, 1, 900);
+    int first = check_range(c, 0, whole - 1), n = check_range(c, 1, whole - first);
+    struct tachy_stretch t = {0};
+    tachy_stretch_build(&t, src, (double)src / whole, first, n);
+    int16_t *row = words(c, src + TACHY_STRETCH_PAD, 32640);
+    struct tachy_curve curve = tachy_curve_make(check_float(c, 0, 1), check_range(c, 0, 3) ? check_float(c, 0, 1) : 0);
+    BOTH(2 * n, stretch, row, &t);
+    BOTH(n, alpha, row, &t, &curve);
+    float *a = malloc(((size_t)src + TACHY_STRETCH_PAD) * 4), *b = malloc(((size_t)src + TACHY_STRETCH_PAD) * 4);
+    float *luma = malloc((size_t)n * 4);
+    for (int i = 0; i < src + TACHY_STRETCH_PAD; i++) {
+        a[i] = check_float(c, -9, 9);
+        b[i] = check_float(c, -900, 900);
+    }
+    for (int i = 0; i < n; i++)
+        luma[i] = (float)check_range(c, 0, 1020) * 0.25f;
+    BOTH(2 * n, refine, a, b, luma, &t);
+    float w = check_float(c, 0, 1);
+    BOTH(4 * n, lerp_f32, luma, luma, w, n);
+    tachy_stretch_free(&t);
+    free(row), free(a), free(b), free(luma);
+}
+
+static void blends(struct check *c, const struct tachy_post_kernels *k, const char *isa)
+{
+    int n = check_range(c, 0, 400), shift = check_range(c, 0, 1) ? 6 : 0;
+    uint8_t *f = bytes(c, 2 * (size_t)n), *b = bytes(c, 2 * (size_t)n), *a = malloc(2 * (size_t)n + 1);
+    runs(c, a, 2 * n);
+    BOTH(n, blend8, f, b, a, n);
+    BOTH(2 * n, blend16, (uint16_t *)(void *)f, (uint16_t *)(void *)b, a, shift, n);
+    BOTH(n, scale, a, shift * 42, n);
+    BOTH(n, halve, f, b, n);
+    for (int times = 2; times <= 4; times++)
+        BOTH(times * n, spread, a, times, n);
+    BOTH(n, weight, a, n);
+    check_case(c, k->count(a, n) == tachy_ref_count(a, n), "count %s n %d", isa, n);
+    int frac = check_range(c, 0, 32767);
+    BOTH(2 * n, lerp_u8, f, b, frac, n);
+    int16_t *v = words(c, n, 32640), *w = words(c, n, 32640);
+    BOTH(2 * n, lerp_i16, v, w, frac, n);
+    BOTH(n, narrow8, v, n);
+    BOTH(2 * n, narrow16, v, shift, n);
+    struct tachy_curve curve = tachy_curve_make(check_float(c, 0, 1), check_float(c, 0, 0.3f));
+    BOTH(n, curve, v, &curve, n);
+    free(f), free(b), free(a), free(v), free(w);
+}
+
+static void blurs(struct check *c, const struct tachy_post_kernels *k, const char *isa)
+{
+    int n = check_range(c, 1, 200), log2 = check_range(c, 0, 2), r = check_range(c, 1, 5);
+    uint8_t *s = bytes(c, 2 * (size_t)n), *w = malloc((size_t)n);
+    for (int i = 0; i < n; i++)
+        w[i] = (uint8_t)check_range(c, 0, 63);
+    int32_t *sum[2] = {calloc((size_t)n + 1, 4), calloc((size_t)n + 1, 4)};
+    for (int i = 0; i < 2; i++) {
+        const struct tachy_post_kernels *v = i ? k : tachy_post_kernels("c");
+        v->gather8(sum[i], s, w, log2, n);
+        v->gather16(sum[i], (uint16_t *)(void *)s, w, log2, n);
+        v->gather_weight(sum[i], w, log2, n);
+    }
+    check_case(c, !memcmp(sum[0], sum[1], 4 * (size_t)n + 4), "gather %s n %d log2 %d", isa, n, log2);
+    int h = check_range(c, 1, 20);
+    size_t cells = 4 * (size_t)n * (size_t)h;
+    int32_t *img[2] = {malloc(cells * 4), malloc(cells * 4)}, *tmp = malloc(cells * 4 + 64 * (size_t)h);
+    for (size_t i = 0; i < cells; i++)
+        img[0][i] = img[1][i] = check_range(c, -63 * 512 * 16, 63 * 512 * 16);
+    for (int i = 0; i < 2; i++) {
+        const struct tachy_post_kernels *v = i ? k : tachy_post_kernels("c");
+        for (int y = 0; y < h; y++)
+            v->box3_row(img[i] + 4 * n * y, tmp, n, r);
+        v->box3_cols(img[i], 4 * n, tmp, 4 * n, h, r);
+    }
+    check_case(c, !memcmp(img[0], img[1], cells * 4), "box3 %s %dx%d r %d", isa, n, h, r);
+    free(s), free(w), free(sum[0]), free(sum[1]), free(img[0]), free(img[1]), free(tmp);
+}
+
+// A picture in exactly as much memory as it needs; rows padded and upside down at random.
+struct picture {
+    uint8_t *memory[4];
+    tachy_frame f;
+};
+
+static void picture(struct check *c, struct picture *p, enum tachy_pix format, int w, int h, bool random)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(format);
+    *p = (struct picture){.f = {.format = format, .width = w, .height = h}};
+    for (int i = 0; i < d->planes; i++) {
+        bool chroma = !d->rgb && (i == 1 || i == 2);
+        int pw = chroma ? (w + d->chroma_shift_x) >> d->chroma_shift_x : w;
+        int ph = chroma ? (h + d->chroma_shift_y) >> d->chroma_shift_y : h;
+        size_t row = (size_t)pw * d->components[i] * d->bytes;
+        size_t stride = row + (size_t)(random ? check_range(c, 0, 9) * 2 : 0), size = stride * (size_t)(ph - 1) + row;
+        p->memory[i] = bytes(c, size);
+        for (size_t k = 0; d->bytes == 2 && k + 1 < size; k += 2) {
+            uint16_t v;
+            memcpy(&v, p->memory[i] + k, 2);
+            v = (uint16_t)(d->shift ? v & 0xffc0 : v & 1023);
+            memcpy(p->memory[i] + k, &v, 2);
+        }
+        bool up = random && check_range(c, 0, 1);
+        p->f.data[i] = up ? p->memory[i] + stride * (size_t)(ph - 1) : p->memory[i];
+        p->f.stride[i] = up ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
+    }
+}
+
+static void drop(struct picture *p)
+{
+    for (int i = 0; i < 4; i++)
+        free(p->memory[i]);
+}
+
+static void random_result(struct check *c, struct tachy_result *r, int w, int h)
+{
+    *r = (struct tachy_result){.eyes = check_range(c, 0, 2)};
+    for (int i = 0; i < r->eyes; i++) {
+        struct tachy_mask *m = &r->mask[i];
+        m->width = check_range(c, 1, 40);
+        m->height = check_range(c, 1, 40);
+        m->stride = m->width;
+        uint8_t *p = malloc((size_t)m->width * (size_t)m->height);
+        runs(c, p, m->width * m->height);
+        m->data = p;
+        m->region = (struct tachy_rect){0, 0, w, h};
+        if (check_range(c, 0, 1))
+            m->region = (struct tachy_rect){check_range(c, -w, w), check_range(c, -h, h), check_range(c, 1, 2 * w), check_range(c, 1, 2 * h)};
+    }
+}
+
+static void frames(struct check *c)
+{
+    int w = check_range(c, 1, check_range(c, 0, 3) ? 40 : 200), h = check_range(c, 1, 40);
+    enum tachy_pix format = (enum tachy_pix)check_range(c, 1, TACHY_PIX_COUNT - 1);
+    static const enum tachy_pix alpha[] = {TACHY_PIX_YUVA420P, TACHY_PIX_YUVA444P10, TACHY_PIX_RGBA};
+    struct tachy_composite_params p = {
+        .mode = (enum tachy_mode)check_range(c, 0, TACHY_MODE_SIDE_BY_SIDE),
+        .color = (uint32_t)check_rand(c),
+        .threshold = check_float(c, 0, 1),
+        .feather = check_range(c, 0, 1) ? check_float(c, 0, 0.5f) : 0,
+        .blur = check_float(c, 0, 1),
+        .alpha_format = alpha[check_range(c, 0, 2)],
+        .mask_format = (enum tachy_pix)check_range(c, 0, TACHY_PIX_P010),
+    };
+    struct picture in, bg, out[2];
+    struct tachy_result r;
+    picture(c, &in, format, w, h, true);
+    picture(c, &bg, format, w, h, true);
+    random_result(c, &r, w, h);
+    struct tachy_video_info info = {.format = format, .width = w, .height = h}, want;
+    int err = tachy_composite_output(&p, &info, &want);
+    picture(c, &out[0], want.format, want.width, want.height, false);
+    picture(c, &out[1], want.format, want.width, want.height, false);
+    for (size_t i = 0; err == TACHY_OK && i <= TACHY_ARRAY_SIZE(isas); i++) {
+        tachy_composite *t;
+        p.isa = i ? isas[i - 1] : "c";
+        if (!tachy_post_kernels(p.isa))
+            continue;
+        struct picture *o = &out[i > 0];
+        err = tachy_composite_open(&t, &p);
+        const char *line;
+        if (p.mode == TACHY_MODE_JSON)
+            err = tachy_composite_json(t, &in.f, &r, NULL, 0, &line);
+        else
+            err = tachy_composite_planes(t, &in.f, &r, NULL, &bg.f, o->memory, o->f.stride);
+        tachy_composite_close(&t);
+        for (int k = 0; i && k < 4 && o->memory[k] && p.mode != TACHY_MODE_JSON; k++) {
+            const struct tachy_pix_desc *d = tachy_pix_desc(want.format);
+            bool chroma = !d->rgb && (k == 1 || k == 2);
+            int ph = chroma ? (want.height + d->chroma_shift_y) >> d->chroma_shift_y : want.height;
+            check_case(c, !memcmp(o->memory[k], out[0].memory[k], (size_t)o->f.stride[k] * (size_t)ph),
+                       "%s: mode %d %s -> %s %dx%d plane %d", p.isa, p.mode, tachy_pix_desc(format)->name, d->name, w, h, k);
+        }
+    }
+    check_case(c, err == TACHY_OK, "mode %d %s %dx%d: error %d", p.mode, tachy_pix_desc(format)->name, w, h, err);
+    for (int i = 0; i < r.eyes; i++)
+        free((void *)(uintptr_t)r.mask[i].data);
+    drop(&in), drop(&bg), drop(&out[0]), drop(&out[1]);
+}
+
+struct timing {
+    tachy_composite *c;
+    struct picture in, bg, out;
+    struct tachy_result r;
+};
+
+static void time_run(void *arg)
+{
+    struct timing *t = arg;
+    tachy_composite_planes(t->c, &t->in.f, &t->r, NULL, &t->bg.f, t->out.memory, t->out.f.stride);
+}
+
+// A person of about a third of the picture, with a soft edge.
+static void round_mask(uint8_t *m)
+{
+    for (int y = 0; y < 256; y++)
+        for (int x = 0; x < 256; x++) {
+            int d = (x - 128) * (x - 128) + (y - 140) * (y - 140);
+            m[y * 256 + x] = (uint8_t)TACHY_CLAMP((80 * 80 - d) / 8 + 128, 0, 255);
+        }
+}
+
+static void bench(struct check *c, enum tachy_pix format)
+{
+    static const char *const names[] = {"mask", "cutout", "blur", "replace", "overlay", "alpha", "", "side-by-side"};
+    static uint8_t mask[65536];
+    round_mask(mask);
+    for (int mode = 0; mode <= TACHY_MODE_SIDE_BY_SIDE; mode++) {
+        if (mode == TACHY_MODE_JSON)
+            continue;
+        struct tachy_composite_params p = {.mode = (enum tachy_mode)mode, .color = 0x00ff0080, .threshold = 0.5f,
+                                           .feather = 0.2f, .alpha_format = TACHY_PIX_YUVA420P, .isa = "c"};
+        struct tachy_video_info info = {.format = format, .width = 1280, .height = 720}, want;
+        struct timing t = {.r = {.eyes = 1, .mask[0] = {mask, 256, 256, 256, {0, 0, 1280, 720}}}};
+        tachy_composite_output(&p, &info, &want);
+        picture(c, &t.in, format, 1280, 720, false);
+        picture(c, &t.bg, format, 1280, 720, false);
+        picture(c, &t.out, want.format, want.width, want.height, false);
+        double twin = 0;
+        for (int i = -1; i < (int)TACHY_ARRAY_SIZE(isas); i++) {
+            p.isa = i < 0 ? "c" : isas[i];
+            if (!tachy_post_kernels(p.isa))
+                continue;
+            tachy_composite_open(&t.c, &p);
+            double s = check_time(time_run, &t);
+            twin = i < 0 ? s : twin;
+            char what[64];
+            snprintf(what, sizeof(what), "%s %s 1280x720", names[mode], tachy_pix_desc(format)->name);
+            check_row("composite", p.isa, what, s, 1280 * 720 * 3.0, twin);
+            tachy_composite_close(&t.c);
+        }
+        drop(&t.in), drop(&t.bg), drop(&t.out);
+    }
+}
+
+static void run(struct check *c)
+{
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(isas); i++) {
+        const struct tachy_post_kernels *k = tachy_post_kernels(isas[i]);
+        for (int n = 0; k && n < 60; n++) {
+            stretches(c, k, isas[i]);
+            blends(c, k, isas[i]);
+            blurs(c, k, isas[i]);
+        }
+    }
+    for (int n = 0; n < 1500; n++)
+        frames(c);
+    if (c->bench) {
+        bench(c, TACHY_PIX_YUV420P);
+        bench(c, TACHY_PIX_NV12);
+        bench(c, TACHY_PIX_YUV420P10);
+    }
+}
+
+const struct check_op check_composite = {"composite", run};

@@ -1,0 +1,74 @@
+"""The example programs do what their first comment says, on real video."""
+import os
+import pathlib
+import re
+import subprocess
+
+import common
+
+EXAMPLES = pathlib.Path(os.environ.get("EXAMPLES", common.ROOT / "build" / "examples"))
+
+
+def example(name, *args, **kw):
+    return subprocess.run([EXAMPLES / name, *map(str, args)], capture_output=True, timeout=120, **kw)
+
+
+class Examples(common.Case):
+    @classmethod
+    def setUpClass(cls):
+        common.run("model", "pull", "selfie")
+
+    def setUp(self):
+        super().setUp()
+        self.clip = self.tmp / "clip.mp4"
+        self.portrait = common.DEPS / "media" / "astronaut.png"
+        if not self.portrait.exists():
+            self.skipTest("no sample portrait: run ./tools/setup")
+        common.ffmpeg("-loop", 1, "-framerate", 25, "-i", self.portrait, "-f", "lavfi", "-i", "sine=440",
+                      "-vf", "scale=320:320,crop=320:180:0:0,format=yuv420p", "-frames:v", 20,
+                      "-t", "0.8", self.clip)
+
+    def test_segment_file(self):
+        out = self.tmp / "out.mp4"
+        p = example("segment_file", self.clip, out)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        kinds = [s["codec_type"] for s in common.ffprobe(out)["streams"]]
+        self.assertEqual(sorted(kinds), ["audio", "video"])
+        video = next(s for s in common.ffprobe(out)["streams"] if s["codec_type"] == "video")
+        self.assertEqual(video["nb_frames"], "20")
+
+    def test_segment_file_refuses(self):
+        p = example("segment_file", self.tmp / "absent.mp4", self.tmp / "out.mp4")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"absent.mp4", p.stderr)
+        p = example("segment_file", self.clip, self.tmp / "out.mp4", "no.such.option=1")
+        self.assertEqual(p.returncode, 1)
+        self.assertFalse((self.tmp / "out.mp4").exists())
+
+    def test_push_pull(self):
+        raw = subprocess.run(["ffmpeg", "-v", "error", "-nostdin", "-i", self.clip, "-f", "rawvideo",
+                              "-pix_fmt", "rgb24", "-"], check=True, capture_output=True).stdout
+        self.assertEqual(len(raw), 20 * 320 * 180 * 3)
+        out = self.tmp / "out.rgb"
+        p = example("push_pull", "320x180", out, input=raw)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        rows = [line.split() for line in p.stdout.decode().splitlines()]
+        self.assertEqual([int(r[0]) for r in rows], list(range(20)))  # none lost, none out of order
+        for row in rows:
+            self.assertTrue(0.15 < float(row[1]) < 0.6, row)  # the portrait's head and shoulders
+        self.assertEqual(out.stat().st_size, len(raw))
+
+    def test_person_share(self):
+        p = example("person_share", self.portrait)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        share = float(re.search(rb"person: ([\d.]+) %", p.stdout).group(1))
+        self.assertTrue(25 < share < 65, share)
+        empty = self.tmp / "grey.png"
+        common.ffmpeg("-f", "lavfi", "-i", "color=gray:s=320x180", "-frames:v", 1, empty)
+        p = example("person_share", empty)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertLess(float(re.search(rb"person: ([\d.]+) %", p.stdout).group(1)), 1)
+
+
+if __name__ == "__main__":
+    common.main()

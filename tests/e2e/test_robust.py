@@ -1,0 +1,142 @@
+"""Bad input and bad luck: handled or refused with one clear sentence, never a crash."""
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+import time
+
+from common import Case, TACHY, ROOT, ffmpeg, ffprobe, main, models, run
+
+PORTRAIT = ROOT / ".deps" / "media" / "astronaut.png"
+
+
+class Robust(Case):
+    def clip(self, name, *args, size="320x180", seconds=1, rate=30):
+        path = self.tmp / name
+        ffmpeg("-loop", 1, "-framerate", rate, "-i", PORTRAIT, "-t", seconds, "-vf", f"scale={size.replace('x', ':')},format=yuv420p", *args, path)
+        return path
+
+    def refused(self, *args, code=1, words=()):
+        p = run(*args, check=False)
+        self.assertEqual(p.returncode, code, p.stderr)
+        errors = [l for l in p.stderr.splitlines() if l.startswith("tachy:")]
+        self.assertEqual(len(errors), 1, p.stderr)
+        for w in words:
+            self.assertIn(w, errors[0])
+
+    def sound(self, p):
+        """A clean end: success or one refusal, never a signal."""
+        self.assertIn(p.returncode, (0, 1), p.stderr)
+
+    def test_refused_with_a_sentence(self):
+        empty = self.tmp / "empty.mp4"
+        empty.touch()
+        noise = self.tmp / "noise.mp4"
+        noise.write_bytes(random.Random(1).randbytes(20000))
+        audio = self.tmp / "audio.m4a"
+        ffmpeg("-f", "lavfi", "-i", "sine", "-t", 1, audio)
+        for path in (empty, noise, audio, self.tmp / "missing.mp4", self.tmp):
+            with self.subTest(path.name):
+                self.refused("segment", path, "-o", self.tmp / "o.mp4", words=[path.name])
+                self.assertFalse((self.tmp / "o.mp4").exists())
+
+    def test_truncated_and_flipped(self):
+        whole = self.clip("a.mkv", "-c:v", "libx264", "-g", "12", seconds=1).read_bytes()
+        rng = random.Random(2)
+        for i in range(12):
+            data = bytearray(whole if i % 2 else whole[:rng.randrange(600, len(whole))])
+            for _ in range(rng.randrange(0, 40) if i > 1 else 0):
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            bad = self.tmp / f"bad{i}.mkv"
+            bad.write_bytes(data)
+            out = self.tmp / f"out{i}.mp4"
+            p = run("segment", bad, "-preset", "ultrafast", "-o", out, check=False)
+            self.sound(p)
+            self.assertEqual(out.exists(), p.returncode == 0)
+
+    def test_sizes(self):
+        for size, codec in (("1x1", "ffv1"), ("2x2", "ffv1"), ("3x517", "ffv1"), ("853x481", "ffv1"), ("2000x16", "ffv1")):
+            with self.subTest(size):
+                path = self.clip(f"s{size}.mkv", "-c:v", codec, size=size, seconds=0.2)
+                for mode in ("cutout", "blur", "mask", "side-by-side", "json"):
+                    run("segment", path, "--mode", mode, "--refine", "--smooth", "-y", "-f", "null", "-")
+                out = self.tmp / f"o{size}.mp4"
+                run("segment", path, "-preset", "ultrafast", "-o", out)
+                v = ffprobe(out)["streams"][0]
+                self.assertEqual(f'{v["width"]}x{v["height"]}', size)
+
+    def test_8k(self):
+        path = self.clip("8k.mp4", "-c:v", "libx264", "-preset", "ultrafast", size="7680x4320", seconds=0.1)
+        run("segment", path, "--mode", "mask", "-f", "null", "-")
+
+    def test_size_change_in_the_stream(self):
+        a = self.clip("a.h264", "-c:v", "libx264", seconds=0.5)
+        b = self.clip("b.h264", "-c:v", "libx264", size="160x120", seconds=0.5)
+        both = self.tmp / "both.h264"
+        both.write_bytes(a.read_bytes() + b.read_bytes())
+        out = self.tmp / "o.mp4"
+        run("segment", both, "-preset", "ultrafast", "-o", out)
+        v = ffprobe(out, "-count_frames")["streams"][0]
+        self.assertEqual((v["width"], v["height"], int(v["nb_read_frames"])), (320, 180, 30))
+
+    def test_never_overwrites(self):
+        path = self.clip("a.mp4", seconds=0.2)
+        out = self.tmp / "o.mp4"
+        out.write_text("precious")
+        self.refused("segment", path, "-o", out, words=["o.mp4", "-y"])
+        self.assertEqual(out.read_text(), "precious")
+        run("segment", path, "-o", out, "-y", "-preset", "ultrafast")
+        self.assertEqual(ffprobe(out)["streams"][0]["codec_name"], "h264")
+        self.refused("segment", path, "-o", path, "-y", words=["a.mp4"])
+
+    def test_interrupt_leaves_a_playable_file_or_none(self):
+        path = self.clip("long.mp4", "-preset", "ultrafast", seconds=60)
+        for wait in (0.05, 1.5):
+            out = self.tmp / f"int{wait}.mp4"
+            p = subprocess.Popen([TACHY, "segment", str(path), "--mode", "mask", "-o", str(out)], stderr=subprocess.PIPE, text=True)
+            time.sleep(wait)
+            p.send_signal(signal.SIGINT)
+            err = p.communicate(timeout=60)[1]
+            self.assertIn(p.returncode, (130, -signal.SIGINT), err)
+            if out.exists():
+                frames = int(ffprobe(out, "-count_frames")["streams"][0]["nb_read_frames"])
+                self.assertTrue(0 < frames < 1800, frames)
+                self.assertIn(out.name, err)
+            self.assertFalse([x for x in self.tmp.iterdir() if "part" in x.name])
+
+    def test_full_disk_is_named(self):
+        path = self.clip("a.mp4", "-preset", "ultrafast", seconds=3)
+        out = self.tmp / "full" / "o.mp4"
+        out.parent.mkdir()
+        mounted = os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", out.parent],
+                                                       capture_output=True).returncode == 0
+        if not mounted:
+            self.skipTest("no small file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", out.parent])
+        p = run("segment", path, "-crf", 0, "-o", out, check=False)
+        self.assertEqual(p.returncode, 75, p.stderr)
+        self.assertIn("space", p.stderr)
+        self.assertEqual(list(out.parent.iterdir()), [])
+
+    def test_memory_is_flat(self):
+        clip = self.clip("a.mp4", "-preset", "ultrafast", size="1280x720", seconds=10)
+        loop = self.tmp / "loop.mp4"
+
+        def peak(frames):
+            ffmpeg("-stream_loop", frames // 300 - 1 if frames >= 600 else 0, "-i", clip, "-c", "copy", loop)
+            code = ("import resource,subprocess,sys; subprocess.run(sys.argv[1:],check=True);"
+                    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+            out = subprocess.run(["python3", "-c", code, TACHY, "segment", str(loop), "--mode", "mask", "--quiet", "-f", "null", "-"],
+                                 check=True, capture_output=True, text=True).stdout
+            return int(out) / 1024
+        short, long = peak(600), peak(3000)
+        print(f"peak memory: {short:.0f} MiB for 600 frames, {long:.0f} MiB for 3000")
+        if "asan" not in TACHY:
+            self.assertLess(long, 300)
+        self.assertLess(long, short * 1.05 + 4)
+
+
+models("selfie")
+main()

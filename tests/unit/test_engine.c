@@ -1,0 +1,479 @@
+#include "test.h"
+
+#include "base/base.h"
+#include "base/clock.h"
+#include "engine/session.h"
+#include "tiny_onnx.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <tachy/engine.h>
+#include <unistd.h>
+
+// The last message at ERR.
+static char said[1024];
+
+static void listen(void *user, enum tachy_log_level level, const char *msg)
+{
+    if (level == TACHY_LOG_ERR)
+        snprintf(said, sizeof(said), "%s", msg);
+}
+
+static const struct tachy_log logger = {.fn = listen};
+
+#define CHECK_SAID(text)                                                                           \
+    do {                                                                                           \
+        if (!strstr(said, text)) {                                                                 \
+            fprintf(stderr, "%s:%d: \"%s\" does not say \"%s\"\n", __FILE__, __LINE__, said, text);\
+            test_failures++;                                                                       \
+        }                                                                                          \
+    } while (0)
+
+static char folder[64];
+
+static const char *in_folder(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+static bool have_runtime(void)
+{
+    char *json;
+    int err = tachy_engine_library(&json, NULL, &logger);
+    tachy_free(json);
+    if (err)
+        printf("skipped without ONNX Runtime: %s\n", said);
+    return err == TACHY_OK;
+}
+
+// Tensors of a spec, free extents set to `extent`.
+static struct tachy_tensor tensor(const struct tachy_tensor *spec, int64_t extent)
+{
+    struct tachy_tensor t = *spec;
+    for (int i = 0; i < t.rank; i++)
+        if (t.shape[i] < 0)
+            t.shape[i] = extent;
+    CHECK_INT(tachy_tensor_alloc(&t), TACHY_OK);
+    return t;
+}
+
+TEST(null_pretends)
+{
+    tachy_engine *e;
+    const struct tachy_io *in, *out;
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "null", .log = &logger,
+                                                        .null_shape_in = {1, 3, 8, 16},
+                                                        .null_shape_out = {1, 8, 16})),
+              TACHY_OK);
+    CHECK_INT(tachy_engine_inputs(e, &in), 1);
+    CHECK_INT(tachy_engine_outputs(e, &out), 1);
+    CHECK_INT(in->spec.rank, 4);
+    CHECK_INT(in->spec.shape[3], 16);
+    CHECK_INT(out->spec.rank, 3);
+    CHECK_STR(tachy_engine_provider(e), "null");
+    struct tachy_tensor a = tensor(&in->spec, 1), b = tensor(&out->spec, 1);
+    memset(b.data, 1, tachy_tensor_bytes(&b));
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    for (int i = 0; i < 8 * 16; i++)
+        CHECK(((float *)b.data)[i] == 0);
+
+    a.shape[3] = 15;
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_MISMATCH);
+    CHECK_SAID("`input`");
+    CHECK_SAID("1x3x8x16 float32");
+    CHECK_SAID("1x3x8x15 float32");
+    a.shape[3] = 16;
+    a.rank = 100;
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_MISMATCH);
+    a.rank = 4;
+    a.dtype = TACHY_U8;
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_MISMATCH);
+    CHECK_SAID("uint8");
+    a.dtype = TACHY_F32;
+    a.stride[0] = a.stride[1] = a.stride[2] = 1000, a.stride[3] = 1;
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_INVAL);
+    CHECK_SAID("dense");
+    a.stride[0] = 384, a.stride[1] = 128, a.stride[2] = 16;
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    a.place = TACHY_DEVICE;
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_INVAL);
+    tachy_tensor_free(&a);
+    a.place = TACHY_HOST;
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_INVAL);
+    tachy_tensor_free(&b);
+    tachy_engine_close(&e);
+    CHECK(!e);
+    tachy_engine_close(&e);
+}
+
+TEST(null_fails_and_takes_time)
+{
+    tachy_engine *e;
+    const char *const options[] = {"fail_every=3", "cost_us=2000", NULL};
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "null", .log = &logger,
+                                                        .provider_options = options)),
+              TACHY_OK);
+    const struct tachy_io *in, *out;
+    tachy_engine_inputs(e, &in);
+    tachy_engine_outputs(e, &out);
+    struct tachy_tensor a = tensor(&in->spec, 1), b = tensor(&out->spec, 1);
+    for (int i = 1; i <= 6; i++) {
+        uint64_t start = tachy_now_ns();
+        int err = tachy_engine_run(e, &a, &b);
+        CHECK_INT(err, i % 3 ? TACHY_OK : TACHY_ERR_EXTERNAL);
+        CHECK(err || tachy_now_ns() - start >= 2000000);
+    }
+    CHECK_SAID("fail_every=3");
+    tachy_tensor_free(&a);
+    tachy_tensor_free(&b);
+    tachy_engine_close(&e);
+}
+
+static int open_with(const char *provider, const char *path, const char *option, const char *library)
+{
+    tachy_engine *e = (void *)1;
+    const char *const options[] = {option, NULL};
+    said[0] = '\0';
+    int err = tachy_engine_open(&e, tachy_engine_params(.provider = provider, .model_path = path,
+                                                        .provider_options = options,
+                                                        .library = library, .log = &logger));
+    CHECK(err == TACHY_OK ? e != NULL : e == NULL && said[0]);
+    tachy_engine_close(&e);
+    return err;
+}
+
+TEST(bad_parameters)
+{
+    tachy_engine *e;
+    CHECK_INT(open_with("cuda-ort", "x.onnx", NULL, NULL), TACHY_ERR_INVAL);
+    CHECK_SAID("`cuda-ort`");
+    CHECK_SAID("auto, cpu, null");
+    CHECK_INT(open_with("null", NULL, "speed=3", NULL), TACHY_ERR_INVAL);
+    CHECK_SAID("cost_us=..., fail_every=...");
+    CHECK_INT(open_with("null", NULL, "cost_us=-1", NULL), TACHY_ERR_INVAL);
+    CHECK_INT(open_with("null", NULL, "cost_us=9x", NULL), TACHY_ERR_INVAL);
+    CHECK_INT(open_with("null", NULL, "cost_us", NULL), TACHY_ERR_INVAL);
+    CHECK_INT(open_with("cpu", NULL, NULL, NULL), TACHY_ERR_INVAL);
+    CHECK_SAID("model_path");
+    CHECK_INT(open_with(NULL, in_folder("none.onnx"), NULL, NULL), TACHY_ERR_NOT_FOUND);
+    CHECK_SAID("none.onnx");
+    CHECK_INT(open_with("auto", folder, NULL, NULL), TACHY_ERR_INVAL);
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "null", .batch_max = 257)),
+              TACHY_ERR_INVAL);
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "null", .threads = -1)),
+              TACHY_ERR_INVAL);
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "null",
+                                                        .null_shape_in = {1, -4, 4, 3})),
+              TACHY_ERR_INVAL);
+}
+
+TEST(bad_libraries)
+{
+    static const int64_t dims[] = {1, 2, 0};
+    char model[256], text[256];
+    snprintf(model, sizeof(model), "%s", in_folder("tiny.onnx"));
+    CHECK(tiny_write(model, "Add", 1, dims));
+    CHECK_INT(open_with("cpu", model, NULL, "/nowhere/libonnxruntime.so"), TACHY_ERR_UNAVAILABLE);
+    CHECK_SAID("/nowhere/libonnxruntime.so");
+    CHECK_SAID("./tools/setup");
+    CHECK_INT(open_with("auto", model, NULL, "libm.so.6"), TACHY_ERR_UNAVAILABLE);
+    CHECK_SAID("libm.so.6 is not ONNX Runtime");
+    const char *old = getenv("TACHY_TEST_OLD_ORT");
+    if (old) {
+        CHECK_INT(open_with("cpu", model, NULL, old), TACHY_ERR_UNAVAILABLE);
+        CHECK_SAID("is ONNX Runtime 1.17.1, and ONNX Runtime 1.23 or newer is needed");
+    }
+    snprintf(text, sizeof(text), "%s", in_folder("text.so"));
+    FILE *f = fopen(text, "w");
+    CHECK(f && fputs("no library", f) >= 0 && fclose(f) == 0);
+    CHECK_INT(open_with("cpu", model, NULL, text), TACHY_ERR_UNAVAILABLE);
+    CHECK_SAID("text.so: file too short");
+
+    setenv("TACHY_ORT", "/nowhere/else.so", 1);
+    CHECK_INT(open_with("cpu", model, NULL, NULL), TACHY_ERR_UNAVAILABLE);
+    CHECK_SAID("/nowhere/else.so");
+    unsetenv("TACHY_ORT");
+}
+
+// Where none is installed every place that was tried is named.
+TEST(search_order)
+{
+    char *deps = tachy_asprintf("%s", getenv("TACHY_DEPS") ? getenv("TACHY_DEPS") : ""), *json;
+    setenv("TACHY_DEPS", folder, 1);
+    setenv("XDG_DATA_HOME", folder, 1);
+    int err = tachy_engine_library(&json, NULL, &logger);
+    if (err) {
+        CHECK_INT(err, TACHY_ERR_UNAVAILABLE);
+        CHECK(strstr(said, in_folder("lib/libonnxruntime.so,")));
+        CHECK(strstr(said, in_folder("tachy/lib/libonnxruntime.so,")));
+        CHECK_SAID(", libonnxruntime.so.1, libonnxruntime.so)");
+    } else {
+        printf("skipped: this system has its own ONNX Runtime\n");
+    }
+    tachy_free(json);
+    setenv("TACHY_DEPS", deps, 1);
+    tachy_free(deps);
+}
+
+TEST(cpu_adds)
+{
+    static const int64_t dims[] = {1, 2, 3, 0};
+    if (!have_runtime())
+        return;
+    CHECK(tiny_write(in_folder("add.onnx"), "Add", 1, dims));
+    tachy_engine *e;
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.model_path = in_folder("add.onnx"),
+                                                        .log = &logger)),
+              TACHY_OK);
+    if (!e)
+        return;
+    const struct tachy_io *in, *out;
+    CHECK_INT(tachy_engine_inputs(e, &in), 1);
+    CHECK_INT(tachy_engine_outputs(e, &out), 1);
+    CHECK_STR(in->name, "picture");
+    CHECK_STR(out->name, "mask");
+    CHECK_STR(tachy_engine_provider(e), "cpu");
+    CHECK(!strncmp(tachy_engine_version(e), "ONNX Runtime 1.", 15));
+    CHECK_INT(in->spec.rank, 3);
+    CHECK_INT(in->spec.dtype, TACHY_F32);
+    // Two sets of buffers in turn: the bindings follow the addresses.
+    struct tachy_tensor a[2] = {tensor(&in->spec, 1), tensor(&in->spec, 1)};
+    struct tachy_tensor b[2] = {tensor(&out->spec, 1), tensor(&out->spec, 1)};
+    for (int run = 0; run < 6; run++) {
+        struct tachy_tensor *x = &a[run % 2], *y = &b[run / 2 % 2];
+        for (int i = 0; i < 6; i++)
+            ((float *)x->data)[i] = (float)(run * 10 + i);
+        CHECK_INT(tachy_engine_run(e, x, y), TACHY_OK);
+        for (int i = 0; i < 6; i++)
+            CHECK(((float *)y->data)[i] == 2 * (float)(run * 10 + i));
+    }
+    for (int i = 0; i < 2; i++) {
+        tachy_tensor_free(&a[i]);
+        tachy_tensor_free(&b[i]);
+    }
+    tachy_engine_close(&e);
+}
+
+TEST(cpu_free_dimensions)
+{
+    static const int64_t dims[] = {-1, 4, -1, 0};
+    if (!have_runtime())
+        return;
+    CHECK(tiny_write(in_folder("free.onnx"), "Add", 1, dims));
+    tachy_engine *e;
+    const struct tachy_io *in, *out;
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.model_path = in_folder("free.onnx"),
+                                                        .log = &logger)),
+              TACHY_OK);
+    tachy_engine_inputs(e, &in);
+    CHECK_INT(in->spec.shape[0], -1);
+    CHECK_INT(in->spec.shape[2], -1);
+    struct tachy_tensor a = tensor(&in->spec, 2), b = tensor(&in->spec, 2), c = tensor(&in->spec, 3);
+    memset(a.data, 0, tachy_tensor_bytes(&a));
+    memset(c.data, 0, tachy_tensor_bytes(&c));
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    // The first run has fixed them.
+    CHECK_INT(tachy_engine_run(e, &c, &b), TACHY_ERR_MISMATCH);
+    CHECK_SAID("is 2x4x2 float32, the tensor given is 3x4x3 float32");
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    tachy_engine_close(&e);
+
+    // An output whose shape is not what the run makes: ONNX Runtime's own text.
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.model_path = in_folder("free.onnx"),
+                                                        .log = &logger)),
+              TACHY_OK);
+    CHECK_INT(tachy_engine_run(e, &a, &c), TACHY_ERR_EXTERNAL);
+    CHECK_SAID("free.onnx: the run failed: ONNX Runtime says: ");
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
+    tachy_engine_close(&e);
+
+    // batch_max fixes the leading one, of inputs and outputs.
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.model_path = in_folder("free.onnx"),
+                                                        .batch_max = 5, .log = &logger)),
+              TACHY_OK);
+    tachy_engine_inputs(e, &in);
+    tachy_engine_outputs(e, &out);
+    CHECK_INT(in->spec.shape[0], 5);
+    CHECK_INT(out->spec.shape[0], 5);
+    CHECK_INT(in->spec.shape[2], -1);
+    CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_MISMATCH);
+    tachy_engine_close(&e);
+    tachy_tensor_free(&a);
+    tachy_tensor_free(&b);
+    tachy_tensor_free(&c);
+}
+
+TEST(cpu_refuses)
+{
+    static const int64_t dims[] = {1, 2, 0}, deep[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 0};
+    if (!have_runtime())
+        return;
+    char path[256];
+    snprintf(path, sizeof(path), "%s", in_folder("bad.onnx"));
+    FILE *f = fopen(path, "w");
+    CHECK(f && fputs("this is not ONNX", f) >= 0 && fclose(f) == 0);
+    CHECK_INT(open_with("cpu", path, NULL, NULL), TACHY_ERR_FORMAT);
+    CHECK_SAID("bad.onnx: cannot be loaded: ONNX Runtime says: ");
+    CHECK_INT(truncate(path, 0), 0);
+    CHECK(open_with("cpu", path, NULL, NULL) < 0);
+    CHECK(tiny_write(path, "NoSuchOperator", 1, dims));
+    CHECK(open_with("cpu", path, NULL, NULL) < 0);
+    CHECK_SAID("NoSuchOperator");
+    CHECK(tiny_write(path, "Add", 11, dims)); // double
+    CHECK_INT(open_with("cpu", path, NULL, NULL), TACHY_ERR_UNSUPPORTED);
+    CHECK_SAID("`picture`");
+    CHECK(tiny_write(path, "Add", 1, deep));
+    CHECK_INT(open_with("cpu", path, NULL, NULL), TACHY_ERR_UNSUPPORTED);
+    CHECK(tiny_write(path, "Add", 7, dims)); // int64
+    CHECK_INT(open_with("cpu", path, NULL, NULL), TACHY_OK);
+    CHECK_INT(open_with("cpu", path, "arena=2", NULL), TACHY_ERR_INVAL);
+    CHECK_INT(open_with("cpu", path, "arena=0", NULL), TACHY_OK);
+    CHECK_INT(open_with("cpu", path, "session.disable_prepacking=1", NULL), TACHY_OK);
+    CHECK_INT(open_with("cpu", path, "spin=1", NULL), TACHY_ERR_INVAL);
+    CHECK_SAID("arena=...");
+}
+
+TEST(sessions_are_shared)
+{
+    static const int64_t dims[] = {1, 2, 0};
+    static const char *const entries[] = {"session.disable_prepacking=1", NULL};
+    if (!have_runtime())
+        return;
+    char path[256];
+    snprintf(path, sizeof(path), "%s", in_folder("shared.onnx"));
+    CHECK(tiny_write(path, "Add", 1, dims));
+    struct tachy_session_params p = {.path = path, .threads = 1, .arena = true}, q = p, r = p;
+    struct tachy_session *a, *b, *c, *d, *g;
+    q.threads = 2;
+    r.entries = entries;
+    CHECK_INT(tachy_session_open(&a, NULL, &p, &logger), TACHY_OK);
+    CHECK_INT(tachy_session_open(&b, NULL, &p, &logger), TACHY_OK);
+    CHECK_INT(tachy_session_open(&c, NULL, &q, &logger), TACHY_OK);
+    CHECK_INT(tachy_session_open(&d, NULL, &r, &logger), TACHY_OK);
+    CHECK(a == b && a != c && a != d);
+    CHECK(a->ort == c->ort);
+    // The same name, another file.
+    CHECK_INT(unlink(path), 0);
+    CHECK(tiny_write(path, "Mul", 1, dims));
+    CHECK_INT(tachy_session_open(&g, NULL, &p, &logger), TACHY_OK);
+    CHECK(g != a);
+    tachy_session_close(&a);
+    CHECK(b->session && b->n_in == 1); // the other reference holds it
+    tachy_session_close(&b);
+    tachy_session_close(&c);
+    tachy_session_close(&d);
+    tachy_session_close(&g);
+    tachy_session_close(&g);
+}
+
+enum { THREADS = 8, RUNS = 4 };
+
+struct job {
+    const char *model;
+    int threads;
+    struct tachy_tensor out[RUNS];
+    pthread_barrier_t *start;
+};
+
+static void fill(struct tachy_tensor *t, int run)
+{
+    uint32_t x = 12345u + (uint32_t)run;
+    float *f = t->data;
+    for (int64_t i = 0, n = tachy_tensor_elements(t); i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        f[i] = (float)(x >> 8) / (float)(1 << 24);
+    }
+}
+
+static void *run_job(void *arg)
+{
+    struct job *j = arg;
+    tachy_engine *e = NULL;
+    const struct tachy_io *in, *out;
+    pthread_barrier_wait(j->start);
+    if (tachy_engine_open(&e, tachy_engine_params(.model_path = j->model, .threads = j->threads)))
+        return NULL;
+    tachy_engine_inputs(e, &in);
+    tachy_engine_outputs(e, &out);
+    struct tachy_tensor a = in->spec;
+    int err = tachy_tensor_alloc(&a);
+    for (int run = 0; run < RUNS && !err; run++) {
+        fill(&a, run);
+        j->out[run] = out->spec;
+        err = tachy_tensor_alloc(&j->out[run]);
+        if (!err)
+            err = tachy_engine_run(e, &a, &j->out[run]);
+    }
+    tachy_tensor_free(&a);
+    tachy_engine_close(&e);
+    return err ? NULL : j;
+}
+
+static void check_threads(const char *model)
+{
+    struct job jobs[THREADS] = {0};
+    pthread_t threads[THREADS];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        jobs[i] = (struct job){.model = model, .start = &start};
+        CHECK_INT(pthread_create(&threads[i], NULL, run_job, &jobs[i]), 0);
+    }
+    bool ok = true;
+    for (int i = 0; i < THREADS; i++) {
+        void *done;
+        pthread_join(threads[i], &done);
+        CHECK(done);
+        ok = ok && done;
+    }
+    pthread_barrier_destroy(&start);
+    for (int run = 0; run < RUNS && ok; run++) {
+        size_t n = tachy_tensor_bytes(&jobs[0].out[run]);
+        for (int i = 1; i < THREADS; i++)
+            CHECK(!memcmp(jobs[0].out[run].data, jobs[i].out[run].data, n));
+        if (run) // another input gives another output
+            CHECK(memcmp(jobs[0].out[0].data, jobs[0].out[run].data, n));
+    }
+    for (int i = 0; i < THREADS; i++)
+        for (int run = 0; run < RUNS; run++)
+            tachy_tensor_free(&jobs[i].out[run]);
+}
+
+// Eight engines on eight threads share a session and give the same bits.
+TEST(threads_agree)
+{
+    static const int64_t dims[] = {1, 64, 64, 3, 0};
+    if (!have_runtime())
+        return;
+    CHECK(tiny_write(in_folder("threads.onnx"), "Mul", 1, dims));
+    check_threads(in_folder("threads.onnx"));
+    const char *shared = getenv("TACHY_SHARED"), *root = getenv("TACHY_TEST_ROOT");
+    char *model = tachy_asprintf("%s%s/models/segment/selfie_segmentation.onnx",
+                                 shared ? shared : root ? root : "", shared ? "" : "/../shared");
+    if (model && access(model, R_OK) == 0)
+        check_threads(model);
+    else
+        printf("skipped: the public selfie model of the shared material is not here\n");
+    tachy_free(model);
+}
+
+int main(void)
+{
+    static const struct test_case cases[] = {
+        TEST_CASE(null_pretends),   TEST_CASE(null_fails_and_takes_time), TEST_CASE(bad_parameters),
+        TEST_CASE(bad_libraries),   TEST_CASE(search_order), TEST_CASE(cpu_adds),                  TEST_CASE(cpu_free_dimensions),
+        TEST_CASE(cpu_refuses),     TEST_CASE(sessions_are_shared),       TEST_CASE(threads_agree),
+    };
+    snprintf(folder, sizeof(folder), "/tmp/tachy-engine-XXXXXX");
+    if (!mkdtemp(folder))
+        return 1;
+    int status = test_run(cases, TACHY_ARRAY_SIZE(cases));
+    char *command = tachy_asprintf("rm -rf %s", folder);
+    if (command && system(command) != 0)
+        fprintf(stderr, "%s stays\n", folder);
+    tachy_free(command);
+    return status;
+}
