@@ -68,7 +68,8 @@ static void set_version(json_t *o, const char *name, unsigned v)
 
 static json_t *ffmpeg_json(json_t *missing)
 {
-    // The defaults of the containers, and what the masks and alpha modes write.
+    // The defaults of the containers, and what the masks and alpha modes write; the main job
+    // needs the first.
     static const char *const names[] = {"libx264", "libx265", "libvpx-vp9", "prores_ks", "ffv1",
                                         "png",     "aac",     "libopus",    "mov_text",  "webvtt"};
     json_t *o = json_object(), *encoders = json_object();
@@ -78,11 +79,9 @@ static json_t *ffmpeg_json(json_t *missing)
     set_version(o, "libswscale", swscale_version());
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         bool present = avcodec_find_encoder_by_name(names[i]) != NULL;
-        char what[80];
-        snprintf(what, sizeof(what), "FFmpeg's encoder %s", names[i]);
         json_object_set_new(encoders, names[i], json_boolean(present));
-        if (!present)
-            add_missing(missing, what, "apt-get install libavcodec-extra");
+        if (!present && i == 0)
+            add_missing(missing, "FFmpeg's encoder libx264", "apt-get install libavcodec-extra");
     }
     json_object_set_new(o, "encoders", encoders);
     return o;
