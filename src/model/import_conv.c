@@ -46,7 +46,7 @@ static void set_window(struct onnx_node *n, const struct window *w)
         onnx_set_ints(n, "dilations", 2, (int64_t[]){w->dilation[0], w->dilation[1]});
 }
 
-// Shapes and types that every convolution needs; `per_output`: kernels are [O kh kw I].
+// Shapes and types that every convolution needs of its picture, its kernel and its result.
 static bool conv_inputs(const struct import *im, int x, int w)
 {
     const struct tflite_tensor *a = import_tensor(im, x), *b = import_tensor(im, w);

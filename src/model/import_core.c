@@ -282,9 +282,6 @@ int import_set_act(struct import *im, int i, enum import_form form, int value, i
     case 3:
         value = clip(im->g, value, 0, 6);
         break;
-    case 4:
-        value = onnx_unary(im->g, "Tanh", value);
-        break;
     default:
         return import_unsupported(im, "its fused activation is not supported");
     }

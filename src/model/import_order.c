@@ -312,7 +312,6 @@ int import_resize(struct import *im)
     if (size[0] == x->shape[1] && size[1] == x->shape[2])
         return import_alias(im, 0);
     struct onnx_shape s = {4, {x->shape[0], x->shape[3], size[0], size[1]}};
-    // ONNX Runtime keeps its blocked layout for integer factors, which it must be given as such.
     int in[4] = {import_get(im, 0, IMPORT_PLANAR), 0, 0, onnx_ints(im->g, 4, s.dim)};
     int y = onnx_add(im->g, "Resize", 4, in, ONNX_FLOAT, &s);
     set_resize(onnx_maker(im->g, y), linear, align, half);

@@ -73,30 +73,46 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-// "selfie_segmentation" of "/x/selfie_segmentation.onnx".
+// "selfie_segmentation" of "/x/Selfie segmentation.onnx": a card's name is plain and lower case.
 static char *stem(const char *path)
 {
     char *s = tachy_asprintf("%s", base_name(path));
     char *dot = s ? strrchr(s, '.') : NULL;
     if (dot && dot != s)
         *dot = '\0';
+    for (char *p = s; p && *p; p++) {
+        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+        bool plain = letter || (*p >= '0' && *p <= '9') || (p > s && strchr("._-", *p));
+        *p = !plain ? '_' : letter ? (char)(*p | 32) : *p;
+    }
+    if (s && *s == '_')
+        *s = 'm';
     return s;
 }
 
-// What a first output of rank 4 may mean, from its channels and the node that makes it.
+// What a first output may mean, from its channels and the node that makes it. The reader of the
+// card has to say whether that is right.
 static const char *guess_meaning(const struct onnx_graph *g)
 {
     const struct onnx_value *v = &g->values[g->out[0]];
-    if (v->shape.rank != 4)
-        return "unknown";
     const struct onnx_node *n = g->nodes[v->maker];
     while (n->op && (!strcmp(n->op, "Reshape") || !strcmp(n->op, "Transpose") ||
                      !strcmp(n->op, "DepthToSpace")))
         n = g->nodes[g->values[n->in[0]].maker];
     bool sigmoid = n->op && !strcmp(n->op, "Sigmoid"), softmax = n->op && !strcmp(n->op, "Softmax");
-    if (v->shape.dim[3] == 1)
-        return sigmoid ? "probability" : "logit";
-    return softmax ? "probabilities" : "softmax";
+    if (v->shape.rank == 4 && v->shape.dim[3] > 1)
+        return softmax ? "probabilities" : "softmax";
+    return sigmoid ? "probability" : "logit";
+}
+
+static json_t *output_json(const struct onnx_graph *g)
+{
+    const struct onnx_value *v = &g->values[g->out[0]];
+    json_t *o = json_pack("{s:s, s:s, s:s}", "name", g->out_names[0], "meaning", guess_meaning(g),
+                          "layout", "nhwc");
+    if (v->shape.rank == 4 && v->shape.dim[3] > 1)
+        json_object_set_new(o, "channel", json_integer(1));
+    return o;
 }
 
 static json_t *input_json(const struct onnx_graph *g)
@@ -105,12 +121,11 @@ static json_t *input_json(const struct onnx_graph *g)
     bool picture = v->shape.rank == 4;
     int64_t channels = picture ? v->shape.dim[3] : 0;
     bool bytes = v->dtype == ONNX_UINT8;
-    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:f, s:[f,f,f], s:[f,f,f], s:s}", "name", v->name,
-                     "width", (json_int_t)(picture ? v->shape.dim[2] : 0), "height",
-                     (json_int_t)(picture ? v->shape.dim[1] : 0), "layout", "nhwc", "channels",
-                     channels == 1 ? "luma" : "rgb", "fit", "stretch", "scale",
-                     bytes ? 1.0 : 1.0 / 255.0, "mean", 0.0, 0.0, 0.0, "std", 1.0, 1.0, 1.0, "dtype",
-                     dtype_name(v->dtype));
+    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:f}", "name", v->name, "width",
+                     (json_int_t)(picture ? v->shape.dim[2] : 1), "height",
+                     (json_int_t)(picture ? v->shape.dim[1] : 1), "layout", "nhwc", "channels",
+                     channels == 1 ? "luma" : "rgb", "dtype", dtype_name(v->dtype), "fit", "stretch",
+                     "scale", bytes ? 1.0 : 1.0 / 255.0);
 }
 
 int import_card(const struct onnx_graph *g, const char *tflite_path,
@@ -119,12 +134,13 @@ int import_card(const struct onnx_graph *g, const char *tflite_path,
     char *name = stem(onnx_path), *network = stem(tflite_path), *text = NULL, sha256[65];
     int err = name && network ? tachy_sha256_file(onnx_path, sha256, log) : TACHY_ERR_NOMEM;
     if (!err) {
-        json_t *output = json_pack("{s:s, s:s, s:i, s:s}", "name", g->out_names[0], "meaning",
-                                   guess_meaning(g), "channel", 0, "layout", "nhwc");
-        json_t *card = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "name", name,
-                                 "title", network, "task", "segment", "network", network, "license",
-                                 "", "file", base_name(onnx_path), "sha256", sha256, "input",
-                                 input_json(g), "output", output);
+        json_t *card = json_pack(
+            "{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "version", 1, "name", name,
+            "title", network, "task", "segment", "network", network, "license", "", "file",
+            base_name(onnx_path), "sha256", sha256, "notes",
+            "a skeleton written by the import: state title, license, the input's scale, mean and "
+            "std, and what the output means",
+            "input", input_json(g), "output", output_json(g));
         err = text_of(card, JSON_INDENT(2) | JSON_REAL_PRECISION(9), &text);
     }
     if (!err)
