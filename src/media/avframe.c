@@ -98,6 +98,12 @@ const char *tachy_av_text(int averror, char buf[128])
     return buf;
 }
 
+void tachy_av_quiet(void)
+{
+    if (av_log_get_level() == AV_LOG_INFO)
+        av_log_set_level(AV_LOG_QUIET);
+}
+
 static bool full_range(const AVFrame *av)
 {
     return av->color_range == AVCOL_RANGE_JPEG || without_j(av->format) != av->format;

@@ -20,6 +20,10 @@ int tachy_err_from_av(int averror);
 // av_strerror() of `averror` in `buf`; returns buf.
 const char *tachy_av_text(int averror, char buf[128]);
 
+// Keeps FFmpeg from writing to standard error: sets its (process-wide) level to quiet, unless
+// the program has set a level itself. Sources and sinks call it when they open.
+void tachy_av_quiet(void);
+
 // Wraps a decoded picture without copying and takes over `av`'s references (av is left
 // blank, on success only). The format must have a counterpart.
 int tachy_frame_from_av(tachy_frame **out, AVFrame *av);

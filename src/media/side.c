@@ -201,6 +201,43 @@ done:
     return err;
 }
 
+void tachy_side_reset(tachy_side *s)
+{
+    pthread_mutex_lock(&s->queue->lock);
+    for (int i = 0; i < s->queue->nb_fifos; i++) {
+        clear(s->queue, &s->queue->fifos[i]);
+        s->queue->fifos[i].last_time = -INFINITY;
+    }
+    pthread_mutex_unlock(&s->queue->lock);
+}
+
+void tachy_side_trim(tachy_side *s, double seconds)
+{
+    struct tachy_side_queue *q = s->queue;
+    pthread_mutex_lock(&q->lock);
+    for (int i = 0; i < q->nb_fifos; i++) {
+        struct fifo kept = {.last_time = q->fifos[i].last_time}, *f = &q->fifos[i];
+        while (f->head) {
+            struct entry *e = f->head;
+            if (e->time >= seconds - 1e-6) { // times are rounded to ticks
+                AVPacket *packet = pop(q, f);
+                av_packet_free(&packet);
+                continue;
+            }
+            f->head = e->next;
+            e->next = NULL;
+            if (kept.tail)
+                kept.tail->next = e;
+            else
+                kept.head = e;
+            kept.tail = e;
+            kept.bytes += (size_t)e->packet->size;
+        }
+        *f = kept;
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
 void tachy_side_end(tachy_side *s)
 {
     pthread_mutex_lock(&s->queue->lock);

@@ -49,6 +49,10 @@ void tachy_side_unref(tachy_side **s);
 // TACHY_ERR_LIMIT: this packet was dropped. TACHY_ERR_NOMEM, TACHY_ERR_INVAL (no such stream).
 int tachy_side_put(tachy_side *s, AVPacket *packet);
 bool tachy_side_given_up(tachy_side *s, int stream);
+// Drops what waits (a source that seeks once more while it opens).
+void tachy_side_reset(tachy_side *s);
+// Drops packets at or after `seconds`, which then turn out to be past the end.
+void tachy_side_trim(tachy_side *s, double seconds);
 // No more packets will come.
 void tachy_side_end(tachy_side *s);
 // Takes the oldest packet whose time (dts, else pts) is at or before `seconds` (INFINITY:

@@ -5,7 +5,9 @@
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
+#include <ftw.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -259,6 +261,12 @@ static void release(struct bench *b, struct lane *lanes, int n)
     }
 }
 
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    remove(path);
+    return 0;
+}
+
 static int measure_encode(struct bench *b, struct lane *lanes, int n, double *light_ms)
 {
     int err;
@@ -275,12 +283,7 @@ static int measure_encode(struct bench *b, struct lane *lanes, int n, double *li
     double best = TACHY_MAX(one, many);
     if (best > 0)
         *light_ms = 1e3 / best;
-    char dir[96];
-    for (int i = 0; i < n; i++) {
-        snprintf(dir, sizeof(dir), "%s/%d", b->dir, i);
-        rmdir(dir);
-    }
-    rmdir(b->dir);
+    nftw(b->dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     return err == TACHY_ERR_UNSUPPORTED ? TACHY_OK : err;
 }
 

@@ -33,13 +33,15 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
                            const struct tachy_placement *pl, int rotation, bool flip, uint8_t *dst,
                            ptrdiff_t stride);
 
-// Luma of a frame's region at mask size, area-averaged, as stored (0..255, 10-bit shifted
-// down): the guide of smoothing and refining.
+// Luma of a frame's region at mask size, area-averaged over whole pixels, as stored (0..255,
+// 10-bit scaled down; RGB: BT.709 weights): the guide of smoothing and refining.
+// TACHY_ERR_INVAL where the region is empty or leaves the frame.
 int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
                      ptrdiff_t stride, int width, int height);
 
 // Temporal smoothing of one stream's and one eye's masks, in frame order. Motion-adaptive:
-// where the guide is still the mask moves slowly, where it moves the new mask is taken.
+// where the guide is still the mask moves slowly ((1 - strength)^2 of the way a frame, at
+// least 1 %), where it moves the new mask is taken. strength 0: masks stay as they are.
 typedef struct tachy_smooth tachy_smooth;
 int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength); // 0..1
 // Smooths `mask` in place. `discontinuity`: forget the past. `guide`: as above, same size.
@@ -47,14 +49,15 @@ void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const 
                         ptrdiff_t guide_stride, bool discontinuity);
 void tachy_smooth_close(tachy_smooth **s);
 
-// Edge-aware upsampling guided by luma (fast guided filter, He and Sun 2015): at mask size
-// the linear model mask = a * luma + b is fitted in windows; composite evaluates it on the
-// frame's own luma rows. The planes belong to the caller: width * height floats each.
+// Edge-aware upsampling guided by luma: at mask size a linear model mask = a * luma + b is
+// made (refine.c says how; the slope is that of a guided filter), and composite evaluates it
+// on the frame's own luma rows. The planes belong to the caller: width * height floats each.
 struct tachy_refine {
     float *a, *b;      // on luma 0..255 -> mask 0..255
     int width, height;
 };
-// `scratch`: tachy_refine_scratch(width, height) bytes.
+// `scratch`: tachy_refine_scratch(width, height) bytes, aligned for float. The guide is
+// tachy_luma_guide()'s.
 size_t tachy_refine_scratch(int width, int height);
 void tachy_refine_fit(struct tachy_refine *r, const uint8_t *mask, ptrdiff_t stride,
                       const uint8_t *guide, ptrdiff_t guide_stride, void *scratch);

@@ -44,8 +44,6 @@ struct tachy_geometry {
 int tachy_geometry_build(struct tachy_geometry *g, const struct tachy_preprocess_params *p,
                          int frame_width, int frame_height, const struct tachy_view *view);
 
-struct tachy_tone; // tone.h
-
 struct tachy_pre_color {
     struct tachy_pre_finish finish; // lines (HDR: tone-mapped R'G'B' 0..1) to the tensor
     bool hdr;
@@ -98,6 +96,7 @@ void tachy_plan_free(struct tachy_plan *plan);
 extern const struct tachy_pre_kernels tachy_preprocess_avx2, tachy_preprocess_avx512;
 void tachy_preprocess_bilinear_avx2(const struct tachy_pre_grid *g, const struct tachy_pre_step *s,
                                     int n, float *const out[3]);
+void tachy_preprocess_tone_avx2(const struct tachy_tone *t, float *r, float *g, float *b, int n);
 #elif defined(__aarch64__)
 extern const struct tachy_pre_kernels tachy_preprocess_neon;
 #endif

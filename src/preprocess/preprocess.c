@@ -196,16 +196,31 @@ static void fill_borders(const tachy_preprocess *pre, const struct target *o,
 
 // ---- Lines
 
+// `pixel` is a constant where this is called, so that copies are single moves.
+static inline __attribute__((always_inline)) void
+turn_plane(const struct target *o, int plane, const uint8_t *strip, size_t line_bytes, int x, int y,
+           int lines, int length, size_t pixel)
+{
+    for (int i = 0; i < length; i++) {
+        uint8_t *d = target_at(o, plane, x, y + i);
+        const uint8_t *s = strip + (size_t)i * pixel;
+        for (int l = 0; l < lines; l++, s += line_bytes, d += pixel)
+            memcpy(d, s, pixel);
+    }
+}
+
 // Rows of the strip become columns of the tensor: line l of the strip is column x + l.
 static void turn_strip(const struct target *o, const uint8_t *strip, size_t line_bytes, int x, int y,
                        int lines, int length)
 {
-    for (int c = 0; c < o->channels; c++)
-        for (int i = 0; i < length; i++) {
-            uint8_t *d = target_at(o, c, x, y + i);
-            const uint8_t *s = strip + (size_t)c * STRIP * line_bytes + (size_t)i * o->pixel;
-            for (int l = 0; l < lines; l++, s += line_bytes, d += o->pixel)
-                memcpy(d, s, o->pixel);
+    for (int c = 0; c < o->channels; c++, strip += STRIP * line_bytes)
+        switch (o->pixel) {
+        case 1: turn_plane(o, c, strip, line_bytes, x, y, lines, length, 1); break;
+        case 2: turn_plane(o, c, strip, line_bytes, x, y, lines, length, 2); break;
+        case 3: turn_plane(o, c, strip, line_bytes, x, y, lines, length, 3); break;
+        case 4: turn_plane(o, c, strip, line_bytes, x, y, lines, length, 4); break;
+        case 6: turn_plane(o, c, strip, line_bytes, x, y, lines, length, 6); break;
+        default: turn_plane(o, c, strip, line_bytes, x, y, lines, length, 12); break;
         }
 }
 
@@ -253,7 +268,7 @@ static void finish_line(tachy_preprocess *pre, const struct tachy_plan *plan, in
     }
     void *const rgb[3] = {pre->rgb[0], pre->rgb[1], pre->rgb[2]};
     pre->kernels->finish(&plan->color.decode, in, n, rgb);
-    tachy_tone_map(pre->tone, pre->rgb[0], pre->rgb[1], pre->rgb[2], n);
+    pre->kernels->tone(pre->tone, pre->rgb[0], pre->rgb[1], pre->rgb[2], n);
     pre->kernels->finish(&plan->color.finish,
                          (const float *const[3]){pre->rgb[0], pre->rgb[1], pre->rgb[2]}, n, dst);
 }

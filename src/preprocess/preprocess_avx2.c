@@ -40,21 +40,30 @@ static void rows_scalar(const struct rows *r, int n, int16_t *dst)
     }
 }
 
-// Even and odd bytes of 32 columns apart. The odd ones are read as words with the even
-// byte below; what that adds is taken off at the end.
-INLINE void rows8_32(const struct rows *r, int at, __m256i *even, __m256i *odd)
+// Even and odd bytes of `vectors` times 32 columns apart. The odd ones are read as words with
+// the even byte below; what that adds is taken off at the end. Rows of the next line, which
+// mostly begins with the last row of this one, are asked for early.
+INLINE void rows8_sum(const struct rows *r, int at, int vectors, __m256i even[], __m256i odd[])
 {
     const uint8_t *p = r->first + at;
-    const __m256i half = _mm256_set1_epi16((short)(r->count / 2));
-    __m256i e = half, o = half;
+    const ptrdiff_t ahead = r->stride * (r->count - 1);
+    for (int j = 0; j < vectors; j++)
+        even[j] = odd[j] = _mm256_set1_epi16((short)(r->count / 2));
     for (int k = 0; k < r->count; k++, p += r->stride) {
-        __m256i v = _mm256_loadu_si256((const void *)p), w = _mm256_set1_epi32((int)r->w[k]);
-        e = _mm256_add_epi16(e, _mm256_mulhi_epu16(_mm256_slli_epi16(v, 8), w));
-        o = _mm256_add_epi16(o, _mm256_mulhi_epu16(v, w));
+        __m256i w = _mm256_set1_epi32((int)r->w[k]);
+        _mm_prefetch((const void *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T0);
+        for (int j = 0; j < vectors; j++) {
+            __m256i v = _mm256_loadu_si256((const void *)(p + 32 * j));
+            even[j] = _mm256_add_epi16(even[j], _mm256_mulhi_epu16(_mm256_slli_epi16(v, 8), w));
+            odd[j] = _mm256_add_epi16(odd[j], _mm256_mulhi_epu16(v, w));
+        }
     }
     const __m256i bias = _mm256_set1_epi16((short)BIAS);
-    *even = _mm256_xor_si256(e, bias);
-    *odd = _mm256_xor_si256(_mm256_sub_epi16(o, _mm256_srli_epi16(e, 8)), bias);
+    for (int j = 0; j < vectors; j++) {
+        odd[j] = _mm256_sub_epi16(odd[j], _mm256_srli_epi16(even[j], 8));
+        odd[j] = _mm256_xor_si256(odd[j], bias);
+        even[j] = _mm256_xor_si256(even[j], bias);
+    }
 }
 
 INLINE void store_interleaved(int16_t *dst, __m256i even, __m256i odd)
@@ -70,23 +79,37 @@ AVX2 static void rows8(const struct rows *r, int n, int16_t *dst)
         rows_scalar(r, n, dst);
         return;
     }
-    __m256i even, odd;
-    for (int i = 0; i < n; i += 32) {
+    __m256i even[2], odd[2];
+    int i = 0;
+    for (; i + 64 <= n; i += 64) {
+        rows8_sum(r, i, 2, even, odd);
+        store_interleaved(dst + i, even[0], odd[0]);
+        store_interleaved(dst + i + 32, even[1], odd[1]);
+    }
+    for (; i < n; i += 32) {
         int at = TACHY_MIN(i, n - 32); // the last vector ends with the row
-        rows8_32(r, at, &even, &odd);
-        store_interleaved(dst + at, even, odd);
+        rows8_sum(r, at, 1, even, odd);
+        store_interleaved(dst + at, even[0], odd[0]);
     }
 }
 
-// Interleaved pairs (NV12), n of them, into two lines.
+// Interleaved pairs (NV12), n of them, 16 and more, into two lines.
 AVX2 static void rows8_pairs(const struct rows *r, int n, int16_t *u, int16_t *v)
 {
-    __m256i even, odd;
-    for (int i = 0; i < n; i += 16) {
+    __m256i even[2], odd[2];
+    int i = 0;
+    for (; i + 32 <= n; i += 32) {
+        rows8_sum(r, 2 * i, 2, even, odd);
+        for (int j = 0; j < 2; j++) {
+            _mm256_storeu_si256((void *)(u + i + 16 * j), even[j]);
+            _mm256_storeu_si256((void *)(v + i + 16 * j), odd[j]);
+        }
+    }
+    for (; i < n; i += 16) {
         int at = TACHY_MIN(i, n - 16);
-        rows8_32(r, 2 * at, &even, &odd);
-        _mm256_storeu_si256((void *)(u + at), even);
-        _mm256_storeu_si256((void *)(v + at), odd);
+        rows8_sum(r, 2 * at, 1, even, odd);
+        _mm256_storeu_si256((void *)(u + at), even[0]);
+        _mm256_storeu_si256((void *)(v + at), odd[0]);
     }
 }
 
@@ -395,5 +418,6 @@ const struct tachy_pre_kernels tachy_preprocess_avx2 = {
     .line = line_avx2,
     .bilinear = tachy_preprocess_bilinear_avx2,
     .finish = finish_avx2,
+    .tone = tachy_preprocess_tone_avx2,
 };
 #endif

@@ -25,7 +25,9 @@ INLINE void rows8_64(const struct rows *r, int at, __mmask64 mask, bool whole, _
     const uint8_t *p = r->first + at;
     const __m512i half = _mm512_set1_epi16((short)(r->count / 2));
     __m512i e = half, o = half;
+    const ptrdiff_t ahead = r->stride * (r->count - 1);
     for (int k = 0; k < r->count; k++, p += r->stride) {
+        _mm_prefetch((const void *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T0);
         __m512i v = whole ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8(mask, p);
         __m512i w = _mm512_set1_epi32((int)r->w[k]);
         e = _mm512_add_epi16(e, _mm512_mulhi_epu16(_mm512_slli_epi16(v, 8), w));
@@ -318,5 +320,6 @@ const struct tachy_pre_kernels tachy_preprocess_avx512 = {
     .line = line_avx512,
     .bilinear = tachy_preprocess_bilinear_avx2,
     .finish = finish_avx512,
+    .tone = tachy_preprocess_tone_avx2,
 };
 #endif

@@ -254,5 +254,6 @@ const struct tachy_pre_kernels tachy_preprocess_neon = {
     .line = line_neon,
     .bilinear = bilinear_neon,
     .finish = finish_neon,
+    .tone = tachy_ref_tone,
 };
 #endif

@@ -23,14 +23,23 @@ void tachy_mem_free(struct tachy_mem *m)
 // Overlaps below this share of a sample come from rounding of the positions.
 static const double SLIVER = 1e-6;
 
-static double clamp(double v, double lo, double hi) { return TACHY_CLAMP(v, lo, hi); }
+// Written out because the C library's floor(), fmin() and the like are calls on a plain x86-64,
+// and a view that follows something is new in every frame.
+static inline double clamp(double v, double lo, double hi) { return TACHY_CLAMP(v, lo, hi); }
+
+static inline double floor_of(double v) // within the range of int64_t
+{
+    double whole = (double)(int64_t)v;
+    return whole > v ? whole - 1 : whole;
+}
 
 // The samples that output i takes: its first one, and how many.
 static int span(const struct tachy_axis *a, int i, int *start)
 {
     double from = a->origin + i * a->step, to = from + a->step, last = a->samples - 1;
     if (fabs(a->step) > 1) {
-        double lo = floor(fmin(from, to) + SLIVER), hi = ceil(fmax(from, to) - SLIVER) - 1;
+        double lo = floor_of(TACHY_MIN(from, to) + SLIVER);
+        double hi = -floor_of(SLIVER - TACHY_MAX(from, to)) - 1;
         *start = (int)clamp(lo, 0, last);
         return (int)clamp(hi, *start, last) - *start + 1;
     }
@@ -44,9 +53,10 @@ static double share(const struct tachy_axis *a, int i, int j, int start, int cou
 {
     double from = a->origin + i * a->step, to = from + a->step;
     if (fabs(a->step) > 1) {
-        double lo = fmin(from, to), hi = fmax(from, to);
-        double left = j == 0 ? lo : fmax(lo, j), right = j == a->samples - 1 ? hi : fmin(hi, j + 1);
-        return fmax(right - left, 0);
+        double lo = TACHY_MIN(from, to), hi = TACHY_MAX(from, to);
+        double left = j == 0 ? lo : TACHY_MAX(lo, (double)j);
+        double right = j == a->samples - 1 ? hi : TACHY_MIN(hi, j + 1.0);
+        return TACHY_MAX(right - left, 0.0);
     }
     if (count == 1)
         return 1;
@@ -87,17 +97,22 @@ static void fill_output(struct tachy_taps *t, const struct tachy_axis *a, int la
     double total = 0, running = 0;
     for (int k = 0; k < count; k++)
         total += share(a, i, start + k, start, count);
+    const double part = 1 / total;
+    float *weight = t->weight + (size_t)i * (size_t)t->max;
+    uint32_t *w16 = t->w16 ? t->w16 + (size_t)i * (size_t)t->max : NULL;
+    long before = 0, top = w16 ? 65535 : 32767;
     t->start[i] = start;
     t->count[i] = count;
     for (int k = 0; k < count; k++) {
-        double w = share(a, i, start + k, start, count) / total, before = running;
+        double w = share(a, i, start + k, start, count) * part;
         running += w;
-        t->weight[(size_t)i * (size_t)t->max + (size_t)k] = (float)w;
-        if (t->w16)
-            t->w16[(size_t)i * (size_t)t->max + (size_t)k] =
-                0x10001u * (uint32_t)(lrint(running * 65535) - lrint(before * 65535));
-        if (t->vweight)
-            place_weight(t, lanes, i, k, (int)(lrint(running * 32767) - lrint(before * 32767)));
+        weight[k] = (float)w;
+        long sum = k == count - 1 ? top : lrint(running * (double)top), v = sum - before;
+        before = sum;
+        if (w16)
+            w16[k] = 0x10001u * (uint32_t)v;
+        else if (t->vweight)
+            place_weight(t, lanes, i, k, (int)v);
     }
     if (t->vstart)
         t->vstart[i] = start - t->lo;

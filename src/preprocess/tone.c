@@ -6,25 +6,10 @@
 enum {
     TRANSFER_PQ = 16,
     TRANSFER_HLG = 18,
-    SIGNAL_STEPS = 2048, // of the table over the signal, linear in between
-    POWER_BITS = 6,      // mantissa bits that index a power table
-    POWER_RANGE = 24,    // octaves below 1 that it covers
-    POWER_STEPS = POWER_RANGE << POWER_BITS,
 };
 
 // Light is relative to the reference white of ITU-R BT.2408, 203 cd/m2.
 static const double WHITE = 203, HLG_PEAK = 1000;
-// The curve on the largest of R, G, B is straight up to KNEE and reaches 1 at PEAK.
-static const float KNEE = 0.6f, PEAK = (float)(1000.0 / 203.0);
-
-struct tachy_tone {
-    uint8_t transfer, primaries;
-    float light[SIGNAL_STEPS + 2]; // signal to light (HLG: to scene light 0..1)
-    float ootf[POWER_STEPS + 2];   // HLG: scene luminance to factor to light
-    float gamma[POWER_STEPS + 2];  // light to SDR signal
-    float gamut[3][3];
-    float luma[3];                 // of the signal's primaries
-};
 
 bool tachy_tone_needed(struct tachy_color c)
 {
@@ -64,33 +49,10 @@ static double srgb_signal(double light)
 // fn of 2^-24 .. 1, in equal steps within an octave.
 static void power_table(float *table, double (*fn)(double))
 {
-    for (int i = 0; i <= POWER_STEPS + 1; i++) {
-        double mantissa = 1 + (i & ((1 << POWER_BITS) - 1)) / (double)(1 << POWER_BITS);
-        table[i] = (float)fn(ldexp(mantissa, (i >> POWER_BITS) - POWER_RANGE));
+    for (int i = 0; i <= TACHY_TONE_POWER_STEPS + 1; i++) {
+        double mantissa = 1 + (i & ((1 << TACHY_TONE_POWER_BITS) - 1)) / (double)(1 << TACHY_TONE_POWER_BITS);
+        table[i] = (float)fn(ldexp(mantissa, (i >> TACHY_TONE_POWER_BITS) - TACHY_TONE_POWER_RANGE));
     }
-}
-
-// x in 0..1; below the table's range the straight line to its first entry.
-static inline float power_lookup(const float *table, float x)
-{
-    const uint32_t first = (uint32_t)(127 - POWER_RANGE) << 23;
-    const int shift = 23 - POWER_BITS;
-    union {
-        float f;
-        uint32_t u;
-    } v = {.f = x};
-    if (v.u < first)
-        return table[0] * x * (float)(1 << POWER_RANGE);
-    uint32_t i = (v.u - first) >> shift;
-    float part = (float)(v.u & ((1u << shift) - 1)) * (1.0f / (float)(1 << (23 - POWER_BITS)));
-    return table[i] + part * (table[i + 1] - table[i]);
-}
-
-static inline float signal_lookup(const float *table, float e)
-{
-    float at = e * SIGNAL_STEPS;
-    int i = (int)at;
-    return table[i] + (at - (float)i) * (table[i + 1] - table[i]);
 }
 
 // Linear R, G, B of `primaries` to BT.709; rows from the chromaticities of H.273, D65 white.
@@ -117,48 +79,16 @@ int tachy_tone_open(struct tachy_tone **out, struct tachy_color c)
         return TACHY_ERR_NOMEM;
     t->transfer = c.transfer;
     t->primaries = c.primaries;
+    t->ootf_needed = c.transfer == TRANSFER_HLG;
     bool pq = c.transfer == TRANSFER_PQ;
-    for (int i = 0; i <= SIGNAL_STEPS + 1; i++) {
-        double e = fmin(i / (double)SIGNAL_STEPS, 1);
+    for (int i = 0; i <= TACHY_TONE_SIGNAL_STEPS + 1; i++) {
+        double e = fmin(i / (double)TACHY_TONE_SIGNAL_STEPS, 1);
         t->light[i] = (float)(pq ? pq_light(e) / WHITE : hlg_scene(e));
     }
     power_table(t->ootf, hlg_ootf);
     power_table(t->gamma, srgb_signal);
     set_primaries(t);
     return TACHY_OK;
-}
-
-// Factor that maps the largest component m, with slope 1 at the knee.
-static inline float tone_gain(float m)
-{
-    if (m <= KNEE)
-        return 1;
-    const float slope = (PEAK - KNEE) / (1 - KNEE);
-    float x = (m - KNEE) / (PEAK - KNEE);
-    float mapped = KNEE + (1 - KNEE) * slope * x / (1 + (slope - 1) * x);
-    return TACHY_MIN(mapped, 1.0f) / m;
-}
-
-void tachy_tone_map(const struct tachy_tone *t, float *r, float *g, float *b, int n)
-{
-    bool hlg = t->transfer == TRANSFER_HLG;
-    for (int i = 0; i < n; i++) {
-        float v[3] = {signal_lookup(t->light, r[i]), signal_lookup(t->light, g[i]),
-                      signal_lookup(t->light, b[i])};
-        float gain = 1;
-        if (hlg) {
-            float y = t->luma[0] * v[0] + t->luma[1] * v[1] + t->luma[2] * v[2];
-            gain = power_lookup(t->ootf, TACHY_MIN(y, 1.0f));
-        }
-        float largest = gain * TACHY_MAX(v[0], TACHY_MAX(v[1], v[2]));
-        gain *= tone_gain(largest);
-        float *const out[3] = {r, g, b};
-        for (int c = 0; c < 3; c++) {
-            const float *m = t->gamut[c];
-            float light = gain * (m[0] * v[0] + m[1] * v[1] + m[2] * v[2]);
-            out[c][i] = power_lookup(t->gamma, TACHY_CLAMP(light, 0.0f, 1.0f));
-        }
-    }
 }
 
 void tachy_tone_close(struct tachy_tone **t)

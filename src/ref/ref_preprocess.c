@@ -118,4 +118,5 @@ const struct tachy_pre_kernels tachy_ref_preprocess = {
     .line = line_c,
     .bilinear = bilinear_c,
     .finish = finish_c,
+    .tone = tachy_ref_tone,
 };

@@ -1,11 +1,12 @@
 #pragma once
 #include "base/base.h"
+#include "ref/ref_tone.h"
 
 #include <tachy/tensor.h>
 
 // The kernels of preprocess and the tables that they read. A plan (src/preprocess) fills the
-// tables once; each version (plain C here, AVX2, AVX-512, NEON) implements the same three
-// kernels over them.
+// tables once; each version (plain C here, AVX2, AVX-512, NEON) implements the same kernels
+// over them.
 
 // Which samples each output of one axis of one plane takes, and how much of each. Samples
 // outside the plane have been folded onto its edge, so start[i] .. start[i] + count[i] - 1
@@ -89,6 +90,7 @@ struct tachy_pre_kernels {
                      float *const out[3]);
     void (*finish)(const struct tachy_pre_finish *f, const float *const in[3], int n,
                    void *const dst[3]);
+    void (*tone)(const struct tachy_tone *t, float *r, float *g, float *b, int n);
 };
 
 extern const struct tachy_pre_kernels tachy_ref_preprocess;

@@ -49,6 +49,11 @@ int tachy_mux_format(const AVOutputFormat **out, const char *url, const char *fo
                       url, dot);
 }
 
+bool tachy_mux_counts_from_zero(const AVOutputFormat *format)
+{
+    return !strcmp(format->name, "matroska") || !strcmp(format->name, "webm");
+}
+
 int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
                    bool overwrite, const struct tachy_log *log)
 {
@@ -67,6 +72,9 @@ int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char
     // Stereo and spherical boxes are written at this strictness only.
     m->ctx->strict_std_compliance = FF_COMPLIANCE_UNOFFICIAL;
     m->ctx->max_interleave_delta = INTERLEAVE;
+    // libavformat would move all streams by what one has below 0.
+    if (tachy_mux_counts_from_zero(format))
+        m->ctx->avoid_negative_ts = 0;
     if (!m->out.seekable)
         m->ctx->flush_packets = 1;
     return TACHY_OK;
@@ -104,6 +112,14 @@ int tachy_mux_start(struct tachy_mux *m, AVDictionary **options)
     return m->out.error ? tachy_output_fail(&m->out) : TACHY_OK;
 }
 
+static void move(AVPacket *p, int64_t by)
+{
+    if (p->pts != AV_NOPTS_VALUE)
+        p->pts += by;
+    if (p->dts != AV_NOPTS_VALUE)
+        p->dts += by;
+}
+
 // Decoding times must rise; by at least `step`.
 static void make_rise(struct tachy_mux *m, AVPacket *p, int stream, int step)
 {
@@ -125,6 +141,8 @@ int tachy_mux_write(struct tachy_mux *m, AVPacket *packet, AVRational time_base,
     AVStream *st = m->ctx->streams[stream];
     bool nonstrict = m->ctx->oformat->flags & AVFMT_TS_NONSTRICT;
     av_packet_rescale_ts(packet, time_base, st->time_base);
+    if (m->shift)
+        move(packet, av_rescale_q(m->shift, AV_TIME_BASE_Q, st->time_base));
     packet->stream_index = stream;
     packet->pos = -1;
     make_rise(m, packet, stream, nonstrict ? 0 : 1);

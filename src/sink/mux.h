@@ -11,12 +11,17 @@ struct tachy_mux {
     const struct tachy_log *log;
     int64_t *last_dts; // of each stream, in its time base; made by start()
     int nb_streams;
+    int64_t shift;     // us, added to all times; where the container cannot say those below 0
     bool started;      // the header is written
 };
 
 // TACHY_ERR_IO and the like where the file cannot be made. Streams are then added to ctx.
 int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
                    bool overwrite, const struct tachy_log *log);
+
+// Matroska and WebM: times below 0 cannot be said, but sound may say how much of it comes
+// before 0 (codecpar->initial_padding).
+bool tachy_mux_counts_from_zero(const AVOutputFormat *format);
 
 // Writes the header; `options` are the muxer's and are consumed.
 int tachy_mux_start(struct tachy_mux *m, AVDictionary **options);

@@ -75,12 +75,36 @@ static const int *coefficients(uint8_t matrix)
     }
 }
 
+// The ranges have to be known before sws_init_context(): it takes a plain copy for granted
+// where the formats are the same.
+static struct SwsContext *open_sws(const tachy_pixels *p, bool full_in, bool full_out)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } options[] = {
+        {"srcw", p->width},        {"srch", p->height},         {"src_format", p->format},
+        {"dstw", p->p.width},      {"dsth", p->p.height},       {"dst_format", p->p.format},
+        {"src_range", full_in},    {"dst_range", full_out},
+        {"sws_flags", SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP},
+    };
+    struct SwsContext *sws = sws_alloc_context();
+    int ret = sws ? 0 : -1;
+    for (size_t i = 0; ret >= 0 && i < TACHY_ARRAY_SIZE(options); i++)
+        ret = av_opt_set_int(sws, options[i].name, options[i].value, 0);
+    if (ret >= 0 && sws_init_context(sws, NULL, NULL) >= 0)
+        return sws;
+    sws_freeContext(sws);
+    return NULL;
+}
+
 static int setup(tachy_pixels *p, const AVFrame *in, struct tachy_color color)
 {
     if (p->sws && p->format == in->format && p->width == in->width && p->height == in->height &&
         !memcmp(&p->color, &color, sizeof(color)))
         return TACHY_OK;
     sws_freeContext(p->sws);
+    p->sws = NULL;
     p->format = in->format;
     p->width = in->width;
     p->height = in->height;
@@ -95,9 +119,7 @@ static int setup(tachy_pixels *p, const AVFrame *in, struct tachy_color color)
     // An RGB side has no matrix of its own: the YUV side's is used for both.
     uint8_t from = is_rgb(in->format) ? dst.matrix : src.matrix;
     uint8_t to = is_rgb(p->p.format) ? src.matrix : dst.matrix;
-    int flags = SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP;
-    p->sws = sws_getContext(in->width, in->height, in->format, p->p.width, p->p.height, p->p.format,
-                            flags, NULL, NULL, NULL);
+    p->sws = open_sws(p, src.range == AVCOL_RANGE_JPEG, dst.range == AVCOL_RANGE_JPEG);
     if (!p->sws)
         return tachy_fail(p->p.log, TACHY_ERR_UNSUPPORTED,
                           "FFmpeg's swscale cannot make %s pictures of %dx%d from %s of %dx%d",

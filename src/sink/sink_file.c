@@ -34,7 +34,11 @@ static int file_open(tachy_sink *s)
     int err = tachy_mux_format(&p->format, s->params.url, s->params.format, s->params.log);
     if (err < 0)
         return err;
-    if (p->format->video_codec == AV_CODEC_ID_NONE)
+    // Sound formats name the codec of a cover picture.
+    enum AVCodecID id = p->format->video_codec;
+    bool cover = p->format->audio_codec != AV_CODEC_ID_NONE &&
+                 (id == AV_CODEC_ID_PNG || id == AV_CODEC_ID_MJPEG);
+    if (id == AV_CODEC_ID_NONE || cover)
         return tachy_fail(s->params.log, TACHY_ERR_UNSUPPORTED,
                           "format %s: holds no video; write .mp4, .mov, .mkv or .webm",
                           p->format->name);
@@ -232,6 +236,9 @@ static int file_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *
         return tachy_fail(s->params.log, TACHY_ERR_INVAL,
                           "%s: this run makes no pictures for a video; choose another --mode",
                           p->mux.out.name);
+    if (!s->frames && f->pts < 0 && tachy_mux_counts_from_zero(p->format))
+        p->mux.shift = av_rescale_q(-f->pts, (AVRational){s->info.time_base.num, s->info.time_base.den},
+                                    AV_TIME_BASE_Q);
     int err = tachy_encoder_send(p->encoder, f);
     while (err == TACHY_ERR_AGAIN) {
         err = drain(s);

@@ -41,6 +41,6 @@ extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_images, tachy_sin
 void tachy_sink_set_side(tachy_sink *s, tachy_side *side);
 
 // Opens a sink with the same settings (encoder, format) that writes below the folder `dir`,
-// to measure encoding alone. Its output vanishes at close. TACHY_ERR_UNSUPPORTED where
+// to measure encoding alone; the caller removes the folder. TACHY_ERR_UNSUPPORTED where
 // writing costs nothing (null).
 int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir);

@@ -18,6 +18,8 @@ struct tachy_tracks {
     tachy_side *side;
     const struct tachy_sink_params *params;
     AVPacket *packet, *made;
+    AVPacket **early; // of the time before 0, taken before the header was written
+    int nb_early;
     int nb;
     struct track track[]; // one for each of the side's streams
 };
@@ -62,6 +64,22 @@ static int copy_metadata(AVDictionary **to, const AVDictionary *from, bool video
     while ((e = av_dict_get(from, "", e, AV_DICT_IGNORE_SUFFIX)))
         if (!is_stale(e->key, video) && av_dict_set(to, e->key, e->value, 0) < 0)
             return TACHY_ERR_NOMEM;
+    return TACHY_OK;
+}
+
+// QuickTime's muxer knows the bibliographic code of a language only, "ger" and not "deu".
+static int old_language(AVDictionary **metadata)
+{
+    static const char codes[][2][4] = {
+        {"deu", "ger"}, {"nld", "dut"}, {"ell", "gre"}, {"isl", "ice"}, {"zho", "chi"}, {"fas", "per"},
+        {"ron", "rum"}, {"slk", "slo"}, {"hye", "arm"}, {"eus", "baq"}, {"kat", "geo"}, {"mkd", "mac"},
+        {"msa", "may"}, {"mya", "bur"}, {"bod", "tib"}, {"cym", "wel"}, {"sqi", "alb"}, {"ces", "cze"},
+        {"fre", "fra"},
+    };
+    const AVDictionaryEntry *e = av_dict_get(*metadata, "language", NULL, 0);
+    for (size_t i = 0; e && i < TACHY_ARRAY_SIZE(codes); i++)
+        if (!strcmp(e->value, codes[i][0]))
+            return av_dict_set(metadata, "language", codes[i][1], 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
     return TACHY_OK;
 }
 
@@ -137,6 +155,17 @@ static bool copies(const AVOutputFormat *c, const struct tachy_side_stream *s)
     return tachy_choice_holds(c, par->codec_id);
 }
 
+// Samples of a stream that come before 0.
+static int padding(const tachy_tracks *t, int index, const struct tachy_side_stream *s)
+{
+    int64_t first = 0;
+    for (int i = 0; i < t->nb_early; i++)
+        if (t->early[i]->stream_index == index && t->early[i]->pts != AV_NOPTS_VALUE)
+            first = TACHY_MIN(first, t->early[i]->pts);
+    int64_t n = av_rescale_q(-first, s->time_base, (AVRational){1, s->par->sample_rate});
+    return (int)TACHY_MIN(n, s->par->sample_rate); // a second at most
+}
+
 static int add_stream(tachy_tracks *t, struct track *k, const struct tachy_side_stream *s)
 {
     AVFormatContext *ctx = t->mux->ctx;
@@ -158,10 +187,16 @@ static int add_stream(tachy_tracks *t, struct track *k, const struct tachy_side_
         const struct AVCodecTag *const *tags = ctx->oformat->codec_tag;
         if (!tags || av_codec_get_id(tags, s->par->codec_tag) != s->par->codec_id)
             st->codecpar->codec_tag = 0;
+        if (k->type == AVMEDIA_TYPE_AUDIO && tachy_mux_counts_from_zero(ctx->oformat))
+            st->codecpar->initial_padding =
+                TACHY_MAX(st->codecpar->initial_padding, padding(t, (int)(k - t->track), s));
     }
     st->time_base = k->time_base;
     st->disposition = s->disposition;
-    return copy_metadata(&st->metadata, s->metadata, false);
+    int err = copy_metadata(&st->metadata, s->metadata, false);
+    if (err >= 0 && !strcmp(ctx->oformat->name, "mov"))
+        err = old_language(&st->metadata);
+    return err;
 }
 
 static int add_converted(tachy_tracks *t, struct track *k, const struct tachy_side_stream *s)
@@ -217,6 +252,28 @@ static int add_track(tachy_tracks *t, int i)
     return TACHY_OK;
 }
 
+// Takes what lies before 0: the header has to say how much that is.
+static int take_early(tachy_tracks *t)
+{
+    static const double before_zero = -1e-6;
+    for (;;) {
+        int err = tachy_side_take(t->side, before_zero, t->packet);
+        if (err == TACHY_ERR_AGAIN || err == TACHY_ERR_EOF)
+            return TACHY_OK;
+        if (err < 0)
+            return err;
+        AVPacket **more = realloc(t->early, sizeof(*more) * (size_t)(t->nb_early + 1));
+        AVPacket *keep = more ? av_packet_alloc() : NULL;
+        t->early = more ? more : t->early;
+        if (!keep) {
+            av_packet_unref(t->packet);
+            return TACHY_ERR_NOMEM;
+        }
+        av_packet_move_ref(keep, t->packet);
+        t->early[t->nb_early++] = keep;
+    }
+}
+
 int tachy_tracks_open(tachy_tracks **out, struct tachy_mux *m, tachy_side *side,
                       const struct tachy_sink_params *p)
 {
@@ -229,7 +286,7 @@ int tachy_tracks_open(tachy_tracks **out, struct tachy_mux *m, tachy_side *side,
     t->params = p;
     t->packet = av_packet_alloc();
     t->made = av_packet_alloc();
-    int err = t->packet && t->made ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = t->packet && t->made ? take_early(t) : TACHY_ERR_NOMEM;
     if (err >= 0)
         err = copy_metadata(&m->ctx->metadata, side->metadata, false);
     if (err >= 0)
@@ -265,22 +322,34 @@ static int convert(tachy_tracks *t, struct track *k, const AVPacket *packet)
     return err == TACHY_ERR_AGAIN || err == TACHY_ERR_EOF ? TACHY_OK : err;
 }
 
+static int write_one(tachy_tracks *t, AVPacket *packet)
+{
+    int i = packet->stream_index, err = TACHY_OK;
+    struct track *k = i >= 0 && i < t->nb ? &t->track[i] : NULL;
+    if (k && k->stream >= 0)
+        err = k->convert ? convert(t, k, packet) : write_packet(t, k, packet);
+    av_packet_unref(packet);
+    return err;
+}
+
+static int write_early(tachy_tracks *t)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < t->nb_early; i++) {
+        if (err >= 0)
+            err = write_one(t, t->early[i]);
+        av_packet_free(&t->early[i]);
+    }
+    t->nb_early = 0;
+    return err;
+}
+
 int tachy_tracks_write(tachy_tracks *t, double seconds)
 {
-    for (;;) {
-        int err = tachy_side_take(t->side, seconds, t->packet);
-        if (err == TACHY_ERR_AGAIN || err == TACHY_ERR_EOF)
-            return TACHY_OK;
-        if (err < 0)
-            return err;
-        int i = t->packet->stream_index;
-        struct track *k = i >= 0 && i < t->nb ? &t->track[i] : NULL;
-        if (k && k->stream >= 0)
-            err = k->convert ? convert(t, k, t->packet) : write_packet(t, k, t->packet);
-        av_packet_unref(t->packet);
-        if (err < 0)
-            return err;
-    }
+    int err = write_early(t);
+    while (err >= 0 && (err = tachy_side_take(t->side, seconds, t->packet)) == TACHY_OK)
+        err = write_one(t, t->packet);
+    return err == TACHY_ERR_AGAIN || err == TACHY_ERR_EOF ? TACHY_OK : err;
 }
 
 int tachy_tracks_finish(tachy_tracks *t)
@@ -307,6 +376,9 @@ void tachy_tracks_close(tachy_tracks **t)
         return;
     for (int i = 0; i < (*t)->side->nb_streams; i++)
         tachy_transcode_close(&(*t)->track[i].convert);
+    for (int i = 0; i < (*t)->nb_early; i++)
+        av_packet_free(&(*t)->early[i]);
+    free((*t)->early);
     av_packet_free(&(*t)->packet);
     av_packet_free(&(*t)->made);
     tachy_side_unref(&(*t)->side);

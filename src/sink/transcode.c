@@ -104,7 +104,8 @@ static int nearest_layout(const AVCodec *c, const AVChannelLayout *in, AVChannel
     return ret < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
-static int open_audio_encoder(tachy_transcode *t, const AVCodec *codec, bool stereo,
+// `channels`: 0: the input's own layout, else the usual layout of so many.
+static int open_audio_encoder(tachy_transcode *t, const AVCodec *codec, int channels,
                               bool global_header)
 {
     avcodec_free_context(&t->enc);
@@ -113,8 +114,8 @@ static int open_audio_encoder(tachy_transcode *t, const AVCodec *codec, bool ste
         return AVERROR(ENOMEM);
     e->sample_rate = nearest_rate(codec, t->dec->sample_rate);
     e->sample_fmt = nearest_sample(codec, t->dec->sample_fmt);
-    if (stereo)
-        av_channel_layout_default(&e->ch_layout, 2);
+    if (channels)
+        av_channel_layout_default(&e->ch_layout, channels);
     else if (nearest_layout(codec, &t->dec->ch_layout, &e->ch_layout) < 0)
         return AVERROR(ENOMEM);
     e->time_base = (AVRational){1, e->sample_rate};
@@ -132,9 +133,12 @@ static int open_audio(tachy_transcode *t, const AVCodec *codec, bool global_head
         snprintf(why, 200, "its sample rate or channels are unknown");
         return TACHY_ERR_FORMAT;
     }
-    int ret = open_audio_encoder(t, codec, false, global_header);
-    if (ret < 0 && t->dec->ch_layout.nb_channels > 2)
-        ret = open_audio_encoder(t, codec, true, global_header);
+    int channels = t->dec->ch_layout.nb_channels;
+    int ret = open_audio_encoder(t, codec, 0, global_header);
+    if (ret < 0) // 5.1(side) as 5.1
+        ret = open_audio_encoder(t, codec, channels, global_header);
+    if (ret < 0 && channels > 2)
+        ret = open_audio_encoder(t, codec, 2, global_header);
     char text[128];
     if (ret < 0) {
         snprintf(why, 200, "the encoder %s could not be opened (%s)", codec->name,

@@ -14,6 +14,9 @@ struct tachy_source_ops {
     bool (*probe)(const char *url);
     int (*open)(tachy_source *s);  // fills s->info
     int (*read)(tachy_source *s, tachy_frame **out);
+    // No more frames will be read, because max_frames were: side packets are still put up to
+    // `end` seconds. Optional.
+    void (*stop)(tachy_source *s, double end);
     void (*close)(tachy_source *s); // also after a failed open
 };
 
@@ -26,6 +29,9 @@ struct tachy_source {
     int64_t next_id;    // of the frame handed out next
     int64_t seen;       // frames read from the backend
     int64_t damaged;
+    double end_s;       // where the last frame that was handed out ends
+    bool ended;         // every further read is TACHY_ERR_EOF
+    bool discontinuity; // of a frame that every_nth skipped: the next one has it
     max_align_t priv[];
 };
 

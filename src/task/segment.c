@@ -195,13 +195,30 @@ static int worker_open(tachy_task *t, void **worker)
     return TACHY_OK;
 }
 
+// A region as a picture of its own, so that no filter reaches across the seam between two eyes.
+// It shares the frame's memory and lives as long as the frame.
+static tachy_frame region_of(const tachy_frame *f, const struct tachy_rect *r)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    tachy_frame part = *f;
+    part.width = r->w;
+    part.height = r->h;
+    for (int i = 0; i < d->planes; i++) {
+        bool chroma = !d->rgb && (i == 1 || i == 2);
+        ptrdiff_t x = r->x >> (chroma ? d->chroma_shift_x : 0), y = r->y >> (chroma ? d->chroma_shift_y : 0);
+        part.data[i] += y * f->stride[i] + x * d->components[i] * d->bytes;
+    }
+    return part;
+}
+
 static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    const struct tachy_rect *r = &w->s->region[eye];
-    struct tachy_view view = {.x = r->x, .y = r->y, .w = r->w, .h = r->h,
-                              .rotation = w->s->rotation, .flip = w->s->flip};
-    return tachy_preprocess_run(w->preprocess[eye], item->in, &view, &w->in, &w->placement);
+    tachy_frame part = region_of(item->in, &w->s->region[eye]);
+    struct tachy_view view = {.rotation = w->s->rotation, .flip = w->s->flip};
+    // What the tags leave open is decided by the size of the whole frame.
+    part.color = tachy_color_resolve(part.color, part.format, item->in->width, item->in->height);
+    return tachy_preprocess_run(w->preprocess[eye], &part, &view, &w->in, &w->placement);
 }
 
 static int segment_model(void *worker, struct tachy_item *item, int eye)

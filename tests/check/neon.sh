@@ -31,6 +31,6 @@ cd "$root"
     -D_GNU_SOURCE -DTACHY_VERSION='"neon"' -Iinclude -Isrc -idirafter "$dir/include" -static -pthread \
     -ffunction-sections -fdata-sections -Wl,--gc-sections \
     ${NEON_FLAGS-} "$dir"/check.c "$dir"/check_preprocess.c src/base/base.c src/base/cpu.c src/base/tensor.c \
-    src/media/color.c src/media/frame.c src/ref/ref_preprocess.c src/preprocess/*.c \
+    src/media/color.c src/media/frame.c src/ref/ref_preprocess.c src/ref/ref_tone.c src/preprocess/*.c \
     -o "$dir/tachy_check" -lm
 $run "$dir/tachy_check" "$@" preprocess

@@ -1,0 +1,220 @@
+#include "source/file_priv.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DEFAULT_PICTURE_RATE = 25 };
+
+// "scheme:" of two letters or more in front, as in http://..., pipe:0, concat:...
+static bool has_scheme(const char *url)
+{
+    size_t n = strspn(url, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.,");
+    return n > 1 && url[n] == ':';
+}
+
+// Position of a "%d" or "%0Nd" in a name, and the end of it; NULL: none.
+static const char *number_pattern(const char *name, const char **end, int *digits)
+{
+    for (const char *p = strchr(name, '%'); p; p = strchr(p + 1, '%')) {
+        char *after = NULL;
+        long n = strtol(p + 1, &after, 10);
+        if (*after == 'd' && n >= 0 && n <= 20) {
+            *digits = (int)n;
+            *end = after + 1;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+// The number of a file name that fits the pattern, -1: it does not.
+static long long fitting_number(const char *name, const char *pattern, const char *number,
+                                const char *after, int digits)
+{
+    size_t before = (size_t)(number - pattern), length = strlen(name), rest = strlen(after);
+    if (length < before + rest + 1 || strncmp(name, pattern, before) ||
+        strcmp(name + length - rest, after))
+        return -1;
+    const char *first = name + before;
+    size_t n = length - rest - before;
+    if (strspn(first, "0123456789") < n || n > 9 || n < (size_t)digits)
+        return -1;
+    return strtoll(first, NULL, 10);
+}
+
+// Lowest number of the files that fit shot_%04d.png; -1: there is none.
+static int first_number(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *after = NULL;
+    const char *pattern = slash ? slash + 1 : path;
+    int digits = 0;
+    const char *number = number_pattern(pattern, &after, &digits);
+    char *dir_name = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    DIR *dir = dir_name && number ? opendir(dir_name) : NULL;
+    long long lowest = -1;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        long long n = fitting_number(e->d_name, pattern, number, after, digits);
+        if (n >= 0 && (lowest < 0 || n < lowest))
+            lowest = n;
+    }
+    if (dir)
+        closedir(dir);
+    free(dir_name);
+    return (int)lowest;
+}
+
+// Says in one sentence why a local path cannot be read.
+static int check_path(const char *path, const struct stat *st, const struct tachy_log *log)
+{
+    if (S_ISDIR(st->st_mode))
+        return tachy_fail(log, TACHY_ERR_INVAL,
+                          "%s: is a folder; name a file in it, or a numbered sequence such as "
+                          "%s/%%04d.png", path, path);
+    if (access(path, R_OK))
+        return tachy_fail(log, TACHY_ERR_IO, "%s: may not be read: %s", path, strerror(errno));
+    if (S_ISREG(st->st_mode) && !st->st_size)
+        return tachy_fail(log, TACHY_ERR_FORMAT, "%s: is empty", path);
+    return TACHY_OK;
+}
+
+// Sets in->name and the demuxer options that the name calls for.
+static int resolve(struct file_input *in, const char *url, struct tachy_rational rate,
+                   AVDictionary **options, const struct tachy_log *log)
+{
+    struct stat st;
+    const char *path = strncmp(url, "file:", 5) ? url : url + 5, *after;
+    int digits;
+    if (!strcmp(url, "-") || !strcmp(url, "pipe:")) {
+        in->name = strdup("pipe:0");
+    } else if (!stat(path, &st)) {
+        int err = check_path(path, &st, log);
+        if (err)
+            return err;
+        in->local = S_ISREG(st.st_mode);
+        in->name = tachy_asprintf("file:%s", path);
+        av_dict_set(options, "pattern_type", "none", 0); // a % in the name is a %
+    } else if (number_pattern(path, &after, &digits) && (path != url || !has_scheme(url))) {
+        int number = first_number(path);
+        if (number < 0)
+            return tachy_fail(log, TACHY_ERR_NOT_FOUND, "%s: no file fits this pattern", url);
+        in->local = in->pictures = true;
+        in->name = tachy_asprintf("file:%s", path);
+        av_dict_set_int(options, "start_number", number, 0);
+        struct tachy_rational r = rate.num ? rate : (struct tachy_rational){DEFAULT_PICTURE_RATE, 1};
+        char text[32];
+        snprintf(text, sizeof(text), "%d/%d", r.num, r.den);
+        av_dict_set(options, "framerate", text, 0);
+    } else if (path != url || !has_scheme(url)) {
+        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", url,
+                          strerror(errno));
+    } else {
+        in->name = strdup(url);
+    }
+    return in->name ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// Demuxers that "recognise" any text as coloured characters.
+static bool is_text_art(const AVInputFormat *f)
+{
+    static const char *const names[] = {"tty", "bin", "xbin", "adf", "idf"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++)
+        if (!strcmp(f->name, names[i]))
+            return true;
+    return false;
+}
+
+static int open_failed(const char *url, int e, const struct tachy_log *log)
+{
+    char text[128];
+    int err = tachy_err_from_av(e);
+    if (err == TACHY_ERR_EOF || err == TACHY_ERR_FORMAT || e == AVERROR(EINVAL))
+        return tachy_fail(log, TACHY_ERR_FORMAT,
+                          "%s: is not a video or picture that can be read, or its beginning or "
+                          "index is damaged", url);
+    return tachy_fail(log, err, "%s: cannot be opened: %s", url, tachy_av_text(e, text));
+}
+
+// Elementary streams: their demuxers make times up, or give none.
+static bool is_bare_stream(const AVInputFormat *f)
+{
+    static const char *const names[] = {
+        "h264", "hevc", "vvc", "evc", "m4v", "mpegvideo", "h263", "h261", "cavsvideo", "vc1",
+        "dirac", "obu", "mjpeg", "mjpeg_2000", "avs2", "avs3", "dnxhd", "rawvideo",
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++)
+        if (!strcmp(f->name, names[i]))
+            return true;
+    return f->flags & AVFMT_NOTIMESTAMPS;
+}
+
+static void classify(struct file_input *in)
+{
+    const char *name = in->fmt->iformat->name;
+    size_t n = strlen(name);
+    bool single = !in->pictures && !strcmp(name, "image2");
+    bool piped = n > 5 && !strcmp(name + n - 5, "_pipe");
+    in->counted = piped || (is_bare_stream(in->fmt->iformat) && !in->pictures && !single);
+    in->still = single || (piped && in->local);
+    in->pictures |= single || piped;
+}
+
+int file_input_open(struct file_input *in, const char *url, struct tachy_rational rate,
+                    const struct tachy_log *log)
+{
+    AVDictionary *options = NULL;
+    tachy_av_quiet();
+    int err = resolve(in, url, rate, &options, log);
+    if (err) {
+        av_dict_free(&options);
+        return err;
+    }
+    const AVInputFormat *sequence = in->pictures ? av_find_input_format("image2") : NULL;
+    // FFmpeg before 5.0 took a plain pointer here; from there on it is const.
+    int e = avformat_open_input(&in->fmt, in->name, sequence, &options);
+    av_dict_free(&options);
+    if (e < 0)
+        return open_failed(url, e, log);
+    if (is_text_art(in->fmt->iformat))
+        return tachy_fail(log, TACHY_ERR_FORMAT, "%s: is text, not a video or picture", url);
+    classify(in);
+    e = avformat_find_stream_info(in->fmt, NULL);
+    if (e < 0)
+        return open_failed(url, e, log);
+    return TACHY_OK;
+}
+
+void file_input_close(struct file_input *in)
+{
+    avformat_close_input(&in->fmt);
+    free(in->name);
+    in->name = NULL;
+}
+
+int file_input_choose(const struct file_input *in, const char *url, AVStream **video,
+                      const struct tachy_log *log)
+{
+    int best = -1, audio = 0;
+    int64_t best_pixels = -1;
+    for (unsigned i = 0; i < in->fmt->nb_streams; i++) {
+        const AVStream *st = in->fmt->streams[i];
+        audio += st->codecpar->codec_type == AVMEDIA_TYPE_AUDIO;
+        if (st->codecpar->codec_type != AVMEDIA_TYPE_VIDEO ||
+            (st->disposition & AV_DISPOSITION_ATTACHED_PIC))
+            continue;
+        int64_t pixels = (int64_t)st->codecpar->width * st->codecpar->height;
+        if (st->disposition & AV_DISPOSITION_DEFAULT)
+            pixels += INT64_C(1) << 40; // the file's own choice comes first
+        if (pixels > best_pixels) {
+            best = (int)i;
+            best_pixels = pixels;
+        }
+    }
+    *video = best < 0 ? NULL : in->fmt->streams[best];
+    if (best >= 0)
+        return TACHY_OK;
+    return tachy_fail(log, TACHY_ERR_FORMAT, "%s: holds no video%s", url,
+                      audio ? ", only sound" : "");
+}

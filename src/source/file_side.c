@@ -1,0 +1,221 @@
+#include "source/file_priv.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// Everything of a file but its pictures, for the sink.
+
+// Time codes are made anew by muxers; cover pictures are no video; unknown codecs fit nowhere.
+static bool keep(const AVStream *st)
+{
+    switch (st->codecpar->codec_type) {
+    case AVMEDIA_TYPE_AUDIO:
+    case AVMEDIA_TYPE_SUBTITLE:
+    case AVMEDIA_TYPE_ATTACHMENT:
+        return st->codecpar->codec_id != AV_CODEC_ID_NONE;
+    case AVMEDIA_TYPE_DATA:
+        return st->codecpar->codec_id != AV_CODEC_ID_NONE &&
+               st->codecpar->codec_tag != MKTAG('t', 'm', 'c', 'd');
+    default:
+        return false;
+    }
+}
+
+static int add_stream(tachy_side *side, const AVStream *st)
+{
+    struct tachy_side_stream *to = &side->streams[side->nb_streams];
+    to->par = avcodec_parameters_alloc();
+    if (!to->par)
+        return TACHY_ERR_NOMEM;
+    side->nb_streams++;
+    to->time_base = st->time_base;
+    to->disposition = st->disposition;
+    to->index = st->index;
+    if (avcodec_parameters_copy(to->par, st->codecpar) < 0 ||
+        av_dict_copy(&to->metadata, st->metadata, 0) < 0)
+        return TACHY_ERR_NOMEM;
+    return TACHY_OK;
+}
+
+static int add_streams(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    unsigned n = p->in.fmt->nb_streams;
+    p->side_of = malloc(n * sizeof(*p->side_of));
+    p->side_dts = malloc(n * sizeof(*p->side_dts));
+    s->side->streams = calloc(n, sizeof(*s->side->streams));
+    if (!p->side_of || !p->side_dts || !s->side->streams)
+        return TACHY_ERR_NOMEM;
+    p->nb_side_of = (int)n;
+    for (unsigned i = 0; i < n; i++) {
+        AVStream *st = p->in.fmt->streams[i];
+        p->side_of[i] = -1;
+        p->side_dts[i] = AV_NOPTS_VALUE;
+        if (!keep(st))
+            continue;
+        p->side_of[i] = s->side->nb_streams;
+        st->discard = AVDISCARD_DEFAULT;
+        int err = add_stream(s->side, st);
+        if (err)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+static int add_side_data(tachy_side *side, enum AVPacketSideDataType type, const uint8_t *data,
+                         size_t size)
+{
+    AVPacketSideData *all = av_realloc_array(side->video_side_data,
+                                             (size_t)side->nb_video_side_data + 1, sizeof(*all));
+    if (!all)
+        return TACHY_ERR_NOMEM;
+    side->video_side_data = all;
+    uint8_t *copy = av_memdup(data, size);
+    if (!copy)
+        return TACHY_ERR_NOMEM;
+    all[side->nb_video_side_data++] = (AVPacketSideData){.data = copy, .size = size, .type = type};
+    return TACHY_OK;
+}
+
+static int add_video_side_data(struct file *p, tachy_side *side)
+{
+    static const enum AVPacketSideDataType types[] = {
+        AV_PKT_DATA_DISPLAYMATRIX, AV_PKT_DATA_STEREO3D, AV_PKT_DATA_SPHERICAL,
+        AV_PKT_DATA_MASTERING_DISPLAY_METADATA, AV_PKT_DATA_CONTENT_LIGHT_LEVEL,
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(types); i++) {
+        size_t size = 0;
+        const uint8_t *data = file_side_data(p->st, types[i], &size);
+        int err = data && size ? add_side_data(side, types[i], data, size) : TACHY_OK;
+        if (err)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+// A chapter cut to the range, its times counted from the range's start; one outside is left out.
+static int add_chapter(tachy_source *s, const AVChapter *from)
+{
+    struct file *p = file_of(s);
+    double tick = av_q2d(from->time_base);
+    if (!(tick > 0))
+        return TACHY_OK;
+    int64_t zero = av_rescale_q(p->zero_us, AV_TIME_BASE_Q, from->time_base) +
+                   llrint(s->params.start / tick);
+    int64_t length = s->params.duration > 0 ? llrint(s->params.duration / tick) : INT64_MAX;
+    int64_t start = TACHY_MAX(av_sat_sub64(from->start, zero), 0);
+    int64_t end = TACHY_MIN(av_sat_sub64(from->end, zero), length);
+    if (start >= length || (end <= 0 && from->end != from->start) || end < start)
+        return TACHY_OK;
+    AVChapter *c = av_mallocz(sizeof(*c));
+    if (!c)
+        return TACHY_ERR_NOMEM;
+    s->side->chapters[s->side->nb_chapters++] = c;
+    c->id = from->id;
+    c->time_base = from->time_base;
+    c->start = start;
+    c->end = end;
+    return av_dict_copy(&c->metadata, from->metadata, 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
+}
+
+static int add_chapters(tachy_source *s)
+{
+    const AVFormatContext *fmt = file_of(s)->in.fmt;
+    if (!fmt->nb_chapters)
+        return TACHY_OK;
+    s->side->chapters = av_calloc(fmt->nb_chapters, sizeof(*s->side->chapters));
+    if (!s->side->chapters)
+        return TACHY_ERR_NOMEM;
+    for (unsigned i = 0; i < fmt->nb_chapters; i++) {
+        int err = add_chapter(s, fmt->chapters[i]);
+        if (err)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+int file_side_open(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    tachy_side *side = s->side;
+    side->url = strdup(s->url);
+    side->video_disposition = p->st->disposition;
+    if (!side->url || av_dict_copy(&side->metadata, p->in.fmt->metadata, 0) < 0 ||
+        av_dict_copy(&side->video_metadata, p->st->metadata, 0) < 0)
+        return TACHY_ERR_NOMEM;
+    int err = add_streams(s);
+    if (!err)
+        err = add_video_side_data(p, side);
+    return err ? err : add_chapters(s);
+}
+
+// Makes times count from the range's start. False: the packet is outside. Sound must not be
+// cut into, so packets before the start are left out whole (there, encoder delay before time
+// 0 of an uncut file is kept); a subtitle that is on screen at an end is shortened.
+static bool into_range(tachy_source *s, AVPacket *packet, AVRational tb)
+{
+    struct file *p = file_of(s);
+    double tick = av_q2d(tb);
+    int64_t zero = av_sat_add64(av_rescale_q(p->zero_us, AV_TIME_BASE_Q, tb),
+                                llrint(s->params.start / tick));
+    if (packet->pts != AV_NOPTS_VALUE)
+        packet->pts = av_sat_sub64(packet->pts, zero);
+    if (packet->dts != AV_NOPTS_VALUE)
+        packet->dts = av_sat_sub64(packet->dts, zero);
+    int64_t t = packet->pts != AV_NOPTS_VALUE ? packet->pts : packet->dts;
+    if (t == AV_NOPTS_VALUE)
+        return s->params.start <= 0;
+
+    bool subtitle = p->in.fmt->streams[packet->stream_index]->codecpar->codec_type ==
+                    AVMEDIA_TYPE_SUBTITLE;
+    if (s->params.start > 0 && t < 0) {
+        int64_t stop = av_sat_add64(t, packet->duration);
+        if (!subtitle || stop <= 0)
+            return false;
+        packet->pts = packet->dts = t = 0;
+        packet->duration = stop;
+    }
+    int64_t end = s->params.duration > 0 ? llrint(s->params.duration / tick) : INT64_MAX;
+    if (subtitle && t < end && packet->duration > end - t)
+        packet->duration = end - t;
+    return t < end;
+}
+
+static void warn_limit(tachy_source *s, int stream)
+{
+    if (atomic_load(&s->side->refs) == 1)
+        return; // nobody takes the packets
+    bool all = tachy_side_given_up(s->side, stream);
+    if (file_of(s)->warned_side)
+        return;
+    file_of(s)->warned_side = true;
+    tachy_msg(s->params.log, TACHY_LOG_WARN,
+              "%s: more than %zu MiB of sound, subtitles and data lie in front of the pictures; "
+              "stream %d %s", s->url, TACHY_SIDE_MAX_BYTES >> 20, s->side->streams[stream].index,
+              all ? "is left out" : "will have gaps (remux the file to interleave it)");
+}
+
+void file_side_put(tachy_source *s, AVPacket *packet)
+{
+    struct file *p = file_of(s);
+    // A stream may turn up in the middle of a transport stream: too late for the sink.
+    bool known = packet->stream_index < p->nb_side_of;
+    int stream = known ? p->side_of[packet->stream_index] : -1;
+    if (stream < 0 || !into_range(s, packet, s->side->streams[stream].time_base)) {
+        av_packet_unref(packet);
+        return;
+    }
+    // Muxers refuse times that go back; damaged files have them.
+    int64_t last = p->side_dts[stream];
+    bool sound = s->side->streams[stream].par->codec_type == AVMEDIA_TYPE_AUDIO;
+    if (packet->dts != AV_NOPTS_VALUE) {
+        if (sound && last != AV_NOPTS_VALUE && packet->dts <= last) {
+            av_packet_unref(packet);
+            return;
+        }
+        p->side_dts[stream] = packet->dts;
+    }
+    packet->stream_index = stream;
+    if (tachy_side_put(s->side, packet) == TACHY_ERR_LIMIT)
+        warn_limit(s, stream);
+}

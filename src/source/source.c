@@ -1,0 +1,162 @@
+#include "source/source_ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const struct tachy_source_ops *const sources[] = {
+    &tachy_source_null, // takes "null:..." only
+    &tachy_source_file, // takes everything else
+};
+
+// Seconds, numbers and rates that no file has; larger ones would overflow ticks.
+#define MAX_SECONDS 1e9
+enum { MAX_THREADS = 256, MAX_RATE = 100000 };
+
+static bool params_ok(const struct tachy_source_params *p)
+{
+    const struct tachy_log *log = p->log;
+    const struct tachy_rational r = p->rate;
+    return TACHY_CHECK(log, p->url && p->url[0]) &&
+           TACHY_CHECK(log, p->start >= 0 && p->start <= MAX_SECONDS) &&
+           TACHY_CHECK(log, p->duration >= 0 && p->duration <= MAX_SECONDS) &&
+           TACHY_CHECK(log, p->max_frames >= 0) && TACHY_CHECK(log, p->every_nth >= 0) &&
+           TACHY_CHECK(log, p->threads >= 0 && p->threads <= MAX_THREADS) &&
+           TACHY_CHECK(log, (int)p->stereo >= TACHY_STEREO_AUTO && p->stereo <= TACHY_STEREO_TB) &&
+           TACHY_CHECK(log, (!r.num && !r.den) ||
+                                (r.num > 0 && r.den > 0 && r.num / r.den <= MAX_RATE));
+}
+
+static const struct tachy_source_ops *choose(const struct tachy_source_params *p)
+{
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(sources); i++)
+        if (p->backend ? !strcmp(p->backend, sources[i]->name) : sources[i]->probe(p->url))
+            return sources[i];
+    tachy_msg(p->log, TACHY_LOG_ERR, "source: there is no backend named \"%s\"; use file or null",
+              p->backend);
+    return NULL;
+}
+
+// What every_nth and max_frames leave of the stream that the backend describes.
+static void thin_info(tachy_source *s)
+{
+    struct tachy_video_info *i = &s->info;
+    int n = s->params.every_nth;
+    if (n > 1) {
+        i->frames = (i->frames + n - 1) / n;
+        if (i->fps.num > 0 && i->fps.den > 0)
+            av_reduce(&i->fps.num, &i->fps.den, i->fps.num, (int64_t)i->fps.den * n, INT32_MAX);
+    }
+    int64_t max = s->params.max_frames;
+    if (max && (!i->frames || i->frames > max)) {
+        double seconds = i->fps.num > 0 ? (double)max * i->fps.den / i->fps.num : 0;
+        if (seconds > 0 && (i->duration <= 0 || i->duration > seconds))
+            i->duration = seconds;
+        if (i->frames)
+            i->frames = max;
+    }
+}
+
+int tachy_source_open(tachy_source **out, const struct tachy_source_params *p)
+{
+    *out = NULL;
+    if (!params_ok(p))
+        return TACHY_ERR_INVAL;
+    const struct tachy_source_ops *ops = choose(p);
+    if (!ops)
+        return TACHY_ERR_INVAL;
+    tachy_source *s = calloc(1, sizeof(*s) + ops->priv_size);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    s->ops = ops;
+    s->params = *p;
+    s->params.every_nth = TACHY_DEF(p->every_nth, 1);
+    s->url = strdup(p->url);
+    int err = s->url ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (!err && p->want_side)
+        err = tachy_side_new(&s->side);
+    if (!err)
+        err = ops->open(s);
+    s->params.url = s->params.backend = NULL; // the caller's memory
+    if (err) {
+        tachy_source_close(&s);
+        return err;
+    }
+    thin_info(s);
+    *out = s;
+    return TACHY_OK;
+}
+
+const struct tachy_video_info *tachy_source_info(const tachy_source *s) { return &s->info; }
+
+tachy_side *tachy_source_side(const tachy_source *s) { return s->side; }
+
+int64_t tachy_source_damaged(const tachy_source *s) { return s->damaged; }
+
+static int end(tachy_source *s, int err)
+{
+    s->ended = true;
+    if (s->side)
+        tachy_side_end(s->side);
+    return err;
+}
+
+static int end_early(tachy_source *s)
+{
+    if (s->ops->stop)
+        s->ops->stop(s, s->end_s);
+    if (s->side)
+        tachy_side_trim(s->side, s->end_s);
+    return end(s, TACHY_ERR_EOF);
+}
+
+// Numbers a frame and keeps in mind where it ends.
+static void number(tachy_source *s, tachy_frame *f)
+{
+    const struct tachy_video_info *i = &s->info;
+    f->id = s->next_id++;
+    if (s->discontinuity)
+        f->discontinuity = 1;
+    s->discontinuity = false;
+    f->duration *= s->params.every_nth;
+    double tick = (double)i->time_base.num / i->time_base.den;
+    double length = f->duration ? (double)f->duration * tick
+                    : i->fps.num > 0 ? (double)i->fps.den / i->fps.num
+                                     : 0;
+    s->end_s = (double)f->pts * tick + length;
+}
+
+int tachy_source_read(tachy_source *s, tachy_frame **out)
+{
+    *out = NULL;
+    if (s->ended)
+        return TACHY_ERR_EOF;
+    if (s->params.max_frames && s->next_id >= s->params.max_frames)
+        return end_early(s);
+    for (;;) {
+        tachy_frame *f = NULL;
+        int err = s->ops->read(s, &f);
+        if (err)
+            return end(s, err);
+        if (s->seen++ % s->params.every_nth == 0) {
+            number(s, f);
+            *out = f;
+            return TACHY_OK;
+        }
+        s->discontinuity |= f->discontinuity != 0;
+        tachy_frame_unref(&f);
+    }
+}
+
+void tachy_source_close(tachy_source **source)
+{
+    tachy_source *s = source ? *source : NULL;
+    if (!s)
+        return;
+    *source = NULL;
+    s->ops->close(s);
+    if (s->side)
+        tachy_side_end(s->side); // somebody may still wait for packets
+    tachy_side_unref(&s->side);
+    free(s->url);
+    free(s);
+}

@@ -1,0 +1,242 @@
+#include "source/file_priv.h"
+
+#include <libavutil/display.h>
+#include <math.h>
+#include <stdlib.h>
+
+// Everything that FFmpeg's libraries read.
+//
+// Time: the file's time 0 is the earliest start of its streams, so sound and pictures keep
+// their distance; with `start` it is that much later. Where only sound begins before 0 (the
+// encoder's delay, which players cut off), time 0 stays 0, so that pictures do not move.
+// Pictures, packets and chapters all count from there, and a picture that shows later than
+// time 0 keeps its offset.
+
+static bool file_probe(const char *url) { return true; }
+
+static int64_t seconds_to_ticks(double seconds, AVRational tb)
+{
+    double ticks = seconds / av_q2d(tb);
+    return ticks < 4e18 ? llrint(ticks) : INT64_MAX;
+}
+
+static void set_times(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    const AVFormatContext *fmt = p->in.fmt;
+    AVRational tb = p->st->time_base;
+    p->last = p->demuxed_us = AV_NOPTS_VALUE;
+    p->zero_us = fmt->start_time != AV_NOPTS_VALUE ? fmt->start_time : 0;
+    if (p->zero_us < 0 && p->st->start_time != AV_NOPTS_VALUE && p->st->start_time >= 0)
+        p->zero_us = 0;
+    p->zero = av_rescale_q(p->zero_us, AV_TIME_BASE_Q, tb);
+    // Microseconds are coarser than some time bases: use the video's own number where it is
+    // the same instant.
+    int64_t own = p->st->start_time;
+    if (own != AV_NOPTS_VALUE && av_rescale_q(own, tb, AV_TIME_BASE_Q) == p->zero_us)
+        p->zero = own;
+    p->start = seconds_to_ticks(s->params.start, tb);
+    p->end = INT64_MAX;
+    if (s->params.duration > 0)
+        p->end = av_sat_add64(p->start, seconds_to_ticks(s->params.duration, tb));
+    p->count_rate = s->params.rate.num && p->in.pictures ? s->params.rate
+                                                         : file_fps(p->in.fmt, p->st);
+    if (p->count_rate.num <= 0)
+        p->count_rate = (struct tachy_rational){25, 1};
+}
+
+static int choose_stream(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    int err = file_input_choose(&p->in, s->url, &p->st, s->params.log);
+    if (err)
+        return err;
+    AVRational tb = p->st->time_base;
+    if (tb.num <= 0 || tb.den <= 0)
+        return tachy_fail(s->params.log, TACHY_ERR_FORMAT, "%s: its video has no time base", s->url);
+    for (unsigned i = 0; i < p->in.fmt->nb_streams; i++)
+        p->in.fmt->streams[i]->discard = AVDISCARD_ALL;
+    p->st->discard = AVDISCARD_DEFAULT;
+    return TACHY_OK;
+}
+
+int file_next(tachy_source *s, tachy_frame **out)
+{
+    struct file *p = file_of(s);
+    if (p->first) {
+        *out = p->first;
+        p->first = NULL;
+        return TACHY_OK;
+    }
+    int err = file_decode(s, p->picture);
+    return err ? err : file_convert(s, p->picture, out);
+}
+
+static void describe_geometry(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    struct tachy_video_info *i = &s->info;
+    size_t size = 0;
+    const uint8_t *matrix = file_side_data(p->st, AV_PKT_DATA_DISPLAYMATRIX, &size);
+    const AVFrameSideData *sd = av_frame_get_side_data(p->picture, AV_FRAME_DATA_DISPLAYMATRIX);
+    if (!matrix && sd) { // pictures: the camera's orientation tag
+        matrix = sd->data;
+        size = sd->size;
+    }
+    if (matrix && size >= 9 * sizeof(int32_t))
+        file_rotation((const int32_t *)(const void *)matrix, &i->rotation, &i->flipped);
+
+    AVRational sar = av_guess_sample_aspect_ratio(p->in.fmt, p->st, p->picture);
+    i->sar = (struct tachy_rational){TACHY_MAX(sar.num, 0), TACHY_MAX(sar.den, 1)};
+
+    const char *from = "option";
+    i->stereo = s->params.stereo;
+    if (i->stereo == TACHY_STEREO_AUTO)
+        i->stereo = file_stereo(p->st, p->picture, s->url, p->picture->width, p->picture->height,
+                                &from);
+    if (i->stereo != TACHY_STEREO_MONO && s->params.stereo == TACHY_STEREO_AUTO)
+        tachy_msg(s->params.log, TACHY_LOG_INFO,
+                  "%s: taken for %s stereo because of its %s (--stereo mono: it is not)", s->url,
+                  i->stereo == TACHY_STEREO_SBS ? "side-by-side" : "top-bottom", from);
+}
+
+// Length of the range in seconds and the frames in it, as far as the container says.
+static void describe_length(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    struct tachy_video_info *i = &s->info;
+    double whole = 0;
+    if (p->st->duration != AV_NOPTS_VALUE && p->st->duration > 0)
+        whole = (double)p->st->duration * av_q2d(p->st->time_base);
+    else if (p->in.fmt->duration != AV_NOPTS_VALUE && p->in.fmt->duration > 0)
+        whole = (double)p->in.fmt->duration / AV_TIME_BASE;
+    double left = TACHY_MAX(whole - s->params.start, 0);
+    i->duration = s->params.duration > 0 && left > 0 ? TACHY_MIN(left, s->params.duration) : left;
+    bool cut = s->params.start > 0 || i->duration < left;
+    bool known = p->st->nb_frames > 0 && !cut && !p->rate.on;
+    if (known)
+        i->frames = p->st->nb_frames;
+    else if (i->fps.num > 0)
+        i->frames = llrint(i->duration * i->fps.num / i->fps.den);
+    if (i->still) {
+        i->frames = 1;
+        i->duration = 0;
+    }
+}
+
+static void describe(tachy_source *s, bool vfr)
+{
+    struct file *p = file_of(s);
+    struct tachy_video_info *i = &s->info;
+    const tachy_frame *f = p->first;
+    i->format = f->format;
+    i->width = f->width;
+    i->height = f->height;
+    i->color = f->color;
+    i->codec = p->dec->codec->name;
+    i->still = p->in.still;
+    i->vfr = vfr;
+    i->time_base = (struct tachy_rational){p->st->time_base.num, p->st->time_base.den};
+    i->fps = p->in.counted ? p->count_rate : file_fps(p->in.fmt, p->st);
+    p->rate.on = s->params.rate.num && !p->in.pictures;
+    if (p->rate.on) {
+        p->rate.fps = i->fps = s->params.rate;
+        i->time_base = (struct tachy_rational){i->fps.den, i->fps.num};
+        i->vfr = false;
+    }
+    describe_length(s);
+}
+
+// The first frame, which also tells what the others look like.
+static int read_first(tachy_source *s, bool vfr)
+{
+    struct file *p = file_of(s);
+    int err = file_decode(s, p->picture);
+    if (err == TACHY_ERR_EOF) {
+        if (p->read_err)
+            return p->read_err;
+        if (p->decoded)
+            return tachy_fail(s->params.log, TACHY_ERR_INVAL, "%s: ends at %.3f s, before the start "
+                              "at %.3f s", s->url, (double)p->last * av_q2d(p->st->time_base),
+                              s->params.start);
+        return tachy_fail(s->params.log, TACHY_ERR_FORMAT,
+                          "%s: not one picture of its video (%s) could be decoded", s->url,
+                          p->dec->codec->name);
+    }
+    if (err)
+        return err;
+    describe_geometry(s);
+    err = file_convert(s, p->picture, &p->first);
+    if (!err)
+        describe(s, vfr);
+    return err;
+}
+
+static int file_open(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    int err = file_input_open(&p->in, s->url, s->params.rate, s->params.log);
+    if (!err)
+        err = choose_stream(s);
+    if (err)
+        return err;
+    p->packet = av_packet_alloc();
+    p->picture = av_frame_alloc();
+    if (!p->packet || !p->picture)
+        return TACHY_ERR_NOMEM;
+    set_times(s);
+    if (s->side)
+        err = file_side_open(s);
+    if (!err)
+        err = file_seek(s);
+    if (err)
+        return err;
+    bool vfr = file_vfr(s);
+    err = file_decode_open(s);
+    return err ? err : read_first(s, vfr);
+}
+
+static void file_stop(tachy_source *s, double end)
+{
+    file_read_side(s, end);
+}
+
+static int file_read(tachy_source *s, tachy_frame **out)
+{
+    struct file *p = file_of(s);
+    int err = p->rate.on ? file_rate_read(s, out) : file_next(s, out);
+    if (err != TACHY_ERR_EOF)
+        return err;
+    if (s->params.duration > 0 && s->side)
+        file_read_side(s, s->params.duration);
+    if (p->read_err) // after what could be read
+        return tachy_fail(s->params.log, p->read_err, "%s: reading failed before its end: %s",
+                          s->url, tachy_err_text(p->read_err));
+    return TACHY_ERR_EOF;
+}
+
+static void file_close(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    file_rate_close(p);
+    tachy_frame_unref(&p->first);
+    avcodec_free_context(&p->dec);
+    for (int i = p->next_ahead; i < p->nb_ahead; i++)
+        av_packet_free(&p->ahead[i]);
+    av_packet_free(&p->packet);
+    av_frame_free(&p->picture);
+    file_convert_close(p);
+    free(p->side_of);
+    free(p->side_dts);
+    file_input_close(&p->in);
+}
+
+const struct tachy_source_ops tachy_source_file = {
+    .name = "file",
+    .priv_size = sizeof(struct file),
+    .probe = file_probe,
+    .open = file_open,
+    .read = file_read,
+    .stop = file_stop,
+    .close = file_close,
+};
