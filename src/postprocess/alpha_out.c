@@ -6,7 +6,7 @@
 // samples (8-bit 4:2:0 as yuva420p, RGB as rgba) they are copied; else they go through float
 // and are rounded once. Chroma is brought to full size linearly, at the stream's siting.
 
-enum { ROWS = 6 }; // two rows of three components
+enum { ROWS = 6, ALL_ROWS = 8 }; // two rows of three components; two more for chroma on its way
 
 int tachy_alpha_out_prepare(struct tachy_alpha_out *o, const tachy_frame *f, enum tachy_pix to)
 {
@@ -15,7 +15,7 @@ int tachy_alpha_out_prepare(struct tachy_alpha_out *o, const tachy_frame *f, enu
     o->in_color = tachy_color_resolve(f->color, f->format, f->width, f->height);
     for (int i = 0; i < 256; i++)
         o->alpha10[i] = (uint16_t)((i * 1023 + 127) / 255);
-    return tachy_buf_need(&o->rows, (size_t)f->width * ROWS * sizeof(float)) ? TACHY_OK : TACHY_ERR_NOMEM;
+    return tachy_buf_need(&o->rows, ((size_t)f->width + 1) * ALL_ROWS * sizeof(float)) ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 void tachy_alpha_out_free(struct tachy_alpha_out *o)
@@ -23,58 +23,49 @@ void tachy_alpha_out_free(struct tachy_alpha_out *o)
     tachy_buf_free(&o->rows);
 }
 
-// Sample x of a component in row y of its plane, as a code value; x and y are clamped.
-static float sample(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int x, int y)
+// n samples of row y of a component's plane (clamped) as code values.
+static void load_plain(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y, int n,
+                       float *dst)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(o->from);
     int plane = d->rgb ? 0 : d->planes == 2 && comp ? 1 : comp, at = 0;
     struct tachy_plane p = tachy_plane_of(d, plane, f->width, f->height);
     while (tachy_component_at(o->from, plane, at) != comp)
         at++;
-    x = TACHY_CLAMP(x, 0, p.w - 1);
-    y = TACHY_CLAMP(y, 0, p.h - 1);
-    const uint8_t *row = f->data[plane] + y * f->stride[plane];
-    int i = x * p.comps + at;
-    return d->bytes == 2 ? (float)(((const uint16_t *)(const void *)row)[i] >> d->shift & 1023)
-                         : (float)row[i];
+    const uint8_t *row = f->data[plane] + TACHY_CLAMP(y, 0, p.h - 1) * f->stride[plane];
+    const uint16_t *words = (const void *)row;
+    int step = p.comps, shift = d->shift;
+    if (d->bytes == 2)
+        for (int x = 0; x < n; x++)
+            dst[x] = (float)(words[x * step + at] >> shift & 1023);
+    else
+        for (int x = 0; x < n; x++)
+            dst[x] = (float)row[x * step + at];
 }
 
-// n samples of a component's row as code values.
-static void load_plain(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y, int n,
-                       float *dst)
-{
-    for (int x = 0; x < n; x++)
-        dst[x] = sample(o, f, comp, x, y);
-}
-
-// Chroma of row y of the picture at full size.
-static void load_chroma(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y, float *dst)
+// Chroma of row y of the picture at full size; `tmp`: two rows.
+static void load_chroma(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y,
+                        float *dst, float *tmp)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(o->from);
-    int loc = o->in_color.chroma_loc, sx = d->chroma_shift_x, sy = d->chroma_shift_y;
+    int loc = o->in_color.chroma_loc, sy = d->chroma_shift_y, n = (f->width + 1) / 2;
     bool centre = loc == 2 || loc == 4, top = loc == 3 || loc == 4;
-    int yc = y >> sy, y2 = yc;
-    float wy = 0;
-    if (sy && !top) { // midway between two luma rows: 3/4 of the near one, 1/4 of the other
-        y2 = y & 1 ? yc + 1 : yc - 1;
+    float *near = tmp, *other = tmp + n, wy = 0;
+    load_plain(o, f, comp, y >> sy, n, near);
+    if (sy && !top) { // between two luma rows: 3/4 of the near one, 1/4 of the other
+        load_plain(o, f, comp, (y >> sy) + (y & 1 ? 1 : -1), n, other);
         wy = 0.25f;
     } else if (sy && y & 1) {
-        y2 = yc + 1;
+        load_plain(o, f, comp, (y >> sy) + 1, n, other);
         wy = 0.5f;
     }
+    for (int x = 0; wy > 0 && x < n; x++)
+        near[x] = near[x] * (1 - wy) + other[x] * wy;
+    float even = centre ? 0.25f : 0, odd = centre ? 0.25f : 0.5f; // weight of the other sample
     for (int x = 0; x < f->width; x++) {
-        int xc = x >> sx, x2 = xc;
-        float wx = 0;
-        if (sx && centre) {
-            x2 = x & 1 ? xc + 1 : xc - 1;
-            wx = 0.25f;
-        } else if (sx && x & 1) {
-            x2 = xc + 1;
-            wx = 0.5f;
-        }
-        float a = sample(o, f, comp, xc, yc) * (1 - wx) + sample(o, f, comp, x2, yc) * wx;
-        float b = sample(o, f, comp, xc, y2) * (1 - wx) + sample(o, f, comp, x2, y2) * wx;
-        dst[x] = a * (1 - wy) + b * wy;
+        int c = x >> 1, second = TACHY_CLAMP(x & 1 ? c + 1 : c - 1, 0, n - 1);
+        float w = x & 1 ? odd : even;
+        dst[x] = near[c] * (1 - w) + near[second] * w;
     }
 }
 
@@ -105,12 +96,13 @@ static void load_row(const struct tachy_alpha_out *o, const tachy_frame *f, int 
             continue;
         }
         if (chroma && d->chroma_shift_x)
-            load_chroma(o, f, c, y, row[c]);
+            load_chroma(o, f, c, y, row[c], (float *)o->rows.p + (ptrdiff_t)ROWS * f->width);
         else
             load_plain(o, f, c, y, f->width, row[c]);
         struct range r = range_of(d, full, chroma);
+        float inverse = 1.0f / r.scale;
         for (int x = 0; x < f->width; x++)
-            row[c][x] = (row[c][x] - r.offset) / r.scale;
+            row[c][x] = (row[c][x] - r.offset) * inverse;
     }
 }
 

@@ -72,7 +72,8 @@ static void cells(const tachy_frame *f, const struct tachy_pix_desc *d, const st
         uint64_t total = 0;
         for (int x = a; x < end; x++)
             total += sum[x];
-        dst[i] = (uint8_t)((float)total / (rows * (float)(end - a)) + 0.5f);
+        float mean = (float)total / (rows * (float)(end - a)); // 10 bits: up to 255.75
+        dst[i] = (uint8_t)TACHY_MIN((int)(mean + 0.5f), 255);
     }
 }
 

@@ -14,6 +14,9 @@ TACHY = os.environ.get("TACHY", str(ROOT / "build" / "tachy"))
 # Larger test clips, labels and public models; a test that needs one skips without it.
 SHARED = pathlib.Path(os.environ.get("TACHY_SHARED", ROOT.parent / "shared"))
 DEPS = ROOT / ".deps"
+# Models of the tests are beside the other dependencies, not in the user's folders.
+os.environ.setdefault("TACHY_MODELS", str(DEPS / "models"))
+os.environ["XDG_CACHE_HOME"] = os.environ.get("TACHY_TEST_CACHE", str(DEPS / "cache"))
 
 
 def run(*args, check=True, timeout=300, **kw):
@@ -22,6 +25,12 @@ def run(*args, check=True, timeout=300, **kw):
     if check and p.returncode != 0:
         raise AssertionError(f"tachy {' '.join(map(str, args))}: status {p.returncode}\n{p.stdout}{p.stderr}")
     return p
+
+
+def models(*names):
+    """Gets models of the zoo where they are not there yet; several tests may do so at once."""
+    for name in names:
+        run("model", "pull", name)
 
 
 def ffmpeg(*args):

@@ -3,7 +3,7 @@ Python package with OpenCV preprocessing."""
 import json
 import pathlib
 
-from common import Case, main, run, shared
+from common import Case, main, models, run, shared
 
 import cv2
 import numpy as np
@@ -47,4 +47,5 @@ class Quality(Case):
         self.assertLess(abs(np.mean(ours) - np.mean(reference)), 0.005)
 
 
+models("selfie")
 main()

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from common import Case, TACHY, ROOT, ffmpeg, ffprobe, main, run
+from common import Case, TACHY, ROOT, ffmpeg, ffprobe, main, models, run
 
 PORTRAIT = ROOT / ".deps" / "media" / "astronaut.png"
 
@@ -138,4 +138,5 @@ class Robust(Case):
         self.assertLess(long, short * 1.05 + 4)
 
 
+models("selfie")
 main()

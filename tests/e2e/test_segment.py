@@ -2,7 +2,7 @@
 import json
 import subprocess
 
-from common import Case, ffmpeg, ffprobe, main, run, ROOT
+from common import Case, ffmpeg, ffprobe, main, models, run, ROOT
 
 PORTRAIT = ROOT / ".deps" / "media" / "astronaut.png"
 # A tint of no strength: every decoded pixel must come out as it was.
@@ -197,4 +197,5 @@ class Segment(Case):
         self.assertIn("stdout", p.stderr.replace("standard output", "stdout"))
 
 
+models("selfie")
 main()

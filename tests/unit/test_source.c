@@ -583,8 +583,8 @@ TEST(side_has_everything_else)
 TEST(sound_before_zero)
 {
     CHECK(shell("ffmpeg -v error -y -i %s -map 0:v -map 0:a -c copy -output_ts_offset -0.023 "
-                "-avoid_negative_ts disabled %s", path("side.mkv"), path("early.nut")));
-    struct reading *r = read_all("early.nut", (struct tachy_source_params){.want_side = true});
+                "-avoid_negative_ts disabled %s", path("side.mkv"), path("early.mkv")));
+    struct reading *r = read_all("early.mkv", (struct tachy_source_params){.want_side = true});
     check_run(r, FRAMES, 0, 1);
     CHECK(near(r->time[0], 0));
 }
