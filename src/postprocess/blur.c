@@ -25,7 +25,7 @@ static int allocate(struct tachy_blur *b)
     size_t w = (size_t)b->w, sw = (size_t)b->sw, sh = (size_t)b->sh;
     b->row_words = b->sw + TACHY_STRETCH_PAD;
     bool ok = tachy_buf_need(&b->cells, sw * sh * 4 * sizeof(int32_t)) &&
-              tachy_buf_need(&b->plane, (size_t)b->comps * sh * (size_t)b->row_words * sizeof(int16_t)) &&
+              tachy_buf_need(&b->plane, 3 * sh * (size_t)b->row_words * sizeof(int16_t)) &&
               tachy_buf_need(&b->sums, 4 * (w + 64) * sizeof(int32_t)) &&
               tachy_buf_need(&b->samples, 3 * (w + 64) * sizeof(uint16_t)) &&
               tachy_buf_need(&b->weights, 2 * (w + 64)) &&
@@ -122,26 +122,40 @@ static void gather_chroma(struct tachy_blur *b, const tachy_frame *f, struct sum
         gather(b, s->s[c], component_row(b, f, c, y, n), weight, s->log2[c], n, false);
 }
 
-// Folds the sums of a row of cells into cells, all on the scale of the weights of 4 x 4
-// pixels, so that three boxes stay within 32 bits.
+// Adds up the sums of component c within each cell, in place. All are brought to the scale of
+// the weights of 4 x 4 pixels, so that three boxes stay within 32 bits.
+static void fold_component(const struct tachy_blur *b, const struct sums *s, int c)
+{
+    bool sub = c < 3 && subsampled(b, c);
+    int sx = sub ? b->d->chroma_shift_x : 0, sy = sub ? b->d->chroma_shift_y : 0;
+    int times = 1 << (b->log2 - sx - s->log2[c]), up = 1 << (sx + sy);
+    int down = TACHY_MAX(2 * b->log2 - 4, 0);
+    int32_t *v = s->s[c];
+    for (int x = 0; x < b->sw && times > 1; x++) {
+        int32_t sum = 0; // at most 63 * 512 * 2^16
+        for (int k = 0; k < times; k++)
+            sum += v[x * times + k];
+        v[x] = sum;
+    }
+    if (up >> down) // `down` is 0 or 2 here
+        for (int x = 0; x < b->sw; x++)
+            v[x] = v[x] * (up >> down);
+    else
+        for (int x = 0; x < b->sw; x++)
+            v[x] = v[x] >> (down - sx - sy);
+}
+
 static void fold(const struct tachy_blur *b, const struct sums *s, int32_t *cells)
 {
-    for (int c = 0; c < 4; c++) {
-        if (c < 3 && c >= b->comps) {
-            for (int x = 0; x < b->sw; x++)
-                cells[4 * x + c] = 0;
-            continue;
-        }
-        bool sub = c < 3 && subsampled(b, c);
-        int sx = sub ? b->d->chroma_shift_x : 0, sy = sub ? b->d->chroma_shift_y : 0;
-        int times = 1 << (b->log2 - sx - s->log2[c]);
-        int down = TACHY_MAX(2 * b->log2 - 4, 0);
-        for (int x = 0; x < b->sw; x++) {
-            int64_t v = 0;
-            for (int k = 0; k < times; k++)
-                v += s->s[c][x * times + k];
-            cells[4 * x + c] = (int32_t)((v * (1 << (sx + sy))) >> down);
-        }
+    for (int c = 0; c < 4; c++)
+        if (c == 3 || c < b->comps)
+            fold_component(b, s, c);
+    const int32_t *p = s->s[0], *q = s->s[1], *r = s->s[2], *w = s->s[3]; // unused ones are 0
+    for (int x = 0; x < b->sw; x++) {
+        cells[4 * x] = p[x];
+        cells[4 * x + 1] = q[x];
+        cells[4 * x + 2] = r[x];
+        cells[4 * x + 3] = w[x];
     }
 }
 
@@ -191,14 +205,8 @@ static void divide(struct tachy_blur *b)
     for (int j = 0; j < b->sh; j++) {
         const int32_t *cell = (int32_t *)b->cells.p + (ptrdiff_t)j * 4 * b->sw;
         int16_t *row = (int16_t *)b->plane.p + (ptrdiff_t)j * b->row_words;
-        for (int x = 0; x < b->sw; x++, cell += 4) {
-            float scale = cell[3] > 0 ? unit / (float)cell[3] : 0.0f;
-            for (int c = 0; c < b->comps; c++) {
-                float v = middle + (float)cell[c] * scale;
-                row[c * plane + x] = (int16_t)(TACHY_CLAMP(v, 0.0f, top) + 0.5f);
-            }
-        }
-        for (int c = 0; c < b->comps; c++)
+        b->k->divide(row, plane, cell, unit, middle, top, b->sw);
+        for (int c = 0; c < 3; c++)
             row[c * plane + b->sw] = row[c * plane + b->sw - 1];
     }
 }

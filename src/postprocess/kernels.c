@@ -25,6 +25,7 @@ static const struct tachy_post_kernels twins = {
     .gather_weight = tachy_ref_gather_weight,
     .box3_row = tachy_ref_box3_row,
     .box3_cols = tachy_ref_box3_cols,
+    .divide = tachy_ref_divide,
     .lerp_f32 = tachy_ref_lerp_f32,
     .refine = tachy_ref_refine,
     .prob = tachy_ref_prob,

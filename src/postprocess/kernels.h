@@ -28,6 +28,8 @@ struct tachy_post_kernels {
     void (*gather_weight)(int32_t *sum, const uint8_t *weight, int log2, int n);
     void (*box3_row)(int32_t *row, int32_t *tmp, int n, int r);
     void (*box3_cols)(int32_t *img, ptrdiff_t stride, int32_t *tmp, int width, int n, int r);
+    void (*divide)(int16_t *dst, ptrdiff_t plane, const int32_t *cell, float unit, float middle,
+                   float top, int n);
     void (*lerp_f32)(float *dst, const float *a, const float *b, float frac, int n);
     void (*refine)(int16_t *dst, const float *a, const float *b, const float *luma,
                    const struct tachy_stretch *t);

@@ -392,6 +392,39 @@ V static void box3_cols(int32_t *img, ptrdiff_t stride, int32_t *tmp, int width,
         tachy_ref_box3_cols(img + x, stride, tmp, width - x, n, r);
 }
 
+// Four cells each in a, b, c, d -> their first, second, third and fourth words.
+V static inline void transpose(__m128i v[4])
+{
+    __m128i a = _mm_unpacklo_epi32(v[0], v[1]), b = _mm_unpackhi_epi32(v[0], v[1]);
+    __m128i c = _mm_unpacklo_epi32(v[2], v[3]), d = _mm_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm_unpacklo_epi64(a, c);
+    v[1] = _mm_unpackhi_epi64(a, c);
+    v[2] = _mm_unpacklo_epi64(b, d);
+    v[3] = _mm_unpackhi_epi64(b, d);
+}
+
+V static void divide(int16_t *dst, ptrdiff_t plane, const int32_t *cell, float unit, float middle,
+                     float top, int n)
+{
+    int x = 0;
+    for (; x + 4 <= n; x += 4) {
+        __m128i v[4];
+        for (int i = 0; i < 4; i++)
+            v[i] = LOAD128(cell + 4 * (x + i));
+        transpose(v);
+        __m128 scale = _mm_div_ps(_mm_set1_ps(unit), _mm_cvtepi32_ps(v[3]));
+        __m128i some = _mm_cmpgt_epi32(v[3], _mm_setzero_si128());
+        scale = _mm_and_ps(scale, _mm_castsi128_ps(some));
+        for (int c = 0; c < 3; c++) {
+            __m128 s = _mm_mul_ps(_mm_cvtepi32_ps(v[c]), scale);
+            s = _mm_max_ps(_mm_add_ps(_mm_set1_ps(middle), s), _mm_setzero_ps());
+            __m128i w = _mm_cvtps_epi32(_mm_min_ps(s, _mm_set1_ps(top)));
+            _mm_storel_epi64((__m128i *)(void *)(dst + c * plane + x), _mm_packs_epi32(w, w));
+        }
+    }
+    tachy_ref_divide(dst + x, plane, cell + 4 * x, unit, middle, top, n - x);
+}
+
 V static void lerp_f32(float *dst, const float *a, const float *b, float frac, int n)
 {
     __m256 f = _mm256_set1_ps(frac);
@@ -510,6 +543,7 @@ void tachy_post_init_avx2(struct tachy_post_kernels *k)
     k->gather_weight = gather_weight;
     k->box3_row = box3_row;
     k->box3_cols = box3_cols;
+    k->divide = divide;
     k->lerp_f32 = lerp_f32;
     k->refine = refine;
     k->prob = prob;

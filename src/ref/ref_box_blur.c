@@ -64,3 +64,17 @@ void tachy_ref_box3_cols(int32_t *img, ptrdiff_t stride, int32_t *tmp, int width
     for (int x = 0; x < width; x++)
         box3(img + x, tmp + x, stride, width, n, r);
 }
+
+void tachy_ref_divide(int16_t *dst, ptrdiff_t plane, const int32_t *cell, float unit, float middle,
+                      float top, int n)
+{
+    for (int x = 0; x < n; x++, cell += 4) {
+        float scale = cell[3] > 0 ? unit / (float)cell[3] : 0.0f;
+        for (int c = 0; c < 3; c++) {
+            float v = middle + (float)cell[c] * scale;
+            v = v > 0.0f ? v : 0.0f;
+            v = v < top ? v : top;
+            dst[c * plane + x] = (int16_t)lrintf(v);
+        }
+    }
+}

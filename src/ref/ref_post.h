@@ -86,6 +86,12 @@ void tachy_ref_box3_row(int32_t *row, int32_t *tmp, int n, int r);
 // The same down `width` columns of n rows; `stride` in words; tmp: width * n words.
 void tachy_ref_box3_cols(int32_t *img, ptrdiff_t stride, int32_t *tmp, int width, int n, int r);
 
+// Component c of n cells: dst[c * plane + x] = round(clamp(middle + v * unit / weight, 0, top)) with
+// v and the weight out of cell[4 x + c] and cell[4 x + 3]; weight <= 0: middle. All three
+// components are written. middle and top are values in 8.7 or 10.5.
+void tachy_ref_divide(int16_t *dst, ptrdiff_t plane, const int32_t *cell, float unit, float middle,
+                      float top, int n);
+
 // ref_refine_row.c
 void tachy_ref_lerp_f32(float *dst, const float *a, const float *b, float frac, int n);
 // p = clamp(a * luma + b, 0, 255) in 8.7, with a and b stretched from rows at mask size.

@@ -142,6 +142,12 @@ static void blurs(struct check *c, const struct tachy_post_kernels *k, const cha
         v->box3_cols(img[i], 4 * n, tmp, 4 * n, h, r);
     }
     check_case(c, !memcmp(img[0], img[1], cells * 4), "box3 %s %dx%d r %d", isa, n, h, r);
+    int32_t *cell = img[0];
+    for (int i = 3; i < 4 * n; i += 4)
+        cell[i] = check_range(c, 0, 3) ? check_range(c, 1, 63 * 16) : check_range(c, -2, 0);
+    bool ten = check_range(c, 0, 1);
+    float unit = ten ? 32 : 128, middle = (float)(ten ? 512 : 128) * unit, top = (float)(ten ? 1023 : 255) * unit;
+    BOTH(6 * n, divide, n, cell, unit, middle, top, n);
     free(s), free(w), free(sum[0]), free(sum[1]), free(img[0]), free(img[1]), free(tmp);
 }
 
