@@ -20,7 +20,7 @@ static long long int_of(const json_t *o, const char *key)
 // ", text" where there is some that says something.
 static void put(const char *text)
 {
-    if (*text && strcmp(text, "unknown"))
+    if (*text && strcmp(text, "unknown") && strcmp(text, "und"))
         printf(", %s", text);
 }
 
@@ -28,7 +28,8 @@ static void put_clock(double seconds)
 {
     long long ms = (long long)(seconds * 1000 + 0.5);
     if (ms >= 3600000)
-        printf(", %lld:%02lld:%02lld.%03lld", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, ms % 1000);
+        printf(", %lld:%02lld:%02lld.%03lld", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60,
+               ms % 1000);
     else
         printf(", %lld:%02lld.%03lld", ms / 60000, ms / 1000 % 60, ms % 1000);
 }
@@ -98,7 +99,7 @@ static void print_geometry(const json_t *s)
                json_real_value(json_object_get(ball, "roll")));
 }
 
-static void print_video(const json_t *s)
+static void print_video(const json_t *s, bool still)
 {
     const char *sar = text_of(s, "sar");
     printf(", %lldx%lld", int_of(s, "width"), int_of(s, "height"));
@@ -106,14 +107,14 @@ static void print_video(const json_t *s)
         printf(" (pixels %s)", sar);
     put(text_of(s, "pix_fmt"));
     bool cover = json_is_true(json_object_get(s, "attached_picture"));
-    if (!cover)
+    if (!cover && !still)
         put_fps(s);
     if (int_of(s, "frames") > 0)
         printf(", %lld frames", int_of(s, "frames"));
     fputs(cover ? ", cover picture" : "", stdout);
 }
 
-static void print_stream(const json_t *s)
+static void print_stream(const json_t *s, bool still)
 {
     const char *type = text_of(s, "type"), *title = text_of(s, "title");
     bool video = !strcmp(type, "video");
@@ -121,7 +122,7 @@ static void print_stream(const json_t *s)
     if (*text_of(s, "profile"))
         printf(" (%s)", text_of(s, "profile"));
     if (video)
-        print_video(s);
+        print_video(s, still);
     if (int_of(s, "sample_rate") > 0)
         printf(", %lld Hz", int_of(s, "sample_rate"));
     put(text_of(s, "layout"));
@@ -143,15 +144,17 @@ static void print_file(const json_t *o)
     const char *title = text_of(json_object_get(o, "metadata"), "title");
     double seconds = json_number_value(json_object_get(o, "duration_s"));
     printf("%s: %s", text_of(o, "url"), text_of(o, "format"));
-    if (json_is_true(json_object_get(o, "still")))
+    bool still = json_is_true(json_object_get(o, "still"));
+    if (still)
         fputs(", a single picture", stdout);
     else if (seconds > 0)
         put_clock(seconds);
-    put_bit_rate(o);
+    if (!still)
+        put_bit_rate(o); // of one picture it is made up
     if (*title)
         printf(", \"%s\"", title);
     putchar('\n');
-    json_array_foreach(json_object_get(o, "streams"), i, s) print_stream(s);
+    json_array_foreach(json_object_get(o, "streams"), i, s) print_stream(s, still);
     size_t chapters = json_array_size(json_object_get(o, "chapters"));
     if (chapters)
         printf("  %zu chapter%s\n", chapters, chapters == 1 ? "" : "s");

@@ -437,7 +437,32 @@ static int prepare(struct segment *s)
     return err == TACHY_OK ? check_stdout(s) : err;
 }
 
-// Before any work: no input of several is found missing, and no output in the way, late.
+// True for a plain file name that is not there; addresses and number patterns are the source's.
+static bool is_missing(const char *input)
+{
+    return strcmp(input, "-") && !strpbrk(input, ":%") && access(input, F_OK) != 0;
+}
+
+// Of several inputs none is found missing after hours. The last may be meant as the output, as
+// other programs have it: `tachy segment in.mp4 out.mp4`.
+static int check_inputs(const struct segment *s)
+{
+    for (size_t i = 0; i < s->n_jobs && s->n_jobs > 1; i++) {
+        const char *input = s->jobs[i].input;
+        if (!is_missing(input))
+            continue;
+        if (i + 1 == s->n_jobs && !s->named)
+            message_error("%s: there is no such file; every argument is an input, the output is "
+                          "named with -o %s",
+                          input, input);
+        else
+            message_error("%s: there is no such file", input);
+        return TACHY_ERR_NOT_FOUND;
+    }
+    return TACHY_OK;
+}
+
+// Before any work.
 static int check_files(const struct segment *s)
 {
     int err = TACHY_OK;
@@ -448,17 +473,7 @@ static int check_files(const struct segment *s)
     }
     for (size_t i = 0; i < s->n_jobs && err == TACHY_OK; i++)
         err = check_output(s, &s->jobs[i]);
-    return err;
-}
-
-// `tachy segment in.mp4 out.mp4`, as some programs have it.
-static void hint_output(const struct segment *s, const struct job *j)
-{
-    bool last = s->n_jobs > 1 && j == &s->jobs[s->n_jobs - 1];
-    if (last && !s->named && access(j->input, F_OK) != 0)
-        message_error("%s: there is no such file; every argument is an input, an output is named "
-                      "with -o %s",
-                      j->input, j->input);
+    return err == TACHY_OK ? check_inputs(s) : err;
 }
 
 static int run_segment(struct cli *c)
@@ -473,11 +488,8 @@ static int run_segment(struct cli *c)
     s.summaries = s.json ? json_array() : NULL;
     install_handlers();
     err = check_files(&s);
-    for (size_t i = 0; i < s.n_jobs && err == TACHY_OK && !stop; i++) {
+    for (size_t i = 0; i < s.n_jobs && err == TACHY_OK && !stop; i++)
         err = run_job(&s, &s.jobs[i]);
-        if (err == TACHY_ERR_NOT_FOUND)
-            hint_output(&s, &s.jobs[i]);
-    }
     if (err == TACHY_OK && stop)
         err = TACHY_ERR_INTERRUPTED;
     if (err < 0)

@@ -30,18 +30,19 @@ static bool load(struct driver *d, void *lib)
 // "550.54.15" of the kernel module, else the CUDA version that the driver offers.
 static void driver_text(const struct driver *d, char *text, size_t size)
 {
-    char line[256] = "", found[32];
+    char line[256] = "", *rest = NULL;
     int cuda = 0;
     d->version(&cuda);
     snprintf(text, size, "CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
     FILE *f = fopen("/proc/driver/nvidia/version", "re");
     if (!f)
         return;
-    // "NVRM version: NVIDIA UNIX ... Kernel Module  550.54.15  Tue ..."
-    const char *at = fgets(line, sizeof(line), f) ? strstr(line, "Module") : NULL;
-    at = at ? strpbrk(at, "0123456789") : NULL;
-    if (at && sscanf(at, "%31[0-9.]", found) == 1 && strchr(found, '.'))
-        snprintf(text, size, "%s, CUDA %d.%d", found, cuda / 1000, cuda % 1000 / 10);
+    // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ..."
+    char *word = fgets(line, sizeof(line), f) ? strtok_r(line, " \t\n", &rest) : NULL;
+    while (word && (strspn(word, "0123456789.") != strlen(word) || !strchr(word, '.')))
+        word = strtok_r(NULL, " \t\n", &rest);
+    if (word)
+        snprintf(text, size, "%s, CUDA %d.%d", word, cuda / 1000, cuda % 1000 / 10);
     fclose(f);
 }
 

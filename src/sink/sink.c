@@ -53,6 +53,7 @@ static const char *text_or_null(const char *s) { return s && *s ? s : NULL; }
 int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
 {
     *out = NULL;
+    tachy_av_quiet();
     struct tachy_sink_params p = *given;
     p.format = text_or_null(p.format);
     p.codec = text_or_null(p.codec);

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 // A picture, or a numbered sequence (name_%04d.png, counted from 1 as FFmpeg does). Each file
-// is written beside its name and renamed, so that a reader never sees half a picture. 10-bit
-// frames become 16-bit PNG and TIFF.
+// is written beside its name and renamed, so that a reader never sees half a picture; when the
+// disk is full the whole pictures stay. 10-bit frames become 16-bit PNG and TIFF.
 
 static const struct {
     const char *extension;
@@ -27,7 +27,7 @@ struct priv {
     tachy_encoder *encoder;
     AVPacket *packet;
     int64_t files;       // written so far
-    bool keep;           // finished: close leaves the files
+    bool keep;           // finished, or failed in writing: close leaves the whole files
 };
 
 static enum AVCodecID kind_of(const char *url)
@@ -133,8 +133,10 @@ static int write_file(tachy_sink *s)
         err = tachy_output_finish(&out);
     tachy_output_close(&out);
     free(name);
-    if (err < 0)
+    if (err < 0) {
+        p->keep = true;
         return err;
+    }
     p->files++;
     s->bytes += p->packet->size;
     return TACHY_OK;

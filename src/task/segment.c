@@ -136,31 +136,39 @@ static void worker_close(void *worker)
         tachy_preprocess_close(&w->preprocess[e]);
     tachy_composite_close(&w->composite);
     tachy_tensor_free(&w->in);
-    tachy_tensor_free(&w->out);
+    for (int i = 0; i < w->nb_out; i++)
+        tachy_tensor_free(&w->out[i]);
     tachy_aligned_free(w->scratch);
     free(w);
 }
 
+// A free extent of the model is what the card says: the batch is 1, a side is the card's.
+static void fix_extents(struct tachy_tensor *t, enum tachy_layout layout, int width, int height)
+{
+    int first = layout == TACHY_NCHW ? t->rank - 2 : t->rank - 3; // of height, width
+    for (int i = 0; i < t->rank; i++)
+        if (t->shape[i] < 0)
+            t->shape[i] = i == first ? height : i == first + 1 ? width : 1;
+}
+
 static int open_tensors(struct segment_worker *w)
 {
+    const struct tachy_card *c = w->s->card;
     const struct tachy_io *in, *out;
     tachy_engine_inputs(w->engine, &in);
-    int m = tachy_engine_outputs(w->engine, &out), k = 0;
-    const char *wanted = w->s->card->output;
-    while (k + 1 < m && wanted && *wanted && strcmp(out[k].name, wanted))
-        k++;
+    w->nb_out = tachy_engine_outputs(w->engine, &out);
     w->in = in[0].spec;
-    w->out = out[k].spec;
-    for (int i = 0; i < w->in.rank; i++)
-        if (w->in.shape[i] < 0) // free: the batch, or an extent that the card fixes
-            w->in.shape[i] = i == 0 ? 1 : i == (w->s->card->in.layout == TACHY_NCHW ? 2 : 1) ? w->s->card->in.height
-                                                                                          : w->s->card->in.width;
-    for (int i = 0; i < w->out.rank; i++)
-        if (w->out.shape[i] < 0)
-            w->out.shape[i] = i == 0 ? 1 : i == (w->s->card->out_layout == TACHY_NCHW ? 2 : 1) ? w->s->card->out_height
-                                                                                             : w->s->card->out_width;
+    fix_extents(&w->in, c->in.layout, c->in.width, c->in.height);
     int err = tachy_tensor_alloc(&w->in);
-    return err < 0 ? err : tachy_tensor_alloc(&w->out);
+    for (int i = 0; i < w->nb_out && err == TACHY_OK; i++) {
+        w->out[i] = out[i].spec;
+        fix_extents(&w->out[i], c->out_layout, TACHY_DEF(c->out_width, c->in.width),
+                    TACHY_DEF(c->out_height, c->in.height));
+        err = tachy_tensor_alloc(&w->out[i]);
+        if (c->output && *c->output && !strcmp(out[i].name, c->output))
+            w->mask_out = i;
+    }
+    return err;
 }
 
 static int worker_open(tachy_task *t, void **worker)
@@ -224,7 +232,7 @@ static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 static int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    int err = tachy_engine_run(w->engine, &w->in, &w->out);
+    int err = tachy_engine_run(w->engine, &w->in, w->out);
     if (err < 0)
         tachy_msg(w->task->log, TACHY_LOG_ERR, "frame %lld: the model %s failed (%s)", (long long)item->in->id,
                   w->s->card->name, tachy_err_text(err));
@@ -257,9 +265,10 @@ static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
     const struct segment *s = w->s;
+    const struct tachy_tensor *out = &w->out[w->mask_out];
     struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
     int tw, th, mw, mh;
-    int err = tachy_mask_extent(&s->spec, &w->out, &tw, &th);
+    int err = tachy_mask_extent(&s->spec, out, &tw, &th);
     if (err < 0)
         return tachy_fail(w->task->log, err, "model %s: its output is not the mask that the card describes",
                           s->card->name);
@@ -269,7 +278,7 @@ static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
     tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
     err = ensure_eye(s, e, mw, mh);
     if (err == TACHY_OK)
-        err = tachy_mask_from_tensor(&s->spec, &w->out, &pl, s->rotation, s->flip, e->mask, mw);
+        err = tachy_mask_from_tensor(&s->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
     if (err == TACHY_OK && e->guide)
         err = tachy_luma_guide(item->in, &s->region[eye], e->guide, mw, mw, mh);
     struct tachy_result *r = &item->result;

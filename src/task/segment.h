@@ -52,7 +52,8 @@ struct segment_worker {
     tachy_engine *engine;
     tachy_preprocess *preprocess[TACHY_MAX_EYES]; // one an eye: each keeps its tables
     tachy_composite *composite;
-    struct tachy_tensor in, out;
+    struct tachy_tensor in, out[TACHY_MAX_IO];
+    int nb_out, mask_out; // outputs, and which of them is the mask
     struct tachy_placement placement;
     void *scratch;      // of refine
     size_t scratch_size;

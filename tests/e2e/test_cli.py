@@ -12,7 +12,7 @@ import struct
 import subprocess
 import termios
 
-from common import ROOT, TACHY, Case, ffprobe, main, run
+from common import ROOT, TACHY, Case, ffmpeg, ffprobe, main, run
 
 
 def fails(status, *args, **kw):
@@ -111,6 +111,12 @@ class Usage(Case):
     def test_missing_input(self):
         self.assertIn("none.mp4", fails(1, "segment", "none.mp4", cwd=self.tmp))
 
+    def test_output_without_its_option(self):
+        (self.tmp / "in.mp4").write_bytes(b"mine")
+        text = fails(1, "segment", "in.mp4", "out.mp4", cwd=self.tmp)
+        self.assertIn("named with -o out.mp4", text)
+        self.assertEqual([p.name for p in self.tmp.iterdir()], ["in.mp4"])
+
     def test_existing_output_is_refused_before_any_work(self):
         (self.tmp / "out.mp4").write_bytes(b"mine")
         (self.tmp / "in.cutout.mp4").write_bytes(b"mine")
@@ -130,8 +136,57 @@ class Usage(Case):
     def test_two_inputs_of_one_name(self):
         for d in "ab":
             (self.tmp / d).mkdir()
+            (self.tmp / d / "in.mp4").touch()
         text = fails(1, "segment", "a/in.mp4", "b/in.mp4", "-o", "out/", cwd=self.tmp)
         self.assertIn("out/in.cutout.mp4", text)
+
+
+class Probe(Case):
+    def test_for_people_and_for_programs(self):
+        clip = self.tmp / "in.mp4"
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=size=320x180:rate=30000/1001:duration=1", "-f", "lavfi", "-i",
+               "sine=duration=1", "-metadata:s:v:0", "language=deu", "-c:v", "libx264", "-colorspace", "bt709", clip)
+        text = run("probe", clip).stdout
+        for part in ["h264", "320x180", "29.97 fps", "aac", "matrix bt709", "deu"]:
+            self.assertIn(part, text)
+        one = json.loads(run("probe", "--json", clip).stdout)
+        self.assertEqual(one["streams"][0]["fps"], "30000/1001")
+        two = json.loads(run("probe", "--json", clip, "-i", clip).stdout)
+        self.assertEqual([o["url"] for o in two], [str(clip)] * 2)
+        run("probe", "--json=p.json", clip, cwd=self.tmp)
+        self.assertEqual(json.loads((self.tmp / "p.json").read_text()), one)
+
+    def test_what_is_no_video(self):
+        (self.tmp / "no.mp4").write_bytes(b"text" * 100)
+        self.assertIn("no.mp4", fails(1, "probe", "no.mp4", cwd=self.tmp))
+        self.assertIn("none.mp4", fails(1, "probe", "none.mp4", cwd=self.tmp))
+        self.assertIn("no input", fails(2, "probe"))
+
+
+class Models(Case):
+    def test_list_info_verify(self):
+        self.assertRegex(run("model").stdout, r"(?m)^selfie +segment +Apache-2\.0")
+        zoo = json.loads(run("model", "list", "--json").stdout)
+        self.assertIn("selfie", [m["name"] for m in zoo])
+        self.assertIn("Apache-2.0", run("model", "info", "selfie").stdout)
+        self.assertEqual(json.loads(run("model", "info", "selfie", "--json").stdout)["name"], "selfie")
+        self.assertIn("selfie", fails(1, "model", "info", "selfei"))
+        run("model", "pull", "selfie")
+        self.assertIn("digest is right", run("model", "verify", "selfie").stdout)
+
+    def test_damaged_model(self):
+        path = pathlib.Path(run("model", "pull", "selfie").stdout.split(": ", 1)[1].strip())
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        (self.tmp / path.name).write_bytes(data)
+        self.assertIn("SHA-256", fails(1, "model", "verify", "selfie", "--model-dir", self.tmp))
+
+    def test_import_never_replaces(self):
+        (self.tmp / "face.onnx").write_bytes(b"mine")
+        (self.tmp / "face.tflite").write_bytes(b"no model")
+        self.assertIn("pass -y", fails(1, "model", "import", "face.tflite", cwd=self.tmp))
+        self.assertIn("face.tflite", fails(1, "model", "import", "-y", "face.tflite", cwd=self.tmp))
+        self.assertEqual((self.tmp / "face.onnx").read_bytes(), b"mine")
 
 
 class Options(Case):

@@ -16,7 +16,6 @@ import cv2
 import numpy as np
 import onnx
 import onnxruntime as ort
-import skimage.data
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import tflite_build
@@ -64,9 +63,10 @@ def probabilities(path):
 
 
 def picture(shape, dtype):
-    """The portrait of scikit-image as the input of a network."""
+    """The portrait that tools/setup fetched as the input of a network."""
     h, w, c = shape[1:]
-    img = cv2.resize(skimage.data.astronaut(), (int(w), int(h)), interpolation=cv2.INTER_AREA)
+    rgb = cv2.imread(str(DEPS / "media" / "astronaut.png"))[..., ::-1]
+    img = cv2.resize(rgb, (int(w), int(h)), interpolation=cv2.INTER_AREA)
     if c == 1:
         img = img[..., 1:2]
     return img[None].astype(dtype) if dtype == np.uint8 else (img[None] / 255).astype(dtype)

@@ -61,6 +61,10 @@ static int parse(struct job *j, int argc, char **argv)
             j->sink.threads = atoi(argv[++i]);
         else if (!strcmp(a, "-t"))
             j->source.duration = atof(argv[++i]);
+        else if (!strcmp(a, "-ss"))
+            j->source.start = atof(argv[++i]);
+        else if (!strcmp(a, "-frames:v"))
+            j->source.max_frames = atol(argv[++i]);
         else if (!strcmp(a, "-stop"))
             j->stop = atol(argv[++i]);
         else if (!strcmp(a, "-as"))

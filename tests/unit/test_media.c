@@ -314,6 +314,31 @@ TEST(side_gives_packets_in_order_of_time)
     tachy_side_unref(&s);
 }
 
+TEST(side_trims_and_resets)
+{
+    const enum AVMediaType types[] = {AVMEDIA_TYPE_AUDIO, AVMEDIA_TYPE_AUDIO};
+    tachy_side *s = side_with(2, types);
+    for (int i = 0; i < 10; i++)
+        CHECK_INT(put(s, i % 2, 100 * i, 4), TACHY_OK);
+    tachy_side_trim(s, 0.5);
+    CHECK_INT(put(s, 1, 1000, 4), TACHY_OK); // the lists are whole
+    AVPacket *p = av_packet_alloc();
+    int n = 0;
+    while (!tachy_side_take(s, 0.9, p)) {
+        CHECK_INT(p->dts, 100 * n++);
+        av_packet_unref(p);
+    }
+    CHECK_INT(n, 5);
+    CHECK_INT(tachy_side_take(s, 1, p), TACHY_OK);
+    av_packet_unref(p);
+    CHECK_INT(put(s, 0, 0, 4), TACHY_OK);
+    tachy_side_reset(s);
+    tachy_side_end(s);
+    CHECK_INT(tachy_side_take(s, INFINITY, p), TACHY_ERR_EOF);
+    av_packet_free(&p);
+    tachy_side_unref(&s);
+}
+
 TEST(side_is_bounded)
 {
     const enum AVMediaType types[] = {AVMEDIA_TYPE_AUDIO, AVMEDIA_TYPE_DATA};
@@ -375,5 +400,5 @@ TEST_MAIN(TEST_CASE(formats_round_trip), TEST_CASE(descriptors_agree_with_ffmpeg
           TEST_CASE(from_av_and_back_without_a_copy),
           TEST_CASE(own_frame_to_av_is_read_only_and_outlives_the_frame), TEST_CASE(pool_recycles),
           TEST_CASE(pool_is_thread_safe), TEST_CASE(color_resolves), TEST_CASE(errors_map),
-          TEST_CASE(side_gives_packets_in_order_of_time), TEST_CASE(side_is_bounded),
+          TEST_CASE(side_gives_packets_in_order_of_time), TEST_CASE(side_trims_and_resets), TEST_CASE(side_is_bounded),
           TEST_CASE(side_is_thread_safe))

@@ -1,0 +1,96 @@
+// libFuzzer target: any bytes as a file, probed and read. The bytes come from a memory file,
+// so the real way through names, demuxers, decoders and side streams runs. Build and run:
+//   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -DTACHY_VERSION='""'
+//     -Iinclude -Isrc src/base/base.c src/base/cpu.c src/media/*.c src/source/*.c
+//     tests/fuzz/fuzz_source.c -o fuzz_source
+//     $(pkg-config --libs libavformat libavcodec libavutil libswscale jansson) -lm -lpthread
+//   ./fuzz_source -max_total_time=60 -max_len=65536 -rss_limit_mb=2048 corpus/
+// with small files of every kind in corpus/. FFmpeg itself is not instrumented: what is
+// searched for are faults of ours in what it hands over.
+#include "media/side.h"
+#include "source/source_ops.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+// Options from a hash of the bytes, so that they vary and a crash can be repeated.
+static struct tachy_source_params params_for(const uint8_t *data, size_t size, const char *url)
+{
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < size; i++)
+        h = (h ^ data[i]) * 16777619u;
+    struct tachy_source_params p = {.url = url, .max_frames = 24, .threads = 1, .want_side = h & 1};
+    if (h & 2)
+        p.start = (h >> 8) % 40 / 20.0;
+    if (h & 4)
+        p.duration = 0.5;
+    if (h & 8)
+        p.rate = (struct tachy_rational){12, 1};
+    p.every_nth = h & 16 ? 3 : 1;
+    return p;
+}
+
+// Touches every byte that a frame promises.
+static unsigned sum(const tachy_frame *f)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    unsigned total = 0;
+    for (int i = 0; i < d->planes; i++) {
+        bool chroma = !d->rgb && (i == 1 || i == 2);
+        int rows = chroma ? -(-f->height >> d->chroma_shift_y) : f->height;
+        int width = chroma ? -(-f->width >> d->chroma_shift_x) : f->width;
+        int bytes = width * d->components[i] * d->bytes;
+        for (int y = 0; y < rows; y++)
+            for (int x = 0; x < bytes; x += 7)
+                total += f->data[i][y * f->stride[i] + x];
+    }
+    return total;
+}
+
+static void take_all(tachy_side *side)
+{
+    AVPacket *packet = av_packet_alloc();
+    while (side && packet && !tachy_side_take(side, INFINITY, packet))
+        av_packet_unref(packet);
+    av_packet_free(&packet);
+}
+
+static void read_some(const struct tachy_source_params *p)
+{
+    tachy_source *s = NULL;
+    if (tachy_source_open(&s, p))
+        return;
+    tachy_frame *f = NULL;
+    volatile unsigned total = 0;
+    int64_t id = 0, last = INT64_MIN;
+    while (!tachy_source_read(s, &f)) {
+        if (f->id != id++ || f->pts <= last || f->width < 1 || f->height < 1)
+            abort(); // a promise of the header is broken
+        last = f->pts;
+        total += sum(f);
+        take_all(tachy_source_side(s));
+        tachy_frame_unref(&f);
+    }
+    take_all(tachy_source_side(s));
+    tachy_source_close(&s);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int fd = memfd_create("fuzz", 0);
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        abort();
+    char url[64], *json = NULL;
+    snprintf(url, sizeof(url), "/proc/self/fd/%d", fd);
+    struct tachy_source_params p = params_for(data, size, url);
+    read_some(&p);
+    tachy_probe(&json, url, NULL);
+    tachy_free(json);
+    close(fd);
+    return 0;
+}
