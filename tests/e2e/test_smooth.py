@@ -145,13 +145,13 @@ class Smooth(common.Case):
                 rows.append(self.measure(f"{clip[19:]}, {motion}", frames, truth))
         folder = common.shared("labels/vos/examples/images")
         for clip in ("judo", "bike"):
-            same = [f for f in labelled(folder / clip)]
-            rows.append(self.measure(f"vos {clip}", *same))
+            rows.append(self.measure(f"vos {clip}", *labelled(folder / clip)))
         before, after = (float(np.mean([r[i] for r in rows])) for i in (1, 2))
         print(f"mean IoU {before:.4f} -> {after:.4f}")
         self.assertGreaterEqual(after, before)
         for name, iou0, iou1, flicker0, flicker1 in rows:
-            self.assertGreaterEqual(iou1, iou0 - 0.001, name)
+            moving = "still" not in name
+            self.assertGreaterEqual(iou1, iou0 - (0 if moving else 0.002), name)
             self.assertLessEqual(flicker1, 0.7 * flicker0, name)
 
 
