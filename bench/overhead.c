@@ -20,7 +20,8 @@ struct null_worker {
 static int null_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
 static void null_close(tachy_task *t) {}
 
-static int null_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
+static int null_start(tachy_task *t, const struct tachy_video_info *in,
+                      struct tachy_video_info *out)
 {
     *out = *in;
     return TACHY_OK;
@@ -38,7 +39,8 @@ static int worker_open(tachy_task *t, void **worker)
     if (err == TACHY_OK)
         err = tachy_tensor_alloc(&w->out);
     if (err == TACHY_OK)
-        err = tachy_engine_open(&w->engine, tachy_engine_params(.provider = "null", .null_shape_in = {1, 4, 4, 3},
+        err = tachy_engine_open(&w->engine, tachy_engine_params(.provider = "null",
+                                                                .null_shape_in = {1, 4, 4, 3},
                                                                 .null_shape_out = {1, 4, 4, 1}));
     return err;
 }
@@ -67,12 +69,22 @@ static int composite(void *worker, struct tachy_item *item)
 }
 
 static const struct tachy_task_ops null_task = {
-    .name = "null", .open = null_open, .close = null_close, .start = null_start,
-    .worker_open = worker_open, .worker_close = worker_close, .preprocess = nothing,
-    .model = run_engine, .postprocess = nothing, .composite = composite,
+    .name = "null",
+    .open = null_open,
+    .close = null_close,
+    .start = null_start,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .preprocess = nothing,
+    .model = run_engine,
+    .postprocess = nothing,
+    .composite = composite,
 };
 
-static void print_log(void *user, enum tachy_log_level level, const char *msg) { fprintf(stderr, "%s\n", msg); }
+static void print_log(void *user, enum tachy_log_level level, const char *msg)
+{
+    fprintf(stderr, "%s\n", msg);
+}
 
 int main(int argc, char **argv)
 {
@@ -90,11 +102,14 @@ int main(int argc, char **argv)
         err = tachy_sink_open(&sink, tachy_sink_params(.url = "-", .format = "null", .log = &log));
     uint64_t cpu = tachy_process_cpu_ns();
     if (err == TACHY_OK)
-        err = tachy_run(tachy_run_params(.task = &task, .source = source, .sink = sink, .workers = workers, .log = &log), &s);
+        err = tachy_run(tachy_run_params(.task = &task, .source = source, .sink = sink,
+                                         .workers = workers, .log = &log),
+                        &s);
     cpu = tachy_process_cpu_ns() - cpu;
     if (err == TACHY_OK)
-        printf("%lld frames, %d workers: %.2f us wall, %.2f us CPU a frame, %.0f frames/s\n", (long long)s.frames,
-               s.workers, s.seconds * 1e6 / (double)s.frames, (double)cpu * 1e-3 / (double)s.frames, s.fps);
+        printf("%lld frames, %d workers: %.2f us wall, %.2f us CPU a frame, %.0f frames/s\n",
+               (long long)s.frames, s.workers, s.seconds * 1e6 / (double)s.frames,
+               (double)cpu * 1e-3 / (double)s.frames, s.fps);
     tachy_sink_close(&sink);
     tachy_source_close(&source);
     return err ? 1 : 0;

@@ -88,8 +88,12 @@ static int lane_encode(struct lane *l)
     uint64_t start = tachy_now_ns(), now = start;
     for (int64_t n = 0; err == TACHY_OK && now < b->until_ns; n++) {
         tachy_frame *f = b->outs[n % b->nb_frames];
-        struct tachy_frame_params fp = {.format = f->format, .width = f->width, .height = f->height,
-                                        .color = f->color, .pts = n * step, .duration = step};
+        struct tachy_frame_params fp = {.format = f->format,
+                                        .width = f->width,
+                                        .height = f->height,
+                                        .color = f->color,
+                                        .pts = n * step,
+                                        .duration = step};
         for (int i = 0; i < 4; i++) {
             fp.data[i] = (uint8_t *)(uintptr_t)f->data[i];
             fp.stride[i] = f->stride[i];
@@ -274,8 +278,8 @@ static int measure_encode(struct bench *b, struct lane *lanes, int n, double *li
     if (!b->p->sink || !b->outs[0])
         return TACHY_OK;
     if (!mkdtemp(b->dir))
-        return tachy_fail(b->p->log, TACHY_ERR_IO, "%s: cannot be made, so encoding cannot be measured alone",
-                          b->dir);
+        return tachy_fail(b->p->log, TACHY_ERR_IO,
+                          "%s: cannot be made, so encoding cannot be measured alone", b->dir);
     // One encoder with threads of its own, then one a core: what gives the most counts.
     double one = rate_of(b, lanes, 1, TACHY_STEP_ENCODE, &err), many = 0;
     if (err == TACHY_OK && n > 1)

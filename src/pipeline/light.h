@@ -9,13 +9,13 @@
 // and the light time of a frame is the sum over the steps.
 
 struct tachy_light_params {
-    tachy_task *task;     // started on the stream that is run
-    const char *url;      // of the source; it is opened again
+    tachy_task *task;                         // started on the stream that is run
+    const char *url;                          // of the source; it is opened again
     const struct tachy_source_params *source; // url and side are ignored
-    tachy_sink *sink;     // its settings are used for encoders of its own; NULL: no encode step
+    tachy_sink *sink; // its settings are used for encoders of its own; NULL: no encode step
     const struct tachy_video_info *input, *output;
     int workers, decoders; // 0: one a core
-    double seconds;       // for each step; 0: 0.4
+    double seconds;        // for each step; 0: 0.4
     const struct tachy_log *log;
 };
 

@@ -210,9 +210,9 @@ static int open_workers(tachy_pipeline *p, int n)
     for (int i = 0; i < n; i++) {
         struct pipeline_worker *w = &p->workers[i];
         if (pthread_create(&w->thread, NULL, worker_main, w))
-            return tachy_fail(p->log, TACHY_ERR_AGAIN,
-                              "worker %d of %d: the system gives no more threads; use fewer workers",
-                              i, n);
+            return tachy_fail(
+                p->log, TACHY_ERR_AGAIN,
+                "worker %d of %d: the system gives no more threads; use fewer workers", i, n);
         w->started = true;
     }
     return TACHY_OK;

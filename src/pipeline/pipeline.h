@@ -51,11 +51,11 @@ struct tachy_pipeline {
     struct pipeline_slot *slots; // item n is in slot n % depth
     int64_t depth;               // one more than may be in flight: the pulled one stays
     int64_t next_push, next_infer, next_order, next_composite, next_pull;
-    bool ordering;   // one thread is in task->order
-    bool ended;      // push(NULL) has been called
+    bool ordering; // one thread is in task->order
+    bool ended;    // push(NULL) has been called
     bool closing;
-    int err;         // a failure: push refuses from here on
-    int64_t err_at;  // the first item in order that failed; those behind it are given up
+    int err;        // a failure: push refuses from here on
+    int64_t err_at; // the first item in order that failed; those behind it are given up
     void *order_state;
     struct tachy_prof *order_prof; // written by the thread that has `ordering`
 

@@ -26,8 +26,8 @@ struct run {
     atomic_bool stop;               // no more frames are read
     atomic_int source_err;
     _Atomic int64_t decoded;
-    _Atomic uint64_t push_ns;       // the source thread was held back for so long
-    uint64_t starved_ns;            // the calling thread waited for results
+    _Atomic uint64_t push_ns; // the source thread was held back for so long
+    uint64_t starved_ns;      // the calling thread waited for results
     uint64_t start_ns, cpu_start_ns;
     struct tachy_summary *sum;
 };
@@ -44,7 +44,8 @@ static int push_as_started(struct run *r, tachy_frame *f)
     if (f->format == in->format && f->width == in->width && f->height == in->height)
         return tachy_pipeline_push(r->pipeline, f);
     tachy_frame *fit = NULL;
-    int err = tachy_convert_frame(&r->convert, f, in->format, in->width, in->height, &fit, r->p->log);
+    int err =
+        tachy_convert_frame(&r->convert, f, in->format, in->width, in->height, &fit, r->p->log);
     if (err == TACHY_OK)
         err = tachy_pipeline_push(r->pipeline, fit);
     tachy_frame_unref(&fit);
@@ -197,8 +198,9 @@ static char *light_key(const struct run *r)
         "%s | %d cores | %s | %s %s %dx%d | %s %s %s crf %s preset %s", tachy_cpu_name(),
         tachy_cpu_count(), t->ops->describe ? t->ops->describe(t) : t->ops->name,
         in->codec ? in->codec : "?", tachy_pix_desc(in->format)->name, in->width, in->height,
-        k->ops->name, k->params.format ? k->params.format : "", k->params.codec ? k->params.codec : "",
-        k->params.crf ? k->params.crf : "", k->params.preset ? k->params.preset : "");
+        k->ops->name, k->params.format ? k->params.format : "",
+        k->params.codec ? k->params.codec : "", k->params.crf ? k->params.crf : "",
+        k->params.preset ? k->params.preset : "");
 }
 
 static int calibrate(struct run *r, double light[TACHY_STEP_COUNT])
@@ -260,7 +262,8 @@ static int run_frames(struct run *r)
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     if (pthread_create(&thread, NULL, source_main, r))
-        return tachy_fail(r->p->log, TACHY_ERR_AGAIN, "the system gives no more threads; try again later");
+        return tachy_fail(r->p->log, TACHY_ERR_AGAIN,
+                          "the system gives no more threads; try again later");
     int err = drain(r);
     if (err < 0 && err != TACHY_ERR_INTERRUPTED) {
         // The source thread may wait in push: what it waits for will not come.
@@ -304,11 +307,10 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     r.sink_prof = tachy_prof_new();
     int err = r.source_prof && r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
-        err = tachy_pipeline_open(&r.pipeline, tachy_pipeline_params(.task = p->task,
-                                                                   .input = *tachy_source_info(p->source),
-                                                                   .workers = p->workers,
-                                                                   .max_bytes = p->max_bytes,
-                                                                   .log = p->log));
+        err = tachy_pipeline_open(
+            &r.pipeline,
+            tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
+                                  .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log));
     if (err < 0)
         goto error;
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));

@@ -42,7 +42,8 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "seconds", number(s->seconds, 6));
     json_object_set_new(o, "fps", number(s->fps, 3));
     json_object_set_new(o, "first_frame_s", number(s->first_frame_s, 6));
-    json_object_set_new(o, "light_ratio", s->light_ratio > 0 ? number(s->light_ratio, 4) : json_null());
+    json_object_set_new(o, "light_ratio",
+                        s->light_ratio > 0 ? number(s->light_ratio, 4) : json_null());
     json_object_set_new(o, "light_stored", json_boolean(s->light_stored));
     json_object_set_new(o, "utilisation", number(s->utilisation, 4));
     json_object_set_new(o, "limited_by", json_string(tachy_step_name(s->limited_by)));
@@ -66,11 +67,15 @@ static void light_line(char *line, size_t n, const struct tachy_summary *s)
     for (int i = 0; i < TACHY_STEP_COUNT; i++)
         light += s->steps[i].light_ms;
     if (s->light_ratio > 0)
-        snprintf(line, n, "light ratio   %.2f (a frame costs %.2f ms of all cores when each step runs alone%s)",
-                 s->light_ratio, light, s->light_stored ? "; stored figures of this machine" : "");
+        snprintf(
+            line, n,
+            "light ratio   %.2f (a frame costs %.2f ms of all cores when each step runs alone%s)",
+            s->light_ratio, light, s->light_stored ? "; stored figures of this machine" : "");
     else
-        snprintf(line, n, "light ratio   not known: no calibrated run of this model and format on this machine "
-                          "(--calibrate measures it)");
+        snprintf(
+            line, n,
+            "light ratio   not known: no calibrated run of this model and format on this machine "
+            "(--calibrate measures it)");
 }
 
 int tachy_summary_text(char **text, const struct tachy_summary *s)
@@ -87,20 +92,21 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
             snprintf(alone, sizeof(alone), "%.3f", st->light_ms);
         used += (size_t)snprintf(steps + used, sizeof(steps) - used,
                                  "  %-12s %8lld %9.2f %9.2f %8.2f %8.2f %8.2f %9s\n",
-                                 tachy_step_name((enum tachy_step)i), (long long)st->calls, st->busy_s,
-                                 st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, alone);
+                                 tachy_step_name((enum tachy_step)i), (long long)st->calls,
+                                 st->busy_s, st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, alone);
         used = TACHY_MIN(used, sizeof(steps) - 1);
     }
     char damaged[64] = "";
     if (s->damaged)
         snprintf(damaged, sizeof(damaged), ", %lld damaged", (long long)s->damaged);
-    *text = tachy_asprintf("frames        %lld in %.2f s, %.1f a second%s%s\n"
-                           "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
-                           "limited by    %s\n"
-                           "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
-                           "%s\n",
-                           (long long)s->frames, s->seconds, s->fps, damaged,
-                           s->interrupted ? ", interrupted" : "", steps, s->limited_text,
-                           100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib, light);
+    *text = tachy_asprintf(
+        "frames        %lld in %.2f s, %.1f a second%s%s\n"
+        "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
+        "limited by    %s\n"
+        "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
+        "%s\n",
+        (long long)s->frames, s->seconds, s->fps, damaged, s->interrupted ? ", interrupted" : "",
+        steps, s->limited_text, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
+        light);
     return *text ? TACHY_OK : TACHY_ERR_NOMEM;
 }

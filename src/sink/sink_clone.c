@@ -10,7 +10,8 @@ int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir)
     if (s->ops == &tachy_sink_null)
         return TACHY_ERR_UNSUPPORTED;
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return tachy_fail(s->params.log, TACHY_ERR_IO, "%s: cannot be made: %s", dir, strerror(errno));
+        return tachy_fail(s->params.log, TACHY_ERR_IO, "%s: cannot be made: %s", dir,
+                          strerror(errno));
     const char *slash = strrchr(s->params.url, '/');
     const char *name = slash ? slash + 1 : s->params.url;
     char *url = tachy_asprintf("%s/%s", dir, strcmp(name, "-") ? name : "out");

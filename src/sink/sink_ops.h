@@ -11,9 +11,9 @@ struct tachy_sink_ops {
     size_t priv_size; // zeroed bytes at tachy_sink.priv
     // Takes this name or format; either may be NULL. The first in the list that does is used.
     bool (*probe)(const char *url, const char *format);
-    bool no_file;   // writes no file: the name is not looked at
-    bool many;      // checks the names of its files itself
-    int (*open)(tachy_sink *s);                         // checks options; writes nothing
+    bool no_file;               // writes no file: the name is not looked at
+    bool many;                  // checks the names of its files itself
+    int (*open)(tachy_sink *s); // checks options; writes nothing
     int (*start)(tachy_sink *s, const struct tachy_video_info *info);
     int (*write)(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
     int (*finish)(tachy_sink *s, bool interrupted);

@@ -18,7 +18,8 @@ static int open_engine(tachy_task *t, tachy_engine **out)
         .threads = s->engine_threads,
         .provider_options = (const char *const *)s->provider_options,
         .null_shape_in = {1, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
-        .null_shape_out = {1, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1},
+        .null_shape_out = {1, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w,
+                           1},
         .log = t->log,
     };
     int err = tachy_engine_open(out, &p);
@@ -48,7 +49,8 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
         return err;
     s->card = tachy_model_card(s->model);
     if (strcmp(s->card->task, "segment"))
-        return tachy_fail(t->log, TACHY_ERR_MISMATCH, "model %s: its card says task \"%s\", but segment needs \"segment\"",
+        return tachy_fail(t->log, TACHY_ERR_MISMATCH,
+                          "model %s: its card says task \"%s\", but segment needs \"segment\"",
                           s->card->name, s->card->task);
     s->spec = (struct tachy_mask_spec){
         .meaning = s->card->meaning, .channel = s->card->channel, .layout = s->card->out_layout};
@@ -57,9 +59,10 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     err = open_engine(t, &s->first);
     if (err < 0)
         return err;
-    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d", s->card->name,
-             s->card->sha256 ? s->card->sha256 : "", tachy_engine_version(s->first), (int)s->composite.mode,
-             s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "", s->engine_threads);
+    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
+             s->card->name, s->card->sha256 ? s->card->sha256 : "", tachy_engine_version(s->first),
+             (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
+             s->engine_threads);
     return TACHY_OK;
 }
 
@@ -83,7 +86,8 @@ static void crop_to_card(const struct segment *s, struct tachy_rect *r)
     bool turned = s->rotation == 90 || s->rotation == 270;
     double tw = turned ? s->card->in.height : s->card->in.width;
     double th = turned ? s->card->in.width : s->card->in.height;
-    int w = (int)lrint(TACHY_MIN(r->w, r->h * tw / th)), h = (int)lrint(TACHY_MIN(r->h, r->w * th / tw));
+    int w = (int)lrint(TACHY_MIN(r->w, r->h * tw / th)),
+        h = (int)lrint(TACHY_MIN(r->h, r->w * th / tw));
     w = TACHY_MAX(w, 1);
     h = TACHY_MAX(h, 1);
     r->x += (r->w - w) / 2;
@@ -111,7 +115,8 @@ static void set_regions(tachy_task *t)
         crop_to_card(s, &s->region[e]);
 }
 
-static int segment_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
+static int segment_start(tachy_task *t, const struct tachy_video_info *in,
+                         struct tachy_video_info *out)
 {
     struct segment *s = priv(t);
     s->in = *in;
@@ -213,7 +218,8 @@ static tachy_frame region_of(const tachy_frame *f, const struct tachy_rect *r)
     part.height = r->h;
     for (int i = 0; i < d->planes; i++) {
         bool chroma = !d->rgb && (i == 1 || i == 2);
-        ptrdiff_t x = r->x >> (chroma ? d->chroma_shift_x : 0), y = r->y >> (chroma ? d->chroma_shift_y : 0);
+        ptrdiff_t x = r->x >> (chroma ? d->chroma_shift_x : 0),
+                  y = r->y >> (chroma ? d->chroma_shift_y : 0);
         part.data[i] += y * f->stride[i] + x * d->components[i] * d->bytes;
     }
     return part;
@@ -234,8 +240,8 @@ static int segment_model(void *worker, struct tachy_item *item, int eye)
     struct segment_worker *w = worker;
     int err = tachy_engine_run(w->engine, &w->in, w->out);
     if (err < 0)
-        tachy_msg(w->task->log, TACHY_LOG_ERR, "frame %lld: the model %s failed (%s)", (long long)item->in->id,
-                  w->s->card->name, tachy_err_text(err));
+        tachy_msg(w->task->log, TACHY_LOG_ERR, "frame %lld: the model %s failed (%s)",
+                  (long long)item->in->id, w->s->card->name, tachy_err_text(err));
     return err;
 }
 
@@ -270,7 +276,8 @@ static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
     int tw, th, mw, mh;
     int err = tachy_mask_extent(&s->spec, out, &tw, &th);
     if (err < 0)
-        return tachy_fail(w->task->log, err, "model %s: its output is not the mask that the card describes",
+        return tachy_fail(w->task->log, err,
+                          "model %s: its output is not the mask that the card describes",
                           s->card->name);
     double fx = (double)tw / s->card->in.width, fy = (double)th / s->card->in.height;
     struct tachy_placement pl = {w->placement.x * fx, w->placement.y * fy, w->placement.w * fx,
@@ -283,8 +290,8 @@ static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
         err = tachy_luma_guide(item->in, &s->region[eye], e->guide, mw, mw, mh);
     struct tachy_result *r = &item->result;
     r->eyes = w->task->eyes;
-    r->mask[eye] = (struct tachy_mask){.data = e->mask, .width = mw, .height = mh, .stride = mw,
-                                       .region = s->region[eye]};
+    r->mask[eye] = (struct tachy_mask){
+        .data = e->mask, .width = mw, .height = mh, .stride = mw, .region = s->region[eye]};
     return err;
 }
 
@@ -333,7 +340,8 @@ static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
         o->width[eye] = e->width;
         o->height[eye] = e->height;
     }
-    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width, item->in->discontinuity);
+    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width,
+                       item->in->discontinuity);
     return TACHY_OK;
 }
 
@@ -348,10 +356,12 @@ static int segment_order(void *state, struct tachy_item *item)
     struct segment_item *si = item->priv;
     struct tachy_rational tb = o->s->in.time_base;
     tachy_frame_unref(&si->background);
-    return segment_background_at(o->background, (double)item->in->pts * tb.num / tb.den, &si->background);
+    return segment_background_at(o->background, (double)item->in->pts * tb.num / tb.den,
+                                 &si->background);
 }
 
-static int fit_refine(struct segment_worker *w, struct tachy_item *item, struct tachy_refine r[TACHY_MAX_EYES])
+static int fit_refine(struct segment_worker *w, struct tachy_item *item,
+                      struct tachy_refine r[TACHY_MAX_EYES])
 {
     struct segment_item *si = item->priv;
     for (int eye = 0; eye < w->task->eyes; eye++) {
@@ -371,7 +381,8 @@ static int fit_refine(struct segment_worker *w, struct tachy_item *item, struct 
     return TACHY_OK;
 }
 
-static int composite_json(struct segment_worker *w, struct tachy_item *item, const struct tachy_refine *refine)
+static int composite_json(struct segment_worker *w, struct tachy_item *item,
+                          const struct tachy_refine *refine)
 {
     struct segment_item *si = item->priv;
     struct tachy_rational tb = w->s->in.time_base;

@@ -15,23 +15,23 @@
 struct segment {
     tachy_model *model;
     const struct tachy_card *card;
-    char *provider, *library;     // copies of the settings
-    char **provider_options;      // ends with NULL
+    char *provider, *library; // copies of the settings
+    char **provider_options;  // ends with NULL
     int engine_threads;
     struct tachy_mask_spec spec;
     struct tachy_composite_params composite;
     bool refine;
-    float smooth;                 // 0: off
-    char *background;             // file for mode replace, NULL otherwise
+    float smooth;     // 0: off
+    char *background; // file for mode replace, NULL otherwise
     char describe[256];
-    tachy_engine *first;          // opened with the task; the first worker takes it
+    tachy_engine *first; // opened with the task; the first worker takes it
 
     // Set by start(), read-only while a pipeline runs.
     struct tachy_video_info in, out;
     int rotation;
     bool flip;
     struct tachy_rect region[TACHY_MAX_EYES];
-    tachy_frame_pool *pool;       // of composited frames; NULL: none are made
+    tachy_frame_pool *pool; // of composited frames; NULL: none are made
 };
 
 // What an item carries besides its frames.
@@ -41,8 +41,8 @@ struct segment_item {
         float *coefficients;   // refine: a then b
         int width, height;
     } eye[TACHY_MAX_EYES];
-    tachy_frame *background;   // mode replace
-    char *json;                // mode json: the line, grown as needed
+    tachy_frame *background; // mode replace
+    char *json;              // mode json: the line, grown as needed
     size_t json_size;
 };
 
@@ -55,7 +55,7 @@ struct segment_worker {
     struct tachy_tensor in, out[TACHY_MAX_IO];
     int nb_out, mask_out; // outputs, and which of them is the mask
     struct tachy_placement placement;
-    void *scratch;      // of refine
+    void *scratch; // of refine
     size_t scratch_size;
 };
 

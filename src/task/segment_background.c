@@ -37,14 +37,16 @@ static int fit(struct segment_background *b, tachy_frame *f, tachy_frame **out)
     tachy_frame *view = NULL;
     int err = tachy_frame_new(&view, &p);
     if (err == TACHY_OK)
-        err = tachy_convert_frame(&b->convert, view, to->format, to->width, to->height, out, b->log);
+        err =
+            tachy_convert_frame(&b->convert, view, to->format, to->width, to->height, out, b->log);
     tachy_frame_unref(&view);
     return err;
 }
 
 static int open_source(struct segment_background *b)
 {
-    return tachy_source_open(&b->source, tachy_source_params(.url = b->s->background, .log = b->log));
+    return tachy_source_open(&b->source,
+                             tachy_source_params(.url = b->s->background, .log = b->log));
 }
 
 // Reads the next picture into b->next; at the end of a video it starts again.
@@ -63,7 +65,8 @@ static int read_next(struct segment_background *b)
         return err;
     const struct tachy_video_info *info = tachy_source_info(b->source);
     double tick = (double)info->time_base.num / info->time_base.den;
-    double fps = info->fps.num > 0 && info->fps.den > 0 ? (double)info->fps.num / info->fps.den : 25;
+    double fps =
+        info->fps.num > 0 && info->fps.den > 0 ? (double)info->fps.num / info->fps.den : 25;
     b->next_s = b->base_s + (double)f->pts * tick;
     b->last_s = b->next_s + (f->duration > 0 ? (double)f->duration * tick : 1 / fps);
     err = fit(b, f, &b->next);

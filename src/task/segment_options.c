@@ -52,9 +52,15 @@ static int read_background(tachy_task *t, struct segment *s, const tachy_setting
 {
     const char *text = tachy_settings_str(set, "segment.background");
     if (s->composite.mode != TACHY_MODE_REPLACE) {
-        s->composite.color = tachy_settings_color(set, s->composite.mode == TACHY_MODE_OVERLAY
-                                                           ? "segment.tint"
-                                                           : "segment.background");
+        bool tint = s->composite.mode == TACHY_MODE_OVERLAY;
+        s->composite.color =
+            tachy_settings_color(set, tint ? "segment.tint" : "segment.background");
+        bool shown = s->composite.mode == TACHY_MODE_CUTOUT ||
+                     s->composite.mode == TACHY_MODE_SIDE_BY_SIDE;
+        if (shown && !s->composite.color) // what is no colour reads as 0
+            return tachy_fail(t->log, TACHY_ERR_INVAL,
+                              "segment.background: \"%.80s\" is not a colour (a CSS name, #RRGGBB)",
+                              text ? text : "");
         return TACHY_OK;
     }
     if (!text || !tachy_settings_is_set(set, "segment.background"))
@@ -78,7 +84,8 @@ int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings
     s->engine_threads = (int)tachy_settings_int(set, "model.threads");
     if (tachy_settings_int(set, "model.batch_size") > 1)
         tachy_msg(t->log, TACHY_LOG_WARN,
-                  "model.batch_size: on a CPU frames run one at a time, side by side; a larger batch is ignored");
+                  "model.batch_size: on a CPU frames run one at a time, side by side; a larger "
+                  "batch is ignored");
     int err = read_background(t, s, set);
     return err < 0 ? err : copy_strings(s, set);
 }

@@ -17,7 +17,8 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
         if (!strcmp(tasks[i]->name, name))
             ops = tasks[i];
     if (!ops)
-        return tachy_fail(log, TACHY_ERR_NOT_FOUND, "task %s: there is none of this name; there is: segment", name);
+        return tachy_fail(log, TACHY_ERR_NOT_FOUND,
+                          "task %s: there is none of this name; there is: segment", name);
 
     tachy_settings *defaults = NULL;
     if (!settings) {

@@ -9,7 +9,7 @@
 
 struct check {
     uint64_t rng;
-    bool bench;       // time the versions as well and print a table row each
+    bool bench; // time the versions as well and print a table row each
     int cases, failed;
 };
 
@@ -19,13 +19,14 @@ struct check_op {
     void (*run)(struct check *c);
 };
 
-uint64_t check_rand(struct check *c);                    // 64 random bits
-int check_range(struct check *c, int lo, int hi);        // lo..hi, both included
+uint64_t check_rand(struct check *c);             // 64 random bits
+int check_range(struct check *c, int lo, int hi); // lo..hi, both included
 float check_float(struct check *c, float lo, float hi);
 void check_fill(struct check *c, void *dst, size_t bytes); // random bytes
 
 // Counts a case; on !ok prints the message once and counts a failure.
-void check_case(struct check *c, bool ok, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void check_case(struct check *c, bool ok, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // Median seconds of one call of fn(arg), over enough calls for about 0.1 s.
 double check_time(void (*fn)(void *), void *arg);

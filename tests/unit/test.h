@@ -20,7 +20,8 @@ static int test_failures;
     do {                                                                                           \
         long long a_ = (long long)(a), b_ = (long long)(b);                                        \
         if (a_ != b_) {                                                                            \
-            fprintf(stderr, "%s:%d: %s is %lld, %s is %lld\n", __FILE__, __LINE__, #a, a_, #b, b_);\
+            fprintf(stderr, "%s:%d: %s is %lld, %s is %lld\n", __FILE__, __LINE__, #a, a_, #b,     \
+                    b_);                                                                           \
             test_failures++;                                                                       \
         }                                                                                          \
     } while (0)
@@ -47,7 +48,10 @@ struct test_case {
 };
 
 #define TEST(name) static void name(void)
-#define TEST_CASE(fn) {#fn, fn}
+#define TEST_CASE(fn)                                                                              \
+    {                                                                                              \
+#fn, fn                                                                                    \
+    }
 
 static inline int test_run(const struct test_case *cases, size_t n)
 {

@@ -86,10 +86,19 @@ static int c_composite(void *w, struct tachy_item *item)
 }
 
 static const struct tachy_task_ops ops = {
-    .name = "counting", .item_size = sizeof(struct counting_item), .open = c_open, .close = c_close,
-    .start = c_start, .worker_open = c_worker_open, .worker_close = c_worker_close,
-    .preprocess = c_preprocess, .model = c_model, .postprocess = c_postprocess,
-    .order_open = c_order_open, .order_close = c_order_close, .order = c_order,
+    .name = "counting",
+    .item_size = sizeof(struct counting_item),
+    .open = c_open,
+    .close = c_close,
+    .start = c_start,
+    .worker_open = c_worker_open,
+    .worker_close = c_worker_close,
+    .preprocess = c_preprocess,
+    .model = c_model,
+    .postprocess = c_postprocess,
+    .order_open = c_order_open,
+    .order_close = c_order_close,
+    .order = c_order,
     .composite = c_composite,
 };
 
@@ -113,7 +122,8 @@ static void *feed_main(void *arg)
     struct feed *f = arg;
     for (int i = 0; i < f->frames; i++) {
         tachy_frame *frame;
-        tachy_frame_new(&frame, &(struct tachy_frame_params){.format = TACHY_PIX_GRAY8, .width = 16, .height = 2});
+        tachy_frame_new(&frame, &(struct tachy_frame_params){
+                                    .format = TACHY_PIX_GRAY8, .width = 16, .height = 2});
         frame->id = i;
         frame->pts = i * 10;
         int err = tachy_pipeline_push(f->p, frame);
@@ -131,8 +141,11 @@ static int run(struct counting c, int frames, int workers, int64_t max_bytes, in
 {
     tachy_task *t = task_new(c);
     struct feed f = {.frames = frames};
-    struct tachy_video_info in = {.format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
-    int err = tachy_pipeline_open(&f.p, tachy_pipeline_params(.task = t, .input = in, .workers = workers, .max_bytes = max_bytes));
+    struct tachy_video_info in = {
+        .format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
+    int err =
+        tachy_pipeline_open(&f.p, tachy_pipeline_params(.task = t, .input = in, .workers = workers,
+                                                        .max_bytes = max_bytes));
     CHECK_INT(err, TACHY_OK);
     pthread_t thread;
     pthread_create(&thread, NULL, feed_main, &f);
@@ -207,11 +220,15 @@ TEST(closing_early_is_clean)
         c.delay_us = 100;
         tachy_task *t = task_new(c);
         tachy_pipeline *p;
-        struct tachy_video_info in = {.format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
-        CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.task = t, .input = in, .workers = 3)), 0);
+        struct tachy_video_info in = {
+            .format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
+        CHECK_INT(
+            tachy_pipeline_open(&p, tachy_pipeline_params(.task = t, .input = in, .workers = 3)),
+            0);
         for (int k = 0; k < i % 5; k++) {
             tachy_frame *frame;
-            tachy_frame_new(&frame, &(struct tachy_frame_params){.format = TACHY_PIX_GRAY8, .width = 16, .height = 2});
+            tachy_frame_new(&frame, &(struct tachy_frame_params){
+                                        .format = TACHY_PIX_GRAY8, .width = 16, .height = 2});
             frame->id = k;
             tachy_pipeline_push(p, frame);
             tachy_frame_unref(&frame);
@@ -232,5 +249,6 @@ TEST(depth_follows_the_budget)
     CHECK(tachy_pipeline_depth(&v, &v, 64, (int64_t)1 << 30) <= 12);
 }
 
-TEST_MAIN(TEST_CASE(every_frame_once_and_in_order), TEST_CASE(a_failure_ends_after_the_frames_before_it),
-          TEST_CASE(closing_early_is_clean), TEST_CASE(depth_follows_the_budget))
+TEST_MAIN(TEST_CASE(every_frame_once_and_in_order),
+          TEST_CASE(a_failure_ends_after_the_frames_before_it), TEST_CASE(closing_early_is_clean),
+          TEST_CASE(depth_follows_the_budget))

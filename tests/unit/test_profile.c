@@ -23,7 +23,8 @@ TEST(quantiles_are_within_a_bucket)
     qsort(v, N, sizeof(*v), by_value);
     static const double qs[] = {0.01, 0.5, 0.9, 0.95, 0.99, 1.0};
     for (size_t i = 0; i < sizeof(qs) / sizeof(qs[0]); i++) {
-        double exact = (double)v[(int)(qs[i] * N + 0.999999) - 1], got = tachy_hist_quantile(&h, qs[i]);
+        double exact = (double)v[(int)(qs[i] * N + 0.999999) - 1],
+               got = tachy_hist_quantile(&h, qs[i]);
         CHECK(got >= exact * 0.968 - 1 && got <= exact * 1.032 + 1);
     }
     free(v);
