@@ -21,7 +21,7 @@ void tachy_luma_row(float *dst, const tachy_frame *f, int x, int y, int n)
     }
 }
 
-enum { SPAN = 1024 }; // source columns summed at a time, on the stack
+enum { SPAN = 1024, GROUP = 256 }; // source columns and cells handled at a time, on the stack
 
 // sum[i] += w * luma of n pixels, in quarters for 10-bit samples.
 static void add_row(float *sum, const tachy_frame *f, const struct tachy_pix_desc *d, int x, int y,
@@ -59,25 +59,45 @@ static struct cell cell(int i, int n, int size)
     return c;
 }
 
-// Means of cells i0 .. i1 - 1 of row j, whose columns are x0 .. x1 - 1.
-static void cells(const tachy_frame *f, const struct tachy_pix_desc *d, const struct tachy_rect *g,
-                  struct cell rows, int x0, int x1, int i0, int i1, int width, float area,
-                  uint8_t *dst)
+// Neighbouring cells of a row that are made together.
+struct group {
+    int n, x0, x1; // cells; their columns
+    struct cell cell[GROUP];
+};
+
+static int make_group(struct group *q, int i, int width, int size)
+{
+    q->n = 0;
+    q->x0 = cell(i, width, size).first;
+    for (; i < width && q->n < GROUP; i++) {
+        struct cell c = cell(i, width, size);
+        if (c.last - q->x0 >= SPAN)
+            break;
+        q->x1 = c.last + 1;
+        q->cell[q->n++] = c;
+    }
+    return i;
+}
+
+// Means of the cells of a group in one row of cells.
+static void group_row(const tachy_frame *f, const struct tachy_pix_desc *d, const struct tachy_rect *g,
+                      const struct group *q, struct cell rows, float area, uint8_t *dst)
 {
     float sum[SPAN];
-    memset(sum, 0, (size_t)(x1 - x0) * sizeof(sum[0]));
+    int n = q->x1 - q->x0;
+    memset(sum, 0, (size_t)n * sizeof(sum[0]));
     for (int y = rows.first; y <= rows.last; y++)
-        add_row(sum, f, d, g->x + x0, g->y + y, x1 - x0,
+        add_row(sum, f, d, g->x + q->x0, g->y + y, n,
                 y == rows.first ? rows.head : y == rows.last ? rows.tail : 1.0f);
-    for (int i = i0; i < i1; i++) {
-        struct cell c = cell(i, width, g->w);
-        int last = c.last;
-        float total = sum[c.first - x0] * c.head;
-        for (int x = c.first + 1; x < last; x++)
-            total += sum[x - x0];
-        if (last > c.first)
-            total += sum[last - x0] * c.tail;
-        int v = (int)(total / area + 0.5f);
+    float scale = 1.0f / area;
+    for (int i = 0; i < q->n; i++) {
+        const struct cell *c = &q->cell[i];
+        float total = sum[c->first - q->x0] * c->head;
+        for (int x = c->first + 1; x < c->last; x++)
+            total += sum[x - q->x0];
+        if (c->last > c->first)
+            total += sum[c->last - q->x0] * c->tail;
+        int v = (int)(total * scale + 0.5f);
         dst[i] = (uint8_t)TACHY_MIN(v, 255); // 10 bits: up to 255.75
     }
 }
@@ -95,14 +115,11 @@ int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint
         g.w = width * (SPAN - 1);
     }
     float area = (float)g.w / (float)width * ((float)g.h / (float)height) * (d->bytes == 2 ? 4.0f : 1.0f);
-    for (int j = 0; j < height; j++, dst += stride) {
-        struct cell rows = cell(j, height, g.h);
-        for (int i = 0, next; i < width; i = next) {
-            int x0 = cell(i, width, g.w).first;
-            for (next = i + 1; next < width && cell(next, width, g.w).last - x0 < SPAN;)
-                next++;
-            cells(f, d, &g, rows, x0, cell(next - 1, width, g.w).last + 1, i, next, width, area, dst);
-        }
+    for (int i = 0, next; i < width; i = next) {
+        struct group q;
+        next = make_group(&q, i, width, g.w);
+        for (int j = 0; j < height; j++)
+            group_row(f, d, &g, &q, cell(j, height, g.h), area, dst + j * stride + i);
     }
     return TACHY_OK;
 }
