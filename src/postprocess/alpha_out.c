@@ -1,7 +1,5 @@
 #include "postprocess/composite_priv.h"
 
-#include <math.h>
-
 // Mode alpha: the picture with an alpha plane. Where the output holds the decoder's own
 // samples (8-bit 4:2:0 as yuva420p, RGB as rgba) they are copied; else they go through float
 // and are rounded once. Chroma is brought to full size linearly, at the stream's siting.
@@ -61,12 +59,15 @@ static void load_chroma(const struct tachy_alpha_out *o, const tachy_frame *f, i
     }
     for (int x = 0; wy > 0 && x < n; x++)
         near[x] = near[x] * (1 - wy) + other[x] * wy;
-    float even = centre ? 0.25f : 0, odd = centre ? 0.25f : 0.5f; // weight of the other sample
-    for (int x = 0; x < f->width; x++) {
-        int c = x >> 1, second = TACHY_CLAMP(x & 1 ? c + 1 : c - 1, 0, n - 1);
-        float w = x & 1 ? odd : even;
-        dst[x] = near[c] * (1 - w) + near[second] * w;
+    // Weight of the other sample: that on the left for even pixels, on the right for odd ones.
+    float even = centre ? 0.25f : 0, odd = centre ? 0.25f : 0.5f;
+    for (int c = 0; c < f->width / 2; c++) {
+        float v = near[c], left = near[TACHY_MAX(c - 1, 0)], right = near[TACHY_MIN(c + 1, n - 1)];
+        dst[2 * c] = v * (1 - even) + left * even;
+        dst[2 * c + 1] = v * (1 - odd) + right * odd;
     }
+    if (f->width & 1)
+        dst[f->width - 1] = near[n - 1] * (1 - even) + near[TACHY_MAX(n - 2, 0)] * even;
 }
 
 // Code value = v * scale + offset for v of 0..1 (luma, RGB) or -0.5..0.5 (chroma).
@@ -136,18 +137,21 @@ static void rgb_to_yuv(float *row[3], int n)
 
 static int quantise(float v, struct range r)
 {
-    return (int)lrintf(TACHY_CLAMP(v * r.scale + r.offset, 0.0f, r.max));
+    v = v * r.scale + r.offset;
+    v = v > 0 ? v : 0;
+    v = v < r.max ? v : r.max;
+    return (int)(v + 0.5f);
 }
 
-static void store8(uint8_t *dst, int step, const float *v, int n, struct range r)
+static void store8(uint8_t *restrict dst, const float *restrict v, int n, struct range r)
 {
     for (int x = 0; x < n; x++)
-        dst[x * step] = (uint8_t)quantise(v[x], r);
+        dst[x] = (uint8_t)quantise(v[x], r);
 }
 
-static void store16(uint8_t *dst, const float *v, int n, struct range r)
+static void store16(uint8_t *dst, const float *restrict v, int n, struct range r)
 {
-    uint16_t *d = (void *)dst;
+    uint16_t *restrict d = (void *)dst;
     for (int x = 0; x < n; x++)
         d[x] = (uint16_t)quantise(v[x], r);
 }
@@ -198,7 +202,7 @@ static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int
         load_row(o, f, y + i, row + 3 * i);
         if (d->rgb)
             rgb_to_yuv(row + 3 * i, f->width);
-        store8(luma, 1, row[3 * i], f->width, range_of(t, full, false));
+        store8(luma, row[3 * i], f->width, range_of(t, full, false));
     }
     if (copy) {
         copy_chroma420(f, y, dst, stride);
@@ -212,7 +216,7 @@ static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int
             load_plain(o, f, c, y / 2, n, row[c]);
             for (int x = 0; x < n; x++)
                 row[c][x] = (row[c][x] - r.offset) / r.scale;
-            store8(out, 1, row[c], n, to);
+            store8(out, row[c], n, to);
         } else {
             store_chroma420(out, row[c], row[c + (rows == 2 ? 3 : 0)], f->width, to);
         }
@@ -239,21 +243,29 @@ static void row_rgba(struct tachy_alpha_out *o, const tachy_frame *f, int y, flo
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(o->from);
     const uint8_t *in = f->data[0] + y * f->stride[0];
-    for (int x = 0; x < f->width; x++)
-        dst[4 * x + 3] = alpha[x];
     if (d->rgb) {
         int step = d->components[0], r = o->from == TACHY_PIX_BGRA ? 2 : 0;
         for (int x = 0; x < f->width; x++, in += step, dst += 4) {
             dst[0] = in[r];
             dst[1] = in[1];
             dst[2] = in[2 - r];
+            dst[3] = alpha[x];
         }
         return;
     }
     load_row(o, f, y, row);
     yuv_to_rgb(o, row, f->width);
-    for (int c = 0; c < 3; c++)
-        store8(dst + c, 4, row[c], f->width, range_of(tachy_pix_desc(TACHY_PIX_RGBA), true, false));
+    uint8_t *rgb[3]; // where the chroma rows were
+    for (int c = 0; c < 3; c++) {
+        rgb[c] = (uint8_t *)((float *)o->rows.p + (ptrdiff_t)ROWS * f->width) + (ptrdiff_t)c * f->width;
+        store8(rgb[c], row[c], f->width, range_of(tachy_pix_desc(TACHY_PIX_RGBA), true, false));
+    }
+    for (int x = 0; x < f->width; x++, dst += 4) {
+        dst[0] = rgb[0][x];
+        dst[1] = rgb[1][x];
+        dst[2] = rgb[2][x];
+        dst[3] = alpha[x];
+    }
 }
 
 void tachy_alpha_out_rows(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows,

@@ -33,9 +33,10 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
                            const struct tachy_placement *pl, int rotation, bool flip, uint8_t *dst,
                            ptrdiff_t stride);
 
-// Luma of a frame's region at mask size, area-averaged over whole pixels, as stored (0..255,
+// Luma of a frame's region at mask size, area-averaged, as stored (0..255,
 // 10-bit scaled down; RGB: BT.709 weights): the guide of smoothing and refining.
-// TACHY_ERR_INVAL where the region is empty or leaves the frame.
+// Where a mask pixel is 1024 frame pixels wide or more, only a strip in the region's middle
+// counts. TACHY_ERR_INVAL where the region is empty or leaves the frame.
 int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
                      ptrdiff_t stride, int width, int height);
 

@@ -8,7 +8,7 @@
 //   p = mask + a * (luma - guide), so b = mask - a * guide
 // with a weighted by 4 q (1 - q), q = mask / 255: detail matters where the mask is in doubt.
 enum { RADIUS = 1 }; // mask pixels
-#define EPS (0.04f * 255 * 0.04f * 255)
+#define EPS (0.15f * 255 * 0.15f * 255)
 
 // Per column: sums over the rows of the window.
 struct columns {

@@ -12,7 +12,7 @@
 // were chosen on the clips of docs/segment-quality.md.
 #define CALM 2.0f
 #define MOVING 6.0f
-#define HOLD 0.5f
+#define HOLD 0.4f
 #define LEAST 0.01f // strength 1 still follows, over about a hundred frames
 
 struct tachy_smooth {

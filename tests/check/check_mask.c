@@ -207,6 +207,58 @@ static void bench(struct check *c)
     free(t.p);
 }
 
+// What smoothing and refining cost a frame of 1280x720 with a mask of 256x256.
+struct extras {
+    tachy_frame *f;
+    uint8_t *mask, *guide;
+    void *scratch;
+    struct tachy_refine fit;
+    tachy_smooth *smooth;
+};
+
+static void time_guide(void *arg)
+{
+    struct extras *e = arg;
+    tachy_luma_guide(e->f, &(struct tachy_rect){0, 0, 1280, 720}, e->guide, 256, 256, 256);
+}
+
+static void time_fit(void *arg)
+{
+    struct extras *e = arg;
+    tachy_refine_fit(&e->fit, e->mask, 256, e->guide, 256, e->scratch);
+}
+
+static void time_smooth(void *arg)
+{
+    struct extras *e = arg;
+    tachy_smooth_apply(e->smooth, e->mask, 256, e->guide, 256, false);
+}
+
+static void bench_extras(struct check *c)
+{
+    struct extras e = {.mask = malloc(65536), .guide = malloc(65536), .scratch = malloc(tachy_refine_scratch(256, 256))};
+    e.fit = (struct tachy_refine){malloc(4 * 65536), malloc(4 * 65536), 256, 256};
+    if (tachy_frame_new(&e.f, &(struct tachy_frame_params){.format = TACHY_PIX_YUV420P, .width = 1280, .height = 720}) < 0)
+        return;
+    check_fill(c, tachy_frame_writable(e.f, 0), 1280 * 720);
+    check_fill(c, e.mask, 65536);
+    tachy_smooth_open(&e.smooth, 256, 256, 0.7f);
+    const struct {
+        const char *what;
+        void (*fn)(void *);
+        double bytes;
+    } t[] = {{"guide 1280x720 -> 256x256", time_guide, 1280 * 720},
+             {"refine fit 256x256", time_fit, 65536 * 10},
+             {"smooth 256x256", time_smooth, 65536 * 19}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(t); i++) {
+        double s = check_time(t[i].fn, &e);
+        check_row("mask", "c", t[i].what, s, t[i].bytes, s);
+    }
+    tachy_smooth_close(&e.smooth);
+    tachy_frame_unref(&e.f);
+    free(e.mask), free(e.guide), free(e.scratch), free(e.fit.a), free(e.fit.b);
+}
+
 static void run(struct check *c)
 {
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(isas); i++) {
@@ -216,8 +268,10 @@ static void run(struct check *c)
     }
     for (int n = 0; n < 400; n++)
         whole(c);
-    if (c->bench)
+    if (c->bench) {
         bench(c);
+        bench_extras(c);
+    }
 }
 
 const struct check_op check_mask = {"mask", run};

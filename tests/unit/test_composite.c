@@ -416,14 +416,18 @@ TEST(guide_is_the_mean_of_the_region)
         double worst = 0;
         for (int j = 0; j < gh; j++)
             for (int i = 0; i < gw; i++) {
-                int x0 = i * r.w / gw, x1 = TACHY_MAX((i + 1) * r.w / gw, x0 + 1), y0 = j * r.h / gh, y1 = TACHY_MAX((j + 1) * r.h / gh, y0 + 1);
-                double sum = 0;
-                for (int y = y0; y < y1; y++)
-                    for (int x = x0; x < x1; x++) {
+                double x0 = (double)i * r.w / gw, x1 = (double)(i + 1) * r.w / gw, sum = 0;
+                double y0 = (double)j * r.h / gh, y1 = (double)(j + 1) * r.h / gh;
+                for (int y = 0; y < r.h; y++)
+                    for (int x = 0; x < r.w; x++) {
+                        double part = TACHY_MAX(TACHY_MIN(x + 1, x1) - TACHY_MAX(x, x0), 0.0) *
+                                      TACHY_MAX(TACHY_MIN(y + 1, y1) - TACHY_MAX(y, y0), 0.0);
+                        if (part <= 0)
+                            continue;
                         int p[3];
                         for (int k = 0; k < 3; k++)
-                            p[k] = (n & 3) == 3 ? get(f, 0, r.x + x, r.y + y, k) : get(f, 0, r.x + x, r.y + y, 0);
-                        sum += (n & 3) == 3 ? tachy_luma_rgb(p[0], p[1], p[2]) : n & 3 ? p[0] / 4.0 : p[0];
+                            p[k] = get(f, 0, r.x + x, r.y + y, (n & 3) == 3 ? k : 0);
+                        sum += part * ((n & 3) == 3 ? tachy_luma_rgb(p[0], p[1], p[2]) : n & 3 ? p[0] / 4.0 : p[0]);
                     }
                 worst = TACHY_MAX(worst, fabs(g[j * gw + i] - TACHY_MIN(sum / ((x1 - x0) * (y1 - y0)), 255.0)));
             }
@@ -431,6 +435,11 @@ TEST(guide_is_the_mean_of_the_region)
         free(g);
         tachy_frame_unref(&f);
     }
+    tachy_frame *wide = noise(TACHY_PIX_GRAY8, 5000, 3); // cells wider than what is summed at a time
+    uint8_t two_cells[2];
+    CHECK_INT(tachy_luma_guide(wide, &(struct tachy_rect){0, 0, 5000, 3}, two_cells, 2, 2, 1), TACHY_OK);
+    CHECK(abs(two_cells[0] - 127) < 10 && abs(two_cells[1] - 127) < 10);
+    tachy_frame_unref(&wide);
     tachy_frame *f = noise(TACHY_PIX_GRAY8, 8, 8);
     uint8_t g;
     CHECK_INT(tachy_luma_guide(f, &(struct tachy_rect){4, 4, 5, 4}, &g, 1, 1, 1), TACHY_ERR_INVAL);
