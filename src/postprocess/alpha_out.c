@@ -13,17 +13,16 @@ int tachy_alpha_out_prepare(struct tachy_alpha_out *o, const tachy_frame *f, enu
     o->in_color = tachy_color_resolve(f->color, f->format, f->width, f->height);
     for (int i = 0; i < 256; i++)
         o->alpha10[i] = (uint16_t)((i * 1023 + 127) / 255);
-    return tachy_buf_need(&o->rows, ((size_t)f->width + 1) * ALL_ROWS * sizeof(float)) ? TACHY_OK : TACHY_ERR_NOMEM;
+    return tachy_buf_need(&o->rows, ((size_t)f->width + 1) * ALL_ROWS * sizeof(float))
+               ? TACHY_OK
+               : TACHY_ERR_NOMEM;
 }
 
-void tachy_alpha_out_free(struct tachy_alpha_out *o)
-{
-    tachy_buf_free(&o->rows);
-}
+void tachy_alpha_out_free(struct tachy_alpha_out *o) { tachy_buf_free(&o->rows); }
 
 // n samples of row y of a component's plane (clamped) as code values.
-static void load_plain(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y, int n,
-                       float *dst)
+static void load_plain(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y,
+                       int n, float *dst)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(o->from);
     int plane = d->rgb ? 0 : d->planes == 2 && comp ? 1 : comp, at = 0;
@@ -171,7 +170,8 @@ static bool copies_420(enum tachy_pix f)
     return f == TACHY_PIX_YUV420P || f == TACHY_PIX_NV12 || f == TACHY_PIX_YUVA420P;
 }
 
-static void copy_chroma420(const tachy_frame *f, int y, uint8_t *const dst[4], const ptrdiff_t stride[4])
+static void copy_chroma420(const tachy_frame *f, int y, uint8_t *const dst[4],
+                           const ptrdiff_t stride[4])
 {
     int n = (f->width + 1) / 2, yc = y / 2;
     uint8_t *u = dst[1] + yc * stride[1], *v = dst[2] + yc * stride[2];
@@ -187,8 +187,9 @@ static void copy_chroma420(const tachy_frame *f, int y, uint8_t *const dst[4], c
     }
 }
 
-static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows, float *row[ROWS],
-                     const uint8_t *const alpha[2], uint8_t *const dst[4], const ptrdiff_t stride[4])
+static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows,
+                     float *row[ROWS], const uint8_t *const alpha[2], uint8_t *const dst[4],
+                     const ptrdiff_t stride[4])
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(o->from), *t = tachy_pix_desc(o->to);
     bool full = o->in_color.range == 2 && !d->rgb, copy = copies_420(o->from);
@@ -257,7 +258,8 @@ static void row_rgba(struct tachy_alpha_out *o, const tachy_frame *f, int y, flo
     yuv_to_rgb(o, row, f->width);
     uint8_t *rgb[3]; // where the chroma rows were
     for (int c = 0; c < 3; c++) {
-        rgb[c] = (uint8_t *)((float *)o->rows.p + (ptrdiff_t)ROWS * f->width) + (ptrdiff_t)c * f->width;
+        rgb[c] =
+            (uint8_t *)((float *)o->rows.p + (ptrdiff_t)ROWS * f->width) + (ptrdiff_t)c * f->width;
         store8(rgb[c], row[c], f->width, range_of(tachy_pix_desc(TACHY_PIX_RGBA), true, false));
     }
     for (int x = 0; x < f->width; x++, dst += 4) {

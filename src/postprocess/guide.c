@@ -68,7 +68,7 @@ struct group {
 static int make_group(struct group *q, int i, int width, int size)
 {
     q->n = 0;
-    q->x0 = cell(i, width, size).first;
+    q->x0 = q->x1 = cell(i, width, size).first;
     for (; i < width && q->n < GROUP; i++) {
         struct cell c = cell(i, width, size);
         if (c.last - q->x0 >= SPAN)
@@ -80,15 +80,18 @@ static int make_group(struct group *q, int i, int width, int size)
 }
 
 // Means of the cells of a group in one row of cells.
-static void group_row(const tachy_frame *f, const struct tachy_pix_desc *d, const struct tachy_rect *g,
-                      const struct group *q, struct cell rows, float area, uint8_t *dst)
+static void group_row(const tachy_frame *f, const struct tachy_pix_desc *d,
+                      const struct tachy_rect *g, const struct group *q, struct cell rows,
+                      float area, uint8_t *dst)
 {
     float sum[SPAN];
     int n = q->x1 - q->x0;
     memset(sum, 0, (size_t)n * sizeof(sum[0]));
     for (int y = rows.first; y <= rows.last; y++)
         add_row(sum, f, d, g->x + q->x0, g->y + y, n,
-                y == rows.first ? rows.head : y == rows.last ? rows.tail : 1.0f);
+                y == rows.first  ? rows.head
+                : y == rows.last ? rows.tail
+                                 : 1.0f);
     float scale = 1.0f / area;
     for (int i = 0; i < q->n; i++) {
         const struct cell *c = &q->cell[i];
@@ -110,11 +113,13 @@ int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint
     if (!d || width < 1 || height < 1 || g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 ||
         g.x > f->width - g.w || g.y > f->height - g.h)
         return TACHY_ERR_INVAL;
-    if (g.w / width >= SPAN) { // only a strip of each such cell is looked at
-        g.x += (g.w - width * (SPAN - 1)) / 2;
-        g.w = width * (SPAN - 1);
+    if (g.w > (int64_t)width * (SPAN - 2)) { // a cell of SPAN - 2 pixels touches SPAN - 1 columns
+        int w = width * (SPAN - 2);
+        g.x += (g.w - w) / 2;
+        g.w = w;
     }
-    float area = (float)g.w / (float)width * ((float)g.h / (float)height) * (d->bytes == 2 ? 4.0f : 1.0f);
+    float area =
+        (float)g.w / (float)width * ((float)g.h / (float)height) * (d->bytes == 2 ? 4.0f : 1.0f);
     for (int i = 0, next; i < width; i = next) {
         struct group q;
         next = make_group(&q, i, width, g.w);

@@ -45,7 +45,8 @@ static inline int16x8_t stretch8(const int16_t *src, const struct tachy_stretch 
     const int16_t *s = src + t->index[i];
     uint8x16_t order = vld1q_u8(t->bytes + 2 * i);
     int16x8_t left = vreinterpretq_s16_u8(vqtbl1q_u8(vreinterpretq_u8_s16(vld1q_s16(s)), order));
-    int16x8_t right = vreinterpretq_s16_u8(vqtbl1q_u8(vreinterpretq_u8_s16(vld1q_s16(s + 1)), order));
+    int16x8_t right =
+        vreinterpretq_s16_u8(vqtbl1q_u8(vreinterpretq_u8_s16(vld1q_s16(s + 1)), order));
     return vaddq_s16(left, vqrdmulhq_s16(vsubq_s16(right, left), vld1q_s16(t->frac + i)));
 }
 
@@ -116,7 +117,8 @@ static void blend8(uint8_t *dst, const uint8_t *fg, const uint8_t *bg, const uin
 {
     int i = 0;
     for (; i + 16 <= n; i += 16) {
-        uint8x16_t va = vld1q_u8(a + i), na = vmvnq_u8(va), f = vld1q_u8(fg + i), b = vld1q_u8(bg + i);
+        uint8x16_t va = vld1q_u8(a + i), na = vmvnq_u8(va), f = vld1q_u8(fg + i),
+                   b = vld1q_u8(bg + i);
         uint16x8_t lo = vmull_u8(vget_low_u8(f), vget_low_u8(va));
         uint16x8_t hi = vmull_u8(vget_high_u8(f), vget_high_u8(va));
         lo = vmlal_u8(lo, vget_low_u8(b), vget_low_u8(na));
@@ -141,9 +143,12 @@ static void blend16(uint16_t *dst, const uint16_t *fg, const uint16_t *bg, const
     for (; i + 8 <= n; i += 8) {
         uint16x8_t a = vmovl_u8(vld1_u8(alphas + i)), na = vsubq_u16(all, a);
         uint16x8_t vf = vld1q_u16(fg + i), vb = vld1q_u16(bg + i);
-        uint16x8_t f = vandq_u16(vshlq_u16(vf, right), ten), b = vandq_u16(vshlq_u16(vb, right), ten);
-        uint32x4_t lo = vmlal_u16(vmull_u16(vget_low_u16(f), vget_low_u16(a)), vget_low_u16(b), vget_low_u16(na));
-        uint32x4_t hi = vmlal_u16(vmull_u16(vget_high_u16(f), vget_high_u16(a)), vget_high_u16(b), vget_high_u16(na));
+        uint16x8_t f = vandq_u16(vshlq_u16(vf, right), ten),
+                   b = vandq_u16(vshlq_u16(vb, right), ten);
+        uint32x4_t lo = vmlal_u16(vmull_u16(vget_low_u16(f), vget_low_u16(a)), vget_low_u16(b),
+                                  vget_low_u16(na));
+        uint32x4_t hi = vmlal_u16(vmull_u16(vget_high_u16(f), vget_high_u16(a)), vget_high_u16(b),
+                                  vget_high_u16(na));
         uint16x8_t v = vshlq_u16(vcombine_u16(div255_32(lo), div255_32(hi)), left);
         v = vbslq_u16(vceqzq_u16(a), vb, v);
         vst1q_u16(dst + i, vbslq_u16(vceqq_u16(a, all), vf, v));
@@ -276,7 +281,8 @@ static void gather8(int32_t *sum, const uint8_t *src, const uint8_t *weights, in
     for (; log2 && i + 16 <= n; i += 16) {
         int8x16_t v = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(src + i), vdupq_n_u8(128)));
         int8x16_t w = vreinterpretq_s8_u8(vld1q_u8(weights + i)); // 0..63
-        add_products(sum + (i >> log2), vmull_s8(vget_low_s8(v), vget_low_s8(w)), vmull_high_s8(v, w), log2);
+        add_products(sum + (i >> log2), vmull_s8(vget_low_s8(v), vget_low_s8(w)),
+                     vmull_high_s8(v, w), log2);
     }
     tachy_ref_gather8(sum + (i >> log2), src + i, weights + i, log2, n - i);
 }
@@ -289,7 +295,8 @@ static void gather16(int32_t *sum, const uint16_t *src, const uint8_t *weights, 
         for (int k = 0; k < 2; k++) { // |63 * 512| fits a word
             uint16x8_t s = vandq_u16(vld1q_u16(src + i + 8 * k), vdupq_n_u16(1023));
             uint16x8_t w = vmovl_u8(vld1_u8(weights + i + 8 * k));
-            v[k] = vmulq_s16(vsubq_s16(vreinterpretq_s16_u16(s), vdupq_n_s16(512)), vreinterpretq_s16_u16(w));
+            v[k] = vmulq_s16(vsubq_s16(vreinterpretq_s16_u16(s), vdupq_n_s16(512)),
+                             vreinterpretq_s16_u16(w));
         }
         add_products(sum + (i >> log2), v[0], v[1], log2);
     }

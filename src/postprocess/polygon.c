@@ -134,7 +134,8 @@ static int larger_first(const void *a, const void *b)
 }
 
 // The largest outer contours of at least `least` (twice the area); returns their number.
-static int find(const struct tachy_bits *b, struct contour c[MAX_POLYGONS], struct point *p, int64_t least)
+static int find(const struct tachy_bits *b, struct contour c[MAX_POLYGONS], struct point *p,
+                int64_t least)
 {
     int n = 0;
     for (int y = 0; y < b->h; y++)

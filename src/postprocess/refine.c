@@ -39,9 +39,11 @@ static void fit_row(const struct columns *c, float *a, int n, int rows)
     for (int x = -RADIUS; x < n; x++) { // x is the window's middle
         int in = x + RADIUS, out = x - RADIUS - 1;
         if (in < n)
-            luma += c->luma[in], mask += c->mask[in], product += c->product[in], square += c->square[in];
+            luma += c->luma[in], mask += c->mask[in], product += c->product[in],
+                square += c->square[in];
         if (out >= 0)
-            luma -= c->luma[out], mask -= c->mask[out], product -= c->product[out], square -= c->square[out];
+            luma -= c->luma[out], mask -= c->mask[out], product -= c->product[out],
+                square -= c->square[out];
         if (x < 0)
             continue;
         int columns = TACHY_MIN(x + RADIUS, n - 1) - TACHY_MAX(x - RADIUS, 0) + 1;

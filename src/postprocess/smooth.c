@@ -19,16 +19,17 @@ struct tachy_smooth {
     int width, height;
     float least;
     bool started;
-    float *out;       // smoothed mask so far, 0..255
-    float *motion;    // 0..1
-    uint8_t *guide;   // of the frame before
-    uint16_t *sums;   // three rows: sums of three neighbouring differences
+    float *out;     // smoothed mask so far, 0..255
+    float *motion;  // 0..1
+    uint8_t *guide; // of the frame before
+    uint16_t *sums; // three rows: sums of three neighbouring differences
 };
 
 int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
 {
     *out = NULL;
-    if (width < 1 || height < 1 || width > 65535 || height > 65535 || !(strength >= 0 && strength <= 1))
+    if (width < 1 || height < 1 || width > 65535 || height > 65535 ||
+        !(strength >= 0 && strength <= 1))
         return TACHY_ERR_INVAL;
     tachy_smooth *s = calloc(1, sizeof(*s));
     if (!s)

@@ -32,8 +32,9 @@ static int failed(const char *what)
 static tachy_frame *grey(int w, int h, uint8_t *p)
 {
     tachy_frame *f = NULL;
-    tachy_frame_new(&f, &(struct tachy_frame_params){
-                            .format = TACHY_PIX_GRAY8, .width = w, .height = h, .data = {p}, .stride = {w}});
+    tachy_frame_new(
+        &f, &(struct tachy_frame_params){
+                .format = TACHY_PIX_GRAY8, .width = w, .height = h, .data = {p}, .stride = {w}});
     return f;
 }
 
@@ -46,7 +47,8 @@ static int json(int w, int h, int mw, int mh, float threshold)
     const char *line;
     struct tachy_result r = {.eyes = 1, .mask[0] = {mask, mw, mh, mw, {0, 0, w, h}}};
     struct tachy_composite_params p = {.mode = TACHY_MODE_JSON, .threshold = threshold};
-    bool ok = f && read_all(mask, (size_t)mw * (size_t)mh) && tachy_composite_open(&c, &p) == TACHY_OK &&
+    bool ok = f && read_all(mask, (size_t)mw * (size_t)mh) &&
+              tachy_composite_open(&c, &p) == TACHY_OK &&
               tachy_composite_json(c, f, &r, NULL, 0, &line) == TACHY_OK;
     if (ok)
         puts(line);
@@ -85,7 +87,8 @@ static int refine(int w, int h, int mw, int mh)
     struct tachy_composite_params p = {.mode = TACHY_MODE_MASK, .threshold = 0.5f, .feather = 1};
     uint8_t *planes[4] = {out};
     ptrdiff_t strides[4] = {w};
-    bool ok = f && read_all(luma, n) && read_all(mask, m) && tachy_composite_open(&c, &p) == TACHY_OK &&
+    bool ok = f && read_all(luma, n) && read_all(mask, m) &&
+              tachy_composite_open(&c, &p) == TACHY_OK &&
               tachy_luma_guide(f, &all, guide, mw, mw, mh) == TACHY_OK;
     if (ok)
         tachy_refine_fit(&fit, mask, mw, guide, mw, scratch);
