@@ -5,6 +5,7 @@
 #include "postprocess/composite.h"
 
 #include <math.h>
+#include <tachy/preprocess.h>
 
 // What composite promises, from its definitions; the vector versions are compared with their
 // twins elsewhere (tests/check).
@@ -600,6 +601,47 @@ TEST(json_has_lengths_and_outlines)
     tachy_frame_unref(&in);
 }
 
+// A picture goes through preprocess as if it were a mask, and comes back as it was.
+TEST(masks_lie_as_preprocess_turned_the_picture)
+{
+    enum { PW = 24, PH = 16 };
+    tachy_frame *f = picture(TACHY_PIX_GRAY8, PW, PH);
+    for (int y = 0; y < PH; y++)
+        for (int x = 0; x < PW; x++)
+            put(f, 0, x, y, 0, 4 * x + 9 * y);
+    f->color.range = 2;
+    for (int turn = 0; turn < 8; turn++) {
+        struct tachy_view view = {.rotation = turn % 4 * 90, .flip = turn >= 4};
+        bool tall = view.rotation == 90 || view.rotation == 270;
+        struct tachy_preprocess_params p = {.width = 40, .height = 40, .channels = TACHY_LUMA,
+                                            .fit = TACHY_FIT_LETTERBOX, .scale = 1 / 255.0f};
+        if (tall)
+            p.width = PH, p.height = PW + 6; // letterbox above and below
+        else
+            p.width = PW + 6, p.height = PH; // left and right
+        struct tachy_tensor t = {.dtype = TACHY_F32, .rank = 3, .shape = {p.height, p.width, 1}};
+        struct tachy_placement pl;
+        tachy_preprocess *pre;
+        CHECK_INT(tachy_tensor_alloc(&t), TACHY_OK);
+        CHECK_INT(tachy_preprocess_open(&pre, &p), TACHY_OK);
+        CHECK_INT(tachy_preprocess_run(pre, f, &view, &t, &pl), TACHY_OK);
+        struct tachy_mask_spec spec = {.meaning = TACHY_OUT_PROBABILITY};
+        int w, h, worst = 0;
+        tachy_mask_size(p.width, p.height, &pl, view.rotation, &w, &h);
+        CHECK_INT(w, PW);
+        CHECK_INT(h, PH);
+        uint8_t m[PW * PH];
+        CHECK_INT(tachy_mask_from_tensor(&spec, &t, &pl, view.rotation, view.flip, m, PW),
+                  TACHY_OK);
+        for (int i = 0; i < PW * PH; i++)
+            worst = TACHY_MAX(worst, abs(m[i] - get(f, 0, i % PW, i / PW, 0)));
+        CHECK(worst <= 1);
+        tachy_preprocess_close(&pre);
+        tachy_tensor_free(&t);
+    }
+    tachy_frame_unref(&f);
+}
+
 TEST(bad_arguments_are_refused)
 {
     tachy_composite *c;
@@ -649,4 +691,5 @@ TEST_MAIN(TEST_CASE(ramp_is_what_its_definition_says), TEST_CASE(wide_stretch_ha
           TEST_CASE(blur_has_the_radius_it_was_given), TEST_CASE(guide_is_the_mean_of_the_region),
           TEST_CASE(smooth_holds_still_parts_and_follows_motion),
           TEST_CASE(refine_moves_the_edge_to_that_of_the_picture),
+          TEST_CASE(masks_lie_as_preprocess_turned_the_picture),
           TEST_CASE(json_has_lengths_and_outlines), TEST_CASE(bad_arguments_are_refused))
