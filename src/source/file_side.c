@@ -93,6 +93,39 @@ static int add_video_side_data(struct file *p, tachy_side *side)
     return TACHY_OK;
 }
 
+static bool has_side_data(const tachy_side *side, enum AVPacketSideDataType type)
+{
+    for (int i = 0; i < side->nb_video_side_data; i++)
+        if (side->video_side_data[i].type == type)
+            return true;
+    return false;
+}
+
+// HEVC and others carry these in the stream, where an encoder would not find them again.
+int file_side_describe(tachy_source *s, const AVFrame *first)
+{
+    static const struct {
+        enum AVFrameSideDataType frame;
+        enum AVPacketSideDataType packet;
+    } types[] = {
+        {AV_FRAME_DATA_MASTERING_DISPLAY_METADATA, AV_PKT_DATA_MASTERING_DISPLAY_METADATA},
+        {AV_FRAME_DATA_CONTENT_LIGHT_LEVEL, AV_PKT_DATA_CONTENT_LIGHT_LEVEL},
+        {AV_FRAME_DATA_STEREO3D, AV_PKT_DATA_STEREO3D},
+        {AV_FRAME_DATA_SPHERICAL, AV_PKT_DATA_SPHERICAL},
+    };
+    s->side->width = first->width;
+    s->side->height = first->height;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(types); i++) {
+        const AVFrameSideData *sd = av_frame_get_side_data(first, types[i].frame);
+        if (!sd || has_side_data(s->side, types[i].packet))
+            continue;
+        int err = add_side_data(s->side, types[i].packet, sd->data, sd->size);
+        if (err)
+            return err;
+    }
+    return TACHY_OK;
+}
+
 // A chapter cut to the range, its times counted from the range's start; one outside is left out.
 static int add_chapter(tachy_source *s, const AVChapter *from)
 {

@@ -166,6 +166,9 @@ static int read_first(tachy_source *s, bool vfr)
     if (err)
         return err;
     describe_geometry(s);
+    err = s->side ? file_side_describe(s, p->picture) : TACHY_OK;
+    if (err)
+        return err;
     err = file_convert(s, p->picture, &p->first);
     if (!err)
         describe(s, vfr);
