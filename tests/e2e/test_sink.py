@@ -321,6 +321,18 @@ class Description(SinkCase):
             got, want = raw(self.tmp / "o.png", "rgb24"), raw(self.tmp / "p.jpg", "rgb24", turn)
             self.assertLess(sum(abs(x - y) for x, y in zip(got, want)) / len(want), 1.5, turn)
 
+    def test_cover_picture(self):
+        cover = self.clip("c.jpg", "-f", "lavfi", "-i", "testsrc=size=64x48", "-frames:v", 1)
+        mp4 = self.clip("a.mp4", "-i", self.plain(), "-i", cover, "-map", 0, "-map", 1, "-c", "copy", "-disposition:v:1", "attached_pic")
+        mkv = self.clip("a.mkv", "-i", self.plain(), "-attach", cover, "-metadata:s:t", "mimetype=image/jpeg", "-metadata:s:t",
+                        "filename=front.jpg", "-c", "copy")
+        for src, name in ((mp4, "o.mp4"), (mp4, "o.mkv"), (mkv, "o.mp4"), (mkv, "o.mkv")):
+            self.copy("-y", src, self.tmp / name)
+            self.clip("back.jpg", "-i", self.tmp / name, "-map", "0:v", "-map", "-0:V", "-c", "copy", "-f", "image2", "-update", 1)
+            self.assertEqual((self.tmp / "back.jpg").read_bytes(), cover.read_bytes(), (src, name))
+            (self.tmp / "back.jpg").unlink()
+        self.assertIn("left out", self.copy(mp4, self.tmp / "o.mov").err)
+
     def test_light_of_the_mastering_display(self):
         display = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
         src = self.clip("in.mkv", *VIDEO, "-frames:v", 3, "-c:v", "libx265", "-pix_fmt", "yuv420p10le", "-x265-params",
