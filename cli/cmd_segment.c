@@ -25,6 +25,7 @@ struct segment {
     size_t n_jobs;
     tachy_task *task;
     const char *task_extension; // of the output that the task was opened for
+    bool misused;               // a run failed because of an option's value
     json_t *summaries;          // array, where --json is given
 };
 
@@ -445,6 +446,7 @@ static int run_job(struct segment *s, struct job *j)
         err = open_sink(s, j, &sink);
     if (err == TACHY_OK)
         err = open_task(s, j);
+    s->misused = source && err == TACHY_ERR_INVAL;
     if (err < 0)
         goto error;
     progress_start(&progress, c, j->input);
@@ -543,6 +545,8 @@ static int run_segment(struct cli *c)
         err = TACHY_ERR_INTERRUPTED;
     if (err < 0)
         status = message_failed(err);
+    if (s.misused)
+        status = STATUS_USAGE;
     if (s.summaries) {
         int written = write_summaries(&s);
         if (written < 0)
