@@ -459,6 +459,7 @@ static int run_job(struct segment *s, struct job *j)
                         .log = &c->log),
                     &sum);
     progress_end(&progress);
+    s->misused = err == TACHY_ERR_INVAL && sum.frames == 0;
     if (err == TACHY_ERR_INTERRUPTED)
         say_interrupted(sink, &sum);
     if (sum.frames > 0)
