@@ -222,9 +222,9 @@ static void put_span(FILE *f, const struct trace *t, const struct event *e)
             (double)tachy_ticks_ns(s->wait) * 1e-3);
     if (e->flow)
         fprintf(f,
-                "{\"ph\":\"%c\",\"cat\":\"frame\",\"name\":\"frame\",\"id\":\"%u.%" PRId64
+                "{\"ph\":\"%c\",\"cat\":\"frame\",\"name\":\"frame\",\"id\":\"0x%" PRIx64
                 "\",\"pid\":1,\"tid\":%u,\"ts\":%.3f%s},\n",
-                e->flow, s->stream, s->frame, e->lane + 1, us(t, e->start),
+                e->flow, (uint64_t)s->stream << 40 | (uint64_t)s->frame, e->lane + 1, us(t, e->start),
                 e->flow == 's' ? "" : ",\"bp\":\"e\"");
 }
 

@@ -257,6 +257,39 @@ TEST(lanes_are_used_again)
     tachy_profile_close(&p);
 }
 
+static void *work(void *prof)
+{
+    for (int64_t i = 0; i < 20000; i++) {
+        uint64_t t = tachy_ticks();
+        tachy_prof_add(prof, TACHY_STEP_MODEL, (struct tachy_prof_item){i, 0}, t, t + 10, 0);
+        tachy_prof_latency(prof, 10);
+    }
+    return NULL;
+}
+
+TEST(files_while_it_runs)
+{
+    tachy_profile *p;
+    CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.max_spans = 256)), TACHY_OK);
+    struct tachy_prof *prof = tachy_prof_new();
+    CHECK_INT(tachy_profile_join(p, TACHY_LANE_WORKER, prof), TACHY_OK);
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, work, prof));
+    for (int i = 0; i < 5; i++) {
+        long size;
+        char *text;
+        json_t *trace = trace_of(p, &size);
+        CHECK(count(trace, "X", NULL, NULL) <= 256);
+        json_decref(trace);
+        CHECK_INT(tachy_profile_text(p, &text), TACHY_OK);
+        tachy_free(text);
+    }
+    pthread_join(thread, NULL);
+    tachy_profile_leave(p, prof);
+    tachy_aligned_free(prof);
+    tachy_profile_close(&p);
+}
+
 TEST(files_that_cannot_be_written)
 {
     tachy_profile *p = filled(3, 0, 0);
@@ -272,4 +305,5 @@ TEST(files_that_cannot_be_written)
 TEST_MAIN(TEST_CASE(clocks_agree), TEST_CASE(ring_keeps_the_newest),
           TEST_CASE(ring_is_read_while_it_is_written), TEST_CASE(trace_window_by_spans),
           TEST_CASE(trace_window_by_bytes), TEST_CASE(tables_count_everything),
-          TEST_CASE(lanes_are_used_again), TEST_CASE(files_that_cannot_be_written))
+          TEST_CASE(lanes_are_used_again), TEST_CASE(files_while_it_runs),
+          TEST_CASE(files_that_cannot_be_written))
