@@ -139,8 +139,7 @@ int main(int argc, char **argv)
     uint64_t cpu = tachy_process_cpu_ns();
     if (err == TACHY_OK)
         err = tachy_run(tachy_run_params(.task = &task, .source = source, .sink = sink,
-                                         .workers = workers, .log = &log,
-                                         .profile = profile),
+                                         .workers = workers, .log = &log, .profile = profile),
                         &s);
     cpu = tachy_process_cpu_ns() - cpu;
     if (err == TACHY_OK)

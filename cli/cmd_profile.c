@@ -27,15 +27,24 @@ struct tool {
     const char *file, *opens;
 };
 static const struct tool tools[] = {
-    {"perf", "apt-get install linux-perf (Debian), linux-tools-generic (Ubuntu), perf (Fedora)",
-     {"perf", "record", "-F", "997", "-g", "--call-graph", "fp", "-o", "%", "--", NULL}, NULL,
-     "tachy.perf.data", "perf report -i"},
-    {"nsys", "NVIDIA Nsight Systems: it comes with the CUDA toolkit (package nsight-systems)",
+    {"perf",
+     "apt-get install linux-perf (Debian), linux-tools-generic (Ubuntu), perf (Fedora)",
+     {"perf", "record", "-F", "997", "-g", "--call-graph", "fp", "-o", "%", "--", NULL},
+     NULL,
+     "tachy.perf.data",
+     "perf report -i"},
+    {"nsys",
+     "NVIDIA Nsight Systems: it comes with the CUDA toolkit (package nsight-systems)",
      {"nsys", "profile", "-t", "cuda,nvtx,osrt", "--sample=process-tree", "-o", "%", NULL},
-     "--force-overwrite=true", "tachy.nsys-rep", "nsys stats"},
-    {"ncu", "NVIDIA Nsight Compute: it comes with the CUDA toolkit (package nsight-compute)",
-     {"ncu", "--target-processes", "all", "--set", "basic", "--nvtx", "-o", "%", NULL}, "-f",
-     "tachy.ncu-rep", "ncu-ui"},
+     "--force-overwrite=true",
+     "tachy.nsys-rep",
+     "nsys stats"},
+    {"ncu",
+     "NVIDIA Nsight Compute: it comes with the CUDA toolkit (package nsight-compute)",
+     {"ncu", "--target-processes", "all", "--set", "basic", "--nvtx", "-o", "%", NULL},
+     "-f",
+     "tachy.ncu-rep",
+     "ncu-ui"},
 };
 
 static bool in_path(const char *program)
@@ -61,7 +70,8 @@ static int run_tool(struct cli *c, const struct tool *t)
     if (!in_path(t->name))
         return message_usage("%s is not installed: %s", t->name, t->get);
     if (n <= 0)
-        return message_usage("/proc/self/exe: cannot be read, so %s cannot run this command", t->name);
+        return message_usage("/proc/self/exe: cannot be read, so %s cannot run this command",
+                             t->name);
     self[n] = '\0';
     if (access(t->file, F_OK) == 0 && !overwrite) {
         message_error("%s exists already; pass -y to replace it", t->file);
@@ -115,7 +125,8 @@ int profile_check_files(struct cli *c, const char *input, const char *output, bo
     if (!any && !(c->profile_trace = trace_name(input, output)))
         return TACHY_ERR_NOMEM;
     for (size_t i = 0; i < N_FILES; i++) {
-        const char *file = i == 0 && !any ? c->profile_trace : tachy_settings_str(c->settings, files[i].path);
+        const char *file =
+            i == 0 && !any ? c->profile_trace : tachy_settings_str(c->settings, files[i].path);
         if (file && (!strcmp(file, "-") || !*file)) {
             message_error("%s is written to a file; name one", files[i].path);
             return TACHY_ERR_INVAL;
@@ -147,8 +158,10 @@ static int describe(struct cli *c)
     json_t *set = json_object();
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
         const char *const *items;
-        const char *text = o->type == TACHY_OPT_LIST ? NULL : tachy_settings_str(c->settings, o->path);
-        size_t n = o->type == TACHY_OPT_LIST ? tachy_settings_list(c->settings, o->path, &items) : 0;
+        const char *text =
+            o->type == TACHY_OPT_LIST ? NULL : tachy_settings_str(c->settings, o->path);
+        size_t n =
+            o->type == TACHY_OPT_LIST ? tachy_settings_list(c->settings, o->path, &items) : 0;
         if (text && !o->command_only)
             json_object_set_new(set, o->path, json_string(text));
         else if (n && !o->command_only)
@@ -207,7 +220,8 @@ static int report(struct cli *c)
             continue;
         err = files[i].write(c->profile, file);
         if (err == TACHY_OK && !quiet)
-            fprintf(f, "%-13s %s (opens in %s)\n", strchr(files[i].path, '.') + 1, file, files[i].opens);
+            fprintf(f, "%-13s %s (opens in %s)\n", strchr(files[i].path, '.') + 1, file,
+                    files[i].opens);
     }
     fflush(f);
     return err;
@@ -218,14 +232,17 @@ static int run_profile(struct cli *c)
     const char *name = tachy_settings_str(c->settings, "profile.tool");
     if (!c->inner || !(c->inner->options & TACHY_VERB_SEGMENT))
         return message_usage("%s; write tachy profile segment FILE",
-                             c->inner ? "only a run can be profiled" : "no command to profile is given");
+                             c->inner ? "only a run can be profiled"
+                                      : "no command to profile is given");
     for (size_t i = 0; name && i < sizeof(tools) / sizeof(tools[0]); i++)
         if (!strcmp(name, tools[i].name))
             return run_tool(c, &tools[i]);
-    int err = tachy_profile_open(&c->profile, tachy_profile_params(
-        .max_spans = tachy_settings_int(c->settings, "profile.max_spans"),
-        .max_trace_bytes = tachy_settings_int(c->settings, "profile.max_trace") << 20,
-        .log = &c->log));
+    int err = tachy_profile_open(
+        &c->profile,
+        tachy_profile_params(.max_spans = tachy_settings_int(c->settings, "profile.max_spans"),
+                             .max_trace_bytes = tachy_settings_int(c->settings, "profile.max_trace")
+                                                << 20,
+                             .log = &c->log));
     if (err == TACHY_OK)
         err = describe(c);
     if (err == TACHY_OK)

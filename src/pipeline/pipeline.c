@@ -52,16 +52,17 @@ static void sample(tachy_pipeline *p, uint64_t now)
     int64_t made = composes ? p->next_composite : p->next_order;
     int64_t held = p->next_pull ? p->next_pull - 1 : 0; // the pulled one stays
     made = TACHY_MAX(made, p->next_pull);
-    tachy_sample_add(ring, &(struct tachy_sample){
-                               .time = now,
-                               .bytes = (uint64_t)(p->next_push - held) * p->in_bytes +
-                                        (uint64_t)(made - held) * p->out_bytes,
-                               .to_infer = (uint32_t)(p->next_push - p->next_infer),
-                               .to_composite = (uint32_t)(p->next_order - p->next_composite) * composes,
-                               .to_write = (uint32_t)(made - p->next_pull),
-                               .in_flight = (uint32_t)(p->next_push - held),
-                               .stream = p->stream,
-                           });
+    tachy_sample_add(ring,
+                     &(struct tachy_sample){
+                         .time = now,
+                         .bytes = (uint64_t)(p->next_push - held) * p->in_bytes +
+                                  (uint64_t)(made - held) * p->out_bytes,
+                         .to_infer = (uint32_t)(p->next_push - p->next_infer),
+                         .to_composite = (uint32_t)(p->next_order - p->next_composite) * composes,
+                         .to_write = (uint32_t)(made - p->next_pull),
+                         .in_flight = (uint32_t)(p->next_push - held),
+                         .stream = p->stream,
+                     });
 }
 
 static int infer(struct pipeline_worker *w, struct tachy_item *item)
@@ -234,8 +235,8 @@ static int open_workers(tachy_pipeline *p, int n)
         w->pipeline = p;
         p->nb_workers = i + 1;
         w->prof = tachy_prof_new();
-        int err = w->prof ? tachy_profile_join(p->profile, TACHY_LANE_WORKER, w->prof)
-                          : TACHY_ERR_NOMEM;
+        int err =
+            w->prof ? tachy_profile_join(p->profile, TACHY_LANE_WORKER, w->prof) : TACHY_ERR_NOMEM;
         if (err == TACHY_OK)
             err = p->task->ops->worker_open(p->task, &w->task_worker);
         if (err < 0)

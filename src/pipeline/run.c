@@ -151,8 +151,8 @@ static int drain(struct run *r)
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
             tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
-                           (struct tachy_prof_item){result->frame_id, r->pipeline->stream}, start, end,
-                           times.waited);
+                           (struct tachy_prof_item){result->frame_id, r->pipeline->stream}, start,
+                           end, times.waited);
             tachy_prof_latency(r->sink_prof, end - times.pushed);
             if (err < 0)
                 break;

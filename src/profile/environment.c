@@ -41,12 +41,13 @@ static json_t *mhz_json(double mhz) { return mhz > 0 ? json_real(mhz) : json_nul
 
 static json_t *clocks(void)
 {
-    return json_pack(
-        "{s:s, s:f, s:o, s:o}", "spans",
-        tachy_tick_rate.counter ? "cycle counter, calibrated against CLOCK_MONOTONIC" : "CLOCK_MONOTONIC",
-        "span_ticks_mhz", 1e3 * (double)((uint64_t)1 << 32) / (double)tachy_tick_rate.mult, "cpu_mhz",
-        mhz_json(current_mhz()), "cpu_max_mhz",
-        mhz_json(read_mhz("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")));
+    return json_pack("{s:s, s:f, s:o, s:o}", "spans",
+                     tachy_tick_rate.counter ? "cycle counter, calibrated against CLOCK_MONOTONIC"
+                                             : "CLOCK_MONOTONIC",
+                     "span_ticks_mhz",
+                     1e3 * (double)((uint64_t)1 << 32) / (double)tachy_tick_rate.mult, "cpu_mhz",
+                     mhz_json(current_mhz()), "cpu_max_mhz",
+                     mhz_json(read_mhz("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")));
 }
 
 // Of the first GPU; null without one.

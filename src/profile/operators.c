@@ -38,7 +38,8 @@ static int64_t find(struct reader *r, const char *name, size_t length, const cha
     for (size_t i = 0; i < ops->n; i++)
         if (is_named(ops, i, name, length))
             return r->last = (uint32_t)i;
-    void *more = ops->n < MAX_OPERATORS ? realloc(ops->sum, (ops->n + 1) * sizeof(*ops->sum)) : NULL;
+    void *more =
+        ops->n < MAX_OPERATORS ? realloc(ops->sum, (ops->n + 1) * sizeof(*ops->sum)) : NULL;
     if (!more)
         return -1;
     ops->sum = more;

@@ -71,8 +71,9 @@ const char *tachy_profile_engine_option(tachy_profile *p)
         const char *tmp = getenv("TMPDIR");
         p->dir = tachy_asprintf("%s/tachy-profile-XXXXXX", tmp && tmp[0] ? tmp : P_tmpdir);
         if (p->dir && !mkdtemp(p->dir)) {
-            tachy_msg(p->log, TACHY_LOG_WARN, "%s: cannot be made (%s), so operators are not profiled",
-                      p->dir, strerror(errno));
+            tachy_msg(p->log, TACHY_LOG_WARN,
+                      "%s: cannot be made (%s), so operators are not profiled", p->dir,
+                      strerror(errno));
             free(p->dir);
             p->dir = NULL;
         }

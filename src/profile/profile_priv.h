@@ -9,10 +9,10 @@
 // One thread's place in the profile.
 struct tachy_lane {
     enum tachy_lane_kind kind;
-    int index;                  // among those of its kind
+    int index; // among those of its kind
     struct tachy_ring *spans, *samples;
-    struct tachy_prof *total;   // of the threads that have left
-    struct tachy_prof *live;    // of the one that has the lane now; NULL: free
+    struct tachy_prof *total; // of the threads that have left
+    struct tachy_prof *live;  // of the one that has the lane now; NULL: free
 };
 
 enum { PROFILE_MAX_LANES = 4096 };
@@ -29,7 +29,7 @@ struct profile_op_sum {
     char *name, *type; // "conv_3", "Conv"
     int64_t calls;
     uint64_t ns;
-    uint64_t bytes;    // largest output
+    uint64_t bytes; // largest output
 };
 
 struct profile_ops {
@@ -50,15 +50,15 @@ struct tachy_profile {
     struct {
         long tid;
         int lane;
-    } *thread; // every thread that has worked in a lane
+    } * thread; // every thread that has worked in a lane
     size_t nb_threads;
     uint32_t streams;
     int64_t frames;
-    double seconds;      // of all runs
-    char limited[160];   // of the last run, in words
+    double seconds;    // of all runs
+    char limited[160]; // of the last run, in words
     int runs, workers;
-    json_t *context;     // tachy_profile_describe(); NULL: none
-    char *dir, *option;  // of the operators' files; made when asked for
+    json_t *context;    // tachy_profile_describe(); NULL: none
+    char *dir, *option; // of the operators' files; made when asked for
     struct profile_ops ops;
 };
 

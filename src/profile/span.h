@@ -44,7 +44,7 @@ struct tachy_span {
     uint64_t wait;       // ticks in the queue before `start`
     int64_t frame;       // id within its stream
     uint32_t stream;
-    uint32_t step;       // enum tachy_step
+    uint32_t step; // enum tachy_step
 };
 
 static inline void tachy_span_add(struct tachy_ring *r, const struct tachy_span *s)
@@ -56,14 +56,14 @@ static inline void tachy_span_add(struct tachy_ring *r, const struct tachy_span 
 
 static inline struct tachy_span tachy_span_of(const uint64_t word[TACHY_RING_WORDS])
 {
-    return (struct tachy_span){word[0], word[1], word[2], (int64_t)word[3],
-                               (uint32_t)(word[4] >> 32), (uint32_t)word[4]};
+    return (struct tachy_span){
+        word[0], word[1], word[2], (int64_t)word[3], (uint32_t)(word[4] >> 32), (uint32_t)word[4]};
 }
 
 // What a pipeline held at one moment.
 struct tachy_sample {
-    uint64_t time;  // ticks
-    uint64_t bytes; // of the frames in flight
+    uint64_t time;                             // ticks
+    uint64_t bytes;                            // of the frames in flight
     uint32_t to_infer, to_composite, to_write; // items that wait or are in work there
     uint32_t in_flight;
     uint32_t stream;

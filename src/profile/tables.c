@@ -42,8 +42,8 @@ static void text_operators(FILE *f, const struct profile_ops *ops)
                 (long long)ops->model_runs, "name", "type", "calls", "total ms", "share",
                 "output KiB");
         for (size_t i = 0; i < ops->n && i < TOP_TEXT; i++)
-            fprintf(f, "  %-36.36s %-18.18s %8lld %9.2f %5.1f %% %11.1f\n", list[i]->name, list[i]->type,
-                    (long long)list[i]->calls, (double)list[i]->ns * 1e-6,
+            fprintf(f, "  %-36.36s %-18.18s %8lld %9.2f %5.1f %% %11.1f\n", list[i]->name,
+                    list[i]->type, (long long)list[i]->calls, (double)list[i]->ns * 1e-6,
                     100 * (double)list[i]->ns / (double)TACHY_MAX(total, 1u),
                     (double)list[i]->bytes / 1024);
     }
@@ -65,7 +65,9 @@ int tachy_profile_text(tachy_profile *p, char **text)
                 p->runs == 1 ? "" : "s");
         text_steps(f, fig);
         const struct tachy_latency *l = &fig->latency;
-        fprintf(f, "latency       p50 %.2f, p90 %.2f, p95 %.2f, p99 %.2f, max %.2f ms from arrival to written\n",
+        fprintf(f,
+                "latency       p50 %.2f, p90 %.2f, p95 %.2f, p99 %.2f, max %.2f ms from arrival to "
+                "written\n",
                 l->p50_ms, l->p90_ms, l->p95_ms, l->p99_ms, l->max_ms);
         if (p->limited[0])
             fprintf(f, "limited by    %s\n", p->limited);
@@ -95,10 +97,10 @@ static json_t *steps_json(const struct profile_figures *fig)
                 list, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stage",
                                 profile_kind_name((enum tachy_lane_kind)k), "name",
                                 tachy_step_name((enum tachy_step)s), "calls", (json_int_t)st->calls,
-                                "busy_s", number(st->busy_s), "wait_s", number(st->wait_s), "p50_ms",
-                                number(st->p50_ms), "p90_ms", number(st->p90_ms), "p95_ms",
-                                number(st->p95_ms), "p99_ms", number(st->p99_ms), "max_ms",
-                                number(st->max_ms), "share", number(st->busy_s / all)));
+                                "busy_s", number(st->busy_s), "wait_s", number(st->wait_s),
+                                "p50_ms", number(st->p50_ms), "p90_ms", number(st->p90_ms),
+                                "p95_ms", number(st->p95_ms), "p99_ms", number(st->p99_ms),
+                                "max_ms", number(st->max_ms), "share", number(st->busy_s / all)));
         }
     }
     return list;
@@ -106,8 +108,9 @@ static json_t *steps_json(const struct profile_figures *fig)
 
 static json_t *latency_json(const struct tachy_latency *l)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "p50", number(l->p50_ms), "p90", number(l->p90_ms),
-                     "p95", number(l->p95_ms), "p99", number(l->p99_ms), "max", number(l->max_ms));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "p50", number(l->p50_ms), "p90",
+                     number(l->p90_ms), "p95", number(l->p95_ms), "p99", number(l->p99_ms), "max",
+                     number(l->max_ms));
 }
 
 static json_t *operators_json(const struct profile_ops *ops)
@@ -116,18 +119,18 @@ static json_t *operators_json(const struct profile_ops *ops)
     json_t *o = json_object(), *time = json_array(), *memory = json_array();
     const struct profile_op_sum **list = profile_ops_sorted(ops, &total);
     for (size_t i = 0; list && i < ops->n; i++)
-        json_array_append_new(
-            time, json_pack("{s:s, s:s, s:I, s:f, s:f, s:I}", "name", list[i]->name, "type",
-                            list[i]->type, "calls", (json_int_t)list[i]->calls, "total_ms",
-                            (double)list[i]->ns * 1e-6, "share",
-                            (double)list[i]->ns / (double)TACHY_MAX(total, 1u), "output_bytes",
-                            (json_int_t)list[i]->bytes));
+        json_array_append_new(time,
+                              json_pack("{s:s, s:s, s:I, s:f, s:f, s:I}", "name", list[i]->name,
+                                        "type", list[i]->type, "calls", (json_int_t)list[i]->calls,
+                                        "total_ms", (double)list[i]->ns * 1e-6, "share",
+                                        (double)list[i]->ns / (double)TACHY_MAX(total, 1u),
+                                        "output_bytes", (json_int_t)list[i]->bytes));
     if (list)
         profile_ops_by_bytes(list, ops->n);
     for (size_t i = 0; list && i < ops->n && i < TOP_TEXT; i++)
-        json_array_append_new(memory, json_pack("{s:s, s:s, s:I}", "name", list[i]->name, "type",
-                                                list[i]->type, "output_bytes",
-                                                (json_int_t)list[i]->bytes));
+        json_array_append_new(memory,
+                              json_pack("{s:s, s:s, s:I}", "name", list[i]->name, "type",
+                                        list[i]->type, "output_bytes", (json_int_t)list[i]->bytes));
     free(list);
     json_object_set_new(o, "model_runs", json_integer(ops->model_runs));
     json_object_set_new(o, "total_ms", json_real((double)total * 1e-6));

@@ -75,8 +75,8 @@ struct tachy_tick_rate tachy_ticks_calibrate(bool counter)
     if (b.ticks <= a.ticks || !ns || ticks < ns / 100 || ticks > ns * 100 ||
         slack_a + slack_b > ticks / 500)
         return plain;
-    return (struct tachy_tick_rate){
-        .counter = true, .mult = (uint64_t)(((unsigned __int128)ns << 32) / ticks)};
+    return (struct tachy_tick_rate){.counter = true,
+                                    .mult = (uint64_t)(((unsigned __int128)ns << 32) / ticks)};
 }
 
 static void init(void) { tachy_tick_rate = tachy_ticks_calibrate(true); }
@@ -98,6 +98,7 @@ uint64_t tachy_ticks_at(uint64_t ticks, const struct tachy_tick_anchor *a,
     __int128 away = (__int128)ticks - (__int128)a->ticks;
     uint64_t span = b->ticks - a->ticks;
     if (span < 1000) // one and the same moment: the calibration must do
-        return a->ns + (uint64_t)(int64_t)(away * (__int128)tachy_tick_rate.mult / ((__int128)1 << 32));
+        return a->ns +
+               (uint64_t)(int64_t)(away * (__int128)tachy_tick_rate.mult / ((__int128)1 << 32));
     return a->ns + (uint64_t)(int64_t)(away * (__int128)(b->ns - a->ns) / (__int128)span);
 }

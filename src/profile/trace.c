@@ -55,11 +55,11 @@ static uint64_t on_clock(const struct trace *t, uint64_t ticks)
 }
 
 // The newest records of a ring; free() them.
-static uint64_t (*read_ring(struct trace *t, const struct tachy_ring *r, uint64_t *n))[TACHY_RING_WORDS]
+static uint64_t (*read_ring(struct trace *t, const struct tachy_ring *r, uint64_t *n,
+                            uint64_t *dropped))[TACHY_RING_WORDS]
 {
     uint64_t(*records)[TACHY_RING_WORDS] = malloc(tachy_ring_capacity(r) * sizeof(*records));
-    uint64_t dropped = 0;
-    *n = records ? tachy_ring_read(r, records, &dropped) : 0;
+    *n = records ? tachy_ring_read(r, records, dropped) : 0;
     if (!records)
         t->err = TACHY_ERR_NOMEM;
     return records;
@@ -67,10 +67,9 @@ static uint64_t (*read_ring(struct trace *t, const struct tachy_ring *r, uint64_
 
 static void add_spans(struct trace *t, uint32_t lane)
 {
-    const struct tachy_ring *ring = t->p->lane[lane]->spans;
-    uint64_t n;
-    uint64_t(*records)[TACHY_RING_WORDS] = read_ring(t, ring, &n);
-    t->dropped += atomic_load(&ring->count) - n;
+    uint64_t n, dropped = 0;
+    uint64_t(*records)[TACHY_RING_WORDS] = read_ring(t, t->p->lane[lane]->spans, &n, &dropped);
+    t->dropped += dropped;
     for (uint64_t i = 0; i < n && !t->err; i++) {
         struct event *e = add(t);
         if (!e)
@@ -87,8 +86,8 @@ static void add_spans(struct trace *t, uint32_t lane)
 static void add_samples(struct trace *t, uint32_t lane)
 {
     const struct tachy_ring *ring = t->p->lane[lane]->samples;
-    uint64_t n = 0;
-    uint64_t(*records)[TACHY_RING_WORDS] = ring ? read_ring(t, ring, &n) : NULL;
+    uint64_t n = 0, dropped;
+    uint64_t(*records)[TACHY_RING_WORDS] = ring ? read_ring(t, ring, &n, &dropped) : NULL;
     for (uint64_t i = 0; i < n && !t->err; i++) {
         struct event *e = add(t);
         if (!e)
@@ -117,8 +116,8 @@ static void add_operators(struct trace *t)
             last_end = 0;
         for (; at < spans; at++) {
             const struct event *s = &t->event[at];
-            if (s->lane > run[i].lane || (s->lane == run[i].lane && s->end > middle &&
-                                          s->span.step == TACHY_STEP_MODEL))
+            if (s->lane > run[i].lane ||
+                (s->lane == run[i].lane && s->end > middle && s->span.step == TACHY_STEP_MODEL))
                 break;
         }
         if (at == spans || t->event[at].lane != run[i].lane || t->event[at].start > middle)
@@ -181,7 +180,8 @@ static void mark_flows(struct trace *t)
     qsort(list, n, sizeof(struct event *), by_frame);
     for (size_t i = 0; i < n; i++) {
         const struct tachy_span *s = &list[i]->span;
-        bool before = i > 0 && list[i - 1]->span.frame == s->frame && list[i - 1]->span.stream == s->stream;
+        bool before =
+            i > 0 && list[i - 1]->span.frame == s->frame && list[i - 1]->span.stream == s->stream;
         bool after = i + 1 < n && list[i + 1]->span.frame == s->frame &&
                      list[i + 1]->span.stream == s->stream;
         bool moved = before && (list[i - 1]->lane != list[i]->lane || s->wait);
@@ -216,16 +216,17 @@ static void put_span(FILE *f, const struct trace *t, const struct event *e)
     const struct tachy_span *s = &e->span;
     const char *name = tachy_step_name((enum tachy_step)s->step);
     fprintf(f,
-            "{\"ph\":\"X\",\"cat\":\"step\",\"name\":\"%s\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,"
+            "{\"ph\":\"X\",\"cat\":\"step\",\"name\":\"%s\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,"
+            "\"dur\":%.3f,"
             "\"args\":{\"frame\":%" PRId64 ",\"stream\":%u,\"wait_us\":%.3f}},\n",
-            name, e->lane + 1, us(t, e->start), (double)(e->end - e->start) * 1e-3, s->frame, s->stream,
-            (double)tachy_ticks_ns(s->wait) * 1e-3);
+            name, e->lane + 1, us(t, e->start), (double)(e->end - e->start) * 1e-3, s->frame,
+            s->stream, (double)tachy_ticks_ns(s->wait) * 1e-3);
     if (e->flow)
         fprintf(f,
                 "{\"ph\":\"%c\",\"cat\":\"frame\",\"name\":\"frame\",\"id\":\"0x%" PRIx64
                 "\",\"pid\":1,\"tid\":%u,\"ts\":%.3f%s},\n",
-                e->flow, (uint64_t)s->stream << 40 | (uint64_t)s->frame, e->lane + 1, us(t, e->start),
-                e->flow == 's' ? "" : ",\"bp\":\"e\"");
+                e->flow, (uint64_t)s->stream << 40 | (uint64_t)s->frame, e->lane + 1,
+                us(t, e->start), e->flow == 's' ? "" : ",\"bp\":\"e\"");
 }
 
 static void put_operator(FILE *f, const struct trace *t, const struct event *e)
@@ -245,13 +246,16 @@ static void put_sample(FILE *f, const struct trace *t, const struct event *e)
     char stream[32] = "";
     if (s->stream)
         snprintf(stream, sizeof(stream), " of stream %u", s->stream);
+    fprintf(
+        f,
+        "{\"ph\":\"C\",\"name\":\"queue depth%s\",\"pid\":1,\"ts\":%.3f,\"args\":{\"worker\":%u,"
+        "\"composite\":%u,\"sink\":%u}},\n",
+        stream, us(t, e->start), s->to_infer, s->to_composite, s->to_write);
     fprintf(f,
-            "{\"ph\":\"C\",\"name\":\"queue depth%s\",\"pid\":1,\"ts\":%.3f,\"args\":{\"worker\":%u,"
-            "\"composite\":%u,\"sink\":%u}},\n",
-            stream, us(t, e->start), s->to_infer, s->to_composite, s->to_write);
-    fprintf(f,
-            "{\"ph\":\"C\",\"name\":\"frames in flight%s\",\"pid\":1,\"ts\":%.3f,\"args\":{\"frames\":%u}},\n"
-            "{\"ph\":\"C\",\"name\":\"memory in flight%s\",\"pid\":1,\"ts\":%.3f,\"args\":{\"MiB\":%.3f}},\n",
+            "{\"ph\":\"C\",\"name\":\"frames in "
+            "flight%s\",\"pid\":1,\"ts\":%.3f,\"args\":{\"frames\":%u}},\n"
+            "{\"ph\":\"C\",\"name\":\"memory in "
+            "flight%s\",\"pid\":1,\"ts\":%.3f,\"args\":{\"MiB\":%.3f}},\n",
             stream, us(t, e->start), s->in_flight, stream, us(t, e->start),
             (double)s->bytes / (1 << 20));
 }
@@ -262,10 +266,12 @@ static void put_lanes(FILE *f, const struct trace *t)
     for (int i = 0; i < t->p->nb_lanes; i++) {
         const struct tachy_lane *l = t->p->lane[i];
         fprintf(f,
-                "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n"
+                "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%"
+                "s\"}},\n"
                 "{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":1,\"tid\":%d,\"args\":{"
                 "\"sort_index\":%d}},\n",
-                i + 1, profile_lane_name(l, name), i + 1, (int)l->kind * PROFILE_MAX_LANES + l->index);
+                i + 1, profile_lane_name(l, name), i + 1,
+                (int)l->kind * PROFILE_MAX_LANES + l->index);
     }
 }
 
@@ -277,7 +283,8 @@ static void put_trace(FILE *f, const struct trace *t)
     double window = t->n ? (double)(t->event[t->n - 1].end - t->event[0].start) * 1e-9 : 0;
     fprintf(f,
             "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"dropped_spans\":%" PRIu64
-            ",\"window_s\":%.6f,\"clock_start_ns\":%" PRIu64 ",\"environment\":%s},\n\"traceEvents\":[\n",
+            ",\"window_s\":%.6f,\"clock_start_ns\":%" PRIu64
+            ",\"environment\":%s},\n\"traceEvents\":[\n",
             t->dropped, window, t->p->start.ns, text ? text : "{}");
     free(text);
     put_lanes(f, t);
@@ -290,7 +297,8 @@ static void put_trace(FILE *f, const struct trace *t)
         else
             put_sample(f, t, e);
     }
-    fputs("{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"tachy\"}}\n]}\n", f);
+    fputs("{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"tachy\"}}\n]}\n",
+          f);
 }
 
 int tachy_profile_write_trace(tachy_profile *p, const char *path)
@@ -312,8 +320,9 @@ int tachy_profile_write_trace(tachy_profile *p, const char *path)
     }
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK && t.dropped)
-        tachy_msg(p->log, TACHY_LOG_INFO, "%s: holds the newest spans; %" PRIu64 " older ones were dropped",
-                  path, t.dropped);
+        tachy_msg(p->log, TACHY_LOG_INFO,
+                  "%s: holds the newest spans; %" PRIu64 " older ones were dropped", path,
+                  t.dropped);
     free(t.event);
     return err;
 }
@@ -337,16 +346,17 @@ int tachy_profile_write_csv(tachy_profile *p, const char *path)
     fputs("lane,stream,frame,step,start_us,busy_us,wait_us\n", o.f);
     for (size_t i = 0; i < t.n; i++) {
         const struct event *e = &t.event[i];
-        fprintf(o.f, "%s,%u,%" PRId64 ",%s,%.3f,%.3f,%.3f\n", profile_lane_name(p->lane[e->lane], name),
-                e->span.stream, e->span.frame, tachy_step_name((enum tachy_step)e->span.step),
-                us(&t, e->start), (double)(e->end - e->start) * 1e-3,
-                (double)tachy_ticks_ns(e->span.wait) * 1e-3);
+        fprintf(o.f, "%s,%u,%" PRId64 ",%s,%.3f,%.3f,%.3f\n",
+                profile_lane_name(p->lane[e->lane], name), e->span.stream, e->span.frame,
+                tachy_step_name((enum tachy_step)e->span.step), us(&t, e->start),
+                (double)(e->end - e->start) * 1e-3, (double)tachy_ticks_ns(e->span.wait) * 1e-3);
     }
     pthread_mutex_unlock(&p->lock);
     free(t.event);
     err = profile_file_close(&o, t.err);
     if (err == TACHY_OK && t.dropped)
-        tachy_msg(p->log, TACHY_LOG_INFO, "%s: holds the newest spans; %" PRIu64 " older ones were dropped",
-                  path, t.dropped);
+        tachy_msg(p->log, TACHY_LOG_INFO,
+                  "%s: holds the newest spans; %" PRIu64 " older ones were dropped", path,
+                  t.dropped);
     return err;
 }

@@ -18,7 +18,8 @@ static uint64_t (*records(const struct tachy_ring *r))[TACHY_RING_WORDS]
 
 static void add_number(struct tachy_ring *r, uint64_t n)
 {
-    tachy_span_add(r, &(struct tachy_span){n, n + 1, n * 3, (int64_t)n, (uint32_t)n ^ 5, (uint32_t)n % 6});
+    tachy_span_add(
+        r, &(struct tachy_span){n, n + 1, n * 3, (int64_t)n, (uint32_t)n ^ 5, (uint32_t)n % 6});
 }
 
 static bool is_number(const uint64_t *word, uint64_t n)
@@ -110,8 +111,8 @@ TEST(ring_is_read_while_it_is_written)
 static tachy_profile *filled(int64_t frames, int64_t max_spans, int64_t max_bytes)
 {
     tachy_profile *p;
-    CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.max_spans = max_spans,
-                                                          .max_trace_bytes = max_bytes)),
+    CHECK_INT(tachy_profile_open(
+                  &p, tachy_profile_params(.max_spans = max_spans, .max_trace_bytes = max_bytes)),
               TACHY_OK);
     struct tachy_prof *source = tachy_prof_new(), *worker = tachy_prof_new();
     uint32_t stream = tachy_profile_stream(p);
@@ -119,8 +120,10 @@ static tachy_profile *filled(int64_t frames, int64_t max_spans, int64_t max_byte
     CHECK_INT(tachy_profile_join(p, TACHY_LANE_WORKER, worker), TACHY_OK);
     uint64_t t = tachy_ticks();
     for (int64_t i = 0; i < frames; i++, t += 1000) {
-        tachy_prof_add(source, TACHY_STEP_DECODE, (struct tachy_prof_item){i, stream}, t, t + 400, 0);
-        tachy_prof_add(worker, TACHY_STEP_MODEL, (struct tachy_prof_item){i, stream}, t + 500, t + 900, 100);
+        tachy_prof_add(source, TACHY_STEP_DECODE, (struct tachy_prof_item){i, stream}, t, t + 400,
+                       0);
+        tachy_prof_add(worker, TACHY_STEP_MODEL, (struct tachy_prof_item){i, stream}, t + 500,
+                       t + 900, 100);
         tachy_prof_latency(worker, 900);
     }
     tachy_profile_leave(p, source);
@@ -153,7 +156,8 @@ static int count(const json_t *trace, const char *ph, int64_t *first, int64_t *l
     int n = 0;
     size_t i;
     json_t *e;
-    json_array_foreach(json_object_get(trace, "traceEvents"), i, e) {
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, e)
+    {
         if (strcmp(json_string_value(json_object_get(e, "ph")), ph))
             continue;
         json_t *frame = json_object_get(json_object_get(e, "args"), "frame");
@@ -168,7 +172,8 @@ static int count(const json_t *trace, const char *ph, int64_t *first, int64_t *l
 
 static int64_t dropped(const json_t *trace)
 {
-    return json_integer_value(json_object_get(json_object_get(trace, "otherData"), "dropped_spans"));
+    return json_integer_value(
+        json_object_get(json_object_get(trace, "otherData"), "dropped_spans"));
 }
 
 TEST(trace_window_by_spans)
@@ -222,10 +227,13 @@ TEST(tables_count_everything)
     CHECK(fabs(json_number_value(json_object_get(model, "share")) - 0.5) < 0.01);
     json_t *l = json_object_get(o, "latency_ms");
     CHECK(fabs(json_number_value(json_object_get(l, "p50")) / latency - 1) < 0.05);
-    CHECK(json_number_value(json_object_get(l, "max")) >= json_number_value(json_object_get(l, "p99")));
+    CHECK(json_number_value(json_object_get(l, "max")) >=
+          json_number_value(json_object_get(l, "p99")));
     json_t *env = json_object_get(o, "environment");
-    CHECK(json_object_get(env, "cpu") && json_object_get(env, "ffmpeg") && json_object_get(env, "settings"));
-    CHECK(json_is_null(json_object_get(env, "driver")) || json_is_string(json_object_get(env, "driver")));
+    CHECK(json_object_get(env, "cpu") && json_object_get(env, "ffmpeg") &&
+          json_object_get(env, "settings"));
+    CHECK(json_is_null(json_object_get(env, "driver")) ||
+          json_is_string(json_object_get(env, "driver")));
     json_decref(o);
     tachy_free(text);
     CHECK_INT(tachy_profile_text(p, &text), TACHY_OK);
@@ -239,7 +247,8 @@ TEST(lanes_are_used_again)
     tachy_profile *p;
     CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.max_spans = 16)), TACHY_OK);
     struct tachy_prof *a = tachy_prof_new(), *b = tachy_prof_new();
-    for (int run = 0; run < 100; run++) { // a thousand sources that come and go stay within two lanes
+    for (int run = 0; run < 100;
+         run++) { // a thousand sources that come and go stay within two lanes
         CHECK_INT(tachy_profile_join(p, TACHY_LANE_WORKER, a), TACHY_OK);
         CHECK_INT(tachy_profile_join(p, TACHY_LANE_WORKER, b), TACHY_OK);
         CHECK(a->lane != b->lane);
