@@ -108,10 +108,18 @@ static int take_value(struct parser *p, const char *arg, struct found *f)
     return TACHY_OK;
 }
 
+// What the command under the profile gets: everything but the profile's own options.
+static void pass_on(struct parser *p, const struct tachy_option *o, int from)
+{
+    for (int i = from; i < p->at && (o->verbs & ~(unsigned)TACHY_VERB_CONFIG) != TACHY_VERB_PROFILE; i++)
+        p->c->inner_argv[p->c->n_inner++] = p->argv[i];
+}
+
 static int take_option(struct parser *p, const char *arg)
 {
     struct found f;
     const char *nearest = NULL;
+    int from = p->at - 1;
     if (!match(arg + (arg[1] == '-' ? 2 : 1), &f, &nearest))
         return unknown(arg, nearest);
     int err = TACHY_OK;
@@ -122,6 +130,7 @@ static int take_option(struct parser *p, const char *arg)
     else
         err = take_value(p, arg, &f);
     p->used[p->n_used++] = f.option;
+    pass_on(p, f.option, from);
     if (err < 0)
         return err;
     return tachy_settings_set(p->c->settings, f.option->path, f.value, "command line");
@@ -131,19 +140,22 @@ static int take_option(struct parser *p, const char *arg)
 static int take_argument(struct parser *p, const char *arg)
 {
     struct cli *c = p->c;
-    if (c->verb) {
-        c->args[c->n_args++] = arg;
+    const struct verb **verb = c->verb == &verb_profile && !c->inner ? &c->inner : &c->verb;
+    if (*verb) {
+        c->inner_argv[c->n_inner++] = c->args[c->n_args++] = arg;
         return TACHY_OK;
     }
-    c->verb = cli_verb(arg);
-    if (c->verb)
+    *verb = cli_verb(arg);
+    if (verb == &c->inner)
+        c->inner_argv[c->n_inner++] = arg;
+    if (*verb)
         return TACHY_OK;
     const char *dot = strrchr(arg, '.');
     if (dot || strchr(arg, '/') || !strcmp(arg, "-"))
         message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
     else
         message_error("%.60s is not a command; there are segment, probe, doctor, model, config, "
-                      "help, man and completion",
+                      "profile, help, man and completion",
                       arg);
     return TACHY_ERR_INVAL;
 }
@@ -152,9 +164,12 @@ static int check_verb(const struct parser *p)
 {
     const struct verb *v = p->c->verb;
     char name[80];
+    unsigned options = (v ? v->options : 0) | (p->c->inner ? p->c->inner->options : 0);
     for (int i = 0; v && i < p->n_used; i++) {
-        if (p->used[i]->verbs & v->options)
+        if (p->used[i]->verbs & options)
             continue;
+        if (p->c->inner)
+            v = p->c->inner;
         message_error("%s does not belong to tachy %s; `tachy help %s` lists its options",
                       shown(p->used[i], name, sizeof(name)), v->name, v->name);
         return TACHY_ERR_INVAL;
@@ -166,17 +181,20 @@ int args_parse(struct cli *c, int argc, char **argv)
 {
     struct parser p = {.c = c, .argc = argc, .argv = argv, .at = 1};
     c->args = calloc((size_t)argc + 1, sizeof(*c->args));
+    c->inner_argv = calloc((size_t)argc + 2, sizeof(*c->inner_argv));
     p.used = calloc((size_t)argc + 1, sizeof(*p.used));
-    int err = c->args && p.used ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = c->args && c->inner_argv && p.used ? TACHY_OK : TACHY_ERR_NOMEM;
     bool options = true;
     while (err == TACHY_OK && p.at < argc) {
         const char *arg = argv[p.at++];
-        if (options && !strcmp(arg, "--"))
+        if (options && !strcmp(arg, "--")) {
+            c->inner_argv[c->n_inner++] = arg;
             options = false;
-        else if (options && arg[0] == '-' && arg[1])
+        } else if (options && arg[0] == '-' && arg[1]) {
             err = take_option(&p, arg);
-        else
+        } else {
             err = take_argument(&p, arg);
+        }
     }
     if (err == TACHY_OK)
         err = check_verb(&p);

@@ -20,6 +20,14 @@ struct cli {
     tachy_settings *settings; // options and configuration files
     const char **args;        // arguments without an option, in order; argv's
     size_t n_args;
+    // tachy profile VERB ...; else NULL.
+    const struct verb *inner; // VERB
+    const char **inner_argv;  // the command without what belongs to the profile; ends with NULL
+    size_t n_inner;
+    tachy_profile *profile;   // runs record into it
+    char *profile_trace;      // where the trace goes that no option asked for; NULL: nowhere
+    bool profile_ready;       // its files were checked: the run has begun
+    bool stdout_taken;        // by an output or a summary
 };
 
 // One `tachy NAME ...`; defined in cmd_NAME.c, listed in main.c.
@@ -37,8 +45,8 @@ struct verb {
 };
 enum { VERB_GENERAL = 1 << 16 }; // takes the rows of TACHY_VERB_ALL only
 
-extern const struct verb verb_segment, verb_probe, verb_doctor, verb_model, verb_config, verb_help,
-    verb_man, verb_completion;
+extern const struct verb verb_segment, verb_probe, verb_doctor, verb_model, verb_config, verb_profile,
+    verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 
@@ -76,6 +84,11 @@ void help_overview(FILE *f);
 void help_verb(FILE *f, const struct verb *v);
 // cmd_doctor.c: name and versions, from tachy_doctor().
 int print_version(void);
+
+// cmd_profile.c
+// Before any work: names the trace after the output (NULL: after the input) where no file was
+// asked for, and refuses to replace a file. TACHY_OK without a profile.
+int profile_check_files(struct cli *c, const char *input, const char *output, bool overwrite);
 
 // output_name.c
 // The name that is derived from an input's. `folder` (may be NULL) ends in '/'. Free it.

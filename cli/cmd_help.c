@@ -109,7 +109,7 @@ const struct verb verb_help = {
     .name = "help",
     .usage = "[COMMAND]",
     .summary = "say what there is, or all about one command",
-    .words = "segment|probe|doctor|model|config|man|completion",
+    .words = "segment|probe|doctor|model|config|profile|man|completion",
     .options = VERB_GENERAL,
     .run = run_help,
 };

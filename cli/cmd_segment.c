@@ -218,6 +218,7 @@ static bool is_text_format(const char *format)
 static int check_stdout(const struct segment *s)
 {
     const char *file = s->n_jobs ? s->jobs[0].output : NULL;
+    s->c->stdout_taken = is(file, "-") || is(s->json, "-");
     if (!is(file, "-"))
         return TACHY_OK;
     if (is(s->json, "-"))
@@ -361,7 +362,7 @@ static int write_summaries(const struct segment *s)
 static void print_summary(const struct segment *s, const struct job *j,
                           const struct tachy_summary *sum)
 {
-    if (s->c->log.max_level < TACHY_LOG_INFO)
+    if (s->c->log.max_level < TACHY_LOG_INFO || s->c->profile) // its tables say more
         return;
     char *text = NULL;
     if (tachy_summary_text(&text, sum) < 0)
@@ -407,7 +408,7 @@ static int run_job(struct segment *s, struct job *j)
                         .max_bytes = tachy_settings_int(c->settings, "processing.max_memory") << 20,
                         .calibrate = tachy_settings_bool(c->settings, "run.calibrate"),
                         .progress = progress_show, .user = &progress, .stop = &stop,
-                        .log = &c->log),
+                        .log = &c->log, .profile = c->profile),
                     &sum);
     progress_end(&progress);
     if (err == TACHY_ERR_INTERRUPTED)
@@ -473,7 +474,11 @@ static int check_files(const struct segment *s)
     }
     for (size_t i = 0; i < s->n_jobs && err == TACHY_OK; i++)
         err = check_output(s, &s->jobs[i]);
-    return err == TACHY_OK ? check_inputs(s) : err;
+    if (err == TACHY_OK)
+        err = check_inputs(s);
+    return err == TACHY_OK ? profile_check_files(s->c, s->jobs[0].input, s->jobs[0].output,
+                                                 may_overwrite(s->c))
+                           : err;
 }
 
 static int run_segment(struct cli *c)

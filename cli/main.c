@@ -7,7 +7,7 @@
 
 static const struct verb *const verbs[] = {
     &verb_segment, &verb_probe, &verb_doctor, &verb_model,      &verb_config,
-    &verb_help,    &verb_man,   &verb_completion, NULL,
+    &verb_profile, &verb_help,  &verb_man,    &verb_completion, NULL,
 };
 
 const struct verb *const *cli_verbs(void) { return verbs; }
@@ -80,5 +80,6 @@ int main(int argc, char **argv)
     int status = close_stdout(dispatch(&c, argc, argv));
     tachy_settings_free(&c.settings);
     free(c.args);
+    free(c.inner_argv);
     return status;
 }

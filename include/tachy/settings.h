@@ -28,6 +28,7 @@ enum {
     TACHY_VERB_DOCTOR = 1 << 2,
     TACHY_VERB_MODEL = 1 << 3,
     TACHY_VERB_CONFIG = 1 << 4,
+    TACHY_VERB_PROFILE = 1 << 5,
     TACHY_VERB_ALL = ~0,
 };
 

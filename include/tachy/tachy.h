@@ -7,6 +7,7 @@
 #include <tachy/frame.h>
 #include <tachy/model.h>
 #include <tachy/preprocess.h>
+#include <tachy/profile.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/settings.h>

@@ -8,6 +8,7 @@
 // sections (the path up to its last dot) are kept together.
 
 #define RUNS (TACHY_VERB_SEGMENT | TACHY_VERB_CONFIG)
+#define PROFILES (TACHY_VERB_PROFILE | TACHY_VERB_CONFIG)
 #define THREADS_MAX 256
 
 static const struct tachy_option options[] = {
@@ -41,7 +42,8 @@ static const struct tachy_option options[] = {
      .verbs = RUNS,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
     {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",
-     .verbs = RUNS | TACHY_VERB_MODEL, .help = "replace an output file that exists already"},
+     .verbs = RUNS | TACHY_VERB_MODEL | TACHY_VERB_PROFILE,
+     .help = "replace an output file that exists already"},
     {"output.no_overwrite", NULL, 'n', TACHY_OPT_BOOL, "no", .group = "Output", .verbs = RUNS,
      .help = "never replace a file, whatever a configuration file says"},
     {"output.codec", "c:v", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = RUNS,
@@ -121,6 +123,27 @@ static const struct tachy_option options[] = {
     {"run.log_level", "loglevel", 'v', TACHY_OPT_ENUM, "info",
      .values = "error|warning|info|verbose|debug", .arg = "LEVEL", .group = "Run",
      .verbs = TACHY_VERB_ALL, .aliases = "log-level", .help = "how much is printed"},
+
+    {"profile.trace", "trace", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
+     .verbs = PROFILES,
+     .help = "write every step of every frame for Perfetto or Chrome; the default where no file "
+             "is asked for"},
+    {"profile.folded", "folded", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
+     .verbs = PROFILES, .help = "write folded stacks for a flame graph"},
+    {"profile.csv", "csv", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
+     .verbs = PROFILES, .help = "write a row a span"},
+    {"profile.json", "profile-json", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
+     .verbs = PROFILES, .help = "write the tables and the environment as JSON"},
+    {"profile.operators", "operators", 0, TACHY_OPT_BOOL, "yes", .group = "Profile",
+     .verbs = PROFILES,
+     .help = "measure the model's operators too, in its first 256 runs, which it slows down"},
+    {"profile.max_spans", "max-spans", 0, TACHY_OPT_INT, "32768", .min = 16, .max = 1 << 26,
+     .group = "Profile", .verbs = PROFILES, .help = "newest spans that are kept a thread"},
+    {"profile.max_trace", "max-trace", 0, TACHY_OPT_INT, "64", .min = 1, .max = 65536, .arg = "MIB",
+     .group = "Profile", .verbs = PROFILES,
+     .help = "size of the trace file at most; the newest is kept"},
+    {"profile.tool", "tool", 0, TACHY_OPT_ENUM, .values = "perf|nsys|ncu", .group = "Profile",
+     .verbs = PROFILES, .help = "run under this profiler instead, with fitting options"},
 
     {"general.config", "config", 'c', TACHY_OPT_LIST, .arg = "FILE", .group = "General",
      .verbs = TACHY_VERB_ALL, .command_only = true,
