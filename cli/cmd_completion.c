@@ -10,6 +10,11 @@ static bool is_file_option(const struct tachy_option *o)
     return o->arg && (strstr(o->arg, "FILE") || strstr(o->arg, "DIR"));
 }
 
+static bool is_offered(const struct tachy_option *o, const struct verb *v)
+{
+    return (o->verbs & v->options) && has_name(o);
+}
+
 // "-i --input", blank separated, in the forms that help shows.
 static void put_names(const struct tachy_option *o, const char *sep)
 {
@@ -29,7 +34,7 @@ static void bash_options(const struct verb *v)
 {
     printf("    %s) options='", v->name);
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (!(o->verbs & v->options))
+        if (!is_offered(o, v))
             continue;
         put_names(o, " ");
         if (o->type == TACHY_OPT_BOOL && o->name && !o->command_only && !o->one_dash)
@@ -44,7 +49,7 @@ static void bash_options(const struct verb *v)
 static void bash_values(void)
 {
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (o->type == TACHY_OPT_BOOL || o->bare)
+        if (o->type == TACHY_OPT_BOOL || o->bare || !has_name(o))
             continue;
         fputs("    ", stdout);
         put_names(o, "|");
@@ -166,7 +171,7 @@ static void print_zsh(void)
     for (const struct verb *const *v = cli_verbs(); *v; v++) {
         printf("    %s)\n      _arguments \\\n", (*v)->name);
         for (const struct tachy_option *o = tachy_options(); o->path; o++)
-            if (o->verbs & (*v)->options)
+            if (is_offered(o, *v))
                 zsh_option(o);
         if ((*v)->words) {
             fputs("        '1:what:(", stdout);
@@ -219,7 +224,7 @@ static void print_fish(void)
             puts("'");
         }
         for (const struct tachy_option *o = tachy_options(); o->path; o++)
-            if (o->verbs & (*v)->options)
+            if (is_offered(o, *v))
                 fish_option(*v, o);
     }
 }
