@@ -382,6 +382,7 @@ TEST(out_of_memory_halves_the_batch)
 static int hold_run(void *user, const struct tachy_batch *batch)
 {
     struct record *r = user;
+    atomic_fetch_add(&r->runs, 1);
     atomic_store(&r->held, true);
     while (atomic_load(&r->hold))
         usleep(100);
@@ -474,6 +475,24 @@ TEST(a_stop_that_waits_can_be_cut_short)
     tachy_batcher_close(&r.b);
 }
 
+// While the first worker is held, the second one takes what is there or watches its deadline.
+TEST(what_is_left_goes_to_another_worker)
+{
+    for (int deadline = 0; deadline < 2; deadline++) {
+        struct record r = {.hold = true};
+        CHECK_INT(tachy_batcher_open(&r.b, tachy_batcher_params(
+            .max_batch = 8, .preferred = {1}, .timeout_us = deadline ? 2000 : 100000000, .workers = 2,
+            .run = hold_run, .user = &r)), TACHY_OK);
+        for (int i = 0; i < 6; i++)
+            CHECK_INT(tachy_batcher_submit(r.b, tachy_submit_params(.timeout_us = deadline && i ? 40000 : 0), NULL), 0);
+        if (!deadline)
+            CHECK_INT(tachy_batcher_set_max_batch(r.b, 3), TACHY_OK);
+        EVENTUALLY(atomic_load(&r.runs) == 2);
+        atomic_store(&r.hold, false);
+        tachy_batcher_close(&r.b);
+    }
+}
+
 // A worker that would wait for itself is told so.
 static int inside_run(void *user, const struct tachy_batch *batch)
 {
@@ -542,6 +561,7 @@ int main(int argc, char **argv)
         TEST_CASE(each_of_many_submits_ends_once), TEST_CASE(one_worker_keeps_the_order_of_streams),
         TEST_CASE(workers_follow_the_deadline_in_virtual_time), TEST_CASE(out_of_memory_halves_the_batch),
         TEST_CASE(a_blocked_submit_goes_on_or_is_released), TEST_CASE(a_stop_that_waits_can_be_cut_short),
+        TEST_CASE(what_is_left_goes_to_another_worker),
         TEST_CASE(a_worker_does_not_wait_for_itself), TEST_CASE(takers_share_the_work_and_leave_at_the_end)};
     if (argc > 1)
         flood_items = atoi(argv[1]);
