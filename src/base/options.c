@@ -136,7 +136,7 @@ static const struct tachy_option options[] = {
      .verbs = PROFILES, .help = "write the tables and the environment as JSON"},
     {"profile.operators", "operators", 0, TACHY_OPT_BOOL, "yes", .group = "Profile",
      .verbs = PROFILES,
-     .help = "measure the model's operators too, in its first 256 runs, which it slows down"},
+     .help = "measure the model's operators too, in its first 64 runs, which that slows down"},
     {"profile.max_spans", "max-spans", 0, TACHY_OPT_INT, "32768", .min = 16, .max = 1 << 26,
      .group = "Profile", .verbs = PROFILES, .help = "newest spans that are kept a thread"},
     {"profile.max_trace", "max-trace", 0, TACHY_OPT_INT, "64", .min = 1, .max = 65536, .arg = "MIB",
