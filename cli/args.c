@@ -18,21 +18,21 @@ struct parser {
 
 struct found {
     const struct tachy_option *option;
+    char name[64];     // as it was given
     const char *value; // behind '='; NULL: none
     bool negated;      // --no-name
 };
 
-static const struct tachy_option *find_name(const char *text, size_t n, const char **nearest)
+static bool find_name(struct found *f, const char *text, size_t n, const char **nearest)
 {
-    char name[64];
     if (nearest)
         *nearest = NULL;
-    if (!n || n >= sizeof(name))
-        return NULL;
-    memcpy(name, text, n);
-    name[n] = '\0';
-    const struct tachy_option *o = tachy_option_find(name, nearest);
-    return o;
+    if (!n || n >= sizeof(f->name))
+        return false;
+    memcpy(f->name, text, n);
+    f->name[n] = '\0';
+    f->option = tachy_option_find(f->name, nearest);
+    return f->option != NULL;
 }
 
 // `text` is behind the dashes.
@@ -40,16 +40,13 @@ static bool match(const char *text, struct found *f, const char **nearest)
 {
     const char *eq = strchr(text, '=');
     size_t n = eq ? (size_t)(eq - text) : strlen(text);
-    *f = (struct found){.option = find_name(text, n, nearest), .value = eq ? eq + 1 : NULL};
-    if (f->option || eq || strncmp(text, "no", 2))
+    *f = (struct found){.value = eq ? eq + 1 : NULL};
+    if (find_name(f, text, n, nearest) || eq || strncmp(text, "no", 2))
         return f->option != NULL;
     const char *rest = text + (text[2] == '-' ? 3 : 2);
-    const struct tachy_option *o = find_name(rest, strlen(rest), NULL);
-    if (!o || o->type != TACHY_OPT_BOOL || o->command_only)
-        return false;
-    f->option = o;
-    f->negated = true;
-    return true;
+    f->negated = find_name(f, rest, strlen(rest), NULL) && f->option->type == TACHY_OPT_BOOL &&
+                 !f->option->command_only;
+    return f->negated;
 }
 
 static bool looks_like_option(const char *arg)
@@ -60,13 +57,15 @@ static bool looks_like_option(const char *arg)
     return match(arg + (arg[1] == '-' ? 2 : 1), &f, NULL);
 }
 
-// The shown form of a name: "-crf", "--threshold", "-n".
+// The shown form of a name: "-crf", "--threshold", "-n", "--gpu.precision".
 static const char *shown(const struct tachy_option *o, char *buf, size_t size)
 {
     if (o->name)
         snprintf(buf, size, "%s%s", o->one_dash ? "-" : "--", o->name);
-    else
+    else if (o->letter)
         snprintf(buf, size, "-%c", o->letter);
+    else
+        snprintf(buf, size, "--%s", o->path);
     return buf;
 }
 
@@ -74,7 +73,9 @@ static int unknown(const char *arg, const char *nearest)
 {
     char name[80];
     const struct tachy_option *o = nearest ? tachy_option_find(nearest, NULL) : NULL;
-    if (o)
+    if (o && strchr(nearest, '.'))
+        message_error("the option %.60s is not known; did you mean --%s?", arg, nearest);
+    else if (o)
         message_error("the option %.60s is not known; did you mean %s?", arg,
                       shown(o, name, sizeof(name)));
     else
@@ -133,7 +134,7 @@ static int take_option(struct parser *p, const char *arg)
     pass_on(p, f.option, from);
     if (err < 0)
         return err;
-    return tachy_settings_set(p->c->settings, f.option->path, f.value, "command line");
+    return tachy_settings_set(p->c->settings, f.name, f.value, "command line");
 }
 
 // The first argument without an option names the verb.
@@ -198,6 +199,8 @@ int args_parse(struct cli *c, int argc, char **argv)
     }
     if (err == TACHY_OK)
         err = check_verb(&p);
+    if (err == TACHY_OK)
+        cli_level(c); // what reading the files warns of is quiet already
     const char *const *files;
     size_t n = tachy_settings_list(c->settings, "general.config", &files);
     for (size_t i = 0; i < n && err == TACHY_OK; i++)

@@ -50,6 +50,9 @@ extern const struct verb verb_segment, verb_probe, verb_doctor, verb_model, verb
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 
+// main.c: how much is printed, by the settings as they are.
+void cli_level(struct cli *c);
+
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
 
@@ -67,6 +70,7 @@ int message_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /
 void message_status(const char *line);
 
 // text.c
+bool has_name(const struct tachy_option *o); // on the command line, other than its path
 int terminal_width(FILE *f); // columns; 80 where it is no terminal
 // Prints words from column `at` on, broken before `width`, further lines indented. No newline
 // at the end.

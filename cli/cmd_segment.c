@@ -283,6 +283,12 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
     return tachy_source_open(source, &p);
 }
 
+// What a preset (--profile) says, nobody asked for by name.
+static bool of_preset(const tachy_settings *set, const char *path)
+{
+    return !strncmp(tachy_settings_origin(set, path), "preset ", 7);
+}
+
 static int open_sink(const struct segment *s, const struct job *j, tachy_sink **sink)
 {
     const tachy_settings *set = s->c->settings;
@@ -292,6 +298,7 @@ static int open_sink(const struct segment *s, const struct job *j, tachy_sink **
         .overwrite = may_overwrite(s->c),
         .codec = tachy_settings_str(set, "output.codec"),
         .preset = tachy_settings_str(set, "output.preset"),
+        .preset_optional = of_preset(set, "output.preset"),
         .crf = tachy_settings_str(set, "output.crf"),
         .pix_fmt = tachy_settings_str(set, "output.pix_fmt"),
         .no_audio = tachy_settings_bool(set, "output.no_audio"),

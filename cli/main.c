@@ -20,7 +20,7 @@ const struct verb *cli_verb(const char *name)
     return NULL;
 }
 
-static void set_level(struct cli *c)
+void cli_level(struct cli *c)
 {
     static const char *const names[] = {"", "error", "warning", "info", "verbose", "debug"};
     const char *wanted = tachy_settings_str(c->settings, "run.log_level");
@@ -43,7 +43,7 @@ static int dispatch(struct cli *c, int argc, char **argv)
         int status = message_failed(err);
         return err == TACHY_ERR_NOMEM ? status : STATUS_USAGE;
     }
-    set_level(c);
+    cli_level(c);
     if (tachy_settings_bool(c->settings, "general.version"))
         return print_version();
     if (tachy_settings_bool(c->settings, "general.help")) {

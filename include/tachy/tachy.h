@@ -1,5 +1,6 @@
 #pragma once
 // Everything at once.
+#include <tachy/batcher.h>
 #include <tachy/common.h>
 #include <tachy/doctor.h>
 #include <tachy/engine.h>

@@ -47,10 +47,7 @@ static int prepare_eye(struct tachy_alpha *a, struct tachy_alpha_eye *e)
                                e->x0 - g->x, e->x1 - e->x0);
 }
 
-static bool mask_ok(const struct tachy_mask *m)
-{
-    return m->data && m->width > 0 && m->height > 0;
-}
+static bool mask_ok(const struct tachy_mask *m) { return m->data && m->width > 0 && m->height > 0; }
 
 static bool refine_ok(const struct tachy_refine *f)
 {
@@ -99,8 +96,8 @@ static void plain_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, in
     int above, below, frac, n = e->mask.width;
     rows_at(e, y, &above, &below, &frac);
     int16_t *row = a->row.p;
-    a->k->lerp_u8(row, e->mask.data + above * e->mask.stride,
-                  e->mask.data + below * e->mask.stride, frac, n);
+    a->k->lerp_u8(row, e->mask.data + above * e->mask.stride, e->mask.data + below * e->mask.stride,
+                  frac, n);
     row[n] = row[n - 1];
     a->k->alpha(dst, row, &e->across, &a->curve);
 }

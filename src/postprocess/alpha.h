@@ -33,11 +33,11 @@ int tachy_stretch_at(double pos, int src, int *frac);
 struct tachy_curve tachy_curve_make(float threshold, float feather);
 
 struct tachy_alpha_eye {
-    struct tachy_mask mask;             // of this frame
-    const struct tachy_refine *refine;  // of this frame; may be NULL
+    struct tachy_mask mask;            // of this frame
+    const struct tachy_refine *refine; // of this frame; may be NULL
     struct tachy_stretch across;
-    int x0, x1, y0, y1;                 // the part of the region inside of the frame; x0 == x1: none
-    int key[4];                         // what `across` was built for
+    int x0, x1, y0, y1; // the part of the region inside of the frame; x0 == x1: none
+    int key[4];         // what `across` was built for
 };
 
 struct tachy_alpha {

@@ -1,7 +1,5 @@
 #include "postprocess/composite_priv.h"
 
-#include <math.h>
-
 // Mode alpha: the picture with an alpha plane. Where the output holds the decoder's own
 // samples (8-bit 4:2:0 as yuva420p, RGB as rgba) they are copied; else they go through float
 // and are rounded once. Chroma is brought to full size linearly, at the stream's siting.
@@ -15,17 +13,16 @@ int tachy_alpha_out_prepare(struct tachy_alpha_out *o, const tachy_frame *f, enu
     o->in_color = tachy_color_resolve(f->color, f->format, f->width, f->height);
     for (int i = 0; i < 256; i++)
         o->alpha10[i] = (uint16_t)((i * 1023 + 127) / 255);
-    return tachy_buf_need(&o->rows, ((size_t)f->width + 1) * ALL_ROWS * sizeof(float)) ? TACHY_OK : TACHY_ERR_NOMEM;
+    return tachy_buf_need(&o->rows, ((size_t)f->width + 1) * ALL_ROWS * sizeof(float))
+               ? TACHY_OK
+               : TACHY_ERR_NOMEM;
 }
 
-void tachy_alpha_out_free(struct tachy_alpha_out *o)
-{
-    tachy_buf_free(&o->rows);
-}
+void tachy_alpha_out_free(struct tachy_alpha_out *o) { tachy_buf_free(&o->rows); }
 
 // n samples of row y of a component's plane (clamped) as code values.
-static void load_plain(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y, int n,
-                       float *dst)
+static void load_plain(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y,
+                       int n, float *dst)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(o->from);
     int plane = d->rgb ? 0 : d->planes == 2 && comp ? 1 : comp, at = 0;
@@ -61,12 +58,15 @@ static void load_chroma(const struct tachy_alpha_out *o, const tachy_frame *f, i
     }
     for (int x = 0; wy > 0 && x < n; x++)
         near[x] = near[x] * (1 - wy) + other[x] * wy;
-    float even = centre ? 0.25f : 0, odd = centre ? 0.25f : 0.5f; // weight of the other sample
-    for (int x = 0; x < f->width; x++) {
-        int c = x >> 1, second = TACHY_CLAMP(x & 1 ? c + 1 : c - 1, 0, n - 1);
-        float w = x & 1 ? odd : even;
-        dst[x] = near[c] * (1 - w) + near[second] * w;
+    // Weight of the other sample: that on the left for even pixels, on the right for odd ones.
+    float even = centre ? 0.25f : 0, odd = centre ? 0.25f : 0.5f;
+    for (int c = 0; c < f->width / 2; c++) {
+        float v = near[c], left = near[TACHY_MAX(c - 1, 0)], right = near[TACHY_MIN(c + 1, n - 1)];
+        dst[2 * c] = v * (1 - even) + left * even;
+        dst[2 * c + 1] = v * (1 - odd) + right * odd;
     }
+    if (f->width & 1)
+        dst[f->width - 1] = near[n - 1] * (1 - even) + near[TACHY_MAX(n - 2, 0)] * even;
 }
 
 // Code value = v * scale + offset for v of 0..1 (luma, RGB) or -0.5..0.5 (chroma).
@@ -136,18 +136,21 @@ static void rgb_to_yuv(float *row[3], int n)
 
 static int quantise(float v, struct range r)
 {
-    return (int)lrintf(TACHY_CLAMP(v * r.scale + r.offset, 0.0f, r.max));
+    v = v * r.scale + r.offset;
+    v = v > 0 ? v : 0;
+    v = v < r.max ? v : r.max;
+    return (int)(v + 0.5f);
 }
 
-static void store8(uint8_t *dst, int step, const float *v, int n, struct range r)
+static void store8(uint8_t *restrict dst, const float *restrict v, int n, struct range r)
 {
     for (int x = 0; x < n; x++)
-        dst[x * step] = (uint8_t)quantise(v[x], r);
+        dst[x] = (uint8_t)quantise(v[x], r);
 }
 
-static void store16(uint8_t *dst, const float *v, int n, struct range r)
+static void store16(uint8_t *dst, const float *restrict v, int n, struct range r)
 {
-    uint16_t *d = (void *)dst;
+    uint16_t *restrict d = (void *)dst;
     for (int x = 0; x < n; x++)
         d[x] = (uint16_t)quantise(v[x], r);
 }
@@ -167,7 +170,8 @@ static bool copies_420(enum tachy_pix f)
     return f == TACHY_PIX_YUV420P || f == TACHY_PIX_NV12 || f == TACHY_PIX_YUVA420P;
 }
 
-static void copy_chroma420(const tachy_frame *f, int y, uint8_t *const dst[4], const ptrdiff_t stride[4])
+static void copy_chroma420(const tachy_frame *f, int y, uint8_t *const dst[4],
+                           const ptrdiff_t stride[4])
 {
     int n = (f->width + 1) / 2, yc = y / 2;
     uint8_t *u = dst[1] + yc * stride[1], *v = dst[2] + yc * stride[2];
@@ -183,8 +187,9 @@ static void copy_chroma420(const tachy_frame *f, int y, uint8_t *const dst[4], c
     }
 }
 
-static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows, float *row[ROWS],
-                     const uint8_t *const alpha[2], uint8_t *const dst[4], const ptrdiff_t stride[4])
+static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows,
+                     float *row[ROWS], const uint8_t *const alpha[2], uint8_t *const dst[4],
+                     const ptrdiff_t stride[4])
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(o->from), *t = tachy_pix_desc(o->to);
     bool full = o->in_color.range == 2 && !d->rgb, copy = copies_420(o->from);
@@ -198,7 +203,7 @@ static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int
         load_row(o, f, y + i, row + 3 * i);
         if (d->rgb)
             rgb_to_yuv(row + 3 * i, f->width);
-        store8(luma, 1, row[3 * i], f->width, range_of(t, full, false));
+        store8(luma, row[3 * i], f->width, range_of(t, full, false));
     }
     if (copy) {
         copy_chroma420(f, y, dst, stride);
@@ -212,7 +217,7 @@ static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int
             load_plain(o, f, c, y / 2, n, row[c]);
             for (int x = 0; x < n; x++)
                 row[c][x] = (row[c][x] - r.offset) / r.scale;
-            store8(out, 1, row[c], n, to);
+            store8(out, row[c], n, to);
         } else {
             store_chroma420(out, row[c], row[c + (rows == 2 ? 3 : 0)], f->width, to);
         }
@@ -239,21 +244,30 @@ static void row_rgba(struct tachy_alpha_out *o, const tachy_frame *f, int y, flo
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(o->from);
     const uint8_t *in = f->data[0] + y * f->stride[0];
-    for (int x = 0; x < f->width; x++)
-        dst[4 * x + 3] = alpha[x];
     if (d->rgb) {
         int step = d->components[0], r = o->from == TACHY_PIX_BGRA ? 2 : 0;
         for (int x = 0; x < f->width; x++, in += step, dst += 4) {
             dst[0] = in[r];
             dst[1] = in[1];
             dst[2] = in[2 - r];
+            dst[3] = alpha[x];
         }
         return;
     }
     load_row(o, f, y, row);
     yuv_to_rgb(o, row, f->width);
-    for (int c = 0; c < 3; c++)
-        store8(dst + c, 4, row[c], f->width, range_of(tachy_pix_desc(TACHY_PIX_RGBA), true, false));
+    uint8_t *rgb[3]; // where the chroma rows were
+    for (int c = 0; c < 3; c++) {
+        rgb[c] =
+            (uint8_t *)((float *)o->rows.p + (ptrdiff_t)ROWS * f->width) + (ptrdiff_t)c * f->width;
+        store8(rgb[c], row[c], f->width, range_of(tachy_pix_desc(TACHY_PIX_RGBA), true, false));
+    }
+    for (int x = 0; x < f->width; x++, dst += 4) {
+        dst[0] = rgb[0][x];
+        dst[1] = rgb[1][x];
+        dst[2] = rgb[2][x];
+        dst[3] = alpha[x];
+    }
 }
 
 void tachy_alpha_out_rows(struct tachy_alpha_out *o, const tachy_frame *f, int y, int rows,

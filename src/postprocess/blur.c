@@ -72,8 +72,8 @@ static const void *component_row(struct tachy_blur *b, const tachy_frame *f, int
 
 // Adds one row of samples, each times its weight, to sums of 2^l; `twice`: the last one again,
 // so that cells at an odd edge hold as much luma as chroma.
-static void gather(struct tachy_blur *b, int32_t *sum, const void *src, const uint8_t *weight, int l,
-                   int n, bool twice)
+static void gather(struct tachy_blur *b, int32_t *sum, const void *src, const uint8_t *weight,
+                   int l, int n, bool twice)
 {
     if (b->d->bytes == 2)
         b->k->gather16(sum, src, weight, l, n);
@@ -159,7 +159,8 @@ static void fold(const struct tachy_blur *b, const struct sums *s, int32_t *cell
     }
 }
 
-static void shrink(struct tachy_blur *b, const tachy_frame *f, const uint8_t *alpha, ptrdiff_t stride)
+static void shrink(struct tachy_blur *b, const tachy_frame *f, const uint8_t *alpha,
+                   ptrdiff_t stride)
 {
     struct sums s;
     for (int c = 0; c < 4; c++) {

@@ -9,8 +9,8 @@ struct job {
     const tachy_frame *in, *background;
     uint8_t *dst[4];
     ptrdiff_t stride[4];
-    int out_x;        // first output column of the composited picture (side by side: width)
-    int64_t counted;  // pixels with alpha >= 128
+    int out_x;       // first output column of the composited picture (side by side: width)
+    int64_t counted; // pixels with alpha >= 128
 };
 
 static const char *mode_name(enum tachy_mode m)
@@ -31,9 +31,10 @@ static int check_params(const struct tachy_composite_params *p)
     if ((unsigned)p->mode > TACHY_MODE_SIDE_BY_SIDE)
         return tachy_fail(p->log, TACHY_ERR_INVAL, "composite: there is no mode %d", (int)p->mode);
     if (p->mode == TACHY_MODE_MASK && (!d || d->rgb || d->alpha))
-        return tachy_fail(p->log, TACHY_ERR_INVAL,
-                          "composite: a mask can be written as grey or YUV without alpha, not as %s",
-                          d ? d->name : "an unknown format");
+        return tachy_fail(
+            p->log, TACHY_ERR_INVAL,
+            "composite: a mask can be written as grey or YUV without alpha, not as %s",
+            d ? d->name : "an unknown format");
     if (p->mode == TACHY_MODE_ALPHA && p->alpha_format != TACHY_PIX_YUVA420P &&
         p->alpha_format != TACHY_PIX_YUVA444P10 && p->alpha_format != TACHY_PIX_RGBA)
         return tachy_fail(p->log, TACHY_ERR_INVAL,
@@ -47,8 +48,8 @@ static int check_params(const struct tachy_composite_params *p)
     return TACHY_OK;
 }
 
-int tachy_composite_output(const struct tachy_composite_params *p, const struct tachy_video_info *in,
-                           struct tachy_video_info *out)
+int tachy_composite_output(const struct tachy_composite_params *p,
+                           const struct tachy_video_info *in, struct tachy_video_info *out)
 {
     *out = *in;
     int err = check_params(p);
@@ -86,7 +87,8 @@ int tachy_composite_open(tachy_composite **out, const struct tachy_composite_par
         return err;
     const struct tachy_post_kernels *k = tachy_post_kernels(p->isa);
     if (!k)
-        return tachy_fail(p->log, TACHY_ERR_UNAVAILABLE, "composite: this processor has no %s", p->isa);
+        return tachy_fail(p->log, TACHY_ERR_UNAVAILABLE, "composite: this processor has no %s",
+                          p->isa);
     struct tachy_composite *c = calloc(1, sizeof(*c));
     if (!c)
         return TACHY_ERR_NOMEM;
@@ -148,7 +150,8 @@ static bool same_head(const tachy_frame *a, const tachy_frame *b)
 }
 
 // White and black of a mask in the stream's range.
-static void mask_codes(const struct tachy_pix_desc *d, struct tachy_color color, bool white, int codes[4])
+static void mask_codes(const struct tachy_pix_desc *d, struct tachy_color color, bool white,
+                       int codes[4])
 {
     if (d->planes == 1)
         color.range = 2;
@@ -180,7 +183,8 @@ static int prepare(struct tachy_composite *c, const tachy_frame *in)
               tachy_buf_need(&c->background, 4 * w * 2 + 64);
     for (int p = 0; ok && p < d->planes; p++)
         for (int k = 0; ok && k <= mask; k++)
-            ok = fill_row(&c->fill[p][k], f, p, tachy_plane_of(d, p, in->width, in->height).w, codes[k]);
+            ok = fill_row(&c->fill[p][k], f, p, tachy_plane_of(d, p, in->width, in->height).w,
+                          codes[k]);
     if (!ok)
         return TACHY_ERR_NOMEM;
     c->head = *in;
@@ -296,7 +300,8 @@ static void run_mask(struct job *j)
     for (int p = 1; p < d->planes; p++) {
         struct tachy_plane g = tachy_plane_of(d, p, j->in->width, j->in->height);
         for (int y = 0; y < g.h; y++)
-            memcpy(j->dst[p] + y * j->stride[p], c->fill[p][0].p, (size_t)g.w * (size_t)g.comps * d->bytes);
+            memcpy(j->dst[p] + y * j->stride[p], c->fill[p][0].p,
+                   (size_t)g.w * (size_t)g.comps * d->bytes);
     }
 }
 
@@ -337,12 +342,15 @@ static int begin(struct job *j, struct tachy_result *r, const struct tachy_refin
     switch (c->params.mode) {
     case TACHY_MODE_BLUR:
         err = tachy_composite_alpha(c, j->in, r, refine, &stride);
-        return err < 0 ? err
-                       : tachy_blur_prepare(&c->blur, c->k, j->in, c->params.blur, c->full.p, stride);
+        return err < 0
+                   ? err
+                   : tachy_blur_prepare(&c->blur, c->k, j->in, c->params.blur, c->full.p, stride);
     case TACHY_MODE_REPLACE:
-        if (!b || b->format != j->in->format || b->width != j->in->width || b->height != j->in->height)
-            return tachy_fail(c->params.log, TACHY_ERR_INVAL,
-                              "composite: the background must have the format and size of the frame");
+        if (!b || b->format != j->in->format || b->width != j->in->width ||
+            b->height != j->in->height)
+            return tachy_fail(
+                c->params.log, TACHY_ERR_INVAL,
+                "composite: the background must have the format and size of the frame");
         break;
     case TACHY_MODE_ALPHA:
         err = tachy_alpha_out_prepare(&c->alpha_out, j->in, c->params.alpha_format);
@@ -382,8 +390,8 @@ int tachy_composite_run(tachy_composite *c, const tachy_frame *in, struct tachy_
                         const struct tachy_refine *refine, const tachy_frame *background,
                         tachy_frame *out)
 {
-    struct tachy_video_info info = {.format = in->format, .width = in->width, .height = in->height,
-                                    .color = in->color};
+    struct tachy_video_info info = {
+        .format = in->format, .width = in->width, .height = in->height, .color = in->color};
     struct tachy_video_info want;
     int err = tachy_composite_output(&c->params, &info, &want);
     if (err < 0)
@@ -397,7 +405,8 @@ int tachy_composite_run(tachy_composite *c, const tachy_frame *in, struct tachy_
     for (int i = 0; i < tachy_pix_desc(out->format)->planes; i++) {
         data[i] = tachy_frame_writable(out, i);
         if (!data[i])
-            return tachy_fail(c->params.log, TACHY_ERR_STATE, "composite: the output frame is shared or not ours");
+            return tachy_fail(c->params.log, TACHY_ERR_STATE,
+                              "composite: the output frame is shared or not ours");
     }
     return tachy_composite_planes(c, in, r, refine, background, data, out->stride);
 }

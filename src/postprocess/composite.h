@@ -22,19 +22,19 @@ enum tachy_mode {
 
 struct tachy_composite_params {
     enum tachy_mode mode;
-    uint32_t color;       // 0xRRGGBBAA, sRGB
-    float threshold;      // alpha is 0.5 at this probability; 0..1
-    float feather;        // width of the ramp in probability; 0: a hard edge
-    float blur;           // radius as a share of the frame's height, 0: 0.02
+    uint32_t color;              // 0xRRGGBBAA, sRGB
+    float threshold;             // alpha is 0.5 at this probability; 0..1
+    float feather;               // width of the ramp in probability; 0: a hard edge
+    float blur;                  // radius as a share of the frame's height, 0: 0.02
     enum tachy_pix alpha_format; // mode alpha: YUVA420P, YUVA444P10 or RGBA
     enum tachy_pix mask_format;  // mode mask: GRAY8, or a YUV format; NONE: GRAY8
-    const char *isa;      // as in tachy_preprocess_params
+    const char *isa;             // as in tachy_preprocess_params
     const struct tachy_log *log;
 };
 
 // What composited frames look like: format, size, colour of *out are changed from *in.
-int tachy_composite_output(const struct tachy_composite_params *p, const struct tachy_video_info *in,
-                           struct tachy_video_info *out);
+int tachy_composite_output(const struct tachy_composite_params *p,
+                           const struct tachy_video_info *in, struct tachy_video_info *out);
 
 // Keeps line buffers and tables: one object a thread.
 typedef struct tachy_composite tachy_composite;

@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <math.h>
 
-
 // The part of the alpha picture that one eye's region covers. The picture's rows are padded,
 // so that eight columns can always be read.
-static struct tachy_bits part(const struct tachy_composite *c, ptrdiff_t stride, int x0, int y0, int x1, int y1)
+static struct tachy_bits part(const struct tachy_composite *c, ptrdiff_t stride, int x0, int y0,
+                              int x1, int y1)
 {
     return (struct tachy_bits){(uint8_t *)c->full.p + y0 * stride + x0, stride, x1 - x0, y1 - y0};
 }
@@ -36,8 +36,8 @@ static int add_eyes(struct tachy_composite *c, ptrdiff_t stride)
     for (int i = 0; i < c->alpha.eyes; i++) {
         const struct tachy_alpha_eye *e = &c->alpha.eye[i];
         struct tachy_bits b = part(c, stride, e->x0, e->y0, e->x1, e->y1);
-        tachy_text_add(t, "%s{\"region\":[%d,%d,%d,%d],\"coverage\":%.6f,", i ? "," : "", e->x0, e->y0,
-                       b.w, b.h, share(c, &b));
+        tachy_text_add(t, "%s{\"region\":[%d,%d,%d,%d],\"coverage\":%.6f,", i ? "," : "", e->x0,
+                       e->y0, b.w, b.h, share(c, &b));
         int err = add_mask(c, &b);
         if (err < 0)
             return err;
@@ -68,7 +68,8 @@ int tachy_composite_json(tachy_composite *c, const tachy_frame *in, struct tachy
         tachy_text_add(t, "%.6f", time_s);
     else
         tachy_text_add(t, "null");
-    tachy_text_add(t, ",\"width\":%d,\"height\":%d,\"coverage\":%.6f,", in->width, in->height, coverage);
+    tachy_text_add(t, ",\"width\":%d,\"height\":%d,\"coverage\":%.6f,", in->width, in->height,
+                   coverage);
     err = c->alpha.eyes > 1 ? add_eyes(c, stride) : add_mask(c, &all);
     if (err < 0)
         return err;

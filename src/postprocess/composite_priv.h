@@ -30,14 +30,14 @@ struct tachy_blur {
     const struct tachy_post_kernels *k;
     const struct tachy_pix_desc *d;
     enum tachy_pix format;
-    int w, h;             // of the frame
-    int log2, radius;     // of the cells; of the boxes, in cells
-    int sw, sh;           // the picture of cells
-    int comps;            // 1 or 3 that are blurred; alpha is not
-    int row_words;        // of a row of `plane`: sw and padding
+    int w, h;                       // of the frame
+    int log2, radius;               // of the cells; of the boxes, in cells
+    int sw, sh;                     // the picture of cells
+    int comps;                      // 1 or 3 that are blurred; alpha is not
+    int row_words;                  // of a row of `plane`: sw and padding
     struct tachy_stretch across[2]; // luma or RGB, chroma
-    struct tachy_buf cells; // int32 [sh][sw][4]: three components and the weight
-    struct tachy_buf plane; // int16 [comps][sh][row_words], 8.7 or 10.5
+    struct tachy_buf cells;         // int32 [sh][sw][4]: three components and the weight
+    struct tachy_buf plane;         // int16 [comps][sh][row_words], 8.7 or 10.5
     struct tachy_buf sums, samples, weights, tmp, row, wide;
     int key[4];
 };
@@ -90,7 +90,7 @@ struct tachy_composite {
     struct tachy_alpha alpha;
     // Of the frame that is worked on.
     const struct tachy_pix_desc *d;
-    tachy_frame head; // format, size and colour that `fill` was made for
+    tachy_frame head;            // format, size and colour that `fill` was made for
     struct tachy_buf fill[4][2]; // a row of `color` for each plane; [1]: black for mode mask
     struct tachy_buf rows[2], chroma, spread, background, full;
     struct tachy_blur blur;

@@ -21,59 +21,87 @@ void tachy_luma_row(float *dst, const tachy_frame *f, int x, int y, int n)
     }
 }
 
-enum { SPAN = 1024 }; // source columns summed at a time, on the stack
+enum { SPAN = 1024, GROUP = 256 }; // source columns and cells handled at a time, on the stack
 
-// sum[i] += luma of n pixels, in quarters for 10-bit samples.
-static void add_row(uint32_t *sum, const tachy_frame *f, const struct tachy_pix_desc *d, int x, int y,
-                    int n)
+// sum[i] += w * luma of n pixels, in quarters for 10-bit samples.
+static void add_row(float *sum, const tachy_frame *f, const struct tachy_pix_desc *d, int x, int y,
+                    int n, float w)
 {
     const uint8_t *row = f->data[0] + y * f->stride[0] + (ptrdiff_t)x * d->components[0] * d->bytes;
     if (d->rgb) {
         int step = d->components[0], r = f->format == TACHY_PIX_BGRA ? 2 : 0;
         for (int i = 0; i < n; i++, row += step)
-            sum[i] += (uint32_t)tachy_luma_rgb(row[r], row[1], row[2 - r]);
+            sum[i] += w * (float)tachy_luma_rgb(row[r], row[1], row[2 - r]);
     } else if (d->bytes == 2) {
         const uint16_t *words = (const void *)row;
         int shift = d->shift;
         for (int i = 0; i < n; i++)
-            sum[i] += words[i] >> shift & 1023u;
+            sum[i] += w * (float)(words[i] >> shift & 1023);
     } else {
         for (int i = 0; i < n; i++)
-            sum[i] += row[i];
+            sum[i] += w * (float)row[i];
     }
 }
 
-// First source pixel of cell i of n over `size` pixels; cell i ends where i + 1 begins, but
-// holds at least one pixel.
-static int cell(int i, int n, int size)
-{
-    return (int)((int64_t)i * size / n);
-}
-
-struct span {
-    int x0, x1; // source columns
-    int y0, y1; // source rows
+// Cell i of n over `size` pixels: the pixels first .. last, of which the two at the ends count
+// by the share that lies in the cell.
+struct cell {
+    int first, last;
+    float head, tail; // shares; tail is 0 where first == last
 };
 
-// Means of the cells i0 .. i1 - 1 of a row of cells.
-static void cells(const tachy_frame *f, const struct tachy_pix_desc *d, const struct tachy_rect *g,
-                  struct span s, int i0, int i1, int width, uint8_t *dst)
+static struct cell cell(int i, int n, int size)
 {
-    uint32_t sum[SPAN];
-    int n = s.x1 - s.x0;
+    int64_t from = (int64_t)i * size, to = from + size; // in 1 / n pixels
+    struct cell c = {.first = (int)(from / n), .last = (int)((to - 1) / n)};
+    c.head = (float)(TACHY_MIN((int64_t)(c.first + 1) * n, to) - from) / (float)n;
+    c.tail = c.last > c.first ? (float)(to - (int64_t)c.last * n) / (float)n : 0;
+    return c;
+}
+
+// Neighbouring cells of a row that are made together.
+struct group {
+    int n, x0, x1; // cells; their columns
+    struct cell cell[GROUP];
+};
+
+static int make_group(struct group *q, int i, int width, int size)
+{
+    q->n = 0;
+    q->x0 = q->x1 = cell(i, width, size).first;
+    for (; i < width && q->n < GROUP; i++) {
+        struct cell c = cell(i, width, size);
+        if (c.last - q->x0 >= SPAN)
+            break;
+        q->x1 = c.last + 1;
+        q->cell[q->n++] = c;
+    }
+    return i;
+}
+
+// Means of the cells of a group in one row of cells.
+static void group_row(const tachy_frame *f, const struct tachy_pix_desc *d,
+                      const struct tachy_rect *g, const struct group *q, struct cell rows,
+                      float area, uint8_t *dst)
+{
+    float sum[SPAN];
+    int n = q->x1 - q->x0;
     memset(sum, 0, (size_t)n * sizeof(sum[0]));
-    for (int y = s.y0; y < s.y1; y++)
-        add_row(sum, f, d, g->x + s.x0, g->y + y, n);
-    float rows = (float)(s.y1 - s.y0) * (d->bytes == 2 ? 4.0f : 1.0f);
-    for (int i = i0; i < i1; i++) {
-        int a = cell(i, width, g->w) - s.x0;
-        int b = TACHY_MAX(cell(i + 1, width, g->w) - s.x0, a + 1);
-        int end = TACHY_MIN(b, n); // a cell wider than SPAN is judged by its beginning
-        uint64_t total = 0;
-        for (int x = a; x < end; x++)
-            total += sum[x];
-        float mean = (float)total / (rows * (float)(end - a)); // 10 bits: up to 255.75
-        dst[i] = (uint8_t)TACHY_MIN((int)(mean + 0.5f), 255);
+    for (int y = rows.first; y <= rows.last; y++)
+        add_row(sum, f, d, g->x + q->x0, g->y + y, n,
+                y == rows.first  ? rows.head
+                : y == rows.last ? rows.tail
+                                 : 1.0f);
+    float scale = 1.0f / area;
+    for (int i = 0; i < q->n; i++) {
+        const struct cell *c = &q->cell[i];
+        float total = sum[c->first - q->x0] * c->head;
+        for (int x = c->first + 1; x < c->last; x++)
+            total += sum[x - q->x0];
+        if (c->last > c->first)
+            total += sum[c->last - q->x0] * c->tail;
+        int v = (int)(total * scale + 0.5f);
+        dst[i] = (uint8_t)TACHY_MIN(v, 255); // 10 bits: up to 255.75
     }
 }
 
@@ -85,19 +113,18 @@ int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint
     if (!d || width < 1 || height < 1 || g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 ||
         g.x > f->width - g.w || g.y > f->height - g.h)
         return TACHY_ERR_INVAL;
-    for (int j = 0; j < height; j++, dst += stride) {
-        struct span s = {.y0 = cell(j, height, g.h), .y1 = cell(j + 1, height, g.h)};
-        s.y1 = TACHY_MAX(s.y1, s.y0 + 1);
-        for (int i = 0; i < width;) {
-            int next = i + 1;
-            s.x0 = cell(i, width, g.w);
-            while (next < width && cell(next + 1, width, g.w) - s.x0 < SPAN)
-                next++;
-            s.x1 = TACHY_MAX(cell(next, width, g.w), cell(next - 1, width, g.w) + 1);
-            s.x1 = TACHY_MIN(s.x1, s.x0 + SPAN);
-            cells(f, d, &g, s, i, next, width, dst);
-            i = next;
-        }
+    if (g.w > (int64_t)width * (SPAN - 2)) { // a cell of SPAN - 2 pixels touches SPAN - 1 columns
+        int w = width * (SPAN - 2);
+        g.x += (g.w - w) / 2;
+        g.w = w;
+    }
+    float area =
+        (float)g.w / (float)width * ((float)g.h / (float)height) * (d->bytes == 2 ? 4.0f : 1.0f);
+    for (int i = 0, next; i < width; i = next) {
+        struct group q;
+        next = make_group(&q, i, width, g.w);
+        for (int j = 0; j < height; j++)
+            group_row(f, d, &g, &q, cell(j, height, g.h), area, dst + j * stride + i);
     }
     return TACHY_OK;
 }

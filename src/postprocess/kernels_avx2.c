@@ -85,7 +85,8 @@ V static inline __m256i pack(__m256i a, __m256i b)
 }
 
 #define CURVE_SETUP(c)                                                                             \
-    __m256i low = _mm256_set1_epi16((short)(c)->low), width = _mm256_set1_epi16((short)(c)->width); \
+    __m256i low = _mm256_set1_epi16((short)(c)->low),                                              \
+            width = _mm256_set1_epi16((short)(c)->width);                                          \
     __m256i gain = _mm256_set1_epi16((short)(c)->gain);                                            \
     __m128i shift = _mm_cvtsi32_si128((c)->shift)
 
@@ -149,7 +150,8 @@ V static inline __m256i blend32(__m256i fg, __m256i bg, __m256i a)
     bg = _mm256_xor_si256(bg, sign);
     __m256i lo = _mm256_maddubs_epi16(_mm256_unpacklo_epi8(a, na), _mm256_unpacklo_epi8(fg, bg));
     __m256i hi = _mm256_maddubs_epi16(_mm256_unpackhi_epi8(a, na), _mm256_unpackhi_epi8(fg, bg));
-    return _mm256_packus_epi16(div255(_mm256_add_epi16(lo, back)), div255(_mm256_add_epi16(hi, back)));
+    return _mm256_packus_epi16(div255(_mm256_add_epi16(lo, back)),
+                               div255(_mm256_add_epi16(hi, back)));
 }
 
 // Most of a picture is wholly person or wholly background: those blocks are copied.
@@ -222,7 +224,8 @@ V static void scale(uint8_t *dst, const uint8_t *a, int strength, int n)
 V static inline __m256i halve16(const uint8_t *a, const uint8_t *b)
 {
     __m256i one = _mm256_set1_epi8(1);
-    __m256i s = _mm256_add_epi16(_mm256_maddubs_epi16(LOAD(a), one), _mm256_maddubs_epi16(LOAD(b), one));
+    __m256i s =
+        _mm256_add_epi16(_mm256_maddubs_epi16(LOAD(a), one), _mm256_maddubs_epi16(LOAD(b), one));
     return _mm256_srli_epi16(_mm256_add_epi16(s, _mm256_set1_epi16(2)), 2);
 }
 
@@ -230,7 +233,8 @@ V static void halve(uint8_t *dst, const uint8_t *a, const uint8_t *b, int n)
 {
     int i = 0;
     for (; i + 32 <= n; i += 32)
-        STORE(dst + i, pack(halve16(a + 2 * i, b + 2 * i), halve16(a + 2 * i + 32, b + 2 * i + 32)));
+        STORE(dst + i,
+              pack(halve16(a + 2 * i, b + 2 * i), halve16(a + 2 * i + 32, b + 2 * i + 32)));
     tachy_ref_halve(dst + i, a + 2 * i, b + 2 * i, n - i);
 }
 
@@ -285,8 +289,8 @@ V static void gather8(int32_t *sum, const uint8_t *src, const uint8_t *w, int lo
     __m256i sign = _mm256_set1_epi8(-128);
     int i = 0;
     for (; log2 && i + 32 <= n; i += 32) // |63 * 128 * 2| fits a word
-        add_pairs(sum + (i >> log2), _mm256_maddubs_epi16(LOAD(w + i), _mm256_xor_si256(LOAD(src + i), sign)),
-                  log2);
+        add_pairs(sum + (i >> log2),
+                  _mm256_maddubs_epi16(LOAD(w + i), _mm256_xor_si256(LOAD(src + i), sign)), log2);
     tachy_ref_gather8(sum + (i >> log2), src + i, w + i, log2, n - i);
 }
 
@@ -315,7 +319,8 @@ V static void gather16(int32_t *sum, const uint16_t *src, const uint8_t *w, int 
     }
     for (; log2 == 2 && i + 32 <= n; i += 32) {
         int32_t *s = sum + (i >> 2);
-        __m256i h = _mm256_hadd_epi32(products16(src + i, w + i), products16(src + i + 16, w + i + 16));
+        __m256i h =
+            _mm256_hadd_epi32(products16(src + i, w + i), products16(src + i + 16, w + i + 16));
         STORE(s, _mm256_add_epi32(LOAD(s), _mm256_permute4x64_epi64(h, 0xd8)));
     }
     tachy_ref_gather16(sum + (i >> log2), src + i, w + i, log2, n - i);

@@ -30,7 +30,8 @@ static void dense_strides(const struct tachy_tensor *t, int64_t stride[TACHY_MAX
 }
 
 // Accepts (1,)HWC, (1,)CHW, and HW or 1HW for one channel.
-static bool grid_of(const struct tachy_mask_spec *spec, const struct tachy_tensor *t, struct grid *g)
+static bool grid_of(const struct tachy_mask_spec *spec, const struct tachy_tensor *t,
+                    struct grid *g)
 {
     if (t->rank < 2 || t->rank > 4 || tachy_tensor_elements(t) <= 0)
         return false;
@@ -41,7 +42,7 @@ static bool grid_of(const struct tachy_mask_spec *spec, const struct tachy_tenso
                                   (t->shape[2] != 1 || spec->layout == TACHY_NCHW));
     int y = plain ? last - 1 : spec->layout == TACHY_NCHW ? first + 1 : first;
     int c = plain ? -1 : spec->layout == TACHY_NCHW ? first : last;
-    *g = (struct grid){t, t->shape[y], t->shape[y + 1], c < 0 ? 1 : t->shape[c],
+    *g = (struct grid){t,         t->shape[y],   t->shape[y + 1],      c < 0 ? 1 : t->shape[c],
                        stride[y], stride[y + 1], c < 0 ? 0 : stride[c]};
     if (t->rank == 4 && t->shape[0] != 1)
         return false;
@@ -166,7 +167,8 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
                            ptrdiff_t stride)
 {
     struct grid g;
-    if (!grid_of(spec, t, &g) || (t->dtype != TACHY_F32 && t->dtype != TACHY_F16 && t->dtype != TACHY_U8))
+    if (!grid_of(spec, t, &g) ||
+        (t->dtype != TACHY_F32 && t->dtype != TACHY_F16 && t->dtype != TACHY_U8))
         return TACHY_ERR_MISMATCH;
     if (!t->data || t->place == TACHY_DEVICE)
         return TACHY_ERR_INVAL;

@@ -33,8 +33,9 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
                            const struct tachy_placement *pl, int rotation, bool flip, uint8_t *dst,
                            ptrdiff_t stride);
 
-// Luma of a frame's region at mask size, area-averaged over whole pixels, as stored (0..255,
+// Luma of a frame's region at mask size, area-averaged, as stored (0..255,
 // 10-bit scaled down; RGB: BT.709 weights): the guide of smoothing and refining.
+// Where a mask pixel is more than 1022 frame pixels wide, only the region's middle counts.
 // TACHY_ERR_INVAL where the region is empty or leaves the frame.
 int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
                      ptrdiff_t stride, int width, int height);
@@ -53,7 +54,7 @@ void tachy_smooth_close(tachy_smooth **s);
 // made (refine.c says how; the slope is that of a guided filter), and composite evaluates it
 // on the frame's own luma rows. The planes belong to the caller: width * height floats each.
 struct tachy_refine {
-    float *a, *b;      // on luma 0..255 -> mask 0..255
+    float *a, *b; // on luma 0..255 -> mask 0..255
     int width, height;
 };
 // `scratch`: tachy_refine_scratch(width, height) bytes, aligned for float. The guide is

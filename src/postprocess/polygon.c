@@ -10,6 +10,7 @@
 enum {
     MAX_POLYGONS = 64,    // the largest ones
     MAX_POINTS = 1 << 20, // corners of one contour; a longer one is left to the run lengths
+    FEW = 8,              // corners that are not worth simplifying
     SPAN = 1024,          // corners that are simplified together
 };
 
@@ -133,7 +134,8 @@ static int larger_first(const void *a, const void *b)
 }
 
 // The largest outer contours of at least `least` (twice the area); returns their number.
-static int find(const struct tachy_bits *b, struct contour c[MAX_POLYGONS], struct point *p, int64_t least)
+static int find(const struct tachy_bits *b, struct contour c[MAX_POLYGONS], struct point *p,
+                int64_t least)
 {
     int n = 0;
     for (int y = 0; y < b->h; y++)
@@ -172,9 +174,11 @@ int tachy_polygons(struct tachy_text *t, const struct tachy_bits *b, struct tach
     tachy_text_char(t, '[');
     for (int i = 0; i < n; i++) {
         int64_t area;
-        int m = simplify_closed(p, keep, follow(b, c[i].x, c[i].y, p, &area));
-        if (m < 3)
-            continue;
+        int m = follow(b, c[i].x, c[i].y, p, &area);
+        if (m > FEW)
+            m = simplify_closed(p, keep, m);
+        if (m < 3) // thinner than the tolerance: as it is
+            m = follow(b, c[i].x, c[i].y, p, &area);
         tachy_text_add(t, "%s[", written++ ? "," : "");
         for (int k = 0; k < m; k++)
             tachy_text_add(t, "%s%d,%d", k ? "," : "", p[k].x, p[k].y);

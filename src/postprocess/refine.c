@@ -8,7 +8,7 @@
 //   p = mask + a * (luma - guide), so b = mask - a * guide
 // with a weighted by 4 q (1 - q), q = mask / 255: detail matters where the mask is in doubt.
 enum { RADIUS = 1 }; // mask pixels
-#define EPS (0.04f * 255 * 0.04f * 255)
+#define EPS (0.15f * 255 * 0.15f * 255)
 
 // Per column: sums over the rows of the window.
 struct columns {
@@ -39,9 +39,11 @@ static void fit_row(const struct columns *c, float *a, int n, int rows)
     for (int x = -RADIUS; x < n; x++) { // x is the window's middle
         int in = x + RADIUS, out = x - RADIUS - 1;
         if (in < n)
-            luma += c->luma[in], mask += c->mask[in], product += c->product[in], square += c->square[in];
+            luma += c->luma[in], mask += c->mask[in], product += c->product[in],
+                square += c->square[in];
         if (out >= 0)
-            luma -= c->luma[out], mask -= c->mask[out], product -= c->product[out], square -= c->square[out];
+            luma -= c->luma[out], mask -= c->mask[out], product -= c->product[out],
+                square -= c->square[out];
         if (x < 0)
             continue;
         int columns = TACHY_MIN(x + RADIUS, n - 1) - TACHY_MAX(x - RADIUS, 0) + 1;

@@ -12,23 +12,24 @@
 // were chosen on the clips of docs/segment-quality.md.
 #define CALM 2.0f
 #define MOVING 6.0f
-#define HOLD 0.5f
+#define HOLD 0.4f
 #define LEAST 0.01f // strength 1 still follows, over about a hundred frames
 
 struct tachy_smooth {
     int width, height;
     float least;
     bool started;
-    float *out;       // smoothed mask so far, 0..255
-    float *motion;    // 0..1
-    uint8_t *guide;   // of the frame before
-    uint16_t *sums;   // three rows: sums of three neighbouring differences
+    float *out;     // smoothed mask so far, 0..255
+    float *motion;  // 0..1
+    uint8_t *guide; // of the frame before
+    uint16_t *sums; // three rows: sums of three neighbouring differences
 };
 
 int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
 {
     *out = NULL;
-    if (width < 1 || height < 1 || width > 65535 || height > 65535 || !(strength >= 0 && strength <= 1))
+    if (width < 1 || height < 1 || width > 65535 || height > 65535 ||
+        !(strength >= 0 && strength <= 1))
         return TACHY_ERR_INVAL;
     tachy_smooth *s = calloc(1, sizeof(*s));
     if (!s)

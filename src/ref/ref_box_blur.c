@@ -26,10 +26,7 @@ void tachy_ref_gather_weight(int32_t *sum, const uint8_t *weight, int log2, int 
         sum[i >> log2] += weight[i];
 }
 
-static int clamped(int i, int n)
-{
-    return i < 0 ? 0 : i >= n ? n - 1 : i;
-}
+static int clamped(int i, int n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
 // One box filter without scaling: dst[i] = sum of src[i - r .. i + r], `step` words apart.
 static void box(int32_t *dst, const int32_t *src, ptrdiff_t dst_step, ptrdiff_t src_step, int n,

@@ -16,14 +16,14 @@
 // twin and TACHY_STRETCH_PAD of them for vector versions.
 #define TACHY_STRETCH_PAD 64
 struct tachy_stretch {
-    int n, src;      // outputs, inputs
-    bool blocks;     // 32 neighbouring outputs span at most 32 inputs: vector versions may run
-    int32_t *index;  // arrays of n, readable up to the next multiple of 32
-    int16_t *frac;   // weight of index[i] + 1, in 1/32768
-    float *weight;   // the same as float
-    uint16_t *rel;   // index[i] - index[i / 32 * 32]
-    int32_t *rel8;   // index[i] - index[i / 8 * 8]
-    uint8_t *bytes;  // two an output: bytes of input rel8[i] in a row of words
+    int n, src;     // outputs, inputs
+    bool blocks;    // 32 neighbouring outputs span at most 32 inputs: vector versions may run
+    int32_t *index; // arrays of n, readable up to the next multiple of 32
+    int16_t *frac;  // weight of index[i] + 1, in 1/32768
+    float *weight;  // the same as float
+    uint16_t *rel;  // index[i] - index[i / 32 * 32]
+    int32_t *rel8;  // index[i] - index[i / 8 * 8]
+    uint8_t *bytes; // two an output: bytes of input rel8[i] in a row of words
     void *memory;
 };
 
@@ -38,10 +38,7 @@ struct tachy_curve {
 };
 
 // (a * b + 2^14) >> 15: what pmulhrsw and sqrdmulh compute.
-static inline int16_t tachy_mulhrs(int a, int b)
-{
-    return (int16_t)((a * b + 0x4000) >> 15);
-}
+static inline int16_t tachy_mulhrs(int a, int b) { return (int16_t)((a * b + 0x4000) >> 15); }
 
 // ref_alpha_row.c
 // Two mask rows to one in 8.7; frac: weight of b in 1/32768.
@@ -86,8 +83,8 @@ void tachy_ref_box3_row(int32_t *row, int32_t *tmp, int n, int r);
 // The same down `width` columns of n rows; `stride` in words; tmp: width * n words.
 void tachy_ref_box3_cols(int32_t *img, ptrdiff_t stride, int32_t *tmp, int width, int n, int r);
 
-// Component c of n cells: dst[c * plane + x] = round(clamp(middle + v * unit / weight, 0, top)) with
-// v and the weight out of cell[4 x + c] and cell[4 x + 3]; weight <= 0: middle. All three
+// Component c of n cells: dst[c * plane + x] = round(clamp(middle + v * unit / weight, 0, top))
+// with v and the weight out of cell[4 x + c] and cell[4 x + 3]; weight <= 0: middle. All three
 // components are written. middle and top are values in 8.7 or 10.5.
 void tachy_ref_divide(int16_t *dst, ptrdiff_t plane, const int32_t *cell, float unit, float middle,
                       float top, int n);

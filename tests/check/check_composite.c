@@ -74,10 +74,12 @@ static void stretches(struct check *c, const struct tachy_post_kernels *k, const
     struct tachy_stretch t = {0};
     tachy_stretch_build(&t, src, (double)src / whole, first, n);
     int16_t *row = words(c, src + TACHY_STRETCH_PAD, 32640);
-    struct tachy_curve curve = tachy_curve_make(check_float(c, 0, 1), check_range(c, 0, 3) ? check_float(c, 0, 1) : 0);
+    struct tachy_curve curve =
+        tachy_curve_make(check_float(c, 0, 1), check_range(c, 0, 3) ? check_float(c, 0, 1) : 0);
     BOTH(2 * n, stretch, row, &t);
     BOTH(n, alpha, row, &t, &curve);
-    float *a = malloc(((size_t)src + TACHY_STRETCH_PAD) * 4), *b = malloc(((size_t)src + TACHY_STRETCH_PAD) * 4);
+    float *a = malloc(((size_t)src + TACHY_STRETCH_PAD) * 4),
+          *b = malloc(((size_t)src + TACHY_STRETCH_PAD) * 4);
     float *luma = malloc((size_t)n * 4);
     for (int i = 0; i < src + TACHY_STRETCH_PAD; i++) {
         a[i] = check_float(c, -9, 9);
@@ -95,7 +97,8 @@ static void stretches(struct check *c, const struct tachy_post_kernels *k, const
 static void blends(struct check *c, const struct tachy_post_kernels *k, const char *isa)
 {
     int n = check_range(c, 0, 400), shift = check_range(c, 0, 1) ? 6 : 0;
-    uint8_t *f = bytes(c, 2 * (size_t)n), *b = bytes(c, 2 * (size_t)n), *a = malloc(2 * (size_t)n + 1);
+    uint8_t *f = bytes(c, 2 * (size_t)n), *b = bytes(c, 2 * (size_t)n),
+            *a = malloc(2 * (size_t)n + 1);
     runs(c, a, 2 * n);
     BOTH(n, blend8, f, b, a, n);
     BOTH(2 * n, blend16, (uint16_t *)(void *)f, (uint16_t *)(void *)b, a, shift, n);
@@ -129,10 +132,12 @@ static void blurs(struct check *c, const struct tachy_post_kernels *k, const cha
         v->gather16(sum[i], (uint16_t *)(void *)s, w, log2, n);
         v->gather_weight(sum[i], w, log2, n);
     }
-    check_case(c, !memcmp(sum[0], sum[1], 4 * (size_t)n + 4), "gather %s n %d log2 %d", isa, n, log2);
+    check_case(c, !memcmp(sum[0], sum[1], 4 * (size_t)n + 4), "gather %s n %d log2 %d", isa, n,
+               log2);
     int h = check_range(c, 1, 20);
     size_t cells = 4 * (size_t)n * (size_t)h;
-    int32_t *img[2] = {malloc(cells * 4), malloc(cells * 4)}, *tmp = malloc(cells * 4 + 64 * (size_t)h);
+    int32_t *img[2] = {malloc(cells * 4), malloc(cells * 4)},
+            *tmp = malloc(cells * 4 + 64 * (size_t)h);
     for (size_t i = 0; i < cells; i++)
         img[0][i] = img[1][i] = check_range(c, -63 * 512 * 16, 63 * 512 * 16);
     for (int i = 0; i < 2; i++) {
@@ -146,7 +151,8 @@ static void blurs(struct check *c, const struct tachy_post_kernels *k, const cha
     for (int i = 3; i < 4 * n; i += 4)
         cell[i] = check_range(c, 0, 3) ? check_range(c, 1, 63 * 16) : check_range(c, -2, 0);
     bool ten = check_range(c, 0, 1);
-    float unit = ten ? 32 : 128, middle = (float)(ten ? 512 : 128) * unit, top = (float)(ten ? 1023 : 255) * unit;
+    float unit = ten ? 32 : 128, middle = (float)(ten ? 512 : 128) * unit,
+          top = (float)(ten ? 1023 : 255) * unit;
     BOTH(6 * n, divide, n, cell, unit, middle, top, n);
     free(s), free(w), free(sum[0]), free(sum[1]), free(img[0]), free(img[1]), free(tmp);
 }
@@ -157,7 +163,8 @@ struct picture {
     tachy_frame f;
 };
 
-static void picture(struct check *c, struct picture *p, enum tachy_pix format, int w, int h, bool random)
+static void picture(struct check *c, struct picture *p, enum tachy_pix format, int w, int h,
+                    bool random)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
     *p = (struct picture){.f = {.format = format, .width = w, .height = h}};
@@ -166,7 +173,8 @@ static void picture(struct check *c, struct picture *p, enum tachy_pix format, i
         int pw = chroma ? (w + d->chroma_shift_x) >> d->chroma_shift_x : w;
         int ph = chroma ? (h + d->chroma_shift_y) >> d->chroma_shift_y : h;
         size_t row = (size_t)pw * d->components[i] * d->bytes;
-        size_t stride = row + (size_t)(random ? check_range(c, 0, 9) * 2 : 0), size = stride * (size_t)(ph - 1) + row;
+        size_t stride = row + (size_t)(random ? check_range(c, 0, 9) * 2 : 0),
+               size = stride * (size_t)(ph - 1) + row;
         p->memory[i] = bytes(c, size);
         for (size_t k = 0; d->bytes == 2 && k + 1 < size; k += 2) {
             uint16_t v;
@@ -199,16 +207,16 @@ static void random_result(struct check *c, struct tachy_result *r, int w, int h)
         m->data = p;
         m->region = (struct tachy_rect){0, 0, w, h};
         if (check_range(c, 0, 1))
-            m->region = (struct tachy_rect){check_range(c, -w, w), check_range(c, -h, h), check_range(c, 1, 2 * w), check_range(c, 1, 2 * h)};
+            m->region = (struct tachy_rect){check_range(c, -w, w), check_range(c, -h, h),
+                                            check_range(c, 1, 2 * w), check_range(c, 1, 2 * h)};
     }
 }
 
-static void frames(struct check *c)
+static struct tachy_composite_params random_params(struct check *c)
 {
-    int w = check_range(c, 1, check_range(c, 0, 3) ? 40 : 200), h = check_range(c, 1, 40);
-    enum tachy_pix format = (enum tachy_pix)check_range(c, 1, TACHY_PIX_COUNT - 1);
-    static const enum tachy_pix alpha[] = {TACHY_PIX_YUVA420P, TACHY_PIX_YUVA444P10, TACHY_PIX_RGBA};
-    struct tachy_composite_params p = {
+    static const enum tachy_pix alpha[] = {TACHY_PIX_YUVA420P, TACHY_PIX_YUVA444P10,
+                                           TACHY_PIX_RGBA};
+    return (struct tachy_composite_params){
         .mode = (enum tachy_mode)check_range(c, 0, TACHY_MODE_SIDE_BY_SIDE),
         .color = (uint32_t)check_rand(c),
         .threshold = check_float(c, 0, 1),
@@ -217,11 +225,44 @@ static void frames(struct check *c)
         .alpha_format = alpha[check_range(c, 0, 2)],
         .mask_format = (enum tachy_pix)check_range(c, 0, TACHY_PIX_P010),
     };
+}
+
+static void random_refine(struct check *c, struct tachy_refine *f, const struct tachy_mask *m)
+{
+    int n = m->width * m->height;
+    *f = (struct tachy_refine){malloc((size_t)n * 4), malloc((size_t)n * 4), m->width, m->height};
+    for (int k = 0; k < n; k++) {
+        f->a[k] = check_float(c, -3, 3);
+        f->b[k] = check_float(c, -200, 400);
+    }
+}
+
+static void compare(struct check *c, const struct picture *a, const struct picture *b,
+                    const struct tachy_composite_params *p, enum tachy_pix from)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(a->f.format);
+    for (int k = 0; k < d->planes; k++) {
+        bool chroma = !d->rgb && (k == 1 || k == 2);
+        int h = chroma ? (a->f.height + d->chroma_shift_y) >> d->chroma_shift_y : a->f.height;
+        check_case(c, !memcmp(a->memory[k], b->memory[k], (size_t)a->f.stride[k] * (size_t)h),
+                   "%s: mode %d %s -> %s %dx%d plane %d", p->isa, p->mode,
+                   tachy_pix_desc(from)->name, d->name, a->f.width, a->f.height, k);
+    }
+}
+
+static void frames(struct check *c)
+{
+    int w = check_range(c, 1, check_range(c, 0, 3) ? 40 : 200), h = check_range(c, 1, 40);
+    enum tachy_pix format = (enum tachy_pix)check_range(c, 1, TACHY_PIX_COUNT - 1);
+    struct tachy_composite_params p = random_params(c);
     struct picture in, bg, out[2];
     struct tachy_result r;
+    struct tachy_refine refine[TACHY_MAX_EYES] = {0}, *fit = check_range(c, 0, 2) ? NULL : refine;
     picture(c, &in, format, w, h, true);
     picture(c, &bg, format, w, h, true);
     random_result(c, &r, w, h);
+    for (int i = 0; i < r.eyes; i++)
+        random_refine(c, &refine[i], &r.mask[i]);
     struct tachy_video_info info = {.format = format, .width = w, .height = h}, want;
     int err = tachy_composite_output(&p, &info, &want);
     picture(c, &out[0], want.format, want.width, want.height, false);
@@ -235,21 +276,19 @@ static void frames(struct check *c)
         err = tachy_composite_open(&t, &p);
         const char *line;
         if (p.mode == TACHY_MODE_JSON)
-            err = tachy_composite_json(t, &in.f, &r, NULL, 0, &line);
+            err = tachy_composite_json(t, &in.f, &r, fit, 0, &line);
         else
-            err = tachy_composite_planes(t, &in.f, &r, NULL, &bg.f, o->memory, o->f.stride);
+            err = tachy_composite_planes(t, &in.f, &r, fit, &bg.f, o->memory, o->f.stride);
         tachy_composite_close(&t);
-        for (int k = 0; i && k < 4 && o->memory[k] && p.mode != TACHY_MODE_JSON; k++) {
-            const struct tachy_pix_desc *d = tachy_pix_desc(want.format);
-            bool chroma = !d->rgb && (k == 1 || k == 2);
-            int ph = chroma ? (want.height + d->chroma_shift_y) >> d->chroma_shift_y : want.height;
-            check_case(c, !memcmp(o->memory[k], out[0].memory[k], (size_t)o->f.stride[k] * (size_t)ph),
-                       "%s: mode %d %s -> %s %dx%d plane %d", p.isa, p.mode, tachy_pix_desc(format)->name, d->name, w, h, k);
-        }
+        if (i && p.mode != TACHY_MODE_JSON)
+            compare(c, o, &out[0], &p, format);
     }
-    check_case(c, err == TACHY_OK, "mode %d %s %dx%d: error %d", p.mode, tachy_pix_desc(format)->name, w, h, err);
-    for (int i = 0; i < r.eyes; i++)
+    check_case(c, err == TACHY_OK, "mode %d %s %dx%d: error %d", p.mode,
+               tachy_pix_desc(format)->name, w, h, err);
+    for (int i = 0; i < r.eyes; i++) {
         free((void *)(uintptr_t)r.mask[i].data);
+        free(refine[i].a), free(refine[i].b);
+    }
     drop(&in), drop(&bg), drop(&out[0]), drop(&out[1]);
 }
 
@@ -257,12 +296,14 @@ struct timing {
     tachy_composite *c;
     struct picture in, bg, out;
     struct tachy_result r;
+    const struct tachy_refine *refine;
 };
 
 static void time_run(void *arg)
 {
     struct timing *t = arg;
-    tachy_composite_planes(t->c, &t->in.f, &t->r, NULL, &t->bg.f, t->out.memory, t->out.f.stride);
+    tachy_composite_planes(t->c, &t->in.f, &t->r, t->refine, &t->bg.f, t->out.memory,
+                           t->out.f.stride);
 }
 
 // A person of about a third of the picture, with a soft edge.
@@ -277,14 +318,19 @@ static void round_mask(uint8_t *m)
 
 static void bench(struct check *c, enum tachy_pix format)
 {
-    static const char *const names[] = {"mask", "cutout", "blur", "replace", "overlay", "alpha", "", "side-by-side"};
+    static const char *const names[] = {"mask",    "cutout", "blur", "replace",
+                                        "overlay", "alpha",  "",     "side-by-side"};
     static uint8_t mask[65536];
     round_mask(mask);
     for (int mode = 0; mode <= TACHY_MODE_SIDE_BY_SIDE; mode++) {
         if (mode == TACHY_MODE_JSON)
             continue;
-        struct tachy_composite_params p = {.mode = (enum tachy_mode)mode, .color = 0x00ff0080, .threshold = 0.5f,
-                                           .feather = 0.2f, .alpha_format = TACHY_PIX_YUVA420P, .isa = "c"};
+        struct tachy_composite_params p = {.mode = (enum tachy_mode)mode,
+                                           .color = 0x00ff0080,
+                                           .threshold = 0.5f,
+                                           .feather = 0.2f,
+                                           .alpha_format = TACHY_PIX_YUVA420P,
+                                           .isa = "c"};
         struct tachy_video_info info = {.format = format, .width = 1280, .height = 720}, want;
         struct timing t = {.r = {.eyes = 1, .mask[0] = {mask, 256, 256, 256, {0, 0, 1280, 720}}}};
         tachy_composite_output(&p, &info, &want);
@@ -299,9 +345,18 @@ static void bench(struct check *c, enum tachy_pix format)
             tachy_composite_open(&t.c, &p);
             double s = check_time(time_run, &t);
             twin = i < 0 ? s : twin;
-            char what[64];
-            snprintf(what, sizeof(what), "%s %s 1280x720", names[mode], tachy_pix_desc(format)->name);
+            char what[80];
+            snprintf(what, sizeof(what), "%s %s 1280x720", names[mode],
+                     tachy_pix_desc(format)->name);
             check_row("composite", p.isa, what, s, 1280 * 720 * 3.0, twin);
+            if (mode == TACHY_MODE_MASK && i >= 0) {
+                static float a[65536], b[65536];
+                t.refine = &(struct tachy_refine){a, b, 256, 256};
+                snprintf(what, sizeof(what), "mask, refined %s 1280x720",
+                         tachy_pix_desc(format)->name);
+                check_row("composite", p.isa, what, check_time(time_run, &t), 1280 * 720 * 3.0, s);
+                t.refine = NULL;
+            }
             tachy_composite_close(&t.c);
         }
         drop(&t.in), drop(&t.bg), drop(&t.out);

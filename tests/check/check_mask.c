@@ -14,7 +14,8 @@ static const char *const isas[] = {"avx2", "avx512", "neon"};
 
 static float strange(struct check *c)
 {
-    static const float v[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-30f, 3e38f, -3e38f, 88.0f, -88.0f};
+    static const float v[] = {NAN,    INFINITY, -INFINITY, 0.0f,  -0.0f,
+                              1e-30f, 3e38f,    -3e38f,    88.0f, -88.0f};
     return v[check_range(c, 0, (int)TACHY_ARRAY_SIZE(v) - 1)];
 }
 
@@ -80,7 +81,8 @@ static void make(struct check *c, struct sample *s)
 {
     s->w = check_range(c, 1, 70) * (check_range(c, 0, 9) ? 1 : 8);
     s->h = check_range(c, 1, 40);
-    s->spec.meaning = (enum tachy_output_meaning)check_range(c, TACHY_OUT_PROBABILITY, TACHY_OUT_PROBABILITIES);
+    s->spec.meaning =
+        (enum tachy_output_meaning)check_range(c, TACHY_OUT_PROBABILITY, TACHY_OUT_PROBABILITIES);
     bool one = s->spec.meaning == TACHY_OUT_PROBABILITY || s->spec.meaning == TACHY_OUT_LOGIT;
     s->c = one ? 1 : check_range(c, 2, 5);
     s->spec.layout = check_range(c, 0, 1) ? TACHY_NCHW : TACHY_NHWC;
@@ -101,7 +103,8 @@ static void make(struct check *c, struct sample *s)
     s->t.data = malloc(n * tachy_dtype_size(s->t.dtype));
     bool logits = s->spec.meaning == TACHY_OUT_LOGIT || s->spec.meaning == TACHY_OUT_SOFTMAX;
     for (size_t i = 0; i < n; i++) {
-        float v = check_range(c, 0, 40) ? check_float(c, logits ? -9 : -0.2f, logits ? 9 : 1.2f) : NAN;
+        float v =
+            check_range(c, 0, 40) ? check_float(c, logits ? -9 : -0.2f, logits ? 9 : 1.2f) : NAN;
         if (s->t.dtype == TACHY_F32)
             ((float *)s->t.data)[i] = v;
         else if (s->t.dtype == TACHY_F16)
@@ -144,7 +147,8 @@ static void whole(struct check *c)
     if (all)
         pl = (struct tachy_placement){0, 0, s.w, s.h};
     int rotation = 90 * check_range(c, 0, 3), w, h, tw, th;
-    check_case(c, tachy_mask_extent(&s.spec, &s.t, &tw, &th) == TACHY_OK && tw == s.w && th == s.h, "extent");
+    check_case(c, tachy_mask_extent(&s.spec, &s.t, &tw, &th) == TACHY_OK && tw == s.w && th == s.h,
+               "extent");
     tachy_mask_size(tw, th, all ? NULL : &pl, rotation, &w, &h);
     uint8_t *m = malloc((size_t)w * (size_t)h);
     bool down = check_range(c, 0, 1); // stored bottom up
@@ -154,16 +158,23 @@ static void whole(struct check *c)
     double worst = 0;
     for (int y = 0; err == TACHY_OK && y < h; y++) {
         for (int x = 0; x < w; x++) { // turn (x, y) as preprocess does: clockwise, then mirror
-            int ux = rotation == 90 ? h - 1 - y : rotation == 180 ? w - 1 - x : rotation == 270 ? y : x;
-            int uy = rotation == 90 ? x : rotation == 180 ? h - 1 - y : rotation == 270 ? w - 1 - x : y;
+            int ux = rotation == 90    ? h - 1 - y
+                     : rotation == 180 ? w - 1 - x
+                     : rotation == 270 ? y
+                                       : x;
+            int uy = rotation == 90    ? x
+                     : rotation == 180 ? h - 1 - y
+                     : rotation == 270 ? w - 1 - x
+                                       : y;
             if (flip)
                 ux = (int)pl.w - 1 - ux;
             double d = fabs(top[y * stride + x] - expected(&s, (int)pl.x + ux, (int)pl.y + uy));
             worst = TACHY_MAX(worst, d);
         }
     }
-    check_case(c, err == TACHY_OK && worst <= 0.501, "from_tensor %dx%dx%d meaning %d %s rotation %d flip %d: %d, off by %g",
-               s.w, s.h, s.c, s.spec.meaning, tachy_dtype_name(s.t.dtype), rotation, flip, err, worst);
+    check_case(c, err == TACHY_OK && worst <= 0.501,
+               "from_tensor %dx%dx%d meaning %d %s rotation %d flip %d: %d, off by %g", s.w, s.h,
+               s.c, s.spec.meaning, tachy_dtype_name(s.t.dtype), rotation, flip, err, worst);
     free(m);
     free(s.t.data);
 }
@@ -207,6 +218,60 @@ static void bench(struct check *c)
     free(t.p);
 }
 
+// What smoothing and refining cost a frame of 1280x720 with a mask of 256x256.
+struct extras {
+    tachy_frame f;
+    uint8_t *mask, *guide;
+    void *scratch;
+    struct tachy_refine fit;
+    tachy_smooth *smooth;
+};
+
+static void time_guide(void *arg)
+{
+    struct extras *e = arg;
+    tachy_luma_guide(&e->f, &(struct tachy_rect){0, 0, 1280, 720}, e->guide, 256, 256, 256);
+}
+
+static void time_fit(void *arg)
+{
+    struct extras *e = arg;
+    tachy_refine_fit(&e->fit, e->mask, 256, e->guide, 256, e->scratch);
+}
+
+static void time_smooth(void *arg)
+{
+    struct extras *e = arg;
+    tachy_smooth_apply(e->smooth, e->mask, 256, e->guide, 256, false);
+}
+
+static void bench_extras(struct check *c)
+{
+    struct extras e = {.mask = malloc(65536),
+                       .guide = malloc(65536),
+                       .scratch = malloc(tachy_refine_scratch(256, 256))};
+    e.fit = (struct tachy_refine){malloc(4 * 65536), malloc(4 * 65536), 256, 256};
+    uint8_t *luma = malloc(1280 * 720);
+    check_fill(c, luma, 1280 * 720);
+    e.f = (tachy_frame){
+        .format = TACHY_PIX_GRAY8, .width = 1280, .height = 720, .data = {luma}, .stride = {1280}};
+    check_fill(c, e.mask, 65536);
+    tachy_smooth_open(&e.smooth, 256, 256, 0.7f);
+    const struct {
+        const char *what;
+        void (*fn)(void *);
+        double bytes;
+    } t[] = {{"guide 1280x720 -> 256x256", time_guide, 1280 * 720},
+             {"refine fit 256x256", time_fit, 65536 * 10},
+             {"smooth 256x256", time_smooth, 65536 * 19}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(t); i++) {
+        double s = check_time(t[i].fn, &e);
+        check_row("mask", "c", t[i].what, s, t[i].bytes, s);
+    }
+    tachy_smooth_close(&e.smooth);
+    free(luma), free(e.mask), free(e.guide), free(e.scratch), free(e.fit.a), free(e.fit.b);
+}
+
 static void run(struct check *c)
 {
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(isas); i++) {
@@ -216,8 +281,10 @@ static void run(struct check *c)
     }
     for (int n = 0; n < 400; n++)
         whole(c);
-    if (c->bench)
+    if (c->bench) {
         bench(c);
+        bench_extras(c);
+    }
 }
 
 const struct check_op check_mask = {"mask", run};

@@ -1,6 +1,6 @@
 #!/bin/sh
 # neon.sh: the NEON kernels against their C twins, cross-compiled for AArch64 and run by QEMU's
-# user mode. Only what preprocess needs is built, statically. 77: the tools are missing.
+# user mode. Only what preprocess and postprocess need is built, statically. 77: the tools are missing.
 # NEON_CC, NEON_RUN: other compiler and runner (empty: run directly).
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,14 +23,17 @@ for lib in libavutil libavcodec libavformat; do
 done
 cat > "$dir/ops.inc" <<'OPS'
 OP(preprocess)
+OP(composite)
+OP(mask)
 OPS
-cp "$root/tests/check/check.c" "$root/tests/check/check.h" "$root/tests/check/check_preprocess.c" "$dir"
+cp "$root/tests/check/check.c" "$root/tests/check/check.h" "$root"/tests/check/check_*.c "$dir"
 cd "$root"
 # shellcheck disable=SC2086
 "$cc" -std=gnu17 -O2 -Wall -Wextra -Wno-unused-parameter -Werror -ffp-contract=off -fno-math-errno \
     -D_GNU_SOURCE -DTACHY_VERSION='"neon"' -Iinclude -Isrc -idirafter "$dir/include" -static -pthread \
     -ffunction-sections -fdata-sections -Wl,--gc-sections \
-    ${NEON_FLAGS-} "$dir"/check.c "$dir"/check_preprocess.c src/base/base.c src/base/cpu.c src/base/tensor.c \
-    src/media/color.c src/media/frame.c src/ref/ref_preprocess.c src/ref/ref_tone.c src/preprocess/*.c \
+    ${NEON_FLAGS-} "$dir"/check.c "$dir"/check_preprocess.c \
+    "$dir"/check_composite.c "$dir"/check_mask.c src/base/base.c src/base/cpu.c src/base/tensor.c \
+    src/media/color.c src/media/frame.c src/ref/ref_*.c src/preprocess/*.c src/postprocess/*.c \
     -o "$dir/tachy_check" -lm
-$run "$dir/tachy_check" "$@" preprocess
+$run "$dir/tachy_check" "$@" preprocess composite mask

@@ -14,6 +14,8 @@ TACHY = os.environ.get("TACHY", str(ROOT / "build" / "tachy"))
 # Larger test clips, labels and public models; a test that needs one skips without it.
 SHARED = pathlib.Path(os.environ.get("TACHY_SHARED", ROOT.parent / "shared"))
 DEPS = ROOT / ".deps"
+# "address" or "thread" where .ci/run tests such a build: figures of time and memory mean nothing then.
+SANITIZER = os.environ.get("TACHY_SANITIZER")
 # Models of the tests are beside the other dependencies, not in the user's folders.
 os.environ.setdefault("TACHY_MODELS", str(DEPS / "models"))
 os.environ["XDG_CACHE_HOME"] = os.environ.get("TACHY_TEST_CACHE", str(DEPS / "cache"))

@@ -1,12 +1,6 @@
 // libFuzzer target: any bytes as a file, probed and read. The bytes come from a memory file,
-// so the real way through names, demuxers, decoders and side streams runs. Build and run:
-//   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -DTACHY_VERSION='""'
-//     -Iinclude -Isrc src/base/base.c src/base/cpu.c src/media/*.c src/source/*.c
-//     tests/fuzz/fuzz_source.c -o fuzz_source
-//     $(pkg-config --libs libavformat libavcodec libavutil libswscale jansson) -lm -lpthread
-//   ./fuzz_source -max_total_time=60 -max_len=65536 -rss_limit_mb=2048 corpus/
-// with small files of every kind in corpus/. FFmpeg itself is not instrumented: what is
-// searched for are faults of ours in what it hands over.
+// so the real way through names, demuxers, decoders and side streams runs. FFmpeg itself is not
+// instrumented: what is searched for are faults of ours in what it hands over.
 #include "media/side.h"
 #include "source/source_ops.h"
 

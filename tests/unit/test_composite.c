@@ -5,6 +5,7 @@
 #include "postprocess/composite.h"
 
 #include <math.h>
+#include <tachy/preprocess.h>
 
 // What composite promises, from its definitions; the vector versions are compared with their
 // twins elsewhere (tests/check).
@@ -22,7 +23,8 @@ static int rnd(int n)
 static tachy_frame *picture(enum tachy_pix format, int w, int h)
 {
     tachy_frame *f;
-    if (tachy_frame_new(&f, &(struct tachy_frame_params){.format = format, .width = w, .height = h}) < 0)
+    if (tachy_frame_new(
+            &f, &(struct tachy_frame_params){.format = format, .width = w, .height = h}) < 0)
         abort();
     return f;
 }
@@ -80,10 +82,11 @@ static struct tachy_result soft_result(int w, int h)
     return (struct tachy_result){.eyes = 1, .mask[0] = {mask_data, 16, 12, 16, {0, 0, w, h}}};
 }
 
-static tachy_frame *run(struct tachy_composite_params p, const tachy_frame *in, struct tachy_result *r,
-                        const tachy_frame *bg)
+static tachy_frame *run(struct tachy_composite_params p, const tachy_frame *in,
+                        struct tachy_result *r, const tachy_frame *bg)
 {
-    struct tachy_video_info info = {.format = in->format, .width = in->width, .height = in->height, .color = in->color};
+    struct tachy_video_info info = {
+        .format = in->format, .width = in->width, .height = in->height, .color = in->color};
     struct tachy_video_info want;
     tachy_composite *c;
     CHECK_INT(tachy_composite_output(&p, &info, &want), TACHY_OK);
@@ -97,7 +100,10 @@ static tachy_frame *run(struct tachy_composite_params p, const tachy_frame *in, 
 // Alpha of the frame as mode mask writes it.
 static tachy_frame *alpha_of(const tachy_frame *in, struct tachy_result *r)
 {
-    return run((struct tachy_composite_params){.mode = TACHY_MODE_MASK, .threshold = 0.5f, .feather = 0.6f}, in, r, NULL);
+    return run((struct tachy_composite_params){.mode = TACHY_MODE_MASK,
+                                               .threshold = 0.5f,
+                                               .feather = 0.6f},
+               in, r, NULL);
 }
 
 // The alpha of one sample: the mean over the pixels that it covers.
@@ -107,7 +113,8 @@ static int alpha_at(const tachy_frame *a, const struct tachy_pix_desc *d, int pl
     int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0, sum = 0, n = 0;
     for (int j = 0; j <= sy; j++)
         for (int i = 0; i <= sx; i++, n++)
-            sum += get(a, 0, TACHY_MIN((x << sx) + i, a->width - 1), TACHY_MIN((y << sy) + j, a->height - 1), 0);
+            sum += get(a, 0, TACHY_MIN((x << sx) + i, a->width - 1),
+                       TACHY_MIN((y << sy) + j, a->height - 1), 0);
     return (2 * sum + n) / (2 * n);
 }
 
@@ -121,8 +128,10 @@ TEST(ramp_is_what_its_definition_says)
             int16_t v = (int16_t)p;
             uint8_t a;
             tachy_ref_curve(&a, &v, &c, 1);
-            double want = 255 * TACHY_CLAMP((p / 32640.0 - ((double)t - (double)f / 2)) / (double)f, 0.0, 1.0);
-            double slack = 0.52 + 255 * 0.5 / 32640 / (double)f * 2; // ends are rounded to 1 / 32640
+            double want = 255 * TACHY_CLAMP((p / 32640.0 - ((double)t - (double)f / 2)) / (double)f,
+                                            0.0, 1.0);
+            double slack =
+                0.52 + 255 * 0.5 / 32640 / (double)f * 2; // ends are rounded to 1 / 32640
             CHECK(fabs(a - want) <= slack);
             CHECK(a >= before);
             before = a;
@@ -149,7 +158,8 @@ TEST(wide_stretch_has_no_steps)
     for (int x = 0; x < N; x++) {
         double v = TACHY_CLAMP((x + 0.5) * 256 / N - 0.5, 0.0, 255.0) / 255;
         double want = 255 * TACHY_CLAMP((v - 0.45) / 0.1, 0.0, 1.0);
-        CHECK(fabs(get(out, 0, x, 0, 0) - want) < 0.7); // 255 steps within 384 pixels: none is skipped
+        CHECK(fabs(get(out, 0, x, 0, 0) - want) <
+              0.7); // 255 steps within 384 pixels: none is skipped
     }
     tachy_frame_unref(&in);
     tachy_frame_unref(&out);
@@ -163,14 +173,16 @@ TEST(blends_are_rounded_and_unchanged_pixels_exact)
         tachy_frame *in = noise((enum tachy_pix)f, W, H), *bg = noise((enum tachy_pix)f, W, H);
         struct tachy_result r = soft_result(W, H);
         tachy_frame *a = alpha_of(in, &r);
-        struct tachy_composite_params p = {.mode = TACHY_MODE_REPLACE, .threshold = 0.5f, .feather = 0.6f};
+        struct tachy_composite_params p = {
+            .mode = TACHY_MODE_REPLACE, .threshold = 0.5f, .feather = 0.6f};
         tachy_frame *out = run(p, in, &r, bg);
         int bad = 0, kept = 0, gone = 0;
         for (int q = 0; q < d->planes; q++)
             for (int y = 0; y < plane_h(d, q, H); y++)
                 for (int x = 0; x < plane_w(d, q, W); x++)
                     for (int k = 0; k < d->components[q]; k++) {
-                        int al = alpha_at(a, d, q, x, y), i = get(in, q, x, y, k), b = get(bg, q, x, y, k);
+                        int al = alpha_at(a, d, q, x, y), i = get(in, q, x, y, k),
+                            b = get(bg, q, x, y, k);
                         int want = (int)lrint((i * al + b * (255 - al)) / 255.0);
                         bad += get(out, q, x, y, k) != want;
                         kept += al == 255;
@@ -178,7 +190,8 @@ TEST(blends_are_rounded_and_unchanged_pixels_exact)
                     }
         CHECK_INT(bad, 0);
         CHECK(kept > 100 && gone > 100);
-        tachy_frame_unref(&in), tachy_frame_unref(&bg), tachy_frame_unref(&a), tachy_frame_unref(&out);
+        tachy_frame_unref(&in), tachy_frame_unref(&bg), tachy_frame_unref(&a),
+            tachy_frame_unref(&out);
     }
 }
 
@@ -189,7 +202,8 @@ TEST(cutout_color_follows_matrix_and_range)
         struct tachy_color c;
         uint32_t rgba;
         int want[3];
-    } t[] = { // green, from the equations of H.273
+    } t[] = {
+        // green, from the equations of H.273
         {TACHY_PIX_YUV444P, {.matrix = 6, .range = 1}, 0x00ff00ff, {145, 54, 34}},
         {TACHY_PIX_YUV444P, {.matrix = 1, .range = 1}, 0x00ff00ff, {173, 42, 26}},
         {TACHY_PIX_YUV444P, {.matrix = 1, .range = 2}, 0x00ff00ff, {182, 30, 12}},
@@ -200,7 +214,10 @@ TEST(cutout_color_follows_matrix_and_range)
         tachy_frame *in = noise(t[i].f, 8, 8);
         in->color = t[i].c;
         struct tachy_result r = {.eyes = 0};
-        tachy_frame *out = run((struct tachy_composite_params){.mode = TACHY_MODE_CUTOUT, .color = t[i].rgba, .threshold = 0.5f}, in, &r, NULL);
+        tachy_frame *out = run((struct tachy_composite_params){.mode = TACHY_MODE_CUTOUT,
+                                                               .color = t[i].rgba,
+                                                               .threshold = 0.5f},
+                               in, &r, NULL);
         for (int k = 0; k < 3; k++)
             CHECK_INT(get(out, k, 3, 3, 0), t[i].want[k]);
         CHECK(r.coverage == 0);
@@ -213,14 +230,18 @@ TEST(overlay_tints_the_person_only)
     tachy_frame *in = noise(TACHY_PIX_BGRA, W, H);
     struct tachy_result r = soft_result(W, H);
     tachy_frame *a = alpha_of(in, &r);
-    tachy_frame *out = run((struct tachy_composite_params){.mode = TACHY_MODE_OVERLAY, .color = 0xff800080, .threshold = 0.5f, .feather = 0.6f}, in, &r, NULL);
+    tachy_frame *out = run(
+        (struct tachy_composite_params){
+            .mode = TACHY_MODE_OVERLAY, .color = 0xff800080, .threshold = 0.5f, .feather = 0.6f},
+        in, &r, NULL);
     static const int tint[] = {0, 128, 255};
     int bad = 0;
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++) {
             int s = (get(a, 0, x, y, 0) * 128 + 127) / 255;
             for (int k = 0; k < 3; k++)
-                bad += get(out, 0, x, y, k) != (tint[k] * s + get(in, 0, x, y, k) * (255 - s) + 127) / 255;
+                bad += get(out, 0, x, y, k) !=
+                       (tint[k] * s + get(in, 0, x, y, k) * (255 - s) + 127) / 255;
             bad += get(out, 0, x, y, 3) != get(in, 0, x, y, 3);
         }
     CHECK_INT(bad, 0);
@@ -234,7 +255,10 @@ TEST(side_by_side_has_the_frame_on_the_left)
         int w = widths[i];
         tachy_frame *in = noise(TACHY_PIX_YUV420P, w, H);
         struct tachy_result r = soft_result(w, H);
-        struct tachy_composite_params p = {.mode = TACHY_MODE_SIDE_BY_SIDE, .color = 0x102030ff, .threshold = 0.5f, .feather = 0.6f};
+        struct tachy_composite_params p = {.mode = TACHY_MODE_SIDE_BY_SIDE,
+                                           .color = 0x102030ff,
+                                           .threshold = 0.5f,
+                                           .feather = 0.6f};
         tachy_frame *out = run(p, in, &r, NULL);
         p.mode = TACHY_MODE_CUTOUT;
         tachy_frame *cut = run(p, in, &r, NULL);
@@ -244,7 +268,8 @@ TEST(side_by_side_has_the_frame_on_the_left)
             int pw = plane_w(d, q, w), ow = plane_w(d, q, 2 * w);
             for (int y = 0; y < plane_h(d, q, H); y++)
                 for (int x = 0; x < ow; x++)
-                    bad += get(out, q, x, y, 0) != (x < pw ? get(in, q, x, y, 0) : get(cut, q, x - pw, y, 0));
+                    bad += get(out, q, x, y, 0) !=
+                           (x < pw ? get(in, q, x, y, 0) : get(cut, q, x - pw, y, 0));
         }
         CHECK_INT(out->width, 2 * w);
         CHECK_INT(bad, 0);
@@ -257,12 +282,16 @@ TEST(alpha_keeps_420_samples_and_widens_others)
     tachy_frame *in = noise(TACHY_PIX_NV12, W, H);
     struct tachy_result r = soft_result(W, H);
     tachy_frame *a = alpha_of(in, &r);
-    struct tachy_composite_params p = {.mode = TACHY_MODE_ALPHA, .threshold = 0.5f, .feather = 0.6f, .alpha_format = TACHY_PIX_YUVA420P};
+    struct tachy_composite_params p = {.mode = TACHY_MODE_ALPHA,
+                                       .threshold = 0.5f,
+                                       .feather = 0.6f,
+                                       .alpha_format = TACHY_PIX_YUVA420P};
     tachy_frame *out = run(p, in, &r, NULL);
     int bad = 0;
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++) {
-            bad += get(out, 0, x, y, 0) != get(in, 0, x, y, 0) || get(out, 3, x, y, 0) != get(a, 0, x, y, 0);
+            bad += get(out, 0, x, y, 0) != get(in, 0, x, y, 0) ||
+                   get(out, 3, x, y, 0) != get(a, 0, x, y, 0);
             for (int k = 0; k < 2; k++)
                 bad += get(out, 1 + k, x / 2, y / 2, 0) != get(in, 1, x / 2, y / 2, k);
         }
@@ -277,7 +306,8 @@ TEST(alpha_keeps_420_samples_and_widens_others)
             // left siting: even columns have a chroma sample, rows lie a quarter off
             int near = y / 2, other = TACHY_CLAMP(y & 1 ? near + 1 : near - 1, 0, (H + 1) / 2 - 1);
             if (!(x & 1))
-                bad += get(out, 1, x, y, 0) != 3 * get(in, 1, x / 2, near, 0) + get(in, 1, x / 2, other, 0);
+                bad += get(out, 1, x, y, 0) !=
+                       3 * get(in, 1, x / 2, near, 0) + get(in, 1, x / 2, other, 0);
         }
     CHECK_INT(bad, 0);
     tachy_frame_unref(&out), tachy_frame_unref(&in), tachy_frame_unref(&a);
@@ -288,12 +318,14 @@ TEST(alpha_as_rgba_follows_the_matrix)
     tachy_frame *in = noise(TACHY_PIX_YUV444P, W, H);
     in->color = (struct tachy_color){.matrix = 6, .range = 1};
     struct tachy_result r = soft_result(W, H);
-    struct tachy_composite_params p = {.mode = TACHY_MODE_ALPHA, .threshold = 0.5f, .alpha_format = TACHY_PIX_RGBA};
+    struct tachy_composite_params p = {
+        .mode = TACHY_MODE_ALPHA, .threshold = 0.5f, .alpha_format = TACHY_PIX_RGBA};
     tachy_frame *out = run(p, in, &r, NULL);
     int bad = 0;
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++) {
-            double l = (get(in, 0, x, y, 0) - 16) / 219.0, u = (get(in, 1, x, y, 0) - 128) / 224.0, v = (get(in, 2, x, y, 0) - 128) / 224.0;
+            double l = (get(in, 0, x, y, 0) - 16) / 219.0, u = (get(in, 1, x, y, 0) - 128) / 224.0,
+                   v = (get(in, 2, x, y, 0) - 128) / 224.0;
             double rgb[] = {l + 1.402 * v, l - 0.344136 * u - 0.714136 * v, l + 1.772 * u};
             for (int k = 0; k < 3; k++)
                 bad += fabs(get(out, 0, x, y, k) - TACHY_CLAMP(rgb[k] * 255, 0.0, 255.0)) > 0.51;
@@ -312,7 +344,10 @@ TEST(mask_in_yuv_uses_the_range_of_the_stream)
     tachy_frame *in = noise(TACHY_PIX_YUV420P10, W, H);
     struct tachy_result r = soft_result(W, H);
     tachy_frame *a = alpha_of(in, &r);
-    struct tachy_composite_params p = {.mode = TACHY_MODE_MASK, .threshold = 0.5f, .feather = 0.6f, .mask_format = TACHY_PIX_YUV420P10};
+    struct tachy_composite_params p = {.mode = TACHY_MODE_MASK,
+                                       .threshold = 0.5f,
+                                       .feather = 0.6f,
+                                       .mask_format = TACHY_PIX_YUV420P10};
     tachy_frame *out = run(p, in, &r, NULL);
     int bad = 0, n = 0;
     for (int y = 0; y < H; y++)
@@ -330,9 +365,12 @@ TEST(mask_in_yuv_uses_the_range_of_the_stream)
 TEST(eyes_stay_in_their_regions)
 {
     uint8_t white[4] = {255, 255, 255, 255}, black[4] = {0};
-    struct tachy_result r = {.eyes = 2, .mask = {{white, 2, 2, 2, {0, 0, 20, 10}}, {black, 2, 2, 2, {20, 0, 20, 10}}}};
+    struct tachy_result r = {
+        .eyes = 2, .mask = {{white, 2, 2, 2, {0, 0, 20, 10}}, {black, 2, 2, 2, {20, 0, 20, 10}}}};
     tachy_frame *in = noise(TACHY_PIX_YUV420P, 41, 11); // a column and a row belong to no eye
-    tachy_frame *out = run((struct tachy_composite_params){.mode = TACHY_MODE_MASK, .threshold = 0.5f, .feather = 1}, in, &r, NULL);
+    tachy_frame *out = run(
+        (struct tachy_composite_params){.mode = TACHY_MODE_MASK, .threshold = 0.5f, .feather = 1},
+        in, &r, NULL);
     int bad = 0;
     for (int y = 0; y < 11; y++)
         for (int x = 0; x < 41; x++)
@@ -345,7 +383,8 @@ TEST(eyes_stay_in_their_regions)
 TEST(blur_keeps_the_person_and_takes_nothing_of_it)
 {
     enum { BW = 321, BH = 181 };
-    static const enum tachy_pix formats[] = {TACHY_PIX_YUV420P, TACHY_PIX_NV12, TACHY_PIX_YUV422P10, TACHY_PIX_P010, TACHY_PIX_RGB24};
+    static const enum tachy_pix formats[] = {TACHY_PIX_YUV420P, TACHY_PIX_NV12, TACHY_PIX_YUV422P10,
+                                             TACHY_PIX_P010, TACHY_PIX_RGB24};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(formats); i++) {
         const struct tachy_pix_desc *d = tachy_pix_desc(formats[i]);
         struct tachy_result r = soft_result(BW, BH);
@@ -356,17 +395,22 @@ TEST(blur_keeps_the_person_and_takes_nothing_of_it)
                     for (int x = 0; x < plane_w(d, q, BW); x++)
                         for (int k = 0; k < d->components[q]; k++) {
                             int al = pass ? alpha_at(a, d, q, x, y) : 0, grey = 90 + 10 * k;
-                            put(in, q, x, y, k, (grey * (255 - al) + (200 + rnd(40)) * al) / 255 << (d->bits - 8));
+                            put(in, q, x, y, k,
+                                (grey * (255 - al) + (200 + rnd(40)) * al) / 255 << (d->bits - 8));
                             if (!pass && q == 0 && !x && !y && !k && !a)
                                 a = alpha_of(in, &r);
                         }
-        tachy_frame *out = run((struct tachy_composite_params){.mode = TACHY_MODE_BLUR, .threshold = 0.5f, .feather = 0.6f, .blur = 0.05f}, in, &r, NULL);
+        tachy_frame *out = run(
+            (struct tachy_composite_params){
+                .mode = TACHY_MODE_BLUR, .threshold = 0.5f, .feather = 0.6f, .blur = 0.05f},
+            in, &r, NULL);
         int bad = 0, person = 0, background = 0;
         for (int q = 0; q < d->planes; q++)
             for (int y = 0; y < plane_h(d, q, BH); y++)
                 for (int x = 0; x < plane_w(d, q, BW); x++)
                     for (int k = 0; k < d->components[q]; k++) {
-                        int al = alpha_at(a, d, q, x, y), o = get(out, q, x, y, k), unit = 1 << (d->bits - 8);
+                        int al = alpha_at(a, d, q, x, y), o = get(out, q, x, y, k),
+                            unit = 1 << (d->bits - 8);
                         person += al == 255;
                         background += al == 0;
                         if (al == 255)
@@ -393,7 +437,10 @@ TEST(blur_has_the_radius_it_was_given)
             for (int x = 0; x < N; x++)
                 put(in, 0, x, y, 0, (int)lrint(128 + 100 * sin(step * x)));
         struct tachy_result r = {.eyes = 0};
-        tachy_frame *out = run((struct tachy_composite_params){.mode = TACHY_MODE_BLUR, .threshold = 0.5f, .blur = (float)sigma / N}, in, &r, NULL);
+        tachy_frame *out = run((struct tachy_composite_params){.mode = TACHY_MODE_BLUR,
+                                                               .threshold = 0.5f,
+                                                               .blur = (float)sigma / N},
+                               in, &r, NULL);
         for (int x = N / 4; x < 3 * N / 4; x++)
             peak = TACHY_MAX(peak, fabs(get(out, 0, x, N / 2, 0) - 128.0));
         double gauss = 100 * exp(-0.5 * step * sigma * step * sigma); // 45.4
@@ -404,7 +451,8 @@ TEST(blur_has_the_radius_it_was_given)
 
 TEST(guide_is_the_mean_of_the_region)
 {
-    static const enum tachy_pix formats[] = {TACHY_PIX_YUV420P, TACHY_PIX_YUV420P10, TACHY_PIX_P010, TACHY_PIX_RGB24};
+    static const enum tachy_pix formats[] = {TACHY_PIX_YUV420P, TACHY_PIX_YUV420P10, TACHY_PIX_P010,
+                                             TACHY_PIX_RGB24};
     for (int n = 0; n < 60; n++) {
         int w = 1 + rnd(90), h = 1 + rnd(60), gw = 1 + rnd(40), gh = 1 + rnd(30);
         tachy_frame *f = noise(formats[n & 3], w, h);
@@ -416,21 +464,38 @@ TEST(guide_is_the_mean_of_the_region)
         double worst = 0;
         for (int j = 0; j < gh; j++)
             for (int i = 0; i < gw; i++) {
-                int x0 = i * r.w / gw, x1 = TACHY_MAX((i + 1) * r.w / gw, x0 + 1), y0 = j * r.h / gh, y1 = TACHY_MAX((j + 1) * r.h / gh, y0 + 1);
-                double sum = 0;
-                for (int y = y0; y < y1; y++)
-                    for (int x = x0; x < x1; x++) {
+                double x0 = (double)i * r.w / gw, x1 = (double)(i + 1) * r.w / gw, sum = 0;
+                double y0 = (double)j * r.h / gh, y1 = (double)(j + 1) * r.h / gh;
+                for (int y = 0; y < r.h; y++)
+                    for (int x = 0; x < r.w; x++) {
+                        double part = TACHY_MAX(TACHY_MIN(x + 1, x1) - TACHY_MAX(x, x0), 0.0) *
+                                      TACHY_MAX(TACHY_MIN(y + 1, y1) - TACHY_MAX(y, y0), 0.0);
+                        if (part <= 0)
+                            continue;
                         int p[3];
                         for (int k = 0; k < 3; k++)
-                            p[k] = (n & 3) == 3 ? get(f, 0, r.x + x, r.y + y, k) : get(f, 0, r.x + x, r.y + y, 0);
-                        sum += (n & 3) == 3 ? tachy_luma_rgb(p[0], p[1], p[2]) : n & 3 ? p[0] / 4.0 : p[0];
+                            p[k] = get(f, 0, r.x + x, r.y + y, (n & 3) == 3 ? k : 0);
+                        sum += part * ((n & 3) == 3 ? tachy_luma_rgb(p[0], p[1], p[2])
+                                       : n & 3      ? p[0] / 4.0
+                                                    : p[0]);
                     }
-                worst = TACHY_MAX(worst, fabs(g[j * gw + i] - TACHY_MIN(sum / ((x1 - x0) * (y1 - y0)), 255.0)));
+                worst = TACHY_MAX(
+                    worst, fabs(g[j * gw + i] - TACHY_MIN(sum / ((x1 - x0) * (y1 - y0)), 255.0)));
             }
         CHECK(worst < 0.501);
         free(g);
         tachy_frame_unref(&f);
     }
+    tachy_frame *wide =
+        noise(TACHY_PIX_GRAY8, 5000, 3); // cells wider than what is summed at a time
+    uint8_t two_cells[2];
+    for (int w = 2040; w < 2052; w++)
+        CHECK_INT(tachy_luma_guide(wide, &(struct tachy_rect){3, 0, w, 3}, two_cells, 2, 2, 1),
+                  TACHY_OK);
+    CHECK_INT(tachy_luma_guide(wide, &(struct tachy_rect){0, 0, 5000, 3}, two_cells, 2, 2, 1),
+              TACHY_OK);
+    CHECK(abs(two_cells[0] - 127) < 10 && abs(two_cells[1] - 127) < 10);
+    tachy_frame_unref(&wide);
     tachy_frame *f = noise(TACHY_PIX_GRAY8, 8, 8);
     uint8_t g;
     CHECK_INT(tachy_luma_guide(f, &(struct tachy_rect){4, 4, 5, 4}, &g, 1, 1, 1), TACHY_ERR_INVAL);
@@ -498,7 +563,10 @@ TEST(refine_moves_the_edge_to_that_of_the_picture)
     tachy_refine_fit(&f, mask, M, guide, M, scratch);
     struct tachy_result r = {.eyes = 1, .mask[0] = {mask, M, M, M, all}};
     tachy_composite *c;
-    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.mode = TACHY_MODE_MASK, .threshold = 0.5f, .feather = 1}), TACHY_OK);
+    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.mode = TACHY_MODE_MASK,
+                                                                        .threshold = 0.5f,
+                                                                        .feather = 1}),
+              TACHY_OK);
     double error[2] = {0};
     for (int k = 0; k < 2; k++) {
         tachy_frame *out = picture(TACHY_PIX_GRAY8, N, N);
@@ -521,26 +589,81 @@ TEST(json_has_lengths_and_outlines)
     in->pts = 9;
     tachy_composite *c;
     const char *line;
-    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.mode = TACHY_MODE_JSON, .threshold = 0.5f}), TACHY_OK);
+    CHECK_INT(tachy_composite_open(
+                  &c, &(struct tachy_composite_params){.mode = TACHY_MODE_JSON, .threshold = 0.5f}),
+              TACHY_OK);
     CHECK_INT(tachy_composite_json(c, in, &r, NULL, 0.25, &line), TACHY_OK);
-    CHECK_STR(line, "{\"frame\":0,\"pts\":9,\"time\":0.250000,\"width\":3,\"height\":2,\"coverage\":0.666667,"
-                    "\"segmentation\":{\"size\":[2,3],\"counts\":\"24\"},\"polygons\":[[1,0,3,0,3,2,1,2]]}");
+    CHECK_STR(
+        line,
+        "{\"frame\":0,\"pts\":9,\"time\":0.250000,\"width\":3,\"height\":2,\"coverage\":0.666667,"
+        "\"segmentation\":{\"size\":[2,3],\"counts\":\"24\"},\"polygons\":[[1,0,3,0,3,2,1,2]]}");
     tachy_composite_close(&c);
     tachy_frame_unref(&in);
+}
+
+// A picture goes through preprocess as if it were a mask, and comes back as it was.
+TEST(masks_lie_as_preprocess_turned_the_picture)
+{
+    enum { PW = 24, PH = 16 };
+    tachy_frame *f = picture(TACHY_PIX_GRAY8, PW, PH);
+    for (int y = 0; y < PH; y++)
+        for (int x = 0; x < PW; x++)
+            put(f, 0, x, y, 0, 4 * x + 9 * y);
+    f->color.range = 2;
+    for (int turn = 0; turn < 8; turn++) {
+        struct tachy_view view = {.rotation = turn % 4 * 90, .flip = turn >= 4};
+        bool tall = view.rotation == 90 || view.rotation == 270;
+        struct tachy_preprocess_params p = {.width = 40, .height = 40, .channels = TACHY_LUMA,
+                                            .fit = TACHY_FIT_LETTERBOX, .scale = 1 / 255.0f};
+        if (tall)
+            p.width = PH, p.height = PW + 6; // letterbox above and below
+        else
+            p.width = PW + 6, p.height = PH; // left and right
+        struct tachy_tensor t = {.dtype = TACHY_F32, .rank = 3, .shape = {p.height, p.width, 1}};
+        struct tachy_placement pl;
+        tachy_preprocess *pre;
+        CHECK_INT(tachy_tensor_alloc(&t), TACHY_OK);
+        CHECK_INT(tachy_preprocess_open(&pre, &p), TACHY_OK);
+        CHECK_INT(tachy_preprocess_run(pre, f, &view, &t, &pl), TACHY_OK);
+        struct tachy_mask_spec spec = {.meaning = TACHY_OUT_PROBABILITY};
+        int w, h, worst = 0;
+        tachy_mask_size(p.width, p.height, &pl, view.rotation, &w, &h);
+        CHECK_INT(w, PW);
+        CHECK_INT(h, PH);
+        uint8_t m[PW * PH];
+        CHECK_INT(tachy_mask_from_tensor(&spec, &t, &pl, view.rotation, view.flip, m, PW),
+                  TACHY_OK);
+        for (int i = 0; i < PW * PH; i++)
+            worst = TACHY_MAX(worst, abs(m[i] - get(f, 0, i % PW, i / PW, 0)));
+        CHECK(worst <= 1);
+        tachy_preprocess_close(&pre);
+        tachy_tensor_free(&t);
+    }
+    tachy_frame_unref(&f);
 }
 
 TEST(bad_arguments_are_refused)
 {
     tachy_composite *c;
-    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.threshold = NAN}), TACHY_ERR_INVAL);
-    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.mode = TACHY_MODE_ALPHA}), TACHY_ERR_INVAL);
-    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.mask_format = TACHY_PIX_RGB24}), TACHY_ERR_INVAL);
-    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.isa = "mmx"}), TACHY_ERR_UNAVAILABLE);
+    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.threshold = NAN}),
+              TACHY_ERR_INVAL);
+    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.mode = TACHY_MODE_ALPHA}),
+              TACHY_ERR_INVAL);
+    CHECK_INT(
+        tachy_composite_open(&c, &(struct tachy_composite_params){.mask_format = TACHY_PIX_RGB24}),
+        TACHY_ERR_INVAL);
+    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.isa = "mmx"}),
+              TACHY_ERR_UNAVAILABLE);
     CHECK(c == NULL);
     struct tachy_video_info big = {.format = TACHY_PIX_GRAY8, .width = 40000, .height = 2}, o;
-    CHECK_INT(tachy_composite_output(&(struct tachy_composite_params){.mode = TACHY_MODE_SIDE_BY_SIDE}, &big, &o), TACHY_ERR_LIMIT);
-    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.mode = TACHY_MODE_REPLACE}), TACHY_OK);
-    tachy_frame *in = noise(TACHY_PIX_NV12, 8, 8), *small = noise(TACHY_PIX_NV12, 6, 8), *out = picture(TACHY_PIX_NV12, 8, 8);
+    CHECK_INT(tachy_composite_output(
+                  &(struct tachy_composite_params){.mode = TACHY_MODE_SIDE_BY_SIDE}, &big, &o),
+              TACHY_ERR_LIMIT);
+    CHECK_INT(
+        tachy_composite_open(&c, &(struct tachy_composite_params){.mode = TACHY_MODE_REPLACE}),
+        TACHY_OK);
+    tachy_frame *in = noise(TACHY_PIX_NV12, 8, 8), *small = noise(TACHY_PIX_NV12, 6, 8),
+                *out = picture(TACHY_PIX_NV12, 8, 8);
     struct tachy_result r = soft_result(8, 8);
     CHECK_INT(tachy_composite_run(c, in, &r, NULL, NULL, out), TACHY_ERR_INVAL);
     CHECK_INT(tachy_composite_run(c, in, &r, NULL, small, out), TACHY_ERR_INVAL);
@@ -557,13 +680,16 @@ TEST(bad_arguments_are_refused)
 
 TEST_MAIN(TEST_CASE(ramp_is_what_its_definition_says), TEST_CASE(wide_stretch_has_no_steps),
           TEST_CASE(blends_are_rounded_and_unchanged_pixels_exact),
-          TEST_CASE(cutout_color_follows_matrix_and_range), TEST_CASE(overlay_tints_the_person_only),
+          TEST_CASE(cutout_color_follows_matrix_and_range),
+          TEST_CASE(overlay_tints_the_person_only),
           TEST_CASE(side_by_side_has_the_frame_on_the_left),
           TEST_CASE(alpha_keeps_420_samples_and_widens_others),
           TEST_CASE(alpha_as_rgba_follows_the_matrix),
-          TEST_CASE(mask_in_yuv_uses_the_range_of_the_stream), TEST_CASE(eyes_stay_in_their_regions),
+          TEST_CASE(mask_in_yuv_uses_the_range_of_the_stream),
+          TEST_CASE(eyes_stay_in_their_regions),
           TEST_CASE(blur_keeps_the_person_and_takes_nothing_of_it),
           TEST_CASE(blur_has_the_radius_it_was_given), TEST_CASE(guide_is_the_mean_of_the_region),
           TEST_CASE(smooth_holds_still_parts_and_follows_motion),
           TEST_CASE(refine_moves_the_edge_to_that_of_the_picture),
+          TEST_CASE(masks_lie_as_preprocess_turned_the_picture),
           TEST_CASE(json_has_lengths_and_outlines), TEST_CASE(bad_arguments_are_refused))
