@@ -147,7 +147,7 @@ static int take_argument(struct parser *p, const char *arg)
         return TACHY_OK;
     }
     *verb = cli_verb(arg);
-    if (verb == &c->inner)
+    if (*verb != &verb_profile)
         c->inner_argv[c->n_inner++] = arg;
     if (*verb)
         return TACHY_OK;

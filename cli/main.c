@@ -53,6 +53,11 @@ static int dispatch(struct cli *c, int argc, char **argv)
             help_overview(stdout);
         return STATUS_OK;
     }
+    if (c->verb && (c->verb->options & TACHY_VERB_SEGMENT) &&
+        tachy_settings_bool(c->settings, "debug.profile_performance")) {
+        c->inner = c->verb;
+        c->verb = &verb_profile;
+    }
     if (c->verb)
         return c->verb->run(c);
     if (argc > 1)

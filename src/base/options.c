@@ -251,6 +251,9 @@ static const struct tachy_option options[] = {
      .values = "error|warning|info|verbose|debug", .arg = "LEVEL", .group = "Run",
      .verbs = TACHY_VERB_ALL, .aliases = "log-level", .help = "how much is printed"},
 
+    {"debug.profile_performance", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
+     .help = "profile the run, as `tachy profile` does"},
+
     {"profile.trace", "trace", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
      .verbs = PROFILES,
      .help = "write every step of every frame for Perfetto or Chrome; the default where no file "
@@ -263,7 +266,7 @@ static const struct tachy_option options[] = {
      .verbs = PROFILES, .help = "write the tables and the environment as JSON"},
     {"profile.operators", "operators", 0, TACHY_OPT_BOOL, "yes", .group = "Profile",
      .verbs = PROFILES,
-     .help = "measure the model's operators too, in its first 256 runs, which it slows down"},
+     .help = "measure the model's operators too, in its first 64 runs, which that slows down"},
     {"profile.max_spans", "max-spans", 0, TACHY_OPT_INT, "32768", .min = 16, .max = 1 << 26,
      .group = "Profile", .verbs = PROFILES, .help = "newest spans that are kept a thread"},
     {"profile.max_trace", "max-trace", 0, TACHY_OPT_INT, "64", .min = 1, .max = 65536, .arg = "MIB",
@@ -271,9 +274,6 @@ static const struct tachy_option options[] = {
      .help = "size of the trace file at most; the newest is kept"},
     {"profile.tool", "tool", 0, TACHY_OPT_ENUM, .values = "perf|nsys|ncu", .group = "Profile",
      .verbs = PROFILES, .help = "run under this profiler instead, with fitting options"},
-    {"debug.profile_performance", NULL, 0, TACHY_OPT_BOOL, .group = "Run", .verbs = RUNS,
-     .help = "measure each step",
-     .planned = "that is always so; the summary and --json show it"},
 
     {"general.config", "config", 'c', TACHY_OPT_LIST, .arg = "FILE", .group = "General",
      .verbs = TACHY_VERB_ALL, .command_only = true,

@@ -22,7 +22,7 @@ static int read_options(tachy_engine *e, struct tachy_session_params *p,
 {
     static const char *const keys[] = {"arena", "profile", "profile_runs", "session.NAME", NULL};
     int n = 0, arena = 1;
-    p->profile_runs = 256;
+    p->profile_runs = 64;
     const char *const *o = e->params.provider_options;
     for (; o && *o; o++) {
         if (!strncmp(*o, "session.", 8) && strchr(*o, '=') && n < MAX_ENTRIES) {

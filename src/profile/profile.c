@@ -256,8 +256,9 @@ int profile_file_open(struct profile_file *o, const char *path, const struct tac
 
 int profile_file_close(struct profile_file *o, int err)
 {
-    bool bad = ferror(o->f) != 0;
-    int code = errno;
+    errno = 0;
+    bool bad = fflush(o->f) != 0 || ferror(o->f);
+    int code = TACHY_DEF(errno, EIO);
     if (fclose(o->f) != 0 && !bad) {
         bad = true;
         code = errno;

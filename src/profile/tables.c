@@ -38,7 +38,7 @@ static void text_operators(FILE *f, const struct profile_ops *ops)
     uint64_t total;
     const struct profile_op_sum **list = profile_ops_sorted(ops, &total);
     if (list && ops->n) {
-        fprintf(f, "  operators by time (%lld runs of the model)\n  %-36s %-18s %8s %9s %7s %11s\n",
+        fprintf(f, "  operators by time (in the first %lld runs of the model)\n  %-36s %-18s %8s %9s %7s %11s\n",
                 (long long)ops->model_runs, "name", "type", "calls", "total ms", "share",
                 "output KiB");
         for (size_t i = 0; i < ops->n && i < TOP_TEXT; i++)
