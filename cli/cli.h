@@ -104,6 +104,8 @@ bool is_numbered_name(const char *name, size_t *at, size_t *len);
 // output_text.c: where --json goes.
 // Writes text to FILE, or to standard output for "-"; the text ends with a newline afterwards.
 int write_text(const char *path, const char *text);
+// Whether a file of this name could be written; the sentence is left for message_failed().
+int check_writable(const char *path);
 
 // progress.c
 struct progress {

@@ -49,6 +49,10 @@ static void install_handlers(void)
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+    // A terminal that is closed; nohup ignores it, and that stays so.
+    struct sigaction old;
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &a, NULL);
 }
 
 static bool is(const char *text, const char *word) { return text && !strcmp(text, word); }
@@ -119,7 +123,8 @@ static int name_outputs(struct segment *s)
     const char *file = tachy_settings_str(s->c->settings, "output.file");
     bool folder = is_folder(file);
     s->named = file != NULL;
-    if (file && !folder && s->n_jobs > 1) {
+    bool nothing = writes_nothing(s) && (!file || is(file, "-"));
+    if (file && !folder && !nothing && s->n_jobs > 1) {
         message_error("-o %s names one output for %zu inputs; name a folder (-o DIR/), or leave "
                       "-o out",
                       file, s->n_jobs);
@@ -132,7 +137,7 @@ static int name_outputs(struct segment *s)
     for (size_t i = 0; i < s->n_jobs; i++) {
         struct job *j = &s->jobs[i];
         int err = TACHY_OK;
-        if (writes_nothing(s) && (!file || is(file, "-")))
+        if (nothing)
             j->output = NULL;
         else if (file && !folder)
             err = (j->output = strdup(file)) ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -144,10 +149,19 @@ static int name_outputs(struct segment *s)
     return TACHY_OK;
 }
 
-// True where both name one existing file.
+static const char *without_scheme(const char *name)
+{
+    return strncmp(name, "file:", 5) ? name : name + 5;
+}
+
+// True where both name one file, or would once it is there.
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
+    a = without_scheme(a);
+    b = without_scheme(b);
+    if (!strcmp(a, b))
+        return true;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
@@ -155,6 +169,7 @@ static bool same_file(const char *a, const char *b)
 static bool output_exists(const char *name, char *found, size_t size)
 {
     size_t at, len;
+    name = without_scheme(name);
     snprintf(found, size, "%s", name);
     if (!is_numbered_name(name, &at, &len))
         return access(name, F_OK) == 0;
@@ -182,25 +197,49 @@ static int check_output(const struct segment *s, const struct job *j)
     char found[PATH_MAX];
     if (!j->output || !strcmp(j->output, "-"))
         return TACHY_OK;
-    if (same_file(j->input, j->output)) {
-        message_error("%s is the input and would be the output as well; give another -o FILE",
-                      j->output);
+    for (size_t i = 0; i < s->n_jobs; i++) {
+        if (!same_file(s->jobs[i].input, j->output))
+            continue;
+        message_error("%s is %s and would be the output as well; give another -o FILE", j->output,
+                      s->n_jobs > 1 ? "an input" : "the input");
         return TACHY_ERR_EXISTS;
     }
     struct stat st;
-    bool plain = stat(j->output, &st) != 0 || S_ISREG(st.st_mode); // not a pipe or device
+    bool plain = stat(without_scheme(j->output), &st) != 0 || S_ISREG(st.st_mode); // no device
     if (plain && !may_overwrite(s->c) && output_exists(j->output, found, sizeof(found))) {
         message_error("%s exists already; pass -y to replace it, or give another -o FILE", found);
         return TACHY_ERR_EXISTS;
     }
     for (const struct job *k = s->jobs; k < j; k++) {
-        if (k->output && !strcmp(k->output, j->output)) {
+        if (k->output && same_file(k->output, j->output)) {
             message_error("%s and %s would both be written to %s; run them one by one with -o",
                           k->input, j->input, j->output);
             return TACHY_ERR_EXISTS;
         }
     }
     return TACHY_OK;
+}
+
+// The summary's file must be no input or output and, as any other, is not replaced without -y.
+static int check_json(const struct segment *s)
+{
+    struct stat st;
+    if (!s->json || is(s->json, "-"))
+        return TACHY_OK;
+    for (size_t i = 0; i < s->n_jobs; i++) {
+        const struct job *j = &s->jobs[i];
+        bool output = j->output && same_file(j->output, s->json);
+        if (!output && !same_file(j->input, s->json))
+            continue;
+        message_error("--json=%s is an %s of this run; give the summary another name", s->json,
+                      output ? "output" : "input");
+        return TACHY_ERR_EXISTS;
+    }
+    if (stat(s->json, &st) == 0 && S_ISREG(st.st_mode) && !may_overwrite(s->c)) {
+        message_error("--json=%s exists already; pass -y to replace it, or give another name", s->json);
+        return TACHY_ERR_EXISTS;
+    }
+    return check_writable(s->json);
 }
 
 static int usage(const char *text)
@@ -250,6 +289,9 @@ static int check_mode(struct segment *s)
         is(tachy_settings_origin(set, "output.overwrite"), "command line") &&
         is(tachy_settings_origin(set, "output.no_overwrite"), "command line"))
         return usage("-y and -n contradict each other; give one of them");
+    if (tachy_settings_is_set(set, "input.duration") &&
+        tachy_settings_float(set, "input.duration") <= 0)
+        return usage("-t 0 reads nothing; give a time above 0, or leave -t out for the whole input");
     const char *background = tachy_settings_str(set, "segment.background");
     bool on_color = is(s->mode, "cutout") || is(s->mode, "side-by-side");
     if (on_color && !tachy_settings_color(set, "segment.background")) {
@@ -275,6 +317,7 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .rate = tachy_settings_rate(set, "input.rate"),
         .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
         .want_side = !writes_nothing(s),
+        .stop = &stop,
         .log = &s->c->log,
     };
     for (int i = TACHY_STEREO_AUTO; i <= TACHY_STEREO_TB; i++)
@@ -402,6 +445,10 @@ static int run_job(struct segment *s, struct job *j)
     struct tachy_summary sum = {0};
     struct progress progress;
     int err = open_source(s, j, &source);
+    if (err < 0 && stop) {
+        message_error("interrupted; no file was left");
+        err = TACHY_ERR_INTERRUPTED;
+    }
     if (err == TACHY_OK)
         err = open_sink(s, j, &sink);
     if (err == TACHY_OK)
@@ -481,6 +528,8 @@ static int check_files(const struct segment *s)
     }
     for (size_t i = 0; i < s->n_jobs && err == TACHY_OK; i++)
         err = check_output(s, &s->jobs[i]);
+    if (err == TACHY_OK)
+        err = check_json(s);
     if (err == TACHY_OK)
         err = check_inputs(s);
     return err == TACHY_OK ? profile_check_files(s->c, s->jobs[0].input, s->jobs[0].output,

@@ -1,6 +1,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +79,18 @@ static int close_stdout(int status)
     return message_failed(errno == ENOSPC ? TACHY_ERR_NO_SPACE : TACHY_ERR_IO);
 }
 
+// A file that is opened must not get the number of a standard stream that was closed (`>&-`):
+// messages would be written into it. The stand-ins fail as the closed ones would.
+static void hold_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+            return;
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     signal(SIGPIPE, SIG_IGN); // a closed pipe is an error of write(), with a message
     struct cli c = {.log = message_log()};
     int status = close_stdout(dispatch(&c, argc, argv));

@@ -15,8 +15,8 @@ static bool one_of(const char *ext, size_t n, const char *words)
 }
 
 // Pictures that are written as well as read; others become PNG.
-#define PICTURES_OUT "png|jpg|jpeg|bmp|tif|tiff|webp|ppm|pgm"
-#define PICTURES_IN PICTURES_OUT "|pbm|pnm|heic|heif|avif|jxl|jp2|exr|dpx|tga|qoi|psd"
+#define PICTURES_OUT "png|jpg|jpeg|bmp|tif|tiff|webp|ppm"
+#define PICTURES_IN PICTURES_OUT "|pgm|pbm|pnm|heic|heif|avif|jxl|jp2|exr|dpx|tga|qoi|psd"
 // Containers that are written as well as read; others become Matroska, which holds every
 // kind of sound and subtitle.
 #define VIDEOS_OUT "mp4|m4v|mov|mkv|webm|ts|avi|mpg|nut"

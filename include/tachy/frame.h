@@ -131,6 +131,8 @@ struct tachy_video_info {
     int rotation;                    // degrees clockwise to show it upright: 0, 90, 180, 270
     bool flipped;                    // the display matrix mirrors as well
     enum tachy_stereo stereo;        // never TACHY_STEREO_AUTO
+    bool transparent;                // alpha is what matters (mode alpha): a sink that cannot
+                                     // keep it refuses; else it leaves it out with a warning
     const char *codec;               // FFmpeg's decoder or codec name; static or the owner's
 };
 

@@ -23,6 +23,9 @@ struct tachy_source_params {
     enum tachy_stereo stereo;
     int threads;          // decoder threads; 0: chosen from the picture size and the cores
     bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
+    const int *stop;     // reading ends with TACHY_ERR_INTERRUPTED soon after *stop becomes
+                         // non-zero, also while it waits for a pipe or the network (a signal
+                         // handler may set it); may be NULL; must outlive the source
     const struct tachy_log *log; // NULL: silent; must outlive the source
 };
 #define tachy_source_params(...) (&(struct tachy_source_params){__VA_ARGS__})

@@ -58,6 +58,7 @@ int tachy_composite_output(const struct tachy_composite_params *p,
     if (!tachy_pix_desc(in->format))
         return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED, "composite: unknown pixel format");
     out->color = tachy_color_resolve(in->color, in->format, in->width, in->height);
+    out->transparent = p->mode == TACHY_MODE_ALPHA;
     if (p->mode == TACHY_MODE_MASK) {
         out->format = mask_format(p);
         if (out->format == TACHY_PIX_GRAY8 || out->format == TACHY_PIX_GRAY10)

@@ -55,6 +55,8 @@ static const struct {
     {"mp4", AV_CODEC_ID_VORBIS, false},      {"mp4", AV_CODEC_ID_TRUEHD, false},
     {"mp4", AV_CODEC_ID_TEXT, false},        {"mov", AV_CODEC_ID_OPUS, false},
     {"mov", AV_CODEC_ID_FLAC, false},        {"mov", AV_CODEC_ID_TRUEHD, false},
+    {"mov", AV_CODEC_ID_VP8, false},         {"mov", AV_CODEC_ID_VP9, false},
+    {"mov", AV_CODEC_ID_AV1, false},
     {"mpegts", AV_CODEC_ID_AAC, true},       {"mpegts", AV_CODEC_ID_MP2, true},
     {"mpegts", AV_CODEC_ID_MP3, true},       {"mpegts", AV_CODEC_ID_AC3, true},
     {"mpegts", AV_CODEC_ID_EAC3, true},      {"mpegts", AV_CODEC_ID_OPUS, true},
@@ -73,6 +75,15 @@ bool tachy_choice_holds(const AVOutputFormat *container, enum AVCodecID id)
         if (held[i].id == id && is(container, held[i].container))
             return held[i].holds;
     return avformat_query_codec(container, id, FF_COMPLIANCE_UNOFFICIAL) == 1;
+}
+
+// Whether the muxer is known not to take it; of some muxers nothing is known.
+static bool refuses(const AVOutputFormat *container, enum AVCodecID id)
+{
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(held); i++)
+        if (held[i].id == id && is(container, held[i].container))
+            return !held[i].holds;
+    return avformat_query_codec(container, id, FF_COMPLIANCE_UNOFFICIAL) == 0;
 }
 
 // ---- encoders by name
@@ -153,9 +164,25 @@ static bool has_alpha(enum AVPixelFormat f)
     return d && (d->flags & AV_PIX_FMT_FLAG_ALPHA);
 }
 
-static int default_encoder(const AVCodec **out, const AVOutputFormat *c, bool alpha, int width,
-                           const struct tachy_log *log)
+// Containers whose default encoder keeps transparency.
+static bool keeps_alpha(const AVOutputFormat *c)
 {
+    return is(c, "webm") || is(c, "mov") || is(c, "matroska");
+}
+
+static void warn_alpha(const char *what, const struct tachy_log *log)
+{
+    tachy_msg(log, TACHY_LOG_WARN,
+              "the pictures' transparency is left out, because %s does not hold it (.mov, .webm, .mkv "
+              "and .png do)",
+              what);
+}
+
+static int default_encoder(const AVCodec **out, const AVOutputFormat *c,
+                           const struct tachy_video_info *info, const struct tachy_log *log)
+{
+    int width = info->width;
+    bool alpha = tachy_pix_desc(info->format)->alpha && (info->transparent || keeps_alpha(c));
     if (is(c, "gif"))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
                           "GIF needs a palette made from the whole clip, which tachy does not do: "
@@ -175,7 +202,8 @@ static int default_encoder(const AVCodec **out, const AVOutputFormat *c, bool al
         return find_default(out, "libx265", AV_CODEC_ID_HEVC, log);
     if (tachy_choice_holds(c, AV_CODEC_ID_H264))
         return find_default(out, "libx264", AV_CODEC_ID_H264, log);
-    *out = avcodec_find_encoder(c->video_codec);
+    // .mpg: MPEG-1, the muxer's own choice, has a few frame rates only.
+    *out = avcodec_find_encoder(is(c, "mpeg") ? AV_CODEC_ID_MPEG2VIDEO : c->video_codec);
     if (*out)
         return TACHY_OK;
     return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
@@ -403,8 +431,9 @@ static enum AVPixelFormat own_format(const AVCodec *c, enum AVPixelFormat from)
     const enum AVPixelFormat *list = tachy_encoder_formats(c);
     const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(from);
     bool deep = d->comp[0].depth > 8;
-    if (is_delivery(c->id) && !has_alpha(from) &&
-        (d->nb_components == 1 || (d->flags & AV_PIX_FMT_FLAG_RGB))) {
+    bool alpha = has_alpha(from) && c->id == AV_CODEC_ID_VP9; // the others have none
+    if (is_delivery(c->id) && !alpha &&
+        (d->nb_components <= 2 || (d->flags & AV_PIX_FMT_FLAG_RGB))) {
         enum AVPixelFormat f = deep ? AV_PIX_FMT_YUV420P10 : AV_PIX_FMT_YUV420P;
         if (in_list(list, f))
             return f;
@@ -452,7 +481,9 @@ static int choose_format(struct tachy_choice *c, const struct tachy_sink_params 
     if (c->format == AV_PIX_FMT_NONE)
         return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED, "the encoder %s takes no picture like %s",
                           c->codec->name, av_get_pix_fmt_name(from));
-    if (has_alpha(from) && !has_alpha(c->format))
+    if (has_alpha(from) && !has_alpha(c->format) && !info->transparent)
+        warn_alpha(c->codec->name, p->log);
+    else if (has_alpha(from) && !has_alpha(c->format))
         return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED,
                           "the encoder %s cannot keep transparency; use prores_ks in .mov, libvpx-vp9 "
                           "in .webm, ffv1 in .mkv, or say -pix_fmt %s to lose it",
@@ -509,7 +540,7 @@ int tachy_choice_check(const struct tachy_sink_params *p, const AVOutputFormat *
         err = add_options(&c, p);
     if (err >= 0 && p->pix_fmt)
         err = asked_format(&c, p->pix_fmt, p->log);
-    if (err >= 0 && container && avformat_query_codec(container, c.codec->id, FF_COMPLIANCE_UNOFFICIAL) == 0)
+    if (err >= 0 && container && refuses(container, c.codec->id))
         err = tachy_fail(p->log, TACHY_ERR_UNSUPPORTED,
                          "format %s does not hold %s video; choose another name or -c:v",
                          container->name, avcodec_get_name(c.codec->id));
@@ -521,9 +552,8 @@ int tachy_choice_make(struct tachy_choice *c, const struct tachy_sink_params *p,
                       const AVOutputFormat *container, const struct tachy_video_info *info)
 {
     *c = (struct tachy_choice){.format = AV_PIX_FMT_NONE};
-    const struct tachy_pix_desc *d = tachy_pix_desc(info->format);
     int err = p->codec ? tachy_choice_encoder(&c->codec, p->codec, AVMEDIA_TYPE_VIDEO, p->log)
-                       : default_encoder(&c->codec, container, d->alpha, info->width, p->log);
+                       : default_encoder(&c->codec, container, info, p->log);
     if (err >= 0)
         err = choose_format(c, p, info);
     if (err >= 0)
@@ -552,6 +582,8 @@ static enum AVPixelFormat picture_format(enum AVCodecID id, enum AVPixelFormat f
         return AV_PIX_FMT_BGRA;
     if (id == AV_CODEC_ID_BMP)
         return alpha ? AV_PIX_FMT_BGRA : d->nb_components == 1 ? AV_PIX_FMT_GRAY8 : AV_PIX_FMT_BGR24;
+    if (id == AV_CODEC_ID_PPM)
+        return deep ? AV_PIX_FMT_RGB48BE : AV_PIX_FMT_RGB24;
     bool tiff = id == AV_CODEC_ID_TIFF;
     if (d->nb_components == 1)
         return !deep ? AV_PIX_FMT_GRAY8 : tiff ? AV_PIX_FMT_GRAY16LE : AV_PIX_FMT_GRAY16BE;
@@ -574,9 +606,13 @@ int tachy_choice_picture(struct tachy_choice *c, const struct tachy_sink_params 
         err = asked_format(c, p->pix_fmt, p->log);
     else
         c->format = picture_format(id, from);
-    if (err >= 0 && has_alpha(from) && id == AV_CODEC_ID_MJPEG && !p->pix_fmt)
+    bool lost = has_alpha(from) && !p->pix_fmt && (id == AV_CODEC_ID_MJPEG || id == AV_CODEC_ID_PPM);
+    if (err >= 0 && lost && !info->transparent)
+        warn_alpha(avcodec_get_name(id), p->log);
+    else if (err >= 0 && lost)
         err = tachy_fail(p->log, TACHY_ERR_UNSUPPORTED,
-                         "JPEG pictures hold no transparency: write .png, .webp or .tiff");
+                         "%s pictures hold no transparency: write .png, .webp or .tiff",
+                         id == AV_CODEC_ID_MJPEG ? "JPEG" : "PPM");
     if (err >= 0)
         err = add_options(c, p);
     if (err < 0) {

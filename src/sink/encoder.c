@@ -25,10 +25,25 @@ struct tachy_encoder {
     enum AVPixelFormat format;
 };
 
-// MPEG-4 part 2 writes its clock as 16 bits.
+// The lowest rate of MPEG-1 and MPEG-2 that is not below `fps`.
+static AVRational mpeg_rate(struct tachy_rational fps)
+{
+    static const AVRational rates[] = {{24000, 1001}, {24, 1}, {25, 1},       {30000, 1001},
+                                       {30, 1},       {50, 1}, {60000, 1001}, {60, 1}};
+    size_t i = 2;
+    if (fps.num > 0 && fps.den > 0)
+        for (i = 0; i + 1 < TACHY_ARRAY_SIZE(rates); i++)
+            if (av_cmp_q(rates[i], (AVRational){fps.num, fps.den}) >= 0)
+                break;
+    return rates[i];
+}
+
+// MPEG-1 and MPEG-2 count in frames of a few rates, MPEG-4 part 2 writes its clock as 16 bits.
 static AVRational encoder_time_base(const AVCodec *codec, const struct tachy_video_info *info)
 {
     AVRational tb = {info->time_base.num, info->time_base.den};
+    if (codec->id == AV_CODEC_ID_MPEG1VIDEO || codec->id == AV_CODEC_ID_MPEG2VIDEO)
+        return av_inv_q(mpeg_rate(info->fps));
     if (codec->id == AV_CODEC_ID_MPEG4 && tb.den > 65535)
         tb = info->fps.num > 0 && info->fps.den > 0 && info->fps.num < 65536 && !info->vfr
                  ? (AVRational){info->fps.den, info->fps.num}
@@ -58,6 +73,8 @@ static void set_up(AVCodecContext *ctx, const struct tachy_encoder_params *p)
     ctx->framerate = info->fps.num > 0 && info->fps.den > 0
                          ? (AVRational){info->fps.num, info->fps.den}
                          : (AVRational){25, 1}; // rate control wants one
+    if (ctx->codec_id == AV_CODEC_ID_MPEG1VIDEO || ctx->codec_id == AV_CODEC_ID_MPEG2VIDEO)
+        ctx->framerate = av_inv_q(ctx->time_base);
     if (info->sar.num > 0 && info->sar.den > 0)
         ctx->sample_aspect_ratio = (AVRational){info->sar.num, info->sar.den};
     set_color(ctx, &p->choice->color);

@@ -69,6 +69,11 @@ int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *
                           "output with -f mpegts - and hand that on",
                           path);
     struct stat st;
+    if (stat(path, &st) < 0 && lstat(path, &st) == 0)
+        return tachy_fail(log, TACHY_ERR_NOT_FOUND,
+                          "%s: is a link to a file that is not there; remove the link or choose "
+                          "another name with -o",
+                          path);
     if (stat(path, &st) < 0)
         return check_folder(path, log);
     if (S_ISDIR(st.st_mode))

@@ -17,7 +17,7 @@ static const struct {
 } kinds[] = {
     {".png", AV_CODEC_ID_PNG},   {".jpg", AV_CODEC_ID_MJPEG}, {".jpeg", AV_CODEC_ID_MJPEG},
     {".webp", AV_CODEC_ID_WEBP}, {".bmp", AV_CODEC_ID_BMP},   {".tif", AV_CODEC_ID_TIFF},
-    {".tiff", AV_CODEC_ID_TIFF},
+    {".tiff", AV_CODEC_ID_TIFF}, {".ppm", AV_CODEC_ID_PPM},
 };
 
 struct priv {
@@ -101,10 +101,23 @@ static int images_open(tachy_sink *s)
     return err;
 }
 
+// TACHY_ERR_LIMIT: what was written is taken back.
+static int one_only(tachy_sink *s)
+{
+    const struct priv *p = (void *)s->priv;
+    const char *dot = strrchr(p->pattern, '.');
+    return tachy_fail(s->params.log, TACHY_ERR_LIMIT,
+                      "%s: holds one picture only; for more put a number into the name, such as "
+                      "name_%%04d%s, or take one with --max-frames 1",
+                      p->pattern, dot ? dot : ".png");
+}
+
 static int images_start(tachy_sink *s, const struct tachy_video_info *info)
 {
     struct priv *p = (void *)s->priv;
     struct tachy_choice choice;
+    if (!p->numbered && info->frames > 1)
+        return one_only(s);
     int err = tachy_choice_picture(&choice, &s->params, p->id, info);
     if (err < 0)
         return err;
@@ -162,10 +175,7 @@ static int images_write(tachy_sink *s, tachy_frame *f, const struct tachy_result
         return tachy_fail(s->params.log, TACHY_ERR_INVAL,
                           "%s: this run makes no pictures; choose another --mode", p->pattern);
     if (!p->numbered && s->frames)
-        return tachy_fail(s->params.log, TACHY_ERR_INVAL,
-                          "%s: holds one picture only; for more put a number into the name, such as "
-                          "name_%%04d%s",
-                          p->pattern, strrchr(p->pattern, '.') ? strrchr(p->pattern, '.') : ".png");
+        return one_only(s);
     int err = tachy_encoder_send(p->encoder, f);
     while (err == TACHY_ERR_AGAIN) {
         err = drain(s);

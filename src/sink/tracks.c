@@ -187,6 +187,8 @@ static int add_stream(tachy_tracks *t, struct track *k, const struct tachy_side_
         const struct AVCodecTag *const *tags = ctx->oformat->codec_tag;
         if (!tags || av_codec_get_id(tags, s->par->codec_tag) != s->par->codec_id)
             st->codecpar->codec_tag = 0;
+        if (s->par->codec_id == AV_CODEC_ID_FLAC) // in MP4: FFmpeg before 6.1 calls it experimental
+            ctx->strict_std_compliance = FF_COMPLIANCE_EXPERIMENTAL;
         if (k->type == AVMEDIA_TYPE_AUDIO && tachy_mux_counts_from_zero(ctx->oformat))
             st->codecpar->initial_padding =
                 TACHY_MAX(st->codecpar->initial_padding, padding(t, (int)(k - t->track), s));

@@ -80,6 +80,19 @@ static int check_path(const char *path, const struct stat *st, const struct tach
     return TACHY_OK;
 }
 
+static int open_failed(const char *url, int e, const struct tachy_log *log)
+{
+    char text[128];
+    int err = tachy_err_from_av(e);
+    if (err == TACHY_ERR_INTERRUPTED)
+        return err; // who asked for it knows
+    if (err == TACHY_ERR_EOF || err == TACHY_ERR_FORMAT || e == AVERROR(EINVAL))
+        return tachy_fail(log, TACHY_ERR_FORMAT,
+                          "%s: is not a video or picture that can be read, or its beginning or "
+                          "index is damaged", url);
+    return tachy_fail(log, err, "%s: cannot be opened: %s", url, tachy_av_text(e, text));
+}
+
 // Sets in->name and the demuxer options that the name calls for.
 static int resolve(struct file_input *in, const char *url, struct tachy_rational rate,
                    AVDictionary **options, const struct tachy_log *log)
@@ -87,13 +100,19 @@ static int resolve(struct file_input *in, const char *url, struct tachy_rational
     struct stat st;
     const char *path = strncmp(url, "file:", 5) ? url : url + 5, *after;
     int digits;
-    if (!strcmp(url, "-") || !strcmp(url, "pipe:")) {
+    if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:0")) {
+        int e = file_pipe_open(in, NULL);
+        if (e < 0)
+            return open_failed("standard input", e, log);
         in->name = strdup("pipe:0");
     } else if (!stat(path, &st)) {
         int err = check_path(path, &st, log);
         if (err)
             return err;
         in->local = S_ISREG(st.st_mode);
+        int e = S_ISFIFO(st.st_mode) ? file_pipe_open(in, path) : 0;
+        if (e < 0)
+            return open_failed(url, e, log);
         in->name = tachy_asprintf("file:%s", path);
         av_dict_set(options, "pattern_type", "none", 0); // a % in the name is a %
     } else if (number_pattern(path, &after, &digits) && (path != url || !has_scheme(url))) {
@@ -124,17 +143,6 @@ static bool is_text_art(const AVInputFormat *f)
         if (!strcmp(f->name, names[i]))
             return true;
     return false;
-}
-
-static int open_failed(const char *url, int e, const struct tachy_log *log)
-{
-    char text[128];
-    int err = tachy_err_from_av(e);
-    if (err == TACHY_ERR_EOF || err == TACHY_ERR_FORMAT || e == AVERROR(EINVAL))
-        return tachy_fail(log, TACHY_ERR_FORMAT,
-                          "%s: is not a video or picture that can be read, or its beginning or "
-                          "index is damaged", url);
-    return tachy_fail(log, err, "%s: cannot be opened: %s", url, tachy_av_text(e, text));
 }
 
 // Elementary streams: their demuxers make times up, or give none.
@@ -172,7 +180,12 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
         return err;
     }
     const AVInputFormat *sequence = in->pictures ? av_find_input_format("image2") : NULL;
-    // FFmpeg before 5.0 took a plain pointer here; from there on it is const.
+    in->fmt = file_context(in);
+    if (!in->fmt) {
+        av_dict_free(&options);
+        return TACHY_ERR_NOMEM;
+    }
+    // Frees the context where it fails.
     int e = avformat_open_input(&in->fmt, in->name, sequence, &options);
     av_dict_free(&options);
     if (e < 0)
@@ -189,6 +202,7 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
 void file_input_close(struct file_input *in)
 {
     avformat_close_input(&in->fmt);
+    file_pipe_close(in);
     free(in->name);
     in->name = NULL;
 }

@@ -20,7 +20,16 @@ struct file_input {
     bool pictures;  // single pictures or a sequence of them
     bool still;     // one picture
     bool counted;   // timestamps are missing or made up: frames are counted instead
+    const int *stop; // set by the caller: reading ends once it is non-zero; may be NULL
+    AVIOContext *pb; // of a pipe; NULL: FFmpeg reads by name
+    int fd;          // of the pipe
 };
+
+// file_pipe.c: standard input (NULL) or a FIFO as in->pb; a negative AVERROR.
+int file_pipe_open(struct file_input *in, const char *fifo);
+void file_pipe_close(struct file_input *in);
+// A context whose waits end at in->stop; NULL: no memory. `in` must not move.
+AVFormatContext *file_context(struct file_input *in);
 
 // Opens `url` and finds its streams; `rate` is what picture sequences are read at. Every
 // failure is logged as one sentence.

@@ -52,7 +52,9 @@ static int read_failed(tachy_source *s, int e)
         usleep(1000);
         return TACHY_OK;
     }
-    if (e != AVERROR_EOF) {
+    if (e == AVERROR_EXIT) {
+        p->read_err = TACHY_ERR_INTERRUPTED;
+    } else if (e != AVERROR_EOF) {
         file_damaged(s, "a packet cannot be read", tachy_av_text(e, text));
         if (e == AVERROR_INVALIDDATA && ++p->bad_reads < BAD_READS_MAX)
             return TACHY_OK;

@@ -114,15 +114,31 @@ static void number(tachy_source *s, tachy_frame *f)
 {
     const struct tachy_video_info *i = &s->info;
     f->id = s->next_id++;
-    if (s->discontinuity)
-        f->discontinuity = 1;
-    s->discontinuity = false;
-    f->duration *= s->params.every_nth;
     double tick = (double)i->time_base.num / i->time_base.den;
     double length = f->duration ? (double)f->duration * tick
                     : i->fps.num > 0 ? (double)i->fps.den / i->fps.num
                                      : 0;
     s->end_s = (double)f->pts * tick + length;
+}
+
+// Reads the frames behind `f` that every_nth leaves out. `f` lasts until the last of them ends,
+// so that the whole keeps its length.
+static void leave_out(tachy_source *s, tachy_frame *f)
+{
+    int64_t last = f->pts, end = f->pts + f->duration;
+    for (int i = 1; i < s->params.every_nth && !s->ahead_err; i++) {
+        tachy_frame *g = NULL;
+        s->ahead_err = s->ops->read(s, &g);
+        if (s->ahead_err)
+            break;
+        s->seen++;
+        int64_t length = g->duration ? g->duration : g->pts - last;
+        last = g->pts;
+        end = TACHY_MAX(end, g->pts + length);
+        s->discontinuity |= g->discontinuity != 0;
+        tachy_frame_unref(&g);
+    }
+    f->duration = end - f->pts;
 }
 
 int tachy_source_read(tachy_source *s, tachy_frame **out)
@@ -132,19 +148,19 @@ int tachy_source_read(tachy_source *s, tachy_frame **out)
         return TACHY_ERR_EOF;
     if (s->params.max_frames && s->next_id >= s->params.max_frames)
         return end_early(s);
-    for (;;) {
-        tachy_frame *f = NULL;
-        int err = s->ops->read(s, &f);
-        if (err)
-            return end(s, err);
-        if (s->seen++ % s->params.every_nth == 0) {
-            number(s, f);
-            *out = f;
-            return TACHY_OK;
-        }
-        s->discontinuity |= f->discontinuity != 0;
-        tachy_frame_unref(&f);
-    }
+    tachy_frame *f = NULL;
+    int err = s->ahead_err ? s->ahead_err : s->ops->read(s, &f);
+    if (err)
+        return end(s, err);
+    s->seen++;
+    if (s->discontinuity)
+        f->discontinuity = 1;
+    s->discontinuity = false;
+    if (s->params.every_nth > 1)
+        leave_out(s, f);
+    number(s, f);
+    *out = f;
+    return TACHY_OK;
 }
 
 void tachy_source_close(tachy_source **source)

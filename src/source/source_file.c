@@ -175,6 +175,7 @@ static int read_first(tachy_source *s, bool vfr)
 static int file_open(tachy_source *s)
 {
     struct file *p = file_of(s);
+    p->in.stop = s->params.stop;
     int err = file_input_open(&p->in, s->url, s->params.rate, s->params.log);
     if (!err)
         err = choose_stream(s);
@@ -209,6 +210,8 @@ static int file_read(tachy_source *s, tachy_frame **out)
         return err;
     if (s->params.duration > 0 && s->side)
         file_read_side(s, s->params.duration);
+    if (p->read_err == TACHY_ERR_INTERRUPTED)
+        return p->read_err;
     if (p->read_err) // after what could be read
         return tachy_fail(s->params.log, p->read_err, "%s: reading failed before its end: %s",
                           s->url, tachy_err_text(p->read_err));

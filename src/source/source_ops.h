@@ -30,6 +30,7 @@ struct tachy_source {
     int64_t seen;       // frames read from the backend
     int64_t damaged;
     double end_s;       // where the last frame that was handed out ends
+    int ahead_err;      // why reading behind the last frame ended; told by the next read
     bool ended;         // every further read is TACHY_ERR_EOF
     bool discontinuity; // of a frame that every_nth skipped: the next one has it
     max_align_t priv[];

@@ -1,6 +1,7 @@
 #include "task/segment.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static enum tachy_mode mode_by_name(const char *name)
 {
@@ -61,6 +62,13 @@ static int read_background(tachy_task *t, struct segment *s, const tachy_setting
             return tachy_fail(t->log, TACHY_ERR_INVAL,
                               "segment.background: \"%.80s\" is not a colour (a CSS name, #RRGGBB)",
                               text ? text : "");
+        return TACHY_OK;
+    }
+    // A colour and no file of that name: as in mode cutout.
+    s->composite.color = tachy_settings_color(set, "segment.background");
+    if (text && tachy_settings_is_set(set, "segment.background") && s->composite.color &&
+        access(text, F_OK) != 0) {
+        s->composite.mode = TACHY_MODE_CUTOUT;
         return TACHY_OK;
     }
     if (!text || !tachy_settings_is_set(set, "segment.background"))

@@ -447,6 +447,9 @@ class Pictures(SinkCase):
         self.assertIn(".mov", p.err)
         p = self.copy("-as", "rgba", "-c:v", "libx264", src, self.tmp / "no.mov", status=UNSUPPORTED)
         self.assertIn("transparency", p.err)
+        p = self.copy("-as", "rgba", "-incidental", src, self.tmp / "by_chance.mp4")
+        self.assertIn("transparency is left out", p.err)
+        self.assertEqual(streams(ffprobe(self.tmp / "by_chance.mp4"), "video")[0]["pix_fmt"], "yuv420p")
         self.assertFalse((self.tmp / "out.mp4").exists() or self.left())
 
     def test_rgb_colour(self):
@@ -517,8 +520,9 @@ class Images(SinkCase):
         self.assertIn(".png", p.err)
 
     def test_too_many(self):
-        p = self.copy(self.plain(), self.tmp / "a.png", status=INVAL)
+        p = self.copy(self.plain(), self.tmp / "a.png", status=LIMIT)
         self.assertIn("%04d", p.err)
+        self.assertFalse((self.tmp / "a.png").exists())
         p = self.copy(self.plain(), self.tmp / "a_%d_%d.png", status=INVAL)
         self.assertIn("%04d", p.err)
 

@@ -4,8 +4,8 @@
 //
 // Options are those of the sink and the source by FFmpeg's names, and -as FORMAT (frames are
 // made into this format on the way: gray, rgba, yuva420p, yuva444p10le; alpha is a ramp from
-// left to right), -stop N (stops as if interrupted after N frames), -lines (a JSON line a
-// frame). Prints one line: name, bytes and frames. The exit status is the negated error code.
+// left to right), -stop N (stops as if interrupted after N frames), -incidental (alpha
+// may be left out), -lines (a JSON line a frame). Prints one line: name, bytes and frames. The exit status is the negated error code.
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
@@ -29,7 +29,7 @@ struct job {
     const char *in, *out;
     enum tachy_pix as;
     long stop;
-    bool lines;
+    bool lines, incidental;
 };
 
 static int parse(struct job *j, int argc, char **argv)
@@ -57,6 +57,8 @@ static int parse(struct job *j, int argc, char **argv)
             j->sink.no_subtitles = true;
         else if (!strcmp(a, "-lines"))
             j->lines = true;
+        else if (!strcmp(a, "-incidental"))
+            j->incidental = true;
         else if (!strcmp(a, "-threads"))
             j->sink.threads = atoi(argv[++i]);
         else if (!strcmp(a, "-t"))
@@ -149,6 +151,7 @@ static int copy(const struct job *j, tachy_source *src, tachy_sink *sink)
     struct tachy_video_info info = *tachy_source_info(src);
     if (j->as)
         info.format = j->as;
+    info.transparent = j->as && !j->incidental;
     tachy_sink_set_side(sink, tachy_source_side(src));
     int err = tachy_sink_start(sink, &info);
     long n = 0;

@@ -311,10 +311,36 @@ TEST(choices)
         struct tachy_sink_params p = {.log = &log_};
         struct tachy_video_info i = info_of(cases[k].in, cases[k].w, cases[k].h);
         struct tachy_choice c;
+        i.transparent = tachy_pix_desc(cases[k].in)->alpha;
         int err = tachy_choice_make(&c, &p, av_guess_format(cases[k].container, NULL, NULL), &i);
         CHECK_INT(err, cases[k].codec ? TACHY_OK : TACHY_ERR_UNSUPPORTED);
         if (err < 0 || !cases[k].codec)
             continue;
+        CHECK_STR(c.codec->name, cases[k].codec);
+        CHECK_STR(av_get_pix_fmt_name(c.format), cases[k].format);
+        tachy_choice_free(&c);
+    }
+}
+
+// Alpha that the source happens to have is left out where the container has none.
+TEST(alpha_by_chance)
+{
+    static const struct {
+        const char *container;
+        enum tachy_pix in;
+        const char *codec, *format;
+    } cases[] = {
+        {"mp4", TACHY_PIX_RGBA, "libx264", "yuv420p"},
+        {"mp4", TACHY_PIX_YUVA444P10, "libx264", "yuv444p10le"},
+        {"nut", TACHY_PIX_YUVA420P, "libx264", "yuv420p"},
+        {"mov", TACHY_PIX_RGBA, "prores_ks", "yuva444p10le"},
+    };
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(cases); k++) {
+        struct tachy_sink_params p = {.log = &log_};
+        struct tachy_video_info i = info_of(cases[k].in, 64, 64);
+        struct tachy_choice c;
+        CHECK_INT(tachy_choice_make(&c, &p, av_guess_format(cases[k].container, NULL, NULL), &i),
+                  TACHY_OK);
         CHECK_STR(c.codec->name, cases[k].codec);
         CHECK_STR(av_get_pix_fmt_name(c.format), cases[k].format);
         tachy_choice_free(&c);
@@ -421,7 +447,7 @@ int main(void)
         TEST_CASE(null_counts),       TEST_CASE(backends_by_name),         TEST_CASE(order_of_calls),
         TEST_CASE(bad_info),          TEST_CASE(unfinished),               TEST_CASE(file_that_came_meanwhile),
         TEST_CASE(two_outputs_of_one_name), TEST_CASE(long_names),         TEST_CASE(full_device_is_named),
-        TEST_CASE(choices),           TEST_CASE(quality_defaults),         TEST_CASE(containers),
+        TEST_CASE(choices),  TEST_CASE(alpha_by_chance),           TEST_CASE(quality_defaults),         TEST_CASE(containers),
         TEST_CASE(gray_shares_its_pixels), TEST_CASE(ranges),
     };
     if (!mkdtemp(dir))
