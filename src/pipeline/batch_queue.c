@@ -163,7 +163,8 @@ void tachy_bq_add(struct tachy_bq *q, struct tachy_bq_slot *s)
     heap_add(&q->due, s);
     heap_add(&q->pending, s);
     // Amortised: a deadline only moves forward, and rising deadlines end the loop at once.
-    for (struct tachy_bq_slot *e = s->before; e && !e->ripe && e->due_ns > s->due_ns; e = e->before) {
+    struct tachy_bq_slot *e = s->before;
+    for (; e && !e->ripe && e->due_ns > s->due_ns; e = e->before) {
         e->due_ns = s->due_ns;
         sift_up(&q->due, e->at_due);
     }
@@ -206,7 +207,8 @@ void tachy_bq_ripen_all(struct tachy_bq *q, enum tachy_batch_reason why)
         ripen(q, q->pending.v[q->pending.n - 1], why);
 }
 
-// Looks at every slot: streams end rarely, and a list of each stream's items would cost each submit.
+// Looks at every slot: streams end rarely, and a list of each stream's items would cost each
+// submit.
 void tachy_bq_ripen_stream(struct tachy_bq *q, uint64_t stream, enum tachy_batch_reason why)
 {
     for (int i = 0; i < q->max_items; i++) {

@@ -78,8 +78,9 @@ static int alloc_parts(tachy_batcher *b)
     size_t workers = (size_t)TACHY_MAX(b->params.workers, 1);
     b->workers = calloc(workers, sizeof(*b->workers));
     for (int i = 0; b->workers && i < b->params.workers; i++) {
-        b->workers[i] = (struct batch_worker){.batcher = b, .index = i, .batch = tachy_batch_new(b)};
-        if (!b->workers[i].batch)
+        struct batch_worker *w = &b->workers[i];
+        *w = (struct batch_worker){.batcher = b, .index = i, .batch = tachy_batch_new(b)};
+        if (!w->batch)
             return TACHY_ERR_NOMEM;
     }
     return b->workers ? TACHY_OK : TACHY_ERR_NOMEM;
