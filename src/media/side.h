@@ -30,6 +30,7 @@ struct tachy_side {
     // 3D, spherical, mastering display, content light level.
     AVPacketSideData *video_side_data;
     int nb_video_side_data;
+    int width, height;                 // of the pictures that this describes; 0: unknown
     struct tachy_side_queue *queue;    // packets, see below
 };
 

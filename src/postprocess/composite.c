@@ -63,6 +63,10 @@ int tachy_composite_output(const struct tachy_composite_params *p,
         out->format = mask_format(p);
         if (out->format == TACHY_PIX_GRAY8 || out->format == TACHY_PIX_GRAY10)
             out->color.range = 2;
+        if (in->color.transfer == 16 || in->color.transfer == 18) { // a mask has no light to map
+            out->color.transfer = out->color.primaries = 1;
+            out->color.matrix = 1;
+        }
         if (tachy_pix_desc(in->format)->rgb) // grey has no matrix; a later YUV one is free
             out->color.matrix = 2;
     } else if (p->mode == TACHY_MODE_ALPHA) {

@@ -1,5 +1,6 @@
 #include "sink/choice.h"
 #include "sink/pixels.h"
+#include "sink/turn.h"
 
 #include <errno.h>
 #include <libavutil/opt.h>
@@ -469,12 +470,46 @@ static int fix_odd(struct tachy_choice *c, const struct tachy_video_info *info, 
     return TACHY_OK;
 }
 
+// Whether the container says how its pictures are to be turned.
+static bool says_rotation(const AVOutputFormat *c, const struct tachy_video_info *info)
+{
+    static const char *const mov[] = {"mp4", "mov", "ipod", "3gp", "3g2", "f4v", "psp", "ismv"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(mov); i++)
+        if (is(c, mov[i]))
+            return true;
+#if LIBAVFORMAT_VERSION_MAJOR >= 61 // FFmpeg 7: as the roll of a flat projection
+    if (is(c, "matroska") || is(c, "webm"))
+        return !info->flipped;
+#endif
+    return false;
+}
+
+// Pictures that are turned by a quarter need chroma of the same shape in both directions.
+static int fix_turn(struct tachy_choice *c, const struct tachy_video_info *info, bool asked,
+                    const struct tachy_log *log)
+{
+    if (!c->upright || tachy_turn_takes(c->format, info->rotation))
+        return TACHY_OK;
+    const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(c->format);
+    enum AVPixelFormat full = d->comp[0].depth > 8 ? AV_PIX_FMT_YUV444P10 : AV_PIX_FMT_YUV444P;
+    const enum AVPixelFormat *list = tachy_encoder_formats(c->codec);
+    if (asked || (list && !in_list(list, full)))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
+                          "%s: pictures of this format cannot be turned upright, and the output cannot "
+                          "say how to turn them; write .mp4 or .mov, or use another -pix_fmt",
+                          d->name);
+    c->format = full;
+    return TACHY_OK;
+}
+
 static int choose_format(struct tachy_choice *c, const struct tachy_sink_params *p,
                          const struct tachy_video_info *info)
 {
     enum AVPixelFormat from = tachy_pix_to_av(info->format);
     if (p->pix_fmt) {
         int err = asked_format(c, p->pix_fmt, p->log);
+        if (err >= 0)
+            err = fix_turn(c, info, true, p->log);
         return err < 0 ? err : fix_odd(c, info, true, p->log);
     }
     c->format = own_format(c->codec, from);
@@ -488,7 +523,8 @@ static int choose_format(struct tachy_choice *c, const struct tachy_sink_params 
                           "the encoder %s cannot keep transparency; use prores_ks in .mov, libvpx-vp9 "
                           "in .webm, ffv1 in .mkv, or say -pix_fmt %s to lose it",
                           c->codec->name, av_get_pix_fmt_name(c->format));
-    return fix_odd(c, info, false, p->log);
+    int err = fix_turn(c, info, false, p->log);
+    return err < 0 ? err : fix_odd(c, info, false, p->log);
 }
 
 // ---- colour
@@ -552,6 +588,7 @@ int tachy_choice_make(struct tachy_choice *c, const struct tachy_sink_params *p,
                       const AVOutputFormat *container, const struct tachy_video_info *info)
 {
     *c = (struct tachy_choice){.format = AV_PIX_FMT_NONE};
+    c->upright = (info->rotation || info->flipped) && !says_rotation(container, info);
     int err = p->codec ? tachy_choice_encoder(&c->codec, p->codec, AVMEDIA_TYPE_VIDEO, p->log)
                        : default_encoder(&c->codec, container, info, p->log);
     if (err >= 0)
@@ -602,6 +639,7 @@ int tachy_choice_picture(struct tachy_choice *c, const struct tachy_sink_params 
                           avcodec_get_name(id));
     enum AVPixelFormat from = tachy_pix_to_av(info->format);
     int err = TACHY_OK;
+    c->upright = info->rotation || info->flipped;
     if (p->pix_fmt)
         err = asked_format(c, p->pix_fmt, p->log);
     else
@@ -613,6 +651,8 @@ int tachy_choice_picture(struct tachy_choice *c, const struct tachy_sink_params 
         err = tachy_fail(p->log, TACHY_ERR_UNSUPPORTED,
                          "%s pictures hold no transparency: write .png, .webp or .tiff",
                          id == AV_CODEC_ID_MJPEG ? "JPEG" : "PPM");
+    if (err >= 0)
+        err = fix_turn(c, info, p->pix_fmt, p->log);
     if (err >= 0)
         err = add_options(c, p);
     if (err < 0) {

@@ -12,6 +12,7 @@ struct tachy_choice {
     struct tachy_color convert; // for tachy_pixels_params.color
     AVDictionary *options;     // the encoder's own; free with tachy_choice_free()
     int qscale;                // > 0: constant quality of encoders without crf
+    bool upright;          // pictures are turned: the file cannot say how to show them
     unsigned tag;              // codec tag in the container; 0: the muxer's
 };
 

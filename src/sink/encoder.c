@@ -1,5 +1,6 @@
 #include "sink/encoder.h"
 #include "sink/pixels.h"
+#include "sink/turn.h"
 
 #include <libavutil/opt.h>
 #include <libavutil/pixdesc.h>
@@ -22,6 +23,8 @@ struct tachy_encoder {
     int64_t last_distance;
     bool changed;            // the change of format was told
     int width, height;       // of the first frame
+    int rotation;            // that pictures are turned by, with `flipped`
+    bool flipped;
     enum AVPixelFormat format;
 };
 
@@ -66,8 +69,9 @@ static void set_color(AVCodecContext *ctx, const struct tachy_color *c)
 static void set_up(AVCodecContext *ctx, const struct tachy_encoder_params *p)
 {
     const struct tachy_video_info *info = p->info;
-    ctx->width = info->width;
-    ctx->height = info->height;
+    bool quarter = p->choice->upright && info->rotation % 180;
+    ctx->width = quarter ? info->height : info->width;
+    ctx->height = quarter ? info->width : info->height;
     ctx->pix_fmt = p->choice->format;
     ctx->time_base = encoder_time_base(p->choice->codec, info);
     ctx->framerate = info->fps.num > 0 && info->fps.den > 0
@@ -76,7 +80,8 @@ static void set_up(AVCodecContext *ctx, const struct tachy_encoder_params *p)
     if (ctx->codec_id == AV_CODEC_ID_MPEG1VIDEO || ctx->codec_id == AV_CODEC_ID_MPEG2VIDEO)
         ctx->framerate = av_inv_q(ctx->time_base);
     if (info->sar.num > 0 && info->sar.den > 0)
-        ctx->sample_aspect_ratio = (AVRational){info->sar.num, info->sar.den};
+        ctx->sample_aspect_ratio = quarter ? (AVRational){info->sar.den, info->sar.num}
+                                           : (AVRational){info->sar.num, info->sar.den};
     set_color(ctx, &p->choice->color);
     ctx->thread_count = p->threads;
     ctx->codec_tag = p->choice->tag;
@@ -123,6 +128,8 @@ int tachy_encoder_open(tachy_encoder **out, const struct tachy_encoder_params *p
     e->format = tachy_pix_to_av(p->info->format);
     e->width = p->info->width;
     e->height = p->info->height;
+    e->rotation = c->upright ? p->info->rotation : 0;
+    e->flipped = c->upright && p->info->flipped;
     e->last_pts = AV_NOPTS_VALUE;
     e->ctx = avcodec_alloc_context3(c->codec);
     if (!e->ctx)
@@ -190,6 +197,11 @@ static int prepare(tachy_encoder *e, tachy_frame *f, AVFrame **out)
     tell_change(e, in, f->id);
     err = tachy_pixels_run(e->pixels, in, f->color, out);
     av_frame_free(&in);
+    if (err >= 0 && (e->rotation || e->flipped)) {
+        AVFrame *lying = *out;
+        err = tachy_turn(lying, e->rotation, e->flipped, out);
+        av_frame_free(&lying);
+    }
     if (err < 0)
         return err;
     AVFrame *o = *out;

@@ -24,6 +24,7 @@ struct priv {
     AVPacket *packet;
     AVRational time_base; // of the encoder's packets
     int64_t received;
+    bool upright;         // the pictures are turned themselves
 };
 
 static bool file_probe(const char *url, const char *format) { return true; }
@@ -75,7 +76,8 @@ static const AVPacketSideData *find_side_data(const tachy_side *side, enum AVPac
 static int add_rotation(tachy_sink *s, AVStream *st)
 {
     const AVPacketSideData *given = find_side_data(s->side, AV_PKT_DATA_DISPLAYMATRIX);
-    if (!s->info.rotation && !s->info.flipped)
+    const struct priv *p = (const void *)s->priv;
+    if (p->upright || (!s->info.rotation && !s->info.flipped))
         return TACHY_OK;
     if (given)
         return add_side_data(st, given->type, given->data, given->size);
@@ -100,30 +102,55 @@ static int tag_stereo_mode(AVStream *st, const AVPacketSideData *d)
     return TACHY_OK;
 }
 
+static bool is_eyes(enum AVPacketSideDataType type)
+{
+    return type == AV_PKT_DATA_STEREO3D || type == AV_PKT_DATA_SPHERICAL;
+}
+
+// What the input says is no longer true of pictures of another shape (before and after side by
+// side), and the light of a display is not that of a mask.
+static bool still_true(const tachy_sink *s, enum AVPacketSideDataType type)
+{
+    bool hdr = s->info.color.transfer == AVCOL_TRC_SMPTE2084 ||
+               s->info.color.transfer == AVCOL_TRC_ARIB_STD_B67;
+    const struct priv *p = (const void *)s->priv;
+    bool same = !p->upright && (!s->side->width || (s->side->width == s->info.width &&
+                                                    s->side->height == s->info.height));
+    return is_eyes(type) ? same : hdr;
+}
+
 static int add_video_side_data(tachy_sink *s, AVStream *st)
 {
     const struct priv *p = (void *)s->priv;
     bool matroska = !strcmp(p->format->name, "matroska") || !strcmp(p->format->name, "webm");
     bool mp4 = !strcmp(p->format->name, "mp4");
     int err = add_rotation(s, st);
-    bool eyes = false;
+    bool eyes = false, changed = false;
     for (int i = 0; s->side && i < s->side->nb_video_side_data && err >= 0; i++) {
         const AVPacketSideData *d = &s->side->video_side_data[i];
         if (d->type == AV_PKT_DATA_DISPLAYMATRIX)
             continue;
-        eyes = eyes || d->type == AV_PKT_DATA_STEREO3D || d->type == AV_PKT_DATA_SPHERICAL;
+        eyes = eyes || is_eyes(d->type);
+        if (!still_true(s, d->type)) {
+            changed = changed || is_eyes(d->type);
+            continue;
+        }
         err = add_side_data(st, d->type, d->data, d->size);
         if (err >= 0 && d->type == AV_PKT_DATA_STEREO3D && matroska)
             err = tag_stereo_mode(st, d);
+    }
+    if (changed) {
+        tachy_msg(s->params.log, TACHY_LOG_INFO,
+                  "%s: the stereo and spherical description of the input is left out, because the "
+                  "pictures have another shape",
+                  p->mux.out.name);
+        return err < 0 || av_dict_set(&st->metadata, "stereo_mode", NULL, 0) >= 0 ? err : TACHY_ERR_NOMEM;
     }
     if (eyes && !matroska && !mp4)
         tachy_msg(s->params.log, TACHY_LOG_WARN,
                   "%s: the stereo and spherical description is left out, because %s does not hold "
                   "it (.mp4 and .mkv do)",
                   p->mux.out.name, p->format->name);
-    if (s->info.rotation && matroska && !strcmp(p->format->name, "webm"))
-        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: few players turn .webm files",
-                  p->mux.out.name);
     return err;
 }
 
@@ -186,6 +213,11 @@ static int file_start(tachy_sink *s, const struct tachy_video_info *info)
         .choice = &choice, .info = info, .threads = s->params.threads,
         .global_header = p->format->flags & AVFMT_GLOBALHEADER, .log = s->params.log,
     };
+    p->upright = choice.upright;
+    if (p->upright)
+        tachy_msg(s->params.log, TACHY_LOG_INFO,
+                  "%s: the pictures are turned upright, because %s does not say how to turn them",
+                  s->params.url, p->format->name);
     err = tachy_encoder_open(&p->encoder, &ep);
     if (err >= 0)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "encoder %s, pixel format %s, container %s",

@@ -11,6 +11,7 @@ struct track {
     tachy_transcode *convert;  // NULL: copied
     enum AVMediaType type;
     int64_t refused;           // packets that the muxer did not take
+    bool cover;                // a picture to be written once
 };
 
 struct tachy_tracks {
@@ -99,10 +100,26 @@ static AVChapter *copy_chapter(const AVChapter *from, int64_t id)
     return c;
 }
 
-static int copy_chapters(AVFormatContext *ctx, const tachy_side *side)
+static bool holds_chapters(const AVOutputFormat *c)
+{
+    static const char *const names[] = {"mp4", "mov", "ipod", "psp",  "3gp", "3g2",
+                                        "f4v", "ogg", "ogv",  "matroska", "webm", "nut", "asf"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++)
+        if (!strcmp(c->name, names[i]))
+            return true;
+    return false;
+}
+
+static int copy_chapters(AVFormatContext *ctx, const tachy_side *side, const char *name,
+                         const struct tachy_log *log)
 {
     if (!side->nb_chapters)
         return TACHY_OK;
+    if (!holds_chapters(ctx->oformat)) {
+        tachy_msg(log, TACHY_LOG_WARN, "%s: the %d chapters are left out: %s does not hold any", name,
+                  side->nb_chapters, ctx->oformat->name);
+        return TACHY_OK;
+    }
     ctx->chapters = av_calloc((size_t)side->nb_chapters, sizeof(*ctx->chapters));
     if (!ctx->chapters)
         return TACHY_ERR_NOMEM;
@@ -139,6 +156,14 @@ static enum AVCodecID target(const AVOutputFormat *c, const AVCodecParameters *p
         return AV_CODEC_ID_SUBRIP;
     enum AVCodecID id = mov ? AV_CODEC_ID_MOV_TEXT : webm ? AV_CODEC_ID_WEBVTT : c->subtitle_codec;
     return is_text(id) ? id : AV_CODEC_ID_NONE;
+}
+
+// MP4 holds attached pictures as covers.
+static bool is_cover(const AVOutputFormat *c, const AVCodecParameters *par)
+{
+    return par->codec_type == AVMEDIA_TYPE_ATTACHMENT && par->extradata_size > 0 &&
+           (!strcmp(c->name, "mp4") || !strcmp(c->name, "ipod")) &&
+           (par->codec_id == AV_CODEC_ID_MJPEG || par->codec_id == AV_CODEC_ID_PNG);
 }
 
 // Whether packets can be passed on as they are.
@@ -195,6 +220,13 @@ static int add_stream(tachy_tracks *t, struct track *k, const struct tachy_side_
     }
     st->time_base = k->time_base;
     st->disposition = s->disposition;
+    if (k->cover) {
+        st->codecpar->codec_type = AVMEDIA_TYPE_VIDEO;
+        av_freep(&st->codecpar->extradata);
+        st->codecpar->extradata_size = 0;
+        st->disposition = AV_DISPOSITION_ATTACHED_PIC;
+        return TACHY_OK; // its names are those of a file
+    }
     int err = copy_metadata(&st->metadata, s->metadata, false);
     if (err >= 0 && !strcmp(ctx->oformat->name, "mov"))
         err = old_language(&st->metadata);
@@ -244,7 +276,8 @@ static int add_track(tachy_tracks *t, int i)
     if (type == AVMEDIA_TYPE_DATA && t->side->nb_chapters &&
         s->par->codec_tag == MKTAG('t', 'e', 'x', 't'))
         return TACHY_OK;
-    if (copies(c, s))
+    t->track[i].cover = is_cover(c, s->par);
+    if (t->track[i].cover || copies(c, s))
         return add_stream(t, &t->track[i], s);
     if (type == AVMEDIA_TYPE_AUDIO || type == AVMEDIA_TYPE_SUBTITLE)
         return add_converted(t, &t->track[i], s);
@@ -295,7 +328,7 @@ int tachy_tracks_open(tachy_tracks **out, struct tachy_mux *m, tachy_side *side,
         err = copy_metadata(&video->metadata, side->video_metadata, true);
     video->disposition = side->video_disposition;
     if (err >= 0)
-        err = copy_chapters(m->ctx, side);
+        err = copy_chapters(m->ctx, side, m->out.name, m->log);
     for (; err >= 0 && t->nb < side->nb_streams; t->nb++)
         err = add_track(t, t->nb);
     if (err < 0)
@@ -346,9 +379,29 @@ static int write_early(tachy_tracks *t)
     return err;
 }
 
+static int write_covers(tachy_tracks *t)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < t->nb && err >= 0; i++) {
+        const AVCodecParameters *par = t->side->streams[i].par;
+        if (!t->track[i].cover)
+            continue;
+        t->track[i].cover = false;
+        if (av_new_packet(t->made, par->extradata_size) < 0)
+            return TACHY_ERR_NOMEM;
+        memcpy(t->made->data, par->extradata, (size_t)par->extradata_size);
+        t->made->pts = t->made->dts = 0;
+        t->made->flags |= AV_PKT_FLAG_KEY;
+        err = write_packet(t, &t->track[i], t->made);
+    }
+    return err;
+}
+
 int tachy_tracks_write(tachy_tracks *t, double seconds)
 {
-    int err = write_early(t);
+    int err = write_covers(t);
+    if (err >= 0)
+        err = write_early(t);
     while (err >= 0 && (err = tachy_side_take(t->side, seconds, t->packet)) == TACHY_OK)
         err = write_one(t, t->packet);
     return err == TACHY_ERR_AGAIN || err == TACHY_ERR_EOF ? TACHY_OK : err;

@@ -107,6 +107,8 @@ void file_damaged(tachy_source *s, const char *what, const char *why);
 
 // file_side.c
 int file_side_open(tachy_source *s);
+// What only the pictures say (mastering display, light level, size); with the first one.
+int file_side_describe(tachy_source *s, const AVFrame *first);
 // Takes over the packet's reference.
 void file_side_put(tachy_source *s, AVPacket *packet);
 

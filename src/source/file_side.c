@@ -1,11 +1,18 @@
 #include "source/file_priv.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 // Everything of a file but its pictures, for the sink.
 
-// Time codes are made anew by muxers; cover pictures are no video; unknown codecs fit nowhere.
+static bool is_cover(const AVStream *st)
+{
+    return st->codecpar->codec_type == AVMEDIA_TYPE_VIDEO &&
+           (st->disposition & AV_DISPOSITION_ATTACHED_PIC) && st->attached_pic.size > 0;
+}
+
+// Time codes are made anew by muxers; unknown codecs fit nowhere.
 static bool keep(const AVStream *st)
 {
     switch (st->codecpar->codec_type) {
@@ -13,12 +20,37 @@ static bool keep(const AVStream *st)
     case AVMEDIA_TYPE_SUBTITLE:
     case AVMEDIA_TYPE_ATTACHMENT:
         return st->codecpar->codec_id != AV_CODEC_ID_NONE;
+    case AVMEDIA_TYPE_VIDEO:
+        return is_cover(st);
     case AVMEDIA_TYPE_DATA:
         return st->codecpar->codec_id != AV_CODEC_ID_NONE &&
                st->codecpar->codec_tag != MKTAG('t', 'm', 'c', 'd');
     default:
         return false;
     }
+}
+
+// A cover picture is kept as what it is: an attached file.
+static int make_attachment(struct tachy_side_stream *to, const AVStream *st)
+{
+    const AVPacket *picture = &st->attached_pic;
+    const char *type = avcodec_get_name(st->codecpar->codec_id);
+    bool jpeg = st->codecpar->codec_id == AV_CODEC_ID_MJPEG;
+    char mime[64], name[64];
+    snprintf(mime, sizeof(mime), "image/%s", jpeg ? "jpeg" : type);
+    snprintf(name, sizeof(name), "cover.%s", jpeg ? "jpg" : type);
+    av_freep(&to->par->extradata);
+    to->par->extradata = av_mallocz((size_t)picture->size + AV_INPUT_BUFFER_PADDING_SIZE);
+    if (!to->par->extradata)
+        return TACHY_ERR_NOMEM;
+    memcpy(to->par->extradata, picture->data, (size_t)picture->size);
+    to->par->extradata_size = picture->size;
+    to->par->codec_type = AVMEDIA_TYPE_ATTACHMENT;
+    to->disposition = 0;
+    return av_dict_set(&to->metadata, "filename", name, AV_DICT_DONT_OVERWRITE) < 0 ||
+                   av_dict_set(&to->metadata, "mimetype", mime, AV_DICT_DONT_OVERWRITE) < 0
+               ? TACHY_ERR_NOMEM
+               : TACHY_OK;
 }
 
 static int add_stream(tachy_side *side, const AVStream *st)
@@ -34,7 +66,7 @@ static int add_stream(tachy_side *side, const AVStream *st)
     if (avcodec_parameters_copy(to->par, st->codecpar) < 0 ||
         av_dict_copy(&to->metadata, st->metadata, 0) < 0)
         return TACHY_ERR_NOMEM;
-    return TACHY_OK;
+    return is_cover(st) ? make_attachment(to, st) : TACHY_OK;
 }
 
 static int add_streams(tachy_source *s)
@@ -53,8 +85,10 @@ static int add_streams(tachy_source *s)
         p->side_dts[i] = AV_NOPTS_VALUE;
         if (!keep(st))
             continue;
-        p->side_of[i] = s->side->nb_streams;
-        st->discard = AVDISCARD_DEFAULT;
+        if (!is_cover(st)) { // whose one packet has been read
+            p->side_of[i] = s->side->nb_streams;
+            st->discard = AVDISCARD_DEFAULT;
+        }
         int err = add_stream(s->side, st);
         if (err)
             return err;
@@ -87,6 +121,39 @@ static int add_video_side_data(struct file *p, tachy_side *side)
         size_t size = 0;
         const uint8_t *data = file_side_data(p->st, types[i], &size);
         int err = data && size ? add_side_data(side, types[i], data, size) : TACHY_OK;
+        if (err)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+static bool has_side_data(const tachy_side *side, enum AVPacketSideDataType type)
+{
+    for (int i = 0; i < side->nb_video_side_data; i++)
+        if (side->video_side_data[i].type == type)
+            return true;
+    return false;
+}
+
+// HEVC and others carry these in the stream, where an encoder would not find them again.
+int file_side_describe(tachy_source *s, const AVFrame *first)
+{
+    static const struct {
+        enum AVFrameSideDataType frame;
+        enum AVPacketSideDataType packet;
+    } types[] = {
+        {AV_FRAME_DATA_MASTERING_DISPLAY_METADATA, AV_PKT_DATA_MASTERING_DISPLAY_METADATA},
+        {AV_FRAME_DATA_CONTENT_LIGHT_LEVEL, AV_PKT_DATA_CONTENT_LIGHT_LEVEL},
+        {AV_FRAME_DATA_STEREO3D, AV_PKT_DATA_STEREO3D},
+        {AV_FRAME_DATA_SPHERICAL, AV_PKT_DATA_SPHERICAL},
+    };
+    s->side->width = first->width;
+    s->side->height = first->height;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(types); i++) {
+        const AVFrameSideData *sd = av_frame_get_side_data(first, types[i].frame);
+        if (!sd || has_side_data(s->side, types[i].packet))
+            continue;
+        int err = add_side_data(s->side, types[i].packet, sd->data, sd->size);
         if (err)
             return err;
     }

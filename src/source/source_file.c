@@ -86,6 +86,16 @@ static void describe_geometry(tachy_source *s)
     if (matrix && size >= 9 * sizeof(int32_t))
         file_rotation((const int32_t *)(const void *)matrix, &i->rotation, &i->flipped);
 
+#ifdef AV_FRAME_FLAG_INTERLACED
+    bool interlaced = p->picture->flags & AV_FRAME_FLAG_INTERLACED;
+#else
+    bool interlaced = p->picture->interlaced_frame;
+#endif
+    if (interlaced)
+        tachy_msg(s->params.log, TACHY_LOG_WARN,
+                  "%s: its pictures are interlaced; they are worked on and written as whole pictures, "
+                  "so deinterlace it first (ffmpeg -vf bwdif) where players should not show combs",
+                  s->url);
     AVRational sar = av_guess_sample_aspect_ratio(p->in.fmt, p->st, p->picture);
     i->sar = (struct tachy_rational){TACHY_MAX(sar.num, 0), TACHY_MAX(sar.den, 1)};
 
@@ -166,6 +176,9 @@ static int read_first(tachy_source *s, bool vfr)
     if (err)
         return err;
     describe_geometry(s);
+    err = s->side ? file_side_describe(s, p->picture) : TACHY_OK;
+    if (err)
+        return err;
     err = file_convert(s, p->picture, &p->first);
     if (!err)
         describe(s, vfr);

@@ -91,6 +91,73 @@ class Robust(Case):
         self.assertEqual(ffprobe(out)["streams"][0]["codec_name"], "h264")
         self.refused("segment", path, "-o", path, "-y", words=["a.mp4"])
 
+    def test_nothing_is_written_over_under_another_name(self):
+        path = self.clip("a.mp4", seconds=0.2)
+        whole = path.read_bytes()
+        (self.tmp / "link.mp4").symlink_to("a.mp4")
+        (self.tmp / "nowhere.mp4").symlink_to("missing.mp4")
+        for args, words in (((path, "-y", "-o", f"file:{path}"), ["a.mp4"]),
+                            ((f"file:{path}", "-y", "-o", self.tmp / "link.mp4"), ["link.mp4"]),
+                            ((path, "-y", f"--json={path}", "-f", "null", "-"), ["--json"]),
+                            ((path, "-y", f"--json={self.tmp}/o.mp4", "-o", self.tmp / "o.mp4"), ["--json"]),
+                            ((path, "-o", self.tmp / "nowhere.mp4"), ["nowhere.mp4", "link"]),
+                            ((path, f"--json={self.tmp}/no/x.json", "-o", self.tmp / "o.mp4"), ["x.json"])):
+            with self.subTest(args[-1]):
+                self.refused("segment", *args, words=words)
+                self.assertEqual(path.read_bytes(), whole)
+                self.assertFalse((self.tmp / "o.mp4").exists())
+        out = self.tmp / "s.json"
+        run("segment", path, f"--json={out}", "-f", "null", "-")
+        self.refused("segment", path, f"--json={out}", "-f", "null", "-", words=["-y"])
+        run("segment", path, path, "-y", f"--json={out}", "-f", "null", "-")
+        self.assertEqual(len(out.read_text().splitlines()), 2)
+
+    def test_closed_standard_streams(self):
+        path = self.clip("a.mp4", seconds=0.2)
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            with self.subTest(closed):
+                out = self.tmp / "o.mkv"
+                subprocess.run(["sh", "-c", f'exec "$0" segment "$1" -y -o "$2" {closed}', TACHY, path, out], capture_output=True)
+                self.assertEqual(ffprobe(out, "-count_frames")["streams"][0]["nb_read_frames"], "6")
+                self.assertNotIn(b"limited by", out.read_bytes())
+
+    def test_a_reader_that_has_gone(self):
+        path = self.clip("a.mp4", seconds=1)
+        for args in (("-f", "matroska", "-"), ("--mode", "json", "-o", "-")):
+            p = subprocess.Popen([TACHY, "segment", "-q", str(path), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            p.stdout.read(1)
+            p.stdout.close()
+            err = p.stderr.read().decode()
+            p.stderr.close()
+            self.assertEqual(p.wait(60), 1, err)
+            self.assertEqual(len(err.splitlines()), 1, err)
+
+    def test_a_stop_ends_waiting(self):
+        fifo = self.tmp / "fifo"
+        os.mkfifo(fifo)
+        pipe = os.pipe()
+        path = self.clip("a.ts", "-c:v", "libx264", "-preset", "ultrafast", seconds=2)
+        os.write(pipe[1], path.read_bytes()[:60000])
+        for args, sig in (((fifo, "-f", "null", "-"), signal.SIGINT), (("-", "-o", self.tmp / "o.mp4"), signal.SIGHUP)):
+            p = subprocess.Popen([TACHY, "segment", *map(str, args)], stdin=pipe[0], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            time.sleep(2)
+            p.send_signal(sig)
+            err = p.communicate(timeout=30)[1]
+            self.assertEqual(p.returncode, 130, err)
+            self.assertIn("interrupted", err)
+        os.close(pipe[0])
+        os.close(pipe[1])
+
+    def test_lengths(self):
+        path = self.clip("a.mp4", "-c:v", "libx264", seconds=1, rate=10)
+        self.refused("segment", path, "-t", 0, "-f", "null", "-", code=2, words=["-t"])
+        for n, frames in ((3, 4), (1000, 1)):
+            out = self.tmp / f"n{n}.mp4"
+            run("segment", path, "--every-nth", n, "-o", out)
+            v = ffprobe(out, "-count_frames")["streams"][0]
+            self.assertEqual(int(v["nb_read_frames"]), frames)
+            self.assertAlmostEqual(float(v["duration"]), 1, places=3)
+
     def test_interrupt_leaves_a_playable_file_or_none(self):
         path = self.clip("long.mp4", "-preset", "ultrafast", seconds=60)
         for wait in (0.05, 1.5):

@@ -166,6 +166,25 @@ class Segment(Case):
                              check=True, capture_output=True).stdout
         self.assertEqual(bytes(raw[y * 512 + x] for y in range(256) for x in range(256)), one)
 
+    def test_before_and_after_are_no_stereo(self):
+        path = self.clip(name="in.mkv", size="512x256", seconds=0.2, extra=("-metadata:s:v", "stereo_mode=left_right"))
+        for name in "o.mp4", "o.mkv":
+            for mode, kept in (("cutout", True), ("side-by-side", False)):
+                run("segment", path, "--mode", mode, "-y", "-o", self.tmp / name)
+                video = ffprobe(self.tmp / name)["streams"][0]
+                self.assertEqual(any(d["side_data_type"] == "Stereo 3D" for d in video.get("side_data_list", [])), kept)
+
+    def test_replace_with_a_colour(self):
+        path = self.clip(seconds=0.2)
+        red = tachy_md5(path, "--mode", "cutout", "--background", "red")
+        self.assertEqual(tachy_md5(path, "--mode", "replace", "--background", "red"), red)
+
+    def test_transparency_by_chance(self):
+        path = self.clip(name="in.mov", seconds=0.2, vf="format=yuva444p10le", codec=("-c:v", "prores_ks"))
+        p = run("segment", path, "-o", self.tmp / "o.mp4")
+        self.assertIn("transparency is left out", p.stderr)
+        self.assertEqual(ffprobe(self.tmp / "o.mp4")["streams"][0]["codec_name"], "h264")
+
     def test_rotated_video_is_seen_upright(self):
         upright = self.clip(seconds=0.4, size="240x320")
         turned = self.tmp / "turned.mp4"

@@ -293,6 +293,61 @@ class Description(SinkCase):
                 self.assertEqual([d["rotation"] for d in video["side_data_list"]], wanted)
                 self.assertEqual((video["width"], video["height"]), (320, 180))
 
+    def test_turned_where_nothing_says_rotation(self):
+        for pix_fmt in "yuv420p", "yuv422p10le":
+            ffmpeg(*VIDEO, "-c:v", "libx264", "-crf", 1, "-pix_fmt", pix_fmt, self.tmp / "a.mp4")
+            for degrees in 90, 180, 270:
+                src = self.clip("in.mp4", "-i", self.tmp / "a.mp4", "-c", "copy", "-metadata:s:v", f"rotate={degrees}")
+                wanted = raw(src, "rgb24")
+                for name in "out.avi", "out.nut", "f_%02d.png":
+                    self.copy("-y", "-crf", 1, src, self.tmp / name) if name[0] == "o" else self.copy("-y", src, self.tmp / name)
+                    video = streams(ffprobe(self.tmp / name), "video")[0]
+                    self.assertEqual((video["width"], video["height"]), (180, 320) if degrees != 180 else (320, 180))
+                    self.assertNotIn("side_data_list", video)
+                    got = raw(self.tmp / name, "rgb24")
+                    error = sum(abs(x - y) for x, y in zip(got[::97], wanted[::97])) / len(wanted[::97])
+                    self.assertLess(error, 4, (pix_fmt, degrees, name))
+
+    def test_orientation_of_photographs(self):
+        # The tag of the camera, by hand: SOI, then an APP1 segment with one entry.
+        self.clip("p.jpg", "-f", "lavfi", "-i", "testsrc=size=64x48", "-frames:v", 1, "-q:v", 1, "-pix_fmt", "yuvj444p")
+        jpeg = (self.tmp / "p.jpg").read_bytes()
+        turns = {2: "hflip", 3: "hflip,vflip", 4: "vflip", 5: "transpose=0", 6: "transpose=1", 7: "transpose=3", 8: "transpose=2"}
+        for tag, turn in turns.items():
+            exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0" + bytes([tag]) + b"\0\0\0\0\0\0"
+            src = self.tmp / "e.jpg"
+            src.write_bytes(jpeg[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + jpeg[2:])
+            self.copy("-y", src, self.tmp / "o.png")
+            got, want = raw(self.tmp / "o.png", "rgb24"), raw(self.tmp / "p.jpg", "rgb24", turn)
+            self.assertLess(sum(abs(x - y) for x, y in zip(got, want)) / len(want), 1.5, turn)
+
+    def test_cover_picture(self):
+        cover = self.clip("c.jpg", "-f", "lavfi", "-i", "testsrc=size=64x48", "-frames:v", 1)
+        mp4 = self.clip("a.mp4", "-i", self.plain(), "-i", cover, "-map", 0, "-map", 1, "-c", "copy", "-disposition:v:1", "attached_pic")
+        mkv = self.clip("a.mkv", "-i", self.plain(), "-attach", cover, "-metadata:s:t", "mimetype=image/jpeg", "-metadata:s:t",
+                        "filename=front.jpg", "-c", "copy")
+        for src, name in ((mp4, "o.mp4"), (mp4, "o.mkv"), (mkv, "o.mp4"), (mkv, "o.mkv")):
+            self.copy("-y", src, self.tmp / name)
+            self.clip("back.jpg", "-i", self.tmp / name, "-map", "0:v", "-map", "-0:V", "-c", "copy", "-f", "image2", "-update", 1)
+            self.assertEqual((self.tmp / "back.jpg").read_bytes(), cover.read_bytes(), (src, name))
+            (self.tmp / "back.jpg").unlink()
+        self.assertIn("left out", self.copy(mp4, self.tmp / "o.mov").err)
+
+    def test_light_of_the_mastering_display(self):
+        display = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
+        src = self.clip("in.mkv", *VIDEO, "-frames:v", 3, "-c:v", "libx265", "-pix_fmt", "yuv420p10le", "-x265-params",
+                        f"log-level=none:hdr10=1:repeat-headers=1:master-display={display}:max-cll=1000,400",
+                        "-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc")
+        raw_stream = self.clip("in.hevc", "-i", src, "-c", "copy") # nothing but the stream says it
+        for source, name in ((src, "a.mp4"), (src, "a.mkv"), (src, "a.webm"), (raw_stream, "b.mp4")):
+            self.copy("-y", source, self.tmp / name)
+            video = streams(ffprobe(self.tmp / name), "video")[0]
+            found = {d["side_data_type"]: d for d in video["side_data_list"]}
+            self.assertEqual(found["Content light level metadata"]["max_content"], 1000, name)
+            num, den = (int(x) for x in found["Mastering display metadata"]["max_luminance"].split("/"))
+            self.assertEqual(num / den, 1000)
+            self.assertEqual((video["color_transfer"], video["pix_fmt"]), ("smpte2084", "yuv420p10le"))
+
     def test_colour(self):
         keys = "color_range", "color_space", "color_transfer", "color_primaries"
         for values in (("tv", "bt709", "bt709", "bt709"), ("pc", "smpte170m", "smpte170m", "smpte170m"),
