@@ -18,21 +18,21 @@ struct parser {
 
 struct found {
     const struct tachy_option *option;
+    char name[64];     // as it was given
     const char *value; // behind '='; NULL: none
     bool negated;      // --no-name
 };
 
-static const struct tachy_option *find_name(const char *text, size_t n, const char **nearest)
+static bool find_name(struct found *f, const char *text, size_t n, const char **nearest)
 {
-    char name[64];
     if (nearest)
         *nearest = NULL;
-    if (!n || n >= sizeof(name))
-        return NULL;
-    memcpy(name, text, n);
-    name[n] = '\0';
-    const struct tachy_option *o = tachy_option_find(name, nearest);
-    return o;
+    if (!n || n >= sizeof(f->name))
+        return false;
+    memcpy(f->name, text, n);
+    f->name[n] = '\0';
+    f->option = tachy_option_find(f->name, nearest);
+    return f->option != NULL;
 }
 
 // `text` is behind the dashes.
@@ -40,16 +40,13 @@ static bool match(const char *text, struct found *f, const char **nearest)
 {
     const char *eq = strchr(text, '=');
     size_t n = eq ? (size_t)(eq - text) : strlen(text);
-    *f = (struct found){.option = find_name(text, n, nearest), .value = eq ? eq + 1 : NULL};
-    if (f->option || eq || strncmp(text, "no", 2))
+    *f = (struct found){.value = eq ? eq + 1 : NULL};
+    if (find_name(f, text, n, nearest) || eq || strncmp(text, "no", 2))
         return f->option != NULL;
     const char *rest = text + (text[2] == '-' ? 3 : 2);
-    const struct tachy_option *o = find_name(rest, strlen(rest), NULL);
-    if (!o || o->type != TACHY_OPT_BOOL || o->command_only)
-        return false;
-    f->option = o;
-    f->negated = true;
-    return true;
+    f->negated = find_name(f, rest, strlen(rest), NULL) && f->option->type == TACHY_OPT_BOOL &&
+                 !f->option->command_only;
+    return f->negated;
 }
 
 static bool looks_like_option(const char *arg)
@@ -60,13 +57,15 @@ static bool looks_like_option(const char *arg)
     return match(arg + (arg[1] == '-' ? 2 : 1), &f, NULL);
 }
 
-// The shown form of a name: "-crf", "--threshold", "-n".
+// The shown form of a name: "-crf", "--threshold", "-n", "--gpu.precision".
 static const char *shown(const struct tachy_option *o, char *buf, size_t size)
 {
     if (o->name)
         snprintf(buf, size, "%s%s", o->one_dash ? "-" : "--", o->name);
-    else
+    else if (o->letter)
         snprintf(buf, size, "-%c", o->letter);
+    else
+        snprintf(buf, size, "--%s", o->path);
     return buf;
 }
 
@@ -74,7 +73,9 @@ static int unknown(const char *arg, const char *nearest)
 {
     char name[80];
     const struct tachy_option *o = nearest ? tachy_option_find(nearest, NULL) : NULL;
-    if (o)
+    if (o && strchr(nearest, '.'))
+        message_error("the option %.60s is not known; did you mean --%s?", arg, nearest);
+    else if (o)
         message_error("the option %.60s is not known; did you mean %s?", arg,
                       shown(o, name, sizeof(name)));
     else
@@ -108,10 +109,18 @@ static int take_value(struct parser *p, const char *arg, struct found *f)
     return TACHY_OK;
 }
 
+// What the command under the profile gets: everything but the profile's own options.
+static void pass_on(struct parser *p, const struct tachy_option *o, int from)
+{
+    for (int i = from; i < p->at && (o->verbs & ~(unsigned)TACHY_VERB_CONFIG) != TACHY_VERB_PROFILE; i++)
+        p->c->inner_argv[p->c->n_inner++] = p->argv[i];
+}
+
 static int take_option(struct parser *p, const char *arg)
 {
     struct found f;
     const char *nearest = NULL;
+    int from = p->at - 1;
     if (!match(arg + (arg[1] == '-' ? 2 : 1), &f, &nearest))
         return unknown(arg, nearest);
     int err = TACHY_OK;
@@ -122,28 +131,32 @@ static int take_option(struct parser *p, const char *arg)
     else
         err = take_value(p, arg, &f);
     p->used[p->n_used++] = f.option;
+    pass_on(p, f.option, from);
     if (err < 0)
         return err;
-    return tachy_settings_set(p->c->settings, f.option->path, f.value, "command line");
+    return tachy_settings_set(p->c->settings, f.name, f.value, "command line");
 }
 
 // The first argument without an option names the verb.
 static int take_argument(struct parser *p, const char *arg)
 {
     struct cli *c = p->c;
-    if (c->verb) {
-        c->args[c->n_args++] = arg;
+    const struct verb **verb = c->verb == &verb_profile && !c->inner ? &c->inner : &c->verb;
+    if (*verb) {
+        c->inner_argv[c->n_inner++] = c->args[c->n_args++] = arg;
         return TACHY_OK;
     }
-    c->verb = cli_verb(arg);
-    if (c->verb)
+    *verb = cli_verb(arg);
+    if (*verb != &verb_profile)
+        c->inner_argv[c->n_inner++] = arg;
+    if (*verb)
         return TACHY_OK;
     const char *dot = strrchr(arg, '.');
     if (dot || strchr(arg, '/') || !strcmp(arg, "-"))
         message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
     else
         message_error("%.60s is not a command; there are segment, probe, doctor, model, config, "
-                      "help, man and completion",
+                      "profile, help, man and completion",
                       arg);
     return TACHY_ERR_INVAL;
 }
@@ -152,9 +165,12 @@ static int check_verb(const struct parser *p)
 {
     const struct verb *v = p->c->verb;
     char name[80];
+    unsigned options = (v ? v->options : 0) | (p->c->inner ? p->c->inner->options : 0);
     for (int i = 0; v && i < p->n_used; i++) {
-        if (p->used[i]->verbs & v->options)
+        if (p->used[i]->verbs & options)
             continue;
+        if (p->c->inner)
+            v = p->c->inner;
         message_error("%s does not belong to tachy %s; `tachy help %s` lists its options",
                       shown(p->used[i], name, sizeof(name)), v->name, v->name);
         return TACHY_ERR_INVAL;
@@ -166,20 +182,25 @@ int args_parse(struct cli *c, int argc, char **argv)
 {
     struct parser p = {.c = c, .argc = argc, .argv = argv, .at = 1};
     c->args = calloc((size_t)argc + 1, sizeof(*c->args));
+    c->inner_argv = calloc((size_t)argc + 2, sizeof(*c->inner_argv));
     p.used = calloc((size_t)argc + 1, sizeof(*p.used));
-    int err = c->args && p.used ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = c->args && c->inner_argv && p.used ? TACHY_OK : TACHY_ERR_NOMEM;
     bool options = true;
     while (err == TACHY_OK && p.at < argc) {
         const char *arg = argv[p.at++];
-        if (options && !strcmp(arg, "--"))
+        if (options && !strcmp(arg, "--")) {
+            c->inner_argv[c->n_inner++] = arg;
             options = false;
-        else if (options && arg[0] == '-' && arg[1])
+        } else if (options && arg[0] == '-' && arg[1]) {
             err = take_option(&p, arg);
-        else
+        } else {
             err = take_argument(&p, arg);
+        }
     }
     if (err == TACHY_OK)
         err = check_verb(&p);
+    if (err == TACHY_OK)
+        cli_level(c); // what reading the files warns of is quiet already
     const char *const *files;
     size_t n = tachy_settings_list(c->settings, "general.config", &files);
     for (size_t i = 0; i < n && err == TACHY_OK; i++)

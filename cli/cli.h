@@ -20,6 +20,14 @@ struct cli {
     tachy_settings *settings; // options and configuration files
     const char **args;        // arguments without an option, in order; argv's
     size_t n_args;
+    // tachy profile VERB ...; else NULL.
+    const struct verb *inner; // VERB
+    const char **inner_argv;  // the command without what belongs to the profile; ends with NULL
+    size_t n_inner;
+    tachy_profile *profile;   // runs record into it
+    char *profile_trace;      // where the trace goes that no option asked for; NULL: nowhere
+    bool profile_ready;       // its files were checked: the run has begun
+    bool stdout_taken;        // by an output or a summary
 };
 
 // One `tachy NAME ...`; defined in cmd_NAME.c, listed in main.c.
@@ -37,10 +45,13 @@ struct verb {
 };
 enum { VERB_GENERAL = 1 << 16 }; // takes the rows of TACHY_VERB_ALL only
 
-extern const struct verb verb_segment, verb_probe, verb_doctor, verb_model, verb_config, verb_help,
-    verb_man, verb_completion;
+extern const struct verb verb_segment, verb_probe, verb_doctor, verb_model, verb_config, verb_profile,
+    verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
+
+// main.c: how much is printed, by the settings as they are.
+void cli_level(struct cli *c);
 
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
@@ -59,6 +70,7 @@ int message_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /
 void message_status(const char *line);
 
 // text.c
+bool has_name(const struct tachy_option *o); // on the command line, other than its path
 int terminal_width(FILE *f); // columns; 80 where it is no terminal
 // Prints words from column `at` on, broken before `width`, further lines indented. No newline
 // at the end.
@@ -76,6 +88,11 @@ void help_overview(FILE *f);
 void help_verb(FILE *f, const struct verb *v);
 // cmd_doctor.c: name and versions, from tachy_doctor().
 int print_version(void);
+
+// cmd_profile.c
+// Before any work: names the trace after the output (NULL: after the input) where no file was
+// asked for, and refuses to replace a file. TACHY_OK without a profile.
+int profile_check_files(struct cli *c, const char *input, const char *output, bool overwrite);
 
 // output_name.c
 // The name that is derived from an input's. `folder` (may be NULL) ends in '/'. Free it.

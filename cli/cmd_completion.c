@@ -10,6 +10,17 @@ static bool is_file_option(const struct tachy_option *o)
     return o->arg && (strstr(o->arg, "FILE") || strstr(o->arg, "DIR"));
 }
 
+// A profile takes the options of what it runs as well.
+static unsigned options_of(const struct verb *v)
+{
+    return v->options | (v == &verb_profile ? (unsigned)TACHY_VERB_SEGMENT : 0u);
+}
+
+static bool is_offered(const struct tachy_option *o, const struct verb *v)
+{
+    return (o->verbs & options_of(v)) && has_name(o);
+}
+
 // "-i --input", blank separated, in the forms that help shows.
 static void put_names(const struct tachy_option *o, const char *sep)
 {
@@ -29,7 +40,7 @@ static void bash_options(const struct verb *v)
 {
     printf("    %s) options='", v->name);
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (!(o->verbs & v->options))
+        if (!is_offered(o, v))
             continue;
         put_names(o, " ");
         if (o->type == TACHY_OPT_BOOL && o->name && !o->command_only && !o->one_dash)
@@ -44,7 +55,7 @@ static void bash_options(const struct verb *v)
 static void bash_values(void)
 {
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (o->type == TACHY_OPT_BOOL || o->bare)
+        if (o->type == TACHY_OPT_BOOL || o->bare || !has_name(o))
             continue;
         fputs("    ", stdout);
         put_names(o, "|");
@@ -166,7 +177,7 @@ static void print_zsh(void)
     for (const struct verb *const *v = cli_verbs(); *v; v++) {
         printf("    %s)\n      _arguments \\\n", (*v)->name);
         for (const struct tachy_option *o = tachy_options(); o->path; o++)
-            if (o->verbs & (*v)->options)
+            if (is_offered(o, *v))
                 zsh_option(o);
         if ((*v)->words) {
             fputs("        '1:what:(", stdout);
@@ -219,7 +230,7 @@ static void print_fish(void)
             puts("'");
         }
         for (const struct tachy_option *o = tachy_options(); o->path; o++)
-            if (o->verbs & (*v)->options)
+            if (is_offered(o, *v))
                 fish_option(*v, o);
     }
 }

@@ -66,6 +66,12 @@ static int open_sections(FILE *f, const char *path, const char *previous)
     return depth;
 }
 
+// A row that has no effect yet is a comment unless it was set: read back, the rest is silent.
+static bool is_comment(const tachy_settings *s, const struct tachy_option *o)
+{
+    return !has_value(s, o) || (o->planned && !tachy_settings_is_set(s, o->path));
+}
+
 static void print_row(const tachy_settings *s, const struct tachy_option *o, int depth)
 {
     char *text = NULL;
@@ -73,14 +79,18 @@ static void print_row(const tachy_settings *s, const struct tachy_option *o, int
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return;
-    bool there = has_value(s, o);
-    fprintf(f, "%*s%s%s:", depth * 2, "", there ? "" : "# ", strrchr(o->path, '.') + 1);
+    bool there = has_value(s, o), set = tachy_settings_is_set(s, o->path);
+    fprintf(f, "%*s%s%s:", depth * 2, "", is_comment(s, o) ? "# " : "",
+            strrchr(o->path, '.') + 1);
     if (there) {
         fputc(' ', f);
         put_value(f, s, o);
     }
     fclose(f);
-    printf("%-36s # %s\n", text, there ? tachy_settings_origin(s, o->path) : "not set");
+    printf("%-36s # %s", text, there ? tachy_settings_origin(s, o->path) : "not set");
+    if (o->planned)
+        printf("; no effect yet%s%s", set ? ": " : "", set ? o->planned : "");
+    putchar('\n');
     free(text);
 }
 
@@ -125,12 +135,15 @@ static json_t *value_json(const tachy_settings *s, const struct tachy_option *o)
 static int print_json(const tachy_settings *s)
 {
     json_t *all = json_object();
-    for (const struct tachy_option *o = tachy_options(); o->path; o++)
-        if (!o->command_only)
-            json_object_set_new(all, o->path,
-                                json_pack("{s:o, s:s}", "value", value_json(s, o), "origin",
-                                          has_value(s, o) ? tachy_settings_origin(s, o->path)
-                                                          : "not set"));
+    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
+        if (o->command_only)
+            continue;
+        const char *origin = has_value(s, o) ? tachy_settings_origin(s, o->path) : "not set";
+        json_t *row = json_pack("{s:o, s:s}", "value", value_json(s, o), "origin", origin);
+        if (o->planned)
+            json_object_set_new(row, "no_effect_yet", json_string(o->planned));
+        json_object_set_new(all, o->path, row);
+    }
     char *text = json_dumps(all, JSON_INDENT(2));
     json_decref(all);
     int err = text ? write_text(tachy_settings_str(s, "run.json"), text) : TACHY_ERR_NOMEM;
@@ -141,7 +154,7 @@ static int print_json(const tachy_settings *s)
 static const char *type_name(enum tachy_opt_type type)
 {
     static const char *const names[] = {"yes or no", "whole number", "number", "time", "text",
-                                        "one of", "rate", "colour", "list"};
+                                        "one of", "rate", "colour", "list", "size"};
     return names[type];
 }
 
@@ -152,6 +165,25 @@ static void put_cell(const char *text)
         printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
+// The other keys of a row, below its path.
+static void put_keys(const struct tachy_option *o)
+{
+    for (const struct tachy_key *k = o->keys; k && k->path; k++) {
+        printf("<br>`%s`", k->path);
+        if (k->yes)
+            printf(" (yes: `%s`, no: `%s`)", k->yes, k->no);
+    }
+}
+
+static void put_meaning(const struct tachy_option *o)
+{
+    put_cell(o->help);
+    if (!o->planned)
+        return;
+    fputs(". **No effect yet**: ", stdout);
+    put_cell(o->planned);
+}
+
 static void print_markdown(void)
 {
     puts("| key | command line | type | default | meaning |\n|--|--|--|--|--|");
@@ -160,9 +192,11 @@ static void print_markdown(void)
             continue;
         char left[128], word[32];
         option_left(o, left, sizeof(left));
-        printf("| `%s` | `", o->path);
-        put_cell(left);
-        printf("` | %s", type_name(o->type));
+        printf("| `%s`", o->path);
+        put_keys(o);
+        fputs(has_name(o) ? " | `" : " | ", stdout);
+        put_cell(has_name(o) ? left : "");
+        printf("%s | %s", has_name(o) ? "`" : "", type_name(o->type));
         for (int i = 0; o->values && nth_word(o->values, i, word, sizeof(word)); i++)
             printf("%s `%s`", i ? "," : "", word);
         if (o->max >= 1e9)
@@ -170,7 +204,7 @@ static void print_markdown(void)
         else if (o->min < o->max)
             printf(" %.10g to %.10g", o->min, o->max);
         printf(" | %s%s%s | ", o->def ? "`" : "", o->def ? o->def : "", o->def ? "`" : "");
-        put_cell(o->help);
+        put_meaning(o);
         puts(" |");
     }
 }

@@ -42,7 +42,7 @@ static void print_options(FILE *f, unsigned verbs, int width)
 {
     const char *group = NULL;
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (!(o->verbs & verbs))
+        if (!(o->verbs & verbs) || !has_name(o))
             continue;
         if (!group || strcmp(group, o->group))
             fprintf(f, "%s%s:\n", group ? "\n" : "", o->group);
@@ -63,7 +63,8 @@ void help_verb(FILE *f, const struct verb *v)
         fprintf(f, "  %s\n      %s\n", e->command, e->what);
     if (v->options & TACHY_VERB_SEGMENT)
         fputs("\nEvery option takes one dash or two; --no-NAME turns a yes-or-no option off. All "
-              "of\nthem can stand in a file (-c FILE): docs/config.md.\n",
+              "of\nthem can stand in a file (-c FILE), with more that have no name here: "
+              "docs/config.md.\n",
               f);
 }
 
@@ -109,7 +110,7 @@ const struct verb verb_help = {
     .name = "help",
     .usage = "[COMMAND]",
     .summary = "say what there is, or all about one command",
-    .words = "segment|probe|doctor|model|config|man|completion",
+    .words = "segment|probe|doctor|model|config|profile|man|completion",
     .options = VERB_GENERAL,
     .run = run_help,
 };

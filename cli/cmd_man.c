@@ -80,6 +80,8 @@ static void put_options(void)
     puts(".SH OPTIONS\nEvery option takes one dash or two; \\-\\-no\\-NAME turns a yes\\-or\\-no "
          "option off.");
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
+        if (!has_name(o))
+            continue;
         if (!group || strcmp(group, o->group))
             printf(".SS %s\n", o->group);
         group = o->group;
@@ -122,7 +124,8 @@ static int run_man(struct cli *c)
     put_verbs();
     put_options();
     puts(".SH FILES\nConfiguration files (\\-c) are YAML: the dotted names above as nested keys. "
-         "\\(lqtachy config\\(rq prints one to start from.\n"
+         "\\(lqtachy config\\(rq prints one to start from, with "
+         "more settings than have a name above.\n"
          ".SH EXIT STATUS\n.TP\n0\nDone.\n"
          ".TP\n1\nFailed; one sentence on standard error says why.\n"
          ".TP\n2\nAn option or a configuration file is wrong; nothing was done.\n"

@@ -258,6 +258,7 @@ static bool is_text_format(const char *format)
 static int check_stdout(const struct segment *s)
 {
     const char *file = s->n_jobs ? s->jobs[0].output : NULL;
+    s->c->stdout_taken = is(file, "-") || is(s->json, "-");
     if (!is(file, "-"))
         return TACHY_OK;
     if (is(s->json, "-"))
@@ -326,6 +327,12 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
     return tachy_source_open(source, &p);
 }
 
+// What a preset (--profile) says, nobody asked for by name.
+static bool of_preset(const tachy_settings *set, const char *path)
+{
+    return !strncmp(tachy_settings_origin(set, path), "preset ", 7);
+}
+
 static int open_sink(const struct segment *s, const struct job *j, tachy_sink **sink)
 {
     const tachy_settings *set = s->c->settings;
@@ -335,6 +342,7 @@ static int open_sink(const struct segment *s, const struct job *j, tachy_sink **
         .overwrite = may_overwrite(s->c),
         .codec = tachy_settings_str(set, "output.codec"),
         .preset = tachy_settings_str(set, "output.preset"),
+        .preset_optional = of_preset(set, "output.preset"),
         .crf = tachy_settings_str(set, "output.crf"),
         .pix_fmt = tachy_settings_str(set, "output.pix_fmt"),
         .no_audio = tachy_settings_bool(set, "output.no_audio"),
@@ -405,7 +413,7 @@ static int write_summaries(const struct segment *s)
 static void print_summary(const struct segment *s, const struct job *j,
                           const struct tachy_summary *sum)
 {
-    if (s->c->log.max_level < TACHY_LOG_INFO)
+    if (s->c->log.max_level < TACHY_LOG_INFO || s->c->profile) // its tables say more
         return;
     char *text = NULL;
     if (tachy_summary_text(&text, sum) < 0)
@@ -456,7 +464,7 @@ static int run_job(struct segment *s, struct job *j)
                         .max_bytes = tachy_settings_int(c->settings, "processing.max_memory") << 20,
                         .calibrate = tachy_settings_bool(c->settings, "run.calibrate"),
                         .progress = progress_show, .user = &progress, .stop = &stop,
-                        .log = &c->log),
+                        .log = &c->log, .profile = c->profile),
                     &sum);
     progress_end(&progress);
     s->misused = err == TACHY_ERR_INVAL && sum.frames == 0;
@@ -525,7 +533,11 @@ static int check_files(const struct segment *s)
         err = check_output(s, &s->jobs[i]);
     if (err == TACHY_OK)
         err = check_json(s);
-    return err == TACHY_OK ? check_inputs(s) : err;
+    if (err == TACHY_OK)
+        err = check_inputs(s);
+    return err == TACHY_OK ? profile_check_files(s->c, s->jobs[0].input, s->jobs[0].output,
+                                                 may_overwrite(s->c))
+                           : err;
 }
 
 static int run_segment(struct cli *c)

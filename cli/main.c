@@ -8,7 +8,7 @@
 
 static const struct verb *const verbs[] = {
     &verb_segment, &verb_probe, &verb_doctor, &verb_model,      &verb_config,
-    &verb_help,    &verb_man,   &verb_completion, NULL,
+    &verb_profile, &verb_help,  &verb_man,    &verb_completion, NULL,
 };
 
 const struct verb *const *cli_verbs(void) { return verbs; }
@@ -21,7 +21,7 @@ const struct verb *cli_verb(const char *name)
     return NULL;
 }
 
-static void set_level(struct cli *c)
+void cli_level(struct cli *c)
 {
     static const char *const names[] = {"", "error", "warning", "info", "verbose", "debug"};
     const char *wanted = tachy_settings_str(c->settings, "run.log_level");
@@ -44,7 +44,7 @@ static int dispatch(struct cli *c, int argc, char **argv)
         int status = message_failed(err);
         return err == TACHY_ERR_NOMEM ? status : STATUS_USAGE;
     }
-    set_level(c);
+    cli_level(c);
     if (tachy_settings_bool(c->settings, "general.version"))
         return print_version();
     if (tachy_settings_bool(c->settings, "general.help")) {
@@ -53,6 +53,11 @@ static int dispatch(struct cli *c, int argc, char **argv)
         else
             help_overview(stdout);
         return STATUS_OK;
+    }
+    if (c->verb && (c->verb->options & TACHY_VERB_SEGMENT) &&
+        tachy_settings_bool(c->settings, "debug.profile_performance")) {
+        c->inner = c->verb;
+        c->verb = &verb_profile;
     }
     if (c->verb)
         return c->verb->run(c);
@@ -91,5 +96,6 @@ int main(int argc, char **argv)
     int status = close_stdout(dispatch(&c, argc, argv));
     tachy_settings_free(&c.settings);
     free(c.args);
+    free(c.inner_argv);
     return status;
 }

@@ -67,6 +67,8 @@ const char *option_value(const struct tachy_option *o, char *buf, size_t size)
         return "RATE";
     case TACHY_OPT_COLOR:
         return "COLOR";
+    case TACHY_OPT_SIZE:
+        return "SIZE";
     case TACHY_OPT_ENUM:
         if (is_short(o->values))
             return o->values;
@@ -78,6 +80,8 @@ const char *option_value(const struct tachy_option *o, char *buf, size_t size)
         return "TEXT";
     }
 }
+
+bool has_name(const struct tachy_option *o) { return o->name || o->letter; }
 
 void option_left(const struct tachy_option *o, char *buf, size_t size)
 {

@@ -18,7 +18,9 @@ struct tachy_engine_params {
     const char *library;      // libonnxruntime.so; NULL: search as docs/models.md says
     int threads;              // inside one run; 0: 1
     int batch_max;            // images a run, 1..256; 0: 1
-    // "key=value" strings, ends with NULL; may be NULL. "cpu": arena=0|1 and ONNX Runtime's
+    // "key=value" strings, ends with NULL; may be NULL. "cpu": arena=0|1, profile=DIR (ONNX
+    // Runtime's operator profile is left there, as <its start in ns on CLOCK_MONOTONIC>.ort.json,
+    // when its last engine is closed) of the first profile_runs=N runs (64), and ONNX Runtime's
     // session.* entries; "null": cost_us=N (busy time a run), fail_every=N (each Nth run fails).
     const char *const *provider_options;
     int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend

@@ -30,6 +30,12 @@ struct tachy_step_stats {
     double light_ms;               // CPU time x cores' share a frame costs when the step runs
                                    // alone, saturated (1 / rate with all cores busy);
                                    // 0: not measured
+    double p90_ms, max_ms;         // of one call's busy time
+};
+
+// From a frame's arrival in the pipeline (read from the source) to written to the sink.
+struct tachy_latency {
+    double p50_ms, p90_ms, p95_ms, p99_ms, max_ms;
 };
 
 struct tachy_summary {
@@ -48,6 +54,7 @@ struct tachy_summary {
     int workers, cores;
     bool interrupted;
     struct tachy_step_stats steps[TACHY_STEP_COUNT];
+    struct tachy_latency latency;
 };
 
 struct tachy_progress {
@@ -73,6 +80,8 @@ struct tachy_run_params {
     const int *stop;      // the run stops soon after *stop becomes non-zero (a signal handler
                           // may set it); may be NULL
     const struct tachy_log *log;
+    struct tachy_profile *profile; // profile.h: spans are recorded there; NULL: off. Must
+                                   // outlive the run; several runs may share it
 };
 #define tachy_run_params(...) (&(struct tachy_run_params){__VA_ARGS__})
 
@@ -98,6 +107,7 @@ struct tachy_pipeline_params {
     int workers;                   // 0: one a core
     int64_t max_bytes;             // of frames in flight; 0: as in tachy_run_params
     const struct tachy_log *log;
+    struct tachy_profile *profile; // as in tachy_run_params; must outlive the pipeline
 };
 #define tachy_pipeline_params(...) (&(struct tachy_pipeline_params){__VA_ARGS__})
 

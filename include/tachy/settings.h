@@ -19,6 +19,7 @@ enum tachy_opt_type {
     TACHY_OPT_RATE,   // 25, 30000/1001
     TACHY_OPT_COLOR,  // name or #RRGGBB[AA]
     TACHY_OPT_LIST,   // strings; given again adds one
+    TACHY_OPT_SIZE,   // 256, 256x144: width and height, each 1..16384
 };
 
 // Verbs that an option belongs to, as bits.
@@ -28,7 +29,15 @@ enum {
     TACHY_VERB_DOCTOR = 1 << 2,
     TACHY_VERB_MODEL = 1 << 3,
     TACHY_VERB_CONFIG = 1 << 4,
+    TACHY_VERB_PROFILE = 1 << 5,
     TACHY_VERB_ALL = ~0,
+};
+
+// Another key of a configuration file for a row.
+struct tachy_key {
+    const char *path;       // "processing.num_threads"
+    const char *yes, *no;   // the key takes yes or no, which mean these values; NULL: it takes
+                            // what the row takes
 };
 
 struct tachy_option {
@@ -48,11 +57,15 @@ struct tachy_option {
     const char *aliases; // other names on the command line: "vcodec|codec:v"; may be NULL
     bool one_dash;       // the name is FFmpeg's and is shown with one dash: -crf
     bool command_only;   // makes no sense in a configuration file
+    const struct tachy_key *keys; // other keys for it, {0} follows the last; may be NULL
+    const char *planned; // the part is not built yet: what happens instead; NULL: it is built
+    const char *over;    // path of a row that this one stands in for while the settings are
+                         // those of its section's task (tachy_settings_for()); may be NULL
 };
 
 // The table, in the order of help. Static memory.
 TACHY_API const struct tachy_option *tachy_options(void);
-// Row by dotted path, command-line name, alias or letter; NULL: none. *nearest (may be NULL):
+// Row by dotted path, key, command-line name, alias or letter; NULL: none. *nearest (may be NULL):
 // where there is none, the closest name (closest path for a word with a dot) for an error
 // message, or NULL. Thread-safe.
 TACHY_API const struct tachy_option *tachy_option_find(const char *name, const char **nearest);
@@ -66,16 +79,24 @@ TACHY_API void tachy_settings_free(tachy_settings **s);
 // where from ("command line", "my.yaml:12") and is copied. TACHY_ERR_NOT_FOUND names the
 // nearest option, TACHY_ERR_INVAL the allowed values. `name`: path or command-line name.
 // A later set wins; for lists it adds one. What is set here has priority over every file.
-// After a failure the old value stands.
+// After a failure the old value stands. An option whose part is not built yet is taken with one
+// warning; run.profile takes in its preset (docs/config.md) below every file.
 TACHY_API int tachy_settings_set(tachy_settings *s, const char *name, const char *value,
                                  const char *origin);
 
 // Reads a YAML file: nested mappings of the dotted paths and `version: 1` (docs/config.md).
 // Errors name file and line, and nothing of the file is taken then. Values set with
 // tachy_settings_set() before or after this keep priority; a later file wins over an earlier
-// one, lists as a whole. TACHY_ERR_FORMAT: not YAML, an unknown or double key;
-// TACHY_ERR_INVAL: a wrong value; TACHY_ERR_LIMIT: over 1 MiB; TACHY_ERR_NOT_FOUND, TACHY_ERR_IO.
+// one, lists as a whole. Within a file the key of the more special section wins where several
+// name one option; within a section they must agree. TACHY_ERR_FORMAT: not YAML, an unknown or
+// double key; TACHY_ERR_INVAL: a wrong value; TACHY_ERR_LIMIT: over 1 MiB; TACHY_ERR_NOT_FOUND,
+// TACHY_ERR_IO.
 TACHY_API int tachy_settings_load(tachy_settings *s, const char *yaml_path);
+
+// From now on reads are for the task of this section ("animation"; NULL: none): where a row of
+// it stands in for another (animation.batch_size for model.batch_size) and came from the same
+// place or one of higher priority, its value is what a read of the other gives.
+TACHY_API int tachy_settings_for(tachy_settings *s, const char *section);
 
 // Typed reads by dotted path, which must be in the table (else the unset value). A value may
 // be read as another type where that makes sense: every value but a list as text, an INT as
@@ -90,10 +111,13 @@ TACHY_API const char *tachy_settings_str(const tachy_settings *s, const char *pa
 TACHY_API struct tachy_rational tachy_settings_rate(const tachy_settings *s, const char *path);
 // 0xRRGGBBAA; unset, or a text that is no colour: 0.
 TACHY_API uint32_t tachy_settings_color(const tachy_settings *s, const char *path);
+// Unset: false, and both are 0.
+TACHY_API bool tachy_settings_size(const tachy_settings *s, const char *path, int *width,
+                                   int *height);
 // Count; *items (never NULL where the count is not 0) is followed by a NULL. Unset: 0.
 TACHY_API size_t tachy_settings_list(const tachy_settings *s, const char *path,
                                      const char *const **items);
-// "default", "my.yaml:12", "command line".
+// "default", "preset fast (configs/fast.yaml:3)", "my.yaml:12", "command line".
 TACHY_API const char *tachy_settings_origin(const tachy_settings *s, const char *path);
 
 #ifdef __cplusplus

@@ -17,6 +17,7 @@ struct tachy_sink_params {
     bool overwrite;      // false: TACHY_ERR_EXISTS where the file is there already
     const char *codec;   // FFmpeg's encoder name; NULL: by container, see docs/segment.md
     const char *preset;  // encoder's own names; NULL: the encoder's default
+    bool preset_optional; // an encoder without that preset keeps its default, instead of failing
     const char *crf;     // quality, encoder's scale as text ("18", "0"); NULL: 18 for x264/x265
     const char *pix_fmt; // FFmpeg's name; NULL: the frames' own, or the nearest the encoder takes
     bool no_audio, no_subtitles;

@@ -8,7 +8,18 @@
 // sections (the path up to its last dot) are kept together.
 
 #define RUNS (TACHY_VERB_SEGMENT | TACHY_VERB_CONFIG)
+#define PROFILES (TACHY_VERB_PROFILE | TACHY_VERB_CONFIG)
 #define THREADS_MAX 256
+#define KEYS(...) (const struct tachy_key[]){__VA_ARGS__, {0}}
+#define KEY(p) {.path = p}
+#define SWITCH(p, y, n) {.path = p, .yes = y, .no = n}
+
+// What happens instead of options whose part is not built yet.
+#define NO_GPU "models run on the CPU, in the precision they are stored in"
+#define NO_ANIMATE "there is no tachy animate yet"
+#define NO_TRACKING "there is no face tracking yet"
+#define NO_LIVE "every frame is worked on, however long it takes"
+#define NO_CACHE "results are not kept from one frame to the next"
 
 static const struct tachy_option options[] = {
     {"input.files", "input", 'i', TACHY_OPT_LIST, .arg = "FILE", .group = "Input",
@@ -32,6 +43,13 @@ static const struct tachy_option options[] = {
     {"pipeline.stages.decode.threads", "decode-threads", 0, TACHY_OPT_INT, "0", .max = THREADS_MAX,
      .group = "Input", .verbs = RUNS,
      .help = "decoder threads; 0: by picture size and cores"},
+    {"pipeline.stages.preprocess.cuda_streams", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 32,
+     .group = "Pipeline", .verbs = RUNS, .help = "CUDA streams of the stage preprocess",
+     .planned = NO_GPU},
+    {"pipeline.stages.postprocess.threads", NULL, 0, TACHY_OPT_INT, .max = THREADS_MAX,
+     .group = "Pipeline", .verbs = RUNS, .help = "workers of the stage postprocess",
+     .planned = "one worker carries a frame through preprocess, model and postprocess "
+                "(model.num_workers)"},
 
     {"output.file", "output", 'o', TACHY_OPT_STRING, .arg = "FILE", .group = "Output",
      .verbs = RUNS | TACHY_VERB_MODEL,
@@ -41,7 +59,8 @@ static const struct tachy_option options[] = {
      .verbs = RUNS,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
     {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",
-     .verbs = RUNS | TACHY_VERB_MODEL, .help = "replace an output file that exists already"},
+     .verbs = RUNS | TACHY_VERB_MODEL | TACHY_VERB_PROFILE,
+     .help = "replace an output file that exists already"},
     {"output.no_overwrite", NULL, 'n', TACHY_OPT_BOOL, "no", .group = "Output", .verbs = RUNS,
      .help = "never replace a file, whatever a configuration file says"},
     {"output.codec", "c:v", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = RUNS,
@@ -105,13 +124,123 @@ static const struct tachy_option options[] = {
     {"model.threads", "engine-threads", 0, TACHY_OPT_INT, "1", .max = THREADS_MAX,
      .group = "Model", .verbs = RUNS, .help = "threads inside one run of the model; 0: 1"},
     {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
-     .verbs = RUNS, .help = "pictures in one run of the model"},
+     .verbs = RUNS, .help = "pictures in one run of the model",
+     .keys = KEYS(KEY("batching.dynamic.max_batch_size"),
+                  KEY("pipeline.stages.inference.batch_size"))},
     {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model",
-     .verbs = RUNS, .help = "frames in work side by side; 0: one a core"},
+     .verbs = RUNS, .help = "frames in work side by side; 0: one a core",
+     .keys = KEYS(KEY("processing.num_threads"))},
+    {"model.input_size", NULL, 0, TACHY_OPT_SIZE, .group = "Model", .verbs = RUNS,
+     .help = "width and height that the model sees",
+     .planned = "a model sees pictures of the size on its card"},
+    {"model.prefetch_factor", NULL, 0, TACHY_OPT_INT, .max = 64, .group = "Model", .verbs = RUNS,
+     .help = "batches that are made ready in advance for each worker",
+     .planned = "as many frames are read ahead as processing.max_memory holds"},
     {"processing.max_memory", "max-memory", 0, TACHY_OPT_INT, "0", .max = 1 << 30, .arg = "MIB",
      .group = "Model", .verbs = RUNS,
      .help = "bound of the frames in flight in MiB; 0: 160 MiB or what the workers need"},
 
+    {"processing.use_multiprocessing", NULL, 0, TACHY_OPT_BOOL, .group = "Processing",
+     .verbs = RUNS, .help = "workers in processes of their own",
+     .planned = "workers are threads of one process, between which nothing is copied"},
+    {"processing.max_queue_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 4096,
+     .group = "Processing", .verbs = RUNS, .help = "frames that may wait in front of a stage",
+     .planned = "queues are bounded in bytes, by processing.max_memory"},
+    {"processing.chunk_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1e9,
+     .group = "Processing", .verbs = RUNS,
+     .help = "frames in each of the parts that a run which can be resumed is written in",
+     .planned = "a run is written in one piece and cannot be resumed"},
+    {"processing.enable_caching", NULL, 0, TACHY_OPT_BOOL, .group = "Processing", .verbs = RUNS,
+     .help = "keep decoded frames and results for when they are asked for again",
+     .planned = NO_CACHE},
+    {"processing.cache_size_gb", NULL, 0, TACHY_OPT_FLOAT, .max = 1024, .group = "Processing",
+     .verbs = RUNS, .help = "most that is kept, in GiB", .planned = NO_CACHE},
+    {"dataloader.pin_memory", NULL, 0, TACHY_OPT_BOOL, .group = "Processing", .verbs = RUNS,
+     .help = "frames lie in memory that a GPU reads directly", .planned = NO_GPU},
+    {"dataloader.persistent_workers", NULL, 0, TACHY_OPT_BOOL, .group = "Processing",
+     .verbs = RUNS, .help = "keep the workers from one input to the next",
+     .planned = "each input has workers of its own"},
+
+    {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
+     .verbs = RUNS, .help = "how long a picture waits in ms for others to fill a batch with",
+     .planned = "pictures run one at a time"},
+
+    {"gpu.precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed", .group = "GPU",
+     .verbs = RUNS, .help = "what the model is computed in", .planned = NO_GPU},
+    {"gpu.memory_fraction", NULL, 0, TACHY_OPT_FLOAT, .min = 0.01, .max = 1, .group = "GPU",
+     .verbs = RUNS, .help = "share of the GPU's memory that this program may take",
+     .keys = KEYS(KEY("performance.gpu_memory_fraction")), .planned = NO_GPU},
+    {"gpu.max_vram_usage", NULL, 0, TACHY_OPT_FLOAT, .min = 0.01, .max = 1, .group = "GPU",
+     .verbs = RUNS,
+     .help = "share of the GPU's memory, of all programs together, from which caches shrink",
+     .planned = NO_GPU},
+    {"gpu.cudnn_benchmark", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,
+     .help = "try cuDNN's ways to compute each step and keep the fastest", .planned = NO_GPU},
+    {"gpu.cudnn_deterministic", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,
+     .help = "only ways that give the same bits in every run", .planned = NO_GPU},
+    {"gpu.allow_tf32", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,
+     .help = "matrix units may round float32 to 10 bits of mantissa", .planned = NO_GPU},
+    {"tensorrt.precision.fp16", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,
+     .help = "the provider tensorrt may compute in float16", .planned = NO_GPU},
+    {"tensorrt.precision.int8", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,
+     .help = "the provider tensorrt may compute in int8", .planned = NO_GPU},
+
+    {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, .max = 1000, .group = "Performance",
+     .verbs = RUNS, .help = "frames a second that a live run must reach; 0: none",
+     .planned = NO_LIVE},
+    {"performance.max_latency_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Performance",
+     .verbs = RUNS,
+     .help = "deadline of a frame from its arrival to its result in ms; 0: none",
+     .planned = NO_LIVE},
+    {"performance.frame_skip_enabled", NULL, 0, TACHY_OPT_BOOL, .group = "Performance",
+     .verbs = RUNS, .help = "a frame like the one before takes over its result",
+     .planned = "the model runs on every frame"},
+    {"performance.frame_skip_threshold", NULL, 0, TACHY_OPT_FLOAT, .max = 1,
+     .group = "Performance", .verbs = RUNS,
+     .help = "how different two frames may be for that; 0: not at all",
+     .planned = "the model runs on every frame"},
+    {"performance.prefetch_frames", NULL, 0, TACHY_OPT_INT, .max = 4096, .group = "Performance",
+     .verbs = RUNS, .help = "frames that are read ahead",
+     .planned = "as many frames are read ahead as processing.max_memory holds"},
+    {"performance.auto_tune", NULL, 0, TACHY_OPT_BOOL, .group = "Performance", .verbs = RUNS,
+     .help = "find the fastest settings for this machine first",
+     .planned = "workers and threads follow from the number of cores"},
+    {"performance.clear_cache_interval", NULL, 0, TACHY_OPT_INT, .max = 1e9,
+     .group = "Performance", .verbs = RUNS,
+     .help = "frames after which unused memory is given back; 0: never",
+     .planned = "memory is taken once, at the start, and given back at the end"},
+    {"performance.use_async_capture", NULL, 0, TACHY_OPT_BOOL, .group = "Performance",
+     .verbs = RUNS, .help = "read frames while others are worked on",
+     .planned = "that is always so and cannot be turned off"},
+    {"performance.use_async_output", NULL, 0, TACHY_OPT_BOOL, .group = "Performance",
+     .verbs = RUNS, .help = "write frames while others are worked on",
+     .planned = "that is always so and cannot be turned off"},
+
+    {"animation.gpu_id", NULL, 0, TACHY_OPT_INT, .max = 255, .group = "Animation", .verbs = RUNS,
+     .help = "number of the GPU that animates", .planned = NO_ANIMATE},
+    {"animation.batch_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 256, .group = "Animation",
+     .verbs = RUNS, .help = "stands in for model.batch_size when animating",
+     .over = "model.batch_size", .planned = NO_ANIMATE},
+    {"animation.inference_precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed",
+     .group = "Animation", .verbs = RUNS, .help = "stands in for gpu.precision when animating",
+     .keys = KEYS(SWITCH("animation.use_half_precision", "fp16", "fp32")),
+     .over = "gpu.precision", .planned = NO_ANIMATE},
+    {"animation.enable_tensorrt", NULL, 0, TACHY_OPT_BOOL, .group = "Animation", .verbs = RUNS,
+     .help = "animate with the provider tensorrt", .planned = NO_ANIMATE},
+
+    {"tracking.max_num_faces", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 100, .group = "Tracking",
+     .verbs = RUNS, .help = "most faces that are followed", .planned = NO_TRACKING},
+    {"tracking.refine_landmarks", NULL, 0, TACHY_OPT_BOOL, .group = "Tracking", .verbs = RUNS,
+     .help = "find irises and lips more exactly", .planned = NO_TRACKING},
+    {"tracking.smoothing_window", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1000,
+     .group = "Tracking", .verbs = RUNS,
+     .help = "frames over which a face's movement is calmed; 1: not at all",
+     .planned = NO_TRACKING},
+
+    {"run.profile", "profile", 0, TACHY_OPT_ENUM, .values = "fast|balanced|quality",
+     .arg = "PRESET", .group = "Run", .verbs = RUNS,
+     .help = "settings that go together, from configs/PRESET.yaml; a file given with -c and the "
+             "command line win over them"},
     {"run.calibrate", "calibrate", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
      .help = "measure each step alone as well, for the light ratio"},
     {"run.json", "json", 0, TACHY_OPT_STRING, .arg = "FILE", .bare = "-", .group = "Run",
@@ -121,6 +250,30 @@ static const struct tachy_option options[] = {
     {"run.log_level", "loglevel", 'v', TACHY_OPT_ENUM, "info",
      .values = "error|warning|info|verbose|debug", .arg = "LEVEL", .group = "Run",
      .verbs = TACHY_VERB_ALL, .aliases = "log-level", .help = "how much is printed"},
+
+    {"debug.profile_performance", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
+     .help = "profile the run, as `tachy profile` does"},
+
+    {"profile.trace", "trace", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
+     .verbs = PROFILES,
+     .help = "write every step of every frame for Perfetto or Chrome; the default where no file "
+             "is asked for"},
+    {"profile.folded", "folded", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
+     .verbs = PROFILES, .help = "write folded stacks for a flame graph"},
+    {"profile.csv", "csv", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
+     .verbs = PROFILES, .help = "write a row a span"},
+    {"profile.json", "profile-json", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
+     .verbs = PROFILES, .help = "write the tables and the environment as JSON"},
+    {"profile.operators", "operators", 0, TACHY_OPT_BOOL, "yes", .group = "Profile",
+     .verbs = PROFILES,
+     .help = "measure the model's operators too, in its first 64 runs, which that slows down"},
+    {"profile.max_spans", "max-spans", 0, TACHY_OPT_INT, "32768", .min = 16, .max = 1 << 26,
+     .group = "Profile", .verbs = PROFILES, .help = "newest spans that are kept a thread"},
+    {"profile.max_trace", "max-trace", 0, TACHY_OPT_INT, "64", .min = 1, .max = 65536, .arg = "MIB",
+     .group = "Profile", .verbs = PROFILES,
+     .help = "size of the trace file at most; the newest is kept"},
+    {"profile.tool", "tool", 0, TACHY_OPT_ENUM, .values = "perf|nsys|ncu", .group = "Profile",
+     .verbs = PROFILES, .help = "run under this profiler instead, with fitting options"},
 
     {"general.config", "config", 'c', TACHY_OPT_LIST, .arg = "FILE", .group = "General",
      .verbs = TACHY_VERB_ALL, .command_only = true,
@@ -137,6 +290,11 @@ static const struct tachy_option options[] = {
     {0},
 };
 
+// Sections whose keys may name an option that another section names too, the more special one
+// later: what the whole run is for, how it is worked on, a part, a part of a part, a task.
+static const char *const sections[] = {"performance",      "processing",      "gpu",      "model",
+                                       "batching.dynamic", "pipeline.stages", "animation"};
+
 const struct tachy_option *tachy_options(void) { return options; }
 
 size_t tachy_option_count(void) { return TACHY_ARRAY_SIZE(options) - 1; }
@@ -147,6 +305,49 @@ int tachy_option_index(const char *path)
         if (!strcmp(options[i].path, path))
             return (int)i;
     return -1;
+}
+
+const struct tachy_option *tachy_option_by_key(const char *path, const struct tachy_key **key)
+{
+    *key = NULL;
+    for (const struct tachy_option *o = options; o->path; o++) {
+        if (!strcmp(o->path, path))
+            return o;
+        for (const struct tachy_key *k = o->keys; k && k->path; k++) {
+            if (!strcmp(k->path, path)) {
+                *key = k;
+                return o;
+            }
+        }
+    }
+    return NULL;
+}
+
+// True where `path` lies below `section`.
+static bool is_below(const char *path, const char *section)
+{
+    size_t n = strlen(section);
+    return !strncmp(path, section, n) && path[n] == '.';
+}
+
+int tachy_option_order(const char *key)
+{
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(sections); i++)
+        if (is_below(key, sections[i]))
+            return (int)i + 1;
+    return 0;
+}
+
+bool tachy_option_is_section(const char *path)
+{
+    for (const struct tachy_option *o = options; o->path; o++) {
+        if (!o->command_only && is_below(o->path, path))
+            return true;
+        for (const struct tachy_key *k = o->keys; k && k->path; k++)
+            if (is_below(k->path, path))
+                return true;
+    }
+    return false;
 }
 
 static bool has_alias(const struct tachy_option *o, const char *name)
@@ -163,8 +364,12 @@ static bool has_alias(const struct tachy_option *o, const char *name)
 
 static const struct tachy_option *find(const char *name)
 {
+    const struct tachy_key *key;
+    const struct tachy_option *row = tachy_option_by_key(name, &key);
+    if (row)
+        return row;
     for (const struct tachy_option *o = options; o->path; o++) {
-        if (!strcmp(o->path, name) || (o->name && !strcmp(o->name, name)))
+        if (o->name && !strcmp(o->name, name))
             return o;
         if (o->letter && name[0] == o->letter && !name[1])
             return o;
@@ -174,6 +379,23 @@ static const struct tachy_option *find(const char *name)
     return NULL;
 }
 
+enum { NAMES_MAX = 2 * TACHY_ARRAY_SIZE(options) }; // a unit test holds that all keys fit
+
+// Paths and other keys, of rows of files or of all.
+static size_t list_keys(const char **out, bool all)
+{
+    size_t n = 0;
+    for (const struct tachy_option *o = options; o->path; o++) {
+        if (!all && o->command_only)
+            continue;
+        if (n < NAMES_MAX)
+            out[n++] = o->path;
+        for (const struct tachy_key *k = o->keys; k && k->path && n < NAMES_MAX; k++)
+            out[n++] = k->path;
+    }
+    return n;
+}
+
 const struct tachy_option *tachy_option_find(const char *name, const char **nearest)
 {
     if (nearest)
@@ -181,11 +403,12 @@ const struct tachy_option *tachy_option_find(const char *name, const char **near
     const struct tachy_option *o = find(name);
     if (o || !nearest)
         return o;
-    const char *names[TACHY_ARRAY_SIZE(options)];
-    bool path = strchr(name, '.') != NULL;
+    const char *names[NAMES_MAX];
     size_t n = tachy_option_count();
     for (size_t i = 0; i < n; i++)
-        names[i] = path ? options[i].path : options[i].name;
+        names[i] = options[i].name;
+    if (strchr(name, '.'))
+        n = list_keys(names, true);
     *nearest = tachy_nearest(name, names, n);
     return NULL;
 }
@@ -207,11 +430,8 @@ const char *tachy_option_nearest_path(const char *key)
     const struct tachy_option *o = find(last ? last + 1 : key);
     if (o && !o->command_only)
         return o->path;
-    const char *paths[TACHY_ARRAY_SIZE(options)];
-    size_t n = 0;
-    for (o = options; o->path; o++)
-        if (!o->command_only)
-            paths[n++] = o->path;
+    const char *paths[NAMES_MAX];
+    size_t n = list_keys(paths, false);
     const char *best = tachy_nearest(key, paths, n);
     if (best)
         return best;

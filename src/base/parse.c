@@ -171,3 +171,33 @@ bool tachy_parse_rate(const char *text, struct tachy_rational *out)
     *out = (struct tachy_rational){(int)n, (int)d};
     return true;
 }
+
+// One side: digits only, which end at `end`.
+static bool parse_side(const char *text, int *out, const char **end)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (!digits || digits > 5)
+        return false;
+    int v = 0;
+    for (size_t i = 0; i < digits; i++)
+        v = v * 10 + (text[i] - '0');
+    *out = v;
+    *end = text + digits;
+    return v >= 1 && v <= 16384;
+}
+
+bool tachy_parse_size(const char *text, int *width, int *height)
+{
+    int w, h;
+    const char *end;
+    if (!parse_side(text, &w, &end))
+        return false;
+    h = w;
+    if (*end == 'x' && !parse_side(end + 1, &h, &end))
+        return false;
+    if (*end)
+        return false;
+    *width = w;
+    *height = h;
+    return true;
+}

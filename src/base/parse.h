@@ -13,6 +13,8 @@ bool tachy_parse_float(const char *text, double *out); // finite
 bool tachy_parse_time(const char *text, double *out);
 // "25", "30000/1001", "23.976" (up to six decimals, exact); > 0.
 bool tachy_parse_rate(const char *text, struct tachy_rational *out);
+// "256" or "256x144": width and height, each 1..16384.
+bool tachy_parse_size(const char *text, int *width, int *height);
 // A CSS colour name, "#RGB", "#RRGGBB", "#RRGGBBAA" or with "0x"; "@0.5" after the name or six
 // digits sets alpha, as in FFmpeg. 0xRRGGBBAA.
 bool tachy_parse_color(const char *text, uint32_t *out);

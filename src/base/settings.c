@@ -79,6 +79,9 @@ static void describe_type(const struct tachy_option *o, char *out, size_t size)
     case TACHY_OPT_COLOR:
         snprintf(out, size, "a colour (a CSS name, #RRGGBB or #RRGGBBAA)");
         break;
+    case TACHY_OPT_SIZE:
+        snprintf(out, size, "a size (256, 256x144; each side from 1 to 16384)");
+        break;
     case TACHY_OPT_ENUM:
         list_values(o->values, values, sizeof(values));
         snprintf(out, size, "%s", values);
@@ -116,6 +119,8 @@ static bool interpret(const struct tachy_option *o, const char *text, struct tac
         return tachy_parse_rate(text, &v->rate);
     case TACHY_OPT_COLOR:
         return tachy_parse_color(text, &v->color);
+    case TACHY_OPT_SIZE:
+        return tachy_parse_size(text, &v->width, &v->height);
     case TACHY_OPT_ENUM:
         return is_value(o->values, text);
     default:
@@ -177,6 +182,44 @@ int tachy_value_parse(const struct tachy_option *o, const char *text, struct tac
     return TACHY_OK;
 }
 
+int tachy_value_parse_key(const struct tachy_option *o, const struct tachy_key *key,
+                          const char *text, struct tachy_value *v, char **why)
+{
+    bool yes;
+    if (!key || !key->yes)
+        return tachy_value_parse(o, text, v, why);
+    if (!tachy_parse_bool(text, &yes)) {
+        *why = tachy_asprintf("\"%.*s\" is not yes or no", SHOWN_MAX, text);
+        return TACHY_ERR_INVAL;
+    }
+    return tachy_value_parse(o, yes ? key->yes : key->no, v, why);
+}
+
+bool tachy_value_equal(const struct tachy_option *o, const struct tachy_value *a,
+                       const struct tachy_value *b)
+{
+    if (o->type == TACHY_OPT_BOOL || o->type == TACHY_OPT_INT || o->type == TACHY_OPT_FLOAT ||
+        o->type == TACHY_OPT_TIME)
+        return a->number == b->number;
+    return !strcmp(a->text, b->text);
+}
+
+int tachy_settings_reset(tachy_settings *s, size_t row)
+{
+    const struct tachy_option *o = &tachy_options()[row];
+    struct tachy_value v = {0};
+    char *why = NULL;
+    int err = o->def ? tachy_value_parse(o, o->def, &v, &why) : TACHY_OK;
+    if (err < 0)
+        tachy_msg(s->log, TACHY_LOG_ERR, "default of %s: %s", o->path, why ? why : "no memory");
+    free(why);
+    if (err < 0)
+        return err;
+    tachy_value_clear(&s->values[row]);
+    s->values[row] = v;
+    return TACHY_OK;
+}
+
 int tachy_settings_new(tachy_settings **out, const struct tachy_log *log)
 {
     *out = NULL;
@@ -185,19 +228,14 @@ int tachy_settings_new(tachy_settings **out, const struct tachy_log *log)
     if (!s)
         return tachy_fail(log, TACHY_ERR_NOMEM, "no memory for the settings");
     s->log = log;
-    for (size_t i = 0; i < n; i++) {
-        const struct tachy_option *o = &tachy_options()[i];
-        char *why = NULL;
-        int err = o->def ? tachy_value_parse(o, o->def, &s->values[i], &why) : TACHY_OK;
-        if (err < 0) {
-            tachy_msg(log, TACHY_LOG_ERR, "default of %s: %s", o->path, why ? why : "no memory");
-            free(why);
-            tachy_settings_free(&s);
-            return err;
-        }
-    }
+    s->warned = calloc(n, sizeof(*s->warned));
+    int err = s->warned ? TACHY_OK : tachy_fail(log, TACHY_ERR_NOMEM, "no memory for the settings");
+    for (size_t i = 0; i < n && err == TACHY_OK; i++)
+        err = tachy_settings_reset(s, i);
+    if (err < 0)
+        tachy_settings_free(&s);
     *out = s;
-    return TACHY_OK;
+    return err;
 }
 
 void tachy_settings_free(tachy_settings **s)
@@ -206,6 +244,7 @@ void tachy_settings_free(tachy_settings **s)
         return;
     for (size_t i = 0; i < tachy_option_count(); i++)
         tachy_value_clear(&(*s)->values[i]);
+    free((*s)->warned);
     free(*s);
     *s = NULL;
 }
@@ -219,12 +258,42 @@ static int unknown_option(const tachy_settings *s, const char *name, const char 
                       "unknown option \"%.80s\"; `tachy help` lists what there is", name);
 }
 
+void tachy_settings_warn_planned(tachy_settings *s, const struct tachy_option *o, const char *name,
+                                 const char *origin)
+{
+    bool *warned = &s->warned[o - tachy_options()];
+    if (!o->planned || *warned)
+        return;
+    *warned = true;
+    tachy_msg(s->log, TACHY_LOG_WARN, "%s: %s has no effect yet: %s", origin, name, o->planned);
+}
+
+// A preset comes in before its name is set: where it cannot, the old one stands.
+static int take_preset(tachy_settings *s, const struct tachy_option *o, const char *value)
+{
+    struct tachy_value v = {0};
+    char *why;
+    int err = TACHY_OK;
+    if (!strcmp(o->path, TACHY_PROFILE) && tachy_value_parse(o, value, &v, &why) == TACHY_OK)
+        err = tachy_settings_preset(s, v.text);
+    else if (!strcmp(o->path, TACHY_PROFILE))
+        free(why); // the caller's own check says it
+    tachy_value_clear(&v);
+    return err;
+}
+
 int tachy_settings_set(tachy_settings *s, const char *name, const char *value, const char *origin)
 {
     const char *nearest;
-    const struct tachy_option *o = tachy_option_find(name, &nearest);
+    const struct tachy_key *key = NULL;
+    const struct tachy_option *o = tachy_option_by_key(name, &key);
+    if (!o)
+        o = tachy_option_find(name, &nearest);
     if (!o)
         return unknown_option(s, name, nearest);
+    int err = take_preset(s, o, value);
+    if (err < 0)
+        return err;
     struct tachy_value *v = &s->values[o - tachy_options()];
     char *from = strdup(origin ? origin : "program");
     if (!from)
@@ -232,12 +301,11 @@ int tachy_settings_set(tachy_settings *s, const char *name, const char *value, c
     // A list that came from a file or the default starts anew.
     struct tachy_value fresh = {0};
     bool replace = o->type == TACHY_OPT_LIST && v->rank < TACHY_RANK_SET;
-    char *why;
-    int err = tachy_value_parse(o, value, replace ? &fresh : v, &why);
+    char shown[80], *why;
+    err = tachy_value_parse_key(o, key, value, replace ? &fresh : v, &why);
+    const char *as = key ? key->path : tachy_option_shown(o, shown, sizeof(shown));
     if (err < 0) {
-        char shown[80];
-        tachy_msg(s->log, TACHY_LOG_ERR, "%s: %s", tachy_option_shown(o, shown, sizeof(shown)),
-                  why ? why : "no memory for the value");
+        tachy_msg(s->log, TACHY_LOG_ERR, "%s: %s", as, why ? why : "no memory for the value");
         free(why);
         free(from);
         return err;
@@ -249,7 +317,35 @@ int tachy_settings_set(tachy_settings *s, const char *name, const char *value, c
     free(v->origin);
     v->origin = from;
     v->rank = TACHY_RANK_SET;
+    tachy_settings_warn_planned(s, o, as, from);
     return TACHY_OK;
+}
+
+int tachy_settings_for(tachy_settings *s, const char *section)
+{
+    s->section = NULL;
+    for (const struct tachy_option *o = tachy_options(); section && o->path && !s->section; o++)
+        if (!strncmp(o->path, section, strlen(section)) && o->path[strlen(section)] == '.')
+            s->section = o->path;
+    if (section && !s->section)
+        return tachy_fail(s->log, TACHY_ERR_NOT_FOUND, "there is no section \"%.80s\" of settings",
+                          section);
+    return TACHY_OK;
+}
+
+// What the task's section says instead of a general value.
+static const struct tachy_value *special(const tachy_settings *s, const struct tachy_value *general)
+{
+    const struct tachy_option *all = tachy_options(), *o = &all[general - s->values];
+    size_t n = s->section ? strcspn(s->section, ".") + 1 : 0;
+    for (size_t i = 0; n && all[i].path; i++) {
+        const struct tachy_value *v = &s->values[i];
+        if (all[i].over && !strcmp(all[i].over, o->path) &&
+            !strncmp(all[i].path, s->section, n) && v->rank > TACHY_RANK_DEFAULT &&
+            v->rank >= general->rank)
+            return v;
+    }
+    return general;
 }
 
 static const struct tachy_value *get(const tachy_settings *s, const char *path)
@@ -257,7 +353,7 @@ static const struct tachy_value *get(const tachy_settings *s, const char *path)
     static const struct tachy_value none;
     int i = tachy_option_index(path);
     if (i >= 0)
-        return &s->values[i];
+        return special(s, &s->values[i]);
     tachy_msg(s->log, TACHY_LOG_ERR, "the program asks for the setting %s, which does not exist",
               path);
     return &none;
@@ -297,6 +393,14 @@ uint32_t tachy_settings_color(const tachy_settings *s, const char *path)
     if (!color && v->text)
         tachy_parse_color(v->text, &color); // a text row: segment.background
     return color;
+}
+
+bool tachy_settings_size(const tachy_settings *s, const char *path, int *width, int *height)
+{
+    const struct tachy_value *v = get(s, path);
+    *width = v->width;
+    *height = v->height;
+    return v->width > 0;
 }
 
 size_t tachy_settings_list(const tachy_settings *s, const char *path, const char *const **items)

@@ -18,11 +18,20 @@ struct seen {
     size_t line;
 };
 
+// What the file says of a row so far, and by which of the row's keys.
+struct staged {
+    struct tachy_value value;
+    char key[PATH_MAX_LEN];
+    size_t line;
+};
+
 struct loader {
     const struct tachy_log *log;
     const char *file;
+    const char *preset; // its name; NULL: the file is no preset
+    int rank;
     yaml_parser_t parser;
-    struct tachy_value *staged; // one a row
+    struct staged *staged; // one a row
     struct seen *seen;          // every key is an option or a section: bounded by the table
     size_t n_seen;
 };
@@ -104,15 +113,6 @@ static bool is_null(const char *text)
     return !*text || !strcmp(text, "~") || !strcasecmp(text, "null");
 }
 
-static bool is_section(const char *path)
-{
-    size_t n = strlen(path);
-    for (const struct tachy_option *o = tachy_options(); o->path; o++)
-        if (!o->command_only && !strncmp(o->path, path, n) && o->path[n] == '.')
-            return true;
-    return false;
-}
-
 static int note_seen(struct loader *l, const char *path, size_t line)
 {
     for (size_t i = 0; i < l->n_seen; i++)
@@ -146,67 +146,116 @@ static int unknown_key(const struct loader *l, const char *path, size_t line)
                       line, path);
 }
 
-static int load_scalar(struct loader *l, const struct tachy_option *o, const yaml_event_t *e)
+static char *origin_of(const struct loader *l, size_t line)
 {
-    struct tachy_value *v = &l->staged[o - tachy_options()];
+    return l->preset ? tachy_asprintf("preset %s (configs/%s.yaml:%zu)", l->preset, l->preset, line)
+                     : tachy_asprintf("%s:%zu", l->file, line);
+}
+
+// One key of a file with the row that it sets.
+struct leaf {
+    const struct tachy_option *o;
+    const struct tachy_key *key; // NULL: the row's path
+    const char *path;            // as in the file
+    size_t line;
+};
+
+static bool same_section(const char *a, const char *b)
+{
+    size_t n = (size_t)(strrchr(a, '.') - a);
+    return n == (size_t)(strrchr(b, '.') - b) && !memcmp(a, b, n);
+}
+
+// Puts a value in its row's place. Where another key of the row stands there already, the more
+// special section wins, and within one section both must say the same. `v` is taken over.
+static int stage(struct loader *l, const struct leaf *f, struct tachy_value *v)
+{
+    struct staged *old = &l->staged[f->o - tachy_options()];
+    if (old->line && same_section(old->key, f->path) &&
+        !tachy_value_equal(f->o, &old->value, v)) {
+        tachy_value_clear(v);
+        return tachy_fail(l->log, TACHY_ERR_FORMAT,
+                          "%s:%zu: %s contradicts %s in line %zu; both set the same option",
+                          l->file, f->line, f->path, old->key, old->line);
+    }
+    if (old->line && tachy_option_order(old->key) > tachy_option_order(f->path)) {
+        tachy_value_clear(v);
+        return TACHY_OK;
+    }
+    tachy_value_clear(&old->value);
+    old->value = *v;
+    old->line = f->line;
+    snprintf(old->key, sizeof(old->key), "%s", f->path);
+    return TACHY_OK;
+}
+
+// Reads a scalar into *v, or for a list adds it there. Null leaves *v as it is.
+static int read_scalar(struct loader *l, const struct leaf *f, const yaml_event_t *e,
+                       struct tachy_value *v)
+{
     const char *text = scalar_text(e);
     if (!text)
         return tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s has a NUL byte in its value",
-                          l->file, line_of(e), o->path);
+                          l->file, line_of(e), f->path);
     if (is_plain(e) && !*text)
         return tachy_fail(l->log, TACHY_ERR_INVAL,
                           "%s:%zu: %s has no value; a value that begins with # needs quotes",
-                          l->file, line_of(e), o->path);
+                          l->file, line_of(e), f->path);
     if (is_plain(e) && is_null(text))
         return TACHY_OK; // as if it were not there
     char *why;
-    int err = tachy_value_parse(o, text, v, &why);
+    int err = tachy_value_parse_key(f->o, f->key, text, v, &why);
     if (err < 0) {
-        tachy_msg(l->log, TACHY_LOG_ERR, "%s:%zu: %s: %s", l->file, line_of(e), o->path,
+        tachy_msg(l->log, TACHY_LOG_ERR, "%s:%zu: %s: %s", l->file, line_of(e), f->path,
                   why ? why : "no memory for the value");
         free(why);
         return err;
     }
-    v->rank = TACHY_RANK_FILE;
-    if (v->origin)
-        return TACHY_OK;
-    v->origin = tachy_asprintf("%s:%zu", l->file, line_of(e));
-    return v->origin ? TACHY_OK : TACHY_ERR_NOMEM;
+    v->rank = l->rank;
+    return TACHY_OK;
 }
 
-static int load_list(struct loader *l, const struct tachy_option *o, size_t line)
+static int read_list(struct loader *l, const struct leaf *f, struct tachy_value *v)
 {
-    struct tachy_value *v = &l->staged[o - tachy_options()];
-    v->rank = TACHY_RANK_FILE; // also an empty list counts
-    v->origin = tachy_asprintf("%s:%zu", l->file, line);
-    int err = v->origin ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = TACHY_OK;
+    v->rank = l->rank; // also an empty list counts
     for (bool end = false; err == TACHY_OK && !end;) {
         yaml_event_t e;
         err = next_event(l, &e);
         if (err < 0)
             return err;
         if (e.type == YAML_SCALAR_EVENT)
-            err = load_scalar(l, o, &e);
+            err = read_scalar(l, f, &e, v);
         else if (e.type == YAML_SEQUENCE_END_EVENT)
             end = true;
         else
             err = tachy_fail(l->log, TACHY_ERR_INVAL,
                              "%s:%zu: %s is a list of texts, without lists or keys in it", l->file,
-                             line_of(&e), o->path);
+                             line_of(&e), f->path);
         yaml_event_delete(&e);
     }
     return err;
 }
 
-static int load_leaf(struct loader *l, const struct tachy_option *o, const yaml_event_t *e)
+static int load_leaf(struct loader *l, const struct leaf *f, const yaml_event_t *e)
 {
+    struct tachy_value v = {0};
+    int err;
     if (e->type == YAML_SCALAR_EVENT)
-        return load_scalar(l, o, e);
-    if (e->type == YAML_SEQUENCE_START_EVENT && o->type == TACHY_OPT_LIST)
-        return load_list(l, o, line_of(e));
-    return tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s takes a value, not %s", l->file,
-                      line_of(e), o->path,
-                      e->type == YAML_SEQUENCE_START_EVENT ? "a list" : "keys below it");
+        err = read_scalar(l, f, e, &v);
+    else if (e->type == YAML_SEQUENCE_START_EVENT && f->o->type == TACHY_OPT_LIST)
+        err = read_list(l, f, &v);
+    else
+        err = tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s takes a value, not %s", l->file,
+                         line_of(e), f->path,
+                         e->type == YAML_SEQUENCE_START_EVENT ? "a list" : "keys below it");
+    if (err == TACHY_OK && v.rank) {
+        v.origin = origin_of(l, line_of(e));
+        err = v.origin ? stage(l, f, &v) : TACHY_ERR_NOMEM;
+        return err;
+    }
+    tachy_value_clear(&v);
+    return err;
 }
 
 static int load_mapping(struct loader *l, const char *prefix, int depth);
@@ -245,11 +294,14 @@ static int load_pair(struct loader *l, const char *prefix, int depth, const yaml
     if (n < 0 || (size_t)n >= sizeof(path))
         return tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: the key %.40s... is too long", l->file,
                           line, name);
-    int i = tachy_option_index(path);
-    const struct tachy_option *o = i >= 0 ? &tachy_options()[i] : NULL;
+    struct leaf leaf = {.path = path, .line = line};
+    const struct tachy_option *o = leaf.o = tachy_option_by_key(path, &leaf.key);
     bool version = !strcmp(path, "version");
-    if (!version && (o ? o->command_only : !is_section(path)))
+    if (!version && (o ? o->command_only : !tachy_option_is_section(path)))
         return unknown_key(l, path, line);
+    if (l->preset && o && !strcmp(o->path, TACHY_PROFILE))
+        return tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: a preset cannot name another one",
+                          l->file, line);
     int err = note_seen(l, path, line);
     yaml_event_t value;
     if (err == TACHY_OK)
@@ -257,7 +309,7 @@ static int load_pair(struct loader *l, const char *prefix, int depth, const yaml
     if (err < 0)
         return err;
     err = version ? load_version(l, &value)
-          : o     ? load_leaf(l, o, &value)
+          : o     ? load_leaf(l, &leaf, &value)
                   : load_section(l, path, depth, &value);
     yaml_event_delete(&value);
     return err;
@@ -310,21 +362,44 @@ static int load_document(struct loader *l)
     return err;
 }
 
+static bool wins(const tachy_settings *s, const struct loader *l, size_t row)
+{
+    return l->staged[row].line && s->values[row].rank <= l->rank;
+}
+
 static void take_over(tachy_settings *s, struct loader *l)
 {
     for (size_t i = 0; i < tachy_option_count(); i++) {
-        struct tachy_value *v = &l->staged[i];
-        if (v->rank != TACHY_RANK_FILE || s->values[i].rank > TACHY_RANK_FILE)
+        struct staged *from = &l->staged[i];
+        if (!wins(s, l, i))
             continue;
         tachy_value_clear(&s->values[i]);
-        s->values[i] = *v;
-        *v = (struct tachy_value){0};
+        s->values[i] = from->value;
+        from->value = (struct tachy_value){0};
+        tachy_settings_warn_planned(s, &tachy_options()[i], from->key, s->values[i].origin);
     }
 }
 
-int tachy_settings_load(tachy_settings *s, const char *yaml_path)
+// A preset takes the place of another.
+static int drop_preset(tachy_settings *s)
 {
-    struct loader l = {.log = s->log, .file = yaml_path};
+    int err = TACHY_OK;
+    for (size_t i = 0; i < tachy_option_count() && err == TACHY_OK; i++)
+        if (s->values[i].rank == TACHY_RANK_PRESET)
+            err = tachy_settings_reset(s, i);
+    return err;
+}
+
+// A file may name a preset, which comes in below it.
+static int take_preset(tachy_settings *s, const struct loader *l)
+{
+    size_t row = (size_t)tachy_option_index(TACHY_PROFILE);
+    return wins(s, l, row) ? tachy_settings_preset(s, l->staged[row].value.text) : TACHY_OK;
+}
+
+int tachy_settings_load_as(tachy_settings *s, const char *yaml_path, const char *preset, int rank)
+{
+    struct loader l = {.log = s->log, .file = yaml_path, .preset = preset, .rank = rank};
     char *text;
     size_t size;
     int err = tachy_read_file(yaml_path, FILE_MAX, &text, &size, s->log);
@@ -340,13 +415,22 @@ int tachy_settings_load(tachy_settings *s, const char *yaml_path)
     err = load_document(&l);
     yaml_parser_delete(&l.parser);
     if (err == TACHY_OK)
+        err = preset ? drop_preset(s) : take_preset(s, &l);
+    if (err == TACHY_OK)
         take_over(s, &l);
 
 error:
     for (size_t i = 0; l.staged && i < n; i++)
-        tachy_value_clear(&l.staged[i]);
+        tachy_value_clear(&l.staged[i].value);
     free(l.staged);
     free(l.seen);
     free(text);
+    return err;
+}
+
+int tachy_settings_load(tachy_settings *s, const char *yaml_path)
+{
+    int err = tachy_settings_load_as(s, yaml_path, NULL, TACHY_RANK_FILE + s->files);
+    s->files += err == TACHY_OK;
     return err;
 }

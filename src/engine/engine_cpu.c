@@ -15,12 +15,14 @@ struct priv {
 
 enum { MAX_ENTRIES = 32 };
 
-// "arena=0|1" is ours; names with a dot are ONNX Runtime's session entries.
+// "arena=0|1", "profile=DIR" and "profile_runs=N" are ours; names with a dot are ONNX Runtime's
+// session entries.
 static int read_options(tachy_engine *e, struct tachy_session_params *p,
                         const char *entries[MAX_ENTRIES + 1])
 {
-    static const char *const keys[] = {"arena", "session.NAME", NULL};
+    static const char *const keys[] = {"arena", "profile", "profile_runs", "session.NAME", NULL};
     int n = 0, arena = 1;
+    p->profile_runs = 64;
     const char *const *o = e->params.provider_options;
     for (; o && *o; o++) {
         if (!strncmp(*o, "session.", 8) && strchr(*o, '=') && n < MAX_ENTRIES) {
@@ -28,11 +30,15 @@ static int read_options(tachy_engine *e, struct tachy_session_params *p,
             continue;
         }
         const char *value;
-        int err = tachy_engine_option(e, *o, keys, &value);
-        if (err >= 0)
+        int key = tachy_engine_option(e, *o, keys, &value), err = TACHY_OK;
+        if (key == 0)
             err = tachy_engine_option_int(e, *o, value, 0, 1, &arena);
-        if (err < 0)
-            return err;
+        else if (key == 1)
+            p->profile_dir = value;
+        else if (key == 2)
+            err = tachy_engine_option_int(e, *o, value, 1, 1000000, &p->profile_runs);
+        if (key < 0 || err < 0)
+            return key < 0 ? key : err;
     }
     p->arena = arena;
     p->entries = entries;
@@ -136,7 +142,7 @@ static int cpu_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy
     if (err < 0)
         return err;
     const struct tachy_log *before = tachy_ort_log(e->params.log);
-    OrtStatus *status = ort->api->RunWithBinding(p->session->session, NULL, p->binding);
+    OrtStatus *status = tachy_session_run(p->session, p->binding);
     tachy_ort_log(before);
     err = tachy_ort_check(ort, status, e->params.log, "%s: the run failed", e->path);
     return err ? TACHY_ERR_EXTERNAL : TACHY_OK;

@@ -1,9 +1,11 @@
 #include "engine/session.h"
 
-#include <pthread.h>
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 // Sessions in use. Process-wide, because engines of one model are opened by workers that know
 // nothing of each other and must not hold the weights twice.
@@ -14,10 +16,11 @@ static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *make_key(const struct tachy_ort *ort, const struct tachy_session_params *p,
                       const struct stat *st)
 {
-    char *key = tachy_asprintf("%p %d %d %d %llu:%llu %lld.%09ld %lld %s", (const void *)ort,
+    char *key = tachy_asprintf("%p %d %d %d %llu:%llu %lld.%09ld %lld %s\n%s", (const void *)ort,
                                p->threads, p->batch, p->arena, (unsigned long long)st->st_dev,
                                (unsigned long long)st->st_ino, (long long)st->st_mtim.tv_sec,
-                               st->st_mtim.tv_nsec, (long long)st->st_size, p->path);
+                               st->st_mtim.tv_nsec, (long long)st->st_size, p->path,
+                               p->profile_dir ? p->profile_dir : "");
     for (const char *const *o = p->entries; key && o && *o; o++) {
         char *longer = tachy_asprintf("%s\n%s", key, *o);
         free(key);
@@ -162,6 +165,22 @@ static int set_entries(struct load *l, OrtSessionOptions *o)
     return TACHY_OK;
 }
 
+// Files of one folder need names of their own; ONNX Runtime adds the time in milliseconds.
+static int set_profile(struct load *l, OrtSessionOptions *o)
+{
+    const OrtApi *api = l->s->ort->api;
+    static atomic_uint number;
+    if (!l->p->profile_dir)
+        return TACHY_OK;
+    char *prefix = tachy_asprintf("%s/onnxruntime-%u", l->p->profile_dir, atomic_fetch_add(&number, 1));
+    if (!prefix)
+        return TACHY_ERR_NOMEM;
+    int err = tachy_ort_check(l->s->ort, api->EnableProfiling(o, prefix), l->log,
+                              "%s: its profile cannot be set", l->p->path);
+    free(prefix);
+    return err;
+}
+
 static int set_options(struct load *l, OrtSessionOptions *o)
 {
     const OrtApi *api = l->s->ort->api;
@@ -176,7 +195,75 @@ static int set_options(struct load *l, OrtSessionOptions *o)
         TRY(DisableCpuMemArena(o), "the arena cannot be set");
     if (l->batch_name[0])
         TRY(AddFreeDimensionOverrideByName(o, l->batch_name, l->p->batch), "the batch cannot be set");
-    return set_entries(l, o);
+    int err = set_profile(l, o);
+    return err ? err : set_entries(l, o);
+}
+
+// ONNX Runtime counts from a time of std::chrono::high_resolution_clock, which is the realtime
+// clock in one C++ library and the monotonic clock in another.
+static uint64_t on_monotonic(uint64_t start_ns)
+{
+    struct timespec t;
+    uint64_t before = tachy_now_ns();
+    clock_gettime(CLOCK_REALTIME, &t);
+    uint64_t mono = before + (tachy_now_ns() - before) / 2;
+    uint64_t real = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    uint64_t from_mono = start_ns > mono ? start_ns - mono : mono - start_ns;
+    uint64_t from_real = start_ns > real ? start_ns - real : real - start_ns;
+    return from_mono < from_real ? start_ns : start_ns - real + mono;
+}
+
+// Leaves the profile as <start in ns on CLOCK_MONOTONIC>.ort.json.
+static void name_profile(struct tachy_session *s, const char *file)
+{
+    const OrtApi *api = s->ort->api;
+    uint64_t start = 0;
+    OrtStatus *status = api->SessionGetProfilingStartTimeNs(s->session, &start);
+    if (status) {
+        api->ReleaseStatus(status);
+        return;
+    }
+    char *to = tachy_asprintf("%s/%llu.ort.json", s->profile_dir,
+                              (unsigned long long)on_monotonic(start));
+    if (to && rename(file, to) < 0)
+        unlink(file);
+    free(to);
+}
+
+static void end_profile(struct tachy_session *s)
+{
+    const OrtApi *api = s->ort->api;
+    OrtAllocator *allocator = NULL;
+    char *file = NULL;
+    if (!s->profile_dir || !s->session)
+        return;
+    pthread_rwlock_wrlock(&s->profile_lock);
+    if (s->profiling) {
+        OrtStatus *status = api->GetAllocatorWithDefaultOptions(&allocator);
+        if (!status)
+            status = api->SessionEndProfiling(s->session, allocator, &file);
+        if (!status) {
+            name_profile(s, file);
+            status = api->AllocatorFree(allocator, file);
+        }
+        if (status)
+            api->ReleaseStatus(status);
+    }
+    s->profiling = false;
+    pthread_rwlock_unlock(&s->profile_lock);
+}
+
+OrtStatus *tachy_session_run(struct tachy_session *s, const OrtIoBinding *binding)
+{
+    const OrtApi *api = s->ort->api;
+    if (!s->profile_dir)
+        return api->RunWithBinding(s->session, NULL, binding);
+    pthread_rwlock_rdlock(&s->profile_lock); // the profile must not end within a run
+    OrtStatus *status = api->RunWithBinding(s->session, NULL, binding);
+    pthread_rwlock_unlock(&s->profile_lock);
+    if (atomic_fetch_sub(&s->profile_runs, 1) == 1)
+        end_profile(s);
+    return status;
 }
 
 static void drop_session(struct tachy_session *s)
@@ -185,6 +272,7 @@ static void drop_session(struct tachy_session *s)
         tachy_free((void *)(uintptr_t)s->in[i].name);
         tachy_free((void *)(uintptr_t)s->out[i].name);
     }
+    end_profile(s);
     if (s->session)
         s->ort->api->ReleaseSession(s->session);
     memset(s->in, 0, sizeof(s->in));
@@ -207,6 +295,7 @@ static int create(struct load *l)
     if (err == TACHY_ERR_INVAL || err == TACHY_ERR_EXTERNAL)
         err = TACHY_ERR_FORMAT;
     api->ReleaseSessionOptions(options);
+    l->s->profiling = !err && l->p->profile_dir;
     return err ? err : read_all_io(l);
 }
 
@@ -227,6 +316,8 @@ static void destroy(struct tachy_session *s)
 {
     drop_session(s);
     tachy_ort_close(&s->ort);
+    pthread_rwlock_destroy(&s->profile_lock);
+    free(s->profile_dir);
     free(s->key);
     free(s);
 }
@@ -253,7 +344,10 @@ static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *
     }
     s->ort = ort;
     s->key = key;
-    int err = load(s, p, log);
+    pthread_rwlock_init(&s->profile_lock, NULL);
+    s->profile_dir = p->profile_dir ? strdup(p->profile_dir) : NULL;
+    atomic_init(&s->profile_runs, p->profile_runs);
+    int err = p->profile_dir && !s->profile_dir ? TACHY_ERR_NOMEM : load(s, p, log);
     if (err < 0) {
         destroy(s);
         return err;

@@ -35,27 +35,58 @@ static void item_failed(tachy_pipeline *p, int64_t n, int err)
 // Whether the stream has ended before item `n`.
 static bool given_up(const tachy_pipeline *p, int64_t n) { return p->err && n > p->err_at; }
 
+static struct tachy_prof_item whose(const struct tachy_item *item)
+{
+    return (struct tachy_prof_item){item->result.frame_id, item->stream};
+}
+
+// Records queues and memory for the profile, 10000 times a second at most. Called with the lock
+// held.
+static void sample(tachy_pipeline *p, uint64_t now)
+{
+    struct tachy_ring *ring = p->order_prof->samples;
+    if (!ring || tachy_ticks_ns(now - p->sampled) < 100000)
+        return;
+    p->sampled = now;
+    bool composes = p->task->ops->composite;
+    int64_t made = composes ? p->next_composite : p->next_order;
+    int64_t held = p->next_pull ? p->next_pull - 1 : 0; // the pulled one stays
+    made = TACHY_MAX(made, p->next_pull);
+    tachy_sample_add(ring,
+                     &(struct tachy_sample){
+                         .time = now,
+                         .bytes = (uint64_t)(p->next_push - held) * p->in_bytes +
+                                  (uint64_t)(made - held) * p->out_bytes,
+                         .to_infer = (uint32_t)(p->next_push - p->next_infer),
+                         .to_composite = (uint32_t)(p->next_order - p->next_composite) * composes,
+                         .to_write = (uint32_t)(made - p->next_pull),
+                         .in_flight = (uint32_t)(p->next_push - held),
+                         .stream = p->stream,
+                     });
+}
+
 static int infer(struct pipeline_worker *w, struct tachy_item *item)
 {
     tachy_pipeline *p = w->pipeline;
     const struct tachy_task_ops *ops = p->task->ops;
-    uint64_t start = tachy_now_ns(), wait = start - item->arrived_ns;
+    uint64_t start = tachy_ticks(), wait = start - item->arrived;
+    struct tachy_prof_item of = whose(item);
     for (int eye = 0; eye < p->task->eyes; eye++) {
         int err = ops->preprocess(w->task_worker, item, eye);
-        uint64_t a = tachy_now_ns();
+        uint64_t a = tachy_ticks();
         if (err < 0)
             return err;
         err = ops->model(w->task_worker, item, eye);
-        uint64_t b = tachy_now_ns();
+        uint64_t b = tachy_ticks();
         if (err < 0)
             return err;
         err = ops->postprocess(w->task_worker, item, eye);
-        uint64_t c = tachy_now_ns();
+        uint64_t c = tachy_ticks();
         if (err < 0)
             return err;
-        tachy_prof_add(w->prof, TACHY_STEP_PREPROCESS, start, a, wait);
-        tachy_prof_add(w->prof, TACHY_STEP_MODEL, a, b, 0);
-        tachy_prof_add(w->prof, TACHY_STEP_POSTPROCESS, b, c, 0);
+        tachy_prof_add(w->prof, TACHY_STEP_PREPROCESS, of, start, a, wait);
+        tachy_prof_add(w->prof, TACHY_STEP_MODEL, of, a, b, 0);
+        tachy_prof_add(w->prof, TACHY_STEP_POSTPROCESS, of, b, c, 0);
         start = c;
         wait = 0;
     }
@@ -79,9 +110,10 @@ static void advance_order(tachy_pipeline *p)
             break;
         if (!failed && ops->order) {
             pthread_mutex_unlock(&p->lock);
-            uint64_t start = tachy_now_ns();
+            uint64_t start = tachy_ticks();
             int err = ops->order(p->order_state, &s->item);
-            tachy_prof_add(p->order_prof, TACHY_STEP_POSTPROCESS, start, tachy_now_ns(), 0);
+            tachy_prof_add(p->order_prof, TACHY_STEP_POSTPROCESS, whose(&s->item), start,
+                           tachy_ticks(), 0);
             pthread_mutex_lock(&p->lock);
             if (err < 0) {
                 item_failed(p, p->next_order, err);
@@ -89,7 +121,7 @@ static void advance_order(tachy_pipeline *p)
             }
         }
         if (!failed) {
-            s->item.arrived_ns = tachy_now_ns();
+            s->item.arrived = tachy_ticks();
             s->state = ops->composite ? ITEM_ORDERED : ITEM_DONE;
         }
         p->next_order++;
@@ -127,12 +159,13 @@ static void work_composite(struct pipeline_worker *w)
         return; // it failed before
     s->state = ITEM_BUSY;
     pthread_mutex_unlock(&p->lock);
-    uint64_t start = tachy_now_ns();
+    uint64_t start = tachy_ticks();
     int err = p->task->ops->composite(w->task_worker, &s->item);
-    uint64_t end = tachy_now_ns();
-    tachy_prof_add(w->prof, TACHY_STEP_COMPOSITE, start, end, start - s->item.arrived_ns);
+    uint64_t end = tachy_ticks();
+    tachy_prof_add(w->prof, TACHY_STEP_COMPOSITE, whose(&s->item), start, end,
+                   start - s->item.arrived);
     pthread_mutex_lock(&p->lock);
-    s->item.arrived_ns = end;
+    s->item.arrived = end;
     if (err < 0)
         item_failed(p, n, err);
     else
@@ -146,6 +179,7 @@ static void *worker_main(void *arg)
     struct pipeline_worker *w = arg;
     tachy_pipeline *p = w->pipeline;
     bool composes = p->task->ops->composite;
+    tachy_profile_thread(p->profile, w->prof);
     pthread_mutex_lock(&p->lock);
     while (!p->closing) {
         // What is nearest to its end goes first: it frees memory and is still in the cache.
@@ -201,9 +235,10 @@ static int open_workers(tachy_pipeline *p, int n)
         w->pipeline = p;
         p->nb_workers = i + 1;
         w->prof = tachy_prof_new();
-        if (!w->prof)
-            return TACHY_ERR_NOMEM;
-        int err = p->task->ops->worker_open(p->task, &w->task_worker);
+        int err =
+            w->prof ? tachy_profile_join(p->profile, TACHY_LANE_WORKER, w->prof) : TACHY_ERR_NOMEM;
+        if (err == TACHY_OK)
+            err = p->task->ops->worker_open(p->task, &w->task_worker);
         if (err < 0)
             return err;
     }
@@ -240,6 +275,8 @@ int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params
     p->task = params->task;
     p->log = params->log;
     p->input = params->input;
+    p->profile = params->profile;
+    p->stream = tachy_profile_stream(p->profile);
 
     const struct tachy_task_ops *ops = p->task->ops;
     int workers = TACHY_DEF(params->workers, tachy_cpu_count());
@@ -250,8 +287,12 @@ int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params
     err = open_slots(p);
     if (err < 0)
         goto error;
+    p->in_bytes = tachy_frame_bytes(p->input.format, p->input.width, p->input.height);
+    if (p->output.format)
+        p->out_bytes = tachy_frame_bytes(p->output.format, p->output.width, p->output.height);
     p->order_prof = tachy_prof_new();
-    err = p->order_prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    err = p->order_prof ? tachy_profile_join(p->profile, TACHY_LANE_ORDER, p->order_prof)
+                        : TACHY_ERR_NOMEM;
     if (err == TACHY_OK && ops->order_open)
         err = ops->order_open(p->task, &p->order_state);
     if (err == TACHY_OK)
@@ -286,11 +327,13 @@ int tachy_pipeline_push(tachy_pipeline *p, tachy_frame *f)
     if (err == TACHY_OK) {
         struct pipeline_slot *s = slot_of(p, p->next_push++);
         s->item.in = tachy_frame_ref(f);
-        s->item.arrived_ns = tachy_now_ns();
+        s->item.pushed = s->item.arrived = tachy_ticks();
+        s->item.stream = p->stream;
         s->item.result = (struct tachy_result){.frame_id = f->id, .pts = f->pts};
         s->err = TACHY_OK;
         s->state = ITEM_QUEUED;
         wake_worker(p);
+        sample(p, s->item.pushed);
     }
     pthread_mutex_unlock(&p->lock);
     return err;
@@ -336,7 +379,7 @@ static int wait_done(tachy_pipeline *p, int timeout_ms)
 }
 
 int tachy_pipeline_pull_timed(tachy_pipeline *p, int timeout_ms, tachy_frame **frame,
-                              const struct tachy_result **result, uint64_t *waited_ns)
+                              const struct tachy_result **result, struct pipeline_times *times)
 {
     if (frame)
         *frame = NULL;
@@ -354,8 +397,11 @@ int tachy_pipeline_pull_timed(tachy_pipeline *p, int timeout_ms, tachy_frame **f
             *frame = tachy_frame_ref(s->item.out);
         if (result)
             *result = &s->item.result;
-        if (waited_ns)
-            *waited_ns = tachy_now_ns() - s->item.arrived_ns;
+        if (times) {
+            uint64_t now = tachy_ticks();
+            *times = (struct pipeline_times){s->item.pushed, now - s->item.arrived};
+            sample(p, now);
+        }
     }
     if (p->push_waits)
         pthread_cond_signal(&p->space);
@@ -398,6 +444,7 @@ void tachy_pipeline_close(tachy_pipeline **pp)
             pthread_join(w->thread, NULL);
         if (w->task_worker)
             ops->worker_close(w->task_worker);
+        tachy_profile_leave(p->profile, w->prof);
         tachy_aligned_free(w->prof);
     }
     free(p->workers);
@@ -412,6 +459,7 @@ void tachy_pipeline_close(tachy_pipeline **pp)
         free(item->priv);
     }
     free(p->slots);
+    tachy_profile_leave(p->profile, p->order_prof);
     tachy_aligned_free(p->order_prof);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->space);

@@ -1,6 +1,6 @@
 #pragma once
 #include "pipeline/recipe.h"
-#include "profile/prof.h"
+#include "profile/profile.h"
 
 #include <pthread.h>
 #include <tachy/run.h>
@@ -57,16 +57,27 @@ struct tachy_pipeline {
     int err;        // a failure: push refuses from here on
     int64_t err_at; // the first item in order that failed; those behind it are given up
     void *order_state;
-    struct tachy_prof *order_prof; // written by the thread that has `ordering`
+    struct tachy_prof *order_prof; // written by the thread that has `ordering`; its samples by
+                                   // the thread that has the lock
+
+    struct tachy_profile *profile; // NULL: off
+    uint32_t stream;               // of this pipeline's frames in the profile
+    size_t in_bytes, out_bytes;    // of a frame
+    uint64_t sampled;              // last sample, ticks
 
     struct pipeline_worker *workers;
     int nb_workers;
 };
 
-// As tachy_pipeline_pull(), but returns TACHY_ERR_AGAIN after `timeout_ms` without a result,
-// and says how long the item had waited since it was done.
+// When a pulled item came and for how long it had waited to be pulled, in ticks.
+struct pipeline_times {
+    uint64_t pushed, waited;
+};
+
+// As tachy_pipeline_pull(), but returns TACHY_ERR_AGAIN after `timeout_ms` without a result.
+// `times` may be NULL.
 int tachy_pipeline_pull_timed(tachy_pipeline *p, int timeout_ms, tachy_frame **frame,
-                              const struct tachy_result **result, uint64_t *waited_ns);
+                              const struct tachy_result **result, struct pipeline_times *times);
 
 // Items that may be in flight within `max_bytes` (0: default), at least 2.
 int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,

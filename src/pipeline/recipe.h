@@ -13,7 +13,9 @@ struct tachy_item {
     tachy_frame *in;  // decoded
     tachy_frame *out; // composited; NULL before composite, or where the task makes none
     struct tachy_result result;
-    uint64_t arrived_ns; // into the current queue
+    uint64_t arrived;    // into the current queue, tachy_ticks()
+    uint64_t pushed;     // into the pipeline, tachy_ticks()
+    uint32_t stream;     // number of its stream in the profile
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
 };
 

@@ -26,8 +26,8 @@ struct run {
     atomic_bool stop;               // no more frames are read
     atomic_int source_err;
     _Atomic int64_t decoded;
-    _Atomic uint64_t push_ns; // the source thread was held back for so long
-    uint64_t starved_ns;      // the calling thread waited for results
+    _Atomic uint64_t push_ticks; // the source thread was held back for so long
+    uint64_t starved_ticks;      // the calling thread waited for results
     uint64_t start_ns, cpu_start_ns;
     struct tachy_summary *sum;
 };
@@ -56,17 +56,19 @@ static void *source_main(void *arg)
 {
     struct run *r = arg;
     int err = TACHY_OK;
+    tachy_profile_thread(r->p->profile, r->source_prof);
     while (!stop_asked(r)) {
         tachy_frame *f = NULL;
-        uint64_t start = tachy_now_ns();
+        uint64_t start = tachy_ticks();
         err = tachy_source_read(r->p->source, &f);
-        uint64_t end = tachy_now_ns();
+        uint64_t end = tachy_ticks();
         if (err != TACHY_OK)
             break;
-        tachy_prof_add(r->source_prof, TACHY_STEP_DECODE, start, end, 0);
+        tachy_prof_add(r->source_prof, TACHY_STEP_DECODE,
+                       (struct tachy_prof_item){f->id, r->pipeline->stream}, start, end, 0);
         atomic_fetch_add(&r->decoded, 1);
         err = push_as_started(r, f);
-        atomic_fetch_add(&r->push_ns, tachy_now_ns() - end);
+        atomic_fetch_add(&r->push_ticks, tachy_ticks() - end);
         tachy_frame_unref(&f);
         if (err != TACHY_OK)
             break;
@@ -89,6 +91,7 @@ static void read_figures(struct run *r)
     tachy_prof_read(both, 2, edge);
     s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
     s->steps[TACHY_STEP_ENCODE] = edge[TACHY_STEP_ENCODE];
+    tachy_prof_read_latency(&r->sink_prof, 1, &s->latency);
     s->decoded = atomic_load(&r->decoded);
     s->seconds = since_s(r->start_ns);
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
@@ -96,8 +99,8 @@ static void read_figures(struct run *r)
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     tachy_verdict(s, &(struct tachy_verdict_in){
-                         .held_back_s = (double)atomic_load(&r->push_ns) * 1e-9,
-                         .starved_s = (double)r->starved_ns * 1e-9,
+                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9,
+                         .starved_s = (double)tachy_ticks_ns(r->starved_ticks) * 1e-9,
                      });
 }
 
@@ -138,14 +141,19 @@ static int drain(struct run *r)
     for (;;) {
         tachy_frame *f = NULL;
         const struct tachy_result *result;
-        uint64_t waited = 0, asked = tachy_now_ns();
-        err = tachy_pipeline_pull_timed(r->pipeline, 200, &f, &result, &waited);
-        uint64_t start = tachy_now_ns();
-        r->starved_ns += start - asked;
+        struct pipeline_times times = {0};
+        uint64_t asked = tachy_ticks();
+        err = tachy_pipeline_pull_timed(r->pipeline, 200, &f, &result, &times);
+        uint64_t start = tachy_ticks();
+        r->starved_ticks += start - asked;
         if (err == TACHY_OK) {
             err = tachy_sink_write(r->p->sink, f, result);
             tachy_frame_unref(&f);
-            tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE, start, tachy_now_ns(), waited);
+            uint64_t end = tachy_ticks();
+            tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
+                           (struct tachy_prof_item){result->frame_id, r->pipeline->stream}, start,
+                           end, times.waited);
+            tachy_prof_latency(r->sink_prof, end - times.pushed);
             if (err < 0)
                 break;
             if (r->sum->frames++ == 0)
@@ -282,9 +290,11 @@ static int run_frames(struct run *r)
         asked = true; // stopped before the end of the source
     r->sum->interrupted = asked;
 
-    uint64_t start = tachy_now_ns();
+    uint64_t start = tachy_ticks();
     int finish = tachy_sink_finish(r->p->sink, err < 0 || asked);
-    tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE, start, tachy_now_ns(), 0);
+    // The flush belongs to no frame.
+    tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
+                   (struct tachy_prof_item){-1, r->pipeline->stream}, start, tachy_ticks(), 0);
     read_figures(r);
     r->sum->damaged = tachy_source_damaged(r->p->source);
     r->sum->peak_memory_mib = peak_memory_mib();
@@ -307,10 +317,15 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     r.sink_prof = tachy_prof_new();
     int err = r.source_prof && r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
+        err = tachy_profile_join(p->profile, TACHY_LANE_SOURCE, r.source_prof);
+    if (err == TACHY_OK)
+        err = tachy_profile_join(p->profile, TACHY_LANE_SINK, r.sink_prof);
+    if (err == TACHY_OK)
         err = tachy_pipeline_open(
             &r.pipeline,
             tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log));
+                                  .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log,
+                                  .profile = p->profile));
     if (err < 0)
         goto error;
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
@@ -327,9 +342,12 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     err = run_frames(&r);
     if (err == TACHY_OK)
         apply_light(&r, light, measured);
+    tachy_profile_run(p->profile, summary);
 
 error:
     tachy_pipeline_close(&r.pipeline);
+    tachy_profile_leave(p->profile, r.source_prof);
+    tachy_profile_leave(p->profile, r.sink_prof);
     tachy_convert_close(&r.convert);
     tachy_aligned_free(r.source_prof);
     tachy_aligned_free(r.sink_prof);

@@ -14,49 +14,110 @@ const char *tachy_step_name(enum tachy_step s)
 
 struct tachy_prof *tachy_prof_new(void)
 {
+    tachy_ticks_init();
     struct tachy_prof *p = tachy_aligned_alloc(sizeof(*p));
     if (p)
         memset((void *)p, 0, sizeof(*p));
     return p;
 }
 
-static void bump(_Atomic uint64_t *v, uint64_t by)
+static uint64_t get(const _Atomic uint64_t *v)
 {
-    atomic_store_explicit(v, atomic_load_explicit(v, memory_order_relaxed) + by,
-                          memory_order_relaxed);
+    return atomic_load_explicit(v, memory_order_relaxed);
 }
 
-void tachy_prof_add(struct tachy_prof *p, enum tachy_step step, uint64_t start_ns, uint64_t end_ns,
-                    uint64_t wait_ns)
+static void bump(_Atomic uint64_t *v, uint64_t by)
+{
+    atomic_store_explicit(v, get(v) + by, memory_order_relaxed);
+}
+
+static void raise_to(_Atomic uint64_t *v, uint64_t to)
+{
+    if (to > get(v))
+        atomic_store_explicit(v, to, memory_order_relaxed);
+}
+
+void tachy_prof_add(struct tachy_prof *p, enum tachy_step step, struct tachy_prof_item item,
+                    uint64_t start, uint64_t end, uint64_t wait)
 {
     struct tachy_prof_step *s = &p->step[step];
+    // Cores' counters may differ by a few ticks.
+    uint64_t busy_ns = end > start ? tachy_ticks_ns(end - start) : 0;
+    wait = (int64_t)wait < 0 ? 0 : wait;
     bump(&s->calls, 1);
-    bump(&s->busy_ns, end_ns - start_ns);
-    bump(&s->wait_ns, wait_ns);
-    tachy_hist_add(&s->busy, end_ns - start_ns);
+    bump(&s->busy_ns, busy_ns);
+    if (wait)
+        bump(&s->wait_ns, tachy_ticks_ns(wait));
+    raise_to(&s->max_ns, busy_ns);
+    tachy_hist_add(&s->busy, busy_ns);
+    if (p->spans)
+        tachy_span_add(p->spans, &(struct tachy_span){start, end, wait, item.frame, item.stream,
+                                                      (uint32_t)step});
+}
+
+void tachy_prof_latency(struct tachy_prof *p, uint64_t ticks)
+{
+    uint64_t ns = (int64_t)ticks < 0 ? 0 : tachy_ticks_ns(ticks);
+    raise_to(&p->latency_max_ns, ns);
+    tachy_hist_add(&p->latency, ns);
+}
+
+void tachy_prof_merge(struct tachy_prof *sum, const struct tachy_prof *p)
+{
+    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+        bump(&sum->step[s].calls, get(&p->step[s].calls));
+        bump(&sum->step[s].busy_ns, get(&p->step[s].busy_ns));
+        bump(&sum->step[s].wait_ns, get(&p->step[s].wait_ns));
+        raise_to(&sum->step[s].max_ns, get(&p->step[s].max_ns));
+        tachy_hist_merge(&sum->step[s].busy, &p->step[s].busy);
+    }
+    raise_to(&sum->latency_max_ns, get(&p->latency_max_ns));
+    tachy_hist_merge(&sum->latency, &p->latency);
+}
+
+static struct tachy_prof *sum_of(struct tachy_prof *const *profs, int n)
+{
+    struct tachy_prof *sum = tachy_prof_new();
+    for (int i = 0; sum && i < n; i++)
+        tachy_prof_merge(sum, profs[i]);
+    return sum;
+}
+
+// The middle of a bucket may lie above the largest duration.
+static double quantile_ms(const struct tachy_hist *h, double q, double max_ms)
+{
+    double v = tachy_hist_quantile(h, q) * 1e-6;
+    return TACHY_MIN(v, max_ms);
 }
 
 void tachy_prof_read(struct tachy_prof *const *profs, int n, struct tachy_step_stats *steps)
 {
-    struct tachy_hist *sum = malloc(sizeof(*sum));
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-        uint64_t calls = 0, busy = 0, wait = 0;
-        if (sum)
-            memset((void *)sum, 0, sizeof(*sum));
-        for (int i = 0; i < n; i++) {
-            const struct tachy_prof_step *p = &profs[i]->step[s];
-            calls += atomic_load_explicit(&p->calls, memory_order_relaxed);
-            busy += atomic_load_explicit(&p->busy_ns, memory_order_relaxed);
-            wait += atomic_load_explicit(&p->wait_ns, memory_order_relaxed);
-            if (sum)
-                tachy_hist_merge(sum, &p->busy);
-        }
-        steps[s].calls = (int64_t)calls;
-        steps[s].busy_s = (double)busy * 1e-9;
-        steps[s].wait_s = (double)wait * 1e-9;
-        steps[s].p50_ms = sum ? tachy_hist_quantile(sum, 0.50) * 1e-6 : 0;
-        steps[s].p95_ms = sum ? tachy_hist_quantile(sum, 0.95) * 1e-6 : 0;
-        steps[s].p99_ms = sum ? tachy_hist_quantile(sum, 0.99) * 1e-6 : 0;
+    struct tachy_prof *sum = sum_of(profs, n);
+    for (int i = 0; sum && i < TACHY_STEP_COUNT; i++) {
+        const struct tachy_prof_step *p = &sum->step[i];
+        struct tachy_step_stats *s = &steps[i];
+        s->calls = (int64_t)get(&p->calls);
+        s->busy_s = (double)get(&p->busy_ns) * 1e-9;
+        s->wait_s = (double)get(&p->wait_ns) * 1e-9;
+        s->max_ms = (double)get(&p->max_ns) * 1e-6;
+        s->p50_ms = quantile_ms(&p->busy, 0.50, s->max_ms);
+        s->p90_ms = quantile_ms(&p->busy, 0.90, s->max_ms);
+        s->p95_ms = quantile_ms(&p->busy, 0.95, s->max_ms);
+        s->p99_ms = quantile_ms(&p->busy, 0.99, s->max_ms);
     }
-    free(sum);
+    tachy_aligned_free(sum);
+}
+
+void tachy_prof_read_latency(struct tachy_prof *const *profs, int n, struct tachy_latency *out)
+{
+    struct tachy_prof *sum = sum_of(profs, n);
+    *out = (struct tachy_latency){0};
+    if (!sum)
+        return;
+    out->max_ms = (double)get(&sum->latency_max_ns) * 1e-6;
+    out->p50_ms = quantile_ms(&sum->latency, 0.50, out->max_ms);
+    out->p90_ms = quantile_ms(&sum->latency, 0.90, out->max_ms);
+    out->p95_ms = quantile_ms(&sum->latency, 0.95, out->max_ms);
+    out->p99_ms = quantile_ms(&sum->latency, 0.99, out->max_ms);
+    tachy_aligned_free(sum);
 }

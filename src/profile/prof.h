@@ -1,28 +1,52 @@
 #pragma once
-#include "base/clock.h"
 #include "profile/hist.h"
+#include "profile/span.h"
+#include "profile/ticks.h"
 
 #include <tachy/run.h>
 
-// What one thread measured: busy and wait time of each step. One thread adds, any thread
-// reads at any time (single-writer relaxed atomics: a reader sees figures that are at most a
-// few calls old).
+// What one thread measured: busy and wait time of each step, and where a profile was asked for
+// its spans. One thread adds, any thread reads at any time (single-writer relaxed atomics: a
+// reader sees figures that are at most a few calls old).
 
 struct tachy_prof_step {
-    _Atomic uint64_t calls, busy_ns, wait_ns;
+    _Atomic uint64_t calls, busy_ns, wait_ns, max_ns;
     struct tachy_hist busy;
 };
 
 struct tachy_prof {
     struct tachy_prof_step step[TACHY_STEP_COUNT];
+    // From arrival in the pipeline to written.
+    _Atomic uint64_t latency_max_ns;
+    struct tachy_hist latency;
+    // Set before the thread starts; NULL: there is no profile (profile/profile.h).
+    struct tachy_ring *spans;   // struct tachy_span
+    struct tachy_ring *samples; // struct tachy_sample
+    struct tachy_lane *lane;
 };
 
-// Zeroed; NULL when out of memory. Free with tachy_aligned_free().
+// Zeroed; NULL when out of memory. Free with tachy_aligned_free(). The clock of spans is
+// calibrated afterwards.
 struct tachy_prof *tachy_prof_new(void);
 
-// Adds one call that ran from `start_ns` to `end_ns` after waiting in a queue for `wait_ns`.
-void tachy_prof_add(struct tachy_prof *p, enum tachy_step step, uint64_t start_ns, uint64_t end_ns,
-                    uint64_t wait_ns);
+// Whose time it was.
+struct tachy_prof_item {
+    int64_t frame;
+    uint32_t stream;
+};
+
+// Adds one call that ran from `start` to `end` (tachy_ticks()) after waiting in a queue for
+// `wait` ticks.
+void tachy_prof_add(struct tachy_prof *p, enum tachy_step step, struct tachy_prof_item item,
+                    uint64_t start, uint64_t end, uint64_t wait);
+
+// Adds one frame that was written `ticks` after it had arrived.
+void tachy_prof_latency(struct tachy_prof *p, uint64_t ticks);
+
+// sum += p, figures only. One thread at a time may write to `sum`.
+void tachy_prof_merge(struct tachy_prof *sum, const struct tachy_prof *p);
 
 // Sums `n` threads' figures into the steps of a summary (light_ms is left alone).
 void tachy_prof_read(struct tachy_prof *const *profs, int n, struct tachy_step_stats *steps);
+// The same of the latency.
+void tachy_prof_read_latency(struct tachy_prof *const *profs, int n, struct tachy_latency *out);

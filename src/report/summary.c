@@ -21,9 +21,22 @@ static json_t *step_json(const struct tachy_step_stats *s, enum tachy_step step)
     json_object_set_new(o, "busy_s", number(s->busy_s, 6));
     json_object_set_new(o, "wait_s", number(s->wait_s, 6));
     json_object_set_new(o, "p50_ms", number(s->p50_ms, 4));
+    json_object_set_new(o, "p90_ms", number(s->p90_ms, 4));
     json_object_set_new(o, "p95_ms", number(s->p95_ms, 4));
     json_object_set_new(o, "p99_ms", number(s->p99_ms, 4));
+    json_object_set_new(o, "max_ms", number(s->max_ms, 4));
     json_object_set_new(o, "light_ms", s->light_ms > 0 ? number(s->light_ms, 4) : json_null());
+    return o;
+}
+
+static json_t *latency_json(const struct tachy_latency *l)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "p50", number(l->p50_ms, 4));
+    json_object_set_new(o, "p90", number(l->p90_ms, 4));
+    json_object_set_new(o, "p95", number(l->p95_ms, 4));
+    json_object_set_new(o, "p99", number(l->p99_ms, 4));
+    json_object_set_new(o, "max", number(l->max_ms, 4));
     return o;
 }
 
@@ -56,6 +69,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     for (int i = 0; i < TACHY_STEP_COUNT; i++)
         json_array_append_new(steps, step_json(&s->steps[i], (enum tachy_step)i));
     json_object_set_new(o, "steps", steps);
+    json_object_set_new(o, "latency_ms", latency_json(&s->latency));
     *json = json_dumps(o, JSON_INDENT(2));
     json_decref(o);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;

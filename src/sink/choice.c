@@ -255,31 +255,51 @@ static bool is_number(const char *s, double *value)
     return end != s && !*end && isfinite(*value);
 }
 
-static int add_preset(AVDictionary **options, const AVCodec *c, const char *preset,
+// The encoder's own preset names: 0 where it has none, or does not list them.
+static size_t preset_names(const AVCodec *c, const AVOption *o, const char **names, size_t max)
+{
+    if (!is_x26x(c))
+        return option_names(c, o, names, max);
+    memcpy(names, x26x_presets, sizeof(x26x_presets));
+    return TACHY_ARRAY_SIZE(x26x_presets);
+}
+
+static bool takes_preset(const AVCodec *c, const AVOption *o, const char *preset)
+{
+    const char *names[64];
+    size_t n = preset_names(c, o, names, TACHY_ARRAY_SIZE(names));
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(names[i], preset))
+            return true;
+    double v;
+    if (!n && o->type == AV_OPT_TYPE_STRING)
+        return true; // the encoder itself knows
+    if (!is_number(preset, &v))
+        return false;
+    return is_x26x(c) ? v == floor(v) && v >= 0 && v <= 9 // x264 and x265 number theirs
+                      : o->type == AV_OPT_TYPE_INT && v >= o->min && v <= o->max;
+}
+
+// `optional`: a preset that the encoder has not is as if none was asked for.
+static int add_preset(AVDictionary **options, const AVCodec *c, const char *preset, bool optional,
                       const struct tachy_log *log)
 {
+    const AVOption *o = private_option(c, "preset");
+    if (preset && optional && !(o && takes_preset(c, o, preset)))
+        preset = NULL;
+
     // x264's default looks 40 frames ahead and holds them all: 64 MB at 720p, for files that
     // are less than 2 % smaller. A preset that was asked for stays as it is.
     if (!preset && !strcmp(c->name, "libx264"))
         return av_dict_set(options, "rc-lookahead", "20", 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
     if (!preset)
         return TACHY_OK;
-    const AVOption *o = private_option(c, "preset");
     if (!o)
         return tachy_fail(log, TACHY_ERR_INVAL, "preset %s: the encoder %s has no presets", preset,
                           c->name);
     const char *names[64];
-    const char *const *list = is_x26x(c) ? x26x_presets : names;
-    size_t n = is_x26x(c) ? TACHY_ARRAY_SIZE(x26x_presets) : option_names(c, o, names, 64);
-    bool known = !n && o->type == AV_OPT_TYPE_STRING;
-    for (size_t i = 0; i < n && !known; i++)
-        known = !strcmp(list[i], preset);
-    double v;
-    if (!known && is_number(preset, &v))
-        known = is_x26x(c) ? v == floor(v) && v >= 0 && v <= 9 // x264 and x265 number theirs
-                           : o->type == AV_OPT_TYPE_INT && v >= o->min && v <= o->max;
-    if (!known)
-        return unknown_preset(c, preset, list, n, log);
+    if (!takes_preset(c, o, preset))
+        return unknown_preset(c, preset, names, preset_names(c, o, names, 64), log);
     return av_dict_set(options, "preset", preset, 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
@@ -539,7 +559,7 @@ static void choose_color(struct tachy_choice *c, const struct tachy_video_info *
 
 static int add_options(struct tachy_choice *c, const struct tachy_sink_params *p)
 {
-    int err = add_preset(&c->options, c->codec, p->preset, p->log);
+    int err = add_preset(&c->options, c->codec, p->preset, p->preset_optional, p->log);
     if (err >= 0)
         err = add_crf(c, p->crf, p->log);
     return err < 0 ? err : add_defaults(c);

@@ -1,5 +1,6 @@
 """The cpu provider against ONNX Runtime's Python package: the same outputs bit for bit, and no time
 of our own on top. Pinned: both use the library of the same version."""
+import json
 import os
 import re
 import statistics
@@ -9,7 +10,7 @@ import time
 import common
 
 TOOL = os.environ.get("TACHY_ENGINE_TOOL", str(common.ROOT / "build/tests/unit/engine_tool"))
-MODELS = ["segment/selfie_segmentation.onnx", "segment/mediapipe_selfie.onnx",
+MODELS = ["selfie", "segment/selfie_segmentation.onnx", "segment/mediapipe_selfie.onnx",
           "segment/deeplab_v3_1_default_1.onnx", "pose/movenet_lightning_from_int8_w8.onnx"]
 
 
@@ -23,17 +24,31 @@ def packages():
     return numpy, onnxruntime, Image
 
 
+def model_path(name):
+    """A model of the zoo by its name, or a file of the shared test material."""
+    if name.endswith(".onnx"):
+        return common.shared("models/" + name)
+    common.models(name)
+    cards = json.loads(common.run("model", "list", "--json").stdout)
+    return next(c["path"] for c in cards if c["name"] == name)
+
+
+def photo():
+    """A picture of a person: noise gives flat masks."""
+    labelled = sorted((common.SHARED / "labels/people/images").glob("*.jpg"))
+    return labelled[0] if labelled else common.DEPS / "media" / "astronaut.png"
+
+
 class Engine(common.Case):
     def prepare(self, name, threads=1):
         np, ort, Image = packages()
-        path = common.shared("models/" + name)
+        path = model_path(name)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         i = session.get_inputs()[0]
-        photo = sorted((common.SHARED / "labels/people/images").glob("*.jpg"))[0]  # noise gives flat masks
-        x = np.asarray(Image.open(photo).convert("RGB").resize(i.shape[2:0:-1]))[None]
+        x = np.asarray(Image.open(photo()).convert("RGB").resize(i.shape[2:0:-1]))[None]
         if i.type != "tensor(uint8)":
             x = x.astype(np.float32) / np.float32(255)
         self.assertEqual(list(x.shape), i.shape)

@@ -94,7 +94,7 @@ TEST(every_option_can_be_shown)
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
         option_left(o, left, sizeof(left));
         option_right(o, right, sizeof(right));
-        CHECK(left[0] == '-' && strlen(left) < 60);
+        CHECK(!has_name(o) || (left[0] == '-' && strlen(left) < 60));
         CHECK(strstr(right, o->help) == right);
         CHECK((option_value(o, word, sizeof(word)) == NULL) == (o->type == TACHY_OPT_BOOL));
     }

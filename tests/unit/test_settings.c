@@ -70,7 +70,7 @@ TEST(table_is_sound)
     for (const struct tachy_option *o = all; o->path; o++) {
         CHECK(strchr(o->path, '.') != NULL);
         CHECK(o->group && o->help && o->verbs);
-        CHECK(o->name || o->letter);
+        CHECK(o->name || o->letter || !o->command_only);
         CHECK(o->help[strlen(o->help) - 1] != '.');
         CHECK((o->type == TACHY_OPT_ENUM) == (o->values != NULL));
         CHECK(tachy_option_find(o->path, NULL) == o);

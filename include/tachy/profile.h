@@ -1,0 +1,60 @@
+#pragma once
+#include <tachy/run.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Where the time of one or several runs went: every step of every frame as a span on one clock,
+// queues and memory over time, the model's operators. Handed to runs (tachy_run_params.profile,
+// tachy_pipeline_params.profile), read and written afterwards or at any time in between.
+//
+// Memory is constant: each thread keeps its newest spans; figures in tables are of all.
+// Thread-safety: all functions but close may be called from any thread.
+typedef struct tachy_profile tachy_profile;
+
+struct tachy_profile_params {
+    int64_t max_spans;       // newest spans kept a thread, 40 bytes each; 0: 32768. Rounded up
+                             // to a power of two; at most 2^26
+    int64_t max_operators;   // newest runs of single operators kept, 40 bytes each; 0: 131072
+    int64_t max_trace_bytes; // of the file of tachy_profile_write_trace(); 0: 64 MiB
+    const struct tachy_log *log; // must outlive the profile
+};
+#define tachy_profile_params(...) (&(struct tachy_profile_params){__VA_ARGS__})
+
+// TACHY_ERR_NOMEM, TACHY_ERR_INVAL.
+TACHY_API int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *p);
+TACHY_API void tachy_profile_close(tachy_profile **p); // after every run that uses it
+
+// "profile=DIR" for tachy_engine_params.provider_options or the setting model.provider_options:
+// the engine then leaves ONNX Runtime's operator profile where this profile finds it, once the
+// last engine of the model is closed (a task: tachy_task_close()). NULL where no folder for it
+// can be made. Valid until close.
+TACHY_API const char *tachy_profile_engine_option(tachy_profile *p);
+
+// Members of the JSON object `json` (settings, the command, ...) are added to the environment
+// block of trace and JSON. TACHY_ERR_INVAL: no JSON object.
+TACHY_API int tachy_profile_describe(tachy_profile *p, const char *json);
+
+// The table for a person: stage, calls, busy, wait, p50/p95/p99, share; latency; top operators.
+// Free with tachy_free().
+TACHY_API int tachy_profile_text(tachy_profile *p, char **text);
+// The same and more as the documented, stable JSON object (docs/profile.md), with the
+// environment. Free with tachy_free().
+TACHY_API int tachy_profile_json(tachy_profile *p, char **json);
+
+// Files; docs/profile.md says what opens them. Each is written beside its name and renamed when
+// whole, and replaces an existing one. TACHY_ERR_IO, TACHY_ERR_NO_SPACE name the file.
+// Trace Event JSON for Perfetto and Chrome: a lane a thread, arrows along each frame, counters.
+// The newest that fits max_trace_bytes; how much was dropped is logged and in the file.
+TACHY_API int tachy_profile_write_trace(tachy_profile *p, const char *path);
+// Folded stacks, a line "tachy;stage;step MICROSECONDS" each, for flame graphs.
+TACHY_API int tachy_profile_write_folded(tachy_profile *p, const char *path);
+// A row a span.
+TACHY_API int tachy_profile_write_csv(tachy_profile *p, const char *path);
+// tachy_profile_json() as a file.
+TACHY_API int tachy_profile_write_json(tachy_profile *p, const char *path);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,31 @@
+#pragma once
+#include "profile/prof.h"
+
+#include <tachy/profile.h>
+
+// How threads that measure (struct tachy_prof) join a profile. Every function takes a NULL
+// profile as "off". A lane is what one thread shows in the trace; it is taken for a run and
+// given back, and its records stay.
+
+enum tachy_lane_kind {
+    TACHY_LANE_SOURCE,
+    TACHY_LANE_WORKER,
+    TACHY_LANE_ORDER, // whichever worker completes the order; has the samples
+    TACHY_LANE_SINK,
+    TACHY_LANE_KINDS
+};
+
+// A number for a stream, so that its frame ids do not collide with another run's.
+uint32_t tachy_profile_stream(struct tachy_profile *profile);
+
+// Gives `prof` a lane of this kind. Before its thread starts. Until leave, the profile reads
+// the figures of `prof` at any time.
+int tachy_profile_join(struct tachy_profile *profile, enum tachy_lane_kind kind,
+                       struct tachy_prof *prof);
+// Names the calling thread as the one that does this lane's work: ONNX Runtime's events are
+// attributed by it.
+void tachy_profile_thread(struct tachy_profile *profile, struct tachy_prof *prof);
+// Takes over the figures. After the thread has ended, before `prof` is freed.
+void tachy_profile_leave(struct tachy_profile *profile, struct tachy_prof *prof);
+// Counts a run that has ended.
+void tachy_profile_run(struct tachy_profile *profile, const struct tachy_summary *s);

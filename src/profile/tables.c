@@ -1,0 +1,252 @@
+#include "profile/profile_priv.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// The figures as a table, as JSON and as folded stacks.
+
+enum { TOP_TEXT = 10 };
+
+static double busy_of_all(const struct profile_figures *f)
+{
+    double busy = 0;
+    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+        busy += f->all[s].busy_s;
+    return busy > 0 ? busy : 1;
+}
+
+static void text_steps(FILE *f, const struct profile_figures *fig)
+{
+    double all = busy_of_all(fig);
+    fprintf(f, "  %-8s %-12s %8s %9s %9s %8s %8s %8s %8s %7s\n", "stage", "step", "calls", "busy s",
+            "wait s", "p50 ms", "p95 ms", "p99 ms", "max ms", "share");
+    for (int k = 0; k < TACHY_LANE_KINDS; k++) {
+        for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+            const struct tachy_step_stats *st = &fig->step[k][s];
+            if (st->calls)
+                fprintf(f, "  %-8s %-12s %8lld %9.3f %9.3f %8.3f %8.3f %8.3f %8.3f %5.1f %%\n",
+                        profile_kind_name((enum tachy_lane_kind)k),
+                        tachy_step_name((enum tachy_step)s), (long long)st->calls, st->busy_s,
+                        st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, st->max_ms,
+                        100 * st->busy_s / all);
+        }
+    }
+}
+
+static void text_operators(FILE *f, const struct profile_ops *ops)
+{
+    uint64_t total;
+    const struct profile_op_sum **list = profile_ops_sorted(ops, &total);
+    if (list && ops->n) {
+        fprintf(f, "  operators by time (in the first %lld runs of the model)\n  %-36s %-18s %8s %9s %7s %11s\n",
+                (long long)ops->model_runs, "name", "type", "calls", "total ms", "share",
+                "output KiB");
+        for (size_t i = 0; i < ops->n && i < TOP_TEXT; i++)
+            fprintf(f, "  %-36.36s %-18.18s %8lld %9.2f %5.1f %% %11.1f\n", list[i]->name,
+                    list[i]->type, (long long)list[i]->calls, (double)list[i]->ns * 1e-6,
+                    100 * (double)list[i]->ns / (double)TACHY_MAX(total, 1u),
+                    (double)list[i]->bytes / 1024);
+    }
+    free(list);
+}
+
+int tachy_profile_text(tachy_profile *p, char **text)
+{
+    struct profile_figures *fig = malloc(sizeof(*fig));
+    size_t size;
+    *text = NULL;
+    pthread_mutex_lock(&p->lock);
+    profile_ops_collect(p);
+    int err = fig ? profile_figures(p, fig) : TACHY_ERR_NOMEM;
+    FILE *f = err == TACHY_OK ? open_memstream(text, &size) : NULL;
+    if (f) {
+        fprintf(f, "frames        %lld in %.2f s, %.1f a second, %d run%s\n", (long long)p->frames,
+                p->seconds, p->seconds > 0 ? (double)p->frames / p->seconds : 0, p->runs,
+                p->runs == 1 ? "" : "s");
+        text_steps(f, fig);
+        const struct tachy_latency *l = &fig->latency;
+        fprintf(f,
+                "latency       p50 %.2f, p90 %.2f, p95 %.2f, p99 %.2f, max %.2f ms from arrival to "
+                "written\n",
+                l->p50_ms, l->p90_ms, l->p95_ms, l->p99_ms, l->max_ms);
+        if (p->limited[0])
+            fprintf(f, "limited by    %s\n", p->limited);
+        text_operators(f, &p->ops);
+        if (fclose(f) != 0)
+            err = TACHY_ERR_NOMEM;
+    } else {
+        err = TACHY_ERR_NOMEM;
+    }
+    pthread_mutex_unlock(&p->lock);
+    free(fig);
+    return err;
+}
+
+static json_t *number(double v) { return json_real(isfinite(v) ? v : 0); }
+
+static json_t *steps_json(const struct profile_figures *fig)
+{
+    json_t *list = json_array();
+    double all = busy_of_all(fig);
+    for (int k = 0; k < TACHY_LANE_KINDS; k++) {
+        for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+            const struct tachy_step_stats *st = &fig->step[k][s];
+            if (!st->calls)
+                continue;
+            json_array_append_new(
+                list, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stage",
+                                profile_kind_name((enum tachy_lane_kind)k), "name",
+                                tachy_step_name((enum tachy_step)s), "calls", (json_int_t)st->calls,
+                                "busy_s", number(st->busy_s), "wait_s", number(st->wait_s),
+                                "p50_ms", number(st->p50_ms), "p90_ms", number(st->p90_ms),
+                                "p95_ms", number(st->p95_ms), "p99_ms", number(st->p99_ms),
+                                "max_ms", number(st->max_ms), "share", number(st->busy_s / all)));
+        }
+    }
+    return list;
+}
+
+static json_t *latency_json(const struct tachy_latency *l)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "p50", number(l->p50_ms), "p90",
+                     number(l->p90_ms), "p95", number(l->p95_ms), "p99", number(l->p99_ms), "max",
+                     number(l->max_ms));
+}
+
+static json_t *operators_json(const struct profile_ops *ops)
+{
+    uint64_t total;
+    json_t *o = json_object(), *time = json_array(), *memory = json_array();
+    const struct profile_op_sum **list = profile_ops_sorted(ops, &total);
+    for (size_t i = 0; list && i < ops->n; i++)
+        json_array_append_new(time,
+                              json_pack("{s:s, s:s, s:I, s:f, s:f, s:I}", "name", list[i]->name,
+                                        "type", list[i]->type, "calls", (json_int_t)list[i]->calls,
+                                        "total_ms", (double)list[i]->ns * 1e-6, "share",
+                                        (double)list[i]->ns / (double)TACHY_MAX(total, 1u),
+                                        "output_bytes", (json_int_t)list[i]->bytes));
+    if (list)
+        profile_ops_by_bytes(list, ops->n);
+    for (size_t i = 0; list && i < ops->n && i < TOP_TEXT; i++)
+        json_array_append_new(memory,
+                              json_pack("{s:s, s:s, s:I}", "name", list[i]->name, "type",
+                                        list[i]->type, "output_bytes", (json_int_t)list[i]->bytes));
+    free(list);
+    json_object_set_new(o, "model_runs", json_integer(ops->model_runs));
+    json_object_set_new(o, "total_ms", json_real((double)total * 1e-6));
+    json_object_set_new(o, "by_time", time);
+    json_object_set_new(o, "by_memory", memory);
+    return o;
+}
+
+// Spans that the rings hold and that they no longer hold.
+static json_t *spans_json(const struct tachy_profile *p)
+{
+    uint64_t kept = 0, dropped = 0;
+    for (int i = 0; i < p->nb_lanes; i++) {
+        uint64_t n = atomic_load(&p->lane[i]->spans->count);
+        uint64_t most = tachy_ring_capacity(p->lane[i]->spans);
+        uint64_t in = n < most ? n : most - 1; // as tachy_ring_read() says
+        kept += in;
+        dropped += n - in;
+    }
+    return json_pack("{s:I, s:I}", "kept", (json_int_t)kept, "dropped", (json_int_t)dropped);
+}
+
+int tachy_profile_json(tachy_profile *p, char **json)
+{
+    struct profile_figures *fig = malloc(sizeof(*fig));
+    json_t *o = json_object();
+    *json = NULL;
+    pthread_mutex_lock(&p->lock);
+    profile_ops_collect(p);
+    int err = fig ? profile_figures(p, fig) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK) {
+        json_object_set_new(o, "version", json_integer(1));
+        json_object_set_new(o, "environment", profile_environment(p));
+        json_object_set_new(o, "runs", json_integer(p->runs));
+        json_object_set_new(o, "frames", json_integer(p->frames));
+        json_object_set_new(o, "seconds", number(p->seconds));
+        json_object_set_new(o, "fps", number(p->seconds > 0 ? (double)p->frames / p->seconds : 0));
+        json_object_set_new(o, "workers", json_integer(p->workers));
+        json_object_set_new(o, "limited_text", json_string(p->limited));
+        json_object_set_new(o, "latency_ms", latency_json(&fig->latency));
+        json_object_set_new(o, "steps", steps_json(fig));
+        json_object_set_new(o, "operators", operators_json(&p->ops));
+        json_object_set_new(o, "spans", spans_json(p));
+        *json = json_dumps(o, JSON_INDENT(2));
+        err = *json ? TACHY_OK : TACHY_ERR_NOMEM;
+    }
+    pthread_mutex_unlock(&p->lock);
+    json_decref(o);
+    free(fig);
+    return err;
+}
+
+int tachy_profile_write_json(tachy_profile *p, const char *path)
+{
+    char *json;
+    struct profile_file o;
+    int err = tachy_profile_json(p, &json);
+    if (err < 0)
+        return err;
+    err = profile_file_open(&o, path, p->log);
+    if (err == TACHY_OK) {
+        fprintf(o.f, "%s\n", json);
+        err = profile_file_close(&o, err);
+    }
+    tachy_free(json);
+    return err;
+}
+
+// ';' separates frames of a stack.
+static void put_frame(FILE *f, const char *text)
+{
+    for (; *text; text++)
+        putc(*text == ';' || *text == '\n' ? ':' : *text, f);
+}
+
+// The model's time is shared out to its operators as far as they were measured. Returns what
+// is left.
+static double fold_operators(FILE *f, const struct profile_ops *ops, double model_us)
+{
+    uint64_t total;
+    const struct profile_op_sum **list = profile_ops_sorted(ops, &total);
+    for (size_t i = 0; list && i < ops->n && model_us >= (double)list[i]->ns * 1e-3; i++) {
+        model_us -= (double)list[i]->ns * 1e-3;
+        fputs("tachy;worker;model;", f);
+        put_frame(f, list[i]->type);
+        putc(';', f);
+        put_frame(f, list[i]->name);
+        fprintf(f, " %.0f\n", (double)list[i]->ns * 1e-3);
+    }
+    free(list);
+    return model_us;
+}
+
+int tachy_profile_write_folded(tachy_profile *p, const char *path)
+{
+    struct profile_figures *fig = malloc(sizeof(*fig));
+    struct profile_file o;
+    int err = fig ? profile_file_open(&o, path, p->log) : TACHY_ERR_NOMEM;
+    if (err < 0) {
+        free(fig);
+        return err;
+    }
+    pthread_mutex_lock(&p->lock);
+    profile_ops_collect(p);
+    err = profile_figures(p, fig);
+    for (int k = 0; k < TACHY_LANE_KINDS && err == TACHY_OK; k++) {
+        for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+            double us = fig->step[k][s].busy_s * 1e6;
+            if (k == TACHY_LANE_WORKER && s == TACHY_STEP_MODEL)
+                us = fold_operators(o.f, &p->ops, us);
+            if (fig->step[k][s].calls)
+                fprintf(o.f, "tachy;%s;%s %.0f\n", profile_kind_name((enum tachy_lane_kind)k),
+                        tachy_step_name((enum tachy_step)s), us);
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    free(fig);
+    return profile_file_close(&o, err);
+}
