@@ -21,7 +21,8 @@ struct tachy_sink_params {
     const char *crf;     // quality, encoder's scale as text ("18", "0"); NULL: 18 for x264/x265
     const char *pix_fmt; // FFmpeg's name; NULL: the frames' own, or the nearest the encoder takes
     bool no_audio, no_subtitles;
-    int threads;         // encoder threads; 0: the encoder's choice
+    int threads;         // encoder threads; 0: the encoder's choice, with the presets ultrafast
+                         // and superfast half of the cores
     const struct tachy_log *log; // NULL: silent; must outlive the sink
 };
 #define tachy_sink_params(...) (&(struct tachy_sink_params){__VA_ARGS__})

@@ -2,6 +2,7 @@
 #include "sink/mux.h"
 #include "sink/sink_ops.h"
 #include "sink/tracks.h"
+#include "base/cpu.h"
 
 #include <libavutil/display.h>
 #include <libavutil/pixdesc.h>
@@ -202,6 +203,14 @@ static int set_movflags(const tachy_sink *s, AVDictionary **options)
     return flags && av_dict_set(options, "movflags", flags, 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
+// A quick preset needs less than half of the cores, which are wanted by the steps before it too:
+// with x264's own choice of 1.5 threads a core, 720p with ultrafast on 2 cores ran 6 % slower.
+static int encoder_threads(const struct tachy_sink_params *p)
+{
+    bool quick = p->preset && (!strcmp(p->preset, "ultrafast") || !strcmp(p->preset, "superfast"));
+    return p->threads || !quick ? p->threads : (tachy_cpu_count() + 1) / 2;
+}
+
 static int file_start(tachy_sink *s, const struct tachy_video_info *info)
 {
     struct priv *p = (void *)s->priv;
@@ -210,7 +219,7 @@ static int file_start(tachy_sink *s, const struct tachy_video_info *info)
     if (err < 0)
         return err;
     struct tachy_encoder_params ep = {
-        .choice = &choice, .info = info, .threads = s->params.threads,
+        .choice = &choice, .info = info, .threads = encoder_threads(&s->params),
         .global_header = p->format->flags & AVFMT_GLOBALHEADER, .log = s->params.log,
     };
     p->upright = choice.upright;
