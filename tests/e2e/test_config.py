@@ -150,7 +150,7 @@ class Presets(Case):
             self.assertEqual([re.search(r"subme=(\d+)", o)[1] for o in options], ["0", "7", "8"])
         p = run("segment", "--profile", "fast", "-preset", "ultrafast", clip, "-o", "x.mkv", "-c:v", "ffv1",
                 check=False, cwd=self.tmp)
-        self.assertEqual(p.returncode, 1)  # asked for by name
+        self.assertEqual(p.returncode, 2)  # asked for by name
         self.assertIn("ffv1 has no presets", p.stderr)
 
 
