@@ -4,6 +4,7 @@
 #include "media/media.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -179,6 +180,9 @@ static void *worker_main(void *arg)
     struct pipeline_worker *w = arg;
     tachy_pipeline *p = w->pipeline;
     bool composes = p->task->ops->composite;
+    // Workers fill the cores, but the one thread that decodes or encodes must not queue behind
+    // them: what it is late with, all of them wait for.
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){0});
     tachy_profile_thread(p->profile, w->prof);
     pthread_mutex_lock(&p->lock);
     while (!p->closing) {
