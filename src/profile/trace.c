@@ -161,7 +161,8 @@ static void cut_to_size(struct trace *t)
         left -= bytes[t->event[--begin].kind];
     for (size_t i = 0; i < begin; i++)
         t->dropped += t->event[i].kind == EVENT_SPAN;
-    memmove(t->event, t->event + begin, (t->n - begin) * sizeof(*t->event));
+    if (begin) // without events there is no array either
+        memmove(t->event, t->event + begin, (t->n - begin) * sizeof(*t->event));
     t->n -= begin;
 }
 

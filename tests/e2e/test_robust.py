@@ -139,7 +139,9 @@ class Robust(Case):
         path = self.clip("a.ts", "-c:v", "libx264", "-preset", "ultrafast", seconds=2)
         os.write(pipe[1], path.read_bytes()[:60000])
         for args, sig in (((fifo, "-f", "null", "-"), signal.SIGINT), (("-", "-o", self.tmp / "o.mp4"), signal.SIGHUP)):
-            p = subprocess.Popen([TACHY, "segment", *map(str, args)], stdin=pipe[0], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            # Under nohup, or behind a shell's &, the signal would be inherited as ignored, and stay so.
+            p = subprocess.Popen([TACHY, "segment", *map(str, args)], stdin=pipe[0], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                 text=True, preexec_fn=lambda sig=sig: signal.signal(sig, signal.SIG_DFL))
             time.sleep(2)
             p.send_signal(sig)
             err = p.communicate(timeout=30)[1]
