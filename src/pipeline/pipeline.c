@@ -73,15 +73,21 @@ static int infer(struct pipeline_worker *w, struct tachy_item *item)
     uint64_t start = tachy_ticks(), wait = start - item->arrived;
     struct tachy_prof_item of = whose(item);
     for (int eye = 0; eye < p->task->eyes; eye++) {
+        tachy_step_begin(TACHY_STEP_PREPROCESS);
         int err = ops->preprocess(w->task_worker, item, eye);
+        tachy_step_end();
         uint64_t a = tachy_ticks();
         if (err < 0)
             return err;
+        tachy_step_begin(TACHY_STEP_MODEL);
         err = ops->model(w->task_worker, item, eye);
+        tachy_step_end();
         uint64_t b = tachy_ticks();
         if (err < 0)
             return err;
+        tachy_step_begin(TACHY_STEP_POSTPROCESS);
         err = ops->postprocess(w->task_worker, item, eye);
+        tachy_step_end();
         uint64_t c = tachy_ticks();
         if (err < 0)
             return err;
@@ -112,7 +118,9 @@ static void advance_order(tachy_pipeline *p)
         if (!failed && ops->order) {
             pthread_mutex_unlock(&p->lock);
             uint64_t start = tachy_ticks();
+            tachy_step_begin(TACHY_STEP_POSTPROCESS);
             int err = ops->order(p->order_state, &s->item);
+            tachy_step_end();
             tachy_prof_add(p->order_prof, TACHY_STEP_POSTPROCESS, whose(&s->item), start,
                            tachy_ticks(), 0);
             pthread_mutex_lock(&p->lock);
@@ -161,7 +169,9 @@ static void work_composite(struct pipeline_worker *w)
     s->state = ITEM_BUSY;
     pthread_mutex_unlock(&p->lock);
     uint64_t start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_COMPOSITE);
     int err = p->task->ops->composite(w->task_worker, &s->item);
+    tachy_step_end();
     uint64_t end = tachy_ticks();
     tachy_prof_add(w->prof, TACHY_STEP_COMPOSITE, whose(&s->item), start, end,
                    start - s->item.arrived);
@@ -281,6 +291,7 @@ int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params
     p->input = params->input;
     p->profile = params->profile;
     p->stream = tachy_profile_stream(p->profile);
+    tachy_nvtx_init(p->log);
 
     const struct tachy_task_ops *ops = p->task->ops;
     int workers = TACHY_DEF(params->workers, tachy_cpu_count());
