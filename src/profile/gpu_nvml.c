@@ -108,9 +108,9 @@ static struct gpu_sample sample_of(const uint64_t w[TACHY_RING_WORDS])
 
 // A reading of up to 16 bits; UNKNOWN where the call is missing or fails.
 #define READ(fn, ...) (nvml->fn && nvml->fn(__VA_ARGS__) == NVML_OK)
-static uint16_t small(bool ok, unsigned v)
+static uint16_t small(bool ok, const unsigned *v) // *v may be written while `ok` is found out
 {
-    return (uint16_t)(ok ? TACHY_MIN(v, GPU_UNKNOWN - 1u) : GPU_UNKNOWN);
+    return (uint16_t)(ok ? TACHY_MIN(*v, GPU_UNKNOWN - 1u) : GPU_UNKNOWN);
 }
 
 static void read_sensors(const struct tachy_nvml *nvml, nvml_device d, struct gpu_sample *s)
@@ -120,15 +120,15 @@ static void read_sensors(const struct tachy_nvml *nvml, nvml_device d, struct gp
     unsigned v = 0, period;
     unsigned long long bits = 0;
     bool ok = READ(utilization, d, &u);
-    s->gpu = small(ok, u.gpu);
-    s->memory = small(ok, u.memory);
+    s->gpu = small(ok, &u.gpu);
+    s->memory = small(ok, &u.memory);
     ok = READ(memory, d, &m);
     s->used_bytes = ok ? m.used : UINT64_MAX;
-    s->encoder = small(READ(encoder, d, &v, &period), v);
-    s->decoder = small(READ(decoder, d, &v, &period), v);
-    s->celsius = small(READ(temperature, d, NVML_SENSOR_GPU, &v), v);
-    s->sm_mhz = small(READ(clock, d, NVML_CLOCK_OF_SM, &v), v);
-    s->memory_mhz = small(READ(clock, d, NVML_CLOCK_OF_MEMORY, &v), v);
+    s->encoder = small(READ(encoder, d, &v, &period), &v);
+    s->decoder = small(READ(decoder, d, &v, &period), &v);
+    s->celsius = small(READ(temperature, d, NVML_SENSOR_GPU, &v), &v);
+    s->sm_mhz = small(READ(clock, d, NVML_CLOCK_OF_SM, &v), &v);
+    s->memory_mhz = small(READ(clock, d, NVML_CLOCK_OF_MEMORY, &v), &v);
     s->milliwatt = READ(power, d, &v) ? v : UINT32_MAX;
     s->throttle = (uint16_t)(READ(throttle, d, &bits) ? bits & 0x7ff : 0);
 }
