@@ -254,10 +254,10 @@ TEST(rates_are_measured_once)
     struct fake_cuda_counts *counts = CUDA(fake_cuda_count);
     CHECK(!tachy_gpu_rates_cached(&r, &device));
     CHECK_INT(tachy_gpu_rates(&r, &device, &log_errors), TACHY_OK);
-    // The fake's events have no jitter, only its clock's 150 ppm.
-    CHECK(near(r.copy_bps, FAKE_COPY_BPS, 0.001));
-    CHECK(near(r.flops[TACHY_RATE_FP16], FAKE_FP16, 0.001));
-    CHECK(near(r.flops[TACHY_RATE_TF32], FAKE_TF32, 0.001));
+    // The median; where this thread is held up for half a millisecond, the stream runs dry.
+    CHECK(near(r.copy_bps, FAKE_COPY_BPS, 0.01));
+    CHECK(near(r.flops[TACHY_RATE_FP16], FAKE_FP16, 0.01));
+    CHECK(near(r.flops[TACHY_RATE_TF32], FAKE_TF32, 0.01));
     CHECK_INT(counts->allocations + counts->streams + counts->events, 0);
     int gemms = counts->gemms;
     CHECK(gemms > 0);
@@ -359,8 +359,11 @@ TEST(events_time_two_streams)
     // The streams ran side by side: 40 x 4 GB and 40 x 1.75 TFLOP in about 100 ms.
     double time_s = real(model, "time_s", NULL);
     CHECK(time_s > 0.099 && time_s < 0.2);
-    CHECK(near(real(model, "bandwidth", NULL), 160e9 / time_s / FAKE_COPY_BPS, 0.002));
-    CHECK(near(real(model, "efficiency", NULL), 70e12 / time_s / FAKE_FP16, 0.002));
+    double copy = real(work, "measured", "copy_bytes_per_s");
+    double fp16 = real(work, "measured", "fp16_ops_per_s");
+    CHECK(near(copy, FAKE_COPY_BPS, 0.01) && near(fp16, FAKE_FP16, 0.01));
+    CHECK(near(real(model, "bandwidth", NULL), 160e9 / time_s / copy, 0.002));
+    CHECK(near(real(model, "efficiency", NULL), 70e12 / time_s / fp16, 0.002));
     json_t *step = json_array_get(json_object_get(o, "steps"), 0);
     CHECK_STR(json_string_value(json_object_get(step, "stage")), "gpu");
     CHECK_INT(json_integer_value(json_object_get(step, "calls")), 40);
