@@ -312,7 +312,10 @@ void gpu_collector_close(struct gpu_collector **pc)
 
 void gpu_collector_flush(struct gpu_collector *c)
 {
-    c->cupti->flush(0); // the callbacks take the lock
+    // What is complete, then the rest: a kernel that runs just now comes without its end and is
+    // counted as untimed. The callbacks take the lock.
+    c->cupti->flush(0);
+    c->cupti->flush(CUPTI_FLUSH_FORCED);
     struct tachy_tick_anchor now = anchor(c->cupti);
     pthread_mutex_lock(&lock);
     c->last = now;
