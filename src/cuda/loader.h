@@ -27,7 +27,7 @@
     X(context_push, "cuCtxPushCurrent_v2", (cuda_context context))                                 \
     X(context_pop, "cuCtxPopCurrent_v2", (cuda_context * context))                                 \
     X(context_get, "cuCtxGetCurrent", (cuda_context * context))                                    \
-    X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t *total))                              \
+    X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                             \
     X(memory_alloc, "cuMemAlloc_v2", (cuda_address * at, size_t bytes))                            \
     X(memory_free, "cuMemFree_v2", (cuda_address at))                                              \
     X(copy_to_device, "cuMemcpyHtoD_v2", (cuda_address to, const void *from, size_t bytes))        \
@@ -77,7 +77,7 @@
     X(next, "cuptiActivityGetNextRecord",                                                          \
       (uint8_t * buffer, size_t valid, struct cupti_record * *record))                             \
     X(dropped, "cuptiActivityGetNumDroppedRecords",                                                \
-      (cuda_context context, uint32_t stream, size_t *n))
+      (cuda_context context, uint32_t stream, size_t * n))
 
 #define TACHY_CUBLAS_CALLS(X)                                                                      \
     X(create, "cublasCreate_v2", (cublas_handle * handle))                                         \
@@ -86,8 +86,8 @@
     X(set_stream, "cublasSetStream_v2", (cublas_handle handle, cuda_stream stream))                \
     X(gemm, "cublasGemmEx",                                                                        \
       (cublas_handle handle, int op_a, int op_b, int m, int n, int k, const void *alpha,           \
-       cuda_address a, int a_type, int lda, cuda_address b, int b_type, int ldb,                   \
-       const void *beta, cuda_address c, int c_type, int ldc, int compute, int algo))
+       cuda_address a, int a_type, int lda, cuda_address b, int b_type, int ldb, const void *beta, \
+       cuda_address c, int c_type, int ldc, int compute, int algo))
 
 #define TACHY_CALL_MEMBER(member, symbol, args) int(*member) args;
 struct tachy_cu {

@@ -46,8 +46,7 @@ static const void *get_table(uint32_t id)
 static void create_domain(void)
 {
     void *(*create)(const char *) = (void *(*)(const char *))nvtx.core2[NVTX_CORE2_DOMAIN_CREATE];
-    void (*initialize)(const void *) =
-        (void (*)(const void *))nvtx.core2[NVTX_CORE2_INITIALIZE];
+    void (*initialize)(const void *) = (void (*)(const void *))nvtx.core2[NVTX_CORE2_INITIALIZE];
     if (initialize)
         initialize(NULL);
     nvtx.domain = create ? create("tachy") : NULL;

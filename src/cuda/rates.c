@@ -258,8 +258,7 @@ bool tachy_gpu_rates_cached(struct tachy_gpu_rates *r, const struct tachy_device
     const json_t *e = json_object_get(o, key);
     *r = (struct tachy_gpu_rates){.copy_bps = json_number_value(json_object_get(e, "copy_bps"))};
     for (int i = 0; i < TACHY_RATE_COUNT; i++)
-        r->flops[i] =
-            json_number_value(json_object_get(e, tachy_rate_name((enum tachy_rate)i)));
+        r->flops[i] = json_number_value(json_object_get(e, tachy_rate_name((enum tachy_rate)i)));
     json_decref(o);
     tachy_free(path);
     return r->copy_bps > 0;

@@ -24,5 +24,4 @@ bool tachy_gpu_rates_cached(struct tachy_gpu_rates *r, const struct tachy_device
 int tachy_gpu_rates_measure(struct tachy_gpu_rates *r, struct tachy_device *d,
                             const struct tachy_log *log);
 // The first where possible, else the second.
-int tachy_gpu_rates(struct tachy_gpu_rates *r, struct tachy_device *d,
-                    const struct tachy_log *log);
+int tachy_gpu_rates(struct tachy_gpu_rates *r, struct tachy_device *d, const struct tachy_log *log);

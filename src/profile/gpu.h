@@ -21,8 +21,8 @@ int tachy_gpu_timer_open(struct tachy_gpu_timer **out, const struct tachy_gpu_ti
 
 // The work of one interval, for the derived figures; 0: not counted.
 struct tachy_gpu_work {
-    double bytes; // that had to move: each input read once, each output written once
-    double ops;   // a multiplication and an addition are two
+    double bytes;         // that had to move: each input read once, each output written once
+    double ops;           // a multiplication and an addition are two
     enum tachy_rate rate; // which of the matmul rates the operations are held against
 };
 

@@ -38,8 +38,7 @@ static struct {
     bool taken;
 } buffers[BUFFERS];
 
-static const int kinds[] = {CUPTI_CONCURRENT_KERNEL, CUPTI_MEMCPY, CUPTI_MEMSET,
-                            CUPTI_MEMCPY_PEER};
+static const int kinds[] = {CUPTI_CONCURRENT_KERNEL, CUPTI_MEMCPY, CUPTI_MEMSET, CUPTI_MEMCPY_PEER};
 
 // "int f<float>(int)" for "_Z1fIfEii" where a C++ library is at hand.
 static char *readable(const char *mangled)
@@ -53,8 +52,8 @@ static char *readable(const char *mangled)
             *(void **)&demangle = dlsym(lib, "__cxa_demangle");
     }
     int status = -1;
-    char *text = demangle && !strncmp(mangled, "_Z", 2) ? demangle(mangled, NULL, NULL, &status)
-                                                        : NULL;
+    char *text =
+        demangle && !strncmp(mangled, "_Z", 2) ? demangle(mangled, NULL, NULL, &status) : NULL;
     return text ? text : strndup(mangled, MAX_NAME);
 }
 
@@ -95,11 +94,17 @@ static uint32_t intern(struct gpu_collector *c, const char *raw, enum gpu_activi
 static const char *copy_name(const struct cupti_memcpy *m)
 {
     enum { PAGEABLE = 1 };
-    static const char *const names[] = {
-        "copy", "copy host to device", "copy device to host", "copy host to array",
-        "copy array to host", "copy array to array", "copy array to device",
-        "copy device to array", "copy device to device", "copy host to host",
-        "copy device to other device"};
+    static const char *const names[] = {"copy",
+                                        "copy host to device",
+                                        "copy device to host",
+                                        "copy host to array",
+                                        "copy array to host",
+                                        "copy array to array",
+                                        "copy array to device",
+                                        "copy device to array",
+                                        "copy device to device",
+                                        "copy host to host",
+                                        "copy device to other device"};
     static const char *const pageable[] = {NULL, "copy host to device, pageable",
                                            "copy device to host, pageable"};
     if ((m->copy == 1 && m->from == PAGEABLE) || (m->copy == 2 && m->to == PAGEABLE))
@@ -136,8 +141,11 @@ static void add_record(struct gpu_collector *c, const struct cupti_record *r)
     if (r->kind == CUPTI_KERNEL || r->kind == CUPTI_CONCURRENT_KERNEL) {
         const struct cupti_kernel *k = (const void *)r;
         add(c,
-            &(struct gpu_activity){.start = k->start, .end = k->end, .stream = k->stream,
-                                   .device = (uint16_t)k->device, .kind = GPU_KERNEL},
+            &(struct gpu_activity){.start = k->start,
+                                   .end = k->end,
+                                   .stream = k->stream,
+                                   .device = (uint16_t)k->device,
+                                   .kind = GPU_KERNEL},
             k->name);
     } else if (r->kind == CUPTI_MEMCPY || r->kind == CUPTI_MEMCPY_PEER) {
         const struct cupti_memcpy *m = (const void *)r;
@@ -265,8 +273,7 @@ static void uninstall(void)
     pthread_mutex_unlock(&lock);
 }
 
-int gpu_collector_open(struct gpu_collector **out, int64_t max_records,
-                       const struct tachy_log *log)
+int gpu_collector_open(struct gpu_collector **out, int64_t max_records, const struct tachy_log *log)
 {
     const struct tachy_cu *cu;
     const struct tachy_cupti *cupti;

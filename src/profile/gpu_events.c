@@ -16,9 +16,9 @@ static const uint64_t pair_every_ns = 1000000000;
 struct gpu_clock {
     cuda_stream stream; // nothing else is on it
     cuda_event base, next;
-    double base_ns; // of `base`, on the GPU's clock: ns since the first `base`
-    bool pending;   // `next` is recorded and not yet taken in
-    uint64_t pending_ns, paired_ns;       // host
+    double base_ns;                 // of `base`, on the GPU's clock: ns since the first `base`
+    bool pending;                   // `next` is recorded and not yet taken in
+    uint64_t pending_ns, paired_ns; // host
     struct tachy_tick_anchor first, last; // ticks: the GPU's ns
 };
 

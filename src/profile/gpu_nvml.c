@@ -48,10 +48,9 @@ static const struct {
 
 // NVML's clock event reasons, bit by bit.
 static const char *const reasons[GPU_THROTTLE_REASONS] = {
-    "idle",          "application clocks", "power cap",
-    "hardware slowdown", "sync boost",     "software thermal",
-    "hardware thermal",  "power brake",    "display clocks",
-    "board limit",   "reliability",
+    "idle",           "application clocks", "power cap",        "hardware slowdown",
+    "sync boost",     "software thermal",   "hardware thermal", "power brake",
+    "display clocks", "board limit",        "reliability",
 };
 
 const char *gpu_sensor_name(enum gpu_sensor s) { return sensors[s].name; }
@@ -61,9 +60,9 @@ const char *gpu_throttle_name(int bit) { return reasons[bit]; }
 double gpu_sample_value(const struct gpu_sample *s, enum gpu_sensor which)
 {
     const uint16_t small[GPU_SENSORS] = {
-        [GPU_UTILIZATION] = s->gpu,       [GPU_MEMORY_UTILIZATION] = s->memory,
-        [GPU_ENCODER] = s->encoder,       [GPU_DECODER] = s->decoder,
-        [GPU_SM_CLOCK] = s->sm_mhz,       [GPU_MEMORY_CLOCK] = s->memory_mhz,
+        [GPU_UTILIZATION] = s->gpu,     [GPU_MEMORY_UTILIZATION] = s->memory,
+        [GPU_ENCODER] = s->encoder,     [GPU_DECODER] = s->decoder,
+        [GPU_SM_CLOCK] = s->sm_mhz,     [GPU_MEMORY_CLOCK] = s->memory_mhz,
         [GPU_TEMPERATURE] = s->celsius,
     };
     if (which == GPU_MEMORY)

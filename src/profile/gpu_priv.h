@@ -15,7 +15,7 @@ struct gpu_sample {
     uint64_t used_bytes; // of the whole card, all processes; UINT64_MAX: not known
     uint16_t gpu, memory, encoder, decoder; // utilisation, percent
     uint16_t celsius, sm_mhz, memory_mhz;
-    uint16_t throttle; // NVML's reasons, bit by bit
+    uint16_t throttle;  // NVML's reasons, bit by bit
     uint32_t milliwatt; // UINT32_MAX: not known
 };
 
@@ -25,15 +25,15 @@ struct gpu_range {
     int64_t n;
 };
 enum gpu_sensor {
-    GPU_UTILIZATION, // %
+    GPU_UTILIZATION,        // %
     GPU_MEMORY_UTILIZATION, // %
-    GPU_ENCODER, // %
-    GPU_DECODER, // %
-    GPU_MEMORY,  // MiB
-    GPU_SM_CLOCK, // MHz
-    GPU_MEMORY_CLOCK, // MHz
-    GPU_POWER,   // W
-    GPU_TEMPERATURE, // degrees C
+    GPU_ENCODER,            // %
+    GPU_DECODER,            // %
+    GPU_MEMORY,             // MiB
+    GPU_SM_CLOCK,           // MHz
+    GPU_MEMORY_CLOCK,       // MHz
+    GPU_POWER,              // W
+    GPU_TEMPERATURE,        // degrees C
     GPU_SENSORS
 };
 const char *gpu_sensor_name(enum gpu_sensor s); // "utilisation"

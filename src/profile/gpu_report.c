@@ -41,8 +41,8 @@ int profile_gpu_open(struct tachy_profile *p)
         return tachy_fail(p->log, TACHY_ERR_UNAVAILABLE,
                           "no tool takes NVTX ranges: run under nsys or ncu, or name a tool's "
                           "library in NVTX_INJECTION64_PATH");
-    int err = q->gpu_activity ? gpu_collector_open(&g->collector, q->max_operators, p->log)
-                              : TACHY_OK;
+    int err =
+        q->gpu_activity ? gpu_collector_open(&g->collector, q->max_operators, p->log) : TACHY_OK;
     if (err == TACHY_OK && q->gpu_interval_ms >= 0) {
         int interval = TACHY_DEF(q->gpu_interval_ms, 100);
         err = gpu_sampler_open(&g->sampler, interval, TACHY_LOG_VERBOSE, p->log);
@@ -88,7 +88,8 @@ static uint64_t covered(struct stretch *s, size_t n, uint64_t *sum)
 }
 
 // Of the kept spans of a step on all GPU lanes.
-static struct stretch *step_stretches(const struct tachy_profile *p, enum tachy_step step, size_t *n)
+static struct stretch *step_stretches(const struct tachy_profile *p, enum tachy_step step,
+                                      size_t *n)
 {
     size_t room = 1;
     for (int i = 0; i < p->nb_lanes; i++)
@@ -112,8 +113,8 @@ static struct stretch *step_stretches(const struct tachy_profile *p, enum tachy_
 }
 
 struct step_figures {
-    double busy_s, time_s;  // streams added up; at least one of them
-    double bps, flops;      // per second of time_s
+    double busy_s, time_s;        // streams added up; at least one of them
+    double bps, flops;            // per second of time_s
     double bandwidth, efficiency; // 0..1 and beyond; 0: not known
 };
 
@@ -185,7 +186,8 @@ static void text_work(struct tachy_profile *p, FILE *f)
     }
     fprintf(f, "  bandwidth: %s;\n  efficiency: %s;\n  %s\n", bandwidth_is, efficiency_is, time_is);
     if (dropped)
-        fprintf(f, "  %" PRIu64 " intervals were not measured: too many were unfinished\n", dropped);
+        fprintf(f, "  %" PRIu64 " intervals were not measured: too many were unfinished\n",
+                dropped);
 }
 
 static void text_throttle(FILE *f, const struct gpu_sampled *s)
@@ -301,8 +303,8 @@ static json_t *work_json(struct tachy_profile *p)
                      known(w->rates.copy_bps), "fp16_ops_per_s",
                      known(w->rates.flops[TACHY_RATE_FP16]), "tf32_ops_per_s",
                      known(w->rates.flops[TACHY_RATE_TF32]), "steps", steps, "dropped",
-                     (json_int_t)atomic_load(&w->dropped), "definitions", "bandwidth",
-                     bandwidth_is, "efficiency", efficiency_is, "time_s", time_is);
+                     (json_int_t)atomic_load(&w->dropped), "definitions", "bandwidth", bandwidth_is,
+                     "efficiency", efficiency_is, "time_s", time_is);
 }
 
 static json_t *sampled_json(struct gpu_sampler *sampler, int gpu)
@@ -339,12 +341,11 @@ static json_t *activity_json(struct gpu_collector *c)
     struct gpu_collector_counts counts = gpu_collector_counts(c);
     double seconds, share = busy_share(a, records, &seconds);
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(sums, json_pack("{s:s, s:s, s:I, s:f, s:f, s:I}", "name",
-                                              list[i].name, "kind", kinds[list[i].kind], "calls",
-                                              (json_int_t)list[i].calls, "total_ms",
-                                              (double)list[i].ns * 1e-6, "max_us",
-                                              (double)list[i].max_ns * 1e-3, "bytes",
-                                              (json_int_t)list[i].bytes));
+        json_array_append_new(
+            sums, json_pack("{s:s, s:s, s:I, s:f, s:f, s:I}", "name", list[i].name, "kind",
+                            kinds[list[i].kind], "calls", (json_int_t)list[i].calls, "total_ms",
+                            (double)list[i].ns * 1e-6, "max_us", (double)list[i].max_ns * 1e-3,
+                            "bytes", (json_int_t)list[i].bytes));
     free(list);
     free(a);
     return json_pack("{s:o, s:f, s:f, s:s, s:I, s:I, s:I, s:I}", "by_time", sums, "busy", share,

@@ -99,8 +99,8 @@ static void start_work(void)
 static struct tachy_gpu_timer *open_timer(tachy_profile *p, int stream, int depth)
 {
     struct tachy_gpu_timer *t;
-    struct tachy_gpu_timer_params q = {.profile = p, .device = &g.d, .stream = g.stream[stream],
-                                       .depth = depth};
+    struct tachy_gpu_timer_params q = {
+        .profile = p, .device = &g.d, .stream = g.stream[stream], .depth = depth};
     CHECK_INT(tachy_gpu_timer_open(&t, &q), TACHY_OK);
     return t;
 }
@@ -150,7 +150,7 @@ TEST(profile_opens)
               TACHY_OK);
     g.profile = p;
     if (!p)
-        exit(1); // said above; nothing else can be checked
+        exit(1);    // said above; nothing else can be checked
     usleep(300000); // sensors before anything is allocated
     size_t free_bytes, total;
     OK(g.cu->memory_info(&free_bytes, &total));
@@ -212,9 +212,9 @@ static const json_t *step_of(const char *name)
 {
     size_t i;
     json_t *s;
-    json_array_foreach(json_object_get(gpu_part("work"), "steps"), i, s)
-        if (!strcmp(json_string_value(json_object_get(s, "name")), name))
-            return s;
+    json_array_foreach(
+        json_object_get(gpu_part("work"), "steps"), i,
+        s) if (!strcmp(json_string_value(json_object_get(s, "name")), name)) return s;
     return NULL;
 }
 

@@ -24,7 +24,14 @@ static void *symbol(const char *file, const char *name)
     }
     return fn;
 }
-#define FAKE(file, fn, ...) ((__typeof__(fn) *)symbol(file, #fn))(__VA_ARGS__)
+// Asked for once at each place: ThreadSanitizer makes dlopen() slow.
+#define FAKE(file, fn, ...)                                                                        \
+    ({                                                                                             \
+        static __typeof__(fn) *fn_;                                                                \
+        if (!fn_)                                                                                  \
+            fn_ = (__typeof__(fn) *)symbol(file, #fn);                                             \
+        fn_(__VA_ARGS__);                                                                          \
+    })
 #define CUDA(fn, ...) FAKE("libcuda.so.1", fn, __VA_ARGS__)
 #define NVML(fn, ...) FAKE("libnvidia-ml.so.1", fn, __VA_ARGS__)
 #define CUPTI(fn, ...) FAKE("libcupti.so.13", fn, __VA_ARGS__)
@@ -80,8 +87,8 @@ static int open_library(const char *file, const char *name, char *why, size_t si
         const char *symbol;
         size_t offset;
     } symbols[] = {{name, offsetof(struct one, init)}};
-    struct tachy_library lib = {"test", files, "the test library", "build it", false,
-                                (const void *)symbols, 1};
+    struct tachy_library lib = {
+        "test", files, "the test library", "build it", false, (const void *)symbols, 1};
     char *path;
     int err = tachy_library_open(&lib, &table, &path, why, size);
     CHECK((err == TACHY_OK) == (path != NULL));
@@ -112,9 +119,9 @@ TEST(driver_without_gpu)
     CHECK(!cu && strstr(last_message, "no CUDA-capable device is detected") &&
           strstr(last_message, "libcuda.so.1"));
     tachy_profile *p; // what was asked for ends the profile, with the reason
-    CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.gpu_activity = true,
-                                                          .log = &log_errors)),
-              TACHY_ERR_UNAVAILABLE);
+    CHECK_INT(
+        tachy_profile_open(&p, tachy_profile_params(.gpu_activity = true, .log = &log_errors)),
+        TACHY_ERR_UNAVAILABLE);
     CHECK(!p);
     CUDA(fake_cuda_fail_init, 0); // the driver was repaired: it is asked again
     CHECK_INT(tachy_cu_load(&cu, TACHY_LOG_ERR, &log_errors), TACHY_OK);
@@ -147,9 +154,9 @@ static int count_named(const json_t *trace, const char *ph, const char *name)
     int n = 0;
     size_t i;
     json_t *e;
-    json_array_foreach(json_object_get(trace, "traceEvents"), i, e)
-        n += !strcmp(json_string_value(json_object_get(e, "ph")), ph) &&
-             !strcmp(json_string_value(json_object_get(e, "name")), name);
+    json_array_foreach(json_object_get(trace, "traceEvents"), i, e) n +=
+        !strcmp(json_string_value(json_object_get(e, "ph")), ph) &&
+        !strcmp(json_string_value(json_object_get(e, "name")), name);
     return n;
 }
 
@@ -287,8 +294,8 @@ static struct tachy_gpu_timer *open_timer(tachy_profile *p, cuda_stream *stream,
 {
     struct tachy_gpu_timer *t;
     device.cu->stream_create(stream, CUDA_STREAM_OWN_ORDER);
-    struct tachy_gpu_timer_params q = {.profile = p, .device = &device, .stream = *stream,
-                                       .depth = depth};
+    struct tachy_gpu_timer_params q = {
+        .profile = p, .device = &device, .stream = *stream, .depth = depth};
     CHECK_INT(tachy_gpu_timer_open(&t, &q), TACHY_OK);
     return t;
 }
@@ -296,10 +303,10 @@ static struct tachy_gpu_timer *open_timer(tachy_profile *p, cuda_stream *stream,
 static tachy_profile *open_profile(bool activity)
 {
     tachy_profile *p;
-    CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = -1,
-                                                          .gpu_activity = activity,
-                                                          .log = &log_errors)),
-              TACHY_OK);
+    CHECK_INT(
+        tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = -1, .gpu_activity = activity,
+                                                    .log = &log_errors)),
+        TACHY_OK);
     return p;
 }
 
@@ -499,9 +506,9 @@ TEST(kernels_and_copies)
     json_decref(trace);
     json_decref(o);
     tachy_profile *second;
-    CHECK_INT(tachy_profile_open(&second, tachy_profile_params(.gpu_activity = true,
-                                                               .log = &log_errors)),
-              TACHY_ERR_STATE);
+    CHECK_INT(
+        tachy_profile_open(&second, tachy_profile_params(.gpu_activity = true, .log = &log_errors)),
+        TACHY_ERR_STATE);
     tachy_profile_close(&p);
     CHECK_INT(CUPTI(fake_cupti_enabled), 0);
 }
@@ -509,10 +516,10 @@ TEST(kernels_and_copies)
 TEST(more_names_and_records_than_kept)
 {
     tachy_profile *p;
-    CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = -1,
-                                                          .gpu_activity = true,
-                                                          .max_operators = 1000)),
-              TACHY_OK);
+    CHECK_INT(
+        tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = -1, .gpu_activity = true,
+                                                    .max_operators = 1000)),
+        TACHY_OK);
     char name[40];
     uint64_t now = tachy_now_ns();
     for (int i = 0; i < 6000; i++) {
@@ -536,9 +543,9 @@ TEST(cupti_that_refuses)
     tachy_profile *p;
     CUPTI(fake_cupti_fail, 35);
     messages = 0;
-    CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.gpu_activity = true,
-                                                          .log = &log_errors)),
-              TACHY_ERR_UNAVAILABLE);
+    CHECK_INT(
+        tachy_profile_open(&p, tachy_profile_params(.gpu_activity = true, .log = &log_errors)),
+        TACHY_ERR_UNAVAILABLE);
     CHECK(!p && messages == 1 && strstr(last_message, "CUPTI_ERROR_FAKE") &&
           strstr(last_message, "libcupti.so.13"));
     CUPTI(fake_cupti_fail, 0);

@@ -32,7 +32,7 @@ struct fake_nvml_gpu {
     unsigned long long used, throttle;
 };
 FAKE_API void fake_nvml_set(int gpu, const struct fake_nvml_gpu *state);
-FAKE_API int fake_nvml_users(void);         // nvmlInit calls less nvmlShutdown calls
+FAKE_API int fake_nvml_users(void);          // nvmlInit calls less nvmlShutdown calls
 FAKE_API void fake_nvml_list(unsigned gpus); // how many there are; 2 at first
 FAKE_API void fake_nvml_fail(int status);    // of nvmlInit
 

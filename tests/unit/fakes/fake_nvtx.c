@@ -75,10 +75,7 @@ static int pop(void *d)
     return 0;
 }
 
-static void *create(const char *name)
-{
-    return strcmp(name, "tachy") ? NULL : &domain;
-}
+static void *create(const char *name) { return strcmp(name, "tachy") ? NULL : &domain; }
 
 FAKE_API int InitializeInjectionNvtx2(get_table_fn get_table)
 {
