@@ -338,6 +338,8 @@ TEST(events_time_two_streams)
     struct fake_cuda_counts *counts = CUDA(fake_cuda_count);
     int waits = counts->waits;
     begun = tachy_now_ns();
+    for (int i = 0; i < 2; i++) // so that they do not run dry where this thread is held up
+        CUDA(fake_cuda_launch, stream[i], 500000000);
     for (int frame = 0; frame < 20; frame++) {
         uint64_t before = tachy_now_ns();
         for (int i = 0; i < 2; i++) {
