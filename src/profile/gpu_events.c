@@ -11,7 +11,7 @@
 // 0.1 us.
 
 enum { DEPTH = 256, OPEN_PAIRS = 8 };
-static const uint64_t pair_every_ns = 1000000000;
+static const uint64_t pair_every_ns = 1000000000, max_slack_ns = 50000;
 
 struct gpu_clock {
     cuda_stream stream; // nothing else is on it
@@ -134,10 +134,13 @@ static void clock_poll(struct tachy_gpu_timer *t)
         clock_take(t);
     if (c->pending || t->failed || now - c->paired_ns < pair_every_ns)
         return;
-    c->paired_ns = now;
     if (!ok(t, t->cu->event_record(c->next, c->stream)))
         return;
-    c->pending_ns = now + (tachy_now_ns() - now) / 2;
+    uint64_t took = tachy_now_ns() - now;
+    if (took > max_slack_ns)
+        return; // the thread was held up: again the next time
+    c->paired_ns = now;
+    c->pending_ns = now + took / 2;
     c->pending = true;
 }
 
