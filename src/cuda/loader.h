@@ -26,7 +26,6 @@
     X(context_release, "cuDevicePrimaryCtxRelease_v2", (cuda_device device))                       \
     X(context_push, "cuCtxPushCurrent_v2", (cuda_context context))                                 \
     X(context_pop, "cuCtxPopCurrent_v2", (cuda_context * context))                                 \
-    X(context_get, "cuCtxGetCurrent", (cuda_context * context))                                    \
     X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                             \
     X(memory_alloc, "cuMemAlloc_v2", (cuda_address * at, size_t bytes))                            \
     X(memory_free, "cuMemFree_v2", (cuda_address at))                                              \
@@ -49,7 +48,6 @@
     X(device_count, "nvmlDeviceGetCount_v2", (unsigned *n))                                        \
     X(device_at, "nvmlDeviceGetHandleByIndex_v2", (unsigned index, nvml_device *device))           \
     X(device_name, "nvmlDeviceGetName", (nvml_device device, char *name, unsigned size))           \
-    X(driver, "nvmlSystemGetDriverVersion", (char *text, unsigned size))                           \
     X(memory, "?nvmlDeviceGetMemoryInfo", (nvml_device device, struct nvml_memory * memory))       \
     X(utilization, "?nvmlDeviceGetUtilizationRates",                                               \
       (nvml_device device, struct nvml_utilization * rates))                                       \
@@ -66,7 +64,6 @@
       (nvml_device device, unsigned *percent, unsigned *period_us))
 
 #define TACHY_CUPTI_CALLS(X)                                                                       \
-    X(version, "cuptiGetVersion", (uint32_t * version))                                            \
     X(result_text, "cuptiGetResultString", (int result, const char **text))                        \
     X(timestamp, "cuptiGetTimestamp", (uint64_t * ns))                                             \
     X(callbacks, "cuptiActivityRegisterCallbacks",                                                 \
@@ -82,7 +79,6 @@
 #define TACHY_CUBLAS_CALLS(X)                                                                      \
     X(create, "cublasCreate_v2", (cublas_handle * handle))                                         \
     X(destroy, "cublasDestroy_v2", (cublas_handle handle))                                         \
-    X(version, "cublasGetVersion_v2", (cublas_handle handle, int *version))                        \
     X(set_stream, "cublasSetStream_v2", (cublas_handle handle, cuda_stream stream))                \
     X(gemm, "cublasGemmEx",                                                                        \
       (cublas_handle handle, int op_a, int op_b, int m, int n, int k, const void *alpha,           \

@@ -27,12 +27,6 @@ FAKE_API int cublasDestroy_v2(cublas_handle handle)
     return 0;
 }
 
-FAKE_API int cublasGetVersion_v2(cublas_handle handle, int *version)
-{
-    *version = 130000;
-    return 0;
-}
-
 FAKE_API int cublasSetStream_v2(cublas_handle handle, cuda_stream stream)
 {
     handle->stream = stream;

@@ -131,12 +131,6 @@ FAKE_API int cuCtxPopCurrent_v2(cuda_context *context)
     return 0;
 }
 
-FAKE_API int cuCtxGetCurrent(cuda_context *context)
-{
-    *context = (cuda_context)&counts;
-    return 0;
-}
-
 FAKE_API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     *free_bytes = (size_t)15 << 30;

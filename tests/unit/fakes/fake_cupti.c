@@ -76,12 +76,6 @@ FAKE_API void fake_cupti_other(uint32_t stream)
     append(&r, sizeof(r), OTHER_BYTES);
 }
 
-FAKE_API int cuptiGetVersion(uint32_t *version)
-{
-    *version = 130001;
-    return 0;
-}
-
 FAKE_API int cuptiGetResultString(int result, const char **text)
 {
     *text = "CUPTI_ERROR_FAKE";

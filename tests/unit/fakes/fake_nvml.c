@@ -63,12 +63,6 @@ FAKE_API int nvmlDeviceGetName(nvml_device device, char *name, unsigned size)
     return 0;
 }
 
-FAKE_API int nvmlSystemGetDriverVersion(char *text, unsigned size)
-{
-    snprintf(text, size, "999.1");
-    return 0;
-}
-
 FAKE_API int nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *memory)
 {
     *memory = (struct nvml_memory){16ull << 30, (16ull << 30) - get(device).used, get(device).used};
