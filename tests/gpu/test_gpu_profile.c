@@ -305,10 +305,11 @@ static int events_of(const char *cat, const char *name, double (*out)[2], int mo
 }
 
 // The trace is whole, and three clocks agree in it: each kernel lies in the host's time of the
-// case and in the event interval around it. Each pairing of clocks is good to some tens of us.
+// case and in the event interval around it. Each pairing of clocks is good to some tens of us; the
+// figures say how far apart they really were.
 TEST(trace_and_clocks)
 {
-    enum { SLACK_US = 100 };
+    enum { SLACK_US = 200 }; // CUPTI converts from the card's clock itself, which adds to ours
     static double kernel[3 * MAX_PRODUCTS][2], span[MAX_PRODUCTS][2];
     char path[] = P_tmpdir "/tachy-gpu-trace-XXXXXX";
     close(mkstemp(path));
