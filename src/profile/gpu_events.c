@@ -10,7 +10,7 @@
 // waiting. The newest of these is what others are counted from, so that float32 stays exact to
 // 0.1 us.
 
-enum { DEPTH = 256, OPEN_PAIRS = 8 };
+enum { DEPTH = 256, PAIRS = 8, MORE_PAIRS = 64 };
 static const uint64_t pair_every_ns = 1000000000, max_slack_ns = 50000;
 
 struct gpu_clock {
@@ -19,6 +19,7 @@ struct gpu_clock {
     double base_ns;                 // of `base`, on the GPU's clock: ns since the first `base`
     bool pending;                   // `next` is recorded and not yet taken in
     uint64_t pending_ns, paired_ns; // host
+    uint64_t slack_ns;              // how far `first` may be off
     struct tachy_tick_anchor first, last; // ticks: the GPU's ns
 };
 
@@ -63,27 +64,37 @@ static double since_base(struct tachy_gpu_timer *t, cuda_event e)
                                                               : 0;
 }
 
-// One pairing while the thread waits; how many ns the host's reading may be off.
+// One pairing while the thread waits; how many ns the host's reading may be off. It asks again and
+// again at first: where it slept, the system might take its time to wake it.
 static uint64_t pair(struct tachy_gpu_timer *t, struct tachy_tick_anchor *a)
 {
     struct gpu_clock *c = &t->clock;
-    uint64_t before = tachy_now_ns();
-    if (!ok(t, t->cu->event_record(c->next, c->stream)) || !ok(t, t->cu->event_wait(c->next)))
+    uint64_t before = tachy_now_ns(), after;
+    if (!ok(t, t->cu->event_record(c->next, c->stream)))
         return UINT64_MAX;
-    uint64_t after = tachy_now_ns();
+    int status;
+    do {
+        status = t->cu->event_query(c->next);
+        after = tachy_now_ns();
+    } while (status == CUDA_NOT_READY && after - before < 20 * max_slack_ns);
+    if (!ok(t, status == CUDA_NOT_READY ? t->cu->event_wait(c->next) : status))
+        return UINT64_MAX;
+    if (status == CUDA_NOT_READY)
+        after = tachy_now_ns();
     *a = (struct tachy_tick_anchor){(uint64_t)(int64_t)since_base(t, c->next),
                                     before + (after - before) / 2};
     return after - before;
 }
 
-static struct tachy_tick_anchor tightest(struct tachy_gpu_timer *t)
+// The best of a few, and of more where the thread is held up again and again.
+static struct tachy_tick_anchor tightest(struct tachy_gpu_timer *t, uint64_t *slack)
 {
     struct tachy_tick_anchor best = {0}, a = {0};
-    uint64_t slack = UINT64_MAX;
-    for (int i = 0; i < OPEN_PAIRS && !t->failed; i++) {
+    *slack = UINT64_MAX;
+    for (int i = 0; i < (*slack > max_slack_ns ? MORE_PAIRS : PAIRS) && !t->failed; i++) {
         uint64_t s = pair(t, &a);
-        if (s < slack) {
-            slack = s;
+        if (s < *slack) {
+            *slack = s;
             best = a;
         }
     }
@@ -98,7 +109,7 @@ static bool clock_open(struct tachy_gpu_timer *t)
         !ok(t, t->cu->event_create(&c->next, CUDA_EVENT_TIMED)) ||
         !ok(t, t->cu->event_record(c->base, c->stream)) || !ok(t, t->cu->event_wait(c->base)))
         return false;
-    c->first = c->last = tightest(t);
+    c->first = c->last = tightest(t, &c->slack_ns);
     c->paired_ns = c->first.ns;
     return !t->failed;
 }
@@ -115,12 +126,17 @@ static void clock_take(struct tachy_gpu_timer *t)
     double ns = since_base(t, c->next);
     c->pending = false;
     double gpu = ns - (double)c->first.ticks, host = (double)(c->pending_ns - c->first.ns);
+    double most = host * 2e-4 + (double)(max_slack_ns + c->slack_ns);
     // A card that was busy may have let the event wait: such a pairing would bend the clock.
     // Two crystals differ by less than 200 ppm.
-    if (gpu - host > host * 2e-4 + 5e4 || host - gpu > host * 2e-4 + 5e4)
+    if (gpu - host > most || host - gpu > most)
         return;
     cuda_event old = c->base;
     c->last = (struct tachy_tick_anchor){(uint64_t)(int64_t)ns, c->pending_ns};
+    if (c->slack_ns > max_slack_ns) { // better than what there was
+        c->first = c->last;
+        c->slack_ns = max_slack_ns;
+    }
     c->base = c->next;
     c->next = old;
     c->base_ns = ns;
@@ -329,8 +345,9 @@ void tachy_gpu_timer_close(struct tachy_gpu_timer **pt)
     if (!t->failed && t->head > t->tail)
         ok(t, t->cu->event_wait(t->ring[(t->head - 1) % t->depth].end));
     if (!t->failed) {
-        struct tachy_tick_anchor last = tightest(t);
-        if (!t->failed)
+        uint64_t slack;
+        struct tachy_tick_anchor last = tightest(t, &slack);
+        if (!t->failed && slack <= max_slack_ns)
             t->clock.last = last;
         take_finished(t);
     }

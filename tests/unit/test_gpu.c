@@ -587,6 +587,11 @@ int main(void)
         TEST_CASE(cupti_that_refuses),
         TEST_CASE(ranges_reach_the_tool),
     };
-    setenv("NVTX_INJECTION64_PATH", getenv("TACHY_TEST_NVTX"), 1);
+    const char *tool = getenv("TACHY_TEST_NVTX");
+    if (!tool) {
+        puts("FAIL TACHY_TEST_NVTX is not set: `meson test test_gpu` sets it and LD_LIBRARY_PATH");
+        return 1;
+    }
+    setenv("NVTX_INJECTION64_PATH", tool, 1);
     return test_run(cases, sizeof(cases) / sizeof(cases[0]));
 }
