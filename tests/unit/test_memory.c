@@ -1,4 +1,5 @@
 #include "base/memory.h"
+#include "media/media.h"
 #include "pipeline/backoff.h"
 #include "test.h"
 
@@ -222,6 +223,37 @@ TEST(threads)
     tachy_memory_close(&m);
 }
 
+TEST(idle_frames_give_way)
+{
+    struct notes n = {0};
+    struct tachy_log log;
+    size_t bytes = tachy_frame_bytes(TACHY_PIX_YUV420P, 64, 48);
+    struct tachy_memory *m = open_with(4 * bytes, &n, &log);
+    tachy_frame_pool *small, *large;
+    CHECK_INT(tachy_frame_pool_open(&small, TACHY_PIX_YUV420P, 64, 48), TACHY_OK);
+    tachy_frame_pool_account(small, m);
+    CHECK_INT(tachy_frame_pool_open(&large, TACHY_PIX_YUV420P, 64, 96), TACHY_OK);
+    tachy_frame_pool_account(large, m);
+    tachy_frame *f[5], *tall;
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(tachy_frame_pool_get(small, &f[i]), i < 4 ? TACHY_OK : TACHY_ERR_NOMEM);
+    for (int i = 0; i < 3; i++)
+        tachy_frame_unref(&f[i]);
+    CHECK_INT(tachy_frame_pool_get(large, &tall), TACHY_OK); // two idle frames went
+    struct tachy_memory_stats s;
+    tachy_memory_read(m, &s);
+    CHECK(s.total[TACHY_HOST] <= 4 * bytes && s.total[TACHY_HOST] > 3 * bytes);
+    tachy_frame_pool_close(&small);
+    tachy_frame_pool_close(&large);
+    tachy_memory_read(m, &s);
+    CHECK_INT(s.total[TACHY_HOST], 0); // frames that are still out are the holder's business
+    int before = n.warnings;
+    tachy_memory_close(&m);
+    CHECK_INT(n.warnings, before);
+    tachy_frame_unref(&f[3]);
+    tachy_frame_unref(&tall);
+}
+
 TEST(machine)
 {
     CHECK(tachy_memory_of_machine() >= (uint64_t)64 << 20);
@@ -280,5 +312,6 @@ TEST(backoff_settles)
 #define LEAKS
 #endif
 TEST_MAIN(TEST_CASE(counts_and_peak), TEST_CASE(refuses_what_cannot_be), LEAKS TEST_CASE(caches_give_way),
-          TEST_CASE(a_place_that_is_full), TEST_CASE(threads), TEST_CASE(machine),
+          TEST_CASE(a_place_that_is_full), TEST_CASE(threads),
+          TEST_CASE(idle_frames_give_way), TEST_CASE(machine),
           TEST_CASE(backoff_halves_and_grows), TEST_CASE(backoff_settles))
