@@ -1,10 +1,12 @@
 #include "base/memory.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 struct tachy_memory {
+    atomic_int refs;
     const struct tachy_log *log;
     pthread_mutex_t lock;        // what is below
     struct tachy_memory_stats stats;
@@ -38,10 +40,17 @@ int tachy_memory_open(struct tachy_memory **out, const struct tachy_memory_param
         return TACHY_ERR_NOMEM;
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->cache_lock, NULL);
+    atomic_init(&m->refs, 1);
     m->log = p->log;
     memcpy(m->stats.budget, p->budget, sizeof(m->stats.budget));
     m->places[TACHY_HOST] = (struct tachy_place_ops){.alloc = host_alloc, .free = host_free};
     return TACHY_OK;
+}
+
+struct tachy_memory *tachy_memory_ref(struct tachy_memory *m)
+{
+    atomic_fetch_add(&m->refs, 1);
+    return m;
 }
 
 static void report_leaks(const struct tachy_memory *m)
@@ -57,7 +66,7 @@ void tachy_memory_close(struct tachy_memory **pm)
 {
     struct tachy_memory *m = *pm;
     *pm = NULL;
-    if (!m)
+    if (!m || atomic_fetch_sub(&m->refs, 1) > 1)
         return;
     report_leaks(m);
     pthread_mutex_destroy(&m->lock);

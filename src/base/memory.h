@@ -37,8 +37,11 @@ struct tachy_memory_params {
     const struct tachy_log *log;   // NULL: silent; must outlive the manager
 };
 
+// One reference, given back with close; pools keep references of their own.
 int tachy_memory_open(struct tachy_memory **out, const struct tachy_memory_params *p);
-// Debug builds (no NDEBUG) log each block that was not given back, at WARN.
+struct tachy_memory *tachy_memory_ref(struct tachy_memory *m);
+// The last close frees. Debug builds (no NDEBUG) then log each block that was not given back, at
+// WARN.
 void tachy_memory_close(struct tachy_memory **m);
 
 // How memory of a place is had; host memory is there from the start. `alloc` returns NULL where

@@ -101,7 +101,7 @@ static size_t shrink(void *user, size_t want)
 
 void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m)
 {
-    p->memory = m;
+    p->memory = tachy_memory_ref(m);
     p->cache = (struct tachy_cache){.place = TACHY_HOST, .shrink = shrink, .user = p};
     tachy_memory_add_cache(m, &p->cache);
 }
@@ -201,7 +201,7 @@ void tachy_frame_pool_close(tachy_frame_pool **pool)
         p->shares = s->next;
         give_share(p, s);
     }
-    p->memory = NULL;
+    tachy_memory_close(&p->memory);
     pthread_mutex_lock(&p->lock);
     p->closed = true;
     while (p->nb_idle)

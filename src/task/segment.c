@@ -130,7 +130,10 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
     tachy_frame_pool_close(&s->pool);
     if (s->composite.mode == TACHY_MODE_JSON)
         return TACHY_OK;
-    return tachy_frame_pool_open(&s->pool, out->format, out->width, out->height);
+    err = tachy_frame_pool_open(&s->pool, out->format, out->width, out->height);
+    if (err == TACHY_OK && t->memory)
+        tachy_frame_pool_account(s->pool, t->memory);
+    return err;
 }
 
 // The guided filter applies its coefficients to the picture's luma.
