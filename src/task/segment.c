@@ -360,7 +360,7 @@ static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
         o->height[eye] = e->height;
     }
     tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width,
-                       item->in->discontinuity);
+                       tachy_item_head(item)->discontinuity);
     return TACHY_OK;
 }
 
@@ -375,7 +375,7 @@ static int segment_order(void *state, struct tachy_item *item)
     struct segment_item *si = item->priv;
     struct tachy_rational tb = o->s->in.time_base;
     tachy_frame_unref(&si->background);
-    return segment_background_at(o->background, (double)item->in->pts * tb.num / tb.den,
+    return segment_background_at(o->background, (double)item->result.pts * tb.num / tb.den,
                                  &si->background);
 }
 
