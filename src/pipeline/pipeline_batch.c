@@ -42,6 +42,9 @@ static void item_back(tachy_stream *s, int64_t seq)
     pthread_mutex_unlock(&p->lock);
 }
 
+// Of a stream in the batcher.
+static uint64_t number_of(const tachy_stream *s) { return (uint64_t)(uintptr_t)s; }
+
 static void eye_done(void *user, int err)
 {
     struct pipeline_eye *e = user;
@@ -78,16 +81,12 @@ static void learn(struct pipeline_batcher *b, int n, bool shortage)
     else
         tachy_backoff_ok(&b->backoff, tachy_now_ns());
     int now = b->backoff.now;
-    bool first = b->backoff.shortages == 1;
     if (now != before)
         tachy_batcher_set_max_batch(b->batcher, now);
     pthread_mutex_unlock(&b->lock);
-    if (now != before)
-        tachy_msg(b->pipeline->log, shortage && first ? TACHY_LOG_WARN : TACHY_LOG_VERBOSE,
-                  shortage ? "model: memory is too short for batches of %d; going on with %d at most, "
-                             "and with more again after a quiet time"
-                           : "model: memory has sufficed for a while; batches of %d become %d",
-                  shortage ? n : before, now);
+    if (now != before) // the batcher warns the first time
+        tachy_msg(b->pipeline->log, TACHY_LOG_VERBOSE, "model: batches of %d at most now, %s", now,
+                  shortage ? "memory is short" : "memory has sufficed for a while");
 }
 
 // A batch failed: its items are run one by one, so that only what is at fault fails.
@@ -141,25 +140,25 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq)
         if (err == TACHY_OK)
             err = tachy_batcher_submit(
                 s->bind->batcher->batcher,
-                tachy_submit_params(.user = &slot->eye[eye], .stream = s->number, .done = eye_done),
+                tachy_submit_params(.user = &slot->eye[eye], .stream = number_of(s), .done = eye_done),
                 NULL);
         if (err < 0) // the others of this item come back all the same
             eye_done(&slot->eye[eye], err);
     }
     if (atomic_load(&s->end) != INT64_MAX)
-        tachy_batcher_end(s->bind->batcher->batcher, s->number);
+        tachy_batcher_end(s->bind->batcher->batcher, number_of(s));
 }
 
 void pipeline_batch_end(tachy_stream *s)
 {
     if (s->bind->batcher)
-        tachy_batcher_end(s->bind->batcher->batcher, s->number);
+        tachy_batcher_end(s->bind->batcher->batcher, number_of(s));
 }
 
 void pipeline_batch_cancel(tachy_stream *s)
 {
     if (s->bind->batcher)
-        tachy_batcher_cancel_stream(s->bind->batcher->batcher, s->number);
+        tachy_batcher_cancel_stream(s->bind->batcher->batcher, number_of(s));
 }
 
 static void close_batcher(struct pipeline_batcher *b)
