@@ -107,6 +107,7 @@ enum {
     NVTX_TABLE_VERSION = 3,
     NVTX_MODULE_CORE = 1,
     NVTX_MODULE_CORE2 = 5,
+    NVTX_MODULES = 7, // 2 CUDA, 3 OpenCL, 4 CUDA runtime, 6 synchronisation: names, never called here
     NVTX_CORE_SIZE = 16, // slots
     NVTX_CORE2_SIZE = 16,
     NVTX_CORE2_RANGE_PUSH = 4,

@@ -13,6 +13,8 @@ typedef void (*any_fn)(void);
 static struct {
     any_fn core[NVTX_CORE_SIZE], core2[NVTX_CORE2_SIZE];
     nvtx_slot core_slot[NVTX_CORE_SIZE + 1], core2_slot[NVTX_CORE2_SIZE + 1]; // end with NULL
+    any_fn unused[NVTX_CORE_SIZE]; // what a tool writes for the modules that are not called here
+    nvtx_slot unused_slot[NVTX_CORE_SIZE + 1];
     void *domain;
 } nvtx;
 bool tachy_nvtx_on;
@@ -21,13 +23,16 @@ static const struct tachy_log *init_log; // of the call that initialises
 
 static int get_module(int module, nvtx_slot **slots, unsigned *n)
 {
-    if (module != NVTX_MODULE_CORE && module != NVTX_MODULE_CORE2)
-        return 0; // ours has none of the others' functions
-    bool first = module == NVTX_MODULE_CORE;
+    // Slots of each module, its empty slot 0 included. A tool may insist on all of them.
+    static const unsigned sizes[NVTX_MODULES] = {0, NVTX_CORE_SIZE, 9, 15, 7, NVTX_CORE2_SIZE, 7};
+    if (module < 1 || module >= NVTX_MODULES)
+        return 0;
     if (slots)
-        *slots = first ? nvtx.core_slot : nvtx.core2_slot;
+        *slots = module == NVTX_MODULE_CORE    ? nvtx.core_slot
+                 : module == NVTX_MODULE_CORE2 ? nvtx.core2_slot
+                                               : nvtx.unused_slot;
     if (n)
-        *n = first ? NVTX_CORE_SIZE : NVTX_CORE2_SIZE;
+        *n = sizes[module];
     return 1;
 }
 
@@ -59,13 +64,15 @@ static void init(void)
         return;
     for (int i = 1; i < NVTX_CORE_SIZE; i++) // 0 is no function
         nvtx.core_slot[i] = &nvtx.core[i];
+    for (int i = 1; i < NVTX_CORE_SIZE; i++)
+        nvtx.unused_slot[i] = &nvtx.unused[i];
     for (int i = 1; i < NVTX_CORE2_SIZE; i++)
         nvtx.core2_slot[i] = &nvtx.core2[i];
     int (*start)(nvtx_get_table_fn) = NULL;
     void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (lib)
         *(void **)&start = dlsym(lib, "InitializeInjectionNvtx2");
-    else
+    if (!start)
         why = dlerror();
     // The library stays loaded either way: a tool may have started threads.
     tachy_nvtx_on = start && start(get_table);
