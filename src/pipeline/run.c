@@ -165,6 +165,8 @@ static int drain(struct run *r)
                 break;
             if (r->sum->frames++ == 0)
                 r->sum->first_frame_s = since_s(r->start_ns);
+            if (r->p->trim_every && r->sum->frames % r->p->trim_every == 0)
+                tachy_pipeline_trim(r->pipeline);
         } else if (err != TACHY_ERR_AGAIN) {
             break;
         }
@@ -322,6 +324,8 @@ static int open_stream(struct run *r)
     err = tachy_pipeline_open(&r->pipeline,
                               tachy_pipeline_params(.task = p->task, .input = *input,
                                                     .workers = p->workers, .max_bytes = p->max_bytes,
+                                                    .memory = p->max_bytes, .batch = p->batch,
+                                                    .batch_timeout_us = p->batch_timeout_us,
                                                     .log = p->log, .profile = p->profile));
     r->stream = err == TACHY_OK ? r->pipeline->first : NULL;
     return err;
