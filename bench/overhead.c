@@ -125,7 +125,7 @@ int main(int argc, char **argv)
     int workers = argc > 2 ? atoi(argv[2]) : 0;
     struct tachy_log log = {.fn = print_log};
     char url[64];
-    snprintf(url, sizeof(url), "null:16x16@30,frames=%lld", (long long)frames);
+    snprintf(url, sizeof(url), "null:64x64@30,frames=%lld", (long long)frames);
     tachy_task task = {.ops = &null_task, .log = &log, .eyes = 1};
     tachy_source *source = NULL;
     tachy_sink *sink = NULL;
