@@ -41,6 +41,31 @@ static struct tachy_prof_item whose(const struct tachy_item *item)
     return (struct tachy_prof_item){item->result.frame_id, item->stream};
 }
 
+// Called with the lock held.
+static void count_queues(const tachy_pipeline *p, struct tachy_queues *q)
+{
+    bool composes = p->task->ops->composite;
+    int64_t made = composes ? p->next_composite : p->next_order;
+    int64_t held = p->next_pull ? p->next_pull - 1 : 0; // the pulled one stays
+    made = TACHY_MAX(made, p->next_pull);
+    *q = (struct tachy_queues){
+        .to_infer = p->next_push - p->next_infer,
+        .to_composite = composes ? p->next_order - p->next_composite : 0,
+        .to_write = made - p->next_pull,
+        .in_flight = p->next_push - held,
+        .capacity = p->depth,
+        .bytes = (p->next_push - held) * (int64_t)p->in_bytes +
+                 (made - held) * (int64_t)p->out_bytes,
+    };
+}
+
+void tachy_pipeline_queues(tachy_pipeline *p, struct tachy_queues *q)
+{
+    pthread_mutex_lock(&p->lock);
+    count_queues(p, q);
+    pthread_mutex_unlock(&p->lock);
+}
+
 // Records queues and memory for the profile, 10000 times a second at most. Called with the lock
 // held.
 static void sample(tachy_pipeline *p, uint64_t now)
@@ -49,21 +74,17 @@ static void sample(tachy_pipeline *p, uint64_t now)
     if (!ring || tachy_ticks_ns(now - p->sampled) < 100000)
         return;
     p->sampled = now;
-    bool composes = p->task->ops->composite;
-    int64_t made = composes ? p->next_composite : p->next_order;
-    int64_t held = p->next_pull ? p->next_pull - 1 : 0; // the pulled one stays
-    made = TACHY_MAX(made, p->next_pull);
-    tachy_sample_add(ring,
-                     &(struct tachy_sample){
-                         .time = now,
-                         .bytes = (uint64_t)(p->next_push - held) * p->in_bytes +
-                                  (uint64_t)(made - held) * p->out_bytes,
-                         .to_infer = (uint32_t)(p->next_push - p->next_infer),
-                         .to_composite = (uint32_t)(p->next_order - p->next_composite) * composes,
-                         .to_write = (uint32_t)(made - p->next_pull),
-                         .in_flight = (uint32_t)(p->next_push - held),
-                         .stream = p->stream,
-                     });
+    struct tachy_queues q;
+    count_queues(p, &q);
+    tachy_sample_add(ring, &(struct tachy_sample){
+                               .time = now,
+                               .bytes = (uint64_t)q.bytes,
+                               .to_infer = (uint32_t)q.to_infer,
+                               .to_composite = (uint32_t)q.to_composite,
+                               .to_write = (uint32_t)q.to_write,
+                               .in_flight = (uint32_t)q.in_flight,
+                               .stream = p->stream,
+                           });
 }
 
 static int infer(struct pipeline_worker *w, struct tachy_item *item)
@@ -427,6 +448,13 @@ void tachy_pipeline_stats(const tachy_pipeline *p, struct tachy_summary *s)
     profs[n++] = p->order_prof;
     tachy_prof_read(profs, n, s->steps);
     s->workers = p->nb_workers;
+}
+
+void tachy_pipeline_merge(const tachy_pipeline *p, struct tachy_prof *sum)
+{
+    for (int i = 0; i < p->nb_workers; i++)
+        tachy_prof_merge(sum, p->workers[i].prof);
+    tachy_prof_merge(sum, p->order_prof);
 }
 
 void tachy_pipeline_close(tachy_pipeline **pp)

@@ -3,7 +3,7 @@
 #include "profile/profile.h"
 
 #include <pthread.h>
-#include <tachy/run.h>
+#include <tachy/control.h>
 
 // The runner: a ring of items in the order of the stream, and workers that take from it
 // whatever comes first. An item goes
@@ -82,3 +82,8 @@ int tachy_pipeline_pull_timed(tachy_pipeline *p, int timeout_ms, tachy_frame **f
 // Items that may be in flight within `max_bytes` (0: default), at least 2.
 int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
                              int workers, int64_t max_bytes);
+
+// For whoever watches, any thread: merges what the workers measured into `sum`; what is in
+// flight now.
+void tachy_pipeline_merge(const tachy_pipeline *p, struct tachy_prof *sum);
+void tachy_pipeline_queues(tachy_pipeline *p, struct tachy_queues *q);
