@@ -29,23 +29,24 @@ struct segment {
     json_t *summaries;          // array, where --json is given
 };
 
-// Set by the signal handler, watched by tachy_run().
-static int stop;
+static _Atomic(tachy_control *) signalled; // what a signal stops; NULL: nothing is left to
 
 static void on_signal(int sig)
 {
-    volatile int *flag = &stop;
     static const char last[] = "\ntachy: stopped at once; a .part file may be left\n";
-    if (*flag) {
+    tachy_control *control = signalled;
+    if (!control || tachy_control_stopped(control)) {
+        terminal_restore();
         ssize_t n = write(STDERR_FILENO, last, sizeof(last) - 1);
         (void)n;
         _exit(STATUS_INTERRUPTED);
     }
-    *flag = 1;
+    tachy_control_stop(control);
 }
 
-static void install_handlers(void)
+static void install_handlers(tachy_control *control)
 {
+    signalled = control;
     struct sigaction a = {.sa_handler = on_signal};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
@@ -272,6 +273,16 @@ static int check_stdout(const struct segment *s)
     return TACHY_OK;
 }
 
+static int check_stdin(const struct segment *s)
+{
+    bool prompt = s->c->in_shell || tachy_settings_bool(s->c->settings, "run.interactive");
+    for (size_t i = 0; i < s->n_jobs && prompt; i++)
+        if (is(s->jobs[i].input, "-"))
+            return usage("commands are read from standard input, so the input cannot come from "
+                         "there; name a file");
+    return TACHY_OK;
+}
+
 static int check_mode(struct segment *s)
 {
     tachy_settings *set = s->c->settings;
@@ -318,7 +329,7 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .rate = tachy_settings_rate(set, "input.rate"),
         .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
         .want_side = !writes_nothing(s),
-        .stop = &stop,
+        .stop = tachy_control_stop_flag(s->c->control),
         .log = &s->c->log,
     };
     for (int i = TACHY_STEREO_AUTO; i <= TACHY_STEREO_TB; i++)
@@ -419,11 +430,11 @@ static void print_summary(const struct segment *s, const struct job *j,
     if (tachy_summary_text(&text, sum) < 0)
         return;
     FILE *f = is(j->output, "-") || is(s->json, "-") ? stderr : stdout;
-    size_t n = strlen(text);
-    if (j->output && strcmp(j->output, "-"))
-        fprintf(f, "%s\n", j->output);
-    fprintf(f, "%s%s", text, n && text[n - 1] == '\n' ? "" : "\n");
-    fflush(f);
+    if (j->output && strcmp(j->output, "-")) {
+        message_text(f, j->output);
+        message_text(f, "\n");
+    }
+    message_text(f, text);
     tachy_free(text);
 }
 
@@ -446,7 +457,7 @@ static int run_job(struct segment *s, struct job *j)
     struct tachy_summary sum = {0};
     struct progress progress;
     int err = open_source(s, j, &source);
-    if (err < 0 && stop) {
+    if (err < 0 && tachy_control_stopped(c->control)) {
         message_error("interrupted; no file was left");
         err = TACHY_ERR_INTERRUPTED;
     }
@@ -463,8 +474,8 @@ static int run_job(struct segment *s, struct job *j)
                         .workers = (int)tachy_settings_int(c->settings, "model.num_workers"),
                         .max_bytes = tachy_settings_int(c->settings, "processing.max_memory") << 20,
                         .calibrate = tachy_settings_bool(c->settings, "run.calibrate"),
-                        .progress = progress_show, .user = &progress, .stop = &stop,
-                        .log = &c->log, .profile = c->profile),
+                        .progress = progress_show, .user = &progress,
+                        .log = &c->log, .profile = c->profile, .control = c->control),
                     &sum);
     progress_end(&progress);
     s->misused = err == TACHY_ERR_INVAL && sum.frames == 0;
@@ -492,7 +503,9 @@ static int prepare(struct segment *s)
         err = collect_inputs(s);
     if (err == TACHY_OK)
         err = name_outputs(s);
-    return err == TACHY_OK ? check_stdout(s) : err;
+    if (err == TACHY_OK)
+        err = check_stdout(s);
+    return err == TACHY_OK ? check_stdin(s) : err;
 }
 
 // True for a plain file name that is not there; addresses and number patterns are the source's.
@@ -540,9 +553,62 @@ static int check_files(const struct segment *s)
                            : err;
 }
 
+static int run_jobs(void *arg)
+{
+    struct segment *s = arg;
+    const tachy_control *control = s->c->control;
+    int err = TACHY_OK;
+    for (size_t i = 0; i < s->n_jobs && err == TACHY_OK && !tachy_control_stopped(control); i++)
+        err = run_job(s, &s->jobs[i]);
+    return err == TACHY_OK && tachy_control_stopped(control) ? TACHY_ERR_INTERRUPTED : err;
+}
+
+// With what a person or another program has a hand on it: a prompt or keys, metrics, signals.
+static int run_watched(struct segment *s)
+{
+    struct cli *c = s->c;
+    struct metrics *metrics;
+    int err = metrics_start(&metrics, c);
+    s->misused = err == TACHY_ERR_INVAL;
+    if (err < 0)
+        return err;
+    if (tachy_settings_bool(c->settings, "run.interactive")) {
+        err = console_run(c, run_jobs, s);
+    } else {
+        keys_start(c);
+        err = run_jobs(s);
+        keys_stop();
+    }
+    metrics_stop(&metrics);
+    return err;
+}
+
+// The shell has a control and handlers of its own.
+static int take_control(struct cli *c, tachy_control **own)
+{
+    *own = NULL;
+    if (c->control)
+        return TACHY_OK;
+    int err = tachy_control_open(own, tachy_control_params());
+    c->control = *own;
+    if (err == TACHY_OK)
+        install_handlers(c->control);
+    return err;
+}
+
+static void drop_control(struct cli *c, tachy_control **own)
+{
+    if (!*own)
+        return;
+    signalled = NULL;
+    c->control = NULL;
+    tachy_control_close(own);
+}
+
 static int run_segment(struct cli *c)
 {
     struct segment s = {.c = c};
+    tachy_control *own = NULL;
     int err = prepare(&s), status = STATUS_OK;
     if (err < 0) {
         status = message_failed(err);
@@ -550,12 +616,11 @@ static int run_segment(struct cli *c)
         goto done;
     }
     s.summaries = s.json ? json_array() : NULL;
-    install_handlers();
-    err = check_files(&s);
-    for (size_t i = 0; i < s.n_jobs && err == TACHY_OK && !stop; i++)
-        err = run_job(&s, &s.jobs[i]);
-    if (err == TACHY_OK && stop)
-        err = TACHY_ERR_INTERRUPTED;
+    err = take_control(c, &own);
+    if (err == TACHY_OK)
+        err = check_files(&s);
+    if (err == TACHY_OK)
+        err = run_watched(&s);
     if (err < 0)
         status = message_failed(err);
     if (s.misused)
@@ -567,6 +632,7 @@ static int run_segment(struct cli *c)
     }
 
 done:
+    drop_control(c, &own);
     tachy_task_close(&s.task);
     json_decref(s.summaries);
     for (size_t i = 0; i < s.n_jobs; i++)

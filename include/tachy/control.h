@@ -61,6 +61,7 @@ enum tachy_run_state {
     TACHY_RUN_ENDING, // stopped or drained: what is in flight is being finished
 };
 TACHY_API const char *tachy_run_state_name(enum tachy_run_state s); // "idle", ...
+TACHY_API enum tachy_run_state tachy_control_state(tachy_control *c);
 
 // Durations in fixed buckets. Counts are exact; a duration within 3.2 % of a bound may stand on
 // its other side.
@@ -84,8 +85,8 @@ struct tachy_queues {
 
 // Sums over every run of this control, the one under way included. They only rise.
 struct tachy_totals {
-    int64_t runs;            // begun
-    int64_t failed, stopped; // of those that have ended
+    int64_t runs;                  // begun
+    int64_t done, failed, stopped; // how those that have ended did
     int64_t frames, decoded, damaged; // as in tachy_summary
     double seconds, paused_s, cpu_s;  // cpu_s: of the process, during the runs
     double wait_s[TACHY_STEP_COUNT];  // in the queue in front of the step

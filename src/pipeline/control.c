@@ -31,7 +31,7 @@ struct tachy_control {
     struct tachy_summary last;   // of the run that ended last
     double last_paused_s;
     int64_t last_total;
-    int64_t runs, failed, stops;
+    int64_t runs, done, failed, stops;
     struct sums past;            // of the runs that have ended
     struct tachy_prof *past_prof;
 };
@@ -209,6 +209,7 @@ void tachy_control_end(tachy_control *c, int err, const struct tachy_summary *su
     c->last = *summary;
     c->last_paused_s = paused_s(c);
     c->last_total = f.total_frames;
+    c->done += err == TACHY_OK;
     c->failed += err < 0 && err != TACHY_ERR_INTERRUPTED;
     c->stops += err == TACHY_ERR_INTERRUPTED;
     c->ops = NULL;
@@ -229,6 +230,14 @@ static enum tachy_run_state state_of(const tachy_control *c)
            : tachy_control_ending(c)  ? TACHY_RUN_ENDING
            : atomic_load(&c->paused)  ? TACHY_RUN_PAUSED
                                       : TACHY_RUN_RUNNING;
+}
+
+enum tachy_run_state tachy_control_state(tachy_control *c)
+{
+    pthread_mutex_lock(&c->lock);
+    enum tachy_run_state state = state_of(c);
+    pthread_mutex_unlock(&c->lock);
+    return state;
 }
 
 int control_call_set(tachy_control *c, const char *path, double value, char **why)
@@ -265,6 +274,7 @@ static int read_all(tachy_control *c, struct tachy_prof **sum, struct sums *sums
         s->paused_s = c->ops ? paused_s(c) : c->last_paused_s;
         s->queues = f->queues;
         s->totals.runs = c->runs;
+        s->totals.done = c->done;
         s->totals.failed = c->failed;
         s->totals.stopped = c->stops;
     }

@@ -9,40 +9,6 @@
 // A setting of a run that goes on: its name as people say it, its value checked against the
 // option table, and then the run decides.
 
-// "batch_size" of "model.batch_size"; also "max_latency" of "performance.max_latency_ms".
-static bool is_last_part(const char *path, const char *name)
-{
-    const char *dot = strrchr(path, '.');
-    const char *last = dot ? dot + 1 : path;
-    size_t n = strlen(name);
-    return !strncmp(last, name, n) && (!last[n] || !strcmp(last + n, "_ms"));
-}
-
-static const struct tachy_option *by_last_part(const char *name)
-{
-    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (is_last_part(o->path, name))
-            return o;
-        for (const struct tachy_key *k = o->keys; k && k->path; k++)
-            if (is_last_part(k->path, name))
-                return o;
-    }
-    return NULL;
-}
-
-static const struct tachy_option *find(const char *name, const char **nearest)
-{
-    char dashed[128];
-    const struct tachy_option *o = tachy_option_find(name, nearest);
-    if (o)
-        return o;
-    snprintf(dashed, sizeof(dashed), "%s", name);
-    for (char *p = dashed; *p; p++)
-        *p = *p == '_' ? '-' : *p;
-    o = tachy_option_find(dashed, NULL);
-    return o ? o : by_last_part(name);
-}
-
 static void keep_text(void *user, enum tachy_log_level level, const char *msg)
 {
     if (level == TACHY_LOG_ERR)
@@ -70,7 +36,7 @@ static int try_set(tachy_control *c, const char *name, const char *value, char *
     const char *nearest;
     double number = 0;
     char *why = NULL;
-    const struct tachy_option *o = find(name, &nearest);
+    const struct tachy_option *o = tachy_option_lookup(name, &nearest);
     if (!o || o->command_only) {
         snprintf(text, 512, "the setting %.60s is not known%s%s", name,
                  nearest ? "; did you mean " : "", nearest ? nearest : "");
