@@ -78,9 +78,9 @@ struct tachy_queues {
     int64_t to_infer;     // wait for preprocess, model and postprocess, or are in them
     int64_t to_composite; // wait for composite or are in it
     int64_t to_write;     // wait for the sink
-    int64_t in_flight;    // all, with the one that is being written
+    int64_t in_flight;    // all
     int64_t capacity;     // of in_flight
-    int64_t bytes;        // of their pictures
+    int64_t bytes;        // of their pictures, about
 };
 
 // Sums over every run of this control, the one under way included. They only rise.
