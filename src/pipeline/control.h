@@ -18,8 +18,8 @@ struct tachy_control_ops {
     // Any thread, between begin and end; must not wait for the run's threads.
     void (*read)(void *run, struct control_figures *f);
     // Changes the setting `path` to a value that the option table has accepted. `value`: its
-    // number (yes: 1). TACHY_ERR_UNSUPPORTED: not while it runs; *why (may be left NULL) then says
-    // in words what it would need. As `read`; may be NULL.
+    // number (yes: 1). TACHY_ERR_UNSUPPORTED: not while it runs; *why (may be left NULL) then goes
+    // on with the sentence "NAME cannot change while a run goes on". As `read`; may be NULL.
     int (*set)(void *run, const char *path, double value, char **why);
 };
 

@@ -54,9 +54,9 @@ static int try_set(tachy_control *c, const char *name, const char *value, char *
     else if (err < 0 && o->planned)
         snprintf(text, 512, "%s cannot be set, it has no effect yet: %s", o->path, o->planned);
     else if (err < 0)
-        snprintf(text, 512, "%s cannot change while a run goes on%s%s", o->path, why ? ": " : "",
+        snprintf(text, 512, "%s cannot change while a run goes on%s", o->path,
                  why ? why : "; it is fixed when a run begins");
-    free(why);
+    tachy_free(why);
     return err;
 }
 

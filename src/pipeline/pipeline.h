@@ -162,6 +162,8 @@ struct tachy_pipeline {
     pthread_mutex_t lock; // guards all up to `workers`
     pthread_cond_t work;  // workers wait here
     pthread_cond_t left_one; // leave waits here
+    pthread_cond_t rest;     // workers that have been laid off wait here
+    _Atomic int active;      // workers below this index work; also read without the lock
     struct pipeline_queue infer, composite;
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
@@ -218,6 +220,8 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
                   bool figures);
 // Ends a stream from outside: push and pull return, pull with `err` after what is finished.
 void pipeline_abort(tachy_stream *s, int err);
+// From now on `n` of the workers work, 1 up to as many as there are. Any thread.
+void pipeline_set_workers(struct tachy_pipeline *p, int n);
 // Wakes whoever waits in push or pull.
 void pipeline_wake_stream(tachy_stream *s);
 // Has drain look again.

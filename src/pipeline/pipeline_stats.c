@@ -56,7 +56,7 @@ void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
         return;
     pipeline_merge(p, all);
     tachy_prof_read(&all, 1, sum->steps);
-    sum->workers = p->nb_workers;
+    sum->workers = atomic_load(&p->active);
     tachy_aligned_free(all);
 }
 

@@ -151,7 +151,22 @@ static void read_for_control(void *run, struct control_figures *f)
     f->total_frames = tachy_source_info(r->p->source)->frames;
 }
 
-static const struct tachy_control_ops control_ops = {.read = read_for_control};
+// Workers can rest and come back; every other setting is part of what was opened at the start.
+static int set_for_control(void *run, const char *path, double value, char **why)
+{
+    const struct run *r = run;
+    int most = r->pipeline->nb_workers, n = value > 0 ? (int)value : most;
+    if (strcmp(path, "model.num_workers"))
+        return TACHY_ERR_UNSUPPORTED;
+    if (n > most) {
+        *why = tachy_asprintf(" to more than the %d that it began with", most);
+        return TACHY_ERR_UNSUPPORTED;
+    }
+    pipeline_set_workers(r->pipeline, n);
+    return TACHY_OK;
+}
+
+static const struct tachy_control_ops control_ops = {read_for_control, set_for_control};
 
 struct progress_state {
     uint64_t last_ns;

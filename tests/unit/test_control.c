@@ -26,7 +26,7 @@ static void t_worker_close(void *w) {}
 static int t_nothing(void *w, struct tachy_item *item, int eye) { return TACHY_OK; }
 static int t_model(void *w, struct tachy_item *item, int eye)
 {
-    usleep(200);
+    usleep(200); // sleeps: workers do not depend on cores
     return TACHY_OK;
 }
 static int t_composite(void *w, struct tachy_item *item)
@@ -324,6 +324,39 @@ TEST(what_cannot_be_set_is_refused_by_name)
     tachy_control_close(&c);
 }
 
+TEST(workers_rest_and_come_back)
+{
+    tachy_control *c = control_new();
+    struct job j = {0};
+    char *why;
+    start(&j, c, ENDLESS);
+    wait_frames(c, 1);
+    CHECK_INT(snap(c).summary.workers, 2);
+    CHECK_INT(tachy_control_set(c, "workers", "3", &why), TACHY_ERR_UNSUPPORTED);
+    CHECK(why && strstr(why, "more than the 2"));
+    tachy_free(why);
+    double busy[2]; // of the model, a second of wall time: 200 us for each frame and worker
+    for (int i = 0; i < 2; i++) {
+        tachy_mark *m;
+        struct tachy_summary s;
+        CHECK_INT(tachy_control_set(c, "model.num_workers", i ? "2" : "1", NULL), TACHY_OK);
+        usleep(50000);
+        CHECK_INT(tachy_control_mark(c, &m), TACHY_OK);
+        usleep(300000);
+        CHECK_INT(tachy_control_since(c, m, &s), TACHY_OK);
+        CHECK_INT(s.workers, i + 1);
+        busy[i] = s.steps[TACHY_STEP_MODEL].busy_s / s.seconds;
+        tachy_free(m);
+    }
+    CHECK(busy[0] > 0.1 && busy[0] <= 1.05); // one works
+    CHECK(busy[1] > busy[0] * 1.2);
+    CHECK_INT(tachy_control_set(c, "workers", "1", NULL), TACHY_OK);
+    tachy_control_drain(c); // one finishes what two have begun
+    CHECK_INT(finish(&j), TACHY_OK);
+    CHECK_INT(j.summary.frames, j.summary.decoded);
+    tachy_control_close(&c);
+}
+
 static atomic_bool enough;
 
 static void *reader_main(void *arg)
@@ -352,7 +385,7 @@ TEST(many_threads_read_and_steer)
             tachy_control_pause(c);
             usleep(1000);
             tachy_control_resume(c);
-            tachy_control_set(c, "workers", "1", NULL);
+            tachy_control_set(c, "workers", k % 2 ? "2" : "1", NULL);
         }
         if (i % 2) {
             wait_frames(c, 1);
@@ -372,4 +405,5 @@ TEST_MAIN(TEST_CASE(pause_holds_and_resume_goes_on),
           TEST_CASE(a_drain_ends_one_run_as_its_source_would), TEST_CASE(one_run_at_a_time),
           TEST_CASE(totals_and_histograms_are_those_of_all_runs),
           TEST_CASE(a_mark_tells_what_has_happened_since),
-          TEST_CASE(what_cannot_be_set_is_refused_by_name), TEST_CASE(many_threads_read_and_steer))
+          TEST_CASE(what_cannot_be_set_is_refused_by_name), TEST_CASE(workers_rest_and_come_back),
+          TEST_CASE(many_threads_read_and_steer))
