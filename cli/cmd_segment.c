@@ -430,11 +430,12 @@ static void print_summary(const struct segment *s, const struct job *j,
     if (tachy_summary_text(&text, sum) < 0)
         return;
     FILE *f = is(j->output, "-") || is(s->json, "-") ? stderr : stdout;
-    if (j->output && strcmp(j->output, "-")) {
-        message_text(f, j->output);
-        message_text(f, "\n");
-    }
-    message_text(f, text);
+    bool named = j->output && strcmp(j->output, "-");
+    char *all = NULL;
+    if (asprintf(&all, "%s%s%s", named ? j->output : "", named ? "\n" : "", text) < 0)
+        all = NULL;
+    message_text(f, all ? all : text);
+    free(all);
     tachy_free(text);
 }
 

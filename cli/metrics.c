@@ -60,15 +60,16 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *
 {
     const struct metrics *m = user;
     static char seen;
-    if (!*state) { // headers are there; a body, if any, is refused below
-        *state = &seen;
+    bool first = !*state; // only its headers have been read: what is refused now sends no body
+    *state = &seen;
+    if (first && !is_allowed(m, c))
+        return refuse(c, MHD_HTTP_UNAUTHORIZED, "a bearer token is needed\n");
+    if (first && strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
+        return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only\n");
+    if (first || *upload_size) {
+        *upload_size = 0;
         return MHD_YES;
     }
-    *upload_size = 0;
-    if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
-        return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only\n");
-    if (!is_allowed(m, c))
-        return refuse(c, MHD_HTTP_UNAUTHORIZED, "a bearer token is needed\n");
     if (strcmp(url, "/metrics"))
         return refuse(c, MHD_HTTP_NOT_FOUND, "the figures are at /metrics\n");
     struct tachy_snapshot *s = malloc(sizeof(*s));
