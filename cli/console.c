@@ -32,7 +32,8 @@ static int do_stats(struct console *k, int argc, char **argv)
         err = tachy_summary_text(&text, &s.summary);
     if (err < 0)
         return message_failed(err);
-    fprintf(k->out, "%s%s", tachy_run_state_name(s.state), s.totals.runs ? "" : ", it has not begun\n");
+    fprintf(k->out, "%s%s", tachy_run_state_name(s.state),
+            s.totals.runs ? "" : ", it has not begun\n");
     if (s.state != TACHY_RUN_IDLE)
         fprintf(k->out, ", %lld of at most %lld frames in flight (%.0f MiB)\n",
                 (long long)s.queues.in_flight, (long long)s.queues.capacity,

@@ -240,6 +240,9 @@ struct candidates {
 static void add_candidate(void *to, const char *candidate)
 {
     struct candidates *c = to;
+    for (size_t i = 0; i < c->n; i++)
+        if (!strcmp(c->list[i], candidate))
+            return;
     if (c->n < CANDIDATES && !strncmp(candidate, c->word, strlen(c->word)) &&
         (c->list[c->n] = strdup(candidate)))
         c->n++;
