@@ -46,6 +46,7 @@ void pipeline_merge(tachy_pipeline *p, struct tachy_prof *sum)
     for (tachy_stream *s = p->streams; s; s = s->after)
         if (s->order_prof)
             tachy_prof_merge(sum, s->order_prof);
+    pipeline_batch_figures(p, sum);
     pthread_mutex_unlock(&p->list);
 }
 

@@ -223,7 +223,9 @@ static int drain(struct run *r)
                 break;
             if (!atomic_load(&r->written))
                 atomic_store(&r->first_ns, tachy_now_ns() - r->start_ns);
-            atomic_fetch_add(&r->written, 1);
+            int64_t written = atomic_fetch_add(&r->written, 1) + 1;
+            if (r->p->trim_every && written % r->p->trim_every == 0)
+                tachy_pipeline_trim(r->pipeline);
         } else if (err != TACHY_ERR_AGAIN) {
             break;
         }
@@ -379,8 +381,9 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         err = tachy_pipeline_open(
             &r.pipeline,
             tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log,
-                                  .profile = p->profile));
+                                  .workers = p->workers, .max_bytes = p->max_bytes, .memory = p->max_bytes,
+                                  .batch = p->batch, .batch_timeout_us = p->batch_timeout_us,
+                                  .log = p->log, .profile = p->profile));
     if (err < 0)
         goto error;
     r.stream = r.pipeline->first;
