@@ -7,7 +7,8 @@ extern "C" {
 
 // A hand on a run while it goes on: pause, resume, stop, drain, change what can be changed, and
 // read its figures at any time. Made before the run, handed to it (tachy_run_params.control),
-// closed after it. A control serves any number of runs, one after the other.
+// closed after it. A control serves any number of runs, one after the other or at once (then it
+// acts on all of them, and a snapshot's summary is of all that go on).
 //
 // Thread-safety: every function may be called from any thread, several at once;
 // tachy_control_close() must be the last call. Reading figures stops nothing: the run's threads

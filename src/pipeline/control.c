@@ -20,14 +20,12 @@ struct sums {
 struct tachy_control {
     const struct tachy_log *log;
     int stopped; // accessed by __atomic: callers read it as a plain flag
-    atomic_bool paused, drained;
+    atomic_bool paused;
 
     pthread_mutex_t lock; // guards all of the following
     pthread_cond_t changed;
-    const struct tachy_control_ops *ops; // NULL: no run
-    void *run;
-    uint64_t cpu_start_ns;       // of the run
-    uint64_t held_ns, held_from; // paused so far; held_from: since then, 0: not now
+    struct control_run *first;   // those that go on, oldest first
+    uint64_t cpu_start_ns;       // when there was none before
     struct tachy_summary last;   // of the run that ended last
     double last_paused_s;
     int64_t last_total;
@@ -105,28 +103,27 @@ const int *tachy_control_stop_flag(const tachy_control *c) { return &c->stopped;
 int tachy_control_drain(tachy_control *c)
 {
     pthread_mutex_lock(&c->lock);
-    bool there = c->ops;
-    if (there) {
-        atomic_store(&c->drained, true);
-        pthread_cond_broadcast(&c->changed);
-    }
+    bool there = c->first;
+    for (struct control_run *r = c->first; r; r = r->next)
+        atomic_store(&r->drained, true);
+    pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     return there ? TACHY_OK : tachy_fail(c->log, TACHY_ERR_STATE, "there is no run to drain");
 }
 
-bool tachy_control_drained(const tachy_control *c)
+bool tachy_control_drained(const tachy_control *c, const struct control_run *r)
 {
-    return c && atomic_load(&c->drained) && !tachy_control_stopped(c);
+    return c && atomic_load(&r->drained) && !tachy_control_stopped(c);
 }
 
-bool tachy_control_ending(const tachy_control *c)
+bool tachy_control_ending(const tachy_control *c, const struct control_run *r)
 {
-    return c && (atomic_load(&c->drained) || tachy_control_stopped(c));
+    return c && (atomic_load(&r->drained) || tachy_control_stopped(c));
 }
 
-bool tachy_control_hold(tachy_control *c)
+bool tachy_control_hold(tachy_control *c, struct control_run *r)
 {
-    if (!c || !atomic_load_explicit(&c->paused, memory_order_relaxed) || tachy_control_ending(c))
+    if (!c || !atomic_load_explicit(&c->paused, memory_order_relaxed) || tachy_control_ending(c, r))
         return false;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -134,87 +131,94 @@ bool tachy_control_hold(tachy_control *c)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&c->lock);
-    c->held_from = TACHY_DEF(c->held_from, tachy_now_ns());
-    if (atomic_load(&c->paused) && !tachy_control_ending(c))
+    r->held_from = TACHY_DEF(r->held_from, tachy_now_ns());
+    if (atomic_load(&c->paused) && !tachy_control_ending(c, r))
         pthread_cond_timedwait(&c->changed, &c->lock, &until);
-    if (!atomic_load(&c->paused) || tachy_control_ending(c)) {
-        c->held_ns += tachy_now_ns() - c->held_from;
-        c->held_from = 0;
+    if (!atomic_load(&c->paused) || tachy_control_ending(c, r)) {
+        r->held_ns += tachy_now_ns() - r->held_from;
+        r->held_from = 0;
     }
     pthread_mutex_unlock(&c->lock);
     return true;
 }
 
 // Under the lock.
-static double paused_s(const tachy_control *c)
+static double paused_s(const struct control_run *r)
 {
-    uint64_t now = c->held_from ? tachy_now_ns() - c->held_from : 0;
-    return (double)(c->held_ns + now) * 1e-9;
+    uint64_t now = r->held_from ? tachy_now_ns() - r->held_from : 0;
+    return (double)(r->held_ns + now) * 1e-9;
 }
 
-double tachy_control_paused_s(tachy_control *c)
+double tachy_control_paused_s(tachy_control *c, const struct control_run *r)
 {
     if (!c)
         return 0;
     pthread_mutex_lock(&c->lock);
-    double s = paused_s(c);
+    double s = paused_s(r);
     pthread_mutex_unlock(&c->lock);
     return s;
 }
 
-int tachy_control_begin(tachy_control *c, const struct tachy_control_ops *ops, void *run)
+void tachy_control_begin(tachy_control *c, struct control_run *r,
+                         const struct tachy_control_ops *ops, void *run)
 {
     if (!c)
-        return TACHY_OK;
+        return;
     pthread_mutex_lock(&c->lock);
-    bool taken = c->ops;
-    if (!taken) {
-        c->ops = ops;
-        c->run = run;
-        c->runs++;
-        c->held_ns = c->held_from = 0;
+    if (!c->first)
         c->cpu_start_ns = tachy_process_cpu_ns();
-        atomic_store(&c->drained, false);
-    }
+    struct control_run **last = &c->first;
+    while (*last)
+        last = &(*last)->next;
+    *last = r;
+    r->next = NULL;
+    r->ops = ops;
+    r->run = run;
+    c->runs++;
     pthread_mutex_unlock(&c->lock);
-    return taken ? tachy_fail(c->log, TACHY_ERR_STATE,
-                              "the control belongs to a run that goes on; open one for each")
-                 : TACHY_OK;
 }
 
-// What is so of the run under way, added to `sums`; its threads' figures go into f->sum. Under
+// What is so of a run that goes on, added to `sums`; its threads' figures go into f->sum. Under
 // the lock.
-static void add_live(tachy_control *c, struct control_figures *f, struct sums *sums)
+static void add_run(const struct control_run *r, struct control_figures *f, struct sums *sums)
 {
-    f->paused_s = paused_s(c);
-    c->ops->read(c->run, f);
+    f->paused_s = paused_s(r);
+    r->ops->read(r->run, f);
     sums->frames += f->summary.frames;
     sums->decoded += f->summary.decoded;
     sums->damaged += f->summary.damaged;
     sums->seconds += f->summary.seconds;
     sums->paused_s += f->paused_s;
-    sums->cpu_s += (double)(tachy_process_cpu_ns() - c->cpu_start_ns) * 1e-9;
 }
 
-void tachy_control_end(tachy_control *c, int err, const struct tachy_summary *summary)
+static double live_cpu_s(const tachy_control *c)
+{
+    return c->first ? (double)(tachy_process_cpu_ns() - c->cpu_start_ns) * 1e-9 : 0;
+}
+
+void tachy_control_end(tachy_control *c, struct control_run *r, int err,
+                       const struct tachy_summary *summary)
 {
     if (!c)
         return;
     struct control_figures f = {.sum = c->past_prof};
     pthread_mutex_lock(&c->lock);
-    if (c->held_from)
-        c->held_ns += tachy_now_ns() - c->held_from;
-    c->held_from = 0;
-    add_live(c, &f, &c->past);
+    if (r->held_from)
+        r->held_ns += tachy_now_ns() - r->held_from;
+    r->held_from = 0;
+    add_run(r, &f, &c->past);
+    double cpu_s = live_cpu_s(c);
+    struct control_run **at = &c->first;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    c->past.cpu_s += c->first ? 0 : cpu_s;
     c->last = *summary;
-    c->last_paused_s = paused_s(c);
+    c->last_paused_s = paused_s(r);
     c->last_total = f.total_frames;
     c->done += err == TACHY_OK;
     c->failed += err < 0 && err != TACHY_ERR_INTERRUPTED;
     c->stops += err == TACHY_ERR_INTERRUPTED;
-    c->ops = NULL;
-    c->run = NULL;
-    atomic_store(&c->drained, false);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -226,8 +230,11 @@ const char *tachy_run_state_name(enum tachy_run_state s)
 
 static enum tachy_run_state state_of(const tachy_control *c)
 {
-    return !c->ops                    ? TACHY_RUN_IDLE
-           : tachy_control_ending(c)  ? TACHY_RUN_ENDING
+    bool ending = true;
+    for (const struct control_run *r = c->first; r; r = r->next)
+        ending = ending && tachy_control_ending(c, r);
+    return !c->first                  ? TACHY_RUN_IDLE
+           : ending                   ? TACHY_RUN_ENDING
            : atomic_load(&c->paused)  ? TACHY_RUN_PAUSED
                                       : TACHY_RUN_RUNNING;
 }
@@ -242,42 +249,80 @@ enum tachy_run_state tachy_control_state(tachy_control *c)
 
 int control_call_set(tachy_control *c, const char *path, double value, char **why)
 {
-    int err = TACHY_ERR_STATE;
     pthread_mutex_lock(&c->lock);
-    if (c->ops)
-        err = c->ops->set ? c->ops->set(c->run, path, value, why) : TACHY_ERR_UNSUPPORTED;
+    int err = c->first ? TACHY_OK : TACHY_ERR_STATE;
+    for (const struct control_run *r = c->first; r && err == TACHY_OK; r = r->next)
+        err = r->ops->set ? r->ops->set(r->run, path, value, why) : TACHY_ERR_UNSUPPORTED;
     pthread_mutex_unlock(&c->lock);
     return err;
 }
 
 const struct tachy_log *control_log(const tachy_control *c) { return c->log; }
 
-// The figures of every run up to now. *sum: to be freed with tachy_aligned_free(). `f` and `s`
-// may be NULL.
-static int read_all(tachy_control *c, struct tachy_prof **sum, struct sums *sums,
-                    struct control_figures *f, struct tachy_snapshot *s)
+// The figures of one more run that goes on beside others: what can be added is.
+static void add_beside(struct tachy_snapshot *s, const struct control_figures *f)
 {
-    struct control_figures own;
-    f = f ? f : &own;
-    *f = (struct control_figures){.sum = *sum = tachy_prof_new()};
+    struct tachy_summary *sum = &s->summary;
+    sum->frames += f->summary.frames;
+    sum->decoded += f->summary.decoded;
+    sum->damaged += f->summary.damaged;
+    sum->fps += f->summary.fps;
+    sum->seconds = TACHY_MAX(sum->seconds, f->summary.seconds);
+    sum->utilisation = TACHY_MAX(sum->utilisation, f->summary.utilisation);
+    s->total_frames = s->total_frames && f->total_frames ? s->total_frames + f->total_frames : 0;
+    s->paused_s = TACHY_MAX(s->paused_s, f->paused_s);
+    s->queues.to_infer += f->queues.to_infer;
+    s->queues.to_composite += f->queues.to_composite;
+    s->queues.to_write += f->queues.to_write;
+    s->queues.in_flight += f->queues.in_flight;
+    s->queues.capacity += f->queues.capacity;
+    s->queues.bytes += f->queues.bytes;
+}
+
+// The runs that go on; `live` gets their threads' figures. Under the lock.
+static void read_live(tachy_control *c, struct tachy_prof *live, struct sums *sums,
+                      struct tachy_snapshot *s)
+{
+    s->state = state_of(c);
+    for (const struct control_run *r = c->first; r; r = r->next) {
+        struct control_figures f = {.sum = live};
+        add_run(r, &f, sums);
+        if (r != c->first) {
+            add_beside(s, &f);
+            continue;
+        }
+        s->summary = f.summary;
+        s->total_frames = f.total_frames;
+        s->paused_s = f.paused_s;
+        s->queues = f.queues;
+    }
+    if (c->first && c->first->next) { // the steps of all of them
+        tachy_prof_read(&live, 1, s->summary.steps);
+        tachy_prof_read_latency(&live, 1, &s->summary.latency);
+    }
+    if (!c->first) {
+        s->summary = c->last;
+        s->total_frames = c->last_total;
+        s->paused_s = c->last_paused_s;
+    }
+    sums->cpu_s += live_cpu_s(c);
+    s->totals.runs = c->runs;
+    s->totals.done = c->done;
+    s->totals.failed = c->failed;
+    s->totals.stopped = c->stops;
+}
+
+// The figures of every run up to now. *sum: to be freed with tachy_aligned_free().
+static int read_all(tachy_control *c, struct tachy_prof **sum, struct sums *sums,
+                    struct tachy_snapshot *s)
+{
+    *sum = tachy_prof_new();
     if (!*sum)
         return TACHY_ERR_NOMEM;
     pthread_mutex_lock(&c->lock);
     *sums = c->past;
+    read_live(c, *sum, sums, s);
     tachy_prof_merge(*sum, c->past_prof);
-    if (c->ops)
-        add_live(c, f, sums);
-    if (s) {
-        s->state = state_of(c);
-        s->summary = c->ops ? f->summary : c->last;
-        s->total_frames = c->ops ? f->total_frames : c->last_total;
-        s->paused_s = c->ops ? paused_s(c) : c->last_paused_s;
-        s->queues = f->queues;
-        s->totals.runs = c->runs;
-        s->totals.done = c->done;
-        s->totals.failed = c->failed;
-        s->totals.stopped = c->stops;
-    }
     pthread_mutex_unlock(&c->lock);
     return TACHY_OK;
 }
@@ -287,7 +332,7 @@ int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s)
     struct tachy_prof *sum;
     struct sums sums;
     memset(s, 0, sizeof(*s));
-    int err = read_all(c, &sum, &sums, NULL, s);
+    int err = read_all(c, &sum, &sums, s);
     if (err < 0)
         return err;
     struct tachy_totals *t = &s->totals;
@@ -307,8 +352,9 @@ int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s)
 int tachy_control_mark(tachy_control *c, tachy_mark **out)
 {
     struct tachy_prof *sum;
+    struct tachy_snapshot s = {0};
     tachy_mark *m = *out = calloc(1, sizeof(*m));
-    int err = m ? read_all(c, &sum, &m->sums, NULL, NULL) : TACHY_ERR_NOMEM;
+    int err = m ? read_all(c, &sum, &m->sums, &s) : TACHY_ERR_NOMEM;
     if (err < 0) {
         free(m);
         *out = NULL;
@@ -324,9 +370,9 @@ int tachy_control_since(tachy_control *c, const tachy_mark *m, struct tachy_summ
 {
     struct tachy_prof *sum;
     struct sums now;
-    struct control_figures f;
+    struct tachy_snapshot s = {0};
     memset(out, 0, sizeof(*out));
-    int err = read_all(c, &sum, &now, &f, NULL);
+    int err = read_all(c, &sum, &now, &s);
     if (err < 0)
         return err;
     tachy_prof_subtract(sum, &m->prof);
@@ -338,7 +384,7 @@ int tachy_control_since(tachy_control *c, const tachy_mark *m, struct tachy_summ
     out->damaged = now.damaged - m->sums.damaged;
     out->seconds = (double)(tachy_now_ns() - m->time_ns) * 1e-9;
     out->fps = out->seconds > 0 ? (double)out->frames / out->seconds : 0;
-    out->workers = f.summary.workers;
+    out->workers = s.summary.workers;
     out->cores = tachy_cpu_count();
     double room = out->seconds * out->cores;
     out->utilisation = room > 0 ? TACHY_CLAMP((now.cpu_s - m->sums.cpu_s) / room, 0.0, 1.0) : 0;

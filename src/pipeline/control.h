@@ -1,6 +1,7 @@
 #pragma once
 #include "profile/prof.h"
 
+#include <stdatomic.h>
 #include <tachy/control.h>
 
 // What a run tells its control and asks of it. Every function takes a NULL control as "none".
@@ -23,21 +24,31 @@ struct tachy_control_ops {
     int (*set)(void *run, const char *path, double value, char **why);
 };
 
-// A run begins: TACHY_ERR_STATE where another one has the control.
-int tachy_control_begin(tachy_control *c, const struct tachy_control_ops *ops, void *run);
+// A run's place in its control. The run's memory; fields are control.c's.
+struct control_run {
+    struct control_run *next;
+    const struct tachy_control_ops *ops; // NULL: has not begun
+    void *run;
+    atomic_bool drained;
+    uint64_t held_ns, held_from; // paused so far; held_from: since then, 0: not now
+};
+
+void tachy_control_begin(tachy_control *c, struct control_run *r,
+                         const struct tachy_control_ops *ops, void *run);
 // It has ended, with `err` and this summary. Before what `read` reads is freed.
-void tachy_control_end(tachy_control *c, int err, const struct tachy_summary *s);
+void tachy_control_end(tachy_control *c, struct control_run *r, int err,
+                       const struct tachy_summary *s);
 
 // Waits a little (50 ms at most) where the run is paused, and says whether it was. Called by the
 // thread that reads the source, again and again until it returns false.
-bool tachy_control_hold(tachy_control *c);
+bool tachy_control_hold(tachy_control *c, struct control_run *r);
 // Nothing more is to be read: stopped or drained.
-bool tachy_control_ending(const tachy_control *c);
+bool tachy_control_ending(const tachy_control *c, const struct control_run *r);
 // It was drained, not stopped.
-bool tachy_control_drained(const tachy_control *c);
-// Seconds that the run under way has been held up to now.
-double tachy_control_paused_s(tachy_control *c);
+bool tachy_control_drained(const tachy_control *c, const struct control_run *r);
+// Seconds that the run has been held up to now.
+double tachy_control_paused_s(tachy_control *c, const struct control_run *r);
 
-// control.c, for control_set.c: calls the run's `set`; TACHY_ERR_STATE: there is no run.
+// control.c, for control_set.c: calls the `set` of every run; TACHY_ERR_STATE: there is no run.
 int control_call_set(tachy_control *c, const char *path, double value, char **why);
 const struct tachy_log *control_log(const tachy_control *c);

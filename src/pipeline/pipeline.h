@@ -285,6 +285,8 @@ void pipeline_news(struct tachy_pipeline *p);
 
 // Adds the figures of the workers and of every stream's order to `sum`.
 void pipeline_merge(struct tachy_pipeline *p, struct tachy_prof *sum);
+// The same of one stream that has `figures`.
+void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum);
 // What a stream has in flight now.
 void pipeline_queues(const tachy_stream *s, struct tachy_queues *q);
 

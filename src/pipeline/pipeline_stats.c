@@ -61,15 +61,20 @@ void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
     tachy_aligned_free(all);
 }
 
+void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum)
+{
+    for (int i = 0; i < s->pipeline->nb_workers; i++)
+        tachy_prof_merge(sum, s->figures[i]);
+    if (s->order_prof)
+        tachy_prof_merge(sum, s->order_prof);
+}
+
 void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps)
 {
     struct tachy_prof *all = tachy_prof_new();
     if (!all)
         return;
-    for (int i = 0; i < s->pipeline->nb_workers; i++)
-        tachy_prof_merge(all, s->figures[i]);
-    if (s->order_prof)
-        tachy_prof_merge(all, s->order_prof);
+    pipeline_merge_stream(s, all);
     tachy_prof_read(&all, 1, steps);
     tachy_aligned_free(all);
 }

@@ -34,19 +34,20 @@ struct run {
     _Atomic int64_t damaged;        // known at the end
     _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
+    struct control_run controlled;
     struct tachy_summary *sum;
 };
 
 static bool stop_asked(const struct run *r)
 {
     return atomic_load(&r->stop) || (r->p->stop && *(const volatile int *)r->p->stop) ||
-           tachy_control_ending(r->p->control);
+           tachy_control_ending(r->p->control, &r->controlled);
 }
 
 // Waits while the run is paused. False: no more is to be read.
-static bool may_read(const struct run *r)
+static bool may_read(struct run *r)
 {
-    while (!stop_asked(r) && tachy_control_hold(r->p->control)) {
+    while (!stop_asked(r) && tachy_control_hold(r->p->control, &r->controlled)) {
     }
     return !stop_asked(r);
 }
@@ -74,6 +75,8 @@ static void *source_main(void *arg)
     while (may_read(r)) {
         tachy_frame *f = NULL;
         uint64_t start = tachy_ticks();
+        // A source with several decoders side by side is read here as
+        // tachy_source_read_any(source, &frame, &seq) and pushed with tachy_stream_push_at().
         err = tachy_source_read(r->p->source, &f);
         uint64_t end = tachy_ticks();
         if (err != TACHY_OK)
@@ -99,7 +102,11 @@ static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - star
 static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s)
 {
     struct tachy_step_stats edge[TACHY_STEP_COUNT];
-    tachy_pipeline_stats(r->pipeline, s);
+    if (r->p->pipeline)
+        pipeline_stream_steps(r->stream, s->steps);
+    else
+        tachy_pipeline_stats(r->pipeline, s);
+    s->workers = atomic_load(&r->pipeline->active);
     struct tachy_prof *both[] = {r->source_prof, r->sink_prof};
     tachy_prof_read(both, 2, edge);
     s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
@@ -143,7 +150,10 @@ static void read_for_control(void *run, struct control_figures *f)
 {
     const struct run *r = run;
     read_figures(r, f->paused_s, &f->summary);
-    pipeline_merge(r->pipeline, f->sum);
+    if (r->p->pipeline)
+        pipeline_merge_stream(r->stream, f->sum);
+    else
+        pipeline_merge(r->pipeline, f->sum);
     tachy_prof_merge(f->sum, r->source_prof);
     tachy_prof_merge(f->sum, r->sink_prof);
     pipeline_queues(r->stream, &f->queues);
@@ -186,7 +196,7 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
     ps->fps = ps->fps > 0 ? 0.7 * ps->fps + 0.3 * fps : fps;
     ps->last_ns = now;
     ps->last_frames = frames;
-    read_figures(r, tachy_control_paused_s(r->p->control), r->sum);
+    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     struct tachy_progress p = {
         .frames = r->sum->frames,
         .total = tachy_source_info(r->p->source)->frames,
@@ -330,7 +340,7 @@ static int run_frames(struct run *r)
         err = source_err;
     bool asked = (r->p->stop && *(const volatile int *)r->p->stop) ||
                  tachy_control_stopped(r->p->control);
-    if (err == TACHY_OK && source_err == TACHY_OK && !tachy_control_drained(r->p->control))
+    if (err == TACHY_OK && source_err == TACHY_OK && !tachy_control_drained(r->p->control, &r->controlled))
         asked = true; // stopped before the end of the source
     r->sum->interrupted = asked;
 
@@ -340,7 +350,7 @@ static int run_frames(struct run *r)
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
     atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
-    read_figures(r, tachy_control_paused_s(r->p->control), r->sum);
+    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     r->sum->peak_memory_mib = peak_memory_mib();
     struct progress_state ps = {.last_ns = r->start_ns};
     report_progress(r, &ps, true);
@@ -354,41 +364,76 @@ static int run_controlled(struct run *r)
 {
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
-    int err = tachy_control_begin(r->p->control, &control_ops, r);
-    if (err < 0)
-        return err;
-    err = run_frames(r);
-    tachy_control_end(r->p->control, err, r->sum);
+    tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
+    int err = run_frames(r);
+    tachy_control_end(r->p->control, &r->controlled, err, r->sum);
     return err;
+}
+
+// A stream in the caller's pipeline or in one of the run's own.
+static int open_stream(struct run *r)
+{
+    const struct tachy_run_params *p = r->p;
+    const struct tachy_video_info *input = tachy_source_info(p->source);
+    int err = TACHY_OK;
+    r->pipeline = p->pipeline;
+    if (p->pipeline)
+        return pipeline_join(p->pipeline, &r->stream,
+                             tachy_stream_params(.task = p->task, .input = *input,
+                                                 .max_bytes = p->max_bytes, .name = p->source->url),
+                             NULL, true);
+    err = tachy_pipeline_open(&r->pipeline,
+                              tachy_pipeline_params(.task = p->task, .input = *input,
+                                                    .workers = p->workers, .max_bytes = p->max_bytes,
+                                                    .memory = p->max_bytes, .batch = p->batch,
+                                                    .batch_timeout_us = p->batch_timeout_us,
+                                                    .log = p->log, .profile = p->profile));
+    r->stream = err == TACHY_OK ? r->pipeline->first : NULL;
+    return err;
+}
+
+static void close_stream(struct run *r)
+{
+    tachy_stream_leave(&r->stream);
+    if (!r->p->pipeline)
+        tachy_pipeline_close(&r->pipeline);
+}
+
+static int open_profile(struct run *r)
+{
+    r->source_prof = tachy_prof_new();
+    r->sink_prof = tachy_prof_new();
+    int err = r->source_prof && r->sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = tachy_profile_join(r->p->profile, TACHY_LANE_SOURCE, r->source_prof);
+    if (err == TACHY_OK)
+        err = tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof);
+    return err;
+}
+
+static void close_profile(struct run *r)
+{
+    tachy_profile_leave(r->p->profile, r->source_prof);
+    tachy_profile_leave(r->p->profile, r->sink_prof);
+    tachy_aligned_free(r->source_prof);
+    tachy_aligned_free(r->sink_prof);
 }
 
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 {
     memset(summary, 0, sizeof(*summary));
     if (!TACHY_CHECK(p->log, p->task) || !TACHY_CHECK(p->log, p->source) ||
-        !TACHY_CHECK(p->log, p->sink))
+        !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
     struct run r = {.p = p, .sum = summary};
     double light[TACHY_STEP_COUNT] = {0};
-    r.source_prof = tachy_prof_new();
-    r.sink_prof = tachy_prof_new();
-    int err = r.source_prof && r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = open_profile(&r);
     if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SOURCE, r.source_prof);
-    if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SINK, r.sink_prof);
-    if (err == TACHY_OK)
-        err = tachy_pipeline_open(
-            &r.pipeline,
-            tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .memory = p->max_bytes,
-                                  .batch = p->batch, .batch_timeout_us = p->batch_timeout_us,
-                                  .log = p->log, .profile = p->profile));
+        err = open_stream(&r);
     if (err < 0)
         goto error;
-    r.stream = r.pipeline->first;
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, &r.stream->bind->output);
+    err = tachy_sink_start(p->sink, tachy_stream_output(r.stream));
     if (err < 0)
         goto error;
     bool measured = p->calibrate && calibrate(&r, light) == TACHY_OK;
@@ -399,16 +444,13 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     if (p->calibrate)
         forget_peak();
     err = run_controlled(&r);
-    if (err == TACHY_OK)
+    if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
         apply_light(&r, light, measured);
     tachy_profile_run(p->profile, summary);
 
 error:
-    tachy_pipeline_close(&r.pipeline);
-    tachy_profile_leave(p->profile, r.source_prof);
-    tachy_profile_leave(p->profile, r.sink_prof);
+    close_stream(&r);
+    close_profile(&r);
     tachy_convert_close(&r.convert);
-    tachy_aligned_free(r.source_prof);
-    tachy_aligned_free(r.sink_prof);
     return err;
 }
