@@ -263,6 +263,9 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq);
 void pipeline_batch_end(tachy_stream *s);
 // The stream leaves: what has not been run comes back at once.
 void pipeline_batch_cancel(tachy_stream *s);
+// Batches have at most `n` items from now on, 1 up to tachy_pipeline.batch. Returns how many models
+// run in batches. Any thread.
+int pipeline_set_batch(struct tachy_pipeline *p, int n);
 // Adds what the batchers' threads measured. Under `list`.
 void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 

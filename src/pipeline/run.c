@@ -161,18 +161,26 @@ static void read_for_control(void *run, struct control_figures *f)
     f->total_frames = tachy_source_info(r->p->source)->frames;
 }
 
-// Workers can rest and come back; every other setting is part of what was opened at the start.
+// Workers can rest and come back, batches be smaller than the model was opened for; every other
+// setting is part of what was opened at the start.
 static int set_for_control(void *run, const char *path, double value, char **why)
 {
     const struct run *r = run;
-    int most = r->pipeline->nb_workers, n = value > 0 ? (int)value : most;
-    if (strcmp(path, "model.num_workers"))
+    bool workers = !strcmp(path, "model.num_workers"), batch = !strcmp(path, "model.batch_size");
+    int most = workers ? r->pipeline->nb_workers : r->pipeline->batch;
+    int n = value > 0 ? (int)value : most;
+    if (!workers && !batch)
         return TACHY_ERR_UNSUPPORTED;
-    if (n > most) {
-        *why = tachy_asprintf(" to more than the %d that it began with", most);
+    if (n > TACHY_MAX(most, 1)) {
+        *why = tachy_asprintf(" to more than the %d that it began with", TACHY_MAX(most, 1));
         return TACHY_ERR_UNSUPPORTED;
     }
-    pipeline_set_workers(r->pipeline, n);
+    if (workers) {
+        pipeline_set_workers(r->pipeline, n);
+    } else if (!pipeline_set_batch(r->pipeline, n) && n > 1) {
+        *why = tachy_asprintf(": this model takes no batches");
+        return TACHY_ERR_UNSUPPORTED;
+    }
     return TACHY_OK;
 }
 

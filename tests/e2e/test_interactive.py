@@ -44,7 +44,7 @@ class Keys(Interactive):
         t.type("r")
         t.expect(r"running, \d+ of at most \d+ frames in flight.*model +\d+.*limited by")
         t.type("+")
-        t.expect("tachy: model.batch_size cannot change while a run goes on")
+        t.expect("tachy: model.batch_size cannot change while a run goes on to more than the 1 that it began with")
         t.type("-")
         t.expect("1 to 256 pictures; it stays at 1")
         t.type("x\x1b[A")  # nothing
@@ -186,6 +186,27 @@ class Prompt(Interactive):
         t.type("quit\n")
         self.assertEqual(t.wait(), 130)
         self.assertIn("interrupted", t.shown)
+
+    def test_batches(self):
+        t = Terminal(*NOWHERE, "--batch", "4", "--provider", "null", "--interactive", env=self.env)
+        t.expect("tachy> ")
+        t.type("profile 0.3\n")
+        t.expect("latency p50.*tachy> ")
+        for n, answer in [(2, "model.batch_size is 2 from now on"), (4, "model.batch_size is 4"),
+                          (8, "to more than the 4 that it began with"), (0, "batch"), (1, "model.batch_size is 1")]:
+            t.type(f"set batch_size {n}\n")
+            t.expect(answer)
+            t.expect("tachy> ")
+        t.type("quit\n")
+        self.assertEqual(t.wait(), 130)
+        t = Terminal(*NOWHERE, "--batch", "4", "--provider", "null")
+        t.expect(" fps")
+        for key, answer in [("+", "to more than the 4"), ("-", "batches of 2"), ("-", "batches of 1"),
+                            ("-", "it stays at 1"), ("+", "batches of 2")]:
+            t.type(key)
+            t.expect(answer)
+        t.type("q")
+        self.assertEqual(t.wait(), 130)
 
     def test_drain_ends_as_the_input_would(self):
         t = Terminal(*RUN, "--interactive", "-o", "cut.mkv", "-preset", "ultrafast", cwd=self.tmp, env=self.env)
