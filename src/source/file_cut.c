@@ -117,13 +117,17 @@ static bool is_visible(const tachy_source *s, const struct file *p, const AVPack
            t < p->end;
 }
 
-// The key's segment is none: its packets continue the one before.
+// The coming segment is none: its packets continue the one before.
 static int join(struct file_cut *c)
 {
     struct file_segment *g = c->coming;
+    bool key_is_there = c->tail->end != INT64_MAX;
     int err = TACHY_OK;
-    if (g && c->tail->end == INT64_MAX) // else the keyframe is there already
-        err = append(c, c->tail, g->packets[0].packet, false);
+    for (int i = key_is_there; g && i < g->nb && !err; i++)
+        if (!g->packets[i].lead)
+            err = append(c, c->tail, g->packets[i].packet, false);
+    for (int i = 0; g && i < g->nb_times && !err; i++)
+        err = add_time(c->tail, g->times[i]);
     c->tail->end = INT64_MAX;
     segment_free(c, &c->coming);
     return err;
@@ -166,7 +170,7 @@ static const char *oddity(const struct file *p, const AVPacket *packet, const st
     return NULL;
 }
 
-// The keyframe's segment becomes the last one.
+// The coming segment becomes the last one.
 static void confirm(struct file_cut *c)
 {
     struct file_segment *g = c->coming, *before = c->tail;
@@ -201,6 +205,12 @@ static int add_leading(tachy_source *s, const AVPacket *packet, bool visible)
     return err;
 }
 
+static int add_to(struct file_cut *c, struct file_segment *g, const AVPacket *packet, bool visible)
+{
+    int err = append(c, g, packet, false);
+    return err || !visible ? err : add_time(g, packet->pts);
+}
+
 static int begin_segment(tachy_source *s, const AVPacket *packet)
 {
     struct file_cut *c = &file_of(s)->cut;
@@ -208,11 +218,23 @@ static int begin_segment(tachy_source *s, const AVPacket *packet)
     if (!c->coming)
         return TACHY_ERR_NOMEM;
     c->coming->begin = packet->pts;
-    int err = append(c, c->coming, packet, false);
-    return err ? err : add_time(c->coming, packet->pts);
+    return add_to(c, c->coming, packet, true);
 }
 
-// TACHY_ERR_INVAL: its time is another picture's; nothing was added.
+// A packet behind the last keyframe that may begin a segment. It does once there are enough: a
+// decoder that is drained before it gave a picture on its own loses some behind an open group.
+static int add_to_coming(tachy_source *s, const AVPacket *packet, bool visible)
+{
+    struct file_cut *c = &file_of(s)->cut;
+    if (packet->pts < c->coming->begin)
+        return c->coming->nb_times > 1 ? TACHY_ERR_INVAL : add_leading(s, packet, visible);
+    int err = add_to(c, c->coming, packet, visible);
+    if (!err && c->coming->nb_times >= SEGMENT_MIN)
+        confirm(c);
+    return err;
+}
+
+// TACHY_ERR_INVAL: its time is not where it must be; nothing was added.
 static int add_regular(tachy_source *s, const AVPacket *packet, const struct file_key *k)
 {
     struct file *p = file_of(s);
@@ -220,22 +242,19 @@ static int add_regular(tachy_source *s, const AVPacket *packet, const struct fil
     bool visible = k->shown && is_visible(s, p, packet);
     if (k->sets)
         c->sets = k->sets;
-    if (from_zero(p, packet->pts) >= p->end)
-        c->past_end = true;
+    c->past_end |= from_zero(p, packet->pts) >= p->end;
     if (has_time(c->tail, packet->pts) || (c->coming && has_time(c->coming, packet->pts)))
         return TACHY_ERR_INVAL;
-    if (c->coming && packet->pts < c->coming->begin)
-        return add_leading(s, packet, visible);
+    int err = c->coming && c->past_end ? join(c) : TACHY_OK;
+    if (err)
+        return err;
     if (c->coming)
-        confirm(c);
+        return add_to_coming(s, packet, visible);
     if (packet->pts < c->tail->begin)
         return TACHY_ERR_INVAL;
     bool cut = k->safe && visible && c->lanes > 1 && c->tail->nb_times >= SEGMENT_MIN &&
                packet->pts > latest(c->tail);
-    if (cut)
-        return begin_segment(s, packet);
-    int err = append(c, c->tail, packet, false);
-    return err || !visible ? err : add_time(c->tail, packet->pts);
+    return cut ? begin_segment(s, packet) : add_to(c, c->tail, packet, visible);
 }
 
 static int add(tachy_source *s, const AVPacket *packet)
@@ -261,10 +280,9 @@ int file_cut_read(tachy_source *s)
         return TACHY_ERR_EOF;
     int err = file_read_packet(s, p->packet);
     if (err == TACHY_ERR_EOF) {
-        if (c->coming)
-            confirm(c);
+        int joined = c->coming ? join(c) : TACHY_OK;
         c->tail->whole = true;
-        return err;
+        return joined ? joined : err;
     }
     if (!err)
         err = add(s, p->packet);

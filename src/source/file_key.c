@@ -268,7 +268,7 @@ struct file_key file_key_of(const AVCodecParameters *par, const AVPacket *packet
     case AV_CODEC_ID_MPEG4:
         scan_mpeg4(p, size, &k);
         break;
-    default: // file_key_known() says that every picture stands alone
+    default: // FFV1, and where file_key_known() says that every picture stands alone
         k.safe = true;
     }
     k.safe = k.safe && (packet->flags & AV_PKT_FLAG_KEY);
@@ -280,6 +280,7 @@ bool file_key_known(enum AVCodecID codec)
     static const enum AVCodecID known[] = {
         AV_CODEC_ID_H264, AV_CODEC_ID_HEVC,       AV_CODEC_ID_VP8,        AV_CODEC_ID_VP9,
         AV_CODEC_ID_AV1,  AV_CODEC_ID_MPEG1VIDEO, AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG4,
+        AV_CODEC_ID_FFV1, // its keyframes reset everything
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++)
         if (codec == known[i])
