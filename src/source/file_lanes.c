@@ -1,6 +1,6 @@
 #include "source/file_priv.h"
 
-#include "base/cpu.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 
@@ -181,7 +181,7 @@ static int leave_segment(tachy_source *s, struct file_lane *l)
     return err;
 }
 
-int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq)
+int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns)
 {
     struct file *p = file_of(s);
     int err = TACHY_ERR_EOF;
@@ -193,9 +193,11 @@ int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq)
         if (!l && !wait)
             break;
         if (!l) {
+            uint64_t start = tachy_now_ns();
             p->waiting++;
             pthread_cond_wait(&p->moved, &p->lock);
             p->waiting--;
+            *waited_ns += tachy_now_ns() - start;
             continue;
         }
         l->busy = true;

@@ -231,7 +231,7 @@ void file_lanes_close(tachy_source *s);
 // its segment.
 int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq);
 int file_spread(tachy_source *s, int decoders, int64_t window);
-int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq);
+int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns);
 
 // file_rate.c
 int file_rate_read(tachy_source *s, tachy_frame **out);

@@ -49,8 +49,9 @@ static void *order_main(void *arg)
     source_order *o = arg;
     tachy_frame *f;
     int64_t seq;
+    uint64_t waited = 0;
     int err = TACHY_ERR_EOF;
-    while (!quits(o) && !(err = o->source->ops->read_any(o->source, &f, &seq)))
+    while (!quits(o) && !(err = o->source->ops->read_any(o->source, &f, &seq, &waited)))
         put(o, f, seq);
     pthread_mutex_lock(&o->lock);
     o->running--;

@@ -203,7 +203,7 @@ int tachy_source_read(tachy_source *s, tachy_frame **out)
     return TACHY_OK;
 }
 
-int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq)
+int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns)
 {
     *out = NULL;
     if (s->spread <= 1) {
@@ -211,7 +211,10 @@ int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq)
         *seq = err ? s->next_id : (*out)->id;
         return err;
     }
-    int err = atomic_load(&s->ended) ? TACHY_ERR_EOF : s->ops->read_any(s, out, seq);
+    uint64_t waited = 0;
+    int err = atomic_load(&s->ended) ? TACHY_ERR_EOF : s->ops->read_any(s, out, seq, &waited);
+    if (waited_ns)
+        *waited_ns += waited;
     if (err)
         return end(s, err);
     if (*out) {

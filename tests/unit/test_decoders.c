@@ -189,7 +189,7 @@ static void *reader_main(void *arg)
     tachy_frame *f;
     int64_t seq;
     int err;
-    while (!(err = tachy_source_read_any(w->s, &f, &seq))) {
+    while (!(err = tachy_source_read_any(w->s, &f, &seq, NULL))) {
         struct seen seen = f ? describe(f) : (struct seen){0};
         if (f && f->id != seq)
             w->r->twice = true;
@@ -536,7 +536,7 @@ TEST(window_bounds_the_frames)
     int64_t seq, most = 0;
     tachy_frame *f = NULL;
     held = 0;
-    while (!tachy_source_read_any(s, &f, &seq)) { // one thread: strictly in order
+    while (!tachy_source_read_any(s, &f, &seq, NULL)) { // one thread: strictly in order
         CHECK_INT(seq, held);
         held++;
         most = TACHY_MAX(most, seq);
