@@ -178,7 +178,7 @@ static char *light_key(const struct run *r)
         k->params.preset ? k->params.preset : "");
 }
 
-static int calibrate(struct run *r, double light[TACHY_STEP_COUNT])
+static int calibrate(struct run *r, struct tachy_light *light)
 {
     const struct tachy_source_params sp = {
         .start = r->p->source->params.start,
@@ -200,16 +200,15 @@ static int calibrate(struct run *r, double light[TACHY_STEP_COUNT])
 }
 
 // The machine's speed drifts, so the steps are measured before and after the run and the
-// mean counts.
-static void apply_light(struct run *r, const double *before, bool measured)
+// median of all counts.
+static void apply_light(struct run *r, struct tachy_light *samples, bool measured)
 {
     double light[TACHY_STEP_COUNT] = {0}, sum = 0;
     char *key = light_key(r);
     int err = TACHY_OK;
     if (measured) {
-        err = calibrate(r, light);
-        for (int s = 0; s < TACHY_STEP_COUNT; s++)
-            light[s] = (light[s] + before[s]) / 2;
+        err = calibrate(r, samples);
+        tachy_light_ms(samples, light);
         if (err == TACHY_OK && key)
             tachy_light_save(r->p->cache_dir, key, light, NULL);
     } else if (!r->p->calibrate) {
@@ -272,7 +271,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         !TACHY_CHECK(p->log, p->sink))
         return TACHY_ERR_INVAL;
     struct run r = {.p = p, .sum = summary};
-    double light[TACHY_STEP_COUNT] = {0};
+    struct tachy_light light = {0};
     r.sink_prof = tachy_prof_new();
     int err = r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
@@ -294,7 +293,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     err = tachy_sink_start(p->sink, &r.stream->bind->output);
     if (err < 0)
         goto error;
-    bool measured = p->calibrate && calibrate(&r, light) == TACHY_OK;
+    bool measured = p->calibrate && calibrate(&r, &light) == TACHY_OK;
     if (p->calibrate && !measured)
         tachy_msg(p->log, TACHY_LOG_WARN,
                   "%s: cannot be read twice or has a single picture, so there is no light ratio",
@@ -303,7 +302,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         forget_peak();
     err = run_frames(&r);
     if (err == TACHY_OK)
-        apply_light(&r, light, measured);
+        apply_light(&r, &light, measured);
     tachy_profile_run(p->profile, summary);
 
 error:
