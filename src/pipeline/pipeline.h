@@ -1,8 +1,11 @@
 #pragma once
+#include "base/memory.h"
+#include "pipeline/backoff.h"
 #include "pipeline/pipeline_wait.h"
 #include "pipeline/recipe.h"
 #include "profile/profile.h"
 
+#include <tachy/batcher.h>
 #include <tachy/run.h>
 
 // The runner: streams, each a ring of items in its order, and one set of workers that take from
@@ -16,6 +19,7 @@
 //   pipeline_bind.c     a task on one format, with a worker object a worker
 //   pipeline_queue.c    the two queues
 //   pipeline_work.c     the workers: infer, order, composite
+//   pipeline_batch.c    batches larger than one: the model apart from the workers
 //   pipeline_stats.c    figures
 //   stream.c            push and pull
 //
@@ -37,10 +41,27 @@ enum slot_state {
     SLOT_HOLE,    // nothing is pulled here
 };
 
+// An eye of an item on its way through a batch.
+struct pipeline_eye {
+    struct tachy_stream *stream;
+    int64_t seq;
+    int eye;
+    uint64_t start, end, wait; // of the model, ticks
+};
+
 struct pipeline_slot {
     struct tachy_item item;
     _Atomic int state;
     int err;
+    struct pipeline_eye eye[2]; // the batcher's until eyes_left is 0
+    _Atomic int eyes_left, batch_err;
+};
+
+// What the task keeps in an item. Taken for a position and given back once that has been pulled, the
+// warmest first: there are as many as were ever in flight at once.
+struct pipeline_priv {
+    struct pipeline_priv *next;
+    max_align_t data[];
 };
 
 // A task on one format: what the streams share that have both in common.
@@ -53,6 +74,7 @@ struct pipeline_bind {
     int nb_workers;
     // By worker; written by that worker's thread. `spare` was opened by the thread that joined.
     void **worker, *spare;
+    struct pipeline_batcher *batcher; // NULL: workers run the model themselves
 };
 
 // Decides about single items, see above. All may be NULL. Called from any thread, at most once
@@ -77,12 +99,15 @@ struct tachy_stream {
     const struct pipeline_policy *policy; // NULL: none. Set before the first push
 
     struct pipeline_slot *slots; // position n is in slot n & mask
+    _Atomic(struct pipeline_priv *) privs; // free ones; added by any thread, taken under the
+                                           // pipeline's lock
     int64_t mask;
     int64_t depth;    // items that push() lets be in flight
     int64_t window;   // positions that push_at() lets be ahead of pull
     int64_t near;     // composite runs this far ahead of pull
     int64_t inputs_max; // decoded pictures that may wait for a worker
     size_t in_bytes, out_bytes;
+    struct tachy_block held, results; // of the pipeline's budget: decoded pictures, priv of items
 
     // Push.
     int64_t next_seq;            // of the thread that pushes in order
@@ -122,11 +147,17 @@ struct tachy_stream {
     struct tachy_prof **figures;
 };
 
+enum pipeline_part {
+    PIPELINE_INFER = 0,
+    PIPELINE_POST, // it comes back from a batch
+    PIPELINE_COMPOSITE,
+};
+
 // One item in a queue.
 struct pipeline_job {
     struct tachy_stream *stream;
     int64_t seq;
-    bool composite;
+    enum pipeline_part part;
 };
 
 struct pipeline_queue {
@@ -149,10 +180,14 @@ struct tachy_pipeline {
     const struct tachy_log *log;
     struct tachy_profile *profile; // NULL: off
     int64_t max_bytes;
+    struct tachy_memory *memory; // what the streams hold, within the budget
+    int batch;                   // items that the model takes at once, at most
+    int64_t batch_timeout_us;    // that an item waits for others; 0: the batcher's default
     tachy_stream *first; // of the pipeline's own task; NULL: none
 
     pthread_mutex_t join; // guards `binds`; taken first
     struct pipeline_bind *binds;
+    struct pipeline_batcher *batchers; // changed under `join` and `list`
     pthread_mutex_t list; // guards the next two; taken before `lock`
     tachy_stream *streams;
     struct tachy_prof *left; // figures of the order of streams that have left
@@ -210,6 +245,25 @@ void pipeline_advance(tachy_stream *s);
 // no item: then the code is all that is kept.
 void pipeline_fail(tachy_stream *s, int64_t seq, int err);
 
+// Ends an item that its stream has ended before.
+void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
+
+// ---- pipeline_batch.c ----
+
+// Under `join`. The batcher of the task's model; NULL where the batch is one or the model takes
+// one picture a run.
+int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out);
+void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b);
+// Hands an item that has been preprocessed to the batcher; it comes back as a job PIPELINE_POST,
+// also where that fails.
+void pipeline_batch_submit(tachy_stream *s, int64_t seq);
+// The stream has ended: its items wait for no others.
+void pipeline_batch_end(tachy_stream *s);
+// The stream leaves: what has not been run comes back at once.
+void pipeline_batch_cancel(tachy_stream *s);
+// Adds what the batchers' threads measured. Under `list`.
+void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
+
 // ---- pipeline.c ----
 
 // As tachy_pipeline_join() with a policy and figures of the stream's own (may be NULL, false).
@@ -245,6 +299,9 @@ int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
 // Items that may be in flight within `max_bytes` (0: default), at least 2.
 int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
                              int workers, int64_t max_bytes);
+
+// Drops what a slot holds.
+void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot);
 
 static inline struct pipeline_slot *pipeline_slot(const tachy_stream *s, int64_t seq)
 {
