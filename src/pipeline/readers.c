@@ -12,7 +12,7 @@ static int wanted_decoders(const struct run_readers *r)
     int asked = r->source->params.decoders;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
-    if (r->stream->keeps_input || r->source->params.threads)
+    if (r->stream->keeps_input || r->shared || r->source->params.threads)
         return 1;
     return TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
 }

@@ -23,6 +23,7 @@ struct run_readers {
     tachy_stream *stream;
     struct tachy_profile *profile; // NULL: off
     const struct tachy_log *log;
+    bool shared;           // other sources are read at the same time: one decoder unless asked
     const int *stop_asked; // reading ends once it is non-zero; may be NULL
     struct run_reader one[READERS_MAX];
     struct tachy_prof *profs[READERS_MAX]; // the same as in one[], for tachy_prof_read()

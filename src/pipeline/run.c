@@ -31,7 +31,11 @@ static void read_figures(struct run *r)
 {
     struct tachy_summary *s = r->sum;
     struct tachy_step_stats edge[TACHY_STEP_COUNT];
-    tachy_pipeline_stats(r->pipeline, s);
+    if (r->p->pipeline)
+        pipeline_stream_steps(r->stream, s->steps);
+    else
+        tachy_pipeline_stats(r->pipeline, s);
+    s->workers = r->pipeline->nb_workers;
     tachy_prof_read(r->readers.profs, r->readers.nb, edge);
     s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
     tachy_prof_read(&r->sink_prof, 1, edge);
@@ -266,34 +270,67 @@ static int run_frames(struct run *r)
     return err < 0 ? err : asked ? TACHY_ERR_INTERRUPTED : TACHY_OK;
 }
 
+// A stream in the caller's pipeline or in one of the run's own.
+static int open_stream(struct run *r)
+{
+    const struct tachy_run_params *p = r->p;
+    const struct tachy_video_info *input = tachy_source_info(p->source);
+    int err = TACHY_OK;
+    r->pipeline = p->pipeline;
+    if (p->pipeline)
+        return pipeline_join(p->pipeline, &r->stream,
+                             tachy_stream_params(.task = p->task, .input = *input,
+                                                 .max_bytes = p->max_bytes, .name = p->source->url),
+                             NULL, true);
+    err = tachy_pipeline_open(&r->pipeline,
+                              tachy_pipeline_params(.task = p->task, .input = *input,
+                                                    .workers = p->workers, .max_bytes = p->max_bytes,
+                                                    .memory = p->max_bytes, .batch = p->batch,
+                                                    .batch_timeout_us = p->batch_timeout_us,
+                                                    .log = p->log, .profile = p->profile));
+    r->stream = err == TACHY_OK ? r->pipeline->first : NULL;
+    return err;
+}
+
+static void close_stream(struct run *r)
+{
+    tachy_stream_leave(&r->stream);
+    if (!r->p->pipeline)
+        tachy_pipeline_close(&r->pipeline);
+}
+
+static int open_profile(struct run *r)
+{
+    r->sink_prof = tachy_prof_new();
+    return r->sink_prof ? tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof)
+                        : TACHY_ERR_NOMEM;
+}
+
+static void close_profile(struct run *r)
+{
+    tachy_profile_leave(r->p->profile, r->sink_prof);
+    tachy_aligned_free(r->sink_prof);
+}
+
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 {
     memset(summary, 0, sizeof(*summary));
     if (!TACHY_CHECK(p->log, p->task) || !TACHY_CHECK(p->log, p->source) ||
-        !TACHY_CHECK(p->log, p->sink))
+        !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
     struct run r = {.p = p, .sum = summary};
     struct tachy_light light = {0};
-    r.sink_prof = tachy_prof_new();
-    int err = r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SINK, r.sink_prof);
-    if (err == TACHY_OK)
-        err = tachy_pipeline_open(
-            &r.pipeline,
-            tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .memory = p->max_bytes,
-                                  .batch = p->batch, .batch_timeout_us = p->batch_timeout_us,
-                                  .log = p->log, .profile = p->profile));
-    if (err < 0)
-        goto error;
-    r.stream = r.pipeline->first;
     r.readers.stop_asked = p->stop;
-    err = run_readers_open(&r.readers, p->source, r.stream, p->profile, p->log);
+    r.readers.shared = p->pipeline != NULL;
+    int err = open_profile(&r);
+    if (err == TACHY_OK)
+        err = open_stream(&r);
+    if (err == TACHY_OK)
+        err = run_readers_open(&r.readers, p->source, r.stream, p->profile, p->log);
     if (err < 0)
         goto error;
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, &r.stream->bind->output);
+    err = tachy_sink_start(p->sink, tachy_stream_output(r.stream));
     if (err < 0)
         goto error;
     bool measured = p->calibrate && calibrate(&r, &light) == TACHY_OK;
@@ -304,14 +341,13 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     if (p->calibrate)
         forget_peak();
     err = run_frames(&r);
-    if (err == TACHY_OK)
+    if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
         apply_light(&r, &light, measured);
     tachy_profile_run(p->profile, summary);
 
 error:
-    tachy_pipeline_close(&r.pipeline);
+    close_stream(&r);
     run_readers_close(&r.readers);
-    tachy_profile_leave(p->profile, r.sink_prof);
-    tachy_aligned_free(r.sink_prof);
+    close_profile(&r);
     return err;
 }
