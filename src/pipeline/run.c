@@ -108,7 +108,7 @@ static int drain(struct run *r)
         uint64_t start = tachy_ticks();
         r->starved_ticks += start - asked;
         struct tachy_result numbered;
-        if (err == TACHY_OK && r->readers.nb > 1) {
+        if (err == TACHY_OK && r->readers.nb > 1 && !r->stream->policy) {
             if (ends_here(r, result->frame_id, &position)) {
                 tachy_frame_unref(&f);
                 break;
