@@ -134,7 +134,7 @@ bool tachy_control_hold(tachy_control *c, struct control_run *r)
     r->held_from = TACHY_DEF(r->held_from, tachy_now_ns());
     if (atomic_load(&c->paused) && !tachy_control_ending(c, r))
         pthread_cond_timedwait(&c->changed, &c->lock, &until);
-    if (!atomic_load(&c->paused) || tachy_control_ending(c, r)) {
+    if (r->held_from && (!atomic_load(&c->paused) || tachy_control_ending(c, r))) {
         r->held_ns += tachy_now_ns() - r->held_from;
         r->held_from = 0;
     }

@@ -40,7 +40,7 @@ void tachy_control_end(tachy_control *c, struct control_run *r, int err,
                        const struct tachy_summary *s);
 
 // Waits a little (50 ms at most) where the run is paused, and says whether it was. Called by the
-// thread that reads the source, again and again until it returns false.
+// threads that read the source, again and again until it returns false.
 bool tachy_control_hold(tachy_control *c, struct control_run *r);
 // Nothing more is to be read: stopped or drained.
 bool tachy_control_ending(const tachy_control *c, const struct control_run *r);
