@@ -14,6 +14,7 @@
 struct job {
     const char *input;
     char *output; // file name, "-", or NULL for the null sink
+    bool done;    // by an earlier run
 };
 
 struct segment {
@@ -193,6 +194,19 @@ static bool may_overwrite(const struct cli *c)
     return yes && (!no || (asked && !refused)); // a file's -n gives way to the command's -y
 }
 
+static bool resumes(const struct segment *s)
+{
+    return tachy_settings_bool(s->c->settings, "output.resume");
+}
+
+// Of several inputs, those that an earlier run with --resume came to the end of are not done again.
+static bool is_done(const struct segment *s, const struct job *j)
+{
+    char found[PATH_MAX];
+    return resumes(s) && s->n_jobs > 1 && j->output && !may_overwrite(s->c) &&
+           output_exists(j->output, found, sizeof(found)) && !tachy_sink_has_job(j->output);
+}
+
 static int check_output(const struct segment *s, const struct job *j)
 {
     char found[PATH_MAX];
@@ -207,7 +221,8 @@ static int check_output(const struct segment *s, const struct job *j)
     }
     struct stat st;
     bool plain = stat(without_scheme(j->output), &st) != 0 || S_ISREG(st.st_mode); // no device
-    if (plain && !may_overwrite(s->c) && output_exists(j->output, found, sizeof(found))) {
+    bool begun = resumes(s) && tachy_sink_has_job(j->output); // the run that goes on sees for itself
+    if (plain && !begun && !may_overwrite(s->c) && output_exists(j->output, found, sizeof(found))) {
         message_error("%s exists already; pass -y to replace it, or give another -o FILE", found);
         return TACHY_ERR_EXISTS;
     }
@@ -348,6 +363,8 @@ static int open_sink(const struct segment *s, const struct job *j, tachy_sink **
         .no_audio = tachy_settings_bool(set, "output.no_audio"),
         .no_subtitles = tachy_settings_bool(set, "output.no_subtitles"),
         .threads = (int)tachy_settings_int(set, "output.threads"),
+        .resume = tachy_settings_bool(set, "output.resume"),
+        .part_frames = tachy_settings_int(set, "processing.chunk_size"),
         .log = &s->c->log));
 }
 
@@ -428,10 +445,15 @@ static void print_summary(const struct segment *s, const struct job *j,
 }
 
 // A stop by the user says what there is now.
-static void say_interrupted(const tachy_sink *sink, const struct tachy_summary *sum)
+static void say_interrupted(const struct job *j, const tachy_sink *sink,
+                            const struct tachy_summary *sum)
 {
     const char *path = tachy_sink_path(sink);
-    if (path && sum->frames > 0)
+    if (sum->kept >= 0)
+        message_error("interrupted; the same command goes on at frame %lld (what there is lies in "
+                      "%s.tachy)",
+                      (long long)sum->kept, without_scheme(j->output));
+    else if (path && sum->frames > 0)
         message_error("interrupted; %s holds the first %lld frames and is whole", path,
                       (long long)sum->frames);
     else
@@ -469,7 +491,7 @@ static int run_job(struct segment *s, struct job *j)
     progress_end(&progress);
     s->misused = err == TACHY_ERR_INVAL && sum.frames == 0;
     if (err == TACHY_ERR_INTERRUPTED)
-        say_interrupted(sink, &sum);
+        say_interrupted(j, sink, &sum);
     if (sum.frames > 0)
         print_summary(s, j, &sum);
     if (s->summaries && (err == TACHY_OK || sum.frames > 0)) {
@@ -521,7 +543,7 @@ static int check_inputs(const struct segment *s)
 }
 
 // Before any work.
-static int check_files(const struct segment *s)
+static int check_files(struct segment *s)
 {
     int err = TACHY_OK;
     const char *folder = tachy_settings_str(s->c->settings, "output.file");
@@ -529,8 +551,11 @@ static int check_files(const struct segment *s)
         message_error("%s: the folder cannot be made: %s", folder, strerror(errno));
         return TACHY_ERR_IO;
     }
+    for (size_t i = 0; i < s->n_jobs; i++)
+        s->jobs[i].done = is_done(s, &s->jobs[i]);
     for (size_t i = 0; i < s->n_jobs && err == TACHY_OK; i++)
-        err = check_output(s, &s->jobs[i]);
+        if (!s->jobs[i].done)
+            err = check_output(s, &s->jobs[i]);
     if (err == TACHY_OK)
         err = check_json(s);
     if (err == TACHY_OK)
@@ -552,8 +577,12 @@ static int run_segment(struct cli *c)
     s.summaries = s.json ? json_array() : NULL;
     install_handlers();
     err = check_files(&s);
-    for (size_t i = 0; i < s.n_jobs && err == TACHY_OK && !stop; i++)
-        err = run_job(&s, &s.jobs[i]);
+    for (size_t i = 0; i < s.n_jobs && err == TACHY_OK && !stop; i++) {
+        if (s.jobs[i].done)
+            message_note(&c->log, "%s is there already and is left alone", s.jobs[i].output);
+        else
+            err = run_job(&s, &s.jobs[i]);
+    }
     if (err == TACHY_OK && stop)
         err = TACHY_ERR_INTERRUPTED;
     if (err < 0)
@@ -589,7 +618,8 @@ const struct verb verb_segment = {
         "With -f a last lone - is the output (standard output), as in FFmpeg: -f null - throws "
         "the frames away, -f framemd5 - prints a hash of each.\n\n"
         "Ctrl-C ends the output cleanly, so that it plays, and says how much is in it; a second "
-        "Ctrl-C ends at once.",
+        "Ctrl-C ends at once. With --resume the run is kept instead, whatever ended it, and the same "
+        "command goes on.",
     .options = TACHY_VERB_SEGMENT,
     .examples =
         {

@@ -115,6 +115,8 @@ static void advance_order(tachy_pipeline *p)
             int err = ops->order(p->order_state, &s->item);
             tachy_prof_add(p->order_prof, TACHY_STEP_POSTPROCESS, whose(&s->item), start,
                            tachy_ticks(), 0);
+            if (err == TACHY_OK && p->ordered)
+                err = p->ordered(p->ordered_user, p->order_state, s->item.result.frame_id);
             pthread_mutex_lock(&p->lock);
             if (err < 0) {
                 item_failed(p, p->next_order, err);

@@ -57,6 +57,9 @@ struct tachy_pipeline {
     int err;        // a failure: push refuses from here on
     int64_t err_at; // the first item in order that failed; those behind it are given up
     void *order_state;
+    // Called behind each `order`, by the thread that has `ordering`, without the lock; may be NULL.
+    int (*ordered)(void *user, const void *order_state, int64_t frame_id);
+    void *ordered_user;
     struct tachy_prof *order_prof; // written by the thread that has `ordering`; its samples by
                                    // the thread that has the lock
 

@@ -3,6 +3,7 @@
 #include "media/convert.h"
 #include "pipeline/light.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/resume.h"
 #include "pipeline/verdict.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
@@ -23,6 +24,7 @@ struct run {
     struct tachy_prof *source_prof; // written by the source thread
     struct tachy_prof *sink_prof;   // written by the calling thread
     struct tachy_convert *convert;  // source thread only
+    struct tachy_resume *resume;    // NULL: the output is written in one piece
     atomic_bool stop;               // no more frames are read
     atomic_int source_err;
     _Atomic int64_t decoded;
@@ -67,7 +69,9 @@ static void *source_main(void *arg)
         tachy_prof_add(r->source_prof, TACHY_STEP_DECODE,
                        (struct tachy_prof_item){f->id, r->pipeline->stream}, start, end, 0);
         atomic_fetch_add(&r->decoded, 1);
-        err = push_as_started(r, f);
+        err = tachy_resume_read(r->resume, f);
+        if (err == TACHY_OK)
+            err = push_as_started(r, f);
         atomic_fetch_add(&r->push_ticks, tachy_ticks() - end);
         tachy_frame_unref(&f);
         if (err != TACHY_OK)
@@ -123,7 +127,7 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
     ps->last_frames = r->sum->frames;
     read_figures(r);
     struct tachy_progress p = {
-        .frames = r->sum->frames,
+        .frames = r->sum->resumed + r->sum->frames,
         .total = tachy_source_info(r->p->source)->frames,
         .seconds = r->sum->seconds,
         .fps = last ? r->sum->fps : ps->fps,
@@ -147,7 +151,9 @@ static int drain(struct run *r)
         uint64_t start = tachy_ticks();
         r->starved_ticks += start - asked;
         if (err == TACHY_OK) {
-            err = tachy_sink_write(r->p->sink, f, result);
+            err = tachy_resume_cut(r->resume);
+            if (err == TACHY_OK)
+                err = tachy_sink_write(r->p->sink, f, result);
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
             tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
@@ -291,7 +297,10 @@ static int run_frames(struct run *r)
     r->sum->interrupted = asked;
 
     uint64_t start = tachy_ticks();
-    int finish = tachy_sink_finish(r->p->sink, err < 0 || asked);
+    bool whole = err == TACHY_OK && !asked;
+    int finish = r->resume ? tachy_resume_finish(r->resume, whole)
+                           : tachy_sink_finish(r->p->sink, !whole);
+    r->sum->kept = tachy_resume_kept(r->resume);
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
                    (struct tachy_prof_item){-1, r->pipeline->stream}, start, tachy_ticks(), 0);
@@ -303,6 +312,18 @@ static int run_frames(struct run *r)
     if (err == TACHY_OK)
         err = finish;
     return err < 0 ? err : asked ? TACHY_ERR_INTERRUPTED : TACHY_OK;
+}
+
+static int start_sink(struct run *r)
+{
+    const struct tachy_run_params *p = r->p;
+    if (!r->resume) {
+        tachy_sink_set_side(p->sink, tachy_source_side(p->source));
+        return tachy_sink_start(p->sink, &r->pipeline->output);
+    }
+    int err = tachy_resume_start(r->resume, r->pipeline);
+    r->sum->resumed = r->sum->kept = tachy_resume_kept(r->resume);
+    return err;
 }
 
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
@@ -317,6 +338,9 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     r.sink_prof = tachy_prof_new();
     int err = r.source_prof && r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
+        err = tachy_resume_open(&r.resume, p);
+    summary->kept = tachy_resume_kept(r.resume);
+    if (err == TACHY_OK)
         err = tachy_profile_join(p->profile, TACHY_LANE_SOURCE, r.source_prof);
     if (err == TACHY_OK)
         err = tachy_profile_join(p->profile, TACHY_LANE_SINK, r.sink_prof);
@@ -328,10 +352,13 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
                                   .profile = p->profile));
     if (err < 0)
         goto error;
-    tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, &r.pipeline->output);
+    err = start_sink(&r);
     if (err < 0)
         goto error;
+    if (tachy_resume_all_in(r.resume)) {
+        err = tachy_resume_finish(r.resume, true);
+        goto error;
+    }
     bool measured = p->calibrate && calibrate(&r, light) == TACHY_OK;
     if (p->calibrate && !measured)
         tachy_msg(p->log, TACHY_LOG_WARN,
@@ -346,6 +373,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 
 error:
     tachy_pipeline_close(&r.pipeline);
+    tachy_resume_close(&r.resume);
     tachy_profile_leave(p->profile, r.source_prof);
     tachy_profile_leave(p->profile, r.sink_prof);
     tachy_convert_close(&r.convert);

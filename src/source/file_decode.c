@@ -64,6 +64,15 @@ int file_decode_open(tachy_source *s)
     return TACHY_OK;
 }
 
+void file_decode_again(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    avcodec_flush_buffers(p->dec);
+    p->flushing = false;
+    p->decoded = p->offset = 0;
+    p->last = AV_NOPTS_VALUE;
+}
+
 // Gives the decoder one packet, or the end. Failures are damage, not the end.
 static int feed(tachy_source *s)
 {
@@ -165,7 +174,7 @@ int file_decode(tachy_source *s, AVFrame *picture)
             av_frame_unref(picture);
             return TACHY_ERR_EOF;
         }
-        if (t >= p->start || s->params.start <= 0) {
+        if ((t >= p->start || s->params.start <= 0) && t >= p->from) {
             if (is_damaged(picture))
                 file_damaged(s, "a picture is damaged", "its data is incomplete");
             picture->pts = av_sat_sub64(t, p->start);

@@ -67,11 +67,13 @@ struct file {
     int64_t *side_dts;       // last dts that was put, a stream of the side
     int64_t zero_us;         // the file's time 0, AV_TIME_BASE units
     int64_t zero;            // the same in the video stream's ticks
+    int64_t from;            // pictures before are not handed out, ticks from `zero`; INT64_MIN: all
     int64_t start, end;      // of the range, in ticks from `zero`; end: INT64_MAX without
     AVPacket *ahead[AHEAD_MAX]; // video packets read before decoding
     int nb_ahead, next_ahead;
     int64_t jump_us;         // added to every timestamp after a discontinuity of the stream
     int64_t demuxed_us;      // last video dts after that; AV_NOPTS_VALUE: none
+    double side_read;        // file_read_side() has read the video up to here, seconds
     int bad_reads;           // in a row
     int read_err;            // why reading ended early
     bool input_ended, flushing;
@@ -116,6 +118,9 @@ void file_side_put(tachy_source *s, AVPacket *packet);
 // damaged input; p->read_err says so).
 int file_read_packet(tachy_source *s, AVPacket *packet);
 int file_seek(tachy_source *s);
+// Goes to the picture at `to`, ticks from the file's time 0, or to the file's beginning (INT64_MIN),
+// behind which decoding starts anew. TACHY_ERR_UNSUPPORTED: nothing was done.
+int file_seek_again(tachy_source *s, int64_t to);
 // Reads ahead a little and says whether the frame distances differ.
 bool file_vfr(tachy_source *s);
 // Reads on for the sake of the side packets before `end` seconds.
@@ -123,6 +128,7 @@ void file_read_side(tachy_source *s, double end);
 
 // file_decode.c
 int file_decode_open(tachy_source *s);
+void file_decode_again(tachy_source *s); // after a seek
 // The next picture of the range, its pts in ticks from the start that was asked for.
 int file_decode(tachy_source *s, AVFrame *picture);
 

@@ -26,6 +26,8 @@ static void set_times(tachy_source *s)
     const AVFormatContext *fmt = p->in.fmt;
     AVRational tb = p->st->time_base;
     p->last = p->demuxed_us = AV_NOPTS_VALUE;
+    p->from = INT64_MIN;
+    p->side_read = -INFINITY;
     p->zero_us = fmt->start_time != AV_NOPTS_VALUE ? fmt->start_time : 0;
     if (p->zero_us < 0 && p->st->start_time != AV_NOPTS_VALUE && p->st->start_time >= 0)
         p->zero_us = 0;
@@ -231,6 +233,24 @@ static int file_read(tachy_source *s, tachy_frame **out)
     return TACHY_ERR_EOF;
 }
 
+// Pictures at a constant rate depend on those before: such a stream is read from its beginning.
+static int file_seek_frame(tachy_source *s, int64_t pts)
+{
+    struct file *p = file_of(s);
+    bool all = pts == INT64_MIN;
+    if (p->rate.on && !all)
+        return TACHY_ERR_UNSUPPORTED;
+    int err = file_seek_again(s, all ? INT64_MIN : av_sat_add64(p->start, pts));
+    if (err < 0)
+        return err;
+    file_decode_again(s);
+    file_rate_close(p);
+    p->rate.any = p->rate.ended = false;
+    tachy_frame_unref(&p->first);
+    p->from = all ? INT64_MIN : av_sat_add64(p->start, pts);
+    return TACHY_OK;
+}
+
 static void file_close(tachy_source *s)
 {
     struct file *p = file_of(s);
@@ -254,5 +274,6 @@ const struct tachy_source_ops tachy_source_file = {
     .open = file_open,
     .read = file_read,
     .stop = file_stop,
+    .seek = file_seek_frame,
     .close = file_close,
 };
