@@ -33,6 +33,7 @@ struct tachy_resume {
     const struct tachy_run_params *p;
     const struct tachy_log *log;
     struct tachy_job *job; // the sink's
+    bool stateful;         // the task keeps a state from frame to frame
     int64_t part;          // frames of a part
     int64_t kept;          // frames in whole parts that are recorded
     pthread_mutex_t lock;  // marks and states: written ahead of the cut by other threads
@@ -250,7 +251,7 @@ int tachy_resume_read(struct tachy_resume *r, const tachy_frame *f)
     return err;
 }
 
-static int ordered(void *user, const void *order_state, int64_t frame_id)
+static int after_order(void *user, const void *order_state, int64_t frame_id)
 {
     struct tachy_resume *r = user;
     if ((frame_id + 1) % r->part)
@@ -314,7 +315,7 @@ static int record_state(struct tachy_resume *r, int64_t cut)
 {
     struct saved *s = take_state(r, cut - 1);
     if (!s)
-        return r->p->task->ops->order ? TACHY_ERR_STATE : TACHY_OK;
+        return r->stateful ? TACHY_ERR_STATE : TACHY_OK;
     char *path = tachy_job_name(r->job, "state", cut);
     int err = path ? tachy_job_write(r->job, path, s->data, s->size) : TACHY_ERR_NOMEM;
     json_t *o = json_pack("{s:I, s:o}", "bytes", (json_int_t)s->size, "digest",
@@ -354,10 +355,10 @@ int tachy_resume_cut(struct tachy_resume *r)
 
 // ---- going on
 
-static int load_state(struct tachy_resume *r, tachy_pipeline *pipeline)
+static int load_state(struct tachy_resume *r, tachy_stream *stream)
 {
     const json_t *o = json_object_get(r->job->record, "state");
-    if (!o || !r->p->task->ops->order_load)
+    if (!o || !r->stateful)
         return TACHY_OK;
     char *path = tachy_job_name(r->job, "state", r->kept), *data = NULL, text[20];
     size_t size = 0;
@@ -367,7 +368,7 @@ static int load_state(struct tachy_resume *r, tachy_pipeline *pipeline)
     if (err == TACHY_OK && (!was || strcmp(was, text)))
         err = TACHY_ERR_FORMAT;
     if (err == TACHY_OK)
-        err = r->p->task->ops->order_load(pipeline->order_state, data, size);
+        err = r->p->task->ops->order_load(stream->order_state, data, size);
     if (err == TACHY_ERR_FORMAT)
         tachy_msg(r->log, TACHY_LOG_ERR,
                   "%s: is not what this run left behind; to start over, remove the folder %s", path,
@@ -435,25 +436,26 @@ bool tachy_resume_all_in(const struct tachy_resume *r)
     return r && json_object_get(r->job->record, "all_in");
 }
 
-int tachy_resume_start(struct tachy_resume *r, tachy_pipeline *pipeline)
+int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream)
 {
     tachy_source_drop_side(r->p->source);
     bool begun = r->job->begun;
-    int err = tachy_sink_parts_start(r->p->sink, &pipeline->output);
+    int err = tachy_sink_parts_start(r->p->sink, &stream->bind->output);
     if (err < 0)
         return err;
     r->part = r->p->sink->part_frames;
     r->kept = r->p->sink->frames;
-    if (pipeline->task->ops->order) {
-        pipeline->ordered = ordered;
-        pipeline->ordered_user = r;
+    r->stateful = stream->ordered;
+    if (r->stateful) {
+        stream->after_order = after_order;
+        stream->after_user = r;
     }
     if (!begun || !r->kept)
         return tachy_job_save(r->job);
     tachy_msg(r->log, TACHY_LOG_INFO, "%s: goes on at frame %lld", r->job->output, (long long)r->kept);
     if (tachy_resume_all_in(r))
         return TACHY_OK;
-    err = load_state(r, pipeline);
+    err = load_state(r, stream);
     return err < 0 ? err : go_on(r);
 }
 

@@ -13,8 +13,8 @@ struct tachy_resume;
 int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *p);
 
 // Instead of tachy_sink_start(): starts the sink and brings source and task to where the run goes
-// on. After the pipeline was opened, before its first frame.
-int tachy_resume_start(struct tachy_resume *r, tachy_pipeline *pipeline);
+// on. Before the stream's first frame.
+int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream);
 bool tachy_resume_all_in(const struct tachy_resume *r); // no frame is missing, only the joining
 
 // The source's thread: a frame that was read.
