@@ -79,8 +79,6 @@ static int describe_input(const struct tachy_resume *r, json_t *what)
 {
     const char *url = r->p->source->url, *file = strncmp(url, "file:", 5) ? url : url + 5;
     struct stat st;
-    if (r->p->source->ops == &tachy_source_null)
-        return put_text(what, "input", url) ? TACHY_OK : TACHY_ERR_NOMEM;
     if (stat(file, &st) < 0 || !S_ISREG(st.st_mode))
         return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
                           "%s: a run can be resumed only where its input is one file, which can be "

@@ -249,13 +249,6 @@ static int null_read(tachy_source *s, tachy_frame **out)
     return TACHY_OK;
 }
 
-static int null_seek(tachy_source *s, int64_t pts)
-{
-    struct priv *p = (void *)s->priv;
-    p->next = p->first + (pts > 0 ? pts / (s->info.time_base.den / p->fps.num) : 0);
-    return TACHY_OK;
-}
-
 static void null_close(tachy_source *s)
 {
     struct priv *p = (void *)s->priv;
@@ -270,6 +263,5 @@ const struct tachy_source_ops tachy_source_null = {
     .probe = null_probe,
     .open = null_open,
     .read = null_read,
-    .seek = null_seek,
     .close = null_close,
 };
