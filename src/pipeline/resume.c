@@ -177,6 +177,14 @@ static int compare(const struct tachy_resume *r, json_t *was, json_t *is)
     return TACHY_OK;
 }
 
+// Which frames are like the one before depends on where the run began.
+static bool reuses_results(const struct tachy_resume *r)
+{
+    const json_t *v = json_object_get(json_object_get(r->job->record, "of"),
+                                      "performance.frame_skip_enabled");
+    return json_is_string(v) && !strcmp(json_string_value(v), "yes");
+}
+
 int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *p)
 {
     *out = NULL;
@@ -204,6 +212,11 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
     if (err == TACHY_OK && p->task->ops->order && !p->task->ops->order_save)
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
                          "tachy %s cannot be resumed; leave --resume out", p->task->ops->name);
+    if (err == TACHY_OK && reuses_results(r))
+        err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                         "a run that takes over results from frame to frame "
+                         "(performance.frame_skip_enabled) cannot be resumed; leave that or --resume "
+                         "out");
     if (err < 0)
         tachy_resume_close(&r);
     *out = r;
@@ -328,9 +341,14 @@ static int record_state(struct tachy_resume *r, int64_t cut)
 }
 
 // A cut lies in front of the first frame of the next part, so a run never ends in an empty part.
-int tachy_resume_cut(struct tachy_resume *r)
+int tachy_resume_cut(struct tachy_resume *r, int64_t frame_id)
 {
     tachy_sink *k = r ? r->p->sink : NULL;
+    if (r && frame_id != k->frames)
+        return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                          "%s: frame %lld was left out, so what is written would be another time "
+                          "something else; leave --resume out",
+                          r->job->output, (long long)k->frames);
     if (!r || !k->in_part || k->frames % r->part)
         return TACHY_OK;
     int64_t before = r->kept;

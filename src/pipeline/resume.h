@@ -19,8 +19,8 @@ bool tachy_resume_all_in(const struct tachy_resume *r); // no frame is missing, 
 
 // The source's thread: a frame that was read.
 int tachy_resume_read(struct tachy_resume *r, const tachy_frame *f);
-// The calling thread, before each tachy_sink_write(): cuts where it is time.
-int tachy_resume_cut(struct tachy_resume *r);
+// The calling thread, before each tachy_sink_write(), with the frame's id: cuts where it is time.
+int tachy_resume_cut(struct tachy_resume *r, int64_t frame_id);
 // Instead of tachy_sink_finish(). `whole`: the source has ended.
 int tachy_resume_finish(struct tachy_resume *r, bool whole);
 

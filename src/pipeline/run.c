@@ -152,7 +152,7 @@ static int drain(struct run *r)
         uint64_t start = tachy_ticks();
         r->starved_ticks += start - asked;
         if (err == TACHY_OK) {
-            err = tachy_resume_cut(r->resume);
+            err = tachy_resume_cut(r->resume, result->frame_id);
             if (err == TACHY_OK)
                 err = tachy_sink_write(r->p->sink, f, result);
             tachy_frame_unref(&f);

@@ -27,6 +27,10 @@ static bool is_outside(const struct tachy_option *o)
 static json_t *setting_text(const tachy_settings *s, const struct tachy_option *o)
 {
     const char *const *items, *text = tachy_settings_str(s, o->path);
+    if (o->type == TACHY_OPT_BOOL && text) // one text for each value, however it was written
+        return json_string(tachy_settings_bool(s, o->path) ? "yes" : "no");
+    if ((o->type == TACHY_OPT_INT || o->type == TACHY_OPT_FLOAT) && text)
+        return json_sprintf("%.9g", tachy_settings_float(s, o->path));
     if (o->type != TACHY_OPT_LIST)
         return text ? json_string(text) : NULL;
     size_t n = tachy_settings_list(s, o->path, &items);

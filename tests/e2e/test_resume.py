@@ -353,6 +353,8 @@ class Resume(common.Case):
             err = p.communicate(timeout=60)[1]
             self.assertEqual(p.returncode, 1, err)
             self.assertIn("cannot be resumed", err)
+        p = self.start(clip, "-o", self.tmp / "o.mp4", "--performance.frame_skip_enabled")
+        self.assertIn("frame_skip_enabled) cannot be resumed", p.communicate()[1])
         clip.unlink()
         clip = self.clip("a.mkv", "-c:v", "libx264", seconds=1)
         with open(clip, "rb") as f:
