@@ -62,7 +62,11 @@ struct tachy_run_params {
     tachy_source *source; // required; opened with want_side for what the sink should keep
     tachy_sink *sink;     // required; opened, not started
     int workers;          // 0: one a core
-    int64_t max_bytes;    // of frames in flight; 0: 160 MiB or what the workers need
+    int64_t max_bytes;    // of frames and results in flight; 0: 160 MiB or what the workers need.
+                          // TACHY_ERR_NOMEM where two frames do not fit
+    int batch;            // pictures in one run of the model, where it takes several; 0: 1
+    int64_t batch_timeout_us; // that a picture waits for others to fill a batch; 0: 5000
+    int64_t trim_every;   // frames after which memory that is kept for later is given back; 0: never
     bool calibrate;       // measure each step alone as well: light_ratio
     const char *cache_dir; // light figures are kept here; NULL: the user's cache folder
     // Called about four times a second and at the end, on the calling thread; may be NULL.

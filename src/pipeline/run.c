@@ -165,6 +165,8 @@ static int drain(struct run *r)
                 break;
             if (r->sum->frames++ == 0)
                 r->sum->first_frame_s = since_s(r->start_ns);
+            if (r->p->trim_every && r->sum->frames % r->p->trim_every == 0)
+                tachy_pipeline_trim(r->pipeline);
         } else if (err != TACHY_ERR_AGAIN) {
             break;
         }
@@ -344,8 +346,9 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         err = tachy_pipeline_open(
             &r.pipeline,
             tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log,
-                                  .profile = p->profile));
+                                  .workers = p->workers, .max_bytes = p->max_bytes, .memory = p->max_bytes,
+                                  .batch = p->batch, .batch_timeout_us = p->batch_timeout_us,
+                                  .log = p->log, .profile = p->profile));
     if (err < 0)
         goto error;
     r.stream = r.pipeline->first;

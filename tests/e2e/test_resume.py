@@ -135,7 +135,7 @@ class Resume(common.Case):
         """Matroska numbers its streams at random elsewhere; WebM has no reordering; JSON lines."""
         clip = self.clip("a.mp4", "-c:v", "libx264", "-c:a", "aac", seconds=2)
         for name, args in (("o.mkv", ("--smooth",)), ("o.webm", ()), ("o.jsonl", ("--mode", "json", "--smooth")),
-                           ("o.mov", ("--mode", "alpha",))):
+                           ("o.mov", ("--mode", "alpha", "--batch", 4))):
             with self.subTest(name):
                 ref, out = self.tmp / ("ref." + name.split(".")[1]), self.tmp / name
                 self.killed_at_random(clip, ref, out, *args, kills=2)
