@@ -425,10 +425,12 @@ static int read_up(struct tachy_resume *r)
 static int go_on(struct tachy_resume *r)
 {
     tachy_source *s = r->p->source;
-    const json_t *first = json_array_get(json_object_get(r->job->record, "last_frames"), 0);
+    const json_t *marks = json_object_get(r->job->record, "last_frames"),
+                 *first = json_array_get(marks, 0);
     int64_t id = json_integer_value(json_object_get(first, "frame")),
             pts = json_integer_value(json_object_get(first, "pts"));
-    int err = first && id ? tachy_source_seek(s, id, pts) : TACHY_ERR_UNSUPPORTED;
+    bool enter = id > 0 && id == r->kept - (int64_t)json_array_size(marks);
+    int err = enter ? tachy_source_seek(s, id, pts) : TACHY_ERR_UNSUPPORTED;
     bool sought = err == TACHY_OK;
     if (sought)
         err = read_up(r);

@@ -97,8 +97,7 @@ static bool is_unfinished(const char *name)
 // Names that are ours: nothing else in the folder is touched.
 static bool is_ours(const char *name)
 {
-    return !strncmp(name, "part-", 5) || !strncmp(name, "state-", 6) || !strcmp(name, "job.json") ||
-           is_unfinished(name);
+    return !strncmp(name, "part-", 5) || !strncmp(name, "state-", 6) || is_unfinished(name);
 }
 
 static bool is_any(const char *name) { return strcmp(name, ".") && strcmp(name, ".."); }
@@ -197,8 +196,8 @@ int tachy_job_save(struct tachy_job *j)
 
 int tachy_job_publish(struct tachy_job *j, int fd)
 {
-    struct stat st;
-    if (fstat(fd, &st) < 0)
+    struct stat st = {0};
+    if (fd >= 0 && fstat(fd, &st) < 0)
         return failed(j, errno, "used");
     if (json_object_set_new(j->record, "inode", json_integer((json_int_t)st.st_ino)) < 0)
         return TACHY_ERR_NOMEM;
@@ -209,16 +208,16 @@ bool tachy_job_published(const struct tachy_job *j)
 {
     const json_t *inode = json_object_get(j->record, "inode");
     struct stat st;
-    return inode && stat(j->output, &st) == 0 &&
-           (json_int_t)st.st_ino == json_integer_value(inode);
+    json_int_t n = json_integer_value(inode);
+    return inode && (!n || (stat(j->output, &st) == 0 && (json_int_t)st.st_ino == n));
 }
 
 void tachy_job_remove(struct tachy_job *j)
 {
     char *record = tachy_asprintf("%s/job.json", j->dir), *path = tachy_asprintf("%s/lock", j->dir);
-    if (record)
-        unlink(record); // first: without it the rest means nothing
     remove_in(j->dir, is_ours);
+    if (record)
+        unlink(record); // a process that ends before this leaves a job that is known to be done
     if (path)
         unlink(path);
     if (rmdir(j->dir) < 0 && errno != ENOENT)

@@ -29,7 +29,8 @@ char *tachy_job_name(const struct tachy_job *j, const char *kind, int64_t number
 int tachy_job_write(struct tachy_job *j, const char *path, const void *data, size_t size);
 int tachy_job_save(struct tachy_job *j); // writes the record
 
-// The output is about to get its name: records which file `fd` that is.
+// The output is about to get its name: records which file `fd` that is; -1: outputs of several files
+// have theirs.
 int tachy_job_publish(struct tachy_job *j, int fd);
 // Whether that happened, and the process ended before it could remove the folder.
 bool tachy_job_published(const struct tachy_job *j);

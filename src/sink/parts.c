@@ -74,6 +74,13 @@ static int64_t default_frames(const struct tachy_video_info *info)
     return TACHY_CLAMP((int64_t)(10 * fps + 0.5), 1, 1 << 20);
 }
 
+// Whether so many frames fill these parts.
+static bool fits(const tachy_sink *s)
+{
+    return s->part_frames >= 1 && s->part_frames <= 1000000000 && s->frames >= 0 &&
+           s->frames / s->part_frames + (s->frames % s->part_frames != 0) == s->nb_parts;
+}
+
 int tachy_sink_parts_start(tachy_sink *s, const struct tachy_video_info *info)
 {
     json_t *r = s->job->record, *parts = json_object_get(r, "parts");
@@ -81,10 +88,14 @@ int tachy_sink_parts_start(tachy_sink *s, const struct tachy_video_info *info)
         return TACHY_ERR_NOMEM;
     s->part_frames = get(r, "part_frames", TACHY_DEF(s->params.part_frames, default_frames(info)));
     s->nb_parts = (int64_t)json_array_size(parts);
-    int err = check_parts(s, parts);
+    s->frames = get(r, "frames", 0);
+    if (!fits(s))
+        return tachy_fail(s->params.log, TACHY_ERR_FORMAT,
+                          "%s/job.json: is damaged; to start over, remove the folder %s", s->job->dir,
+                          s->job->dir);
+    int err = tachy_job_published(s->job) ? TACHY_OK : check_parts(s, parts);
     if (err < 0)
         return err;
-    s->frames = get(r, "frames", 0);
     s->last_pts = get(r, "last_pts", 0);
     s->end_time = json_number_value(json_object_get(r, "end_time"));
     s->after_pts = get(r, "encoder_pts", INT64_MIN);

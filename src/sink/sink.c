@@ -63,6 +63,8 @@ int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
     if (p.threads < 0 || p.threads > MOST_THREADS)
         return tachy_fail(p.log, TACHY_ERR_INVAL, "encoder threads: must be 0 (the encoder's choice) to %d",
                           MOST_THREADS);
+    if (p.part_frames < 0)
+        return tachy_fail(p.log, TACHY_ERR_INVAL, "frames of a part: must be 0 (ten seconds) or more");
     const struct tachy_sink_ops *ops = choose(&p);
     if (!p.url && !ops->no_file)
         return tachy_fail(p.log, TACHY_ERR_INVAL, "no output was named: give one with -o");

@@ -28,7 +28,7 @@ int file_sink_fixed_threads(const tachy_sink *s)
 {
     int asked = file_sink_threads(&s->params);
     int64_t n = json_integer_value(json_object_get(s->job->record, "encoder_threads"));
-    if (n < 1) {
+    if (n < 1 || n > 1024) {
         n = asked ? asked : usual_threads(s);
         json_object_set_new(s->job->record, "encoder_threads", json_integer(n));
     }

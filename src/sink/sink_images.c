@@ -291,8 +291,11 @@ static int images_join(tachy_sink *s, const struct tachy_join *j)
 {
     struct priv *p = (void *)s->priv;
     int err = TACHY_OK;
-    for (int64_t n = 1; n <= s->frames && err == TACHY_OK; n++)
+    bool done = tachy_job_published(s->job);
+    for (int64_t n = 1; n <= s->frames && err == TACHY_OK && !done; n++)
         err = publish(s, n);
+    if (err == TACHY_OK && !done)
+        err = tachy_job_publish(s->job, -1);
     if (err == TACHY_OK && !(s->path = strdup(p->pattern)))
         err = TACHY_ERR_NOMEM;
     return err;

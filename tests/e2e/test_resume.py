@@ -257,6 +257,8 @@ class Resume(common.Case):
         damaged(state, flip, state)
         damaged("job.json", lambda p: p.write_text("{"), "job.json", "is damaged")
         damaged("job.json", other_pixels, "other pictures before frame")
+        for key, value in (("part_frames", 0), ("part_frames", -1), ("frames", -13), ("frames", 1 << 62), ("parts", "x"), ("parts", [1])):
+            damaged("job.json", lambda p: p.write_text(json.dumps({**json.loads(p.read_text()), key: value})), "start over")
 
     def test_one_process_at_a_time(self):
         clip, out = self.clip("a.mp4", "-c:v", "libx264"), self.tmp / "out.mp4"
@@ -328,6 +330,7 @@ class Resume(common.Case):
         shutil.copytree(keep, self.tmp / "out.mp4.tachy")
         path = self.tmp / "out.mp4.tachy/job.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "inode": out.stat().st_ino}))
+        (path.parent / "part-000000").unlink()  # and even while the folder was being removed
         self.whole(clip, "-o", out)
         self.assertEqual(sha(out), sha(ref))
         self.left_nothing(out)
