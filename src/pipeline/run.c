@@ -63,7 +63,9 @@ static void *source_main(void *arg)
     while (!stop_asked(r)) {
         tachy_frame *f = NULL;
         uint64_t start = tachy_ticks();
+        tachy_step_begin(TACHY_STEP_DECODE);
         err = tachy_source_read(r->p->source, &f);
+        tachy_step_end();
         uint64_t end = tachy_ticks();
         if (err != TACHY_OK)
             break;
@@ -152,9 +154,11 @@ static int drain(struct run *r)
         uint64_t start = tachy_ticks();
         r->starved_ticks += start - asked;
         if (err == TACHY_OK) {
+            tachy_step_begin(TACHY_STEP_ENCODE);
             err = tachy_resume_cut(r->resume, result->frame_id);
             if (err == TACHY_OK)
                 err = tachy_sink_write(r->p->sink, f, result);
+            tachy_step_end();
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
             tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
@@ -296,8 +300,10 @@ static int run_frames(struct run *r)
 
     uint64_t start = tachy_ticks();
     bool whole = err == TACHY_OK && !asked;
+    tachy_step_begin(TACHY_STEP_ENCODE);
     int finish = r->resume ? tachy_resume_finish(r->resume, whole)
                            : tachy_sink_finish(r->p->sink, !whole);
+    tachy_step_end();
     r->sum->kept = tachy_resume_kept(r->resume);
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
