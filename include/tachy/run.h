@@ -42,6 +42,9 @@ struct tachy_summary {
     double peak_memory_mib;  // of the process
     int workers, cores;
     bool interrupted;
+    int64_t resumed;         // frames that an earlier run had written; not counted in `frames`
+    int64_t kept;            // frames that the next run need not do again where this one did not
+                             // end; -1: it cannot be resumed (tachy_sink_params.resume)
     struct tachy_step_stats steps[TACHY_STEP_COUNT];
     struct tachy_latency latency;
 };

@@ -67,6 +67,9 @@ static const struct tachy_option options[] = {
      .help = "replace an output file that exists already"},
     {"output.no_overwrite", NULL, 'n', TACHY_OPT_BOOL, "no", .group = "Output", .verbs = RUNS,
      .help = "never replace a file, whatever a configuration file says"},
+    {"output.resume", "resume", 0, TACHY_OPT_BOOL, "no", .group = "Output", .verbs = RUNS,
+     .help = "write in parts that are kept in OUTPUT.tachy/ until the output is whole; where a run "
+             "was ended, the same command goes on"},
     {"output.codec", "c:v", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = RUNS,
      .aliases = "vcodec|codec:v", .one_dash = true,
      .help = "FFmpeg's video encoder; by container without it: H.264, above 4096 wide HEVC"},
@@ -154,8 +157,8 @@ static const struct tachy_option options[] = {
      .planned = "queues are bounded in bytes, by processing.max_memory"},
     {"processing.chunk_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1e9,
      .group = "Processing", .verbs = RUNS,
-     .help = "frames in each of the parts that a run which can be resumed is written in",
-     .planned = "a run is written in one piece and cannot be resumed"},
+     .help = "frames in each of the parts that a run with --resume is written in; those of ten "
+             "seconds without it"},
     {"processing.enable_caching", NULL, 0, TACHY_OPT_BOOL, .group = "Processing", .verbs = RUNS,
      .help = "keep decoded frames and results for when they are asked for again",
      .planned = NO_CACHE},

@@ -122,6 +122,9 @@ struct tachy_stream {
     _Atomic int order_work;
     _Atomic int64_t next_order, next_composite; // everything below has passed
     void *order_state;
+    // Called behind each `order` by the one that orders; NULL: nothing to do. Set before the first push.
+    int (*after_order)(void *user, const void *order_state, int64_t frame_id);
+    void *after_user;
     struct tachy_prof *order_prof; // written by the one that orders, its samples under the
                                    // pipeline's lock; NULL: nothing to measure
 

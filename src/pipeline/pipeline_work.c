@@ -295,6 +295,8 @@ static void order_item(tachy_stream *s, int64_t seq)
         uint64_t end = tachy_ticks();
         tachy_prof_add(s->order_prof, TACHY_STEP_POSTPROCESS, whose(&slot->item), start, end, 0);
         slot->item.arrived = end;
+        if (err == TACHY_OK && s->after_order)
+            err = s->after_order(s->after_user, s->order_state, slot->item.result.frame_id);
         if (err < 0) {
             item_failed(s, seq, "ordered postprocess", err);
             return;

@@ -10,7 +10,7 @@ enum { DECODERS_AUTO_MAX = 8 };
 // decoder; there the decoder's own threads are the better use of the cores.
 static int wanted_decoders(const struct run_readers *r)
 {
-    int asked = r->source->params.decoders;
+    int asked = r->resume ? 1 : r->source->params.decoders;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
     if (r->stream->keeps_input || r->shared || r->source->params.threads)
@@ -104,7 +104,9 @@ static void *reader_main(void *arg)
         if (err < 0)
             break;
         uint64_t start = tachy_ticks();
-        err = push(one, f, seq);
+        err = f ? tachy_resume_read(r->resume, f) : TACHY_OK;
+        if (err == TACHY_OK)
+            err = push(one, f, seq);
         atomic_fetch_add(&r->push_ticks, tachy_ticks() - start);
         tachy_frame_unref(&f);
     }

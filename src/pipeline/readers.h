@@ -1,6 +1,7 @@
 #pragma once
 #include "pipeline/control.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/resume.h"
 #include "source/source_ops.h"
 
 // The threads between a source and its stream: they read (which is decoding) and push. One, or
@@ -24,6 +25,7 @@ struct run_readers {
     tachy_stream *stream;
     struct tachy_profile *profile; // NULL: off
     const struct tachy_log *log;
+    struct tachy_resume *resume; // NULL: none; with it there is one decoder
     bool shared;           // other sources are read at the same time: one decoder unless asked
     tachy_control *control;         // NULL: none
     struct control_run *controlled; // the run in it

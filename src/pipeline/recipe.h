@@ -74,6 +74,11 @@ struct tachy_task_ops {
     int (*order_open)(tachy_task *t, void **state);
     void (*order_close)(void *state);
     int (*order)(void *state, struct tachy_item *item);
+    // What `order` knows of the frames before, as bytes that another process of the same build can
+    // load; *data: to be freed with free(). NULL although there is `order`: such a run cannot be
+    // resumed. Not while `order` runs.
+    int (*order_save)(const void *state, void **data, size_t *size);
+    int (*order_load)(void *state, const void *data, size_t size);
 
     // In any order again, after `order`; sets item->out. NULL: no pictures are made.
     int (*composite)(void *worker, struct tachy_item *item);
@@ -87,6 +92,7 @@ struct tachy_task {
     const struct tachy_task_ops *ops;
     const struct tachy_log *log;
     int eyes; // 1 or 2
+    char *settings; // that the task was opened with: JSON object, text by path; NULL: none
     struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
     max_align_t priv[];
 };

@@ -65,6 +65,8 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "workers", json_integer(s->workers));
     json_object_set_new(o, "cores", json_integer(s->cores));
     json_object_set_new(o, "interrupted", json_boolean(s->interrupted));
+    json_object_set_new(o, "resumed", json_integer(s->resumed));
+    json_object_set_new(o, "kept", s->kept >= 0 ? json_integer(s->kept) : json_null());
     json_t *steps = json_array();
     for (int i = 0; i < TACHY_STEP_COUNT; i++)
         json_array_append_new(steps, step_json(&s->steps[i], (enum tachy_step)i));
@@ -113,13 +115,16 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
     char damaged[64] = "";
     if (s->damaged)
         snprintf(damaged, sizeof(damaged), ", %lld damaged", (long long)s->damaged);
+    char resumed[64] = "";
+    if (s->resumed)
+        snprintf(resumed, sizeof(resumed), ", behind %lld of an earlier run", (long long)s->resumed);
     *text = tachy_asprintf(
-        "frames        %lld in %.2f s, %.1f a second%s%s\n"
+        "frames        %lld in %.2f s, %.1f a second%s%s%s\n"
         "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
         "limited by    %s\n"
         "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
         "%s\n",
-        (long long)s->frames, s->seconds, s->fps, damaged, s->interrupted ? ", interrupted" : "",
+        (long long)s->frames, s->seconds, s->fps, resumed, damaged, s->interrupted ? ", interrupted" : "",
         steps, s->limited_text, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
         light);
     return *text ? TACHY_OK : TACHY_ERR_NOMEM;
