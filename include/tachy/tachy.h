@@ -15,3 +15,4 @@
 #include <tachy/source.h>
 #include <tachy/task.h>
 #include <tachy/tensor.h>
+#include <tachy/verdict.h>

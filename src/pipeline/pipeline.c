@@ -429,6 +429,17 @@ void tachy_pipeline_stats(const tachy_pipeline *p, struct tachy_summary *s)
     s->workers = p->nb_workers;
 }
 
+void tachy_pipeline_threads(const tachy_pipeline *p, double *cpu_s, double *queued_s)
+{
+    for (int i = 0; i < p->nb_workers; i++)
+        tachy_prof_thread_read(p->workers[i].prof, cpu_s, queued_s);
+}
+
+double tachy_pipeline_order_s(const tachy_pipeline *p)
+{
+    return (double)atomic_load(&p->order_prof->step[TACHY_STEP_POSTPROCESS].busy_ns) * 1e-9;
+}
+
 void tachy_pipeline_close(tachy_pipeline **pp)
 {
     tachy_pipeline *p = *pp;

@@ -82,3 +82,8 @@ int tachy_pipeline_pull_timed(tachy_pipeline *p, int timeout_ms, tachy_frame **f
 // Items that may be in flight within `max_bytes` (0: default), at least 2.
 int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
                              int workers, int64_t max_bytes);
+
+// Adds what the workers' threads spent on a core and ready without one, in seconds.
+void tachy_pipeline_threads(const tachy_pipeline *p, double *cpu_s, double *queued_s);
+// Seconds in the ordered part of the task.
+double tachy_pipeline_order_s(const tachy_pipeline *p);

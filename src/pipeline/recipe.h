@@ -19,6 +19,14 @@ struct tachy_item {
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
 };
 
+// How full the model's runs are. A session's batch is fixed and padded, so a run costs the same
+// however few pictures are in it.
+struct tachy_task_batches {
+    int max;             // pictures a run may hold
+    int64_t runs, items; // runs, and pictures in them
+    double run_s;        // of all runs together
+};
+
 struct tachy_task_ops {
     const char *name;
     size_t priv_size; // zeroed bytes at tachy_task.priv
@@ -48,6 +56,8 @@ struct tachy_task_ops {
     int (*composite)(void *worker, struct tachy_item *item);
 
     void (*item_close)(void *item_priv); // frees what the item's priv holds
+    // Runs of the model so far, where one holds several pictures. NULL: one each. Any thread.
+    void (*batches)(const tachy_task *t, struct tachy_task_batches *b);
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);
 };

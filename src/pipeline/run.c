@@ -29,6 +29,7 @@ struct run {
     _Atomic uint64_t push_ticks; // the source thread was held back for so long
     uint64_t starved_ticks;      // the calling thread waited for results
     uint64_t start_ns, cpu_start_ns;
+    struct tachy_system before; // when the run began
     struct tachy_summary *sum;
 };
 
@@ -73,6 +74,7 @@ static void *source_main(void *arg)
         if (err != TACHY_OK)
             break;
     }
+    tachy_prof_thread_stop(r->source_prof);
     // A pipeline that failed tells its own story.
     atomic_store(&r->source_err, err == TACHY_ERR_INTERRUPTED ? TACHY_OK : err);
     tachy_pipeline_push(r->pipeline, NULL);
@@ -98,10 +100,20 @@ static void read_figures(struct run *r)
     s->cores = tachy_cpu_count();
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
-    tachy_verdict(s, &(struct tachy_verdict_in){
-                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9,
-                         .starved_s = (double)tachy_ticks_ns(r->starved_ticks) * 1e-9,
-                     });
+    tachy_run_verdict(
+        s, &(struct run_readings){
+               .sum = s,
+               .pipeline = r->pipeline,
+               .source = r->p->source,
+               .sink = r->p->sink,
+               .source_prof = r->source_prof,
+               .sink_prof = r->sink_prof,
+               .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9,
+               .starved_s = (double)tachy_ticks_ns(r->starved_ticks) * 1e-9,
+               .process_cpu_s = cpu,
+               .max_bytes = r->p->max_bytes,
+               .before = &r->before,
+           });
 }
 
 struct progress_state {
@@ -267,6 +279,8 @@ static void apply_light(struct run *r, const double *before, bool measured)
 static int run_frames(struct run *r)
 {
     pthread_t thread;
+    tachy_prof_thread_start(r->sink_prof);
+    tachy_system_read(&r->before, NULL);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     if (pthread_create(&thread, NULL, source_main, r))

@@ -16,6 +16,7 @@ struct tachy_output {
     bool overwrite;
     int64_t bytes;  // size so far
     int64_t pos;
+    uint64_t write_ns; // in write()
     int error;      // errno of the first write that failed, sticky
 };
 

@@ -246,6 +246,7 @@ static int file_start(tachy_sink *s, const struct tachy_video_info *info)
         err = tachy_mux_start(&p->mux, &options);
     av_dict_free(&options);
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     return err;
 }
 
@@ -267,6 +268,7 @@ static int drain(tachy_sink *s)
         p->received++;
     }
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     return err;
 }
 
@@ -311,6 +313,7 @@ static int file_finish(tachy_sink *s, bool interrupted)
     if (err >= 0)
         err = tachy_mux_finish(&p->mux);
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     if (err >= 0 && p->mux.out.path && !(s->path = strdup(p->mux.out.path)))
         err = TACHY_ERR_NOMEM;
     return err;

@@ -29,6 +29,9 @@ struct tachy_source {
     int64_t next_id;    // of the frame handed out next
     int64_t seen;       // frames read from the backend
     int64_t damaged;
+    // Of the time in ops->read(): the input's medium was waited for; the time at which a frame
+    // is due was waited for. Any thread may read them.
+    _Atomic uint64_t read_ns, pace_ns;
     double end_s;       // where the last frame that was handed out ends
     int ahead_err;      // why reading behind the last frame ended; told by the next read
     bool ended;         // every further read is TACHY_ERR_EOF
