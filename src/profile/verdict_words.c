@@ -27,7 +27,8 @@ static void words_of_step(char *t, size_t n, const struct tachy_verdict_in *in, 
     enum tachy_step s = tachy_limit_step(l, in);
     if (verdict_cores_busy(in))
         snprintf(t, n,
-                 "%s-bound: all %d cores are busy (%.0f %%), %.0f %% of that with this step",
+                 "%s-bound: all %d cores are busy, %.0f %% with this run and %.0f %% of that with "
+                 "this step",
                  tachy_limit_name(l), in->cores, cores_percent(in),
                  percent(verdict_cpu_of(in, s), in->process_cpu_s));
     else if (l == TACHY_LIMIT_DECODE)
@@ -40,10 +41,8 @@ static void words_of_step(char *t, size_t n, const struct tachy_verdict_in *in, 
                  percent(in->sink.busy_s, in->seconds));
     else
         snprintf(t, n,
-                 "%s-bound: the %d worker%s waited %.0f %% of the time for frames, and frames "
-                 "waited for %s",
-                 tachy_limit_name(l), in->work.threads, plural(in->work.threads), idle_percent(in),
-                 in->work.threads == 1 ? "it" : "them");
+                 "%s-bound: frames waited for the %d worker%s, idle %.0f %% of the time",
+                 tachy_limit_name(l), in->work.threads, plural(in->work.threads), idle_percent(in));
 }
 
 static void words_of_disk(char *t, size_t n, const struct tachy_verdict_in *in)
