@@ -2,6 +2,7 @@
 
 #include "base/cpu.h"
 #include "media/media.h"
+#include "pipeline/stage_save.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -90,6 +91,12 @@ static int infer(struct pipeline_worker *w, struct tachy_item *item)
         tachy_prof_add(w->prof, TACHY_STEP_POSTPROCESS, of, b, c, 0);
         start = c;
         wait = 0;
+        if (p->task->save) {
+            err = tachy_stage_save_item(p->task->save, p->task, w->task_worker, item, eye, &p->input);
+            if (err < 0)
+                return err;
+            start = tachy_ticks();
+        }
     }
     return TACHY_OK;
 }
