@@ -8,6 +8,7 @@
 #include <tachy/model.h>
 #include <tachy/preprocess.h>
 #include <tachy/profile.h>
+#include <tachy/replay.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/settings.h>
