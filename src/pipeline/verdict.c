@@ -28,8 +28,8 @@ static void read_stages(struct tachy_verdict_in *in, const struct run_readings *
     in->sink = stage(steps[TACHY_STEP_ENCODE].busy_s, 1);
     tachy_prof_thread_read(r->source_prof, &in->source.cpu_s, &in->source.queued_s);
     tachy_prof_thread_read(r->sink_prof, &in->sink.cpu_s, &in->sink.queued_s);
-    tachy_pipeline_threads(r->pipeline, &in->work.cpu_s, &in->work.queued_s);
-    in->order_s = tachy_pipeline_order_s(r->pipeline);
+    pipeline_threads(r->stream->pipeline, &in->work.cpu_s, &in->work.queued_s);
+    in->order_s = pipeline_order_s(r->stream);
     in->read_s = TACHY_MIN(in->read_s, in->source.busy_s); // opening reads as well
     within(&in->source);
     within(&in->work);
@@ -76,7 +76,7 @@ void tachy_run_verdict(struct tachy_summary *s, const struct run_readings *r)
     };
     read_stages(&in, r);
     read_system(&in, r->before);
-    read_batches(&in, r->pipeline->task);
+    read_batches(&in, r->stream->bind->task);
     tachy_verdict(&s->verdict, &in);
     s->limited_by = tachy_limit_step(s->verdict.limit, &in);
     snprintf(s->limited_text, sizeof(s->limited_text), "%s", s->verdict.words);

@@ -8,7 +8,7 @@
 // What a run knows about itself for the verdict (profile/verdict.h). All since it began.
 struct run_readings {
     const struct tachy_summary *sum; // seconds, frames, steps, cores and workers are set
-    const tachy_pipeline *pipeline;
+    const tachy_stream *stream;
     const tachy_source *source;
     const tachy_sink *sink;
     struct tachy_prof *source_prof, *sink_prof;
