@@ -41,6 +41,9 @@ static void read_system(struct tachy_verdict_in *in, const struct tachy_system *
     struct tachy_system now;
     tachy_system_read(&now, NULL);
     in->memory_stall_s = (double)(now.memory_stall_us - before->memory_stall_us) * 1e-6;
+    double all = (double)(now.cpu_ms - before->cpu_ms) * 1e-3, own = in->process_cpu_s;
+    if (now.cores > 0) // as many of the others' as on any core
+        in->other_cpu_s = TACHY_MAX(all - own, 0.0) * TACHY_MIN(in->cores, now.cores) / now.cores;
     in->major_faults = now.major_faults - before->major_faults;
     in->throttled = now.throttled - before->throttled;
     in->clock_mhz = now.clock_mhz;

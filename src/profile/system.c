@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { MAX_CORES = 16 };
 
@@ -62,6 +63,24 @@ static void read_stall(struct tachy_system *s, const char *root)
         pressure(root, "/proc/pressure/memory", &s->memory_stall_us);
 }
 
+// The first line of /proc/stat is of all cores, one more for each follows.
+static void read_cpu(struct tachy_system *s, const char *root)
+{
+    char line[512];
+    unsigned long long user, nice, system, irq, soft, steal;
+    long hz = sysconf(_SC_CLK_TCK);
+    FILE *f = open_in(root, "/proc/stat");
+    while (f && fgets(line, sizeof(line), f) && !strncmp(line, "cpu", 3)) {
+        if (line[3] != ' ')
+            s->cores++;
+        else if (sscanf(line + 4, "%llu %llu %llu %*u %*u %llu %llu %llu", &user, &nice, &system,
+                        &irq, &soft, &steal) == 6)
+            s->cpu_ms = (user + nice + system + irq + soft + steal) * 1000 / (uint64_t)hz;
+    }
+    if (f)
+        fclose(f);
+}
+
 static void read_clocks(struct tachy_system *s, const char *root)
 {
     static const char base[] = "/sys/devices/system/cpu/cpu%d/%s";
@@ -91,6 +110,7 @@ void tachy_system_read(struct tachy_system *s, const char *root)
     struct rusage u;
     memset(s, 0, sizeof(*s));
     read_stall(s, root);
+    read_cpu(s, root);
     read_clocks(s, root);
     if (getrusage(RUSAGE_SELF, &u) == 0)
         s->major_faults = u.ru_majflt;

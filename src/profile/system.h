@@ -7,6 +7,8 @@ struct tachy_system {
     uint64_t memory_stall_us; // of the control group (else of the machine): all tasks stood still
                               // for lack of memory
     int64_t major_faults;     // of this process
+    uint64_t cpu_ms;          // of all programs on all cores
+    int cores;                // that are counted there
     int64_t throttled;        // times that cores were slowed down to stay cool
     double clock_mhz, clock_max_mhz; // mean of the cores (at most 16 are asked)
 };

@@ -28,6 +28,7 @@ struct tachy_verdict_in {
     double write_s;       // of the sink's busy time: writing the output
     double transfer_s;    // of the workers' busy time: copies between host and device
     double process_cpu_s; // of all threads, also those of codecs
+    double other_cpu_s;   // of other programs on the cores that this one may use
     double memory_stall_s;   // nobody could go on because memory was short
     int64_t major_faults;    // pages that this process had to read back
     double clock_mhz, clock_max_mhz; // now, and what the processor may reach

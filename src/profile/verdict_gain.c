@@ -41,11 +41,43 @@ double verdict_cpu_of(const struct tachy_verdict_in *in, enum tachy_step step)
                : 0;
 }
 
+static double queued(const struct tachy_verdict_in *in)
+{
+    return in->source.queued_s + in->work.queued_s + in->sink.queued_s;
+}
+
+// Cores that were this process's or nobody's.
+static double free_cores(const struct tachy_verdict_in *in)
+{
+    return TACHY_CLAMP(in->cores - in->other_cpu_s / in->seconds, 0.0, in->cores);
+}
+
+// Whether its threads want a core all the time.
+static bool wants_cores(const struct verdict_stage *s, double seconds)
+{
+    return s->cpu_s + s->queued_s >= 0.8 * seconds * TACHY_MAX(s->threads, 1);
+}
+
 bool verdict_cores_busy(const struct tachy_verdict_in *in)
 {
-    double wanted =
-        in->process_cpu_s + in->source.queued_s + in->work.queued_s + in->sink.queued_s;
-    return wanted >= 0.85 * in->cores * in->seconds;
+    if (in->process_cpu_s + queued(in) >= 0.85 * in->cores * in->seconds)
+        return true;
+    // Others' doing.
+    bool none_free = free_cores(in) - in->process_cpu_s / in->seconds < 0.1 * in->cores;
+    return none_free && in->other_cpu_s > 0 &&
+           (wants_cores(&in->source, in->seconds) || wants_cores(&in->work, in->seconds) ||
+            wants_cores(&in->sink, in->seconds));
+}
+
+// Cores that this process can have: what it used and what was idle; where it wanted little and
+// got most of that, it would have got more.
+static double cores_for(const struct tachy_verdict_in *in, bool cores_busy)
+{
+    double used = in->process_cpu_s / in->seconds, cores = TACHY_MAX(free_cores(in), used);
+    double wanted = in->process_cpu_s + queued(in);
+    if (!cores_busy && wanted > 0)
+        cores = TACHY_MAX(cores, in->cores * in->process_cpu_s / wanted);
+    return TACHY_CLAMP(cores, 0.1, in->cores);
 }
 
 // Seconds that a stage takes by itself. Where the cores are the limit, waiting for one is not
@@ -157,9 +189,7 @@ static void remove_limit(struct tachy_verdict_in *in, enum tachy_limit l)
 double verdict_gain(const struct tachy_verdict_in *in, enum tachy_limit l)
 {
     bool busy = verdict_cores_busy(in);
-    double period = in->seconds / (double)in->frames, cores = in->cores;
-    if (busy) // others may use the machine as well
-        cores = TACHY_CLAMP(in->process_cpu_s / in->seconds, 0.1, cores);
+    double period = in->seconds / (double)in->frames, cores = cores_for(in, busy);
     double now = bound(in, cores, busy);
     if (l == TACHY_LIMIT_MEMORY) {
         double stall = in->major_faults > 0 ? in->memory_stall_s / in->seconds : 0;

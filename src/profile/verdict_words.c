@@ -188,7 +188,8 @@ static void add_stages(struct tachy_verdict *v, const struct tachy_verdict_in *i
     add(v, "sink: busy %.0f %% (%.0f %% computing), waited for results %.0f %%",
         percent(s->busy_s, in->seconds), percent(s->cpu_s, in->seconds),
         percent(in->starved_s, in->seconds));
-    add(v, "cores: %.2f of %d busy", in->process_cpu_s / in->seconds, in->cores);
+    add(v, "cores: %.2f of %d busy with this run, %.2f with other programs",
+        in->process_cpu_s / in->seconds, in->cores, in->other_cpu_s / in->seconds);
 }
 
 // What only this limit is told from.

@@ -88,6 +88,23 @@ TEST(short_of_memory)
     told(&in, TACHY_LIMIT_ENGINE, 10 / 2.0);
 }
 
+// A worker that gets half a core because others have the rest: no idle core is there to be used.
+TEST(other_programs)
+{
+    struct tachy_verdict_in in = quiet();
+    in.cores = 2;
+    in.source = (struct verdict_stage){1, 1, 0.5, 0.5};
+    in.work = (struct verdict_stage){1, 9.8, 4.8, 4.9};
+    in.step_busy_s[TACHY_STEP_MODEL] = 9;
+    in.process_cpu_s = 5.8;
+    told(&in, TACHY_LIMIT_ONE_CORE, 10 / 5.1); // the other core is idle
+    in.other_cpu_s = 14;
+    struct tachy_verdict v;
+    tachy_verdict(&v, &in);
+    CHECK_STR(tachy_limit_name(v.limit), "engine");
+    CHECK(strstr(v.words, "all 2 cores are busy"));
+}
+
 TEST(too_short_to_tell)
 {
     struct tachy_verdict v;
@@ -115,7 +132,7 @@ TEST(any_figures_are_taken)
                              &in.work.busy_s, &in.work.cpu_s, &in.work.queued_s,
                              &in.sink.busy_s, &in.sink.cpu_s, &in.sink.queued_s,
                              &in.held_back_s, &in.starved_s, &in.order_s, &in.pace_s, &in.read_s,
-                             &in.write_s, &in.transfer_s, &in.process_cpu_s, &in.memory_stall_s,
+                             &in.write_s, &in.transfer_s, &in.process_cpu_s, &in.other_cpu_s, &in.memory_stall_s,
                              &in.clock_mhz, &in.clock_max_mhz, &in.batch.run_s, &in.batch.fixed_s};
         for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++)
             *figures[k] = rand() % 3 ? rand() % 100 : 0;
@@ -179,6 +196,10 @@ TEST(readings_of_the_system)
                                        "full avg10=0.00 avg60=0.00 avg300=0.00 total=777\n");
     tachy_system_read(&s, root);
     CHECK_INT(s.memory_stall_us, 777);
+    put(root, "/proc/stat", "cpu  100 20 3 9999 777 4 5 6 0 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 5\n");
+    tachy_system_read(&s, root);
+    CHECK_INT(s.cpu_ms, 138000 / sysconf(_SC_CLK_TCK));
+    CHECK_INT(s.cores, 2);
     put(root, "/proc/self/cgroup", "0::/a/b\n");
     put(root, "/sys/fs/cgroup/a/b/memory.pressure", "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
     put(root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1200000\n");
@@ -201,6 +222,6 @@ TEST(readings_of_the_system)
     CHECK_INT(system(command), 0);
 }
 
-TEST_MAIN(TEST_CASE(transfer), TEST_CASE(thermal), TEST_CASE(short_of_memory),
+TEST_MAIN(TEST_CASE(transfer), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs),
           TEST_CASE(too_short_to_tell), TEST_CASE(any_figures_are_taken),
           TEST_CASE(as_text_and_json), TEST_CASE(readings_of_the_system))
