@@ -105,9 +105,10 @@ static size_t bytes_of(const struct tachy_npy *a)
     return n;
 }
 
-static int parse(struct tachy_npy *a, char *data, size_t size, const char *path,
-                 const struct tachy_log *log)
+int tachy_npy_parse(struct tachy_npy *a, char *data, size_t size, const char *path,
+                    const struct tachy_log *log)
 {
+    memset(a, 0, sizeof(*a));
     const unsigned char *u = (const unsigned char *)data;
     size_t head = size > HEAD && data[6] == 1 ? HEAD : 12;
     if (size <= 12 || memcmp(data, "\x93NUMPY", 6) || data[6] < 1 || data[6] > 3)
@@ -141,7 +142,7 @@ int tachy_npy_read(struct tachy_npy *a, const char *path, const struct tachy_log
     memset(a, 0, sizeof(*a));
     int err = tachy_read_file(path, most_bytes, &data, &size, log);
     if (err == TACHY_OK)
-        err = parse(a, data, size, path, log);
+        err = tachy_npy_parse(a, data, size, path, log);
     if (err < 0) {
         tachy_free(data);
         memset(a, 0, sizeof(*a));

@@ -19,6 +19,9 @@ int tachy_npy_write(const char *path, const struct tachy_npy *a, const struct ta
 // TACHY_ERR_FORMAT names the file and what is wrong with it; TACHY_ERR_UNSUPPORTED: another
 // type of numbers, or Fortran's order. *a is zeroed on failure.
 int tachy_npy_read(struct tachy_npy *a, const char *path, const struct tachy_log *log);
+// The same of a file in memory, which is changed and which `a` then points into.
+int tachy_npy_parse(struct tachy_npy *a, char *data, size_t size, const char *name,
+                    const struct tachy_log *log);
 void tachy_npy_free(struct tachy_npy *a);
 
 // A view of a dense host tensor.
