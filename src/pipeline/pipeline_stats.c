@@ -34,6 +34,7 @@ void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
     for (tachy_stream *s = p->streams; s; s = s->after)
         if (s->order_prof)
             tachy_prof_merge(all, s->order_prof);
+    pipeline_batch_figures(p, all);
     pthread_mutex_unlock(&p->list);
     tachy_prof_read(&all, 1, sum->steps);
     sum->workers = p->nb_workers;
@@ -57,6 +58,29 @@ void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *que
 {
     for (int i = 0; i < p->nb_workers; i++)
         tachy_prof_thread_read(p->workers[i].prof, cpu_s, queued_s);
+}
+
+static double busy_s(const struct tachy_prof *p)
+{
+    uint64_t ns = 0;
+    for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_COMPOSITE; s++)
+        ns += atomic_load(&p->step[s].busy_ns);
+    return (double)ns * 1e-9;
+}
+
+double pipeline_work_s(struct tachy_pipeline *p)
+{
+    double sum = 0;
+    for (int i = 0; i < p->nb_workers; i++)
+        sum += busy_s(p->workers[i].prof);
+    pthread_mutex_lock(&p->list);
+    if (p->left)
+        sum += busy_s(p->left);
+    for (tachy_stream *s = p->streams; s; s = s->after)
+        if (s->order_prof)
+            sum += busy_s(s->order_prof);
+    pthread_mutex_unlock(&p->list);
+    return sum;
 }
 
 double pipeline_order_s(const tachy_stream *s)

@@ -31,6 +31,7 @@ struct run {
     uint64_t starved_ticks;      // the calling thread waited for results
     uint64_t start_ns, cpu_start_ns;
     struct tachy_system before; // when the run began
+    double work_before_s;       // the pipeline's then
     struct tachy_summary *sum;
 };
 
@@ -62,6 +63,8 @@ static void *source_main(void *arg)
     while (!stop_asked(r)) {
         tachy_frame *f = NULL;
         uint64_t start = tachy_ticks();
+        // A source with several decoders side by side is read here as
+        // tachy_source_read_any(source, &frame, &seq) and pushed with tachy_stream_push_at().
         err = tachy_source_read(r->p->source, &f);
         uint64_t end = tachy_ticks();
         if (err != TACHY_OK)
@@ -89,7 +92,11 @@ static void read_figures(struct run *r)
 {
     struct tachy_summary *s = r->sum;
     struct tachy_step_stats edge[TACHY_STEP_COUNT];
-    tachy_pipeline_stats(r->pipeline, s);
+    if (r->p->pipeline)
+        pipeline_stream_steps(r->stream, s->steps);
+    else
+        tachy_pipeline_stats(r->pipeline, s);
+    s->workers = r->pipeline->nb_workers;
     struct tachy_prof *both[] = {r->source_prof, r->sink_prof};
     tachy_prof_read(both, 2, edge);
     s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
@@ -114,6 +121,7 @@ static void read_figures(struct run *r)
                .process_cpu_s = cpu,
                .max_bytes = r->p->max_bytes,
                .before = &r->before,
+               .work_before_s = r->work_before_s,
            });
 }
 
@@ -171,6 +179,8 @@ static int drain(struct run *r)
                 break;
             if (r->sum->frames++ == 0)
                 r->sum->first_frame_s = since_s(r->start_ns);
+            if (r->p->trim_every && r->sum->frames % r->p->trim_every == 0)
+                tachy_pipeline_trim(r->pipeline);
         } else if (err != TACHY_ERR_AGAIN) {
             break;
         }
@@ -282,6 +292,7 @@ static int run_frames(struct run *r)
     pthread_t thread;
     tachy_prof_thread_start(r->sink_prof);
     tachy_system_read(&r->before, NULL);
+    r->work_before_s = pipeline_work_s(r->pipeline);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     if (pthread_create(&thread, NULL, source_main, r))
@@ -315,32 +326,70 @@ static int run_frames(struct run *r)
     return err < 0 ? err : asked ? TACHY_ERR_INTERRUPTED : TACHY_OK;
 }
 
+// A stream in the caller's pipeline or in one of the run's own.
+static int open_stream(struct run *r)
+{
+    const struct tachy_run_params *p = r->p;
+    const struct tachy_video_info *input = tachy_source_info(p->source);
+    int err = TACHY_OK;
+    r->pipeline = p->pipeline;
+    if (p->pipeline)
+        return pipeline_join(p->pipeline, &r->stream,
+                             tachy_stream_params(.task = p->task, .input = *input,
+                                                 .max_bytes = p->max_bytes, .name = p->source->url),
+                             NULL, true);
+    err = tachy_pipeline_open(&r->pipeline,
+                              tachy_pipeline_params(.task = p->task, .input = *input,
+                                                    .workers = p->workers, .max_bytes = p->max_bytes,
+                                                    .memory = p->max_bytes, .batch = p->batch,
+                                                    .batch_timeout_us = p->batch_timeout_us,
+                                                    .log = p->log, .profile = p->profile));
+    r->stream = err == TACHY_OK ? r->pipeline->first : NULL;
+    return err;
+}
+
+static void close_stream(struct run *r)
+{
+    tachy_stream_leave(&r->stream);
+    if (!r->p->pipeline)
+        tachy_pipeline_close(&r->pipeline);
+}
+
+static int open_profile(struct run *r)
+{
+    r->source_prof = tachy_prof_new();
+    r->sink_prof = tachy_prof_new();
+    int err = r->source_prof && r->sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = tachy_profile_join(r->p->profile, TACHY_LANE_SOURCE, r->source_prof);
+    if (err == TACHY_OK)
+        err = tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof);
+    return err;
+}
+
+static void close_profile(struct run *r)
+{
+    tachy_profile_leave(r->p->profile, r->source_prof);
+    tachy_profile_leave(r->p->profile, r->sink_prof);
+    tachy_aligned_free(r->source_prof);
+    tachy_aligned_free(r->sink_prof);
+}
+
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 {
     memset(summary, 0, sizeof(*summary));
     if (!TACHY_CHECK(p->log, p->task) || !TACHY_CHECK(p->log, p->source) ||
-        !TACHY_CHECK(p->log, p->sink))
+        !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
     struct run r = {.p = p, .sum = summary};
     double light[TACHY_STEP_COUNT] = {0};
-    r.source_prof = tachy_prof_new();
-    r.sink_prof = tachy_prof_new();
-    int err = r.source_prof && r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = open_profile(&r);
     if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SOURCE, r.source_prof);
-    if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SINK, r.sink_prof);
-    if (err == TACHY_OK)
-        err = tachy_pipeline_open(
-            &r.pipeline,
-            tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log,
-                                  .profile = p->profile));
+        err = open_stream(&r);
     if (err < 0)
         goto error;
-    r.stream = r.pipeline->first;
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, &r.stream->bind->output);
+    err = tachy_sink_start(p->sink, tachy_stream_output(r.stream));
     if (err < 0)
         goto error;
     bool measured = p->calibrate && calibrate(&r, light) == TACHY_OK;
@@ -351,16 +400,13 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     if (p->calibrate)
         forget_peak();
     err = run_frames(&r);
-    if (err == TACHY_OK)
+    if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
         apply_light(&r, light, measured);
     tachy_profile_run(p->profile, summary);
 
 error:
-    tachy_pipeline_close(&r.pipeline);
-    tachy_profile_leave(p->profile, r.source_prof);
-    tachy_profile_leave(p->profile, r.sink_prof);
+    close_stream(&r);
+    close_profile(&r);
     tachy_convert_close(&r.convert);
-    tachy_aligned_free(r.source_prof);
-    tachy_aligned_free(r.sink_prof);
     return err;
 }

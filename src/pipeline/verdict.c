@@ -18,11 +18,11 @@ static void within(struct verdict_stage *s)
 static void read_stages(struct tachy_verdict_in *in, const struct run_readings *r)
 {
     const struct tachy_step_stats *steps = r->sum->steps;
-    double work = 0;
+    double work = pipeline_work_s(r->stream->pipeline) - r->work_before_s;
     for (int s = 0; s < TACHY_STEP_COUNT; s++)
         in->step_busy_s[s] = steps[s].busy_s;
-    for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_COMPOSITE; s++)
-        work += steps[s].busy_s;
+    if (r->stream->bind->batcher)
+        in->engine = stage(steps[TACHY_STEP_MODEL].busy_s, r->sum->workers);
     in->source = stage(steps[TACHY_STEP_DECODE].busy_s, 1);
     in->work = stage(work, r->sum->workers);
     in->sink = stage(steps[TACHY_STEP_ENCODE].busy_s, 1);
@@ -50,12 +50,14 @@ static void read_system(struct tachy_verdict_in *in, const struct tachy_system *
     in->clock_max_mhz = now.clock_max_mhz;
 }
 
-static void read_batches(struct tachy_verdict_in *in, const tachy_task *task)
+static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
 {
     struct tachy_task_batches b = {0};
-    if (!task->ops->batches)
-        return;
-    task->ops->batches(task, &b);
+    const tachy_task *task = s->bind->task;
+    if (s->bind->batcher)
+        pipeline_batch_use(s->bind->batcher, &b);
+    else if (task->ops->batches)
+        task->ops->batches(task, &b);
     in->batch.max = b.max;
     in->batch.runs = b.runs;
     in->batch.items = b.items;
@@ -79,7 +81,7 @@ void tachy_run_verdict(struct tachy_summary *s, const struct run_readings *r)
     };
     read_stages(&in, r);
     read_system(&in, r->before);
-    read_batches(&in, r->stream->bind->task);
+    read_batches(&in, r->stream);
     tachy_verdict(&s->verdict, &in);
     s->limited_by = tachy_limit_step(s->verdict.limit, &in);
     snprintf(s->limited_text, sizeof(s->limited_text), "%s", s->verdict.words);

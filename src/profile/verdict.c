@@ -36,9 +36,11 @@ static enum tachy_limit limit_of_step(enum tachy_step s)
 static enum tachy_step longest_step(const struct tachy_verdict_in *in)
 {
     int best = TACHY_STEP_PREPROCESS;
-    for (int s = best + 1; s <= TACHY_STEP_COMPOSITE; s++)
-        if (in->step_busy_s[s] > in->step_busy_s[best])
+    for (int s = best + 1; s <= TACHY_STEP_COMPOSITE; s++) {
+        bool elsewhere = s == TACHY_STEP_MODEL && in->engine.threads;
+        if (!elsewhere && in->step_busy_s[s] > in->step_busy_s[best])
             best = s;
+    }
     return (enum tachy_step)best;
 }
 
@@ -69,7 +71,7 @@ enum tachy_step tachy_limit_step(enum tachy_limit l, const struct tachy_verdict_
 
 // Shares of the time that each part waited for others, 0..1.
 struct waits {
-    double held, idle, starved;
+    double held, idle, engine, starved; // engine: of its own threads; 1 without
 };
 
 static double share(double s, double of) { return of > 0 ? TACHY_CLAMP(s / of, 0.0, 1.0) : 0; }
@@ -79,6 +81,7 @@ static struct waits waits_of(const struct tachy_verdict_in *in)
     return (struct waits){
         .held = share(in->held_back_s, in->seconds),
         .idle = 1 - share(in->work.busy_s, in->seconds * TACHY_MAX(in->work.threads, 1)),
+        .engine = 1 - share(in->engine.busy_s, in->seconds * TACHY_MAX(in->engine.threads, 1)),
         .starved = share(in->starved_s, in->seconds),
     };
 }
@@ -86,9 +89,10 @@ static struct waits waits_of(const struct tachy_verdict_in *in)
 static bool batch_is_small(const struct tachy_verdict_in *in)
 {
     double fill = (double)in->batch.items / (double)TACHY_MAX(in->batch.runs, 1);
-    double fixed = in->batch.fixed_s * (double)in->batch.items;
+    // Workers that run the model themselves wait for the whole of it, each for its picture.
+    double times = (double)(in->engine.threads ? in->batch.runs : in->batch.items);
     return in->batch.max > 1 && in->batch.runs > 0 && fill < 0.7 * in->batch.max &&
-           fixed >= 0.2 * in->step_busy_s[TACHY_STEP_MODEL];
+           in->batch.fixed_s * times >= 0.2 * in->step_busy_s[TACHY_STEP_MODEL];
 }
 
 // The workers are what all wait for.
@@ -139,8 +143,11 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in)
     if (verdict_cores_busy(in))
         return limit_of_cores(in);
     // Everybody waits: for room.
-    if (w.held >= 0.3 && w.idle >= 0.3 && w.starved >= 0.3 && in->order_s < 0.5 * in->seconds)
+    if (w.held >= 0.3 && w.idle >= 0.3 && w.engine >= 0.3 && w.starved >= 0.3 &&
+        in->order_s < 0.5 * in->seconds)
         return TACHY_LIMIT_MEMORY;
+    if (in->engine.threads && w.engine <= TACHY_MIN(w.idle, TACHY_MIN(w.held, w.starved)))
+        return batch_is_small(in) ? TACHY_LIMIT_BATCH : TACHY_LIMIT_ENGINE;
     if (w.idle <= w.held && w.idle <= w.starved)
         return limit_of_work(in);
     if (in->order_s >= 0.8 * in->seconds)

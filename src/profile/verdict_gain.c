@@ -14,7 +14,7 @@ static double asleep(const struct verdict_stage *s, double known)
 }
 
 struct foreign {
-    double source, work, sink; // s of CPU time
+    double source, work, engine, sink; // s of CPU time
 };
 
 static struct foreign foreign_cpu(const struct tachy_verdict_in *in)
@@ -23,10 +23,11 @@ static struct foreign foreign_cpu(const struct tachy_verdict_in *in)
     struct foreign f = {
         .source = asleep(&in->source, in->pace_s + in->read_s),
         .work = asleep(&in->work, in->transfer_s),
+        .engine = asleep(&in->engine, 0),
         .sink = asleep(&in->sink, in->write_s),
     };
-    double all = f.source + f.work + f.sink, scale = all > 0 && rest > 0 ? rest / all : 0;
-    return (struct foreign){f.source * scale, f.work * scale, f.sink * scale};
+    double all = f.source + f.work + f.engine + f.sink, scale = all > 0 && rest > 0 ? rest / all : 0;
+    return (struct foreign){f.source * scale, f.work * scale, f.engine * scale, f.sink * scale};
 }
 
 double verdict_cpu_of(const struct tachy_verdict_in *in, enum tachy_step step)
@@ -36,6 +37,8 @@ double verdict_cpu_of(const struct tachy_verdict_in *in, enum tachy_step step)
         return in->source.cpu_s + f.source;
     if (step == TACHY_STEP_ENCODE)
         return in->sink.cpu_s + f.sink;
+    if (step == TACHY_STEP_MODEL && in->engine.threads)
+        return f.engine;
     return in->work.busy_s > 0
                ? (in->work.cpu_s + f.work) * in->step_busy_s[step] / in->work.busy_s
                : 0;
@@ -92,7 +95,7 @@ static double own(const struct verdict_stage *s, bool cores_busy)
 static double bound(const struct tachy_verdict_in *in, double cores, bool cores_busy)
 {
     double t = TACHY_MAX(own(&in->source, cores_busy), own(&in->work, cores_busy));
-    t = TACHY_MAX(t, own(&in->sink, cores_busy));
+    t = TACHY_MAX(t, TACHY_MAX(own(&in->sink, cores_busy), own(&in->engine, cores_busy)));
     t = TACHY_MAX(t, in->order_s);
     t = TACHY_MAX(t, in->process_cpu_s / cores);
     return t / (double)in->frames;
@@ -109,6 +112,12 @@ static void take(struct tachy_verdict_in *in, struct verdict_stage *st, double s
     st->cpu_s = cpu > 0 ? TACHY_MAX(st->cpu_s - cpu, 0.0) : TACHY_MIN(st->cpu_s, st->busy_s);
 }
 
+// The stage that a step of the workers runs in.
+static struct verdict_stage *runs(struct tachy_verdict_in *in, enum tachy_step step)
+{
+    return step == TACHY_STEP_MODEL && in->engine.threads ? &in->engine : &in->work;
+}
+
 static void take_step(struct tachy_verdict_in *in, enum tachy_step step)
 {
     double cpu = verdict_cpu_of(in, step);
@@ -117,7 +126,7 @@ static void take_step(struct tachy_verdict_in *in, enum tachy_step step)
     else if (step == TACHY_STEP_ENCODE)
         take(in, &in->sink, in->sink.busy_s - in->write_s, cpu);
     else
-        take(in, &in->work, in->step_busy_s[step], cpu);
+        take(in, runs(in, step), in->step_busy_s[step], cpu);
     if (step == TACHY_STEP_POSTPROCESS)
         in->order_s = 0;
 }
@@ -140,7 +149,7 @@ static void fill_batches(struct tachy_verdict_in *in)
     double item = TACHY_MAX(in->batch.run_s / (double)in->batch.items - a / n, 0.0);
     double full = a / in->batch.max + item, now = a / n + item;
     double less = now > 0 ? 1 - TACHY_MIN(full / now, 1.0) : 0;
-    take(in, &in->work, model * less, verdict_cpu_of(in, TACHY_STEP_MODEL) * less);
+    take(in, runs(in, TACHY_STEP_MODEL), model * less, verdict_cpu_of(in, TACHY_STEP_MODEL) * less);
 }
 
 // All cores for what one thread does: of the workers, or of the ordered part.

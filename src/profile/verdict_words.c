@@ -39,6 +39,9 @@ static void words_of_step(char *t, size_t n, const struct tachy_verdict_in *in, 
                  "encode-bound: the sink was busy %.0f %% of the time and finished frames waited "
                  "for it",
                  percent(in->sink.busy_s, in->seconds));
+    else if (s == TACHY_STEP_MODEL && in->engine.threads)
+        snprintf(t, n, "engine-bound: frames waited for the model, busy %.0f %% of the time",
+                 percent(in->engine.busy_s, in->seconds * in->engine.threads));
     else
         snprintf(t, n,
                  "%s-bound: frames waited for the %d worker%s, idle %.0f %% of the time",
@@ -210,7 +213,8 @@ static void add_special(struct tachy_verdict *v, const struct tachy_verdict_in *
     if (v->limit == TACHY_LIMIT_MEMORY && in->major_faults > 0)
         add(v, "%lld pages were read back from the disk", (long long)in->major_faults);
     enum tachy_step s = tachy_limit_step(v->limit, in);
-    if (s >= TACHY_STEP_PREPROCESS && s <= TACHY_STEP_COMPOSITE)
+    if (s >= TACHY_STEP_PREPROCESS && s <= TACHY_STEP_COMPOSITE &&
+        !(s == TACHY_STEP_MODEL && in->engine.threads))
         add(v, "%s takes %.0f %% of the workers' busy time", tachy_step_name(s),
             percent(in->step_busy_s[s], in->work.busy_s));
 }
