@@ -31,6 +31,7 @@ static void read_stages(struct tachy_verdict_in *in, const struct run_readings *
     pipeline_threads(r->stream->pipeline, &in->work.cpu_s, &in->work.queued_s);
     in->order_s = pipeline_order_s(r->stream);
     in->read_s = TACHY_MIN(in->read_s, in->source.busy_s); // opening reads as well
+    in->work_queued_s = in->work.queued_s;
     within(&in->source);
     within(&in->work);
     within(&in->sink);

@@ -142,8 +142,9 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in)
         return TACHY_LIMIT_SOURCE_RATE;
     if (verdict_cores_busy(in))
         return limit_of_cores(in);
-    // Everybody waits: for room.
-    if (w.held >= 0.3 && w.idle >= 0.3 && w.engine >= 0.3 && w.starved >= 0.3 &&
+    // Everybody waits: for room, and the workers not for a core to go on.
+    double late = share(in->work_queued_s, in->seconds * TACHY_MAX(in->work.threads, 1));
+    if (w.held >= 0.3 && w.idle - late >= 0.3 && w.engine >= 0.3 && w.starved >= 0.3 &&
         in->order_s < 0.5 * in->seconds)
         return TACHY_LIMIT_MEMORY;
     if (in->engine.threads && w.engine <= TACHY_MIN(w.idle, TACHY_MIN(w.held, w.starved)))

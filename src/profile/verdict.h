@@ -21,6 +21,7 @@ struct tachy_verdict_in {
     struct verdict_stage source, work, sink; // work: for all streams that share the workers
     struct verdict_stage engine; // threads of the model's own, which collect batches; 0 threads:
                                  // the workers run it
+    double work_queued_s; // the workers' queued time, also between their steps
     double held_back_s; // the source's thread waited for room behind it
     double starved_s;   // the sink's thread waited for a result
     double step_busy_s[TACHY_STEP_COUNT]; // all threads together

@@ -308,7 +308,7 @@ TEST(disk_of_the_output)
 
 TEST(memory)
 {
-    struct job with = {.source = quick, .workers = 8, .max_bytes = 1, .costs = {.model_us = 16000}};
+    struct job with = {.source = quick, .workers = 8, .max_bytes = 140000, .costs = {.model_us = 16000}};
     struct job without = with;
     without.max_bytes = 0;
     expect(TACHY_LIMIT_MEMORY, &with, &without);
