@@ -398,6 +398,7 @@ int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params
     if (!p)
         return TACHY_ERR_NOMEM;
     init_pipeline(p, params);
+    tachy_nvtx_init(params->log);
     struct tachy_memory_params mp = {.budget = {(uint64_t)params->memory}, .log = params->log};
     int err = tachy_memory_open(&p->memory, &mp);
     if (err == TACHY_OK)
