@@ -3,6 +3,7 @@
 #include <tachy/sink.h>
 #include <tachy/source.h>
 #include <tachy/task.h>
+#include <tachy/verdict.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,7 +39,8 @@ struct tachy_summary {
     bool light_stored;       // it uses figures of an earlier calibrated run
     double utilisation;      // CPU time of the process / (cores x seconds), 0..1
     enum tachy_step limited_by;
-    char limited_text[160];  // in words
+    char limited_text[160];  // in words: verdict.words
+    struct tachy_verdict verdict; // the same with evidence, remedy and expected gain
     double peak_memory_mib;  // of the process
     int workers, cores;
     bool interrupted;

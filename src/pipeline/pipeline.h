@@ -269,6 +269,8 @@ void pipeline_batch_cancel(tachy_stream *s);
 // Batches have at most `n` items from now on, 1 up to tachy_pipeline.batch. Returns how many models
 // run in batches. Any thread.
 int pipeline_set_batch(struct tachy_pipeline *p, int n);
+// How full its runs were so far, for all streams that share it.
+void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use);
 // Adds what the batchers' threads measured. Under `list`.
 void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
@@ -295,6 +297,13 @@ void pipeline_merge(struct tachy_pipeline *p, struct tachy_prof *sum);
 void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum);
 // What a stream has in flight now.
 void pipeline_queues(const tachy_stream *s, struct tachy_queues *q);
+
+// Adds what the workers' threads spent on a core and ready without one, in seconds.
+void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *queued_s);
+// Seconds that the workers were busy, for all streams.
+double pipeline_work_s(struct tachy_pipeline *p);
+// Seconds in the ordered part of a stream's task.
+double pipeline_order_s(const tachy_stream *s);
 
 // The worker steps of this stream alone; needs `figures`.
 void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps);

@@ -1,4 +1,5 @@
 #include "pipeline/pipeline.h"
+#include "pipeline/stage_save.h"
 
 #include <sched.h>
 
@@ -118,6 +119,13 @@ static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
         measure(w, s, TACHY_STEP_POSTPROCESS, item, b, c, 0);
         start = c;
         wait = 0;
+        if (s->bind->task->save) {
+            err = tachy_stage_save_item(s->bind->task->save, s->bind->task, worker, item, eye,
+                                        &s->bind->input);
+            if (err < 0)
+                return err;
+            start = tachy_ticks();
+        }
     }
     item->arrived = start;
     return TACHY_OK;

@@ -110,6 +110,7 @@ static void *reader_main(void *arg)
         atomic_fetch_add(&r->push_ticks, tachy_ticks() - start);
         tachy_frame_unref(&f);
     }
+    tachy_prof_thread_stop(one->prof);
     if (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) // a pipeline that failed tells it itself
         err = TACHY_OK;
     if (err != TACHY_ERR_EOF) {

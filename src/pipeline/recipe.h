@@ -1,6 +1,7 @@
 #pragma once
 #include "base/base.h"
 
+#include <tachy/preprocess.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/task.h>
@@ -19,6 +20,21 @@ struct tachy_item {
     uint64_t pushed;     // into the pipeline, tachy_ticks()
     uint32_t stream;     // number of its stream in the profile
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
+};
+
+// How full the model's runs are. A session's batch is fixed and padded, so a run costs the same
+// however few pictures are in it.
+struct tachy_task_batches {
+    int max;             // pictures a run may hold
+    int64_t runs, items; // runs, and pictures in them
+    double run_s;        // of all runs together
+};
+
+// What the steps of one eye read and write, in a worker's memory.
+struct tachy_task_tensors {
+    struct tachy_tensor *in, *out;      // of the model; arrays
+    int n_in, n_out;
+    struct tachy_placement *placement;  // preprocess -> postprocess; NULL: none
 };
 
 // What is known of the decoded frame besides its pixels.
@@ -84,6 +100,10 @@ struct tachy_task_ops {
     int (*composite)(void *worker, struct tachy_item *item);
 
     void (*item_close)(void *item_priv); // frees what the item's priv holds
+    // For saving and replaying steps. NULL: cannot be done.
+    void (*tensors)(void *worker, struct tachy_task_tensors *t);
+    // Runs of the model so far, where one holds several pictures. NULL: one each. Any thread.
+    void (*batches)(const tachy_task *t, struct tachy_task_batches *b);
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);
 };
@@ -93,6 +113,7 @@ struct tachy_task {
     const struct tachy_log *log;
     int eyes; // 1 or 2
     char *settings; // that the task was opened with: JSON object, text by path; NULL: none
+    struct tachy_stage_save *save; // stage_save.h; NULL: nothing is saved
     struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
     max_align_t priv[];
 };

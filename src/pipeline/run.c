@@ -28,6 +28,8 @@ struct run {
     _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
+    struct tachy_system before; // when the run began
+    double work_before_s;       // the pipeline's then
     struct tachy_summary *sum;
 };
 
@@ -57,12 +59,22 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
-    tachy_verdict(s, &(struct tachy_verdict_in){
-                         .decoders = r->readers.nb,
-                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) *
-                                        1e-9 / TACHY_MAX(r->readers.nb, 1),
-                         .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
-                     });
+    double held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) * 1e-9;
+    tachy_run_verdict(s, &(struct run_readings){
+                             .sum = s,
+                             .stream = r->stream,
+                             .source = r->p->source,
+                             .sink = r->p->sink,
+                             .source_profs = r->readers.profs,
+                             .nb_source = r->readers.nb,
+                             .sink_prof = r->sink_prof,
+                             .held_back_s = held_back_s / TACHY_MAX(r->readers.nb, 1),
+                             .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
+                             .process_cpu_s = cpu,
+                             .max_bytes = r->p->max_bytes,
+                             .before = &r->before,
+                             .work_before_s = r->work_before_s,
+                         });
 }
 
 static double peak_memory_mib(void)
@@ -335,6 +347,9 @@ static int run_frames(struct run *r)
 // The run as its control sees it.
 static int run_controlled(struct run *r)
 {
+    tachy_prof_thread_start(r->sink_prof);
+    tachy_system_read(&r->before, NULL);
+    r->work_before_s = pipeline_work_s(r->pipeline);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);

@@ -1,5 +1,7 @@
 #include "sink/output.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <libavutil/error.h>
@@ -162,7 +164,9 @@ int tachy_output_write(struct tachy_output *o, const void *data, size_t size)
     if (!o->error && o->fd < 0)
         o->error = EBADF;
     while (size && !o->error) {
+        uint64_t start = tachy_now_ns();
         ssize_t n = write(o->fd, p, TACHY_MIN(size, (size_t)1 << 30));
+        o->write_ns += tachy_now_ns() - start;
         if (n < 0) {
             if (errno != EINTR)
                 o->error = errno;

@@ -18,6 +18,7 @@ struct tachy_output {
     bool resumable; // of a run that goes on when it is started again: failures say so
     int64_t bytes;  // size so far
     int64_t pos;
+    uint64_t write_ns; // in write()
     int error;      // errno of the first write that failed, sticky
 };
 

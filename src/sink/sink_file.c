@@ -221,6 +221,7 @@ int file_sink_header(tachy_sink *s)
         err = tachy_mux_start(&p->mux, &options);
     av_dict_free(&options);
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     return err;
 }
 
@@ -272,6 +273,8 @@ int file_sink_drain(tachy_sink *s)
             break;
         p->received++;
     }
+    s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     return err;
 }
 
@@ -321,6 +324,7 @@ int file_sink_trailer(tachy_sink *s, double seconds)
     if (err >= 0)
         err = tachy_mux_finish(&p->mux);
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     if (err >= 0 && p->mux.out.path && !(s->path = strdup(p->mux.out.path)))
         err = TACHY_ERR_NOMEM;
     return err;

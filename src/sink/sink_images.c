@@ -171,6 +171,7 @@ static int write_file(tachy_sink *s)
         err = tachy_output_fail(&out);
     if (err >= 0)
         err = tachy_output_finish(&out);
+    s->write_ns += out.write_ns;
     tachy_output_close(&out);
     free(name);
     if (err < 0) {

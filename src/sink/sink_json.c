@@ -48,6 +48,7 @@ static int flush(tachy_sink *s)
     int ret = tachy_output_write(&p->out, p->buffer, p->used);
     p->used = 0;
     s->bytes = p->out.bytes;
+    s->write_ns = p->out.write_ns;
     return ret < 0 ? tachy_output_fail(&p->out) : TACHY_OK;
 }
 

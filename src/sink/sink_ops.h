@@ -42,6 +42,7 @@ struct tachy_sink {
     tachy_side *side; // may be NULL
     char *path;       // of the finished file
     int64_t frames, bytes;
+    _Atomic uint64_t write_ns; // of the time in ops: the output's medium was waited for
     int64_t last_pts; // of the frame before; valid where frames > 0
     double end_time;  // seconds: where the last frame ends
     int error;        // sticky: the output is lost and was removed

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "source/file_priv.h"
 
 #include <math.h>
@@ -70,7 +71,9 @@ static int read_any(tachy_source *s, AVPacket *packet)
 {
     struct file *p = file_of(s);
     while (!p->input_ended) {
+        uint64_t start = tachy_now_ns();
         int e = av_read_frame(p->in.fmt, packet);
+        s->read_ns += tachy_now_ns() - start;
         if (e < 0) {
             if (read_failed(s, e))
                 break;

@@ -42,6 +42,9 @@ struct tachy_source {
     _Atomic int64_t damaged;
     int spread;         // decoders side by side; 0: not decided yet
     struct source_order *order; // puts their frames in order for read; NULL: nobody needs to
+    // Of the time in ops->read(): the input's medium was waited for; the time at which a frame
+    // is due was waited for. Any thread may read them.
+    _Atomic uint64_t read_ns, pace_ns;
     double end_s;       // where the last frame that was handed out ends
     int ahead_err;      // why reading behind the last frame ended; told by the next read
     atomic_bool ended;  // every further read is TACHY_ERR_EOF

@@ -536,6 +536,13 @@ static void item_close(void *item_priv)
     free(si->json);
 }
 
+static void tensors(void *worker, struct tachy_task_tensors *t)
+{
+    struct segment_worker *w = worker;
+    *t = (struct tachy_task_tensors){
+        .in = &w->in, .n_in = 1, .out = w->out, .n_out = w->nb_out, .placement = &w->placement};
+}
+
 static const char *describe(const tachy_task *t)
 {
     const struct segment *s = (const void *)t->priv;
@@ -569,5 +576,6 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_load = order_load,
     .composite = segment_composite,
     .item_close = item_close,
+    .tensors = tensors,
     .describe = describe,
 };

@@ -1,4 +1,4 @@
-#include "pipeline/recipe.h"
+#include "pipeline/stage_save.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -89,6 +89,10 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
         if (err == TACHY_OK)
             err = ops->open(t, settings);
     }
+    const char *dir = tachy_settings_str(settings, "debug.save_stage");
+    if (err == TACHY_OK && dir)
+        err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"),
+                                    t, settings, log);
     tachy_settings_free(&defaults);
     if (err < 0) {
         tachy_task_close(&t);
@@ -101,6 +105,7 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
 void tachy_task_close(tachy_task **t)
 {
     if (*t) {
+        tachy_stage_save_close(&(*t)->save); // what went wrong was logged
         (*t)->ops->close(*t);
         free((*t)->settings);
     }
