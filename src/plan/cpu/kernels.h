@@ -1,0 +1,69 @@
+#pragma once
+#include "base/cpu.h"
+#include "ref/ref_plan.h"
+
+// The kernels of one instruction set: what src/plan/cpu/*.c cuts the work into. Each is
+// written once in vec/ and compiled for every set.
+
+enum { TACHY_TILE_VECTORS = 3, TACHY_TILE_PIXELS = 12 };
+
+// A tile of a convolution: `pixels` outputs by up to `vectors` vectors of channels, in
+// registers. Each pixel reads `runs` runs of `len` adjacent floats.
+struct tachy_tile {
+    const float *const *x; // where each pixel's first run starts
+    ptrdiff_t x_run;       // pointers to the next run's
+    int runs, len;
+    const float *w;    // [runs][len][vectors * width]
+    const float *bias; // [vectors * width]
+    int tail;          // valid floats of the last vector, 1..width
+    float *y;          // first pixel's output
+    ptrdiff_t y_step;  // to the next pixel's
+    const float *add;  // NULL: none
+    ptrdiff_t add_step;
+    bool add_last;
+    const struct tachy_act *act; // slope: of the tile's first channel
+    float *sums;                 // added to; NULL: none
+};
+
+// A row tile of a depthwise convolution: `pixels` outputs of one row, all channels.
+struct tachy_dw_tile {
+    const float *x;      // tap (first row used, 0) of the first pixel, also where it lies outside
+    ptrdiff_t row;       // to the tap below
+    ptrdiff_t pixel;     // to the tap at the right
+    int rows;            // rows of taps inside of the input, 0..kh
+    int first, end;      // columns inside of the input, counted from x in steps of `pixel`
+    int pixels;          // outputs, 1..pixels of the kernel
+    int kw, stride;      // of the kernel without fixed sizes only
+    const float *w;      // [channel blocks][kh][kw][width], from the first row used on
+    ptrdiff_t w_block;   // to the next channel block
+    const float *bias;   // [channels], filled up to the width
+    int channels;
+    float *y;
+    ptrdiff_t y_step;
+    const float *add; // NULL: none
+    ptrdiff_t add_step;
+    bool add_last;
+    const struct tachy_act *act;
+    float *sums; // [channels], added to; NULL: none
+};
+
+// A depthwise kernel for kw taps a row (any kh) and a stride; kw 0: any, one pixel at a time.
+struct tachy_dw_kernel {
+    int kw, stride;
+    int pixels; // outputs of a tile
+    int columns; // that a whole tile reads
+    void (*run)(const struct tachy_dw_tile *t);
+};
+
+enum { TACHY_DW_KERNELS = 7 };
+
+struct tachy_plan_kernels {
+    enum tachy_isa isa;
+    int width; // floats in a vector
+    // [vectors - 1][pixels - 1]; NULL: too many for the registers
+    void (*const (*tile)[TACHY_TILE_PIXELS])(const struct tachy_tile *t);
+    const struct tachy_dw_kernel *depthwise; // TACHY_DW_KERNELS of them, the last takes any
+};
+
+// NULL where the set does not run here or is not built in.
+const struct tachy_plan_kernels *tachy_plan_kernels(enum tachy_isa isa);
