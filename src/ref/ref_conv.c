@@ -34,7 +34,13 @@ static double taps(const struct tachy_conv_shape *s, const float *weights,
 void tachy_ref_finish(const struct tachy_epilogue *e, const struct tachy_view *out, int n, int y,
                       int x, int k, double v)
 {
-    double add = e->add ? (double)tachy_view_at(e->add, n, y, x)[k] : 0;
+    tachy_ref_finish_scaled(e, out, n, y, x, k, v, 1);
+}
+
+void tachy_ref_finish_scaled(const struct tachy_epilogue *e, const struct tachy_view *out, int n,
+                             int y, int x, int k, double v, float scale)
+{
+    double add = e->add ? (double)scale * (double)tachy_view_at(e->add, n, y, x)[k] : 0;
     double slope = e->act.slope ? (double)e->act.slope[k] : 0;
     v = e->add_last ? tachy_ref_act(&e->act, v, slope) + add
                     : tachy_ref_act(&e->act, v + add, slope);

@@ -194,6 +194,3 @@ void tachy_ref_layer_norm(const struct tachy_view *in, const struct tachy_view *
                           const float *scale, const float *shift, float epsilon, int row0,
                           int row1);
 
-// Planar [n][c][h][w] (dense) to a view and back.
-void tachy_ref_from_planar(const float *in, const struct tachy_view *out, int row0, int row1);
-void tachy_ref_to_planar(const struct tachy_view *in, float *out, int row0, int row1);

@@ -57,12 +57,59 @@ struct tachy_dw_kernel {
 
 enum { TACHY_DW_KERNELS = 7 };
 
+// One output row of a resize along x: out[i] = epilogue(lerp of row[left[i]] and row[right[i]]).
+struct tachy_resize_row {
+    const float *row;
+    const ptrdiff_t *left, *right; // floats from `row`
+    const float *frac;             // of the right one; NULL: the left one alone
+    int pixels, channels;
+    float *y;
+    ptrdiff_t y_step;
+    const float *add; // NULL: none
+    ptrdiff_t add_step;
+    const float *add_scale; // [channels] or NULL
+    bool add_last;
+    const struct tachy_act *act;
+    float *sums; // [channels], added to; NULL: none
+};
+
+// Pixels of a row: y = act(a op b + c). A step of 0 repeats: `step` from pixel to pixel,
+// `channel` (0 or 1) from channel to channel.
+struct tachy_binary_row {
+    enum tachy_binary_kind kind;
+    const struct tachy_act *act;
+    struct {
+        const float *p; // c: NULL: none
+        ptrdiff_t step;
+        int channel;
+    } a, b, c;
+    float *y;
+    ptrdiff_t y_step;
+    int pixels, channels;
+};
+
 struct tachy_plan_kernels {
     enum tachy_isa isa;
     int width; // floats in a vector
     // [vectors - 1][pixels - 1]; NULL: too many for the registers
     void (*const (*tile)[TACHY_TILE_PIXELS])(const struct tachy_tile *t);
     const struct tachy_dw_kernel *depthwise; // TACHY_DW_KERNELS of them, the last takes any
+    // y[i] = act(x[i]), not PRELU; x may be y
+    void (*unary)(float *y, const float *x, int n, const struct tachy_act *act);
+    void (*binary)(const struct tachy_binary_row *r);
+    // y = a + (b - a) * t
+    void (*lerp)(float *y, const float *a, const float *b, float t, int n);
+    void (*resize)(const struct tachy_resize_row *r);
+    // A window of rows x columns pixels at x: sum times `scale`, or with scale 0 the maximum.
+    void (*pool)(float *y, const float *x, ptrdiff_t row, ptrdiff_t pixel, int rows, int columns,
+                 int channels, float scale);
+    // y[i] = (sum over k < count of x[k * step + i]) * scale
+    void (*sum)(float *y, const float *x, int count, ptrdiff_t step, int n, float scale);
+    void (*softmax)(float *y, const float *x, int n, bool log);
+    void (*layer_norm)(float *y, const float *x, const float *scale, const float *shift,
+                       float epsilon, int n);
+    // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
+    float (*peak)(int rounds);
 };
 
 // NULL where the set does not run here or is not built in.

@@ -8,10 +8,10 @@
 // series to r^7; tanh and erf near zero are the minimax polynomials of Cephes (tanhf, erff;
 // S. L. Moshier), erf elsewhere formula 7.1.26 of Abramowitz and Stegun (1.5e-7 absolute).
 
-static inline VF vexp(VF x)
+// exp(x) / 2^n, for the n that is returned too
+static inline VF vexp_part(VF x, VF *whole)
 {
-    x = vmin(vset1(89.0f), vmax(vset1(-104.0f), x));
-    VF n = vround(vmul(x, vset1(1.44269504f)));
+    VF n = *whole = vround(vmul(x, vset1(1.44269504f)));
     VF r = vfma(n, vset1(-0.693145751953125f), x); // ln 2, the upper bits
     r = vfma(n, vset1(-1.428606765330187e-06f), r);
     VF p = vfma(r, vset1(1.0f / 5040), vset1(1.0f / 720));
@@ -19,14 +19,26 @@ static inline VF vexp(VF x)
     p = vfma(p, r, vset1(1.0f / 24));
     p = vfma(p, r, vset1(1.0f / 6));
     p = vfma(p, r, vset1(0.5f));
-    p = vfma(vmul(r, r), p, vadd(r, vset1(1.0f)));
+    return vfma(vmul(r, r), p, vadd(r, vset1(1.0f)));
+}
+
+static inline VF vexp(VF x)
+{
+    VF n, p = vexp_part(vmin(vset1(89.0f), vmax(vset1(-104.0f), x)), &n);
     VF half = vround(vmul(n, vset1(0.5f))); // in two steps: subnormal and overflowing results
     return vmul(vmul(p, vexp2i(half)), vexp2i(vsub(n, half)));
 }
 
+// exp(x) with x cut to -87..87, where one step does.
+static inline VF vexp_cut(VF x)
+{
+    VF n, p = vexp_part(vmin(vset1(87.0f), vmax(vset1(-87.0f), x)), &n);
+    return vmul(p, vexp2i(n));
+}
+
 static inline VF vsigmoid(VF x)
 {
-    return vdiv(vset1(1), vadd(vset1(1), vexp(vsub(vset1(0), x))));
+    return vdiv(vset1(1), vadd(vset1(1), vexp_cut(vsub(vset1(0), x))));
 }
 
 static inline VF vtanh(VF x)
@@ -37,7 +49,7 @@ static inline VF vtanh(VF x)
     p = vfma(p, z, vset1(1.33314422036e-1f));
     p = vfma(p, z, vset1(-3.33332819422e-1f));
     VF small = vfma(vmul(p, z), x, x);
-    VF e = vexp(vadd(a, a));
+    VF e = vexp_cut(vadd(a, a));
     VF large = vsub(vset1(1), vdiv(vset1(2), vadd(e, vset1(1))));
     return vselect_lt(a, vset1(0.625f), small, vcopysign(large, x));
 }
@@ -56,7 +68,7 @@ static inline VF verf(VF x)
     q = vfma(q, t, vset1(1.421413741f));
     q = vfma(q, t, vset1(-0.284496736f));
     q = vfma(q, t, vset1(0.254829592f));
-    VF large = vsub(vset1(1), vmul(vmul(q, t), vexp(vsub(vset1(0), z))));
+    VF large = vsub(vset1(1), vmul(vmul(q, t), vexp_cut(vsub(vset1(0), z))));
     return vselect_lt(a, vset1(1), vmul(p, x), vcopysign(large, x));
 }
 

@@ -25,7 +25,7 @@
 #define EACH2(p, M) EACH1(p, M) M(a##p##_1, p, 1)
 #define EACH3(p, M) EACH2(p, M) M(a##p##_2, p, 2)
 
-static __attribute__((noinline)) VF act_long(const struct tachy_act *act, VF x)
+static __attribute__((noinline, unused)) VF act_long(const struct tachy_act *act, VF x)
 {
     return vact_long(act->kind, x, act->a);
 }
