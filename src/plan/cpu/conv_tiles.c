@@ -98,13 +98,15 @@ static void run_panel(const struct block *b, int k, int channels, int vectors)
     const float *add = e->add ? tachy_view_at(e->add, b->n, b->y, b->x) + first : NULL;
     int most = TACHY_MIN(tachy_conv_tile_pixels(c->k, vectors), b->size);
     int tiles = (b->size + most - 1) / most, small = b->size / tiles, big = b->size % tiles;
-    for (int i = 0, p = 0; i < tiles; i++) {
-        int pixels = small + (i < big);
+    for (int i = 0, p = 0; i < 2; i++) { // `big` tiles of one pixel more first
+        int pixels = small + !i;
+        t.tiles = i ? tiles - big : big;
         t.x = b->table + p;
         t.y = y + p * t.y_step;
         t.add = add ? add + p * t.add_step : NULL;
-        c->k->tile[vectors - 1][pixels - 1](&t);
-        p += pixels;
+        if (t.tiles > 0)
+            c->k->tile[vectors - 1][pixels - 1](&t);
+        p += t.tiles * pixels;
     }
 }
 

@@ -7,17 +7,18 @@
 
 enum { TACHY_TILE_VECTORS = 3, TACHY_TILE_PIXELS = 12 };
 
-// A tile of a convolution: `pixels` outputs by up to `vectors` vectors of channels, in
-// registers. Each pixel reads `runs` runs of `len` adjacent floats.
+// Tiles of a convolution, one after the other: `pixels` outputs by up to `vectors` vectors of
+// channels, in registers. Each pixel reads `runs` runs of `len` adjacent floats.
 struct tachy_tile {
+    int tiles; // how many
     const float *const *x; // where each pixel's first run starts
     ptrdiff_t x_run;       // pointers to the next run's
     int runs, len;
     const float *w;    // [runs][len][vectors * width]
     const float *bias; // [vectors * width]
     int tail;          // valid floats of the last vector, 1..width
-    float *y;          // first pixel's output
-    ptrdiff_t y_step;  // to the next pixel's
+    float *y;         // first pixel's output
+    ptrdiff_t y_step; // to the next pixel's
     const float *add;  // NULL: none
     ptrdiff_t add_step;
     bool add_last;

@@ -6,10 +6,9 @@
 // processor has fused multiply-add), so an output's bits do not depend on the tile it fell in.
 
 #define LAST(v, n) ((v) == (n) - 1)
-#define ADD_AT(p, v) load_last(t->add + (p) * t->add_step + (v) * VW, LAST(v, vectors), t->tail)
-#define SLOPE_AT(v) load_last(t->act->slope + (v) * VW, LAST(v, vectors), t->tail)
-#define STORE_AT(acc, p, v)                                                                        \
-    store_last(t->y + (p) * t->y_step + (v) * VW, acc, LAST(v, vectors), t->tail);
+#define ADD_AT(p, v) load_last(add + (p) * add_step + (v) * VW, LAST(v, vectors), tail)
+#define SLOPE_AT(v) load_last(t->act->slope + (v) * VW, LAST(v, vectors), tail)
+#define STORE_AT(acc, p, v) store_last(y + (p) * y_step + (v) * VW, acc, LAST(v, vectors), tail);
 
 static inline VF load_last(const float *p, bool last, int tail)
 {
@@ -50,29 +49,35 @@ static inline void store_last(float *p, VF v, bool last, int tail)
 #define T_VECTORS3(M) M(0) M(1) M(2)
 #define T_BIAS(v) const VF b##v = vload(t->bias + (v) * VW);
 #define T_WEIGHTS(v) const VF w##v = vload(w + (v) * VW);
-#define T_SUMS_LOAD(v) VF s##v = load_last(t->sums + (v) * VW, LAST(v, vectors), t->tail);
-#define T_SUMS_STORE(v) store_last(t->sums + (v) * VW, s##v, LAST(v, vectors), t->tail);
+#define T_SUMS_LOAD(v) VF s##v = load_last(t->sums + (v) * VW, LAST(v, vectors), tail);
+#define T_SUMS_STORE(v) store_last(t->sums + (v) * VW, s##v, LAST(v, vectors), tail);
 
 #define TILE(P, N)                                                                                 \
     static void tile_##N##_##P(const struct tachy_tile *t)                                         \
     {                                                                                              \
         enum { vectors = N };                                                                      \
-        T_VECTORS##N(T_BIAS)                                                                       \
-        ROWS##P(EACH##N, T_INIT)                                                                   \
-        const float *w = t->w, *const *x = t->x;                                                   \
-        const ptrdiff_t len = t->len;                                                              \
-        for (int r = t->runs; r > 0; r--, x += t->x_run) {                                         \
-            ROWS##P(T_POINTER, )                                                                   \
-            for (ptrdiff_t c = 0; c < len; c++, w += vectors * VW) {                               \
-                T_VECTORS##N(T_WEIGHTS)                                                            \
-                ROWS##P(T_STEP##N, )                                                               \
+        const ptrdiff_t len = t->len, x_run = t->x_run, y_step = t->y_step, add_step = t->add_step;\
+        const int runs = t->runs, tail = t->tail;                                                  \
+        const float *const *x_tile = t->x, *add = t->add;                                          \
+        float *y = t->y;                                                                           \
+        for (int i = t->tiles; i > 0; i--, x_tile += P, y += P * y_step) {                         \
+            T_VECTORS##N(T_BIAS)                                                                   \
+            ROWS##P(EACH##N, T_INIT)                                                               \
+            const float *w = t->w, *const *x = x_tile;                                             \
+            for (int r = runs; r > 0; r--, x += x_run) {                                           \
+                ROWS##P(T_POINTER, )                                                               \
+                _Pragma("GCC unroll 4") for (ptrdiff_t c = 0; c < len; c++, w += vectors * VW) {                           \
+                    T_VECTORS##N(T_WEIGHTS)                                                        \
+                    ROWS##P(T_STEP##N, )                                                           \
+                }                                                                                  \
             }                                                                                      \
-        }                                                                                          \
-        FINISH(ROWS##P, EACH##N)                                                                   \
-        if (t->sums) {                                                                             \
-            T_VECTORS##N(T_SUMS_LOAD)                                                              \
-            ROWS##P(EACH##N, T_SUM)                                                                \
-            T_VECTORS##N(T_SUMS_STORE)                                                             \
+            FINISH(ROWS##P, EACH##N)                                                               \
+            if (t->sums) {                                                                         \
+                T_VECTORS##N(T_SUMS_LOAD)                                                          \
+                ROWS##P(EACH##N, T_SUM)                                                            \
+                T_VECTORS##N(T_SUMS_STORE)                                                         \
+            }                                                                                      \
+            add = add ? add + P * add_step : NULL;                                                 \
         }                                                                                          \
     }
 
