@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "plan/cpu/conv.h"
+#include "plan_buffer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,46 +12,11 @@
 // against the twin, all of its rows written at once and in two parts (same bits), nothing
 // written or read beside the views.
 
-static const float guard = -12345.5f;
-
-// A view of n x h x w x c inside of a larger buffer: gaps between pixels and rows hold NaN
-// where it is read (so that reading them shows), `guard` where it is written.
-struct buffer {
-    float *mem;
-    size_t floats;
-    struct tachy_view v;
-};
-
-static struct buffer buffer_new(struct check *c, int n, int h, int w, int ch, bool output)
-{
-    struct buffer b = {0};
-    int pixel = ch + (check_range(c, 0, 2) ? 0 : check_range(c, 0, 9));
-    int row = w * pixel + (check_range(c, 0, 2) ? 0 : check_range(c, 0, 9));
-    int first = pixel > ch ? check_range(c, 0, pixel - ch) : 0;
-    b.floats = (size_t)n * (size_t)h * (size_t)row;
-    b.mem = malloc(b.floats * sizeof(float)); // exact, so that a sanitizer sees what is beside
-    for (size_t i = 0; i < b.floats; i++)
-        b.mem[i] = output ? guard : NAN;
-    b.v = (struct tachy_view){b.mem + first, pixel, row, (ptrdiff_t)h * row, n, h, w, ch};
-    for (int i = 0; !output && i < n * h * w; i++)
-        for (int k = 0; k < ch; k++)
-            tachy_view_at(&b.v, i / (h * w), i / w % h, i % w)[k] = check_float(c, -1, 1);
-    return b;
-}
-
-static float *floats(struct check *c, int n, float lo, float hi)
-{
-    float *p = malloc((size_t)n * sizeof(float));
-    for (int i = 0; i < n; i++)
-        p[i] = check_float(c, lo, hi);
-    return p;
-}
-
 struct sample {
     struct tachy_conv_shape s;
     int out_h, out_w;
     float *weights, *bias, *scale, *slope, *sums, *want_sums;
-    struct buffer in, add, want, most; // most: the sum of the terms' magnitudes
+    struct plan_buffer in, add, want, most; // most: the sum of the terms' magnitudes
     struct tachy_conv_io io;
 };
 
@@ -106,7 +72,7 @@ static void magnitudes(struct check *c, struct sample *t)
 {
     const struct tachy_conv_shape *s = &t->s;
     int nw = s->cout * (s->cin / s->groups) * s->kh * s->kw;
-    struct buffer in = t->in;
+    struct plan_buffer in = t->in;
     in.mem = malloc(in.floats * sizeof(float));
     in.v.data = in.mem + (t->in.v.data - t->in.mem);
     for (size_t i = 0; i < in.floats; i++)
@@ -116,7 +82,7 @@ static void magnitudes(struct check *c, struct sample *t)
         w[i] = fabsf(t->weights[i]);
     for (int i = 0; i < s->cout; i++)
         b[i] = fabsf(t->bias[i]) + 1; // 1: what is added
-    t->most = buffer_new(c, s->n, t->out_h, t->out_w, s->cout, true);
+    t->most = plan_buffer_out(c, s->n, t->out_h, t->out_w, s->cout);
     struct tachy_conv_io io = {
         .in = in.v, .out = t->most.v, .scale = t->io.scale, .scale_image = t->io.scale_image};
     tachy_ref_conv(s, w, b, &io, 0, s->n * t->out_h);
@@ -128,13 +94,13 @@ static void sample_new(struct check *c, struct sample *t)
     struct tachy_conv_shape *s = &t->s;
     random_shape(c, s);
     t->out_h = tachy_conv_out_h(s), t->out_w = tachy_conv_out_w(s);
-    t->weights = floats(c, s->cout * (s->cin / s->groups) * s->kh * s->kw, -1, 1);
-    t->bias = floats(c, s->cout, -1, 1);
-    t->slope = floats(c, s->cout, -0.5f, 0.5f);
-    t->scale = floats(c, s->cin * s->n, 0, 1);
-    t->in = buffer_new(c, s->n, s->h, s->w, s->cin, false);
-    t->add = buffer_new(c, s->n, t->out_h, t->out_w, s->cout, false);
-    t->want = buffer_new(c, s->n, t->out_h, t->out_w, s->cout, true);
+    t->weights = plan_floats(c, s->cout * (s->cin / s->groups) * s->kh * s->kw, -1, 1);
+    t->bias = plan_floats(c, s->cout, -1, 1);
+    t->slope = plan_floats(c, s->cout, -0.5f, 0.5f);
+    t->scale = plan_floats(c, s->cin * s->n, 0, 1);
+    t->in = plan_buffer_in(c, s->n, s->h, s->w, s->cin);
+    t->add = plan_buffer_in(c, s->n, t->out_h, t->out_w, s->cout);
+    t->want = plan_buffer_out(c, s->n, t->out_h, t->out_w, s->cout);
     size_t sums = (size_t)s->n * (size_t)t->out_h * (size_t)s->cout * sizeof(float);
     t->sums = malloc(sums), t->want_sums = malloc(sums);
     t->io.in = t->in.v;
@@ -161,7 +127,7 @@ static void sample_free(struct sample *t)
 // Largest difference in units of what rounding allows; INFINITY where a NaN or a write beside
 // the view shows. Each of `taps` sums rounds once by 2^-24 of at most the sum of magnitudes;
 // the activations' slopes are at most 1.8 and their own error at most 4 ulp.
-static double difference(const struct sample *t, const struct buffer *got)
+static double difference(const struct sample *t, const struct plan_buffer *got)
 {
     double worst = 0;
     double unit = 1.8 * (t->s.kh * t->s.kw * (t->s.cin / t->s.groups) + 8) * 0x1p-24;
@@ -174,10 +140,7 @@ static double difference(const struct sample *t, const struct buffer *got)
             worst = d <= worst ? worst : d == d ? d : INFINITY;
         }
     }
-    size_t beside = 0, outputs = (size_t)(t->s.n * t->out_h * t->out_w) * (size_t)t->s.cout;
-    for (size_t i = 0; i < got->floats; i++)
-        beside += got->mem[i] == guard;
-    return beside + outputs == got->floats ? worst : INFINITY;
+    return plan_buffer_clean(got) ? worst : INFINITY;
 }
 
 static double sums_difference(const struct sample *t)
@@ -222,7 +185,7 @@ static void variant(struct check *c, const struct sample *t, const struct tachy_
     void *scratch = tachy_aligned_alloc(tachy_conv_scratch_size(&conv, t->io.scale != NULL) + 1);
     struct tachy_conv_weights w = tachy_conv_oihw(&t->s, t->weights, t->bias);
     tachy_conv_pack(&conv, &w, packed);
-    struct buffer whole = buffer_new(c, t->s.n, t->out_h, t->out_w, t->s.cout, true);
+    struct plan_buffer whole = plan_buffer_out(c, t->s.n, t->out_h, t->out_w, t->s.cout);
     struct tachy_conv_io io = t->io;
     io.out = whole.v;
     io.epilogue.sums = io.epilogue.sums ? t->sums : NULL;
@@ -234,16 +197,13 @@ static void variant(struct check *c, const struct sample *t, const struct tachy_
     check_case(c, d <= 1, "%s: off by %.3g of the tolerance", text, d);
     check_case(c, ds <= 1, "%s: sums off by %.3g of the tolerance", text, ds);
 
-    struct buffer parts = whole;
-    parts.mem = malloc(whole.floats * sizeof(float));
-    for (size_t i = 0; i < parts.floats; i++)
-        parts.mem[i] = guard;
-    io.out.data = parts.v.data = parts.mem + (whole.v.data - whole.mem);
+    struct plan_buffer parts = plan_buffer_like(&whole);
+    io.out = parts.v;
     tachy_conv_run(&conv, packed, &io, cut, rows, scratch);
     tachy_conv_run(&conv, packed, &io, 0, cut, scratch);
     check_case(c, !memcmp(whole.mem, parts.mem, whole.floats * sizeof(float)),
                "%s: cut at row %d of %d gives other bits", text, cut, rows);
-    free(whole.mem), free(parts.mem);
+    plan_buffer_free(&whole), plan_buffer_free(&parts);
     tachy_aligned_free(packed), tachy_aligned_free(scratch);
 }
 
