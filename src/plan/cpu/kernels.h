@@ -5,7 +5,7 @@
 // The kernels of one instruction set: what src/plan/cpu/*.c cuts the work into. Each is
 // written once in vec/ and compiled for every set.
 
-enum { TACHY_TILE_VECTORS = 3, TACHY_TILE_PIXELS = 12 };
+enum { TACHY_TILE_VECTORS = 3, TACHY_TILE_PIXELS = 10 };
 
 // Tiles of a convolution, one after the other: `pixels` outputs by up to `vectors` vectors of
 // channels, in registers. Each pixel reads `runs` runs of `len` adjacent floats.
