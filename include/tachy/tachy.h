@@ -2,10 +2,12 @@
 // Everything at once.
 #include <tachy/batcher.h>
 #include <tachy/common.h>
+#include <tachy/control.h>
 #include <tachy/doctor.h>
 #include <tachy/engine.h>
 #include <tachy/frame.h>
 #include <tachy/model.h>
+#include <tachy/pipeline.h>
 #include <tachy/preprocess.h>
 #include <tachy/profile.h>
 #include <tachy/result.h>

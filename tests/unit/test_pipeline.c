@@ -1,115 +1,8 @@
-#include "test.h"
+#include "counting.h"
 
 #include "base/clock.h"
-#include "pipeline/pipeline.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
-// The runner with a task whose steps take random time: order, nothing lost or doubled,
-// failures, stops. Frames are real; the "model" adds one to the frame's number.
-
-struct counting {
-    int fail_at, fail_composite_at, fail_order_at; // frame id; -1: never
-    int delay_us;
-    atomic_int workers, items;
-};
-
-struct counting_item {
-    int64_t value;
-    int64_t ordered;
-};
-
-struct counting_order {
-    tachy_task *task;
-    int64_t next;
-};
-
-static struct counting *conf(tachy_task *t) { return (struct counting *)t->priv; }
-
-static void random_delay(int most_us)
-{
-    if (most_us)
-        usleep((useconds_t)(rand() % (most_us + 1)));
-}
-
-static int c_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
-static void c_close(tachy_task *t) {}
-static int c_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
-{
-    *out = *in;
-    return TACHY_OK;
-}
-static int c_worker_open(tachy_task *t, void **w)
-{
-    atomic_fetch_add(&conf(t)->workers, 1);
-    *w = t;
-    return TACHY_OK;
-}
-static void c_worker_close(void *w) { atomic_fetch_sub(&conf(w)->workers, 1); }
-static int c_preprocess(void *w, struct tachy_item *item, int eye)
-{
-    ((struct counting_item *)item->priv)->value = item->in->id;
-    random_delay(conf(w)->delay_us);
-    return TACHY_OK;
-}
-static int c_model(void *w, struct tachy_item *item, int eye)
-{
-    ((struct counting_item *)item->priv)->value++;
-    return conf(w)->fail_at == item->in->id ? TACHY_ERR_EXTERNAL : TACHY_OK;
-}
-static int c_postprocess(void *w, struct tachy_item *item, int eye) { return TACHY_OK; }
-static int c_order_open(tachy_task *t, void **state)
-{
-    struct counting_order *o = calloc(1, sizeof(*o));
-    o->task = t;
-    *state = o;
-    return TACHY_OK;
-}
-static void c_order_close(void *state) { free(state); }
-static int c_order(void *state, struct tachy_item *item)
-{
-    struct counting_order *o = state;
-    CHECK_INT(item->in->id, o->next);
-    ((struct counting_item *)item->priv)->ordered = o->next++;
-    return conf(o->task)->fail_order_at == item->in->id ? TACHY_ERR_EXTERNAL : TACHY_OK;
-}
-static int c_composite(void *w, struct tachy_item *item)
-{
-    struct counting_item *ci = item->priv;
-    random_delay(conf(w)->delay_us);
-    CHECK_INT(ci->value, item->in->id + 1);
-    CHECK_INT(ci->ordered, item->in->id);
-    item->out = tachy_frame_ref(item->in);
-    return conf(w)->fail_composite_at == item->in->id ? TACHY_ERR_NOMEM : TACHY_OK;
-}
-
-static const struct tachy_task_ops ops = {
-    .name = "counting",
-    .item_size = sizeof(struct counting_item),
-    .open = c_open,
-    .close = c_close,
-    .start = c_start,
-    .worker_open = c_worker_open,
-    .worker_close = c_worker_close,
-    .preprocess = c_preprocess,
-    .model = c_model,
-    .postprocess = c_postprocess,
-    .order_open = c_order_open,
-    .order_close = c_order_close,
-    .order = c_order,
-    .composite = c_composite,
-};
-
-static tachy_task *task_new(struct counting c)
-{
-    tachy_task *t = calloc(1, sizeof(*t) + sizeof(c));
-    t->ops = &ops;
-    t->eyes = 1;
-    memcpy(t->priv, &c, sizeof(c));
-    return t;
-}
+// One stream through the runner.
 
 struct feed {
     tachy_pipeline *p;
@@ -172,8 +65,6 @@ static int run(struct counting c, int frames, int workers, int64_t max_bytes, in
     free(t);
     return n;
 }
-
-static const struct counting never = {.fail_at = -1, .fail_composite_at = -1, .fail_order_at = -1};
 
 TEST(every_frame_once_and_in_order)
 {
@@ -249,6 +140,93 @@ TEST(depth_follows_the_budget)
     CHECK(tachy_pipeline_depth(&v, &v, 64, (int64_t)1 << 30) <= 12);
 }
 
+// ---- Several runs through one pipeline ----
+
+enum { JOBS = 7, BAD_JOB = 2, FAILING_JOB = 4 };
+
+struct jobs {
+    tachy_task *task[JOBS];
+    int open, most_open, closed;
+    int err[JOBS];
+    struct tachy_summary sum[JOBS];
+};
+
+static int open_run(void *user, int job, struct tachy_run_params *p)
+{
+    struct jobs *j = user;
+    char url[64];
+    if (job == BAD_JOB)
+        return TACHY_ERR_NOT_FOUND;
+    struct counting c = never;
+    c.fail_at = job == FAILING_JOB ? 5 : -1;
+    c.delay_us = 200;
+    p->task = j->task[job] = task_new(c);
+    snprintf(url, sizeof(url), "null:%dx16@30,frames=%d,format=gray", 16 + 8 * job, 20 + job);
+    int err = tachy_source_open(&p->source, tachy_source_params(.url = url));
+    CHECK_INT(err, 0);
+    err = tachy_sink_open(&p->sink, tachy_sink_params(.url = "-", .format = "null"));
+    CHECK_INT(err, 0);
+    j->open++;
+    j->most_open = TACHY_MAX(j->most_open, j->open);
+    return err;
+}
+
+static void close_run(void *user, int job, struct tachy_run_params *p, int err,
+                      const struct tachy_summary *s)
+{
+    struct jobs *j = user;
+    j->err[job] = err;
+    j->sum[job] = *s;
+    j->closed++;
+    j->open -= p->task != NULL;
+    tachy_sink_close(&p->sink);
+    tachy_source_close(&p->source);
+    free(j->task[job]);
+}
+
+TEST(jobs_share_a_pipeline_and_fail_alone)
+{
+    struct jobs j = {0};
+    struct tachy_summary all;
+    int err = tachy_run_many(tachy_run_many_params(.jobs = JOBS, .parallel = 3, .workers = 2,
+                                                   .open = open_run, .close = close_run,
+                                                   .user = &j),
+                             &all);
+    CHECK(err == TACHY_ERR_NOT_FOUND || err == TACHY_ERR_EXTERNAL);
+    CHECK_INT(j.closed, JOBS);
+    CHECK_INT(j.open, 0);
+    CHECK(j.most_open <= 3);
+    int64_t frames = 0;
+    for (int i = 0; i < JOBS; i++) {
+        int64_t want = i == BAD_JOB ? 0 : i == FAILING_JOB ? 5 : 20 + i;
+        CHECK_INT(j.sum[i].frames, want);
+        CHECK_INT(j.err[i], i == BAD_JOB       ? TACHY_ERR_NOT_FOUND
+                            : i == FAILING_JOB ? TACHY_ERR_EXTERNAL
+                                               : TACHY_OK);
+        if (i != BAD_JOB && i != FAILING_JOB)
+            CHECK_INT(j.sum[i].steps[TACHY_STEP_MODEL].calls, want); // its own, of shared workers
+        frames += want;
+    }
+    CHECK_INT(all.frames, frames);
+    CHECK_INT(all.workers, 2);
+    CHECK(all.seconds > 0 && all.first_frame_s > 0);
+    CHECK_INT(all.steps[TACHY_STEP_DECODE].calls, all.decoded);
+}
+
+TEST(a_stop_begins_no_other_job)
+{
+    struct jobs j = {0};
+    struct tachy_summary all;
+    int stop = 1;
+    CHECK_INT(tachy_run_many(tachy_run_many_params(.jobs = JOBS, .parallel = 2, .workers = 1,
+                                                   .open = open_run, .close = close_run,
+                                                   .user = &j, .stop = &stop),
+                             &all),
+              TACHY_ERR_INTERRUPTED);
+    CHECK_INT(j.closed, 0);
+}
+
 TEST_MAIN(TEST_CASE(every_frame_once_and_in_order),
           TEST_CASE(a_failure_ends_after_the_frames_before_it), TEST_CASE(closing_early_is_clean),
-          TEST_CASE(depth_follows_the_budget))
+          TEST_CASE(depth_follows_the_budget),
+          TEST_CASE(jobs_share_a_pipeline_and_fail_alone), TEST_CASE(a_stop_begins_no_other_job))

@@ -1,0 +1,97 @@
+#include "pipeline/pipeline.h"
+
+void pipeline_sample(tachy_stream *s, uint64_t now)
+{
+    if (tachy_ticks_ns(now - s->sampled) < 100000)
+        return;
+    s->sampled = now;
+    int64_t pushed = atomic_load(&s->next_push), next = atomic_load(&s->next_pull);
+    int64_t held = next ? next - 1 : 0; // the pulled one stays
+    int64_t made = atomic_load(&s->nb_done) - atomic_load(&s->nb_pulled);
+    tachy_sample_add(s->order_prof->samples,
+                     &(struct tachy_sample){
+                         .time = now,
+                         .bytes = (uint64_t)atomic_load(&s->inputs) * s->in_bytes +
+                                  (uint64_t)TACHY_MAX(made, 0) * s->out_bytes,
+                         .to_infer = (uint32_t)s->to_infer,
+                         .to_composite = (uint32_t)s->to_composite,
+                         .to_write = (uint32_t)TACHY_MAX(made, 0),
+                         .in_flight = (uint32_t)(pushed - held),
+                         .stream = s->number,
+                     });
+}
+
+void pipeline_queues(const tachy_stream *s, struct tachy_queues *q)
+{
+    int64_t next = atomic_load(&s->next_pull), pulled = atomic_load(&s->nb_pulled);
+    int64_t made = atomic_load(&s->nb_done) - pulled, pushed = atomic_load(&s->next_push);
+    made = TACHY_MAX(made, 0);
+    *q = (struct tachy_queues){
+        .to_infer = atomic_load(&s->to_infer),
+        .to_composite = atomic_load(&s->to_composite),
+        .to_write = made,
+        .in_flight = TACHY_MAX(pushed - next, 0),
+        .capacity = s->depth,
+        .bytes = atomic_load(&s->inputs) * (int64_t)s->in_bytes + made * (int64_t)s->out_bytes,
+    };
+}
+
+void pipeline_merge(tachy_pipeline *p, struct tachy_prof *sum)
+{
+    for (int i = 0; i < p->nb_workers; i++)
+        tachy_prof_merge(sum, p->workers[i].prof);
+    pthread_mutex_lock(&p->list);
+    if (p->left)
+        tachy_prof_merge(sum, p->left);
+    for (tachy_stream *s = p->streams; s; s = s->after)
+        if (s->order_prof)
+            tachy_prof_merge(sum, s->order_prof);
+    pipeline_batch_figures(p, sum);
+    pthread_mutex_unlock(&p->list);
+}
+
+void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
+{
+    struct tachy_prof *all = tachy_prof_new();
+    if (!all)
+        return;
+    pipeline_merge(p, all);
+    tachy_prof_read(&all, 1, sum->steps);
+    sum->workers = atomic_load(&p->active);
+    tachy_aligned_free(all);
+}
+
+void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum)
+{
+    for (int i = 0; i < s->pipeline->nb_workers; i++)
+        tachy_prof_merge(sum, s->figures[i]);
+    if (s->order_prof)
+        tachy_prof_merge(sum, s->order_prof);
+}
+
+void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps)
+{
+    struct tachy_prof *all = tachy_prof_new();
+    if (!all)
+        return;
+    pipeline_merge_stream(s, all);
+    tachy_prof_read(&all, 1, steps);
+    tachy_aligned_free(all);
+}
+
+void tachy_stream_stats(const tachy_stream *s, struct tachy_stream_stats *out)
+{
+    // Pulled before pushed: a difference of the two is never negative.
+    int64_t next = atomic_load(&s->next_pull), pulled = atomic_load(&s->nb_pulled);
+    int64_t done = atomic_load(&s->nb_done), pushed = atomic_load(&s->next_push);
+    *out = (struct tachy_stream_stats){
+        .pushed = pushed,
+        .holes = atomic_load(&s->nb_holes),
+        .pulled = pulled,
+        .waiting = atomic_load(&s->to_infer),
+        .finished = TACHY_MAX(done - pulled, 0),
+        .in_flight = TACHY_MAX(pushed - next, 0),
+        .ended = atomic_load(&s->end) != INT64_MAX,
+        .err = atomic_load(&s->err),
+    };
+}
