@@ -5,6 +5,7 @@
 #include <tachy/doctor.h>
 #include <tachy/engine.h>
 #include <tachy/frame.h>
+#include <tachy/live.h>
 #include <tachy/model.h>
 #include <tachy/preprocess.h>
 #include <tachy/profile.h>

@@ -1,12 +1,20 @@
 #pragma once
 #include "base/base.h"
 
+#include <tachy/live.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/task.h>
 
 // What a task fills in and the pipeline runs. The three steps of the worker stage and
 // composite are separate calls so that each can be timed, and run alone for the light ratio.
+
+// What mode live keeps of an item, on the clock of live.h.
+struct tachy_due {
+    uint64_t deadline; // UINT64_MAX: none
+    uint64_t taken;    // when a worker began
+    bool inferred;     // not all of its result was taken over
+};
 
 // One frame on its way through a pipeline.
 struct tachy_item {
@@ -16,11 +24,18 @@ struct tachy_item {
     uint64_t arrived;    // into the current queue, tachy_ticks()
     uint64_t pushed;     // into the pipeline, tachy_ticks()
     uint32_t stream;     // number of its stream in the profile
+    bool anew;           // the stream's state (smoothing, recurrence) starts anew here
+    bool small;          // the model is to see a smaller picture (TACHY_EASE_SMALL_INPUT)
+    unsigned reuse;      // eyes (bits 1 << eye) whose result is taken over from an earlier item:
+                         // preprocess, model and postprocess are not called for them
+    struct tachy_due due;
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
 };
 
 struct tachy_task_ops {
     const char *name;
+    unsigned eases; // bits 1 << enum tachy_ease of what it can do besides `reuse`:
+                    // TACHY_EASE_SMALL_INPUT where it heeds item->small
     size_t priv_size; // zeroed bytes at tachy_task.priv
     size_t item_size; // zeroed bytes at tachy_item.priv
     int (*open)(tachy_task *t, const tachy_settings *s);
@@ -43,6 +58,11 @@ struct tachy_task_ops {
     int (*order_open)(tachy_task *t, void **state);
     void (*order_close)(void *state);
     int (*order)(void *state, struct tachy_item *item);
+
+    // Before `order`, in the order of the stream: keep an eye's result as postprocess left it, and
+    // fill in that of a later item from it. NULL: the task cannot take over results.
+    int (*keep)(void *state, const struct tachy_item *item, int eye);
+    int (*reuse)(void *state, struct tachy_item *item, int eye);
 
     // In any order again, after `order`; sets item->out. NULL: no pictures are made.
     int (*composite)(void *worker, struct tachy_item *item);
