@@ -419,7 +419,7 @@ TEST(a_discontinuity_outlives_its_frame)
     m.work = 40 * MS;
     for (int i = 0; i < 1000; i++) {
         until(&m, S + (uint64_t)i * S / 60);
-        arrive(&m, i % 100 == 99, 50);
+        arrive(&m, i % 100 == 50, 50);
     }
     until(&m, m.now + S);
     CHECK_INT(m.breaks, 10);
