@@ -7,6 +7,7 @@
 #include <tachy/frame.h>
 #include <tachy/live.h>
 #include <tachy/model.h>
+#include <tachy/pipeline.h>
 #include <tachy/preprocess.h>
 #include <tachy/profile.h>
 #include <tachy/result.h>

@@ -221,6 +221,7 @@ static int prepare(struct lane *l)
         struct tachy_item *item = &l->items[i];
         item->in = tachy_frame_ref(b->frames[i]);
         item->result = (struct tachy_result){.frame_id = i, .pts = item->in->pts};
+        item->anew = item->in->discontinuity != 0;
         item->priv = t->ops->item_size ? calloc(1, t->ops->item_size) : NULL;
         if (t->ops->item_size && !item->priv)
             err = TACHY_ERR_NOMEM;
@@ -231,7 +232,7 @@ static int prepare(struct lane *l)
             if (err == TACHY_OK)
                 err = t->ops->postprocess(l->worker, item, eye);
         }
-        if (err == TACHY_OK && t->ops->order)
+        if (err == TACHY_OK && t->ops->order && (order || !t->ops->order_open))
             err = t->ops->order(order, item);
         if (err == TACHY_OK && t->ops->composite)
             err = t->ops->composite(l->worker, item);

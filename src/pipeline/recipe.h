@@ -18,7 +18,9 @@ struct tachy_due {
 
 // One frame on its way through a pipeline.
 struct tachy_item {
-    tachy_frame *in;  // decoded
+    tachy_frame *in;  // decoded; NULL in composite where the task does not keep it, afterwards
+                      // always
+    tachy_frame head; // of `in` where that is NULL in composite: all but its pixels
     tachy_frame *out; // composited; NULL before composite, or where the task makes none
     struct tachy_result result;
     uint64_t arrived;    // into the current queue, tachy_ticks()
@@ -31,6 +33,12 @@ struct tachy_item {
     struct tachy_due due;
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
 };
+
+// What is known of the decoded frame besides its pixels.
+static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
+{
+    return item->in ? item->in : &item->head;
+}
 
 struct tachy_task_ops {
     const char *name;
@@ -45,7 +53,14 @@ struct tachy_task_ops {
     // t->eyes is set here.
     int (*start)(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out);
 
-    // Each worker has its own engine, tables and buffers. One thread a worker.
+    // After start(): whether composite reads the pixels of item->in; NULL: yes. Where it does
+    // not, they are dropped before, so that many frames can wait for their turn.
+    bool (*keeps_input)(const tachy_task *t);
+    // After start(): about how many bytes item->priv holds; NULL: next to nothing.
+    size_t (*item_bytes)(const tachy_task *t);
+
+    // Each worker has its own engine, tables and buffers (never NULL). One thread a worker; one
+    // thread at a time is in worker_open.
     int (*worker_open)(tachy_task *t, void **worker);
     void (*worker_close)(void *worker);
 
@@ -54,15 +69,19 @@ struct tachy_task_ops {
     int (*model)(void *worker, struct tachy_item *item, int eye);
     int (*postprocess)(void *worker, struct tachy_item *item, int eye);
 
-    // In the order of the stream, one at a time; NULL: nothing to do in order.
+    // In the order of the stream, one at a time; NULL: nothing to do in order. order_open may
+    // set *state to NULL where the settings leave nothing to do: then `order` is not called, and
+    // a worker composites at once.
     int (*order_open)(tachy_task *t, void **state);
     void (*order_close)(void *state);
     int (*order)(void *state, struct tachy_item *item);
 
-    // Before `order`, in the order of the stream: keep an eye's result as postprocess left it, and
-    // fill in that of a later item from it. NULL: the task cannot take over results.
-    int (*keep)(void *state, const struct tachy_item *item, int eye);
-    int (*reuse)(void *state, struct tachy_item *item, int eye);
+    // Taking over results (docs/live.md); NULL: the task cannot. In the order of the stream, one
+    // at a time, before `order`: keep an eye's result as postprocess left it in *kept (NULL at
+    // first; one a stream), and fill in that of a later item from it.
+    int (*keep)(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);
+    int (*reuse)(const tachy_task *t, const void *kept, struct tachy_item *item, int eye);
+    void (*kept_close)(void *kept);
 
     // In any order again, after `order`; sets item->out. NULL: no pictures are made.
     int (*composite)(void *worker, struct tachy_item *item);

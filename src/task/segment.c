@@ -133,6 +133,22 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
     return tachy_frame_pool_open(&s->pool, out->format, out->width, out->height);
 }
 
+// The guided filter applies its coefficients to the picture's luma.
+static bool keeps_input(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    enum tachy_mode m = s->composite.mode;
+    return s->refine || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON);
+}
+
+static size_t item_bytes(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    size_t n = (size_t)s->card->in.width * (size_t)s->card->in.height;
+    size_t each = 1 + (s->refine || s->smooth > 0) + (s->refine ? 2 * sizeof(float) : 0);
+    return (size_t)t->eyes * n * each;
+}
+
 static void worker_close(void *worker)
 {
     struct segment_worker *w = worker;
@@ -238,14 +254,10 @@ static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 static int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    int err = tachy_engine_run(w->engine, &w->in, w->out);
-    if (err < 0)
-        tachy_msg(w->task->log, TACHY_LOG_ERR, "frame %lld: the model %s failed (%s)",
-                  (long long)item->in->id, w->s->card->name, tachy_err_text(err));
-    return err;
+    return tachy_engine_run(w->engine, &w->in, w->out);
 }
 
-static int ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
+int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
 {
     if (e->mask && e->width == width && e->height == height)
         return TACHY_OK;
@@ -283,7 +295,7 @@ static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
     struct tachy_placement pl = {w->placement.x * fx, w->placement.y * fy, w->placement.w * fx,
                                  w->placement.h * fy};
     tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
-    err = ensure_eye(s, e, mw, mh);
+    err = segment_ensure_eye(s, e, mw, mh);
     if (err == TACHY_OK)
         err = tachy_mask_from_tensor(&s->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
     if (err == TACHY_OK && e->guide)
@@ -315,6 +327,10 @@ static void order_close(void *state)
 
 static int order_open(tachy_task *t, void **state)
 {
+    const struct segment *s = priv(t);
+    *state = NULL;
+    if (!(s->smooth > 0) && !s->background)
+        return TACHY_OK; // every frame for itself
     struct order *o = calloc(1, sizeof(*o));
     *state = o;
     if (!o)
@@ -340,8 +356,7 @@ static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
         o->width[eye] = e->width;
         o->height[eye] = e->height;
     }
-    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width,
-                       item->in->discontinuity);
+    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width, item->anew);
     return TACHY_OK;
 }
 
@@ -356,8 +371,8 @@ static int segment_order(void *state, struct tachy_item *item)
     struct segment_item *si = item->priv;
     struct tachy_rational tb = o->s->in.time_base;
     tachy_frame_unref(&si->background);
-    return segment_background_at(o->background, (double)item->in->pts * tb.num / tb.den,
-                                 &si->background);
+    double time = (double)tachy_item_head(item)->pts * tb.num / tb.den;
+    return segment_background_at(o->background, time, &si->background);
 }
 
 static int fit_refine(struct segment_worker *w, struct tachy_item *item,
@@ -385,10 +400,11 @@ static int composite_json(struct segment_worker *w, struct tachy_item *item,
                           const struct tachy_refine *refine)
 {
     struct segment_item *si = item->priv;
+    const tachy_frame *in = tachy_item_head(item);
     struct tachy_rational tb = w->s->in.time_base;
     const char *line;
-    int err = tachy_composite_json(w->composite, item->in, &item->result, refine,
-                                   (double)item->in->pts * tb.num / tb.den, &line);
+    int err = tachy_composite_json(w->composite, in, &item->result, refine,
+                                   (double)in->pts * tb.num / tb.den, &line);
     if (err < 0)
         return err;
     size_t n = strlen(line) + 1;
@@ -410,6 +426,7 @@ static int segment_composite(void *worker, struct tachy_item *item)
     struct segment_worker *w = worker;
     struct segment *s = w->s;
     struct segment_item *si = item->priv;
+    const tachy_frame *in = tachy_item_head(item);
     struct tachy_refine refine[TACHY_MAX_EYES];
     int err = s->refine ? fit_refine(w, item, refine) : TACHY_OK;
     const struct tachy_refine *r = s->refine ? refine : NULL;
@@ -420,10 +437,10 @@ static int segment_composite(void *worker, struct tachy_item *item)
     err = tachy_frame_pool_get(s->pool, &item->out);
     if (err < 0)
         return err;
-    err = tachy_composite_run(w->composite, item->in, &item->result, r, si->background, item->out);
-    item->out->id = item->in->id;
-    item->out->pts = item->in->pts;
-    item->out->duration = item->in->duration;
+    err = tachy_composite_run(w->composite, in, &item->result, r, si->background, item->out);
+    item->out->id = in->id;
+    item->out->pts = in->pts;
+    item->out->duration = in->duration;
     item->out->color = s->out.color;
     return err;
 }
@@ -453,11 +470,16 @@ const struct tachy_task_ops tachy_task_segment = {
     .open = segment_open,
     .close = segment_close,
     .start = segment_start,
+    .keeps_input = keeps_input,
+    .item_bytes = item_bytes,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .preprocess = segment_preprocess,
     .model = segment_model,
     .postprocess = segment_postprocess,
+    .keep = segment_keep,
+    .reuse = segment_reuse,
+    .kept_close = segment_kept_close,
     .order_open = order_open,
     .order_close = order_close,
     .order = segment_order,

@@ -10,8 +10,14 @@
 #define MS 1000000ull
 #define S (1000 * MS)
 
-static int take_over(void *state, struct tachy_item *item, int eye) { return TACHY_OK; }
-static int keep(void *state, const struct tachy_item *item, int eye) { return TACHY_OK; }
+static int take_over(const tachy_task *t, const void *kept, struct tachy_item *item, int eye)
+{
+    return TACHY_OK;
+}
+static int keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye)
+{
+    return TACHY_OK;
+}
 static const struct tachy_task_ops reuses = {.name = "reuses", .keep = keep, .reuse = take_over};
 static const struct tachy_task_ops plain = {.name = "plain"};
 

@@ -1,0 +1,74 @@
+#include "pipeline/pipeline_wait.h"
+
+#include "base/base.h"
+#include "base/clock.h"
+
+#include <errno.h>
+
+enum { SPIN_MIN = 2, SPIN_MAX = 32, SPIN_RETRY = 32 };
+
+void pipeline_event_init(struct pipeline_event *e)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+void pipeline_event_destroy(struct pipeline_event *e)
+{
+    pthread_cond_destroy(&e->cond);
+    pthread_mutex_destroy(&e->lock);
+}
+
+void pipeline_event_broadcast(struct pipeline_event *e)
+{
+    pthread_mutex_lock(&e->lock);
+    pthread_cond_broadcast(&e->cond);
+    pthread_mutex_unlock(&e->lock);
+}
+
+bool pipeline_event_wait(struct pipeline_event *e, bool (*holds)(void *user), void *user,
+                         uint64_t timeout_ns)
+{
+    struct timespec t;
+    if (timeout_ns != UINT64_MAX) {
+        uint64_t until = tachy_now_ns() + timeout_ns;
+        t = (struct timespec){.tv_sec = (time_t)(until / 1000000000u),
+                              .tv_nsec = (long)(until % 1000000000u)};
+    }
+    bool held = false, late = false;
+    pthread_mutex_lock(&e->lock);
+    atomic_fetch_add(&e->waiters, 1);
+    while (!(held = holds(user)) && !late) {
+        tachy_pipeline_delay();
+        if (timeout_ns == UINT64_MAX)
+            pthread_cond_wait(&e->cond, &e->lock);
+        else
+            late = pthread_cond_timedwait(&e->cond, &e->lock, &t) == ETIMEDOUT;
+    }
+    atomic_fetch_sub(&e->waiters, 1);
+    pthread_mutex_unlock(&e->lock);
+    return held;
+}
+
+bool pipeline_spin(struct pipeline_spin *s, bool (*holds)(void *user), void *user)
+{
+    if (!s->budget) {
+        if (++s->skipped < SPIN_RETRY)
+            return holds(user);
+        s->budget = SPIN_MIN;
+    }
+    for (int i = 0; i < s->budget; i++) {
+        if (holds(user)) {
+            s->budget = TACHY_MIN(2 * s->budget, SPIN_MAX);
+            return true;
+        }
+        sched_yield();
+    }
+    s->budget /= 2;
+    s->skipped = 0;
+    return holds(user);
+}
