@@ -438,6 +438,38 @@ static void say_interrupted(const tachy_sink *sink, const struct tachy_summary *
         message_error("interrupted; no file was left");
 }
 
+// --frame-skip=THRESHOLD says both that and from where; in a file these are two keys.
+static struct tachy_live_params live_params(const tachy_settings *set)
+{
+    static const char enabled[] = "performance.frame_skip_enabled",
+                      threshold[] = "performance.frame_skip_threshold";
+    bool asked = is(tachy_settings_origin(set, threshold), "command line");
+    bool refused = is(tachy_settings_origin(set, enabled), "command line");
+    return (struct tachy_live_params){
+        .mode = tachy_settings_bool(set, "performance.live") ? TACHY_RUN_LIVE : TACHY_RUN_ALL,
+        .max_latency_ms = tachy_settings_float(set, "performance.max_latency_ms"),
+        .frame_skip = tachy_settings_bool(set, enabled) || (asked && !refused),
+        .frame_skip_threshold = tachy_settings_float(set, threshold),
+        .realtime = tachy_settings_bool(set, "input.realtime"),
+        .no_ease = !tachy_settings_bool(set, "performance.adapt"),
+    };
+}
+
+// What a user who asks for it may expect and does not get.
+static void warn_live(const struct segment *s, const struct job *j)
+{
+    const tachy_settings *set = s->c->settings;
+    bool live = tachy_settings_bool(set, "performance.live");
+    bool paced = tachy_settings_bool(set, "input.realtime");
+    struct stat st;
+    if (!live && is(tachy_settings_origin(set, "performance.max_latency_ms"), "command line"))
+        message_note(&s->c->log, "--max-latency has no effect without --live: every frame is worked on, "
+                        "however long it takes");
+    if (live && !paced && stat(j->input, &st) == 0 && S_ISREG(st.st_mode))
+        message_note(&s->c->log, "%s is read as fast as it decodes, and frames that nobody has time for "
+                        "are shed; add -re to read it at its own rate", j->input);
+}
+
 static int run_job(struct segment *s, struct job *j)
 {
     struct cli *c = s->c;
@@ -457,12 +489,14 @@ static int run_job(struct segment *s, struct job *j)
     s->misused = source && err == TACHY_ERR_INVAL;
     if (err < 0)
         goto error;
+    warn_live(s, j);
     progress_start(&progress, c, j->input);
     err = tachy_run(tachy_run_params(
                         .task = s->task, .source = source, .sink = sink,
                         .workers = (int)tachy_settings_int(c->settings, "model.num_workers"),
                         .max_bytes = tachy_settings_int(c->settings, "processing.max_memory") << 20,
                         .calibrate = tachy_settings_bool(c->settings, "run.calibrate"),
+                        .live = live_params(c->settings),
                         .progress = progress_show, .user = &progress, .stop = &stop,
                         .log = &c->log, .profile = c->profile),
                     &sum);

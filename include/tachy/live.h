@@ -52,6 +52,8 @@ struct tachy_live_params {
     bool frame_skip;       // a frame like the last one inferred takes over its result
     double frame_skip_threshold; // how different two frames may be for that, 0..1: the largest
                            // difference of luma means over a grid of 32x18 cells
+    bool realtime;         // frames are read no sooner than their time, as FFmpeg's -re; in mode
+                           // live always so from a null source
     bool no_ease;          // mode live: the deadline is held by shedding alone
 };
 

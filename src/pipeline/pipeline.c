@@ -338,10 +338,12 @@ static int start_workers(struct tachy_pipeline *p)
 }
 
 // The pipeline's own stream, with all workers' objects opened before the first frame.
-static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_params *params)
+static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_params *params,
+                      const struct pipeline_policy *policy)
 {
-    int err = tachy_pipeline_join(p, &p->first,
-                                  tachy_stream_params(.task = params->task, .input = params->input));
+    int err = pipeline_join(p, &p->first,
+                            tachy_stream_params(.task = params->task, .input = params->input),
+                            policy, false);
     void *worker;
     for (int i = 0; i < p->nb_workers && err == TACHY_OK; i++)
         err = pipeline_bind_worker(p->first->bind, i, &worker);
@@ -349,6 +351,12 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
 }
 
 int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params)
+{
+    return pipeline_open(out, params, NULL);
+}
+
+int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params,
+                  const struct pipeline_policy *policy)
 {
     *out = NULL;
     if (!TACHY_CHECK(params->log, params->workers >= 0 && params->workers <= 1024) ||
@@ -358,9 +366,10 @@ int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params
     if (!p)
         return TACHY_ERR_NOMEM;
     init_pipeline(p, params);
+    p->prompt = policy && policy->wanted;
     int err = open_workers(p, TACHY_DEF(params->workers, tachy_cpu_count()));
     if (err == TACHY_OK && params->task)
-        err = open_first(p, params);
+        err = open_first(p, params, policy);
     if (err == TACHY_OK)
         err = start_workers(p);
     if (err < 0) {

@@ -182,6 +182,7 @@ struct tachy_pipeline {
 
     struct pipeline_worker *workers;
     int nb_workers;
+    bool prompt; // workers are woken as soon as any thread; for mode live
 };
 
 // ---- pipeline_bind.c ----
@@ -221,6 +222,9 @@ void pipeline_fail(tachy_stream *s, int64_t seq, int err);
 
 // ---- pipeline.c ----
 
+// As tachy_pipeline_open() with a policy for the first stream (may be NULL).
+int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params,
+                  const struct pipeline_policy *policy);
 // As tachy_pipeline_join() with a policy and figures of the stream's own (may be NULL, false).
 int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
                   const struct tachy_stream_params *params, const struct pipeline_policy *policy,

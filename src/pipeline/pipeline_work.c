@@ -371,8 +371,9 @@ void *pipeline_worker_main(void *arg)
     struct pipeline_worker *w = arg;
     struct pipeline_job jobs[PIPELINE_BATCH];
     // Workers fill the cores, but the one thread that decodes or encodes must not queue behind
-    // them: what it is late with, all of them wait for.
-    pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){0});
+    // them: what it is late with, all of them wait for. In mode live a frame waits for them.
+    if (!w->pipeline->prompt)
+        pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){0});
     tachy_profile_thread(w->pipeline->profile, w->prof);
     for (int n = 0; (n = take(w, jobs, n));) {
         uint64_t start = tachy_ticks();

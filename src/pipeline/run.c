@@ -2,6 +2,8 @@
 #include "base/cpu.h"
 #include "media/convert.h"
 #include "pipeline/light.h"
+#include "pipeline/live_stream.h"
+#include "pipeline/pace.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/verdict.h"
 #include "sink/sink_ops.h"
@@ -21,9 +23,11 @@ struct run {
     const struct tachy_run_params *p;
     tachy_pipeline *pipeline;
     tachy_stream *stream;
+    struct live_stream *live;       // what is pushed and pulled goes through it
     struct tachy_prof *source_prof; // written by the source thread
     struct tachy_prof *sink_prof;   // written by the calling thread
-    struct tachy_convert *convert;  // source thread only
+    struct tachy_convert *convert;  // source thread only, as the next
+    struct tachy_pace pace;
     atomic_bool stop;               // no more frames are read
     atomic_int source_err;
     _Atomic int64_t decoded;
@@ -43,14 +47,27 @@ static int push_as_started(struct run *r, tachy_frame *f)
 {
     const struct tachy_video_info *in = &r->stream->bind->input;
     if (f->format == in->format && f->width == in->width && f->height == in->height)
-        return tachy_stream_push(r->stream, f);
+        return live_stream_push(r->live, f);
     tachy_frame *fit = NULL;
     int err =
         tachy_convert_frame(&r->convert, f, in->format, in->width, in->height, &fit, r->p->log);
     if (err == TACHY_OK)
-        err = tachy_stream_push(r->stream, fit);
+        err = live_stream_push(r->live, fit);
     tachy_frame_unref(&fit);
     return err;
+}
+
+static bool stop_asked_of(void *run) { return stop_asked(run); }
+
+// Waits until the frame is due where it is to be read at its own rate. A live run of made-up
+// frames gets them so; a file is read as fast as it decodes where nothing else is asked for.
+static bool wait_due(struct run *r, const tachy_frame *f)
+{
+    const struct tachy_live_params *l = &r->p->live;
+    bool made_up = l->mode == TACHY_RUN_LIVE && r->p->source->ops == &tachy_source_null;
+    struct tachy_rational tb = tachy_source_info(r->p->source)->time_base;
+    return !(l->realtime || made_up) ||
+           tachy_pace_wait(&r->pace, (double)f->pts * tb.num / tb.den, stop_asked_of, r);
 }
 
 static void *source_main(void *arg)
@@ -67,7 +84,12 @@ static void *source_main(void *arg)
             break;
         tachy_prof_add(r->source_prof, TACHY_STEP_DECODE,
                        (struct tachy_prof_item){f->id, r->stream->number}, start, end, 0);
+        if (!wait_due(r, f)) {
+            tachy_frame_unref(&f);
+            break;
+        }
         atomic_fetch_add(&r->decoded, 1);
+        end = tachy_ticks();
         err = push_as_started(r, f);
         atomic_fetch_add(&r->push_ticks, tachy_ticks() - end);
         tachy_frame_unref(&f);
@@ -76,7 +98,7 @@ static void *source_main(void *arg)
     }
     // A pipeline that failed tells its own story.
     atomic_store(&r->source_err, err == TACHY_ERR_INTERRUPTED ? TACHY_OK : err);
-    tachy_stream_push(r->stream, NULL);
+    live_stream_push(r->live, NULL);
     return NULL;
 }
 
@@ -97,6 +119,7 @@ static void read_figures(struct run *r)
     s->seconds = since_s(r->start_ns);
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
+    live_stream_read(r->live, &s->live);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     tachy_verdict(s, &(struct tachy_verdict_in){
@@ -147,7 +170,9 @@ static int drain(struct run *r)
         err = pipeline_pull_timed(r->stream, 200, &f, &result, &times);
         uint64_t start = tachy_ticks();
         r->starved_ticks += start - asked;
-        if (err == TACHY_OK) {
+        if (err == TACHY_OK && !live_stream_due(r->live, &times)) {
+            tachy_frame_unref(&f);
+        } else if (err == TACHY_OK) {
             err = tachy_sink_write(r->p->sink, f, result);
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
@@ -155,6 +180,7 @@ static int drain(struct run *r)
                            (struct tachy_prof_item){result->frame_id, r->stream->number}, start,
                            end, times.waited);
             tachy_prof_latency(r->sink_prof, end - times.pushed);
+            live_stream_written(r->live, &times, start, end);
             if (err < 0)
                 break;
             if (r->sum->frames++ == 0)
@@ -317,14 +343,18 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     if (err == TACHY_OK)
         err = tachy_profile_join(p->profile, TACHY_LANE_SINK, r.sink_prof);
     if (err == TACHY_OK)
-        err = tachy_pipeline_open(
+        err = live_stream_open(&r.live, p->task, &p->live, p->log);
+    if (err == TACHY_OK)
+        err = pipeline_open(
             &r.pipeline,
             tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
                                   .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log,
-                                  .profile = p->profile));
+                                  .profile = p->profile),
+            live_stream_policy(r.live));
     if (err < 0)
         goto error;
     r.stream = r.pipeline->first;
+    live_stream_start(r.live, r.stream);
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
     err = tachy_sink_start(p->sink, &r.stream->bind->output);
     if (err < 0)
@@ -343,6 +373,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 
 error:
     tachy_pipeline_close(&r.pipeline);
+    live_stream_close(&r.live);
     tachy_profile_leave(p->profile, r.source_prof);
     tachy_profile_leave(p->profile, r.sink_prof);
     tachy_convert_close(&r.convert);

@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "report/summary_live.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -70,6 +71,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
         json_array_append_new(steps, step_json(&s->steps[i], (enum tachy_step)i));
     json_object_set_new(o, "steps", steps);
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
+    tachy_summary_live_json(o, &s->live);
     *json = json_dumps(o, JSON_INDENT(2));
     json_decref(o);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -113,14 +115,17 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
     char damaged[64] = "";
     if (s->damaged)
         snprintf(damaged, sizeof(damaged), ", %lld damaged", (long long)s->damaged);
-    *text = tachy_asprintf(
+    char *live = tachy_summary_live_text(&s->live, &s->latency);
+    *text = !live ? NULL : tachy_asprintf(
         "frames        %lld in %.2f s, %.1f a second%s%s\n"
         "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
+        "%s"
         "limited by    %s\n"
         "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
         "%s\n",
         (long long)s->frames, s->seconds, s->fps, damaged, s->interrupted ? ", interrupted" : "",
-        steps, s->limited_text, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
+        steps, live, s->limited_text, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
         light);
+    tachy_free(live);
     return *text ? TACHY_OK : TACHY_ERR_NOMEM;
 }

@@ -151,6 +151,10 @@ static void note_change(tachy_source *s, tachy_frame *f)
     struct file *p = file_of(s);
     bool first = !p->width;
     bool same = p->width == f->width && p->height == f->height && p->format == f->format;
+    if (p->broken) {
+        p->broken--;
+        f->discontinuity = !first;
+    }
     if (!first && !same) {
         f->discontinuity = 1;
         if (!p->changed)

@@ -14,6 +14,7 @@ void file_damaged(tachy_source *s, const char *what, const char *why)
 {
     struct file *p = file_of(s);
     s->damaged++;
+    p->broken = TACHY_MAX(p->broken, 1);
     if (p->warned >= WARNINGS)
         return;
     p->warned++;
@@ -141,8 +142,10 @@ static int64_t rising_time(struct file *p, const AVFrame *picture)
             int64_t back = av_sat_sub64(p->last, t);
             bool jump = (double)back * av_q2d(tb) > 1;
             t = av_sat_add64(p->last, jump ? step : 1);
-            if (jump)
+            if (jump) {
                 p->offset = av_sat_add64(p->offset, av_sat_add64(back, step));
+                p->broken = TACHY_MAX(p->broken, 1);
+            }
         }
     }
     return p->last = t;
@@ -160,14 +163,20 @@ int file_decode(tachy_source *s, AVFrame *picture)
         int err = decode_any(s, picture);
         if (err)
             return err;
+        if (p->jump_at != AV_NOPTS_VALUE && picture->best_effort_timestamp >= p->jump_at) {
+            p->broken = TACHY_MAX(p->broken, 1);
+            p->jump_at = AV_NOPTS_VALUE;
+        }
         int64_t t = rising_time(p, picture);
         if (t >= p->end) {
             av_frame_unref(picture);
             return TACHY_ERR_EOF;
         }
         if (t >= p->start || s->params.start <= 0) {
-            if (is_damaged(picture))
+            if (is_damaged(picture)) {
                 file_damaged(s, "a picture is damaged", "its data is incomplete");
+                p->broken = 2; // neither it nor what follows it goes on from what was before
+            }
             picture->pts = av_sat_sub64(t, p->start);
             return TACHY_OK;
         }

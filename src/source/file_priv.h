@@ -72,6 +72,9 @@ struct file {
     int nb_ahead, next_ahead;
     int64_t jump_us;         // added to every timestamp after a discontinuity of the stream
     int64_t demuxed_us;      // last video dts after that; AV_NOPTS_VALUE: none
+    int64_t jump_at;         // stream time where that happened last, for the picture that is
+                             // shown then; AV_NOPTS_VALUE: none
+    int broken;              // so many of the next pictures do not go on from what was before
     int bad_reads;           // in a row
     int read_err;            // why reading ended early
     bool input_ended, flushing;

@@ -30,6 +30,9 @@ static void follow_jump(struct file *p, const AVPacket *packet)
     if (delta > JUMP_US || delta < -JUMP_US) {
         int64_t step = av_rescale_q(TACHY_MAX(packet->duration, 1), p->st->time_base, AV_TIME_BASE_Q);
         p->jump_us = av_sat_sub64(p->jump_us, av_sat_sub64(delta, step));
+        int64_t shown = packet->pts == AV_NOPTS_VALUE ? packet->dts : packet->pts;
+        p->jump_at = av_sat_add64(
+            shown, av_rescale_q(p->jump_us, AV_TIME_BASE_Q, p->st->time_base));
         now = av_sat_add64(us, p->jump_us);
     }
     p->demuxed_us = now;
@@ -168,7 +171,7 @@ static void forget_position(tachy_source *s)
     p->input_ended = false;
     p->read_err = p->bad_reads = 0;
     p->jump_us = 0;
-    p->demuxed_us = AV_NOPTS_VALUE;
+    p->demuxed_us = p->jump_at = AV_NOPTS_VALUE;
     if (!s->side)
         return;
     tachy_side_reset(s->side);

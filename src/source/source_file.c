@@ -25,7 +25,7 @@ static void set_times(tachy_source *s)
     struct file *p = file_of(s);
     const AVFormatContext *fmt = p->in.fmt;
     AVRational tb = p->st->time_base;
-    p->last = p->demuxed_us = AV_NOPTS_VALUE;
+    p->last = p->demuxed_us = p->jump_at = AV_NOPTS_VALUE;
     p->zero_us = fmt->start_time != AV_NOPTS_VALUE ? fmt->start_time : 0;
     if (p->zero_us < 0 && p->st->start_time != AV_NOPTS_VALUE && p->st->start_time >= 0)
         p->zero_us = 0;
