@@ -59,21 +59,22 @@ int pipeline_bind_get(struct tachy_pipeline *p, tachy_task *task,
     struct pipeline_bind *b = p->binds;
     while (b && b->task != task)
         b = b->next;
-    *out = b;
+    *out = NULL;
     if (b && !same_input(&b->input, input))
         return tachy_fail(p->log, TACHY_ERR_STATE,
                           "pipeline: the task serves streams of %s %dx%d already; open a task of its "
                           "own for a stream of %s %dx%d",
                           tachy_pix_desc(b->input.format)->name, b->input.width, b->input.height,
                           tachy_pix_desc(input->format)->name, input->width, input->height);
-    int err = b ? TACHY_OK : open_bind(out, p->nb_workers, task, input);
-    if (err < 0)
-        return err;
     if (!b) {
-        (*out)->next = p->binds;
-        p->binds = *out;
+        int err = open_bind(&b, p->nb_workers, task, input);
+        if (err < 0)
+            return err;
+        b->next = p->binds;
+        p->binds = b;
     }
-    (*out)->streams++;
+    b->streams++;
+    *out = b;
     return TACHY_OK;
 }
 

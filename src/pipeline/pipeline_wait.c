@@ -56,19 +56,18 @@ bool pipeline_event_wait(struct pipeline_event *e, bool (*holds)(void *user), vo
 
 bool pipeline_spin(struct pipeline_spin *s, bool (*holds)(void *user), void *user)
 {
-    if (!s->budget) {
-        if (++s->skipped < SPIN_RETRY)
+    int budget = atomic_load_explicit(&s->budget, memory_order_relaxed);
+    if (!budget) {
+        int skipped = atomic_load_explicit(&s->skipped, memory_order_relaxed) + 1;
+        atomic_store_explicit(&s->skipped, skipped % SPIN_RETRY, memory_order_relaxed);
+        if (skipped < SPIN_RETRY)
             return holds(user);
-        s->budget = SPIN_MIN;
+        budget = SPIN_MIN;
     }
-    for (int i = 0; i < s->budget; i++) {
-        if (holds(user)) {
-            s->budget = TACHY_MIN(2 * s->budget, SPIN_MAX);
-            return true;
-        }
+    bool held = false;
+    for (int i = 0; i < budget && !(held = holds(user)); i++)
         sched_yield();
-    }
-    s->budget /= 2;
-    s->skipped = 0;
-    return holds(user);
+    budget = held ? TACHY_MIN(2 * budget, SPIN_MAX) : budget / 2;
+    atomic_store_explicit(&s->budget, budget, memory_order_relaxed);
+    return held || holds(user);
 }

@@ -40,9 +40,10 @@ bool pipeline_event_wait(struct pipeline_event *e, bool (*holds)(void *user), vo
 
 // Looking for a while before sleeping, where that has paid lately: a thread that is handed
 // something every few microseconds never sleeps, one that waits for milliseconds does so at once.
+// Threads may share one: it is a guess.
 struct pipeline_spin {
-    int budget; // looks; 0: not for now
-    int skipped;
+    _Atomic int budget;  // looks; 0: not for now
+    _Atomic int skipped; // waits since then
 };
 
 // Looks at holds(user) as often as the budget says, giving the core away in between.

@@ -18,9 +18,9 @@ struct tachy_due {
 
 // One frame on its way through a pipeline.
 struct tachy_item {
-    tachy_frame *in;  // decoded; NULL in composite where the task does not keep it, afterwards
-                      // always
-    tachy_frame head; // of `in` where that is NULL in composite: all but its pixels
+    tachy_frame *in;  // decoded; NULL in order and composite where the task does not keep it,
+                      // and after composite
+    tachy_frame head; // all but the pixels of `in`, where that is NULL in order and composite
     tachy_frame *out; // composited; NULL before composite, or where the task makes none
     struct tachy_result result;
     uint64_t arrived;    // into the current queue, tachy_ticks()

@@ -5,6 +5,7 @@
 struct room {
     tachy_stream *s;
     int64_t seq, limit; // positions ahead of pull
+    bool in_order;
 };
 
 static bool ended(tachy_stream *s) { return atomic_load(&s->end) != INT64_MAX; }
@@ -29,18 +30,18 @@ static bool has_much_room(void *arg)
     return atomic_load(&r->s->next_pull) >= atomic_load(&r->s->space_at) || over(r->s);
 }
 
-// Waits until position `seq` may be pushed.
-static int wait_room(tachy_stream *s, int64_t seq, int64_t limit)
+// Waits until the position may be pushed.
+static int wait_room(struct room *r)
 {
-    struct room r = {s, seq, limit};
-    if (!has_room(&r) && !pipeline_spin(&s->push_spin, has_room, &r)) {
+    tachy_stream *s = r->s;
+    if (!has_room(r) && !pipeline_spin(&s->push_spin, has_room, r)) {
         // Sleeping is dear: where many fit, some room is waited for, but never for long.
-        if (limit >= 32 && limit == s->depth && seq >= atomic_load(&s->next_pull) + limit) {
-            atomic_store(&s->space_at, seq - limit + limit / 4);
-            pipeline_event_wait(&s->space, has_much_room, &r, 1000000);
+        if (r->in_order && r->limit >= 32 && r->seq >= atomic_load(&s->next_pull) + r->limit) {
+            atomic_store(&s->space_at, r->seq - r->limit + r->limit / 4);
+            pipeline_event_wait(&s->space, has_much_room, r, 1000000);
             atomic_store(&s->space_at, 0);
         }
-        pipeline_event_wait(&s->space, has_room, &r, UINT64_MAX);
+        pipeline_event_wait(&s->space, has_room, r, UINT64_MAX);
     }
     if (atomic_load(&s->err) || atomic_load(&s->pipeline->stopped))
         return TACHY_ERR_INTERRUPTED;
@@ -85,11 +86,13 @@ static int publish(tachy_stream *s, int64_t seq, enum slot_state state)
     return err;
 }
 
-static int push(tachy_stream *s, tachy_frame *f, int64_t seq, int64_t limit)
+static int push(struct room *r, tachy_frame *f)
 {
+    tachy_stream *s = r->s;
+    int64_t seq = r->seq;
     int err = seq < 0 || seq < atomic_load(&s->next_pull) ? TACHY_ERR_INVAL : TACHY_OK;
     if (err == TACHY_OK)
-        err = wait_room(s, seq, limit);
+        err = wait_room(r);
     if (err < 0)
         return err;
     struct pipeline_slot *slot = pipeline_slot(s, seq);
@@ -129,7 +132,7 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
         end_stream(s);
         return TACHY_OK;
     }
-    int err = push(s, f, s->next_seq, s->depth);
+    int err = push(&(struct room){s, s->next_seq, s->depth, true}, f);
     if (err == TACHY_OK)
         s->next_seq++;
     return err;
@@ -137,7 +140,7 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
 
 int tachy_stream_push_at(tachy_stream *s, tachy_frame *f, int64_t seq)
 {
-    return push(s, f, seq, s->window);
+    return push(&(struct room){s, seq, s->window, false}, f);
 }
 
 // ---- Pull ----

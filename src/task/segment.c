@@ -371,8 +371,8 @@ static int segment_order(void *state, struct tachy_item *item)
     struct segment_item *si = item->priv;
     struct tachy_rational tb = o->s->in.time_base;
     tachy_frame_unref(&si->background);
-    double time = (double)tachy_item_head(item)->pts * tb.num / tb.den;
-    return segment_background_at(o->background, time, &si->background);
+    return segment_background_at(o->background, (double)item->result.pts * tb.num / tb.den,
+                                 &si->background);
 }
 
 static int fit_refine(struct segment_worker *w, struct tachy_item *item,
