@@ -77,7 +77,6 @@ static void init_stream(tachy_stream *s, struct tachy_pipeline *p)
 
 static int open_slots(tachy_stream *s)
 {
-    size_t item_size = s->bind->task->ops->item_size;
     int64_t n = 2;
     while (n <= s->window) // the pulled one stays
         n *= 2;
@@ -85,11 +84,6 @@ static int open_slots(tachy_stream *s)
     if (!s->slots)
         return TACHY_ERR_NOMEM;
     s->mask = n - 1;
-    for (int64_t i = 0; i < n && item_size; i++) {
-        s->slots[i].item.priv = calloc(1, item_size);
-        if (!s->slots[i].item.priv)
-            return TACHY_ERR_NOMEM;
-    }
     return TACHY_OK;
 }
 
@@ -129,13 +123,13 @@ static int open_stream(tachy_stream *s, const struct tachy_stream_params *params
 
 static void close_slots(tachy_stream *s)
 {
-    for (int64_t i = 0; s->slots && i <= s->mask; i++) {
-        struct tachy_item *item = &s->slots[i].item;
-        tachy_frame_unref(&item->in);
-        tachy_frame_unref(&item->out);
-        if (item->priv && s->bind->task->ops->item_close)
-            s->bind->task->ops->item_close(item->priv);
-        free(item->priv);
+    for (int64_t i = 0; s->slots && i <= s->mask; i++)
+        pipeline_empty_slot(s, &s->slots[i]);
+    for (struct pipeline_priv *p = atomic_load(&s->privs), *next; p; p = next) {
+        next = p->next;
+        if (s->bind->task->ops->item_close)
+            s->bind->task->ops->item_close(p->data);
+        free(p);
     }
     free(s->slots);
 }

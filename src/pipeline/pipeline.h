@@ -43,6 +43,13 @@ struct pipeline_slot {
     int err;
 };
 
+// What the task keeps in an item. Taken for a position and given back once that has been pulled, the
+// warmest first: there are as many as were ever in flight at once.
+struct pipeline_priv {
+    struct pipeline_priv *next;
+    max_align_t data[];
+};
+
 // A task on one format: what the streams share that have both in common.
 struct pipeline_bind {
     struct pipeline_bind *next;
@@ -86,6 +93,8 @@ struct tachy_stream {
     const struct pipeline_policy *policy; // NULL: none. Set before the first push
 
     struct pipeline_slot *slots; // position n is in slot n & mask
+    _Atomic(struct pipeline_priv *) privs; // free ones; added by any thread, taken under the
+                                           // pipeline's lock
     int64_t mask;
     int64_t depth;    // items that push() lets be in flight
     int64_t window;   // positions that push_at() lets be ahead of pull
@@ -260,6 +269,9 @@ int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
 // Items that may be in flight within `max_bytes` (0: default), at least 2.
 int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
                              int workers, int64_t max_bytes);
+
+// Drops what a slot holds.
+void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot);
 
 static inline struct pipeline_slot *pipeline_slot(const tachy_stream *s, int64_t seq)
 {

@@ -1,5 +1,8 @@
 #include "pipeline/pipeline.h"
 
+#include <stddef.h>
+#include <stdlib.h>
+
 // ---- Push ----
 
 struct room {
@@ -63,6 +66,41 @@ static void fill(tachy_stream *s, struct tachy_item *item, tachy_frame *f)
         s->policy->arrived(s->policy->user, item);
 }
 
+// Under the pipeline's lock: nobody else takes one, so the first stays the first until it is taken
+// or another is put before it.
+static int take_priv(tachy_stream *s, struct tachy_item *item)
+{
+    size_t size = s->bind->task->ops->item_size;
+    if (!size)
+        return TACHY_OK;
+    struct pipeline_priv *p = atomic_load(&s->privs);
+    while (p && !atomic_compare_exchange_weak(&s->privs, &p, p->next))
+        continue;
+    if (!p)
+        p = calloc(1, sizeof(*p) + size);
+    item->priv = p ? p->data : NULL;
+    return p ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void give_priv(tachy_stream *s, struct tachy_item *item)
+{
+    if (!item->priv)
+        return;
+    struct pipeline_priv *p =
+        (struct pipeline_priv *)((char *)item->priv - offsetof(struct pipeline_priv, data));
+    item->priv = NULL;
+    p->next = atomic_load(&s->privs);
+    while (!atomic_compare_exchange_weak(&s->privs, &p->next, p))
+        continue;
+}
+
+void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot)
+{
+    tachy_frame_unref(&slot->item.in);
+    tachy_frame_unref(&slot->item.out);
+    give_priv(s, &slot->item);
+}
+
 // Makes the filled slot known. TACHY_ERR_STATE where the stream has been ended meanwhile.
 static int publish(tachy_stream *s, int64_t seq, enum slot_state state)
 {
@@ -71,9 +109,11 @@ static int publish(tachy_stream *s, int64_t seq, enum slot_state state)
     int err = TACHY_OK;
     tachy_pipeline_delay();
     pthread_mutex_lock(&p->lock);
-    if (ended(s)) {
+    if (ended(s))
         err = TACHY_ERR_STATE;
-    } else {
+    else if (state == SLOT_QUEUED)
+        err = take_priv(s, &slot->item);
+    if (err == TACHY_OK) {
         atomic_store(&slot->state, state);
         if (seq >= atomic_load_explicit(&s->next_push, memory_order_relaxed))
             atomic_store(&s->next_push, seq + 1);
@@ -107,7 +147,7 @@ static int push(struct room *r, tachy_frame *f)
     if (err < 0) {
         if (f)
             atomic_fetch_sub(&s->inputs, 1);
-        tachy_frame_unref(&slot->item.in);
+        pipeline_empty_slot(s, slot);
         atomic_store(&slot->state, SLOT_FREE);
     } else if (!f) {
         pipeline_advance(s);
@@ -164,7 +204,7 @@ static bool answered(void *stream)
 static void free_slot(tachy_stream *s, int64_t n)
 {
     struct pipeline_slot *slot = pipeline_slot(s, n);
-    tachy_frame_unref(&slot->item.out);
+    pipeline_empty_slot(s, slot);
     tachy_pipeline_delay();
     atomic_store(&slot->state, SLOT_FREE);
 }
