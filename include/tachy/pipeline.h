@@ -37,7 +37,13 @@ struct tachy_pipeline_params {
     int workers;                   // 0: one a core; at most 1024
     int64_t max_bytes;             // of a stream's frames in flight, where the stream does not say
                                    // otherwise; 0: 160 MiB or what the workers need
-    const struct tachy_log *log;   // must outlive the pipeline
+    int64_t memory;                // budget of all streams together: their pictures and results.
+                                   // A stream that joins gets fewer frames in flight where little
+                                   // is left; 0: no bound but each stream's own
+    int batch;                     // pictures of all streams that the model takes in one run, where
+                                   // it can: 1..1024; 0: 1
+    int64_t batch_timeout_us;      // that a picture waits for others to fill a batch; 0: 5000
+    const struct tachy_log *log;   // must outlive the pipeline and its tasks
     struct tachy_profile *profile; // profile.h: spans are recorded there; NULL: off. Must outlive
                                    // the pipeline
 };
@@ -66,6 +72,10 @@ TACHY_API int tachy_pipeline_drain(tachy_pipeline *p, int timeout_ms);
 // Drops what is not finished; every push and pull returns TACHY_ERR_INTERRUPTED from now on.
 // Does not wait. From any thread.
 TACHY_API void tachy_pipeline_stop(tachy_pipeline *p);
+
+// Gives memory back that is kept for the next frames: idle pictures of pools. Returns the bytes.
+// From any thread.
+TACHY_API size_t tachy_pipeline_trim(tachy_pipeline *p);
 
 // Figures of all streams' steps so far, those that have left included: s->steps of the workers'
 // steps and s->workers. At any time from any thread; stops nothing.

@@ -60,8 +60,14 @@ struct tachy_run_params {
     tachy_task *task;     // required
     tachy_source *source; // required; opened with want_side for what the sink should keep
     tachy_sink *sink;     // required; opened, not started
+    tachy_pipeline *pipeline; // the run joins this one as a stream, beside others; its workers and
+                          // profile then serve. NULL: one of its own
     int workers;          // 0: one a core
-    int64_t max_bytes;    // of frames in flight; 0: 160 MiB or what the workers need
+    int64_t max_bytes;    // of frames and results in flight; 0: 160 MiB or what the workers need.
+                          // TACHY_ERR_NOMEM where two frames do not fit
+    int batch;            // pictures in one run of the model, where it takes several; 0: 1
+    int64_t batch_timeout_us; // that a picture waits for others to fill a batch; 0: 5000
+    int64_t trim_every;   // frames after which memory that is kept for later is given back; 0: never
     bool calibrate;       // measure each step alone as well: light_ratio
     const char *cache_dir; // light figures are kept here; NULL: the user's cache folder
     // Called about four times a second and at the end, on the calling thread; may be NULL.
@@ -83,6 +89,35 @@ struct tachy_run_params {
 // *summary is filled in all cases (zeroed where nothing ran). A stop returns
 // TACHY_ERR_INTERRUPTED.
 TACHY_API int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary);
+
+// Several runs at once through one pipeline: each has its own source thread, sink and task (or
+// shares a task with those of the same format), all of them one set of workers.
+struct tachy_run_many_params {
+    int jobs;          // how many in all; at least 1
+    int parallel;      // at once; 0: 1
+    int workers;       // of the pipeline; 0: one a core
+    int64_t max_bytes; // of one job's frames in flight; 0: as tachy_run_params
+    // Fills in task, source, sink and what else job `job` needs (*p has the log, profile, stop and
+    // pipeline already; workers and calibrate are not looked at). A negative code: the job is
+    // left out with it. Called by one thread at a time, when the job's turn comes.
+    int (*open)(void *user, int job, struct tachy_run_params *p);
+    // The job is done, or could not be opened; closes what `open` has opened. `s` as tachy_run()
+    // fills it. Never at the same time as another close or open.
+    void (*close)(void *user, int job, struct tachy_run_params *p, int err,
+                  const struct tachy_summary *s);
+    void *user;
+    const int *stop;               // as in tachy_run_params: jobs that run are stopped, no other
+                                   // begins
+    const struct tachy_log *log;
+    struct tachy_profile *profile; // as in tachy_run_params
+};
+#define tachy_run_many_params(...) (&(struct tachy_run_many_params){__VA_ARGS__})
+
+// Runs all jobs. One that fails does not end the others: the code of the first that failed is
+// returned at the end, TACHY_ERR_INTERRUPTED after a stop. *all: frames, decoded and damaged
+// summed, the time of all together, figures of the workers' steps; of decode and encode only
+// calls, busy and wait.
+TACHY_API int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all);
 
 // The summary as the documented, stable JSON object (docs/segment.md). `context` (may be
 // NULL): a JSON object whose members are added. Free with tachy_free().

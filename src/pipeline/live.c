@@ -185,6 +185,14 @@ void tachy_live_written(struct tachy_live *l, const struct tachy_due *due, uint6
     pthread_mutex_unlock(&l->lock);
 }
 
+unsigned tachy_live_easing(struct tachy_live *l)
+{
+    pthread_mutex_lock(&l->lock);
+    unsigned bits = tachy_controller_bits(&l->controller);
+    pthread_mutex_unlock(&l->lock);
+    return bits;
+}
+
 void tachy_live_read(struct tachy_live *l, uint64_t now, struct tachy_live_stats *out)
 {
     memset(out, 0, sizeof(*out));

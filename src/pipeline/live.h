@@ -64,4 +64,6 @@ bool tachy_live_goes_on(struct tachy_live *l, enum tachy_stage stage, const stru
 // The item has been written; `started`: when writing began.
 void tachy_live_written(struct tachy_live *l, const struct tachy_due *due, uint64_t started,
                         uint64_t now);
+// The steps down in force, bits 1 << enum tachy_ease.
+unsigned tachy_live_easing(struct tachy_live *l);
 void tachy_live_read(struct tachy_live *l, uint64_t now, struct tachy_live_stats *out);

@@ -11,6 +11,8 @@ struct live_stream {
     int64_t room;   // items that may be in flight
     uint64_t epoch; // of the clock, ticks
     void *kept;     // results for others to take over; of whoever orders
+    bool batches;   // are larger than one
+    _Atomic bool small_batch; // has been asked for
 
     pthread_mutex_t send; // one thread at a time pushes; guards the next two
     bool ended;           // the last frame has come
@@ -59,6 +61,19 @@ static void kick(void *user)
     pthread_mutex_unlock(&ls->send);
 }
 
+static void ask_batch(struct live_stream *ls, bool small)
+{
+    if (atomic_exchange(&ls->small_batch, small) != small)
+        pipeline_batch_ease(ls->stream, small);
+}
+
+// What the controller decided that is not an item's.
+static void heed(struct live_stream *ls)
+{
+    if (ls->batches)
+        ask_batch(ls, tachy_live_easing(&ls->live) >> TACHY_EASE_SMALL_BATCH & 1);
+}
+
 // ---- The policy ----
 
 static void arrived_all(void *user, struct tachy_item *item)
@@ -72,6 +87,7 @@ static bool wanted(void *user, struct tachy_item *item, enum tachy_step next)
     if (next != TACHY_STEP_PREPROCESS)
         return tachy_live_goes_on(&ls->live, TACHY_STAGE_COMPOSITE, &item->due, now(ls));
     bool any = tachy_live_take(&ls->live, item, now(ls));
+    heed(ls);
     kick(ls);
     return any;
 }
@@ -141,10 +157,18 @@ void live_stream_start(struct live_stream *ls, tachy_stream *s)
     const struct tachy_log *log = ls->live.log;
     ls->stream = s;
     ls->epoch = tachy_ticks();
-    // One with each worker, one that waits, one that is written.
-    ls->room = TACHY_MIN(s->pipeline->nb_workers + 2, s->depth);
-    tachy_live_open(&ls->live, &p, ls->task, s->bind->input.stereo, ls->task->ops->eases, log,
-                    now(ls));
+    ls->batches = s->bind->batcher != NULL;
+    // One with each worker or in a batch, one that waits, one that is written.
+    int work = TACHY_MAX(s->pipeline->nb_workers, ls->batches ? s->pipeline->batch : 0);
+    ls->room = TACHY_MIN(work + 2, s->depth);
+    unsigned declared = ls->task->ops->eases | (unsigned)ls->batches << TACHY_EASE_SMALL_BATCH;
+    tachy_live_open(&ls->live, &p, ls->task, s->bind->input.stereo, declared, log, now(ls));
+}
+
+void live_stream_stop(struct live_stream *ls)
+{
+    if (ls && ls->stream && ls->batches)
+        ask_batch(ls, false);
 }
 
 void live_stream_close(struct live_stream **live_stream)

@@ -10,7 +10,7 @@
 //   live_stream_start(ls, s)
 //   live_stream_push ... live_stream_push(ls, NULL)    one thread
 //   pipeline_pull_timed, live_stream_due, live_stream_written    one thread
-//   tachy_stream_leave, live_stream_close
+//   live_stream_stop, tachy_stream_leave, live_stream_close
 struct live_stream;
 
 // TACHY_ERR_INVAL: a parameter is out of range, or frame_skip is asked for and the task cannot
@@ -21,6 +21,8 @@ int live_stream_open(struct live_stream **out, const tachy_task *t,
 const struct pipeline_policy *live_stream_policy(const struct live_stream *ls);
 // Before the first push. The stream must outlive every call but close.
 void live_stream_start(struct live_stream *ls, tachy_stream *s);
+// Before the stream leaves: takes back what it asked of others. `ls` may be NULL or not started.
+void live_stream_stop(struct live_stream *ls);
 void live_stream_close(struct live_stream **ls);
 
 // As tachy_stream_push(); in mode live it never blocks.

@@ -57,9 +57,43 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     int64_t fit = TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
     s->window = TACHY_DEF(params->window, TACHY_CLAMP(fit, s->depth, TACHY_MAX(s->depth, 512)));
     s->depth = TACHY_MIN(s->depth, s->window);
+}
+
+// What follows from depth and window.
+static void set_reach(tachy_stream *s)
+{
     s->near = s->keeps_input ? s->window : s->depth;
     // Pictures that wait for the ones before them are bounded by the window instead.
     s->inputs_max = s->keeps_input && s->ordered ? INT64_MAX : s->depth;
+}
+
+// Takes the stream's part of the budget, with fewer items where there is not enough.
+static int take_memory(tachy_stream *s)
+{
+    struct tachy_memory *m = s->pipeline->memory;
+    const tachy_task *t = s->bind->task;
+    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0, wanted = s->depth;
+    struct tachy_memory_stats now;
+    tachy_memory_read(m, &now);
+    int64_t room = now.budget[TACHY_HOST] ? (int64_t)(now.budget[TACHY_HOST] - now.total[TACHY_HOST])
+                                          : INT64_MAX;
+    int64_t pictures = (int64_t)(s->in_bytes + s->out_bytes);
+    while (s->depth > 2 && s->depth * pictures > room - s->window * priv) {
+        s->window = TACHY_MAX(s->window / 2, 2);
+        s->depth = TACHY_MIN(s->depth, s->window);
+        if (s->depth * pictures > room - s->window * priv)
+            s->depth = TACHY_MAX(s->depth / 2, 2);
+    }
+    if (s->depth < wanted)
+        tachy_msg(s->pipeline->log, TACHY_LOG_VERBOSE,
+                  "%s%smemory: %lld frames in flight instead of %lld fit the budget",
+                  s->name ? s->name : "", s->name ? ": " : "", (long long)s->depth, (long long)wanted);
+    int err = tachy_memory_reserve(m, &s->held, TACHY_HOST, TACHY_MEMORY_FRAMES,
+                                   (size_t)s->depth * s->in_bytes);
+    if (err == TACHY_OK && priv)
+        err = tachy_memory_reserve(m, &s->results, TACHY_HOST, TACHY_MEMORY_RESULTS,
+                                   (size_t)(s->window * priv));
+    return err;
 }
 
 // ---- Streams ----
@@ -117,7 +151,10 @@ static int open_stream(tachy_stream *s, const struct tachy_stream_params *params
     if (err < 0)
         return err;
     set_bounds(s, params);
-    err = open_slots(s);
+    err = take_memory(s);
+    set_reach(s);
+    if (err == TACHY_OK)
+        err = open_slots(s);
     return err < 0 ? err : open_figures(s, figures);
 }
 
@@ -139,6 +176,8 @@ static void close_stream(tachy_stream *s)
 {
     struct tachy_pipeline *p = s->pipeline;
     close_slots(s);
+    tachy_memory_give(p->memory, &s->held);
+    tachy_memory_give(p->memory, &s->results);
     if (s->order_state)
         s->bind->task->ops->order_close(s->order_state);
     pthread_mutex_lock(&p->join);
@@ -246,6 +285,9 @@ void tachy_stream_leave(tachy_stream **stream)
     pthread_mutex_lock(&p->lock);
     s->leaving = true;
     pipeline_queue_purge(p, s);
+    pthread_mutex_unlock(&p->lock);
+    pipeline_batch_cancel(s);
+    pthread_mutex_lock(&p->lock);
     while (s->busy)
         pthread_cond_wait(&p->left_one, &p->lock);
     p->window_sum -= s->mask + 1;
@@ -290,6 +332,8 @@ static void init_pipeline(struct tachy_pipeline *p, const struct tachy_pipeline_
     p->log = params->log;
     p->profile = params->profile;
     p->max_bytes = params->max_bytes;
+    p->batch = TACHY_MAX(params->batch, 1);
+    p->batch_timeout_us = params->batch_timeout_us;
     pthread_mutex_init(&p->join, NULL);
     pthread_mutex_init(&p->list, NULL);
     pipeline_event_init(&p->drained);
@@ -354,14 +398,20 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
 {
     *out = NULL;
     if (!TACHY_CHECK(params->log, params->workers >= 0 && params->workers <= 1024) ||
-        !TACHY_CHECK(params->log, params->max_bytes >= 0))
+        !TACHY_CHECK(params->log, params->max_bytes >= 0) ||
+        !TACHY_CHECK(params->log, params->memory >= 0) ||
+        !TACHY_CHECK(params->log, params->batch >= 0 && params->batch <= TACHY_BATCH_MAX) ||
+        !TACHY_CHECK(params->log, params->batch_timeout_us >= 0))
         return TACHY_ERR_INVAL;
     tachy_pipeline *p = calloc(1, sizeof(*p));
     if (!p)
         return TACHY_ERR_NOMEM;
     init_pipeline(p, params);
     p->prompt = policy && policy->wanted;
-    int err = open_workers(p, TACHY_DEF(params->workers, tachy_cpu_count()));
+    struct tachy_memory_params mp = {.budget = {(uint64_t)params->memory}, .log = params->log};
+    int err = tachy_memory_open(&p->memory, &mp);
+    if (err == TACHY_OK)
+        err = open_workers(p, TACHY_DEF(params->workers, tachy_cpu_count()));
     if (err == TACHY_OK && params->task)
         err = open_first(p, params, policy);
     if (err == TACHY_OK)
@@ -387,6 +437,11 @@ int tachy_pipeline_push(tachy_pipeline *p, tachy_frame *f)
 int tachy_pipeline_pull(tachy_pipeline *p, tachy_frame **frame, const struct tachy_result **result)
 {
     return p->first ? tachy_stream_pull(p->first, frame, result) : TACHY_ERR_STATE;
+}
+
+size_t tachy_pipeline_trim(tachy_pipeline *p)
+{
+    return tachy_memory_shrink(p->memory, TACHY_HOST, SIZE_MAX);
 }
 
 static void set_paused(struct tachy_pipeline *p, bool paused)
@@ -471,6 +526,7 @@ void tachy_pipeline_close(tachy_pipeline **pp)
         tachy_aligned_free(p->workers[i].prof);
     }
     free(p->workers);
+    tachy_memory_close(&p->memory);
     free(p->infer.v);
     free(p->composite.v);
     tachy_aligned_free(p->left);

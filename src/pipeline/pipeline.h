@@ -1,8 +1,11 @@
 #pragma once
+#include "base/memory.h"
+#include "pipeline/backoff.h"
 #include "pipeline/pipeline_wait.h"
 #include "pipeline/recipe.h"
 #include "profile/profile.h"
 
+#include <tachy/batcher.h>
 #include <tachy/run.h>
 
 // The runner: streams, each a ring of items in its order, and one set of workers that take from
@@ -16,6 +19,7 @@
 //   pipeline_bind.c     a task on one format, with a worker object a worker
 //   pipeline_queue.c    the two queues
 //   pipeline_work.c     the workers: infer, order, composite
+//   pipeline_batch.c    batches larger than one: the model apart from the workers
 //   pipeline_stats.c    figures
 //   stream.c            push and pull
 //
@@ -37,10 +41,20 @@ enum slot_state {
     SLOT_HOLE,    // nothing is pulled here
 };
 
+// An eye of an item on its way through a batch.
+struct pipeline_eye {
+    struct tachy_stream *stream;
+    int64_t seq;
+    int eye;
+    uint64_t start, end, wait; // of the model, ticks
+};
+
 struct pipeline_slot {
     struct tachy_item item;
     _Atomic int state;
     int err;
+    struct pipeline_eye eye[2]; // the batcher's until eyes_left is 0
+    _Atomic int eyes_left, batch_err;
 };
 
 // What the task keeps in an item. Taken for a position and given back once that has been pulled, the
@@ -60,6 +74,7 @@ struct pipeline_bind {
     int nb_workers;
     // By worker; written by that worker's thread. `spare` was opened by the thread that joined.
     void **worker, *spare;
+    struct pipeline_batcher *batcher; // NULL: workers run the model themselves
 };
 
 // Decides about single items, see above. All may be NULL. Called from any thread, at most once
@@ -101,6 +116,7 @@ struct tachy_stream {
     int64_t near;     // composite runs this far ahead of pull
     int64_t inputs_max; // decoded pictures that may wait for a worker
     size_t in_bytes, out_bytes;
+    struct tachy_block held, results; // of the pipeline's budget: decoded pictures, priv of items
 
     // Push.
     int64_t next_seq;            // of the thread that pushes in order
@@ -140,11 +156,17 @@ struct tachy_stream {
     struct tachy_prof **figures;
 };
 
+enum pipeline_part {
+    PIPELINE_INFER = 0,
+    PIPELINE_POST, // it comes back from a batch
+    PIPELINE_COMPOSITE,
+};
+
 // One item in a queue.
 struct pipeline_job {
     struct tachy_stream *stream;
     int64_t seq;
-    bool composite;
+    enum pipeline_part part;
 };
 
 struct pipeline_queue {
@@ -167,10 +189,14 @@ struct tachy_pipeline {
     const struct tachy_log *log;
     struct tachy_profile *profile; // NULL: off
     int64_t max_bytes;
+    struct tachy_memory *memory; // what the streams hold, within the budget
+    int batch;                   // items that the model takes at once, at most
+    int64_t batch_timeout_us;    // that an item waits for others; 0: the batcher's default
     tachy_stream *first; // of the pipeline's own task; NULL: none
 
     pthread_mutex_t join; // guards `binds`; taken first
     struct pipeline_bind *binds;
+    struct pipeline_batcher *batchers; // changed under `join` and `list`
     pthread_mutex_t list; // guards the next two; taken before `lock`
     tachy_stream *streams;
     struct tachy_prof *left; // figures of the order of streams that have left
@@ -228,6 +254,28 @@ void pipeline_advance(tachy_stream *s);
 // The item at `seq` failed in `step`; the stream ends before it. `seq` may be a position that has
 // no item: then the code is all that is kept.
 void pipeline_fail(tachy_stream *s, int64_t seq, int err);
+
+// Ends an item that its stream has ended before.
+void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
+
+// ---- pipeline_batch.c ----
+
+// Under `join`. The batcher of the task's model; NULL where the batch is one or the model takes
+// one picture a run.
+int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out);
+void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b);
+// Hands an item that has been preprocessed to the batcher; it comes back as a job PIPELINE_POST,
+// also where that fails.
+void pipeline_batch_submit(tachy_stream *s, int64_t seq);
+// The stream has ended: its items wait for no others.
+void pipeline_batch_end(tachy_stream *s);
+// The stream leaves: what has not been run comes back at once.
+void pipeline_batch_cancel(tachy_stream *s);
+// The stream, whose bind has a batcher, asks for batches of half the size, or no longer. Each
+// `true` is followed by a `false` before the stream leaves.
+void pipeline_batch_ease(tachy_stream *s, bool small);
+// Adds what the batchers' threads measured. Under `list`.
+void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
 // ---- pipeline.c ----
 

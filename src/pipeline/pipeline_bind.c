@@ -25,13 +25,14 @@ static void close_bind(struct pipeline_bind *b)
             ops->worker_close(b->worker[i]);
     if (b->spare)
         ops->worker_close(b->spare);
+    b->task->memory = NULL;
     free(b->worker);
     pthread_mutex_destroy(&b->open);
     free(b);
 }
 
-static int open_bind(struct pipeline_bind **out, int workers, tachy_task *task,
-                     const struct tachy_video_info *input)
+static int open_bind(struct pipeline_bind **out, int workers, struct tachy_memory *memory,
+                     tachy_task *task, const struct tachy_video_info *input)
 {
     struct pipeline_bind *b = calloc(1, sizeof(*b));
     *out = NULL;
@@ -42,6 +43,7 @@ static int open_bind(struct pipeline_bind **out, int workers, tachy_task *task,
     b->nb_workers = workers;
     pthread_mutex_init(&b->open, NULL);
     b->worker = calloc((size_t)workers, sizeof(*b->worker));
+    task->memory = memory;
     int err = b->worker ? task->ops->start(task, input, &b->output) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         err = task->ops->worker_open(task, &b->spare);
@@ -67,9 +69,14 @@ int pipeline_bind_get(struct tachy_pipeline *p, tachy_task *task,
                           tachy_pix_desc(b->input.format)->name, b->input.width, b->input.height,
                           tachy_pix_desc(input->format)->name, input->width, input->height);
     if (!b) {
-        int err = open_bind(&b, p->nb_workers, task, input);
+        int err = open_bind(&b, p->nb_workers, p->memory, task, input);
         if (err < 0)
             return err;
+        err = pipeline_batch_get(p, task, &b->batcher);
+        if (err < 0) {
+            close_bind(b);
+            return err;
+        }
         b->next = p->binds;
         p->binds = b;
     }
@@ -86,6 +93,7 @@ void pipeline_bind_put(struct tachy_pipeline *p, struct pipeline_bind *b)
     while (*link != b)
         link = &(*link)->next;
     *link = b->next;
+    pipeline_batch_put(p, b->batcher);
     close_bind(b);
 }
 

@@ -42,11 +42,12 @@ void pipeline_queue_wake(struct tachy_pipeline *p)
 
 void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job)
 {
-    struct pipeline_queue *q = job->composite ? &p->composite : &p->infer;
+    bool late = job->part != PIPELINE_INFER;
+    struct pipeline_queue *q = late ? &p->composite : &p->infer;
     tachy_stream *s = job->stream;
     *at(q, q->tail++) = *job;
     s->busy++;
-    *(job->composite ? &s->to_composite : &s->to_infer) += 1;
+    *(late ? &s->to_composite : &s->to_infer) += 1;
     atomic_fetch_add(&p->ready, 1);
     pipeline_queue_wake(p);
 }
@@ -77,7 +78,7 @@ static void purge(struct tachy_pipeline *p, struct pipeline_queue *q, const tach
             continue;
         }
         job.stream->busy--;
-        *(job.composite ? &job.stream->to_composite : &job.stream->to_infer) -= 1;
+        *(job.part == PIPELINE_INFER ? &job.stream->to_infer : &job.stream->to_composite) -= 1;
         atomic_fetch_sub(&p->ready, 1);
     }
     q->tail = to;

@@ -34,6 +34,7 @@ void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
     for (tachy_stream *s = p->streams; s; s = s->after)
         if (s->order_prof)
             tachy_prof_merge(all, s->order_prof);
+    pipeline_batch_figures(p, all);
     pthread_mutex_unlock(&p->list);
     tachy_prof_read(&all, 1, sum->steps);
     sum->workers = p->nb_workers;

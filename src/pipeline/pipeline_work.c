@@ -42,8 +42,7 @@ static void finish(tachy_stream *s, struct pipeline_slot *slot)
     set_state(slot, SLOT_DONE);
 }
 
-// Ends an item that the stream has ended before.
-static void give_up(tachy_stream *s, struct pipeline_slot *slot)
+void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot)
 {
     drop_input(s, &slot->item);
     slot->err = TACHY_ERR_INTERRUPTED;
@@ -120,6 +119,52 @@ static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
     return TACHY_OK;
 }
 
+// With batches: every eye into the item's own tensors ...
+static int preprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
+                           struct tachy_item *item)
+{
+    const struct tachy_task_ops *ops = s->bind->task->ops;
+    uint64_t start = tachy_ticks(), wait = start - item->arrived;
+    for (int eye = 0; eye < s->bind->task->eyes; eye++) {
+        if (item->reuse >> eye & 1)
+            continue;
+        int err = ops->batch_preprocess(worker, item, eye);
+        uint64_t end = tachy_ticks();
+        if (err < 0)
+            return err;
+        measure(w, s, TACHY_STEP_PREPROCESS, item, start, end, wait);
+        start = end;
+        wait = 0;
+    }
+    return TACHY_OK;
+}
+
+// ... and out of them.
+static int postprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
+                            struct pipeline_slot *slot)
+{
+    const struct tachy_task_ops *ops = s->bind->task->ops;
+    struct tachy_item *item = &slot->item;
+    uint64_t start = tachy_ticks(), wait = start - item->arrived;
+    for (int eye = 0; eye < s->bind->task->eyes; eye++) {
+        const struct pipeline_eye *e = &slot->eye[eye];
+        if (item->reuse >> eye & 1)
+            continue;
+        int err = ops->batch_postprocess(worker, item, eye);
+        uint64_t end = tachy_ticks();
+        if (err < 0)
+            return err;
+        if (s->figures) // the batch's own thread has counted it for all streams
+            tachy_prof_add(s->figures[w->index], TACHY_STEP_MODEL, whose(item), e->start, e->end,
+                           e->wait);
+        measure(w, s, TACHY_STEP_POSTPROCESS, item, start, end, wait);
+        start = end;
+        wait = 0;
+    }
+    item->arrived = start;
+    return TACHY_OK;
+}
+
 static void composite(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
 {
     tachy_stream *s = job->stream;
@@ -147,21 +192,12 @@ static void keep_head(struct tachy_item *item)
     memset(item->head.data, 0, sizeof(item->head.data));
 }
 
-static void infer(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
+// The item has gone through the model and what belongs to it.
+static void inferred(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
 {
     tachy_stream *s = job->stream;
     struct pipeline_slot *slot = pipeline_slot(s, job->seq);
     const struct tachy_task_ops *ops = s->bind->task->ops;
-    if (!wanted(s, &slot->item, TACHY_STEP_PREPROCESS)) {
-        make_hole(s, slot);
-        return;
-    }
-    enum tachy_step step = TACHY_STEP_PREPROCESS;
-    int err = infer_eyes(w, worker, s, &slot->item, &step);
-    if (err < 0) {
-        item_failed(s, job->seq, tachy_step_name(step), err);
-        return;
-    }
     if (!s->keeps_input) {
         keep_head(&slot->item);
         drop_input(s, &slot->item);
@@ -175,19 +211,66 @@ static void infer(struct pipeline_worker *w, void *worker, const struct pipeline
         set_state(slot, SLOT_INFERRED);
 }
 
+static bool all_reused(const tachy_stream *s, const struct tachy_item *item)
+{
+    return item->reuse == (1u << s->bind->task->eyes) - 1;
+}
+
+static void infer(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
+{
+    tachy_stream *s = job->stream;
+    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
+    if (!wanted(s, &slot->item, TACHY_STEP_PREPROCESS)) {
+        make_hole(s, slot);
+        return;
+    }
+    enum tachy_step step = TACHY_STEP_PREPROCESS;
+    bool batched = s->bind->batcher;
+    int err = batched ? preprocess_eyes(w, worker, s, &slot->item)
+                      : infer_eyes(w, worker, s, &slot->item, &step);
+    if (err == TACHY_ERR_NOMEM && tachy_memory_shrink(s->pipeline->memory, TACHY_HOST, SIZE_MAX))
+        err = batched ? preprocess_eyes(w, worker, s, &slot->item)
+                      : infer_eyes(w, worker, s, &slot->item, &step);
+    if (err < 0)
+        item_failed(s, job->seq, tachy_step_name(step), err);
+    else if (batched && !all_reused(s, &slot->item))
+        pipeline_batch_submit(s, job->seq);
+    else
+        inferred(w, worker, job);
+}
+
+// The item comes back from a batch.
+static void post(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
+{
+    tachy_stream *s = job->stream;
+    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
+    enum tachy_step step = TACHY_STEP_MODEL;
+    int err = atomic_load(&slot->batch_err);
+    if (err == TACHY_OK) {
+        step = TACHY_STEP_POSTPROCESS;
+        err = postprocess_eyes(w, worker, s, slot);
+    }
+    if (err < 0)
+        item_failed(s, job->seq, tachy_step_name(step), err);
+    else
+        inferred(w, worker, job);
+}
+
 static void work(struct pipeline_worker *w, const struct pipeline_job *job)
 {
     tachy_stream *s = job->stream;
     if (pipeline_given_up(s, job->seq)) {
-        give_up(s, pipeline_slot(s, job->seq));
+        pipeline_give_up(s, pipeline_slot(s, job->seq));
         return;
     }
     void *worker;
     int err = pipeline_bind_worker(s->bind, w->index, &worker);
     if (err < 0)
         item_failed(s, job->seq, "opening a worker of the task", err);
-    else if (job->composite)
+    else if (job->part == PIPELINE_COMPOSITE)
         composite(w, worker, job);
+    else if (job->part == PIPELINE_POST)
+        post(w, worker, job);
     else
         infer(w, worker, job);
 }
@@ -207,7 +290,7 @@ static void order_item(tachy_stream *s, int64_t seq)
     struct pipeline_slot *slot = pipeline_slot(s, seq);
     const struct tachy_task_ops *ops = s->bind->task->ops;
     if (pipeline_given_up(s, seq)) {
-        give_up(s, slot);
+        pipeline_give_up(s, slot);
         return;
     }
     if (s->ordered) {
@@ -264,9 +347,9 @@ static void queue_composites(tachy_stream *s)
             pthread_mutex_lock(&p->lock);
         locked = true;
         if (s->leaving)
-            give_up(s, slot);
+            pipeline_give_up(s, slot);
         else
-            pipeline_queue_add(p, &(struct pipeline_job){s, n, true});
+            pipeline_queue_add(p, &(struct pipeline_job){s, n, PIPELINE_COMPOSITE});
     }
     if (locked)
         pthread_mutex_unlock(&p->lock);

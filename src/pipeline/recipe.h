@@ -69,6 +69,20 @@ struct tachy_task_ops {
     int (*model)(void *worker, struct tachy_item *item, int eye);
     int (*postprocess)(void *worker, struct tachy_item *item, int eye);
 
+    // Batches larger than one: the model runs apart from the workers, so an item keeps the model's
+    // input and output in its priv. All of these or none (NULL: batches are of one).
+    // What items that share a batch have in common, the model's path; NULL: no batches.
+    const char *(*batch_key)(const tachy_task *t);
+    // An engine for up to `most` pictures; any task of the same key may open it for the others.
+    // TACHY_ERR_MISMATCH: the model takes one picture a run.
+    int (*batch_open)(tachy_task *t, int most, void **engine);
+    void (*batch_close)(void *engine);
+    int (*batch_preprocess)(void *worker, struct tachy_item *item, int eye);
+    // n = 1..most pictures, eyes[i] of items[i]. One thread an engine. TACHY_ERR_NOMEM: comes again
+    // with half of them.
+    int (*batch_model)(void *engine, struct tachy_item *const items[], const int eyes[], int n);
+    int (*batch_postprocess)(void *worker, struct tachy_item *item, int eye);
+
     // In the order of the stream, one at a time; NULL: nothing to do in order. order_open may
     // set *state to NULL where the settings leave nothing to do: then `order` is not called, and
     // a worker composites at once.
@@ -95,6 +109,7 @@ struct tachy_task {
     const struct tachy_task_ops *ops;
     const struct tachy_log *log;
     int eyes; // 1 or 2
+    struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
     max_align_t priv[];
 };
 

@@ -78,6 +78,8 @@ static void *source_main(void *arg)
     while (!stop_asked(r)) {
         tachy_frame *f = NULL;
         uint64_t start = tachy_ticks();
+        // A source with several decoders side by side is read here as
+        // tachy_source_read_any(source, &frame, &seq) and pushed with tachy_stream_push_at().
         err = tachy_source_read(r->p->source, &f);
         uint64_t end = tachy_ticks();
         if (err != TACHY_OK)
@@ -109,7 +111,11 @@ static void read_figures(struct run *r)
 {
     struct tachy_summary *s = r->sum;
     struct tachy_step_stats edge[TACHY_STEP_COUNT];
-    tachy_pipeline_stats(r->pipeline, s);
+    if (r->p->pipeline)
+        pipeline_stream_steps(r->stream, s->steps);
+    else
+        tachy_pipeline_stats(r->pipeline, s);
+    s->workers = r->pipeline->nb_workers;
     struct tachy_prof *both[] = {r->source_prof, r->sink_prof};
     tachy_prof_read(both, 2, edge);
     s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
@@ -185,6 +191,8 @@ static int drain(struct run *r)
                 break;
             if (r->sum->frames++ == 0)
                 r->sum->first_frame_s = since_s(r->start_ns);
+            if (r->p->trim_every && r->sum->frames % r->p->trim_every == 0)
+                tachy_pipeline_trim(r->pipeline);
         } else if (err != TACHY_ERR_AGAIN) {
             break;
         }
@@ -327,36 +335,80 @@ static int run_frames(struct run *r)
     return err < 0 ? err : asked ? TACHY_ERR_INTERRUPTED : TACHY_OK;
 }
 
+// A stream in the caller's pipeline or in one of the run's own.
+static int open_stream(struct run *r)
+{
+    const struct tachy_run_params *p = r->p;
+    const struct tachy_video_info *input = tachy_source_info(p->source);
+    int err = live_stream_open(&r->live, p->task, &p->live, p->log);
+    const struct pipeline_policy *policy = err == TACHY_OK ? live_stream_policy(r->live) : NULL;
+    r->pipeline = p->pipeline;
+    if (err < 0)
+        return err;
+    if (p->pipeline)
+        err = pipeline_join(p->pipeline, &r->stream,
+                            tachy_stream_params(.task = p->task, .input = *input,
+                                                .max_bytes = p->max_bytes, .name = p->source->url),
+                            policy, true);
+    else
+        err = pipeline_open(&r->pipeline,
+                            tachy_pipeline_params(.task = p->task, .input = *input,
+                                                  .workers = p->workers, .max_bytes = p->max_bytes,
+                                                  .memory = p->max_bytes, .batch = p->batch,
+                                                  .batch_timeout_us = p->batch_timeout_us,
+                                                  .log = p->log, .profile = p->profile),
+                            policy);
+    if (err == TACHY_OK && !p->pipeline)
+        r->stream = r->pipeline->first;
+    if (err == TACHY_OK)
+        live_stream_start(r->live, r->stream);
+    return err;
+}
+
+static void close_stream(struct run *r)
+{
+    live_stream_stop(r->live);
+    tachy_stream_leave(&r->stream);
+    if (!r->p->pipeline)
+        tachy_pipeline_close(&r->pipeline);
+    live_stream_close(&r->live);
+}
+
+static int open_profile(struct run *r)
+{
+    r->source_prof = tachy_prof_new();
+    r->sink_prof = tachy_prof_new();
+    int err = r->source_prof && r->sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = tachy_profile_join(r->p->profile, TACHY_LANE_SOURCE, r->source_prof);
+    if (err == TACHY_OK)
+        err = tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof);
+    return err;
+}
+
+static void close_profile(struct run *r)
+{
+    tachy_profile_leave(r->p->profile, r->source_prof);
+    tachy_profile_leave(r->p->profile, r->sink_prof);
+    tachy_aligned_free(r->source_prof);
+    tachy_aligned_free(r->sink_prof);
+}
+
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 {
     memset(summary, 0, sizeof(*summary));
     if (!TACHY_CHECK(p->log, p->task) || !TACHY_CHECK(p->log, p->source) ||
-        !TACHY_CHECK(p->log, p->sink))
+        !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
     struct run r = {.p = p, .sum = summary};
     double light[TACHY_STEP_COUNT] = {0};
-    r.source_prof = tachy_prof_new();
-    r.sink_prof = tachy_prof_new();
-    int err = r.source_prof && r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = open_profile(&r);
     if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SOURCE, r.source_prof);
-    if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SINK, r.sink_prof);
-    if (err == TACHY_OK)
-        err = live_stream_open(&r.live, p->task, &p->live, p->log);
-    if (err == TACHY_OK)
-        err = pipeline_open(
-            &r.pipeline,
-            tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log,
-                                  .profile = p->profile),
-            live_stream_policy(r.live));
+        err = open_stream(&r);
     if (err < 0)
         goto error;
-    r.stream = r.pipeline->first;
-    live_stream_start(r.live, r.stream);
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, &r.stream->bind->output);
+    err = tachy_sink_start(p->sink, tachy_stream_output(r.stream));
     if (err < 0)
         goto error;
     bool measured = p->calibrate && calibrate(&r, light) == TACHY_OK;
@@ -367,17 +419,13 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     if (p->calibrate)
         forget_peak();
     err = run_frames(&r);
-    if (err == TACHY_OK)
+    if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
         apply_light(&r, light, measured);
     tachy_profile_run(p->profile, summary);
 
 error:
-    tachy_pipeline_close(&r.pipeline);
-    live_stream_close(&r.live);
-    tachy_profile_leave(p->profile, r.source_prof);
-    tachy_profile_leave(p->profile, r.sink_prof);
+    close_stream(&r);
+    close_profile(&r);
     tachy_convert_close(&r.convert);
-    tachy_aligned_free(r.source_prof);
-    tachy_aligned_free(r.sink_prof);
     return err;
 }

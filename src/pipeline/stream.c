@@ -118,7 +118,7 @@ static int publish(tachy_stream *s, int64_t seq, enum slot_state state)
         if (seq >= atomic_load_explicit(&s->next_push, memory_order_relaxed))
             atomic_store(&s->next_push, seq + 1);
         if (state == SLOT_QUEUED)
-            pipeline_queue_add(p, &(struct pipeline_job){s, seq, false});
+            pipeline_queue_add(p, &(struct pipeline_job){s, seq, PIPELINE_INFER});
         if (s->order_prof && s->order_prof->samples)
             pipeline_sample(s, slot->item.pushed);
     }
@@ -162,6 +162,7 @@ static void end_stream(tachy_stream *s)
     if (!ended(s))
         atomic_store(&s->end, atomic_load(&s->next_push));
     pthread_mutex_unlock(&s->pipeline->lock);
+    pipeline_batch_end(s);
     pipeline_advance(s); // passes the positions that were never pushed
     pipeline_wake_stream(s);
 }
