@@ -80,6 +80,14 @@ class Live(Case):
         self.assertEqual(self.smoothed(bad)[-10:], after)
         self.assertNotEqual(self.smoothed(path)[-10:], after)
 
+    def test_another_size_starts_anew(self):
+        a = self.clip("a.h264", "-c:v", "libx264", "-qp", 10)
+        b = self.clip("b.h264", "-c:v", "libx264", "-qp", 10, size="240:240")
+        joined = self.tmp / "joined.h264"
+        joined.write_bytes(a.read_bytes() + b.read_bytes())
+        smooth, plain = self.smoothed(joined), hashes(joined, "--feather", "1")
+        self.assertEqual([i for i in range(24) if smooth[i] == plain[i]], [0, 12])  # what has no past
+
     def test_seeking_starts_anew(self):
         path = self.clip("a.avi", "-c:v", "mjpeg", "-q:v", 3, frames=20)
         cut = self.tmp / "cut.avi"
