@@ -14,6 +14,11 @@
 struct job {
     const char *input;
     char *output; // file name, "-", or NULL for the null sink
+    // While it runs:
+    tachy_source *source;
+    tachy_sink *sink;
+    tachy_task *task; // of its own, where several run at once; NULL: the verb's
+    struct progress progress;
 };
 
 struct segment {
@@ -25,6 +30,7 @@ struct segment {
     size_t n_jobs;
     tachy_task *task;
     const char *task_extension; // of the output that the task was opened for
+    int told;                   // status of the first failure that was told already; 0: none
     bool misused;               // a run failed because of an option's value
     json_t *summaries;          // array, where --json is given
 };
@@ -290,6 +296,8 @@ static int check_mode(struct segment *s)
         is(tachy_settings_origin(set, "output.overwrite"), "command line") &&
         is(tachy_settings_origin(set, "output.no_overwrite"), "command line"))
         return usage("-y and -n contradict each other; give one of them");
+    if (tachy_settings_bool(set, "run.calibrate") && tachy_settings_int(set, "run.parallel") > 1)
+        return usage("--calibrate measures one run alone; leave --parallel out");
     if (tachy_settings_is_set(set, "input.duration") &&
         tachy_settings_float(set, "input.duration") <= 0)
         return usage("-t 0 reads nothing; give a time above 0, or leave -t out for the whole input");
@@ -351,7 +359,13 @@ static int open_sink(const struct segment *s, const struct job *j, tachy_sink **
         .log = &s->c->log));
 }
 
-// One task serves all runs; what its pictures look like may depend on the output's name.
+static int name_output(struct segment *s, const struct job *j)
+{
+    return j->output ? tachy_settings_set(s->c->settings, "output.file", j->output, "derived")
+                     : TACHY_OK;
+}
+
+// One task serves runs one after the other; what its pictures look like may depend on the output's name.
 static int open_task(struct segment *s, const struct job *j)
 {
     const char *ext = extension(j->output);
@@ -359,11 +373,9 @@ static int open_task(struct segment *s, const struct job *j)
         return TACHY_OK;
     tachy_task_close(&s->task);
     s->task_extension = ext;
-    if (j->output) {
-        int err = tachy_settings_set(s->c->settings, "output.file", j->output, "derived");
-        if (err < 0)
-            return err;
-    }
+    int err = name_output(s, j);
+    if (err < 0)
+        return err;
     return tachy_task_open(&s->task, "segment", s->c->settings, &s->c->log);
 }
 
@@ -438,86 +450,141 @@ static void say_interrupted(const tachy_sink *sink, const struct tachy_summary *
         message_error("interrupted; no file was left");
 }
 
-// --frame-skip=THRESHOLD says both that and from where; in a file these are two keys.
-static struct tachy_live_params live_params(const tachy_settings *set)
+// Opens the input, the output and, where `own`, a task for this run alone.
+static int open_job(struct segment *s, struct job *j, bool own)
 {
-    static const char enabled[] = "performance.frame_skip_enabled",
-                      threshold[] = "performance.frame_skip_threshold";
-    bool asked = is(tachy_settings_origin(set, threshold), "command line");
-    bool refused = is(tachy_settings_origin(set, enabled), "command line");
-    return (struct tachy_live_params){
-        .mode = tachy_settings_bool(set, "performance.live") ? TACHY_RUN_LIVE : TACHY_RUN_ALL,
-        .max_latency_ms = tachy_settings_float(set, "performance.max_latency_ms"),
-        .frame_skip = tachy_settings_bool(set, enabled) || (asked && !refused),
-        .frame_skip_threshold = tachy_settings_float(set, threshold),
-        .realtime = tachy_settings_bool(set, "input.realtime"),
-        .no_ease = !tachy_settings_bool(set, "performance.adapt"),
-    };
-}
-
-// What a user who asks for it may expect and does not get.
-static void warn_live(const struct segment *s, const struct job *j)
-{
-    const tachy_settings *set = s->c->settings;
-    bool live = tachy_settings_bool(set, "performance.live");
-    bool paced = tachy_settings_bool(set, "input.realtime");
-    struct stat st;
-    if (!live && is(tachy_settings_origin(set, "performance.max_latency_ms"), "command line"))
-        message_note(&s->c->log, "--max-latency has no effect without --live: every frame is worked on, "
-                        "however long it takes");
-    if (live && !paced && stat(j->input, &st) == 0 && S_ISREG(st.st_mode))
-        message_note(&s->c->log, "%s is read as fast as it decodes, and frames that nobody has time for "
-                        "are shed; add -re to read it at its own rate", j->input);
-}
-
-static int run_job(struct segment *s, struct job *j)
-{
-    struct cli *c = s->c;
-    tachy_source *source = NULL;
-    tachy_sink *sink = NULL;
-    struct tachy_summary sum = {0};
-    struct progress progress;
-    int err = open_source(s, j, &source);
+    int err = open_source(s, j, &j->source);
     if (err < 0 && stop) {
         message_error("interrupted; no file was left");
         err = TACHY_ERR_INTERRUPTED;
     }
     if (err == TACHY_OK)
-        err = open_sink(s, j, &sink);
-    if (err == TACHY_OK)
+        err = open_sink(s, j, &j->sink);
+    if (err == TACHY_OK && !own)
         err = open_task(s, j);
-    s->misused = source && err == TACHY_ERR_INVAL;
-    if (err < 0)
-        goto error;
-    warn_live(s, j);
-    progress_start(&progress, c, j->input);
-    err = tachy_run(tachy_run_params(
-                        .task = s->task, .source = source, .sink = sink,
-                        .workers = (int)tachy_settings_int(c->settings, "model.num_workers"),
-                        .max_bytes = tachy_settings_int(c->settings, "processing.max_memory") << 20,
-                        .batch = (int)tachy_settings_int(c->settings, "model.batch_size"),
-                        .batch_timeout_us = (int64_t)(1000 * tachy_settings_float(
-                                                                 c->settings, "batching.dynamic.timeout_ms")),
-                        .trim_every = tachy_settings_int(c->settings, "performance.clear_cache_interval"),
-                        .calibrate = tachy_settings_bool(c->settings, "run.calibrate"),
-                        .live = live_params(c->settings),
-                        .progress = progress_show, .user = &progress, .stop = &stop,
-                        .log = &c->log, .profile = c->profile),
-                    &sum);
-    progress_end(&progress);
-    s->misused = err == TACHY_ERR_INVAL && sum.frames == 0;
-    if (err == TACHY_ERR_INTERRUPTED)
-        say_interrupted(sink, &sum);
-    if (sum.frames > 0)
-        print_summary(s, j, &sum);
-    if (s->summaries && (err == TACHY_OK || sum.frames > 0)) {
-        int kept = keep_summary(s, j, &sum);
-        err = err < 0 ? err : kept;
+    else if (err == TACHY_OK && (err = name_output(s, j)) == TACHY_OK)
+        err = tachy_task_open(&j->task, "segment", s->c->settings, &s->c->log);
+    s->misused |= j->source && err == TACHY_ERR_INVAL;
+    if (err == TACHY_OK) {
+        live_options_say(s->c, j->input);
+        progress_start(&j->progress, s->c, j->input);
     }
+    return err;
+}
 
-error:
-    tachy_sink_close(&sink);
-    tachy_source_close(&source);
+// What the run of an opened job has to say.
+static int report_job(struct segment *s, struct job *j, int err, const struct tachy_summary *sum)
+{
+    progress_end(&j->progress);
+    s->misused |= err == TACHY_ERR_INVAL && sum->frames == 0;
+    if (err == TACHY_ERR_INTERRUPTED)
+        say_interrupted(j->sink, sum);
+    if (sum->frames > 0)
+        print_summary(s, j, sum);
+    int kept = s->summaries && (err == TACHY_OK || sum->frames > 0) ? keep_summary(s, j, sum)
+                                                                     : TACHY_OK;
+    return err < 0 ? err : kept;
+}
+
+static void close_job(struct job *j)
+{
+    tachy_sink_close(&j->sink);
+    tachy_source_close(&j->source);
+    tachy_task_close(&j->task);
+}
+
+static int run_job(struct segment *s, struct job *j)
+{
+    const tachy_settings *set = s->c->settings;
+    struct tachy_summary sum = {0};
+    int err = open_job(s, j, false);
+    if (err == TACHY_OK) {
+        err = tachy_run(
+            tachy_run_params(
+                .task = s->task, .source = j->source, .sink = j->sink,
+                .workers = (int)tachy_settings_int(set, "model.num_workers"),
+                .max_bytes = tachy_settings_int(set, "processing.max_memory") << 20,
+                .batch = (int)tachy_settings_int(set, "model.batch_size"),
+                .batch_timeout_us =
+                    (int64_t)(1000 * tachy_settings_float(set, "batching.dynamic.timeout_ms")),
+                .trim_every = tachy_settings_int(set, "performance.clear_cache_interval"),
+                .calibrate = tachy_settings_bool(set, "run.calibrate"),
+                .live = live_options(set), .progress = progress_show,
+                .user = &j->progress, .stop = &stop, .log = &s->c->log, .profile = s->c->profile),
+            &sum);
+        err = report_job(s, j, err, &sum);
+    }
+    close_job(j);
+    return err;
+}
+
+// ---- Several at once: called by one thread at a time ----
+
+static int open_parallel(void *user, int job, struct tachy_run_params *p)
+{
+    struct segment *s = user;
+    struct job *j = &s->jobs[job];
+    int err = open_job(s, j, true);
+    if (err < 0)
+        return err;
+    j->progress.bar = false; // a terminal's line shows one run
+    p->task = j->task;
+    p->source = j->source;
+    p->sink = j->sink;
+    p->live = live_options(s->c->settings);
+    p->trim_every = tachy_settings_int(s->c->settings, "performance.clear_cache_interval");
+    p->progress = progress_show;
+    p->user = &j->progress;
+    return TACHY_OK;
+}
+
+static void close_parallel(void *user, int job, struct tachy_run_params *p, int err,
+                           const struct tachy_summary *sum)
+{
+    struct segment *s = user;
+    struct job *j = &s->jobs[job];
+    if (p->sink)
+        err = report_job(s, j, err, sum);
+    if (err < 0 && err != TACHY_ERR_INTERRUPTED) {
+        message_note(&s->c->log, "%s failed; the other inputs go on", j->input);
+        int status = message_failed(err);
+        s->told = s->told ? s->told : status;
+    }
+    close_job(j);
+}
+
+// What all of them took together.
+static void print_all(const struct segment *s, const struct tachy_summary *all)
+{
+    if (all->frames > 0)
+        message_note(&s->c->log, "%zu inputs: %lld frames in %.1f s, %.1f frames/s", s->n_jobs,
+                     (long long)all->frames, all->seconds, all->fps);
+}
+
+static int run_parallel(struct segment *s)
+{
+    const tachy_settings *set = s->c->settings;
+    struct tachy_summary all;
+    int err = tachy_run_many(
+        tachy_run_many_params(
+            .jobs = (int)s->n_jobs, .parallel = (int)tachy_settings_int(set, "run.parallel"),
+            .workers = (int)tachy_settings_int(set, "model.num_workers"),
+            .max_bytes = tachy_settings_int(set, "processing.max_memory") << 20,
+            .batch = (int)tachy_settings_int(set, "model.batch_size"),
+            .batch_timeout_us =
+                (int64_t)(1000 * tachy_settings_float(set, "batching.dynamic.timeout_ms")),
+            .open = open_parallel, .close = close_parallel, .user = s, .stop = &stop,
+            .log = &s->c->log, .profile = s->c->profile),
+        &all);
+    print_all(s, &all);
+    return err;
+}
+
+static int run_in_turn(struct segment *s)
+{
+    int err = TACHY_OK;
+    for (size_t i = 0; i < s->n_jobs && err == TACHY_OK && !stop; i++)
+        err = run_job(s, &s->jobs[i]);
     return err;
 }
 
@@ -590,12 +657,15 @@ static int run_segment(struct cli *c)
     s.summaries = s.json ? json_array() : NULL;
     install_handlers();
     err = check_files(&s);
-    for (size_t i = 0; i < s.n_jobs && err == TACHY_OK && !stop; i++)
-        err = run_job(&s, &s.jobs[i]);
+    bool parallel = s.n_jobs > 1 && tachy_settings_int(c->settings, "run.parallel") > 1;
+    if (err == TACHY_OK && parallel)
+        err = run_parallel(&s); // has told each failure
+    else if (err == TACHY_OK)
+        err = run_in_turn(&s);
     if (err == TACHY_OK && stop)
         err = TACHY_ERR_INTERRUPTED;
     if (err < 0)
-        status = message_failed(err);
+        status = s.told && err != TACHY_ERR_INTERRUPTED ? s.told : message_failed(err);
     if (s.misused)
         status = STATUS_USAGE;
     if (s.summaries) {
@@ -621,7 +691,8 @@ const struct verb verb_segment = {
         "Finds the people in every frame and writes a video (or picture, or numbered pictures) of "
         "the same length, timing, rotation and colour, with its sound, subtitles, chapters and "
         "metadata. What is done with the people is the --mode.\n\n"
-        "Several inputs are worked on one after the other. Without -o the output stands beside "
+        "Several inputs are worked on one after the other, or with --parallel N as many at once "
+        "through one set of workers; there a failing one does not end the others. Without -o the output stands beside "
         "the input: in.mp4 becomes in.cutout.mp4, with --mode alpha in.alpha.mov, with --mode "
         "json in.jsonl. Nothing is ever replaced without -y.\n\n"
         "With -f a last lone - is the output (standard output), as in FFmpeg: -f null - throws "

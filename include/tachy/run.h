@@ -96,9 +96,12 @@ struct tachy_run_many_params {
     int jobs;          // how many in all; at least 1
     int parallel;      // at once; 0: 1
     int workers;       // of the pipeline; 0: one a core
-    int64_t max_bytes; // of one job's frames in flight; 0: as tachy_run_params
+    int64_t max_bytes; // of one job's frames in flight, and of all together; 0: as tachy_run_params
+                       // for each
+    int batch;         // as in tachy_run_params, over all jobs
+    int64_t batch_timeout_us;
     // Fills in task, source, sink and what else job `job` needs (*p has the log, profile, stop and
-    // pipeline already; workers and calibrate are not looked at). A negative code: the job is
+    // pipeline already; workers and batch are not looked at). A negative code: the job is
     // left out with it. Called by one thread at a time, when the job's turn comes.
     int (*open)(void *user, int job, struct tachy_run_params *p);
     // The job is done, or could not be opened; closes what `open` has opened. `s` as tachy_run()

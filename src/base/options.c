@@ -252,6 +252,8 @@ static const struct tachy_option options[] = {
              "command line win over them"},
     {"run.calibrate", "calibrate", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
      .help = "measure each step alone as well, for the light ratio"},
+    {"run.parallel", "parallel", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Run",
+     .verbs = RUNS, .help = "inputs worked on at once, through one set of workers"},
     {"run.json", "json", 0, TACHY_OPT_STRING, .arg = "FILE", .bare = "-", .group = "Run",
      .verbs = TACHY_VERB_ALL, .help = "write the result as JSON to standard output or to FILE"},
     {"run.quiet", "quiet", 'q', TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_ALL,

@@ -121,7 +121,8 @@ int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *
     struct many m = {.p = p, .all = all};
     int err = tachy_pipeline_open(
         &m.pipeline, tachy_pipeline_params(.workers = p->workers, .max_bytes = p->max_bytes,
-                                           .log = p->log, .profile = p->profile));
+                                           .memory = p->max_bytes, .batch = p->batch,
+                                           .batch_timeout_us = p->batch_timeout_us, .log = p->log, .profile = p->profile));
     if (err < 0)
         return err;
     pthread_mutex_init(&m.lock, NULL);
