@@ -325,6 +325,7 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .every_nth = (int)tachy_settings_int(set, "input.every_nth"),
         .rate = tachy_settings_rate(set, "input.rate"),
         .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
+        .decoders = (int)tachy_settings_int(set, "pipeline.stages.decode.decoders"),
         .want_side = !writes_nothing(s),
         .stop = &stop,
         .log = &s->c->log,

@@ -1,108 +1,30 @@
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "media/convert.h"
 #include "pipeline/light.h"
 #include "pipeline/live_stream.h"
-#include "pipeline/pace.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/readers.h"
 #include "pipeline/verdict.h"
 #include "sink/sink_ops.h"
-#include "source/source_ops.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-// A run: one thread reads the source and pushes, the pipeline's workers work, the calling
+// A run: threads read the source and push (readers.c), the pipeline's workers work, the calling
 // thread pulls, writes to the sink and reports progress.
 
 struct run {
     const struct tachy_run_params *p;
     tachy_pipeline *pipeline;
     tachy_stream *stream;
-    struct live_stream *live;       // what is pushed and pulled goes through it
-    struct tachy_prof *source_prof; // written by the source thread
-    struct tachy_prof *sink_prof;   // written by the calling thread
-    struct tachy_convert *convert;  // source thread only, as the next
-    struct tachy_pace pace;
-    atomic_bool stop;               // no more frames are read
-    atomic_int source_err;
-    _Atomic int64_t decoded;
-    _Atomic uint64_t push_ticks; // the source thread was held back for so long
-    uint64_t starved_ticks;      // the calling thread waited for results
+    struct live_stream *live; // what is pushed and pulled in order goes through it
+    struct run_readers readers;
+    struct tachy_prof *sink_prof; // written by the calling thread
+    uint64_t starved_ticks;       // the calling thread waited for results
     uint64_t start_ns, cpu_start_ns;
     struct tachy_summary *sum;
 };
-
-static bool stop_asked(const struct run *r)
-{
-    return atomic_load(&r->stop) || (r->p->stop && *(const volatile int *)r->p->stop);
-}
-
-// A stream may change its size or format on the way; the output cannot.
-static int push_as_started(struct run *r, tachy_frame *f)
-{
-    const struct tachy_video_info *in = &r->stream->bind->input;
-    if (f->format == in->format && f->width == in->width && f->height == in->height)
-        return live_stream_push(r->live, f);
-    tachy_frame *fit = NULL;
-    int err =
-        tachy_convert_frame(&r->convert, f, in->format, in->width, in->height, &fit, r->p->log);
-    if (err == TACHY_OK)
-        err = live_stream_push(r->live, fit);
-    tachy_frame_unref(&fit);
-    return err;
-}
-
-static bool stop_asked_of(void *run) { return stop_asked(run); }
-
-// Waits until the frame is due where it is to be read at its own rate. A live run of made-up
-// frames gets them so; a file is read as fast as it decodes where nothing else is asked for.
-static bool wait_due(struct run *r, const tachy_frame *f)
-{
-    const struct tachy_live_params *l = &r->p->live;
-    bool made_up = l->mode == TACHY_RUN_LIVE && r->p->source->ops == &tachy_source_null;
-    struct tachy_rational tb = tachy_source_info(r->p->source)->time_base;
-    return !(l->realtime || made_up) ||
-           tachy_pace_wait(&r->pace, (double)f->pts * tb.num / tb.den, stop_asked_of, r);
-}
-
-static void *source_main(void *arg)
-{
-    struct run *r = arg;
-    int err = TACHY_OK;
-    tachy_profile_thread(r->p->profile, r->source_prof);
-    while (!stop_asked(r)) {
-        tachy_frame *f = NULL;
-        uint64_t start = tachy_ticks();
-        // A source with several decoders side by side is read here as
-        // tachy_source_read_any(source, &frame, &seq) and pushed with tachy_stream_push_at().
-        err = tachy_source_read(r->p->source, &f);
-        uint64_t end = tachy_ticks();
-        if (err != TACHY_OK)
-            break;
-        tachy_prof_add(r->source_prof, TACHY_STEP_DECODE,
-                       (struct tachy_prof_item){f->id, r->stream->number}, start, end, 0);
-        if (!wait_due(r, f)) {
-            tachy_frame_unref(&f);
-            break;
-        }
-        atomic_fetch_add(&r->decoded, 1);
-        end = tachy_ticks();
-        err = push_as_started(r, f);
-        atomic_fetch_add(&r->push_ticks, tachy_ticks() - end);
-        tachy_frame_unref(&f);
-        if (err != TACHY_OK)
-            break;
-    }
-    // A pipeline that failed tells its own story.
-    atomic_store(&r->source_err, err == TACHY_ERR_INTERRUPTED ? TACHY_OK : err);
-    live_stream_push(r->live, NULL);
-    return NULL;
-}
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
@@ -116,12 +38,12 @@ static void read_figures(struct run *r)
     else
         tachy_pipeline_stats(r->pipeline, s);
     s->workers = r->pipeline->nb_workers;
-    struct tachy_prof *both[] = {r->source_prof, r->sink_prof};
-    tachy_prof_read(both, 2, edge);
+    tachy_prof_read(r->readers.profs, r->readers.nb, edge);
     s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
+    tachy_prof_read(&r->sink_prof, 1, edge);
     s->steps[TACHY_STEP_ENCODE] = edge[TACHY_STEP_ENCODE];
     tachy_prof_read_latency(&r->sink_prof, 1, &s->latency);
-    s->decoded = atomic_load(&r->decoded);
+    s->decoded = atomic_load(&r->readers.decoded);
     s->seconds = since_s(r->start_ns);
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
@@ -129,7 +51,9 @@ static void read_figures(struct run *r)
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     tachy_verdict(s, &(struct tachy_verdict_in){
-                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9,
+                         .decoders = r->readers.nb,
+                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) *
+                                        1e-9 / TACHY_MAX(r->readers.nb, 1),
                          .starved_s = (double)tachy_ticks_ns(r->starved_ticks) * 1e-9,
                      });
 }
@@ -160,13 +84,23 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
         .limited_by = r->sum->limited_by,
     };
     if (!r->p->progress(r->p->user, &p))
-        atomic_store(&r->stop, true);
+        atomic_store(&r->readers.stop, true);
+}
+
+// Several decoders that are stopped leave gaps; what lies behind the first is not written, as
+// with one decoder.
+static bool ends_here(struct run *r, int64_t at, int64_t *next)
+{
+    bool gap = at > *next;
+    *next = at + 1;
+    return gap && run_readers_stopped(&r->readers);
 }
 
 // Pulls and writes until the end, a failure or a stop.
 static int drain(struct run *r)
 {
     struct progress_state ps = {.last_ns = r->start_ns};
+    int64_t position = 0;
     int err = TACHY_OK;
     for (;;) {
         tachy_frame *f = NULL;
@@ -176,9 +110,22 @@ static int drain(struct run *r)
         err = pipeline_pull_timed(r->stream, 200, &f, &result, &times);
         uint64_t start = tachy_ticks();
         r->starved_ticks += start - asked;
+        struct tachy_result numbered;
         if (err == TACHY_OK && !live_stream_due(r->live, &times)) {
             tachy_frame_unref(&f);
-        } else if (err == TACHY_OK) {
+            report_progress(r, &ps, false);
+            continue;
+        }
+        if (err == TACHY_OK && r->readers.nb > 1) {
+            if (ends_here(r, result->frame_id, &position)) {
+                tachy_frame_unref(&f);
+                break;
+            }
+            numbered = *result;
+            numbered.frame_id = r->sum->frames; // a position without a frame has no number
+            result = &numbered;
+        }
+        if (err == TACHY_OK) {
             err = tachy_sink_write(r->p->sink, f, result);
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
@@ -198,7 +145,7 @@ static int drain(struct run *r)
         }
         report_progress(r, &ps, false);
     }
-    atomic_store(&r->stop, true);
+    atomic_store(&r->readers.stop, true);
     return err == TACHY_ERR_EOF ? TACHY_OK : err;
 }
 
@@ -246,7 +193,7 @@ static char *light_key(const struct run *r)
         k->params.preset ? k->params.preset : "");
 }
 
-static int calibrate(struct run *r, double light[TACHY_STEP_COUNT])
+static int calibrate(struct run *r, struct tachy_light *light)
 {
     const struct tachy_source_params sp = {
         .start = r->p->source->params.start,
@@ -268,16 +215,15 @@ static int calibrate(struct run *r, double light[TACHY_STEP_COUNT])
 }
 
 // The machine's speed drifts, so the steps are measured before and after the run and the
-// mean counts.
-static void apply_light(struct run *r, const double *before, bool measured)
+// median of all counts.
+static void apply_light(struct run *r, struct tachy_light *samples, bool measured)
 {
     double light[TACHY_STEP_COUNT] = {0}, sum = 0;
     char *key = light_key(r);
     int err = TACHY_OK;
     if (measured) {
-        err = calibrate(r, light);
-        for (int s = 0; s < TACHY_STEP_COUNT; s++)
-            light[s] = (light[s] + before[s]) / 2;
+        err = calibrate(r, samples);
+        tachy_light_ms(samples, light);
         if (err == TACHY_OK && key)
             tachy_light_save(r->p->cache_dir, key, light, NULL);
     } else if (!r->p->calibrate) {
@@ -301,18 +247,16 @@ static void apply_light(struct run *r, const double *before, bool measured)
 
 static int run_frames(struct run *r)
 {
-    pthread_t thread;
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
-    if (pthread_create(&thread, NULL, source_main, r))
-        return tachy_fail(r->p->log, TACHY_ERR_AGAIN,
-                          "the system gives no more threads; try again later");
-    int err = drain(r);
-    // The source thread may wait in push: what it waits for will not come.
+    int err = run_readers_start(&r->readers);
+    if (err < 0)
+        return err;
+    err = drain(r);
+    // The source's threads may wait in push: what it waits for will not come.
     if (err < 0 && err != TACHY_ERR_INTERRUPTED)
         pipeline_abort(r->stream, err);
-    pthread_join(thread, NULL);
-    int source_err = atomic_load(&r->source_err);
+    int source_err = run_readers_join(&r->readers);
     if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF)
         err = source_err;
     bool asked = r->p->stop && *(const volatile int *)r->p->stop;
@@ -376,22 +320,23 @@ static void close_stream(struct run *r)
 
 static int open_profile(struct run *r)
 {
-    r->source_prof = tachy_prof_new();
     r->sink_prof = tachy_prof_new();
-    int err = r->source_prof && r->sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK)
-        err = tachy_profile_join(r->p->profile, TACHY_LANE_SOURCE, r->source_prof);
-    if (err == TACHY_OK)
-        err = tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof);
-    return err;
+    return r->sink_prof ? tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof)
+                        : TACHY_ERR_NOMEM;
 }
 
 static void close_profile(struct run *r)
 {
-    tachy_profile_leave(r->p->profile, r->source_prof);
     tachy_profile_leave(r->p->profile, r->sink_prof);
-    tachy_aligned_free(r->source_prof);
     tachy_aligned_free(r->sink_prof);
+}
+
+// A live run of made-up frames gets them at their rate; a file is read as fast as it decodes
+// where nothing else is asked for.
+static bool is_paced(const struct tachy_run_params *p)
+{
+    bool made_up = p->live.mode == TACHY_RUN_LIVE && p->source->ops == &tachy_source_null;
+    return p->live.realtime || made_up;
 }
 
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
@@ -401,17 +346,23 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
     struct run r = {.p = p, .sum = summary};
-    double light[TACHY_STEP_COUNT] = {0};
+    struct tachy_light light = {0};
+    r.readers.stop_asked = p->stop;
+    r.readers.shared = p->pipeline != NULL;
     int err = open_profile(&r);
     if (err == TACHY_OK)
         err = open_stream(&r);
+    r.readers.live = r.live;
+    r.readers.paced = is_paced(p);
+    if (err == TACHY_OK)
+        err = run_readers_open(&r.readers, p->source, r.stream, p->profile, p->log);
     if (err < 0)
         goto error;
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
     err = tachy_sink_start(p->sink, tachy_stream_output(r.stream));
     if (err < 0)
         goto error;
-    bool measured = p->calibrate && calibrate(&r, light) == TACHY_OK;
+    bool measured = p->calibrate && calibrate(&r, &light) == TACHY_OK;
     if (p->calibrate && !measured)
         tachy_msg(p->log, TACHY_LOG_WARN,
                   "%s: cannot be read twice or has a single picture, so there is no light ratio",
@@ -420,12 +371,12 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         forget_peak();
     err = run_frames(&r);
     if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
-        apply_light(&r, light, measured);
+        apply_light(&r, &light, measured);
     tachy_profile_run(p->profile, summary);
 
 error:
     close_stream(&r);
+    run_readers_close(&r.readers);
     close_profile(&r);
-    tachy_convert_close(&r.convert);
     return err;
 }
