@@ -237,9 +237,13 @@ static int run_profile(struct cli *c)
     for (size_t i = 0; name && i < sizeof(tools) / sizeof(tools[0]); i++)
         if (!strcmp(name, tools[i].name))
             return run_tool(c, &tools[i]);
+    int64_t interval = tachy_settings_int(c->settings, "profile.gpu_interval");
     int err = tachy_profile_open(
         &c->profile,
-        tachy_profile_params(.max_spans = tachy_settings_int(c->settings, "profile.max_spans"),
+        tachy_profile_params(.gpu_interval_ms = interval ? (int)interval : -1,
+                             .gpu_activity = tachy_settings_bool(c->settings, "profile.gpu_activity"),
+                             .nvtx = tachy_settings_bool(c->settings, "profile.nvtx"),
+                             .max_spans = tachy_settings_int(c->settings, "profile.max_spans"),
                              .max_trace_bytes = tachy_settings_int(c->settings, "profile.max_trace")
                                                 << 20,
                              .log = &c->log));

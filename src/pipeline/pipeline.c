@@ -236,6 +236,8 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
         return TACHY_ERR_NOMEM;
     init_stream(s, p);
     s->policy = policy;
+    if (policy && policy->wanted)
+        atomic_store(&p->prompt, true);
     pthread_mutex_lock(&p->join);
     int err = pipeline_bind_get(p, params->task, &params->input, &s->bind);
     pthread_mutex_unlock(&p->join);
@@ -407,7 +409,7 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
     if (!p)
         return TACHY_ERR_NOMEM;
     init_pipeline(p, params);
-    p->prompt = policy && policy->wanted;
+    tachy_nvtx_init(params->log);
     struct tachy_memory_params mp = {.budget = {(uint64_t)params->memory}, .log = params->log};
     int err = tachy_memory_open(&p->memory, &mp);
     if (err == TACHY_OK)

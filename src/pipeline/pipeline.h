@@ -217,7 +217,7 @@ struct tachy_pipeline {
 
     struct pipeline_worker *workers;
     int nb_workers;
-    bool prompt; // workers are woken as soon as any thread; for mode live
+    _Atomic bool prompt; // workers are woken as soon as any thread, since a live stream joined
 };
 
 // ---- pipeline_bind.c ----

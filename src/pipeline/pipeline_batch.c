@@ -125,7 +125,9 @@ static int run_batch(void *user, const struct tachy_batch *batch)
         eyes[i] = e->eye;
     }
     uint64_t start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_MODEL); // a retry is left out
     int err = b->ops->batch_model(b->engine[batch->worker], items, eyes, batch->count);
+    tachy_step_end();
     if (err == TACHY_ERR_NOMEM) {
         // The batcher brings the same items again in halves; a single one is tried once more here.
         learn(b, batch->count, true);

@@ -97,16 +97,22 @@ static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
     for (int eye = 0; eye < eyes; eye++) {
         if (item->reuse >> eye & 1)
             continue;
-        *step = TACHY_STEP_PREPROCESS;
-        if ((err = ops->preprocess(worker, item, eye)) < 0)
+        tachy_step_begin(*step = TACHY_STEP_PREPROCESS);
+        err = ops->preprocess(worker, item, eye);
+        tachy_step_end();
+        if (err < 0)
             return err;
         uint64_t a = tachy_ticks();
-        *step = TACHY_STEP_MODEL;
-        if ((err = ops->model(worker, item, eye)) < 0)
+        tachy_step_begin(*step = TACHY_STEP_MODEL);
+        err = ops->model(worker, item, eye);
+        tachy_step_end();
+        if (err < 0)
             return err;
         uint64_t b = tachy_ticks();
-        *step = TACHY_STEP_POSTPROCESS;
-        if ((err = ops->postprocess(worker, item, eye)) < 0)
+        tachy_step_begin(*step = TACHY_STEP_POSTPROCESS);
+        err = ops->postprocess(worker, item, eye);
+        tachy_step_end();
+        if (err < 0)
             return err;
         uint64_t c = tachy_ticks();
         measure(w, s, TACHY_STEP_PREPROCESS, item, start, a, wait);
@@ -128,7 +134,9 @@ static int preprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream
     for (int eye = 0; eye < s->bind->task->eyes; eye++) {
         if (item->reuse >> eye & 1)
             continue;
+        tachy_step_begin(TACHY_STEP_PREPROCESS);
         int err = ops->batch_preprocess(worker, item, eye);
+        tachy_step_end();
         uint64_t end = tachy_ticks();
         if (err < 0)
             return err;
@@ -150,7 +158,9 @@ static int postprocess_eyes(struct pipeline_worker *w, void *worker, tachy_strea
         const struct pipeline_eye *e = &slot->eye[eye];
         if (item->reuse >> eye & 1)
             continue;
+        tachy_step_begin(TACHY_STEP_POSTPROCESS);
         int err = ops->batch_postprocess(worker, item, eye);
+        tachy_step_end();
         uint64_t end = tachy_ticks();
         if (err < 0)
             return err;
@@ -175,7 +185,9 @@ static void composite(struct pipeline_worker *w, void *worker, const struct pipe
         return;
     }
     uint64_t start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_COMPOSITE);
     int err = s->bind->task->ops->composite(worker, item);
+    tachy_step_end();
     uint64_t end = tachy_ticks();
     measure(w, s, TACHY_STEP_COMPOSITE, item, start, end, start - item->arrived);
     item->arrived = end;
@@ -295,7 +307,9 @@ static void order_item(tachy_stream *s, int64_t seq)
     }
     if (s->ordered) {
         uint64_t start = tachy_ticks();
+        tachy_step_begin(TACHY_STEP_POSTPROCESS);
         int err = order_steps(s, &slot->item);
+        tachy_step_end();
         uint64_t end = tachy_ticks();
         tachy_prof_add(s->order_prof, TACHY_STEP_POSTPROCESS, whose(&slot->item), start, end, 0);
         slot->item.arrived = end;
@@ -449,17 +463,28 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
     return n;
 }
 
+// Workers fill the cores, but the one thread that decodes or encodes must not queue behind them:
+// what it is late with, all of them wait for. In mode live a frame waits for them. Returns whether
+// the pipeline has live streams.
+static bool schedule(const struct pipeline_worker *w, bool first)
+{
+    bool prompt = atomic_load_explicit(&w->pipeline->prompt, memory_order_relaxed);
+    if (prompt != first) // a prompt worker that starts keeps what its program has chosen
+        pthread_setschedparam(pthread_self(), prompt ? SCHED_OTHER : SCHED_BATCH,
+                              &(struct sched_param){0});
+    return prompt;
+}
+
 void *pipeline_worker_main(void *arg)
 {
     struct pipeline_worker *w = arg;
     struct pipeline_job jobs[PIPELINE_BATCH];
-    // Workers fill the cores, but the one thread that decodes or encodes must not queue behind
-    // them: what it is late with, all of them wait for. In mode live a frame waits for them.
-    if (!w->pipeline->prompt)
-        pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){0});
+    bool prompt = schedule(w, true);
     tachy_profile_thread(w->pipeline->profile, w->prof);
     for (int n = 0; (n = take(w, jobs, n));) {
         uint64_t start = tachy_ticks();
+        if (!prompt)
+            prompt = schedule(w, false);
         for (int i = 0; i < n; i++)
             work(w, &jobs[i]);
         settle(jobs, n);

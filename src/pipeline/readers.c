@@ -72,7 +72,9 @@ static int read_next(struct run_reader *one, tachy_frame **f, int64_t *seq)
 {
     struct run_readers *r = one->all;
     uint64_t waited = 0, start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_DECODE);
     int err = tachy_source_read_any(r->source, f, seq, &waited);
+    tachy_step_end();
     if (err < 0 || !*f)
         return err;
     uint64_t end = tachy_ticks();

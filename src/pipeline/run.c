@@ -126,7 +126,9 @@ static int drain(struct run *r)
             result = &numbered;
         }
         if (err == TACHY_OK) {
+            tachy_step_begin(TACHY_STEP_ENCODE);
             err = tachy_sink_write(r->p->sink, f, result);
+            tachy_step_end();
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
             tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
@@ -265,7 +267,9 @@ static int run_frames(struct run *r)
     r->sum->interrupted = asked;
 
     uint64_t start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_ENCODE);
     int finish = tachy_sink_finish(r->p->sink, err < 0 || asked);
+    tachy_step_end();
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);

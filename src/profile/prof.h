@@ -1,4 +1,5 @@
 #pragma once
+#include "cuda/nvtx.h"
 #include "profile/hist.h"
 #include "profile/span.h"
 #include "profile/ticks.h"
@@ -34,6 +35,19 @@ struct tachy_prof_item {
     int64_t frame;
     uint32_t stream;
 };
+
+// Around one call of a step: an NVTX range where a tool takes them (tachy_nvtx_init()).
+static inline void tachy_step_begin(enum tachy_step step)
+{
+    if (tachy_nvtx_on)
+        tachy_nvtx_push(tachy_step_name(step));
+}
+
+static inline void tachy_step_end(void)
+{
+    if (tachy_nvtx_on)
+        tachy_nvtx_pop();
+}
 
 // Adds one call that ran from `start` to `end` (tachy_ticks()) after waiting in a queue for
 // `wait` ticks.
