@@ -67,6 +67,8 @@ static int run_tool(struct cli *c, const struct tool *t)
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     bool overwrite = tachy_settings_bool(c->settings, "output.overwrite");
+    if (c->in_shell)
+        return message_usage("--tool replaces this program; run it outside of the shell");
     if (!in_path(t->name))
         return message_usage("%s is not installed: %s", t->name, t->get);
     if (n <= 0)

@@ -35,23 +35,24 @@ struct segment {
     json_t *summaries;          // array, where --json is given
 };
 
-// Set by the signal handler, watched by tachy_run().
-static int stop;
+static _Atomic(tachy_control *) signalled; // what a signal stops; NULL: nothing is left to
 
 static void on_signal(int sig)
 {
-    volatile int *flag = &stop;
     static const char last[] = "\ntachy: stopped at once; a .part file may be left\n";
-    if (*flag) {
+    tachy_control *control = signalled;
+    if (!control || tachy_control_stopped(control)) {
+        terminal_restore();
         ssize_t n = write(STDERR_FILENO, last, sizeof(last) - 1);
         (void)n;
         _exit(STATUS_INTERRUPTED);
     }
-    *flag = 1;
+    tachy_control_stop(control);
 }
 
-static void install_handlers(void)
+static void install_handlers(tachy_control *control)
 {
+    signalled = control;
     struct sigaction a = {.sa_handler = on_signal};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
@@ -278,6 +279,16 @@ static int check_stdout(const struct segment *s)
     return TACHY_OK;
 }
 
+static int check_stdin(const struct segment *s)
+{
+    bool prompt = s->c->in_shell || tachy_settings_bool(s->c->settings, "run.interactive");
+    for (size_t i = 0; i < s->n_jobs && prompt; i++)
+        if (is(s->jobs[i].input, "-"))
+            return usage("commands are read from standard input, so the input cannot come from "
+                         "there; name a file");
+    return TACHY_OK;
+}
+
 static int check_mode(struct segment *s)
 {
     tachy_settings *set = s->c->settings;
@@ -327,7 +338,7 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
         .decoders = (int)tachy_settings_int(set, "pipeline.stages.decode.decoders"),
         .want_side = !writes_nothing(s),
-        .stop = &stop,
+        .stop = tachy_control_stop_flag(s->c->control),
         .log = &s->c->log,
     };
     for (int i = TACHY_STEREO_AUTO; i <= TACHY_STEREO_TB; i++)
@@ -432,11 +443,12 @@ static void print_summary(const struct segment *s, const struct job *j,
     if (tachy_summary_text(&text, sum) < 0)
         return;
     FILE *f = is(j->output, "-") || is(s->json, "-") ? stderr : stdout;
-    size_t n = strlen(text);
-    if (j->output && strcmp(j->output, "-"))
-        fprintf(f, "%s\n", j->output);
-    fprintf(f, "%s%s", text, n && text[n - 1] == '\n' ? "" : "\n");
-    fflush(f);
+    bool named = j->output && strcmp(j->output, "-");
+    char *all = NULL;
+    if (asprintf(&all, "%s%s%s", named ? j->output : "", named ? "\n" : "", text) < 0)
+        all = NULL;
+    message_text(f, all ? all : text);
+    free(all);
     tachy_free(text);
 }
 
@@ -455,7 +467,7 @@ static void say_interrupted(const tachy_sink *sink, const struct tachy_summary *
 static int open_job(struct segment *s, struct job *j, bool own)
 {
     int err = open_source(s, j, &j->source);
-    if (err < 0 && stop) {
+    if (err < 0 && tachy_control_stopped(s->c->control)) {
         message_error("interrupted; no file was left");
         err = TACHY_ERR_INTERRUPTED;
     }
@@ -510,8 +522,8 @@ static int run_job(struct segment *s, struct job *j)
                     (int64_t)(1000 * tachy_settings_float(set, "batching.dynamic.timeout_ms")),
                 .trim_every = tachy_settings_int(set, "performance.clear_cache_interval"),
                 .calibrate = tachy_settings_bool(set, "run.calibrate"),
-                .live = live_options(set), .progress = progress_show,
-                .user = &j->progress, .stop = &stop, .log = &s->c->log, .profile = s->c->profile),
+                .live = live_options(set), .progress = progress_show, .user = &j->progress,
+                .log = &s->c->log, .profile = s->c->profile, .control = s->c->control),
             &sum);
         err = report_job(s, j, err, &sum);
     }
@@ -525,6 +537,7 @@ static int open_parallel(void *user, int job, struct tachy_run_params *p)
 {
     struct segment *s = user;
     struct job *j = &s->jobs[job];
+    message_log(s->c->log.user); // errors of this thread are the command's
     int err = open_job(s, j, true);
     if (err < 0)
         return err;
@@ -536,6 +549,7 @@ static int open_parallel(void *user, int job, struct tachy_run_params *p)
     p->trim_every = tachy_settings_int(s->c->settings, "performance.clear_cache_interval");
     p->progress = progress_show;
     p->user = &j->progress;
+    p->control = s->c->control;
     return TACHY_OK;
 }
 
@@ -544,6 +558,7 @@ static void close_parallel(void *user, int job, struct tachy_run_params *p, int 
 {
     struct segment *s = user;
     struct job *j = &s->jobs[job];
+    message_log(s->c->log.user);
     if (p->sink)
         err = report_job(s, j, err, sum);
     if (err < 0 && err != TACHY_ERR_INTERRUPTED) {
@@ -574,7 +589,8 @@ static int run_parallel(struct segment *s)
             .batch = (int)tachy_settings_int(set, "model.batch_size"),
             .batch_timeout_us =
                 (int64_t)(1000 * tachy_settings_float(set, "batching.dynamic.timeout_ms")),
-            .open = open_parallel, .close = close_parallel, .user = s, .stop = &stop,
+            .open = open_parallel, .close = close_parallel, .user = s,
+            .stop = tachy_control_stop_flag(s->c->control),
             .log = &s->c->log, .profile = s->c->profile),
         &all);
     print_all(s, &all);
@@ -584,7 +600,8 @@ static int run_parallel(struct segment *s)
 static int run_in_turn(struct segment *s)
 {
     int err = TACHY_OK;
-    for (size_t i = 0; i < s->n_jobs && err == TACHY_OK && !stop; i++)
+    for (size_t i = 0; i < s->n_jobs && err == TACHY_OK && !tachy_control_stopped(s->c->control);
+         i++)
         err = run_job(s, &s->jobs[i]);
     return err;
 }
@@ -598,7 +615,9 @@ static int prepare(struct segment *s)
         err = collect_inputs(s);
     if (err == TACHY_OK)
         err = name_outputs(s);
-    return err == TACHY_OK ? check_stdout(s) : err;
+    if (err == TACHY_OK)
+        err = check_stdout(s);
+    return err == TACHY_OK ? check_stdin(s) : err;
 }
 
 // True for a plain file name that is not there; addresses and number patterns are the source's.
@@ -646,9 +665,60 @@ static int check_files(const struct segment *s)
                            : err;
 }
 
+static int run_jobs(void *arg)
+{
+    struct segment *s = arg;
+    bool parallel = s->n_jobs > 1 && tachy_settings_int(s->c->settings, "run.parallel") > 1;
+    int err = parallel ? run_parallel(s) : run_in_turn(s); // the former has told each failure
+    return err == TACHY_OK && tachy_control_stopped(s->c->control) ? TACHY_ERR_INTERRUPTED : err;
+}
+
+// With what a person or another program has a hand on it: a prompt or keys, metrics, signals.
+static int run_watched(struct segment *s)
+{
+    struct cli *c = s->c;
+    struct metrics *metrics;
+    int err = metrics_start(&metrics, c);
+    s->misused = err == TACHY_ERR_INVAL;
+    if (err < 0)
+        return err;
+    if (tachy_settings_bool(c->settings, "run.interactive")) {
+        err = console_run(c, run_jobs, s);
+    } else {
+        keys_start(c);
+        err = run_jobs(s);
+        keys_stop();
+    }
+    metrics_stop(&metrics);
+    return err;
+}
+
+// The shell has a control and handlers of its own.
+static int take_control(struct cli *c, tachy_control **own)
+{
+    *own = NULL;
+    if (c->control)
+        return TACHY_OK;
+    int err = tachy_control_open(own, tachy_control_params());
+    c->control = *own;
+    if (err == TACHY_OK)
+        install_handlers(c->control);
+    return err;
+}
+
+static void drop_control(struct cli *c, tachy_control **own)
+{
+    if (!*own)
+        return;
+    signalled = NULL;
+    c->control = NULL;
+    tachy_control_close(own);
+}
+
 static int run_segment(struct cli *c)
 {
     struct segment s = {.c = c};
+    tachy_control *own = NULL;
     int err = prepare(&s), status = STATUS_OK;
     if (err < 0) {
         status = message_failed(err);
@@ -656,15 +726,11 @@ static int run_segment(struct cli *c)
         goto done;
     }
     s.summaries = s.json ? json_array() : NULL;
-    install_handlers();
-    err = check_files(&s);
-    bool parallel = s.n_jobs > 1 && tachy_settings_int(c->settings, "run.parallel") > 1;
-    if (err == TACHY_OK && parallel)
-        err = run_parallel(&s); // has told each failure
-    else if (err == TACHY_OK)
-        err = run_in_turn(&s);
-    if (err == TACHY_OK && stop)
-        err = TACHY_ERR_INTERRUPTED;
+    err = take_control(c, &own);
+    if (err == TACHY_OK)
+        err = check_files(&s);
+    if (err == TACHY_OK)
+        err = run_watched(&s);
     if (err < 0)
         status = s.told && err != TACHY_ERR_INTERRUPTED ? s.told : message_failed(err);
     if (s.misused)
@@ -676,6 +742,7 @@ static int run_segment(struct cli *c)
     }
 
 done:
+    drop_control(c, &own);
     tachy_task_close(&s.task);
     json_decref(s.summaries);
     for (size_t i = 0; i < s.n_jobs; i++)

@@ -80,6 +80,8 @@ struct tachy_run_params {
     const struct tachy_log *log;
     struct tachy_profile *profile; // profile.h: spans are recorded there; NULL: off. Must
                                    // outlive the run; several runs may share it
+    struct tachy_control *control; // control.h: pause, stop, figures from other threads; NULL:
+                                   // none. Must outlive the run; several runs may share it
 };
 #define tachy_run_params(...) (&(struct tachy_run_params){__VA_ARGS__})
 

@@ -266,6 +266,20 @@ static const struct tachy_option options[] = {
      .values = "error|warning|info|verbose|debug", .arg = "LEVEL", .group = "Run",
      .verbs = TACHY_VERB_ALL, .aliases = "log-level", .help = "how much is printed"},
 
+    {"run.interactive", "interactive", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
+     .help = "a prompt during the run: stats, set, pause, resume, profile 10s, quit, help"},
+    {"run.keys", "keys", 0, TACHY_OPT_BOOL, "yes", .group = "Run", .verbs = RUNS,
+     .help = "single keys during a run on a terminal: r report, p pause, + and - batch, q quit, "
+             "? help"},
+    {"metrics.address", "enable-metrics", 0, TACHY_OPT_STRING, .arg = "ADDR", .group = "Run",
+     .verbs = RUNS | TACHY_VERB_SHELL,
+     .help = "serve figures for Prometheus at http://ADDR/metrics; [HOST:]PORT, without HOST on "
+             "127.0.0.1"},
+    {"metrics.token_file", "metrics-token-file", 0, TACHY_OPT_STRING, .arg = "FILE",
+     .group = "Run", .verbs = RUNS | TACHY_VERB_SHELL,
+     .help = "its first line is the bearer token that a scrape must bring; without it "
+             "$TACHY_METRICS_TOKEN. An address other machines reach needs one"},
+
     {"debug.profile_performance", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
      .help = "profile the run, as `tachy profile` does"},
 
@@ -463,5 +477,33 @@ const char *tachy_option_nearest_path(const char *key)
     for (size_t i = 0; i < n; i++)
         if (!strcasecmp(strrchr(paths[i], '.') + 1, last ? last + 1 : key))
             return paths[i];
+    return NULL;
+}
+
+// "batch_size" of "model.batch_size"; also "max_latency" of "performance.max_latency_ms".
+static bool is_last_part(const char *path, const char *name)
+{
+    const char *last = strrchr(path, '.') + 1;
+    size_t n = strlen(name);
+    return n && !strncmp(last, name, n) && (!last[n] || !strcmp(last + n, "_ms"));
+}
+
+const struct tachy_option *tachy_option_lookup(const char *name, const char **nearest)
+{
+    char dashed[64];
+    const struct tachy_option *o = tachy_option_find(name, nearest);
+    snprintf(dashed, sizeof(dashed), "%s", name);
+    for (char *p = dashed; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    o = o ? o : find(dashed);
+    if (o)
+        return o;
+    for (o = options; o->path; o++) {
+        if (is_last_part(o->path, name))
+            return o;
+        for (const struct tachy_key *k = o->keys; k && k->path; k++)
+            if (is_last_part(k->path, name))
+                return o;
+    }
     return NULL;
 }

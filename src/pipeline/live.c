@@ -185,6 +185,15 @@ void tachy_live_written(struct tachy_live *l, const struct tachy_due *due, uint6
     pthread_mutex_unlock(&l->lock);
 }
 
+void tachy_live_set_latency(struct tachy_live *l, double max_latency_ms)
+{
+    uint64_t ns = (uint64_t)(max_latency_ms * 1e6);
+    atomic_store(&l->shed.max_latency, ns);
+    pthread_mutex_lock(&l->lock);
+    l->controller.p.deadline_ns = ns;
+    pthread_mutex_unlock(&l->lock);
+}
+
 unsigned tachy_live_easing(struct tachy_live *l)
 {
     pthread_mutex_lock(&l->lock);

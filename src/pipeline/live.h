@@ -64,6 +64,8 @@ bool tachy_live_goes_on(struct tachy_live *l, enum tachy_stage stage, const stru
 // The item has been written; `started`: when writing began.
 void tachy_live_written(struct tachy_live *l, const struct tachy_due *due, uint64_t started,
                         uint64_t now);
+// Frames that come from now on have this deadline; 0: none.
+void tachy_live_set_latency(struct tachy_live *l, double max_latency_ms);
 // The steps down in force, bits 1 << enum tachy_ease.
 unsigned tachy_live_easing(struct tachy_live *l);
 void tachy_live_read(struct tachy_live *l, uint64_t now, struct tachy_live_stats *out);

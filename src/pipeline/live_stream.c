@@ -222,6 +222,14 @@ void live_stream_written(struct live_stream *ls, const struct pipeline_times *t,
         tachy_live_written(&ls->live, &t->due, clock_at(ls, started), clock_at(ls, end));
 }
 
+int live_stream_set_latency(struct live_stream *ls, double max_latency_ms)
+{
+    if (!ls->on)
+        return TACHY_ERR_UNSUPPORTED;
+    tachy_live_set_latency(&ls->live, max_latency_ms);
+    return TACHY_OK;
+}
+
 void live_stream_read(struct live_stream *ls, struct tachy_live_stats *out)
 {
     if (ls->stream)

@@ -32,5 +32,8 @@ bool live_stream_due(struct live_stream *ls, const struct pipeline_times *t);
 // It has been; in ticks.
 void live_stream_written(struct live_stream *ls, const struct pipeline_times *t, uint64_t started,
                          uint64_t end);
+// For frames that come from now on; 0: none. TACHY_ERR_UNSUPPORTED: the mode is not live. Any
+// thread.
+int live_stream_set_latency(struct live_stream *ls, double max_latency_ms);
 // At any time from any thread.
 void live_stream_read(struct live_stream *ls, struct tachy_live_stats *out);

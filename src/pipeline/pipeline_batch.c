@@ -106,6 +106,20 @@ static void learn(struct pipeline_batcher *b, int n, bool shortage)
                   shortage ? "memory is short" : "memory has sufficed for a while");
 }
 
+int pipeline_set_batch(struct tachy_pipeline *p, int n)
+{
+    int found = 0;
+    pthread_mutex_lock(&p->list);
+    for (struct pipeline_batcher *b = p->batchers; b; b = b->next, found++) {
+        pthread_mutex_lock(&b->lock);
+        b->backoff.most = b->backoff.now = TACHY_CLAMP(n, 1, b->most);
+        set_most(b);
+        pthread_mutex_unlock(&b->lock);
+    }
+    pthread_mutex_unlock(&p->list);
+    return found;
+}
+
 // A batch failed: its items are run one by one, so that only what is at fault fails.
 static void run_each(struct pipeline_batcher *b, const struct tachy_batch *batch,
                      struct tachy_item *const items[], const int eyes[])

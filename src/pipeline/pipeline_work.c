@@ -452,6 +452,11 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
     pthread_mutex_lock(&p->lock);
     give_back(p, jobs, done);
     while (!p->closing) {
+        if (w->index >= atomic_load(&p->active)) {
+            pipeline_queue_wake(p); // in place of this one
+            pthread_cond_wait(&p->rest, &p->lock);
+            continue;
+        }
         if (!p->paused)
             n = pipeline_queue_take(p, jobs, share(w));
         if (n)

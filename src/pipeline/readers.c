@@ -2,6 +2,7 @@
 
 #include "base/cpu.h"
 #include "media/convert.h"
+#include "profile/prof.h"
 
 enum { DECODERS_AUTO_MAX = 8 };
 
@@ -94,7 +95,17 @@ static int read_next(struct run_reader *one, tachy_frame **f, int64_t *seq)
 
 bool run_readers_stopped(const struct run_readers *r)
 {
-    return atomic_load(&r->stop) || (r->stop_asked && *(const volatile int *)r->stop_asked);
+    return atomic_load(&r->stop) || (r->stop_asked && *(const volatile int *)r->stop_asked) ||
+           tachy_control_ending(r->control, r->controlled);
+}
+
+// Waits while the run is paused. False: no more is to be read.
+static bool may_read(struct run_readers *r)
+{
+    while (!run_readers_stopped(r) && tachy_control_hold(r->control, r->controlled))
+        if (r->paced) // then there is one thread: its clock starts again
+            r->pace.started = false;
+    return !run_readers_stopped(r);
 }
 
 static void *reader_main(void *arg)
@@ -103,7 +114,7 @@ static void *reader_main(void *arg)
     struct run_readers *r = one->all;
     int err = TACHY_OK;
     tachy_profile_thread(r->profile, one->prof);
-    while (err == TACHY_OK && !run_readers_stopped(r)) {
+    while (err == TACHY_OK && may_read(r)) {
         tachy_frame *f = NULL;
         int64_t seq;
         err = read_next(one, &f, &seq);

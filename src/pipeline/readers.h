@@ -1,4 +1,5 @@
 #pragma once
+#include "pipeline/control.h"
 #include "pipeline/live_stream.h"
 #include "pipeline/pace.h"
 #include "source/source_ops.h"
@@ -28,6 +29,8 @@ struct run_readers {
     bool paced;               // frames are read no sooner than their time
     struct tachy_pace pace;   // of the one thread that there is then
     bool shared;           // other sources are read at the same time: one decoder unless asked
+    tachy_control *control;         // NULL: none
+    struct control_run *controlled; // the run in it
     const int *stop_asked; // reading ends once it is non-zero; may be NULL
     struct run_reader one[READERS_MAX];
     struct tachy_prof *profs[READERS_MAX]; // the same as in one[], for tachy_prof_read()

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "pipeline/control.h"
 #include "pipeline/light.h"
 #include "pipeline/live_stream.h"
 #include "pipeline/readers.h"
@@ -20,43 +21,115 @@ struct run {
     tachy_stream *stream;
     struct live_stream *live; // what is pushed and pulled in order goes through it
     struct run_readers readers;
-    struct tachy_prof *sink_prof; // written by the calling thread
-    uint64_t starved_ticks;       // the calling thread waited for results
+    struct tachy_prof *sink_prof;   // written by the calling thread
+    _Atomic int64_t written;        // by the calling thread
+    _Atomic uint64_t starved_ticks; // the calling thread waited for results
+    _Atomic int64_t damaged;        // known at the end
+    _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
+    struct control_run controlled;
     struct tachy_summary *sum;
 };
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
-// Fills what can be said while the run goes on.
-static void read_figures(struct run *r)
+// What can be said while the run goes on; `paused_s`: not counted. Any thread.
+static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s)
 {
-    struct tachy_summary *s = r->sum;
     struct tachy_step_stats edge[TACHY_STEP_COUNT];
     if (r->p->pipeline)
         pipeline_stream_steps(r->stream, s->steps);
     else
         tachy_pipeline_stats(r->pipeline, s);
-    s->workers = r->pipeline->nb_workers;
+    s->workers = atomic_load(&r->pipeline->active);
     tachy_prof_read(r->readers.profs, r->readers.nb, edge);
     s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
     tachy_prof_read(&r->sink_prof, 1, edge);
     s->steps[TACHY_STEP_ENCODE] = edge[TACHY_STEP_ENCODE];
     tachy_prof_read_latency(&r->sink_prof, 1, &s->latency);
     s->decoded = atomic_load(&r->readers.decoded);
-    s->seconds = since_s(r->start_ns);
+    s->frames = atomic_load(&r->written);
+    s->damaged = atomic_load(&r->damaged);
+    s->first_frame_s = (double)atomic_load(&r->first_ns) * 1e-9;
+    s->seconds = TACHY_MAX(since_s(r->start_ns) - paused_s, 0.0);
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
     live_stream_read(r->live, &s->live);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
+    double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
     tachy_verdict(s, &(struct tachy_verdict_in){
                          .decoders = r->readers.nb,
                          .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) *
                                         1e-9 / TACHY_MAX(r->readers.nb, 1),
-                         .starved_s = (double)tachy_ticks_ns(r->starved_ticks) * 1e-9,
+                         .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
                      });
 }
+
+static double peak_memory_mib(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    long kib = u.ru_maxrss;
+    // VmHWM can be reset (see forget_peak()), ru_maxrss cannot.
+    char *text = NULL;
+    FILE *f = fopen("/proc/self/status", "r");
+    size_t size = 0;
+    while (f && getline(&text, &size, f) > 0)
+        if (sscanf(text, "VmHWM: %ld kB", &kib) == 1)
+            break;
+    free(text);
+    if (f)
+        fclose(f);
+    return (double)kib / 1024;
+}
+
+static void read_for_control(void *run, struct control_figures *f)
+{
+    const struct run *r = run;
+    read_figures(r, f->paused_s, &f->summary);
+    if (r->p->pipeline)
+        pipeline_merge_stream(r->stream, f->sum);
+    else
+        pipeline_merge(r->pipeline, f->sum);
+    for (int i = 0; i < r->readers.nb; i++)
+        tachy_prof_merge(f->sum, r->readers.profs[i]);
+    tachy_prof_merge(f->sum, r->sink_prof);
+    pipeline_queues(r->stream, &f->queues);
+    f->summary.peak_memory_mib = peak_memory_mib();
+    f->total_frames = tachy_source_info(r->p->source)->frames;
+}
+
+// Workers can rest and come back, batches be smaller than the model was opened for, and a live
+// run's frames have another deadline; every other setting is part of what was opened at the start.
+static int set_for_control(void *run, const char *path, double value, char **why)
+{
+    const struct run *r = run;
+    bool workers = !strcmp(path, "model.num_workers"), batch = !strcmp(path, "model.batch_size");
+    if (!strcmp(path, "performance.max_latency_ms")) {
+        if (live_stream_set_latency(r->live, value) == TACHY_OK)
+            return TACHY_OK;
+        *why = tachy_asprintf(": only a live run has deadlines (--live)");
+        return TACHY_ERR_UNSUPPORTED;
+    }
+    int most = workers ? r->pipeline->nb_workers : r->pipeline->batch;
+    int n = value > 0 ? (int)value : most;
+    if (!workers && !batch)
+        return TACHY_ERR_UNSUPPORTED;
+    if (n > TACHY_MAX(most, 1)) {
+        *why = tachy_asprintf(" to more than the %d that it began with", TACHY_MAX(most, 1));
+        return TACHY_ERR_UNSUPPORTED;
+    }
+    if (workers) {
+        pipeline_set_workers(r->pipeline, n);
+    } else if (!pipeline_set_batch(r->pipeline, n) && n > 1) {
+        *why = tachy_asprintf(": this model takes no batches");
+        return TACHY_ERR_UNSUPPORTED;
+    }
+    return TACHY_OK;
+}
+
+static const struct tachy_control_ops control_ops = {read_for_control, set_for_control};
 
 struct progress_state {
     uint64_t last_ns;
@@ -71,11 +144,12 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
     if (!r->p->progress || (!last && now - ps->last_ns < 250000000u))
         return;
     double dt = (double)(now - ps->last_ns) * 1e-9;
-    double fps = (double)(r->sum->frames - ps->last_frames) / dt;
+    int64_t frames = atomic_load(&r->written);
+    double fps = (double)(frames - ps->last_frames) / dt;
     ps->fps = ps->fps > 0 ? 0.7 * ps->fps + 0.3 * fps : fps;
     ps->last_ns = now;
-    ps->last_frames = r->sum->frames;
-    read_figures(r);
+    ps->last_frames = frames;
+    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     struct tachy_progress p = {
         .frames = r->sum->frames,
         .total = tachy_source_info(r->p->source)->frames,
@@ -109,20 +183,20 @@ static int drain(struct run *r)
         uint64_t asked = tachy_ticks();
         err = pipeline_pull_timed(r->stream, 200, &f, &result, &times);
         uint64_t start = tachy_ticks();
-        r->starved_ticks += start - asked;
+        atomic_fetch_add(&r->starved_ticks, start - asked);
         struct tachy_result numbered;
         if (err == TACHY_OK && !live_stream_due(r->live, &times)) {
             tachy_frame_unref(&f);
             report_progress(r, &ps, false);
             continue;
         }
-        if (err == TACHY_OK && r->readers.nb > 1) {
+        if (err == TACHY_OK && r->readers.nb > 1 && !r->stream->policy) {
             if (ends_here(r, result->frame_id, &position)) {
                 tachy_frame_unref(&f);
                 break;
             }
             numbered = *result;
-            numbered.frame_id = r->sum->frames; // a position without a frame has no number
+            numbered.frame_id = atomic_load(&r->written); // a position without a frame has no number
             result = &numbered;
         }
         if (err == TACHY_OK) {
@@ -138,9 +212,10 @@ static int drain(struct run *r)
             live_stream_written(r->live, &times, start, end);
             if (err < 0)
                 break;
-            if (r->sum->frames++ == 0)
-                r->sum->first_frame_s = since_s(r->start_ns);
-            if (r->p->trim_every && r->sum->frames % r->p->trim_every == 0)
+            if (!atomic_load(&r->written))
+                atomic_store(&r->first_ns, tachy_now_ns() - r->start_ns);
+            int64_t written = atomic_fetch_add(&r->written, 1) + 1;
+            if (r->p->trim_every && written % r->p->trim_every == 0)
                 tachy_pipeline_trim(r->pipeline);
         } else if (err != TACHY_ERR_AGAIN) {
             break;
@@ -149,24 +224,6 @@ static int drain(struct run *r)
     }
     atomic_store(&r->readers.stop, true);
     return err == TACHY_ERR_EOF ? TACHY_OK : err;
-}
-
-static double peak_memory_mib(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    long kib = u.ru_maxrss;
-    // VmHWM can be reset (see forget_peak()), ru_maxrss cannot.
-    char *text = NULL;
-    FILE *f = fopen("/proc/self/status", "r");
-    size_t size = 0;
-    while (f && getline(&text, &size, f) > 0)
-        if (sscanf(text, "VmHWM: %ld kB", &kib) == 1)
-            break;
-    free(text);
-    if (f)
-        fclose(f);
-    return (double)kib / 1024;
 }
 
 // Calibration is not the job: its memory is not counted as the job's where the system lets
@@ -249,8 +306,6 @@ static void apply_light(struct run *r, struct tachy_light *samples, bool measure
 
 static int run_frames(struct run *r)
 {
-    r->cpu_start_ns = tachy_process_cpu_ns();
-    r->start_ns = tachy_now_ns();
     int err = run_readers_start(&r->readers);
     if (err < 0)
         return err;
@@ -261,8 +316,9 @@ static int run_frames(struct run *r)
     int source_err = run_readers_join(&r->readers);
     if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF)
         err = source_err;
-    bool asked = r->p->stop && *(const volatile int *)r->p->stop;
-    if (err == TACHY_OK && source_err == TACHY_OK)
+    bool asked = (r->p->stop && *(const volatile int *)r->p->stop) ||
+                 tachy_control_stopped(r->p->control);
+    if (err == TACHY_OK && source_err == TACHY_OK && !tachy_control_drained(r->p->control, &r->controlled))
         asked = true; // stopped before the end of the source
     r->sum->interrupted = asked;
 
@@ -273,14 +329,25 @@ static int run_frames(struct run *r)
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
-    read_figures(r);
-    r->sum->damaged = tachy_source_damaged(r->p->source);
+    atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
+    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     r->sum->peak_memory_mib = peak_memory_mib();
     struct progress_state ps = {.last_ns = r->start_ns};
     report_progress(r, &ps, true);
     if (err == TACHY_OK)
         err = finish;
     return err < 0 ? err : asked ? TACHY_ERR_INTERRUPTED : TACHY_OK;
+}
+
+// The run as its control sees it.
+static int run_controlled(struct run *r)
+{
+    r->cpu_start_ns = tachy_process_cpu_ns();
+    r->start_ns = tachy_now_ns();
+    tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
+    int err = run_frames(r);
+    tachy_control_end(r->p->control, &r->controlled, err, r->sum);
+    return err;
 }
 
 // A stream in the caller's pipeline or in one of the run's own.
@@ -352,6 +419,8 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     struct run r = {.p = p, .sum = summary};
     struct tachy_light light = {0};
     r.readers.stop_asked = p->stop;
+    r.readers.control = p->control;
+    r.readers.controlled = &r.controlled;
     r.readers.shared = p->pipeline != NULL;
     int err = open_profile(&r);
     if (err == TACHY_OK)
@@ -373,7 +442,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
                   p->source->url);
     if (p->calibrate)
         forget_peak();
-    err = run_frames(&r);
+    err = run_controlled(&r);
     if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
         apply_light(&r, &light, measured);
     tachy_profile_run(p->profile, summary);

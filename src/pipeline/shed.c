@@ -32,12 +32,13 @@ int64_t tachy_live_shed(const struct tachy_live_stats *s)
 void tachy_shed_open(struct tachy_shed *s, uint64_t max_latency_ns)
 {
     memset(s, 0, sizeof(*s));
-    s->max_latency = max_latency_ns;
+    atomic_store(&s->max_latency, max_latency_ns);
 }
 
 uint64_t tachy_shed_deadline(const struct tachy_shed *s, uint64_t arrived)
 {
-    return s->max_latency ? arrived + s->max_latency : TACHY_NO_DEADLINE;
+    uint64_t most = atomic_load_explicit(&s->max_latency, memory_order_relaxed);
+    return most ? arrived + most : TACHY_NO_DEADLINE;
 }
 
 void tachy_shed_work(struct tachy_shed *s, enum tachy_stage stage, uint64_t ns, uint64_t now)
@@ -79,5 +80,5 @@ void tachy_shed_read(const struct tachy_shed *s, struct tachy_live_stats *out)
         for (int r = 0; r < TACHY_SHED_COUNT; r++)
             out->shed[i][r] = atomic_load_explicit(&s->counts[i][r], memory_order_relaxed);
     out->late = atomic_load_explicit(&s->late, memory_order_relaxed);
-    out->max_latency_ms = (double)s->max_latency * 1e-6;
+    out->max_latency_ms = (double)atomic_load(&s->max_latency) * 1e-6;
 }

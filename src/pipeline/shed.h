@@ -9,7 +9,7 @@
 // Thread-safety: any thread may ask and count; one thread at a time reports work.
 
 struct tachy_shed {
-    uint64_t max_latency; // 0: none
+    _Atomic uint64_t max_latency; // 0: none
     _Atomic int64_t counts[TACHY_STAGE_COUNT][TACHY_SHED_COUNT];
     _Atomic int64_t late; // delivered after the deadline
     // Mean time from the begin of a stage to the frame written, and when that was last known.
