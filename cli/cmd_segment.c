@@ -14,6 +14,7 @@
 struct job {
     const char *input;
     char *output; // file name, "-", or NULL for the null sink
+    bool done;    // by an earlier run
     // While it runs:
     tachy_source *source;
     tachy_sink *sink;
@@ -200,6 +201,19 @@ static bool may_overwrite(const struct cli *c)
     return yes && (!no || (asked && !refused)); // a file's -n gives way to the command's -y
 }
 
+static bool resumes(const struct segment *s)
+{
+    return tachy_settings_bool(s->c->settings, "output.resume");
+}
+
+// Of several inputs, those that an earlier run with --resume came to the end of are not done again.
+static bool is_done(const struct segment *s, const struct job *j)
+{
+    char found[PATH_MAX];
+    return resumes(s) && s->n_jobs > 1 && j->output && !may_overwrite(s->c) &&
+           output_exists(j->output, found, sizeof(found)) && !tachy_sink_has_job(j->output);
+}
+
 static int check_output(const struct segment *s, const struct job *j)
 {
     char found[PATH_MAX];
@@ -214,7 +228,8 @@ static int check_output(const struct segment *s, const struct job *j)
     }
     struct stat st;
     bool plain = stat(without_scheme(j->output), &st) != 0 || S_ISREG(st.st_mode); // no device
-    if (plain && !may_overwrite(s->c) && output_exists(j->output, found, sizeof(found))) {
+    bool begun = resumes(s) && tachy_sink_has_job(j->output); // the run that goes on sees for itself
+    if (plain && !begun && !may_overwrite(s->c) && output_exists(j->output, found, sizeof(found))) {
         message_error("%s exists already; pass -y to replace it, or give another -o FILE", found);
         return TACHY_ERR_EXISTS;
     }
@@ -309,6 +324,8 @@ static int check_mode(struct segment *s)
         return usage("-y and -n contradict each other; give one of them");
     if (tachy_settings_bool(set, "run.calibrate") && tachy_settings_int(set, "run.parallel") > 1)
         return usage("--calibrate measures one run alone; leave --parallel out");
+    if (resumes(s) && tachy_settings_int(set, "run.parallel") > 1)
+        return usage("runs that can be resumed go one after the other; leave --parallel out");
     if (tachy_settings_is_set(set, "input.duration") &&
         tachy_settings_float(set, "input.duration") <= 0)
         return usage("-t 0 reads nothing; give a time above 0, or leave -t out for the whole input");
@@ -368,6 +385,8 @@ static int open_sink(const struct segment *s, const struct job *j, tachy_sink **
         .no_audio = tachy_settings_bool(set, "output.no_audio"),
         .no_subtitles = tachy_settings_bool(set, "output.no_subtitles"),
         .threads = (int)tachy_settings_int(set, "output.threads"),
+        .resume = tachy_settings_bool(set, "output.resume"),
+        .part_frames = tachy_settings_int(set, "processing.chunk_size"),
         .log = &s->c->log));
 }
 
@@ -453,10 +472,15 @@ static void print_summary(const struct segment *s, const struct job *j,
 }
 
 // A stop by the user says what there is now.
-static void say_interrupted(const tachy_sink *sink, const struct tachy_summary *sum)
+static void say_interrupted(const struct job *j, const tachy_sink *sink,
+                            const struct tachy_summary *sum)
 {
     const char *path = tachy_sink_path(sink);
-    if (path && sum->frames > 0)
+    if (sum->kept >= 0)
+        message_error("interrupted; the same command goes on at frame %lld (what there is lies in "
+                      "%s.tachy)",
+                      (long long)sum->kept, without_scheme(j->output));
+    else if (path && sum->frames > 0)
         message_error("interrupted; %s holds the first %lld frames and is whole", path,
                       (long long)sum->frames);
     else
@@ -491,7 +515,7 @@ static int report_job(struct segment *s, struct job *j, int err, const struct ta
     progress_end(&j->progress);
     s->misused |= err == TACHY_ERR_INVAL && sum->frames == 0;
     if (err == TACHY_ERR_INTERRUPTED)
-        say_interrupted(j->sink, sum);
+        say_interrupted(j, j->sink, sum);
     if (sum->frames > 0)
         print_summary(s, j, sum);
     int kept = s->summaries && (err == TACHY_OK || sum->frames > 0) ? keep_summary(s, j, sum)
@@ -601,8 +625,12 @@ static int run_in_turn(struct segment *s)
 {
     int err = TACHY_OK;
     for (size_t i = 0; i < s->n_jobs && err == TACHY_OK && !tachy_control_stopped(s->c->control);
-         i++)
-        err = run_job(s, &s->jobs[i]);
+         i++) {
+        if (s->jobs[i].done)
+            message_note(&s->c->log, "%s is there already and is left alone", s->jobs[i].output);
+        else
+            err = run_job(s, &s->jobs[i]);
+    }
     return err;
 }
 
@@ -646,7 +674,7 @@ static int check_inputs(const struct segment *s)
 }
 
 // Before any work.
-static int check_files(const struct segment *s)
+static int check_files(struct segment *s)
 {
     int err = TACHY_OK;
     const char *folder = tachy_settings_str(s->c->settings, "output.file");
@@ -654,8 +682,11 @@ static int check_files(const struct segment *s)
         message_error("%s: the folder cannot be made: %s", folder, strerror(errno));
         return TACHY_ERR_IO;
     }
+    for (size_t i = 0; i < s->n_jobs; i++)
+        s->jobs[i].done = is_done(s, &s->jobs[i]);
     for (size_t i = 0; i < s->n_jobs && err == TACHY_OK; i++)
-        err = check_output(s, &s->jobs[i]);
+        if (!s->jobs[i].done)
+            err = check_output(s, &s->jobs[i]);
     if (err == TACHY_OK)
         err = check_json(s);
     if (err == TACHY_OK)
@@ -766,7 +797,8 @@ const struct verb verb_segment = {
         "With -f a last lone - is the output (standard output), as in FFmpeg: -f null - throws "
         "the frames away, -f framemd5 - prints a hash of each.\n\n"
         "Ctrl-C ends the output cleanly, so that it plays, and says how much is in it; a second "
-        "Ctrl-C ends at once.",
+        "Ctrl-C ends at once. With --resume the run is kept instead, whatever ended it, and the same "
+        "command goes on.",
     .options = TACHY_VERB_SEGMENT,
     .examples =
         {

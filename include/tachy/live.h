@@ -14,11 +14,11 @@ enum tachy_run_mode {
 };
 
 // Where a frame was when it was shed.
-enum tachy_stage {
-    TACHY_STAGE_INFER = 0, // waited for, or was with, a worker: preprocess, model, postprocess
-    TACHY_STAGE_COMPOSITE, // waited to be composited
-    TACHY_STAGE_SINK,      // waited to be written
-    TACHY_STAGE_COUNT
+enum tachy_shed_stage {
+    TACHY_SHED_INFER = 0, // waited for, or was with, a worker: preprocess, model, postprocess
+    TACHY_SHED_COMPOSITE, // waited to be composited
+    TACHY_SHED_SINK,      // waited to be written
+    TACHY_SHED_STAGES
 };
 
 // Why.
@@ -40,7 +40,7 @@ enum tachy_ease {
 
 // "all", "infer", "replaced", "similar", ...: as in the summary. Static memory.
 TACHY_API const char *tachy_run_mode_name(enum tachy_run_mode m);
-TACHY_API const char *tachy_stage_name(enum tachy_stage s);
+TACHY_API const char *tachy_shed_stage_name(enum tachy_shed_stage s);
 TACHY_API const char *tachy_shed_reason_name(enum tachy_shed_reason r);
 TACHY_API const char *tachy_ease_name(enum tachy_ease e);
 
@@ -68,7 +68,7 @@ struct tachy_live_stats {
     double max_latency_ms; // 0: none
     // Frames that were read but not written. What was read is what was written and these, in a
     // run that did not fail.
-    int64_t shed[TACHY_STAGE_COUNT][TACHY_SHED_COUNT];
+    int64_t shed[TACHY_SHED_STAGES][TACHY_SHED_COUNT];
     int64_t late;          // written, but after their deadline
     // Results taken over from an earlier frame, one an eye: of similar frames, and of every
     // other one.

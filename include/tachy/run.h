@@ -4,6 +4,7 @@
 #include <tachy/sink.h>
 #include <tachy/source.h>
 #include <tachy/task.h>
+#include <tachy/verdict.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,10 +40,14 @@ struct tachy_summary {
     bool light_stored;       // it uses figures of an earlier calibrated run
     double utilisation;      // CPU time of the process / (cores x seconds), 0..1
     enum tachy_step limited_by;
-    char limited_text[160];  // in words
+    char limited_text[160];  // in words: verdict.words
+    struct tachy_verdict verdict; // the same with evidence, remedy and expected gain
     double peak_memory_mib;  // of the process
     int workers, cores;
     bool interrupted;
+    int64_t resumed;         // frames that an earlier run had written; not counted in `frames`
+    int64_t kept;            // frames that the next run need not do again where this one did not
+                             // end; -1: it cannot be resumed (tachy_sink_params.resume)
     struct tachy_step_stats steps[TACHY_STEP_COUNT];
     struct tachy_latency latency;
     struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down

@@ -11,6 +11,7 @@
 #include <tachy/pipeline.h>
 #include <tachy/preprocess.h>
 #include <tachy/profile.h>
+#include <tachy/replay.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/settings.h>
@@ -18,3 +19,4 @@
 #include <tachy/source.h>
 #include <tachy/task.h>
 #include <tachy/tensor.h>
+#include <tachy/verdict.h>

@@ -14,7 +14,7 @@
 // Sums of what `struct tachy_prof` does not hold.
 struct sums {
     int64_t frames, decoded, damaged;
-    int64_t shed[TACHY_STAGE_COUNT][TACHY_SHED_COUNT], reused;
+    int64_t shed[TACHY_SHED_STAGES][TACHY_SHED_COUNT], reused;
     double seconds, paused_s, cpu_s;
 };
 
@@ -188,7 +188,7 @@ static void add_run(const struct control_run *r, struct control_figures *f, stru
     sums->frames += f->summary.frames;
     sums->decoded += f->summary.decoded;
     sums->damaged += f->summary.damaged;
-    for (int i = 0; i < TACHY_STAGE_COUNT; i++)
+    for (int i = 0; i < TACHY_SHED_STAGES; i++)
         for (int why = 0; why < TACHY_SHED_COUNT; why++)
             sums->shed[i][why] += f->summary.live.shed[i][why];
     sums->reused += f->summary.live.similar + f->summary.live.alternate;

@@ -44,7 +44,7 @@ static void judge(struct tachy_live *l, bool missed, uint64_t now)
         tachy_controller_frame(&l->controller, now, missed);
 }
 
-static void shed(struct tachy_live *l, enum tachy_stage stage, enum tachy_shed_reason reason,
+static void shed(struct tachy_live *l, enum tachy_shed_stage stage, enum tachy_shed_reason reason,
                  uint64_t now)
 {
     tachy_shed_count(&l->shed, stage, reason);
@@ -59,7 +59,7 @@ bool tachy_live_arrive(struct tachy_live *l, tachy_frame *f, uint64_t stamp, boo
     if (l->waiting.frame) {
         l->anew |= l->waiting.frame->discontinuity != 0;
         tachy_frame_unref(&l->waiting.frame);
-        shed(l, TACHY_STAGE_INFER, TACHY_SHED_REPLACED, now);
+        shed(l, TACHY_SHED_INFER, TACHY_SHED_REPLACED, now);
     }
     l->waiting = (struct tachy_live_waiting){tachy_frame_ref(f), stamp, now};
     bool send = room && !l->ticket;
@@ -117,11 +117,11 @@ static bool decide(struct tachy_live *l, struct tachy_item *item, uint64_t now)
     pthread_mutex_unlock(&l->lock);
     unsigned all = (1u << l->skip.eyes) - 1;
     unsigned reuse = tachy_frame_skip_look(&l->skip, item->in, may, item->anew);
-    if (tachy_shed_due(&l->shed, TACHY_STAGE_INFER, item->due.deadline, now, reuse != all,
+    if (tachy_shed_due(&l->shed, TACHY_SHED_INFER, item->due.deadline, now, reuse != all,
                        &reason)) {
         pthread_mutex_lock(&l->lock);
         l->anew |= item->anew;
-        shed(l, TACHY_STAGE_INFER, reason, now);
+        shed(l, TACHY_SHED_INFER, reason, now);
         pthread_mutex_unlock(&l->lock);
         return false;
     }
@@ -160,7 +160,7 @@ void tachy_live_take_all(struct tachy_live *l, struct tachy_item *item)
     tachy_frame_skip_take(&l->skip, may, item->reuse);
 }
 
-bool tachy_live_goes_on(struct tachy_live *l, enum tachy_stage stage, const struct tachy_due *due,
+bool tachy_live_goes_on(struct tachy_live *l, enum tachy_shed_stage stage, const struct tachy_due *due,
                         uint64_t now)
 {
     enum tachy_shed_reason reason;
@@ -177,9 +177,9 @@ void tachy_live_written(struct tachy_live *l, const struct tachy_due *due, uint6
 {
     bool missed = now > due->deadline;
     pthread_mutex_lock(&l->lock);
-    tachy_shed_work(&l->shed, TACHY_STAGE_SINK, now - started, now);
+    tachy_shed_work(&l->shed, TACHY_SHED_SINK, now - started, now);
     if (due->inferred)
-        tachy_shed_work(&l->shed, TACHY_STAGE_INFER, now - due->taken, now);
+        tachy_shed_work(&l->shed, TACHY_SHED_INFER, now - due->taken, now);
     l->shed.late += missed;
     judge(l, missed, now);
     pthread_mutex_unlock(&l->lock);

@@ -59,7 +59,7 @@ bool tachy_live_take(struct tachy_live *l, struct tachy_item *item, uint64_t now
 void tachy_live_take_all(struct tachy_live *l, struct tachy_item *item);
 
 // Before the item goes on to `stage`: false: shed, and counted.
-bool tachy_live_goes_on(struct tachy_live *l, enum tachy_stage stage, const struct tachy_due *due,
+bool tachy_live_goes_on(struct tachy_live *l, enum tachy_shed_stage stage, const struct tachy_due *due,
                         uint64_t now);
 // The item has been written; `started`: when writing began.
 void tachy_live_written(struct tachy_live *l, const struct tachy_due *due, uint64_t started,

@@ -85,7 +85,7 @@ static bool wanted(void *user, struct tachy_item *item, enum tachy_step next)
 {
     struct live_stream *ls = user;
     if (next != TACHY_STEP_PREPROCESS)
-        return tachy_live_goes_on(&ls->live, TACHY_STAGE_COMPOSITE, &item->due, now(ls));
+        return tachy_live_goes_on(&ls->live, TACHY_SHED_COMPOSITE, &item->due, now(ls));
     bool any = tachy_live_take(&ls->live, item, now(ls));
     heed(ls);
     kick(ls);
@@ -212,7 +212,7 @@ int live_stream_push(struct live_stream *ls, tachy_frame *f)
 
 bool live_stream_due(struct live_stream *ls, const struct pipeline_times *t)
 {
-    return !ls->on || tachy_live_goes_on(&ls->live, TACHY_STAGE_SINK, &t->due, now(ls));
+    return !ls->on || tachy_live_goes_on(&ls->live, TACHY_SHED_SINK, &t->due, now(ls));
 }
 
 void live_stream_written(struct live_stream *ls, const struct pipeline_times *t, uint64_t started,

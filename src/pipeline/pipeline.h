@@ -131,6 +131,9 @@ struct tachy_stream {
     _Atomic int order_work;
     _Atomic int64_t next_order, next_composite; // everything below has passed
     void *order_state;
+    // Called behind each `order` by the one that orders; NULL: nothing to do. Set before the first push.
+    int (*after_order)(void *user, const void *order_state, int64_t frame_id);
+    void *after_user;
     struct tachy_prof *order_prof; // written by the one that orders, its samples under the
                                    // pipeline's lock; NULL: nothing to measure
 
@@ -279,6 +282,8 @@ void pipeline_batch_ease(tachy_stream *s, bool small);
 // Batches have at most `n` items from now on, 1 up to tachy_pipeline.batch. Returns how many models
 // run in batches. Any thread.
 int pipeline_set_batch(struct tachy_pipeline *p, int n);
+// How full its runs were so far, for all streams that share it.
+void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use);
 // Adds what the batchers' threads measured. Under `list`.
 void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
@@ -308,6 +313,13 @@ void pipeline_merge(struct tachy_pipeline *p, struct tachy_prof *sum);
 void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum);
 // What a stream has in flight now.
 void pipeline_queues(const tachy_stream *s, struct tachy_queues *q);
+
+// Adds what the workers' threads spent on a core and ready without one, in seconds.
+void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *queued_s);
+// Seconds that the workers were busy, for all streams.
+double pipeline_work_s(struct tachy_pipeline *p);
+// Seconds in the ordered part of a stream's task.
+double pipeline_order_s(const tachy_stream *s);
 
 // The worker steps of this stream alone; needs `figures`.
 void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps);

@@ -263,6 +263,10 @@ static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p,
 int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out)
 {
     *out = NULL;
+    if (p->batch > 1 && task->save) {
+        tachy_msg(p->log, TACHY_LOG_WARN, "--save-stage: pictures run one at a time in this run");
+        return TACHY_OK;
+    }
     const char *key = p->batch > 1 && task->ops->batch_key ? task->ops->batch_key(task) : NULL;
     if (!key)
         return TACHY_OK;
@@ -311,4 +315,15 @@ void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all)
     for (struct pipeline_batcher *b = p->batchers; b; b = b->next)
         for (int i = 0; i < b->nb_engines; i++)
             tachy_prof_merge(all, b->prof[i]);
+}
+
+void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use)
+{
+    struct tachy_batcher_stats stats;
+    tachy_batcher_stats(b->batcher, &stats);
+    *use = (struct tachy_task_batches){.max = b->most, .items = (int64_t)stats.done};
+    for (int i = 0; i < TACHY_BATCH_REASONS; i++)
+        use->runs += (int64_t)stats.batches[i];
+    for (int i = 0; i < b->nb_engines; i++)
+        use->run_s += 1e-9 * (double)atomic_load(&b->prof[i]->step[TACHY_STEP_MODEL].busy_ns);
 }

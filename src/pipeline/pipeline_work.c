@@ -1,4 +1,5 @@
 #include "pipeline/pipeline.h"
+#include "pipeline/stage_save.h"
 
 #include <sched.h>
 
@@ -120,6 +121,13 @@ static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
         measure(w, s, TACHY_STEP_POSTPROCESS, item, b, c, 0);
         start = c;
         wait = 0;
+        if (s->bind->task->save) {
+            err = tachy_stage_save_item(s->bind->task->save, s->bind->task, worker, item, eye,
+                                        &s->bind->input);
+            if (err < 0)
+                return err;
+            start = tachy_ticks();
+        }
     }
     item->arrived = start;
     return TACHY_OK;
@@ -313,6 +321,8 @@ static void order_item(tachy_stream *s, int64_t seq)
         uint64_t end = tachy_ticks();
         tachy_prof_add(s->order_prof, TACHY_STEP_POSTPROCESS, whose(&slot->item), start, end, 0);
         slot->item.arrived = end;
+        if (err == TACHY_OK && s->after_order)
+            err = s->after_order(s->after_user, s->order_state, slot->item.result.frame_id);
         if (err < 0) {
             item_failed(s, seq, "ordered postprocess", err);
             return;

@@ -1,5 +1,6 @@
 #include "pipeline/readers.h"
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "media/convert.h"
 #include "profile/prof.h"
@@ -10,7 +11,7 @@ enum { DECODERS_AUTO_MAX = 8 };
 // decoder; there the decoder's own threads are the better use of the cores.
 static int wanted_decoders(const struct run_readers *r)
 {
-    int asked = r->source->params.decoders;
+    int asked = r->resume ? 1 : r->source->params.decoders;
     // Who must see frames in order, or one at a time, has one decoder.
     if (r->paced || live_stream_policy(r->live))
         return 1;
@@ -65,7 +66,10 @@ static bool stopped(void *readers) { return run_readers_stopped(readers); }
 static bool wait_due(struct run_readers *r, const tachy_frame *f)
 {
     struct tachy_rational tb = tachy_source_info(r->source)->time_base;
-    return tachy_pace_wait(&r->pace, (double)f->pts * tb.num / tb.den, stopped, r);
+    uint64_t start = tachy_now_ns();
+    bool due = tachy_pace_wait(&r->pace, (double)f->pts * tb.num / tb.den, stopped, r);
+    atomic_fetch_add(&r->source->pace_ns, tachy_now_ns() - start);
+    return due;
 }
 
 // The next frame, with its time measured without what it waited for other threads.
@@ -121,10 +125,13 @@ static void *reader_main(void *arg)
         if (err < 0)
             break;
         uint64_t start = tachy_ticks();
-        err = push(one, f, seq);
+        err = f ? tachy_resume_read(r->resume, f) : TACHY_OK;
+        if (err == TACHY_OK)
+            err = push(one, f, seq);
         atomic_fetch_add(&r->push_ticks, tachy_ticks() - start);
         tachy_frame_unref(&f);
     }
+    tachy_prof_thread_stop(one->prof);
     if (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) // a pipeline that failed tells it itself
         err = TACHY_OK;
     if (err != TACHY_ERR_EOF) {

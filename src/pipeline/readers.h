@@ -2,6 +2,7 @@
 #include "pipeline/control.h"
 #include "pipeline/live_stream.h"
 #include "pipeline/pace.h"
+#include "pipeline/resume.h"
 #include "source/source_ops.h"
 
 // The threads between a source and its stream: they read (which is decoding) and push. One, or
@@ -28,6 +29,7 @@ struct run_readers {
     struct live_stream *live; // what is pushed in order goes through it
     bool paced;               // frames are read no sooner than their time
     struct tachy_pace pace;   // of the one thread that there is then
+    struct tachy_resume *resume; // NULL: none; with it there is one decoder
     bool shared;           // other sources are read at the same time: one decoder unless asked
     tachy_control *control;         // NULL: none
     struct control_run *controlled; // the run in it

@@ -4,6 +4,7 @@
 #include "pipeline/light.h"
 #include "pipeline/live_stream.h"
 #include "pipeline/readers.h"
+#include "pipeline/resume.h"
 #include "pipeline/verdict.h"
 #include "sink/sink_ops.h"
 
@@ -21,6 +22,7 @@ struct run {
     tachy_stream *stream;
     struct live_stream *live; // what is pushed and pulled in order goes through it
     struct run_readers readers;
+    struct tachy_resume *resume;    // NULL: the output is written in one piece
     struct tachy_prof *sink_prof;   // written by the calling thread
     _Atomic int64_t written;        // by the calling thread
     _Atomic uint64_t starved_ticks; // the calling thread waited for results
@@ -28,6 +30,8 @@ struct run {
     _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
+    struct tachy_system before; // when the run began
+    double work_before_s;       // the pipeline's then
     struct tachy_summary *sum;
 };
 
@@ -58,12 +62,22 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
-    tachy_verdict(s, &(struct tachy_verdict_in){
-                         .decoders = r->readers.nb,
-                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) *
-                                        1e-9 / TACHY_MAX(r->readers.nb, 1),
-                         .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
-                     });
+    double held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) * 1e-9;
+    tachy_run_verdict(s, &(struct run_readings){
+                             .sum = s,
+                             .stream = r->stream,
+                             .source = r->p->source,
+                             .sink = r->p->sink,
+                             .source_profs = r->readers.profs,
+                             .nb_source = r->readers.nb,
+                             .sink_prof = r->sink_prof,
+                             .held_back_s = held_back_s / TACHY_MAX(r->readers.nb, 1),
+                             .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
+                             .process_cpu_s = cpu,
+                             .max_bytes = r->p->max_bytes,
+                             .before = &r->before,
+                             .work_before_s = r->work_before_s,
+                         });
 }
 
 static double peak_memory_mib(void)
@@ -151,7 +165,7 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
     ps->last_frames = frames;
     read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     struct tachy_progress p = {
-        .frames = r->sum->frames,
+        .frames = r->sum->resumed + r->sum->frames,
         .total = tachy_source_info(r->p->source)->frames,
         .seconds = r->sum->seconds,
         .fps = last ? r->sum->fps : ps->fps,
@@ -201,7 +215,9 @@ static int drain(struct run *r)
         }
         if (err == TACHY_OK) {
             tachy_step_begin(TACHY_STEP_ENCODE);
-            err = tachy_sink_write(r->p->sink, f, result);
+            err = tachy_resume_cut(r->resume, result->frame_id);
+            if (err == TACHY_OK)
+                err = tachy_sink_write(r->p->sink, f, result);
             tachy_step_end();
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
@@ -316,16 +332,20 @@ static int run_frames(struct run *r)
     int source_err = run_readers_join(&r->readers);
     if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF)
         err = source_err;
+    bool drained = tachy_control_drained(r->p->control, &r->controlled);
     bool asked = (r->p->stop && *(const volatile int *)r->p->stop) ||
                  tachy_control_stopped(r->p->control);
-    if (err == TACHY_OK && source_err == TACHY_OK && !tachy_control_drained(r->p->control, &r->controlled))
+    if (err == TACHY_OK && source_err == TACHY_OK && !drained)
         asked = true; // stopped before the end of the source
     r->sum->interrupted = asked;
 
     uint64_t start = tachy_ticks();
+    bool whole = err == TACHY_OK && !asked && !(r->resume && drained);
     tachy_step_begin(TACHY_STEP_ENCODE);
-    int finish = tachy_sink_finish(r->p->sink, err < 0 || asked);
+    int finish = r->resume ? tachy_resume_finish(r->resume, whole)
+                           : tachy_sink_finish(r->p->sink, !whole);
     tachy_step_end();
+    r->sum->kept = tachy_resume_kept(r->resume);
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
@@ -342,6 +362,9 @@ static int run_frames(struct run *r)
 // The run as its control sees it.
 static int run_controlled(struct run *r)
 {
+    tachy_prof_thread_start(r->sink_prof);
+    tachy_system_read(&r->before, NULL);
+    r->work_before_s = pipeline_work_s(r->pipeline);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
@@ -377,6 +400,18 @@ static int open_stream(struct run *r)
         r->stream = r->pipeline->first;
     if (err == TACHY_OK)
         live_stream_start(r->live, r->stream);
+    return err;
+}
+
+static int start_sink(struct run *r)
+{
+    const struct tachy_run_params *p = r->p;
+    if (!r->resume) {
+        tachy_sink_set_side(p->sink, tachy_source_side(p->source));
+        return tachy_sink_start(p->sink, tachy_stream_output(r->stream));
+    }
+    int err = tachy_resume_start(r->resume, r->stream);
+    r->sum->resumed = r->sum->kept = tachy_resume_kept(r->resume);
     return err;
 }
 
@@ -424,6 +459,10 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     r.readers.shared = p->pipeline != NULL;
     int err = open_profile(&r);
     if (err == TACHY_OK)
+        err = tachy_resume_open(&r.resume, p);
+    summary->kept = tachy_resume_kept(r.resume);
+    r.readers.resume = r.resume;
+    if (err == TACHY_OK)
         err = open_stream(&r);
     r.readers.live = r.live;
     r.readers.paced = is_paced(p);
@@ -431,10 +470,13 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         err = run_readers_open(&r.readers, p->source, r.stream, p->profile, p->log);
     if (err < 0)
         goto error;
-    tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, tachy_stream_output(r.stream));
+    err = start_sink(&r);
     if (err < 0)
         goto error;
+    if (tachy_resume_all_in(r.resume)) {
+        err = tachy_resume_finish(r.resume, true);
+        goto error;
+    }
     bool measured = p->calibrate && calibrate(&r, &light) == TACHY_OK;
     if (p->calibrate && !measured)
         tachy_msg(p->log, TACHY_LOG_WARN,
@@ -449,6 +491,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 
 error:
     close_stream(&r);
+    tachy_resume_close(&r.resume);
     run_readers_close(&r.readers);
     close_profile(&r);
     return err;

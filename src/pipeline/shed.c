@@ -8,10 +8,10 @@ const char *tachy_run_mode_name(enum tachy_run_mode m)
     return m == TACHY_RUN_LIVE ? "live" : "all";
 }
 
-const char *tachy_stage_name(enum tachy_stage s)
+const char *tachy_shed_stage_name(enum tachy_shed_stage s)
 {
-    static const char *const names[TACHY_STAGE_COUNT] = {"infer", "composite", "sink"};
-    return (unsigned)s < TACHY_STAGE_COUNT ? names[s] : "?";
+    static const char *const names[TACHY_SHED_STAGES] = {"infer", "composite", "sink"};
+    return (unsigned)s < TACHY_SHED_STAGES ? names[s] : "?";
 }
 
 const char *tachy_shed_reason_name(enum tachy_shed_reason r)
@@ -23,7 +23,7 @@ const char *tachy_shed_reason_name(enum tachy_shed_reason r)
 int64_t tachy_live_shed(const struct tachy_live_stats *s)
 {
     int64_t sum = 0;
-    for (int i = 0; i < TACHY_STAGE_COUNT; i++)
+    for (int i = 0; i < TACHY_SHED_STAGES; i++)
         for (int r = 0; r < TACHY_SHED_COUNT; r++)
             sum += s->shed[i][r];
     return sum;
@@ -41,7 +41,7 @@ uint64_t tachy_shed_deadline(const struct tachy_shed *s, uint64_t arrived)
     return most ? arrived + most : TACHY_NO_DEADLINE;
 }
 
-void tachy_shed_work(struct tachy_shed *s, enum tachy_stage stage, uint64_t ns, uint64_t now)
+void tachy_shed_work(struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t ns, uint64_t now)
 {
     uint64_t old = atomic_load_explicit(&s->work[stage], memory_order_relaxed);
     uint64_t mean = old ? old - old / WEIGHT + ns / WEIGHT : ns;
@@ -49,7 +49,7 @@ void tachy_shed_work(struct tachy_shed *s, enum tachy_stage stage, uint64_t ns, 
     atomic_store_explicit(&s->known[stage], now, memory_order_relaxed);
 }
 
-static uint64_t expected(const struct tachy_shed *s, enum tachy_stage stage, uint64_t now)
+static uint64_t expected(const struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t now)
 {
     uint64_t mean = atomic_load_explicit(&s->work[stage], memory_order_relaxed);
     uint64_t known = atomic_load_explicit(&s->known[stage], memory_order_relaxed);
@@ -57,7 +57,7 @@ static uint64_t expected(const struct tachy_shed *s, enum tachy_stage stage, uin
     return halves < 64 ? mean >> halves : 0;
 }
 
-bool tachy_shed_due(const struct tachy_shed *s, enum tachy_stage stage, uint64_t deadline,
+bool tachy_shed_due(const struct tachy_shed *s, enum tachy_shed_stage stage, uint64_t deadline,
                     uint64_t now, bool whole, enum tachy_shed_reason *reason)
 {
     if (deadline == TACHY_NO_DEADLINE)
@@ -69,14 +69,14 @@ bool tachy_shed_due(const struct tachy_shed *s, enum tachy_stage stage, uint64_t
     return whole && deadline - now < expected(s, stage, now);
 }
 
-void tachy_shed_count(struct tachy_shed *s, enum tachy_stage stage, enum tachy_shed_reason reason)
+void tachy_shed_count(struct tachy_shed *s, enum tachy_shed_stage stage, enum tachy_shed_reason reason)
 {
     atomic_fetch_add_explicit(&s->counts[stage][reason], 1, memory_order_relaxed);
 }
 
 void tachy_shed_read(const struct tachy_shed *s, struct tachy_live_stats *out)
 {
-    for (int i = 0; i < TACHY_STAGE_COUNT; i++)
+    for (int i = 0; i < TACHY_SHED_STAGES; i++)
         for (int r = 0; r < TACHY_SHED_COUNT; r++)
             out->shed[i][r] = atomic_load_explicit(&s->counts[i][r], memory_order_relaxed);
     out->late = atomic_load_explicit(&s->late, memory_order_relaxed);

@@ -10,12 +10,12 @@
 static json_t *shed_json(const struct tachy_live_stats *s)
 {
     json_t *o = json_object();
-    for (int i = 0; i < TACHY_STAGE_COUNT; i++) {
+    for (int i = 0; i < TACHY_SHED_STAGES; i++) {
         json_t *stage = json_object();
         for (int r = 0; r < TACHY_SHED_COUNT; r++)
             json_object_set_new(stage, tachy_shed_reason_name((enum tachy_shed_reason)r),
                                 json_integer(s->shed[i][r]));
-        json_object_set_new(o, tachy_stage_name((enum tachy_stage)i), stage);
+        json_object_set_new(o, tachy_shed_stage_name((enum tachy_shed_stage)i), stage);
     }
     return o;
 }
@@ -55,12 +55,12 @@ static void shed_line(FILE *f, const struct tachy_live_stats *s)
 {
     const char *before = "";
     fprintf(f, "shed          %lld", (long long)tachy_live_shed(s));
-    for (int i = 0; i < TACHY_STAGE_COUNT; i++)
+    for (int i = 0; i < TACHY_SHED_STAGES; i++)
         for (int r = 0; r < TACHY_SHED_COUNT; r++) {
             if (!s->shed[i][r])
                 continue;
             fprintf(f, "%s %s %s %lld", before[0] ? "," : ":",
-                    tachy_stage_name((enum tachy_stage)i),
+                    tachy_shed_stage_name((enum tachy_shed_stage)i),
                     tachy_shed_reason_name((enum tachy_shed_reason)r), (long long)s->shed[i][r]);
             before = ",";
         }

@@ -68,6 +68,16 @@ int file_decode_open(tachy_source *s, struct file_lane *l, int threads)
     return TACHY_OK;
 }
 
+void file_decode_again(struct file_lane *l)
+{
+    avcodec_flush_buffers(l->dec);
+    l->flushing = l->lead = l->started = l->done = false;
+    l->decoded = l->offset = l->seq = 0;
+    l->last = AV_NOPTS_VALUE;
+    l->end = INT64_MAX;
+    tachy_frame_unref(&l->ready);
+}
+
 static int next_packet(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
@@ -232,7 +242,7 @@ int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq)
             av_frame_unref(picture);
             return TACHY_ERR_EOF;
         }
-        if (t >= p->start || s->params.start <= 0) {
+        if ((t >= p->start || s->params.start <= 0) && t >= p->from) {
             if (is_damaged(picture)) {
                 damaged(s, l, "a picture is damaged", "its data is incomplete");
                 l->broken = 2; // neither it nor what follows it goes on from what was before

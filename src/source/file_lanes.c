@@ -46,6 +46,21 @@ int file_lanes_open(tachy_source *s)
     return err;
 }
 
+int file_lanes_again(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    struct file_lane *l = p->lanes[0];
+    pthread_mutex_lock(&p->lock);
+    file_cut_close(&p->cut);
+    file_cut_release(&p->cut, &l->segment);
+    p->cut = (struct file_cut){0};
+    int err = file_cut_open(s);
+    l->segment = p->cut.tail;
+    pthread_mutex_unlock(&p->lock);
+    file_decode_again(l);
+    return err;
+}
+
 void file_lanes_close(tachy_source *s)
 {
     struct file *p = file_of(s);

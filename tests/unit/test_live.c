@@ -45,18 +45,18 @@ TEST(what_is_late_is_shed)
     tachy_shed_open(&s, 60 * MS);
     uint64_t deadline = tachy_shed_deadline(&s, S);
     CHECK_INT(deadline, S + 60 * MS);
-    CHECK(!tachy_shed_due(&s, TACHY_STAGE_INFER, deadline, deadline - 1, true, &r));
-    CHECK(tachy_shed_due(&s, TACHY_STAGE_INFER, deadline, deadline, true, &r));
+    CHECK(!tachy_shed_due(&s, TACHY_SHED_INFER, deadline, deadline - 1, true, &r));
+    CHECK(tachy_shed_due(&s, TACHY_SHED_INFER, deadline, deadline, true, &r));
     CHECK_INT(r, TACHY_SHED_LATE);
-    tachy_shed_work(&s, TACHY_STAGE_INFER, 25 * MS, S);
-    CHECK(!tachy_shed_due(&s, TACHY_STAGE_INFER, deadline, deadline - 26 * MS, true, &r));
-    CHECK(tachy_shed_due(&s, TACHY_STAGE_INFER, deadline, deadline - 24 * MS, true, &r));
+    tachy_shed_work(&s, TACHY_SHED_INFER, 25 * MS, S);
+    CHECK(!tachy_shed_due(&s, TACHY_SHED_INFER, deadline, deadline - 26 * MS, true, &r));
+    CHECK(tachy_shed_due(&s, TACHY_SHED_INFER, deadline, deadline - 24 * MS, true, &r));
     CHECK_INT(r, TACHY_SHED_HOPELESS);
-    CHECK(!tachy_shed_due(&s, TACHY_STAGE_INFER, deadline, deadline - 24 * MS, false, &r));
-    CHECK(!tachy_shed_due(&s, TACHY_STAGE_SINK, deadline, deadline - 24 * MS, true, &r));
+    CHECK(!tachy_shed_due(&s, TACHY_SHED_INFER, deadline, deadline - 24 * MS, false, &r));
+    CHECK(!tachy_shed_due(&s, TACHY_SHED_SINK, deadline, deadline - 24 * MS, true, &r));
     tachy_shed_open(&s, 0);
     CHECK(tachy_shed_deadline(&s, S) == TACHY_NO_DEADLINE);
-    CHECK(!tachy_shed_due(&s, TACHY_STAGE_INFER, TACHY_NO_DEADLINE, UINT64_MAX, true, &r));
+    CHECK(!tachy_shed_due(&s, TACHY_SHED_INFER, TACHY_NO_DEADLINE, UINT64_MAX, true, &r));
 }
 
 // One slow time must not shed all frames for good: nothing would renew the mean.
@@ -65,11 +65,11 @@ TEST(a_mean_is_forgotten)
     struct tachy_shed s;
     enum tachy_shed_reason r;
     tachy_shed_open(&s, 60 * MS);
-    tachy_shed_work(&s, TACHY_STAGE_INFER, 10 * S, S);
+    tachy_shed_work(&s, TACHY_SHED_INFER, 10 * S, S);
     int64_t shed = 0;
     uint64_t now = S;
     for (; shed < 1000000; shed++, now += S / 60)
-        if (!tachy_shed_due(&s, TACHY_STAGE_INFER, now + 60 * MS, now, true, &r))
+        if (!tachy_shed_due(&s, TACHY_SHED_INFER, now + 60 * MS, now, true, &r))
             break;
     CHECK(shed > 60 && now < 4 * S);
 }
@@ -268,7 +268,7 @@ static void finish(struct sim *m, struct busy *w)
 {
     struct tachy_live *l = &m->live;
     uint64_t start = TACHY_MAX(m->now, m->sink_free);
-    if (tachy_live_goes_on(l, TACHY_STAGE_SINK, &w->item.due, start)) {
+    if (tachy_live_goes_on(l, TACHY_SHED_SINK, &w->item.due, start)) {
         m->sink_free = start + m->write;
         tachy_live_written(l, &w->item.due, start, m->sink_free);
         m->written++;
@@ -367,7 +367,7 @@ TEST(an_hour_of_60_frames_a_second)
     CHECK(m.written >= 39 * 3600);
     struct tachy_live_stats s;
     tachy_live_read(&m.live, m.now, &s);
-    CHECK_INT(s.shed[TACHY_STAGE_INFER][TACHY_SHED_REPLACED], shed_of(&m));
+    CHECK_INT(s.shed[TACHY_SHED_INFER][TACHY_SHED_REPLACED], shed_of(&m));
     CHECK_INT(s.late, 0);
     sim_close(&m);
 }

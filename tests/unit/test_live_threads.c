@@ -284,7 +284,7 @@ TEST(live_counts_exactly)
         CHECK_INT(j->pushed, j->pulled + tachy_live_shed(&j->stats));
         int64_t at_sink = 0;
         for (int r = 0; r < TACHY_SHED_COUNT; r++)
-            at_sink += j->stats.shed[TACHY_STAGE_SINK][r];
+            at_sink += j->stats.shed[TACHY_SHED_SINK][r];
         CHECK_INT(at_sink, j->shed_at_sink);
         CHECK(j->stats.late <= j->pulled);
     }
@@ -299,7 +299,7 @@ TEST(newest_wins)
     j->work_us = 10000;
     run(j);
     CHECK(j->pulled >= 10 && j->pulled <= 90);
-    CHECK_INT(j->stats.shed[TACHY_STAGE_INFER][TACHY_SHED_REPLACED], 400 - j->pulled);
+    CHECK_INT(j->stats.shed[TACHY_SHED_INFER][TACHY_SHED_REPLACED], 400 - j->pulled);
     CHECK_INT(j->ids[j->pulled - 1], 399);
 }
 
