@@ -1,0 +1,88 @@
+#pragma once
+#include "plan/cpu/kernels.h"
+
+#include <tachy/common.h>
+
+// Convolution on NHWC float tensors: 1x1, dense kxk, grouped, depthwise; and what is one in
+// disguise: matrix product (h 1, w rows, 1x1) and, by phases, transposed convolution
+// (deconv.h). Order of use:
+//
+//   tachy_conv_init -> tachy_conv_packed_size, tachy_conv_pack (once; constant and shared by
+//   any number of threads afterwards) -> tachy_conv_run (any number of times and threads, each
+//   with scratch of its own, each with the rows that it is to write).
+//
+// Bits: every output is bias + taps in the order [ky][kx][channel], one rounding a tap with
+// fused multiply-add. So variants, blocks, threads and the two x86 sets give the same bits
+// (the long activations' polynomials too); the portable set rounds products on its own.
+
+// One way to run a shape. `vectors` and `pixels` are the register tile, `block` the outputs
+// that pass through all weights before the next (0: one that suits the caches).
+struct tachy_conv_variant {
+    enum tachy_isa isa;
+    bool depthwise;
+    int vectors, pixels; // depthwise: vectors 0
+    int block;
+};
+
+enum { TACHY_CONV_VARIANTS_MAX = 16 };
+
+// All that may be worth timing with `isa`'s processors, the default first (AVX-512 counts
+// AVX2's among its own). Returns how many; `out` has room for TACHY_CONV_VARIANTS_MAX.
+int tachy_conv_variants(const struct tachy_conv_shape *s, enum tachy_isa isa,
+                        struct tachy_conv_variant *out);
+
+// Ready for use after tachy_conv_init(); plain data, holds no memory, may be copied.
+struct tachy_conv {
+    struct tachy_conv_shape s;
+    struct tachy_conv_variant v;
+    const struct tachy_plan_kernels *k;
+    const struct tachy_dw_kernel *dw; // NULL: tiles
+    int out_h, out_w;
+    int taps;            // of one output: kh * kw * cin / groups
+    int zeros;           // floats of the run that padding reads
+    size_t group_floats; // of one group's packed weights
+};
+
+// TACHY_ERR_INVAL, logged: a size, stride or group count that is no convolution, or tensors of
+// 2^31 floats and more. NULL `v`: the default of the best set that runs here.
+int tachy_conv_init(struct tachy_conv *c, const struct tachy_conv_shape *s,
+                    const struct tachy_conv_variant *v, const struct tachy_log *log);
+
+// Where a weight lies: data + output * out + input * in + ky * y + kx * x, `input` within the
+// group. tachy_conv_oihw() is ONNX's Conv.
+struct tachy_conv_weights {
+    const float *data;
+    ptrdiff_t out, in, y, x;
+    const float *bias; // [cout] or NULL
+};
+
+static inline struct tachy_conv_weights
+tachy_conv_oihw(const struct tachy_conv_shape *s, const float *data, const float *bias)
+{
+    ptrdiff_t hw = (ptrdiff_t)s->kh * s->kw;
+    return (struct tachy_conv_weights){data, hw * (s->cin / s->groups), hw, s->kw, 1, bias};
+}
+
+// Bytes; the memory is the caller's and aligned to 64.
+size_t tachy_conv_packed_size(const struct tachy_conv *c);
+void tachy_conv_pack(const struct tachy_conv *c, const struct tachy_conv_weights *w, void *packed);
+
+// Bytes of scratch for one thread, aligned to 64; `scaled`: io->scale will be used.
+size_t tachy_conv_scratch_size(const struct tachy_conv *c, bool scaled);
+
+// Output rows row0..row1-1 of n * out_h. `io` has the shapes of `c`; the output may be the
+// added tensor and must not otherwise overlap what is read. Cannot fail.
+void tachy_conv_run(const struct tachy_conv *c, const void *packed, const struct tachy_conv_io *io,
+                    int row0, int row1, void *scratch);
+
+// Inside of src/plan/cpu: a shape that is known to be good, with kernels of 0 taps allowed.
+void tachy_conv_setup(struct tachy_conv *c, const struct tachy_conv_shape *s,
+                      const struct tachy_conv_variant *v);
+void tachy_conv_run_tiles(const struct tachy_conv *c, const float *packed,
+                          const struct tachy_conv_io *io, int row0, int row1, void *scratch);
+void tachy_conv_run_depthwise(const struct tachy_conv *c, const float *packed,
+                              const struct tachy_conv_io *io, int row0, int row1);
+// Pixels that a tile takes at most with `vectors` vectors.
+int tachy_conv_tile_pixels(const struct tachy_plan_kernels *k, int vectors);
+// Outputs of a block of tiles.
+int tachy_conv_block(const struct tachy_conv *c);

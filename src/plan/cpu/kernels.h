@@ -1,0 +1,119 @@
+#pragma once
+#include "base/cpu.h"
+#include "ref/ref_plan.h"
+
+// The kernels of one instruction set: what src/plan/cpu/*.c cuts the work into. Each is
+// written once in vec/ and compiled for every set.
+
+enum { TACHY_TILE_VECTORS = 3, TACHY_TILE_PIXELS = 10 };
+
+// Tiles of a convolution, one after the other: `pixels` outputs by up to `vectors` vectors of
+// channels, in registers. Each pixel reads `runs` runs of `len` adjacent floats.
+struct tachy_tile {
+    int tiles; // how many
+    const float *const *x; // where each pixel's first run starts
+    ptrdiff_t x_run;       // pointers to the next run's
+    int runs, len;
+    const float *w;    // [runs][len][vectors * width]
+    const float *bias; // [vectors * width]
+    int tail;          // valid floats of the last vector, 1..width
+    float *y;         // first pixel's output
+    ptrdiff_t y_step; // to the next pixel's
+    const float *add;  // NULL: none
+    ptrdiff_t add_step;
+    bool add_last;
+    const struct tachy_act *act; // slope: of the tile's first channel
+    float *sums;                 // added to; NULL: none
+};
+
+// A row tile of a depthwise convolution: `pixels` outputs of one row, all channels; or several
+// side by side, all of whose columns are inside of the input.
+struct tachy_dw_tile {
+    int tiles;
+    const float *x;      // tap (first row used, 0) of the first pixel, also where it lies outside
+    ptrdiff_t row;       // to the tap below
+    ptrdiff_t pixel;     // to the tap at the right
+    int rows;            // rows of taps inside of the input, 0..kh
+    int first, end;      // columns inside of the input, counted from x in steps of `pixel`
+    int pixels;          // outputs, 1..pixels of the kernel
+    int kw, stride;      // of the kernel without fixed sizes only
+    const float *w;      // [channel blocks][kh][kw][width], from the first row used on
+    ptrdiff_t w_block;   // to the next channel block
+    const float *bias;   // [channels], filled up to the width
+    int channels;
+    float *y;
+    ptrdiff_t y_step;
+    const float *add; // NULL: none
+    ptrdiff_t add_step;
+    bool add_last;
+    const struct tachy_act *act;
+    float *sums; // [channels], added to; NULL: none
+};
+
+// A depthwise kernel for kw taps a row (any kh) and a stride; kw 0: any, one pixel at a time.
+struct tachy_dw_kernel {
+    int kw, stride;
+    int pixels; // outputs of a tile
+    int columns; // that a whole tile reads
+    void (*run)(const struct tachy_dw_tile *t);
+};
+
+enum { TACHY_DW_KERNELS = 8 };
+
+// One output row of a resize along x: out[i] = epilogue(lerp of row[left[i]] and row[right[i]]).
+struct tachy_resize_row {
+    const float *row;
+    const ptrdiff_t *left, *right; // floats from `row`
+    const float *frac;             // of the right one; NULL: the left one alone
+    int pixels, channels;
+    float *y;
+    ptrdiff_t y_step;
+    const float *add; // NULL: none
+    ptrdiff_t add_step;
+    const float *add_scale; // [channels] or NULL
+    bool add_last;
+    const struct tachy_act *act;
+    float *sums; // [channels], added to; NULL: none
+};
+
+// Pixels of a row: y = act(a op b + c). A step of 0 repeats: `step` from pixel to pixel,
+// `channel` (0 or 1) from channel to channel.
+struct tachy_binary_row {
+    enum tachy_binary_kind kind;
+    const struct tachy_act *act;
+    struct {
+        const float *p; // c: NULL: none
+        ptrdiff_t step;
+        int channel;
+    } a, b, c;
+    float *y;
+    ptrdiff_t y_step;
+    int pixels, channels;
+};
+
+struct tachy_plan_kernels {
+    enum tachy_isa isa;
+    int width; // floats in a vector
+    // [vectors - 1][pixels - 1]; NULL: too many for the registers
+    void (*const (*tile)[TACHY_TILE_PIXELS])(const struct tachy_tile *t);
+    const struct tachy_dw_kernel *depthwise; // TACHY_DW_KERNELS of them, the last takes any
+    // y[i] = act(x[i]), not PRELU; x may be y
+    void (*unary)(float *y, const float *x, int n, const struct tachy_act *act);
+    void (*binary)(const struct tachy_binary_row *r);
+    // y = a + (b - a) * t
+    void (*lerp)(float *y, const float *a, const float *b, float t, int n);
+    void (*resize)(const struct tachy_resize_row *r);
+    // A window of rows x columns pixels at x: sum times `scale`, or with scale 0 the maximum.
+    void (*pool)(float *y, const float *x, ptrdiff_t row, ptrdiff_t pixel, int rows, int columns,
+                 int channels, float scale);
+    // y[i] = (sum over k < count of x[k * step + i]) * scale
+    void (*sum)(float *y, const float *x, int count, ptrdiff_t step, int n, float scale);
+    void (*softmax)(float *y, const float *x, int n, bool log);
+    void (*layer_norm)(float *y, const float *x, const float *scale, const float *shift,
+                       float epsilon, int n);
+    // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
+    float (*peak)(int rounds);
+};
+
+// NULL where the set does not run here or is not built in.
+const struct tachy_plan_kernels *tachy_plan_kernels(enum tachy_isa isa);

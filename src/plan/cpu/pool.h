@@ -1,0 +1,18 @@
+#pragma once
+#include "plan/cpu/kernels.h"
+
+// Pooling. Shapes are the caller's to check: every window has at least one pixel inside of the
+// input (ONNX guarantees it).
+
+// Output rows row0..row1-1 of n * out_h.
+void tachy_pool_run(const struct tachy_plan_kernels *k, const struct tachy_pool_shape *s,
+                    const struct tachy_view *in, const struct tachy_view *out, int row0, int row1);
+
+// Sums of rows row0..row1-1 of n * h into sums [n * h][c]: what an epilogue's `sums` holds
+// where the layer in front wrote them while writing its output.
+void tachy_pool_rows(const struct tachy_plan_kernels *k, const struct tachy_view *in, float *sums,
+                     int row0, int row1);
+
+// Sums of rows to the mean of n images of h x w pixels: out [n][c].
+void tachy_pool_mean(const struct tachy_plan_kernels *k, const float *sums, int n, int h, int w,
+                     int c, float *out);

@@ -1,0 +1,92 @@
+#include "plan/cpu/vec/vec_act.h"
+#include "plan/cpu/vec/vec_names.h"
+
+// One or two tensors, element by element.
+
+// A loop for each kind of activation: the choice is made once, not for each vector.
+#define UNARY(KIND, CALL)                                                                          \
+    case KIND:                                                                                     \
+        for (; i + VW <= n; i += VW) {                                                             \
+            const VF v = vload(x + i);                                                             \
+            vstore(y + i, CALL);                                                                   \
+        }                                                                                          \
+        break;
+
+void ISA_NAME(tachy_unary)(float *y, const float *x, int n, const struct tachy_act *act)
+{
+    const VF a = vset1(act->a), b = vset1(act->b);
+    int i = 0;
+    switch (act->kind) {
+        UNARY(TACHY_ACT_NONE, v)
+        UNARY(TACHY_ACT_CLIP, vclip(v, a, b))
+        UNARY(TACHY_ACT_HSIGMOID, vhsigmoid(v, a, b))
+        UNARY(TACHY_ACT_HSWISH, vmul(v, vhsigmoid(v, a, b)))
+        UNARY(TACHY_ACT_LEAKY, vprelu(v, a))
+        UNARY(TACHY_ACT_SIGMOID, vsigmoid(v))
+        UNARY(TACHY_ACT_SWISH, vmul(v, vsigmoid(vmul(v, a))))
+        UNARY(TACHY_ACT_TANH, vtanh(v))
+    default:
+        for (; i + VW <= n; i += VW)
+            vstore(y + i, vact(act, vload(x + i), a));
+    }
+    if (i < n)
+        vstore_n(y + i, vact(act, vload_n(x + i, n - i), a), n - i);
+}
+
+static VF vpow(VF a, VF b)
+{
+    float x[VW], y[VW];
+    vstore(x, a);
+    vstore(y, b);
+    for (int i = 0; i < VW; i++)
+        x[i] = powf(x[i], y[i]);
+    return vload(x);
+}
+
+static inline VF apply(enum tachy_binary_kind kind, VF a, VF b)
+{
+    switch (kind) {
+    case TACHY_BINARY_ADD: return vadd(a, b);
+    case TACHY_BINARY_SUB: return vsub(a, b);
+    case TACHY_BINARY_MUL: return vmul(a, b);
+    case TACHY_BINARY_DIV: return vdiv(a, b);
+    case TACHY_BINARY_MIN: return vmin(a, b);
+    case TACHY_BINARY_MAX: return vmax(a, b);
+    default: return vpow(a, b);
+    }
+}
+
+static inline VF operand(const float *p, int channel, int i, int n)
+{
+    return channel ? vload_upto(p + i, n) : vbroadcast(p);
+}
+
+// `kind` is a constant where this is inlined.
+static inline __attribute__((always_inline)) void pixels(const struct tachy_binary_row *r,
+                                                         enum tachy_binary_kind kind)
+{
+    const float *a = r->a.p, *b = r->b.p, *c = r->c.p;
+    float *y = r->y;
+    for (int p = 0; p < r->pixels; p++) {
+        for (int i = 0; i < r->channels; i += VW) {
+            int n = r->channels - i < VW ? r->channels - i : VW;
+            VF v = apply(kind, operand(a, r->a.channel, i, n), operand(b, r->b.channel, i, n));
+            if (c)
+                v = vadd(v, operand(c, r->c.channel, i, n));
+            if (r->act->kind != TACHY_ACT_NONE)
+                v = vact(r->act, v, r->act->slope ? vload_upto(r->act->slope + i, n) : v);
+            vstore_upto(y + i, v, n);
+        }
+        a += r->a.step, b += r->b.step, y += r->y_step;
+        c = c ? c + r->c.step : NULL;
+    }
+}
+
+void ISA_NAME(tachy_binary)(const struct tachy_binary_row *r)
+{
+    switch (r->kind) {
+    case TACHY_BINARY_ADD: pixels(r, TACHY_BINARY_ADD); break;
+    case TACHY_BINARY_MUL: pixels(r, TACHY_BINARY_MUL); break;
+    default: pixels(r, r->kind); break;
+    }
+}

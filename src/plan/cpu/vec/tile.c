@@ -1,0 +1,120 @@
+#include "plan/cpu/kernels.h"
+#include "plan/cpu/vec/vec_finish.h"
+
+// Register tiles of convolution and matrix product: pixels x vectors accumulators, each
+// starting at the bias and adding the taps in their order with one rounding a tap (where the
+// processor has fused multiply-add), so an output's bits do not depend on the tile it fell in.
+
+#define LAST(v, n) ((v) == (n) - 1)
+#define ADD_AT(p, v) load_last(add + (p) * add_step + (v) * VW, LAST(v, vectors), tail)
+#define SLOPE_AT(v) load_last(t->act->slope + (v) * VW, LAST(v, vectors), tail)
+#define STORE_AT(acc, p, v) store_last(y + (p) * y_step + (v) * VW, acc, LAST(v, vectors), tail);
+
+static inline VF load_last(const float *p, bool last, int tail)
+{
+    return last ? vload_upto(p, tail) : vload(p);
+}
+
+static inline void store_last(float *p, VF v, bool last, int tail)
+{
+    if (last)
+        vstore_upto(p, v, tail);
+    else
+        vstore(p, v);
+}
+
+#define T_INIT(acc, p, v) VF acc = b##v;
+#define T_SUM(acc, p, v) s##v = vadd(s##v, acc);
+#define T_POINTER(p, M) const float *x##p = x[p];
+#define T_STEP1(p, M)                                                                              \
+    {                                                                                              \
+        const VF xv = vbroadcast(x##p + c);                                                        \
+        a##p##_0 = vfma(xv, w0, a##p##_0);                                                         \
+    }
+#define T_STEP2(p, M)                                                                              \
+    {                                                                                              \
+        const VF xv = vbroadcast(x##p + c);                                                        \
+        a##p##_0 = vfma(xv, w0, a##p##_0);                                                         \
+        a##p##_1 = vfma(xv, w1, a##p##_1);                                                         \
+    }
+#define T_STEP3(p, M)                                                                              \
+    {                                                                                              \
+        const VF xv = vbroadcast(x##p + c);                                                        \
+        a##p##_0 = vfma(xv, w0, a##p##_0);                                                         \
+        a##p##_1 = vfma(xv, w1, a##p##_1);                                                         \
+        a##p##_2 = vfma(xv, w2, a##p##_2);                                                         \
+    }
+#define T_VECTORS1(M) M(0)
+#define T_VECTORS2(M) M(0) M(1)
+#define T_VECTORS3(M) M(0) M(1) M(2)
+#define T_BIAS(v) const VF b##v = vload(t->bias + (v) * VW);
+#define T_WEIGHTS(v) const VF w##v = vload(w + (v) * VW);
+#define T_SUMS_LOAD(v) VF s##v = load_last(t->sums + (v) * VW, LAST(v, vectors), tail);
+#define T_SUMS_STORE(v) store_last(t->sums + (v) * VW, s##v, LAST(v, vectors), tail);
+
+#define TILE(P, N)                                                                                 \
+    static void tile_##N##_##P(const struct tachy_tile *t)                                         \
+    {                                                                                              \
+        enum { vectors = N };                                                                      \
+        const ptrdiff_t len = t->len, x_run = t->x_run, y_step = t->y_step, add_step = t->add_step;\
+        const int runs = t->runs, tail = t->tail;                                                  \
+        const float *const *x_tile = t->x, *add = t->add;                                          \
+        float *y = t->y;                                                                           \
+        for (int i = t->tiles; i > 0; i--, x_tile += P, y += P * y_step) {                         \
+            T_VECTORS##N(T_BIAS)                                                                   \
+            ROWS##P(EACH##N, T_INIT)                                                               \
+            const float *w = t->w, *const *x = x_tile;                                             \
+            for (int r = runs; r > 0; r--, x += x_run) {                                           \
+                ROWS##P(T_POINTER, )                                                               \
+                _Pragma("GCC unroll 4") for (ptrdiff_t c = 0; c < len; c++, w += vectors * VW) {   \
+                    T_VECTORS##N(T_WEIGHTS)                                                        \
+                    ROWS##P(T_STEP##N, )                                                           \
+                }                                                                                  \
+            }                                                                                      \
+            FINISH(ROWS##P, EACH##N)                                                               \
+            if (t->sums) {                                                                         \
+                T_VECTORS##N(T_SUMS_LOAD)                                                          \
+                ROWS##P(EACH##N, T_SUM)                                                            \
+                T_VECTORS##N(T_SUMS_STORE)                                                         \
+            }                                                                                      \
+            add = add ? add + P * add_step : NULL;                                                 \
+        }                                                                                          \
+    }
+
+#define TILES_TO_4(N) TILE(1, N) TILE(2, N) TILE(3, N) TILE(4, N)
+#define TILES_TO_6(N) TILES_TO_4(N) TILE(5, N) TILE(6, N)
+#define TILES_TO_8(N) TILES_TO_6(N) TILE(7, N) TILE(8, N)
+#define TILES_TO_10(N) TILES_TO_8(N) TILE(9, N) TILE(10, N)
+#define NAMES_TO_4(N) tile_##N##_1, tile_##N##_2, tile_##N##_3, tile_##N##_4
+#define NAMES_TO_6(N) NAMES_TO_4(N), tile_##N##_5, tile_##N##_6
+#define NAMES_TO_8(N) NAMES_TO_6(N), tile_##N##_7, tile_##N##_8
+#define NAMES_TO_10(N) NAMES_TO_8(N), tile_##N##_9, tile_##N##_10
+
+// As many accumulators as leave registers for the weights and one input, and as many pixels as
+// leave registers for their addresses.
+TILES_TO_10(1)
+#if TACHY_VEC == 2 // 32 registers
+TILES_TO_10(2)
+TILES_TO_8(3)
+#elif TACHY_VEC == 3
+TILES_TO_8(2)
+TILES_TO_8(3)
+#else // 16 registers
+TILES_TO_6(2)
+TILES_TO_4(3)
+#endif
+
+void (*const ISA_NAME(tachy_tiles)[TACHY_TILE_VECTORS][TACHY_TILE_PIXELS])(
+    const struct tachy_tile *t) = {
+    {NAMES_TO_10(1)},
+#if TACHY_VEC == 2
+    {NAMES_TO_10(2)},
+    {NAMES_TO_8(3)},
+#elif TACHY_VEC == 3
+    {NAMES_TO_8(2)},
+    {NAMES_TO_8(3)},
+#else
+    {NAMES_TO_6(2)},
+    {NAMES_TO_4(3)},
+#endif
+};

@@ -1,0 +1,244 @@
+#pragma once
+#include "base/cpu.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+// One vector of floats in the instruction set that this file is compiled for. Every file of
+// this folder is compiled once for each instruction set with the macro below and the
+// compiler's flags set by ../meson.build; what they define carries the set's name (ISA_NAME).
+//
+// TACHY_VEC: 0 portable (vectors of the C compiler), 1 AVX2 + FMA, 2 AVX-512, 3 NEON.
+//
+// VF vector, VW floats in it. vmin and vmax return the second operand where one is not a
+// number, so vmax(low, v) keeps a NaN of v.
+
+#ifndef TACHY_VEC
+#define TACHY_VEC 0
+#endif
+
+#if TACHY_VEC == 1
+#include <immintrin.h>
+#define ISA_NAME(x) x##_avx2
+#define ISA TACHY_ISA_AVX2
+#define VW 8
+typedef __m256 VF;
+#define vset1(x) _mm256_set1_ps(x)
+#define vload(p) _mm256_loadu_ps(p)
+#define vstore(p, v) _mm256_storeu_ps(p, v)
+#define vbroadcast(p) _mm256_broadcast_ss(p)
+#define vfma(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define vadd(a, b) _mm256_add_ps(a, b)
+#define vsub(a, b) _mm256_sub_ps(a, b)
+#define vmul(a, b) _mm256_mul_ps(a, b)
+#define vdiv(a, b) _mm256_div_ps(a, b)
+#define vmin(a, b) _mm256_min_ps(a, b)
+#define vmax(a, b) _mm256_max_ps(a, b)
+#define vsqrt(a) _mm256_sqrt_ps(a)
+#define vround(a) _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define vabs(a) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
+// the sign of s on a (a >= 0)
+#define vcopysign(a, s) _mm256_or_ps(a, _mm256_and_ps(s, _mm256_set1_ps(-0.0f)))
+
+// 2^n for a whole n in -126..127
+static inline VF vexp2i(VF n)
+{
+    __m256i i = _mm256_cvtps_epi32(n);
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_add_epi32(i, _mm256_set1_epi32(127)), 23));
+}
+
+// p where a < b, else q
+static inline VF vselect_lt(VF a, VF b, VF p, VF q)
+{
+    return _mm256_blendv_ps(q, p, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+
+static inline float vsum(VF v)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+// The first n (1..VW-1) floats. Plain small moves: masked stores are slow on some processors.
+static inline VF vload_n(const float *p, int n)
+{
+    __m128 lo = _mm_setzero_ps(), hi = _mm_setzero_ps(), *part = &lo;
+    if (n & 4) {
+        lo = _mm_loadu_ps(p);
+        part = &hi;
+        p += 4;
+    }
+    if (n & 2) {
+        double two; // at any address
+        memcpy(&two, p, sizeof(two));
+        *part = _mm_castpd_ps(_mm_set_sd(two));
+        if (n & 1)
+            *part = _mm_movelh_ps(*part, _mm_load_ss(p + 2));
+    } else if (n & 1) {
+        *part = _mm_load_ss(p);
+    }
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(lo), hi, 1);
+}
+
+static inline void vstore_n(float *p, VF v, int n)
+{
+    __m128 s = _mm256_castps256_ps128(v);
+    if (n & 4) {
+        _mm_storeu_ps(p, s);
+        s = _mm256_extractf128_ps(v, 1);
+        p += 4;
+    }
+    if (n & 2) {
+        double two = _mm_cvtsd_f64(_mm_castps_pd(s));
+        memcpy(p, &two, sizeof(two));
+        s = _mm_movehl_ps(s, s);
+        p += 2;
+    }
+    if (n & 1)
+        _mm_store_ss(p, s);
+}
+
+#elif TACHY_VEC == 2
+#include <immintrin.h>
+#define ISA_NAME(x) x##_avx512
+#define ISA TACHY_ISA_AVX512
+#define VW 16
+typedef __m512 VF;
+#define vset1(x) _mm512_set1_ps(x)
+#define vload(p) _mm512_loadu_ps(p)
+#define vstore(p, v) _mm512_storeu_ps(p, v)
+#define vbroadcast(p) _mm512_set1_ps(*(p))
+#define vfma(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define vadd(a, b) _mm512_add_ps(a, b)
+#define vsub(a, b) _mm512_sub_ps(a, b)
+#define vmul(a, b) _mm512_mul_ps(a, b)
+#define vdiv(a, b) _mm512_div_ps(a, b)
+#define vmin(a, b) _mm512_min_ps(a, b)
+#define vmax(a, b) _mm512_max_ps(a, b)
+#define vsqrt(a) _mm512_sqrt_ps(a)
+#define vround(a) _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define vabs(a) _mm512_abs_ps(a)
+#define vcopysign(a, s) _mm512_or_ps(a, _mm512_and_ps(s, _mm512_set1_ps(-0.0f)))
+#define vsum(a) _mm512_reduce_add_ps(a)
+
+static inline VF vexp2i(VF n)
+{
+    __m512i i = _mm512_cvtps_epi32(n);
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_add_epi32(i, _mm512_set1_epi32(127)), 23));
+}
+
+static inline VF vselect_lt(VF a, VF b, VF p, VF q)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), q, p);
+}
+
+static inline VF vload_n(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+
+static inline void vstore_n(float *p, VF v, int n)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
+}
+
+#else // portable or NEON: four floats as the compiler's vector type
+#define VW 4
+#if TACHY_VEC == 3
+#include <arm_neon.h>
+#define ISA_NAME(x) x##_neon
+#define ISA TACHY_ISA_NEON
+typedef float32x4_t VF;
+typedef int32x4_t VI;
+#define vfma(a, b, c) vfmaq_f32(c, a, b)
+#else
+#define ISA_NAME(x) x##_c
+#define ISA TACHY_ISA_C
+typedef float VF __attribute__((vector_size(16)));
+typedef int32_t VI __attribute__((vector_size(16)));
+#define vfma(a, b, c) ((a) * (b) + (c))
+#endif
+#define vadd(a, b) ((a) + (b))
+#define vsub(a, b) ((a) - (b))
+#define vmul(a, b) ((a) * (b))
+#define vdiv(a, b) ((a) / (b))
+#define vbroadcast(p) vset1(*(p))
+#define vabs(a) ((VF)((VI)(a) & 0x7fffffff))
+#define vcopysign(a, s) ((VF)((VI)(a) | ((VI)(s) & (int32_t)0x80000000)))
+
+static inline VF vset1(float x) { return (VF){x, x, x, x}; }
+
+static inline VF vload(const float *p)
+{
+    VF v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+static inline void vstore(float *p, VF v) { memcpy(p, &v, sizeof(v)); }
+
+static inline VF vmin(VF a, VF b)
+{
+    VI m = a < b;
+    return (VF)((m & (VI)a) | (~m & (VI)b));
+}
+
+static inline VF vmax(VF a, VF b)
+{
+    VI m = a > b;
+    return (VF)((m & (VI)a) | (~m & (VI)b));
+}
+
+static inline VF vselect_lt(VF a, VF b, VF p, VF q)
+{
+    VI m = a < b;
+    return (VF)((m & (VI)p) | (~m & (VI)q));
+}
+
+static inline VF vsqrt(VF a) { return (VF){sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3])}; }
+
+// to the nearest whole number, |a| < 2^22
+static inline VF vround(VF a)
+{
+    VF magic = vset1(12582912.0f); // 1.5 * 2^23
+    return a + magic - magic;
+}
+
+static inline VF vexp2i(VF n)
+{
+    VI i = {(int32_t)n[0], (int32_t)n[1], (int32_t)n[2], (int32_t)n[3]};
+    return (VF)((i + 127) << 23);
+}
+
+static inline float vsum(VF v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+static inline VF vload_n(const float *p, int n)
+{
+    VF v = {0};
+    for (int i = 0; i < n; i++)
+        v[i] = p[i];
+    return v;
+}
+
+static inline void vstore_n(float *p, VF v, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = v[i];
+}
+#endif
+
+// The first n floats, 1..VW.
+static inline VF vload_upto(const float *p, int n) { return n == VW ? vload(p) : vload_n(p, n); }
+
+static inline void vstore_upto(float *p, VF v, int n)
+{
+    if (n == VW)
+        vstore(p, v);
+    else
+        vstore_n(p, v, n);
+}

@@ -1,0 +1,16 @@
+#pragma once
+#include "plan/cpu/kernels.h"
+#include "plan/cpu/vec/vec.h"
+
+// What the files of this folder define for each instruction set; kernels.c collects them.
+void ISA_NAME(tachy_unary)(float *y, const float *x, int n, const struct tachy_act *act);
+void ISA_NAME(tachy_binary)(const struct tachy_binary_row *r);
+void ISA_NAME(tachy_lerp)(float *y, const float *a, const float *b, float t, int n);
+void ISA_NAME(tachy_resize_row)(const struct tachy_resize_row *r);
+void ISA_NAME(tachy_pool_window)(float *y, const float *x, ptrdiff_t row, ptrdiff_t pixel,
+                                 int rows, int columns, int channels, float scale);
+void ISA_NAME(tachy_sum)(float *y, const float *x, int count, ptrdiff_t step, int n, float scale);
+void ISA_NAME(tachy_softmax_pixel)(float *y, const float *x, int n, bool log);
+void ISA_NAME(tachy_layer_norm_pixel)(float *y, const float *x, const float *scale,
+                                      const float *shift, float epsilon, int n);
+float ISA_NAME(tachy_peak)(int rounds);
