@@ -502,8 +502,10 @@ static int open_job(struct segment *s, struct job *j, bool own)
     else if (err == TACHY_OK && (err = name_output(s, j)) == TACHY_OK)
         err = tachy_task_open(&j->task, "segment", s->c->settings, &s->c->log);
     s->misused |= j->source && err == TACHY_ERR_INVAL;
-    if (err == TACHY_OK)
+    if (err == TACHY_OK) {
+        live_options_say(s->c, j->input);
         progress_start(&j->progress, s->c, j->input);
+    }
     return err;
 }
 
@@ -543,9 +545,9 @@ static int run_job(struct segment *s, struct job *j)
                 .batch_timeout_us =
                     (int64_t)(1000 * tachy_settings_float(set, "batching.dynamic.timeout_ms")),
                 .trim_every = tachy_settings_int(set, "performance.clear_cache_interval"),
-                .calibrate = tachy_settings_bool(set, "run.calibrate"), .progress = progress_show,
-                .user = &j->progress, .log = &s->c->log, .profile = s->c->profile,
-                .control = s->c->control),
+                .calibrate = tachy_settings_bool(set, "run.calibrate"),
+                .live = live_options(set), .progress = progress_show, .user = &j->progress,
+                .log = &s->c->log, .profile = s->c->profile, .control = s->c->control),
             &sum);
         err = report_job(s, j, err, &sum);
     }
@@ -567,6 +569,7 @@ static int open_parallel(void *user, int job, struct tachy_run_params *p)
     p->task = j->task;
     p->source = j->source;
     p->sink = j->sink;
+    p->live = live_options(s->c->settings);
     p->trim_every = tachy_settings_int(s->c->settings, "performance.clear_cache_interval");
     p->progress = progress_show;
     p->user = &j->progress;

@@ -1,4 +1,5 @@
 #pragma once
+#include <tachy/live.h>
 #include <tachy/pipeline.h>
 #include <tachy/sink.h>
 #include <tachy/source.h>
@@ -49,6 +50,7 @@ struct tachy_summary {
                              // end; -1: it cannot be resumed (tachy_sink_params.resume)
     struct tachy_step_stats steps[TACHY_STEP_COUNT];
     struct tachy_latency latency;
+    struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down
 };
 
 struct tachy_progress {
@@ -79,6 +81,7 @@ struct tachy_run_params {
     void *user;
     const int *stop;      // the run stops soon after *stop becomes non-zero (a signal handler
                           // may set it); may be NULL
+    struct tachy_live_params live; // {0}: every frame is worked on. Mode live paces a null source
     const struct tachy_log *log;
     struct tachy_profile *profile; // profile.h: spans are recorded there; NULL: off. Must
                                    // outlive the run; several runs may share it
@@ -87,7 +90,8 @@ struct tachy_run_params {
 };
 #define tachy_run_params(...) (&(struct tachy_run_params){__VA_ARGS__})
 
-// Runs to the end of the source. Every frame of the source is written once, in order. On
+// Runs to the end of the source. Every frame of the source is written once, in order; in mode
+// live those that are not shed. On
 // failure the frames before it have been written and the sink was finished as interrupted;
 // *summary is filled in all cases (zeroed where nothing ran). A stop returns
 // TACHY_ERR_INTERRUPTED.

@@ -18,7 +18,6 @@
 #define NO_GPU "models run on the CPU, in the precision they are stored in"
 #define NO_ANIMATE "there is no tachy animate yet"
 #define NO_TRACKING "there is no face tracking yet"
-#define NO_LIVE "every frame is worked on, however long it takes"
 #define NO_CACHE "results are not kept from one frame to the next"
 
 static const struct tachy_option options[] = {
@@ -36,6 +35,9 @@ static const struct tachy_option options[] = {
      .verbs = RUNS, .help = "stop after this many frames; 0: all"},
     {"input.every_nth", "every-nth", 0, TACHY_OPT_INT, "1", .min = 1, .max = 1e9, .group = "Input",
      .verbs = RUNS, .help = "take the frames 0, N, 2N, ... only"},
+    {"input.realtime", "re", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = RUNS,
+     .aliases = "realtime", .one_dash = true,
+     .help = "read the input at its own rate, as a camera would deliver it"},
     {"input.stereo", "stereo", 0, TACHY_OPT_ENUM, "auto", .values = "auto|mono|sbs|tb",
      .group = "Input", .verbs = RUNS,
      .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, "
@@ -193,20 +195,27 @@ static const struct tachy_option options[] = {
     {"tensorrt.precision.int8", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,
      .help = "the provider tensorrt may compute in int8", .planned = NO_GPU},
 
+    {"performance.live", "live", 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = RUNS,
+     .help = "never hold back the source: the newest frame wins, and frames that nobody has time "
+             "for are shed and counted; without it every frame is worked on"},
+    {"performance.max_latency_ms", "max-latency", 0, TACHY_OPT_FLOAT, "0", .max = 60000,
+     .arg = "MS", .group = "Performance", .verbs = RUNS,
+     .help = "with --live: deadline of a frame from its arrival to its result in ms; frames that "
+             "miss it are shed; 0: none"},
+    {"performance.adapt", "adapt", 0, TACHY_OPT_BOOL, "yes", .group = "Performance",
+     .verbs = RUNS,
+     .help = "with --max-latency: do less for a frame, step by step, while frames miss the "
+             "deadline"},
+    {"performance.frame_skip_enabled", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Performance",
+     .verbs = RUNS,
+     .help = "a frame like the last one that the model has seen takes over its result"},
+    {"performance.frame_skip_threshold", "frame-skip", 0, TACHY_OPT_FLOAT, "0.02", .max = 1,
+     .bare = "0.02", .arg = "THRESHOLD", .group = "Performance", .verbs = RUNS,
+     .help = "how different two frames may be for that (largest difference of luma means over a "
+             "grid); 0: not at all. On the command line it turns frame skipping on"},
     {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, .max = 1000, .group = "Performance",
      .verbs = RUNS, .help = "frames a second that a live run must reach; 0: none",
-     .planned = NO_LIVE},
-    {"performance.max_latency_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Performance",
-     .verbs = RUNS,
-     .help = "deadline of a frame from its arrival to its result in ms; 0: none",
-     .planned = NO_LIVE},
-    {"performance.frame_skip_enabled", NULL, 0, TACHY_OPT_BOOL, .group = "Performance",
-     .verbs = RUNS, .help = "a frame like the one before takes over its result",
-     .planned = "the model runs on every frame"},
-    {"performance.frame_skip_threshold", NULL, 0, TACHY_OPT_FLOAT, .max = 1,
-     .group = "Performance", .verbs = RUNS,
-     .help = "how different two frames may be for that; 0: not at all",
-     .planned = "the model runs on every frame"},
+     .planned = "a live run holds performance.max_latency_ms and no rate"},
     {"performance.prefetch_frames", NULL, 0, TACHY_OPT_INT, .max = 4096, .group = "Performance",
      .verbs = RUNS, .help = "frames that are read ahead",
      .planned = "as many frames are read ahead as processing.max_memory holds"},

@@ -1,6 +1,7 @@
 #pragma once
 #include "base/base.h"
 
+#include <tachy/live.h>
 #include <tachy/preprocess.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
@@ -8,6 +9,13 @@
 
 // What a task fills in and the pipeline runs. The three steps of the worker stage and
 // composite are separate calls so that each can be timed, and run alone for the light ratio.
+
+// What mode live keeps of an item, on the clock of live.h.
+struct tachy_due {
+    uint64_t deadline; // UINT64_MAX: none
+    uint64_t taken;    // when a worker began
+    bool inferred;     // not all of its result was taken over
+};
 
 // One frame on its way through a pipeline.
 struct tachy_item {
@@ -19,6 +27,11 @@ struct tachy_item {
     uint64_t arrived;    // into the current queue, tachy_ticks()
     uint64_t pushed;     // into the pipeline, tachy_ticks()
     uint32_t stream;     // number of its stream in the profile
+    bool anew;           // the stream's state (smoothing, recurrence) starts anew here
+    bool small;          // the model is to see a smaller picture (TACHY_EASE_SMALL_INPUT)
+    unsigned reuse;      // eyes (bits 1 << eye) whose result is taken over from an earlier item:
+                         // preprocess, model and postprocess are not called for them
+    struct tachy_due due;
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
 };
 
@@ -45,6 +58,8 @@ static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
 
 struct tachy_task_ops {
     const char *name;
+    unsigned eases; // bits 1 << enum tachy_ease of what it can do besides `reuse`:
+                    // TACHY_EASE_SMALL_INPUT where it heeds item->small
     size_t priv_size; // zeroed bytes at tachy_task.priv
     size_t item_size; // zeroed bytes at tachy_item.priv
     int (*open)(tachy_task *t, const tachy_settings *s);
@@ -95,6 +110,13 @@ struct tachy_task_ops {
     // resumed. Not while `order` runs.
     int (*order_save)(const void *state, void **data, size_t *size);
     int (*order_load)(void *state, const void *data, size_t size);
+
+    // Taking over results (docs/live.md); NULL: the task cannot. In the order of the stream, one
+    // at a time, before `order`: keep an eye's result as postprocess left it in *kept (NULL at
+    // first; one a stream), and fill in that of a later item from it.
+    int (*keep)(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);
+    int (*reuse)(const tachy_task *t, const void *kept, struct tachy_item *item, int eye);
+    void (*kept_close)(void *kept);
 
     // In any order again, after `order`; sets item->out. NULL: no pictures are made.
     int (*composite)(void *worker, struct tachy_item *item);

@@ -177,14 +177,6 @@ static int compare(const struct tachy_resume *r, json_t *was, json_t *is)
     return TACHY_OK;
 }
 
-// Which frames are like the one before depends on where the run began.
-static bool reuses_results(const struct tachy_resume *r)
-{
-    const json_t *v = json_object_get(json_object_get(r->job->record, "of"),
-                                      "performance.frame_skip_enabled");
-    return json_is_string(v) && !strcmp(json_string_value(v), "yes");
-}
-
 int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *p)
 {
     *out = NULL;
@@ -212,11 +204,15 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
     if (err == TACHY_OK && p->task->ops->order && !p->task->ops->order_save)
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
                          "tachy %s cannot be resumed; leave --resume out", p->task->ops->name);
-    if (err == TACHY_OK && reuses_results(r))
+    // Which frames are like the one before depends on where the run began.
+    if (err == TACHY_OK && p->live.frame_skip)
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
-                         "a run that takes over results from frame to frame "
-                         "(performance.frame_skip_enabled) cannot be resumed; leave that or --resume "
+                         "a run that takes over results from frame to frame (--frame-skip, "
+                         "performance.frame_skip_enabled) cannot be resumed; leave that or --resume "
                          "out");
+    if (err == TACHY_OK && p->live.mode == TACHY_RUN_LIVE)
+        err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                         "a live run cannot be resumed; leave --live or --resume out");
     if (err < 0)
         tachy_resume_close(&r);
     *out = r;

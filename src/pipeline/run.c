@@ -2,6 +2,7 @@
 #include "base/cpu.h"
 #include "pipeline/control.h"
 #include "pipeline/light.h"
+#include "pipeline/live_stream.h"
 #include "pipeline/readers.h"
 #include "pipeline/resume.h"
 #include "pipeline/verdict.h"
@@ -19,6 +20,7 @@ struct run {
     const struct tachy_run_params *p;
     tachy_pipeline *pipeline;
     tachy_stream *stream;
+    struct live_stream *live; // what is pushed and pulled in order goes through it
     struct run_readers readers;
     struct tachy_resume *resume;    // NULL: the output is written in one piece
     struct tachy_prof *sink_prof;   // written by the calling thread
@@ -56,6 +58,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     s->seconds = TACHY_MAX(since_s(r->start_ns) - paused_s, 0.0);
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
+    live_stream_read(r->live, &s->live);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
@@ -111,12 +114,18 @@ static void read_for_control(void *run, struct control_figures *f)
     f->total_frames = tachy_source_info(r->p->source)->frames;
 }
 
-// Workers can rest and come back, batches be smaller than the model was opened for; every other
-// setting is part of what was opened at the start.
+// Workers can rest and come back, batches be smaller than the model was opened for, and a live
+// run's frames have another deadline; every other setting is part of what was opened at the start.
 static int set_for_control(void *run, const char *path, double value, char **why)
 {
     const struct run *r = run;
     bool workers = !strcmp(path, "model.num_workers"), batch = !strcmp(path, "model.batch_size");
+    if (!strcmp(path, "performance.max_latency_ms")) {
+        if (live_stream_set_latency(r->live, value) == TACHY_OK)
+            return TACHY_OK;
+        *why = tachy_asprintf(": only a live run has deadlines (--live)");
+        return TACHY_ERR_UNSUPPORTED;
+    }
     int most = workers ? r->pipeline->nb_workers : r->pipeline->batch;
     int n = value > 0 ? (int)value : most;
     if (!workers && !batch)
@@ -190,6 +199,11 @@ static int drain(struct run *r)
         uint64_t start = tachy_ticks();
         atomic_fetch_add(&r->starved_ticks, start - asked);
         struct tachy_result numbered;
+        if (err == TACHY_OK && !live_stream_due(r->live, &times)) {
+            tachy_frame_unref(&f);
+            report_progress(r, &ps, false);
+            continue;
+        }
         if (err == TACHY_OK && r->readers.nb > 1 && !r->stream->policy) {
             if (ends_here(r, result->frame_id, &position)) {
                 tachy_frame_unref(&f);
@@ -211,6 +225,7 @@ static int drain(struct run *r)
                            (struct tachy_prof_item){result->frame_id, r->stream->number}, start,
                            end, times.waited);
             tachy_prof_latency(r->sink_prof, end - times.pushed);
+            live_stream_written(r->live, &times, start, end);
             if (err < 0)
                 break;
             if (!atomic_load(&r->written))
@@ -363,20 +378,28 @@ static int open_stream(struct run *r)
 {
     const struct tachy_run_params *p = r->p;
     const struct tachy_video_info *input = tachy_source_info(p->source);
-    int err = TACHY_OK;
+    int err = live_stream_open(&r->live, p->task, &p->live, p->log);
+    const struct pipeline_policy *policy = err == TACHY_OK ? live_stream_policy(r->live) : NULL;
     r->pipeline = p->pipeline;
+    if (err < 0)
+        return err;
     if (p->pipeline)
-        return pipeline_join(p->pipeline, &r->stream,
-                             tachy_stream_params(.task = p->task, .input = *input,
-                                                 .max_bytes = p->max_bytes, .name = p->source->url),
-                             NULL, true);
-    err = tachy_pipeline_open(&r->pipeline,
-                              tachy_pipeline_params(.task = p->task, .input = *input,
-                                                    .workers = p->workers, .max_bytes = p->max_bytes,
-                                                    .memory = p->max_bytes, .batch = p->batch,
-                                                    .batch_timeout_us = p->batch_timeout_us,
-                                                    .log = p->log, .profile = p->profile));
-    r->stream = err == TACHY_OK ? r->pipeline->first : NULL;
+        err = pipeline_join(p->pipeline, &r->stream,
+                            tachy_stream_params(.task = p->task, .input = *input,
+                                                .max_bytes = p->max_bytes, .name = p->source->url),
+                            policy, true);
+    else
+        err = pipeline_open(&r->pipeline,
+                            tachy_pipeline_params(.task = p->task, .input = *input,
+                                                  .workers = p->workers, .max_bytes = p->max_bytes,
+                                                  .memory = p->max_bytes, .batch = p->batch,
+                                                  .batch_timeout_us = p->batch_timeout_us,
+                                                  .log = p->log, .profile = p->profile),
+                            policy);
+    if (err == TACHY_OK && !p->pipeline)
+        r->stream = r->pipeline->first;
+    if (err == TACHY_OK)
+        live_stream_start(r->live, r->stream);
     return err;
 }
 
@@ -394,9 +417,11 @@ static int start_sink(struct run *r)
 
 static void close_stream(struct run *r)
 {
+    live_stream_stop(r->live);
     tachy_stream_leave(&r->stream);
     if (!r->p->pipeline)
         tachy_pipeline_close(&r->pipeline);
+    live_stream_close(&r->live);
 }
 
 static int open_profile(struct run *r)
@@ -410,6 +435,14 @@ static void close_profile(struct run *r)
 {
     tachy_profile_leave(r->p->profile, r->sink_prof);
     tachy_aligned_free(r->sink_prof);
+}
+
+// A live run of made-up frames gets them at their rate; a file is read as fast as it decodes
+// where nothing else is asked for.
+static bool is_paced(const struct tachy_run_params *p)
+{
+    bool made_up = p->live.mode == TACHY_RUN_LIVE && p->source->ops == &tachy_source_null;
+    return p->live.realtime || made_up;
 }
 
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
@@ -431,6 +464,8 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     r.readers.resume = r.resume;
     if (err == TACHY_OK)
         err = open_stream(&r);
+    r.readers.live = r.live;
+    r.readers.paced = is_paced(p);
     if (err == TACHY_OK)
         err = run_readers_open(&r.readers, p->source, r.stream, p->profile, p->log);
     if (err < 0)

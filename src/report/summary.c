@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "report/summary_live.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -81,6 +82,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
         json_array_append_new(steps, step_json(&s->steps[i], (enum tachy_step)i));
     json_object_set_new(o, "steps", steps);
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
+    tachy_summary_live_json(o, &s->live);
     *json = json_dumps(o, JSON_INDENT(2));
     json_decref(o);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -127,18 +129,21 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
     char resumed[64] = "";
     if (s->resumed)
         snprintf(resumed, sizeof(resumed), ", behind %lld of an earlier run", (long long)s->resumed);
-    char *verdict = NULL;
-    if (tachy_verdict_text(&verdict, &s->verdict, false) < 0)
+    char *verdict = NULL, *live = tachy_summary_live_text(&s->live, &s->latency);
+    if (!live || tachy_verdict_text(&verdict, &s->verdict, false) < 0) {
+        tachy_free(live);
         return TACHY_ERR_NOMEM;
+    }
     *text = tachy_asprintf(
         "frames        %lld in %.2f s, %.1f a second%s%s%s\n"
         "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
-        "%s"
+        "%s%s"
         "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
         "%s\n",
         (long long)s->frames, s->seconds, s->fps, resumed, damaged, s->interrupted ? ", interrupted" : "",
-        steps, verdict, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
+        steps, live, verdict, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
         light);
+    tachy_free(live);
     tachy_free(verdict);
     return *text ? TACHY_OK : TACHY_ERR_NOMEM;
 }

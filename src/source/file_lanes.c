@@ -21,7 +21,7 @@ static struct file_lane *new_lane(void)
     struct file_lane *l = calloc(1, sizeof(*l));
     if (!l)
         return NULL;
-    l->last = AV_NOPTS_VALUE;
+    l->last = l->jump_at = AV_NOPTS_VALUE;
     l->end = INT64_MAX;
     return l;
 }
@@ -160,6 +160,8 @@ static struct file_lane *lane_to_start(tachy_source *s, int64_t until)
     l->end = g->end;
     l->last = av_sat_sub64(g->last, p->zero);
     l->offset = 0;
+    l->broken = 0;
+    l->jump_at = AV_NOPTS_VALUE;
     l->started = l->flushing = l->done = l->lead = false;
     return l;
 }

@@ -117,6 +117,9 @@ struct file_lane {
     bool started;                 // a picture of this segment came out
     bool flushing;                // no more packets
     bool done;                    // no more pictures: only positions without one are left
+    int64_t jump_at; // stream time of a picture that does not go on from what was before, not
+                     // yet come; AV_NOPTS_VALUE: none
+    int broken;      // so many of the next pictures do not either
     tachy_frame *ready;           // waits behind positions without a picture
     int64_t ready_seq;
 
@@ -146,6 +149,7 @@ struct file {
     int nb_ahead, next_ahead;
     int64_t jump_us;         // added to every timestamp after a discontinuity of the stream
     int64_t demuxed_us;      // last video dts after that; AV_NOPTS_VALUE: none
+    bool gap;                // a packet was lost: the next one is marked
     double side_read;        // file_read_side() has read the video up to here, seconds
     int bad_reads;           // in a row
     int read_err;            // why reading ended early
@@ -187,6 +191,10 @@ int file_side_open(tachy_source *s);
 int file_side_describe(tachy_source *s, const AVFrame *first);
 // Takes over the packet's reference.
 void file_side_put(tachy_source *s, AVPacket *packet);
+
+// The `opaque` of a packet whose picture does not go on from what was before it: times jumped, or
+// something is missing in front.
+extern char file_packet_breaks[1];
 
 // file_read.c: the next packet of the video stream; TACHY_ERR_EOF at the end (also of a
 // damaged input; p->read_err says so).

@@ -18,7 +18,9 @@ enum {
 
 // Streams such as MPEG-TS may start anew in the middle (joined recordings). A jump of the
 // video's dts by more than ten seconds is taken out of all streams, as FFmpeg's tool does.
-static void follow_jump(struct file *p, const AVPacket *packet)
+char file_packet_breaks[1];
+
+static void follow_jump(struct file *p, AVPacket *packet)
 {
     if (!(p->in.fmt->iformat->flags & AVFMT_TS_DISCONT) || packet->dts == AV_NOPTS_VALUE ||
         packet->stream_index != p->st->index)
@@ -32,6 +34,7 @@ static void follow_jump(struct file *p, const AVPacket *packet)
     if (delta > JUMP_US || delta < -JUMP_US) {
         int64_t step = av_rescale_q(TACHY_MAX(packet->duration, 1), p->st->time_base, AV_TIME_BASE_Q);
         p->jump_us = av_sat_sub64(p->jump_us, av_sat_sub64(delta, step));
+        packet->opaque = file_packet_breaks;
         now = av_sat_add64(us, p->jump_us);
     }
     p->demuxed_us = now;
@@ -58,6 +61,7 @@ static int read_failed(tachy_source *s, int e)
         p->read_err = TACHY_ERR_INTERRUPTED;
     } else if (e != AVERROR_EOF) {
         file_damaged(s, "a packet cannot be read", tachy_av_text(e, text));
+        p->gap = true;
         if (e == AVERROR_INVALIDDATA && ++p->bad_reads < BAD_READS_MAX)
             return TACHY_OK;
         if (e != AVERROR_INVALIDDATA)
@@ -85,6 +89,10 @@ static int read_any(tachy_source *s, AVPacket *packet)
             continue;
         }
         follow_jump(p, packet);
+        if (p->gap && packet->stream_index == p->st->index) {
+            packet->opaque = file_packet_breaks;
+            p->gap = false;
+        }
         shift(packet, p->jump_us, p->in.fmt->streams[packet->stream_index]->time_base);
         return TACHY_OK;
     }

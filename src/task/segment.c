@@ -270,7 +270,7 @@ static int segment_model(void *worker, struct tachy_item *item, int eye)
     return tachy_engine_run(w->engine, &w->in, w->out);
 }
 
-static int ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
+int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
 {
     if (e->mask && e->width == width && e->height == height)
         return TACHY_OK;
@@ -307,7 +307,7 @@ int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, 
     struct tachy_placement pl = {placement->x * fx, placement->y * fy, placement->w * fx,
                                  placement->h * fy};
     tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
-    err = ensure_eye(s, e, mw, mh);
+    err = segment_ensure_eye(s, e, mw, mh);
     if (err == TACHY_OK)
         err = tachy_mask_from_tensor(&s->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
     if (err == TACHY_OK && e->guide)
@@ -381,8 +381,7 @@ static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
     int err = ensure_smooth(o, eye, e->width, e->height);
     if (err < 0)
         return err;
-    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width,
-                       tachy_item_head(item)->discontinuity);
+    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width, item->anew);
     return TACHY_OK;
 }
 
@@ -563,6 +562,9 @@ const struct tachy_task_ops tachy_task_segment = {
     .preprocess = segment_preprocess,
     .model = segment_model,
     .postprocess = segment_postprocess,
+    .keep = segment_keep,
+    .reuse = segment_reuse,
+    .kept_close = segment_kept_close,
     .batch_key = segment_batch_key,
     .batch_open = segment_batch_open,
     .batch_close = segment_batch_close,
