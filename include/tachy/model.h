@@ -16,6 +16,23 @@ enum tachy_output_meaning {
     TACHY_OUT_PROBABILITIES // several channels that sum to 1; `channel` is the person
 };
 
+#define TACHY_MAX_STATES 8
+#define TACHY_MAX_CONSTANTS 4
+#define TACHY_MAX_CONSTANT_VALUES 16
+
+// What a recurrent network keeps from picture to picture: its output goes into its input with the
+// next picture of the same stream and eye. Zeros at first.
+struct tachy_card_state {
+    const char *input, *output; // names
+};
+
+// An input that is the same for every picture.
+struct tachy_card_constant {
+    const char *input;
+    int n; // values: 1, or as many as the input has elements
+    float value[TACHY_MAX_CONSTANT_VALUES];
+};
+
 struct tachy_card {
     const char *name;      // "selfie", lower case, unique in the zoo
     const char *title;     // "MediaPipe selfie segmentation, square"
@@ -31,6 +48,9 @@ struct tachy_card {
     int channel;           // person channel for several-channel outputs
     enum tachy_layout out_layout;
     int out_width, out_height; // 0: taken from the model
+    int n_states, n_constants; // 0: every picture for itself; none
+    struct tachy_card_state state[TACHY_MAX_STATES];
+    struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];
 };
 
 typedef struct tachy_model tachy_model; // a card and the place of its file

@@ -210,6 +210,64 @@ static void read_output(struct reader *r, json_t *o, struct tachy_card *c)
         bad(r, "width", "and `output.height` go together");
 }
 
+static void read_state(struct reader *r, json_t *o, struct tachy_card_state *s)
+{
+    static const char *const known[] = {"input", "output"};
+    s->input = s->output = "";
+    if (!json_is_object(o)) {
+        bad(r, "", "must be an object");
+        return;
+    }
+    only(r, o, known, TACHY_ARRAY_SIZE(known));
+    s->input = text(r, o, "input", NULL);
+    s->output = text(r, o, "output", NULL);
+}
+
+static void read_states(struct reader *r, json_t *root, struct tachy_card *c)
+{
+    json_t *list = json_object_get(root, "state");
+    r->section = "";
+    if (list && !json_is_array(list))
+        bad(r, "state", "must be an array");
+    if (json_array_size(list) > TACHY_MAX_STATES)
+        bad(r, "state", "may have at most %d entries", TACHY_MAX_STATES);
+    for (size_t i = 0; i < json_array_size(list) && !r->err; i++) {
+        char section[32];
+        snprintf(section, sizeof(section), "state[%zu].", i);
+        r->section = section;
+        read_state(r, json_array_get(list, i), &c->state[c->n_states++]);
+        r->section = "";
+    }
+}
+
+static void read_constant(struct reader *r, const char *name, json_t *v, struct tachy_card_constant *c)
+{
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    c->input = name;
+    if (!n || n > TACHY_MAX_CONSTANT_VALUES) {
+        bad(r, name, "must have 1 to %d numbers", TACHY_MAX_CONSTANT_VALUES);
+        return;
+    }
+    c->n = (int)n;
+    for (size_t i = 0; i < n; i++)
+        c->value[i] = number(r, name, json_is_array(v) ? json_array_get(v, i) : v);
+}
+
+static void read_constants(struct reader *r, json_t *root, struct tachy_card *c)
+{
+    json_t *all = json_object_get(root, "constants"), *v;
+    const char *name;
+    r->section = "";
+    if (all && !json_is_object(all))
+        bad(r, "constants", "must be an object");
+    if (json_object_size(all) > TACHY_MAX_CONSTANTS)
+        bad(r, "constants", "may have at most %d entries", TACHY_MAX_CONSTANTS);
+    r->section = "constants.";
+    json_object_foreach(all, name, v)
+        if (!r->err)
+            read_constant(r, name, v, &c->constant[c->n_constants++]);
+}
+
 static void read_wheel(struct reader *r, json_t *o, struct card_source *s)
 {
     static const char *const known[] = {"package", "version", "file", "sha256", "member",
@@ -290,7 +348,7 @@ static void read_card(struct reader *r, struct card_doc *d)
 {
     static const char *const known[] = {"version", "name",  "title", "task",  "network",
                                         "license", "file",  "sha256", "bytes", "homepage",
-                                        "notes",   "input", "output", "sources"};
+                                        "notes",   "input", "output", "state", "constants", "sources"};
     struct tachy_card *c = &d->card;
     json_t *root = d->json;
     only(r, root, known, TACHY_ARRAY_SIZE(known));
@@ -311,6 +369,8 @@ static void read_card(struct reader *r, struct card_doc *d)
         read_input(r, in, c);
     if (out)
         read_output(r, out, c);
+    read_states(r, root, c);
+    read_constants(r, root, c);
     read_sources(r, root, d);
 }
 

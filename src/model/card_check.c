@@ -126,21 +126,132 @@ static int check_output(const struct tachy_card *c, const struct tachy_io *out,
     return TACHY_OK;
 }
 
+static int find_name(const struct tachy_io *io, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(io[i].name, name))
+            return i;
+    return -1;
+}
+
+// The input of this name, which must not have been claimed yet. `key`: of the card.
+static const struct tachy_io *claim(const struct tachy_card *c, const char *key, const char *name,
+                                    const struct tachy_io *in, int n, bool claimed[],
+                                    const struct tachy_log *log)
+{
+    int i = find_name(in, n, name);
+    if (i < 0)
+        tachy_msg(log, TACHY_LOG_ERR, "model %s: its card names the input `%s` in `%s`, which the "
+                  "model does not have", c->name, name, key);
+    else if (claimed[i])
+        tachy_msg(log, TACHY_LOG_ERR, "model %s: its card gives the input `%s` twice", c->name, name);
+    if (i < 0 || claimed[i])
+        return NULL;
+    claimed[i] = true;
+    return &in[i];
+}
+
+// Only the first extent, the batch, may be left open: a state has its size from its zeros on.
+static bool is_fixed(const struct tachy_tensor *t)
+{
+    bool fixed = t->rank > 0;
+    for (int i = 0; i < t->rank; i++)
+        fixed = fixed && (t->shape[i] > 0 || (i == 0 && t->shape[0] < 0));
+    return fixed;
+}
+
+static bool same_extents(const struct tachy_tensor *a, const struct tachy_tensor *b)
+{
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->shape[i] < 0 || b->shape[i] < 0 || a->shape[i] == b->shape[i];
+    return same;
+}
+
+static int check_state(const struct tachy_card *c, const struct tachy_io *in,
+                       const struct tachy_io *out, const struct tachy_log *log)
+{
+    char is[128], other[128];
+    shape_text(&in->spec, is);
+    shape_text(&out->spec, other);
+    if (!is_fixed(&in->spec))
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: the state `%s` is %s; its extents must be fixed in the model, "
+                          "all but the batch", c->name, in->name, is);
+    if (in->spec.dtype != out->spec.dtype || !same_extents(&in->spec, &out->spec))
+        return tachy_fail(log, TACHY_ERR_MISMATCH,
+                          "model %s: the state `%s` takes %s %s, but `%s` gives %s %s", c->name,
+                          in->name, tachy_dtype_name(in->spec.dtype), is, out->name,
+                          tachy_dtype_name(out->spec.dtype), other);
+    return TACHY_OK;
+}
+
+static int check_states(const struct tachy_card *c, const struct tachy_io *in, int n_in,
+                        const struct tachy_io *out, int n_out, bool claimed[],
+                        const struct tachy_log *log)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < c->n_states && err == TACHY_OK; i++) {
+        const struct tachy_card_state *s = &c->state[i];
+        const struct tachy_io *to = claim(c, "state", s->input, in, n_in, claimed, log);
+        int from = find_name(out, n_out, s->output);
+        if (!to)
+            return TACHY_ERR_MISMATCH;
+        for (int k = 0; k < i; k++)
+            if (!strcmp(c->state[k].output, s->output))
+                return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: its card gives the output `%s` "
+                                  "to two states", c->name, s->output);
+        err = from < 0 ? tachy_fail(log, TACHY_ERR_MISMATCH,
+                                    "model %s: its card names the output `%s` in `state`, which the "
+                                    "model does not have", c->name, s->output)
+                       : check_state(c, to, &out[from], log);
+    }
+    return err;
+}
+
+static int check_constants(const struct tachy_card *c, const struct tachy_io *in, int n_in,
+                           bool claimed[], const struct tachy_log *log)
+{
+    for (int i = 0; i < c->n_constants; i++) {
+        const struct tachy_card_constant *k = &c->constant[i];
+        const struct tachy_io *to = claim(c, "constants", k->input, in, n_in, claimed, log);
+        char shape[128];
+        if (!to)
+            return TACHY_ERR_MISMATCH;
+        int64_t n = 1;
+        for (int e = 0; e < to->spec.rank; e++)
+            n *= to->spec.shape[e] < 0 ? 1 : to->spec.shape[e];
+        if (to->spec.dtype != TACHY_F32)
+            return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: the constant `%s` is %s; only "
+                              "float32 can be given", c->name, k->input,
+                              tachy_dtype_name(to->spec.dtype));
+        if (k->n != 1 && k->n != n)
+            return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: the input `%s` is %s, but its card "
+                              "gives %d numbers in `constants`", c->name, k->input,
+                              shape_text(&to->spec, shape), k->n);
+    }
+    return TACHY_OK;
+}
+
 int tachy_card_check(const struct tachy_card *card, const struct tachy_io *in, int n_in,
                      const struct tachy_io *out, int n_out, const struct tachy_log *log)
 {
-    if (n_in != 1) {
-        char names[256];
-        join_names(in, n_in, names, sizeof(names));
-        return tachy_fail(log, TACHY_ERR_MISMATCH,
-                          "model %s: has %d inputs (%s); a card describes a network with one",
-                          card->name, n_in, names);
-    }
+    bool claimed[TACHY_MAX_IO] = {false};
     const struct tachy_io *picture = find(card, "input", card->input, in, n_in, log);
     const struct tachy_io *result =
         picture ? find(card, "output", card->output, out, n_out, log) : NULL;
     if (!result)
         return TACHY_ERR_MISMATCH;
-    int err = check_input(card, picture, log);
+    claimed[picture - in] = true;
+    int err = check_states(card, in, n_in, out, n_out, claimed, log);
+    if (err == TACHY_OK)
+        err = check_constants(card, in, n_in, claimed, log);
+    for (int i = 0; i < n_in && err == TACHY_OK; i++)
+        if (!claimed[i])
+            err = tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: its card says nothing of the input "
+                             "`%s`; it must be in `input`, `state` or `constants`", card->name,
+                             in[i].name);
+    if (err == TACHY_OK)
+        err = check_input(card, picture, log);
     return err ? err : check_output(card, result, log);
 }

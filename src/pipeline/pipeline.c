@@ -38,6 +38,8 @@ static int64_t resting_bytes(const tachy_stream *s)
     const tachy_task *t = s->bind->task;
     int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0;
     int64_t picture = !s->keeps_input ? 0 : s->ordered ? (int64_t)s->in_bytes : (int64_t)s->out_bytes;
+    if (s->state) // decoded pictures wait for their turn
+        picture = (int64_t)s->in_bytes;
     return TACHY_MAX(priv + picture, 4096);
 }
 
@@ -64,7 +66,7 @@ static void set_reach(tachy_stream *s)
 {
     s->near = s->keeps_input ? s->window : s->depth;
     // Pictures that wait for the ones before them are bounded by the window instead.
-    s->inputs_max = s->keeps_input && s->ordered ? INT64_MAX : s->depth;
+    s->inputs_max = s->state || (s->keeps_input && s->ordered) ? INT64_MAX : s->depth;
 }
 
 // Takes the stream's part of the budget, with fewer items where there is not enough.
@@ -148,6 +150,8 @@ static int open_stream(tachy_stream *s, const struct tachy_stream_params *params
     if (params->name && !(s->name = strdup(params->name)))
         return TACHY_ERR_NOMEM;
     int err = task->ops->order_open ? task->ops->order_open(task, &s->order_state) : TACHY_OK;
+    if (err == TACHY_OK && tachy_task_recurrent(task))
+        err = task->ops->state_open(task, &s->state);
     if (err < 0)
         return err;
     set_bounds(s, params);
@@ -180,6 +184,8 @@ static void close_stream(tachy_stream *s)
     tachy_memory_give(p->memory, &s->results);
     if (s->order_state)
         s->bind->task->ops->order_close(s->order_state);
+    if (s->state)
+        s->bind->task->ops->state_close(s->state);
     pthread_mutex_lock(&p->join);
     pipeline_bind_put(p, s->bind);
     pthread_mutex_unlock(&p->join);

@@ -137,6 +137,12 @@ struct tachy_stream {
     struct tachy_prof *order_prof; // written by the one that orders, its samples under the
                                    // pipeline's lock; NULL: nothing to measure
 
+    // A recurrent task: one item at a time goes through the model. The last two under the
+    // pipeline's lock.
+    void *state;       // the task's; NULL: items go in any order
+    int64_t next_turn; // everything below has been through, or has no item
+    bool in_turn;      // the item there is in the queue or with a worker
+
     // Pull.
     _Atomic int64_t next_pull;
     int64_t pulled_at;          // the pulled item, kept until the next pull; -1: none
@@ -243,6 +249,10 @@ int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items);
 void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job);
 // Takes up to `most` jobs, composites first; returns how many.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
+// Of a stream with a state: queues the next item in order where it is there and none is at work.
+void pipeline_queue_turn(tachy_stream *s);
+// The item at `seq` has been through the model, or will not; the second time nothing happens.
+void pipeline_queue_turn_over(tachy_stream *s, int64_t seq);
 // Takes a stream's jobs out.
 void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
 // Wakes a worker where there is work and none is on its way.

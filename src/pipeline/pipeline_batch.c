@@ -267,7 +267,8 @@ int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeli
         tachy_msg(p->log, TACHY_LOG_WARN, "--save-stage: pictures run one at a time in this run");
         return TACHY_OK;
     }
-    const char *key = p->batch > 1 && task->ops->batch_key ? task->ops->batch_key(task) : NULL;
+    bool batches = p->batch > 1 && task->ops->batch_key && !tachy_task_recurrent(task);
+    const char *key = batches ? task->ops->batch_key(task) : NULL;
     if (!key)
         return TACHY_OK;
     struct pipeline_batcher *b = p->batchers;

@@ -52,6 +52,42 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
     pipeline_queue_wake(p);
 }
 
+// Whether the next item in order waits. Positions without one are passed.
+static bool finds_turn(tachy_stream *s)
+{
+    while (s->next_turn < atomic_load(&s->next_push)) {
+        int state = atomic_load(&pipeline_slot(s, s->next_turn)->state);
+        int64_t pulled = atomic_load(&s->next_pull);
+        if (pulled > s->next_turn) { // the slot may be another position's by now
+            s->next_turn = pulled;
+            continue;
+        }
+        if (state == SLOT_QUEUED)
+            return true;
+        if (state == SLOT_FILLING || (state == SLOT_FREE && atomic_load(&s->end) == INT64_MAX))
+            return false;
+        s->next_turn++;
+    }
+    return false;
+}
+
+void pipeline_queue_turn(tachy_stream *s)
+{
+    if (s->in_turn || s->leaving || !finds_turn(s))
+        return;
+    s->in_turn = true;
+    pipeline_queue_add(s->pipeline, &(struct pipeline_job){s, s->next_turn, PIPELINE_INFER});
+}
+
+void pipeline_queue_turn_over(tachy_stream *s, int64_t seq)
+{
+    if (!s->in_turn || s->next_turn != seq)
+        return;
+    s->in_turn = false;
+    s->next_turn++;
+    pipeline_queue_turn(s);
+}
+
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most)
 {
     int n = 0;

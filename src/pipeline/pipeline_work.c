@@ -95,6 +95,8 @@ static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
     const struct tachy_task_ops *ops = s->bind->task->ops;
     uint64_t start = tachy_ticks(), wait = start - item->arrived;
     int eyes = s->bind->task->eyes, err;
+    if (s->state && item->anew)
+        ops->state_reset(s->state);
     for (int eye = 0; eye < eyes; eye++) {
         if (item->reuse >> eye & 1)
             continue;
@@ -236,11 +238,24 @@ static bool all_reused(const tachy_stream *s, const struct tachy_item *item)
     return item->reuse == (1u << s->bind->task->eyes) - 1;
 }
 
+// The next frame of a recurrent stream may begin. Also after what ended an item before the model.
+static void end_turn(const struct pipeline_job *job)
+{
+    tachy_stream *s = job->stream;
+    if (!s->state || job->part != PIPELINE_INFER)
+        return;
+    tachy_pipeline_delay();
+    pthread_mutex_lock(&s->pipeline->lock);
+    pipeline_queue_turn_over(s, job->seq);
+    pthread_mutex_unlock(&s->pipeline->lock);
+}
+
 static void infer(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
 {
     tachy_stream *s = job->stream;
     struct pipeline_slot *slot = pipeline_slot(s, job->seq);
     if (!wanted(s, &slot->item, TACHY_STEP_PREPROCESS)) {
+        end_turn(job); // while pull cannot go past it
         make_hole(s, slot);
         return;
     }
@@ -248,15 +263,18 @@ static void infer(struct pipeline_worker *w, void *worker, const struct pipeline
     bool batched = s->bind->batcher;
     int err = batched ? preprocess_eyes(w, worker, s, &slot->item)
                       : infer_eyes(w, worker, s, &slot->item, &step);
-    if (err == TACHY_ERR_NOMEM && tachy_memory_shrink(s->pipeline->memory, TACHY_HOST, SIZE_MAX))
+    // A state has gone on: its frame cannot come again.
+    if (err == TACHY_ERR_NOMEM && !s->state && tachy_memory_shrink(s->pipeline->memory, TACHY_HOST, SIZE_MAX))
         err = batched ? preprocess_eyes(w, worker, s, &slot->item)
                       : infer_eyes(w, worker, s, &slot->item, &step);
-    if (err < 0)
+    if (err < 0) {
         item_failed(s, job->seq, tachy_step_name(step), err);
-    else if (batched && !all_reused(s, &slot->item))
+    } else if (batched && !all_reused(s, &slot->item)) {
         pipeline_batch_submit(s, job->seq);
-    else
+    } else {
+        end_turn(job); // before it is composited
         inferred(w, worker, job);
+    }
 }
 
 // The item comes back from a batch.
@@ -281,6 +299,7 @@ static void work(struct pipeline_worker *w, const struct pipeline_job *job)
     tachy_stream *s = job->stream;
     if (pipeline_given_up(s, job->seq)) {
         pipeline_give_up(s, pipeline_slot(s, job->seq));
+        end_turn(job);
         return;
     }
     void *worker;
@@ -293,6 +312,7 @@ static void work(struct pipeline_worker *w, const struct pipeline_job *job)
         post(w, worker, job);
     else
         infer(w, worker, job);
+    end_turn(job);
 }
 
 // ---- Order ----

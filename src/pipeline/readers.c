@@ -13,7 +13,7 @@ static int wanted_decoders(const struct run_readers *r)
 {
     int asked = r->resume ? 1 : r->source->params.decoders;
     // Who must see frames in order, or one at a time, has one decoder.
-    if (r->paced || live_stream_policy(r->live))
+    if (r->paced || live_stream_policy(r->live) || r->stream->state)
         return 1;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);

@@ -32,6 +32,7 @@ struct tachy_item {
     unsigned reuse;      // eyes (bits 1 << eye) whose result is taken over from an earlier item:
                          // preprocess, model and postprocess are not called for them
     struct tachy_due due;
+    void *state;         // of its stream, from state_open; NULL: none, as in a replayed step
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
 };
 
@@ -85,9 +86,18 @@ struct tachy_task_ops {
     int (*model)(void *worker, struct tachy_item *item, int eye);
     int (*postprocess)(void *worker, struct tachy_item *item, int eye);
 
+    // A recurrent model. What it keeps from frame to frame, one a stream, all eyes in it: given
+    // these, a stream has one frame at a time between preprocess and postprocess, in its order,
+    // with its state in item->state. *state NULL: every frame for itself after all.
+    bool (*recurrent)(const tachy_task *t); // after open(); NULL: no
+    int (*state_open)(tachy_task *t, void **state);
+    void (*state_close)(void *state);
+    void (*state_reset)(void *state); // before a frame that does not follow the one before
+
     // Batches larger than one: the model runs apart from the workers, so an item keeps the model's
     // input and output in its priv. All of these or none (NULL: batches are of one).
-    // What items that share a batch have in common, the model's path; NULL: no batches.
+    // What items that share a batch have in common, the model's path; NULL: no batches. Not called
+    // for a recurrent task.
     const char *(*batch_key)(const tachy_task *t);
     // An engine for up to `most` pictures; any task of the same key may open it for the others.
     // TACHY_ERR_MISMATCH: the model takes one picture a run.
@@ -139,5 +149,10 @@ struct tachy_task {
     struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
     max_align_t priv[];
 };
+
+static inline bool tachy_task_recurrent(const tachy_task *t)
+{
+    return t->ops->recurrent && t->ops->recurrent(t);
+}
 
 extern const struct tachy_task_ops tachy_task_segment;

@@ -204,6 +204,11 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
     if (err == TACHY_OK && p->task->ops->order && !p->task->ops->order_save)
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
                          "tachy %s cannot be resumed; leave --resume out", p->task->ops->name);
+    if (err == TACHY_OK && tachy_task_recurrent(p->task))
+        err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                         "%s: a recurrent model's state is not kept on the disk, so such a run cannot be "
+                         "resumed; leave --resume out or take another model",
+                         r->job->output);
     // Which frames are like the one before depends on where the run began.
     if (err == TACHY_OK && p->live.frame_skip)
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,

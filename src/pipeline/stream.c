@@ -60,6 +60,7 @@ static void fill(tachy_stream *s, struct tachy_item *item, tachy_frame *f)
     item->anew = f->discontinuity != 0;
     item->small = false;
     item->reuse = 0;
+    item->state = s->state;
     item->due = (struct tachy_due){.deadline = UINT64_MAX};
     atomic_fetch_add(&s->inputs, 1);
     if (s->policy && s->policy->arrived)
@@ -117,7 +118,9 @@ static int publish(tachy_stream *s, int64_t seq, enum slot_state state)
         atomic_store(&slot->state, state);
         if (seq >= atomic_load_explicit(&s->next_push, memory_order_relaxed))
             atomic_store(&s->next_push, seq + 1);
-        if (state == SLOT_QUEUED)
+        if (s->state)
+            pipeline_queue_turn(s);
+        else if (state == SLOT_QUEUED)
             pipeline_queue_add(p, &(struct pipeline_job){s, seq, PIPELINE_INFER});
         if (s->order_prof && s->order_prof->samples)
             pipeline_sample(s, slot->item.pushed);
@@ -161,6 +164,8 @@ static void end_stream(tachy_stream *s)
     pthread_mutex_lock(&s->pipeline->lock);
     if (!ended(s))
         atomic_store(&s->end, atomic_load(&s->next_push));
+    if (s->state)
+        pipeline_queue_turn(s); // passes what was never pushed
     pthread_mutex_unlock(&s->pipeline->lock);
     pipeline_batch_end(s);
     pipeline_advance(s); // passes the positions that were never pushed

@@ -61,6 +61,8 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     err = segment_open_engine(t, 1, &s->first);
     if (err < 0)
         return err;
+    if (!s->provider || strcmp(s->provider, "null"))
+        segment_find_states(s);
     snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
              s->card->name, s->card->sha256 ? s->card->sha256 : "", tachy_engine_version(s->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
@@ -161,42 +163,9 @@ static void worker_close(void *worker)
     for (int e = 0; e < TACHY_MAX_EYES; e++)
         tachy_preprocess_close(&w->preprocess[e]);
     tachy_composite_close(&w->composite);
-    tachy_tensor_free(&w->in);
-    for (int i = 0; i < w->nb_out; i++)
-        tachy_tensor_free(&w->out[i]);
+    segment_tensors_free(&w->tensors);
     tachy_aligned_free(w->scratch);
     free(w);
-}
-
-// A free extent of the model is what the card says, or the batch.
-static void fix_extents(struct tachy_tensor *t, enum tachy_layout layout, int batch, int width,
-                        int height)
-{
-    int first = layout == TACHY_NCHW ? t->rank - 2 : t->rank - 3; // of height, width
-    for (int i = 0; i < t->rank; i++)
-        if (t->shape[i] < 0)
-            t->shape[i] = i == first ? height : i == first + 1 ? width : i == 0 ? batch : 1;
-}
-
-int segment_tensors(const struct segment *s, const tachy_engine *e, int batch, struct tachy_tensor *in,
-                    struct tachy_tensor out[TACHY_MAX_IO], int *nb_out, int *mask)
-{
-    const struct tachy_card *c = s->card;
-    const struct tachy_io *is, *os;
-    tachy_engine_inputs(e, &is);
-    *nb_out = tachy_engine_outputs(e, &os);
-    *in = is[0].spec;
-    fix_extents(in, c->in.layout, batch, c->in.width, c->in.height);
-    int err = tachy_tensor_alloc(in);
-    for (int i = 0; i < *nb_out && err == TACHY_OK; i++) {
-        out[i] = os[i].spec;
-        fix_extents(&out[i], c->out_layout, batch, TACHY_DEF(c->out_width, c->in.width),
-                    TACHY_DEF(c->out_height, c->in.height));
-        err = tachy_tensor_alloc(&out[i]);
-        if (c->output && *c->output && !strcmp(os[i].name, c->output))
-            *mask = i;
-    }
-    return err;
 }
 
 static int worker_open(tachy_task *t, void **worker)
@@ -222,7 +191,7 @@ static int worker_open(tachy_task *t, void **worker)
     if (err == TACHY_OK)
         err = tachy_composite_open(&w->composite, &s->composite);
     if (err == TACHY_OK)
-        err = segment_tensors(s, w->engine, 1, &w->in, w->out, &w->nb_out, &w->mask_out);
+        err = segment_tensors_open(s, w->engine, 1, &w->tensors);
     if (err < 0) {
         worker_close(w);
         return err;
@@ -261,13 +230,15 @@ int segment_preprocess_into(struct segment_worker *w, struct tachy_item *item, i
 static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    return segment_preprocess_into(w, item, eye, &w->in, &w->placement);
+    return segment_preprocess_into(w, item, eye, &w->tensors.in[w->tensors.picture], &w->placement);
 }
 
 static int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    return tachy_engine_run(w->engine, &w->in, w->out);
+    if (item->state)
+        return segment_state_run(w, item->state, eye);
+    return tachy_engine_run(w->engine, w->tensors.in, w->tensors.out);
 }
 
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
@@ -322,7 +293,7 @@ int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, 
 static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    return segment_postprocess_from(w, item, eye, &w->out[w->mask_out], &w->placement);
+    return segment_postprocess_from(w, item, eye, &w->tensors.out[w->tensors.mask], &w->placement);
 }
 
 // The ordered part: what depends on the frames before.
@@ -539,7 +510,8 @@ static void tensors(void *worker, struct tachy_task_tensors *t)
 {
     struct segment_worker *w = worker;
     *t = (struct tachy_task_tensors){
-        .in = &w->in, .n_in = 1, .out = w->out, .n_out = w->nb_out, .placement = &w->placement};
+        .in = w->tensors.in, .n_in = w->tensors.nb_in, .out = w->tensors.out,
+        .n_out = w->tensors.nb_out, .placement = &w->placement};
 }
 
 static const char *describe(const tachy_task *t)
@@ -565,6 +537,10 @@ const struct tachy_task_ops tachy_task_segment = {
     .keep = segment_keep,
     .reuse = segment_reuse,
     .kept_close = segment_kept_close,
+    .recurrent = segment_recurrent,
+    .state_open = segment_state_open,
+    .state_close = segment_state_close,
+    .state_reset = segment_state_reset,
     .batch_key = segment_batch_key,
     .batch_open = segment_batch_open,
     .batch_close = segment_batch_close,

@@ -12,6 +12,12 @@
 
 // segment: people cut out of a picture. This header is shared by the files of the task only.
 
+// A state of a recurrent model: its place among the model's inputs and outputs, and its size.
+struct segment_state_io {
+    int in, out;
+    struct tachy_tensor spec;
+};
+
 struct segment {
     tachy_model *model;
     const struct tachy_card *card;
@@ -24,6 +30,8 @@ struct segment {
     float smooth;     // 0: off
     char *background; // file for mode replace, NULL otherwise
     char describe[256];
+    int nb_states; // of a recurrent model; 0: every picture for itself
+    struct segment_state_io state[TACHY_MAX_STATES];
     tachy_engine *first; // opened with the task; the first worker takes it
 
     // Set by start(), read-only while a pipeline runs.
@@ -48,14 +56,22 @@ struct segment_item {
     size_t json_size;
 };
 
+// What an engine reads and writes, in the model's order.
+struct segment_tensors {
+    struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
+    int nb_in, nb_out;
+    int picture, mask; // which of them
+    // Memory of the worker's for each. A stream's state stands in its place while a frame is run.
+    void *own_in[TACHY_MAX_IO], *own_out[TACHY_MAX_IO];
+};
+
 struct segment_worker {
     tachy_task *task;
     struct segment *s;
     tachy_engine *engine;
     tachy_preprocess *preprocess[TACHY_MAX_EYES]; // one an eye: each keeps its tables
     tachy_composite *composite;
-    struct tachy_tensor in, out[TACHY_MAX_IO];
-    int nb_out, mask_out; // outputs, and which of them is the mask
+    struct segment_tensors tensors;
     struct tachy_placement placement;
     void *scratch; // of refine
     size_t scratch_size;
@@ -71,10 +87,11 @@ void segment_kept_close(void *kept);
 
 // segment.c, for segment_batch.c too.
 int segment_open_engine(tachy_task *t, int batch, tachy_engine **out);
-// Allocates what the engine reads and writes for `batch` pictures; *mask: which output is the mask.
-// What was allocated is the caller's also on failure.
-int segment_tensors(const struct segment *s, const tachy_engine *e, int batch, struct tachy_tensor *in,
-                    struct tachy_tensor out[TACHY_MAX_IO], int *nb_out, int *mask);
+// Allocates what the engine reads and writes for `batch` pictures into the zeroed `t`, states as
+// zeros. To be freed also on failure.
+int segment_tensors_open(const struct segment *s, const tachy_engine *e, int batch,
+                         struct segment_tensors *t);
+void segment_tensors_free(struct segment_tensors *t);
 int segment_preprocess_into(struct segment_worker *w, struct tachy_item *item, int eye,
                             struct tachy_tensor *in, struct tachy_placement *placement);
 int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, int eye,
@@ -87,6 +104,16 @@ void segment_batch_close(void *engine);
 int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye);
 int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n);
 int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
+
+// segment_state.c: the recurrent part of the recipe.
+bool segment_recurrent(const tachy_task *t);
+// Where the card's states are in s->first, which has been held against it.
+void segment_find_states(struct segment *s);
+int segment_state_open(tachy_task *t, void **state);
+void segment_state_close(void *state);
+void segment_state_reset(void *state);
+// Runs the worker's engine from the eye's state and puts what comes out in its place.
+int segment_state_run(struct segment_worker *w, void *state, int eye);
 
 // segment_options.c: reads the settings into `s`.
 int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings *settings);

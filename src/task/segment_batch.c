@@ -7,8 +7,8 @@
 
 struct segment_batch {
     tachy_engine *engine;
-    struct tachy_tensor in, out[TACHY_MAX_IO];
-    int most, nb_out, mask_out;
+    struct segment_tensors tensors;
+    int most;
     size_t in_bytes, out_bytes; // of one picture
 };
 
@@ -30,10 +30,11 @@ int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
     struct segment_eye *e = eye_of(item, eye);
-    int err = ensure_tensors(e, tachy_tensor_bytes(&w->in), tachy_tensor_bytes(&w->out[w->mask_out]));
+    const struct segment_tensors *t = &w->tensors;
+    struct tachy_tensor in = t->in[t->picture];
+    int err = ensure_tensors(e, tachy_tensor_bytes(&in), tachy_tensor_bytes(&t->out[t->mask]));
     if (err < 0)
         return err;
-    struct tachy_tensor in = w->in;
     in.data = e->in;
     return segment_preprocess_into(w, item, eye, &in, &e->placement);
 }
@@ -42,7 +43,7 @@ int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
     struct segment_eye *e = eye_of(item, eye);
-    struct tachy_tensor out = w->out[w->mask_out];
+    struct tachy_tensor out = w->tensors.out[w->tensors.mask];
     out.data = e->out;
     return segment_postprocess_from(w, item, eye, &out, &e->placement);
 }
@@ -51,9 +52,7 @@ void segment_batch_close(void *engine)
 {
     struct segment_batch *b = engine;
     tachy_engine_close(&b->engine);
-    tachy_tensor_free(&b->in);
-    for (int i = 0; i < b->nb_out; i++)
-        tachy_tensor_free(&b->out[i]);
+    segment_tensors_free(&b->tensors);
     free(b);
 }
 
@@ -61,14 +60,16 @@ void segment_batch_close(void *engine)
 static int open_tensors(struct segment_batch *b, const tachy_task *t)
 {
     const struct segment *s = (const void *)t->priv;
-    int err = segment_tensors(s, b->engine, b->most, &b->in, b->out, &b->nb_out, &b->mask_out);
+    int err = segment_tensors_open(s, b->engine, b->most, &b->tensors);
     if (err < 0)
         return err;
-    if (b->in.shape[0] != b->most || b->out[b->mask_out].shape[0] != b->most)
+    const struct tachy_tensor *in = &b->tensors.in[b->tensors.picture];
+    const struct tachy_tensor *out = &b->tensors.out[b->tensors.mask];
+    if (in->shape[0] != b->most || out->shape[0] != b->most)
         return TACHY_ERR_MISMATCH;
-    b->in_bytes = tachy_tensor_bytes(&b->in) / (size_t)b->most;
-    b->out_bytes = tachy_tensor_bytes(&b->out[b->mask_out]) / (size_t)b->most;
-    memset(b->in.data, 0, tachy_tensor_bytes(&b->in));
+    b->in_bytes = tachy_tensor_bytes(in) / (size_t)b->most;
+    b->out_bytes = tachy_tensor_bytes(out) / (size_t)b->most;
+    memset(in->data, 0, tachy_tensor_bytes(in));
     return TACHY_OK;
 }
 
@@ -93,10 +94,12 @@ int segment_batch_open(tachy_task *t, int most, void **engine)
 int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n)
 {
     struct segment_batch *b = engine;
+    struct segment_tensors *t = &b->tensors;
+    char *in = t->in[t->picture].data;
     for (int i = 0; i < n; i++)
-        memcpy((char *)b->in.data + (size_t)i * b->in_bytes, eye_of(items[i], eyes[i])->in, b->in_bytes);
-    int err = tachy_engine_run(b->engine, &b->in, b->out); // the rest is what was there: padding
-    const char *out = b->out[b->mask_out].data;
+        memcpy(in + (size_t)i * b->in_bytes, eye_of(items[i], eyes[i])->in, b->in_bytes);
+    int err = tachy_engine_run(b->engine, t->in, t->out); // the rest is what was there: padding
+    const char *out = t->out[t->mask].data;
     for (int i = 0; i < n && err == TACHY_OK; i++)
         memcpy(eye_of(items[i], eyes[i])->out, out + (size_t)i * b->out_bytes, b->out_bytes);
     return err;

@@ -1,0 +1,105 @@
+#include "task/segment.h"
+
+#include <stdlib.h>
+
+// What a recurrent model keeps of a stream: for each eye and each state of the card two buffers, of
+// which the model reads one and writes the other; then they change places, and nothing is copied.
+
+struct segment_state {
+    const struct segment *s;
+    struct state_eye {
+        void *now[TACHY_MAX_STATES], *next[TACHY_MAX_STATES];
+    } eye[TACHY_MAX_EYES];
+};
+
+bool segment_recurrent(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    return s->nb_states > 0;
+}
+
+static int index_of(const struct tachy_io *io, int n, const char *name)
+{
+    int i = 0;
+    while (i < n - 1 && strcmp(io[i].name, name))
+        i++;
+    return i;
+}
+
+void segment_find_states(struct segment *s)
+{
+    const struct tachy_io *in, *out;
+    int n_in = tachy_engine_inputs(s->first, &in), n_out = tachy_engine_outputs(s->first, &out);
+    s->nb_states = s->card->n_states;
+    for (int i = 0; i < s->nb_states; i++) {
+        struct segment_state_io *io = &s->state[i];
+        io->in = index_of(in, n_in, s->card->state[i].input);
+        io->out = index_of(out, n_out, s->card->state[i].output);
+        io->spec = in[io->in].spec;
+        io->spec.shape[0] = io->spec.shape[0] < 0 ? 1 : io->spec.shape[0];
+    }
+}
+
+void segment_state_reset(void *state)
+{
+    struct segment_state *st = state;
+    for (int e = 0; e < TACHY_MAX_EYES; e++)
+        for (int i = 0; i < st->s->nb_states; i++)
+            if (st->eye[e].now[i])
+                memset(st->eye[e].now[i], 0, tachy_tensor_bytes(&st->s->state[i].spec));
+}
+
+void segment_state_close(void *state)
+{
+    struct segment_state *st = state;
+    for (int e = 0; e < TACHY_MAX_EYES; e++) {
+        for (int i = 0; i < TACHY_MAX_STATES; i++) {
+            tachy_aligned_free(st->eye[e].now[i]);
+            tachy_aligned_free(st->eye[e].next[i]);
+        }
+    }
+    free(st);
+}
+
+int segment_state_open(tachy_task *t, void **state)
+{
+    struct segment_state *st = calloc(1, sizeof(*st));
+    bool ok = st;
+    *state = NULL;
+    if (!st)
+        return TACHY_ERR_NOMEM;
+    st->s = (const void *)t->priv;
+    for (int e = 0; e < t->eyes; e++) {
+        for (int i = 0; i < st->s->nb_states; i++) {
+            size_t bytes = tachy_tensor_bytes(&st->s->state[i].spec);
+            st->eye[e].now[i] = tachy_aligned_alloc(bytes);
+            st->eye[e].next[i] = tachy_aligned_alloc(bytes);
+            ok = ok && st->eye[e].now[i] && st->eye[e].next[i];
+        }
+    }
+    if (!ok) {
+        segment_state_close(st);
+        return TACHY_ERR_NOMEM;
+    }
+    segment_state_reset(st);
+    *state = st;
+    return TACHY_OK;
+}
+
+int segment_state_run(struct segment_worker *w, void *state, int eye)
+{
+    struct segment_state *st = state;
+    struct segment_tensors *t = &w->tensors;
+    struct state_eye *e = &st->eye[eye];
+    for (int i = 0; i < w->s->nb_states; i++) {
+        t->in[w->s->state[i].in].data = e->now[i];
+        t->out[w->s->state[i].out].data = e->next[i];
+    }
+    int err = tachy_engine_run(w->engine, t->in, t->out);
+    for (int i = 0; i < w->s->nb_states && err == TACHY_OK; i++) {
+        void *old = e->now[i];
+        e->now[i] = e->next[i];
+        e->next[i] = old;
+    }
+    return err;
+}
