@@ -1,0 +1,162 @@
+"""Recurrent models in `tachy segment`: every frame's mask against a loop over ONNX Runtime's Python
+package that carries the state by itself, for one stream, several side by side, and two eyes."""
+import json
+import subprocess
+
+import common
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper, save
+
+SIDE, DECAY = 48, 0.8
+# A mask is 8 bits; the state is carried in float32 by both.
+TOLERANCE = 1
+
+
+def recurrent(path, card_changes=None):
+    """state' = DECAY state + gain conv(x), mask = sigmoid(state'); ONNX and its card."""
+    rng = np.random.default_rng(7)
+    w = rng.normal(0, 0.5, (1, 3, 3, 3)).astype(np.float32)
+    node = helper.make_node
+    nodes = [
+        node("Transpose", ["x"], ["c"], perm=[0, 3, 1, 2]), node("Conv", ["c", "w"], ["d"], pads=[1, 1, 1, 1]),
+        node("Mul", ["d", "gain"], ["e"]), node("Mul", ["h_in", "decay"], ["f"]), node("Add", ["e", "f"], ["h_out"]),
+        node("Sigmoid", ["h_out"], ["s"]), node("Transpose", ["s"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    value = helper.make_tensor_value_info
+    ins = [value("h_in", TensorProto.FLOAT, [1, 1, SIDE, SIDE]), value("gain", TensorProto.FLOAT, [1]),
+           value("x", TensorProto.FLOAT, [1, SIDE, SIDE, 3])]
+    outs = [value("h_out", TensorProto.FLOAT, [1, 1, SIDE, SIDE]), value("y", TensorProto.FLOAT, [1, SIDE, SIDE, 1])]
+    init = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.array([DECAY], np.float32), "decay")]
+    graph = helper.make_graph(nodes, "recurrent", ins, outs, init)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    card = {"name": "rec", "task": "segment", "file": path.name,
+            "input": {"name": "x", "width": SIDE, "height": SIDE, "layout": "nhwc", "scale": 1 / 255},
+            "output": {"name": "y", "meaning": "probability"},
+            "state": [{"input": "h_in", "output": "h_out"}], "constants": {"gain": [0.4]}}
+    card.update(card_changes or {})
+    path.with_suffix(".json").write_text(json.dumps(card))
+
+
+def raw(path, pix_fmt, channels):
+    info = common.ffprobe(path)["streams"][0]
+    data = subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", pix_fmt, "-"],
+                          check=True, capture_output=True).stdout
+    return np.frombuffer(data, np.uint8).reshape(-1, info["height"], info["width"], channels)
+
+
+def loop(model, frames, carry=True):
+    """The masks of pictures of the model's own size, as 0..255."""
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    state, masks = np.zeros((1, 1, SIDE, SIDE), np.float32), []
+    for f in frames:
+        x = f[None].astype(np.float32) * np.float32(1 / 255)
+        after, y = session.run(["h_out", "y"], {"h_in": state, "gain": np.array([0.4], np.float32), "x": x})
+        state = after if carry else state
+        masks.append(y[0, :, :, 0] * 255)
+    return np.stack(masks)
+
+
+class Recurrent(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.model = self.tmp / "rec.onnx"
+        recurrent(self.model)
+
+    def clip(self, name, width=SIDE, frames=40, source="testsrc2"):
+        out = self.tmp / name
+        common.ffmpeg("-f", "lavfi", "-i", f"{source}=size={width}x{SIDE}:rate=25:duration={frames / 25}",
+                      "-pix_fmt", "gbrp", "-c:v", "ffv1", out)
+        return out
+
+    def segment(self, inputs, out, *args, check=True):
+        return common.run("segment", *inputs, "--model", self.model, "--card", self.model.with_suffix(".json"),
+                          "--mode", "mask", "-c:v", "ffv1", "-y", *args, "-o", out, check=check)
+
+    def compare(self, mask, want):
+        got = raw(mask, "gray", 1)[..., 0].astype(float)
+        self.assertEqual(got.shape, want.shape)
+        self.assertLessEqual(np.abs(got - want).max(), TOLERANCE)
+
+    def test_every_frame_as_a_loop(self):
+        clip, out = self.clip("a.mkv"), self.tmp / "mask.mkv"
+        frames = raw(clip, "rgb24", 3)
+        want = loop(self.model, frames)
+        # The test could not fail if the state made no difference.
+        self.assertGreater(np.abs(want - loop(self.model, frames, carry=False)).max(), 20)
+        for workers in (1, 4, 8):
+            self.segment([clip], out, "--workers", workers)
+            self.compare(out, want)
+        self.segment([clip], out, "--workers", 4, "--decoders", 4, "--batch", 4)
+        self.compare(out, want)
+
+    def test_streams_side_by_side(self):
+        a, b = self.clip("a.mkv"), self.clip("b.mkv", frames=33, source="smptebars")
+        out = self.tmp / "out"
+        out.mkdir()
+        self.segment([a, b], f"{out}/", "--parallel", 2, "--workers", 4, "--format", "matroska")
+        made = {p.name[0]: p for p in out.iterdir()}
+        self.assertEqual(sorted(made), ["a", "b"])
+        for clip in (a, b):
+            self.compare(made[clip.name[0]], loop(self.model, raw(clip, "rgb24", 3)))
+
+    def test_each_eye_has_its_state(self):
+        clip, out = self.clip("wide.mkv", width=2 * SIDE), self.tmp / "mask.mkv"
+        frames = raw(clip, "rgb24", 3)
+        self.segment([clip], out, "--stereo", "sbs", "--workers", 4)
+        got = raw(out, "gray", 1)[..., 0].astype(float)
+        for eye in (slice(0, SIDE), slice(SIDE, None)):
+            want = loop(self.model, np.ascontiguousarray(frames[:, :, eye]))
+            self.assertLessEqual(np.abs(got[:, :, eye] - want).max(), TOLERANCE)
+
+    def test_resume_is_refused(self):
+        p = self.segment([self.clip("a.mkv", frames=5)], self.tmp / "m.mkv", "--resume", check=False)
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("recurrent model", p.stderr)
+
+    def test_saved_steps_replay(self):
+        clip, saved = self.clip("a.mkv", frames=6), self.tmp / "saved"
+        self.segment([clip], self.tmp / "m.mkv", "--save-stage", saved)
+        p = common.run("replay", saved, "--stage", "engine", "--golden", check=False)
+        self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+
+    def test_cards_that_do_not_fit(self):
+        clip = self.clip("a.mkv", frames=2)
+        for change, says in (({"state": []}, "says nothing of the input `h_in`"),
+                             ({"constants": {}}, "says nothing of the input `gain`"),
+                             ({"constants": {"gain": [1, 2]}}, "gives 2 numbers"),
+                             ({"state": [{"input": "h", "output": "h_out"}]}, "the input `h` in `state`"),
+                             ({"state": [{"input": "h_in", "output": "z"}]}, "the output `z` in `state`"),
+                             ({"state": [{"input": "h_in", "output": "y"}]}, "`y` gives float32")):
+            recurrent(self.model, change)
+            p = self.segment([clip], self.tmp / "m.mkv", check=False)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(says, p.stderr)
+
+    def test_robust_video_matting(self):
+        rvm = common.shared("models/segment/rvm_mobilenetv3_288x512_w8.onnx")
+        self.model = self.tmp / "rvm.onnx"
+        self.model.symlink_to(rvm)
+        states = [{"input": f"r{i}i", "output": f"r{i}o"} for i in (1, 2, 3, 4)]
+        self.model.with_suffix(".json").write_text(json.dumps({
+            "name": "rvm", "task": "segment", "file": "rvm.onnx", "state": states,
+            "input": {"name": "src", "width": 512, "height": 288, "layout": "nhwc", "scale": 1 / 255},
+            "output": {"name": "pha", "meaning": "probability"}}))
+        clip, out = self.tmp / "p.mkv", self.tmp / "mask.mkv"
+        common.ffmpeg("-i", common.DEPS / "media" / "sample.mp4", "-frames:v", 6, "-vf", "scale=512:288",
+                      "-pix_fmt", "gbrp", "-c:v", "ffv1", "-an", clip)
+        self.segment([clip], out, "--workers", 2)
+        session = onnxruntime.InferenceSession(str(rvm), providers=["CPUExecutionProvider"])
+        names = [i.name for i in session.get_inputs()]
+        feed = {i.name: np.zeros(i.shape, np.float32) for i in session.get_inputs()}
+        want = []
+        for f in raw(clip, "rgb24", 3):
+            feed["src"] = f[None].astype(np.float32) * np.float32(1 / 255)
+            got = dict(zip([o.name for o in session.get_outputs()], session.run(None, feed)))
+            feed.update({n: got[n[:-1] + "o"] for n in names if n != "src"})
+            want.append(got["pha"][0, :, :, 0] * 255)
+        self.compare(out, np.stack(want))
+
+
+if __name__ == "__main__":
+    common.main()
