@@ -69,9 +69,10 @@ class Recurrent(common.Case):
                       "-pix_fmt", "gbrp", "-c:v", "ffv1", out)
         return out
 
+    # A soft edge of width 1 leaves probabilities as they are.
     def segment(self, inputs, out, *args, check=True):
         return common.run("segment", *inputs, "--model", self.model, "--card", self.model.with_suffix(".json"),
-                          "--mode", "mask", "-c:v", "ffv1", "-y", *args, "-o", out, check=check)
+                          "--mode", "mask", "--feather", "1", "-c:v", "ffv1", "-y", *args, "-o", out, check=check)
 
     def compare(self, mask, want):
         got = raw(mask, "gray", 1)[..., 0].astype(float)
