@@ -17,7 +17,7 @@
 //
 //   pipeline.c          opening, joining, leaving, pausing
 //   pipeline_bind.c     a task on one format, with a worker object a worker
-//   pipeline_queue.c    the two queues
+//   pipeline_queue.c    the two queues, and whose turn it is in streams of a recurrent task
 //   pipeline_work.c     the workers: infer, order, composite
 //   pipeline_batch.c    batches larger than one: the model apart from the workers
 //   pipeline_stats.c    figures

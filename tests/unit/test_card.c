@@ -25,6 +25,7 @@ static const char good[] =
     "\"mean\":[1,2.5,3],\"std\":2,\"pad\":114},"
     "\"output\":{\"name\":\"mask\",\"meaning\":\"softmax\",\"channel\":1,\"layout\":\"nhwc\","
     "\"width\":160,\"height\":90},"
+    "\"state\":[{\"input\":\"h0\",\"output\":\"h1\"}],\"constants\":{\"ratio\":0.25,\"pair\":[1,-2]},"
     "\"sources\":[{\"url\":\"https://example.org/mine.onnx\"},"
     "{\"wheel\":{\"package\":\"p\",\"version\":\"1.0\",\"file\":\"p-1.0-py3-none-any.whl\","
     "\"sha256\":\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\","
@@ -57,6 +58,13 @@ TEST(reads_every_key)
     CHECK(c->in.std[0] == 2 && c->in.std[2] == 2);
     CHECK_INT(c->meaning, TACHY_OUT_SOFTMAX);
     CHECK_INT(c->channel, 1);
+    CHECK_INT(c->n_states, 1);
+    CHECK_STR(c->state[0].input, "h0");
+    CHECK_STR(c->state[0].output, "h1");
+    CHECK_INT(c->n_constants, 2);
+    CHECK_STR(c->constant[0].input, "ratio");
+    CHECK(c->constant[0].n == 1 && c->constant[0].value[0] == 0.25f);
+    CHECK(c->constant[1].n == 2 && c->constant[1].value[1] == -2);
     CHECK_INT(c->out_layout, TACHY_NHWC);
     CHECK_INT(c->out_width, 160);
     CHECK_INT(d->n_sources, 3);
@@ -133,6 +141,13 @@ static const struct {
     {"\"channel\":1", "\"channel\":-1", "`output.channel` must be a whole number"},
     {"\"meaning\":\"softmax\"", "\"meaning\":\"logit\"", "`output.channel` is for meanings with several"},
     {"\"width\":160,", "", "`output.width` and `output.height` go together"},
+    {"\"state\":[{", "\"state\":[7,{", "`state[0].` must be an object"},
+    {"\"state\":[{\"input\":\"h0\",\"output\":\"h1\"}]", "\"state\":{}", "`state` must be an array"},
+    {",\"output\":\"h1\"", "", "`state[0].output` is missing"},
+    {"\"output\":\"h1\"", "\"out\":\"h1\"", "`state[0].out` is not a key"},
+    {"\"ratio\":0.25", "\"ratio\":\"x\"", "`constants.ratio` must be a number"},
+    {"\"pair\":[1,-2]", "\"pair\":[]", "`constants.pair` must have 1 to 16 numbers"},
+    {"\"ratio\":0.25", "\"a\":1,\"b\":1,\"c\":1,\"d\":1", "`constants` may have at most 4"},
     {"\"sources\":[", "\"sources\":3,\"notes\":[", "`notes` must be a text"},
     {"{\"url\":\"https://example.org/mine.onnx\"}", "7", "`sources[0].` must be an object"},
     {"https://", "ftp://", "`sources[0].url` must begin with https://"},
@@ -267,6 +282,44 @@ TEST(models_that_do_not)
     CHECK_INT(tachy_card_check(&c, &in, 0, outs, 2, &logger), TACHY_ERR_MISMATCH);
 }
 
-TEST_MAIN(TEST_CASE(reads_every_key), TEST_CASE(defaults), TEST_CASE(every_mistake_is_named),
+TEST(recurrent_models)
+{
+    struct tachy_card c = square();
+    c.input = "i";
+    c.n_states = c.n_constants = 1;
+    c.state[0] = (struct tachy_card_state){"h0", "h1"};
+    c.constant[0] = (struct tachy_card_constant){"k", 1, {0.5f}};
+    c.output = "o";
+    struct tachy_io in[] = {io("h0", TACHY_F32, -1, 8, 4, 2), io("i", TACHY_F32, 1, 16, 32, 3),
+                            io("k", TACHY_F32, 1, 1, 1, 1)};
+    struct tachy_io out[] = {io("o", TACHY_F32, 1, 16, 32, 1), io("h1", TACHY_F32, -1, 8, 4, 2)};
+#define SAYS(code, text)                                                                           \
+    do {                                                                                           \
+        said[0] = '\0';                                                                            \
+        CHECK_INT(tachy_card_check(&c, in, 3, out, 2, &logger), code);                             \
+        CHECK(strstr(said, text));                                                                 \
+    } while (0)
+    SAYS(TACHY_OK, "");
+    in[0].spec.shape[1] = -1;
+    SAYS(TACHY_ERR_MISMATCH, "the state `h0` is ?x?x4x2; its extents must be fixed");
+    in[0].spec.shape[1] = 9;
+    SAYS(TACHY_ERR_MISMATCH, "takes float32 ?x9x4x2, but `h1` gives float32 ?x8x4x2");
+    in[0].spec.shape[1] = 8;
+    in[2].spec.dtype = TACHY_I64;
+    SAYS(TACHY_ERR_MISMATCH, "the constant `k` is int64; only float32");
+    in[2].spec.dtype = TACHY_F32;
+    c.constant[0].n = 3;
+    SAYS(TACHY_ERR_MISMATCH, "gives 3 numbers");
+    c.constant[0] = (struct tachy_card_constant){"i", 1, {0}};
+    SAYS(TACHY_ERR_MISMATCH, "gives the input `i` twice");
+    c.n_constants = 0;
+    SAYS(TACHY_ERR_MISMATCH, "says nothing of the input `k`");
+    c.n_states = 2;
+    c.state[1] = (struct tachy_card_state){"k", "h1"};
+    SAYS(TACHY_ERR_MISMATCH, "gives the output `h1` to two states");
+#undef SAYS
+}
+
+TEST_MAIN(TEST_CASE(reads_every_key), TEST_CASE(recurrent_models), TEST_CASE(defaults), TEST_CASE(every_mistake_is_named),
           TEST_CASE(no_prefix_and_no_flipped_byte_does_harm), TEST_CASE(models_that_fit),
           TEST_CASE(models_that_do_not))
