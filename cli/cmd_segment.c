@@ -462,6 +462,10 @@ static int run_job(struct segment *s, struct job *j)
                         .task = s->task, .source = source, .sink = sink,
                         .workers = (int)tachy_settings_int(c->settings, "model.num_workers"),
                         .max_bytes = tachy_settings_int(c->settings, "processing.max_memory") << 20,
+                        .batch = (int)tachy_settings_int(c->settings, "model.batch_size"),
+                        .batch_timeout_us = (int64_t)(1000 * tachy_settings_float(
+                                                                 c->settings, "batching.dynamic.timeout_ms")),
+                        .trim_every = tachy_settings_int(c->settings, "performance.clear_cache_interval"),
                         .calibrate = tachy_settings_bool(c->settings, "run.calibrate"),
                         .progress = progress_show, .user = &progress, .stop = &stop,
                         .log = &c->log, .profile = c->profile),

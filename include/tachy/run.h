@@ -1,4 +1,5 @@
 #pragma once
+#include <tachy/pipeline.h>
 #include <tachy/sink.h>
 #include <tachy/source.h>
 #include <tachy/task.h>
@@ -7,20 +8,8 @@
 extern "C" {
 #endif
 
-// Running a task: a source through a task into a sink in one call, or a pipeline that is
-// fed and drained by one's own code.
-
-// The steps that are measured, in the order of the data flow.
-enum tachy_step {
-    TACHY_STEP_DECODE = 0,
-    TACHY_STEP_PREPROCESS,
-    TACHY_STEP_MODEL,
-    TACHY_STEP_POSTPROCESS,
-    TACHY_STEP_COMPOSITE,
-    TACHY_STEP_ENCODE,
-    TACHY_STEP_COUNT
-};
-TACHY_API const char *tachy_step_name(enum tachy_step s); // "decode", ...
+// Running a task from sources to sinks in one call. A pipeline that is fed and drained by one's
+// own code: pipeline.h.
 
 struct tachy_step_stats {
     int64_t calls;
@@ -70,7 +59,11 @@ struct tachy_run_params {
     tachy_source *source; // required; opened with want_side for what the sink should keep
     tachy_sink *sink;     // required; opened, not started
     int workers;          // 0: one a core
-    int64_t max_bytes;    // of frames in flight; 0: 160 MiB or what the workers need
+    int64_t max_bytes;    // of frames and results in flight; 0: 160 MiB or what the workers need.
+                          // TACHY_ERR_NOMEM where two frames do not fit
+    int batch;            // pictures in one run of the model, where it takes several; 0: 1
+    int64_t batch_timeout_us; // that a picture waits for others to fill a batch; 0: 5000
+    int64_t trim_every;   // frames after which memory that is kept for later is given back; 0: never
     bool calibrate;       // measure each step alone as well: light_ratio
     const char *cache_dir; // light figures are kept here; NULL: the user's cache folder
     // Called about four times a second and at the end, on the calling thread; may be NULL.
@@ -96,39 +89,6 @@ TACHY_API int tachy_run(const struct tachy_run_params *p, struct tachy_summary *
 TACHY_API int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context);
 // The same as a few lines for a person. Free with tachy_free().
 TACHY_API int tachy_summary_text(char **text, const struct tachy_summary *s);
-
-// A pipeline for one stream, driven by the caller: push frames, pull results.
-// Thread-safety: one thread may push while another pulls.
-typedef struct tachy_pipeline tachy_pipeline;
-
-struct tachy_pipeline_params {
-    tachy_task *task;              // required; must outlive the pipeline
-    struct tachy_video_info input; // required: format, width, height; the rest where known
-    int workers;                   // 0: one a core
-    int64_t max_bytes;             // of frames in flight; 0: as in tachy_run_params
-    const struct tachy_log *log;
-    struct tachy_profile *profile; // as in tachy_run_params; must outlive the pipeline
-};
-#define tachy_pipeline_params(...) (&(struct tachy_pipeline_params){__VA_ARGS__})
-
-TACHY_API int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *p);
-// What the composited frames look like. Valid until close.
-TACHY_API const struct tachy_video_info *tachy_pipeline_output(const tachy_pipeline *p);
-
-// Hands over a frame (the caller keeps its reference); blocks while the pipeline is full.
-// f == NULL: end of the stream. TACHY_ERR_INTERRUPTED once an item has failed: pull returns
-// what is before it and then the failure's code.
-TACHY_API int tachy_pipeline_push(tachy_pipeline *p, tachy_frame *f);
-
-// Blocks for the next result, in the order of the pushes. `frame` (may be NULL) receives a
-// reference to the composited picture. The result's masks stay valid until the next pull or
-// close. TACHY_ERR_EOF after the last.
-TACHY_API int tachy_pipeline_pull(tachy_pipeline *p, tachy_frame **frame,
-                                  const struct tachy_result **result);
-
-// Per-step figures so far; may be called at any time from any thread.
-TACHY_API void tachy_pipeline_stats(const tachy_pipeline *p, struct tachy_summary *s);
-TACHY_API void tachy_pipeline_close(tachy_pipeline **p);
 
 #ifdef __cplusplus
 }

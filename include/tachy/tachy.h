@@ -6,6 +6,7 @@
 #include <tachy/engine.h>
 #include <tachy/frame.h>
 #include <tachy/model.h>
+#include <tachy/pipeline.h>
 #include <tachy/preprocess.h>
 #include <tachy/profile.h>
 #include <tachy/result.h>

@@ -124,7 +124,8 @@ static const struct tachy_option options[] = {
     {"model.threads", "engine-threads", 0, TACHY_OPT_INT, "1", .max = THREADS_MAX,
      .group = "Model", .verbs = RUNS, .help = "threads inside one run of the model; 0: 1"},
     {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
-     .verbs = RUNS, .help = "pictures in one run of the model",
+     .verbs = RUNS, .help = "pictures in one run of the model, of all inputs together; more than 1 where the "
+             "model takes them",
      .keys = KEYS(KEY("batching.dynamic.max_batch_size"),
                   KEY("pipeline.stages.inference.batch_size"))},
     {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model",
@@ -138,7 +139,8 @@ static const struct tachy_option options[] = {
      .planned = "as many frames are read ahead as processing.max_memory holds"},
     {"processing.max_memory", "max-memory", 0, TACHY_OPT_INT, "0", .max = 1 << 30, .arg = "MIB",
      .group = "Model", .verbs = RUNS,
-     .help = "bound of the frames in flight in MiB; 0: 160 MiB or what the workers need"},
+     .help = "bound of what is in flight in MiB: pictures and results; 0: 160 MiB or what the "
+             "workers need"},
 
     {"processing.use_multiprocessing", NULL, 0, TACHY_OPT_BOOL, .group = "Processing",
      .verbs = RUNS, .help = "workers in processes of their own",
@@ -162,8 +164,7 @@ static const struct tachy_option options[] = {
      .planned = "each input has workers of its own"},
 
     {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
-     .verbs = RUNS, .help = "how long a picture waits in ms for others to fill a batch with",
-     .planned = "pictures run one at a time"},
+     .verbs = RUNS, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
 
     {"gpu.precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed", .group = "GPU",
      .verbs = RUNS, .help = "what the model is computed in", .planned = NO_GPU},
@@ -207,8 +208,7 @@ static const struct tachy_option options[] = {
      .planned = "workers and threads follow from the number of cores"},
     {"performance.clear_cache_interval", NULL, 0, TACHY_OPT_INT, .max = 1e9,
      .group = "Performance", .verbs = RUNS,
-     .help = "frames after which unused memory is given back; 0: never",
-     .planned = "memory is taken once, at the start, and given back at the end"},
+     .help = "frames after which memory that is kept for the next ones is given back; 0: never"},
     {"performance.use_async_capture", NULL, 0, TACHY_OPT_BOOL, .group = "Performance",
      .verbs = RUNS, .help = "read frames while others are worked on",
      .planned = "that is always so and cannot be turned off"},

@@ -1,7 +1,14 @@
+#include "base/memory.h"
 #include "media/frame_priv.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+
+// What one frame counts for; frames of a pool are alike, so it belongs to no particular one.
+struct share {
+    struct tachy_block block;
+    struct share *next;
+};
 
 struct tachy_frame_pool {
     enum tachy_pix format;
@@ -11,6 +18,10 @@ struct tachy_frame_pool {
     size_t nb_idle, capacity; // capacity >= frames that exist, so that a put cannot fail
     size_t out;
     bool closed;
+    struct share *shares; // one a frame, where memory is counted
+
+    struct tachy_memory *memory; // NULL: not counted
+    struct tachy_cache cache;
 };
 
 int tachy_frame_pool_open(tachy_frame_pool **out, enum tachy_pix format, int width, int height)
@@ -59,6 +70,61 @@ static void reset(struct tachy_frame_full *f)
     atomic_store_explicit(&f->refs, 1, memory_order_relaxed);
 }
 
+static void give_share(tachy_frame_pool *p, struct share *s)
+{
+    tachy_memory_give(p->memory, &s->block);
+    free(s);
+}
+
+// Frees idle frames worth `want` bytes.
+static size_t shrink(void *user, size_t want)
+{
+    tachy_frame_pool *p = user;
+    size_t got = 0;
+    while (got < want) {
+        pthread_mutex_lock(&p->lock);
+        struct tachy_frame_full *f = p->nb_idle ? p->idle[--p->nb_idle] : NULL;
+        struct share *s = f ? p->shares : NULL;
+        if (s)
+            p->shares = s->next;
+        pthread_mutex_unlock(&p->lock);
+        if (!f)
+            break;
+        tachy_frame_destroy(f);
+        if (s) {
+            got += s->block.size;
+            give_share(p, s);
+        }
+    }
+    return got;
+}
+
+void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m)
+{
+    p->memory = tachy_memory_ref(m);
+    p->cache = (struct tachy_cache){.place = TACHY_HOST, .shrink = shrink, .user = p};
+    tachy_memory_add_cache(m, &p->cache);
+}
+
+// Counts one more frame. NULL with TACHY_OK where nothing is counted.
+static int new_share(tachy_frame_pool *p, struct share **out)
+{
+    *out = NULL;
+    if (!p->memory)
+        return TACHY_OK;
+    struct share *s = calloc(1, sizeof(*s));
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    int err = tachy_memory_reserve(p->memory, &s->block, TACHY_HOST, TACHY_MEMORY_FRAMES,
+                                   tachy_frame_bytes(p->format, p->width, p->height));
+    if (err < 0) {
+        free(s);
+        return err;
+    }
+    *out = s;
+    return TACHY_OK;
+}
+
 int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)
 {
     *out = NULL;
@@ -75,16 +141,26 @@ int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)
         return TACHY_OK;
     }
 
+    struct share *s;
+    int err = new_share(p, &s);
+    if (err < 0)
+        return err;
     f = tachy_frame_alloc(p->format, p->width, p->height);
-    if (!f)
-        return TACHY_ERR_NOMEM;
     pthread_mutex_lock(&p->lock);
-    bool ok = reserve(p);
-    if (ok)
+    bool ok = f && reserve(p);
+    if (ok) {
         p->out++;
+        if (s) {
+            s->next = p->shares;
+            p->shares = s;
+        }
+    }
     pthread_mutex_unlock(&p->lock);
     if (!ok) {
-        tachy_frame_destroy(f);
+        if (f)
+            tachy_frame_destroy(f);
+        if (s)
+            give_share(p, s);
         return TACHY_ERR_NOMEM;
     }
     f->pool = p;
@@ -118,6 +194,14 @@ void tachy_frame_pool_close(tachy_frame_pool **pool)
     if (!p)
         return;
     *pool = NULL;
+    if (p->memory)
+        tachy_memory_remove_cache(p->memory, &p->cache);
+    while (p->shares) {
+        struct share *s = p->shares;
+        p->shares = s->next;
+        give_share(p, s);
+    }
+    tachy_memory_close(&p->memory);
     pthread_mutex_lock(&p->lock);
     p->closed = true;
     while (p->nb_idle)

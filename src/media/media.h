@@ -37,6 +37,11 @@ int tachy_frame_to_av(AVFrame **out, tachy_frame *f);
 typedef struct tachy_frame_pool tachy_frame_pool;
 int tachy_frame_pool_open(tachy_frame_pool **out, enum tachy_pix format, int width, int height);
 // A writable frame (pixels not cleared; pts, id, colour zeroed), new or used before.
+// From now on frames are counted as taken from `m`, which the pool keeps a reference of, and idle
+// ones are freed when memory is short. Frames that are out when the pool closes are no longer
+// counted. Before the first get.
+struct tachy_memory;
+void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m);
 int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out);
 void tachy_frame_pool_close(tachy_frame_pool **p);
 

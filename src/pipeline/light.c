@@ -231,7 +231,7 @@ static int prepare(struct lane *l)
             if (err == TACHY_OK)
                 err = t->ops->postprocess(l->worker, item, eye);
         }
-        if (err == TACHY_OK && t->ops->order)
+        if (err == TACHY_OK && t->ops->order && (order || !t->ops->order_open))
             err = t->ops->order(order, item);
         if (err == TACHY_OK && t->ops->composite)
             err = t->ops->composite(l->worker, item);

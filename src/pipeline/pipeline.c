@@ -1,213 +1,30 @@
 #include "pipeline/pipeline.h"
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "media/media.h"
 
-#include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct pipeline_slot *slot_of(tachy_pipeline *p, int64_t n)
-{
-    return &p->slots[n % p->depth];
-}
+// ---- Bounds ----
 
-// Wakes one idle worker, if there is any. Called with the lock held.
-static void wake_worker(tachy_pipeline *p)
+// Of an item in flight: both pictures, and what else comes with a frame.
+static int64_t item_cost(const struct tachy_video_info *in, const struct tachy_video_info *out)
 {
-    if (p->idle_workers)
-        pthread_cond_signal(&p->work);
-}
-
-static void item_failed(tachy_pipeline *p, int64_t n, int err)
-{
-    struct pipeline_slot *s = slot_of(p, n);
-    s->err = err;
-    s->state = ITEM_DONE;
-    if (!p->err || n < p->err_at) {
-        p->err = err;
-        p->err_at = n;
-    }
-    pthread_cond_broadcast(&p->space);
-    pthread_cond_broadcast(&p->work);
-}
-
-// Whether the stream has ended before item `n`.
-static bool given_up(const tachy_pipeline *p, int64_t n) { return p->err && n > p->err_at; }
-
-static struct tachy_prof_item whose(const struct tachy_item *item)
-{
-    return (struct tachy_prof_item){item->result.frame_id, item->stream};
-}
-
-// Records queues and memory for the profile, 10000 times a second at most. Called with the lock
-// held.
-static void sample(tachy_pipeline *p, uint64_t now)
-{
-    struct tachy_ring *ring = p->order_prof->samples;
-    if (!ring || tachy_ticks_ns(now - p->sampled) < 100000)
-        return;
-    p->sampled = now;
-    bool composes = p->task->ops->composite;
-    int64_t made = composes ? p->next_composite : p->next_order;
-    int64_t held = p->next_pull ? p->next_pull - 1 : 0; // the pulled one stays
-    made = TACHY_MAX(made, p->next_pull);
-    tachy_sample_add(ring,
-                     &(struct tachy_sample){
-                         .time = now,
-                         .bytes = (uint64_t)(p->next_push - held) * p->in_bytes +
-                                  (uint64_t)(made - held) * p->out_bytes,
-                         .to_infer = (uint32_t)(p->next_push - p->next_infer),
-                         .to_composite = (uint32_t)(p->next_order - p->next_composite) * composes,
-                         .to_write = (uint32_t)(made - p->next_pull),
-                         .in_flight = (uint32_t)(p->next_push - held),
-                         .stream = p->stream,
-                     });
-}
-
-static int infer(struct pipeline_worker *w, struct tachy_item *item)
-{
-    tachy_pipeline *p = w->pipeline;
-    const struct tachy_task_ops *ops = p->task->ops;
-    uint64_t start = tachy_ticks(), wait = start - item->arrived;
-    struct tachy_prof_item of = whose(item);
-    for (int eye = 0; eye < p->task->eyes; eye++) {
-        int err = ops->preprocess(w->task_worker, item, eye);
-        uint64_t a = tachy_ticks();
-        if (err < 0)
-            return err;
-        err = ops->model(w->task_worker, item, eye);
-        uint64_t b = tachy_ticks();
-        if (err < 0)
-            return err;
-        err = ops->postprocess(w->task_worker, item, eye);
-        uint64_t c = tachy_ticks();
-        if (err < 0)
-            return err;
-        tachy_prof_add(w->prof, TACHY_STEP_PREPROCESS, of, start, a, wait);
-        tachy_prof_add(w->prof, TACHY_STEP_MODEL, of, a, b, 0);
-        tachy_prof_add(w->prof, TACHY_STEP_POSTPROCESS, of, b, c, 0);
-        start = c;
-        wait = 0;
-    }
-    return TACHY_OK;
-}
-
-// Runs the ordered part of every item that is next in order. Called and returns with the
-// lock held; the lock is released while the task works.
-static void advance_order(tachy_pipeline *p)
-{
-    const struct tachy_task_ops *ops = p->task->ops;
-    if (p->ordering)
-        return;
-    p->ordering = true;
-    while (p->next_order < p->next_push) {
-        struct pipeline_slot *s = slot_of(p, p->next_order);
-        if (s->state == ITEM_INFERRED && given_up(p, p->next_order))
-            item_failed(p, p->next_order, p->err);
-        bool failed = s->state == ITEM_DONE && s->err;
-        if (s->state != ITEM_INFERRED && !failed)
-            break;
-        if (!failed && ops->order) {
-            pthread_mutex_unlock(&p->lock);
-            uint64_t start = tachy_ticks();
-            int err = ops->order(p->order_state, &s->item);
-            tachy_prof_add(p->order_prof, TACHY_STEP_POSTPROCESS, whose(&s->item), start,
-                           tachy_ticks(), 0);
-            pthread_mutex_lock(&p->lock);
-            if (err < 0) {
-                item_failed(p, p->next_order, err);
-                failed = true;
-            }
-        }
-        if (!failed) {
-            s->item.arrived = tachy_ticks();
-            s->state = ops->composite ? ITEM_ORDERED : ITEM_DONE;
-        }
-        p->next_order++;
-        wake_worker(p);
-        if (p->pull_waits)
-            pthread_cond_signal(&p->done);
-    }
-    p->ordering = false;
-}
-
-static void work_infer(struct pipeline_worker *w)
-{
-    tachy_pipeline *p = w->pipeline;
-    int64_t n = p->next_infer++;
-    struct pipeline_slot *s = slot_of(p, n);
-    s->state = ITEM_BUSY;
-    int err = given_up(p, n) ? p->err : TACHY_OK;
-    pthread_mutex_unlock(&p->lock);
-    if (!err)
-        err = infer(w, &s->item);
-    pthread_mutex_lock(&p->lock);
-    if (err < 0)
-        item_failed(p, n, err);
-    else
-        s->state = ITEM_INFERRED;
-    advance_order(p);
-}
-
-static void work_composite(struct pipeline_worker *w)
-{
-    tachy_pipeline *p = w->pipeline;
-    int64_t n = p->next_composite++;
-    struct pipeline_slot *s = slot_of(p, n);
-    if (s->state != ITEM_ORDERED)
-        return; // it failed before
-    s->state = ITEM_BUSY;
-    pthread_mutex_unlock(&p->lock);
-    uint64_t start = tachy_ticks();
-    int err = p->task->ops->composite(w->task_worker, &s->item);
-    uint64_t end = tachy_ticks();
-    tachy_prof_add(w->prof, TACHY_STEP_COMPOSITE, whose(&s->item), start, end,
-                   start - s->item.arrived);
-    pthread_mutex_lock(&p->lock);
-    s->item.arrived = end;
-    if (err < 0)
-        item_failed(p, n, err);
-    else
-        s->state = ITEM_DONE;
-    if (p->pull_waits)
-        pthread_cond_signal(&p->done);
-}
-
-static void *worker_main(void *arg)
-{
-    struct pipeline_worker *w = arg;
-    tachy_pipeline *p = w->pipeline;
-    bool composes = p->task->ops->composite;
-    // Workers fill the cores, but the one thread that decodes or encodes must not queue behind
-    // them: what it is late with, all of them wait for.
-    pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){0});
-    tachy_profile_thread(p->profile, w->prof);
-    pthread_mutex_lock(&p->lock);
-    while (!p->closing) {
-        // What is nearest to its end goes first: it frees memory and is still in the cache.
-        if (composes && p->next_composite < p->next_order) {
-            work_composite(w);
-        } else if (p->next_infer < p->next_push) {
-            work_infer(w);
-        } else {
-            p->idle_workers++;
-            pthread_cond_wait(&p->work, &p->lock);
-            p->idle_workers--;
-        }
-    }
-    pthread_mutex_unlock(&p->lock);
-    return NULL;
+    int64_t bytes = (int64_t)tachy_frame_bytes(in->format, in->width, in->height) + 65536;
+    if (out->format)
+        bytes += (int64_t)tachy_frame_bytes(out->format, out->width, out->height);
+    return bytes;
 }
 
 int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
                              int workers, int64_t max_bytes)
 {
-    int64_t bytes = (int64_t)tachy_frame_bytes(in->format, in->width, in->height) + 65536;
-    if (out->format)
-        bytes += (int64_t)tachy_frame_bytes(out->format, out->width, out->height);
-    int64_t need = workers + 2, most = 3 * (int64_t)workers + 4;
+    int64_t bytes = item_cost(in, out), need = workers + 2;
+    // Small pictures wait side by side: hand-overs are then few.
+    int64_t small = TACHY_MIN(((int64_t)8 << 20) / bytes, 64);
+    int64_t most = TACHY_MAX(3 * (int64_t)workers + 4, small);
     if (!max_bytes) {
         int64_t quarter = (int64_t)sysconf(_SC_PHYS_PAGES) / 4 * sysconf(_SC_PAGESIZE);
         max_bytes = TACHY_MAX((int64_t)160 << 20, TACHY_MIN(need * bytes, quarter));
@@ -215,21 +32,316 @@ int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tac
     return TACHY_CLAMP(max_bytes / bytes, 2, most);
 }
 
-static int open_slots(tachy_pipeline *p)
+// What an item holds that is ahead of its turn, once the workers have done with it what they can.
+static int64_t resting_bytes(const tachy_stream *s)
 {
-    size_t item_size = p->task->ops->item_size;
-    p->slots = calloc((size_t)p->depth, sizeof(*p->slots));
-    if (!p->slots)
-        return TACHY_ERR_NOMEM;
-    for (int64_t i = 0; i < p->depth && item_size; i++) {
-        p->slots[i].item.priv = calloc(1, item_size);
-        if (!p->slots[i].item.priv)
-            return TACHY_ERR_NOMEM;
+    const tachy_task *t = s->bind->task;
+    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0;
+    int64_t picture = !s->keeps_input ? 0 : s->ordered ? (int64_t)s->in_bytes : (int64_t)s->out_bytes;
+    return TACHY_MAX(priv + picture, 4096);
+}
+
+static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
+{
+    const struct tachy_pipeline *p = s->pipeline;
+    const struct pipeline_bind *b = s->bind;
+    const struct tachy_task_ops *ops = b->task->ops;
+    int64_t max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes);
+    s->in_bytes = tachy_frame_bytes(b->input.format, b->input.width, b->input.height);
+    if (b->output.format)
+        s->out_bytes = tachy_frame_bytes(b->output.format, b->output.width, b->output.height);
+    s->ordered = ops->order && (s->order_state || !ops->order_open);
+    s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
+    s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
+    int64_t fit = TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
+    s->window = TACHY_DEF(params->window, TACHY_CLAMP(fit, s->depth, TACHY_MAX(s->depth, 512)));
+    s->depth = TACHY_MIN(s->depth, s->window);
+}
+
+// What follows from depth and window.
+static void set_reach(tachy_stream *s)
+{
+    s->near = s->keeps_input ? s->window : s->depth;
+    // Pictures that wait for the ones before them are bounded by the window instead.
+    s->inputs_max = s->keeps_input && s->ordered ? INT64_MAX : s->depth;
+}
+
+// Takes the stream's part of the budget, with fewer items where there is not enough.
+static int take_memory(tachy_stream *s)
+{
+    struct tachy_memory *m = s->pipeline->memory;
+    const tachy_task *t = s->bind->task;
+    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0, wanted = s->depth;
+    struct tachy_memory_stats now;
+    tachy_memory_read(m, &now);
+    int64_t room = now.budget[TACHY_HOST] ? (int64_t)(now.budget[TACHY_HOST] - now.total[TACHY_HOST])
+                                          : INT64_MAX;
+    int64_t pictures = (int64_t)(s->in_bytes + s->out_bytes);
+    while (s->depth > 2 && s->depth * pictures > room - s->window * priv) {
+        s->window = TACHY_MAX(s->window / 2, 2);
+        s->depth = TACHY_MIN(s->depth, s->window);
+        if (s->depth * pictures > room - s->window * priv)
+            s->depth = TACHY_MAX(s->depth / 2, 2);
     }
+    if (s->depth < wanted)
+        tachy_msg(s->pipeline->log, TACHY_LOG_VERBOSE,
+                  "%s%smemory: %lld frames in flight instead of %lld fit the budget",
+                  s->name ? s->name : "", s->name ? ": " : "", (long long)s->depth, (long long)wanted);
+    int err = tachy_memory_reserve(m, &s->held, TACHY_HOST, TACHY_MEMORY_FRAMES,
+                                   (size_t)s->depth * s->in_bytes);
+    if (err == TACHY_OK && priv)
+        err = tachy_memory_reserve(m, &s->results, TACHY_HOST, TACHY_MEMORY_RESULTS,
+                                   (size_t)(s->window * priv));
+    return err;
+}
+
+// ---- Streams ----
+
+static void init_stream(tachy_stream *s, struct tachy_pipeline *p)
+{
+    s->pipeline = p;
+    s->number = tachy_profile_stream(p->profile);
+    s->pulled_at = -1;
+    atomic_init(&s->end, INT64_MAX);
+    pthread_mutex_init(&s->fail, NULL);
+    pipeline_event_init(&s->space);
+    pipeline_event_init(&s->done);
+}
+
+static int open_slots(tachy_stream *s)
+{
+    int64_t n = 2;
+    while (n <= s->window) // the pulled one stays
+        n *= 2;
+    s->slots = calloc((size_t)n, sizeof(*s->slots));
+    if (!s->slots)
+        return TACHY_ERR_NOMEM;
+    s->mask = n - 1;
     return TACHY_OK;
 }
 
-static int open_workers(tachy_pipeline *p, int n)
+static int open_figures(tachy_stream *s, bool figures)
+{
+    int n = s->pipeline->nb_workers;
+    if (s->ordered || s->pipeline->profile || figures) {
+        s->order_prof = tachy_prof_new();
+        if (!s->order_prof)
+            return TACHY_ERR_NOMEM;
+        int err = tachy_profile_join(s->pipeline->profile, TACHY_LANE_ORDER, s->order_prof);
+        if (err < 0)
+            return err;
+    }
+    if (!figures)
+        return TACHY_OK;
+    s->figures = calloc((size_t)n, sizeof(struct tachy_prof *));
+    for (int i = 0; s->figures && i < n; i++)
+        if (!(s->figures[i] = tachy_prof_new()))
+            return TACHY_ERR_NOMEM;
+    return s->figures ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// Everything but its place in the pipeline. The binding is there.
+static int open_stream(tachy_stream *s, const struct tachy_stream_params *params, bool figures)
+{
+    tachy_task *task = s->bind->task;
+    if (params->name && !(s->name = strdup(params->name)))
+        return TACHY_ERR_NOMEM;
+    int err = task->ops->order_open ? task->ops->order_open(task, &s->order_state) : TACHY_OK;
+    if (err < 0)
+        return err;
+    set_bounds(s, params);
+    err = take_memory(s);
+    set_reach(s);
+    if (err == TACHY_OK)
+        err = open_slots(s);
+    return err < 0 ? err : open_figures(s, figures);
+}
+
+static void close_slots(tachy_stream *s)
+{
+    for (int64_t i = 0; s->slots && i <= s->mask; i++)
+        pipeline_empty_slot(s, &s->slots[i]);
+    for (struct pipeline_priv *p = atomic_load(&s->privs), *next; p; p = next) {
+        next = p->next;
+        if (s->bind->task->ops->item_close)
+            s->bind->task->ops->item_close(p->data);
+        free(p);
+    }
+    free(s->slots);
+}
+
+// Of a stream that no worker and no list knows (any more).
+static void close_stream(tachy_stream *s)
+{
+    struct tachy_pipeline *p = s->pipeline;
+    close_slots(s);
+    tachy_memory_give(p->memory, &s->held);
+    tachy_memory_give(p->memory, &s->results);
+    if (s->order_state)
+        s->bind->task->ops->order_close(s->order_state);
+    pthread_mutex_lock(&p->join);
+    pipeline_bind_put(p, s->bind);
+    pthread_mutex_unlock(&p->join);
+    for (int i = 0; s->figures && i < p->nb_workers; i++)
+        tachy_aligned_free(s->figures[i]);
+    free(s->figures);
+    tachy_profile_leave(p->profile, s->order_prof);
+    tachy_aligned_free(s->order_prof);
+    pipeline_event_destroy(&s->space);
+    pipeline_event_destroy(&s->done);
+    pthread_mutex_destroy(&s->fail);
+    free(s->name);
+    free(s);
+}
+
+static int enlist(tachy_stream *s)
+{
+    struct tachy_pipeline *p = s->pipeline;
+    pthread_mutex_lock(&p->list);
+    pthread_mutex_lock(&p->lock);
+    int err = atomic_load(&p->stopped)
+                  ? TACHY_ERR_STATE
+                  : pipeline_queue_reserve(p, p->window_sum + s->mask + 1);
+    if (err == TACHY_OK)
+        p->window_sum += s->mask + 1;
+    pthread_mutex_unlock(&p->lock);
+    if (err == TACHY_OK) {
+        s->after = p->streams;
+        if (s->after)
+            s->after->before = s;
+        p->streams = s;
+    }
+    pthread_mutex_unlock(&p->list);
+    return err;
+}
+
+static bool params_ok(const struct tachy_log *log, const struct tachy_stream_params *s)
+{
+    return TACHY_CHECK(log, s->task) && TACHY_CHECK(log, tachy_pix_desc(s->input.format)) &&
+           TACHY_CHECK(log, s->input.width > 0 && s->input.height > 0) &&
+           TACHY_CHECK(log, s->max_bytes >= 0) &&
+           TACHY_CHECK(log, s->window >= 0 && s->window <= 65536);
+}
+
+int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
+                  const struct tachy_stream_params *params, const struct pipeline_policy *policy,
+                  bool figures)
+{
+    *out = NULL;
+    if (!params_ok(p->log, params))
+        return TACHY_ERR_INVAL;
+    tachy_stream *s = calloc(1, sizeof(*s));
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    init_stream(s, p);
+    s->policy = policy;
+    pthread_mutex_lock(&p->join);
+    int err = pipeline_bind_get(p, params->task, &params->input, &s->bind);
+    pthread_mutex_unlock(&p->join);
+    if (err == TACHY_OK)
+        err = open_stream(s, params, figures);
+    if (err == TACHY_OK)
+        err = enlist(s);
+    if (err < 0) {
+        close_stream(s);
+        return err;
+    }
+    *out = s;
+    return TACHY_OK;
+}
+
+int tachy_pipeline_join(tachy_pipeline *p, tachy_stream **out,
+                        const struct tachy_stream_params *params)
+{
+    return pipeline_join(p, out, params, NULL, false);
+}
+
+static void unlist(tachy_stream *s)
+{
+    struct tachy_pipeline *p = s->pipeline;
+    pthread_mutex_lock(&p->list);
+    if (s->order_prof && !p->left)
+        p->left = tachy_prof_new();
+    if (s->order_prof && p->left)
+        tachy_prof_merge(p->left, s->order_prof);
+    if (s->before)
+        s->before->after = s->after;
+    else
+        p->streams = s->after;
+    if (s->after)
+        s->after->before = s->before;
+    pthread_mutex_unlock(&p->list);
+}
+
+void tachy_stream_leave(tachy_stream **stream)
+{
+    tachy_stream *s = *stream;
+    *stream = NULL;
+    if (!s)
+        return;
+    struct tachy_pipeline *p = s->pipeline;
+    pipeline_fail(s, -1, TACHY_ERR_INTERRUPTED); // workers drop what they have not begun
+    pthread_mutex_lock(&p->lock);
+    s->leaving = true;
+    pipeline_queue_purge(p, s);
+    pthread_mutex_unlock(&p->lock);
+    pipeline_batch_cancel(s);
+    pthread_mutex_lock(&p->lock);
+    while (s->busy)
+        pthread_cond_wait(&p->left_one, &p->lock);
+    p->window_sum -= s->mask + 1;
+    pthread_mutex_unlock(&p->lock);
+    unlist(s);
+    if (p->first == s)
+        p->first = NULL;
+    pipeline_news(p);
+    close_stream(s);
+}
+
+const struct tachy_video_info *tachy_stream_output(const tachy_stream *s)
+{
+    return &s->bind->output;
+}
+
+int64_t tachy_stream_window(const tachy_stream *s) { return s->window; }
+
+void pipeline_wake_stream(tachy_stream *s)
+{
+    pipeline_event_wake(&s->space);
+    pipeline_event_wake(&s->done);
+    pipeline_news(s->pipeline);
+}
+
+void pipeline_news(struct tachy_pipeline *p)
+{
+    atomic_fetch_add(&p->news, 1);
+    pipeline_event_wake(&p->drained);
+}
+
+void pipeline_abort(tachy_stream *s, int err)
+{
+    pipeline_fail(s, atomic_load(&s->next_pull), err);
+    pipeline_wake_stream(s);
+}
+
+// ---- The pipeline ----
+
+static void init_pipeline(struct tachy_pipeline *p, const struct tachy_pipeline_params *params)
+{
+    p->log = params->log;
+    p->profile = params->profile;
+    p->max_bytes = params->max_bytes;
+    p->batch = TACHY_MAX(params->batch, 1);
+    p->batch_timeout_us = params->batch_timeout_us;
+    pthread_mutex_init(&p->join, NULL);
+    pthread_mutex_init(&p->list, NULL);
+    pipeline_event_init(&p->drained);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->left_one, NULL);
+}
+
+static int open_workers(struct tachy_pipeline *p, int n)
 {
     p->workers = calloc((size_t)n, sizeof(*p->workers));
     if (!p->workers)
@@ -237,196 +349,150 @@ static int open_workers(tachy_pipeline *p, int n)
     for (int i = 0; i < n; i++) {
         struct pipeline_worker *w = &p->workers[i];
         w->pipeline = p;
+        w->index = i;
         p->nb_workers = i + 1;
         w->prof = tachy_prof_new();
         int err =
             w->prof ? tachy_profile_join(p->profile, TACHY_LANE_WORKER, w->prof) : TACHY_ERR_NOMEM;
-        if (err == TACHY_OK)
-            err = p->task->ops->worker_open(p->task, &w->task_worker);
         if (err < 0)
             return err;
     }
-    for (int i = 0; i < n; i++) {
+    return TACHY_OK;
+}
+
+static int start_workers(struct tachy_pipeline *p)
+{
+    for (int i = 0; i < p->nb_workers; i++) {
         struct pipeline_worker *w = &p->workers[i];
-        if (pthread_create(&w->thread, NULL, worker_main, w))
+        if (pthread_create(&w->thread, NULL, pipeline_worker_main, w))
             return tachy_fail(
                 p->log, TACHY_ERR_AGAIN,
-                "worker %d of %d: the system gives no more threads; use fewer workers", i, n);
+                "worker %d of %d: the system gives no more threads; use fewer workers", i,
+                p->nb_workers);
         w->started = true;
     }
     return TACHY_OK;
 }
 
+// The pipeline's own stream, with all workers' objects opened before the first frame.
+static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_params *params)
+{
+    int err = tachy_pipeline_join(p, &p->first,
+                                  tachy_stream_params(.task = params->task, .input = params->input));
+    void *worker;
+    for (int i = 0; i < p->nb_workers && err == TACHY_OK; i++)
+        err = pipeline_bind_worker(p->first->bind, i, &worker);
+    return err;
+}
+
 int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params)
 {
     *out = NULL;
-    if (!TACHY_CHECK(params->log, params->task) ||
-        !TACHY_CHECK(params->log, params->workers >= 0 && params->workers <= 1024) ||
-        !TACHY_CHECK(params->log, tachy_pix_desc(params->input.format)) ||
-        !TACHY_CHECK(params->log, params->input.width > 0 && params->input.height > 0))
+    if (!TACHY_CHECK(params->log, params->workers >= 0 && params->workers <= 1024) ||
+        !TACHY_CHECK(params->log, params->max_bytes >= 0) ||
+        !TACHY_CHECK(params->log, params->memory >= 0) ||
+        !TACHY_CHECK(params->log, params->batch >= 0 && params->batch <= TACHY_BATCH_MAX) ||
+        !TACHY_CHECK(params->log, params->batch_timeout_us >= 0))
         return TACHY_ERR_INVAL;
     tachy_pipeline *p = calloc(1, sizeof(*p));
     if (!p)
         return TACHY_ERR_NOMEM;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->work, NULL);
-    pthread_cond_init(&p->space, NULL);
-    pthread_cond_init(&p->done, &attr);
-    pthread_condattr_destroy(&attr);
-    p->task = params->task;
-    p->log = params->log;
-    p->input = params->input;
-    p->profile = params->profile;
-    p->stream = tachy_profile_stream(p->profile);
-
-    const struct tachy_task_ops *ops = p->task->ops;
-    int workers = TACHY_DEF(params->workers, tachy_cpu_count());
-    int err = ops->start(p->task, &p->input, &p->output);
-    if (err < 0)
-        goto error;
-    p->depth = tachy_pipeline_depth(&p->input, &p->output, workers, params->max_bytes) + 1;
-    err = open_slots(p);
-    if (err < 0)
-        goto error;
-    p->in_bytes = tachy_frame_bytes(p->input.format, p->input.width, p->input.height);
-    if (p->output.format)
-        p->out_bytes = tachy_frame_bytes(p->output.format, p->output.width, p->output.height);
-    p->order_prof = tachy_prof_new();
-    err = p->order_prof ? tachy_profile_join(p->profile, TACHY_LANE_ORDER, p->order_prof)
-                        : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK && ops->order_open)
-        err = ops->order_open(p->task, &p->order_state);
+    init_pipeline(p, params);
+    struct tachy_memory_params mp = {.budget = {(uint64_t)params->memory}, .log = params->log};
+    int err = tachy_memory_open(&p->memory, &mp);
     if (err == TACHY_OK)
-        err = open_workers(p, workers);
-    if (err < 0)
-        goto error;
+        err = open_workers(p, TACHY_DEF(params->workers, tachy_cpu_count()));
+    if (err == TACHY_OK && params->task)
+        err = open_first(p, params);
+    if (err == TACHY_OK)
+        err = start_workers(p);
+    if (err < 0) {
+        tachy_pipeline_close(&p);
+        return err;
+    }
     *out = p;
     return TACHY_OK;
-
-error:
-    tachy_pipeline_close(&p);
-    return err;
 }
 
-const struct tachy_video_info *tachy_pipeline_output(const tachy_pipeline *p) { return &p->output; }
+const struct tachy_video_info *tachy_pipeline_output(const tachy_pipeline *p)
+{
+    return tachy_stream_output(p->first);
+}
 
 int tachy_pipeline_push(tachy_pipeline *p, tachy_frame *f)
 {
-    pthread_mutex_lock(&p->lock);
-    if (!f) {
-        p->ended = true;
-        pthread_cond_broadcast(&p->done);
-        pthread_mutex_unlock(&p->lock);
-        return TACHY_OK;
-    }
-    while (!p->err && !p->closing && p->next_push - p->next_pull >= p->depth - 1) {
-        p->push_waits = true;
-        pthread_cond_wait(&p->space, &p->lock);
-        p->push_waits = false;
-    }
-    int err = p->err || p->closing ? TACHY_ERR_INTERRUPTED : p->ended ? TACHY_ERR_STATE : TACHY_OK;
-    if (err == TACHY_OK) {
-        struct pipeline_slot *s = slot_of(p, p->next_push++);
-        s->item.in = tachy_frame_ref(f);
-        s->item.pushed = s->item.arrived = tachy_ticks();
-        s->item.stream = p->stream;
-        s->item.result = (struct tachy_result){.frame_id = f->id, .pts = f->pts};
-        s->err = TACHY_OK;
-        s->state = ITEM_QUEUED;
-        wake_worker(p);
-        sample(p, s->item.pushed);
-    }
-    pthread_mutex_unlock(&p->lock);
-    return err;
-}
-
-// Gives the slot of the result that was pulled last back to push. Called with the lock held.
-static void release_pulled(tachy_pipeline *p)
-{
-    if (p->next_pull == 0)
-        return;
-    struct pipeline_slot *s = slot_of(p, p->next_pull - 1);
-    if (s->state != ITEM_DONE || s->err)
-        return;
-    tachy_frame_unref(&s->item.in);
-    tachy_frame_unref(&s->item.out);
-    s->state = ITEM_FREE;
-}
-
-// Waits for the next item in order to be done. Called with the lock held.
-static int wait_done(tachy_pipeline *p, int timeout_ms)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    for (;;) {
-        if (p->next_pull < p->next_push && slot_of(p, p->next_pull)->state == ITEM_DONE &&
-            p->next_pull < p->next_order)
-            return TACHY_OK;
-        if (p->closing)
-            return TACHY_ERR_INTERRUPTED;
-        if (p->ended && p->next_pull == p->next_push)
-            return p->err ? p->err : TACHY_ERR_EOF;
-        p->pull_waits = true;
-        int r = timeout_ms < 0 ? pthread_cond_wait(&p->done, &p->lock)
-                               : pthread_cond_timedwait(&p->done, &p->lock, &until);
-        p->pull_waits = false;
-        if (r == ETIMEDOUT)
-            return TACHY_ERR_AGAIN;
-    }
-}
-
-int tachy_pipeline_pull_timed(tachy_pipeline *p, int timeout_ms, tachy_frame **frame,
-                              const struct tachy_result **result, struct pipeline_times *times)
-{
-    if (frame)
-        *frame = NULL;
-    if (result)
-        *result = NULL;
-    pthread_mutex_lock(&p->lock);
-    release_pulled(p);
-    int err = wait_done(p, timeout_ms);
-    struct pipeline_slot *s = err == TACHY_OK ? slot_of(p, p->next_pull) : NULL;
-    if (s && s->err)
-        err = s->err; // the stream ends before this item; it stays where it is
-    if (err == TACHY_OK) {
-        p->next_pull++;
-        if (frame && s->item.out)
-            *frame = tachy_frame_ref(s->item.out);
-        if (result)
-            *result = &s->item.result;
-        if (times) {
-            uint64_t now = tachy_ticks();
-            *times = (struct pipeline_times){s->item.pushed, now - s->item.arrived};
-            sample(p, now);
-        }
-    }
-    if (p->push_waits)
-        pthread_cond_signal(&p->space);
-    pthread_mutex_unlock(&p->lock);
-    return err;
+    return p->first ? tachy_stream_push(p->first, f) : TACHY_ERR_STATE;
 }
 
 int tachy_pipeline_pull(tachy_pipeline *p, tachy_frame **frame, const struct tachy_result **result)
 {
-    return tachy_pipeline_pull_timed(p, -1, frame, result, NULL);
+    return p->first ? tachy_stream_pull(p->first, frame, result) : TACHY_ERR_STATE;
 }
 
-void tachy_pipeline_stats(const tachy_pipeline *p, struct tachy_summary *s)
+size_t tachy_pipeline_trim(tachy_pipeline *p)
 {
-    struct tachy_prof *profs[1025];
-    int n = 0;
-    for (int i = 0; i < p->nb_workers; i++)
-        profs[n++] = p->workers[i].prof;
-    profs[n++] = p->order_prof;
-    tachy_prof_read(profs, n, s->steps);
-    s->workers = p->nb_workers;
+    return tachy_memory_shrink(p->memory, TACHY_HOST, SIZE_MAX);
+}
+
+static void set_paused(struct tachy_pipeline *p, bool paused)
+{
+    pthread_mutex_lock(&p->lock);
+    p->paused = paused;
+    pthread_cond_broadcast(&p->work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void tachy_pipeline_pause(tachy_pipeline *p) { set_paused(p, true); }
+
+void tachy_pipeline_resume(tachy_pipeline *p) { set_paused(p, false); }
+
+static bool is_drained(struct tachy_pipeline *p)
+{
+    bool drained = true;
+    pthread_mutex_lock(&p->list);
+    for (tachy_stream *s = p->streams; s && drained; s = s->after)
+        drained = atomic_load(&s->next_pull) >= atomic_load(&s->end) || atomic_load(&s->err);
+    pthread_mutex_unlock(&p->list);
+    return drained || atomic_load(&p->stopped);
+}
+
+struct news {
+    struct tachy_pipeline *p;
+    int seen;
+};
+
+static bool has_news(void *arg)
+{
+    struct news *n = arg;
+    return atomic_load(&n->p->news) != n->seen;
+}
+
+int tachy_pipeline_drain(tachy_pipeline *p, int timeout_ms)
+{
+    uint64_t until = tachy_now_ns() + (uint64_t)TACHY_MAX(timeout_ms, 0) * 1000000;
+    pthread_mutex_lock(&p->list);
+    for (tachy_stream *s = p->streams; s; s = s->after)
+        tachy_stream_push(s, NULL);
+    pthread_mutex_unlock(&p->list);
+    tachy_pipeline_resume(p);
+    for (;;) {
+        struct news n = {p, atomic_load(&p->news)};
+        if (is_drained(p))
+            return TACHY_OK;
+        uint64_t now = tachy_now_ns();
+        if (timeout_ms >= 0 && now >= until)
+            return TACHY_ERR_AGAIN;
+        pipeline_event_wait(&p->drained, has_news, &n, timeout_ms < 0 ? UINT64_MAX : until - now);
+    }
+}
+
+void tachy_pipeline_stop(tachy_pipeline *p)
+{
+    pthread_mutex_lock(&p->list);
+    atomic_store(&p->stopped, true);
+    for (tachy_stream *s = p->streams; s; s = s->after)
+        pipeline_wake_stream(s);
+    pthread_mutex_unlock(&p->list);
 }
 
 void tachy_pipeline_close(tachy_pipeline **pp)
@@ -435,39 +501,30 @@ void tachy_pipeline_close(tachy_pipeline **pp)
     *pp = NULL;
     if (!p)
         return;
+    atomic_store(&p->stopped, true);
     pthread_mutex_lock(&p->lock);
     p->closing = true;
     pthread_cond_broadcast(&p->work);
-    pthread_cond_broadcast(&p->space);
-    pthread_cond_broadcast(&p->done);
     pthread_mutex_unlock(&p->lock);
-    const struct tachy_task_ops *ops = p->task->ops;
+    for (int i = 0; i < p->nb_workers; i++)
+        if (p->workers[i].started)
+            pthread_join(p->workers[i].thread, NULL);
+    while (p->streams)
+        tachy_stream_leave(&(tachy_stream *){p->streams});
     for (int i = 0; i < p->nb_workers; i++) {
-        struct pipeline_worker *w = &p->workers[i];
-        if (w->started)
-            pthread_join(w->thread, NULL);
-        if (w->task_worker)
-            ops->worker_close(w->task_worker);
-        tachy_profile_leave(p->profile, w->prof);
-        tachy_aligned_free(w->prof);
+        tachy_profile_leave(p->profile, p->workers[i].prof);
+        tachy_aligned_free(p->workers[i].prof);
     }
     free(p->workers);
-    if (p->order_state)
-        ops->order_close(p->order_state);
-    for (int64_t i = 0; p->slots && i < p->depth; i++) {
-        struct tachy_item *item = &p->slots[i].item;
-        tachy_frame_unref(&item->in);
-        tachy_frame_unref(&item->out);
-        if (item->priv && ops->item_close)
-            ops->item_close(item->priv);
-        free(item->priv);
-    }
-    free(p->slots);
-    tachy_profile_leave(p->profile, p->order_prof);
-    tachy_aligned_free(p->order_prof);
+    tachy_memory_close(&p->memory);
+    free(p->infer.v);
+    free(p->composite.v);
+    tachy_aligned_free(p->left);
     pthread_cond_destroy(&p->work);
-    pthread_cond_destroy(&p->space);
-    pthread_cond_destroy(&p->done);
+    pthread_cond_destroy(&p->left_one);
     pthread_mutex_destroy(&p->lock);
+    pipeline_event_destroy(&p->drained);
+    pthread_mutex_destroy(&p->list);
+    pthread_mutex_destroy(&p->join);
     free(p);
 }

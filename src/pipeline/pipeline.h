@@ -1,84 +1,316 @@
 #pragma once
+#include "base/memory.h"
+#include "pipeline/backoff.h"
+#include "pipeline/pipeline_wait.h"
 #include "pipeline/recipe.h"
 #include "profile/profile.h"
 
-#include <pthread.h>
+#include <tachy/batcher.h>
 #include <tachy/run.h>
 
-// The runner: a ring of items in the order of the stream, and workers that take from it
-// whatever comes first. An item goes
+// The runner: streams, each a ring of items in its order, and one set of workers that take from
+// two queues whatever was pushed first, of any stream. An item goes
 //   push -> QUEUED -> (worker: preprocess, model, postprocess) -> INFERRED
 //        -> (whoever completes the next in order: order) -> ORDERED
 //        -> (worker: composite) -> DONE -> pull
-// Items are handed out in order, so each queue is only a sequence number: everything below
-// it has been taken. All fields are guarded by `lock` unless they say otherwise.
+// and skips what its task does not have: without an ordered part the worker composites at once.
+//
+//   pipeline.c          opening, joining, leaving, pausing
+//   pipeline_bind.c     a task on one format, with a worker object a worker
+//   pipeline_queue.c    the two queues
+//   pipeline_work.c     the workers: infer, order, composite
+//   pipeline_batch.c    batches larger than one: the model apart from the workers
+//   pipeline_stats.c    figures
+//   stream.c            push and pull
+//
+// Who owns what: a slot is the pusher's until it is QUEUED, then whoever took it from a queue, from
+// DONE on the puller's; its `state` hands it over. The queues and what is counted in them are
+// guarded by tachy_pipeline.lock, the list of streams by .list, the tasks' bindings by .join.
+//
+// Mode live goes beside this, not into it: a stream's `policy` (below) is asked before an item's
+// steps and told when one has come out; what it decides (deadlines, shedding, reuse of results, the
+// controller) belongs into src/pipeline/live*.c.
 
-enum item_state {
-    ITEM_FREE = 0,
-    ITEM_QUEUED,
-    ITEM_BUSY, // in a worker
-    ITEM_INFERRED,
-    ITEM_ORDERED,
-    ITEM_DONE,
+enum slot_state {
+    SLOT_FREE = 0,
+    SLOT_FILLING, // a pusher writes it
+    SLOT_QUEUED,  // waits for a worker or is with one
+    SLOT_INFERRED,
+    SLOT_ORDERED, // waits for composite or is in it
+    SLOT_DONE,    // `err`: the stream ends before this item
+    SLOT_HOLE,    // nothing is pulled here
+};
+
+// An eye of an item on its way through a batch.
+struct pipeline_eye {
+    struct tachy_stream *stream;
+    int64_t seq;
+    int eye;
+    uint64_t start, end, wait; // of the model, ticks
 };
 
 struct pipeline_slot {
-    struct tachy_item item; // owned by whoever moved the state to BUSY, else by the lock
-    enum item_state state;
-    int err; // DONE with an error: the stream ends before this item
+    struct tachy_item item;
+    _Atomic int state;
+    int err;
+    struct pipeline_eye eye[2]; // the batcher's until eyes_left is 0
+    _Atomic int eyes_left, batch_err;
+};
+
+// What the task keeps in an item. Taken for a position and given back once that has been pulled, the
+// warmest first: there are as many as were ever in flight at once.
+struct pipeline_priv {
+    struct pipeline_priv *next;
+    max_align_t data[];
+};
+
+// A task on one format: what the streams share that have both in common.
+struct pipeline_bind {
+    struct pipeline_bind *next;
+    tachy_task *task;
+    struct tachy_video_info input, output;
+    int streams;          // that use it
+    pthread_mutex_t open; // one thread at a time is in worker_open
+    int nb_workers;
+    // By worker; written by that worker's thread. `spare` was opened by the thread that joined.
+    void **worker, *spare;
+    struct pipeline_batcher *batcher; // NULL: workers run the model themselves
+};
+
+// Decides about single items, see above. All may be NULL. Called from any thread, at most once
+// for each item and step.
+struct pipeline_policy {
+    void *user;
+    // Before preprocess and before composite, on the worker's thread: false drops the item, its
+    // position becomes a hole.
+    bool (*wanted)(void *user, const struct tachy_item *item, enum tachy_step next);
+    // The item can be pulled: on a worker's thread, in any order.
+    void (*finished)(void *user, const struct tachy_item *item);
+};
+
+struct tachy_stream {
+    struct tachy_pipeline *pipeline;
+    struct pipeline_bind *bind;
+    struct tachy_stream *before, *after; // in the pipeline's list
+    char *name;                          // NULL: none
+    uint32_t number;                     // in the profile
+    bool ordered;                        // has an ordered part
+    bool keeps_input;                    // composite reads the decoded picture
+    const struct pipeline_policy *policy; // NULL: none. Set before the first push
+
+    struct pipeline_slot *slots; // position n is in slot n & mask
+    _Atomic(struct pipeline_priv *) privs; // free ones; added by any thread, taken under the
+                                           // pipeline's lock
+    int64_t mask;
+    int64_t depth;    // items that push() lets be in flight
+    int64_t window;   // positions that push_at() lets be ahead of pull
+    int64_t near;     // composite runs this far ahead of pull
+    int64_t inputs_max; // decoded pictures that may wait for a worker
+    size_t in_bytes, out_bytes;
+    struct tachy_block held, results; // of the pipeline's budget: decoded pictures, priv of items
+
+    // Push.
+    int64_t next_seq;            // of the thread that pushes in order
+    _Atomic int64_t next_push;   // highest position pushed + 1
+    _Atomic int64_t end;         // positions in all; INT64_MAX: not known
+    _Atomic int64_t inputs;      // decoded pictures held by items that are not inferred
+    struct pipeline_event space; // push waits here
+    struct pipeline_spin push_spin;
+    _Atomic int64_t space_at; // next_pull for which a waiting push is woken
+
+    // Order: whoever raises order_work from 0 does all of it (pipeline_work.c).
+    _Atomic int order_work;
+    _Atomic int64_t next_order, next_composite; // everything below has passed
+    void *order_state;
+    struct tachy_prof *order_prof; // written by the one that orders, its samples under the
+                                   // pipeline's lock; NULL: nothing to measure
+
+    // Pull.
+    _Atomic int64_t next_pull;
+    int64_t pulled_at;          // the pulled item, kept until the next pull; -1: none
+    struct pipeline_event done; // pull waits here
+    struct pipeline_spin pull_spin;
+    _Atomic int64_t nb_pulled, nb_holes, nb_done;
+
+    // Failure: `err` is set once err_at is, and both under `fail`.
+    pthread_mutex_t fail;
+    _Atomic int err;
+    _Atomic int64_t err_at; // those behind it are given up
+
+    // Under the pipeline's lock.
+    int busy; // items in queues and with workers
+    _Atomic int to_infer, to_composite; // read without it
+    bool leaving;
+    uint64_t sampled; // last sample, ticks
+
+    // Figures of this stream alone, one a worker, for a run that shares a pipeline; NULL: off.
+    struct tachy_prof **figures;
+};
+
+enum pipeline_part {
+    PIPELINE_INFER = 0,
+    PIPELINE_POST, // it comes back from a batch
+    PIPELINE_COMPOSITE,
+};
+
+// One item in a queue.
+struct pipeline_job {
+    struct tachy_stream *stream;
+    int64_t seq;
+    enum pipeline_part part;
+};
+
+struct pipeline_queue {
+    struct pipeline_job *v;
+    uint32_t capacity; // a power of two
+    uint32_t head, tail;
 };
 
 struct pipeline_worker {
     struct tachy_pipeline *pipeline;
+    int index;
     pthread_t thread;
     bool started;
-    void *task_worker;       // the task's; used by this thread only
     struct tachy_prof *prof; // written by this thread only
+    struct pipeline_spin spin;
+    uint64_t cost; // ticks an item took lately; decides how many are taken at once
 };
 
 struct tachy_pipeline {
-    tachy_task *task;
     const struct tachy_log *log;
-    struct tachy_video_info input, output;
-
-    pthread_mutex_t lock;
-    pthread_cond_t work;  // workers wait here
-    pthread_cond_t space; // push waits here
-    pthread_cond_t done;  // pull waits here
-    int idle_workers;
-    bool push_waits, pull_waits;
-
-    struct pipeline_slot *slots; // item n is in slot n % depth
-    int64_t depth;               // one more than may be in flight: the pulled one stays
-    int64_t next_push, next_infer, next_order, next_composite, next_pull;
-    bool ordering; // one thread is in task->order
-    bool ended;    // push(NULL) has been called
-    bool closing;
-    int err;        // a failure: push refuses from here on
-    int64_t err_at; // the first item in order that failed; those behind it are given up
-    void *order_state;
-    struct tachy_prof *order_prof; // written by the thread that has `ordering`; its samples by
-                                   // the thread that has the lock
-
     struct tachy_profile *profile; // NULL: off
-    uint32_t stream;               // of this pipeline's frames in the profile
-    size_t in_bytes, out_bytes;    // of a frame
-    uint64_t sampled;              // last sample, ticks
+    int64_t max_bytes;
+    struct tachy_memory *memory; // what the streams hold, within the budget
+    int batch;                   // items that the model takes at once, at most
+    int64_t batch_timeout_us;    // that an item waits for others; 0: the batcher's default
+    tachy_stream *first; // of the pipeline's own task; NULL: none
+
+    pthread_mutex_t join; // guards `binds`; taken first
+    struct pipeline_bind *binds;
+    struct pipeline_batcher *batchers; // changed under `join` and `list`
+    pthread_mutex_t list; // guards the next two; taken before `lock`
+    tachy_stream *streams;
+    struct tachy_prof *left; // figures of the order of streams that have left
+    struct pipeline_event drained; // drain waits here for `news`
+    _Atomic int news;              // a stream has come to its end, failed or left
+
+    pthread_mutex_t lock; // guards all up to `workers`
+    pthread_cond_t work;  // workers wait here
+    pthread_cond_t left_one; // leave waits here
+    struct pipeline_queue infer, composite;
+    int64_t window_sum; // of all streams: what the queues have room for
+    int idle;      // workers that wait
+    bool waking;   // one of them has been signalled and has not come yet
+    bool paused, closing;
+    _Atomic int ready;    // items in the queues; also read without the lock
+    _Atomic int looking;  // workers that look at `ready` before they wait
+    _Atomic bool stopped; // drops everything
 
     struct pipeline_worker *workers;
     int nb_workers;
 };
+
+// ---- pipeline_bind.c ----
+
+// Under `join`. A new one has called the task's start(). TACHY_ERR_STATE as tachy_pipeline_join().
+int pipeline_bind_get(struct tachy_pipeline *p, tachy_task *task,
+                      const struct tachy_video_info *input, struct pipeline_bind **out);
+// Under `join`, when no worker has an item of the stream: the last stream closes it.
+void pipeline_bind_put(struct tachy_pipeline *p, struct pipeline_bind *b);
+// The worker object of `index`, opened by the first call; by that worker's thread, or before the
+// threads run.
+int pipeline_bind_worker(struct pipeline_bind *b, int index, void **worker);
+
+// ---- pipeline_queue.c: all under `lock` ----
+
+int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items);
+// Adds a job and wakes a worker where one is needed.
+void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job);
+// Takes up to `most` jobs, composites first; returns how many.
+int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
+// Takes a stream's jobs out.
+void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
+// Wakes a worker where there is work and none is on its way.
+void pipeline_queue_wake(struct tachy_pipeline *p);
+
+// ---- pipeline_work.c ----
+
+enum { PIPELINE_BATCH = 16 }; // jobs that a worker takes at once, at most
+
+void *pipeline_worker_main(void *worker);
+// Orders what can be ordered and queues what can be composited. After a slot has changed or a
+// result was pulled; from any thread.
+void pipeline_advance(tachy_stream *s);
+// The item at `seq` failed in `step`; the stream ends before it. `seq` may be a position that has
+// no item: then the code is all that is kept.
+void pipeline_fail(tachy_stream *s, int64_t seq, int err);
+
+// Ends an item that its stream has ended before.
+void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
+
+// ---- pipeline_batch.c ----
+
+// Under `join`. The batcher of the task's model; NULL where the batch is one or the model takes
+// one picture a run.
+int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out);
+void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b);
+// Hands an item that has been preprocessed to the batcher; it comes back as a job PIPELINE_POST,
+// also where that fails.
+void pipeline_batch_submit(tachy_stream *s, int64_t seq);
+// The stream has ended: its items wait for no others.
+void pipeline_batch_end(tachy_stream *s);
+// The stream leaves: what has not been run comes back at once.
+void pipeline_batch_cancel(tachy_stream *s);
+// Adds what the batchers' threads measured. Under `list`.
+void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
+
+// ---- pipeline.c ----
+
+// As tachy_pipeline_join() with a policy and figures of the stream's own (may be NULL, false).
+int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
+                  const struct tachy_stream_params *params, const struct pipeline_policy *policy,
+                  bool figures);
+// Ends a stream from outside: push and pull return, pull with `err` after what is finished.
+void pipeline_abort(tachy_stream *s, int err);
+// Wakes whoever waits in push or pull.
+void pipeline_wake_stream(tachy_stream *s);
+// Has drain look again.
+void pipeline_news(struct tachy_pipeline *p);
+
+// ---- pipeline_stats.c ----
+
+// The worker steps of this stream alone; needs `figures`.
+void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps);
+// Records queues and memory for the profile, 10000 times a second at most. Under `lock`.
+void pipeline_sample(tachy_stream *s, uint64_t now);
+
+// ---- stream.c ----
 
 // When a pulled item came and for how long it had waited to be pulled, in ticks.
 struct pipeline_times {
     uint64_t pushed, waited;
 };
 
-// As tachy_pipeline_pull(), but returns TACHY_ERR_AGAIN after `timeout_ms` without a result.
+// As tachy_stream_pull(), but returns TACHY_ERR_AGAIN after `timeout_ms` without a result.
 // `times` may be NULL.
-int tachy_pipeline_pull_timed(tachy_pipeline *p, int timeout_ms, tachy_frame **frame,
-                              const struct tachy_result **result, struct pipeline_times *times);
+int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
+                        const struct tachy_result **result, struct pipeline_times *times);
 
 // Items that may be in flight within `max_bytes` (0: default), at least 2.
 int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
                              int workers, int64_t max_bytes);
+
+// Drops what a slot holds.
+void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot);
+
+static inline struct pipeline_slot *pipeline_slot(const tachy_stream *s, int64_t seq)
+{
+    return &s->slots[seq & s->mask];
+}
+
+// Whether the stream has ended before item `seq`.
+static inline bool pipeline_given_up(tachy_stream *s, int64_t seq)
+{
+    return atomic_load_explicit(&s->pipeline->stopped, memory_order_relaxed) ||
+           (atomic_load(&s->err) && seq > atomic_load(&s->err_at));
+}

@@ -10,7 +10,9 @@
 
 // One frame on its way through a pipeline.
 struct tachy_item {
-    tachy_frame *in;  // decoded
+    tachy_frame *in;  // decoded; NULL in order and composite where the task does not keep it,
+                      // and after composite
+    tachy_frame head; // all but the pixels of `in`, where that is NULL in order and composite
     tachy_frame *out; // composited; NULL before composite, or where the task makes none
     struct tachy_result result;
     uint64_t arrived;    // into the current queue, tachy_ticks()
@@ -18,6 +20,12 @@ struct tachy_item {
     uint32_t stream;     // number of its stream in the profile
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
 };
+
+// What is known of the decoded frame besides its pixels.
+static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
+{
+    return item->in ? item->in : &item->head;
+}
 
 struct tachy_task_ops {
     const char *name;
@@ -30,7 +38,14 @@ struct tachy_task_ops {
     // t->eyes is set here.
     int (*start)(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out);
 
-    // Each worker has its own engine, tables and buffers. One thread a worker.
+    // After start(): whether composite reads the pixels of item->in; NULL: yes. Where it does
+    // not, they are dropped before, so that many frames can wait for their turn.
+    bool (*keeps_input)(const tachy_task *t);
+    // After start(): about how many bytes item->priv holds; NULL: next to nothing.
+    size_t (*item_bytes)(const tachy_task *t);
+
+    // Each worker has its own engine, tables and buffers (never NULL). One thread a worker; one
+    // thread at a time is in worker_open.
     int (*worker_open)(tachy_task *t, void **worker);
     void (*worker_close)(void *worker);
 
@@ -39,7 +54,23 @@ struct tachy_task_ops {
     int (*model)(void *worker, struct tachy_item *item, int eye);
     int (*postprocess)(void *worker, struct tachy_item *item, int eye);
 
-    // In the order of the stream, one at a time; NULL: nothing to do in order.
+    // Batches larger than one: the model runs apart from the workers, so an item keeps the model's
+    // input and output in its priv. All of these or none (NULL: batches are of one).
+    // What items that share a batch have in common, the model's path; NULL: no batches.
+    const char *(*batch_key)(const tachy_task *t);
+    // An engine for up to `most` pictures; any task of the same key may open it for the others.
+    // TACHY_ERR_MISMATCH: the model takes one picture a run.
+    int (*batch_open)(tachy_task *t, int most, void **engine);
+    void (*batch_close)(void *engine);
+    int (*batch_preprocess)(void *worker, struct tachy_item *item, int eye);
+    // n = 1..most pictures, eyes[i] of items[i]. One thread an engine. TACHY_ERR_NOMEM: comes again
+    // with half of them.
+    int (*batch_model)(void *engine, struct tachy_item *const items[], const int eyes[], int n);
+    int (*batch_postprocess)(void *worker, struct tachy_item *item, int eye);
+
+    // In the order of the stream, one at a time; NULL: nothing to do in order. order_open may
+    // set *state to NULL where the settings leave nothing to do: then `order` is not called, and
+    // a worker composites at once.
     int (*order_open)(tachy_task *t, void **state);
     void (*order_close)(void *state);
     int (*order)(void *state, struct tachy_item *item);
@@ -56,6 +87,7 @@ struct tachy_task {
     const struct tachy_task_ops *ops;
     const struct tachy_log *log;
     int eyes; // 1 or 2
+    struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
     max_align_t priv[];
 };
 

@@ -20,6 +20,7 @@
 struct run {
     const struct tachy_run_params *p;
     tachy_pipeline *pipeline;
+    tachy_stream *stream;
     struct tachy_prof *source_prof; // written by the source thread
     struct tachy_prof *sink_prof;   // written by the calling thread
     struct tachy_convert *convert;  // source thread only
@@ -40,14 +41,14 @@ static bool stop_asked(const struct run *r)
 // A stream may change its size or format on the way; the output cannot.
 static int push_as_started(struct run *r, tachy_frame *f)
 {
-    const struct tachy_video_info *in = &r->pipeline->input;
+    const struct tachy_video_info *in = &r->stream->bind->input;
     if (f->format == in->format && f->width == in->width && f->height == in->height)
-        return tachy_pipeline_push(r->pipeline, f);
+        return tachy_stream_push(r->stream, f);
     tachy_frame *fit = NULL;
     int err =
         tachy_convert_frame(&r->convert, f, in->format, in->width, in->height, &fit, r->p->log);
     if (err == TACHY_OK)
-        err = tachy_pipeline_push(r->pipeline, fit);
+        err = tachy_stream_push(r->stream, fit);
     tachy_frame_unref(&fit);
     return err;
 }
@@ -65,7 +66,7 @@ static void *source_main(void *arg)
         if (err != TACHY_OK)
             break;
         tachy_prof_add(r->source_prof, TACHY_STEP_DECODE,
-                       (struct tachy_prof_item){f->id, r->pipeline->stream}, start, end, 0);
+                       (struct tachy_prof_item){f->id, r->stream->number}, start, end, 0);
         atomic_fetch_add(&r->decoded, 1);
         err = push_as_started(r, f);
         atomic_fetch_add(&r->push_ticks, tachy_ticks() - end);
@@ -75,7 +76,7 @@ static void *source_main(void *arg)
     }
     // A pipeline that failed tells its own story.
     atomic_store(&r->source_err, err == TACHY_ERR_INTERRUPTED ? TACHY_OK : err);
-    tachy_pipeline_push(r->pipeline, NULL);
+    tachy_stream_push(r->stream, NULL);
     return NULL;
 }
 
@@ -143,7 +144,7 @@ static int drain(struct run *r)
         const struct tachy_result *result;
         struct pipeline_times times = {0};
         uint64_t asked = tachy_ticks();
-        err = tachy_pipeline_pull_timed(r->pipeline, 200, &f, &result, &times);
+        err = pipeline_pull_timed(r->stream, 200, &f, &result, &times);
         uint64_t start = tachy_ticks();
         r->starved_ticks += start - asked;
         if (err == TACHY_OK) {
@@ -151,13 +152,15 @@ static int drain(struct run *r)
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
             tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
-                           (struct tachy_prof_item){result->frame_id, r->pipeline->stream}, start,
+                           (struct tachy_prof_item){result->frame_id, r->stream->number}, start,
                            end, times.waited);
             tachy_prof_latency(r->sink_prof, end - times.pushed);
             if (err < 0)
                 break;
             if (r->sum->frames++ == 0)
                 r->sum->first_frame_s = since_s(r->start_ns);
+            if (r->p->trim_every && r->sum->frames % r->p->trim_every == 0)
+                tachy_pipeline_trim(r->pipeline);
         } else if (err != TACHY_ERR_AGAIN) {
             break;
         }
@@ -199,7 +202,7 @@ static void forget_peak(void)
 
 static char *light_key(const struct run *r)
 {
-    const struct tachy_video_info *in = &r->pipeline->input;
+    const struct tachy_video_info *in = &r->stream->bind->input;
     const tachy_task *t = r->p->task;
     const tachy_sink *k = r->p->sink;
     return tachy_asprintf(
@@ -225,8 +228,8 @@ static int calibrate(struct run *r, double light[TACHY_STEP_COUNT])
             .url = r->p->source->url,
             .source = &sp,
             .sink = r->p->sink,
-            .input = &r->pipeline->input,
-            .output = &r->pipeline->output,
+            .input = &r->stream->bind->input,
+            .output = &r->stream->bind->output,
             .log = r->p->log,
         },
         light);
@@ -273,14 +276,9 @@ static int run_frames(struct run *r)
         return tachy_fail(r->p->log, TACHY_ERR_AGAIN,
                           "the system gives no more threads; try again later");
     int err = drain(r);
-    if (err < 0 && err != TACHY_ERR_INTERRUPTED) {
-        // The source thread may wait in push: what it waits for will not come.
-        pthread_mutex_lock(&r->pipeline->lock);
-        if (!r->pipeline->err)
-            r->pipeline->err = err;
-        pthread_cond_broadcast(&r->pipeline->space);
-        pthread_mutex_unlock(&r->pipeline->lock);
-    }
+    // The source thread may wait in push: what it waits for will not come.
+    if (err < 0 && err != TACHY_ERR_INTERRUPTED)
+        pipeline_abort(r->stream, err);
     pthread_join(thread, NULL);
     int source_err = atomic_load(&r->source_err);
     if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF)
@@ -294,7 +292,7 @@ static int run_frames(struct run *r)
     int finish = tachy_sink_finish(r->p->sink, err < 0 || asked);
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
-                   (struct tachy_prof_item){-1, r->pipeline->stream}, start, tachy_ticks(), 0);
+                   (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
     read_figures(r);
     r->sum->damaged = tachy_source_damaged(r->p->source);
     r->sum->peak_memory_mib = peak_memory_mib();
@@ -324,12 +322,14 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         err = tachy_pipeline_open(
             &r.pipeline,
             tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .log = p->log,
-                                  .profile = p->profile));
+                                  .workers = p->workers, .max_bytes = p->max_bytes, .memory = p->max_bytes,
+                                  .batch = p->batch, .batch_timeout_us = p->batch_timeout_us,
+                                  .log = p->log, .profile = p->profile));
     if (err < 0)
         goto error;
+    r.stream = r.pipeline->first;
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, &r.pipeline->output);
+    err = tachy_sink_start(p->sink, &r.stream->bind->output);
     if (err < 0)
         goto error;
     bool measured = p->calibrate && calibrate(&r, light) == TACHY_OK;

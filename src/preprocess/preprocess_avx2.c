@@ -36,19 +36,21 @@ static void rows_scalar(const struct rows *r, int n, int16_t *dst)
         for (int k = 0; k < r->count; k++)
             sum += word(r->first + k * r->stride, i, r->bytes, r->left, r->mask) *
                        (r->w[k] & 0xffff) >> 16;
-        dst[i] = (int16_t)((int)sum - BIAS);
+        dst[i] = (int16_t)((int)TACHY_MIN(sum, 0xffffu) - BIAS);
     }
 }
 
 // Even and odd bytes of `vectors` times 32 columns apart. The odd ones are read as words with
-// the even byte below; what that adds is taken off at the end. Rows of the next line, which
-// mostly begins with the last row of this one, are asked for early.
+// the even byte below; what that adds is taken off at the end, where the half steps are added
+// too. Both saturate: cut products of dark samples may add up to less than what is taken off.
+// Rows of the next line, which mostly begins with the last row of this one, are asked for early.
 INLINE void rows8_sum(const struct rows *r, int at, int vectors, __m256i even[], __m256i odd[])
 {
     const uint8_t *p = r->first + at;
     const ptrdiff_t ahead = r->stride * (r->count - 1);
+    const __m256i half = _mm256_set1_epi16((short)(r->count / 2));
     for (int j = 0; j < vectors; j++)
-        even[j] = odd[j] = _mm256_set1_epi16((short)(r->count / 2));
+        even[j] = odd[j] = _mm256_setzero_si256();
     for (int k = 0; k < r->count; k++, p += r->stride) {
         __m256i w = _mm256_set1_epi32((int)r->w[k]);
         _mm_prefetch((const void *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T0);
@@ -60,7 +62,9 @@ INLINE void rows8_sum(const struct rows *r, int at, int vectors, __m256i even[],
     }
     const __m256i bias = _mm256_set1_epi16((short)BIAS);
     for (int j = 0; j < vectors; j++) {
-        odd[j] = _mm256_sub_epi16(odd[j], _mm256_srli_epi16(even[j], 8));
+        even[j] = _mm256_adds_epu16(even[j], half);
+        odd[j] = _mm256_adds_epu16(odd[j], half);
+        odd[j] = _mm256_subs_epu16(odd[j], _mm256_srli_epi16(even[j], 8));
         odd[j] = _mm256_xor_si256(odd[j], bias);
         even[j] = _mm256_xor_si256(even[j], bias);
     }
@@ -125,12 +129,13 @@ AVX2 static void rows16(const struct rows *r, int n, int16_t *dst)
     for (int i = 0; i < n; i += 16) {
         int at = TACHY_MIN(i, n - 16);
         const uint8_t *p = r->first + 2 * at;
-        __m256i sum = half;
+        __m256i sum = _mm256_setzero_si256();
         for (int k = 0; k < r->count; k++, p += r->stride) {
             __m256i v = _mm256_sll_epi16(_mm256_loadu_si256((const void *)p), left);
             v = _mm256_and_si256(v, mask);
             sum = _mm256_add_epi16(sum, _mm256_mulhi_epu16(v, _mm256_set1_epi32((int)r->w[k])));
         }
+        sum = _mm256_adds_epu16(sum, half);
         _mm256_storeu_si256((void *)(dst + at), _mm256_xor_si256(sum, bias));
     }
 }

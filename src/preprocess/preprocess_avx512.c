@@ -18,13 +18,13 @@ struct rows {
     int count;
 };
 
-// Even and odd bytes of 64 columns (those in `mask`) apart; see rows8_32() of AVX2.
+// Even and odd bytes of 64 columns (those in `mask`) apart; see rows8_sum() of AVX2.
 INLINE void rows8_64(const struct rows *r, int at, __mmask64 mask, bool whole, __m512i *even,
                      __m512i *odd)
 {
     const uint8_t *p = r->first + at;
     const __m512i half = _mm512_set1_epi16((short)(r->count / 2));
-    __m512i e = half, o = half;
+    __m512i e = _mm512_setzero_si512(), o = e;
     const ptrdiff_t ahead = r->stride * (r->count - 1);
     for (int k = 0; k < r->count; k++, p += r->stride) {
         _mm_prefetch((const void *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T0);
@@ -34,8 +34,10 @@ INLINE void rows8_64(const struct rows *r, int at, __mmask64 mask, bool whole, _
         o = _mm512_add_epi16(o, _mm512_mulhi_epu16(v, w));
     }
     const __m512i bias = _mm512_set1_epi16((short)BIAS);
+    e = _mm512_adds_epu16(e, half);
+    o = _mm512_subs_epu16(_mm512_adds_epu16(o, half), _mm512_srli_epi16(e, 8));
     *even = _mm512_xor_si512(e, bias);
-    *odd = _mm512_xor_si512(_mm512_sub_epi16(o, _mm512_srli_epi16(e, 8)), bias);
+    *odd = _mm512_xor_si512(o, bias);
 }
 
 // Lines have 64 samples of room, so whole vectors may be stored.
@@ -83,12 +85,13 @@ AVX512 static void rows16(const struct rows *r, int n, int16_t *dst, int left, i
     for (int i = 0; i < n; i += 32) {
         const uint8_t *p = r->first + 2 * i;
         __mmask32 mask = i + 32 <= n ? ~(__mmask32)0 : ~(__mmask32)0 >> (32 - (n - i));
-        __m512i sum = half;
+        __m512i sum = _mm512_setzero_si512();
         for (int k = 0; k < r->count; k++, p += r->stride) {
             __m512i v = _mm512_sll_epi16(_mm512_maskz_loadu_epi16(mask, p), by);
             v = _mm512_and_si512(v, bits);
             sum = _mm512_add_epi16(sum, _mm512_mulhi_epu16(v, _mm512_set1_epi32((int)r->w[k])));
         }
+        sum = _mm512_adds_epu16(sum, half);
         _mm512_storeu_si512(dst + i, _mm512_xor_si512(sum, bias));
     }
 }

@@ -5,7 +5,7 @@
 
 static struct segment *priv(tachy_task *t) { return (void *)t->priv; }
 
-static int open_engine(tachy_task *t, tachy_engine **out)
+int segment_open_engine(tachy_task *t, int batch, tachy_engine **out)
 {
     struct segment *s = priv(t);
     const struct tachy_card *c = s->card;
@@ -16,14 +16,16 @@ static int open_engine(tachy_task *t, tachy_engine **out)
         .model_path = tachy_model_path(s->model),
         .library = s->library,
         .threads = s->engine_threads,
+        .batch_max = batch > 1 ? batch : 0,
         .provider_options = (const char *const *)s->provider_options,
-        .null_shape_in = {1, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
-        .null_shape_out = {1, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w,
+        .null_shape_in = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
+        .null_shape_out = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w,
                            1},
         .log = t->log,
     };
     int err = tachy_engine_open(out, &p);
-    if (err < 0 || (s->provider && !strcmp(s->provider, "null")))
+    // A batch is asked for once the same model has been checked with a single picture.
+    if (err < 0 || batch > 1 || (s->provider && !strcmp(s->provider, "null")))
         return err;
     const struct tachy_io *in, *io;
     int n = tachy_engine_inputs(*out, &in), m = tachy_engine_outputs(*out, &io);
@@ -56,7 +58,7 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
         .meaning = s->card->meaning, .channel = s->card->channel, .layout = s->card->out_layout};
     if (s->provider && !strcmp(s->provider, "null"))
         s->spec = (struct tachy_mask_spec){.meaning = TACHY_OUT_PROBABILITY};
-    err = open_engine(t, &s->first);
+    err = segment_open_engine(t, 1, &s->first);
     if (err < 0)
         return err;
     snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
@@ -130,7 +132,26 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
     tachy_frame_pool_close(&s->pool);
     if (s->composite.mode == TACHY_MODE_JSON)
         return TACHY_OK;
-    return tachy_frame_pool_open(&s->pool, out->format, out->width, out->height);
+    err = tachy_frame_pool_open(&s->pool, out->format, out->width, out->height);
+    if (err == TACHY_OK && t->memory)
+        tachy_frame_pool_account(s->pool, t->memory);
+    return err;
+}
+
+// The guided filter applies its coefficients to the picture's luma.
+static bool keeps_input(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    enum tachy_mode m = s->composite.mode;
+    return s->refine || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON);
+}
+
+static size_t item_bytes(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    size_t n = (size_t)s->card->in.width * (size_t)s->card->in.height;
+    size_t each = 1 + (s->refine || s->smooth > 0) + (s->refine ? 2 * sizeof(float) : 0);
+    return (size_t)t->eyes * n * each;
 }
 
 static void worker_close(void *worker)
@@ -147,31 +168,33 @@ static void worker_close(void *worker)
     free(w);
 }
 
-// A free extent of the model is what the card says: the batch is 1, a side is the card's.
-static void fix_extents(struct tachy_tensor *t, enum tachy_layout layout, int width, int height)
+// A free extent of the model is what the card says, or the batch.
+static void fix_extents(struct tachy_tensor *t, enum tachy_layout layout, int batch, int width,
+                        int height)
 {
     int first = layout == TACHY_NCHW ? t->rank - 2 : t->rank - 3; // of height, width
     for (int i = 0; i < t->rank; i++)
         if (t->shape[i] < 0)
-            t->shape[i] = i == first ? height : i == first + 1 ? width : 1;
+            t->shape[i] = i == first ? height : i == first + 1 ? width : i == 0 ? batch : 1;
 }
 
-static int open_tensors(struct segment_worker *w)
+int segment_tensors(const struct segment *s, const tachy_engine *e, int batch, struct tachy_tensor *in,
+                    struct tachy_tensor out[TACHY_MAX_IO], int *nb_out, int *mask)
 {
-    const struct tachy_card *c = w->s->card;
-    const struct tachy_io *in, *out;
-    tachy_engine_inputs(w->engine, &in);
-    w->nb_out = tachy_engine_outputs(w->engine, &out);
-    w->in = in[0].spec;
-    fix_extents(&w->in, c->in.layout, c->in.width, c->in.height);
-    int err = tachy_tensor_alloc(&w->in);
-    for (int i = 0; i < w->nb_out && err == TACHY_OK; i++) {
-        w->out[i] = out[i].spec;
-        fix_extents(&w->out[i], c->out_layout, TACHY_DEF(c->out_width, c->in.width),
+    const struct tachy_card *c = s->card;
+    const struct tachy_io *is, *os;
+    tachy_engine_inputs(e, &is);
+    *nb_out = tachy_engine_outputs(e, &os);
+    *in = is[0].spec;
+    fix_extents(in, c->in.layout, batch, c->in.width, c->in.height);
+    int err = tachy_tensor_alloc(in);
+    for (int i = 0; i < *nb_out && err == TACHY_OK; i++) {
+        out[i] = os[i].spec;
+        fix_extents(&out[i], c->out_layout, batch, TACHY_DEF(c->out_width, c->in.width),
                     TACHY_DEF(c->out_height, c->in.height));
-        err = tachy_tensor_alloc(&w->out[i]);
-        if (c->output && *c->output && !strcmp(out[i].name, c->output))
-            w->mask_out = i;
+        err = tachy_tensor_alloc(&out[i]);
+        if (c->output && *c->output && !strcmp(os[i].name, c->output))
+            *mask = i;
     }
     return err;
 }
@@ -189,7 +212,7 @@ static int worker_open(tachy_task *t, void **worker)
     w->engine = s->first;
     s->first = NULL;
     if (!w->engine)
-        err = open_engine(t, &w->engine);
+        err = segment_open_engine(t, 1, &w->engine);
     struct tachy_preprocess_params pp = s->card->in;
     pp.log = t->log;
     if (pp.fit == TACHY_FIT_CROP)
@@ -199,7 +222,7 @@ static int worker_open(tachy_task *t, void **worker)
     if (err == TACHY_OK)
         err = tachy_composite_open(&w->composite, &s->composite);
     if (err == TACHY_OK)
-        err = open_tensors(w);
+        err = segment_tensors(s, w->engine, 1, &w->in, w->out, &w->nb_out, &w->mask_out);
     if (err < 0) {
         worker_close(w);
         return err;
@@ -225,24 +248,26 @@ static tachy_frame region_of(const tachy_frame *f, const struct tachy_rect *r)
     return part;
 }
 
-static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
+int segment_preprocess_into(struct segment_worker *w, struct tachy_item *item, int eye,
+                            struct tachy_tensor *in, struct tachy_placement *placement)
 {
-    struct segment_worker *w = worker;
     tachy_frame part = region_of(item->in, &w->s->region[eye]);
     struct tachy_view view = {.rotation = w->s->rotation, .flip = w->s->flip};
     // What the tags leave open is decided by the size of the whole frame.
     part.color = tachy_color_resolve(part.color, part.format, item->in->width, item->in->height);
-    return tachy_preprocess_run(w->preprocess[eye], &part, &view, &w->in, &w->placement);
+    return tachy_preprocess_run(w->preprocess[eye], &part, &view, in, placement);
+}
+
+static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = worker;
+    return segment_preprocess_into(w, item, eye, &w->in, &w->placement);
 }
 
 static int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    int err = tachy_engine_run(w->engine, &w->in, w->out);
-    if (err < 0)
-        tachy_msg(w->task->log, TACHY_LOG_ERR, "frame %lld: the model %s failed (%s)",
-                  (long long)item->in->id, w->s->card->name, tachy_err_text(err));
-    return err;
+    return tachy_engine_run(w->engine, &w->in, w->out);
 }
 
 static int ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
@@ -267,11 +292,10 @@ static int ensure_eye(const struct segment *s, struct segment_eye *e, int width,
                : TACHY_ERR_NOMEM;
 }
 
-static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
+int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, int eye,
+                             const struct tachy_tensor *out, const struct tachy_placement *placement)
 {
-    struct segment_worker *w = worker;
     const struct segment *s = w->s;
-    const struct tachy_tensor *out = &w->out[w->mask_out];
     struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
     int tw, th, mw, mh;
     int err = tachy_mask_extent(&s->spec, out, &tw, &th);
@@ -280,8 +304,8 @@ static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
                           "model %s: its output is not the mask that the card describes",
                           s->card->name);
     double fx = (double)tw / s->card->in.width, fy = (double)th / s->card->in.height;
-    struct tachy_placement pl = {w->placement.x * fx, w->placement.y * fy, w->placement.w * fx,
-                                 w->placement.h * fy};
+    struct tachy_placement pl = {placement->x * fx, placement->y * fy, placement->w * fx,
+                                 placement->h * fy};
     tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
     err = ensure_eye(s, e, mw, mh);
     if (err == TACHY_OK)
@@ -293,6 +317,12 @@ static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
     r->mask[eye] = (struct tachy_mask){
         .data = e->mask, .width = mw, .height = mh, .stride = mw, .region = s->region[eye]};
     return err;
+}
+
+static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = worker;
+    return segment_postprocess_from(w, item, eye, &w->out[w->mask_out], &w->placement);
 }
 
 // The ordered part: what depends on the frames before.
@@ -315,6 +345,10 @@ static void order_close(void *state)
 
 static int order_open(tachy_task *t, void **state)
 {
+    const struct segment *s = priv(t);
+    *state = NULL;
+    if (!(s->smooth > 0) && !s->background)
+        return TACHY_OK; // every frame for itself
     struct order *o = calloc(1, sizeof(*o));
     *state = o;
     if (!o)
@@ -341,7 +375,7 @@ static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
         o->height[eye] = e->height;
     }
     tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width,
-                       item->in->discontinuity);
+                       tachy_item_head(item)->discontinuity);
     return TACHY_OK;
 }
 
@@ -356,7 +390,7 @@ static int segment_order(void *state, struct tachy_item *item)
     struct segment_item *si = item->priv;
     struct tachy_rational tb = o->s->in.time_base;
     tachy_frame_unref(&si->background);
-    return segment_background_at(o->background, (double)item->in->pts * tb.num / tb.den,
+    return segment_background_at(o->background, (double)item->result.pts * tb.num / tb.den,
                                  &si->background);
 }
 
@@ -385,10 +419,11 @@ static int composite_json(struct segment_worker *w, struct tachy_item *item,
                           const struct tachy_refine *refine)
 {
     struct segment_item *si = item->priv;
+    const tachy_frame *in = tachy_item_head(item);
     struct tachy_rational tb = w->s->in.time_base;
     const char *line;
-    int err = tachy_composite_json(w->composite, item->in, &item->result, refine,
-                                   (double)item->in->pts * tb.num / tb.den, &line);
+    int err = tachy_composite_json(w->composite, in, &item->result, refine,
+                                   (double)in->pts * tb.num / tb.den, &line);
     if (err < 0)
         return err;
     size_t n = strlen(line) + 1;
@@ -410,6 +445,7 @@ static int segment_composite(void *worker, struct tachy_item *item)
     struct segment_worker *w = worker;
     struct segment *s = w->s;
     struct segment_item *si = item->priv;
+    const tachy_frame *in = tachy_item_head(item);
     struct tachy_refine refine[TACHY_MAX_EYES];
     int err = s->refine ? fit_refine(w, item, refine) : TACHY_OK;
     const struct tachy_refine *r = s->refine ? refine : NULL;
@@ -420,10 +456,10 @@ static int segment_composite(void *worker, struct tachy_item *item)
     err = tachy_frame_pool_get(s->pool, &item->out);
     if (err < 0)
         return err;
-    err = tachy_composite_run(w->composite, item->in, &item->result, r, si->background, item->out);
-    item->out->id = item->in->id;
-    item->out->pts = item->in->pts;
-    item->out->duration = item->in->duration;
+    err = tachy_composite_run(w->composite, in, &item->result, r, si->background, item->out);
+    item->out->id = in->id;
+    item->out->pts = in->pts;
+    item->out->duration = in->duration;
     item->out->color = s->out.color;
     return err;
 }
@@ -435,6 +471,8 @@ static void item_close(void *item_priv)
         tachy_aligned_free(si->eye[e].mask);
         tachy_aligned_free(si->eye[e].guide);
         tachy_aligned_free(si->eye[e].coefficients);
+        tachy_aligned_free(si->eye[e].in);
+        tachy_aligned_free(si->eye[e].out);
     }
     tachy_frame_unref(&si->background);
     free(si->json);
@@ -453,11 +491,19 @@ const struct tachy_task_ops tachy_task_segment = {
     .open = segment_open,
     .close = segment_close,
     .start = segment_start,
+    .keeps_input = keeps_input,
+    .item_bytes = item_bytes,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .preprocess = segment_preprocess,
     .model = segment_model,
     .postprocess = segment_postprocess,
+    .batch_key = segment_batch_key,
+    .batch_open = segment_batch_open,
+    .batch_close = segment_batch_close,
+    .batch_preprocess = segment_batch_preprocess,
+    .batch_model = segment_batch_model,
+    .batch_postprocess = segment_batch_postprocess,
     .order_open = order_open,
     .order_close = order_close,
     .order = segment_order,

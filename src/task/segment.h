@@ -40,6 +40,8 @@ struct segment_item {
         uint8_t *mask, *guide; // width * height; guide NULL where nobody needs it
         float *coefficients;   // refine: a then b
         int width, height;
+        void *in, *out;        // batches: the model's; NULL without
+        struct tachy_placement placement; // the same
     } eye[TACHY_MAX_EYES];
     tachy_frame *background; // mode replace
     char *json;              // mode json: the line, grown as needed
@@ -58,6 +60,25 @@ struct segment_worker {
     void *scratch; // of refine
     size_t scratch_size;
 };
+
+// segment.c, for segment_batch.c too.
+int segment_open_engine(tachy_task *t, int batch, tachy_engine **out);
+// Allocates what the engine reads and writes for `batch` pictures; *mask: which output is the mask.
+// What was allocated is the caller's also on failure.
+int segment_tensors(const struct segment *s, const tachy_engine *e, int batch, struct tachy_tensor *in,
+                    struct tachy_tensor out[TACHY_MAX_IO], int *nb_out, int *mask);
+int segment_preprocess_into(struct segment_worker *w, struct tachy_item *item, int eye,
+                            struct tachy_tensor *in, struct tachy_placement *placement);
+int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, int eye,
+                             const struct tachy_tensor *out, const struct tachy_placement *placement);
+
+// segment_batch.c: see struct tachy_task_ops.
+const char *segment_batch_key(const tachy_task *t);
+int segment_batch_open(tachy_task *t, int most, void **engine);
+void segment_batch_close(void *engine);
+int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye);
+int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n);
+int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
 
 // segment_options.c: reads the settings into `s`.
 int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings *settings);

@@ -90,10 +90,6 @@ int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings
     s->refine = tachy_settings_bool(set, "segment.refine");
     s->smooth = (float)tachy_settings_float(set, "segment.smooth");
     s->engine_threads = (int)tachy_settings_int(set, "model.threads");
-    if (tachy_settings_int(set, "model.batch_size") > 1)
-        tachy_msg(t->log, TACHY_LOG_WARN,
-                  "model.batch_size: on a CPU frames run one at a time, side by side; a larger "
-                  "batch is ignored");
     int err = read_background(t, s, set);
     return err < 0 ? err : copy_strings(s, set);
 }

@@ -1,115 +1,8 @@
-#include "test.h"
+#include "counting.h"
 
 #include "base/clock.h"
-#include "pipeline/pipeline.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
-// The runner with a task whose steps take random time: order, nothing lost or doubled,
-// failures, stops. Frames are real; the "model" adds one to the frame's number.
-
-struct counting {
-    int fail_at, fail_composite_at, fail_order_at; // frame id; -1: never
-    int delay_us;
-    atomic_int workers, items;
-};
-
-struct counting_item {
-    int64_t value;
-    int64_t ordered;
-};
-
-struct counting_order {
-    tachy_task *task;
-    int64_t next;
-};
-
-static struct counting *conf(tachy_task *t) { return (struct counting *)t->priv; }
-
-static void random_delay(int most_us)
-{
-    if (most_us)
-        usleep((useconds_t)(rand() % (most_us + 1)));
-}
-
-static int c_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
-static void c_close(tachy_task *t) {}
-static int c_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
-{
-    *out = *in;
-    return TACHY_OK;
-}
-static int c_worker_open(tachy_task *t, void **w)
-{
-    atomic_fetch_add(&conf(t)->workers, 1);
-    *w = t;
-    return TACHY_OK;
-}
-static void c_worker_close(void *w) { atomic_fetch_sub(&conf(w)->workers, 1); }
-static int c_preprocess(void *w, struct tachy_item *item, int eye)
-{
-    ((struct counting_item *)item->priv)->value = item->in->id;
-    random_delay(conf(w)->delay_us);
-    return TACHY_OK;
-}
-static int c_model(void *w, struct tachy_item *item, int eye)
-{
-    ((struct counting_item *)item->priv)->value++;
-    return conf(w)->fail_at == item->in->id ? TACHY_ERR_EXTERNAL : TACHY_OK;
-}
-static int c_postprocess(void *w, struct tachy_item *item, int eye) { return TACHY_OK; }
-static int c_order_open(tachy_task *t, void **state)
-{
-    struct counting_order *o = calloc(1, sizeof(*o));
-    o->task = t;
-    *state = o;
-    return TACHY_OK;
-}
-static void c_order_close(void *state) { free(state); }
-static int c_order(void *state, struct tachy_item *item)
-{
-    struct counting_order *o = state;
-    CHECK_INT(item->in->id, o->next);
-    ((struct counting_item *)item->priv)->ordered = o->next++;
-    return conf(o->task)->fail_order_at == item->in->id ? TACHY_ERR_EXTERNAL : TACHY_OK;
-}
-static int c_composite(void *w, struct tachy_item *item)
-{
-    struct counting_item *ci = item->priv;
-    random_delay(conf(w)->delay_us);
-    CHECK_INT(ci->value, item->in->id + 1);
-    CHECK_INT(ci->ordered, item->in->id);
-    item->out = tachy_frame_ref(item->in);
-    return conf(w)->fail_composite_at == item->in->id ? TACHY_ERR_NOMEM : TACHY_OK;
-}
-
-static const struct tachy_task_ops ops = {
-    .name = "counting",
-    .item_size = sizeof(struct counting_item),
-    .open = c_open,
-    .close = c_close,
-    .start = c_start,
-    .worker_open = c_worker_open,
-    .worker_close = c_worker_close,
-    .preprocess = c_preprocess,
-    .model = c_model,
-    .postprocess = c_postprocess,
-    .order_open = c_order_open,
-    .order_close = c_order_close,
-    .order = c_order,
-    .composite = c_composite,
-};
-
-static tachy_task *task_new(struct counting c)
-{
-    tachy_task *t = calloc(1, sizeof(*t) + sizeof(c));
-    t->ops = &ops;
-    t->eyes = 1;
-    memcpy(t->priv, &c, sizeof(c));
-    return t;
-}
+// One stream through the runner.
 
 struct feed {
     tachy_pipeline *p;
@@ -172,8 +65,6 @@ static int run(struct counting c, int frames, int workers, int64_t max_bytes, in
     free(t);
     return n;
 }
-
-static const struct counting never = {.fail_at = -1, .fail_composite_at = -1, .fail_order_at = -1};
 
 TEST(every_frame_once_and_in_order)
 {

@@ -1,0 +1,308 @@
+#include "base/memory.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct tachy_memory {
+    atomic_int refs;
+    const struct tachy_log *log;
+    pthread_mutex_t lock;        // what is below
+    struct tachy_memory_stats stats;
+    struct tachy_block *blocks;  // taken
+    bool told;                   // a shortage was logged
+    struct tachy_place_ops places[TACHY_PLACES];
+
+    pthread_mutex_t cache_lock;  // held while caches shrink, so that none goes away meanwhile
+    struct tachy_cache *caches;
+};
+
+const char *tachy_memory_use_name(enum tachy_memory_use u)
+{
+    static const char *const names[] = {"frames", "tensors", "results", "cache"};
+    return (unsigned)u < TACHY_MEMORY_USES ? names[u] : "?";
+}
+
+const char *tachy_place_name(enum tachy_place p)
+{
+    static const char *const names[] = {"host", "pinned", "device"};
+    return (unsigned)p < TACHY_PLACES ? names[p] : "?";
+}
+
+static void *host_alloc(void *user, size_t size) { return tachy_aligned_alloc(size); }
+static void host_free(void *user, void *data) { tachy_aligned_free(data); }
+
+int tachy_memory_open(struct tachy_memory **out, const struct tachy_memory_params *p)
+{
+    struct tachy_memory *m = *out = calloc(1, sizeof(*m));
+    if (!m)
+        return TACHY_ERR_NOMEM;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->cache_lock, NULL);
+    atomic_init(&m->refs, 1);
+    m->log = p->log;
+    memcpy(m->stats.budget, p->budget, sizeof(m->stats.budget));
+    m->places[TACHY_HOST] = (struct tachy_place_ops){.alloc = host_alloc, .free = host_free};
+    return TACHY_OK;
+}
+
+struct tachy_memory *tachy_memory_ref(struct tachy_memory *m)
+{
+    atomic_fetch_add(&m->refs, 1);
+    return m;
+}
+
+static void report_leaks(const struct tachy_memory *m)
+{
+#ifndef NDEBUG
+    for (const struct tachy_block *b = m->blocks; b; b = b->next)
+        tachy_msg(m->log, TACHY_LOG_WARN, "memory: %zu bytes of %s memory (%s), taken at %s, were not given back",
+                  b->size, tachy_place_name(b->place), tachy_memory_use_name(b->use), b->site);
+#endif
+}
+
+void tachy_memory_close(struct tachy_memory **pm)
+{
+    struct tachy_memory *m = *pm;
+    *pm = NULL;
+    if (!m || atomic_fetch_sub(&m->refs, 1) > 1)
+        return;
+    report_leaks(m);
+    pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->cache_lock);
+    free(m);
+}
+
+void tachy_memory_set_place(struct tachy_memory *m, enum tachy_place place,
+                            const struct tachy_place_ops *ops)
+{
+    m->places[place] = *ops;
+}
+
+// Counts the block if the budget has room for it.
+static bool book(struct tachy_memory *m, struct tachy_block *b)
+{
+    struct tachy_memory_stats *s = &m->stats;
+    pthread_mutex_lock(&m->lock);
+    uint64_t budget = s->budget[b->place], total = s->total[b->place];
+    bool fits = !budget || (b->size <= budget && total <= budget - b->size);
+    if (fits) {
+        s->total[b->place] = total += b->size;
+        s->used[b->place][b->use] += b->size;
+        s->peak[b->place] = TACHY_MAX(s->peak[b->place], total);
+        b->prev = NULL;
+        b->next = m->blocks;
+        if (b->next)
+            b->next->prev = b;
+        m->blocks = b;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return fits;
+}
+
+static void unbook(struct tachy_memory *m, struct tachy_block *b)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stats.total[b->place] -= b->size;
+    m->stats.used[b->place][b->use] -= b->size;
+    if (b->prev)
+        b->prev->next = b->next;
+    else
+        m->blocks = b->next;
+    if (b->next)
+        b->next->prev = b->prev;
+    pthread_mutex_unlock(&m->lock);
+}
+
+// Books and allocates once.
+static bool try_take(struct tachy_memory *m, struct tachy_block *b, bool allocate)
+{
+    const struct tachy_place_ops *ops = &m->places[b->place];
+    if (!book(m, b))
+        return false;
+    if (!allocate)
+        return true;
+    b->data = ops->alloc(ops->user, b->size);
+    if (!b->data)
+        unbook(m, b);
+    return b->data;
+}
+
+// Bytes that the budget lacks for a block; its whole size where the place itself had no more.
+static size_t lacking(struct tachy_memory *m, const struct tachy_block *b)
+{
+    pthread_mutex_lock(&m->lock);
+    uint64_t budget = m->stats.budget[b->place], total = m->stats.total[b->place];
+    uint64_t need = budget && total + b->size > budget ? total + b->size - budget : b->size;
+    m->stats.shortages++;
+    pthread_mutex_unlock(&m->lock);
+    return (size_t)TACHY_MIN(need, (uint64_t)SIZE_MAX);
+}
+
+static int refuse(struct tachy_memory *m, const struct tachy_block *b)
+{
+    pthread_mutex_lock(&m->lock);
+    bool told = m->told;
+    m->told = true;
+    uint64_t total = m->stats.total[b->place], budget = m->stats.budget[b->place];
+    pthread_mutex_unlock(&m->lock);
+    if (!told && budget)
+        tachy_msg(m->log, TACHY_LOG_WARN,
+                  "memory: %zu more bytes for %s do not fit: %llu of %llu bytes of %s memory are "
+                  "taken; allow more, or use smaller pictures",
+                  b->size, tachy_memory_use_name(b->use), (unsigned long long)total,
+                  (unsigned long long)budget, tachy_place_name(b->place));
+    else if (!told)
+        tachy_msg(m->log, TACHY_LOG_WARN, "memory: the system has no %zu bytes of %s memory for %s",
+                  b->size, tachy_place_name(b->place), tachy_memory_use_name(b->use));
+    return TACHY_ERR_NOMEM;
+}
+
+static int take(struct tachy_memory *m, struct tachy_block *b, const struct tachy_block *what,
+                bool allocate)
+{
+    *b = *what;
+    if (!TACHY_CHECK(m->log, (unsigned)b->place < TACHY_PLACES) ||
+        !TACHY_CHECK(m->log, (unsigned)b->use < TACHY_MEMORY_USES) || !TACHY_CHECK(m->log, b->size))
+        return TACHY_ERR_INVAL;
+    int err = TACHY_OK;
+    if (allocate && !m->places[b->place].alloc)
+        err = tachy_fail(m->log, TACHY_ERR_UNSUPPORTED, "memory: there is no %s memory here",
+                         tachy_place_name(b->place));
+    else if (!try_take(m, b, allocate)) {
+        size_t want = lacking(m, b);
+        if (!tachy_memory_shrink(m, b->place, want) || !try_take(m, b, allocate))
+            err = refuse(m, b);
+    }
+    if (err < 0)
+        *b = (struct tachy_block){0};
+    return err;
+}
+
+int tachy_memory_take_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_place place,
+                         enum tachy_memory_use use, size_t size, const char *site)
+{
+    return take(m, b, &(struct tachy_block){.size = size, .place = place, .use = use, .site = site},
+                true);
+}
+
+int tachy_memory_reserve_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_place place,
+                            enum tachy_memory_use use, size_t size, const char *site)
+{
+    return take(m, b, &(struct tachy_block){.size = size, .place = place, .use = use, .site = site},
+                false);
+}
+
+void tachy_memory_give(struct tachy_memory *m, struct tachy_block *b)
+{
+    if (!b->size)
+        return;
+    unbook(m, b);
+    if (b->data)
+        m->places[b->place].free(m->places[b->place].user, b->data);
+    *b = (struct tachy_block){0};
+}
+
+void tachy_memory_add_cache(struct tachy_memory *m, struct tachy_cache *c)
+{
+    pthread_mutex_lock(&m->cache_lock);
+    c->next = m->caches;
+    m->caches = c;
+    pthread_mutex_unlock(&m->cache_lock);
+}
+
+void tachy_memory_remove_cache(struct tachy_memory *m, struct tachy_cache *c)
+{
+    pthread_mutex_lock(&m->cache_lock);
+    for (struct tachy_cache **at = &m->caches; *at; at = &(*at)->next) {
+        if (*at != c)
+            continue;
+        *at = c->next;
+        break;
+    }
+    pthread_mutex_unlock(&m->cache_lock);
+}
+
+size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_place place, size_t want)
+{
+    size_t got = 0;
+    pthread_mutex_lock(&m->cache_lock);
+    for (struct tachy_cache *c = m->caches; c && got < want; c = c->next)
+        if (c->place == place)
+            got += c->shrink(c->user, want - got);
+    pthread_mutex_unlock(&m->cache_lock);
+    return got;
+}
+
+void tachy_memory_quiet(struct tachy_memory *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->told = false;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void tachy_memory_read(struct tachy_memory *m, struct tachy_memory_stats *s)
+{
+    pthread_mutex_lock(&m->lock);
+    *s = m->stats;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
+
+// One line, or nothing for a place that was never used.
+static void report_place(FILE *f, const struct tachy_memory_stats *s, int place)
+{
+    if (!s->peak[place])
+        return;
+    fprintf(f, "%s: %.1f MiB", tachy_place_name((enum tachy_place)place), mib(s->total[place]));
+    if (s->budget[place])
+        fprintf(f, " of %.1f MiB", mib(s->budget[place]));
+    const char *between = " (";
+    for (int u = 0; u < TACHY_MEMORY_USES; u++) {
+        if (!s->used[place][u])
+            continue;
+        fprintf(f, "%s%s %.1f", between, tachy_memory_use_name((enum tachy_memory_use)u),
+                mib(s->used[place][u]));
+        between = ", ";
+    }
+    fprintf(f, "%s, peak %.1f MiB\n", *between == ',' ? ")" : "", mib(s->peak[place]));
+}
+
+char *tachy_memory_report(struct tachy_memory *m)
+{
+    struct tachy_memory_stats s;
+    tachy_memory_read(m, &s);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    for (int p = 0; p < TACHY_PLACES; p++)
+        report_place(f, &s, p);
+    if (fclose(f)) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+// A control group's limit in bytes; UINT64_MAX where there is none.
+static uint64_t group_limit(const char *path)
+{
+    unsigned long long v = 0;
+    FILE *f = fopen(path, "re");
+    bool known = f && fscanf(f, "%llu", &v) == 1; // version 2 says "max" for none
+    if (f)
+        fclose(f);
+    return known && v ? v : UINT64_MAX;
+}
+
+uint64_t tachy_memory_of_machine(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t all = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : (uint64_t)1 << 30;
+    all = TACHY_MIN(all, group_limit("/sys/fs/cgroup/memory.max"));
+    return TACHY_MIN(all, group_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+}

@@ -1,0 +1,104 @@
+#pragma once
+#include "base/base.h"
+
+#include <pthread.h>
+#include <tachy/tensor.h>
+
+// Who holds how much memory in which place, within a budget each, and what gives way when one
+// runs out. Blocks are taken by pools when a run starts, not frame by frame.
+// Thread-safety: all calls may come from any thread, but open and close.
+
+enum { TACHY_PLACES = 3 }; // enum tachy_place
+
+enum tachy_memory_use {
+    TACHY_MEMORY_FRAMES = 0, // decoded and composited pictures
+    TACHY_MEMORY_TENSORS,    // inputs and outputs of engines
+    TACHY_MEMORY_RESULTS,    // masks and what else a task keeps for an item
+    TACHY_MEMORY_CACHE,      // what can be made again
+    TACHY_MEMORY_USES
+};
+const char *tachy_memory_use_name(enum tachy_memory_use u); // "frames", ...
+const char *tachy_place_name(enum tachy_place p);           // "host", "pinned", "device"
+
+struct tachy_memory;
+
+// A piece of a place. Zeroed before it is taken; must stay where it is until it is given back.
+struct tachy_block {
+    void *data; // 64-byte aligned, not cleared; NULL for a reservation
+    size_t size;
+    enum tachy_place place;
+    enum tachy_memory_use use;
+    const char *site; // file:line of the call that took it
+    struct tachy_block *prev, *next;
+};
+
+struct tachy_memory_params {
+    uint64_t budget[TACHY_PLACES]; // bytes; 0: what the place gives
+    const struct tachy_log *log;   // NULL: silent; must outlive the manager
+};
+
+// One reference, given back with close; pools keep references of their own.
+int tachy_memory_open(struct tachy_memory **out, const struct tachy_memory_params *p);
+struct tachy_memory *tachy_memory_ref(struct tachy_memory *m);
+// The last close frees. Debug builds (no NDEBUG) then log each block that was not given back, at
+// WARN.
+void tachy_memory_close(struct tachy_memory **m);
+
+// How memory of a place is had; host memory is there from the start. `alloc` returns NULL where
+// there is no more. Before the first block of that place.
+struct tachy_place_ops {
+    void *(*alloc)(void *user, size_t size);
+    void (*free)(void *user, void *data);
+    void *user;
+};
+void tachy_memory_set_place(struct tachy_memory *m, enum tachy_place place,
+                            const struct tachy_place_ops *ops);
+
+// Takes `size` > 0 bytes. Where the budget or the place has too little, caches are asked to shrink
+// and it is tried once more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted,
+// until tachy_memory_quiet(). TACHY_ERR_UNSUPPORTED: the place has no ops.
+#define tachy_memory_take(m, b, place, use, size)                                                  \
+    tachy_memory_take_at(m, b, place, use, size, TACHY_SITE)
+// Counts memory that somebody else allocates (a decoder's pictures); b->data stays NULL.
+#define tachy_memory_reserve(m, b, place, use, size)                                               \
+    tachy_memory_reserve_at(m, b, place, use, size, TACHY_SITE)
+#define TACHY_SITE_TEXT(line) #line
+#define TACHY_SITE_LINE(line) TACHY_SITE_TEXT(line)
+#define TACHY_SITE __FILE__ ":" TACHY_SITE_LINE(__LINE__)
+int tachy_memory_take_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_place place,
+                         enum tachy_memory_use use, size_t size, const char *site);
+int tachy_memory_reserve_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_place place,
+                            enum tachy_memory_use use, size_t size, const char *site);
+// Gives a block back and zeroes it; nothing where it was never taken.
+void tachy_memory_give(struct tachy_memory *m, struct tachy_block *b);
+
+// Something that can shrink. `shrink` gives back blocks of `place` worth `want` bytes or as many as
+// it can, and returns how many that were; it must not take blocks, add or remove caches. It may be
+// called from any thread that takes memory.
+struct tachy_cache {
+    enum tachy_place place;
+    size_t (*shrink)(void *user, size_t want);
+    void *user;
+    struct tachy_cache *next;
+};
+void tachy_memory_add_cache(struct tachy_memory *m, struct tachy_cache *c);
+void tachy_memory_remove_cache(struct tachy_memory *m, struct tachy_cache *c);
+// Asks the caches of a place for `want` bytes; what they gave.
+size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_place place, size_t want);
+
+// No shortage for a while: the next one is logged again.
+void tachy_memory_quiet(struct tachy_memory *m);
+
+struct tachy_memory_stats {
+    uint64_t used[TACHY_PLACES][TACHY_MEMORY_USES];
+    uint64_t total[TACHY_PLACES], peak[TACHY_PLACES], budget[TACHY_PLACES];
+    uint64_t shortages; // takes that failed or needed a cache to shrink
+};
+void tachy_memory_read(struct tachy_memory *m, struct tachy_memory_stats *s);
+// "host: 38 MiB of 160 MiB (frames 35, results 3), peak 38 MiB", a line for each place that holds or
+// held anything. Free with tachy_free(); NULL when out of memory.
+char *tachy_memory_report(struct tachy_memory *m);
+
+// Bytes that this process may take of the machine's memory, at most: the physical memory or the
+// control group's limit, whichever is less.
+uint64_t tachy_memory_of_machine(void);

@@ -1,0 +1,276 @@
+#include "pipeline/pipeline.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+// Batches larger than one split the workers' stage: a worker preprocesses an item into tensors of
+// its own and submits it; a batcher, which collects across all streams of one model, runs the
+// model on its own threads; what comes out goes back into the workers' queue for postprocess.
+
+enum { QUIET_S = 10 }; // without a shortage of memory, before larger batches are tried again
+
+struct pipeline_batcher {
+    struct pipeline_batcher *next; // in the pipeline's list, under `join`
+    struct tachy_pipeline *pipeline;
+    const struct tachy_task_ops *ops;
+    char *key;
+    int binds; // that use it
+    tachy_batcher *batcher;
+    int nb_engines, most;
+    void **engine;           // the task's, one for each thread of the batcher
+    struct tachy_prof **prof; // the same
+    pthread_mutex_t lock;    // guards `backoff`
+    struct tachy_backoff backoff;
+};
+
+// Both eyes of an item went through the model, or one of them failed.
+static void item_back(tachy_stream *s, int64_t seq)
+{
+    struct tachy_pipeline *p = s->pipeline;
+    struct pipeline_slot *slot = pipeline_slot(s, seq);
+    bool leaving;
+    slot->item.arrived = tachy_ticks();
+    pthread_mutex_lock(&p->lock);
+    leaving = s->leaving;
+    if (!leaving)
+        pipeline_queue_add(p, &(struct pipeline_job){s, seq, PIPELINE_POST});
+    else
+        pipeline_give_up(s, slot);
+    if (--s->busy == 0 && leaving)
+        pthread_cond_broadcast(&p->left_one);
+    pthread_mutex_unlock(&p->lock);
+}
+
+// Of a stream in the batcher.
+static uint64_t number_of(const tachy_stream *s) { return (uint64_t)(uintptr_t)s; }
+
+static void eye_done(void *user, int err)
+{
+    struct pipeline_eye *e = user;
+    tachy_stream *s = e->stream;
+    struct pipeline_slot *slot = pipeline_slot(s, e->seq);
+    if (err < 0)
+        atomic_store(&slot->batch_err, err);
+    if (atomic_fetch_sub(&slot->eyes_left, 1) == 1)
+        item_back(s, e->seq);
+}
+
+static void measure(struct pipeline_batcher *b, const struct tachy_batch *batch, uint64_t start)
+{
+    // Each item has its part of the time that the batch took; its wait is its own.
+    uint64_t end = tachy_ticks(), each = (end - start) / (uint64_t)batch->count;
+    for (int i = 0; i < batch->count; i++) {
+        struct pipeline_eye *e = batch->items[i].user;
+        const struct tachy_item *item = &pipeline_slot(e->stream, e->seq)->item;
+        struct tachy_prof_item whose = {item->result.frame_id, item->stream};
+        e->start = start + (uint64_t)i * each;
+        e->end = e->start + each;
+        e->wait = start - TACHY_MIN(item->arrived, start);
+        tachy_prof_add(b->prof[batch->worker], TACHY_STEP_MODEL, whose, e->start, e->end, e->wait);
+    }
+}
+
+// Memory was too short for `n` items at once, or was not.
+static void learn(struct pipeline_batcher *b, int n, bool shortage)
+{
+    pthread_mutex_lock(&b->lock);
+    int before = b->backoff.now;
+    if (shortage)
+        tachy_backoff_shortage(&b->backoff, n, tachy_now_ns());
+    else
+        tachy_backoff_ok(&b->backoff, tachy_now_ns());
+    int now = b->backoff.now;
+    if (now != before)
+        tachy_batcher_set_max_batch(b->batcher, now);
+    pthread_mutex_unlock(&b->lock);
+    if (now != before) // the batcher warns the first time
+        tachy_msg(b->pipeline->log, TACHY_LOG_VERBOSE, "model: batches of %d at most now, %s", now,
+                  shortage ? "memory is short" : "memory has sufficed for a while");
+}
+
+// A batch failed: its items are run one by one, so that only what is at fault fails.
+static void run_each(struct pipeline_batcher *b, const struct tachy_batch *batch,
+                     struct tachy_item *const items[], const int eyes[])
+{
+    for (int i = 0; i < batch->count; i++)
+        batch->items[i].err = b->ops->batch_model(b->engine[batch->worker], &items[i], &eyes[i], 1);
+}
+
+static int run_batch(void *user, const struct tachy_batch *batch)
+{
+    struct pipeline_batcher *b = user;
+    struct tachy_item *items[TACHY_BATCH_MAX];
+    int eyes[TACHY_BATCH_MAX];
+    for (int i = 0; i < batch->count; i++) {
+        struct pipeline_eye *e = batch->items[i].user;
+        items[i] = &pipeline_slot(e->stream, e->seq)->item;
+        eyes[i] = e->eye;
+    }
+    uint64_t start = tachy_ticks();
+    int err = b->ops->batch_model(b->engine[batch->worker], items, eyes, batch->count);
+    if (err == TACHY_ERR_NOMEM) {
+        // The batcher brings the same items again in halves; a single one is tried once more here.
+        learn(b, batch->count, true);
+        if (tachy_memory_shrink(b->pipeline->memory, TACHY_HOST, SIZE_MAX) && batch->count == 1)
+            err = b->ops->batch_model(b->engine[batch->worker], items, eyes, 1);
+    } else if (err == TACHY_OK) {
+        measure(b, batch, start);
+        learn(b, batch->count, false);
+    } else if (batch->count > 1) {
+        run_each(b, batch, items, eyes);
+        err = TACHY_OK;
+    }
+    return err;
+}
+
+void pipeline_batch_submit(tachy_stream *s, int64_t seq)
+{
+    struct tachy_pipeline *p = s->pipeline;
+    struct pipeline_slot *slot = pipeline_slot(s, seq);
+    int eyes = s->bind->task->eyes, err = TACHY_OK;
+    slot->item.arrived = tachy_ticks();
+    atomic_store(&slot->batch_err, TACHY_OK);
+    atomic_store(&slot->eyes_left, eyes);
+    pthread_mutex_lock(&p->lock);
+    s->busy++;
+    pthread_mutex_unlock(&p->lock);
+    for (int eye = 0; eye < eyes; eye++) {
+        slot->eye[eye] = (struct pipeline_eye){.stream = s, .seq = seq, .eye = eye};
+        if (err == TACHY_OK)
+            err = tachy_batcher_submit(
+                s->bind->batcher->batcher,
+                tachy_submit_params(.user = &slot->eye[eye], .stream = number_of(s), .done = eye_done),
+                NULL);
+        if (err < 0) // the others of this item come back all the same
+            eye_done(&slot->eye[eye], err);
+    }
+    if (atomic_load(&s->end) != INT64_MAX)
+        tachy_batcher_end(s->bind->batcher->batcher, number_of(s));
+}
+
+void pipeline_batch_end(tachy_stream *s)
+{
+    if (s->bind->batcher)
+        tachy_batcher_end(s->bind->batcher->batcher, number_of(s));
+}
+
+void pipeline_batch_cancel(tachy_stream *s)
+{
+    if (s->bind->batcher)
+        tachy_batcher_cancel_stream(s->bind->batcher->batcher, number_of(s));
+}
+
+static void close_batcher(struct pipeline_batcher *b)
+{
+    tachy_batcher_close(&b->batcher);
+    for (int i = 0; i < b->nb_engines; i++) {
+        if (b->engine && b->engine[i])
+            b->ops->batch_close(b->engine[i]);
+        if (!b->prof || !b->prof[i])
+            continue;
+        tachy_profile_leave(b->pipeline->profile, b->prof[i]);
+        tachy_aligned_free(b->prof[i]);
+    }
+    pthread_mutex_destroy(&b->lock);
+    free(b->engine);
+    free(b->prof);
+    free(b->key);
+    free(b);
+}
+
+static int open_engines(struct pipeline_batcher *b, tachy_task *task)
+{
+    b->engine = calloc((size_t)b->nb_engines, sizeof(*b->engine));
+    b->prof = calloc((size_t)b->nb_engines, sizeof(*b->prof));
+    int err = b->engine && b->prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (int i = 0; i < b->nb_engines && err == TACHY_OK; i++) {
+        b->prof[i] = tachy_prof_new();
+        err = b->prof[i] ? tachy_profile_join(b->pipeline->profile, TACHY_LANE_WORKER, b->prof[i])
+                         : TACHY_ERR_NOMEM;
+        if (err == TACHY_OK)
+            err = b->ops->batch_open(task, b->most, &b->engine[i]);
+    }
+    return err;
+}
+
+static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p, tachy_task *task,
+                        const char *key)
+{
+    struct pipeline_batcher *b = calloc(1, sizeof(*b));
+    *out = NULL;
+    if (!b)
+        return TACHY_ERR_NOMEM;
+    pthread_mutex_init(&b->lock, NULL);
+    b->pipeline = p;
+    b->ops = task->ops;
+    b->most = p->batch;
+    b->nb_engines = p->nb_workers;
+    b->key = strdup(key);
+    tachy_backoff_init(&b->backoff, b->most, QUIET_S * (uint64_t)1000000000);
+    int err = b->key ? open_engines(b, task) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = tachy_batcher_open(&b->batcher,
+                                 tachy_batcher_params(.max_batch = b->most, .workers = b->nb_engines,
+                                                      .timeout_us = p->batch_timeout_us,
+                                                      .run = run_batch, .user = b, .log = p->log));
+    if (err < 0) {
+        close_batcher(b);
+        return err;
+    }
+    *out = b;
+    return TACHY_OK;
+}
+
+int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out)
+{
+    *out = NULL;
+    const char *key = p->batch > 1 && task->ops->batch_key ? task->ops->batch_key(task) : NULL;
+    if (!key)
+        return TACHY_OK;
+    struct pipeline_batcher *b = p->batchers;
+    while (b && (b->ops != task->ops || strcmp(b->key, key)))
+        b = b->next;
+    if (!b) {
+        int err = open_batcher(&b, p, task, key);
+        if (err == TACHY_ERR_MISMATCH || err == TACHY_ERR_UNSUPPORTED) {
+            tachy_msg(p->log, TACHY_LOG_WARN,
+                      "model: %s takes one picture a run, so batches of %d become batches of 1", key,
+                      p->batch);
+            return TACHY_OK;
+        }
+        if (err < 0)
+            return err;
+        pthread_mutex_lock(&p->list);
+        b->next = p->batchers;
+        p->batchers = b;
+        pthread_mutex_unlock(&p->list);
+    }
+    b->binds++;
+    *out = b;
+    return TACHY_OK;
+}
+
+void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b)
+{
+    if (!b || --b->binds)
+        return;
+    struct pipeline_batcher **link = &p->batchers;
+    pthread_mutex_lock(&p->list);
+    while (*link != b)
+        link = &(*link)->next;
+    *link = b->next;
+    if (!p->left)
+        p->left = tachy_prof_new();
+    for (int i = 0; p->left && i < b->nb_engines; i++)
+        tachy_prof_merge(p->left, b->prof[i]);
+    pthread_mutex_unlock(&p->list);
+    close_batcher(b);
+}
+
+void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all)
+{
+    for (struct pipeline_batcher *b = p->batchers; b; b = b->next)
+        for (int i = 0; i < b->nb_engines; i++)
+            tachy_prof_merge(all, b->prof[i]);
+}

@@ -1,0 +1,113 @@
+#include "pipeline/pipeline.h"
+
+#include <stdlib.h>
+
+static bool same_rational(struct tachy_rational a, struct tachy_rational b)
+{
+    return (int64_t)a.num * b.den == (int64_t)b.num * a.den;
+}
+
+// What a task's start() may look at: frames of both go through the same steps.
+static bool same_input(const struct tachy_video_info *a, const struct tachy_video_info *b)
+{
+    return a->format == b->format && a->width == b->width && a->height == b->height &&
+           same_rational(a->time_base, b->time_base) && same_rational(a->sar, b->sar) &&
+           !memcmp(&a->color, &b->color, sizeof(a->color)) && a->rotation == b->rotation &&
+           a->flipped == b->flipped && a->stereo == b->stereo && a->still == b->still &&
+           a->transparent == b->transparent;
+}
+
+static void close_bind(struct pipeline_bind *b)
+{
+    const struct tachy_task_ops *ops = b->task->ops;
+    for (int i = 0; b->worker && i < b->nb_workers; i++)
+        if (b->worker[i])
+            ops->worker_close(b->worker[i]);
+    if (b->spare)
+        ops->worker_close(b->spare);
+    b->task->memory = NULL;
+    free(b->worker);
+    pthread_mutex_destroy(&b->open);
+    free(b);
+}
+
+static int open_bind(struct pipeline_bind **out, int workers, struct tachy_memory *memory,
+                     tachy_task *task, const struct tachy_video_info *input)
+{
+    struct pipeline_bind *b = calloc(1, sizeof(*b));
+    *out = NULL;
+    if (!b)
+        return TACHY_ERR_NOMEM;
+    b->task = task;
+    b->input = *input;
+    b->nb_workers = workers;
+    pthread_mutex_init(&b->open, NULL);
+    b->worker = calloc((size_t)workers, sizeof(*b->worker));
+    task->memory = memory;
+    int err = b->worker ? task->ops->start(task, input, &b->output) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = task->ops->worker_open(task, &b->spare);
+    if (err < 0) {
+        close_bind(b);
+        return err;
+    }
+    *out = b;
+    return TACHY_OK;
+}
+
+int pipeline_bind_get(struct tachy_pipeline *p, tachy_task *task,
+                      const struct tachy_video_info *input, struct pipeline_bind **out)
+{
+    struct pipeline_bind *b = p->binds;
+    while (b && b->task != task)
+        b = b->next;
+    *out = NULL;
+    if (b && !same_input(&b->input, input))
+        return tachy_fail(p->log, TACHY_ERR_STATE,
+                          "pipeline: the task serves streams of %s %dx%d already; open a task of its "
+                          "own for a stream of %s %dx%d",
+                          tachy_pix_desc(b->input.format)->name, b->input.width, b->input.height,
+                          tachy_pix_desc(input->format)->name, input->width, input->height);
+    if (!b) {
+        int err = open_bind(&b, p->nb_workers, p->memory, task, input);
+        if (err < 0)
+            return err;
+        err = pipeline_batch_get(p, task, &b->batcher);
+        if (err < 0) {
+            close_bind(b);
+            return err;
+        }
+        b->next = p->binds;
+        p->binds = b;
+    }
+    b->streams++;
+    *out = b;
+    return TACHY_OK;
+}
+
+void pipeline_bind_put(struct tachy_pipeline *p, struct pipeline_bind *b)
+{
+    if (!b || --b->streams)
+        return;
+    struct pipeline_bind **link = &p->binds;
+    while (*link != b)
+        link = &(*link)->next;
+    *link = b->next;
+    pipeline_batch_put(p, b->batcher);
+    close_bind(b);
+}
+
+int pipeline_bind_worker(struct pipeline_bind *b, int index, void **worker)
+{
+    int err = TACHY_OK;
+    if (!b->worker[index]) {
+        pthread_mutex_lock(&b->open);
+        b->worker[index] = b->spare;
+        b->spare = NULL;
+        if (!b->worker[index])
+            err = b->task->ops->worker_open(b->task, &b->worker[index]);
+        pthread_mutex_unlock(&b->open);
+    }
+    *worker = b->worker[index];
+    return err;
+}

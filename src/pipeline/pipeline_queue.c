@@ -1,0 +1,91 @@
+#include "pipeline/pipeline.h"
+
+#include <stdlib.h>
+
+static uint32_t count(const struct pipeline_queue *q) { return q->tail - q->head; }
+
+static struct pipeline_job *at(const struct pipeline_queue *q, uint32_t n)
+{
+    return &q->v[n & (q->capacity - 1)];
+}
+
+static int grow(struct pipeline_queue *q, uint32_t capacity)
+{
+    if (capacity <= q->capacity)
+        return TACHY_OK;
+    struct pipeline_queue larger = {.v = calloc(capacity, sizeof(*q->v)), .capacity = capacity};
+    if (!larger.v)
+        return TACHY_ERR_NOMEM;
+    while (q->head != q->tail)
+        *at(&larger, larger.tail++) = *at(q, q->head++);
+    free(q->v);
+    *q = larger;
+    return TACHY_OK;
+}
+
+int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items)
+{
+    uint32_t capacity = 64;
+    while (capacity < items)
+        capacity *= 2;
+    int err = grow(&p->infer, capacity);
+    return err < 0 ? err : grow(&p->composite, capacity);
+}
+
+void pipeline_queue_wake(struct tachy_pipeline *p)
+{
+    if (p->idle && !p->waking && !p->paused && atomic_load(&p->ready) && !atomic_load(&p->looking)) {
+        p->waking = true;
+        pthread_cond_signal(&p->work);
+    }
+}
+
+void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job)
+{
+    bool late = job->part != PIPELINE_INFER;
+    struct pipeline_queue *q = late ? &p->composite : &p->infer;
+    tachy_stream *s = job->stream;
+    *at(q, q->tail++) = *job;
+    s->busy++;
+    *(late ? &s->to_composite : &s->to_infer) += 1;
+    atomic_fetch_add(&p->ready, 1);
+    pipeline_queue_wake(p);
+}
+
+int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most)
+{
+    int n = 0;
+    // What is nearest to its end goes first: it frees memory and is still in the cache.
+    for (; n < most && count(&p->composite); n++) {
+        out[n] = *at(&p->composite, p->composite.head++);
+        out[n].stream->to_composite--;
+    }
+    for (; n < most && count(&p->infer); n++) {
+        out[n] = *at(&p->infer, p->infer.head++);
+        out[n].stream->to_infer--;
+    }
+    atomic_fetch_sub(&p->ready, n);
+    return n;
+}
+
+static void purge(struct tachy_pipeline *p, struct pipeline_queue *q, const tachy_stream *s)
+{
+    uint32_t to = q->head;
+    for (uint32_t from = q->head; from != q->tail; from++) {
+        struct pipeline_job job = *at(q, from);
+        if (job.stream != s) {
+            *at(q, to++) = job;
+            continue;
+        }
+        job.stream->busy--;
+        *(job.part == PIPELINE_INFER ? &job.stream->to_infer : &job.stream->to_composite) -= 1;
+        atomic_fetch_sub(&p->ready, 1);
+    }
+    q->tail = to;
+}
+
+void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s)
+{
+    purge(p, &p->infer, s);
+    purge(p, &p->composite, s);
+}

@@ -1,0 +1,451 @@
+#include "pipeline/pipeline.h"
+
+#include <sched.h>
+
+// ---- One item ----
+
+static struct tachy_prof_item whose(const struct tachy_item *item)
+{
+    return (struct tachy_prof_item){item->result.frame_id, item->stream};
+}
+
+static void measure(struct pipeline_worker *w, tachy_stream *s, enum tachy_step step,
+                    const struct tachy_item *item, uint64_t start, uint64_t end, uint64_t wait)
+{
+    tachy_prof_add(w->prof, step, whose(item), start, end, wait);
+    if (s->figures)
+        tachy_prof_add(s->figures[w->index], step, whose(item), start, end, wait);
+}
+
+static void set_state(struct pipeline_slot *slot, enum slot_state state)
+{
+    tachy_pipeline_delay();
+    atomic_store(&slot->state, state);
+}
+
+// The decoded picture has served.
+static void drop_input(tachy_stream *s, struct tachy_item *item)
+{
+    if (!item->in)
+        return;
+    tachy_frame_unref(&item->in);
+    if (atomic_fetch_sub(&s->inputs, 1) >= s->inputs_max)
+        pipeline_event_wake(&s->space);
+}
+
+static void finish(tachy_stream *s, struct pipeline_slot *slot)
+{
+    drop_input(s, &slot->item);
+    if (s->policy && s->policy->finished)
+        s->policy->finished(s->policy->user, &slot->item);
+    atomic_fetch_add_explicit(&s->nb_done, 1, memory_order_relaxed);
+    set_state(slot, SLOT_DONE);
+}
+
+void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot)
+{
+    drop_input(s, &slot->item);
+    slot->err = TACHY_ERR_INTERRUPTED;
+    set_state(slot, SLOT_DONE);
+}
+
+static void make_hole(tachy_stream *s, struct pipeline_slot *slot)
+{
+    drop_input(s, &slot->item);
+    set_state(slot, SLOT_HOLE);
+}
+
+void pipeline_fail(tachy_stream *s, int64_t seq, int err)
+{
+    pthread_mutex_lock(&s->fail);
+    if (!atomic_load(&s->err) || seq < atomic_load(&s->err_at)) {
+        atomic_store(&s->err_at, seq);
+        atomic_store(&s->err, err);
+    }
+    pthread_mutex_unlock(&s->fail);
+}
+
+// A failure in `step` of the item at `seq`; the first one of a stream is logged.
+static void item_failed(tachy_stream *s, int64_t seq, const char *step, int err)
+{
+    struct pipeline_slot *slot = pipeline_slot(s, seq);
+    if (!atomic_load(&s->err))
+        tachy_msg(s->pipeline->log, TACHY_LOG_ERR, "%s%sframe %lld: %s failed (%s)",
+                  s->name ? s->name : "", s->name ? ": " : "", (long long)slot->item.result.frame_id,
+                  step, tachy_err_text(err));
+    pipeline_fail(s, seq, err);
+    drop_input(s, &slot->item);
+    slot->err = err;
+    set_state(slot, SLOT_DONE);
+    pipeline_wake_stream(s);
+}
+
+static bool wanted(const tachy_stream *s, const struct tachy_item *item, enum tachy_step next)
+{
+    return !s->policy || !s->policy->wanted || s->policy->wanted(s->policy->user, item, next);
+}
+
+// ---- The steps ----
+
+// All eyes through preprocess, model, postprocess. *step: the one that failed.
+static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
+                      struct tachy_item *item, enum tachy_step *step)
+{
+    const struct tachy_task_ops *ops = s->bind->task->ops;
+    uint64_t start = tachy_ticks(), wait = start - item->arrived;
+    int eyes = s->bind->task->eyes, err;
+    for (int eye = 0; eye < eyes; eye++) {
+        *step = TACHY_STEP_PREPROCESS;
+        if ((err = ops->preprocess(worker, item, eye)) < 0)
+            return err;
+        uint64_t a = tachy_ticks();
+        *step = TACHY_STEP_MODEL;
+        if ((err = ops->model(worker, item, eye)) < 0)
+            return err;
+        uint64_t b = tachy_ticks();
+        *step = TACHY_STEP_POSTPROCESS;
+        if ((err = ops->postprocess(worker, item, eye)) < 0)
+            return err;
+        uint64_t c = tachy_ticks();
+        measure(w, s, TACHY_STEP_PREPROCESS, item, start, a, wait);
+        measure(w, s, TACHY_STEP_MODEL, item, a, b, 0);
+        measure(w, s, TACHY_STEP_POSTPROCESS, item, b, c, 0);
+        start = c;
+        wait = 0;
+    }
+    item->arrived = start;
+    return TACHY_OK;
+}
+
+// With batches: every eye into the item's own tensors ...
+static int preprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
+                           struct tachy_item *item)
+{
+    const struct tachy_task_ops *ops = s->bind->task->ops;
+    uint64_t start = tachy_ticks(), wait = start - item->arrived;
+    for (int eye = 0; eye < s->bind->task->eyes; eye++) {
+        int err = ops->batch_preprocess(worker, item, eye);
+        uint64_t end = tachy_ticks();
+        if (err < 0)
+            return err;
+        measure(w, s, TACHY_STEP_PREPROCESS, item, start, end, wait);
+        start = end;
+        wait = 0;
+    }
+    return TACHY_OK;
+}
+
+// ... and out of them.
+static int postprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
+                            struct pipeline_slot *slot)
+{
+    const struct tachy_task_ops *ops = s->bind->task->ops;
+    struct tachy_item *item = &slot->item;
+    uint64_t start = tachy_ticks(), wait = start - item->arrived;
+    for (int eye = 0; eye < s->bind->task->eyes; eye++) {
+        const struct pipeline_eye *e = &slot->eye[eye];
+        int err = ops->batch_postprocess(worker, item, eye);
+        uint64_t end = tachy_ticks();
+        if (err < 0)
+            return err;
+        if (s->figures) // the batch's own thread has counted it for all streams
+            tachy_prof_add(s->figures[w->index], TACHY_STEP_MODEL, whose(item), e->start, e->end,
+                           e->wait);
+        measure(w, s, TACHY_STEP_POSTPROCESS, item, start, end, wait);
+        start = end;
+        wait = 0;
+    }
+    item->arrived = start;
+    return TACHY_OK;
+}
+
+static void composite(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
+{
+    tachy_stream *s = job->stream;
+    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
+    struct tachy_item *item = &slot->item;
+    if (!wanted(s, item, TACHY_STEP_COMPOSITE)) {
+        make_hole(s, slot);
+        return;
+    }
+    uint64_t start = tachy_ticks();
+    int err = s->bind->task->ops->composite(worker, item);
+    uint64_t end = tachy_ticks();
+    measure(w, s, TACHY_STEP_COMPOSITE, item, start, end, start - item->arrived);
+    item->arrived = end;
+    if (err < 0)
+        item_failed(s, job->seq, tachy_step_name(TACHY_STEP_COMPOSITE), err);
+    else
+        finish(s, slot);
+}
+
+// What holds of the decoded picture once its pixels are not needed.
+static void keep_head(struct tachy_item *item)
+{
+    item->head = *item->in;
+    memset(item->head.data, 0, sizeof(item->head.data));
+}
+
+// The item has gone through the model and what belongs to it.
+static void inferred(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
+{
+    tachy_stream *s = job->stream;
+    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
+    const struct tachy_task_ops *ops = s->bind->task->ops;
+    if (!s->keeps_input) {
+        keep_head(&slot->item);
+        drop_input(s, &slot->item);
+    }
+    bool near = job->seq < atomic_load(&s->next_pull) + s->near;
+    if (!s->ordered && !ops->composite)
+        finish(s, slot);
+    else if (!s->ordered && near)
+        composite(w, worker, job);
+    else
+        set_state(slot, SLOT_INFERRED);
+}
+
+static void infer(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
+{
+    tachy_stream *s = job->stream;
+    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
+    if (!wanted(s, &slot->item, TACHY_STEP_PREPROCESS)) {
+        make_hole(s, slot);
+        return;
+    }
+    enum tachy_step step = TACHY_STEP_PREPROCESS;
+    bool batched = s->bind->batcher;
+    int err = batched ? preprocess_eyes(w, worker, s, &slot->item)
+                      : infer_eyes(w, worker, s, &slot->item, &step);
+    if (err == TACHY_ERR_NOMEM && tachy_memory_shrink(s->pipeline->memory, TACHY_HOST, SIZE_MAX))
+        err = batched ? preprocess_eyes(w, worker, s, &slot->item)
+                      : infer_eyes(w, worker, s, &slot->item, &step);
+    if (err < 0)
+        item_failed(s, job->seq, tachy_step_name(step), err);
+    else if (batched)
+        pipeline_batch_submit(s, job->seq);
+    else
+        inferred(w, worker, job);
+}
+
+// The item comes back from a batch.
+static void post(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
+{
+    tachy_stream *s = job->stream;
+    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
+    enum tachy_step step = TACHY_STEP_MODEL;
+    int err = atomic_load(&slot->batch_err);
+    if (err == TACHY_OK) {
+        step = TACHY_STEP_POSTPROCESS;
+        err = postprocess_eyes(w, worker, s, slot);
+    }
+    if (err < 0)
+        item_failed(s, job->seq, tachy_step_name(step), err);
+    else
+        inferred(w, worker, job);
+}
+
+static void work(struct pipeline_worker *w, const struct pipeline_job *job)
+{
+    tachy_stream *s = job->stream;
+    if (pipeline_given_up(s, job->seq)) {
+        pipeline_give_up(s, pipeline_slot(s, job->seq));
+        return;
+    }
+    void *worker;
+    int err = pipeline_bind_worker(s->bind, w->index, &worker);
+    if (err < 0)
+        item_failed(s, job->seq, "opening a worker of the task", err);
+    else if (job->part == PIPELINE_COMPOSITE)
+        composite(w, worker, job);
+    else if (job->part == PIPELINE_POST)
+        post(w, worker, job);
+    else
+        infer(w, worker, job);
+}
+
+// ---- Order ----
+
+// The next item in order has been inferred.
+static void order_item(tachy_stream *s, int64_t seq)
+{
+    struct pipeline_slot *slot = pipeline_slot(s, seq);
+    const struct tachy_task_ops *ops = s->bind->task->ops;
+    if (pipeline_given_up(s, seq)) {
+        pipeline_give_up(s, slot);
+        return;
+    }
+    if (s->ordered) {
+        uint64_t start = tachy_ticks();
+        int err = ops->order(s->order_state, &slot->item);
+        uint64_t end = tachy_ticks();
+        tachy_prof_add(s->order_prof, TACHY_STEP_POSTPROCESS, whose(&slot->item), start, end, 0);
+        slot->item.arrived = end;
+        if (err < 0) {
+            item_failed(s, seq, "ordered postprocess", err);
+            return;
+        }
+    }
+    if (ops->composite)
+        set_state(slot, SLOT_ORDERED);
+    else
+        finish(s, slot);
+}
+
+static void order_all(tachy_stream *s)
+{
+    int64_t n = atomic_load(&s->next_order);
+    while (n < atomic_load(&s->next_push)) {
+        struct pipeline_slot *slot = pipeline_slot(s, n);
+        int state = atomic_load(&slot->state);
+        int64_t pulled = atomic_load(&s->next_pull);
+        if (pulled > n) { // the slot may be another position's by now
+            n = pulled;
+            continue;
+        }
+        if (state == SLOT_FREE && atomic_load(&s->end) != INT64_MAX) // never pushed
+            set_state(slot, state = SLOT_HOLE);
+        if (state == SLOT_FREE || state == SLOT_FILLING || state == SLOT_QUEUED)
+            break;
+        if (state == SLOT_INFERRED)
+            order_item(s, n);
+        n++;
+    }
+    atomic_store(&s->next_order, n);
+}
+
+static void queue_composites(tachy_stream *s)
+{
+    struct tachy_pipeline *p = s->pipeline;
+    int64_t n = atomic_load(&s->next_composite);
+    int64_t limit = TACHY_MIN(atomic_load(&s->next_order), atomic_load(&s->next_pull) + s->near);
+    bool locked = false;
+    for (; n < limit; n++) {
+        struct pipeline_slot *slot = pipeline_slot(s, n);
+        bool ready = atomic_load(&slot->state) == SLOT_ORDERED;
+        if (!ready || atomic_load(&s->next_pull) > n)
+            continue;
+        if (!locked)
+            pthread_mutex_lock(&p->lock);
+        locked = true;
+        if (s->leaving)
+            pipeline_give_up(s, slot);
+        else
+            pipeline_queue_add(p, &(struct pipeline_job){s, n, PIPELINE_COMPOSITE});
+    }
+    if (locked)
+        pthread_mutex_unlock(&p->lock);
+    if (limit > atomic_load(&s->next_composite))
+        atomic_store(&s->next_composite, limit);
+}
+
+void pipeline_advance(tachy_stream *s)
+{
+    tachy_pipeline_delay();
+    if (atomic_fetch_add(&s->order_work, 1))
+        return; // whoever is at it looks again
+    int seen = 1;
+    do {
+        order_all(s);
+        queue_composites(s);
+        tachy_pipeline_delay();
+    } while (!atomic_compare_exchange_strong(&s->order_work, &seen, 0));
+}
+
+// ---- The worker ----
+
+// Once for each stream of a batch.
+static void settle(const struct pipeline_job *jobs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (i + 1 < n && jobs[i + 1].stream == jobs[i].stream)
+            continue;
+        pipeline_advance(jobs[i].stream);
+        pipeline_event_wake(&jobs[i].stream->done);
+    }
+}
+
+// Under the lock: the worker touches these streams no more.
+static void give_back(struct tachy_pipeline *p, const struct pipeline_job *jobs, int n)
+{
+    if (n && jobs[0].stream->order_prof && jobs[0].stream->order_prof->samples)
+        pipeline_sample(jobs[0].stream, tachy_ticks());
+    for (int i = 0; i < n; i++)
+        if (--jobs[i].stream->busy == 0 && jobs[i].stream->leaving)
+            pthread_cond_broadcast(&p->left_one);
+}
+
+// How many jobs to take: several only of those that are done in a moment, and not more than one's
+// share.
+static int share(const struct pipeline_worker *w)
+{
+    const struct tachy_pipeline *p = w->pipeline;
+    int ready = atomic_load_explicit(&p->ready, memory_order_relaxed);
+    int fair = ready / p->nb_workers + 1;
+    uint64_t ns = tachy_ticks_ns(w->cost), fit = ns ? 20000 / ns : PIPELINE_BATCH;
+    return (int)TACHY_CLAMP(TACHY_MIN(fit, (uint64_t)fair), 1, (uint64_t)PIPELINE_BATCH);
+}
+
+static bool has_work(void *pipeline)
+{
+    struct tachy_pipeline *p = pipeline;
+    return atomic_load(&p->ready) > 0;
+}
+
+// Under the lock, which is let go meanwhile.
+static void idle(struct pipeline_worker *w)
+{
+    struct tachy_pipeline *p = w->pipeline;
+    if (!p->paused) {
+        atomic_fetch_add(&p->looking, 1);
+        pthread_mutex_unlock(&p->lock);
+        pipeline_spin(&w->spin, has_work, p);
+        pthread_mutex_lock(&p->lock);
+        atomic_fetch_sub(&p->looking, 1);
+        if (p->closing || (!p->paused && has_work(p)))
+            return;
+    }
+    p->idle++;
+    pthread_cond_wait(&p->work, &p->lock);
+    p->idle--;
+    p->waking = false;
+}
+
+// Gives `done` jobs back and takes others; 0: the pipeline closes.
+static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
+{
+    struct tachy_pipeline *p = w->pipeline;
+    int n = 0;
+    tachy_pipeline_delay();
+    pthread_mutex_lock(&p->lock);
+    give_back(p, jobs, done);
+    while (!p->closing) {
+        if (!p->paused)
+            n = pipeline_queue_take(p, jobs, share(w));
+        if (n)
+            break;
+        idle(w);
+    }
+    pipeline_queue_wake(p); // one wakes the next
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
+void *pipeline_worker_main(void *arg)
+{
+    struct pipeline_worker *w = arg;
+    struct pipeline_job jobs[PIPELINE_BATCH];
+    // Workers fill the cores, but the one thread that decodes or encodes must not queue behind
+    // them: what it is late with, all of them wait for.
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){0});
+    tachy_profile_thread(w->pipeline->profile, w->prof);
+    for (int n = 0; (n = take(w, jobs, n));) {
+        uint64_t start = tachy_ticks();
+        for (int i = 0; i < n; i++)
+            work(w, &jobs[i]);
+        settle(jobs, n);
+        uint64_t each = (tachy_ticks() - start) / (uint64_t)n;
+        w->cost = w->cost ? (3 * w->cost + each) / 4 : each;
+    }
+    return NULL;
+}

@@ -1,0 +1,277 @@
+#include "pipeline/pipeline.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+// ---- Push ----
+
+struct room {
+    tachy_stream *s;
+    int64_t seq, limit; // positions ahead of pull
+    bool in_order;
+};
+
+static bool ended(tachy_stream *s) { return atomic_load(&s->end) != INT64_MAX; }
+
+static bool over(tachy_stream *s)
+{
+    return atomic_load(&s->err) || ended(s) ||
+           atomic_load_explicit(&s->pipeline->stopped, memory_order_relaxed);
+}
+
+static bool has_room(void *arg)
+{
+    struct room *r = arg;
+    return (r->seq < atomic_load(&r->s->next_pull) + r->limit &&
+            atomic_load(&r->s->inputs) < r->s->inputs_max) ||
+           over(r->s);
+}
+
+static bool has_much_room(void *arg)
+{
+    struct room *r = arg;
+    return atomic_load(&r->s->next_pull) >= atomic_load(&r->s->space_at) || over(r->s);
+}
+
+// Waits until the position may be pushed.
+static int wait_room(struct room *r)
+{
+    tachy_stream *s = r->s;
+    if (!has_room(r) && !pipeline_spin(&s->push_spin, has_room, r)) {
+        // Sleeping is dear: where many fit, some room is waited for, but never for long.
+        if (r->in_order && r->limit >= 32 && r->seq >= atomic_load(&s->next_pull) + r->limit) {
+            atomic_store(&s->space_at, r->seq - r->limit + r->limit / 4);
+            pipeline_event_wait(&s->space, has_much_room, r, 1000000);
+            atomic_store(&s->space_at, 0);
+        }
+        pipeline_event_wait(&s->space, has_room, r, UINT64_MAX);
+    }
+    if (atomic_load(&s->err) || atomic_load(&s->pipeline->stopped))
+        return TACHY_ERR_INTERRUPTED;
+    return ended(s) ? TACHY_ERR_STATE : TACHY_OK;
+}
+
+static void fill(tachy_stream *s, struct tachy_item *item, tachy_frame *f)
+{
+    item->in = tachy_frame_ref(f);
+    item->pushed = item->arrived = tachy_ticks();
+    item->stream = s->number;
+    item->result = (struct tachy_result){.frame_id = f->id, .pts = f->pts};
+    atomic_fetch_add(&s->inputs, 1);
+}
+
+// Under the pipeline's lock: nobody else takes one, so the first stays the first until it is taken
+// or another is put before it.
+static int take_priv(tachy_stream *s, struct tachy_item *item)
+{
+    size_t size = s->bind->task->ops->item_size;
+    if (!size)
+        return TACHY_OK;
+    struct pipeline_priv *p = atomic_load(&s->privs);
+    while (p && !atomic_compare_exchange_weak(&s->privs, &p, p->next))
+        continue;
+    if (!p)
+        p = calloc(1, sizeof(*p) + size);
+    item->priv = p ? p->data : NULL;
+    return p ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void give_priv(tachy_stream *s, struct tachy_item *item)
+{
+    if (!item->priv)
+        return;
+    struct pipeline_priv *p =
+        (struct pipeline_priv *)((char *)item->priv - offsetof(struct pipeline_priv, data));
+    item->priv = NULL;
+    p->next = atomic_load(&s->privs);
+    while (!atomic_compare_exchange_weak(&s->privs, &p->next, p))
+        continue;
+}
+
+void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot)
+{
+    tachy_frame_unref(&slot->item.in);
+    tachy_frame_unref(&slot->item.out);
+    give_priv(s, &slot->item);
+}
+
+// Makes the filled slot known. TACHY_ERR_STATE where the stream has been ended meanwhile.
+static int publish(tachy_stream *s, int64_t seq, enum slot_state state)
+{
+    struct tachy_pipeline *p = s->pipeline;
+    struct pipeline_slot *slot = pipeline_slot(s, seq);
+    int err = TACHY_OK;
+    tachy_pipeline_delay();
+    pthread_mutex_lock(&p->lock);
+    if (ended(s))
+        err = TACHY_ERR_STATE;
+    else if (state == SLOT_QUEUED)
+        err = take_priv(s, &slot->item);
+    if (err == TACHY_OK) {
+        atomic_store(&slot->state, state);
+        if (seq >= atomic_load_explicit(&s->next_push, memory_order_relaxed))
+            atomic_store(&s->next_push, seq + 1);
+        if (state == SLOT_QUEUED)
+            pipeline_queue_add(p, &(struct pipeline_job){s, seq, PIPELINE_INFER});
+        if (s->order_prof && s->order_prof->samples)
+            pipeline_sample(s, slot->item.pushed);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return err;
+}
+
+static int push(struct room *r, tachy_frame *f)
+{
+    tachy_stream *s = r->s;
+    int64_t seq = r->seq;
+    int err = seq < 0 || seq < atomic_load(&s->next_pull) ? TACHY_ERR_INVAL : TACHY_OK;
+    if (err == TACHY_OK)
+        err = wait_room(r);
+    if (err < 0)
+        return err;
+    struct pipeline_slot *slot = pipeline_slot(s, seq);
+    int state = SLOT_FREE;
+    if (!atomic_compare_exchange_strong(&slot->state, &state, SLOT_FILLING))
+        return tachy_fail(s->pipeline->log, TACHY_ERR_INVAL,
+                          "pipeline: position %lld of a stream was pushed twice", (long long)seq);
+    slot->err = TACHY_OK;
+    if (f)
+        fill(s, &slot->item, f);
+    err = publish(s, seq, f ? SLOT_QUEUED : SLOT_HOLE);
+    if (err < 0) {
+        if (f)
+            atomic_fetch_sub(&s->inputs, 1);
+        pipeline_empty_slot(s, slot);
+        atomic_store(&slot->state, SLOT_FREE);
+    } else if (!f) {
+        pipeline_advance(s);
+        pipeline_event_wake(&s->done);
+    }
+    return err;
+}
+
+static void end_stream(tachy_stream *s)
+{
+    pthread_mutex_lock(&s->pipeline->lock);
+    if (!ended(s))
+        atomic_store(&s->end, atomic_load(&s->next_push));
+    pthread_mutex_unlock(&s->pipeline->lock);
+    pipeline_batch_end(s);
+    pipeline_advance(s); // passes the positions that were never pushed
+    pipeline_wake_stream(s);
+}
+
+int tachy_stream_push(tachy_stream *s, tachy_frame *f)
+{
+    if (!f) {
+        end_stream(s);
+        return TACHY_OK;
+    }
+    int err = push(&(struct room){s, s->next_seq, s->depth, true}, f);
+    if (err == TACHY_OK)
+        s->next_seq++;
+    return err;
+}
+
+int tachy_stream_push_at(tachy_stream *s, tachy_frame *f, int64_t seq)
+{
+    return push(&(struct room){s, seq, s->window, false}, f);
+}
+
+// ---- Pull ----
+
+// Whether pull has something to say about its next position.
+static bool answered(void *stream)
+{
+    tachy_stream *s = stream;
+    int64_t n = atomic_load_explicit(&s->next_pull, memory_order_relaxed);
+    if (n >= atomic_load(&s->end))
+        return true;
+    if (n < atomic_load(&s->next_push)) {
+        int state = atomic_load(&pipeline_slot(s, n)->state);
+        if (state == SLOT_DONE || state == SLOT_HOLE)
+            return true;
+    }
+    return (atomic_load(&s->err) && n >= atomic_load(&s->err_at)) ||
+           atomic_load_explicit(&s->pipeline->stopped, memory_order_relaxed);
+}
+
+static void free_slot(tachy_stream *s, int64_t n)
+{
+    struct pipeline_slot *slot = pipeline_slot(s, n);
+    pipeline_empty_slot(s, slot);
+    tachy_pipeline_delay();
+    atomic_store(&slot->state, SLOT_FREE);
+}
+
+// Position `n` has been passed.
+static void pass(tachy_stream *s, int64_t n)
+{
+    atomic_store(&s->next_pull, n + 1);
+    if (atomic_load(&s->space_at) <= n + 1)
+        pipeline_event_wake(&s->space);
+    if (s->near < s->window && atomic_load(&s->next_composite) < atomic_load(&s->next_order))
+        pipeline_advance(s);
+    if (n + 1 >= atomic_load(&s->end))
+        pipeline_news(s->pipeline);
+}
+
+// The next position that has an item, once it is done: TACHY_OK and *at, or why there is none.
+static int next_done(tachy_stream *s, int timeout_ms, int64_t *at)
+{
+    uint64_t timeout = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000;
+    for (;;) {
+        if (!answered(s) && !pipeline_spin(&s->pull_spin, answered, s) &&
+            !pipeline_event_wait(&s->done, answered, s, timeout))
+            return TACHY_ERR_AGAIN;
+        int64_t n = *at = atomic_load_explicit(&s->next_pull, memory_order_relaxed);
+        int err = atomic_load(&s->err);
+        if (atomic_load(&s->pipeline->stopped))
+            return TACHY_ERR_INTERRUPTED;
+        if (err && n >= atomic_load(&s->err_at))
+            return err;
+        if (n >= atomic_load(&s->end))
+            return err ? err : TACHY_ERR_EOF;
+        struct pipeline_slot *slot = pipeline_slot(s, n);
+        if (atomic_load(&slot->state) == SLOT_DONE) {
+            if (!slot->err)
+                return TACHY_OK;
+            continue; // its failure is being told
+        }
+        atomic_fetch_add_explicit(&s->nb_holes, 1, memory_order_relaxed);
+        free_slot(s, n);
+        pass(s, n);
+    }
+}
+
+int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
+                        const struct tachy_result **result, struct pipeline_times *times)
+{
+    if (frame)
+        *frame = NULL;
+    if (result)
+        *result = NULL;
+    if (s->pulled_at >= 0)
+        free_slot(s, s->pulled_at);
+    s->pulled_at = -1;
+    int64_t n;
+    int err = next_done(s, timeout_ms, &n);
+    if (err < 0)
+        return err;
+    struct tachy_item *item = &pipeline_slot(s, n)->item;
+    if (frame && item->out)
+        *frame = tachy_frame_ref(item->out);
+    if (result)
+        *result = &item->result;
+    if (times)
+        *times = (struct pipeline_times){item->pushed, tachy_ticks() - item->arrived};
+    atomic_fetch_add_explicit(&s->nb_pulled, 1, memory_order_relaxed);
+    s->pulled_at = n;
+    pass(s, n);
+    return TACHY_OK;
+}
+
+int tachy_stream_pull(tachy_stream *s, tachy_frame **frame, const struct tachy_result **result)
+{
+    return pipeline_pull_timed(s, -1, frame, result, NULL);
+}

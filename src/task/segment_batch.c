@@ -1,0 +1,109 @@
+#include "task/segment.h"
+
+#include <stdlib.h>
+
+// Batches: an item carries the model's input and output of each eye; an engine of its own takes
+// the inputs of several items side by side.
+
+struct segment_batch {
+    tachy_engine *engine;
+    struct tachy_tensor in, out[TACHY_MAX_IO];
+    int most, nb_out, mask_out;
+    size_t in_bytes, out_bytes; // of one picture
+};
+
+static int ensure_tensors(struct segment_eye *e, size_t in_bytes, size_t out_bytes)
+{
+    if (!e->in)
+        e->in = tachy_aligned_alloc(in_bytes);
+    if (!e->out)
+        e->out = tachy_aligned_alloc(out_bytes);
+    return e->in && e->out ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static struct segment_eye *eye_of(const struct tachy_item *item, int eye)
+{
+    return &((struct segment_item *)item->priv)->eye[eye];
+}
+
+int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = worker;
+    struct segment_eye *e = eye_of(item, eye);
+    int err = ensure_tensors(e, tachy_tensor_bytes(&w->in), tachy_tensor_bytes(&w->out[w->mask_out]));
+    if (err < 0)
+        return err;
+    struct tachy_tensor in = w->in;
+    in.data = e->in;
+    return segment_preprocess_into(w, item, eye, &in, &e->placement);
+}
+
+int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = worker;
+    struct segment_eye *e = eye_of(item, eye);
+    struct tachy_tensor out = w->out[w->mask_out];
+    out.data = e->out;
+    return segment_postprocess_from(w, item, eye, &out, &e->placement);
+}
+
+void segment_batch_close(void *engine)
+{
+    struct segment_batch *b = engine;
+    tachy_engine_close(&b->engine);
+    tachy_tensor_free(&b->in);
+    for (int i = 0; i < b->nb_out; i++)
+        tachy_tensor_free(&b->out[i]);
+    free(b);
+}
+
+// The model's tensors for `most` pictures.
+static int open_tensors(struct segment_batch *b, const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    int err = segment_tensors(s, b->engine, b->most, &b->in, b->out, &b->nb_out, &b->mask_out);
+    if (err < 0)
+        return err;
+    if (b->in.shape[0] != b->most || b->out[b->mask_out].shape[0] != b->most)
+        return TACHY_ERR_MISMATCH;
+    b->in_bytes = tachy_tensor_bytes(&b->in) / (size_t)b->most;
+    b->out_bytes = tachy_tensor_bytes(&b->out[b->mask_out]) / (size_t)b->most;
+    memset(b->in.data, 0, tachy_tensor_bytes(&b->in));
+    return TACHY_OK;
+}
+
+int segment_batch_open(tachy_task *t, int most, void **engine)
+{
+    struct segment_batch *b = calloc(1, sizeof(*b));
+    *engine = NULL;
+    if (!b)
+        return TACHY_ERR_NOMEM;
+    b->most = most;
+    int err = segment_open_engine(t, most, &b->engine);
+    if (err == TACHY_OK)
+        err = open_tensors(b, t);
+    if (err < 0) {
+        segment_batch_close(b);
+        return err;
+    }
+    *engine = b;
+    return TACHY_OK;
+}
+
+int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n)
+{
+    struct segment_batch *b = engine;
+    for (int i = 0; i < n; i++)
+        memcpy((char *)b->in.data + (size_t)i * b->in_bytes, eye_of(items[i], eyes[i])->in, b->in_bytes);
+    int err = tachy_engine_run(b->engine, &b->in, b->out); // the rest is what was there: padding
+    const char *out = b->out[b->mask_out].data;
+    for (int i = 0; i < n && err == TACHY_OK; i++)
+        memcpy(eye_of(items[i], eyes[i])->out, out + (size_t)i * b->out_bytes, b->out_bytes);
+    return err;
+}
+
+const char *segment_batch_key(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    return tachy_model_path(s->model);
+}

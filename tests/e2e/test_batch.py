@@ -1,0 +1,93 @@
+"""Batches in `tachy segment`: the same masks as one by one, with a model that takes any number of
+pictures, and with one that takes a single one."""
+import json
+
+import common
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save
+
+SIDE = 48
+
+
+def any_batch(path):
+    """A small network with a free batch: 3x3 convolution, sigmoid; ONNX and its card."""
+    rng = np.random.default_rng(5)
+    w = rng.normal(0, 0.4, (1, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["c"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["c", "w"], ["d"], pads=[1, 1, 1, 1]),
+        helper.make_node("Sigmoid", ["d"], ["e"]),
+        helper.make_node("Transpose", ["e"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", SIDE, SIDE, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", SIDE, SIDE, 1])
+    graph = helper.make_graph(nodes, "any", [x], [y], [numpy_helper.from_array(w, "w")])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    card = {"version": 1, "name": "any", "task": "segment", "license": "CC0-1.0", "file": path.name,
+            "input": {"width": SIDE, "height": SIDE, "layout": "nhwc", "channels": "rgb", "dtype": "float32",
+                      "fit": "stretch", "scale": 1 / 255},
+            "output": {"meaning": "probability", "layout": "nhwc", "width": SIDE, "height": SIDE}}
+    path.with_suffix(".json").write_text(json.dumps(card))
+
+
+class Batch(common.Case):
+    def card(self, model):
+        return () if isinstance(model, str) else ("--card", model.with_suffix(".json"))
+
+    def hashes(self, clip, model, *args):
+        summary = self.tmp / "summary.json"
+        p = common.run("segment", clip, "--model", model, "--mode", "mask", "-f", "framemd5", "-y",
+                       f"--json={summary}", *self.card(model), *args, "-")
+        return [l for l in p.stdout.splitlines() if not l.startswith("#")], p.stderr, json.loads(summary.read_text())
+
+    def clip(self, name, frames, extra=()):
+        out = self.tmp / name
+        common.ffmpeg("-f", "lavfi", "-i", f"testsrc2=size=320x240:rate=25:duration={frames / 25}", *extra, out)
+        return out
+
+    def test_same_masks(self):
+        clip = self.clip("a.mkv", 37)
+        model = self.tmp / "any.onnx"
+        any_batch(model)
+        one, _, _ = self.hashes(clip, model)
+        self.assertEqual(len(one), 37)
+        for batch in (2, 4, 16):
+            many, text, s = self.hashes(clip, model, "--batch", batch)
+            self.assertEqual(one, many, f"batch {batch}")
+            self.assertNotIn("one picture a run", text)
+            steps = {x["name"]: x for x in s["steps"]}
+            self.assertEqual(s["frames"], 37)
+            self.assertGreater(steps["model"]["busy_s"], 0)
+
+    def test_both_eyes(self):
+        clip = self.clip("a_sbs.mkv", 20)
+        model = self.tmp / "any.onnx"
+        any_batch(model)
+        one, _, _ = self.hashes(clip, model, "--stereo", "sbs", "--smooth", "0.5")
+        many, _, _ = self.hashes(clip, model, "--stereo", "sbs", "--smooth", "0.5", "--batch", "5")
+        self.assertEqual(one, many)
+
+    def test_model_of_one_picture(self):
+        common.models("selfie")
+        clip = self.clip("a.mkv", 10)
+        one, _, _ = self.hashes(clip, "selfie")
+        many, text, _ = self.hashes(clip, "selfie", "--batch", 4)
+        self.assertEqual(one, many)
+        self.assertIn("takes one picture a run", text)
+
+    def test_budget(self):
+        clip = self.clip("a.mkv", 30)
+        model = self.tmp / "any.onnx"
+        any_batch(model)
+        one, _, _ = self.hashes(clip, model)
+        few, _, _ = self.hashes(clip, model, "--max-memory", 1)
+        self.assertEqual(one, few)
+        large = self.tmp / "large.mkv"
+        common.ffmpeg("-f", "lavfi", "-i", "testsrc2=size=3840x2160:rate=25:duration=0.2", large)
+        p = common.run("segment", large, "--model", model, *self.card(model), "--max-memory", 10, "-f", "null", "-", check=False)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("do not fit", p.stderr)
+
+
+if __name__ == "__main__":
+    common.main()
