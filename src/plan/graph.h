@@ -36,6 +36,7 @@ enum tachy_plan_op {
         TACHY_OP_COUNT
 };
 const char *tachy_plan_op_name(enum tachy_plan_op op);
+bool tachy_plan_op_inputs(enum tachy_plan_op op, int n); // whether it can have n inputs
 
 // What is applied to single numbers. Formulas as in ONNX's operator of the same name.
 enum tachy_plan_act {
