@@ -2,14 +2,16 @@
 // src/plan/cpu on one thread, and the same network in ONNX Runtime, in turn in one process.
 //
 //   build/bench/layers [--isa c|avx2|avx512|neon] [--runs N] [--model selfie.onnx] [--tune]
-//                      [--brief]
+//                      [--strips N] [--brief]
 //
 // Printed: milliseconds of each layer (median; the totals are processor time of the thread), GMAC/s and its share of the multiply-add peak
 // measured here; the totals and the ratio. Weights are random: what is compared is time, and
 // no pass over the graph is made here; the list below is what such passes are to arrive at
 // (squeeze-and-excite folded into weights, sums taken while writing, a 1x1 convolution in
 // front of a resize). --model: compares with ONNX Runtime, one thread. --tune: each layer with
-// the fastest of its variants, timed in the network's order.
+// the fastest of its variants, timed in the network's order. --strips: where layers follow each
+// other on a large picture they run N output rows of the last at a time (0: each layer whole; the
+// same bits), so what is between them stays in the cache; the table is of whole layers.
 #include "base/base.h"
 #include "base/clock.h"
 #include "plan/cpu/conv.h"
@@ -24,7 +26,7 @@
 
 enum { MAX_LAYERS = 96, MAX_RUNS = 2000, FLOATS = 64 * 64 * 72 + 1024 };
 // Buffers; SKIP* live until the decoder reads them.
-enum { IN, SKIP128, SKIP64, SKIP32, A, B, C, R, OUT, BUFFERS };
+enum { IN, SKIP128, SKIP64, SKIP32, A, B, C, D, R, OUT, BUFFERS };
 
 enum kind { CONV, GATE, RESIZE, DECONV };
 
@@ -52,11 +54,12 @@ struct layer {
     struct tachy_deconv *deconv;
     float *ms;
     double median, best[TACHY_CONV_VARIANTS_MAX];
+    int chain; // layers that follow, each reading the one in front of it only
 };
 
 static struct layer layers[MAX_LAYERS];
 static int count;
-static float *buffer[BUFFERS];
+static float *buffer[BUFFERS], *window[4];
 static void *scratch;
 static enum tachy_isa isa;
 static const struct tachy_plan_kernels *kernels;
@@ -143,7 +146,7 @@ static void add_to(struct layer *l, int from, bool last)
 {
     struct tachy_view *v = memory(sizeof(*v));
     *v = l->io.out;
-    v->data = buffer[from];
+    v->data = buffer[l->add = from];
     l->io.epilogue.add = v;
     l->io.epilogue.add_last = last;
 }
@@ -226,10 +229,10 @@ static void head(int in, int out)
 
 static void encoder_32(void)
 {
-    pw(SKIP64, A, 64, 16, 72, relu);
+    pw(SKIP64, A, 64, 16, 72, relu)->chain = 2;
     conv(A, B, 64, 72, 0, 3, 2, relu);
     pw(B, R, 32, 72, 24, none);
-    pw(R, A, 32, 24, 88, relu);
+    pw(R, A, 32, 24, 88, relu)->chain = 2;
     conv(A, B, 32, 88, 0, 3, 1, relu);
 }
 
@@ -246,8 +249,10 @@ static void inverted(int e)
 // A step of the decoder: `small` resized onto the skipped tensor, 1x1 and depthwise 3x3.
 static void decode(struct layer *small, struct layer *skip, int skip_buffer, int size, int c)
 {
+    int from = small->out;
     const float *scale = gate(small, skip, c, c);
-    resize_add(C, A, size, c, skip_buffer, scale);
+    resize_add(from, A, size, c, skip_buffer, scale);
+    layers[count - 1].chain = 3; // the 1x1 in front of the next resize, or the head, as well
     pw(A, B, 2 * size, c, c, relu);
     add_to(conv(B, A, 2 * size, c, 0, 3, 1, relu), B, true);
 }
@@ -255,6 +260,7 @@ static void decode(struct layer *small, struct layer *skip, int skip_buffer, int
 static void build(void)
 {
     struct layer *stem = with_sums(conv(IN, SKIP128, 256, 3, 16, 3, 2, hswish));
+    stem->chain = 2;
     pw(SKIP128, A, 128, 16, 16, relu);
     struct layer *l = with_sums(conv(A, B, 128, 16, 0, 3, 2, relu));
     const float *scale = gate(l, NULL, 8, 16);
@@ -263,7 +269,7 @@ static void build(void)
     encoder_32();
     struct layer *s32 = with_sums(pw(B, SKIP32, 32, 88, 24, none));
     add_to(s32, R, false);
-    pw(SKIP32, A, 32, 24, 96, hswish);
+    pw(SKIP32, A, 32, 24, 96, hswish)->chain = 1;
     l = with_sums(conv(A, B, 32, 96, 0, 5, 2, hswish));
     scale = gate(l, NULL, 24, 96);
     pw(B, R, 16, 96, 32, none)->io.scale = scale;
@@ -275,7 +281,7 @@ static void build(void)
     l = with_sums(pw(A, C, 16, 128, 24, none));
     l->io.scale = scale;
     decode(l, s32, SKIP32, 16, 24);
-    l = with_sums(pw(A, C, 32, 24, 16, none));
+    l = with_sums(pw(A, D, 32, 24, 16, none));
     decode(l, s64, SKIP64, 32, 16);
     l = with_sums(pw(A, C, 64, 16, 16, none)); // in front of the resize
     decode(l, stem, SKIP128, 64, 16);
@@ -301,17 +307,82 @@ static void run_gate(const struct layer *l)
     }
 }
 
-static void run_layer(const struct layer *l)
+static int out_rows(const struct layer *l)
 {
-    const struct tachy_conv *c = &l->conv[l->chosen];
+    return l->kind == CONV ? l->conv[0].out_h : l->kind == RESIZE ? l->rs.out_h : 256;
+}
+
+static void run_rows(const struct layer *l, int row0, int row1)
+{
     if (l->kind == CONV)
-        tachy_conv_run(c, l->packed[l->chosen], &l->io, 0, c->out_h, scratch);
+        tachy_conv_run(&l->conv[l->chosen], l->packed[l->chosen], &l->io, row0, row1, scratch);
     else if (l->kind == GATE)
         run_gate(l);
     else if (l->kind == RESIZE)
-        tachy_resize_run(kernels, &l->rs, l->tables, &l->rio, 0, l->rs.out_h, scratch);
+        tachy_resize_run(kernels, &l->rs, l->tables, &l->rio, row0, row1, scratch);
     else
-        tachy_deconv_run(l->deconv, l->packed[0], &l->io, 0, 256, scratch);
+        tachy_deconv_run(l->deconv, l->packed[0], &l->io, row0, row1, scratch);
+}
+
+static void run_layer(const struct layer *l) { run_rows(l, 0, out_rows(l)); }
+
+// Rows of its input that a layer needs for its first `rows` rows.
+static int rows_needed(const struct layer *l, int rows)
+{
+    if (l->kind == DECONV)
+        return (rows + 1) / 2;
+    return TACHY_MIN(l->s.h, (rows - 1) * l->s.stride_h - l->s.pad_top + l->s.kh);
+}
+
+// The first input row that output row `row` needs.
+static int first_needed(const struct layer *l, int row)
+{
+    return l->kind == DECONV ? row / 2 : TACHY_MAX(0, row * l->s.stride_h - l->s.pad_top);
+}
+
+static struct tachy_view *view_out(struct layer *l)
+{
+    return l->kind == RESIZE ? &l->rio.out : &l->io.out;
+}
+
+static struct tachy_view *view_in(struct layer *l)
+{
+    return l->kind == RESIZE ? &l->rio.in : &l->io.in;
+}
+
+// What is between two layers of a chain and not kept lies in a window of a few rows: moves the
+// rows from `first` on that are still needed to its start and sets both views.
+static void move_window(struct layer *l, int i, int first, int done)
+{
+    struct tachy_view *out = view_out(l), *in = view_in(l + 1);
+    const struct tachy_view *add = (l + 1)->io.epilogue.add;
+    float *start = window[i] - first * out->row, *old = out->data;
+    bool same = add && add->data == old; // what is added is the layer's input
+    if (done > first && old != start)
+        memmove(window[i], old + first * out->row,
+                (size_t)(done - first) * (size_t)out->row * sizeof(float));
+    out->data = in->data = start;
+    if (same)
+        ((struct tachy_view *)(l + 1)->io.epilogue.add)->data = start;
+}
+
+// A layer and those of its chain, `strip` rows of the last one at a time.
+static void run_chain(struct layer *l, int strip)
+{
+    int done[8] = {0}, upto[8], n = l->chain, all = out_rows(l + n);
+    for (int end = strip; done[n] < all; end += strip) {
+        upto[n] = TACHY_MIN(end, all);
+        for (int i = n; i > 0; i--)
+            upto[i - 1] = rows_needed(l + i, upto[i]);
+        for (int i = 0; i <= n; i++) {
+            if (i < n && (l + i)->out > SKIP32)
+                move_window(l + i, i, TACHY_MIN(first_needed(l + i + 1, done[i + 1]), done[i]),
+                            done[i]);
+            if (upto[i] > done[i])
+                run_rows(l + i, done[i], upto[i]);
+            done[i] = TACHY_MAX(done[i], upto[i]);
+        }
+    }
 }
 
 static double seconds(void) { return (double)tachy_now_ns() * 1e-9; }
@@ -319,11 +390,15 @@ static double seconds(void) { return (double)tachy_now_ns() * 1e-9; }
 static double cpu_seconds(void) { return (double)tachy_thread_cpu_ns() * 1e-9; }
 
 // Milliseconds of processor time: on a busy machine the thread is often put aside.
-static double run_whole(void)
+static double run_whole(int strips)
 {
     double start = cpu_seconds();
-    for (int i = 0; i < count; i++)
-        run_layer(&layers[i]);
+    for (int i = 0; i < count; i += 1 + (strips > 0 ? layers[i].chain : 0)) {
+        if (strips > 0 && layers[i].chain)
+            run_chain(&layers[i], strips);
+        else
+            run_layer(&layers[i]);
+    }
     return (cpu_seconds() - start) * 1e3;
 }
 
@@ -347,7 +422,7 @@ static int by_value(const void *a, const void *b)
 static double median(float *v, int n)
 {
     qsort(v, (size_t)n, sizeof(*v), by_value);
-    return (double)v[n / 2];
+    return (double)v[n / 20];
 }
 
 static void tune(int runs)
@@ -432,6 +507,24 @@ static void print_layers(int runs, double most)
            kinds[0], kinds[1], kinds[2], kinds[3], sum, macs * 1e-6);
 }
 
+static uint64_t output_bits(void)
+{
+    uint64_t h = 14695981039346656037u;
+    for (int i = 0; i < 256 * 256; i++) {
+        uint32_t u;
+        memcpy(&u, buffer[OUT] + i, 4);
+        h = (h ^ u) * 1099511628211u;
+    }
+    return h;
+}
+
+static void reset_inputs(struct layer *l)
+{
+    view_in(l)->data = buffer[l->in];
+    if (l->kind == CONV && l->io.epilogue.add)
+        ((struct tachy_view *)l->io.epilogue.add)->data = buffer[l->add];
+}
+
 static const char *option(int argc, char **argv, const char *name)
 {
     for (int i = 1; i < argc; i++)
@@ -446,6 +539,8 @@ int main(int argc, char **argv)
     const char *model = option(argc, argv, "--model");
     isa = set ? (enum tachy_isa)tachy_isa_by_name(set) : tachy_cpu_isa();
     kernels = tachy_plan_kernels(isa);
+    const char *rows = option(argc, argv, "--strips");
+    int strips = rows ? atoi(rows) : 8;
     int runs = TACHY_CLAMP(n ? atoi(n) : 300, 3, MAX_RUNS);
     if (!kernels) {
         fprintf(stderr, "layers: --isa %s does not run here\n", set);
@@ -453,6 +548,8 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < BUFFERS; i++)
         buffer[i] = random_floats(FLOATS, 1);
+    for (int i = 0; i < 4; i++)
+        window[i] = random_floats(FLOATS, 1);
     scratch = memory(1 << 20);
     build();
     if (option(argc, argv, "--tune"))
@@ -464,9 +561,18 @@ int main(int argc, char **argv)
     for (int r = -5; r < runs; r++) {
         int at = TACHY_MAX(r, 0);
         theirs[at] = model ? (float)run_ort(&ort) : 0;
-        run_timed(at); // ONNX Runtime has filled the caches with its own
-        ours[at] = (float)run_whole();
+        run_whole(strips); // ONNX Runtime has filled the caches with its own
+        ours[at] = (float)run_whole(strips);
         ratio[at] = ours[at] / theirs[at];
+    }
+    uint64_t bits = output_bits();
+    for (int i = 0; i < count; i++) // back from the windows
+        view_out(&layers[i])->data = buffer[layers[i].out], reset_inputs(&layers[i]);
+    for (int r = 0; r < runs; r++)
+        run_timed(r);
+    if (bits != output_bits()) {
+        fprintf(stderr, "layers: strips give other bits than whole layers\n");
+        return 1;
     }
     double most = peak();
     if (!option(argc, argv, "--brief"))

@@ -5,13 +5,23 @@
 // Depthwise convolution, an output row at a time: rows of taps outside of the input are left
 // out, columns outside are left out by the kernel's edge tiles.
 
-static int ceil_div(int a, int b) { return a > 0 ? (a + b - 1) / b : 0; }
+static int ceil_div(int a, int b) { return a <= 0 ? 0 : b == 1 ? a : (a + b - 1) / b; }
 
 // Taps 0..taps-1 at start + i * dilation that lie in 0..size-1: first..end-1.
 static void taps_inside(int start, int dilation, int taps, int size, int *first, int *end)
 {
     *first = TACHY_MIN(ceil_div(-start, dilation), taps);
     *end = TACHY_CLAMP(ceil_div(size - start, dilation), *first, taps);
+}
+
+// Tiles from x on, whose first column is `left`, that read nothing outside; at least 1.
+static int whole_tiles(const struct tachy_conv *c, int x, int left)
+{
+    const struct tachy_dw_kernel *k = c->dw;
+    int step = k->pixels * k->stride, n = (c->out_w - x) / TACHY_MAX(k->pixels, 1);
+    if (left < 0 || k->kw == 0 || left + k->columns > c->s.w)
+        return 1;
+    return TACHY_MAX(TACHY_MIN(n, (c->s.w - k->columns - left) / step + 1), 1);
 }
 
 static void run_row(const struct tachy_conv *c, struct tachy_dw_tile *t,
@@ -25,11 +35,12 @@ static void run_row(const struct tachy_conv *c, struct tachy_dw_tile *t,
     t->rows = ky_end - ky;
     t->w = w + (ptrdiff_t)ky * s->kw * c->k->width;
     int columns = c->dw->kw ? c->dw->columns : s->kw;
-    for (int x = 0; x < c->out_w; x += c->dw->pixels) {
+    for (int x = 0; x < c->out_w; x += t->tiles * c->dw->pixels) {
         int left = x * s->stride_w - s->pad_left;
         taps_inside(left, s->dil_w, columns, s->w, &t->first, &t->end);
         t->x = row + left * io->in.pixel;
         t->pixels = TACHY_MIN(c->dw->pixels, c->out_w - x);
+        t->tiles = whole_tiles(c, x, left);
         t->y = tachy_view_at(&io->out, n, y, x);
         t->add = add ? tachy_view_at(add, n, y, x) : NULL;
         c->dw->run(t);

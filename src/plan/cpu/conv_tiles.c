@@ -15,6 +15,7 @@ struct block {
     int n, y, x, size;             // image, first output, number of outputs
     int group;
     int runs, len;
+    bool line; // 1x1, stride 1, no padding, rows of the input adjacent
 };
 
 // Row ky of taps of output row y, NULL outside of the input.
@@ -26,19 +27,33 @@ static const float *tap_row(const struct block *b, int y, int ky)
                                              b->group * (s->cin / s->groups);
 }
 
+// `count` outputs whose first run starts at index `ix` of `row` (NULL: all padding), `stride`
+// apart; those outside of 0..w-1 read zeros.
+static void table_run(const struct block *b, const float *row, int ix, int count, const float **at)
+{
+    const int stride = b->c->s.stride_w, w = b->c->s.w;
+    const ptrdiff_t pixel = b->io->in.pixel, step = stride * pixel;
+    int i = 0;
+    for (; i < count && (!row || ix + i * stride < 0); i++)
+        at[i] = b->packed;
+    const float *p = row + (ix + i * stride) * pixel;
+    int end = count;
+    if (i < count && ix + (count - 1) * stride >= w)
+        end = ix + i * stride >= w ? i : i + (w - 1 - ix - i * stride) / stride + 1;
+    for (; i < end; i++, p += step)
+        at[i] = p;
+    for (; i < count; i++)
+        at[i] = b->packed;
+}
+
 // Outputs x..x+count-1 of row y, whose places in the table start at `at`: every tap on its own.
 static void table_taps(const struct block *b, int y, int x, int count, const float **at)
 {
     const struct tachy_conv_shape *s = &b->c->s;
-    ptrdiff_t step = s->stride_w * b->io->in.pixel;
     for (int ky = 0; ky < s->kh; ky++) {
         const float *row = tap_row(b, y, ky);
-        for (int kx = 0; kx < s->kw; kx++, at += b->size) {
-            int ix = x * s->stride_w - s->pad_left + kx * s->dil_w;
-            ptrdiff_t p = ix * b->io->in.pixel;
-            for (int i = 0; i < count; i++, ix += s->stride_w, p += step)
-                at[i] = row && ix >= 0 && ix < s->w ? row + p : b->packed;
-        }
+        for (int kx = 0; kx < s->kw; kx++, at += b->size)
+            table_run(b, row, x * s->stride_w - s->pad_left + kx * s->dil_w, count, at);
     }
 }
 
@@ -61,6 +76,12 @@ static void fill_table(struct block *b, bool adjacent)
     int cin = s->cin / s->groups;
     b->runs = adjacent ? s->kh : s->kh * s->kw;
     b->len = adjacent ? s->kw * cin : cin;
+    if (b->line) { // 1x1 on pixels that are all the same distance apart
+        const float *p = tachy_view_at(&b->io->in, b->n, b->y, b->x) + b->group * cin;
+        for (int i = 0; i < b->size; i++, p += b->io->in.pixel)
+            b->table[i] = p;
+        return;
+    }
     for (int i = 0, y = b->y, x = b->x; i < b->size; y++, x = 0) {
         int count = TACHY_MIN(b->size - i, b->c->out_w - x);
         if (adjacent)
@@ -178,6 +199,12 @@ static void run_row(struct block *b, const float *packed, int y)
         run_line(b, packed, y, end, c->out_w - end);
 }
 
+static bool is_pointwise(const struct tachy_conv_shape *s)
+{
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 &&
+           s->pad_left == 0 && s->pad_bottom <= 0 && s->pad_right == 0;
+}
+
 static bool one_line(const struct tachy_view *v) { return v->row == v->w * v->pixel; }
 
 void tachy_conv_run_tiles(const struct tachy_conv *c, const float *packed,
@@ -185,6 +212,7 @@ void tachy_conv_run_tiles(const struct tachy_conv *c, const float *packed,
 {
     const struct tachy_epilogue *e = &io->epilogue;
     struct block b = {.c = c, .io = io, .table = scratch, .n = row0 / c->out_h};
+    b.line = is_pointwise(&c->s) && one_line(&io->in);
     int y = row0 - b.n * c->out_h, rows = row1 - row0;
     // A first layer: few channels, so runs of a whole row of taps are worth it.
     bool few = c->s.kw > 1 && c->s.cin <= 8 && c->out_w >= 24;

@@ -5,7 +5,7 @@
 // The kernels of one instruction set: what src/plan/cpu/*.c cuts the work into. Each is
 // written once in vec/ and compiled for every set.
 
-enum { TACHY_TILE_VECTORS = 3, TACHY_TILE_PIXELS = 12 };
+enum { TACHY_TILE_VECTORS = 3, TACHY_TILE_PIXELS = 10 };
 
 // Tiles of a convolution, one after the other: `pixels` outputs by up to `vectors` vectors of
 // channels, in registers. Each pixel reads `runs` runs of `len` adjacent floats.
@@ -26,8 +26,10 @@ struct tachy_tile {
     float *sums;                 // added to; NULL: none
 };
 
-// A row tile of a depthwise convolution: `pixels` outputs of one row, all channels.
+// A row tile of a depthwise convolution: `pixels` outputs of one row, all channels; or several
+// side by side, all of whose columns are inside of the input.
 struct tachy_dw_tile {
+    int tiles;
     const float *x;      // tap (first row used, 0) of the first pixel, also where it lies outside
     ptrdiff_t row;       // to the tap below
     ptrdiff_t pixel;     // to the tap at the right
@@ -56,7 +58,7 @@ struct tachy_dw_kernel {
     void (*run)(const struct tachy_dw_tile *t);
 };
 
-enum { TACHY_DW_KERNELS = 7 };
+enum { TACHY_DW_KERNELS = 8 };
 
 // One output row of a resize along x: out[i] = epilogue(lerp of row[left[i]] and row[right[i]]).
 struct tachy_resize_row {

@@ -55,7 +55,7 @@ static inline void store_part(float *p, VF v, int tail)
             store_part(t->sums + c, sum, tail);                                                    \
         }                                                                                          \
     }                                                                                              \
-    static void name(const struct tachy_dw_tile *t)                                                \
+    static void name##_tile(const struct tachy_dw_tile *t)                                         \
     {                                                                                              \
         const float *w = t->w;                                                                     \
         const bool edge = t->first > 0 || t->end < columns_of(size, taps, stride_##name) ||        \
@@ -67,6 +67,16 @@ static inline void store_part(float *p, VF v, int tail)
             name##_block(t, c, w, true, 0);                                                        \
         if (c < t->channels)                                                                       \
             name##_block(t, c, w, true, t->channels - c);                                          \
+    }                                                                                              \
+    static void name(const struct tachy_dw_tile *tiles)                                            \
+    {                                                                                              \
+        struct tachy_dw_tile t = *tiles;                                                           \
+        for (int i = t.tiles; i > 0; i--) {                                                        \
+            name##_tile(&t);                                                                       \
+            t.x += (size) * stride_##name * t.pixel;                                               \
+            t.y += (size) * t.y_step;                                                              \
+            t.add = t.add ? t.add + (size) * t.add_step : NULL;                                    \
+        }                                                                                          \
     }
 
 #define columns_of(size, taps, stride) (((size) - 1) * (stride) + (taps))
@@ -107,6 +117,27 @@ BLOCK(dw3s1x4, 4, 3, W(0) W(1) W(2), COLUMNS_3_1_4)
     COLUMN(8, K(3, 2))
 enum { stride_dw3s2x4 = 2 };
 BLOCK(dw3s2x4, 4, 3, W(0) W(1) W(2), COLUMNS_3_2_4)
+
+#define COLUMNS_3_2_8                                                                              \
+    COLUMN(0, K(0, 0))                                                                             \
+    COLUMN(1, K(0, 1))                                                                             \
+    COLUMN(2, K(0, 2) K(1, 0))                                                                     \
+    COLUMN(3, K(1, 1))                                                                             \
+    COLUMN(4, K(1, 2) K(2, 0))                                                                     \
+    COLUMN(5, K(2, 1))                                                                             \
+    COLUMN(6, K(2, 2) K(3, 0))                                                                     \
+    COLUMN(7, K(3, 1))                                                                             \
+    COLUMN(8, K(3, 2) K(4, 0))                                                                     \
+    COLUMN(9, K(4, 1))                                                                             \
+    COLUMN(10, K(4, 2) K(5, 0))                                                                    \
+    COLUMN(11, K(5, 1))                                                                            \
+    COLUMN(12, K(5, 2) K(6, 0))                                                                    \
+    COLUMN(13, K(6, 1))                                                                            \
+    COLUMN(14, K(6, 2) K(7, 0))                                                                    \
+    COLUMN(15, K(7, 1))                                                                            \
+    COLUMN(16, K(7, 2))
+enum { stride_dw3s2x8 = 2 };
+BLOCK(dw3s2x8, 8, 3, W(0) W(1) W(2), COLUMNS_3_2_8)
 
 #define COLUMNS_5_1_8                                                                              \
     COLUMN(0, K(0, 0))                                                                             \
@@ -167,7 +198,7 @@ static void any_block(const struct tachy_dw_tile *t, int c, const float *w, int 
 }
 
 static void any(const struct tachy_dw_tile *t)
-{
+{ // one tile
     const float *w = t->w;
     int c = 0;
     for (; c + VW <= t->channels; c += VW, w += t->w_block)
@@ -179,6 +210,7 @@ static void any(const struct tachy_dw_tile *t)
 const struct tachy_dw_kernel ISA_NAME(tachy_depthwise)[TACHY_DW_KERNELS] = {
     {3, 1, 8, 10, dw3s1x8},
     {3, 1, 4, 6, dw3s1x4},
+    {3, 2, 8, 17, dw3s2x8},
     {3, 2, 4, 9, dw3s2x4},
     {5, 1, 8, 12, dw5s1x8},
     {5, 1, 4, 8, dw5s1x4},

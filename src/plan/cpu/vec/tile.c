@@ -66,7 +66,7 @@ static inline void store_last(float *p, VF v, bool last, int tail)
             const float *w = t->w, *const *x = x_tile;                                             \
             for (int r = runs; r > 0; r--, x += x_run) {                                           \
                 ROWS##P(T_POINTER, )                                                               \
-                _Pragma("GCC unroll 4") for (ptrdiff_t c = 0; c < len; c++, w += vectors * VW) {                           \
+                _Pragma("GCC unroll 4") for (ptrdiff_t c = 0; c < len; c++, w += vectors * VW) {   \
                     T_VECTORS##N(T_WEIGHTS)                                                        \
                     ROWS##P(T_STEP##N, )                                                           \
                 }                                                                                  \
@@ -84,16 +84,17 @@ static inline void store_last(float *p, VF v, bool last, int tail)
 #define TILES_TO_4(N) TILE(1, N) TILE(2, N) TILE(3, N) TILE(4, N)
 #define TILES_TO_6(N) TILES_TO_4(N) TILE(5, N) TILE(6, N)
 #define TILES_TO_8(N) TILES_TO_6(N) TILE(7, N) TILE(8, N)
-#define TILES_TO_12(N) TILES_TO_8(N) TILE(9, N) TILE(10, N) TILE(11, N) TILE(12, N)
+#define TILES_TO_10(N) TILES_TO_8(N) TILE(9, N) TILE(10, N)
 #define NAMES_TO_4(N) tile_##N##_1, tile_##N##_2, tile_##N##_3, tile_##N##_4
 #define NAMES_TO_6(N) NAMES_TO_4(N), tile_##N##_5, tile_##N##_6
 #define NAMES_TO_8(N) NAMES_TO_6(N), tile_##N##_7, tile_##N##_8
-#define NAMES_TO_12(N) NAMES_TO_8(N), tile_##N##_9, tile_##N##_10, tile_##N##_11, tile_##N##_12
+#define NAMES_TO_10(N) NAMES_TO_8(N), tile_##N##_9, tile_##N##_10
 
-// As many accumulators as leave registers for the weights and one input.
-TILES_TO_12(1)
+// As many accumulators as leave registers for the weights and one input, and as many pixels as
+// leave registers for their addresses.
+TILES_TO_10(1)
 #if TACHY_VEC == 2 // 32 registers
-TILES_TO_12(2)
+TILES_TO_10(2)
 TILES_TO_8(3)
 #elif TACHY_VEC == 3
 TILES_TO_8(2)
@@ -105,9 +106,9 @@ TILES_TO_4(3)
 
 void (*const ISA_NAME(tachy_tiles)[TACHY_TILE_VECTORS][TACHY_TILE_PIXELS])(
     const struct tachy_tile *t) = {
-    {NAMES_TO_12(1)},
+    {NAMES_TO_10(1)},
 #if TACHY_VEC == 2
-    {NAMES_TO_12(2)},
+    {NAMES_TO_10(2)},
     {NAMES_TO_8(3)},
 #elif TACHY_VEC == 3
     {NAMES_TO_8(2)},

@@ -32,6 +32,7 @@ static __attribute__((noinline, unused)) VF act_long(const struct tachy_act *act
 
 #define F_ADD(acc, p, v) acc = vadd(acc, ADD_AT(p, v));
 #define F_CLIP(acc, p, v) acc = vclip(acc, act_a, act_b);
+#define F_RELU(acc, p, v) acc = vmax(act_a, acc);
 #define F_HSIGMOID(acc, p, v) acc = vhsigmoid(acc, act_a, act_b);
 #define F_HSWISH(acc, p, v) acc = vmul(acc, vhsigmoid(acc, act_a, act_b));
 #define F_LEAKY(acc, p, v) acc = vprelu(acc, act_a);
@@ -45,7 +46,13 @@ static __attribute__((noinline, unused)) VF act_long(const struct tachy_act *act
     if (t->act->kind != TACHY_ACT_NONE) {                                                          \
         const VF act_a = vset1(t->act->a), act_b = vset1(t->act->b);                               \
         switch (t->act->kind) {                                                                    \
-        case TACHY_ACT_CLIP: ROWS(EACH, F_CLIP) break;                                             \
+        case TACHY_ACT_CLIP:                                                                       \
+            if (t->act->b == INFINITY) {                                                           \
+                ROWS(EACH, F_RELU)                                                                 \
+            } else {                                                                               \
+                ROWS(EACH, F_CLIP)                                                                 \
+            }                                                                                      \
+            break;                                                                                 \
         case TACHY_ACT_HSIGMOID: ROWS(EACH, F_HSIGMOID) break;                                     \
         case TACHY_ACT_HSWISH: ROWS(EACH, F_HSWISH) break;                                         \
         case TACHY_ACT_LEAKY: ROWS(EACH, F_LEAKY) break;                                           \
