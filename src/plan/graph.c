@@ -31,13 +31,14 @@ const char *tachy_plan_act_name(enum tachy_plan_act a)
 {
     static const char *const names[] = {"none",     "relu",   "clip",  "leaky", "prelu",
                                         "sigmoid",  "hsigmoid", "hswish", "swish", "tanh",
-                                        "exp",      "sqrt",   "neg",   "abs"};
+                                        "exp",    "sqrt",   "neg",   "abs",
+                                        "gelu",   "gelu-tanh", "elu", "softplus", "mish", "erf"};
     return (unsigned)a < TACHY_PLAN_ACTS ? names[a] : "?";
 }
 
 const char *tachy_plan_binary_name(enum tachy_plan_binary b)
 {
-    static const char *const names[] = {"add", "sub", "mul", "div", "min", "max"};
+    static const char *const names[] = {"add", "sub", "mul", "div", "min", "max", "pow"};
     return (unsigned)b < TACHY_PLAN_BINARIES ? names[b] : "?";
 }
 

@@ -13,7 +13,8 @@
 // Operators. What ONNX calls differently on the way to one of these is named in src/provider.
 //   name, inputs (least, most), what the attributes mean
 #define TACHY_PLAN_OPS(X)                                                                          \
-    X(CONV, "Conv", 2, 4)         /* x, weights [out][in/groups][kh][kw], bias, added; conv */     \
+    X(CONV, "Conv", 2, 6)         /* x, weights [out][in/groups][kh][kw], bias, added, scale of    \
+                                     x's channels [n][c][1][1], slope of PRelu; conv */            \
     X(DECONV, "ConvTranspose", 2, 3) /* x, weights [in][out/groups][kh][kw], bias; conv */         \
     X(MATMUL, "MatMul", 2, 3)     /* a, b, bias; matmul */                                         \
     X(UNARY, "Unary", 1, 2)       /* x, slope of PRelu; act */                                     \
@@ -54,6 +55,12 @@ enum tachy_plan_act {
     TACHY_PLAN_SQRT,
     TACHY_PLAN_NEG,
     TACHY_PLAN_ABS,
+    TACHY_PLAN_GELU,      // x / 2 (1 + erf(x / sqrt 2))
+    TACHY_PLAN_GELU_TANH, // its approximation by tanh
+    TACHY_PLAN_ELU,       // x < 0 ? a (exp(x) - 1) : x
+    TACHY_PLAN_SOFTPLUS,
+    TACHY_PLAN_MISH, // x tanh(softplus(x))
+    TACHY_PLAN_ERF,
     TACHY_PLAN_ACTS
 };
 const char *tachy_plan_act_name(enum tachy_plan_act a);
@@ -65,6 +72,7 @@ enum tachy_plan_binary {
     TACHY_PLAN_DIV,
     TACHY_PLAN_MIN,
     TACHY_PLAN_MAX,
+    TACHY_PLAN_POW,
     TACHY_PLAN_BINARIES
 };
 const char *tachy_plan_binary_name(enum tachy_plan_binary b);

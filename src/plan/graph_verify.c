@@ -30,7 +30,8 @@ static const char *check_conv(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
     const struct tachy_value *x = n->in[0], *w = n->in[1], *bias = n->nb_in > 2 ? n->in[2] : NULL,
-                             *added = n->nb_in > 3 ? n->in[3] : NULL, *y = n->out;
+                             *added = n->nb_in > 3 ? n->in[3] : NULL,
+                             *scale = n->nb_in > 4 ? n->in[4] : NULL, *y = n->out;
     if (!is_picture(x) || !is_picture(w) || !is_picture(y))
         return "not of four dimensions";
     int64_t groups = a->conv.groups;
@@ -47,6 +48,8 @@ static const char *check_conv(const struct tachy_node *n)
             return "an output of another size than input, kernel, stride and padding give";
     if (added && (added->rank != 4 || memcmp(added->shape, y->shape, 4 * sizeof(int64_t))))
         return "an added tensor of another shape";
+    if (scale && (scale->rank != 4 || tachy_value_elements(scale) != x->shape[0] * x->shape[1]))
+        return "a scale that is not one a channel";
     return y->shape[0] == x->shape[0] ? NULL : "another batch in the output";
 }
 

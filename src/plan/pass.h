@@ -1,0 +1,22 @@
+#pragma once
+#include "plan/graph.h"
+
+// What is done to a graph between the front end and a back end. Each pass is one file, keeps every
+// promise of tachy_graph_verify(), computes the same function and returns TACHY_OK or
+// TACHY_ERR_NOMEM; a pass that finds nothing to do changes nothing.
+typedef int tachy_plan_pass_fn(struct tachy_graph *g);
+
+struct tachy_plan_pass {
+    const char *name; // of `tachy engine show --after NAME`
+    tachy_plan_pass_fn *run;
+};
+// In the order in which they run; ends with a row of NULLs.
+extern const struct tachy_plan_pass tachy_plan_all_passes[];
+
+// Runs all passes, or those up to and with `last` (NULL: all), verifying after each.
+// TACHY_ERR_NOT_FOUND: no pass of that name.
+int tachy_plan_passes(struct tachy_graph *g, const char *last);
+
+// Pictures get their channels last wherever a node works on pictures; Transpose nodes of equal
+// order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
+int tachy_plan_layout(struct tachy_graph *g);
