@@ -211,3 +211,5 @@ char *tachy_graph_print(const struct tachy_graph *g);
 // Every promise above, and each operator's inputs, attributes and shapes. TACHY_ERR_INVAL with one
 // sentence that names the node. After each pass, in debug builds and in tests.
 int tachy_graph_verify(const struct tachy_graph *g);
+// The same for one node's inputs, attributes and shapes: what is wrong with it, or NULL.
+const char *tachy_node_wrong(const struct tachy_node *n);

@@ -243,6 +243,19 @@ static const char *check_op(const struct tachy_node *n)
     return "an unknown operator";
 }
 
+const char *tachy_node_wrong(const struct tachy_node *n)
+{
+    const char *why = tachy_plan_op_inputs(n->op, n->nb_in) ? check_value(n->out)
+                                                            : "another number of inputs";
+    for (int i = 0; i < n->nb_in && !why; i++) {
+        if (!n->in[i] && !tachy_plan_op_inputs(n->op, i))
+            why = "an input that must be there is absent";
+        else if (n->in[i])
+            why = check_value(n->in[i]);
+    }
+    return why ? why : check_op(n);
+}
+
 // Uses of each value, and that each is made before it is used.
 struct seen {
     int *uses;

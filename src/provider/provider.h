@@ -1,0 +1,34 @@
+#pragma once
+#include "plan/cpu/plan.h"
+#include "provider/reader.h"
+
+// Inside of src/provider: the execution provider's parts.
+
+struct provider {
+    const OrtApi *api;
+    const OrtEpApi *ep_api;
+};
+
+// A compiled subgraph: the plan and which of the fused node's inputs are its inputs.
+struct provider_plan {
+    struct tachy_cpu_plan *plan;
+    int nb_in, nb_out;
+    int index[READER_INPUTS]; // of the kernel's inputs
+    int rank[READER_OUTPUTS]; // of the outputs
+    int64_t shape[READER_OUTPUTS][TACHY_MAX_RANK];
+};
+
+// Reads, runs the passes and compiles what `graph` holds, with inputs and outputs in the order
+// given. Negative, logged: it cannot be one plan.
+int provider_plan_open(struct provider_plan **out, const struct provider *p, const OrtGraph *graph,
+                       const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
+                       size_t nb_out, const struct tachy_log *log);
+void provider_plan_close(struct provider_plan **p);
+OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);
+
+// Hands ONNX Runtime the sets of nodes that plans will run (claim.c).
+OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEpGraphSupportInfo *to,
+                          const struct tachy_log *log);
+
+// Nodes of a graph, free()d by the caller; NULL on failure.
+const OrtNode **provider_nodes(const struct provider *p, const OrtGraph *graph, size_t *nb);
