@@ -195,6 +195,22 @@ void tachy_node_set_input(struct tachy_node *n, int i, struct tachy_value *v)
         v->uses++;
 }
 
+bool tachy_node_set_inputs(struct tachy_graph *g, struct tachy_node *n, int nb_in)
+{
+    struct tachy_value **in = n->in;
+    if (nb_in > n->nb_in) {
+        in = tachy_graph_alloc(g, sizeof(*in) * (size_t)nb_in);
+        if (!in)
+            return false;
+        memcpy(in, n->in, sizeof(*in) * (size_t)n->nb_in);
+    }
+    for (int i = nb_in; i < n->nb_in; i++)
+        tachy_node_set_input(n, i, NULL);
+    n->in = in;
+    n->nb_in = nb_in;
+    return true;
+}
+
 void tachy_graph_replace(struct tachy_graph *g, struct tachy_value *from, struct tachy_value *to)
 {
     for (struct tachy_node *n = g->first; n; n = n->next)

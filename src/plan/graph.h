@@ -194,6 +194,8 @@ struct tachy_node *tachy_graph_node(struct tachy_graph *g, struct tachy_node *be
                                     struct tachy_value *const in[], int nb_in,
                                     struct tachy_value *out);
 void tachy_node_set_input(struct tachy_node *n, int i, struct tachy_value *v);
+// Room for `nb_in` inputs, the new ones absent; fewer: those at the end go. False: out of memory.
+bool tachy_node_set_inputs(struct tachy_graph *g, struct tachy_node *n, int nb_in);
 // Everything that used `from` uses `to` from now on, the graph's outputs too.
 void tachy_graph_replace(struct tachy_graph *g, struct tachy_value *from, struct tachy_value *to);
 // Takes a node out. Its output must have no uses.

@@ -3,6 +3,13 @@
 #include "base/base.h"
 
 const struct tachy_plan_pass tachy_plan_all_passes[] = {
+    {"common", tachy_plan_common},
+    {"moves", tachy_plan_moves},
+    {"activations", tachy_plan_activations},
+    {"pad", tachy_plan_pad},
+    {"fuse", tachy_plan_fuse},
+    {"scale", tachy_plan_scale},
+    {"dead", tachy_plan_dead},
     {"layout", tachy_plan_layout},
     {NULL, NULL},
 };

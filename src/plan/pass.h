@@ -20,3 +20,18 @@ int tachy_plan_passes(struct tachy_graph *g, const char *last);
 // Pictures get their channels last wherever a node works on pictures; Transpose nodes of equal
 // order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
 int tachy_plan_layout(struct tachy_graph *g);
+
+// Transposes of transposes, renamings of renamings and what does nothing go.
+int tachy_plan_moves(struct tachy_graph *g);
+// Hard-swish, hard-sigmoid, swish and clips out of the sums and products that exporters write.
+int tachy_plan_activations(struct tachy_graph *g);
+// Bias, activation and a residual sum become part of the convolution in front of them.
+int tachy_plan_fuse(struct tachy_graph *g);
+// x * s, one s a channel, becomes a scale of the next convolution's weights.
+int tachy_plan_scale(struct tachy_graph *g);
+// Zeros around a picture become padding of the convolution that reads it.
+int tachy_plan_pad(struct tachy_graph *g);
+// Nodes that compute what another node computes.
+int tachy_plan_common(struct tachy_graph *g);
+// Nodes that nobody needs.
+int tachy_plan_dead(struct tachy_graph *g);
