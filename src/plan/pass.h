@@ -21,7 +21,8 @@ int tachy_plan_passes(struct tachy_graph *g, const char *last);
 // order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
 int tachy_plan_layout(struct tachy_graph *g);
 
-// Transposes of transposes, renamings of renamings and what does nothing go.
+// Transposes of transposes, renamings of renamings, single pixels that are blown up for a sum or
+// a product, and what does nothing go.
 int tachy_plan_moves(struct tachy_graph *g);
 // Hard-swish, hard-sigmoid, swish and clips out of the sums and products that exporters write.
 int tachy_plan_activations(struct tachy_graph *g);

@@ -37,11 +37,25 @@ static void join(struct tachy_node *n)
     tachy_node_set_input(n, 0, first->in[0]);
 }
 
+// A resized single pixel is what broadcasting makes of it without being asked.
+static void spread(struct tachy_node *n)
+{
+    for (int i = 0; n->op == TACHY_OP_BINARY && i < 2; i++) {
+        const struct tachy_node *by = n->in[i]->made_by;
+        const struct tachy_value *other = n->in[1 - i], *y = n->out;
+        if (by && by->op == TACHY_OP_RESIZE && !by->attr.act.act && by->in[0]->shape[2] == 1 &&
+            by->in[0]->shape[3] == 1 && other->rank == y->rank &&
+            !memcmp(other->shape, y->shape, sizeof(y->shape)))
+            tachy_node_set_input(n, i, by->in[0]);
+    }
+}
+
 int tachy_plan_moves(struct tachy_graph *g)
 {
     for (struct tachy_node *n = g->first, *next; n; n = next) {
         next = n->next;
         join(n);
+        spread(n);
         if (!does_nothing(n) || is_output(g, n->out))
             continue;
         tachy_graph_replace(g, n->out, n->in[0]);

@@ -247,6 +247,15 @@ static int steps_pool(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+// A model's scale that is only out / in, rounded: 0, since the exact ratio puts pixels that lie on
+// a border between two where ONNX Runtime's single precision happens to put them.
+static float resize_scale(const struct tachy_node *n, int axis)
+{
+    float given = n->attr.resize.scale[axis];
+    bool ratio = given == (float)n->out->shape[2 + axis] / (float)n->in[0]->shape[2 + axis];
+    return ratio ? 0 : given;
+}
+
 static int steps_resize(struct plan_build *b, const struct tachy_node *n)
 {
     static const enum tachy_resize_round rounds[] = {TACHY_ROUND_PREFER_FLOOR, TACHY_ROUND_FLOOR,
@@ -265,7 +274,7 @@ static int steps_resize(struct plan_build *b, const struct tachy_node *n)
     s->act = kernel_act(&a->act);
     s->resize = (struct tachy_resize_shape){
         (int)x[0], (int)x[2], (int)x[3], (int)x[1], (int)y[2], (int)y[3],
-        a->resize.scale[0], a->resize.scale[1],
+        resize_scale(n, 0), resize_scale(n, 1),
         a->resize.mode == TACHY_PLAN_LINEAR ? TACHY_RESIZE_LINEAR : TACHY_RESIZE_NEAREST,
         places[a->resize.coords], rounds[a->resize.round & 3]};
     size_t size = tachy_resize_tables_size(&s->resize);
