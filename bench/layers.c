@@ -4,8 +4,8 @@
 //   build/bench/layers [--isa c|avx2|avx512|neon] [--runs N] [--model selfie.onnx] [--tune]
 //                      [--strips N] [--brief]
 //
-// Printed: milliseconds of each layer (median; the totals are processor time of the thread), GMAC/s and its share of the multiply-add peak
-// measured here; the totals and the ratio. Weights are random: what is compared is time, and
+// Printed: milliseconds of each layer (median), GMAC/s and its share of the multiply-add peak
+// measured here; the totals (processor time of the thread) and their ratio. Weights are random: what is compared is time, and
 // no pass over the graph is made here; the list below is what such passes are to arrive at
 // (squeeze-and-excite folded into weights, sums taken while writing, a 1x1 convolution in
 // front of a resize). --model: compares with ONNX Runtime, one thread. --tune: each layer with
@@ -132,8 +132,8 @@ static struct layer *conv(int in, int out, int size, int cin, int cout, int k, i
     l->io.out = tachy_view_dense(buffer[out], 1, o, o, l->s.cout);
     l->io.epilogue.act = act;
     l->macs = 1.0 * o * o * l->s.cout * (cin / groups) * k * k;
-    snprintf(l->name, sizeof(l->name), "%s %dx%d s%d %d-%d", cout ? "conv" : "dw", k, k, stride, cin,
-             l->s.cout);
+    snprintf(l->name, sizeof(l->name), "%s %dx%d s%d %d-%d", cout ? "conv" : "dw", k, k, stride,
+             cin, l->s.cout);
     return l;
 }
 
@@ -300,7 +300,8 @@ static void run_gate(const struct layer *l)
     bool two = l->gate_packed[1] != NULL;
     for (int i = 0; i < 1 + two; i++) {
         const struct tachy_conv *g = &l->gate[i];
-        struct tachy_conv_io io = {.in = tachy_view_dense(i ? l->hidden : l->mean, 1, 1, 1, g->s.cin),
+        const float *in = i ? l->hidden : l->mean;
+        struct tachy_conv_io io = {.in = tachy_view_dense(in, 1, 1, 1, g->s.cin),
                                    .epilogue.act = l->gate_act[i]};
         io.out = tachy_view_dense(two && !i ? l->hidden : l->scale, 1, 1, 1, g->s.cout);
         tachy_conv_run(g, l->gate_packed[i], &io, 0, 1, scratch);
@@ -422,7 +423,7 @@ static int by_value(const void *a, const void *b)
 static double median(float *v, int n)
 {
     qsort(v, (size_t)n, sizeof(*v), by_value);
-    return (double)v[n / 20];
+    return (double)v[n / 2];
 }
 
 static void tune(int runs)
@@ -557,7 +558,8 @@ int main(int argc, char **argv)
     struct ort ort = {0};
     if (model)
         ort = open_ort(model);
-    float *ours = memory(MAX_RUNS * 4), *theirs = memory(MAX_RUNS * 4), *ratio = memory(MAX_RUNS * 4);
+    float *ours = memory(MAX_RUNS * 4), *theirs = memory(MAX_RUNS * 4);
+    float *ratio = memory(MAX_RUNS * 4);
     for (int r = -5; r < runs; r++) {
         int at = TACHY_MAX(r, 0);
         theirs[at] = model ? (float)run_ort(&ort) : 0;

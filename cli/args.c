@@ -156,7 +156,7 @@ static int take_argument(struct parser *p, const char *arg)
         message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
     else
         message_error("%.60s is not a command; there are segment, probe, doctor, model, config, "
-                      "profile, help, man and completion",
+                      "profile, shell, help, man and completion",
                       arg);
     return TACHY_ERR_INVAL;
 }

@@ -28,6 +28,8 @@ struct cli {
     char *profile_trace;      // where the trace goes that no option asked for; NULL: nowhere
     bool profile_ready;       // its files were checked: the run has begun
     bool stdout_taken;        // by an output or a summary
+    tachy_control *control;   // of the runs; NULL: none goes on
+    bool in_shell;            // one of the commands of `tachy shell`
 };
 
 // One `tachy NAME ...`; defined in cmd_NAME.c, listed in main.c.
@@ -46,19 +48,29 @@ struct verb {
 enum { VERB_GENERAL = 1 << 16 }; // takes the rows of TACHY_VERB_ALL only
 
 extern const struct verb verb_segment, verb_probe, verb_doctor, verb_model, verb_config, verb_profile,
-    verb_help, verb_man, verb_completion;
+    verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 
-// main.c: how much is printed, by the settings as they are.
+// main.c
+// How much is printed, by the settings as they are.
 void cli_level(struct cli *c);
+// Reads a command: c->settings, args and verb. Returns an exit status, -1: it is to be run.
+int cli_parse(struct cli *c, int argc, char **argv);
+int cli_run(struct cli *c); // the exit status
+void cli_free(struct cli *c);
 
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
 
 // message.c: everything on standard error. A failure is said once: errors are kept, and the
 // last one is printed by message_failed(). Thread-safe.
-struct tachy_log message_log(void);
+struct message_slot {
+    char error[1024];
+};
+// Errors that this log receives, and those of the calling thread, are kept in `slot` from now on
+// (NULL: where all threads share). So two commands that run at once keep theirs apart.
+struct tachy_log message_log(struct message_slot *slot);
 void message_level(struct tachy_log *log, enum tachy_log_level level);
 void message_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void message_note(const struct tachy_log *log, const char *fmt, ...)
@@ -68,6 +80,12 @@ int message_failed(int err);
 int message_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // STATUS_USAGE
 // A line at the bottom of the terminal that messages are printed above; NULL removes it.
 void message_status(const char *line);
+// A text of one or several lines to standard output or error, above that line.
+void message_text(FILE *f, const char *text);
+// From now on `print` gets every message and text, of any thread, and there is no status line:
+// for whoever has the terminal. NULL: back to the streams.
+void message_hook(void (*print)(void *user, FILE *f, const char *text), void *user);
+bool message_hooked(void);
 
 // text.c
 bool has_name(const struct tachy_option *o); // on the command line, other than its path
@@ -82,6 +100,95 @@ const char *option_value(const struct tachy_option *o, char *buf, size_t size);
 void option_right(const struct tachy_option *o, char *buf, size_t size);
 // "cutout" of "mask|cutout", n = 1; NULL past the last. `buf` is returned.
 const char *nth_word(const char *words, int n, char *buf, size_t size);
+
+// terminal.c: the terminal's settings are put back whatever way the process ends or is stopped.
+// Keeps the settings of the terminal on standard input and watches signals. `changed` (may be
+// NULL) is called in a signal handler after the process was continued. False: no terminal.
+bool terminal_guard(void (*changed)(void));
+void terminal_keys(void);    // single keys, without echo; signals stay
+void terminal_restore(void); // as they were; any thread, also a signal handler
+void terminal_release(void); // restores, and watches no more
+bool terminal_is_ours(void); // this process is in the foreground of its terminal
+
+// keys.c: single keys during a run on a terminal; without one nothing happens.
+void keys_start(struct cli *c);
+void keys_stop(void);
+
+// prompt.c: lines from standard input, with an editor on a terminal where one was built in.
+struct prompt;
+struct prompt_params {
+    const char *text; // "tachy> "
+    FILE *out;        // where commands print
+    bool history;     // kept in a file from one session to the next
+    bool catch_int;   // Ctrl-C clears the line
+    // Called a few times a second by the thread that reads; false ends the reading.
+    bool (*idle)(void *user);
+    // Calls `add` for each word that may stand at the end of `line`, whose last word is `word`.
+    void (*complete)(void *user, const char *line, const char *word,
+                     void (*add)(void *to, const char *candidate), void *to);
+    void *user;
+};
+int prompt_open(struct prompt **out, const struct prompt_params *p);
+// The next line without its end, valid until the next call; NULL: the end, or idle said so.
+const char *prompt_read(struct prompt *p);
+bool prompt_edits(const struct prompt *p);  // with completion and history
+void prompt_wake(void);                     // any thread: idle is called soon
+void prompt_close(struct prompt **p);
+
+// Prints what comes until `more` says false (true) or Ctrl-C is pressed (false); reads no line.
+bool prompt_wait(struct prompt *p, bool (*more)(void *user), void *user);
+
+// console.c: the commands of --interactive and of the shell.
+struct console {
+    struct cli *c;
+    tachy_control *control;
+    FILE *out;
+    struct prompt *prompt;
+    const char *config, *config_all; // what `config` and `config all` print; NULL: no run
+    bool for_run;              // --interactive: it is there from the start
+    bool leave;                // by quit
+    tachy_mark *mark;          // of `profile`; NULL: none goes on
+    double until;              // when it ends, seconds of the monotonic clock
+};
+struct command {
+    const char *name, *args, *what;
+    int (*run)(struct console *k, int argc, char **argv); // exit status
+};
+extern const struct command console_commands[]; // ends with {0}
+const struct command *console_find(const struct command *table, const char *name);
+void console_help(struct console *k, const struct command *table);
+void console_idle(struct console *k); // ends a profile in time
+char *console_config(const tachy_settings *s, bool all); // free it; NULL: out of memory
+// Candidates for completion: names of a table, of settings, of files.
+typedef void add_word(void *to, const char *word);
+void console_add_commands(const struct command *table, add_word *add, void *to);
+void console_add_settings(add_word *add, void *to);
+void console_add_files(const char *word, add_word *add, void *to);
+// Splits a line as a shell does, with quotes and backslashes. argv (ends with NULL) and its
+// words are one piece of memory, to be freed. A usage status where a quote is not closed, else 0.
+int console_split(const char *line, int *argc, char ***argv);
+// A prompt while `work` goes on in a thread of its own; returns what `work` does.
+int console_run(struct cli *c, int (*work)(void *arg), void *arg);
+
+// metrics.c: serves c->control's figures where metrics.address asks for it.
+struct metrics;
+int metrics_start(struct metrics **out, struct cli *c); // NULL and TACHY_OK: not asked for
+void metrics_stop(struct metrics **m);
+// metrics_address.c: "[HOST:]PORT"; *size: of the address. The sentence is left for
+// message_failed().
+struct sockaddr_storage;
+int metrics_address(const char *text, struct sockaddr_storage *out, unsigned *size);
+bool metrics_is_loopback(const struct sockaddr_storage *a);
+void metrics_show(const struct sockaddr_storage *a, char *buf, size_t size); // "127.0.0.1:9464"
+// The token of --metrics-token-file or the environment; NULL: none. Free it.
+int metrics_token(const struct cli *c, char **token);
+// Takes as long whatever the two texts share.
+bool metrics_same_secret(const char *a, const char *b);
+// metrics_text.c: Prometheus' text format. Free it; NULL: out of memory.
+char *metrics_text(const struct tachy_snapshot *s);
+
+// cmd_config.c: the settings as a configuration file; `all`: also those that have their default.
+void config_print(FILE *f, const tachy_settings *s, bool all);
 
 // cmd_help.c
 void help_overview(FILE *f);
@@ -114,6 +221,8 @@ struct progress {
     double last_s;    // time of the last line, since the start
     const char *name; // of the input, shown in front
     const struct tachy_log *log;
+    tachy_control *control; // NULL: the run cannot be paused
+    int64_t shown_paused;   // one more than the frames in the line of a pause; 0: none is shown
 };
 void progress_start(struct progress *p, const struct cli *c, const char *name);
 bool progress_show(void *progress, const struct tachy_progress *now); // for tachy_run_params

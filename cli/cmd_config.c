@@ -72,7 +72,7 @@ static bool is_comment(const tachy_settings *s, const struct tachy_option *o)
     return !has_value(s, o) || (o->planned && !tachy_settings_is_set(s, o->path));
 }
 
-static void print_row(const tachy_settings *s, const struct tachy_option *o, int depth)
+static void print_row(FILE *to, const tachy_settings *s, const struct tachy_option *o, int depth)
 {
     char *text = NULL;
     size_t size = 0;
@@ -87,22 +87,22 @@ static void print_row(const tachy_settings *s, const struct tachy_option *o, int
         put_value(f, s, o);
     }
     fclose(f);
-    printf("%-36s # %s", text, there ? tachy_settings_origin(s, o->path) : "not set");
+    fprintf(to, "%-36s # %s", text, there ? tachy_settings_origin(s, o->path) : "not set");
     if (o->planned)
-        printf("; no effect yet%s%s", set ? ": " : "", set ? o->planned : "");
-    putchar('\n');
+        fprintf(to, "; no effect yet%s%s", set ? ": " : "", set ? o->planned : "");
+    fputc('\n', to);
     free(text);
 }
 
-static void print_yaml(const tachy_settings *s)
+void config_print(FILE *f, const tachy_settings *s, bool all)
 {
-    puts("# Effective settings; behind each where it comes from.\nversion: 1");
+    fputs("# Effective settings; behind each where it comes from.\nversion: 1\n", f);
     const char *previous = "";
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (o->command_only)
+        if (o->command_only || (!all && !tachy_settings_is_set(s, o->path)))
             continue;
-        int depth = open_sections(stdout, o->path, previous);
-        print_row(s, o, depth);
+        int depth = open_sections(f, o->path, previous);
+        print_row(f, s, o, depth);
         previous = o->path;
     }
 }
@@ -222,7 +222,7 @@ static int run_config(struct cli *c)
         int err = print_json(c->settings);
         return err < 0 ? message_failed(err) : STATUS_OK;
     } else {
-        print_yaml(c->settings);
+        config_print(stdout, c->settings, true);
     }
     return STATUS_OK;
 }

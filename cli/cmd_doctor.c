@@ -35,16 +35,36 @@ static void print_cpu(const json_t *cpu)
     print_list("  features", json_object_get(cpu, "features"));
 }
 
-static void print_gpus(const json_t *gpus)
+static double tera(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key)) * 1e-12;
+}
+
+static void print_gpu(const json_t *g)
+{
+    const json_t *m = json_object_get(g, "measured");
+    printf("GPU           %s, driver %s, %lld MiB\n", text_of(g, "name", "unknown"),
+           text_of(g, "driver", "unknown"),
+           (long long)json_integer_value(json_object_get(g, "memory_mib")));
+    printf("  compute     %s, %lld multiprocessors, L2 %lld MiB\n",
+           text_of(g, "compute_capability", "unknown"),
+           (long long)json_integer_value(json_object_get(g, "multiprocessors")),
+           (long long)json_integer_value(json_object_get(g, "l2_mib")));
+    if (json_is_object(m))
+        printf("  measured    copy %.2f TB/s, matmul fp16 %.0f, tf32 %.0f TFLOP/s\n",
+               tera(m, "copy_bytes_per_s"), tera(m, "fp16_ops_per_s"), tera(m, "tf32_ops_per_s"));
+}
+
+static void print_gpus(const json_t *gpus, json_t *libraries)
 {
     size_t i;
-    json_t *g;
+    json_t *v;
+    const char *key;
     if (!json_array_size(gpus))
         puts("GPU           none found");
-    json_array_foreach(gpus, i, g)
-        printf("GPU           %s, driver %s, %lld MiB\n", text_of(g, "name", "unknown"),
-               text_of(g, "driver", "unknown"),
-               (long long)json_integer_value(json_object_get(g, "memory_mib")));
+    json_array_foreach(gpus, i, v) print_gpu(v);
+    json_object_foreach(libraries, key, v)
+        printf("  %-11s %s\n", key, json_is_string(v) ? json_string_value(v) : "(missing)");
 }
 
 static void print_ffmpeg(json_t *ffmpeg)
@@ -129,7 +149,7 @@ static int run_doctor(struct cli *c)
     } else {
         printf("tachy         %s\n", text_of(r, "tachy", tachy_version()));
         print_cpu(json_object_get(r, "cpu"));
-        print_gpus(json_object_get(r, "gpu"));
+        print_gpus(json_object_get(r, "gpu"), json_object_get(r, "cuda"));
         print_ffmpeg(json_object_get(r, "ffmpeg"));
         print_runtime(json_object_get(r, "onnxruntime"));
         print_models(json_object_get(r, "models"));

@@ -67,6 +67,8 @@ static int run_tool(struct cli *c, const struct tool *t)
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     bool overwrite = tachy_settings_bool(c->settings, "output.overwrite");
+    if (c->in_shell)
+        return message_usage("--tool replaces this program; run it outside of the shell");
     if (!in_path(t->name))
         return message_usage("%s is not installed: %s", t->name, t->get);
     if (n <= 0)
@@ -237,9 +239,13 @@ static int run_profile(struct cli *c)
     for (size_t i = 0; name && i < sizeof(tools) / sizeof(tools[0]); i++)
         if (!strcmp(name, tools[i].name))
             return run_tool(c, &tools[i]);
+    int64_t interval = tachy_settings_int(c->settings, "profile.gpu_interval");
     int err = tachy_profile_open(
         &c->profile,
-        tachy_profile_params(.max_spans = tachy_settings_int(c->settings, "profile.max_spans"),
+        tachy_profile_params(.gpu_interval_ms = interval ? (int)interval : -1,
+                             .gpu_activity = tachy_settings_bool(c->settings, "profile.gpu_activity"),
+                             .nvtx = tachy_settings_bool(c->settings, "profile.nvtx"),
+                             .max_spans = tachy_settings_int(c->settings, "profile.max_spans"),
                              .max_trace_bytes = tachy_settings_int(c->settings, "profile.max_trace")
                                                 << 20,
                              .log = &c->log));

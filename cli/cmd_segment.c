@@ -14,6 +14,11 @@
 struct job {
     const char *input;
     char *output; // file name, "-", or NULL for the null sink
+    // While it runs:
+    tachy_source *source;
+    tachy_sink *sink;
+    tachy_task *task; // of its own, where several run at once; NULL: the verb's
+    struct progress progress;
 };
 
 struct segment {
@@ -25,27 +30,29 @@ struct segment {
     size_t n_jobs;
     tachy_task *task;
     const char *task_extension; // of the output that the task was opened for
+    int told;                   // status of the first failure that was told already; 0: none
     bool misused;               // a run failed because of an option's value
     json_t *summaries;          // array, where --json is given
 };
 
-// Set by the signal handler, watched by tachy_run().
-static int stop;
+static _Atomic(tachy_control *) signalled; // what a signal stops; NULL: nothing is left to
 
 static void on_signal(int sig)
 {
-    volatile int *flag = &stop;
     static const char last[] = "\ntachy: stopped at once; a .part file may be left\n";
-    if (*flag) {
+    tachy_control *control = signalled;
+    if (!control || tachy_control_stopped(control)) {
+        terminal_restore();
         ssize_t n = write(STDERR_FILENO, last, sizeof(last) - 1);
         (void)n;
         _exit(STATUS_INTERRUPTED);
     }
-    *flag = 1;
+    tachy_control_stop(control);
 }
 
-static void install_handlers(void)
+static void install_handlers(tachy_control *control)
 {
+    signalled = control;
     struct sigaction a = {.sa_handler = on_signal};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
@@ -272,6 +279,16 @@ static int check_stdout(const struct segment *s)
     return TACHY_OK;
 }
 
+static int check_stdin(const struct segment *s)
+{
+    bool prompt = s->c->in_shell || tachy_settings_bool(s->c->settings, "run.interactive");
+    for (size_t i = 0; i < s->n_jobs && prompt; i++)
+        if (is(s->jobs[i].input, "-"))
+            return usage("commands are read from standard input, so the input cannot come from "
+                         "there; name a file");
+    return TACHY_OK;
+}
+
 static int check_mode(struct segment *s)
 {
     tachy_settings *set = s->c->settings;
@@ -290,6 +307,8 @@ static int check_mode(struct segment *s)
         is(tachy_settings_origin(set, "output.overwrite"), "command line") &&
         is(tachy_settings_origin(set, "output.no_overwrite"), "command line"))
         return usage("-y and -n contradict each other; give one of them");
+    if (tachy_settings_bool(set, "run.calibrate") && tachy_settings_int(set, "run.parallel") > 1)
+        return usage("--calibrate measures one run alone; leave --parallel out");
     if (tachy_settings_is_set(set, "input.duration") &&
         tachy_settings_float(set, "input.duration") <= 0)
         return usage("-t 0 reads nothing; give a time above 0, or leave -t out for the whole input");
@@ -317,8 +336,9 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .every_nth = (int)tachy_settings_int(set, "input.every_nth"),
         .rate = tachy_settings_rate(set, "input.rate"),
         .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
+        .decoders = (int)tachy_settings_int(set, "pipeline.stages.decode.decoders"),
         .want_side = !writes_nothing(s),
-        .stop = &stop,
+        .stop = tachy_control_stop_flag(s->c->control),
         .log = &s->c->log,
     };
     for (int i = TACHY_STEREO_AUTO; i <= TACHY_STEREO_TB; i++)
@@ -351,7 +371,13 @@ static int open_sink(const struct segment *s, const struct job *j, tachy_sink **
         .log = &s->c->log));
 }
 
-// One task serves all runs; what its pictures look like may depend on the output's name.
+static int name_output(struct segment *s, const struct job *j)
+{
+    return j->output ? tachy_settings_set(s->c->settings, "output.file", j->output, "derived")
+                     : TACHY_OK;
+}
+
+// One task serves runs one after the other; what its pictures look like may depend on the output's name.
 static int open_task(struct segment *s, const struct job *j)
 {
     const char *ext = extension(j->output);
@@ -359,11 +385,9 @@ static int open_task(struct segment *s, const struct job *j)
         return TACHY_OK;
     tachy_task_close(&s->task);
     s->task_extension = ext;
-    if (j->output) {
-        int err = tachy_settings_set(s->c->settings, "output.file", j->output, "derived");
-        if (err < 0)
-            return err;
-    }
+    int err = name_output(s, j);
+    if (err < 0)
+        return err;
     return tachy_task_open(&s->task, "segment", s->c->settings, &s->c->log);
 }
 
@@ -419,11 +443,12 @@ static void print_summary(const struct segment *s, const struct job *j,
     if (tachy_summary_text(&text, sum) < 0)
         return;
     FILE *f = is(j->output, "-") || is(s->json, "-") ? stderr : stdout;
-    size_t n = strlen(text);
-    if (j->output && strcmp(j->output, "-"))
-        fprintf(f, "%s\n", j->output);
-    fprintf(f, "%s%s", text, n && text[n - 1] == '\n' ? "" : "\n");
-    fflush(f);
+    bool named = j->output && strcmp(j->output, "-");
+    char *all = NULL;
+    if (asprintf(&all, "%s%s%s", named ? j->output : "", named ? "\n" : "", text) < 0)
+        all = NULL;
+    message_text(f, all ? all : text);
+    free(all);
     tachy_free(text);
 }
 
@@ -438,52 +463,143 @@ static void say_interrupted(const tachy_sink *sink, const struct tachy_summary *
         message_error("interrupted; no file was left");
 }
 
-static int run_job(struct segment *s, struct job *j)
+// Opens the input, the output and, where `own`, a task for this run alone.
+static int open_job(struct segment *s, struct job *j, bool own)
 {
-    struct cli *c = s->c;
-    tachy_source *source = NULL;
-    tachy_sink *sink = NULL;
-    struct tachy_summary sum = {0};
-    struct progress progress;
-    int err = open_source(s, j, &source);
-    if (err < 0 && stop) {
+    int err = open_source(s, j, &j->source);
+    if (err < 0 && tachy_control_stopped(s->c->control)) {
         message_error("interrupted; no file was left");
         err = TACHY_ERR_INTERRUPTED;
     }
     if (err == TACHY_OK)
-        err = open_sink(s, j, &sink);
-    if (err == TACHY_OK)
+        err = open_sink(s, j, &j->sink);
+    if (err == TACHY_OK && !own)
         err = open_task(s, j);
-    s->misused = source && err == TACHY_ERR_INVAL;
-    if (err < 0)
-        goto error;
-    progress_start(&progress, c, j->input);
-    err = tachy_run(tachy_run_params(
-                        .task = s->task, .source = source, .sink = sink,
-                        .workers = (int)tachy_settings_int(c->settings, "model.num_workers"),
-                        .max_bytes = tachy_settings_int(c->settings, "processing.max_memory") << 20,
-                        .batch = (int)tachy_settings_int(c->settings, "model.batch_size"),
-                        .batch_timeout_us = (int64_t)(1000 * tachy_settings_float(
-                                                                 c->settings, "batching.dynamic.timeout_ms")),
-                        .trim_every = tachy_settings_int(c->settings, "performance.clear_cache_interval"),
-                        .calibrate = tachy_settings_bool(c->settings, "run.calibrate"),
-                        .progress = progress_show, .user = &progress, .stop = &stop,
-                        .log = &c->log, .profile = c->profile),
-                    &sum);
-    progress_end(&progress);
-    s->misused = err == TACHY_ERR_INVAL && sum.frames == 0;
-    if (err == TACHY_ERR_INTERRUPTED)
-        say_interrupted(sink, &sum);
-    if (sum.frames > 0)
-        print_summary(s, j, &sum);
-    if (s->summaries && (err == TACHY_OK || sum.frames > 0)) {
-        int kept = keep_summary(s, j, &sum);
-        err = err < 0 ? err : kept;
-    }
+    else if (err == TACHY_OK && (err = name_output(s, j)) == TACHY_OK)
+        err = tachy_task_open(&j->task, "segment", s->c->settings, &s->c->log);
+    s->misused |= j->source && err == TACHY_ERR_INVAL;
+    if (err == TACHY_OK)
+        progress_start(&j->progress, s->c, j->input);
+    return err;
+}
 
-error:
-    tachy_sink_close(&sink);
-    tachy_source_close(&source);
+// What the run of an opened job has to say.
+static int report_job(struct segment *s, struct job *j, int err, const struct tachy_summary *sum)
+{
+    progress_end(&j->progress);
+    s->misused |= err == TACHY_ERR_INVAL && sum->frames == 0;
+    if (err == TACHY_ERR_INTERRUPTED)
+        say_interrupted(j->sink, sum);
+    if (sum->frames > 0)
+        print_summary(s, j, sum);
+    int kept = s->summaries && (err == TACHY_OK || sum->frames > 0) ? keep_summary(s, j, sum)
+                                                                     : TACHY_OK;
+    return err < 0 ? err : kept;
+}
+
+static void close_job(struct job *j)
+{
+    tachy_sink_close(&j->sink);
+    tachy_source_close(&j->source);
+    tachy_task_close(&j->task);
+}
+
+static int run_job(struct segment *s, struct job *j)
+{
+    const tachy_settings *set = s->c->settings;
+    struct tachy_summary sum = {0};
+    int err = open_job(s, j, false);
+    if (err == TACHY_OK) {
+        err = tachy_run(
+            tachy_run_params(
+                .task = s->task, .source = j->source, .sink = j->sink,
+                .workers = (int)tachy_settings_int(set, "model.num_workers"),
+                .max_bytes = tachy_settings_int(set, "processing.max_memory") << 20,
+                .batch = (int)tachy_settings_int(set, "model.batch_size"),
+                .batch_timeout_us =
+                    (int64_t)(1000 * tachy_settings_float(set, "batching.dynamic.timeout_ms")),
+                .trim_every = tachy_settings_int(set, "performance.clear_cache_interval"),
+                .calibrate = tachy_settings_bool(set, "run.calibrate"), .progress = progress_show,
+                .user = &j->progress, .log = &s->c->log, .profile = s->c->profile,
+                .control = s->c->control),
+            &sum);
+        err = report_job(s, j, err, &sum);
+    }
+    close_job(j);
+    return err;
+}
+
+// ---- Several at once: called by one thread at a time ----
+
+static int open_parallel(void *user, int job, struct tachy_run_params *p)
+{
+    struct segment *s = user;
+    struct job *j = &s->jobs[job];
+    message_log(s->c->log.user); // errors of this thread are the command's
+    int err = open_job(s, j, true);
+    if (err < 0)
+        return err;
+    j->progress.bar = false; // a terminal's line shows one run
+    p->task = j->task;
+    p->source = j->source;
+    p->sink = j->sink;
+    p->trim_every = tachy_settings_int(s->c->settings, "performance.clear_cache_interval");
+    p->progress = progress_show;
+    p->user = &j->progress;
+    p->control = s->c->control;
+    return TACHY_OK;
+}
+
+static void close_parallel(void *user, int job, struct tachy_run_params *p, int err,
+                           const struct tachy_summary *sum)
+{
+    struct segment *s = user;
+    struct job *j = &s->jobs[job];
+    message_log(s->c->log.user);
+    if (p->sink)
+        err = report_job(s, j, err, sum);
+    if (err < 0 && err != TACHY_ERR_INTERRUPTED) {
+        message_note(&s->c->log, "%s failed; the other inputs go on", j->input);
+        int status = message_failed(err);
+        s->told = s->told ? s->told : status;
+    }
+    close_job(j);
+}
+
+// What all of them took together.
+static void print_all(const struct segment *s, const struct tachy_summary *all)
+{
+    if (all->frames > 0)
+        message_note(&s->c->log, "%zu inputs: %lld frames in %.1f s, %.1f frames/s", s->n_jobs,
+                     (long long)all->frames, all->seconds, all->fps);
+}
+
+static int run_parallel(struct segment *s)
+{
+    const tachy_settings *set = s->c->settings;
+    struct tachy_summary all;
+    int err = tachy_run_many(
+        tachy_run_many_params(
+            .jobs = (int)s->n_jobs, .parallel = (int)tachy_settings_int(set, "run.parallel"),
+            .workers = (int)tachy_settings_int(set, "model.num_workers"),
+            .max_bytes = tachy_settings_int(set, "processing.max_memory") << 20,
+            .batch = (int)tachy_settings_int(set, "model.batch_size"),
+            .batch_timeout_us =
+                (int64_t)(1000 * tachy_settings_float(set, "batching.dynamic.timeout_ms")),
+            .open = open_parallel, .close = close_parallel, .user = s,
+            .stop = tachy_control_stop_flag(s->c->control),
+            .log = &s->c->log, .profile = s->c->profile),
+        &all);
+    print_all(s, &all);
+    return err;
+}
+
+static int run_in_turn(struct segment *s)
+{
+    int err = TACHY_OK;
+    for (size_t i = 0; i < s->n_jobs && err == TACHY_OK && !tachy_control_stopped(s->c->control);
+         i++)
+        err = run_job(s, &s->jobs[i]);
     return err;
 }
 
@@ -496,7 +612,9 @@ static int prepare(struct segment *s)
         err = collect_inputs(s);
     if (err == TACHY_OK)
         err = name_outputs(s);
-    return err == TACHY_OK ? check_stdout(s) : err;
+    if (err == TACHY_OK)
+        err = check_stdout(s);
+    return err == TACHY_OK ? check_stdin(s) : err;
 }
 
 // True for a plain file name that is not there; addresses and number patterns are the source's.
@@ -544,9 +662,60 @@ static int check_files(const struct segment *s)
                            : err;
 }
 
+static int run_jobs(void *arg)
+{
+    struct segment *s = arg;
+    bool parallel = s->n_jobs > 1 && tachy_settings_int(s->c->settings, "run.parallel") > 1;
+    int err = parallel ? run_parallel(s) : run_in_turn(s); // the former has told each failure
+    return err == TACHY_OK && tachy_control_stopped(s->c->control) ? TACHY_ERR_INTERRUPTED : err;
+}
+
+// With what a person or another program has a hand on it: a prompt or keys, metrics, signals.
+static int run_watched(struct segment *s)
+{
+    struct cli *c = s->c;
+    struct metrics *metrics;
+    int err = metrics_start(&metrics, c);
+    s->misused = err == TACHY_ERR_INVAL;
+    if (err < 0)
+        return err;
+    if (tachy_settings_bool(c->settings, "run.interactive")) {
+        err = console_run(c, run_jobs, s);
+    } else {
+        keys_start(c);
+        err = run_jobs(s);
+        keys_stop();
+    }
+    metrics_stop(&metrics);
+    return err;
+}
+
+// The shell has a control and handlers of its own.
+static int take_control(struct cli *c, tachy_control **own)
+{
+    *own = NULL;
+    if (c->control)
+        return TACHY_OK;
+    int err = tachy_control_open(own, tachy_control_params());
+    c->control = *own;
+    if (err == TACHY_OK)
+        install_handlers(c->control);
+    return err;
+}
+
+static void drop_control(struct cli *c, tachy_control **own)
+{
+    if (!*own)
+        return;
+    signalled = NULL;
+    c->control = NULL;
+    tachy_control_close(own);
+}
+
 static int run_segment(struct cli *c)
 {
     struct segment s = {.c = c};
+    tachy_control *own = NULL;
     int err = prepare(&s), status = STATUS_OK;
     if (err < 0) {
         status = message_failed(err);
@@ -554,14 +723,13 @@ static int run_segment(struct cli *c)
         goto done;
     }
     s.summaries = s.json ? json_array() : NULL;
-    install_handlers();
-    err = check_files(&s);
-    for (size_t i = 0; i < s.n_jobs && err == TACHY_OK && !stop; i++)
-        err = run_job(&s, &s.jobs[i]);
-    if (err == TACHY_OK && stop)
-        err = TACHY_ERR_INTERRUPTED;
+    err = take_control(c, &own);
+    if (err == TACHY_OK)
+        err = check_files(&s);
+    if (err == TACHY_OK)
+        err = run_watched(&s);
     if (err < 0)
-        status = message_failed(err);
+        status = s.told && err != TACHY_ERR_INTERRUPTED ? s.told : message_failed(err);
     if (s.misused)
         status = STATUS_USAGE;
     if (s.summaries) {
@@ -571,6 +739,7 @@ static int run_segment(struct cli *c)
     }
 
 done:
+    drop_control(c, &own);
     tachy_task_close(&s.task);
     json_decref(s.summaries);
     for (size_t i = 0; i < s.n_jobs; i++)
@@ -587,7 +756,8 @@ const struct verb verb_segment = {
         "Finds the people in every frame and writes a video (or picture, or numbered pictures) of "
         "the same length, timing, rotation and colour, with its sound, subtitles, chapters and "
         "metadata. What is done with the people is the --mode.\n\n"
-        "Several inputs are worked on one after the other. Without -o the output stands beside "
+        "Several inputs are worked on one after the other, or with --parallel N as many at once "
+        "through one set of workers; there a failing one does not end the others. Without -o the output stands beside "
         "the input: in.mp4 becomes in.cutout.mp4, with --mode alpha in.alpha.mov, with --mode "
         "json in.jsonl. Nothing is ever replaced without -y.\n\n"
         "With -f a last lone - is the output (standard output), as in FFmpeg: -f null - throws "

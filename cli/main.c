@@ -8,7 +8,8 @@
 
 static const struct verb *const verbs[] = {
     &verb_segment, &verb_probe, &verb_doctor, &verb_model,      &verb_config,
-    &verb_profile, &verb_help,  &verb_man,    &verb_completion, NULL,
+    &verb_profile, &verb_shell, &verb_help,   &verb_man,   &verb_completion,
+    NULL,
 };
 
 const struct verb *const *cli_verbs(void) { return verbs; }
@@ -34,7 +35,7 @@ void cli_level(struct cli *c)
     message_level(&c->log, level);
 }
 
-static int dispatch(struct cli *c, int argc, char **argv)
+int cli_parse(struct cli *c, int argc, char **argv)
 {
     int err = tachy_settings_new(&c->settings, &c->log);
     if (err < 0)
@@ -60,11 +61,21 @@ static int dispatch(struct cli *c, int argc, char **argv)
         c->verb = &verb_profile;
     }
     if (c->verb)
-        return c->verb->run(c);
+        return -1;
     if (argc > 1)
         return message_usage("no command is given; did you mean `tachy segment`?");
     help_overview(stderr);
     return STATUS_USAGE;
+}
+
+int cli_run(struct cli *c) { return c->verb->run(c); }
+
+void cli_free(struct cli *c)
+{
+    tachy_settings_free(&c->settings);
+    free(c->args);
+    free(c->inner_argv);
+    c->args = c->inner_argv = NULL;
 }
 
 // What was printed must have arrived: a full disk behind `> file` is a failure.
@@ -92,10 +103,11 @@ int main(int argc, char **argv)
 {
     hold_standard_streams();
     signal(SIGPIPE, SIG_IGN); // a closed pipe is an error of write(), with a message
-    struct cli c = {.log = message_log()};
-    int status = close_stdout(dispatch(&c, argc, argv));
-    tachy_settings_free(&c.settings);
-    free(c.args);
-    free(c.inner_argv);
+    struct cli c = {.log = message_log(NULL)};
+    int status = cli_parse(&c, argc, argv);
+    if (status < 0)
+        status = cli_run(&c);
+    status = close_stdout(status);
+    cli_free(&c);
     return status;
 }

@@ -7,9 +7,15 @@
 
 // Guards all of the following.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char last_error[1024];
+static struct message_slot shared;
 static char status[512];
 static bool talkative; // --v verbose: errors are printed as they come as well
+static void (*hook)(void *user, FILE *f, const char *text);
+static void *hook_user;
+
+static _Thread_local struct message_slot *own; // NULL: shared
+
+static struct message_slot *slot(void) { return own ? own : &shared; }
 
 // Names of files and keys may hold escape sequences; a terminal must not see them.
 static void make_printable(char *text)
@@ -25,21 +31,36 @@ static void erase_status(void)
         fputs("\r\033[K", stderr);
 }
 
+static void print(FILE *f, const char *text)
+{
+    if (hook) {
+        hook(hook_user, f, text);
+        return;
+    }
+    erase_status();
+    fflush(stderr);
+    fputs(text, f);
+    fflush(f);
+    fputs(status, stderr);
+    fflush(stderr);
+}
+
 static void print_line(const char *prefix, const char *text)
 {
     char line[1100];
     snprintf(line, sizeof(line), "tachy: %s%s", prefix, text);
     make_printable(line);
-    erase_status();
-    fprintf(stderr, "%s\n%s", line, status);
-    fflush(stderr);
+    size_t n = strlen(line);
+    snprintf(line + n, sizeof(line) - n, "\n");
+    print(stderr, line);
 }
 
 static void receive(void *user, enum tachy_log_level level, const char *msg)
 {
+    struct message_slot *to = user ? user : slot();
     pthread_mutex_lock(&lock);
     if (level == TACHY_LOG_ERR) {
-        snprintf(last_error, sizeof(last_error), "%s", msg);
+        snprintf(to->error, sizeof(to->error), "%s", msg);
         if (talkative)
             print_line("error: ", msg);
     } else {
@@ -48,9 +69,10 @@ static void receive(void *user, enum tachy_log_level level, const char *msg)
     pthread_mutex_unlock(&lock);
 }
 
-struct tachy_log message_log(void)
+struct tachy_log message_log(struct message_slot *to)
 {
-    return (struct tachy_log){.fn = receive, .max_level = TACHY_LOG_WARN};
+    own = to;
+    return (struct tachy_log){.fn = receive, .user = to, .max_level = TACHY_LOG_WARN};
 }
 
 void message_level(struct tachy_log *log, enum tachy_log_level level)
@@ -64,7 +86,7 @@ void message_error(const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     pthread_mutex_lock(&lock);
-    vsnprintf(last_error, sizeof(last_error), fmt, ap);
+    vsnprintf(slot()->error, sizeof(slot()->error), fmt, ap);
     pthread_mutex_unlock(&lock);
     va_end(ap);
 }
@@ -100,8 +122,9 @@ int message_failed(int err)
 {
     message_status(NULL);
     pthread_mutex_lock(&lock);
-    print_line("", last_error[0] ? last_error : tachy_err_text(err));
-    last_error[0] = '\0';
+    char *error = slot()->error;
+    print_line("", error[0] ? error : tachy_err_text(err));
+    error[0] = '\0';
     pthread_mutex_unlock(&lock);
     return status_of(err);
 }
@@ -122,9 +145,32 @@ void message_status(const char *line)
 {
     pthread_mutex_lock(&lock);
     erase_status();
-    snprintf(status, sizeof(status), "%s", line ? line : "");
+    snprintf(status, sizeof(status), "%s", line && !hook ? line : "");
     make_printable(status);
     fputs(status, stderr);
     fflush(stderr);
     pthread_mutex_unlock(&lock);
+}
+
+void message_text(FILE *f, const char *text)
+{
+    pthread_mutex_lock(&lock);
+    print(f, text);
+    pthread_mutex_unlock(&lock);
+}
+
+void message_hook(void (*to)(void *user, FILE *f, const char *text), void *user)
+{
+    pthread_mutex_lock(&lock);
+    hook = to;
+    hook_user = user;
+    pthread_mutex_unlock(&lock);
+}
+
+bool message_hooked(void)
+{
+    pthread_mutex_lock(&lock);
+    bool on = hook;
+    pthread_mutex_unlock(&lock);
+    return on;
 }

@@ -73,15 +73,29 @@ void progress_line(char *buf, size_t size, int width, bool bar, const struct tac
 void progress_start(struct progress *p, const struct cli *c, const char *name)
 {
     const char *term = getenv("TERM");
-    *p = (struct progress){.name = name, .log = &c->log, .off = c->log.max_level < TACHY_LOG_INFO};
+    *p = (struct progress){.name = name, .log = &c->log, .control = c->control};
+    p->off = c->log.max_level < TACHY_LOG_INFO || message_hooked(); // a prompt has `stats`
     p->bar = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
+}
+
+// Time stands still during a pause, so its line comes at once, and once.
+static bool show_pause(struct progress *p, const struct tachy_progress *now)
+{
+    char line[64];
+    bool paused = p->control && tachy_control_state(p->control) == TACHY_RUN_PAUSED;
+    if (paused && p->bar && p->shown_paused != now->frames + 1) {
+        snprintf(line, sizeof(line), "paused at %lld frames", (long long)now->frames);
+        message_status(line);
+    }
+    p->shown_paused = paused ? now->frames + 1 : 0;
+    return paused;
 }
 
 bool progress_show(void *progress, const struct tachy_progress *now)
 {
     struct progress *p = progress;
     double every = p->bar ? 0.24 : LINE_EVERY_S; // the caller comes about four times a second
-    if (p->off || now->seconds - p->last_s < every)
+    if (p->off || show_pause(p, now) || now->seconds - p->last_s < every)
         return true;
     p->last_s = now->seconds;
     char line[256];

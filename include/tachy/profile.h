@@ -18,11 +18,17 @@ struct tachy_profile_params {
                              // to a power of two; at most 2^26
     int64_t max_operators;   // newest runs of single operators kept, 40 bytes each; 0: 131072
     int64_t max_trace_bytes; // of the file of tachy_profile_write_trace(); 0: 64 MiB
+    // Where there is an NVIDIA GPU (docs/profile.md, "On a GPU"):
+    int gpu_interval_ms; // between readings of its sensors, up to 60000; 0: 100; below 0: none
+    bool gpu_activity;   // record every kernel and copy through CUPTI
+    bool nvtx;           // fail where no tool takes the steps as NVTX ranges; where one does,
+                         // they are handed to it in any case
     const struct tachy_log *log; // must outlive the profile
 };
 #define tachy_profile_params(...) (&(struct tachy_profile_params){__VA_ARGS__})
 
-// TACHY_ERR_NOMEM, TACHY_ERR_INVAL.
+// TACHY_ERR_NOMEM, TACHY_ERR_INVAL. gpu_activity, nvtx: TACHY_ERR_UNAVAILABLE names the library
+// that is missing; TACHY_ERR_STATE: another profile in this process records the GPU's activity.
 TACHY_API int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *p);
 TACHY_API void tachy_profile_close(tachy_profile **p); // after every run that uses it
 

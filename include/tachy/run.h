@@ -58,6 +58,8 @@ struct tachy_run_params {
     tachy_task *task;     // required
     tachy_source *source; // required; opened with want_side for what the sink should keep
     tachy_sink *sink;     // required; opened, not started
+    tachy_pipeline *pipeline; // the run joins this one as a stream, beside others; its workers and
+                          // profile then serve. NULL: one of its own
     int workers;          // 0: one a core
     int64_t max_bytes;    // of frames and results in flight; 0: 160 MiB or what the workers need.
                           // TACHY_ERR_NOMEM where two frames do not fit
@@ -75,6 +77,8 @@ struct tachy_run_params {
     const struct tachy_log *log;
     struct tachy_profile *profile; // profile.h: spans are recorded there; NULL: off. Must
                                    // outlive the run; several runs may share it
+    struct tachy_control *control; // control.h: pause, stop, figures from other threads; NULL:
+                                   // none. Must outlive the run; several runs may share it
 };
 #define tachy_run_params(...) (&(struct tachy_run_params){__VA_ARGS__})
 
@@ -83,6 +87,38 @@ struct tachy_run_params {
 // *summary is filled in all cases (zeroed where nothing ran). A stop returns
 // TACHY_ERR_INTERRUPTED.
 TACHY_API int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary);
+
+// Several runs at once through one pipeline: each has its own source thread, sink and task (or
+// shares a task with those of the same format), all of them one set of workers.
+struct tachy_run_many_params {
+    int jobs;          // how many in all; at least 1
+    int parallel;      // at once; 0: 1
+    int workers;       // of the pipeline; 0: one a core
+    int64_t max_bytes; // of one job's frames in flight, and of all together; 0: as tachy_run_params
+                       // for each
+    int batch;         // as in tachy_run_params, over all jobs
+    int64_t batch_timeout_us;
+    // Fills in task, source, sink and what else job `job` needs (*p has the log, profile, stop and
+    // pipeline already; workers and batch are not looked at). A negative code: the job is
+    // left out with it. Called by one thread at a time, when the job's turn comes.
+    int (*open)(void *user, int job, struct tachy_run_params *p);
+    // The job is done, or could not be opened; closes what `open` has opened. `s` as tachy_run()
+    // fills it. Never at the same time as another close or open.
+    void (*close)(void *user, int job, struct tachy_run_params *p, int err,
+                  const struct tachy_summary *s);
+    void *user;
+    const int *stop;               // as in tachy_run_params: jobs that run are stopped, no other
+                                   // begins
+    const struct tachy_log *log;
+    struct tachy_profile *profile; // as in tachy_run_params
+};
+#define tachy_run_many_params(...) (&(struct tachy_run_many_params){__VA_ARGS__})
+
+// Runs all jobs. One that fails does not end the others: the code of the first that failed is
+// returned at the end, TACHY_ERR_INTERRUPTED after a stop. *all: frames, decoded and damaged
+// summed, the time of all together, figures of the workers' steps; of decode and encode only
+// calls, busy and wait.
+TACHY_API int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all);
 
 // The summary as the documented, stable JSON object (docs/segment.md). `context` (may be
 // NULL): a JSON object whose members are added. Free with tachy_free().

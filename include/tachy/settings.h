@@ -30,6 +30,7 @@ enum {
     TACHY_VERB_MODEL = 1 << 3,
     TACHY_VERB_CONFIG = 1 << 4,
     TACHY_VERB_PROFILE = 1 << 5,
+    TACHY_VERB_SHELL = 1 << 8,
     TACHY_VERB_ALL = ~0,
 };
 
@@ -69,6 +70,10 @@ TACHY_API const struct tachy_option *tachy_options(void);
 // where there is none, the closest name (closest path for a word with a dot) for an error
 // message, or NULL. Thread-safe.
 TACHY_API const struct tachy_option *tachy_option_find(const char *name, const char **nearest);
+
+// As tachy_option_find(), for what people type: also '_' for '-', and the last part of a path or
+// key ("batch_size"; "max_latency" without its unit), of which the first in the table is meant.
+TACHY_API const struct tachy_option *tachy_option_lookup(const char *name, const char **nearest);
 
 typedef struct tachy_settings tachy_settings; // not thread-safe while it is changed
 

@@ -22,6 +22,9 @@ struct tachy_source_params {
                                 // dropped or repeated to this constant rate (0: kept as is)
     enum tachy_stereo stereo;
     int threads;          // decoder threads; 0: chosen from the picture size and the cores
+    int decoders;         // a file is decoded by so many decoders side by side, one thread each
+                          // unless `threads` says more; 0 or 1: one. Input that is not suited has
+                          // one (docs/source.md). Up to 256 MiB of frames wait to be in order.
     bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
     const int *stop;     // reading ends with TACHY_ERR_INTERRUPTED soon after *stop becomes
                          // non-zero, also while it waits for a pipe or the network (a signal

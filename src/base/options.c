@@ -43,6 +43,10 @@ static const struct tachy_option options[] = {
     {"pipeline.stages.decode.threads", "decode-threads", 0, TACHY_OPT_INT, "0", .max = THREADS_MAX,
      .group = "Input", .verbs = RUNS,
      .help = "decoder threads; 0: by picture size and cores"},
+    {"pipeline.stages.decode.decoders", "decoders", 0, TACHY_OPT_INT, "0", .max = THREADS_MAX,
+     .group = "Input", .verbs = RUNS,
+     .help = "decoders of one file side by side; 0: one a core where results are small (mask, json), "
+             "else 1"},
     {"pipeline.stages.preprocess.cuda_streams", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 32,
      .group = "Pipeline", .verbs = RUNS, .help = "CUDA streams of the stage preprocess",
      .planned = NO_GPU},
@@ -243,6 +247,8 @@ static const struct tachy_option options[] = {
              "command line win over them"},
     {"run.calibrate", "calibrate", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
      .help = "measure each step alone as well, for the light ratio"},
+    {"run.parallel", "parallel", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Run",
+     .verbs = RUNS, .help = "inputs worked on at once, through one set of workers"},
     {"run.json", "json", 0, TACHY_OPT_STRING, .arg = "FILE", .bare = "-", .group = "Run",
      .verbs = TACHY_VERB_ALL, .help = "write the result as JSON to standard output or to FILE"},
     {"run.quiet", "quiet", 'q', TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_ALL,
@@ -250,6 +256,20 @@ static const struct tachy_option options[] = {
     {"run.log_level", "loglevel", 'v', TACHY_OPT_ENUM, "info",
      .values = "error|warning|info|verbose|debug", .arg = "LEVEL", .group = "Run",
      .verbs = TACHY_VERB_ALL, .aliases = "log-level", .help = "how much is printed"},
+
+    {"run.interactive", "interactive", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
+     .help = "a prompt during the run: stats, set, pause, resume, profile 10s, quit, help"},
+    {"run.keys", "keys", 0, TACHY_OPT_BOOL, "yes", .group = "Run", .verbs = RUNS,
+     .help = "single keys during a run on a terminal: r report, p pause, + and - batch, q quit, "
+             "? help"},
+    {"metrics.address", "enable-metrics", 0, TACHY_OPT_STRING, .arg = "ADDR", .group = "Run",
+     .verbs = RUNS | TACHY_VERB_SHELL,
+     .help = "serve figures for Prometheus at http://ADDR/metrics; [HOST:]PORT, without HOST on "
+             "127.0.0.1"},
+    {"metrics.token_file", "metrics-token-file", 0, TACHY_OPT_STRING, .arg = "FILE",
+     .group = "Run", .verbs = RUNS | TACHY_VERB_SHELL,
+     .help = "its first line is the bearer token that a scrape must bring; without it "
+             "$TACHY_METRICS_TOKEN. An address other machines reach needs one"},
 
     {"debug.profile_performance", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
      .help = "profile the run, as `tachy profile` does"},
@@ -267,6 +287,15 @@ static const struct tachy_option options[] = {
     {"profile.operators", "operators", 0, TACHY_OPT_BOOL, "yes", .group = "Profile",
      .verbs = PROFILES,
      .help = "measure the model's operators too, in its first 64 runs, which that slows down"},
+    {"profile.gpu_interval", "gpu-interval", 0, TACHY_OPT_INT, "100", .max = 60000, .arg = "MS",
+     .group = "Profile", .verbs = PROFILES,
+     .help = "read the sensors of NVIDIA GPUs this often in ms; 0: not at all"},
+    {"profile.gpu_activity", "gpu-activity", 0, TACHY_OPT_BOOL, "no", .group = "Profile",
+     .verbs = PROFILES,
+     .help = "record every kernel and copy on the GPU through CUPTI, which slows launches down"},
+    {"profile.nvtx", "nvtx", 0, TACHY_OPT_BOOL, "no", .group = "Profile", .verbs = PROFILES,
+     .help = "fail where no tool takes the steps as NVTX ranges; one that does gets them without "
+             "this too"},
     {"profile.max_spans", "max-spans", 0, TACHY_OPT_INT, "32768", .min = 16, .max = 1 << 26,
      .group = "Profile", .verbs = PROFILES, .help = "newest spans that are kept a thread"},
     {"profile.max_trace", "max-trace", 0, TACHY_OPT_INT, "64", .min = 1, .max = 65536, .arg = "MIB",
@@ -439,5 +468,33 @@ const char *tachy_option_nearest_path(const char *key)
     for (size_t i = 0; i < n; i++)
         if (!strcasecmp(strrchr(paths[i], '.') + 1, last ? last + 1 : key))
             return paths[i];
+    return NULL;
+}
+
+// "batch_size" of "model.batch_size"; also "max_latency" of "performance.max_latency_ms".
+static bool is_last_part(const char *path, const char *name)
+{
+    const char *last = strrchr(path, '.') + 1;
+    size_t n = strlen(name);
+    return n && !strncmp(last, name, n) && (!last[n] || !strcmp(last + n, "_ms"));
+}
+
+const struct tachy_option *tachy_option_lookup(const char *name, const char **nearest)
+{
+    char dashed[64];
+    const struct tachy_option *o = tachy_option_find(name, nearest);
+    snprintf(dashed, sizeof(dashed), "%s", name);
+    for (char *p = dashed; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    o = o ? o : find(dashed);
+    if (o)
+        return o;
+    for (o = options; o->path; o++) {
+        if (is_last_part(o->path, name))
+            return o;
+        for (const struct tachy_key *k = o->keys; k && k->path; k++)
+            if (is_last_part(k->path, name))
+                return o;
+    }
     return NULL;
 }

@@ -339,6 +339,7 @@ static void init_pipeline(struct tachy_pipeline *p, const struct tachy_pipeline_
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     pthread_cond_init(&p->left_one, NULL);
+    pthread_cond_init(&p->rest, NULL);
 }
 
 static int open_workers(struct tachy_pipeline *p, int n)
@@ -351,6 +352,7 @@ static int open_workers(struct tachy_pipeline *p, int n)
         w->pipeline = p;
         w->index = i;
         p->nb_workers = i + 1;
+        atomic_store(&p->active, i + 1);
         w->prof = tachy_prof_new();
         int err =
             w->prof ? tachy_profile_join(p->profile, TACHY_LANE_WORKER, w->prof) : TACHY_ERR_NOMEM;
@@ -398,6 +400,7 @@ int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params
     if (!p)
         return TACHY_ERR_NOMEM;
     init_pipeline(p, params);
+    tachy_nvtx_init(params->log);
     struct tachy_memory_params mp = {.budget = {(uint64_t)params->memory}, .log = params->log};
     int err = tachy_memory_open(&p->memory, &mp);
     if (err == TACHY_OK)
@@ -445,6 +448,14 @@ static void set_paused(struct tachy_pipeline *p, bool paused)
 void tachy_pipeline_pause(tachy_pipeline *p) { set_paused(p, true); }
 
 void tachy_pipeline_resume(tachy_pipeline *p) { set_paused(p, false); }
+
+void pipeline_set_workers(struct tachy_pipeline *p, int n)
+{
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->active, TACHY_CLAMP(n, 1, p->nb_workers));
+    pthread_cond_broadcast(&p->rest);
+    pthread_mutex_unlock(&p->lock);
+}
 
 static bool is_drained(struct tachy_pipeline *p)
 {
@@ -505,6 +516,7 @@ void tachy_pipeline_close(tachy_pipeline **pp)
     pthread_mutex_lock(&p->lock);
     p->closing = true;
     pthread_cond_broadcast(&p->work);
+    pthread_cond_broadcast(&p->rest);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->nb_workers; i++)
         if (p->workers[i].started)
@@ -522,6 +534,7 @@ void tachy_pipeline_close(tachy_pipeline **pp)
     tachy_aligned_free(p->left);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->left_one);
+    pthread_cond_destroy(&p->rest);
     pthread_mutex_destroy(&p->lock);
     pipeline_event_destroy(&p->drained);
     pthread_mutex_destroy(&p->list);

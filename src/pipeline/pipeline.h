@@ -6,7 +6,7 @@
 #include "profile/profile.h"
 
 #include <tachy/batcher.h>
-#include <tachy/run.h>
+#include <tachy/control.h>
 
 // The runner: streams, each a ring of items in its order, and one set of workers that take from
 // two queues whatever was pushed first, of any stream. An item goes
@@ -197,6 +197,8 @@ struct tachy_pipeline {
     pthread_mutex_t lock; // guards all up to `workers`
     pthread_cond_t work;  // workers wait here
     pthread_cond_t left_one; // leave waits here
+    pthread_cond_t rest;     // workers that have been laid off wait here
+    _Atomic int active;      // workers below this index work; also read without the lock
     struct pipeline_queue infer, composite;
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
@@ -261,6 +263,9 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq);
 void pipeline_batch_end(tachy_stream *s);
 // The stream leaves: what has not been run comes back at once.
 void pipeline_batch_cancel(tachy_stream *s);
+// Batches have at most `n` items from now on, 1 up to tachy_pipeline.batch. Returns how many models
+// run in batches. Any thread.
+int pipeline_set_batch(struct tachy_pipeline *p, int n);
 // Adds what the batchers' threads measured. Under `list`.
 void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
@@ -272,12 +277,21 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
                   bool figures);
 // Ends a stream from outside: push and pull return, pull with `err` after what is finished.
 void pipeline_abort(tachy_stream *s, int err);
+// From now on `n` of the workers work, 1 up to as many as there are. Any thread.
+void pipeline_set_workers(struct tachy_pipeline *p, int n);
 // Wakes whoever waits in push or pull.
 void pipeline_wake_stream(tachy_stream *s);
 // Has drain look again.
 void pipeline_news(struct tachy_pipeline *p);
 
-// ---- pipeline_stats.c ----
+// ---- pipeline_stats.c: any thread, at any time ----
+
+// Adds the figures of the workers and of every stream's order to `sum`.
+void pipeline_merge(struct tachy_pipeline *p, struct tachy_prof *sum);
+// The same of one stream that has `figures`.
+void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum);
+// What a stream has in flight now.
+void pipeline_queues(const tachy_stream *s, struct tachy_queues *q);
 
 // The worker steps of this stream alone; needs `figures`.
 void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps);

@@ -89,6 +89,20 @@ static void learn(struct pipeline_batcher *b, int n, bool shortage)
                   shortage ? "memory is short" : "memory has sufficed for a while");
 }
 
+int pipeline_set_batch(struct tachy_pipeline *p, int n)
+{
+    int found = 0;
+    pthread_mutex_lock(&p->list);
+    for (struct pipeline_batcher *b = p->batchers; b; b = b->next, found++) {
+        pthread_mutex_lock(&b->lock);
+        b->backoff.most = b->backoff.now = TACHY_CLAMP(n, 1, b->most);
+        tachy_batcher_set_max_batch(b->batcher, b->backoff.now);
+        pthread_mutex_unlock(&b->lock);
+    }
+    pthread_mutex_unlock(&p->list);
+    return found;
+}
+
 // A batch failed: its items are run one by one, so that only what is at fault fails.
 static void run_each(struct pipeline_batcher *b, const struct tachy_batch *batch,
                      struct tachy_item *const items[], const int eyes[])
@@ -108,7 +122,9 @@ static int run_batch(void *user, const struct tachy_batch *batch)
         eyes[i] = e->eye;
     }
     uint64_t start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_MODEL); // a retry is left out
     int err = b->ops->batch_model(b->engine[batch->worker], items, eyes, batch->count);
+    tachy_step_end();
     if (err == TACHY_ERR_NOMEM) {
         // The batcher brings the same items again in halves; a single one is tried once more here.
         learn(b, batch->count, true);

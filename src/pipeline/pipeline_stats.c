@@ -21,24 +21,52 @@ void pipeline_sample(tachy_stream *s, uint64_t now)
                      });
 }
 
+void pipeline_queues(const tachy_stream *s, struct tachy_queues *q)
+{
+    int64_t next = atomic_load(&s->next_pull), pulled = atomic_load(&s->nb_pulled);
+    int64_t made = atomic_load(&s->nb_done) - pulled, pushed = atomic_load(&s->next_push);
+    made = TACHY_MAX(made, 0);
+    *q = (struct tachy_queues){
+        .to_infer = atomic_load(&s->to_infer),
+        .to_composite = atomic_load(&s->to_composite),
+        .to_write = made,
+        .in_flight = TACHY_MAX(pushed - next, 0),
+        .capacity = s->depth,
+        .bytes = atomic_load(&s->inputs) * (int64_t)s->in_bytes + made * (int64_t)s->out_bytes,
+    };
+}
+
+void pipeline_merge(tachy_pipeline *p, struct tachy_prof *sum)
+{
+    for (int i = 0; i < p->nb_workers; i++)
+        tachy_prof_merge(sum, p->workers[i].prof);
+    pthread_mutex_lock(&p->list);
+    if (p->left)
+        tachy_prof_merge(sum, p->left);
+    for (tachy_stream *s = p->streams; s; s = s->after)
+        if (s->order_prof)
+            tachy_prof_merge(sum, s->order_prof);
+    pipeline_batch_figures(p, sum);
+    pthread_mutex_unlock(&p->list);
+}
+
 void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
 {
     struct tachy_prof *all = tachy_prof_new();
     if (!all)
         return;
-    for (int i = 0; i < p->nb_workers; i++)
-        tachy_prof_merge(all, p->workers[i].prof);
-    pthread_mutex_lock(&p->list);
-    if (p->left)
-        tachy_prof_merge(all, p->left);
-    for (tachy_stream *s = p->streams; s; s = s->after)
-        if (s->order_prof)
-            tachy_prof_merge(all, s->order_prof);
-    pipeline_batch_figures(p, all);
-    pthread_mutex_unlock(&p->list);
+    pipeline_merge(p, all);
     tachy_prof_read(&all, 1, sum->steps);
-    sum->workers = p->nb_workers;
+    sum->workers = atomic_load(&p->active);
     tachy_aligned_free(all);
+}
+
+void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum)
+{
+    for (int i = 0; i < s->pipeline->nb_workers; i++)
+        tachy_prof_merge(sum, s->figures[i]);
+    if (s->order_prof)
+        tachy_prof_merge(sum, s->order_prof);
 }
 
 void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps)
@@ -46,10 +74,7 @@ void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps)
     struct tachy_prof *all = tachy_prof_new();
     if (!all)
         return;
-    for (int i = 0; i < s->pipeline->nb_workers; i++)
-        tachy_prof_merge(all, s->figures[i]);
-    if (s->order_prof)
-        tachy_prof_merge(all, s->order_prof);
+    pipeline_merge_stream(s, all);
     tachy_prof_read(&all, 1, steps);
     tachy_aligned_free(all);
 }

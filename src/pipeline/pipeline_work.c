@@ -95,16 +95,22 @@ static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
     uint64_t start = tachy_ticks(), wait = start - item->arrived;
     int eyes = s->bind->task->eyes, err;
     for (int eye = 0; eye < eyes; eye++) {
-        *step = TACHY_STEP_PREPROCESS;
-        if ((err = ops->preprocess(worker, item, eye)) < 0)
+        tachy_step_begin(*step = TACHY_STEP_PREPROCESS);
+        err = ops->preprocess(worker, item, eye);
+        tachy_step_end();
+        if (err < 0)
             return err;
         uint64_t a = tachy_ticks();
-        *step = TACHY_STEP_MODEL;
-        if ((err = ops->model(worker, item, eye)) < 0)
+        tachy_step_begin(*step = TACHY_STEP_MODEL);
+        err = ops->model(worker, item, eye);
+        tachy_step_end();
+        if (err < 0)
             return err;
         uint64_t b = tachy_ticks();
-        *step = TACHY_STEP_POSTPROCESS;
-        if ((err = ops->postprocess(worker, item, eye)) < 0)
+        tachy_step_begin(*step = TACHY_STEP_POSTPROCESS);
+        err = ops->postprocess(worker, item, eye);
+        tachy_step_end();
+        if (err < 0)
             return err;
         uint64_t c = tachy_ticks();
         measure(w, s, TACHY_STEP_PREPROCESS, item, start, a, wait);
@@ -124,7 +130,9 @@ static int preprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream
     const struct tachy_task_ops *ops = s->bind->task->ops;
     uint64_t start = tachy_ticks(), wait = start - item->arrived;
     for (int eye = 0; eye < s->bind->task->eyes; eye++) {
+        tachy_step_begin(TACHY_STEP_PREPROCESS);
         int err = ops->batch_preprocess(worker, item, eye);
+        tachy_step_end();
         uint64_t end = tachy_ticks();
         if (err < 0)
             return err;
@@ -144,7 +152,9 @@ static int postprocess_eyes(struct pipeline_worker *w, void *worker, tachy_strea
     uint64_t start = tachy_ticks(), wait = start - item->arrived;
     for (int eye = 0; eye < s->bind->task->eyes; eye++) {
         const struct pipeline_eye *e = &slot->eye[eye];
+        tachy_step_begin(TACHY_STEP_POSTPROCESS);
         int err = ops->batch_postprocess(worker, item, eye);
+        tachy_step_end();
         uint64_t end = tachy_ticks();
         if (err < 0)
             return err;
@@ -169,7 +179,9 @@ static void composite(struct pipeline_worker *w, void *worker, const struct pipe
         return;
     }
     uint64_t start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_COMPOSITE);
     int err = s->bind->task->ops->composite(worker, item);
+    tachy_step_end();
     uint64_t end = tachy_ticks();
     measure(w, s, TACHY_STEP_COMPOSITE, item, start, end, start - item->arrived);
     item->arrived = end;
@@ -277,7 +289,9 @@ static void order_item(tachy_stream *s, int64_t seq)
     }
     if (s->ordered) {
         uint64_t start = tachy_ticks();
+        tachy_step_begin(TACHY_STEP_POSTPROCESS);
         int err = ops->order(s->order_state, &slot->item);
+        tachy_step_end();
         uint64_t end = tachy_ticks();
         tachy_prof_add(s->order_prof, TACHY_STEP_POSTPROCESS, whose(&slot->item), start, end, 0);
         slot->item.arrived = end;
@@ -420,6 +434,11 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
     pthread_mutex_lock(&p->lock);
     give_back(p, jobs, done);
     while (!p->closing) {
+        if (w->index >= atomic_load(&p->active)) {
+            pipeline_queue_wake(p); // in place of this one
+            pthread_cond_wait(&p->rest, &p->lock);
+            continue;
+        }
         if (!p->paused)
             n = pipeline_queue_take(p, jobs, share(w));
         if (n)

@@ -1,173 +1,66 @@
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "media/convert.h"
+#include "pipeline/control.h"
 #include "pipeline/light.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/readers.h"
 #include "pipeline/verdict.h"
 #include "sink/sink_ops.h"
-#include "source/source_ops.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-// A run: one thread reads the source and pushes, the pipeline's workers work, the calling
+// A run: threads read the source and push (readers.c), the pipeline's workers work, the calling
 // thread pulls, writes to the sink and reports progress.
 
 struct run {
     const struct tachy_run_params *p;
     tachy_pipeline *pipeline;
     tachy_stream *stream;
-    struct tachy_prof *source_prof; // written by the source thread
+    struct run_readers readers;
     struct tachy_prof *sink_prof;   // written by the calling thread
-    struct tachy_convert *convert;  // source thread only
-    atomic_bool stop;               // no more frames are read
-    atomic_int source_err;
-    _Atomic int64_t decoded;
-    _Atomic uint64_t push_ticks; // the source thread was held back for so long
-    uint64_t starved_ticks;      // the calling thread waited for results
+    _Atomic int64_t written;        // by the calling thread
+    _Atomic uint64_t starved_ticks; // the calling thread waited for results
+    _Atomic int64_t damaged;        // known at the end
+    _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
+    struct control_run controlled;
     struct tachy_summary *sum;
 };
 
-static bool stop_asked(const struct run *r)
-{
-    return atomic_load(&r->stop) || (r->p->stop && *(const volatile int *)r->p->stop);
-}
-
-// A stream may change its size or format on the way; the output cannot.
-static int push_as_started(struct run *r, tachy_frame *f)
-{
-    const struct tachy_video_info *in = &r->stream->bind->input;
-    if (f->format == in->format && f->width == in->width && f->height == in->height)
-        return tachy_stream_push(r->stream, f);
-    tachy_frame *fit = NULL;
-    int err =
-        tachy_convert_frame(&r->convert, f, in->format, in->width, in->height, &fit, r->p->log);
-    if (err == TACHY_OK)
-        err = tachy_stream_push(r->stream, fit);
-    tachy_frame_unref(&fit);
-    return err;
-}
-
-static void *source_main(void *arg)
-{
-    struct run *r = arg;
-    int err = TACHY_OK;
-    tachy_profile_thread(r->p->profile, r->source_prof);
-    while (!stop_asked(r)) {
-        tachy_frame *f = NULL;
-        uint64_t start = tachy_ticks();
-        err = tachy_source_read(r->p->source, &f);
-        uint64_t end = tachy_ticks();
-        if (err != TACHY_OK)
-            break;
-        tachy_prof_add(r->source_prof, TACHY_STEP_DECODE,
-                       (struct tachy_prof_item){f->id, r->stream->number}, start, end, 0);
-        atomic_fetch_add(&r->decoded, 1);
-        err = push_as_started(r, f);
-        atomic_fetch_add(&r->push_ticks, tachy_ticks() - end);
-        tachy_frame_unref(&f);
-        if (err != TACHY_OK)
-            break;
-    }
-    // A pipeline that failed tells its own story.
-    atomic_store(&r->source_err, err == TACHY_ERR_INTERRUPTED ? TACHY_OK : err);
-    tachy_stream_push(r->stream, NULL);
-    return NULL;
-}
-
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
-// Fills what can be said while the run goes on.
-static void read_figures(struct run *r)
+// What can be said while the run goes on; `paused_s`: not counted. Any thread.
+static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s)
 {
-    struct tachy_summary *s = r->sum;
     struct tachy_step_stats edge[TACHY_STEP_COUNT];
-    tachy_pipeline_stats(r->pipeline, s);
-    struct tachy_prof *both[] = {r->source_prof, r->sink_prof};
-    tachy_prof_read(both, 2, edge);
+    if (r->p->pipeline)
+        pipeline_stream_steps(r->stream, s->steps);
+    else
+        tachy_pipeline_stats(r->pipeline, s);
+    s->workers = atomic_load(&r->pipeline->active);
+    tachy_prof_read(r->readers.profs, r->readers.nb, edge);
     s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
+    tachy_prof_read(&r->sink_prof, 1, edge);
     s->steps[TACHY_STEP_ENCODE] = edge[TACHY_STEP_ENCODE];
     tachy_prof_read_latency(&r->sink_prof, 1, &s->latency);
-    s->decoded = atomic_load(&r->decoded);
-    s->seconds = since_s(r->start_ns);
+    s->decoded = atomic_load(&r->readers.decoded);
+    s->frames = atomic_load(&r->written);
+    s->damaged = atomic_load(&r->damaged);
+    s->first_frame_s = (double)atomic_load(&r->first_ns) * 1e-9;
+    s->seconds = TACHY_MAX(since_s(r->start_ns) - paused_s, 0.0);
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
+    double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
     tachy_verdict(s, &(struct tachy_verdict_in){
-                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9,
-                         .starved_s = (double)tachy_ticks_ns(r->starved_ticks) * 1e-9,
+                         .decoders = r->readers.nb,
+                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) *
+                                        1e-9 / TACHY_MAX(r->readers.nb, 1),
+                         .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
                      });
-}
-
-struct progress_state {
-    uint64_t last_ns;
-    int64_t last_frames;
-    double fps;
-};
-
-// About four times a second.
-static void report_progress(struct run *r, struct progress_state *ps, bool last)
-{
-    uint64_t now = tachy_now_ns();
-    if (!r->p->progress || (!last && now - ps->last_ns < 250000000u))
-        return;
-    double dt = (double)(now - ps->last_ns) * 1e-9;
-    double fps = (double)(r->sum->frames - ps->last_frames) / dt;
-    ps->fps = ps->fps > 0 ? 0.7 * ps->fps + 0.3 * fps : fps;
-    ps->last_ns = now;
-    ps->last_frames = r->sum->frames;
-    read_figures(r);
-    struct tachy_progress p = {
-        .frames = r->sum->frames,
-        .total = tachy_source_info(r->p->source)->frames,
-        .seconds = r->sum->seconds,
-        .fps = last ? r->sum->fps : ps->fps,
-        .limited_by = r->sum->limited_by,
-    };
-    if (!r->p->progress(r->p->user, &p))
-        atomic_store(&r->stop, true);
-}
-
-// Pulls and writes until the end, a failure or a stop.
-static int drain(struct run *r)
-{
-    struct progress_state ps = {.last_ns = r->start_ns};
-    int err = TACHY_OK;
-    for (;;) {
-        tachy_frame *f = NULL;
-        const struct tachy_result *result;
-        struct pipeline_times times = {0};
-        uint64_t asked = tachy_ticks();
-        err = pipeline_pull_timed(r->stream, 200, &f, &result, &times);
-        uint64_t start = tachy_ticks();
-        r->starved_ticks += start - asked;
-        if (err == TACHY_OK) {
-            err = tachy_sink_write(r->p->sink, f, result);
-            tachy_frame_unref(&f);
-            uint64_t end = tachy_ticks();
-            tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
-                           (struct tachy_prof_item){result->frame_id, r->stream->number}, start,
-                           end, times.waited);
-            tachy_prof_latency(r->sink_prof, end - times.pushed);
-            if (err < 0)
-                break;
-            if (r->sum->frames++ == 0)
-                r->sum->first_frame_s = since_s(r->start_ns);
-            if (r->p->trim_every && r->sum->frames % r->p->trim_every == 0)
-                tachy_pipeline_trim(r->pipeline);
-        } else if (err != TACHY_ERR_AGAIN) {
-            break;
-        }
-        report_progress(r, &ps, false);
-    }
-    atomic_store(&r->stop, true);
-    return err == TACHY_ERR_EOF ? TACHY_OK : err;
 }
 
 static double peak_memory_mib(void)
@@ -186,6 +79,136 @@ static double peak_memory_mib(void)
     if (f)
         fclose(f);
     return (double)kib / 1024;
+}
+
+static void read_for_control(void *run, struct control_figures *f)
+{
+    const struct run *r = run;
+    read_figures(r, f->paused_s, &f->summary);
+    if (r->p->pipeline)
+        pipeline_merge_stream(r->stream, f->sum);
+    else
+        pipeline_merge(r->pipeline, f->sum);
+    for (int i = 0; i < r->readers.nb; i++)
+        tachy_prof_merge(f->sum, r->readers.profs[i]);
+    tachy_prof_merge(f->sum, r->sink_prof);
+    pipeline_queues(r->stream, &f->queues);
+    f->summary.peak_memory_mib = peak_memory_mib();
+    f->total_frames = tachy_source_info(r->p->source)->frames;
+}
+
+// Workers can rest and come back, batches be smaller than the model was opened for; every other
+// setting is part of what was opened at the start.
+static int set_for_control(void *run, const char *path, double value, char **why)
+{
+    const struct run *r = run;
+    bool workers = !strcmp(path, "model.num_workers"), batch = !strcmp(path, "model.batch_size");
+    int most = workers ? r->pipeline->nb_workers : r->pipeline->batch;
+    int n = value > 0 ? (int)value : most;
+    if (!workers && !batch)
+        return TACHY_ERR_UNSUPPORTED;
+    if (n > TACHY_MAX(most, 1)) {
+        *why = tachy_asprintf(" to more than the %d that it began with", TACHY_MAX(most, 1));
+        return TACHY_ERR_UNSUPPORTED;
+    }
+    if (workers) {
+        pipeline_set_workers(r->pipeline, n);
+    } else if (!pipeline_set_batch(r->pipeline, n) && n > 1) {
+        *why = tachy_asprintf(": this model takes no batches");
+        return TACHY_ERR_UNSUPPORTED;
+    }
+    return TACHY_OK;
+}
+
+static const struct tachy_control_ops control_ops = {read_for_control, set_for_control};
+
+struct progress_state {
+    uint64_t last_ns;
+    int64_t last_frames;
+    double fps;
+};
+
+// About four times a second.
+static void report_progress(struct run *r, struct progress_state *ps, bool last)
+{
+    uint64_t now = tachy_now_ns();
+    if (!r->p->progress || (!last && now - ps->last_ns < 250000000u))
+        return;
+    double dt = (double)(now - ps->last_ns) * 1e-9;
+    int64_t frames = atomic_load(&r->written);
+    double fps = (double)(frames - ps->last_frames) / dt;
+    ps->fps = ps->fps > 0 ? 0.7 * ps->fps + 0.3 * fps : fps;
+    ps->last_ns = now;
+    ps->last_frames = frames;
+    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
+    struct tachy_progress p = {
+        .frames = r->sum->frames,
+        .total = tachy_source_info(r->p->source)->frames,
+        .seconds = r->sum->seconds,
+        .fps = last ? r->sum->fps : ps->fps,
+        .limited_by = r->sum->limited_by,
+    };
+    if (!r->p->progress(r->p->user, &p))
+        atomic_store(&r->readers.stop, true);
+}
+
+// Several decoders that are stopped leave gaps; what lies behind the first is not written, as
+// with one decoder.
+static bool ends_here(struct run *r, int64_t at, int64_t *next)
+{
+    bool gap = at > *next;
+    *next = at + 1;
+    return gap && run_readers_stopped(&r->readers);
+}
+
+// Pulls and writes until the end, a failure or a stop.
+static int drain(struct run *r)
+{
+    struct progress_state ps = {.last_ns = r->start_ns};
+    int64_t position = 0;
+    int err = TACHY_OK;
+    for (;;) {
+        tachy_frame *f = NULL;
+        const struct tachy_result *result;
+        struct pipeline_times times = {0};
+        uint64_t asked = tachy_ticks();
+        err = pipeline_pull_timed(r->stream, 200, &f, &result, &times);
+        uint64_t start = tachy_ticks();
+        atomic_fetch_add(&r->starved_ticks, start - asked);
+        struct tachy_result numbered;
+        if (err == TACHY_OK && r->readers.nb > 1 && !r->stream->policy) {
+            if (ends_here(r, result->frame_id, &position)) {
+                tachy_frame_unref(&f);
+                break;
+            }
+            numbered = *result;
+            numbered.frame_id = atomic_load(&r->written); // a position without a frame has no number
+            result = &numbered;
+        }
+        if (err == TACHY_OK) {
+            tachy_step_begin(TACHY_STEP_ENCODE);
+            err = tachy_sink_write(r->p->sink, f, result);
+            tachy_step_end();
+            tachy_frame_unref(&f);
+            uint64_t end = tachy_ticks();
+            tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
+                           (struct tachy_prof_item){result->frame_id, r->stream->number}, start,
+                           end, times.waited);
+            tachy_prof_latency(r->sink_prof, end - times.pushed);
+            if (err < 0)
+                break;
+            if (!atomic_load(&r->written))
+                atomic_store(&r->first_ns, tachy_now_ns() - r->start_ns);
+            int64_t written = atomic_fetch_add(&r->written, 1) + 1;
+            if (r->p->trim_every && written % r->p->trim_every == 0)
+                tachy_pipeline_trim(r->pipeline);
+        } else if (err != TACHY_ERR_AGAIN) {
+            break;
+        }
+        report_progress(r, &ps, false);
+    }
+    atomic_store(&r->readers.stop, true);
+    return err == TACHY_ERR_EOF ? TACHY_OK : err;
 }
 
 // Calibration is not the job: its memory is not counted as the job's where the system lets
@@ -214,7 +237,7 @@ static char *light_key(const struct run *r)
         k->params.preset ? k->params.preset : "");
 }
 
-static int calibrate(struct run *r, double light[TACHY_STEP_COUNT])
+static int calibrate(struct run *r, struct tachy_light *light)
 {
     const struct tachy_source_params sp = {
         .start = r->p->source->params.start,
@@ -236,16 +259,15 @@ static int calibrate(struct run *r, double light[TACHY_STEP_COUNT])
 }
 
 // The machine's speed drifts, so the steps are measured before and after the run and the
-// mean counts.
-static void apply_light(struct run *r, const double *before, bool measured)
+// median of all counts.
+static void apply_light(struct run *r, struct tachy_light *samples, bool measured)
 {
     double light[TACHY_STEP_COUNT] = {0}, sum = 0;
     char *key = light_key(r);
     int err = TACHY_OK;
     if (measured) {
-        err = calibrate(r, light);
-        for (int s = 0; s < TACHY_STEP_COUNT; s++)
-            light[s] = (light[s] + before[s]) / 2;
+        err = calibrate(r, samples);
+        tachy_light_ms(samples, light);
         if (err == TACHY_OK && key)
             tachy_light_save(r->p->cache_dir, key, light, NULL);
     } else if (!r->p->calibrate) {
@@ -269,32 +291,31 @@ static void apply_light(struct run *r, const double *before, bool measured)
 
 static int run_frames(struct run *r)
 {
-    pthread_t thread;
-    r->cpu_start_ns = tachy_process_cpu_ns();
-    r->start_ns = tachy_now_ns();
-    if (pthread_create(&thread, NULL, source_main, r))
-        return tachy_fail(r->p->log, TACHY_ERR_AGAIN,
-                          "the system gives no more threads; try again later");
-    int err = drain(r);
-    // The source thread may wait in push: what it waits for will not come.
+    int err = run_readers_start(&r->readers);
+    if (err < 0)
+        return err;
+    err = drain(r);
+    // The source's threads may wait in push: what it waits for will not come.
     if (err < 0 && err != TACHY_ERR_INTERRUPTED)
         pipeline_abort(r->stream, err);
-    pthread_join(thread, NULL);
-    int source_err = atomic_load(&r->source_err);
+    int source_err = run_readers_join(&r->readers);
     if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF)
         err = source_err;
-    bool asked = r->p->stop && *(const volatile int *)r->p->stop;
-    if (err == TACHY_OK && source_err == TACHY_OK)
+    bool asked = (r->p->stop && *(const volatile int *)r->p->stop) ||
+                 tachy_control_stopped(r->p->control);
+    if (err == TACHY_OK && source_err == TACHY_OK && !tachy_control_drained(r->p->control, &r->controlled))
         asked = true; // stopped before the end of the source
     r->sum->interrupted = asked;
 
     uint64_t start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_ENCODE);
     int finish = tachy_sink_finish(r->p->sink, err < 0 || asked);
+    tachy_step_end();
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
-    read_figures(r);
-    r->sum->damaged = tachy_source_damaged(r->p->source);
+    atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
+    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     r->sum->peak_memory_mib = peak_memory_mib();
     struct progress_state ps = {.last_ns = r->start_ns};
     report_progress(r, &ps, true);
@@ -303,53 +324,97 @@ static int run_frames(struct run *r)
     return err < 0 ? err : asked ? TACHY_ERR_INTERRUPTED : TACHY_OK;
 }
 
+// The run as its control sees it.
+static int run_controlled(struct run *r)
+{
+    r->cpu_start_ns = tachy_process_cpu_ns();
+    r->start_ns = tachy_now_ns();
+    tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
+    int err = run_frames(r);
+    tachy_control_end(r->p->control, &r->controlled, err, r->sum);
+    return err;
+}
+
+// A stream in the caller's pipeline or in one of the run's own.
+static int open_stream(struct run *r)
+{
+    const struct tachy_run_params *p = r->p;
+    const struct tachy_video_info *input = tachy_source_info(p->source);
+    int err = TACHY_OK;
+    r->pipeline = p->pipeline;
+    if (p->pipeline)
+        return pipeline_join(p->pipeline, &r->stream,
+                             tachy_stream_params(.task = p->task, .input = *input,
+                                                 .max_bytes = p->max_bytes, .name = p->source->url),
+                             NULL, true);
+    err = tachy_pipeline_open(&r->pipeline,
+                              tachy_pipeline_params(.task = p->task, .input = *input,
+                                                    .workers = p->workers, .max_bytes = p->max_bytes,
+                                                    .memory = p->max_bytes, .batch = p->batch,
+                                                    .batch_timeout_us = p->batch_timeout_us,
+                                                    .log = p->log, .profile = p->profile));
+    r->stream = err == TACHY_OK ? r->pipeline->first : NULL;
+    return err;
+}
+
+static void close_stream(struct run *r)
+{
+    tachy_stream_leave(&r->stream);
+    if (!r->p->pipeline)
+        tachy_pipeline_close(&r->pipeline);
+}
+
+static int open_profile(struct run *r)
+{
+    r->sink_prof = tachy_prof_new();
+    return r->sink_prof ? tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof)
+                        : TACHY_ERR_NOMEM;
+}
+
+static void close_profile(struct run *r)
+{
+    tachy_profile_leave(r->p->profile, r->sink_prof);
+    tachy_aligned_free(r->sink_prof);
+}
+
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 {
     memset(summary, 0, sizeof(*summary));
     if (!TACHY_CHECK(p->log, p->task) || !TACHY_CHECK(p->log, p->source) ||
-        !TACHY_CHECK(p->log, p->sink))
+        !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
     struct run r = {.p = p, .sum = summary};
-    double light[TACHY_STEP_COUNT] = {0};
-    r.source_prof = tachy_prof_new();
-    r.sink_prof = tachy_prof_new();
-    int err = r.source_prof && r.sink_prof ? TACHY_OK : TACHY_ERR_NOMEM;
+    struct tachy_light light = {0};
+    r.readers.stop_asked = p->stop;
+    r.readers.control = p->control;
+    r.readers.controlled = &r.controlled;
+    r.readers.shared = p->pipeline != NULL;
+    int err = open_profile(&r);
     if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SOURCE, r.source_prof);
+        err = open_stream(&r);
     if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_SINK, r.sink_prof);
-    if (err == TACHY_OK)
-        err = tachy_pipeline_open(
-            &r.pipeline,
-            tachy_pipeline_params(.task = p->task, .input = *tachy_source_info(p->source),
-                                  .workers = p->workers, .max_bytes = p->max_bytes, .memory = p->max_bytes,
-                                  .batch = p->batch, .batch_timeout_us = p->batch_timeout_us,
-                                  .log = p->log, .profile = p->profile));
+        err = run_readers_open(&r.readers, p->source, r.stream, p->profile, p->log);
     if (err < 0)
         goto error;
-    r.stream = r.pipeline->first;
     tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, &r.stream->bind->output);
+    err = tachy_sink_start(p->sink, tachy_stream_output(r.stream));
     if (err < 0)
         goto error;
-    bool measured = p->calibrate && calibrate(&r, light) == TACHY_OK;
+    bool measured = p->calibrate && calibrate(&r, &light) == TACHY_OK;
     if (p->calibrate && !measured)
         tachy_msg(p->log, TACHY_LOG_WARN,
                   "%s: cannot be read twice or has a single picture, so there is no light ratio",
                   p->source->url);
     if (p->calibrate)
         forget_peak();
-    err = run_frames(&r);
-    if (err == TACHY_OK)
-        apply_light(&r, light, measured);
+    err = run_controlled(&r);
+    if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
+        apply_light(&r, &light, measured);
     tachy_profile_run(p->profile, summary);
 
 error:
-    tachy_pipeline_close(&r.pipeline);
-    tachy_profile_leave(p->profile, r.source_prof);
-    tachy_profile_leave(p->profile, r.sink_prof);
-    tachy_convert_close(&r.convert);
-    tachy_aligned_free(r.source_prof);
-    tachy_aligned_free(r.sink_prof);
+    close_stream(&r);
+    run_readers_close(&r.readers);
+    close_profile(&r);
     return err;
 }

@@ -1,5 +1,7 @@
 #include "pipeline/verdict.h"
 
+#include "base/base.h"
+
 #include <stdio.h>
 
 static enum tachy_step busiest(const struct tachy_summary *s, int from, int to)
@@ -14,7 +16,7 @@ static enum tachy_step busiest(const struct tachy_summary *s, int from, int to)
 void tachy_verdict(struct tachy_summary *s, const struct tachy_verdict_in *in)
 {
     double wall = s->seconds > 0 ? s->seconds : 1;
-    double source_busy = s->steps[TACHY_STEP_DECODE].busy_s / wall;
+    double source_busy = s->steps[TACHY_STEP_DECODE].busy_s / (wall * TACHY_MAX(in->decoders, 1));
     double sink_busy = s->steps[TACHY_STEP_ENCODE].busy_s / wall;
     double work = 0, all = 0;
     for (int i = TACHY_STEP_PREPROCESS; i <= TACHY_STEP_COMPOSITE; i++)

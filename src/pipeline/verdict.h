@@ -4,7 +4,8 @@
 // What limited a run, from who waited for whom (idle attribution) rather than from how busy
 // each was.
 struct tachy_verdict_in {
-    double held_back_s; // the source's thread waited for room in the pipeline
+    int decoders;       // threads that read the source
+    double held_back_s; // each of them waited for room in the pipeline, on average
     double starved_s;   // the sink's thread waited for a result
 };
 

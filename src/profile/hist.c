@@ -35,6 +35,23 @@ void tachy_hist_merge(struct tachy_hist *sum, const struct tachy_hist *h)
     }
 }
 
+void tachy_hist_subtract(struct tachy_hist *sum, const struct tachy_hist *h)
+{
+    for (unsigned i = 0; i < TACHY_HIST_BUCKETS; i++) {
+        unsigned n = atomic_load_explicit(&h->count[i], memory_order_relaxed);
+        unsigned old = atomic_load_explicit(&sum->count[i], memory_order_relaxed);
+        atomic_store_explicit(&sum->count[i], old - n, memory_order_relaxed);
+    }
+}
+
+uint64_t tachy_hist_up_to(const struct tachy_hist *h, double ns)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < TACHY_HIST_BUCKETS && middle_of(i) <= ns; i++)
+        n += atomic_load_explicit(&h->count[i], memory_order_relaxed);
+    return n;
+}
+
 double tachy_hist_quantile(const struct tachy_hist *h, double q)
 {
     uint64_t total = 0;

@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static const char *const names[TACHY_STEP_COUNT] = {"decode",      "preprocess", "model",
@@ -58,6 +59,7 @@ void tachy_prof_add(struct tachy_prof *p, enum tachy_step step, struct tachy_pro
 void tachy_prof_latency(struct tachy_prof *p, uint64_t ticks)
 {
     uint64_t ns = (int64_t)ticks < 0 ? 0 : tachy_ticks_ns(ticks);
+    bump(&p->latency_sum_ns, ns);
     raise_to(&p->latency_max_ns, ns);
     tachy_hist_add(&p->latency, ns);
 }
@@ -71,8 +73,51 @@ void tachy_prof_merge(struct tachy_prof *sum, const struct tachy_prof *p)
         raise_to(&sum->step[s].max_ns, get(&p->step[s].max_ns));
         tachy_hist_merge(&sum->step[s].busy, &p->step[s].busy);
     }
+    bump(&sum->latency_sum_ns, get(&p->latency_sum_ns));
     raise_to(&sum->latency_max_ns, get(&p->latency_max_ns));
     tachy_hist_merge(&sum->latency, &p->latency);
+}
+
+static void take(_Atomic uint64_t *v, uint64_t by)
+{
+    atomic_store_explicit(v, get(v) - by, memory_order_relaxed);
+}
+
+void tachy_prof_subtract(struct tachy_prof *sum, const struct tachy_prof *base)
+{
+    for (int i = 0; i < TACHY_STEP_COUNT; i++) {
+        struct tachy_prof_step *s = &sum->step[i];
+        const struct tachy_prof_step *b = &base->step[i];
+        take(&s->calls, get(&b->calls));
+        take(&s->busy_ns, get(&b->busy_ns));
+        take(&s->wait_ns, get(&b->wait_ns));
+        tachy_hist_subtract(&s->busy, &b->busy);
+        atomic_store(&s->max_ns, (uint64_t)tachy_hist_quantile(&s->busy, 1.0));
+    }
+    take(&sum->latency_sum_ns, get(&base->latency_sum_ns));
+    tachy_hist_subtract(&sum->latency, &base->latency);
+    atomic_store(&sum->latency_max_ns, (uint64_t)tachy_hist_quantile(&sum->latency, 1.0));
+}
+
+double tachy_histogram_bound(int i)
+{
+    static const double bounds[TACHY_HISTOGRAM_BOUNDS] = {
+        0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+        0.1,    0.25,    0.5,    1,     2.5,    5,     10,   60};
+    return i >= 0 && i < TACHY_HISTOGRAM_BOUNDS ? bounds[i] : 0;
+}
+
+void tachy_prof_histogram(const struct tachy_prof *p, int step, struct tachy_histogram *out,
+                          double *wait_s)
+{
+    const struct tachy_hist *h = step < 0 ? &p->latency : &p->step[step].busy;
+    for (int i = 0; i < TACHY_HISTOGRAM_BOUNDS; i++)
+        out->le[i] = (int64_t)tachy_hist_up_to(h, tachy_histogram_bound(i) * 1e9);
+    // Of the buckets too: the count of calls may be a few ahead of them.
+    out->count = (int64_t)tachy_hist_up_to(h, INFINITY);
+    out->sum_s = (double)get(step < 0 ? &p->latency_sum_ns : &p->step[step].busy_ns) * 1e-9;
+    if (wait_s)
+        *wait_s = step < 0 ? 0 : (double)get(&p->step[step].wait_ns) * 1e-9;
 }
 
 static struct tachy_prof *sum_of(struct tachy_prof *const *profs, int n)

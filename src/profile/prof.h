@@ -1,9 +1,10 @@
 #pragma once
+#include "cuda/nvtx.h"
 #include "profile/hist.h"
 #include "profile/span.h"
 #include "profile/ticks.h"
 
-#include <tachy/run.h>
+#include <tachy/control.h>
 
 // What one thread measured: busy and wait time of each step, and where a profile was asked for
 // its spans. One thread adds, any thread reads at any time (single-writer relaxed atomics: a
@@ -17,7 +18,7 @@ struct tachy_prof_step {
 struct tachy_prof {
     struct tachy_prof_step step[TACHY_STEP_COUNT];
     // From arrival in the pipeline to written.
-    _Atomic uint64_t latency_max_ns;
+    _Atomic uint64_t latency_max_ns, latency_sum_ns;
     struct tachy_hist latency;
     // Set before the thread starts; NULL: there is no profile (profile/profile.h).
     struct tachy_ring *spans;   // struct tachy_span
@@ -35,6 +36,19 @@ struct tachy_prof_item {
     uint32_t stream;
 };
 
+// Around one call of a step: an NVTX range where a tool takes them (tachy_nvtx_init()).
+static inline void tachy_step_begin(enum tachy_step step)
+{
+    if (tachy_nvtx_on)
+        tachy_nvtx_push(tachy_step_name(step));
+}
+
+static inline void tachy_step_end(void)
+{
+    if (tachy_nvtx_on)
+        tachy_nvtx_pop();
+}
+
 // Adds one call that ran from `start` to `end` (tachy_ticks()) after waiting in a queue for
 // `wait` ticks.
 void tachy_prof_add(struct tachy_prof *p, enum tachy_step step, struct tachy_prof_item item,
@@ -45,6 +59,14 @@ void tachy_prof_latency(struct tachy_prof *p, uint64_t ticks);
 
 // sum += p, figures only. One thread at a time may write to `sum`.
 void tachy_prof_merge(struct tachy_prof *sum, const struct tachy_prof *p);
+
+// sum -= base, figures only: an earlier state of the same threads. The largest durations are then
+// those of the buckets.
+void tachy_prof_subtract(struct tachy_prof *sum, const struct tachy_prof *base);
+
+// The histogram of one step's busy time with *wait_s (may be NULL), or of the latency (step -1).
+void tachy_prof_histogram(const struct tachy_prof *p, int step, struct tachy_histogram *out,
+                          double *wait_s);
 
 // Sums `n` threads' figures into the steps of a summary (light_ms is left alone).
 void tachy_prof_read(struct tachy_prof *const *profs, int n, struct tachy_step_stats *steps);

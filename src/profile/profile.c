@@ -12,7 +12,8 @@ int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *p
     if (!TACHY_CHECK(params->log, params->max_spans >= 0) ||
         !TACHY_CHECK(params->log, params->max_operators >= 0) ||
         !TACHY_CHECK(params->log, params->max_operators <= 1 << 26) ||
-        !TACHY_CHECK(params->log, params->max_trace_bytes >= 0))
+        !TACHY_CHECK(params->log, params->max_trace_bytes >= 0) ||
+        !TACHY_CHECK(params->log, params->gpu_interval_ms <= 60000))
         return TACHY_ERR_INVAL;
     tachy_profile *p = calloc(1, sizeof(*p));
     if (!p)
@@ -25,8 +26,11 @@ int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *p
     pthread_mutex_init(&p->lock, NULL);
     tachy_ticks_init();
     p->start = tachy_ticks_anchor();
+    int err = profile_gpu_open(p);
+    if (err < 0)
+        tachy_profile_close(&p);
     *out = p;
-    return TACHY_OK;
+    return err;
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -51,6 +55,7 @@ void tachy_profile_close(tachy_profile **pp)
     *pp = NULL;
     if (!p)
         return;
+    profile_gpu_close(p);
     for (int i = 0; i < p->nb_lanes; i++)
         free_lane(p->lane[i]);
     if (p->dir)
@@ -102,13 +107,14 @@ int tachy_profile_describe(tachy_profile *p, const char *json)
 
 const char *profile_kind_name(enum tachy_lane_kind kind)
 {
-    static const char *const names[TACHY_LANE_KINDS] = {"source", "worker", "order", "sink"};
+    static const char *const names[TACHY_LANE_KINDS] = {"source", "worker", "order", "sink",
+                                                          "gpu"};
     return names[kind];
 }
 
 const char *profile_lane_name(const struct tachy_lane *l, char buf[32])
 {
-    if (l->kind == TACHY_LANE_WORKER || l->index)
+    if (l->kind == TACHY_LANE_WORKER || l->kind == TACHY_LANE_GPU || l->index)
         snprintf(buf, 32, "%s %d", profile_kind_name(l->kind), l->index);
     else
         snprintf(buf, 32, "%s", profile_kind_name(l->kind));

@@ -12,6 +12,7 @@ enum tachy_lane_kind {
     TACHY_LANE_WORKER,
     TACHY_LANE_ORDER, // whichever worker completes the order; has the samples
     TACHY_LANE_SINK,
+    TACHY_LANE_GPU, // what one CUDA stream did; its steps add to nobody's thread
     TACHY_LANE_KINDS
 };
 

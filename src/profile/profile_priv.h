@@ -1,5 +1,6 @@
 #pragma once
 #include "base/base.h"
+#include "profile/gpu_priv.h"
 #include "profile/profile.h"
 
 #include <jansson.h>
@@ -60,6 +61,7 @@ struct tachy_profile {
     json_t *context;    // tachy_profile_describe(); NULL: none
     char *dir, *option; // of the operators' files; made when asked for
     struct profile_ops ops;
+    struct profile_gpu gpu;
 };
 
 // "source", "worker 0", "order", "sink"; `buf` is returned.

@@ -72,6 +72,7 @@ int tachy_profile_text(tachy_profile *p, char **text)
         if (p->limited[0])
             fprintf(f, "limited by    %s\n", p->limited);
         text_operators(f, &p->ops);
+        profile_gpu_text(p, f);
         if (fclose(f) != 0)
             err = TACHY_ERR_NOMEM;
     } else {
@@ -173,6 +174,7 @@ int tachy_profile_json(tachy_profile *p, char **json)
         json_object_set_new(o, "latency_ms", latency_json(&fig->latency));
         json_object_set_new(o, "steps", steps_json(fig));
         json_object_set_new(o, "operators", operators_json(&p->ops));
+        json_object_set_new(o, "gpu", profile_gpu_json(p));
         json_object_set_new(o, "spans", spans_json(p));
         *json = json_dumps(o, JSON_INDENT(2));
         err = *json ? TACHY_OK : TACHY_ERR_NOMEM;

@@ -6,7 +6,7 @@
 // Trace Event JSON ("Trace Event Format", the format of chrome://tracing, which Perfetto reads):
 // times in microseconds since the profile was opened.
 
-enum event_kind { EVENT_SPAN, EVENT_OP, EVENT_SAMPLE };
+enum event_kind { EVENT_SPAN, EVENT_OP, EVENT_SAMPLE, EVENT_GPU, EVENT_GPU_SAMPLE };
 
 struct event {
     uint64_t start, end; // ns, CLOCK_MONOTONIC
@@ -17,11 +17,19 @@ struct event {
         struct tachy_span span; // its times are ticks
         struct tachy_sample sample;
         uint32_t op;
+        uint32_t record; // in `activity`, or `samples` of the GPU `lane`
     };
 };
 
 // Upper bounds of what one event takes in the file.
-enum { BYTES_SPAN = 380, BYTES_OP = 160, BYTES_SAMPLE = 460, BYTES_FRAME = 64 << 10 };
+enum {
+    BYTES_SPAN = 380,
+    BYTES_OP = 160,
+    BYTES_SAMPLE = 460,
+    BYTES_GPU = 420,
+    BYTES_GPU_SAMPLE = 1100,
+    BYTES_FRAME = 64 << 10
+};
 
 struct trace {
     struct tachy_profile *p;
@@ -30,6 +38,9 @@ struct trace {
     size_t n, room;
     uint64_t dropped;
     int err;
+    struct gpu_activity *activity; // what CUPTI recorded
+    size_t nb_activity;
+    struct gpu_sample *samples[PROFILE_MAX_GPUS]; // what NVML says
 };
 
 static struct event *add(struct trace *t)
@@ -100,6 +111,39 @@ static void add_samples(struct trace *t, uint32_t lane)
     free(records);
 }
 
+static void add_gpu_samples(struct trace *t, int gpu)
+{
+    size_t n;
+    t->samples[gpu] = gpu_sampler_samples(t->p->gpu.sampler, gpu, &n);
+    if (!t->samples[gpu])
+        t->err = TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < n && !t->err; i++) {
+        uint64_t ns = t->samples[gpu][i].ns;
+        struct event *e = add(t);
+        if (e)
+            *e = (struct event){ns, ns, EVENT_GPU_SAMPLE, (uint32_t)gpu, .record = (uint32_t)i};
+    }
+}
+
+static void add_gpu(struct trace *t)
+{
+    const struct profile_gpu *g = &t->p->gpu;
+    if (g->collector) {
+        gpu_collector_flush(g->collector);
+        t->activity = gpu_collector_records(g->collector, &t->nb_activity);
+        if (!t->activity)
+            t->err = TACHY_ERR_NOMEM;
+    }
+    for (size_t i = 0; i < t->nb_activity && !t->err; i++) {
+        const struct gpu_activity *a = &t->activity[i];
+        struct event *e = add(t);
+        if (e)
+            *e = (struct event){a->start, a->end, EVENT_GPU, a->device, .record = (uint32_t)i};
+    }
+    for (int i = 0; i < gpu_sampler_count(g->sampler) && !t->err; i++)
+        add_gpu_samples(t, i);
+}
+
 // Operators lie within the model step that ran them: ONNX Runtime's times are whole
 // microseconds on another clock, so their ends are cut to fit. Those of a step that is no longer
 // kept are left out.
@@ -154,7 +198,8 @@ static int by_frame(const void *a, const void *b)
 // Keeps the newest events that fit the file.
 static void cut_to_size(struct trace *t)
 {
-    static const uint32_t bytes[] = {BYTES_SPAN, BYTES_OP, BYTES_SAMPLE};
+    static const uint32_t bytes[] = {BYTES_SPAN, BYTES_OP, BYTES_SAMPLE, BYTES_GPU,
+                                     BYTES_GPU_SAMPLE};
     int64_t left = t->p->params.max_trace_bytes - BYTES_FRAME - (int64_t)t->p->nb_lanes * 256;
     size_t begin = t->n;
     while (begin > 0 && left >= bytes[t->event[begin - 1].kind])
@@ -202,6 +247,8 @@ static int gather(struct trace *t)
         add_operators(t); // before anything else: it walks along the spans
     for (int i = 0; i < p->nb_lanes && !t->err; i++)
         add_samples(t, (uint32_t)i);
+    if (!t->err)
+        add_gpu(t);
     if (t->n)
         qsort(t->event, t->n, sizeof(*t->event), by_start);
     return t->err;
@@ -276,6 +323,27 @@ static void put_lanes(FILE *f, const struct trace *t)
     }
 }
 
+static void put_event(FILE *f, const struct trace *t, const struct event *e)
+{
+    switch (e->kind) {
+    case EVENT_SPAN:
+        put_span(f, t, e);
+        break;
+    case EVENT_OP:
+        put_operator(f, t, e);
+        break;
+    case EVENT_SAMPLE:
+        put_sample(f, t, e);
+        break;
+    case EVENT_GPU:
+        profile_gpu_put_activity(f, t->p->gpu.collector, &t->activity[e->record], us(t, e->start));
+        break;
+    case EVENT_GPU_SAMPLE:
+        profile_gpu_put_sample(f, (int)e->lane, &t->samples[e->lane][e->record], us(t, e->start));
+        break;
+    }
+}
+
 static void put_trace(FILE *f, const struct trace *t)
 {
     json_t *env = profile_environment(t->p);
@@ -289,17 +357,19 @@ static void put_trace(FILE *f, const struct trace *t)
             t->dropped, window, t->p->start.ns, text ? text : "{}");
     free(text);
     put_lanes(f, t);
-    for (size_t i = 0; i < t->n; i++) {
-        const struct event *e = &t->event[i];
-        if (e->kind == EVENT_SPAN)
-            put_span(f, t, e);
-        else if (e->kind == EVENT_OP)
-            put_operator(f, t, e);
-        else
-            put_sample(f, t, e);
-    }
+    profile_gpu_put_names(f, t->activity, t->nb_activity);
+    for (size_t i = 0; i < t->n; i++)
+        put_event(f, t, &t->event[i]);
     fputs("{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"tachy\"}}\n]}\n",
           f);
+}
+
+static void free_trace(struct trace *t)
+{
+    for (int i = 0; i < PROFILE_MAX_GPUS; i++)
+        free(t->samples[i]);
+    free(t->activity);
+    free(t->event);
 }
 
 int tachy_profile_write_trace(tachy_profile *p, const char *path)
@@ -324,7 +394,7 @@ int tachy_profile_write_trace(tachy_profile *p, const char *path)
         tachy_msg(p->log, TACHY_LOG_INFO,
                   "%s: holds the newest spans; %" PRIu64 " older ones were dropped", path,
                   t.dropped);
-    free(t.event);
+    free_trace(&t);
     return err;
 }
 

@@ -21,7 +21,8 @@ struct tachy_view {
 // Strides of a dense tensor.
 static inline struct tachy_view tachy_view_dense(const float *data, int n, int h, int w, int c)
 {
-    return (struct tachy_view){(float *)data, c, (ptrdiff_t)w * c, (ptrdiff_t)h * w * c, n, h, w, c};
+    ptrdiff_t row = (ptrdiff_t)w * c;
+    return (struct tachy_view){(float *)data, c, row, h * row, n, h, w, c};
 }
 
 static inline float *tachy_view_at(const struct tachy_view *v, int n, int y, int x)

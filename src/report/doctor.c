@@ -128,6 +128,7 @@ int tachy_doctor(char **json, const struct tachy_log *log)
     json_object_set_new(root, "tachy", json_string(tachy_version()));
     json_object_set_new(root, "cpu", cpu_json());
     json_object_set_new(root, "gpu", doctor_gpus(log));
+    json_object_set_new(root, "cuda", doctor_cuda(log));
     json_object_set_new(root, "ffmpeg", ffmpeg_json(missing));
     json_object_set_new(root, "onnxruntime", runtime_json(missing));
     json_object_set_new(root, "models", models_json(missing));

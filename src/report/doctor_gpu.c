@@ -1,38 +1,14 @@
 #include "report/doctor_gpu.h"
 
 #include "base/base.h"
+#include "cuda/rates.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 
-// The few calls of the CUDA driver API that name a device; they create no context. Every one
-// returns 0 for success.
-struct driver {
-    int (*init)(unsigned flags);
-    int (*version)(int *version);
-    int (*count)(int *count);
-    int (*get)(int *device, int ordinal);
-    int (*name)(char *name, int size, int device);
-    int (*memory)(size_t *bytes, int device);
-};
-
-static bool load(struct driver *d, void *lib)
-{
-    *(void **)&d->init = dlsym(lib, "cuInit");
-    *(void **)&d->version = dlsym(lib, "cuDriverGetVersion");
-    *(void **)&d->count = dlsym(lib, "cuDeviceGetCount");
-    *(void **)&d->get = dlsym(lib, "cuDeviceGet");
-    *(void **)&d->name = dlsym(lib, "cuDeviceGetName");
-    *(void **)&d->memory = dlsym(lib, "cuDeviceTotalMem_v2");
-    return d->init && d->version && d->count && d->get && d->name && d->memory;
-}
-
-// "550.54.15" of the kernel module, else the CUDA version that the driver offers.
-static void driver_text(const struct driver *d, char *text, size_t size)
+// "550.54.15, CUDA 12.4": of the kernel module, and what the driver offers.
+static void driver_text(int cuda, char *text, size_t size)
 {
     char line[256] = "", *rest = NULL;
-    int cuda = 0;
-    d->version(&cuda);
     snprintf(text, size, "CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
     FILE *f = fopen("/proc/driver/nvidia/version", "re");
     if (!f)
@@ -46,31 +22,58 @@ static void driver_text(const struct driver *d, char *text, size_t size)
     fclose(f);
 }
 
-static void add_devices(json_t *list, const struct driver *d)
+static json_t *measured_json(const struct tachy_device *d)
 {
-    char driver[80], name[256] = "";
-    int count = 0, device;
-    size_t bytes;
-    if (d->init(0) || d->count(&count))
-        return;
-    driver_text(d, driver, sizeof(driver));
-    for (int i = 0; i < count; i++) {
-        if (d->get(&device, i) || d->name(name, sizeof(name), device) || d->memory(&bytes, device))
-            continue;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "name", name, "driver", driver,
-                                              "memory_mib", (json_int_t)(bytes >> 20)));
-    }
+    struct tachy_gpu_rates r;
+    if (!tachy_gpu_rates_cached(&r, d))
+        return json_null();
+    return json_pack("{s:f, s:f, s:f}", "copy_bytes_per_s", r.copy_bps, "fp16_ops_per_s",
+                     r.flops[TACHY_RATE_FP16], "tf32_ops_per_s", r.flops[TACHY_RATE_TF32]);
+}
+
+static json_t *device_json(const struct tachy_device *d)
+{
+    char driver[80], cc[32];
+    driver_text(d->driver, driver, sizeof(driver));
+    snprintf(cc, sizeof(cc), "%d.%d", d->cc_major, d->cc_minor);
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:I, s:s, s:o}", "name", d->name, "driver", driver,
+                     "memory_mib", (json_int_t)(d->bytes >> 20), "compute_capability", cc,
+                     "multiprocessors", d->sm_count, "l2_mib", (json_int_t)(d->l2_bytes >> 20),
+                     "pci", d->pci, "measured", measured_json(d));
 }
 
 json_t *doctor_gpus(const struct tachy_log *log)
 {
     json_t *list = json_array();
-    struct driver d;
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (lib && load(&d, lib))
-        add_devices(list, &d);
-    else
-        tachy_msg(log, TACHY_LOG_VERBOSE, "no NVIDIA driver (libcuda.so.1)");
-    // The library stays loaded: others in the process may have been given it as well.
+    const struct tachy_cu *cu;
+    int count = 0;
+    if (tachy_cu_load(&cu, TACHY_LOG_VERBOSE, log) < 0 || cu->device_count(&count))
+        return list;
+    for (int i = 0; i < count; i++) {
+        struct tachy_device d;
+        if (tachy_device_describe(&d, cu, i, log) == TACHY_OK)
+            json_array_append_new(list, device_json(&d));
+    }
     return list;
+}
+
+json_t *doctor_cuda(const struct tachy_log *log)
+{
+    static const char *const names[] = {"cuda", "nvml", "cupti", "cublas"};
+    const struct tachy_cu *cu;
+    const struct tachy_nvml *nvml;
+    const struct tachy_cupti *cupti;
+    const struct tachy_cublas *cublas;
+    if (tachy_cu_load(&cu, TACHY_LOG_VERBOSE, log) < 0)
+        return json_null();
+    // What is missing is an answer here, not an error.
+    tachy_nvml_load(&nvml, TACHY_LOG_VERBOSE, log);
+    tachy_cupti_load(&cupti, TACHY_LOG_VERBOSE, log);
+    tachy_cublas_load(&cublas, TACHY_LOG_VERBOSE, log);
+    json_t *o = json_object();
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
+        const char *path = tachy_cuda_library_path(names[i]);
+        json_object_set_new(o, names[i], path ? json_string(path) : json_null());
+    }
+    return o;
 }

@@ -39,11 +39,11 @@ static bool is_yuv(const AVPixFmtDescriptor *d)
            !(d->flags & (AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL | AV_PIX_FMT_FLAG_BAYER));
 }
 
-void file_convert_close(struct file *p)
+void file_convert_close(struct file_lane *l)
 {
-    sws_freeContext(p->sws);
-    p->sws = NULL;
-    tachy_frame_pool_close(&p->pool);
+    sws_freeContext(l->sws);
+    l->sws = NULL;
+    tachy_frame_pool_close(&l->pool);
 }
 
 static bool is_full(const AVFrame *picture)
@@ -53,16 +53,16 @@ static bool is_full(const AVFrame *picture)
 }
 
 // Range and matrix stay as they are; RGB that becomes YUV does so by BT.709, limited range.
-static void keep_colors(struct file *p, const AVFrame *picture, const AVPixFmtDescriptor *d)
+static void keep_colors(struct file_lane *l, const AVFrame *picture, const AVPixFmtDescriptor *d)
 {
     int full = is_full(picture) || !is_yuv(d);
     const int *matrix = sws_getCoefficients(SWS_CS_ITU709);
-    sws_setColorspaceDetails(p->sws, matrix, full, matrix, is_yuv(d) ? full : 0, 0, 1 << 16, 1 << 16);
+    sws_setColorspaceDetails(l->sws, matrix, full, matrix, is_yuv(d) ? full : 0, 0, 1 << 16, 1 << 16);
 }
 
-static int prepare(tachy_source *s, const AVFrame *picture)
+static int prepare(tachy_source *s, struct file_lane *l)
 {
-    struct file *p = file_of(s);
+    const AVFrame *picture = l->picture;
     enum AVPixelFormat from = picture->format;
     const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(from);
     if (!d || !sws_isSupportedInput(from))
@@ -70,20 +70,20 @@ static int prepare(tachy_source *s, const AVFrame *picture)
                           "%s: its pixel format %s cannot be converted", s->url,
                           d ? d->name : "(unknown)");
     enum tachy_pix to = nearest(d);
-    file_convert_close(p);
-    int err = tachy_frame_pool_open(&p->pool, to, picture->width, picture->height);
+    file_convert_close(l);
+    int err = tachy_frame_pool_open(&l->pool, to, picture->width, picture->height);
     if (err)
         return err;
-    p->sws = sws_getContext(picture->width, picture->height, from, picture->width, picture->height,
+    l->sws = sws_getContext(picture->width, picture->height, from, picture->width, picture->height,
                             tachy_pix_to_av(to),
                             SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP,
                             NULL, NULL, NULL);
-    if (!p->sws)
+    if (!l->sws)
         return tachy_fail(s->params.log, TACHY_ERR_UNSUPPORTED,
                           "%s: its pictures (%s, %dx%d) cannot be converted", s->url, d->name,
                           picture->width, picture->height);
-    keep_colors(p, picture, d);
-    p->sws_from = from;
+    keep_colors(l, picture, d);
+    l->sws_from = from;
     tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: %s is converted to %s", s->url, d->name,
               tachy_pix_desc(to)->name);
     return TACHY_OK;
@@ -115,15 +115,15 @@ static struct tachy_color converted_color(const AVFrame *picture, enum tachy_pix
     return c;
 }
 
-static int convert(tachy_source *s, const AVFrame *picture, tachy_frame **out)
+static int convert(tachy_source *s, struct file_lane *l, tachy_frame **out)
 {
-    struct file *p = file_of(s);
+    const AVFrame *picture = l->picture;
     tachy_frame *f = NULL;
-    bool ready = p->sws && p->sws_from == picture->format && p->width == picture->width &&
-                 p->height == picture->height;
-    int err = ready ? TACHY_OK : prepare(s, picture);
+    bool ready = l->sws && l->sws_from == picture->format && l->width == picture->width &&
+                 l->height == picture->height;
+    int err = ready ? TACHY_OK : prepare(s, l);
     if (!err)
-        err = tachy_frame_pool_get(p->pool, &f);
+        err = tachy_frame_pool_get(l->pool, &f);
     if (err)
         return err;
     uint8_t *data[4] = {0};
@@ -132,7 +132,7 @@ static int convert(tachy_source *s, const AVFrame *picture, tachy_frame **out)
         data[i] = tachy_frame_writable(f, i);
         stride[i] = (int)f->stride[i];
     }
-    int rows = sws_scale(p->sws, (const uint8_t *const *)picture->data, picture->linesize, 0,
+    int rows = sws_scale(l->sws, (const uint8_t *const *)picture->data, picture->linesize, 0,
                          picture->height, data, stride);
     if (rows < 0) {
         char text[128];
@@ -146,28 +146,28 @@ static int convert(tachy_source *s, const AVFrame *picture, tachy_frame **out)
 }
 
 // A picture whose stream changed its size or format starts a new scene for everything behind.
-static void note_change(tachy_source *s, tachy_frame *f)
+static void note_change(tachy_source *s, struct file_lane *l, tachy_frame *f)
 {
     struct file *p = file_of(s);
-    bool first = !p->width;
-    bool same = p->width == f->width && p->height == f->height && p->format == f->format;
+    bool first = !l->width;
+    bool same = l->width == f->width && l->height == f->height && l->format == f->format;
     if (!first && !same) {
         f->discontinuity = 1;
-        if (!p->changed)
+        if (!atomic_exchange(&p->changed, true))
             tachy_msg(s->params.log, TACHY_LOG_WARN,
                       "%s: the pictures change from %dx%d %s to %dx%d %s at %.3f s", s->url,
-                      p->width, p->height, tachy_pix_desc(p->format)->name, f->width, f->height,
+                      l->width, l->height, tachy_pix_desc(l->format)->name, f->width, f->height,
                       tachy_pix_desc(f->format)->name,
                       (double)f->pts * av_q2d(p->st->time_base));
-        p->changed = true;
     }
-    p->width = f->width;
-    p->height = f->height;
-    p->format = f->format;
+    l->width = f->width;
+    l->height = f->height;
+    l->format = f->format;
 }
 
-int file_convert(tachy_source *s, AVFrame *picture, tachy_frame **out)
+int file_convert(tachy_source *s, struct file_lane *l, tachy_frame **out)
 {
+    AVFrame *picture = l->picture;
     int64_t pts = picture->pts;
 #ifdef AV_FRAME_FLAG_KEY
     bool key = picture->flags & AV_FRAME_FLAG_KEY;
@@ -186,13 +186,13 @@ int file_convert(tachy_source *s, AVFrame *picture, tachy_frame **out)
         return err;
     }
     int err = tachy_pix_from_av(picture->format) ? tachy_frame_from_av(out, picture)
-                                                 : convert(s, picture, out);
+                                                 : convert(s, l, out);
     av_frame_unref(picture);
     if (err)
         return err;
     (*out)->pts = pts;
     (*out)->key = key;
     (*out)->duration = duration > 0 && duration < INT32_MAX ? duration : 0;
-    note_change(s, *out);
+    note_change(s, l, *out);
     return TACHY_OK;
 }

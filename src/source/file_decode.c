@@ -13,18 +13,21 @@ enum { WARNINGS = 3 };
 void file_damaged(tachy_source *s, const char *what, const char *why)
 {
     struct file *p = file_of(s);
-    s->damaged++;
-    if (p->warned >= WARNINGS)
+    atomic_fetch_add(&s->damaged, 1);
+    int warned = atomic_load(&p->warned) < WARNINGS ? atomic_fetch_add(&p->warned, 1) + 1 : WARNINGS + 1;
+    if (warned > WARNINGS)
         return;
-    p->warned++;
     tachy_msg(s->params.log, TACHY_LOG_WARN, "%s: %s (%s); going on%s", s->url, what, why,
-              p->warned == WARNINGS ? ", further damage is only counted" : "");
+              warned == WARNINGS ? ", further damage is only counted" : "");
 }
 
 // Decoding runs beside the workers that do the rest, so small pictures get one thread: it
 // needs less memory and less CPU time in all. Large ones need more to keep up.
-static int default_threads(const AVCodecParameters *par)
+int file_decode_threads(tachy_source *s)
 {
+    const AVCodecParameters *par = file_of(s)->st->codecpar;
+    if (s->params.threads)
+        return s->params.threads;
     int cores = tachy_cpu_count();
     int64_t pixels = (int64_t)par->width * par->height;
     if (pixels <= 1920 * 1088)
@@ -32,7 +35,7 @@ static int default_threads(const AVCodecParameters *par)
     return TACHY_MIN(cores, pixels <= 4096 * 2304 ? 8 : 16);
 }
 
-int file_decode_open(tachy_source *s)
+int file_decode_open(tachy_source *s, struct file_lane *l, int threads)
 {
     struct file *p = file_of(s);
     const struct tachy_log *log = s->params.log;
@@ -44,64 +47,88 @@ int file_decode_open(tachy_source *s)
     if (par->width > 65535 || par->height > 65535 || (int64_t)par->width * par->height > MAX_PIXELS)
         return tachy_fail(log, TACHY_ERR_LIMIT, "%s: %dx%d is larger than the %lld pixels allowed",
                           s->url, par->width, par->height, (long long)MAX_PIXELS);
-    p->dec = avcodec_alloc_context3(codec);
-    if (!p->dec)
+    l->packet = l->packet ? l->packet : av_packet_alloc();
+    l->picture = l->picture ? l->picture : av_frame_alloc();
+    avcodec_free_context(&l->dec);
+    l->dec = avcodec_alloc_context3(codec);
+    if (!l->dec || !l->packet || !l->picture)
         return TACHY_ERR_NOMEM;
-    int e = avcodec_parameters_to_context(p->dec, par);
+    int e = avcodec_parameters_to_context(l->dec, par);
     if (e >= 0) {
-        p->dec->pkt_timebase = p->st->time_base;
-        p->dec->max_pixels = MAX_PIXELS;
-        p->dec->thread_count = s->params.threads ? s->params.threads : default_threads(par);
-        p->dec->thread_type = FF_THREAD_FRAME | FF_THREAD_SLICE;
-        e = avcodec_open2(p->dec, codec, NULL);
+        l->dec->pkt_timebase = p->st->time_base;
+        l->dec->max_pixels = MAX_PIXELS;
+        l->dec->thread_count = threads;
+        l->dec->thread_type = FF_THREAD_FRAME | FF_THREAD_SLICE;
+        e = avcodec_open2(l->dec, codec, NULL);
     }
     char text[128];
     if (e < 0)
         return tachy_fail(log, tachy_err_from_av(e), "%s: the decoder %s cannot be opened: %s",
                           s->url, codec->name, tachy_av_text(e, text));
-    tachy_msg(log, TACHY_LOG_VERBOSE, "%s: decoding with %s, %d thread%s", s->url, codec->name,
-              p->dec->thread_count, p->dec->thread_count == 1 ? "" : "s");
     return TACHY_OK;
 }
 
-// Gives the decoder one packet, or the end. Failures are damage, not the end.
-static int feed(tachy_source *s)
+static int next_packet(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
-    int err = file_read_packet(s, p->packet);
+    pthread_mutex_lock(&p->lock);
+    int err = file_cut_packet(s, l->segment, l->packet, &l->lead);
+    l->end = l->segment->end;
+    pthread_mutex_unlock(&p->lock);
+    return err;
+}
+
+// Damage of a segment's own pictures. Behind damage nothing is cut: what one decoder makes of
+// it depends on what it saw before.
+static void damaged(tachy_source *s, struct file_lane *l, const char *what, const char *why)
+{
+    struct file *p = file_of(s);
+    if (l->lead && !l->started)
+        return; // is in order in the segment before
+    file_damaged(s, what, why);
+    if (!l->started && l->segment->begin == INT64_MIN)
+        return; // a file may begin in the middle of a group of pictures
+    pthread_mutex_lock(&p->lock);
+    file_cut_stop(s, "the file is damaged");
+    pthread_mutex_unlock(&p->lock);
+}
+
+// Gives the decoder one packet, or the end. Failures are damage, not the end.
+static int feed(tachy_source *s, struct file_lane *l)
+{
+    int err = next_packet(s, l);
     if (err && err != TACHY_ERR_EOF)
         return err;
-    p->flushing = err == TACHY_ERR_EOF;
-    int e = avcodec_send_packet(p->dec, p->flushing ? NULL : p->packet);
-    av_packet_unref(p->packet);
+    l->flushing = err == TACHY_ERR_EOF;
+    int e = avcodec_send_packet(l->dec, l->flushing ? NULL : l->packet);
+    av_packet_unref(l->packet);
     if (e == AVERROR(ENOMEM))
         return TACHY_ERR_NOMEM;
     char text[128];
-    if (e < 0 && !p->flushing)
-        file_damaged(s, "a packet cannot be decoded", tachy_av_text(e, text));
+    if (e < 0 && !l->flushing)
+        damaged(s, l, "a packet cannot be decoded", tachy_av_text(e, text));
     return TACHY_OK;
 }
 
 // A picture as it comes out of the decoder.
-static int decode_any(tachy_source *s, AVFrame *picture)
+static int decode_any(tachy_source *s, struct file_lane *l)
 {
-    struct file *p = file_of(s);
     char text[128];
     for (int failed = 0;;) {
-        int e = avcodec_receive_frame(p->dec, picture);
+        int e = avcodec_receive_frame(l->dec, l->picture);
         if (e >= 0)
             return TACHY_OK;
         if (e == AVERROR(ENOMEM))
             return tachy_fail(s->params.log, TACHY_ERR_NOMEM, "%s: no memory for a picture", s->url);
-        if (e == AVERROR_EOF || (e == AVERROR(EAGAIN) && p->flushing))
+        if (e == AVERROR_EOF || (e == AVERROR(EAGAIN) && l->flushing))
             return TACHY_ERR_EOF;
         if (e != AVERROR(EAGAIN)) {
-            file_damaged(s, "a picture cannot be decoded", tachy_av_text(e, text));
-            if (p->flushing && ++failed > 256) // a decoder that never says that it is done
+            damaged(s, l, "a picture cannot be decoded", tachy_av_text(e, text));
+            if (l->flushing && ++failed > 256) // a decoder that never says that it is done
                 return TACHY_ERR_EOF;
             continue;
         }
-        int err = feed(s);
+        int err = feed(s, l);
         if (err)
             return err;
     }
@@ -125,27 +152,28 @@ static int64_t step_of(const struct file *p, const AVFrame *picture)
 // there is none, one length after the picture before; where it does not rise, one tick after
 // the picture before, and after a step back of more than a second all later times are moved
 // along. Formats without times are counted at their rate.
-static int64_t rising_time(struct file *p, const AVFrame *picture)
+static int64_t rising_time(const struct file *p, struct file_lane *l)
 {
+    const AVFrame *picture = l->picture;
     AVRational tb = p->st->time_base;
-    int64_t n = p->decoded++, t = picture->best_effort_timestamp;
-    bool first = p->last == AV_NOPTS_VALUE;
+    int64_t n = l->decoded++, t = picture->best_effort_timestamp;
+    bool first = l->last == AV_NOPTS_VALUE;
     if (p->in.counted)
-        return p->last = av_rescale_q(n, (AVRational){p->count_rate.den, p->count_rate.num}, tb);
+        return l->last = av_rescale_q(n, (AVRational){p->count_rate.den, p->count_rate.num}, tb);
     int64_t step = step_of(p, picture);
     if (t == AV_NOPTS_VALUE) {
-        t = first ? 0 : av_sat_add64(p->last, step);
+        t = first ? 0 : av_sat_add64(l->last, step);
     } else {
-        t = av_sat_add64(av_sat_sub64(t, p->zero), p->offset);
-        if (!first && t <= p->last) {
-            int64_t back = av_sat_sub64(p->last, t);
+        t = av_sat_add64(av_sat_sub64(t, p->zero), l->offset);
+        if (!first && t <= l->last) {
+            int64_t back = av_sat_sub64(l->last, t);
             bool jump = (double)back * av_q2d(tb) > 1;
-            t = av_sat_add64(p->last, jump ? step : 1);
+            t = av_sat_add64(l->last, jump ? step : 1);
             if (jump)
-                p->offset = av_sat_add64(p->offset, av_sat_add64(back, step));
+                l->offset = av_sat_add64(l->offset, av_sat_add64(back, step));
         }
     }
-    return p->last = t;
+    return l->last = t;
 }
 
 static bool is_damaged(const AVFrame *picture)
@@ -153,23 +181,55 @@ static bool is_damaged(const AVFrame *picture)
     return picture->decode_error_flags || (picture->flags & AV_FRAME_FLAG_CORRUPT);
 }
 
-int file_decode(tachy_source *s, AVFrame *picture)
+// Whether another segment hands this picture out: one shown before the keyframe that the
+// segment begins with, or the next segment's keyframe.
+static bool is_foreign(struct file_lane *l)
+{
+    int64_t t = l->picture->best_effort_timestamp;
+    if (t == AV_NOPTS_VALUE)
+        return false;
+    if (!l->started && t < l->segment->begin)
+        return true;
+    l->started = true;
+    return t >= l->end;
+}
+
+static int64_t place(struct file *p, struct file_lane *l)
+{
+    pthread_mutex_lock(&p->lock);
+    int64_t next = l->seq;
+    int64_t seq = file_cut_place(l->segment, l->picture->best_effort_timestamp, next);
+    bool none = l->segment->whole && !l->segment->counted &&
+                seq >= l->segment->base + l->segment->nb_times;
+    pthread_mutex_unlock(&p->lock);
+    return none ? -1 : seq;
+}
+
+int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq)
 {
     struct file *p = file_of(s);
+    AVFrame *picture = l->picture;
     for (;;) {
-        int err = decode_any(s, picture);
+        int err = decode_any(s, l);
         if (err)
             return err;
-        int64_t t = rising_time(p, picture);
+        if (is_foreign(l)) {
+            av_frame_unref(picture);
+            continue;
+        }
+        int64_t t = rising_time(p, l);
         if (t >= p->end) {
             av_frame_unref(picture);
             return TACHY_ERR_EOF;
         }
         if (t >= p->start || s->params.start <= 0) {
             if (is_damaged(picture))
-                file_damaged(s, "a picture is damaged", "its data is incomplete");
+                damaged(s, l, "a picture is damaged", "its data is incomplete");
+            *seq = place(p, l);
             picture->pts = av_sat_sub64(t, p->start);
-            return TACHY_OK;
+            if (*seq >= 0)
+                return TACHY_OK;
+            damaged(s, l, "a picture has no place", "there are more than packets");
         }
         av_frame_unref(picture);
     }

@@ -4,13 +4,16 @@
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
 #include <libswscale/swscale.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 // The parts of the file source, in the order of the data: input (open the container, read
 // packets, seek), side (what is not video), decode (pictures with times), convert (formats
-// that we do not have), rate (constant rate), info (what is known before). source_file.c
-// joins them.
+// that we do not have), rate (constant rate), info (what is known before); between input and
+// decode: key (what a packet says of itself), cut (the stream in segments), lanes (several
+// decoders side by side). source_file.c joins them.
 
-enum { AHEAD_MAX = 48 };
+enum { AHEAD_MAX = 48, LANES_MAX = 64 };
 
 // A container that is open and whose streams are known.
 struct file_input {
@@ -55,13 +58,83 @@ bool file_times_vary(int64_t *times, int n, int skip_last);
 // From the index that the container holds: 1 yes, 0 no, -1: it has none.
 int file_index_varies(AVStream *st);
 
+// --- Several decoders of one file ------------------------------------------------------------
+struct file_key {
+    bool safe;     // a keyframe: a decoder may begin here
+    bool shown;    // it holds a picture that is shown
+    bool odd;      // nothing can be said
+    uint64_t sets; // of the parameters in it; 0: none
+};
+
+// file_key.c
+struct file_key file_key_of(const AVCodecParameters *par, const AVPacket *packet);
+// Whether the above knows this codec.
+bool file_key_known(enum AVCodecID codec);
+
+struct file_packet {
+    AVPacket *packet;
+    bool lead; // its picture is another segment's, and may be undecodable here
+};
+
+// Packets that one decoder takes from a keyframe on. Times are pts of the stream.
+struct file_segment {
+    struct file_segment *next;   // in the order of the stream
+    struct file_packet *packets; // taken .. nb - 1 wait for the decoder
+    int nb, taken, room;
+    int64_t *times; // of the pictures that are handed out, sorted
+    int nb_times, room_times;
+    int64_t base;       // position of its first picture
+    int64_t begin, end; // pictures outside are other segments'
+    int64_t last;       // time of the picture before; AV_NOPTS_VALUE: none
+    bool whole;         // no more packets will come
+    bool counted;       // the last one: positions are counted, times do not matter
+    bool any;           // a picture came out
+};
+
+struct file_cut {
+    struct file_segment *head;   // no lane has taken these yet
+    struct file_segment *tail;   // packets are appended here; head's list or a lane owns it
+    struct file_segment *coming; // begun by the last keyframe, not yet sure
+    size_t bytes;                // of packets that wait
+    uint64_t sets;
+    int lanes;
+    bool on;       // there may be further segments
+    bool first;    // the tail is the file's first segment
+    bool past_end; // a packet after the range was read
+};
+
+// A decoder, and what it needs from packets to frames. One thread at a time uses it.
+struct file_lane {
+    AVCodecContext *dec;
+    AVPacket *packet;
+    AVFrame *picture;
+    struct file_segment *segment; // NULL: idle
+    bool busy;                    // under the lanes' lock, as is `seq`
+    pthread_t user;               // the last one; it comes back while the caches are warm
+    int64_t seq;                  // position that is given next
+    int64_t end;                  // of the segment, read with its packets
+    bool lead;                    // the packet before was such a one
+    bool started;                 // a picture of this segment came out
+    bool flushing;                // no more packets
+    bool done;                    // no more pictures: only positions without one are left
+    tachy_frame *ready;           // waits behind positions without a picture
+    int64_t ready_seq;
+
+    int64_t decoded;         // pictures out of the decoder
+    int64_t last;            // time of the last picture, ticks from `zero`
+    int64_t offset;          // added to times after they jumped back
+    struct SwsContext *sws;
+    tachy_frame_pool *pool;  // of converted frames
+    enum AVPixelFormat sws_from;
+    enum tachy_pix format;   // of the last frame
+    int width, height;
+};
+
 // --- The source ----------------------------------------------------------------------------
 struct file {
     struct file_input in;
     AVStream *st;
-    AVCodecContext *dec;
-    AVPacket *packet;
-    AVFrame *picture;
+    AVPacket *packet; // of the demuxer
     int nb_side_of;
     int *side_of;            // index in the side for each input stream, -1: not kept
     int64_t *side_dts;       // last dts that was put, a stream of the side
@@ -74,23 +147,25 @@ struct file {
     int64_t demuxed_us;      // last video dts after that; AV_NOPTS_VALUE: none
     int bad_reads;           // in a row
     int read_err;            // why reading ended early
-    bool input_ended, flushing;
-    int warned;              // messages about damage so far
+    bool input_ended;
+    atomic_int warned;       // messages about damage so far
     bool warned_side;        // about packets that nobody took in time
-
-    int64_t decoded;         // pictures out of the decoder
-    int64_t last;            // pts of the last picture, ticks from `zero`
-    int64_t offset;          // added to pts after they jumped back
     struct tachy_rational count_rate; // rate of counted pictures
+    bool interlaced;
+    atomic_bool changed;     // warned about a change of size or format
 
-    struct SwsContext *sws;
-    tachy_frame_pool *pool;  // of converted frames
-    enum AVPixelFormat sws_from;
-    enum tachy_pix format;   // of the last frame
-    int width, height;
-    bool changed;            // warned about a change of size or format
+    // Lanes. The lock guards demuxing, cutting and who uses which lane.
+    pthread_mutex_t lock;
+    pthread_cond_t moved;    // a lane is free again, or is further on
+    bool lock_made;
+    struct file_lane *lanes[LANES_MAX]; // the first is there from the start
+    int nb_lanes, waiting;
+    int64_t window;          // positions that may be out of order
+    struct file_cut cut;
+    int failed;              // of the lane that stands at `failed_at`
+    int64_t failed_at;
+    bool side_read;
 
-    tachy_frame *first;      // read while opening
     struct {
         bool on;
         struct tachy_rational fps;
@@ -121,18 +196,48 @@ bool file_vfr(tachy_source *s);
 // Reads on for the sake of the side packets before `end` seconds.
 void file_read_side(tachy_source *s, double end);
 
-// file_decode.c
-int file_decode_open(tachy_source *s);
-// The next picture of the range, its pts in ticks from the start that was asked for.
-int file_decode(tachy_source *s, AVFrame *picture);
+// file_cut.c, all under the lanes' lock.
+int file_cut_open(tachy_source *s);
+void file_cut_close(struct file_cut *c);
+// No more cuts: one decoder does the rest.
+int file_cut_stop(tachy_source *s, const char *why);
+// Reads one packet; TACHY_ERR_EOF: there are no more.
+int file_cut_read(tachy_source *s);
+// The next segment for an idle lane where it begins before `window_end`, else NULL.
+struct file_segment *file_cut_take(tachy_source *s, int64_t window_end);
+// The segment's next packet; *lead as in struct file_packet. TACHY_ERR_EOF at its end.
+int file_cut_packet(tachy_source *s, struct file_segment *g, AVPacket *packet, bool *lead);
+// Position of a picture with this time; `next` where nothing else can be said.
+int64_t file_cut_place(struct file_segment *g, int64_t time, int64_t next);
+// A lane is done with its segment.
+void file_cut_release(struct file_cut *c, struct file_segment **segment);
 
-// file_convert.c: a decoded picture as a frame; takes over the picture's reference.
-int file_convert(tachy_source *s, AVFrame *picture, tachy_frame **out);
-void file_convert_close(struct file *p);
+// file_decode.c
+int file_decode_open(tachy_source *s, struct file_lane *l, int threads);
+// Threads that a decoder has by itself where it is the only one.
+int file_decode_threads(tachy_source *s);
+// The next picture of the lane's segment and the range, in l->picture; its pts in ticks from
+// the start that was asked for, its position in *seq. TACHY_ERR_EOF: the segment has ended.
+int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq);
+
+// file_convert.c: l->picture as a frame; takes over the picture's reference.
+int file_convert(tachy_source *s, struct file_lane *l, tachy_frame **out);
+void file_convert_close(struct file_lane *l);
+
+// file_lanes.c
+int file_lanes_open(tachy_source *s);
+void file_lanes_close(tachy_source *s);
+// One lane's next frame, or none at this position (*out NULL). TACHY_ERR_EOF at the end of
+// its segment.
+int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq);
+int file_spread(tachy_source *s, int decoders, int64_t window);
+int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns);
 
 // file_rate.c
 int file_rate_read(tachy_source *s, tachy_frame **out);
 void file_rate_close(struct file *p);
 
-// source_file.c: the next frame at the file's own rate.
+// source_file.c: the next frame at the file's own rate, by the first lane alone.
 int file_next(tachy_source *s, tachy_frame **out);
+// What comes after the last frame: the rest of the side packets, and why reading ended.
+int file_ended(tachy_source *s);

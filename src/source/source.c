@@ -1,5 +1,7 @@
 #include "source/source_ops.h"
 
+#include "source/order.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,6 +13,8 @@ static const struct tachy_source_ops *const sources[] = {
 // Seconds, numbers and rates that no file has; larger ones would overflow ticks.
 #define MAX_SECONDS 1e9
 enum { MAX_THREADS = 256, MAX_RATE = 100000 };
+// What tachy_source_read() keeps where frames come out of order.
+enum { ORDER_BYTES = 256 << 20, ORDER_FRAMES = 1024 };
 
 static bool params_ok(const struct tachy_source_params *p)
 {
@@ -21,6 +25,7 @@ static bool params_ok(const struct tachy_source_params *p)
            TACHY_CHECK(log, p->duration >= 0 && p->duration <= MAX_SECONDS) &&
            TACHY_CHECK(log, p->max_frames >= 0) && TACHY_CHECK(log, p->every_nth >= 0) &&
            TACHY_CHECK(log, p->threads >= 0 && p->threads <= MAX_THREADS) &&
+           TACHY_CHECK(log, p->decoders >= 0 && p->decoders <= MAX_THREADS) &&
            TACHY_CHECK(log, (int)p->stereo >= TACHY_STEREO_AUTO && p->stereo <= TACHY_STEREO_TB) &&
            TACHY_CHECK(log, (!r.num && !r.den) ||
                                 (r.num > 0 && r.den > 0 && r.num / r.den <= MAX_RATE));
@@ -90,11 +95,11 @@ const struct tachy_video_info *tachy_source_info(const tachy_source *s) { return
 
 tachy_side *tachy_source_side(const tachy_source *s) { return s->side; }
 
-int64_t tachy_source_damaged(const tachy_source *s) { return s->damaged; }
+int64_t tachy_source_damaged(const tachy_source *s) { return atomic_load(&s->damaged); }
 
 static int end(tachy_source *s, int err)
 {
-    s->ended = true;
+    atomic_store(&s->ended, true);
     if (s->side)
         tachy_side_end(s->side);
     return err;
@@ -102,6 +107,7 @@ static int end(tachy_source *s, int err)
 
 static int end_early(tachy_source *s)
 {
+    source_order_close(&s->order);
     if (s->ops->stop)
         s->ops->stop(s, s->end_s);
     if (s->side)
@@ -121,6 +127,42 @@ static void number(tachy_source *s, tachy_frame *f)
     s->end_s = (double)f->pts * tick + length;
 }
 
+static int spread(tachy_source *s, int decoders, int64_t window)
+{
+    s->spread = s->ops->spread && decoders > 1 ? s->ops->spread(s, decoders, window) : 1;
+    return s->spread;
+}
+
+int tachy_source_spread(tachy_source *s, int decoders, int64_t window)
+{
+    bool counts = s->params.every_nth > 1 || s->params.max_frames;
+    if (decoders > 1 && counts)
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE,
+                  "%s: decoded by one decoder: its frames are counted (--every-nth, --max-frames)",
+                  s->url);
+    return spread(s, counts ? 1 : decoders, window);
+}
+
+// The first read decides whether several decoders work for it.
+static int open_order(tachy_source *s)
+{
+    const struct tachy_video_info *i = &s->info;
+    size_t bytes = tachy_frame_bytes(i->format, i->width, i->height);
+    int64_t window = TACHY_MIN(ORDER_FRAMES, (int64_t)(ORDER_BYTES / TACHY_MAX(bytes, (size_t)1)));
+    int n = spread(s, s->params.decoders, window);
+    return n > 1 ? source_order_open(&s->order, s, n, window) : TACHY_OK;
+}
+
+static int read_next(tachy_source *s, tachy_frame **out)
+{
+    int err = s->spread ? TACHY_OK : open_order(s);
+    if (!err)
+        err = s->order ? source_order_read(s->order, out) : s->ops->read(s, out);
+    if (!err)
+        atomic_fetch_add(&s->seen, 1);
+    return err;
+}
+
 // Reads the frames behind `f` that every_nth leaves out. `f` lasts until the last of them ends,
 // so that the whole keeps its length.
 static void leave_out(tachy_source *s, tachy_frame *f)
@@ -128,10 +170,9 @@ static void leave_out(tachy_source *s, tachy_frame *f)
     int64_t last = f->pts, end = f->pts + f->duration;
     for (int i = 1; i < s->params.every_nth && !s->ahead_err; i++) {
         tachy_frame *g = NULL;
-        s->ahead_err = s->ops->read(s, &g);
+        s->ahead_err = read_next(s, &g);
         if (s->ahead_err)
             break;
-        s->seen++;
         int64_t length = g->duration ? g->duration : g->pts - last;
         last = g->pts;
         end = TACHY_MAX(end, g->pts + length);
@@ -149,10 +190,9 @@ int tachy_source_read(tachy_source *s, tachy_frame **out)
     if (s->params.max_frames && s->next_id >= s->params.max_frames)
         return end_early(s);
     tachy_frame *f = NULL;
-    int err = s->ahead_err ? s->ahead_err : s->ops->read(s, &f);
+    int err = s->ahead_err ? s->ahead_err : read_next(s, &f);
     if (err)
         return end(s, err);
-    s->seen++;
     if (s->discontinuity)
         f->discontinuity = 1;
     s->discontinuity = false;
@@ -163,12 +203,34 @@ int tachy_source_read(tachy_source *s, tachy_frame **out)
     return TACHY_OK;
 }
 
+int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns)
+{
+    *out = NULL;
+    if (s->spread <= 1) {
+        int err = tachy_source_read(s, out);
+        *seq = err ? s->next_id : (*out)->id;
+        return err;
+    }
+    uint64_t waited = 0;
+    int err = atomic_load(&s->ended) ? TACHY_ERR_EOF : s->ops->read_any(s, out, seq, &waited);
+    if (waited_ns)
+        *waited_ns += waited;
+    if (err)
+        return end(s, err);
+    if (*out) {
+        (*out)->id = *seq;
+        atomic_fetch_add(&s->seen, 1);
+    }
+    return TACHY_OK;
+}
+
 void tachy_source_close(tachy_source **source)
 {
     tachy_source *s = source ? *source : NULL;
     if (!s)
         return;
     *source = NULL;
+    source_order_close(&s->order);
     s->ops->close(s);
     if (s->side)
         tachy_side_end(s->side); // somebody may still wait for packets

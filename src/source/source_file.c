@@ -25,7 +25,7 @@ static void set_times(tachy_source *s)
     struct file *p = file_of(s);
     const AVFormatContext *fmt = p->in.fmt;
     AVRational tb = p->st->time_base;
-    p->last = p->demuxed_us = AV_NOPTS_VALUE;
+    p->demuxed_us = AV_NOPTS_VALUE;
     p->zero_us = fmt->start_time != AV_NOPTS_VALUE ? fmt->start_time : 0;
     if (p->zero_us < 0 && p->st->start_time != AV_NOPTS_VALUE && p->st->start_time >= 0)
         p->zero_us = 0;
@@ -63,22 +63,26 @@ static int choose_stream(tachy_source *s)
 int file_next(tachy_source *s, tachy_frame **out)
 {
     struct file *p = file_of(s);
-    if (p->first) {
-        *out = p->first;
-        p->first = NULL;
-        return TACHY_OK;
-    }
-    int err = file_decode(s, p->picture);
-    return err ? err : file_convert(s, p->picture, out);
+    struct file_lane *l = p->lanes[0];
+    if (p->cut.on)
+        file_cut_stop(s, "frames are read in order");
+    int64_t seq;
+    int err;
+    do {
+        err = file_lane_step(s, l, out, &seq);
+        l->seq += !err;
+    } while (!err && !*out);
+    return err;
 }
 
 static void describe_geometry(tachy_source *s)
 {
     struct file *p = file_of(s);
+    AVFrame *picture = p->lanes[0]->picture;
     struct tachy_video_info *i = &s->info;
     size_t size = 0;
     const uint8_t *matrix = file_side_data(p->st, AV_PKT_DATA_DISPLAYMATRIX, &size);
-    const AVFrameSideData *sd = av_frame_get_side_data(p->picture, AV_FRAME_DATA_DISPLAYMATRIX);
+    const AVFrameSideData *sd = av_frame_get_side_data(picture, AV_FRAME_DATA_DISPLAYMATRIX);
     if (!matrix && sd) { // pictures: the camera's orientation tag
         matrix = sd->data;
         size = sd->size;
@@ -87,22 +91,22 @@ static void describe_geometry(tachy_source *s)
         file_rotation((const int32_t *)(const void *)matrix, &i->rotation, &i->flipped);
 
 #ifdef AV_FRAME_FLAG_INTERLACED
-    bool interlaced = p->picture->flags & AV_FRAME_FLAG_INTERLACED;
+    p->interlaced = picture->flags & AV_FRAME_FLAG_INTERLACED;
 #else
-    bool interlaced = p->picture->interlaced_frame;
+    p->interlaced = picture->interlaced_frame;
 #endif
-    if (interlaced)
+    if (p->interlaced)
         tachy_msg(s->params.log, TACHY_LOG_WARN,
                   "%s: its pictures are interlaced; they are worked on and written as whole pictures, "
                   "so deinterlace it first (ffmpeg -vf bwdif) where players should not show combs",
                   s->url);
-    AVRational sar = av_guess_sample_aspect_ratio(p->in.fmt, p->st, p->picture);
+    AVRational sar = av_guess_sample_aspect_ratio(p->in.fmt, p->st, picture);
     i->sar = (struct tachy_rational){TACHY_MAX(sar.num, 0), TACHY_MAX(sar.den, 1)};
 
     const char *from = "option";
     i->stereo = s->params.stereo;
     if (i->stereo == TACHY_STEREO_AUTO)
-        i->stereo = file_stereo(p->st, p->picture, s->url, p->picture->width, p->picture->height,
+        i->stereo = file_stereo(p->st, picture, s->url, picture->width, picture->height,
                                 &from);
     if (i->stereo != TACHY_STEREO_MONO && s->params.stereo == TACHY_STEREO_AUTO)
         tachy_msg(s->params.log, TACHY_LOG_INFO,
@@ -138,12 +142,12 @@ static void describe(tachy_source *s, bool vfr)
 {
     struct file *p = file_of(s);
     struct tachy_video_info *i = &s->info;
-    const tachy_frame *f = p->first;
+    const tachy_frame *f = p->lanes[0]->ready;
     i->format = f->format;
     i->width = f->width;
     i->height = f->height;
     i->color = f->color;
-    i->codec = p->dec->codec->name;
+    i->codec = p->lanes[0]->dec->codec->name;
     i->still = p->in.still;
     i->vfr = vfr;
     i->time_base = (struct tachy_rational){p->st->time_base.num, p->st->time_base.den};
@@ -161,25 +165,26 @@ static void describe(tachy_source *s, bool vfr)
 static int read_first(tachy_source *s, bool vfr)
 {
     struct file *p = file_of(s);
-    int err = file_decode(s, p->picture);
+    struct file_lane *l = p->lanes[0];
+    int err = file_decode(s, l, &l->ready_seq);
     if (err == TACHY_ERR_EOF) {
         if (p->read_err)
             return p->read_err;
-        if (p->decoded)
+        if (l->decoded)
             return tachy_fail(s->params.log, TACHY_ERR_INVAL, "%s: ends at %.3f s, before the start "
-                              "at %.3f s", s->url, (double)p->last * av_q2d(p->st->time_base),
+                              "at %.3f s", s->url, (double)l->last * av_q2d(p->st->time_base),
                               s->params.start);
         return tachy_fail(s->params.log, TACHY_ERR_FORMAT,
                           "%s: not one picture of its video (%s) could be decoded", s->url,
-                          p->dec->codec->name);
+                          p->lanes[0]->dec->codec->name);
     }
     if (err)
         return err;
     describe_geometry(s);
-    err = s->side ? file_side_describe(s, p->picture) : TACHY_OK;
+    err = s->side ? file_side_describe(s, l->picture) : TACHY_OK;
     if (err)
         return err;
-    err = file_convert(s, p->picture, &p->first);
+    err = file_convert(s, l, &l->ready);
     if (!err)
         describe(s, vfr);
     return err;
@@ -195,8 +200,7 @@ static int file_open(tachy_source *s)
     if (err)
         return err;
     p->packet = av_packet_alloc();
-    p->picture = av_frame_alloc();
-    if (!p->packet || !p->picture)
+    if (!p->packet)
         return TACHY_ERR_NOMEM;
     set_times(s);
     if (s->side)
@@ -206,7 +210,7 @@ static int file_open(tachy_source *s)
     if (err)
         return err;
     bool vfr = file_vfr(s);
-    err = file_decode_open(s);
+    err = file_lanes_open(s);
     return err ? err : read_first(s, vfr);
 }
 
@@ -215,14 +219,12 @@ static void file_stop(tachy_source *s, double end)
     file_read_side(s, end);
 }
 
-static int file_read(tachy_source *s, tachy_frame **out)
+int file_ended(tachy_source *s)
 {
     struct file *p = file_of(s);
-    int err = p->rate.on ? file_rate_read(s, out) : file_next(s, out);
-    if (err != TACHY_ERR_EOF)
-        return err;
-    if (s->params.duration > 0 && s->side)
+    if (s->params.duration > 0 && s->side && !p->side_read)
         file_read_side(s, s->params.duration);
+    p->side_read = true;
     if (p->read_err == TACHY_ERR_INTERRUPTED)
         return p->read_err;
     if (p->read_err) // after what could be read
@@ -231,17 +233,21 @@ static int file_read(tachy_source *s, tachy_frame **out)
     return TACHY_ERR_EOF;
 }
 
+static int file_read(tachy_source *s, tachy_frame **out)
+{
+    struct file *p = file_of(s);
+    int err = p->rate.on ? file_rate_read(s, out) : file_next(s, out);
+    return err == TACHY_ERR_EOF ? file_ended(s) : err;
+}
+
 static void file_close(tachy_source *s)
 {
     struct file *p = file_of(s);
     file_rate_close(p);
-    tachy_frame_unref(&p->first);
-    avcodec_free_context(&p->dec);
     for (int i = p->next_ahead; i < p->nb_ahead; i++)
         av_packet_free(&p->ahead[i]);
     av_packet_free(&p->packet);
-    av_frame_free(&p->picture);
-    file_convert_close(p);
+    file_lanes_close(s);
     free(p->side_of);
     free(p->side_dts);
     file_input_close(&p->in);
@@ -253,6 +259,8 @@ const struct tachy_source_ops tachy_source_file = {
     .probe = file_probe,
     .open = file_open,
     .read = file_read,
+    .spread = file_spread,
+    .read_any = file_read_any,
     .stop = file_stop,
     .close = file_close,
 };

@@ -3,6 +3,7 @@
 #include "media/media.h"
 #include "media/side.h"
 
+#include <stdatomic.h>
 #include <tachy/source.h>
 
 // What a source backend provides. source.c validates parameters, numbers the frames, applies
@@ -14,6 +15,12 @@ struct tachy_source_ops {
     bool (*probe)(const char *url);
     int (*open)(tachy_source *s);  // fills s->info
     int (*read)(tachy_source *s, tachy_frame **out);
+    // Prepares for `decoders` decoders side by side, whose frames are at most `window` positions
+    // out of order; once, before the second read. Returns how many there are: 1 where the input
+    // is not suited (said at VERBOSE). Optional, as read_any is.
+    int (*spread)(tachy_source *s, int decoders, int64_t window);
+    // Any frame that is ready, from any thread; see tachy_source_read_any().
+    int (*read_any)(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns);
     // No more frames will be read, because max_frames were: side packets are still put up to
     // `end` seconds. Optional.
     void (*stop)(tachy_source *s, double end);
@@ -27,16 +34,30 @@ struct tachy_source {
     struct tachy_video_info info;
     tachy_side *side;   // NULL where it was not asked for
     int64_t next_id;    // of the frame handed out next
-    int64_t seen;       // frames read from the backend
-    int64_t damaged;
+    _Atomic int64_t seen; // frames read from the backend
+    _Atomic int64_t damaged;
+    int spread;         // decoders side by side; 0: not decided yet
+    struct source_order *order; // puts their frames in order for read; NULL: nobody needs to
     double end_s;       // where the last frame that was handed out ends
     int ahead_err;      // why reading behind the last frame ended; told by the next read
-    bool ended;         // every further read is TACHY_ERR_EOF
+    atomic_bool ended;  // every further read is TACHY_ERR_EOF
     bool discontinuity; // of a frame that every_nth skipped: the next one has it
     max_align_t priv[];
 };
 
 extern const struct tachy_source_ops tachy_source_file, tachy_source_null;
+
+// For a reader that puts results in order itself. After tachy_source_spread(), which returns
+// how many decoders there are (1: not suited, or not asked for), that many threads may call
+// tachy_source_read_any(); tachy_source_read() must not be called any more. `window`: positions
+// that frames may be apart, at least 2; the reader must hold that many without waiting.
+int tachy_source_spread(tachy_source *s, int decoders, int64_t window);
+// Any frame that is ready. *seq is its position in the order of the stream and its id.
+// TACHY_OK with *out NULL: no frame is at position *seq, which a damaged file or a packet
+// without a picture leaves. Each position comes once; TACHY_ERR_EOF and failures come to every
+// thread, after all frames before them. *waited_ns (may be NULL) grows by what the thread waited
+// for others.
+int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns);
 
 // The side of a source opened with want_side; NULL otherwise. The source keeps its
 // reference; take one to keep it longer.

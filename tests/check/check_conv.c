@@ -225,9 +225,125 @@ static void cases(struct check *c, int count)
     }
 }
 
+// A matrix product as a 1x1 convolution whose weights lie [in][out]: same bits as [out][in].
+static void product(struct check *c)
+{
+    int m = check_range(c, 1, 40), k = check_range(c, 1, 50), n = check_range(c, 1, 60);
+    struct tachy_conv_shape s = {1, 1, m, k, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1};
+    float *x = plan_floats(c, m * k, -1, 1), *w = plan_floats(c, k * n, -1, 1);
+    float *y = plan_floats(c, m * n, 0, 0);
+    struct tachy_conv conv;
+    check_case(c, tachy_conv_init(&conv, &s, NULL, NULL) == TACHY_OK, "product");
+    void *packed = tachy_aligned_alloc(tachy_conv_packed_size(&conv));
+    void *scratch = tachy_aligned_alloc(tachy_conv_scratch_size(&conv, false));
+    struct tachy_conv_weights from = {w, 1, n, 0, 0, NULL};
+    tachy_conv_pack(&conv, &from, packed);
+    struct tachy_conv_io io = {.in = tachy_view_dense(x, 1, 1, m, k),
+                               .out = tachy_view_dense(y, 1, 1, m, n)};
+    tachy_conv_run(&conv, packed, &io, 0, 1, scratch);
+    double worst = 0;
+    for (int i = 0; i < m * n; i++) {
+        double sum = 0;
+        for (int j = 0; j < k; j++)
+            sum += (double)x[i / n * k + j] * (double)w[j * n + i % n];
+        worst = fmax(worst, fabs(sum - (double)y[i]));
+    }
+    check_case(c, worst <= k * k * 0x1p-24, "product %dx%dx%d: off by %g", m, k, n, worst);
+    free(x), free(w), free(y);
+    tachy_aligned_free(packed), tachy_aligned_free(scratch);
+}
+
+// What is no convolution is refused.
+static void refused(struct check *c)
+{
+    const struct tachy_conv_shape good = {1, 9, 9, 8, 8, 3, 3, 1, 1, 1, 1, 0, 0, 0, 0, 1};
+    for (int i = 0; i < 12; i++) {
+        struct tachy_conv_shape s = good;
+        int *field[] = {&s.n,    &s.h,        &s.w,        &s.cin,   &s.cout,  &s.kh,
+                        &s.kw,   &s.stride_h, &s.stride_w, &s.dil_h, &s.dil_w, &s.groups};
+        static const int wrong[] = {0, -1, 1 << 30, 1 << 24};
+        *field[i] = wrong[check_range(c, 0, i == 11 ? 2 : 3)];
+        struct tachy_conv conv;
+        check_case(c, tachy_conv_init(&conv, &s, NULL, NULL) == TACHY_ERR_INVAL ||
+                          *field[i] == 1 << 24, // sizes of 2^24 may be good
+                   "field %d of %d was taken", i, *field[i]);
+    }
+    struct tachy_conv_shape s = good;
+    s.pad_top = -7;
+    struct tachy_conv conv;
+    check_case(c, tachy_conv_init(&conv, &s, NULL, NULL) == TACHY_ERR_INVAL, "no output row");
+}
+
+struct timing {
+    const struct tachy_conv *conv;
+    const void *packed;
+    const float *weights, *bias;
+    struct tachy_conv_io io;
+    void *scratch;
+};
+
+static void time_kernel(void *arg)
+{
+    struct timing *t = arg;
+    tachy_conv_run(t->conv, t->packed, &t->io, 0, t->conv->out_h, t->scratch);
+}
+
+static void time_twin(void *arg)
+{
+    struct timing *t = arg;
+    tachy_ref_conv(&t->conv->s, t->weights, t->bias, &t->io, 0, t->conv->out_h);
+}
+
+// Default variant of each set, with a relu.
+static void bench_shape(struct check *c, const struct tachy_conv_shape *s, const char *what)
+{
+    float *in = plan_floats(c, s->h * s->w * s->cin, -1, 1);
+    float *w = plan_floats(c, s->cout * (s->cin / s->groups) * s->kh * s->kw, -1, 1);
+    int oh = tachy_conv_out_h(s), ow = tachy_conv_out_w(s);
+    float *out = plan_floats(c, oh * ow * s->cout, 0, 0), *bias = plan_floats(c, s->cout, -1, 1);
+    double twin = 0;
+    for (int isa = TACHY_ISA_C; isa <= TACHY_ISA_NEON; isa++) {
+        struct tachy_conv_variant v[TACHY_CONV_VARIANTS_MAX];
+        struct tachy_conv conv;
+        if (!tachy_conv_variants(s, (enum tachy_isa)isa, v) || tachy_conv_init(&conv, s, v, NULL))
+            continue;
+        struct timing t = {&conv, tachy_aligned_alloc(tachy_conv_packed_size(&conv)), w, bias,
+                           .io = {.in = tachy_view_dense(in, 1, s->h, s->w, s->cin),
+                                  .out = tachy_view_dense(out, 1, oh, ow, s->cout)},
+                           .scratch = tachy_aligned_alloc(tachy_conv_scratch_size(&conv, false))};
+        struct tachy_conv_weights from = tachy_conv_oihw(s, w, bias);
+        tachy_conv_pack(&conv, &from, (void *)t.packed);
+        t.io.epilogue.act = (struct tachy_act){TACHY_ACT_CLIP, 0, INFINITY, NULL};
+        twin = twin > 0 ? twin : check_time(time_twin, &t);
+        double bytes = 4.0 * (s->h * s->w * s->cin + oh * ow * s->cout);
+        check_row("conv", tachy_isa_name((enum tachy_isa)isa), what, check_time(time_kernel, &t),
+                  bytes, twin);
+        tachy_aligned_free((void *)t.packed), tachy_aligned_free(t.scratch);
+    }
+    free(in), free(w), free(out), free(bias);
+}
+
 static void run(struct check *c)
 {
     cases(c, 300);
+    for (int i = 0; i < 50; i++)
+        product(c);
+    refused(c);
+    if (!c->bench)
+        return;
+    const struct {
+        struct tachy_conv_shape s;
+        const char *what;
+    } t[] = {
+        {{1, 32, 32, 24, 96, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1}, "1x1 32x32 24-96"},
+        {{1, 16, 16, 256, 256, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1}, "1x1 16x16 256-256"},
+        {{1, 32, 32, 88, 88, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 88}, "depthwise 3x3 32x32 88"},
+        {{1, 16, 16, 128, 128, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2, 128}, "depthwise 5x5 16x16 128"},
+        {{1, 128, 128, 3, 16, 3, 3, 2, 2, 1, 1, 0, 0, 1, 1, 1}, "first 3x3 s2 128x128 3-16"},
+        {{1, 28, 28, 64, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}, "3x3 28x28 64-64"},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(t); i++)
+        bench_shape(c, &t[i].s, t[i].what);
 }
 
 const struct check_op check_conv = {"conv", run};

@@ -27,8 +27,8 @@ static void compare(struct check *c, const char *what, const struct set *s,
                     const struct plan_buffer *got, const struct plan_buffer *want, double allowed)
 {
     double d = plan_buffer_difference(got, want) / allowed;
-    check_case(c, d <= 1, "%s %s %dx%dx%dx%d: off by %.3g of the tolerance", what, s->name, got->v.n,
-               got->v.h, got->v.w, got->v.c, d);
+    check_case(c, d <= 1, "%s %s %dx%dx%dx%d: off by %.3g of the tolerance", what, s->name,
+               got->v.n, got->v.h, got->v.w, got->v.c, d);
 }
 
 static int cut(struct check *c, int rows) { return check_range(c, 0, rows); }
@@ -80,7 +80,8 @@ static void deconv(struct check *c, const struct set *s)
     double worst = 0;
     for (int i = 0; io.epilogue.sums && i < rows * sh->cout; i++)
         worst = fmax(worst, fabs((double)sums[i] - (double)sums[rows * sh->cout + i]));
-    check_case(c, worst <= d.out_w * tolerance(terms + d.out_w, terms + 3), "deconv %s: sums", s->name);
+    check_case(c, worst <= d.out_w * tolerance(terms + d.out_w, terms + 3), "deconv %s: sums",
+               s->name);
     plan_buffer_free(&in), plan_buffer_free(&add), plan_buffer_free(&got), plan_buffer_free(&want);
     free(w), free(bias), free(scale), free(sums);
     tachy_aligned_free(packed), tachy_aligned_free(scratch);
@@ -122,8 +123,8 @@ static void pool(struct check *c, const struct set *s)
     tachy_pool_mean(s->k, sums, p.n, p.h, p.w, p.c, mean);
     tachy_ref_pool_global(&in.v, twin);
     for (int i = 0; i < p.n * p.c; i++)
-        check_case(c, fabs((double)(mean[i] - twin[i])) <= tolerance(p.h + p.w, 1), "global pool %s",
-                   s->name);
+        check_case(c, fabs((double)(mean[i] - twin[i])) <= tolerance(p.h + p.w, 1),
+                   "global pool %s", s->name);
     free(sums);
     plan_buffer_free(&in), plan_buffer_free(&got), plan_buffer_free(&want);
 }

@@ -378,6 +378,32 @@ class Run(Case):
         self.assertEqual(int(got), frames)
         self.assertEqual(sorted(p.name for p in self.tmp.iterdir()), ["cut.mkv", "stdout.txt"])
 
+    def test_parallel(self):
+        """Several inputs of different formats at once: each output as if it had run alone, in its order."""
+        clips = {"a": ("320x180", 60), "b": ("320x180", 45), "c": ("400x300", 30)}
+        for name, (size, frames) in clips.items():
+            ffmpeg("-f", "lavfi", "-i", f"testsrc2=s={size}:r=30", "-frames:v", frames, "-preset", "ultrafast",
+                   self.tmp / f"{name}.mp4")
+        (self.tmp / "bad.mp4").write_bytes(b"no video" * 500)
+        names = [f"{n}.mp4" for n in clips]
+        common = ("segment", "--quiet", "--mode", "mask", "--smooth", "-f", "framemd5")
+        run(*common, *names, "-o", "alone/", cwd=self.tmp)
+        p = run(*common, "bad.mp4", *names, "-o", "together/", "--parallel", 3, "--json=sum.json", cwd=self.tmp,
+                check=False)
+        self.assertEqual(p.returncode, 1, p.stderr)  # one failed ...
+        self.assertIn("bad.mp4", p.stderr)
+        for n, (_, frames) in clips.items():         # ... and ended none of the others
+            got = (self.tmp / "together" / f"{n}.mask.framemd5").read_text()
+            self.assertEqual(got, (self.tmp / "alone" / f"{n}.mask.framemd5").read_text())
+            self.assertEqual(len([l for l in got.splitlines() if not l.startswith("#")]), frames)
+        sums = {o["input"]: o for o in map(json.loads, (self.tmp / "sum.json").read_text().splitlines())}
+        self.assertEqual({n: o["frames"] for n, o in sums.items()}, {f"{n}.mp4": f for n, (_, f) in clips.items()})
+        for o in sums.values():  # the steps of each run are its own
+            calls = {s["name"]: s["calls"] for s in o["steps"]}
+            self.assertEqual((calls["preprocess"], calls["model"], calls["composite"]), (o["frames"],) * 3)
+        self.assertIn("--calibrate", fails(2, "segment", "--parallel", 2, "--calibrate", "a.mp4", "-f", "null",
+                                           cwd=self.tmp))
+
     def test_full_disk_is_temporary(self):
         with open("/dev/full", "w") as full:
             p = subprocess.run([TACHY, "segment", "--quiet", "--mode", "mask", self.CLIP, "-f", "framemd5", "-"],

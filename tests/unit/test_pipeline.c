@@ -140,6 +140,93 @@ TEST(depth_follows_the_budget)
     CHECK(tachy_pipeline_depth(&v, &v, 64, (int64_t)1 << 30) <= 12);
 }
 
+// ---- Several runs through one pipeline ----
+
+enum { JOBS = 7, BAD_JOB = 2, FAILING_JOB = 4 };
+
+struct jobs {
+    tachy_task *task[JOBS];
+    int open, most_open, closed;
+    int err[JOBS];
+    struct tachy_summary sum[JOBS];
+};
+
+static int open_run(void *user, int job, struct tachy_run_params *p)
+{
+    struct jobs *j = user;
+    char url[64];
+    if (job == BAD_JOB)
+        return TACHY_ERR_NOT_FOUND;
+    struct counting c = never;
+    c.fail_at = job == FAILING_JOB ? 5 : -1;
+    c.delay_us = 200;
+    p->task = j->task[job] = task_new(c);
+    snprintf(url, sizeof(url), "null:%dx16@30,frames=%d,format=gray", 16 + 8 * job, 20 + job);
+    int err = tachy_source_open(&p->source, tachy_source_params(.url = url));
+    CHECK_INT(err, 0);
+    err = tachy_sink_open(&p->sink, tachy_sink_params(.url = "-", .format = "null"));
+    CHECK_INT(err, 0);
+    j->open++;
+    j->most_open = TACHY_MAX(j->most_open, j->open);
+    return err;
+}
+
+static void close_run(void *user, int job, struct tachy_run_params *p, int err,
+                      const struct tachy_summary *s)
+{
+    struct jobs *j = user;
+    j->err[job] = err;
+    j->sum[job] = *s;
+    j->closed++;
+    j->open -= p->task != NULL;
+    tachy_sink_close(&p->sink);
+    tachy_source_close(&p->source);
+    free(j->task[job]);
+}
+
+TEST(jobs_share_a_pipeline_and_fail_alone)
+{
+    struct jobs j = {0};
+    struct tachy_summary all;
+    int err = tachy_run_many(tachy_run_many_params(.jobs = JOBS, .parallel = 3, .workers = 2,
+                                                   .open = open_run, .close = close_run,
+                                                   .user = &j),
+                             &all);
+    CHECK(err == TACHY_ERR_NOT_FOUND || err == TACHY_ERR_EXTERNAL);
+    CHECK_INT(j.closed, JOBS);
+    CHECK_INT(j.open, 0);
+    CHECK(j.most_open <= 3);
+    int64_t frames = 0;
+    for (int i = 0; i < JOBS; i++) {
+        int64_t want = i == BAD_JOB ? 0 : i == FAILING_JOB ? 5 : 20 + i;
+        CHECK_INT(j.sum[i].frames, want);
+        CHECK_INT(j.err[i], i == BAD_JOB       ? TACHY_ERR_NOT_FOUND
+                            : i == FAILING_JOB ? TACHY_ERR_EXTERNAL
+                                               : TACHY_OK);
+        if (i != BAD_JOB && i != FAILING_JOB)
+            CHECK_INT(j.sum[i].steps[TACHY_STEP_MODEL].calls, want); // its own, of shared workers
+        frames += want;
+    }
+    CHECK_INT(all.frames, frames);
+    CHECK_INT(all.workers, 2);
+    CHECK(all.seconds > 0 && all.first_frame_s > 0);
+    CHECK_INT(all.steps[TACHY_STEP_DECODE].calls, all.decoded);
+}
+
+TEST(a_stop_begins_no_other_job)
+{
+    struct jobs j = {0};
+    struct tachy_summary all;
+    int stop = 1;
+    CHECK_INT(tachy_run_many(tachy_run_many_params(.jobs = JOBS, .parallel = 2, .workers = 1,
+                                                   .open = open_run, .close = close_run,
+                                                   .user = &j, .stop = &stop),
+                             &all),
+              TACHY_ERR_INTERRUPTED);
+    CHECK_INT(j.closed, 0);
+}
+
 TEST_MAIN(TEST_CASE(every_frame_once_and_in_order),
           TEST_CASE(a_failure_ends_after_the_frames_before_it), TEST_CASE(closing_early_is_clean),
-          TEST_CASE(depth_follows_the_budget))
+          TEST_CASE(depth_follows_the_budget),
+          TEST_CASE(jobs_share_a_pipeline_and_fail_alone), TEST_CASE(a_stop_begins_no_other_job))

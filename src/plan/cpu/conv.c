@@ -264,7 +264,8 @@ static void scale_depthwise(const struct tachy_conv *c, const float *from, const
                 to[i] = from[i] * (k + i < c->s.cin ? scale[k + i] : 0);
 }
 
-static void scale_group(const struct tachy_conv *c, const float *from, const float *scale, float *to)
+static void scale_group(const struct tachy_conv *c, const float *from, const float *scale,
+                        float *to)
 {
     int cout = c->s.cout / c->s.groups, cin = c->s.cin / c->s.groups;
     for (int k = 0; k < cout; k += c->v.vectors * c->k->width) {

@@ -31,7 +31,8 @@ static void run_row(const struct tachy_conv *c, struct tachy_dw_tile *t,
     const struct tachy_view *add = io->epilogue.add;
     int top = y * s->stride_h - s->pad_top, ky, ky_end;
     taps_inside(top, s->dil_h, s->kh, s->h, &ky, &ky_end);
-    const float *w = t->w, *row = tachy_view_at(&io->in, n, ky_end > ky ? top + ky * s->dil_h : 0, 0);
+    const float *w = t->w;
+    const float *row = tachy_view_at(&io->in, n, ky_end > ky ? top + ky * s->dil_h : 0, 0);
     t->rows = ky_end - ky;
     t->w = w + (ptrdiff_t)ky * s->kw * c->k->width;
     int columns = c->dw->kw ? c->dw->columns : s->kw;

@@ -36,9 +36,11 @@ static void table_run(const struct block *b, const float *row, int ix, int count
     int i = 0;
     for (; i < count && (!row || ix + i * stride < 0); i++)
         at[i] = b->packed;
+    if (i == count)
+        return;
     const float *p = row + (ix + i * stride) * pixel;
     int end = count;
-    if (i < count && ix + (count - 1) * stride >= w)
+    if (ix + (count - 1) * stride >= w)
         end = ix + i * stride >= w ? i : i + (w - 1 - ix - i * stride) / stride + 1;
     for (; i < end; i++, p += step)
         at[i] = p;

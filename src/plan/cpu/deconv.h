@@ -22,7 +22,8 @@ struct tachy_deconv {
 int tachy_deconv_init(struct tachy_deconv *c, const struct tachy_deconv_shape *d,
                       enum tachy_isa isa, const struct tachy_log *log);
 
-// As for a convolution; packing needs memory for a while and may fail (TACHY_ERR_NOMEM). `weights` [cin][cout / groups][kh][kw], `bias` [cout] or NULL.
+// As for a convolution; packing needs memory for a while and may fail (TACHY_ERR_NOMEM).
+// `weights` [cin][cout / groups][kh][kw], `bias` [cout] or NULL.
 size_t tachy_deconv_packed_size(const struct tachy_deconv *c);
 int tachy_deconv_pack(const struct tachy_deconv *c, const float *weights, const float *bias,
                       void *packed);

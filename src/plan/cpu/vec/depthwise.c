@@ -42,7 +42,7 @@ static inline void store_part(float *p, VF v, int tail)
     {                                                                                              \
         const int n = edge ? t->pixels : size;                                                     \
         const VF bias = vload(t->bias + c);                                                        \
-        const float *row = t->x + c, *add = t->add ? t->add + c : NULL;                                            \
+        const float *row = t->x + c, *add = t->add ? t->add + c : NULL;                            \
         float *y = t->y + c;                                                                       \
         ROWS##size(EACH1, D_INIT)                                                                  \
         for (int r = t->rows; r > 0; r--, row += t->row, w += (taps) * VW) {                       \

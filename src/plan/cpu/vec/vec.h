@@ -73,7 +73,9 @@ static inline VF vload_n(const float *p, int n)
         p += 4;
     }
     if (n & 2) {
-        *part = _mm_castpd_ps(_mm_load_sd((const double *)(const void *)p));
+        double two; // at any address
+        memcpy(&two, p, sizeof(two));
+        *part = _mm_castpd_ps(_mm_set_sd(two));
         if (n & 1)
             *part = _mm_movelh_ps(*part, _mm_load_ss(p + 2));
     } else if (n & 1) {
@@ -91,7 +93,8 @@ static inline void vstore_n(float *p, VF v, int n)
         p += 4;
     }
     if (n & 2) {
-        _mm_storel_pi((__m64 *)(void *)p, s);
+        double two = _mm_cvtsd_f64(_mm_castps_pd(s));
+        memcpy(p, &two, sizeof(two));
         s = _mm_movehl_ps(s, s);
         p += 2;
     }

@@ -1,0 +1,388 @@
+#include "cli.h"
+
+#include <glob.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// Commands that act on a run while it goes on, typed at a prompt.
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool runs(struct console *k)
+{
+    return k->for_run || tachy_control_state(k->control) != TACHY_RUN_IDLE;
+}
+
+static int no_run(void) { return message_usage("no run goes on"); }
+
+static int do_stats(struct console *k, int argc, char **argv)
+{
+    struct tachy_snapshot s;
+    char *text = NULL;
+    int err = tachy_control_snapshot(k->control, &s);
+    if (err == TACHY_OK)
+        err = tachy_summary_text(&text, &s.summary);
+    if (err < 0)
+        return message_failed(err);
+    fprintf(k->out, "%s%s", tachy_run_state_name(s.state),
+            s.totals.runs ? "" : ", it has not begun\n");
+    if (s.state != TACHY_RUN_IDLE)
+        fprintf(k->out, ", %lld of at most %lld frames in flight (%.0f MiB)\n",
+                (long long)s.queues.in_flight, (long long)s.queues.capacity,
+                (double)s.queues.bytes / (1 << 20));
+    else if (s.totals.runs)
+        fputs("; the last run:\n", k->out);
+    if (s.totals.runs)
+        fputs(text, k->out);
+    tachy_free(text);
+    return STATUS_OK;
+}
+
+static int do_hardware(struct console *k, int argc, char **argv)
+{
+    char *line[] = {(char[]){"tachy"}, (char[]){"doctor"}, NULL};
+    struct cli c = {.log = k->c->log};
+    int status = cli_parse(&c, 2, line);
+    if (status < 0) {
+        fflush(k->out);
+        status = cli_run(&c);
+        fflush(stdout);
+    }
+    cli_free(&c);
+    return status;
+}
+
+static int do_config(struct console *k, int argc, char **argv)
+{
+    bool all = argc > 1 && !strcmp(argv[1], "all");
+    if (argc > 1 && !all)
+        return message_usage("config prints what was set, `config all` everything");
+    const char *text = all ? k->config_all : k->config;
+    if (!text)
+        return no_run();
+    fputs(text, k->out);
+    return STATUS_OK;
+}
+
+static int do_set(struct console *k, int argc, char **argv)
+{
+    char *why;
+    if (argc != 3)
+        return message_usage("write set NAME VALUE, as in set batch_size 8");
+    int err = tachy_control_set(k->control, argv[1], argv[2], &why);
+    if (err < 0)
+        message_error("%s", why ? why : tachy_err_text(err));
+    else
+        fprintf(k->out, "%s is %s from now on\n", tachy_option_lookup(argv[1], NULL)->path, argv[2]);
+    tachy_free(why);
+    return err < 0 ? message_failed(err) : STATUS_OK;
+}
+
+static int do_pause(struct console *k, int argc, char **argv)
+{
+    if (!runs(k))
+        return no_run();
+    tachy_control_pause(k->control);
+    fputs("paused; resume goes on\n", k->out);
+    return STATUS_OK;
+}
+
+static int do_resume(struct console *k, int argc, char **argv)
+{
+    tachy_control_resume(k->control);
+    return STATUS_OK;
+}
+
+static int do_drain(struct console *k, int argc, char **argv)
+{
+    if (!runs(k))
+        return no_run();
+    tachy_control_drain(k->control);
+    fputs("reads no more; what is in flight is written\n", k->out);
+    return STATUS_OK;
+}
+
+// "10s", "10", "0.5", "2m".
+static double seconds_of(const char *text)
+{
+    char *end;
+    double v = strtod(text, &end);
+    if (!strcmp(end, "m"))
+        return v * 60;
+    return end == text || (*end && strcmp(end, "s")) ? -1 : v;
+}
+
+static int do_profile(struct console *k, int argc, char **argv)
+{
+    double s = argc > 1 ? seconds_of(argv[1]) : 10;
+    if (!(s >= 0.1 && s <= 86400) || argc > 2)
+        return message_usage("write profile 10s: the time to look at, 0.1 s to a day");
+    if (!runs(k))
+        return no_run();
+    tachy_free(k->mark);
+    int err = tachy_control_mark(k->control, &k->mark);
+    if (err < 0)
+        return message_failed(err);
+    k->until = now_s() + s;
+    fprintf(k->out, "the table comes in %g s\n", s);
+    return STATUS_OK;
+}
+
+static int do_help(struct console *k, int argc, char **argv)
+{
+    console_help(k, console_commands);
+    return STATUS_OK;
+}
+
+static int do_quit(struct console *k, int argc, char **argv)
+{
+    k->leave = true;
+    return STATUS_OK;
+}
+
+const struct command console_commands[] = {
+    {"stats", "", "figures of the run so far", do_stats},
+    {"hardware", "", "what this machine has, as tachy doctor prints it", do_hardware},
+    {"config", "[all]", "settings of the run and where each comes from", do_config},
+    {"set", "NAME VALUE", "change a setting, where that is possible during a run", do_set},
+    {"pause", "", "read no frame until resume", do_pause},
+    {"resume", "", "go on", do_resume},
+    {"drain", "", "end the file here, as if the input had ended", do_drain},
+    {"profile", "[TIME]", "a table of the steps over the next 10s, or TIME", do_profile},
+    {"help", "", "this list", do_help},
+    {"quit", "", "end; the file of a run is finished and whole", do_quit},
+    {0},
+};
+
+const struct command *console_find(const struct command *table, const char *name)
+{
+    for (; table->name; table++)
+        if (!strcmp(table->name, name))
+            return table;
+    return NULL;
+}
+
+void console_help(struct console *k, const struct command *table)
+{
+    for (; table->name; table++) {
+        char left[40];
+        snprintf(left, sizeof(left), "%s %s", table->name, table->args);
+        fprintf(k->out, "  %-18s %s\n", left, table->what);
+    }
+}
+
+// The table of `profile`.
+static void print_window(FILE *f, const struct tachy_summary *s)
+{
+    double all = 0;
+    for (int i = 0; i < TACHY_STEP_COUNT; i++)
+        all += s->steps[i].busy_s;
+    fprintf(f, "the last %.1f s: %lld frames, %.1f a second, %.0f %% of %d cores busy\n",
+            s->seconds, (long long)s->frames, s->fps, 100 * s->utilisation, s->cores);
+    fprintf(f, "  %-12s %8s %9s %9s %8s %8s %8s %7s\n", "step", "calls", "busy s", "wait s",
+            "p50 ms", "p95 ms", "p99 ms", "share");
+    for (int i = 0; i < TACHY_STEP_COUNT; i++) {
+        const struct tachy_step_stats *st = &s->steps[i];
+        if (st->calls)
+            fprintf(f, "  %-12s %8lld %9.3f %9.3f %8.3f %8.3f %8.3f %5.1f %%\n",
+                    tachy_step_name((enum tachy_step)i), (long long)st->calls, st->busy_s,
+                    st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms,
+                    all > 0 ? 100 * st->busy_s / all : 0);
+    }
+    fprintf(f, "latency p50 %.2f, p95 %.2f, p99 %.2f ms\n", s->latency.p50_ms, s->latency.p95_ms,
+            s->latency.p99_ms);
+}
+
+void console_idle(struct console *k)
+{
+    struct tachy_summary s;
+    char *text = NULL;
+    size_t size;
+    if (!k->mark || (now_s() < k->until && runs(k)))
+        return;
+    FILE *f = open_memstream(&text, &size);
+    if (f && tachy_control_since(k->control, k->mark, &s) == TACHY_OK)
+        print_window(f, &s);
+    if (f)
+        fclose(f);
+    if (text)
+        message_text(k->out, text);
+    free(text);
+    tachy_free(k->mark);
+    k->mark = NULL;
+}
+
+char *console_config(const tachy_settings *s, bool all)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    config_print(f, s, all);
+    fclose(f);
+    return text;
+}
+
+void console_add_commands(const struct command *table, add_word *add, void *to)
+{
+    for (; table->name; table++)
+        add(to, table->name);
+}
+
+void console_add_settings(add_word *add, void *to)
+{
+    for (const struct tachy_option *o = tachy_options(); o->path; o++)
+        if (!o->command_only && !o->planned && o->type != TACHY_OPT_LIST)
+            add(to, o->path);
+}
+
+void console_add_files(const char *word, add_word *add, void *to)
+{
+    char pattern[4096];
+    glob_t g;
+    snprintf(pattern, sizeof(pattern), "%s*", word);
+    if (glob(pattern, GLOB_MARK, NULL, &g))
+        return;
+    for (size_t i = 0; i < g.gl_pathc; i++)
+        add(to, g.gl_pathv[i]);
+    globfree(&g);
+}
+
+// One word of a line, from *at; *at: behind it. False: a quote is not closed.
+static bool take_word(const char **at, char **to)
+{
+    const char *p = *at;
+    for (char quote = '\0'; *p; p++) {
+        if (quote ? *p == quote : *p == '\'' || *p == '"') {
+            quote = quote ? '\0' : *p;
+        } else if (*p == '\\' && quote != '\'' && p[1]) {
+            *(*to)++ = *++p;
+        } else if (!quote && (*p == ' ' || *p == '\t')) {
+            break;
+        } else {
+            *(*to)++ = *p;
+        }
+        if (quote && !p[1])
+            return false;
+    }
+    *(*to)++ = '\0';
+    *at = p;
+    return true;
+}
+
+int console_split(const char *line, int *argc, char ***argv)
+{
+    size_t n = strlen(line), most = n / 2 + 2; // words, and the NULL
+    char **list = *argv = calloc(1, most * sizeof(*list) + n + 2);
+    if (!list)
+        return message_failed(TACHY_ERR_NOMEM);
+    char *to = (char *)(list + most);
+    *argc = 0;
+    for (;;) {
+        line += strspn(line, " \t");
+        if (!*line || *line == '#')
+            return STATUS_OK;
+        list[(*argc)++] = to;
+        if (!take_word(&line, &to)) {
+            free(list);
+            *argv = NULL;
+            return message_usage("a quote is not closed");
+        }
+    }
+}
+
+struct work {
+    struct console console;
+    int (*fn)(void *arg);
+    void *arg;
+    int result;
+    atomic_bool done;
+};
+
+static void *work_main(void *arg)
+{
+    struct work *w = arg;
+    w->result = w->fn(w->arg);
+    atomic_store(&w->done, true);
+    prompt_wake();
+    return NULL;
+}
+
+static bool goes_on(void *user)
+{
+    struct work *w = user;
+    console_idle(&w->console);
+    return !atomic_load(&w->done);
+}
+
+static void complete(void *user, const char *line, const char *word, add_word *add, void *to)
+{
+    if (line + strlen(line) - strlen(word) == line || !strncmp(line, "help ", 5))
+        console_add_commands(console_commands, add, to);
+    else if (!strncmp(line, "set ", 4))
+        console_add_settings(add, to);
+    else if (!strncmp(line, "config ", 7))
+        add(to, "all");
+}
+
+static void read_commands(struct console *k)
+{
+    const char *line;
+    while (!k->leave && (line = prompt_read(k->prompt))) {
+        int argc;
+        char **argv;
+        if (console_split(line, &argc, &argv) != STATUS_OK)
+            continue;
+        const struct command *found = argc ? console_find(console_commands, argv[0]) : NULL;
+        if (found)
+            found->run(k, argc, argv);
+        else if (argc)
+            message_usage("%.60s is no command; help lists them", argv[0]);
+        fflush(k->out);
+        free(argv);
+    }
+}
+
+int console_run(struct cli *c, int (*work)(void *arg), void *arg)
+{
+    struct message_slot slot = {""};
+    struct work w = {.fn = work, .arg = arg};
+    struct console *k = &w.console;
+    *k = (struct console){.c = c, .control = c->control, .for_run = true};
+    k->out = c->stdout_taken ? stderr : stdout;
+    pthread_t thread;
+    char *config = console_config(c->settings, false), *all = console_config(c->settings, true);
+    k->config = config;
+    k->config_all = all;
+    message_log(&slot); // the run's errors and those of commands are kept apart
+    int err = prompt_open(&k->prompt, &(struct prompt_params){.text = "tachy> ",
+                                                              .out = k->out,
+                                                              .history = true,
+                                                              .idle = goes_on,
+                                                              .complete = complete,
+                                                              .user = &w});
+    if (err == TACHY_OK && pthread_create(&thread, NULL, work_main, &w))
+        err = TACHY_ERR_AGAIN;
+    if (err == TACHY_OK) {
+        read_commands(k);
+        if (k->leave)
+            tachy_control_stop(k->control);
+        prompt_wait(k->prompt, goes_on, &w);
+        pthread_join(thread, NULL);
+    }
+    prompt_close(&k->prompt);
+    message_log(NULL);
+    tachy_free(k->mark);
+    free(config);
+    free(all);
+    return err < 0 ? message_failed(err) : w.result;
+}

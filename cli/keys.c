@@ -1,0 +1,148 @@
+#include "cli.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// A thread of its own waits for keys, so that they work while a frame takes long. It uses the
+// control only and leaves the run's threads alone.
+
+static struct {
+    struct cli *c;
+    pthread_t thread;
+    int wake[2]; // closed at its writing end: the thread ends
+    bool started;
+    long batch;
+} keys;
+
+static void say_help(void)
+{
+    message_note(&keys.c->log, "r report, p pause and go on, + and - larger and smaller batches, "
+                               "q quit (the file is finished), ? this");
+}
+
+static void report(void)
+{
+    struct tachy_snapshot s;
+    char head[160], *text = NULL;
+    if (tachy_control_snapshot(keys.c->control, &s) < 0 ||
+        tachy_summary_text(&text, &s.summary) < 0)
+        return;
+    snprintf(head, sizeof(head), "%s, %lld of at most %lld frames in flight\n",
+             tachy_run_state_name(s.state), (long long)s.queues.in_flight,
+             (long long)s.queues.capacity);
+    message_text(stderr, head);
+    message_text(stderr, text);
+    tachy_free(text);
+}
+
+static void toggle_pause(void)
+{
+    enum tachy_run_state state = tachy_control_state(keys.c->control);
+    if (state == TACHY_RUN_PAUSED)
+        tachy_control_resume(keys.c->control);
+    else if (state == TACHY_RUN_RUNNING)
+        tachy_control_pause(keys.c->control);
+    else
+        return;
+    message_note(&keys.c->log, state == TACHY_RUN_PAUSED ? "goes on" : "paused; p goes on");
+}
+
+static void change_batch(bool larger)
+{
+    long n = larger ? keys.batch * 2 : keys.batch / 2;
+    char text[24], *why;
+    if (n < 1 || n > 256) {
+        message_note(&keys.c->log, "batches have 1 to 256 pictures; it stays at %ld", keys.batch);
+        return;
+    }
+    snprintf(text, sizeof(text), "%ld", n);
+    if (tachy_control_set(keys.c->control, "model.batch_size", text, &why) < 0) {
+        message_note(&keys.c->log, "%s", why ? why : "the batch cannot change");
+        tachy_free(why);
+        return;
+    }
+    keys.batch = n;
+    message_note(&keys.c->log, "batches of %ld", n);
+}
+
+static void press(char key)
+{
+    switch (key) {
+    case 'r':
+        report();
+        break;
+    case 'p':
+        toggle_pause();
+        break;
+    case '+':
+    case '-':
+        change_batch(key == '+');
+        break;
+    case 'q':
+        message_note(&keys.c->log, "finishing the file");
+        tachy_control_stop(keys.c->control);
+        break;
+    case '?':
+    case 'h':
+        say_help();
+        break;
+    default: // also what is left of an arrow key
+        break;
+    }
+}
+
+static void *keys_main(void *arg)
+{
+    for (;;) {
+        bool ours = terminal_is_ours(); // reading from the background would stop the process
+        struct pollfd fds[] = {{.fd = keys.wake[0], .events = POLLIN},
+                               {.fd = ours ? STDIN_FILENO : -1, .events = POLLIN}};
+        char text[64];
+        if (poll(fds, 2, 300) < 0)
+            continue; // a signal
+        if (fds[0].revents)
+            return NULL;
+        if (!fds[1].revents)
+            continue;
+        ssize_t n = read(STDIN_FILENO, text, sizeof(text));
+        if (n == 0 || (n < 0 && (fds[1].revents & (POLLHUP | POLLERR))))
+            return NULL; // the terminal is gone
+        if (n > 0 && text[0] == '\033')
+            continue; // an arrow or function key
+        for (ssize_t i = 0; i < n; i++)
+            press(text[i]);
+    }
+}
+
+void keys_start(struct cli *c)
+{
+    if (!tachy_settings_bool(c->settings, "run.keys") || c->in_shell || !isatty(STDERR_FILENO) ||
+        c->log.max_level < TACHY_LOG_INFO || !c->control || pipe(keys.wake) < 0)
+        return;
+    keys.c = c;
+    keys.batch = (long)tachy_settings_int(c->settings, "model.batch_size");
+    keys.started = terminal_guard(NULL);
+    if (keys.started && pthread_create(&keys.thread, NULL, keys_main, NULL)) {
+        terminal_release();
+        keys.started = false;
+    }
+    if (keys.started) {
+        terminal_keys();
+        return;
+    }
+    close(keys.wake[0]);
+    close(keys.wake[1]);
+}
+
+void keys_stop(void)
+{
+    if (!keys.started)
+        return;
+    close(keys.wake[1]);
+    pthread_join(keys.thread, NULL);
+    close(keys.wake[0]);
+    terminal_release();
+    keys.started = false;
+}

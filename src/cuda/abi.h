@@ -1,0 +1,140 @@
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// The part of NVIDIA's binary interfaces that is used here, declared on our own so that the
+// project builds where no CUDA toolkit is installed. Sources, all public: "CUDA Driver API",
+// "NVML API Reference Guide", "CUPTI Documentation" (activity records), "cuBLAS" and "NVTX"
+// at docs.nvidia.com. tests/unit/test_cuda_abi.c holds it against the toolkit's headers where
+// they are installed.
+
+// CUDA driver: handles are pointers, devices are numbers, device addresses 64-bit numbers.
+typedef int cuda_device;
+typedef struct cuda_context_handle *cuda_context;
+typedef struct cuda_stream_handle *cuda_stream;
+typedef struct cuda_event_handle *cuda_event;
+typedef unsigned long long cuda_address;
+
+enum {
+    CUDA_OK = 0,
+    CUDA_OUT_OF_MEMORY = 2,
+    CUDA_NO_DEVICE = 100,
+    CUDA_NOT_READY = 600,
+    CUDA_STREAM_OWN_ORDER = 1, // CU_STREAM_NON_BLOCKING: not ordered with the default stream
+    CUDA_EVENT_TIMED = 0,      // CU_EVENT_DEFAULT
+    CUDA_ATTR_SM_COUNT = 16,
+    CUDA_ATTR_L2_BYTES = 38,
+    CUDA_ATTR_CC_MAJOR = 75,
+    CUDA_ATTR_CC_MINOR = 76,
+};
+
+// NVML
+typedef struct nvml_device_handle *nvml_device;
+struct nvml_memory {
+    unsigned long long total, free, used; // bytes
+};
+struct nvml_utilization {
+    unsigned gpu, memory; // percent of the last sampling period
+};
+enum {
+    NVML_OK = 0,
+    NVML_CLOCK_OF_SM = 1,
+    NVML_CLOCK_OF_MEMORY = 2,
+    NVML_SENSOR_GPU = 0,
+};
+
+// CUPTI: the leading members of its activity records. They have been the same since CUDA 11;
+// later versions append. cuptiActivityGetNextRecord() steps over what is behind them.
+enum {
+    CUPTI_OK = 0,
+    CUPTI_NO_MORE_RECORDS = 12, // CUPTI_ERROR_MAX_LIMIT_REACHED
+    CUPTI_MEMCPY = 1,           // kinds of activity
+    CUPTI_MEMSET = 2,
+    CUPTI_KERNEL = 3, // when kernels may not overlap
+    CUPTI_CONCURRENT_KERNEL = 10,
+    CUPTI_MEMCPY_PEER = 22,
+    CUPTI_FLUSH_FORCED = 1,
+    CUPTI_ALIGNMENT = 8, // of records in a buffer
+};
+struct cupti_record {
+    uint32_t kind;
+};
+struct cupti_kernel {
+    uint32_t kind;
+    uint8_t cache_config, shared_config;
+    uint16_t registers;
+    uint32_t cache_requested, cache_executed;
+    uint64_t start, end, completed; // ns on CUPTI's clock; 0: not known
+    uint32_t device, context, stream;
+    int32_t grid[3], block[3];
+    int32_t static_shared, dynamic_shared;
+    uint32_t local_per_thread, local_total;
+    uint32_t correlation;
+    int64_t grid_id;
+    const char *name; // mangled; CUPTI's, valid while the process runs
+};
+struct cupti_memcpy { // also of MEMCPY_PEER
+    uint32_t kind;
+    uint8_t copy, from, to, flags; // copy: 1 host to device, 2 device to host, 8 device to device
+    uint64_t bytes, start, end;
+    uint32_t device, context, stream;
+};
+struct cupti_memset {
+    uint32_t kind, value;
+    uint64_t bytes, start, end;
+    uint32_t device, context, stream;
+};
+typedef void (*cupti_requested_fn)(uint8_t **buffer, size_t *size, size_t *max_records);
+typedef void (*cupti_completed_fn)(cuda_context context, uint32_t stream, uint8_t *buffer,
+                                   size_t size, size_t valid);
+
+// cuBLAS
+typedef struct cublas_handle_context *cublas_handle;
+enum {
+    CUBLAS_OK = 0,
+    CUBLAS_NOT_TRANSPOSED = 0,
+    CUBLAS_ALGO_DEFAULT = -1,
+    CUBLAS_F32 = 0, // cudaDataType
+    CUBLAS_F16 = 2,
+    CUBLAS_COMPUTE_F32 = 68,
+    CUBLAS_COMPUTE_TF32 = 77,
+};
+
+// NVTX, injection interface: a tool's library exports InitializeInjectionNvtx2(), which asks
+// the function that it is given for tables and writes its own functions into their slots.
+enum {
+    NVTX_TABLE_CALLBACKS = 1, // what is asked for
+    NVTX_TABLE_VERSION = 3,
+    NVTX_MODULE_CORE = 1,
+    NVTX_MODULE_CORE2 = 5,
+    NVTX_MODULES = 7, // 2 CUDA, 3 OpenCL, 4 CUDA runtime, 6 synchronisation: names, never called here
+    NVTX_CORE_SIZE = 16, // slots
+    NVTX_CORE2_SIZE = 16,
+    NVTX_CORE2_RANGE_PUSH = 4,
+    NVTX_CORE2_RANGE_POP = 5,
+    NVTX_CORE2_DOMAIN_CREATE = 12,
+    NVTX_CORE2_INITIALIZE = 15,
+    NVTX_API_VERSION = 3,
+    NVTX_MESSAGE_ASCII = 1,
+};
+struct nvtx_attributes {
+    uint16_t version, size;
+    uint32_t category;
+    int32_t color_type;
+    uint32_t color;
+    int32_t payload_type, reserved;
+    uint64_t payload;
+    int32_t message_type;
+    const void *message;
+};
+typedef void (**nvtx_slot)(void);
+struct nvtx_callbacks_table {
+    size_t size;
+    int (*module)(int module, nvtx_slot **slots, unsigned *n);
+};
+struct nvtx_version_table {
+    size_t size;
+    uint32_t version, reserved;
+    void (*set_injection_version)(uint32_t version);
+};
+typedef const void *(*nvtx_get_table_fn)(uint32_t id);

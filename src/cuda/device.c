@@ -1,0 +1,63 @@
+#include "cuda/device.h"
+
+#include "base/base.h"
+
+static int attribute(const struct tachy_device *d, int which)
+{
+    int v = 0;
+    return d->cu->device_attribute(&v, which, d->id) == CUDA_OK ? v : 0;
+}
+
+int tachy_device_describe(struct tachy_device *d, const struct tachy_cu *cu, int ordinal,
+                          const struct tachy_log *log)
+{
+    int count = 0;
+    *d = (struct tachy_device){.cu = cu, .ordinal = ordinal};
+    int err = tachy_cu_check(cu, cu->device_count(&count), log, "GPUs cannot be counted");
+    if (err == TACHY_OK && (ordinal < 0 || ordinal >= count))
+        err = tachy_fail(log, TACHY_ERR_INVAL, "there is no GPU %d: the driver counts %d", ordinal,
+                         count);
+    if (err == TACHY_OK)
+        err = tachy_cu_check(cu, cu->device_get(&d->id, ordinal), log, "a GPU cannot be opened");
+    if (err == TACHY_OK)
+        err = tachy_cu_check(cu, cu->device_name(d->name, sizeof(d->name), d->id), log,
+                             "a GPU does not say its name");
+    if (err < 0)
+        return err;
+    if (cu->device_bytes(&d->bytes, d->id))
+        d->bytes = 0;
+    if (cu->device_pci(d->pci, sizeof(d->pci), d->id))
+        d->pci[0] = '\0';
+    if (cu->driver_version(&d->driver))
+        d->driver = 0;
+    d->cc_major = attribute(d, CUDA_ATTR_CC_MAJOR);
+    d->cc_minor = attribute(d, CUDA_ATTR_CC_MINOR);
+    d->sm_count = attribute(d, CUDA_ATTR_SM_COUNT);
+    d->l2_bytes = (size_t)attribute(d, CUDA_ATTR_L2_BYTES);
+    return TACHY_OK;
+}
+
+int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log)
+{
+    int err = TACHY_OK;
+    if (!d->context)
+        err = tachy_cu_check(d->cu, d->cu->context_retain(&d->context, d->id), log, d->name);
+    if (err < 0) {
+        d->context = NULL;
+        return err;
+    }
+    return tachy_cu_check(d->cu, d->cu->context_push(d->context), log, d->name);
+}
+
+void tachy_device_leave(struct tachy_device *d)
+{
+    cuda_context mine;
+    d->cu->context_pop(&mine);
+}
+
+void tachy_device_close(struct tachy_device *d)
+{
+    if (d->cu && d->context)
+        d->cu->context_release(d->id);
+    d->context = NULL;
+}

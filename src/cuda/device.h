@@ -1,0 +1,25 @@
+#pragma once
+#include "cuda/loader.h"
+
+// One GPU: what it is, and its primary context, which is the one that every library in the
+// process shares.
+struct tachy_device {
+    const struct tachy_cu *cu;
+    int ordinal; // CUDA's
+    cuda_device id;
+    char name[128], pci[32];
+    int cc_major, cc_minor, sm_count;
+    size_t bytes, l2_bytes;
+    int driver;           // CUDA version that the driver offers, 13000 for 13.0
+    cuda_context context; // NULL until retained
+};
+
+// Fills *d without creating a context. `cu` from tachy_cu_load().
+int tachy_device_describe(struct tachy_device *d, const struct tachy_cu *cu, int ordinal,
+                          const struct tachy_log *log);
+// Makes the device's primary context current to the calling thread; undo with leave. Each may be
+// nested.
+int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log);
+void tachy_device_leave(struct tachy_device *d);
+// Gives the context back. `d` may be zeroed or only described.
+void tachy_device_close(struct tachy_device *d);

@@ -1,0 +1,141 @@
+#pragma once
+#include "cuda/abi.h"
+
+#include <stdbool.h>
+#include <tachy/common.h>
+
+// NVIDIA's libraries, loaded when they are first asked for: a program that links libtachy starts
+// where there is neither driver nor toolkit. A library that was found stays in the process, and
+// with it its table of functions; both are the process's, which is why they are kept here and
+// shared. All functions may be called from any thread.
+
+// X(member, "symbol", (arguments)): functions that return their library's status, 0 for success.
+// A symbol that starts with '?' may be missing: its member is NULL then.
+#define TACHY_CU_CALLS(X)                                                                          \
+    X(init, "cuInit", (unsigned flags))                                                            \
+    X(driver_version, "cuDriverGetVersion", (int *version))                                        \
+    X(error_name, "cuGetErrorName", (int error, const char **text))                                \
+    X(error_text, "cuGetErrorString", (int error, const char **text))                              \
+    X(device_count, "cuDeviceGetCount", (int *n))                                                  \
+    X(device_get, "cuDeviceGet", (cuda_device * device, int ordinal))                              \
+    X(device_name, "cuDeviceGetName", (char *name, int size, cuda_device device))                  \
+    X(device_bytes, "cuDeviceTotalMem_v2", (size_t * bytes, cuda_device device))                   \
+    X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, cuda_device device))   \
+    X(device_pci, "cuDeviceGetPCIBusId", (char *id, int size, cuda_device device))                 \
+    X(context_retain, "cuDevicePrimaryCtxRetain", (cuda_context * context, cuda_device device))    \
+    X(context_release, "cuDevicePrimaryCtxRelease_v2", (cuda_device device))                       \
+    X(context_push, "cuCtxPushCurrent_v2", (cuda_context context))                                 \
+    X(context_pop, "cuCtxPopCurrent_v2", (cuda_context * context))                                 \
+    X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                             \
+    X(memory_alloc, "cuMemAlloc_v2", (cuda_address * at, size_t bytes))                            \
+    X(memory_free, "cuMemFree_v2", (cuda_address at))                                              \
+    X(copy_to_device, "cuMemcpyHtoD_v2", (cuda_address to, const void *from, size_t bytes))        \
+    X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                      \
+      (cuda_address to, cuda_address from, size_t bytes, cuda_stream stream))                      \
+    X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
+    X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
+    X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \
+    X(event_create, "cuEventCreate", (cuda_event * event, unsigned flags))                         \
+    X(event_destroy, "cuEventDestroy_v2", (cuda_event event))                                      \
+    X(event_record, "cuEventRecord", (cuda_event event, cuda_stream stream))                       \
+    X(event_query, "cuEventQuery", (cuda_event event))                                             \
+    X(event_wait, "cuEventSynchronize", (cuda_event event))                                        \
+    X(event_elapsed, "cuEventElapsedTime", (float *ms, cuda_event from, cuda_event to))
+
+#define TACHY_NVML_CALLS(X)                                                                        \
+    X(init, "nvmlInit_v2", (void))                                                                 \
+    X(shutdown, "nvmlShutdown", (void))                                                            \
+    X(device_count, "nvmlDeviceGetCount_v2", (unsigned *n))                                        \
+    X(device_at, "nvmlDeviceGetHandleByIndex_v2", (unsigned index, nvml_device *device))           \
+    X(device_name, "nvmlDeviceGetName", (nvml_device device, char *name, unsigned size))           \
+    X(memory, "?nvmlDeviceGetMemoryInfo", (nvml_device device, struct nvml_memory * memory))       \
+    X(utilization, "?nvmlDeviceGetUtilizationRates",                                               \
+      (nvml_device device, struct nvml_utilization * rates))                                       \
+    X(clock, "?nvmlDeviceGetClockInfo", (nvml_device device, int which, unsigned *mhz))            \
+    X(clock_max, "?nvmlDeviceGetMaxClockInfo", (nvml_device device, int which, unsigned *mhz))     \
+    X(throttle, "?nvmlDeviceGetCurrentClocksThrottleReasons",                                      \
+      (nvml_device device, unsigned long long *reasons))                                           \
+    X(power, "?nvmlDeviceGetPowerUsage", (nvml_device device, unsigned *milliwatt))                \
+    X(power_limit, "?nvmlDeviceGetEnforcedPowerLimit", (nvml_device device, unsigned *milliwatt))  \
+    X(temperature, "?nvmlDeviceGetTemperature", (nvml_device device, int sensor, unsigned *c))     \
+    X(encoder, "?nvmlDeviceGetEncoderUtilization",                                                 \
+      (nvml_device device, unsigned *percent, unsigned *period_us))                                \
+    X(decoder, "?nvmlDeviceGetDecoderUtilization",                                                 \
+      (nvml_device device, unsigned *percent, unsigned *period_us))
+
+#define TACHY_CUPTI_CALLS(X)                                                                       \
+    X(result_text, "cuptiGetResultString", (int result, const char **text))                        \
+    X(timestamp, "cuptiGetTimestamp", (uint64_t * ns))                                             \
+    X(callbacks, "cuptiActivityRegisterCallbacks",                                                 \
+      (cupti_requested_fn requested, cupti_completed_fn completed))                                \
+    X(enable, "cuptiActivityEnable", (int kind))                                                   \
+    X(disable, "cuptiActivityDisable", (int kind))                                                 \
+    X(flush, "cuptiActivityFlushAll", (uint32_t flags))                                            \
+    X(next, "cuptiActivityGetNextRecord",                                                          \
+      (uint8_t * buffer, size_t valid, struct cupti_record * *record))                             \
+    X(dropped, "cuptiActivityGetNumDroppedRecords",                                                \
+      (cuda_context context, uint32_t stream, size_t * n))
+
+#define TACHY_CUBLAS_CALLS(X)                                                                      \
+    X(create, "cublasCreate_v2", (cublas_handle * handle))                                         \
+    X(destroy, "cublasDestroy_v2", (cublas_handle handle))                                         \
+    X(set_stream, "cublasSetStream_v2", (cublas_handle handle, cuda_stream stream))                \
+    X(gemm, "cublasGemmEx",                                                                        \
+      (cublas_handle handle, int op_a, int op_b, int m, int n, int k, const void *alpha,           \
+       cuda_address a, int a_type, int lda, cuda_address b, int b_type, int ldb, const void *beta, \
+       cuda_address c, int c_type, int ldc, int compute, int algo))
+
+#define TACHY_CALL_MEMBER(member, symbol, args) int(*member) args;
+struct tachy_cu {
+    TACHY_CU_CALLS(TACHY_CALL_MEMBER)
+};
+struct tachy_nvml {
+    TACHY_NVML_CALLS(TACHY_CALL_MEMBER)
+};
+struct tachy_cupti {
+    TACHY_CUPTI_CALLS(TACHY_CALL_MEMBER)
+};
+struct tachy_cublas {
+    TACHY_CUBLAS_CALLS(TACHY_CALL_MEMBER)
+};
+
+// Each sets *out and returns TACHY_OK, or NULL and TACHY_ERR_UNAVAILABLE after one sentence at
+// `level` that names the library and how to get it. *out stays valid while the process runs.
+// cu: cuInit() has succeeded as well. The others are only loaded.
+int tachy_cu_load(const struct tachy_cu **out, enum tachy_log_level level,
+                  const struct tachy_log *log);
+int tachy_nvml_load(const struct tachy_nvml **out, enum tachy_log_level level,
+                    const struct tachy_log *log);
+int tachy_cupti_load(const struct tachy_cupti **out, enum tachy_log_level level,
+                     const struct tachy_log *log);
+int tachy_cublas_load(const struct tachy_cublas **out, enum tachy_log_level level,
+                      const struct tachy_log *log);
+
+// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas"); NULL: it was not.
+const char *tachy_cuda_library_path(const char *name);
+
+// Turns a status of the driver into our code: CUDA_OUT_OF_MEMORY is TACHY_ERR_NOMEM, others
+// TACHY_ERR_EXTERNAL. A failure is logged with `what` and the driver's text.
+int tachy_cu_check(const struct tachy_cu *cu, int status, const struct tachy_log *log,
+                   const char *what);
+
+// The driver's text of a status, "no CUDA-capable device is detected (CUDA_ERROR_NO_DEVICE)".
+const char *tachy_cu_text(const struct tachy_cu *cu, int status, char *buf, size_t size);
+
+// How a library is found and which functions it must have: what the four above are made of.
+struct tachy_library {
+    const char *name;         // "cupti"
+    const char *const *files; // tried in this order, then in the toolkit's folders; ends with NULL
+    const char *what, *get;   // "CUPTI", how to get it; both for the message
+    bool toolkit;             // it comes with the CUDA toolkit: look there too
+    const struct {
+        const char *symbol;
+        size_t offset; // of the pointer in the table
+    } * symbols;
+    size_t nb_symbols;
+};
+
+// Fills `table` and sets *path (free() it). Nothing stays loaded on failure; `why` then holds
+// one sentence.
+int tachy_library_open(const struct tachy_library *lib, void *table, char **path, char *why,
+                       size_t why_size);

@@ -1,0 +1,54 @@
+#pragma once
+#include "profile/prof.h"
+
+#include <stdatomic.h>
+#include <tachy/control.h>
+
+// What a run tells its control and asks of it. Every function takes a NULL control as "none".
+
+// What a run that goes on knows about itself, for one reader.
+struct control_figures {
+    double paused_s; // given: the run has been held for so long
+    struct tachy_summary summary; // so far
+    struct tachy_queues queues;
+    int64_t total_frames;
+    struct tachy_prof *sum; // the figures of all its threads are to be merged into this
+};
+
+struct tachy_control_ops {
+    // Any thread, between begin and end; must not wait for the run's threads.
+    void (*read)(void *run, struct control_figures *f);
+    // Changes the setting `path` to a value that the option table has accepted. `value`: its
+    // number (yes: 1). TACHY_ERR_UNSUPPORTED: not while it runs; *why (may be left NULL) then goes
+    // on with the sentence "NAME cannot change while a run goes on". As `read`; may be NULL.
+    int (*set)(void *run, const char *path, double value, char **why);
+};
+
+// A run's place in its control. The run's memory; fields are control.c's.
+struct control_run {
+    struct control_run *next;
+    const struct tachy_control_ops *ops; // NULL: has not begun
+    void *run;
+    atomic_bool drained;
+    uint64_t held_ns, held_from; // paused so far; held_from: since then, 0: not now
+};
+
+void tachy_control_begin(tachy_control *c, struct control_run *r,
+                         const struct tachy_control_ops *ops, void *run);
+// It has ended, with `err` and this summary. Before what `read` reads is freed.
+void tachy_control_end(tachy_control *c, struct control_run *r, int err,
+                       const struct tachy_summary *s);
+
+// Waits a little (50 ms at most) where the run is paused, and says whether it was. Called by the
+// threads that read the source, again and again until it returns false.
+bool tachy_control_hold(tachy_control *c, struct control_run *r);
+// Nothing more is to be read: stopped or drained.
+bool tachy_control_ending(const tachy_control *c, const struct control_run *r);
+// It was drained, not stopped.
+bool tachy_control_drained(const tachy_control *c, const struct control_run *r);
+// Seconds that the run has been held up to now.
+double tachy_control_paused_s(tachy_control *c, const struct control_run *r);
+
+// control.c, for control_set.c: calls the `set` of every run; TACHY_ERR_STATE: there is no run.
+int control_call_set(tachy_control *c, const char *path, double value, char **why);
+const struct tachy_log *control_log(const tachy_control *c);

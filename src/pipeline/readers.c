@@ -1,0 +1,161 @@
+#include "pipeline/readers.h"
+
+#include "base/cpu.h"
+#include "media/convert.h"
+#include "profile/prof.h"
+
+enum { DECODERS_AUTO_MAX = 8 };
+
+// Pictures that must stay until they are in order would fill the memory with more than one
+// decoder; there the decoder's own threads are the better use of the cores.
+static int wanted_decoders(const struct run_readers *r)
+{
+    int asked = r->source->params.decoders;
+    if (asked)
+        return TACHY_MIN(asked, READERS_MAX);
+    if (r->stream->keeps_input || r->shared || r->source->params.threads)
+        return 1;
+    return TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
+}
+
+int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *stream,
+                     struct tachy_profile *profile, const struct tachy_log *log)
+{
+    r->source = source;
+    r->stream = stream;
+    r->profile = profile;
+    r->log = log;
+    int n = tachy_source_spread(source, wanted_decoders(r), tachy_stream_window(stream));
+    for (int i = 0; i < n; i++) {
+        r->one[i].all = r;
+        r->one[i].prof = r->profs[i] = tachy_prof_new();
+        r->nb = i + 1;
+        int err = r->profs[i] ? tachy_profile_join(profile, TACHY_LANE_SOURCE, r->profs[i])
+                              : TACHY_ERR_NOMEM;
+        if (err < 0)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+// A stream may change its size or format on the way; the output cannot.
+static int push(struct run_reader *one, tachy_frame *f, int64_t seq)
+{
+    struct run_readers *r = one->all;
+    const struct tachy_video_info *in = &r->stream->bind->input;
+    tachy_frame *fit = NULL;
+    if (f && (f->format != in->format || f->width != in->width || f->height != in->height)) {
+        int err = tachy_convert_frame(&one->convert, f, in->format, in->width, in->height, &fit,
+                                      r->log);
+        if (err < 0)
+            return err;
+        f = fit;
+    }
+    int err = r->nb > 1 ? tachy_stream_push_at(r->stream, f, seq) : tachy_stream_push(r->stream, f);
+    tachy_frame_unref(&fit);
+    return err;
+}
+
+// The next frame, with its time measured without what it waited for other threads.
+static int read_next(struct run_reader *one, tachy_frame **f, int64_t *seq)
+{
+    struct run_readers *r = one->all;
+    uint64_t waited = 0, start = tachy_ticks();
+    tachy_step_begin(TACHY_STEP_DECODE);
+    int err = tachy_source_read_any(r->source, f, seq, &waited);
+    tachy_step_end();
+    if (err < 0 || !*f)
+        return err;
+    uint64_t end = tachy_ticks();
+    if (waited) {
+        double share = (double)waited / (double)TACHY_MAX(tachy_ticks_ns(end - start), (uint64_t)1);
+        start += (uint64_t)((double)(end - start) * TACHY_MIN(share, 1.0));
+    }
+    tachy_prof_add(one->prof, TACHY_STEP_DECODE,
+                   (struct tachy_prof_item){(*f)->id, r->stream->number}, start, end, 0);
+    atomic_fetch_add(&r->decoded, 1);
+    return TACHY_OK;
+}
+
+bool run_readers_stopped(const struct run_readers *r)
+{
+    return atomic_load(&r->stop) || (r->stop_asked && *(const volatile int *)r->stop_asked) ||
+           tachy_control_ending(r->control, r->controlled);
+}
+
+// Waits while the run is paused. False: no more is to be read.
+static bool may_read(const struct run_readers *r)
+{
+    while (!run_readers_stopped(r) && tachy_control_hold(r->control, r->controlled)) {
+    }
+    return !run_readers_stopped(r);
+}
+
+static void *reader_main(void *arg)
+{
+    struct run_reader *one = arg;
+    struct run_readers *r = one->all;
+    int err = TACHY_OK;
+    tachy_profile_thread(r->profile, one->prof);
+    while (err == TACHY_OK && may_read(r)) {
+        tachy_frame *f = NULL;
+        int64_t seq;
+        err = read_next(one, &f, &seq);
+        if (err < 0)
+            break;
+        uint64_t start = tachy_ticks();
+        err = push(one, f, seq);
+        atomic_fetch_add(&r->push_ticks, tachy_ticks() - start);
+        tachy_frame_unref(&f);
+    }
+    if (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) // a pipeline that failed tells it itself
+        err = TACHY_OK;
+    if (err != TACHY_ERR_EOF) {
+        int none = TACHY_ERR_EOF;
+        atomic_compare_exchange_strong(&r->err, &none, err);
+        atomic_store(&r->stop, true); // the others as well
+    }
+    if (atomic_fetch_sub(&r->running, 1) == 1)
+        tachy_stream_push(r->stream, NULL);
+    return NULL;
+}
+
+int run_readers_start(struct run_readers *r)
+{
+    atomic_store(&r->err, TACHY_ERR_EOF);
+    atomic_store(&r->running, r->nb);
+    for (int i = 0; i < r->nb; i++) {
+        r->one[i].started = !pthread_create(&r->one[i].thread, NULL, reader_main, &r->one[i]);
+        if (r->one[i].started)
+            continue;
+        // Fewer threads read all the same.
+        int left = r->nb - i;
+        if (atomic_fetch_sub(&r->running, left) == left)
+            tachy_stream_push(r->stream, NULL);
+        if (i == 0)
+            return tachy_fail(r->log, TACHY_ERR_AGAIN,
+                              "the system gives no more threads; try again later");
+        break;
+    }
+    return TACHY_OK;
+}
+
+int run_readers_join(struct run_readers *r)
+{
+    for (int i = 0; i < r->nb; i++)
+        if (r->one[i].started)
+            pthread_join(r->one[i].thread, NULL);
+    for (int i = 0; i < r->nb; i++)
+        r->one[i].started = false;
+    return atomic_load(&r->err);
+}
+
+void run_readers_close(struct run_readers *r)
+{
+    for (int i = 0; i < r->nb; i++) {
+        tachy_profile_leave(r->profile, r->profs[i]);
+        tachy_aligned_free(r->profs[i]);
+        tachy_convert_close(&r->one[i].convert);
+    }
+    r->nb = 0;
+}

@@ -1,0 +1,51 @@
+#pragma once
+#include "pipeline/control.h"
+#include "pipeline/pipeline.h"
+#include "source/source_ops.h"
+
+// The threads between a source and its stream: they read (which is decoding) and push. One, or
+// one a decoder where the file is decoded by several side by side; then frames are pushed by
+// position, and the stream puts the results in order.
+
+enum { READERS_MAX = 64 };
+
+struct run_readers;
+
+struct run_reader {
+    struct run_readers *all;
+    struct tachy_prof *prof;       // written by this thread only
+    struct tachy_convert *convert; // this thread only
+    pthread_t thread;
+    bool started;
+};
+
+struct run_readers {
+    tachy_source *source;
+    tachy_stream *stream;
+    struct tachy_profile *profile; // NULL: off
+    const struct tachy_log *log;
+    bool shared;           // other sources are read at the same time: one decoder unless asked
+    tachy_control *control;         // NULL: none
+    struct control_run *controlled; // the run in it
+    const int *stop_asked; // reading ends once it is non-zero; may be NULL
+    struct run_reader one[READERS_MAX];
+    struct tachy_prof *profs[READERS_MAX]; // the same as in one[], for tachy_prof_read()
+    int nb;                                // threads = decoders
+    atomic_bool stop;                      // no more frames are read
+    _Atomic int running, err;              // err: of the first that ended by something but EOF
+    _Atomic int64_t decoded;               // frames read
+    _Atomic uint64_t push_ticks;           // threads were held back for so long, in all
+};
+
+// Decides how many decoders there are: as many as the source was opened with; where that is 0,
+// one a core where the task lets go of its pictures before they are in order, else 1.
+int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *stream,
+                     struct tachy_profile *profile, const struct tachy_log *log);
+// The last thread that ends ends the stream.
+int run_readers_start(struct run_readers *r);
+// Waits for the threads. TACHY_ERR_EOF: everything was read; TACHY_OK: they were stopped, or the
+// pipeline failed; else why reading ended. Again: the same.
+int run_readers_join(struct run_readers *r);
+// Whether they were told to end before the source has.
+bool run_readers_stopped(const struct run_readers *r);
+void run_readers_close(struct run_readers *r);

@@ -1,0 +1,138 @@
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/verdict.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+// Jobs over one pipeline: `parallel` threads, each with one job after the other.
+
+struct many {
+    const struct tachy_run_many_params *p;
+    tachy_pipeline *pipeline;
+    pthread_mutex_t lock; // guards the rest
+    int next, err;
+    struct tachy_summary *all;
+};
+
+static bool stop_asked(const struct many *m)
+{
+    return m->p->stop && *(const volatile int *)m->p->stop;
+}
+
+// Adds a job's figures that are not the pipeline's.
+static void add_summary(struct tachy_summary *all, const struct tachy_summary *s, double start_s)
+{
+    static const enum tachy_step edges[] = {TACHY_STEP_DECODE, TACHY_STEP_ENCODE};
+    if (s->frames && (!all->frames || start_s + s->first_frame_s < all->first_frame_s))
+        all->first_frame_s = start_s + s->first_frame_s;
+    all->frames += s->frames;
+    all->decoded += s->decoded;
+    all->damaged += s->damaged;
+    all->interrupted |= s->interrupted;
+    all->peak_memory_mib = TACHY_MAX(all->peak_memory_mib, s->peak_memory_mib);
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(edges); i++) {
+        struct tachy_step_stats *to = &all->steps[edges[i]];
+        to->calls += s->steps[edges[i]].calls;
+        to->busy_s += s->steps[edges[i]].busy_s;
+        to->wait_s += s->steps[edges[i]].wait_s;
+    }
+}
+
+static void run_job(struct many *m, int job, uint64_t begin_ns)
+{
+    const struct tachy_run_many_params *p = m->p;
+    struct tachy_run_params run = {.pipeline = m->pipeline, .max_bytes = p->max_bytes,
+                                   .stop = p->stop, .log = p->log, .profile = p->profile};
+    struct tachy_summary s = {0};
+    double start_s = (double)(tachy_now_ns() - begin_ns) * 1e-9;
+    int err = p->open(p->user, job, &run);
+    pthread_mutex_unlock(&m->lock);
+    if (err == TACHY_OK)
+        err = tachy_run(&run, &s);
+    pthread_mutex_lock(&m->lock);
+    add_summary(m->all, &s, start_s);
+    if (err < 0 && !m->err)
+        m->err = err;
+    p->close(p->user, job, &run, err, &s);
+}
+
+struct lane {
+    struct many *m;
+    uint64_t begin_ns;
+    pthread_t thread;
+};
+
+static void *lane_main(void *arg)
+{
+    struct lane *l = arg;
+    struct many *m = l->m;
+    pthread_mutex_lock(&m->lock);
+    while (m->next < m->p->jobs && !stop_asked(m))
+        run_job(m, m->next++, l->begin_ns);
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+// Runs the lanes; the calling thread is one of them.
+static int run_lanes(struct many *m, int n)
+{
+    struct lane *lane = calloc((size_t)n, sizeof(*lane));
+    if (!lane)
+        return TACHY_ERR_NOMEM;
+    uint64_t begin = tachy_now_ns();
+    int started = 1;
+    lane[0] = (struct lane){.m = m, .begin_ns = begin};
+    for (; started < n; started++) {
+        lane[started] = lane[0];
+        if (pthread_create(&lane[started].thread, NULL, lane_main, &lane[started]))
+            break; // fewer at once
+    }
+    lane_main(&lane[0]);
+    for (int i = 1; i < started; i++)
+        pthread_join(lane[i].thread, NULL);
+    free(lane);
+    return TACHY_OK;
+}
+
+static void sum_up(struct many *m, double seconds, double cpu_s)
+{
+    struct tachy_summary *all = m->all;
+    struct tachy_step_stats decode = all->steps[TACHY_STEP_DECODE],
+                            encode = all->steps[TACHY_STEP_ENCODE];
+    tachy_pipeline_stats(m->pipeline, all);
+    all->steps[TACHY_STEP_DECODE] = decode;
+    all->steps[TACHY_STEP_ENCODE] = encode;
+    all->seconds = seconds;
+    all->fps = seconds > 0 ? (double)all->frames / seconds : 0;
+    all->cores = tachy_cpu_count();
+    all->utilisation = seconds > 0 ? TACHY_MIN(cpu_s / (all->cores * seconds), 1.0) : 0;
+    // Threads of several sources and sinks cannot be told apart here: the workers' steps are.
+    tachy_verdict(all, &(struct tachy_verdict_in){.held_back_s = seconds, .starved_s = seconds});
+}
+
+int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all)
+{
+    memset(all, 0, sizeof(*all));
+    if (!TACHY_CHECK(p->log, p->jobs >= 1) || !TACHY_CHECK(p->log, p->open && p->close) ||
+        !TACHY_CHECK(p->log, p->parallel >= 0 && p->parallel <= 1024))
+        return TACHY_ERR_INVAL;
+    struct many m = {.p = p, .all = all};
+    int err = tachy_pipeline_open(
+        &m.pipeline, tachy_pipeline_params(.workers = p->workers, .max_bytes = p->max_bytes,
+                                           .memory = p->max_bytes, .batch = p->batch,
+                                           .batch_timeout_us = p->batch_timeout_us, .log = p->log, .profile = p->profile));
+    if (err < 0)
+        return err;
+    pthread_mutex_init(&m.lock, NULL);
+    uint64_t start = tachy_now_ns(), cpu = tachy_process_cpu_ns();
+    err = run_lanes(&m, TACHY_MIN(TACHY_DEF(p->parallel, 1), p->jobs));
+    sum_up(&m, (double)(tachy_now_ns() - start) * 1e-9,
+           (double)(tachy_process_cpu_ns() - cpu) * 1e-9);
+    tachy_pipeline_close(&m.pipeline);
+    pthread_mutex_destroy(&m.lock);
+    if (err == TACHY_OK)
+        err = m.err;
+    return stop_asked(&m) ? TACHY_ERR_INTERRUPTED : err;
+}

@@ -1,0 +1,291 @@
+#include "source/file_priv.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+// Several decoders of one file side by side, each with one segment at a time (file_cut.c). They
+// have no threads: whoever reads works on a lane. So a file is decoded on as many cores as
+// threads read it, a picture is in the cache of the thread that decoded it, and a single
+// thread reads everything in order.
+//
+// No lane goes further than `window` positions beyond the first one that was not given yet, so
+// that the reader's memory is bounded; a segment that begins further on waits. Readers who put
+// the frames in order by position in a window of that size never wait for each other in a ring:
+// the thread that comes back takes the lane that is furthest behind.
+
+enum { SHORT = 50 }; // pictures; a file with fewer has nothing to share out
+
+static struct file_lane *new_lane(void)
+{
+    struct file_lane *l = calloc(1, sizeof(*l));
+    if (!l)
+        return NULL;
+    l->last = AV_NOPTS_VALUE;
+    l->end = INT64_MAX;
+    return l;
+}
+
+int file_lanes_open(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    if (pthread_mutex_init(&p->lock, NULL))
+        return TACHY_ERR_NOMEM;
+    pthread_cond_init(&p->moved, NULL);
+    p->lock_made = true;
+    int err = file_cut_open(s);
+    struct file_lane *l = new_lane();
+    if (err || !l)
+        return TACHY_ERR_NOMEM;
+    p->lanes[p->nb_lanes++] = l;
+    l->segment = p->cut.tail;
+    err = file_decode_open(s, l, file_decode_threads(s));
+    if (!err)
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s, %d thread%s", s->url,
+                  l->dec->codec->name, l->dec->thread_count, l->dec->thread_count == 1 ? "" : "s");
+    return err;
+}
+
+void file_lanes_close(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    if (!p->lock_made)
+        return;
+    file_cut_close(&p->cut);
+    for (int i = 0; i < p->nb_lanes; i++) {
+        struct file_lane *l = p->lanes[i];
+        file_cut_release(&p->cut, &l->segment);
+        tachy_frame_unref(&l->ready);
+        avcodec_free_context(&l->dec);
+        av_packet_free(&l->packet);
+        av_frame_free(&l->picture);
+        file_convert_close(l);
+        free(l);
+    }
+    pthread_cond_destroy(&p->moved);
+    pthread_mutex_destroy(&p->lock);
+}
+
+// The position behind the segment's last one.
+static int64_t end_of(struct file *p, const struct file_lane *l)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct file_segment *g = l->segment;
+    int64_t end = g->counted || !g->whole ? l->seq : g->base + g->nb_times;
+    pthread_mutex_unlock(&p->lock);
+    return TACHY_MAX(end, l->seq);
+}
+
+int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq)
+{
+    struct file *p = file_of(s);
+    *out = NULL;
+    *seq = l->seq;
+    if (!l->ready && !l->done) {
+        int err = file_decode(s, l, &l->ready_seq);
+        if (!err)
+            err = file_convert(s, l, &l->ready);
+        if (err && err != TACHY_ERR_EOF)
+            return err;
+        l->done = err == TACHY_ERR_EOF;
+        if (l->done)
+            l->ready_seq = end_of(p, l);
+    }
+    if (l->seq < l->ready_seq)
+        return TACHY_OK; // no picture at this position
+    if (l->done)
+        return TACHY_ERR_EOF;
+    *out = l->ready;
+    l->ready = NULL;
+    return TACHY_OK;
+}
+
+// --- Under the lock from here on --------------------------------------------------------------
+// Position that every earlier one of was given.
+static int64_t first_open(const struct file *p)
+{
+    int64_t first = p->cut.head ? p->cut.head->base : INT64_MAX;
+    for (int i = 0; i < p->nb_lanes; i++)
+        if (p->lanes[i]->segment && p->lanes[i]->seq < first)
+            first = p->lanes[i]->seq;
+    return first;
+}
+
+// A free lane that may go on: the caller's own, else the one that is furthest behind.
+static struct file_lane *lane_to_go_on(const struct file *p, int64_t until, bool own)
+{
+    struct file_lane *best = NULL;
+    for (int i = 0; i < p->nb_lanes; i++) {
+        struct file_lane *l = p->lanes[i];
+        if (l->busy || !l->segment || l->seq >= until || (p->failed && l->seq >= p->failed_at))
+            continue;
+        if (own ? pthread_equal(l->user, pthread_self()) : !best || l->seq < best->seq)
+            best = l;
+    }
+    return best;
+}
+
+static struct file_lane *idle_lane(const struct file *p)
+{
+    for (int i = 0; i < p->nb_lanes; i++)
+        if (!p->lanes[i]->segment && !p->lanes[i]->busy)
+            return p->lanes[i];
+    return NULL;
+}
+
+static struct file_lane *lane_to_start(tachy_source *s, int64_t until)
+{
+    struct file *p = file_of(s);
+    struct file_lane *l = p->failed ? NULL : idle_lane(p);
+    struct file_segment *g = l ? file_cut_take(s, until) : NULL;
+    if (!g)
+        return NULL;
+    l->segment = g;
+    l->seq = g->base;
+    l->end = g->end;
+    l->last = av_sat_sub64(g->last, p->zero);
+    l->offset = 0;
+    l->started = l->flushing = l->done = l->lead = false;
+    return l;
+}
+
+// A lane to work on, or NULL: *wait says whether there may be one later.
+static struct file_lane *choose(tachy_source *s, bool *wait)
+{
+    struct file *p = file_of(s);
+    int64_t first = first_open(p), until = av_sat_add64(first, p->window);
+    struct file_lane *l = lane_to_go_on(p, until, true);
+    if (!l)
+        l = lane_to_start(s, until);
+    if (!l)
+        l = lane_to_go_on(p, until, false);
+    *wait = false;
+    for (int i = 0; i < p->nb_lanes && !l; i++)
+        *wait |= p->lanes[i]->busy;
+    return l;
+}
+
+// The decoder forgets its segment. A lane that had threads of its own has one from now on.
+static int leave_segment(tachy_source *s, struct file_lane *l)
+{
+    struct file *p = file_of(s);
+    int threads = TACHY_DEF(s->params.threads, 1);
+    int err = TACHY_OK;
+    if (l->dec->thread_count != threads && p->nb_lanes > 1)
+        err = file_decode_open(s, l, threads);
+    else
+        avcodec_flush_buffers(l->dec);
+    pthread_mutex_lock(&p->lock);
+    file_cut_release(&p->cut, &l->segment);
+    pthread_mutex_unlock(&p->lock);
+    return err;
+}
+
+int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns)
+{
+    struct file *p = file_of(s);
+    int err = TACHY_ERR_EOF;
+    *out = NULL;
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        bool wait;
+        struct file_lane *l = choose(s, &wait);
+        if (!l && !wait)
+            break;
+        if (!l) {
+            uint64_t start = tachy_now_ns();
+            p->waiting++;
+            pthread_cond_wait(&p->moved, &p->lock);
+            p->waiting--;
+            *waited_ns += tachy_now_ns() - start;
+            continue;
+        }
+        l->busy = true;
+        l->user = pthread_self();
+        pthread_mutex_unlock(&p->lock);
+        err = file_lane_step(s, l, out, seq);
+        int left = err == TACHY_ERR_EOF ? leave_segment(s, l) : TACHY_OK;
+        pthread_mutex_lock(&p->lock);
+        l->busy = false;
+        if (!err)
+            l->seq = *seq + 1;
+        err = left ? left : err;
+        if (err && err != TACHY_ERR_EOF && (!p->failed || l->seq < p->failed_at)) {
+            p->failed = err;
+            p->failed_at = l->seq;
+        }
+        if (p->waiting)
+            pthread_cond_broadcast(&p->moved);
+        if (!err)
+            break;
+    }
+    if (err) {
+        err = p->failed ? p->failed : file_ended(s);
+        if (err != TACHY_ERR_EOF)
+            p->failed = err; // told once
+        if (p->waiting)
+            pthread_cond_broadcast(&p->moved);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return err;
+}
+
+// Why a file has one decoder; NULL: it may have several.
+static const char *unsuitable(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    if (!p->in.local)
+        return "it is no file";
+    if (p->in.pictures || p->in.still)
+        return "it is pictures";
+    if (p->in.counted)
+        return "its pictures have no times";
+    if (p->rate.on)
+        return "its rate is changed (-r)";
+    if (!file_key_known(p->st->codecpar->codec_id))
+        return "what its keyframes need is not known";
+    if (p->interlaced)
+        return "its pictures are interlaced";
+    if (s->info.frames > 0 && s->info.frames < SHORT)
+        return "it is short";
+    if (!p->cut.on)
+        return "its packets do not tell the order of the pictures";
+    return NULL;
+}
+
+int file_spread(tachy_source *s, int decoders, int64_t window)
+{
+    struct file *p = file_of(s);
+    const char *why = window < 2 ? "there is no memory for pictures out of order" : unsuitable(s);
+    decoders = TACHY_MIN(decoders, LANES_MAX);
+    pthread_mutex_lock(&p->lock);
+    p->window = window;
+    for (int i = p->nb_lanes; i < decoders && !why; i++) {
+        struct file_lane *l = new_lane();
+        if (!l)
+            break;
+        p->lanes[p->nb_lanes++] = l;
+        l->format = p->lanes[0]->format;
+        l->width = p->lanes[0]->width;
+        l->height = p->lanes[0]->height;
+        if (file_decode_open(s, l, TACHY_DEF(s->params.threads, 1))) {
+            why = "a second decoder cannot be opened";
+            p->nb_lanes--;
+            avcodec_free_context(&l->dec);
+            av_packet_free(&l->packet);
+            av_frame_free(&l->picture);
+            free(l);
+        }
+    }
+    p->cut.lanes = p->nb_lanes;
+    if (p->nb_lanes == 1)
+        file_cut_stop(s, "there is one decoder");
+    pthread_mutex_unlock(&p->lock);
+    if (decoders > 1 && why)
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoded by one decoder: %s", s->url, why);
+    else if (p->nb_lanes > 1)
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE,
+                  "%s: decoded by %d decoders side by side, at most %lld pictures out of order",
+                  s->url, p->nb_lanes, (long long)window);
+    return p->nb_lanes;
+}

@@ -1,0 +1,78 @@
+"""One file over several decoders: the same output, byte for byte, whatever the number of decoders."""
+import json
+import signal
+import subprocess
+import time
+
+from common import Case, ROOT, SANITIZER, TACHY, ffmpeg, ffprobe, main, models, run
+
+SAMPLE = ROOT / ".deps" / "media" / "sample.mp4"
+
+
+class Decoders(Case):
+    def clip(self, name, *args, seconds=8):
+        path = self.tmp / name
+        ffmpeg("-stream_loop", 1, "-i", SAMPLE, "-t", seconds, "-vf", "scale=320:-2", "-c:a", "copy", *args, path)
+        return path
+
+    def output(self, clip, decoders, *args):
+        p = run("segment", clip, "-o", "-", "--decoders", decoders, "-v", "verbose", *args)
+        several = "decoders side by side" in p.stderr
+        self.assertEqual(several, decoders > 1, p.stderr)
+        return p.stdout
+
+    def same(self, clip, *args):
+        one = self.output(clip, 1, *args)
+        self.assertGreater(one.count("\n"), 70)
+        for n in (2, 3):
+            self.assertEqual(self.output(clip, n, *args), one, f"{clip.name} {args} {n}")
+        return one
+
+    def test_results_are_the_same(self):
+        x264 = ("-c:v", "libx264", "-preset", "veryfast", "-g", 30, "-bf", 3)
+        open_gop = self.clip("open.mkv", *x264, "-x264-params", "open-gop=1")
+        self.same(open_gop, "--mode", "mask", "-f", "framemd5")
+        self.same(open_gop, "--mode", "mask", "--smooth", 0.7, "-f", "framemd5")
+        self.same(open_gop, "--mode", "cutout", "-f", "framemd5")
+        self.same(open_gop, "--mode", "mask", "-ss", 1.7, "-t", 4.2, "-f", "framemd5")
+        hevc = self.clip("hevc.mp4", "-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=0:keyint=40")
+        lines = self.same(hevc, "--mode", "json", "-f", "json").splitlines()
+        ids = [r["frame"] for r in map(json.loads, lines) if "frame" in r]
+        self.assertEqual(ids, list(range(len(ids))))
+        self.assertEqual(len(ids), int(ffprobe(hevc, "-count_packets")["streams"][0]["nb_read_packets"]))
+
+    def test_sound_is_kept(self):
+        clip = self.clip("sound.mp4", "-c:v", "libx264", "-preset", "veryfast", "-g", 30)
+        sums = set()
+        for n in (1, 2):
+            out = self.tmp / f"out{n}.mkv"
+            run("segment", clip, "--mode", "mask", "--decoders", n, "-preset", "ultrafast", "-o", out)
+            sums.add(subprocess.run(["ffmpeg", "-v", "error", "-i", out, "-map", "0:a", "-c", "copy", "-f", "framemd5", "-"],
+                                    check=True, capture_output=True, text=True).stdout)
+        self.assertEqual(len(sums), 1)
+        self.assertGreater(next(iter(sums)).count("\n"), 300)
+
+    def test_falls_back_and_says_why(self):
+        clip = self.clip("a.mp4", "-c:v", "libx264", "-preset", "ultrafast", "-g", 30)
+        for args, why in ((("-r", 30), "-r"), (("--every-nth", 2), "--every-nth"), (("--max-frames", 90), "--max-frames")):
+            p = run("segment", clip, "--mode", "mask", "-f", "null", "-o", "-", "--decoders", 2, "-v", "verbose", *args)
+            said = [l for l in p.stderr.splitlines() if "decoded by one decoder" in l]
+            self.assertEqual(len(said), 1, p.stderr)
+            self.assertIn(why, said[0])
+
+    def test_stopped_output_has_no_gaps(self):
+        if SANITIZER:
+            self.skipTest("depends on how fast it is")
+        clip = self.clip("long.mp4", "-c:v", "libx264", "-preset", "ultrafast", "-g", 50, seconds=12)
+        whole = run("segment", clip, "--mode", "mask", "-f", "framemd5", "-o", "-", "--decoders", 1).stdout.splitlines()
+        for wait in (0.4, 0.6, 0.9):
+            p = subprocess.Popen([TACHY, "segment", clip, "--mode", "mask", "-f", "framemd5", "-o", "-", "--decoders", "2"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            time.sleep(wait)
+            p.send_signal(signal.SIGINT)
+            lines = p.communicate(timeout=60)[0].splitlines()
+            self.assertEqual(lines, whole[:len(lines)])
+
+
+models("selfie")
+main()

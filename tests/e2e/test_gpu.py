@@ -1,0 +1,80 @@
+"""The GPU's side of the command, over fake libraries of NVIDIA's names (tests/unit/fakes), and
+without any."""
+import collections
+import json
+import os
+
+from common import Case, main, models, run
+
+FAKES = os.environ["TACHY_TEST_FAKES"]
+FRAMES = 30
+SPEC = f"null:320x180@30,frames={FRAMES}"
+SEGMENT = ["segment", SPEC, "--mode", "cutout", "-f", "null", "-"]
+
+
+# Meson adds the folders of what a test depends on; some of these tests are about their absence.
+OTHERS = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f and not os.path.samefile(f, FAKES)]
+WITHOUT = {**os.environ, "LD_LIBRARY_PATH": ":".join(OTHERS)}
+WITHOUT.pop("NVTX_INJECTION64_PATH", None)
+
+
+def with_fakes(**more):
+    return {**WITHOUT, "LD_LIBRARY_PATH": ":".join([FAKES, *OTHERS]), **more}
+
+
+class Gpu(Case):
+    @classmethod
+    def setUpClass(cls):
+        models("selfie")
+
+    def test_doctor_names_card_and_libraries(self):
+        text = run("doctor", env=with_fakes(), check=False).stdout
+        self.assertRegex(text, r"GPU +Fake GPU, driver .*CUDA 13.0, 16384 MiB")
+        self.assertRegex(text, r"cupti +\S*libcupti\.so\.13")
+
+    def test_sensors_are_in_all_files(self):
+        trace, figures = self.tmp / "t.json", self.tmp / "p.json"
+        p = run("profile", "--gpu-interval", "5", "--gpu-activity", "--trace", trace, "--profile-json", figures,
+                *SEGMENT, env=with_fakes())
+        self.assertIn("GPU 1: Fake GPU 1, sampled for", p.stdout)
+        self.assertIn("no kernel and no copy ran on a GPU", p.stdout)
+        counters = collections.Counter(e["name"] for e in json.loads(trace.read_text())["traceEvents"]
+                                       if e["ph"] == "C")
+        self.assertGreater(counters["GPU 0 utilisation"], 3)
+        gpu = json.loads(figures.read_text())["gpu"]
+        self.assertEqual([d["name"] for d in gpu["devices"]], ["Fake GPU 0", "Fake GPU 1"])
+        self.assertEqual(gpu["activity"]["by_time"], [])
+        self.assertIsNone(gpu["work"])
+
+    def test_sensors_can_be_left_alone(self):
+        figures = self.tmp / "p.json"
+        run("profile", "--gpu-interval", "0", "--profile-json", figures, *SEGMENT, env=with_fakes())
+        self.assertIsNone(json.loads(figures.read_text())["gpu"])
+
+    def test_ranges_of_every_step_reach_a_tool(self):
+        heard = self.tmp / "ranges"
+        # No profile is needed: the tool itself is one.
+        run(*SEGMENT, "--smooth",
+            env=with_fakes(NVTX_INJECTION64_PATH=f"{FAKES}/fake_nvtx.so", FAKE_NVTX_FILE=str(heard)))
+        counts = collections.Counter(heard.read_text().split())
+        # Reading also finds the end, writing ends with a flush, smoothing is the ordered part of postprocess.
+        self.assertEqual(counts, {"decode": FRAMES + 1, "preprocess": FRAMES, "model": FRAMES,
+                                  "postprocess": 2 * FRAMES, "composite": FRAMES, "encode": FRAMES + 1})
+
+    def test_a_tool_that_is_none_is_named(self):
+        p = run(*SEGMENT, env=with_fakes(NVTX_INJECTION64_PATH=f"{FAKES}/libcuda.so.1"))
+        self.assertIn("NVTX_INJECTION64_PATH names", p.stderr)
+        self.assertEqual(p.stderr.count("NVTX_INJECTION64_PATH"), 1)
+
+    def test_what_is_asked_for_and_missing_ends_the_run(self):
+        for option, part in [("--gpu-activity", "libcuda.so.1"), ("--nvtx", "NVTX_INJECTION64_PATH")]:
+            if option == "--gpu-activity" and "none found" not in run("doctor", env=WITHOUT, check=False).stdout:
+                continue  # a machine with a driver
+            p = run("profile", option, *SEGMENT, env=WITHOUT, check=False)
+            self.assertEqual(p.returncode, 1)
+            self.assertIn(part, p.stderr)
+            self.assertEqual(list(self.tmp.iterdir()), [])
+
+
+if __name__ == "__main__":
+    main()

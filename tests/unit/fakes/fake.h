@@ -1,0 +1,47 @@
+#pragma once
+#include "cuda/abi.h"
+
+#include <stdint.h>
+
+// What tests tell the fake libraries, which are built under the real ones' names and found as
+// those are. The functions are asked for with dlsym().
+
+#define FAKE_API __attribute__((visibility("default")))
+
+// Speeds of the fake GPU: bytes a second (read and written), operations a second.
+#define FAKE_COPY_BPS 4e12
+#define FAKE_FP16 700e12
+#define FAKE_TF32 350e12
+#define FAKE_GPU_CLOCK 1.00015   // of events, against the host's
+#define FAKE_CUPTI_CLOCK 0.99995 // of CUPTI
+#define FAKE_CUPTI_START 1700000000000000000.0
+
+struct fake_cuda_counts {
+    int streams, events, allocations, contexts; // that exist
+    int waits;                                  // calls that waited, ever
+    int gemms;
+};
+FAKE_API struct fake_cuda_counts *fake_cuda_count(void);
+FAKE_API void fake_cuda_launch(cuda_stream s, uint64_t ns); // a kernel that takes this long
+FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none
+FAKE_API void fake_cuda_fail_init(int status); // of cuInit
+
+// Sensors of a GPU, 0 or 1; the second one has neither power nor decoder.
+struct fake_nvml_gpu {
+    unsigned gpu, memory, encoder, decoder, celsius, sm_mhz, memory_mhz, milliwatt;
+    unsigned long long used, throttle;
+};
+FAKE_API void fake_nvml_set(int gpu, const struct fake_nvml_gpu *state);
+FAKE_API int fake_nvml_users(void);          // nvmlInit calls less nvmlShutdown calls
+FAKE_API void fake_nvml_list(unsigned gpus); // how many there are; 2 at first
+FAKE_API void fake_nvml_fail(int status);    // of nvmlInit
+
+// Adds a record; times are CLOCK_MONOTONIC and put on CUPTI's clock.
+FAKE_API void fake_cupti_kernel(const char *name, uint32_t stream, uint64_t start, uint64_t end);
+FAKE_API void fake_cupti_copy(int copy, int from, int to, uint64_t bytes, uint32_t stream,
+                              uint64_t start, uint64_t end);
+FAKE_API void fake_cupti_other(uint32_t stream); // of a kind that nobody asked for
+FAKE_API void fake_cupti_fail(int status);       // of cuptiActivityEnable
+FAKE_API int fake_cupti_enabled(void);           // kinds
+
+FAKE_API int fake_nvtx_calls(const char **text); // pushes and pops; "+model -"

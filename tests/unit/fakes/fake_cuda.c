@@ -1,0 +1,247 @@
+// A CUDA driver without a GPU: streams are moments up to which they are busy, events moments at
+// which they happen. Time passes as the host's does, on a clock that is 150 ppm faster and starts
+// elsewhere, as a card's own would. Nothing is computed and device memory has no contents.
+#include "cuda/abi.h"
+#include "fake.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct cuda_stream_handle {
+    uint64_t busy_until; // host ns
+};
+struct cuda_event_handle {
+    uint64_t at; // host ns
+    int recorded;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int failure, init_failure;
+static struct fake_cuda_counts counts;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void sleep_until(uint64_t ns)
+{
+    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
+        ;
+}
+
+static void occupy(cuda_stream s, double seconds)
+{
+    uint64_t now = now_ns();
+    pthread_mutex_lock(&lock);
+    if (s->busy_until < now)
+        s->busy_until = now;
+    s->busy_until += (uint64_t)(seconds * 1e9);
+    pthread_mutex_unlock(&lock);
+}
+
+FAKE_API void fake_cuda_launch(cuda_stream s, uint64_t ns) { occupy(s, (double)ns * 1e-9); }
+FAKE_API void fake_cuda_fail(int status) { failure = status; }
+FAKE_API void fake_cuda_fail_init(int status) { init_failure = status; }
+FAKE_API struct fake_cuda_counts *fake_cuda_count(void) { return &counts; }
+
+FAKE_API int cuInit(unsigned flags) { return init_failure; }
+
+FAKE_API int cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return 0;
+}
+
+FAKE_API int cuGetErrorName(int error, const char **text)
+{
+    *text = error == CUDA_NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_FAKE";
+    return 0;
+}
+
+FAKE_API int cuGetErrorString(int error, const char **text)
+{
+    *text = error == CUDA_NO_DEVICE ? "no CUDA-capable device is detected" : "a fake failure";
+    return 0;
+}
+
+FAKE_API int cuDeviceGetCount(int *n)
+{
+    *n = 1;
+    return 0;
+}
+
+FAKE_API int cuDeviceGet(cuda_device *device, int ordinal)
+{
+    *device = ordinal;
+    return ordinal ? 101 : 0;
+}
+
+FAKE_API int cuDeviceGetName(char *name, int size, cuda_device device)
+{
+    snprintf(name, (size_t)size, "Fake GPU");
+    return 0;
+}
+
+FAKE_API int cuDeviceTotalMem_v2(size_t *bytes, cuda_device device)
+{
+    *bytes = (size_t)16 << 30;
+    return 0;
+}
+
+FAKE_API int cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
+{
+    *value = attribute == CUDA_ATTR_CC_MAJOR   ? 9
+             : attribute == CUDA_ATTR_CC_MINOR ? 0
+             : attribute == CUDA_ATTR_SM_COUNT ? 132
+                                               : 50 << 20;
+    return 0;
+}
+
+FAKE_API int cuDeviceGetPCIBusId(char *id, int size, cuda_device device)
+{
+    snprintf(id, (size_t)size, "0000:01:00.0");
+    return 0;
+}
+
+FAKE_API int cuDevicePrimaryCtxRetain(cuda_context *context, cuda_device device)
+{
+    counts.contexts++;
+    *context = (cuda_context)&counts;
+    return 0;
+}
+
+FAKE_API int cuDevicePrimaryCtxRelease_v2(cuda_device device)
+{
+    counts.contexts--;
+    return 0;
+}
+
+FAKE_API int cuCtxPushCurrent_v2(cuda_context context) { return context ? 0 : 201; }
+
+FAKE_API int cuCtxPopCurrent_v2(cuda_context *context)
+{
+    *context = (cuda_context)&counts;
+    return 0;
+}
+
+FAKE_API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+{
+    *free_bytes = (size_t)15 << 30;
+    *total = (size_t)16 << 30;
+    return 0;
+}
+
+FAKE_API int cuMemAlloc_v2(cuda_address *at, size_t bytes)
+{
+    static cuda_address next = 1 << 20;
+    pthread_mutex_lock(&lock);
+    *at = next;
+    next += bytes + 256;
+    counts.allocations++;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+FAKE_API int cuMemFree_v2(cuda_address at)
+{
+    pthread_mutex_lock(&lock);
+    counts.allocations--;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+FAKE_API int cuMemcpyHtoD_v2(cuda_address to, const void *from, size_t bytes) { return failure; }
+
+FAKE_API int cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t bytes,
+                                  cuda_stream stream)
+{
+    occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
+    return failure;
+}
+
+FAKE_API int cuStreamCreate(cuda_stream *stream, unsigned flags)
+{
+    pthread_mutex_lock(&lock);
+    counts.streams++;
+    pthread_mutex_unlock(&lock);
+    *stream = calloc(1, sizeof(**stream));
+    return *stream ? 0 : CUDA_OUT_OF_MEMORY;
+}
+
+FAKE_API int cuStreamDestroy_v2(cuda_stream stream)
+{
+    pthread_mutex_lock(&lock);
+    counts.streams--;
+    pthread_mutex_unlock(&lock);
+    free(stream);
+    return 0;
+}
+
+FAKE_API int cuStreamSynchronize(cuda_stream stream)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t until = stream->busy_until;
+    counts.waits++;
+    pthread_mutex_unlock(&lock);
+    sleep_until(until);
+    return failure;
+}
+
+FAKE_API int cuEventCreate(cuda_event *event, unsigned flags)
+{
+    pthread_mutex_lock(&lock);
+    counts.events++;
+    pthread_mutex_unlock(&lock);
+    *event = calloc(1, sizeof(**event));
+    return *event ? 0 : CUDA_OUT_OF_MEMORY;
+}
+
+FAKE_API int cuEventDestroy_v2(cuda_event event)
+{
+    pthread_mutex_lock(&lock);
+    counts.events--;
+    pthread_mutex_unlock(&lock);
+    free(event);
+    return 0;
+}
+
+FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
+{
+    uint64_t now = now_ns();
+    pthread_mutex_lock(&lock);
+    event->at = stream->busy_until > now ? stream->busy_until : now;
+    event->recorded = 1;
+    pthread_mutex_unlock(&lock);
+    return failure;
+}
+
+FAKE_API int cuEventQuery(cuda_event event)
+{
+    return failure ? failure : now_ns() >= event->at ? 0 : CUDA_NOT_READY;
+}
+
+FAKE_API int cuEventSynchronize(cuda_event event)
+{
+    pthread_mutex_lock(&lock);
+    counts.waits++;
+    pthread_mutex_unlock(&lock);
+    sleep_until(event->at);
+    return failure;
+}
+
+FAKE_API int cuEventElapsedTime(float *ms, cuda_event from, cuda_event to)
+{
+    if (!from->recorded || !to->recorded)
+        return 400;
+    if (failure)
+        return failure;
+    *ms = (float)((double)(int64_t)(to->at - from->at) * FAKE_GPU_CLOCK * 1e-6);
+    return 0;
+}

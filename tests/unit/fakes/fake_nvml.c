@@ -1,0 +1,124 @@
+// NVML without a GPU: sensors show what the test sets.
+#include "fake.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fake_nvml_gpu state[2];
+static int users, failure;
+static unsigned gpus = 2;
+
+struct nvml_device_handle {
+    int index;
+};
+static struct nvml_device_handle handles[2] = {{0}, {1}};
+
+static struct fake_nvml_gpu get(nvml_device d)
+{
+    pthread_mutex_lock(&lock);
+    struct fake_nvml_gpu s = state[d->index];
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+FAKE_API void fake_nvml_set(int gpu, const struct fake_nvml_gpu *s)
+{
+    pthread_mutex_lock(&lock);
+    state[gpu] = *s;
+    pthread_mutex_unlock(&lock);
+}
+
+FAKE_API int fake_nvml_users(void) { return users; }
+FAKE_API void fake_nvml_list(unsigned n) { gpus = n; }
+FAKE_API void fake_nvml_fail(int status) { failure = status; }
+
+FAKE_API int nvmlInit_v2(void)
+{
+    users += !failure;
+    return failure;
+}
+
+FAKE_API int nvmlShutdown(void)
+{
+    users--;
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetCount_v2(unsigned *n)
+{
+    *n = gpus;
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device *device)
+{
+    *device = &handles[index % 2];
+    return index < 2 ? 0 : 2;
+}
+
+FAKE_API int nvmlDeviceGetName(nvml_device device, char *name, unsigned size)
+{
+    snprintf(name, size, "Fake GPU %d", device->index);
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *memory)
+{
+    *memory = (struct nvml_memory){16ull << 30, (16ull << 30) - get(device).used, get(device).used};
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetUtilizationRates(nvml_device device, struct nvml_utilization *rates)
+{
+    *rates = (struct nvml_utilization){get(device).gpu, get(device).memory};
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetClockInfo(nvml_device device, int which, unsigned *mhz)
+{
+    *mhz = which == NVML_CLOCK_OF_SM ? get(device).sm_mhz : get(device).memory_mhz;
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetMaxClockInfo(nvml_device device, int which, unsigned *mhz)
+{
+    *mhz = 1980;
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetCurrentClocksThrottleReasons(nvml_device device,
+                                                       unsigned long long *reasons)
+{
+    *reasons = get(device).throttle;
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetPowerUsage(nvml_device device, unsigned *milliwatt)
+{
+    *milliwatt = get(device).milliwatt;
+    return device->index ? 3 : 0; // not supported
+}
+
+FAKE_API int nvmlDeviceGetTemperature(nvml_device device, int sensor, unsigned *c)
+{
+    *c = get(device).celsius;
+    return sensor == NVML_SENSOR_GPU ? 0 : 2;
+}
+
+FAKE_API int nvmlDeviceGetEncoderUtilization(nvml_device device, unsigned *percent,
+                                             unsigned *period_us)
+{
+    *percent = get(device).encoder;
+    *period_us = 1000;
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetDecoderUtilization(nvml_device device, unsigned *percent,
+                                             unsigned *period_us)
+{
+    *percent = get(device).decoder;
+    *period_us = 1000;
+    return device->index ? 3 : 0;
+}
+// nvmlDeviceGetEnforcedPowerLimit is left out: old drivers lack a function here and there.

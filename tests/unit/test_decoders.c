@@ -1,0 +1,578 @@
+#include "media/side.h"
+#include "source/counter.h"
+#include "source/source_ops.h"
+#include "test.h"
+
+#include <libavutil/crc.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// One file over several decoders gives what a single decoder gives: every frame's pixels, time,
+// length, key and discontinuity are compared, for frames in order and for frames by position
+// from several threads. The reference is the same source with one decoder, whose frames
+// test_source.c checks against the numbers in the pixels; the numbers are checked here too.
+
+enum { W = 256, H = 96, FRAMES = 200, MOST = 2000 };
+
+static char dir[64];        // of this run's clips, removed at the end
+static char messages[8192]; // what was logged since the last open
+static pthread_mutex_t message_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void on_log(void *user, enum tachy_log_level level, const char *msg)
+{
+    pthread_mutex_lock(&message_lock);
+    size_t n = strlen(messages);
+    snprintf(messages + n, sizeof(messages) - n, "%s\n", msg);
+    pthread_mutex_unlock(&message_lock);
+}
+
+static const struct tachy_log quiet = {on_log, NULL, TACHY_LOG_VERBOSE};
+
+static const char *path(const char *name)
+{
+    static char buffers[8][128];
+    static int turn;
+    char *p = buffers[turn++ % 8];
+    snprintf(p, sizeof(buffers[0]), "%s/%s", dir, name);
+    return p;
+}
+
+static bool shell(const char *fmt, ...)
+{
+    char command[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(command, sizeof(command), fmt, ap);
+    va_end(ap);
+    int status = system(command);
+    if (status)
+        fprintf(stderr, "status %d: %s\n", status, command);
+    return status == 0;
+}
+
+// Feeds `frames` numbered, moving yuv420p frames to ffmpeg with the options given.
+static bool make(const char *file, int frames, const char *input_options, const char *options)
+{
+    char command[2048];
+    snprintf(command, sizeof(command),
+             "ffmpeg -v error -nostdin -y -f rawvideo -pix_fmt yuv420p -s %dx%d -r 25 -i - %s %s %s",
+             W, H, input_options, options, path(file));
+    FILE *f = popen(command, "w");
+    uint8_t *pixels = malloc(W * H * 3 / 2);
+    for (int n = 0; n < frames; n++) {
+        for (int y = 0; y < H; y++)
+            for (int x = 0; x < W; x++)
+                pixels[y * W + x] = (uint8_t)(128 + 60 * sin((x + 3 * n) * 0.05) * cos((y - n) * 0.08));
+        memset(pixels + W * H, 128, W * H / 2);
+        tachy_counter_write(pixels, W, W, H, 1, 1, 8, 0, (uint32_t)n);
+        fwrite(pixels, 1, W * H * 3 / 2, f);
+    }
+    free(pixels);
+    int status = pclose(f);
+    if (status)
+        fprintf(stderr, "status %d: %s\n", status, command);
+    return status == 0;
+}
+
+struct seen {
+    bool any;
+    int64_t number, pts, duration, id;
+    int discontinuity, width;
+    bool key;
+    uint32_t hash;
+};
+
+struct reading {
+    struct seen frames[MOST];
+    int64_t n; // positions
+    int holes, err;
+    int64_t damaged, farthest; // positions that a frame came before a lower one
+    int64_t apart;             // of the threads' first frames, read before any was handed on
+    bool twice;
+};
+
+static uint32_t hash_of(const tachy_frame *f)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    const AVCRC *table = av_crc_get_table(AV_CRC_32_IEEE);
+    uint32_t h = 1;
+    for (int i = 0; i < d->planes; i++) {
+        bool chroma = !d->rgb && (i == 1 || i == 2);
+        int rows = chroma ? -(-f->height >> d->chroma_shift_y) : f->height;
+        size_t columns = (size_t)(chroma ? -(-f->width >> d->chroma_shift_x) : f->width) * d->components[i] *
+                         d->bytes;
+        for (int y = 0; y < rows; y++)
+            h = av_crc(table, h, f->data[i] + y * f->stride[i], columns);
+    }
+    return h;
+}
+
+static struct seen describe(const tachy_frame *f)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    return (struct seen){
+        .any = true,
+        .number = tachy_counter_read(f->data[0], f->stride[0], f->width, f->height,
+                                     d->components[0], d->bytes, d->bits, d->shift),
+        .pts = f->pts,
+        .duration = f->duration,
+        .id = f->id,
+        .discontinuity = f->discontinuity,
+        .width = f->width,
+        .key = f->key,
+        .hash = hash_of(f),
+    };
+}
+
+static int open_with(tachy_source **s, const char *file, struct tachy_source_params p)
+{
+    messages[0] = '\0';
+    p.url = strchr(file, ':') ? file : path(file);
+    p.log = &quiet;
+    return tachy_source_open(s, &p);
+}
+
+static void read_in_order(struct reading *r, const char *file, struct tachy_source_params p)
+{
+    tachy_source *s = NULL;
+    *r = (struct reading){0};
+    r->err = open_with(&s, file, p);
+    if (r->err)
+        return;
+    tachy_frame *f = NULL;
+    while (r->n < MOST && !(r->err = tachy_source_read(s, &f))) {
+        r->frames[r->n] = describe(f);
+        CHECK_INT(f->id, r->n);
+        r->n++;
+        tachy_frame_unref(&f);
+    }
+    r->damaged = tachy_source_damaged(s);
+    tachy_source_close(&s);
+}
+
+// --- By position from several threads, with a window as a pipeline has it --------------------
+struct window {
+    tachy_source *s;
+    int64_t size, next;
+    struct reading *r;
+    bool *given;
+    uint32_t seed;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    pthread_barrier_t begun; // every thread has read once
+};
+
+static void note(struct window *w, int64_t seq, const struct seen *seen)
+{
+    pthread_mutex_lock(&w->lock);
+    while (seq >= w->next + w->size)
+        pthread_cond_wait(&w->moved, &w->lock);
+    struct reading *r = w->r;
+    if (seq < 0 || seq >= MOST || w->given[seq]) {
+        r->twice = true;
+    } else {
+        w->given[seq] = true;
+        r->frames[seq] = *seen;
+        r->holes += !seen->any;
+        r->n = TACHY_MAX(r->n, seq + 1);
+        r->farthest = TACHY_MAX(r->farthest, seq - w->next);
+    }
+    while (w->next < MOST && w->given[w->next])
+        w->next++;
+    pthread_cond_broadcast(&w->moved);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void *reader_main(void *arg)
+{
+    struct window *w = arg;
+    tachy_frame *f;
+    int64_t seq;
+    int err;
+    bool first = true;
+    while (!(err = tachy_source_read_any(w->s, &f, &seq, NULL))) {
+        if (first) {
+            pthread_mutex_lock(&w->lock);
+            w->r->apart = TACHY_MAX(w->r->apart, seq);
+            pthread_mutex_unlock(&w->lock);
+            pthread_barrier_wait(&w->begun);
+        }
+        first = false;
+        struct seen seen = f ? describe(f) : (struct seen){0};
+        if (f && f->id != seq)
+            w->r->twice = true;
+        tachy_frame_unref(&f);
+        pthread_mutex_lock(&w->lock);
+        w->seed = w->seed * 1664525u + 1013904223u;
+        unsigned wait = w->seed >> 28;
+        pthread_mutex_unlock(&w->lock);
+        if (wait == 1)
+            usleep(500); // threads do not keep step
+        note(w, seq, &seen);
+    }
+    if (first)
+        pthread_barrier_wait(&w->begun);
+    pthread_mutex_lock(&w->lock);
+    if (!w->r->err || w->r->err == TACHY_ERR_EOF)
+        w->r->err = err;
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+// Returns the number of decoders.
+static int read_by_position(struct reading *r, const char *file, struct tachy_source_params p,
+                            int decoders, int64_t size)
+{
+    struct window w = {.size = size, .r = r, .seed = 7, .lock = PTHREAD_MUTEX_INITIALIZER,
+                       .moved = PTHREAD_COND_INITIALIZER, .given = calloc(MOST, sizeof(bool))};
+    *r = (struct reading){0};
+    pthread_t threads[8];
+    int n = 0;
+    r->err = open_with(&w.s, file, p);
+    if (!r->err) {
+        n = tachy_source_spread(w.s, decoders, size);
+        pthread_barrier_init(&w.begun, NULL, (unsigned)n);
+        for (int i = 0; i < n; i++)
+            pthread_create(&threads[i], NULL, reader_main, &w);
+        for (int i = 0; i < n; i++)
+            pthread_join(threads[i], NULL);
+        r->damaged = tachy_source_damaged(w.s);
+        pthread_barrier_destroy(&w.begun);
+    }
+    tachy_source_close(&w.s);
+    free(w.given);
+    return n;
+}
+
+static int differences(const struct reading *want, const struct reading *got)
+{
+    int wrong = 0;
+    for (int64_t i = 0; i < TACHY_MAX(want->n, got->n); i++) {
+        const struct seen *a = &want->frames[i], *b = &got->frames[i];
+        bool same = a->any == b->any && a->number == b->number && a->pts == b->pts &&
+                    a->duration == b->duration && a->discontinuity == b->discontinuity &&
+                    a->key == b->key && a->hash == b->hash && a->width == b->width;
+        if (!same && wrong++ < 3)
+            fprintf(stderr, "frame %lld: number %lld pts %lld duration %lld key %d%s, not %lld %lld %lld %d\n",
+                    (long long)i, (long long)b->number, (long long)b->pts, (long long)b->duration, b->key,
+                    a->hash == b->hash ? "" : " pixels", (long long)a->number, (long long)a->pts,
+                    (long long)a->duration, a->key);
+    }
+    return wrong;
+}
+
+static void check_same(const struct reading *want, const struct reading *got)
+{
+    CHECK_INT(got->n, want->n);
+    CHECK_INT(got->err, want->err);
+    CHECK(!got->twice);
+    CHECK_INT(differences(want, got), 0);
+    CHECK_INT(got->damaged, want->damaged);
+}
+
+static struct reading one, many; // too large for the stack
+
+// One decoder against two and three, in order and by position. `spreads`: there must really be
+// several. Returns the frames.
+static int64_t compare(const char *file, struct tachy_source_params p, bool spreads)
+{
+    fprintf(stderr, "     %s start %.2f\n", file, p.start);
+    read_in_order(&one, file, p);
+    CHECK_INT(one.err, TACHY_ERR_EOF);
+    for (p.decoders = 2; p.decoders <= 3; p.decoders++) {
+        read_in_order(&many, file, p);
+        check_same(&one, &many);
+        CHECK(!strstr(messages, "side by side") == !spreads);
+        for (int window = 40; window <= 400; window *= 10) {
+            int n = read_by_position(&many, file, p, p.decoders, window);
+            CHECK(spreads ? n == p.decoders : n == 1);
+            check_same(&one, &many);
+            CHECK(many.farthest < window);
+            if (spreads && window == 400 && !p.duration) // a short range may have one segment
+                CHECK(many.apart >= 24);
+        }
+    }
+    return one.n;
+}
+
+static const struct {
+    const char *file, *options;
+    bool spreads;
+} clips[] = {
+    {"closed.mp4", "-c:v libx264 -preset veryfast -crf 18 -bf 3 -b_strategy 0 -g 30", true},
+    {"open.mkv", "-c:v libx264 -preset veryfast -crf 18 -bf 3 -b_strategy 0 -g 25 -x264-params open-gop=1:b-pyramid=normal", true},
+    {"open.mp4", "-c:v libx264 -preset medium -crf 18 -bf 5 -b_strategy 0 -g 33 -x264-params open-gop=1:b-pyramid=normal:ref=5", true},
+    {"open.ts", "-c:v libx264 -preset veryfast -crf 18 -bf 2 -g 25 -x264-params open-gop=1", true},
+    {"short.mp4", "-c:v libx264 -preset veryfast -crf 18 -g 5", true},
+    {"hevc.mp4", "-c:v libx265 -preset ultrafast -crf 18 -x265-params log-level=0:keyint=30:open-gop=1:bframes=4", true},
+    {"closed265.mkv", "-c:v libx265 -preset ultrafast -crf 18 -x265-params log-level=0:keyint=30:open-gop=0:bframes=3", true},
+    {"ten.mp4", "-pix_fmt yuv420p10le -c:v libx265 -preset ultrafast -crf 18 -x265-params log-level=0:keyint=28", true},
+    {"mpeg2.mp4", "-c:v mpeg2video -q:v 2 -bf 2 -g 12", true},
+    {"mpeg2.mkv", "-c:v mpeg2video -q:v 2 -bf 2 -g 15 -flags +cgop -sc_threshold 1000000000", true},
+    {"mpeg2.ts", "-c:v mpeg2video -q:v 2 -bf 2 -g 15", true},
+    {"mpeg4.mp4", "-c:v mpeg4 -q:v 2 -bf 2 -g 25", true},
+    {"vp8.webm", "-c:v libvpx -deadline realtime -cpu-used 8 -g 30 -auto-alt-ref 0 -b:v 1M", true},
+    {"vp8alt.webm", "-c:v libvpx -deadline good -cpu-used 5 -g 40 -auto-alt-ref 1 -lag-in-frames 16 -b:v 500k", true},
+    {"vp9.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 30 -crf 20 -b:v 0", true},
+    {"vp9alt.mp4", "-c:v libvpx-vp9 -deadline good -cpu-used 5 -g 40 -auto-alt-ref 1 -lag-in-frames 16 -crf 30 -b:v 0", true},
+    {"intra.mov", "-c:v prores_ks -profile:v 0", true},
+    {"motion.avi", "-c:v mjpeg -q:v 2 -pix_fmt yuvj420p", true},
+    {"gray.mkv", "-pix_fmt gray16le -c:v ffv1 -g 10", true}, // pictures are converted
+    {"intrarefresh.mp4", "-c:v libx264 -preset veryfast -g 30 -x264-params intra-refresh=1", true}, // never cut
+    {"mpeg4.avi", "-c:v mpeg4 -q:v 2 -bf 2 -g 25", false},
+    {"raw.h264", "-c:v libx264 -preset veryfast -crf 18 -bf 3 -g 25", false},
+    {"paff.mp4", "-c:v libx264 -preset veryfast -flags +ildct -g 25 -x264-params tff=1", false},
+};
+
+TEST(all_codecs)
+{
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(clips); i++) {
+        CHECK(make(clips[i].file, FRAMES, "", clips[i].options));
+        bool refresh = strstr(clips[i].file, "refresh") != NULL;
+        if (!refresh) {
+            CHECK_INT(compare(clips[i].file, (struct tachy_source_params){0}, clips[i].spreads), FRAMES);
+            continue;
+        }
+        // Its keyframes are none: several decoders, but never a second segment.
+        read_in_order(&one, clips[i].file, (struct tachy_source_params){0});
+        read_by_position(&many, clips[i].file, (struct tachy_source_params){0}, 2, 400);
+        check_same(&one, &many);
+        CHECK(many.apart < 24);
+    }
+}
+
+TEST(av1)
+{
+    if (system("ffmpeg -v error -encoders | grep -q libsvtav1"))
+        SKIP("this ffmpeg has no libsvtav1");
+    CHECK(make("av1.mp4", FRAMES, "", "-c:v libsvtav1 -preset 12 -g 40 -crf 35 2>/dev/null"));
+    CHECK_INT(compare("av1.mp4", (struct tachy_source_params){0}, true), FRAMES);
+}
+
+
+// Ranges, and frames left out: by position only where nothing must be counted.
+TEST(ranges)
+{
+    static const double starts[] = {0, 0.5, 1.96, 3.2, 7.9};
+    static const char *files[] = {"open.mkv", "open.mp4", "hevc.mp4", "open.ts"};
+    for (size_t f = 0; f < TACHY_ARRAY_SIZE(files); f++)
+        for (size_t i = 0; i < TACHY_ARRAY_SIZE(starts); i++)
+            compare(files[f], (struct tachy_source_params){.start = starts[i],
+                                                           .duration = (i + f) % 2 * 3.1},
+                    starts[i] < 7); // what is left is short
+}
+
+TEST(counted_frames_in_order)
+{
+    static const struct tachy_source_params cases[] = {
+        {.every_nth = 3}, {.max_frames = 77}, {.start = 1.5, .every_nth = 4, .max_frames = 20},
+        {.max_frames = 1}, {.rate = {30, 1}},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(cases); i++) {
+        struct tachy_source_params p = cases[i];
+        read_in_order(&one, "open.mkv", p);
+        p.decoders = 2;
+        read_in_order(&many, "open.mkv", p);
+        check_same(&one, &many);
+        CHECK_INT(read_by_position(&many, "open.mkv", p, 2, 300), 1);
+        check_same(&one, &many);
+        CHECK(strstr(messages, "decoded by one decoder: ")); // and why
+    }
+}
+
+TEST(variable_rate)
+{
+    CHECK(make("vfr.mkv", FRAMES, "", "-vf \"settb=1/1000,setpts='(N+mod(N,3)/2)/25/TB'\" -fps_mode vfr "
+               "-enc_time_base 1:1000 -c:v libx264 -preset veryfast -crf 18 -bf 3 -g 30 -x264-params open-gop=1"));
+    CHECK_INT(compare("vfr.mkv", (struct tachy_source_params){0}, true), FRAMES);
+    CHECK(make("vfr.mp4", FRAMES, "", "-vf \"settb=1/1000,setpts='(N+mod(N,3)/2)/25/TB'\" -fps_mode vfr "
+               "-enc_time_base 1:1000 -c:v libx265 -preset ultrafast -x265-params log-level=0:keyint=30"));
+    CHECK_INT(compare("vfr.mp4", (struct tachy_source_params){0}, true), FRAMES);
+}
+
+// An edit list that begins between keyframes: what lies before is decoded and not shown.
+TEST(edit_lists)
+{
+    CHECK(shell("ffmpeg -v error -y -ss 1.5 -i %s -c copy %s", path("closed.mp4"), path("edit.mp4")));
+    int64_t n = compare("edit.mp4", (struct tachy_source_params){0}, true);
+    CHECK(n >= 160 && n < FRAMES - 30);
+    CHECK(shell("ffmpeg -v error -y -itsoffset 0.7 -i %s -c copy %s", path("open.mp4"), path("late.mp4")));
+    CHECK_INT(compare("late.mp4", (struct tachy_source_params){0}, true), FRAMES);
+    compare("edit.mp4", (struct tachy_source_params){.start = 2.2, .duration = 3}, true);
+}
+
+TEST(size_change_in_the_middle)
+{
+    CHECK(make("one.ts", 100, "", "-c:v libx264 -preset ultrafast -crf 18 -g 30"));
+    CHECK(make("two.ts", 100, "", "-vf scale=640:240:flags=neighbor -c:v libx264 -preset ultrafast -crf 18 -g 30 "
+               "-output_ts_offset 4"));
+    CHECK(shell("cat %s %s > %s", path("one.ts"), path("two.ts"), path("joined.ts")));
+    compare("joined.ts", (struct tachy_source_params){0}, true);
+    CHECK_INT(one.n, FRAMES);
+    CHECK_INT(one.frames[100].discontinuity, 1);
+    CHECK_INT(one.frames[100].width, 640);
+    // Times that begin anew.
+    CHECK(make("again.ts", 100, "", "-c:v libx264 -preset ultrafast -crf 18 -g 30 -output_ts_offset 2"));
+    CHECK(shell("cat %s %s > %s", path("one.ts"), path("again.ts"), path("jump.ts")));
+    compare("jump.ts", (struct tachy_source_params){0}, true);
+}
+
+static void flip_bits(const char *from, const char *to, int every, uint32_t seed)
+{
+    FILE *in = fopen(path(from), "rb"), *out = fopen(path(to), "wb");
+    int c;
+    for (long i = 0; (c = getc(in)) != EOF; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        if (i > 3000 && (seed >> 8) % (unsigned)every == 0)
+            c ^= 1 << (seed >> 28 & 7);
+        putc(c, out);
+    }
+    fclose(in);
+    fclose(out);
+}
+
+// Each position once, ends as it should, frames rise; what is concealed may differ.
+static void check_survives(const char *file)
+{
+    read_in_order(&one, file, (struct tachy_source_params){0});
+    read_in_order(&many, file, (struct tachy_source_params){.decoders = 3});
+    CHECK_INT(many.err, one.err);
+    for (int64_t i = 1; i < many.n; i++)
+        if (many.frames[i].pts <= many.frames[i - 1].pts)
+            CHECK(!"times rise");
+    int64_t near = llabs(many.n - one.n);
+    if (near > one.n / 10)
+        fprintf(stderr, "%s: %lld frames, %lld with one decoder\n", file, (long long)many.n, (long long)one.n);
+    CHECK(near <= one.n / 10 + 30);
+    int64_t in_order = many.n;
+    read_by_position(&many, file, (struct tachy_source_params){0}, 3, 100);
+    CHECK(!many.twice);
+    CHECK_INT(many.err, one.err);
+    CHECK(llabs(many.n - many.holes - in_order) <= one.n / 10 + 30);
+}
+
+TEST(damage)
+{
+    static const char *files[] = {"open.mkv", "closed.mp4", "open.ts", "hevc.mp4", "mpeg2.ts", "vp9.webm"};
+    for (uint32_t seed = 1; seed <= 12; seed++) {
+        flip_bits(files[seed % TACHY_ARRAY_SIZE(files)], "flipped", seed > 6 ? 20000 : 1500, seed);
+        check_survives("flipped");
+    }
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(files); i++) {
+        if (strstr(files[i], "mp4"))
+            continue; // their index is at the end
+        struct stat st;
+        CHECK(!stat(path(files[i]), &st));
+        CHECK(shell("head -c %ld %s > %s", (long)st.st_size * 2 / 3, path(files[i]), path("cut")));
+        check_survives("cut");
+    }
+}
+
+// A file that is cut off between packets loses nothing that one decoder gives.
+TEST(lost_end)
+{
+    CHECK(shell("ffmpeg -v error -y -i %s -c copy -frames:v 137 %s", path("open.mkv"), path("part.mkv")));
+    compare("part.mkv", (struct tachy_source_params){0}, true);
+    CHECK(shell("ffmpeg -v error -y -i %s -c copy -frames:v 51 %s", path("open.mkv"), path("few.mkv")));
+    compare("few.mkv", (struct tachy_source_params){0}, true);
+}
+
+// Sound, subtitles: the same packets, whoever decodes the pictures.
+TEST(side_packets)
+{
+    CHECK(make("side.mkv", FRAMES, "-f lavfi -i sine=d=8",
+               "-map 0 -map 1 -c:v libx264 -preset veryfast -g 30 -x264-params open-gop=1 -c:a aac"));
+    for (int cut = 0; cut < 3; cut++) {
+        int64_t count[2] = {0}, sum[2] = {0};
+        for (int many_decoders = 0; many_decoders < 2; many_decoders++) {
+            tachy_source *s = NULL;
+            struct tachy_source_params p = {.want_side = true, .decoders = 1 + many_decoders};
+            if (cut == 1)
+                p.start = 1.3, p.duration = 4;
+            if (cut == 2)
+                p.max_frames = 60;
+            CHECK_INT(open_with(&s, "side.mkv", p), TACHY_OK);
+            tachy_side *side = tachy_side_ref(tachy_source_side(s));
+            tachy_frame *f = NULL;
+            while (!tachy_source_read(s, &f))
+                tachy_frame_unref(&f);
+            tachy_source_close(&s);
+            AVPacket *packet = av_packet_alloc();
+            while (!tachy_side_take(side, INFINITY, packet)) {
+                count[many_decoders]++;
+                sum[many_decoders] += packet->pts * 31 + packet->size;
+                av_packet_unref(packet);
+            }
+            av_packet_free(&packet);
+            tachy_side_unref(&side);
+        }
+        CHECK(count[0] > 80);
+        CHECK_INT(count[1], count[0]);
+        CHECK_INT(sum[1], sum[0]);
+    }
+}
+
+// A reader that leaves in the middle ends the threads.
+TEST(closing_early)
+{
+    for (int n = 0; n < 60; n += 7) {
+        tachy_source *s = NULL;
+        CHECK_INT(open_with(&s, "open.mkv", (struct tachy_source_params){.decoders = 3}), TACHY_OK);
+        tachy_frame *f = NULL, *kept = NULL;
+        for (int i = 0; i < n; i++) {
+            CHECK_INT(tachy_source_read(s, &f), TACHY_OK);
+            tachy_frame_unref(&kept);
+            kept = f;
+        }
+        tachy_source_close(&s);
+        if (kept) // outlives its source
+            CHECK_INT(describe(kept).number, n - 1);
+        tachy_frame_unref(&kept);
+    }
+    tachy_source *s = NULL;
+    CHECK_INT(open_with(&s, "open.mkv", (struct tachy_source_params){0}), TACHY_OK);
+    CHECK_INT(tachy_source_spread(s, 3, 100), 3);
+    tachy_source_close(&s);
+}
+
+// A thread that comes back takes the decoder that is furthest behind once its own may not go on;
+// alone, it never leaves its own before its end.
+TEST(one_thread_reads_in_order)
+{
+    tachy_source *s = NULL;
+    CHECK_INT(open_with(&s, "closed.mp4", (struct tachy_source_params){0}), TACHY_OK);
+    CHECK_INT(tachy_source_spread(s, 2, 10), 2);
+    int64_t seq, n = 0;
+    tachy_frame *f = NULL;
+    for (; !tachy_source_read_any(s, &f, &seq, NULL); n++) {
+        CHECK_INT(seq, n);
+        tachy_frame_unref(&f);
+    }
+    CHECK_INT(n, FRAMES);
+    tachy_source_close(&s);
+}
+
+static void clean_up(void)
+{
+    if (dir[0])
+        shell("rm -rf %s", dir);
+}
+
+TEST(set_up)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, sizeof(dir), "%.40s/tachy-XXXXXX", tmp ? tmp : "/tmp");
+    CHECK(mkdtemp(dir) != NULL);
+    atexit(clean_up);
+    if (system("ffmpeg -version > /dev/null 2>&1"))
+        SKIP("the ffmpeg program, which makes the clips, is not installed");
+}
+
+TEST_MAIN(TEST_CASE(set_up), TEST_CASE(all_codecs), TEST_CASE(av1), TEST_CASE(ranges),
+          TEST_CASE(counted_frames_in_order), TEST_CASE(variable_rate), TEST_CASE(edit_lists),
+          TEST_CASE(size_change_in_the_middle), TEST_CASE(damage), TEST_CASE(lost_end),
+          TEST_CASE(side_packets), TEST_CASE(closing_early), TEST_CASE(one_thread_reads_in_order))
