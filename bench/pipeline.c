@@ -18,6 +18,7 @@ static const struct row {
     const char *name;
     json_t *(*run)(bool quick);
 } rows[] = {
+    {"deadline", bench_deadline},
     {"overhead", bench_overhead},
     {"overlap", bench_overlap},
     {"soak", bench_soak},

@@ -9,6 +9,7 @@
 // Each prints its table and returns what goes into the JSON file under its name; NULL: it failed,
 // and has said why. `quick`: a tenth of the work, to see that it runs. Every object has "holds", a
 // boolean: whether the figure that must hold does.
+json_t *bench_deadline(bool quick);
 json_t *bench_overhead(bool quick);
 json_t *bench_overlap(bool quick);
 json_t *bench_soak(bool quick);

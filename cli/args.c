@@ -109,6 +109,16 @@ static int take_value(struct parser *p, const char *arg, struct found *f)
     return TACHY_OK;
 }
 
+// The number behind the value, where the option takes one. NULL: none.
+static const char *take_second(struct parser *p, const struct found *f)
+{
+    const char *next = f->option->then && p->at < p->argc ? p->argv[p->at] : NULL;
+    if (!next || !*next || strspn(next, "0123456789") != strlen(next))
+        return NULL;
+    p->at++;
+    return next;
+}
+
 // What the command under the profile gets: everything but the profile's own options.
 static void pass_on(struct parser *p, const struct tachy_option *o, int from)
 {
@@ -130,11 +140,14 @@ static int take_option(struct parser *p, const char *arg)
         f.value = "yes";
     else
         err = take_value(p, arg, &f);
+    const char *second = err == TACHY_OK ? take_second(p, &f) : NULL;
     p->used[p->n_used++] = f.option;
     pass_on(p, f.option, from);
-    if (err < 0)
-        return err;
-    return tachy_settings_set(p->c->settings, f.name, f.value, "command line");
+    if (err == TACHY_OK)
+        err = tachy_settings_set(p->c->settings, f.name, f.value, "command line");
+    if (err == TACHY_OK && second)
+        err = tachy_settings_set(p->c->settings, f.option->then, second, "command line");
+    return err;
 }
 
 // The first argument without an option names the verb.
@@ -156,7 +169,7 @@ static int take_argument(struct parser *p, const char *arg)
         message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
     else
         message_error("%.60s is not a command; there are segment, probe, doctor, model, config, "
-                      "profile, shell, help, man and completion",
+                      "profile, replay, shell, help, man and completion",
                       arg);
     return TACHY_ERR_INVAL;
 }

@@ -48,7 +48,7 @@ struct verb {
 enum { VERB_GENERAL = 1 << 16 }; // takes the rows of TACHY_VERB_ALL only
 
 extern const struct verb verb_segment, verb_probe, verb_doctor, verb_model, verb_config, verb_profile,
-    verb_shell, verb_help, verb_man, verb_completion;
+    verb_replay, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 
@@ -62,6 +62,11 @@ void cli_free(struct cli *c);
 
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
+
+// live_options.c: how frames that cannot wait are dealt with; and a note on what is asked for and
+// has no effect.
+struct tachy_live_params live_options(const tachy_settings *set);
+void live_options_say(const struct cli *c, const char *input);
 
 // message.c: everything on standard error. A failure is said once: errors are kept, and the
 // last one is printed by message_failed(). Thread-safe.

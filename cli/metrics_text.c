@@ -42,6 +42,15 @@ static void put_counters(FILE *f, const struct tachy_totals *t)
     fprintf(f, "tachy_frames_total{event=\"decoded\"} %lld\n", (long long)t->decoded);
     fprintf(f, "tachy_frames_total{event=\"written\"} %lld\n", (long long)t->frames);
     fprintf(f, "tachy_frames_total{event=\"damaged\"} %lld\n", (long long)t->damaged);
+    head(f, "tachy_shed_total", "counter", "Frames that live runs gave up.");
+    for (int i = 0; i < TACHY_SHED_STAGES; i++)
+        for (int why = 0; why < TACHY_SHED_COUNT; why++)
+            fprintf(f, "tachy_shed_total{stage=\"%s\",reason=\"%s\"} %lld\n",
+                    tachy_shed_stage_name((enum tachy_shed_stage)i),
+                    tachy_shed_reason_name((enum tachy_shed_reason)why),
+                    (long long)t->shed[i][why]);
+    one(f, "tachy_results_reused_total", "counter",
+        "Results taken over from an earlier frame, one an eye.", (double)t->reused);
     one(f, "tachy_run_seconds_total", "counter", "Time of all runs, pauses left out.", t->seconds);
     one(f, "tachy_paused_seconds_total", "counter", "Time that runs were paused.", t->paused_s);
     one(f, "tachy_cpu_seconds_total", "counter", "CPU time of the process during runs.", t->cpu_s);

@@ -89,6 +89,8 @@ struct tachy_totals {
     int64_t runs;                  // begun
     int64_t done, failed, stopped; // how those that have ended did
     int64_t frames, decoded, damaged; // as in tachy_summary
+    int64_t shed[TACHY_SHED_STAGES][TACHY_SHED_COUNT]; // frames; see live.h
+    int64_t reused;                   // results taken over from an earlier frame, one an eye
     double seconds, paused_s, cpu_s;  // cpu_s: of the process, during the runs
     double wait_s[TACHY_STEP_COUNT];  // in the queue in front of the step
     struct tachy_histogram step[TACHY_STEP_COUNT]; // busy time of one call

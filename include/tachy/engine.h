@@ -21,7 +21,8 @@ struct tachy_engine_params {
     // "key=value" strings, ends with NULL; may be NULL. "cpu": arena=0|1, profile=DIR (ONNX
     // Runtime's operator profile is left there, as <its start in ns on CLOCK_MONOTONIC>.ort.json,
     // when its last engine is closed) of the first profile_runs=N runs (64), and ONNX Runtime's
-    // session.* entries; "null": cost_us=N (busy time a run), fail_every=N (each Nth run fails).
+    // session.* entries; "null": cost_us=N (busy time a run), sleep_us=N
+    // (waiting time a run), fail_every=N (each Nth run fails).
     const char *const *provider_options;
     int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend
     const struct tachy_log *log; // NULL: silent; must outlive the engine

@@ -1,8 +1,10 @@
 #pragma once
+#include <tachy/live.h>
 #include <tachy/pipeline.h>
 #include <tachy/sink.h>
 #include <tachy/source.h>
 #include <tachy/task.h>
+#include <tachy/verdict.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,12 +40,17 @@ struct tachy_summary {
     bool light_stored;       // it uses figures of an earlier calibrated run
     double utilisation;      // CPU time of the process / (cores x seconds), 0..1
     enum tachy_step limited_by;
-    char limited_text[160];  // in words
+    char limited_text[160];  // in words: verdict.words
+    struct tachy_verdict verdict; // the same with evidence, remedy and expected gain
     double peak_memory_mib;  // of the process
     int workers, cores;
     bool interrupted;
+    int64_t resumed;         // frames that an earlier run had written; not counted in `frames`
+    int64_t kept;            // frames that the next run need not do again where this one did not
+                             // end; -1: it cannot be resumed (tachy_sink_params.resume)
     struct tachy_step_stats steps[TACHY_STEP_COUNT];
     struct tachy_latency latency;
+    struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down
 };
 
 struct tachy_progress {
@@ -74,6 +81,7 @@ struct tachy_run_params {
     void *user;
     const int *stop;      // the run stops soon after *stop becomes non-zero (a signal handler
                           // may set it); may be NULL
+    struct tachy_live_params live; // {0}: every frame is worked on. Mode live paces a null source
     const struct tachy_log *log;
     struct tachy_profile *profile; // profile.h: spans are recorded there; NULL: off. Must
                                    // outlive the run; several runs may share it
@@ -82,7 +90,8 @@ struct tachy_run_params {
 };
 #define tachy_run_params(...) (&(struct tachy_run_params){__VA_ARGS__})
 
-// Runs to the end of the source. Every frame of the source is written once, in order. On
+// Runs to the end of the source. Every frame of the source is written once, in order; in mode
+// live those that are not shed. On
 // failure the frames before it have been written and the sink was finished as interrupted;
 // *summary is filled in all cases (zeroed where nothing ran). A stop returns
 // TACHY_ERR_INTERRUPTED.

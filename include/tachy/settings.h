@@ -30,6 +30,7 @@ enum {
     TACHY_VERB_MODEL = 1 << 3,
     TACHY_VERB_CONFIG = 1 << 4,
     TACHY_VERB_PROFILE = 1 << 5,
+    TACHY_VERB_REPLAY = 1 << 6,
     TACHY_VERB_SHELL = 1 << 8,
     TACHY_VERB_ALL = ~0,
 };
@@ -60,6 +61,8 @@ struct tachy_option {
     bool command_only;   // makes no sense in a configuration file
     const struct tachy_key *keys; // other keys for it, {0} follows the last; may be NULL
     const char *planned; // the part is not built yet: what happens instead; NULL: it is built
+    const char *then;    // path of a row that takes a whole number which follows the value on the
+                         // command line: --save-stage DIR 8; may be NULL
     const char *over;    // path of a row that this one stands in for while the settings are
                          // those of its section's task (tachy_settings_for()); may be NULL
 };

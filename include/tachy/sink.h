@@ -23,6 +23,12 @@ struct tachy_sink_params {
     bool no_audio, no_subtitles;
     int threads;         // encoder threads; 0: the encoder's choice, with the presets ultrafast
                          // and superfast half of the cores
+    // The output is written in parts in the folder URL.tachy/ beside it, which are joined at the
+    // end without encoding again; where such a folder is left of a run that was ended, tachy_run()
+    // goes on behind the parts that are whole (docs/resume.md). Files, numbered pictures and JSON
+    // lines only, and only for tachy_run(). TACHY_ERR_AGAIN: another process works on this output.
+    bool resume;
+    int64_t part_frames; // frames of a part; 0: those of ten seconds
     const struct tachy_log *log; // NULL: silent; must outlive the sink
 };
 #define tachy_sink_params(...) (&(struct tachy_sink_params){__VA_ARGS__})
@@ -43,6 +49,9 @@ TACHY_API int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy
 // allowed. `interrupted`: the stream ends early; what was written is kept as a playable
 // file under the final name if at least one frame is in it, else nothing is left.
 TACHY_API int tachy_sink_finish(tachy_sink *s, bool interrupted);
+
+// Whether a resumable run to `url` was begun and has not ended. Thread-safe.
+TACHY_API bool tachy_sink_has_job(const char *url);
 
 // Path of the finished file (NULL for null and standard output, and before finish).
 TACHY_API const char *tachy_sink_path(const tachy_sink *s);

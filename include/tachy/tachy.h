@@ -6,10 +6,12 @@
 #include <tachy/doctor.h>
 #include <tachy/engine.h>
 #include <tachy/frame.h>
+#include <tachy/live.h>
 #include <tachy/model.h>
 #include <tachy/pipeline.h>
 #include <tachy/preprocess.h>
 #include <tachy/profile.h>
+#include <tachy/replay.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/settings.h>
@@ -17,3 +19,4 @@
 #include <tachy/source.h>
 #include <tachy/task.h>
 #include <tachy/tensor.h>
+#include <tachy/verdict.h>

@@ -18,7 +18,6 @@
 #define NO_GPU "models run on the CPU, in the precision they are stored in"
 #define NO_ANIMATE "there is no tachy animate yet"
 #define NO_TRACKING "there is no face tracking yet"
-#define NO_LIVE "every frame is worked on, however long it takes"
 #define NO_CACHE "results are not kept from one frame to the next"
 
 static const struct tachy_option options[] = {
@@ -36,6 +35,9 @@ static const struct tachy_option options[] = {
      .verbs = RUNS, .help = "stop after this many frames; 0: all"},
     {"input.every_nth", "every-nth", 0, TACHY_OPT_INT, "1", .min = 1, .max = 1e9, .group = "Input",
      .verbs = RUNS, .help = "take the frames 0, N, 2N, ... only"},
+    {"input.realtime", "re", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = RUNS,
+     .aliases = "realtime", .one_dash = true,
+     .help = "read the input at its own rate, as a camera would deliver it"},
     {"input.stereo", "stereo", 0, TACHY_OPT_ENUM, "auto", .values = "auto|mono|sbs|tb",
      .group = "Input", .verbs = RUNS,
      .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, "
@@ -67,6 +69,9 @@ static const struct tachy_option options[] = {
      .help = "replace an output file that exists already"},
     {"output.no_overwrite", NULL, 'n', TACHY_OPT_BOOL, "no", .group = "Output", .verbs = RUNS,
      .help = "never replace a file, whatever a configuration file says"},
+    {"output.resume", "resume", 0, TACHY_OPT_BOOL, "no", .group = "Output", .verbs = RUNS,
+     .help = "write in parts that are kept in OUTPUT.tachy/ until the output is whole; where a run "
+             "was ended, the same command goes on"},
     {"output.codec", "c:v", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = RUNS,
      .aliases = "vcodec|codec:v", .one_dash = true,
      .help = "FFmpeg's video encoder; by container without it: H.264, above 4096 wide HEVC"},
@@ -112,21 +117,21 @@ static const struct tachy_option options[] = {
      .help = "calm the mask over time; 0: not at all, 1: most"},
 
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
-     .verbs = RUNS,
+     .verbs = RUNS | TACHY_VERB_REPLAY,
      .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
     {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
-     .verbs = RUNS | TACHY_VERB_MODEL, .help = "model card of one's own (JSON)"},
+     .verbs = RUNS | TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of one's own (JSON)"},
     {"model.dir", "model-dir", 0, TACHY_OPT_STRING, .arg = "DIR", .group = "Model",
-     .verbs = RUNS | TACHY_VERB_MODEL,
+     .verbs = RUNS | TACHY_VERB_MODEL | TACHY_VERB_REPLAY,
      .help = "folder of the models; without it $TACHY_MODELS, then the user's data folder"},
     {"model.provider", "provider", 0, TACHY_OPT_STRING, "auto", .arg = "NAME", .group = "Model",
-     .verbs = RUNS, .help = "what runs the model: auto, cpu, or another provider by name"},
+     .verbs = RUNS | TACHY_VERB_REPLAY, .help = "what runs the model: auto, cpu, or another provider by name"},
     {"model.provider_options", "provider-option", 0, TACHY_OPT_LIST, .arg = "KEY=VALUE",
-     .group = "Model", .verbs = RUNS, .help = "handed to the provider"},
+     .group = "Model", .verbs = RUNS | TACHY_VERB_REPLAY, .help = "handed to the provider"},
     {"model.library", "ort-library", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
-     .verbs = RUNS, .help = "libonnxruntime.so to load; searched without it"},
+     .verbs = RUNS | TACHY_VERB_REPLAY, .help = "libonnxruntime.so to load; searched without it"},
     {"model.threads", "engine-threads", 0, TACHY_OPT_INT, "1", .max = THREADS_MAX,
-     .group = "Model", .verbs = RUNS, .help = "threads inside one run of the model; 0: 1"},
+     .group = "Model", .verbs = RUNS | TACHY_VERB_REPLAY, .help = "threads inside one run of the model; 0: 1"},
     {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
      .verbs = RUNS, .help = "pictures in one run of the model, of all inputs together; more than 1 where the "
              "model takes them",
@@ -154,8 +159,8 @@ static const struct tachy_option options[] = {
      .planned = "queues are bounded in bytes, by processing.max_memory"},
     {"processing.chunk_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1e9,
      .group = "Processing", .verbs = RUNS,
-     .help = "frames in each of the parts that a run which can be resumed is written in",
-     .planned = "a run is written in one piece and cannot be resumed"},
+     .help = "frames in each of the parts that a run with --resume is written in; those of ten "
+             "seconds without it"},
     {"processing.enable_caching", NULL, 0, TACHY_OPT_BOOL, .group = "Processing", .verbs = RUNS,
      .help = "keep decoded frames and results for when they are asked for again",
      .planned = NO_CACHE},
@@ -190,20 +195,27 @@ static const struct tachy_option options[] = {
     {"tensorrt.precision.int8", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,
      .help = "the provider tensorrt may compute in int8", .planned = NO_GPU},
 
+    {"performance.live", "live", 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = RUNS,
+     .help = "never hold back the source: the newest frame wins, and frames that nobody has time "
+             "for are shed and counted; without it every frame is worked on"},
+    {"performance.max_latency_ms", "max-latency", 0, TACHY_OPT_FLOAT, "0", .max = 60000,
+     .arg = "MS", .group = "Performance", .verbs = RUNS,
+     .help = "with --live: deadline of a frame from its arrival to its result in ms; frames that "
+             "miss it are shed; 0: none"},
+    {"performance.adapt", "adapt", 0, TACHY_OPT_BOOL, "yes", .group = "Performance",
+     .verbs = RUNS,
+     .help = "with --max-latency: do less for a frame, step by step, while frames miss the "
+             "deadline"},
+    {"performance.frame_skip_enabled", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Performance",
+     .verbs = RUNS,
+     .help = "a frame like the last one that the model has seen takes over its result"},
+    {"performance.frame_skip_threshold", "frame-skip", 0, TACHY_OPT_FLOAT, "0.02", .max = 1,
+     .bare = "0.02", .arg = "THRESHOLD", .group = "Performance", .verbs = RUNS,
+     .help = "how different two frames may be for that (largest difference of luma means over a "
+             "grid); 0: not at all. On the command line it turns frame skipping on"},
     {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, .max = 1000, .group = "Performance",
      .verbs = RUNS, .help = "frames a second that a live run must reach; 0: none",
-     .planned = NO_LIVE},
-    {"performance.max_latency_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Performance",
-     .verbs = RUNS,
-     .help = "deadline of a frame from its arrival to its result in ms; 0: none",
-     .planned = NO_LIVE},
-    {"performance.frame_skip_enabled", NULL, 0, TACHY_OPT_BOOL, .group = "Performance",
-     .verbs = RUNS, .help = "a frame like the one before takes over its result",
-     .planned = "the model runs on every frame"},
-    {"performance.frame_skip_threshold", NULL, 0, TACHY_OPT_FLOAT, .max = 1,
-     .group = "Performance", .verbs = RUNS,
-     .help = "how different two frames may be for that; 0: not at all",
-     .planned = "the model runs on every frame"},
+     .planned = "a live run holds performance.max_latency_ms and no rate"},
     {"performance.prefetch_frames", NULL, 0, TACHY_OPT_INT, .max = 4096, .group = "Performance",
      .verbs = RUNS, .help = "frames that are read ahead",
      .planned = "as many frames are read ahead as processing.max_memory holds"},
@@ -273,6 +285,29 @@ static const struct tachy_option options[] = {
 
     {"debug.profile_performance", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS,
      .help = "profile the run, as `tachy profile` does"},
+
+    {"debug.save_stage", "save-stage", 0, TACHY_OPT_STRING, .arg = "DIR [N]", .group = "Run",
+     .verbs = RUNS, .then = "debug.save_frames",
+     .help = "keep what preprocess, model and postprocess read and write in the first N frames, "
+             "as .npy files, for tachy replay"},
+    {"debug.save_frames", NULL, 0, TACHY_OPT_INT, "8", .min = 1, .max = 100000, .group = "Run",
+     .verbs = RUNS, .help = "the N of --save-stage"},
+
+    {"replay.stage", "stage", 0, TACHY_OPT_ENUM, "engine", .values = "preprocess|engine|postprocess",
+     .group = "Replay", .verbs = TACHY_VERB_REPLAY, .command_only = true,
+     .help = "what is run"},
+    {"replay.loop", "loop", 0, TACHY_OPT_INT, "1000", .min = 1, .max = 10000000, .group = "Replay",
+     .verbs = TACHY_VERB_REPLAY, .command_only = true,
+     .help = "how often it is run, over the saved frames in turn"},
+    {"replay.golden", "golden", 0, TACHY_OPT_BOOL, "no", .group = "Replay",
+     .verbs = TACHY_VERB_REPLAY, .command_only = true,
+     .help = "compare what comes out with what was saved; exit status 1 where it differs"},
+    {"replay.tolerance", "tolerance", 0, TACHY_OPT_FLOAT, "0", .max = 1e30, .group = "Replay",
+     .verbs = TACHY_VERB_REPLAY, .command_only = true,
+     .help = "largest difference of a value that --golden lets pass; 0: the same bits"},
+    {"replay.min_psnr", "min-psnr", 0, TACHY_OPT_FLOAT, .max = 1000, .group = "Replay",
+     .verbs = TACHY_VERB_REPLAY, .command_only = true,
+     .help = "let --golden pass whatever has at least this PSNR in dB"},
 
     {"profile.trace", "trace", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Profile",
      .verbs = PROFILES,

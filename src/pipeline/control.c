@@ -14,6 +14,7 @@
 // Sums of what `struct tachy_prof` does not hold.
 struct sums {
     int64_t frames, decoded, damaged;
+    int64_t shed[TACHY_SHED_STAGES][TACHY_SHED_COUNT], reused;
     double seconds, paused_s, cpu_s;
 };
 
@@ -187,6 +188,10 @@ static void add_run(const struct control_run *r, struct control_figures *f, stru
     sums->frames += f->summary.frames;
     sums->decoded += f->summary.decoded;
     sums->damaged += f->summary.damaged;
+    for (int i = 0; i < TACHY_SHED_STAGES; i++)
+        for (int why = 0; why < TACHY_SHED_COUNT; why++)
+            sums->shed[i][why] += f->summary.live.shed[i][why];
+    sums->reused += f->summary.live.similar + f->summary.live.alternate;
     sums->seconds += f->summary.seconds;
     sums->paused_s += f->paused_s;
 }
@@ -339,6 +344,8 @@ int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s)
     t->frames = sums.frames;
     t->decoded = sums.decoded;
     t->damaged = sums.damaged;
+    memcpy(t->shed, sums.shed, sizeof(t->shed));
+    t->reused = sums.reused;
     t->seconds = sums.seconds;
     t->paused_s = sums.paused_s;
     t->cpu_s = sums.cpu_s;

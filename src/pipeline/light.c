@@ -228,6 +228,7 @@ static int prepare(struct lane *l)
         struct tachy_item *item = &l->items[i];
         item->in = tachy_frame_ref(b->frames[i]);
         item->result = (struct tachy_result){.frame_id = i, .pts = item->in->pts};
+        item->anew = item->in->discontinuity != 0;
         item->priv = t->ops->item_size ? calloc(1, t->ops->item_size) : NULL;
         if (t->ops->item_size && !item->priv)
             err = TACHY_ERR_NOMEM;

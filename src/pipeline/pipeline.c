@@ -50,7 +50,8 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     s->in_bytes = tachy_frame_bytes(b->input.format, b->input.width, b->input.height);
     if (b->output.format)
         s->out_bytes = tachy_frame_bytes(b->output.format, b->output.width, b->output.height);
-    s->ordered = ops->order && (s->order_state || !ops->order_open);
+    s->has_order = ops->order && (s->order_state || !ops->order_open);
+    s->ordered = s->has_order || (s->policy && s->policy->in_order);
     s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
     s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
     int64_t fit = TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
@@ -235,6 +236,8 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
         return TACHY_ERR_NOMEM;
     init_stream(s, p);
     s->policy = policy;
+    if (policy && policy->wanted)
+        atomic_store(&p->prompt, true);
     pthread_mutex_lock(&p->join);
     int err = pipeline_bind_get(p, params->task, &params->input, &s->bind);
     pthread_mutex_unlock(&p->join);
@@ -377,10 +380,12 @@ static int start_workers(struct tachy_pipeline *p)
 }
 
 // The pipeline's own stream, with all workers' objects opened before the first frame.
-static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_params *params)
+static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_params *params,
+                      const struct pipeline_policy *policy)
 {
-    int err = tachy_pipeline_join(p, &p->first,
-                                  tachy_stream_params(.task = params->task, .input = params->input));
+    int err = pipeline_join(p, &p->first,
+                            tachy_stream_params(.task = params->task, .input = params->input),
+                            policy, false);
     void *worker;
     for (int i = 0; i < p->nb_workers && err == TACHY_OK; i++)
         err = pipeline_bind_worker(p->first->bind, i, &worker);
@@ -388,6 +393,12 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
 }
 
 int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params)
+{
+    return pipeline_open(out, params, NULL);
+}
+
+int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params,
+                  const struct pipeline_policy *policy)
 {
     *out = NULL;
     if (!TACHY_CHECK(params->log, params->workers >= 0 && params->workers <= 1024) ||
@@ -406,7 +417,7 @@ int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params
     if (err == TACHY_OK)
         err = open_workers(p, TACHY_DEF(params->workers, tachy_cpu_count()));
     if (err == TACHY_OK && params->task)
-        err = open_first(p, params);
+        err = open_first(p, params, policy);
     if (err == TACHY_OK)
         err = start_workers(p);
     if (err < 0) {

@@ -29,7 +29,7 @@
 //
 // Mode live goes beside this, not into it: a stream's `policy` (below) is asked before an item's
 // steps and told when one has come out; what it decides (deadlines, shedding, reuse of results, the
-// controller) belongs into src/pipeline/live*.c.
+// controller) is in src/pipeline/live*.c.
 
 enum slot_state {
     SLOT_FREE = 0,
@@ -81,11 +81,19 @@ struct pipeline_bind {
 // for each item and step.
 struct pipeline_policy {
     void *user;
+    // The item has been filled and is not queued yet; on the pusher's thread, in order where
+    // frames are pushed in order.
+    void (*arrived)(void *user, struct tachy_item *item);
     // Before preprocess and before composite, on the worker's thread: false drops the item, its
-    // position becomes a hole.
-    bool (*wanted)(void *user, const struct tachy_item *item, enum tachy_step next);
+    // position becomes a hole. Before preprocess it may put another picture into the item.
+    bool (*wanted)(void *user, struct tachy_item *item, enum tachy_step next);
+    // The item is next in order, before the task's ordered part; given this, the stream is
+    // ordered whatever the task says.
+    int (*in_order)(void *user, struct tachy_item *item);
     // The item can be pulled: on a worker's thread, in any order.
     void (*finished)(void *user, const struct tachy_item *item);
+    // Pull has gone past positions; on the puller's thread.
+    void (*passed)(void *user);
 };
 
 struct tachy_stream {
@@ -94,7 +102,8 @@ struct tachy_stream {
     struct tachy_stream *before, *after; // in the pipeline's list
     char *name;                          // NULL: none
     uint32_t number;                     // in the profile
-    bool ordered;                        // has an ordered part
+    bool ordered;                        // waits for its turn after inference
+    bool has_order;                      // the task has an ordered part
     bool keeps_input;                    // composite reads the decoded picture
     const struct pipeline_policy *policy; // NULL: none. Set before the first push
 
@@ -122,6 +131,9 @@ struct tachy_stream {
     _Atomic int order_work;
     _Atomic int64_t next_order, next_composite; // everything below has passed
     void *order_state;
+    // Called behind each `order` by the one that orders; NULL: nothing to do. Set before the first push.
+    int (*after_order)(void *user, const void *order_state, int64_t frame_id);
+    void *after_user;
     struct tachy_prof *order_prof; // written by the one that orders, its samples under the
                                    // pipeline's lock; NULL: nothing to measure
 
@@ -210,6 +222,7 @@ struct tachy_pipeline {
 
     struct pipeline_worker *workers;
     int nb_workers;
+    _Atomic bool prompt; // workers are woken as soon as any thread, since a live stream joined
 };
 
 // ---- pipeline_bind.c ----
@@ -263,14 +276,22 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq);
 void pipeline_batch_end(tachy_stream *s);
 // The stream leaves: what has not been run comes back at once.
 void pipeline_batch_cancel(tachy_stream *s);
+// The stream, whose bind has a batcher, asks for batches of half the size, or no longer. Each
+// `true` is followed by a `false` before the stream leaves.
+void pipeline_batch_ease(tachy_stream *s, bool small);
 // Batches have at most `n` items from now on, 1 up to tachy_pipeline.batch. Returns how many models
 // run in batches. Any thread.
 int pipeline_set_batch(struct tachy_pipeline *p, int n);
+// How full its runs were so far, for all streams that share it.
+void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use);
 // Adds what the batchers' threads measured. Under `list`.
 void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
 // ---- pipeline.c ----
 
+// As tachy_pipeline_open() with a policy for the first stream (may be NULL).
+int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params,
+                  const struct pipeline_policy *policy);
 // As tachy_pipeline_join() with a policy and figures of the stream's own (may be NULL, false).
 int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
                   const struct tachy_stream_params *params, const struct pipeline_policy *policy,
@@ -293,6 +314,13 @@ void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum);
 // What a stream has in flight now.
 void pipeline_queues(const tachy_stream *s, struct tachy_queues *q);
 
+// Adds what the workers' threads spent on a core and ready without one, in seconds.
+void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *queued_s);
+// Seconds that the workers were busy, for all streams.
+double pipeline_work_s(struct tachy_pipeline *p);
+// Seconds in the ordered part of a stream's task.
+double pipeline_order_s(const tachy_stream *s);
+
 // The worker steps of this stream alone; needs `figures`.
 void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps);
 // Records queues and memory for the profile, 10000 times a second at most. Under `lock`.
@@ -300,9 +328,11 @@ void pipeline_sample(tachy_stream *s, uint64_t now);
 
 // ---- stream.c ----
 
-// When a pulled item came and for how long it had waited to be pulled, in ticks.
+// When a pulled item came and for how long it had waited to be pulled, in ticks; and what mode
+// live knows of it.
 struct pipeline_times {
     uint64_t pushed, waited;
+    struct tachy_due due;
 };
 
 // As tachy_stream_pull(), but returns TACHY_ERR_AGAIN after `timeout_ms` without a result.

@@ -20,8 +20,9 @@ struct pipeline_batcher {
     int nb_engines, most;
     void **engine;           // the task's, one for each thread of the batcher
     struct tachy_prof **prof; // the same
-    pthread_mutex_t lock;    // guards `backoff`
+    pthread_mutex_t lock;    // guards the next two
     struct tachy_backoff backoff;
+    int eased; // streams that ask for batches of half the size
 };
 
 // Both eyes of an item went through the model, or one of them failed.
@@ -71,6 +72,22 @@ static void measure(struct pipeline_batcher *b, const struct tachy_batch *batch,
     }
 }
 
+// Under the lock: what memory and deadlines leave.
+static void set_most(struct pipeline_batcher *b)
+{
+    int most = b->eased ? TACHY_MAX(b->most / 2, 1) : b->most;
+    tachy_batcher_set_max_batch(b->batcher, TACHY_MIN(most, b->backoff.now));
+}
+
+void pipeline_batch_ease(tachy_stream *s, bool small)
+{
+    struct pipeline_batcher *b = s->bind->batcher;
+    pthread_mutex_lock(&b->lock);
+    b->eased += small ? 1 : -1;
+    set_most(b);
+    pthread_mutex_unlock(&b->lock);
+}
+
 // Memory was too short for `n` items at once, or was not.
 static void learn(struct pipeline_batcher *b, int n, bool shortage)
 {
@@ -82,7 +99,7 @@ static void learn(struct pipeline_batcher *b, int n, bool shortage)
         tachy_backoff_ok(&b->backoff, tachy_now_ns());
     int now = b->backoff.now;
     if (now != before)
-        tachy_batcher_set_max_batch(b->batcher, now);
+        set_most(b);
     pthread_mutex_unlock(&b->lock);
     if (now != before) // the batcher warns the first time
         tachy_msg(b->pipeline->log, TACHY_LOG_VERBOSE, "model: batches of %d at most now, %s", now,
@@ -96,7 +113,7 @@ int pipeline_set_batch(struct tachy_pipeline *p, int n)
     for (struct pipeline_batcher *b = p->batchers; b; b = b->next, found++) {
         pthread_mutex_lock(&b->lock);
         b->backoff.most = b->backoff.now = TACHY_CLAMP(n, 1, b->most);
-        tachy_batcher_set_max_batch(b->batcher, b->backoff.now);
+        set_most(b);
         pthread_mutex_unlock(&b->lock);
     }
     pthread_mutex_unlock(&p->list);
@@ -144,14 +161,19 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq)
 {
     struct tachy_pipeline *p = s->pipeline;
     struct pipeline_slot *slot = pipeline_slot(s, seq);
-    int eyes = s->bind->task->eyes, err = TACHY_OK;
+    int eyes = s->bind->task->eyes, err = TACHY_OK, left = 0;
+    for (int eye = 0; eye < eyes; eye++)
+        left += !(slot->item.reuse >> eye & 1);
+    const unsigned reuse = slot->item.reuse; // the item may be gone once all eyes are submitted
     slot->item.arrived = tachy_ticks();
     atomic_store(&slot->batch_err, TACHY_OK);
-    atomic_store(&slot->eyes_left, eyes);
+    atomic_store(&slot->eyes_left, left);
     pthread_mutex_lock(&p->lock);
     s->busy++;
     pthread_mutex_unlock(&p->lock);
     for (int eye = 0; eye < eyes; eye++) {
+        if (reuse >> eye & 1)
+            continue;
         slot->eye[eye] = (struct pipeline_eye){.stream = s, .seq = seq, .eye = eye};
         if (err == TACHY_OK)
             err = tachy_batcher_submit(
@@ -241,6 +263,10 @@ static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p,
 int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out)
 {
     *out = NULL;
+    if (p->batch > 1 && task->save) {
+        tachy_msg(p->log, TACHY_LOG_WARN, "--save-stage: pictures run one at a time in this run");
+        return TACHY_OK;
+    }
     const char *key = p->batch > 1 && task->ops->batch_key ? task->ops->batch_key(task) : NULL;
     if (!key)
         return TACHY_OK;
@@ -289,4 +315,15 @@ void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all)
     for (struct pipeline_batcher *b = p->batchers; b; b = b->next)
         for (int i = 0; i < b->nb_engines; i++)
             tachy_prof_merge(all, b->prof[i]);
+}
+
+void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use)
+{
+    struct tachy_batcher_stats stats;
+    tachy_batcher_stats(b->batcher, &stats);
+    *use = (struct tachy_task_batches){.max = b->most, .items = (int64_t)stats.done};
+    for (int i = 0; i < TACHY_BATCH_REASONS; i++)
+        use->runs += (int64_t)stats.batches[i];
+    for (int i = 0; i < b->nb_engines; i++)
+        use->run_s += 1e-9 * (double)atomic_load(&b->prof[i]->step[TACHY_STEP_MODEL].busy_ns);
 }

@@ -79,6 +79,41 @@ void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps)
     tachy_aligned_free(all);
 }
 
+void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *queued_s)
+{
+    for (int i = 0; i < p->nb_workers; i++)
+        tachy_prof_thread_read(p->workers[i].prof, cpu_s, queued_s);
+}
+
+static double busy_s(const struct tachy_prof *p)
+{
+    uint64_t ns = 0;
+    for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_COMPOSITE; s++)
+        ns += atomic_load(&p->step[s].busy_ns);
+    return (double)ns * 1e-9;
+}
+
+double pipeline_work_s(struct tachy_pipeline *p)
+{
+    double sum = 0;
+    for (int i = 0; i < p->nb_workers; i++)
+        sum += busy_s(p->workers[i].prof);
+    pthread_mutex_lock(&p->list);
+    if (p->left)
+        sum += busy_s(p->left);
+    for (tachy_stream *s = p->streams; s; s = s->after)
+        if (s->order_prof)
+            sum += busy_s(s->order_prof);
+    pthread_mutex_unlock(&p->list);
+    return sum;
+}
+
+double pipeline_order_s(const tachy_stream *s)
+{
+    const struct tachy_prof *p = s->order_prof;
+    return p ? (double)atomic_load(&p->step[TACHY_STEP_POSTPROCESS].busy_ns) * 1e-9 : 0;
+}
+
 void tachy_stream_stats(const tachy_stream *s, struct tachy_stream_stats *out)
 {
     // Pulled before pushed: a difference of the two is never negative.

@@ -1,4 +1,5 @@
 #include "pipeline/pipeline.h"
+#include "pipeline/stage_save.h"
 
 #include <sched.h>
 
@@ -80,7 +81,7 @@ static void item_failed(tachy_stream *s, int64_t seq, const char *step, int err)
     pipeline_wake_stream(s);
 }
 
-static bool wanted(const tachy_stream *s, const struct tachy_item *item, enum tachy_step next)
+static bool wanted(const tachy_stream *s, struct tachy_item *item, enum tachy_step next)
 {
     return !s->policy || !s->policy->wanted || s->policy->wanted(s->policy->user, item, next);
 }
@@ -95,6 +96,8 @@ static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
     uint64_t start = tachy_ticks(), wait = start - item->arrived;
     int eyes = s->bind->task->eyes, err;
     for (int eye = 0; eye < eyes; eye++) {
+        if (item->reuse >> eye & 1)
+            continue;
         tachy_step_begin(*step = TACHY_STEP_PREPROCESS);
         err = ops->preprocess(worker, item, eye);
         tachy_step_end();
@@ -118,6 +121,13 @@ static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
         measure(w, s, TACHY_STEP_POSTPROCESS, item, b, c, 0);
         start = c;
         wait = 0;
+        if (s->bind->task->save) {
+            err = tachy_stage_save_item(s->bind->task->save, s->bind->task, worker, item, eye,
+                                        &s->bind->input);
+            if (err < 0)
+                return err;
+            start = tachy_ticks();
+        }
     }
     item->arrived = start;
     return TACHY_OK;
@@ -130,6 +140,8 @@ static int preprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream
     const struct tachy_task_ops *ops = s->bind->task->ops;
     uint64_t start = tachy_ticks(), wait = start - item->arrived;
     for (int eye = 0; eye < s->bind->task->eyes; eye++) {
+        if (item->reuse >> eye & 1)
+            continue;
         tachy_step_begin(TACHY_STEP_PREPROCESS);
         int err = ops->batch_preprocess(worker, item, eye);
         tachy_step_end();
@@ -152,6 +164,8 @@ static int postprocess_eyes(struct pipeline_worker *w, void *worker, tachy_strea
     uint64_t start = tachy_ticks(), wait = start - item->arrived;
     for (int eye = 0; eye < s->bind->task->eyes; eye++) {
         const struct pipeline_eye *e = &slot->eye[eye];
+        if (item->reuse >> eye & 1)
+            continue;
         tachy_step_begin(TACHY_STEP_POSTPROCESS);
         int err = ops->batch_postprocess(worker, item, eye);
         tachy_step_end();
@@ -217,6 +231,11 @@ static void inferred(struct pipeline_worker *w, void *worker, const struct pipel
         set_state(slot, SLOT_INFERRED);
 }
 
+static bool all_reused(const tachy_stream *s, const struct tachy_item *item)
+{
+    return item->reuse == (1u << s->bind->task->eyes) - 1;
+}
+
 static void infer(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
 {
     tachy_stream *s = job->stream;
@@ -234,7 +253,7 @@ static void infer(struct pipeline_worker *w, void *worker, const struct pipeline
                       : infer_eyes(w, worker, s, &slot->item, &step);
     if (err < 0)
         item_failed(s, job->seq, tachy_step_name(step), err);
-    else if (batched)
+    else if (batched && !all_reused(s, &slot->item))
         pipeline_batch_submit(s, job->seq);
     else
         inferred(w, worker, job);
@@ -278,6 +297,13 @@ static void work(struct pipeline_worker *w, const struct pipeline_job *job)
 
 // ---- Order ----
 
+static int order_steps(tachy_stream *s, struct tachy_item *item)
+{
+    const struct pipeline_policy *p = s->policy;
+    int err = p && p->in_order ? p->in_order(p->user, item) : TACHY_OK;
+    return err == TACHY_OK && s->has_order ? s->bind->task->ops->order(s->order_state, item) : err;
+}
+
 // The next item in order has been inferred.
 static void order_item(tachy_stream *s, int64_t seq)
 {
@@ -290,11 +316,13 @@ static void order_item(tachy_stream *s, int64_t seq)
     if (s->ordered) {
         uint64_t start = tachy_ticks();
         tachy_step_begin(TACHY_STEP_POSTPROCESS);
-        int err = ops->order(s->order_state, &slot->item);
+        int err = order_steps(s, &slot->item);
         tachy_step_end();
         uint64_t end = tachy_ticks();
         tachy_prof_add(s->order_prof, TACHY_STEP_POSTPROCESS, whose(&slot->item), start, end, 0);
         slot->item.arrived = end;
+        if (err == TACHY_OK && s->after_order)
+            err = s->after_order(s->after_user, s->order_state, slot->item.result.frame_id);
         if (err < 0) {
             item_failed(s, seq, "ordered postprocess", err);
             return;
@@ -450,16 +478,28 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
     return n;
 }
 
+// Workers fill the cores, but the one thread that decodes or encodes must not queue behind them:
+// what it is late with, all of them wait for. In mode live a frame waits for them. Returns whether
+// the pipeline has live streams.
+static bool schedule(const struct pipeline_worker *w, bool first)
+{
+    bool prompt = atomic_load_explicit(&w->pipeline->prompt, memory_order_relaxed);
+    if (prompt != first) // a prompt worker that starts keeps what its program has chosen
+        pthread_setschedparam(pthread_self(), prompt ? SCHED_OTHER : SCHED_BATCH,
+                              &(struct sched_param){0});
+    return prompt;
+}
+
 void *pipeline_worker_main(void *arg)
 {
     struct pipeline_worker *w = arg;
     struct pipeline_job jobs[PIPELINE_BATCH];
-    // Workers fill the cores, but the one thread that decodes or encodes must not queue behind
-    // them: what it is late with, all of them wait for.
-    pthread_setschedparam(pthread_self(), SCHED_BATCH, &(struct sched_param){0});
+    bool prompt = schedule(w, true);
     tachy_profile_thread(w->pipeline->profile, w->prof);
     for (int n = 0; (n = take(w, jobs, n));) {
         uint64_t start = tachy_ticks();
+        if (!prompt)
+            prompt = schedule(w, false);
         for (int i = 0; i < n; i++)
             work(w, &jobs[i]);
         settle(jobs, n);

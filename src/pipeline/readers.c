@@ -1,5 +1,6 @@
 #include "pipeline/readers.h"
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "media/convert.h"
 #include "profile/prof.h"
@@ -10,7 +11,10 @@ enum { DECODERS_AUTO_MAX = 8 };
 // decoder; there the decoder's own threads are the better use of the cores.
 static int wanted_decoders(const struct run_readers *r)
 {
-    int asked = r->source->params.decoders;
+    int asked = r->resume ? 1 : r->source->params.decoders;
+    // Who must see frames in order, or one at a time, has one decoder.
+    if (r->paced || live_stream_policy(r->live))
+        return 1;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
     if (r->stream->keeps_input || r->shared || r->source->params.threads)
@@ -51,9 +55,21 @@ static int push(struct run_reader *one, tachy_frame *f, int64_t seq)
             return err;
         f = fit;
     }
-    int err = r->nb > 1 ? tachy_stream_push_at(r->stream, f, seq) : tachy_stream_push(r->stream, f);
+    int err =
+        r->nb > 1 ? tachy_stream_push_at(r->stream, f, seq) : live_stream_push(r->live, f);
     tachy_frame_unref(&fit);
     return err;
+}
+
+static bool stopped(void *readers) { return run_readers_stopped(readers); }
+
+static bool wait_due(struct run_readers *r, const tachy_frame *f)
+{
+    struct tachy_rational tb = tachy_source_info(r->source)->time_base;
+    uint64_t start = tachy_now_ns();
+    bool due = tachy_pace_wait(&r->pace, (double)f->pts * tb.num / tb.den, stopped, r);
+    atomic_fetch_add(&r->source->pace_ns, tachy_now_ns() - start);
+    return due;
 }
 
 // The next frame, with its time measured without what it waited for other threads.
@@ -73,6 +89,10 @@ static int read_next(struct run_reader *one, tachy_frame **f, int64_t *seq)
     }
     tachy_prof_add(one->prof, TACHY_STEP_DECODE,
                    (struct tachy_prof_item){(*f)->id, r->stream->number}, start, end, 0);
+    if (r->paced && !wait_due(r, *f)) {
+        tachy_frame_unref(f);
+        return TACHY_ERR_INTERRUPTED;
+    }
     atomic_fetch_add(&r->decoded, 1);
     return TACHY_OK;
 }
@@ -84,10 +104,11 @@ bool run_readers_stopped(const struct run_readers *r)
 }
 
 // Waits while the run is paused. False: no more is to be read.
-static bool may_read(const struct run_readers *r)
+static bool may_read(struct run_readers *r)
 {
-    while (!run_readers_stopped(r) && tachy_control_hold(r->control, r->controlled)) {
-    }
+    while (!run_readers_stopped(r) && tachy_control_hold(r->control, r->controlled))
+        if (r->paced) // then there is one thread: its clock starts again
+            r->pace.started = false;
     return !run_readers_stopped(r);
 }
 
@@ -104,10 +125,13 @@ static void *reader_main(void *arg)
         if (err < 0)
             break;
         uint64_t start = tachy_ticks();
-        err = push(one, f, seq);
+        err = f ? tachy_resume_read(r->resume, f) : TACHY_OK;
+        if (err == TACHY_OK)
+            err = push(one, f, seq);
         atomic_fetch_add(&r->push_ticks, tachy_ticks() - start);
         tachy_frame_unref(&f);
     }
+    tachy_prof_thread_stop(one->prof);
     if (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED) // a pipeline that failed tells it itself
         err = TACHY_OK;
     if (err != TACHY_ERR_EOF) {
@@ -116,7 +140,7 @@ static void *reader_main(void *arg)
         atomic_store(&r->stop, true); // the others as well
     }
     if (atomic_fetch_sub(&r->running, 1) == 1)
-        tachy_stream_push(r->stream, NULL);
+        live_stream_push(r->live, NULL);
     return NULL;
 }
 
@@ -131,7 +155,7 @@ int run_readers_start(struct run_readers *r)
         // Fewer threads read all the same.
         int left = r->nb - i;
         if (atomic_fetch_sub(&r->running, left) == left)
-            tachy_stream_push(r->stream, NULL);
+            live_stream_push(r->live, NULL);
         if (i == 0)
             return tachy_fail(r->log, TACHY_ERR_AGAIN,
                               "the system gives no more threads; try again later");

@@ -1,6 +1,8 @@
 #pragma once
 #include "pipeline/control.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/live_stream.h"
+#include "pipeline/pace.h"
+#include "pipeline/resume.h"
 #include "source/source_ops.h"
 
 // The threads between a source and its stream: they read (which is decoding) and push. One, or
@@ -24,6 +26,10 @@ struct run_readers {
     tachy_stream *stream;
     struct tachy_profile *profile; // NULL: off
     const struct tachy_log *log;
+    struct live_stream *live; // what is pushed in order goes through it
+    bool paced;               // frames are read no sooner than their time
+    struct tachy_pace pace;   // of the one thread that there is then
+    struct tachy_resume *resume; // NULL: none; with it there is one decoder
     bool shared;           // other sources are read at the same time: one decoder unless asked
     tachy_control *control;         // NULL: none
     struct control_run *controlled; // the run in it

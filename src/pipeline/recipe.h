@@ -1,12 +1,21 @@
 #pragma once
 #include "base/base.h"
 
+#include <tachy/live.h>
+#include <tachy/preprocess.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
 #include <tachy/task.h>
 
 // What a task fills in and the pipeline runs. The three steps of the worker stage and
 // composite are separate calls so that each can be timed, and run alone for the light ratio.
+
+// What mode live keeps of an item, on the clock of live.h.
+struct tachy_due {
+    uint64_t deadline; // UINT64_MAX: none
+    uint64_t taken;    // when a worker began
+    bool inferred;     // not all of its result was taken over
+};
 
 // One frame on its way through a pipeline.
 struct tachy_item {
@@ -18,7 +27,27 @@ struct tachy_item {
     uint64_t arrived;    // into the current queue, tachy_ticks()
     uint64_t pushed;     // into the pipeline, tachy_ticks()
     uint32_t stream;     // number of its stream in the profile
+    bool anew;           // the stream's state (smoothing, recurrence) starts anew here
+    bool small;          // the model is to see a smaller picture (TACHY_EASE_SMALL_INPUT)
+    unsigned reuse;      // eyes (bits 1 << eye) whose result is taken over from an earlier item:
+                         // preprocess, model and postprocess are not called for them
+    struct tachy_due due;
     void *priv;          // item_size zeroed bytes of the task's; kept from frame to frame
+};
+
+// How full the model's runs are. A session's batch is fixed and padded, so a run costs the same
+// however few pictures are in it.
+struct tachy_task_batches {
+    int max;             // pictures a run may hold
+    int64_t runs, items; // runs, and pictures in them
+    double run_s;        // of all runs together
+};
+
+// What the steps of one eye read and write, in a worker's memory.
+struct tachy_task_tensors {
+    struct tachy_tensor *in, *out;      // of the model; arrays
+    int n_in, n_out;
+    struct tachy_placement *placement;  // preprocess -> postprocess; NULL: none
 };
 
 // What is known of the decoded frame besides its pixels.
@@ -29,6 +58,8 @@ static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
 
 struct tachy_task_ops {
     const char *name;
+    unsigned eases; // bits 1 << enum tachy_ease of what it can do besides `reuse`:
+                    // TACHY_EASE_SMALL_INPUT where it heeds item->small
     size_t priv_size; // zeroed bytes at tachy_task.priv
     size_t item_size; // zeroed bytes at tachy_item.priv
     int (*open)(tachy_task *t, const tachy_settings *s);
@@ -74,11 +105,27 @@ struct tachy_task_ops {
     int (*order_open)(tachy_task *t, void **state);
     void (*order_close)(void *state);
     int (*order)(void *state, struct tachy_item *item);
+    // What `order` knows of the frames before, as bytes that another process of the same build can
+    // load; *data: to be freed with free(). NULL although there is `order`: such a run cannot be
+    // resumed. Not while `order` runs.
+    int (*order_save)(const void *state, void **data, size_t *size);
+    int (*order_load)(void *state, const void *data, size_t size);
+
+    // Taking over results (docs/live.md); NULL: the task cannot. In the order of the stream, one
+    // at a time, before `order`: keep an eye's result as postprocess left it in *kept (NULL at
+    // first; one a stream), and fill in that of a later item from it.
+    int (*keep)(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);
+    int (*reuse)(const tachy_task *t, const void *kept, struct tachy_item *item, int eye);
+    void (*kept_close)(void *kept);
 
     // In any order again, after `order`; sets item->out. NULL: no pictures are made.
     int (*composite)(void *worker, struct tachy_item *item);
 
     void (*item_close)(void *item_priv); // frees what the item's priv holds
+    // For saving and replaying steps. NULL: cannot be done.
+    void (*tensors)(void *worker, struct tachy_task_tensors *t);
+    // Runs of the model so far, where one holds several pictures. NULL: one each. Any thread.
+    void (*batches)(const tachy_task *t, struct tachy_task_batches *b);
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);
 };
@@ -87,6 +134,8 @@ struct tachy_task {
     const struct tachy_task_ops *ops;
     const struct tachy_log *log;
     int eyes; // 1 or 2
+    char *settings; // that the task was opened with: JSON object, text by path; NULL: none
+    struct tachy_stage_save *save; // stage_save.h; NULL: nothing is saved
     struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
     max_align_t priv[];
 };

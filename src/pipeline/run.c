@@ -2,7 +2,9 @@
 #include "base/cpu.h"
 #include "pipeline/control.h"
 #include "pipeline/light.h"
+#include "pipeline/live_stream.h"
 #include "pipeline/readers.h"
+#include "pipeline/resume.h"
 #include "pipeline/verdict.h"
 #include "sink/sink_ops.h"
 
@@ -18,7 +20,9 @@ struct run {
     const struct tachy_run_params *p;
     tachy_pipeline *pipeline;
     tachy_stream *stream;
+    struct live_stream *live; // what is pushed and pulled in order goes through it
     struct run_readers readers;
+    struct tachy_resume *resume;    // NULL: the output is written in one piece
     struct tachy_prof *sink_prof;   // written by the calling thread
     _Atomic int64_t written;        // by the calling thread
     _Atomic uint64_t starved_ticks; // the calling thread waited for results
@@ -26,6 +30,8 @@ struct run {
     _Atomic uint64_t first_ns;      // from the start to the first frame written
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
+    struct tachy_system before; // when the run began
+    double work_before_s;       // the pipeline's then
     struct tachy_summary *sum;
 };
 
@@ -52,15 +58,26 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     s->seconds = TACHY_MAX(since_s(r->start_ns) - paused_s, 0.0);
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
+    live_stream_read(r->live, &s->live);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
-    tachy_verdict(s, &(struct tachy_verdict_in){
-                         .decoders = r->readers.nb,
-                         .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) *
-                                        1e-9 / TACHY_MAX(r->readers.nb, 1),
-                         .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
-                     });
+    double held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) * 1e-9;
+    tachy_run_verdict(s, &(struct run_readings){
+                             .sum = s,
+                             .stream = r->stream,
+                             .source = r->p->source,
+                             .sink = r->p->sink,
+                             .source_profs = r->readers.profs,
+                             .nb_source = r->readers.nb,
+                             .sink_prof = r->sink_prof,
+                             .held_back_s = held_back_s / TACHY_MAX(r->readers.nb, 1),
+                             .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
+                             .process_cpu_s = cpu,
+                             .max_bytes = r->p->max_bytes,
+                             .before = &r->before,
+                             .work_before_s = r->work_before_s,
+                         });
 }
 
 static double peak_memory_mib(void)
@@ -97,12 +114,18 @@ static void read_for_control(void *run, struct control_figures *f)
     f->total_frames = tachy_source_info(r->p->source)->frames;
 }
 
-// Workers can rest and come back, batches be smaller than the model was opened for; every other
-// setting is part of what was opened at the start.
+// Workers can rest and come back, batches be smaller than the model was opened for, and a live
+// run's frames have another deadline; every other setting is part of what was opened at the start.
 static int set_for_control(void *run, const char *path, double value, char **why)
 {
     const struct run *r = run;
     bool workers = !strcmp(path, "model.num_workers"), batch = !strcmp(path, "model.batch_size");
+    if (!strcmp(path, "performance.max_latency_ms")) {
+        if (live_stream_set_latency(r->live, value) == TACHY_OK)
+            return TACHY_OK;
+        *why = tachy_asprintf(": only a live run has deadlines (--live)");
+        return TACHY_ERR_UNSUPPORTED;
+    }
     int most = workers ? r->pipeline->nb_workers : r->pipeline->batch;
     int n = value > 0 ? (int)value : most;
     if (!workers && !batch)
@@ -142,7 +165,7 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
     ps->last_frames = frames;
     read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     struct tachy_progress p = {
-        .frames = r->sum->frames,
+        .frames = r->sum->resumed + r->sum->frames,
         .total = tachy_source_info(r->p->source)->frames,
         .seconds = r->sum->seconds,
         .fps = last ? r->sum->fps : ps->fps,
@@ -176,6 +199,11 @@ static int drain(struct run *r)
         uint64_t start = tachy_ticks();
         atomic_fetch_add(&r->starved_ticks, start - asked);
         struct tachy_result numbered;
+        if (err == TACHY_OK && !live_stream_due(r->live, &times)) {
+            tachy_frame_unref(&f);
+            report_progress(r, &ps, false);
+            continue;
+        }
         if (err == TACHY_OK && r->readers.nb > 1 && !r->stream->policy) {
             if (ends_here(r, result->frame_id, &position)) {
                 tachy_frame_unref(&f);
@@ -187,7 +215,9 @@ static int drain(struct run *r)
         }
         if (err == TACHY_OK) {
             tachy_step_begin(TACHY_STEP_ENCODE);
-            err = tachy_sink_write(r->p->sink, f, result);
+            err = tachy_resume_cut(r->resume, result->frame_id);
+            if (err == TACHY_OK)
+                err = tachy_sink_write(r->p->sink, f, result);
             tachy_step_end();
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
@@ -195,6 +225,7 @@ static int drain(struct run *r)
                            (struct tachy_prof_item){result->frame_id, r->stream->number}, start,
                            end, times.waited);
             tachy_prof_latency(r->sink_prof, end - times.pushed);
+            live_stream_written(r->live, &times, start, end);
             if (err < 0)
                 break;
             if (!atomic_load(&r->written))
@@ -301,16 +332,20 @@ static int run_frames(struct run *r)
     int source_err = run_readers_join(&r->readers);
     if (err == TACHY_OK && source_err < 0 && source_err != TACHY_ERR_EOF)
         err = source_err;
+    bool drained = tachy_control_drained(r->p->control, &r->controlled);
     bool asked = (r->p->stop && *(const volatile int *)r->p->stop) ||
                  tachy_control_stopped(r->p->control);
-    if (err == TACHY_OK && source_err == TACHY_OK && !tachy_control_drained(r->p->control, &r->controlled))
+    if (err == TACHY_OK && source_err == TACHY_OK && !drained)
         asked = true; // stopped before the end of the source
     r->sum->interrupted = asked;
 
     uint64_t start = tachy_ticks();
+    bool whole = err == TACHY_OK && !asked && !(r->resume && drained);
     tachy_step_begin(TACHY_STEP_ENCODE);
-    int finish = tachy_sink_finish(r->p->sink, err < 0 || asked);
+    int finish = r->resume ? tachy_resume_finish(r->resume, whole)
+                           : tachy_sink_finish(r->p->sink, !whole);
     tachy_step_end();
+    r->sum->kept = tachy_resume_kept(r->resume);
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
@@ -327,6 +362,9 @@ static int run_frames(struct run *r)
 // The run as its control sees it.
 static int run_controlled(struct run *r)
 {
+    tachy_prof_thread_start(r->sink_prof);
+    tachy_system_read(&r->before, NULL);
+    r->work_before_s = pipeline_work_s(r->pipeline);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
@@ -340,28 +378,50 @@ static int open_stream(struct run *r)
 {
     const struct tachy_run_params *p = r->p;
     const struct tachy_video_info *input = tachy_source_info(p->source);
-    int err = TACHY_OK;
+    int err = live_stream_open(&r->live, p->task, &p->live, p->log);
+    const struct pipeline_policy *policy = err == TACHY_OK ? live_stream_policy(r->live) : NULL;
     r->pipeline = p->pipeline;
+    if (err < 0)
+        return err;
     if (p->pipeline)
-        return pipeline_join(p->pipeline, &r->stream,
-                             tachy_stream_params(.task = p->task, .input = *input,
-                                                 .max_bytes = p->max_bytes, .name = p->source->url),
-                             NULL, true);
-    err = tachy_pipeline_open(&r->pipeline,
-                              tachy_pipeline_params(.task = p->task, .input = *input,
-                                                    .workers = p->workers, .max_bytes = p->max_bytes,
-                                                    .memory = p->max_bytes, .batch = p->batch,
-                                                    .batch_timeout_us = p->batch_timeout_us,
-                                                    .log = p->log, .profile = p->profile));
-    r->stream = err == TACHY_OK ? r->pipeline->first : NULL;
+        err = pipeline_join(p->pipeline, &r->stream,
+                            tachy_stream_params(.task = p->task, .input = *input,
+                                                .max_bytes = p->max_bytes, .name = p->source->url),
+                            policy, true);
+    else
+        err = pipeline_open(&r->pipeline,
+                            tachy_pipeline_params(.task = p->task, .input = *input,
+                                                  .workers = p->workers, .max_bytes = p->max_bytes,
+                                                  .memory = p->max_bytes, .batch = p->batch,
+                                                  .batch_timeout_us = p->batch_timeout_us,
+                                                  .log = p->log, .profile = p->profile),
+                            policy);
+    if (err == TACHY_OK && !p->pipeline)
+        r->stream = r->pipeline->first;
+    if (err == TACHY_OK)
+        live_stream_start(r->live, r->stream);
+    return err;
+}
+
+static int start_sink(struct run *r)
+{
+    const struct tachy_run_params *p = r->p;
+    if (!r->resume) {
+        tachy_sink_set_side(p->sink, tachy_source_side(p->source));
+        return tachy_sink_start(p->sink, tachy_stream_output(r->stream));
+    }
+    int err = tachy_resume_start(r->resume, r->stream);
+    r->sum->resumed = r->sum->kept = tachy_resume_kept(r->resume);
     return err;
 }
 
 static void close_stream(struct run *r)
 {
+    live_stream_stop(r->live);
     tachy_stream_leave(&r->stream);
     if (!r->p->pipeline)
         tachy_pipeline_close(&r->pipeline);
+    live_stream_close(&r->live);
 }
 
 static int open_profile(struct run *r)
@@ -375,6 +435,14 @@ static void close_profile(struct run *r)
 {
     tachy_profile_leave(r->p->profile, r->sink_prof);
     tachy_aligned_free(r->sink_prof);
+}
+
+// A live run of made-up frames gets them at their rate; a file is read as fast as it decodes
+// where nothing else is asked for.
+static bool is_paced(const struct tachy_run_params *p)
+{
+    bool made_up = p->live.mode == TACHY_RUN_LIVE && p->source->ops == &tachy_source_null;
+    return p->live.realtime || made_up;
 }
 
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
@@ -391,15 +459,24 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     r.readers.shared = p->pipeline != NULL;
     int err = open_profile(&r);
     if (err == TACHY_OK)
+        err = tachy_resume_open(&r.resume, p);
+    summary->kept = tachy_resume_kept(r.resume);
+    r.readers.resume = r.resume;
+    if (err == TACHY_OK)
         err = open_stream(&r);
+    r.readers.live = r.live;
+    r.readers.paced = is_paced(p);
     if (err == TACHY_OK)
         err = run_readers_open(&r.readers, p->source, r.stream, p->profile, p->log);
     if (err < 0)
         goto error;
-    tachy_sink_set_side(p->sink, tachy_source_side(p->source));
-    err = tachy_sink_start(p->sink, tachy_stream_output(r.stream));
+    err = start_sink(&r);
     if (err < 0)
         goto error;
+    if (tachy_resume_all_in(r.resume)) {
+        err = tachy_resume_finish(r.resume, true);
+        goto error;
+    }
     bool measured = p->calibrate && calibrate(&r, &light) == TACHY_OK;
     if (p->calibrate && !measured)
         tachy_msg(p->log, TACHY_LOG_WARN,
@@ -414,6 +491,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 
 error:
     close_stream(&r);
+    tachy_resume_close(&r.resume);
     run_readers_close(&r.readers);
     close_profile(&r);
     return err;

@@ -1,7 +1,6 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/verdict.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -31,6 +30,12 @@ static void add_summary(struct tachy_summary *all, const struct tachy_summary *s
     all->decoded += s->decoded;
     all->damaged += s->damaged;
     all->interrupted |= s->interrupted;
+    if (s->seconds >= all->seconds) { // the verdict is that of the longest job
+        all->seconds = s->seconds;
+        all->limited_by = s->limited_by;
+        all->verdict = s->verdict;
+        memcpy(all->limited_text, s->limited_text, sizeof(all->limited_text));
+    }
     all->peak_memory_mib = TACHY_MAX(all->peak_memory_mib, s->peak_memory_mib);
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(edges); i++) {
         struct tachy_step_stats *to = &all->steps[edges[i]];
@@ -108,8 +113,6 @@ static void sum_up(struct many *m, double seconds, double cpu_s)
     all->fps = seconds > 0 ? (double)all->frames / seconds : 0;
     all->cores = tachy_cpu_count();
     all->utilisation = seconds > 0 ? TACHY_MIN(cpu_s / (all->cores * seconds), 1.0) : 0;
-    // Threads of several sources and sinks cannot be told apart here: the workers' steps are.
-    tachy_verdict(all, &(struct tachy_verdict_in){.held_back_s = seconds, .starved_s = seconds});
 }
 
 int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all)

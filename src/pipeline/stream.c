@@ -57,7 +57,13 @@ static void fill(tachy_stream *s, struct tachy_item *item, tachy_frame *f)
     item->pushed = item->arrived = tachy_ticks();
     item->stream = s->number;
     item->result = (struct tachy_result){.frame_id = f->id, .pts = f->pts};
+    item->anew = f->discontinuity != 0;
+    item->small = false;
+    item->reuse = 0;
+    item->due = (struct tachy_due){.deadline = UINT64_MAX};
     atomic_fetch_add(&s->inputs, 1);
+    if (s->policy && s->policy->arrived)
+        s->policy->arrived(s->policy->user, item);
 }
 
 // Under the pipeline's lock: nobody else takes one, so the first stays the first until it is taken
@@ -214,6 +220,8 @@ static void pass(tachy_stream *s, int64_t n)
         pipeline_advance(s);
     if (n + 1 >= atomic_load(&s->end))
         pipeline_news(s->pipeline);
+    if (s->policy && s->policy->passed)
+        s->policy->passed(s->policy->user);
 }
 
 // The next position that has an item, once it is done: TACHY_OK and *at, or why there is none.
@@ -264,7 +272,7 @@ int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
     if (result)
         *result = &item->result;
     if (times)
-        *times = (struct pipeline_times){item->pushed, tachy_ticks() - item->arrived};
+        *times = (struct pipeline_times){item->pushed, tachy_ticks() - item->arrived, item->due};
     atomic_fetch_add_explicit(&s->nb_pulled, 1, memory_order_relaxed);
     s->pulled_at = n;
     pass(s, n);

@@ -4,49 +4,89 @@
 
 #include <stdio.h>
 
-static enum tachy_step busiest(const struct tachy_summary *s, int from, int to)
+static struct verdict_stage stage(double busy_s, int threads)
 {
-    int best = from;
-    for (int i = from; i <= to; i++)
-        if (s->steps[i].busy_s > s->steps[best].busy_s)
-            best = i;
-    return (enum tachy_step)best;
+    return (struct verdict_stage){.threads = threads, .busy_s = busy_s};
 }
 
-void tachy_verdict(struct tachy_summary *s, const struct tachy_verdict_in *in)
+// A thread's figures are of its whole life: outside of its steps it computes next to nothing, but
+// it waits for a core when it is woken up as well.
+static void within(struct verdict_stage *s)
 {
-    double wall = s->seconds > 0 ? s->seconds : 1;
-    double source_busy = s->steps[TACHY_STEP_DECODE].busy_s / (wall * TACHY_MAX(in->decoders, 1));
-    double sink_busy = s->steps[TACHY_STEP_ENCODE].busy_s / wall;
-    double work = 0, all = 0;
-    for (int i = TACHY_STEP_PREPROCESS; i <= TACHY_STEP_COMPOSITE; i++)
-        work += s->steps[i].busy_s;
-    for (int i = 0; i < TACHY_STEP_COUNT; i++)
-        all += s->steps[i].busy_s;
-    double workers_busy = s->workers ? work / (wall * s->workers) : 0;
-    char *t = s->limited_text;
-    size_t n = sizeof(s->limited_text);
+    s->cpu_s = TACHY_MIN(s->cpu_s, s->busy_s);
+    s->queued_s = TACHY_MIN(s->queued_s, s->busy_s - s->cpu_s);
+}
 
-    if (s->utilisation >= 0.85) {
-        s->limited_by = busiest(s, TACHY_STEP_DECODE, TACHY_STEP_ENCODE);
-        snprintf(t, n,
-                 "all %d cores are busy (%.0f %%); %s takes most of it, %.0f %% of the steps' time",
-                 s->cores, 100 * s->utilisation, tachy_step_name(s->limited_by),
-                 100 * s->steps[s->limited_by].busy_s / (all > 0 ? all : 1));
-    } else if (source_busy >= 0.8 && in->held_back_s < 0.15 * wall) {
-        s->limited_by = TACHY_STEP_DECODE;
-        snprintf(
-            t, n,
-            "decode: its thread was busy %.0f %% of the time and the workers waited for frames",
-            100 * source_busy);
-    } else if (sink_busy >= 0.7 && in->starved_s < 0.25 * wall) {
-        s->limited_by = TACHY_STEP_ENCODE;
-        snprintf(t, n,
-                 "encode: the sink was busy %.0f %% of the time and finished frames waited for it",
-                 100 * sink_busy);
-    } else {
-        s->limited_by = busiest(s, TACHY_STEP_PREPROCESS, TACHY_STEP_COMPOSITE);
-        snprintf(t, n, "%s: the %d workers were busy %.0f %% of the time",
-                 tachy_step_name(s->limited_by), s->workers, 100 * workers_busy);
-    }
+static void read_stages(struct tachy_verdict_in *in, const struct run_readings *r)
+{
+    const struct tachy_step_stats *steps = r->sum->steps;
+    double work = pipeline_work_s(r->stream->pipeline) - r->work_before_s;
+    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+        in->step_busy_s[s] = steps[s].busy_s;
+    if (r->stream->bind->batcher)
+        in->engine = stage(steps[TACHY_STEP_MODEL].busy_s, r->sum->workers);
+    in->source = stage(steps[TACHY_STEP_DECODE].busy_s, r->nb_source);
+    in->work = stage(work, r->sum->workers);
+    in->sink = stage(steps[TACHY_STEP_ENCODE].busy_s, 1);
+    for (int i = 0; i < r->nb_source; i++)
+        tachy_prof_thread_read(r->source_profs[i], &in->source.cpu_s, &in->source.queued_s);
+    tachy_prof_thread_read(r->sink_prof, &in->sink.cpu_s, &in->sink.queued_s);
+    pipeline_threads(r->stream->pipeline, &in->work.cpu_s, &in->work.queued_s);
+    in->order_s = pipeline_order_s(r->stream);
+    in->read_s = TACHY_MIN(in->read_s, in->source.busy_s); // opening reads as well
+    in->work_queued_s = in->work.queued_s;
+    within(&in->source);
+    within(&in->work);
+    within(&in->sink);
+}
+
+static void read_system(struct tachy_verdict_in *in, const struct tachy_system *before)
+{
+    struct tachy_system now;
+    tachy_system_read(&now, NULL);
+    in->memory_stall_s = (double)(now.memory_stall_us - before->memory_stall_us) * 1e-6;
+    double all = (double)(now.cpu_ms - before->cpu_ms) * 1e-3, own = in->process_cpu_s;
+    if (now.cores > 0) // as many of the others' as on any core
+        in->other_cpu_s = TACHY_MAX(all - own, 0.0) * TACHY_MIN(in->cores, now.cores) / now.cores;
+    in->major_faults = now.major_faults - before->major_faults;
+    in->throttled = now.throttled - before->throttled;
+    in->clock_mhz = now.clock_mhz;
+    in->clock_max_mhz = now.clock_max_mhz;
+}
+
+static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
+{
+    struct tachy_task_batches b = {0};
+    const tachy_task *task = s->bind->task;
+    if (s->bind->batcher)
+        pipeline_batch_use(s->bind->batcher, &b);
+    else if (task->ops->batches)
+        task->ops->batches(task, &b);
+    in->batch.max = b.max;
+    in->batch.runs = b.runs;
+    in->batch.items = b.items;
+    in->batch.run_s = b.run_s;
+    in->batch.fixed_s = b.runs ? b.run_s / (double)b.runs : 0;
+}
+
+void tachy_run_verdict(struct tachy_summary *s, const struct run_readings *r)
+{
+    struct tachy_verdict_in in = {
+        .seconds = s->seconds > 0 ? s->seconds : 1e-9,
+        .frames = s->frames,
+        .cores = s->cores,
+        .held_back_s = r->held_back_s,
+        .starved_s = r->starved_s,
+        .pace_s = (double)r->source->pace_ns * 1e-9,
+        .read_s = (double)r->source->read_ns * 1e-9,
+        .write_s = (double)r->sink->write_ns * 1e-9,
+        .process_cpu_s = r->process_cpu_s,
+        .max_bytes = r->max_bytes,
+    };
+    read_stages(&in, r);
+    read_system(&in, r->before);
+    read_batches(&in, r->stream);
+    tachy_verdict(&s->verdict, &in);
+    s->limited_by = tachy_limit_step(s->verdict.limit, &in);
+    snprintf(s->limited_text, sizeof(s->limited_text), "%s", s->verdict.words);
 }

@@ -48,6 +48,11 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
 // Smooths `mask` in place. `discontinuity`: forget the past. `guide`: as above, same size.
 void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
                         ptrdiff_t guide_stride, bool discontinuity);
+// The state as bytes, for a run that goes on later on the same machine. save: `data` holds
+// tachy_smooth_state_size() bytes. load: TACHY_ERR_FORMAT where the bytes are not of this size.
+size_t tachy_smooth_state_size(const tachy_smooth *s);
+void tachy_smooth_save(const tachy_smooth *s, void *data);
+int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size);
 void tachy_smooth_close(tachy_smooth **s);
 
 // Edge-aware upsampling guided by luma: at mask size a linear model mask = a * luma + b is

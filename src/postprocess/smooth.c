@@ -63,6 +63,37 @@ void tachy_smooth_close(tachy_smooth **ps)
     free(s);
 }
 
+size_t tachy_smooth_state_size(const tachy_smooth *s)
+{
+    return 1 + (size_t)s->width * (size_t)s->height * (2 * sizeof(float) + 1);
+}
+
+void tachy_smooth_save(const tachy_smooth *s, void *data)
+{
+    size_t n = (size_t)s->width * (size_t)s->height;
+    uint8_t *d = data;
+    memset(d, 0, tachy_smooth_state_size(s));
+    if (!s->started)
+        return; // the planes were never written
+    d[0] = 1;
+    memcpy(d + 1, s->out, n * sizeof(float));
+    memcpy(d + 1 + n * sizeof(float), s->motion, n * sizeof(float));
+    memcpy(d + 1 + 2 * n * sizeof(float), s->guide, n);
+}
+
+int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size)
+{
+    size_t n = (size_t)s->width * (size_t)s->height;
+    const uint8_t *d = data;
+    if (size != tachy_smooth_state_size(s) || d[0] > 1)
+        return TACHY_ERR_FORMAT;
+    s->started = d[0];
+    memcpy(s->out, d + 1, n * sizeof(float));
+    memcpy(s->motion, d + 1 + n * sizeof(float), n * sizeof(float));
+    memcpy(s->guide, d + 1 + 2 * n * sizeof(float), n);
+    return TACHY_OK;
+}
+
 static void start(tachy_smooth *s, const uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
                   ptrdiff_t guide_stride)
 {

@@ -15,11 +15,19 @@ struct tachy_prof_step {
     struct tachy_hist busy;
 };
 
+// What the scheduler counted of the thread that measures (thread.c).
+struct tachy_prof_thread {
+    _Atomic int tid; // 0: has not begun, -1: has ended
+    _Atomic uint64_t cpu_start, queued_start;
+    _Atomic uint64_t cpu_ns, queued_ns; // since then, at the last reading
+};
+
 struct tachy_prof {
     struct tachy_prof_step step[TACHY_STEP_COUNT];
     // From arrival in the pipeline to written.
     _Atomic uint64_t latency_max_ns, latency_sum_ns;
     struct tachy_hist latency;
+    struct tachy_prof_thread thread;
     // Set before the thread starts; NULL: there is no profile (profile/profile.h).
     struct tachy_ring *spans;   // struct tachy_span
     struct tachy_ring *samples; // struct tachy_sample
@@ -72,3 +80,11 @@ void tachy_prof_histogram(const struct tachy_prof *p, int step, struct tachy_his
 void tachy_prof_read(struct tachy_prof *const *profs, int n, struct tachy_step_stats *steps);
 // The same of the latency.
 void tachy_prof_read_latency(struct tachy_prof *const *profs, int n, struct tachy_latency *out);
+
+// The calling thread is the one that measures with `p`; from here on its time on a core, and
+// ready without one, can be read from any thread. Only the first call counts.
+void tachy_prof_thread_start(struct tachy_prof *p);
+// By the same thread before it ends: figures stay readable.
+void tachy_prof_thread_stop(struct tachy_prof *p);
+// Adds the thread's seconds. Nothing where the system does not count them.
+void tachy_prof_thread_read(struct tachy_prof *p, double *cpu_s, double *queued_s);

@@ -179,6 +179,7 @@ int tachy_profile_join(struct tachy_profile *p, enum tachy_lane_kind kind, struc
 
 void tachy_profile_thread(struct tachy_profile *p, struct tachy_prof *prof)
 {
+    tachy_prof_thread_start(prof);
     if (!p || !prof->lane)
         return;
     pthread_mutex_lock(&p->lock);
@@ -215,7 +216,7 @@ void tachy_profile_run(struct tachy_profile *p, const struct tachy_summary *s)
     p->frames += s->frames;
     p->seconds += s->seconds;
     p->workers = s->workers;
-    snprintf(p->limited, sizeof(p->limited), "%s", s->limited_text);
+    p->verdict = s->verdict;
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -24,7 +24,7 @@ uint32_t tachy_profile_stream(struct tachy_profile *profile);
 int tachy_profile_join(struct tachy_profile *profile, enum tachy_lane_kind kind,
                        struct tachy_prof *prof);
 // Names the calling thread as the one that does this lane's work: ONNX Runtime's events are
-// attributed by it.
+// attributed by it, and its CPU time counts (tachy_prof_thread_start(), also without a profile).
 void tachy_profile_thread(struct tachy_profile *profile, struct tachy_prof *prof);
 // Takes over the figures. After the thread has ended, before `prof` is freed.
 void tachy_profile_leave(struct tachy_profile *profile, struct tachy_prof *prof);

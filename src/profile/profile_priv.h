@@ -56,7 +56,7 @@ struct tachy_profile {
     uint32_t streams;
     int64_t frames;
     double seconds;    // of all runs
-    char limited[160]; // of the last run, in words
+    struct tachy_verdict verdict; // of the last run
     int runs, workers;
     json_t *context;    // tachy_profile_describe(); NULL: none
     char *dir, *option; // of the operators' files; made when asked for

@@ -50,6 +50,14 @@ static void text_operators(FILE *f, const struct profile_ops *ops)
     free(list);
 }
 
+static void text_verdict(FILE *f, const struct tachy_profile *p)
+{
+    char *text = NULL;
+    if (p->runs && tachy_verdict_text(&text, &p->verdict, true) == TACHY_OK)
+        fputs(text, f);
+    tachy_free(text);
+}
+
 int tachy_profile_text(tachy_profile *p, char **text)
 {
     struct profile_figures *fig = malloc(sizeof(*fig));
@@ -69,8 +77,7 @@ int tachy_profile_text(tachy_profile *p, char **text)
                 "latency       p50 %.2f, p90 %.2f, p95 %.2f, p99 %.2f, max %.2f ms from arrival to "
                 "written\n",
                 l->p50_ms, l->p90_ms, l->p95_ms, l->p99_ms, l->max_ms);
-        if (p->limited[0])
-            fprintf(f, "limited by    %s\n", p->limited);
+        text_verdict(f, p);
         text_operators(f, &p->ops);
         profile_gpu_text(p, f);
         if (fclose(f) != 0)
@@ -154,6 +161,14 @@ static json_t *spans_json(const struct tachy_profile *p)
     return json_pack("{s:I, s:I}", "kept", (json_int_t)kept, "dropped", (json_int_t)dropped);
 }
 
+static json_t *verdict_json(const struct tachy_verdict *v)
+{
+    char *text = NULL;
+    json_t *o = tachy_verdict_json(&text, v) == TACHY_OK ? json_loads(text, 0, NULL) : NULL;
+    tachy_free(text);
+    return o ? o : json_null();
+}
+
 int tachy_profile_json(tachy_profile *p, char **json)
 {
     struct profile_figures *fig = malloc(sizeof(*fig));
@@ -170,7 +185,8 @@ int tachy_profile_json(tachy_profile *p, char **json)
         json_object_set_new(o, "seconds", number(p->seconds));
         json_object_set_new(o, "fps", number(p->seconds > 0 ? (double)p->frames / p->seconds : 0));
         json_object_set_new(o, "workers", json_integer(p->workers));
-        json_object_set_new(o, "limited_text", json_string(p->limited));
+        json_object_set_new(o, "limited_text", json_string(p->verdict.words));
+        json_object_set_new(o, "verdict", verdict_json(&p->verdict));
         json_object_set_new(o, "latency_ms", latency_json(&fig->latency));
         json_object_set_new(o, "steps", steps_json(fig));
         json_object_set_new(o, "operators", operators_json(&p->ops));

@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "report/summary_live.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -40,6 +41,14 @@ static json_t *latency_json(const struct tachy_latency *l)
     return o;
 }
 
+static json_t *verdict_json(const struct tachy_verdict *v)
+{
+    char *text = NULL;
+    json_t *o = tachy_verdict_json(&text, v) == TACHY_OK ? json_loads(text, 0, NULL) : NULL;
+    tachy_free(text);
+    return o ? o : json_null();
+}
+
 int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context)
 {
     *json = NULL;
@@ -61,15 +70,19 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "utilisation", number(s->utilisation, 4));
     json_object_set_new(o, "limited_by", json_string(tachy_step_name(s->limited_by)));
     json_object_set_new(o, "limited_text", json_string(s->limited_text));
+    json_object_set_new(o, "verdict", verdict_json(&s->verdict));
     json_object_set_new(o, "peak_memory_mib", number(s->peak_memory_mib, 1));
     json_object_set_new(o, "workers", json_integer(s->workers));
     json_object_set_new(o, "cores", json_integer(s->cores));
     json_object_set_new(o, "interrupted", json_boolean(s->interrupted));
+    json_object_set_new(o, "resumed", json_integer(s->resumed));
+    json_object_set_new(o, "kept", s->kept >= 0 ? json_integer(s->kept) : json_null());
     json_t *steps = json_array();
     for (int i = 0; i < TACHY_STEP_COUNT; i++)
         json_array_append_new(steps, step_json(&s->steps[i], (enum tachy_step)i));
     json_object_set_new(o, "steps", steps);
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
+    tachy_summary_live_json(o, &s->live);
     *json = json_dumps(o, JSON_INDENT(2));
     json_decref(o);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -113,14 +126,24 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
     char damaged[64] = "";
     if (s->damaged)
         snprintf(damaged, sizeof(damaged), ", %lld damaged", (long long)s->damaged);
+    char resumed[64] = "";
+    if (s->resumed)
+        snprintf(resumed, sizeof(resumed), ", behind %lld of an earlier run", (long long)s->resumed);
+    char *verdict = NULL, *live = tachy_summary_live_text(&s->live, &s->latency);
+    if (!live || tachy_verdict_text(&verdict, &s->verdict, false) < 0) {
+        tachy_free(live);
+        return TACHY_ERR_NOMEM;
+    }
     *text = tachy_asprintf(
-        "frames        %lld in %.2f s, %.1f a second%s%s\n"
+        "frames        %lld in %.2f s, %.1f a second%s%s%s\n"
         "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
-        "limited by    %s\n"
+        "%s%s"
         "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
         "%s\n",
-        (long long)s->frames, s->seconds, s->fps, damaged, s->interrupted ? ", interrupted" : "",
-        steps, s->limited_text, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
+        (long long)s->frames, s->seconds, s->fps, resumed, damaged, s->interrupted ? ", interrupted" : "",
+        steps, live, verdict, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
         light);
+    tachy_free(live);
+    tachy_free(verdict);
     return *text ? TACHY_OK : TACHY_ERR_NOMEM;
 }

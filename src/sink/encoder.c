@@ -150,6 +150,18 @@ error:
     return err;
 }
 
+void tachy_encoder_follow(tachy_encoder *e, int64_t last_pts, int64_t distance)
+{
+    e->last_pts = last_pts; // INT64_MIN is AV_NOPTS_VALUE
+    e->last_distance = distance;
+}
+
+void tachy_encoder_last(const tachy_encoder *e, int64_t *last_pts, int64_t *distance)
+{
+    *last_pts = e->last_pts;
+    *distance = e->last_distance;
+}
+
 const AVCodecContext *tachy_encoder_context(const tachy_encoder *e) { return e->ctx; }
 
 // Keeps the frame's duration for the packet; unknown ones are taken from the distance.

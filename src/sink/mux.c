@@ -57,8 +57,15 @@ bool tachy_mux_counts_from_zero(const AVOutputFormat *format)
 int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
                    bool overwrite, const struct tachy_log *log)
 {
+    return tachy_mux_open_in(m, format, url, NULL, overwrite, log);
+}
+
+int tachy_mux_open_in(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
+                      const char *dir, bool overwrite, const struct tachy_log *log)
+{
     *m = (struct tachy_mux){.log = log};
-    int err = tachy_output_open(&m->out, url, overwrite, log);
+    int err = tachy_output_open_in(&m->out, url, dir, overwrite, log);
+    m->out.sync = m->out.resumable = dir != NULL;
     if (err >= 0)
         err = tachy_output_avio(&m->out, &m->pb);
     if (err < 0)
@@ -77,6 +84,8 @@ int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char
         m->ctx->avoid_negative_ts = 0;
     if (!m->out.seekable)
         m->ctx->flush_packets = 1;
+    if (dir) // Matroska and Ogg number their streams at random otherwise
+        m->ctx->flags |= AVFMT_FLAG_BITEXACT;
     return TACHY_OK;
 }
 

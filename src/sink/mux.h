@@ -18,6 +18,10 @@ struct tachy_mux {
 // TACHY_ERR_IO and the like where the file cannot be made. Streams are then added to ctx.
 int tachy_mux_open(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
                    bool overwrite, const struct tachy_log *log);
+// The same for a file that is made of parts: what is written lies in the folder `dir` until it has
+// its name, is on the disk then, and holds no random numbers.
+int tachy_mux_open_in(struct tachy_mux *m, const AVOutputFormat *format, const char *url,
+                      const char *dir, bool overwrite, const struct tachy_log *log);
 
 // Matroska and WebM: times below 0 cannot be said, but sound may say how much of it comes
 // before 0 (codecpar->initial_padding).

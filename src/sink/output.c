@@ -1,5 +1,7 @@
 #include "sink/output.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <libavutil/error.h>
@@ -91,11 +93,11 @@ int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *
     return check_folder(path, log);
 }
 
-// Opens a new file in the folder of o->path. The name is hidden and says which process made
+// Opens a new file in `folder` (NULL: that of o->path). The name is hidden and says which process made
 // it; a long name is cut so that it stays within NAME_MAX.
-static int open_part(struct tachy_output *o)
+static int open_part(struct tachy_output *o, const char *folder)
 {
-    char *dir = folder_of(o->path);
+    char *dir = folder ? strdup(folder) : folder_of(o->path);
     const char *slash = strrchr(o->path, '/');
     const char *base = slash ? slash + 1 : o->path;
     if (!dir)
@@ -133,6 +135,12 @@ static int open_direct(struct tachy_output *o, const char *file)
 int tachy_output_open(struct tachy_output *o, const char *url, bool overwrite,
                       const struct tachy_log *log)
 {
+    return tachy_output_open_in(o, url, NULL, overwrite, log);
+}
+
+int tachy_output_open_in(struct tachy_output *o, const char *url, const char *dir, bool overwrite,
+                         const struct tachy_log *log)
+{
     const char *file = tachy_output_file(url);
     *o = (struct tachy_output){.log = log, .fd = -1, .overwrite = overwrite};
     o->name = strdup(file ? file : "standard output");
@@ -147,7 +155,7 @@ int tachy_output_open(struct tachy_output *o, const char *url, bool overwrite,
     if (!o->path)
         return tachy_fail(log, TACHY_ERR_NOMEM, "%s: out of memory", o->name);
     o->seekable = true;
-    return open_part(o);
+    return open_part(o, dir);
 }
 
 int tachy_output_write(struct tachy_output *o, const void *data, size_t size)
@@ -156,7 +164,9 @@ int tachy_output_write(struct tachy_output *o, const void *data, size_t size)
     if (!o->error && o->fd < 0)
         o->error = EBADF;
     while (size && !o->error) {
+        uint64_t start = tachy_now_ns();
         ssize_t n = write(o->fd, p, TACHY_MIN(size, (size_t)1 << 30));
+        o->write_ns += tachy_now_ns() - start;
         if (n < 0) {
             if (errno != EINTR)
                 o->error = errno;
@@ -185,15 +195,18 @@ int tachy_output_fail(struct tachy_output *o)
 {
     if (!o->error)
         return TACHY_OK;
-    const char *rest = o->path ? "; the unfinished file was removed" : "";
+    const char *rest = o->resumable ? "; what was whole before is kept, the same command goes on from there"
+                       : o->path    ? "; the unfinished file was removed"
+                                    : "";
+    const char *advice = o->resumable ? "free some and run it again"
+                                      : "free some or choose another folder with -o";
     char *dir = o->path ? folder_of(o->path) : NULL;
     double mib = (double)o->bytes / (1 << 20);
     int err = o->error == EFBIG ? TACHY_ERR_LIMIT : tachy_err_from_errno(o->error);
     if (err == TACHY_ERR_NO_SPACE)
         tachy_msg(o->log, TACHY_LOG_ERR,
-                  "%s: no space is left on the device of %s after %.1f MiB (%s)%s; free some or "
-                  "choose another folder with -o",
-                  o->name, dir ? dir : o->name, mib, strerror(o->error), rest);
+                  "%s: no space is left on the device of %s after %.1f MiB (%s)%s; %s",
+                  o->name, dir ? dir : o->name, mib, strerror(o->error), rest, advice);
     else if (err == TACHY_ERR_LIMIT)
         tachy_msg(o->log, TACHY_LOG_ERR,
                   "%s: the file may not grow beyond %.1f MiB (%s: a limit of the file system or of "
@@ -225,6 +238,8 @@ static int rename_new(const char *from, const char *to)
 
 int tachy_output_finish(struct tachy_output *o)
 {
+    if (!o->error && o->sync && o->fd >= 0 && fsync(o->fd) < 0 && errno != EINVAL)
+        o->error = errno;
     if (!o->error && o->fd >= 0 && close(o->fd) < 0 && errno != EINTR)
         o->error = errno; // network file systems tell of a full disk here
     if (!o->error)

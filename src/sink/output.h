@@ -14,8 +14,11 @@ struct tachy_output {
     int fd;         // -1: not open
     bool seekable;
     bool overwrite;
+    bool sync;      // finish() waits until the disk has it
+    bool resumable; // of a run that goes on when it is started again: failures say so
     int64_t bytes;  // size so far
     int64_t pos;
+    uint64_t write_ns; // in write()
     int error;      // errno of the first write that failed, sticky
 };
 
@@ -29,6 +32,11 @@ int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *
 
 int tachy_output_open(struct tachy_output *o, const char *url, bool overwrite,
                       const struct tachy_log *log);
+
+// The same, but what is written lies in the folder `dir` (of the same file system; NULL: beside the
+// name) until it is renamed.
+int tachy_output_open_in(struct tachy_output *o, const char *url, const char *dir, bool overwrite,
+                         const struct tachy_log *log);
 
 // Appends; 0 or a negative errno, which is kept in o->error.
 int tachy_output_write(struct tachy_output *o, const void *data, size_t size);

@@ -63,10 +63,14 @@ int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
     if (p.threads < 0 || p.threads > MOST_THREADS)
         return tachy_fail(p.log, TACHY_ERR_INVAL, "encoder threads: must be 0 (the encoder's choice) to %d",
                           MOST_THREADS);
+    if (p.part_frames < 0)
+        return tachy_fail(p.log, TACHY_ERR_INVAL, "frames of a part: must be 0 (ten seconds) or more");
     const struct tachy_sink_ops *ops = choose(&p);
     if (!p.url && !ops->no_file)
         return tachy_fail(p.log, TACHY_ERR_INVAL, "no output was named: give one with -o");
-    int err = ops->no_file || ops->many ? TACHY_OK : tachy_output_check(p.url, p.overwrite, p.log);
+    // A process may have ended after it gave an output its name: tachy_sink_join() looks again.
+    bool may = p.overwrite || (p.resume && tachy_sink_has_job(p.url));
+    int err = ops->no_file || ops->many ? TACHY_OK : tachy_output_check(p.url, may, p.log);
     if (err < 0)
         return err;
     tachy_sink *s = calloc(1, sizeof(*s) + ops->priv_size);
@@ -74,7 +78,12 @@ int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
         return TACHY_ERR_NOMEM;
     s->ops = ops;
     s->params = p;
-    err = copy_params(&s->params) ? ops->open(s) : TACHY_ERR_NOMEM;
+    s->after_pts = INT64_MIN;
+    err = copy_params(&s->params) ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (err >= 0 && p.resume)
+        err = tachy_sink_open_job(s);
+    if (err >= 0)
+        err = ops->open(s);
     if (err < 0)
         tachy_sink_close(&s);
     *out = s;
@@ -93,6 +102,8 @@ int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
     const struct tachy_log *log = s->params.log;
     if (s->started)
         return tachy_fail(log, TACHY_ERR_STATE, "the output was started already");
+    if (s->job && !s->part_frames)
+        return tachy_fail(log, TACHY_ERR_STATE, "an output that can be resumed is for tachy_run()");
     if (!TACHY_CHECK(log, tachy_pix_desc(info->format)) ||
         !TACHY_CHECK(log, info->width >= 1 && info->width <= 65535) ||
         !TACHY_CHECK(log, info->height >= 1 && info->height <= 65535) ||
@@ -130,7 +141,9 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
                           "frame %lld has pts %lld, which does not come after %lld of the frame "
                           "before it",
                           (long long)id, (long long)pts, (long long)s->last_pts);
-    int err = s->ops->write(s, f, r);
+    int err = s->job && !s->in_part ? tachy_sink_begin_part(s) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = s->ops->write(s, f, r);
     if (err < 0) {
         if (is_fatal(err))
             s->error = err;
@@ -151,7 +164,7 @@ int tachy_sink_finish(tachy_sink *s, bool interrupted)
     if (s->finished)
         return tachy_fail(s->params.log, TACHY_ERR_STATE, "the output was finished already");
     s->finished = true;
-    if (!s->started || (interrupted && !s->frames))
+    if (!s->started || s->job || (interrupted && !s->frames))
         return TACHY_OK; // close removes what there is
     int err = s->ops->finish(s, interrupted);
     if (err < 0)
@@ -167,6 +180,7 @@ void tachy_sink_close(tachy_sink **s)
     if (!*s)
         return;
     (*s)->ops->close(*s);
+    tachy_job_close(&(*s)->job);
     tachy_side_unref(&(*s)->side);
     free_params(&(*s)->params);
     free((*s)->path);

@@ -20,6 +20,7 @@ int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir)
     struct tachy_sink_params p = s->params;
     p.url = url;
     p.overwrite = true;
+    p.resume = false;
     p.no_audio = p.no_subtitles = true;
     p.log = NULL;
     int err = tachy_sink_open(out, &p);

@@ -1,7 +1,4 @@
-#include "sink/encoder.h"
-#include "sink/mux.h"
-#include "sink/sink_ops.h"
-#include "sink/tracks.h"
+#include "sink/sink_file.h"
 #include "base/cpu.h"
 
 #include <libavutil/display.h>
@@ -17,22 +14,11 @@
 // that it plays while it loads; larger files are not worth their size in disk traffic.
 static const double FASTSTART_BYTES = 256 << 20;
 
-struct priv {
-    const AVOutputFormat *format;
-    struct tachy_mux mux;
-    tachy_encoder *encoder;
-    tachy_tracks *tracks;
-    AVPacket *packet;
-    AVRational time_base; // of the encoder's packets
-    int64_t received;
-    bool upright;         // the pictures are turned themselves
-};
-
 static bool file_probe(const char *url, const char *format) { return true; }
 
 static int file_open(tachy_sink *s)
 {
-    struct priv *p = (void *)s->priv;
+    struct file_sink *p = file_sink_of(s);
     int err = tachy_mux_format(&p->format, s->params.url, s->params.format, s->params.log);
     if (err < 0)
         return err;
@@ -77,7 +63,7 @@ static const AVPacketSideData *find_side_data(const tachy_side *side, enum AVPac
 static int add_rotation(tachy_sink *s, AVStream *st)
 {
     const AVPacketSideData *given = find_side_data(s->side, AV_PKT_DATA_DISPLAYMATRIX);
-    const struct priv *p = (const void *)s->priv;
+    const struct file_sink *p = file_sink_of(s);
     if (p->upright || (!s->info.rotation && !s->info.flipped))
         return TACHY_OK;
     if (given)
@@ -114,7 +100,7 @@ static bool still_true(const tachy_sink *s, enum AVPacketSideDataType type)
 {
     bool hdr = s->info.color.transfer == AVCOL_TRC_SMPTE2084 ||
                s->info.color.transfer == AVCOL_TRC_ARIB_STD_B67;
-    const struct priv *p = (const void *)s->priv;
+    const struct file_sink *p = file_sink_of(s);
     bool same = !p->upright && (!s->side->width || (s->side->width == s->info.width &&
                                                     s->side->height == s->info.height));
     return is_eyes(type) ? same : hdr;
@@ -122,7 +108,7 @@ static bool still_true(const tachy_sink *s, enum AVPacketSideDataType type)
 
 static int add_video_side_data(tachy_sink *s, AVStream *st)
 {
-    const struct priv *p = (void *)s->priv;
+    const struct file_sink *p = file_sink_of(s);
     bool matroska = !strcmp(p->format->name, "matroska") || !strcmp(p->format->name, "webm");
     bool mp4 = !strcmp(p->format->name, "mp4");
     int err = add_rotation(s, st);
@@ -157,12 +143,12 @@ static int add_video_side_data(tachy_sink *s, AVStream *st)
 
 static int add_video(tachy_sink *s)
 {
-    struct priv *p = (void *)s->priv;
+    struct file_sink *p = file_sink_of(s);
     const AVCodecContext *e = tachy_encoder_context(p->encoder);
     AVStream *st = avformat_new_stream(p->mux.ctx, NULL);
     if (!st || avcodec_parameters_from_context(st->codecpar, e) < 0)
         return TACHY_ERR_NOMEM;
-    p->time_base = st->time_base = e->time_base;
+    st->time_base = e->time_base;
     st->sample_aspect_ratio = e->sample_aspect_ratio;
     if (s->info.fps.num > 0 && s->info.fps.den > 0)
         st->avg_frame_rate = (AVRational){s->info.fps.num, s->info.fps.den};
@@ -187,7 +173,7 @@ static double bits_per_pixel(enum AVCodecID id)
 
 static int set_movflags(const tachy_sink *s, AVDictionary **options)
 {
-    const struct priv *p = (const void *)s->priv;
+    const struct file_sink *p = file_sink_of(s);
     const char *name = p->format->name;
     if (strcmp(name, "mp4") && strcmp(name, "mov") && strcmp(name, "ipod"))
         return TACHY_OK;
@@ -205,112 +191,140 @@ static int set_movflags(const tachy_sink *s, AVDictionary **options)
 
 // A quick preset needs less than half of the cores, which are wanted by the steps before it too:
 // with x264's own choice of 1.5 threads a core, 720p with ultrafast on 2 cores ran 6 % slower.
-static int encoder_threads(const struct tachy_sink_params *p)
+int file_sink_threads(const struct tachy_sink_params *p)
 {
     bool quick = p->preset && (!strcmp(p->preset, "ultrafast") || !strcmp(p->preset, "superfast"));
     return p->threads || !quick ? p->threads : (tachy_cpu_count() + 1) / 2;
 }
 
-static int file_start(tachy_sink *s, const struct tachy_video_info *info)
+int file_sink_encoder(tachy_sink *s, int threads)
 {
-    struct priv *p = (void *)s->priv;
-    struct tachy_choice choice;
-    int err = tachy_choice_make(&choice, &s->params, p->format, info);
-    if (err < 0)
-        return err;
+    struct file_sink *p = file_sink_of(s);
     struct tachy_encoder_params ep = {
-        .choice = &choice, .info = info, .threads = encoder_threads(&s->params),
+        .choice = &p->choice, .info = &s->info, .threads = threads,
         .global_header = p->format->flags & AVFMT_GLOBALHEADER, .log = s->params.log,
     };
-    p->upright = choice.upright;
-    if (p->upright)
-        tachy_msg(s->params.log, TACHY_LOG_INFO,
-                  "%s: the pictures are turned upright, because %s does not say how to turn them",
-                  s->params.url, p->format->name);
-    err = tachy_encoder_open(&p->encoder, &ep);
+    int err = tachy_encoder_open(&p->encoder, &ep);
     if (err >= 0)
-        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "encoder %s, pixel format %s, container %s",
-                  choice.codec->name, av_get_pix_fmt_name(choice.format), p->format->name);
-    tachy_choice_free(&choice);
+        p->time_base = tachy_encoder_context(p->encoder)->time_base;
+    return err;
+}
+
+int file_sink_header(tachy_sink *s)
+{
+    struct file_sink *p = file_sink_of(s);
     AVDictionary *options = NULL;
-    p->packet = av_packet_alloc();
-    if (err >= 0 && !p->packet)
-        err = TACHY_ERR_NOMEM;
-    if (err >= 0)
-        err = tachy_mux_open(&p->mux, p->format, s->params.url, s->params.overwrite, s->params.log);
-    if (err >= 0)
-        err = add_video(s);
+    int err = add_video(s);
     if (err >= 0)
         err = set_movflags(s, &options);
     if (err >= 0)
         err = tachy_mux_start(&p->mux, &options);
     av_dict_free(&options);
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     return err;
+}
+
+static int file_start(tachy_sink *s, const struct tachy_video_info *info)
+{
+    struct file_sink *p = file_sink_of(s);
+    int err = tachy_choice_make(&p->choice, &s->params, p->format, info);
+    if (err < 0)
+        return err;
+    p->upright = p->choice.upright;
+    if (p->upright)
+        tachy_msg(s->params.log, TACHY_LOG_INFO,
+                  "%s: the pictures are turned upright, because %s does not say how to turn them",
+                  s->params.url, p->format->name);
+    err = file_sink_encoder(s, s->job ? file_sink_fixed_threads(s) : file_sink_threads(&s->params));
+    if (err >= 0)
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "encoder %s, pixel format %s, container %s",
+                  p->choice.codec->name, av_get_pix_fmt_name(p->choice.format), p->format->name);
+    p->packet = av_packet_alloc();
+    if (err >= 0 && !p->packet)
+        err = TACHY_ERR_NOMEM;
+    if (err < 0 || s->job)
+        return err;
+    err = tachy_mux_open(&p->mux, p->format, s->params.url, s->params.overwrite, s->params.log);
+    return err < 0 ? err : file_sink_header(s);
 }
 
 // ---- frames
 
-// Writes the packets that the encoder has, each behind the side's packets that are due.
-static int drain(tachy_sink *s)
+int file_sink_emit(tachy_sink *s)
 {
-    struct priv *p = (void *)s->priv;
+    struct file_sink *p = file_sink_of(s);
+    double due = (double)p->packet->dts * av_q2d(p->time_base);
+    int err = p->tracks ? tachy_tracks_write(p->tracks, due) : TACHY_OK;
+    if (err >= 0)
+        err = tachy_mux_write(&p->mux, p->packet, p->time_base, 0, false);
+    s->bytes = p->mux.out.bytes;
+    return err;
+}
+
+int file_sink_drain(tachy_sink *s)
+{
+    struct file_sink *p = file_sink_of(s);
     int err;
     while ((err = tachy_encoder_receive(p->encoder, p->packet)) == TACHY_OK) {
-        double due = (double)p->packet->dts * av_q2d(p->time_base);
-        err = p->tracks ? tachy_tracks_write(p->tracks, due) : TACHY_OK;
-        if (err >= 0)
-            err = tachy_mux_write(&p->mux, p->packet, p->time_base, 0, false);
+        err = s->job ? tachy_part_add(&p->part, p->packet) : file_sink_emit(s);
         av_packet_unref(p->packet);
         if (err < 0)
             break;
         p->received++;
     }
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     return err;
 }
 
 static int file_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
 {
-    struct priv *p = (void *)s->priv;
+    struct file_sink *p = file_sink_of(s);
     if (!f)
         return tachy_fail(s->params.log, TACHY_ERR_INVAL,
                           "%s: this run makes no pictures for a video; choose another --mode",
-                          p->mux.out.name);
+                          s->params.url);
     if (!s->frames && f->pts < 0 && tachy_mux_counts_from_zero(p->format))
         p->mux.shift = av_rescale_q(-f->pts, (AVRational){s->info.time_base.num, s->info.time_base.den},
                                     AV_TIME_BASE_Q);
     int err = tachy_encoder_send(p->encoder, f);
     while (err == TACHY_ERR_AGAIN) {
-        err = drain(s);
+        err = file_sink_drain(s);
         if (err == TACHY_ERR_AGAIN)
             err = tachy_encoder_send(p->encoder, f);
     }
     if (err < 0)
         return err;
-    err = drain(s);
+    err = file_sink_drain(s);
     return err == TACHY_ERR_AGAIN ? TACHY_OK : err;
 }
 
 static int file_finish(tachy_sink *s, bool interrupted)
 {
-    struct priv *p = (void *)s->priv;
+    struct file_sink *p = file_sink_of(s);
     if (!s->frames)
         return tachy_fail(s->params.log, TACHY_ERR_FORMAT, "%s: no frame came, so no file is written",
                           p->mux.out.name);
     int err = tachy_encoder_send(p->encoder, NULL);
     if (err >= 0)
-        err = drain(s);
-    if (err == TACHY_ERR_EOF)
-        err = TACHY_OK;
+        err = file_sink_drain(s);
+    if (err != TACHY_ERR_EOF)
+        return err;
     // What was cut short keeps the sound up to its last picture.
-    if (err >= 0 && p->tracks)
-        err = tachy_tracks_write(p->tracks, interrupted ? s->end_time : INFINITY);
+    return file_sink_trailer(s, interrupted ? s->end_time : INFINITY);
+}
+
+int file_sink_trailer(tachy_sink *s, double seconds)
+{
+    struct file_sink *p = file_sink_of(s);
+    int err = p->tracks ? tachy_tracks_write(p->tracks, seconds) : TACHY_OK;
     if (err >= 0 && p->tracks)
         err = tachy_tracks_finish(p->tracks);
     if (err >= 0)
         err = tachy_mux_finish(&p->mux);
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     if (err >= 0 && p->mux.out.path && !(s->path = strdup(p->mux.out.path)))
         err = TACHY_ERR_NOMEM;
     return err;
@@ -318,20 +332,26 @@ static int file_finish(tachy_sink *s, bool interrupted)
 
 static void file_close(tachy_sink *s)
 {
-    struct priv *p = (void *)s->priv;
+    struct file_sink *p = file_sink_of(s);
     tachy_tracks_close(&p->tracks);
     tachy_encoder_close(&p->encoder);
     tachy_mux_close(&p->mux);
+    tachy_part_abandon(&p->part);
+    tachy_part_close(&p->reader);
+    tachy_choice_free(&p->choice);
     av_packet_free(&p->packet);
 }
 
 const struct tachy_sink_ops tachy_sink_file = {
     .name = "file",
-    .priv_size = sizeof(struct priv),
+    .priv_size = sizeof(struct file_sink),
     .probe = file_probe,
     .open = file_open,
     .start = file_start,
     .write = file_write,
     .finish = file_finish,
     .close = file_close,
+    .part_begin = file_sink_part_begin,
+    .part_end = file_sink_part_end,
+    .join = file_sink_join,
 };

@@ -102,6 +102,7 @@ static int hash_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *
     p->packet->flags |= AV_PKT_FLAG_KEY;
     err = tachy_mux_write(&p->mux, p->packet, p->time_base, 0, false);
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     return err;
 }
 
@@ -110,6 +111,7 @@ static int hash_finish(tachy_sink *s, bool interrupted)
     struct priv *p = (void *)s->priv;
     int err = tachy_mux_finish(&p->mux);
     s->bytes = p->mux.out.bytes;
+    s->write_ns = p->mux.out.write_ns;
     if (err >= 0 && p->mux.out.path && !(s->path = strdup(p->mux.out.path)))
         err = TACHY_ERR_NOMEM;
     return err;

@@ -2,9 +2,12 @@
 #include "sink/output.h"
 #include "sink/sink_ops.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <libavutil/avstring.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // A picture, or a numbered sequence (name_%04d.png, counted from 1 as FFmpeg does). Each file
@@ -28,6 +31,7 @@ struct priv {
     AVPacket *packet;
     int64_t files;       // written so far
     bool keep;           // finished, or failed in writing: close leaves the whole files
+    char *folder;        // of the part that is written; NULL: files get their names at once
 };
 
 static enum AVCodecID kind_of(const char *url)
@@ -57,16 +61,28 @@ static char *file_name(const struct priv *p, int64_t number)
     return strdup(name);
 }
 
+// The file with this number below `folder`. NULL: no memory.
+static char *name_in(const struct priv *p, const char *folder, int64_t number)
+{
+    char *name = file_name(p, number);
+    const char *slash = name ? strrchr(name, '/') : NULL;
+    char *in = name ? tachy_asprintf("%s/%s", folder, slash ? slash + 1 : name) : NULL;
+    free(name);
+    return in;
+}
+
 // Where the next file will be written, and whether that may be.
 static int next_file(tachy_sink *s, char **name)
 {
     const struct priv *p = (void *)s->priv;
-    *name = file_name(p, p->files + 1);
+    *name = p->folder ? name_in(p, p->folder, p->files + 1) : file_name(p, p->files + 1);
     if (!*name)
         return tachy_fail(s->params.log, TACHY_ERR_INVAL,
                           "%s: is no name for numbered pictures: it needs one %%04d and no other %%",
                           p->pattern);
-    int err = tachy_output_check(*name, s->params.overwrite, s->params.log);
+    // In parts: what is in the folder is ours, and the join looks at the names.
+    bool ours = p->folder || (s->job && s->job->begun);
+    int err = ours ? TACHY_OK : tachy_output_check(*name, s->params.overwrite, s->params.log);
     if (err < 0) {
         free(*name);
         *name = NULL;
@@ -112,16 +128,16 @@ static int one_only(tachy_sink *s)
                       p->pattern, dot ? dot : ".png");
 }
 
-static int images_start(tachy_sink *s, const struct tachy_video_info *info)
+static int open_encoder(tachy_sink *s)
 {
     struct priv *p = (void *)s->priv;
+    const struct tachy_video_info *info = &s->info;
     struct tachy_choice choice;
-    if (!p->numbered && info->frames > 1)
-        return one_only(s);
     int err = tachy_choice_picture(&choice, &s->params, p->id, info);
     if (err < 0)
         return err;
-    p->packet = av_packet_alloc();
+    if (!p->packet)
+        p->packet = av_packet_alloc();
     struct tachy_encoder_params ep = {
         .choice = &choice, .info = info, .log = s->params.log,
         .threads = p->numbered ? s->params.threads : 1,
@@ -129,6 +145,16 @@ static int images_start(tachy_sink *s, const struct tachy_video_info *info)
     err = p->packet ? tachy_encoder_open(&p->encoder, &ep) : TACHY_ERR_NOMEM;
     tachy_choice_free(&choice);
     return err;
+}
+
+static int images_start(tachy_sink *s, const struct tachy_video_info *info)
+{
+    struct priv *p = (void *)s->priv;
+    p->keep = s->job;
+    p->files = s->frames;
+    if (!p->numbered && info->frames > 1)
+        return one_only(s);
+    return open_encoder(s);
 }
 
 static int write_file(tachy_sink *s)
@@ -139,11 +165,13 @@ static int write_file(tachy_sink *s)
     if (err < 0)
         return err;
     struct tachy_output out;
-    err = tachy_output_open(&out, name, s->params.overwrite, s->params.log);
+    err = tachy_output_open(&out, name, s->params.overwrite || p->folder, s->params.log);
+    out.resumable = p->folder;
     if (err >= 0 && tachy_output_write(&out, p->packet->data, (size_t)p->packet->size) < 0)
         err = tachy_output_fail(&out);
     if (err >= 0)
         err = tachy_output_finish(&out);
+    s->write_ns += out.write_ns;
     tachy_output_close(&out);
     free(name);
     if (err < 0) {
@@ -202,9 +230,82 @@ static int images_finish(tachy_sink *s, bool interrupted)
     return TACHY_OK;
 }
 
+// ---- in parts: a folder each, whose pictures get their names at the end
+
+static int images_part_begin(tachy_sink *s, const char *path)
+{
+    struct priv *p = (void *)s->priv;
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        return tachy_fail(s->params.log, tachy_err_from_errno(errno), "%s: cannot be made: %s", path,
+                          strerror(errno));
+    free(p->folder);
+    p->folder = strdup(path);
+    if (!p->folder)
+        return TACHY_ERR_NOMEM;
+    return p->encoder ? TACHY_OK : open_encoder(s);
+}
+
+// Waits until the pictures of the part are on the disk.
+static int sync_folder(const tachy_sink *s, const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int e = fd < 0 || syncfs(fd) < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return e ? tachy_fail(s->params.log, tachy_err_from_errno(e), "%s: cannot be written to disk: %s",
+                          folder, strerror(e))
+             : TACHY_OK;
+}
+
+static int images_part_end(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    int err = tachy_encoder_send(p->encoder, NULL);
+    if (err >= 0)
+        err = drain(s);
+    tachy_encoder_close(&p->encoder);
+    return err == TACHY_ERR_EOF ? sync_folder(s, p->folder) : err;
+}
+
+// Gives one picture its name. One that is not in its part has it already.
+static int publish(tachy_sink *s, int64_t number)
+{
+    struct priv *p = (void *)s->priv;
+    char *folder = tachy_job_name(s->job, "part", (number - 1) / s->part_frames);
+    char *from = folder ? name_in(p, folder, number) : NULL, *to = file_name(p, number);
+    int err = from && to ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && access(from, F_OK) == 0)
+        err = tachy_output_check(to, s->params.overwrite, s->params.log);
+    else if (err == TACHY_OK && access(to, F_OK) < 0)
+        err = tachy_fail(s->params.log, TACHY_ERR_FORMAT,
+                         "%s: is missing; to start over, remove the folder %s", from, s->job->dir);
+    if (err == TACHY_OK && rename(from, to) < 0 && errno != ENOENT)
+        err = tachy_fail(s->params.log, tachy_err_from_errno(errno), "%s: cannot be given its name: %s",
+                         to, strerror(errno));
+    free(folder);
+    free(from);
+    free(to);
+    return err;
+}
+
+static int images_join(tachy_sink *s, const struct tachy_join *j)
+{
+    struct priv *p = (void *)s->priv;
+    int err = TACHY_OK;
+    bool done = tachy_job_published(s->job);
+    for (int64_t n = 1; n <= s->frames && err == TACHY_OK && !done; n++)
+        err = publish(s, n);
+    if (err == TACHY_OK && !done)
+        err = tachy_job_publish(s->job, -1);
+    if (err == TACHY_OK && !(s->path = strdup(p->pattern)))
+        err = TACHY_ERR_NOMEM;
+    return err;
+}
+
 static void images_close(tachy_sink *s)
 {
     struct priv *p = (void *)s->priv;
+    free(p->folder);
     for (int64_t i = 1; !p->keep && i <= p->files; i++) {
         char *name = file_name(p, i);
         if (name)
@@ -225,4 +326,7 @@ const struct tachy_sink_ops tachy_sink_images = {
     .write = images_write,
     .finish = images_finish,
     .close = images_close,
+    .part_begin = images_part_begin,
+    .part_end = images_part_end,
+    .join = images_join,
 };

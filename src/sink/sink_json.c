@@ -1,6 +1,8 @@
 #include "sink/output.h"
 #include "sink/sink_ops.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 // One line a frame: the result's JSON. To a terminal or pipe each line goes at once, into a
@@ -35,6 +37,8 @@ static int json_start(tachy_sink *s, const struct tachy_video_info *info)
     p->buffer = malloc(GATHER);
     if (!p->buffer)
         return TACHY_ERR_NOMEM;
+    if (s->job)
+        return TACHY_OK; // part_begin opens a file
     return tachy_output_open(&p->out, s->params.url, s->params.overwrite, s->params.log);
 }
 
@@ -44,6 +48,7 @@ static int flush(tachy_sink *s)
     int ret = tachy_output_write(&p->out, p->buffer, p->used);
     p->used = 0;
     s->bytes = p->out.bytes;
+    s->write_ns = p->out.write_ns;
     return ret < 0 ? tachy_output_fail(&p->out) : TACHY_OK;
 }
 
@@ -88,6 +93,63 @@ static int json_finish(tachy_sink *s, bool interrupted)
     return err;
 }
 
+// ---- in parts
+
+static int json_part_begin(tachy_sink *s, const char *path)
+{
+    struct priv *p = (void *)s->priv;
+    int err = tachy_output_open(&p->out, path, true, s->params.log);
+    p->out.sync = p->out.resumable = true;
+    return err;
+}
+
+static int json_part_end(tachy_sink *s)
+{
+    struct priv *p = (void *)s->priv;
+    int err = flush(s);
+    if (err >= 0)
+        err = tachy_output_finish(&p->out);
+    tachy_output_close(&p->out);
+    return err;
+}
+
+// `from` is one of the parts.
+static int add_part(tachy_sink *s, const char *from)
+{
+    struct priv *p = (void *)s->priv;
+    FILE *f = fopen(from, "rbe");
+    if (!f)
+        return tachy_fail(s->params.log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", from,
+                          strerror(errno));
+    int err = TACHY_OK;
+    while (err >= 0 && (p->used = fread(p->buffer, 1, GATHER, f)))
+        err = flush(s);
+    if (err >= 0 && ferror(f))
+        err = tachy_fail(s->params.log, TACHY_ERR_IO, "%s: cannot be read", from);
+    fclose(f);
+    return err;
+}
+
+static int json_join(tachy_sink *s, const struct tachy_join *j)
+{
+    struct priv *p = (void *)s->priv;
+    if (tachy_job_published(s->job))
+        return (s->path = strdup(s->job->output)) ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = tachy_output_open_in(&p->out, s->params.url, s->job->dir, s->params.overwrite,
+                                   s->params.log);
+    p->out.sync = p->out.resumable = true;
+    for (int64_t i = 0; i < s->nb_parts && err >= 0; i++) {
+        char *path = tachy_job_name(s->job, "part", i);
+        err = path ? j->more(j->user, 0) : TACHY_ERR_NOMEM;
+        if (err == TACHY_OK)
+            err = add_part(s, path);
+        free(path);
+    }
+    if (err >= 0)
+        err = tachy_job_publish(s->job, p->out.fd);
+    return err < 0 ? err : json_finish(s, false);
+}
+
 static void json_close(tachy_sink *s)
 {
     struct priv *p = (void *)s->priv;
@@ -104,4 +166,7 @@ const struct tachy_sink_ops tachy_sink_json = {
     .write = json_write,
     .finish = json_finish,
     .close = json_close,
+    .part_begin = json_part_begin,
+    .part_end = json_part_end,
+    .join = json_join,
 };

@@ -2,8 +2,16 @@
 #include "base/base.h"
 #include "media/media.h"
 #include "media/side.h"
+#include "sink/job.h"
 
 #include <tachy/sink.h>
+
+// Where a join gets the streams beside the video: s->side, into which `more` brings what lies before
+// a time of the video (INFINITY: all there is). It may say TACHY_ERR_INTERRUPTED.
+struct tachy_join {
+    int (*more)(void *user, double seconds);
+    void *user;
+};
 
 // What a sink backend provides. sink.c validates, refuses to overwrite and forwards.
 struct tachy_sink_ops {
@@ -18,6 +26,13 @@ struct tachy_sink_ops {
     int (*write)(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
     int (*finish)(tachy_sink *s, bool interrupted);
     void (*close)(tachy_sink *s); // also after a failed open; removes unfinished output
+
+    // Writing in parts (s->job is set; parts.c). NULL: such an output cannot be resumed. `start` then
+    // makes no output, `finish` is not called, and a part is whole and on the disk when part_end
+    // returns. join makes the output of s->nb_parts parts.
+    int (*part_begin)(tachy_sink *s, const char *path);
+    int (*part_end)(tachy_sink *s);
+    int (*join)(tachy_sink *s, const struct tachy_join *j);
 };
 
 struct tachy_sink {
@@ -27,10 +42,17 @@ struct tachy_sink {
     tachy_side *side; // may be NULL
     char *path;       // of the finished file
     int64_t frames, bytes;
+    _Atomic uint64_t write_ns; // of the time in ops: the output's medium was waited for
     int64_t last_pts; // of the frame before; valid where frames > 0
     double end_time;  // seconds: where the last frame ends
     int error;        // sticky: the output is lost and was removed
     bool started, finished;
+    struct tachy_job *job; // of an output that is written in parts, else NULL
+    int64_t part_frames;   // of a part; 0: not started
+    int64_t nb_parts;      // that are whole
+    bool in_part;          // one more has been begun
+    int64_t after_pts;     // what an encoder that begins a part must know of the one before: its
+    int64_t distance;      // last pts and the distance to the one before that, in its time base
     max_align_t priv[];
 };
 
@@ -44,3 +66,18 @@ void tachy_sink_set_side(tachy_sink *s, tachy_side *side);
 // to measure encoding alone; the caller removes the folder. TACHY_ERR_UNSUPPORTED where
 // writing costs nothing (null).
 int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir);
+
+// ---- parts.c: outputs in parts (tachy_sink_params.resume, s->job is set). The calls replace
+// tachy_sink_start() and tachy_sink_finish(); frames are written with tachy_sink_write().
+
+int tachy_sink_open_job(tachy_sink *s);  // for sink.c
+int tachy_sink_begin_part(tachy_sink *s); // for sink.c
+// Starts behind the parts that the record says are whole; s->frames tells how many frames these hold.
+int tachy_sink_parts_start(tachy_sink *s, const struct tachy_video_info *info);
+// Ends the part that was begun, if any: it is on the disk, and the record (which the caller saves)
+// says where the next one goes on.
+int tachy_sink_cut(tachy_sink *s);
+// Makes the output of the parts. s->side: what else should be in it.
+int tachy_sink_join(tachy_sink *s, const struct tachy_join *j);
+// Puts what decides what is written (settings, versions of the libraries) into `what`: text by name.
+int tachy_sink_describe(const tachy_sink *s, json_t *what);

@@ -151,6 +151,10 @@ static void note_change(tachy_source *s, struct file_lane *l, tachy_frame *f)
     struct file *p = file_of(s);
     bool first = !l->width;
     bool same = l->width == f->width && l->height == f->height && l->format == f->format;
+    if (l->broken) {
+        l->broken--;
+        f->discontinuity = !first;
+    }
     if (!first && !same) {
         f->discontinuity = 1;
         if (!atomic_exchange(&p->changed, true))

@@ -68,6 +68,16 @@ int file_decode_open(tachy_source *s, struct file_lane *l, int threads)
     return TACHY_OK;
 }
 
+void file_decode_again(struct file_lane *l)
+{
+    avcodec_flush_buffers(l->dec);
+    l->flushing = l->lead = l->started = l->done = false;
+    l->decoded = l->offset = l->seq = 0;
+    l->last = AV_NOPTS_VALUE;
+    l->end = INT64_MAX;
+    tachy_frame_unref(&l->ready);
+}
+
 static int next_packet(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
@@ -86,6 +96,7 @@ static void damaged(tachy_source *s, struct file_lane *l, const char *what, cons
     if (l->lead && !l->started)
         return; // is in order in the segment before
     file_damaged(s, what, why);
+    l->broken = TACHY_MAX(l->broken, 1);
     if (!l->started && l->segment->begin == INT64_MIN)
         return; // a file may begin in the middle of a group of pictures
     pthread_mutex_lock(&p->lock);
@@ -100,6 +111,9 @@ static int feed(tachy_source *s, struct file_lane *l)
     if (err && err != TACHY_ERR_EOF)
         return err;
     l->flushing = err == TACHY_ERR_EOF;
+    const AVPacket *packet = l->packet;
+    if (!err && packet->opaque == file_packet_breaks)
+        l->jump_at = packet->pts == AV_NOPTS_VALUE ? packet->dts : packet->pts;
     int e = avcodec_send_packet(l->dec, l->flushing ? NULL : l->packet);
     av_packet_unref(l->packet);
     if (e == AVERROR(ENOMEM))
@@ -169,8 +183,10 @@ static int64_t rising_time(const struct file *p, struct file_lane *l)
             int64_t back = av_sat_sub64(l->last, t);
             bool jump = (double)back * av_q2d(tb) > 1;
             t = av_sat_add64(l->last, jump ? step : 1);
-            if (jump)
+            if (jump) {
                 l->offset = av_sat_add64(l->offset, av_sat_add64(back, step));
+                l->broken = TACHY_MAX(l->broken, 1);
+            }
         }
     }
     return l->last = t;
@@ -217,14 +233,20 @@ int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq)
             av_frame_unref(picture);
             continue;
         }
+        if (l->jump_at != AV_NOPTS_VALUE && picture->best_effort_timestamp >= l->jump_at) {
+            l->broken = TACHY_MAX(l->broken, 1);
+            l->jump_at = AV_NOPTS_VALUE;
+        }
         int64_t t = rising_time(p, l);
         if (t >= p->end) {
             av_frame_unref(picture);
             return TACHY_ERR_EOF;
         }
-        if (t >= p->start || s->params.start <= 0) {
-            if (is_damaged(picture))
+        if ((t >= p->start || s->params.start <= 0) && t >= p->from) {
+            if (is_damaged(picture)) {
                 damaged(s, l, "a picture is damaged", "its data is incomplete");
+                l->broken = 2; // neither it nor what follows it goes on from what was before
+            }
             *seq = place(p, l);
             picture->pts = av_sat_sub64(t, p->start);
             if (*seq >= 0)

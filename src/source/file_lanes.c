@@ -21,7 +21,7 @@ static struct file_lane *new_lane(void)
     struct file_lane *l = calloc(1, sizeof(*l));
     if (!l)
         return NULL;
-    l->last = AV_NOPTS_VALUE;
+    l->last = l->jump_at = AV_NOPTS_VALUE;
     l->end = INT64_MAX;
     return l;
 }
@@ -43,6 +43,21 @@ int file_lanes_open(tachy_source *s)
     if (!err)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s, %d thread%s", s->url,
                   l->dec->codec->name, l->dec->thread_count, l->dec->thread_count == 1 ? "" : "s");
+    return err;
+}
+
+int file_lanes_again(tachy_source *s)
+{
+    struct file *p = file_of(s);
+    struct file_lane *l = p->lanes[0];
+    pthread_mutex_lock(&p->lock);
+    file_cut_close(&p->cut);
+    file_cut_release(&p->cut, &l->segment);
+    p->cut = (struct file_cut){0};
+    int err = file_cut_open(s);
+    l->segment = p->cut.tail;
+    pthread_mutex_unlock(&p->lock);
+    file_decode_again(l);
     return err;
 }
 
@@ -145,6 +160,8 @@ static struct file_lane *lane_to_start(tachy_source *s, int64_t until)
     l->end = g->end;
     l->last = av_sat_sub64(g->last, p->zero);
     l->offset = 0;
+    l->broken = 0;
+    l->jump_at = AV_NOPTS_VALUE;
     l->started = l->flushing = l->done = l->lead = false;
     return l;
 }

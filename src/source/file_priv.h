@@ -117,6 +117,9 @@ struct file_lane {
     bool started;                 // a picture of this segment came out
     bool flushing;                // no more packets
     bool done;                    // no more pictures: only positions without one are left
+    int64_t jump_at; // stream time of a picture that does not go on from what was before, not
+                     // yet come; AV_NOPTS_VALUE: none
+    int broken;      // so many of the next pictures do not either
     tachy_frame *ready;           // waits behind positions without a picture
     int64_t ready_seq;
 
@@ -140,11 +143,14 @@ struct file {
     int64_t *side_dts;       // last dts that was put, a stream of the side
     int64_t zero_us;         // the file's time 0, AV_TIME_BASE units
     int64_t zero;            // the same in the video stream's ticks
+    int64_t from;            // pictures before are not handed out, ticks from `zero`; INT64_MIN: all
     int64_t start, end;      // of the range, in ticks from `zero`; end: INT64_MAX without
     AVPacket *ahead[AHEAD_MAX]; // video packets read before decoding
     int nb_ahead, next_ahead;
     int64_t jump_us;         // added to every timestamp after a discontinuity of the stream
     int64_t demuxed_us;      // last video dts after that; AV_NOPTS_VALUE: none
+    bool gap;                // a packet was lost: the next one is marked
+    double side_read;        // file_read_side() has read the video up to here, seconds
     int bad_reads;           // in a row
     int read_err;            // why reading ended early
     bool input_ended;
@@ -164,7 +170,6 @@ struct file {
     struct file_cut cut;
     int failed;              // of the lane that stands at `failed_at`
     int64_t failed_at;
-    bool side_read;
 
     struct {
         bool on;
@@ -187,10 +192,17 @@ int file_side_describe(tachy_source *s, const AVFrame *first);
 // Takes over the packet's reference.
 void file_side_put(tachy_source *s, AVPacket *packet);
 
+// The `opaque` of a packet whose picture does not go on from what was before it: times jumped, or
+// something is missing in front.
+extern char file_packet_breaks[1];
+
 // file_read.c: the next packet of the video stream; TACHY_ERR_EOF at the end (also of a
 // damaged input; p->read_err says so).
 int file_read_packet(tachy_source *s, AVPacket *packet);
 int file_seek(tachy_source *s);
+// Goes to the picture at `to`, ticks from the file's time 0, or to the file's beginning (INT64_MIN),
+// behind which decoding starts anew. TACHY_ERR_UNSUPPORTED: nothing was done.
+int file_seek_again(tachy_source *s, int64_t to);
 // Reads ahead a little and says whether the frame distances differ.
 bool file_vfr(tachy_source *s);
 // Reads on for the sake of the side packets before `end` seconds.
@@ -214,6 +226,7 @@ void file_cut_release(struct file_cut *c, struct file_segment **segment);
 
 // file_decode.c
 int file_decode_open(tachy_source *s, struct file_lane *l, int threads);
+void file_decode_again(struct file_lane *l); // after a seek
 // Threads that a decoder has by itself where it is the only one.
 int file_decode_threads(tachy_source *s);
 // The next picture of the lane's segment and the range, in l->picture; its pts in ticks from
@@ -226,6 +239,8 @@ void file_convert_close(struct file_lane *l);
 
 // file_lanes.c
 int file_lanes_open(tachy_source *s);
+// After a seek, where there is one decoder: its packets come from here on. TACHY_ERR_NOMEM.
+int file_lanes_again(tachy_source *s);
 void file_lanes_close(tachy_source *s);
 // One lane's next frame, or none at this position (*out NULL). TACHY_ERR_EOF at the end of
 // its segment.

@@ -1,5 +1,7 @@
+#include "base/clock.h"
 #include "source/file_priv.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -16,7 +18,9 @@ enum {
 
 // Streams such as MPEG-TS may start anew in the middle (joined recordings). A jump of the
 // video's dts by more than ten seconds is taken out of all streams, as FFmpeg's tool does.
-static void follow_jump(struct file *p, const AVPacket *packet)
+char file_packet_breaks[1];
+
+static void follow_jump(struct file *p, AVPacket *packet)
 {
     if (!(p->in.fmt->iformat->flags & AVFMT_TS_DISCONT) || packet->dts == AV_NOPTS_VALUE ||
         packet->stream_index != p->st->index)
@@ -30,6 +34,7 @@ static void follow_jump(struct file *p, const AVPacket *packet)
     if (delta > JUMP_US || delta < -JUMP_US) {
         int64_t step = av_rescale_q(TACHY_MAX(packet->duration, 1), p->st->time_base, AV_TIME_BASE_Q);
         p->jump_us = av_sat_sub64(p->jump_us, av_sat_sub64(delta, step));
+        packet->opaque = file_packet_breaks;
         now = av_sat_add64(us, p->jump_us);
     }
     p->demuxed_us = now;
@@ -56,6 +61,7 @@ static int read_failed(tachy_source *s, int e)
         p->read_err = TACHY_ERR_INTERRUPTED;
     } else if (e != AVERROR_EOF) {
         file_damaged(s, "a packet cannot be read", tachy_av_text(e, text));
+        p->gap = true;
         if (e == AVERROR_INVALIDDATA && ++p->bad_reads < BAD_READS_MAX)
             return TACHY_OK;
         if (e != AVERROR_INVALIDDATA)
@@ -69,7 +75,9 @@ static int read_any(tachy_source *s, AVPacket *packet)
 {
     struct file *p = file_of(s);
     while (!p->input_ended) {
+        uint64_t start = tachy_now_ns();
         int e = av_read_frame(p->in.fmt, packet);
+        s->read_ns += tachy_now_ns() - start;
         if (e < 0) {
             if (read_failed(s, e))
                 break;
@@ -81,6 +89,10 @@ static int read_any(tachy_source *s, AVPacket *packet)
             continue;
         }
         follow_jump(p, packet);
+        if (p->gap && packet->stream_index == p->st->index) {
+            packet->opaque = file_packet_breaks;
+            p->gap = false;
+        }
         shift(packet, p->jump_us, p->in.fmt->streams[packet->stream_index]->time_base);
         return TACHY_OK;
     }
@@ -195,14 +207,10 @@ static int to_beginning(tachy_source *s)
 // calls the place of a time may be a dts or a byte position, so it is checked and the seek
 // repeated further back where the keyframe shows later than the start. What cannot be seeked
 // in is decoded from its beginning up to the start.
-int file_seek(tachy_source *s)
+static int seek_before(tachy_source *s, int64_t target)
 {
     struct file *p = file_of(s);
-    const AVIOContext *io = p->in.fmt->pb;
-    if (s->params.start <= 0 || p->in.counted || p->in.still ||
-        (io && !(io->seekable & AVIO_SEEKABLE_NORMAL)))
-        return TACHY_OK;
-    int64_t target = av_sat_add64(p->zero, p->start), to = target, at = 0;
+    int64_t to = target, at = 0;
     int64_t step = TACHY_MAX(1, av_rescale_q(AV_TIME_BASE, AV_TIME_BASE_Q, p->st->time_base));
     for (int i = 0; i < SEEK_TRIES && to > p->zero; i++) {
         if (avformat_seek_file(p->in.fmt, p->st->index, INT64_MIN, to, to, 0) < 0)
@@ -215,6 +223,30 @@ int file_seek(tachy_source *s)
         step *= 2;
     }
     return to_beginning(s);
+}
+
+static bool seekable(const struct file *p)
+{
+    const AVIOContext *io = p->in.fmt->pb;
+    return !p->in.counted && !p->in.still && (!io || io->seekable & AVIO_SEEKABLE_NORMAL);
+}
+
+int file_seek(tachy_source *s)
+{
+    const struct file *p = file_of(s);
+    if (s->params.start <= 0 || !seekable(p))
+        return TACHY_OK;
+    return seek_before(s, av_sat_add64(p->zero, p->start));
+}
+
+int file_seek_again(tachy_source *s, int64_t to)
+{
+    const struct file *p = file_of(s);
+    if (!seekable(p) || p->in.pictures)
+        return TACHY_ERR_UNSUPPORTED;
+    if (to != INT64_MIN)
+        return seek_before(s, av_sat_add64(p->zero, to));
+    return s->params.start > 0 ? file_seek(s) : to_beginning(s);
 }
 
 bool file_vfr(tachy_source *s)
@@ -257,16 +289,17 @@ void file_read_side(tachy_source *s, double end)
 {
     struct file *p = file_of(s);
     const double margin = 1; // streams of a file are interleaved within about this, seconds
-    bool wanted = s->side && s->side->nb_streams;
+    bool wanted = s->side && s->side->nb_streams && p->side_read < end + margin;
     while (wanted && !read_any(s, p->packet)) {
         if (p->packet->stream_index != p->st->index) {
             file_side_put(s, p->packet);
             continue;
         }
         int64_t t = p->packet->dts;
-        wanted = t == AV_NOPTS_VALUE ||
-                 (double)av_sat_sub64(t, av_sat_add64(p->zero, p->start)) *
-                         av_q2d(p->st->time_base) < end + margin;
+        if (t != AV_NOPTS_VALUE)
+            p->side_read = (double)av_sat_sub64(t, av_sat_add64(p->zero, p->start)) *
+                           av_q2d(p->st->time_base);
+        wanted = p->side_read < end + margin;
         av_packet_unref(p->packet);
     }
 }

@@ -268,7 +268,7 @@ void file_side_put(tachy_source *s, AVPacket *packet)
     // A stream may turn up in the middle of a transport stream: too late for the sink.
     bool known = packet->stream_index < p->nb_side_of;
     int stream = known ? p->side_of[packet->stream_index] : -1;
-    if (stream < 0 || !into_range(s, packet, s->side->streams[stream].time_base)) {
+    if (stream < 0 || s->no_side || !into_range(s, packet, s->side->streams[stream].time_base)) {
         av_packet_unref(packet);
         return;
     }

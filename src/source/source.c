@@ -224,6 +224,41 @@ int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint
     return TACHY_OK;
 }
 
+void tachy_source_drop_side(tachy_source *s) { s->no_side = true; }
+
+int tachy_source_seek(tachy_source *s, int64_t id, int64_t pts)
+{
+    int err = s->ops->seek ? s->ops->seek(s, pts) : TACHY_ERR_UNSUPPORTED;
+    if (err < 0)
+        return err;
+    s->next_id = id;
+    s->seen = id * s->params.every_nth;
+    s->ahead_err = TACHY_OK;
+    s->ended = s->discontinuity = false;
+    return TACHY_OK;
+}
+
+void tachy_source_read_side(tachy_source *s, double seconds)
+{
+    double end = s->params.duration > 0 ? s->params.duration : INFINITY;
+    if (s->side && s->ops->stop)
+        s->ops->stop(s, TACHY_MIN(seconds, end));
+}
+
+void tachy_source_end_side(tachy_source *s, double end_s, bool cut)
+{
+    tachy_source_read_side(s, cut ? end_s : INFINITY);
+    if (s->side && cut)
+        tachy_side_trim(s->side, end_s);
+    if (s->side)
+        tachy_side_end(s->side);
+}
+
+bool tachy_source_was_cut(const tachy_source *s)
+{
+    return s->params.max_frames && s->next_id >= s->params.max_frames;
+}
+
 void tachy_source_close(tachy_source **source)
 {
     tachy_source *s = source ? *source : NULL;

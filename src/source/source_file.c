@@ -26,6 +26,8 @@ static void set_times(tachy_source *s)
     const AVFormatContext *fmt = p->in.fmt;
     AVRational tb = p->st->time_base;
     p->demuxed_us = AV_NOPTS_VALUE;
+    p->from = INT64_MIN;
+    p->side_read = -INFINITY;
     p->zero_us = fmt->start_time != AV_NOPTS_VALUE ? fmt->start_time : 0;
     if (p->zero_us < 0 && p->st->start_time != AV_NOPTS_VALUE && p->st->start_time >= 0)
         p->zero_us = 0;
@@ -222,9 +224,8 @@ static void file_stop(tachy_source *s, double end)
 int file_ended(tachy_source *s)
 {
     struct file *p = file_of(s);
-    if (s->params.duration > 0 && s->side && !p->side_read)
+    if (s->params.duration > 0 && s->side)
         file_read_side(s, s->params.duration);
-    p->side_read = true;
     if (p->read_err == TACHY_ERR_INTERRUPTED)
         return p->read_err;
     if (p->read_err) // after what could be read
@@ -238,6 +239,25 @@ static int file_read(tachy_source *s, tachy_frame **out)
     struct file *p = file_of(s);
     int err = p->rate.on ? file_rate_read(s, out) : file_next(s, out);
     return err == TACHY_ERR_EOF ? file_ended(s) : err;
+}
+
+// Pictures at a constant rate depend on those before: such a stream is read from its beginning.
+static int file_seek_frame(tachy_source *s, int64_t pts)
+{
+    struct file *p = file_of(s);
+    bool all = pts == INT64_MIN;
+    if (p->rate.on && !all)
+        return TACHY_ERR_UNSUPPORTED;
+    int err = file_seek_again(s, all ? INT64_MIN : av_sat_add64(p->start, pts));
+    if (err < 0)
+        return err;
+    err = file_lanes_again(s);
+    if (err < 0)
+        return err;
+    file_rate_close(p);
+    p->rate.any = p->rate.ended = false;
+    p->from = all ? INT64_MIN : av_sat_add64(p->start, pts);
+    return TACHY_OK;
 }
 
 static void file_close(tachy_source *s)
@@ -262,5 +282,6 @@ const struct tachy_source_ops tachy_source_file = {
     .spread = file_spread,
     .read_any = file_read_any,
     .stop = file_stop,
+    .seek = file_seek_frame,
     .close = file_close,
 };

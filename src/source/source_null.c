@@ -19,7 +19,11 @@ struct priv {
     struct tachy_rational fps;
     int64_t frames;
     enum pattern pattern;
-    uint64_t cost_ns; // pretended work a frame, on the calling thread
+    uint64_t cost_ns;  // pretended work a frame, on the calling thread
+    uint64_t sleep_ns; // and waiting for a device or other threads
+    uint64_t io_ns;    // and for a slow disk
+    bool pace;         // frames come when they are due, as a camera's
+    uint64_t start_ns; // of the first frame, with `pace`
     int64_t first, next, last; // number of the first frame, the next, and one past the last
     tachy_frame **ring;        // every frame made so far; one with no other owner is free
     size_t nb_ring, turn;
@@ -32,7 +36,8 @@ static int bad(const tachy_source *s, const char *what)
 {
     return tachy_fail(s->params.log, TACHY_ERR_INVAL,
                       "%s: %s; write null:WIDTHxHEIGHT@FPS,frames=N,format=NAME,"
-                      "pattern=counter|noise,cost_us=N", s->url, what);
+                      "pattern=counter|noise,cost_us=N,sleep_us=N,io_us=N,pace=0|1",
+                      s->url, what);
 }
 
 static bool parse_number(const char *text, long long max, long long *out)
@@ -40,6 +45,28 @@ static bool parse_number(const char *text, long long max, long long *out)
     char *end = NULL;
     *out = strtoll(text, &end, 10);
     return end != text && !*end && *out >= 0 && *out <= max;
+}
+
+static int parse_time(tachy_source *s, const char *key, const char *value)
+{
+    struct priv *p = (void *)s->priv;
+    static const char *const keys[] = {"cost_us", "sleep_us", "io_us"};
+    uint64_t *const ns[] = {&p->cost_ns, &p->sleep_ns, &p->io_ns};
+    long long n = 0;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(key, keys[i]))
+            continue;
+        if (!parse_number(value, 10000000, &n))
+            return bad(s, "cost_us, sleep_us or io_us is not a number from 0 to 10000000");
+        *ns[i] = (uint64_t)n * 1000;
+        return TACHY_OK;
+    }
+    if (strcmp(key, "pace"))
+        return bad(s, "there is an unknown key");
+    if (!parse_number(value, 1, &n))
+        return bad(s, "pace is neither 0 nor 1");
+    p->pace = n;
+    return TACHY_OK;
 }
 
 static int parse_key(tachy_source *s, const char *key, const char *value)
@@ -58,12 +85,8 @@ static int parse_key(tachy_source *s, const char *key, const char *value)
         if (strcmp(value, "counter") && strcmp(value, "noise"))
             return bad(s, "pattern is neither counter nor noise");
         p->pattern = strcmp(value, "noise") ? PATTERN_COUNTER : PATTERN_NOISE;
-    } else if (!strcmp(key, "cost_us")) {
-        if (!parse_number(value, 10000000, &n))
-            return bad(s, "cost_us is not a number from 0 to 10000000");
-        p->cost_ns = (uint64_t)n * 1000;
     } else {
-        return bad(s, "there is an unknown key");
+        return parse_time(s, key, value);
     }
     return TACHY_OK;
 }
@@ -223,6 +246,31 @@ static void spend(uint64_t ns)
         continue;
 }
 
+static void wait_until(_Atomic uint64_t *sum, uint64_t ns)
+{
+    uint64_t start = tachy_now_ns();
+    tachy_sleep_until(ns);
+    *sum += tachy_now_ns() - start;
+}
+
+// What a frame is told to cost.
+static void spend_all(tachy_source *s)
+{
+    struct priv *p = (void *)s->priv;
+    if (p->cost_ns)
+        spend(p->cost_ns);
+    if (p->sleep_ns)
+        tachy_sleep_until(tachy_now_ns() + p->sleep_ns);
+    if (p->io_ns)
+        wait_until(&s->read_ns, tachy_now_ns() + p->io_ns);
+    if (!p->pace)
+        return;
+    if (!p->start_ns)
+        p->start_ns = tachy_now_ns();
+    wait_until(&s->pace_ns,
+               p->start_ns + (uint64_t)(1e9 * frame_time(p, p->next - p->first)));
+}
+
 static int null_read(tachy_source *s, tachy_frame **out)
 {
     struct priv *p = (void *)s->priv;
@@ -237,8 +285,7 @@ static int null_read(tachy_source *s, tachy_frame **out)
     if (p->pattern == PATTERN_COUNTER)
         tachy_counter_write(tachy_frame_writable(f, 0), f->stride[0], f->width, f->height,
                             d->components[0], d->bytes, d->bits, d->shift, (uint32_t)p->next);
-    if (p->cost_ns)
-        spend(p->cost_ns);
+    spend_all(s);
     int64_t ticks = s->info.time_base.den / p->fps.num; // a frame's
     f->pts = (p->next - p->first) * ticks;
     f->duration = ticks;

@@ -270,7 +270,7 @@ static int segment_model(void *worker, struct tachy_item *item, int eye)
     return tachy_engine_run(w->engine, &w->in, w->out);
 }
 
-static int ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
+int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
 {
     if (e->mask && e->width == width && e->height == height)
         return TACHY_OK;
@@ -307,7 +307,7 @@ int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, 
     struct tachy_placement pl = {placement->x * fx, placement->y * fy, placement->w * fx,
                                  placement->h * fy};
     tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
-    err = ensure_eye(s, e, mw, mh);
+    err = segment_ensure_eye(s, e, mw, mh);
     if (err == TACHY_OK)
         err = tachy_mask_from_tensor(&s->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
     if (err == TACHY_OK && e->guide)
@@ -363,19 +363,25 @@ static int order_open(tachy_task *t, void **state)
     return err;
 }
 
+// Makes the eye's smoothing one for masks of this size.
+static int ensure_smooth(struct order *o, int eye, int width, int height)
+{
+    if (o->smooth[eye] && o->width[eye] == width && o->height[eye] == height)
+        return TACHY_OK;
+    tachy_smooth_close(&o->smooth[eye]);
+    int err = tachy_smooth_open(&o->smooth[eye], width, height, o->s->smooth);
+    o->width[eye] = width;
+    o->height[eye] = height;
+    return err;
+}
+
 static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
 {
     struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
-    if (!o->smooth[eye] || o->width[eye] != e->width || o->height[eye] != e->height) {
-        tachy_smooth_close(&o->smooth[eye]);
-        int err = tachy_smooth_open(&o->smooth[eye], e->width, e->height, o->s->smooth);
-        if (err < 0)
-            return err;
-        o->width[eye] = e->width;
-        o->height[eye] = e->height;
-    }
-    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width,
-                       tachy_item_head(item)->discontinuity);
+    int err = ensure_smooth(o, eye, e->width, e->height);
+    if (err < 0)
+        return err;
+    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width, item->anew);
     return TACHY_OK;
 }
 
@@ -392,6 +398,57 @@ static int segment_order(void *state, struct tachy_item *item)
     tachy_frame_unref(&si->background);
     return segment_background_at(o->background, (double)item->result.pts * tb.num / tb.den,
                                  &si->background);
+}
+
+// Before the state of each eye; width 0: it has none. A video behind people follows from the time.
+struct saved_eye {
+    int32_t width, height;
+};
+
+static int order_save(const void *state, void **data, size_t *size)
+{
+    const struct order *o = state;
+    *size = 0;
+    for (int e = 0; e < TACHY_MAX_EYES; e++)
+        *size += sizeof(struct saved_eye) + (o->smooth[e] ? tachy_smooth_state_size(o->smooth[e]) : 0);
+    uint8_t *d = *data = malloc(*size);
+    if (!d)
+        return TACHY_ERR_NOMEM;
+    for (int e = 0; e < TACHY_MAX_EYES; e++) {
+        bool has = o->smooth[e];
+        struct saved_eye head = {has ? o->width[e] : 0, has ? o->height[e] : 0};
+        memcpy(d, &head, sizeof(head));
+        d += sizeof(head);
+        if (has)
+            tachy_smooth_save(o->smooth[e], d);
+        d += has ? tachy_smooth_state_size(o->smooth[e]) : 0;
+    }
+    return TACHY_OK;
+}
+
+static int order_load(void *state, const void *data, size_t size)
+{
+    struct order *o = state;
+    const uint8_t *d = data, *end = d + size;
+    for (int e = 0; e < TACHY_MAX_EYES; e++) {
+        struct saved_eye head;
+        if ((size_t)(end - d) < sizeof(head))
+            return TACHY_ERR_FORMAT;
+        memcpy(&head, d, sizeof(head));
+        d += sizeof(head);
+        if (!head.width)
+            continue;
+        int err = ensure_smooth(o, e, head.width, head.height);
+        size_t n = err < 0 ? 0 : tachy_smooth_state_size(o->smooth[e]);
+        if (err == TACHY_OK && (size_t)(end - d) < n)
+            err = TACHY_ERR_FORMAT;
+        if (err == TACHY_OK)
+            err = tachy_smooth_load(o->smooth[e], d, n);
+        if (err < 0)
+            return err;
+        d += n;
+    }
+    return d == end ? TACHY_OK : TACHY_ERR_FORMAT;
 }
 
 static int fit_refine(struct segment_worker *w, struct tachy_item *item,
@@ -478,6 +535,13 @@ static void item_close(void *item_priv)
     free(si->json);
 }
 
+static void tensors(void *worker, struct tachy_task_tensors *t)
+{
+    struct segment_worker *w = worker;
+    *t = (struct tachy_task_tensors){
+        .in = &w->in, .n_in = 1, .out = w->out, .n_out = w->nb_out, .placement = &w->placement};
+}
+
 static const char *describe(const tachy_task *t)
 {
     const struct segment *s = (const void *)t->priv;
@@ -498,6 +562,9 @@ const struct tachy_task_ops tachy_task_segment = {
     .preprocess = segment_preprocess,
     .model = segment_model,
     .postprocess = segment_postprocess,
+    .keep = segment_keep,
+    .reuse = segment_reuse,
+    .kept_close = segment_kept_close,
     .batch_key = segment_batch_key,
     .batch_open = segment_batch_open,
     .batch_close = segment_batch_close,
@@ -507,7 +574,10 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_open = order_open,
     .order_close = order_close,
     .order = segment_order,
+    .order_save = order_save,
+    .order_load = order_load,
     .composite = segment_composite,
     .item_close = item_close,
+    .tensors = tensors,
     .describe = describe,
 };

@@ -61,6 +61,14 @@ struct segment_worker {
     size_t scratch_size;
 };
 
+// segment.c: room for a mask of this size, and for what else the settings want beside it.
+int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height);
+
+// segment_reuse.c: keep, reuse and kept_close of the recipe.
+int segment_keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);
+int segment_reuse(const tachy_task *t, const void *kept, struct tachy_item *item, int eye);
+void segment_kept_close(void *kept);
+
 // segment.c, for segment_batch.c too.
 int segment_open_engine(tachy_task *t, int batch, tachy_engine **out);
 // Allocates what the engine reads and writes for `batch` pictures; *mask: which output is the mask.

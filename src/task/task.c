@@ -1,10 +1,62 @@
-#include "pipeline/recipe.h"
+#include "pipeline/stage_save.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 
 static const struct tachy_task_ops *const tasks[] = {
     &tachy_task_segment,
 };
+
+// Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
+// or sink answers for.
+static bool is_outside(const struct tachy_option *o)
+{
+    static const char *const sections[] = {"input.", "output.", "run.", "general.", "profile.",
+                                           "debug.", "processing.", "pipeline.", "dataloader."};
+    static const char *const rows[] = {"model.num_workers", "model.dir", "model.library",
+                                       "model.prefetch_factor"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(sections); i++)
+        if (!strncmp(o->path, sections[i], strlen(sections[i])))
+            return true;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(rows); i++)
+        if (!strcmp(o->path, rows[i]))
+            return true;
+    return false;
+}
+
+static json_t *setting_text(const tachy_settings *s, const struct tachy_option *o)
+{
+    const char *const *items, *text = tachy_settings_str(s, o->path);
+    if (o->type == TACHY_OPT_BOOL && text) // one text for each value, however it was written
+        return json_string(tachy_settings_bool(s, o->path) ? "yes" : "no");
+    if ((o->type == TACHY_OPT_INT || o->type == TACHY_OPT_FLOAT) && text)
+        return json_sprintf("%.9g", tachy_settings_float(s, o->path));
+    if (o->type != TACHY_OPT_LIST)
+        return text ? json_string(text) : NULL;
+    size_t n = tachy_settings_list(s, o->path, &items);
+    char *all = strdup("");
+    for (size_t i = 0; i < n && all; i++) {
+        char *longer = tachy_asprintf("%s%s%s", all, i ? " " : "", items[i]);
+        free(all);
+        all = longer;
+    }
+    json_t *one = n && all ? json_string(all) : NULL;
+    free(all);
+    return one;
+}
+
+static int keep_settings(tachy_task *t, const tachy_settings *s)
+{
+    json_t *all = json_object();
+    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
+        json_t *text = is_outside(o) ? NULL : setting_text(s, o);
+        if (text)
+            json_object_set_new(all, o->path, text);
+    }
+    t->settings = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    json_decref(all);
+    return t->settings ? TACHY_OK : TACHY_ERR_NOMEM;
+}
 
 int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings,
                     const struct tachy_log *log)
@@ -33,8 +85,14 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
         t->ops = ops;
         t->log = log;
         t->eyes = 1;
-        err = ops->open(t, settings);
+        err = keep_settings(t, settings);
+        if (err == TACHY_OK)
+            err = ops->open(t, settings);
     }
+    const char *dir = tachy_settings_str(settings, "debug.save_stage");
+    if (err == TACHY_OK && dir)
+        err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"),
+                                    t, settings, log);
     tachy_settings_free(&defaults);
     if (err < 0) {
         tachy_task_close(&t);
@@ -46,8 +104,11 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
 
 void tachy_task_close(tachy_task **t)
 {
-    if (*t)
+    if (*t) {
+        tachy_stage_save_close(&(*t)->save); // what went wrong was logged
         (*t)->ops->close(*t);
+        free((*t)->settings);
+    }
     free(*t);
     *t = NULL;
 }

@@ -25,6 +25,7 @@ cat > "$dir/ops.inc" <<'OPS'
 OP(preprocess)
 OP(composite)
 OP(mask)
+OP(signature)
 OPS
 cp "$root/tests/check/check.c" "$root/tests/check/check.h" "$root"/tests/check/check_*.c "$dir"
 cd "$root"
@@ -33,7 +34,7 @@ cd "$root"
     -D_GNU_SOURCE -DTACHY_VERSION='"neon"' -Iinclude -Isrc -idirafter "$dir/include" -static -pthread \
     -ffunction-sections -fdata-sections -Wl,--gc-sections \
     ${NEON_FLAGS-} "$dir"/check.c "$dir"/check_preprocess.c \
-    "$dir"/check_composite.c "$dir"/check_mask.c src/base/base.c src/base/cpu.c src/base/tensor.c \
+    "$dir"/check_composite.c "$dir"/check_mask.c "$dir"/check_signature.c src/base/base.c src/base/cpu.c src/base/tensor.c \
     src/media/color.c src/media/frame.c src/ref/ref_*.c src/preprocess/*.c src/postprocess/*.c \
     -o "$dir/tachy_check" -lm
-$run "$dir/tachy_check" "$@" preprocess composite mask
+$run "$dir/tachy_check" "$@" preprocess composite mask signature

@@ -1,6 +1,5 @@
 #include "test.h"
 
-#include "pipeline/verdict.h"
 #include "profile/hist.h"
 
 // Quantiles against a sorted copy of the same random durations.
@@ -45,30 +44,4 @@ TEST(empty_and_extreme_durations)
     CHECK(tachy_hist_quantile(&sum, 0.6) > 960 && tachy_hist_quantile(&sum, 0.6) < 1040);
 }
 
-static struct tachy_summary busy(double decode, double model, double encode, double utilisation)
-{
-    struct tachy_summary s = {.seconds = 10, .workers = 2, .cores = 2, .utilisation = utilisation};
-    s.steps[TACHY_STEP_DECODE].busy_s = decode;
-    s.steps[TACHY_STEP_MODEL].busy_s = model;
-    s.steps[TACHY_STEP_ENCODE].busy_s = encode;
-    return s;
-}
-
-TEST(verdict_names_the_bottleneck)
-{
-    struct tachy_summary s = busy(9.5, 8, 0.5, 0.6);
-    tachy_verdict(&s, &(struct tachy_verdict_in){.held_back_s = 0.2, .starved_s = 9});
-    CHECK_INT(s.limited_by, TACHY_STEP_DECODE);
-
-    s = busy(3, 8, 9.6, 0.6);
-    tachy_verdict(&s, &(struct tachy_verdict_in){.held_back_s = 6, .starved_s = 0.3});
-    CHECK_INT(s.limited_by, TACHY_STEP_ENCODE);
-
-    s = busy(3, 15, 1, 0.97);
-    tachy_verdict(&s, &(struct tachy_verdict_in){.held_back_s = 6, .starved_s = 8});
-    CHECK_INT(s.limited_by, TACHY_STEP_MODEL);
-    CHECK(strstr(s.limited_text, "all 2 cores"));
-}
-
-TEST_MAIN(TEST_CASE(quantiles_are_within_a_bucket), TEST_CASE(empty_and_extreme_durations),
-          TEST_CASE(verdict_names_the_bottleneck))
+TEST_MAIN(TEST_CASE(quantiles_are_within_a_bucket), TEST_CASE(empty_and_extreme_durations))

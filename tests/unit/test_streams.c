@@ -545,7 +545,7 @@ TEST(figures_can_be_read_meanwhile)
     free(t);
 }
 
-static bool odd_only(void *user, const struct tachy_item *item, enum tachy_step next)
+static bool odd_only(void *user, struct tachy_item *item, enum tachy_step next)
 {
     atomic_fetch_add((atomic_int *)user, 1);
     return next != TACHY_STEP_PREPROCESS || item->result.frame_id % 2;

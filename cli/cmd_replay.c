@@ -1,0 +1,100 @@
+#include "cli.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+// docs/replay.md documents the files and the JSON.
+
+static int stop; // set by the signal handler
+
+static void on_signal(int sig)
+{
+    *(volatile int *)&stop = 1;
+}
+
+static enum tachy_stage stage_of(const char *name)
+{
+    for (int i = 0; i < TACHY_STAGE_COUNT; i++)
+        if (!strcmp(tachy_stage_name((enum tachy_stage)i), name))
+            return (enum tachy_stage)i;
+    return TACHY_STAGE_ENGINE; // the option table admits no other name
+}
+
+static int report(const struct cli *c, const struct tachy_replay *r)
+{
+    const char *file = tachy_settings_str(c->settings, "run.json");
+    char *text = NULL;
+    int err = TACHY_OK;
+    if (file) {
+        err = tachy_replay_json(&text, r);
+        if (err == TACHY_OK)
+            err = write_text(file, text);
+        tachy_free(text);
+    }
+    if (err == TACHY_OK && c->log.max_level >= TACHY_LOG_INFO && (!file || strcmp(file, "-"))) {
+        err = tachy_replay_text(&text, r);
+        if (err == TACHY_OK)
+            fputs(text, stdout);
+        tachy_free(text);
+    }
+    return err;
+}
+
+static int run_replay(struct cli *c)
+{
+    const tachy_settings *set = c->settings;
+    const char *file = tachy_settings_str(set, "run.json");
+    if (c->n_args != 1)
+        return message_usage("one folder is replayed: tachy replay DIR (tachy segment --save-stage "
+                             "DIR makes it)");
+    if (file && strcmp(file, "-")) {
+        int err = check_writable(file);
+        if (err < 0)
+            return message_failed(err);
+    }
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    struct tachy_replay r;
+    int err = tachy_replay(
+        tachy_replay_params(.dir = c->args[0], .settings = set,
+                            .stage = stage_of(tachy_settings_str(set, "replay.stage")),
+                            .loop = tachy_settings_int(set, "replay.loop"),
+                            .golden = tachy_settings_bool(set, "replay.golden"),
+                            .tolerance = tachy_settings_float(set, "replay.tolerance"),
+                            .min_psnr = tachy_settings_float(set, "replay.min_psnr"), .stop = &stop,
+                            .log = &c->log),
+        &r);
+    if (err == TACHY_ERR_INTERRUPTED)
+        message_error("interrupted");
+    if (err == TACHY_OK)
+        err = report(c, &r);
+    if (err < 0)
+        return message_failed(err);
+    return r.compared && !r.same ? STATUS_FAILED : STATUS_OK;
+}
+
+const struct verb verb_replay = {
+    .name = "replay",
+    .usage = "[options] DIR",
+    .summary = "run one saved stage alone, time it and compare what comes out",
+    .details =
+        "DIR is what tachy segment --save-stage DIR N keeps: for the first N frames what "
+        "preprocess, model and postprocess read and wrote, as NumPy's .npy files with an index. One "
+        "of these stages is run on its saved input, on one thread, and median, p99 and rate are "
+        "printed.\n\n"
+        "With --golden what comes out is compared with what was saved: bit for bit, or within "
+        "--tolerance or --min-psnr. Exit status 1 where it differs.\n\n"
+        "The saved run's settings hold; those of the model may be given anew, to compare another "
+        "provider or other threads on the same input.",
+    .options = TACHY_VERB_REPLAY,
+    .examples =
+        {
+            {"tachy segment --save-stage stages 16 -f null in.mp4 -", "keep the first 16 frames"},
+            {"tachy replay stages --stage engine --loop 1000", "the model alone"},
+            {"tachy replay stages --stage preprocess --golden", "does it still give the same?"},
+            {"tachy replay stages --golden --engine-threads 2 --tolerance 1e-4",
+             "another engine on the same input"},
+        },
+    .run = run_replay,
+};

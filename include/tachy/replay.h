@@ -1,0 +1,63 @@
+#pragma once
+#include <tachy/settings.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Runs one stage alone on what was saved of it (the setting debug.save_stage, --save-stage): how
+// fast it is with its input ready, and whether it still gives the same. docs/replay.md has the
+// files.
+
+enum tachy_stage {
+    TACHY_STAGE_PREPROCESS = 0, // frame -> the model's input
+    TACHY_STAGE_ENGINE,         // the model's input -> its outputs
+    TACHY_STAGE_POSTPROCESS,    // the model's outputs -> mask, without what goes frame by frame
+    TACHY_STAGE_COUNT
+};
+TACHY_API const char *tachy_stage_name(enum tachy_stage s); // "preprocess", ...
+
+struct tachy_replay_params {
+    const char *dir;        // required: the folder of --save-stage
+    enum tachy_stage stage;
+    int64_t loop;           // runs that are timed, over the items in turn, 1..10^7; 0: 1000
+    bool golden;            // compare with what was saved
+    double tolerance;       // largest difference of a value that matches; 0: the same bits
+    double min_psnr;        // dB from which an item matches all the same; 0: off
+    // Those of the saved run hold; what is set here from elsewhere than a default wins (another
+    // provider, more threads). NULL: none. Need only live until the call returns.
+    const tachy_settings *settings;
+    const int *stop;        // ends early once it is not zero: TACHY_ERR_INTERRUPTED; may be NULL
+    const struct tachy_log *log;
+};
+#define tachy_replay_params(...) (&(struct tachy_replay_params){__VA_ARGS__})
+
+struct tachy_replay {
+    enum tachy_stage stage;
+    int64_t items, runs;    // saved frames (eyes counted apart); runs that were timed
+    double median_ms, p99_ms, max_ms;
+    double rate;            // runs a second, one after the other on one thread
+    // With `golden`. An item is a stage's result for one eye of one frame.
+    bool compared, same;    // same: every item matches
+    int64_t identical;      // items of the same bits
+    int64_t differ;         // items that do not match
+    double max_difference;  // of a value, over all items; infinite where one is NaN
+    double min_psnr;        // dB, of the worst item; infinite where all are identical
+    int64_t worst_frame;    // where max_difference was found; -1: nowhere
+    int worst_eye;
+    char saved[256], now[256]; // model and engine of the saved run and of this one, as text
+};
+
+// TACHY_OK also where results differ: look at r->same. TACHY_ERR_NOT_FOUND, TACHY_ERR_FORMAT,
+// TACHY_ERR_MISMATCH (a saved array does not fit the stage) name the file; else what opening a
+// task may return.
+TACHY_API int tachy_replay(const struct tachy_replay_params *p, struct tachy_replay *r);
+
+// The documented, stable JSON object (docs/replay.md); a few lines for a person. Free with
+// tachy_free().
+TACHY_API int tachy_replay_json(char **json, const struct tachy_replay *r);
+TACHY_API int tachy_replay_text(char **text, const struct tachy_replay *r);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,52 @@
+#pragma once
+#include <tachy/common.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What held a run back, in words, with what that is concluded from and what to do about it.
+// It is told from who waited for whom: the part that never waits is the one that all others
+// wait for. docs/profile.md says how each is told apart.
+enum tachy_limit {
+    TACHY_LIMIT_NONE = 0,    // too short to tell
+    TACHY_LIMIT_DECODE,      // frames are not decoded faster
+    TACHY_LIMIT_PREPROCESS,
+    TACHY_LIMIT_TRANSFER,    // copies between host and device
+    TACHY_LIMIT_ENGINE,      // the model's runs
+    TACHY_LIMIT_POSTPROCESS,
+    TACHY_LIMIT_COMPOSITE,
+    TACHY_LIMIT_ENCODE,      // the sink does not take frames faster
+    TACHY_LIMIT_DISK,        // reading the input, or writing the output
+    TACHY_LIMIT_MEMORY,      // the bound of the frames in flight, or the system is short of it
+    TACHY_LIMIT_THERMAL,     // the processor runs below its clock to stay cool
+    TACHY_LIMIT_ONE_CORE,    // one thread carries every frame while other cores are idle
+    TACHY_LIMIT_BATCH,       // runs of the model that are not full
+    TACHY_LIMIT_SOURCE_RATE, // frames come no faster: a camera, a paced source
+    TACHY_LIMIT_COUNT
+};
+// "none", "decode", ..., "one-core-busy", "batch-too-small", "source-rate". Static string.
+TACHY_API const char *tachy_limit_name(enum tachy_limit l);
+
+#define TACHY_EVIDENCE_MAX 6
+
+// Plain data: copying the struct copies everything.
+struct tachy_verdict {
+    enum tachy_limit limit;
+    char words[160];       // "decode-bound: the workers waited 62 % of the time for frames"
+    char remedy[240];      // what to do; empty for TACHY_LIMIT_NONE
+    double expected_gain;  // end-to-end speed-up if this limit vanished, up to the next one:
+                           // >= 1; 0: not known
+    int n_evidence;        // 0..TACHY_EVIDENCE_MAX
+    char evidence[TACHY_EVIDENCE_MAX][160]; // a figure each
+};
+
+// The documented, stable JSON object (docs/profile.md). Free with tachy_free().
+TACHY_API int tachy_verdict_json(char **json, const struct tachy_verdict *v);
+// The same as lines for a person, each ended; `evidence` false: without it. Free with
+// tachy_free().
+TACHY_API int tachy_verdict_text(char **text, const struct tachy_verdict *v, bool evidence);
+
+#ifdef __cplusplus
+}
+#endif

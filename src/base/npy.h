@@ -1,0 +1,30 @@
+#pragma once
+#include <tachy/tensor.h>
+
+// NumPy's .npy files: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// Little-endian numbers, in C order.
+
+struct tachy_npy {
+    char kind; // 'f', 'i' or 'u'
+    int size;  // bytes an element: 1, 2, 4 or 8
+    int rank;  // 0..TACHY_MAX_RANK
+    int64_t shape[TACHY_MAX_RANK];
+    void *data; // dense; of a file that was read: free with tachy_npy_free()
+    size_t bytes;
+    void *file; // what `data` lies in
+};
+
+// Writes beside the name and renames. TACHY_ERR_IO, TACHY_ERR_NO_SPACE.
+int tachy_npy_write(const char *path, const struct tachy_npy *a, const struct tachy_log *log);
+// TACHY_ERR_FORMAT names the file and what is wrong with it; TACHY_ERR_UNSUPPORTED: another
+// type of numbers, or Fortran's order. *a is zeroed on failure.
+int tachy_npy_read(struct tachy_npy *a, const char *path, const struct tachy_log *log);
+// The same of a file in memory, which is changed and which `a` then points into.
+int tachy_npy_parse(struct tachy_npy *a, char *data, size_t size, const char *name,
+                    const struct tachy_log *log);
+void tachy_npy_free(struct tachy_npy *a);
+
+// A view of a dense host tensor.
+struct tachy_npy tachy_npy_of(const struct tachy_tensor *t);
+// Whether the array has the tensor's type and shape.
+bool tachy_npy_fits(const struct tachy_npy *a, const struct tachy_tensor *t);

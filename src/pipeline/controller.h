@@ -1,0 +1,50 @@
+#pragma once
+#include "base/base.h"
+
+#include <tachy/live.h>
+
+// The controller of mode live: while frames miss their deadline it takes the declared steps down,
+// each doing less for a frame, and takes them back when there is room again. Pure logic on the
+// caller's clock; no thread, no memory of its own. One thread at a time.
+//
+// Frames are judged in windows of 250 ms. A window in which over 2 % of the frames missed is bad;
+// one in which none did is good. Bad windows for `down_ns` in a row: one step down. Good windows
+// for the hold time: one step up. The hold time is counted from the last step of either kind, so
+// down and up never alternate faster; it is `hold_ns` at first, doubles (up to `hold_max_ns`) each
+// time that a step up is taken back within it, and is `hold_ns` again once one has lasted so long.
+
+struct tachy_controller_params { // {0} but for `steps`: defaults
+    unsigned steps;       // bits 1 << enum tachy_ease: what the pipeline can do
+    uint64_t down_ns;     // 0: 500 ms
+    uint64_t hold_ns;     // 0: 3 s
+    uint64_t hold_max_ns; // 0: 60 s
+    uint64_t deadline_ns; // for the messages only
+    const struct tachy_log *log;
+};
+
+struct tachy_controller {
+    struct tachy_controller_params p;
+    enum tachy_ease steps[TACHY_EASE_COUNT]; // the declared ones, in order
+    int nb_steps, level;                     // steps[0 .. level - 1] are in force
+    uint64_t hold_ns;                        // now
+    uint64_t changed;                        // last step, or start
+    bool went_up;                            // that was one up
+    uint64_t window, bad_since, good_since;  // start of the window; 0: the last was not
+    int64_t frames, missed;                  // in the window
+    double miss_share;                       // of the last window
+    uint64_t counted;                        // up to when eased[].seconds is
+    struct tachy_eased eased[TACHY_EASE_COUNT];
+};
+
+// `now`: any rising clock in nanoseconds, greater than 0.
+void tachy_controller_open(struct tachy_controller *c, const struct tachy_controller_params *p,
+                           uint64_t now);
+// A frame is through: delivered in time, or `missed` (delivered late, or shed). True: the level
+// has changed; `now` must not fall.
+bool tachy_controller_frame(struct tachy_controller *c, uint64_t now, bool missed);
+bool tachy_controller_has(const struct tachy_controller *c, enum tachy_ease e);
+// The steps in force as bits 1 << enum tachy_ease.
+unsigned tachy_controller_bits(const struct tachy_controller *c);
+// How often and how long each step was in force until `now`.
+void tachy_controller_stats(struct tachy_controller *c, uint64_t now,
+                            struct tachy_eased out[TACHY_EASE_COUNT]);

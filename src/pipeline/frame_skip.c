@@ -1,0 +1,65 @@
+#include "pipeline/frame_skip.h"
+
+void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,
+                           float threshold)
+{
+    memset(s, 0, sizeof(*s));
+    s->eyes = TACHY_CLAMP(eyes, 1, TACHY_MAX_EYES);
+    s->stereo = stereo;
+    s->threshold = threshold;
+}
+
+static struct tachy_rect eye_of(const struct tachy_frame_skip *s, const tachy_frame *f, int eye)
+{
+    struct tachy_rect r = {0, 0, f->width, f->height};
+    if (s->eyes == 2 && s->stereo == TACHY_STEREO_SBS && f->width >= 2) {
+        r.x = eye ? f->width / 2 : 0;
+        r.w = eye ? f->width - r.x : f->width / 2;
+    } else if (s->eyes == 2 && s->stereo == TACHY_STEREO_TB && f->height >= 2) {
+        r.y = eye ? f->height / 2 : 0;
+        r.h = eye ? f->height - r.y : f->height / 2;
+    }
+    return r;
+}
+
+static bool look_eye(struct tachy_frame_skip_eye *e, const tachy_frame *f,
+                     const struct tachy_rect *r, float threshold, unsigned allowed)
+{
+    e->similar = false;
+    if (tachy_signature_make(&e->now, f, r) < 0 || !e->known)
+        return false;
+    float d = tachy_signature_distance(&e->last, &e->now);
+    e->similar = d <= threshold && allowed & 1u << TACHY_EASE_SIMILAR;
+    bool between = e->inferred && d <= TACHY_ALTERNATE_MOST;
+    return e->similar || (between && allowed & 1u << TACHY_EASE_ALTERNATE);
+}
+
+unsigned tachy_frame_skip_look(struct tachy_frame_skip *s, const tachy_frame *f, unsigned allowed,
+                               bool anew)
+{
+    unsigned reuse = 0;
+    allowed &= 1u << TACHY_EASE_SIMILAR | 1u << TACHY_EASE_ALTERNATE;
+    for (int i = 0; i < s->eyes; i++) {
+        struct tachy_frame_skip_eye *e = &s->eye[i];
+        struct tachy_rect r = eye_of(s, f, i);
+        e->known = e->known && !anew && allowed;
+        if (allowed && look_eye(e, f, &r, s->threshold, allowed))
+            reuse |= 1u << i;
+    }
+    return reuse;
+}
+
+void tachy_frame_skip_take(struct tachy_frame_skip *s, unsigned allowed, unsigned reuse)
+{
+    for (int i = 0; i < s->eyes; i++) {
+        struct tachy_frame_skip_eye *e = &s->eye[i];
+        e->inferred = !(reuse >> i & 1);
+        if (!e->inferred) {
+            s->similar += e->similar;
+            s->alternate += !e->similar;
+        } else if (allowed) {
+            e->last = e->now;
+            e->known = true;
+        }
+    }
+}

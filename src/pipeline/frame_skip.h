@@ -1,0 +1,35 @@
+#pragma once
+#include "preprocess/signature.h"
+
+#include <tachy/live.h>
+
+// Decides that a frame is like the last one of its stream and eye that was inferred, so that its
+// result can be taken over. Frames are asked about in the order of the stream, by one thread at a
+// time; each stream has one of these.
+
+// How different two frames may be for TACHY_EASE_ALTERNATE: a cut is more.
+#define TACHY_ALTERNATE_MOST 0.35f
+
+struct tachy_frame_skip {
+    int eyes;
+    enum tachy_stereo stereo;
+    float threshold; // 0..1
+    struct tachy_frame_skip_eye {
+        struct tachy_signature last, now; // of the last one inferred; of the frame asked about
+        bool known;                       // `last` is
+        bool similar;                     // this frame is within `threshold`
+        bool inferred;                    // the frame before this one was
+    } eye[TACHY_MAX_EYES];
+    _Atomic int64_t similar, alternate; // results taken over, one an eye
+};
+
+void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,
+                           float threshold);
+// Looks at the next frame under `allowed` (bits 1 << TACHY_EASE_SIMILAR and _ALTERNATE; with
+// none, nothing is read) and returns the eyes whose results can be taken over as bits 1 << eye.
+// `anew`: the stream starts anew here, nothing of before counts.
+unsigned tachy_frame_skip_look(struct tachy_frame_skip *s, const tachy_frame *f, unsigned allowed,
+                               bool anew);
+// The frame looked at last is worked on, with the results of `reuse` taken over. Not called where
+// it was given up.
+void tachy_frame_skip_take(struct tachy_frame_skip *s, unsigned allowed, unsigned reuse);

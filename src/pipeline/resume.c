@@ -1,0 +1,557 @@
+#include "pipeline/resume.h"
+#include "base/cpu.h"
+#include "base/mix.h"
+#include "sink/sink_ops.h"
+#include "source/source_ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Two frames before a cut are compared when a run goes on there: a seek that does not lead to the
+// same pictures is noticed, and the input is read from its beginning instead.
+enum { CHECKED = 2 };
+
+// What is kept of a frame that was read shortly before a cut.
+struct mark {
+    int64_t id, pts;
+    uint64_t pixels;
+};
+
+// The task's state behind a frame that is the last before a cut.
+struct saved {
+    int64_t id;
+    void *data;
+    size_t size;
+    struct saved *next;
+};
+
+struct tachy_resume {
+    const struct tachy_run_params *p;
+    const struct tachy_log *log;
+    struct tachy_job *job; // the sink's
+    bool stateful;         // the task keeps a state from frame to frame
+    int64_t part;          // frames of a part
+    int64_t kept;          // frames in whole parts that are recorded
+    pthread_mutex_t lock;  // marks and states: written ahead of the cut by other threads
+    struct mark *marks;
+    size_t nb_marks, room;
+    struct saved *states;
+};
+
+// ---- what must stay as it was
+
+static bool put_text(json_t *what, const char *name, const char *text)
+{
+    return json_object_set_new(what, name, json_string(text ? text : "")) == 0;
+}
+
+// Size, time of change, and a digest of both ends of a file.
+static int identify(json_t *what, const char *name, const char *path)
+{
+    enum { END = 1 << 20 };
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *buffer = malloc(END);
+    int err = !buffer ? TACHY_ERR_NOMEM : fd < 0 || fstat(fd, &st) < 0 ? TACHY_ERR_IO : TACHY_OK;
+    uint64_t h = 0;
+    for (int i = 0; i < 2 && err == TACHY_OK; i++) {
+        ssize_t n = pread(fd, buffer, END, i ? TACHY_MAX(st.st_size - END, 0) : 0);
+        err = n < 0 ? TACHY_ERR_IO : TACHY_OK;
+        h = n > 0 ? tachy_mix(h, buffer, (size_t)n) : h;
+    }
+    char text[120];
+    if (err == TACHY_OK)
+        snprintf(text, sizeof(text), "%lld bytes of %lld.%09ld, %016llx", (long long)st.st_size,
+                 (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (unsigned long long)h);
+    if (err == TACHY_OK && !put_text(what, name, text))
+        err = TACHY_ERR_NOMEM;
+    if (fd >= 0)
+        close(fd);
+    free(buffer);
+    return err;
+}
+
+static int describe_input(const struct tachy_resume *r, json_t *what)
+{
+    const char *url = r->p->source->url, *file = strncmp(url, "file:", 5) ? url : url + 5;
+    struct stat st;
+    if (stat(file, &st) < 0 || !S_ISREG(st.st_mode))
+        return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                          "%s: a run can be resumed only where its input is one file, which can be "
+                          "read again; leave --resume out",
+                          url);
+    int err = identify(what, "input", file);
+    return err < 0 ? tachy_fail(r->log, err, "%s: cannot be read: %s", file, strerror(errno)) : err;
+}
+
+static int describe_range(const struct tachy_resume *r, json_t *what)
+{
+    const struct tachy_source_params *p = &r->p->source->params;
+    char text[80];
+    snprintf(text, sizeof(text), "%.9g s", p->start);
+    bool ok = put_text(what, "input.start", text);
+    snprintf(text, sizeof(text), "%.9g s", p->duration);
+    ok = ok && put_text(what, "input.duration", text);
+    snprintf(text, sizeof(text), "%lld", (long long)p->max_frames);
+    ok = ok && put_text(what, "input.max_frames", text);
+    snprintf(text, sizeof(text), "%d", p->every_nth);
+    ok = ok && put_text(what, "input.every_nth", text);
+    snprintf(text, sizeof(text), "%d/%d", p->rate.num, p->rate.den);
+    ok = ok && put_text(what, "input.rate", text);
+    snprintf(text, sizeof(text), "%d", (int)p->stereo);
+    ok = ok && put_text(what, "input.stereo", text);
+    return ok ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// The settings, and the files that they name.
+static int describe_task(const struct tachy_resume *r, json_t *what)
+{
+    static const char *const files[] = {"model.name", "model.card", "segment.background"};
+    const tachy_task *t = r->p->task;
+    json_t *settings = t->settings ? json_loads(t->settings, 0, NULL) : json_object();
+    bool ok = settings && json_object_update(what, settings) == 0 &&
+              put_text(what, "task", t->ops->name) &&
+              put_text(what, "model", t->ops->describe ? t->ops->describe(t) : "");
+    int err = ok ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(files) && err == TACHY_OK; i++) {
+        const char *path = json_string_value(json_object_get(settings, files[i]));
+        struct stat st;
+        char name[60];
+        snprintf(name, sizeof(name), "the file of %s", files[i]);
+        if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+            err = identify(what, name, path);
+    }
+    json_decref(settings);
+    return err;
+}
+
+static int describe(const struct tachy_resume *r, json_t **out)
+{
+    json_t *what = *out = json_object();
+    char processor[200];
+    snprintf(processor, sizeof(processor), "%s, %s", tachy_cpu_name(),
+             tachy_isa_name(tachy_cpu_isa()));
+    bool ok = what && put_text(what, "program", "tachy " TACHY_VERSION) &&
+              put_text(what, "processor", processor);
+    int err = ok ? describe_input(r, what) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = describe_range(r, what);
+    if (err == TACHY_OK)
+        err = describe_task(r, what);
+    if (err == TACHY_OK)
+        err = tachy_sink_describe(r->p->sink, what);
+    return err;
+}
+
+static int changed(const struct tachy_resume *r, const char *name, const char *was, const char *is)
+{
+    const char *dir = r->job->dir;
+    if (!strcmp(name, "input") || !strncmp(name, "the file of", 11))
+        return tachy_fail(r->log, TACHY_ERR_EXISTS,
+                          "%s: %s has changed since the unfinished run in %s began, so it cannot go "
+                          "on; to start over, remove that folder",
+                          r->job->output, strcmp(name, "input") ? name : r->p->source->url, dir);
+    return tachy_fail(r->log, TACHY_ERR_EXISTS,
+                      "%s: the unfinished run in %s was begun with %s \"%s\", which is \"%s\" now, so "
+                      "it cannot go on; run it as it was begun, or, to start over, remove that folder",
+                      r->job->output, dir, name, was, is);
+}
+
+// Each name's text is in both.
+static int compare(const struct tachy_resume *r, json_t *was, json_t *is)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach (is, name, v) {
+        const char *old = json_string_value(json_object_get(was, name));
+        if (!old || strcmp(old, json_string_value(v)))
+            return changed(r, name, old ? old : "", json_string_value(v));
+    }
+    json_object_foreach (was, name, v)
+        if (!json_object_get(is, name))
+            return changed(r, name, json_string_value(v) ? json_string_value(v) : "", "");
+    return TACHY_OK;
+}
+
+int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *p)
+{
+    *out = NULL;
+    if (!p->sink->job)
+        return TACHY_OK;
+    struct tachy_resume *r = calloc(1, sizeof(*r));
+    if (!r)
+        return TACHY_ERR_NOMEM;
+    r->p = p;
+    r->log = p->log;
+    r->job = p->sink->job;
+    pthread_mutex_init(&r->lock, NULL);
+    json_t *is = NULL;
+    int err = describe(r, &is);
+    // Where no frame is kept nothing is lost by beginning with what is asked for now.
+    if (r->job->begun && !json_integer_value(json_object_get(r->job->record, "frames"))) {
+        json_object_clear(r->job->record);
+        r->job->begun = false;
+    }
+    if (err == TACHY_OK && r->job->begun)
+        err = compare(r, json_object_get(r->job->record, "of"), is);
+    else if (err == TACHY_OK && json_object_set(r->job->record, "of", is) < 0)
+        err = TACHY_ERR_NOMEM;
+    json_decref(is);
+    if (err == TACHY_OK && p->task->ops->order && !p->task->ops->order_save)
+        err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                         "tachy %s cannot be resumed; leave --resume out", p->task->ops->name);
+    // Which frames are like the one before depends on where the run began.
+    if (err == TACHY_OK && p->live.frame_skip)
+        err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                         "a run that takes over results from frame to frame (--frame-skip, "
+                         "performance.frame_skip_enabled) cannot be resumed; leave that or --resume "
+                         "out");
+    if (err == TACHY_OK && p->live.mode == TACHY_RUN_LIVE)
+        err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                         "a live run cannot be resumed; leave --live or --resume out");
+    if (err < 0)
+        tachy_resume_close(&r);
+    *out = r;
+    return err;
+}
+
+// ---- frames that are read and worked on, ahead of the cut
+
+static uint64_t digest(const tachy_frame *f)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    uint64_t h = (uint64_t)f->format << 32 ^ (uint64_t)f->width << 16 ^ (uint64_t)f->height;
+    for (int i = 0; i < d->planes; i++) {
+        bool chroma = !d->rgb && (i == 1 || i == 2);
+        int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
+        size_t row = (size_t)((f->width + (1 << sx) - 1) >> sx) * d->components[i] * d->bytes;
+        for (int y = 0; y < (f->height + (1 << sy) - 1) >> sy; y++)
+            h = tachy_mix(h, f->data[i] + y * f->stride[i], row);
+    }
+    return h;
+}
+
+// Frames before a cut that are compared.
+static int64_t checked(const struct tachy_resume *r) { return TACHY_MIN(r->part, CHECKED); }
+
+int tachy_resume_read(struct tachy_resume *r, const tachy_frame *f)
+{
+    if (!r || f->id % r->part < r->part - checked(r))
+        return TACHY_OK;
+    struct mark m = {f->id, f->pts, digest(f)};
+    int err = TACHY_OK;
+    pthread_mutex_lock(&r->lock);
+    if (r->nb_marks == r->room) {
+        size_t room = r->room * 2 + 16;
+        struct mark *more = realloc(r->marks, room * sizeof(*more));
+        err = more ? TACHY_OK : TACHY_ERR_NOMEM;
+        r->marks = more ? more : r->marks;
+        r->room = more ? room : r->room;
+    }
+    if (err == TACHY_OK)
+        r->marks[r->nb_marks++] = m;
+    pthread_mutex_unlock(&r->lock);
+    return err;
+}
+
+static int after_order(void *user, const void *order_state, int64_t frame_id)
+{
+    struct tachy_resume *r = user;
+    if ((frame_id + 1) % r->part)
+        return TACHY_OK;
+    struct saved *s = calloc(1, sizeof(*s));
+    int err = s ? r->p->task->ops->order_save(order_state, &s->data, &s->size) : TACHY_ERR_NOMEM;
+    if (err < 0) {
+        free(s);
+        return err;
+    }
+    s->id = frame_id;
+    pthread_mutex_lock(&r->lock);
+    s->next = r->states;
+    r->states = s;
+    pthread_mutex_unlock(&r->lock);
+    return TACHY_OK;
+}
+
+static struct saved *take_state(struct tachy_resume *r, int64_t id)
+{
+    struct saved *found = NULL;
+    pthread_mutex_lock(&r->lock);
+    for (struct saved **at = &r->states; *at && !found; at = &(*at)->next) {
+        if ((*at)->id != id)
+            continue;
+        found = *at;
+        *at = found->next;
+        break;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return found;
+}
+
+// ---- cuts
+
+// The marks of the frames before `cut`, of which the older ones are forgotten.
+static int record_marks(struct tachy_resume *r, int64_t cut)
+{
+    json_t *all = json_array();
+    size_t left = 0;
+    bool ok = all;
+    pthread_mutex_lock(&r->lock);
+    for (size_t i = 0; i < r->nb_marks; i++) {
+        const struct mark *m = &r->marks[i];
+        if (m->id >= cut)
+            r->marks[left++] = *m;
+        else if (m->id >= cut - checked(r))
+            ok = ok && json_array_append_new(
+                           all, json_pack("{s:I, s:I, s:o}", "frame", (json_int_t)m->id, "pts",
+                                          (json_int_t)m->pts, "pixels",
+                                          json_sprintf("%016llx", (unsigned long long)m->pixels))) == 0;
+    }
+    r->nb_marks = left;
+    pthread_mutex_unlock(&r->lock);
+    if (json_object_set_new(r->job->record, "last_frames", all) < 0 || !ok)
+        return TACHY_ERR_NOMEM;
+    return TACHY_OK;
+}
+
+static int record_state(struct tachy_resume *r, int64_t cut)
+{
+    struct saved *s = take_state(r, cut - 1);
+    if (!s)
+        return r->stateful ? TACHY_ERR_STATE : TACHY_OK;
+    char *path = tachy_job_name(r->job, "state", cut);
+    int err = path ? tachy_job_write(r->job, path, s->data, s->size) : TACHY_ERR_NOMEM;
+    json_t *o = json_pack("{s:I, s:o}", "bytes", (json_int_t)s->size, "digest",
+                          json_sprintf("%016llx", (unsigned long long)tachy_mix(0, s->data, s->size)));
+    if (err == TACHY_OK && (!o || json_object_set(r->job->record, "state", o) < 0))
+        err = TACHY_ERR_NOMEM;
+    json_decref(o);
+    free(path);
+    free(s->data);
+    free(s);
+    return err;
+}
+
+// A cut lies in front of the first frame of the next part, so a run never ends in an empty part.
+int tachy_resume_cut(struct tachy_resume *r, int64_t frame_id)
+{
+    tachy_sink *k = r ? r->p->sink : NULL;
+    if (r && frame_id != k->frames)
+        return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
+                          "%s: frame %lld was left out, so what is written would be another time "
+                          "something else; leave --resume out",
+                          r->job->output, (long long)k->frames);
+    if (!r || !k->in_part || k->frames % r->part)
+        return TACHY_OK;
+    int64_t before = r->kept;
+    int err = tachy_sink_cut(k);
+    if (err == TACHY_OK)
+        err = record_state(r, k->frames);
+    if (err == TACHY_OK)
+        err = record_marks(r, k->frames);
+    if (err == TACHY_OK)
+        err = tachy_job_save(r->job);
+    if (err < 0)
+        return err;
+    r->kept = k->frames;
+    char *old = before ? tachy_job_name(r->job, "state", before) : NULL;
+    if (old)
+        unlink(old);
+    free(old);
+    return TACHY_OK;
+}
+
+// ---- going on
+
+static int load_state(struct tachy_resume *r, tachy_stream *stream)
+{
+    const json_t *o = json_object_get(r->job->record, "state");
+    if (!o || !r->stateful)
+        return TACHY_OK;
+    char *path = tachy_job_name(r->job, "state", r->kept), *data = NULL, text[20];
+    size_t size = 0;
+    int err = path ? tachy_read_file(path, (size_t)1 << 30, &data, &size, r->log) : TACHY_ERR_NOMEM;
+    const char *was = json_string_value(json_object_get(o, "digest"));
+    snprintf(text, sizeof(text), "%016llx", (unsigned long long)(data ? tachy_mix(0, data, size) : 0));
+    if (err == TACHY_OK && (!was || strcmp(was, text)))
+        err = TACHY_ERR_FORMAT;
+    if (err == TACHY_OK)
+        err = r->p->task->ops->order_load(stream->order_state, data, size);
+    if (err == TACHY_ERR_FORMAT)
+        tachy_msg(r->log, TACHY_LOG_ERR,
+                  "%s: is not what this run left behind; to start over, remove the folder %s", path,
+                  r->job->dir);
+    tachy_free(data);
+    free(path);
+    return err;
+}
+
+static bool is_mark(const json_t *m, const tachy_frame *f)
+{
+    char text[20];
+    snprintf(text, sizeof(text), "%016llx", (unsigned long long)digest(f));
+    const char *was = json_string_value(json_object_get(m, "pixels"));
+    return json_integer_value(json_object_get(m, "frame")) == f->id &&
+           json_integer_value(json_object_get(m, "pts")) == f->pts && was && !strcmp(was, text);
+}
+
+// Reads up to the cut. TACHY_ERR_FORMAT: the frames before it are others than they were.
+static int read_up(struct tachy_resume *r)
+{
+    const json_t *marks = json_object_get(r->job->record, "last_frames");
+    tachy_source *s = r->p->source;
+    while (s->next_id < r->kept) {
+        tachy_frame *f = NULL;
+        int err = tachy_source_read(s, &f);
+        if (err < 0)
+            return err == TACHY_ERR_EOF ? TACHY_ERR_FORMAT : err;
+        size_t back = (size_t)(r->kept - f->id), n = json_array_size(marks);
+        bool same = back > n || is_mark(json_array_get(marks, n - back), f);
+        tachy_frame_unref(&f);
+        if (!same)
+            return TACHY_ERR_FORMAT;
+    }
+    return TACHY_OK;
+}
+
+static int go_on(struct tachy_resume *r)
+{
+    tachy_source *s = r->p->source;
+    const json_t *marks = json_object_get(r->job->record, "last_frames"),
+                 *first = json_array_get(marks, 0);
+    int64_t id = json_integer_value(json_object_get(first, "frame")),
+            pts = json_integer_value(json_object_get(first, "pts"));
+    bool enter = id > 0 && id == r->kept - (int64_t)json_array_size(marks);
+    int err = enter ? tachy_source_seek(s, id, pts) : TACHY_ERR_UNSUPPORTED;
+    bool sought = err == TACHY_OK;
+    if (sought)
+        err = read_up(r);
+    if (sought && err == TACHY_ERR_FORMAT)
+        err = tachy_source_seek(s, 0, INT64_MIN) < 0 ? TACHY_ERR_FORMAT : TACHY_ERR_UNSUPPORTED;
+    if (err == TACHY_ERR_UNSUPPORTED) {
+        tachy_msg(r->log, TACHY_LOG_INFO, "%s: cannot be entered at frame %lld, so it is read up to there",
+                  s->url, (long long)r->kept);
+        err = read_up(r);
+    }
+    if (err == TACHY_ERR_FORMAT)
+        return tachy_fail(r->log, err,
+                          "%s: gives other pictures before frame %lld than it gave to the unfinished "
+                          "run in %s, so that cannot go on; to start over, remove that folder",
+                          s->url, (long long)r->kept, r->job->dir);
+    return err;
+}
+
+bool tachy_resume_all_in(const struct tachy_resume *r)
+{
+    return r && json_object_get(r->job->record, "all_in");
+}
+
+int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream)
+{
+    tachy_source_drop_side(r->p->source);
+    bool begun = r->job->begun;
+    int err = tachy_sink_parts_start(r->p->sink, &stream->bind->output);
+    if (err < 0)
+        return err;
+    r->part = r->p->sink->part_frames;
+    r->kept = r->p->sink->frames;
+    r->stateful = stream->ordered;
+    if (r->stateful) {
+        stream->after_order = after_order;
+        stream->after_user = r;
+    }
+    if (!begun || !r->kept)
+        return tachy_job_save(r->job);
+    tachy_msg(r->log, TACHY_LOG_INFO, "%s: goes on at frame %lld", r->job->output, (long long)r->kept);
+    if (tachy_resume_all_in(r))
+        return TACHY_OK;
+    err = load_state(r, stream);
+    return err < 0 ? err : go_on(r);
+}
+
+// ---- the end
+
+// Where the streams beside the video come from: the input, read once more from its beginning.
+struct again {
+    const int *stop;      // the run's; may be NULL
+    tachy_source *source; // NULL: nothing but the video is wanted
+    double end_s; // of the video
+    bool cut;     // by max_frames
+};
+
+static int more(void *user, double seconds)
+{
+    struct again *a = user;
+    if (a->stop && *(const volatile int *)a->stop)
+        return TACHY_ERR_INTERRUPTED;
+    if (a->source && isfinite(seconds))
+        tachy_source_read_side(a->source, seconds);
+    else if (a->source)
+        tachy_source_end_side(a->source, a->end_s, a->cut);
+    return TACHY_OK;
+}
+
+static int join(struct tachy_resume *r)
+{
+    const tachy_source *s = r->p->source;
+    struct tachy_source_params p = s->params;
+    p.url = s->url;
+    p.want_side = s->side != NULL;
+    p.stop = NULL; // a read that is broken off would look like the end
+    struct tachy_log errors = r->log ? *r->log : (struct tachy_log){0};
+    errors.max_level = TACHY_LOG_ERR; // the rest was said when the run began
+    p.log = &errors;
+    const json_t *end = json_object_get(r->job->record, "all_in");
+    struct again a = {.stop = r->p->stop,
+                      .end_s = json_number_value(json_object_get(end, "end_time")),
+                      .cut = json_is_true(json_object_get(end, "cut"))};
+    int err = p.want_side ? tachy_source_open(&a.source, &p) : TACHY_OK;
+    if (err < 0)
+        return err;
+    if (a.source)
+        tachy_sink_set_side(r->p->sink, tachy_source_side(a.source));
+    err = tachy_sink_join(r->p->sink, &(struct tachy_join){more, &a});
+    tachy_source_close(&a.source);
+    return err;
+}
+
+int tachy_resume_finish(struct tachy_resume *r, bool whole)
+{
+    if (!whole)
+        return TACHY_OK; // the part that was begun is given up
+    int err = tachy_sink_cut(r->p->sink);
+    if (err == TACHY_OK && !tachy_resume_all_in(r)) {
+        json_t *end = json_pack("{s:f, s:b}", "end_time", r->p->source->end_s, "cut",
+                                (int)tachy_source_was_cut(r->p->source));
+        if (!end || json_object_set_new(r->job->record, "all_in", end) < 0)
+            return TACHY_ERR_NOMEM;
+        err = tachy_job_save(r->job);
+    }
+    if (err < 0)
+        return err;
+    r->kept = r->p->sink->frames;
+    return join(r);
+}
+
+int64_t tachy_resume_kept(const struct tachy_resume *r) { return r ? r->kept : -1; }
+
+void tachy_resume_close(struct tachy_resume **resume)
+{
+    struct tachy_resume *r = *resume;
+    if (!r)
+        return;
+    *resume = NULL;
+    while (r->states) {
+        struct saved *s = r->states;
+        r->states = s->next;
+        free(s->data);
+        free(s);
+    }
+    free(r->marks);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}

@@ -1,0 +1,42 @@
+#pragma once
+#include "base/cpu.h"
+#include "ref/ref_signature.h"
+
+#include <tachy/frame.h>
+#include <tachy/result.h>
+
+// A frame's luma in a few numbers, to tell cheaply whether two frames show the same: means over
+// a grid of cells, read in one pass from the decoder's own plane.
+
+enum {
+    TACHY_SIGNATURE_COLUMNS = 32,
+    TACHY_SIGNATURE_ROWS = 18,
+    TACHY_SIGNATURE_CELLS = TACHY_SIGNATURE_COLUMNS * TACHY_SIGNATURE_ROWS,
+    TACHY_SIGNATURE_ONE = 65280, // white: 255 with 8 more bits
+};
+
+struct tachy_signature {
+    uint16_t cell[TACHY_SIGNATURE_CELLS]; // 0 .. TACHY_SIGNATURE_ONE
+    int columns, rows;                    // fewer cells where the picture has fewer pixels
+    enum tachy_pix format;                // of the frame
+    int width, height;                    // of the region
+};
+
+// The signature of `region` of the frame (NULL: of all of it). Of cells higher than 40 rows,
+// evenly chosen rows are read, at most 40. TACHY_ERR_INVAL: the region is not in the frame.
+int tachy_signature_make(struct tachy_signature *s, const tachy_frame *f,
+                         const struct tachy_rect *region);
+// The same with one instruction set; `isa` as in tachy_isa_by_name(). TACHY_ERR_UNAVAILABLE
+// where it does not run here.
+int tachy_signature_make_isa(struct tachy_signature *s, const tachy_frame *f,
+                             const struct tachy_rect *region, const char *isa);
+
+// The largest difference between two cells in the same place, 0 (none) to 1 (black and white).
+// 1 where format or size differ. The largest, not the mean: what moves is often small.
+float tachy_signature_distance(const struct tachy_signature *a, const struct tachy_signature *b);
+
+#if defined(__x86_64__)
+tachy_signature_fn tachy_signature_avx2;
+#elif defined(__aarch64__)
+tachy_signature_fn tachy_signature_neon;
+#endif

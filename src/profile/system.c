@@ -1,0 +1,117 @@
+#include "profile/system.h"
+
+#include "base/base.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { MAX_CORES = 16 };
+
+static FILE *open_in(const char *root, const char *path)
+{
+    char full[512];
+    int n = snprintf(full, sizeof(full), "%s%s", root ? root : "", path);
+    return n > 0 && (size_t)n < sizeof(full) ? fopen(full, "re") : NULL;
+}
+
+// The first number in a file; -1: there is none.
+static long long number_in(const char *root, const char *path)
+{
+    long long v;
+    FILE *f = open_in(root, path);
+    if (!f || fscanf(f, "%lld", &v) != 1)
+        v = -1;
+    if (f)
+        fclose(f);
+    return v;
+}
+
+// "full avg10=0.00 avg60=0.00 avg300=0.00 total=123": the total.
+static bool pressure(const char *root, const char *path, uint64_t *us)
+{
+    char line[256];
+    unsigned long long total;
+    bool found = false;
+    FILE *f = open_in(root, path);
+    while (f && !found && fgets(line, sizeof(line), f)) {
+        found = sscanf(line, "full avg10=%*f avg60=%*f avg300=%*f total=%llu", &total) == 1;
+        if (found)
+            *us = total;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+// The control group's own pressure, so that other programs' does not count.
+static void read_stall(struct tachy_system *s, const char *root)
+{
+    char line[256], path[384];
+    FILE *f = open_in(root, "/proc/self/cgroup");
+    bool found = false;
+    while (f && !found && fgets(line, sizeof(line), f)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "0::/", 4))
+            continue;
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/memory.pressure", line + 4);
+        found = pressure(root, path, &s->memory_stall_us);
+    }
+    if (f)
+        fclose(f);
+    if (!found)
+        pressure(root, "/proc/pressure/memory", &s->memory_stall_us);
+}
+
+// The first line of /proc/stat is of all cores, one more for each follows.
+static void read_cpu(struct tachy_system *s, const char *root)
+{
+    char line[512];
+    unsigned long long user, nice, system, irq, soft, steal;
+    long hz = sysconf(_SC_CLK_TCK);
+    FILE *f = open_in(root, "/proc/stat");
+    while (f && fgets(line, sizeof(line), f) && !strncmp(line, "cpu", 3)) {
+        if (line[3] != ' ')
+            s->cores++;
+        else if (sscanf(line + 4, "%llu %llu %llu %*u %*u %llu %llu %llu", &user, &nice, &system,
+                        &irq, &soft, &steal) == 6)
+            s->cpu_ms = (user + nice + system + irq + soft + steal) * 1000 / (uint64_t)hz;
+    }
+    if (f)
+        fclose(f);
+}
+
+static void read_clocks(struct tachy_system *s, const char *root)
+{
+    static const char base[] = "/sys/devices/system/cpu/cpu%d/%s";
+    char path[128];
+    double now = 0, max = 0;
+    int cores = 0;
+    for (int i = 0; i < MAX_CORES; i++) {
+        snprintf(path, sizeof(path), base, i, "thermal_throttle/core_throttle_count");
+        long long n = number_in(root, path);
+        s->throttled += TACHY_MAX(n, 0);
+        snprintf(path, sizeof(path), base, i, "cpufreq/scaling_cur_freq");
+        long long khz = number_in(root, path);
+        snprintf(path, sizeof(path), base, i, "cpufreq/cpuinfo_max_freq");
+        long long most = number_in(root, path);
+        if (khz <= 0 || most <= 0)
+            continue;
+        now += (double)khz * 1e-3;
+        max += (double)most * 1e-3;
+        cores++;
+    }
+    s->clock_mhz = cores ? now / cores : 0;
+    s->clock_max_mhz = cores ? max / cores : 0;
+}
+
+void tachy_system_read(struct tachy_system *s, const char *root)
+{
+    struct rusage u;
+    memset(s, 0, sizeof(*s));
+    read_stall(s, root);
+    read_cpu(s, root);
+    read_clocks(s, root);
+    if (getrusage(RUSAGE_SELF, &u) == 0)
+        s->major_faults = u.ru_majflt;
+}

@@ -1,0 +1,17 @@
+#pragma once
+#include <stdint.h>
+
+// What the system counts of this process and of the processor since they began; differences of
+// two readings are what the verdict is told from. 0: the system does not say.
+struct tachy_system {
+    uint64_t memory_stall_us; // of the control group (else of the machine): all tasks stood still
+                              // for lack of memory
+    int64_t major_faults;     // of this process
+    uint64_t cpu_ms;          // of all programs on all cores
+    int cores;                // that are counted there
+    int64_t throttled;        // times that cores were slowed down to stay cool
+    double clock_mhz, clock_max_mhz; // mean of the cores (at most 16 are asked)
+};
+
+// `root`: folder that stands for /, NULL: the real one (tests have one of their own).
+void tachy_system_read(struct tachy_system *s, const char *root);

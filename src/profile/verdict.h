@@ -1,0 +1,61 @@
+#pragma once
+#include <tachy/run.h>
+#include <tachy/verdict.h>
+
+// The rules behind struct tachy_verdict, on plain figures, so that each can be tested alone.
+// All times are seconds since the run began; 0 is what was not measured.
+
+// One or several threads that do the same. busy = on a core + waiting for one + waiting for
+// something else (a device, a file, other threads).
+struct verdict_stage {
+    int threads;
+    double busy_s;   // in its steps, all threads together
+    double cpu_s;    // of that on a core
+    double queued_s; // of that ready to run while no core was free
+};
+
+struct tachy_verdict_in {
+    double seconds;
+    int64_t frames;
+    int cores;
+    struct verdict_stage source, work, sink; // work: for all streams that share the workers
+    struct verdict_stage engine; // threads of the model's own, which collect batches; 0 threads:
+                                 // the workers run it
+    double work_queued_s; // the workers' queued time, also between their steps
+    double held_back_s; // the source's thread waited for room behind it
+    double starved_s;   // the sink's thread waited for a result
+    double step_busy_s[TACHY_STEP_COUNT]; // all threads together
+    double order_s;       // of the workers' busy time: what goes frame by frame
+    double pace_s;        // of the source's busy time: it waited for its own clock
+    double read_s;        // of the source's busy time: reading the input
+    double write_s;       // of the sink's busy time: writing the output
+    double transfer_s;    // of the workers' busy time: copies between host and device
+    double process_cpu_s; // of all threads, also those of codecs
+    double other_cpu_s;   // of other programs on the cores that this one may use
+    double memory_stall_s;   // nobody could go on because memory was short
+    int64_t major_faults;    // pages that this process had to read back
+    double clock_mhz, clock_max_mhz; // now, and what the processor may reach
+    int64_t throttled;       // times that it was slowed down to stay cool
+    int64_t max_bytes;       // bound of the frames in flight, for the words
+    struct {
+        int max;             // pictures a run may hold
+        int64_t runs, items; // runs of the model, and pictures in them
+        double run_s;        // of all runs together
+        double fixed_s;      // what one run costs however few pictures it holds; 0: not known
+    } batch;
+};
+
+// Chooses one limit and fills *v.
+void tachy_verdict(struct tachy_verdict *v, const struct tachy_verdict_in *in);
+
+// verdict_gain.c: CPU time that belongs to a step, that of codecs' threads included.
+double verdict_cpu_of(const struct tachy_verdict_in *in, enum tachy_step step);
+// Whether this process wanted more cores than there are.
+bool verdict_cores_busy(const struct tachy_verdict_in *in);
+// End-to-end speed-up if this limit vanished, >= 1.
+double verdict_gain(const struct tachy_verdict_in *in, enum tachy_limit l);
+// verdict_words.c: words, evidence and remedy for v->limit and v->expected_gain.
+void verdict_words(struct tachy_verdict *v, const struct tachy_verdict_in *in);
+
+// Whose step it is, for what shows a step.
+enum tachy_step tachy_limit_step(enum tachy_limit l, const struct tachy_verdict_in *in);

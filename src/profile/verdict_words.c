@@ -1,0 +1,232 @@
+#include "profile/verdict.h"
+
+#include "base/base.h"
+
+#include <stdio.h>
+
+// The verdict as sentences. A remedy names options of the command where there are any.
+
+static double percent(double s, double of) { return of > 0 ? 100 * s / of : 0; }
+
+static double cores_percent(const struct tachy_verdict_in *in)
+{
+    return percent(in->process_cpu_s, in->seconds * in->cores);
+}
+
+static double idle_percent(const struct tachy_verdict_in *in)
+{
+    double all = in->seconds * TACHY_MAX(in->work.threads, 1);
+    return percent(TACHY_MAX(all - in->work.busy_s, 0.0), all);
+}
+
+static const char *plural(int n) { return n == 1 ? "" : "s"; }
+
+// A step of the workers, or whatever took most of busy cores.
+static void words_of_step(char *t, size_t n, const struct tachy_verdict_in *in, enum tachy_limit l)
+{
+    enum tachy_step s = tachy_limit_step(l, in);
+    if (verdict_cores_busy(in))
+        snprintf(t, n,
+                 "%s-bound: all %d cores are busy, %.0f %% with this run and %.0f %% of that with "
+                 "this step",
+                 tachy_limit_name(l), in->cores, cores_percent(in),
+                 percent(verdict_cpu_of(in, s), in->process_cpu_s));
+    else if (l == TACHY_LIMIT_DECODE)
+        snprintf(t, n, "decode-bound: the workers waited %.0f %% of the time for frames",
+                 idle_percent(in));
+    else if (l == TACHY_LIMIT_ENCODE)
+        snprintf(t, n,
+                 "encode-bound: the sink was busy %.0f %% of the time and finished frames waited "
+                 "for it",
+                 percent(in->sink.busy_s, in->seconds));
+    else if (s == TACHY_STEP_MODEL && in->engine.threads)
+        snprintf(t, n, "engine-bound: frames waited for the model, busy %.0f %% of the time",
+                 percent(in->engine.busy_s, in->seconds * in->engine.threads));
+    else
+        snprintf(t, n,
+                 "%s-bound: frames waited for the %d worker%s, idle %.0f %% of the time",
+                 tachy_limit_name(l), in->work.threads, plural(in->work.threads), idle_percent(in));
+}
+
+static void words_of_disk(char *t, size_t n, const struct tachy_verdict_in *in)
+{
+    bool writing = in->write_s > in->read_s;
+    snprintf(t, n, "disk-bound: %s %.0f %% of the time for the %s",
+             writing ? "finished frames waited while the sink waited"
+                     : "the workers waited while the source waited",
+             percent(writing ? in->write_s : in->read_s, in->seconds),
+             writing ? "output to be written" : "input to be read");
+}
+
+static void words_of_memory(char *t, size_t n, const struct tachy_verdict_in *in)
+{
+    if (in->major_faults > 0 && in->memory_stall_s >= 0.1 * in->seconds)
+        snprintf(t, n, "memory-bound: nothing could go on %.0f %% of the time for lack of memory",
+                 percent(in->memory_stall_s, in->seconds));
+    else
+        snprintf(t, n,
+                 "memory-bound: the source was held back %.0f %% of the time while the workers "
+                 "waited %.0f %%: too few frames fit",
+                 percent(in->held_back_s, in->seconds), idle_percent(in));
+}
+
+static void words_of_one_core(char *t, size_t n, const struct tachy_verdict_in *in)
+{
+    if (in->order_s >= 0.8 * in->seconds)
+        snprintf(t, n,
+                 "one-core-busy: what goes frame by frame took %.0f %% of the time, on one of %d "
+                 "cores",
+                 percent(in->order_s, in->seconds), in->cores);
+    else
+        snprintf(t, n, "one-core-busy: one worker carries every frame and is busy %.0f %% of the "
+                 "time, on one of %d cores",
+                 percent(in->work.busy_s, in->seconds), in->cores);
+}
+
+static void set_words(char *t, size_t n, const struct tachy_verdict_in *in, enum tachy_limit l)
+{
+    switch (l) {
+    case TACHY_LIMIT_NONE:
+        snprintf(t, n, "none: the run is too short, or its frames too quick, to tell");
+        break;
+    case TACHY_LIMIT_TRANSFER:
+        snprintf(t, n, "transfer-bound: copies to and from the device took %.0f %% of the workers' time",
+                 percent(in->transfer_s, in->work.busy_s));
+        break;
+    case TACHY_LIMIT_DISK:
+        words_of_disk(t, n, in);
+        break;
+    case TACHY_LIMIT_MEMORY:
+        words_of_memory(t, n, in);
+        break;
+    case TACHY_LIMIT_THERMAL:
+        snprintf(t, n, "thermal: the processor runs at %.0f of %.0f MHz to stay cool",
+                 in->clock_mhz, in->clock_max_mhz);
+        break;
+    case TACHY_LIMIT_ONE_CORE:
+        words_of_one_core(t, n, in);
+        break;
+    case TACHY_LIMIT_BATCH:
+        snprintf(t, n, "batch-too-small: %.1f of %d pictures in a run of the model",
+                 (double)in->batch.items / (double)TACHY_MAX(in->batch.runs, 1), in->batch.max);
+        break;
+    case TACHY_LIMIT_SOURCE_RATE:
+        snprintf(t, n, "source-rate-bound: the source gives %.1f frames a second and no more",
+                 (double)in->frames / in->seconds);
+        break;
+    default:
+        words_of_step(t, n, in, l);
+    }
+}
+
+static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
+{
+    switch (l) {
+    case TACHY_LIMIT_DECODE:
+        return "more decoder threads (--decode-threads); an input that is cheaper to decode";
+    case TACHY_LIMIT_PREPROCESS:
+    case TACHY_LIMIT_COMPOSITE:
+        return verdict_cores_busy(in) ? "more cores; smaller pictures"
+                                      : "more workers (--workers); smaller pictures";
+    case TACHY_LIMIT_TRANSFER:
+        return "pinned memory (dataloader.pin_memory); keep frames on the device; smaller inputs";
+    case TACHY_LIMIT_ENGINE:
+        return verdict_cores_busy(in)
+                   ? "a smaller model (tachy model list), a faster provider (--provider); more cores"
+                   : "more workers (--workers), a smaller model (tachy model list), a faster "
+                     "provider (--provider)";
+    case TACHY_LIMIT_POSTPROCESS:
+        return "leave out what refines the result (--no-refine, --smooth=0); more workers "
+               "(--workers)";
+    case TACHY_LIMIT_ENCODE:
+        return "a faster encoder preset (-preset veryfast), more encoder threads "
+               "(--encode-threads), another encoder (-c:v)";
+    case TACHY_LIMIT_DISK:
+        return in->write_s > in->read_s ? "a faster disk for the output, or a smaller output (-crf)"
+                                        : "a faster disk for the input; copy it to a local disk first";
+    case TACHY_LIMIT_MEMORY:
+        return in->major_faults > 0 && in->memory_stall_s >= 0.1 * in->seconds
+                   ? "fewer workers (--workers), less in flight (--max-memory), or more memory"
+                   : "allow more frames in flight (--max-memory)";
+    case TACHY_LIMIT_THERMAL:
+        return "better cooling, a higher power limit; a power profile for performance";
+    case TACHY_LIMIT_ONE_CORE:
+        return in->order_s >= 0.8 * in->seconds
+                   ? "leave out what goes frame by frame (--smooth=0)"
+                   : "more workers (--workers 0: one a core), or threads inside the model "
+                     "(--engine-threads)";
+    case TACHY_LIMIT_BATCH:
+        return "more pictures at once: more workers or streams, a longer batching timeout";
+    case TACHY_LIMIT_SOURCE_RATE:
+        return "nothing is late: read from a file without pacing to go faster";
+    default:
+        return "";
+    }
+}
+
+static void add(struct tachy_verdict *v, const char *fmt, ...) TACHY_PRINTF(2, 3);
+static void add(struct tachy_verdict *v, const char *fmt, ...)
+{
+    va_list ap;
+    if (v->n_evidence == TACHY_EVIDENCE_MAX)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(v->evidence[v->n_evidence++], sizeof(v->evidence[0]), fmt, ap);
+    va_end(ap);
+}
+
+static void add_stages(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    const struct verdict_stage *s = &in->source;
+    double wall = in->seconds;
+    add(v, "source: busy %.0f %% (%.0f %% computing, %.0f %% waiting for a core), held back %.0f %%",
+        percent(s->busy_s, wall), percent(s->cpu_s, wall), percent(s->queued_s, wall),
+        percent(in->held_back_s, wall));
+    s = &in->work;
+    wall *= TACHY_MAX(s->threads, 1);
+    add(v, "%d worker%s: busy %.0f %% (%.0f %% computing, %.0f %% waiting for a core), idle %.0f %%",
+        s->threads, plural(s->threads), percent(s->busy_s, wall), percent(s->cpu_s, wall),
+        percent(s->queued_s, wall), idle_percent(in));
+    s = &in->sink;
+    add(v, "sink: busy %.0f %% (%.0f %% computing), waited for results %.0f %%",
+        percent(s->busy_s, in->seconds), percent(s->cpu_s, in->seconds),
+        percent(in->starved_s, in->seconds));
+    add(v, "cores: %.2f of %d busy with this run, %.2f with other programs",
+        in->process_cpu_s / in->seconds, in->cores, in->other_cpu_s / in->seconds);
+}
+
+// What only this limit is told from.
+static void add_special(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    if (v->limit == TACHY_LIMIT_SOURCE_RATE)
+        add(v, "the source waited %.0f %% of the time for its own clock",
+            percent(in->pace_s, in->seconds));
+    if (v->limit == TACHY_LIMIT_DISK)
+        add(v, "reading took %.2f s, writing %.2f s", in->read_s, in->write_s);
+    if (v->limit == TACHY_LIMIT_THERMAL)
+        add(v, "the processor was slowed down %lld times", (long long)in->throttled);
+    if (v->limit == TACHY_LIMIT_BATCH)
+        add(v, "a run costs %.2f ms beside its pictures; %lld runs held %lld pictures",
+            1e3 * in->batch.fixed_s, (long long)in->batch.runs, (long long)in->batch.items);
+    if (v->limit == TACHY_LIMIT_MEMORY && in->max_bytes > 0)
+        add(v, "frames in flight may take %.0f MiB", (double)in->max_bytes / (1 << 20));
+    if (v->limit == TACHY_LIMIT_MEMORY && in->major_faults > 0)
+        add(v, "%lld pages were read back from the disk", (long long)in->major_faults);
+    enum tachy_step s = tachy_limit_step(v->limit, in);
+    if (s >= TACHY_STEP_PREPROCESS && s <= TACHY_STEP_COMPOSITE &&
+        !(s == TACHY_STEP_MODEL && in->engine.threads))
+        add(v, "%s takes %.0f %% of the workers' busy time", tachy_step_name(s),
+            percent(in->step_busy_s[s], in->work.busy_s));
+}
+
+void verdict_words(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    set_words(v->words, sizeof(v->words), in, v->limit);
+    snprintf(v->remedy, sizeof(v->remedy), "%s", remedy(in, v->limit));
+    if (v->limit == TACHY_LIMIT_NONE)
+        return;
+    add_special(v, in);
+    add_stages(v, in);
+    double ms = 1e3 * in->seconds / (double)in->frames;
+    add(v, "a frame every %.3f ms; without this limit every %.3f ms", ms, ms / v->expected_gain);
+}

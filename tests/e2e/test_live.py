@@ -1,0 +1,208 @@
+"""Mode live, --frame-skip, -re, and that state starts anew where a stream does not go on."""
+import json
+import time
+import unittest
+
+from common import Case, ROOT, SANITIZER, ffmpeg, main, models, run
+
+PORTRAIT = ROOT / ".deps" / "media" / "astronaut.png"
+RUN = ["segment", "--mode", "mask"]
+
+
+def hashes(*args):
+    """One hash a frame, in order."""
+    out = run(*RUN, *args, "-f", "framemd5", "-").stdout
+    return [line.split(",")[-1].strip() for line in out.splitlines() if line and line[0] != "#"]
+
+
+class Live(Case):
+    @classmethod
+    def setUpClass(cls):
+        models("selfie")
+
+    def clip(self, name, *args, frames=12, vf="", size="320:320"):
+        """The portrait, shaking and noisy, so that each mask differs and smoothing has an effect."""
+        path = self.tmp / name
+        ffmpeg("-loop", 1, "-framerate", 25, "-i", PORTRAIT, "-frames:v", frames, "-vf",
+               f"scale=360:360,{vf or 'crop=320:320:20+20*sin(n):20+20*cos(n),noise=alls=20:allf=t'},"
+               f"scale={size},format=yuv420p", *args, path)
+        return path
+
+    def summary(self, *args, **kw):
+        where = self.tmp / "summary.json"
+        p = run(*RUN, *args, "-f", "null", f"--json={where}", "-y", **kw)
+        return json.loads(where.read_text()), p.stdout + p.stderr
+
+    def steps(self, s):
+        return {step["name"]: step["calls"] for step in s["steps"]}
+
+    def counted(self, s):
+        self.assertEqual(s["decoded"], s["frames"] + s["shed_frames"])
+        self.assertEqual(s["shed_frames"], sum(n for stage in s["shed"].values() for n in stage.values()))
+
+    # ---- State ----
+
+    def smoothed(self, path, *args):
+        return hashes(path, "--smooth", "--feather", "1", *args)
+
+    def test_joined_recordings_start_anew(self):
+        a = self.clip("a.ts", "-c:v", "mpeg2video", "-q:v", 2)
+        b = self.clip("b.ts", "-c:v", "mpeg2video", "-q:v", 2, "-output_ts_offset", 100, frames=15)
+        joined = self.tmp / "joined.ts"
+        joined.write_bytes(a.read_bytes() + b.read_bytes())
+        whole, alone = self.smoothed(joined), self.smoothed(b)
+        self.assertEqual(len(whole), 12 + len(alone))
+        self.assertEqual(whole[12:], alone)
+        self.assertNotEqual(alone[1:], hashes(b, "--feather", "1")[1:])  # smoothing does something
+
+    def test_both_eyes_start_anew(self):
+        sbs = "split[l][r];[l]crop=320:320:20+20*sin(n):20[x];[r]crop=320:320:20:20+20*cos(n)[y];[x][y]hstack,noise=alls=20:allf=t"
+        a = self.clip("a_sbs.ts", "-c:v", "mpeg2video", "-q:v", 2, vf=sbs, size="640:320")
+        b = self.clip("b_sbs.ts", "-c:v", "mpeg2video", "-q:v", 2, "-output_ts_offset", 100, vf=sbs, size="640:320")
+        joined = self.tmp / "joined_sbs.ts"
+        joined.write_bytes(a.read_bytes() + b.read_bytes())
+        whole = self.smoothed(joined, "--stereo", "sbs")
+        self.assertEqual(whole[12:], self.smoothed(b, "--stereo", "sbs"))
+
+    def test_damage_starts_anew(self):
+        path = self.clip("a.avi", "-c:v", "mjpeg", "-q:v", 3, frames=20)
+        data = bytearray(path.read_bytes())
+        first = data.index(b"movi")
+        at = [i for i in range(first, len(data) - 4) if data[i:i + 4] == b"00dc"][9]  # frame 9
+        size = int.from_bytes(data[at + 4:at + 8], "little")
+        data[at + 8:at + 8 + size] = bytes(size)
+        bad = self.tmp / "bad.avi"
+        bad.write_bytes(data)
+        s, _ = self.summary(bad)
+        self.assertGreaterEqual(s["damaged"], 1)
+        after = self.smoothed(path, "-ss", "0.4")  # frame 10
+        self.assertEqual(len(after), 10)
+        self.assertEqual(self.smoothed(bad)[-10:], after)
+        self.assertNotEqual(self.smoothed(path)[-10:], after)
+
+    def test_another_size_starts_anew(self):
+        a = self.clip("a.h264", "-c:v", "libx264", "-qp", 10)
+        b = self.clip("b.h264", "-c:v", "libx264", "-qp", 10, size="240:240")
+        joined = self.tmp / "joined.h264"
+        joined.write_bytes(a.read_bytes() + b.read_bytes())
+        smooth, plain = self.smoothed(joined), hashes(joined, "--feather", "1")
+        self.assertEqual([i for i in range(24) if smooth[i] == plain[i]], [0, 12])  # what has no past
+
+    def test_seeking_starts_anew(self):
+        path = self.clip("a.avi", "-c:v", "mjpeg", "-q:v", 3, frames=20)
+        cut = self.tmp / "cut.avi"
+        ffmpeg("-ss", "0.4", "-i", path, "-c", "copy", cut)
+        self.assertEqual(self.smoothed(path, "-ss", "0.4"), self.smoothed(cut))
+
+    # ---- frame_skip ----
+
+    def still(self, name, *args, **kw):
+        """Three scenes that stand still, 20 frames each."""
+        return self.clip(name, "-c:v", "ffv1", *args, frames=60, vf="crop=320:320:20*floor(n/20):0", **kw)
+
+    def test_still_scenes_are_inferred_once(self):
+        path = self.still("still.mkv")
+        plain = hashes(path)
+        for workers in (1, 3):
+            self.assertEqual(hashes(path, "--frame-skip", "--workers", workers), plain)
+        s, _ = self.summary(path, "--frame-skip")
+        self.assertEqual(self.steps(s)["model"], 3)
+        self.assertEqual(s["reused"], {"similar": 57, "alternate": 0})
+        self.assertEqual(s["run_mode"], "all")
+        self.counted(s)
+        s, _ = self.summary(path)
+        self.assertEqual(self.steps(s)["model"], 60)
+
+    def test_modes_with_state_of_their_own(self):
+        path = self.still("still.mkv")
+        for args in (["--smooth"], ["--refine"], ["--refine", "--smooth", "--mode", "cutout"], ["--mode", "json"]):
+            if "json" in args:
+                get = lambda *a: run("segment", path, *a, "-f", "json", "-o", "-").stdout
+            else:
+                get = lambda *a: hashes(path, *a)
+            self.assertEqual(get(*args, "--frame-skip=0"), get(*args), args)
+
+    def test_each_eye_for_itself(self):
+        path = self.clip("eyes_sbs.mkv", "-c:v", "ffv1", size="640:320",
+                         vf="split[l][r];[l]crop=320:320:0:0[x];[r]crop=320:320:20+20*sin(n):20[y];[x][y]hstack")
+        plain = hashes(path, "--stereo", "sbs")
+        self.assertEqual(hashes(path, "--stereo", "sbs", "--frame-skip=0.001"), plain)
+        s, _ = self.summary(path, "--stereo", "sbs", "--frame-skip=0.001")
+        self.assertEqual(self.steps(s)["model"], 1 + 12)  # the left one once
+
+    def test_keys_of_files(self):
+        path = self.still("still.mkv")
+        config = self.tmp / "c.yaml"
+        config.write_text("performance: {frame_skip_enabled: yes, frame_skip_threshold: 1, max_latency_ms: 60}\n")
+        s, text = self.summary(path, "-c", config)
+        self.assertEqual(self.steps(s)["model"], 1)
+        self.assertNotIn("effect", text)
+        s, _ = self.summary(path, "-c", config, "--performance.frame_skip_enabled=no")
+        self.assertEqual(self.steps(s)["model"], 60)
+        config.write_text("performance: {frame_skip_threshold: 1}\n")  # alone it is not "on"
+        s, _ = self.summary(path, "-c", config)
+        self.assertEqual(self.steps(s)["model"], 60)
+
+    # ---- Live ----
+
+    def test_counts(self):
+        for rate, extra in ((60, []), (60, ["--max-latency", 60]), (1000, ["--max-latency", 30]),
+                            (500, ["--max-latency", 60, "--no-adapt"]), (300, ["--max-latency", 1]), (2000, [])):
+            s, text = self.summary("--live", *extra, f"null:640x360@{rate},frames={rate}")
+            self.assertEqual(s["run_mode"], "live")
+            self.assertEqual(s["decoded"], rate)
+            self.counted(s)
+            if "--no-adapt" in extra:
+                self.assertEqual(s["steps_down"], [])
+
+    @unittest.skipIf(SANITIZER, "figures of time mean nothing")
+    def test_the_source_has_its_own_clock(self):
+        start = time.monotonic()
+        s, _ = self.summary("--live", "null:64x64@50,frames=100")
+        self.assertGreater(s["seconds"], 1.95)
+        self.assertLess(s["seconds"], 6)
+        path = self.clip("a.avi", "-c:v", "mjpeg", frames=50)
+        s, text = self.summary("-re", path)  # also where every frame is worked on
+        self.assertGreater(s["seconds"], 1.9)
+        self.assertEqual((s["frames"], s["run_mode"]), (50, "all"))
+        s, text = self.summary("--live", path)
+        self.assertIn("add -re", text)
+        self.assertLess(time.monotonic() - start, 60)
+
+    @unittest.skipIf(SANITIZER, "figures of time mean nothing")
+    def test_the_deadline_holds(self):
+        # 1 ms is too short for the model, so nothing much comes out; what does is in time.
+        s, _ = self.summary("--live", "--max-latency", 1, "null:640x360@100,frames=200")
+        self.assertGreater(s["shed_frames"], 150)
+        self.assertLessEqual(s["late"], s["frames"])
+        self.counted(s)
+
+    def test_a_file_of_a_live_run_plays(self):
+        out = self.tmp / "out.mkv"
+        where = self.tmp / "s.json"
+        run("segment", "--live", "--max-latency", 100, "null:320x240@200,frames=200", "-c:v", "ffv1", "-o", out, f"--json={where}")
+        s = json.loads(where.read_text())
+        self.assertEqual(len(hashes_of(out)), s["frames"])
+        self.counted(s)
+
+    def test_says_it_in_words(self):
+        p = run(*RUN, "--live", "--max-latency", 500, "null:320x240@500,frames=100", "-f", "null")
+        text = p.stdout + p.stderr
+        self.assertIn("mode          live, at most 500 ms; latency p50", text)
+        self.assertIn("\nshed          ", text)
+        p = run(*RUN, "null:320x240@500,frames=100", "-f", "null")
+        self.assertNotIn("shed", p.stdout + p.stderr)
+
+    def test_says_what_has_no_effect(self):
+        _, text = self.summary("--max-latency", 60, "null:64x64,frames=3")
+        self.assertIn("--max-latency has no effect without --live", text)
+
+
+def hashes_of(path):
+    import subprocess
+    out = subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), "-f", "framemd5", "-fps_mode", "passthrough", "-"], check=True,
+                         capture_output=True, text=True).stdout
+    return [line for line in out.splitlines() if line and line[0] != "#"]
+
+
+main()

@@ -1,0 +1,357 @@
+#include "test.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "pipeline/recipe.h"
+#include "profile/system.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <tachy/batcher.h>
+#include <unistd.h>
+
+// Each limit is made on purpose, with null source and sink and a task whose steps take as long
+// as they are told; the run is then repeated without it, and what was gained must be what the
+// verdict had expected, within 15 %. Costs are waiting time where possible, so that other
+// programs on the machine disturb little; what needs computing is tried again when it was
+// disturbed.
+enum { TRIES = 6, TOLERANCE_PERCENT = 15, BATCH = 8 };
+
+struct costs {
+    int preprocess_us, model_us, postprocess_us, composite_us; // waiting
+    int compute_us;    // the model computes, by the thread's clock
+    int order_us;      // computing, in order, by the wall clock
+    int batch_us;      // a run of the model that takes up to BATCH frames; 0: none
+};
+
+struct job {
+    const char *source, *sink;
+    struct costs costs;
+    int workers;
+    int64_t max_bytes;
+};
+
+struct null_task {
+    struct costs c;
+    tachy_batcher *batcher;
+    atomic_llong runs, items, run_ns;
+};
+
+static struct null_task *conf(const tachy_task *t) { return (struct null_task *)(uintptr_t)t->priv; }
+
+static int wait_us(int us)
+{
+    if (us)
+        tachy_sleep_until(tachy_now_ns() + (uint64_t)us * 1000);
+    return TACHY_OK;
+}
+
+static void spin_us(int us)
+{
+    for (uint64_t end = tachy_now_ns() + (uint64_t)us * 1000; us && tachy_now_ns() < end;)
+        continue;
+}
+
+static int t_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
+static void t_close(tachy_task *t) {}
+static int t_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
+{
+    *out = *in;
+    return TACHY_OK;
+}
+static int t_worker_open(tachy_task *t, void **w)
+{
+    *w = t;
+    return TACHY_OK;
+}
+static void t_worker_close(void *w) {}
+static int t_preprocess(void *w, struct tachy_item *item, int eye)
+{
+    return wait_us(conf(w)->c.preprocess_us);
+}
+static int run_batch(void *user, const struct tachy_batch *batch)
+{
+    struct null_task *n = user;
+    uint64_t start = tachy_now_ns();
+    wait_us(n->c.batch_us); // as long for one as for all: the session's batch is fixed
+    n->runs++;
+    n->items += batch->count;
+    n->run_ns += (long long)(tachy_now_ns() - start);
+    return TACHY_OK;
+}
+static int t_model(void *w, struct tachy_item *item, int eye)
+{
+    struct null_task *n = conf(w);
+    if (n->batcher) {
+        tachy_ticket *ticket;
+        int err = tachy_batcher_submit(n->batcher, tachy_submit_params(.user = item), &ticket);
+        if (err == TACHY_OK)
+            err = tachy_ticket_wait(ticket, -1);
+        tachy_ticket_close(&ticket);
+        return err;
+    }
+    uint64_t end = tachy_thread_cpu_ns() + (uint64_t)n->c.compute_us * 1000;
+    while (n->c.compute_us && tachy_thread_cpu_ns() < end)
+        continue;
+    return wait_us(n->c.model_us);
+}
+static int t_postprocess(void *w, struct tachy_item *item, int eye)
+{
+    return wait_us(conf(w)->c.postprocess_us);
+}
+static int t_order_open(tachy_task *t, void **state)
+{
+    *state = t;
+    return TACHY_OK;
+}
+static void t_order_close(void *state) {}
+static int t_order(void *state, struct tachy_item *item)
+{
+    spin_us(conf(state)->c.order_us);
+    return TACHY_OK;
+}
+static int t_composite(void *w, struct tachy_item *item)
+{
+    item->out = tachy_frame_ref(item->in);
+    return wait_us(conf(w)->c.composite_us);
+}
+static void t_batches(const tachy_task *t, struct tachy_task_batches *b)
+{
+    struct null_task *n = conf(t);
+    if (n->batcher)
+        *b = (struct tachy_task_batches){.max = BATCH,
+                                         .runs = atomic_load(&n->runs),
+                                         .items = atomic_load(&n->items),
+                                         .run_s = (double)atomic_load(&n->run_ns) * 1e-9};
+}
+
+static const struct tachy_task_ops ops = {
+    .name = "null",
+    .open = t_open,
+    .close = t_close,
+    .start = t_start,
+    .worker_open = t_worker_open,
+    .worker_close = t_worker_close,
+    .preprocess = t_preprocess,
+    .model = t_model,
+    .postprocess = t_postprocess,
+    .order_open = t_order_open,
+    .order_close = t_order_close,
+    .order = t_order,
+    .composite = t_composite,
+    .batches = t_batches,
+};
+
+static void print(void *user, enum tachy_log_level level, const char *msg)
+{
+    fprintf(stderr, "%s\n", msg);
+}
+static const struct tachy_log say = {.fn = print, .max_level = TACHY_LOG_WARN};
+
+static tachy_task *task_new(struct costs c)
+{
+    tachy_task *t = calloc(1, sizeof(*t) + sizeof(struct null_task));
+    t->ops = &ops;
+    t->eyes = 1;
+    conf(t)->c = c;
+    if (c.batch_us)
+        CHECK_INT(tachy_batcher_open(&conf(t)->batcher,
+                                     tachy_batcher_params(.max_batch = BATCH, .timeout_us = 200,
+                                                          .run = run_batch, .user = conf(t))),
+                  TACHY_OK);
+    return t;
+}
+
+static void run(const struct job *j, struct tachy_summary *sum)
+{
+    tachy_source *source;
+    tachy_sink *sink;
+    tachy_task *t = task_new(j->costs);
+    CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = j->source, .log = &say)), 0);
+    CHECK_INT(tachy_sink_open(&sink, tachy_sink_params(.url = j->sink ? j->sink : "-",
+                                                       .format = "null", .log = &say)),
+              0);
+    CHECK_INT(tachy_run(tachy_run_params(.task = t, .source = source, .sink = sink,
+                                         .workers = j->workers ? j->workers : 2,
+                                         .max_bytes = j->max_bytes, .log = &say),
+                        sum),
+              TACHY_OK);
+    tachy_sink_close(&sink);
+    tachy_source_close(&source);
+    tachy_batcher_close(&conf(t)->batcher);
+    free(t);
+}
+
+static bool computes(const struct costs *c) { return c->compute_us || c->order_us; }
+
+// Of the machine's and of this process's time.
+struct moment {
+    struct tachy_system system;
+    uint64_t own_ns, wall_ns;
+};
+
+static struct moment moment_now(void)
+{
+    struct moment m = {.own_ns = tachy_process_cpu_ns(), .wall_ns = tachy_now_ns()};
+    tachy_system_read(&m.system, NULL);
+    return m;
+}
+
+// Whether other programs had more than a quarter of the cores since then.
+static bool others_compute(const struct moment *since)
+{
+    struct moment now = moment_now();
+    double all = (double)(now.system.cpu_ms - since->system.cpu_ms) * 1e6;
+    double own = (double)(now.own_ns - since->own_ns);
+    return all - own > 0.25 * now.system.cores * (double)(now.wall_ns - since->wall_ns);
+}
+
+// Runs with the limit and without until both the verdict and the gain are as measured.
+static void expect(enum tachy_limit limit, const struct job *with, const struct job *without)
+{
+    struct moment start = moment_now();
+    static struct tachy_summary a, b;
+    double measured = 0, expected = 0;
+    bool ok = false, hopeless = false; // there is no core to compute on
+    int before = test_failures;
+    for (int i = 0; i < TRIES && !ok && test_failures == before && !(i && hopeless); i++) {
+        run(with, &a);
+        run(without, &b);
+        measured = b.fps / a.fps;
+        expected = a.verdict.expected_gain;
+        ok = a.verdict.limit == limit &&
+             fabs(expected / measured - 1) * 100 <= TOLERANCE_PERCENT;
+        hopeless = computes(&with->costs) && others_compute(&start);
+    }
+    printf("     %-16s expected %.2fx, measured %.2fx: %s\n", tachy_limit_name(a.verdict.limit),
+           expected, measured, a.verdict.words);
+    if (!ok && hopeless) {
+        printf("     not judged: other programs keep this machine's cores busy\n");
+        return;
+    }
+    CHECK_STR(tachy_limit_name(a.verdict.limit), tachy_limit_name(limit));
+    CHECK(ok);
+    CHECK(a.verdict.n_evidence >= 3 && a.verdict.remedy[0]);
+    CHECK_STR(a.limited_text, a.verdict.words);
+}
+
+#define SOURCE "null:32x16,format=gray,frames=160"
+static const char quick[] = SOURCE ",sleep_us=3000"; // what most cases are left with: 3 ms a frame
+
+TEST(decode)
+{
+    struct job with = {.source = SOURCE ",sleep_us=9000", .costs = {.model_us = 6000}}, without = with;
+    without.source = SOURCE;
+    expect(TACHY_LIMIT_DECODE, &with, &without);
+}
+
+TEST(disk_of_the_input)
+{
+    struct job with = {.source = SOURCE ",io_us=7000,sleep_us=3000", .costs = {.model_us = 4000}};
+    struct job without = with;
+    without.source = quick;
+    expect(TACHY_LIMIT_DISK, &with, &without);
+}
+
+TEST(source_rate)
+{
+    struct job with = {.source = "null:32x16@100,format=gray,frames=100,pace=1",
+                       .costs = {.model_us = 6000}};
+    struct job without = with;
+    without.source = SOURCE;
+    expect(TACHY_LIMIT_SOURCE_RATE, &with, &without);
+}
+
+TEST(preprocess)
+{
+    struct job with = {.source = quick, .costs = {.preprocess_us = 14000, .model_us = 4000}};
+    struct job without = {.source = quick, .costs = {.model_us = 4000}};
+    expect(TACHY_LIMIT_PREPROCESS, &with, &without);
+}
+
+TEST(engine)
+{
+    struct job with = {.source = SOURCE, .costs = {.model_us = 16000, .preprocess_us = 6000}};
+    struct job without = {.source = SOURCE, .costs = {.preprocess_us = 6000}};
+    expect(TACHY_LIMIT_ENGINE, &with, &without);
+}
+
+TEST(postprocess)
+{
+    struct job with = {.source = quick, .costs = {.postprocess_us = 14000, .model_us = 4000}};
+    struct job without = {.source = quick, .costs = {.model_us = 4000}};
+    expect(TACHY_LIMIT_POSTPROCESS, &with, &without);
+}
+
+TEST(composite)
+{
+    struct job with = {.source = quick, .costs = {.composite_us = 14000, .model_us = 4000}};
+    struct job without = {.source = quick, .costs = {.model_us = 4000}};
+    expect(TACHY_LIMIT_COMPOSITE, &with, &without);
+}
+
+TEST(encode)
+{
+    struct job with = {.source = quick, .sink = "null:sleep_us=9000", .costs = {.model_us = 4000}};
+    struct job without = with;
+    without.sink = NULL;
+    expect(TACHY_LIMIT_ENCODE, &with, &without);
+}
+
+TEST(disk_of_the_output)
+{
+    struct job with = {.source = quick, .sink = "null:io_us=7000,sleep_us=2000"}, without = with;
+    without.sink = "null:sleep_us=2000";
+    expect(TACHY_LIMIT_DISK, &with, &without);
+}
+
+TEST(memory)
+{
+    struct job with = {.source = quick, .workers = 8, .max_bytes = 140000, .costs = {.model_us = 16000}};
+    struct job without = with;
+    without.max_bytes = 0;
+    expect(TACHY_LIMIT_MEMORY, &with, &without);
+}
+
+TEST(one_core_of_workers)
+{
+    int cores = tachy_cpu_count();
+    if (cores < 2)
+        return;
+    struct job with = {.source = SOURCE, .workers = 1, .costs = {.compute_us = 8000}}, without = with;
+    without.workers = cores;
+    expect(TACHY_LIMIT_ONE_CORE, &with, &without);
+}
+
+TEST(one_core_of_order)
+{
+    struct job with = {.source = quick, .workers = 3, .costs = {.order_us = 9000, .model_us = 2000}};
+    struct job without = with;
+    without.costs.order_us = 0;
+    expect(TACHY_LIMIT_ONE_CORE, &with, &without);
+}
+
+TEST(busy_cores)
+{
+    int cores = tachy_cpu_count();
+    if (cores > 4)
+        return; // the null source alone would be the next limit
+    struct job with = {.source = quick, .workers = cores, .costs = {.compute_us = 12000}};
+    struct job without = with;
+    without.costs.compute_us = 0;
+    expect(TACHY_LIMIT_ENGINE, &with, &without);
+}
+
+TEST(batch_too_small)
+{
+    struct job with = {.source = quick, .workers = 2, .costs = {.batch_us = 16000}}, without = with;
+    without.workers = 2 * BATCH;
+    expect(TACHY_LIMIT_BATCH, &with, &without);
+}
+
+TEST_MAIN(TEST_CASE(decode), TEST_CASE(disk_of_the_input), TEST_CASE(source_rate),
+          TEST_CASE(preprocess), TEST_CASE(engine), TEST_CASE(postprocess), TEST_CASE(composite),
+          TEST_CASE(encode), TEST_CASE(disk_of_the_output), TEST_CASE(memory),
+          TEST_CASE(one_core_of_workers), TEST_CASE(one_core_of_order), TEST_CASE(busy_cores),
+          TEST_CASE(batch_too_small))

@@ -1,0 +1,227 @@
+#include "test.h"
+
+#include "profile/system.h"
+#include "profile/verdict.h"
+
+#include <math.h>
+#include <sys/stat.h>
+#include <tachy/common.h>
+#include <unistd.h>
+
+// The rules on figures that are made up: what no run on this machine can show (a GPU's copies,
+// heat, a system that is short of memory), and the borders between rules. test_verdict.c has
+// the runs.
+
+// 100 frames in 10 s on 4 cores, nobody waits for anything but the part that is named.
+static struct tachy_verdict_in quiet(void)
+{
+    return (struct tachy_verdict_in){
+        .seconds = 10,
+        .frames = 1000,
+        .cores = 4,
+        .source = {1, 2, 1, 0},
+        .work = {4, 8, 2, 0},
+        .sink = {1, 1, 0.5, 0},
+        .held_back_s = 8,
+        .starved_s = 9,
+        .step_busy_s = {2, 1, 5, 1, 1, 1},
+        .process_cpu_s = 4,
+    };
+}
+
+static struct tachy_verdict told(const struct tachy_verdict_in *in, enum tachy_limit limit, double gain)
+{
+    struct tachy_verdict v;
+    tachy_verdict(&v, in);
+    CHECK_STR(tachy_limit_name(v.limit), tachy_limit_name(limit));
+    if (fabs(v.expected_gain / gain - 1) > 0.02) {
+        fprintf(stderr, "%s: expected gain %.3f, not %.3f\n", tachy_limit_name(limit),
+                v.expected_gain, gain);
+        CHECK(false);
+    }
+    CHECK(v.words[0] && strlen(v.words) < sizeof(v.words) - 1);
+    CHECK(v.remedy[0] && strlen(v.remedy) < sizeof(v.remedy) - 1);
+    for (int i = 0; i < v.n_evidence; i++)
+        CHECK(v.evidence[i][0] && strlen(v.evidence[i]) < sizeof(v.evidence[i]) - 1);
+    return v;
+}
+
+TEST(transfer)
+{
+    struct tachy_verdict_in in = quiet();
+    in.work.busy_s = 39;
+    in.transfer_s = 24;
+    in.step_busy_s[TACHY_STEP_MODEL] = 36;
+    struct tachy_verdict v = told(&in, TACHY_LIMIT_TRANSFER, 10 / (15.0 / 4 + 0.25));
+    CHECK(strstr(v.words, "62 %"));
+}
+
+// Two workers that compute all the time at half of the clock: 10 s become 5 s, and no other part
+// comes near.
+TEST(thermal)
+{
+    struct tachy_verdict_in in = quiet();
+    in.cores = 2;
+    in.work = (struct verdict_stage){2, 20, 18, 0};
+    in.step_busy_s[TACHY_STEP_MODEL] = 17;
+    in.process_cpu_s = 19.5;
+    in.clock_mhz = 1500;
+    in.clock_max_mhz = 3000;
+    in.throttled = 40;
+    struct tachy_verdict v = told(&in, TACHY_LIMIT_THERMAL, 10 / 5.5);
+    CHECK(strstr(v.words, "1500 of 3000 MHz"));
+    in.throttled = 0; // a governor that saves power is no heat
+    tachy_verdict(&v, &in);
+    CHECK_STR(tachy_limit_name(v.limit), "engine");
+}
+
+TEST(short_of_memory)
+{
+    struct tachy_verdict_in in = quiet();
+    in.memory_stall_s = 6;
+    in.major_faults = 5000;
+    struct tachy_verdict v = told(&in, TACHY_LIMIT_MEMORY, 2.5);
+    CHECK(strstr(v.words, "60 %"));
+    in.major_faults = 0; // others' stall, not ours
+    in.work.busy_s = 39.9;
+    in.step_busy_s[TACHY_STEP_MODEL] = 37;
+    told(&in, TACHY_LIMIT_ENGINE, 10 / 2.0);
+}
+
+// A worker that gets half a core because others have the rest: no idle core is there to be used.
+TEST(other_programs)
+{
+    struct tachy_verdict_in in = quiet();
+    in.cores = 2;
+    in.source = (struct verdict_stage){1, 1, 0.5, 0.5};
+    in.work = (struct verdict_stage){1, 9.8, 4.8, 4.9};
+    in.step_busy_s[TACHY_STEP_MODEL] = 9;
+    in.process_cpu_s = 5.8;
+    told(&in, TACHY_LIMIT_ONE_CORE, 10 / 5.1); // the other core is idle
+    in.other_cpu_s = 14;
+    struct tachy_verdict v;
+    tachy_verdict(&v, &in);
+    CHECK_STR(tachy_limit_name(v.limit), "engine");
+    CHECK(strstr(v.words, "all 2 cores are busy"));
+}
+
+TEST(too_short_to_tell)
+{
+    struct tachy_verdict v;
+    struct tachy_verdict_in in = quiet();
+    in.frames = 3;
+    tachy_verdict(&v, &in);
+    CHECK_INT(v.limit, TACHY_LIMIT_NONE);
+    CHECK(v.expected_gain == 0 && !v.n_evidence && !v.remedy[0]);
+    CHECK(strstr(v.words, "none"));
+    in = (struct tachy_verdict_in){.seconds = 1e-9};
+    tachy_verdict(&v, &in);
+    CHECK_INT(v.limit, TACHY_LIMIT_NONE);
+    in = (struct tachy_verdict_in){.seconds = 0.01, .frames = 1000, .cores = 2};
+    tachy_verdict(&v, &in); // 10 us a frame
+    CHECK_INT(v.limit, TACHY_LIMIT_NONE);
+}
+
+// The figures of every stage nought, or absurd: no division by nothing, a gain of at least 1.
+TEST(any_figures_are_taken)
+{
+    srand(3);
+    for (int i = 0; i < 200000; i++) {
+        struct tachy_verdict_in in = {.seconds = 1 + rand() % 50, .frames = rand() % 2000, .cores = 1 + rand() % 64};
+        double *figures[] = {&in.source.busy_s, &in.source.cpu_s, &in.source.queued_s,
+                             &in.work.busy_s, &in.work.cpu_s, &in.work.queued_s,
+                             &in.sink.busy_s, &in.sink.cpu_s, &in.sink.queued_s,
+                             &in.held_back_s, &in.starved_s, &in.order_s, &in.pace_s, &in.read_s,
+                             &in.write_s, &in.transfer_s, &in.process_cpu_s, &in.other_cpu_s, &in.memory_stall_s,
+                             &in.clock_mhz, &in.clock_max_mhz, &in.batch.run_s, &in.batch.fixed_s};
+        for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++)
+            *figures[k] = rand() % 3 ? rand() % 100 : 0;
+        for (int s = 0; s < TACHY_STEP_COUNT; s++)
+            in.step_busy_s[s] = rand() % 3 ? rand() % 100 : 0;
+        in.work.threads = rand() % 9;
+        in.major_faults = rand() % 3;
+        in.throttled = rand() % 3;
+        in.batch.max = rand() % 9;
+        in.batch.runs = rand() % 9;
+        in.batch.items = rand() % 40;
+        struct tachy_verdict v;
+        tachy_verdict(&v, &in);
+        CHECK(v.limit < TACHY_LIMIT_COUNT && v.words[0]);
+        CHECK(v.limit == TACHY_LIMIT_NONE || (isfinite(v.expected_gain) && v.expected_gain >= 1));
+        CHECK((unsigned)tachy_limit_step(v.limit, &in) < TACHY_STEP_COUNT);
+        if (test_failures)
+            return;
+    }
+}
+
+TEST(as_text_and_json)
+{
+    struct tachy_verdict v = {.limit = TACHY_LIMIT_DISK, .words = "disk-bound: \"x\"", .remedy = "r",
+                              .expected_gain = 2.5, .n_evidence = 1, .evidence = {"one"}};
+    char *text;
+    CHECK_INT(tachy_verdict_json(&text, &v), TACHY_OK);
+    CHECK_STR(text, "{\"limit\":\"disk\",\"words\":\"disk-bound: \\\"x\\\"\",\"remedy\":\"r\","
+                    "\"expected_gain\":2.5,\"evidence\":[\"one\"]}");
+    tachy_free(text);
+    CHECK_INT(tachy_verdict_text(&text, &v, true), TACHY_OK);
+    CHECK(strstr(text, "one") && strstr(text, "2.50x"));
+    tachy_free(text);
+    CHECK_INT(tachy_verdict_text(&text, &v, false), TACHY_OK);
+    CHECK(!strstr(text, "one"));
+    tachy_free(text);
+    CHECK_STR(tachy_limit_name(TACHY_LIMIT_COUNT), "?");
+}
+
+static void put(const char *root, const char *path, const char *text)
+{
+    char command[1024], name[512];
+    snprintf(name, sizeof(name), "%s%s", root, path);
+    snprintf(command, sizeof(command), "mkdir -p $(dirname %s)", name);
+    CHECK_INT(system(command), 0);
+    FILE *f = fopen(name, "w");
+    CHECK(f != NULL);
+    fputs(text, f);
+    fclose(f);
+}
+
+// The files of the system, in a folder of our own.
+TEST(readings_of_the_system)
+{
+    char root[] = "/tmp/tachy-system-XXXXXX", command[64];
+    struct tachy_system s;
+    CHECK(mkdtemp(root) != NULL);
+    tachy_system_read(&s, root); // nothing is there
+    CHECK(s.memory_stall_us == 0 && s.throttled == 0 && s.clock_mhz == 0 && s.clock_max_mhz == 0);
+    put(root, "/proc/pressure/memory", "some avg10=1.00 avg60=0.00 avg300=0.00 total=9\n"
+                                       "full avg10=0.00 avg60=0.00 avg300=0.00 total=777\n");
+    tachy_system_read(&s, root);
+    CHECK_INT(s.memory_stall_us, 777);
+    put(root, "/proc/stat", "cpu  100 20 3 9999 777 4 5 6 0 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 5\n");
+    tachy_system_read(&s, root);
+    CHECK_INT(s.cpu_ms, 138000 / sysconf(_SC_CLK_TCK));
+    CHECK_INT(s.cores, 2);
+    put(root, "/proc/self/cgroup", "0::/a/b\n");
+    put(root, "/sys/fs/cgroup/a/b/memory.pressure", "full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
+    put(root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1200000\n");
+    put(root, "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3000000\n");
+    put(root, "/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "1800000\n");
+    put(root, "/sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", "3000000\n");
+    put(root, "/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "4\n");
+    put(root, "/sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "38\n");
+    tachy_system_read(&s, root);
+    CHECK_INT(s.memory_stall_us, 5);
+    CHECK_INT(s.throttled, 42);
+    CHECK(fabs(s.clock_mhz - 1500) < 0.1 && fabs(s.clock_max_mhz - 3000) < 0.1);
+    put(root, "/proc/self/cgroup", "no such line\n");
+    put(root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "junk");
+    tachy_system_read(&s, root);
+    CHECK_INT(s.memory_stall_us, 777);
+    CHECK(fabs(s.clock_mhz - 1800) < 0.1);
+    tachy_system_read(&s, NULL); // the real one: whatever it says, it is read
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    CHECK_INT(system(command), 0);
+}
+
+TEST_MAIN(TEST_CASE(transfer), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs),
+          TEST_CASE(too_short_to_tell), TEST_CASE(any_figures_are_taken),
+          TEST_CASE(as_text_and_json), TEST_CASE(readings_of_the_system))
