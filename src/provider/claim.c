@@ -141,7 +141,7 @@ static OrtStatus *claim_level(const struct claims *c, const OrtGraph *graph, int
 }
 
 OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEpGraphSupportInfo *to,
-                          const struct tachy_log *log)
+                          bool *whole, const struct tachy_log *log)
 {
     struct claims c = {.p = p};
     OrtStatus *s = NULL;
@@ -153,6 +153,9 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
     for (int level = 0; !s && level < c.levels; level++)
         s = claim_level(&c, graph, level, to, log);
+    *whole = !s && c.levels == 1;
+    for (size_t i = 0; i < c.nb && *whole; i++)
+        *whole = c.ours[i];
     free(c.nodes);
     free(c.ours);
     free(c.heavy);

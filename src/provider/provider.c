@@ -21,6 +21,7 @@ struct ep {
     const struct factory *of;
     const OrtLogger *logger;
     struct tachy_log log;
+    bool whole; // what was claimed last is one plan for the whole model
 };
 
 struct kernel {
@@ -101,6 +102,8 @@ static OrtStatus *ep_compile(OrtEp *ort, const OrtGraph **graphs, const OrtNode 
         k->ort.ReleaseState = release_state;
         infos[i] = &k->ort;
         s = compile_one(ep, graphs[i], fused[i], k);
+        if (!s)
+            provider_keep(ep->whole && count == 1 ? k->plan : NULL);
     }
     return s;
 }
@@ -116,7 +119,7 @@ static const char *ep_name(const OrtEp *ort) { return ((const struct ep *)ort)->
 static OrtStatus *ep_capability(OrtEp *ort, const OrtGraph *graph, OrtEpGraphSupportInfo *to)
 {
     struct ep *ep = (struct ep *)ort;
-    return provider_claim(&ep->of->p, graph, to, &ep->log);
+    return provider_claim(&ep->of->p, graph, to, &ep->whole, &ep->log);
 }
 
 // Channels go last inside of the plan, where ONNX Runtime's own passes stay out of the way.

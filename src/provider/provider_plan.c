@@ -34,6 +34,12 @@ static int read_nodes(struct reader *r, const struct provider *p, const OrtGraph
     return err;
 }
 
+static void set_tensor(struct provider_tensor *t, const struct tachy_value *v)
+{
+    t->rank = v->rank;
+    memcpy(t->shape, v->shape, sizeof(t->shape));
+}
+
 static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValueInfo *const *in,
                     size_t nb_in, const OrtValueInfo *const *out, size_t nb_out)
 {
@@ -43,7 +49,8 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         struct tachy_value *v = reader_value(r, in[i]);
         if (!v || v->data || (v->dtype != TACHY_F32 && !v->uses)) // not read at run time
             continue;
-        plan->index[plan->nb_in++] = (int)i;
+        plan->index[plan->nb_in] = (int)i;
+        set_tensor(&plan->in[plan->nb_in++], v);
         if (tachy_graph_add_input(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
@@ -51,8 +58,7 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         struct tachy_value *v = reader_value(r, out[i]);
         if (!v || !v->made_by)
             return TACHY_ERR_UNSUPPORTED;
-        plan->rank[plan->nb_out] = v->rank;
-        memcpy(plan->shape[plan->nb_out++], v->shape, sizeof(v->shape));
+        set_tensor(&plan->out[plan->nb_out++], v);
         if (tachy_graph_add_output(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
@@ -83,6 +89,8 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p, con
     struct reader r = {.api = p->api};
     struct provider_plan *plan = *out = calloc(1, sizeof(*plan));
     int err = plan ? tachy_graph_open(&r.g, log) : TACHY_ERR_NOMEM;
+    if (plan)
+        atomic_init(&plan->owners, 1);
     if (err == TACHY_OK)
         err = read_nodes(&r, p, graph);
     if (err == TACHY_OK)
@@ -97,10 +105,18 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p, con
 
 void provider_plan_close(struct provider_plan **p)
 {
-    if (*p)
-        tachy_cpu_plan_close(&(*p)->plan);
-    free(*p);
+    struct provider_plan *plan = *p;
     *p = NULL;
+    if (!plan || atomic_fetch_sub(&plan->owners, 1) > 1)
+        return;
+    tachy_cpu_plan_close(&plan->plan);
+    free(plan);
+}
+
+struct provider_plan *provider_plan_ref(struct provider_plan *p)
+{
+    atomic_fetch_add(&p->owners, 1);
+    return p;
 }
 
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k)
@@ -119,7 +135,8 @@ OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *pla
     for (int i = 0; i < plan->nb_out && !s; i++) {
         OrtValue *v = NULL;
         void *data = NULL;
-        s = p->api->KernelContext_GetOutput(k, (size_t)i, plan->shape[i], (size_t)plan->rank[i], &v);
+        s = p->api->KernelContext_GetOutput(k, (size_t)i, plan->out[i].shape, (size_t)plan->out[i].rank,
+                                         &v);
         if (!s)
             s = p->api->GetTensorMutableData(v, &data);
         out[i] = data;

@@ -170,6 +170,8 @@ static bool resize_modes(struct reader_node *n, struct tachy_plan_attr *a)
     if (reader_string(n, "nearest_mode", text, sizeof(text)) && *text)
         for (int i = 0; i < 4; i++)
             a->resize.round = strcmp(text, rounds[i]) ? a->resize.round : i;
+    if (reader_string(n, "keep_aspect_ratio_policy", text, sizeof(text)) && *text && strcmp(text, "stretch"))
+        return false;
     return found >= 0 && !reader_int(n, "antialias", 0) && !reader_int(n, "exclude_outside", 0);
 }
 

@@ -1,5 +1,6 @@
 """libtachy_ep.so from PyPI's onnxruntime, as anybody's program would use it: whole networks on a
 picture and single operators against ONNX Runtime's CPU provider; one session on several threads."""
+import ctypes
 import os
 import statistics
 import threading
@@ -48,6 +49,27 @@ def setUpModule():
 def tearDownModule():
     if ort:
         ort.unregister_execution_provider_library("tachy")
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("rank", ctypes.c_int), ("shape", ctypes.c_int64 * 8)]
+
+
+class PlanInfo(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
+               [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch")]
+
+
+class Table(ctypes.Structure):
+    """src/base/ep_table.h"""
+    _fields_ = [("version", ctypes.c_uint32),
+                ("want", ctypes.CFUNCTYPE(None)),
+                ("take", ctypes.CFUNCTYPE(ctypes.c_void_p)),
+                ("info", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)),
+                ("input", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
+                ("output", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
+                ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
+                ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
 
 
 def options(ours, fixed=()):
@@ -136,6 +158,40 @@ class Networks(common.Case):
         for t in threads:
             t.join()
         self.assertEqual(same, [True] * 80)
+
+    def test_function_table(self):
+        """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
+        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
+        self.assertEqual(table.version, 1)
+        self.assertFalse(table.take())
+        table.want()
+        _, session = both(self.path("selfie"))
+        plan = table.take()
+        self.assertTrue(plan)
+        self.assertFalse(table.take())
+        info = PlanInfo()
+        table.info(plan, ctypes.byref(info))
+        self.assertEqual((info.nb_in, info.nb_out), (1, 1))
+        self.assertLess(info.steps, info.nodes)
+        feed = feeds(session)
+        want, x = session.run(None, feed)[0], next(iter(feed.values()))
+        shape = Tensor()
+        table.output(plan, 0, ctypes.byref(shape))
+        self.assertEqual(list(shape.shape[:shape.rank]), list(want.shape))
+        del session
+        got = np.empty_like(want)
+        self.assertEqual(table.run(plan, (ctypes.c_void_p * 1)(x.ctypes.data),
+                                   (ctypes.c_void_p * 1)(got.ctypes.data)), 0)
+        self.assertEqual(got.tobytes(), want.tobytes())
+        table.release(plan)
+
+    def test_table_wants_the_whole_model(self):
+        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
+        make, w = onnx.helper.make_node, np.ones((4, 4, 1, 1), np.float32)
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("Sin", ["a"], ["y"])]
+        table.want()
+        both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]))
+        self.assertFalse(table.take())
 
     def test_time(self):
         reference, ours = both(self.path("selfie"))
