@@ -6,6 +6,7 @@ import statistics
 import threading
 import time
 import unittest
+import warnings
 
 import common
 
@@ -332,6 +333,35 @@ class Operators(common.Case):
             with self.subTest(form=name):
                 used = {i for n in nodes for i in n.input}
                 self.check(nodes, {"x": (2, 4, 9, 7)}, constants=[(k, v) for k, v in constants.items() if k in used])
+
+    def test_onnx_node_tests(self):
+        """ONNX's own tests of operators, those that we take whole, against its expected outputs."""
+        from onnx.backend.test.case.node import collect_testcases
+        ort.set_default_logger_severity(4)  # refusals are expected
+        passed, failed = 0, []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cases = [c for c in collect_testcases(None) if c.model is not None]
+        for case in cases:
+            case.model.ir_version = min(case.model.ir_version, 10)
+            strict = options(True)
+            strict.log_severity_level = 4
+            strict.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+            try:
+                session = ort.InferenceSession(case.model.SerializeToString(), strict)
+            except Exception:  # not ours, or not ONNX Runtime's either
+                continue
+            names = [i.name for i in case.model.graph.input]
+            for inputs, outputs in case.data_sets:
+                got = session.run(None, {n: np.asarray(v) for n, v in zip(names, inputs)})
+                same = all(g.shape == np.asarray(w).shape and np.allclose(g, w, rtol=1e-3, atol=1e-6)
+                           for g, w in zip(got, outputs))
+                passed += same
+                failed += [] if same else [case.name]
+        ort.set_default_logger_severity(2)
+        print(f"ONNX's tests of operators: {passed} of {len(cases)} are ours and pass")
+        self.assertEqual(failed, [])
+        self.assertGreater(passed, 200)
 
     def test_left_alone(self):
         """What is not built stays with ONNX Runtime, in the middle of what is."""
