@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 
 #include <math.h>
+#include <pthread.h>
 
 // Each pass on the smallest graph that it changes, and that graphs compute the same before and
 // after all of them. Before, every node is a step of its own, whose kernels are held to their plain
@@ -333,6 +334,54 @@ TEST(layout_and_addresses)
     same_after_all(joined);
 }
 
+struct runner {
+    struct tachy_cpu_plan *plan;
+    const float *x, *want;
+    bool same;
+};
+
+enum { RUNS = 20, OUT = 2 * 5 * 6 * 6, IN = 2 * 3 * 8 * 6 };
+
+static void *run_many(void *arg)
+{
+    struct runner *r = arg;
+    float y[OUT];
+    r->same = true;
+    for (int i = 0; i < RUNS; i++)
+        if (tachy_cpu_plan_run(r->plan, &r->x, (float *const[]){y}) != TACHY_OK ||
+            memcmp(y, r->want, sizeof(y)))
+            r->same = false;
+    return NULL;
+}
+
+// One plan on several threads: the same bits.
+TEST(threads)
+{
+    struct tachy_cpu_plan *p = NULL;
+    struct runner r[4];
+    pthread_t thread[4];
+    float x[IN], want[OUT];
+    const float *in = x;
+    begin();
+    tachy_graph_add_output(g, joined());
+    CHECK_INT(tachy_value_elements(g->out[0]), OUT);
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_OK);
+    tachy_graph_close(&g); // the plan has copied what it needs
+    for (int i = 0; i < IN; i++)
+        x[i] = noise();
+    CHECK_INT(tachy_cpu_plan_run(p, &in, (float *const[]){want}), TACHY_OK);
+    for (int i = 0; i < 4; i++) {
+        r[i] = (struct runner){p, x, want, false};
+        CHECK_INT(pthread_create(&thread[i], NULL, run_many, &r[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK(r[i].same);
+    }
+    tachy_cpu_plan_close(&p);
+}
+
 TEST(refused)
 {
     struct tachy_cpu_plan *p = NULL;
@@ -349,4 +398,5 @@ TEST(refused)
 
 TEST_MAIN(TEST_CASE(activations), TEST_CASE(activations_that_are_none), TEST_CASE(fuse),
           TEST_CASE(fuse_keeps_what_is_used), TEST_CASE(scale), TEST_CASE(pad), TEST_CASE(moves),
-          TEST_CASE(common_and_dead), TEST_CASE(layout_and_addresses), TEST_CASE(refused))
+          TEST_CASE(common_and_dead), TEST_CASE(layout_and_addresses), TEST_CASE(threads),
+          TEST_CASE(refused))
