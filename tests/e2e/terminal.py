@@ -20,6 +20,9 @@ class Terminal:
         self.seen = 0  # what expect() has passed
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            # Whoever runs the tests in the background has these ignored; a terminal's shell has not.
+            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+                signal.signal(number, signal.SIG_DFL)
             if cwd:
                 os.chdir(cwd)
             if stdout:

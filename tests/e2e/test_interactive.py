@@ -84,9 +84,10 @@ class Keys(Interactive):
         if SANITIZER:
             del cases["SEGV"]  # a sanitizer's own
         for name, (want, act) in cases.items():
-            status, before, after, shown = self.on_shell("ulimit -c 0; " + command, act)
-            self.assertEqual((name, status), (name, want), shown)
-            self.assertEqual(before, after, name)
+            with self.subTest(name):
+                status, before, after, shown = self.on_shell("ulimit -c 0; " + command, act)
+                self.assertEqual(status, want, shown)
+                self.assertEqual(before, after)
         status, before, after, _ = self.on_shell(command.replace(ENDLESS, "null:320x180@30,frames=300"),
                                                  lambda t: None)
         self.assertEqual((status, before), (0, after))

@@ -1,0 +1,41 @@
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// What libtachy_ep.so exports under the name tachy_ep_table beside ONNX Runtime's entry points: the
+// plan of a session that one plan covers whole, to be run without ONNX Runtime in between.
+//
+//   table->want(); create the session on the same thread; plan = table->take();
+//   table->run(plan, in, out) any number of times and threads; table->release(plan)
+
+enum { TACHY_EP_TABLE_VERSION = 1 };
+
+struct tachy_ep_plan;
+
+// A float32 tensor of fixed shape, dense in ONNX's order.
+struct tachy_ep_tensor {
+    int rank;
+    int64_t shape[8];
+};
+
+struct tachy_ep_plan_info {
+    int nb_in, nb_out; // in the order of the fused node: the model's, without constants
+    int nodes, steps;
+    size_t weights, arena, scratch; // bytes
+};
+
+struct tachy_ep_table {
+    uint32_t version; // first in every version; others are not to be used
+    // The next session that this thread creates keeps its plan for take().
+    void (*want)(void);
+    // That plan, where it covers the whole model; NULL otherwise. The caller's, also after the
+    // session is closed; release() it before the library is unloaded. Ends want().
+    struct tachy_ep_plan *(*take)(void);
+    void (*info)(const struct tachy_ep_plan *p, struct tachy_ep_plan_info *info);
+    // Shape of an input or output by its number.
+    void (*input)(const struct tachy_ep_plan *p, int i, struct tachy_ep_tensor *t);
+    void (*output)(const struct tachy_ep_plan *p, int i, struct tachy_ep_tensor *t);
+    // As tachy_cpu_plan_run(): TACHY_OK or TACHY_ERR_NOMEM. Thread-safe.
+    int (*run)(struct tachy_ep_plan *p, const float *const in[], float *const out[]);
+    void (*release)(struct tachy_ep_plan *p); // NULL is allowed
+};

@@ -1,0 +1,99 @@
+#include "plan/cpu/plan_parts.h"
+
+#include "base/base.h"
+
+#include <math.h>
+
+// Steps that walk over elements by their strides, in any order of dimensions.
+
+// Goes to the next element of dims 0..rank-1 by `index`; false after the last.
+static bool next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *from, ptrdiff_t *to)
+{
+    for (int d = rank - 1; d >= 0; d--) {
+        *from += c->from[d];
+        *to += c->to[d];
+        if (++index[d] < c->dim[d])
+            return true;
+        *from -= c->from[d] * c->dim[d];
+        *to -= c->to[d] * c->dim[d];
+        index[d] = 0;
+    }
+    return false;
+}
+
+void plan_run_copy(const struct plan_step *s, const struct plan_run *r)
+{
+    const struct plan_copy *c = &s->copy.copy;
+    const float *x = plan_at(&s->in, r).data;
+    struct tachy_view out = plan_at(&s->out, r);
+    float *y = r->base[s->add.base] + s->add.offset; // where the copy goes within the output
+    if (s->copy.fill)
+        for (ptrdiff_t i = 0; i < out.image * out.n; i++)
+            out.data[i] = s->copy.value;
+    int last = c->rank - 1;
+    int64_t index[TACHY_MAX_RANK] = {0}, n = c->dim[last];
+    ptrdiff_t from = 0, to = 0, step = c->from[last], step_to = c->to[last];
+    do {
+        if (step == 1 && step_to == 1)
+            memcpy(y + to, x + from, (size_t)n * sizeof(float));
+        else
+            for (int64_t i = 0; i < n; i++)
+                y[to + i * step_to] = x[from + i * step];
+    } while (next(c, last, index, &from, &to));
+}
+
+static float reduced(const struct plan_copy *c, enum tachy_plan_reduce how, const float *x)
+{
+    int64_t index[TACHY_MAX_RANK] = {0}, count = 0;
+    ptrdiff_t from = 0, none = 0;
+    double sum = how == TACHY_PLAN_RMAX ? -INFINITY : how == TACHY_PLAN_RMIN ? INFINITY : 0;
+    do {
+        double v = x[from];
+        if (how == TACHY_PLAN_RMAX)
+            sum = v > sum ? v : sum;
+        else if (how == TACHY_PLAN_RMIN)
+            sum = v < sum ? v : sum;
+        else
+            sum += v;
+        count++;
+    } while (next(c, c->rank, index, &from, &none));
+    return (float)(how == TACHY_PLAN_MEAN ? sum / (double)count : sum);
+}
+
+void plan_run_reduce(const struct plan_step *s, const struct plan_run *r)
+{
+    const float *x = plan_at(&s->in, r).data;
+    float *y = plan_at(&s->out, r).data;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    do
+        y[to] = reduced(&s->reduce.inner, s->reduce.how, x + from);
+    while (next(&s->reduce.outer, s->reduce.outer.rank, index, &from, &to));
+}
+
+// Along one axis with any step.
+static void softmax_line(const float *x, ptrdiff_t step, float *y, ptrdiff_t step_to, int64_t n)
+{
+    float max = x[0];
+    double sum = 0;
+    for (int64_t i = 1; i < n; i++)
+        max = TACHY_MAX(max, x[i * step]);
+    for (int64_t i = 0; i < n; i++) {
+        y[i * step_to] = expf(x[i * step] - max);
+        sum += (double)y[i * step_to];
+    }
+    for (int64_t i = 0; i < n; i++)
+        y[i * step_to] = (float)((double)y[i * step_to] / sum);
+}
+
+void plan_run_softmax_any(const struct plan_step *s, const struct plan_run *r)
+{
+    const struct plan_copy *in = &s->reduce.inner;
+    const float *x = plan_at(&s->in, r).data;
+    float *y = plan_at(&s->out, r).data;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    do
+        softmax_line(x + from, in->from[0], y + to, in->to[0], in->dim[0]);
+    while (next(&s->reduce.outer, s->reduce.outer.rank, index, &from, &to));
+}

@@ -1,0 +1,296 @@
+#include "base/base.h"
+#include "plan/cpu/plan_parts.h"
+
+#include <stdlib.h>
+
+// Memory of a plan. Values that share bytes (what Reshape makes, slices, parts of a Concat) share
+// a slot; slots whose lifetimes do not meet share a place in the arena.
+struct slot {
+    int base;            // BASE_ARENA, or an input or output
+    ptrdiff_t offset;    // in the arena
+    size_t size;         // floats
+    int first, last;     // nodes between which it holds something
+};
+
+struct part { // a value that lies within another, its Concat
+    const struct tachy_value *whole;
+    int64_t start; // along `axis` of the whole
+    int axis;
+};
+
+struct placing {
+    const struct tachy_graph *g;
+    struct plan_ref *ref; // base: the slot until the end
+    struct slot *slots;
+    struct part *part;
+    int nb_slots;
+};
+
+struct tachy_view plan_view(const struct tachy_value *v)
+{
+    int64_t d[4] = {1, 1, 1, 1};
+    for (int i = 0; i < v->rank && v->rank <= 4; i++)
+        d[4 - v->rank + i] = v->shape[i];
+    if (v->rank > 4) {
+        d[3] = v->shape[v->rank - 1];
+        d[2] = tachy_value_elements(v) / TACHY_MAX(d[3], 1);
+    }
+    if (v->nhwc)
+        return tachy_view_dense(NULL, (int)d[0], (int)d[2], (int)d[3], (int)d[1]);
+    return tachy_view_dense(NULL, (int)d[0], (int)d[1], (int)d[2], (int)d[3]);
+}
+
+bool plan_is_dense(const struct tachy_view *v)
+{
+    return (v->pixel == v->c || v->n * v->h * v->w == 1) &&
+           (v->row == v->pixel * v->w || v->n * v->h == 1) &&
+           (v->image == v->row * v->h || v->n == 1);
+}
+
+void plan_strides(const struct tachy_value *v, const struct tachy_view *at, ptrdiff_t *stride)
+{
+    ptrdiff_t step = 1;
+    if (v->rank == 4 && at) {
+        ptrdiff_t nhwc[] = {at->image, 1, at->row, at->pixel}, plain[] = {at->image, at->row, at->pixel, 1};
+        memcpy(stride, v->nhwc ? nhwc : plain, sizeof(nhwc));
+        return;
+    }
+    for (int i = v->rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= v->shape[i];
+    }
+}
+
+// Whether Transpose only gives its input's bytes another name.
+static bool is_renaming(const struct tachy_node *n, const struct tachy_view *in)
+{
+    ptrdiff_t from[TACHY_MAX_RANK], to[TACHY_MAX_RANK];
+    struct tachy_view out = plan_view(n->out);
+    plan_strides(n->in[0], in, from);
+    plan_strides(n->out, &out, to);
+    for (int i = 0; i < n->out->rank; i++)
+        if (n->out->shape[i] > 1 && to[i] != from[n->attr.perm[i]])
+            return false;
+    return plan_is_dense(in);
+}
+
+static bool takes_views(enum tachy_plan_op op)
+{
+    return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL;
+}
+
+// Whether a part of a larger tensor will do for `v` wherever it is read.
+static bool may_be_view(const struct tachy_graph *g, const struct tachy_value *v)
+{
+    if (v->rank != 4)
+        return false;
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        for (int i = 0; i < n->nb_in; i++)
+            if (n->in[i] == v && (!takes_views(n->op) || i == 4))
+                return false;
+    for (int i = 0; i < g->nb_out; i++)
+        if (g->out[i] == v)
+            return false;
+    return true;
+}
+
+static bool is_step_slice(const struct tachy_node *n)
+{
+    for (int i = 0; i < n->out->rank; i++)
+        if (n->attr.slice.step[i] != 1)
+            return false;
+    return true;
+}
+
+// Marks what a Concat's producers can write straight into its output.
+static void mark_parts(struct placing *p, const struct tachy_node *concat)
+{
+    int64_t start = 0;
+    for (int i = 0; i < concat->nb_in; start += concat->in[i]->shape[concat->attr.axis], i++) {
+        const struct tachy_value *v = concat->in[i];
+        const struct tachy_node *by = v->made_by;
+        bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
+                      by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL &&
+                      by->op != TACHY_OP_PAD;
+        if (writes && !p->part[v->id].whole && v->nhwc == concat->out->nhwc && may_be_view(p->g, v))
+            p->part[v->id] = (struct part){concat->out, start, concat->attr.axis};
+    }
+}
+
+static void new_slot(struct placing *p, const struct tachy_value *v, int base, int at)
+{
+    p->ref[v->id] = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
+    p->slots[p->nb_slots++] = (struct slot){base, 0, (size_t)tachy_value_elements(v), at, at};
+}
+
+// The part of `whole` that begins at `start` along an axis, with the shape of `v`.
+static struct plan_ref sub_view(const struct plan_ref *whole, const struct tachy_value *v,
+                                const int64_t *start)
+{
+    ptrdiff_t stride[TACHY_MAX_RANK];
+    struct plan_ref r = {whole->base, whole->offset, plan_view(v)};
+    plan_strides(v, &whole->v, stride);
+    for (int i = 0; i < v->rank; i++)
+        r.offset += start[i] * stride[i];
+    r.v.pixel = whole->v.pixel, r.v.row = whole->v.row, r.v.image = whole->v.image;
+    return r;
+}
+
+static void place_made(struct placing *p, const struct tachy_value *v, int at)
+{
+    const struct part *part = &p->part[v->id];
+    if (p->ref[v->id].base != NO_BASE)
+        return;
+    if (!part->whole) {
+        new_slot(p, v, BASE_ARENA, at);
+        return;
+    }
+    int64_t start[TACHY_MAX_RANK] = {0};
+    start[part->axis] = part->start;
+    place_made(p, part->whole, at);
+    p->ref[v->id] = sub_view(&p->ref[part->whole->id], v, start);
+}
+
+static bool place_alias(struct placing *p, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0];
+    const struct plan_ref *in = &p->ref[x->id];
+    if (in->base == NO_BASE) // a constant
+        return false;
+    if (n->op == TACHY_OP_SLICE && is_step_slice(n) && x->nhwc == n->out->nhwc &&
+        may_be_view(p->g, n->out)) {
+        p->ref[n->out->id] = sub_view(in, n->out, n->attr.slice.start);
+        return true;
+    }
+    bool same = n->op == TACHY_OP_RESHAPE && plan_is_dense(&in->v) &&
+                (!x->nhwc || plan_order_is_free(x)) && (!n->out->nhwc || plan_order_is_free(n->out));
+    if (!same && !(n->op == TACHY_OP_TRANSPOSE && is_renaming(n, &in->v)))
+        return false;
+    p->ref[n->out->id] = (struct plan_ref){in->base, in->offset, plan_view(n->out)};
+    return true;
+}
+
+static void touch(struct placing *p, const struct tachy_value *v, int at)
+{
+    if (!v || p->ref[v->id].base == NO_BASE)
+        return;
+    struct slot *s = &p->slots[p->ref[v->id].base];
+    s->first = TACHY_MIN(s->first, at);
+    s->last = TACHY_MAX(s->last, at);
+}
+
+// An output of the graph takes the whole slot of its value, once.
+static void place_outputs(struct placing *p, int end)
+{
+    for (int i = 0; i < p->g->nb_out; i++) {
+        const struct tachy_value *v = p->g->out[i];
+        const struct plan_ref *r = &p->ref[v->id];
+        if (r->base == NO_BASE)
+            continue;
+        struct slot *s = &p->slots[r->base];
+        touch(p, v, end);
+        if (s->base == BASE_ARENA && !r->offset && plan_is_dense(&r->v) &&
+            s->size == (size_t)tachy_value_elements(v) && (!v->nhwc || plan_order_is_free(v)))
+            s->base = BASE_INPUTS + p->g->nb_in + i;
+    }
+}
+
+static int larger(const void *a, const void *b)
+{
+    const struct slot *x = *(struct slot *const *)a, *y = *(struct slot *const *)b;
+    if (x->size != y->size)
+        return x->size < y->size ? 1 : -1;
+    return x < y ? -1 : x > y;
+}
+
+// The lowest place that is free for the slot's whole life, among those placed before it.
+static size_t lowest(struct slot *const *placed, int n, const struct slot *s)
+{
+    size_t at = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < n; i++) {
+            const struct slot *o = placed[i];
+            bool meet = o->first <= s->last && s->first <= o->last;
+            size_t start = (size_t)o->offset, end = start + TACHY_ALIGN(o->size, 16);
+            if (meet && at < end && start < at + TACHY_ALIGN(s->size, 16)) {
+                at = end;
+                moved = true;
+            }
+        }
+    }
+    return at;
+}
+
+static int colour(struct placing *p, struct plan_places *out)
+{
+    struct slot **order = malloc(sizeof(*order) * (size_t)TACHY_MAX(p->nb_slots, 1));
+    int n = 0;
+    if (!order)
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < p->nb_slots; i++)
+        if (p->slots[i].base == BASE_ARENA)
+            order[n++] = &p->slots[i];
+    qsort(order, (size_t)n, sizeof(*order), larger);
+    for (int i = 0; i < n; i++) {
+        size_t at = lowest(order, i, order[i]), size = TACHY_ALIGN(order[i]->size, 16);
+        order[i]->offset = (ptrdiff_t)at;
+        out->arena = TACHY_MAX(out->arena, at + size);
+        out->values += size;
+    }
+    free(order);
+    return TACHY_OK;
+}
+
+static void place_all(struct placing *p)
+{
+    const struct tachy_graph *g = p->g;
+    int at = 0;
+    for (int i = 0; i < g->nb_values; i++)
+        p->ref[i].base = NO_BASE;
+    for (int i = 0; i < g->nb_in; i++)
+        new_slot(p, g->in[i], BASE_INPUTS + i, 0);
+    for (const struct tachy_node *n = g->last; n; n = n->prev) // outer ones first
+        if (n->op == TACHY_OP_CONCAT && n->out->rank == 4)
+            mark_parts(p, n);
+    for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
+        if (!place_alias(p, n))
+            place_made(p, n->out, at);
+        touch(p, n->out, at);
+        for (int i = 0; i < n->nb_in; i++)
+            touch(p, n->in[i], at);
+    }
+    place_outputs(p, at);
+}
+
+int plan_place(struct plan_places *out, const struct tachy_graph *g)
+{
+    size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
+    struct placing p = {g, calloc(n, sizeof(*p.ref)), calloc(n, sizeof(*p.slots)),
+                        calloc(n, sizeof(*p.part)), 0};
+    int err = p.ref && p.slots && p.part ? TACHY_OK : TACHY_ERR_NOMEM;
+    *out = (struct plan_places){0};
+    if (err == TACHY_OK) {
+        place_all(&p);
+        err = colour(&p, out);
+    }
+    for (int i = 0; err == TACHY_OK && i < g->nb_values; i++) {
+        const struct slot *s = p.ref[i].base == NO_BASE ? NULL : &p.slots[p.ref[i].base];
+        if (s) {
+            p.ref[i].base = s->base;
+            p.ref[i].offset += s->offset;
+        }
+    }
+    out->ref = p.ref;
+    free(p.slots);
+    free(p.part);
+    if (err < 0)
+        plan_place_free(out);
+    return err;
+}
+
+void plan_place_free(struct plan_places *p)
+{
+    free(p->ref);
+    p->ref = NULL;
+}

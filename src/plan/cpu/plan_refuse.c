@@ -1,0 +1,112 @@
+#include "base/base.h"
+#include "plan/cpu/plan_parts.h"
+
+// What the plan cannot run. Shapes have been verified; layouts are not set yet.
+
+static struct tachy_value *input(const struct tachy_node *n, int i)
+{
+    return i < n->nb_in ? n->in[i] : NULL;
+}
+
+static bool is_absent_or_constant(const struct tachy_value *v) { return !v || v->data; }
+
+static const char *refuse_slope(const struct tachy_value *slope, const struct tachy_value *of)
+{
+    if (!slope || !slope->data)
+        return "a slope that is not constant";
+    int64_t n = tachy_value_elements(slope);
+    // One a channel is [C,1,1] or [1,C,1,1]: a slope for each column is another thing.
+    bool channels = of->rank == 4 && n == of->shape[1] && slope->rank >= 3 &&
+                    slope->shape[slope->rank - 3] == n;
+    return n == 1 || channels ? NULL : "a slope that is neither one nor one a channel";
+}
+
+static const char *refuse_conv(const struct tachy_node *n)
+{
+    if (!n->in[1]->data || !is_absent_or_constant(input(n, 2)))
+        return "weights that are not constant";
+    if (n->attr.act.act == TACHY_PLAN_PRELU)
+        return n->op == TACHY_OP_CONV ? refuse_slope(input(n, 5), n->out) : "PRelu here";
+    if (n->op == TACHY_OP_CONV)
+        return NULL;
+    const int *stride = n->attr.conv.stride, *dilation = n->attr.conv.dilation;
+    if (dilation[0] != 1 || dilation[1] != 1 || stride[0] > 16 || stride[1] > 16 ||
+        stride[0] * stride[1] > TACHY_DECONV_PHASES)
+        return "dilation or a large stride of a transposed convolution";
+    for (int i = 0; i < 4; i++)
+        if (n->attr.conv.pad[i] < 0)
+            return "negative padding of a transposed convolution";
+    return NULL;
+}
+
+static const char *refuse_matmul(const struct tachy_node *n)
+{
+    const struct tachy_value *b = n->in[1];
+    if (!b->data || !is_absent_or_constant(input(n, 2)))
+        return "a second matrix that is not constant";
+    if (tachy_value_elements(b) != b->shape[b->rank - 2] * b->shape[b->rank - 1])
+        return "several second matrices";
+    if (input(n, 2) && tachy_value_elements(n->in[2]) != n->out->shape[n->out->rank - 1])
+        return "a bias that is not one a column";
+    if (n->attr.act.act == TACHY_PLAN_PRELU)
+        return "PRelu here";
+    return n->attr.matmul.trans_a || n->attr.matmul.alpha != 1 ? "a transposed or scaled first matrix" : NULL;
+}
+
+static const char *refuse_binary(const struct tachy_node *n)
+{
+    if (n->out->rank <= 4)
+        return NULL;
+    for (int i = 0; i < 2; i++)
+        if (tachy_value_elements(n->in[i]) != 1 &&
+            tachy_value_elements(n->in[i]) != tachy_value_elements(n->out))
+            return "broadcasting in more than four dimensions";
+    return NULL;
+}
+
+static const char *refuse_pool(const struct tachy_node *n)
+{
+    for (int i = 0; i < 4; i++)
+        if (n->attr.pool.pad[i] >= n->attr.pool.kernel[i % 2])
+            return "windows that see nothing but padding";
+    return NULL;
+}
+
+static const char *refuse_resize(const struct tachy_node *n)
+{
+    bool line = n->out->shape[2] == 1 || n->out->shape[3] == 1;
+    return n->attr.resize.coords == TACHY_PLAN_PYTORCH_HALF_PIXEL && line ? "a size of one" : NULL;
+}
+
+static const char *refuse_value(const struct tachy_value *v)
+{
+    int64_t elements = tachy_value_elements(v);
+    if (v->dtype != TACHY_F32)
+        return "a type other than float32";
+    return elements < 1 || elements > INT32_MAX / 2 ? "an empty or very large tensor" : NULL;
+}
+
+const char *tachy_cpu_refuses(const struct tachy_node *n)
+{
+    const char *why = refuse_value(n->out);
+    for (int i = 0; i < n->nb_in && !why; i++)
+        if (n->in[i])
+            why = refuse_value(n->in[i]);
+    if (why)
+        return why;
+    switch (n->op) {
+    case TACHY_OP_CONV:
+    case TACHY_OP_DECONV: return refuse_conv(n);
+    case TACHY_OP_MATMUL: return refuse_matmul(n);
+    case TACHY_OP_BINARY: return refuse_binary(n);
+    case TACHY_OP_POOL: return refuse_pool(n);
+    case TACHY_OP_RESIZE: return refuse_resize(n);
+    case TACHY_OP_UNARY:
+        if (n->attr.act.act == TACHY_PLAN_NEG)
+            return "negation as an activation";
+        return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(input(n, 1), n->out) : NULL;
+    case TACHY_OP_REDUCE:
+        return n->in[0]->rank == n->out->rank ? NULL : "a reduction that drops dimensions";
+    default: return NULL;
+    }
+}

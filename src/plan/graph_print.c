@@ -1,0 +1,156 @@
+#include "plan/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void print_shape(FILE *f, const struct tachy_value *v)
+{
+    static const char *const types[] = {"?", "f32", "f16", "u8", "i8", "i32", "i64"};
+    fputs(types[TACHY_CLAMP((int)v->dtype, 0, 6)], f);
+    fputc('[', f);
+    for (int i = 0; i < v->rank; i++)
+        fprintf(f, "%s%lld", i ? "x" : "", (long long)v->shape[i]);
+    fputs(v->nhwc ? " nhwc]" : "]", f);
+}
+
+static void print_input(FILE *f, const struct tachy_value *v)
+{
+    if (!v) {
+        fputc('-', f);
+    } else if (v->data) {
+        fputs(v->name ? v->name : "const", f);
+        print_shape(f, v);
+    } else {
+        fprintf(f, "%%%d", v->id);
+    }
+}
+
+static void print_act(FILE *f, const struct tachy_plan_act_of *a)
+{
+    if (!a->act)
+        return;
+    fprintf(f, " %s", tachy_plan_act_name(a->act));
+    if (a->act == TACHY_PLAN_CLIP || a->act == TACHY_PLAN_HSIGMOID)
+        fprintf(f, "(%g, %g)", (double)a->a, (double)a->b);
+    else if (a->act == TACHY_PLAN_LEAKY)
+        fprintf(f, "(%g)", (double)a->a);
+}
+
+static void print_list(FILE *f, const char *name, const int *v, int n, int unless)
+{
+    bool plain = true;
+    for (int i = 0; i < n; i++)
+        plain = plain && v[i] == unless;
+    if (plain)
+        return;
+    fprintf(f, " %s %d", name, v[0]);
+    for (int i = 1; i < n; i++)
+        fprintf(f, ",%d", v[i]);
+}
+
+static void print_conv(FILE *f, const struct tachy_plan_attr *a)
+{
+    print_list(f, "kernel", a->conv.kernel, 2, 1);
+    print_list(f, "stride", a->conv.stride, 2, 1);
+    print_list(f, "dilation", a->conv.dilation, 2, 1);
+    print_list(f, "pad", a->conv.pad, 4, 0);
+    print_list(f, "groups", &a->conv.groups, 1, 1);
+    print_list(f, "out_pad", a->conv.out_pad, 2, 0);
+    if (a->act_before_add)
+        fputs(" act-before-add", f);
+}
+
+static void print_longs(FILE *f, const char *name, const int64_t *v, int n)
+{
+    fprintf(f, " %s ", name);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "%s%lld", i ? "," : "", (long long)v[i]);
+}
+
+static void print_resize(FILE *f, const struct tachy_plan_attr *a)
+{
+    static const char *const coords[] = {"half-pixel", "asymmetric", "align-corners",
+                                         "pytorch-half-pixel"};
+    fprintf(f, " %s %s scale %g,%g", a->resize.mode == TACHY_PLAN_LINEAR ? "linear" : "nearest",
+            coords[a->resize.coords], (double)a->resize.scale[0], (double)a->resize.scale[1]);
+}
+
+static void print_attr(FILE *f, const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    int rank = n->in[0] ? n->in[0]->rank : 0;
+    switch (n->op) {
+    case TACHY_OP_CONV:
+    case TACHY_OP_DECONV: print_conv(f, a); break;
+    case TACHY_OP_BINARY: fprintf(f, " %s", tachy_plan_binary_name(a->binary)); break;
+    case TACHY_OP_CONCAT:
+    case TACHY_OP_SOFTMAX: fprintf(f, " axis %d", a->axis); break;
+    case TACHY_OP_TRANSPOSE: print_list(f, "perm", a->perm, rank, -1); break;
+    case TACHY_OP_SLICE:
+        print_longs(f, "start", a->slice.start, rank);
+        print_longs(f, "step", a->slice.step, rank);
+        break;
+    case TACHY_OP_PAD:
+        print_longs(f, "before", a->pad.before, rank);
+        print_longs(f, "after", a->pad.after, rank);
+        break;
+    case TACHY_OP_POOL:
+        fputs(a->pool.average ? " average" : " max", f);
+        print_list(f, "kernel", a->pool.kernel, 2, 1);
+        print_list(f, "stride", a->pool.stride, 2, 1);
+        print_list(f, "pad", a->pool.pad, 4, 0);
+        break;
+    case TACHY_OP_RESIZE: print_resize(f, a); break;
+    case TACHY_OP_REDUCE:
+        fprintf(f, " %s", (const char *const[]){"mean", "sum", "max", "min"}[a->reduce.how]);
+        for (int i = 0; i < rank; i++)
+            if (a->reduce.axis[i])
+                fprintf(f, " %d", i);
+        break;
+    case TACHY_OP_MATMUL:
+        fputs(a->matmul.trans_a ? " trans-a" : "", f);
+        fputs(a->matmul.trans_b ? " trans-b" : "", f);
+        break;
+    default: break;
+    }
+    print_act(f, &a->act);
+}
+
+static void print_node(FILE *f, const struct tachy_node *n)
+{
+    fprintf(f, "%%%d ", n->out->id);
+    if (n->name && *n->name)
+        fprintf(f, "%s ", n->name);
+    print_shape(f, n->out);
+    fprintf(f, " = %s(", tachy_plan_op_name(n->op));
+    for (int i = 0; i < n->nb_in; i++) {
+        fputs(i ? ", " : "", f);
+        print_input(f, n->in[i]);
+    }
+    fputc(')', f);
+    print_attr(f, n);
+    fputc('\n', f);
+}
+
+char *tachy_graph_print(const struct tachy_graph *g)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    for (int i = 0; i < g->nb_in; i++) {
+        fprintf(f, "%%%d %s ", g->in[i]->id, g->in[i]->name ? g->in[i]->name : "");
+        print_shape(f, g->in[i]);
+        fputs(" = input\n", f);
+    }
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        print_node(f, n);
+    for (int i = 0; i < g->nb_out; i++)
+        fprintf(f, "output %%%d %s\n", g->out[i]->id, g->out[i]->name ? g->out[i]->name : "");
+    if (fclose(f)) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

@@ -1,0 +1,327 @@
+#include "plan/graph.h"
+
+#include <stdlib.h>
+
+// Each rule returns what is wrong, or NULL. Rules trust what the ones before have checked.
+
+static bool is_picture(const struct tachy_value *v) { return v && v->rank == 4; }
+
+static const char *check_value(const struct tachy_value *v)
+{
+    if (v->rank < 0 || v->rank > TACHY_MAX_RANK)
+        return "a value of too many dimensions";
+    if (!tachy_dtype_size(v->dtype))
+        return "a value of no type";
+    if (tachy_value_elements(v) < 0)
+        return "a value whose shape is negative or too large";
+    return v->nhwc && v->rank != 4 ? "channels last in a value that is no picture" : NULL;
+}
+
+// What a window that slides over one axis makes; -1 where it does not fit.
+static int64_t windows(int64_t size, int kernel, int stride, int dilation, int before, int after)
+{
+    if (kernel < 1 || stride < 1 || dilation < 1 || before < 0 || after < 0)
+        return -1;
+    int64_t span = (int64_t)(kernel - 1) * dilation + 1, room = size + before + after;
+    return room < span ? -1 : (room - span) / stride + 1;
+}
+
+static const char *check_conv(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    const struct tachy_value *x = n->in[0], *w = n->in[1], *bias = n->nb_in > 2 ? n->in[2] : NULL,
+                             *added = n->nb_in > 3 ? n->in[3] : NULL,
+                             *scale = n->nb_in > 4 ? n->in[4] : NULL, *y = n->out;
+    if (!is_picture(x) || !is_picture(w) || !is_picture(y))
+        return "not of four dimensions";
+    int64_t groups = a->conv.groups;
+    if (groups < 1 || x->shape[1] % groups || w->shape[0] % groups ||
+        w->shape[1] != x->shape[1] / groups || y->shape[1] != w->shape[0])
+        return "channels, groups and weights that do not fit";
+    if (w->shape[2] != a->conv.kernel[0] || w->shape[3] != a->conv.kernel[1])
+        return "weights of another size than the kernel";
+    if (bias && tachy_value_elements(bias) != w->shape[0])
+        return "a bias that is not one a channel";
+    for (int i = 0; i < 2; i++)
+        if (y->shape[2 + i] != windows(x->shape[2 + i], a->conv.kernel[i], a->conv.stride[i],
+                                       a->conv.dilation[i], a->conv.pad[i], a->conv.pad[2 + i]))
+            return "an output of another size than input, kernel, stride and padding give";
+    if (added && (added->rank != 4 || memcmp(added->shape, y->shape, 4 * sizeof(int64_t))))
+        return "an added tensor of another shape";
+    if (scale && (scale->rank != 4 || tachy_value_elements(scale) != x->shape[0] * x->shape[1]))
+        return "a scale that is not one a channel";
+    return y->shape[0] == x->shape[0] ? NULL : "another batch in the output";
+}
+
+static const char *check_deconv(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    const struct tachy_value *x = n->in[0], *w = n->in[1], *y = n->out;
+    if (!is_picture(x) || !is_picture(w) || !is_picture(y))
+        return "not of four dimensions";
+    int64_t groups = a->conv.groups;
+    if (groups < 1 || x->shape[1] != w->shape[0] || x->shape[1] % groups ||
+        y->shape[1] != w->shape[1] * groups)
+        return "channels, groups and weights that do not fit";
+    for (int i = 0; i < 2; i++) {
+        int64_t size = (x->shape[2 + i] - 1) * a->conv.stride[i] - a->conv.pad[i] - a->conv.pad[2 + i] +
+                       (int64_t)(a->conv.kernel[i] - 1) * a->conv.dilation[i] + 1 + a->conv.out_pad[i];
+        if (w->shape[2 + i] != a->conv.kernel[i] || y->shape[2 + i] != size)
+            return "an output of another size than input, kernel, stride and padding give";
+    }
+    return NULL;
+}
+
+static const char *check_pool(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    if (!is_picture(x) || !is_picture(y) || x->shape[1] != y->shape[1])
+        return "not pictures of as many channels";
+    for (int i = 0; i < 2; i++)
+        if (y->shape[2 + i] != windows(x->shape[2 + i], a->pool.kernel[i], a->pool.stride[i], 1,
+                                       a->pool.pad[i], a->pool.pad[2 + i]))
+            return "an output of another size than input, kernel, stride and padding give";
+    return NULL;
+}
+
+// Whether `v` stretches to the shape of `to` by ONNX's (numpy's) rules.
+static bool broadcasts(const struct tachy_value *v, const struct tachy_value *to)
+{
+    for (int i = 0; i < v->rank; i++) {
+        int at = to->rank - v->rank + i;
+        if (at < 0 || (v->shape[i] != 1 && v->shape[i] != to->shape[at]))
+            return false;
+    }
+    return true;
+}
+
+static const char *check_binary(const struct tachy_node *n)
+{
+    if (!broadcasts(n->in[0], n->out) || !broadcasts(n->in[1], n->out))
+        return "inputs that do not stretch to the output";
+    for (int i = 1; i <= n->out->rank; i++) {
+        int64_t a = i <= n->in[0]->rank ? n->in[0]->shape[n->in[0]->rank - i] : 1,
+                b = i <= n->in[1]->rank ? n->in[1]->shape[n->in[1]->rank - i] : 1;
+        if (n->out->shape[n->out->rank - i] != (a == 1 ? b : a))
+            return "an output that is not the inputs' common shape";
+    }
+    return NULL;
+}
+
+static const char *check_same_shape(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    return x->rank == y->rank && !memcmp(x->shape, y->shape, sizeof(int64_t) * (size_t)x->rank)
+               ? NULL
+               : "an output of another shape";
+}
+
+static const char *check_concat(const struct tachy_node *n)
+{
+    int axis = n->attr.axis;
+    int64_t sum = 0;
+    if (axis < 0 || axis >= n->out->rank)
+        return "an axis that is not there";
+    for (int i = 0; i < n->nb_in; i++) {
+        if (!n->in[i] || n->in[i]->rank != n->out->rank)
+            return "inputs of other ranks";
+        for (int d = 0; d < n->out->rank; d++)
+            if (d != axis && n->in[i]->shape[d] != n->out->shape[d])
+                return "inputs that do not fit side by side";
+        sum += n->in[i]->shape[axis];
+    }
+    return sum == n->out->shape[axis] ? NULL : "an output of another length";
+}
+
+static const char *check_slice(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    if (x->rank != y->rank)
+        return "an output of another rank";
+    for (int d = 0; d < x->rank; d++) {
+        int64_t start = n->attr.slice.start[d], step = n->attr.slice.step[d];
+        if (step < 1 || start < 0 || y->shape[d] < 0 ||
+            (y->shape[d] && start + (y->shape[d] - 1) * step >= x->shape[d]))
+            return "a slice that reaches out of its input";
+    }
+    return NULL;
+}
+
+static const char *check_pad(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    if (x->rank != y->rank)
+        return "an output of another rank";
+    for (int d = 0; d < x->rank; d++)
+        if (n->attr.pad.before[d] < 0 || n->attr.pad.after[d] < 0 ||
+            y->shape[d] != x->shape[d] + n->attr.pad.before[d] + n->attr.pad.after[d])
+            return "an output of another size than input and padding give";
+    return NULL;
+}
+
+static const char *check_transpose(const struct tachy_node *n)
+{
+    bool seen[TACHY_MAX_RANK] = {false};
+    if (n->in[0]->rank != n->out->rank)
+        return "an output of another rank";
+    for (int d = 0; d < n->out->rank; d++) {
+        int from = n->attr.perm[d];
+        if (from < 0 || from >= n->out->rank || seen[from])
+            return "a permutation that is none";
+        seen[from] = true;
+        if (n->out->shape[d] != n->in[0]->shape[from])
+            return "an output of another shape than the permutation gives";
+    }
+    return NULL;
+}
+
+static const char *check_reduce(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0];
+    int64_t left = 1;
+    for (int d = 0; d < x->rank; d++)
+        left *= n->attr.reduce.axis[d] ? 1 : x->shape[d];
+    return left == tachy_value_elements(n->out) ? NULL : "an output of another size";
+}
+
+static const char *check_matmul(const struct tachy_node *n)
+{
+    const struct tachy_value *a = n->in[0], *b = n->in[1], *y = n->out;
+    if (a->rank < 2 || b->rank < 2 || y->rank < 2)
+        return "vectors instead of matrices";
+    int64_t m = a->shape[a->rank - 2], k = a->shape[a->rank - 1], kb = b->shape[b->rank - 2],
+            c = b->shape[b->rank - 1];
+    if (n->attr.matmul.trans_a) {
+        int64_t t = m;
+        m = k;
+        k = t;
+    }
+    if (n->attr.matmul.trans_b) {
+        int64_t t = kb;
+        kb = c;
+        c = t;
+    }
+    return k == kb && y->shape[y->rank - 2] == m && y->shape[y->rank - 1] == c
+               ? NULL
+               : "matrices that do not fit";
+}
+
+static const char *check_resize(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    if (!is_picture(x) || !is_picture(y) || x->shape[0] != y->shape[0] || x->shape[1] != y->shape[1])
+        return "not pictures of as many channels";
+    const float *s = n->attr.resize.scale;
+    return s[0] > 0 && s[1] > 0 ? NULL : "a scale that is not positive";
+}
+
+static const char *check_op(const struct tachy_node *n)
+{
+    switch (n->op) {
+    case TACHY_OP_CONV: return check_conv(n);
+    case TACHY_OP_DECONV: return check_deconv(n);
+    case TACHY_OP_POOL: return check_pool(n);
+    case TACHY_OP_BINARY: return check_binary(n);
+    case TACHY_OP_UNARY: return n->attr.act.act ? check_same_shape(n) : "an operation that does nothing";
+    case TACHY_OP_SOFTMAX:
+        return n->attr.axis >= 0 && n->attr.axis < n->in[0]->rank ? check_same_shape(n)
+                                                                  : "an axis that is not there";
+    case TACHY_OP_CONCAT: return check_concat(n);
+    case TACHY_OP_SLICE: return check_slice(n);
+    case TACHY_OP_PAD: return check_pad(n);
+    case TACHY_OP_TRANSPOSE: return check_transpose(n);
+    case TACHY_OP_RESHAPE:
+        return tachy_value_elements(n->in[0]) == tachy_value_elements(n->out) ? NULL
+                                                                              : "an output of another size";
+    case TACHY_OP_EXPAND: return broadcasts(n->in[0], n->out) ? NULL : "an input that does not stretch";
+    case TACHY_OP_REDUCE: return check_reduce(n);
+    case TACHY_OP_MATMUL: return check_matmul(n);
+    case TACHY_OP_RESIZE: return check_resize(n);
+    case TACHY_OP_COUNT: break;
+    }
+    return "an unknown operator";
+}
+
+const char *tachy_node_wrong(const struct tachy_node *n)
+{
+    const char *why = tachy_plan_op_inputs(n->op, n->nb_in) ? check_value(n->out)
+                                                            : "another number of inputs";
+    for (int i = 0; i < n->nb_in && !why; i++) {
+        if (!n->in[i] && !tachy_plan_op_inputs(n->op, i))
+            why = "an input that must be there is absent";
+        else if (n->in[i])
+            why = check_value(n->in[i]);
+    }
+    return why ? why : check_op(n);
+}
+
+// Uses of each value, and that each is made before it is used.
+struct seen {
+    int *uses;
+    bool *made;
+};
+
+static const char *check_node(const struct tachy_graph *g, const struct tachy_node *n, struct seen *seen)
+{
+    if (n->next ? n->next->prev != n : g->last != n)
+        return "a broken list";
+    if (!tachy_plan_op_inputs(n->op, n->nb_in))
+        return "another number of inputs than its operator takes";
+    if (!n->out || n->out->made_by != n || n->out->data)
+        return "an output that it does not make";
+    for (int i = 0; i < n->nb_in; i++) {
+        const struct tachy_value *v = n->in[i];
+        if (!v && !tachy_plan_op_inputs(n->op, i)) // there must be more than i
+            return "an input that must be there is absent";
+        if (!v)
+            continue;
+        if (!v->data && !seen->made[v->id])
+            return "an input that is not made before";
+        seen->uses[v->id]++;
+    }
+    if (seen->made[n->out->id])
+        return "an output that is made twice";
+    seen->made[n->out->id] = true;
+    const char *why = check_value(n->out);
+    return why ? why : check_op(n);
+}
+
+static int wrong(const struct tachy_graph *g, const struct tachy_node *n, const char *why)
+{
+    return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: %s %s: %s", tachy_plan_op_name(n->op),
+                      n->name ? n->name : "", why);
+}
+
+static int check_all(const struct tachy_graph *g, struct seen *seen)
+{
+    for (int i = 0; i < g->nb_in; i++)
+        seen->made[g->in[i]->id] = true;
+    for (const struct tachy_node *n = g->first; n; n = n->next) {
+        const char *why = check_node(g, n, seen);
+        if (why)
+            return wrong(g, n, why);
+    }
+    for (int i = 0; i < g->nb_out; i++) {
+        const struct tachy_value *v = g->out[i];
+        if (!v->data && !seen->made[v->id])
+            return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: the output %s is made by no node",
+                              v->name ? v->name : "");
+        seen->uses[v->id]++;
+    }
+    for (int i = 0; i < g->nb_values; i++)
+        if (g->values[i]->id != i || g->values[i]->uses != seen->uses[i])
+            return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: value %%%d has %d uses, not %d", i,
+                              seen->uses[i], g->values[i]->uses);
+    return TACHY_OK;
+}
+
+int tachy_graph_verify(const struct tachy_graph *g)
+{
+    size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
+    struct seen seen = {calloc(n, sizeof(int)), calloc(n, sizeof(bool))};
+    int err = seen.uses && seen.made ? check_all(g, &seen) : TACHY_ERR_NOMEM;
+    free(seen.uses);
+    free(seen.made);
+    return err;
+}

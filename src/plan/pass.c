@@ -1,0 +1,29 @@
+#include "plan/pass.h"
+
+#include "base/base.h"
+
+const struct tachy_plan_pass tachy_plan_all_passes[] = {
+    {"common", tachy_plan_common},
+    {"moves", tachy_plan_moves},
+    {"activations", tachy_plan_activations},
+    {"pad", tachy_plan_pad},
+    {"fuse", tachy_plan_fuse},
+    {"scale", tachy_plan_scale},
+    {"dead", tachy_plan_dead},
+    {"layout", tachy_plan_layout},
+    {NULL, NULL},
+};
+
+int tachy_plan_passes(struct tachy_graph *g, const char *last)
+{
+    for (const struct tachy_plan_pass *p = tachy_plan_all_passes; p->name; p++) {
+        int err = p->run(g);
+        if (err == TACHY_OK)
+            err = tachy_graph_verify(g);
+        if (err < 0)
+            return tachy_fail(g->log, err, "plan: the pass %s failed", p->name);
+        if (last && !strcmp(last, p->name))
+            return TACHY_OK;
+    }
+    return last ? tachy_fail(g->log, TACHY_ERR_NOT_FOUND, "plan: there is no pass %s", last) : TACHY_OK;
+}

@@ -1,0 +1,38 @@
+#pragma once
+#include "plan/graph.h"
+
+// What is done to a graph between the front end and a back end. Each pass is one file, keeps every
+// promise of tachy_graph_verify(), computes the same function and returns TACHY_OK or
+// TACHY_ERR_NOMEM; a pass that finds nothing to do changes nothing.
+typedef int tachy_plan_pass_fn(struct tachy_graph *g);
+
+struct tachy_plan_pass {
+    const char *name; // of `tachy engine show --after NAME`
+    tachy_plan_pass_fn *run;
+};
+// In the order in which they run; ends with a row of NULLs.
+extern const struct tachy_plan_pass tachy_plan_all_passes[];
+
+// Runs all passes, or those up to and with `last` (NULL: all), verifying after each.
+// TACHY_ERR_NOT_FOUND: no pass of that name.
+int tachy_plan_passes(struct tachy_graph *g, const char *last);
+
+// Pictures get their channels last wherever a node works on pictures; Transpose nodes of equal
+// order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
+int tachy_plan_layout(struct tachy_graph *g);
+
+// Transposes of transposes, renamings of renamings, single pixels that are blown up for a sum or
+// a product, and what does nothing go.
+int tachy_plan_moves(struct tachy_graph *g);
+// Hard-swish, hard-sigmoid, swish and clips out of the sums and products that exporters write.
+int tachy_plan_activations(struct tachy_graph *g);
+// Bias, activation and a residual sum become part of the convolution in front of them.
+int tachy_plan_fuse(struct tachy_graph *g);
+// x * s, one s a channel, becomes a scale of the next convolution's weights.
+int tachy_plan_scale(struct tachy_graph *g);
+// Zeros around a picture become padding of the convolution that reads it.
+int tachy_plan_pad(struct tachy_graph *g);
+// Nodes that compute what another node computes.
+int tachy_plan_common(struct tachy_graph *g);
+// Nodes that nobody needs.
+int tachy_plan_dead(struct tachy_graph *g);

@@ -1,0 +1,127 @@
+#include "base/base.h"
+#include "plan/pass.h"
+
+static struct tachy_value *input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }
+
+static bool has_epilogue(enum tachy_plan_op op)
+{
+    return op == TACHY_OP_CONV || op == TACHY_OP_DECONV || op == TACHY_OP_MATMUL ||
+           op == TACHY_OP_BINARY || op == TACHY_OP_RESIZE;
+}
+
+// What makes `v`, if `n` alone uses it.
+static struct tachy_node *maker(const struct tachy_graph *g, const struct tachy_value *v,
+                                const struct tachy_node *n)
+{
+    return v && v->made_by && tachy_value_user(g, v) == n ? v->made_by : NULL;
+}
+
+// `into` makes what `n` made.
+static void take_over(struct tachy_graph *g, struct tachy_node *into, struct tachy_node *n)
+{
+    into->out->name = n->out->name;
+    tachy_graph_replace(g, n->out, into->out);
+    tachy_graph_remove(g, n);
+}
+
+static int activation(struct tachy_graph *g, struct tachy_node *n)
+{
+    struct tachy_node *p = maker(g, n->in[0], n);
+    bool prelu = n->attr.act.act == TACHY_PLAN_PRELU;
+    if (!p || !has_epilogue(p->op) || p->attr.act.act || (prelu && p->op != TACHY_OP_CONV) ||
+        n->attr.act.act == TACHY_PLAN_NEG)
+        return TACHY_OK;
+    if (prelu) {
+        if (!tachy_node_set_inputs(g, p, 6))
+            return TACHY_ERR_NOMEM;
+        tachy_node_set_input(p, 5, n->in[1]);
+    }
+    p->attr.act = n->attr.act;
+    take_over(g, p, n);
+    return TACHY_OK;
+}
+
+// A constant that is one number a channel (a column of a product).
+static bool is_bias(const struct tachy_value *v, const struct tachy_node *of)
+{
+    bool product = of->op == TACHY_OP_MATMUL;
+    int channels = product ? of->out->rank - 1 : 1, behind = product ? 1 : 3;
+    int64_t n = of->out->shape[channels];
+    return v->data && v->dtype == TACHY_F32 && n > 1 && tachy_value_elements(v) == n &&
+           v->rank >= behind && v->shape[v->rank - behind] == n;
+}
+
+static int bias(struct tachy_graph *g, struct tachy_node *n, struct tachy_node *p,
+                const struct tachy_value *added)
+{
+    int64_t channels = tachy_value_elements(added);
+    const struct tachy_value *old = input(p, 2);
+    float *sum = tachy_graph_alloc(g, sizeof(*sum) * (size_t)channels);
+    struct tachy_value *v = tachy_graph_constant(g, added->name, TACHY_F32, 1, &channels, sum);
+    if (!sum || !v || !tachy_node_set_inputs(g, p, TACHY_MAX(p->nb_in, 3)))
+        return TACHY_ERR_NOMEM;
+    for (int64_t i = 0; i < channels; i++)
+        sum[i] = ((const float *)added->data)[i] + (old ? ((const float *)old->data)[i] : 0);
+    tachy_node_set_input(p, 2, v);
+    take_over(g, p, n);
+    return TACHY_OK;
+}
+
+static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
+{
+    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
+}
+
+// The convolution moves to where the sum is: what is added is ready there.
+static int residual(struct tachy_graph *g, struct tachy_node *n, struct tachy_node *p,
+                    struct tachy_value *added)
+{
+    struct tachy_value *in[6] = {NULL};
+    struct tachy_plan_attr a = p->attr;
+    for (int i = 0; i < p->nb_in; i++)
+        in[i] = p->in[i];
+    in[3] = added;
+    if (a.act.act)
+        a.act_before_add = true;
+    else
+        a.act = n->attr.act;
+    struct tachy_value *out = tachy_graph_value(g, n->out->name, TACHY_F32, n->out->rank, n->out->shape);
+    if (!out || !tachy_graph_node(g, n, TACHY_OP_CONV, p->name, &a, in, TACHY_MAX(p->nb_in, 4), out))
+        return TACHY_ERR_NOMEM;
+    tachy_graph_replace(g, n->out, out);
+    tachy_graph_remove(g, n);
+    tachy_graph_remove(g, p);
+    return TACHY_OK;
+}
+
+static int sum(struct tachy_graph *g, struct tachy_node *n)
+{
+    for (int i = 1; i >= 0; i--) { // the second operand first: it is most often made last
+        struct tachy_node *p = maker(g, n->in[i], n);
+        struct tachy_value *added = n->in[1 - i];
+        if (!p || !same_shape(p->out, n->out))
+            continue;
+        bool plain = !p->attr.act.act && !input(p, 3);
+        bool known = p->op == TACHY_OP_CONV || p->op == TACHY_OP_DECONV || p->op == TACHY_OP_MATMUL;
+        const struct tachy_value *old = known ? input(p, 2) : NULL;
+        if (known && plain && is_bias(added, p) && (!old || old->data))
+            return bias(g, n, p, added);
+        if (p->op == TACHY_OP_CONV && !input(p, 3) && !added->data && same_shape(added, n->out) &&
+            !(p->attr.act.act && n->attr.act.act))
+            return residual(g, n, p, added);
+    }
+    return TACHY_OK;
+}
+
+int tachy_plan_fuse(struct tachy_graph *g)
+{
+    int err = TACHY_OK;
+    for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
+        next = n->next;
+        if (n->op == TACHY_OP_UNARY)
+            err = activation(g, n);
+        else if (n->op == TACHY_OP_BINARY && n->attr.binary == TACHY_PLAN_ADD)
+            err = sum(g, n);
+    }
+    return err;
+}

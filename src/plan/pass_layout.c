@@ -1,0 +1,176 @@
+#include "base/base.h"
+#include "plan/pass.h"
+
+static bool is_picture(const struct tachy_value *v) { return v && v->rank == 4; }
+
+// Both orders are the same bytes.
+static bool is_free(const struct tachy_value *v)
+{
+    return is_picture(v) && (v->shape[1] == 1 || v->shape[2] * v->shape[3] == 1);
+}
+
+static struct tachy_node *change_before(struct tachy_graph *g, struct tachy_node *before,
+                                        struct tachy_value *v, bool nhwc)
+{
+    struct tachy_plan_attr same = {.perm = {0, 1, 2, 3}};
+    struct tachy_value *to = tachy_graph_value(g, NULL, v->dtype, 4, v->shape);
+    if (!to)
+        return NULL;
+    to->nhwc = nhwc;
+    return tachy_graph_node(g, before, TACHY_OP_TRANSPOSE, "layout", &same, &v, 1, to);
+}
+
+// A change of `v` that was put in before, or NULL.
+static struct tachy_value *changed(const struct tachy_graph *g, const struct tachy_node *before,
+                                   const struct tachy_value *v, bool nhwc)
+{
+    for (const struct tachy_node *n = g->first; n && n != before; n = n->next)
+        if (n->op == TACHY_OP_TRANSPOSE && n->in[0] == v && n->out->nhwc == nhwc && v->nhwc != nhwc &&
+            n->attr.perm[1] == 1 && n->attr.perm[2] == 2 && n->attr.perm[3] == 3)
+            return n->out;
+    return NULL;
+}
+
+static int ensure(struct tachy_graph *g, struct tachy_node *n, int i, bool nhwc)
+{
+    struct tachy_value *v = i < n->nb_in ? n->in[i] : NULL, *to;
+    if (!is_picture(v) || v->nhwc == nhwc)
+        return TACHY_OK;
+    if (v->data) {
+        to = tachy_graph_constant(g, v->name, v->dtype, 4, v->shape, v->data);
+        if (to)
+            to->nhwc = nhwc;
+    } else {
+        to = changed(g, n, v, nhwc);
+        struct tachy_node *made = to ? NULL : change_before(g, n, v, nhwc);
+        to = made ? made->out : to;
+    }
+    if (!to)
+        return TACHY_ERR_NOMEM;
+    tachy_node_set_input(n, i, to);
+    return TACHY_OK;
+}
+
+// A value of fewer dimensions gets four, as broadcasting reads it.
+static int lift(struct tachy_graph *g, struct tachy_node *n, int i)
+{
+    struct tachy_value *v = n->in[i], *to;
+    int64_t shape[4] = {1, 1, 1, 1};
+    if (v->rank >= 4)
+        return TACHY_OK;
+    memcpy(shape + 4 - v->rank, v->shape, sizeof(*shape) * (size_t)v->rank);
+    if (v->data)
+        to = tachy_graph_constant(g, v->name, v->dtype, 4, shape, v->data);
+    else
+        to = tachy_graph_value(g, NULL, v->dtype, 4, shape);
+    if (!to || (!v->data && !tachy_graph_node(g, n, TACHY_OP_RESHAPE, "broadcast", NULL, &v, 1, to)))
+        return TACHY_ERR_NOMEM;
+    tachy_node_set_input(n, i, to);
+    return TACHY_OK;
+}
+
+static int all(struct tachy_graph *g, struct tachy_node *n, bool nhwc)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < n->nb_in && err == TACHY_OK; i++)
+        err = ensure(g, n, i, nhwc);
+    n->out->nhwc = nhwc && is_picture(n->out);
+    return err;
+}
+
+// Element by element: channels last where any operand is.
+static int layout_elements(struct tachy_graph *g, struct tachy_node *n)
+{
+    bool nhwc = false;
+    for (int i = 0; i < n->nb_in; i++)
+        nhwc = nhwc || (n->in[i] && n->in[i]->nhwc);
+    nhwc = nhwc && is_picture(n->out);
+    for (int i = 0; i < n->nb_in && nhwc && n->op == TACHY_OP_BINARY; i++) {
+        int err = lift(g, n, i);
+        if (err < 0)
+            return err;
+    }
+    return all(g, n, nhwc);
+}
+
+static int layout_conv(struct tachy_graph *g, struct tachy_node *n)
+{
+    int err = ensure(g, n, 0, true);
+    if (err == TACHY_OK && n->op == TACHY_OP_CONV)
+        err = ensure(g, n, 3, true);
+    if (err == TACHY_OK && n->op == TACHY_OP_CONV)
+        err = ensure(g, n, 4, true);
+    n->out->nhwc = true;
+    return err;
+}
+
+static int layout_transpose(struct tachy_node *n)
+{
+    static const int to_last[] = {0, 3, 1, 2}; // what makes N C H W of a picture with channels last
+    bool last = n->out->rank == 4 && !memcmp(n->attr.perm, to_last, sizeof(to_last));
+    n->out->nhwc = (last && !n->in[0]->nhwc) || is_free(n->out);
+    return TACHY_OK;
+}
+
+static int layout_plain(struct tachy_graph *g, struct tachy_node *n)
+{
+    int err = is_free(n->in[0]) ? TACHY_OK : ensure(g, n, 0, false);
+    n->out->nhwc = is_free(n->out);
+    return err;
+}
+
+static int layout_node(struct tachy_graph *g, struct tachy_node *n)
+{
+    switch (n->op) {
+    case TACHY_OP_CONV:
+    case TACHY_OP_DECONV: return layout_conv(g, n);
+    case TACHY_OP_POOL:
+    case TACHY_OP_RESIZE: return all(g, n, true);
+    case TACHY_OP_UNARY:
+        if (n->attr.act.act == TACHY_PLAN_PRELU && is_picture(n->out)) // the slope is per channel
+            return all(g, n, true);
+        return layout_elements(g, n);
+    case TACHY_OP_SOFTMAX: // runs along what is adjacent
+        return is_picture(n->out) && n->attr.axis != 3 ? all(g, n, n->attr.axis == 1)
+                                                       : all(g, n, false);
+    case TACHY_OP_BINARY:
+    case TACHY_OP_CONCAT:
+    case TACHY_OP_SLICE:
+    case TACHY_OP_PAD:
+    case TACHY_OP_REDUCE: return layout_elements(g, n);
+    case TACHY_OP_EXPAND:
+        return n->in[0]->rank == 4 && n->out->rank == 4 ? layout_elements(g, n) : layout_plain(g, n);
+    case TACHY_OP_TRANSPOSE: return layout_transpose(n);
+    case TACHY_OP_MATMUL:
+    case TACHY_OP_RESHAPE: return layout_plain(g, n);
+    case TACHY_OP_COUNT: break;
+    }
+    return TACHY_OK;
+}
+
+static int layout_outputs(struct tachy_graph *g)
+{
+    for (int i = 0; i < g->nb_out; i++) {
+        struct tachy_value *v = g->out[i];
+        if (!v->nhwc || is_free(v))
+            continue;
+        struct tachy_node *n = change_before(g, NULL, v, false);
+        if (!n)
+            return TACHY_ERR_NOMEM;
+        n->out->name = v->name;
+        g->out[i] = n->out;
+        v->uses--;
+        n->out->uses++;
+    }
+    return TACHY_OK;
+}
+
+int tachy_plan_layout(struct tachy_graph *g)
+{
+    for (struct tachy_node *n = g->first; n; n = n->next) {
+        int err = layout_node(g, n);
+        if (err < 0)
+            return err;
+    }
+    return layout_outputs(g);
+}

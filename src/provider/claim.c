@@ -1,0 +1,164 @@
+#include "base/base.h"
+#include "provider/provider.h"
+
+#include <stdlib.h>
+
+// Which nodes become plans. A node's level counts how often a path to it changes between nodes that
+// we run and nodes that we do not, so those of ours that share a level are convex: a path that leaves
+// them and comes back would have raised the level.
+struct claims {
+    const struct provider *p;
+    const OrtNode **nodes;
+    size_t nb;
+    bool *ours;
+    bool *heavy; // worth a plan: convolutions and matrix products
+    int *level, levels;
+};
+
+static size_t index_of(const struct claims *c, const OrtNode *node)
+{
+    size_t i = 0;
+    while (i < c->nb && c->nodes[i] != node)
+        i++;
+    return i;
+}
+
+// Raises the level of node `i` above what makes `v`.
+static void follow(struct claims *c, size_t i, const OrtValueInfo *v)
+{
+    struct reader r = {.api = c->p->api};
+    const OrtNode *by = NULL;
+    size_t port, from;
+    if (!v || !reader_ok(&r, c->p->api->ValueInfo_GetValueProducer(v, &by, &port)) || !by ||
+        (from = index_of(c, by)) >= i)
+        return;
+    c->level[i] = TACHY_MAX(c->level[i], c->level[from] + (c->ours[from] != c->ours[i]));
+}
+
+// Every input counts, also those of the bodies of loops and branches. False: out of memory.
+static bool set_level(struct claims *c, size_t i)
+{
+    struct reader r = {.api = c->p->api};
+    const OrtApi *api = c->p->api;
+    size_t explicit = 0, implicit = 0;
+    if (!reader_ok(&r, api->Node_GetNumInputs(c->nodes[i], &explicit)) ||
+        !reader_ok(&r, api->Node_GetNumImplicitInputs(c->nodes[i], &implicit)))
+        return false;
+    const OrtValueInfo **in = calloc(explicit + implicit + 1, sizeof(OrtValueInfo *));
+    bool ok = in && reader_ok(&r, api->Node_GetInputs(c->nodes[i], in, explicit)) &&
+              reader_ok(&r, api->Node_GetImplicitInputs(c->nodes[i], in + explicit, implicit));
+    for (size_t k = 0; ok && k < explicit + implicit; k++)
+        follow(c, i, in[k]);
+    free(in);
+    c->levels = TACHY_MAX(c->levels, c->level[i] + 1);
+    return ok;
+}
+
+static bool is_heavy(const char *op)
+{
+    static const char *const names[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++)
+        if (!strcmp(op, names[i]))
+            return true;
+    return false;
+}
+
+static int read_all(struct claims *c, const struct tachy_log *log)
+{
+    struct reader r = {.api = c->p->api};
+    int err = tachy_graph_open(&r.g, log);
+    for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {
+        const char *why = reader_add(&r, c->nodes[i]), *name = "", *op = "";
+        reader_ok(&r, c->p->api->Node_GetName(c->nodes[i], &name));
+        reader_ok(&r, c->p->api->Node_GetOperatorType(c->nodes[i], &op));
+        c->ours[i] = !why;
+        c->heavy[i] = !why && is_heavy(op);
+        if (why)
+            tachy_msg(log, TACHY_LOG_VERBOSE, "provider: %s %s is left to ONNX Runtime: %s", op, name, why);
+    }
+    for (size_t i = 0; err == TACHY_OK && i < c->nb; i++)
+        if (!set_level(c, i))
+            err = TACHY_ERR_NOMEM;
+    tachy_graph_close(&r.g);
+    return err;
+}
+
+// Inputs and outputs of a view of the graph. Free both.
+static bool ends_of(const struct provider *p, const OrtGraph *view, const OrtValueInfo ***in, size_t *nb_in,
+                    const OrtValueInfo ***out, size_t *nb_out)
+{
+    struct reader r = {.api = p->api};
+    if (!reader_ok(&r, p->api->Graph_GetNumInputs(view, nb_in)) ||
+        !reader_ok(&r, p->api->Graph_GetNumOutputs(view, nb_out)))
+        return false;
+    *in = calloc(*nb_in + 1, sizeof(OrtValueInfo *));
+    *out = calloc(*nb_out + 1, sizeof(OrtValueInfo *));
+    return *in && *out && reader_ok(&r, p->api->Graph_GetInputs(view, *in, *nb_in)) &&
+           reader_ok(&r, p->api->Graph_GetOutputs(view, *out, *nb_out));
+}
+
+// Whether the nodes do become a plan: what only shows on the way is found here, while ONNX Runtime
+// can still take them.
+static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNode **nodes, size_t nb,
+                     const struct tachy_log *log)
+{
+    struct reader r = {.api = c->p->api};
+    OrtGraph *view = NULL;
+    const OrtValueInfo **in = NULL, **out = NULL;
+    size_t nb_in, nb_out;
+    struct provider_plan *plan = NULL;
+    struct tachy_log quiet = log ? *log : (struct tachy_log){0};
+    bool ok = reader_ok(&r, c->p->api->Graph_GetGraphView(graph, nodes, nb, &view)) &&
+              ends_of(c->p, view, &in, &nb_in, &out, &nb_out) &&
+              provider_plan_open(&plan, c->p, view, in, nb_in, out, nb_out, &quiet) == TACHY_OK;
+    provider_plan_close(&plan);
+    free(in);
+    free(out);
+    if (view)
+        c->p->api->ReleaseGraph(view);
+    return ok;
+}
+
+static OrtStatus *claim_level(const struct claims *c, const OrtGraph *graph, int level,
+                              OrtEpGraphSupportInfo *to, const struct tachy_log *log)
+{
+    OrtNodeFusionOptions options = {.ort_version_supported = ORT_API_VERSION,
+                                    .drop_constant_initializers = true};
+    const OrtNode **set = calloc(c->nb, sizeof(OrtNode *));
+    bool heavy = false;
+    size_t n = 0;
+    for (size_t i = 0; set && i < c->nb; i++) {
+        if (!c->ours[i] || c->level[i] != level)
+            continue;
+        set[n++] = c->nodes[i];
+        heavy = heavy || c->heavy[i];
+    }
+    OrtStatus *s = NULL;
+    if (n && (heavy || n == c->nb) && compiles(c, graph, set, n, log))
+        s = c->p->ep_api->EpGraphSupportInfo_AddNodesToFuse(to, set, n, &options);
+    free(set);
+    return s;
+}
+
+OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEpGraphSupportInfo *to,
+                          bool *whole, const struct tachy_log *log)
+{
+    struct claims c = {.p = p};
+    OrtStatus *s = NULL;
+    c.nodes = provider_nodes(p, graph, &c.nb);
+    c.ours = calloc(c.nb + 1, sizeof(*c.ours));
+    c.heavy = calloc(c.nb + 1, sizeof(*c.heavy));
+    c.level = calloc(c.nb + 1, sizeof(*c.level));
+    if (!c.nodes || !c.ours || !c.heavy || !c.level || read_all(&c, log) < 0)
+        s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
+    for (int level = 0; !s && level < c.levels; level++)
+        s = claim_level(&c, graph, level, to, log);
+    *whole = !s && c.levels == 1;
+    for (size_t i = 0; i < c.nb && *whole; i++)
+        *whole = c.ours[i];
+    free(c.nodes);
+    free(c.ours);
+    free(c.heavy);
+    free(c.level);
+    return s;
+}

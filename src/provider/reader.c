@@ -1,0 +1,209 @@
+#include "provider/reader.h"
+
+#include "base/base.h"
+#include "plan/cpu/plan.h"
+
+bool reader_ok(const struct reader *r, OrtStatus *s)
+{
+    if (!s)
+        return true;
+    r->api->ReleaseStatus(s);
+    return false;
+}
+
+static enum tachy_dtype type_of(ONNXTensorElementDataType t)
+{
+    switch (t) {
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT: return TACHY_F32;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16: return TACHY_F16;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8: return TACHY_U8;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8: return TACHY_I8;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32: return TACHY_I32;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64: return TACHY_I64;
+    default: return 0;
+    }
+}
+
+static bool shape_of(const struct reader *r, const OrtValueInfo *info, struct tachy_value *v)
+{
+    const OrtTypeInfo *type = NULL;
+    const OrtTensorTypeAndShapeInfo *t = NULL;
+    ONNXTensorElementDataType e;
+    size_t rank;
+    if (!reader_ok(r, r->api->GetValueInfoTypeInfo(info, &type)) || !type ||
+        !reader_ok(r, r->api->CastTypeInfoToTensorInfo(type, &t)) || !t ||
+        !reader_ok(r, r->api->GetTensorElementType(t, &e)) ||
+        !reader_ok(r, r->api->GetDimensionsCount(t, &rank)) || rank > TACHY_MAX_RANK ||
+        !reader_ok(r, r->api->GetDimensions(t, v->shape, rank)))
+        return false;
+    v->rank = (int)rank;
+    v->dtype = type_of(e);
+    return v->dtype && tachy_value_elements(v) >= 0; // a dimension that is not known is -1
+}
+
+// Data of a constant; false where ONNX Runtime cannot give it.
+static bool data_of(const struct reader *r, const OrtValueInfo *info, struct tachy_value *v)
+{
+    bool constant = false;
+    const OrtValue *value = NULL;
+    const void *data = NULL;
+    size_t bytes = 0;
+    if (!reader_ok(r, r->api->ValueInfo_IsConstantInitializer(info, &constant)) || !constant)
+        return true;
+    if (!reader_ok(r, r->api->ValueInfo_GetInitializerValue(info, &value)) || !value ||
+        !reader_ok(r, r->api->GetTensorSizeInBytes(value, &bytes)) ||
+        bytes < (size_t)tachy_value_elements(v) * tachy_dtype_size(v->dtype) ||
+        !reader_ok(r, r->api->GetTensorData(value, &data)))
+        return false;
+    v->data = data ? data : ""; // an empty tensor may have none
+    return true;
+}
+
+struct tachy_value *reader_value(struct reader *r, const OrtValueInfo *info)
+{
+    const char *name = NULL;
+    struct tachy_value like = {0};
+    if (!info || !reader_ok(r, r->api->GetValueInfoName(info, &name)) || !name || !*name)
+        return NULL;
+    for (int i = r->g->nb_values - 1; i >= 0; i--)
+        if (r->g->values[i]->name && !strcmp(r->g->values[i]->name, name))
+            return r->g->values[i];
+    if (!shape_of(r, info, &like) || !data_of(r, info, &like))
+        return NULL;
+    return tachy_graph_constant(r->g, name, like.dtype, like.rank, like.shape, like.data);
+}
+
+static const OrtOpAttr *attribute(const struct reader_node *n, const char *name, OrtOpAttrType type)
+{
+    const OrtOpAttr *a = NULL;
+    OrtOpAttrType t;
+    if (!reader_ok(n->r, n->r->api->Node_GetAttributeByName(n->ort, name, &a)) || !a ||
+        !reader_ok(n->r, n->r->api->OpAttr_GetType(a, &t)) || t != type)
+        return NULL;
+    return a;
+}
+
+static bool read_attr(const struct reader_node *n, const char *name, OrtOpAttrType type, void *to,
+                      size_t size, size_t *got)
+{
+    const OrtOpAttr *a = attribute(n, name, type);
+    return a && reader_ok(n->r, n->r->api->ReadOpAttr(a, type, to, size, got));
+}
+
+int64_t reader_int(const struct reader_node *n, const char *name, int64_t otherwise)
+{
+    int64_t v;
+    size_t got;
+    return read_attr(n, name, ORT_OP_ATTR_INT, &v, sizeof(v), &got) ? v : otherwise;
+}
+
+float reader_float(const struct reader_node *n, const char *name, float otherwise)
+{
+    float v;
+    size_t got;
+    return read_attr(n, name, ORT_OP_ATTR_FLOAT, &v, sizeof(v), &got) ? v : otherwise;
+}
+
+int reader_ints(const struct reader_node *n, const char *name, int64_t *to, int max)
+{
+    size_t got = 0;
+    if (!read_attr(n, name, ORT_OP_ATTR_INTS, to, sizeof(*to) * (size_t)max, &got))
+        return -1;
+    return (int)(got / sizeof(*to));
+}
+
+bool reader_string(const struct reader_node *n, const char *name, char *to, size_t size)
+{
+    size_t got = 0;
+    memset(to, 0, size);
+    if (!read_attr(n, name, ORT_OP_ATTR_STRING, to, size - 1, &got))
+        return false;
+    to[TACHY_MIN(got, size - 1)] = 0;
+    return true;
+}
+
+int reader_const_ints(const struct reader_node *n, int i, int64_t *to, int max)
+{
+    const struct tachy_value *v = reader_in(n, i);
+    int64_t count = v && v->data ? tachy_value_elements(v) : -1;
+    if (count < 0 || count > max || (v->dtype != TACHY_I64 && v->dtype != TACHY_I32))
+        return -1;
+    for (int64_t k = 0; k < count; k++)
+        to[k] = v->dtype == TACHY_I64 ? ((const int64_t *)v->data)[k] : ((const int32_t *)v->data)[k];
+    return (int)count;
+}
+
+int reader_const_floats(const struct reader_node *n, int i, float *to, int max)
+{
+    const struct tachy_value *v = reader_in(n, i);
+    int64_t count = v && v->data ? tachy_value_elements(v) : -1;
+    if (count < 0 || count > max || v->dtype != TACHY_F32)
+        return -1;
+    memcpy(to, v->data, sizeof(*to) * (size_t)count);
+    return (int)count;
+}
+
+bool reader_emit(struct reader_node *n, enum tachy_plan_op op, const struct tachy_plan_attr *a,
+                 struct tachy_value *const *in, int nb_in, struct tachy_value *out)
+{
+    return out && tachy_graph_node(n->r->g, NULL, op, n->name, a, in, nb_in, out);
+}
+
+struct tachy_value *reader_temp(struct reader_node *n, int rank, const int64_t *shape)
+{
+    return tachy_graph_value(n->r->g, NULL, TACHY_F32, rank, shape);
+}
+
+// Operands of a node. More than fit: the node is not read.
+static bool operands(struct reader_node *n)
+{
+    const OrtApi *api = n->r->api;
+    const OrtValueInfo *in[READER_INPUTS] = {0}, *out[READER_OUTPUTS] = {0};
+    size_t nb_in, nb_out;
+    if (!reader_ok(n->r, api->Node_GetNumInputs(n->ort, &nb_in)) || nb_in > READER_INPUTS ||
+        !reader_ok(n->r, api->Node_GetNumOutputs(n->ort, &nb_out)) || nb_out > READER_OUTPUTS ||
+        !nb_out || !reader_ok(n->r, api->Node_GetInputs(n->ort, in, nb_in)) ||
+        !reader_ok(n->r, api->Node_GetOutputs(n->ort, out, nb_out)))
+        return false;
+    n->nb_in = (int)nb_in;
+    n->nb_out = (int)nb_out;
+    for (int i = 0; i < n->nb_in; i++) {
+        const char *name = NULL;
+        n->in[i] = reader_value(n->r, in[i]);
+        if (!n->in[i] && in[i] && reader_ok(n->r, api->GetValueInfoName(in[i], &name)) && name && *name)
+            return false; // there, but nothing of ours
+    }
+    for (int i = 0; i < n->nb_out; i++)
+        n->out[i] = reader_value(n->r, out[i]);
+    return n->out[0];
+}
+
+// Takes out what was added behind `last`.
+static void undo(struct tachy_graph *g, const struct tachy_node *last)
+{
+    while (g->last && g->last != last)
+        tachy_graph_remove(g, g->last);
+}
+
+const char *reader_add(struct reader *r, const OrtNode *node)
+{
+    struct reader_node n = {.r = r, .ort = node};
+    if (!reader_ok(r, r->api->Node_GetOperatorType(node, &n.op)) ||
+        !reader_ok(r, r->api->Node_GetDomain(node, &n.domain)) ||
+        !reader_ok(r, r->api->Node_GetName(node, &n.name)) ||
+        !reader_ok(r, r->api->Node_GetSinceVersion(node, &n.since)))
+        return "a node that ONNX Runtime does not describe";
+    if (n.domain && *n.domain && strcmp(n.domain, "ai.onnx"))
+        return "an operator of another domain";
+    if (!operands(&n))
+        return "values of unknown shape or type";
+    struct tachy_node *last = r->g->last;
+    const char *why = reader_convert(&n);
+    for (struct tachy_node *m = last ? last->next : r->g->first; m && !why; m = m->next) {
+        why = tachy_node_wrong(m);
+        why = why ? why : tachy_cpu_refuses(m);
+    }
+    if (why)
+        undo(r->g, last);
+    return why;
+}

@@ -1,0 +1,375 @@
+"""libtachy_ep.so from PyPI's onnxruntime, as anybody's program would use it: whole networks on a
+picture and single operators against ONNX Runtime's CPU provider; one session on several threads."""
+import ctypes
+import os
+import statistics
+import threading
+import time
+import unittest
+import warnings
+
+import common
+
+LIBRARY = os.environ.get("TACHY_EP", str(common.ROOT / "build/src/provider/libtachy_ep.so"))
+# Name, and the largest L2 norm of the difference over L2 norm of the reference. Both sides round
+# in float32 here, ONNX Runtime's CPU provider in orders of its own.
+MODELS = [
+    ("selfie", 1e-5),
+    ("segment/selfie_segmentation.onnx", 1e-5),
+    ("segment/mediapipe_selfie.onnx", 1e-5),
+    ("segment/deeplab_v3_1_default_1.onnx", 2e-5),
+    ("face/blazeface_back_256.onnx", 2e-5),
+    ("face/iris_64.onnx", 1e-5),
+    ("face/openseeface_lm_model0_opt.onnx", 2e-5),
+    ("detect/yolox_nano.onnx", 5e-5),
+    ("pose/blazepose_lite_256_w16.onnx", 2e-5),
+    ("embed/mobileface_identification_v2_mit.onnx", 2e-5),
+    ("embed/mobilefacenet_diandianti.onnx", 2e-5),
+    ("flow/nanoflownet_112x160.onnx", 2e-5),
+]
+ort = np = onnx = Image = None
+
+
+def setUpModule():
+    global ort, np, onnx, Image
+    if common.SANITIZER:
+        raise unittest.SkipTest("Python itself is not built with the sanitizer's runtime")
+    try:
+        import numpy
+        import onnx as package
+        import onnxruntime
+        from PIL import Image as image
+    except ImportError as e:
+        raise unittest.SkipTest(f"a Python package is missing: {e}")
+    ort, np, onnx, Image = onnxruntime, numpy, package, image
+    if tuple(map(int, ort.__version__.split(".")[:2])) < (1, 23):
+        raise unittest.SkipTest(f"onnxruntime {ort.__version__} has no plugins")
+    ort.register_execution_provider_library("tachy", LIBRARY)
+
+
+def tearDownModule():
+    if ort:
+        ort.unregister_execution_provider_library("tachy")
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("rank", ctypes.c_int), ("shape", ctypes.c_int64 * 8)]
+
+
+class PlanInfo(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
+               [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch")]
+
+
+class Table(ctypes.Structure):
+    """src/base/ep_table.h"""
+    _fields_ = [("version", ctypes.c_uint32),
+                ("want", ctypes.CFUNCTYPE(None)),
+                ("take", ctypes.CFUNCTYPE(ctypes.c_void_p)),
+                ("info", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)),
+                ("input", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
+                ("output", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
+                ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
+                ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+
+
+def options(ours, fixed=()):
+    o = ort.SessionOptions()
+    o.intra_op_num_threads = o.inter_op_num_threads = 1
+    o.log_severity_level = 3
+    for name in fixed:
+        o.add_free_dimension_override_by_name(name, 1)
+    if ours:
+        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], {})
+    return o
+
+
+def both(model, fixed=()):
+    """The same model as a session of ONNX Runtime's CPU provider and one of ours."""
+    reference = ort.InferenceSession(model, options(False, fixed), providers=["CPUExecutionProvider"])
+    return reference, ort.InferenceSession(model, options(True, fixed))
+
+
+def picture(shape):
+    """A photo of a person in the shape that a network takes."""
+    labelled = sorted((common.SHARED / "labels/people/images").glob("*.jpg"))
+    path = labelled[0] if labelled else common.DEPS / "media" / "astronaut.png"
+    last = shape[3] in (1, 3)
+    h, w, c = (shape[1], shape[2], shape[3]) if last else (shape[2], shape[3], shape[1])
+    x = np.asarray(Image.open(path).convert("RGB" if c == 3 else "L").resize((w, h)), np.float32) / 255
+    x = x.reshape(h, w, c)
+    return np.ascontiguousarray(x if last else x.transpose(2, 0, 1))[None]
+
+
+def feeds(session):
+    return {i.name: picture([d if isinstance(d, int) else 1 for d in i.shape]) for i in session.get_inputs()}
+
+
+def relative(got, want):
+    want = want.astype(np.float64)
+    return float(np.linalg.norm(got - want) / max(np.linalg.norm(want), 1e-30))
+
+
+class Networks(common.Case):
+    def path(self, name):
+        if name != "selfie":
+            return str(common.shared("models/" + name))
+        p = common.DEPS / "models/selfie.onnx"
+        if not p.exists():
+            self.skipTest("the model selfie is not here")
+        return str(p)
+
+    def test_same_results(self):
+        for name, limit in MODELS:
+            with self.subTest(model=name):
+                path = self.path(name)
+                dims = {d.dim_param for i in onnx.load(path).graph.input
+                        for d in i.type.tensor_type.shape.dim if d.dim_param}
+                reference, ours = both(path, dims)
+                self.assertEqual(ours.get_providers()[0], "tachy")
+                feed = feeds(reference)
+                for want, got in zip(reference.run(None, feed), ours.run(None, feed)):
+                    self.assertEqual(want.shape, got.shape)
+                    self.assertGreater(float(np.abs(want).max()), 0)
+                    self.assertLess(relative(got, want), limit)
+
+    def test_whole_graph(self):
+        """One fused node: nothing of the network is left to ONNX Runtime."""
+        options_ = options(True)
+        options_.enable_profiling = True
+        options_.profile_file_prefix = str(self.tmp / "run")
+        session = ort.InferenceSession(self.path("selfie"), options_)
+        session.run(None, feeds(session))
+        events = common.json.loads(common.pathlib.Path(session.end_profiling()).read_text())
+        kernels = [e for e in events if e.get("cat") == "Node" and e["name"].endswith("kernel_time")]
+        self.assertEqual({e["args"]["provider"] for e in kernels}, {"tachy"})
+        self.assertEqual(len(kernels), 1)
+
+    def test_threads_share_a_session(self):
+        _, session = both(self.path("selfie"))
+        feed = feeds(session)
+        want = session.run(None, feed)[0].tobytes()
+        same = []
+        def work():
+            for _ in range(10):
+                same.append(session.run(None, feed)[0].tobytes() == want)
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(same, [True] * 80)
+
+    def test_function_table(self):
+        """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
+        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
+        self.assertEqual(table.version, 1)
+        self.assertFalse(table.take())
+        table.want()
+        _, session = both(self.path("selfie"))
+        plan = table.take()
+        self.assertTrue(plan)
+        self.assertFalse(table.take())
+        info = PlanInfo()
+        table.info(plan, ctypes.byref(info))
+        self.assertEqual((info.nb_in, info.nb_out), (1, 1))
+        self.assertLess(info.steps, info.nodes)
+        feed = feeds(session)
+        want, x = session.run(None, feed)[0], next(iter(feed.values()))
+        shape = Tensor()
+        table.output(plan, 0, ctypes.byref(shape))
+        self.assertEqual(list(shape.shape[:shape.rank]), list(want.shape))
+        del session
+        got = np.empty_like(want)
+        self.assertEqual(table.run(plan, (ctypes.c_void_p * 1)(x.ctypes.data),
+                                   (ctypes.c_void_p * 1)(got.ctypes.data)), 0)
+        self.assertEqual(got.tobytes(), want.tobytes())
+        table.release(plan)
+
+    def test_table_wants_the_whole_model(self):
+        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
+        make, w = onnx.helper.make_node, np.ones((4, 4, 1, 1), np.float32)
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("Sin", ["a"], ["y"])]
+        table.want()
+        both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]))
+        self.assertFalse(table.take())
+
+    def test_time(self):
+        reference, ours = both(self.path("selfie"))
+        feed, a, b = feeds(reference), [], []
+        for _ in range(60):  # in turn: other work on the machine hits both
+            for session, times in ((reference, a), (ours, b)):
+                start = time.perf_counter()
+                session.run(None, feed)
+                times.append((time.perf_counter() - start) * 1e3)
+        ratio = statistics.median(x / y for x, y in zip(a, b))
+        print(f"selfie: ONNX Runtime {statistics.median(a):.2f} ms, tachy {statistics.median(b):.2f} ms, "
+              f"{ratio:.2f} times as fast")
+        self.assertGreater(ratio, 1.0)
+
+
+def net(nodes, inputs, output, constants=(), opset=17):
+    h = onnx.helper
+    graph = h.make_graph(nodes, "net", [h.make_tensor_value_info(n, 1, s) for n, s in inputs.items()],
+                         [h.make_empty_tensor_value_info(output)],
+                         [onnx.numpy_helper.from_array(v, n) for n, v in dict(constants).items()])
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(model).SerializeToString()
+
+
+class Operators(common.Case):
+    """Each builds the smallest network with the operator; what is claimed must be the same."""
+
+    def setUp(self):
+        super().setUp()
+        self.rng = np.random.default_rng(7)
+
+    def random(self, *shape):
+        return self.rng.standard_normal(shape).astype(np.float32)
+
+    def check(self, nodes, inputs, output="y", constants=(), limit=2e-6, **kw):
+        model = net(nodes, inputs, output, constants, **kw)
+        reference, ours = both(model)
+        feed = {n: self.random(*s) for n, s in inputs.items()}
+        want, got = reference.run(None, feed)[0], ours.run(None, feed)[0]
+        self.assertEqual(want.shape, got.shape)
+        self.assertLess(relative(got, want), limit)
+
+    def op(self, name, *shapes, constants=(), limit=2e-6, opset=17, **attributes):
+        names = [f"x{i}" for i in range(len(shapes))]
+        constants = [(f"c{i}", c) for i, c in enumerate(constants)]
+        node = onnx.helper.make_node(name, names + [n for n, _ in constants], ["y"], **attributes)
+        with self.subTest(op=name, shapes=shapes, **attributes):
+            self.check([node], dict(zip(names, shapes)), constants=constants, limit=limit, opset=opset)
+
+    def test_convolutions(self):
+        w = self.random
+        for c, k, groups in ((8, 16, 1), (6, 6, 6), (8, 12, 4), (3, 5, 1), (64, 33, 1)):
+            for kernel, stride, dilation in ((1, 1, 1), (3, 1, 1), (3, 2, 1), (5, 2, 1), (3, 1, 2)):
+                pad = dilation * (kernel // 2)
+                self.op("Conv", (2, c, 13, 11), constants=[w(k, c // groups, kernel, kernel), w(k)],
+                        strides=[stride] * 2, dilations=[dilation] * 2, pads=[pad] * 4, group=groups)
+        self.op("Conv", (1, 3, 16, 15), constants=[w(4, 3, 3, 3)], strides=[2, 2], auto_pad="SAME_UPPER")
+        self.op("ConvTranspose", (1, 8, 7, 9), constants=[w(8, 4, 2, 2), w(4)], strides=[2, 2])
+        self.op("ConvTranspose", (1, 8, 7, 9), constants=[w(8, 4, 3, 3), w(4)], strides=[2, 2],
+                pads=[1, 1, 1, 1], output_padding=[1, 1])
+
+    def test_products(self):
+        w = self.random
+        self.op("MatMul", (5, 33), constants=[w(33, 17)])
+        self.op("MatMul", (2, 3, 5, 33), constants=[w(33, 17)])
+        self.op("Gemm", (3, 20), constants=[w(7, 20), w(7)], transB=1)
+
+    def test_elements(self):
+        for name in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Elu", "Softplus", "Erf", "Abs", "Neg", "Exp"):
+            for shape in ((1, 5, 7, 9), (3, 10), (2, 3, 2, 2, 4)):
+                self.op(name, shape)
+        self.op("LeakyRelu", (1, 5, 7, 9), alpha=0.3)
+        self.op("HardSigmoid", (1, 5, 7, 9), alpha=0.3, beta=0.4)
+        self.op("PRelu", (1, 5, 7, 9), constants=[self.random(5, 1, 1)])
+        self.op("Clip", (1, 5, 7, 9), constants=[np.float32(-0.5), np.float32(0.7)])
+        for name in ("Add", "Sub", "Mul", "Div", "Min", "Max"):
+            for other in ((1, 5, 7, 9), (1, 5, 1, 1), (5, 1, 1), (9,), (7, 1), (1, 1, 7, 9)):
+                self.op(name, (1, 5, 7, 9), other, limit=1e-6)
+
+    def test_moves(self):
+        self.op("Concat", (1, 5, 7, 9), (1, 3, 7, 9), axis=1)
+        self.op("Concat", (1, 5, 7, 9), (1, 5, 2, 9), axis=2)
+        self.op("Concat", (4, 3), (4, 2), (4, 5), axis=-1)
+        self.op("Transpose", (2, 3, 4, 5), perm=[0, 2, 3, 1])
+        self.op("Transpose", (2, 3, 4, 5), perm=[3, 1, 0, 2])
+        self.op("Transpose", (2, 3, 4, 5, 6), perm=[4, 2, 0, 1, 3])
+        self.op("Reshape", (2, 3, 4, 5), constants=[np.array([6, 20])])
+        self.op("Flatten", (2, 3, 4, 5), axis=1)
+        self.op("Slice", (1, 6, 7, 9), constants=[np.array([1, 2]), np.array([5, 100]), np.array([1, 3]),
+                                                  np.array([2, 1])])
+        self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, 1, 2, 0, 0, 0, 1, 3]), np.float32(1.5)])
+        self.op("Expand", (1, 3, 1, 5), constants=[np.array([2, 3, 4, 5])])
+        self.op("DepthToSpace", (1, 12, 4, 5), blocksize=2)
+        self.op("DepthToSpace", (1, 12, 4, 5), blocksize=2, mode="CRD")
+        self.op("SpaceToDepth", (1, 3, 4, 6), blocksize=2)
+
+    def test_pictures(self):
+        none = np.array([], np.float32)
+        for mode in ("nearest", "linear"):
+            for coords in ("half_pixel", "asymmetric", "align_corners"):
+                for size in ((14, 18), (5, 20), (3, 4)):
+                    if mode == "nearest" and coords == "align_corners":
+                        continue  # ONNX Runtime rounds ties of its own
+                    self.op("Resize", (1, 5, 7, 9), constants=[none, none, np.array([1, 5, *size])], mode=mode,
+                            coordinate_transformation_mode=coords, nearest_mode="floor", limit=1e-5)
+        self.op("MaxPool", (1, 5, 7, 9), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        self.op("MaxPool", (1, 5, 7, 8), kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+        self.op("AveragePool", (1, 5, 7, 9), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        self.op("AveragePool", (1, 5, 7, 9), kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+        self.op("GlobalAveragePool", (2, 5, 7, 9))
+        self.op("ReduceMean", (2, 5, 7, 9), axes=[1], keepdims=0)
+        self.op("ReduceMax", (2, 5, 7, 9), axes=[2, 3], keepdims=1)
+        self.op("Softmax", (2, 5, 7, 9), axis=1)
+        self.op("Softmax", (2, 5, 7, 9), axis=2)
+        self.op("Softmax", (4, 10), axis=-1)
+
+    def test_patterns(self):
+        """What passes rewrite, in the forms of exporters."""
+        make, w = onnx.helper.make_node, self.random
+        conv = make("Conv", ["x", "w"], ["a"])
+        constants = {"w": w(8, 4, 1, 1), "three": np.float32(3), "six": np.float32(6), "zero": np.float32(0),
+                     "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1)}
+        forms = {
+            "hswish": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
+                       make("Mul", ["a", "c"], ["m"]), make("Div", ["m", "six"], ["y"])],
+            "hsigmoid": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
+                         make("Mul", ["c", "sixth"], ["h"]), make("Mul", ["a", "h"], ["y"])],
+            "swish": [conv, make("Sigmoid", ["a"], ["s"]), make("Mul", ["a", "s"], ["y"])],
+            "bias": [conv, make("Add", ["a", "b"], ["p"]), make("Relu", ["p"], ["y"])],
+            "residual": [conv, make("Relu", ["a"], ["r"]), make("Conv", ["x", "w"], ["a2"]),
+                         make("Add", ["r", "a2"], ["y"])],
+            "scale": [conv, make("GlobalAveragePool", ["a"], ["g"]), make("Sigmoid", ["g"], ["s"]),
+                      make("Mul", ["a", "s"], ["m"]), make("Conv", ["m", "v"], ["y"])],
+            "concat": [conv, make("Relu", ["a"], ["r"]), make("Concat", ["r", "a", "x"], ["k"], axis=1),
+                       make("Split", ["k"], ["s0", "s1"], axis=1), make("Mul", ["s0", "s1"], ["y"])],
+        }
+        for name, nodes in forms.items():
+            with self.subTest(form=name):
+                used = {i for n in nodes for i in n.input}
+                self.check(nodes, {"x": (2, 4, 9, 7)}, constants=[(k, v) for k, v in constants.items() if k in used])
+
+    def test_onnx_node_tests(self):
+        """ONNX's own tests of operators, those that we take whole, against its expected outputs."""
+        from onnx.backend.test.case.node import collect_testcases
+        ort.set_default_logger_severity(4)  # refusals are expected
+        passed, failed = 0, []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cases = [c for c in collect_testcases(None) if c.model is not None]
+        for case in cases:
+            case.model.ir_version = min(case.model.ir_version, 10)
+            strict = options(True)
+            strict.log_severity_level = 4
+            strict.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+            try:
+                session = ort.InferenceSession(case.model.SerializeToString(), strict)
+            except Exception:  # not ours, or not ONNX Runtime's either
+                continue
+            names = [i.name for i in case.model.graph.input]
+            for inputs, outputs in case.data_sets:
+                got = session.run(None, {n: np.asarray(v) for n, v in zip(names, inputs)})
+                same = all(g.shape == np.asarray(w).shape and np.allclose(g, w, rtol=1e-3, atol=1e-6)
+                           for g, w in zip(got, outputs))
+                passed += same
+                failed += [] if same else [case.name]
+        ort.set_default_logger_severity(2)
+        print(f"ONNX's tests of operators: {passed} of {len(cases)} are ours and pass")
+        self.assertEqual(failed, [])
+        self.assertGreater(passed, 200)
+
+    def test_left_alone(self):
+        """What is not built stays with ONNX Runtime, in the middle of what is."""
+        make = onnx.helper.make_node
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("Sin", ["a"], ["s"]), make("Conv", ["s", "w"], ["b"]),
+                 make("Add", ["a", "b"], ["y"])]
+        self.check(nodes, {"x": (1, 4, 9, 7)}, constants=[("w", self.random(4, 4, 1, 1))])
+
+
+if __name__ == "__main__":
+    common.main()

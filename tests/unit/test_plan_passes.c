@@ -1,0 +1,402 @@
+#include "plan/cpu/plan.h"
+#include "plan/pass.h"
+#include "test.h"
+
+#include "base/base.h"
+#include "base/cpu.h"
+
+#include <math.h>
+#include <pthread.h>
+
+// Each pass on the smallest graph that it changes, and that graphs compute the same before and
+// after all of them. Before, every node is a step of its own, whose kernels are held to their plain
+// twins by tests/check; whole networks are held to ONNX Runtime by tests/e2e/test_provider.py.
+
+#define SHAPE(...) (int64_t[]){__VA_ARGS__}
+#define RANK(...) ((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+#define VALUE(...) value(RANK(__VA_ARGS__), SHAPE(__VA_ARGS__))
+#define NUMBERS(...) numbers(RANK(__VA_ARGS__), SHAPE(__VA_ARGS__))
+
+static struct tachy_graph *g; // of the test that runs
+static unsigned seed;
+
+static void begin(void)
+{
+    CHECK_INT(tachy_graph_open(&g, NULL), TACHY_OK);
+    seed = 1;
+}
+
+static float noise(void)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (float)(seed >> 8) / (float)(1 << 23) - 1;
+}
+
+static struct tachy_value *value(int rank, const int64_t *shape)
+{
+    return tachy_graph_value(g, NULL, TACHY_F32, rank, shape);
+}
+
+static struct tachy_value *numbers(int rank, const int64_t *shape)
+{
+    struct tachy_value *v = value(rank, shape);
+    float *data = tachy_graph_alloc(g, sizeof(float) * (size_t)tachy_value_elements(v));
+    for (int64_t i = 0; i < tachy_value_elements(v); i++)
+        data[i] = noise();
+    v->data = data;
+    return v;
+}
+
+static struct tachy_value *number(float x)
+{
+    float *data = tachy_graph_alloc(g, sizeof(*data));
+    *data = x;
+    return tachy_graph_constant(g, NULL, TACHY_F32, 0, NULL, data);
+}
+
+static struct tachy_value *input(int rank, const int64_t *shape)
+{
+    struct tachy_value *v = value(rank, shape);
+    tachy_graph_add_input(g, v);
+    return v;
+}
+
+static struct tachy_value *make(enum tachy_plan_op op, struct tachy_plan_attr a, struct tachy_value *out,
+                                struct tachy_value *x, struct tachy_value *y, struct tachy_value *z)
+{
+    struct tachy_value *in[] = {x, y, z};
+    tachy_graph_node(g, NULL, op, "n", &a, in, z ? 3 : y ? 2 : 1, out);
+    return out;
+}
+
+static struct tachy_value *like(const struct tachy_value *v) { return value(v->rank, v->shape); }
+
+static struct tachy_value *unary(enum tachy_plan_act act, struct tachy_value *x)
+{
+    struct tachy_plan_attr a = {.act = {act, 0, act == TACHY_PLAN_CLIP ? 6 : 0}};
+    if (act == TACHY_PLAN_HSIGMOID)
+        a.act.a = 1.0f / 6, a.act.b = 0.5f;
+    return make(TACHY_OP_UNARY, a, like(x), x, NULL, NULL);
+}
+
+static struct tachy_value *binary(enum tachy_plan_binary how, struct tachy_value *x, struct tachy_value *y)
+{
+    return make(TACHY_OP_BINARY, (struct tachy_plan_attr){.binary = how}, like(x), x, y, NULL);
+}
+
+// 3x3 with a border, or 1x1.
+static struct tachy_value *conv(struct tachy_value *x, int channels, int kernel, bool bias)
+{
+    int64_t c = x->shape[1];
+    int p = kernel / 2;
+    struct tachy_plan_attr a = {.conv = {{kernel, kernel}, {1, 1}, {1, 1}, {p, p, p, p}, 1, {0, 0}}};
+    struct tachy_value *y = VALUE(x->shape[0], channels, x->shape[2], x->shape[3]);
+    return make(TACHY_OP_CONV, a, y, x, NUMBERS(channels, c, kernel, kernel), bias ? NUMBERS(channels) : NULL);
+}
+
+static int count(enum tachy_plan_op op)
+{
+    int n = 0;
+    for (const struct tachy_node *i = g->first; i; i = i->next)
+        n += i->op == op;
+    return n;
+}
+
+static int nodes(void)
+{
+    int n = 0;
+    for (int i = 0; i < TACHY_OP_COUNT; i++)
+        n += count((enum tachy_plan_op)i);
+    return n;
+}
+
+// What the graph computes from noise; freed by the caller.
+static float *results(void)
+{
+    struct tachy_cpu_plan *p = NULL;
+    int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);
+    float *x = calloc((size_t)nb_in, sizeof(*x)), *y = calloc((size_t)nb_out, sizeof(*y));
+    seed = 99;
+    for (int64_t i = 0; i < nb_in; i++)
+        x[i] = 3 * noise();
+    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_OK);
+    if (p)
+        CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){x}, (float *const[]){y}), TACHY_OK);
+    tachy_cpu_plan_close(&p);
+    free(x);
+    return y;
+}
+
+// The graph as `build` makes it and after every pass must give the same, within rounding.
+static void same_after_all(struct tachy_value *(*build)(void))
+{
+    begin();
+    tachy_graph_add_output(g, build());
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(tachy_plan_layout(g), TACHY_OK);
+    int64_t n = tachy_value_elements(g->out[0]);
+    float *before = results();
+    tachy_graph_close(&g);
+    begin();
+    tachy_graph_add_output(g, build());
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    float *after = results();
+    double norm = 0, error = 0;
+    for (int64_t i = 0; i < n; i++) {
+        norm += (double)before[i] * (double)before[i];
+        error += ((double)after[i] - (double)before[i]) * ((double)after[i] - (double)before[i]);
+    }
+    CHECK(norm > 0 && sqrt(error / norm) < 1e-6);
+    free(before);
+    free(after);
+    tachy_graph_close(&g);
+}
+
+static struct tachy_value *hard_swish(void)
+{
+    struct tachy_value *x = conv(input(4, SHAPE(1, 3, 8, 6)), 5, 3, true);
+    struct tachy_value *c = unary(TACHY_PLAN_CLIP, binary(TACHY_PLAN_ADD, x, number(3)));
+    return binary(TACHY_PLAN_DIV, binary(TACHY_PLAN_MUL, x, c), number(6));
+}
+
+static struct tachy_value *swish_of_hsigmoid(void)
+{
+    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6));
+    return binary(TACHY_PLAN_MUL, x, unary(TACHY_PLAN_HSIGMOID, x));
+}
+
+TEST(activations)
+{
+    begin();
+    tachy_graph_add_output(g, hard_swish());
+    CHECK_INT(tachy_plan_passes(g, "activations"), TACHY_OK);
+    CHECK_INT(nodes(), 2);
+    CHECK(g->last->op == TACHY_OP_UNARY && g->last->attr.act.act == TACHY_PLAN_HSWISH);
+    CHECK_INT(tachy_plan_passes(g, "fuse"), TACHY_OK);
+    CHECK_INT(nodes(), 1);
+    CHECK(g->last->attr.act.act == TACHY_PLAN_HSWISH);
+    tachy_graph_close(&g);
+    begin();
+    tachy_graph_add_output(g, swish_of_hsigmoid());
+    CHECK_INT(tachy_plan_activations(g), TACHY_OK);
+    CHECK(nodes() == 1 && g->last->attr.act.act == TACHY_PLAN_HSWISH);
+    tachy_graph_close(&g);
+    same_after_all(hard_swish);
+    same_after_all(swish_of_hsigmoid);
+}
+
+// Sums that look like it and are not: another constant, another value.
+TEST(activations_that_are_none)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6)), *z = input(4, SHAPE(1, 3, 8, 6));
+    struct tachy_value *c = unary(TACHY_PLAN_CLIP, binary(TACHY_PLAN_ADD, x, number(2)));
+    tachy_graph_add_output(g, binary(TACHY_PLAN_DIV, binary(TACHY_PLAN_MUL, x, c), number(6)));
+    tachy_graph_add_output(g, binary(TACHY_PLAN_MUL, z, unary(TACHY_PLAN_SIGMOID, x)));
+    int before = nodes();
+    CHECK_INT(tachy_plan_passes(g, "activations"), TACHY_OK);
+    CHECK_INT(nodes(), before);
+    tachy_graph_close(&g);
+}
+
+static struct tachy_value *residual(void)
+{
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, 8, 6)), 5, 1, false);
+    struct tachy_value *y = binary(TACHY_PLAN_ADD, conv(x, 5, 3, true), NUMBERS(1, 5, 1, 1));
+    return unary(TACHY_PLAN_RELU, binary(TACHY_PLAN_ADD, y, x));
+}
+
+TEST(fuse)
+{
+    begin();
+    tachy_graph_add_output(g, residual());
+    CHECK_INT(tachy_plan_fuse(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(nodes(), 2);
+    CHECK(g->last->nb_in == 4 && g->last->in[3] == g->first->out && !g->last->attr.act_before_add);
+    CHECK(g->last->attr.act.act == TACHY_PLAN_RELU);
+    tachy_graph_close(&g);
+    same_after_all(residual);
+}
+
+// What is used elsewhere stays.
+TEST(fuse_keeps_what_is_used)
+{
+    begin();
+    struct tachy_value *x = conv(input(4, SHAPE(1, 3, 8, 6)), 5, 3, true);
+    tachy_graph_add_output(g, unary(TACHY_PLAN_RELU, x));
+    tachy_graph_add_output(g, x);
+    CHECK_INT(tachy_plan_passes(g, "fuse"), TACHY_OK);
+    CHECK_INT(nodes(), 2);
+    tachy_graph_close(&g);
+}
+
+static struct tachy_value *scaled(void)
+{
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, 8, 6)), 5, 3, true);
+    struct tachy_plan_attr mean = {.reduce = {TACHY_PLAN_MEAN, {false, false, true, true}}};
+    struct tachy_value *s = make(TACHY_OP_REDUCE, mean, VALUE(2, 5, 1, 1), x, NULL, NULL);
+    return conv(binary(TACHY_PLAN_MUL, x, unary(TACHY_PLAN_SIGMOID, s)), 4, 1, true);
+}
+
+TEST(scale)
+{
+    begin();
+    tachy_graph_add_output(g, scaled());
+    CHECK_INT(tachy_plan_scale(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(count(TACHY_OP_BINARY), 0);
+    CHECK(g->last->nb_in == 5 && g->last->in[4]);
+    tachy_graph_close(&g);
+    same_after_all(scaled);
+}
+
+static struct tachy_value *framed(void)
+{
+    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6));
+    struct tachy_plan_attr pad = {.pad = {.before = {0, 0, 1, 2}, .after = {0, 0, 3, 0}}};
+    return conv(make(TACHY_OP_PAD, pad, VALUE(1, 3, 12, 8), x, NULL, NULL), 4, 3, true);
+}
+
+TEST(pad)
+{
+    begin();
+    tachy_graph_add_output(g, framed());
+    CHECK_INT(tachy_plan_pad(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(nodes(), 1);
+    CHECK(!memcmp(g->first->attr.conv.pad, (int[]){2, 3, 4, 1}, 4 * sizeof(int)));
+    tachy_graph_close(&g);
+    same_after_all(framed);
+}
+
+static struct tachy_value *turned(void)
+{
+    struct tachy_value *x = conv(input(4, SHAPE(1, 3, 8, 6)), 4, 3, true);
+    struct tachy_plan_attr last = {.perm = {0, 2, 3, 1}}, first = {.perm = {0, 3, 1, 2}};
+    struct tachy_value *y = make(TACHY_OP_TRANSPOSE, last, VALUE(1, 8, 6, 4), x, NULL, NULL);
+    return conv(make(TACHY_OP_TRANSPOSE, first, VALUE(1, 4, 8, 6), y, NULL, NULL), 4, 3, true);
+}
+
+TEST(moves)
+{
+    begin();
+    tachy_graph_add_output(g, turned());
+    CHECK_INT(tachy_plan_moves(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(nodes(), 2);
+    tachy_graph_close(&g);
+    same_after_all(turned);
+}
+
+TEST(common_and_dead)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6)), *a = unary(TACHY_PLAN_TANH, x);
+    struct tachy_value *b = unary(TACHY_PLAN_TANH, x);
+    unary(TACHY_PLAN_EXP, x); // for nobody
+    tachy_graph_add_output(g, binary(TACHY_PLAN_ADD, a, b));
+    CHECK_INT(tachy_plan_common(g), TACHY_OK);
+    CHECK_INT(nodes(), 3);
+    CHECK(g->last->in[0] == g->last->in[1]);
+    CHECK_INT(tachy_plan_dead(g), TACHY_OK);
+    CHECK_INT(nodes(), 2);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(tachy_plan_passes(g, "no such pass"), TACHY_ERR_NOT_FOUND);
+    tachy_graph_close(&g);
+}
+
+static struct tachy_value *joined(void)
+{
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, 8, 6)), 4, 3, true);
+    struct tachy_value *a = unary(TACHY_PLAN_TANH, x), *b = conv(x, 3, 1, true), *c = VALUE(2, 7, 8, 6);
+    make(TACHY_OP_CONCAT, (struct tachy_plan_attr){.axis = 1}, c, a, b, NULL);
+    struct tachy_plan_attr cut = {.slice = {.start = {0, 2, 1, 0}, .step = {1, 1, 1, 1}}};
+    return conv(make(TACHY_OP_SLICE, cut, VALUE(2, 4, 6, 6), c, NULL, NULL), 5, 3, true);
+}
+
+// Layout changes at the ends only, and no step for Concat and Slice.
+TEST(layout_and_addresses)
+{
+    struct tachy_cpu_plan *p = NULL;
+    struct tachy_cpu_plan_info info;
+    begin();
+    tachy_graph_add_output(g, joined());
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    CHECK_INT(count(TACHY_OP_TRANSPOSE), 2);
+    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_OK);
+    tachy_cpu_plan_info(p, &info);
+    CHECK_INT(info.nodes, 8);
+    CHECK_INT(info.steps, 6); // of which two change the layout
+    CHECK(info.arena < info.values);
+    tachy_cpu_plan_close(&p);
+    tachy_graph_close(&g);
+    same_after_all(joined);
+}
+
+struct runner {
+    struct tachy_cpu_plan *plan;
+    const float *x, *want;
+    bool same;
+};
+
+enum { RUNS = 20, OUT = 2 * 5 * 6 * 6, IN = 2 * 3 * 8 * 6 };
+
+static void *run_many(void *arg)
+{
+    struct runner *r = arg;
+    float y[OUT];
+    r->same = true;
+    for (int i = 0; i < RUNS; i++)
+        if (tachy_cpu_plan_run(r->plan, &r->x, (float *const[]){y}) != TACHY_OK ||
+            memcmp(y, r->want, sizeof(y)))
+            r->same = false;
+    return NULL;
+}
+
+// One plan on several threads: the same bits.
+TEST(threads)
+{
+    struct tachy_cpu_plan *p = NULL;
+    struct runner r[4];
+    pthread_t thread[4];
+    float x[IN], want[OUT];
+    const float *in = x;
+    begin();
+    tachy_graph_add_output(g, joined());
+    CHECK_INT(tachy_value_elements(g->out[0]), OUT);
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_OK);
+    tachy_graph_close(&g); // the plan has copied what it needs
+    for (int i = 0; i < IN; i++)
+        x[i] = noise();
+    CHECK_INT(tachy_cpu_plan_run(p, &in, (float *const[]){want}), TACHY_OK);
+    for (int i = 0; i < 4; i++) {
+        r[i] = (struct runner){p, x, want, false};
+        CHECK_INT(pthread_create(&thread[i], NULL, run_many, &r[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK(r[i].same);
+    }
+    tachy_cpu_plan_close(&p);
+}
+
+TEST(refused)
+{
+    struct tachy_cpu_plan *p = NULL;
+    begin();
+    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6)), *w = input(4, SHAPE(4, 3, 1, 1));
+    struct tachy_plan_attr a = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};
+    tachy_graph_add_output(g, make(TACHY_OP_CONV, a, VALUE(1, 4, 8, 6), x, w, NULL));
+    CHECK_STR(tachy_cpu_refuses(g->first), "weights that are not constant");
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_ERR_UNSUPPORTED);
+    CHECK(!p);
+    tachy_graph_close(&g);
+}
+
+TEST_MAIN(TEST_CASE(activations), TEST_CASE(activations_that_are_none), TEST_CASE(fuse),
+          TEST_CASE(fuse_keeps_what_is_used), TEST_CASE(scale), TEST_CASE(pad), TEST_CASE(moves),
+          TEST_CASE(common_and_dead), TEST_CASE(layout_and_addresses), TEST_CASE(threads),
+          TEST_CASE(refused))
