@@ -33,6 +33,7 @@ void ISA_NAME(tachy_unary)(float *y, const float *x, int n, const struct tachy_a
         vstore_n(y + i, vact(act, vload_n(x + i, n - i), a), n - i);
 }
 
+VARRAY_FUNCTION
 static VF vpow(VF a, VF b)
 {
     float x[VW], y[VW];

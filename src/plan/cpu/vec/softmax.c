@@ -4,6 +4,7 @@
 // What needs all channels of a pixel: softmax and layer normalisation.
 
 // The last, partial vector is filled with what changes nothing.
+VARRAY_FUNCTION
 static VF load_filled(const float *x, int i, int n, float fill)
 {
     if (n - i >= VW)
@@ -14,6 +15,7 @@ static VF load_filled(const float *x, int i, int n, float fill)
     return vload(v);
 }
 
+VARRAY_FUNCTION
 static float largest(const float *x, int n)
 {
     VF v = vset1(-INFINITY);

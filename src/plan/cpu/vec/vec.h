@@ -19,6 +19,14 @@
 #define TACHY_VEC 0
 #endif
 
+// In front of a function with a local array that vectors are stored into: gcc's AddressSanitizer
+// puts such arrays where 64 bytes are not aligned, and gcc stores them as if they were.
+#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#define VARRAY_FUNCTION __attribute__((noinline, no_sanitize_address))
+#else
+#define VARRAY_FUNCTION
+#endif
+
 #if TACHY_VEC == 1
 #include <immintrin.h>
 #define ISA_NAME(x) x##_avx2
