@@ -47,6 +47,7 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .rate = tachy_settings_rate(set, "input.rate"),
         .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
         .decoders = (int)tachy_settings_int(set, "pipeline.stages.decode.decoders"),
+        .in_order = !segment_writes_nothing(s) && !segment_is_text(s->format),
         .want_side = !segment_writes_nothing(s),
         .stop = tachy_control_stop_flag(s->c->control),
         .log = &s->c->log,

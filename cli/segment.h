@@ -37,6 +37,7 @@ bool text_is(const char *text, const char *word); // false for NULL
 // Of a file name, without the dot; "" where there is none.
 const char *segment_extension(const char *name);
 bool segment_writes_nothing(const struct segment *s);
+bool segment_is_text(const char *format); // JSON lines, hashes; false for NULL
 const char *segment_without_scheme(const char *name); // "file:" taken off
 // Whether existing outputs may be replaced.
 bool segment_may_overwrite(const struct cli *c);

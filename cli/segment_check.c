@@ -215,7 +215,7 @@ static int usage(const char *text)
     return TACHY_ERR_INVAL;
 }
 
-static bool is_text_format(const char *format)
+bool segment_is_text(const char *format)
 {
     return text_is(format, "json") || text_is(format, "framemd5") || text_is(format, "framehash");
 }
@@ -232,7 +232,7 @@ static int check_stdout(const struct segment *s)
                      "write --json=FILE");
     if (!s->format)
         return usage("the output - has no name to tell its format; give it with -f");
-    if (isatty(STDOUT_FILENO) && !is_text_format(s->format))
+    if (isatty(STDOUT_FILENO) && !segment_is_text(s->format))
         return usage("standard output is a terminal, which cannot show a video; send it to a "
                      "program or a file");
     return TACHY_OK;

@@ -25,6 +25,8 @@ struct tachy_source_params {
     int decoders;         // a file is decoded by so many decoders side by side, one thread each
                           // unless `threads` says more; 0 or 1: one. Input that is not suited has
                           // one (docs/source.md). Up to 256 MiB of frames wait to be in order.
+    bool in_order;        // an encoder follows, which takes frames one by one: one decoder serves it
+                          // better than several side by side, unless `decoders` says more
     bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
     const int *stop;     // reading ends with TACHY_ERR_INTERRUPTED soon after *stop becomes
                          // non-zero, also while it waits for a pipe or the network (a signal

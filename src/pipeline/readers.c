@@ -17,7 +17,8 @@ static int wanted_decoders(const struct run_readers *r)
         return 1;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
-    if (r->stream->keeps_input || r->shared || r->source->params.threads)
+    if (r->stream->keeps_input || r->shared || r->source->params.threads ||
+        r->source->params.in_order)
         return 1;
     return TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
 }
