@@ -214,6 +214,15 @@ static void keep_head(struct tachy_item *item)
     memset(item->head.data, 0, sizeof(item->head.data));
 }
 
+// What a worker does first: all steps, or with batches what comes before the model.
+static int first_steps(struct pipeline_worker *w, void *worker, tachy_stream *s,
+                       struct tachy_item *item, enum tachy_step *step)
+{
+    *step = TACHY_STEP_PREPROCESS;
+    return s->bind->batcher ? preprocess_eyes(w, worker, s, item)
+                            : infer_eyes(w, worker, s, item, step);
+}
+
 // The item has gone through the model and what belongs to it.
 static void inferred(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
 {
@@ -259,17 +268,14 @@ static void infer(struct pipeline_worker *w, void *worker, const struct pipeline
         make_hole(s, slot);
         return;
     }
-    enum tachy_step step = TACHY_STEP_PREPROCESS;
-    bool batched = s->bind->batcher;
-    int err = batched ? preprocess_eyes(w, worker, s, &slot->item)
-                      : infer_eyes(w, worker, s, &slot->item, &step);
+    enum tachy_step step;
+    int err = first_steps(w, worker, s, &slot->item, &step);
     // A state has gone on: its frame cannot come again.
     if (err == TACHY_ERR_NOMEM && !s->state && tachy_memory_shrink(s->pipeline->memory, TACHY_HOST, SIZE_MAX))
-        err = batched ? preprocess_eyes(w, worker, s, &slot->item)
-                      : infer_eyes(w, worker, s, &slot->item, &step);
+        err = first_steps(w, worker, s, &slot->item, &step);
     if (err < 0) {
         item_failed(s, job->seq, tachy_step_name(step), err);
-    } else if (batched && !all_reused(s, &slot->item)) {
+    } else if (s->bind->batcher && !all_reused(s, &slot->item)) {
         pipeline_batch_submit(s, job->seq);
     } else {
         end_turn(job); // before it is composited

@@ -1,7 +1,7 @@
 #include "media/side.h"
 #include "source/counter.h"
 #include "source/source_ops.h"
-#include "test.h"
+#include "clips.h"
 
 #include <libavutil/crc.h>
 #include <math.h>
@@ -18,7 +18,6 @@
 
 enum { W = 256, H = 96, FRAMES = 200, MOST = 2000 };
 
-static char dir[64];        // of this run's clips, removed at the end
 static char messages[8192]; // what was logged since the last open
 static pthread_mutex_t message_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -31,28 +30,6 @@ static void on_log(void *user, enum tachy_log_level level, const char *msg)
 }
 
 static const struct tachy_log quiet = {on_log, NULL, TACHY_LOG_VERBOSE};
-
-static const char *path(const char *name)
-{
-    static char buffers[8][128];
-    static int turn;
-    char *p = buffers[turn++ % 8];
-    snprintf(p, sizeof(buffers[0]), "%s/%s", dir, name);
-    return p;
-}
-
-static bool shell(const char *fmt, ...)
-{
-    char command[2048];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(command, sizeof(command), fmt, ap);
-    va_end(ap);
-    int status = system(command);
-    if (status)
-        fprintf(stderr, "status %d: %s\n", status, command);
-    return status == 0;
-}
 
 // Feeds `frames` numbered, moving yuv420p frames to ffmpeg with the options given.
 static bool make(const char *file, int frames, const char *input_options, const char *options)

@@ -1,3 +1,4 @@
+#include "delays.h"
 #include "test.h"
 
 #include "base/clock.h"
@@ -9,20 +10,6 @@
 
 // Mode live and frame_skip in a real pipeline: whatever the speed of source, workers and sink,
 // frames are counted exactly, stay in order, and results come from the frames they should.
-
-#ifdef TACHY_PIPELINE_DELAYS
-void tachy_pipeline_delay(void)
-{
-    static _Thread_local uint32_t seed;
-    if (!seed)
-        seed = (uint32_t)(uintptr_t)&seed | 1;
-    seed ^= seed << 13;
-    seed ^= seed >> 17;
-    seed ^= seed << 5;
-    if (seed % 8 == 0)
-        usleep(seed / 8 % 50);
-}
-#endif
 
 struct conf {
     int work_us, fail_at; // -1: never

@@ -1,26 +1,11 @@
 #include "counting.h"
+#include "delays.h"
 
 #include "base/clock.h"
 
 // Recurrent tasks: a stream has one frame at a time in the model, in its order, with its own state;
 // other streams and composites go on beside it. With TACHY_PIPELINE_DELAYS every hand-over waits for
 // a random time.
-
-#ifdef TACHY_PIPELINE_DELAYS
-void tachy_pipeline_delay(void)
-{
-    static _Thread_local uint32_t seed;
-    if (!seed)
-        seed = (uint32_t)(uintptr_t)&seed | 1;
-    seed ^= seed << 13;
-    seed ^= seed >> 17;
-    seed ^= seed << 5;
-    if (seed % 8 == 0)
-        usleep(seed / 8 % 50);
-    else if (seed % 8 == 1)
-        sched_yield();
-}
-#endif
 
 enum { FRAMES = 300, ANEW_EVERY = 41 };
 

@@ -1,7 +1,7 @@
 #include "media/side.h"
 #include "source/counter.h"
 #include "source/source_ops.h"
-#include "test.h"
+#include "clips.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -12,7 +12,6 @@
 // Clips are made with the ffmpeg program from frames with their number in the pixels
 // (source/counter.h), then read through the source: which frame came at which time is known.
 
-static char dir[64];       // of this run's clips, removed at the end
 static char messages[4096]; // what was logged since the last open
 
 static void on_log(void *user, enum tachy_log_level level, const char *msg)
@@ -23,28 +22,6 @@ static void on_log(void *user, enum tachy_log_level level, const char *msg)
 }
 
 static const struct tachy_log quiet = {on_log, NULL, TACHY_LOG_VERBOSE};
-
-static const char *path(const char *name)
-{
-    static char buffers[8][128];
-    static int turn;
-    char *p = buffers[turn++ % 8];
-    snprintf(p, sizeof(buffers[0]), "%s/%s", dir, name);
-    return p;
-}
-
-static bool shell(const char *fmt, ...)
-{
-    char command[2048];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(command, sizeof(command), fmt, ap);
-    va_end(ap);
-    int status = system(command);
-    if (status)
-        fprintf(stderr, "status %d: %s\n", status, command);
-    return status == 0;
-}
 
 enum { W = 320, H = 176 };
 

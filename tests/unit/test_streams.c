@@ -1,4 +1,5 @@
 #include "counting.h"
+#include "delays.h"
 
 #include "base/clock.h"
 
@@ -8,20 +9,6 @@
 
 #ifdef TACHY_PIPELINE_DELAYS
 enum { MANY = 60 };
-
-void tachy_pipeline_delay(void)
-{
-    static _Thread_local uint32_t seed;
-    if (!seed)
-        seed = (uint32_t)(uintptr_t)&seed | 1;
-    seed ^= seed << 13;
-    seed ^= seed >> 17;
-    seed ^= seed << 5;
-    if (seed % 8 == 0)
-        usleep(seed / 8 % 50);
-    else if (seed % 8 == 1)
-        sched_yield();
-}
 #else
 enum { MANY = 400 };
 #endif
