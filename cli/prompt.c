@@ -352,6 +352,7 @@ static int open_editor(struct prompt *p)
 static const char *edit_line(struct prompt *p)
 {
     int n = 0;
+    el_set(p->el, EL_PREP_TERM, 1); // el_gets shows the prompt first: a Ctrl-D typed then was lost
     const char *text = el_gets(p->el, &n);
     if (!text || n <= 0) {
         fputc('\n', stderr);
