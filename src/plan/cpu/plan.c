@@ -16,7 +16,7 @@ struct plan_step *plan_step(struct plan_build *b)
         p->max_steps = max;
     }
     struct plan_step *s = &p->steps[p->nb_steps++];
-    *s = (struct plan_step){.k = b->k, .weights = -1, .slope = -1};
+    *s = (struct plan_step){.k = b->k, .rows = 1, .weights = -1, .slope = -1};
     s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = NO_BASE;
     return s;
 }
@@ -175,7 +175,7 @@ int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float 
         w->base[BASE_INPUTS + p->nb_in + i] = out[i];
     struct plan_run run = {w->base};
     for (int i = 0; i < p->nb_steps; i++)
-        p->steps[i].run(&p->steps[i], &run);
+        p->steps[i].run(&p->steps[i], &run, 0, p->steps[i].rows);
     workspace_give(p, w);
     return TACHY_OK;
 }

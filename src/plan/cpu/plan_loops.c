@@ -21,7 +21,7 @@ static bool next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t 
     return false;
 }
 
-void plan_run_copy(const struct plan_step *s, const struct plan_run *r)
+void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_copy *c = &s->copy.copy;
     const float *x = plan_at(&s->in, r).data;
@@ -60,7 +60,7 @@ static float reduced(const struct plan_copy *c, enum tachy_plan_reduce how, cons
     return (float)(how == TACHY_PLAN_MEAN ? sum / (double)count : sum);
 }
 
-void plan_run_reduce(const struct plan_step *s, const struct plan_run *r)
+void plan_run_reduce(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const float *x = plan_at(&s->in, r).data;
     float *y = plan_at(&s->out, r).data;
@@ -86,7 +86,7 @@ static void softmax_line(const float *x, ptrdiff_t step, float *y, ptrdiff_t ste
         y[i * step_to] = (float)((double)y[i * step_to] / sum);
 }
 
-void plan_run_softmax_any(const struct plan_step *s, const struct plan_run *r)
+void plan_run_softmax_any(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_copy *in = &s->reduce.inner;
     const float *x = plan_at(&s->in, r).data;

@@ -27,7 +27,10 @@ struct plan_copy {
 
 struct plan_run; // bases of one run
 struct plan_step {
-    void (*run)(const struct plan_step *s, const struct plan_run *r);
+    // Rows row0..row1-1 of what the step writes; a step of one row cannot be split. Which rows are
+    // written together changes no bit.
+    void (*run)(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
+    int rows;
     const struct tachy_plan_kernels *k;
     struct plan_ref in, in2, out, add, scale; // scale: data only
     struct tachy_act act;
@@ -85,7 +88,7 @@ struct plan_places {
 int plan_place(struct plan_places *p, const struct tachy_graph *g);
 void plan_place_free(struct plan_places *p);
 
-// Steps of a node (plan_steps.c). What a node needs beside its operands comes from the plan.
+// Steps of a node (plan_steps.c, steps_*.c). What a node needs beside its operands comes from the plan.
 struct plan_build {
     struct tachy_cpu_plan *plan;
     const struct tachy_graph *g;
@@ -93,6 +96,24 @@ struct plan_build {
     const struct tachy_plan_kernels *k;
 };
 int plan_steps_of(struct plan_build *b, const struct tachy_node *n);
+// Those of one operator (steps_*.c).
+typedef int plan_steps_fn(struct plan_build *b, const struct tachy_node *n);
+plan_steps_fn plan_steps_conv, plan_steps_deconv, plan_steps_matmul; // steps_conv.c
+plan_steps_fn plan_steps_unary, plan_steps_binary, plan_steps_pool, plan_steps_resize,
+    plan_steps_reduce, plan_steps_softmax;             // steps_math.c
+plan_steps_fn plan_steps_copy, plan_steps_concat; // steps_copy.c
+// A node's input; NULL where it is absent.
+struct tachy_value *plan_input(const struct tachy_node *n, int i);
+// A step of `n` with its first operand and its output, of one row.
+int plan_begin(struct plan_build *b, const struct tachy_node *n, struct plan_step **out);
+// Where an operand lies, a constant in the plan's weights. NULL `v`: no base.
+int plan_operand(struct plan_build *b, const struct tachy_value *v, struct plan_ref *out);
+// A constant in the plan's weights, in its layout; negative when out of memory.
+ptrdiff_t plan_constant(struct plan_build *b, const struct tachy_value *v);
+// What kernels call an activation; a slope is set by plan_set_act().
+struct tachy_act plan_act(const struct tachy_plan_act_of *a);
+int plan_set_act(struct plan_build *b, struct plan_step *s, const struct tachy_node *n,
+                 const struct tachy_value *slope);
 // A copy of `from` to where the graph's output `i` lies, where the value could not lie there.
 int plan_copy_output(struct plan_build *b, const struct tachy_value *from, int i);
 // Zeroed floats in the plan's weights, aligned to 64 bytes: where they start, negative when out
@@ -114,15 +135,7 @@ static inline bool plan_order_is_free(const struct tachy_value *v)
 }
 
 // What steps do (plan_run.c, plan_loops.c).
-void plan_run_conv(const struct plan_step *s, const struct plan_run *r);
-void plan_run_deconv(const struct plan_step *s, const struct plan_run *r);
-void plan_run_unary(const struct plan_step *s, const struct plan_run *r);
-void plan_run_binary(const struct plan_step *s, const struct plan_run *r);
-void plan_run_pool(const struct plan_step *s, const struct plan_run *r);
-void plan_run_mean(const struct plan_step *s, const struct plan_run *r);
-void plan_run_resize(const struct plan_step *s, const struct plan_run *r);
-void plan_run_softmax(const struct plan_step *s, const struct plan_run *r);
-void plan_run_copy(const struct plan_step *s, const struct plan_run *r);
-void plan_run_reduce(const struct plan_step *s, const struct plan_run *r);
-void plan_run_softmax_any(const struct plan_step *s, const struct plan_run *r);
+typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
+plan_run_fn plan_run_conv, plan_run_deconv, plan_run_unary, plan_run_binary, plan_run_pool, plan_run_mean,
+    plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_reduce, plan_run_softmax_any;
 struct tachy_view plan_at(const struct plan_ref *ref, const struct plan_run *r);

@@ -39,41 +39,41 @@ static struct tachy_conv_io io_of(const struct plan_step *s, const struct plan_r
     return io;
 }
 
-void plan_run_conv(const struct plan_step *s, const struct plan_run *r)
+void plan_run_conv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;
     struct tachy_conv_io io = io_of(s, r, &add);
-    tachy_conv_run(&s->conv, weights_of(s, r), &io, 0, io.out.n * io.out.h, r->base[BASE_SCRATCH]);
+    tachy_conv_run(&s->conv, weights_of(s, r), &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
-void plan_run_deconv(const struct plan_step *s, const struct plan_run *r)
+void plan_run_deconv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;
     struct tachy_conv_io io = io_of(s, r, &add);
-    tachy_deconv_run(s->deconv, weights_of(s, r), &io, 0, io.out.n * io.out.h, r->base[BASE_SCRATCH]);
+    tachy_deconv_run(s->deconv, weights_of(s, r), &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
-void plan_run_unary(const struct plan_step *s, const struct plan_run *r)
+void plan_run_unary(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
     struct tachy_act act = act_of(s, r);
-    tachy_unary_run(s->k, &act, &in, &out, 0, out.n * out.h);
+    tachy_unary_run(s->k, &act, &in, &out, row0, row1);
 }
 
-void plan_run_binary(const struct plan_step *s, const struct plan_run *r)
+void plan_run_binary(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_binary_io io = {s->binary, act_of(s, r), plan_at(&s->in, r), plan_at(&s->in2, r),
                                  plan_at(&s->out, r), NULL};
-    tachy_binary_run(s->k, &io, 0, io.out.n * io.out.h);
+    tachy_binary_run(s->k, &io, row0, row1);
 }
 
-void plan_run_pool(const struct plan_step *s, const struct plan_run *r)
+void plan_run_pool(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
-    tachy_pool_run(s->k, &s->pool, &in, &out, 0, out.n * out.h);
+    tachy_pool_run(s->k, &s->pool, &in, &out, row0, row1);
 }
 
-void plan_run_mean(const struct plan_step *s, const struct plan_run *r)
+void plan_run_mean(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
     float *sums = r->base[BASE_SCRATCH];
@@ -81,16 +81,16 @@ void plan_run_mean(const struct plan_step *s, const struct plan_run *r)
     tachy_pool_mean(s->k, sums, in.n, in.h, in.w, in.c, out.data);
 }
 
-void plan_run_resize(const struct plan_step *s, const struct plan_run *r)
+void plan_run_resize(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_resize_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     io.epilogue.act = act_of(s, r);
-    tachy_resize_run(s->k, &s->resize, weights_of(s, r), &io, 0, io.out.n * io.out.h,
+    tachy_resize_run(s->k, &s->resize, weights_of(s, r), &io, row0, row1,
                      r->base[BASE_SCRATCH]);
 }
 
-void plan_run_softmax(const struct plan_step *s, const struct plan_run *r)
+void plan_run_softmax(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
-    tachy_softmax_run(s->k, &in, &out, false, 0, in.n * in.h);
+    tachy_softmax_run(s->k, &in, &out, false, row0, row1);
 }

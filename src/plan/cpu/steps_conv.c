@@ -1,0 +1,109 @@
+#include "base/base.h"
+#include "plan/cpu/plan_parts.h"
+
+#include <stdlib.h>
+
+// Steps of convolutions and matrix products.
+
+static struct tachy_conv_shape conv_shape(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0];
+    const struct tachy_plan_attr *a = &n->attr;
+    return (struct tachy_conv_shape){
+        (int)x->shape[0], (int)x->shape[2], (int)x->shape[3], (int)x->shape[1],
+        (int)n->out->shape[1], a->conv.kernel[0], a->conv.kernel[1], a->conv.stride[0],
+        a->conv.stride[1], a->conv.dilation[0], a->conv.dilation[1], a->conv.pad[0], a->conv.pad[1],
+        a->conv.pad[2], a->conv.pad[3], a->conv.groups};
+}
+
+static const float *data_of(const struct tachy_value *v) { return v ? v->data : NULL; }
+
+static int pack(struct plan_build *b, struct plan_step *s, const struct tachy_conv_shape *shape,
+                const struct tachy_conv_weights *w)
+{
+    int err = tachy_conv_init(&s->conv, shape, NULL, b->g->log);
+    if (err < 0)
+        return err;
+    s->weights = plan_weights(b->plan, tachy_conv_packed_size(&s->conv) / sizeof(float));
+    if (s->weights < 0)
+        return TACHY_ERR_NOMEM;
+    tachy_conv_pack(&s->conv, w, b->plan->weights + s->weights);
+    plan_needs_scratch(b->plan, tachy_conv_scratch_size(&s->conv, s->scale.base != NO_BASE));
+    s->run = plan_run_conv;
+    s->rows = s->out.v.n * s->out.v.h;
+    return TACHY_OK;
+}
+
+int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err == TACHY_OK)
+        err = plan_operand(b, plan_input(n, 3), &s->add);
+    if (err == TACHY_OK)
+        err = plan_operand(b, plan_input(n, 4), &s->scale);
+    if (err == TACHY_OK)
+        err = plan_set_act(b, s, n, plan_input(n, 5));
+    if (err < 0)
+        return err;
+    s->add_last = n->attr.act_before_add;
+    struct tachy_conv_shape shape = conv_shape(n);
+    struct tachy_conv_weights w = tachy_conv_oihw(&shape, n->in[1]->data, data_of(plan_input(n, 2)));
+    return pack(b, s, &shape, &w);
+}
+
+static int keep_deconv(struct tachy_cpu_plan *p, struct tachy_deconv *d)
+{
+    struct tachy_deconv **list = realloc(p->deconvs, sizeof(*list) * (size_t)(p->nb_deconvs + 1));
+    if (!list) {
+        free(d);
+        return TACHY_ERR_NOMEM;
+    }
+    p->deconvs = list;
+    p->deconvs[p->nb_deconvs++] = d;
+    return TACHY_OK;
+}
+
+int plan_steps_deconv(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err < 0)
+        return err;
+    s->act = plan_act(&n->attr.act);
+    s->deconv = calloc(1, sizeof(*s->deconv));
+    if (!s->deconv || keep_deconv(b->plan, s->deconv) < 0)
+        return TACHY_ERR_NOMEM;
+    struct tachy_deconv_shape d = {conv_shape(n), (int)n->out->shape[2], (int)n->out->shape[3]};
+    err = tachy_deconv_init(s->deconv, &d, b->k->isa, b->g->log);
+    if (err < 0)
+        return err;
+    s->weights = plan_weights(b->plan, tachy_deconv_packed_size(s->deconv) / sizeof(float));
+    if (s->weights < 0)
+        return TACHY_ERR_NOMEM;
+    plan_needs_scratch(b->plan, tachy_deconv_scratch_size(s->deconv, false));
+    s->run = plan_run_deconv;
+    s->rows = s->out.v.n * s->out.v.h;
+    return tachy_deconv_pack(s->deconv, n->in[1]->data, data_of(plan_input(n, 2)),
+                             b->plan->weights + s->weights);
+}
+
+// A matrix product is a 1x1 convolution whose rows are pixels.
+int plan_steps_matmul(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err < 0)
+        return err;
+    s->act = plan_act(&n->attr.act);
+    const struct tachy_value *x = n->in[0];
+    int k = (int)x->shape[x->rank - 1], columns = (int)n->out->shape[n->out->rank - 1];
+    int rows = (int)(tachy_value_elements(x) / k);
+    bool t = n->attr.matmul.trans_b;
+    struct tachy_conv_shape shape = {1, 1, rows, k, columns, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1};
+    struct tachy_conv_weights w = {n->in[1]->data, t ? k : 1, t ? 1 : columns, 0, 0,
+                                   data_of(plan_input(n, 2))};
+    s->in.v = tachy_view_dense(NULL, 1, 1, rows, k);
+    s->out.v = tachy_view_dense(NULL, 1, 1, rows, columns);
+    return pack(b, s, &shape, &w);
+}

@@ -1,0 +1,153 @@
+#include "base/base.h"
+#include "plan/cpu/plan_parts.h"
+#include "plan/cpu/resize.h"
+
+// Steps of what works element by element, on windows, or along axes.
+
+int plan_steps_unary(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err < 0)
+        return err;
+    s->run = plan_run_unary;
+    s->rows = s->out.v.n * s->out.v.h;
+    return plan_set_act(b, s, n, plan_input(n, 1));
+}
+
+int plan_steps_binary(struct plan_build *b, const struct tachy_node *n)
+{
+    static const enum tachy_binary_kind kinds[] = {
+        [TACHY_PLAN_ADD] = TACHY_BINARY_ADD, [TACHY_PLAN_SUB] = TACHY_BINARY_SUB,
+        [TACHY_PLAN_MUL] = TACHY_BINARY_MUL, [TACHY_PLAN_DIV] = TACHY_BINARY_DIV,
+        [TACHY_PLAN_MIN] = TACHY_BINARY_MIN, [TACHY_PLAN_MAX] = TACHY_BINARY_MAX,
+        [TACHY_PLAN_POW] = TACHY_BINARY_POW,
+    };
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err == TACHY_OK)
+        err = plan_operand(b, n->in[1], &s->in2);
+    if (err < 0)
+        return err;
+    s->act = plan_act(&n->attr.act);
+    s->binary = kinds[n->attr.binary];
+    s->run = plan_run_binary;
+    s->rows = s->out.v.n * s->out.v.h;
+    return TACHY_OK;
+}
+
+int plan_steps_pool(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err < 0)
+        return err;
+    const int64_t *x = n->in[0]->shape, *y = n->out->shape;
+    const struct tachy_plan_attr *a = &n->attr;
+    s->pool = (struct tachy_pool_shape){
+        .n = (int)x[0], .h = (int)x[2], .w = (int)x[3], .c = (int)x[1],
+        .kh = a->pool.kernel[0], .kw = a->pool.kernel[1],
+        .stride_h = a->pool.stride[0], .stride_w = a->pool.stride[1],
+        .pad_top = a->pool.pad[0], .pad_left = a->pool.pad[1],
+        .pad_bottom = a->pool.pad[2], .pad_right = a->pool.pad[3],
+        .out_h = (int)y[2], .out_w = (int)y[3],
+        .average = a->pool.average, .count_pad = a->pool.count_padding};
+    s->run = plan_run_pool;
+    s->rows = s->out.v.n * s->out.v.h;
+    return TACHY_OK;
+}
+
+// A model's scale that is only out / in, rounded: 0, since the exact ratio puts pixels that lie on
+// a border between two where ONNX Runtime's single precision happens to put them.
+static float resize_scale(const struct tachy_node *n, int axis)
+{
+    float given = n->attr.resize.scale[axis];
+    bool ratio = given == (float)n->out->shape[2 + axis] / (float)n->in[0]->shape[2 + axis];
+    return ratio ? 0 : given;
+}
+
+int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
+{
+    static const enum tachy_resize_round rounds[] = {TACHY_ROUND_PREFER_FLOOR, TACHY_ROUND_FLOOR,
+                                                     TACHY_ROUND_PREFER_CEIL, TACHY_ROUND_CEIL};
+    static const enum tachy_resize_place places[] = {
+        [TACHY_PLAN_HALF_PIXEL] = TACHY_RESIZE_HALF,
+        [TACHY_PLAN_ASYMMETRIC] = TACHY_RESIZE_ASYMMETRIC,
+        [TACHY_PLAN_ALIGN_CORNERS] = TACHY_RESIZE_ALIGN,
+        [TACHY_PLAN_PYTORCH_HALF_PIXEL] = TACHY_RESIZE_HALF};
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err < 0)
+        return err;
+    const int64_t *x = n->in[0]->shape, *y = n->out->shape;
+    const struct tachy_plan_attr *a = &n->attr;
+    s->act = plan_act(&a->act);
+    s->resize = (struct tachy_resize_shape){
+        (int)x[0], (int)x[2], (int)x[3], (int)x[1], (int)y[2], (int)y[3],
+        resize_scale(n, 0), resize_scale(n, 1),
+        a->resize.mode == TACHY_PLAN_LINEAR ? TACHY_RESIZE_LINEAR : TACHY_RESIZE_NEAREST,
+        places[a->resize.coords], rounds[a->resize.round & 3]};
+    size_t size = tachy_resize_tables_size(&s->resize);
+    s->weights = plan_weights(b->plan, (size + sizeof(float) - 1) / sizeof(float));
+    if (!size || s->weights < 0)
+        return size ? TACHY_ERR_NOMEM : TACHY_ERR_UNSUPPORTED;
+    tachy_resize_prepare(&s->resize, &s->in.v, b->plan->weights + s->weights);
+    plan_needs_scratch(b->plan, tachy_resize_scratch_size(&s->resize));
+    s->run = plan_run_resize;
+    s->rows = s->out.v.n * s->out.v.h;
+    return TACHY_OK;
+}
+
+int plan_steps_reduce(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err < 0)
+        return err;
+    const struct tachy_value *x = n->in[0];
+    const bool *axis = n->attr.reduce.axis;
+    if (n->attr.reduce.how == TACHY_PLAN_MEAN && x->nhwc && n->out->nhwc && !axis[0] && !axis[1] &&
+        axis[2] && axis[3] && plan_is_dense(&s->out.v)) {
+        plan_needs_scratch(b->plan, sizeof(float) * (size_t)(s->in.v.n * s->in.v.h * s->in.v.c));
+        s->run = plan_run_mean;
+        return TACHY_OK;
+    }
+    ptrdiff_t in[TACHY_MAX_RANK], out[TACHY_MAX_RANK];
+    plan_strides(x, &s->in.v, in);
+    plan_strides(n->out, &s->out.v, out);
+    for (int i = 0; i < x->rank; i++) {
+        struct plan_copy *c = axis[i] ? &s->reduce.inner : &s->reduce.outer;
+        c->dim[c->rank] = x->shape[i];
+        c->from[c->rank] = in[i];
+        c->to[c->rank++] = axis[i] ? 0 : out[i];
+    }
+    s->reduce.how = n->attr.reduce.how;
+    s->run = plan_run_reduce;
+    return TACHY_OK;
+}
+
+int plan_steps_softmax(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err < 0)
+        return err;
+    const struct tachy_value *x = n->in[0];
+    int last = x->nhwc ? 1 : x->rank - 1;
+    if (n->attr.axis == last) {
+        s->run = plan_run_softmax;
+        s->rows = s->in.v.n * s->in.v.h;
+        return TACHY_OK;
+    }
+    ptrdiff_t in[TACHY_MAX_RANK], out[TACHY_MAX_RANK];
+    plan_strides(x, &s->in.v, in);
+    plan_strides(n->out, &s->out.v, out);
+    for (int i = 0; i < x->rank; i++) {
+        struct plan_copy *c = i == n->attr.axis ? &s->reduce.inner : &s->reduce.outer;
+        c->dim[c->rank] = x->shape[i];
+        c->from[c->rank] = in[i];
+        c->to[c->rank++] = out[i];
+    }
+    s->run = plan_run_softmax_any;
+    return TACHY_OK;
+}
