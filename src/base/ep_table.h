@@ -8,7 +8,7 @@
 //   table->want(); create the session on the same thread; plan = table->take();
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 1 };
+enum { TACHY_EP_TABLE_VERSION = 2 };
 
 struct tachy_ep_plan;
 
@@ -22,6 +22,13 @@ struct tachy_ep_plan_info {
     int nb_in, nb_out; // in the order of the fused node: the model's, without constants
     int nodes, steps;
     size_t weights, arena, scratch; // bytes
+};
+
+// How far one step of a plan is from double precision; texts are valid during the call.
+struct tachy_ep_layer {
+    const char *op, *name;
+    int64_t elements; // of its output
+    double error;     // L2 norm of the difference over L2 norm of the float64 output
 };
 
 struct tachy_ep_table {
@@ -38,4 +45,14 @@ struct tachy_ep_table {
     // As tachy_cpu_plan_run(): TACHY_OK or TACHY_ERR_NOMEM. Thread-safe.
     int (*run)(struct tachy_ep_plan *p, const float *const in[], float *const out[]);
     void (*release)(struct tachy_ep_plan *p); // NULL is allowed
+    // Like want(); the plan also keeps what reference() and layers() need: the model's graph and a
+    // copy of its constants.
+    void (*want_reference)(void);
+    // What the model gives in double precision, slowly: outputs dense in ONNX's order. TACHY_ERR_INVAL
+    // where want_reference() was not asked for, TACHY_ERR_UNSUPPORTED, TACHY_ERR_NOMEM. Thread-safe.
+    int (*reference)(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
+    // Calls `each` for every step that computes, with its error when its own inputs are exact. Codes as
+    // reference(). Thread-safe.
+    int (*layers)(const struct tachy_ep_plan *p, const void *const in[],
+                  void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
 };

@@ -20,6 +20,7 @@ struct provider_tensor {
 struct provider_plan {
     atomic_int owners;
     struct tachy_cpu_plan *plan;
+    struct tachy_graph *reference; // as it was read, where it was asked for
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
@@ -36,6 +37,8 @@ struct provider_plan *provider_plan_ref(struct provider_plan *p);
 // Keeps the plan for the function table's take() where this thread has asked for it; NULL: the
 // model is more than one plan.
 void provider_keep(struct provider_plan *p);
+// Whether the session that this thread creates keeps its plan's graph for the function table.
+bool provider_keeps_reference(void);
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);
 
 // Hands ONNX Runtime the sets of nodes that plans will run (claim.c). `whole`: one set, all nodes.

@@ -1,11 +1,14 @@
 #include "base/ep_table.h"
+
+#include "plan/cpu/accuracy.h"
+#include "plan/f64.h"
 #include "provider/provider.h"
 
 #include <string.h>
 
 // The function table; see base/ep_table.h. A tachy_ep_plan is a provider_plan with one more owner.
 
-static _Thread_local bool wanted;
+static _Thread_local bool wanted, wanted_reference;
 static _Thread_local struct provider_plan *kept;
 
 void provider_keep(struct provider_plan *p)
@@ -16,17 +19,26 @@ void provider_keep(struct provider_plan *p)
     kept = p ? provider_plan_ref(p) : NULL;
 }
 
+bool provider_keeps_reference(void) { return wanted_reference; }
+
 static void want(void)
 {
     wanted = true;
+    wanted_reference = false;
     provider_plan_close(&kept);
+}
+
+static void want_reference(void)
+{
+    want();
+    wanted_reference = true;
 }
 
 static struct tachy_ep_plan *take(void)
 {
     struct provider_plan *p = kept;
     kept = NULL;
-    wanted = false;
+    wanted = wanted_reference = false;
     return (struct tachy_ep_plan *)p;
 }
 
@@ -65,7 +77,39 @@ static void release(struct tachy_ep_plan *plan)
     provider_plan_close(&p);
 }
 
+static int reference(const struct tachy_ep_plan *plan, const void *const in[], double *const out[])
+{
+    const struct tachy_graph *g = ((const struct provider_plan *)plan)->reference;
+    struct tachy_f64 *f = NULL;
+    int err = g ? tachy_f64_open(&f, g, in) : TACHY_ERR_INVAL;
+    for (int i = 0; err == TACHY_OK && i < g->nb_out; i++)
+        memcpy(out[i], tachy_f64_value(f, g->out[i]),
+               sizeof(double) * (size_t)tachy_value_elements(g->out[i]));
+    if (f)
+        tachy_f64_close(&f);
+    return err;
+}
+
+struct layer_user {
+    void (*each)(void *user, const struct tachy_ep_layer *layer);
+    void *user;
+};
+
+static void layer(void *user, const struct tachy_layer_error *e)
+{
+    const struct layer_user *u = user;
+    u->each(u->user, &(struct tachy_ep_layer){e->op, e->name, e->elements, e->error});
+}
+
+static int layers(const struct tachy_ep_plan *plan, const void *const in[],
+                  void (*each)(void *user, const struct tachy_ep_layer *layer), void *user)
+{
+    const struct tachy_graph *g = ((const struct provider_plan *)plan)->reference;
+    return g ? tachy_cpu_layer_errors(g, in, layer, &(struct layer_user){each, user}) : TACHY_ERR_INVAL;
+}
+
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release,
+    want_reference, reference, layers,
 };
