@@ -1,4 +1,5 @@
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,14 +15,22 @@ struct tachy_ep_plan;
 
 // A float32 tensor of fixed shape, dense in ONNX's order.
 struct tachy_ep_tensor {
+    const char *name; // as the model calls it; the plan's memory
     int rank;
     int64_t shape[8];
 };
 
 struct tachy_ep_plan_info {
-    int nb_in, nb_out; // in the order of the fused node: the model's, without constants
+    int nb_in, nb_out; // in the order in which the nodes use them; names say which is which
     int nodes, steps;
     size_t weights, arena, scratch; // bytes
+};
+
+// A node of a model, as it is after ONNX Runtime's first passes.
+struct tachy_ep_node {
+    const char *op, *name;
+    const char *why; // it is left to ONNX Runtime; NULL: a plan runs it
+    int plan;        // number of that plan, from 0; -1: none
 };
 
 struct tachy_ep_table {
@@ -38,4 +47,12 @@ struct tachy_ep_table {
     // As tachy_cpu_plan_run(): TACHY_OK or TACHY_ERR_NOMEM. Thread-safe.
     int (*run)(struct tachy_ep_plan *p, const float *const in[], float *const out[]);
     void (*release)(struct tachy_ep_plan *p); // NULL is allowed
+    // Version and the kernels' instruction set, "0.1.0 avx2". Plans of equal texts and weights give
+    // equal bits. Static.
+    const char *(*about)(void);
+    // The nodes of the session that take() has ended on this thread, in an order in which they can
+    // run: who runs each. Until the thread's next want(). node(): false where there is none of this
+    // number; the strings live as long. A node's nested graphs are not listed.
+    int (*nodes)(void);
+    bool (*node)(int i, struct tachy_ep_node *n);
 };

@@ -1,4 +1,5 @@
 #pragma once
+#include "base/ep_table.h"
 #include "plan/cpu/plan.h"
 #include "provider/reader.h"
 
@@ -11,7 +12,13 @@ struct provider {
     const OrtEpApi *ep_api;
 };
 
+// Of a session.
+struct provider_options {
+    int threads; // inside of a run
+};
+
 struct provider_tensor {
+    char *name;
     int rank;
     int64_t shape[TACHY_MAX_RANK];
 };
@@ -36,6 +43,15 @@ struct provider_plan *provider_plan_ref(struct provider_plan *p);
 // Keeps the plan for the function table's take() where this thread has asked for it; NULL: the
 // model is more than one plan.
 void provider_keep(struct provider_plan *p);
+// Reads the session's options; `name`: that the provider was registered under. What does not exist
+// or lies out of range is an error that says what there is.
+OrtStatus *provider_read_options(struct provider_options *o, const struct provider *p, const char *name,
+                                 const OrtSessionOptions *options);
+
+// Whether this thread has asked for a plan, and so wants to know who runs which node. record()
+// takes over `nodes` and its strings but `why`, also where nobody has asked.
+bool provider_wanted(void);
+void provider_record(struct tachy_ep_node *nodes, int nb);
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);
 
 // Hands ONNX Runtime the sets of nodes that plans will run (claim.c). `whole`: one set, all nodes.

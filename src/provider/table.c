@@ -1,12 +1,34 @@
-#include "base/ep_table.h"
 #include "provider/provider.h"
 
-#include <string.h>
+#include "base/base.h"
+#include "base/cpu.h"
+
+#include <stdlib.h>
 
 // The function table; see base/ep_table.h. A tachy_ep_plan is a provider_plan with one more owner.
 
 static _Thread_local bool wanted;
 static _Thread_local struct provider_plan *kept;
+static _Thread_local struct tachy_ep_node *recorded;
+static _Thread_local int nb_recorded;
+
+bool provider_wanted(void) { return wanted; }
+
+static void drop_nodes(struct tachy_ep_node *nodes, int nb)
+{
+    for (int i = 0; i < nb; i++) {
+        tachy_free((void *)(uintptr_t)nodes[i].op);
+        tachy_free((void *)(uintptr_t)nodes[i].name);
+    }
+    free(nodes);
+}
+
+void provider_record(struct tachy_ep_node *nodes, int nb)
+{
+    drop_nodes(recorded, nb_recorded);
+    recorded = nodes;
+    nb_recorded = nodes ? nb : 0;
+}
 
 void provider_keep(struct provider_plan *p)
 {
@@ -20,6 +42,7 @@ static void want(void)
 {
     wanted = true;
     provider_plan_close(&kept);
+    provider_record(NULL, 0);
 }
 
 static struct tachy_ep_plan *take(void)
@@ -40,6 +63,7 @@ static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to
 
 static void tensor(const struct provider_tensor *t, struct tachy_ep_tensor *to)
 {
+    to->name = t->name;
     to->rank = t->rank;
     memcpy(to->shape, t->shape, sizeof(to->shape));
 }
@@ -65,7 +89,29 @@ static void release(struct tachy_ep_plan *plan)
     provider_plan_close(&p);
 }
 
+// "0.1.0" and a space before the kernels' set: what bits may depend on.
+static const char *about(void)
+{
+    static const char *const texts[] = {
+        [TACHY_ISA_C] = TACHY_VERSION " c",
+        [TACHY_ISA_AVX2] = TACHY_VERSION " avx2",
+        [TACHY_ISA_AVX512] = TACHY_VERSION " avx512",
+        [TACHY_ISA_NEON] = TACHY_VERSION " neon",
+    };
+    return texts[tachy_cpu_isa()];
+}
+
+static int nodes(void) { return nb_recorded; }
+
+static bool node(int i, struct tachy_ep_node *n)
+{
+    if (i < 0 || i >= nb_recorded)
+        return false;
+    *n = recorded[i];
+    return true;
+}
+
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
-    TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release,
+    TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
 };

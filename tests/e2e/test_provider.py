@@ -54,12 +54,16 @@ def tearDownModule():
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("rank", ctypes.c_int), ("shape", ctypes.c_int64 * 8)]
+    _fields_ = [("name", ctypes.c_char_p), ("rank", ctypes.c_int), ("shape", ctypes.c_int64 * 8)]
 
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
                [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch")]
+
+
+class Node(ctypes.Structure):
+    _fields_ = [("op", ctypes.c_char_p), ("name", ctypes.c_char_p), ("why", ctypes.c_char_p), ("plan", ctypes.c_int)]
 
 
 class Table(ctypes.Structure):
@@ -71,17 +75,29 @@ class Table(ctypes.Structure):
                 ("input", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("output", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
-                ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+                ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+                ("about", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+                ("nodes", ctypes.CFUNCTYPE(ctypes.c_int)),
+                ("node", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int, ctypes.c_void_p))]
+
+    def ran(self):
+        """(operator, who runs it or why not) of each node of the last session."""
+        found, n = [], Node()
+        for i in range(self.nodes()):
+            assert self.node(i, ctypes.byref(n))
+            found.append((n.op.decode(), n.plan if n.why is None else n.why.decode()))
+        assert not self.node(len(found), ctypes.byref(n)) and not self.node(-1, ctypes.byref(n))
+        return found
 
 
-def options(ours, fixed=()):
+def options(ours, fixed=(), own=None):
     o = ort.SessionOptions()
     o.intra_op_num_threads = o.inter_op_num_threads = 1
     o.log_severity_level = 3
     for name in fixed:
         o.add_free_dimension_override_by_name(name, 1)
     if ours:
-        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], {})
+        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], own or {})
     return o
 
 
@@ -180,6 +196,9 @@ class Networks(common.Case):
         shape = Tensor()
         table.output(plan, 0, ctypes.byref(shape))
         self.assertEqual(list(shape.shape[:shape.rank]), list(want.shape))
+        self.assertEqual(shape.name.decode(), session.get_outputs()[0].name)
+        self.assertEqual({plan for _, plan in table.ran()}, {0})
+        self.assertRegex(table.about().decode(), r"^\d+\.\d+\.\d+ (c|avx2|avx512|neon)$")
         del session
         got = np.empty_like(want)
         self.assertEqual(table.run(plan, (ctypes.c_void_p * 1)(x.ctypes.data),
@@ -194,6 +213,44 @@ class Networks(common.Case):
         table.want()
         both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]))
         self.assertFalse(table.take())
+        (conv, plan), (sin, why) = table.ran()
+        self.assertEqual((conv, plan, sin), ("Conv", 0, "Sin"))
+        self.assertIn("operator", why)
+        table.want()
+        self.assertEqual(table.ran(), [])
+        table.take()
+
+    def test_options(self):
+        model = net([onnx.helper.make_node("Conv", ["x", "w"], ["y"])], {"x": (1, 4, 9, 7)}, "y",
+                    [("w", np.ones((4, 4, 1, 1), np.float32))])
+        ort.InferenceSession(model, options(True, own={"threads": "2"}))
+        for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
+                          ({"threads": "2x"}, "`threads` is a whole number"),
+                          ({"thread": "2"}, "no provider option `thread`; there are threads")):
+            with self.assertRaisesRegex(Exception, said):
+                ort.InferenceSession(model, options(True, own=own), enable_fallback=0)
+
+    def test_table_knows_branches(self):
+        """A branch that is one plan is not the model, and its nodes are not listed."""
+        h, w = onnx.helper, np.ones((4, 4, 1, 1), np.float32)
+        def branch(scale):
+            return h.make_graph([h.make_node("Conv", ["x", "w"], ["a"]), h.make_node("Mul", ["a", scale], ["b"])],
+                                "branch", [], [h.make_tensor_value_info("b", 1, (1, 4, 9, 7))])
+        node = h.make_node("If", ["which"], ["y"], then_branch=branch("one"), else_branch=branch("two"))
+        graph = h.make_graph([node], "net", [h.make_tensor_value_info("x", 1, (1, 4, 9, 7)),
+                                             h.make_tensor_value_info("which", 9, ())],
+                             [h.make_tensor_value_info("y", 1, (1, 4, 9, 7))],
+                             [onnx.numpy_helper.from_array(v, n) for n, v in (
+                                 ("w", w), ("one", np.full(1, 1, np.float32)), ("two", np.full(1, 2, np.float32)))])
+        model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
+        table.want()
+        reference, ours = both(model)
+        self.assertFalse(table.take())
+        self.assertEqual([op for op, _ in table.ran()], ["If"])
+        for which in (False, True):
+            feed = {"x": np.random.default_rng(3).standard_normal((1, 4, 9, 7), np.float32), "which": np.array(which)}
+            np.testing.assert_allclose(ours.run(None, feed)[0], reference.run(None, feed)[0], rtol=1e-5, atol=1e-6)
 
     def test_time(self):
         reference, ours = both(self.path("selfie"))
