@@ -11,6 +11,10 @@ struct provider {
     const OrtEpApi *ep_api;
 };
 
+struct provider_options {
+    struct tachy_cpu_plan_params plan;
+};
+
 struct provider_tensor {
     int rank;
     int64_t shape[TACHY_MAX_RANK];
@@ -26,8 +30,9 @@ struct provider_plan {
 };
 
 // Reads, runs the passes and compiles what `graph` holds, with inputs and outputs in the order
-// given. Negative, logged: it cannot be one plan.
-int provider_plan_open(struct provider_plan **out, const struct provider *p, const OrtGraph *graph,
+// given. NULL options: a trial that nobody runs. Negative, logged: it cannot be one plan.
+int provider_plan_open(struct provider_plan **out, const struct provider *p,
+                       const struct provider_options *options, const OrtGraph *graph,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
                        size_t nb_out, const struct tachy_log *log);
 // Gives one owner's share up; *p becomes NULL.

@@ -73,14 +73,14 @@ class Table(ctypes.Structure):
                 ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
 
 
-def options(ours, fixed=()):
+def options(ours, fixed=(), keys=None):
     o = ort.SessionOptions()
     o.intra_op_num_threads = o.inter_op_num_threads = 1
     o.log_severity_level = 3
     for name in fixed:
         o.add_free_dimension_override_by_name(name, 1)
     if ours:
-        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], {})
+        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], keys or {})
     return o
 
 
@@ -159,6 +159,22 @@ class Networks(common.Case):
         for t in threads:
             t.join()
         self.assertEqual(same, [True] * 80)
+
+    def test_threads_in_a_run(self):
+        """The same bits; how much faster says a machine with idle cores: the line that is printed."""
+        path = self.path("selfie")
+        sessions = [ort.InferenceSession(path, options(True, keys={"threads": str(n)})) for n in (1, 2, 3)]
+        feed, times = feeds(sessions[0]), ([], [], [])
+        want = sessions[0].run(None, feed)[0].tobytes()
+        for _ in range(20):
+            for session, t in zip(sessions, times):
+                start = time.perf_counter()
+                self.assertEqual(session.run(None, feed)[0].tobytes(), want)
+                t.append(time.perf_counter() - start)
+        print(f"selfie on two threads: {min(times[0]) / min(times[1]):.2f} times as fast as on one")
+        for value in ("0", "257", "two"):
+            with self.assertRaisesRegex(Exception, "threads=.*wants a whole number from 1 to 256"):
+                ort.InferenceSession(path, options(True, keys={"threads": value}), enable_fallback=0)
 
     def test_function_table(self):
         """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
