@@ -1,4 +1,4 @@
-#include "provider/options.h"
+#include "provider/provider.h"
 
 #include "base/base.h"
 
@@ -161,7 +161,7 @@ static OrtStatus *factory_create(OrtEpFactory *f, const OrtHardwareDevice *const
     *out = NULL;
     if (!ep)
         return self->p.api->CreateStatus(ORT_FAIL, "tachy: no memory");
-    OrtStatus *s = provider_options_read(&ep->options, &self->p, self->name, options);
+    OrtStatus *s = provider_read_options(&ep->options, &self->p, self->name, options);
     if (s) {
         free(ep);
         return s;

@@ -1,6 +1,4 @@
-#include "plan/cpu/plan.h"
-#include "plan/pass.h"
-#include "plan_graph.h"
+#include "graph_build.h"
 
 #include "base/base.h"
 #include "base/cpu.h"
@@ -11,64 +9,6 @@
 // Each pass on the smallest graph that it changes, and that graphs compute the same before and
 // after all of them. Before, every node is a step of its own, whose kernels are held to their plain
 // twins by tests/check; whole networks are held to ONNX Runtime by tests/e2e/test_provider.py.
-
-static int count(enum tachy_plan_op op)
-{
-    int n = 0;
-    for (const struct tachy_node *i = g->first; i; i = i->next)
-        n += i->op == op;
-    return n;
-}
-
-static int nodes(void)
-{
-    int n = 0;
-    for (int i = 0; i < TACHY_OP_COUNT; i++)
-        n += count((enum tachy_plan_op)i);
-    return n;
-}
-
-// What the graph computes from noise; freed by the caller.
-static float *results(void)
-{
-    struct tachy_cpu_plan *p = NULL;
-    int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);
-    float *x = calloc((size_t)nb_in, sizeof(*x)), *y = calloc((size_t)nb_out, sizeof(*y));
-    seed = 99;
-    for (int64_t i = 0; i < nb_in; i++)
-        x[i] = 3 * noise();
-    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
-    if (p)
-        CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){x}, (float *const[]){y}), TACHY_OK);
-    tachy_cpu_plan_close(&p);
-    free(x);
-    return y;
-}
-
-// The graph as `build` makes it and after every pass must give the same, within rounding.
-static void same_after_all(struct tachy_value *(*build)(void))
-{
-    begin();
-    tachy_graph_add_output(g, build());
-    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
-    CHECK_INT(tachy_plan_layout(g), TACHY_OK);
-    int64_t n = tachy_value_elements(g->out[0]);
-    float *before = results();
-    tachy_graph_close(&g);
-    begin();
-    tachy_graph_add_output(g, build());
-    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
-    float *after = results();
-    double norm = 0, error = 0;
-    for (int64_t i = 0; i < n; i++) {
-        norm += (double)before[i] * (double)before[i];
-        error += ((double)after[i] - (double)before[i]) * ((double)after[i] - (double)before[i]);
-    }
-    CHECK(norm > 0 && sqrt(error / norm) < 1e-6);
-    free(before);
-    free(after);
-    tachy_graph_close(&g);
-}
 
 static struct tachy_value *hard_swish(void)
 {

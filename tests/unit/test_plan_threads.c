@@ -1,6 +1,4 @@
-#include "plan/cpu/plan.h"
-#include "plan/pass.h"
-#include "plan_graph.h"
+#include "graph_build.h"
 
 #include "base/base.h"
 

@@ -1,8 +1,15 @@
 #pragma once
-#include "plan/graph.h"
+#include "plan/cpu/plan.h"
+#include "plan/pass.h"
 #include "test.h"
 
-// Small graphs for tests of src/plan: values and nodes of the graph `g`, constants from a seed.
+#include "base/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// Small graphs for the tests of the passes: values of noise, nodes on them, and what a graph
+// computes before and after all passes. Every test begins a graph and closes it.
 
 #define SHAPE(...) (int64_t[]){__VA_ARGS__}
 #define RANK(...) ((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
@@ -84,4 +91,62 @@ static inline struct tachy_value *conv(struct tachy_value *x, int channels, int 
     struct tachy_plan_attr a = {.conv = {{kernel, kernel}, {1, 1}, {1, 1}, {p, p, p, p}, 1, {0, 0}}};
     struct tachy_value *y = VALUE(x->shape[0], channels, x->shape[2], x->shape[3]);
     return make(TACHY_OP_CONV, a, y, x, NUMBERS(channels, c, kernel, kernel), bias ? NUMBERS(channels) : NULL);
+}
+
+static inline int count(enum tachy_plan_op op)
+{
+    int n = 0;
+    for (const struct tachy_node *i = g->first; i; i = i->next)
+        n += i->op == op;
+    return n;
+}
+
+static inline int nodes(void)
+{
+    int n = 0;
+    for (int i = 0; i < TACHY_OP_COUNT; i++)
+        n += count((enum tachy_plan_op)i);
+    return n;
+}
+
+// What the graph computes from noise; freed by the caller.
+static inline float *results(void)
+{
+    struct tachy_cpu_plan *p = NULL;
+    int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);
+    float *x = calloc((size_t)nb_in, sizeof(*x)), *y = calloc((size_t)nb_out, sizeof(*y));
+    seed = 99;
+    for (int64_t i = 0; i < nb_in; i++)
+        x[i] = 3 * noise();
+    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
+    if (p)
+        CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){x}, (float *const[]){y}), TACHY_OK);
+    tachy_cpu_plan_close(&p);
+    free(x);
+    return y;
+}
+
+// The graph as `build` makes it and after every pass must give the same, within rounding.
+static inline void same_after_all(struct tachy_value *(*build)(void))
+{
+    begin();
+    tachy_graph_add_output(g, build());
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(tachy_plan_layout(g), TACHY_OK);
+    int64_t n = tachy_value_elements(g->out[0]);
+    float *before = results();
+    tachy_graph_close(&g);
+    begin();
+    tachy_graph_add_output(g, build());
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    float *after = results();
+    double norm = 0, error = 0;
+    for (int64_t i = 0; i < n; i++) {
+        norm += (double)before[i] * (double)before[i];
+        error += ((double)after[i] - (double)before[i]) * ((double)after[i] - (double)before[i]);
+    }
+    CHECK(norm > 0 && sqrt(error / norm) < 1e-6);
+    free(before);
+    free(after);
+    tachy_graph_close(&g);
 }
