@@ -4,6 +4,7 @@
 
 const struct tachy_plan_pass tachy_plan_all_passes[] = {
     {"common", tachy_plan_common},
+    {"shuffle", tachy_plan_shuffle},
     {"moves", tachy_plan_moves},
     {"activations", tachy_plan_activations},
     {"prelu", tachy_plan_prelu},
