@@ -39,6 +39,8 @@ int tachy_plan_mean(struct tachy_graph *g);
 int tachy_plan_fuse(struct tachy_graph *g);
 // x * s, one s a channel, becomes a scale of the next convolution's weights.
 int tachy_plan_scale(struct tachy_graph *g);
+// Convolutions and resizes whose results are averaged over pixels add them up as they write.
+int tachy_plan_sums(struct tachy_graph *g);
 // Zeros around a picture become padding of the convolution that reads it.
 int tachy_plan_pad(struct tachy_graph *g);
 // Nodes that compute what another node computes.

@@ -20,7 +20,7 @@ struct part { // a value that lies within another, its Concat
 
 struct placing {
     const struct tachy_graph *g;
-    struct plan_ref *ref; // base: the slot until the end
+    struct plan_ref *ref, *sums; // base: the slot until the end
     struct slot *slots;
     struct part *part;
     int nb_slots;
@@ -136,6 +136,39 @@ static struct plan_ref sub_view(const struct plan_ref *whole, const struct tachy
     return r;
 }
 
+bool plan_is_mean_of_rows(const struct tachy_node *n)
+{
+    const bool *axis = n->attr.reduce.axis;
+    return n->op == TACHY_OP_REDUCE && n->attr.reduce.how == TACHY_PLAN_MEAN && n->in[0]->nhwc &&
+           n->out->nhwc && !axis[0] && !axis[1] && axis[2] && axis[3];
+}
+
+// Whether adding up while writing is less work than reading again: it is not where a convolution's
+// tiles would have to end at each of its short rows.
+static bool sums_pay(const struct tachy_node *n)
+{
+    enum { LONG_ROW = 48 };
+    bool by_row = n->op == TACHY_OP_RESIZE || (n->op == TACHY_OP_CONV && n->attr.conv.groups > 1);
+    return n->attr.row_sums && n->out->nhwc && (by_row || n->out->shape[3] >= LONG_ROW);
+}
+
+// From the node that makes them to the last mean that reads them.
+static void place_sums(struct placing *p, const struct tachy_node *n, int at)
+{
+    const struct tachy_value *v = n->out;
+    if (!sums_pay(n))
+        return;
+    p->sums[v->id] = (struct plan_ref){.base = p->nb_slots};
+    p->slots[p->nb_slots++] =
+        (struct slot){BASE_ARENA, 0, (size_t)(v->shape[0] * v->shape[2] * v->shape[1]), at, at};
+}
+
+static void touch_sums(struct placing *p, const struct tachy_node *n, int at)
+{
+    if (plan_is_mean_of_rows(n) && p->sums[n->in[0]->id].base != NO_BASE)
+        p->slots[p->sums[n->in[0]->id].base].last = at;
+}
+
 static void place_made(struct placing *p, const struct tachy_value *v, int at)
 {
     const struct part *part = &p->part[v->id];
@@ -247,7 +280,7 @@ static void place_all(struct placing *p)
     const struct tachy_graph *g = p->g;
     int at = 0;
     for (int i = 0; i < g->nb_values; i++)
-        p->ref[i].base = NO_BASE;
+        p->ref[i].base = p->sums[i].base = NO_BASE;
     for (int i = 0; i < g->nb_in; i++)
         new_slot(p, g->in[i], BASE_INPUTS + i, 0);
     for (const struct tachy_node *n = g->last; n; n = n->prev) // outer ones first
@@ -256,6 +289,8 @@ static void place_all(struct placing *p)
     for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
         if (!place_alias(p, n))
             place_made(p, n->out, at);
+        place_sums(p, n, at);
+        touch_sums(p, n, at);
         touch(p, n->out, at);
         for (int i = 0; i < n->nb_in; i++)
             touch(p, n->in[i], at);
@@ -263,25 +298,36 @@ static void place_all(struct placing *p)
     place_outputs(p, at);
 }
 
+// From slots to where they lie.
+static void settle(const struct placing *p, struct plan_ref *ref)
+{
+    for (int i = 0; i < p->g->nb_values; i++) {
+        const struct slot *s = ref[i].base == NO_BASE ? NULL : &p->slots[ref[i].base];
+        if (s) {
+            ref[i].base = s->base;
+            ref[i].offset += s->offset;
+        }
+    }
+}
+
 int plan_place(struct plan_places *out, const struct tachy_graph *g)
 {
     size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
-    struct placing p = {g, calloc(n, sizeof(*p.ref)), calloc(n, sizeof(*p.slots)),
-                        calloc(n, sizeof(*p.part)), 0};
-    int err = p.ref && p.slots && p.part ? TACHY_OK : TACHY_ERR_NOMEM;
-    *out = (struct plan_places){0};
+    struct placing p = {.g = g};
+    p.ref = calloc(n, sizeof(*p.ref));
+    p.sums = calloc(n, sizeof(*p.sums));
+    p.slots = calloc(2 * n, sizeof(*p.slots)); // of values and of their sums
+    p.part = calloc(n, sizeof(*p.part));
+    int err = p.ref && p.sums && p.slots && p.part ? TACHY_OK : TACHY_ERR_NOMEM;
+    *out = (struct plan_places){p.ref, p.sums, 0, 0};
     if (err == TACHY_OK) {
         place_all(&p);
         err = colour(&p, out);
     }
-    for (int i = 0; err == TACHY_OK && i < g->nb_values; i++) {
-        const struct slot *s = p.ref[i].base == NO_BASE ? NULL : &p.slots[p.ref[i].base];
-        if (s) {
-            p.ref[i].base = s->base;
-            p.ref[i].offset += s->offset;
-        }
+    if (err == TACHY_OK) {
+        settle(&p, p.ref);
+        settle(&p, p.sums);
     }
-    out->ref = p.ref;
     free(p.slots);
     free(p.part);
     if (err < 0)
@@ -292,5 +338,6 @@ int plan_place(struct plan_places *out, const struct tachy_graph *g)
 void plan_place_free(struct plan_places *p)
 {
     free(p->ref);
-    p->ref = NULL;
+    free(p->sums);
+    p->ref = p->sums = NULL;
 }
