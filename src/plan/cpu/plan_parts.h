@@ -51,6 +51,10 @@ struct plan_step {
             float value;
         } copy;
         struct {
+            int first[4], end[4]; // n, h, w, c of the output that hold something already
+            float value;          // of the rest
+        } frame;
+        struct {
             struct plan_copy outer, inner; // inner: what is reduced or normalised; from only
             enum tachy_plan_reduce how;
         } reduce;
@@ -150,5 +154,5 @@ static inline bool plan_order_is_free(const struct tachy_value *v)
 // What steps do (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
 plan_run_fn plan_run_conv, plan_run_deconv, plan_run_unary, plan_run_binary, plan_run_pool, plan_run_mean,
-    plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_reduce, plan_run_softmax_any;
+    plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any;
 struct tachy_view plan_at(const struct plan_ref *ref, const struct plan_run *r);

@@ -12,10 +12,9 @@ struct slot {
     int first, last;     // nodes between which it holds something
 };
 
-struct part { // a value that lies within another, its Concat
+struct part { // a value that lies within another, which its Concat or Pad makes
     const struct tachy_value *whole;
-    int64_t start; // along `axis` of the whole
-    int axis;
+    int64_t start[TACHY_MAX_RANK];
 };
 
 struct placing {
@@ -102,18 +101,28 @@ static bool is_step_slice(const struct tachy_node *n)
     return true;
 }
 
-// Marks what a Concat's producers can write straight into its output.
-static void mark_parts(struct placing *p, const struct tachy_node *concat)
+// Marks `v` as a part of what `n` makes, if what makes it can write it there.
+static void mark_part(struct placing *p, const struct tachy_node *n, const struct tachy_value *v,
+                      const int64_t *start)
 {
-    int64_t start = 0;
-    for (int i = 0; i < concat->nb_in; start += concat->in[i]->shape[concat->attr.axis], i++) {
-        const struct tachy_value *v = concat->in[i];
-        const struct tachy_node *by = v->made_by;
-        bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
-                      by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL &&
-                      by->op != TACHY_OP_PAD;
-        if (writes && !p->part[v->id].whole && v->nhwc == concat->out->nhwc && may_be_view(p->g, v))
-            p->part[v->id] = (struct part){concat->out, start, concat->attr.axis};
+    const struct tachy_node *by = v->made_by;
+    bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
+                  by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL && by->op != TACHY_OP_PAD;
+    if (!writes || p->part[v->id].whole || v->nhwc != n->out->nhwc || !may_be_view(p->g, v))
+        return;
+    p->part[v->id].whole = n->out;
+    memcpy(p->part[v->id].start, start, sizeof(p->part[v->id].start));
+}
+
+// Marks what a Concat's or Pad's producers can write straight into its output.
+static void mark_parts(struct placing *p, const struct tachy_node *n)
+{
+    int64_t start[TACHY_MAX_RANK] = {0};
+    if (n->op == TACHY_OP_PAD)
+        mark_part(p, n, n->in[0], n->attr.pad.before);
+    for (int i = 0; i < n->nb_in && n->op == TACHY_OP_CONCAT; i++) {
+        mark_part(p, n, n->in[i], start);
+        start[n->attr.axis] += n->in[i]->shape[n->attr.axis];
     }
 }
 
@@ -178,10 +187,8 @@ static void place_made(struct placing *p, const struct tachy_value *v, int at)
         new_slot(p, v, BASE_ARENA, at);
         return;
     }
-    int64_t start[TACHY_MAX_RANK] = {0};
-    start[part->axis] = part->start;
     place_made(p, part->whole, at);
-    p->ref[v->id] = sub_view(&p->ref[part->whole->id], v, start);
+    p->ref[v->id] = sub_view(&p->ref[part->whole->id], v, part->start);
 }
 
 static bool place_alias(struct placing *p, const struct tachy_node *n)
@@ -284,7 +291,7 @@ static void place_all(struct placing *p)
     for (int i = 0; i < g->nb_in; i++)
         new_slot(p, g->in[i], BASE_INPUTS + i, 0);
     for (const struct tachy_node *n = g->last; n; n = n->prev) // outer ones first
-        if (n->op == TACHY_OP_CONCAT && n->out->rank == 4)
+        if (n->out->rank == 4)
             mark_parts(p, n);
     for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
         if (!place_alias(p, n))
