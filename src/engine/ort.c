@@ -1,4 +1,4 @@
-#include "engine/ort.h"
+#include "engine/ep.h"
 
 #include "base/base.h"
 #include "base/place.h"
@@ -183,6 +183,8 @@ static void destroy(struct tachy_ort *ort)
 {
     if (ort->host)
         ort->api->ReleaseMemoryInfo(ort->host);
+    if (ort->env)
+        tachy_ep_unload(ort);
     if (ort->env)
         ort->api->ReleaseEnv(ort->env);
     free(ort->path);
