@@ -61,6 +61,23 @@ static bool auto_pad(const struct reader_node *n, const int *kernel, const int *
     return true;
 }
 
+// The same for a transposed convolution, where the sides are equal: which gets the odd one is told
+// in more than one way.
+static bool auto_pad_transposed(const struct reader_node *n, const struct tachy_plan_attr *a, int *pad)
+{
+    char mode[16];
+    if (!reader_string(n, "auto_pad", mode, sizeof(mode)) || !*mode || !strcmp(mode, "NOTSET"))
+        return true;
+    for (int i = 0; i < 2; i++) {
+        int64_t all = (n->in[0]->shape[2 + i] - 1) * a->conv.stride[i] + a->conv.out_pad[i] +
+                      (int64_t)(a->conv.kernel[i] - 1) * a->conv.dilation[i] + 1 - n->out[0]->shape[2 + i];
+        if (all < 0 || all > 1 << 20 || all % 2)
+            return false;
+        pad[i] = pad[2 + i] = (int)(all / 2);
+    }
+    return true;
+}
+
 static const char *read_conv(struct reader_node *n, bool transposed)
 {
     struct tachy_plan_attr a = {0};
@@ -75,9 +92,8 @@ static const char *read_conv(struct reader_node *n, bool transposed)
         !window_attr(n, "output_padding", 2, 0, a.conv.out_pad))
         return BAD_ATTRIBUTE;
     a.conv.groups = (int)groups;
-    char mode[16];
-    bool automatic = reader_string(n, "auto_pad", mode, sizeof(mode)) && *mode && strcmp(mode, "NOTSET");
-    if (transposed && (automatic || reader_ints(n, "output_shape", (int64_t[8]){0}, 8) > 0))
+    if (transposed && (n->out[0]->rank != 4 || !auto_pad_transposed(n, &a, a.conv.pad) ||
+                       reader_ints(n, "output_shape", (int64_t[8]){0}, 8) > 0))
         return BAD_ATTRIBUTE;
     if (!transposed && !auto_pad(n, a.conv.kernel, a.conv.stride, a.conv.dilation, a.conv.pad))
         return BAD_ATTRIBUTE;
@@ -123,7 +139,28 @@ UNARY(softplus, TACHY_PLAN_SOFTPLUS)
 UNARY(mish, TACHY_PLAN_MISH)
 UNARY(erf_of, TACHY_PLAN_ERF)
 
-static const char *prelu(struct reader_node *n) { return unary(n, TACHY_PLAN_PRELU, 0, 0, 2); }
+// A slope that has been spread over the picture, one a channel again; the slope itself otherwise.
+static struct tachy_value *one_a_channel(struct reader_node *n, struct tachy_value *slope)
+{
+    if (!slope || !slope->data || slope->dtype != TACHY_F32 || slope->rank != 4 || slope->shape[0] != 1)
+        return slope;
+    int64_t c = slope->shape[1], hw = slope->shape[2] * slope->shape[3], shape[] = {1, c, 1, 1};
+    const float *all = slope->data;
+    for (int64_t i = 0; i < c * hw; i++)
+        if (all[i] != all[i / hw * hw])
+            return slope;
+    float *one = hw > 1 ? tachy_graph_alloc(n->r->g, sizeof(*one) * (size_t)TACHY_MAX(c, 1)) : NULL;
+    for (int64_t i = 0; one && i < c; i++)
+        one[i] = all[i * hw];
+    return one ? tachy_graph_constant(n->r->g, slope->name, TACHY_F32, 4, shape, one) : slope;
+}
+
+static const char *prelu(struct reader_node *n)
+{
+    struct tachy_plan_attr a = {.act = {TACHY_PLAN_PRELU, 0, 0}};
+    struct tachy_value *in[] = {n->in[0], one_a_channel(n, reader_in(n, 1))};
+    return reader_emit(n, TACHY_OP_UNARY, &a, in, 2, n->out[0]) ? NULL : READER_NOMEM;
+}
 
 static const char *leaky(struct reader_node *n)
 {
