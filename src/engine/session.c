@@ -357,7 +357,7 @@ static int create(struct load *l)
         l->s->ort, api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
         l->log, "%s: cannot be loaded", l->p->path);
     // What is wrong with the file, whatever the runtime calls it.
-    if (err == TACHY_ERR_INVAL || err == TACHY_ERR_EXTERNAL)
+    if ((err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL)
         err = TACHY_ERR_FORMAT;
     api->ReleaseSessionOptions(options);
     l->s->profiling = !err && l->p->profile_dir;
