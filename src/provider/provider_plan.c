@@ -71,7 +71,7 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g)
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
-        err = tachy_cpu_plan_open(&plan->plan, g);
+        err = tachy_cpu_plan_open(&plan->plan, g, NULL);
     if (err < 0)
         return err;
     struct tachy_cpu_plan_info i;
