@@ -9,7 +9,7 @@
 //   table->want(); create the session on the same thread; plan = table->take();
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 1 };
+enum { TACHY_EP_TABLE_VERSION = 3 };
 
 struct tachy_ep_plan;
 
@@ -31,6 +31,13 @@ struct tachy_ep_node {
     const char *op, *name;
     const char *why; // it is left to ONNX Runtime; NULL: a plan runs it
     int plan;        // number of that plan, from 0; -1: none
+};
+
+// How far one step of a plan is from double precision; texts are valid during the call.
+struct tachy_ep_layer {
+    const char *op, *name;
+    int64_t elements; // of its output
+    double error;     // L2 norm of the difference over L2 norm of the float64 output
 };
 
 struct tachy_ep_table {
@@ -55,4 +62,14 @@ struct tachy_ep_table {
     // number; the strings live as long. A node's nested graphs are not listed.
     int (*nodes)(void);
     bool (*node)(int i, struct tachy_ep_node *n);
+    // Like want(); the plan also keeps what reference() and layers() need: the model's graph and a
+    // copy of its constants.
+    void (*want_reference)(void);
+    // What the model gives in double precision, slowly: outputs dense in ONNX's order. TACHY_ERR_INVAL
+    // where want_reference() was not asked for, TACHY_ERR_UNSUPPORTED, TACHY_ERR_NOMEM. Thread-safe.
+    int (*reference)(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
+    // Calls `each` for every step that computes, with its error when its own inputs are exact. Codes as
+    // reference(). Thread-safe.
+    int (*layers)(const struct tachy_ep_plan *p, const void *const in[],
+                  void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
 };

@@ -27,6 +27,7 @@ struct provider_tensor {
 struct provider_plan {
     atomic_int owners;
     struct tachy_cpu_plan *plan;
+    struct tachy_graph *reference; // as it was read, where it was asked for
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
@@ -52,6 +53,12 @@ OrtStatus *provider_read_options(struct provider_options *o, const struct provid
 // takes over `nodes` and its strings but `why`, also where nobody has asked.
 bool provider_wanted(void);
 void provider_record(struct tachy_ep_node *nodes, int nb);
+// Of the function table (table_f64.c).
+int provider_reference(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
+int provider_layers(const struct tachy_ep_plan *p, const void *const in[],
+                    void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
+// Whether the session that this thread creates keeps its plan's graph for the function table.
+bool provider_keeps_reference(void);
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);
 
 // Hands ONNX Runtime the sets of nodes that plans will run (claim.c). `whole`: one set, all nodes.

@@ -68,6 +68,10 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
 static int compile(struct provider_plan *plan, struct tachy_graph *g)
 {
     int err = tachy_graph_verify(g);
+    if (err == TACHY_OK && provider_keeps_reference())
+        err = tachy_graph_copy(&plan->reference, g, true);
+    if (plan->reference)
+        plan->reference->log = NULL; // the session's
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
@@ -114,6 +118,7 @@ void provider_plan_close(struct provider_plan **p)
     for (int i = 0; i < plan->nb_out; i++)
         tachy_free(plan->out[i].name);
     tachy_cpu_plan_close(&plan->plan);
+    tachy_graph_close(&plan->reference);
     free(plan);
 }
 

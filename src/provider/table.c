@@ -7,7 +7,7 @@
 
 // The function table; see base/ep_table.h. A tachy_ep_plan is a provider_plan with one more owner.
 
-static _Thread_local bool wanted;
+static _Thread_local bool wanted, wanted_reference;
 static _Thread_local struct provider_plan *kept;
 static _Thread_local struct tachy_ep_node *recorded;
 static _Thread_local int nb_recorded;
@@ -38,18 +38,27 @@ void provider_keep(struct provider_plan *p)
     kept = p ? provider_plan_ref(p) : NULL;
 }
 
+bool provider_keeps_reference(void) { return wanted_reference; }
+
 static void want(void)
 {
     wanted = true;
+    wanted_reference = false;
     provider_plan_close(&kept);
     provider_record(NULL, 0);
+}
+
+static void want_reference(void)
+{
+    want();
+    wanted_reference = true;
 }
 
 static struct tachy_ep_plan *take(void)
 {
     struct provider_plan *p = kept;
     kept = NULL;
-    wanted = false;
+    wanted = wanted_reference = false;
     return (struct tachy_ep_plan *)p;
 }
 
@@ -114,4 +123,5 @@ static bool node(int i, struct tachy_ep_node *n)
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
+    want_reference, provider_reference, provider_layers,
 };

@@ -19,6 +19,7 @@ MODELS = [
     ("segment/mediapipe_selfie.onnx", 1e-5),
     ("segment/deeplab_v3_1_default_1.onnx", 2e-5),
     ("face/blazeface_back_256.onnx", 2e-5),
+    ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/iris_64.onnx", 1e-5),
     ("face/openseeface_lm_model0_opt.onnx", 2e-5),
     ("detect/yolox_nano.onnx", 5e-5),
@@ -77,7 +78,11 @@ class Table(ctypes.Structure):
                 ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
                 ("about", ctypes.CFUNCTYPE(ctypes.c_char_p)),
                 ("nodes", ctypes.CFUNCTYPE(ctypes.c_int)),
-                ("node", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int, ctypes.c_void_p))]
+                ("node", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int, ctypes.c_void_p)),
+                ("want_reference", ctypes.CFUNCTYPE(None)),
+                ("reference", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
+                ("layers", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+                                            ctypes.c_void_p))]
 
     def ran(self):
         """(operator, who runs it or why not) of each node of the last session."""
@@ -106,10 +111,10 @@ def both(model, fixed=()):
     return reference, ort.InferenceSession(model, options(True, fixed))
 
 
-def picture(shape):
-    """A photo of a person in the shape that a network takes."""
+def picture(shape, path=None):
+    """A photo of a person, or what is named, in the shape that a network takes."""
     labelled = sorted((common.SHARED / "labels/people/images").glob("*.jpg"))
-    path = labelled[0] if labelled else common.DEPS / "media" / "astronaut.png"
+    path = path or (labelled[0] if labelled else common.DEPS / "media" / "astronaut.png")
     last = shape[3] in (1, 3)
     h, w, c = (shape[1], shape[2], shape[3]) if last else (shape[2], shape[3], shape[1])
     x = np.asarray(Image.open(path).convert("RGB" if c == 3 else "L").resize((w, h)), np.float32) / 255
@@ -179,7 +184,7 @@ class Networks(common.Case):
     def test_function_table(self):
         """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
         table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-        self.assertEqual(table.version, 1)
+        self.assertEqual(table.version, 3)
         self.assertFalse(table.take())
         table.want()
         _, session = both(self.path("selfie"))
@@ -324,6 +329,7 @@ class Operators(common.Case):
         self.op("LeakyRelu", (1, 5, 7, 9), alpha=0.3)
         self.op("HardSigmoid", (1, 5, 7, 9), alpha=0.3, beta=0.4)
         self.op("PRelu", (1, 5, 7, 9), constants=[self.random(5, 1, 1)])
+        self.op("PRelu", (1, 5, 7, 9), constants=[np.broadcast_to(self.random(1, 5, 1, 1), (1, 5, 7, 9)).copy()])
         self.op("Clip", (1, 5, 7, 9), constants=[np.float32(-0.5), np.float32(0.7)])
         for name in ("Add", "Sub", "Mul", "Div", "Min", "Max"):
             for other in ((1, 5, 7, 9), (1, 5, 1, 1), (5, 1, 1), (9,), (7, 1), (1, 1, 7, 9)):
@@ -371,13 +377,16 @@ class Operators(common.Case):
         make, w = onnx.helper.make_node, self.random
         conv = make("Conv", ["x", "w"], ["a"])
         constants = {"w": w(8, 4, 1, 1), "three": np.float32(3), "six": np.float32(6), "zero": np.float32(0),
-                     "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1)}
+                     "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1), "a8": w(8, 1, 1, 1)}
+        constants["rest8"] = 1 - constants["a8"]
         forms = {
             "hswish": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
                        make("Mul", ["a", "c"], ["m"]), make("Div", ["m", "six"], ["y"])],
             "hsigmoid": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
                          make("Mul", ["c", "sixth"], ["h"]), make("Mul", ["a", "h"], ["y"])],
             "swish": [conv, make("Sigmoid", ["a"], ["s"]), make("Mul", ["a", "s"], ["y"])],
+            "prelu": [conv, make("Conv", ["a", "a8"], ["l"], group=8), make("Relu", ["a"], ["r"]),
+                      make("Conv", ["r", "rest8"], ["m"], group=8), make("Add", ["l", "m"], ["y"])],
             "bias": [conv, make("Add", ["a", "b"], ["p"]), make("Relu", ["p"], ["y"])],
             "residual": [conv, make("Relu", ["a"], ["r"]), make("Conv", ["x", "w"], ["a2"]),
                          make("Add", ["r", "a2"], ["y"])],
