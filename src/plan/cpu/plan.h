@@ -25,6 +25,7 @@ struct tachy_cpu_plan_info {
 };
 
 struct tachy_cpu_plan_params { // {0} is valid
+    int threads; // inside of one run, the caller's among them; 0: 1
     // What may be spent on timing kernels against each other: 0 nothing, 1 half a second, 2 three
     // seconds, 3 thirty seconds at most. Which kernels run changes no bit of a result.
     int effort;
