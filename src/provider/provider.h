@@ -15,6 +15,7 @@ struct provider {
 // Of a session.
 struct provider_options {
     struct tachy_cpu_plan_params plan;
+    char store[1024]; // folder of the engine store; "": the user's; "0": none
 };
 
 struct provider_tensor {

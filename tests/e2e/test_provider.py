@@ -101,7 +101,8 @@ def options(ours, fixed=(), own=None):
     for name in fixed:
         o.add_free_dimension_override_by_name(name, 1)
     if ours:
-        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], own or {})
+        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1],
+                                   {"build_effort": "0", "store": "0", **(own or {})})
     return o
 
 
@@ -243,7 +244,7 @@ class Networks(common.Case):
         ort.InferenceSession(model, options(True, own={"threads": "2"}))
         for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
                           ({"threads": "2x"}, "`threads` is a whole number"),
-                          ({"thread": "2"}, "no provider option `thread`; there are threads")):
+                          ({"thread": "2"}, "no provider option `thread`; there are threads, build_effort, store")):
             with self.assertRaisesRegex(Exception, said):
                 ort.InferenceSession(model, options(True, own=own), enable_fallback=0)
 

@@ -36,7 +36,9 @@ struct plan_packed *plan_packed_share(void *data, size_t size)
         tachy_aligned_free(data);
         return NULL;
     }
-    *made = (struct plan_packed){.digest = tachy_mix(0, data, size), .size = size, .owners = 1, .data = data};
+    uint64_t digest[2] = {0, 1};
+    tachy_mix_wide(digest, data, size);
+    *made = (struct plan_packed){.digest = digest[0], .size = size, .owners = 1, .data = data};
     pthread_mutex_lock(&lock);
     struct plan_packed **list = &lists[made->digest % LISTS], *k = find(made->digest, data, size);
     if (k) {
