@@ -329,6 +329,9 @@ class Operators(common.Case):
         self.op("ConvTranspose", (1, 8, 7, 9), constants=[w(8, 4, 2, 2), w(4)], strides=[2, 2])
         self.op("ConvTranspose", (1, 8, 7, 9), constants=[w(8, 4, 3, 3), w(4)], strides=[2, 2],
                 pads=[1, 1, 1, 1], output_padding=[1, 1])
+        for kernel, stride in ((2, 2), (4, 2), (3, 1)):
+            self.op("ConvTranspose", (1, 8, 7, 9), constants=[w(8, 4, kernel, kernel)], strides=[stride] * 2,
+                    auto_pad="SAME_UPPER")
 
     def test_products(self):
         w = self.random
