@@ -42,6 +42,7 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
     if (err < 0)
         return err;
     s->add_last = n->attr.act_before_add;
+    s->sums = b->places.sums[n->out->id];
     struct tachy_conv_shape shape = conv_shape(n);
     struct tachy_conv_weights w = tachy_conv_oihw(&shape, n->in[1]->data, data_of(plan_input(n, 2)));
     return convolve(b, s, &shape, &w);
