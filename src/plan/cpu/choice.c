@@ -114,7 +114,7 @@ int plan_choose(struct plan_build *b, const struct tachy_cpu_plan_params *params
     int err = find_groups(&c);
     bool known = !err && params->choice && choice_parse(&c, about, params->choice, effort);
     if (!err && !known && effort > 0)
-        err = choice_time(&c, about, effort);
+        err = choice_time(&c, about, effort, TACHY_MAX(params->parts, 1));
     if (!err)
         err = settle(&c);
     if (!err && !(about->text = choice_print(&c, about)))

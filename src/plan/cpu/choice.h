@@ -33,8 +33,8 @@ struct choice {
 char *choice_print(const struct choice *c, const struct plan_choice *about);
 // Sets what each group chose. False: the text does not fit the groups, or is of less effort.
 bool choice_parse(struct choice *c, struct plan_choice *about, const char *text, int effort);
-// Times and sets it (choice_time.c). TACHY_ERR_NOMEM.
-int choice_time(struct choice *c, struct plan_choice *about, int effort);
+// Times and sets it (choice_time.c), in one of `parts` parts of the effort's time. TACHY_ERR_NOMEM.
+int choice_time(struct choice *c, struct plan_choice *about, int effort, int parts);
 // Packs a member's weights for variant `i` where they are not yet. TACHY_ERR_NOMEM.
 int choice_pack(struct choice *c, int member, int i);
 // Lets a group's steps run variant `i`, whose weights are packed.

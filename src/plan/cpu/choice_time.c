@@ -305,9 +305,10 @@ static int compare(struct timing *t, struct plan_choice *about, int pairs, doubl
     return TACHY_OK;
 }
 
-int choice_time(struct choice *c, struct plan_choice *about, int effort)
+int choice_time(struct choice *c, struct plan_choice *about, int effort, int parts)
 {
     struct timing t;
+    double seconds = efforts[effort].seconds / parts;
     uint64_t start = tachy_now_ns();
     int err = timing_open(&t, c);
     for (int k = 0; k < c->b->nb_kernels && !err; k++)
@@ -316,10 +317,10 @@ int choice_time(struct choice *c, struct plan_choice *about, int effort)
         choice_use(c, g, 0);
     if (!err) {
         int nb = sort_groups(&t);
-        err = time_all(&t, nb, efforts[effort].seconds * 0.85, efforts[effort].rounds);
+        err = time_all(&t, nb, seconds * 0.85, efforts[effort].rounds);
     }
     if (!err)
-        err = compare(&t, about, efforts[effort].pairs, efforts[effort].seconds * 0.15);
+        err = compare(&t, about, efforts[effort].pairs, seconds * 0.15);
     about->effort = effort;
     about->seconds = (double)(tachy_now_ns() - start) / 1e9;
     timing_close(&t);

@@ -29,6 +29,7 @@ struct tachy_cpu_plan_params { // {0} is valid
     // What may be spent on timing kernels against each other: 0 nothing, 1 half a second, 2 three
     // seconds, 3 thirty seconds at most. Which kernels run changes no bit of a result.
     int effort;
+    int parts; // plans that share this time; 0: 1
     // What tachy_cpu_plan_choice() gave for the same graph on such a machine. Taken where it fits and
     // its effort is at least `effort`, else made again. NULL: none.
     const char *choice;
