@@ -29,7 +29,7 @@ static int activation(struct tachy_graph *g, struct tachy_node *n)
     struct tachy_node *p = maker(g, n->in[0], n);
     bool prelu = n->attr.act.act == TACHY_PLAN_PRELU;
     if (!p || !has_epilogue(p->op) || p->attr.act.act || (prelu && p->op != TACHY_OP_CONV) ||
-        n->attr.act.act == TACHY_PLAN_NEG)
+        !tachy_plan_act_ends(n->attr.act.act))
         return TACHY_OK;
     if (prelu) {
         if (!tachy_node_set_inputs(g, p, 6))

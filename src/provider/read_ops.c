@@ -13,80 +13,6 @@ static const char *emit1(struct reader_node *n, enum tachy_plan_op op, const str
     return reader_emit(n, op, a, n->in, nb_in, n->out[0]) ? NULL : READER_NOMEM;
 }
 
-static bool to_ints(const int64_t *from, int n, int *to)
-{
-    for (int i = 0; i < n; i++) {
-        if (from[i] < INT32_MIN / 4 || from[i] > INT32_MAX / 4)
-            return false;
-        to[i] = (int)from[i];
-    }
-    return true;
-}
-
-// kernel_shape, strides and so on: `n` numbers, or all of `otherwise`.
-static bool window_attr(const struct reader_node *r, const char *name, int n, int otherwise, int *to)
-{
-    int64_t v[8];
-    int got = reader_ints(r, name, v, 8);
-    if (got < 0) {
-        for (int i = 0; i < n; i++)
-            to[i] = otherwise;
-        return true;
-    }
-    return got == n && to_ints(v, n, to);
-}
-
-// SAME_UPPER and SAME_LOWER as numbers.
-static bool auto_pad(const struct reader_node *n, const int *kernel, const int *stride,
-                     const int *dilation, int *pad)
-{
-    char mode[16];
-    if (!reader_string(n, "auto_pad", mode, sizeof(mode)) || !*mode || !strcmp(mode, "NOTSET"))
-        return true;
-    const struct tachy_value *x = n->in[0], *y = n->out[0];
-    bool upper = !strcmp(mode, "SAME_UPPER");
-    if (!strcmp(mode, "VALID")) {
-        memset(pad, 0, 4 * sizeof(*pad));
-        return true;
-    }
-    if ((!upper && strcmp(mode, "SAME_LOWER")) || x->rank != 4 || y->rank != 4)
-        return false;
-    for (int i = 0; i < 2; i++) {
-        int64_t need = (y->shape[2 + i] - 1) * stride[i] + (int64_t)(kernel[i] - 1) * dilation[i] + 1 -
-                       x->shape[2 + i];
-        need = TACHY_CLAMP(need, 0, 1 << 20);
-        pad[i] = (int)(upper ? need / 2 : (need + 1) / 2);
-        pad[2 + i] = (int)need - pad[i];
-    }
-    return true;
-}
-
-static const char *read_conv(struct reader_node *n, bool transposed)
-{
-    struct tachy_plan_attr a = {0};
-    const struct tachy_value *w = reader_in(n, 1);
-    if (!w || w->rank != 4 || n->in[0]->rank != 4)
-        return "a convolution of other than two dimensions";
-    int64_t size[2] = {w->shape[2], w->shape[3]}, groups = reader_int(n, "group", 1);
-    if (!to_ints(size, 2, a.conv.kernel) || groups < 1 || groups > INT32_MAX ||
-        !window_attr(n, "strides", 2, 1, a.conv.stride) ||
-        !window_attr(n, "dilations", 2, 1, a.conv.dilation) ||
-        !window_attr(n, "pads", 4, 0, a.conv.pad) ||
-        !window_attr(n, "output_padding", 2, 0, a.conv.out_pad))
-        return BAD_ATTRIBUTE;
-    a.conv.groups = (int)groups;
-    char mode[16];
-    bool automatic = reader_string(n, "auto_pad", mode, sizeof(mode)) && *mode && strcmp(mode, "NOTSET");
-    if (transposed && (automatic || reader_ints(n, "output_shape", (int64_t[8]){0}, 8) > 0))
-        return BAD_ATTRIBUTE;
-    if (!transposed && !auto_pad(n, a.conv.kernel, a.conv.stride, a.conv.dilation, a.conv.pad))
-        return BAD_ATTRIBUTE;
-    return emit1(n, transposed ? TACHY_OP_DECONV : TACHY_OP_CONV, &a, TACHY_MIN(n->nb_in, 3));
-}
-
-static const char *conv(struct reader_node *n) { return read_conv(n, false); }
-static const char *deconv(struct reader_node *n) { return read_conv(n, true); }
-
 static const char *matmul(struct reader_node *n)
 {
     struct tachy_plan_attr a = {.matmul = {.alpha = 1}};
@@ -183,51 +109,6 @@ static const char *neg(struct reader_node *n)
     return in[1] && reader_emit(n, TACHY_OP_BINARY, &a, in, 2, n->out[0]) ? NULL : READER_NOMEM;
 }
 
-static const char *mean_of_pixels(struct reader_node *n, enum tachy_plan_reduce how)
-{
-    struct tachy_plan_attr a = {.reduce = {.how = how, .axis = {false, false, true, true}}};
-    return n->in[0]->rank == 4 ? emit1(n, TACHY_OP_REDUCE, &a, 1) : BAD_ATTRIBUTE;
-}
-
-static const char *global_average(struct reader_node *n) { return mean_of_pixels(n, TACHY_PLAN_MEAN); }
-static const char *global_max(struct reader_node *n) { return mean_of_pixels(n, TACHY_PLAN_RMAX); }
-
-// With ceil_mode windows hang over the end: as padding there, which a maximum does not see.
-static bool hang_over(struct tachy_plan_attr *a, const struct tachy_value *x, const struct tachy_value *y)
-{
-    for (int i = 0; i < 2; i++) {
-        int64_t more = (y->shape[2 + i] - 1) * a->pool.stride[i] + a->pool.kernel[i] - x->shape[2 + i] -
-                       a->pool.pad[i] - a->pool.pad[2 + i];
-        if (more > 0 && a->pool.average)
-            return false;
-        a->pool.pad[2 + i] += (int)TACHY_CLAMP(more, 0, 1 << 20);
-    }
-    return true;
-}
-
-static const char *pool(struct reader_node *n, bool average)
-{
-    struct tachy_plan_attr a = {.pool = {.average = average}};
-    int dilation[2];
-    const struct tachy_value *x = n->in[0], *y = n->out[0];
-    if (x->rank != 4 || y->rank != 4 || (n->nb_out > 1 && n->out[1]) ||
-        !window_attr(n, "kernel_shape", 2, 1, a.pool.kernel) ||
-        !window_attr(n, "strides", 2, 1, a.pool.stride) || !window_attr(n, "pads", 4, 0, a.pool.pad) ||
-        !window_attr(n, "dilations", 2, 1, dilation) || dilation[0] != 1 || dilation[1] != 1 ||
-        !auto_pad(n, a.pool.kernel, a.pool.stride, dilation, a.pool.pad))
-        return BAD_ATTRIBUTE;
-    a.pool.count_padding = reader_int(n, "count_include_pad", 0);
-    bool padded = a.pool.pad[0] || a.pool.pad[1] || a.pool.pad[2] || a.pool.pad[3];
-    if (average && !padded && a.pool.kernel[0] == x->shape[2] && a.pool.kernel[1] == x->shape[3])
-        return mean_of_pixels(n, TACHY_PLAN_MEAN);
-    if (reader_int(n, "ceil_mode", 0) && !hang_over(&a, x, y))
-        return BAD_ATTRIBUTE;
-    return emit1(n, TACHY_OP_POOL, &a, 1);
-}
-
-static const char *max_pool(struct reader_node *n) { return pool(n, false); }
-static const char *average_pool(struct reader_node *n) { return pool(n, true); }
-
 static const char *softmax(struct reader_node *n)
 {
     const struct tachy_value *x = n->in[0];
@@ -277,25 +158,25 @@ static const struct {
 } ops[] = {
     {"Abs", abs_of},
     {"Add", add},
-    {"AveragePool", average_pool},
+    {"AveragePool", reader_average_pool},
     {"BatchNormalization", batch_norm},
     {"Clip", clip},
-    {"Conv", conv},
-    {"ConvTranspose", deconv},
+    {"Conv", reader_conv},
+    {"ConvTranspose", reader_deconv},
     {"Div", divide},
     {"Elu", elu},
     {"Erf", erf_of},
     {"Exp", exp_of},
     {"Gelu", gelu},
     {"Gemm", gemm},
-    {"GlobalAveragePool", global_average},
-    {"GlobalMaxPool", global_max},
+    {"GlobalAveragePool", reader_global_average},
+    {"GlobalMaxPool", reader_global_max},
     {"HardSigmoid", hard_sigmoid},
     {"HardSwish", hard_swish},
     {"LeakyRelu", leaky},
     {"MatMul", matmul},
     {"Max", max_of},
-    {"MaxPool", max_pool},
+    {"MaxPool", reader_max_pool},
     {"Min", min_of},
     {"Mish", mish},
     {"Mul", mul},

@@ -50,6 +50,9 @@ static int add_steps(struct plan_build *b)
 {
     const struct tachy_graph *g = b->g;
     int err = TACHY_OK;
+    for (int i = 0; i < g->nb_in && err == TACHY_OK; i++)
+        if (g->in[i]->dtype != TACHY_F32)
+            err = plan_convert_input(b, g->in[i], i);
     for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
         const char *why = tachy_cpu_refuses(n);
         b->plan->nodes++;
@@ -59,7 +62,9 @@ static int add_steps(struct plan_build *b)
         err = plan_steps_of(b, n);
     }
     for (int i = 0; i < g->nb_out && err == TACHY_OK; i++)
-        if (b->places.ref[g->out[i]->id].base != BASE_INPUTS + g->nb_in + i)
+        if (g->out[i]->dtype != TACHY_F32)
+            err = plan_convert_output(b, g->out[i], i);
+        else if (b->places.ref[g->out[i]->id].base != BASE_INPUTS + g->nb_in + i)
             err = plan_copy_output(b, g->out[i], i);
     return err;
 }

@@ -32,6 +32,7 @@ void tachy_cpu_plan_close(struct tachy_cpu_plan **p);
 void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_info *info);
 
 // Runs once on the calling thread. `in` and `out` are dense in ONNX's order, in the order of the
-// graph's inputs and outputs, aligned to a float, and do not overlap. TACHY_ERR_NOMEM: no memory
+// graph's inputs and outputs, aligned to a float, and do not overlap; what is of another type than
+// float32 in the graph lies there in that type, aligned to it. TACHY_ERR_NOMEM: no memory
 // for a workspace; nothing else can fail.
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[]);
