@@ -258,6 +258,9 @@ struct tachy_graph {
 
 int tachy_graph_open(struct tachy_graph **out, const struct tachy_log *log);
 void tachy_graph_close(struct tachy_graph **g);
+// A graph of the same values (same ids), nodes, inputs and outputs. `constants`: with a copy of their
+// data, so that nothing of `g` is needed afterwards. TACHY_ERR_NOMEM; *out is NULL then.
+int tachy_graph_copy(struct tachy_graph **out, const struct tachy_graph *g, bool constants);
 
 // All of these return NULL when out of memory. Names may be NULL and are copied.
 struct tachy_value *tachy_graph_value(struct tachy_graph *g, const char *name, enum tachy_dtype t,

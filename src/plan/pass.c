@@ -6,6 +6,7 @@ const struct tachy_plan_pass tachy_plan_all_passes[] = {
     {"common", tachy_plan_common},
     {"moves", tachy_plan_moves},
     {"activations", tachy_plan_activations},
+    {"prelu", tachy_plan_prelu},
     {"pad", tachy_plan_pad},
     {"fuse", tachy_plan_fuse},
     {"scale", tachy_plan_scale},

@@ -26,6 +26,8 @@ int tachy_plan_layout(struct tachy_graph *g);
 int tachy_plan_moves(struct tachy_graph *g);
 // Hard-swish, hard-sigmoid, swish and clips out of the sums and products that exporters write.
 int tachy_plan_activations(struct tachy_graph *g);
+// PRelu out of the sums that exporters write where their runtime has none.
+int tachy_plan_prelu(struct tachy_graph *g);
 // Bias, activation and a residual sum become part of the convolution in front of them.
 int tachy_plan_fuse(struct tachy_graph *g);
 // x * s, one s a channel, becomes a scale of the next convolution's weights.

@@ -21,6 +21,7 @@ struct ep {
     const struct factory *of;
     const OrtLogger *logger;
     struct tachy_log log;
+    struct provider_options options;
     bool whole; // what was claimed last is one plan for the whole model
 };
 
@@ -160,6 +161,11 @@ static OrtStatus *factory_create(OrtEpFactory *f, const OrtHardwareDevice *const
     *out = NULL;
     if (!ep)
         return self->p.api->CreateStatus(ORT_FAIL, "tachy: no memory");
+    OrtStatus *s = provider_read_options(&ep->options, &self->p, self->name, options);
+    if (s) {
+        free(ep);
+        return s;
+    }
     ep->of = self;
     ep->logger = logger;
     ep->log = (struct tachy_log){log_to_ort, ep, TACHY_LOG_VERBOSE};

@@ -34,10 +34,12 @@ static int read_nodes(struct reader *r, const struct provider *p, const OrtGraph
     return err;
 }
 
-static void set_tensor(struct provider_tensor *t, const struct tachy_value *v)
+static bool set_tensor(struct provider_tensor *t, const struct tachy_value *v)
 {
+    t->name = tachy_asprintf("%s", v->name ? v->name : "");
     t->rank = v->rank;
     memcpy(t->shape, v->shape, sizeof(t->shape));
+    return t->name;
 }
 
 static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValueInfo *const *in,
@@ -50,16 +52,14 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         if (!v || v->data || (v->dtype != TACHY_F32 && !v->uses)) // not read at run time
             continue;
         plan->index[plan->nb_in] = (int)i;
-        set_tensor(&plan->in[plan->nb_in++], v);
-        if (tachy_graph_add_input(r->g, v) < 0)
+        if (!set_tensor(&plan->in[plan->nb_in++], v) || tachy_graph_add_input(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
     for (size_t i = 0; i < nb_out; i++) {
         struct tachy_value *v = reader_value(r, out[i]);
         if (!v || !v->made_by)
             return TACHY_ERR_UNSUPPORTED;
-        set_tensor(&plan->out[plan->nb_out++], v);
-        if (tachy_graph_add_output(r->g, v) < 0)
+        if (!set_tensor(&plan->out[plan->nb_out++], v) || tachy_graph_add_output(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
     return TACHY_OK;
@@ -68,6 +68,10 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
 static int compile(struct provider_plan *plan, struct tachy_graph *g)
 {
     int err = tachy_graph_verify(g);
+    if (err == TACHY_OK && provider_keeps_reference())
+        err = tachy_graph_copy(&plan->reference, g, true);
+    if (plan->reference)
+        plan->reference->log = NULL; // the session's
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
@@ -109,7 +113,12 @@ void provider_plan_close(struct provider_plan **p)
     *p = NULL;
     if (!plan || atomic_fetch_sub(&plan->owners, 1) > 1)
         return;
+    for (int i = 0; i < plan->nb_in; i++)
+        tachy_free(plan->in[i].name);
+    for (int i = 0; i < plan->nb_out; i++)
+        tachy_free(plan->out[i].name);
     tachy_cpu_plan_close(&plan->plan);
+    tachy_graph_close(&plan->reference);
     free(plan);
 }
 

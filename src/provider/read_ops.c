@@ -49,7 +49,28 @@ UNARY(softplus, TACHY_PLAN_SOFTPLUS)
 UNARY(mish, TACHY_PLAN_MISH)
 UNARY(erf_of, TACHY_PLAN_ERF)
 
-static const char *prelu(struct reader_node *n) { return unary(n, TACHY_PLAN_PRELU, 0, 0, 2); }
+// A slope that has been spread over the picture, one a channel again; the slope itself otherwise.
+static struct tachy_value *one_a_channel(struct reader_node *n, struct tachy_value *slope)
+{
+    if (!slope || !slope->data || slope->dtype != TACHY_F32 || slope->rank != 4 || slope->shape[0] != 1)
+        return slope;
+    int64_t c = slope->shape[1], hw = slope->shape[2] * slope->shape[3], shape[] = {1, c, 1, 1};
+    const float *all = slope->data;
+    for (int64_t i = 0; i < c * hw; i++)
+        if (all[i] != all[i / hw * hw])
+            return slope;
+    float *one = hw > 1 ? tachy_graph_alloc(n->r->g, sizeof(*one) * (size_t)TACHY_MAX(c, 1)) : NULL;
+    for (int64_t i = 0; one && i < c; i++)
+        one[i] = all[i * hw];
+    return one ? tachy_graph_constant(n->r->g, slope->name, TACHY_F32, 4, shape, one) : slope;
+}
+
+static const char *prelu(struct reader_node *n)
+{
+    struct tachy_plan_attr a = {.act = {TACHY_PLAN_PRELU, 0, 0}};
+    struct tachy_value *in[] = {n->in[0], one_a_channel(n, reader_in(n, 1))};
+    return reader_emit(n, TACHY_OP_UNARY, &a, in, 2, n->out[0]) ? NULL : READER_NOMEM;
+}
 
 static const char *leaky(struct reader_node *n)
 {

@@ -19,6 +19,7 @@ MODELS = [
     ("segment/mediapipe_selfie.onnx", 1e-5),
     ("segment/deeplab_v3_1_default_1.onnx", 2e-5),
     ("face/blazeface_back_256.onnx", 2e-5),
+    ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/iris_64.onnx", 1e-5),
     ("face/openseeface_lm_model0_opt.onnx", 2e-5),
     ("detect/yolox_nano.onnx", 5e-5),
@@ -53,12 +54,16 @@ def tearDownModule():
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("rank", ctypes.c_int), ("shape", ctypes.c_int64 * 8)]
+    _fields_ = [("name", ctypes.c_char_p), ("rank", ctypes.c_int), ("shape", ctypes.c_int64 * 8)]
 
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
                [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch")]
+
+
+class Node(ctypes.Structure):
+    _fields_ = [("op", ctypes.c_char_p), ("name", ctypes.c_char_p), ("why", ctypes.c_char_p), ("plan", ctypes.c_int)]
 
 
 class Table(ctypes.Structure):
@@ -70,17 +75,33 @@ class Table(ctypes.Structure):
                 ("input", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("output", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
-                ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+                ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+                ("about", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+                ("nodes", ctypes.CFUNCTYPE(ctypes.c_int)),
+                ("node", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int, ctypes.c_void_p)),
+                ("want_reference", ctypes.CFUNCTYPE(None)),
+                ("reference", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
+                ("layers", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+                                            ctypes.c_void_p))]
+
+    def ran(self):
+        """(operator, who runs it or why not) of each node of the last session."""
+        found, n = [], Node()
+        for i in range(self.nodes()):
+            assert self.node(i, ctypes.byref(n))
+            found.append((n.op.decode(), n.plan if n.why is None else n.why.decode()))
+        assert not self.node(len(found), ctypes.byref(n)) and not self.node(-1, ctypes.byref(n))
+        return found
 
 
-def options(ours, fixed=()):
+def options(ours, fixed=(), own=None):
     o = ort.SessionOptions()
     o.intra_op_num_threads = o.inter_op_num_threads = 1
     o.log_severity_level = 3
     for name in fixed:
         o.add_free_dimension_override_by_name(name, 1)
     if ours:
-        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], {})
+        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], own or {})
     return o
 
 
@@ -90,10 +111,10 @@ def both(model, fixed=()):
     return reference, ort.InferenceSession(model, options(True, fixed))
 
 
-def picture(shape):
-    """A photo of a person in the shape that a network takes."""
+def picture(shape, path=None):
+    """A photo of a person, or what is named, in the shape that a network takes."""
     labelled = sorted((common.SHARED / "labels/people/images").glob("*.jpg"))
-    path = labelled[0] if labelled else common.DEPS / "media" / "astronaut.png"
+    path = path or (labelled[0] if labelled else common.DEPS / "media" / "astronaut.png")
     last = shape[3] in (1, 3)
     h, w, c = (shape[1], shape[2], shape[3]) if last else (shape[2], shape[3], shape[1])
     x = np.asarray(Image.open(path).convert("RGB" if c == 3 else "L").resize((w, h)), np.float32) / 255
@@ -163,7 +184,7 @@ class Networks(common.Case):
     def test_function_table(self):
         """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
         table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-        self.assertEqual(table.version, 1)
+        self.assertEqual(table.version, 3)
         self.assertFalse(table.take())
         table.want()
         _, session = both(self.path("selfie"))
@@ -179,6 +200,9 @@ class Networks(common.Case):
         shape = Tensor()
         table.output(plan, 0, ctypes.byref(shape))
         self.assertEqual(list(shape.shape[:shape.rank]), list(want.shape))
+        self.assertEqual(shape.name.decode(), session.get_outputs()[0].name)
+        self.assertEqual({plan for _, plan in table.ran()}, {0})
+        self.assertRegex(table.about().decode(), r"^\d+\.\d+\.\d+ (c|avx2|avx512|neon)$")
         del session
         got = np.empty_like(want)
         self.assertEqual(table.run(plan, (ctypes.c_void_p * 1)(x.ctypes.data),
@@ -193,6 +217,44 @@ class Networks(common.Case):
         table.want()
         both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]))
         self.assertFalse(table.take())
+        (conv, plan), (sin, why) = table.ran()
+        self.assertEqual((conv, plan, sin), ("Conv", 0, "Sin"))
+        self.assertIn("operator", why)
+        table.want()
+        self.assertEqual(table.ran(), [])
+        table.take()
+
+    def test_options(self):
+        model = net([onnx.helper.make_node("Conv", ["x", "w"], ["y"])], {"x": (1, 4, 9, 7)}, "y",
+                    [("w", np.ones((4, 4, 1, 1), np.float32))])
+        ort.InferenceSession(model, options(True, own={"threads": "2"}))
+        for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
+                          ({"threads": "2x"}, "`threads` is a whole number"),
+                          ({"thread": "2"}, "no provider option `thread`; there are threads")):
+            with self.assertRaisesRegex(Exception, said):
+                ort.InferenceSession(model, options(True, own=own), enable_fallback=0)
+
+    def test_table_knows_branches(self):
+        """A branch that is one plan is not the model, and its nodes are not listed."""
+        h, w = onnx.helper, np.ones((4, 4, 1, 1), np.float32)
+        def branch(scale):
+            return h.make_graph([h.make_node("Conv", ["x", "w"], ["a"]), h.make_node("Mul", ["a", scale], ["b"])],
+                                "branch", [], [h.make_tensor_value_info("b", 1, (1, 4, 9, 7))])
+        node = h.make_node("If", ["which"], ["y"], then_branch=branch("one"), else_branch=branch("two"))
+        graph = h.make_graph([node], "net", [h.make_tensor_value_info("x", 1, (1, 4, 9, 7)),
+                                             h.make_tensor_value_info("which", 9, ())],
+                             [h.make_tensor_value_info("y", 1, (1, 4, 9, 7))],
+                             [onnx.numpy_helper.from_array(v, n) for n, v in (
+                                 ("w", w), ("one", np.full(1, 1, np.float32)), ("two", np.full(1, 2, np.float32)))])
+        model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
+        table.want()
+        reference, ours = both(model)
+        self.assertFalse(table.take())
+        self.assertEqual([op for op, _ in table.ran()], ["If"])
+        for which in (False, True):
+            feed = {"x": np.random.default_rng(3).standard_normal((1, 4, 9, 7), np.float32), "which": np.array(which)}
+            np.testing.assert_allclose(ours.run(None, feed)[0], reference.run(None, feed)[0], rtol=1e-5, atol=1e-6)
 
     def test_time(self):
         reference, ours = both(self.path("selfie"))
@@ -267,6 +329,7 @@ class Operators(common.Case):
         self.op("LeakyRelu", (1, 5, 7, 9), alpha=0.3)
         self.op("HardSigmoid", (1, 5, 7, 9), alpha=0.3, beta=0.4)
         self.op("PRelu", (1, 5, 7, 9), constants=[self.random(5, 1, 1)])
+        self.op("PRelu", (1, 5, 7, 9), constants=[np.broadcast_to(self.random(1, 5, 1, 1), (1, 5, 7, 9)).copy()])
         self.op("Clip", (1, 5, 7, 9), constants=[np.float32(-0.5), np.float32(0.7)])
         for name in ("Add", "Sub", "Mul", "Div", "Min", "Max"):
             for other in ((1, 5, 7, 9), (1, 5, 1, 1), (5, 1, 1), (9,), (7, 1), (1, 1, 7, 9)):
@@ -314,13 +377,16 @@ class Operators(common.Case):
         make, w = onnx.helper.make_node, self.random
         conv = make("Conv", ["x", "w"], ["a"])
         constants = {"w": w(8, 4, 1, 1), "three": np.float32(3), "six": np.float32(6), "zero": np.float32(0),
-                     "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1)}
+                     "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1), "a8": w(8, 1, 1, 1)}
+        constants["rest8"] = 1 - constants["a8"]
         forms = {
             "hswish": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
                        make("Mul", ["a", "c"], ["m"]), make("Div", ["m", "six"], ["y"])],
             "hsigmoid": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
                          make("Mul", ["c", "sixth"], ["h"]), make("Mul", ["a", "h"], ["y"])],
             "swish": [conv, make("Sigmoid", ["a"], ["s"]), make("Mul", ["a", "s"], ["y"])],
+            "prelu": [conv, make("Conv", ["a", "a8"], ["l"], group=8), make("Relu", ["a"], ["r"]),
+                      make("Conv", ["r", "rest8"], ["m"], group=8), make("Add", ["l", "m"], ["y"])],
             "bias": [conv, make("Add", ["a", "b"], ["p"]), make("Relu", ["p"], ["y"])],
             "residual": [conv, make("Relu", ["a"], ["r"]), make("Conv", ["x", "w"], ["a2"]),
                          make("Add", ["r", "a2"], ["y"])],
