@@ -9,7 +9,7 @@
 // Dimensions of one element go, and those that all operands walk through evenly become one.
 static void simplify(struct plan_spread *s)
 {
-    struct plan_spread t = {0};
+    struct plan_spread t = {.how = s->how, .whole = s->whole};
     for (int d = 0; d < s->rank; d++) {
         bool joins = t.rank > 0;
         if (s->dim[d] == 1)
@@ -93,8 +93,9 @@ static void scalar_line(const struct line *l, enum tachy_plan_binary how, bool w
     case TACHY_PLAN_SUB: EACH(a - b);
     case TACHY_PLAN_MUL: EACH(a * b);
     case TACHY_PLAN_DIV:
-        if (whole)
+        if (whole) {
             EACH(truncf(a / b));
+        }
         EACH(a / b);
     case TACHY_PLAN_MIN: EACH(a < b || a != a ? a : b);
     case TACHY_PLAN_MAX: EACH(a > b || a != a ? a : b);
