@@ -8,6 +8,8 @@ const struct tachy_plan_pass tachy_plan_all_passes[] = {
     {"activations", tachy_plan_activations},
     {"prelu", tachy_plan_prelu},
     {"pad", tachy_plan_pad},
+    {"resize", tachy_plan_resize},
+    {"mean", tachy_plan_mean},
     {"fuse", tachy_plan_fuse},
     {"scale", tachy_plan_scale},
     {"dead", tachy_plan_dead},

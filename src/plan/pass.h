@@ -28,7 +28,12 @@ int tachy_plan_moves(struct tachy_graph *g);
 int tachy_plan_activations(struct tachy_graph *g);
 // PRelu out of the sums that exporters write where their runtime has none.
 int tachy_plan_prelu(struct tachy_graph *g);
-// Bias, activation and a residual sum become part of the convolution in front of them.
+// Convolutions of one tap go in front of the resize that they read, where that is less work.
+int tachy_plan_resize(struct tachy_graph *g);
+// Means over sums and over resized pictures become means of what is in front of them.
+int tachy_plan_mean(struct tachy_graph *g);
+// Bias, activation and a residual sum become part of the convolution in front of them; a sum, also
+// with a picture that is scaled by channel, part of a resize.
 int tachy_plan_fuse(struct tachy_graph *g);
 // x * s, one s a channel, becomes a scale of the next convolution's weights.
 int tachy_plan_scale(struct tachy_graph *g);

@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 
+#include <limits.h>
 #include <math.h>
 
 // Steps that walk over elements by their strides, in any order of dimensions.
@@ -20,6 +21,33 @@ bool plan_next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *f
     return false;
 }
 
+// The copied dimension that is adjacent in the source where the last is adjacent in the target
+// only, so that the two form a matrix to transpose; -1 where there is none.
+static int transposed(const struct plan_copy *c)
+{
+    int last = c->rank - 1;
+    if (c->to[last] != 1 || c->from[last] == 1 || c->dim[last] > INT_MAX)
+        return -1;
+    for (int d = 0; d < last; d++)
+        if (c->from[d] == 1 && c->dim[d] > 1 && c->dim[d] <= INT_MAX)
+            return d;
+    return -1;
+}
+
+static void copy_transposed(const struct plan_step *s, const struct plan_copy *c, int across,
+                            float *y, const float *x)
+{
+    int last = c->rank - 1;
+    struct plan_copy outer = *c;
+    outer.dim[across] = 1;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    do
+        s->k->transpose(y + to, c->to[across], x + from, c->from[last], (int)c->dim[last],
+                        (int)c->dim[across]);
+    while (next(&outer, last, index, &from, &to));
+}
+
 void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_copy *c = &s->copy.copy;
@@ -29,7 +57,11 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
     if (s->copy.fill)
         for (ptrdiff_t i = 0; i < out.image * out.n; i++)
             out.data[i] = s->copy.value;
-    int last = c->rank - 1;
+    int last = c->rank - 1, across = transposed(c);
+    if (across >= 0) {
+        copy_transposed(s, c, across, y, x);
+        return;
+    }
     int64_t index[TACHY_MAX_RANK] = {0}, n = c->dim[last];
     ptrdiff_t from = 0, to = 0, step = c->from[last], step_to = c->to[last];
     do {

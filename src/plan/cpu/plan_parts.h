@@ -2,6 +2,7 @@
 #include "plan/cpu/conv.h"
 #include "plan/cpu/deconv.h"
 #include "plan/cpu/plan.h"
+#include "plan/cpu/team.h"
 
 #include <pthread.h>
 
@@ -81,6 +82,7 @@ struct plan_step {
     // written together changes no bit.
     void (*run)(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
     int rows;
+    bool split; // worth splitting between threads
     const struct tachy_plan_kernels *k;
     struct plan_ref in, in2, out, add, scale; // scale: data only
     struct tachy_act act;
@@ -122,10 +124,12 @@ struct plan_run {
     float *const *base;
 };
 
+// What one run needs; with several threads each has scratch and bases of its own.
 struct plan_workspace {
     struct plan_workspace *next;
+    struct plan_team *team; // NULL: the caller alone
     float *arena, *scratch;
-    float *base[];
+    float *base[]; // [threads][bases]
 };
 
 struct tachy_cpu_plan {
@@ -138,6 +142,7 @@ struct tachy_cpu_plan {
     int nb_deconvs;
     size_t arena, scratch, values; // floats
     int nb_in, nb_out, nodes;
+    int threads; // of a run
     pthread_mutex_t lock;
     struct plan_workspace *idle; // under the lock
 };
@@ -151,6 +156,10 @@ struct plan_places {
 // Slice and Concat where that can be, the rest coloured by lifetime.
 int plan_place(struct plan_places *p, const struct tachy_graph *g);
 void plan_place_free(struct plan_places *p);
+
+void plan_workspace_free(struct plan_workspace *w); // plan_threads.c
+// Whether a step is long enough, and has rows enough, for more than one thread.
+bool plan_worth_splitting(const struct plan_step *s);
 
 // Steps of a node (plan_steps.c, steps_*.c). What a node needs beside its operands comes from the plan.
 struct plan_build {

@@ -86,7 +86,8 @@ static bool may_be_view(const struct tachy_graph *g, const struct tachy_value *v
         return false;
     for (const struct tachy_node *n = g->first; n; n = n->next)
         for (int i = 0; i < n->nb_in; i++)
-            if (n->in[i] == v && (!takes_views(n->op) || i == 4 || (i == 1 && n->op == TACHY_OP_CONV)))
+            if (n->in[i] == v && (!takes_views(n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) ||
+                                  (i == 1 && n->op == TACHY_OP_CONV)))
                 return false;
     for (int i = 0; i < g->nb_out; i++)
         if (g->out[i] == v)

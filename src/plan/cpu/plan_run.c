@@ -81,8 +81,13 @@ void plan_run_mean(const struct plan_step *s, const struct plan_run *r, int row0
 
 void plan_run_resize(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
+    struct tachy_view add = plan_at(&s->add, r);
     struct tachy_resize_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     io.epilogue.act = act_of(s, r);
+    io.epilogue.add = add.data ? &add : NULL;
+    io.epilogue.add_last = s->add_last;
+    io.add_scale = plan_at(&s->scale, r).data;
+    io.scale_image = s->scale.v.image;
     tachy_resize_run(s->k, &s->resize, weights_of(s, r), &io, row0, row1,
                      r->base[BASE_SCRATCH]);
 }

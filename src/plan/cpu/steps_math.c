@@ -83,11 +83,16 @@ int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
         return plan_steps_cubic(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
+    if (err == TACHY_OK)
+        err = plan_operand(b, plan_input(n, 1), &s->add);
+    if (err == TACHY_OK)
+        err = plan_operand(b, plan_input(n, 2), &s->scale);
     if (err < 0)
         return err;
     const int64_t *x = n->in[0]->shape, *y = n->out->shape;
     const struct tachy_plan_attr *a = &n->attr;
     s->act = plan_act(&a->act);
+    s->add_last = a->act_before_add;
     s->resize = (struct tachy_resize_shape){
         (int)x[0], (int)x[2], (int)x[3], (int)x[1], (int)y[2], (int)y[3],
         resize_scale(n, 0), resize_scale(n, 1),
