@@ -68,7 +68,7 @@ int64_t tachy_node_most(const struct tachy_node *n)
             return tachy_dtype_most(n->out->dtype);
         return act == TACHY_PLAN_ABS ? of(n, 0) : 1;
     case TACHY_OP_BINARY: return tachy_plan_binary_compares(n->attr.binary) ? 1 : most_of_binary(n);
-    case TACHY_OP_ARG: return n->in[0]->rank ? TACHY_MAX(n->in[0]->shape[n->attr.arg.axis & 7] - 1, 0) : 0;
+    case TACHY_OP_ARG: return n->in[0]->rank ? TACHY_MAX(n->in[0]->shape[TACHY_CLAMP(n->attr.arg.axis, 0, n->in[0]->rank - 1)] - 1, 0) : 0;
     case TACHY_OP_SELECT: return TACHY_MAX(of(n, 1), of(n, 2));
     case TACHY_OP_CONCAT:
         for (int i = 0; i < n->nb_in; i++)
@@ -166,7 +166,6 @@ const char *tachy_node_types_wrong(const struct tachy_node *n)
     case TACHY_OP_RESHAPE: return renamed(n);
     case TACHY_OP_CONCAT:
     case TACHY_OP_SLICE:
-    case TACHY_OP_PAD:
     case TACHY_OP_TRANSPOSE:
     case TACHY_OP_EXPAND: return all_same(n, true);
     case TACHY_OP_REDUCE:

@@ -1,6 +1,7 @@
 #include "base/base.h"
 #include "provider/reader.h"
 
+#include <float.h>
 #include <math.h>
 
 // Products, normalisation and softmax, and how an operator's reader is found.
@@ -146,6 +147,7 @@ static const char *lp_normalization(struct reader_node *n)
     if (!axis_of(n, -1, &axis) || (p != 1 && p != 2))
         return READER_ATTRIBUTE;
     struct tachy_value *norm = reduced(n, p == 1 ? TACHY_PLAN_L1 : TACHY_PLAN_L2, axis);
+    norm = reader_combine(n, TACHY_PLAN_MAX, norm, reader_number(n, FLT_MIN), NULL); // zeros stay zeros
     return reader_combine(n, TACHY_PLAN_DIV, n->in[0], norm, n->out[0]) ? NULL : READER_NOMEM;
 }
 

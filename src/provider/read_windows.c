@@ -178,8 +178,8 @@ static const char *convolution(struct reader_node *n, bool transposed, struct ta
         !window_attr(n, "strides", k.dims, 1, k.stride) || !window_attr(n, "dilations", k.dims, 1, k.dilation) ||
         !window_attr(n, "output_padding", k.dims, 0, a->conv.out_pad))
         return READER_ATTRIBUTE;
-    if (k.dims == 1)
-        k.stride[0] = k.dilation[0] = 1, a->conv.out_pad[0] = 0;
+    if (k.dims == 1) // the rows' is not there
+        a->conv.out_pad[0] = 0;
     if (!(transposed ? transposed_pads(n, &x, &y, a->conv.out_pad, &k) : window_pads(n, &x, &y, &k)))
         return READER_ATTRIBUTE;
     bool dilated = k.dilation[0] > 1 || k.dilation[1] > 1;
@@ -267,8 +267,6 @@ static const char *pool(struct reader_node *n, bool average)
     if (!window_attr(n, "kernel_shape", k.dims, 1, k.kernel) || !window_attr(n, "strides", k.dims, 1, k.stride) ||
         !window_attr(n, "dilations", k.dims, 1, k.dilation))
         return READER_ATTRIBUTE;
-    if (k.dims == 1)
-        k.kernel[0] = k.stride[0] = k.dilation[0] = 1;
     if (k.dilation[0] != 1 || k.dilation[1] != 1 || !window_pads(n, &x, &y, &k))
         return READER_ATTRIBUTE;
     memcpy(a.pool.kernel, k.kernel, sizeof(k.kernel));

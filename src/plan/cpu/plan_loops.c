@@ -45,7 +45,7 @@ static void copy_transposed(const struct plan_step *s, const struct plan_copy *c
     do
         s->k->transpose(y + to, c->to[across], x + from, c->from[last], (int)c->dim[last],
                         (int)c->dim[across]);
-    while (next(&outer, last, index, &from, &to));
+    while (plan_next(&outer, last, index, &from, &to));
 }
 
 void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0, int row1)

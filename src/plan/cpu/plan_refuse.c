@@ -63,7 +63,7 @@ static const char *refuse_pool(const struct tachy_node *n)
 
 static const char *refuse_resize(const struct tachy_node *n)
 {
-    bool line = n->out->shape[2] == 1 || n->out->shape[3] == 1;
+    bool line = n->attr.resize.mode != TACHY_PLAN_CUBIC && (n->out->shape[2] == 1 || n->out->shape[3] == 1);
     return n->attr.resize.coords == TACHY_PLAN_PYTORCH_HALF_PIXEL && line ? "a size of one" : NULL;
 }
 
