@@ -211,6 +211,9 @@ struct tachy_plan_attr {
     // UNARY: what it does. CONV, DECONV, MATMUL, BINARY, RESIZE: what is done to the result at the end.
     struct tachy_plan_act_of act;
     bool act_before_add; // CONV, RESIZE with an added tensor: act(x) + added, else act(x + added)
+    // CONV, RESIZE: a mean over the result's pixels follows, for which each output row is summed as it
+    // is written. What is computed is the same with and without.
+    bool row_sums;
 };
 
 struct tachy_node;

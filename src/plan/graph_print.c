@@ -127,6 +127,8 @@ static void print_attr(FILE *f, const struct tachy_node *n)
     }
     if (a->act_before_add)
         fputs(" act-before-add", f);
+    if (a->row_sums)
+        fputs(" row-sums", f);
     print_act(f, &a->act);
 }
 

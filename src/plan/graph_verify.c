@@ -330,6 +330,8 @@ static const char *check_resize(const struct tachy_node *n)
 
 static const char *check_op(const struct tachy_node *n)
 {
+    if (n->attr.row_sums && n->op != TACHY_OP_CONV && n->op != TACHY_OP_RESIZE)
+        return "row sums, which its operator does not make";
     switch (n->op) {
     case TACHY_OP_CONV: return check_conv(n);
     case TACHY_OP_DECONV: return check_deconv(n);

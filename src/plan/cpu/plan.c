@@ -17,7 +17,7 @@ struct plan_step *plan_step(struct plan_build *b)
     }
     struct plan_step *s = &p->steps[p->nb_steps++];
     *s = (struct plan_step){.k = b->k, .rows = 1, .weights = -1, .slope = -1};
-    s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = NO_BASE;
+    s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = s->sums.base = NO_BASE;
     return s;
 }
 

@@ -127,6 +127,32 @@ static double over_all(const struct plan_copy *c, enum tachy_plan_reduce how, co
     return sum;
 }
 
+static void fill(float *y, int n, float value)
+{
+    for (int i = 0; i < n; i++)
+        y[i] = value;
+}
+
+void plan_run_frame(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    const int *first = s->frame.first, *end = s->frame.end;
+    const float value = s->frame.value;
+    struct tachy_view v = plan_at(&s->out, r);
+    for (int row = row0; row < row1; row++) {
+        int n = row / v.h, y = row % v.h;
+        bool outside = n < first[0] || n >= end[0] || y < first[1] || y >= end[1];
+        float *p = tachy_view_at(&v, n, y, 0);
+        for (int x = 0; x < v.w; x++, p += v.pixel) {
+            if (outside || x < first[2] || x >= end[2]) {
+                fill(p, v.c, value);
+                continue;
+            }
+            fill(p, first[3], value);
+            fill(p + end[3], v.c - end[3], value);
+        }
+    }
+}
+
 static float reduced(const struct plan_copy *c, enum tachy_plan_reduce how, const float *x)
 {
     double beyond = how == TACHY_PLAN_LOG_SUM_EXP ? over_all(c, TACHY_PLAN_RMAX, x, 0) : 0, count = 1;

@@ -30,6 +30,7 @@ struct tachy_conv_io plan_conv_io(const struct plan_step *s, const struct plan_r
     struct tachy_conv_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     *add = plan_at(&s->add, r);
     io.epilogue.act = act_of(s, r);
+    io.epilogue.sums = plan_at(&s->sums, r).data;
     io.epilogue.add = add->data ? add : NULL;
     io.epilogue.add_last = s->add_last;
     io.scale = plan_at(&s->scale, r).data;
@@ -74,8 +75,11 @@ void plan_run_pool(const struct plan_step *s, const struct plan_run *r, int row0
 void plan_run_mean(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
-    float *sums = r->base[BASE_SCRATCH];
-    tachy_pool_rows(s->k, &in, sums, 0, in.n * in.h);
+    float *sums = plan_at(&s->sums, r).data;
+    if (!sums) {
+        sums = r->base[BASE_SCRATCH];
+        tachy_pool_rows(s->k, &in, sums, 0, in.n * in.h);
+    }
     tachy_pool_mean(s->k, sums, in.n, in.h, in.w, in.c, out.data);
 }
 
@@ -84,6 +88,7 @@ void plan_run_resize(const struct plan_step *s, const struct plan_run *r, int ro
     struct tachy_view add = plan_at(&s->add, r);
     struct tachy_resize_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     io.epilogue.act = act_of(s, r);
+    io.epilogue.sums = plan_at(&s->sums, r).data;
     io.epilogue.add = add.data ? &add : NULL;
     io.epilogue.add_last = s->add_last;
     io.add_scale = plan_at(&s->scale, r).data;

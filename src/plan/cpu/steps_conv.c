@@ -47,6 +47,7 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
     if (err < 0)
         return err;
     s->add_last = n->attr.act_before_add;
+    s->sums = b->places.sums[n->out->id];
     struct tachy_conv_shape shape = conv_shape(n);
     if (!n->in[1]->data || (plan_input(n, 2) && !n->in[2]->data))
         return plan_steps_conv_computed(b, s, n, &shape);
