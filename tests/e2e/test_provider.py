@@ -272,6 +272,13 @@ class Networks(common.Case):
             feed = {"x": np.random.default_rng(3).standard_normal((1, 4, 9, 7), np.float32), "which": np.array(which)}
             np.testing.assert_allclose(ours.run(None, feed)[0], reference.run(None, feed)[0], rtol=1e-5, atol=1e-6)
 
+    def test_table_is_for_float32(self):
+        table, make = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table"), onnx.helper.make_node
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("ArgMax", ["a"], ["y"], axis=1)]
+        table.want()
+        both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", np.ones((4, 4, 1, 1), np.float32))]), whole=True)
+        self.assertFalse(table.take())
+
     def test_time(self):
         reference, ours = both(self.path("selfie"))
         feed, a, b = feeds(reference), [], []
