@@ -41,3 +41,13 @@ void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_i
 // float32 in the graph lies there in that type, aligned to it. TACHY_ERR_NOMEM: no memory
 // for a workspace; nothing else can fail.
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[]);
+// The same; end[i] becomes the time at which step i ended (tachy_now_ns()), for info.steps steps.
+int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
+                             uint64_t *end);
+
+// What a step computes.
+struct tachy_cpu_plan_step {
+    const char *op, *name; // of the node it comes from, "" where it has none; the plan's memory
+    size_t bytes;          // of its output
+};
+void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_cpu_plan_step *step);

@@ -125,6 +125,12 @@ struct plan_step {
     };
 };
 
+// What a step computes, for people.
+struct plan_label {
+    enum tachy_plan_op op;
+    char *name; // of the node it comes from, "" where it has none
+};
+
 struct plan_run {
     float *const *base;
 };
@@ -141,6 +147,8 @@ struct tachy_cpu_plan {
     const struct tachy_log *log; // while it opens
     struct plan_step *steps;
     int nb_steps, max_steps;
+    struct plan_label *labels; // one a step
+    int nb_labels;
     float *weights;
     size_t nb_weights, max_weights; // floats
     struct tachy_deconv **deconvs;
