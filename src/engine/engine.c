@@ -129,10 +129,6 @@ static void on_trial(void *user, enum tachy_log_level level, const char *text)
 static int pick(tachy_engine **out, const struct tachy_engine_params *p)
 {
     struct trial t = {.log = p->log};
-    // Operators are measured where each is a step of its own.
-    for (const char *const *o = p->provider_options; o && *o; o++)
-        if (!strncmp(*o, "profile=", 8))
-            return try_open(out, &tachy_engine_cpu, p, false);
     struct tachy_log quiet = {on_trial, &t, p->log ? p->log->max_level : TACHY_LOG_ERR};
     struct tachy_engine_params trial = *p;
     trial.log = &quiet;

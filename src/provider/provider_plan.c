@@ -56,6 +56,7 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         if (!v || v->data || (v->dtype != TACHY_F32 && !v->uses)) // not read at run time
             continue;
         plan->index[plan->nb_in] = (int)i;
+        plan->whole_numbers = plan->whole_numbers || v->dtype != TACHY_F32;
         if (!set_tensor(&plan->in[plan->nb_in++], v) || tachy_graph_add_input(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
@@ -63,6 +64,7 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         struct tachy_value *v = reader_value(r, out[i]);
         if (!v || !v->made_by)
             return TACHY_ERR_UNSUPPORTED;
+        plan->whole_numbers = plan->whole_numbers || v->dtype != TACHY_F32;
         if (!set_tensor(&plan->out[plan->nb_out++], v) || tachy_graph_add_output(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }

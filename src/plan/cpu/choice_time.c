@@ -56,13 +56,15 @@ static size_t scratch_bytes(const struct choice *c)
     return TACHY_MAX(most, 64);
 }
 
-// Numbers in 0..1, as pictures have them.
-static float *noise(const struct tachy_value *v)
+// Numbers in 0..1, as pictures have them; zeros where they are whole.
+static void *noise(const struct tachy_value *v)
 {
-    size_t n = (size_t)TACHY_MAX(tachy_value_elements(v), 1);
-    float *data = tachy_aligned_alloc(n * sizeof(float));
+    size_t n = (size_t)TACHY_MAX(tachy_value_elements(v), 1), size = n * TACHY_MAX(tachy_dtype_size(v->dtype), 4);
+    float *data = tachy_aligned_alloc(size);
     uint32_t seed = 1;
-    for (size_t i = 0; data && i < n; i++) {
+    if (data)
+        memset(data, 0, size);
+    for (size_t i = 0; data && v->dtype == TACHY_F32 && i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
         data[i] = (float)(seed >> 8) / (float)(1 << 24);
     }

@@ -56,6 +56,17 @@ const char *tachy_cpu_plan_choice(const struct tachy_cpu_plan *p);
 int tachy_cpu_plan_key(const struct tachy_graph *g, char *key);
 
 // Runs once on the calling thread. `in` and `out` are dense in ONNX's order, in the order of the
-// graph's inputs and outputs, aligned to a float, and do not overlap. TACHY_ERR_NOMEM: no memory
+// graph's inputs and outputs, aligned to a float, and do not overlap; what is of another type than
+// float32 in the graph lies there in that type, aligned to it. TACHY_ERR_NOMEM: no memory
 // for a workspace; nothing else can fail.
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[]);
+// The same; end[i] becomes the time at which step i ended (tachy_now_ns()), for info.steps steps.
+int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
+                             uint64_t *end);
+
+// What a step computes.
+struct tachy_cpu_plan_step {
+    const char *op, *name; // of the node it comes from, "" where it has none; the plan's memory
+    size_t bytes;          // of its output
+};
+void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_cpu_plan_step *step);

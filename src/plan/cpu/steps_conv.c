@@ -44,6 +44,8 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
     s->add_last = n->attr.act_before_add;
     s->sums = b->places.sums[n->out->id];
     struct tachy_conv_shape shape = conv_shape(n);
+    if (!n->in[1]->data || (plan_input(n, 2) && !n->in[2]->data))
+        return plan_steps_conv_computed(b, s, n, &shape);
     struct tachy_conv_weights w = tachy_conv_oihw(&shape, n->in[1]->data, data_of(plan_input(n, 2)));
     return convolve(b, s, &shape, &w);
 }
@@ -96,6 +98,11 @@ int plan_steps_deconv(struct plan_build *b, const struct tachy_node *n)
 // A matrix product is a 1x1 convolution whose rows are rows of one pixel.
 int plan_steps_matmul(struct plan_build *b, const struct tachy_node *n)
 {
+    const struct tachy_value *second = n->in[1];
+    bool single = second->data && tachy_value_elements(second) ==
+                                      second->shape[second->rank - 2] * second->shape[second->rank - 1];
+    if (!single || n->attr.matmul.trans_a || n->attr.matmul.alpha != 1)
+        return plan_steps_product(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err < 0)
