@@ -10,10 +10,14 @@ import signal
 import subprocess
 import time
 import unittest
+import unittest.mock
 
 import common
 from common import TACHY, ffmpeg, ffprobe, run
 
+if common.SANITIZER:  # its allocator, which begins with other bytes, begins with zeros too
+    os.environ["ASAN_OPTIONS"] = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "max_malloc_fill_size=1000000000",
+                                                        "malloc_fill_byte=0"]))
 KILLS = int(os.environ.get("RESUME_KILLS", "3"))
 PART = 13  # frames
 
@@ -40,7 +44,7 @@ class Resume(common.Case):
 
     def clip(self, name, *args, seconds=3):
         path = self.tmp / name
-        ffmpeg("-t", seconds, "-i", common.DEPS / "media/sample.mp4", "-vf", "scale=320:-2", *args, path)
+        ffmpeg("-t", seconds, "-i", common.DEPS / "media/sample.mp4", "-vf", "scale=192:-2", *args, path)
         return path
 
     def vfr_clip(self):
@@ -145,7 +149,7 @@ class Resume(common.Case):
                            ("o.mov", ("--mode", "alpha", "--batch", 4))):
             with self.subTest(name):
                 ref, out = self.tmp / ("ref." + name.split(".")[1]), self.tmp / name
-                self.killed_at_random(clip, ref, out, *args, kills=2)
+                self.killed_at_random(clip, ref, out, *args, kills=2 if name == "o.mkv" else 1)
                 if name.endswith("jsonl"):
                     lines = [json.loads(line)["frame"] for line in out.with_name(ref.name).read_text().splitlines()]
                     self.assertEqual(lines, list(range(50)))
@@ -187,8 +191,10 @@ class Resume(common.Case):
         args = ("--mode", "replace", "--background", back, "--smooth", "--stereo", "sbs")
         ref, out = self.tmp / "ref.mp4", self.tmp / "out.mp4"
         self.whole(clip, "-o", ref, *args)
-        self.assertTrue(self.kill_at(out, 3 * PART, clip, *args))
-        self.whole(clip, "-o", out, *args)
+        # What memory begins with where a program asks for it is nothing that an encoder may go by.
+        with unittest.mock.patch.dict(os.environ, MALLOC_PERTURB_="85"):
+            self.assertTrue(self.kill_at(out, 3 * PART, clip, *args))
+            self.whole(clip, "-o", out, *args)
         self.assertEqual(sha(out), sha(ref))
 
     def refused(self, out, *args, words, status=1):

@@ -42,7 +42,7 @@ def times(path):
 
 def raw(path, pix_fmt, *filters):
     args = ["-vf", ",".join(filters)] if filters else []
-    return subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), *args, "-f", "rawvideo", "-pix_fmt",
+    return subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), *args, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt",
                            pix_fmt, "-"], check=True, capture_output=True).stdout
 
 
@@ -312,12 +312,12 @@ class Description(SinkCase):
                 src = self.clip("in.mp4", "-i", self.tmp / "a.mp4", "-c", "copy", "-metadata:s:v", f"rotate={degrees}")
                 wanted = raw(src, "rgb24")
                 for name in "out.avi", "out.nut", "f_%02d.png":
-                    crf = ["-crf", 1, "-preset", "ultrafast"] if name == "out.avi" else ["-crf", 1] if name == "out.nut" else []
-                    self.copy("-y", *crf, src, self.tmp / name)
+                    self.copy("-y", *(["-crf", 1] if name[0] == "o" else []), src, self.tmp / name)
                     video = streams(ffprobe(self.tmp / name), "video")[0]
                     self.assertEqual((video["width"], video["height"]), (180, 320) if degrees != 180 else (320, 180))
                     self.assertNotIn("side_data_list", video)
                     got = raw(self.tmp / name, "rgb24")
+                    self.assertEqual(len(got), len(wanted))
                     error = sum(abs(x - y) for x, y in zip(got[::97], wanted[::97])) / len(wanted[::97])
                     self.assertLess(error, 4, (pix_fmt, degrees, name))
 
