@@ -1,4 +1,5 @@
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -8,20 +9,41 @@
 //   table->want(); create the session on the same thread; plan = table->take();
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 1 };
+enum { TACHY_EP_TABLE_VERSION = 3 };
 
 struct tachy_ep_plan;
 
 // A float32 tensor of fixed shape, dense in ONNX's order.
 struct tachy_ep_tensor {
+    const char *name; // as the model calls it; the plan's memory
     int rank;
     int64_t shape[8];
 };
 
 struct tachy_ep_plan_info {
-    int nb_in, nb_out; // in the order of the fused node: the model's, without constants
+    int nb_in, nb_out; // in the order in which the nodes use them; names say which is which
     int nodes, steps;
     size_t weights, arena, scratch; // bytes
+};
+
+// A node of a model, as it is after ONNX Runtime's first passes.
+struct tachy_ep_node {
+    const char *op, *name;
+    const char *why; // it is left to ONNX Runtime; NULL: a plan runs it
+    int plan;        // number of that plan, from 0; -1: none
+};
+
+// How far one step of a plan is from double precision; texts are valid during the call.
+struct tachy_ep_layer {
+    const char *op, *name;
+    int64_t elements; // of its output
+    double error;     // L2 norm of the difference over L2 norm of the float64 output
+};
+
+// A step of a plan; strings are the plan's.
+struct tachy_ep_step {
+    const char *op, *name; // of the node it comes from; name "": none
+    size_t bytes;          // of its output
 };
 
 struct tachy_ep_table {
@@ -38,4 +60,25 @@ struct tachy_ep_table {
     // As tachy_cpu_plan_run(): TACHY_OK or TACHY_ERR_NOMEM. Thread-safe.
     int (*run)(struct tachy_ep_plan *p, const float *const in[], float *const out[]);
     void (*release)(struct tachy_ep_plan *p); // NULL is allowed
+    // Version and the kernels' instruction set, "0.1.0 avx2". Plans of equal texts and weights give
+    // equal bits. Static.
+    const char *(*about)(void);
+    // The nodes of the session that take() has ended on this thread, in an order in which they can
+    // run: who runs each. Until the thread's next want(). node(): false where there is none of this
+    // number; the strings live as long. A node's nested graphs are not listed.
+    int (*nodes)(void);
+    bool (*node)(int i, struct tachy_ep_node *n);
+    // Like want(); the plan also keeps what reference() and layers() need: the model's graph and a
+    // copy of its constants.
+    void (*want_reference)(void);
+    // What the model gives in double precision, slowly: outputs dense in ONNX's order. TACHY_ERR_INVAL
+    // where want_reference() was not asked for, TACHY_ERR_UNSUPPORTED, TACHY_ERR_NOMEM. Thread-safe.
+    int (*reference)(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
+    // Calls `each` for every step that computes, with its error when its own inputs are exact. Codes as
+    // reference(). Thread-safe.
+    int (*layers)(const struct tachy_ep_plan *p, const void *const in[],
+                  void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
+    // As run(); end[i] becomes the time at which step i ended, ns of CLOCK_MONOTONIC, for info.steps.
+    int (*run_timed)(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end);
+    void (*step)(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *step);
 };

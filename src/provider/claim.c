@@ -10,9 +10,11 @@ struct claims {
     const struct provider *p;
     const OrtNode **nodes;
     size_t nb;
+    const char **why; // a node is not ours; NULL: it is
     bool *ours;
     bool *heavy; // worth a plan: convolutions and matrix products
     int *level, levels;
+    int *plan, plans; // number of the plan that has the node, -1: none
 };
 
 static size_t index_of(const struct claims *c, const OrtNode *node)
@@ -71,6 +73,8 @@ static int read_all(struct claims *c, const struct tachy_log *log)
         const char *why = reader_add(&r, c->nodes[i]), *name = "", *op = "";
         reader_ok(&r, c->p->api->Node_GetName(c->nodes[i], &name));
         reader_ok(&r, c->p->api->Node_GetOperatorType(c->nodes[i], &op));
+        c->why[i] = why;
+        c->plan[i] = -1;
         c->ours[i] = !why;
         c->heavy[i] = !why && is_heavy(op);
         if (why)
@@ -110,7 +114,7 @@ static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNod
     struct tachy_log quiet = log ? *log : (struct tachy_log){0};
     bool ok = reader_ok(&r, c->p->api->Graph_GetGraphView(graph, nodes, nb, &view)) &&
               ends_of(c->p, view, &in, &nb_in, &out, &nb_out) &&
-              provider_plan_open(&plan, c->p, view, in, nb_in, out, nb_out, &quiet) == TACHY_OK;
+              provider_plan_open(&plan, c->p, NULL, view, in, nb_in, out, nb_out, &quiet) == TACHY_OK;
     provider_plan_close(&plan);
     free(in);
     free(out);
@@ -119,7 +123,19 @@ static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNod
     return ok;
 }
 
-static OrtStatus *claim_level(const struct claims *c, const OrtGraph *graph, int level,
+// The outcome for the nodes of a level.
+static void settle(struct claims *c, int level, const char *why)
+{
+    for (size_t i = 0; i < c->nb; i++) {
+        if (!c->ours[i] || c->level[i] != level)
+            continue;
+        c->why[i] = why;
+        c->plan[i] = why ? -1 : c->plans;
+    }
+    c->plans += !why;
+}
+
+static OrtStatus *claim_level(struct claims *c, const OrtGraph *graph, int level,
                               OrtEpGraphSupportInfo *to, const struct tachy_log *log)
 {
     OrtNodeFusionOptions options = {.ort_version_supported = ORT_API_VERSION,
@@ -134,10 +150,40 @@ static OrtStatus *claim_level(const struct claims *c, const OrtGraph *graph, int
         heavy = heavy || c->heavy[i];
     }
     OrtStatus *s = NULL;
-    if (n && (heavy || n == c->nb) && compiles(c, graph, set, n, log))
+    if (n && !heavy && n != c->nb) {
+        settle(c, level, "no convolution or matrix product beside it, so it is not worth a plan");
+    } else if (n && !compiles(c, graph, set, n, log)) {
+        settle(c, level, "it could not be compiled with its neighbours");
+    } else if (n) {
+        settle(c, level, NULL);
         s = c->p->ep_api->EpGraphSupportInfo_AddNodesToFuse(to, set, n, &options);
+    }
     free(set);
     return s;
+}
+
+// Tells the function table who runs which node. Out of memory: nothing is told.
+static void record(const struct claims *c)
+{
+    struct reader r = {.api = c->p->api};
+    struct tachy_ep_node *nodes = provider_wanted() ? calloc(c->nb + 1, sizeof(*nodes)) : NULL;
+    for (size_t i = 0; nodes && i < c->nb; i++) {
+        const char *name = "", *op = "";
+        reader_ok(&r, c->p->api->Node_GetName(c->nodes[i], &name));
+        reader_ok(&r, c->p->api->Node_GetOperatorType(c->nodes[i], &op));
+        nodes[i] = (struct tachy_ep_node){tachy_asprintf("%s", op), tachy_asprintf("%s", name), c->why[i],
+                                          c->plan[i]};
+    }
+    if (nodes)
+        provider_record(nodes, (int)c->nb);
+}
+
+// A graph inside of a node of another one.
+static bool is_nested(const struct provider *p, const OrtGraph *graph)
+{
+    struct reader r = {.api = p->api};
+    const OrtNode *parent = NULL;
+    return reader_ok(&r, p->api->Graph_GetParentNode(graph, &parent)) && parent;
 }
 
 OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEpGraphSupportInfo *to,
@@ -149,16 +195,23 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
     c.ours = calloc(c.nb + 1, sizeof(*c.ours));
     c.heavy = calloc(c.nb + 1, sizeof(*c.heavy));
     c.level = calloc(c.nb + 1, sizeof(*c.level));
-    if (!c.nodes || !c.ours || !c.heavy || !c.level || read_all(&c, log) < 0)
+    c.plan = calloc(c.nb + 1, sizeof(*c.plan));
+    c.why = calloc(c.nb + 1, sizeof(*c.why));
+    if (!c.nodes || !c.ours || !c.heavy || !c.level || !c.plan || !c.why || read_all(&c, log) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
     for (int level = 0; !s && level < c.levels; level++)
         s = claim_level(&c, graph, level, to, log);
-    *whole = !s && c.levels == 1;
+    bool nested = is_nested(p, graph);
+    *whole = !s && c.levels == 1 && !nested;
     for (size_t i = 0; i < c.nb && *whole; i++)
-        *whole = c.ours[i];
+        *whole = c.plan[i] == 0;
+    if (!s && !nested)
+        record(&c);
     free(c.nodes);
     free(c.ours);
     free(c.heavy);
     free(c.level);
+    free(c.plan);
+    free(c.why);
     return s;
 }

@@ -21,6 +21,7 @@ struct ep {
     const struct factory *of;
     const OrtLogger *logger;
     struct tachy_log log;
+    struct provider_options options;
     bool whole; // what was claimed last is one plan for the whole model
 };
 
@@ -82,7 +83,7 @@ static OrtStatus *compile_one(struct ep *ep, const OrtGraph *graph, const OrtNod
     if (s)
         return s;
     k->p = p;
-    if (provider_plan_open(&k->plan, p, graph, in, nb_in, out, nb_out, &ep->log) < 0)
+    if (provider_plan_open(&k->plan, p, &ep->options, graph, in, nb_in, out, nb_out, &ep->log) < 0)
         return p->api->CreateStatus(ORT_FAIL, "tachy: a subgraph that was claimed could not be compiled");
     return NULL;
 }
@@ -160,6 +161,11 @@ static OrtStatus *factory_create(OrtEpFactory *f, const OrtHardwareDevice *const
     *out = NULL;
     if (!ep)
         return self->p.api->CreateStatus(ORT_FAIL, "tachy: no memory");
+    OrtStatus *s = provider_read_options(&ep->options, &self->p, self->name, options);
+    if (s) {
+        free(ep);
+        return s;
+    }
     ep->of = self;
     ep->logger = logger;
     ep->log = (struct tachy_log){log_to_ort, ep, TACHY_LOG_VERBOSE};

@@ -1,4 +1,5 @@
 #pragma once
+#include "base/ep_table.h"
 #include "plan/cpu/plan.h"
 #include "provider/reader.h"
 
@@ -11,7 +12,13 @@ struct provider {
     const OrtEpApi *ep_api;
 };
 
+// Of a session.
+struct provider_options {
+    struct tachy_cpu_plan_params plan;
+};
+
 struct provider_tensor {
+    char *name;
     int rank;
     int64_t shape[TACHY_MAX_RANK];
 };
@@ -20,14 +27,17 @@ struct provider_tensor {
 struct provider_plan {
     atomic_int owners;
     struct tachy_cpu_plan *plan;
+    struct tachy_graph *reference; // as it was read, where it was asked for
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
+    bool whole_numbers; // go in or out: such a plan is not for the function table
 };
 
 // Reads, runs the passes and compiles what `graph` holds, with inputs and outputs in the order
-// given. Negative, logged: it cannot be one plan.
-int provider_plan_open(struct provider_plan **out, const struct provider *p, const OrtGraph *graph,
+// given. NULL options: a trial that nobody runs. Negative, logged: it cannot be one plan.
+int provider_plan_open(struct provider_plan **out, const struct provider *p,
+                       const struct provider_options *options, const OrtGraph *graph,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
                        size_t nb_out, const struct tachy_log *log);
 // Gives one owner's share up; *p becomes NULL.
@@ -36,6 +46,21 @@ struct provider_plan *provider_plan_ref(struct provider_plan *p);
 // Keeps the plan for the function table's take() where this thread has asked for it; NULL: the
 // model is more than one plan.
 void provider_keep(struct provider_plan *p);
+// Reads the session's options; `name`: that the provider was registered under. What does not exist
+// or lies out of range is an error that says what there is.
+OrtStatus *provider_read_options(struct provider_options *o, const struct provider *p, const char *name,
+                                 const OrtSessionOptions *options);
+
+// Whether this thread has asked for a plan, and so wants to know who runs which node. record()
+// takes over `nodes` and its strings but `why`, also where nobody has asked.
+bool provider_wanted(void);
+void provider_record(struct tachy_ep_node *nodes, int nb);
+// Of the function table (table_f64.c).
+int provider_reference(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
+int provider_layers(const struct tachy_ep_plan *p, const void *const in[],
+                    void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
+// Whether the session that this thread creates keeps its plan's graph for the function table.
+bool provider_keeps_reference(void);
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);
 
 // Hands ONNX Runtime the sets of nodes that plans will run (claim.c). `whole`: one set, all nodes.

@@ -34,10 +34,12 @@ static int read_nodes(struct reader *r, const struct provider *p, const OrtGraph
     return err;
 }
 
-static void set_tensor(struct provider_tensor *t, const struct tachy_value *v)
+static bool set_tensor(struct provider_tensor *t, const struct tachy_value *v)
 {
+    t->name = tachy_asprintf("%s", v->name ? v->name : "");
     t->rank = v->rank;
     memcpy(t->shape, v->shape, sizeof(t->shape));
+    return t->name;
 }
 
 static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValueInfo *const *in,
@@ -50,28 +52,32 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         if (!v || v->data || (v->dtype != TACHY_F32 && !v->uses)) // not read at run time
             continue;
         plan->index[plan->nb_in] = (int)i;
-        set_tensor(&plan->in[plan->nb_in++], v);
-        if (tachy_graph_add_input(r->g, v) < 0)
+        plan->whole_numbers = plan->whole_numbers || v->dtype != TACHY_F32;
+        if (!set_tensor(&plan->in[plan->nb_in++], v) || tachy_graph_add_input(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
     for (size_t i = 0; i < nb_out; i++) {
         struct tachy_value *v = reader_value(r, out[i]);
         if (!v || !v->made_by)
             return TACHY_ERR_UNSUPPORTED;
-        set_tensor(&plan->out[plan->nb_out++], v);
-        if (tachy_graph_add_output(r->g, v) < 0)
+        plan->whole_numbers = plan->whole_numbers || v->dtype != TACHY_F32;
+        if (!set_tensor(&plan->out[plan->nb_out++], v) || tachy_graph_add_output(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
     return TACHY_OK;
 }
 
-static int compile(struct provider_plan *plan, struct tachy_graph *g)
+static int compile(struct provider_plan *plan, struct tachy_graph *g, const struct provider_options *o)
 {
     int err = tachy_graph_verify(g);
+    if (err == TACHY_OK && provider_keeps_reference())
+        err = tachy_graph_copy(&plan->reference, g, true);
+    if (plan->reference)
+        plan->reference->log = NULL; // the session's
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
-        err = tachy_cpu_plan_open(&plan->plan, g);
+        err = tachy_cpu_plan_open(&plan->plan, g, o ? &o->plan : NULL);
     if (err < 0)
         return err;
     struct tachy_cpu_plan_info i;
@@ -82,7 +88,8 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g)
     return TACHY_OK;
 }
 
-int provider_plan_open(struct provider_plan **out, const struct provider *p, const OrtGraph *graph,
+int provider_plan_open(struct provider_plan **out, const struct provider *p,
+                       const struct provider_options *options, const OrtGraph *graph,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
                        size_t nb_out, const struct tachy_log *log)
 {
@@ -96,7 +103,7 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p, con
     if (err == TACHY_OK)
         err = set_ends(&r, plan, in, nb_in, out_values, nb_out);
     if (err == TACHY_OK)
-        err = compile(plan, r.g);
+        err = compile(plan, r.g, options);
     tachy_graph_close(&r.g);
     if (err < 0)
         provider_plan_close(out);
@@ -109,7 +116,12 @@ void provider_plan_close(struct provider_plan **p)
     *p = NULL;
     if (!plan || atomic_fetch_sub(&plan->owners, 1) > 1)
         return;
+    for (int i = 0; i < plan->nb_in; i++)
+        tachy_free(plan->in[i].name);
+    for (int i = 0; i < plan->nb_out; i++)
+        tachy_free(plan->out[i].name);
     tachy_cpu_plan_close(&plan->plan);
+    tachy_graph_close(&plan->reference);
     free(plan);
 }
 

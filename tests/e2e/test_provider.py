@@ -19,6 +19,7 @@ MODELS = [
     ("segment/mediapipe_selfie.onnx", 1e-5),
     ("segment/deeplab_v3_1_default_1.onnx", 2e-5),
     ("face/blazeface_back_256.onnx", 2e-5),
+    ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/iris_64.onnx", 1e-5),
     ("face/openseeface_lm_model0_opt.onnx", 2e-5),
     ("detect/yolox_nano.onnx", 5e-5),
@@ -53,12 +54,16 @@ def tearDownModule():
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("rank", ctypes.c_int), ("shape", ctypes.c_int64 * 8)]
+    _fields_ = [("name", ctypes.c_char_p), ("rank", ctypes.c_int), ("shape", ctypes.c_int64 * 8)]
 
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
                [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch")]
+
+
+class Node(ctypes.Structure):
+    _fields_ = [("op", ctypes.c_char_p), ("name", ctypes.c_char_p), ("why", ctypes.c_char_p), ("plan", ctypes.c_int)]
 
 
 class Table(ctypes.Structure):
@@ -70,30 +75,49 @@ class Table(ctypes.Structure):
                 ("input", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("output", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
-                ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+                ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+                ("about", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+                ("nodes", ctypes.CFUNCTYPE(ctypes.c_int)),
+                ("node", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int, ctypes.c_void_p)),
+                ("want_reference", ctypes.CFUNCTYPE(None)),
+                ("reference", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
+                ("layers", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+                                            ctypes.c_void_p))]
+
+    def ran(self):
+        """(operator, who runs it or why not) of each node of the last session."""
+        found, n = [], Node()
+        for i in range(self.nodes()):
+            assert self.node(i, ctypes.byref(n))
+            found.append((n.op.decode(), n.plan if n.why is None else n.why.decode()))
+        assert not self.node(len(found), ctypes.byref(n)) and not self.node(-1, ctypes.byref(n))
+        return found
 
 
-def options(ours, fixed=()):
+def options(ours, fixed=(), own=None):
     o = ort.SessionOptions()
     o.intra_op_num_threads = o.inter_op_num_threads = 1
     o.log_severity_level = 3
     for name in fixed:
         o.add_free_dimension_override_by_name(name, 1)
     if ours:
-        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], {})
+        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], own or {})
     return o
 
 
-def both(model, fixed=()):
-    """The same model as a session of ONNX Runtime's CPU provider and one of ours."""
+def both(model, fixed=(), whole=False):
+    """The same model as a session of ONNX Runtime's CPU provider and one of ours; `whole`: all of it."""
     reference = ort.InferenceSession(model, options(False, fixed), providers=["CPUExecutionProvider"])
-    return reference, ort.InferenceSession(model, options(True, fixed))
+    ours = options(True, fixed)
+    if whole:
+        ours.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    return reference, ort.InferenceSession(model, ours)
 
 
-def picture(shape):
-    """A photo of a person in the shape that a network takes."""
+def picture(shape, path=None):
+    """A photo of a person, or what is named, in the shape that a network takes."""
     labelled = sorted((common.SHARED / "labels/people/images").glob("*.jpg"))
-    path = labelled[0] if labelled else common.DEPS / "media" / "astronaut.png"
+    path = path or (labelled[0] if labelled else common.DEPS / "media" / "astronaut.png")
     last = shape[3] in (1, 3)
     h, w, c = (shape[1], shape[2], shape[3]) if last else (shape[2], shape[3], shape[1])
     x = np.asarray(Image.open(path).convert("RGB" if c == 3 else "L").resize((w, h)), np.float32) / 255
@@ -160,10 +184,23 @@ class Networks(common.Case):
             t.join()
         self.assertEqual(same, [True] * 80)
 
+    def test_threads_in_a_run(self):
+        """The same bits; how much faster says a machine with idle cores: the line that is printed."""
+        path = self.path("selfie")
+        sessions = [ort.InferenceSession(path, options(True, own={"threads": str(n)})) for n in (1, 2, 3)]
+        feed, times = feeds(sessions[0]), ([], [], [])
+        want = sessions[0].run(None, feed)[0].tobytes()
+        for _ in range(20):
+            for session, t in zip(sessions, times):
+                start = time.perf_counter()
+                self.assertEqual(session.run(None, feed)[0].tobytes(), want)
+                t.append(time.perf_counter() - start)
+        print(f"selfie on two threads: {min(times[0]) / min(times[1]):.2f} times as fast as on one")
+
     def test_function_table(self):
         """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
         table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-        self.assertEqual(table.version, 1)
+        self.assertEqual(table.version, 3)
         self.assertFalse(table.take())
         table.want()
         _, session = both(self.path("selfie"))
@@ -179,6 +216,9 @@ class Networks(common.Case):
         shape = Tensor()
         table.output(plan, 0, ctypes.byref(shape))
         self.assertEqual(list(shape.shape[:shape.rank]), list(want.shape))
+        self.assertEqual(shape.name.decode(), session.get_outputs()[0].name)
+        self.assertEqual({plan for _, plan in table.ran()}, {0})
+        self.assertRegex(table.about().decode(), r"^\d+\.\d+\.\d+ (c|avx2|avx512|neon)$")
         del session
         got = np.empty_like(want)
         self.assertEqual(table.run(plan, (ctypes.c_void_p * 1)(x.ctypes.data),
@@ -189,9 +229,54 @@ class Networks(common.Case):
     def test_table_wants_the_whole_model(self):
         table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
         make, w = onnx.helper.make_node, np.ones((4, 4, 1, 1), np.float32)
-        nodes = [make("Conv", ["x", "w"], ["a"]), make("Sin", ["a"], ["y"])]
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("Hardmax", ["a"], ["y"])]
         table.want()
         both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]))
+        self.assertFalse(table.take())
+        (conv, plan), (left, why) = table.ran()
+        self.assertEqual((conv, plan, left), ("Conv", 0, "Hardmax"))
+        self.assertIn("operator", why)
+        table.want()
+        self.assertEqual(table.ran(), [])
+        table.take()
+
+    def test_options(self):
+        model = net([onnx.helper.make_node("Conv", ["x", "w"], ["y"])], {"x": (1, 4, 9, 7)}, "y",
+                    [("w", np.ones((4, 4, 1, 1), np.float32))])
+        ort.InferenceSession(model, options(True, own={"threads": "2"}))
+        for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
+                          ({"threads": "2x"}, "`threads` is a whole number"),
+                          ({"thread": "2"}, "no provider option `thread`; there are threads")):
+            with self.assertRaisesRegex(Exception, said):
+                ort.InferenceSession(model, options(True, own=own), enable_fallback=0)
+
+    def test_table_knows_branches(self):
+        """A branch that is one plan is not the model, and its nodes are not listed."""
+        h, w = onnx.helper, np.ones((4, 4, 1, 1), np.float32)
+        def branch(scale):
+            return h.make_graph([h.make_node("Conv", ["x", "w"], ["a"]), h.make_node("Mul", ["a", scale], ["b"])],
+                                "branch", [], [h.make_tensor_value_info("b", 1, (1, 4, 9, 7))])
+        node = h.make_node("If", ["which"], ["y"], then_branch=branch("one"), else_branch=branch("two"))
+        graph = h.make_graph([node], "net", [h.make_tensor_value_info("x", 1, (1, 4, 9, 7)),
+                                             h.make_tensor_value_info("which", 9, ())],
+                             [h.make_tensor_value_info("y", 1, (1, 4, 9, 7))],
+                             [onnx.numpy_helper.from_array(v, n) for n, v in (
+                                 ("w", w), ("one", np.full(1, 1, np.float32)), ("two", np.full(1, 2, np.float32)))])
+        model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
+        table.want()
+        reference, ours = both(model)
+        self.assertFalse(table.take())
+        self.assertEqual([op for op, _ in table.ran()], ["If"])
+        for which in (False, True):
+            feed = {"x": np.random.default_rng(3).standard_normal((1, 4, 9, 7), np.float32), "which": np.array(which)}
+            np.testing.assert_allclose(ours.run(None, feed)[0], reference.run(None, feed)[0], rtol=1e-5, atol=1e-6)
+
+    def test_table_is_for_float32(self):
+        table, make = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table"), onnx.helper.make_node
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("ArgMax", ["a"], ["y"], axis=1)]
+        table.want()
+        both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", np.ones((4, 4, 1, 1), np.float32))]), whole=True)
         self.assertFalse(table.take())
 
     def test_time(self):
@@ -208,17 +293,20 @@ class Networks(common.Case):
         self.assertGreater(ratio, 1.0)
 
 
-def net(nodes, inputs, output, constants=(), opset=17):
+def net(nodes, inputs, output, constants=(), opset=17, types=None, out_shape=None):
+    """`types`: of inputs that are not float32; `out_shape`: where ONNX cannot tell."""
     h = onnx.helper
-    graph = h.make_graph(nodes, "net", [h.make_tensor_value_info(n, 1, s) for n, s in inputs.items()],
-                         [h.make_empty_tensor_value_info(output)],
+    made = h.make_tensor_value_info(output, 1, out_shape) if out_shape else h.make_empty_tensor_value_info(output)
+    graph = h.make_graph(nodes, "net",
+                         [h.make_tensor_value_info(n, (types or {}).get(n, 1), s) for n, s in inputs.items()], [made],
                          [onnx.numpy_helper.from_array(v, n) for n, v in dict(constants).items()])
-    model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=8)
+    opsets = [h.make_opsetid("", opset), h.make_opsetid("com.microsoft", 1)]
+    model = h.make_model(graph, opset_imports=opsets, ir_version=10)
     return onnx.shape_inference.infer_shapes(model).SerializeToString()
 
 
-class Operators(common.Case):
-    """Each builds the smallest network with the operator; what is claimed must be the same."""
+class OperatorCase(common.Case):
+    """Builds the smallest network with an operator; what is claimed must be the same."""
 
     def setUp(self):
         super().setUp()
@@ -227,21 +315,30 @@ class Operators(common.Case):
     def random(self, *shape):
         return self.rng.standard_normal(shape).astype(np.float32)
 
-    def check(self, nodes, inputs, output="y", constants=(), limit=2e-6, **kw):
-        model = net(nodes, inputs, output, constants, **kw)
-        reference, ours = both(model)
-        feed = {n: self.random(*s) for n, s in inputs.items()}
+    def check(self, nodes, inputs, output="y", constants=(), limit=2e-6, feed=None, whole=False, **kw):
+        """`feed`: what the inputs are, random otherwise; `whole`: nothing may be left to ONNX Runtime."""
+        feed = feed or {n: self.random(*s) for n, s in inputs.items()}
+        types = {n: onnx.helper.np_dtype_to_tensor_dtype(v.dtype) for n, v in feed.items()}
+        model = net(nodes, inputs, output, constants, types=types, **kw)
+        reference, ours = both(model, whole=whole)
         want, got = reference.run(None, feed)[0], ours.run(None, feed)[0]
-        self.assertEqual(want.shape, got.shape)
-        self.assertLess(relative(got, want), limit)
+        self.assertEqual((want.shape, want.dtype), (got.shape, got.dtype))
+        if want.dtype != np.float32:
+            self.assertEqual(want.tobytes(), got.tobytes())
+        else:
+            self.assertLess(relative(got, want), limit)
 
-    def op(self, name, *shapes, constants=(), limit=2e-6, opset=17, **attributes):
+    def op(self, name, *shapes, constants=(), limit=2e-6, opset=17, feed=None, whole=False, out_shape=None,
+           **attributes):
         names = [f"x{i}" for i in range(len(shapes))]
         constants = [(f"c{i}", c) for i, c in enumerate(constants)]
         node = onnx.helper.make_node(name, names + [n for n, _ in constants], ["y"], **attributes)
         with self.subTest(op=name, shapes=shapes, **attributes):
-            self.check([node], dict(zip(names, shapes)), constants=constants, limit=limit, opset=opset)
+            self.check([node], dict(zip(names, shapes)), constants=constants, limit=limit, opset=opset,
+                       feed=feed and dict(zip(names, feed)), whole=whole, out_shape=out_shape)
 
+
+class Operators(OperatorCase):
     def test_convolutions(self):
         w = self.random
         for c, k, groups in ((8, 16, 1), (6, 6, 6), (8, 12, 4), (3, 5, 1), (64, 33, 1)):
@@ -253,6 +350,9 @@ class Operators(common.Case):
         self.op("ConvTranspose", (1, 8, 7, 9), constants=[w(8, 4, 2, 2), w(4)], strides=[2, 2])
         self.op("ConvTranspose", (1, 8, 7, 9), constants=[w(8, 4, 3, 3), w(4)], strides=[2, 2],
                 pads=[1, 1, 1, 1], output_padding=[1, 1])
+        for kernel, stride in ((2, 2), (4, 2), (3, 1)):
+            self.op("ConvTranspose", (1, 8, 7, 9), constants=[w(8, 4, kernel, kernel)], strides=[stride] * 2,
+                    auto_pad="SAME_UPPER")
 
     def test_products(self):
         w = self.random
@@ -267,6 +367,7 @@ class Operators(common.Case):
         self.op("LeakyRelu", (1, 5, 7, 9), alpha=0.3)
         self.op("HardSigmoid", (1, 5, 7, 9), alpha=0.3, beta=0.4)
         self.op("PRelu", (1, 5, 7, 9), constants=[self.random(5, 1, 1)])
+        self.op("PRelu", (1, 5, 7, 9), constants=[np.broadcast_to(self.random(1, 5, 1, 1), (1, 5, 7, 9)).copy()])
         self.op("Clip", (1, 5, 7, 9), constants=[np.float32(-0.5), np.float32(0.7)])
         for name in ("Add", "Sub", "Mul", "Div", "Min", "Max"):
             for other in ((1, 5, 7, 9), (1, 5, 1, 1), (5, 1, 1), (9,), (7, 1), (1, 1, 7, 9)):
@@ -314,13 +415,16 @@ class Operators(common.Case):
         make, w = onnx.helper.make_node, self.random
         conv = make("Conv", ["x", "w"], ["a"])
         constants = {"w": w(8, 4, 1, 1), "three": np.float32(3), "six": np.float32(6), "zero": np.float32(0),
-                     "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1)}
+                     "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1), "a8": w(8, 1, 1, 1)}
+        constants["rest8"] = 1 - constants["a8"]
         forms = {
             "hswish": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
                        make("Mul", ["a", "c"], ["m"]), make("Div", ["m", "six"], ["y"])],
             "hsigmoid": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
                          make("Mul", ["c", "sixth"], ["h"]), make("Mul", ["a", "h"], ["y"])],
             "swish": [conv, make("Sigmoid", ["a"], ["s"]), make("Mul", ["a", "s"], ["y"])],
+            "prelu": [conv, make("Conv", ["a", "a8"], ["l"], group=8), make("Relu", ["a"], ["r"]),
+                      make("Conv", ["r", "rest8"], ["m"], group=8), make("Add", ["l", "m"], ["y"])],
             "bias": [conv, make("Add", ["a", "b"], ["p"]), make("Relu", ["p"], ["y"])],
             "residual": [conv, make("Relu", ["a"], ["r"]), make("Conv", ["x", "w"], ["a2"]),
                          make("Add", ["r", "a2"], ["y"])],
@@ -334,39 +438,10 @@ class Operators(common.Case):
                 used = {i for n in nodes for i in n.input}
                 self.check(nodes, {"x": (2, 4, 9, 7)}, constants=[(k, v) for k, v in constants.items() if k in used])
 
-    def test_onnx_node_tests(self):
-        """ONNX's own tests of operators, those that we take whole, against its expected outputs."""
-        from onnx.backend.test.case.node import collect_testcases
-        ort.set_default_logger_severity(4)  # refusals are expected
-        passed, failed = 0, []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            cases = [c for c in collect_testcases(None) if c.model is not None]
-        for case in cases:
-            case.model.ir_version = min(case.model.ir_version, 10)
-            strict = options(True)
-            strict.log_severity_level = 4
-            strict.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-            try:
-                session = ort.InferenceSession(case.model.SerializeToString(), strict)
-            except Exception:  # not ours, or not ONNX Runtime's either
-                continue
-            names = [i.name for i in case.model.graph.input]
-            for inputs, outputs in case.data_sets:
-                got = session.run(None, {n: np.asarray(v) for n, v in zip(names, inputs)})
-                same = all(g.shape == np.asarray(w).shape and np.allclose(g, w, rtol=1e-3, atol=1e-6)
-                           for g, w in zip(got, outputs))
-                passed += same
-                failed += [] if same else [case.name]
-        ort.set_default_logger_severity(2)
-        print(f"ONNX's tests of operators: {passed} of {len(cases)} are ours and pass")
-        self.assertEqual(failed, [])
-        self.assertGreater(passed, 200)
-
     def test_left_alone(self):
         """What is not built stays with ONNX Runtime, in the middle of what is."""
         make = onnx.helper.make_node
-        nodes = [make("Conv", ["x", "w"], ["a"]), make("Sin", ["a"], ["s"]), make("Conv", ["s", "w"], ["b"]),
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("Hardmax", ["a"], ["s"]), make("Conv", ["s", "w"], ["b"]),
                  make("Add", ["a", "b"], ["y"])]
         self.check(nodes, {"x": (1, 4, 9, 7)}, constants=[("w", self.random(4, 4, 1, 1))])
 

@@ -17,7 +17,7 @@ struct plan_step *plan_step(struct plan_build *b)
     }
     struct plan_step *s = &p->steps[p->nb_steps++];
     *s = (struct plan_step){.k = b->k, .rows = 1, .weights = -1, .slope = -1};
-    s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = NO_BASE;
+    s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = s->sums.base = NO_BASE;
     return s;
 }
 
@@ -46,10 +46,28 @@ void plan_needs_scratch(struct tachy_cpu_plan *p, size_t bytes)
     p->scratch = TACHY_MAX(p->scratch, (bytes + sizeof(float) - 1) / sizeof(float));
 }
 
+// Labels the steps that have none yet as the node's.
+static int add_labels(struct tachy_cpu_plan *p, enum tachy_plan_op op, const char *name)
+{
+    struct plan_label *l = realloc(p->labels, sizeof(*l) * (size_t)(p->nb_steps + 1));
+    if (!l)
+        return TACHY_ERR_NOMEM;
+    p->labels = l;
+    while (p->nb_labels < p->nb_steps) {
+        l[p->nb_labels] = (struct plan_label){op, tachy_asprintf("%s", name ? name : "")};
+        if (!l[p->nb_labels++].name)
+            return TACHY_ERR_NOMEM;
+    }
+    return TACHY_OK;
+}
+
 static int add_steps(struct plan_build *b)
 {
     const struct tachy_graph *g = b->g;
     int err = TACHY_OK;
+    for (int i = 0; i < g->nb_in && err == TACHY_OK; i++)
+        if (g->in[i]->dtype != TACHY_F32)
+            err = plan_convert_input(b, g->in[i], i);
     for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
         const char *why = tachy_cpu_refuses(n);
         b->plan->nodes++;
@@ -57,14 +75,19 @@ static int add_steps(struct plan_build *b)
             return tachy_fail(g->log, TACHY_ERR_UNSUPPORTED, "plan: %s %s is not built: %s",
                               tachy_plan_op_name(n->op), n->name ? n->name : "", why);
         err = plan_steps_of(b, n);
+        if (err == TACHY_OK)
+            err = add_labels(b->plan, n->op, n->name);
     }
     for (int i = 0; i < g->nb_out && err == TACHY_OK; i++)
-        if (b->places.ref[g->out[i]->id].base != BASE_INPUTS + g->nb_in + i)
+        if (g->out[i]->dtype != TACHY_F32)
+            err = plan_convert_output(b, g->out[i], i);
+        else if (b->places.ref[g->out[i]->id].base != BASE_INPUTS + g->nb_in + i)
             err = plan_copy_output(b, g->out[i], i);
-    return err;
+    return err == TACHY_OK ? add_labels(b->plan, TACHY_OP_TRANSPOSE, "output") : err;
 }
 
-int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g)
+int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g,
+                        const struct tachy_cpu_plan_params *params)
 {
     struct tachy_cpu_plan *p = calloc(1, sizeof(*p));
     *out = NULL;
@@ -73,6 +96,7 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
     pthread_mutex_init(&p->lock, NULL);
     p->nb_in = g->nb_in;
     p->nb_out = g->nb_out;
+    p->threads = params && params->threads > 1 ? params->threads : 1;
     struct plan_build b = {.plan = p, .g = g, .k = tachy_plan_kernels(tachy_cpu_isa())};
     int err = plan_place(&b.places, g);
     if (err == TACHY_OK) {
@@ -80,20 +104,13 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
         p->values = b.places.values;
         err = add_steps(&b);
     }
+    for (int i = 0; i < p->nb_steps; i++)
+        p->steps[i].split = plan_worth_splitting(&p->steps[i]);
     plan_place_free(&b.places);
     if (err < 0)
         tachy_cpu_plan_close(&p);
     *out = p;
     return err;
-}
-
-static void workspace_free(struct plan_workspace *w)
-{
-    if (!w)
-        return;
-    tachy_aligned_free(w->arena);
-    tachy_aligned_free(w->scratch);
-    free(w);
 }
 
 void tachy_cpu_plan_close(struct tachy_cpu_plan **pp)
@@ -105,11 +122,14 @@ void tachy_cpu_plan_close(struct tachy_cpu_plan **pp)
     while (p->idle) {
         struct plan_workspace *w = p->idle;
         p->idle = w->next;
-        workspace_free(w);
+        plan_workspace_free(w);
     }
     for (int i = 0; i < p->nb_deconvs; i++)
         free(p->deconvs[i]);
     free(p->deconvs);
+    for (int i = 0; i < p->nb_labels; i++)
+        tachy_free(p->labels[i].name);
+    free(p->labels);
     free(p->steps);
     tachy_aligned_free(p->weights);
     pthread_mutex_destroy(&p->lock);
@@ -126,56 +146,4 @@ void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_i
         .scratch = p->scratch * sizeof(float),
         .values = p->values * sizeof(float),
     };
-}
-
-static struct plan_workspace *workspace_new(const struct tachy_cpu_plan *p)
-{
-    size_t bases = (size_t)BASE_INPUTS + (size_t)p->nb_in + (size_t)p->nb_out;
-    struct plan_workspace *w = calloc(1, sizeof(*w) + bases * sizeof(w->base[0]));
-    if (!w)
-        return NULL;
-    w->arena = tachy_aligned_alloc(TACHY_MAX(p->arena, 16) * sizeof(float));
-    w->scratch = tachy_aligned_alloc(TACHY_MAX(p->scratch, 16) * sizeof(float));
-    if (!w->arena || !w->scratch) {
-        workspace_free(w);
-        return NULL;
-    }
-    w->base[BASE_ARENA] = w->arena;
-    w->base[BASE_WEIGHTS] = p->weights;
-    w->base[BASE_SCRATCH] = w->scratch;
-    return w;
-}
-
-static struct plan_workspace *workspace_take(struct tachy_cpu_plan *p)
-{
-    pthread_mutex_lock(&p->lock);
-    struct plan_workspace *w = p->idle;
-    if (w)
-        p->idle = w->next;
-    pthread_mutex_unlock(&p->lock);
-    return w ? w : workspace_new(p);
-}
-
-static void workspace_give(struct tachy_cpu_plan *p, struct plan_workspace *w)
-{
-    pthread_mutex_lock(&p->lock);
-    w->next = p->idle;
-    p->idle = w;
-    pthread_mutex_unlock(&p->lock);
-}
-
-int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[])
-{
-    struct plan_workspace *w = workspace_take(p);
-    if (!w)
-        return TACHY_ERR_NOMEM;
-    for (int i = 0; i < p->nb_in; i++)
-        w->base[BASE_INPUTS + i] = (float *)in[i]; // read only: no step writes an input
-    for (int i = 0; i < p->nb_out; i++)
-        w->base[BASE_INPUTS + p->nb_in + i] = out[i];
-    struct plan_run run = {w->base};
-    for (int i = 0; i < p->nb_steps; i++)
-        p->steps[i].run(&p->steps[i], &run, 0, p->steps[i].rows);
-    workspace_give(p, w);
-    return TACHY_OK;
 }

@@ -20,18 +20,34 @@ struct tachy_cpu_plan_info {
     size_t values;  // what the arena would be if nothing shared its place
 };
 
+struct tachy_cpu_plan_params {
+    int threads; // inside of one run, the caller's among them; 0: 1
+};
+
 // Whether the plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not,
 // a static string that follows "is not built: ".
 const char *tachy_cpu_refuses(const struct tachy_node *n);
 
 // Compiles `g`, whose layouts are set (tachy_plan_layout()). Everything that the plan needs is
-// copied: `g` and its constants may go afterwards. TACHY_ERR_UNSUPPORTED names the node,
+// copied: `g` and its constants may go afterwards. NULL `params`: all as 0 says. TACHY_ERR_UNSUPPORTED names the node,
 // TACHY_ERR_NOMEM.
-int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g);
+int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g,
+                        const struct tachy_cpu_plan_params *params);
 void tachy_cpu_plan_close(struct tachy_cpu_plan **p);
 void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_info *info);
 
 // Runs once on the calling thread. `in` and `out` are dense in ONNX's order, in the order of the
-// graph's inputs and outputs, aligned to a float, and do not overlap. TACHY_ERR_NOMEM: no memory
+// graph's inputs and outputs, aligned to a float, and do not overlap; what is of another type than
+// float32 in the graph lies there in that type, aligned to it. TACHY_ERR_NOMEM: no memory
 // for a workspace; nothing else can fail.
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[]);
+// The same; end[i] becomes the time at which step i ended (tachy_now_ns()), for info.steps steps.
+int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
+                             uint64_t *end);
+
+// What a step computes.
+struct tachy_cpu_plan_step {
+    const char *op, *name; // of the node it comes from, "" where it has none; the plan's memory
+    size_t bytes;          // of its output
+};
+void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_cpu_plan_step *step);

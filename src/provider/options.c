@@ -1,0 +1,72 @@
+#include "base/base.h"
+#include "provider/provider.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// What a program hands to the provider: ONNX Runtime keeps it among a session's entries, as
+// ep.<name of the provider, lower case>.<key>.
+
+struct option {
+    const char *key;
+    size_t at; // of an int in struct provider_options
+    int lo, hi;
+};
+
+static const struct option known[] = {
+    {"threads", offsetof(struct provider_options, plan.threads), 1, 256},
+};
+
+static OrtStatus *fail(const struct provider *p, const char *fmt, const char *a, const char *b)
+{
+    char text[300];
+    snprintf(text, sizeof(text), fmt, a, b);
+    return p->api->CreateStatus(ORT_INVALID_ARGUMENT, text);
+}
+
+static OrtStatus *unknown(const struct provider *p, const char *key)
+{
+    char names[200] = "";
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++)
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", i ? ", " : "", known[i].key);
+    return fail(p, "tachy: there is no provider option `%.60s`; there are %s", key, names);
+}
+
+static OrtStatus *set(const struct provider *p, struct provider_options *o, const char *key, const char *value)
+{
+    const struct option *k = known;
+    while (k < known + TACHY_ARRAY_SIZE(known) && strcmp(k->key, key) != 0)
+        k++;
+    if (k == known + TACHY_ARRAY_SIZE(known))
+        return unknown(p, key);
+    char *end, range[40];
+    long v = strtol(value, &end, 10);
+    snprintf(range, sizeof(range), "%d to %d", k->lo, k->hi);
+    if (end == value || *end || v < k->lo || v > k->hi)
+        return fail(p, "tachy: the provider option `%s` is a whole number from %s", key, range);
+    *(int *)((char *)o + k->at) = (int)v;
+    return NULL;
+}
+
+OrtStatus *provider_read_options(struct provider_options *o, const struct provider *p, const char *name,
+                                 const OrtSessionOptions *options)
+{
+    char prefix[64];
+    OrtKeyValuePairs *entries = NULL;
+    const char *const *keys = NULL, *const *values = NULL;
+    size_t nb = 0;
+    *o = (struct provider_options){.plan.threads = 1};
+    size_t length = (size_t)snprintf(prefix, sizeof(prefix), "ep.%.50s.", name);
+    for (char *c = prefix; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    OrtStatus *s = p->api->GetSessionOptionsConfigEntries(options, &entries);
+    if (s)
+        return s;
+    p->api->GetKeyValuePairs(entries, &keys, &values, &nb);
+    for (size_t i = 0; i < nb && !s; i++)
+        if (!strncmp(keys[i], prefix, length))
+            s = set(p, o, keys[i] + length, values[i]);
+    p->api->ReleaseKeyValuePairs(entries);
+    return s;
+}
