@@ -26,10 +26,14 @@ struct tachy_engine_params {
     // shape, -1 what is not known. For dimensions that have a name in the model; may be NULL.
     const struct tachy_io *shapes;
     int nb_shapes;
+    // "tachy": 0..3, how much may be spent on timing kernels against each other where the engine store
+    // (tachy/store.h) does not know which is the fastest: nothing, 0.5, 3 or 30 seconds at most. Changes
+    // no bit of a result.
+    int build_effort;
     bool strict;              // what the provider does not run is an error, which names the nodes
     // "key=value" strings, ends with NULL; may be NULL. "tachy": library=PATH (libtachy_ep.so; without
     // it as docs/models.md says), the provider's own (docs/provider.md). "tachy", "cpu": arena=0|1, profile=DIR (ONNX
-    // Runtime's operator profile is left there, as <its start in ns on CLOCK_MONOTONIC>.ort.json,
+    // Runtime's operator profile, or the plan's steps in its form, is left there, as <its start in ns on CLOCK_MONOTONIC>.ort.json,
     // when its last engine is closed) of the first profile_runs=N runs (64), and ONNX Runtime's
     // session.* entries; "null": cost_us=N (busy time a run), sleep_us=N
     // (waiting time a run), fail_every=N (each Nth run fails).

@@ -129,10 +129,6 @@ static void on_trial(void *user, enum tachy_log_level level, const char *text)
 static int pick(tachy_engine **out, const struct tachy_engine_params *p)
 {
     struct trial t = {.log = p->log};
-    // Operators are measured where each is a step of its own.
-    for (const char *const *o = p->provider_options; o && *o; o++)
-        if (!strncmp(*o, "profile=", 8))
-            return try_open(out, &tachy_engine_cpu, p, false);
     struct tachy_log quiet = {on_trial, &t, p->log ? p->log->max_level : TACHY_LOG_ERR};
     struct tachy_engine_params trial = *p;
     trial.log = &quiet;
@@ -154,7 +150,8 @@ int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
 {
     *out = NULL;
     if (!TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) ||
-        !TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256))
+        !TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256) ||
+        !TACHY_CHECK(p->log, p->build_effort >= 0 && p->build_effort <= 3))
         return TACHY_ERR_INVAL;
     bool any = !p->provider || !strcmp(p->provider, "auto");
     size_t i = 0;

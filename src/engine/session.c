@@ -329,6 +329,7 @@ static void drop_session(struct tachy_session *s)
         tachy_free((void *)(uintptr_t)s->out[i].name);
     }
     end_profile(s);
+    tachy_steps_close(s);
     if (s->plan)
         s->table->release(s->plan);
     s->plan = NULL;
@@ -364,13 +365,14 @@ static int create(struct load *l)
     if (!err)
         err = read_all_io(l);
     if (table)
-        tachy_session_take_plan(l->s, table, !l->p->profile_dir);
+        tachy_session_take_plan(l->s, table);
+    if (err || !l->s->plan)
+        return err;
     // What ONNX Runtime holds is not needed any more.
-    if (!err && l->s->plan) {
-        api->ReleaseSession(l->s->session);
-        l->s->session = NULL;
-    }
-    return err;
+    end_profile(l->s);
+    api->ReleaseSession(l->s->session);
+    l->s->session = NULL;
+    return l->p->profile_dir ? tachy_steps_open(l->s, l->log) : TACHY_OK;
 }
 
 static int load(struct tachy_session *s, const struct tachy_session_params *p,

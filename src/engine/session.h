@@ -22,6 +22,7 @@ struct tachy_session {
     int nb_nodes, nb_left;
     char left[800];
     atomic_bool said; // in the log
+    struct tachy_steps *steps; // profile of the plan; NULL: none
     // Operator profile; profile_dir NULL: none.
     char *profile_dir;
     atomic_int profile_runs;       // still to be recorded
@@ -52,9 +53,14 @@ int tachy_session_open(struct tachy_session **out, const char *library,
                        const struct tachy_session_params *p, const struct tachy_log *log);
 void tachy_session_close(struct tachy_session **s);
 
-// session_plan.c: after table->want() and the making of the session on this thread. `keep`: the plan is
-// to be run, where it covers the model.
-void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table, bool keep);
+// session_plan.c: after table->want() and the making of the session on this thread.
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table);
+
+// session_steps.c: the plan's steps as an operator profile in s->profile_dir, of the first
+// s->profile_runs runs. run() as the table's.
+int tachy_steps_open(struct tachy_session *s, const struct tachy_log *log);
+int tachy_steps_run(struct tachy_session *s, const float *const in[], float *const out[]);
+void tachy_steps_close(struct tachy_session *s);
 
 // One run with the buffers of `binding`. From any thread.
 OrtStatus *tachy_session_run(struct tachy_session *s, const OrtIoBinding *binding);

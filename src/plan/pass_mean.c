@@ -18,7 +18,9 @@ static bool keeps_mean(const struct tachy_node *n)
             return false;
     }
     bool near = n->attr.resize.round == 0 || n->attr.resize.round == 2; // no output lies between two
-    return n->attr.resize.mode == TACHY_PLAN_LINEAR ? half : floor || (half && near);
+    if (n->attr.resize.mode == TACHY_PLAN_NEAREST)
+        return floor || (half && near);
+    return n->attr.resize.mode == TACHY_PLAN_LINEAR && half;
 }
 
 static struct tachy_value *mean_of(struct tachy_graph *g, struct tachy_node *before, struct tachy_value *x)
