@@ -27,6 +27,10 @@ struct tachy_engine_params {
     // shape, -1 what is not known. For dimensions that have a name in the model; may be NULL.
     const struct tachy_io *shapes;
     int nb_shapes;
+    // "tachy": 0..3, how much may be spent on timing kernels against each other where the engine store
+    // (tachy/store.h) does not know which is the fastest: nothing, 0.5, 3 or 30 seconds at most. Changes
+    // no bit of a result.
+    int build_effort;
     bool strict;              // what the provider does not run is an error, which names the nodes
     // "key=value" strings, ends with NULL; may be NULL. All but "null": arena=0|1, profile=DIR (ONNX
     // Runtime's operator profile, or the plan's steps in its form, is left there, as <its start in ns

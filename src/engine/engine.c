@@ -167,7 +167,8 @@ int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
 {
     *out = NULL;
     if (!TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) ||
-        !TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256))
+        !TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256) ||
+        !TACHY_CHECK(p->log, p->build_effort >= 0 && p->build_effort <= 3))
         return TACHY_ERR_INVAL;
     bool any = !p->provider || !strcmp(p->provider, "auto");
     size_t i = 0;

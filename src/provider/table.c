@@ -35,7 +35,7 @@ void provider_keep(struct provider_plan *p)
     if (!wanted)
         return;
     provider_plan_close(&kept);
-    kept = p ? provider_plan_ref(p) : NULL;
+    kept = p && !p->whole_numbers ? provider_plan_ref(p) : NULL;
 }
 
 bool provider_keeps_reference(void) { return wanted_reference; }
