@@ -10,6 +10,7 @@ const struct tachy_plan_pass tachy_plan_all_passes[] = {
     {"moves", tachy_plan_moves},
     {"activations", tachy_plan_activations},
     {"prelu", tachy_plan_prelu},
+    {"affine", tachy_plan_affine},
     {"pad", tachy_plan_pad},
     {"resize", tachy_plan_resize},
     {"mean", tachy_plan_mean},

@@ -45,6 +45,8 @@ int tachy_plan_fuse(struct tachy_graph *g);
 int tachy_plan_scale(struct tachy_graph *g);
 // Convolutions and resizes whose results are averaged over pixels add them up as they write.
 int tachy_plan_sums(struct tachy_graph *g);
+// Products and sums with constants become one, and part of the convolution beside them.
+int tachy_plan_affine(struct tachy_graph *g);
 // Zeros around a picture become padding of the convolution that reads it; convolutions that only add
 // channels of zeros become Pad.
 int tachy_plan_pad(struct tachy_graph *g);
