@@ -447,6 +447,9 @@ class Operators(OperatorCase):
         constants = {"w": w(8, 4, 1, 1), "three": np.float32(3), "six": np.float32(6), "zero": np.float32(0),
                      "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1), "a8": w(8, 1, 1, 1)}
         constants["rest8"] = 1 - constants["a8"]
+        constants |= {"one": np.float32(1), "half": np.float32(0.5), "root2": np.float32(np.sqrt(2)), "f": w(5, 16, 3, 3),
+                      "axes": np.array([2, 3]), "end": np.array([100, 100]), "two": np.array([2, 2])}
+        constants |= {f"start{i}": np.array([i % 2, i // 2]) for i in range(4)}
         forms = {
             "hswish": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
                        make("Mul", ["a", "c"], ["m"]), make("Div", ["m", "six"], ["y"])],
@@ -455,6 +458,12 @@ class Operators(OperatorCase):
             "swish": [conv, make("Sigmoid", ["a"], ["s"]), make("Mul", ["a", "s"], ["y"])],
             "prelu": [conv, make("Conv", ["a", "a8"], ["l"], group=8), make("Relu", ["a"], ["r"]),
                       make("Conv", ["r", "rest8"], ["m"], group=8), make("Add", ["l", "m"], ["y"])],
+            "gelu": [conv, make("Div", ["a", "root2"], ["d"]), make("Erf", ["d"], ["e"]), make("Add", ["e", "one"], ["p"]),
+                     make("Mul", ["a", "p"], ["m"]), make("Mul", ["m", "half"], ["y"])],
+            "affine": [conv, make("Relu", ["a"], ["r"]), make("Sub", ["r", "b"], ["s"]), make("Mul", ["s", "six"], ["m"]),
+                       make("Add", ["m", "three"], ["p"]), make("Conv", ["p", "v"], ["y"])],
+            "focus": [make("Slice", ["x", "start%d" % i, "end", "axes", "two"], ["w%d" % i]) for i in range(4)] +
+                     [make("Concat", ["w0", "w2", "w1", "w3"], ["k"], axis=1), make("Conv", ["k", "f"], ["y"], pads=[1] * 4)],
             "bias": [conv, make("Add", ["a", "b"], ["p"]), make("Relu", ["p"], ["y"])],
             "residual": [conv, make("Relu", ["a"], ["r"]), make("Conv", ["x", "w"], ["a2"]),
                          make("Add", ["r", "a2"], ["y"])],
@@ -466,7 +475,8 @@ class Operators(OperatorCase):
         for name, nodes in forms.items():
             with self.subTest(form=name):
                 used = {i for n in nodes for i in n.input}
-                self.check(nodes, {"x": (2, 4, 9, 7)}, constants=[(k, v) for k, v in constants.items() if k in used])
+                shape = (2, 4, 8, 6) if name == "focus" else (2, 4, 9, 7)
+                self.check(nodes, {"x": shape}, constants=[(k, v) for k, v in constants.items() if k in used])
 
     def test_left_alone(self):
         """What is not built stays with ONNX Runtime, in the middle of what is."""
