@@ -40,7 +40,6 @@ static char *make_key(const struct tachy_ort *ort, const struct tachy_session_pa
         return key;
     key = lengthen(key, p->ep->name);
     key = lengthen(key, TACHY_DEF(p->ep->library, ""));
-    key = lengthen(key, p->ep->strict ? "strict" : "");
     for (const char *const *o = p->ep->options; o && *o; o++)
         key = lengthen(key, *o);
     return key;
@@ -252,7 +251,11 @@ static int set_options(struct load *l, OrtSessionOptions *o)
     int err = set_profile(l, o);
     if (!err)
         err = set_entries(l, o);
-    return err || !l->p->ep ? err : tachy_ep_add(l->s->ort, o, l->p->ep, l->log);
+    if (err || !l->p->ep)
+        return err;
+    if (!l->p->ep->table) // which node runs where is said there alone
+        TRY(SetSessionLogSeverityLevel(o, ORT_LOGGING_LEVEL_VERBOSE), "its log cannot be set");
+    return tachy_ep_add(l->s->ort, o, l->p->ep, l->log);
 }
 
 // ONNX Runtime counts from a time of std::chrono::high_resolution_clock, which is the realtime
@@ -337,7 +340,8 @@ static void drop_session(struct tachy_session *s)
         s->ort->api->ReleaseSession(s->session);
     memset(s->in, 0, sizeof(s->in));
     memset(s->out, 0, sizeof(s->out));
-    s->n_in = s->n_out = 0;
+    s->n_in = s->n_out = s->nb_nodes = s->nb_left = s->nb_shown = 0;
+    s->left[0] = '\0';
     s->session = NULL;
 }
 
@@ -353,10 +357,13 @@ static int create(struct load *l)
         return err;
     }
     if (table)
-        table->want();
+        (l->p->ep->whole ? table->want_whole : table->want)();
+    else if (l->p->ep)
+        tachy_ort_watch(tachy_session_on_line, l->s);
     err = tachy_ort_check(
         l->s->ort, api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
         l->log, "%s: cannot be loaded", l->p->path);
+    tachy_ort_watch(NULL, NULL);
     // What is wrong with the file, whatever the runtime calls it.
     if ((err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL)
         err = TACHY_ERR_FORMAT;
@@ -403,7 +410,7 @@ static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *
                        const struct tachy_session_params *p, const struct tachy_log *log)
 {
     struct tachy_session *s = sessions;
-    while (s && strcmp(s->key, key) != 0)
+    while (s && (strcmp(s->key, key) != 0 || (s->given_up && !p->ep->whole)))
         s = s->next;
     if (s) {
         tachy_ort_close(&ort);
@@ -428,6 +435,7 @@ static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *
         destroy(s);
         return err;
     }
+    s->given_up = p->ep && p->ep->whole && s->nb_left;
     s->refs = 1;
     s->next = sessions;
     sessions = s;

@@ -310,6 +310,11 @@ double tachy_constant_at(const struct tachy_value *v, int64_t i);
 // Free with tachy_free(); NULL when out of memory.
 char *tachy_graph_print(const struct tachy_graph *g);
 
+// What the graph is, in 128 bits: nodes, attributes, shapes, names and the numbers of constants. Tells
+// whether something that was found out about a graph is about this one; no defence against somebody
+// who wants two graphs to have one digest. TACHY_ERR_NOMEM.
+int tachy_graph_digest(const struct tachy_graph *g, uint64_t digest[2]);
+
 // Every promise above, and each operator's inputs, attributes and shapes. TACHY_ERR_INVAL with one
 // sentence that names the node. After each pass, in debug builds and in tests.
 int tachy_graph_verify(const struct tachy_graph *g);

@@ -18,6 +18,7 @@ int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch,
     struct tachy_engine_params p = {
         .provider = s->provider,
         .strict = s->strict,
+        .build_effort = s->build_effort,
         .shapes = &picture,
         .nb_shapes = 1,
         .model_path = tachy_model_path(model),

@@ -36,6 +36,7 @@ struct segment {
     char *provider, *library; // copies of the settings
     char **provider_options;  // ends with NULL
     int engine_threads;
+    int build_effort;
     bool strict;
     struct tachy_composite_params composite;
     bool refine;

@@ -1,6 +1,7 @@
 #pragma once
 #include "plan/cpu/conv.h"
 #include "plan/cpu/deconv.h"
+#include "plan/cpu/packed.h"
 #include "plan/cpu/plan.h"
 #include "plan/cpu/team.h"
 
@@ -89,6 +90,7 @@ struct plan_step {
     struct tachy_act act;
     bool add_last;
     ptrdiff_t weights, slope; // floats in the weights; slope: -1 for none
+    const void *packed;       // weights of a convolution, straight or transposed
     union {
         struct tachy_conv conv;
         struct tachy_deconv *deconv; // of the plan
@@ -98,6 +100,7 @@ struct plan_step {
         struct {
             struct plan_copy copy;
             bool fill; // the output is filled first
+            int along; // the dimension whose elements are the step's rows
             float value;
         } copy;
         struct {
@@ -143,6 +146,14 @@ struct plan_workspace {
     float *base[]; // [threads][bases]
 };
 
+// What is known about the choice of kernels.
+struct plan_choice {
+    char *text; // see tachy_cpu_plan_choice()
+    int effort; // that it was made with
+    double seconds;                // that timing took in this process
+    double run_ms, default_run_ms; // of a run as chosen, and with the defaults; 0: not timed
+};
+
 struct tachy_cpu_plan {
     const struct tachy_log *log; // while it opens
     struct plan_step *steps;
@@ -151,8 +162,11 @@ struct tachy_cpu_plan {
     int nb_labels;
     float *weights;
     size_t nb_weights, max_weights; // floats
+    struct plan_packed **packed; // shared with other plans, each once
+    int nb_packed;
     struct tachy_deconv **deconvs;
     int nb_deconvs;
+    struct plan_choice choice;
     size_t arena, scratch, values; // floats
     int nb_in, nb_out, nodes;
     int threads; // of a run
@@ -183,7 +197,23 @@ struct plan_build {
     const struct tachy_graph *g;
     struct plan_places places;
     const struct tachy_plan_kernels *k;
+    struct plan_kernel *kernels; // to be chosen and packed when all steps are there
+    int nb_kernels;
 };
+// A convolution's step whose kernel is chosen at the end; s->conv has its default until then. What
+// `w` points to lives as long as the graph. TACHY_ERR_NOMEM.
+struct plan_kernel {
+    int step;
+    struct tachy_conv_weights w;
+};
+int plan_later(struct plan_build *b, const struct plan_step *s, const struct tachy_conv_weights *w);
+// Chooses as `params` say and packs (choice.c). TACHY_ERR_NOMEM.
+int plan_choose(struct plan_build *b, const struct tachy_cpu_plan_params *params);
+// Memory of a convolution's weights for its kernel: packed, and shared with all plans that have the
+// same. NULL: no memory.
+struct plan_packed *plan_pack(const struct tachy_conv *c, const struct tachy_conv_weights *w);
+// Keeps packed weights, which become the plan's also on failure. TACHY_ERR_NOMEM.
+int plan_keep(struct tachy_cpu_plan *p, struct plan_packed *k);
 int plan_steps_of(struct plan_build *b, const struct tachy_node *n);
 // Those of one operator (steps_*.c).
 typedef int plan_steps_fn(struct plan_build *b, const struct tachy_node *n);

@@ -42,14 +42,14 @@ void plan_run_conv(const struct plan_step *s, const struct plan_run *r, int row0
 {
     struct tachy_view add;
     struct tachy_conv_io io = plan_conv_io(s, r, &add);
-    tachy_conv_run(&s->conv, weights_of(s, r), &io, row0, row1, r->base[BASE_SCRATCH]);
+    tachy_conv_run(&s->conv, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
 void plan_run_deconv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;
     struct tachy_conv_io io = plan_conv_io(s, r, &add);
-    tachy_deconv_run(s->deconv, weights_of(s, r), &io, row0, row1, r->base[BASE_SCRATCH]);
+    tachy_deconv_run(s->deconv, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
 void plan_run_unary(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
