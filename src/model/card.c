@@ -349,7 +349,7 @@ static void read_smaller(struct reader *r, json_t *root, struct tachy_card *c)
 {
     static const char *const known[] = {"width", "height"};
     json_t *o = json_object_get(root, "smaller");
-    c->smaller = "";
+    r->section = c->smaller = "";
     if (!json_is_object(o)) {
         c->smaller = o ? plain_name(r, root, "smaller", true) : "";
         if (o && !strcmp(c->smaller, c->name))
