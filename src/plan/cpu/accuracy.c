@@ -96,7 +96,7 @@ static int measure(const struct layer *l, const struct tachy_node *n, tachy_laye
     struct tachy_f64 *want = NULL;
     int64_t elements = tachy_value_elements(y);
     float *got = malloc(sizeof(*got) * (size_t)TACHY_MAX(elements, 1));
-    int err = got ? tachy_f64_open(&want, l->g, (const void *const *)l->in) : TACHY_ERR_NOMEM;
+    int err = got ? tachy_f64_open(&want, l->g, (const void *const *)l->in, false) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         err = run_layer(l, got);
     if (err == TACHY_OK) {
@@ -124,7 +124,7 @@ int tachy_cpu_layer_errors(const struct tachy_graph *given, const void *const in
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
-        err = tachy_f64_open(&all, g, in);
+        err = tachy_f64_open(&all, g, in, false);
     for (const struct tachy_node *n = g ? g->first : NULL; n && err == TACHY_OK; n = n->next) {
         struct layer l = {0};
         if (moves_only(n->op))
