@@ -12,13 +12,23 @@ typedef struct tachy_engine tachy_engine;
 
 #define TACHY_MAX_IO 16
 
+struct tachy_io;
 struct tachy_engine_params {
-    const char *provider;     // "cpu" (ONNX Runtime's own kernels), "null"; NULL or "auto": first usable
+    // "tachy" (our own plans; what they do not run ONNX Runtime does), "cpu" (ONNX Runtime's own
+    // kernels), "null". NULL or "auto": "tachy" where it runs all of the model, else "cpu" and a line
+    // in the log that says why.
+    const char *provider;
     const char *model_path;   // ONNX file; required but for "null"
     const char *library;      // libonnxruntime.so; NULL: search as docs/models.md says
     int threads;              // inside one run; 0: 1
     int batch_max;            // images a run, 1..256; 0: 1
-    // "key=value" strings, ends with NULL; may be NULL. "cpu": arena=0|1, profile=DIR (ONNX
+    // Sizes of dimensions that the model leaves free: an input's name (NULL: of the first) and its
+    // shape, -1 what is not known. For dimensions that have a name in the model; may be NULL.
+    const struct tachy_io *shapes;
+    int nb_shapes;
+    bool strict;              // what the provider does not run is an error, which names the nodes
+    // "key=value" strings, ends with NULL; may be NULL. "tachy": library=PATH (libtachy_ep.so; without
+    // it as docs/models.md says), the provider's own (docs/provider.md). "tachy", "cpu": arena=0|1, profile=DIR (ONNX
     // Runtime's operator profile is left there, as <its start in ns on CLOCK_MONOTONIC>.ort.json,
     // when its last engine is closed) of the first profile_runs=N runs (64), and ONNX Runtime's
     // session.* entries; "null": cost_us=N (busy time a run), sleep_us=N
@@ -46,13 +56,14 @@ TACHY_API int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io 
 // Runs one batch on the calling thread and waits. `in` and `out` have one dense host tensor
 // for each of the model's inputs and outputs, in its order; they stay the caller's. Passing
 // the same addresses every time is faster: bindings are kept while they do not change.
-// Free dimensions are fixed by the tensors of the first run (the batch by `batch_max`, where
-// that was given). TACHY_ERR_MISMATCH names the tensor and both shapes where one does not
+// Free dimensions are fixed by `shapes` and `batch_max` ("tachy": the batch in any case), else by
+// the tensors of the first run. TACHY_ERR_MISMATCH names the tensor and both shapes where one does not
 // fit; TACHY_ERR_EXTERNAL: the run itself failed.
 TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
                                struct tachy_tensor out[]);
 
-// The provider that runs, "cpu"; and its version text, "ONNX Runtime 1.31.1".
+// The provider that runs, "cpu"; and its version text, "ONNX Runtime 1.31.1": engines of the same
+// text, model and options give the same bits.
 TACHY_API const char *tachy_engine_provider(const tachy_engine *e);
 TACHY_API const char *tachy_engine_version(const tachy_engine *e);
 

@@ -125,7 +125,10 @@ static const struct tachy_option options[] = {
      .verbs = RUNS | TACHY_VERB_MODEL | TACHY_VERB_REPLAY,
      .help = "folder of the models; without it $TACHY_MODELS, then the user's data folder"},
     {"model.provider", "provider", 0, TACHY_OPT_STRING, "auto", .arg = "NAME", .group = "Model",
-     .verbs = RUNS | TACHY_VERB_REPLAY, .help = "what runs the model: auto, cpu, or another provider by name"},
+     .verbs = RUNS | TACHY_VERB_REPLAY, .help = "what runs the model: tachy (our own plans), cpu (ONNX Runtime's kernels), auto (tachy where it "
+             "runs all of the model, else cpu), null"},
+    {"model.strict", "strict", 0, TACHY_OPT_BOOL, "no", .group = "Model", .verbs = RUNS | TACHY_VERB_REPLAY,
+     .help = "it is an error when the provider does not run all of the model"},
     {"model.provider_options", "provider-option", 0, TACHY_OPT_LIST, .arg = "KEY=VALUE",
      .group = "Model", .verbs = RUNS | TACHY_VERB_REPLAY, .help = "handed to the provider"},
     {"model.library", "ort-library", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",

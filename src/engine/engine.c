@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static const struct tachy_engine_ops *const engines[] = { // in order of preference
+static const struct tachy_engine_ops *const engines[] = {
+    &tachy_engine_tachy,
     &tachy_engine_cpu,
     &tachy_engine_null,
 };
@@ -72,7 +73,7 @@ static int check_model(const struct tachy_engine_params *p)
 }
 
 static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
-                    const struct tachy_engine_params *p)
+                    const struct tachy_engine_params *p, bool picking)
 {
     int err = ops->needs_model ? check_model(p) : TACHY_OK;
     if (err < 0)
@@ -83,6 +84,7 @@ static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
     e->ops = ops;
     e->params = *p;
     e->params.threads = TACHY_DEF(p->threads, 1);
+    e->picking = picking;
     e->path = tachy_asprintf("%s", ops->needs_model ? p->model_path : ops->name);
     err = e->path ? ops->open(e) : TACHY_ERR_NOMEM;
     if (err < 0) {
@@ -91,6 +93,7 @@ static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
     }
     e->params.provider = e->params.model_path = e->params.library = NULL; // the caller's memory
     e->params.provider_options = NULL;
+    e->params.shapes = NULL;
     *out = e;
     return TACHY_OK;
 }
@@ -106,6 +109,47 @@ static int unknown_provider(const struct tachy_engine_params *p)
                       p->provider, names);
 }
 
+// Stands in for a log while a provider is tried that need not do: what is an error there becomes a
+// detail, and is kept as the reason why another one runs.
+struct trial {
+    const struct tachy_log *log;
+    char why[1024];
+};
+
+static void on_trial(void *user, enum tachy_log_level level, const char *text)
+{
+    struct trial *t = user;
+    if (level == TACHY_LOG_ERR)
+        snprintf(t->why, sizeof(t->why), "%s", text);
+    else
+        tachy_msg(t->log, level, "%s", text);
+}
+
+// "tachy" where it runs all of the model, else "cpu".
+static int pick(tachy_engine **out, const struct tachy_engine_params *p)
+{
+    struct trial t = {.log = p->log};
+    // Operators are measured where each is a step of its own.
+    for (const char *const *o = p->provider_options; o && *o; o++)
+        if (!strncmp(*o, "profile=", 8))
+            return try_open(out, &tachy_engine_cpu, p, false);
+    struct tachy_log quiet = {on_trial, &t, p->log ? p->log->max_level : TACHY_LOG_ERR};
+    struct tachy_engine_params trial = *p;
+    trial.log = &quiet;
+    int err = try_open(out, &tachy_engine_tachy, &trial, !p->strict);
+    if (!err) {
+        (*out)->params.log = p->log;
+    } else if (p->strict) {
+        tachy_msg(p->log, TACHY_LOG_ERR, "%s", t.why);
+    } else {
+        err = try_open(out, &tachy_engine_cpu, p, false);
+        if (!err)
+            tachy_msg(p->log, TACHY_LOG_INFO, "engine: ONNX Runtime's own kernels run %s, because: %s",
+                      (*out)->path, t.why);
+    }
+    return err;
+}
+
 int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
 {
     *out = NULL;
@@ -113,22 +157,15 @@ int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
         !TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256))
         return TACHY_ERR_INVAL;
     bool any = !p->provider || !strcmp(p->provider, "auto");
-    int err = any ? TACHY_ERR_UNAVAILABLE : TACHY_ERR_INVAL;
-    bool found = false;
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(engines); i++) {
-        if (any ? engines[i]->manual_only : strcmp(p->provider, engines[i]->name) != 0)
-            continue;
-        found = true;
-        err = try_open(out, engines[i], p);
-        // Another provider may do where a library is missing, not where the model is bad.
-        if (err != TACHY_ERR_UNAVAILABLE)
-            break;
-    }
-    if (!found)
+    size_t i = 0;
+    while (i < TACHY_ARRAY_SIZE(engines) && !any && strcmp(p->provider, engines[i]->name) != 0)
+        i++;
+    if (i == TACHY_ARRAY_SIZE(engines))
         return unknown_provider(p);
+    int err = any ? pick(out, p) : try_open(out, engines[i], p, false);
     if (!err)
         tachy_msg(p->log, TACHY_LOG_VERBOSE, "engine: %s runs on %s (%s), as %s", (*out)->path,
-                  (*out)->ops->name, (*out)->version, any ? "the first usable" : "asked for");
+                  (*out)->ops->name, (*out)->version, any ? "picked" : "asked for");
     return err;
 }
 

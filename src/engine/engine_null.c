@@ -82,7 +82,6 @@ static void null_close(tachy_engine *e) {}
 
 const struct tachy_engine_ops tachy_engine_null = {
     .name = "null",
-    .manual_only = true,
     .priv_size = sizeof(struct priv),
     .open = null_open,
     .run = null_run,

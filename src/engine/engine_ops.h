@@ -7,7 +7,6 @@
 // backends trust them and stay short.
 struct tachy_engine_ops {
     const char *name;       // value of `provider`, unique
-    bool manual_only;       // never picked by "auto"
     bool needs_model;       // model_path is required and names a readable file
     size_t priv_size;       // zeroed bytes at tachy_engine.priv
     int (*open)(tachy_engine *e); // fills in, out, n_in, n_out, version
@@ -23,12 +22,13 @@ struct tachy_engine {
     char version[64];
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names live until close
     int n_in, n_out;
+    bool picking;         // opened by "auto": the provider must run all of the model
     bool fixed;           // the first run has set fixed_in and fixed_out
     struct tachy_tensor fixed_in[TACHY_MAX_IO], fixed_out[TACHY_MAX_IO]; // shapes only
     max_align_t priv[];
 };
 
-extern const struct tachy_engine_ops tachy_engine_cpu, tachy_engine_null;
+extern const struct tachy_engine_ops tachy_engine_tachy, tachy_engine_cpu, tachy_engine_null;
 
 // Splits "key=value" and finds the key in `keys` (ends with NULL): its index, and *value
 // behind the '='. Otherwise logs a sentence that names what exists and returns

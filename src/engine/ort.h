@@ -19,6 +19,7 @@ struct tachy_ort {
     const OrtApi *api;
     OrtEnv *env;
     OrtMemoryInfo *host; // describes the caller's buffers
+    struct tachy_ep_library *libraries; // plugins, ep.c's
     char *path;          // of the library as it was opened
     char version[32];    // "1.31.1"
     // Private to ort.c, under its lock.

@@ -1,17 +1,27 @@
 #pragma once
 #include "engine/engine_ops.h"
-#include "engine/ort.h"
+#include "engine/ep.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 // A model that ONNX Runtime has loaded: weights and graph, shared by every engine of the same
-// file and options in the process. ONNX Runtime allows concurrent runs of one session.
+// file and options in the process. ONNX Runtime allows concurrent runs of one session, and so does
+// a plan.
 struct tachy_session {
     struct tachy_ort *ort;
-    OrtSession *session;
+    OrtSession *session; // NULL where `plan` is what runs
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names are owned
     int n_in, n_out;
+    // Of the provider tachy: the plan that covers the whole model, and which of the model's inputs and
+    // outputs are the plan's.
+    const struct tachy_ep_table *table;
+    struct tachy_ep_plan *plan;
+    int nb_plan_in, nb_plan_out, plan_in[TACHY_MAX_IO], plan_out[TACHY_MAX_IO];
+    // Its nodes, those left to ONNX Runtime, and the first of these in words.
+    int nb_nodes, nb_left;
+    char left[800];
+    atomic_bool said; // in the log
     // Operator profile; profile_dir NULL: none.
     char *profile_dir;
     atomic_int profile_runs;       // still to be recorded
@@ -28,6 +38,9 @@ struct tachy_session_params {
     const char *path;
     int threads;
     int batch;     // fixes the leading dimension where it is free and has a name; 0: leave it
+    const struct tachy_io *shapes; // the same for other dimensions: see tachy_engine_params
+    int nb_shapes;
+    const struct tachy_ep *ep; // NULL: ONNX Runtime's own CPU kernels
     bool arena;
     const char *const *entries; // "session.key=value" for ONNX Runtime, ends with NULL
     const char *profile_dir;    // ONNX Runtime's operator profile is left here; NULL: none
@@ -38,6 +51,10 @@ struct tachy_session_params {
 int tachy_session_open(struct tachy_session **out, const char *library,
                        const struct tachy_session_params *p, const struct tachy_log *log);
 void tachy_session_close(struct tachy_session **s);
+
+// session_plan.c: after table->want() and the making of the session on this thread. `keep`: the plan is
+// to be run, where it covers the model.
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table, bool keep);
 
 // One run with the buffers of `binding`. From any thread.
 OrtStatus *tachy_session_run(struct tachy_session *s, const OrtIoBinding *binding);

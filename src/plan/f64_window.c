@@ -242,5 +242,12 @@ void f64_resize(const struct f64_node *f)
         for (int64_t i = 0; i < y[2]; i++)
             for (int64_t k = 0; k < y[3]; k++)
                 *to++ = resized(f->n, f->in[0] + c * x[2] * x[3], i, k);
-    f64_act_all(f, -1);
+    int64_t pixels = y[2] * y[3], all = y[0] * y[1] * pixels;
+    bool before = f->n->attr.act_before_add;
+    for (int64_t i = 0; i < all; i++) {
+        double scale = f64_in(f, 2) ? f->in[2][i / pixels] : 1;
+        double added = f64_in(f, 1) ? f->in[1][i] * scale : 0;
+        double v = before ? f->out[i] : f->out[i] + added;
+        f->out[i] = f64_act(&f->n->attr.act, v, 0) + (before ? added : 0);
+    }
 }

@@ -25,7 +25,8 @@
     X(TRANSPOSE, "Transpose", 1, 1) /* perm */                                                     \
     X(RESHAPE, "Reshape", 1, 1)   /* the output's shape; also Flatten, Squeeze, Unsqueeze */       \
     X(EXPAND, "Expand", 1, 1)     /* the output's shape */                                         \
-    X(RESIZE, "Resize", 1, 1)     /* resize */                                                     \
+    X(RESIZE, "Resize", 1, 3)     /* x, added, scale of what is added's channels [n][c][1][1];     \
+                                     resize */                                                     \
     X(POOL, "Pool", 1, 1)         /* pool */                                                       \
     X(REDUCE, "Reduce", 1, 1)     /* reduce */                                                     \
     X(SOFTMAX, "Softmax", 1, 1)   /* axis */
@@ -131,9 +132,12 @@ struct tachy_plan_attr {
         int axis;
         enum tachy_plan_binary binary;
     };
-    // UNARY: what it does. CONV, MATMUL, BINARY: what is done to the result at the end.
+    // UNARY: what it does. CONV, DECONV, MATMUL, BINARY, RESIZE: what is done to the result at the end.
     struct tachy_plan_act_of act;
-    bool act_before_add; // CONV with an added tensor: act(conv) + added, else act(conv + added)
+    bool act_before_add; // CONV, RESIZE with an added tensor: act(x) + added, else act(x + added)
+    // CONV, RESIZE: a mean over the result's pixels follows, for which each output row is summed as it
+    // is written. What is computed is the same with and without.
+    bool row_sums;
 };
 
 struct tachy_node;

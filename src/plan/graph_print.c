@@ -56,8 +56,6 @@ static void print_conv(FILE *f, const struct tachy_plan_attr *a)
     print_list(f, "pad", a->conv.pad, 4, 0);
     print_list(f, "groups", &a->conv.groups, 1, 1);
     print_list(f, "out_pad", a->conv.out_pad, 2, 0);
-    if (a->act_before_add)
-        fputs(" act-before-add", f);
 }
 
 static void print_longs(FILE *f, const char *name, const int64_t *v, int n)
@@ -113,6 +111,10 @@ static void print_attr(FILE *f, const struct tachy_node *n)
         break;
     default: break;
     }
+    if (a->act_before_add)
+        fputs(" act-before-add", f);
+    if (a->row_sums)
+        fputs(" row-sums", f);
     print_act(f, &a->act);
 }
 

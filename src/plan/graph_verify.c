@@ -212,12 +212,19 @@ static const char *check_resize(const struct tachy_node *n)
     const struct tachy_value *x = n->in[0], *y = n->out;
     if (!is_picture(x) || !is_picture(y) || x->shape[0] != y->shape[0] || x->shape[1] != y->shape[1])
         return "not pictures of as many channels";
+    const struct tachy_value *added = n->nb_in > 1 ? n->in[1] : NULL, *scale = n->nb_in > 2 ? n->in[2] : NULL;
+    if (added && (added->rank != 4 || memcmp(added->shape, y->shape, 4 * sizeof(int64_t))))
+        return "an added tensor of another shape";
+    if (scale && (!added || scale->rank != 4 || tachy_value_elements(scale) != x->shape[0] * x->shape[1]))
+        return "a scale that is not one a channel of what is added";
     const float *s = n->attr.resize.scale;
     return s[0] > 0 && s[1] > 0 ? NULL : "a scale that is not positive";
 }
 
 static const char *check_op(const struct tachy_node *n)
 {
+    if (n->attr.row_sums && n->op != TACHY_OP_CONV && n->op != TACHY_OP_RESIZE)
+        return "row sums, which its operator does not make";
     switch (n->op) {
     case TACHY_OP_CONV: return check_conv(n);
     case TACHY_OP_DECONV: return check_deconv(n);

@@ -4,12 +4,16 @@
 
 const struct tachy_plan_pass tachy_plan_all_passes[] = {
     {"common", tachy_plan_common},
+    {"shuffle", tachy_plan_shuffle},
     {"moves", tachy_plan_moves},
     {"activations", tachy_plan_activations},
     {"prelu", tachy_plan_prelu},
     {"pad", tachy_plan_pad},
+    {"resize", tachy_plan_resize},
+    {"mean", tachy_plan_mean},
     {"fuse", tachy_plan_fuse},
     {"scale", tachy_plan_scale},
+    {"sums", tachy_plan_sums},
     {"dead", tachy_plan_dead},
     {"layout", tachy_plan_layout},
     {NULL, NULL},

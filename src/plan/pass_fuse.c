@@ -24,10 +24,19 @@ static void take_over(struct tachy_graph *g, struct tachy_node *into, struct tac
     tachy_graph_remove(g, n);
 }
 
-static int activation(struct tachy_graph *g, struct tachy_node *n)
+// What computes the numbers of `n`, which alone uses them, also where they are moved on the way.
+static struct tachy_node *computed_by(const struct tachy_graph *g, const struct tachy_node *n, bool moved)
 {
     struct tachy_node *p = maker(g, n->in[0], n);
+    while (moved && p && (p->op == TACHY_OP_RESHAPE || p->op == TACHY_OP_TRANSPOSE))
+        p = maker(g, p->in[0], p);
+    return p;
+}
+
+static int activation(struct tachy_graph *g, struct tachy_node *n)
+{
     bool prelu = n->attr.act.act == TACHY_PLAN_PRELU;
+    struct tachy_node *p = computed_by(g, n, !prelu);
     if (!p || !has_epilogue(p->op) || p->attr.act.act || (prelu && p->op != TACHY_OP_CONV) ||
         n->attr.act.act == TACHY_PLAN_NEG)
         return TACHY_OK;
@@ -37,7 +46,7 @@ static int activation(struct tachy_graph *g, struct tachy_node *n)
         tachy_node_set_input(p, 5, n->in[1]);
     }
     p->attr.act = n->attr.act;
-    take_over(g, p, n);
+    take_over(g, n->in[0]->made_by, n);
     return TACHY_OK;
 }
 
@@ -72,25 +81,55 @@ static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
     return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
 }
 
-// The convolution moves to where the sum is: what is added is ready there.
+// Which input of a convolution or resize is the added tensor; -1: it takes none.
+static int added_at(const struct tachy_node *p)
+{
+    return p->op == TACHY_OP_CONV ? 3 : p->op == TACHY_OP_RESIZE ? 1 : -1;
+}
+
+// A picture times one number a channel, for this sum alone: the picture, and where the number is.
+static struct tachy_value *scaled(const struct tachy_graph *g, const struct tachy_node *n,
+                                  struct tachy_value *added, struct tachy_value **scale)
+{
+    const struct tachy_node *m = maker(g, added, n);
+    bool product = m && m->op == TACHY_OP_BINARY && m->attr.binary == TACHY_PLAN_MUL && !m->attr.act.act;
+    for (int i = 0; i < 2 && product; i++) {
+        struct tachy_value *x = m->in[1 - i], *s = m->in[i];
+        if (same_shape(x, m->out) && !x->data && s->rank == 4 && !s->data && s->shape[2] * s->shape[3] == 1 &&
+            tachy_value_elements(s) == x->shape[0] * x->shape[1]) {
+            *scale = s;
+            return x;
+        }
+    }
+    return added;
+}
+
+// The convolution or resize moves to where the sum is: what is added is ready there.
 static int residual(struct tachy_graph *g, struct tachy_node *n, struct tachy_node *p,
                     struct tachy_value *added)
 {
     struct tachy_value *in[6] = {NULL};
     struct tachy_plan_attr a = p->attr;
+    int at = added_at(p), nb_in = TACHY_MAX(p->nb_in, at + 1);
     for (int i = 0; i < p->nb_in; i++)
         in[i] = p->in[i];
-    in[3] = added;
+    in[at] = added;
+    if (p->op == TACHY_OP_RESIZE) {
+        in[at] = scaled(g, n, added, &in[2]);
+        nb_in = in[2] ? 3 : 2;
+    }
     if (a.act.act)
         a.act_before_add = true;
     else
         a.act = n->attr.act;
     struct tachy_value *out = tachy_graph_value(g, n->out->name, TACHY_F32, n->out->rank, n->out->shape);
-    if (!out || !tachy_graph_node(g, n, TACHY_OP_CONV, p->name, &a, in, TACHY_MAX(p->nb_in, 4), out))
+    if (!out || !tachy_graph_node(g, n, p->op, p->name, &a, in, nb_in, out))
         return TACHY_ERR_NOMEM;
     tachy_graph_replace(g, n->out, out);
     tachy_graph_remove(g, n);
     tachy_graph_remove(g, p);
+    if (in[at] != added)
+        tachy_graph_remove(g, added->made_by);
     return TACHY_OK;
 }
 
@@ -101,12 +140,12 @@ static int sum(struct tachy_graph *g, struct tachy_node *n)
         struct tachy_value *added = n->in[1 - i];
         if (!p || !same_shape(p->out, n->out))
             continue;
-        bool plain = !p->attr.act.act && !input(p, 3);
+        bool plain = !p->attr.act.act && !(p->op == TACHY_OP_CONV && input(p, 3));
         bool known = p->op == TACHY_OP_CONV || p->op == TACHY_OP_DECONV || p->op == TACHY_OP_MATMUL;
         const struct tachy_value *old = known ? input(p, 2) : NULL;
         if (known && plain && is_bias(added, p) && (!old || old->data))
             return bias(g, n, p, added);
-        if (p->op == TACHY_OP_CONV && !input(p, 3) && !added->data && same_shape(added, n->out) &&
+        if (added_at(p) >= 0 && !input(p, added_at(p)) && !added->data && same_shape(added, n->out) &&
             !(p->attr.act.act && n->attr.act.act))
             return residual(g, n, p, added);
     }

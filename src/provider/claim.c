@@ -114,7 +114,7 @@ static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNod
     struct tachy_log quiet = log ? *log : (struct tachy_log){0};
     bool ok = reader_ok(&r, c->p->api->Graph_GetGraphView(graph, nodes, nb, &view)) &&
               ends_of(c->p, view, &in, &nb_in, &out, &nb_out) &&
-              provider_plan_open(&plan, c->p, view, in, nb_in, out, nb_out, &quiet) == TACHY_OK;
+              provider_plan_open(&plan, c->p, NULL, view, in, nb_in, out, nb_out, &quiet) == TACHY_OK;
     provider_plan_close(&plan);
     free(in);
     free(out);

@@ -15,7 +15,7 @@ struct option {
 };
 
 static const struct option known[] = {
-    {"threads", offsetof(struct provider_options, threads), 1, 256},
+    {"threads", offsetof(struct provider_options, plan.threads), 1, 256},
 };
 
 static OrtStatus *fail(const struct provider *p, const char *fmt, const char *a, const char *b)
@@ -56,7 +56,7 @@ OrtStatus *provider_read_options(struct provider_options *o, const struct provid
     OrtKeyValuePairs *entries = NULL;
     const char *const *keys = NULL, *const *values = NULL;
     size_t nb = 0;
-    *o = (struct provider_options){.threads = 1};
+    *o = (struct provider_options){.plan.threads = 1};
     size_t length = (size_t)snprintf(prefix, sizeof(prefix), "ep.%.50s.", name);
     for (char *c = prefix; *c; c++)
         *c = (char)tolower((unsigned char)*c);

@@ -83,7 +83,7 @@ static OrtStatus *compile_one(struct ep *ep, const OrtGraph *graph, const OrtNod
     if (s)
         return s;
     k->p = p;
-    if (provider_plan_open(&k->plan, p, graph, in, nb_in, out, nb_out, &ep->log) < 0)
+    if (provider_plan_open(&k->plan, p, &ep->options, graph, in, nb_in, out, nb_out, &ep->log) < 0)
         return p->api->CreateStatus(ORT_FAIL, "tachy: a subgraph that was claimed could not be compiled");
     return NULL;
 }

@@ -14,7 +14,7 @@ struct provider {
 
 // Of a session.
 struct provider_options {
-    int threads; // inside of a run
+    struct tachy_cpu_plan_params plan;
 };
 
 struct provider_tensor {
@@ -34,8 +34,9 @@ struct provider_plan {
 };
 
 // Reads, runs the passes and compiles what `graph` holds, with inputs and outputs in the order
-// given. Negative, logged: it cannot be one plan.
-int provider_plan_open(struct provider_plan **out, const struct provider *p, const OrtGraph *graph,
+// given. NULL options: a trial that nobody runs. Negative, logged: it cannot be one plan.
+int provider_plan_open(struct provider_plan **out, const struct provider *p,
+                       const struct provider_options *options, const OrtGraph *graph,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
                        size_t nb_out, const struct tachy_log *log);
 // Gives one owner's share up; *p becomes NULL.

@@ -65,7 +65,7 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
     return TACHY_OK;
 }
 
-static int compile(struct provider_plan *plan, struct tachy_graph *g)
+static int compile(struct provider_plan *plan, struct tachy_graph *g, const struct provider_options *o)
 {
     int err = tachy_graph_verify(g);
     if (err == TACHY_OK && provider_keeps_reference())
@@ -75,7 +75,7 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g)
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
-        err = tachy_cpu_plan_open(&plan->plan, g);
+        err = tachy_cpu_plan_open(&plan->plan, g, o ? &o->plan : NULL);
     if (err < 0)
         return err;
     struct tachy_cpu_plan_info i;
@@ -86,7 +86,8 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g)
     return TACHY_OK;
 }
 
-int provider_plan_open(struct provider_plan **out, const struct provider *p, const OrtGraph *graph,
+int provider_plan_open(struct provider_plan **out, const struct provider *p,
+                       const struct provider_options *options, const OrtGraph *graph,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
                        size_t nb_out, const struct tachy_log *log)
 {
@@ -100,7 +101,7 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p, con
     if (err == TACHY_OK)
         err = set_ends(&r, plan, in, nb_in, out_values, nb_out);
     if (err == TACHY_OK)
-        err = compile(plan, r.g);
+        err = compile(plan, r.g, options);
     tachy_graph_close(&r.g);
     if (err < 0)
         provider_plan_close(out);

@@ -61,6 +61,23 @@ static bool auto_pad(const struct reader_node *n, const int *kernel, const int *
     return true;
 }
 
+// The same for a transposed convolution, where the sides are equal: which gets the odd one is told
+// in more than one way.
+static bool auto_pad_transposed(const struct reader_node *n, const struct tachy_plan_attr *a, int *pad)
+{
+    char mode[16];
+    if (!reader_string(n, "auto_pad", mode, sizeof(mode)) || !*mode || !strcmp(mode, "NOTSET"))
+        return true;
+    for (int i = 0; i < 2; i++) {
+        int64_t all = (n->in[0]->shape[2 + i] - 1) * a->conv.stride[i] + a->conv.out_pad[i] +
+                      (int64_t)(a->conv.kernel[i] - 1) * a->conv.dilation[i] + 1 - n->out[0]->shape[2 + i];
+        if (all < 0 || all > 1 << 20 || all % 2)
+            return false;
+        pad[i] = pad[2 + i] = (int)(all / 2);
+    }
+    return true;
+}
+
 static const char *read_conv(struct reader_node *n, bool transposed)
 {
     struct tachy_plan_attr a = {0};
@@ -75,9 +92,8 @@ static const char *read_conv(struct reader_node *n, bool transposed)
         !window_attr(n, "output_padding", 2, 0, a.conv.out_pad))
         return BAD_ATTRIBUTE;
     a.conv.groups = (int)groups;
-    char mode[16];
-    bool automatic = reader_string(n, "auto_pad", mode, sizeof(mode)) && *mode && strcmp(mode, "NOTSET");
-    if (transposed && (automatic || reader_ints(n, "output_shape", (int64_t[8]){0}, 8) > 0))
+    if (transposed && (n->out[0]->rank != 4 || !auto_pad_transposed(n, &a, a.conv.pad) ||
+                       reader_ints(n, "output_shape", (int64_t[8]){0}, 8) > 0))
         return BAD_ATTRIBUTE;
     if (!transposed && !auto_pad(n, a.conv.kernel, a.conv.stride, a.conv.dilation, a.conv.pad))
         return BAD_ATTRIBUTE;

@@ -195,3 +195,7 @@ void tachy_ref_layer_norm(const struct tachy_view *in, const struct tachy_view *
                           const float *scale, const float *shift, float epsilon, int row0,
                           int row1);
 
+// y[c * y_step + r] = x[r * x_step + c]; y and x do not overlap.
+void tachy_ref_transpose(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step, int rows,
+                         int columns);
+

@@ -11,8 +11,14 @@ int segment_open_engine(tachy_task *t, int batch, tachy_engine **out)
     const struct tachy_card *c = s->card;
     bool nchw = c->in.layout == TACHY_NCHW;
     int w = c->in.width, h = c->in.height;
+    // What the model leaves free; the batch stands in batch_max.
+    struct tachy_io picture = {c->input && *c->input ? c->input : NULL,
+                               {.rank = 4, .shape = {-1, nchw ? -1 : h, nchw ? h : w, nchw ? w : -1}}};
     struct tachy_engine_params p = {
         .provider = s->provider,
+        .strict = s->strict,
+        .shapes = &picture,
+        .nb_shapes = 1,
         .model_path = tachy_model_path(s->model),
         .library = s->library,
         .threads = s->engine_threads,
@@ -61,7 +67,12 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     err = segment_open_engine(t, 1, &s->first);
     if (err < 0)
         return err;
-    if (!s->provider || strcmp(s->provider, "null"))
+    // The other workers' engines are of the provider that was picked.
+    free(s->provider);
+    s->provider = strdup(tachy_engine_provider(s->first));
+    if (!s->provider)
+        return TACHY_ERR_NOMEM;
+    if (strcmp(s->provider, "null"))
         segment_find_states(s);
     snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
              s->card->name, s->card->sha256 ? s->card->sha256 : "", tachy_engine_version(s->first),

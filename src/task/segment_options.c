@@ -89,6 +89,7 @@ int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings
     c->log = t->log;
     s->refine = tachy_settings_bool(set, "segment.refine");
     s->smooth = (float)tachy_settings_float(set, "segment.smooth");
+    s->strict = tachy_settings_bool(set, "model.strict");
     s->engine_threads = (int)tachy_settings_int(set, "model.threads");
     int err = read_background(t, s, set);
     return err < 0 ? err : copy_strings(s, set);

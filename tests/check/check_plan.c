@@ -278,6 +278,21 @@ static void channels(struct check *c, const struct set *s)
     plan_buffer_free(&in), plan_buffer_free(&got), plan_buffer_free(&want);
 }
 
+static void transpose(struct check *c, const struct set *s)
+{
+    int rows = check_range(c, 0, 5) ? check_range(c, 1, 40) : check_range(c, 200, 600);
+    int columns = check_range(c, 1, 40);
+    int x_step = columns + check_range(c, 0, 3), y_step = rows + check_range(c, 0, 3);
+    float *x = plan_floats(c, rows * x_step, -1, 1), *y = plan_floats(c, columns * y_step, 2, 3);
+    float *want = malloc((size_t)(columns * y_step) * sizeof(float));
+    memcpy(want, y, (size_t)(columns * y_step) * sizeof(float));
+    tachy_ref_transpose(want, y_step, x, x_step, rows, columns);
+    s->k->transpose(y, y_step, x, x_step, rows, columns);
+    check_case(c, !memcmp(want, y, (size_t)(columns * y_step) * sizeof(float)),
+               "transpose %s of %dx%d", s->name, rows, columns);
+    free(x), free(y), free(want);
+}
+
 static void run(struct check *c)
 {
     static const enum tachy_isa isas[] = {TACHY_ISA_C, TACHY_ISA_AVX2, TACHY_ISA_AVX512,
@@ -286,7 +301,7 @@ static void run(struct check *c)
         struct set s = {tachy_plan_kernels(isas[i]), tachy_isa_name(isas[i])};
         for (int n = 0; s.k && n < 300; n++) {
             deconv(c, &s), pool(c, &s), resize(c, &s);
-            binary(c, &s), unary(c, &s), channels(c, &s);
+            binary(c, &s), unary(c, &s), channels(c, &s), transpose(c, &s);
         }
     }
 }

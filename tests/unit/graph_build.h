@@ -118,7 +118,7 @@ static inline float *results(void)
     seed = 99;
     for (int64_t i = 0; i < nb_in; i++)
         x[i] = 3 * noise();
-    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
     if (p)
         CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){x}, (float *const[]){y}), TACHY_OK);
     tachy_cpu_plan_close(&p);

@@ -182,7 +182,7 @@ TEST(layout_and_addresses)
     tachy_graph_add_output(g, joined());
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
     CHECK_INT(count(TACHY_OP_TRANSPOSE), 2);
-    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
     tachy_cpu_plan_info(p, &info);
     CHECK_INT(info.nodes, 8);
     CHECK_INT(info.steps, 6); // of which two change the layout
@@ -224,7 +224,7 @@ TEST(threads)
     tachy_graph_add_output(g, joined());
     CHECK_INT(tachy_value_elements(g->out[0]), OUT);
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
-    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
     tachy_graph_close(&g); // the plan has copied what it needs
     for (int i = 0; i < IN; i++)
         x[i] = noise();
@@ -249,7 +249,7 @@ TEST(refused)
     tachy_graph_add_output(g, make(TACHY_OP_CONV, a, VALUE(1, 4, 8, 6), x, w, NULL));
     CHECK_STR(tachy_cpu_refuses(g->first), "weights that are not constant");
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
-    CHECK_INT(tachy_cpu_plan_open(&p, g), TACHY_ERR_UNSUPPORTED);
+    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_ERR_UNSUPPORTED);
     CHECK(!p);
     tachy_graph_close(&g);
 }

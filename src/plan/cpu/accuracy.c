@@ -83,7 +83,7 @@ static int run_layer(const struct layer *l, float *y)
     struct tachy_cpu_plan *p = NULL;
     int err = tachy_plan_layout(l->g);
     if (err == TACHY_OK)
-        err = tachy_cpu_plan_open(&p, l->g);
+        err = tachy_cpu_plan_open(&p, l->g, NULL);
     if (err == TACHY_OK)
         err = tachy_cpu_plan_run(p, (const float *const *)l->in, &y);
     tachy_cpu_plan_close(&p);

@@ -19,13 +19,18 @@ int tachy_conv_tile_pixels(const struct tachy_plan_kernels *k, int vectors)
     return n;
 }
 
+static bool depthwise_fits(const struct tachy_dw_kernel *d, const struct tachy_conv_shape *s)
+{
+    return d->kw == s->kw && d->stride == s->stride_w && (s->dil_w == 1 || s->stride_w == 1);
+}
+
 // The depthwise kernel with that many pixels a tile; the one that takes anything otherwise.
 static const struct tachy_dw_kernel *find_depthwise(const struct tachy_plan_kernels *k,
                                                     const struct tachy_conv_shape *s, int pixels)
 {
     const struct tachy_dw_kernel *any = k->depthwise + TACHY_DW_KERNELS - 1;
     for (const struct tachy_dw_kernel *d = k->depthwise; d < any; d++)
-        if (d->kw == s->kw && d->stride == s->stride_w && s->dil_w == 1 && d->pixels == pixels)
+        if (depthwise_fits(d, s) && d->pixels == pixels)
             return d;
     return any;
 }
@@ -33,10 +38,10 @@ static const struct tachy_dw_kernel *find_depthwise(const struct tachy_plan_kern
 static int depthwise_variants(const struct tachy_conv_shape *s, const struct tachy_plan_kernels *k,
                               struct tachy_conv_variant *out)
 {
-    int n = 0, w = tachy_conv_out_w(s);
+    int n = 0, w = (tachy_conv_out_w(s) + s->dil_w - 1) / s->dil_w;
     for (int i = 0; i < TACHY_DW_KERNELS - 1; i++) {
         const struct tachy_dw_kernel *d = k->depthwise + i;
-        if (d->kw == s->kw && d->stride == s->stride_w && s->dil_w == 1)
+        if (depthwise_fits(d, s))
             out[n++] = (struct tachy_conv_variant){k->isa, true, 0, d->pixels, 0};
     }
     if (n == 0)

@@ -17,6 +17,8 @@
     void tachy_softmax_pixel_##isa(float *y, const float *x, int n, bool log);                     \
     void tachy_layer_norm_pixel_##isa(float *y, const float *x, const float *scale,                \
                                       const float *shift, float epsilon, int n);                   \
+    void tachy_transpose_##isa(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step,       \
+                               int rows, int columns);                                             \
     float tachy_peak_##isa(int rounds);
 
 #define TABLE(set, name, floats)                                                                   \
@@ -33,6 +35,7 @@
         .sum = tachy_sum_##name,                                                                   \
         .softmax = tachy_softmax_pixel_##name,                                                     \
         .layer_norm = tachy_layer_norm_pixel_##name,                                               \
+        .transpose = tachy_transpose_##name,                                                       \
         .peak = tachy_peak_##name,                                                                 \
     };
 

@@ -111,6 +111,9 @@ struct tachy_plan_kernels {
     void (*softmax)(float *y, const float *x, int n, bool log);
     void (*layer_norm)(float *y, const float *x, const float *scale, const float *shift,
                        float epsilon, int n);
+    // y[c * y_step + r] = x[r * x_step + c]
+    void (*transpose)(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step, int rows,
+                      int columns);
     // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
     float (*peak)(int rounds);
 };

@@ -17,7 +17,7 @@ struct plan_step *plan_step(struct plan_build *b)
     }
     struct plan_step *s = &p->steps[p->nb_steps++];
     *s = (struct plan_step){.k = b->k, .rows = 1, .weights = -1, .slope = -1};
-    s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = NO_BASE;
+    s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = s->sums.base = NO_BASE;
     return s;
 }
 
@@ -64,7 +64,8 @@ static int add_steps(struct plan_build *b)
     return err;
 }
 
-int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g)
+int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g,
+                        const struct tachy_cpu_plan_params *params)
 {
     struct tachy_cpu_plan *p = calloc(1, sizeof(*p));
     *out = NULL;
@@ -73,6 +74,7 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
     pthread_mutex_init(&p->lock, NULL);
     p->nb_in = g->nb_in;
     p->nb_out = g->nb_out;
+    p->threads = params && params->threads > 1 ? params->threads : 1;
     struct plan_build b = {.plan = p, .g = g, .k = tachy_plan_kernels(tachy_cpu_isa())};
     int err = plan_place(&b.places, g);
     if (err == TACHY_OK) {
@@ -80,20 +82,13 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
         p->values = b.places.values;
         err = add_steps(&b);
     }
+    for (int i = 0; i < p->nb_steps; i++)
+        p->steps[i].split = plan_worth_splitting(&p->steps[i]);
     plan_place_free(&b.places);
     if (err < 0)
         tachy_cpu_plan_close(&p);
     *out = p;
     return err;
-}
-
-static void workspace_free(struct plan_workspace *w)
-{
-    if (!w)
-        return;
-    tachy_aligned_free(w->arena);
-    tachy_aligned_free(w->scratch);
-    free(w);
 }
 
 void tachy_cpu_plan_close(struct tachy_cpu_plan **pp)
@@ -105,7 +100,7 @@ void tachy_cpu_plan_close(struct tachy_cpu_plan **pp)
     while (p->idle) {
         struct plan_workspace *w = p->idle;
         p->idle = w->next;
-        workspace_free(w);
+        plan_workspace_free(w);
     }
     for (int i = 0; i < p->nb_deconvs; i++)
         free(p->deconvs[i]);
@@ -126,56 +121,4 @@ void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_i
         .scratch = p->scratch * sizeof(float),
         .values = p->values * sizeof(float),
     };
-}
-
-static struct plan_workspace *workspace_new(const struct tachy_cpu_plan *p)
-{
-    size_t bases = (size_t)BASE_INPUTS + (size_t)p->nb_in + (size_t)p->nb_out;
-    struct plan_workspace *w = calloc(1, sizeof(*w) + bases * sizeof(w->base[0]));
-    if (!w)
-        return NULL;
-    w->arena = tachy_aligned_alloc(TACHY_MAX(p->arena, 16) * sizeof(float));
-    w->scratch = tachy_aligned_alloc(TACHY_MAX(p->scratch, 16) * sizeof(float));
-    if (!w->arena || !w->scratch) {
-        workspace_free(w);
-        return NULL;
-    }
-    w->base[BASE_ARENA] = w->arena;
-    w->base[BASE_WEIGHTS] = p->weights;
-    w->base[BASE_SCRATCH] = w->scratch;
-    return w;
-}
-
-static struct plan_workspace *workspace_take(struct tachy_cpu_plan *p)
-{
-    pthread_mutex_lock(&p->lock);
-    struct plan_workspace *w = p->idle;
-    if (w)
-        p->idle = w->next;
-    pthread_mutex_unlock(&p->lock);
-    return w ? w : workspace_new(p);
-}
-
-static void workspace_give(struct tachy_cpu_plan *p, struct plan_workspace *w)
-{
-    pthread_mutex_lock(&p->lock);
-    w->next = p->idle;
-    p->idle = w;
-    pthread_mutex_unlock(&p->lock);
-}
-
-int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[])
-{
-    struct plan_workspace *w = workspace_take(p);
-    if (!w)
-        return TACHY_ERR_NOMEM;
-    for (int i = 0; i < p->nb_in; i++)
-        w->base[BASE_INPUTS + i] = (float *)in[i]; // read only: no step writes an input
-    for (int i = 0; i < p->nb_out; i++)
-        w->base[BASE_INPUTS + p->nb_in + i] = out[i];
-    struct plan_run run = {w->base};
-    for (int i = 0; i < p->nb_steps; i++)
-        p->steps[i].run(&p->steps[i], &run, 0, p->steps[i].rows);
-    workspace_give(p, w);
-    return TACHY_OK;
 }

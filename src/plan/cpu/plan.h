@@ -20,14 +20,19 @@ struct tachy_cpu_plan_info {
     size_t values;  // what the arena would be if nothing shared its place
 };
 
+struct tachy_cpu_plan_params {
+    int threads; // inside of one run, the caller's among them; 0: 1
+};
+
 // Whether the plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not,
 // a static string that follows "is not built: ".
 const char *tachy_cpu_refuses(const struct tachy_node *n);
 
 // Compiles `g`, whose layouts are set (tachy_plan_layout()). Everything that the plan needs is
-// copied: `g` and its constants may go afterwards. TACHY_ERR_UNSUPPORTED names the node,
+// copied: `g` and its constants may go afterwards. NULL `params`: all as 0 says. TACHY_ERR_UNSUPPORTED names the node,
 // TACHY_ERR_NOMEM.
-int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g);
+int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g,
+                        const struct tachy_cpu_plan_params *params);
 void tachy_cpu_plan_close(struct tachy_cpu_plan **p);
 void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_info *info);
 

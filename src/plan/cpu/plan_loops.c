@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 
+#include <limits.h>
 #include <math.h>
 
 // Steps that walk over elements by their strides, in any order of dimensions.
@@ -21,6 +22,33 @@ static bool next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t 
     return false;
 }
 
+// The copied dimension that is adjacent in the source where the last is adjacent in the target
+// only, so that the two form a matrix to transpose; -1 where there is none.
+static int transposed(const struct plan_copy *c)
+{
+    int last = c->rank - 1;
+    if (c->to[last] != 1 || c->from[last] == 1 || c->dim[last] > INT_MAX)
+        return -1;
+    for (int d = 0; d < last; d++)
+        if (c->from[d] == 1 && c->dim[d] > 1 && c->dim[d] <= INT_MAX)
+            return d;
+    return -1;
+}
+
+static void copy_transposed(const struct plan_step *s, const struct plan_copy *c, int across,
+                            float *y, const float *x)
+{
+    int last = c->rank - 1;
+    struct plan_copy outer = *c;
+    outer.dim[across] = 1;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    do
+        s->k->transpose(y + to, c->to[across], x + from, c->from[last], (int)c->dim[last],
+                        (int)c->dim[across]);
+    while (next(&outer, last, index, &from, &to));
+}
+
 void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_copy *c = &s->copy.copy;
@@ -30,7 +58,11 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
     if (s->copy.fill)
         for (ptrdiff_t i = 0; i < out.image * out.n; i++)
             out.data[i] = s->copy.value;
-    int last = c->rank - 1;
+    int last = c->rank - 1, across = transposed(c);
+    if (across >= 0) {
+        copy_transposed(s, c, across, y, x);
+        return;
+    }
     int64_t index[TACHY_MAX_RANK] = {0}, n = c->dim[last];
     ptrdiff_t from = 0, to = 0, step = c->from[last], step_to = c->to[last];
     do {
@@ -40,6 +72,32 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
             for (int64_t i = 0; i < n; i++)
                 y[to + i * step_to] = x[from + i * step];
     } while (next(c, last, index, &from, &to));
+}
+
+static void fill(float *y, int n, float value)
+{
+    for (int i = 0; i < n; i++)
+        y[i] = value;
+}
+
+void plan_run_frame(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    const int *first = s->frame.first, *end = s->frame.end;
+    const float value = s->frame.value;
+    struct tachy_view v = plan_at(&s->out, r);
+    for (int row = row0; row < row1; row++) {
+        int n = row / v.h, y = row % v.h;
+        bool outside = n < first[0] || n >= end[0] || y < first[1] || y >= end[1];
+        float *p = tachy_view_at(&v, n, y, 0);
+        for (int x = 0; x < v.w; x++, p += v.pixel) {
+            if (outside || x < first[2] || x >= end[2]) {
+                fill(p, v.c, value);
+                continue;
+            }
+            fill(p, first[3], value);
+            fill(p + end[3], v.c - end[3], value);
+        }
+    }
 }
 
 static float reduced(const struct plan_copy *c, enum tachy_plan_reduce how, const float *x)

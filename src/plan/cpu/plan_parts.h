@@ -2,6 +2,7 @@
 #include "plan/cpu/conv.h"
 #include "plan/cpu/deconv.h"
 #include "plan/cpu/plan.h"
+#include "plan/cpu/team.h"
 
 #include <pthread.h>
 
@@ -31,8 +32,10 @@ struct plan_step {
     // written together changes no bit.
     void (*run)(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
     int rows;
+    bool split; // worth splitting between threads
     const struct tachy_plan_kernels *k;
     struct plan_ref in, in2, out, add, scale; // scale: data only
+    struct plan_ref sums; // of the output's rows, or of the input's for a mean: [n * h][c]; data only
     struct tachy_act act;
     bool add_last;
     ptrdiff_t weights, slope; // floats in the weights; slope: -1 for none
@@ -48,6 +51,10 @@ struct plan_step {
             float value;
         } copy;
         struct {
+            int first[4], end[4]; // n, h, w, c of the output that hold something already
+            float value;          // of the rest
+        } frame;
+        struct {
             struct plan_copy outer, inner; // inner: what is reduced or normalised; from only
             enum tachy_plan_reduce how;
         } reduce;
@@ -58,10 +65,12 @@ struct plan_run {
     float *const *base;
 };
 
+// What one run needs; with several threads each has scratch and bases of its own.
 struct plan_workspace {
     struct plan_workspace *next;
+    struct plan_team *team; // NULL: the caller alone
     float *arena, *scratch;
-    float *base[];
+    float *base[]; // [threads][bases]
 };
 
 struct tachy_cpu_plan {
@@ -74,6 +83,7 @@ struct tachy_cpu_plan {
     int nb_deconvs;
     size_t arena, scratch, values; // floats
     int nb_in, nb_out, nodes;
+    int threads; // of a run
     pthread_mutex_t lock;
     struct plan_workspace *idle; // under the lock
 };
@@ -81,12 +91,19 @@ struct tachy_cpu_plan {
 // Where each value of a graph lies.
 struct plan_places {
     struct plan_ref *ref; // by a value's id; rank 4: as the value's layout says; else rows
+    struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
     size_t arena, values; // floats
 };
 // Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
 // Slice and Concat where that can be, the rest coloured by lifetime.
 int plan_place(struct plan_places *p, const struct tachy_graph *g);
 void plan_place_free(struct plan_places *p);
+// A mean over the pixels of a picture with its channels last, which can be read from sums of rows.
+bool plan_is_mean_of_rows(const struct tachy_node *n);
+
+void plan_workspace_free(struct plan_workspace *w); // plan_threads.c
+// Whether a step is long enough, and has rows enough, for more than one thread.
+bool plan_worth_splitting(const struct plan_step *s);
 
 // Steps of a node (plan_steps.c, steps_*.c). What a node needs beside its operands comes from the plan.
 struct plan_build {
@@ -137,5 +154,5 @@ static inline bool plan_order_is_free(const struct tachy_value *v)
 // What steps do (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
 plan_run_fn plan_run_conv, plan_run_deconv, plan_run_unary, plan_run_binary, plan_run_pool, plan_run_mean,
-    plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_reduce, plan_run_softmax_any;
+    plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any;
 struct tachy_view plan_at(const struct plan_ref *ref, const struct plan_run *r);

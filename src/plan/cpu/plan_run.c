@@ -32,6 +32,7 @@ static struct tachy_conv_io io_of(const struct plan_step *s, const struct plan_r
     struct tachy_conv_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     *add = plan_at(&s->add, r);
     io.epilogue.act = act_of(s, r);
+    io.epilogue.sums = plan_at(&s->sums, r).data;
     io.epilogue.add = add->data ? add : NULL;
     io.epilogue.add_last = s->add_last;
     io.scale = plan_at(&s->scale, r).data;
@@ -76,15 +77,24 @@ void plan_run_pool(const struct plan_step *s, const struct plan_run *r, int row0
 void plan_run_mean(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
-    float *sums = r->base[BASE_SCRATCH];
-    tachy_pool_rows(s->k, &in, sums, 0, in.n * in.h);
+    float *sums = plan_at(&s->sums, r).data;
+    if (!sums) {
+        sums = r->base[BASE_SCRATCH];
+        tachy_pool_rows(s->k, &in, sums, 0, in.n * in.h);
+    }
     tachy_pool_mean(s->k, sums, in.n, in.h, in.w, in.c, out.data);
 }
 
 void plan_run_resize(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
+    struct tachy_view add = plan_at(&s->add, r);
     struct tachy_resize_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     io.epilogue.act = act_of(s, r);
+    io.epilogue.sums = plan_at(&s->sums, r).data;
+    io.epilogue.add = add.data ? &add : NULL;
+    io.epilogue.add_last = s->add_last;
+    io.add_scale = plan_at(&s->scale, r).data;
+    io.scale_image = s->scale.v.image;
     tachy_resize_run(s->k, &s->resize, weights_of(s, r), &io, row0, row1,
                      r->base[BASE_SCRATCH]);
 }

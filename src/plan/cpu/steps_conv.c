@@ -47,6 +47,7 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
     if (err < 0)
         return err;
     s->add_last = n->attr.act_before_add;
+    s->sums = b->places.sums[n->out->id];
     struct tachy_conv_shape shape = conv_shape(n);
     struct tachy_conv_weights w = tachy_conv_oihw(&shape, n->in[1]->data, data_of(plan_input(n, 2)));
     return pack(b, s, &shape, &w);
@@ -88,7 +89,7 @@ int plan_steps_deconv(struct plan_build *b, const struct tachy_node *n)
                              b->plan->weights + s->weights);
 }
 
-// A matrix product is a 1x1 convolution whose rows are pixels.
+// A matrix product is a 1x1 convolution whose rows are rows of one pixel.
 int plan_steps_matmul(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
@@ -100,10 +101,10 @@ int plan_steps_matmul(struct plan_build *b, const struct tachy_node *n)
     int k = (int)x->shape[x->rank - 1], columns = (int)n->out->shape[n->out->rank - 1];
     int rows = (int)(tachy_value_elements(x) / k);
     bool t = n->attr.matmul.trans_b;
-    struct tachy_conv_shape shape = {1, 1, rows, k, columns, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1};
+    struct tachy_conv_shape shape = {1, rows, 1, k, columns, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1};
     struct tachy_conv_weights w = {n->in[1]->data, t ? k : 1, t ? 1 : columns, 0, 0,
                                    data_of(plan_input(n, 2))};
-    s->in.v = tachy_view_dense(NULL, 1, 1, rows, k);
-    s->out.v = tachy_view_dense(NULL, 1, 1, rows, columns);
+    s->in.v = tachy_view_dense(NULL, 1, rows, 1, k);
+    s->out.v = tachy_view_dense(NULL, 1, rows, 1, columns);
     return pack(b, s, &shape, &w);
 }

@@ -77,11 +77,17 @@ int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
         [TACHY_PLAN_PYTORCH_HALF_PIXEL] = TACHY_RESIZE_HALF};
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
+    if (err == TACHY_OK)
+        err = plan_operand(b, plan_input(n, 1), &s->add);
+    if (err == TACHY_OK)
+        err = plan_operand(b, plan_input(n, 2), &s->scale);
     if (err < 0)
         return err;
     const int64_t *x = n->in[0]->shape, *y = n->out->shape;
     const struct tachy_plan_attr *a = &n->attr;
     s->act = plan_act(&a->act);
+    s->add_last = a->act_before_add;
+    s->sums = b->places.sums[n->out->id];
     s->resize = (struct tachy_resize_shape){
         (int)x[0], (int)x[2], (int)x[3], (int)x[1], (int)y[2], (int)y[3],
         resize_scale(n, 0), resize_scale(n, 1),
@@ -106,9 +112,10 @@ int plan_steps_reduce(struct plan_build *b, const struct tachy_node *n)
         return err;
     const struct tachy_value *x = n->in[0];
     const bool *axis = n->attr.reduce.axis;
-    if (n->attr.reduce.how == TACHY_PLAN_MEAN && x->nhwc && n->out->nhwc && !axis[0] && !axis[1] &&
-        axis[2] && axis[3] && plan_is_dense(&s->out.v)) {
-        plan_needs_scratch(b->plan, sizeof(float) * (size_t)(s->in.v.n * s->in.v.h * s->in.v.c));
+    if (plan_is_mean_of_rows(n) && plan_is_dense(&s->out.v)) {
+        s->sums = b->places.sums[x->id];
+        if (s->sums.base == NO_BASE)
+            plan_needs_scratch(b->plan, sizeof(float) * (size_t)(s->in.v.n * s->in.v.h * s->in.v.c));
         s->run = plan_run_mean;
         return TACHY_OK;
     }

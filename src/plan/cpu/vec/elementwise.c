@@ -25,6 +25,10 @@ void ISA_NAME(tachy_unary)(float *y, const float *x, int n, const struct tachy_a
         UNARY(TACHY_ACT_SIGMOID, vsigmoid(v))
         UNARY(TACHY_ACT_SWISH, vmul(v, vsigmoid(vmul(v, a))))
         UNARY(TACHY_ACT_TANH, vtanh(v))
+        UNARY(TACHY_ACT_GELU, vact_long(TACHY_ACT_GELU, v, 0))
+        UNARY(TACHY_ACT_GELU_TANH, vgelu_tanh(v))
+        UNARY(TACHY_ACT_ELU, velu(v, a))
+        UNARY(TACHY_ACT_MISH, vmish(v))
     default:
         for (; i + VW <= n; i += VW)
             vstore(y + i, vact(act, vload(x + i), a));

@@ -1,5 +1,6 @@
 #pragma once
 #include "plan/cpu/vec/vec_act.h"
+#include "plan/cpu/vec/vec_names.h"
 
 // The epilogue on accumulators that are named variables: an array of them is spilled to memory
 // by some compilers, which halves the speed. A list of accumulators is two macros: ROWS(EACH, M)
@@ -25,11 +26,6 @@
 #define EACH2(p, M) EACH1(p, M) M(a##p##_1, p, 1)
 #define EACH3(p, M) EACH2(p, M) M(a##p##_2, p, 2)
 
-static __attribute__((noinline, unused)) VF act_long(const struct tachy_act *act, VF x)
-{
-    return vact_long(act->kind, x, act->a);
-}
-
 #define F_ADD(acc, p, v) acc = vadd(acc, ADD_AT(p, v));
 #define F_CLIP(acc, p, v) acc = vclip(acc, act_a, act_b);
 #define F_RELU(acc, p, v) acc = vmax(act_a, acc);
@@ -37,7 +33,15 @@ static __attribute__((noinline, unused)) VF act_long(const struct tachy_act *act
 #define F_HSWISH(acc, p, v) acc = vmul(acc, vhsigmoid(acc, act_a, act_b));
 #define F_LEAKY(acc, p, v) acc = vprelu(acc, act_a);
 #define F_PRELU(acc, p, v) acc = vprelu(acc, SLOPE_AT(v));
-#define F_LONG(acc, p, v) acc = act_long(t->act, acc);
+// Too long to be written out for each accumulator: they go through memory, so that one loop works
+// on several at a time.
+#define F_KEEP(acc, p, v)                                                                          \
+    vstore(at, acc);                                                                               \
+    at += VW;
+#define F_TAKE(acc, p, v)                                                                          \
+    acc = vload(at);                                                                               \
+    at += VW;
+enum { KEPT = 24 }; // accumulators of the largest tile
 
 #define FINISH(ROWS, EACH)                                                                         \
     if (t->add && !t->add_last) {                                                                  \
@@ -57,7 +61,14 @@ static __attribute__((noinline, unused)) VF act_long(const struct tachy_act *act
         case TACHY_ACT_HSWISH: ROWS(EACH, F_HSWISH) break;                                         \
         case TACHY_ACT_LEAKY: ROWS(EACH, F_LEAKY) break;                                           \
         case TACHY_ACT_PRELU: ROWS(EACH, F_PRELU) break;                                           \
-        default: ROWS(EACH, F_LONG) break;                                                         \
+        default: {                                                                                 \
+            float kept[KEPT * VW], *at = kept;                                                     \
+            ROWS(EACH, F_KEEP)                                                                     \
+            ISA_NAME(tachy_unary)(kept, kept, (int)(at - kept), t->act);                           \
+            at = kept;                                                                             \
+            ROWS(EACH, F_TAKE)                                                                     \
+            break;                                                                                 \
+        }                                                                                          \
         }                                                                                          \
     }                                                                                              \
     if (t->add && t->add_last) {                                                                   \

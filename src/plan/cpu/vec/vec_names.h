@@ -13,4 +13,6 @@ void ISA_NAME(tachy_sum)(float *y, const float *x, int count, ptrdiff_t step, in
 void ISA_NAME(tachy_softmax_pixel)(float *y, const float *x, int n, bool log);
 void ISA_NAME(tachy_layer_norm_pixel)(float *y, const float *x, const float *scale,
                                       const float *shift, float epsilon, int n);
+void ISA_NAME(tachy_transpose)(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step,
+                               int rows, int columns);
 float ISA_NAME(tachy_peak)(int rounds);

@@ -1,0 +1,131 @@
+#include "base/base.h"
+#include "plan/cpu/plan_parts.h"
+
+#include <stdlib.h>
+
+// One run: a workspace of the plan's, and all steps in order, on one thread or several.
+
+// Bases of one thread, rounded up so that threads do not write into one cache line.
+static size_t nb_bases(const struct tachy_cpu_plan *p)
+{
+    return TACHY_ALIGN((size_t)BASE_INPUTS + (size_t)p->nb_in + (size_t)p->nb_out, 8);
+}
+
+static size_t scratch_floats(const struct tachy_cpu_plan *p)
+{
+    return TACHY_ALIGN(TACHY_MAX(p->scratch, 16), 16);
+}
+
+void plan_workspace_free(struct plan_workspace *w)
+{
+    if (!w)
+        return;
+    plan_team_close(w->team);
+    tachy_aligned_free(w->arena);
+    tachy_aligned_free(w->scratch);
+    free(w);
+}
+
+static struct plan_workspace *workspace_new(const struct tachy_cpu_plan *p)
+{
+    size_t bases = nb_bases(p), threads = (size_t)p->threads;
+    struct plan_workspace *w = calloc(1, sizeof(*w) + threads * bases * sizeof(w->base[0]));
+    if (!w)
+        return NULL;
+    w->arena = tachy_aligned_alloc(TACHY_MAX(p->arena, 16) * sizeof(float));
+    w->scratch = tachy_aligned_alloc(threads * scratch_floats(p) * sizeof(float));
+    w->team = p->threads > 1 ? plan_team_open(p->threads) : NULL;
+    if (!w->arena || !w->scratch || (p->threads > 1 && !w->team)) {
+        plan_workspace_free(w);
+        return NULL;
+    }
+    for (size_t i = 0; i < threads; i++) {
+        w->base[i * bases + BASE_ARENA] = w->arena;
+        w->base[i * bases + BASE_WEIGHTS] = p->weights;
+        w->base[i * bases + BASE_SCRATCH] = w->scratch + i * scratch_floats(p);
+    }
+    return w;
+}
+
+static struct plan_workspace *workspace_take(struct tachy_cpu_plan *p)
+{
+    pthread_mutex_lock(&p->lock);
+    struct plan_workspace *w = p->idle;
+    if (w)
+        p->idle = w->next;
+    pthread_mutex_unlock(&p->lock);
+    return w ? w : workspace_new(p);
+}
+
+static void workspace_give(struct tachy_cpu_plan *p, struct plan_workspace *w)
+{
+    pthread_mutex_lock(&p->lock);
+    w->next = p->idle;
+    p->idle = w;
+    pthread_mutex_unlock(&p->lock);
+}
+
+// Handing pieces over costs about a microsecond: a step of some 5 us and less stays whole.
+bool plan_worth_splitting(const struct plan_step *s)
+{
+    enum { MULTIPLIES = 200000, ELEMENTS = 16384 };
+    const struct tachy_view *y = &s->out.v;
+    int64_t elements = (int64_t)y->n * y->h * y->w * y->c;
+    if (s->rows < 2)
+        return false;
+    if (s->run == plan_run_conv)
+        return elements * s->conv.taps >= MULTIPLIES;
+    if (s->run == plan_run_deconv)
+        return elements * s->in.v.c >= MULTIPLIES;
+    return elements >= ELEMENTS;
+}
+
+struct split {
+    const struct plan_step *step;
+    struct plan_workspace *w;
+    size_t bases;
+    int pieces;
+};
+
+static void run_piece(void *user, int thread, int piece)
+{
+    const struct split *t = user;
+    struct plan_run run = {t->w->base + (size_t)thread * t->bases};
+    int64_t rows = t->step->rows;
+    t->step->run(t->step, &run, (int)(rows * piece / t->pieces), (int)(rows * (piece + 1) / t->pieces));
+}
+
+// Two pieces a thread level out what threads lose to others; but each run of a scaled convolution
+// scales its weights first.
+static int pieces_of(const struct tachy_cpu_plan *p, const struct plan_step *s)
+{
+    int n = s->scale.base == NO_BASE ? 2 * p->threads : p->threads;
+    return TACHY_MIN(n, s->rows);
+}
+
+static void run_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, const struct plan_step *s)
+{
+    struct plan_run run = {w->base};
+    if (w->team && s->split)
+        plan_team_for(w->team, pieces_of(p, s), run_piece, &(struct split){s, w, nb_bases(p), pieces_of(p, s)});
+    else
+        s->run(s, &run, 0, s->rows);
+}
+
+int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[])
+{
+    struct plan_workspace *w = workspace_take(p);
+    if (!w)
+        return TACHY_ERR_NOMEM;
+    for (int t = 0; t < p->threads; t++) {
+        float **base = w->base + (size_t)t * nb_bases(p) + BASE_INPUTS;
+        for (int i = 0; i < p->nb_in; i++)
+            base[i] = (float *)in[i]; // read only: no step writes an input
+        for (int i = 0; i < p->nb_out; i++)
+            base[p->nb_in + i] = out[i];
+    }
+    for (int i = 0; i < p->nb_steps; i++)
+        run_step(p, w, &p->steps[i]);
+    workspace_give(p, w);
+    return TACHY_OK;
+}

@@ -1,0 +1,119 @@
+#include "graph_build.h"
+
+#include "base/base.h"
+
+#include <pthread.h>
+
+// One run on several threads: the bits of one thread, whichever steps are split and however rows
+// divide, also with several callers at once.
+
+enum { SIZE = 31, CHANNELS = 40 };
+
+static struct tachy_value *pooled(struct tachy_value *x)
+{
+    struct tachy_plan_attr mean = {.reduce = {TACHY_PLAN_MEAN, {false, false, true, true}}};
+    struct tachy_value *m = VALUE(x->shape[0], x->shape[1], 1, 1);
+    make(TACHY_OP_REDUCE, mean, m, x, NULL, NULL);
+    return binary(TACHY_PLAN_MUL, x, unary(TACHY_PLAN_SIGMOID, conv(m, (int)x->shape[1], 1, true)));
+}
+
+static struct tachy_value *resized(struct tachy_value *x, int h, int w)
+{
+    struct tachy_plan_attr a = {.resize = {TACHY_PLAN_LINEAR, TACHY_PLAN_HALF_PIXEL, 0,
+                                           {(float)h / (float)x->shape[2], (float)w / (float)x->shape[3]}}};
+    return make(TACHY_OP_RESIZE, a, VALUE(x->shape[0], x->shape[1], h, w), x, NULL, NULL);
+}
+
+// Convolutions of both kinds, a scale, a resize, a product of matrices; two pictures a run.
+static void build(void)
+{
+    begin();
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, SIZE, SIZE)), CHANNELS, 3, true);
+    x = unary(TACHY_PLAN_HSWISH, x);
+    x = binary(TACHY_PLAN_ADD, conv(pooled(x), CHANNELS, 3, true), x);
+    x = conv(resized(unary(TACHY_PLAN_TANH, x), 53, 47), 16, 1, true);
+    struct tachy_value *rows = VALUE(2 * 16 * 53, 47), *product = VALUE(2 * 16 * 53, 33);
+    make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, rows, x, NULL, NULL);
+    make(TACHY_OP_MATMUL, (struct tachy_plan_attr){.matmul = {.alpha = 1}}, product, rows, NUMBERS(47, 33), NULL);
+    struct tachy_plan_attr softmax = {.axis = 1};
+    tachy_graph_add_output(g, make(TACHY_OP_SOFTMAX, softmax, like(product), product, NULL, NULL));
+    tachy_graph_add_output(g, x);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+}
+
+enum { IN = 2 * 3 * SIZE * SIZE, OUT0 = 2 * 16 * 53 * 33, OUT1 = 2 * 16 * 53 * 47 };
+
+static float x[IN], want[OUT0 + OUT1];
+
+static struct tachy_cpu_plan *open_plan(int threads)
+{
+    struct tachy_cpu_plan *p = NULL;
+    build();
+    CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_cpu_plan_params){.threads = threads}), TACHY_OK);
+    tachy_graph_close(&g);
+    return p;
+}
+
+static bool run(struct tachy_cpu_plan *p, float *y)
+{
+    const float *in = x;
+    memset(y, 0xee, sizeof(want));
+    return tachy_cpu_plan_run(p, &in, (float *const[]){y, y + OUT0}) == TACHY_OK;
+}
+
+static void make_reference(void)
+{
+    struct tachy_cpu_plan *p = open_plan(1);
+    for (int i = 0; i < IN; i++)
+        x[i] = noise();
+    CHECK(run(p, want));
+    tachy_cpu_plan_close(&p);
+}
+
+TEST(same_bits)
+{
+    static float y[OUT0 + OUT1];
+    make_reference();
+    for (int threads = 2; threads <= 7; threads += threads == 3 ? 4 : 1) {
+        struct tachy_cpu_plan *p = open_plan(threads);
+        for (int i = 0; i < 3; i++) {
+            CHECK(run(p, y));
+            CHECK(!memcmp(y, want, sizeof(want)));
+        }
+        tachy_cpu_plan_close(&p);
+    }
+}
+
+struct caller {
+    struct tachy_cpu_plan *plan;
+    float *y;
+    int wrong;
+};
+
+static void *call_often(void *arg)
+{
+    struct caller *c = arg;
+    for (int i = 0; i < 4; i++)
+        c->wrong += !run(c->plan, c->y) || memcmp(c->y, want, sizeof(want));
+    return NULL;
+}
+
+TEST(several_callers)
+{
+    struct tachy_cpu_plan *p = open_plan(3);
+    struct caller c[3];
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++) {
+        c[i] = (struct caller){p, malloc(sizeof(want)), 0};
+        CHECK_INT(pthread_create(&thread[i], NULL, call_often, &c[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK_INT(c[i].wrong, 0);
+        free(c[i].y);
+    }
+    tachy_cpu_plan_close(&p);
+}
+
+TEST_MAIN(TEST_CASE(same_bits), TEST_CASE(several_callers))
