@@ -40,6 +40,12 @@ struct tachy_ep_layer {
     double error;     // L2 norm of the difference over L2 norm of the float64 output
 };
 
+// A step of a plan; strings are the plan's.
+struct tachy_ep_step {
+    const char *op, *name; // of the node it comes from; name "": none
+    size_t bytes;          // of its output
+};
+
 struct tachy_ep_table {
     uint32_t version; // first in every version; others are not to be used
     // The next session that this thread creates keeps its plan for take().
@@ -72,4 +78,7 @@ struct tachy_ep_table {
     // reference(). Thread-safe.
     int (*layers)(const struct tachy_ep_plan *p, const void *const in[],
                   void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
+    // As run(); end[i] becomes the time at which step i ended, ns of CLOCK_MONOTONIC, for info.steps.
+    int (*run_timed)(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end);
+    void (*step)(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *step);
 };

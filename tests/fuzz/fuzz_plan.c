@@ -87,11 +87,17 @@ static struct tachy_value *input(struct fuzz *f)
 }
 
 // One of the values so far, one of the latest in most cases.
-static struct tachy_value *any(struct fuzz *f)
+static struct tachy_value *any_of(struct fuzz *f, enum tachy_dtype t)
 {
-    int n = f->g->nb_values, back = pick(f, 3) ? pick(f, TACHY_MIN(n, 3)) : pick(f, n);
-    return f->g->values[n - 1 - back];
+    for (int i = 0; i < 8; i++) {
+        int n = f->g->nb_values, back = pick(f, 3) ? pick(f, TACHY_MIN(n, 3)) : pick(f, n);
+        if (f->g->values[n - 1 - back]->dtype == t)
+            return f->g->values[n - 1 - back];
+    }
+    return f->g->values[0];
 }
+
+static struct tachy_value *any(struct fuzz *f) { return any_of(f, TACHY_F32); }
 
 static struct tachy_value *picture(struct fuzz *f)
 {
@@ -139,7 +145,9 @@ static struct tachy_value *binary_of(struct fuzz *f, enum tachy_plan_binary how,
         shape[rank - i] = a == 1 ? b : a;
     }
     struct tachy_plan_attr at = {.binary = how};
-    return make(f, TACHY_OP_BINARY, &at, (struct tachy_value *[]){x, y}, 2, value(f, rank, shape));
+    enum tachy_dtype t = tachy_plan_binary_compares(how) ? TACHY_U8 : TACHY_F32;
+    return make(f, TACHY_OP_BINARY, &at, (struct tachy_value *[]){x, y}, 2,
+                tachy_graph_value(f->g, NULL, t, rank, shape));
 }
 
 static void binary(struct fuzz *f)
@@ -326,7 +334,8 @@ static void resize(struct fuzz *f)
     struct tachy_value *x = picture(f);
     struct tachy_plan_attr a = {0};
     int64_t shape[4] = {x->shape[0], x->shape[1]};
-    a.resize.mode = (enum tachy_plan_resize)pick(f, 2);
+    a.resize.mode = (enum tachy_plan_resize)pick(f, 3);
+    a.resize.cubic = -0.75f;
     a.resize.coords = (enum tachy_plan_coords)pick(f, 4);
     a.resize.round = pick(f, 4);
     for (int i = 0; i < 2; i++) {
@@ -366,7 +375,7 @@ static struct tachy_value *reduce_of(struct fuzz *f, struct tachy_value *x, enum
 
 static void reduce(struct fuzz *f)
 {
-    enum tachy_plan_reduce how = (enum tachy_plan_reduce)pick(f, 4);
+    enum tachy_plan_reduce how = (enum tachy_plan_reduce)pick(f, TACHY_PLAN_REDUCES);
     reduce_of(f, any(f), how, pick(f, 3) ? 12 : pick(f, 256));
 }
 
@@ -375,6 +384,61 @@ static void softmax(struct fuzz *f)
     struct tachy_value *x = any(f);
     struct tachy_plan_attr a = {.axis = x->rank ? pick(f, x->rank) : 0};
     make(f, TACHY_OP_SOFTMAX, &a, &x, 1, value(f, x->rank, x->shape));
+}
+
+static void select_of(struct fuzz *f)
+{
+    struct tachy_value *x = any(f), *y = pick(f, 2) ? number(f, odd_float(f)) : x;
+    struct tachy_value *in[3] = {binary_of(f, TACHY_PLAN_LESS, x, pick(f, 2) ? number(f, 0) : x), x, y};
+    if (pick(f, 4) == 3)
+        in[0] = any_of(f, TACHY_U8);
+    make(f, TACHY_OP_SELECT, NULL, in, 3, value(f, x->rank, x->shape));
+}
+
+// Rows that are there, and now and then some that are not.
+static void gather(struct fuzz *f)
+{
+    struct tachy_value *x = any(f);
+    struct tachy_plan_attr a = {.axis = x->rank ? pick(f, x->rank) : 0};
+    int64_t shape[TACHY_MAX_RANK] = {0}, n = 1 + pick(f, 5), size = x->rank ? x->shape[a.axis] : 1;
+    int64_t *index = tachy_graph_alloc(f->g, sizeof(*index) * (size_t)n);
+    for (int i = 0; i < n; i++)
+        index[i] = pick(f, 16) == 15 ? odd_size(f) : pick(f, (int)TACHY_CLAMP(size, 1, 100));
+    memcpy(shape, x->shape, sizeof(shape));
+    shape[a.axis] = n;
+    struct tachy_value *i = tachy_graph_constant(f->g, NULL, TACHY_I64, 1, &n, index);
+    make(f, TACHY_OP_GATHER, &a, (struct tachy_value *[]){x, i}, 2, value(f, x->rank, shape));
+}
+
+static void arg(struct fuzz *f)
+{
+    struct tachy_value *x = any(f);
+    struct tachy_plan_attr a = {.arg = {x->rank ? pick(f, x->rank) : 0, pick(f, 2), pick(f, 2)}};
+    int64_t shape[TACHY_MAX_RANK];
+    memcpy(shape, x->shape, sizeof(shape));
+    shape[a.arg.axis] = 1;
+    make(f, TACHY_OP_ARG, &a, &x, 1, tachy_graph_value(f->g, NULL, TACHY_I64, x->rank, shape));
+}
+
+static void norm(struct fuzz *f)
+{
+    struct tachy_value *x = any(f);
+    bool layer = pick(f, 2);
+    int64_t c = x->rank ? x->shape[layer || x->rank < 2 ? x->rank - 1 : 1] : 1;
+    struct tachy_plan_attr a = {.norm = {pick(f, 2) ? 1 : (int)TACHY_CLAMP(c, 1, 64), 1e-2f}};
+    struct tachy_value *in[3] = {x, numbers(f, 1, &c), numbers(f, 1, &c)};
+    make(f, layer ? TACHY_OP_LAYER_NORM : TACHY_OP_GROUP_NORM, &a, in, 3, value(f, x->rank, x->shape));
+}
+
+static void grid(struct fuzz *f)
+{
+    struct tachy_value *x = picture(f);
+    struct tachy_plan_attr a = {.grid = {(enum tachy_plan_resize)pick(f, 3), (enum tachy_plan_outside)pick(f, 3),
+                                         pick(f, 2)}};
+    int64_t size[4] = {x->shape[0], 1 + pick(f, 6), 1 + pick(f, 6), 2};
+    int64_t shape[4] = {x->shape[0], x->shape[1], size[1], size[2]};
+    struct tachy_value *g = pick(f, 2) ? numbers(f, 4, size) : picture(f);
+    make(f, TACHY_OP_GRID_SAMPLE, &a, (struct tachy_value *[]){x, g}, 2, value(f, 4, shape));
 }
 
 // What passes look for, and what only looks like it.
@@ -440,7 +504,7 @@ static void prelu(struct fuzz *f)
 
 static void (*const parts[])(struct fuzz *f) = {
     unary, binary, conv, conv, deconv, matmul, concat, slice, pad, transpose, reshape, expand, resize,
-    pool, reduce, softmax, hard_swish, swish, excite, residual, turned, prelu};
+    pool, reduce, softmax, select_of, gather, arg, norm, grid, hard_swish, swish, excite, residual, turned, prelu};
 
 // One of a convolution's numbers; other operators have others there.
 static int *whole(struct fuzz *f, struct tachy_plan_attr *a)
@@ -562,15 +626,17 @@ static void stop(const struct tachy_graph *g, const char *what, int64_t at, doub
     abort();
 }
 
-// A graph with the same outputs, from `data` (double) or `floats`.
+// Output i, from `data` (double) or `plain` (of its own type).
 static void compare(const struct tachy_graph *g, const struct tachy_f64 *want, const struct tachy_f64 *rounded,
-                    const struct tachy_graph *of, int i, const char *what, const double *data, const float *floats)
+                    const struct tachy_graph *of, int i, const char *what, const double *data, const void *plain)
 {
     const struct tachy_value *v = of->out[i];
     const double *w = tachy_f64_value(want, v);
     double most = allowed(want, rounded, v);
     for (int64_t k = 0; k < tachy_value_elements(v); k++) {
-        double got = data ? data[k] : (double)floats[k];
+        struct tachy_value typed = *v;
+        typed.data = plain;
+        double got = data ? data[k] : tachy_constant_at(&typed, k);
         if (!(fabs(got - w[k]) <= most))
             stop(g, what, k, got, w[k]);
     }
@@ -588,7 +654,7 @@ static float **run_once(const struct tachy_graph *g, float **in, int threads, in
     }
     float **out = calloc((size_t)g->nb_out + 1, sizeof(*out));
     for (int i = 0; i < g->nb_out; i++) {
-        size_t size = sizeof(float) * (size_t)tachy_value_elements(g->out[i]);
+        size_t size = tachy_dtype_size(g->out[i]->dtype) * (size_t)tachy_value_elements(g->out[i]);
         out[i] = malloc(size);
         memset(out[i], fill, size);
     }
@@ -612,7 +678,7 @@ static void run_plan(const struct tachy_graph *g, float **in, const struct tachy
     if (out && !again)
         stop(g, "opened once only", -1, 0, 0);
     for (int i = 0; i < g->nb_out && out; i++) {
-        size_t size = sizeof(float) * (size_t)tachy_value_elements(g->out[i]);
+        size_t size = tachy_dtype_size(g->out[i]->dtype) * (size_t)tachy_value_elements(g->out[i]);
         if (memcmp(out[i], again[i], size))
             stop(g, "another run has other bits", i, 0, 0);
         if (tame)

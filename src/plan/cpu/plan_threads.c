@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/clock.h"
 #include "plan/cpu/plan_parts.h"
 
 #include <stdlib.h>
@@ -114,6 +115,12 @@ static void run_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, c
 
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[])
 {
+    return tachy_cpu_plan_run_timed(p, in, out, NULL);
+}
+
+int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
+                             uint64_t *end)
+{
     struct plan_workspace *w = workspace_take(p);
     if (!w)
         return TACHY_ERR_NOMEM;
@@ -124,8 +131,19 @@ int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float 
         for (int i = 0; i < p->nb_out; i++)
             base[p->nb_in + i] = out[i];
     }
-    for (int i = 0; i < p->nb_steps; i++)
+    for (int i = 0; i < p->nb_steps; i++) {
         run_step(p, w, &p->steps[i]);
+        if (end)
+            end[i] = tachy_now_ns();
+    }
     workspace_give(p, w);
     return TACHY_OK;
+}
+
+void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_cpu_plan_step *step)
+{
+    const struct tachy_view *y = &p->steps[i].out.v;
+    *step = (struct tachy_cpu_plan_step){
+        tachy_plan_op_name(p->labels[i].op), p->labels[i].name,
+        (size_t)y->n * (size_t)y->h * (size_t)y->w * (size_t)y->c * sizeof(float)};
 }
