@@ -81,4 +81,7 @@ struct tachy_ep_table {
     // As run(); end[i] becomes the time at which step i ended, ns of CLOCK_MONOTONIC, for info.steps.
     int (*run_timed)(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end);
     void (*step)(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *step);
+    // Like want(), for who wants all or nothing: unless one plan covers the model, nothing is compiled, and
+    // node() has no plan for the nodes that one could run.
+    void (*want_whole)(void);
 };

@@ -50,10 +50,15 @@ static void copy_transposed(const struct plan_step *s, const struct plan_copy *c
 
 void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
-    const struct plan_copy *c = &s->copy.copy;
+    struct plan_copy part = s->copy.copy, *c = &part;
     const float *x = plan_at(&s->in, r).data;
     struct tachy_view out = plan_at(&s->out, r);
     float *y = r->base[s->add.base] + s->add.offset; // where the copy goes within the output
+    if (s->rows > 1) {
+        c->dim[s->copy.along] = row1 - row0;
+        x += row0 * c->from[s->copy.along];
+        y += row0 * c->to[s->copy.along];
+    }
     if (s->copy.fill)
         for (ptrdiff_t i = 0; i < out.image * out.n; i++)
             out.data[i] = s->copy.value;

@@ -100,6 +100,7 @@ struct plan_step {
         struct {
             struct plan_copy copy;
             bool fill; // the output is filled first
+            int along; // the dimension whose elements are the step's rows
             float value;
         } copy;
         struct {

@@ -69,7 +69,7 @@ static void workspace_give(struct tachy_cpu_plan *p, struct plan_workspace *w)
 // Handing pieces over costs about a microsecond: a step of some 5 us and less stays whole.
 bool plan_worth_splitting(const struct plan_step *s)
 {
-    enum { MULTIPLIES = 200000, ELEMENTS = 16384 };
+    enum { MULTIPLIES = 150000, ELEMENTS = 12288 };
     const struct tachy_view *y = &s->out.v;
     int64_t elements = (int64_t)y->n * y->h * y->w * y->c;
     if (s->rows < 2)
@@ -93,24 +93,19 @@ static void run_piece(void *user, int thread, int piece)
     const struct split *t = user;
     struct plan_run run = {t->w->base + (size_t)thread * t->bases};
     int64_t rows = t->step->rows;
-    t->step->run(t->step, &run, (int)(rows * piece / t->pieces), (int)(rows * (piece + 1) / t->pieces));
-}
-
-// Two pieces a thread level out what threads lose to others; but each run of a scaled convolution
-// scales its weights first.
-static int pieces_of(const struct tachy_cpu_plan *p, const struct plan_step *s)
-{
-    int n = s->scale.base == NO_BASE ? 2 * p->threads : p->threads;
-    return TACHY_MIN(n, s->rows);
+    int row0 = (int)(rows * piece / t->pieces), row1 = (int)(rows * (piece + 1) / t->pieces);
+    if (row1 > row0)
+        t->step->run(t->step, &run, row0, row1);
 }
 
 static void run_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, const struct plan_step *s)
 {
     struct plan_run run = {w->base};
-    if (w->team && s->split)
-        plan_team_for(w->team, pieces_of(p, s), run_piece, &(struct split){s, w, nb_bases(p), pieces_of(p, s)});
-    else
+    if (!w->team || !s->split) {
         s->run(s, &run, 0, s->rows);
+        return;
+    }
+    plan_team_run(w->team, run_piece, &(struct split){s, w, nb_bases(p), p->threads});
 }
 
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[])
