@@ -216,6 +216,8 @@ int64_t tachy_value_elements(const struct tachy_value *v);
 // One line a node: `%7 conv/Relu f32[1x16x128x128] = Conv(%3, weights[16x3x3x3]) stride 2 relu`.
 // Free with tachy_free(); NULL when out of memory.
 char *tachy_graph_print(const struct tachy_graph *g);
+// Multiply-adds of convolutions and matrix products, as their definitions count them.
+int64_t tachy_graph_work(const struct tachy_graph *g);
 
 // Every promise above, and each operator's inputs, attributes and shapes. TACHY_ERR_INVAL with one
 // sentence that names the node. After each pass, in debug builds and in tests.

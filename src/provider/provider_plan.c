@@ -72,6 +72,8 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
         err = tachy_graph_copy(&plan->reference, g, true);
     if (plan->reference)
         plan->reference->log = NULL; // the session's
+    if (err == TACHY_OK && o)
+        err = provider_show_graph(g);
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
@@ -80,6 +82,8 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
         return err;
     struct tachy_cpu_plan_info i;
     tachy_cpu_plan_info(plan->plan, &i);
+    if (o)
+        provider_show_plan(&i);
     tachy_msg(g->log, TACHY_LOG_VERBOSE,
               "provider: %d nodes as %d steps, weights %zu KiB, arena %zu KiB of %zu KiB, scratch %zu KiB",
               i.nodes, i.steps, i.weights >> 10, i.arena >> 10, i.values >> 10, i.scratch >> 10);

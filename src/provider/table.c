@@ -46,6 +46,7 @@ static void want(void)
     wanted_reference = false;
     provider_plan_close(&kept);
     provider_record(NULL, 0);
+    provider_want_graphs(false, NULL);
 }
 
 static void want_reference(void)
@@ -54,11 +55,18 @@ static void want_reference(void)
     wanted_reference = true;
 }
 
+static void want_graphs(const char *after)
+{
+    want();
+    provider_want_graphs(true, after);
+}
+
 static struct tachy_ep_plan *take(void)
 {
     struct provider_plan *p = kept;
     kept = NULL;
     wanted = wanted_reference = false;
+    provider_end_graphs();
     return (struct tachy_ep_plan *)p;
 }
 
@@ -124,4 +132,5 @@ TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
     want_reference, provider_reference, provider_layers,
+    want_graphs, provider_graph, provider_pass, provider_peak,
 };
