@@ -15,8 +15,9 @@ typedef struct tachy_engine tachy_engine;
 struct tachy_io;
 struct tachy_engine_params {
     // "tachy" (our own plans; what they do not run ONNX Runtime does), "cpu" (ONNX Runtime's own
-    // kernels), "null". NULL or "auto": "tachy" where it runs all of the model, else "cpu" and a line
-    // in the log that says why.
+    // kernels), "null"; "openvino", "tensorrt" and others that docs/models.md lists: ONNX Runtime's, or
+    // any name for a plugin with the option library=PATH. NULL or "auto": "tachy" where it runs all of
+    // the model, else "cpu" and a line in the log that says why.
     const char *provider;
     const char *model_path;   // ONNX file; required but for "null"
     const char *library;      // libonnxruntime.so; NULL: search as docs/models.md says
@@ -26,12 +27,17 @@ struct tachy_engine_params {
     // shape, -1 what is not known. For dimensions that have a name in the model; may be NULL.
     const struct tachy_io *shapes;
     int nb_shapes;
+    // "tachy": 0..3, how much may be spent on timing kernels against each other where the engine store
+    // (tachy/store.h) does not know which is the fastest: nothing, 0.5, 3 or 30 seconds at most. Changes
+    // no bit of a result.
+    int build_effort;
     bool strict;              // what the provider does not run is an error, which names the nodes
-    // "key=value" strings, ends with NULL; may be NULL. "tachy": library=PATH (libtachy_ep.so; without
-    // it as docs/models.md says), the provider's own (docs/provider.md). "tachy", "cpu": arena=0|1, profile=DIR (ONNX
-    // Runtime's operator profile is left there, as <its start in ns on CLOCK_MONOTONIC>.ort.json,
-    // when its last engine is closed) of the first profile_runs=N runs (64), and ONNX Runtime's
-    // session.* entries; "null": cost_us=N (busy time a run), sleep_us=N
+    // "key=value" strings, ends with NULL; may be NULL. All but "null": arena=0|1, profile=DIR (ONNX
+    // Runtime's operator profile, or the plan's steps in its form, is left there, as <its start in ns
+    // on CLOCK_MONOTONIC>.ort.json, when its last engine is closed) of the first profile_runs=N runs
+    // (64), and ONNX Runtime's session.* entries. "tachy": library=PATH (libtachy_ep.so; without it as
+    // docs/models.md says) and the provider's own (docs/provider.md). Others: library=PATH (a plugin),
+    // what remains is handed over. "null": cost_us=N (busy time a run), sleep_us=N
     // (waiting time a run), fail_every=N (each Nth run fails).
     const char *const *provider_options;
     int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend

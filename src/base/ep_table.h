@@ -48,6 +48,12 @@ struct tachy_ep_graph {
     size_t weights, arena, scratch;
 };
 
+// A step of a plan; strings are the plan's.
+struct tachy_ep_step {
+    const char *op, *name; // of the node it comes from; name "": none
+    size_t bytes;          // of its output
+};
+
 struct tachy_ep_table {
     uint32_t version; // first in every version; others are not to be used
     // The next session that this thread creates keeps its plan for take().
@@ -80,6 +86,9 @@ struct tachy_ep_table {
     // reference(). Thread-safe.
     int (*layers)(const struct tachy_ep_plan *p, const void *const in[],
                   void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
+    // As run(); end[i] becomes the time at which step i ended, ns of CLOCK_MONOTONIC, for info.steps.
+    int (*run_timed)(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end);
+    void (*step)(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *step);
     // Like want(); graph() then has every plan of the session, by the number of tachy_ep_node.plan, with its
     // graph as it is after the pass (NULL: after the last; "none": before the first).
     void (*want_graphs)(const char *after);

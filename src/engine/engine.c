@@ -1,4 +1,5 @@
 #include "engine/engine_ops.h"
+#include "engine/ep_builtin.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ int tachy_engine_option(const tachy_engine *e, const char *option, const char *c
         snprintf(names + used, sizeof(names) - used, "%s%s=...", used ? ", " : "", keys[i]);
     }
     return tachy_fail(e->params.log, TACHY_ERR_INVAL,
-                      "engine %s: the provider option `%s` does not exist; there are %s", e->ops->name,
+                      "engine %s: the provider option `%s` does not exist; there are %s", e->name,
                       option, names);
 }
 
@@ -54,7 +55,7 @@ int tachy_engine_option_int(const tachy_engine *e, const char *option, const cha
     if (end == value || *end || errno || v < lo || v > hi)
         return tachy_fail(e->params.log, TACHY_ERR_INVAL,
                           "engine %s: the provider option `%s` needs a whole number from %d to %d",
-                          e->ops->name, option, lo, hi);
+                          e->name, option, lo, hi);
     *out = (int)v;
     return TACHY_OK;
 }
@@ -75,7 +76,8 @@ static int check_model(const struct tachy_engine_params *p)
 static int check_params(const struct tachy_engine_params *p)
 {
     return TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) &&
-                   TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256)
+                   TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256) &&
+                   TACHY_CHECK(p->log, p->build_effort >= 0 && p->build_effort <= 3)
                ? TACHY_OK
                : TACHY_ERR_INVAL;
 }
@@ -94,6 +96,7 @@ static int try_look(tachy_engine **out, const struct tachy_engine_ops *ops,
     e->params.threads = TACHY_DEF(p->threads, 1);
     e->picking = picking;
     e->look = look;
+    snprintf(e->name, sizeof(e->name), "%s", *ops->name ? ops->name : p->provider);
     e->path = tachy_asprintf("%s", ops->needs_model ? p->model_path : ops->name);
     err = e->path ? ops->open(e) : TACHY_ERR_NOMEM;
     if (err < 0) {
@@ -123,14 +126,29 @@ int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_se
     return err;
 }
 
+// One that ONNX Runtime may have, or that a plugin brings.
+static bool is_other(const struct tachy_engine_params *p)
+{
+    for (const char *const *o = p->provider_options; o && *o; o++)
+        if (!strncmp(*o, "library=", 8) && p->provider[0] && strlen(p->provider) < 32)
+            return true;
+    return tachy_ep_builtin(p->provider);
+}
+
 static int unknown_provider(const struct tachy_engine_params *p)
 {
-    char names[128] = "auto";
+    char names[256] = "auto";
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(engines); i++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof(names) - used, ", %s", engines[i]->name);
     }
-    return tachy_fail(p->log, TACHY_ERR_INVAL, "engine: there is no provider `%s`; there are %s",
+    for (size_t i = 0; tachy_ep_builtin_name(i); i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, ", %s", tachy_ep_builtin_name(i));
+    }
+    return tachy_fail(p->log, TACHY_ERR_INVAL,
+                      "engine: there is no provider `%s`; there are %s, and what a plugin brings "
+                      "(--provider-option library=PATH)",
                       p->provider, names);
 }
 
@@ -154,10 +172,6 @@ static void on_trial(void *user, enum tachy_log_level level, const char *text)
 static int pick(tachy_engine **out, const struct tachy_engine_params *p)
 {
     struct trial t = {.log = p->log};
-    // Operators are measured where each is a step of its own.
-    for (const char *const *o = p->provider_options; o && *o; o++)
-        if (!strncmp(*o, "profile=", 8))
-            return try_open(out, &tachy_engine_cpu, p, false);
     struct tachy_log quiet = {on_trial, &t, p->log ? p->log->max_level : TACHY_LOG_ERR};
     struct tachy_engine_params trial = *p;
     trial.log = &quiet;
@@ -184,12 +198,13 @@ int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
     size_t i = 0;
     while (i < TACHY_ARRAY_SIZE(engines) && !any && strcmp(p->provider, engines[i]->name) != 0)
         i++;
-    if (i == TACHY_ARRAY_SIZE(engines))
+    if (i == TACHY_ARRAY_SIZE(engines) && !is_other(p))
         return unknown_provider(p);
-    int err = any ? pick(out, p) : try_open(out, engines[i], p, false);
+    const struct tachy_engine_ops *ops = i < TACHY_ARRAY_SIZE(engines) ? engines[i] : &tachy_engine_ep;
+    int err = any ? pick(out, p) : try_open(out, ops, p, false);
     if (!err)
         tachy_msg(p->log, TACHY_LOG_VERBOSE, "engine: %s runs on %s (%s), as %s", (*out)->path,
-                  (*out)->ops->name, (*out)->version, any ? "picked" : "asked for");
+                  (*out)->name, (*out)->version, any ? "picked" : "asked for");
     return err;
 }
 
@@ -270,7 +285,7 @@ int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tac
     return err;
 }
 
-const char *tachy_engine_provider(const tachy_engine *e) { return e->ops->name; }
+const char *tachy_engine_provider(const tachy_engine *e) { return e->name; }
 const char *tachy_engine_version(const tachy_engine *e) { return e->version; }
 
 void tachy_engine_close(tachy_engine **e)

@@ -124,7 +124,7 @@ static int bind_changed(tachy_engine *e, struct tachy_ort_engine *r, const struc
 }
 
 // In the plan's order, and without ONNX Runtime.
-static int run_plan(tachy_engine *e, const struct tachy_session *s, const struct tachy_tensor in[],
+static int run_plan(tachy_engine *e, struct tachy_session *s, const struct tachy_tensor in[],
                     struct tachy_tensor out[])
 {
     const float *from[TACHY_MAX_IO];
@@ -133,7 +133,7 @@ static int run_plan(tachy_engine *e, const struct tachy_session *s, const struct
         from[i] = in[s->plan_in[i]].data;
     for (int i = 0; i < s->nb_plan_out; i++)
         to[i] = out[s->plan_out[i]].data;
-    int err = s->table->run(s->plan, from, to);
+    int err = s->steps ? tachy_steps_run(s, from, to) : s->table->run(s->plan, from, to);
     return err ? tachy_fail(e->params.log, TACHY_ERR_NOMEM, "%s: no memory for a run", e->path) : TACHY_OK;
 }
 

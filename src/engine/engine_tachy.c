@@ -26,13 +26,25 @@ static int check_claim(tachy_engine *e, struct tachy_session *s)
     return TACHY_OK;
 }
 
+// What the parameters say goes behind what was asked for by name, whose effort wins.
+static void add_own(struct tachy_ort_options *o, const tachy_engine *e, char threads[32], char effort[32])
+{
+    bool given = false;
+    for (int i = 0; i < o->nb_ep; i++)
+        given = given || !strncmp(o->ep[i], "build_effort=", 13);
+    snprintf(effort, 32, "build_effort=%d", e->params.build_effort);
+    snprintf(threads, 32, "threads=%d", e->params.threads);
+    if (!given)
+        o->ep[o->nb_ep++] = effort;
+    if (e->params.threads > 1)
+        o->ep[o->nb_ep++] = threads;
+}
+
 static int open_with(tachy_engine *e, struct tachy_ort_options *o, const struct tachy_ep_table *table,
                      const char *library)
 {
-    char threads[32];
-    snprintf(threads, sizeof(threads), "threads=%d", e->params.threads);
-    if (e->params.threads > 1)
-        o->ep[o->nb_ep] = threads; // behind what was asked for by name
+    char threads[32], effort[32];
+    add_own(o, e, threads, effort);
     struct tachy_ep ep = {.name = "tachy", .library = library, .table = table, .options = o->ep};
     o->session.ep = &ep;
     o->session.look = e->look;

@@ -1,4 +1,5 @@
 #include "engine/ep.h"
+#include "engine/ep_builtin.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -142,24 +143,32 @@ static int split(const char *const *options, const char ***keys, const char ***v
     return TACHY_OK;
 }
 
+// The first device: a provider that has several takes one a session.
+static int add_plugin(struct tachy_ort *ort, OrtSessionOptions *options, const struct tachy_ep *ep,
+                      const char *const *keys, const char *const *values, size_t nb, const struct tachy_log *log)
+{
+    const struct tachy_ep_library *l = NULL;
+    pthread_mutex_lock(&lock);
+    int err = library_of(ort, ep, &l, log);
+    pthread_mutex_unlock(&lock);
+    if (err < 0)
+        return err;
+    return check(ort,
+                 ort->api->SessionOptionsAppendExecutionProvider_V2(options, ort->env, l->devices, 1, keys, values,
+                                                                    nb),
+                 ep, log);
+}
+
 int tachy_ep_add(struct tachy_ort *ort, OrtSessionOptions *options, const struct tachy_ep *ep,
                  const struct tachy_log *log)
 {
     const char **keys = NULL, **values = NULL;
-    const struct tachy_ep_library *l = NULL;
     size_t nb = 0;
     int err = split(ep->options, &keys, &values, &nb);
     if (err < 0)
         return err;
-    pthread_mutex_lock(&lock);
-    err = library_of(ort, ep, &l, log);
-    pthread_mutex_unlock(&lock);
-    // The first device: a provider that has several takes one a session.
-    if (!err)
-        err = check(ort,
-                    ort->api->SessionOptionsAppendExecutionProvider_V2(options, ort->env, l->devices, 1, keys,
-                                                                       values, nb),
-                    ep, log);
+    err = ep->library ? add_plugin(ort, options, ep, keys, values, nb, log)
+                      : tachy_ep_builtin_add(ort, options, tachy_ep_builtin(ep->name), keys, values, nb, log);
     free(keys);
     return err;
 }

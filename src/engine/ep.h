@@ -9,7 +9,6 @@ struct tachy_ep {
     const char *library; // a plugin of ONNX Runtime's; NULL: the provider is part of ONNX Runtime
     const struct tachy_ep_table *table; // of libtachy_ep.so; NULL: another provider
     const char *const *options; // "key=value" for the provider, ends with NULL; NULL: none
-    bool strict;         // a node that the provider does not take is an error
 };
 
 // Makes `options` a session on the provider; its library is loaded where it is not yet. What is

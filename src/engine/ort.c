@@ -24,9 +24,22 @@ const struct tachy_log *tachy_ort_log(const struct tachy_log *log)
     return before;
 }
 
+static _Thread_local struct {
+    void (*line)(void *user, const char *text);
+    void *user;
+} watch;
+
+void tachy_ort_watch(void (*line)(void *user, const char *text), void *user)
+{
+    watch.line = line;
+    watch.user = user;
+}
+
 static void ORT_API_CALL on_message(void *user, OrtLoggingLevel level, const char *category,
                                     const char *id, const char *where, const char *text)
 {
+    if (watch.line)
+        watch.line(watch.user, text);
     tachy_msg(thread_log, level >= ORT_LOGGING_LEVEL_WARNING ? TACHY_LOG_VERBOSE : TACHY_LOG_DEBUG,
               "ONNX Runtime: %s (%s)", text, where);
 }

@@ -37,6 +37,10 @@ void tachy_ort_close(struct tachy_ort **ort);
 // otherwise it is dropped (it never reaches standard error). Returns the one before.
 const struct tachy_log *tachy_ort_log(const struct tachy_log *log);
 
+// Hands each line that ONNX Runtime reports on the calling thread to `line`, as far as a session's
+// severity lets it through; NULL ends that.
+void tachy_ort_watch(void (*line)(void *user, const char *text), void *user);
+
 // Frees `status`, logs "<what>: <its text>" and returns its code as ours; TACHY_OK and
 // nothing logged for NULL.
 int tachy_ort_check(const struct tachy_ort *ort, OrtStatus *status, const struct tachy_log *log,

@@ -45,7 +45,6 @@ static char *make_key(const struct tachy_ort *ort, const struct tachy_session_pa
         return key;
     key = lengthen(key, p->ep->name);
     key = lengthen(key, TACHY_DEF(p->ep->library, ""));
-    key = lengthen(key, p->ep->strict ? "strict" : "");
     for (const char *const *o = p->ep->options; o && *o; o++)
         key = lengthen(key, *o);
     return key;
@@ -257,7 +256,11 @@ static int set_options(struct load *l, OrtSessionOptions *o)
     int err = set_profile(l, o);
     if (!err)
         err = set_entries(l, o);
-    return err || !l->p->ep ? err : tachy_ep_add(l->s->ort, o, l->p->ep, l->log);
+    if (err || !l->p->ep)
+        return err;
+    if (!l->p->ep->table) // which node runs where is said there alone
+        TRY(SetSessionLogSeverityLevel(o, ORT_LOGGING_LEVEL_VERBOSE), "its log cannot be set");
+    return tachy_ep_add(l->s->ort, o, l->p->ep, l->log);
 }
 
 // ONNX Runtime counts from a time of std::chrono::high_resolution_clock, which is the realtime
@@ -334,6 +337,7 @@ static void drop_session(struct tachy_session *s)
         tachy_free((void *)(uintptr_t)s->out[i].name);
     }
     end_profile(s);
+    tachy_steps_close(s);
     if (s->plan)
         s->table->release(s->plan);
     s->plan = NULL;
@@ -341,7 +345,8 @@ static void drop_session(struct tachy_session *s)
         s->ort->api->ReleaseSession(s->session);
     memset(s->in, 0, sizeof(s->in));
     memset(s->out, 0, sizeof(s->out));
-    s->n_in = s->n_out = 0;
+    s->n_in = s->n_out = s->nb_nodes = s->nb_left = s->nb_shown = 0;
+    s->left[0] = '\0';
     s->session = NULL;
 }
 
@@ -361,9 +366,12 @@ static int create(struct load *l)
         l->p->look->want(l->p->look, table);
     else if (table)
         table->want();
+    else if (l->p->ep)
+        tachy_ort_watch(tachy_session_on_line, l->s);
     err = tachy_ort_check(
         l->s->ort, api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
         l->log, "%s: cannot be loaded", l->p->path);
+    tachy_ort_watch(NULL, NULL);
     // What is wrong with the file, whatever the runtime calls it.
     if ((err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL)
         err = TACHY_ERR_FORMAT;
@@ -374,13 +382,14 @@ static int create(struct load *l)
     if (table && l->p->look && dims == l->nb_dims) // else the next round's is the session
         err = tachy_session_show_plan(l->s, table, l->p->look, err);
     else if (table)
-        tachy_session_take_plan(l->s, table, !l->p->profile_dir);
+        tachy_session_take_plan(l->s, table);
+    if (err || !l->s->plan)
+        return err;
     // What ONNX Runtime holds is not needed any more.
-    if (!err && l->s->plan) {
-        api->ReleaseSession(l->s->session);
-        l->s->session = NULL;
-    }
-    return err;
+    end_profile(l->s);
+    api->ReleaseSession(l->s->session);
+    l->s->session = NULL;
+    return l->p->profile_dir ? tachy_steps_open(l->s, l->log) : TACHY_OK;
 }
 
 static int load(struct tachy_session *s, const struct tachy_session_params *p,

@@ -18,10 +18,12 @@ struct tachy_session {
     const struct tachy_ep_table *table;
     struct tachy_ep_plan *plan;
     int nb_plan_in, nb_plan_out, plan_in[TACHY_MAX_IO], plan_out[TACHY_MAX_IO];
-    // Its nodes, those left to ONNX Runtime, and the first of these in words.
-    int nb_nodes, nb_left;
-    char left[800];
+    // Its nodes, those left to ONNX Runtime's own kernels, and the first of these in words.
+    int nb_nodes, nb_left, nb_shown;
+    char left[900];
+    bool listing; // while ONNX Runtime's log lists the latter
     atomic_bool said; // in the log
+    struct tachy_steps *steps; // profile of the plan; NULL: none
     // Operator profile; profile_dir NULL: none.
     char *profile_dir;
     atomic_int profile_runs;       // still to be recorded
@@ -62,9 +64,19 @@ int tachy_session_open(struct tachy_session **out, const char *library,
                        const struct tachy_session_params *p, const struct tachy_log *log);
 void tachy_session_close(struct tachy_session **s);
 
-// session_plan.c: after table->want() and the making of the session on this thread. `keep`: the plan is
-// to be run, where it covers the model.
-void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table, bool keep);
+// session_plan.c: after table->want() and the making of the session on this thread.
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table);
+
+// session_nodes.c: another node that is left; ONNX Runtime's log while the session is made on another
+// provider (`user`: the session).
+void tachy_session_say_left(struct tachy_session *s, const char *text);
+void tachy_session_on_line(void *user, const char *text);
+
+// session_steps.c: the plan's steps as an operator profile in s->profile_dir, of the first
+// s->profile_runs runs. run() as the table's.
+int tachy_steps_open(struct tachy_session *s, const struct tachy_log *log);
+int tachy_steps_run(struct tachy_session *s, const float *const in[], float *const out[]);
+void tachy_steps_close(struct tachy_session *s);
 
 // The same for l->see().
 int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table *table,

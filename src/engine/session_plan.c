@@ -5,31 +5,18 @@
 
 // What libtachy_ep.so has made of a session.
 
-static void add_text(char *to, size_t size, const char *text)
-{
-    size_t used = strlen(to);
-    snprintf(to + used, size - used, "%s", text);
-}
-
 // Counts the nodes and puts the first that are left to ONNX Runtime into words.
 static void read_nodes(struct tachy_session *s)
 {
-    enum { SHOWN = 4 };
     struct tachy_ep_node n;
-    char one[160];
-    s->left[0] = '\0';
-    s->nb_left = 0;
+    char one[200];
     s->nb_nodes = s->table->nodes();
     for (int i = 0; s->table->node(i, &n); i++) {
-        if (!n.why || s->nb_left++ >= SHOWN)
+        if (!n.why)
             continue;
-        snprintf(one, sizeof(one), "%s%.40s%s%.40s (%.60s)", s->nb_left > 1 ? ", " : "", n.op,
-                 *n.name ? " " : "", n.name, n.why);
-        add_text(s->left, sizeof(s->left), one);
-    }
-    if (s->nb_left > SHOWN) {
-        snprintf(one, sizeof(one), " and %d more", s->nb_left - SHOWN);
-        add_text(s->left, sizeof(s->left), one);
+        s->nb_left++;
+        snprintf(one, sizeof(one), "%.40s%s%.40s (%.100s)", n.op, *n.name ? " " : "", n.name, n.why);
+        tachy_session_say_left(s, one);
     }
 }
 
@@ -69,7 +56,7 @@ int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table
     return err;
 }
 
-void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table, bool keep)
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table)
 {
     struct tachy_ep_plan_info info = {0};
     s->table = table;
@@ -83,7 +70,7 @@ void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_tabl
     s->nb_plan_in = info.nb_in;
     s->nb_plan_out = info.nb_out;
     // An output that the plan does not write (a constant, an input handed through) is the session's.
-    if (keep && info.nb_out == s->n_out && match(s, true, info.nb_in, s->in, s->n_in, s->plan_in) &&
+    if (info.nb_out == s->n_out && match(s, true, info.nb_in, s->in, s->n_in, s->plan_in) &&
         match(s, false, info.nb_out, s->out, s->n_out, s->plan_out))
         return;
     table->release(s->plan);

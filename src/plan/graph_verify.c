@@ -141,8 +141,9 @@ static const char *check_slice(const struct tachy_node *n)
         return "an output of another rank";
     for (int d = 0; d < x->rank; d++) {
         int64_t start = n->attr.slice.start[d], step = n->attr.slice.step[d];
-        if (step < 1 || start < 0 || y->shape[d] < 0 ||
-            (y->shape[d] && start + (y->shape[d] - 1) * step >= x->shape[d]))
+        int64_t last = start + (y->shape[d] - 1) * step;
+        if (!step || step < -INT32_MAX || step > INT32_MAX || start < 0 || y->shape[d] < 0 ||
+            (y->shape[d] && (start >= x->shape[d] || last < 0 || last >= x->shape[d])))
             return "a slice that reaches out of its input";
     }
     return NULL;
@@ -176,6 +177,107 @@ static const char *check_transpose(const struct tachy_node *n)
     return NULL;
 }
 
+// Whether `v` is as long as `c` in its only dimension that is longer than one.
+static bool is_line(const struct tachy_value *v, int64_t c) { return v && tachy_value_elements(v) == c; }
+
+static const char *check_gather(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *i = n->in[1], *y = n->out;
+    int axis = n->attr.axis;
+    if (axis < 0 || axis >= x->rank || y->rank != x->rank + i->rank - 1 || !x->shape[axis])
+        return "an axis that is not there, or an output of another rank";
+    for (int d = 0; d < y->rank; d++) {
+        int64_t size = d < axis             ? x->shape[d]
+                       : d < axis + i->rank ? i->shape[d - axis]
+                                            : x->shape[d - i->rank + 1];
+        if (y->shape[d] != size)
+            return "an output of another shape";
+    }
+    return NULL;
+}
+
+static const char *check_gather_each(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *i = n->in[1], *y = n->out;
+    int axis = n->attr.axis;
+    if (axis < 0 || axis >= x->rank || i->rank != x->rank || y->rank != x->rank || !x->shape[axis])
+        return "an axis that is not there, or an output of another rank";
+    for (int d = 0; d < y->rank; d++)
+        if (y->shape[d] != i->shape[d] || (d != axis && i->shape[d] > x->shape[d]))
+            return "an output of another shape";
+    return NULL;
+}
+
+static const char *check_gather_nd(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *i = n->in[1], *y = n->out;
+    int batch = n->attr.axis;
+    int64_t deep = i->rank ? i->shape[i->rank - 1] : 0;
+    if (deep < 1 || batch < 0 || batch >= i->rank || batch + deep > x->rank ||
+        y->rank != i->rank - 1 + x->rank - batch - deep)
+        return "an output of another rank";
+    for (int d = 0; d < batch; d++)
+        if (x->shape[d] != i->shape[d])
+            return "batches that do not fit";
+    for (int d = 0; d < x->rank; d++)
+        if (!x->shape[d])
+            return "an empty input";
+    for (int d = 0; d < y->rank; d++)
+        if (y->shape[d] != (d < i->rank - 1 ? i->shape[d] : x->shape[d - i->rank + 1 + batch + deep]))
+            return "an output of another shape";
+    return NULL;
+}
+
+static const char *check_arg(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    int axis = n->attr.arg.axis;
+    if (axis < 0 || axis >= x->rank || y->rank != x->rank || x->shape[axis] < 1)
+        return "an axis that is not there";
+    for (int d = 0; d < x->rank; d++)
+        if (y->shape[d] != (d == axis ? 1 : x->shape[d]))
+            return "an output of another shape";
+    return NULL;
+}
+
+static const char *check_select(const struct tachy_node *n)
+{
+    for (int i = 0; i < 3; i++)
+        if (!broadcasts(n->in[i], n->out))
+            return "inputs that do not stretch to the output";
+    return NULL;
+}
+
+static const char *check_norm(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *shift = n->nb_in > 2 ? n->in[2] : NULL;
+    bool layer = n->op == TACHY_OP_LAYER_NORM;
+    int groups = n->attr.norm.groups;
+    if (x->rank < (layer ? 1 : 2) || !(n->attr.norm.epsilon >= 0))
+        return "too few dimensions or a negative epsilon";
+    int64_t c = x->shape[layer ? x->rank - 1 : 1];
+    if (!is_line(n->in[1], c) || (shift && !is_line(shift, c)))
+        return "a scale or shift that is not one a channel";
+    if (!layer && (groups < 1 || c % groups))
+        return "groups that do not fit the channels";
+    return check_same_shape(n);
+}
+
+static const char *check_grid(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *g = n->in[1], *y = n->out;
+    int dims = x->rank - 2;
+    if (dims < 2 || dims > 3 || g->rank != x->rank || y->rank != x->rank)
+        return "neither a picture nor a volume";
+    if (y->shape[0] != x->shape[0] || g->shape[0] != x->shape[0] || y->shape[1] != x->shape[1] ||
+        g->shape[dims + 1] != dims)
+        return "a grid that does not fit";
+    for (int d = 0; d < dims; d++)
+        if (y->shape[2 + d] != g->shape[1 + d] || x->shape[2 + d] < 1)
+            return "an output of another size than the grid";
+    return dims == 3 && n->attr.grid.mode == TACHY_PLAN_CUBIC ? "cubic samples of a volume" : NULL;
+}
+
 static const char *check_reduce(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0];
@@ -202,9 +304,14 @@ static const char *check_matmul(const struct tachy_node *n)
         kb = c;
         c = t;
     }
-    return k == kb && y->shape[y->rank - 2] == m && y->shape[y->rank - 1] == c
-               ? NULL
-               : "matrices that do not fit";
+    if (k != kb || y->shape[y->rank - 2] != m || y->shape[y->rank - 1] != c)
+        return "matrices that do not fit";
+    for (int i = 3; i <= TACHY_MAX_RANK; i++) {
+        int64_t p = i <= a->rank ? a->shape[a->rank - i] : 1, q = i <= b->rank ? b->shape[b->rank - i] : 1;
+        if ((p != q && p != 1 && q != 1) || (i <= y->rank ? y->shape[y->rank - i] : 1) != (p == 1 ? q : p))
+            return "batches that do not fit";
+    }
+    return NULL;
 }
 
 static const char *check_resize(const struct tachy_node *n)
@@ -245,6 +352,14 @@ static const char *check_op(const struct tachy_node *n)
     case TACHY_OP_REDUCE: return check_reduce(n);
     case TACHY_OP_MATMUL: return check_matmul(n);
     case TACHY_OP_RESIZE: return check_resize(n);
+    case TACHY_OP_SELECT: return check_select(n);
+    case TACHY_OP_GATHER: return check_gather(n);
+    case TACHY_OP_GATHER_EACH: return check_gather_each(n);
+    case TACHY_OP_GATHER_ND: return check_gather_nd(n);
+    case TACHY_OP_ARG: return check_arg(n);
+    case TACHY_OP_LAYER_NORM:
+    case TACHY_OP_GROUP_NORM: return check_norm(n);
+    case TACHY_OP_GRID_SAMPLE: return check_grid(n);
     case TACHY_OP_COUNT: break;
     }
     return "an unknown operator";
@@ -260,6 +375,7 @@ const char *tachy_node_wrong(const struct tachy_node *n)
         else if (n->in[i])
             why = check_value(n->in[i]);
     }
+    why = why ? why : tachy_node_types_wrong(n);
     return why ? why : check_op(n);
 }
 
@@ -290,8 +406,7 @@ static const char *check_node(const struct tachy_graph *g, const struct tachy_no
     if (seen->made[n->out->id])
         return "an output that is made twice";
     seen->made[n->out->id] = true;
-    const char *why = check_value(n->out);
-    return why ? why : check_op(n);
+    return tachy_node_wrong(n);
 }
 
 static int wrong(const struct tachy_graph *g, const struct tachy_node *n, const char *why)

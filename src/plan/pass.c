@@ -4,6 +4,8 @@
 
 const struct tachy_plan_pass tachy_plan_all_passes[] = {
     {"common", tachy_plan_common},
+    {"focus", tachy_plan_focus},
+    {"heads", tachy_plan_heads},
     {"shuffle", tachy_plan_shuffle},
     {"moves", tachy_plan_moves},
     {"activations", tachy_plan_activations},

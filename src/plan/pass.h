@@ -21,6 +21,10 @@ int tachy_plan_passes(struct tachy_graph *g, const char *last);
 // order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
 int tachy_plan_layout(struct tachy_graph *g);
 
+// Every second row and column as channels: a larger kernel and stride of the convolution behind.
+int tachy_plan_focus(struct tachy_graph *g);
+// Flattened pictures side by side that are turned then: turned first.
+int tachy_plan_heads(struct tachy_graph *g);
 // Depth to space, its inverse and shuffled channels in a form whose pieces of channels stay adjacent.
 int tachy_plan_shuffle(struct tachy_graph *g);
 // Transposes of transposes, renamings of renamings, single pixels that are blown up for a sum or

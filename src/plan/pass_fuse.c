@@ -38,7 +38,7 @@ static int activation(struct tachy_graph *g, struct tachy_node *n)
     bool prelu = n->attr.act.act == TACHY_PLAN_PRELU;
     struct tachy_node *p = computed_by(g, n, !prelu);
     if (!p || !has_epilogue(p->op) || p->attr.act.act || (prelu && p->op != TACHY_OP_CONV) ||
-        n->attr.act.act == TACHY_PLAN_NEG)
+        !tachy_plan_act_ends(n->attr.act.act) || p->out->dtype != TACHY_F32)
         return TACHY_OK;
     if (prelu) {
         if (!tachy_node_set_inputs(g, p, 6))
@@ -84,7 +84,9 @@ static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
 // Which input of a convolution or resize is the added tensor; -1: it takes none.
 static int added_at(const struct tachy_node *p)
 {
-    return p->op == TACHY_OP_CONV ? 3 : p->op == TACHY_OP_RESIZE ? 1 : -1;
+    return p->op == TACHY_OP_CONV                                                       ? 3
+           : p->op == TACHY_OP_RESIZE && p->attr.resize.mode != TACHY_PLAN_CUBIC ? 1
+                                                                                 : -1;
 }
 
 // A picture times one number a channel, for this sum alone: the picture, and where the number is.

@@ -12,7 +12,7 @@ static bool is_output(const struct tachy_graph *g, const struct tachy_value *v)
 static bool does_nothing(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
-    if (x->nhwc != y->nhwc || x->rank != y->rank || memcmp(x->shape, y->shape, sizeof(x->shape)))
+    if (x->nhwc != y->nhwc || x->dtype != y->dtype || x->rank != y->rank || memcmp(x->shape, y->shape, sizeof(x->shape)))
         return false;
     for (int i = 0; n->op == TACHY_OP_TRANSPOSE && i < x->rank; i++)
         if (n->attr.perm[i] != i)
@@ -24,7 +24,8 @@ static bool does_nothing(const struct tachy_node *n)
 static void join(struct tachy_node *n)
 {
     const struct tachy_node *first = n->in[0]->made_by;
-    if (!first || first->op != n->op || first->in[0]->nhwc || n->in[0]->nhwc)
+    if (!first || first->op != n->op || first->in[0]->nhwc || n->in[0]->nhwc ||
+        first->in[0]->dtype != n->in[0]->dtype)
         return;
     if (n->op == TACHY_OP_TRANSPOSE) {
         int perm[TACHY_MAX_RANK];

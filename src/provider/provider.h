@@ -15,6 +15,7 @@ struct provider {
 // Of a session.
 struct provider_options {
     struct tachy_cpu_plan_params plan;
+    char store[1024]; // folder of the engine store; "": the user's; "0": none
 };
 
 struct provider_tensor {
@@ -31,6 +32,7 @@ struct provider_plan {
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
+    bool whole_numbers; // go in or out: such a plan is not for the function table
 };
 
 // Reads, runs the passes and compiles what `graph` holds, with inputs and outputs in the order

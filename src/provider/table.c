@@ -35,7 +35,7 @@ void provider_keep(struct provider_plan *p)
     if (!wanted)
         return;
     provider_plan_close(&kept);
-    kept = p ? provider_plan_ref(p) : NULL;
+    kept = p && !p->whole_numbers ? provider_plan_ref(p) : NULL;
 }
 
 bool provider_keeps_reference(void) { return wanted_reference; }
@@ -128,9 +128,21 @@ static bool node(int i, struct tachy_ep_node *n)
     return true;
 }
 
+static int run_timed(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end)
+{
+    return tachy_cpu_plan_run_timed(((struct provider_plan *)p)->plan, in, out, end);
+}
+
+static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
+{
+    struct tachy_cpu_plan_step s;
+    tachy_cpu_plan_step(((const struct provider_plan *)p)->plan, i, &s);
+    *to = (struct tachy_ep_step){s.op, s.name, s.bytes};
+}
+
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
-    want_reference, provider_reference, provider_layers,
+    want_reference, provider_reference, provider_layers, run_timed, step,
     want_graphs, provider_graph, provider_pass, provider_peak,
 };

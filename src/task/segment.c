@@ -17,6 +17,7 @@ int segment_open_engine(tachy_task *t, int batch, tachy_engine **out)
     struct tachy_engine_params p = {
         .provider = s->provider,
         .strict = s->strict,
+        .build_effort = s->build_effort,
         .shapes = &picture,
         .nb_shapes = 1,
         .model_path = tachy_model_path(s->model),

@@ -24,6 +24,7 @@ struct segment {
     char *provider, *library; // copies of the settings
     char **provider_options;  // ends with NULL
     int engine_threads;
+    int build_effort;
     bool strict;
     struct tachy_mask_spec spec;
     struct tachy_composite_params composite;

@@ -185,6 +185,55 @@ TEST(bad_options)
     tachy_engine_close(&e);
 }
 
+// Providers of ONNX Runtime's by name: this build of it has none but its own.
+TEST(missing_providers)
+{
+    static const char *const rows[][2] = {
+        {"openvino", "libonnxruntime_providers_openvino.so"}, {"tensorrt", "libonnxruntime_providers_tensorrt.so"},
+        {"cuda-ort", "libonnxruntime_providers_cuda.so"},     {"migraphx", "libonnxruntime_providers_migraphx.so"},
+        {"coreml", "CoreMLExecutionProvider"},                {"dml", "DMLExecutionProvider"},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(rows); i++) {
+        tachy_engine *e;
+        char text[64];
+        int err = open_model(&e, rows[i][0], model(true), false, NULL);
+        if (!err) { // a build that has it
+            tachy_engine_close(&e);
+            continue;
+        }
+        CHECK_INT(err, TACHY_ERR_UNAVAILABLE);
+        snprintf(text, sizeof(text), "provider %s: ", rows[i][0]);
+        CHECK_TEXT(said, text);
+        CHECK_TEXT(said, rows[i][1]);
+        CHECK_TEXT(said, "CPUExecutionProvider");
+        CHECK_STR(told, "");
+    }
+}
+
+// A plugin under any name, ours here: what ONNX Runtime keeps is counted, and an error where it is all.
+TEST(plugins)
+{
+    char *library;
+    const struct tachy_ep_table *table;
+    CHECK_INT(tachy_ep_find(&library, &table, NULL, &logger), TACHY_OK);
+    char *option = tachy_asprintf("library=%s", library);
+    tachy_engine *e;
+    CHECK_INT(open_model(&e, "mine", model(true), true, option), TACHY_OK);
+    if (e) {
+        CHECK_STR(tachy_engine_provider(e), "mine");
+        CHECK(!strncmp(tachy_engine_version(e), "mine, ONNX Runtime 1.", 21));
+        check_doubles(e);
+    }
+    tachy_engine_close(&e);
+    CHECK_INT(open_model(&e, "mine", model(false), false, option), TACHY_ERR_UNSUPPORTED);
+    CHECK_TEXT(said, "add64.onnx: the provider mine runs none of its nodes");
+    CHECK_INT(open_model(&e, "mine", model(true), false, "library=/nowhere/ep.so"), TACHY_ERR_UNAVAILABLE);
+    CHECK_TEXT(said, "provider mine: /nowhere/ep.so cannot be loaded");
+    CHECK_INT(open_model(&e, "mine", model(true), false, "library=libm.so.6"), TACHY_ERR_UNAVAILABLE);
+    tachy_free(option);
+    free(library);
+}
+
 // A plan has fixed shapes: free dimensions are given when the engine is opened, the batch is 1 otherwise.
 TEST(free_dimensions)
 {
@@ -302,7 +351,7 @@ int main(void)
     static const struct test_case cases[] = {
         TEST_CASE(runs_what_it_takes), TEST_CASE(says_what_it_leaves), TEST_CASE(shares_its_plan),
         TEST_CASE(missing_library),    TEST_CASE(bad_options),         TEST_CASE(free_dimensions),
-        TEST_CASE(threads_agree),
+        TEST_CASE(missing_providers),  TEST_CASE(plugins),             TEST_CASE(threads_agree),
     };
     char *json;
     int err = tachy_engine_library(&json, NULL, &logger);

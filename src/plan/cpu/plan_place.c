@@ -75,7 +75,7 @@ static bool is_renaming(const struct tachy_node *n, const struct tachy_view *in)
 
 static bool takes_views(enum tachy_plan_op op)
 {
-    return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL;
+    return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL && op != TACHY_OP_LAYER_NORM;
 }
 
 // Whether a part of a larger tensor will do for `v` wherever it is read.
@@ -85,7 +85,8 @@ static bool may_be_view(const struct tachy_graph *g, const struct tachy_value *v
         return false;
     for (const struct tachy_node *n = g->first; n; n = n->next)
         for (int i = 0; i < n->nb_in; i++)
-            if (n->in[i] == v && (!takes_views(n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4)))
+            if (n->in[i] == v && (!takes_views(n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) ||
+                                  (i == 1 && n->op == TACHY_OP_CONV)))
                 return false;
     for (int i = 0; i < g->nb_out; i++)
         if (g->out[i] == v)
@@ -229,6 +230,8 @@ static void place_outputs(struct placing *p, int end)
             continue;
         struct slot *s = &p->slots[r->base];
         touch(p, v, end);
+        if (v->dtype != TACHY_F32) // leaves the arena in its own type
+            continue;
         if (s->base == BASE_ARENA && !r->offset && plan_is_dense(&r->v) &&
             s->size == (size_t)tachy_value_elements(v) && (!v->nhwc || plan_order_is_free(v)))
             s->base = BASE_INPUTS + p->g->nb_in + i;
@@ -289,7 +292,7 @@ static void place_all(struct placing *p)
     for (int i = 0; i < g->nb_values; i++)
         p->ref[i].base = p->sums[i].base = NO_BASE;
     for (int i = 0; i < g->nb_in; i++)
-        new_slot(p, g->in[i], BASE_INPUTS + i, 0);
+        new_slot(p, g->in[i], g->in[i]->dtype == TACHY_F32 ? BASE_INPUTS + i : BASE_ARENA, 0);
     for (const struct tachy_node *n = g->last; n; n = n->prev) // outer ones first
         if (n->out->rank == 4)
             mark_parts(p, n);

@@ -25,9 +25,7 @@ static struct tachy_act act_of(const struct plan_step *s, const struct plan_run 
     return a;
 }
 
-// `add` is memory for the added tensor's view.
-static struct tachy_conv_io io_of(const struct plan_step *s, const struct plan_run *r,
-                                  struct tachy_view *add)
+struct tachy_conv_io plan_conv_io(const struct plan_step *s, const struct plan_run *r, struct tachy_view *add)
 {
     struct tachy_conv_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     *add = plan_at(&s->add, r);
@@ -43,15 +41,15 @@ static struct tachy_conv_io io_of(const struct plan_step *s, const struct plan_r
 void plan_run_conv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;
-    struct tachy_conv_io io = io_of(s, r, &add);
-    tachy_conv_run(&s->conv, weights_of(s, r), &io, row0, row1, r->base[BASE_SCRATCH]);
+    struct tachy_conv_io io = plan_conv_io(s, r, &add);
+    tachy_conv_run(&s->conv, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
 void plan_run_deconv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;
-    struct tachy_conv_io io = io_of(s, r, &add);
-    tachy_deconv_run(s->deconv, weights_of(s, r), &io, row0, row1, r->base[BASE_SCRATCH]);
+    struct tachy_conv_io io = plan_conv_io(s, r, &add);
+    tachy_deconv_run(s->deconv, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
 void plan_run_unary(const struct plan_step *s, const struct plan_run *r, int row0, int row1)

@@ -1,6 +1,8 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
 
+#include <limits.h>
+
 // Steps of what only moves elements.
 
 // Dimensions of one element go, and those that follow each other in both orders become one; the
@@ -43,6 +45,11 @@ static void set_copy(struct plan_step *s, const struct plan_copy *c, ptrdiff_t o
     s->add = s->out;
     s->add.offset += offset;
     s->run = plan_run_copy;
+    for (int i = 1; i < s->copy.copy.rank; i++)
+        if (s->copy.copy.dim[i] > s->copy.copy.dim[s->copy.along])
+            s->copy.along = i;
+    int64_t rows = s->copy.copy.dim[s->copy.along];
+    s->rows = s->copy.fill || rows > INT_MAX ? 1 : (int)rows;
 }
 
 static struct plan_copy copy_of(const struct tachy_value *shape)

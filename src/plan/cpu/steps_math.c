@@ -6,6 +6,8 @@
 
 int plan_steps_unary(struct plan_build *b, const struct tachy_node *n)
 {
+    if (!tachy_plan_act_ends(n->attr.act.act))
+        return plan_steps_function(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err < 0)
@@ -23,6 +25,8 @@ int plan_steps_binary(struct plan_build *b, const struct tachy_node *n)
         [TACHY_PLAN_MIN] = TACHY_BINARY_MIN, [TACHY_PLAN_MAX] = TACHY_BINARY_MAX,
         [TACHY_PLAN_POW] = TACHY_BINARY_POW,
     };
+    if (n->out->rank > 4 || n->attr.binary > TACHY_PLAN_POW || n->out->dtype != TACHY_F32)
+        return plan_steps_spread(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err == TACHY_OK)
@@ -75,6 +79,8 @@ int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
         [TACHY_PLAN_ASYMMETRIC] = TACHY_RESIZE_ASYMMETRIC,
         [TACHY_PLAN_ALIGN_CORNERS] = TACHY_RESIZE_ALIGN,
         [TACHY_PLAN_PYTORCH_HALF_PIXEL] = TACHY_RESIZE_HALF};
+    if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
+        return plan_steps_cubic(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err == TACHY_OK)
