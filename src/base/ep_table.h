@@ -89,6 +89,9 @@ struct tachy_ep_table {
     // As run(); end[i] becomes the time at which step i ended, ns of CLOCK_MONOTONIC, for info.steps.
     int (*run_timed)(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end);
     void (*step)(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *step);
+    // Like want(), for who wants all or nothing: unless one plan covers the model, nothing is compiled, and
+    // node() has no plan for the nodes that one could run.
+    void (*want_whole)(void);
     // Like want(); graph() then has every plan of the session, by the number of tachy_ep_node.plan, with its
     // graph as it is after the pass (NULL: after the last; "none": before the first).
     void (*want_graphs)(const char *after);

@@ -46,6 +46,7 @@ static int open_with(tachy_engine *e, struct tachy_ort_options *o, const struct 
     char threads[32], effort[32];
     add_own(o, e, threads, effort);
     struct tachy_ep ep = {.name = "tachy", .library = library, .table = table, .options = o->ep};
+    ep.whole = e->params.strict || e->picking;
     o->session.ep = &ep;
     o->session.look = e->look;
     o->session.batch = TACHY_DEF(o->session.batch, 1);

@@ -8,6 +8,7 @@ struct tachy_ep {
     const char *name;    // how it is asked for: "tachy", "openvino"
     const char *library; // a plugin of ONNX Runtime's; NULL: the provider is part of ONNX Runtime
     const struct tachy_ep_table *table; // of libtachy_ep.so; NULL: another provider
+    bool whole;          // one plan for all of the model, or none (with a table)
     const char *const *options; // "key=value" for the provider, ends with NULL; NULL: none
 };
 

@@ -365,7 +365,7 @@ static int create(struct load *l)
     if (table && l->p->look)
         l->p->look->want(l->p->look, table);
     else if (table)
-        table->want();
+        (l->p->ep->whole ? table->want_whole : table->want)();
     else if (l->p->ep)
         tachy_ort_watch(tachy_session_on_line, l->s);
     err = tachy_ort_check(
@@ -420,7 +420,7 @@ static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *
                        const struct tachy_session_params *p, const struct tachy_log *log)
 {
     struct tachy_session *s = sessions;
-    while (s && strcmp(s->key, key) != 0)
+    while (s && (strcmp(s->key, key) != 0 || (s->given_up && !p->ep->whole)))
         s = s->next;
     if (s) {
         tachy_ort_close(&ort);
@@ -445,6 +445,7 @@ static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *
         destroy(s);
         return err;
     }
+    s->given_up = p->ep && p->ep->whole && s->nb_left;
     s->refs = 1;
     s->next = sessions;
     sessions = s;

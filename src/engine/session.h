@@ -21,6 +21,7 @@ struct tachy_session {
     // Its nodes, those left to ONNX Runtime's own kernels, and the first of these in words.
     int nb_nodes, nb_left, nb_shown;
     char left[900];
+    bool given_up; // one plan for all was wanted: without one nothing was compiled
     bool listing; // while ONNX Runtime's log lists the latter
     atomic_bool said; // in the log
     struct tachy_steps *steps; // profile of the plan; NULL: none

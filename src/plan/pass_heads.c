@@ -15,7 +15,7 @@ static bool is_flat(const struct tachy_graph *g, const struct tachy_value *v)
 {
     const struct tachy_node *n = v->made_by;
     const struct tachy_value *x = n ? n->in[0] : NULL;
-    return n && n->op == TACHY_OP_RESHAPE && v->rank == 3 && x->rank == 4 && !x->data &&
+    return n && n->op == TACHY_OP_RESHAPE && v->rank == 3 && x->rank == 4 && x->dtype == TACHY_F32 && !x->data &&
            x->shape[0] == v->shape[0] && x->shape[1] == v->shape[1] && tachy_value_user(g, v);
 }
 

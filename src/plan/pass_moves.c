@@ -1,13 +1,5 @@
 #include "base/base.h"
-#include "plan/pass.h"
-
-static bool is_output(const struct tachy_graph *g, const struct tachy_value *v)
-{
-    for (int i = 0; i < g->nb_out; i++)
-        if (g->out[i] == v)
-            return true;
-    return false;
-}
+#include "plan/pass_parts.h"
 
 static bool does_nothing(const struct tachy_node *n)
 {
@@ -57,7 +49,7 @@ int tachy_plan_moves(struct tachy_graph *g)
         next = n->next;
         join(n);
         spread(n);
-        if (!does_nothing(n) || is_output(g, n->out))
+        if (!does_nothing(n) || pass_is_output(g, n->out))
             continue;
         tachy_graph_replace(g, n->out, n->in[0]);
         tachy_graph_remove(g, n);

@@ -68,7 +68,7 @@ static bool find(const struct tachy_graph *g, struct tachy_node *join, struct sh
     const struct tachy_node *by = x->made_by;
     bool is_last = by && by->op == TACHY_OP_TRANSPOSE && by->out->rank == AXES &&
                    !memcmp(by->attr.perm, to_last, sizeof(to_last));
-    return x->rank == AXES && !x->data && !is_last && pieces_of(x->shape, s->split->out, s->in) &&
+    return x->rank == AXES && x->dtype == TACHY_F32 && !x->data && !is_last && pieces_of(x->shape, s->split->out, s->in) &&
            pieces_of(join->out->shape, s->turn->out, s->out);
 }
 

@@ -199,10 +199,12 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
     c.why = calloc(c.nb + 1, sizeof(*c.why));
     if (!c.nodes || !c.ours || !c.heavy || !c.level || !c.plan || !c.why || read_all(&c, log) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
-    for (int level = 0; !s && level < c.levels; level++)
+    bool nested = is_nested(p, graph), all = c.levels == 1 && !nested;
+    for (size_t i = 0; i < c.nb && all; i++)
+        all = c.ours[i];
+    for (int level = 0; !s && level < c.levels && (all || !provider_whole_only()); level++)
         s = claim_level(&c, graph, level, to, log);
-    bool nested = is_nested(p, graph);
-    *whole = !s && c.levels == 1 && !nested;
+    *whole = !s && all;
     for (size_t i = 0; i < c.nb && *whole; i++)
         *whole = c.plan[i] == 0;
     if (!s && !nested)

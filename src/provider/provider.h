@@ -55,6 +55,7 @@ OrtStatus *provider_read_options(struct provider_options *o, const struct provid
 // Whether this thread has asked for a plan, and so wants to know who runs which node. record()
 // takes over `nodes` and its strings but `why`, also where nobody has asked.
 bool provider_wanted(void);
+bool provider_whole_only(void); // it wants one plan for the model or none
 void provider_record(struct tachy_ep_node *nodes, int nb);
 // Of the function table (table_f64.c).
 int provider_reference(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);

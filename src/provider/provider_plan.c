@@ -96,8 +96,9 @@ static void keep_choice(const struct provider_plan *plan, const struct tachy_cpu
         return;
     for (int d = 0; plan->nb_in && d < t->rank; d++)
         snprintf(shape + strlen(shape), sizeof(shape) - strlen(shape), "%s%lld", d ? "x" : " ", (long long)t->shape[d]);
-    char *title = tachy_asprintf("%s%s, %s %s, effort %d, %.3f ms", name, shape, tachy_cpu_name(),
-                                 tachy_isa_name(tachy_cpu_isa()), i->effort, i->run_ms);
+    char *title = tachy_asprintf("%s%s, %s %s, effort %d, %.3f ms (%.3f with the defaults)", name, shape, tachy_cpu_name(),
+                                 tachy_isa_name(tachy_cpu_isa()), i->effort, i->run_ms,
+                                 i->default_run_ms);
     if (title)
         tachy_store_save(dir, key, title, tachy_cpu_plan_choice(plan->plan), log);
     tachy_free(title);

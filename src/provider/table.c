@@ -7,7 +7,7 @@
 
 // The function table; see base/ep_table.h. A tachy_ep_plan is a provider_plan with one more owner.
 
-static _Thread_local bool wanted, wanted_reference;
+static _Thread_local bool wanted, wanted_reference, wanted_whole;
 static _Thread_local struct provider_plan *kept;
 static _Thread_local struct tachy_ep_node *recorded;
 static _Thread_local int nb_recorded;
@@ -39,11 +39,12 @@ void provider_keep(struct provider_plan *p)
 }
 
 bool provider_keeps_reference(void) { return wanted_reference; }
+bool provider_whole_only(void) { return wanted_whole; }
 
 static void want(void)
 {
     wanted = true;
-    wanted_reference = false;
+    wanted_reference = wanted_whole = false;
     provider_plan_close(&kept);
     provider_record(NULL, 0);
     provider_want_graphs(false, NULL);
@@ -61,11 +62,17 @@ static void want_graphs(const char *after)
     provider_want_graphs(true, after);
 }
 
+static void want_whole(void)
+{
+    want();
+    wanted_whole = true;
+}
+
 static struct tachy_ep_plan *take(void)
 {
     struct provider_plan *p = kept;
     kept = NULL;
-    wanted = wanted_reference = false;
+    wanted = wanted_reference = wanted_whole = false;
     provider_end_graphs();
     return (struct tachy_ep_plan *)p;
 }
@@ -143,6 +150,6 @@ static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
-    want_reference, provider_reference, provider_layers, run_timed, step,
+    want_reference, provider_reference, provider_layers, run_timed, step, want_whole,
     want_graphs, provider_graph, provider_pass, provider_peak,
 };

@@ -138,6 +138,21 @@ TEST(shares_its_plan)
     CHECK(a == b && a != c);
     CHECK(a->plan && !a->session);
     CHECK(c->session && !c->plan);
+    // Whether all or nothing was wanted makes a difference only where it is nothing.
+    struct tachy_ep whole = ep;
+    whole.whole = true;
+    p.ep = &whole;
+    tachy_session_close(&b);
+    CHECK_INT(tachy_session_open(&b, NULL, &p, &logger), TACHY_OK);
+    CHECK(a == b);
+    tachy_session_close(&a);
+    p.path = model(false);
+    CHECK_INT(tachy_session_open(&a, NULL, &p, &logger), TACHY_OK);
+    p.ep = &ep;
+    struct tachy_session *d;
+    CHECK_INT(tachy_session_open(&d, NULL, &p, &logger), TACHY_OK);
+    CHECK(a != d && a->nb_left == 1 && d->nb_left == 1);
+    tachy_session_close(&d);
     tachy_session_close(&a);
     tachy_session_close(&b);
     tachy_session_close(&c);

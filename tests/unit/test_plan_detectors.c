@@ -1,6 +1,7 @@
 #include "graph_build.h"
 
-// What detectors begin and end with: the passes "focus" and "heads".
+// What detectors begin and end with: the passes "focus",
+// "pools" and "heads".
 
 static struct tachy_value *slice(struct tachy_value *x, int row, int column, int step_y, int step_x)
 {
@@ -119,4 +120,41 @@ TEST(heads_are_turned_first)
     same_after_all(head);
 }
 
-TEST_MAIN(TEST_CASE(focus), TEST_CASE(focus_that_is_none), TEST_CASE(heads_are_turned_first))
+static struct tachy_value *largest(struct tachy_value *x, int size, int pad)
+{
+    struct tachy_plan_attr a = {
+        .pool = {.kernel = {size, size}, .stride = {1, 1}, .pad = {pad, pad, pad, pad}}};
+    int64_t less = size - 1 - 2 * pad;
+    return make(TACHY_OP_POOL, a, VALUE(x->shape[0], x->shape[1], x->shape[2] - less, x->shape[3] - less), x,
+                NULL, NULL);
+}
+
+static struct tachy_value *pyramid(void)
+{
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, 8, 6)), 5, 3, true), *in[4] = {x};
+    for (int i = 1; i < 4; i++)
+        in[i] = largest(x, 1 + 4 * i, 2 * i);
+    return conv(concat(in, 4, 1), 4, 1, true);
+}
+
+TEST(pools)
+{
+    begin();
+    tachy_graph_add_output(g, pyramid());
+    CHECK_INT(tachy_plan_pools(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        if (n->op == TACHY_OP_POOL)
+            CHECK_INT(n->attr.pool.kernel[0], 5);
+    tachy_graph_close(&g);
+    same_after_all(pyramid);
+    begin(); // without padding it is another size
+    struct tachy_value *x = input(4, SHAPE(1, 3, 9, 8)), *y = largest(x, 5, 0);
+    tachy_graph_add_output(g, largest(x, 3, 1));
+    tachy_graph_add_output(g, y);
+    CHECK_INT(tachy_plan_pools(g), TACHY_OK);
+    CHECK_INT(g->first->attr.pool.kernel[0], 5);
+    tachy_graph_close(&g);
+}
+
+TEST_MAIN(TEST_CASE(pools), TEST_CASE(focus), TEST_CASE(focus_that_is_none), TEST_CASE(heads_are_turned_first))
