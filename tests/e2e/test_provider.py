@@ -59,7 +59,9 @@ class Tensor(ctypes.Structure):
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
-               [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch")]
+               [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch", "shared")] + \
+               [("effort", ctypes.c_int)] + \
+               [(n, ctypes.c_double) for n in ("choice_seconds", "run_ms", "default_run_ms")]
 
 
 class Node(ctypes.Structure):
