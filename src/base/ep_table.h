@@ -24,6 +24,10 @@ struct tachy_ep_plan_info {
     int nb_in, nb_out; // in the order in which the nodes use them; names say which is which
     int nodes, steps;
     size_t weights, arena, scratch; // bytes
+    size_t shared; // of the weights, what other plans of the process use as well at the moment
+    int effort;    // that its kernels were chosen with, 0: defaults
+    double choice_seconds;         // that timing them took in this process; 0: nothing was timed
+    double run_ms, default_run_ms; // of a run as chosen and with the defaults, where that was timed
 };
 
 // A node of a model, as it is after ONNX Runtime's first passes.

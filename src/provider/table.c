@@ -82,7 +82,8 @@ static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to
     const struct provider_plan *p = (const struct provider_plan *)plan;
     struct tachy_cpu_plan_info i;
     tachy_cpu_plan_info(p->plan, &i);
-    *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch};
+    *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch,
+                                       i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms};
 }
 
 static void tensor(const struct provider_tensor *t, struct tachy_ep_tensor *to)

@@ -15,12 +15,14 @@ LIBRARY = os.environ.get("TACHY_EP", str(common.ROOT / "build/src/provider/libta
 # in float32 here, ONNX Runtime's CPU provider in orders of its own.
 MODELS = [
     ("selfie", 1e-5),
+    ("clip/mobilenetv2_w8.onnx", 1e-5),
     ("segment/selfie_segmentation.onnx", 1e-5),
     ("segment/mediapipe_selfie.onnx", 1e-5),
     ("segment/deeplab_v3_1_default_1.onnx", 2e-5),
     ("face/blazeface_back_256.onnx", 2e-5),
     ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/iris_64.onnx", 1e-5),
+    ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/openseeface_lm_model0_opt.onnx", 2e-5),
     ("detect/yolox_nano.onnx", 5e-5),
     ("pose/blazepose_lite_256_w16.onnx", 2e-5),
@@ -59,7 +61,9 @@ class Tensor(ctypes.Structure):
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
-               [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch")]
+               [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch", "shared")] + \
+               [("effort", ctypes.c_int)] + \
+               [(n, ctypes.c_double) for n in ("choice_seconds", "run_ms", "default_run_ms")]
 
 
 class Node(ctypes.Structure):
