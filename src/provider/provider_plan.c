@@ -118,6 +118,8 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
         err = tachy_graph_copy(&plan->reference, g, true);
     if (plan->reference)
         plan->reference->log = NULL; // the session's
+    if (err == TACHY_OK && o)
+        err = provider_show_graph(g);
     if (err == TACHY_OK && store)
         err = tachy_cpu_plan_key(g, key);
     if (err == TACHY_OK && store && tachy_store_load(dir, key, &known, g->log) == TACHY_OK)
@@ -131,6 +133,7 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
         return err;
     struct tachy_cpu_plan_info i;
     tachy_cpu_plan_info(plan->plan, &i);
+    provider_show_plan(&i);
     say(&i, start, g->log);
     if (store)
         keep_choice(plan, &i, dir, key, name, g->log);

@@ -18,8 +18,9 @@ static const struct {
     int pairs;      // of runs in the end
 } efforts[] = {{0, 0, 0}, {0.5, 4, 4}, {3, 16, 12}, {30, 64, 40}};
 
-// Packed weights that are kept at a time beside the defaults'.
-enum { PACKED_LIMIT = 256 << 20 };
+// Packed weights that are kept at a time beside the defaults', so that building takes little more
+// memory than running.
+enum { PACKED_LIMIT = 32 << 20 };
 
 // What runs take, all on this thread.
 struct timing {
@@ -194,6 +195,15 @@ static void decide(struct timing *t, int group)
                 plan_packed_unref(&c->members[k].packed[i]);
 }
 
+// Whether an earlier variant packs weights in the same way, which are then one copy.
+static bool packs_alike(const struct choice_group *g, int i)
+{
+    int k = 0;
+    while (g->v[k].isa != g->v[i].isa || g->v[k].depthwise != g->v[i].depthwise || g->v[k].vectors != g->v[i].vectors)
+        k++;
+    return k < i;
+}
+
 static size_t packed_bytes(const struct choice *c, int group)
 {
     const struct choice_group *g = &c->groups[group];
@@ -201,7 +211,7 @@ static size_t packed_bytes(const struct choice *c, int group)
     struct tachy_conv conv;
     for (int i = 1; i < g->nb; i++) {
         tachy_conv_setup(&conv, &g->shape, &g->v[i]);
-        one += tachy_conv_packed_size(&conv);
+        one += packs_alike(g, i) ? 0 : tachy_conv_packed_size(&conv);
     }
     for (int k = 0; k < c->b->nb_kernels; k++)
         all += c->members[k].group == group ? one : 0;
