@@ -506,15 +506,28 @@ static void (*const parts[])(struct fuzz *f) = {
     unary, binary, conv, conv, deconv, matmul, concat, slice, pad, transpose, reshape, expand, resize,
     pool, reduce, softmax, select_of, gather, arg, norm, grid, hard_swish, swish, excite, residual, turned, prelu};
 
-// One of a convolution's numbers; other operators have others there.
-static int *whole(struct fuzz *f, struct tachy_plan_attr *a)
+static void spoil_attribute(struct fuzz *f, struct tachy_node *n)
 {
-    int i = pick(f, 4);
-    switch (pick(f, 4)) {
-    case 0: return &a->conv.kernel[i & 1];
-    case 1: return &a->conv.stride[i & 1];
-    case 2: return &a->conv.dilation[i & 1];
-    default: return &a->conv.pad[i];
+    struct tachy_plan_attr *a = &n->attr;
+    int i = pick(f, 4), small = (int)TACHY_CLAMP(odd_size(f), INT32_MIN, INT32_MAX);
+    int *conv[] = {&a->conv.kernel[i & 1], &a->conv.stride[i & 1], &a->conv.dilation[i & 1], &a->conv.pad[i],
+                   &a->conv.groups, &a->conv.out_pad[i & 1]};
+    int *pool[] = {&a->pool.kernel[i & 1], &a->pool.stride[i & 1], &a->pool.pad[i]};
+    int64_t *slice = i & 1 ? a->slice.start : a->slice.step, *pads = i & 1 ? a->pad.before : a->pad.after;
+    switch (n->op) {
+    case TACHY_OP_CONV:
+    case TACHY_OP_DECONV: *conv[pick(f, TACHY_ARRAY_SIZE(conv))] = small; break;
+    case TACHY_OP_POOL: *pool[pick(f, TACHY_ARRAY_SIZE(pool))] = small; break;
+    case TACHY_OP_SLICE: slice[pick(f, TACHY_MAX_RANK)] = odd_size(f); break;
+    case TACHY_OP_PAD: pads[pick(f, TACHY_MAX_RANK)] = odd_size(f); break;
+    case TACHY_OP_TRANSPOSE: a->perm[i] = small; break;
+    case TACHY_OP_RESIZE: a->resize.scale[i & 1] = odd_float(f); break;
+    case TACHY_OP_GROUP_NORM: a->norm.groups = small; break;
+    case TACHY_OP_CONCAT:
+    case TACHY_OP_GATHER:
+    case TACHY_OP_SOFTMAX: a->axis = small; break;
+    case TACHY_OP_ARG: a->arg.axis = small; break;
+    default: a->act = (struct tachy_plan_act_of){(enum tachy_plan_act)(unsigned)small, odd_float(f), odd_float(f)};
     }
 }
 
@@ -527,7 +540,7 @@ static void spoil(struct fuzz *f)
     if (!n)
         return;
     struct tachy_value *v = pick(f, 3) || !n->nb_in || !n->in[0] ? n->out : n->in[0];
-    switch (pick(f, 10)) {
+    switch (pick(f, 8)) {
     case 0: v->shape[pick(f, TACHY_MAX_RANK)] = odd_size(f); break;
     case 1: v->rank = (int)TACHY_CLAMP(odd_size(f), INT32_MIN, INT32_MAX); break;
     case 2: tachy_node_set_input(n, n->nb_in ? pick(f, n->nb_in) : 0, n->nb_in ? any(f) : NULL); break;
@@ -536,10 +549,11 @@ static void spoil(struct fuzz *f)
             tachy_node_set_input(n, pick(f, n->nb_in), NULL);
         break;
     case 4: v->dtype = (enum tachy_dtype)pick(f, 9); break;
-    case 5: n->op = (enum tachy_plan_op)pick(f, TACHY_OP_COUNT + 1); break;
-    case 6: *whole(f, &n->attr) = (int)TACHY_CLAMP(odd_size(f), INT32_MIN, INT32_MAX); break;
-    case 7: *(pick(f, 2) ? n->attr.pad.before : n->attr.pad.after) = odd_size(f); break;
-    case 8: (pick(f, 2) ? n->attr.slice.start : n->attr.slice.step)[pick(f, TACHY_MAX_RANK)] = odd_size(f); break;
+    case 5:
+        n->op = (enum tachy_plan_op)pick(f, TACHY_OP_COUNT + 1);
+        n->attr = (struct tachy_plan_attr){0};
+        break;
+    case 6: spoil_attribute(f, n); break;
     default:
         if (n->nb_in && n->in[n->nb_in - 1])
             n->in[n->nb_in - 1]->data = NULL;
