@@ -185,7 +185,7 @@ static int ask_for_operators(struct cli *c)
     static const char path[] = "model.provider_options";
     const char *provider = tachy_settings_str(c->settings, "model.provider");
     if (!tachy_settings_bool(c->settings, "profile.operators") ||
-        (provider && strcmp(provider, "auto") && strcmp(provider, "cpu")))
+        (provider && !strcmp(provider, "null")))
         return TACHY_OK;
     const char *option = tachy_profile_engine_option(c->profile);
     const char *const *items;

@@ -1,5 +1,6 @@
 #include "segment.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,10 +379,22 @@ static void drop_control(struct cli *c, tachy_control **own)
     tachy_control_close(own);
 }
 
+// Memory that is asked for begins as zeros. libx264 164 decides with some that it never wrote (lists
+// of motion vectors, for mbtree with B pictures, in its AVX2 code), and an encoder that is opened
+// for each part gets what others left there: the same frames would become other bytes.
+static void begin_with_zeros(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_PERTURB, 255);
+#endif
+}
+
 static int run_segment(struct cli *c)
 {
     struct segment s = {.c = c};
     tachy_control *own = NULL;
+    if (tachy_settings_bool(c->settings, "output.resume"))
+        begin_with_zeros();
     int err = segment_prepare(&s), status = STATUS_OK;
     if (err < 0) {
         status = message_failed(err);

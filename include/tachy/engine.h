@@ -12,16 +12,32 @@ typedef struct tachy_engine tachy_engine;
 
 #define TACHY_MAX_IO 16
 
+struct tachy_io;
 struct tachy_engine_params {
-    const char *provider;     // "cpu" (ONNX Runtime's own kernels), "null"; NULL or "auto": first usable
+    // "tachy" (our own plans; what they do not run ONNX Runtime does), "cpu" (ONNX Runtime's own
+    // kernels), "null"; "openvino", "tensorrt" and others that docs/models.md lists: ONNX Runtime's, or
+    // any name for a plugin with the option library=PATH. NULL or "auto": "tachy" where it runs all of
+    // the model, else "cpu" and a line in the log that says why.
+    const char *provider;
     const char *model_path;   // ONNX file; required but for "null"
     const char *library;      // libonnxruntime.so; NULL: search as docs/models.md says
     int threads;              // inside one run; 0: 1
     int batch_max;            // images a run, 1..256; 0: 1
-    // "key=value" strings, ends with NULL; may be NULL. "cpu": arena=0|1, profile=DIR (ONNX
-    // Runtime's operator profile is left there, as <its start in ns on CLOCK_MONOTONIC>.ort.json,
-    // when its last engine is closed) of the first profile_runs=N runs (64), and ONNX Runtime's
-    // session.* entries; "null": cost_us=N (busy time a run), sleep_us=N
+    // Sizes of dimensions that the model leaves free: an input's name (NULL: of the first) and its
+    // shape, -1 what is not known. For dimensions that have a name in the model; may be NULL.
+    const struct tachy_io *shapes;
+    int nb_shapes;
+    // "tachy": 0..3, how much may be spent on timing kernels against each other where the engine store
+    // (tachy/store.h) does not know which is the fastest: nothing, 0.5, 3 or 30 seconds at most. Changes
+    // no bit of a result.
+    int build_effort;
+    bool strict;              // what the provider does not run is an error, which names the nodes
+    // "key=value" strings, ends with NULL; may be NULL. All but "null": arena=0|1, profile=DIR (ONNX
+    // Runtime's operator profile, or the plan's steps in its form, is left there, as <its start in ns
+    // on CLOCK_MONOTONIC>.ort.json, when its last engine is closed) of the first profile_runs=N runs
+    // (64), and ONNX Runtime's session.* entries. "tachy": library=PATH (libtachy_ep.so; without it as
+    // docs/models.md says) and the provider's own (docs/provider.md). Others: library=PATH (a plugin),
+    // what remains is handed over. "null": cost_us=N (busy time a run), sleep_us=N
     // (waiting time a run), fail_every=N (each Nth run fails).
     const char *const *provider_options;
     int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend
@@ -46,13 +62,14 @@ TACHY_API int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io 
 // Runs one batch on the calling thread and waits. `in` and `out` have one dense host tensor
 // for each of the model's inputs and outputs, in its order; they stay the caller's. Passing
 // the same addresses every time is faster: bindings are kept while they do not change.
-// Free dimensions are fixed by the tensors of the first run (the batch by `batch_max`, where
-// that was given). TACHY_ERR_MISMATCH names the tensor and both shapes where one does not
+// Free dimensions are fixed by `shapes` and `batch_max` ("tachy": the batch in any case), else by
+// the tensors of the first run. TACHY_ERR_MISMATCH names the tensor and both shapes where one does not
 // fit; TACHY_ERR_EXTERNAL: the run itself failed.
 TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
                                struct tachy_tensor out[]);
 
-// The provider that runs, "cpu"; and its version text, "ONNX Runtime 1.31.1".
+// The provider that runs, "cpu"; and its version text, "ONNX Runtime 1.31.1": engines of the same
+// text, model and options give the same bits.
 TACHY_API const char *tachy_engine_provider(const tachy_engine *e);
 TACHY_API const char *tachy_engine_version(const tachy_engine *e);
 
@@ -62,6 +79,31 @@ TACHY_API void tachy_engine_close(tachy_engine **e);
 // Runtime]}. `library` as in tachy_engine_params. Free with tachy_free().
 // TACHY_ERR_UNAVAILABLE: none is found, or it is too old.
 TACHY_API int tachy_engine_library(char **json, const char *library, const struct tachy_log *log);
+
+// What the provider "tachy" makes of a model, without running it: JSON
+// {"model", "provider": "0.1.0 avx2", "runtime", "whole": one plan covers it, "ours", "left": numbers of nodes,
+//  "nodes": [{"op", "name", "by": "tachy" or "onnxruntime", "plan": its number or null, "why": it is left, or null}],
+//  "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "graph": its text}]}.
+// Nodes are those of the model after ONNX Runtime's first passes, in an order in which they can run; nested
+// graphs are not listed. `after`: whether and when "graph" is taken, one line a node: NULL not at all, ""
+// after the last pass, "none" before the first, else after the pass of this name. `p` as for
+// tachy_engine_open(), whose provider and `strict` have no meaning here. Free *json with tachy_free(); it is
+// NULL on failure. TACHY_ERR_INVAL: no such pass, the log names what there is; else as tachy_engine_open().
+// From any thread.
+TACHY_API int tachy_engine_explain(char **json, const struct tachy_engine_params *p, const char *after);
+
+// What the model gives for `in` in double precision, by plain loops: the figure that the error of an
+// engine is taken from. Slow (about 10^8 multiply-adds a second), with the memory of all values at once.
+// `in`: a dense host tensor for each of the model's inputs, in its order; `out`: room for all elements of
+// each output, in its order. All are the caller's. TACHY_ERR_UNSUPPORTED: the provider "tachy" does not run
+// all of the model in one plan; else as tachy_engine_open(). From any thread.
+TACHY_API int tachy_engine_reference(const struct tachy_engine_params *p, const struct tachy_tensor in[],
+                                     double *const out[]);
+
+// Multiply-adds a second that one core reaches in registers, with the instruction set that "tachy" uses:
+// measured, about 10 ms. Of `p` only library=PATH among the provider's options and the log are read.
+// TACHY_ERR_UNAVAILABLE: libtachy_ep.so is not found; *multiply_adds is 0 then.
+TACHY_API int tachy_engine_peak(double *multiply_adds, const struct tachy_engine_params *p);
 
 #ifdef __cplusplus
 }

@@ -80,6 +80,13 @@ void tachy_memory_set_place(struct tachy_memory *m, enum tachy_place place,
     m->places[place] = *ops;
 }
 
+void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_place place, uint64_t bytes)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stats.budget[place] = bytes;
+    pthread_mutex_unlock(&m->lock);
+}
+
 // Counts the block if the budget has room for it.
 static bool book(struct tachy_memory *m, struct tachy_block *b)
 {

@@ -54,6 +54,9 @@ struct tachy_place_ops {
 void tachy_memory_set_place(struct tachy_memory *m, enum tachy_place place,
                             const struct tachy_place_ops *ops);
 
+// Bytes; 0: what the place gives. What is taken already stays.
+void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_place place, uint64_t bytes);
+
 // Takes `size` > 0 bytes. Where the budget or the place has too little, caches are asked to shrink
 // and it is tried once more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted,
 // until tachy_memory_quiet(). TACHY_ERR_UNSUPPORTED: the place has no ops.

@@ -29,6 +29,8 @@
     X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                             \
     X(memory_alloc, "cuMemAlloc_v2", (cuda_address * at, size_t bytes))                            \
     X(memory_free, "cuMemFree_v2", (cuda_address at))                                              \
+    X(pinned_alloc, "cuMemHostAlloc", (void **data, size_t bytes, unsigned flags))                 \
+    X(pinned_free, "cuMemFreeHost", (void *data))                                                  \
     X(copy_to_device, "cuMemcpyHtoD_v2", (cuda_address to, const void *from, size_t bytes))        \
     X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                      \
       (cuda_address to, cuda_address from, size_t bytes, cuda_stream stream))                      \

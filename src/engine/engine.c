@@ -1,11 +1,13 @@
 #include "engine/engine_ops.h"
+#include "engine/ep_builtin.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static const struct tachy_engine_ops *const engines[] = { // in order of preference
+static const struct tachy_engine_ops *const engines[] = {
+    &tachy_engine_tachy,
     &tachy_engine_cpu,
     &tachy_engine_null,
 };
@@ -40,7 +42,7 @@ int tachy_engine_option(const tachy_engine *e, const char *option, const char *c
         snprintf(names + used, sizeof(names) - used, "%s%s=...", used ? ", " : "", keys[i]);
     }
     return tachy_fail(e->params.log, TACHY_ERR_INVAL,
-                      "engine %s: the provider option `%s` does not exist; there are %s", e->ops->name,
+                      "engine %s: the provider option `%s` does not exist; there are %s", e->name,
                       option, names);
 }
 
@@ -53,7 +55,7 @@ int tachy_engine_option_int(const tachy_engine *e, const char *option, const cha
     if (end == value || *end || errno || v < lo || v > hi)
         return tachy_fail(e->params.log, TACHY_ERR_INVAL,
                           "engine %s: the provider option `%s` needs a whole number from %d to %d",
-                          e->ops->name, option, lo, hi);
+                          e->name, option, lo, hi);
     *out = (int)v;
     return TACHY_OK;
 }
@@ -71,8 +73,17 @@ static int check_model(const struct tachy_engine_params *p)
     return TACHY_OK;
 }
 
-static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
-                    const struct tachy_engine_params *p)
+static int check_params(const struct tachy_engine_params *p)
+{
+    return TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) &&
+                   TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256) &&
+                   TACHY_CHECK(p->log, p->build_effort >= 0 && p->build_effort <= 3)
+               ? TACHY_OK
+               : TACHY_ERR_INVAL;
+}
+
+static int try_look(tachy_engine **out, const struct tachy_engine_ops *ops,
+                    const struct tachy_engine_params *p, bool picking, const struct tachy_session_look *look)
 {
     int err = ops->needs_model ? check_model(p) : TACHY_OK;
     if (err < 0)
@@ -83,6 +94,9 @@ static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
     e->ops = ops;
     e->params = *p;
     e->params.threads = TACHY_DEF(p->threads, 1);
+    e->picking = picking;
+    e->look = look;
+    snprintf(e->name, sizeof(e->name), "%s", *ops->name ? ops->name : p->provider);
     e->path = tachy_asprintf("%s", ops->needs_model ? p->model_path : ops->name);
     err = e->path ? ops->open(e) : TACHY_ERR_NOMEM;
     if (err < 0) {
@@ -91,44 +105,106 @@ static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
     }
     e->params.provider = e->params.model_path = e->params.library = NULL; // the caller's memory
     e->params.provider_options = NULL;
+    e->params.shapes = NULL;
     *out = e;
     return TACHY_OK;
 }
 
+static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
+                    const struct tachy_engine_params *p, bool picking)
+{
+    return try_look(out, ops, p, picking, NULL);
+}
+
+int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_session_look *look)
+{
+    tachy_engine *e = NULL;
+    int err = check_params(p);
+    if (err == TACHY_OK)
+        err = try_look(&e, &tachy_engine_tachy, p, false, look);
+    tachy_engine_close(&e);
+    return err;
+}
+
+// One that ONNX Runtime may have, or that a plugin brings.
+static bool is_other(const struct tachy_engine_params *p)
+{
+    for (const char *const *o = p->provider_options; o && *o; o++)
+        if (!strncmp(*o, "library=", 8) && p->provider[0] && strlen(p->provider) < 32)
+            return true;
+    return tachy_ep_builtin(p->provider);
+}
+
 static int unknown_provider(const struct tachy_engine_params *p)
 {
-    char names[128] = "auto";
+    char names[256] = "auto";
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(engines); i++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof(names) - used, ", %s", engines[i]->name);
     }
-    return tachy_fail(p->log, TACHY_ERR_INVAL, "engine: there is no provider `%s`; there are %s",
+    for (size_t i = 0; tachy_ep_builtin_name(i); i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, ", %s", tachy_ep_builtin_name(i));
+    }
+    return tachy_fail(p->log, TACHY_ERR_INVAL,
+                      "engine: there is no provider `%s`; there are %s, and what a plugin brings "
+                      "(--provider-option library=PATH)",
                       p->provider, names);
+}
+
+// Stands in for a log while a provider is tried that need not do: what is an error there becomes a
+// detail, and is kept as the reason why another one runs.
+struct trial {
+    const struct tachy_log *log;
+    char why[1024];
+};
+
+static void on_trial(void *user, enum tachy_log_level level, const char *text)
+{
+    struct trial *t = user;
+    if (level == TACHY_LOG_ERR)
+        snprintf(t->why, sizeof(t->why), "%s", text);
+    else
+        tachy_msg(t->log, level, "%s", text);
+}
+
+// "tachy" where it runs all of the model, else "cpu".
+static int pick(tachy_engine **out, const struct tachy_engine_params *p)
+{
+    struct trial t = {.log = p->log};
+    struct tachy_log quiet = {on_trial, &t, p->log ? p->log->max_level : TACHY_LOG_ERR};
+    struct tachy_engine_params trial = *p;
+    trial.log = &quiet;
+    int err = try_open(out, &tachy_engine_tachy, &trial, !p->strict);
+    if (!err) {
+        (*out)->params.log = p->log;
+    } else if (p->strict) {
+        tachy_msg(p->log, TACHY_LOG_ERR, "%s", t.why);
+    } else {
+        err = try_open(out, &tachy_engine_cpu, p, false);
+        if (!err)
+            tachy_msg(p->log, TACHY_LOG_INFO, "engine: ONNX Runtime's own kernels run %s, because: %s",
+                      (*out)->path, t.why);
+    }
+    return err;
 }
 
 int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
 {
     *out = NULL;
-    if (!TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) ||
-        !TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256))
+    if (check_params(p) < 0)
         return TACHY_ERR_INVAL;
     bool any = !p->provider || !strcmp(p->provider, "auto");
-    int err = any ? TACHY_ERR_UNAVAILABLE : TACHY_ERR_INVAL;
-    bool found = false;
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(engines); i++) {
-        if (any ? engines[i]->manual_only : strcmp(p->provider, engines[i]->name) != 0)
-            continue;
-        found = true;
-        err = try_open(out, engines[i], p);
-        // Another provider may do where a library is missing, not where the model is bad.
-        if (err != TACHY_ERR_UNAVAILABLE)
-            break;
-    }
-    if (!found)
+    size_t i = 0;
+    while (i < TACHY_ARRAY_SIZE(engines) && !any && strcmp(p->provider, engines[i]->name) != 0)
+        i++;
+    if (i == TACHY_ARRAY_SIZE(engines) && !is_other(p))
         return unknown_provider(p);
+    const struct tachy_engine_ops *ops = i < TACHY_ARRAY_SIZE(engines) ? engines[i] : &tachy_engine_ep;
+    int err = any ? pick(out, p) : try_open(out, ops, p, false);
     if (!err)
         tachy_msg(p->log, TACHY_LOG_VERBOSE, "engine: %s runs on %s (%s), as %s", (*out)->path,
-                  (*out)->ops->name, (*out)->version, any ? "the first usable" : "asked for");
+                  (*out)->name, (*out)->version, any ? "picked" : "asked for");
     return err;
 }
 
@@ -209,7 +285,7 @@ int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tac
     return err;
 }
 
-const char *tachy_engine_provider(const tachy_engine *e) { return e->ops->name; }
+const char *tachy_engine_provider(const tachy_engine *e) { return e->name; }
 const char *tachy_engine_version(const tachy_engine *e) { return e->version; }
 
 void tachy_engine_close(tachy_engine **e)

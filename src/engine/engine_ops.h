@@ -6,8 +6,7 @@
 // What an engine backend (a provider) provides. engine.c validates parameters and tensors;
 // backends trust them and stay short.
 struct tachy_engine_ops {
-    const char *name;       // value of `provider`, unique
-    bool manual_only;       // never picked by "auto"
+    const char *name;       // value of `provider`, unique; "": any other name
     bool needs_model;       // model_path is required and names a readable file
     size_t priv_size;       // zeroed bytes at tachy_engine.priv
     int (*open)(tachy_engine *e); // fills in, out, n_in, n_out, version
@@ -16,19 +15,27 @@ struct tachy_engine_ops {
     void (*close)(tachy_engine *e); // also after a failed open
 };
 
+struct tachy_session_look;
 struct tachy_engine {
     const struct tachy_engine_ops *ops;
     struct tachy_engine_params params; // strings: valid during open() only
+    char name[32];                     // of the provider
     char *path;                        // copy of model_path or the provider's name, for messages
-    char version[64];
+    char version[96];
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names live until close
     int n_in, n_out;
+    const struct tachy_session_look *look; // NULL: it is to run; see session.h
+    bool picking;         // opened by "auto": the provider must run all of the model
     bool fixed;           // the first run has set fixed_in and fixed_out
     struct tachy_tensor fixed_in[TACHY_MAX_IO], fixed_out[TACHY_MAX_IO]; // shapes only
     max_align_t priv[];
 };
 
-extern const struct tachy_engine_ops tachy_engine_cpu, tachy_engine_null;
+extern const struct tachy_engine_ops tachy_engine_tachy, tachy_engine_cpu, tachy_engine_null,
+    tachy_engine_ep; // engine_ep.c: any other execution provider of ONNX Runtime
+
+// Opens the model with the provider "tachy" for `look` alone.
+int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_session_look *look);
 
 // Splits "key=value" and finds the key in `keys` (ends with NULL): its index, and *value
 // behind the '='. Otherwise logs a sentence that names what exists and returns

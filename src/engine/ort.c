@@ -1,4 +1,4 @@
-#include "engine/ort.h"
+#include "engine/ep.h"
 
 #include "base/base.h"
 #include "base/place.h"
@@ -24,9 +24,22 @@ const struct tachy_log *tachy_ort_log(const struct tachy_log *log)
     return before;
 }
 
+static _Thread_local struct {
+    void (*line)(void *user, const char *text);
+    void *user;
+} watch;
+
+void tachy_ort_watch(void (*line)(void *user, const char *text), void *user)
+{
+    watch.line = line;
+    watch.user = user;
+}
+
 static void ORT_API_CALL on_message(void *user, OrtLoggingLevel level, const char *category,
                                     const char *id, const char *where, const char *text)
 {
+    if (watch.line)
+        watch.line(watch.user, text);
     tachy_msg(thread_log, level >= ORT_LOGGING_LEVEL_WARNING ? TACHY_LOG_VERBOSE : TACHY_LOG_DEBUG,
               "ONNX Runtime: %s (%s)", text, where);
 }
@@ -59,9 +72,16 @@ int tachy_ort_check(const struct tachy_ort *ort, OrtStatus *status, const struct
     va_start(ap, fmt);
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    int err = code_of(ort->api->GetErrorCode(status));
-    tachy_msg(log, TACHY_LOG_ERR, "%s: ONNX Runtime says: %s", what,
-              ort->api->GetErrorMessage(status));
+    const char *text = ort->api->GetErrorMessage(status), *own = strstr(text, "[ONNXRuntimeError] : ");
+    const char *ours = own ? strstr(own, " : tachy: ") : NULL;
+    int err = code_of(ort->api->GetErrorCode(status)), code;
+    // What our own provider says comes wrapped in the text of ONNX Runtime's error.
+    if (ours && sscanf(own, "[ONNXRuntimeError] : %d :", &code) == 1) {
+        err = code_of((OrtErrorCode)code);
+        tachy_msg(log, TACHY_LOG_ERR, "%s: %s", what, ours + 3);
+    } else {
+        tachy_msg(log, TACHY_LOG_ERR, "%s: ONNX Runtime says: %s", what, text);
+    }
     ort->api->ReleaseStatus(status);
     return err;
 }
@@ -183,6 +203,8 @@ static void destroy(struct tachy_ort *ort)
 {
     if (ort->host)
         ort->api->ReleaseMemoryInfo(ort->host);
+    if (ort->env)
+        tachy_ep_unload(ort);
     if (ort->env)
         ort->api->ReleaseEnv(ort->env);
     free(ort->path);

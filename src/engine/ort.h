@@ -19,6 +19,7 @@ struct tachy_ort {
     const OrtApi *api;
     OrtEnv *env;
     OrtMemoryInfo *host; // describes the caller's buffers
+    struct tachy_ep_library *libraries; // plugins, ep.c's
     char *path;          // of the library as it was opened
     char version[32];    // "1.31.1"
     // Private to ort.c, under its lock.
@@ -35,6 +36,10 @@ void tachy_ort_close(struct tachy_ort **ort);
 // While set, what ONNX Runtime reports on the calling thread goes to `log`, as VERBOSE;
 // otherwise it is dropped (it never reaches standard error). Returns the one before.
 const struct tachy_log *tachy_ort_log(const struct tachy_log *log);
+
+// Hands each line that ONNX Runtime reports on the calling thread to `line`, as far as a session's
+// severity lets it through; NULL ends that.
+void tachy_ort_watch(void (*line)(void *user, const char *text), void *user);
 
 // Frees `status`, logs "<what>: <its text>" and returns its code as ours; TACHY_OK and
 // nothing logged for NULL.

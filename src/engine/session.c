@@ -12,6 +12,14 @@
 static struct tachy_session *sessions;
 static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
 
+// The text with another line; frees `key`, which may be NULL. NULL: out of memory.
+static char *lengthen(char *key, const char *line)
+{
+    char *longer = key ? tachy_asprintf("%s\n%s", key, line) : NULL;
+    free(key);
+    return longer;
+}
+
 // Text that two engines share exactly where they may share a session. NULL: out of memory.
 static char *make_key(const struct tachy_ort *ort, const struct tachy_session_params *p,
                       const struct stat *st)
@@ -21,11 +29,24 @@ static char *make_key(const struct tachy_ort *ort, const struct tachy_session_pa
                                (unsigned long long)st->st_ino, (long long)st->st_mtim.tv_sec,
                                st->st_mtim.tv_nsec, (long long)st->st_size, p->path,
                                p->profile_dir ? p->profile_dir : "");
-    for (const char *const *o = p->entries; key && o && *o; o++) {
-        char *longer = tachy_asprintf("%s\n%s", key, *o);
-        free(key);
-        key = longer;
+    for (const char *const *o = p->entries; o && *o; o++)
+        key = lengthen(key, *o);
+    for (int i = 0; i < p->nb_shapes; i++) {
+        char text[128];
+        key = lengthen(key, TACHY_DEF(p->shapes[i].name, ""));
+        key = lengthen(key, tachy_tensor_text(&p->shapes[i].spec, text));
     }
+    if (key && p->look) {
+        char text[40];
+        snprintf(text, sizeof(text), "look %p", (const void *)p->look);
+        key = lengthen(key, text);
+    }
+    if (!p->ep)
+        return key;
+    key = lengthen(key, p->ep->name);
+    key = lengthen(key, TACHY_DEF(p->ep->library, ""));
+    for (const char *const *o = p->ep->options; o && *o; o++)
+        key = lengthen(key, *o);
     return key;
 }
 
@@ -49,12 +70,20 @@ static enum tachy_dtype dtype_of(ONNXTensorElementDataType t)
     }
 }
 
+enum { MAX_DIMS = 32 };
+
 // Loading one model.
 struct load {
     struct tachy_session *s;
     const struct tachy_session_params *p;
     const struct tachy_log *log;
-    char batch_name[64]; // of the leading dimension of the first input that has one; ""
+    // Named dimensions that get a size.
+    struct fixed_dim {
+        char name[64];
+        int64_t size;
+    } dim[MAX_DIMS];
+    int nb_dims;
+    bool batch; // the first of them, of the first input whose leading dimension is free
 };
 
 #define TRY(call, what)                                                                            \
@@ -63,6 +92,35 @@ struct load {
         if (err_ < 0)                                                                              \
             return err_;                                                                           \
     } while (0)
+
+// The size that a free dimension of an input is to have; -1: it stays free.
+static int64_t size_of(struct load *l, const struct tachy_io *io, int axis)
+{
+    for (int i = 0; i < l->p->nb_shapes; i++) {
+        const struct tachy_io *s = &l->p->shapes[i];
+        bool meant = s->name ? !strcmp(s->name, io->name) : io == l->s->in;
+        if (meant && s->spec.rank == io->spec.rank && s->spec.shape[axis] > 0)
+            return s->spec.shape[axis];
+    }
+    if (axis || l->batch || !l->p->batch)
+        return -1;
+    l->batch = true;
+    return l->p->batch;
+}
+
+static void fix_dims(struct load *l, const struct tachy_io *io, const char *const *names)
+{
+    for (int a = 0; a < io->spec.rank; a++) {
+        bool known = !names[a] || !*names[a] || io->spec.shape[a] >= 0 || l->nb_dims == MAX_DIMS;
+        for (int i = 0; i < l->nb_dims && !known; i++)
+            known = !strcmp(l->dim[i].name, names[a]);
+        int64_t size = known ? -1 : size_of(l, io, a);
+        if (size < 0)
+            continue;
+        snprintf(l->dim[l->nb_dims].name, sizeof(l->dim[0].name), "%s", names[a]);
+        l->dim[l->nb_dims++].size = size;
+    }
+}
 
 static int read_tensor_info(struct load *l, const OrtTensorTypeAndShapeInfo *info, bool input,
                             struct tachy_io *io)
@@ -85,8 +143,8 @@ static int read_tensor_info(struct load *l, const OrtTensorTypeAndShapeInfo *inf
     for (size_t i = 0; i < rank; i++)
         if (io->spec.shape[i] < 0)
             io->spec.shape[i] = -1;
-    if (input && rank && io->spec.shape[0] < 0 && names[0] && !l->batch_name[0])
-        snprintf(l->batch_name, sizeof(l->batch_name), "%s", names[0]);
+    if (input)
+        fix_dims(l, io, names);
     return TACHY_OK;
 }
 
@@ -193,10 +251,16 @@ static int set_options(struct load *l, OrtSessionOptions *o)
         TRY(EnableCpuMemArena(o), "the arena cannot be set");
     else
         TRY(DisableCpuMemArena(o), "the arena cannot be set");
-    if (l->batch_name[0])
-        TRY(AddFreeDimensionOverrideByName(o, l->batch_name, l->p->batch), "the batch cannot be set");
+    for (int i = 0; i < l->nb_dims; i++)
+        TRY(AddFreeDimensionOverrideByName(o, l->dim[i].name, l->dim[i].size), "a dimension cannot be set");
     int err = set_profile(l, o);
-    return err ? err : set_entries(l, o);
+    if (!err)
+        err = set_entries(l, o);
+    if (err || !l->p->ep)
+        return err;
+    if (!l->p->ep->table) // which node runs where is said there alone
+        TRY(SetSessionLogSeverityLevel(o, ORT_LOGGING_LEVEL_VERBOSE), "its log cannot be set");
+    return tachy_ep_add(l->s->ort, o, l->p->ep, l->log);
 }
 
 // ONNX Runtime counts from a time of std::chrono::high_resolution_clock, which is the realtime
@@ -273,11 +337,16 @@ static void drop_session(struct tachy_session *s)
         tachy_free((void *)(uintptr_t)s->out[i].name);
     }
     end_profile(s);
+    tachy_steps_close(s);
+    if (s->plan)
+        s->table->release(s->plan);
+    s->plan = NULL;
     if (s->session)
         s->ort->api->ReleaseSession(s->session);
     memset(s->in, 0, sizeof(s->in));
     memset(s->out, 0, sizeof(s->out));
-    s->n_in = s->n_out = 0;
+    s->n_in = s->n_out = s->nb_nodes = s->nb_left = s->nb_shown = 0;
+    s->left[0] = '\0';
     s->session = NULL;
 }
 
@@ -286,17 +355,41 @@ static int create(struct load *l)
     const OrtApi *api = l->s->ort->api;
     OrtSessionOptions *options = NULL;
     TRY(CreateSessionOptions(&options), "cannot be opened");
+    const struct tachy_ep_table *table = l->p->ep ? l->p->ep->table : NULL;
+    int dims = l->nb_dims;
     int err = set_options(l, options);
-    if (!err)
-        err = tachy_ort_check(
-            l->s->ort, api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
-            l->log, "%s: cannot be loaded", l->p->path);
+    if (err < 0) {
+        api->ReleaseSessionOptions(options);
+        return err;
+    }
+    if (table && l->p->look)
+        l->p->look->want(l->p->look, table);
+    else if (table)
+        (l->p->ep->whole ? table->want_whole : table->want)();
+    else if (l->p->ep)
+        tachy_ort_watch(tachy_session_on_line, l->s);
+    err = tachy_ort_check(
+        l->s->ort, api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
+        l->log, "%s: cannot be loaded", l->p->path);
+    tachy_ort_watch(NULL, NULL);
     // What is wrong with the file, whatever the runtime calls it.
-    if (err == TACHY_ERR_INVAL || err == TACHY_ERR_EXTERNAL)
+    if ((err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL)
         err = TACHY_ERR_FORMAT;
     api->ReleaseSessionOptions(options);
     l->s->profiling = !err && l->p->profile_dir;
-    return err ? err : read_all_io(l);
+    if (!err)
+        err = read_all_io(l);
+    if (table && l->p->look && dims == l->nb_dims) // else the next round's is the session
+        err = tachy_session_show_plan(l->s, table, l->p->look, err);
+    else if (table)
+        tachy_session_take_plan(l->s, table);
+    if (err || !l->s->plan)
+        return err;
+    // What ONNX Runtime holds is not needed any more.
+    end_profile(l->s);
+    api->ReleaseSession(l->s->session);
+    l->s->session = NULL;
+    return l->p->profile_dir ? tachy_steps_open(l->s, l->log) : TACHY_OK;
 }
 
 static int load(struct tachy_session *s, const struct tachy_session_params *p,
@@ -304,10 +397,10 @@ static int load(struct tachy_session *s, const struct tachy_session_params *p,
 {
     struct load l = {.s = s, .p = p, .log = log};
     int err = create(&l);
-    if (err || !p->batch || !l.batch_name[0])
+    if (err || !l.nb_dims)
         return err;
-    // The name of the free dimension is known only now; with a fixed size the graph gets
-    // simpler and memory is planned once.
+    // The names of free dimensions are known only now; with fixed sizes the graph gets simpler and
+    // memory is planned once.
     drop_session(s);
     return create(&l);
 }
@@ -327,7 +420,7 @@ static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *
                        const struct tachy_session_params *p, const struct tachy_log *log)
 {
     struct tachy_session *s = sessions;
-    while (s && strcmp(s->key, key) != 0)
+    while (s && (strcmp(s->key, key) != 0 || (s->given_up && !p->ep->whole)))
         s = s->next;
     if (s) {
         tachy_ort_close(&ort);
@@ -352,6 +445,7 @@ static int open_locked(struct tachy_session **out, struct tachy_ort *ort, char *
         destroy(s);
         return err;
     }
+    s->given_up = p->ep && p->ep->whole && s->nb_left;
     s->refs = 1;
     s->next = sessions;
     sessions = s;

@@ -1,17 +1,30 @@
 #pragma once
 #include "engine/engine_ops.h"
-#include "engine/ort.h"
+#include "engine/ep.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 // A model that ONNX Runtime has loaded: weights and graph, shared by every engine of the same
-// file and options in the process. ONNX Runtime allows concurrent runs of one session.
+// file and options in the process. ONNX Runtime allows concurrent runs of one session, and so does
+// a plan.
 struct tachy_session {
     struct tachy_ort *ort;
-    OrtSession *session;
+    OrtSession *session; // NULL where `plan` is what runs
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names are owned
     int n_in, n_out;
+    // Of the provider tachy: the plan that covers the whole model, and which of the model's inputs and
+    // outputs are the plan's.
+    const struct tachy_ep_table *table;
+    struct tachy_ep_plan *plan;
+    int nb_plan_in, nb_plan_out, plan_in[TACHY_MAX_IO], plan_out[TACHY_MAX_IO];
+    // Its nodes, those left to ONNX Runtime's own kernels, and the first of these in words.
+    int nb_nodes, nb_left, nb_shown;
+    char left[900];
+    bool given_up; // one plan for all was wanted: without one nothing was compiled
+    bool listing; // while ONNX Runtime's log lists the latter
+    atomic_bool said; // in the log
+    struct tachy_steps *steps; // profile of the plan; NULL: none
     // Operator profile; profile_dir NULL: none.
     char *profile_dir;
     atomic_int profile_runs;       // still to be recorded
@@ -23,11 +36,24 @@ struct tachy_session {
     struct tachy_session *next;
 };
 
+// For whoever wants to know what libtachy_ep.so makes of a model instead of running it. `want` is called
+// in place of table->want(), `see` once when the session is there, with the plan where one covers it, which goes
+// afterwards; both on the thread that opens.
+struct tachy_session_look {
+    void (*want)(const struct tachy_session_look *l, const struct tachy_ep_table *table);
+    int (*see)(const struct tachy_session_look *l, const struct tachy_session *s,
+               const struct tachy_ep_table *table, const struct tachy_ep_plan *plan);
+};
+
 // What a session is made with, besides the engine's parameters.
 struct tachy_session_params {
     const char *path;
     int threads;
     int batch;     // fixes the leading dimension where it is free and has a name; 0: leave it
+    const struct tachy_io *shapes; // the same for other dimensions: see tachy_engine_params
+    int nb_shapes;
+    const struct tachy_ep *ep; // NULL: ONNX Runtime's own CPU kernels
+    const struct tachy_session_look *look; // with ep->table; such a session is nobody else's. NULL: none
     bool arena;
     const char *const *entries; // "session.key=value" for ONNX Runtime, ends with NULL
     const char *profile_dir;    // ONNX Runtime's operator profile is left here; NULL: none
@@ -38,6 +64,24 @@ struct tachy_session_params {
 int tachy_session_open(struct tachy_session **out, const char *library,
                        const struct tachy_session_params *p, const struct tachy_log *log);
 void tachy_session_close(struct tachy_session **s);
+
+// session_plan.c: after table->want() and the making of the session on this thread.
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table);
+
+// session_nodes.c: another node that is left; ONNX Runtime's log while the session is made on another
+// provider (`user`: the session).
+void tachy_session_say_left(struct tachy_session *s, const char *text);
+void tachy_session_on_line(void *user, const char *text);
+
+// session_steps.c: the plan's steps as an operator profile in s->profile_dir, of the first
+// s->profile_runs runs. run() as the table's.
+int tachy_steps_open(struct tachy_session *s, const struct tachy_log *log);
+int tachy_steps_run(struct tachy_session *s, const float *const in[], float *const out[]);
+void tachy_steps_close(struct tachy_session *s);
+
+// The same for l->see().
+int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table *table,
+                            const struct tachy_session_look *l, int err);
 
 // One run with the buffers of `binding`. From any thread.
 OrtStatus *tachy_session_run(struct tachy_session *s, const OrtIoBinding *binding);

@@ -19,7 +19,11 @@ static f64_op_fn *const of[TACHY_OP_COUNT] = {
     [TACHY_OP_TRANSPOSE] = f64_transpose, [TACHY_OP_RESHAPE] = f64_reshape,
     [TACHY_OP_EXPAND] = f64_expand,       [TACHY_OP_RESIZE] = f64_resize,
     [TACHY_OP_POOL] = f64_pool,           [TACHY_OP_REDUCE] = f64_reduce,
-    [TACHY_OP_SOFTMAX] = f64_softmax,
+    [TACHY_OP_SOFTMAX] = f64_softmax,     [TACHY_OP_SELECT] = f64_select,
+    [TACHY_OP_GATHER] = f64_gather,       [TACHY_OP_GATHER_EACH] = f64_gather_each,
+    [TACHY_OP_GATHER_ND] = f64_gather_nd, [TACHY_OP_ARG] = f64_arg,
+    [TACHY_OP_LAYER_NORM] = f64_layer_norm, [TACHY_OP_GROUP_NORM] = f64_group_norm,
+    [TACHY_OP_GRID_SAMPLE] = f64_grid,
 };
 
 // Numbers of a type as doubles; whole numbers beyond 2^53 are rounded. False: the type is not known.
@@ -78,7 +82,13 @@ static int run(struct tachy_f64 *f, const struct tachy_graph *g, const struct ta
     return err;
 }
 
-int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const void *const in[])
+static void round_all(double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (double)(float)x[i];
+}
+
+int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const void *const in[], bool rounded)
 {
     struct tachy_f64 *f = *out = calloc(1, sizeof(*f));
     if (!f)
@@ -88,8 +98,11 @@ int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const vo
     int err = f->x ? TACHY_OK : TACHY_ERR_NOMEM;
     for (int i = 0; i < g->nb_in && err == TACHY_OK; i++)
         err = fill(f, g, g->in[i], in[i]);
-    for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next)
+    for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
         err = run(f, g, n);
+        if (err == TACHY_OK && rounded)
+            round_all(f->x[n->out->id], tachy_value_elements(n->out));
+    }
     for (int i = 0; i < g->nb_out && err == TACHY_OK; i++)
         if (g->out[i]->data)
             err = fill(f, g, g->out[i], g->out[i]->data);

@@ -12,6 +12,40 @@ static double clip(double x, double lo, double hi)
 
 static double softplus(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
 
+// Those that are never the end of another operator.
+static double function(const struct tachy_plan_act_of *of, double x)
+{
+    double a = (double)of->a, b = (double)of->b;
+    switch (of->act) {
+    case TACHY_PLAN_LOG: return log(x);
+    case TACHY_PLAN_SIN: return sin(x);
+    case TACHY_PLAN_COS: return cos(x);
+    case TACHY_PLAN_TAN: return tan(x);
+    case TACHY_PLAN_ASIN: return asin(x);
+    case TACHY_PLAN_ACOS: return acos(x);
+    case TACHY_PLAN_ATAN: return atan(x);
+    case TACHY_PLAN_SINH: return sinh(x);
+    case TACHY_PLAN_COSH: return cosh(x);
+    case TACHY_PLAN_ASINH: return asinh(x);
+    case TACHY_PLAN_ACOSH: return acosh(x);
+    case TACHY_PLAN_ATANH: return atanh(x);
+    case TACHY_PLAN_FLOOR: return floor(x);
+    case TACHY_PLAN_CEIL: return ceil(x);
+    case TACHY_PLAN_ROUND: return nearbyint(x);
+    case TACHY_PLAN_TRUNC: return trunc(x);
+    case TACHY_PLAN_RECIPROCAL: return 1 / x;
+    case TACHY_PLAN_SOFTSIGN: return x / (1 + fabs(x));
+    case TACHY_PLAN_THRESHOLD: return x > a ? x : 0;
+    case TACHY_PLAN_SHRINK: return x < -a ? x + b : x > a ? x - b : 0;
+    case TACHY_PLAN_IS_NAN: return isnan(x);
+    case TACHY_PLAN_IS_INF: return isinf(x) && (x < 0 ? a : b) != 0;
+    case TACHY_PLAN_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
+    case TACHY_PLAN_TRUTH: return x != 0;
+    case TACHY_PLAN_NOT: return x == 0;
+    default: return x;
+    }
+}
+
 double f64_act(const struct tachy_plan_act_of *of, double x, double slope)
 {
     double a = (double)of->a, b = (double)of->b;
@@ -35,10 +69,8 @@ double f64_act(const struct tachy_plan_act_of *of, double x, double slope)
     case TACHY_PLAN_SOFTPLUS: return softplus(x);
     case TACHY_PLAN_MISH: return x * tanh(softplus(x));
     case TACHY_PLAN_ERF: return erf(x);
-    case TACHY_PLAN_NONE:
-    case TACHY_PLAN_ACTS: break;
+    default: return function(of, x);
     }
-    return x;
 }
 
 struct f64_walk f64_walk(int rank, const int64_t *dim)
@@ -101,9 +133,25 @@ void f64_unary(const struct f64_node *f)
     f64_act_all(f, 1);
 }
 
+static double modulo(double a, double b)
+{
+    double r = fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
 static double combined(enum tachy_plan_binary how, double a, double b)
 {
     switch (how) {
+    case TACHY_PLAN_FMOD: return fmod(a, b);
+    case TACHY_PLAN_MOD: return modulo(a, b);
+    case TACHY_PLAN_EQUAL: return a == b;
+    case TACHY_PLAN_LESS: return a < b;
+    case TACHY_PLAN_LESS_EQUAL: return a <= b;
+    case TACHY_PLAN_GREATER: return a > b;
+    case TACHY_PLAN_GREATER_EQUAL: return a >= b;
+    case TACHY_PLAN_AND: return a != 0 && b != 0;
+    case TACHY_PLAN_OR: return a != 0 || b != 0;
+    case TACHY_PLAN_XOR: return (a != 0) != (b != 0);
     case TACHY_PLAN_ADD: return a + b;
     case TACHY_PLAN_SUB: return a - b;
     case TACHY_PLAN_MUL: return a * b;
@@ -123,9 +171,11 @@ void f64_binary(const struct f64_node *f)
     f64_walk_broadcast(&w, 0, n->in[0]);
     f64_walk_broadcast(&w, 1, n->in[1]);
     int64_t i = 0;
-    do
-        f->out[i++] = combined(n->attr.binary, f->in[0][w.at[0]], f->in[1][w.at[1]]);
-    while (f64_walk_next(&w));
+    bool cut = n->attr.binary == TACHY_PLAN_DIV && n->out->dtype != TACHY_F32; // whole numbers
+    do {
+        double v = combined(n->attr.binary, f->in[0][w.at[0]], f->in[1][w.at[1]]);
+        f->out[i++] = cut ? trunc(v) : v;
+    } while (f64_walk_next(&w));
     f64_act_all(f, -1);
 }
 
@@ -209,7 +259,7 @@ void f64_reduce(const struct f64_node *f)
     const struct tachy_value *x = f->n->in[0];
     enum tachy_plan_reduce how = f->n->attr.reduce.how;
     int64_t n = tachy_value_elements(f->n->out), count = tachy_value_elements(x) / n, step = 1;
-    double least = how == TACHY_PLAN_RMAX ? -INFINITY : how == TACHY_PLAN_RMIN ? INFINITY : 0;
+    double least = how == TACHY_PLAN_RMAX ? -INFINITY : how == TACHY_PLAN_RMIN ? INFINITY : how == TACHY_PLAN_PROD;
     struct f64_walk w = f64_walk(x->rank, x->shape);
     for (int d = x->rank - 1; d >= 0; d--) {
         w.step[0][d] = f->n->attr.reduce.axis[d] ? 0 : step;
@@ -223,11 +273,19 @@ void f64_reduce(const struct f64_node *f)
             *y = v > *y || isnan(v) ? v : *y;
         else if (how == TACHY_PLAN_RMIN)
             *y = v < *y || isnan(v) ? v : *y;
+        else if (how == TACHY_PLAN_PROD)
+            *y *= v;
         else
-            *y += v;
+            *y += how == TACHY_PLAN_L1                                        ? fabs(v)
+                  : how == TACHY_PLAN_L2 || how == TACHY_PLAN_SUM_SQUARE ? v * v
+                  : how == TACHY_PLAN_LOG_SUM_EXP                        ? exp(v)
+                                                                         : v;
     }
-    for (int64_t i = 0; i < n && how == TACHY_PLAN_MEAN; i++)
-        f->out[i] /= (double)count;
+    for (int64_t i = 0; i < n; i++)
+        f->out[i] = how == TACHY_PLAN_MEAN                                          ? f->out[i] / (double)count
+                    : how == TACHY_PLAN_L2                                          ? sqrt(f->out[i])
+                    : how == TACHY_PLAN_LOG_SUM || how == TACHY_PLAN_LOG_SUM_EXP ? log(f->out[i])
+                                                                                 : f->out[i];
 }
 
 void f64_softmax(const struct f64_node *f)

@@ -16,6 +16,9 @@ f64_op_fn f64_conv, f64_deconv, f64_matmul, f64_pool, f64_resize;          // f6
 f64_op_fn f64_unary, f64_binary, f64_concat, f64_slice, f64_pad, f64_transpose, f64_reshape,
     f64_expand, f64_reduce, f64_softmax;                                    // f64_elements.c
 
+f64_op_fn f64_select, f64_gather, f64_gather_each, f64_gather_nd, f64_arg, f64_layer_norm, f64_group_norm,
+    f64_grid; // f64_index.c
+
 double f64_act(const struct tachy_plan_act_of *a, double x, double slope);
 // The same to every element of the node's output. `slope`: the value that PRelu takes, or NULL.
 void f64_act_all(const struct f64_node *f, int slope);

@@ -223,8 +223,40 @@ static double neighbours(const struct tachy_node *n, int axis, int64_t o, int64_
     return s - (double)*a;
 }
 
+// Four weights of an output along an axis, and where they lie.
+static void cubic_taps(const struct tachy_node *n, int axis, int64_t o, double *w, int64_t *at)
+{
+    double s = source(n, axis, o), a = (double)n->attr.resize.cubic, sum = 0;
+    int64_t last = n->in[0]->shape[2 + axis] - 1;
+    for (int k = 0; k < 4; k++) {
+        int64_t i = (int64_t)floor(s) - 1 + k;
+        double d = fabs(s - (double)i);
+        w[k] = d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+        if (n->attr.resize.exclude && (i < 0 || i > last))
+            w[k] = 0;
+        sum += w[k];
+        at[k] = TACHY_CLAMP(i, 0, last);
+    }
+    for (int k = 0; k < 4 && n->attr.resize.exclude; k++)
+        w[k] /= sum;
+}
+
+static double cubic(const struct tachy_node *n, const double *x, int64_t i, int64_t k)
+{
+    double wy[4], wx[4], sum = 0;
+    int64_t y[4], u[4];
+    cubic_taps(n, 0, i, wy, y);
+    cubic_taps(n, 1, k, wx, u);
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++)
+            sum += wy[r] * wx[c] * x[y[r] * n->in[0]->shape[3] + u[c]];
+    return sum;
+}
+
 static double resized(const struct tachy_node *n, const double *x, int64_t i, int64_t k)
 {
+    if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
+        return cubic(n, x, i, k);
     int64_t w = n->in[0]->shape[3], y0, y1, x0, x1;
     if (n->attr.resize.mode == TACHY_PLAN_NEAREST)
         return x[nearest(n, 0, i) * w + nearest(n, 1, k)];

@@ -32,13 +32,23 @@ const char *tachy_plan_act_name(enum tachy_plan_act a)
     static const char *const names[] = {"none",     "relu",   "clip",  "leaky", "prelu",
                                         "sigmoid",  "hsigmoid", "hswish", "swish", "tanh",
                                         "exp",    "sqrt",   "neg",   "abs",
-                                        "gelu",   "gelu-tanh", "elu", "softplus", "mish", "erf"};
+                                        "gelu",   "gelu-tanh", "elu", "softplus", "mish", "erf",
+                                        "log",    "sin",    "cos",   "tan",   "asin",
+                                        "acos",   "atan",   "sinh",  "cosh",  "asinh",
+                                        "acosh",  "atanh",  "floor", "ceil",  "round",
+                                        "reciprocal", "softsign", "threshold", "shrink", "is-nan",
+                                        "is-inf", "sign",   "trunc", "truth", "not"};
     return (unsigned)a < TACHY_PLAN_ACTS ? names[a] : "?";
 }
 
+bool tachy_plan_act_ends(enum tachy_plan_act a) { return a < TACHY_PLAN_LOG && a != TACHY_PLAN_NEG; }
+
 const char *tachy_plan_binary_name(enum tachy_plan_binary b)
 {
-    static const char *const names[] = {"add", "sub", "mul", "div", "min", "max", "pow"};
+    static const char *const names[] = {"add",  "sub", "mul",   "div",  "min",
+                                        "max",  "pow", "fmod",  "mod",  "equal",
+                                        "less", "less-equal", "greater", "greater-equal",
+                                        "and",  "or",  "xor"};
     return (unsigned)b < TACHY_PLAN_BINARIES ? names[b] : "?";
 }
 
@@ -110,6 +120,7 @@ struct tachy_value *tachy_graph_value(struct tachy_graph *g, const char *name, e
     v->id = g->nb_values;
     v->name = copy_name(g, name);
     v->dtype = t;
+    v->most = tachy_dtype_most(t);
     v->rank = rank;
     if (rank > 0)
         memcpy(v->shape, shape, sizeof(*shape) * (size_t)TACHY_MIN(rank, TACHY_MAX_RANK));
@@ -121,8 +132,11 @@ struct tachy_value *tachy_graph_constant(struct tachy_graph *g, const char *name
                                          int rank, const int64_t *shape, const void *data)
 {
     struct tachy_value *v = tachy_graph_value(g, name, t, rank, shape);
-    if (v)
-        v->data = data;
+    if (!v)
+        return NULL;
+    v->data = data;
+    if (data && t != TACHY_F32)
+        v->most = tachy_constant_most(v);
     return v;
 }
 
@@ -182,6 +196,7 @@ struct tachy_node *tachy_graph_node(struct tachy_graph *g, struct tachy_node *be
         tachy_node_set_input(n, i, in[i]);
     n->out = out;
     out->made_by = n;
+    out->most = tachy_node_most(n);
     link_before(g, n, before);
     return n;
 }
@@ -230,8 +245,10 @@ void tachy_graph_remove(struct tachy_graph *g, struct tachy_node *n)
 {
     for (int i = 0; i < n->nb_in; i++)
         tachy_node_set_input(n, i, NULL);
-    if (n->out->made_by == n)
+    if (n->out->made_by == n) {
         n->out->made_by = NULL;
+        n->out->most = tachy_dtype_most(n->out->dtype);
+    }
     if (n->prev)
         n->prev->next = n->next;
     else

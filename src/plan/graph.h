@@ -29,7 +29,15 @@
                                      resize */                                                     \
     X(POOL, "Pool", 1, 1)         /* pool */                                                       \
     X(REDUCE, "Reduce", 1, 1)     /* reduce */                                                     \
-    X(SOFTMAX, "Softmax", 1, 1)   /* axis */
+    X(SOFTMAX, "Softmax", 1, 1)   /* axis */                                                       \
+    X(SELECT, "Select", 3, 3)     /* condition, where it holds, where not; broadcast as BINARY */  \
+    X(GATHER, "Gather", 2, 2)     /* x, indices; axis; ONNX's Gather */                            \
+    X(GATHER_EACH, "GatherEach", 2, 2) /* x, indices; axis; ONNX's GatherElements */               \
+    X(GATHER_ND, "GatherNd", 2, 2)     /* x, indices; axis: how many dimensions are batches */     \
+    X(ARG, "Arg", 1, 1)           /* arg; the axis stays, with length 1 */                         \
+    X(LAYER_NORM, "LayerNorm", 2, 3)   /* x, scale, shift; norm; over the last dimension */        \
+    X(GROUP_NORM, "GroupNorm", 3, 3)   /* x [n][c].., scale [c], shift [c]; norm */                \
+    X(GRID_SAMPLE, "GridSample", 2, 2) /* x, grid; grid; pictures or volumes */
 
 enum tachy_plan_op {
 #define TACHY_PLAN_OP_ENUM(op, name, least, most) TACHY_OP_##op,
@@ -62,9 +70,37 @@ enum tachy_plan_act {
     TACHY_PLAN_SOFTPLUS,
     TACHY_PLAN_MISH, // x tanh(softplus(x))
     TACHY_PLAN_ERF,
+    // From here on: of UNARY alone, never the end of another node. The last four also take integers.
+    TACHY_PLAN_LOG,
+    TACHY_PLAN_SIN,
+    TACHY_PLAN_COS,
+    TACHY_PLAN_TAN,
+    TACHY_PLAN_ASIN,
+    TACHY_PLAN_ACOS,
+    TACHY_PLAN_ATAN,
+    TACHY_PLAN_SINH,
+    TACHY_PLAN_COSH,
+    TACHY_PLAN_ASINH,
+    TACHY_PLAN_ACOSH,
+    TACHY_PLAN_ATANH,
+    TACHY_PLAN_FLOOR,
+    TACHY_PLAN_CEIL,
+    TACHY_PLAN_ROUND, // halves to the even neighbour
+    TACHY_PLAN_RECIPROCAL,
+    TACHY_PLAN_SOFTSIGN,  // x / (1 + |x|)
+    TACHY_PLAN_THRESHOLD, // x > a ? x : 0
+    TACHY_PLAN_SHRINK,    // x < -a ? x + b : x > a ? x - b : 0
+    TACHY_PLAN_IS_NAN,    // 0 or 1
+    TACHY_PLAN_IS_INF,    // a: also the negative one, b: also the positive one
+    TACHY_PLAN_SIGN,
+    TACHY_PLAN_TRUNC, // towards zero
+    TACHY_PLAN_TRUTH, // x != 0
+    TACHY_PLAN_NOT,   // x == 0
     TACHY_PLAN_ACTS
 };
 const char *tachy_plan_act_name(enum tachy_plan_act a);
+// Whether CONV, MATMUL, BINARY and their like may end in it.
+bool tachy_plan_act_ends(enum tachy_plan_act a);
 
 enum tachy_plan_binary {
     TACHY_PLAN_ADD = 0,
@@ -74,12 +110,37 @@ enum tachy_plan_binary {
     TACHY_PLAN_MIN,
     TACHY_PLAN_MAX,
     TACHY_PLAN_POW,
+    TACHY_PLAN_FMOD, // with the sign of a
+    TACHY_PLAN_MOD,  // with the sign of b
+    // From here on: 0 or 1, of type U8.
+    TACHY_PLAN_EQUAL,
+    TACHY_PLAN_LESS,
+    TACHY_PLAN_LESS_EQUAL,
+    TACHY_PLAN_GREATER,
+    TACHY_PLAN_GREATER_EQUAL,
+    TACHY_PLAN_AND,
+    TACHY_PLAN_OR,
+    TACHY_PLAN_XOR,
     TACHY_PLAN_BINARIES
 };
 const char *tachy_plan_binary_name(enum tachy_plan_binary b);
+static inline bool tachy_plan_binary_compares(enum tachy_plan_binary b) { return b >= TACHY_PLAN_EQUAL; }
 
-enum tachy_plan_reduce { TACHY_PLAN_MEAN = 0, TACHY_PLAN_SUM, TACHY_PLAN_RMAX, TACHY_PLAN_RMIN };
-enum tachy_plan_resize { TACHY_PLAN_NEAREST = 0, TACHY_PLAN_LINEAR };
+enum tachy_plan_reduce {
+    TACHY_PLAN_MEAN = 0,
+    TACHY_PLAN_SUM,
+    TACHY_PLAN_RMAX,
+    TACHY_PLAN_RMIN,
+    TACHY_PLAN_PROD,
+    TACHY_PLAN_L1,
+    TACHY_PLAN_L2,
+    TACHY_PLAN_SUM_SQUARE,
+    TACHY_PLAN_LOG_SUM,
+    TACHY_PLAN_LOG_SUM_EXP,
+    TACHY_PLAN_REDUCES
+};
+enum tachy_plan_resize { TACHY_PLAN_NEAREST = 0, TACHY_PLAN_LINEAR, TACHY_PLAN_CUBIC };
+enum tachy_plan_outside { TACHY_PLAN_ZEROS = 0, TACHY_PLAN_BORDER, TACHY_PLAN_REFLECTION };
 // Where an output's centre lies in the input (ONNX's coordinate_transformation_mode).
 enum tachy_plan_coords {
     TACHY_PLAN_HALF_PIXEL = 0,
@@ -112,7 +173,7 @@ struct tachy_plan_attr {
             float alpha;
         } matmul;
         struct {
-            int64_t start[TACHY_MAX_RANK], step[TACHY_MAX_RANK]; // step > 0
+            int64_t start[TACHY_MAX_RANK], step[TACHY_MAX_RANK]; // step < 0: backwards
         } slice;
         struct {
             int64_t before[TACHY_MAX_RANK], after[TACHY_MAX_RANK]; // >= 0
@@ -123,11 +184,26 @@ struct tachy_plan_attr {
             enum tachy_plan_coords coords;
             int round; // nearest: 0 down at .5 (round_prefer_floor), 1 floor, 2 up at .5, 3 ceil
             float scale[2]; // height, width; output / input unless the model says otherwise
+            float cubic;    // its coefficient a, as in ONNX
+            bool exclude;   // cubic: what lies outside has no weight, else it repeats the border
         } resize;
         struct {
             enum tachy_plan_reduce how;
             bool axis[TACHY_MAX_RANK];
         } reduce;
+        struct {
+            int axis;
+            bool min, last; // the smallest, the last of equal ones
+        } arg;
+        struct {
+            int groups; // of channels; GROUP_NORM
+            float epsilon;
+        } norm;
+        struct {
+            enum tachy_plan_resize mode;
+            enum tachy_plan_outside outside;
+            bool align_corners;
+        } grid;
         int perm[TACHY_MAX_RANK]; // output axis i is input axis perm[i]
         int axis;
         enum tachy_plan_binary binary;
@@ -135,11 +211,20 @@ struct tachy_plan_attr {
     // UNARY: what it does. CONV, DECONV, MATMUL, BINARY, RESIZE: what is done to the result at the end.
     struct tachy_plan_act_of act;
     bool act_before_add; // CONV, RESIZE with an added tensor: act(x) + added, else act(x + added)
+    // CONV, RESIZE: a mean over the result's pixels follows, for which each output row is summed as it
+    // is written. What is computed is the same with and without.
+    bool row_sums;
 };
 
 struct tachy_node;
 
 // A tensor: an input of the graph, a constant, or what a node makes.
+//
+// Types: what is computed is F32. Values of U8, I8, I32 and I64 hold whole numbers of magnitude
+// `most` at the most (a truth value is a U8 of 0 or 1), so a back end may hold every element as a
+// float where `most` is at most TACHY_PLAN_WHOLE. Which operators take and make them is in
+// tachy_graph_verify(); RESHAPE gives the same numbers another type.
+enum { TACHY_PLAN_WHOLE = 1 << 24 };
 struct tachy_value {
     int id; // in the order of creation, for people
     char *name;
@@ -152,6 +237,7 @@ struct tachy_value {
     const void *data;           // constant, dense, in shape's order; NULL otherwise
     struct tachy_node *made_by; // NULL: an input or a constant
     int uses;                   // by nodes' inputs and the graph's outputs
+    int64_t most; // of types other than F32: the largest magnitude that an element can have
 };
 
 struct tachy_node {
@@ -210,9 +296,26 @@ struct tachy_node *tachy_value_user(const struct tachy_graph *g, const struct ta
 static inline bool tachy_value_is_constant(const struct tachy_value *v) { return v && v->data; }
 int64_t tachy_value_elements(const struct tachy_value *v);
 
+// Types (graph_types.c). The largest magnitude of a type, INT64_MAX for the wide ones; that of a
+// constant's elements; that of what a node makes, by its inputs' `most`. 0 for F32.
+int64_t tachy_dtype_most(enum tachy_dtype t);
+int64_t tachy_constant_most(const struct tachy_value *v);
+int64_t tachy_node_most(const struct tachy_node *n);
+// What is wrong with the types of a node's inputs and output, or NULL.
+const char *tachy_node_types_wrong(const struct tachy_node *n);
+// Element `i` of a constant of any type but F16.
+double tachy_constant_at(const struct tachy_value *v, int64_t i);
+
 // One line a node: `%7 conv/Relu f32[1x16x128x128] = Conv(%3, weights[16x3x3x3]) stride 2 relu`.
 // Free with tachy_free(); NULL when out of memory.
 char *tachy_graph_print(const struct tachy_graph *g);
+// Multiply-adds of convolutions and matrix products, as their definitions count them.
+int64_t tachy_graph_work(const struct tachy_graph *g);
+
+// What the graph is, in 128 bits: nodes, attributes, shapes, names and the numbers of constants. Tells
+// whether something that was found out about a graph is about this one; no defence against somebody
+// who wants two graphs to have one digest. TACHY_ERR_NOMEM.
+int tachy_graph_digest(const struct tachy_graph *g, uint64_t digest[2]);
 
 // Every promise above, and each operator's inputs, attributes and shapes. TACHY_ERR_INVAL with one
 // sentence that names the node. After each pass, in debug builds and in tests.

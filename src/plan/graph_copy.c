@@ -8,6 +8,7 @@ static int copy_value(struct tachy_graph *to, const struct tachy_value *v, bool 
     if (!c)
         return TACHY_ERR_NOMEM;
     c->nhwc = v->nhwc;
+    c->most = v->most;
     c->data = v->data;
     if (!v->data || !constants)
         return TACHY_OK;

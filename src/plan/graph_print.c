@@ -69,8 +69,8 @@ static void print_resize(FILE *f, const struct tachy_plan_attr *a)
 {
     static const char *const coords[] = {"half-pixel", "asymmetric", "align-corners",
                                          "pytorch-half-pixel"};
-    fprintf(f, " %s %s scale %g,%g", a->resize.mode == TACHY_PLAN_LINEAR ? "linear" : "nearest",
-            coords[a->resize.coords], (double)a->resize.scale[0], (double)a->resize.scale[1]);
+    static const char *const modes[] = {"nearest", "linear", "cubic"};
+    fprintf(f, " %s %s scale %g,%g", modes[a->resize.mode], coords[a->resize.coords], (double)a->resize.scale[0], (double)a->resize.scale[1]);
 }
 
 static void print_attr(FILE *f, const struct tachy_node *n)
@@ -81,6 +81,19 @@ static void print_attr(FILE *f, const struct tachy_node *n)
     case TACHY_OP_CONV:
     case TACHY_OP_DECONV: print_conv(f, a); break;
     case TACHY_OP_BINARY: fprintf(f, " %s", tachy_plan_binary_name(a->binary)); break;
+    case TACHY_OP_GATHER_ND: fprintf(f, " batches %d", a->axis); break;
+    case TACHY_OP_ARG:
+        fprintf(f, " %s%s axis %d", a->arg.last ? "last " : "", a->arg.min ? "min" : "max", a->arg.axis);
+        break;
+    case TACHY_OP_GROUP_NORM: fprintf(f, " groups %d", a->norm.groups); // fall through
+    case TACHY_OP_LAYER_NORM: fprintf(f, " epsilon %g", (double)a->norm.epsilon); break;
+    case TACHY_OP_GRID_SAMPLE:
+        fprintf(f, " %s %s%s", (const char *const[]){"nearest", "linear", "cubic"}[a->grid.mode],
+                (const char *const[]){"zeros", "border", "reflection"}[a->grid.outside],
+                a->grid.align_corners ? " align-corners" : "");
+        break;
+    case TACHY_OP_GATHER:
+    case TACHY_OP_GATHER_EACH:
     case TACHY_OP_CONCAT:
     case TACHY_OP_SOFTMAX: fprintf(f, " axis %d", a->axis); break;
     case TACHY_OP_TRANSPOSE: print_list(f, "perm", a->perm, rank, -1); break;
@@ -100,7 +113,8 @@ static void print_attr(FILE *f, const struct tachy_node *n)
         break;
     case TACHY_OP_RESIZE: print_resize(f, a); break;
     case TACHY_OP_REDUCE:
-        fprintf(f, " %s", (const char *const[]){"mean", "sum", "max", "min"}[a->reduce.how]);
+        fprintf(f, " %s", (const char *const[]){"mean", "sum", "max", "min", "prod", "l1", "l2", "sum-square",
+                                             "log-sum", "log-sum-exp"}[a->reduce.how]);
         for (int i = 0; i < rank; i++)
             if (a->reduce.axis[i])
                 fprintf(f, " %d", i);
@@ -113,6 +127,8 @@ static void print_attr(FILE *f, const struct tachy_node *n)
     }
     if (a->act_before_add)
         fputs(" act-before-add", f);
+    if (a->row_sums)
+        fputs(" row-sums", f);
     print_act(f, &a->act);
 }
 

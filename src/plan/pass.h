@@ -21,11 +21,21 @@ int tachy_plan_passes(struct tachy_graph *g, const char *last);
 // order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
 int tachy_plan_layout(struct tachy_graph *g);
 
+// Every second row and column as channels: a larger kernel and stride of the convolution behind.
+int tachy_plan_focus(struct tachy_graph *g);
+// Flattened pictures side by side that are turned then: turned first.
+int tachy_plan_heads(struct tachy_graph *g);
+// Maxima over windows of several sizes, each of what the one before made.
+int tachy_plan_pools(struct tachy_graph *g);
+// Depth to space, its inverse and shuffled channels in a form whose pieces of channels stay adjacent.
+int tachy_plan_shuffle(struct tachy_graph *g);
 // Transposes of transposes, renamings of renamings, single pixels that are blown up for a sum or
 // a product, and what does nothing go.
 int tachy_plan_moves(struct tachy_graph *g);
 // Hard-swish, hard-sigmoid, swish and clips out of the sums and products that exporters write.
 int tachy_plan_activations(struct tachy_graph *g);
+// Gelu in both forms and Mish out of what exporters write.
+int tachy_plan_gelu(struct tachy_graph *g);
 // PRelu out of the sums that exporters write where their runtime has none.
 int tachy_plan_prelu(struct tachy_graph *g);
 // Convolutions of one tap go in front of the resize that they read, where that is less work.
@@ -37,7 +47,12 @@ int tachy_plan_mean(struct tachy_graph *g);
 int tachy_plan_fuse(struct tachy_graph *g);
 // x * s, one s a channel, becomes a scale of the next convolution's weights.
 int tachy_plan_scale(struct tachy_graph *g);
-// Zeros around a picture become padding of the convolution that reads it.
+// Convolutions and resizes whose results are averaged over pixels add them up as they write.
+int tachy_plan_sums(struct tachy_graph *g);
+// Products and sums with constants become one, and part of the convolution beside them.
+int tachy_plan_affine(struct tachy_graph *g);
+// Zeros around a picture become padding of the convolution that reads it; convolutions that only add
+// channels of zeros become Pad.
 int tachy_plan_pad(struct tachy_graph *g);
 // Nodes that compute what another node computes.
 int tachy_plan_common(struct tachy_graph *g);

@@ -1,5 +1,5 @@
 #include "base/base.h"
-#include "plan/pass.h"
+#include "plan/pass_parts.h"
 
 #include <math.h>
 
@@ -24,11 +24,6 @@ static struct tachy_value *with_number(const struct tachy_node *n, enum tachy_pl
     return turns && number(n->in[0], k) ? n->in[1] : NULL;
 }
 
-static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
-{
-    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
-}
-
 static bool is_unary(const struct tachy_node *n, enum tachy_plan_act act)
 {
     return n && n->op == TACHY_OP_UNARY && n->attr.act.act == act;
@@ -48,9 +43,9 @@ static void clips(struct tachy_graph *g, struct tachy_node *n)
 {
     float k;
     struct tachy_value *x = with_number(n, TACHY_PLAN_MIN, &k);
-    if (x && same_shape(x, n->out)) {
+    if (x && pass_same_shape(x, n->out)) {
         become(g, n, TACHY_PLAN_CLIP, -INFINITY, k, x);
-    } else if ((x = with_number(n, TACHY_PLAN_MAX, &k)) && same_shape(x, n->out)) {
+    } else if ((x = with_number(n, TACHY_PLAN_MAX, &k)) && pass_same_shape(x, n->out)) {
         become(g, n, TACHY_PLAN_CLIP, k, INFINITY, x);
     }
     const struct tachy_node *first = is_unary(n, TACHY_PLAN_CLIP) ? n->in[0]->made_by : NULL;
@@ -76,7 +71,7 @@ static struct tachy_value *clipped(const struct tachy_value *v)
     if (!is_unary(n, TACHY_PLAN_CLIP) || n->attr.act.a != 0 || n->attr.act.b != 6)
         return NULL;
     struct tachy_value *x = with_number(n->in[0]->made_by, TACHY_PLAN_ADD, &k);
-    return x && k == 3 && same_shape(x, v) ? x : NULL;
+    return x && k == 3 && pass_same_shape(x, v) ? x : NULL;
 }
 
 // n is `v / 6`: v.
@@ -98,13 +93,13 @@ static bool is_product(const struct tachy_node *n)
 static void hard_sigmoid(struct tachy_graph *g, struct tachy_node *n)
 {
     struct tachy_value *v = sixth(n), *x = v ? clipped(v) : NULL;
-    if (x && same_shape(x, n->out)) {
+    if (x && pass_same_shape(x, n->out)) {
         become(g, n, TACHY_PLAN_HSIGMOID, 1.0f / 6, 0.5f, x);
         return;
     }
     const struct tachy_node *p = v ? v->made_by : NULL; // (x clip(x + 3)) / 6
     for (int i = 0; i < 2 && is_product(p); i++)
-        if (clipped(p->in[i]) == p->in[1 - i] && same_shape(p->in[1 - i], n->out)) {
+        if (clipped(p->in[i]) == p->in[1 - i] && pass_same_shape(p->in[1 - i], n->out)) {
             become(g, n, TACHY_PLAN_HSWISH, 0, 0, p->in[1 - i]);
             return;
         }
@@ -116,7 +111,7 @@ static void swish(struct tachy_graph *g, struct tachy_node *n)
     for (int i = 0; i < 2 && is_product(n); i++) {
         struct tachy_value *x = n->in[1 - i], *part = x->made_by ? sixth(x->made_by) : NULL;
         const struct tachy_node *f = n->in[i]->made_by;
-        if (part && clipped(n->in[i]) == part && same_shape(part, n->out)) {
+        if (part && clipped(n->in[i]) == part && pass_same_shape(part, n->out)) {
             become(g, n, TACHY_PLAN_HSWISH, 0, 0, part);
         } else if (is_unary(f, TACHY_PLAN_SIGMOID) && f->in[0] == x) {
             become(g, n, TACHY_PLAN_SWISH, 0, 0, x);

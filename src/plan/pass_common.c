@@ -1,5 +1,5 @@
 #include "base/base.h"
-#include "plan/pass.h"
+#include "plan/pass_parts.h"
 
 static bool is_same(const struct tachy_node *a, const struct tachy_node *b)
 {
@@ -10,14 +10,6 @@ static bool is_same(const struct tachy_node *a, const struct tachy_node *b)
            !memcmp(&a->attr, &b->attr, sizeof(a->attr));
 }
 
-static bool is_output(const struct tachy_graph *g, const struct tachy_value *v)
-{
-    for (int i = 0; i < g->nb_out; i++)
-        if (g->out[i] == v)
-            return true;
-    return false;
-}
-
 int tachy_plan_common(struct tachy_graph *g)
 {
     for (struct tachy_node *n = g->first, *next; n; n = next) {
@@ -25,7 +17,7 @@ int tachy_plan_common(struct tachy_graph *g)
         const struct tachy_node *same = g->first;
         while (same != n && !is_same(same, n))
             same = same->next;
-        if (same == n || is_output(g, n->out)) // two outputs of the graph are two tensors
+        if (same == n || pass_is_output(g, n->out)) // two outputs of the graph are two tensors
             continue;
         tachy_graph_replace(g, n->out, same->out);
         tachy_graph_remove(g, n);

@@ -1,19 +1,10 @@
 #include "base/base.h"
-#include "plan/pass.h"
-
-static struct tachy_value *input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }
+#include "plan/pass_parts.h"
 
 static bool has_epilogue(enum tachy_plan_op op)
 {
     return op == TACHY_OP_CONV || op == TACHY_OP_DECONV || op == TACHY_OP_MATMUL ||
            op == TACHY_OP_BINARY || op == TACHY_OP_RESIZE;
-}
-
-// What makes `v`, if `n` alone uses it.
-static struct tachy_node *maker(const struct tachy_graph *g, const struct tachy_value *v,
-                                const struct tachy_node *n)
-{
-    return v && v->made_by && tachy_value_user(g, v) == n ? v->made_by : NULL;
 }
 
 // `into` makes what `n` made.
@@ -27,9 +18,9 @@ static void take_over(struct tachy_graph *g, struct tachy_node *into, struct tac
 // What computes the numbers of `n`, which alone uses them, also where they are moved on the way.
 static struct tachy_node *computed_by(const struct tachy_graph *g, const struct tachy_node *n, bool moved)
 {
-    struct tachy_node *p = maker(g, n->in[0], n);
+    struct tachy_node *p = pass_maker(g, n->in[0], n);
     while (moved && p && (p->op == TACHY_OP_RESHAPE || p->op == TACHY_OP_TRANSPOSE))
-        p = maker(g, p->in[0], p);
+        p = pass_maker(g, p->in[0], p);
     return p;
 }
 
@@ -38,7 +29,7 @@ static int activation(struct tachy_graph *g, struct tachy_node *n)
     bool prelu = n->attr.act.act == TACHY_PLAN_PRELU;
     struct tachy_node *p = computed_by(g, n, !prelu);
     if (!p || !has_epilogue(p->op) || p->attr.act.act || (prelu && p->op != TACHY_OP_CONV) ||
-        n->attr.act.act == TACHY_PLAN_NEG)
+        !tachy_plan_act_ends(n->attr.act.act) || p->out->dtype != TACHY_F32)
         return TACHY_OK;
     if (prelu) {
         if (!tachy_node_set_inputs(g, p, 6))
@@ -64,7 +55,7 @@ static int bias(struct tachy_graph *g, struct tachy_node *n, struct tachy_node *
                 const struct tachy_value *added)
 {
     int64_t channels = tachy_value_elements(added);
-    const struct tachy_value *old = input(p, 2);
+    const struct tachy_value *old = pass_input(p, 2);
     float *sum = tachy_graph_alloc(g, sizeof(*sum) * (size_t)channels);
     struct tachy_value *v = tachy_graph_constant(g, added->name, TACHY_F32, 1, &channels, sum);
     if (!sum || !v || !tachy_node_set_inputs(g, p, TACHY_MAX(p->nb_in, 3)))
@@ -76,26 +67,23 @@ static int bias(struct tachy_graph *g, struct tachy_node *n, struct tachy_node *
     return TACHY_OK;
 }
 
-static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
-{
-    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
-}
-
 // Which input of a convolution or resize is the added tensor; -1: it takes none.
 static int added_at(const struct tachy_node *p)
 {
-    return p->op == TACHY_OP_CONV ? 3 : p->op == TACHY_OP_RESIZE ? 1 : -1;
+    return p->op == TACHY_OP_CONV                                                       ? 3
+           : p->op == TACHY_OP_RESIZE && p->attr.resize.mode != TACHY_PLAN_CUBIC ? 1
+                                                                                 : -1;
 }
 
 // A picture times one number a channel, for this sum alone: the picture, and where the number is.
 static struct tachy_value *scaled(const struct tachy_graph *g, const struct tachy_node *n,
                                   struct tachy_value *added, struct tachy_value **scale)
 {
-    const struct tachy_node *m = maker(g, added, n);
+    const struct tachy_node *m = pass_maker(g, added, n);
     bool product = m && m->op == TACHY_OP_BINARY && m->attr.binary == TACHY_PLAN_MUL && !m->attr.act.act;
     for (int i = 0; i < 2 && product; i++) {
         struct tachy_value *x = m->in[1 - i], *s = m->in[i];
-        if (same_shape(x, m->out) && !x->data && s->rank == 4 && !s->data && s->shape[2] * s->shape[3] == 1 &&
+        if (pass_same_shape(x, m->out) && !x->data && s->rank == 4 && !s->data && s->shape[2] * s->shape[3] == 1 &&
             tachy_value_elements(s) == x->shape[0] * x->shape[1]) {
             *scale = s;
             return x;
@@ -136,16 +124,16 @@ static int residual(struct tachy_graph *g, struct tachy_node *n, struct tachy_no
 static int sum(struct tachy_graph *g, struct tachy_node *n)
 {
     for (int i = 1; i >= 0; i--) { // the second operand first: it is most often made last
-        struct tachy_node *p = maker(g, n->in[i], n);
+        struct tachy_node *p = pass_maker(g, n->in[i], n);
         struct tachy_value *added = n->in[1 - i];
-        if (!p || !same_shape(p->out, n->out))
+        if (!p || !pass_same_shape(p->out, n->out))
             continue;
-        bool plain = !p->attr.act.act && !(p->op == TACHY_OP_CONV && input(p, 3));
+        bool plain = !p->attr.act.act && !(p->op == TACHY_OP_CONV && pass_input(p, 3));
         bool known = p->op == TACHY_OP_CONV || p->op == TACHY_OP_DECONV || p->op == TACHY_OP_MATMUL;
-        const struct tachy_value *old = known ? input(p, 2) : NULL;
+        const struct tachy_value *old = known ? pass_input(p, 2) : NULL;
         if (known && plain && is_bias(added, p) && (!old || old->data))
             return bias(g, n, p, added);
-        if (added_at(p) >= 0 && !input(p, added_at(p)) && !added->data && same_shape(added, n->out) &&
+        if (added_at(p) >= 0 && !pass_input(p, added_at(p)) && !added->data && pass_same_shape(added, n->out) &&
             !(p->attr.act.act && n->attr.act.act))
             return residual(g, n, p, added);
     }

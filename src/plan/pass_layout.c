@@ -85,7 +85,8 @@ static int layout_elements(struct tachy_graph *g, struct tachy_node *n)
     for (int i = 0; i < n->nb_in; i++)
         nhwc = nhwc || (n->in[i] && n->in[i]->nhwc);
     nhwc = nhwc && is_picture(n->out);
-    for (int i = 0; i < n->nb_in && nhwc && n->op == TACHY_OP_BINARY; i++) {
+    bool spreads = n->op == TACHY_OP_BINARY || n->op == TACHY_OP_SELECT;
+    for (int i = 0; i < n->nb_in && nhwc && spreads; i++) {
         int err = lift(g, n, i);
         if (err < 0)
             return err;
@@ -96,6 +97,8 @@ static int layout_elements(struct tachy_graph *g, struct tachy_node *n)
 static int layout_conv(struct tachy_graph *g, struct tachy_node *n)
 {
     int err = ensure(g, n, 0, true);
+    if (err == TACHY_OK && !n->in[1]->data && !is_free(n->in[1])) // weights are packed from ONNX's order
+        err = ensure(g, n, 1, false);
     if (err == TACHY_OK && n->op == TACHY_OP_CONV)
         err = ensure(g, n, 3, true);
     if (err == TACHY_OK && n->op == TACHY_OP_CONV)
@@ -114,8 +117,31 @@ static int layout_transpose(struct tachy_node *n)
 
 static int layout_plain(struct tachy_graph *g, struct tachy_node *n)
 {
-    int err = is_free(n->in[0]) ? TACHY_OK : ensure(g, n, 0, false);
+    int err = TACHY_OK;
+    for (int i = 0; i < n->nb_in && err == TACHY_OK; i++)
+        if (n->in[i] && !is_free(n->in[i]))
+            err = ensure(g, n, i, false);
     n->out->nhwc = is_free(n->out);
+    return err;
+}
+
+// What is gathered from a picture by a list keeps its layout.
+static int layout_gather(struct tachy_graph *g, struct tachy_node *n)
+{
+    if (n->op != TACHY_OP_GATHER || !is_picture(n->in[0]) || n->in[1]->rank != 1)
+        return layout_plain(g, n);
+    n->out->nhwc = n->in[0]->nhwc;
+    return TACHY_OK;
+}
+
+static int layout_grid(struct tachy_graph *g, struct tachy_node *n)
+{
+    if (!is_picture(n->in[0]))
+        return layout_plain(g, n);
+    int err = ensure(g, n, 0, true);
+    if (err == TACHY_OK)
+        err = ensure(g, n, 1, false);
+    n->out->nhwc = true;
     return err;
 }
 
@@ -134,13 +160,23 @@ static int layout_node(struct tachy_graph *g, struct tachy_node *n)
         return is_picture(n->out) && n->attr.axis != 3 ? all(g, n, n->attr.axis == 1)
                                                        : all(g, n, false);
     case TACHY_OP_BINARY:
+    case TACHY_OP_SELECT:
     case TACHY_OP_CONCAT:
     case TACHY_OP_SLICE:
     case TACHY_OP_PAD:
+    case TACHY_OP_ARG:
     case TACHY_OP_REDUCE: return layout_elements(g, n);
+    case TACHY_OP_GROUP_NORM:
+        n->out->nhwc = n->in[0]->nhwc;
+        return TACHY_OK;
+    case TACHY_OP_GATHER:
+    case TACHY_OP_GATHER_EACH:
+    case TACHY_OP_GATHER_ND: return layout_gather(g, n);
+    case TACHY_OP_GRID_SAMPLE: return layout_grid(g, n);
     case TACHY_OP_EXPAND:
         return n->in[0]->rank == 4 && n->out->rank == 4 ? layout_elements(g, n) : layout_plain(g, n);
     case TACHY_OP_TRANSPOSE: return layout_transpose(n);
+    case TACHY_OP_LAYER_NORM: return all(g, n, false); // over the last dimension, which must be the rows
     case TACHY_OP_MATMUL:
     case TACHY_OP_RESHAPE: return layout_plain(g, n);
     case TACHY_OP_COUNT: break;

@@ -1,20 +1,8 @@
 #include "base/base.h"
-#include "plan/pass.h"
+#include "plan/pass_parts.h"
 
 // Means over pictures that nobody else needs whole: of a sum, the sum of the means; of a picture that
 // a resize has blown up by whole numbers, that of the picture before.
-
-static bool is_mean(const struct tachy_node *n)
-{
-    const bool *axis = n->attr.reduce.axis;
-    return n->op == TACHY_OP_REDUCE && n->attr.reduce.how == TACHY_PLAN_MEAN && n->in[0]->rank == 4 &&
-           !axis[0] && !axis[1] && axis[2] && axis[3] && n->out->rank == 4;
-}
-
-static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
-{
-    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
-}
 
 // Each pixel has the same share in what comes out.
 static bool keeps_mean(const struct tachy_node *n)
@@ -30,7 +18,9 @@ static bool keeps_mean(const struct tachy_node *n)
             return false;
     }
     bool near = n->attr.resize.round == 0 || n->attr.resize.round == 2; // no output lies between two
-    return n->attr.resize.mode == TACHY_PLAN_LINEAR ? half : floor || (half && near);
+    if (n->attr.resize.mode == TACHY_PLAN_NEAREST)
+        return floor || (half && near);
+    return n->attr.resize.mode == TACHY_PLAN_LINEAR && half;
 }
 
 static struct tachy_value *mean_of(struct tachy_graph *g, struct tachy_node *before, struct tachy_value *x)
@@ -62,14 +52,14 @@ int tachy_plan_mean(struct tachy_graph *g)
     int err = TACHY_OK;
     for (struct tachy_node *n = g->first, *next; n && err == TACHY_OK; n = next) {
         next = n->next;
-        struct tachy_node *by = is_mean(n) ? n->in[0]->made_by : NULL;
+        struct tachy_node *by = pass_is_mean(n) ? n->in[0]->made_by : NULL;
         if (!by)
             continue;
         if (keeps_mean(by)) {
             tachy_node_set_input(n, 0, by->in[0]);
         } else if (by->op == TACHY_OP_BINARY && by->attr.binary == TACHY_PLAN_ADD && !by->attr.act.act &&
                    tachy_value_user(g, by->out) == n &&
-                   same_shape(by->in[0], by->out) && same_shape(by->in[1], by->out) && !by->in[0]->data &&
+                   pass_same_shape(by->in[0], by->out) && pass_same_shape(by->in[1], by->out) && !by->in[0]->data &&
                    !by->in[1]->data) {
             err = split(g, n, by);
             next = err < 0 ? NULL : n->prev->prev; // the new means are looked at as well

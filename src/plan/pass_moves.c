@@ -1,30 +1,26 @@
 #include "base/base.h"
-#include "plan/pass.h"
-
-static bool is_output(const struct tachy_graph *g, const struct tachy_value *v)
-{
-    for (int i = 0; i < g->nb_out; i++)
-        if (g->out[i] == v)
-            return true;
-    return false;
-}
+#include "plan/pass_parts.h"
 
 static bool does_nothing(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
-    if (x->nhwc != y->nhwc || x->rank != y->rank || memcmp(x->shape, y->shape, sizeof(x->shape)))
+    if (x->nhwc != y->nhwc || x->dtype != y->dtype || x->rank != y->rank || memcmp(x->shape, y->shape, sizeof(x->shape)))
         return false;
     for (int i = 0; n->op == TACHY_OP_TRANSPOSE && i < x->rank; i++)
         if (n->attr.perm[i] != i)
             return false;
-    return n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_EXPAND;
+    for (int i = 0; n->op == TACHY_OP_SLICE && i < x->rank; i++)
+        if (n->attr.slice.start[i]) // else it would run backwards
+            return false;
+    return n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_SLICE || n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_EXPAND;
 }
 
 // A move of what another move made reads that one's input instead.
 static void join(struct tachy_node *n)
 {
     const struct tachy_node *first = n->in[0]->made_by;
-    if (!first || first->op != n->op || first->in[0]->nhwc || n->in[0]->nhwc)
+    if (!first || first->op != n->op || first->in[0]->nhwc || n->in[0]->nhwc ||
+        first->in[0]->dtype != n->in[0]->dtype)
         return;
     if (n->op == TACHY_OP_TRANSPOSE) {
         int perm[TACHY_MAX_RANK];
@@ -56,7 +52,7 @@ int tachy_plan_moves(struct tachy_graph *g)
         next = n->next;
         join(n);
         spread(n);
-        if (!does_nothing(n) || is_output(g, n->out))
+        if (!does_nothing(n) || pass_is_output(g, n->out))
             continue;
         tachy_graph_replace(g, n->out, n->in[0]);
         tachy_graph_remove(g, n);

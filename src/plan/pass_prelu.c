@@ -1,5 +1,5 @@
 #include "base/base.h"
-#include "plan/pass.h"
+#include "plan/pass_parts.h"
 
 #include <math.h>
 
@@ -12,19 +12,6 @@ enum { DEPTH = 5 }; // nodes in a row that are looked through
 struct lines {
     float above, below; // slopes for x > 0 and x < 0
 };
-
-// What a constant is for channel `c` of the pictures `like`, where it is one number a channel.
-static bool of_channel(const struct tachy_value *v, const struct tachy_value *like, int64_t c, float *to)
-{
-    if (!v->data || v->dtype != TACHY_F32)
-        return false;
-    int64_t n = tachy_value_elements(v);
-    bool channels = v->rank >= 3 && v->rank <= 4 && n == like->shape[1] && v->shape[v->rank - 3] == n;
-    if (n != 1 && !channels)
-        return false;
-    *to = ((const float *)v->data)[n == 1 ? 0 : c];
-    return true;
-}
 
 static struct lines times(struct lines x, float k) { return (struct lines){k * x.above, k * x.below}; }
 
@@ -45,7 +32,7 @@ static bool unary(const struct tachy_node *n, int64_t c, struct lines *x)
         return (a->a == 0 && a->b == INFINITY) || (a->a == -INFINITY && a->b == 0);
     case TACHY_PLAN_ABS: *x = (struct lines){fabsf(x->above), -fabsf(x->below)}; return true;
     case TACHY_PLAN_PRELU:
-        if (!of_channel(n->in[1], n->out, c, &slope))
+        if (!pass_of_channel(n->in[1], n->out, c, &slope))
             return false;
         break;
     case TACHY_PLAN_LEAKY: break;
@@ -70,17 +57,7 @@ static bool binary(enum tachy_plan_binary how, struct lines a, struct lines b, s
     }
 }
 
-static bool is_scale(const struct tachy_node *n) // a depthwise convolution of one tap
-{
-    return n->op == TACHY_OP_CONV && tachy_value_elements(n->in[1]) == n->out->shape[1] &&
-           n->attr.conv.groups == n->out->shape[1] && (n->nb_in < 3 || !n->in[2]) && n->nb_in < 4 &&
-           n->in[1]->data && !n->attr.act.act;
-}
-
-static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
-{
-    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
-}
+static bool is_scale(const struct tachy_node *n) { return pass_is_tap(n) && !pass_input(n, 2); }
 
 // Channel `c` of `v` as lines of `x`. False: it is something else.
 static bool lines_of(const struct tachy_value *v, const struct tachy_value *x, int64_t c, int depth,
@@ -92,7 +69,7 @@ static bool lines_of(const struct tachy_value *v, const struct tachy_value *x, i
     *to = (struct lines){1, 1};
     if (v == x)
         return true;
-    if (!n || !depth || !same_shape(v, x))
+    if (!n || !depth || !pass_same_shape(v, x))
         return false;
     if (n->op == TACHY_OP_UNARY)
         return lines_of(n->in[0], x, c, depth - 1, to) && unary(n, c, to);
@@ -103,7 +80,7 @@ static bool lines_of(const struct tachy_value *v, const struct tachy_value *x, i
     if (n->op != TACHY_OP_BINARY || n->attr.act.act)
         return false;
     for (int i = 0; i < 2 && n->attr.binary == TACHY_PLAN_MUL; i++)
-        if (of_channel(n->in[i], v, c, &k) && lines_of(n->in[1 - i], x, c, depth - 1, &a)) {
+        if (pass_of_channel(n->in[i], v, c, &k) && lines_of(n->in[1 - i], x, c, depth - 1, &a)) {
             *to = times(a, k);
             return true;
         }

@@ -28,7 +28,7 @@ int tachy_plan_scale(struct tachy_graph *g)
         bool product = n->op == TACHY_OP_BINARY && n->attr.binary == TACHY_PLAN_MUL && !n->attr.act.act;
         int at = product ? scale_of(n) : -1;
         struct tachy_node *conv = at >= 0 ? tachy_value_user(g, n->out) : NULL;
-        if (!conv || conv->op != TACHY_OP_CONV || conv->in[0] != n->out || !pays(conv) ||
+        if (!conv || conv->op != TACHY_OP_CONV || conv->in[0] != n->out || !conv->in[1]->data || !pays(conv) ||
             (conv->nb_in > 4 && conv->in[4]))
             continue;
         if (!tachy_node_set_inputs(g, conv, TACHY_MAX(conv->nb_in, 5)))

@@ -10,12 +10,15 @@
 
 struct option {
     const char *key;
-    size_t at; // of an int in struct provider_options
+    size_t at; // in struct provider_options: of an int, or of a text of `size` bytes
     int lo, hi;
+    size_t size;
 };
 
 static const struct option known[] = {
-    {"threads", offsetof(struct provider_options, plan.threads), 1, 256},
+    {"threads", offsetof(struct provider_options, plan.threads), 1, 256, 0},
+    {"build_effort", offsetof(struct provider_options, plan.effort), 0, 3, 0},
+    {"store", offsetof(struct provider_options, store), 0, 0, sizeof(((struct provider_options *)0)->store)},
 };
 
 static OrtStatus *fail(const struct provider *p, const char *fmt, const char *a, const char *b)
@@ -40,6 +43,12 @@ static OrtStatus *set(const struct provider *p, struct provider_options *o, cons
         k++;
     if (k == known + TACHY_ARRAY_SIZE(known))
         return unknown(p, key);
+    if (k->size) {
+        if (!*value || strlen(value) >= k->size)
+            return fail(p, "tachy: the provider option `%s` is %s", key, "a folder, or 0 for none");
+        memcpy((char *)o + k->at, value, strlen(value) + 1);
+        return NULL;
+    }
     char *end, range[40];
     long v = strtol(value, &end, 10);
     snprintf(range, sizeof(range), "%d to %d", k->lo, k->hi);
@@ -56,7 +65,7 @@ OrtStatus *provider_read_options(struct provider_options *o, const struct provid
     OrtKeyValuePairs *entries = NULL;
     const char *const *keys = NULL, *const *values = NULL;
     size_t nb = 0;
-    *o = (struct provider_options){.plan.threads = 1};
+    *o = (struct provider_options){.plan = {.threads = 1, .effort = 2}};
     size_t length = (size_t)snprintf(prefix, sizeof(prefix), "ep.%.50s.", name);
     for (char *c = prefix; *c; c++)
         *c = (char)tolower((unsigned char)*c);

@@ -93,6 +93,7 @@ static OrtStatus *ep_compile(OrtEp *ort, const OrtGraph **graphs, const OrtNode 
 {
     struct ep *ep = (struct ep *)ort;
     OrtStatus *s = NULL;
+    ep->options.plan.parts = (int)count;
     for (size_t i = 0; i < count && !s; i++) {
         struct kernel *k = calloc(1, sizeof(*k));
         if (!k)

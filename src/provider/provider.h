@@ -15,6 +15,7 @@ struct provider {
 // Of a session.
 struct provider_options {
     struct tachy_cpu_plan_params plan;
+    char store[1024]; // folder of the engine store; "": the user's; "0": none
 };
 
 struct provider_tensor {
@@ -31,6 +32,7 @@ struct provider_plan {
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
+    bool whole_numbers; // go in or out: such a plan is not for the function table
 };
 
 // Reads, runs the passes and compiles what `graph` holds, with inputs and outputs in the order
@@ -53,11 +55,22 @@ OrtStatus *provider_read_options(struct provider_options *o, const struct provid
 // Whether this thread has asked for a plan, and so wants to know who runs which node. record()
 // takes over `nodes` and its strings but `why`, also where nobody has asked.
 bool provider_wanted(void);
+bool provider_whole_only(void); // it wants one plan for the model or none
 void provider_record(struct tachy_ep_node *nodes, int nb);
 // Of the function table (table_f64.c).
 int provider_reference(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
 int provider_layers(const struct tachy_ep_plan *p, const void *const in[],
                     void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
+// Of the function table (table_graphs.c): whether the plans that this thread compiles from now on leave
+// their graphs' text; forgets those before. end: no more do. show_graph() and show_plan() are called for
+// each plan, one after the other, before the passes and when it is there.
+void provider_want_graphs(bool want, const char *after);
+void provider_end_graphs(void);
+int provider_show_graph(const struct tachy_graph *g);
+void provider_show_plan(const struct tachy_cpu_plan_info *i);
+bool provider_graph(int i, struct tachy_ep_graph *g);
+const char *provider_pass(int i);
+double provider_peak(void);
 // Whether the session that this thread creates keeps its plan's graph for the function table.
 bool provider_keeps_reference(void);
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);

@@ -1,7 +1,11 @@
 #include "base/base.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/store.h"
 #include "plan/pass.h"
 #include "provider/provider.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 // A subgraph as a plan, and one run of it.
@@ -52,6 +56,7 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         if (!v || v->data || (v->dtype != TACHY_F32 && !v->uses)) // not read at run time
             continue;
         plan->index[plan->nb_in] = (int)i;
+        plan->whole_numbers = plan->whole_numbers || v->dtype != TACHY_F32;
         if (!set_tensor(&plan->in[plan->nb_in++], v) || tachy_graph_add_input(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
@@ -59,31 +64,90 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         struct tachy_value *v = reader_value(r, out[i]);
         if (!v || !v->made_by)
             return TACHY_ERR_UNSUPPORTED;
+        plan->whole_numbers = plan->whole_numbers || v->dtype != TACHY_F32;
         if (!set_tensor(&plan->out[plan->nb_out++], v) || tachy_graph_add_output(r->g, v) < 0)
             return TACHY_ERR_NOMEM;
     }
     return TACHY_OK;
 }
 
-static int compile(struct provider_plan *plan, struct tachy_graph *g, const struct provider_options *o)
+// `start`: when the plan was begun.
+static void say(const struct tachy_cpu_plan_info *i, uint64_t start, const struct tachy_log *log)
 {
+    tachy_msg(log, TACHY_LOG_VERBOSE,
+              "provider: %d nodes as %d steps in %.1f ms, weights %zu KiB (%zu KiB shared), arena %zu KiB of %zu "
+              "KiB, scratch %zu KiB",
+              i->nodes, i->steps, (double)(tachy_now_ns() - start) / 1e6, i->weights >> 10, i->shared >> 10,
+              i->arena >> 10, i->values >> 10, i->scratch >> 10);
+    if (i->effort && i->choice_seconds > 0)
+        tachy_msg(log, TACHY_LOG_VERBOSE, "provider: kernels timed for %.2f s (build_effort %d): %.3f ms a run, "
+                  "%.3f with the defaults", i->choice_seconds, i->effort, i->run_ms, i->default_run_ms);
+    else if (i->effort)
+        tachy_msg(log, TACHY_LOG_VERBOSE, "provider: kernels as the engine store says (build_effort %d)", i->effort);
+}
+
+// What is found out faster than a file is read need not be kept.
+static void keep_choice(const struct provider_plan *plan, const struct tachy_cpu_plan_info *i, const char *dir,
+                        const char *key, const char *name, const struct tachy_log *log)
+{
+    char shape[128] = "";
+    const struct provider_tensor *t = &plan->in[0];
+    if (i->choice_seconds < 0.02)
+        return;
+    for (int d = 0; plan->nb_in && d < t->rank; d++)
+        snprintf(shape + strlen(shape), sizeof(shape) - strlen(shape), "%s%lld", d ? "x" : " ", (long long)t->shape[d]);
+    char *title = tachy_asprintf("%s%s, %s %s, effort %d, %.3f ms (%.3f with the defaults)", name, shape, tachy_cpu_name(),
+                                 tachy_isa_name(tachy_cpu_isa()), i->effort, i->run_ms,
+                                 i->default_run_ms);
+    if (title)
+        tachy_store_save(dir, key, title, tachy_cpu_plan_choice(plan->plan), log);
+    tachy_free(title);
+}
+
+// `name`: the network's, for people. NULL `o`: a trial.
+static int compile(struct provider_plan *plan, struct tachy_graph *g, const struct provider_options *o,
+                   const char *name)
+{
+    struct tachy_cpu_plan_params params = o ? o->plan : (struct tachy_cpu_plan_params){.trial = true};
+    char key[TACHY_STORE_KEY + 1], *known = NULL;
+    uint64_t start = tachy_now_ns();
+    bool store = o && strcmp(o->store, "0") != 0;
+    const char *dir = store && o->store[0] ? o->store : NULL;
     int err = tachy_graph_verify(g);
     if (err == TACHY_OK && provider_keeps_reference())
         err = tachy_graph_copy(&plan->reference, g, true);
     if (plan->reference)
         plan->reference->log = NULL; // the session's
+    if (err == TACHY_OK && o)
+        err = provider_show_graph(g);
+    if (err == TACHY_OK && store)
+        err = tachy_cpu_plan_key(g, key);
+    if (err == TACHY_OK && store && tachy_store_load(dir, key, &known, g->log) == TACHY_OK)
+        params.choice = known;
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
-        err = tachy_cpu_plan_open(&plan->plan, g, o ? &o->plan : NULL);
-    if (err < 0)
+        err = tachy_cpu_plan_open(&plan->plan, g, &params);
+    tachy_free(known);
+    if (err < 0 || params.trial)
         return err;
     struct tachy_cpu_plan_info i;
     tachy_cpu_plan_info(plan->plan, &i);
-    tachy_msg(g->log, TACHY_LOG_VERBOSE,
-              "provider: %d nodes as %d steps, weights %zu KiB, arena %zu KiB of %zu KiB, scratch %zu KiB",
-              i.nodes, i.steps, i.weights >> 10, i.arena >> 10, i.values >> 10, i.scratch >> 10);
+    provider_show_plan(&i);
+    say(&i, start, g->log);
+    if (store)
+        keep_choice(plan, &i, dir, key, name, g->log);
     return TACHY_OK;
+}
+
+// The file's name where there is one, else what the graph is called.
+static const char *name_of(const struct reader *r, const OrtGraph *graph)
+{
+    const ORTCHAR_T *path = NULL;
+    const char *name = NULL;
+    if (reader_ok(r, r->api->Graph_GetModelPath(graph, &path)) && path && *path)
+        return strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    return reader_ok(r, r->api->Graph_GetName(graph, &name)) && name ? name : "";
 }
 
 int provider_plan_open(struct provider_plan **out, const struct provider *p,
@@ -101,7 +165,7 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
     if (err == TACHY_OK)
         err = set_ends(&r, plan, in, nb_in, out_values, nb_out);
     if (err == TACHY_OK)
-        err = compile(plan, r.g, options);
+        err = compile(plan, r.g, options, name_of(&r, graph));
     tachy_graph_close(&r.g);
     if (err < 0)
         provider_plan_close(out);
@@ -129,6 +193,27 @@ struct provider_plan *provider_plan_ref(struct provider_plan *p)
     return p;
 }
 
+// A model's own shapes may be wrong, which shows when it runs: what comes in must be what was planned.
+static OrtStatus *check_input(const struct provider *p, const struct provider_tensor *want, const OrtValue *v)
+{
+    OrtTensorTypeAndShapeInfo *info = NULL;
+    int64_t shape[TACHY_MAX_RANK];
+    size_t rank = 0;
+    OrtStatus *s = p->api->GetTensorTypeAndShape(v, &info);
+    if (!s)
+        s = p->api->GetDimensionsCount(info, &rank);
+    if (!s && rank == (size_t)want->rank)
+        s = p->api->GetDimensions(info, shape, rank);
+    if (info)
+        p->api->ReleaseTensorTypeAndShapeInfo(info);
+    if (s)
+        return s;
+    if (rank == (size_t)want->rank && !memcmp(shape, want->shape, rank * sizeof(*shape)))
+        return NULL;
+    return p->api->CreateStatus(ORT_INVALID_ARGUMENT, "tachy: an input has another shape than the model says; "
+                                                      "run it with provider cpu, or mend the model's shapes");
+}
+
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k)
 {
     const float *in[READER_INPUTS];
@@ -138,6 +223,8 @@ OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *pla
         const OrtValue *v = NULL;
         const void *data = NULL;
         s = p->api->KernelContext_GetInput(k, (size_t)plan->index[i], &v);
+        if (!s)
+            s = check_input(p, &plan->in[i], v);
         if (!s)
             s = p->api->GetTensorData(v, &data);
         in[i] = data;

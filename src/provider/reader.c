@@ -16,6 +16,7 @@ static enum tachy_dtype type_of(ONNXTensorElementDataType t)
     switch (t) {
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT: return TACHY_F32;
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16: return TACHY_F16;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL: // 0 or 1
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8: return TACHY_U8;
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8: return TACHY_I8;
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32: return TACHY_I32;
@@ -112,6 +113,14 @@ int reader_ints(const struct reader_node *n, const char *name, int64_t *to, int 
     return (int)(got / sizeof(*to));
 }
 
+int reader_floats(const struct reader_node *n, const char *name, float *to, int max)
+{
+    size_t got = 0;
+    if (!read_attr(n, name, ORT_OP_ATTR_FLOATS, to, sizeof(*to) * (size_t)max, &got))
+        return -1;
+    return (int)(got / sizeof(*to));
+}
+
 bool reader_string(const struct reader_node *n, const char *name, char *to, size_t size)
 {
     size_t got = 0;
@@ -154,6 +163,43 @@ struct tachy_value *reader_temp(struct reader_node *n, int rank, const int64_t *
     return tachy_graph_value(n->r->g, NULL, TACHY_F32, rank, shape);
 }
 
+struct tachy_value *reader_number(struct reader_node *n, float v)
+{
+    float *to = tachy_graph_alloc(n->r->g, sizeof(*to));
+    if (!to)
+        return NULL;
+    *to = v;
+    return tachy_graph_constant(n->r->g, NULL, TACHY_F32, 0, NULL, to);
+}
+
+struct tachy_value *reader_combine(struct reader_node *n, enum tachy_plan_binary how, struct tachy_value *a,
+                                   struct tachy_value *b, struct tachy_value *out)
+{
+    struct tachy_plan_attr attr = {.binary = how};
+    if (!a || !b)
+        return NULL;
+    int rank = TACHY_MAX(a->rank, b->rank);
+    int64_t shape[TACHY_MAX_RANK];
+    for (int i = 1; i <= rank; i++) {
+        int64_t p = i <= a->rank ? a->shape[a->rank - i] : 1, q = i <= b->rank ? b->shape[b->rank - i] : 1;
+        if (p != q && p != 1 && q != 1)
+            return NULL;
+        shape[rank - i] = p == 1 ? q : p;
+    }
+    if (!out)
+        out = tachy_graph_value(n->r->g, NULL, a->dtype, rank, shape);
+    return out && reader_emit(n, TACHY_OP_BINARY, &attr, (struct tachy_value *[]){a, b}, 2, out) ? out : NULL;
+}
+
+struct tachy_value *reader_apply(struct reader_node *n, enum tachy_plan_act act, float a, float b,
+                                 struct tachy_value *x, struct tachy_value *out)
+{
+    struct tachy_plan_attr attr = {.act = {act, a, b}};
+    if (x && !out)
+        out = tachy_graph_value(n->r->g, NULL, x->dtype, x->rank, x->shape);
+    return x && out && reader_emit(n, TACHY_OP_UNARY, &attr, &x, 1, out) ? out : NULL;
+}
+
 // Operands of a node. More than fit: the node is not read.
 static bool operands(struct reader_node *n)
 {
@@ -193,7 +239,7 @@ const char *reader_add(struct reader *r, const OrtNode *node)
         !reader_ok(r, r->api->Node_GetName(node, &n.name)) ||
         !reader_ok(r, r->api->Node_GetSinceVersion(node, &n.since)))
         return "a node that ONNX Runtime does not describe";
-    if (n.domain && *n.domain && strcmp(n.domain, "ai.onnx"))
+    if (n.domain && *n.domain && strcmp(n.domain, "ai.onnx") && strcmp(n.domain, "com.microsoft"))
         return "an operator of another domain";
     if (!operands(&n))
         return "values of unknown shape or type";

@@ -36,10 +36,11 @@ struct tachy_value *reader_value(struct reader *r, const OrtValueInfo *info);
 // static sentence fragment. The back end's word (tachy_cpu_refuses) counts too.
 const char *reader_add(struct reader *r, const OrtNode *node);
 
-// Attributes. ints: how many there are, -1 for none; string: into `to`, false for none.
+// Attributes. ints, floats: how many there are, -1 for none; string: into `to`, false for none.
 int64_t reader_int(const struct reader_node *n, const char *name, int64_t otherwise);
 float reader_float(const struct reader_node *n, const char *name, float otherwise);
 int reader_ints(const struct reader_node *n, const char *name, int64_t *to, int max);
+int reader_floats(const struct reader_node *n, const char *name, float *to, int max);
 bool reader_string(const struct reader_node *n, const char *name, char *to, size_t size);
 // A constant input's numbers: how many, -1 where input `i` is absent or not constant.
 int reader_const_ints(const struct reader_node *n, int i, int64_t *to, int max);
@@ -49,12 +50,38 @@ static inline struct tachy_value *reader_in(const struct reader_node *n, int i)
     return i < n->nb_in ? n->in[i] : NULL;
 }
 
-// The operators that are known (read_ops.c, read_shapes.c); returns like reader_add().
-const char *reader_convert(struct reader_node *n);
-const char *reader_convert_shape(struct reader_node *n, bool *known);
+// The axis that an attribute names, from the end where it is negative; false where there is none.
+bool reader_axis(int64_t v, int rank, int *axis);
+// Numbers that an operator takes as an attribute or, later, as input `i`; as reader_ints().
+int reader_numbers(const struct reader_node *n, const char *name, int i, int64_t *to, int max);
+
+// An operator's reader: adds nodes, or returns why it cannot; like reader_add().
+struct reader_op {
+    const char *name;
+    const char *(*read)(struct reader_node *n);
+};
+// Tables that end with NULL (read_elements.c, read_shapes.c, read_indices.c).
+extern const struct reader_op reader_elements[], reader_shapes[], reader_indices[];
+const char *reader_conv(struct reader_node *n), *reader_deconv(struct reader_node *n),
+    *reader_fused_conv(struct reader_node *n), *reader_global_average(struct reader_node *n),
+    *reader_global_max(struct reader_node *n), *reader_max_pool(struct reader_node *n),
+    *reader_average_pool(struct reader_node *n); // read_windows.c
+const char *reader_resize(struct reader_node *n), *reader_grid_sample(struct reader_node *n); // read_resize.c
+const char *reader_quantize(struct reader_node *n), *reader_dequantize(struct reader_node *n); // read_quant.c
+const char *reader_convert(struct reader_node *n); // finds and calls it (read_ops.c)
+
 // A node of ours at the end of the graph; false when out of memory.
 bool reader_emit(struct reader_node *n, enum tachy_plan_op op, const struct tachy_plan_attr *a,
                  struct tachy_value *const *in, int nb_in, struct tachy_value *out);
-// A value between two of our nodes. NULL when out of memory.
+// A float32 value between two of our nodes. NULL when out of memory.
 struct tachy_value *reader_temp(struct reader_node *n, int rank, const int64_t *shape);
+// A float32 constant of one number.
+struct tachy_value *reader_number(struct reader_node *n, float v);
+// `a how b` and act(x), into `out` or a value of its own (NULL). NULL operands are allowed: NULL comes
+// back, as where shapes do not stretch to each other or memory is out.
+struct tachy_value *reader_combine(struct reader_node *n, enum tachy_plan_binary how, struct tachy_value *a,
+                                   struct tachy_value *b, struct tachy_value *out);
+struct tachy_value *reader_apply(struct reader_node *n, enum tachy_plan_act act, float a, float b,
+                                 struct tachy_value *x, struct tachy_value *out);
 #define READER_NOMEM "no memory"
+#define READER_ATTRIBUTE "an attribute or a form of the operator that is not built"

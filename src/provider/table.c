@@ -7,7 +7,7 @@
 
 // The function table; see base/ep_table.h. A tachy_ep_plan is a provider_plan with one more owner.
 
-static _Thread_local bool wanted, wanted_reference;
+static _Thread_local bool wanted, wanted_reference, wanted_whole;
 static _Thread_local struct provider_plan *kept;
 static _Thread_local struct tachy_ep_node *recorded;
 static _Thread_local int nb_recorded;
@@ -35,17 +35,19 @@ void provider_keep(struct provider_plan *p)
     if (!wanted)
         return;
     provider_plan_close(&kept);
-    kept = p ? provider_plan_ref(p) : NULL;
+    kept = p && !p->whole_numbers ? provider_plan_ref(p) : NULL;
 }
 
 bool provider_keeps_reference(void) { return wanted_reference; }
+bool provider_whole_only(void) { return wanted_whole; }
 
 static void want(void)
 {
     wanted = true;
-    wanted_reference = false;
+    wanted_reference = wanted_whole = false;
     provider_plan_close(&kept);
     provider_record(NULL, 0);
+    provider_want_graphs(false, NULL);
 }
 
 static void want_reference(void)
@@ -54,11 +56,24 @@ static void want_reference(void)
     wanted_reference = true;
 }
 
+static void want_graphs(const char *after)
+{
+    want();
+    provider_want_graphs(true, after);
+}
+
+static void want_whole(void)
+{
+    want();
+    wanted_whole = true;
+}
+
 static struct tachy_ep_plan *take(void)
 {
     struct provider_plan *p = kept;
     kept = NULL;
-    wanted = wanted_reference = false;
+    wanted = wanted_reference = wanted_whole = false;
+    provider_end_graphs();
     return (struct tachy_ep_plan *)p;
 }
 
@@ -67,7 +82,8 @@ static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to
     const struct provider_plan *p = (const struct provider_plan *)plan;
     struct tachy_cpu_plan_info i;
     tachy_cpu_plan_info(p->plan, &i);
-    *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch};
+    *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch,
+                                       i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms};
 }
 
 static void tensor(const struct provider_tensor *t, struct tachy_ep_tensor *to)
@@ -120,8 +136,21 @@ static bool node(int i, struct tachy_ep_node *n)
     return true;
 }
 
+static int run_timed(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end)
+{
+    return tachy_cpu_plan_run_timed(((struct provider_plan *)p)->plan, in, out, end);
+}
+
+static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
+{
+    struct tachy_cpu_plan_step s;
+    tachy_cpu_plan_step(((const struct provider_plan *)p)->plan, i, &s);
+    *to = (struct tachy_ep_step){s.op, s.name, s.bytes};
+}
+
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
-    want_reference, provider_reference, provider_layers,
+    want_reference, provider_reference, provider_layers, run_timed, step, want_whole,
+    want_graphs, provider_graph, provider_pass, provider_peak,
 };

@@ -14,7 +14,7 @@ static bool is_outside(const struct tachy_option *o)
     static const char *const sections[] = {"input.", "output.", "run.", "general.", "profile.",
                                            "debug.", "processing.", "pipeline.", "dataloader."};
     static const char *const rows[] = {"model.num_workers", "model.dir", "model.library",
-                                       "model.prefetch_factor"};
+                                       "model.prefetch_factor", "model.build_effort"};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(sections); i++)
         if (!strncmp(o->path, sections[i], strlen(sections[i])))
             return true;

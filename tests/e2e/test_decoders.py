@@ -10,7 +10,7 @@ SAMPLE = ROOT / ".deps" / "media" / "sample.mp4"
 
 
 class Decoders(Case):
-    def clip(self, name, *args, seconds=8):
+    def clip(self, name, *args, seconds=5):
         path = self.tmp / name
         ffmpeg("-stream_loop", 1, "-i", SAMPLE, "-t", seconds, "-vf", "scale=320:-2", "-c:a", "copy", *args, path)
         return path
@@ -21,10 +21,10 @@ class Decoders(Case):
         self.assertEqual(several, decoders > 1, p.stderr)
         return p.stdout
 
-    def same(self, clip, *args):
+    def same(self, clip, *args, decoders=(3,)):
         one = self.output(clip, 1, *args)
         self.assertGreater(one.count("\n"), 70)
-        for n in (2, 3):
+        for n in decoders:
             self.assertEqual(self.output(clip, n, *args), one, f"{clip.name} {args} {n}")
         return one
 
@@ -32,9 +32,9 @@ class Decoders(Case):
         x264 = ("-c:v", "libx264", "-preset", "veryfast", "-g", 30, "-bf", 3)
         open_gop = self.clip("open.mkv", *x264, "-x264-params", "open-gop=1")
         self.same(open_gop, "--mode", "mask", "-f", "framemd5")
-        self.same(open_gop, "--mode", "mask", "--smooth", 0.7, "-f", "framemd5")
+        self.same(open_gop, "--mode", "mask", "--smooth", 0.7, "-f", "framemd5", decoders=(2, 3))
         self.same(open_gop, "--mode", "cutout", "-f", "framemd5")
-        self.same(open_gop, "--mode", "mask", "-ss", 1.7, "-t", 4.2, "-f", "framemd5")
+        self.same(open_gop, "--mode", "mask", "-ss", 0.7, "-t", 3.4, "-f", "framemd5", decoders=(2,))
         hevc = self.clip("hevc.mp4", "-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=0:keyint=40")
         lines = self.same(hevc, "--mode", "json", "-f", "json").splitlines()
         ids = [r["frame"] for r in map(json.loads, lines) if "frame" in r]
@@ -50,7 +50,7 @@ class Decoders(Case):
             sums.add(subprocess.run(["ffmpeg", "-v", "error", "-i", out, "-map", "0:a", "-c", "copy", "-f", "framemd5", "-"],
                                     check=True, capture_output=True, text=True).stdout)
         self.assertEqual(len(sums), 1)
-        self.assertGreater(next(iter(sums)).count("\n"), 300)
+        self.assertGreater(next(iter(sums)).count("\n"), 180)
 
     def test_falls_back_and_says_why(self):
         clip = self.clip("a.mp4", "-c:v", "libx264", "-preset", "ultrafast", "-g", 30)
@@ -63,9 +63,9 @@ class Decoders(Case):
     def test_stopped_output_has_no_gaps(self):
         if SANITIZER:
             self.skipTest("depends on how fast it is")
-        clip = self.clip("long.mp4", "-c:v", "libx264", "-preset", "ultrafast", "-g", 50, seconds=12)
+        clip = self.clip("long.mp4", "-c:v", "libx264", "-preset", "ultrafast", "-g", 50, seconds=8)
         whole = run("segment", clip, "--mode", "mask", "-f", "framemd5", "-o", "-", "--decoders", 1).stdout.splitlines()
-        for wait in (0.4, 0.6, 0.9):
+        for wait in (0.4, 0.7):
             p = subprocess.Popen([TACHY, "segment", clip, "--mode", "mask", "-f", "framemd5", "-o", "-", "--decoders", "2"],
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             time.sleep(wait)

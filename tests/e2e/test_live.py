@@ -97,8 +97,8 @@ class Live(Case):
     # ---- frame_skip ----
 
     def still(self, name, *args, **kw):
-        """Three scenes that stand still, 20 frames each."""
-        return self.clip(name, "-c:v", "ffv1", *args, frames=60, vf="crop=320:320:20*floor(n/20):0", **kw)
+        """Three scenes that stand still, 10 frames each."""
+        return self.clip(name, "-c:v", "ffv1", *args, frames=30, vf="crop=320:320:20*floor(n/10):0", **kw)
 
     def test_still_scenes_are_inferred_once(self):
         path = self.still("still.mkv")
@@ -107,11 +107,11 @@ class Live(Case):
             self.assertEqual(hashes(path, "--frame-skip", "--workers", workers), plain)
         s, _ = self.summary(path, "--frame-skip")
         self.assertEqual(self.steps(s)["model"], 3)
-        self.assertEqual(s["reused"], {"similar": 57, "alternate": 0})
+        self.assertEqual(s["reused"], {"similar": 27, "alternate": 0})
         self.assertEqual(s["run_mode"], "all")
         self.counted(s)
         s, _ = self.summary(path)
-        self.assertEqual(self.steps(s)["model"], 60)
+        self.assertEqual(self.steps(s)["model"], 30)
 
     def test_modes_with_state_of_their_own(self):
         path = self.still("still.mkv")
@@ -138,19 +138,20 @@ class Live(Case):
         self.assertEqual(self.steps(s)["model"], 1)
         self.assertNotIn("effect", text)
         s, _ = self.summary(path, "-c", config, "--performance.frame_skip_enabled=no")
-        self.assertEqual(self.steps(s)["model"], 60)
+        self.assertEqual(self.steps(s)["model"], 30)
         config.write_text("performance: {frame_skip_threshold: 1}\n")  # alone it is not "on"
         s, _ = self.summary(path, "-c", config)
-        self.assertEqual(self.steps(s)["model"], 60)
+        self.assertEqual(self.steps(s)["model"], 30)
 
     # ---- Live ----
 
     def test_counts(self):
         for rate, extra in ((60, []), (60, ["--max-latency", 60]), (1000, ["--max-latency", 30]),
                             (500, ["--max-latency", 60, "--no-adapt"]), (300, ["--max-latency", 1]), (2000, [])):
-            s, text = self.summary("--live", *extra, f"null:640x360@{rate},frames={rate}")
+            n = max(60, rate // 3)
+            s, text = self.summary("--live", *extra, f"null:640x360@{rate},frames={n}")
             self.assertEqual(s["run_mode"], "live")
-            self.assertEqual(s["decoded"], rate)
+            self.assertEqual(s["decoded"], n)
             self.counted(s)
             if "--no-adapt" in extra:
                 self.assertEqual(s["steps_down"], [])
@@ -184,6 +185,24 @@ class Live(Case):
         s = json.loads(where.read_text())
         self.assertEqual(len(hashes_of(out)), s["frames"])
         self.counted(s)
+
+    @unittest.skipIf(SANITIZER, "figures of time mean nothing")
+    def test_a_smaller_input_holds_the_deadline(self):
+        """A frame takes 157 ms of 100 at full size, 88 ms at the smaller one."""
+        models("selfie-landscape")
+        args = ("--live", "--max-latency", 300, "--workers", 1, "--provider", "null", "--provider-option", "sleep_ns=400",
+                "--smooth", "--stereo", "sbs", "-v", "verbose")
+        s, text = self.summary(*args, "null:640x360@10,frames=75")
+        self.assertIn("selfie-landscape 256x144 is held ready beside selfie 256x256", text)
+        self.counted(s)
+        step = {x["name"]: x for x in s["steps_down"]}["small-input"]
+        self.assertGreaterEqual(step["times"], 1)
+        self.assertGreater(step["seconds"], 1.5)
+        said = text[text.index("the model sees a smaller picture"):]
+        self.assertIn("the model sees the whole size again", said)  # after 3 s without a miss
+        # The other way round there is nothing to step down to.
+        _, text = self.summary(*args, "--model", "selfie-landscape", "null:64x64@100,frames=5")
+        self.assertNotIn("held ready", text)
 
     def test_says_it_in_words(self):
         p = run(*RUN, "--live", "--max-latency", 500, "null:320x240@500,frames=100", "-f", "null")

@@ -128,6 +128,13 @@ class Profile(Case):
         drawn = sum(e.get("cat") == "operator" for e in events)
         # Those below a microsecond have no length on ONNX Runtime's clock and are not drawn.
         self.assertTrue(0.5 < drawn / (FRAMES * len(ops["by_time"])) <= 1)
+        # ONNX Runtime's own kernels, which it measures itself.
+        run("profile", "--profile-json", files["json"], "-y", "segment", SPEC, "--mode", "mask", "--provider", "cpu",
+            "-f", "null", "-")
+        ops = json.loads(files["json"].read_text())["operators"]
+        self.assertEqual(ops["model_runs"], FRAMES)
+        self.assertGreater(len(ops["by_time"]), 20)
+        self.assertIn("Conv", {o["type"] for o in ops["by_time"]})
         p = run("profile", "--no-operators", "--profile-json", files["json"], "-y", "segment", SPEC, "--mode", "mask",
                 "-f", "null", "-")
         self.assertNotIn("operators by time", p.stdout)

@@ -57,7 +57,8 @@ class Replay(common.Case):
             for name, ours in zip(item["outputs"], outputs):
                 saved = np.load(self.tmp / "s" / name)
                 self.assertEqual(saved.shape, ours.shape)
-                self.assertLess(np.abs(saved - ours).max(), 1e-5)
+                # Sums in other orders than ONNX Runtime's, in front of a sigmoid.
+                self.assertLess(np.abs(saved - ours).max(), 5e-4)
             mask = np.load(self.tmp / "s" / item["mask"][0])
             self.assertEqual(mask.dtype, np.uint8)
             # The card: the output is the probability of a person; 8 bits of it are the mask.

@@ -1,6 +1,5 @@
 """Sinks, driven by tests/unit/copy (a source copied into a sink) and judged by ffprobe and
 ffmpeg: what goes in besides the pictures comes out, times are kept, nothing half written stays."""
-import hashlib
 import json
 import os
 import pathlib
@@ -19,7 +18,9 @@ os.environ.setdefault("LSAN_OPTIONS", f"suppressions={common.ROOT / 'tests' / 'l
 
 INVAL, NOT_FOUND, EXISTS, NO_SPACE, UNSUPPORTED, LIMIT = 2, 3, 4, 6, 8, 17
 
-VIDEO = ["-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=1"]
+W, H = 160, 90
+VIDEO = ["-f", "lavfi", "-i", f"testsrc2=s={W}x{H}:r=25:d=1"]
+SHORT = [*VIDEO, "-frames:v", 5]  # where nothing depends on the length
 FAST = ["-c:v", "libx264", "-preset", "ultrafast"]
 SRT = "1\n00:00:00,100 --> 00:00:00,500\nfirst line\n\n2\n00:00:00,500 --> 00:00:00,900\n<i>second</i>\n"
 
@@ -41,7 +42,7 @@ def times(path):
 
 def raw(path, pix_fmt, *filters):
     args = ["-vf", ",".join(filters)] if filters else []
-    return subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), *args, "-f", "rawvideo", "-pix_fmt",
+    return subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), *args, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt",
                            pix_fmt, "-"], check=True, capture_output=True).stdout
 
 
@@ -198,37 +199,40 @@ class Streams(SinkCase):
 
 class Time(SinkCase):
     def vfr(self, name):
-        return self.clip(name, "-f", "lavfi", "-i", "testsrc2=s=160x90:r=50:d=2", "-vf",
+        return self.clip(name, "-f", "lavfi", "-i", "testsrc2=s=64x36:r=50:d=2", "-vf",
                          "select='not(mod(n,3))+eq(mod(n,7),1)'", "-vsync", "vfr", *FAST, "-bf", "2",
                          "-video_track_timescale", "90000")
 
     def test_vfr(self):
         src = self.vfr("in.mp4")
-        steps = {round(b - a, 4) for a, b in zip(times(src), times(src)[1:])}
+        shown, length = times(src), float(ffprobe(src)["format"]["duration"])
+        steps = {round(b - a, 4) for a, b in zip(shown, shown[1:])}
         self.assertGreater(len(steps), 1, "the clip is not VFR")
         for args in [], ["-c:v", "libx265", "-preset", "ultrafast"], ["-c:v", "mpeg4"]:
             self.copy("-y", *args, src, self.tmp / "out.mp4")
-            self.assertEqual(times(src), times(self.tmp / "out.mp4"), args)
-            self.assertAlmostEqual(float(ffprobe(src)["format"]["duration"]),
-                                   float(ffprobe(self.tmp / "out.mp4")["format"]["duration"]), delta=0.002)
-        self.copy(src, self.tmp / "out.mkv")
-        for a, b in zip(times(src), times(self.tmp / "out.mkv"), strict=True):
-            self.assertAlmostEqual(a, b, delta=0.0006)  # Matroska counts milliseconds
-        self.copy(src, self.tmp / "out.webm")
-        for a, b in zip(times(src), times(self.tmp / "out.webm"), strict=True):
-            self.assertAlmostEqual(a, b, delta=0.0006)
+            self.assertEqual(shown, times(self.tmp / "out.mp4"), args)
+            self.assertAlmostEqual(length, float(ffprobe(self.tmp / "out.mp4")["format"]["duration"]), delta=0.002)
+        for name in "out.mkv", "out.webm":
+            self.copy(src, self.tmp / name)
+            for a, b in zip(shown, times(self.tmp / name), strict=True):
+                self.assertAlmostEqual(a, b, delta=0.0006)  # Matroska counts milliseconds
 
     def test_length(self):
+        def length_and_frames(path):
+            info = ffprobe(path, "-count_packets")
+            return float(info["format"]["duration"]), streams(info, "video")[0]["nb_read_packets"]
+
         for rate in "25", "30000/1001", "12":
-            src = self.clip("in.mp4", "-f", "lavfi", "-i", f"testsrc2=s=160x90:r={rate}:d=1", *FAST)
+            src = self.clip("in.mp4", "-f", "lavfi", "-i", f"testsrc2=s=64x36:r={rate}:d=1", *FAST)
+            wanted = length_and_frames(src)
             for name in "out.mp4", "out.mov", "out.mkv", "out.webm":
-                self.copy("-y", src, self.tmp / name)
-                self.assertAlmostEqual(float(ffprobe(src)["format"]["duration"]),
-                                       float(ffprobe(self.tmp / name)["format"]["duration"]), delta=0.002)
-                self.assertEqual(len(times(src)), len(times(self.tmp / name)))
+                self.copy("-y", *(["-preset", "ultrafast"] if name != "out.webm" else []), src, self.tmp / name)
+                got = length_and_frames(self.tmp / name)
+                self.assertAlmostEqual(got[0], wanted[0], delta=0.002)
+                self.assertEqual(got[1], wanted[1])
 
     def test_interleaving(self):
-        src = self.clip("in.mp4", "-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=6", "-f", "lavfi", "-i", "sine=d=6",
+        src = self.clip("in.mp4", "-f", "lavfi", "-i", "testsrc2=s=64x36:r=25:d=6", "-f", "lavfi", "-i", "sine=d=6",
                         *FAST, "-c:a", "aac")
         self.copy(src, self.tmp / "out.mp4")
         out = subprocess.run(["ffprobe", "-v", "error", "-show_entries", "packet=codec_type,dts_time,pos", "-of", "json",
@@ -251,9 +255,10 @@ class Time(SinkCase):
         # AAC in MP4 starts before 0. Matroska counts from 0: the sound says its delay, and the
         # pictures stay where they are.
         src = self.clip("in.mp4", *VIDEO, "-f", "lavfi", "-i", "sine=d=1", *FAST, "-bf", 2, "-c:a", "aac")
+        wanted = times(src)
         for name in "out.mkv", "out.webm":
             self.copy(src, self.tmp / name)
-            self.assertEqual(times(self.tmp / name), times(src))
+            self.assertEqual(times(self.tmp / name), wanted)
             audio = streams(ffprobe(self.tmp / name), "audio")[0]
             self.assertLess(abs(float(audio["start_time"])), 0.024)
             self.assertLess(float(audio["start_time"]), 0.001)
@@ -261,15 +266,20 @@ class Time(SinkCase):
 
     def test_cut(self):
         src = Streams.rich(self, "in.mp4", "-bf", 2, "-c:a", "aac", "-c:s", "mov_text")
-        for args, frames, length in ((["-ss", 0.32, "-t", 0.4], 10, 0.4), (["-frames:v", 8], 8, 0.32), (["-t", 0.6], 15, 0.6)):
-            for name in "out.mp4", "out.mkv", "out.webm":
+        kinds = "a:0", "a:1"
+        for args, frames, length, names in ((["-ss", 0.32, "-t", 0.4], 10, 0.4, ("out.mp4", "out.mkv", "out.webm")),
+                                            (["-frames:v", 8], 8, 0.32, ("out.mp4", "out.webm")),
+                                            (["-t", 0.6], 15, 0.6, ("out.mp4", "out.mkv"))):
+            for name in names:
                 self.copy("-y", *args, src, self.tmp / name)
-                self.assertEqual(len(times(self.tmp / name)), frames)
-                self.assertLess(abs(times(self.tmp / name)[0]), 0.002, (args, name))
-                for kind in "a:0", "a:1":
-                    out = subprocess.run(["ffmpeg", "-v", "error", "-i", str(self.tmp / name), "-map", "0:" + kind, "-ac",
-                                          "1", "-ar", "48000", "-f", "s16le", "-"], check=True, capture_output=True).stdout
-                    self.assertAlmostEqual(len(out) / 96000, length, delta=0.06)  # two AAC frames
+                shown = times(self.tmp / name)
+                self.assertEqual(len(shown), frames)
+                self.assertLess(abs(shown[0]), 0.002, (args, name))
+                sound = [self.tmp / f"{kind[-1]}.raw" for kind in kinds]
+                ffmpeg("-i", self.tmp / name, *(x for kind, out in zip(kinds, sound) for x in (
+                    "-map", "0:" + kind, "-ac", 1, "-ar", 48000, "-f", "s16le", out)))
+                for out in sound:
+                    self.assertAlmostEqual(out.stat().st_size / 96000, length, delta=0.06)  # two AAC frames
 
     def test_real_clips(self):
         for name in "sam2_05_default_juggle.mp4", "asl_please.mkv", "liveportrait_d6.mp4":
@@ -283,7 +293,7 @@ class Time(SinkCase):
 
 class Description(SinkCase):
     def test_rotation(self):
-        ffmpeg(*VIDEO, *FAST, self.tmp / "a.mp4")
+        ffmpeg(*SHORT, *FAST, self.tmp / "a.mp4")
         for degrees in 90, 180, 270:
             src = self.clip("in.mp4", "-i", self.tmp / "a.mp4", "-c", "copy", "-metadata:s:v", f"rotate={degrees}")
             wanted = [d["rotation"] for d in streams(ffprobe(src), "video")[0]["side_data_list"]]
@@ -291,20 +301,23 @@ class Description(SinkCase):
                 self.copy("-y", src, self.tmp / name)
                 video = streams(ffprobe(self.tmp / name), "video")[0]
                 self.assertEqual([d["rotation"] for d in video["side_data_list"]], wanted)
-                self.assertEqual((video["width"], video["height"]), (320, 180))
+                self.assertEqual((video["width"], video["height"]), (W, H))
 
     def test_turned_where_nothing_says_rotation(self):
+        # Large enough that what chroma loses at edges is little.
+        large = "-f", "lavfi", "-i", "testsrc2=s=320x180:r=25", "-frames:v", 5
         for pix_fmt in "yuv420p", "yuv422p10le":
-            ffmpeg(*VIDEO, "-c:v", "libx264", "-crf", 1, "-pix_fmt", pix_fmt, self.tmp / "a.mp4")
+            ffmpeg(*large, "-c:v", "libx264", "-crf", 1, "-pix_fmt", pix_fmt, self.tmp / "a.mp4")
             for degrees in 90, 180, 270:
                 src = self.clip("in.mp4", "-i", self.tmp / "a.mp4", "-c", "copy", "-metadata:s:v", f"rotate={degrees}")
                 wanted = raw(src, "rgb24")
                 for name in "out.avi", "out.nut", "f_%02d.png":
-                    self.copy("-y", "-crf", 1, src, self.tmp / name) if name[0] == "o" else self.copy("-y", src, self.tmp / name)
+                    self.copy("-y", *(["-crf", 1] if name[0] == "o" else []), src, self.tmp / name)
                     video = streams(ffprobe(self.tmp / name), "video")[0]
                     self.assertEqual((video["width"], video["height"]), (180, 320) if degrees != 180 else (320, 180))
                     self.assertNotIn("side_data_list", video)
                     got = raw(self.tmp / name, "rgb24")
+                    self.assertEqual(len(got), len(wanted))
                     error = sum(abs(x - y) for x, y in zip(got[::97], wanted[::97])) / len(wanted[::97])
                     self.assertLess(error, 4, (pix_fmt, degrees, name))
 
@@ -323,8 +336,9 @@ class Description(SinkCase):
 
     def test_cover_picture(self):
         cover = self.clip("c.jpg", "-f", "lavfi", "-i", "testsrc=size=64x48", "-frames:v", 1)
-        mp4 = self.clip("a.mp4", "-i", self.plain(), "-i", cover, "-map", 0, "-map", 1, "-c", "copy", "-disposition:v:1", "attached_pic")
-        mkv = self.clip("a.mkv", "-i", self.plain(), "-attach", cover, "-metadata:s:t", "mimetype=image/jpeg", "-metadata:s:t",
+        clip = self.clip("in.mp4", *SHORT, *FAST)
+        mp4 = self.clip("a.mp4", "-i", clip, "-i", cover, "-map", 0, "-map", 1, "-c", "copy", "-disposition:v:1", "attached_pic")
+        mkv = self.clip("a.mkv", "-i", clip, "-attach", cover, "-metadata:s:t", "mimetype=image/jpeg", "-metadata:s:t",
                         "filename=front.jpg", "-c", "copy")
         for src, name in ((mp4, "o.mp4"), (mp4, "o.mkv"), (mkv, "o.mp4"), (mkv, "o.mkv")):
             self.copy("-y", src, self.tmp / name)
@@ -350,14 +364,15 @@ class Description(SinkCase):
 
     def test_colour(self):
         keys = "color_range", "color_space", "color_transfer", "color_primaries"
+        slow = ("out.webm", [])  # HEVC and VP9 in turn, each in 8 bits and in 10
         for values in (("tv", "bt709", "bt709", "bt709"), ("pc", "smpte170m", "smpte170m", "smpte170m"),
                        ("tv", "bt2020nc", "smpte2084", "bt2020"), ("tv", "bt2020nc", "arib-std-b67", "bt2020")):
             tags = [x for k, v in zip(("-color_range", "-colorspace", "-color_trc", "-color_primaries"), values)
                     for x in (k, v)]
             pix = ["-pix_fmt", "yuv420p10le"] if "bt2020" in values else ["-pix_fmt", "yuv420p"]
-            src = self.clip("in.mp4", *VIDEO, *FAST, *pix, *tags)
-            for name, more in (("out.mp4", []), ("out.mov", []), ("out.mkv", []), ("out.webm", []),
-                               ("out.mp4", ["-c:v", "libx265", "-preset", "ultrafast"])):
+            src = self.clip("in.mp4", *SHORT, *FAST, *pix, *tags)
+            slow = ("out.webm", []) if slow[0] == "out.mp4" else ("out.mp4", ["-c:v", "libx265", "-preset", "ultrafast"])
+            for name, more in (("out.mp4", []), ("out.mov", []), ("out.mkv", []), slow):
                 self.copy("-y", *more, src, self.tmp / name)
                 video = streams(ffprobe(self.tmp / name), "video")[0]
                 self.assertEqual(tuple(video.get(k) for k in keys), values, name)
@@ -369,13 +384,13 @@ class Description(SinkCase):
         self.assertIn(video.get("color_space", "unknown"), ("unknown", "unspecified"))
 
     def test_aspect(self):
-        src = self.clip("in.mp4", *VIDEO, "-vf", "setsar=4/3", *FAST)
+        src = self.clip("in.mp4", *SHORT, "-vf", "setsar=4/3", *FAST)
         for name in "out.mp4", "out.mkv":
             self.copy(src, self.tmp / name)
             self.assertEqual(streams(ffprobe(self.tmp / name), "video")[0]["sample_aspect_ratio"], "4:3")
 
     def test_hdr(self):
-        mp4 = self.clip("a.mp4", *VIDEO, *FAST, "-pix_fmt", "yuv420p10le", "-color_trc", "smpte2084", "-colorspace",
+        mp4 = self.clip("a.mp4", *SHORT, *FAST, "-pix_fmt", "yuv420p10le", "-color_trc", "smpte2084", "-colorspace",
                         "bt2020nc", "-color_primaries", "bt2020")
         display = b"".join(x.to_bytes(2, "big") for x in (13250, 34500, 7500, 3000, 34000, 16000, 15635, 16450))
         display += (10000000).to_bytes(4, "big") + (50).to_bytes(4, "big")
@@ -408,7 +423,7 @@ class Description(SinkCase):
 
     def stereo(self, name):
         """A Matroska clip with a stereo mode, put into an MP4 file with a projection."""
-        mkv = self.clip("s.mkv", *VIDEO, *FAST, "-metadata:s:v", "stereo_mode=left_right")
+        mkv = self.clip("s.mkv", *SHORT, *FAST, "-metadata:s:v", "stereo_mode=left_right")
         mp4 = self.tmp / name
         ffmpeg("-i", mkv, "-c", "copy", "-strict", "unofficial", mp4)
         box = self.box
@@ -439,26 +454,25 @@ class Description(SinkCase):
 class Pictures(SinkCase):
     def test_lossless_is_exact(self):
         for pix in "yuv420p", "yuv422p", "yuv444p", "yuv420p10le", "nv12":
-            src = self.clip("in.mkv", *VIDEO, "-frames:v", 8, "-c:v", "rawvideo" if pix == "nv12" else "ffv1",
-                            "-pix_fmt", pix)
+            src = self.clip("in.mkv", *SHORT, "-c:v", "rawvideo" if pix == "nv12" else "ffv1", "-pix_fmt", pix)
+            wanted = raw(src, pix)
             for args in (["-c:v", "ffv1"], ["-crf", "0", "-preset", "ultrafast"]):
                 if "10" in pix and args[0] == "-crf":
                     continue  # x264 is lossless at qp 0 only there
                 self.copy("-y", *args, src, self.tmp / "out.mkv")
-                self.assertEqual(hashlib.md5(raw(src, pix)).digest(),
-                                 hashlib.md5(raw(self.tmp / "out.mkv", pix)).digest(), (pix, args))
+                self.assertTrue(raw(self.tmp / "out.mkv", pix) == wanted, (pix, args))
 
     def test_odd_sizes(self):
-        for w, h in ((1, 1), (853, 481), (3, 2), (2, 3), (17, 16)):
-            for pix in "yuv420p", "yuv444p", "gray", "yuv420p10le":
-                src = self.clip("in.mkv", "-f", "lavfi", "-i", f"testsrc2=s=64x64:r=25,scale={w}:{h}", "-frames:v", 4,
-                                "-c:v", "ffv1", "-pix_fmt", pix)
-                for name in "out.mp4", "out.webm":
-                    self.copy("-y", "-preset", "ultrafast", src, self.tmp / name) if name == "out.mp4" else \
-                        self.copy("-y", src, self.tmp / name)
-                    video = streams(ffprobe(self.tmp / name), "video")[0]
-                    self.assertEqual((video["width"], video["height"]), (w, h), (name, pix))
-                    self.assertEqual(len(probe_frames(self.tmp / name)), 4)
+        formats = "yuv420p", "yuv444p", "gray", "yuv420p10le"
+        for n, (w, h) in enumerate(((1, 1), (213, 121), (3, 2), (2, 3), (17, 16))):
+            outs = [x for f in formats for x in ("-frames:v", 4, "-c:v", "ffv1", "-pix_fmt", f, self.tmp / f"{f}.mkv")]
+            ffmpeg("-f", "lavfi", "-i", f"testsrc2=s=64x64:r=25,scale={w}:{h}", *outs)
+            for i, pix in enumerate(formats):
+                # Each size goes into VP9 in two of the formats, each format in two sizes or three.
+                for name, args in (("out.mp4", ["-preset", "ultrafast"]), ("out.webm", []))[:2 if (n + i) % 2 else 1]:
+                    self.copy("-y", *args, self.tmp / f"{pix}.mkv", self.tmp / name)
+                    video = streams(ffprobe(self.tmp / name, "-count_frames"), "video")[0]
+                    self.assertEqual((video["width"], video["height"], video["nb_read_frames"]), (w, h, "4"), (name, pix))
 
     def test_gray_mask(self):
         src = self.clip("in.mkv", *VIDEO, "-frames:v", 5, "-c:v", "ffv1", "-pix_fmt", "gray")
@@ -466,7 +480,7 @@ class Pictures(SinkCase):
         video = streams(ffprobe(self.tmp / "out.mp4"), "video")[0]
         self.assertEqual((video["pix_fmt"], video["color_range"]), ("yuvj420p", "pc"))
         planes = raw(self.tmp / "out.mp4", "yuvj420p")
-        size, luma = 320 * 180 * 3 // 2, 320 * 180
+        size, luma = W * H * 3 // 2, W * H
         gray = raw(src, "gray")
         for n in range(5):
             self.assertEqual(planes[n * size:n * size + luma], gray[n * luma:(n + 1) * luma])
@@ -474,7 +488,7 @@ class Pictures(SinkCase):
 
     def ramp(self, path, bits=8):
         got = raw(path, "gray" if bits == 8 else "gray16le", "alphaextract")
-        row = got[:320] if bits == 8 else [int.from_bytes(got[2 * x:2 * x + 2], "little") for x in range(320)]
+        row = got[:W] if bits == 8 else [int.from_bytes(got[2 * x:2 * x + 2], "little") for x in range(W)]
         return row
 
     def test_alpha(self):
@@ -484,19 +498,19 @@ class Pictures(SinkCase):
         self.assertEqual((video["codec_name"], video["profile"], video["codec_tag_string"]), ("prores", "4444", "ap4h"))
         self.assertEqual(video["pix_fmt"], "yuva444p12le")
         for x, v in enumerate(self.ramp(self.tmp / "out.mov", 16)):
-            self.assertAlmostEqual(v / 65535, x / 319, delta=0.004)
+            self.assertAlmostEqual(v / 65535, x / (W - 1), delta=0.004)
 
         self.copy("-as", "rgba", src, self.tmp / "out.mkv")
         video = streams(ffprobe(self.tmp / "out.mkv"), "video")[0]
         self.assertEqual((video["codec_name"], video["pix_fmt"]), ("ffv1", "bgra"))
-        self.assertEqual(list(self.ramp(self.tmp / "out.mkv")), [x * 255 // 319 for x in range(320)])
+        self.assertEqual(list(self.ramp(self.tmp / "out.mkv")), [x * 255 // (W - 1) for x in range(W)])
 
         self.copy("-as", "yuva420p", src, self.tmp / "out.webm")
         got = subprocess.run(["ffmpeg", "-v", "error", "-c:v", "libvpx-vp9", "-i", str(self.tmp / "out.webm"), "-vf",
                               "alphaextract", "-f", "rawvideo", "-pix_fmt", "gray", "-"], check=True,
                              capture_output=True).stdout
-        for x in range(320):
-            self.assertAlmostEqual(got[x], x * 255 / 319, delta=6)
+        for x in range(W):
+            self.assertAlmostEqual(got[x], x * 255 / (W - 1), delta=6)
 
         p = self.copy("-as", "rgba", src, self.tmp / "out.mp4", status=UNSUPPORTED)
         self.assertIn(".mov", p.err)
@@ -516,16 +530,16 @@ class Pictures(SinkCase):
             self.assertAlmostEqual(got, want, delta=3)
 
     def test_size_change(self):
-        for size in "320x180", "160x120":
+        for size in f"{W}x{H}", "120x80":
             ffmpeg("-f", "lavfi", "-i", f"testsrc2=s={size}:r=25:d=0.4", *FAST, "-bsf:v", "h264_mp4toannexb", "-f",
                    "h264", self.tmp / f"{size}.h264")
         src = self.tmp / "in.h264"
-        src.write_bytes((self.tmp / "320x180.h264").read_bytes() + (self.tmp / "160x120.h264").read_bytes())
+        src.write_bytes((self.tmp / f"{W}x{H}.h264").read_bytes() + (self.tmp / "120x80.h264").read_bytes())
         ffmpeg("-fflags", "+genpts", "-i", src, "-c", "copy", self.tmp / "in.ts")
         p = self.copy(self.tmp / "in.ts", self.tmp / "out.mp4")
         self.assertEqual(len(re.findall("scaled to the first frame's size", p.err)), 1, p.err)
         self.assertEqual({(f["width"], f["height"]) for f in probe_frames(self.tmp / "out.mp4", "width,height")},
-                         {(320, 180)})
+                         {(W, H)})
 
     def test_wide_is_hevc(self):
         src = self.clip("in.mkv", "-f", "lavfi", "-i", "testsrc2=s=4352x64:r=25", "-frames:v", 3, "-c:v", "ffv1")
@@ -548,7 +562,7 @@ class Images(SinkCase):
         self.assertEqual(self.left(), [])
 
     def test_one(self):
-        src = self.clip("in.png", *VIDEO, "-frames:v", 1, "-update", 1)
+        src = self.clip("in.png", "-f", "lavfi", "-i", "testsrc2=s=320x180", "-frames:v", 1, "-update", 1)
         for name, codec in (("a.png", "png"), ("a.jpg", "mjpeg"), ("a.bmp", "bmp"), ("a.tiff", "tiff"), ("a.webp", "webp")):
             self.copy(src, self.tmp / name)
             self.assertEqual(ffprobe(self.tmp / name)["streams"][0]["codec_name"], codec)
@@ -569,8 +583,8 @@ class Images(SinkCase):
 
     def test_alpha(self):
         self.copy("-as", "rgba", self.plain(), self.tmp / "f_%02d.png")
-        got = raw(self.tmp / "f_%02d.png", "rgba")[3:4 * 320:4]
-        self.assertEqual(list(got), [x * 255 // 319 for x in range(320)])
+        got = raw(self.tmp / "f_%02d.png", "rgba")[3:4 * W:4]
+        self.assertEqual(list(got), [x * 255 // (W - 1) for x in range(W)])
         p = self.copy("-as", "rgba", self.plain(), self.tmp / "f_%02d.jpg", status=UNSUPPORTED)
         self.assertIn(".png", p.err)
 
@@ -676,8 +690,10 @@ class Rules(SinkCase):
         src = self.rich("in.mp4", "-c:a", "aac", "-c:s", "mov_text")
         for name in "out.mp4", "out.mkv", "out.webm":
             self.copy("-stop", 10, src, self.tmp / name)
-            self.assertEqual(times(self.tmp / name), times(src)[:10]) if name == "out.mp4" else None
-            self.assertEqual(len(times(self.tmp / name)), 10)
+            shown = times(self.tmp / name)
+            self.assertEqual(len(shown), 10)
+            if name == "out.mp4":
+                self.assertEqual(shown, times(src)[:10])
             ffmpeg("-xerror", "-i", self.tmp / name, "-f", "null", "-")
             for kind in "audio", "subtitle":
                 ends = subprocess.run(["ffprobe", "-v", "error", "-select_streams", kind[0], "-show_entries",

@@ -253,7 +253,7 @@ static void check_same(const struct reading *want, const struct reading *got)
 
 static struct reading one, many; // too large for the stack
 
-// One decoder against two and three, in order and by position. `spreads`: there must really be
+// One decoder against two with a small window and three with a large one, in order and by position. `spreads`: there must really be
 // several. Returns the frames.
 static int64_t compare(const char *file, struct tachy_source_params p, bool spreads)
 {
@@ -264,14 +264,13 @@ static int64_t compare(const char *file, struct tachy_source_params p, bool spre
         read_in_order(&many, file, p);
         check_same(&one, &many);
         CHECK(!strstr(messages, "side by side") == !spreads);
-        for (int window = 40; window <= 400; window *= 10) {
-            int n = read_by_position(&many, file, p, p.decoders, window);
-            CHECK(spreads ? n == p.decoders : n == 1);
-            check_same(&one, &many);
-            CHECK(many.farthest < window);
-            if (spreads && window == 400 && !p.duration) // a short range may have one segment
-                CHECK(many.apart >= 24);
-        }
+        int window = p.decoders == 2 ? 40 : 400;
+        int n = read_by_position(&many, file, p, p.decoders, window);
+        CHECK(spreads ? n == p.decoders : n == 1);
+        check_same(&one, &many);
+        CHECK(many.farthest < window);
+        if (spreads && window == 400 && !p.duration) // a short range may have one segment
+            CHECK(many.apart >= 24);
     }
     return one.n;
 }
@@ -337,9 +336,9 @@ TEST(ranges)
     static const double starts[] = {0, 0.5, 1.96, 3.2, 7.9};
     static const char *files[] = {"open.mkv", "open.mp4", "hevc.mp4", "open.ts"};
     for (size_t f = 0; f < TACHY_ARRAY_SIZE(files); f++)
-        for (size_t i = 0; i < TACHY_ARRAY_SIZE(starts); i++)
+        for (size_t i = f % 2; i < TACHY_ARRAY_SIZE(starts); i += 2)
             compare(files[f], (struct tachy_source_params){.start = starts[i],
-                                                           .duration = (i + f) % 2 * 3.1},
+                                                           .duration = (i / 2 + f / 2) % 2 * 3.1},
                     starts[i] < 7); // what is left is short
 }
 

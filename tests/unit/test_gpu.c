@@ -1,8 +1,10 @@
 #include "test.h"
 
 #include "base/base.h"
+#include "base/block_pool.h"
 #include "base/clock.h"
 #include "cuda/nvtx.h"
+#include "cuda/places.h"
 #include "fakes/fake.h"
 #include "profile/profile_priv.h"
 
@@ -327,6 +329,60 @@ static int spans_of(const json_t *trace, const char *name, double (*out)[2], int
     return n;
 }
 
+static size_t give_way(void *user, size_t want)
+{
+    struct tachy_block *b = user;
+    size_t size = b->size;
+    struct tachy_memory *m = *(struct tachy_memory **)(b + 1);
+    tachy_memory_give(m, b);
+    return size;
+}
+
+// The budget of this program, and of all programs together: a cache gives way for either.
+TEST(memory_on_the_card)
+{
+    struct {
+        struct tachy_block block;
+        struct tachy_memory *m;
+    } cached = {0};
+    struct tachy_block a = {0}, b = {0};
+    struct tachy_gpu_places *places;
+    const size_t gib = (size_t)1 << 30;
+    open_device();
+    CHECK_INT(tachy_memory_open(&cached.m, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
+    struct tachy_gpu_places_params p = {.fraction = 0.5, .vram_most = 0.75, .pinned = gib, .log = &log_errors};
+    CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, gib), TACHY_ERR_UNSUPPORTED);
+    CHECK_INT(tachy_gpu_places_open(&places, cached.m, &device, &p), TACHY_OK);
+    CHECK_INT(tachy_memory_take(cached.m, &cached.block, TACHY_DEVICE, TACHY_MEMORY_CACHE, 2 * gib), TACHY_OK);
+    struct tachy_cache c = {.place = TACHY_DEVICE, .shrink = give_way, .user = &cached};
+    tachy_memory_add_cache(cached.m, &c);
+    CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, 7 * gib), TACHY_OK);
+    CHECK(!cached.block.size); // 9 of 8 GiB
+    CHECK_INT(tachy_memory_take(cached.m, &b, TACHY_DEVICE, TACHY_MEMORY_FRAMES, 2 * gib), TACHY_ERR_NOMEM);
+    CHECK(strstr(last_message, "of device memory are taken"));
+    tachy_memory_give(cached.m, &a);
+
+    CUDA(fake_cuda_others, 9 * gib); // 3 of the 12 that may be in use are left
+    CHECK_INT(tachy_memory_take(cached.m, &cached.block, TACHY_DEVICE, TACHY_MEMORY_CACHE, 2 * gib), TACHY_OK);
+    CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, 3 * gib), TACHY_OK);
+    CHECK(!cached.block.size);
+    tachy_memory_remove_cache(cached.m, &c);
+    tachy_memory_give(cached.m, &a);
+    CUDA(fake_cuda_others, gib);
+
+    struct tachy_block_pool *pool;
+    CHECK_INT(tachy_block_pool_open(&pool, cached.m, TACHY_PINNED, TACHY_MEMORY_FRAMES, gib / 4, 5), TACHY_ERR_NOMEM);
+    CHECK(!pool);
+    CHECK_INT(tachy_block_pool_open(&pool, cached.m, TACHY_PINNED, TACHY_MEMORY_FRAMES, 1 << 20, 3), TACHY_OK);
+    char *text = tachy_memory_report(cached.m);
+    CHECK(text && strstr(text, "pinned: 3.0 MiB of 1024.0 MiB (frames 3.0)") && strstr(text, "device: 0.0 MiB of 8192.0"));
+    tachy_free(text);
+    tachy_block_pool_close(&pool);
+    tachy_memory_close(&cached.m);
+    tachy_gpu_places_close(&places);
+    CHECK_INT(CUDA(fake_cuda_count)->allocations, 0);
+}
+
 TEST(events_time_two_streams)
 {
     tachy_profile *p = open_profile(false);
@@ -579,7 +635,7 @@ int main(void)
         TEST_CASE(sensors_over_time),
         TEST_CASE(no_sensors),
         TEST_CASE(rates_are_measured_once),
-        TEST_CASE(events_time_two_streams),
+        TEST_CASE(memory_on_the_card), TEST_CASE(events_time_two_streams),
         TEST_CASE(events_stay_on_the_clock),
         TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies),

@@ -145,6 +145,15 @@ TEST(moves)
     CHECK_INT(nodes(), 2);
     tachy_graph_close(&g);
     same_after_all(turned);
+    begin(); // a slice of everything, and one that is not
+    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6));
+    struct tachy_plan_attr all = {.slice = {.step = {1, 1, 1, 1}}}, back = {.slice = {{0, 2, 0, 0}, {1, -1, 1, 1}}};
+    struct tachy_value *y = make(TACHY_OP_SLICE, all, like(x), x, NULL, NULL);
+    tachy_graph_add_output(g, unary(TACHY_PLAN_RELU, make(TACHY_OP_SLICE, back, like(y), y, NULL, NULL)));
+    CHECK_INT(tachy_plan_moves(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(nodes(), 2);
+    tachy_graph_close(&g);
 }
 
 TEST(common_and_dead)
@@ -244,9 +253,9 @@ TEST(refused)
 {
     struct tachy_cpu_plan *p = NULL;
     begin();
-    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6)), *w = input(4, SHAPE(4, 3, 1, 1));
+    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6)), *w = input(4, SHAPE(3, 4, 1, 1));
     struct tachy_plan_attr a = {.conv = {{1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, {0, 0}}};
-    tachy_graph_add_output(g, make(TACHY_OP_CONV, a, VALUE(1, 4, 8, 6), x, w, NULL));
+    tachy_graph_add_output(g, make(TACHY_OP_DECONV, a, VALUE(1, 4, 8, 6), x, w, NULL));
     CHECK_STR(tachy_cpu_refuses(g->first), "weights that are not constant");
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
     CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_ERR_UNSUPPORTED);

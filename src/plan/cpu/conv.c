@@ -3,6 +3,7 @@
 #include "base/base.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 static size_t round_up(size_t n) { return TACHY_ALIGN(n, 16); } // 64 bytes of floats
 
@@ -104,6 +105,15 @@ int tachy_conv_variants(const struct tachy_conv_shape *s, enum tachy_isa isa,
     if (isa == TACHY_ISA_AVX512 && half)
         n += variants_of(s, half, out + n);
     return n;
+}
+
+char *tachy_conv_variant_name(const struct tachy_conv_variant *v, char to[TACHY_CONV_NAME])
+{
+    int n = v->depthwise ? snprintf(to, TACHY_CONV_NAME, "%s depthwise %d", tachy_isa_name(v->isa), v->pixels)
+                         : snprintf(to, TACHY_CONV_NAME, "%s %dx%d", tachy_isa_name(v->isa), v->vectors, v->pixels);
+    if (v->block > 0)
+        snprintf(to + n, TACHY_CONV_NAME - (size_t)n, " block %d", v->block);
+    return to;
 }
 
 static bool size_ok(int64_t a, int64_t b, int64_t c, int64_t d)

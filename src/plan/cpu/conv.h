@@ -31,6 +31,10 @@ enum { TACHY_CONV_VARIANTS_MAX = 16 };
 int tachy_conv_variants(const struct tachy_conv_shape *s, enum tachy_isa isa,
                         struct tachy_conv_variant *out);
 
+// A variant in words, "avx2 3x6 block 192"; those of one shape have names of their own. Returns `to`.
+enum { TACHY_CONV_NAME = 64 };
+char *tachy_conv_variant_name(const struct tachy_conv_variant *v, char to[TACHY_CONV_NAME]);
+
 // Ready for use after tachy_conv_init(); plain data, holds no memory, may be copied.
 struct tachy_conv {
     struct tachy_conv_shape s;

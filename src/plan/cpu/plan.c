@@ -17,7 +17,7 @@ struct plan_step *plan_step(struct plan_build *b)
     }
     struct plan_step *s = &p->steps[p->nb_steps++];
     *s = (struct plan_step){.k = b->k, .rows = 1, .weights = -1, .slope = -1};
-    s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = NO_BASE;
+    s->in.base = s->in2.base = s->out.base = s->add.base = s->scale.base = s->sums.base = NO_BASE;
     return s;
 }
 
@@ -46,10 +46,28 @@ void plan_needs_scratch(struct tachy_cpu_plan *p, size_t bytes)
     p->scratch = TACHY_MAX(p->scratch, (bytes + sizeof(float) - 1) / sizeof(float));
 }
 
+// Labels the steps that have none yet as the node's.
+static int add_labels(struct tachy_cpu_plan *p, enum tachy_plan_op op, const char *name)
+{
+    struct plan_label *l = realloc(p->labels, sizeof(*l) * (size_t)(p->nb_steps + 1));
+    if (!l)
+        return TACHY_ERR_NOMEM;
+    p->labels = l;
+    while (p->nb_labels < p->nb_steps) {
+        l[p->nb_labels] = (struct plan_label){op, tachy_asprintf("%s", name ? name : "")};
+        if (!l[p->nb_labels++].name)
+            return TACHY_ERR_NOMEM;
+    }
+    return TACHY_OK;
+}
+
 static int add_steps(struct plan_build *b)
 {
     const struct tachy_graph *g = b->g;
     int err = TACHY_OK;
+    for (int i = 0; i < g->nb_in && err == TACHY_OK; i++)
+        if (g->in[i]->dtype != TACHY_F32)
+            err = plan_convert_input(b, g->in[i], i);
     for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
         const char *why = tachy_cpu_refuses(n);
         b->plan->nodes++;
@@ -57,11 +75,42 @@ static int add_steps(struct plan_build *b)
             return tachy_fail(g->log, TACHY_ERR_UNSUPPORTED, "plan: %s %s is not built: %s",
                               tachy_plan_op_name(n->op), n->name ? n->name : "", why);
         err = plan_steps_of(b, n);
+        if (err == TACHY_OK)
+            err = add_labels(b->plan, n->op, n->name);
     }
     for (int i = 0; i < g->nb_out && err == TACHY_OK; i++)
-        if (b->places.ref[g->out[i]->id].base != BASE_INPUTS + g->nb_in + i)
+        if (g->out[i]->dtype != TACHY_F32)
+            err = plan_convert_output(b, g->out[i], i);
+        else if (b->places.ref[g->out[i]->id].base != BASE_INPUTS + g->nb_in + i)
             err = plan_copy_output(b, g->out[i], i);
-    return err;
+    return err == TACHY_OK ? add_labels(b->plan, TACHY_OP_TRANSPOSE, "output") : err;
+}
+
+int plan_later(struct plan_build *b, const struct plan_step *s, const struct tachy_conv_weights *w)
+{
+    struct plan_kernel *k = realloc(b->kernels, sizeof(*k) * (size_t)(b->nb_kernels + 1));
+    if (!k)
+        return TACHY_ERR_NOMEM;
+    b->kernels = k;
+    k[b->nb_kernels++] = (struct plan_kernel){(int)(s - b->plan->steps), *w};
+    return TACHY_OK;
+}
+
+int plan_keep(struct tachy_cpu_plan *p, struct plan_packed *k)
+{
+    for (int i = 0; i < p->nb_packed; i++)
+        if (p->packed[i] == k) {
+            plan_packed_unref(&k); // once is enough
+            return TACHY_OK;
+        }
+    struct plan_packed **list = realloc(p->packed, sizeof(*list) * (size_t)(p->nb_packed + 1));
+    if (!list) {
+        plan_packed_unref(&k);
+        return TACHY_ERR_NOMEM;
+    }
+    p->packed = list;
+    list[p->nb_packed++] = k;
+    return TACHY_OK;
 }
 
 int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g,
@@ -82,6 +131,9 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
         p->values = b.places.values;
         err = add_steps(&b);
     }
+    if (err == TACHY_OK)
+        err = plan_choose(&b, params ? params : &(struct tachy_cpu_plan_params){0});
+    free(b.kernels);
     for (int i = 0; i < p->nb_steps; i++)
         p->steps[i].split = plan_worth_splitting(&p->steps[i]);
     plan_place_free(&b.places);
@@ -102,23 +154,42 @@ void tachy_cpu_plan_close(struct tachy_cpu_plan **pp)
         p->idle = w->next;
         plan_workspace_free(w);
     }
+    for (int i = 0; i < p->nb_packed; i++)
+        plan_packed_unref(&p->packed[i]);
+    free(p->packed);
+    free(p->choice.text);
     for (int i = 0; i < p->nb_deconvs; i++)
         free(p->deconvs[i]);
     free(p->deconvs);
+    for (int i = 0; i < p->nb_labels; i++)
+        tachy_free(p->labels[i].name);
+    free(p->labels);
     free(p->steps);
     tachy_aligned_free(p->weights);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }
 
+const char *tachy_cpu_plan_choice(const struct tachy_cpu_plan *p) { return p->choice.text; }
+
 void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_info *info)
 {
+    size_t packed = 0, shared = 0;
+    for (int i = 0; i < p->nb_packed; i++) {
+        packed += plan_packed_size(p->packed[i]);
+        shared += plan_packed_owners(p->packed[i]) > 1 ? plan_packed_size(p->packed[i]) : 0;
+    }
     *info = (struct tachy_cpu_plan_info){
         .steps = p->nb_steps,
         .nodes = p->nodes,
-        .weights = p->nb_weights * sizeof(float),
+        .weights = p->nb_weights * sizeof(float) + packed,
+        .shared = shared,
         .arena = p->arena * sizeof(float),
         .scratch = p->scratch * sizeof(float),
         .values = p->values * sizeof(float),
+        .effort = p->choice.effort,
+        .choice_seconds = p->choice.seconds,
+        .run_ms = p->choice.run_ms,
+        .default_run_ms = p->choice.default_run_ms,
     };
 }

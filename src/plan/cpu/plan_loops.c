@@ -7,8 +7,7 @@
 
 // Steps that walk over elements by their strides, in any order of dimensions.
 
-// Goes to the next element of dims 0..rank-1 by `index`; false after the last.
-static bool next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *from, ptrdiff_t *to)
+bool plan_next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *from, ptrdiff_t *to)
 {
     for (int d = rank - 1; d >= 0; d--) {
         *from += c->from[d];
@@ -46,15 +45,20 @@ static void copy_transposed(const struct plan_step *s, const struct plan_copy *c
     do
         s->k->transpose(y + to, c->to[across], x + from, c->from[last], (int)c->dim[last],
                         (int)c->dim[across]);
-    while (next(&outer, last, index, &from, &to));
+    while (plan_next(&outer, last, index, &from, &to));
 }
 
 void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
-    const struct plan_copy *c = &s->copy.copy;
+    struct plan_copy part = s->copy.copy, *c = &part;
     const float *x = plan_at(&s->in, r).data;
     struct tachy_view out = plan_at(&s->out, r);
     float *y = r->base[s->add.base] + s->add.offset; // where the copy goes within the output
+    if (s->rows > 1) {
+        c->dim[s->copy.along] = row1 - row0;
+        x += row0 * c->from[s->copy.along];
+        y += row0 * c->to[s->copy.along];
+    }
     if (s->copy.fill)
         for (ptrdiff_t i = 0; i < out.image * out.n; i++)
             out.data[i] = s->copy.value;
@@ -71,25 +75,141 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
         else
             for (int64_t i = 0; i < n; i++)
                 y[to + i * step_to] = x[from + i * step];
-    } while (next(c, last, index, &from, &to));
+    } while (plan_next(c, last, index, &from, &to));
+}
+
+enum { LANES = 8 };
+
+// Of adjacent numbers: in lanes, in the same order whatever the processor.
+static double dense_sum(const float *x, int64_t n)
+{
+    double lane[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] += (double)x[i + k];
+    for (int k = 0; k < LANES; k++)
+        sum += lane[k];
+    for (; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+static float dense_most(const float *x, int64_t n, float sign)
+{
+    float lane[LANES], most = sign * x[0];
+    int64_t i = 0;
+    for (int k = 0; k < LANES; k++)
+        lane[k] = most;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] = sign * x[i + k] > lane[k] ? sign * x[i + k] : lane[k];
+    for (int k = 0; k < LANES; k++)
+        most = lane[k] > most ? lane[k] : most;
+    for (; i < n; i++)
+        most = sign * x[i] > most ? sign * x[i] : most;
+    return sign * most;
+}
+
+// One line of what is reduced, into `sum`; `beyond`: the largest element where exponentials are summed.
+static double line(enum tachy_plan_reduce how, const float *x, ptrdiff_t step, int64_t n, double sum,
+                   double beyond)
+{
+    if (step == 1 && (how == TACHY_PLAN_MEAN || how == TACHY_PLAN_SUM || how == TACHY_PLAN_LOG_SUM))
+        return sum + dense_sum(x, n);
+    switch (how) {
+    case TACHY_PLAN_RMAX:
+        if (step == 1)
+            return fmax(sum, (double)dense_most(x, n, 1));
+        for (int64_t i = 0; i < n; i++)
+            sum = (double)x[i * step] > sum ? (double)x[i * step] : sum;
+        break;
+    case TACHY_PLAN_RMIN:
+        if (step == 1)
+            return fmin(sum, (double)dense_most(x, n, -1));
+        for (int64_t i = 0; i < n; i++)
+            sum = (double)x[i * step] < sum ? (double)x[i * step] : sum;
+        break;
+    case TACHY_PLAN_PROD:
+        for (int64_t i = 0; i < n; i++)
+            sum *= (double)x[i * step];
+        break;
+    case TACHY_PLAN_L1:
+        for (int64_t i = 0; i < n; i++)
+            sum += fabs((double)x[i * step]);
+        break;
+    case TACHY_PLAN_L2:
+    case TACHY_PLAN_SUM_SQUARE:
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)x[i * step] * (double)x[i * step];
+        break;
+    case TACHY_PLAN_LOG_SUM_EXP:
+        for (int64_t i = 0; i < n; i++)
+            sum += exp((double)x[i * step] - beyond);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)x[i * step];
+    }
+    return sum;
+}
+
+static double over_all(const struct plan_copy *c, enum tachy_plan_reduce how, const float *x, double beyond)
+{
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, none = 0;
+    int last = c->rank - 1;
+    double sum = how == TACHY_PLAN_RMAX   ? -INFINITY
+                 : how == TACHY_PLAN_RMIN ? INFINITY
+                 : how == TACHY_PLAN_PROD ? 1
+                                          : 0;
+    if (!c->rank)
+        return line(how, x, 0, 1, sum, beyond);
+    do
+        sum = line(how, x + from, c->from[last], c->dim[last], sum, beyond);
+    while (plan_next(c, last, index, &from, &none));
+    return sum;
+}
+
+static void fill(float *y, int n, float value)
+{
+    for (int i = 0; i < n; i++)
+        y[i] = value;
+}
+
+void plan_run_frame(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    const int *first = s->frame.first, *end = s->frame.end;
+    const float value = s->frame.value;
+    struct tachy_view v = plan_at(&s->out, r);
+    for (int row = row0; row < row1; row++) {
+        int n = row / v.h, y = row % v.h;
+        bool outside = n < first[0] || n >= end[0] || y < first[1] || y >= end[1];
+        float *p = tachy_view_at(&v, n, y, 0);
+        for (int x = 0; x < v.w; x++, p += v.pixel) {
+            if (outside || x < first[2] || x >= end[2]) {
+                fill(p, v.c, value);
+                continue;
+            }
+            fill(p, first[3], value);
+            fill(p + end[3], v.c - end[3], value);
+        }
+    }
 }
 
 static float reduced(const struct plan_copy *c, enum tachy_plan_reduce how, const float *x)
 {
-    int64_t index[TACHY_MAX_RANK] = {0}, count = 0;
-    ptrdiff_t from = 0, none = 0;
-    double sum = how == TACHY_PLAN_RMAX ? -INFINITY : how == TACHY_PLAN_RMIN ? INFINITY : 0;
-    do {
-        double v = x[from];
-        if (how == TACHY_PLAN_RMAX)
-            sum = v > sum ? v : sum;
-        else if (how == TACHY_PLAN_RMIN)
-            sum = v < sum ? v : sum;
-        else
-            sum += v;
-        count++;
-    } while (next(c, c->rank, index, &from, &none));
-    return (float)(how == TACHY_PLAN_MEAN ? sum / (double)count : sum);
+    double beyond = how == TACHY_PLAN_LOG_SUM_EXP ? over_all(c, TACHY_PLAN_RMAX, x, 0) : 0, count = 1;
+    double sum = over_all(c, how, x, beyond = isfinite(beyond) ? beyond : 0);
+    for (int d = 0; d < c->rank; d++)
+        count *= (double)c->dim[d];
+    switch (how) {
+    case TACHY_PLAN_MEAN: return (float)(sum / count);
+    case TACHY_PLAN_L2: return (float)sqrt(sum);
+    case TACHY_PLAN_LOG_SUM: return (float)log(sum);
+    case TACHY_PLAN_LOG_SUM_EXP: return (float)(log(sum) + beyond);
+    default: return (float)sum;
+    }
 }
 
 void plan_run_reduce(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
@@ -100,7 +220,7 @@ void plan_run_reduce(const struct plan_step *s, const struct plan_run *r, int ro
     ptrdiff_t from = 0, to = 0;
     do
         y[to] = reduced(&s->reduce.inner, s->reduce.how, x + from);
-    while (next(&s->reduce.outer, s->reduce.outer.rank, index, &from, &to));
+    while (plan_next(&s->reduce.outer, s->reduce.outer.rank, index, &from, &to));
 }
 
 // Along one axis with any step.
@@ -127,5 +247,5 @@ void plan_run_softmax_any(const struct plan_step *s, const struct plan_run *r, i
     ptrdiff_t from = 0, to = 0;
     do
         softmax_line(x + from, in->from[0], y + to, in->to[0], in->dim[0]);
-    while (next(&s->reduce.outer, s->reduce.outer.rank, index, &from, &to));
+    while (plan_next(&s->reduce.outer, s->reduce.outer.rank, index, &from, &to));
 }

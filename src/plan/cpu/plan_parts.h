@@ -1,6 +1,8 @@
 #pragma once
 #include "plan/cpu/conv.h"
 #include "plan/cpu/deconv.h"
+#include "plan/cpu/narrow.h"
+#include "plan/cpu/packed.h"
 #include "plan/cpu/plan.h"
 #include "plan/cpu/team.h"
 
@@ -26,6 +28,56 @@ struct plan_copy {
     ptrdiff_t from[TACHY_MAX_RANK], to[TACHY_MAX_RANK];
 };
 
+// Operands that stretch to an output; [0] is the output.
+enum { PLAN_SPREAD = 4 };
+struct plan_spread {
+    int rank;
+    int64_t dim[TACHY_MAX_RANK];
+    ptrdiff_t step[PLAN_SPREAD][TACHY_MAX_RANK];
+    enum tachy_plan_binary how;
+    bool whole; // numbers, of the operands and the result
+};
+
+// A product whose second matrix, or a convolution whose weights, are packed in scratch in each run.
+struct plan_product {
+    struct tachy_conv conv;
+    struct tachy_conv_weights weights; // without data and bias
+    ptrdiff_t bias;                    // floats in the weights; -1: none
+    size_t packed, copy;               // floats in the scratch
+    int m, k;                          // rows and columns of the first matrix
+    float alpha;
+    bool trans_a, copies; // the first matrix is copied first
+    int rank;             // dimensions in front of the matrices, the last first
+    int64_t batch[TACHY_MAX_RANK];
+    ptrdiff_t step_a[TACHY_MAX_RANK], step_b[TACHY_MAX_RANK];
+};
+
+// Indices that are followed: `deep` of them, `next` floats apart, pick along axes of `size` and `step`.
+struct plan_gather {
+    struct plan_copy each, inner;
+    ptrdiff_t own[TACHY_MAX_RANK]; // in the input, as `each` goes on
+    int deep;
+    ptrdiff_t next;
+    int64_t size[TACHY_MAX_RANK];
+    ptrdiff_t step[TACHY_MAX_RANK];
+};
+
+struct plan_norm {
+    ptrdiff_t shift; // floats in the weights; -1: none
+    float epsilon;
+    int h, w, c, groups;
+    ptrdiff_t in[3], out[3], image_in, image_out; // rows, pixels, channels
+};
+
+struct plan_grid {
+    int dims; // 2 or 3
+    enum tachy_plan_resize mode;
+    enum tachy_plan_outside outside;
+    bool align;
+    int channels, size[3], out[3];
+    ptrdiff_t x[5], y[5], at[5]; // steps of input, output and grid along their dimensions
+};
+
 struct plan_run; // bases of one run
 struct plan_step {
     // Rows row0..row1-1 of what the step writes; a step of one row cannot be split. Which rows are
@@ -35,11 +87,14 @@ struct plan_step {
     bool split; // worth splitting between threads
     const struct tachy_plan_kernels *k;
     struct plan_ref in, in2, out, add, scale; // scale: data only
+    struct plan_ref sums; // of the output's rows, or of the input's for a mean: [n * h][c]; data only
     struct tachy_act act;
     bool add_last;
     ptrdiff_t weights, slope; // floats in the weights; slope: -1 for none
+    const void *packed;       // weights of a convolution, straight or transposed
     union {
         struct tachy_conv conv;
+        struct tachy_narrow narrow;
         struct tachy_deconv *deconv; // of the plan
         struct tachy_pool_shape pool;
         struct tachy_resize_shape resize;
@@ -47,13 +102,38 @@ struct plan_step {
         struct {
             struct plan_copy copy;
             bool fill; // the output is filled first
+            int along; // the dimension whose elements are the step's rows
             float value;
         } copy;
+        struct {
+            int first[4], end[4]; // n, h, w, c of the output that hold something already
+            float value;          // of the rest
+        } frame;
         struct {
             struct plan_copy outer, inner; // inner: what is reduced or normalised; from only
             enum tachy_plan_reduce how;
         } reduce;
+        struct {
+            struct plan_copy outer, inner;
+            bool min, last;
+        } arg;
+        struct {
+            enum tachy_dtype type; // outside of the plan
+            struct plan_copy copy;
+        } convert;
+        struct tachy_plan_act_of function;
+        struct plan_spread spread;
+        struct plan_product product;
+        struct plan_gather gather;
+        struct plan_norm norm;
+        struct plan_grid grid;
     };
+};
+
+// What a step computes, for people.
+struct plan_label {
+    enum tachy_plan_op op;
+    char *name; // of the node it comes from, "" where it has none
 };
 
 struct plan_run {
@@ -68,14 +148,27 @@ struct plan_workspace {
     float *base[]; // [threads][bases]
 };
 
+// What is known about the choice of kernels.
+struct plan_choice {
+    char *text; // see tachy_cpu_plan_choice()
+    int effort; // that it was made with
+    double seconds;                // that timing took in this process
+    double run_ms, default_run_ms; // of a run as chosen, and with the defaults; 0: not timed
+};
+
 struct tachy_cpu_plan {
     const struct tachy_log *log; // while it opens
     struct plan_step *steps;
     int nb_steps, max_steps;
+    struct plan_label *labels; // one a step
+    int nb_labels;
     float *weights;
     size_t nb_weights, max_weights; // floats
+    struct plan_packed **packed; // shared with other plans, each once
+    int nb_packed;
     struct tachy_deconv **deconvs;
     int nb_deconvs;
+    struct plan_choice choice;
     size_t arena, scratch, values; // floats
     int nb_in, nb_out, nodes;
     int threads; // of a run
@@ -86,12 +179,15 @@ struct tachy_cpu_plan {
 // Where each value of a graph lies.
 struct plan_places {
     struct plan_ref *ref; // by a value's id; rank 4: as the value's layout says; else rows
+    struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
     size_t arena, values; // floats
 };
 // Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
 // Slice and Concat where that can be, the rest coloured by lifetime.
 int plan_place(struct plan_places *p, const struct tachy_graph *g);
 void plan_place_free(struct plan_places *p);
+// A mean over the pixels of a picture with its channels last, which can be read from sums of rows.
+bool plan_is_mean_of_rows(const struct tachy_node *n);
 
 void plan_workspace_free(struct plan_workspace *w); // plan_threads.c
 // Whether a step is long enough, and has rows enough, for more than one thread.
@@ -103,7 +199,23 @@ struct plan_build {
     const struct tachy_graph *g;
     struct plan_places places;
     const struct tachy_plan_kernels *k;
+    struct plan_kernel *kernels; // to be chosen and packed when all steps are there
+    int nb_kernels;
 };
+// A convolution's step whose kernel is chosen at the end; s->conv has its default until then. What
+// `w` points to lives as long as the graph. TACHY_ERR_NOMEM.
+struct plan_kernel {
+    int step;
+    struct tachy_conv_weights w;
+};
+int plan_later(struct plan_build *b, const struct plan_step *s, const struct tachy_conv_weights *w);
+// Chooses as `params` say and packs (choice.c). TACHY_ERR_NOMEM.
+int plan_choose(struct plan_build *b, const struct tachy_cpu_plan_params *params);
+// Memory of a convolution's weights for its kernel: packed, and shared with all plans that have the
+// same. NULL: no memory.
+struct plan_packed *plan_pack(const struct tachy_conv *c, const struct tachy_conv_weights *w);
+// Keeps packed weights, which become the plan's also on failure. TACHY_ERR_NOMEM.
+int plan_keep(struct tachy_cpu_plan *p, struct plan_packed *k);
 int plan_steps_of(struct plan_build *b, const struct tachy_node *n);
 // Those of one operator (steps_*.c).
 typedef int plan_steps_fn(struct plan_build *b, const struct tachy_node *n);
@@ -111,6 +223,20 @@ plan_steps_fn plan_steps_conv, plan_steps_deconv, plan_steps_matmul; // steps_co
 plan_steps_fn plan_steps_unary, plan_steps_binary, plan_steps_pool, plan_steps_resize,
     plan_steps_reduce, plan_steps_softmax;             // steps_math.c
 plan_steps_fn plan_steps_copy, plan_steps_concat; // steps_copy.c
+plan_steps_fn plan_steps_spread;                      // steps_spread.c
+plan_steps_fn plan_steps_product;                     // steps_matmul.c
+plan_steps_fn plan_steps_gather, plan_steps_gather_each, plan_steps_gather_nd,
+    plan_steps_arg;                                         // steps_index.c
+plan_steps_fn plan_steps_layer_norm, plan_steps_group_norm; // steps_norm.c
+plan_steps_fn plan_steps_grid;                              // steps_grid.c
+plan_steps_fn plan_steps_cubic;                             // steps_cubic.c
+plan_steps_fn plan_steps_function;                          // steps_function.c
+// A convolution of that shape whose weights are computed (steps_matmul.c).
+int plan_steps_conv_computed(struct plan_build *b, struct plan_step *s, const struct tachy_node *n,
+                             const struct tachy_conv_shape *shape);
+// The graph's input or output `i` of another type than float32, from and to the arena's floats.
+int plan_convert_input(struct plan_build *b, const struct tachy_value *v, int i);
+int plan_convert_output(struct plan_build *b, const struct tachy_value *v, int i);
 // A node's input; NULL where it is absent.
 struct tachy_value *plan_input(const struct tachy_node *n, int i);
 // A step of `n` with its first operand and its output, of one row.
@@ -145,6 +271,13 @@ static inline bool plan_order_is_free(const struct tachy_value *v)
 
 // What steps do (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
-plan_run_fn plan_run_conv, plan_run_deconv, plan_run_unary, plan_run_binary, plan_run_pool, plan_run_mean,
-    plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_reduce, plan_run_softmax_any;
+plan_run_fn plan_run_conv, plan_run_narrow, plan_run_deconv, plan_run_unary, plan_run_binary, plan_run_pool, plan_run_mean,
+    plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
+    plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_arg,
+    plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_function, plan_run_enter,
+    plan_run_leave;
+// What a convolution's step reads and writes; `add` is memory for the added tensor's view.
+struct tachy_conv_io plan_conv_io(const struct plan_step *s, const struct plan_run *r, struct tachy_view *add);
+// Goes to the next element of dims 0..rank-1 by `index`; false after the last.
+bool plan_next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *from, ptrdiff_t *to);
 struct tachy_view plan_at(const struct plan_ref *ref, const struct plan_run *r);

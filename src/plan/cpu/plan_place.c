@@ -12,15 +12,14 @@ struct slot {
     int first, last;     // nodes between which it holds something
 };
 
-struct part { // a value that lies within another, its Concat
+struct part { // a value that lies within another, which its Concat or Pad makes
     const struct tachy_value *whole;
-    int64_t start; // along `axis` of the whole
-    int axis;
+    int64_t start[TACHY_MAX_RANK];
 };
 
 struct placing {
     const struct tachy_graph *g;
-    struct plan_ref *ref; // base: the slot until the end
+    struct plan_ref *ref, *sums; // base: the slot until the end
     struct slot *slots;
     struct part *part;
     int nb_slots;
@@ -76,7 +75,7 @@ static bool is_renaming(const struct tachy_node *n, const struct tachy_view *in)
 
 static bool takes_views(enum tachy_plan_op op)
 {
-    return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL;
+    return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL && op != TACHY_OP_LAYER_NORM;
 }
 
 // Whether a part of a larger tensor will do for `v` wherever it is read.
@@ -86,7 +85,8 @@ static bool may_be_view(const struct tachy_graph *g, const struct tachy_value *v
         return false;
     for (const struct tachy_node *n = g->first; n; n = n->next)
         for (int i = 0; i < n->nb_in; i++)
-            if (n->in[i] == v && (!takes_views(n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4)))
+            if (n->in[i] == v && (!takes_views(n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) ||
+                                  (i == 1 && n->op == TACHY_OP_CONV)))
                 return false;
     for (int i = 0; i < g->nb_out; i++)
         if (g->out[i] == v)
@@ -102,18 +102,28 @@ static bool is_step_slice(const struct tachy_node *n)
     return true;
 }
 
-// Marks what a Concat's producers can write straight into its output.
-static void mark_parts(struct placing *p, const struct tachy_node *concat)
+// Marks `v` as a part of what `n` makes, if what makes it can write it there.
+static void mark_part(struct placing *p, const struct tachy_node *n, const struct tachy_value *v,
+                      const int64_t *start)
 {
-    int64_t start = 0;
-    for (int i = 0; i < concat->nb_in; start += concat->in[i]->shape[concat->attr.axis], i++) {
-        const struct tachy_value *v = concat->in[i];
-        const struct tachy_node *by = v->made_by;
-        bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
-                      by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL &&
-                      by->op != TACHY_OP_PAD;
-        if (writes && !p->part[v->id].whole && v->nhwc == concat->out->nhwc && may_be_view(p->g, v))
-            p->part[v->id] = (struct part){concat->out, start, concat->attr.axis};
+    const struct tachy_node *by = v->made_by;
+    bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
+                  by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL && by->op != TACHY_OP_PAD;
+    if (!writes || p->part[v->id].whole || v->nhwc != n->out->nhwc || !may_be_view(p->g, v))
+        return;
+    p->part[v->id].whole = n->out;
+    memcpy(p->part[v->id].start, start, sizeof(p->part[v->id].start));
+}
+
+// Marks what a Concat's or Pad's producers can write straight into its output.
+static void mark_parts(struct placing *p, const struct tachy_node *n)
+{
+    int64_t start[TACHY_MAX_RANK] = {0};
+    if (n->op == TACHY_OP_PAD)
+        mark_part(p, n, n->in[0], n->attr.pad.before);
+    for (int i = 0; i < n->nb_in && n->op == TACHY_OP_CONCAT; i++) {
+        mark_part(p, n, n->in[i], start);
+        start[n->attr.axis] += n->in[i]->shape[n->attr.axis];
     }
 }
 
@@ -136,6 +146,39 @@ static struct plan_ref sub_view(const struct plan_ref *whole, const struct tachy
     return r;
 }
 
+bool plan_is_mean_of_rows(const struct tachy_node *n)
+{
+    const bool *axis = n->attr.reduce.axis;
+    return n->op == TACHY_OP_REDUCE && n->attr.reduce.how == TACHY_PLAN_MEAN && n->in[0]->nhwc &&
+           n->out->nhwc && !axis[0] && !axis[1] && axis[2] && axis[3];
+}
+
+// Whether adding up while writing is less work than reading again: it is not where a convolution's
+// tiles would have to end at each of its short rows.
+static bool sums_pay(const struct tachy_node *n)
+{
+    enum { LONG_ROW = 48 };
+    bool by_row = n->op == TACHY_OP_RESIZE || (n->op == TACHY_OP_CONV && n->attr.conv.groups > 1);
+    return n->attr.row_sums && n->out->nhwc && (by_row || n->out->shape[3] >= LONG_ROW);
+}
+
+// From the node that makes them to the last mean that reads them.
+static void place_sums(struct placing *p, const struct tachy_node *n, int at)
+{
+    const struct tachy_value *v = n->out;
+    if (!sums_pay(n))
+        return;
+    p->sums[v->id] = (struct plan_ref){.base = p->nb_slots};
+    p->slots[p->nb_slots++] =
+        (struct slot){BASE_ARENA, 0, (size_t)(v->shape[0] * v->shape[2] * v->shape[1]), at, at};
+}
+
+static void touch_sums(struct placing *p, const struct tachy_node *n, int at)
+{
+    if (plan_is_mean_of_rows(n) && p->sums[n->in[0]->id].base != NO_BASE)
+        p->slots[p->sums[n->in[0]->id].base].last = at;
+}
+
 static void place_made(struct placing *p, const struct tachy_value *v, int at)
 {
     const struct part *part = &p->part[v->id];
@@ -145,10 +188,8 @@ static void place_made(struct placing *p, const struct tachy_value *v, int at)
         new_slot(p, v, BASE_ARENA, at);
         return;
     }
-    int64_t start[TACHY_MAX_RANK] = {0};
-    start[part->axis] = part->start;
     place_made(p, part->whole, at);
-    p->ref[v->id] = sub_view(&p->ref[part->whole->id], v, start);
+    p->ref[v->id] = sub_view(&p->ref[part->whole->id], v, part->start);
 }
 
 static bool place_alias(struct placing *p, const struct tachy_node *n)
@@ -189,6 +230,8 @@ static void place_outputs(struct placing *p, int end)
             continue;
         struct slot *s = &p->slots[r->base];
         touch(p, v, end);
+        if (v->dtype != TACHY_F32) // leaves the arena in its own type
+            continue;
         if (s->base == BASE_ARENA && !r->offset && plan_is_dense(&r->v) &&
             s->size == (size_t)tachy_value_elements(v) && (!v->nhwc || plan_order_is_free(v)))
             s->base = BASE_INPUTS + p->g->nb_in + i;
@@ -247,15 +290,17 @@ static void place_all(struct placing *p)
     const struct tachy_graph *g = p->g;
     int at = 0;
     for (int i = 0; i < g->nb_values; i++)
-        p->ref[i].base = NO_BASE;
+        p->ref[i].base = p->sums[i].base = NO_BASE;
     for (int i = 0; i < g->nb_in; i++)
-        new_slot(p, g->in[i], BASE_INPUTS + i, 0);
+        new_slot(p, g->in[i], g->in[i]->dtype == TACHY_F32 ? BASE_INPUTS + i : BASE_ARENA, 0);
     for (const struct tachy_node *n = g->last; n; n = n->prev) // outer ones first
-        if (n->op == TACHY_OP_CONCAT && n->out->rank == 4)
+        if (n->out->rank == 4)
             mark_parts(p, n);
     for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
         if (!place_alias(p, n))
             place_made(p, n->out, at);
+        place_sums(p, n, at);
+        touch_sums(p, n, at);
         touch(p, n->out, at);
         for (int i = 0; i < n->nb_in; i++)
             touch(p, n->in[i], at);
@@ -263,25 +308,36 @@ static void place_all(struct placing *p)
     place_outputs(p, at);
 }
 
+// From slots to where they lie.
+static void settle(const struct placing *p, struct plan_ref *ref)
+{
+    for (int i = 0; i < p->g->nb_values; i++) {
+        const struct slot *s = ref[i].base == NO_BASE ? NULL : &p->slots[ref[i].base];
+        if (s) {
+            ref[i].base = s->base;
+            ref[i].offset += s->offset;
+        }
+    }
+}
+
 int plan_place(struct plan_places *out, const struct tachy_graph *g)
 {
     size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
-    struct placing p = {g, calloc(n, sizeof(*p.ref)), calloc(n, sizeof(*p.slots)),
-                        calloc(n, sizeof(*p.part)), 0};
-    int err = p.ref && p.slots && p.part ? TACHY_OK : TACHY_ERR_NOMEM;
-    *out = (struct plan_places){0};
+    struct placing p = {.g = g};
+    p.ref = calloc(n, sizeof(*p.ref));
+    p.sums = calloc(n, sizeof(*p.sums));
+    p.slots = calloc(2 * n, sizeof(*p.slots)); // of values and of their sums
+    p.part = calloc(n, sizeof(*p.part));
+    int err = p.ref && p.sums && p.slots && p.part ? TACHY_OK : TACHY_ERR_NOMEM;
+    *out = (struct plan_places){p.ref, p.sums, 0, 0};
     if (err == TACHY_OK) {
         place_all(&p);
         err = colour(&p, out);
     }
-    for (int i = 0; err == TACHY_OK && i < g->nb_values; i++) {
-        const struct slot *s = p.ref[i].base == NO_BASE ? NULL : &p.slots[p.ref[i].base];
-        if (s) {
-            p.ref[i].base = s->base;
-            p.ref[i].offset += s->offset;
-        }
+    if (err == TACHY_OK) {
+        settle(&p, p.ref);
+        settle(&p, p.sums);
     }
-    out->ref = p.ref;
     free(p.slots);
     free(p.part);
     if (err < 0)
@@ -292,5 +348,6 @@ int plan_place(struct plan_places *out, const struct tachy_graph *g)
 void plan_place_free(struct plan_places *p)
 {
     free(p->ref);
-    p->ref = NULL;
+    free(p->sums);
+    p->ref = p->sums = NULL;
 }

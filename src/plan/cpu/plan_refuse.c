@@ -23,7 +23,7 @@ static const char *refuse_slope(const struct tachy_value *slope, const struct ta
 
 static const char *refuse_conv(const struct tachy_node *n)
 {
-    if (!n->in[1]->data || !is_absent_or_constant(input(n, 2)))
+    if (!is_absent_or_constant(input(n, 2)) || (n->op == TACHY_OP_DECONV && !n->in[1]->data))
         return "weights that are not constant";
     if (n->attr.act.act == TACHY_PLAN_PRELU)
         return n->op == TACHY_OP_CONV ? refuse_slope(input(n, 5), n->out) : "PRelu here";
@@ -41,27 +41,16 @@ static const char *refuse_conv(const struct tachy_node *n)
 
 static const char *refuse_matmul(const struct tachy_node *n)
 {
-    const struct tachy_value *b = n->in[1];
-    if (!b->data || !is_absent_or_constant(input(n, 2)))
-        return "a second matrix that is not constant";
-    if (tachy_value_elements(b) != b->shape[b->rank - 2] * b->shape[b->rank - 1])
-        return "several second matrices";
+    if (!is_absent_or_constant(input(n, 2)))
+        return "a bias that is not constant";
     if (input(n, 2) && tachy_value_elements(n->in[2]) != n->out->shape[n->out->rank - 1])
         return "a bias that is not one a column";
-    if (n->attr.act.act == TACHY_PLAN_PRELU)
-        return "PRelu here";
-    return n->attr.matmul.trans_a || n->attr.matmul.alpha != 1 ? "a transposed or scaled first matrix" : NULL;
+    return n->attr.act.act == TACHY_PLAN_PRELU ? "PRelu here" : NULL;
 }
 
-static const char *refuse_binary(const struct tachy_node *n)
+static const char *refuse_norm(const struct tachy_node *n)
 {
-    if (n->out->rank <= 4)
-        return NULL;
-    for (int i = 0; i < 2; i++)
-        if (tachy_value_elements(n->in[i]) != 1 &&
-            tachy_value_elements(n->in[i]) != tachy_value_elements(n->out))
-            return "broadcasting in more than four dimensions";
-    return NULL;
+    return n->in[1]->data && is_absent_or_constant(input(n, 2)) ? NULL : "a scale or shift that is not constant";
 }
 
 static const char *refuse_pool(const struct tachy_node *n)
@@ -74,14 +63,24 @@ static const char *refuse_pool(const struct tachy_node *n)
 
 static const char *refuse_resize(const struct tachy_node *n)
 {
-    bool line = n->out->shape[2] == 1 || n->out->shape[3] == 1;
+    bool line = n->attr.resize.mode != TACHY_PLAN_CUBIC && (n->out->shape[2] == 1 || n->out->shape[3] == 1);
     return n->attr.resize.coords == TACHY_PLAN_PYTORCH_HALF_PIXEL && line ? "a size of one" : NULL;
+}
+
+// Functions that go through the C library one number at a time, which ONNX Runtime does in vectors: it
+// is worth its while where there are many.
+static const char *refuse_function(const struct tachy_node *n)
+{
+    const int64_t few = 16384;
+    enum tachy_plan_act act = n->attr.act.act;
+    bool library = act >= TACHY_PLAN_LOG && act <= TACHY_PLAN_ATANH;
+    return library && tachy_value_elements(n->out) > few ? "a function that ONNX Runtime is faster at" : NULL;
 }
 
 static const char *refuse_value(const struct tachy_value *v)
 {
     int64_t elements = tachy_value_elements(v);
-    if (v->dtype != TACHY_F32)
+    if (v->dtype == TACHY_F16)
         return "a type other than float32";
     return elements < 1 || elements > INT32_MAX / 2 ? "an empty or very large tensor" : NULL;
 }
@@ -98,13 +97,12 @@ const char *tachy_cpu_refuses(const struct tachy_node *n)
     case TACHY_OP_CONV:
     case TACHY_OP_DECONV: return refuse_conv(n);
     case TACHY_OP_MATMUL: return refuse_matmul(n);
-    case TACHY_OP_BINARY: return refuse_binary(n);
     case TACHY_OP_POOL: return refuse_pool(n);
     case TACHY_OP_RESIZE: return refuse_resize(n);
+    case TACHY_OP_LAYER_NORM:
+    case TACHY_OP_GROUP_NORM: return refuse_norm(n);
     case TACHY_OP_UNARY:
-        if (n->attr.act.act == TACHY_PLAN_NEG)
-            return "negation as an activation";
-        return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(input(n, 1), n->out) : NULL;
+        return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(input(n, 1), n->out) : refuse_function(n);
     case TACHY_OP_REDUCE:
         return n->in[0]->rank == n->out->rank ? NULL : "a reduction that drops dimensions";
     default: return NULL;

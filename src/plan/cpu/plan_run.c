@@ -25,13 +25,12 @@ static struct tachy_act act_of(const struct plan_step *s, const struct plan_run 
     return a;
 }
 
-// `add` is memory for the added tensor's view.
-static struct tachy_conv_io io_of(const struct plan_step *s, const struct plan_run *r,
-                                  struct tachy_view *add)
+struct tachy_conv_io plan_conv_io(const struct plan_step *s, const struct plan_run *r, struct tachy_view *add)
 {
     struct tachy_conv_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     *add = plan_at(&s->add, r);
     io.epilogue.act = act_of(s, r);
+    io.epilogue.sums = plan_at(&s->sums, r).data;
     io.epilogue.add = add->data ? add : NULL;
     io.epilogue.add_last = s->add_last;
     io.scale = plan_at(&s->scale, r).data;
@@ -42,15 +41,22 @@ static struct tachy_conv_io io_of(const struct plan_step *s, const struct plan_r
 void plan_run_conv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;
-    struct tachy_conv_io io = io_of(s, r, &add);
-    tachy_conv_run(&s->conv, weights_of(s, r), &io, row0, row1, r->base[BASE_SCRATCH]);
+    struct tachy_conv_io io = plan_conv_io(s, r, &add);
+    tachy_conv_run(&s->conv, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
+}
+
+void plan_run_narrow(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    struct tachy_view add;
+    struct tachy_conv_io io = plan_conv_io(s, r, &add);
+    tachy_narrow_run(&s->narrow, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
 void plan_run_deconv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;
-    struct tachy_conv_io io = io_of(s, r, &add);
-    tachy_deconv_run(s->deconv, weights_of(s, r), &io, row0, row1, r->base[BASE_SCRATCH]);
+    struct tachy_conv_io io = plan_conv_io(s, r, &add);
+    tachy_deconv_run(s->deconv, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
 void plan_run_unary(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
@@ -76,8 +82,11 @@ void plan_run_pool(const struct plan_step *s, const struct plan_run *r, int row0
 void plan_run_mean(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
-    float *sums = r->base[BASE_SCRATCH];
-    tachy_pool_rows(s->k, &in, sums, 0, in.n * in.h);
+    float *sums = plan_at(&s->sums, r).data;
+    if (!sums) {
+        sums = r->base[BASE_SCRATCH];
+        tachy_pool_rows(s->k, &in, sums, 0, in.n * in.h);
+    }
     tachy_pool_mean(s->k, sums, in.n, in.h, in.w, in.c, out.data);
 }
 
@@ -86,6 +95,7 @@ void plan_run_resize(const struct plan_step *s, const struct plan_run *r, int ro
     struct tachy_view add = plan_at(&s->add, r);
     struct tachy_resize_io io = {.in = plan_at(&s->in, r), .out = plan_at(&s->out, r)};
     io.epilogue.act = act_of(s, r);
+    io.epilogue.sums = plan_at(&s->sums, r).data;
     io.epilogue.add = add.data ? &add : NULL;
     io.epilogue.add_last = s->add_last;
     io.add_scale = plan_at(&s->scale, r).data;

@@ -11,13 +11,13 @@ struct tachy_value *plan_input(const struct tachy_node *n, int i)
 }
 
 // Channels last, from ONNX's order.
-static void reorder(const struct tachy_value *v, const float *from, float *to)
+static void reorder(const struct tachy_value *v, float *to)
 {
     int64_t c = v->shape[1], hw = v->shape[2] * v->shape[3];
     for (int64_t n = 0; n < v->shape[0]; n++)
         for (int64_t k = 0; k < c; k++)
             for (int64_t i = 0; i < hw; i++)
-                to[(n * hw + i) * c + k] = from[(n * c + k) * hw + i];
+                to[(n * hw + i) * c + k] = (float)tachy_constant_at(v, (n * c + k) * hw + i);
 }
 
 ptrdiff_t plan_constant(struct plan_build *b, const struct tachy_value *v)
@@ -26,10 +26,14 @@ ptrdiff_t plan_constant(struct plan_build *b, const struct tachy_value *v)
     ptrdiff_t at = plan_weights(b->plan, n);
     if (at < 0)
         return at;
+    float *to = b->plan->weights + at;
     if (v->nhwc)
-        reorder(v, v->data, b->plan->weights + at);
+        reorder(v, to);
+    else if (v->dtype == TACHY_F32)
+        memcpy(to, v->data, n * sizeof(float));
     else
-        memcpy(b->plan->weights + at, v->data, n * sizeof(float));
+        for (size_t i = 0; i < n; i++)
+            to[i] = (float)tachy_constant_at(v, (int64_t)i);
     return at;
 }
 
@@ -103,7 +107,11 @@ int plan_steps_of(struct plan_build *b, const struct tachy_node *n)
         [TACHY_OP_TRANSPOSE] = plan_steps_copy,  [TACHY_OP_RESHAPE] = plan_steps_copy,
         [TACHY_OP_EXPAND] = plan_steps_copy,     [TACHY_OP_RESIZE] = plan_steps_resize,
         [TACHY_OP_POOL] = plan_steps_pool,       [TACHY_OP_REDUCE] = plan_steps_reduce,
-        [TACHY_OP_SOFTMAX] = plan_steps_softmax,
+        [TACHY_OP_SOFTMAX] = plan_steps_softmax, [TACHY_OP_SELECT] = plan_steps_spread,
+        [TACHY_OP_GATHER] = plan_steps_gather,   [TACHY_OP_GATHER_EACH] = plan_steps_gather_each,
+        [TACHY_OP_GATHER_ND] = plan_steps_gather_nd, [TACHY_OP_ARG] = plan_steps_arg,
+        [TACHY_OP_LAYER_NORM] = plan_steps_layer_norm, [TACHY_OP_GROUP_NORM] = plan_steps_group_norm,
+        [TACHY_OP_GRID_SAMPLE] = plan_steps_grid,
     };
     return of[n->op] ? of[n->op](b, n) : TACHY_ERR_UNSUPPORTED;
 }

@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/clock.h"
 #include "plan/cpu/plan_parts.h"
 
 #include <stdlib.h>
@@ -68,13 +69,15 @@ static void workspace_give(struct tachy_cpu_plan *p, struct plan_workspace *w)
 // Handing pieces over costs about a microsecond: a step of some 5 us and less stays whole.
 bool plan_worth_splitting(const struct plan_step *s)
 {
-    enum { MULTIPLIES = 200000, ELEMENTS = 16384 };
+    enum { MULTIPLIES = 150000, ELEMENTS = 12288 };
     const struct tachy_view *y = &s->out.v;
     int64_t elements = (int64_t)y->n * y->h * y->w * y->c;
     if (s->rows < 2)
         return false;
     if (s->run == plan_run_conv)
         return elements * s->conv.taps >= MULTIPLIES;
+    if (s->run == plan_run_narrow)
+        return elements * s->narrow.s.kh * s->narrow.s.kw * s->narrow.s.cin >= MULTIPLIES;
     if (s->run == plan_run_deconv)
         return elements * s->in.v.c >= MULTIPLIES;
     return elements >= ELEMENTS;
@@ -92,27 +95,28 @@ static void run_piece(void *user, int thread, int piece)
     const struct split *t = user;
     struct plan_run run = {t->w->base + (size_t)thread * t->bases};
     int64_t rows = t->step->rows;
-    t->step->run(t->step, &run, (int)(rows * piece / t->pieces), (int)(rows * (piece + 1) / t->pieces));
-}
-
-// Two pieces a thread level out what threads lose to others; but each run of a scaled convolution
-// scales its weights first.
-static int pieces_of(const struct tachy_cpu_plan *p, const struct plan_step *s)
-{
-    int n = s->scale.base == NO_BASE ? 2 * p->threads : p->threads;
-    return TACHY_MIN(n, s->rows);
+    int row0 = (int)(rows * piece / t->pieces), row1 = (int)(rows * (piece + 1) / t->pieces);
+    if (row1 > row0)
+        t->step->run(t->step, &run, row0, row1);
 }
 
 static void run_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, const struct plan_step *s)
 {
     struct plan_run run = {w->base};
-    if (w->team && s->split)
-        plan_team_for(w->team, pieces_of(p, s), run_piece, &(struct split){s, w, nb_bases(p), pieces_of(p, s)});
-    else
+    if (!w->team || !s->split) {
         s->run(s, &run, 0, s->rows);
+        return;
+    }
+    plan_team_run(w->team, run_piece, &(struct split){s, w, nb_bases(p), p->threads});
 }
 
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[])
+{
+    return tachy_cpu_plan_run_timed(p, in, out, NULL);
+}
+
+int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
+                             uint64_t *end)
 {
     struct plan_workspace *w = workspace_take(p);
     if (!w)
@@ -124,8 +128,19 @@ int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float 
         for (int i = 0; i < p->nb_out; i++)
             base[p->nb_in + i] = out[i];
     }
-    for (int i = 0; i < p->nb_steps; i++)
+    for (int i = 0; i < p->nb_steps; i++) {
         run_step(p, w, &p->steps[i]);
+        if (end)
+            end[i] = tachy_now_ns();
+    }
     workspace_give(p, w);
     return TACHY_OK;
+}
+
+void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_cpu_plan_step *step)
+{
+    const struct tachy_view *y = &p->steps[i].out.v;
+    *step = (struct tachy_cpu_plan_step){
+        tachy_plan_op_name(p->labels[i].op), p->labels[i].name,
+        (size_t)y->n * (size_t)y->h * (size_t)y->w * (size_t)y->c * sizeof(float)};
 }

@@ -18,20 +18,37 @@ static struct tachy_conv_shape conv_shape(const struct tachy_node *n)
 
 static const float *data_of(const struct tachy_value *v) { return v ? v->data : NULL; }
 
-static int pack(struct plan_build *b, struct plan_step *s, const struct tachy_conv_shape *shape,
-                const struct tachy_conv_weights *w)
+static int convolve(struct plan_build *b, struct plan_step *s, const struct tachy_conv_shape *shape,
+                    const struct tachy_conv_weights *w)
 {
     int err = tachy_conv_init(&s->conv, shape, NULL, b->g->log);
     if (err < 0)
         return err;
-    s->weights = plan_weights(b->plan, tachy_conv_packed_size(&s->conv) / sizeof(float));
-    if (s->weights < 0)
-        return TACHY_ERR_NOMEM;
-    tachy_conv_pack(&s->conv, w, b->plan->weights + s->weights);
-    plan_needs_scratch(b->plan, tachy_conv_scratch_size(&s->conv, s->scale.base != NO_BASE));
     s->run = plan_run_conv;
     s->rows = s->out.v.n * s->out.v.h;
-    return TACHY_OK;
+    return plan_later(b, s, w);
+}
+
+// Weights that were packed at `data`, or NULL; takes it over.
+static int keep_packed(struct tachy_cpu_plan *p, struct plan_step *s, void *data, size_t size)
+{
+    struct plan_packed *k = data ? plan_packed_share(data, size) : NULL;
+    s->packed = k ? plan_packed_data(k) : NULL;
+    return k ? plan_keep(p, k) : TACHY_ERR_NOMEM;
+}
+
+static int convolve_narrow(struct plan_build *b, struct plan_step *s, const struct tachy_conv_shape *shape,
+                           const struct tachy_conv_weights *w)
+{
+    tachy_narrow_init(&s->narrow, shape, b->k);
+    size_t size = tachy_narrow_packed_size(&s->narrow);
+    float *data = tachy_aligned_alloc(size);
+    if (data)
+        tachy_narrow_pack(&s->narrow, w, data);
+    plan_needs_scratch(b->plan, tachy_narrow_scratch_size(&s->narrow));
+    s->run = plan_run_narrow;
+    s->rows = s->out.v.n * s->out.v.h;
+    return keep_packed(b->plan, s, data, size);
 }
 
 int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
@@ -47,9 +64,16 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
     if (err < 0)
         return err;
     s->add_last = n->attr.act_before_add;
+    s->sums = b->places.sums[n->out->id];
     struct tachy_conv_shape shape = conv_shape(n);
+    if (!n->in[1]->data || (plan_input(n, 2) && !n->in[2]->data))
+        return plan_steps_conv_computed(b, s, n, &shape);
     struct tachy_conv_weights w = tachy_conv_oihw(&shape, n->in[1]->data, data_of(plan_input(n, 2)));
-    return pack(b, s, &shape, &w);
+    struct tachy_conv good;
+    if (tachy_narrow_fits(&shape, b->k) && s->scale.base == NO_BASE && s->sums.base == NO_BASE &&
+        tachy_conv_init(&good, &shape, NULL, b->g->log) == TACHY_OK)
+        return convolve_narrow(b, s, &shape, &w);
+    return convolve(b, s, &shape, &w);
 }
 
 static int keep_deconv(struct tachy_cpu_plan *p, struct tachy_deconv *d)
@@ -62,6 +86,17 @@ static int keep_deconv(struct tachy_cpu_plan *p, struct tachy_deconv *d)
     p->deconvs = list;
     p->deconvs[p->nb_deconvs++] = d;
     return TACHY_OK;
+}
+
+static int pack_deconv(struct tachy_cpu_plan *p, struct plan_step *s, const float *weights, const float *bias)
+{
+    size_t size = tachy_deconv_packed_size(s->deconv);
+    void *data = tachy_aligned_alloc(size);
+    if (data && tachy_deconv_pack(s->deconv, weights, bias, data) < 0) {
+        tachy_aligned_free(data);
+        data = NULL;
+    }
+    return keep_packed(p, s, data, size);
 }
 
 int plan_steps_deconv(struct plan_build *b, const struct tachy_node *n)
@@ -78,19 +113,20 @@ int plan_steps_deconv(struct plan_build *b, const struct tachy_node *n)
     err = tachy_deconv_init(s->deconv, &d, b->k->isa, b->g->log);
     if (err < 0)
         return err;
-    s->weights = plan_weights(b->plan, tachy_deconv_packed_size(s->deconv) / sizeof(float));
-    if (s->weights < 0)
-        return TACHY_ERR_NOMEM;
     plan_needs_scratch(b->plan, tachy_deconv_scratch_size(s->deconv, false));
     s->run = plan_run_deconv;
     s->rows = s->out.v.n * s->out.v.h;
-    return tachy_deconv_pack(s->deconv, n->in[1]->data, data_of(plan_input(n, 2)),
-                             b->plan->weights + s->weights);
+    return pack_deconv(b->plan, s, n->in[1]->data, data_of(plan_input(n, 2)));
 }
 
 // A matrix product is a 1x1 convolution whose rows are rows of one pixel.
 int plan_steps_matmul(struct plan_build *b, const struct tachy_node *n)
 {
+    const struct tachy_value *second = n->in[1];
+    bool single = second->data && tachy_value_elements(second) ==
+                                      second->shape[second->rank - 2] * second->shape[second->rank - 1];
+    if (!single || n->attr.matmul.trans_a || n->attr.matmul.alpha != 1)
+        return plan_steps_product(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err < 0)
@@ -105,5 +141,5 @@ int plan_steps_matmul(struct plan_build *b, const struct tachy_node *n)
                                    data_of(plan_input(n, 2))};
     s->in.v = tachy_view_dense(NULL, 1, rows, 1, k);
     s->out.v = tachy_view_dense(NULL, 1, rows, 1, columns);
-    return pack(b, s, &shape, &w);
+    return convolve(b, s, &shape, &w);
 }

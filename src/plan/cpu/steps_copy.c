@@ -1,6 +1,8 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
 
+#include <limits.h>
+
 // Steps of what only moves elements.
 
 // Dimensions of one element go, and those that follow each other in both orders become one; the
@@ -43,6 +45,11 @@ static void set_copy(struct plan_step *s, const struct plan_copy *c, ptrdiff_t o
     s->add = s->out;
     s->add.offset += offset;
     s->run = plan_run_copy;
+    for (int i = 1; i < s->copy.copy.rank; i++)
+        if (s->copy.copy.dim[i] > s->copy.copy.dim[s->copy.along])
+            s->copy.along = i;
+    int64_t rows = s->copy.copy.dim[s->copy.along];
+    s->rows = s->copy.fill || rows > INT_MAX ? 1 : (int)rows;
 }
 
 static struct plan_copy copy_of(const struct tachy_value *shape)
@@ -95,6 +102,37 @@ static bool is_address(const struct tachy_node *n, const struct plan_ref *from, 
     return offset == to->offset;
 }
 
+// Whether Pad's input was written where it lies in the output.
+static bool is_inside(const struct tachy_node *n, const struct plan_ref *from, const struct plan_ref *to)
+{
+    ptrdiff_t stride[TACHY_MAX_RANK], offset = to->offset;
+    if (n->op != TACHY_OP_PAD || n->out->rank != 4 || n->in[0]->data || from->base != to->base)
+        return false;
+    plan_strides(n->out, &to->v, stride);
+    for (int i = 0; i < 4; i++)
+        offset += n->attr.pad.before[i] * stride[i];
+    return offset == from->offset;
+}
+
+// What Pad puts around an input that is there already.
+static int frame(struct plan_build *b, const struct tachy_node *n)
+{
+    static const int last[4] = {0, 2, 3, 1};
+    struct plan_step *s;
+    int err = plan_begin(b, n, &s);
+    if (err < 0)
+        return err;
+    for (int i = 0; i < 4; i++) {
+        int axis = n->out->nhwc ? last[i] : i;
+        s->frame.first[i] = (int)n->attr.pad.before[axis];
+        s->frame.end[i] = (int)(n->attr.pad.before[axis] + n->in[0]->shape[axis]);
+    }
+    s->frame.value = n->attr.pad.value;
+    s->run = plan_run_frame;
+    s->rows = s->out.v.n * s->out.v.h;
+    return TACHY_OK;
+}
+
 // Slice, Pad, Transpose, Expand, Reshape: one step that copies, unless the output is an address.
 int plan_steps_copy(struct plan_build *b, const struct tachy_node *n)
 {
@@ -102,6 +140,8 @@ int plan_steps_copy(struct plan_build *b, const struct tachy_node *n)
     const struct plan_ref *from = &b->places.ref[x->id], *to = &b->places.ref[y->id];
     if (is_address(n, from, to))
         return TACHY_OK;
+    if (is_inside(n, from, to))
+        return frame(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err < 0)

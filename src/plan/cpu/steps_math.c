@@ -6,6 +6,8 @@
 
 int plan_steps_unary(struct plan_build *b, const struct tachy_node *n)
 {
+    if (!tachy_plan_act_ends(n->attr.act.act))
+        return plan_steps_function(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err < 0)
@@ -23,6 +25,8 @@ int plan_steps_binary(struct plan_build *b, const struct tachy_node *n)
         [TACHY_PLAN_MIN] = TACHY_BINARY_MIN, [TACHY_PLAN_MAX] = TACHY_BINARY_MAX,
         [TACHY_PLAN_POW] = TACHY_BINARY_POW,
     };
+    if (n->out->rank > 4 || n->attr.binary > TACHY_PLAN_POW || n->out->dtype != TACHY_F32)
+        return plan_steps_spread(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err == TACHY_OK)
@@ -75,6 +79,8 @@ int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
         [TACHY_PLAN_ASYMMETRIC] = TACHY_RESIZE_ASYMMETRIC,
         [TACHY_PLAN_ALIGN_CORNERS] = TACHY_RESIZE_ALIGN,
         [TACHY_PLAN_PYTORCH_HALF_PIXEL] = TACHY_RESIZE_HALF};
+    if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
+        return plan_steps_cubic(b, n);
     struct plan_step *s;
     int err = plan_begin(b, n, &s);
     if (err == TACHY_OK)
@@ -87,6 +93,7 @@ int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
     const struct tachy_plan_attr *a = &n->attr;
     s->act = plan_act(&a->act);
     s->add_last = a->act_before_add;
+    s->sums = b->places.sums[n->out->id];
     s->resize = (struct tachy_resize_shape){
         (int)x[0], (int)x[2], (int)x[3], (int)x[1], (int)y[2], (int)y[3],
         resize_scale(n, 0), resize_scale(n, 1),
@@ -111,9 +118,10 @@ int plan_steps_reduce(struct plan_build *b, const struct tachy_node *n)
         return err;
     const struct tachy_value *x = n->in[0];
     const bool *axis = n->attr.reduce.axis;
-    if (n->attr.reduce.how == TACHY_PLAN_MEAN && x->nhwc && n->out->nhwc && !axis[0] && !axis[1] &&
-        axis[2] && axis[3] && plan_is_dense(&s->out.v)) {
-        plan_needs_scratch(b->plan, sizeof(float) * (size_t)(s->in.v.n * s->in.v.h * s->in.v.c));
+    if (plan_is_mean_of_rows(n) && plan_is_dense(&s->out.v)) {
+        s->sums = b->places.sums[x->id];
+        if (s->sums.base == NO_BASE)
+            plan_needs_scratch(b->plan, sizeof(float) * (size_t)(s->in.v.n * s->in.v.h * s->in.v.c));
         s->run = plan_run_mean;
         return TACHY_OK;
     }
@@ -122,6 +130,11 @@ int plan_steps_reduce(struct plan_build *b, const struct tachy_node *n)
     plan_strides(n->out, &s->out.v, out);
     for (int i = 0; i < x->rank; i++) {
         struct plan_copy *c = axis[i] ? &s->reduce.inner : &s->reduce.outer;
+        if (axis[i] && c->rank && c->from[c->rank - 1] == in[i] * x->shape[i]) { // one long line
+            c->dim[c->rank - 1] *= x->shape[i];
+            c->from[c->rank - 1] = in[i];
+            continue;
+        }
         c->dim[c->rank] = x->shape[i];
         c->from[c->rank] = in[i];
         c->to[c->rank++] = axis[i] ? 0 : out[i];

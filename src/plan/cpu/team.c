@@ -10,6 +10,12 @@
 // The next step of a run is there within microseconds: a helper spins that long before it sleeps.
 enum { SPINS = 1000 };
 
+enum { LINE = 64 }; // bytes that cores pass to each other
+
+struct piece {
+    _Alignas(LINE) atomic_uint taken; // in which call last
+};
+
 struct member {
     struct plan_team *team;
     int index;
@@ -17,21 +23,18 @@ struct member {
 };
 
 struct plan_team {
-    // Pieces that nobody has taken, below a count of the calls that makes each call's claims its own.
-    _Alignas(64) atomic_ullong open;
-    _Alignas(64) atomic_int done; // pieces of this call
-    _Alignas(64) atomic_int asleep;
-    int threads, started;
-    void (*fn)(void *user, int thread, int piece); // of this call
+    _Alignas(LINE) atomic_uint call; // counts calls; what follows is that call's
+    void (*fn)(void *user, int thread, int piece);
     void *user;
+    _Alignas(LINE) atomic_int done; // pieces of this call
+    _Alignas(LINE) atomic_int asleep;
+    int threads, started;
     pthread_mutex_t lock; // of those who sleep
     pthread_cond_t wake;
     bool end; // under the lock
-    struct member member[];
+    struct member *member; // [threads - 1]
+    struct piece piece[];
 };
-
-enum { CALL_SHIFT = 32 };
-static int left(unsigned long long open) { return (int)(open & 0xffffffffu); }
 
 static inline void relax(void)
 {
@@ -42,26 +45,34 @@ static inline void relax(void)
 #endif
 }
 
-// Takes pieces while there are any.
-static void work(struct plan_team *t, int thread)
+// Takes piece `i` of a call unless it is taken; calls only go forward, so one that came late finds
+// everything of its call taken.
+static bool take(struct plan_team *t, unsigned call, int i)
 {
-    unsigned long long open = atomic_load_explicit(&t->open, memory_order_acquire);
-    while (left(open) > 0) {
-        if (!atomic_compare_exchange_weak_explicit(&t->open, &open, open - 1, memory_order_acquire,
-                                                   memory_order_acquire))
-            continue;
-        t->fn(t->user, thread, left(open) - 1);
-        atomic_fetch_add_explicit(&t->done, 1, memory_order_release);
-        open = atomic_load_explicit(&t->open, memory_order_acquire);
-    }
+    atomic_uint *taken = &t->piece[i].taken;
+    unsigned last = atomic_load_explicit(taken, memory_order_relaxed);
+    return (int)(call - last) > 0 &&
+           atomic_compare_exchange_strong_explicit(taken, &last, call, memory_order_acquire, memory_order_relaxed);
+}
+
+static void work(struct plan_team *t, unsigned call, int thread)
+{
+    int mine = 0;
+    for (int k = 0, i = thread; k < t->threads; k++, i = i + 1 < t->threads ? i + 1 : 0)
+        if (take(t, call, i)) {
+            t->fn(t->user, thread, i);
+            mine++;
+        }
+    if (mine)
+        atomic_fetch_add_explicit(&t->done, mine, memory_order_release);
 }
 
 // False at the end.
-static bool sleep_until_work(struct plan_team *t)
+static bool sleep_until_work(struct plan_team *t, unsigned seen)
 {
     pthread_mutex_lock(&t->lock);
     atomic_fetch_add(&t->asleep, 1);
-    while (!left(atomic_load(&t->open)) && !t->end)
+    while (atomic_load(&t->call) == seen && !t->end)
         pthread_cond_wait(&t->wake, &t->lock);
     atomic_fetch_sub(&t->asleep, 1);
     bool end = t->end;
@@ -72,21 +83,24 @@ static bool sleep_until_work(struct plan_team *t)
 static void *member_main(void *arg)
 {
     const struct member *m = arg;
+    unsigned seen = 0;
     do {
         for (int i = 0; i < SPINS; i++) {
-            if (left(atomic_load_explicit(&m->team->open, memory_order_relaxed))) {
-                work(m->team, m->index);
+            unsigned call = atomic_load_explicit(&m->team->call, memory_order_acquire);
+            if (call != seen) {
+                work(m->team, call, m->index);
+                seen = call;
                 i = 0;
             }
             relax();
         }
-    } while (sleep_until_work(m->team));
+    } while (sleep_until_work(m->team, seen));
     return NULL;
 }
 
 struct plan_team *plan_team_open(int threads)
 {
-    size_t size = sizeof(struct plan_team) + sizeof(struct member) * (size_t)(threads - 1);
+    size_t size = sizeof(struct plan_team) + sizeof(struct piece) * (size_t)threads;
     struct plan_team *t = tachy_aligned_alloc(size);
     if (!t)
         return NULL;
@@ -94,14 +108,17 @@ struct plan_team *plan_team_open(int threads)
     t->threads = threads;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
-    for (; t->started < threads - 1; t->started++) {
+    t->member = calloc((size_t)threads - 1, sizeof(*t->member));
+    for (; t->member && t->started < threads - 1; t->started++) {
         struct member *m = &t->member[t->started];
         m->team = t;
         m->index = t->started + 1;
-        if (pthread_create(&m->thread, NULL, member_main, m)) {
-            plan_team_close(t);
-            return NULL;
-        }
+        if (pthread_create(&m->thread, NULL, member_main, m))
+            break;
+    }
+    if (t->started < threads - 1) {
+        plan_team_close(t);
+        return NULL;
     }
     return t;
 }
@@ -118,24 +135,24 @@ void plan_team_close(struct plan_team *t)
         pthread_join(t->member[i].thread, NULL);
     pthread_cond_destroy(&t->wake);
     pthread_mutex_destroy(&t->lock);
+    free(t->member);
     tachy_aligned_free(t);
 }
 
-void plan_team_for(struct plan_team *t, int pieces, void (*fn)(void *user, int thread, int piece),
-                   void *user)
+void plan_team_run(struct plan_team *t, void (*fn)(void *user, int thread, int piece), void *user)
 {
-    unsigned long long call = (atomic_load_explicit(&t->open, memory_order_relaxed) >> CALL_SHIFT) + 1;
+    unsigned call = atomic_load_explicit(&t->call, memory_order_relaxed) + 1;
     t->fn = fn;
     t->user = user;
     atomic_store_explicit(&t->done, 0, memory_order_relaxed);
-    atomic_store(&t->open, call << CALL_SHIFT | (unsigned)pieces);
+    atomic_store(&t->call, call);
     if (atomic_load(&t->asleep)) {
         pthread_mutex_lock(&t->lock);
         pthread_cond_broadcast(&t->wake);
         pthread_mutex_unlock(&t->lock);
     }
-    work(t, 0);
-    for (int i = 0; atomic_load_explicit(&t->done, memory_order_acquire) < pieces; i++) {
+    work(t, call, 0);
+    for (int i = 0; atomic_load_explicit(&t->done, memory_order_acquire) < t->threads; i++) {
         if (i < SPINS)
             relax();
         else

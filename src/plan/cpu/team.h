@@ -1,15 +1,16 @@
 #pragma once
 
-// Threads that help one caller with pieces of work. Whoever is there takes the next piece, so a
-// helper that the system does not run holds nobody up: the caller then does all itself.
+// Threads that help one caller with pieces of work, as many as there are threads. A piece belongs to
+// a thread, so that what one step leaves in a core's cache is where the next step looks for it; but
+// who has done its own takes what others have not begun, so a helper that the system does not run
+// holds nobody up.
 struct plan_team;
 
 // `threads` 2..256, the caller counted. NULL: out of memory, or the system has no more threads.
 struct plan_team *plan_team_open(int threads);
 void plan_team_close(struct plan_team *t); // NULL is allowed
 
-// Calls fn(user, thread, piece) for every piece 0..pieces-1, in any order, on the caller (thread 0)
-// and its helpers (1..threads-1), and returns when all are done. What was written before is seen by
-// fn, what fn writes by the caller. One caller at a time.
-void plan_team_for(struct plan_team *t, int pieces, void (*fn)(void *user, int thread, int piece),
-                   void *user);
+// Calls fn(user, thread, piece) once for each piece 0..threads-1, in any order, on the caller (thread 0) and its
+// helpers (1..threads-1), and returns when all are done. What was written before is seen by fn, what
+// fn writes by the caller. One caller at a time.
+void plan_team_run(struct plan_team *t, void (*fn)(void *user, int thread, int piece), void *user);

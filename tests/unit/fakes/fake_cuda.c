@@ -131,26 +131,71 @@ FAKE_API int cuCtxPopCurrent_v2(cuda_context *context)
     return 0;
 }
 
+enum { CARD_GIB = 16, BLOCKS = 256 };
+static struct {
+    cuda_address at;
+    size_t bytes;
+} blocks[BLOCKS];
+static size_t others = (size_t)1 << 30, ours; // bytes taken on the card
+
+FAKE_API void fake_cuda_others(size_t bytes) { others = bytes; }
+
 FAKE_API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
-    *free_bytes = (size_t)15 << 30;
-    *total = (size_t)16 << 30;
+    pthread_mutex_lock(&lock);
+    *total = (size_t)CARD_GIB << 30;
+    *free_bytes = *total - others - ours;
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
 FAKE_API int cuMemAlloc_v2(cuda_address *at, size_t bytes)
 {
     static cuda_address next = 1 << 20;
+    int i = 0, err = CUDA_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    *at = next;
-    next += bytes + 256;
-    counts.allocations++;
+    while (i < BLOCKS && blocks[i].at)
+        i++;
+    if (i < BLOCKS && bytes <= ((size_t)CARD_GIB << 30) - others - ours) {
+        *at = blocks[i].at = next;
+        blocks[i].bytes = bytes;
+        next += bytes + 256;
+        ours += bytes;
+        counts.allocations++;
+        err = 0;
+    }
     pthread_mutex_unlock(&lock);
-    return 0;
+    return err;
 }
 
 FAKE_API int cuMemFree_v2(cuda_address at)
 {
+    int err = 1; // CUDA_ERROR_INVALID_VALUE
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < BLOCKS && err; i++) {
+        if (blocks[i].at != at)
+            continue;
+        blocks[i].at = 0;
+        ours -= blocks[i].bytes;
+        counts.allocations--;
+        err = 0;
+    }
+    pthread_mutex_unlock(&lock);
+    return err;
+}
+
+FAKE_API int cuMemHostAlloc(void **data, size_t bytes, unsigned flags)
+{
+    *data = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    pthread_mutex_lock(&lock);
+    counts.allocations++;
+    pthread_mutex_unlock(&lock);
+    return *data ? 0 : CUDA_OUT_OF_MEMORY;
+}
+
+FAKE_API int cuMemFreeHost(void *data)
+{
+    free(data);
     pthread_mutex_lock(&lock);
     counts.allocations--;
     pthread_mutex_unlock(&lock);

@@ -1,0 +1,36 @@
+#pragma once
+#include "engine/engine_ops.h"
+#include "engine/session.h"
+
+// What engines over an ONNX Runtime session share: provider options, the bindings of the caller's
+// buffers, runs.
+
+struct tachy_ort_engine {
+    struct tachy_session *session;
+    OrtIoBinding *binding; // NULL where the session is a plan
+    OrtValue *in[TACHY_MAX_IO], *out[TACHY_MAX_IO]; // views of the caller's buffers
+    const void *in_data[TACHY_MAX_IO], *out_data[TACHY_MAX_IO]; // ... at these addresses
+};
+
+enum { TACHY_ORT_OPTIONS = 32 };
+
+// provider_options sorted out. Strings belong to the parameters.
+struct tachy_ort_options {
+    struct tachy_session_params session;
+    const char *library; // library=PATH; NULL: not given
+    // The provider's own, with room for two more; end with NULL.
+    const char *ep[TACHY_ORT_OPTIONS + 3];
+    int nb_ep;
+    const char *entries[TACHY_ORT_OPTIONS + 1]; // "session.key=value"
+};
+
+// "arena=0|1", "profile=DIR" and "profile_runs=N" are the session's, names that start with
+// "session." ONNX Runtime's entries. What remains goes to the provider where there is `any`;
+// otherwise it is an error.
+int tachy_ort_options(struct tachy_ort_options *o, const tachy_engine *e, bool any);
+
+// Opens the session and fills in what e->ops->open has to. `r` is zeroed; close it also on failure.
+int tachy_ort_engine_open(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_session_params *p);
+int tachy_ort_engine_run(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_tensor in[],
+                         struct tachy_tensor out[]);
+void tachy_ort_engine_close(struct tachy_ort_engine *r);

@@ -1,0 +1,236 @@
+#include "base/base.h"
+#include "plan/cpu/plan_parts.h"
+
+#include <math.h>
+
+// Steps that find or follow indices. An index that is out of range, which no model should make, is
+// cut to the nearest that is there.
+
+static int64_t cut(float index, int64_t size)
+{
+    int64_t i = index > -1e9f && index < 1e9f ? (int64_t)index : 0;
+    i = i < 0 ? i + size : i;
+    return TACHY_CLAMP(i, 0, size - 1);
+}
+
+static void add_dim(struct plan_copy *c, int64_t dim, ptrdiff_t from, ptrdiff_t to)
+{
+    c->dim[c->rank] = dim;
+    c->from[c->rank] = from;
+    c->to[c->rank++] = to;
+}
+
+static int begin(struct plan_build *b, const struct tachy_node *n, struct plan_step **out, ptrdiff_t *x,
+                 ptrdiff_t *index, ptrdiff_t *y)
+{
+    int err = plan_begin(b, n, out);
+    struct plan_step *s = *out;
+    if (err == TACHY_OK && n->nb_in > 1)
+        err = plan_operand(b, n->in[1], &s->in2);
+    if (err < 0)
+        return err;
+    plan_strides(n->in[0], &s->in.v, x);
+    plan_strides(n->out, &s->out.v, y);
+    if (n->nb_in > 1)
+        plan_strides(n->in[1], &s->in2.v, index);
+    return TACHY_OK;
+}
+
+// `each` walks over the indices, from: in their tensor, to: in the output; `inner` over what one
+// index stands for.
+int plan_steps_gather(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    ptrdiff_t x[TACHY_MAX_RANK], index[TACHY_MAX_RANK], y[TACHY_MAX_RANK];
+    int err = begin(b, n, &s, x, index, y);
+    if (err < 0)
+        return err;
+    const struct tachy_value *from = n->in[0], *at = n->in[1];
+    struct plan_gather *g = &s->gather;
+    int axis = n->attr.axis, rank = at->rank;
+    g->size[0] = from->shape[axis];
+    g->step[0] = x[axis];
+    g->deep = 1;
+    for (int d = 0; d < rank; d++)
+        add_dim(&g->each, at->shape[d], index[d], y[axis + d]);
+    for (int d = 0; d < from->rank; d++)
+        if (d != axis)
+            add_dim(&g->inner, from->shape[d], x[d], y[d < axis ? d : d + rank - 1]);
+    s->run = plan_run_gather;
+    return TACHY_OK;
+}
+
+// One element an index: what it picks lies by its own place but for the axis.
+int plan_steps_gather_each(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    ptrdiff_t x[TACHY_MAX_RANK], index[TACHY_MAX_RANK], y[TACHY_MAX_RANK];
+    int err = begin(b, n, &s, x, index, y);
+    if (err < 0)
+        return err;
+    struct plan_gather *g = &s->gather;
+    g->size[0] = n->in[0]->shape[n->attr.axis];
+    g->step[0] = x[n->attr.axis];
+    g->deep = 1;
+    for (int d = 0; d < n->out->rank; d++) {
+        add_dim(&g->each, n->out->shape[d], index[d], y[d]);
+        g->own[d] = d == n->attr.axis ? 0 : x[d];
+    }
+    s->run = plan_run_gather;
+    return TACHY_OK;
+}
+
+int plan_steps_gather_nd(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    ptrdiff_t x[TACHY_MAX_RANK], index[TACHY_MAX_RANK], y[TACHY_MAX_RANK];
+    int err = begin(b, n, &s, x, index, y);
+    if (err < 0)
+        return err;
+    const struct tachy_value *from = n->in[0], *at = n->in[1];
+    struct plan_gather *g = &s->gather;
+    int batch = n->attr.axis, last = at->rank - 1;
+    g->deep = (int)at->shape[last];
+    g->next = index[last];
+    for (int d = 0; d < g->deep; d++) {
+        g->size[d] = from->shape[batch + d];
+        g->step[d] = x[batch + d];
+    }
+    for (int d = 0; d < last; d++) {
+        add_dim(&g->each, at->shape[d], index[d], y[d]);
+        g->own[d] = d < batch ? x[d] : 0;
+    }
+    for (int d = batch + g->deep; d < from->rank; d++)
+        add_dim(&g->inner, from->shape[d], x[d], y[last + d - batch - g->deep]);
+    s->run = plan_run_gather;
+    return TACHY_OK;
+}
+
+static void copy_inner(const struct plan_copy *c, const float *x, float *y)
+{
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    int last = c->rank - 1;
+    if (!c->rank) {
+        *y = *x;
+        return;
+    }
+    do
+        if (c->from[last] == 1 && c->to[last] == 1)
+            memcpy(y + to, x + from, sizeof(*y) * (size_t)c->dim[last]);
+        else
+            for (int64_t i = 0; i < c->dim[last]; i++)
+                y[to + i * c->to[last]] = x[from + i * c->from[last]];
+    while (plan_next(c, last, index, &from, &to));
+}
+
+void plan_run_gather(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    const struct plan_gather *g = &s->gather;
+    const float *x = plan_at(&s->in, r).data, *at = plan_at(&s->in2, r).data;
+    float *y = plan_at(&s->out, r).data;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    (void)row0, (void)row1;
+    do {
+        ptrdiff_t picked = 0;
+        for (int d = 0; d < g->deep; d++)
+            picked += cut(at[from + d * g->next], g->size[d]) * g->step[d];
+        for (int d = 0; d < g->each.rank; d++)
+            picked += index[d] * g->own[d];
+        copy_inner(&g->inner, x + picked, y + to);
+    } while (plan_next(&g->each, g->each.rank, index, &from, &to));
+}
+
+// outer: every output; inner: the axis.
+int plan_steps_arg(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    ptrdiff_t x[TACHY_MAX_RANK], none[TACHY_MAX_RANK], y[TACHY_MAX_RANK];
+    int err = begin(b, n, &s, x, none, y);
+    if (err < 0)
+        return err;
+    for (int d = 0; d < n->out->rank; d++)
+        add_dim(d == n->attr.arg.axis ? &s->arg.inner : &s->arg.outer, n->in[0]->shape[d], x[d], y[d]);
+    s->arg.min = n->attr.arg.min;
+    s->arg.last = n->attr.arg.last;
+    s->run = plan_run_arg;
+    return TACHY_OK;
+}
+
+enum { LANES = 16 };
+
+// Outputs side by side, `next` apart in the input, of the axis' n numbers `step` apart. `sign` -1: the
+// smallest. Inlined for each case, so that the flags are constants.
+static inline __attribute__((always_inline)) void extremes(const float *x, ptrdiff_t next, ptrdiff_t step,
+                                                           int64_t n, float sign, bool last, float *best)
+{
+    float most[LANES];
+    for (int k = 0; k < LANES; k++) {
+        most[k] = sign * x[k * next];
+        best[k] = 0;
+    }
+    for (int64_t i = 1; i < n; i++)
+        for (int k = 0; k < LANES; k++) {
+            const float v = sign * x[k * next + i * step];
+            const bool better = last ? v >= most[k] : v > most[k];
+            best[k] = better ? (float)i : best[k];
+            most[k] = better ? v : most[k];
+        }
+}
+
+static int64_t extreme(const float *x, ptrdiff_t step, int64_t n, float sign, bool last)
+{
+    int64_t best = 0;
+    float most = sign * x[0];
+    for (int64_t i = 1; i < n; i++) {
+        const float v = sign * x[i * step];
+        if (last ? v >= most : v > most) {
+            best = i;
+            most = v;
+        }
+    }
+    return best;
+}
+
+// One line of outputs.
+static void arg_line(const struct plan_step *s, const float *x, float *y, int64_t count, ptrdiff_t next, ptrdiff_t to)
+{
+    const struct plan_copy *axis = &s->arg.inner;
+    const ptrdiff_t step = axis->from[0];
+    const int64_t n = axis->dim[0];
+    const float sign = s->arg.min ? -1 : 1;
+    float best[LANES];
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        const float *at = x + i * next;
+        if (next == 1 && !s->arg.last)
+            extremes(at, 1, step, n, sign, false, best);
+        else if (step == 1 && !s->arg.last)
+            extremes(at, next, 1, n, sign, false, best);
+        else
+            extremes(at, next, step, n, sign, s->arg.last, best);
+        for (int k = 0; k < LANES; k++)
+            y[(i + k) * to] = best[k];
+    }
+    for (; i < count; i++)
+        y[i * to] = (float)extreme(x + i * next, step, n, sign, s->arg.last);
+}
+
+void plan_run_arg(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    const struct plan_copy *c = &s->arg.outer;
+    const float *x = plan_at(&s->in, r).data;
+    float *y = plan_at(&s->out, r).data;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    int last = c->rank - 1;
+    (void)row0, (void)row1;
+    if (!c->rank) {
+        arg_line(s, x, y, 1, 0, 0);
+        return;
+    }
+    do
+        arg_line(s, x + from, y + to, c->dim[last], c->from[last], c->to[last]);
+    while (plan_next(c, last, index, &from, &to));
+}

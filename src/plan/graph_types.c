@@ -1,0 +1,182 @@
+#include "base/base.h"
+#include "plan/graph.h"
+
+#include <math.h>
+
+// Types of values: which operators take and make what, and how large whole numbers can become.
+
+int64_t tachy_dtype_most(enum tachy_dtype t)
+{
+    switch (t) {
+    case TACHY_U8: return 255;
+    case TACHY_I8: return 128;
+    case TACHY_I32:
+    case TACHY_I64: return INT64_MAX;
+    default: return 0;
+    }
+}
+
+double tachy_constant_at(const struct tachy_value *v, int64_t i)
+{
+    switch (v->dtype) {
+    case TACHY_F32: return (double)((const float *)v->data)[i];
+    case TACHY_U8: return ((const uint8_t *)v->data)[i];
+    case TACHY_I8: return ((const int8_t *)v->data)[i];
+    case TACHY_I32: return ((const int32_t *)v->data)[i];
+    case TACHY_I64: return (double)((const int64_t *)v->data)[i];
+    default: return NAN;
+    }
+}
+
+int64_t tachy_constant_most(const struct tachy_value *v)
+{
+    double most = 0;
+    int64_t n = v->dtype == TACHY_F16 ? 0 : tachy_value_elements(v);
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs(tachy_constant_at(v, i)));
+    return most > 1e15 ? INT64_MAX : (int64_t)most;
+}
+
+static int64_t of(const struct tachy_node *n, int i) { return n->in[i] ? n->in[i]->most : 0; }
+
+static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+
+static int64_t times(int64_t a, int64_t b) { return b && a > INT64_MAX / b ? INT64_MAX : a * b; }
+
+static int64_t most_of_binary(const struct tachy_node *n)
+{
+    switch (n->attr.binary) {
+    case TACHY_PLAN_ADD:
+    case TACHY_PLAN_SUB: return plus(of(n, 0), of(n, 1));
+    case TACHY_PLAN_MUL: return times(of(n, 0), of(n, 1));
+    case TACHY_PLAN_DIV: return of(n, 0);
+    case TACHY_PLAN_FMOD:
+    case TACHY_PLAN_MOD: return of(n, 1);
+    default: return TACHY_MAX(of(n, 0), of(n, 1));
+    }
+}
+
+// Nothing has been verified yet.
+static int64_t most_of_arg(const struct tachy_node *n)
+{
+    int axis = n->attr.arg.axis;
+    return axis >= 0 && axis < n->in[0]->rank ? TACHY_MAX(n->in[0]->shape[axis], 1) - 1 : 0;
+}
+
+int64_t tachy_node_most(const struct tachy_node *n)
+{
+    const enum tachy_plan_act act = n->attr.act.act;
+    int64_t most = 0;
+    if (n->out->dtype == TACHY_F32)
+        return 0;
+    switch (n->op) {
+    case TACHY_OP_UNARY:
+        if (act == TACHY_PLAN_TRUNC)
+            return tachy_dtype_most(n->out->dtype);
+        return act == TACHY_PLAN_ABS ? of(n, 0) : 1;
+    case TACHY_OP_BINARY: return tachy_plan_binary_compares(n->attr.binary) ? 1 : most_of_binary(n);
+    case TACHY_OP_ARG: return most_of_arg(n);
+    case TACHY_OP_SELECT: return TACHY_MAX(of(n, 1), of(n, 2));
+    case TACHY_OP_CONCAT:
+        for (int i = 0; i < n->nb_in; i++)
+            most = TACHY_MAX(most, of(n, i));
+        return most;
+    default: return of(n, 0);
+    }
+}
+
+static bool is_whole(const struct tachy_value *v) { return v->dtype != TACHY_F32 && v->dtype != TACHY_F16; }
+
+// The same type all over, and float32 unless `whole` types will do.
+static const char *all_same(const struct tachy_node *n, bool whole)
+{
+    for (int i = 0; i < n->nb_in; i++)
+        if (n->in[i] && n->in[i]->dtype != n->out->dtype)
+            return "operands of different types";
+    return n->out->dtype == TACHY_F32 || (whole && is_whole(n->out)) ? NULL : "a type other than float32";
+}
+
+// Whole numbers stay exact in float32 up to here.
+static const char *computed(const struct tachy_node *n)
+{
+    return is_whole(n->out) && n->out->most > TACHY_PLAN_WHOLE ? "whole numbers that may become too large"
+                                                               : NULL;
+}
+
+static const char *unary(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    switch (n->attr.act.act) {
+    case TACHY_PLAN_IS_NAN:
+    case TACHY_PLAN_IS_INF:
+        return x->dtype == TACHY_F32 && y->dtype == TACHY_U8 ? NULL : "another type than a truth value";
+    case TACHY_PLAN_NOT:
+    case TACHY_PLAN_TRUTH: return y->dtype == TACHY_U8 ? NULL : "another type than a truth value";
+    case TACHY_PLAN_TRUNC:
+        return x->dtype == TACHY_F32 && (y->dtype == TACHY_I32 || y->dtype == TACHY_I64)
+                   ? NULL
+                   : "a type that numbers are not cut to";
+    case TACHY_PLAN_SIGN:
+    case TACHY_PLAN_ABS: return all_same(n, true);
+    default: return all_same(n, false);
+    }
+}
+
+static const char *binary(const struct tachy_node *n)
+{
+    enum tachy_plan_binary how = n->attr.binary;
+    if (n->in[0]->dtype != n->in[1]->dtype)
+        return "operands of different types";
+    if (how >= TACHY_PLAN_AND && n->in[0]->dtype != TACHY_U8)
+        return "a type other than truth values";
+    if (tachy_plan_binary_compares(how))
+        return n->out->dtype == TACHY_U8 ? NULL : "another type than a truth value";
+    const char *why = all_same(n, how != TACHY_PLAN_POW);
+    return why ? why : computed(n);
+}
+
+static const char *gather(const struct tachy_node *n)
+{
+    if (n->in[1]->dtype != TACHY_I32 && n->in[1]->dtype != TACHY_I64)
+        return "indices that are no whole numbers";
+    return n->in[0]->dtype == n->out->dtype ? NULL : "operands of different types";
+}
+
+static const char *renamed(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    if (x->dtype == y->dtype || (is_whole(x) && y->dtype == TACHY_F32))
+        return NULL;
+    return is_whole(x) && is_whole(y) && x->most <= tachy_dtype_most(y->dtype) ? NULL
+                                                                               : "a type that does not hold it";
+}
+
+const char *tachy_node_types_wrong(const struct tachy_node *n)
+{
+    // Numbers that are too large for float32 to hold each may only come from one.
+    for (int i = 0; i < n->nb_in; i++)
+        if (n->in[i] && is_whole(n->in[i]) && !n->in[i]->made_by && n->in[i]->most > TACHY_PLAN_WHOLE)
+            return "whole numbers that may be too large";
+    switch (n->op) {
+    case TACHY_OP_UNARY: return unary(n);
+    case TACHY_OP_BINARY: return binary(n);
+    case TACHY_OP_SELECT:
+        if (n->in[0]->dtype != TACHY_U8)
+            return "a condition that is no truth value";
+        return n->in[1]->dtype == n->out->dtype && n->in[2]->dtype == n->out->dtype
+                   ? NULL
+                   : "operands of different types";
+    case TACHY_OP_GATHER:
+    case TACHY_OP_GATHER_EACH:
+    case TACHY_OP_GATHER_ND: return gather(n);
+    case TACHY_OP_ARG: return n->out->dtype == TACHY_I64 ? NULL : "another type than int64";
+    case TACHY_OP_RESHAPE: return renamed(n);
+    case TACHY_OP_CONCAT:
+    case TACHY_OP_SLICE:
+    case TACHY_OP_TRANSPOSE:
+    case TACHY_OP_EXPAND: return all_same(n, true);
+    case TACHY_OP_REDUCE:
+        return all_same(n, n->attr.reduce.how == TACHY_PLAN_RMAX || n->attr.reduce.how == TACHY_PLAN_RMIN);
+    default: return all_same(n, false);
+    }
+}

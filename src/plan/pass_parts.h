@@ -1,0 +1,65 @@
+#pragma once
+#include "plan/pass.h"
+
+#include <string.h>
+
+// Questions that several passes ask.
+
+static inline bool pass_same_shape(const struct tachy_value *a, const struct tachy_value *b)
+{
+    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
+}
+
+static inline struct tachy_value *pass_input(const struct tachy_node *n, int i)
+{
+    return i < n->nb_in ? n->in[i] : NULL;
+}
+
+static inline bool pass_is_output(const struct tachy_graph *g, const struct tachy_value *v)
+{
+    for (int i = 0; i < g->nb_out; i++)
+        if (g->out[i] == v)
+            return true;
+    return false;
+}
+
+// What makes `v`, if `n` alone uses it.
+static inline struct tachy_node *pass_maker(const struct tachy_graph *g, const struct tachy_value *v,
+                                            const struct tachy_node *n)
+{
+    return v && v->made_by && tachy_value_user(g, v) == n ? v->made_by : NULL;
+}
+
+// A mean over the pixels of a picture.
+static inline bool pass_is_mean(const struct tachy_node *n)
+{
+    const bool *axis = n->attr.reduce.axis;
+    return n->op == TACHY_OP_REDUCE && n->attr.reduce.how == TACHY_PLAN_MEAN && n->in[0]->rank == 4 &&
+           n->out->rank == 4 && !axis[0] && !axis[1] && axis[2] && axis[3];
+}
+
+// A depthwise convolution of one tap: x times one number a channel, perhaps plus another.
+static inline bool pass_is_tap(const struct tachy_node *n)
+{
+    if (n->op != TACHY_OP_CONV || n->attr.conv.groups != n->out->shape[1] || n->attr.act.act || !n->in[1]->data ||
+        tachy_value_elements(n->in[1]) != n->out->shape[1] || !pass_same_shape(n->in[0], n->out))
+        return false;
+    for (int i = 2; i < n->nb_in; i++)
+        if (n->in[i] && (i > 2 || !n->in[i]->data))
+            return false;
+    return true;
+}
+
+// What a constant is for channel `c` of the pictures `like`, where it is one number or one a channel.
+static inline bool pass_of_channel(const struct tachy_value *v, const struct tachy_value *like, int64_t c,
+                                   float *to)
+{
+    if (!v->data || v->dtype != TACHY_F32)
+        return false;
+    int64_t n = tachy_value_elements(v);
+    bool channels = v->rank >= 3 && v->rank <= 4 && n == like->shape[1] && v->shape[v->rank - 3] == n;
+    if (n != 1 && !channels)
+        return false;
+    *to = ((const float *)v->data)[n == 1 ? 0 : c];
+    return true;
+}

@@ -1,0 +1,287 @@
+#include "base/base.h"
+#include "provider/reader.h"
+
+// Operators that slide a window over pixels: convolutions and pooling. One dimension is a picture
+// of one row.
+
+// Numbers of a window: one or two dimensions, in the places of height and width.
+struct window {
+    int dims, kernel[2], stride[2], dilation[2], pad[4];
+};
+
+static bool to_ints(const int64_t *from, int n, int *to)
+{
+    for (int i = 0; i < n; i++) {
+        if (from[i] < INT32_MIN / 4 || from[i] > INT32_MAX / 4)
+            return false;
+        to[i] = (int)from[i];
+    }
+    return true;
+}
+
+// kernel_shape, strides and so on: one number a dimension, or `otherwise`; a single dimension is
+// the width.
+static bool window_attr(const struct reader_node *n, const char *name, int dims, int otherwise, int *to)
+{
+    int64_t v[8];
+    int got = reader_ints(n, name, v, 8);
+    to[0] = to[1] = dims == 2 ? otherwise : 1;
+    to[2 - dims] = to[1] = otherwise;
+    return got < 0 || (got == dims && to_ints(v, dims, to + 2 - dims));
+}
+
+static bool pads_attr(const struct reader_node *n, int dims, int *pad)
+{
+    int64_t v[8];
+    int got = reader_ints(n, "pads", v, 8);
+    memset(pad, 0, 4 * sizeof(*pad));
+    if (got < 0)
+        return true;
+    return got == 2 * dims && to_ints(v, dims, pad + 2 - dims) && to_ints(v + dims, dims, pad + 4 - dims);
+}
+
+enum auto_pad { PAD_GIVEN, PAD_NONE, PAD_UPPER, PAD_LOWER, PAD_UNKNOWN };
+
+static enum auto_pad auto_pad(const struct reader_node *n)
+{
+    static const char *const names[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
+    char mode[16];
+    if (!reader_string(n, "auto_pad", mode, sizeof(mode)) || !*mode)
+        return PAD_GIVEN;
+    for (int i = 0; i < PAD_UNKNOWN; i++)
+        if (!strcmp(mode, names[i]))
+            return (enum auto_pad)i;
+    return PAD_UNKNOWN;
+}
+
+// `total` as what lies before and behind; an odd one is longer behind where `upper`.
+static void split_pad(int64_t total, bool upper, int *before, int *behind)
+{
+    total = TACHY_CLAMP(total, 0, 1 << 20);
+    *before = (int)(upper ? total / 2 : (total + 1) / 2);
+    *behind = (int)total - *before;
+}
+
+static bool window_pads(const struct reader_node *n, const struct tachy_value *x, const struct tachy_value *y,
+                        struct window *w)
+{
+    enum auto_pad how = auto_pad(n);
+    if (how == PAD_UNKNOWN || !pads_attr(n, w->dims, w->pad))
+        return false;
+    if (how == PAD_NONE)
+        memset(w->pad, 0, sizeof(w->pad));
+    for (int i = 0; how > PAD_NONE && i < 2; i++)
+        split_pad((y->shape[2 + i] - 1) * w->stride[i] + (int64_t)(w->kernel[i] - 1) * w->dilation[i] + 1 -
+                      x->shape[2 + i],
+                  how == PAD_UPPER, &w->pad[i], &w->pad[2 + i]);
+    return true;
+}
+
+// Of a transposed convolution, whose output's size may be what is given.
+static bool transposed_pads(const struct reader_node *n, const struct tachy_value *x,
+                            const struct tachy_value *y, const int *out_pad, struct window *w)
+{
+    enum auto_pad how = auto_pad(n);
+    bool sized = reader_ints(n, "output_shape", (int64_t[8]){0}, 8) > 0;
+    if (how == PAD_UNKNOWN || !pads_attr(n, w->dims, w->pad))
+        return false;
+    if (how == PAD_NONE && !sized)
+        memset(w->pad, 0, sizeof(w->pad));
+    for (int i = 0; (sized || how > PAD_NONE) && i < 2; i++)
+        split_pad((x->shape[2 + i] - 1) * w->stride[i] + (int64_t)(w->kernel[i] - 1) * w->dilation[i] + 1 +
+                      out_pad[i] - y->shape[2 + i],
+                  how == PAD_UPPER, &w->pad[i], &w->pad[2 + i]);
+    return true;
+}
+
+// A value of one dimension of pixels as a picture: [n][c][1][w]. NULL: no memory.
+static struct tachy_value *picture(struct reader_node *n, struct tachy_value *v)
+{
+    int64_t shape[4] = {v->shape[0], v->shape[1], 1, v->shape[2]};
+    if (v->rank == 4)
+        return v;
+    if (v->data)
+        return tachy_graph_constant(n->r->g, v->name, v->dtype, 4, shape, v->data);
+    struct tachy_value *to = reader_temp(n, 4, shape);
+    return to && reader_emit(n, TACHY_OP_RESHAPE, NULL, &v, 1, to) ? to : NULL;
+}
+
+// The node on pictures; its first two inputs are lifted where there are no rows.
+static const char *emit_window(struct reader_node *n, enum tachy_plan_op op, const struct tachy_plan_attr *a,
+                               int nb_in, int nb_lifted)
+{
+    struct tachy_value *in[READER_INPUTS], *y = n->out[0], *to = y;
+    memcpy(in, n->in, sizeof(*in) * (size_t)nb_in);
+    for (int i = 0; i < nb_lifted; i++)
+        if (!(in[i] = picture(n, in[i])))
+            return READER_NOMEM;
+    if (y->rank == 3)
+        to = reader_temp(n, 4, (int64_t[]){y->shape[0], y->shape[1], 1, y->shape[2]});
+    if (!to || !reader_emit(n, op, a, in, nb_in, to))
+        return READER_NOMEM;
+    return to == y || reader_emit(n, TACHY_OP_RESHAPE, NULL, &to, 1, y) ? NULL : READER_NOMEM;
+}
+
+// Copies of the shapes as pictures', without nodes.
+static bool pictures_of(const struct tachy_value *x, const struct tachy_value *y, struct tachy_value *xs,
+                        struct tachy_value *ys)
+{
+    *xs = *x;
+    *ys = *y;
+    for (int i = 0; i < 2 && x->rank == 3; i++) {
+        struct tachy_value *v = i ? ys : xs;
+        v->shape[3] = v->shape[2];
+        v->shape[2] = 1;
+    }
+    return x->rank == y->rank && (x->rank == 3 || x->rank == 4);
+}
+
+// A kernel with zeros between its taps instead of a dilation. NULL: no memory.
+static struct tachy_value *stuffed(struct reader_node *n, const struct tachy_value *w, struct window *to)
+{
+    int64_t rows = w->shape[w->rank - 2], columns = w->shape[w->rank - 1], shape[4];
+    if (w->rank == 3)
+        rows = 1;
+    int64_t planes = tachy_value_elements(w) / (rows * columns);
+    int h = (to->kernel[0] - 1) * to->dilation[0] + 1, k = (to->kernel[1] - 1) * to->dilation[1] + 1;
+    float *data = tachy_graph_alloc(n->r->g, sizeof(float) * (size_t)(planes * h * k));
+    if (!data)
+        return NULL;
+    for (int64_t p = 0; p < planes; p++)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < columns; j++)
+                data[(p * h + i * to->dilation[0]) * k + j * to->dilation[1]] =
+                    ((const float *)w->data)[(p * rows + i) * columns + j];
+    memcpy(shape, (int64_t[]){w->shape[0], w->shape[1], h, k}, sizeof(shape));
+    to->kernel[0] = h, to->kernel[1] = k;
+    to->dilation[0] = to->dilation[1] = 1;
+    return tachy_graph_constant(n->r->g, w->name, TACHY_F32, 4, shape, data);
+}
+
+static void set_conv(struct tachy_plan_attr *a, const struct window *w, int64_t groups)
+{
+    memcpy(a->conv.kernel, w->kernel, sizeof(w->kernel));
+    memcpy(a->conv.stride, w->stride, sizeof(w->stride));
+    memcpy(a->conv.dilation, w->dilation, sizeof(w->dilation));
+    memcpy(a->conv.pad, w->pad, sizeof(w->pad));
+    a->conv.groups = (int)groups;
+}
+
+static const char *convolution(struct reader_node *n, bool transposed, struct tachy_plan_attr *a, int nb_in)
+{
+    struct tachy_value x, y, *w = reader_in(n, 1);
+    if (!w || !n->out[0] || w->rank != n->in[0]->rank || !pictures_of(n->in[0], n->out[0], &x, &y))
+        return "a convolution of other than one or two dimensions";
+    struct window k = {.dims = x.rank - 2, .kernel = {1, 1}};
+    int64_t groups = reader_int(n, "group", 1);
+    if (!to_ints(w->shape + 2, k.dims, k.kernel + 2 - k.dims) || groups < 1 || groups > INT32_MAX ||
+        !window_attr(n, "strides", k.dims, 1, k.stride) || !window_attr(n, "dilations", k.dims, 1, k.dilation) ||
+        !window_attr(n, "output_padding", k.dims, 0, a->conv.out_pad))
+        return READER_ATTRIBUTE;
+    if (k.dims == 1) // the rows' is not there
+        a->conv.out_pad[0] = 0;
+    if (!(transposed ? transposed_pads(n, &x, &y, a->conv.out_pad, &k) : window_pads(n, &x, &y, &k)))
+        return READER_ATTRIBUTE;
+    bool dilated = k.dilation[0] > 1 || k.dilation[1] > 1;
+    if (transposed && dilated && w->data && w->dtype == TACHY_F32 &&
+        (int64_t)k.kernel[0] * k.dilation[0] * k.kernel[1] * k.dilation[1] < 4096) {
+        n->in[1] = stuffed(n, w, &k);
+        if (!n->in[1])
+            return READER_NOMEM;
+    }
+    set_conv(a, &k, groups);
+    return emit_window(n, transposed ? TACHY_OP_DECONV : TACHY_OP_CONV, a, nb_in, 2);
+}
+
+const char *reader_conv(struct reader_node *n)
+{
+    struct tachy_plan_attr a = {0};
+    return convolution(n, false, &a, TACHY_MIN(n->nb_in, 3));
+}
+
+const char *reader_deconv(struct reader_node *n)
+{
+    struct tachy_plan_attr a = {0};
+    return convolution(n, true, &a, TACHY_MIN(n->nb_in, 3));
+}
+
+// ONNX Runtime's own: a convolution with an activation, act(conv + z).
+const char *reader_fused_conv(struct reader_node *n)
+{
+    static const struct {
+        const char *name;
+        enum tachy_plan_act act;
+        float a, b; // where nothing is given
+    } acts[] = {{"Relu", TACHY_PLAN_RELU, 0, 0},         {"Sigmoid", TACHY_PLAN_SIGMOID, 0, 0},
+                {"Tanh", TACHY_PLAN_TANH, 0, 0},         {"LeakyRelu", TACHY_PLAN_LEAKY, 0.01f, 0},
+                {"Clip", TACHY_PLAN_CLIP, -3.4e38f, 3.4e38f},
+                {"HardSigmoid", TACHY_PLAN_HSIGMOID, 0.2f, 0.5f}};
+    struct tachy_plan_attr a = {0};
+    char name[24];
+    float p[4];
+    if (!reader_string(n, "activation", name, sizeof(name)))
+        return READER_ATTRIBUTE;
+    int found = -1, given = reader_floats(n, "activation_params", p, 4);
+    for (int i = 0; i < (int)TACHY_ARRAY_SIZE(acts); i++)
+        if (!strcmp(name, acts[i].name))
+            found = i;
+    if (found < 0)
+        return "a fused activation that is not built";
+    a.act = (struct tachy_plan_act_of){acts[found].act, given > 0 ? p[0] : acts[found].a,
+                                       given > 1 ? p[1] : acts[found].b};
+    if (reader_in(n, 3) && n->in[3]->rank != 4)
+        return READER_ATTRIBUTE;
+    return convolution(n, false, &a, TACHY_MIN(n->nb_in, 4));
+}
+
+static const char *mean_of_pixels(struct reader_node *n, enum tachy_plan_reduce how)
+{
+    struct tachy_plan_attr a = {.reduce = {.how = how}};
+    for (int i = 2; i < n->in[0]->rank; i++)
+        a.reduce.axis[i] = true;
+    return n->in[0]->rank > 2 && reader_emit(n, TACHY_OP_REDUCE, &a, n->in, 1, n->out[0]) ? NULL
+                                                                                     : READER_ATTRIBUTE;
+}
+
+const char *reader_global_average(struct reader_node *n) { return mean_of_pixels(n, TACHY_PLAN_MEAN); }
+const char *reader_global_max(struct reader_node *n) { return mean_of_pixels(n, TACHY_PLAN_RMAX); }
+
+// With ceil_mode windows hang over the end: as padding there, which neither a maximum nor an
+// average of what is inside sees.
+static void hang_over(struct tachy_plan_attr *a, const struct tachy_value *x, const struct tachy_value *y)
+{
+    for (int i = 0; i < 2; i++) {
+        int64_t more = (y->shape[2 + i] - 1) * a->pool.stride[i] + a->pool.kernel[i] - x->shape[2 + i] -
+                       a->pool.pad[i] - a->pool.pad[2 + i];
+        a->pool.pad[2 + i] += (int)TACHY_CLAMP(more, 0, 1 << 20);
+    }
+}
+
+static const char *pool(struct reader_node *n, bool average)
+{
+    struct tachy_plan_attr a = {.pool = {.average = average}};
+    struct tachy_value x, y;
+    if (!pictures_of(n->in[0], n->out[0], &x, &y) || (n->nb_out > 1 && n->out[1]))
+        return "pooling of other than one or two dimensions, or with indices";
+    struct window k = {.dims = x.rank - 2};
+    if (!window_attr(n, "kernel_shape", k.dims, 1, k.kernel) || !window_attr(n, "strides", k.dims, 1, k.stride) ||
+        !window_attr(n, "dilations", k.dims, 1, k.dilation))
+        return READER_ATTRIBUTE;
+    if (k.dilation[0] != 1 || k.dilation[1] != 1 || !window_pads(n, &x, &y, &k))
+        return READER_ATTRIBUTE;
+    memcpy(a.pool.kernel, k.kernel, sizeof(k.kernel));
+    memcpy(a.pool.stride, k.stride, sizeof(k.stride));
+    memcpy(a.pool.pad, k.pad, sizeof(k.pad));
+    bool padded = k.pad[0] || k.pad[1] || k.pad[2] || k.pad[3], ceil_mode = reader_int(n, "ceil_mode", 0);
+    a.pool.count_padding = average && padded && reader_int(n, "count_include_pad", 0);
+    if (average && !padded && k.kernel[0] == x.shape[2] && k.kernel[1] == x.shape[3])
+        return mean_of_pixels(n, TACHY_PLAN_MEAN);
+    if (ceil_mode && a.pool.count_padding)
+        return "an average that counts padding but not what hangs over";
+    if (ceil_mode)
+        hang_over(&a, &x, &y);
+    return emit_window(n, TACHY_OP_POOL, &a, 1, 1);
+}
+
+const char *reader_max_pool(struct reader_node *n) { return pool(n, false); }
+const char *reader_average_pool(struct reader_node *n) { return pool(n, true); }

@@ -1,0 +1,275 @@
+"""Operators of libtachy_ep.so beside those of test_provider.py: random shapes against ONNX Runtime's
+CPU provider, and ONNX's own tests of operators, whose list is in docs/provider.md."""
+import re
+import unittest
+import warnings
+
+import common
+import test_provider as provider
+
+np = onnx = ort = None
+DOCS = common.ROOT / "docs/provider.md"
+
+
+def setUpModule():
+    global np, onnx, ort
+    provider.setUpModule()
+    np, onnx, ort = provider.np, provider.onnx, provider.ort
+
+
+tearDownModule = provider.tearDownModule
+
+
+class Operators(provider.OperatorCase):
+    def op(self, *args, **kw):
+        super().op(*args, whole=True, **kw)
+
+    def truth(self, *shape):
+        return self.rng.random(shape) < 0.5
+
+    def test_products(self):
+        for a, b in (((5, 33), (33, 17)), ((2, 3, 5, 33), (2, 3, 33, 17)), ((2, 3, 5, 33), (3, 33, 17)),
+                     ((3, 1, 4, 8), (5, 8, 6)), ((4, 7, 9), (9, 5)), ((9,), (9, 5)), ((4, 6, 9), (9,)), ((9,), (9,))):
+            self.op("MatMul", a, b)
+        self.op("MatMul", (2, 3, 5, 12), constants=[self.random(2, 3, 12, 7)])
+        for ta in (0, 1):
+            for tb in (0, 1):
+                a, b = (9, 6) if ta else (6, 9), (5, 9) if tb else (9, 5)
+                self.op("Gemm", a, b, (6, 5), transA=ta, transB=tb, alpha=0.5, beta=2.0)
+                self.op("Gemm", a, constants=[self.random(*b), self.random(5)], transA=ta, transB=tb, alpha=1.5)
+                self.op("FusedMatMul", (2,) + a, (2,) + b, transA=ta, transB=tb, alpha=0.125, out_shape=(2, 6, 5),
+                        domain="com.microsoft")
+
+    def test_attention(self):
+        """As exporters write it: three products with computed sides, transposes, softmax."""
+        make, c = onnx.helper.make_node, 32
+        nodes = [make("LayerNormalization", ["x", "g", "b"], ["n"])]
+        for i in "qkv":
+            nodes += [make("MatMul", ["n", "w" + i], ["m" + i]), make("Reshape", ["m" + i, "heads"], ["h" + i])]
+        nodes += [make("Transpose", ["hq"], ["q"], perm=[0, 2, 1, 3]), make("Transpose", ["hk"], ["k"], perm=[0, 2, 3, 1]),
+                  make("Transpose", ["hv"], ["v"], perm=[0, 2, 1, 3]), make("MatMul", ["q", "k"], ["s"]),
+                  make("Mul", ["s", "scale"], ["t"]), make("Softmax", ["t"], ["p"]), make("MatMul", ["p", "v"], ["o"]),
+                  make("Transpose", ["o"], ["r"], perm=[0, 2, 1, 3]), make("Reshape", ["r", "flat"], ["f"]),
+                  make("MatMul", ["f", "wo"], ["z"]), make("Gelu", ["z"], ["e"]), make("Add", ["x", "e"], ["y"])]
+        constants = [("w" + i, self.random(c, c) / 6) for i in "qkvo"] + [
+            ("g", self.random(c)), ("b", self.random(c)), ("scale", np.float32(0.35)),
+            ("heads", np.array([0, 0, 4, c // 4])), ("flat", np.array([0, 0, c]))]
+        self.check(nodes, {"x": (2, 10, c)}, constants=constants, opset=20, whole=True, limit=5e-6)
+
+    def test_convolutions(self):
+        w = self.random
+        self.op("Conv", (2, 6, 9, 7), (8, 3, 3, 3), group=2, pads=[1, 1, 1, 1])  # weights as an input
+        self.op("Conv", (1, 6, 9, 7), (6, 1, 3, 3), constants=[w(6)], group=6, strides=[2, 2])
+        self.op("Conv", (2, 6, 31), constants=[w(8, 3, 5), w(8)], group=2, pads=[2, 1], strides=[2], dilations=[2])
+        self.op("Conv", (2, 6, 31), constants=[w(8, 6, 4)], auto_pad="SAME_LOWER", strides=[3])
+        self.op("ConvTranspose", (2, 6, 11), constants=[w(6, 4, 3), w(4)], strides=[2], output_padding=[1])
+        self.op("ConvTranspose", (1, 6, 7, 5), constants=[w(6, 4, 3, 2)], dilations=[2, 3], pads=[1, 0, 2, 1])
+        for pad in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+            self.op("ConvTranspose", (1, 6, 7, 5), constants=[w(6, 4, 3, 4)], strides=[2, 3], auto_pad=pad)
+        self.op("ConvTranspose", (1, 6, 7, 5), constants=[w(6, 4, 3, 3)], strides=[2, 2], output_shape=[14, 10])
+        self.op("FusedConv", (1, 6, 9, 7), constants=[w(4, 6, 3, 3), w(4)], activation="LeakyRelu",
+                activation_params=[0.2], out_shape=(1, 4, 7, 5), domain="com.microsoft")
+        self.op("AveragePool", (1, 6, 9, 8), kernel_shape=[2, 3], strides=[2, 2], ceil_mode=1)
+        self.op("AveragePool", (1, 6, 9, 8), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1)
+        self.op("MaxPool", (2, 6, 31), kernel_shape=[3], strides=[2], pads=[1, 1])
+        self.op("AveragePool", (2, 6, 31), kernel_shape=[4], strides=[3], count_include_pad=1, pads=[1, 2])
+        self.op("GlobalAveragePool", (2, 6, 31))
+
+    def test_elements(self):
+        for name in ("Sin", "Cos", "Tan", "Sinh", "Cosh", "Atan", "Asinh", "Floor", "Ceil", "Round", "Sign",
+                     "Reciprocal", "Softsign", "Selu", "Celu", "ThresholdedRelu", "Shrink", "IsNaN", "IsInf"):
+            self.op(name, (2, 3, 4, 5), limit=1e-5)
+        for name, x in (("Log", 0.1), ("Asin", 0), ("Acos", 0), ("Atanh", -0.01), ("Acosh", 1.5)):
+            self.op(name, (3, 50), feed=[(x + self.rng.random((3, 50)) * 0.9).astype(np.float32)], limit=1e-5)
+        self.op("QuickGelu", (2, 3, 40), alpha=1.7, out_shape=(2, 3, 40), domain="com.microsoft")
+        for name in ("Min", "Max", "Sum", "Mean"):
+            for n in (1, 2, 4):
+                self.op(name, *[(2, 3, 4, 5), (3, 1, 1), (5,), (2, 1, 4, 1)][:n])
+        for name in ("Add", "Mul", "Sub", "Div"):
+            self.op(name, (2, 3, 1, 4, 5), (3, 6, 1, 5))
+            self.op(name, (2, 1, 2, 1, 2, 1, 2, 3), (1, 3, 1, 3, 1, 3, 1, 3))
+        self.op("Pow", (2, 30), constants=[np.float32(2)])
+        self.op("Pow", (2, 30), constants=[np.int64(3)])
+        self.op("Mod", (2, 3, 40), (40,), fmod=1)
+        self.op("PRelu", (2, 3, 4, 5), (5,))
+        self.op("Clip", (2, 3, 4, 5), (), constants=[np.float32(0.5)])
+
+    def test_truth(self):
+        for name in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"):
+            x = np.round(self.random(2, 3, 4, 5))
+            self.op(name, (2, 3, 4, 5), (4, 1), feed=[x, np.round(self.random(4, 1))])
+        for name in ("And", "Or", "Xor", "Equal"):
+            self.op(name, (2, 3, 4), (3, 1), feed=[self.truth(2, 3, 4), self.truth(3, 1)])
+        self.op("Not", (2, 3), feed=[self.truth(2, 3)])
+        self.op("Where", (3, 1), (2, 3, 4), (4,), feed=[self.truth(3, 1), self.random(2, 3, 4), self.random(4)])
+        self.op("Cast", (2, 3), feed=[self.rng.integers(0, 256, (2, 3)).astype(np.uint8)], to=1)
+        self.op("Cast", (2, 3), feed=[self.rng.integers(-128, 128, (2, 3)).astype(np.int8)], to=7)
+        self.op("Cast", (4, 9), feed=[self.random(4, 9) * 1e6], to=6)
+        self.op("Cast", (4, 9), feed=[np.round(self.random(4, 9))], to=9)
+        make = onnx.helper.make_node  # a mask that never leaves: a part of the picture by its own values
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("Greater", ["a", "half"], ["m"]), make("Not", ["m"], ["n"]),
+                 make("Where", ["n", "a", "half"], ["s"]), make("Cast", ["m"], ["f"], to=1), make("Add", ["s", "f"], ["y"])]
+        self.check(nodes, {"x": (2, 4, 9, 7)}, constants=[("w", self.random(6, 4, 1, 1)), ("half", np.float32(0.5))],
+                   whole=True)
+
+    def test_indices(self):
+        i = self.rng.integers
+        for axis, index in ((0, [1]), (1, [2, 0, 0]), (-1, [[0, 4], [-1, 2]]), (2, 3)):
+            self.op("Gather", (2, 3, 4, 5), constants=[np.array(index)], axis=axis)
+        self.op("GatherElements", (4, 3, 5), constants=[i(-2, 2, (2, 3, 5))], axis=0)
+        self.op("GatherND", (2, 3, 4, 5), constants=[i(0, 2, (2, 6, 2))])
+        self.op("GatherND", (2, 3, 4, 5), constants=[i(0, 3, (2, 6, 1))], batch_dims=1)
+        for name in ("ArgMax", "ArgMin"):
+            for axis, keep, last in ((0, 1, 0), (1, 0, 0), (3, 1, 1)):
+                self.op(name, (2, 3, 4, 5), feed=[np.round(self.random(2, 3, 4, 5))], axis=axis, keepdims=keep,
+                        select_last_index=last)
+        make = onnx.helper.make_node  # what is found is looked up, as pose networks do
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("Reshape", ["a", "flat"], ["f"]),
+                 make("ArgMax", ["f"], ["i"], axis=1, keepdims=0), make("Div", ["i", "width"], ["row"]),
+                 make("Mul", ["row", "width"], ["start"]), make("Sub", ["i", "start"], ["column"]),
+                 make("Concat", ["row", "column"], ["k"], axis=0), make("Cast", ["k"], ["y"], to=1)]
+        constants = [("w", self.random(6, 4, 1, 1)), ("flat", np.array([12, 63])), ("width", np.int64(7))]
+        self.check(nodes, {"x": (2, 4, 9, 7)}, constants=constants, whole=True)
+        self.op("Tile", (2, 3, 4), constants=[np.array([2, 1, 3])])
+        self.op("Slice", (2, 6, 7), constants=[np.array([5, -1]), np.array([-9, 1]), np.array([1, 2]), np.array([-1, -2])])
+        for mode in ("edge", "reflect", "wrap"):
+            self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, 1, 2, 0, 0, 0, 1, 3])], mode=mode, opset=19)
+        self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, -1, 2, 0, 0, 0, -1, 3])])
+
+    def test_norms(self):
+        w = self.random
+        self.op("LayerNormalization", (2, 5, 33), constants=[w(33), w(33)], limit=5e-6)
+        self.op("LayerNormalization", (2, 5, 4, 6), constants=[w(4, 6)], axis=2, epsilon=1e-3, limit=5e-6)
+        for shape in ((2, 6, 9), (2, 6, 5, 7), (1, 6, 3, 4, 5)):
+            self.op("InstanceNormalization", shape, constants=[w(6), w(6)], limit=5e-6)
+        self.op("GroupNormalization", (2, 6, 5, 7), constants=[w(6), w(6)], num_groups=3, opset=21, limit=5e-6,
+                out_shape=(2, 6, 5, 7))
+        make = onnx.helper.make_node  # in the middle of channels last
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("InstanceNormalization", ["a", "s", "b"], ["n"]),
+                 make("Relu", ["n"], ["r"]), make("Conv", ["r", "v"], ["y"])]
+        self.check(nodes, {"x": (2, 4, 9, 7)}, whole=True, limit=5e-6,
+                   constants=[("w", w(6, 4, 3, 3)), ("v", w(3, 6, 1, 1)), ("s", w(6)), ("b", w(6))])
+        self.op("BatchNormalization", (4, 6), constants=[w(6), w(6), w(6), w(6) ** 2 + 1])
+        self.op("LpNormalization", (4, 6, 3), axis=1, p=1)
+        self.op("LogSoftmax", (4, 10, 3), axis=1, limit=5e-6)
+        self.op("Softmax", (4, 10, 3), axis=1, opset=11)
+        for how in ("L1", "L2", "SumSquare", "LogSumExp", "Prod", "Max", "Mean"):
+            self.op("Reduce" + how, (2, 3, 4, 5), axes=[1, 3], keepdims=0)
+
+    def test_samples(self):
+        w = self.random
+        none = np.array([], np.float32)
+        for coords in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
+            for size in ((14, 18), (5, 20), (3, 1)):
+                self.op("Resize", (1, 5, 7, 9), constants=[none, none, np.array([1, 5, *size])], mode="cubic",
+                        coordinate_transformation_mode=coords, limit=1e-5)
+        self.op("Resize", (1, 5, 7, 9), constants=[none, np.array([1, 1, 1.7, 0.6], np.float32)], mode="cubic",
+                exclude_outside=1, cubic_coeff_a=-0.5, limit=1e-5)
+        self.op("Resize", (2, 5, 9), constants=[none, np.array([1, 1, 2], np.float32)], mode="linear", limit=1e-5)
+        for outside in ("zeros", "border", "reflection"):
+            for align in (0, 1):
+                for mode in ("linear", "nearest", "cubic"):
+                    self.op("GridSample", (2, 3, 7, 9), (2, 5, 4, 2), mode=mode, padding_mode=outside,
+                            align_corners=align, opset=20, limit=2e-5)
+                for mode in ("linear", "nearest"):
+                    self.op("GridSample", (1, 3, 4, 5, 6), (1, 3, 5, 4, 3), mode=mode, padding_mode=outside,
+                            align_corners=align, opset=20, limit=2e-5)
+
+    def test_quantised_weights(self):
+        """int8 weights with float arithmetic: constants by the time a plan is made."""
+        make, i = onnx.helper.make_node, self.rng.integers
+        nodes = [make("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0), make("Conv", ["x", "w"], ["a"], pads=[1] * 4),
+                 make("DequantizeLinear", ["p", "t"], ["v"]), make("Conv", ["a", "v"], ["y"])]
+        constants = [("q", i(-128, 128, (6, 4, 3, 3)).astype(np.int8)), ("z", i(-3, 3, 6).astype(np.int8)),
+                     ("s", self.rng.random(6).astype(np.float32)), ("p", i(-128, 128, (5, 6, 1, 1)).astype(np.int8)),
+                     ("t", np.float32(0.01))]
+        self.check(nodes, {"x": (2, 4, 9, 7)}, constants=constants, whole=True)
+        # Each goes to the plan that uses it; one that two plans use is computed for both.
+        nodes[3] = make("Hardmax", ["a"], ["h"])
+        nodes += [make("Conv", ["h", "v"], ["b"]), make("Conv", ["b", "u"], ["c"]), make("Conv", ["a", "u"], ["d"]),
+                  make("Add", ["c", "d"], ["y"])]
+        nodes.insert(0, make("DequantizeLinear", ["r", "t"], ["u"]))
+        constants += [("r", i(-128, 128, (6, 6, 1, 1)).astype(np.int8))]
+        constants = [c if c[0] != "p" else ("p", i(-128, 128, (6, 6, 1, 1)).astype(np.int8)) for c in constants]
+        self.check(nodes, {"x": (2, 4, 9, 7)}, constants=constants)
+
+
+class NodeTests(common.Case):
+    """ONNX's own tests of single operators, those that we take whole, against their expected outputs: as
+    they are, or with all inputs but the first as constants, as networks have weights and shapes."""
+
+    def session(self, model, whole):
+        o = provider.options(whole)
+        o.log_severity_level = 4
+        if whole:
+            o.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        try:
+            return ort.InferenceSession(model, o, **({} if whole else {"providers": ["CPUExecutionProvider"]}))
+        except Exception:  # not ours, or not ONNX Runtime's either
+            return None
+
+    def forms(self, case):
+        model = onnx.ModelProto()
+        model.CopyFrom(case.model)
+        model.ir_version = min(model.ir_version, 10)
+        yield model.SerializeToString()
+        values = [(i, v) for i, v in zip(list(model.graph.input)[1:], case.data_sets[0][0][1:])
+                  if isinstance(v, (np.ndarray, np.generic))]
+        for i, v in values:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(v), i.name))
+            model.graph.input.remove(i)
+        if values:
+            yield model.SerializeToString()
+
+    def same(self, session, case):
+        inputs, outputs = case.data_sets[0]
+        feed = dict(zip([i.name for i in case.model.graph.input], inputs))
+        got = session.run(None, {i.name: np.asarray(feed[i.name]) for i in session.get_inputs()})
+        return all(g.shape == np.shape(w) and np.allclose(g, w, rtol=1e-3, atol=1e-6, equal_nan=True)
+                   for g, w in zip(got, outputs))
+
+    def count(self, cases):
+        counts, failed = {}, []
+        for case in cases:
+            passed = False
+            for model in self.forms(case):
+                session = self.session(model, True)
+                if not session:
+                    continue
+                if self.same(session, case):
+                    passed = True
+                    break
+                if self.same(self.session(model, False), case):  # else ONNX Runtime differs, too
+                    failed.append(case.name)
+            row = counts.setdefault(case.model.graph.node[0].op_type, [0, 0])
+            row[0] += passed
+            row[1] += 1
+        return counts, failed
+
+    def test_list_in_the_docs(self):
+        from onnx.backend.test.case.node import collect_testcases
+        ort.set_default_logger_severity(4)  # refusals are expected
+        listed = {m[1]: [int(m[2]), int(m[3])]
+                  for m in re.finditer(r"^\| (\w+) \| (\d+) of (\d+) \|", DOCS.read_text(), re.M)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cases = [c for c in collect_testcases(None) if c.model is not None and len(c.model.graph.node) == 1
+                     and c.model.graph.node[0].op_type not in ("Constant", "Shape")]  # ONNX Runtime folds them
+        everything = common.os.environ.get("TACHY_LIST")  # prints the table
+        if not everything:
+            cases = [c for c in cases if c.model.graph.node[0].op_type in listed]
+        counts, failed = self.count(cases)
+        ort.set_default_logger_severity(2)
+        for name, (passed, of) in sorted(counts.items()):
+            if everything and passed:
+                print(f"| {name} | {passed} of {of} |")
+        print(f"ONNX's tests of operators: {sum(c[0] for c in counts.values())} of {len(cases)} are ours and pass")
+        self.assertEqual(failed, [])
+        self.assertGreater(len(listed), 80)
+        # The figures are of one version.
+        if not everything and f"onnx {onnx.__version__}, " in DOCS.read_text():
+            self.assertEqual(counts, listed)
+
+
+if __name__ == "__main__":
+    common.main()
