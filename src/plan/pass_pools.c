@@ -27,22 +27,65 @@ static int window_of(const struct tachy_node *n, const struct tachy_value *x)
     return 0;
 }
 
+static bool reads(const struct tachy_node *n, const struct tachy_value *v)
+{
+    for (int i = 0; i < n->nb_in; i++)
+        if (n->in[i] == v)
+            return true;
+    return false;
+}
+
+// Puts `n` behind the last smaller window of what it reads, where nobody has read it before.
+static int sink(struct tachy_graph *g, struct tachy_node *n)
+{
+    struct tachy_node *behind = NULL;
+    int size = window(n);
+    for (struct tachy_node *m = size ? n->next : NULL; m && !reads(m, n->out); m = m->next) {
+        int smaller = window_of(m, n->in[0]);
+        if (smaller && smaller < size)
+            behind = m;
+    }
+    if (!behind)
+        return TACHY_OK;
+    struct tachy_value *x = n->in[0];
+    struct tachy_value *y = tachy_graph_value(g, n->out->name, n->out->dtype, n->out->rank, n->out->shape);
+    if (!y || !tachy_graph_node(g, behind->next, n->op, n->name, &n->attr, &x, 1, y))
+        return TACHY_ERR_NOMEM;
+    tachy_graph_replace(g, n->out, y);
+    tachy_graph_remove(g, n);
+    return TACHY_OK;
+}
+
+// The largest window of what `n` reads that is smaller than its own, among the nodes in front.
+static struct tachy_node *smaller(const struct tachy_graph *g, const struct tachy_node *n, int *size)
+{
+    struct tachy_node *best = NULL;
+    int own = window(n);
+    *size = 0;
+    for (struct tachy_node *m = g->first; own && m != n; m = m->next) {
+        int w = window_of(m, n->in[0]);
+        if (w > *size && w < own) {
+            *size = w;
+            best = m;
+        }
+    }
+    return best;
+}
+
 int tachy_plan_pools(struct tachy_graph *g)
 {
+    for (struct tachy_node *n = g->first, *next; n; n = next) {
+        next = n->next;
+        if (n->out->dtype == TACHY_F32 && sink(g, n) < 0)
+            return TACHY_ERR_NOMEM;
+    }
     for (struct tachy_node *n = g->first; n; n = n->next) {
-        int size = window(n), best = 0;
-        struct tachy_value *from = NULL;
-        for (const struct tachy_node *m = g->first; size && m != n; m = m->next) {
-            int smaller = window_of(m, n->in[0]);
-            if (smaller > best && smaller < size) {
-                best = smaller;
-                from = m->out;
-            }
-        }
-        if (!best)
+        int size;
+        const struct tachy_node *m = smaller(g, n, &size);
+        if (!m)
             continue;
-        int left = size - best + 1;
-        tachy_node_set_input(n, 0, from);
+        int left = window(n) - size + 1;
+        tachy_node_set_input(n, 0, m->out);
         for (int i = 0; i < 4; i++) {
             n->attr.pool.kernel[i % 2] = left;
             n->attr.pool.pad[i] = left / 2;

@@ -15,12 +15,14 @@ LIBRARY = os.environ.get("TACHY_EP", str(common.ROOT / "build/src/provider/libta
 # in float32 here, ONNX Runtime's CPU provider in orders of its own.
 MODELS = [
     ("selfie", 1e-5),
+    ("clip/mobilenetv2_w8.onnx", 1e-5),
     ("segment/selfie_segmentation.onnx", 1e-5),
     ("segment/mediapipe_selfie.onnx", 1e-5),
     ("segment/deeplab_v3_1_default_1.onnx", 2e-5),
     ("face/blazeface_back_256.onnx", 2e-5),
     ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/iris_64.onnx", 1e-5),
+    ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/openseeface_lm_model0_opt.onnx", 2e-5),
     ("detect/yolox_nano.onnx", 5e-5),
     ("pose/blazepose_lite_256_w16.onnx", 2e-5),
@@ -211,7 +213,7 @@ class Networks(common.Case):
     def test_function_table(self):
         """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
         table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-        self.assertEqual(table.version, 3)
+        self.assertEqual(table.version, 4)
         self.assertFalse(table.take())
         table.want()
         _, session = both(self.path("selfie"))
