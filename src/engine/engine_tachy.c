@@ -61,6 +61,7 @@ static int open_with(tachy_engine *e, struct tachy_ort_options *o, const struct 
     struct tachy_ep ep = {.name = "tachy", .library = library, .table = table, .options = o->ep};
     ep.whole = e->params.strict || e->picking;
     o->session.ep = &ep;
+    o->session.look = e->look;
     o->session.batch = TACHY_DEF(o->session.batch, 1);
     int err = tachy_ort_engine_open(e, priv(e), &o->session);
     if (!err)

@@ -47,12 +47,19 @@ static void want(void)
     wanted_reference = wanted_whole = false;
     provider_plan_close(&kept);
     provider_record(NULL, 0);
+    provider_want_graphs(false, NULL);
 }
 
 static void want_reference(void)
 {
     want();
     wanted_reference = true;
+}
+
+static void want_graphs(const char *after)
+{
+    want();
+    provider_want_graphs(true, after);
 }
 
 static void want_whole(void)
@@ -66,6 +73,7 @@ static struct tachy_ep_plan *take(void)
     struct provider_plan *p = kept;
     kept = NULL;
     wanted = wanted_reference = wanted_whole = false;
+    provider_end_graphs();
     return (struct tachy_ep_plan *)p;
 }
 
@@ -144,4 +152,5 @@ TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
     want_reference, provider_reference, provider_layers, run_timed, step, want_whole,
+    want_graphs, provider_graph, provider_pass, provider_peak,
 };
