@@ -193,6 +193,27 @@ struct provider_plan *provider_plan_ref(struct provider_plan *p)
     return p;
 }
 
+// A model's own shapes may be wrong, which shows when it runs: what comes in must be what was planned.
+static OrtStatus *check_input(const struct provider *p, const struct provider_tensor *want, const OrtValue *v)
+{
+    OrtTensorTypeAndShapeInfo *info = NULL;
+    int64_t shape[TACHY_MAX_RANK];
+    size_t rank = 0;
+    OrtStatus *s = p->api->GetTensorTypeAndShape(v, &info);
+    if (!s)
+        s = p->api->GetDimensionsCount(info, &rank);
+    if (!s && rank == (size_t)want->rank)
+        s = p->api->GetDimensions(info, shape, rank);
+    if (info)
+        p->api->ReleaseTensorTypeAndShapeInfo(info);
+    if (s)
+        return s;
+    if (rank == (size_t)want->rank && !memcmp(shape, want->shape, rank * sizeof(*shape)))
+        return NULL;
+    return p->api->CreateStatus(ORT_INVALID_ARGUMENT, "tachy: an input has another shape than the model says; "
+                                                      "run it with provider cpu, or mend the model's shapes");
+}
+
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k)
 {
     const float *in[READER_INPUTS];
@@ -202,6 +223,8 @@ OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *pla
         const OrtValue *v = NULL;
         const void *data = NULL;
         s = p->api->KernelContext_GetInput(k, (size_t)plan->index[i], &v);
+        if (!s)
+            s = check_input(p, &plan->in[i], v);
         if (!s)
             s = p->api->GetTensorData(v, &data);
         in[i] = data;

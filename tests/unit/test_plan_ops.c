@@ -247,7 +247,7 @@ static void checked(struct tachy_value *(*build)(void), double limit)
         for (int i = 0; i < 2 * 6 * 5 * 7; i++)
             in[i] = noise();
         CHECK_INT(tachy_graph_verify(g), TACHY_OK);
-        CHECK_INT(tachy_f64_open(&f, g, (const void *const[]){in}), TACHY_OK);
+        CHECK_INT(tachy_f64_open(&f, g, (const void *const[]){in}, false), TACHY_OK);
         memcpy(want, tachy_f64_value(f, y), n * sizeof(*want));
         tachy_f64_close(&f);
         CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
