@@ -19,8 +19,11 @@ static struct tachy_value *pooled(struct tachy_value *x)
 
 static struct tachy_value *resized(struct tachy_value *x, int h, int w)
 {
-    struct tachy_plan_attr a = {.resize = {TACHY_PLAN_LINEAR, TACHY_PLAN_HALF_PIXEL, 0,
-                                           {(float)h / (float)x->shape[2], (float)w / (float)x->shape[3]}}};
+    struct tachy_plan_attr a = {.resize = {
+        .mode = TACHY_PLAN_LINEAR,
+        .coords = TACHY_PLAN_HALF_PIXEL,
+        .scale = {(float)h / (float)x->shape[2], (float)w / (float)x->shape[3]},
+    }};
     return make(TACHY_OP_RESIZE, a, VALUE(x->shape[0], x->shape[1], h, w), x, NULL, NULL);
 }
 
