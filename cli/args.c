@@ -126,6 +126,20 @@ static void pass_on(struct parser *p, const struct tachy_option *o, int from)
         p->c->inner_argv[p->c->n_inner++] = p->argv[i];
 }
 
+// A verb may have a row of its own under another's name: --batch of `tachy engine` is engine.batch.
+static void prefer_own(const struct verb *v, struct found *f)
+{
+    char path[128];
+    if (!v || (f->option->verbs & v->options))
+        return;
+    snprintf(path, sizeof(path), "%s.%s", v->name, f->name);
+    const struct tachy_option *own = tachy_option_find(path, NULL);
+    if (!own || !(own->verbs & v->options) || strlen(path) >= sizeof(f->name))
+        return;
+    f->option = own;
+    strcpy(f->name, path);
+}
+
 static int take_option(struct parser *p, const char *arg)
 {
     struct found f;
@@ -133,6 +147,7 @@ static int take_option(struct parser *p, const char *arg)
     int from = p->at - 1;
     if (!match(arg + (arg[1] == '-' ? 2 : 1), &f, &nearest))
         return unknown(arg, nearest);
+    prefer_own(p->c->verb, &f);
     int err = TACHY_OK;
     if (f.negated)
         f.value = "no";
@@ -168,7 +183,7 @@ static int take_argument(struct parser *p, const char *arg)
     if (dot || strchr(arg, '/') || !strcmp(arg, "-"))
         message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
     else
-        message_error("%.60s is not a command; there are segment, probe, doctor, model, config, "
+        message_error("%.60s is not a command; there are segment, probe, doctor, model, engine, config, "
                       "profile, replay, shell, help, man and completion",
                       arg);
     return TACHY_ERR_INVAL;

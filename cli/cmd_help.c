@@ -110,7 +110,7 @@ const struct verb verb_help = {
     .name = "help",
     .usage = "[COMMAND]",
     .summary = "say what there is, or all about one command",
-    .words = "segment|probe|doctor|model|config|profile|shell|man|completion",
+    .words = "segment|probe|doctor|model|engine|config|profile|replay|shell|man|completion",
     .options = VERB_GENERAL,
     .run = run_help,
 };

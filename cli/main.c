@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const struct verb *const verbs[] = {
-    &verb_segment, &verb_probe, &verb_doctor, &verb_model,      &verb_config,
+    &verb_segment, &verb_probe, &verb_doctor, &verb_model, &verb_engine, &verb_config,
     &verb_profile, &verb_replay, &verb_shell, &verb_help, &verb_man, &verb_completion,
     NULL,
 };

@@ -80,6 +80,31 @@ TACHY_API void tachy_engine_close(tachy_engine **e);
 // TACHY_ERR_UNAVAILABLE: none is found, or it is too old.
 TACHY_API int tachy_engine_library(char **json, const char *library, const struct tachy_log *log);
 
+// What the provider "tachy" makes of a model, without running it: JSON
+// {"model", "provider": "0.1.0 avx2", "runtime", "whole": one plan covers it, "ours", "left": numbers of nodes,
+//  "nodes": [{"op", "name", "by": "tachy" or "onnxruntime", "plan": its number or null, "why": it is left, or null}],
+//  "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "graph": its text}]}.
+// Nodes are those of the model after ONNX Runtime's first passes, in an order in which they can run; nested
+// graphs are not listed. `after`: whether and when "graph" is taken, one line a node: NULL not at all, ""
+// after the last pass, "none" before the first, else after the pass of this name. `p` as for
+// tachy_engine_open(), whose provider and `strict` have no meaning here. Free *json with tachy_free(); it is
+// NULL on failure. TACHY_ERR_INVAL: no such pass, the log names what there is; else as tachy_engine_open().
+// From any thread.
+TACHY_API int tachy_engine_explain(char **json, const struct tachy_engine_params *p, const char *after);
+
+// What the model gives for `in` in double precision, by plain loops: the figure that the error of an
+// engine is taken from. Slow (about 10^8 multiply-adds a second), with the memory of all values at once.
+// `in`: a dense host tensor for each of the model's inputs, in its order; `out`: room for all elements of
+// each output, in its order. All are the caller's. TACHY_ERR_UNSUPPORTED: the provider "tachy" does not run
+// all of the model in one plan; else as tachy_engine_open(). From any thread.
+TACHY_API int tachy_engine_reference(const struct tachy_engine_params *p, const struct tachy_tensor in[],
+                                     double *const out[]);
+
+// Multiply-adds a second that one core reaches in registers, with the instruction set that "tachy" uses:
+// measured, about 10 ms. Of `p` only library=PATH among the provider's options and the log are read.
+// TACHY_ERR_UNAVAILABLE: libtachy_ep.so is not found; *multiply_adds is 0 then.
+TACHY_API int tachy_engine_peak(double *multiply_adds, const struct tachy_engine_params *p);
+
 #ifdef __cplusplus
 }
 #endif

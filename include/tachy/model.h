@@ -48,6 +48,10 @@ struct tachy_card {
     int channel;           // person channel for several-channel outputs
     enum tachy_layout out_layout;
     int out_width, out_height; // 0: taken from the model
+    // What mode live may run instead where frames miss their deadline: another card's name, "" for
+    // none; or this model with these extents, 0 for none.
+    const char *smaller;
+    int smaller_width, smaller_height;
     int n_states, n_constants; // 0: every picture for itself; none
     struct tachy_card_state state[TACHY_MAX_STATES];
     struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];

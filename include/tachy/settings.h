@@ -31,6 +31,7 @@ enum {
     TACHY_VERB_CONFIG = 1 << 4,
     TACHY_VERB_PROFILE = 1 << 5,
     TACHY_VERB_REPLAY = 1 << 6,
+    TACHY_VERB_ENGINE = 1 << 7,
     TACHY_VERB_SHELL = 1 << 8,
     TACHY_VERB_ALL = ~0,
 };

@@ -9,7 +9,7 @@
 //   table->want(); create the session on the same thread; plan = table->take();
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 3 };
+enum { TACHY_EP_TABLE_VERSION = 4 };
 
 struct tachy_ep_plan;
 
@@ -24,6 +24,10 @@ struct tachy_ep_plan_info {
     int nb_in, nb_out; // in the order in which the nodes use them; names say which is which
     int nodes, steps;
     size_t weights, arena, scratch; // bytes
+    size_t shared; // of the weights, what other plans of the process use as well at the moment
+    int effort;    // that its kernels were chosen with, 0: defaults
+    double choice_seconds;         // that timing them took in this process; 0: nothing was timed
+    double run_ms, default_run_ms; // of a run as chosen and with the defaults, where that was timed
 };
 
 // A node of a model, as it is after ONNX Runtime's first passes.
@@ -38,6 +42,14 @@ struct tachy_ep_layer {
     const char *op, *name;
     int64_t elements; // of its output
     double error;     // L2 norm of the difference over L2 norm of the float64 output
+};
+
+// A plan of a session, and the graph that it is made from.
+struct tachy_ep_graph {
+    const char *text;      // one line a node
+    int64_t multiply_adds; // of convolutions and matrix products, before any pass
+    int nodes, steps;      // as in tachy_ep_plan_info
+    size_t weights, arena, scratch;
 };
 
 // A step of a plan; strings are the plan's.
@@ -84,4 +96,12 @@ struct tachy_ep_table {
     // Like want(), for who wants all or nothing: unless one plan covers the model, nothing is compiled, and
     // node() has no plan for the nodes that one could run.
     void (*want_whole)(void);
+    // Like want(); graph() then has every plan of the session, by the number of tachy_ep_node.plan, with its
+    // graph as it is after the pass (NULL: after the last; "none": before the first).
+    void (*want_graphs)(const char *after);
+    // False where there is none of this number; the text lives until the thread's next want().
+    bool (*graph)(int i, struct tachy_ep_graph *g);
+    const char *(*pass)(int i); // name of the i-th pass; NULL past the last. Static.
+    // Multiply-adds a second of one core, in registers only: measured, about 10 ms.
+    double (*peak)(void);
 };

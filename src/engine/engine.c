@@ -73,8 +73,17 @@ static int check_model(const struct tachy_engine_params *p)
     return TACHY_OK;
 }
 
-static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
-                    const struct tachy_engine_params *p, bool picking)
+static int check_params(const struct tachy_engine_params *p)
+{
+    return TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) &&
+                   TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256) &&
+                   TACHY_CHECK(p->log, p->build_effort >= 0 && p->build_effort <= 3)
+               ? TACHY_OK
+               : TACHY_ERR_INVAL;
+}
+
+static int try_look(tachy_engine **out, const struct tachy_engine_ops *ops,
+                    const struct tachy_engine_params *p, bool picking, const struct tachy_session_look *look)
 {
     int err = ops->needs_model ? check_model(p) : TACHY_OK;
     if (err < 0)
@@ -86,6 +95,7 @@ static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
     e->params = *p;
     e->params.threads = TACHY_DEF(p->threads, 1);
     e->picking = picking;
+    e->look = look;
     snprintf(e->name, sizeof(e->name), "%s", *ops->name ? ops->name : p->provider);
     e->path = tachy_asprintf("%s", ops->needs_model ? p->model_path : ops->name);
     err = e->path ? ops->open(e) : TACHY_ERR_NOMEM;
@@ -98,6 +108,22 @@ static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
     e->params.shapes = NULL;
     *out = e;
     return TACHY_OK;
+}
+
+static int try_open(tachy_engine **out, const struct tachy_engine_ops *ops,
+                    const struct tachy_engine_params *p, bool picking)
+{
+    return try_look(out, ops, p, picking, NULL);
+}
+
+int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_session_look *look)
+{
+    tachy_engine *e = NULL;
+    int err = check_params(p);
+    if (err == TACHY_OK)
+        err = try_look(&e, &tachy_engine_tachy, p, false, look);
+    tachy_engine_close(&e);
+    return err;
 }
 
 // One that ONNX Runtime may have, or that a plugin brings.
@@ -166,9 +192,7 @@ static int pick(tachy_engine **out, const struct tachy_engine_params *p)
 int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
 {
     *out = NULL;
-    if (!TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) ||
-        !TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256) ||
-        !TACHY_CHECK(p->log, p->build_effort >= 0 && p->build_effort <= 3))
+    if (check_params(p) < 0)
         return TACHY_ERR_INVAL;
     bool any = !p->provider || !strcmp(p->provider, "auto");
     size_t i = 0;

@@ -8,21 +8,22 @@
 struct priv {
     int cost_us;  // busy, a run
     int sleep_us; // waiting as for a device, a run
+    int sleep_ns; // the same, for each element of the input
     int fail_every;
     int64_t runs;
 };
 
 static int read_options(tachy_engine *e, struct priv *p)
 {
-    static const char *const keys[] = {"cost_us", "sleep_us", "fail_every", NULL};
-    int *const values[] = {&p->cost_us, &p->sleep_us, &p->fail_every};
+    static const char *const keys[] = {"cost_us", "sleep_us", "sleep_ns", "fail_every", NULL};
+    int *const values[] = {&p->cost_us, &p->sleep_us, &p->sleep_ns, &p->fail_every};
     const char *const *o = e->params.provider_options;
     for (; o && *o; o++) {
         const char *value;
         int key = tachy_engine_option(e, *o, keys, &value);
         if (key < 0)
             return key;
-        int err = tachy_engine_option_int(e, *o, value, 0, key == 2 ? 1000000 : 10000000,
+        int err = tachy_engine_option_int(e, *o, value, 0, key == 3 ? 1000000 : 10000000,
                                           values[key]);
         if (err < 0)
             return err;
@@ -73,8 +74,10 @@ static int null_run(tachy_engine *e, const struct tachy_tensor in[], struct tach
     memset(out[0].data, 0, tachy_tensor_bytes(&out[0]));
     while (p->cost_us && tachy_now_ns() < end)
         ; // busy, as a model would be
-    if (p->sleep_us)
-        tachy_sleep_until(tachy_now_ns() + (uint64_t)p->sleep_us * 1000);
+    uint64_t sleep = (uint64_t)p->sleep_us * 1000 +
+                     (uint64_t)p->sleep_ns * (uint64_t)tachy_tensor_elements(&in[0]);
+    if (sleep)
+        tachy_sleep_until(tachy_now_ns() + sleep);
     return TACHY_OK;
 }
 

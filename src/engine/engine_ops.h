@@ -15,6 +15,7 @@ struct tachy_engine_ops {
     void (*close)(tachy_engine *e); // also after a failed open
 };
 
+struct tachy_session_look;
 struct tachy_engine {
     const struct tachy_engine_ops *ops;
     struct tachy_engine_params params; // strings: valid during open() only
@@ -23,6 +24,7 @@ struct tachy_engine {
     char version[96];
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names live until close
     int n_in, n_out;
+    const struct tachy_session_look *look; // NULL: it is to run; see session.h
     bool picking;         // opened by "auto": the provider must run all of the model
     bool fixed;           // the first run has set fixed_in and fixed_out
     struct tachy_tensor fixed_in[TACHY_MAX_IO], fixed_out[TACHY_MAX_IO]; // shapes only
@@ -31,6 +33,9 @@ struct tachy_engine {
 
 extern const struct tachy_engine_ops tachy_engine_tachy, tachy_engine_cpu, tachy_engine_null,
     tachy_engine_ep; // engine_ep.c: any other execution provider of ONNX Runtime
+
+// Opens the model with the provider "tachy" for `look` alone.
+int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_session_look *look);
 
 // Splits "key=value" and finds the key in `keys` (ends with NULL): its index, and *value
 // behind the '='. Otherwise logs a sentence that names what exists and returns

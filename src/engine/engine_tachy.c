@@ -26,6 +26,19 @@ static int check_claim(tachy_engine *e, struct tachy_session *s)
     return TACHY_OK;
 }
 
+// What a long wait was for, once.
+static void say_choice(tachy_engine *e, struct tachy_session *s)
+{
+    struct tachy_ep_plan_info i = {0};
+    if (!s->plan)
+        return;
+    s->table->info(s->plan, &i);
+    if (i.choice_seconds > 0.2 && !atomic_exchange(&s->said, true))
+        tachy_msg(e->params.log, TACHY_LOG_INFO,
+                  "engine: %s: the fastest kernels were looked for in %.1f s, once: %.2f ms a run, %.2f with the "
+                  "defaults (--build-effort)", e->path, i.choice_seconds, i.run_ms, i.default_run_ms);
+}
+
 // What the parameters say goes behind what was asked for by name, whose effort wins.
 static void add_own(struct tachy_ort_options *o, const tachy_engine *e, char threads[32], char effort[32])
 {
@@ -48,10 +61,13 @@ static int open_with(tachy_engine *e, struct tachy_ort_options *o, const struct 
     struct tachy_ep ep = {.name = "tachy", .library = library, .table = table, .options = o->ep};
     ep.whole = e->params.strict || e->picking;
     o->session.ep = &ep;
+    o->session.look = e->look;
     o->session.batch = TACHY_DEF(o->session.batch, 1);
     int err = tachy_ort_engine_open(e, priv(e), &o->session);
     if (!err)
         err = check_claim(e, priv(e)->session);
+    if (!err)
+        say_choice(e, priv(e)->session);
     if (!err)
         snprintf(e->version, sizeof(e->version), "tachy %s, ONNX Runtime %s", table->about(),
                  priv(e)->session->ort->version);

@@ -36,6 +36,11 @@ static char *make_key(const struct tachy_ort *ort, const struct tachy_session_pa
         key = lengthen(key, TACHY_DEF(p->shapes[i].name, ""));
         key = lengthen(key, tachy_tensor_text(&p->shapes[i].spec, text));
     }
+    if (key && p->look) {
+        char text[40];
+        snprintf(text, sizeof(text), "look %p", (const void *)p->look);
+        key = lengthen(key, text);
+    }
     if (!p->ep)
         return key;
     key = lengthen(key, p->ep->name);
@@ -351,12 +356,15 @@ static int create(struct load *l)
     OrtSessionOptions *options = NULL;
     TRY(CreateSessionOptions(&options), "cannot be opened");
     const struct tachy_ep_table *table = l->p->ep ? l->p->ep->table : NULL;
+    int dims = l->nb_dims;
     int err = set_options(l, options);
     if (err < 0) {
         api->ReleaseSessionOptions(options);
         return err;
     }
-    if (table)
+    if (table && l->p->look)
+        l->p->look->want(l->p->look, table);
+    else if (table)
         (l->p->ep->whole ? table->want_whole : table->want)();
     else if (l->p->ep)
         tachy_ort_watch(tachy_session_on_line, l->s);
@@ -371,7 +379,9 @@ static int create(struct load *l)
     l->s->profiling = !err && l->p->profile_dir;
     if (!err)
         err = read_all_io(l);
-    if (table)
+    if (table && l->p->look && dims == l->nb_dims) // else the next round's is the session
+        err = tachy_session_show_plan(l->s, table, l->p->look, err);
+    else if (table)
         tachy_session_take_plan(l->s, table);
     if (err || !l->s->plan)
         return err;

@@ -36,6 +36,15 @@ struct tachy_session {
     struct tachy_session *next;
 };
 
+// For whoever wants to know what libtachy_ep.so makes of a model instead of running it. `want` is called
+// in place of table->want(), `see` once when the session is there, with the plan where one covers it, which goes
+// afterwards; both on the thread that opens.
+struct tachy_session_look {
+    void (*want)(const struct tachy_session_look *l, const struct tachy_ep_table *table);
+    int (*see)(const struct tachy_session_look *l, const struct tachy_session *s,
+               const struct tachy_ep_table *table, const struct tachy_ep_plan *plan);
+};
+
 // What a session is made with, besides the engine's parameters.
 struct tachy_session_params {
     const char *path;
@@ -44,6 +53,7 @@ struct tachy_session_params {
     const struct tachy_io *shapes; // the same for other dimensions: see tachy_engine_params
     int nb_shapes;
     const struct tachy_ep *ep; // NULL: ONNX Runtime's own CPU kernels
+    const struct tachy_session_look *look; // with ep->table; such a session is nobody else's. NULL: none
     bool arena;
     const char *const *entries; // "session.key=value" for ONNX Runtime, ends with NULL
     const char *profile_dir;    // ONNX Runtime's operator profile is left here; NULL: none
@@ -68,6 +78,10 @@ void tachy_session_on_line(void *user, const char *text);
 int tachy_steps_open(struct tachy_session *s, const struct tachy_log *log);
 int tachy_steps_run(struct tachy_session *s, const float *const in[], float *const out[]);
 void tachy_steps_close(struct tachy_session *s);
+
+// The same for l->see().
+int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table *table,
+                            const struct tachy_session_look *l, int err);
 
 // One run with the buffers of `binding`. From any thread.
 OrtStatus *tachy_session_run(struct tachy_session *s, const OrtIoBinding *binding);

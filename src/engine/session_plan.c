@@ -44,6 +44,18 @@ static bool match(const struct tachy_session *s, bool input, int count, struct t
     return true;
 }
 
+int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table *table,
+                            const struct tachy_session_look *l, int err)
+{
+    struct tachy_ep_plan *plan = table->take();
+    if (err == TACHY_OK)
+        err = l->see(l, s, table, plan);
+    table->release(plan);
+    table->want(); // frees what it has kept
+    table->take();
+    return err;
+}
+
 void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table)
 {
     struct tachy_ep_plan_info info = {0};

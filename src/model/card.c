@@ -344,11 +344,33 @@ static void read_sources(struct reader *r, json_t *root, struct card_doc *d)
     }
 }
 
+// A name, or extents of the same model.
+static void read_smaller(struct reader *r, json_t *root, struct tachy_card *c)
+{
+    static const char *const known[] = {"width", "height"};
+    json_t *o = json_object_get(root, "smaller");
+    r->section = c->smaller = "";
+    if (!json_is_object(o)) {
+        c->smaller = o ? plain_name(r, root, "smaller", true) : "";
+        if (o && !strcmp(c->smaller, c->name))
+            bad(r, "smaller", "is this card itself");
+        return;
+    }
+    r->section = "smaller.";
+    only(r, o, known, TACHY_ARRAY_SIZE(known));
+    c->smaller_width = whole(r, o, "width", 1, 16384, 0);
+    c->smaller_height = whole(r, o, "height", 1, 16384, 0);
+    if ((int64_t)c->smaller_width * c->smaller_height >= (int64_t)c->in.width * c->in.height)
+        bad(r, "width", "and `smaller.height` are no smaller picture than `input` is");
+    r->section = "";
+}
+
 static void read_card(struct reader *r, struct card_doc *d)
 {
     static const char *const known[] = {"version", "name",  "title", "task",  "network",
                                         "license", "file",  "sha256", "bytes", "homepage",
-                                        "notes",   "input", "output", "state", "constants", "sources"};
+                                        "notes",   "input", "output", "state", "constants", "smaller",
+                                        "sources"};
     struct tachy_card *c = &d->card;
     json_t *root = d->json;
     only(r, root, known, TACHY_ARRAY_SIZE(known));
@@ -371,6 +393,7 @@ static void read_card(struct reader *r, struct card_doc *d)
         read_output(r, out, c);
     read_states(r, root, c);
     read_constants(r, root, c);
+    read_smaller(r, root, c);
     read_sources(r, root, d);
 }
 

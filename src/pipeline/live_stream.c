@@ -6,6 +6,7 @@ struct live_stream {
     struct tachy_live live;
     const tachy_task *task;
     bool on; // mode live
+    unsigned eases; // steps down that the task declares besides taking over results
     struct pipeline_policy policy;
     tachy_stream *stream;
     int64_t room;   // items that may be in flight
@@ -119,7 +120,7 @@ static int check(const tachy_task *t, const struct tachy_live_params *p,
     return TACHY_OK;
 }
 
-int live_stream_open(struct live_stream **out, const tachy_task *t,
+int live_stream_open(struct live_stream **out, tachy_task *t,
                      const struct tachy_live_params *p, const struct tachy_log *log)
 {
     *out = NULL;
@@ -134,7 +135,9 @@ int live_stream_open(struct live_stream **out, const tachy_task *t,
     ls->live.log = log;
     ls->on = p->mode == TACHY_RUN_LIVE;
     pthread_mutex_init(&ls->send, NULL);
-    bool eases = ls->on && p->max_latency_ms > 0 && !p->no_ease && t->ops->reuse;
+    bool controlled = ls->on && p->max_latency_ms > 0 && !p->no_ease;
+    bool eases = controlled && t->ops->reuse;
+    ls->eases = controlled && t->ops->eases ? t->ops->eases(t) : 0;
     ls->policy = (struct pipeline_policy){
         .user = ls,
         .arrived = !ls->on && p->frame_skip ? arrived_all : NULL,
@@ -161,7 +164,8 @@ void live_stream_start(struct live_stream *ls, tachy_stream *s)
     // One with each worker or in a batch, one that waits, one that is written.
     int work = TACHY_MAX(s->pipeline->nb_workers, ls->batches ? s->pipeline->batch : 0);
     ls->room = TACHY_MIN(work + 2, s->depth);
-    unsigned declared = ls->task->ops->eases | (unsigned)ls->batches << TACHY_EASE_SMALL_BATCH;
+    // The engine of a batch has one size.
+    unsigned declared = ls->batches ? 1u << TACHY_EASE_SMALL_BATCH : ls->eases;
     tachy_live_open(&ls->live, &p, ls->task, s->bind->input.stereo, declared, log, now(ls));
 }
 

@@ -15,7 +15,7 @@ struct live_stream;
 
 // TACHY_ERR_INVAL: a parameter is out of range, or frame_skip is asked for and the task cannot
 // take over results.
-int live_stream_open(struct live_stream **out, const tachy_task *t,
+int live_stream_open(struct live_stream **out, tachy_task *t,
                      const struct tachy_live_params *p, const struct tachy_log *log);
 // NULL where the pipeline needs none: every frame is worked on, none is skipped.
 const struct pipeline_policy *live_stream_policy(const struct live_stream *ls);

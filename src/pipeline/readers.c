@@ -9,11 +9,16 @@ enum { DECODERS_AUTO_MAX = 8 };
 
 // Pictures that must stay until they are in order would fill the memory with more than one
 // decoder; there the decoder's own threads are the better use of the cores.
+// Who must see frames in order, or one at a time, has one decoder.
+static bool one_decoder(const struct run_readers *r)
+{
+    return r->resume || r->paced || live_stream_policy(r->live) || r->stream->state;
+}
+
 static int wanted_decoders(const struct run_readers *r)
 {
-    int asked = r->resume ? 1 : r->source->params.decoders;
-    // Who must see frames in order, or one at a time, has one decoder.
-    if (r->paced || live_stream_policy(r->live) || r->stream->state)
+    int asked = r->source->params.decoders;
+    if (one_decoder(r))
         return 1;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
@@ -21,6 +26,15 @@ static int wanted_decoders(const struct run_readers *r)
         r->source->params.in_order)
         return 1;
     return TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
+}
+
+bool run_readers_could_be_more(const struct run_readers *r)
+{
+    const struct tachy_source_params *p = &r->source->params;
+    // Where several were asked for and there is one, the input is not suited.
+    bool refused = r->nb == 1 && wanted_decoders(r) > 1;
+    return !one_decoder(r) && !refused && r->source->ops->spread && p->every_nth <= 1 && !p->max_frames &&
+           r->nb < TACHY_MIN(tachy_cpu_count(), READERS_MAX);
 }
 
 int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *stream,

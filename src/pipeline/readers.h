@@ -47,6 +47,9 @@ struct run_readers {
 // one a core where the task lets go of its pictures before they are in order, else 1.
 int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *stream,
                      struct tachy_profile *profile, const struct tachy_log *log);
+// After it: whether more decoders than there are could be had with the same output, one a core at
+// most.
+bool run_readers_could_be_more(const struct run_readers *r);
 // The last thread that ends ends the stream.
 int run_readers_start(struct run_readers *r);
 // Waits for the threads. TACHY_ERR_EOF: everything was read; TACHY_OK: they were stopped, or the

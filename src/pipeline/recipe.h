@@ -59,8 +59,6 @@ static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
 
 struct tachy_task_ops {
     const char *name;
-    unsigned eases; // bits 1 << enum tachy_ease of what it can do besides `reuse`:
-                    // TACHY_EASE_SMALL_INPUT where it heeds item->small
     size_t priv_size; // zeroed bytes at tachy_task.priv
     size_t item_size; // zeroed bytes at tachy_item.priv
     int (*open)(tachy_task *t, const tachy_settings *s);
@@ -85,6 +83,11 @@ struct tachy_task_ops {
     int (*preprocess)(void *worker, struct tachy_item *item, int eye);
     int (*model)(void *worker, struct tachy_item *item, int eye);
     int (*postprocess)(void *worker, struct tachy_item *item, int eye);
+
+    // After open(), before a stream that a controller holds to a deadline: makes ready what the steps
+    // down need besides `reuse`. Returns them as bits 1 << enum tachy_ease: TACHY_EASE_SMALL_INPUT
+    // where workers that are opened from now on heed item->small. NULL: none. It may come again.
+    unsigned (*eases)(tachy_task *t);
 
     // A recurrent model. What it keeps from frame to frame, one a stream, all eyes in it: given
     // these, a stream has one frame at a time between preprocess and postprocess, in its order,

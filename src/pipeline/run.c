@@ -70,6 +70,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
                              .sink = r->p->sink,
                              .source_profs = r->readers.profs,
                              .nb_source = r->readers.nb,
+                             .more_decoders = run_readers_could_be_more(&r->readers),
                              .sink_prof = r->sink_prof,
                              .held_back_s = held_back_s / TACHY_MAX(r->readers.nb, 1),
                              .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),

@@ -81,6 +81,7 @@ void tachy_run_verdict(struct tachy_summary *s, const struct run_readings *r)
         .read_s = (double)r->source->read_ns * 1e-9,
         .write_s = (double)r->sink->write_ns * 1e-9,
         .process_cpu_s = r->process_cpu_s,
+        .more_decoders = r->more_decoders,
         .max_bytes = r->max_bytes,
     };
     read_stages(&in, r);

@@ -13,6 +13,7 @@ struct run_readings {
     const tachy_sink *sink;
     struct tachy_prof *const *source_profs; // one a thread that reads
     int nb_source;
+    bool more_decoders; // than nb_source could be had
     struct tachy_prof *sink_prof;
     double held_back_s, starved_s; // a reading thread on average; the sink's
     double process_cpu_s;

@@ -82,7 +82,13 @@ static int run(struct tachy_f64 *f, const struct tachy_graph *g, const struct ta
     return err;
 }
 
-int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const void *const in[])
+static void round_all(double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (double)(float)x[i];
+}
+
+int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const void *const in[], bool rounded)
 {
     struct tachy_f64 *f = *out = calloc(1, sizeof(*f));
     if (!f)
@@ -92,8 +98,11 @@ int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const vo
     int err = f->x ? TACHY_OK : TACHY_ERR_NOMEM;
     for (int i = 0; i < g->nb_in && err == TACHY_OK; i++)
         err = fill(f, g, g->in[i], in[i]);
-    for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next)
+    for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
         err = run(f, g, n);
+        if (err == TACHY_OK && rounded)
+            round_all(f->x[n->out->id], tachy_value_elements(n->out));
+    }
     for (int i = 0; i < g->nb_out && err == TACHY_OK; i++)
         if (g->out[i]->data)
             err = fill(f, g, g->out[i], g->out[i]->data);

@@ -12,7 +12,9 @@ struct tachy_f64;
 // ONNX's order, not needed afterwards; the graph must outlive the result. Close *out with
 // tachy_f64_close(). TACHY_ERR_UNSUPPORTED: an operator or type that is not built here, named in the
 // graph's log; TACHY_ERR_NOMEM.
-int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const void *const in[]);
+// `rounded`: every value is rounded to single precision before it is used, which is the least that a
+// program in single precision is off by.
+int tachy_f64_open(struct tachy_f64 **out, const struct tachy_graph *g, const void *const in[], bool rounded);
 // A value's numbers in shape's order, the result's; NULL for a value that nothing of the graph makes.
 const double *tachy_f64_value(const struct tachy_f64 *f, const struct tachy_value *v);
 void tachy_f64_close(struct tachy_f64 **f); // NULL inside is allowed

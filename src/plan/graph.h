@@ -309,6 +309,8 @@ double tachy_constant_at(const struct tachy_value *v, int64_t i);
 // One line a node: `%7 conv/Relu f32[1x16x128x128] = Conv(%3, weights[16x3x3x3]) stride 2 relu`.
 // Free with tachy_free(); NULL when out of memory.
 char *tachy_graph_print(const struct tachy_graph *g);
+// Multiply-adds of convolutions and matrix products, as their definitions count them.
+int64_t tachy_graph_work(const struct tachy_graph *g);
 
 // What the graph is, in 128 bits: nodes, attributes, shapes, names and the numbers of constants. Tells
 // whether something that was found out about a graph is about this one; no defence against somebody

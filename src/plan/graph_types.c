@@ -56,6 +56,13 @@ static int64_t most_of_binary(const struct tachy_node *n)
     }
 }
 
+// Nothing has been verified yet.
+static int64_t most_of_arg(const struct tachy_node *n)
+{
+    int axis = n->attr.arg.axis;
+    return axis >= 0 && axis < n->in[0]->rank ? TACHY_MAX(n->in[0]->shape[axis], 1) - 1 : 0;
+}
+
 int64_t tachy_node_most(const struct tachy_node *n)
 {
     const enum tachy_plan_act act = n->attr.act.act;
@@ -68,7 +75,7 @@ int64_t tachy_node_most(const struct tachy_node *n)
             return tachy_dtype_most(n->out->dtype);
         return act == TACHY_PLAN_ABS ? of(n, 0) : 1;
     case TACHY_OP_BINARY: return tachy_plan_binary_compares(n->attr.binary) ? 1 : most_of_binary(n);
-    case TACHY_OP_ARG: return n->in[0]->rank ? TACHY_MAX(n->in[0]->shape[TACHY_CLAMP(n->attr.arg.axis, 0, n->in[0]->rank - 1)] - 1, 0) : 0;
+    case TACHY_OP_ARG: return most_of_arg(n);
     case TACHY_OP_SELECT: return TACHY_MAX(of(n, 1), of(n, 2));
     case TACHY_OP_CONCAT:
         for (int i = 0; i < n->nb_in; i++)

@@ -1,8 +1,12 @@
 #include "plan/graph.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 // Each rule returns what is wrong, or NULL. Rules trust what the ones before have checked.
+
+// No dimension, and nothing that is added to one, is larger: sums and products of two of them fit.
+enum { MOST = INT32_MAX };
 
 static bool is_picture(const struct tachy_value *v) { return v && v->rank == 4; }
 
@@ -14,7 +18,38 @@ static const char *check_value(const struct tachy_value *v)
         return "a value of no type";
     if (tachy_value_elements(v) < 0)
         return "a value whose shape is negative or too large";
+    for (int i = 0; i < v->rank; i++) // also where another dimension is 0
+        if (v->shape[i] > MOST)
+            return "a value whose shape is negative or too large";
     return v->nhwc && v->rank != 4 ? "channels last in a value that is no picture" : NULL;
+}
+
+// Whether `v` stretches to the shape of `to` by ONNX's (numpy's) rules.
+static bool broadcasts(const struct tachy_value *v, const struct tachy_value *to)
+{
+    for (int i = 0; i < v->rank; i++) {
+        int at = to->rank - v->rank + i;
+        if (at < 0 || (v->shape[i] != 1 && v->shape[i] != to->shape[at]))
+            return false;
+    }
+    return true;
+}
+
+static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
+{
+    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
+}
+
+// Numbers of a scale of the channels of x: [n][c][1][1].
+static bool is_channel_scale(const struct tachy_value *s, const struct tachy_value *x)
+{
+    return s->rank == 4 && s->shape[0] == x->shape[0] && s->shape[1] == x->shape[1] && s->shape[2] == 1 &&
+           s->shape[3] == 1;
+}
+
+static bool is_bias(const struct tachy_value *v, int64_t channels)
+{
+    return !v || tachy_value_elements(v) == channels;
 }
 
 // What a window that slides over one axis makes; -1 where it does not fit.
@@ -40,16 +75,20 @@ static const char *check_conv(const struct tachy_node *n)
         return "channels, groups and weights that do not fit";
     if (w->shape[2] != a->conv.kernel[0] || w->shape[3] != a->conv.kernel[1])
         return "weights of another size than the kernel";
-    if (bias && tachy_value_elements(bias) != w->shape[0])
+    if (!is_bias(bias, w->shape[0]))
         return "a bias that is not one a channel";
     for (int i = 0; i < 2; i++)
         if (y->shape[2 + i] != windows(x->shape[2 + i], a->conv.kernel[i], a->conv.stride[i],
                                        a->conv.dilation[i], a->conv.pad[i], a->conv.pad[2 + i]))
             return "an output of another size than input, kernel, stride and padding give";
-    if (added && (added->rank != 4 || memcmp(added->shape, y->shape, 4 * sizeof(int64_t))))
+    if (added && !same_shape(added, y))
         return "an added tensor of another shape";
-    if (scale && (scale->rank != 4 || tachy_value_elements(scale) != x->shape[0] * x->shape[1]))
+    if (scale && !is_channel_scale(scale, x))
         return "a scale that is not one a channel";
+    const struct tachy_value *slope = n->nb_in > 5 ? n->in[5] : NULL;
+    if (!!slope != (a->act.act == TACHY_PLAN_PRELU) ||
+        (slope && tachy_value_elements(slope) != 1 && !is_bias(slope, y->shape[1])))
+        return "a slope that is not one a channel";
     return y->shape[0] == x->shape[0] ? NULL : "another batch in the output";
 }
 
@@ -63,7 +102,14 @@ static const char *check_deconv(const struct tachy_node *n)
     if (groups < 1 || x->shape[1] != w->shape[0] || x->shape[1] % groups ||
         y->shape[1] != w->shape[1] * groups)
         return "channels, groups and weights that do not fit";
+    if (!is_bias(n->nb_in > 2 ? n->in[2] : NULL, y->shape[1]) || y->shape[0] != x->shape[0])
+        return "a bias that is not one a channel, or another batch in the output";
     for (int i = 0; i < 2; i++) {
+        int pads = i + 2;
+        if (a->conv.kernel[i] < 1 || a->conv.stride[i] < 1 || a->conv.dilation[i] < 1 || a->conv.out_pad[i] < 0 ||
+            a->conv.pad[i] < -MOST / 4 || a->conv.pad[i] > MOST / 4 || a->conv.pad[pads] < -MOST / 4 ||
+            a->conv.pad[pads] > MOST / 4)
+            return "a kernel, stride, dilation or padding out of range";
         int64_t size = (x->shape[2 + i] - 1) * a->conv.stride[i] - a->conv.pad[i] - a->conv.pad[2 + i] +
                        (int64_t)(a->conv.kernel[i] - 1) * a->conv.dilation[i] + 1 + a->conv.out_pad[i];
         if (w->shape[2 + i] != a->conv.kernel[i] || y->shape[2 + i] != size)
@@ -76,7 +122,7 @@ static const char *check_pool(const struct tachy_node *n)
 {
     const struct tachy_plan_attr *a = &n->attr;
     const struct tachy_value *x = n->in[0], *y = n->out;
-    if (!is_picture(x) || !is_picture(y) || x->shape[1] != y->shape[1])
+    if (!is_picture(x) || !is_picture(y) || x->shape[0] != y->shape[0] || x->shape[1] != y->shape[1])
         return "not pictures of as many channels";
     for (int i = 0; i < 2; i++)
         if (y->shape[2 + i] != windows(x->shape[2 + i], a->pool.kernel[i], a->pool.stride[i], 1,
@@ -85,19 +131,10 @@ static const char *check_pool(const struct tachy_node *n)
     return NULL;
 }
 
-// Whether `v` stretches to the shape of `to` by ONNX's (numpy's) rules.
-static bool broadcasts(const struct tachy_value *v, const struct tachy_value *to)
-{
-    for (int i = 0; i < v->rank; i++) {
-        int at = to->rank - v->rank + i;
-        if (at < 0 || (v->shape[i] != 1 && v->shape[i] != to->shape[at]))
-            return false;
-    }
-    return true;
-}
-
 static const char *check_binary(const struct tachy_node *n)
 {
+    if ((unsigned)n->attr.binary >= TACHY_PLAN_BINARIES)
+        return "an unknown operation";
     if (!broadcasts(n->in[0], n->out) || !broadcasts(n->in[1], n->out))
         return "inputs that do not stretch to the output";
     for (int i = 1; i <= n->out->rank; i++) {
@@ -111,10 +148,17 @@ static const char *check_binary(const struct tachy_node *n)
 
 static const char *check_same_shape(const struct tachy_node *n)
 {
-    const struct tachy_value *x = n->in[0], *y = n->out;
-    return x->rank == y->rank && !memcmp(x->shape, y->shape, sizeof(int64_t) * (size_t)x->rank)
-               ? NULL
-               : "an output of another shape";
+    return same_shape(n->in[0], n->out) ? NULL : "an output of another shape";
+}
+
+static const char *check_unary(const struct tachy_node *n)
+{
+    if (n->attr.act.act == TACHY_PLAN_NONE)
+        return "an operation that does nothing";
+    bool slope = n->nb_in > 1 && n->in[1];
+    if (slope != (n->attr.act.act == TACHY_PLAN_PRELU) || (slope && !broadcasts(n->in[1], n->out)))
+        return "a slope that does not stretch to the output";
+    return check_same_shape(n);
 }
 
 static const char *check_concat(const struct tachy_node *n)
@@ -141,9 +185,10 @@ static const char *check_slice(const struct tachy_node *n)
         return "an output of another rank";
     for (int d = 0; d < x->rank; d++) {
         int64_t start = n->attr.slice.start[d], step = n->attr.slice.step[d];
+        if (!step || step < -MOST || step > MOST || start < 0 || start > MOST)
+            return "a slice that reaches out of its input";
         int64_t last = start + (y->shape[d] - 1) * step;
-        if (!step || step < -INT32_MAX || step > INT32_MAX || start < 0 || y->shape[d] < 0 ||
-            (y->shape[d] && (start >= x->shape[d] || last < 0 || last >= x->shape[d])))
+        if (y->shape[d] && (start >= x->shape[d] || last < 0 || last >= x->shape[d]))
             return "a slice that reaches out of its input";
     }
     return NULL;
@@ -155,7 +200,8 @@ static const char *check_pad(const struct tachy_node *n)
     if (x->rank != y->rank)
         return "an output of another rank";
     for (int d = 0; d < x->rank; d++)
-        if (n->attr.pad.before[d] < 0 || n->attr.pad.after[d] < 0 ||
+        if (n->attr.pad.before[d] < 0 || n->attr.pad.after[d] < 0 || n->attr.pad.before[d] > MOST ||
+            n->attr.pad.after[d] > MOST ||
             y->shape[d] != x->shape[d] + n->attr.pad.before[d] + n->attr.pad.after[d])
             return "an output of another size than input and padding give";
     return NULL;
@@ -267,6 +313,8 @@ static const char *check_grid(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *g = n->in[1], *y = n->out;
     int dims = x->rank - 2;
+    if ((unsigned)n->attr.grid.mode > TACHY_PLAN_CUBIC || (unsigned)n->attr.grid.outside > TACHY_PLAN_REFLECTION)
+        return "an unknown mode";
     if (dims < 2 || dims > 3 || g->rank != x->rank || y->rank != x->rank)
         return "neither a picture nor a volume";
     if (y->shape[0] != x->shape[0] || g->shape[0] != x->shape[0] || y->shape[1] != x->shape[1] ||
@@ -278,13 +326,21 @@ static const char *check_grid(const struct tachy_node *n)
     return dims == 3 && n->attr.grid.mode == TACHY_PLAN_CUBIC ? "cubic samples of a volume" : NULL;
 }
 
+// One element for each index along the axes that stay, which keep 1 or go.
 static const char *check_reduce(const struct tachy_node *n)
 {
-    const struct tachy_value *x = n->in[0];
-    int64_t left = 1;
-    for (int d = 0; d < x->rank; d++)
-        left *= n->attr.reduce.axis[d] ? 1 : x->shape[d];
-    return left == tachy_value_elements(n->out) ? NULL : "an output of another size";
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    int kept = 0;
+    if ((unsigned)n->attr.reduce.how >= TACHY_PLAN_REDUCES)
+        return "an unknown reduction";
+    for (int d = 0; d < x->rank; d++) {
+        bool axis = n->attr.reduce.axis[d];
+        if (y->rank == x->rank && y->shape[d] != (axis ? 1 : x->shape[d]))
+            return "an output of another size";
+        if (y->rank != x->rank && !axis && (kept >= y->rank || y->shape[kept++] != x->shape[d]))
+            return "an output of another size";
+    }
+    return y->rank == x->rank || y->rank == kept ? NULL : "an output of another size";
 }
 
 static const char *check_matmul(const struct tachy_node *n)
@@ -311,7 +367,7 @@ static const char *check_matmul(const struct tachy_node *n)
         if ((p != q && p != 1 && q != 1) || (i <= y->rank ? y->shape[y->rank - i] : 1) != (p == 1 ? q : p))
             return "batches that do not fit";
     }
-    return NULL;
+    return n->nb_in > 2 && n->in[2] && !broadcasts(n->in[2], y) ? "a bias that does not stretch" : NULL;
 }
 
 static const char *check_resize(const struct tachy_node *n)
@@ -320,24 +376,37 @@ static const char *check_resize(const struct tachy_node *n)
     if (!is_picture(x) || !is_picture(y) || x->shape[0] != y->shape[0] || x->shape[1] != y->shape[1])
         return "not pictures of as many channels";
     const struct tachy_value *added = n->nb_in > 1 ? n->in[1] : NULL, *scale = n->nb_in > 2 ? n->in[2] : NULL;
-    if (added && (added->rank != 4 || memcmp(added->shape, y->shape, 4 * sizeof(int64_t))))
+    if (added && !same_shape(added, y))
         return "an added tensor of another shape";
-    if (scale && (!added || scale->rank != 4 || tachy_value_elements(scale) != x->shape[0] * x->shape[1]))
+    if (scale && (!added || !is_channel_scale(scale, x)))
         return "a scale that is not one a channel of what is added";
-    const float *s = n->attr.resize.scale;
-    return s[0] > 0 && s[1] > 0 ? NULL : "a scale that is not positive";
+    if ((unsigned)n->attr.resize.mode > TACHY_PLAN_CUBIC ||
+        (unsigned)n->attr.resize.coords > TACHY_PLAN_PYTORCH_HALF_PIXEL || (unsigned)n->attr.resize.round > 3)
+        return "an unknown mode";
+    for (int i = 0; i < 2; i++) {
+        if (!(n->attr.resize.scale[i] > 0) || isinf(n->attr.resize.scale[i]))
+            return "a scale that is not positive";
+        if (!x->shape[2 + i] && y->shape[2 + i])
+            return "nothing that is resized to something";
+    }
+    return NULL;
 }
 
 static const char *check_op(const struct tachy_node *n)
 {
-    if (n->attr.row_sums && n->op != TACHY_OP_CONV && n->op != TACHY_OP_RESIZE)
+    if ((unsigned)n->attr.act.act >= TACHY_PLAN_ACTS)
+        return "an unknown activation";
+    if (n->attr.act.act == TACHY_PLAN_PRELU && n->op != TACHY_OP_UNARY && n->op != TACHY_OP_CONV)
+        return "a PRelu, which its operator has no slope for";
+    bool cubic = n->op == TACHY_OP_RESIZE && n->attr.resize.mode == TACHY_PLAN_CUBIC;
+    if (n->attr.row_sums && (cubic || (n->op != TACHY_OP_CONV && n->op != TACHY_OP_RESIZE)))
         return "row sums, which its operator does not make";
     switch (n->op) {
     case TACHY_OP_CONV: return check_conv(n);
     case TACHY_OP_DECONV: return check_deconv(n);
     case TACHY_OP_POOL: return check_pool(n);
     case TACHY_OP_BINARY: return check_binary(n);
-    case TACHY_OP_UNARY: return n->attr.act.act ? check_same_shape(n) : "an operation that does nothing";
+    case TACHY_OP_UNARY: return check_unary(n);
     case TACHY_OP_SOFTMAX:
         return n->attr.axis >= 0 && n->attr.axis < n->in[0]->rank ? check_same_shape(n)
                                                                   : "an axis that is not there";
@@ -385,13 +454,18 @@ struct seen {
     bool *made;
 };
 
+static bool is_of(const struct tachy_graph *g, const struct tachy_value *v)
+{
+    return v && v->id >= 0 && v->id < g->nb_values && g->values[v->id] == v;
+}
+
 static const char *check_node(const struct tachy_graph *g, const struct tachy_node *n, struct seen *seen)
 {
     if (n->next ? n->next->prev != n : g->last != n)
         return "a broken list";
     if (!tachy_plan_op_inputs(n->op, n->nb_in))
         return "another number of inputs than its operator takes";
-    if (!n->out || n->out->made_by != n || n->out->data)
+    if (!is_of(g, n->out) || n->out->made_by != n || n->out->data)
         return "an output that it does not make";
     for (int i = 0; i < n->nb_in; i++) {
         const struct tachy_value *v = n->in[i];
@@ -399,8 +473,12 @@ static const char *check_node(const struct tachy_graph *g, const struct tachy_no
             return "an input that must be there is absent";
         if (!v)
             continue;
+        if (!is_of(g, v))
+            return "an input that is no value of the graph";
         if (!v->data && !seen->made[v->id])
             return "an input that is not made before";
+        if (check_value(v))
+            return check_value(v);
         seen->uses[v->id]++;
     }
     if (seen->made[n->out->id])
@@ -417,8 +495,14 @@ static int wrong(const struct tachy_graph *g, const struct tachy_node *n, const 
 
 static int check_all(const struct tachy_graph *g, struct seen *seen)
 {
-    for (int i = 0; i < g->nb_in; i++)
-        seen->made[g->in[i]->id] = true;
+    for (int i = 0; i < g->nb_in; i++) {
+        const struct tachy_value *v = g->in[i];
+        if (!is_of(g, v) || v->data || v->made_by || seen->made[v->id])
+            return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: an input is a constant, there twice, or made by a node");
+        if (check_value(v))
+            return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: an input is %s", check_value(v));
+        seen->made[v->id] = true;
+    }
     for (const struct tachy_node *n = g->first; n; n = n->next) {
         const char *why = check_node(g, n, seen);
         if (why)
@@ -426,6 +510,8 @@ static int check_all(const struct tachy_graph *g, struct seen *seen)
     }
     for (int i = 0; i < g->nb_out; i++) {
         const struct tachy_value *v = g->out[i];
+        if (!is_of(g, v) || check_value(v))
+            return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: an output is no value of the graph");
         if (!v->data && !seen->made[v->id])
             return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: the output %s is made by no node",
                               v->name ? v->name : "");

@@ -25,6 +25,8 @@ int tachy_plan_layout(struct tachy_graph *g);
 int tachy_plan_focus(struct tachy_graph *g);
 // Flattened pictures side by side that are turned then: turned first.
 int tachy_plan_heads(struct tachy_graph *g);
+// Maxima over windows of several sizes, each of what the one before made.
+int tachy_plan_pools(struct tachy_graph *g);
 // Depth to space, its inverse and shuffled channels in a form whose pieces of channels stay adjacent.
 int tachy_plan_shuffle(struct tachy_graph *g);
 // Transposes of transposes, renamings of renamings, single pixels that are blown up for a sum or
@@ -32,6 +34,8 @@ int tachy_plan_shuffle(struct tachy_graph *g);
 int tachy_plan_moves(struct tachy_graph *g);
 // Hard-swish, hard-sigmoid, swish and clips out of the sums and products that exporters write.
 int tachy_plan_activations(struct tachy_graph *g);
+// Gelu in both forms and Mish out of what exporters write.
+int tachy_plan_gelu(struct tachy_graph *g);
 // PRelu out of the sums that exporters write where their runtime has none.
 int tachy_plan_prelu(struct tachy_graph *g);
 // Convolutions of one tap go in front of the resize that they read, where that is less work.

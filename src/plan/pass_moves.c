@@ -9,7 +9,10 @@ static bool does_nothing(const struct tachy_node *n)
     for (int i = 0; n->op == TACHY_OP_TRANSPOSE && i < x->rank; i++)
         if (n->attr.perm[i] != i)
             return false;
-    return n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_EXPAND;
+    for (int i = 0; n->op == TACHY_OP_SLICE && i < x->rank; i++)
+        if (n->attr.slice.start[i]) // else it would run backwards
+            return false;
+    return n->op == TACHY_OP_TRANSPOSE || n->op == TACHY_OP_SLICE || n->op == TACHY_OP_RESHAPE || n->op == TACHY_OP_EXPAND;
 }
 
 // A move of what another move made reads that one's input instead.

@@ -36,6 +36,7 @@ struct tachy_verdict_in {
     int64_t major_faults;    // pages that this process had to read back
     double clock_mhz, clock_max_mhz; // now, and what the processor may reach
     int64_t throttled;       // times that it was slowed down to stay cool
+    bool more_decoders;      // the input can be decoded by more decoders side by side than it was
     int64_t max_bytes;       // bound of the frames in flight, for the words
     struct {
         int max;             // pictures a run may hold

@@ -123,7 +123,10 @@ static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
 {
     switch (l) {
     case TACHY_LIMIT_DECODE:
-        return "more decoder threads (--decode-threads); an input that is cheaper to decode";
+        return in->more_decoders ? "more decoders side by side (--decoders); an input that is cheaper to "
+                                   "decode"
+                                 : "more decoder threads (--decode-threads); an input that is cheaper to "
+                                   "decode";
     case TACHY_LIMIT_PREPROCESS:
     case TACHY_LIMIT_COMPOSITE:
         return verdict_cores_busy(in) ? "more cores; smaller pictures"

@@ -13,9 +13,13 @@ struct claims {
     const char **why; // a node is not ours; NULL: it is
     bool *ours;
     bool *heavy; // worth a plan: convolutions and matrix products
+    bool *folded; // became constants when they were read
+    int *pulled;  // of what is folded: the level of those that use it, or one of enum pulled
     int *level, levels;
     int *plan, plans; // number of the plan that has the node, -1: none
 };
+
+enum pulled { PULLED_NEVER = -1, PULLED_APART = -2 };
 
 static size_t index_of(const struct claims *c, const OrtNode *node)
 {
@@ -25,20 +29,38 @@ static size_t index_of(const struct claims *c, const OrtNode *node)
     return i;
 }
 
-// Raises the level of node `i` above what makes `v`.
-static void follow(struct claims *c, size_t i, const OrtValueInfo *v)
+// Raises the level of node `i` above that of node `from`, whose output it uses.
+static void follow(struct claims *c, size_t i, size_t from)
 {
-    struct reader r = {.api = c->p->api};
-    const OrtNode *by = NULL;
-    size_t port, from;
-    if (!v || !reader_ok(&r, c->p->api->ValueInfo_GetValueProducer(v, &by, &port)) || !by ||
-        (from = index_of(c, by)) >= i)
-        return;
     c->level[i] = TACHY_MAX(c->level[i], c->level[from] + (c->ours[from] != c->ours[i]));
 }
 
-// Every input counts, also those of the bodies of loops and branches. False: out of memory.
-static bool set_level(struct claims *c, size_t i)
+// A constant depends on nothing, so what makes it may go where it is used, if that is one place of ours.
+static void pull(struct claims *c, size_t i, size_t from)
+{
+    if (!c->folded[from])
+        return;
+    bool fits = c->ours[i] && (c->pulled[from] == PULLED_NEVER || c->pulled[from] == c->level[i]);
+    c->pulled[from] = fits ? c->level[i] : PULLED_APART;
+}
+
+static void settle_folded(struct claims *c)
+{
+    for (size_t i = 0; i < c->nb; i++) {
+        if (!c->folded[i])
+            continue;
+        if (c->pulled[i] >= 0) {
+            c->level[i] = c->pulled[i];
+            continue;
+        }
+        c->ours[i] = false;
+        c->why[i] = "its constant is used in several places";
+    }
+}
+
+// Every node that makes an input of node `i`; those of the bodies of loops and branches count, too.
+// False: out of memory.
+static bool visit(struct claims *c, size_t i, void (*fn)(struct claims *c, size_t i, size_t from))
 {
     struct reader r = {.api = c->p->api};
     const OrtApi *api = c->p->api;
@@ -49,16 +71,20 @@ static bool set_level(struct claims *c, size_t i)
     const OrtValueInfo **in = calloc(explicit + implicit + 1, sizeof(OrtValueInfo *));
     bool ok = in && reader_ok(&r, api->Node_GetInputs(c->nodes[i], in, explicit)) &&
               reader_ok(&r, api->Node_GetImplicitInputs(c->nodes[i], in + explicit, implicit));
-    for (size_t k = 0; ok && k < explicit + implicit; k++)
-        follow(c, i, in[k]);
+    for (size_t k = 0; ok && k < explicit + implicit; k++) {
+        const OrtNode *by = NULL;
+        size_t port, from;
+        if (in[k] && reader_ok(&r, api->ValueInfo_GetValueProducer(in[k], &by, &port)) && by &&
+            (from = index_of(c, by)) < i)
+            fn(c, i, from);
+    }
     free(in);
-    c->levels = TACHY_MAX(c->levels, c->level[i] + 1);
     return ok;
 }
 
 static bool is_heavy(const char *op)
 {
-    static const char *const names[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    static const char *const names[] = {"Conv", "ConvTranspose", "FusedConv", "FusedMatMul", "Gemm", "MatMul"};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++)
         if (!strcmp(op, names[i]))
             return true;
@@ -70,19 +96,28 @@ static int read_all(struct claims *c, const struct tachy_log *log)
     struct reader r = {.api = c->p->api};
     int err = tachy_graph_open(&r.g, log);
     for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {
+        const struct tachy_node *last = r.g->last;
         const char *why = reader_add(&r, c->nodes[i]), *name = "", *op = "";
         reader_ok(&r, c->p->api->Node_GetName(c->nodes[i], &name));
         reader_ok(&r, c->p->api->Node_GetOperatorType(c->nodes[i], &op));
         c->why[i] = why;
         c->plan[i] = -1;
         c->ours[i] = !why;
+        c->folded[i] = !why && r.g->last == last;
+        c->pulled[i] = PULLED_NEVER;
         c->heavy[i] = !why && is_heavy(op);
         if (why)
             tachy_msg(log, TACHY_LOG_VERBOSE, "provider: %s %s is left to ONNX Runtime: %s", op, name, why);
     }
-    for (size_t i = 0; err == TACHY_OK && i < c->nb; i++)
-        if (!set_level(c, i))
+    for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {
+        if (!visit(c, i, follow))
             err = TACHY_ERR_NOMEM;
+        c->levels = TACHY_MAX(c->levels, c->level[i] + 1);
+    }
+    for (size_t i = 0; err == TACHY_OK && i < c->nb; i++)
+        if (!visit(c, i, pull))
+            err = TACHY_ERR_NOMEM;
+    settle_folded(c);
     tachy_graph_close(&r.g);
     return err;
 }
@@ -195,9 +230,12 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
     c.ours = calloc(c.nb + 1, sizeof(*c.ours));
     c.heavy = calloc(c.nb + 1, sizeof(*c.heavy));
     c.level = calloc(c.nb + 1, sizeof(*c.level));
+    c.folded = calloc(c.nb + 1, sizeof(*c.folded));
+    c.pulled = calloc(c.nb + 1, sizeof(*c.pulled));
     c.plan = calloc(c.nb + 1, sizeof(*c.plan));
     c.why = calloc(c.nb + 1, sizeof(*c.why));
-    if (!c.nodes || !c.ours || !c.heavy || !c.level || !c.plan || !c.why || read_all(&c, log) < 0)
+    if (!c.nodes || !c.ours || !c.heavy || !c.level || !c.folded || !c.pulled || !c.plan || !c.why ||
+        read_all(&c, log) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
     bool nested = is_nested(p, graph), all = c.levels == 1 && !nested;
     for (size_t i = 0; i < c.nb && all; i++)
@@ -213,6 +251,8 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
     free(c.ours);
     free(c.heavy);
     free(c.level);
+    free(c.folded);
+    free(c.pulled);
     free(c.plan);
     free(c.why);
     return s;

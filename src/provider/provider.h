@@ -61,6 +61,16 @@ void provider_record(struct tachy_ep_node *nodes, int nb);
 int provider_reference(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
 int provider_layers(const struct tachy_ep_plan *p, const void *const in[],
                     void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
+// Of the function table (table_graphs.c): whether the plans that this thread compiles from now on leave
+// their graphs' text; forgets those before. end: no more do. show_graph() and show_plan() are called for
+// each plan, one after the other, before the passes and when it is there.
+void provider_want_graphs(bool want, const char *after);
+void provider_end_graphs(void);
+int provider_show_graph(const struct tachy_graph *g);
+void provider_show_plan(const struct tachy_cpu_plan_info *i);
+bool provider_graph(int i, struct tachy_ep_graph *g);
+const char *provider_pass(int i);
+double provider_peak(void);
 // Whether the session that this thread creates keeps its plan's graph for the function table.
 bool provider_keeps_reference(void);
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);

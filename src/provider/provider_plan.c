@@ -96,8 +96,9 @@ static void keep_choice(const struct provider_plan *plan, const struct tachy_cpu
         return;
     for (int d = 0; plan->nb_in && d < t->rank; d++)
         snprintf(shape + strlen(shape), sizeof(shape) - strlen(shape), "%s%lld", d ? "x" : " ", (long long)t->shape[d]);
-    char *title = tachy_asprintf("%s%s, %s %s, effort %d, %.3f ms", name, shape, tachy_cpu_name(),
-                                 tachy_isa_name(tachy_cpu_isa()), i->effort, i->run_ms);
+    char *title = tachy_asprintf("%s%s, %s %s, effort %d, %.3f ms (%.3f with the defaults)", name, shape, tachy_cpu_name(),
+                                 tachy_isa_name(tachy_cpu_isa()), i->effort, i->run_ms,
+                                 i->default_run_ms);
     if (title)
         tachy_store_save(dir, key, title, tachy_cpu_plan_choice(plan->plan), log);
     tachy_free(title);
@@ -117,6 +118,8 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
         err = tachy_graph_copy(&plan->reference, g, true);
     if (plan->reference)
         plan->reference->log = NULL; // the session's
+    if (err == TACHY_OK && o)
+        err = provider_show_graph(g);
     if (err == TACHY_OK && store)
         err = tachy_cpu_plan_key(g, key);
     if (err == TACHY_OK && store && tachy_store_load(dir, key, &known, g->log) == TACHY_OK)
@@ -130,6 +133,7 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
         return err;
     struct tachy_cpu_plan_info i;
     tachy_cpu_plan_info(plan->plan, &i);
+    provider_show_plan(&i);
     say(&i, start, g->log);
     if (store)
         keep_choice(plan, &i, dir, key, name, g->log);
@@ -189,6 +193,27 @@ struct provider_plan *provider_plan_ref(struct provider_plan *p)
     return p;
 }
 
+// A model's own shapes may be wrong, which shows when it runs: what comes in must be what was planned.
+static OrtStatus *check_input(const struct provider *p, const struct provider_tensor *want, const OrtValue *v)
+{
+    OrtTensorTypeAndShapeInfo *info = NULL;
+    int64_t shape[TACHY_MAX_RANK];
+    size_t rank = 0;
+    OrtStatus *s = p->api->GetTensorTypeAndShape(v, &info);
+    if (!s)
+        s = p->api->GetDimensionsCount(info, &rank);
+    if (!s && rank == (size_t)want->rank)
+        s = p->api->GetDimensions(info, shape, rank);
+    if (info)
+        p->api->ReleaseTensorTypeAndShapeInfo(info);
+    if (s)
+        return s;
+    if (rank == (size_t)want->rank && !memcmp(shape, want->shape, rank * sizeof(*shape)))
+        return NULL;
+    return p->api->CreateStatus(ORT_INVALID_ARGUMENT, "tachy: an input has another shape than the model says; "
+                                                      "run it with provider cpu, or mend the model's shapes");
+}
+
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k)
 {
     const float *in[READER_INPUTS];
@@ -198,6 +223,8 @@ OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *pla
         const OrtValue *v = NULL;
         const void *data = NULL;
         s = p->api->KernelContext_GetInput(k, (size_t)plan->index[i], &v);
+        if (!s)
+            s = check_input(p, &plan->in[i], v);
         if (!s)
             s = p->api->GetTensorData(v, &data);
         in[i] = data;

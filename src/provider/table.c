@@ -47,12 +47,19 @@ static void want(void)
     wanted_reference = wanted_whole = false;
     provider_plan_close(&kept);
     provider_record(NULL, 0);
+    provider_want_graphs(false, NULL);
 }
 
 static void want_reference(void)
 {
     want();
     wanted_reference = true;
+}
+
+static void want_graphs(const char *after)
+{
+    want();
+    provider_want_graphs(true, after);
 }
 
 static void want_whole(void)
@@ -66,6 +73,7 @@ static struct tachy_ep_plan *take(void)
     struct provider_plan *p = kept;
     kept = NULL;
     wanted = wanted_reference = wanted_whole = false;
+    provider_end_graphs();
     return (struct tachy_ep_plan *)p;
 }
 
@@ -74,7 +82,8 @@ static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to
     const struct provider_plan *p = (const struct provider_plan *)plan;
     struct tachy_cpu_plan_info i;
     tachy_cpu_plan_info(p->plan, &i);
-    *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch};
+    *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch,
+                                       i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms};
 }
 
 static void tensor(const struct provider_tensor *t, struct tachy_ep_tensor *to)
@@ -143,4 +152,5 @@ TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
     want_reference, provider_reference, provider_layers, run_timed, step, want_whole,
+    want_graphs, provider_graph, provider_pass, provider_peak,
 };

@@ -9,7 +9,7 @@ int provider_reference(const struct tachy_ep_plan *plan, const void *const in[],
 {
     const struct tachy_graph *g = ((const struct provider_plan *)plan)->reference;
     struct tachy_f64 *f = NULL;
-    int err = g ? tachy_f64_open(&f, g, in) : TACHY_ERR_INVAL;
+    int err = g ? tachy_f64_open(&f, g, in, false) : TACHY_ERR_INVAL;
     for (int i = 0; err == TACHY_OK && i < g->nb_out; i++)
         memcpy(out[i], tachy_f64_value(f, g->out[i]),
                sizeof(double) * (size_t)tachy_value_elements(g->out[i]));

@@ -233,7 +233,8 @@ static int prepare(tachy_encoder *e, tachy_frame *f, AVFrame **out)
     return TACHY_OK;
 }
 
-int tachy_encoder_send(tachy_encoder *e, tachy_frame *f)
+// NULL: no more frames. TACHY_ERR_AGAIN: packets have to be received first.
+static int send(tachy_encoder *e, tachy_frame *f)
 {
     AVFrame *av = NULL;
     int err = f ? prepare(e, f, &av) : TACHY_OK;
@@ -256,7 +257,8 @@ int tachy_encoder_send(tachy_encoder *e, tachy_frame *f)
     return TACHY_OK;
 }
 
-int tachy_encoder_receive(tachy_encoder *e, AVPacket *packet)
+// TACHY_OK, TACHY_ERR_AGAIN (more frames are needed) or TACHY_ERR_EOF.
+static int receive(tachy_encoder *e, AVPacket *packet)
 {
     int ret = avcodec_receive_packet(e->ctx, packet);
     if (ret == AVERROR(EAGAIN))
@@ -269,6 +271,32 @@ int tachy_encoder_receive(tachy_encoder *e, AVPacket *packet)
                           "the encoder %s failed: %s", e->ctx->codec->name, tachy_av_text(ret, text));
     packet->duration = recall(e, packet->pts);
     return TACHY_OK;
+}
+
+static int drain(tachy_encoder *e, AVPacket *packet, int (*put)(void *user), void *user)
+{
+    int err;
+    while ((err = receive(e, packet)) == TACHY_OK) {
+        err = put(user);
+        av_packet_unref(packet);
+        if (err < 0)
+            break;
+    }
+    return err;
+}
+
+int tachy_encoder_run(tachy_encoder *e, tachy_frame *f, AVPacket *packet, int (*put)(void *user),
+                      void *user)
+{
+    int err = send(e, f);
+    while (err == TACHY_ERR_AGAIN) { // it has too many packets to take one more
+        err = drain(e, packet, put, user);
+        if (err == TACHY_ERR_AGAIN)
+            err = send(e, f);
+    }
+    if (err == TACHY_OK)
+        err = drain(e, packet, put, user);
+    return err == (f ? TACHY_ERR_AGAIN : TACHY_ERR_EOF) ? TACHY_OK : err;
 }
 
 void tachy_encoder_close(tachy_encoder **e)

@@ -23,10 +23,10 @@ void tachy_encoder_last(const tachy_encoder *e, int64_t *last_pts, int64_t *dist
 // Size, format, colour and time base are set.
 const AVCodecContext *tachy_encoder_context(const tachy_encoder *e);
 
-// NULL: no more frames. TACHY_ERR_AGAIN: packets have to be received first.
-int tachy_encoder_send(tachy_encoder *e, tachy_frame *f);
-// TACHY_OK, TACHY_ERR_AGAIN (more frames are needed) or TACHY_ERR_EOF. Times are in the
-// context's time base; the duration is that of the frame.
-int tachy_encoder_receive(tachy_encoder *e, AVPacket *packet);
+// Encodes a frame (NULL: no more will come) and hands each packet that comes out to `put`, in
+// `packet`, which is the caller's and empty again afterwards. Times are in the context's time base;
+// the duration is that of the frame. What `put` fails with ends it and is returned.
+int tachy_encoder_run(tachy_encoder *e, tachy_frame *f, AVPacket *packet, int (*put)(void *user),
+                      void *user);
 
 void tachy_encoder_close(tachy_encoder **e);

@@ -262,17 +262,19 @@ int file_sink_emit(tachy_sink *s)
     return err;
 }
 
-int file_sink_drain(tachy_sink *s)
+static int put_packet(void *sink)
+{
+    tachy_sink *s = sink;
+    struct file_sink *p = file_sink_of(s);
+    int err = s->job ? tachy_part_add(&p->part, p->packet) : file_sink_emit(s);
+    p->received += err >= 0;
+    return err;
+}
+
+int file_sink_encode(tachy_sink *s, tachy_frame *f)
 {
     struct file_sink *p = file_sink_of(s);
-    int err;
-    while ((err = tachy_encoder_receive(p->encoder, p->packet)) == TACHY_OK) {
-        err = s->job ? tachy_part_add(&p->part, p->packet) : file_sink_emit(s);
-        av_packet_unref(p->packet);
-        if (err < 0)
-            break;
-        p->received++;
-    }
+    int err = tachy_encoder_run(p->encoder, f, p->packet, put_packet, s);
     s->bytes = p->mux.out.bytes;
     s->write_ns = p->mux.out.write_ns;
     return err;
@@ -288,16 +290,7 @@ static int file_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *
     if (!s->frames && f->pts < 0 && tachy_mux_counts_from_zero(p->format))
         p->mux.shift = av_rescale_q(-f->pts, (AVRational){s->info.time_base.num, s->info.time_base.den},
                                     AV_TIME_BASE_Q);
-    int err = tachy_encoder_send(p->encoder, f);
-    while (err == TACHY_ERR_AGAIN) {
-        err = file_sink_drain(s);
-        if (err == TACHY_ERR_AGAIN)
-            err = tachy_encoder_send(p->encoder, f);
-    }
-    if (err < 0)
-        return err;
-    err = file_sink_drain(s);
-    return err == TACHY_ERR_AGAIN ? TACHY_OK : err;
+    return file_sink_encode(s, f);
 }
 
 static int file_finish(tachy_sink *s, bool interrupted)
@@ -306,10 +299,8 @@ static int file_finish(tachy_sink *s, bool interrupted)
     if (!s->frames)
         return tachy_fail(s->params.log, TACHY_ERR_FORMAT, "%s: no frame came, so no file is written",
                           p->mux.out.name);
-    int err = tachy_encoder_send(p->encoder, NULL);
-    if (err >= 0)
-        err = file_sink_drain(s);
-    if (err != TACHY_ERR_EOF)
+    int err = file_sink_encode(s, NULL);
+    if (err < 0)
         return err;
     // What was cut short keeps the sound up to its last picture.
     return file_sink_trailer(s, interrupted ? s->end_time : INFINITY);

@@ -36,8 +36,8 @@ int file_sink_header(tachy_sink *s);
 int file_sink_emit(tachy_sink *s);
 // The side's packets up to `seconds` of the video, what converters hold, the trailer; renames.
 int file_sink_trailer(tachy_sink *s, double seconds);
-// Packets that the encoder has, to the file or the part: TACHY_ERR_AGAIN or TACHY_ERR_EOF.
-int file_sink_drain(tachy_sink *s);
+// Encodes a frame (NULL: no more will come) into the file or the part.
+int file_sink_encode(tachy_sink *s, tachy_frame *f);
 
 // sink_file_parts.c
 int file_sink_part_begin(tachy_sink *s, const char *path);

@@ -49,11 +49,9 @@ int file_sink_part_begin(tachy_sink *s, const char *path)
 int file_sink_part_end(tachy_sink *s)
 {
     struct file_sink *p = file_sink_of(s);
-    int err = tachy_encoder_send(p->encoder, NULL);
-    if (err >= 0)
-        err = file_sink_drain(s);
-    if (err != TACHY_ERR_EOF)
-        return err < 0 ? err : TACHY_ERR_EXTERNAL;
+    int err = file_sink_encode(s, NULL);
+    if (err < 0)
+        return err;
     s->bytes += p->part.out.bytes;
     err = tachy_part_finish(&p->part, tachy_encoder_context(p->encoder));
     tachy_encoder_last(p->encoder, &s->after_pts, &s->distance);

@@ -157,8 +157,9 @@ static int images_start(tachy_sink *s, const struct tachy_video_info *info)
     return open_encoder(s);
 }
 
-static int write_file(tachy_sink *s)
+static int write_file(void *sink)
 {
+    tachy_sink *s = sink;
     struct priv *p = (void *)s->priv;
     char *name;
     int err = next_file(s, &name);
@@ -183,19 +184,6 @@ static int write_file(tachy_sink *s)
     return TACHY_OK;
 }
 
-static int drain(tachy_sink *s)
-{
-    struct priv *p = (void *)s->priv;
-    int err;
-    while ((err = tachy_encoder_receive(p->encoder, p->packet)) == TACHY_OK) {
-        err = write_file(s);
-        av_packet_unref(p->packet);
-        if (err < 0)
-            break;
-    }
-    return err;
-}
-
 static int images_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
 {
     struct priv *p = (void *)s->priv;
@@ -204,25 +192,14 @@ static int images_write(tachy_sink *s, tachy_frame *f, const struct tachy_result
                           "%s: this run makes no pictures; choose another --mode", p->pattern);
     if (!p->numbered && s->frames)
         return one_only(s);
-    int err = tachy_encoder_send(p->encoder, f);
-    while (err == TACHY_ERR_AGAIN) {
-        err = drain(s);
-        if (err == TACHY_ERR_AGAIN)
-            err = tachy_encoder_send(p->encoder, f);
-    }
-    if (err < 0)
-        return err;
-    err = drain(s);
-    return err == TACHY_ERR_AGAIN ? TACHY_OK : err;
+    return tachy_encoder_run(p->encoder, f, p->packet, write_file, s);
 }
 
 static int images_finish(tachy_sink *s, bool interrupted)
 {
     struct priv *p = (void *)s->priv;
-    int err = tachy_encoder_send(p->encoder, NULL);
-    if (err >= 0)
-        err = drain(s);
-    if (err != TACHY_ERR_EOF)
+    int err = tachy_encoder_run(p->encoder, NULL, p->packet, write_file, s);
+    if (err < 0)
         return err;
     p->keep = true;
     if (tachy_output_file(p->pattern) && !(s->path = strdup(p->pattern)))
@@ -260,11 +237,9 @@ static int sync_folder(const tachy_sink *s, const char *folder)
 static int images_part_end(tachy_sink *s)
 {
     struct priv *p = (void *)s->priv;
-    int err = tachy_encoder_send(p->encoder, NULL);
-    if (err >= 0)
-        err = drain(s);
+    int err = tachy_encoder_run(p->encoder, NULL, p->packet, write_file, s);
     tachy_encoder_close(&p->encoder);
-    return err == TACHY_ERR_EOF ? sync_folder(s, p->folder) : err;
+    return err == TACHY_OK ? sync_folder(s, p->folder) : err;
 }
 
 // Gives one picture its name. One that is not in its part has it already.

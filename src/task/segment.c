@@ -5,10 +5,11 @@
 
 static struct segment *priv(tachy_task *t) { return (void *)t->priv; }
 
-int segment_open_engine(tachy_task *t, int batch, tachy_engine **out)
+int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, tachy_engine **out)
 {
     struct segment *s = priv(t);
-    const struct tachy_card *c = s->card;
+    const struct tachy_card *c = net->card;
+    const tachy_model *model = net->model ? net->model : s->net[SEGMENT_FULL].model;
     bool nchw = c->in.layout == TACHY_NCHW;
     int w = c->in.width, h = c->in.height;
     // What the model leaves free; the batch stands in batch_max.
@@ -20,7 +21,7 @@ int segment_open_engine(tachy_task *t, int batch, tachy_engine **out)
         .build_effort = s->build_effort,
         .shapes = &picture,
         .nb_shapes = 1,
-        .model_path = tachy_model_path(s->model),
+        .model_path = tachy_model_path(model),
         .library = s->library,
         .threads = s->engine_threads,
         .batch_max = batch > 1 ? batch : 0,
@@ -42,42 +43,48 @@ int segment_open_engine(tachy_task *t, int batch, tachy_engine **out)
     return err;
 }
 
+struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct tachy_card *c)
+{
+    if (s->provider && !strcmp(s->provider, "null"))
+        return (struct tachy_mask_spec){.meaning = TACHY_OUT_PROBABILITY};
+    return (struct tachy_mask_spec){
+        .meaning = c->meaning, .channel = c->channel, .layout = c->out_layout};
+}
+
 static int segment_open(tachy_task *t, const tachy_settings *set)
 {
     struct segment *s = priv(t);
     int err = segment_read_settings(t, s, set);
     if (err < 0)
         return err;
-    err = tachy_model_open(&s->model, &(struct tachy_model_params){
-                                          .name = tachy_settings_str(set, "model.name"),
-                                          .card = tachy_settings_str(set, "model.card"),
-                                          .dir = tachy_settings_str(set, "model.dir"),
-                                          .log = t->log,
-                                      });
+    struct segment_net *net = &s->net[SEGMENT_FULL];
+    err = tachy_model_open(&net->model, &(struct tachy_model_params){
+                                            .name = tachy_settings_str(set, "model.name"),
+                                            .card = tachy_settings_str(set, "model.card"),
+                                            .dir = s->model_dir,
+                                            .log = t->log,
+                                        });
     if (err < 0)
         return err;
-    s->card = tachy_model_card(s->model);
-    if (strcmp(s->card->task, "segment"))
+    const struct tachy_card *card = net->card = tachy_model_card(net->model);
+    if (strcmp(card->task, "segment"))
         return tachy_fail(t->log, TACHY_ERR_MISMATCH,
                           "model %s: its card says task \"%s\", but segment needs \"segment\"",
-                          s->card->name, s->card->task);
-    s->spec = (struct tachy_mask_spec){
-        .meaning = s->card->meaning, .channel = s->card->channel, .layout = s->card->out_layout};
-    if (s->provider && !strcmp(s->provider, "null"))
-        s->spec = (struct tachy_mask_spec){.meaning = TACHY_OUT_PROBABILITY};
-    err = segment_open_engine(t, 1, &s->first);
+                          card->name, card->task);
+    net->spec = segment_mask_spec(s, card);
+    err = segment_open_engine(t, net, 1, &net->first);
     if (err < 0)
         return err;
     // The other workers' engines are of the provider that was picked.
     free(s->provider);
-    s->provider = strdup(tachy_engine_provider(s->first));
+    s->provider = strdup(tachy_engine_provider(net->first));
     if (!s->provider)
         return TACHY_ERR_NOMEM;
     if (strcmp(s->provider, "null"))
         segment_find_states(s);
     snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(s->first));
     snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
-             s->card->name, s->card->sha256 ? s->card->sha256 : "", tachy_engine_version(s->first),
+             card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
              s->engine_threads);
     return TACHY_OK;
@@ -86,8 +93,11 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
 static void segment_close(tachy_task *t)
 {
     struct segment *s = priv(t);
-    tachy_engine_close(&s->first);
-    tachy_model_close(&s->model);
+    for (int i = 0; i < SEGMENT_SIZES; i++) {
+        tachy_engine_close(&s->net[i].first);
+        tachy_model_close(&s->net[i].model);
+    }
+    free(s->model_dir);
     tachy_frame_pool_close(&s->pool);
     free(s->provider);
     free(s->library);
@@ -100,9 +110,10 @@ static void segment_close(tachy_task *t)
 // The middle of `r` with the aspect of the model's input, for cards with fit "crop".
 static void crop_to_card(const struct segment *s, struct tachy_rect *r)
 {
+    const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
     bool turned = s->rotation == 90 || s->rotation == 270;
-    double tw = turned ? s->card->in.height : s->card->in.width;
-    double th = turned ? s->card->in.width : s->card->in.height;
+    double tw = turned ? in->height : in->width;
+    double th = turned ? in->width : in->height;
     int w = (int)lrint(TACHY_MIN(r->w, r->h * tw / th)),
         h = (int)lrint(TACHY_MIN(r->h, r->w * th / tw));
     w = TACHY_MAX(w, 1);
@@ -128,7 +139,7 @@ static void set_regions(tachy_task *t)
         s->region[0].h = h / 2;
         s->region[1] = (struct tachy_rect){0, h / 2, w, h - h / 2};
     }
-    for (int e = 0; e < t->eyes && s->card->in.fit == TACHY_FIT_CROP; e++)
+    for (int e = 0; e < t->eyes && s->net[SEGMENT_FULL].card->in.fit == TACHY_FIT_CROP; e++)
         crop_to_card(s, &s->region[e]);
 }
 
@@ -164,19 +175,44 @@ static bool keeps_input(const tachy_task *t)
 static size_t item_bytes(const tachy_task *t)
 {
     const struct segment *s = (const void *)t->priv;
-    size_t n = (size_t)s->card->in.width * (size_t)s->card->in.height;
+    const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
+    size_t n = (size_t)in->width * (size_t)in->height;
     size_t each = 1 + (s->refine || s->smooth > 0) + (s->refine ? 2 * sizeof(float) : 0);
     return (size_t)t->eyes * n * each;
+}
+
+static void engine_close(struct segment_engine *e)
+{
+    tachy_engine_close(&e->engine);
+    for (int i = 0; i < TACHY_MAX_EYES; i++)
+        tachy_preprocess_close(&e->preprocess[i]);
+    segment_tensors_free(&e->tensors);
+}
+
+// The network with all that a worker needs to run it. To be closed also on failure.
+static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_net *net)
+{
+    int err = TACHY_OK;
+    e->net = net;
+    e->engine = net->first;
+    net->first = NULL;
+    if (!e->engine)
+        err = segment_open_engine(t, net, 1, &e->engine);
+    struct tachy_preprocess_params pp = net->card->in;
+    pp.log = t->log;
+    if (pp.fit == TACHY_FIT_CROP)
+        pp.fit = TACHY_FIT_STRETCH; // the region has been cropped already
+    for (int i = 0; i < t->eyes && err == TACHY_OK; i++)
+        err = tachy_preprocess_open(&e->preprocess[i], &pp);
+    return err == TACHY_OK ? segment_tensors_open(priv(t), net, e->engine, 1, &e->tensors) : err;
 }
 
 static void worker_close(void *worker)
 {
     struct segment_worker *w = worker;
-    tachy_engine_close(&w->engine);
-    for (int e = 0; e < TACHY_MAX_EYES; e++)
-        tachy_preprocess_close(&w->preprocess[e]);
+    for (int i = 0; i < SEGMENT_SIZES; i++)
+        engine_close(&w->size[i]);
     tachy_composite_close(&w->composite);
-    segment_tensors_free(&w->tensors);
     tachy_aligned_free(w->scratch);
     free(w);
 }
@@ -190,21 +226,10 @@ static int worker_open(tachy_task *t, void **worker)
         return TACHY_ERR_NOMEM;
     w->task = t;
     w->s = s;
-    int err = TACHY_OK;
-    w->engine = s->first;
-    s->first = NULL;
-    if (!w->engine)
-        err = segment_open_engine(t, 1, &w->engine);
-    struct tachy_preprocess_params pp = s->card->in;
-    pp.log = t->log;
-    if (pp.fit == TACHY_FIT_CROP)
-        pp.fit = TACHY_FIT_STRETCH; // the region has been cropped already
-    for (int e = 0; e < t->eyes && err == TACHY_OK; e++)
-        err = tachy_preprocess_open(&w->preprocess[e], &pp);
-    if (err == TACHY_OK)
-        err = tachy_composite_open(&w->composite, &s->composite);
-    if (err == TACHY_OK)
-        err = segment_tensors_open(s, w->engine, 1, &w->tensors);
+    int err = tachy_composite_open(&w->composite, &s->composite);
+    for (int i = 0; i < SEGMENT_SIZES && err == TACHY_OK; i++)
+        if (s->net[i].card)
+            err = engine_open(&w->size[i], t, &s->net[i]);
     if (err < 0) {
         worker_close(w);
         return err;
@@ -230,20 +255,27 @@ static tachy_frame region_of(const tachy_frame *f, const struct tachy_rect *r)
     return part;
 }
 
-int segment_preprocess_into(struct segment_worker *w, struct tachy_item *item, int eye,
+int segment_preprocess_into(struct segment_worker *w, int size, struct tachy_item *item, int eye,
                             struct tachy_tensor *in, struct tachy_placement *placement)
 {
     tachy_frame part = region_of(item->in, &w->s->region[eye]);
     struct tachy_view view = {.rotation = w->s->rotation, .flip = w->s->flip};
     // What the tags leave open is decided by the size of the whole frame.
     part.color = tachy_color_resolve(part.color, part.format, item->in->width, item->in->height);
-    return tachy_preprocess_run(w->preprocess[eye], &part, &view, in, placement);
+    return tachy_preprocess_run(w->size[size].preprocess[eye], &part, &view, in, placement);
+}
+
+static int size_of(const struct segment_worker *w, const struct tachy_item *item)
+{
+    return item->small && w->size[SEGMENT_SMALL].engine ? SEGMENT_SMALL : SEGMENT_FULL;
 }
 
 static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    return segment_preprocess_into(w, item, eye, &w->tensors.in[w->tensors.picture], &w->placement);
+    w->last = size_of(w, item);
+    struct segment_tensors *t = &w->size[w->last].tensors;
+    return segment_preprocess_into(w, w->last, item, eye, &t->in[t->picture], &w->placement);
 }
 
 static int segment_model(void *worker, struct tachy_item *item, int eye)
@@ -251,7 +283,8 @@ static int segment_model(void *worker, struct tachy_item *item, int eye)
     struct segment_worker *w = worker;
     if (item->state)
         return segment_state_run(w, item->state, eye);
-    return tachy_engine_run(w->engine, w->tensors.in, w->tensors.out);
+    struct segment_engine *e = &w->size[size_of(w, item)];
+    return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
 }
 
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
@@ -276,24 +309,25 @@ int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width
                : TACHY_ERR_NOMEM;
 }
 
-int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, int eye,
+int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_item *item, int eye,
                              const struct tachy_tensor *out, const struct tachy_placement *placement)
 {
     const struct segment *s = w->s;
+    const struct segment_net *net = w->size[size].net;
     struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
     int tw, th, mw, mh;
-    int err = tachy_mask_extent(&s->spec, out, &tw, &th);
+    int err = tachy_mask_extent(&net->spec, out, &tw, &th);
     if (err < 0)
         return tachy_fail(w->task->log, err,
                           "model %s: its output is not the mask that the card describes",
-                          s->card->name);
-    double fx = (double)tw / s->card->in.width, fy = (double)th / s->card->in.height;
+                          net->card->name);
+    double fx = (double)tw / net->card->in.width, fy = (double)th / net->card->in.height;
     struct tachy_placement pl = {placement->x * fx, placement->y * fy, placement->w * fx,
                                  placement->h * fy};
     tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
     err = segment_ensure_eye(s, e, mw, mh);
     if (err == TACHY_OK)
-        err = tachy_mask_from_tensor(&s->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
+        err = tachy_mask_from_tensor(&net->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
     if (err == TACHY_OK && e->guide)
         err = tachy_luma_guide(item->in, &s->region[eye], e->guide, mw, mw, mh);
     struct tachy_result *r = &item->result;
@@ -306,7 +340,9 @@ int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, 
 static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    return segment_postprocess_from(w, item, eye, &w->tensors.out[w->tensors.mask], &w->placement);
+    int size = size_of(w, item);
+    const struct segment_tensors *t = &w->size[size].tensors;
+    return segment_postprocess_from(w, size, item, eye, &t->out[t->mask], &w->placement);
 }
 
 // The ordered part: what depends on the frames before.
@@ -522,9 +558,9 @@ static void item_close(void *item_priv)
 static void tensors(void *worker, struct tachy_task_tensors *t)
 {
     struct segment_worker *w = worker;
-    *t = (struct tachy_task_tensors){
-        .in = w->tensors.in, .n_in = w->tensors.nb_in, .out = w->tensors.out,
-        .n_out = w->tensors.nb_out, .placement = &w->placement};
+    struct segment_tensors *of = &w->size[w->last].tensors;
+    *t = (struct tachy_task_tensors){.in = of->in, .n_in = of->nb_in, .out = of->out,
+                                     .n_out = of->nb_out, .placement = &w->placement};
 }
 
 static const char *describe(const tachy_task *t)
@@ -556,6 +592,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .keep = segment_keep,
     .reuse = segment_reuse,
     .kept_close = segment_kept_close,
+    .eases = segment_eases,
     .recurrent = segment_recurrent,
     .state_open = segment_state_open,
     .state_close = segment_state_close,

@@ -18,15 +18,26 @@ struct segment_state_io {
     struct tachy_tensor spec;
 };
 
+// A network that the task runs.
+struct segment_net {
+    tachy_model *model; // NULL: the full one's, or there is none
+    const struct tachy_card *card; // NULL: there is none
+    struct tachy_card own;         // where the card is the full one's with other extents
+    struct tachy_mask_spec spec;
+    tachy_engine *first; // opened with the task; the first worker takes it
+};
+
+// The small one is what mode live runs while frames miss their deadline.
+enum { SEGMENT_FULL, SEGMENT_SMALL, SEGMENT_SIZES };
+
 struct segment {
-    tachy_model *model;
-    const struct tachy_card *card;
+    struct segment_net net[SEGMENT_SIZES];
+    char *model_dir; // copy of the setting
     char *provider, *library; // copies of the settings
     char **provider_options;  // ends with NULL
     int engine_threads;
     int build_effort;
     bool strict;
-    struct tachy_mask_spec spec;
     struct tachy_composite_params composite;
     bool refine;
     float smooth;     // 0: off
@@ -34,7 +45,6 @@ struct segment {
     char describe[256], engine[128]; // the latter: tachy_engine_version()
     int nb_states; // of a recurrent model; 0: every picture for itself
     struct segment_state_io state[TACHY_MAX_STATES];
-    tachy_engine *first; // opened with the task; the first worker takes it
 
     // Set by start(), read-only while a pipeline runs.
     struct tachy_video_info in, out;
@@ -67,13 +77,20 @@ struct segment_tensors {
     void *own_in[TACHY_MAX_IO], *own_out[TACHY_MAX_IO];
 };
 
+// A network as a worker runs it.
+struct segment_engine {
+    const struct segment_net *net;
+    tachy_engine *engine; // NULL: the worker has none of this size
+    tachy_preprocess *preprocess[TACHY_MAX_EYES]; // one an eye: each keeps its tables
+    struct segment_tensors tensors;
+};
+
 struct segment_worker {
     tachy_task *task;
     struct segment *s;
-    tachy_engine *engine;
-    tachy_preprocess *preprocess[TACHY_MAX_EYES]; // one an eye: each keeps its tables
+    struct segment_engine size[SEGMENT_SIZES];
+    int last; // size that was run last
     tachy_composite *composite;
-    struct segment_tensors tensors;
     struct tachy_placement placement;
     void *scratch; // of refine
     size_t scratch_size;
@@ -88,16 +105,23 @@ int segment_reuse(const tachy_task *t, const void *kept, struct tachy_item *item
 void segment_kept_close(void *kept);
 
 // segment.c, for segment_batch.c too.
-int segment_open_engine(tachy_task *t, int batch, tachy_engine **out);
+int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, tachy_engine **out);
 // Allocates what the engine reads and writes for `batch` pictures into the zeroed `t`, states as
 // zeros. To be freed also on failure.
-int segment_tensors_open(const struct segment *s, const tachy_engine *e, int batch,
-                         struct segment_tensors *t);
+int segment_tensors_open(const struct segment *s, const struct segment_net *net, const tachy_engine *e,
+                         int batch, struct segment_tensors *t);
 void segment_tensors_free(struct segment_tensors *t);
-int segment_preprocess_into(struct segment_worker *w, struct tachy_item *item, int eye,
+// Of the size that is asked for.
+int segment_preprocess_into(struct segment_worker *w, int size, struct tachy_item *item, int eye,
                             struct tachy_tensor *in, struct tachy_placement *placement);
-int segment_postprocess_from(struct segment_worker *w, struct tachy_item *item, int eye,
+int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_item *item, int eye,
                              const struct tachy_tensor *out, const struct tachy_placement *placement);
+
+// What the network's output means.
+struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct tachy_card *c);
+
+// segment_small.c: see struct tachy_task_ops.
+unsigned segment_eases(tachy_task *t);
 
 // segment_batch.c: see struct tachy_task_ops.
 const char *segment_batch_key(const tachy_task *t);
@@ -109,7 +133,7 @@ int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
 
 // segment_state.c: the recurrent part of the recipe.
 bool segment_recurrent(const tachy_task *t);
-// Where the card's states are in s->first, which has been held against it.
+// Where the card's states are in the first engine, which has been held against it.
 void segment_find_states(struct segment *s);
 int segment_state_open(tachy_task *t, void **state);
 void segment_state_close(void *state);

@@ -30,22 +30,23 @@ int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
     struct segment_eye *e = eye_of(item, eye);
-    const struct segment_tensors *t = &w->tensors;
+    const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
     struct tachy_tensor in = t->in[t->picture];
     int err = ensure_tensors(e, tachy_tensor_bytes(&in), tachy_tensor_bytes(&t->out[t->mask]));
     if (err < 0)
         return err;
     in.data = e->in;
-    return segment_preprocess_into(w, item, eye, &in, &e->placement);
+    return segment_preprocess_into(w, SEGMENT_FULL, item, eye, &in, &e->placement);
 }
 
 int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
     struct segment_eye *e = eye_of(item, eye);
-    struct tachy_tensor out = w->tensors.out[w->tensors.mask];
+    const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
+    struct tachy_tensor out = t->out[t->mask];
     out.data = e->out;
-    return segment_postprocess_from(w, item, eye, &out, &e->placement);
+    return segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
 }
 
 void segment_batch_close(void *engine)
@@ -60,7 +61,7 @@ void segment_batch_close(void *engine)
 static int open_tensors(struct segment_batch *b, const tachy_task *t)
 {
     const struct segment *s = (const void *)t->priv;
-    int err = segment_tensors_open(s, b->engine, b->most, &b->tensors);
+    int err = segment_tensors_open(s, &s->net[SEGMENT_FULL], b->engine, b->most, &b->tensors);
     if (err < 0)
         return err;
     const struct tachy_tensor *in = &b->tensors.in[b->tensors.picture];
@@ -75,12 +76,13 @@ static int open_tensors(struct segment_batch *b, const tachy_task *t)
 
 int segment_batch_open(tachy_task *t, int most, void **engine)
 {
+    const struct segment *s = (const void *)t->priv;
     struct segment_batch *b = calloc(1, sizeof(*b));
     *engine = NULL;
     if (!b)
         return TACHY_ERR_NOMEM;
     b->most = most;
-    int err = segment_open_engine(t, most, &b->engine);
+    int err = segment_open_engine(t, &s->net[SEGMENT_FULL], most, &b->engine);
     if (err == TACHY_OK)
         err = open_tensors(b, t);
     if (err < 0) {
@@ -108,5 +110,5 @@ int segment_batch_model(void *engine, struct tachy_item *const items[], const in
 const char *segment_batch_key(const tachy_task *t)
 {
     const struct segment *s = (const void *)t->priv;
-    return tachy_model_path(s->model);
+    return tachy_model_path(s->net[SEGMENT_FULL].model);
 }

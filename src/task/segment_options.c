@@ -35,12 +35,15 @@ static int copy_strings(struct segment *s, const tachy_settings *set)
 {
     const char *provider = tachy_settings_str(set, "model.provider");
     const char *library = tachy_settings_str(set, "model.library");
+    const char *dir = tachy_settings_str(set, "model.dir");
     const char *const *options;
     size_t n = tachy_settings_list(set, "model.provider_options", &options);
     s->provider = provider ? strdup(provider) : NULL;
     s->library = library ? strdup(library) : NULL;
+    s->model_dir = dir ? strdup(dir) : NULL;
     s->provider_options = calloc(n + 1, sizeof(*s->provider_options));
-    if ((provider && !s->provider) || (library && !s->library) || !s->provider_options)
+    if ((provider && !s->provider) || (library && !s->library) || (dir && !s->model_dir) ||
+        !s->provider_options)
         return TACHY_ERR_NOMEM;
     for (size_t i = 0; i < n; i++)
         if (!(s->provider_options[i] = strdup(options[i])))

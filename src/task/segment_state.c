@@ -29,12 +29,13 @@ static int index_of(const struct tachy_io *io, int n, const char *name)
 void segment_find_states(struct segment *s)
 {
     const struct tachy_io *in, *out;
-    int n_in = tachy_engine_inputs(s->first, &in), n_out = tachy_engine_outputs(s->first, &out);
-    s->nb_states = s->card->n_states;
+    const struct segment_net *net = &s->net[SEGMENT_FULL];
+    int n_in = tachy_engine_inputs(net->first, &in), n_out = tachy_engine_outputs(net->first, &out);
+    s->nb_states = net->card->n_states;
     for (int i = 0; i < s->nb_states; i++) {
         struct segment_state_io *io = &s->state[i];
-        io->in = index_of(in, n_in, s->card->state[i].input);
-        io->out = index_of(out, n_out, s->card->state[i].output);
+        io->in = index_of(in, n_in, net->card->state[i].input);
+        io->out = index_of(out, n_out, net->card->state[i].output);
         io->spec = in[io->in].spec;
         io->spec.shape[0] = io->spec.shape[0] < 0 ? 1 : io->spec.shape[0];
     }
@@ -89,13 +90,13 @@ int segment_state_open(tachy_task *t, void **state)
 int segment_state_run(struct segment_worker *w, void *state, int eye)
 {
     struct segment_state *st = state;
-    struct segment_tensors *t = &w->tensors;
+    struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
     struct state_eye *e = &st->eye[eye];
     for (int i = 0; i < w->s->nb_states; i++) {
         t->in[w->s->state[i].in].data = e->now[i];
         t->out[w->s->state[i].out].data = e->next[i];
     }
-    int err = tachy_engine_run(w->engine, t->in, t->out);
+    int err = tachy_engine_run(w->size[SEGMENT_FULL].engine, t->in, t->out);
     for (int i = 0; i < w->s->nb_states && err == TACHY_OK; i++) {
         void *old = e->now[i];
         e->now[i] = e->next[i];

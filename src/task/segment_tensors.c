@@ -19,10 +19,10 @@ static int tensor_open(struct tachy_tensor *t, void **own, enum tachy_layout lay
     return err;
 }
 
-static void fill_constants(const struct segment *s, const struct tachy_io *in, struct segment_tensors *t)
+static void fill_constants(const struct tachy_card *card, const struct tachy_io *in, struct segment_tensors *t)
 {
-    for (int k = 0; k < s->card->n_constants; k++) {
-        const struct tachy_card_constant *c = &s->card->constant[k];
+    for (int k = 0; k < card->n_constants; k++) {
+        const struct tachy_card_constant *c = &card->constant[k];
         for (int i = 0; i < t->nb_in; i++) {
             int64_t n = strcmp(in[i].name, c->input) ? 0 : tachy_tensor_elements(&t->in[i]);
             for (int64_t e = 0; e < n; e++)
@@ -32,10 +32,10 @@ static void fill_constants(const struct segment *s, const struct tachy_io *in, s
 }
 
 // A free extent of any input but the picture is 1.
-int segment_tensors_open(const struct segment *s, const tachy_engine *e, int batch,
-                         struct segment_tensors *t)
+int segment_tensors_open(const struct segment *s, const struct segment_net *net, const tachy_engine *e,
+                         int batch, struct segment_tensors *t)
 {
-    const struct tachy_card *c = s->card;
+    const struct tachy_card *c = net->card;
     const struct tachy_io *is, *os;
     int n_in = tachy_engine_inputs(e, &is), n_out = tachy_engine_outputs(e, &os), err = TACHY_OK;
     for (int i = 0; i < n_in && n_in > 1; i++)
@@ -61,7 +61,7 @@ int segment_tensors_open(const struct segment *s, const tachy_engine *e, int bat
     for (int k = 0; k < s->nb_states && err == TACHY_OK; k++)
         memset(t->in[s->state[k].in].data, 0, tachy_tensor_bytes(&s->state[k].spec));
     if (err == TACHY_OK && n_in > 1)
-        fill_constants(s, is, t);
+        fill_constants(c, is, t);
     return err;
 }
 

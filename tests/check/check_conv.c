@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "plan/cpu/conv.h"
+#include "plan/cpu/narrow.h"
 #include "plan_buffer.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ struct sample {
 static void random_shape(struct check *c, struct tachy_conv_shape *s)
 {
     static const int kernels[] = {1, 1, 3, 3, 5, 2, 4, 7};
-    int kind = check_range(c, 0, 3);
+    int kind = check_range(c, 0, 4);
     s->n = check_range(c, 1, 2);
     s->h = check_range(c, 1, 20), s->w = check_range(c, 1, 40);
     s->kh = s->kw = kind == 0 ? 1 : kernels[check_range(c, 0, 7)];
@@ -45,6 +46,11 @@ static void random_shape(struct check *c, struct tachy_conv_shape *s)
     } else if (kind == 3) { // a first layer
         s->cin = check_range(c, 1, 4);
         s->w = check_range(c, 40, 90);
+    }
+    if (kind == 4) { // a last layer
+        s->cin = check_range(c, 1, 20), s->cout = check_range(c, 1, 4);
+        s->w = check_range(c, 16, 90);
+        s->stride_h = s->stride_w = 1;
     }
     while (s->h + s->pad_top + s->pad_bottom <= (s->kh - 1) * s->dil_h)
         s->h++;
@@ -207,6 +213,58 @@ static void variant(struct check *c, const struct sample *t, const struct tachy_
     tachy_aligned_free(packed), tachy_aligned_free(scratch);
 }
 
+static void run_narrow(struct check *c, const struct sample *t, const struct tachy_narrow *narrow,
+                       const struct plan_buffer *out, int row0, int row1)
+{
+    float *packed = tachy_aligned_alloc(tachy_narrow_packed_size(narrow));
+    void *scratch = tachy_aligned_alloc(tachy_narrow_scratch_size(narrow));
+    memset(scratch, 0xff, tachy_narrow_scratch_size(narrow)); // NaN
+    struct tachy_conv_weights w = tachy_conv_oihw(&t->s, t->weights, t->bias);
+    struct tachy_conv_io io = t->io;
+    io.out = out->v;
+    tachy_narrow_pack(narrow, &w, packed);
+    tachy_narrow_run(narrow, packed, &io, row0, row1, scratch);
+    tachy_aligned_free(packed), tachy_aligned_free(scratch);
+}
+
+// Few output channels: whole, in two parts, and the bits of the first variant.
+static void narrow(struct check *c, const struct sample *t, enum tachy_isa isa)
+{
+    const struct tachy_plan_kernels *k = tachy_plan_kernels(isa);
+    if (!k || t->io.scale || t->io.epilogue.sums || !tachy_narrow_fits(&t->s, k))
+        return;
+    struct tachy_narrow n;
+    int rows = t->s.n * t->out_h, cut = check_range(c, 0, rows);
+    tachy_narrow_init(&n, &t->s, k);
+    struct plan_buffer whole = plan_buffer_out(c, t->s.n, t->out_h, t->out_w, t->s.cout);
+    struct plan_buffer parts = plan_buffer_like(&whole);
+    run_narrow(c, t, &n, &whole, 0, rows);
+    run_narrow(c, t, &n, &parts, cut, rows);
+    run_narrow(c, t, &n, &parts, 0, cut);
+    double d = difference(t, &whole);
+    const struct tachy_conv_variant v = {isa, false, 0, 0, 0};
+    char text[256];
+    describe(t, &v, text, sizeof(text));
+    check_case(c, d <= 1, "narrow %s: off by %.3g of the tolerance", text, d);
+    check_case(c, !memcmp(whole.mem, parts.mem, whole.floats * sizeof(float)),
+               "narrow %s: cut at row %d of %d gives other bits", text, cut, rows);
+    struct tachy_conv_variant all[TACHY_CONV_VARIANTS_MAX];
+    struct tachy_conv conv;
+    if (tachy_conv_variants(&t->s, isa, all) && tachy_conv_init(&conv, &t->s, all, NULL) == TACHY_OK) {
+        void *packed = tachy_aligned_alloc(tachy_conv_packed_size(&conv));
+        void *scratch = tachy_aligned_alloc(tachy_conv_scratch_size(&conv, false) + 1);
+        struct tachy_conv_weights w = tachy_conv_oihw(&t->s, t->weights, t->bias);
+        struct tachy_conv_io io = t->io;
+        io.out = parts.v;
+        tachy_conv_pack(&conv, &w, packed);
+        tachy_conv_run(&conv, packed, &io, 0, rows, scratch);
+        check_case(c, !memcmp(whole.mem, parts.mem, whole.floats * sizeof(float)),
+                   "narrow %s: other bits than by tiles", text);
+        tachy_aligned_free(packed), tachy_aligned_free(scratch);
+    }
+    plan_buffer_free(&whole), plan_buffer_free(&parts);
+}
+
 static void cases(struct check *c, int count)
 {
     static const enum tachy_isa isas[] = {TACHY_ISA_C, TACHY_ISA_AVX2, TACHY_ISA_AVX512,
@@ -220,6 +278,7 @@ static void cases(struct check *c, int count)
             for (int k = 0; k < n; k++)
                 if (v[k].isa == isas[j])
                     variant(c, &t, &v[k]);
+            narrow(c, &t, isas[j]);
         }
         sample_free(&t);
     }

@@ -130,6 +130,44 @@ class Evaluator(common.Case):
         self.op("DepthToSpace", (1, 12, 4, 5), blocksize=2)
         self.op("SpaceToDepth", (1, 3, 4, 6), blocksize=2)
 
+    def test_functions(self):
+        for name in ("Sin", "Cos", "Tan", "Sinh", "Cosh", "Atan", "Asinh", "Floor", "Ceil", "Round", "Sign", "Softsign",
+                     "ThresholdedRelu", "Shrink", "Reciprocal"):
+            self.op(name, (2, 3, 5))
+        self.op("Log", (3, 10), positive=True)
+        self.op("Mod", (2, 3, 10), (10,), fmod=1)
+        for how in ("L1", "L2", "SumSquare", "LogSumExp", "Prod"):
+            self.op("Reduce" + how, (2, 5, 7, 9), axes=[1, 3])
+        self.op("ReduceLogSum", (2, 5, 7), axes=[1], positive=True)
+
+    def test_computed_products(self):
+        self.op("MatMul", (2, 3, 5, 33), (3, 33, 7))
+        self.op("Gemm", (9, 6), (5, 9), (6, 5), transA=1, transB=1, alpha=0.5, beta=2.0)
+        self.op("Conv", (2, 6, 9, 7), (8, 3, 3, 3), group=2, pads=[1] * 4)
+
+    def test_indices(self):
+        i = self.rng.integers
+        self.op("Gather", (2, 3, 4, 5), constants=[np.array([[0, 4], [-1, 2]])], axis=3)
+        self.op("GatherElements", (4, 3, 5), constants=[i(-2, 2, (2, 3, 5))], axis=0)
+        self.op("GatherND", (2, 3, 4, 5), constants=[i(0, 3, (2, 6, 2))], batch_dims=1)
+        for mode in ("edge", "reflect", "wrap"):
+            self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, 1, 2, 0, 0, 0, 1, 3])], mode=mode, opset=19)
+
+    def test_norms_and_samples(self):
+        w, none = self.random, np.array([], np.float32)
+        self.op("LayerNormalization", (2, 5, 33), constants=[w(33), w(33)], epsilon=0.5)
+        self.op("InstanceNormalization", (2, 6, 5, 7), constants=[w(6), w(6)], epsilon=0.5)
+        for coords in ("half_pixel", "asymmetric", "align_corners"):
+            self.op("Resize", (1, 2, 7, 9), constants=[none, none, np.array([1, 2, 14, 5])], mode="cubic", limit=1e-6,
+                    coordinate_transformation_mode=coords)
+        for mode in ("linear", "nearest", "cubic"):
+            for outside in ("zeros", "border", "reflection"):
+                if (mode, outside) == ("cubic", "border"):
+                    continue  # there all four pixels are cut to the border; ONNX Runtime cuts each, as PyTorch does
+                for align in (0, 1):  # positions are float32 there
+                    self.op("GridSample", (1, 3, 7, 9), (1, 5, 4, 2), mode=mode, padding_mode=outside, opset=20,
+                            align_corners=align, limit=1e-6)
+
 
 class Networks(common.Case):
     def frame(self):

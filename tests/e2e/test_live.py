@@ -186,6 +186,24 @@ class Live(Case):
         self.assertEqual(len(hashes_of(out)), s["frames"])
         self.counted(s)
 
+    @unittest.skipIf(SANITIZER, "figures of time mean nothing")
+    def test_a_smaller_input_holds_the_deadline(self):
+        """A frame takes 157 ms of 100 at full size, 88 ms at the smaller one."""
+        models("selfie-landscape")
+        args = ("--live", "--max-latency", 300, "--workers", 1, "--provider", "null", "--provider-option", "sleep_ns=400",
+                "--smooth", "--stereo", "sbs", "-v", "verbose")
+        s, text = self.summary(*args, "null:640x360@10,frames=75")
+        self.assertIn("selfie-landscape 256x144 is held ready beside selfie 256x256", text)
+        self.counted(s)
+        step = {x["name"]: x for x in s["steps_down"]}["small-input"]
+        self.assertGreaterEqual(step["times"], 1)
+        self.assertGreater(step["seconds"], 1.5)
+        said = text[text.index("the model sees a smaller picture"):]
+        self.assertIn("the model sees the whole size again", said)  # after 3 s without a miss
+        # The other way round there is nothing to step down to.
+        _, text = self.summary(*args, "--model", "selfie-landscape", "null:64x64@100,frames=5")
+        self.assertNotIn("held ready", text)
+
     def test_says_it_in_words(self):
         p = run(*RUN, "--live", "--max-latency", 500, "null:320x240@500,frames=100", "-f", "null")
         text = p.stdout + p.stderr

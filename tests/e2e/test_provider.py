@@ -15,12 +15,14 @@ LIBRARY = os.environ.get("TACHY_EP", str(common.ROOT / "build/src/provider/libta
 # in float32 here, ONNX Runtime's CPU provider in orders of its own.
 MODELS = [
     ("selfie", 1e-5),
+    ("clip/mobilenetv2_w8.onnx", 1e-5),
     ("segment/selfie_segmentation.onnx", 1e-5),
     ("segment/mediapipe_selfie.onnx", 1e-5),
     ("segment/deeplab_v3_1_default_1.onnx", 2e-5),
     ("face/blazeface_back_256.onnx", 2e-5),
     ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/iris_64.onnx", 1e-5),
+    ("face/face_landmark_barracuda.onnx", 1e-5),
     ("face/openseeface_lm_model0_opt.onnx", 2e-5),
     ("detect/yolox_nano.onnx", 5e-5),
     ("pose/blazepose_lite_256_w16.onnx", 2e-5),
@@ -59,7 +61,9 @@ class Tensor(ctypes.Structure):
 
 class PlanInfo(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
-               [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch")]
+               [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch", "shared")] + \
+               [("effort", ctypes.c_int)] + \
+               [(n, ctypes.c_double) for n in ("choice_seconds", "run_ms", "default_run_ms")]
 
 
 class Node(ctypes.Structure):
@@ -209,7 +213,7 @@ class Networks(common.Case):
     def test_function_table(self):
         """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
         table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-        self.assertEqual(table.version, 3)
+        self.assertEqual(table.version, 4)
         self.assertFalse(table.take())
         table.want()
         _, session = both(self.path("selfie"))
@@ -447,6 +451,9 @@ class Operators(OperatorCase):
         constants = {"w": w(8, 4, 1, 1), "three": np.float32(3), "six": np.float32(6), "zero": np.float32(0),
                      "sixth": np.float32(1 / 6), "v": w(5, 8, 1, 1), "b": w(1, 8, 1, 1), "a8": w(8, 1, 1, 1)}
         constants["rest8"] = 1 - constants["a8"]
+        constants |= {"one": np.float32(1), "half": np.float32(0.5), "root2": np.float32(np.sqrt(2)), "f": w(5, 16, 3, 3),
+                      "axes": np.array([2, 3]), "end": np.array([100, 100]), "two": np.array([2, 2])}
+        constants |= {f"start{i}": np.array([i % 2, i // 2]) for i in range(4)}
         forms = {
             "hswish": [conv, make("Add", ["a", "three"], ["p"]), make("Clip", ["p", "zero", "six"], ["c"]),
                        make("Mul", ["a", "c"], ["m"]), make("Div", ["m", "six"], ["y"])],
@@ -455,6 +462,12 @@ class Operators(OperatorCase):
             "swish": [conv, make("Sigmoid", ["a"], ["s"]), make("Mul", ["a", "s"], ["y"])],
             "prelu": [conv, make("Conv", ["a", "a8"], ["l"], group=8), make("Relu", ["a"], ["r"]),
                       make("Conv", ["r", "rest8"], ["m"], group=8), make("Add", ["l", "m"], ["y"])],
+            "gelu": [conv, make("Div", ["a", "root2"], ["d"]), make("Erf", ["d"], ["e"]), make("Add", ["e", "one"], ["p"]),
+                     make("Mul", ["a", "p"], ["m"]), make("Mul", ["m", "half"], ["y"])],
+            "affine": [conv, make("Relu", ["a"], ["r"]), make("Sub", ["r", "b"], ["s"]), make("Mul", ["s", "six"], ["m"]),
+                       make("Add", ["m", "three"], ["p"]), make("Conv", ["p", "v"], ["y"])],
+            "focus": [make("Slice", ["x", "start%d" % i, "end", "axes", "two"], ["w%d" % i]) for i in range(4)] +
+                     [make("Concat", ["w0", "w2", "w1", "w3"], ["k"], axis=1), make("Conv", ["k", "f"], ["y"], pads=[1] * 4)],
             "bias": [conv, make("Add", ["a", "b"], ["p"]), make("Relu", ["p"], ["y"])],
             "residual": [conv, make("Relu", ["a"], ["r"]), make("Conv", ["x", "w"], ["a2"]),
                          make("Add", ["r", "a2"], ["y"])],
@@ -466,7 +479,8 @@ class Operators(OperatorCase):
         for name, nodes in forms.items():
             with self.subTest(form=name):
                 used = {i for n in nodes for i in n.input}
-                self.check(nodes, {"x": (2, 4, 9, 7)}, constants=[(k, v) for k, v in constants.items() if k in used])
+                shape = (2, 4, 8, 6) if name == "focus" else (2, 4, 9, 7)
+                self.check(nodes, {"x": shape}, constants=[(k, v) for k, v in constants.items() if k in used])
 
     def test_left_alone(self):
         """What is not built stays with ONNX Runtime, in the middle of what is."""

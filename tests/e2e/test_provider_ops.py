@@ -184,6 +184,14 @@ class Operators(provider.OperatorCase):
                      ("s", self.rng.random(6).astype(np.float32)), ("p", i(-128, 128, (5, 6, 1, 1)).astype(np.int8)),
                      ("t", np.float32(0.01))]
         self.check(nodes, {"x": (2, 4, 9, 7)}, constants=constants, whole=True)
+        # Each goes to the plan that uses it; one that two plans use is computed for both.
+        nodes[3] = make("Hardmax", ["a"], ["h"])
+        nodes += [make("Conv", ["h", "v"], ["b"]), make("Conv", ["b", "u"], ["c"]), make("Conv", ["a", "u"], ["d"]),
+                  make("Add", ["c", "d"], ["y"])]
+        nodes.insert(0, make("DequantizeLinear", ["r", "t"], ["u"]))
+        constants += [("r", i(-128, 128, (6, 6, 1, 1)).astype(np.int8))]
+        constants = [c if c[0] != "p" else ("p", i(-128, 128, (6, 6, 1, 1)).astype(np.int8)) for c in constants]
+        self.check(nodes, {"x": (2, 4, 9, 7)}, constants=constants)
 
 
 class NodeTests(common.Case):

@@ -95,6 +95,8 @@ TEST(defaults)
     CHECK(d->card.in.scale == 1 && d->card.in.mean[1] == 0 && d->card.in.std[1] == 1);
     CHECK_INT(d->card.out_layout, TACHY_NHWC); // as the input
     CHECK_INT(d->n_sources, 0);
+    CHECK_STR(d->card.smaller, "");
+    CHECK_INT(d->card.smaller_width, 0);
     card_free(&d);
 }
 
@@ -148,6 +150,11 @@ static const struct {
     {"\"ratio\":0.25", "\"ratio\":\"x\"", "`constants.ratio` must be a number"},
     {"\"pair\":[1,-2]", "\"pair\":[]", "`constants.pair` must have 1 to 16 numbers"},
     {"\"ratio\":0.25", "\"a\":1,\"b\":1,\"c\":1,\"d\":1", "`constants` may have at most 4"},
+    {"\"file\":\"mine.onnx\"", "\"file\":\"mine.onnx\",\"smaller\":\"../x\"", "`smaller` must be a plain name"},
+    {"\"file\":\"mine.onnx\"", "\"file\":\"mine.onnx\",\"smaller\":\"mine\"", "`smaller` is this card itself"},
+    {"\"file\":\"mine.onnx\"", "\"file\":\"mine.onnx\",\"smaller\":{\"width\":9}", "`smaller.height` is missing"},
+    {"\"file\":\"mine.onnx\"", "\"file\":\"mine.onnx\",\"smaller\":{\"width\":320,\"height\":180}", "are no smaller picture"},
+    {"\"file\":\"mine.onnx\"", "\"file\":\"mine.onnx\",\"smaller\":{\"w\":9}", "`smaller.w` is not a key"},
     {"\"sources\":[", "\"sources\":3,\"notes\":[", "`notes` must be a text"},
     {"{\"url\":\"https://example.org/mine.onnx\"}", "7", "`sources[0].` must be an object"},
     {"https://", "ftp://", "`sources[0].url` must begin with https://"},

@@ -152,7 +152,7 @@ TEST(bad_parameters)
     CHECK_SAID("`fast`");
     CHECK_SAID("auto, tachy, cpu, null, openvino, ");
     CHECK_INT(open_with("null", NULL, "speed=3", NULL), TACHY_ERR_INVAL);
-    CHECK_SAID("cost_us=..., sleep_us=..., fail_every=...");
+    CHECK_SAID("cost_us=..., sleep_us=..., sleep_ns=..., fail_every=...");
     CHECK_INT(open_with("null", NULL, "cost_us=-1", NULL), TACHY_ERR_INVAL);
     CHECK_INT(open_with("null", NULL, "cost_us=9x", NULL), TACHY_ERR_INVAL);
     CHECK_INT(open_with("null", NULL, "cost_us", NULL), TACHY_ERR_INVAL);

@@ -1,6 +1,7 @@
 #include "graph_build.h"
 
-// What detectors begin and end with: the passes "focus" and "heads".
+// What detectors begin and end with: the passes "focus",
+// "pools" and "heads".
 
 static struct tachy_value *slice(struct tachy_value *x, int row, int column, int step_y, int step_x)
 {
@@ -119,4 +120,50 @@ TEST(heads_are_turned_first)
     same_after_all(head);
 }
 
-TEST_MAIN(TEST_CASE(focus), TEST_CASE(focus_that_is_none), TEST_CASE(heads_are_turned_first))
+static struct tachy_value *largest(struct tachy_value *x, int size, int pad)
+{
+    struct tachy_plan_attr a = {
+        .pool = {.kernel = {size, size}, .stride = {1, 1}, .pad = {pad, pad, pad, pad}}};
+    int64_t less = size - 1 - 2 * pad;
+    return make(TACHY_OP_POOL, a, VALUE(x->shape[0], x->shape[1], x->shape[2] - less, x->shape[3] - less), x,
+                NULL, NULL);
+}
+
+static struct tachy_value *pyramid_of(bool largest_first)
+{
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, 8, 6)), 5, 3, true), *in[4] = {x};
+    for (int i = 1; i < 4; i++) {
+        int k = largest_first ? 4 - i : i;
+        in[k] = largest(x, 1 + 4 * k, 2 * k);
+    }
+    return conv(concat(in, 4, 1), 4, 1, true);
+}
+
+static struct tachy_value *pyramid(void) { return pyramid_of(false); }
+static struct tachy_value *pyramid_upside_down(void) { return pyramid_of(true); }
+
+TEST(pools)
+{
+    struct tachy_value *(*const form[])(void) = {pyramid, pyramid_upside_down};
+    for (int i = 0; i < 2; i++) {
+        begin();
+        tachy_graph_add_output(g, form[i]());
+        CHECK_INT(tachy_plan_pools(g), TACHY_OK);
+        CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+        CHECK_INT(count(TACHY_OP_POOL), 3);
+        for (const struct tachy_node *n = g->first; n; n = n->next)
+            if (n->op == TACHY_OP_POOL)
+                CHECK_INT(n->attr.pool.kernel[0], 5);
+        tachy_graph_close(&g);
+        same_after_all(form[i]);
+    }
+    begin(); // without padding it is another size
+    struct tachy_value *x = input(4, SHAPE(1, 3, 9, 8)), *y = largest(x, 5, 0);
+    tachy_graph_add_output(g, largest(x, 3, 1));
+    tachy_graph_add_output(g, y);
+    CHECK_INT(tachy_plan_pools(g), TACHY_OK);
+    CHECK_INT(g->first->attr.pool.kernel[0], 5);
+    tachy_graph_close(&g);
+}
+
+TEST_MAIN(TEST_CASE(pools), TEST_CASE(focus), TEST_CASE(focus_that_is_none), TEST_CASE(heads_are_turned_first))

@@ -145,6 +145,15 @@ TEST(moves)
     CHECK_INT(nodes(), 2);
     tachy_graph_close(&g);
     same_after_all(turned);
+    begin(); // a slice of everything, and one that is not
+    struct tachy_value *x = input(4, SHAPE(1, 3, 8, 6));
+    struct tachy_plan_attr all = {.slice = {.step = {1, 1, 1, 1}}}, back = {.slice = {{0, 2, 0, 0}, {1, -1, 1, 1}}};
+    struct tachy_value *y = make(TACHY_OP_SLICE, all, like(x), x, NULL, NULL);
+    tachy_graph_add_output(g, unary(TACHY_PLAN_RELU, make(TACHY_OP_SLICE, back, like(y), y, NULL, NULL)));
+    CHECK_INT(tachy_plan_moves(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(nodes(), 2);
+    tachy_graph_close(&g);
 }
 
 TEST(common_and_dead)

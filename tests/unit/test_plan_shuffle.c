@@ -46,6 +46,31 @@ static struct tachy_value *channel_shuffle(void)
     return between(6, 5, SHAPE(2, 2, 3, 4, 6), PERM(0, 2, 1, 3, 4), SHAPE(2, 3, 2, 4, 6), SHAPE(2, 6, 4, 6));
 }
 
+// Space to batches of a picture that gets its channels last on the way, as converters write dilation.
+static struct tachy_value *space_to_batch(void)
+{
+    struct tachy_value *x = conv(input(4, SHAPE(2, 3, 4, 6)), 5, 1, true);
+    x = move(TACHY_OP_RESHAPE, x, NULL, 6, SHAPE(2, 5, 2, 2, 3, 2));
+    x = move(TACHY_OP_TRANSPOSE, x, PERM(3, 5, 0, 2, 4, 1), 6, SHAPE(2, 2, 2, 2, 3, 5));
+    x = move(TACHY_OP_RESHAPE, x, NULL, 4, SHAPE(8, 2, 3, 5));
+    return conv(move(TACHY_OP_TRANSPOSE, x, PERM(0, 3, 1, 2), 4, SHAPE(8, 5, 2, 3)), 5, 1, true);
+}
+
+TEST(batches)
+{
+    struct tachy_cpu_plan *p = NULL;
+    struct tachy_cpu_plan_info info;
+    begin();
+    tachy_graph_add_output(g, space_to_batch());
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
+    tachy_cpu_plan_info(p, &info);
+    CHECK_INT(info.steps, 5); // the layout of input and output, two convolutions, one move
+    tachy_cpu_plan_close(&p);
+    tachy_graph_close(&g);
+    same_after_all(space_to_batch);
+}
+
 TEST(forms)
 {
     struct tachy_value *(*const form[])(void) = {depth_to_space, pixel_shuffle, space_to_depth, channel_shuffle};
@@ -67,8 +92,21 @@ TEST(forms)
     }
 }
 
-// Dimensions that are pieces of two axes, a picture that lies channels last already, and pieces that
-// are used elsewhere stay.
+// The same between pictures that have their channels last stays.
+TEST(channels_last_already)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 4, 6, 20));
+    x = move(TACHY_OP_RESHAPE, x, NULL, 6, SHAPE(2, 4, 6, 2, 2, 5));
+    x = move(TACHY_OP_TRANSPOSE, x, PERM(0, 1, 3, 2, 4, 5), 6, SHAPE(2, 4, 2, 6, 2, 5));
+    tachy_graph_add_output(g, move(TACHY_OP_RESHAPE, x, NULL, 4, SHAPE(2, 8, 12, 5)));
+    CHECK_INT(tachy_plan_shuffle(g), TACHY_OK);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+    CHECK_INT(nodes(), 3);
+    tachy_graph_close(&g);
+}
+
+// Dimensions that are pieces of two axes and pieces that are used elsewhere stay.
 TEST(others_stay)
 {
     for (int i = 0; i < 3; i++) {
@@ -93,4 +131,4 @@ TEST(others_stay)
     }
 }
 
-TEST_MAIN(TEST_CASE(forms), TEST_CASE(others_stay))
+TEST_MAIN(TEST_CASE(forms), TEST_CASE(batches), TEST_CASE(channels_last_already), TEST_CASE(others_stay))

@@ -56,6 +56,25 @@ TEST(transfer)
     CHECK(strstr(v.words, "62 %"));
 }
 
+// Side by side where that can be, else with more threads each.
+TEST(decode_says_what_helps)
+{
+    struct tachy_verdict_in in = quiet();
+    in.source.busy_s = 9.8;
+    in.held_back_s = 0.1;
+    in.starved_s = 9;
+    in.work.busy_s = 8;
+    in.step_busy_s[TACHY_STEP_DECODE] = 9.8;
+    struct tachy_verdict v;
+    tachy_verdict(&v, &in);
+    CHECK_STR(tachy_limit_name(v.limit), "decode");
+    CHECK(strstr(v.remedy, "--decode-threads") && !strstr(v.remedy, "--decoders"));
+    in.more_decoders = true;
+    tachy_verdict(&v, &in);
+    CHECK_STR(tachy_limit_name(v.limit), "decode");
+    CHECK(strstr(v.remedy, "--decoders") && !strstr(v.remedy, "--decode-threads"));
+}
+
 // Two workers that compute all the time at half of the clock: 10 s become 5 s, and no other part
 // comes near.
 TEST(thermal)
@@ -222,6 +241,6 @@ TEST(readings_of_the_system)
     CHECK_INT(system(command), 0);
 }
 
-TEST_MAIN(TEST_CASE(transfer), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs),
+TEST_MAIN(TEST_CASE(transfer), TEST_CASE(decode_says_what_helps), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs),
           TEST_CASE(too_short_to_tell), TEST_CASE(any_figures_are_taken),
           TEST_CASE(as_text_and_json), TEST_CASE(readings_of_the_system))

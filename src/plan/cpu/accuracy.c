@@ -96,7 +96,7 @@ static int measure(const struct layer *l, const struct tachy_node *n, tachy_laye
     struct tachy_f64 *want = NULL;
     int64_t elements = tachy_value_elements(y);
     float *got = malloc(sizeof(*got) * (size_t)TACHY_MAX(elements, 1));
-    int err = got ? tachy_f64_open(&want, l->g, (const void *const *)l->in) : TACHY_ERR_NOMEM;
+    int err = got ? tachy_f64_open(&want, l->g, (const void *const *)l->in, false) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         err = run_layer(l, got);
     if (err == TACHY_OK) {
@@ -115,6 +115,15 @@ static bool moves_only(enum tachy_plan_op op)
            op == TACHY_OP_RESHAPE || op == TACHY_OP_EXPAND;
 }
 
+// Whole numbers are exact or wrong, and nothing to measure.
+static bool is_float(const struct tachy_node *n)
+{
+    bool is = n->out->dtype == TACHY_F32;
+    for (int i = 0; i < n->nb_in && is; i++)
+        is = !n->in[i] || n->in[i]->data || n->in[i]->dtype == TACHY_F32;
+    return is;
+}
+
 int tachy_cpu_layer_errors(const struct tachy_graph *given, const void *const in[], tachy_layer_error_fn *each,
                            void *user)
 {
@@ -124,10 +133,10 @@ int tachy_cpu_layer_errors(const struct tachy_graph *given, const void *const in
     if (err == TACHY_OK)
         err = tachy_plan_passes(g, NULL);
     if (err == TACHY_OK)
-        err = tachy_f64_open(&all, g, in);
+        err = tachy_f64_open(&all, g, in, false);
     for (const struct tachy_node *n = g ? g->first : NULL; n && err == TACHY_OK; n = n->next) {
         struct layer l = {0};
-        if (moves_only(n->op))
+        if (moves_only(n->op) || !is_float(n))
             continue;
         err = open_layer(&l, all, n, given->log);
         if (err == TACHY_OK)

@@ -61,7 +61,7 @@ bool choice_parse(struct choice *c, struct plan_choice *about, const char *text,
 {
     struct plan_choice a = {0};
     if (sscanf(text, "effort %d\nrun %lf ms, default %lf ms", &a.effort, &a.run_ms, &a.default_run_ms) != 3 ||
-        a.effort < effort || a.effort > 3 || a.run_ms < 0 || a.default_run_ms < 0)
+        a.effort < effort || a.effort > 3 || !(a.run_ms >= 0) || !(a.default_run_ms >= 0))
         return false;
     for (int i = 0; i < c->nb_groups; i++)
         if (c->groups[i].nb > 1 && find_variant(&c->groups[i], text) < 0)

@@ -9,7 +9,8 @@
 // shape with its next kernel in each run, and every step is timed. So a step finds the caches as it
 // will find them, one run times a kernel of every shape, and kernels take turns, so that what else the
 // machine does falls on all of them. A step's time is its least; a kernel that stays behind runs no
-// more; in the end the chosen ones together run against the defaults, and stay only if they win.
+// more; in the end the chosen ones together run against the defaults, and each stays only where it
+// wins again.
 // Which is picked changes no bit of a result.
 
 static const struct {
@@ -18,8 +19,9 @@ static const struct {
     int pairs;      // of runs in the end
 } efforts[] = {{0, 0, 0}, {0.5, 4, 4}, {3, 16, 12}, {30, 64, 40}};
 
-// Packed weights that are kept at a time beside the defaults'.
-enum { PACKED_LIMIT = 256 << 20 };
+// Packed weights that are kept at a time beside the defaults', so that building takes little more
+// memory than running.
+enum { PACKED_LIMIT = 32 << 20 };
 
 // What runs take, all on this thread.
 struct timing {
@@ -194,6 +196,15 @@ static void decide(struct timing *t, int group)
                 plan_packed_unref(&c->members[k].packed[i]);
 }
 
+// Whether an earlier variant packs weights in the same way, which are then one copy.
+static bool packs_alike(const struct choice_group *g, int i)
+{
+    int k = 0;
+    while (g->v[k].isa != g->v[i].isa || g->v[k].depthwise != g->v[i].depthwise || g->v[k].vectors != g->v[i].vectors)
+        k++;
+    return k < i;
+}
+
 static size_t packed_bytes(const struct choice *c, int group)
 {
     const struct choice_group *g = &c->groups[group];
@@ -201,7 +212,7 @@ static size_t packed_bytes(const struct choice *c, int group)
     struct tachy_conv conv;
     for (int i = 1; i < g->nb; i++) {
         tachy_conv_setup(&conv, &g->shape, &g->v[i]);
-        one += tachy_conv_packed_size(&conv);
+        one += packs_alike(g, i) ? 0 : tachy_conv_packed_size(&conv);
     }
     for (int k = 0; k < c->b->nb_kernels; k++)
         all += c->members[k].group == group ? one : 0;
@@ -283,27 +294,47 @@ static void run_pair(struct timing *t, bool chosen, uint64_t *least)
         least[i] = least[i] ? TACHY_MIN(least[i], t->ns[i]) : t->ns[i];
 }
 
-// The choice as a whole against the defaults, in turn; it goes where it does not win. A run's time
-// is its steps' least times added up: on a busy machine no long run is left alone.
-static int compare(struct timing *t, struct plan_choice *about, int pairs, double seconds)
+// A group's steps in the runs of compare().
+static uint64_t sum_of(const struct choice *c, int group, const uint64_t *least)
+{
+    uint64_t sum = 0;
+    for (int k = 0; k < c->b->nb_kernels; k++)
+        sum += c->members[k].group == group ? least[c->b->kernels[k].step] : 0;
+    return sum;
+}
+
+// Groups whose choice does not win again go back to their default. Sets a run's time as its steps'
+// least times added up: on a busy machine no long run is left alone.
+static void confirm(struct timing *t, struct plan_choice *about, const uint64_t *defaults, const uint64_t *chosen)
 {
     struct choice *c = t->c;
-    int n = c->b->plan->nb_steps;
-    uint64_t until = tachy_now_ns() + (uint64_t)(seconds * 1e9), total[2] = {0, 0};
+    uint64_t total = 0;
+    int64_t gain = 0;
+    for (int i = 0; i < c->b->plan->nb_steps; i++)
+        total += defaults[i];
+    for (int g = 0; g < c->nb_groups; g++) {
+        uint64_t before = sum_of(c, g, defaults), now = sum_of(c, g, chosen);
+        if ((double)now > 0.995 * (double)before)
+            c->groups[g].chosen = 0;
+        gain += c->groups[g].chosen ? (int64_t)(before - now) : 0;
+    }
+    about->run_ms = (double)((int64_t)total - gain) / 1e6;
+    about->default_run_ms = (double)total / 1e6;
+}
+
+// The choices together against the defaults, in turn.
+static int compare(struct timing *t, struct plan_choice *about, int pairs, double seconds)
+{
+    int n = t->c->b->plan->nb_steps;
+    uint64_t until = tachy_now_ns() + (uint64_t)(seconds * 1e9);
     uint64_t *least = calloc(2 * (size_t)TACHY_MAX(n, 1), sizeof(*least));
     if (!least)
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < pairs && (i < 2 || tachy_now_ns() < until); i++)
         for (int k = 0; k < 2; k++)
             run_pair(t, (i + k) % 2, least + (i + k) % 2 * n);
-    for (int i = 0; i < 2 * n; i++)
-        total[i / n] += least[i];
+    confirm(t, about, least, least + n);
     free(least);
-    bool wins = total[1] < total[0];
-    for (int g = 0; g < c->nb_groups && !wins; g++)
-        c->groups[g].chosen = 0;
-    about->run_ms = (double)(wins ? total[1] : total[0]) / 1e6;
-    about->default_run_ms = (double)total[0] / 1e6;
     return TACHY_OK;
 }
 

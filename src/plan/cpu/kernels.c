@@ -19,6 +19,7 @@
                                       const float *shift, float epsilon, int n);                   \
     void tachy_transpose_##isa(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step,       \
                                int rows, int columns);                                             \
+    void tachy_narrow_row_##isa(const struct tachy_narrow_row *r);                                 \
     float tachy_peak_##isa(int rounds);
 
 #define TABLE(set, name, floats)                                                                   \
@@ -36,6 +37,7 @@
         .softmax = tachy_softmax_pixel_##name,                                                     \
         .layer_norm = tachy_layer_norm_pixel_##name,                                               \
         .transpose = tachy_transpose_##name,                                                       \
+        .narrow = tachy_narrow_row_##name,                                                         \
         .peak = tachy_peak_##name,                                                                 \
     };
 

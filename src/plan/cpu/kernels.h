@@ -76,6 +76,19 @@ struct tachy_resize_row {
     float *sums; // [channels], added to; NULL: none
 };
 
+// One output channel of a row, the lanes of a vector being pixels. Reads and writes up to 4 vectors
+// past the last pixel.
+struct tachy_narrow_row {
+    const float *const *row; // [rows]: each row's first tap of the first pixel, first channel
+    int rows, kw, step;      // taps, and pixels from a tap to the next
+    int channels;
+    ptrdiff_t line; // floats to the next channel
+    const float *w; // [rows][kw][channels]
+    float bias;
+    float *y; // [pixels]
+    int pixels;
+};
+
 // Pixels of a row: y = act(a op b + c). A step of 0 repeats: `step` from pixel to pixel,
 // `channel` (0 or 1) from channel to channel.
 struct tachy_binary_row {
@@ -114,6 +127,7 @@ struct tachy_plan_kernels {
     // y[c * y_step + r] = x[r * x_step + c]
     void (*transpose)(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step, int rows,
                       int columns);
+    void (*narrow)(const struct tachy_narrow_row *r);
     // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
     float (*peak)(int rounds);
 };

@@ -78,16 +78,55 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
     } while (plan_next(c, last, index, &from, &to));
 }
 
+enum { LANES = 8 };
+
+// Of adjacent numbers: in lanes, in the same order whatever the processor.
+static double dense_sum(const float *x, int64_t n)
+{
+    double lane[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] += (double)x[i + k];
+    for (int k = 0; k < LANES; k++)
+        sum += lane[k];
+    for (; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+static float dense_most(const float *x, int64_t n, float sign)
+{
+    float lane[LANES], most = sign * x[0];
+    int64_t i = 0;
+    for (int k = 0; k < LANES; k++)
+        lane[k] = most;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] = sign * x[i + k] > lane[k] ? sign * x[i + k] : lane[k];
+    for (int k = 0; k < LANES; k++)
+        most = lane[k] > most ? lane[k] : most;
+    for (; i < n; i++)
+        most = sign * x[i] > most ? sign * x[i] : most;
+    return sign * most;
+}
+
 // One line of what is reduced, into `sum`; `beyond`: the largest element where exponentials are summed.
 static double line(enum tachy_plan_reduce how, const float *x, ptrdiff_t step, int64_t n, double sum,
                    double beyond)
 {
+    if (step == 1 && (how == TACHY_PLAN_MEAN || how == TACHY_PLAN_SUM || how == TACHY_PLAN_LOG_SUM))
+        return sum + dense_sum(x, n);
     switch (how) {
     case TACHY_PLAN_RMAX:
+        if (step == 1)
+            return fmax(sum, (double)dense_most(x, n, 1));
         for (int64_t i = 0; i < n; i++)
             sum = (double)x[i * step] > sum ? (double)x[i * step] : sum;
         break;
     case TACHY_PLAN_RMIN:
+        if (step == 1)
+            return fmin(sum, (double)dense_most(x, n, -1));
         for (int64_t i = 0; i < n; i++)
             sum = (double)x[i * step] < sum ? (double)x[i * step] : sum;
         break;

@@ -1,6 +1,7 @@
 #pragma once
 #include "plan/cpu/conv.h"
 #include "plan/cpu/deconv.h"
+#include "plan/cpu/narrow.h"
 #include "plan/cpu/packed.h"
 #include "plan/cpu/plan.h"
 #include "plan/cpu/team.h"
@@ -93,6 +94,7 @@ struct plan_step {
     const void *packed;       // weights of a convolution, straight or transposed
     union {
         struct tachy_conv conv;
+        struct tachy_narrow narrow;
         struct tachy_deconv *deconv; // of the plan
         struct tachy_pool_shape pool;
         struct tachy_resize_shape resize;
@@ -269,7 +271,7 @@ static inline bool plan_order_is_free(const struct tachy_value *v)
 
 // What steps do (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
-plan_run_fn plan_run_conv, plan_run_deconv, plan_run_unary, plan_run_binary, plan_run_pool, plan_run_mean,
+plan_run_fn plan_run_conv, plan_run_narrow, plan_run_deconv, plan_run_unary, plan_run_binary, plan_run_pool, plan_run_mean,
     plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
     plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_arg,
     plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_function, plan_run_enter,

@@ -67,6 +67,16 @@ static const char *refuse_resize(const struct tachy_node *n)
     return n->attr.resize.coords == TACHY_PLAN_PYTORCH_HALF_PIXEL && line ? "a size of one" : NULL;
 }
 
+// Functions that go through the C library one number at a time, which ONNX Runtime does in vectors: it
+// is worth its while where there are many.
+static const char *refuse_function(const struct tachy_node *n)
+{
+    const int64_t few = 16384;
+    enum tachy_plan_act act = n->attr.act.act;
+    bool library = act >= TACHY_PLAN_LOG && act <= TACHY_PLAN_ATANH;
+    return library && tachy_value_elements(n->out) > few ? "a function that ONNX Runtime is faster at" : NULL;
+}
+
 static const char *refuse_value(const struct tachy_value *v)
 {
     int64_t elements = tachy_value_elements(v);
@@ -92,7 +102,7 @@ const char *tachy_cpu_refuses(const struct tachy_node *n)
     case TACHY_OP_LAYER_NORM:
     case TACHY_OP_GROUP_NORM: return refuse_norm(n);
     case TACHY_OP_UNARY:
-        return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(input(n, 1), n->out) : NULL;
+        return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(input(n, 1), n->out) : refuse_function(n);
     case TACHY_OP_REDUCE:
         return n->in[0]->rank == n->out->rank ? NULL : "a reduction that drops dimensions";
     default: return NULL;

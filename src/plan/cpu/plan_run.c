@@ -45,6 +45,13 @@ void plan_run_conv(const struct plan_step *s, const struct plan_run *r, int row0
     tachy_conv_run(&s->conv, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
+void plan_run_narrow(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    struct tachy_view add;
+    struct tachy_conv_io io = plan_conv_io(s, r, &add);
+    tachy_narrow_run(&s->narrow, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
+}
+
 void plan_run_deconv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;

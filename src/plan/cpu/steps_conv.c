@@ -29,6 +29,28 @@ static int convolve(struct plan_build *b, struct plan_step *s, const struct tach
     return plan_later(b, s, w);
 }
 
+// Weights that were packed at `data`, or NULL; takes it over.
+static int keep_packed(struct tachy_cpu_plan *p, struct plan_step *s, void *data, size_t size)
+{
+    struct plan_packed *k = data ? plan_packed_share(data, size) : NULL;
+    s->packed = k ? plan_packed_data(k) : NULL;
+    return k ? plan_keep(p, k) : TACHY_ERR_NOMEM;
+}
+
+static int convolve_narrow(struct plan_build *b, struct plan_step *s, const struct tachy_conv_shape *shape,
+                           const struct tachy_conv_weights *w)
+{
+    tachy_narrow_init(&s->narrow, shape, b->k);
+    size_t size = tachy_narrow_packed_size(&s->narrow);
+    float *data = tachy_aligned_alloc(size);
+    if (data)
+        tachy_narrow_pack(&s->narrow, w, data);
+    plan_needs_scratch(b->plan, tachy_narrow_scratch_size(&s->narrow));
+    s->run = plan_run_narrow;
+    s->rows = s->out.v.n * s->out.v.h;
+    return keep_packed(b->plan, s, data, size);
+}
+
 int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
@@ -47,6 +69,10 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
     if (!n->in[1]->data || (plan_input(n, 2) && !n->in[2]->data))
         return plan_steps_conv_computed(b, s, n, &shape);
     struct tachy_conv_weights w = tachy_conv_oihw(&shape, n->in[1]->data, data_of(plan_input(n, 2)));
+    struct tachy_conv good;
+    if (tachy_narrow_fits(&shape, b->k) && s->scale.base == NO_BASE && s->sums.base == NO_BASE &&
+        tachy_conv_init(&good, &shape, NULL, b->g->log) == TACHY_OK)
+        return convolve_narrow(b, s, &shape, &w);
     return convolve(b, s, &shape, &w);
 }
 
@@ -66,13 +92,11 @@ static int pack_deconv(struct tachy_cpu_plan *p, struct plan_step *s, const floa
 {
     size_t size = tachy_deconv_packed_size(s->deconv);
     void *data = tachy_aligned_alloc(size);
-    if (!data || tachy_deconv_pack(s->deconv, weights, bias, data) < 0) {
+    if (data && tachy_deconv_pack(s->deconv, weights, bias, data) < 0) {
         tachy_aligned_free(data);
-        return TACHY_ERR_NOMEM;
+        data = NULL;
     }
-    struct plan_packed *k = plan_packed_share(data, size);
-    s->packed = k ? plan_packed_data(k) : NULL;
-    return k ? plan_keep(p, k) : TACHY_ERR_NOMEM;
+    return keep_packed(p, s, data, size);
 }
 
 int plan_steps_deconv(struct plan_build *b, const struct tachy_node *n)

@@ -18,6 +18,7 @@ int plan_steps_function(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+// Two comparisons by order instead of one for equality: those become vectors.
 #define EACH(EXPR)                                                                                 \
     for (int i = 0; i < n; i++) {                                                                  \
         const float v = x[i];                                                                      \
@@ -25,7 +26,7 @@ int plan_steps_function(struct plan_build *b, const struct tachy_node *n)
     }                                                                                              \
     break
 
-static void apply(const struct tachy_plan_act_of *f, const float *x, float *y, int n)
+static void apply(const struct tachy_plan_act_of *f, const float *restrict x, float *restrict y, int n)
 {
     const float a = f->a, b = f->b;
     switch (f->act) {
@@ -50,11 +51,11 @@ static void apply(const struct tachy_plan_act_of *f, const float *x, float *y, i
     case TACHY_PLAN_SOFTSIGN: EACH(v / (1 + fabsf(v)));
     case TACHY_PLAN_THRESHOLD: EACH(v > a ? v : 0);
     case TACHY_PLAN_SHRINK: EACH(v < -a ? v + b : v > a ? v - b : 0);
-    case TACHY_PLAN_IS_NAN: EACH(v != v);
+    case TACHY_PLAN_IS_NAN: EACH(1.0f - (float)((v >= 0) | (v <= 0)));
     case TACHY_PLAN_IS_INF: EACH(isinf(v) && (v < 0 ? a : b) != 0);
-    case TACHY_PLAN_SIGN: EACH(v > 0 ? 1 : v < 0 ? -1 : v);
-    case TACHY_PLAN_TRUTH: EACH(v != 0);
-    case TACHY_PLAN_NOT: EACH(v == 0);
+    case TACHY_PLAN_SIGN: EACH((v > 0 ? 1.0f : 0.0f) - (v < 0 ? 1.0f : 0.0f) + (v != v ? v : 0.0f));
+    case TACHY_PLAN_TRUTH: EACH(1.0f - (float)((v >= 0) & (v <= 0)));
+    case TACHY_PLAN_NOT: EACH((v >= 0) & (v <= 0));
     default: break; // the kernels'
     }
 }
@@ -111,8 +112,10 @@ void plan_run_enter(const struct plan_step *s, const struct plan_run *r, int row
     float *y = plan_at(&s->out, r).data;
     int64_t n = s->convert.copy.dim[0];
     (void)row0, (void)row1;
-    for (int64_t i = 0; i < n; i++)
-        y[i] = s->convert.type == TACHY_U8 ? ((const uint8_t *)x)[i] : ((const int8_t *)x)[i];
+    for (int64_t i = 0; i < n && s->convert.type == TACHY_U8; i++)
+        y[i] = ((const uint8_t *)x)[i];
+    for (int64_t i = 0; i < n && s->convert.type != TACHY_U8; i++)
+        y[i] = ((const int8_t *)x)[i];
 }
 
 static int64_t whole(float v, double most)
@@ -120,20 +123,34 @@ static int64_t whole(float v, double most)
     return (double)v >= most ? (int64_t)(most - 1024) : (double)v > -most ? (int64_t)v : (int64_t)-most;
 }
 
+#define LEAVE(TYPE, EXPR)                                                                          \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        const float v = x[i * step];                                                               \
+        ((TYPE *)y)[at + i] = (TYPE)(EXPR);                                                        \
+    }                                                                                              \
+    break
+
+// `n` numbers to the output's elements from `at` on.
+static void leave(enum tachy_dtype type, const float *x, ptrdiff_t step, void *y, int64_t at, int64_t n)
+{
+    switch (type) {
+    case TACHY_U8: LEAVE(uint8_t, v);
+    case TACHY_I8: LEAVE(int8_t, v);
+    case TACHY_I32: LEAVE(int32_t, whole(v, 2147483648.0));
+    default: LEAVE(int64_t, whole(v, 9223372036854775808.0));
+    }
+}
+
 void plan_run_leave(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_copy *c = &s->convert.copy;
     const float *x = plan_at(&s->in, r).data;
-    void *y = plan_at(&s->out, r).data;
+    int last = c->rank - 1;
     int64_t index[TACHY_MAX_RANK] = {0}, at = 0;
     ptrdiff_t from = 0, none = 0;
     (void)row0, (void)row1;
     do {
-        switch (s->convert.type) {
-        case TACHY_U8: ((uint8_t *)y)[at++] = (uint8_t)x[from]; break;
-        case TACHY_I8: ((int8_t *)y)[at++] = (int8_t)x[from]; break;
-        case TACHY_I32: ((int32_t *)y)[at++] = (int32_t)whole(x[from], 2147483648.0); break;
-        default: ((int64_t *)y)[at++] = whole(x[from], 9223372036854775808.0); break;
-        }
-    } while (plan_next(c, c->rank, index, &from, &none));
+        leave(s->convert.type, x + from, c->from[last], plan_at(&s->out, r).data, at, c->dim[last]);
+        at += c->dim[last];
+    } while (plan_next(c, last, index, &from, &none));
 }

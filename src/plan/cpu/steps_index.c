@@ -158,24 +158,79 @@ int plan_steps_arg(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+enum { LANES = 16 };
+
+// Outputs side by side, `next` apart in the input, of the axis' n numbers `step` apart. `sign` -1: the
+// smallest. Inlined for each case, so that the flags are constants.
+static inline __attribute__((always_inline)) void extremes(const float *x, ptrdiff_t next, ptrdiff_t step,
+                                                           int64_t n, float sign, bool last, float *best)
+{
+    float most[LANES];
+    for (int k = 0; k < LANES; k++) {
+        most[k] = sign * x[k * next];
+        best[k] = 0;
+    }
+    for (int64_t i = 1; i < n; i++)
+        for (int k = 0; k < LANES; k++) {
+            const float v = sign * x[k * next + i * step];
+            const bool better = last ? v >= most[k] : v > most[k];
+            best[k] = better ? (float)i : best[k];
+            most[k] = better ? v : most[k];
+        }
+}
+
+static int64_t extreme(const float *x, ptrdiff_t step, int64_t n, float sign, bool last)
+{
+    int64_t best = 0;
+    float most = sign * x[0];
+    for (int64_t i = 1; i < n; i++) {
+        const float v = sign * x[i * step];
+        if (last ? v >= most : v > most) {
+            best = i;
+            most = v;
+        }
+    }
+    return best;
+}
+
+// One line of outputs.
+static void arg_line(const struct plan_step *s, const float *x, float *y, int64_t count, ptrdiff_t next, ptrdiff_t to)
+{
+    const struct plan_copy *axis = &s->arg.inner;
+    const ptrdiff_t step = axis->from[0];
+    const int64_t n = axis->dim[0];
+    const float sign = s->arg.min ? -1 : 1;
+    float best[LANES];
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        const float *at = x + i * next;
+        if (next == 1 && !s->arg.last)
+            extremes(at, 1, step, n, sign, false, best);
+        else if (step == 1 && !s->arg.last)
+            extremes(at, next, 1, n, sign, false, best);
+        else
+            extremes(at, next, step, n, sign, s->arg.last, best);
+        for (int k = 0; k < LANES; k++)
+            y[(i + k) * to] = best[k];
+    }
+    for (; i < count; i++)
+        y[i * to] = (float)extreme(x + i * next, step, n, sign, s->arg.last);
+}
+
 void plan_run_arg(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
+    const struct plan_copy *c = &s->arg.outer;
     const float *x = plan_at(&s->in, r).data;
     float *y = plan_at(&s->out, r).data;
-    int64_t index[TACHY_MAX_RANK] = {0}, n = s->arg.inner.dim[0];
-    ptrdiff_t from = 0, to = 0, step = s->arg.inner.from[0];
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    int last = c->rank - 1;
     (void)row0, (void)row1;
-    do {
-        int64_t best = 0;
-        float most = x[from];
-        for (int64_t i = 1; i < n; i++) {
-            float v = x[from + i * step];
-            bool better = s->arg.min ? v < most : v > most;
-            if (better || (s->arg.last && v == most)) {
-                best = i;
-                most = v;
-            }
-        }
-        y[to] = (float)best;
-    } while (plan_next(&s->arg.outer, s->arg.outer.rank, index, &from, &to));
+    if (!c->rank) {
+        arg_line(s, x, y, 1, 0, 0);
+        return;
+    }
+    do
+        arg_line(s, x + from, y + to, c->dim[last], c->from[last], c->to[last]);
+    while (plan_next(c, last, index, &from, &to));
 }

@@ -130,6 +130,11 @@ int plan_steps_reduce(struct plan_build *b, const struct tachy_node *n)
     plan_strides(n->out, &s->out.v, out);
     for (int i = 0; i < x->rank; i++) {
         struct plan_copy *c = axis[i] ? &s->reduce.inner : &s->reduce.outer;
+        if (axis[i] && c->rank && c->from[c->rank - 1] == in[i] * x->shape[i]) { // one long line
+            c->dim[c->rank - 1] *= x->shape[i];
+            c->from[c->rank - 1] = in[i];
+            continue;
+        }
         c->dim[c->rank] = x->shape[i];
         c->from[c->rank] = in[i];
         c->to[c->rank++] = axis[i] ? 0 : out[i];

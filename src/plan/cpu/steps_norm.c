@@ -73,23 +73,42 @@ int plan_steps_group_norm(struct plan_build *b, const struct tachy_node *n)
     return set_constants(b, n, s);
 }
 
-// sum[c] += (x - mean[c])^power over the pixels
-static void add_pixels(const struct plan_norm *p, const float *x, const double *mean, double *sum)
+enum { LANES = 8 };
+
+// The sum over n numbers `step` apart of x - mean, or of its square.
+static double line_sum(const float *x, ptrdiff_t step, int n, double mean, bool square)
 {
-    for (int y = 0; y < p->h; y++)
-        for (int i = 0; i < p->w && p->in[2] == 1; i++) {
+    double lane[LANES] = {0}, sum = 0;
+    int i = 0;
+    for (; i + LANES <= n && step == 1; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            double d = (double)x[i + k] - mean;
+            lane[k] += square ? d * d : d;
+        }
+    for (int k = 0; k < LANES; k++)
+        sum += lane[k];
+    for (; i < n; i++) {
+        double d = (double)x[i * step] - mean;
+        sum += square ? d * d : d;
+    }
+    return sum;
+}
+
+// sum[c] += x - mean[c] over the pixels, or its square.
+static void add_pixels(const struct plan_norm *p, const float *x, const double *restrict mean, bool square,
+                       double *restrict sum)
+{
+    for (int y = 0; y < p->h && p->in[2] == 1; y++)
+        for (int i = 0; i < p->w; i++) {
             const float *at = x + y * p->in[0] + i * p->in[1];
             for (int k = 0; k < p->c; k++) {
-                double d = (double)at[k] - (mean ? mean[k] : 0);
-                sum[k] += mean ? d * d : d;
+                double d = (double)at[k] - mean[k];
+                sum[k] += square ? d * d : d;
             }
         }
     for (int k = 0; k < p->c && p->in[2] != 1; k++)
         for (int y = 0; y < p->h; y++)
-            for (int i = 0; i < p->w; i++) {
-                double d = (double)x[k * p->in[2] + y * p->in[0] + i * p->in[1]] - (mean ? mean[k] : 0);
-                sum[k] += mean ? d * d : d;
-            }
+            sum[k] += line_sum(x + k * p->in[2] + y * p->in[0], p->in[1], p->w, mean[k], square);
 }
 
 // Each channel's sum becomes its group's mean.
@@ -105,35 +124,56 @@ static void mean_of_groups(const struct plan_norm *p, double *sum)
     }
 }
 
-static void apply(const struct plan_norm *p, const float *x, float *y, const double *mean, const double *factor,
+// Channels that are adjacent, all of a pixel at once.
+static void apply_pixels(const struct plan_norm *p, const float *x, float *y, const float *restrict mean,
+                         const float *restrict factor, const float *restrict shift)
+{
+    for (int v = 0; v < p->h; v++)
+        for (int i = 0; i < p->w; i++) {
+            const float *from = x + v * p->in[0] + i * p->in[1];
+            float *restrict to = y + v * p->out[0] + i * p->out[1];
+            for (int k = 0; k < p->c; k++)
+                to[k] = (from[k] - mean[k]) * factor[k] + shift[k];
+        }
+}
+
+static void apply(const struct plan_norm *p, const float *x, float *y, const float *mean, const float *factor,
                   const float *shift)
 {
-    bool last = p->in[2] == 1 && p->out[2] == 1;
-    int64_t outer = last ? 1 : p->c, inner = last ? p->c : 1;
-    for (int64_t o = 0; o < outer; o++)
-        for (int v = 0; v < p->h; v++)
-            for (int i = 0; i < p->w; i++) {
-                const float *from = x + o * p->in[2] + v * p->in[0] + i * p->in[1];
-                float *to = y + o * p->out[2] + v * p->out[0] + i * p->out[1];
-                for (int64_t k = 0; k < inner; k++)
-                    to[k] = (float)(((double)from[k] - mean[o + k]) * factor[o + k] + (double)shift[o + k]);
-            }
+    ptrdiff_t step = p->in[1], step_to = p->out[1];
+    if (p->in[2] == 1 && p->out[2] == 1) {
+        apply_pixels(p, x, y, mean, factor, shift);
+        return;
+    }
+    for (int k = 0; k < p->c; k++)
+        for (int v = 0; v < p->h; v++) {
+            const float *from = x + k * p->in[2] + v * p->in[0], m = mean[k], f = factor[k], b = shift[k];
+            float *restrict to = y + k * p->out[2] + v * p->out[0];
+            for (int i = 0; i < p->w && step == 1 && step_to == 1; i++)
+                to[i] = (from[i] - m) * f + b;
+            for (int i = 0; i < p->w && (step != 1 || step_to != 1); i++)
+                to[i * step_to] = (from[i * step] - m) * f + b;
+        }
 }
 
 void plan_run_group_norm(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_norm *p = &s->norm;
-    double *mean = (double *)r->base[BASE_SCRATCH], *factor = mean + p->c;
+    // Means (as double and float), sums of squares and factors; zeros to begin with.
+    double *mean = (double *)r->base[BASE_SCRATCH], *square = mean + p->c;
+    float *mean_of = (float *)(square + p->c), *factor = mean_of + p->c;
     const float *scale = r->base[BASE_WEIGHTS] + s->weights, *shift = r->base[BASE_WEIGHTS] + p->shift;
     for (int n = row0; n < row1; n++) {
         const float *x = plan_at(&s->in, r).data + n * p->image_in;
         memset(mean, 0, 2 * sizeof(double) * (size_t)p->c);
-        add_pixels(p, x, NULL, mean);
+        add_pixels(p, x, square, false, mean);
         mean_of_groups(p, mean);
-        add_pixels(p, x, mean, factor);
-        mean_of_groups(p, factor);
-        for (int k = 0; k < p->c; k++)
-            factor[k] = (double)scale[k] / sqrt(factor[k] + (double)p->epsilon);
-        apply(p, x, plan_at(&s->out, r).data + n * p->image_out, mean, factor, shift);
+        add_pixels(p, x, mean, true, square);
+        mean_of_groups(p, square);
+        for (int k = 0; k < p->c; k++) {
+            mean_of[k] = (float)mean[k];
+            factor[k] = (float)((double)scale[k] / sqrt(square[k] + (double)p->epsilon));
+        }
+        apply(p, x, plan_at(&s->out, r).data + n * p->image_out, mean_of, factor, shift);
     }
 }

@@ -79,15 +79,29 @@ static float modulo(float a, float b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+// What is adjacent, or one number for the whole line, goes through loops of their own, which the
+// compiler makes vectors of; so it does of two comparisons by order, but not of one for equality.
+#define LOOP(A, B, Y, EXPR)                                                                        \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        const float a = p[A], b = q[B];                                                            \
+        y[Y] = (float)(EXPR);                                                                      \
+    }
 #define EACH(EXPR)                                                                                 \
-    for (int64_t i = 0; i < l->n; i++) {                                                           \
-        const float a = l->x[0][i * l->step[1]], b = l->x[1][i * l->step[2]];                      \
-        l->y[i * l->step[0]] = (float)(EXPR);                                                      \
-    }                                                                                              \
+    if (dense && sb == 1)                                                                          \
+        LOOP(i, i, i, EXPR)                                                                        \
+    else if (dense && !sb)                                                                         \
+        LOOP(i, 0, i, EXPR)                                                                        \
+    else                                                                                           \
+        LOOP(i *sa, i *sb, i *sy, EXPR)                                                            \
     break
 
 static void scalar_line(const struct line *l, enum tachy_plan_binary how, bool whole)
 {
+    const float *p = l->x[0], *q = l->x[1];
+    const ptrdiff_t sy = l->step[0], sa = l->step[1], sb = l->step[2];
+    const bool dense = sy == 1 && sa == 1;
+    const int64_t n = l->n;
+    float *y = l->y;
     switch (how) {
     case TACHY_PLAN_ADD: EACH(a + b);
     case TACHY_PLAN_SUB: EACH(a - b);
@@ -102,14 +116,14 @@ static void scalar_line(const struct line *l, enum tachy_plan_binary how, bool w
     case TACHY_PLAN_POW: EACH(powf(a, b));
     case TACHY_PLAN_FMOD: EACH(fmodf(a, b));
     case TACHY_PLAN_MOD: EACH(modulo(a, b));
-    case TACHY_PLAN_EQUAL: EACH(a == b);
+    case TACHY_PLAN_EQUAL: EACH((a >= b) & (a <= b));
     case TACHY_PLAN_LESS: EACH(a < b);
     case TACHY_PLAN_LESS_EQUAL: EACH(a <= b);
     case TACHY_PLAN_GREATER: EACH(a > b);
     case TACHY_PLAN_GREATER_EQUAL: EACH(a >= b);
-    case TACHY_PLAN_AND: EACH(a != 0 && b != 0);
-    case TACHY_PLAN_OR: EACH(a != 0 || b != 0);
-    case TACHY_PLAN_XOR: EACH((a != 0) != (b != 0));
+    case TACHY_PLAN_AND: EACH((a > 0) & (b > 0)); // truth values are not negative
+    case TACHY_PLAN_OR: EACH((a > 0) | (b > 0));
+    case TACHY_PLAN_XOR: EACH((a > 0) ^ (b > 0));
     case TACHY_PLAN_BINARIES: break;
     }
 }
@@ -143,9 +157,20 @@ static void binary_line(const struct plan_step *s, const struct line *l)
 
 static void select_line(const struct plan_step *s, const struct line *l)
 {
+    const float *c = l->x[0], *p = l->x[1], *q = l->x[2];
+    const ptrdiff_t sy = l->step[0], sc = l->step[1], sp = l->step[2], sq = l->step[3];
+    const int64_t n = l->n;
+    float *y = l->y;
     (void)s;
-    for (int64_t i = 0; i < l->n; i++)
-        l->y[i * l->step[0]] = l->x[0][i * l->step[1]] != 0 ? l->x[1][i * l->step[2]] : l->x[2][i * l->step[3]];
+    if (sy == 1 && sc == 1 && sp == 1 && sq == 1) {
+        for (int64_t i = 0; i < n; i++) {
+            const float a = p[i], b = q[i]; // both are read, so that no branch is left
+            y[i] = c[i] != 0 ? a : b;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        y[i * sy] = c[i * sc] != 0 ? p[i * sp] : q[i * sq];
 }
 
 static void run_lines(const struct plan_step *s, const struct plan_run *r, int row0, int row1,

@@ -15,4 +15,5 @@ void ISA_NAME(tachy_layer_norm_pixel)(float *y, const float *x, const float *sca
                                       const float *shift, float epsilon, int n);
 void ISA_NAME(tachy_transpose)(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step,
                                int rows, int columns);
+void ISA_NAME(tachy_narrow_row)(const struct tachy_narrow_row *r);
 float ISA_NAME(tachy_peak)(int rounds);

@@ -1,0 +1,170 @@
+#include "engine.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int engine_model(const struct cli *c, const char *name, char **path)
+{
+    tachy_model *m = NULL;
+    const char *end = strrchr(name, '.');
+    bool file = strchr(name, '/') || (end && !strcmp(end, ".onnx")) || access(name, F_OK) == 0;
+    struct tachy_model_params p = {
+        .name = name, .dir = tachy_settings_str(c->settings, "model.dir"), .no_verify = true, .log = &c->log};
+    int err = file ? TACHY_OK : tachy_model_open(&m, &p);
+    *path = err == TACHY_OK ? strdup(file ? name : tachy_model_path(m)) : NULL;
+    tachy_model_close(&m);
+    return err == TACHY_OK && !*path ? TACHY_ERR_NOMEM : err;
+}
+
+struct tachy_engine_params engine_params(const struct cli *c, const char *path, const char **options)
+{
+    const char *const *given;
+    size_t n = tachy_settings_list(c->settings, "model.provider_options", &given);
+    for (size_t i = 0; i < n && i < ENGINE_OPTIONS; i++)
+        options[i] = given[i];
+    options[n < ENGINE_OPTIONS ? n : ENGINE_OPTIONS] = NULL;
+    return (struct tachy_engine_params){.model_path = path,
+                                        .library = tachy_settings_str(c->settings, "model.library"),
+                                        .provider_options = options,
+                                        .log = &c->log};
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+static long long int_of(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+
+// One line about each plan, as a comment: what follows may be compared between two versions.
+static void print_plan(const json_t *plan, size_t i)
+{
+    printf("# plan %zu: %lld nodes as %lld steps, %.1f million multiply-adds, weights %lld KiB, arena %lld KiB, "
+           "scratch %lld KiB\n",
+           i, int_of(plan, "nodes"), int_of(plan, "steps"), (double)int_of(plan, "multiply_adds") / 1e6,
+           int_of(plan, "weights") >> 10, int_of(plan, "arena") >> 10, int_of(plan, "scratch") >> 10);
+}
+
+static void print_head(const json_t *e)
+{
+    long long left = int_of(e, "left"), all = left + int_of(e, "ours");
+    size_t plans = json_array_size(json_object_get(e, "plans"));
+    char some[32] = "all";
+    if (left)
+        snprintf(some, sizeof(some), "%lld", all - left);
+    printf("# %s: tachy (%s) runs %s of its %lld nodes in %zu plan%s", text_of(e, "model"),
+           text_of(e, "provider"), some, all, plans, plans == 1 ? "" : "s");
+    if (left)
+        printf(", %s the other %lld", text_of(e, "runtime"), left);
+    printf("\n");
+}
+
+static void print_why(const json_t *e)
+{
+    size_t i;
+    json_t *o;
+    print_head(e);
+    json_array_foreach(json_object_get(e, "plans"), i, o) print_plan(o, i);
+    printf("%-12s %-22s %-40s %s\n", "WHO", "OPERATOR", "NODE", "WHY");
+    json_array_foreach(json_object_get(e, "nodes"), i, o)
+    {
+        char who[32] = "onnxruntime";
+        if (json_is_integer(json_object_get(o, "plan")))
+            snprintf(who, sizeof(who), "plan %lld", int_of(o, "plan"));
+        const char *name = text_of(o, "name"), *why = text_of(o, "why");
+        printf("%-12s %-22s %-40s %s\n", who, text_of(o, "op"), *name ? name : "-", *why ? why : "-");
+    }
+}
+
+static void print_show(const json_t *e)
+{
+    size_t i;
+    json_t *plan;
+    print_head(e);
+    json_array_foreach(json_object_get(e, "plans"), i, plan)
+    {
+        print_plan(plan, i);
+        fputs(text_of(plan, "graph"), stdout);
+    }
+}
+
+static int print(const struct cli *c, const char *json, void (*text)(const json_t *e))
+{
+    const char *file = tachy_settings_str(c->settings, "run.json");
+    json_t *e = json_loads(json, 0, NULL);
+    char *pretty = e && file ? json_dumps(e, JSON_INDENT(1)) : NULL;
+    int err = e && (pretty || !file) ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && file)
+        err = write_text(file, pretty);
+    else if (err == TACHY_OK)
+        text(e);
+    free(pretty);
+    json_decref(e);
+    return err;
+}
+
+static int explain(struct cli *c, const char *after, void (*text)(const json_t *e))
+{
+    const char *options[ENGINE_OPTIONS + 1];
+    char *path = NULL, *json = NULL;
+    int err = engine_model(c, c->args[1], &path);
+    if (err == TACHY_OK) {
+        struct tachy_engine_params p = engine_params(c, path, options);
+        err = tachy_engine_explain(&json, &p, after);
+    }
+    if (err == TACHY_OK)
+        err = print(c, json, text);
+    tachy_free(json);
+    free(path);
+    return err < 0 ? message_failed(err) : STATUS_OK;
+}
+
+static int run_engine(struct cli *c)
+{
+    const char *word = c->n_args ? c->args[0] : "", *after = tachy_settings_str(c->settings, "engine.after");
+    bool why = !strcmp(word, "why"), show = !strcmp(word, "show"), bench = !strcmp(word, "bench");
+    if (!why && !show && !bench)
+        return message_usage("%s%sthere are why, show and bench: `tachy help engine`", word,
+                             *word ? " is not known; " : "tachy engine needs a word; ");
+    if (bench ? c->n_args < 2 : c->n_args != 2)
+        return message_usage("tachy engine %s needs %s: a name of the zoo or an ONNX file", word,
+                             bench ? "models" : "one model");
+    if (after && !show)
+        return message_usage("--after belongs to tachy engine show");
+    if (bench)
+        return engine_bench(c);
+    return explain(c, why ? NULL : after ? after : "", why ? print_why : print_show);
+}
+
+const struct verb verb_engine = {
+    .name = "engine",
+    .usage = "why MODEL | show MODEL [--after PASS] | bench MODEL...",
+    .summary = "say who runs a model's nodes and why, show its plan, measure providers",
+    .details =
+        "A model is a name of the zoo (tachy model list) or an ONNX file.\n\n"
+        "why goes through the model node by node, as it is after ONNX Runtime's first passes: which plan of "
+        "the provider tachy runs it, or that ONNX Runtime does and why.\n\n"
+        "show prints the graph of each plan, one line a node: as it is compiled, or with --after as it is after "
+        "one of the passes. --after none is the graph that was read; a wrong name lists the passes.\n\n"
+        "bench runs every provider with every batch and number of threads in turn, in rounds of 30 ms, and "
+        "prints the median of the rounds' medians, the least, the spread (middle half over median), "
+        "pictures a second, GFLOP/s by the graph's multiply-adds, their share of what the cores reach in "
+        "registers, the memory by which a process grows at its peak, and the largest error of an output against "
+        "double precision (L2 norm of the difference over that of the reference). The inputs are a smooth pattern.",
+    .words = "why|show|bench",
+    .options = TACHY_VERB_ENGINE,
+    .examples =
+        {
+            {"tachy engine why net.onnx", "what runs where, and why"},
+            {"tachy engine show selfie --after fuse", "the graph behind one pass"},
+            {"tachy engine bench selfie --provider tachy,cpu --batch 1,4 --threads 1,2 --json=bench.json",
+             "every combination, in turn"},
+        },
+    .run = run_engine,
+};

@@ -1,0 +1,26 @@
+#pragma once
+#include "cli.h"
+
+// What the words of `tachy engine` share.
+
+// A name of the zoo, or the path of an ONNX file, as the file's path. Free *path.
+int engine_model(const struct cli *c, const char *name, char **path);
+// The command's model options; `provider` and `options` (room for OPTIONS + 1) as for tachy_engine_open().
+enum { ENGINE_OPTIONS = 32 };
+struct tachy_engine_params engine_params(const struct cli *c, const char *path, const char **options);
+
+int engine_bench(struct cli *c); // engine_bench.c; an exit status
+
+// engine_memory.c: MiB by which the peak of the resident set of a process of its own grows from where ONNX
+// Runtime is loaded to after three runs of the model; NAN where it does not run or the system does not say.
+double engine_memory(const struct tachy_engine_params *p);
+
+// engine_tensors.c: inputs with a smooth pattern and a little noise, the same every time, from 0 to 1 (bytes: to
+// 255; whole numbers: zeros), and outputs. engine_tensors_free() for both, also after a failure. The sentence is
+// left for message_failed(): free dimensions that are not the batch, a batch that the model fixes.
+struct engine_tensors {
+    struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
+    int n_in, n_out;
+};
+int engine_tensors(struct engine_tensors *t, const tachy_engine *e, int batch);
+void engine_tensors_free(struct engine_tensors *t);

@@ -1,0 +1,326 @@
+#include "engine.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine_bench.h"
+
+enum { MOST = 16 }; // values of a list
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Of sorted numbers, `at` from 0 to 1.
+static double quantile(const double *v, int n, double at)
+{
+    double x = at * (n - 1);
+    int i = (int)x;
+    return i + 1 < n ? v[i] + (x - i) * (v[i + 1] - v[i]) : v[n - 1];
+}
+
+// The median of the runs of one turn; the first brings weights and buffers back into the cache.
+static int burst(struct bench_row *r, double ms, double *median)
+{
+    enum { RUNS = 1000 };
+    double times[RUNS];
+    int n = 0, err = tachy_engine_run(r->engine, r->t.in, r->t.out);
+    for (double end = now_ms() + ms; err == TACHY_OK && n < RUNS && (!n || now_ms() < end);) {
+        double start = now_ms();
+        err = tachy_engine_run(r->engine, r->t.in, r->t.out);
+        times[n++] = now_ms() - start;
+    }
+    qsort(times, (size_t)n, sizeof(*times), by_size);
+    *median = n ? quantile(times, n, 0.5) : NAN;
+    return err;
+}
+
+static void fail(struct bench_row *r, const struct message_slot *slot, int err)
+{
+    snprintf(r->why, sizeof(r->why), "%s", slot->error[0] ? slot->error : tachy_err_name(err));
+    tachy_engine_close(&r->engine);
+}
+
+static struct tachy_engine_params params_of(const struct bench *b, const struct bench_row *r, const struct tachy_log *log)
+{
+    struct tachy_engine_params p = *b->base;
+    p.model_path = b->path;
+    p.provider = r->provider;
+    p.batch_max = r->batch;
+    p.threads = r->threads;
+    p.log = log;
+    return p;
+}
+
+static void open_row(const struct bench *b, struct bench_row *r)
+{
+    struct message_slot slot = {{0}};
+    struct tachy_log log = message_log(&slot);
+    log.max_level = TACHY_LOG_ERR;
+    struct tachy_engine_params p = params_of(b, r, &log);
+    int err = tachy_engine_open(&r->engine, &p);
+    if (err == TACHY_OK) {
+        snprintf(r->version, sizeof(r->version), "%s", tachy_engine_version(r->engine));
+        err = engine_tensors(&r->t, r->engine, r->batch);
+    }
+    double warm;
+    if (err == TACHY_OK)
+        err = burst(r, BENCH_BURST_MS * 2, &warm);
+    if (err < 0)
+        fail(r, &slot, err);
+    message_log(NULL);
+}
+
+static void measure(const struct bench *b)
+{
+    for (int k = 0; k < b->rounds; k++)
+        for (int i = 0; i < b->nb_rows; i++) {
+            struct bench_row *r = &b->rows[i];
+            if (r->engine && burst(r, BENCH_BURST_MS, &r->times[k]) < 0) {
+                snprintf(r->why, sizeof(r->why), "a run failed");
+                tachy_engine_close(&r->engine);
+            }
+        }
+    for (int i = 0; i < b->nb_rows; i++) {
+        struct bench_row *r = &b->rows[i];
+        if (!r->engine)
+            continue;
+        qsort(r->times, (size_t)b->rounds, sizeof(double), by_size);
+        r->median = quantile(r->times, b->rounds, 0.5);
+        r->least = r->times[0];
+        r->spread = (quantile(r->times, b->rounds, 0.75) - quantile(r->times, b->rounds, 0.25)) / r->median;
+    }
+}
+
+// The largest difference from double precision over the outputs.
+static void compare(struct bench_row *r, double *const reference[])
+{
+    r->error = r->error_abs = 0;
+    for (int i = 0; i < r->t.n_out; i++) {
+        int64_t n = tachy_tensor_elements(&r->t.out[i]);
+        const float *got = r->t.out[i].data;
+        double d = 0, of = 0;
+        for (int64_t k = 0; k < n; k++) {
+            double x = got[k] - reference[i][k];
+            d += x * x;
+            of += reference[i][k] * reference[i][k];
+            r->error_abs = fmax(r->error_abs, fabs(x));
+        }
+        r->error = fmax(r->error, of > 0 ? sqrt(d / of) : sqrt(d));
+    }
+}
+
+// Errors of every row with the batch of `first`, which are NAN where there is no reference.
+static void judge(const struct bench *b, const struct bench_row *first)
+{
+    double *reference[TACHY_MAX_IO] = {0};
+    struct message_slot slot = {{0}}; // why there is none is said by the note under the table
+    struct tachy_log log = message_log(&slot);
+    struct tachy_engine_params p = params_of(b, first, &log);
+    p.threads = 1;
+    int err = TACHY_OK;
+    for (int i = 0; i < first->t.n_out && err == TACHY_OK; i++) {
+        reference[i] = malloc(sizeof(double) * (size_t)tachy_tensor_elements(&first->t.out[i]));
+        err = !reference[i]                          ? TACHY_ERR_NOMEM
+              : first->t.out[i].dtype != TACHY_F32 ? TACHY_ERR_UNSUPPORTED
+                                                     : TACHY_OK;
+    }
+    if (err == TACHY_OK)
+        err = tachy_engine_reference(&p, first->t.in, reference);
+    message_log(NULL);
+    for (int i = 0; i < b->nb_rows && err == TACHY_OK; i++)
+        if (b->rows[i].engine && b->rows[i].batch == first->batch)
+            compare(&b->rows[i], reference);
+    for (int i = 0; i < first->t.n_out; i++)
+        free(reference[i]);
+}
+
+// Multiply-adds of a run; 0 where tachy does not run all of it, so that they are not known.
+static double work_of(const struct bench *b, const struct bench_row *r)
+{
+    char *json = NULL;
+    struct tachy_engine_params p = params_of(b, r, NULL);
+    p.threads = 1;
+    int err = tachy_engine_explain(&json, &p, NULL);
+    double work = err == TACHY_OK ? bench_work(json) : 0;
+    tachy_free(json);
+    return work;
+}
+
+// The first open row of each batch stands for it.
+static void examine(const struct bench *b)
+{
+    for (int i = 0; i < b->nb_rows; i++) {
+        struct bench_row *r = &b->rows[i];
+        bool first = r->engine != NULL;
+        for (int k = 0; k < i && r->engine; k++)
+            if (b->rows[k].engine && b->rows[k].batch == r->batch) {
+                r->work = b->rows[k].work;
+                first = false;
+                break;
+            }
+        if (!first)
+            continue;
+        r->work = work_of(b, r);
+        if (b->reference)
+            judge(b, r);
+    }
+}
+
+static void free_rows(struct bench *b)
+{
+    for (int i = 0; i < b->nb_rows; i++) {
+        engine_tensors_free(&b->rows[i].t);
+        tachy_engine_close(&b->rows[i].engine);
+        free(b->rows[i].times);
+    }
+    free(b->rows);
+    free(b->path);
+}
+
+// "1,4" as numbers; how many, 0: not such a list.
+static int numbers(const char *text, int lo, int hi, int to[MOST])
+{
+    int n = 0;
+    for (const char *p = text; n < MOST;) {
+        char *end;
+        long v = strtol(p, &end, 10);
+        if (!isdigit((unsigned char)*p) || v < lo || v > hi || (*end && *end != ','))
+            return 0;
+        to[n++] = (int)v;
+        if (!*end)
+            return n;
+        p = end + 1;
+    }
+    return 0;
+}
+
+// "tachy,cpu" split in place.
+static int words(char *text, const char *to[MOST])
+{
+    int n = 0;
+    char *save = NULL;
+    for (char *w = strtok_r(text, ",", &save); w && n < MOST; w = strtok_r(NULL, ",", &save))
+        to[n++] = w;
+    return n;
+}
+
+struct lists {
+    char providers[512];
+    const char *provider[MOST];
+    int batch[MOST], threads[MOST], nb_providers, nb_batches, nb_threads;
+};
+
+// An exit status.
+static int read_lists(const struct cli *c, struct lists *l)
+{
+    const char *p = tachy_settings_str(c->settings, "model.provider");
+    snprintf(l->providers, sizeof(l->providers), "%s", !p || !strcmp(p, "auto") ? "tachy,cpu" : p);
+    l->nb_providers = words(l->providers, l->provider);
+    l->nb_batches = numbers(tachy_settings_str(c->settings, "engine.batch"), 1, 256, l->batch);
+    l->nb_threads = numbers(tachy_settings_str(c->settings, "engine.threads"), 1, 256, l->threads);
+    if (!l->nb_batches || !l->nb_threads)
+        return message_usage("%s takes up to %d numbers from 1 to 256 with commas between them",
+                             l->nb_batches ? "--threads" : "--batch", MOST);
+    return l->nb_providers ? STATUS_OK : message_usage("--provider takes names with commas between them");
+}
+
+static int make_rows(struct bench *b, const struct lists *l)
+{
+    b->nb_rows = l->nb_providers * l->nb_batches * l->nb_threads;
+    b->rows = calloc((size_t)b->nb_rows, sizeof(*b->rows));
+    for (int i = 0; b->rows && i < b->nb_rows; i++) {
+        struct bench_row *r = &b->rows[i];
+        r->provider = l->provider[i % l->nb_providers];
+        r->threads = l->threads[i / l->nb_providers % l->nb_threads];
+        r->batch = l->batch[i / l->nb_providers / l->nb_threads];
+        r->memory = r->median = r->least = r->spread = r->error = r->error_abs = NAN;
+        r->times = calloc((size_t)b->rounds, sizeof(double));
+        if (!r->times)
+            return TACHY_ERR_NOMEM;
+    }
+    return b->rows ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// A process whose runtimes are not loaded yet is forked for each row, so this comes before all else.
+static void weigh(struct bench *b)
+{
+    for (int i = 0; i < b->nb_rows; i++) {
+        struct tachy_engine_params p = params_of(b, &b->rows[i], NULL);
+        // The first time may be the one that looks for kernels, which takes more.
+        for (int k = 0; k < (p.build_effort > 0 && !strcmp(p.provider, "tachy") ? 2 : 1); k++)
+            b->rows[i].memory = engine_memory(&p);
+    }
+}
+
+static int run_all(struct cli *c, struct bench *all, int n)
+{
+    bool any = false;
+    for (int i = 0; i < n; i++)
+        weigh(&all[i]);
+    double peak = 0;
+    struct message_slot slot;
+    struct tachy_log quiet = message_log(&slot); // without libtachy_ep.so there is no share of a peak
+    struct tachy_engine_params p = *all->base;
+    p.log = &quiet;
+    tachy_engine_peak(&peak, &p);
+    message_log(NULL);
+    for (int i = 0; i < n; i++) {
+        struct bench *b = &all[i];
+        b->peak = peak;
+        for (int k = 0; k < b->nb_rows; k++)
+            open_row(b, &b->rows[k]);
+        measure(b);
+        examine(b);
+        for (int k = 0; k < b->nb_rows; k++) {
+            any = any || b->rows[k].engine;
+            tachy_engine_close(&b->rows[k].engine);
+        }
+    }
+    int err = bench_print(c, all, n);
+    if (err == TACHY_OK && !any) {
+        message_error("%s", all->rows->why);
+        err = TACHY_ERR_UNAVAILABLE;
+    }
+    return err;
+}
+
+int engine_bench(struct cli *c)
+{
+    const char *options[ENGINE_OPTIONS + 1], *file = tachy_settings_str(c->settings, "run.json");
+    struct tachy_engine_params base = engine_params(c, NULL, options);
+    base.build_effort = (int)tachy_settings_int(c->settings, "model.build_effort");
+    struct lists l;
+    int n = (int)c->n_args - 1, status = read_lists(c, &l);
+    if (status != STATUS_OK)
+        return status;
+    struct bench *all = calloc((size_t)n, sizeof(*all));
+    int err = all ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && file && strcmp(file, "-"))
+        err = check_writable(file);
+    for (int i = 0; i < n && err == TACHY_OK; i++) {
+        all[i] = (struct bench){.base = &base, .rounds = (int)tachy_settings_int(c->settings, "engine.rounds"),
+                                .reference = tachy_settings_bool(c->settings, "engine.reference")};
+        err = engine_model(c, c->args[i + 1], &all[i].path);
+        if (err == TACHY_OK)
+            err = make_rows(&all[i], &l);
+    }
+    if (err == TACHY_OK)
+        err = run_all(c, all, n);
+    for (int i = 0; all && i < n; i++)
+        free_rows(&all[i]);
+    free(all);
+    return err < 0 ? message_failed(err) : STATUS_OK;
+}

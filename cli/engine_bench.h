@@ -1,0 +1,34 @@
+#pragma once
+#include "engine.h"
+
+// `tachy engine bench`: what is measured (engine_bench.c) and how it is shown (engine_bench_text.c).
+
+enum { BENCH_BURST_MS = 30 }; // of one contestant in one round
+
+struct bench_row {
+    const char *provider;
+    int batch, threads;
+    tachy_engine *engine; // NULL: it does not run
+    struct engine_tensors t;
+    char version[64], why[1024]; // why it does not run
+    double *times;        // ms, a round each; sorted in the end
+    double median, least, spread; // of the rounds: ms, and the middle half over the median
+    double memory;        // MiB
+    double work;          // multiply-adds of a run; 0: not known
+    double error, error_abs; // the largest of an output, L2 over L2 and of one number
+};
+
+// One model. Figures that are not known are NAN.
+struct bench {
+    const struct tachy_engine_params *base;
+    char *path;
+    int rounds;
+    bool reference;
+    struct bench_row *rows; // in the order in which they take turns
+    int nb_rows;
+    double peak; // multiply-adds a second of a core; 0: not known
+};
+
+// Multiply-adds in what tachy_engine_explain() says; 0 where tachy does not run all of the model.
+double bench_work(const char *json);
+int bench_print(const struct cli *c, const struct bench *all, int n);

@@ -1,0 +1,25 @@
+#include "plan/graph.h"
+
+// The multiply-adds that a graph's definition asks for, whatever way it is computed.
+
+static int64_t work_of(const struct tachy_node *n)
+{
+    const int64_t *w = n->nb_in > 1 && n->in[1] ? n->in[1]->shape : NULL;
+    if (n->op == TACHY_OP_CONV && w) // an output's sum goes over its group's channels and the window
+        return tachy_value_elements(n->out) * w[1] * w[2] * w[3];
+    if (n->op == TACHY_OP_DECONV && w) // an input is spread over its group's outputs and the window
+        return tachy_value_elements(n->in[0]) * w[1] * w[2] * w[3];
+    if (n->op == TACHY_OP_MATMUL) {
+        const struct tachy_value *a = n->in[0];
+        return tachy_value_elements(n->out) * a->shape[n->attr.matmul.trans_a ? a->rank - 2 : a->rank - 1];
+    }
+    return 0;
+}
+
+int64_t tachy_graph_work(const struct tachy_graph *g)
+{
+    int64_t sum = 0;
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        sum += work_of(n);
+    return sum;
+}

@@ -1,0 +1,350 @@
+#include "graph_build.h"
+#include "plan/f64.h"
+
+// Operators beside convolutions: what a plan makes of them against float64, on a plain picture and
+// behind a convolution (channels last), by one thread and by three; their types; what is refused.
+
+// Operators may be given channels last.
+static struct tachy_value *x;
+
+static struct tachy_value *of_type(enum tachy_dtype t, const struct tachy_value *v)
+{
+    return tachy_graph_value(g, NULL, t, v->rank, v->shape);
+}
+
+static struct tachy_value *compare(enum tachy_plan_binary how, struct tachy_value *a, struct tachy_value *b)
+{
+    return make(TACHY_OP_BINARY, (struct tachy_plan_attr){.binary = how}, of_type(TACHY_U8, a), a, b, NULL);
+}
+
+static struct tachy_value *truth(enum tachy_plan_act act, struct tachy_value *v)
+{
+    struct tachy_plan_attr a = {.act = {act, 1, 1}};
+    return make(TACHY_OP_UNARY, a, of_type(TACHY_U8, v), v, NULL, NULL);
+}
+
+static struct tachy_value *whole(int rank, const int64_t *shape, int below)
+{
+    struct tachy_value *v = tachy_graph_value(g, NULL, TACHY_I64, rank, shape);
+    int64_t n = tachy_value_elements(v), *data = tachy_graph_alloc(g, sizeof(*data) * (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        data[i] = (int64_t)(seed = seed * 1664525u + 1013904223u) % below;
+    return tachy_graph_constant(g, NULL, TACHY_I64, rank, shape, data);
+}
+
+static struct tachy_value *renamed(enum tachy_dtype t, struct tachy_value *v)
+{
+    return make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, of_type(t, v), v, NULL, NULL);
+}
+
+static struct tachy_value *spread(void) { return compare(TACHY_PLAN_LESS, x, NUMBERS(6, 1, 7)); }
+
+static struct tachy_value *logic(void)
+{
+    struct tachy_value *a = compare(TACHY_PLAN_GREATER, x, number(0)), *b = compare(TACHY_PLAN_LESS_EQUAL, x, NUMBERS(5, 1));
+    return compare(TACHY_PLAN_OR, compare(TACHY_PLAN_XOR, a, b), truth(TACHY_PLAN_NOT, b));
+}
+
+static struct tachy_value *select_of(void)
+{
+    struct tachy_value *y = like(x);
+    return make(TACHY_OP_SELECT, (struct tachy_plan_attr){0}, y, compare(TACHY_PLAN_GREATER, x, number(0.1f)), x,
+                NUMBERS(6, 1, 1));
+}
+
+static struct tachy_value *functions(void)
+{
+    struct tachy_value *y = x;
+    static const enum tachy_plan_act acts[] = {TACHY_PLAN_SIN, TACHY_PLAN_COS, TACHY_PLAN_ATAN, TACHY_PLAN_SINH,
+                                               TACHY_PLAN_ASINH, TACHY_PLAN_SOFTSIGN, TACHY_PLAN_NEG, TACHY_PLAN_TAN};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(acts); i++)
+        y = unary(acts[i], y);
+    return y;
+}
+
+// Whole numbers: cut, divided, limited, and used as a number again.
+static struct tachy_value *numbers_of(void)
+{
+    struct tachy_plan_attr arg = {.arg = {.axis = 1}}, quotient = {.binary = TACHY_PLAN_DIV};
+    struct tachy_value *most = tachy_graph_value(g, NULL, TACHY_I64, 4, SHAPE(2, 1, 5, 7));
+    make(TACHY_OP_ARG, arg, most, x, NULL, NULL);
+    CHECK_INT(most->most, 5);
+    struct tachy_value *half = of_type(TACHY_I64, most);
+    make(TACHY_OP_BINARY, quotient, half, most, whole(1, SHAPE(1), 3), NULL);
+    return half;
+}
+
+static struct tachy_value *last_smallest(void)
+{
+    struct tachy_plan_attr arg = {.arg = {.axis = 3, .min = true, .last = true}};
+    return make(TACHY_OP_ARG, arg, tachy_graph_value(g, NULL, TACHY_I64, 4, SHAPE(2, 6, 5, 1)), x, NULL, NULL);
+}
+
+static struct tachy_value *gather(void)
+{
+    struct tachy_plan_attr rows = {.axis = 2}, channels = {.axis = 1};
+    struct tachy_value *y = make(TACHY_OP_GATHER, rows, VALUE(2, 6, 3, 7), x, whole(1, SHAPE(3), 5), NULL);
+    return make(TACHY_OP_GATHER, channels, VALUE(2, 2, 2, 3, 7), y, whole(2, SHAPE(2, 2), 6), NULL);
+}
+
+static struct tachy_value *gather_each(void)
+{
+    struct tachy_plan_attr a = {.axis = 2};
+    return make(TACHY_OP_GATHER_EACH, a, VALUE(2, 4, 9, 7), x, whole(4, SHAPE(2, 4, 9, 7), 5), NULL);
+}
+
+static struct tachy_value *gather_nd(void)
+{
+    struct tachy_plan_attr a = {.axis = 1};
+    return make(TACHY_OP_GATHER_ND, a, VALUE(2, 8, 7), x, whole(3, SHAPE(2, 8, 2), 5), NULL);
+}
+
+// Indices that are computed, and out of range.
+static struct tachy_value *followed(void)
+{
+    struct tachy_plan_attr a = {.axis = 2}, cut = {.act = {TACHY_PLAN_TRUNC, 0, 0}};
+    struct tachy_value *far = binary(TACHY_PLAN_MUL, x, number(1e20f)), *i = of_type(TACHY_I32, x);
+    make(TACHY_OP_UNARY, cut, i, far, NULL, NULL);
+    return make(TACHY_OP_GATHER_EACH, a, like(x), x, i, NULL);
+}
+
+static struct tachy_value *product(void)
+{
+    struct tachy_plan_attr a = {.matmul = {.trans_b = true, .alpha = 0.5f}};
+    return make(TACHY_OP_MATMUL, a, VALUE(2, 6, 5, 5), x, x, NULL);
+}
+
+static struct tachy_value *product_spread(void)
+{
+    struct tachy_plan_attr a = {.matmul = {.trans_a = true, .alpha = 1}};
+    struct tachy_value *one = VALUE(2, 1, 5, 7);
+    struct tachy_plan_attr mean = {.reduce = {TACHY_PLAN_MEAN, {false, true, false, false}}};
+    make(TACHY_OP_REDUCE, mean, one, x, NULL, NULL);
+    return make(TACHY_OP_MATMUL, a, VALUE(2, 6, 7, 7), one, x, NULL);
+}
+
+static struct tachy_value *weights_computed(void)
+{
+    struct tachy_plan_attr a = {.conv = {{5, 7}, {1, 1}, {1, 1}, {2, 3, 2, 3}, 1, {0, 0}}};
+    return make(TACHY_OP_CONV, a, VALUE(2, 2, 5, 7), x, x, NUMBERS(2));
+}
+
+static struct tachy_value *layer_norm(void)
+{
+    struct tachy_plan_attr a = {.norm = {0, 1e-5f}};
+    return make(TACHY_OP_LAYER_NORM, a, like(x), x, NUMBERS(7), NUMBERS(7));
+}
+
+static struct tachy_value *group_norm(void)
+{
+    struct tachy_plan_attr a = {.norm = {2, 1e-5f}};
+    return make(TACHY_OP_GROUP_NORM, a, like(x), x, NUMBERS(6), NUMBERS(6));
+}
+
+static struct tachy_value *cubic(void)
+{
+    struct tachy_plan_attr a = {.resize = {.mode = TACHY_PLAN_CUBIC, .scale = {1.6f, 0.5f}, .cubic = -0.75f}};
+    a.act.act = TACHY_PLAN_RELU;
+    return make(TACHY_OP_RESIZE, a, VALUE(2, 6, 8, 3), x, NULL, NULL);
+}
+
+static struct tachy_value *backwards(void)
+{
+    struct tachy_plan_attr a = {.slice = {{1, 5, 0, 6}, {-1, -2, 1, -3}}};
+    return make(TACHY_OP_SLICE, a, VALUE(2, 3, 5, 3), x, NULL, NULL);
+}
+
+static struct tachy_value *reduced(void)
+{
+    struct tachy_value *y = x;
+    for (int i = TACHY_PLAN_PROD; i < TACHY_PLAN_REDUCES; i++) {
+        struct tachy_plan_attr a = {.reduce = {(enum tachy_plan_reduce)i, {false, i % 2 > 0, i % 2 == 0, false}}};
+        struct tachy_value *r = VALUE(2, i % 2 ? 1 : 6, i % 2 ? 5 : 1, 7);
+        make(TACHY_OP_REDUCE, a, r, unary(TACHY_PLAN_SIGMOID, y), NULL, NULL);
+        y = binary(TACHY_PLAN_ADD, y, r);
+    }
+    return y;
+}
+
+static struct tachy_value *eight(void)
+{
+    struct tachy_value *a = VALUE(2, 3, 2, 1, 5, 1, 1, 7);
+    make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, a, x, NULL, NULL);
+    struct tachy_plan_attr add = {.binary = TACHY_PLAN_ADD, .act = {TACHY_PLAN_SIGMOID, 0, 0}};
+    return make(TACHY_OP_BINARY, add, VALUE(2, 3, 2, 4, 5, 3, 2, 7), a, NUMBERS(2, 4, 1, 3, 2, 7), NULL);
+}
+
+struct grid {
+    enum tachy_plan_resize mode;
+    enum tachy_plan_outside outside;
+    bool align;
+};
+static struct grid form;
+
+static struct tachy_value *grid(void)
+{
+    struct tachy_plan_attr a = {.grid = {form.mode, form.outside, form.align}};
+    return make(TACHY_OP_GRID_SAMPLE, a, VALUE(2, 6, 4, 3), x, binary(TACHY_PLAN_MUL, NUMBERS(2, 4, 3, 2), number(1.7f)),
+                NULL);
+}
+
+static struct tachy_value *volume(void)
+{
+    struct tachy_plan_attr a = {.grid = {form.mode, form.outside, form.align}};
+    struct tachy_value *v = VALUE(2, 2, 3, 5, 7);
+    make(TACHY_OP_RESHAPE, (struct tachy_plan_attr){0}, v, x, NULL, NULL);
+    return make(TACHY_OP_GRID_SAMPLE, a, VALUE(2, 2, 2, 4, 3), v, NUMBERS(2, 2, 4, 3, 3), NULL);
+}
+
+static struct tachy_value *behind(bool last, struct tachy_value *(*build)(void))
+{
+    x = input(4, SHAPE(2, 6, 5, 7));
+    x = last ? conv(x, 6, 3, true) : x;
+    return build();
+}
+
+// Numbers of the output's type.
+static double at(const struct tachy_value *v, const void *data, int64_t i)
+{
+    struct tachy_value like_it = *v;
+    like_it.data = data;
+    return tachy_constant_at(&like_it, i);
+}
+
+static void run(const float *in, void *out, int threads)
+{
+    struct tachy_cpu_plan *p = NULL;
+    struct tachy_cpu_plan_params params = {.threads = threads};
+    CHECK_INT(tachy_cpu_plan_open(&p, g, &params), TACHY_OK);
+    if (p)
+        CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){in}, (float *const[]){out}), TACHY_OK);
+    tachy_cpu_plan_close(&p);
+}
+
+static double error_of(const struct tachy_value *v, const void *got, const double *want)
+{
+    double norm = 0, error = 0;
+    for (int64_t i = 0; i < tachy_value_elements(v); i++) {
+        double d = at(v, got, i) - want[i];
+        norm += want[i] * want[i];
+        error += d * d;
+    }
+    return error > 0 ? sqrt(error / norm) : 0;
+}
+
+// `limit`: of the L2 norm of the difference over that of the result; whole numbers are exact.
+static void checked(struct tachy_value *(*build)(void), double limit)
+{
+    for (int last = 0; last < 2; last++) {
+        struct tachy_f64 *f = NULL;
+        float in[2 * 6 * 5 * 7];
+        begin();
+        tachy_graph_add_output(g, behind(last, build));
+        const struct tachy_value *y = g->out[0];
+        size_t n = (size_t)tachy_value_elements(y), size = n * tachy_dtype_size(y->dtype);
+        double *want = calloc(n, sizeof(*want));
+        void *got = calloc(1, size), *again = calloc(1, size);
+        for (int i = 0; i < 2 * 6 * 5 * 7; i++)
+            in[i] = noise();
+        CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+        CHECK_INT(tachy_f64_open(&f, g, (const void *const[]){in}, false), TACHY_OK);
+        memcpy(want, tachy_f64_value(f, y), n * sizeof(*want));
+        tachy_f64_close(&f);
+        CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+        run(in, got, 1);
+        run(in, again, 3);
+        CHECK(!memcmp(got, again, size));
+        CHECK(error_of(g->out[0], got, want) <= (g->out[0]->dtype == TACHY_F32 ? limit : 0));
+        free(want);
+        free(got);
+        free(again);
+        tachy_graph_close(&g);
+    }
+}
+
+TEST(elements)
+{
+    checked(spread, 0);
+    checked(logic, 0);
+    checked(select_of, 2e-6);
+    checked(functions, 2e-6);
+    checked(reduced, 2e-6);
+    checked(eight, 2e-6);
+}
+
+TEST(indices)
+{
+    checked(numbers_of, 0);
+    checked(last_smallest, 0);
+    checked(gather, 2e-6);
+    checked(gather_each, 2e-6);
+    checked(gather_nd, 2e-6);
+    checked(followed, 2e-6);
+    checked(backwards, 2e-6);
+}
+
+TEST(products)
+{
+    checked(product, 2e-6);
+    checked(product_spread, 2e-6);
+    checked(weights_computed, 2e-6);
+}
+
+TEST(norms_and_samples)
+{
+    checked(layer_norm, 4e-6); // a mean is taken away
+    checked(group_norm, 4e-6);
+    checked(cubic, 2e-6);
+    for (int i = 0; i < 18; i++) {
+        form = (struct grid){(enum tachy_plan_resize)(i % 3), (enum tachy_plan_outside)(i / 3 % 3), i >= 9};
+        checked(grid, 1e-5); // positions are rounded to float32
+        if (form.mode != TACHY_PLAN_CUBIC)
+            checked(volume, 1e-5);
+    }
+}
+
+static void wrong(const char *why, struct tachy_value *y)
+{
+    CHECK_STR(tachy_node_wrong(y->made_by), why);
+}
+
+TEST(types)
+{
+    struct tachy_plan_attr cut = {.act = {TACHY_PLAN_TRUNC, 0, 0}}, times = {.binary = TACHY_PLAN_MUL};
+    begin();
+    x = input(4, SHAPE(2, 6, 5, 7));
+    wrong("operands of different types", binary(TACHY_PLAN_ADD, x, compare(TACHY_PLAN_LESS, x, number(0))));
+    wrong("a type other than truth values", compare(TACHY_PLAN_AND, x, x));
+    wrong("a type that does not hold it", renamed(TACHY_I64, x));
+    CHECK(!tachy_node_wrong(renamed(TACHY_F32, compare(TACHY_PLAN_LESS, x, number(0)))->made_by));
+    struct tachy_value *far = of_type(TACHY_I64, x), *i = tachy_graph_value(g, NULL, TACHY_I32, 1, SHAPE(3));
+    make(TACHY_OP_UNARY, cut, far, x, NULL, NULL); // any float32 that is whole
+    CHECK(!tachy_node_wrong(far->made_by));
+    struct tachy_value *square = of_type(TACHY_I64, x);
+    wrong("whole numbers that may become too large", make(TACHY_OP_BINARY, times, square, far, far, NULL));
+    wrong("whole numbers that may be too large", // as an input
+          make(TACHY_OP_GATHER, (struct tachy_plan_attr){.axis = 3}, VALUE(2, 6, 5, 3), x, i, NULL));
+    tachy_graph_close(&g);
+}
+
+TEST(shapes)
+{
+    begin();
+    x = input(4, SHAPE(2, 6, 5, 7));
+    struct tachy_plan_attr none = {0}, axis = {.axis = 4}, norm = {.norm = {4, 1e-5f}}, grid_of = {0};
+    wrong("an axis that is not there, or an output of another rank",
+          make(TACHY_OP_GATHER, axis, like(x), x, whole(1, SHAPE(7), 7), NULL));
+    wrong("an output of another shape", make(TACHY_OP_GATHER_EACH, none, VALUE(2, 7, 5, 7), x, whole(4, SHAPE(2, 7, 5, 7), 2), NULL));
+    wrong("batches that do not fit",
+          make(TACHY_OP_GATHER_ND, (struct tachy_plan_attr){.axis = 1}, VALUE(3, 8, 7), x, whole(3, SHAPE(3, 8, 2), 5), NULL));
+    wrong("groups that do not fit the channels", make(TACHY_OP_GROUP_NORM, norm, like(x), x, NUMBERS(6), NUMBERS(6)));
+    wrong("a grid that does not fit", make(TACHY_OP_GRID_SAMPLE, grid_of, VALUE(2, 6, 4, 3), x, NUMBERS(2, 4, 3, 3), NULL));
+    wrong("batches that do not fit",
+          make(TACHY_OP_MATMUL, (struct tachy_plan_attr){.matmul = {.alpha = 1}}, VALUE(2, 6, 5, 3), x, NUMBERS(5, 7, 3), NULL));
+    struct tachy_plan_attr out = {.slice = {{0, 5, 0, 0}, {1, -3, 1, 1}}};
+    wrong("a slice that reaches out of its input", make(TACHY_OP_SLICE, out, VALUE(2, 3, 5, 7), x, NULL, NULL));
+    tachy_graph_close(&g);
+}
+
+TEST_MAIN(TEST_CASE(elements), TEST_CASE(indices), TEST_CASE(products), TEST_CASE(norms_and_samples), TEST_CASE(types),
+          TEST_CASE(shapes))

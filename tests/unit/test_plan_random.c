@@ -1,0 +1,22 @@
+#include "../fuzz/fuzz_plan.c"
+#include "test.h"
+
+// The fuzzer of plans (tests/fuzz/fuzz_plan.c) on bytes of a fixed seed, in every compiler's build: it
+// aborts with the graph's text where a pass or a plan computes something else.
+
+enum { GRAPHS = 1500, BYTES = 200 };
+
+TEST(random_graphs)
+{
+    unsigned seed = 1;
+    for (int i = 0; i < GRAPHS; i++) {
+        uint8_t bytes[BYTES];
+        for (int k = 0; k < BYTES; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            bytes[k] = (uint8_t)(seed >> 24);
+        }
+        CHECK_INT(LLVMFuzzerTestOneInput(bytes, (size_t)(BYTES - i % BYTES)), 0);
+    }
+}
+
+TEST_MAIN(TEST_CASE(random_graphs))
