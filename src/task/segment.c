@@ -82,7 +82,7 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
         return TACHY_ERR_NOMEM;
     if (strcmp(s->provider, "null"))
         segment_find_states(s);
-    snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(s->first));
+    snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(net->first));
     snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
              card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
