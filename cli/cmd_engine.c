@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <jansson.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -125,27 +126,44 @@ static int explain(struct cli *c, const char *after, void (*text)(const json_t *
     return err < 0 ? message_failed(err) : STATUS_OK;
 }
 
+static int engine_why(struct cli *c) { return explain(c, NULL, print_why); }
+
+static int engine_show(struct cli *c)
+{
+    const char *after = tachy_settings_str(c->settings, "engine.after");
+    return explain(c, after ? after : "", print_show);
+}
+
 static int run_engine(struct cli *c)
 {
-    const char *word = c->n_args ? c->args[0] : "", *after = tachy_settings_str(c->settings, "engine.after");
-    bool why = !strcmp(word, "why"), show = !strcmp(word, "show"), bench = !strcmp(word, "bench");
-    if (!why && !show && !bench)
-        return message_usage("%s%sthere are why, show and bench: `tachy help engine`", word,
-                             *word ? " is not known; " : "tachy engine needs a word; ");
-    if (bench ? c->n_args < 2 : c->n_args != 2)
-        return message_usage("tachy engine %s needs %s: a name of the zoo or an ONNX file", word,
-                             bench ? "models" : "one model");
-    if (after && !show)
+    static const struct {
+        const char *name;
+        size_t least, most; // models
+        int (*run)(struct cli *c);
+    } words[] = {{"why", 1, 1, engine_why},  {"show", 1, 1, engine_show}, {"bench", 1, SIZE_MAX, engine_bench},
+                 {"ls", 0, 0, engine_ls}, {"gc", 0, 0, engine_gc}};
+    const char *word = c->n_args ? c->args[0] : "";
+    size_t n = c->n_args ? c->n_args - 1 : 0;
+    if (tachy_settings_is_set(c->settings, "engine.after") && strcmp(word, "show"))
         return message_usage("--after belongs to tachy engine show");
-    if (bench)
-        return engine_bench(c);
-    return explain(c, why ? NULL : after ? after : "", why ? print_why : print_show);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(words[i].name, word))
+            continue;
+        if (n < words[i].least)
+            return message_usage("tachy engine %s needs %s: a name of the zoo or an ONNX file", word,
+                                 words[i].most > 1 ? "models" : "one model");
+        if (n > words[i].most)
+            return message_usage("tachy engine %s takes %s", word, words[i].most ? "one model" : "no names");
+        return words[i].run(c);
+    }
+    return message_usage("%s%sthere are why, show, bench, ls and gc: `tachy help engine`", word,
+                         *word ? " is not known; " : "tachy engine needs a word; ");
 }
 
 const struct verb verb_engine = {
     .name = "engine",
-    .usage = "why MODEL | show MODEL [--after PASS] | bench MODEL...",
-    .summary = "say who runs a model's nodes and why, show its plan, measure providers",
+    .usage = "why MODEL | show MODEL [--after PASS] | bench MODEL... | ls | gc",
+    .summary = "say who runs a model's nodes and why, show its plan, measure providers; the engine store",
     .details =
         "A model is a name of the zoo (tachy model list) or an ONNX file.\n\n"
         "why goes through the model node by node, as it is after ONNX Runtime's first passes: which plan of "
@@ -156,8 +174,11 @@ const struct verb verb_engine = {
         "prints the median of the rounds' medians, the least, the spread (middle half over median), "
         "pictures a second, GFLOP/s by the graph's multiply-adds, their share of what the cores reach in "
         "registers, the memory by which a process grows at its peak, and the largest error of an output against "
-        "double precision (L2 norm of the difference over that of the reference). The inputs are a smooth pattern.",
-    .words = "why|show|bench",
+        "double precision (L2 norm of the difference over that of the reference). The inputs are a smooth pattern.\n\n"
+        "ls lists the engine store: for which networks and machines the fastest kernels are known. gc removes what "
+        "is damaged, outdated or long unused, or with --all everything; it is found out again when it is needed. "
+        "--provider-option store=DIR means another folder.",
+    .words = "why|show|bench|ls|gc",
     .options = TACHY_VERB_ENGINE,
     .examples =
         {
@@ -165,6 +186,7 @@ const struct verb verb_engine = {
             {"tachy engine show selfie --after fuse", "the graph behind one pass"},
             {"tachy engine bench selfie --provider tachy,cpu --batch 1,4 --threads 1,2 --json=bench.json",
              "every combination, in turn"},
+            {"tachy engine gc --unused-days 30", "make the store smaller"},
         },
     .run = run_engine,
 };

@@ -9,7 +9,10 @@ int engine_model(const struct cli *c, const char *name, char **path);
 enum { ENGINE_OPTIONS = 32 };
 struct tachy_engine_params engine_params(const struct cli *c, const char *path, const char **options);
 
-int engine_bench(struct cli *c); // engine_bench.c; an exit status
+// Each is a word; an exit status.
+int engine_bench(struct cli *c); // engine_bench.c
+int engine_ls(struct cli *c);    // engine_store.c
+int engine_gc(struct cli *c);    // engine_store.c
 
 // engine_memory.c: MiB by which the peak of the resident set of a process of its own grows from where ONNX
 // Runtime is loaded to after three runs of the model; NAN where it does not run or the system does not say.

@@ -312,7 +312,7 @@ int engine_bench(struct cli *c)
         err = check_writable(file);
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         all[i] = (struct bench){.base = &base, .rounds = (int)tachy_settings_int(c->settings, "engine.rounds"),
-                                .reference = tachy_settings_bool(c->settings, "engine.reference")};
+                                .reference = !tachy_settings_bool(c->settings, "engine.no_reference")};
         err = engine_model(c, c->args[i + 1], &all[i].path);
         if (err == TACHY_OK)
             err = make_rows(&all[i], &l);

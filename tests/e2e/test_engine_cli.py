@@ -179,14 +179,36 @@ class EngineCommand(common.Case):
         for one, four in zip(rows[:2], rows[4:6]):
             self.assertGreater(four["min_ms"], one["min_ms"])
 
+    def test_store(self):
+        """An entry for what was timed, read by the next process, removed; other files stay."""
+        store = self.tmp / "store"
+        option = ("--provider-option", f"store={store}")
+        self.assertEqual(asked("ls", *option), {"dir": str(store), "bytes": 0, "entries": []})
+        engine("bench", "selfie", "--provider", "tachy", "--rounds", 1, "--build-effort", 1, "--no-reference", *option)
+        files = sorted(p.name for p in store.iterdir())
+        told = asked("ls", *option)
+        self.assertEqual([e["key"] + ".plan" for e in told["entries"]], files)
+        self.assertEqual(len(files), 1)
+        self.assertEqual(told["bytes"], (store / files[0]).stat().st_size)
+        self.assertIn("selfie.onnx", told["entries"][0]["title"])
+        self.assertEqual(told["entries"][0]["state"], "good")
+        self.assertRegex(engine("ls", *option).stdout, rf"{told['entries'][0]['key']} +\d{{4}}-\d\d-\d\d +\d+ good")
+        (store / "notes.txt").write_text("mine")
+        self.assertEqual(asked("gc", *option)["removed"], 0)
+        (store / ("0" * 32 + ".plan")).write_text("damaged")
+        self.assertEqual(asked("gc", *option), {"removed": 1, "bytes": 7})
+        self.assertEqual(asked("gc", "--all", *option), {"removed": 1, "bytes": told["bytes"]})
+        self.assertEqual([p.name for p in store.iterdir()], ["notes.txt"])
+
     def test_one_sentence_says_what_is_wrong(self):
         bad = self.tmp / "bad.onnx"
         bad.write_bytes(b"not a model")
         for status, args, text in (
-                (2, (), "why, show and bench"),
+                (2, (), "why, show, bench, ls and gc"),
                 (2, ("nonsense",), "nonsense is not known"),
                 (2, ("why",), "one model"),
                 (2, ("why", "a", "b"), "one model"),
+                (2, ("ls", "a"), "takes no names"),
                 (2, ("why", "selfie", "--after", "fuse"), "--after belongs to tachy engine show"),
                 (2, ("why", "selfie", "--crf", 3), "does not belong to tachy engine"),
                 (2, ("bench", "selfie", "--batch", "1,x"), "--batch takes up to 16 numbers"),

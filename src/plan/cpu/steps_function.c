@@ -18,6 +18,15 @@ int plan_steps_function(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+// To the nearest whole number, halves to the even one, in operations that become vectors: beyond 2^23
+// float32 has no fractions left, so a sum with it has none.
+static inline float nearest(float v)
+{
+    const float whole = 8388608.0f;
+    float r = copysignf((fabsf(v) + whole) - whole, v);
+    return fabsf(v) < whole ? r : v;
+}
+
 // Two comparisons by order instead of one for equality: those become vectors.
 #define EACH(EXPR)                                                                                 \
     for (int i = 0; i < n; i++) {                                                                  \
@@ -45,7 +54,7 @@ static void apply(const struct tachy_plan_act_of *f, const float *restrict x, fl
     case TACHY_PLAN_ATANH: EACH(atanhf(v));
     case TACHY_PLAN_FLOOR: EACH(floorf(v));
     case TACHY_PLAN_CEIL: EACH(ceilf(v));
-    case TACHY_PLAN_ROUND: EACH(nearbyintf(v));
+    case TACHY_PLAN_ROUND: EACH(nearest(v));
     case TACHY_PLAN_TRUNC: EACH(truncf(v));
     case TACHY_PLAN_RECIPROCAL: EACH(1 / v);
     case TACHY_PLAN_SOFTSIGN: EACH(v / (1 + fabsf(v)));
