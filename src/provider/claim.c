@@ -13,6 +13,7 @@ struct claims {
     const char **why; // a node is not ours; NULL: it is
     bool *ours;
     bool *heavy; // worth a plan: convolutions and matrix products
+    int64_t *saved; // elements of a pass over a tensor that a plan does on the way
     bool *folded; // became constants when they were read
     int *pulled;  // of what is folded: the level of those that use it, or one of enum pulled
     int *level, levels;
@@ -91,6 +92,18 @@ static bool is_heavy(const char *op)
     return false;
 }
 
+// Whether ONNX Runtime does it without a pass of its own over the tensor: the work itself, what it
+// fuses into a convolution, what only renames.
+static bool costs_nothing_more(const char *op)
+{
+    static const char *const names[] = {"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid",
+                                        "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++)
+        if (!strcmp(op, names[i]))
+            return true;
+    return is_heavy(op);
+}
+
 static int read_all(struct claims *c, const struct tachy_log *log)
 {
     struct reader r = {.api = c->p->api};
@@ -106,6 +119,8 @@ static int read_all(struct claims *c, const struct tachy_log *log)
         c->folded[i] = !why && r.g->last == last;
         c->pulled[i] = PULLED_NEVER;
         c->heavy[i] = !why && is_heavy(op);
+        if (!why && r.g->last && !costs_nothing_more(op))
+            c->saved[i] = tachy_value_elements(r.g->last->out);
         if (why)
             tachy_msg(log, TACHY_LOG_VERBOSE, "provider: %s %s is left to ONNX Runtime: %s", op, name, why);
     }
@@ -136,10 +151,20 @@ static bool ends_of(const struct provider *p, const OrtGraph *view, const OrtVal
            reader_ok(&r, p->api->Graph_GetOutputs(view, *out, *nb_out));
 }
 
+// Elements of pictures that come in or go out: their channels are put last and back.
+static int64_t turned(const struct provider_tensor *t, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        if (t[i].rank == 4 && t[i].shape[1] > 1 && t[i].shape[2] * t[i].shape[3] > 1)
+            sum += t[i].shape[0] * t[i].shape[1] * t[i].shape[2] * t[i].shape[3];
+    return sum;
+}
+
 // Whether the nodes do become a plan: what only shows on the way is found here, while ONNX Runtime
-// can still take them.
+// can still take them. `border`: elements that are turned around at its ends.
 static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNode **nodes, size_t nb,
-                     const struct tachy_log *log)
+                     int64_t *border, const struct tachy_log *log)
 {
     struct reader r = {.api = c->p->api};
     OrtGraph *view = NULL;
@@ -150,6 +175,7 @@ static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNod
     bool ok = reader_ok(&r, c->p->api->Graph_GetGraphView(graph, nodes, nb, &view)) &&
               ends_of(c->p, view, &in, &nb_in, &out, &nb_out) &&
               provider_plan_open(&plan, c->p, NULL, view, in, nb_in, out, nb_out, &quiet) == TACHY_OK;
+    *border = ok ? turned(plan->in, plan->nb_in) + turned(plan->out, plan->nb_out) : 0;
     provider_plan_close(&plan);
     free(in);
     free(out);
@@ -170,6 +196,11 @@ static void settle(struct claims *c, int level, const char *why)
     c->plans += !why;
 }
 
+// A part of a network pays where the passes that it saves outweigh its ends: docs/provider.md has the
+// measurements. Below FEW elements neither can be told from the time of a call.
+enum { FEW = 1 << 12 };
+static bool pays(int64_t saved, int64_t border) { return border <= FEW || saved >= border; }
+
 static OrtStatus *claim_level(struct claims *c, const OrtGraph *graph, int level,
                               OrtEpGraphSupportInfo *to, const struct tachy_log *log)
 {
@@ -178,17 +209,21 @@ static OrtStatus *claim_level(struct claims *c, const OrtGraph *graph, int level
     const OrtNode **set = calloc(c->nb, sizeof(OrtNode *));
     bool heavy = false;
     size_t n = 0;
+    int64_t saved = 0, border;
     for (size_t i = 0; set && i < c->nb; i++) {
         if (!c->ours[i] || c->level[i] != level)
             continue;
         set[n++] = c->nodes[i];
         heavy = heavy || c->heavy[i];
+        saved += c->saved[i];
     }
     OrtStatus *s = NULL;
     if (n && !heavy && n != c->nb) {
         settle(c, level, "no convolution or matrix product beside it, so it is not worth a plan");
-    } else if (n && !compiles(c, graph, set, n, log)) {
+    } else if (n && !compiles(c, graph, set, n, &border, log)) {
         settle(c, level, "it could not be compiled with its neighbours");
+    } else if (n && n != c->nb && !pays(saved, border)) {
+        settle(c, level, "turning the ends of its part of the network around costs more than the part saves");
     } else if (n) {
         settle(c, level, NULL);
         s = c->p->ep_api->EpGraphSupportInfo_AddNodesToFuse(to, set, n, &options);
@@ -229,12 +264,13 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
     c.nodes = provider_nodes(p, graph, &c.nb);
     c.ours = calloc(c.nb + 1, sizeof(*c.ours));
     c.heavy = calloc(c.nb + 1, sizeof(*c.heavy));
+    c.saved = calloc(c.nb + 1, sizeof(*c.saved));
     c.level = calloc(c.nb + 1, sizeof(*c.level));
     c.folded = calloc(c.nb + 1, sizeof(*c.folded));
     c.pulled = calloc(c.nb + 1, sizeof(*c.pulled));
     c.plan = calloc(c.nb + 1, sizeof(*c.plan));
     c.why = calloc(c.nb + 1, sizeof(*c.why));
-    if (!c.nodes || !c.ours || !c.heavy || !c.level || !c.folded || !c.pulled || !c.plan || !c.why ||
+    if (!c.nodes || !c.ours || !c.heavy || !c.saved || !c.level || !c.folded || !c.pulled || !c.plan || !c.why ||
         read_all(&c, log) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
     bool nested = is_nested(p, graph), all = c.levels == 1 && !nested;
@@ -250,6 +286,7 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
     free(c.nodes);
     free(c.ours);
     free(c.heavy);
+    free(c.saved);
     free(c.level);
     free(c.folded);
     free(c.pulled);

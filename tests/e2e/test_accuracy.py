@@ -2,10 +2,12 @@
 the plan's steps and whole networks on pictures against the evaluator, within the bounds that
 docs/provider.md promises."""
 import subprocess
+import threading
 import unittest
 
 import accuracy
 import common
+import memory_use
 import test_provider as provider
 
 LAYER, NETWORK, AFTER = 2e-6, 1e-5, 1e-4
@@ -196,6 +198,35 @@ class Networks(common.Case):
                 self.assertLess(r["layer"], LAYER)
                 self.assertLess(r["network"], NETWORK)
                 self.assertLess(r["after"], AFTER)
+
+    def test_memory(self):
+        """Opening and running takes no more than with ONNX Runtime's own kernels (bench/engine_memory)."""
+        path = common.DEPS / "models/selfie.onnx"
+        if not path.exists():
+            self.skipTest("the model selfie is not here")
+        ours, theirs = memory_use.of_session(path, "tachy"), memory_use.of_session(path, "cpu")
+        print(f"selfie: {ours['peak']:.1f} MiB at the peak, ONNX Runtime {theirs['peak']:.1f}")
+        self.assertLess(ours["peak"], theirs["peak"])
+
+    def test_sixteen_sessions(self):
+        """Sixteen sessions, opened and run side by side, and one that sixteen threads share: the same bits."""
+        path = common.DEPS / "models/selfie.onnx"
+        if not path.exists():
+            self.skipTest("the model selfie is not here")
+        shared = provider.both(str(path))[1]
+        feed = provider.feeds(shared)
+        want, same = shared.run(None, feed)[0].tobytes(), []
+
+        def work():
+            own = provider.ort.InferenceSession(str(path), provider.options(True))
+            for session in (own, shared, own):
+                same.append(session.run(None, feed)[0].tobytes() == want)
+        threads = [threading.Thread(target=work) for _ in range(16)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(same, [True] * 48)
 
     def test_nothing_without_asking(self):
         """A plan that was not opened for it has no reference and says so."""
