@@ -154,6 +154,20 @@ static int panel_channels(const struct tachy_conv *c, int k)
     return TACHY_MIN(full, TACHY_ALIGN(cout - k, c->k->width));
 }
 
+// Bytes of the input that outputs of one image read, and of one group's weights.
+static size_t input_bytes(const struct tachy_conv *c, int outputs)
+{
+    size_t cin = (size_t)(c->s.cin / c->s.groups), image = (size_t)c->s.h * (size_t)c->s.w * cin;
+    return TACHY_MIN(image, (size_t)outputs * (size_t)c->taps) * sizeof(float);
+}
+
+static size_t weight_bytes(const struct tachy_conv *c)
+{
+    return (size_t)c->taps * (size_t)(c->s.cout / c->s.groups) * sizeof(float);
+}
+
+enum { SMALL_WEIGHTS = 256 << 10, SMALL_INPUT = 512 << 10, PART_BYTES = 24 << 10, MOST_BLOCK = 384 };
+
 void tachy_conv_setup(struct tachy_conv *c, const struct tachy_conv_shape *s,
                       const struct tachy_conv_variant *v)
 {
@@ -171,6 +185,7 @@ void tachy_conv_setup(struct tachy_conv *c, const struct tachy_conv_shape *s,
     int cout = s->cout / s->groups;
     size_t channels = TACHY_ALIGN((size_t)cout, (size_t)c->k->width);
     c->group_floats = round_up(channels * ((size_t)c->taps + 1));
+    c->far = weight_bytes(c) > SMALL_WEIGHTS;
 }
 
 int tachy_conv_init(struct tachy_conv *c, const struct tachy_conv_shape *s,
@@ -216,7 +231,7 @@ static void pack_panel(const struct tachy_conv *c, const struct tachy_conv_weigh
 {
     const struct tachy_conv_shape *s = &c->s;
     for (int k = 0; k < count; k++)
-        p[k] = w->bias ? w->bias[first + k] : 0;
+        p[k] = (w->bias ? w->bias[first + k] : 0) + 0.0f; // no -0: tile.c
     for (int ky = 0; ky < s->kh; ky++)
         for (int kx = 0; kx < s->kw; kx++)
             for (int i = 0; i < s->cin / s->groups; i++) {
@@ -242,28 +257,53 @@ void tachy_conv_pack(const struct tachy_conv *c, const struct tachy_conv_weights
                        panel_channels(c, k), p + (ptrdiff_t)k * (c->taps + 1));
 }
 
+bool tachy_conv_parts_outside(const struct tachy_conv *c)
+{
+    return c->far && input_bytes(c, 96) > SMALL_INPUT;
+}
+
+int tachy_conv_part_taps(const struct tachy_conv *c, int outputs)
+{
+    int step = c->v.vectors * c->k->width, most = PART_BYTES / (int)sizeof(float) / step;
+    bool once = outputs <= 2 * tachy_conv_tile_pixels(c->k, c->v.vectors);
+    return once || c->taps <= 2 * most || !c->far ? TACHY_MAX(c->taps, 1)
+                                                                          : most;
+}
+
 // Without a choice: x of one block in half of a small first-level cache while the weights stay
-// in the second; where they do not fit there, as many outputs as possible for each pass over
-// them.
+// in the second; where they do not fit there, as many outputs for each pass over them as leave
+// their input in it.
 int tachy_conv_block(const struct tachy_conv *c)
 {
     if (c->v.block > 0)
         return c->v.block;
-    size_t weights = (size_t)c->taps * (size_t)(c->s.cout / c->s.groups) * sizeof(float);
-    int inner = TACHY_MAX(c->s.cin / c->s.groups, 1);
-    int block = weights > 256 * 1024 ? 65536 / inner : 4096 / inner;
-    return TACHY_CLAMP(block, 48, 384) / 24 * 24;
+    int inner = TACHY_MAX(c->s.cin / c->s.groups, 1), block = 4096 / inner;
+    if (c->far)
+        for (block = MOST_BLOCK; block > 96 && !tachy_conv_parts_outside(c) &&
+                                 input_bytes(c, block) > SMALL_INPUT;)
+            block -= 24;
+    return TACHY_CLAMP(block, 48, MOST_BLOCK) / 24 * 24;
 }
 
-static size_t table_size(const struct tachy_conv *c)
+size_t tachy_conv_table_size(const struct tachy_conv *c)
 {
     size_t runs = (size_t)TACHY_MAX(c->s.kh * c->s.kw, 1);
     return c->dw ? 0 : TACHY_ALIGN(runs * (size_t)tachy_conv_block(c) * sizeof(float *), 64);
 }
 
+// The table and the sums of a block whose taps come in parts.
+static size_t tiles_size(const struct tachy_conv *c)
+{
+    int block = tachy_conv_block(c), step = c->v.vectors * c->k->width;
+    if (c->dw || tachy_conv_part_taps(c, block) >= c->taps)
+        return tachy_conv_table_size(c);
+    int channels = tachy_conv_parts_outside(c) ? TACHY_ALIGN(c->s.cout / c->s.groups, step) : step;
+    return tachy_conv_table_size(c) + (size_t)block * (size_t)channels * sizeof(float);
+}
+
 size_t tachy_conv_scratch_size(const struct tachy_conv *c, bool scaled)
 {
-    return table_size(c) + (scaled ? tachy_conv_packed_size(c) : 0);
+    return tiles_size(c) + (scaled ? tachy_conv_packed_size(c) : 0);
 }
 
 // The weights of one image's run: w * scale of the input channel.
@@ -318,7 +358,7 @@ void tachy_conv_run(const struct tachy_conv *c, const void *packed, const struct
         end = TACHY_MIN(row1, (r / c->out_h + 1) * c->out_h);
         if (io->scale)
             w = scaled_weights(c, packed, io->scale + r / c->out_h * io->scale_image,
-                               (float *)((char *)scratch + table_size(c)));
+                               (float *)((char *)scratch + tiles_size(c)));
         if (c->dw)
             tachy_conv_run_depthwise(c, w, io, r, end);
         else

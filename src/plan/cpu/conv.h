@@ -45,6 +45,7 @@ struct tachy_conv {
     int taps;            // of one output: kh * kw * cin / groups
     int zeros;           // floats of the run that padding reads
     size_t group_floats; // of one group's packed weights
+    bool far;            // weights do not stay in the second-level cache
 };
 
 // TACHY_ERR_INVAL, logged: a size, stride or group count that is no convolution, or tensors of
@@ -88,5 +89,10 @@ void tachy_conv_run_depthwise(const struct tachy_conv *c, const float *packed,
                               const struct tachy_conv_io *io, int row0, int row1);
 // Pixels that a tile takes at most with `vectors` vectors.
 int tachy_conv_tile_pixels(const struct tachy_plan_kernels *k, int vectors);
-// Outputs of a block of tiles.
+// Outputs of a block of tiles, and the bytes of its table.
 int tachy_conv_block(const struct tachy_conv *c);
+size_t tachy_conv_table_size(const struct tachy_conv *c);
+// Taps that are added up before the next panel or tile, in a block of so many outputs; all where
+// the weights are small. And whether each part of them goes over all panels before the next.
+int tachy_conv_part_taps(const struct tachy_conv *c, int outputs);
+bool tachy_conv_parts_outside(const struct tachy_conv *c);

@@ -15,6 +15,7 @@ struct block {
     int n, y, x, size;             // image, first output, number of outputs
     int group;
     int runs, len;
+    float *sums; // of the block's outputs while their taps come in parts
     bool line; // 1x1, stride 1, no padding, rows of the input adjacent
 };
 
@@ -94,53 +95,128 @@ static void fill_table(struct block *b, bool adjacent)
     }
 }
 
-// All outputs of the block with one panel: tiles of equal size or one less, none of which is
-// small.
-static void run_panel(const struct block *b, int k, int channels, int vectors)
+// Taps that are added up in one go: `len` floats from `skip` on of `runs` runs from `run` on.
+struct part {
+    int run, runs, skip, len;
+};
+
+static bool is_last(const struct block *b, const struct part *p)
+{
+    return p->run + p->runs == b->runs && p->skip + p->len == b->len;
+}
+
+// Parts whose weights for one panel stay in the first-level cache while all tiles use them: some
+// runs, or pieces of a run of about the same size.
+static void set_part(const struct block *b, struct part *p)
+{
+    int taps = tachy_conv_part_taps(b->c, b->size), pieces = (b->len + taps - 1) / taps;
+    p->runs = b->runs, p->len = b->len;
+    if (b->runs == 0 || taps >= b->c->taps)
+        return; // all of them
+    if (pieces == 1) {
+        p->runs = TACHY_MIN(taps / b->len, b->runs - p->run);
+    } else {
+        p->runs = 1;
+        p->len = TACHY_MIN((b->len + pieces - 1) / pieces, b->len - p->skip);
+    }
+}
+
+static struct part first_part(const struct block *b)
+{
+    struct part p = {0};
+    set_part(b, &p);
+    return p;
+}
+
+// False after the last.
+static bool next_part(const struct block *b, struct part *p)
+{
+    if (is_last(b, p))
+        return false;
+    p->skip += p->len;
+    if (p->skip == b->len) {
+        p->run += p->runs;
+        p->skip = 0;
+    }
+    set_part(b, p);
+    return true;
+}
+
+static struct tachy_tile panel_tile(const struct block *b, int k, int channels, int vectors)
 {
     const struct tachy_conv *c = b->c;
     const struct tachy_epilogue *e = &b->io->epilogue;
     int first = b->group * (c->s.cout / c->s.groups) + k, width = c->k->width;
     const float *w = b->weights + (ptrdiff_t)k * (c->taps + 1);
-    struct tachy_act act = e->act;
-    act.slope = act.slope ? act.slope + first : NULL;
-    struct tachy_tile t = {
+    return (struct tachy_tile){
         .x_run = b->size,
-        .runs = b->runs,
-        .len = b->len,
+        .zeros = b->packed,
         .bias = w,
         .w = w + vectors * width,
         .tail = channels - (vectors - 1) * width,
         .y_step = b->io->out.pixel,
         .add_step = e->add ? e->add->pixel : 0,
         .add_last = e->add_last,
-        .act = &act,
         .sums = e->sums ? e->sums + ((ptrdiff_t)b->n * c->out_h + b->y) * c->s.cout + first : NULL,
     };
+}
+
+// All outputs of the block with one panel and one part of their taps: tiles of equal size or one
+// less, none of which is small. `sums`: of this panel.
+static void run_panel(const struct block *b, const struct part *part, int k, float *sums)
+{
+    const struct tachy_conv *c = b->c;
+    const struct tachy_epilogue *e = &b->io->epilogue;
+    int cout = c->s.cout / c->s.groups, width = c->k->width, first = b->group * cout + k;
+    int channels = TACHY_MIN(cout - k, c->v.vectors * width);
+    int vectors = (channels + width - 1) / width;
+    struct tachy_tile t = panel_tile(b, k, channels, vectors);
+    struct tachy_act act = e->act;
+    act.slope = act.slope ? act.slope + first : NULL;
+    t.act = &act;
+    t.runs = part->runs, t.len = part->len, t.skip = part->skip;
+    t.w += ((ptrdiff_t)part->run * b->len + part->skip) * vectors * width;
+    bool start = part->run == 0 && part->skip == 0, end = is_last(b, part);
     float *y = tachy_view_at(&b->io->out, b->n, b->y, b->x) + first;
     const float *add = e->add ? tachy_view_at(e->add, b->n, b->y, b->x) + first : NULL;
     int most = TACHY_MIN(tachy_conv_tile_pixels(c->k, vectors), b->size);
     int tiles = (b->size + most - 1) / most, small = b->size / tiles, big = b->size % tiles;
+    ptrdiff_t floats = (ptrdiff_t)part->runs * part->len * vectors * width;
+    t.ahead = t.w + floats;
+    t.ahead_lines = c->far ? (int)((floats / 16 + tiles - 1) / tiles) : 0;
     for (int i = 0, p = 0; i < 2; i++) { // `big` tiles of one pixel more first
         int pixels = small + !i;
         t.tiles = i ? tiles - big : big;
-        t.x = b->table + p;
+        t.x = b->table + (ptrdiff_t)part->run * b->size + p;
         t.y = y + p * t.y_step;
         t.add = add ? add + p * t.add_step : NULL;
+        t.resume = start ? NULL : sums + (ptrdiff_t)p * vectors * width;
+        t.keep = end ? NULL : sums + (ptrdiff_t)p * vectors * width;
+        t.ahead += i ? (ptrdiff_t)big * t.ahead_lines * 16 : 0;
         if (t.tiles > 0)
             c->k->tile[vectors - 1][pixels - 1](&t);
         p += t.tiles * pixels;
     }
 }
 
+// What is read again and again is to stay in the caches: the input of the block over all panels,
+// or where that is too large, each part of it.
 static void run_panels(struct block *b)
 {
     const struct tachy_conv *c = b->c;
-    int cout = c->s.cout / c->s.groups, width = c->k->width, step = c->v.vectors * width;
-    for (int k = 0; k < cout; k += step) {
-        int channels = TACHY_MIN(cout - k, step);
-        run_panel(b, k, channels, (channels + width - 1) / width);
+    int cout = c->s.cout / c->s.groups, step = c->v.vectors * c->k->width;
+    bool outside = tachy_conv_parts_outside(c);
+    for (int k = 0; !outside && k < cout; k += step) {
+        struct part p = first_part(b);
+        do
+            run_panel(b, &p, k, b->sums);
+        while (next_part(b, &p));
     }
+    struct part p = first_part(b);
+    do {
+        for (int k = 0; outside && k < cout; k += step)
+            run_panel(b, &p, k, b->sums + (ptrdiff_t)k * b->size);
+    } while (outside && next_part(b, &p));
 }
 
 // Whether all taps of outputs x..x+count-1 (of any rows where more than one is touched) lie
@@ -214,6 +290,7 @@ void tachy_conv_run_tiles(const struct tachy_conv *c, const float *packed,
 {
     const struct tachy_epilogue *e = &io->epilogue;
     struct block b = {.c = c, .io = io, .table = scratch, .n = row0 / c->out_h};
+    b.sums = (float *)((char *)scratch + tachy_conv_table_size(c));
     b.line = is_pointwise(&c->s) && one_line(&io->in);
     int y = row0 - b.n * c->out_h, rows = row1 - row0;
     // A first layer: few channels, so runs of a whole row of taps are worth it.

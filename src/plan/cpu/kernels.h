@@ -13,9 +13,18 @@ struct tachy_tile {
     int tiles; // how many
     const float *const *x; // where each pixel's first run starts
     ptrdiff_t x_run;       // pointers to the next run's
+    const float *zeros;    // what a run in the padding reads; one of all pixels is left out
+    ptrdiff_t skip;        // floats of each run that are not read
     int runs, len;
+    // Sums so far of all tiles, [pixels][vectors * width] each: where they start (NULL: at the
+    // bias), and where they go instead of to the epilogue (NULL: they are complete).
+    const float *resume;
+    float *keep;
     const float *w;    // [runs][len][vectors * width]
     const float *bias; // [vectors * width]
+    // What is read after these tiles: so many 64-byte lines are fetched with each. 0: none.
+    const float *ahead;
+    int ahead_lines;
     int tail;          // valid floats of the last vector, 1..width
     float *y;         // first pixel's output
     ptrdiff_t y_step; // to the next pixel's

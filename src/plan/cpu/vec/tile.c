@@ -4,6 +4,7 @@
 // Register tiles of convolution and matrix product: pixels x vectors accumulators, each
 // starting at the bias and adding the taps in their order with one rounding a tap (where the
 // processor has fused multiply-add), so an output's bits do not depend on the tile it fell in.
+// Whether a zero of the padding is added or left out changes none, as no sum is -0.
 
 #define LAST(v, n) ((v) == (n) - 1)
 #define ADD_AT(p, v) load_last(add + (p) * add_step + (v) * VW, LAST(v, vectors), tail)
@@ -25,7 +26,10 @@ static inline void store_last(float *p, VF v, bool last, int tail)
 
 #define T_INIT(acc, p, v) VF acc = b##v;
 #define T_SUM(acc, p, v) s##v = vadd(s##v, acc);
-#define T_POINTER(p, M) const float *x##p = x[p];
+#define T_RESUME(acc, p, v) acc = vload(resume + ((p) * vectors + (v)) * VW);
+#define T_KEEP(acc, p, v) vstore(keep + ((p) * vectors + (v)) * VW, acc);
+#define T_POINTER(p, M) const float *x##p = x[p] + skip;
+#define T_PADDING(p, M) &&x[p] == zeros
 #define T_STEP1(p, M)                                                                              \
     {                                                                                              \
         const VF xv = vbroadcast(x##p + c);                                                        \
@@ -56,20 +60,38 @@ static inline void store_last(float *p, VF v, bool last, int tail)
     static void tile_##N##_##P(const struct tachy_tile *t)                                         \
     {                                                                                              \
         enum { vectors = N };                                                                      \
-        const ptrdiff_t len = t->len, x_run = t->x_run, y_step = t->y_step, add_step = t->add_step;\
+        const ptrdiff_t len = t->len, x_run = t->x_run, skip = t->skip;                            \
+        const ptrdiff_t y_step = t->y_step, add_step = t->add_step;                                \
         const int runs = t->runs, tail = t->tail;                                                  \
         const float *const *x_tile = t->x, *add = t->add;                                          \
-        float *y = t->y;                                                                           \
+        const float *resume = t->resume;                                                           \
+        float *y = t->y, *keep = t->keep;                                                          \
+        const float *ahead = t->ahead, *zeros = t->zeros;                                          \
         for (int i = t->tiles; i > 0; i--, x_tile += P, y += P * y_step) {                         \
+            for (int l = t->ahead_lines; l > 0; l--, ahead += 16)                                  \
+                __builtin_prefetch(ahead, 0, 2);                                                   \
             T_VECTORS##N(T_BIAS)                                                                   \
             ROWS##P(EACH##N, T_INIT)                                                               \
+            if (resume) {                                                                          \
+                ROWS##P(EACH##N, T_RESUME)                                                         \
+                resume += P * vectors * VW;                                                        \
+            }                                                                                      \
             const float *w = t->w, *const *x = x_tile;                                             \
             for (int r = runs; r > 0; r--, x += x_run) {                                           \
+                if (true ROWS##P(T_PADDING, )) {                                                   \
+                    w += len * vectors * VW;                                                       \
+                    continue;                                                                      \
+                }                                                                                  \
                 ROWS##P(T_POINTER, )                                                               \
                 _Pragma("GCC unroll 4") for (ptrdiff_t c = 0; c < len; c++, w += vectors * VW) {   \
                     T_VECTORS##N(T_WEIGHTS)                                                        \
                     ROWS##P(T_STEP##N, )                                                           \
                 }                                                                                  \
+            }                                                                                      \
+            if (keep) {                                                                            \
+                ROWS##P(EACH##N, T_KEEP)                                                           \
+                keep += P * vectors * VW;                                                          \
+                continue;                                                                          \
             }                                                                                      \
             FINISH(ROWS##P, EACH##N)                                                               \
             if (t->sums) {                                                                         \
