@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+EFFORT = os.environ.get("TACHY_BUILD_EFFORT", "2")  # of `tachy segment`; what is found is in the engine store
 EP = os.environ.get("TACHY_EP", str(ROOT / "build" / "src" / "provider" / "libtachy_ep.so"))
 
 
@@ -64,8 +65,9 @@ class Tachy(OnnxRuntime):
         if not Tachy.registered:
             ort.register_execution_provider_library("tachy", EP)
             Tachy.registered = True
-        o = self.options(threads)
-        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], {})
+        o = self.options(1)
+        o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1],
+                                   {"threads": str(threads), "build_effort": EFFORT})
         return ort.InferenceSession(str(path), o)
 
 

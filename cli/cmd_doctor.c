@@ -89,6 +89,11 @@ static void print_runtime(const json_t *ort)
     printf("ONNX Runtime  %s (%s)\n", text_of(ort, "version", "unknown"),
            text_of(ort, "path", "found by the system"));
     print_list("  providers", json_object_get(ort, "providers"));
+    const json_t *own = json_object_get(ort, "tachy");
+    if (json_is_object(own))
+        printf("  tachy       %s (%s)\n", text_of(own, "version", "?"), text_of(own, "path", "?"));
+    else
+        puts("  tachy       libtachy_ep.so not found");
 }
 
 static void print_models(const json_t *models)

@@ -12,7 +12,7 @@ extern "C" {
 //   gpu          [{name, driver, memory_mib}], empty without an NVIDIA driver
 //   ffmpeg       {libavcodec, libavformat, libavutil, libswscale: "59.37.100",
 //                 encoders: {name: whether it is there}}
-//   onnxruntime  {path, version, providers[]} or null
+//   onnxruntime  {path, version, providers[], tachy: {path, version} or null} or null
 //   models       [{name, present, path}]
 //   missing      [{what, command}]: what the main job needs and the command that gets it
 // Looks only: nothing is fetched. What is missing is no failure; TACHY_ERR_NOMEM.

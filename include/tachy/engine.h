@@ -76,7 +76,7 @@ TACHY_API const char *tachy_engine_version(const tachy_engine *e);
 TACHY_API void tachy_engine_close(tachy_engine **e);
 
 // What ONNX Runtime offers here: JSON {"path", "version", "providers": [names of ONNX
-// Runtime]}. `library` as in tachy_engine_params. Free with tachy_free().
+// Runtime], "tachy": {"path", "version"} of the library of the provider tachy, or null}. `library` as in tachy_engine_params. Free with tachy_free().
 // TACHY_ERR_UNAVAILABLE: none is found, or it is too old.
 TACHY_API int tachy_engine_library(char **json, const char *library, const struct tachy_log *log);
 

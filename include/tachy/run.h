@@ -44,6 +44,7 @@ struct tachy_summary {
     struct tachy_verdict verdict; // the same with evidence, remedy and expected gain
     double peak_memory_mib;  // of the process
     int workers, cores;
+    char engine[128];        // what ran the model: "tachy 0.1.0 avx2, ONNX Runtime 1.31.1"; "": unknown
     bool interrupted;
     int64_t resumed;         // frames that an earlier run had written; not counted in `frames`
     int64_t kept;            // frames that the next run need not do again where this one did not

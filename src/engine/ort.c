@@ -289,6 +289,18 @@ static json_t *provider_names(const struct tachy_ort *ort)
     return list;
 }
 
+// Our own provider's library; null where there is none.
+static json_t *own_provider(void)
+{
+    const struct tachy_ep_table *table;
+    char *path;
+    json_t *o = tachy_ep_find(&path, &table, NULL, NULL) == TACHY_OK
+                    ? json_pack("{s:s, s:s}", "path", path, "version", table->about())
+                    : json_null();
+    free(path);
+    return o;
+}
+
 int tachy_engine_library(char **json, const char *library, const struct tachy_log *log)
 {
     struct tachy_ort *ort = NULL;
@@ -296,8 +308,8 @@ int tachy_engine_library(char **json, const char *library, const struct tachy_lo
     int err = tachy_ort_open(&ort, library, log);
     if (err < 0)
         return err;
-    json_t *o = json_pack("{s:s, s:s, s:o}", "path", ort->path, "version", ort->version,
-                          "providers", provider_names(ort));
+    json_t *o = json_pack("{s:s, s:s, s:o, s:o}", "path", ort->path, "version", ort->version,
+                          "providers", provider_names(ort), "tachy", own_provider());
     *json = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
     json_decref(o);
     tachy_ort_close(&ort);

@@ -141,6 +141,8 @@ struct tachy_task_ops {
     void (*batches)(const tachy_task *t, struct tachy_task_batches *b);
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);
+    // What runs the model, with its version. NULL: nothing does.
+    const char *(*engine)(const tachy_task *t);
 };
 
 struct tachy_task {

@@ -353,6 +353,8 @@ static int run_frames(struct run *r)
     atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
     read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     r->sum->peak_memory_mib = peak_memory_mib();
+    if (r->p->task->ops->engine)
+        snprintf(r->sum->engine, sizeof(r->sum->engine), "%s", r->p->task->ops->engine(r->p->task));
     struct progress_state ps = {.last_ns = r->start_ns};
     report_progress(r, &ps, true);
     if (err == TACHY_OK)

@@ -93,6 +93,8 @@ static json_t *runtime_json(json_t *missing)
     // A missing library is an answer here, not an error.
     json_t *o = tachy_engine_library(&text, NULL, NULL) == TACHY_OK ? json_loads(text, 0, NULL) : NULL;
     tachy_free(text);
+    if (o && json_is_null(json_object_get(o, "tachy")))
+        add_missing(missing, "our provider's libtachy_ep.so", "meson install -C build");
     if (o)
         return o;
     add_missing(missing, "ONNX Runtime 1.23 or newer", "./tools/setup");

@@ -74,6 +74,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "peak_memory_mib", number(s->peak_memory_mib, 1));
     json_object_set_new(o, "workers", json_integer(s->workers));
     json_object_set_new(o, "cores", json_integer(s->cores));
+    json_object_set_new(o, "engine", *s->engine ? json_string(s->engine) : json_null());
     json_object_set_new(o, "interrupted", json_boolean(s->interrupted));
     json_object_set_new(o, "resumed", json_integer(s->resumed));
     json_object_set_new(o, "kept", s->kept >= 0 ? json_integer(s->kept) : json_null());
@@ -137,11 +138,11 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
     *text = tachy_asprintf(
         "frames        %lld in %.2f s, %.1f a second%s%s%s\n"
         "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
-        "%s%s"
+        "%s%s%s%s%s"
         "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
         "%s\n",
         (long long)s->frames, s->seconds, s->fps, resumed, damaged, s->interrupted ? ", interrupted" : "",
-        steps, live, verdict, 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
+        steps, live, verdict, *s->engine ? "engine        " : "", s->engine, *s->engine ? "\n" : "", 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
         light);
     tachy_free(live);
     tachy_free(verdict);

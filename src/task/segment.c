@@ -82,6 +82,7 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
         return TACHY_ERR_NOMEM;
     if (strcmp(s->provider, "null"))
         segment_find_states(s);
+    snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(net->first));
     snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
              card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
@@ -568,6 +569,12 @@ static const char *describe(const tachy_task *t)
     return s->describe;
 }
 
+static const char *engine(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    return s->engine;
+}
+
 const struct tachy_task_ops tachy_task_segment = {
     .name = "segment",
     .priv_size = sizeof(struct segment),
@@ -605,4 +612,5 @@ const struct tachy_task_ops tachy_task_segment = {
     .item_close = item_close,
     .tensors = tensors,
     .describe = describe,
+    .engine = engine,
 };

@@ -42,7 +42,7 @@ struct segment {
     bool refine;
     float smooth;     // 0: off
     char *background; // file for mode replace, NULL otherwise
-    char describe[256];
+    char describe[256], engine[128]; // the latter: tachy_engine_version()
     int nb_states; // of a recurrent model; 0: every picture for itself
     struct segment_state_io state[TACHY_MAX_STATES];
 

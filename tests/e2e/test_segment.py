@@ -213,6 +213,11 @@ class Segment(Case):
         self.assertEqual([x["name"] for x in s["steps"]], ["decode", "preprocess", "model", "postprocess", "composite", "encode"])
         for key in ("seconds", "fps", "light_ratio", "utilisation", "limited_by", "peak_memory_mib"):
             self.assertTrue(s[key], key)
+        # The default is our own provider, where it runs all of the model; it is said what ran.
+        self.assertRegex(s["engine"], r"^tachy [\d.]+ \w+, ONNX Runtime [\d.]+$")
+        other = json.loads(run("segment", path, "--mode", "mask", "--quiet", "--json", "--provider", "cpu", "-f", "null",
+                               "-").stdout)
+        self.assertRegex(other["engine"], r"^ONNX Runtime [\d.]+$")
         model = s["steps"][2]
         self.assertEqual(model["calls"], 30)
         self.assertTrue(0 < model["p50_ms"] <= model["p95_ms"] <= model["p99_ms"])

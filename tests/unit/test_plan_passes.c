@@ -202,31 +202,35 @@ TEST(layout_and_addresses)
 }
 
 struct runner {
-    struct tachy_cpu_plan *plan;
+    struct tachy_cpu_plan *plan;  // of all
+    struct tachy_graph *own;      // one that this one alone compiles
+    struct tachy_cpu_plan_params params;
     const float *x, *want;
     bool same;
 };
 
-enum { RUNS = 20, OUT = 2 * 5 * 6 * 6, IN = 2 * 3 * 8 * 6 };
+enum { THREADS = 16, RUNS = 8, OUT = 2 * 5 * 6 * 6, IN = 2 * 3 * 8 * 6 };
 
 static void *run_many(void *arg)
 {
     struct runner *r = arg;
+    struct tachy_cpu_plan *own = NULL;
     float y[OUT];
-    r->same = true;
-    for (int i = 0; i < RUNS; i++)
-        if (tachy_cpu_plan_run(r->plan, &r->x, (float *const[]){y}) != TACHY_OK ||
+    r->same = tachy_cpu_plan_open(&own, r->own, &r->params) == TACHY_OK;
+    for (int i = 0; i < RUNS && r->same; i++)
+        if (tachy_cpu_plan_run(i & 1 ? own : r->plan, &r->x, (float *const[]){y}) != TACHY_OK ||
             memcmp(y, r->want, sizeof(y)))
             r->same = false;
+    tachy_cpu_plan_close(&own);
     return NULL;
 }
 
-// One plan on several threads: the same bits.
+// One plan that many threads run, and plans of the same weights that each opens: the same bits.
 TEST(threads)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct runner r[4];
-    pthread_t thread[4];
+    struct runner r[THREADS] = {0};
+    pthread_t thread[THREADS];
     float x[IN], want[OUT];
     const float *in = x;
     begin();
@@ -234,17 +238,20 @@ TEST(threads)
     CHECK_INT(tachy_value_elements(g->out[0]), OUT);
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
     CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(tachy_graph_copy(&r[i].own, g, true), TACHY_OK);
     tachy_graph_close(&g); // the plan has copied what it needs
     for (int i = 0; i < IN; i++)
         x[i] = noise();
     CHECK_INT(tachy_cpu_plan_run(p, &in, (float *const[]){want}), TACHY_OK);
-    for (int i = 0; i < 4; i++) {
-        r[i] = (struct runner){p, x, want, false};
+    for (int i = 0; i < THREADS; i++) {
+        r[i] = (struct runner){p, r[i].own, {.threads = 1 + i % 3}, x, want, false};
         CHECK_INT(pthread_create(&thread[i], NULL, run_many, &r[i]), 0);
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < THREADS; i++) {
         pthread_join(thread[i], NULL);
         CHECK(r[i].same);
+        tachy_graph_close(&r[i].own);
     }
     tachy_cpu_plan_close(&p);
 }

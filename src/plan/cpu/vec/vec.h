@@ -26,6 +26,12 @@
 #else
 #define VARRAY_FUNCTION
 #endif
+// The same for a pointer to such an array, where the function itself is to be watched.
+#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#define VARRAY_POINTER(p) __asm__("" : "+r"(p))
+#else
+#define VARRAY_POINTER(p) (void)(p)
+#endif
 
 #if TACHY_VEC == 1
 #include <immintrin.h>

@@ -63,9 +63,11 @@ enum { KEPT = 24 }; // accumulators of the largest tile
         case TACHY_ACT_PRELU: ROWS(EACH, F_PRELU) break;                                           \
         default: {                                                                                 \
             float kept[KEPT * VW], *at = kept;                                                     \
+            VARRAY_POINTER(at);                                                                    \
             ROWS(EACH, F_KEEP)                                                                     \
             ISA_NAME(tachy_unary)(kept, kept, (int)(at - kept), t->act);                           \
             at = kept;                                                                             \
+            VARRAY_POINTER(at);                                                                    \
             ROWS(EACH, F_TAKE)                                                                     \
             break;                                                                                 \
         }                                                                                          \
