@@ -1,4 +1,5 @@
 """Bad input and bad luck: handled or refused with one clear sentence, never a crash."""
+import fcntl
 import os
 import pathlib
 import random
@@ -124,7 +125,9 @@ class Robust(Case):
     def test_a_reader_that_has_gone(self):
         path = self.clip("a.mp4", seconds=1)
         for args in (("-f", "matroska", "-"), ("--mode", "json", "-o", "-")):
-            p = subprocess.Popen([TACHY, "segment", "-q", str(path), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            p = subprocess.Popen([TACHY, "segment", "-q", str(path), *args], bufsize=0, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE)
+            fcntl.fcntl(p.stdout, fcntl.F_SETPIPE_SZ, 4096)  # more than that comes: nobody ends before the reader
             p.stdout.read(1)
             p.stdout.close()
             err = p.stderr.read().decode()

@@ -236,7 +236,7 @@ static void expect(enum tachy_limit limit, const struct job *with, const struct 
     CHECK_STR(a.limited_text, a.verdict.words);
 }
 
-#define SOURCE "null:32x16,format=gray,frames=80"
+#define SOURCE "null:32x16,format=gray,frames=160"
 static const char quick[] = SOURCE ",sleep_us=3000"; // what most cases are left with: 3 ms a frame
 
 TEST(decode)
@@ -256,7 +256,7 @@ TEST(disk_of_the_input)
 
 TEST(source_rate)
 {
-    struct job with = {.source = "null:32x16@100,format=gray,frames=60,pace=1",
+    struct job with = {.source = "null:32x16@100,format=gray,frames=100,pace=1",
                        .costs = {.model_us = 6000}};
     struct job without = with;
     without.source = SOURCE;
