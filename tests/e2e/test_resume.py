@@ -168,12 +168,13 @@ class Resume(common.Case):
 
     def test_goes_on_in_every_kind_of_input(self):
         """The frames behind the cut are the same ones: seeked in, or read up to where that cannot be."""
-        for name, enc, args in (("a.ts", ("-c:v", "libx264", "-g", 20), ()), ("a.avi", ("-c:v", "mpeg4", "-bf", 2), ()),
-                                ("a.h264", ("-c:v", "libx264"), ()),
-                                ("a.mkv", ("-c:v", "libx264", "-x264-params", "open-gop=1:keyint=15"), ()),
-                                ("b.mkv", ("-c:v", "libx264"), ("-r", "30000/1001", "-ss", "0.5")),
-                                ("c.mkv", ("-c:v", "libx264", "-c:a", "aac"), ("--every-nth", 2, "-ss", "0.1", "--max-frames", 36)),
-                                ("d.mp4", ("-c:v", "libx264", "-c:a", "aac"), ("-ss", "0.3", "-t", "2"))):
+        kinds = (("a.ts", ("-c:v", "libx264", "-g", 20), ()), ("a.avi", ("-c:v", "mpeg4", "-bf", 2), ()),
+                 ("a.h264", ("-c:v", "libx264"), ()),
+                 ("a.mkv", ("-c:v", "libx264", "-x264-params", "open-gop=1:keyint=15"), ()),
+                 ("b.mkv", ("-c:v", "libx264"), ("-r", "30000/1001", "-ss", "0.5")),
+                 ("c.mkv", ("-c:v", "libx264", "-c:a", "aac"), ("--every-nth", 2, "-ss", "0.1", "--max-frames", 36)),
+                 ("d.mp4", ("-c:v", "libx264", "-c:a", "aac"), ("-ss", "0.3", "-t", "2")))
+        for name, enc, args in kinds[2:5] if common.SANITIZER else kinds:  # the same code, many times as slow
             with self.subTest(name):
                 clip = self.clip(name, *enc)
                 ref, out = self.tmp / "ref.mkv", self.tmp / "out.mkv"
