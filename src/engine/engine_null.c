@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-// Pretends to be a model: writes zeros, takes as long as it is told, fails when it is told.
+// Pretends to be a model: writes zeros (nothing into a GPU's memory, which stays as it is), takes as long as it is told, fails when it is told.
 // Measures what the pipeline costs, and reaches every caller's error path.
 struct priv {
     int cost_us;  // busy, a run
@@ -71,7 +71,8 @@ static int null_run(tachy_engine *e, const struct tachy_tensor in[], struct tach
         return tachy_fail(e->params.log, TACHY_ERR_EXTERNAL,
                           "engine null: run %lld fails because of fail_every=%d",
                           (long long)p->runs, p->fail_every);
-    memset(out[0].data, 0, tachy_tensor_bytes(&out[0]));
+    if (out[0].place != TACHY_DEVICE)
+        memset(out[0].data, 0, tachy_tensor_bytes(&out[0]));
     while (p->cost_us && tachy_now_ns() < end)
         ; // busy, as a model would be
     uint64_t sleep = (uint64_t)p->sleep_us * 1000 +
@@ -89,4 +90,5 @@ const struct tachy_engine_ops tachy_engine_null = {
     .open = null_open,
     .run = null_run,
     .close = null_close,
+    .device = true,
 };

@@ -10,9 +10,10 @@ struct tachy_engine_ops {
     bool needs_model;       // model_path is required and names a readable file
     size_t priv_size;       // zeroed bytes at tachy_engine.priv
     int (*open)(tachy_engine *e); // fills in, out, n_in, n_out, version
-    // Every tensor fits in[] / out[], is dense, on the host, and has data.
+    // Every tensor fits in[] / out[], is dense, on the host (or on a GPU, with `device`), and has data.
     int (*run)(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[]);
     void (*close)(tachy_engine *e); // also after a failed open
+    bool device;            // run() takes tensors in a GPU's memory
 };
 
 struct tachy_session_look;
@@ -33,6 +34,9 @@ struct tachy_engine {
 
 extern const struct tachy_engine_ops tachy_engine_tachy, tachy_engine_cpu, tachy_engine_null,
     tachy_engine_ep; // engine_ep.c: any other execution provider of ONNX Runtime
+
+// Whether run() takes tensors in a GPU's memory.
+static inline bool tachy_engine_on_device(const tachy_engine *e) { return e->ops->device; }
 
 // Opens the model with the provider "tachy" for `look` alone.
 int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_session_look *look);

@@ -1,0 +1,33 @@
+#pragma once
+#include "task/segment.h"
+
+// The steps of segment on a GPU (--device cuda). Frames stay there from the decoder to the composited
+// picture; what comes back is the mask at its own size and the finished picture. A frame that a
+// software decoder made is copied there first.
+//
+// A worker queues what belongs to a frame on a stream of its own, behind the stream that the frame was
+// written in, and waits once, where the picture is handed on. Who reads a mask before that waits with
+// segment_gpu_settle().
+
+struct segment_gpu_worker;
+
+// Before the first worker. Takes and logs what does not work on a GPU yet as TACHY_ERR_UNSUPPORTED.
+int segment_gpu_open(tachy_task *t, struct segment *s);
+// The stream's memory manager gets the card's memory as its places.
+int segment_gpu_start(tachy_task *t, struct segment *s);
+void segment_gpu_close(struct segment *s);
+
+int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w);
+void segment_gpu_worker_close(struct segment_gpu_worker **g);
+
+// The steps of a worker; see struct tachy_task_ops.
+int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye);
+int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye);
+int segment_gpu_postprocess(struct segment_worker *w, struct tachy_item *item, int eye);
+int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
+
+// Memory for the eye's mask that the GPU can write (*mask) and its counterpart there.
+int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);
+void segment_gpu_eye_free(struct segment_eye *e);
+// The eye's mask is on the host when it returns; nothing where it was not made on a GPU.
+int segment_gpu_settle(const struct segment *s, struct segment_eye *e);
