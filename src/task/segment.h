@@ -99,10 +99,12 @@ struct segment_worker {
 // segment.c: room for a mask of this size, and for what else the settings want beside it.
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height);
 
-// segment_reuse.c: keep, reuse and kept_close of the recipe.
+// segment_reuse.c: keep, reuse and kept_* of the recipe.
 int segment_keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);
 int segment_reuse(const tachy_task *t, const void *kept, struct tachy_item *item, int eye);
 void segment_kept_close(void *kept);
+int segment_kept_save(const tachy_task *t, const void *kept, void **data, size_t *size);
+int segment_kept_load(const tachy_task *t, void **kept, const void *data, size_t size);
 
 // segment.c, for segment_batch.c too.
 int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, tachy_engine **out);
@@ -138,6 +140,8 @@ void segment_find_states(struct segment *s);
 int segment_state_open(tachy_task *t, void **state);
 void segment_state_close(void *state);
 void segment_state_reset(void *state);
+int segment_state_save(const void *state, void **data, size_t *size);
+int segment_state_load(void *state, const void *data, size_t size);
 // Runs the worker's engine from the eye's state and puts what comes out in its place.
 int segment_state_run(struct segment_worker *w, void *state, int eye);
 

@@ -87,6 +87,58 @@ int segment_state_open(tachy_task *t, void **state)
     return TACHY_OK;
 }
 
+// Bytes of an eye's states.
+static size_t eye_bytes(const struct segment *s)
+{
+    size_t n = 0;
+    for (int i = 0; i < s->nb_states; i++)
+        n += tachy_tensor_bytes(&s->state[i].spec);
+    return n;
+}
+
+static int nb_eyes(const struct segment_state *st)
+{
+    int n = 0;
+    while (n < TACHY_MAX_EYES && st->eye[n].now[0])
+        n++;
+    return n;
+}
+
+int segment_state_save(const void *state, void **data, size_t *size)
+{
+    const struct segment_state *st = state;
+    int eyes = nb_eyes(st);
+    *size = (size_t)eyes * eye_bytes(st->s);
+    char *to = *data = malloc(*size);
+    if (!to)
+        return TACHY_ERR_NOMEM;
+    for (int e = 0; e < eyes; e++) {
+        for (int i = 0; i < st->s->nb_states; i++) {
+            size_t n = tachy_tensor_bytes(&st->s->state[i].spec);
+            memcpy(to, st->eye[e].now[i], n);
+            to += n;
+        }
+    }
+    return TACHY_OK;
+}
+
+int segment_state_load(void *state, const void *data, size_t size)
+{
+    struct segment_state *st = state;
+    const char *from = data;
+    int eyes = nb_eyes(st);
+    if (size != (size_t)eyes * eye_bytes(st->s))
+        return TACHY_ERR_FORMAT;
+    for (int e = 0; e < eyes; e++) {
+        for (int i = 0; i < st->s->nb_states; i++) {
+            size_t n = tachy_tensor_bytes(&st->s->state[i].spec);
+            memcpy(st->eye[e].now[i], from, n);
+            from += n;
+        }
+    }
+    return TACHY_OK;
+}
+
 int segment_state_run(struct segment_worker *w, void *state, int eye)
 {
     struct segment_state *st = state;

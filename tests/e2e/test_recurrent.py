@@ -1,7 +1,9 @@
 """Recurrent models in `tachy segment`: every frame's mask against a loop over ONNX Runtime's Python
 package that carries the state by itself, for one stream, several side by side, and two eyes."""
 import json
+import signal
 import subprocess
+import time
 
 import common
 import numpy as np
@@ -110,10 +112,36 @@ class Recurrent(common.Case):
             want = loop(self.model, np.ascontiguousarray(frames[:, :, eye]))
             self.assertLessEqual(np.abs(got[:, :, eye] - want).max(), TOLERANCE)
 
-    def test_resume_is_refused(self):
-        p = self.segment([self.clip("a.mkv", frames=5)], self.tmp / "m.mkv", "--resume", check=False)
-        self.assertNotEqual(p.returncode, 0)
-        self.assertIn("recurrent model", p.stderr)
+    def kill_at(self, out, frames, *args):
+        """Ends a run by SIGKILL once so many frames are kept; False where it was done before."""
+        p = subprocess.Popen([common.TACHY, *map(str, args), "-o", out], stderr=subprocess.DEVNULL)
+        job, kept, until = out.with_name(out.name + ".tachy") / "job.json", 0, time.monotonic() + 60
+        while p.poll() is None and kept < frames and time.monotonic() < until:
+            kept = json.loads(job.read_text()).get("frames", 0) if job.exists() else 0
+        p.kill()
+        p.communicate()
+        return p.returncode == -signal.SIGKILL
+
+    def test_killed_runs_go_on(self):
+        """Each eye's state, the smoothing's and the frame that others are compared with."""
+        clip = self.clip("wide.mkv", width=2 * SIDE, frames=120)
+        args = ["segment", clip, "--model", self.model, "--card", self.model.with_suffix(".json"), "-q", "--resume",
+                "--processing.chunk_size=10", "--mode", "mask", "--feather", "1", "-c:v", "ffv1", "--stereo", "sbs"]
+        for more in ([], ["--smooth", "--frame-skip=0.05", "--workers", "3"]):
+            ref, out = self.tmp / "ref.mkv", self.tmp / "out.mkv"
+            common.run(*args, *more, "-y", "-o", ref)
+            killed = 0
+            for at in (10, 70):
+                out.unlink(missing_ok=True)
+                killed += self.kill_at(out, at, *args, *more)
+                common.run(*args, *more, *(["-y"] if out.exists() else []), "-o", out)
+                self.assertEqual(out.read_bytes(), ref.read_bytes(), (more, at))
+            self.assertGreater(killed, 0)
+            frames = raw(clip, "rgb24", 3)
+            if not more:  # a resumed run that begins with no state would differ too
+                got = raw(out, "gray", 1)[..., :SIDE, 0].astype(float)
+                self.assertLessEqual(np.abs(got - loop(self.model, np.ascontiguousarray(frames[:, :, :SIDE]))).max(), TOLERANCE)
+            out.unlink()
 
     def test_saved_steps_replay(self):
         clip, saved = self.clip("a.mkv", frames=6), self.tmp / "saved"
