@@ -210,6 +210,35 @@ FAKE_API int cuMemFreeHost(void *data)
 }
 
 FAKE_API int cuMemcpyHtoD_v2(cuda_address to, const void *from, size_t bytes) { return failure; }
+FAKE_API int cuMemcpyDtoH_v2(void *to, cuda_address from, size_t bytes) { return failure; }
+FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) { return failure; }
+
+FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
+{
+    occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
+    return failure;
+}
+
+FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cuda_stream stream)
+{
+    occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
+    return failure;
+}
+
+FAKE_API int cuMemsetD8Async(cuda_address at, unsigned char value, size_t bytes, cuda_stream stream)
+{
+    occupy(stream, (double)bytes / FAKE_COPY_BPS);
+    return failure;
+}
+
+FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned flags)
+{
+    pthread_mutex_lock(&lock);
+    if (event->recorded && stream->busy_until < event->at)
+        stream->busy_until = event->at;
+    pthread_mutex_unlock(&lock);
+    return failure;
+}
 
 FAKE_API int cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t bytes,
                                   cuda_stream stream)
