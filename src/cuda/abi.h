@@ -17,6 +17,7 @@ typedef unsigned long long cuda_address;
 
 enum {
     CUDA_OK = 0,
+    CUDA_INVALID_VALUE = 1,
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NO_DEVICE = 100,
     CUDA_NOT_READY = 600,

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "check_cuda.h"
 
 #include "base/base.h"
 #include "base/clock.h"
@@ -35,6 +35,8 @@ float check_float(struct check *c, float lo, float hi)
 {
     return lo + (hi - lo) * (float)(check_rand(c) >> 40) / 16777215.0f;
 }
+
+int check_times(const struct check *c, int n) { return c->quick ? (n + 9) / 10 : n; }
 
 void check_fill(struct check *c, void *dst, size_t bytes)
 {
@@ -105,22 +107,30 @@ static bool wanted(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     uint64_t seed = tachy_now_ns();
-    bool bench = false;
+    bool bench = false, quick = false, cuda = false;
+    struct check_gpu gpu = {0};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--bench"))
             bench = true;
+        if (!strcmp(argv[i], "--quick"))
+            quick = true;
+        if (!strcmp(argv[i], "--cuda"))
+            cuda = true;
         if (!strcmp(argv[i], "--seed") && i + 1 < argc)
             seed = strtoull(argv[i + 1], NULL, 0);
     }
-    printf("seed %llu, %s\n", (unsigned long long)seed, tachy_isa_name(tachy_cpu_isa()));
+    if (cuda && !check_gpu_open(&gpu))
+        return 77;
+    printf("seed %llu, %s\n", (unsigned long long)seed, cuda ? gpu.device.name : tachy_isa_name(tachy_cpu_isa()));
     int failed = 0;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(ops); i++) {
-        if (!wanted(ops[i]->name, argc, argv))
+        if (ops[i]->cuda != cuda || !wanted(ops[i]->name, argc, argv))
             continue;
-        struct check c = {.rng = seed, .bench = bench};
+        struct check c = {.rng = seed, .bench = bench, .quick = quick, .gpu = cuda ? &gpu : NULL};
         ops[i]->run(&c);
         printf("%-24s %d cases, %d failed\n", ops[i]->name, c.cases, c.failed);
         failed += c.failed;
     }
+    check_gpu_close(&gpu);
     return failed ? 1 : 0;
 }

@@ -425,4 +425,4 @@ static void run(struct check *c)
         bench_shape(c, &t[i].s, t[i].what);
 }
 
-const struct check_op check_conv = {"conv", run};
+const struct check_op check_conv = {.name = "conv", .run = run};

@@ -306,4 +306,4 @@ static void run(struct check *c)
     }
 }
 
-const struct check_op check_plan = {"plan", run};
+const struct check_op check_plan = {.name = "plan", .run = run};

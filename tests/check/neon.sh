@@ -27,13 +27,16 @@ OP(composite)
 OP(mask)
 OP(signature)
 OPS
-cp "$root/tests/check/check.c" "$root/tests/check/check.h" "$root"/tests/check/check_*.c "$dir"
+cp "$root"/tests/check/check*.h "$root"/tests/check/check*.c "$dir"
+echo '#include "check_cuda.h"
+bool check_gpu_open(struct check_gpu *g) { return false; }
+void check_gpu_close(struct check_gpu *g) {}' > "$dir/check_cuda.c"
 cd "$root"
 # shellcheck disable=SC2086
 "$cc" -std=gnu17 -O2 -Wall -Wextra -Wno-unused-parameter -Werror -ffp-contract=off -fno-math-errno \
     -D_GNU_SOURCE -DTACHY_VERSION='"neon"' -Iinclude -Isrc -idirafter "$dir/include" -static -pthread \
     -ffunction-sections -fdata-sections -Wl,--gc-sections \
-    ${NEON_FLAGS-} "$dir"/check.c "$dir"/check_preprocess.c \
+    ${NEON_FLAGS-} "$dir"/check.c "$dir"/check_cuda.c "$dir"/check_preprocess.c \
     "$dir"/check_composite.c "$dir"/check_mask.c "$dir"/check_signature.c src/base/base.c src/base/cpu.c src/base/tensor.c \
     src/media/color.c src/media/frame.c src/ref/ref_*.c src/preprocess/*.c src/postprocess/*.c \
     -o "$dir/tachy_check" -lm
