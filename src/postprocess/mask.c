@@ -1,16 +1,10 @@
-#include "postprocess/mask.h"
+#include "postprocess/mask_priv.h"
 
 #include "postprocess/kernels.h"
 
 #include <math.h>
 
 enum { CHUNK = 256 }; // tensor pixels handled at a time, on the stack
-
-// A tensor as rows, columns and channels; steps in elements.
-struct grid {
-    const struct tachy_tensor *t;
-    int64_t h, w, c, row, col, chan;
-};
 
 static bool single(enum tachy_output_meaning m)
 {
@@ -29,9 +23,7 @@ static void dense_strides(const struct tachy_tensor *t, int64_t stride[TACHY_MAX
     }
 }
 
-// Accepts (1,)HWC, (1,)CHW, and HW or 1HW for one channel.
-static bool grid_of(const struct tachy_mask_spec *spec, const struct tachy_tensor *t,
-                    struct grid *g)
+bool mask_grid_of(const struct tachy_mask_spec *spec, const struct tachy_tensor *t, struct mask_grid *g)
 {
     if (t->rank < 2 || t->rank > 4 || tachy_tensor_elements(t) <= 0)
         return false;
@@ -42,7 +34,7 @@ static bool grid_of(const struct tachy_mask_spec *spec, const struct tachy_tenso
                                   (t->shape[2] != 1 || spec->layout == TACHY_NCHW));
     int y = plain ? last - 1 : spec->layout == TACHY_NCHW ? first + 1 : first;
     int c = plain ? -1 : spec->layout == TACHY_NCHW ? first : last;
-    *g = (struct grid){t,         t->shape[y],   t->shape[y + 1],      c < 0 ? 1 : t->shape[c],
+    *g = (struct mask_grid){t,         t->shape[y],   t->shape[y + 1],      c < 0 ? 1 : t->shape[c],
                        stride[y], stride[y + 1], c < 0 ? 0 : stride[c]};
     if (t->rank == 4 && t->shape[0] != 1)
         return false;
@@ -54,17 +46,16 @@ static bool grid_of(const struct tachy_mask_spec *spec, const struct tachy_tenso
 int tachy_mask_extent(const struct tachy_mask_spec *spec, const struct tachy_tensor *t, int *width,
                       int *height)
 {
-    struct grid g;
+    struct mask_grid g;
     *width = *height = 0;
-    if (!grid_of(spec, t, &g))
+    if (!mask_grid_of(spec, t, &g))
         return TACHY_ERR_MISMATCH;
     *width = (int)g.w;
     *height = (int)g.h;
     return TACHY_OK;
 }
 
-// Whole tensor pixels that hold picture: edges rounded to the nearest, never empty.
-static struct tachy_rect cut(int w, int h, const struct tachy_placement *pl)
+struct tachy_rect mask_cut(int w, int h, const struct tachy_placement *pl)
 {
     if (!pl)
         return (struct tachy_rect){0, 0, w, h};
@@ -78,7 +69,7 @@ static struct tachy_rect cut(int w, int h, const struct tachy_placement *pl)
 void tachy_mask_size(int tensor_width, int tensor_height, const struct tachy_placement *pl,
                      int rotation, int *width, int *height)
 {
-    struct tachy_rect r = cut(tensor_width, tensor_height, pl);
+    struct tachy_rect r = mask_cut(tensor_width, tensor_height, pl);
     bool turned = rotation == 90 || rotation == 270;
     *width = turned ? r.h : r.w;
     *height = turned ? r.w : r.h;
@@ -100,7 +91,7 @@ static float half_to_float(uint16_t v)
 }
 
 // n values of a row and channel as dense floats: the tensor's own memory, or `buf`.
-static const float *row_of(const struct grid *g, int64_t y, int64_t x, int64_t c, int n, float *buf)
+static const float *row_of(const struct mask_grid *g, int64_t y, int64_t x, int64_t c, int n, float *buf)
 {
     int64_t at = y * g->row + x * g->col + c * g->chan;
     const float *f = g->t->data;
@@ -117,7 +108,7 @@ static const float *row_of(const struct grid *g, int64_t y, int64_t x, int64_t c
 
 // Probabilities 0..255 of n <= CHUNK pixels of row y from x on.
 static void person(const struct tachy_post_kernels *k, const struct tachy_mask_spec *spec,
-                   const struct grid *g, int64_t y, int64_t x, int n, uint8_t *dst)
+                   const struct mask_grid *g, int64_t y, int64_t x, int n, uint8_t *dst)
 {
     float own[CHUNK], other[CHUNK], sum[CHUNK];
     int channel = single(spec->meaning) ? 0 : spec->channel;
@@ -139,22 +130,15 @@ static void person(const struct tachy_post_kernels *k, const struct tachy_mask_s
     k->prob(dst, sum, n);
 }
 
-// Where the upright pixel (0, 0) goes and the steps for x and y, in bytes.
-struct turn {
-    uint8_t *origin;
-    ptrdiff_t x, y;
-};
-
-// The inverse of "turned clockwise by `rotation`, then mirrored": w, h of the upright part.
-static struct turn turn_back(int rotation, bool flip, int w, int h, uint8_t *dst, ptrdiff_t stride)
+struct mask_turn mask_turn_back(int rotation, bool flip, int w, int h, ptrdiff_t stride)
 {
-    struct turn t = {dst, 1, stride};
+    struct mask_turn t = {0, 1, stride};
     if (rotation == 90) // x = uy, y = w - 1 - ux
-        t = (struct turn){dst + (w - 1) * stride, -stride, 1};
+        t = (struct mask_turn){(w - 1) * stride, -stride, 1};
     else if (rotation == 180)
-        t = (struct turn){dst + (h - 1) * stride + (w - 1), -1, -stride};
+        t = (struct mask_turn){(h - 1) * stride + (w - 1), -1, -stride};
     else if (rotation == 270) // x = h - 1 - uy, y = ux
-        t = (struct turn){dst + (h - 1), stride, -1};
+        t = (struct mask_turn){h - 1, stride, -1};
     if (flip) {
         t.origin += (w - 1) * t.x;
         t.x = -t.x;
@@ -166,20 +150,20 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
                            const struct tachy_placement *pl, int rotation, bool flip, uint8_t *dst,
                            ptrdiff_t stride)
 {
-    struct grid g;
-    if (!grid_of(spec, t, &g) ||
+    struct mask_grid g;
+    if (!mask_grid_of(spec, t, &g) ||
         (t->dtype != TACHY_F32 && t->dtype != TACHY_F16 && t->dtype != TACHY_U8))
         return TACHY_ERR_MISMATCH;
     if (!t->data || t->place == TACHY_DEVICE)
         return TACHY_ERR_INVAL;
     const struct tachy_post_kernels *k = tachy_post_kernels(NULL);
-    struct tachy_rect r = cut((int)g.w, (int)g.h, pl);
-    struct turn to = turn_back(rotation, flip, r.w, r.h, dst, stride);
+    struct tachy_rect r = mask_cut((int)g.w, (int)g.h, pl);
+    struct mask_turn to = mask_turn_back(rotation, flip, r.w, r.h, stride);
     uint8_t chunk[CHUNK];
     for (int y = 0; y < r.h; y++) {
         for (int x = 0; x < r.w; x += CHUNK) {
             int n = TACHY_MIN(CHUNK, r.w - x);
-            uint8_t *d = to.origin + x * to.x + y * to.y;
+            uint8_t *d = dst + to.origin + x * to.x + y * to.y;
             person(k, spec, &g, r.y + y, r.x + x, n, to.x == 1 ? d : chunk);
             for (int i = 0; to.x != 1 && i < n; i++)
                 d[i * to.x] = chunk[i];

@@ -133,6 +133,12 @@ int segment_gpu_settle(const struct segment *s, struct segment_eye *e)
     return g->gpu->device.cu->event_wait(g->done) == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
 }
 
+void segment_gpu_touched(struct segment_eye *e)
+{
+    if (e->gpu)
+        e->gpu->stale = true;
+}
+
 // ---- A worker
 
 static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t)
@@ -342,18 +348,124 @@ static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
 static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, const struct tachy_mask_spec *spec,
                        const struct tachy_placement *pl)
 {
-    struct tachy_cuda_prob p;
     const struct segment *s = g->w->s;
-    int err = tachy_mask_plan_cuda(&p, spec, &g->size[g->w->last].out, pl, s->rotation, s->flip, e->width);
-    if (err < 0)
-        return err;
-    p.dst += e->gpu->mask;
-    err = failed(g, g->kernels->prob(&p, g->stream), "the mask's kernel");
+    int err = tachy_mask_from_tensor_cuda(spec, &g->size[g->w->last].out, pl, s->rotation, s->flip, e->gpu->mask,
+                                          e->width, g->cu, g->stream, g->w->task->log);
     if (err == TACHY_OK)
         err = failed(g, g->cu->copy_to_host_async(e->mask, e->gpu->mask, (size_t)e->width * (size_t)e->height,
                                                   g->stream), "a copy");
     if (err == TACHY_OK)
         err = failed(g, g->cu->event_record(e->gpu->done, g->stream), "an event");
     e->gpu->pending = err == TACHY_OK;
+    return err;
+}
+
+int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
+                     const struct tachy_tensor *out, const struct tachy_placement *pl)
+{
+    struct segment_gpu_worker *g = w->gpu;
+    int err = segment_gpu_settle(w->s, e); // of the frame before, where nobody looked at its mask
+    if (err < 0)
+        return err;
+    e->gpu->stale = !g->size[w->last].out.data;
+    if (e->gpu->stale)
+        return tachy_mask_from_tensor(spec, out, pl, w->s->rotation, w->s->flip, e->mask, e->width);
+    err = tachy_device_enter(&g->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    err = mask_on_gpu(g, e, spec, pl);
+    tachy_device_leave(&g->gpu->device);
+    return err;
+}
+
+int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye)
+{
+    int err = tachy_device_enter(&w->gpu->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    err = preprocess(w->gpu, item, eye);
+    tachy_device_leave(&w->gpu->gpu->device);
+    return err;
+}
+
+int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye)
+{
+    int err = tachy_device_enter(&w->gpu->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    err = model(w->gpu, item, eye);
+    tachy_device_leave(&w->gpu->gpu->device);
+    return err;
+}
+
+// The result with masks on the card in place of the host's.
+static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_result *there)
+{
+    struct segment_item *si = item->priv;
+    *there = item->result;
+    for (int i = 0; i < there->eyes; i++) {
+        struct segment_eye *e = &si->eye[i];
+        size_t n = (size_t)e->width * (size_t)e->height;
+        int err = e->gpu->stale
+                      ? failed(g, g->cu->copy_to_device_async(e->gpu->mask, e->mask, n, g->stream), "a copy")
+                      : failed(g, g->cu->stream_wait_event(g->stream, e->gpu->done, 0), "an event");
+        if (err < 0)
+            return err;
+        there->mask[i].data = (const uint8_t *)(uintptr_t)e->gpu->mask;
+    }
+    return TACHY_OK;
+}
+
+static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
+{
+    struct tachy_result there;
+    const tachy_frame *f;
+    int err = frame_of(g, item, &f);
+    if (err == TACHY_OK)
+        err = masks_there(g, item, &there);
+    if (err == TACHY_OK)
+        err = failed(g, g->cu->fill_async(g->counted, 0, sizeof(uint32_t), g->stream), "clearing a count");
+    if (err < 0)
+        return err;
+    struct tachy_composite_cuda_item of = {.in = f, .result = &there, .counted = g->counted};
+    for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
+        of.data[i] = tachy_frame_writable(surface, i);
+        of.stride[i] = surface->stride[i];
+    }
+    return tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+}
+
+static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)
+{
+    struct segment_item *si = item->priv;
+    int err = queue_composite(g, item, surface);
+    if (err == TACHY_OK)
+        err = tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
+    if (err == TACHY_OK)
+        err = failed(g, g->cu->copy_to_host_async(g->counted_host, g->counted, sizeof(uint32_t), g->stream), "a copy");
+    // Also after a failure: what was queued reads the frame.
+    int end = failed(g, g->cu->event_record(g->done, g->stream), "an event");
+    if (end == TACHY_OK)
+        end = failed(g, g->cu->event_wait(g->done), "the picture's work on the GPU");
+    tachy_frame_unref(&si->on_gpu);
+    for (int i = 0; i < item->result.eyes; i++)
+        si->eye[i].gpu->pending = false;
+    item->result.coverage = (float)*g->counted_host / (float)((double)item->in->width * item->in->height);
+    return err < 0 ? err : end;
+}
+
+int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)
+{
+    struct segment_gpu_worker *g = w->gpu;
+    tachy_frame *surface;
+    int err = tachy_device_enter(&g->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    err = tachy_frame_pool_get(g->surfaces, &surface);
+    if (err == TACHY_OK) {
+        err = composite(g, item, surface, out);
+        tachy_frame_unref(&surface);
+    }
+    tachy_device_leave(&g->gpu->device);
     return err;
 }

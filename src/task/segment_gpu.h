@@ -23,7 +23,9 @@ void segment_gpu_worker_close(struct segment_gpu_worker **g);
 // The steps of a worker; see struct tachy_task_ops.
 int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye);
 int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye);
-int segment_gpu_postprocess(struct segment_worker *w, struct tachy_item *item, int eye);
+// In the place of tachy_mask_from_tensor(); `out`: the engine's, where that runs on the host.
+int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
+                     const struct tachy_tensor *out, const struct tachy_placement *pl);
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
 
 // Memory for the eye's mask that the GPU can write (*mask) and its counterpart there.
@@ -31,3 +33,5 @@ int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_
 void segment_gpu_eye_free(struct segment_eye *e);
 // The eye's mask is on the host when it returns; nothing where it was not made on a GPU.
 int segment_gpu_settle(const struct segment *s, struct segment_eye *e);
+// The host's mask was written: the GPU's is made of it when it is needed.
+void segment_gpu_touched(struct segment_eye *e);
