@@ -182,6 +182,9 @@ static const struct tachy_option options[] = {
     {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
      .verbs = RUNS, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
 
+    {"pipeline.device", "device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "GPU", .verbs = RUNS,
+     .help = "where frames are preprocessed and composited; cuda: they stay on a GPU from the decoder to the "
+             "finished picture (docs/gpu.md)"},
     {"gpu.precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed", .group = "GPU",
      .verbs = RUNS, .help = "what the model is computed in", .planned = NO_GPU},
     {"gpu.memory_fraction", NULL, 0, TACHY_OPT_FLOAT, .min = 0.01, .max = 1, .group = "GPU",

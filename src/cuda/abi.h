@@ -23,6 +23,8 @@ enum {
     CUDA_NOT_READY = 600,
     CUDA_STREAM_OWN_ORDER = 1, // CU_STREAM_NON_BLOCKING: not ordered with the default stream
     CUDA_EVENT_TIMED = 0,      // CU_EVENT_DEFAULT
+    CUDA_EVENT_ORDERS = 2,     // CU_EVENT_DISABLE_TIMING: streams wait for it
+    CUDA_EVENT_BLOCKS = 3,     // and CU_EVENT_BLOCKING_SYNC: who waits sleeps
     CUDA_ATTR_SM_COUNT = 16,
     CUDA_ATTR_L2_BYTES = 38,
     CUDA_ATTR_CC_MAJOR = 75,

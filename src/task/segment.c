@@ -1,4 +1,4 @@
-#include "task/segment.h"
+#include "task/segment_gpu.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,6 +39,8 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
         err = segment_open_engine(t, net, 1, &net->first);
     if (err == TACHY_OK)
         err = segment_match_states(t);
+    if (err == TACHY_OK && s->on_gpu)
+        err = segment_gpu_open(t, s);
     if (err < 0)
         return err;
     // The other workers' engines are of the provider that was picked.
@@ -63,6 +65,7 @@ static void segment_close(tachy_task *t)
     }
     free(s->model_dir);
     tachy_frame_pool_close(&s->pool);
+    segment_gpu_close(s);
     free(s->provider);
     free(s->library);
     for (size_t i = 0; s->provider_options && s->provider_options[i]; i++)
@@ -119,6 +122,8 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
     if (err < 0)
         return err;
     s->out = *out;
+    if (s->gpu && (err = segment_gpu_start(t, s)) < 0)
+        return err;
     tachy_frame_pool_close(&s->pool);
     if (s->composite.mode == TACHY_MODE_JSON)
         return TACHY_OK;
@@ -133,7 +138,7 @@ static bool keeps_input(const tachy_task *t)
 {
     const struct segment *s = (const void *)t->priv;
     enum tachy_mode m = s->composite.mode;
-    return s->refine || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON);
+    return s->gpu || s->refine || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON);
 }
 
 static size_t item_bytes(const tachy_task *t)
@@ -174,6 +179,7 @@ static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_n
 static void worker_close(void *worker)
 {
     struct segment_worker *w = worker;
+    segment_gpu_worker_close(&w->gpu);
     for (int i = 0; i < SEGMENT_SIZES; i++)
         engine_close(&w->size[i]);
     tachy_composite_close(&w->composite);
@@ -194,6 +200,8 @@ static int worker_open(tachy_task *t, void **worker)
     for (int i = 0; i < SEGMENT_SIZES && err == TACHY_OK; i++)
         if (s->net[i].card)
             err = engine_open(&w->size[i], t, &s->net[i]);
+    if (err == TACHY_OK && s->gpu)
+        err = segment_gpu_worker_open(&w->gpu, w);
     if (err < 0) {
         worker_close(w);
         return err;
@@ -202,9 +210,7 @@ static int worker_open(tachy_task *t, void **worker)
     return TACHY_OK;
 }
 
-// A region as a picture of its own, so that no filter reaches across the seam between two eyes.
-// It shares the frame's memory and lives as long as the frame.
-static tachy_frame region_of(const tachy_frame *f, const struct tachy_rect *r)
+tachy_frame segment_region_of(const tachy_frame *f, const struct tachy_rect *r)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     tachy_frame part = *f;
@@ -222,7 +228,7 @@ static tachy_frame region_of(const tachy_frame *f, const struct tachy_rect *r)
 int segment_preprocess_into(struct segment_worker *w, int size, struct tachy_item *item, int eye,
                             struct tachy_tensor *in, struct tachy_placement *placement)
 {
-    tachy_frame part = region_of(item->in, &w->s->region[eye]);
+    tachy_frame part = segment_region_of(item->in, &w->s->region[eye]);
     struct tachy_view view = {.rotation = w->s->rotation, .flip = w->s->flip};
     // What the tags leave open is decided by the size of the whole frame.
     part.color = tachy_color_resolve(part.color, part.format, item->in->width, item->in->height);
@@ -238,6 +244,8 @@ static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
     w->last = size_of(w, item);
+    if (w->gpu)
+        return segment_gpu_preprocess(w, item, eye);
     struct segment_tensors *t = &w->size[w->last].tensors;
     return segment_preprocess_into(w, w->last, item, eye, &t->in[t->picture], &w->placement);
 }
@@ -247,6 +255,8 @@ static int segment_model(void *worker, struct tachy_item *item, int eye)
     struct segment_worker *w = worker;
     if (item->state)
         return segment_state_run(w, item->state, eye);
+    if (w->gpu)
+        return segment_gpu_model(w, item, eye);
     struct segment_engine *e = &w->size[size_of(w, item)];
     return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
 }
@@ -261,17 +271,27 @@ static uint64_t segment_transfer_ns(const void *worker)
     return ns;
 }
 
+static void eye_free(struct segment_eye *e)
+{
+    if (e->gpu)
+        segment_gpu_eye_free(e);
+    tachy_aligned_free(e->mask);
+    tachy_aligned_free(e->guide);
+    tachy_aligned_free(e->coefficients);
+    e->mask = e->guide = NULL;
+    e->coefficients = NULL;
+}
+
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
 {
     if (e->mask && e->width == width && e->height == height)
         return TACHY_OK;
     size_t n = (size_t)width * (size_t)height;
-    tachy_aligned_free(e->mask);
-    tachy_aligned_free(e->guide);
-    tachy_aligned_free(e->coefficients);
-    e->guide = NULL;
-    e->coefficients = NULL;
-    e->mask = tachy_aligned_alloc(n);
+    eye_free(e);
+    if (s->gpu && segment_gpu_ensure_eye(s, e, n) < 0)
+        return TACHY_ERR_NOMEM;
+    if (!s->gpu)
+        e->mask = tachy_aligned_alloc(n);
     if (s->refine || s->smooth > 0)
         e->guide = tachy_aligned_alloc(n);
     if (s->refine)
@@ -301,7 +321,8 @@ int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_it
     tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
     err = segment_ensure_eye(s, e, mw, mh);
     if (err == TACHY_OK)
-        err = tachy_mask_from_tensor(&net->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
+        err = w->gpu ? segment_gpu_mask(w, e, &net->spec, out, &pl)
+                     : tachy_mask_from_tensor(&net->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
     if (err == TACHY_OK && e->guide)
         err = tachy_luma_guide(item->in, &s->region[eye], e->guide, mw, mw, mh);
     struct tachy_result *r = &item->result;
@@ -507,7 +528,8 @@ static int segment_composite(void *worker, struct tachy_item *item)
     err = tachy_frame_pool_get(s->pool, &item->out);
     if (err < 0)
         return err;
-    err = tachy_composite_run(w->composite, in, &item->result, r, si->background, item->out);
+    err = w->gpu ? segment_gpu_composite(w, item, item->out)
+                 : tachy_composite_run(w->composite, in, &item->result, r, si->background, item->out);
     item->out->id = in->id;
     item->out->pts = in->pts;
     item->out->duration = in->duration;
@@ -519,13 +541,12 @@ static void item_close(void *item_priv)
 {
     struct segment_item *si = item_priv;
     for (int e = 0; e < TACHY_MAX_EYES; e++) {
-        tachy_aligned_free(si->eye[e].mask);
-        tachy_aligned_free(si->eye[e].guide);
-        tachy_aligned_free(si->eye[e].coefficients);
+        eye_free(&si->eye[e]);
         tachy_aligned_free(si->eye[e].in);
         tachy_aligned_free(si->eye[e].out);
     }
     tachy_frame_unref(&si->background);
+    tachy_frame_unref(&si->on_gpu);
     free(si->json);
 }
 

@@ -40,6 +40,11 @@ struct segment {
     int build_effort;
     bool strict;
     struct tachy_composite_params composite;
+    struct tachy_gpu *gpu; // --device cuda; NULL: all steps but the model's are the CPU's
+    struct tachy_gpu_places *places; // NULL until a stream starts
+    int gpu_id;
+    double gpu_fraction, gpu_vram;
+    bool on_gpu; // asked for
     bool refine;
     float smooth;     // 0: off
     char *background; // file for mode replace, NULL otherwise
@@ -59,12 +64,14 @@ struct segment {
 struct segment_item {
     struct segment_eye {
         uint8_t *mask, *guide; // width * height; guide NULL where nobody needs it
+        struct segment_gpu_eye *gpu; // what the card has of the mask; NULL without
         float *coefficients;   // refine: a then b
         int width, height;
         void *in, *out;        // batches: the model's; NULL without
         struct tachy_placement placement; // the same
     } eye[TACHY_MAX_EYES];
     tachy_frame *background; // mode replace
+    tachy_frame *on_gpu;     // copy of a frame of the host's, until it is composited
     char *json;              // mode json: the line, grown as needed
     size_t json_size;
 };
@@ -92,6 +99,7 @@ struct segment_worker {
     struct segment_engine size[SEGMENT_SIZES];
     int last; // size that was run last
     tachy_composite *composite;
+    struct segment_gpu_worker *gpu; // NULL: steps on the CPU
     struct tachy_placement placement;
     void *scratch; // of refine
     size_t scratch_size;
@@ -99,6 +107,10 @@ struct segment_worker {
 
 // segment.c: room for a mask of this size, and for what else the settings want beside it.
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height);
+
+// A region as a picture of its own, so that no filter reaches across the seam between two eyes. It
+// shares the frame's memory and lives as long as the frame.
+tachy_frame segment_region_of(const tachy_frame *f, const struct tachy_rect *r);
 
 // segment_reuse.c: keep, reuse and kept_* of the recipe.
 int segment_keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);

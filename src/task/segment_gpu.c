@@ -124,7 +124,7 @@ void segment_gpu_eye_free(struct segment_eye *e)
     e->mask = NULL;
 }
 
-int segment_gpu_settle(const struct segment *s, struct segment_eye *e)
+int segment_gpu_settle(struct segment_eye *e)
 {
     struct segment_gpu_eye *g = e->gpu;
     if (!g || !g->pending)
@@ -364,7 +364,7 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
                      const struct tachy_tensor *out, const struct tachy_placement *pl)
 {
     struct segment_gpu_worker *g = w->gpu;
-    int err = segment_gpu_settle(w->s, e); // of the frame before, where nobody looked at its mask
+    int err = segment_gpu_settle(e); // of the frame before, where nobody looked at its mask
     if (err < 0)
         return err;
     e->gpu->stale = !g->size[w->last].out.data;

@@ -32,6 +32,6 @@ int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tac
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);
 void segment_gpu_eye_free(struct segment_eye *e);
 // The eye's mask is on the host when it returns; nothing where it was not made on a GPU.
-int segment_gpu_settle(const struct segment *s, struct segment_eye *e);
+int segment_gpu_settle(struct segment_eye *e);
 // The host's mask was written: the GPU's is made of it when it is needed.
 void segment_gpu_touched(struct segment_eye *e);

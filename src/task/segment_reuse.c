@@ -1,4 +1,4 @@
-#include "task/segment.h"
+#include "task/segment_gpu.h"
 
 #include <stdlib.h>
 
@@ -38,8 +38,10 @@ int segment_keep(const tachy_task *t, void **kept, const struct tachy_item *item
     if (!*kept && !(*kept = calloc(1, sizeof(struct kept))))
         return TACHY_ERR_NOMEM;
     struct kept_eye *k = &((struct kept *)*kept)->eye[eye];
-    const struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
-    int err = kept_size(k, &item->result.mask[eye], e->guide != NULL);
+    struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
+    int err = segment_gpu_settle(e);
+    if (err == TACHY_OK)
+        err = kept_size(k, &item->result.mask[eye], e->guide != NULL);
     if (err < 0)
         return err;
     size_t n = (size_t)e->width * (size_t)e->height;
@@ -61,6 +63,7 @@ int segment_reuse(const tachy_task *t, const void *kept, struct tachy_item *item
         return err;
     size_t n = (size_t)e->width * (size_t)e->height;
     memcpy(e->mask, k->mask, n);
+    segment_gpu_touched(e);
     if (e->guide)
         memcpy(e->guide, k->guide, n);
     item->result.eyes = t->eyes;
