@@ -78,6 +78,8 @@ static int make(struct tachy_signature *s, const tachy_frame *f, const struct ta
 {
     struct tachy_rect g = region ? *region : (struct tachy_rect){0, 0, f->width, f->height};
     struct tachy_signature_layout l;
+    if (f->place == TACHY_DEVICE)
+        return TACHY_ERR_UNSUPPORTED;
     if (g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 || g.x > f->width - g.w || g.y > f->height - g.h ||
         tachy_signature_layout_make(&l, f->format, g.w, g.h) < 0)
         return TACHY_ERR_INVAL;

@@ -18,27 +18,13 @@ bool segment_recurrent(const tachy_task *t)
     return s->nb_states > 0;
 }
 
-static int index_of(const struct tachy_io *io, int n, const char *name)
+static void begin(void *data, const struct segment_state_io *io)
 {
-    int i = 0;
-    while (i < n - 1 && strcmp(io[i].name, name))
-        i++;
-    return i;
-}
-
-void segment_find_states(struct segment *s)
-{
-    const struct tachy_io *in, *out;
-    const struct segment_net *net = &s->net[SEGMENT_FULL];
-    int n_in = tachy_engine_inputs(net->first, &in), n_out = tachy_engine_outputs(net->first, &out);
-    s->nb_states = net->card->n_states;
-    for (int i = 0; i < s->nb_states; i++) {
-        struct segment_state_io *io = &s->state[i];
-        io->in = index_of(in, n_in, net->card->state[i].input);
-        io->out = index_of(out, n_out, net->card->state[i].output);
-        io->spec = in[io->in].spec;
-        io->spec.shape[0] = io->spec.shape[0] < 0 ? 1 : io->spec.shape[0];
-    }
+    int64_t n = tachy_tensor_elements(&io->spec);
+    if (io->start == 0)
+        memset(data, 0, tachy_tensor_bytes(&io->spec));
+    for (int64_t i = 0; i < n && io->start != 0; i++)
+        ((float *)data)[i] = io->start;
 }
 
 void segment_state_reset(void *state)
@@ -47,7 +33,7 @@ void segment_state_reset(void *state)
     for (int e = 0; e < TACHY_MAX_EYES; e++)
         for (int i = 0; i < st->s->nb_states; i++)
             if (st->eye[e].now[i])
-                memset(st->eye[e].now[i], 0, tachy_tensor_bytes(&st->s->state[i].spec));
+                begin(st->eye[e].now[i], &st->s->state[i]);
 }
 
 void segment_state_close(void *state)
