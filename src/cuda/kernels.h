@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/absdiff.h"
+#include "cuda/preprocess.h"
 
 #include <stdbool.h>
 
@@ -13,7 +14,11 @@
 // start nothing. Pointers in its arguments are device addresses unless the header says otherwise; the
 // arguments themselves are copied. Any thread may launch.
 // X(name, struct)
-#define TACHY_CUDA_KERNELS(X) X(absdiff, tachy_cuda_absdiff)
+#define TACHY_CUDA_KERNELS(X)                   \
+    X(absdiff, tachy_cuda_absdiff)              \
+    X(preprocess, tachy_cuda_preprocess)        \
+    X(preprocess_turn, tachy_cuda_pre_turn)     \
+    X(preprocess_border, tachy_cuda_pre_border)
 
 #define TACHY_CUDA_MEMBER(name, type) int (*name)(const struct type *a, cuda_stream stream);
 struct tachy_cuda_kernels {
