@@ -5,6 +5,7 @@
 #include "cuda/grid_sample.h"
 #include "cuda/histogram.h"
 #include "cuda/morph.h"
+#include "cuda/preprocess.h"
 #include "cuda/prob.h"
 #include "cuda/signature.h"
 #include "cuda/smooth.h"
@@ -21,14 +22,17 @@
 // start nothing. Pointers in its arguments are device addresses unless the header says otherwise; the
 // arguments themselves are copied. Any thread may launch.
 // X(name, struct)
-#define TACHY_CUDA_KERNELS(X)              \
-    X(absdiff, tachy_cuda_absdiff)         \
-    X(feather, tachy_cuda_feather)         \
-    X(grid_sample, tachy_cuda_grid_sample) \
-    X(histogram, tachy_cuda_histogram)     \
-    X(morph, tachy_cuda_morph)             \
-    X(prob, tachy_cuda_prob)               \
-    X(signature, tachy_cuda_signature)     \
+#define TACHY_CUDA_KERNELS(X)                   \
+    X(absdiff, tachy_cuda_absdiff)              \
+    X(feather, tachy_cuda_feather)              \
+    X(grid_sample, tachy_cuda_grid_sample)      \
+    X(histogram, tachy_cuda_histogram)          \
+    X(morph, tachy_cuda_morph)                  \
+    X(preprocess, tachy_cuda_preprocess)        \
+    X(preprocess_border, tachy_cuda_pre_border) \
+    X(preprocess_turn, tachy_cuda_pre_turn)     \
+    X(prob, tachy_cuda_prob)                    \
+    X(signature, tachy_cuda_signature)          \
     X(smooth, tachy_cuda_smooth)
 
 #define TACHY_CUDA_MEMBER(name, type) int (*name)(const struct type *a, cuda_stream stream);

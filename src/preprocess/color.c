@@ -86,6 +86,9 @@ static void fill_finish(struct tachy_pre_finish *f, const struct tachy_preproces
         if (f->dtype == TACHY_U8) {
             lo = TACHY_CLAMP(lo, 0, 255);
             hi = TACHY_CLAMP(hi, 0, 255);
+        } else if (f->dtype == TACHY_I8) {
+            lo = TACHY_CLAMP(lo, -128, 127);
+            hi = TACHY_CLAMP(hi, -128, 127);
         }
         f->lo[c] = (float)lo;
         f->hi[c] = (float)hi;
@@ -131,4 +134,23 @@ int tachy_pre_color_build(struct tachy_pre_color *out, const struct tachy_prepro
     }
     fill_finish(&out->finish, p, m, orders[p->channels]);
     return TACHY_OK;
+}
+
+void tachy_pre_pad(const struct tachy_preprocess_params *p, bool planar, uint8_t pixel[3][12])
+{
+    // One pixel through the plain C kernel: in = pad, out = (pad * scale - mean) / std.
+    struct tachy_pre_finish f = {.inputs = 1, .dtype = p->dtype, .planar = planar,
+                                 .channels = p->channels == TACHY_LUMA ? 1 : 3};
+    for (int c = 0; c < f.channels; c++) {
+        float std = TACHY_DEF(p->std[c], 1.0f);
+        bool u8 = p->dtype == TACHY_U8, i8 = p->dtype == TACHY_I8;
+        f.m[c][0] = TACHY_DEF(p->scale, 1.0f) / std;
+        f.off[c] = -p->mean[c] / std;
+        f.lo[c] = u8 ? 0 : i8 ? -128 : -3e38f;
+        f.hi[c] = u8 ? 255 : i8 ? 127 : 3e38f;
+    }
+    float out[3][3]; // each of 12 bytes
+    void *const dst[3] = {out[0], out[1], out[2]};
+    tachy_ref_preprocess.finish(&f, (const float *const[3]){&p->pad, &p->pad, &p->pad}, 1, dst);
+    memcpy(pixel, out, sizeof(out));
 }

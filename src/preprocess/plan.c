@@ -146,3 +146,30 @@ void tachy_plan_free(struct tachy_plan *plan)
     tachy_mem_free(&plan->grid_mem);
     plan->valid = false;
 }
+
+static bool same_view(const struct tachy_view *a, const struct tachy_view *b)
+{
+    if (a->use_affine || b->use_affine)
+        return a->use_affine == b->use_affine && !memcmp(a->affine, b->affine, sizeof(a->affine));
+    return a->x == b->x && a->y == b->y && a->w == b->w && a->h == b->h &&
+           a->rotation == b->rotation && a->flip == b->flip;
+}
+
+bool tachy_plan_key_same(const struct tachy_plan_key *a, const struct tachy_plan_key *b)
+{
+    return a->format == b->format && a->width == b->width && a->height == b->height &&
+           !memcmp(&a->color, &b->color, sizeof(a->color)) && same_view(&a->view, &b->view);
+}
+
+int tachy_pre_check_frame(const tachy_frame *f, const struct tachy_log *log)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    bool ok = d && f->width >= 1 && f->width <= 65535 && f->height >= 1 && f->height <= 65535;
+    for (int i = 0; ok && i < d->planes; i++)
+        ok = f->data[i] != NULL;
+    if (!ok)
+        return tachy_fail(log, TACHY_ERR_INVAL,
+                          "preprocess: a frame of format %d and %d x %d pixels is not valid",
+                          (int)f->format, f->width, f->height);
+    return TACHY_OK;
+}

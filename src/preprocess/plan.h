@@ -55,6 +55,15 @@ struct tachy_pre_color {
 int tachy_pre_color_build(struct tachy_pre_color *out, const struct tachy_preprocess_params *p,
                           enum tachy_pix format, struct tachy_color c);
 
+// A pixel of the letterbox colour as the tensor holds it: all of it at pixel[0], or planar, channel c
+// at pixel[c].
+void tachy_pre_pad(const struct tachy_preprocess_params *p, bool planar, uint8_t pixel[3][12]);
+
+// What open and run of both versions check; they log what is wrong. `gpu`: types that only it writes
+// are possible as well.
+int tachy_pre_check_params(const struct tachy_preprocess_params *p, bool gpu);
+int tachy_pre_check_frame(const tachy_frame *f, const struct tachy_log *log);
+
 enum { TACHY_PRE_SHAPES = 2, TACHY_PRE_PLANES = 3 };
 
 struct tachy_plan_key {
@@ -63,6 +72,8 @@ struct tachy_plan_key {
     struct tachy_color color; // resolved
     struct tachy_view view;
 };
+
+bool tachy_plan_key_same(const struct tachy_plan_key *a, const struct tachy_plan_key *b);
 
 struct tachy_plan {
     bool valid;

@@ -49,17 +49,18 @@ static int choose(const struct tachy_pre_kernels **out, const struct tachy_prepr
     return TACHY_OK;
 }
 
-static int check_params(const struct tachy_preprocess_params *p)
+int tachy_pre_check_params(const struct tachy_preprocess_params *p, bool gpu)
 {
     bool size = p->width >= 1 && p->width <= 16384 && p->height >= 1 && p->height <= 16384;
     if (!size)
         return tachy_fail(p->log, TACHY_ERR_INVAL,
                           "preprocess: a tensor of %d x %d is not possible; each side is 1 to 16384",
                           p->width, p->height);
-    if (p->dtype && p->dtype != TACHY_F32 && p->dtype != TACHY_F16 && p->dtype != TACHY_U8)
+    if (p->dtype && p->dtype != TACHY_F32 && p->dtype != TACHY_F16 && p->dtype != TACHY_U8 &&
+        !(gpu && p->dtype == TACHY_I8))
         return tachy_fail(p->log, TACHY_ERR_INVAL,
-                          "preprocess: %s tensors cannot be written; use float32, float16 or uint8",
-                          tachy_dtype_name(p->dtype));
+                          "preprocess: %s tensors cannot be written; use float32, float16 or uint8%s",
+                          tachy_dtype_name(p->dtype), gpu ? " or int8" : "");
     if ((unsigned)p->layout > TACHY_NCHW || (unsigned)p->channels > TACHY_LUMA ||
         (unsigned)p->fit > TACHY_FIT_CROP)
         return tachy_fail(p->log, TACHY_ERR_INVAL,
@@ -78,7 +79,7 @@ int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_
 {
     *out = NULL;
     const struct tachy_pre_kernels *k = NULL;
-    int err = check_params(p);
+    int err = tachy_pre_check_params(p, false);
     if (err < 0 || (err = choose(&k, p)) < 0)
         return err;
     tachy_preprocess *pre = calloc(1, sizeof(*pre));
@@ -172,27 +173,13 @@ static void fill_borders(const tachy_preprocess *pre, const struct target *o,
     const struct tachy_preprocess_params *p = &pre->params;
     if (g->pw == p->width && g->ph == p->height)
         return;
-    // One pixel through the plain C kernel: in = pad, out = (pad * scale - mean) / std.
-    struct tachy_pre_finish f = {.inputs = 1, .dtype = p->dtype, .planar = p->layout == TACHY_NCHW,
-                                 .channels = p->channels == TACHY_LUMA ? 1 : 3};
-    for (int c = 0; c < f.channels; c++) {
-        float std = TACHY_DEF(p->std[c], 1.0f);
-        f.m[c][0] = TACHY_DEF(p->scale, 1.0f) / std;
-        f.off[c] = -p->mean[c] / std;
-        f.lo[c] = p->dtype == TACHY_U8 ? 0 : -3e38f;
-        f.hi[c] = p->dtype == TACHY_U8 ? 255 : 3e38f;
-    }
-    union {
-        float f[3];
-        uint8_t b[12];
-    } pixel[3];
-    void *const dst[3] = {&pixel[0], &pixel[1], &pixel[2]};
-    tachy_ref_preprocess.finish(&f, (const float *const[3]){&p->pad, &p->pad, &p->pad}, 1, dst);
+    uint8_t pixel[3][12];
+    tachy_pre_pad(p, p->layout == TACHY_NCHW, pixel);
     for (int c = 0; c < o->channels; c++) {
-        fill(o, c, pixel[c].b, 0, 0, p->width, g->py);
-        fill(o, c, pixel[c].b, 0, g->py, g->px, g->ph);
-        fill(o, c, pixel[c].b, g->px + g->pw, g->py, p->width - g->px - g->pw, g->ph);
-        fill(o, c, pixel[c].b, 0, g->py + g->ph, p->width, p->height - g->py - g->ph);
+        fill(o, c, pixel[c], 0, 0, p->width, g->py);
+        fill(o, c, pixel[c], 0, g->py, g->px, g->ph);
+        fill(o, c, pixel[c], g->px + g->pw, g->py, p->width - g->px - g->pw, g->ph);
+        fill(o, c, pixel[c], 0, g->py + g->ph, p->width, p->height - g->py - g->ph);
     }
 }
 
@@ -304,20 +291,6 @@ static void run_lines(tachy_preprocess *pre, const struct tachy_plan *plan, cons
 
 // ---- Plans
 
-static bool same_view(const struct tachy_view *a, const struct tachy_view *b)
-{
-    if (a->use_affine || b->use_affine)
-        return a->use_affine == b->use_affine && !memcmp(a->affine, b->affine, sizeof(a->affine));
-    return a->x == b->x && a->y == b->y && a->w == b->w && a->h == b->h &&
-           a->rotation == b->rotation && a->flip == b->flip;
-}
-
-static bool same_key(const struct tachy_plan_key *a, const struct tachy_plan_key *b)
-{
-    return a->format == b->format && a->width == b->width && a->height == b->height &&
-           !memcmp(&a->color, &b->color, sizeof(a->color)) && same_view(&a->view, &b->view);
-}
-
 // Room for the lines of `plan`; grows only.
 static int reserve(tachy_preprocess *pre, const struct tachy_plan *plan)
 {
@@ -346,7 +319,7 @@ static int reserve(tachy_preprocess *pre, const struct tachy_plan *plan)
 static int prepare(tachy_preprocess *pre, struct tachy_plan *plan, const struct tachy_plan_key *key)
 {
     int err = TACHY_OK;
-    if (!plan->valid || !same_key(&plan->key, key))
+    if (!plan->valid || !tachy_plan_key_same(&plan->key, key))
         err = tachy_plan_build(plan, &pre->params, pre->kernels, key);
     if (err < 0)
         return err;
@@ -364,7 +337,7 @@ static int get_plan(tachy_preprocess *pre, const struct tachy_plan_key *key, str
     struct tachy_plan *plan = &pre->plan[0];
     for (int i = 0; i < PLANS; i++) {
         struct tachy_plan *p = &pre->plan[i];
-        if (p->valid && same_key(&p->key, key)) {
+        if (p->valid && tachy_plan_key_same(&p->key, key)) {
             plan = p;
             break;
         }
@@ -377,26 +350,13 @@ static int get_plan(tachy_preprocess *pre, const struct tachy_plan_key *key, str
     return err;
 }
 
-static int check_frame(const tachy_preprocess *pre, const tachy_frame *f)
-{
-    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    bool ok = d && f->width >= 1 && f->width <= 65535 && f->height >= 1 && f->height <= 65535;
-    for (int i = 0; ok && i < d->planes; i++)
-        ok = f->data[i] != NULL;
-    if (!ok)
-        return tachy_fail(pre->params.log, TACHY_ERR_INVAL,
-                          "preprocess: a frame of format %d and %d x %d pixels is not valid",
-                          (int)f->format, f->width, f->height);
-    return TACHY_OK;
-}
-
 int tachy_preprocess_run(tachy_preprocess *p, const tachy_frame *f, const struct tachy_view *view,
                          struct tachy_tensor *out, struct tachy_placement *placement)
 {
     struct target o = {0};
     if (placement)
         *placement = (struct tachy_placement){0};
-    int err = check_frame(p, f);
+    int err = tachy_pre_check_frame(f, p->params.log);
     if (err == TACHY_OK)
         err = tachy_frame_need_host(f, p->params.log, "preprocess");
     if (err < 0 || (err = check_tensor(p, out, &o)) < 0)

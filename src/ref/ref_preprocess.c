@@ -94,7 +94,7 @@ static inline void store(enum tachy_dtype t, void *dst, size_t i, float v)
         ((float *)dst)[i] = v;
     else if (t == TACHY_F16)
         ((uint16_t *)dst)[i] = tachy_ref_half(v);
-    else // lo and hi keep it within 0..255
+    else // lo and hi keep it within 0..255 or -128..127
         ((uint8_t *)dst)[i] = (uint8_t)lrintf(v);
 }
 

@@ -57,7 +57,7 @@ struct tachy_pre_finish {
     int inputs;        // 1 or 3 lines
     int channels;      // 1 or 3
     float m[3][3], off[3], lo[3], hi[3];
-    enum tachy_dtype dtype; // TACHY_F32, TACHY_F16, TACHY_U8 (rounded to nearest)
+    enum tachy_dtype dtype; // TACHY_F32, TACHY_F16, TACHY_U8, TACHY_I8 (rounded to nearest)
     bool planar;       // each channel into its own dst; else interleaved into dst[0]
 };
 

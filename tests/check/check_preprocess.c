@@ -1,4 +1,4 @@
-#include "check.h"
+#include "check_preprocess.h"
 
 #include "base/base.h"
 #include "base/cpu.h"
@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <tachy/preprocess.h>
 
 static const char *const versions[] = {"avx2", "avx512", "neon"};
 
@@ -16,18 +15,11 @@ static bool runs_here(const char *name)
     return tachy_cpu_has((enum tachy_isa)tachy_isa_by_name(name));
 }
 
-// ---- Frames whose planes end with their last sample, so that a sanitizer sees over-reads
-
-struct picture {
-    tachy_frame f;
-    void *mem[4];
-};
-
-static void picture_free(struct picture *p)
+void check_picture_free(struct check_picture *p)
 {
     for (int i = 0; i < 4; i++)
         free(p->mem[i]);
-    *p = (struct picture){0};
+    *p = (struct check_picture){0};
 }
 
 // Two thirds of the bytes next to the ends of the range, where sums would wrap.
@@ -37,12 +29,12 @@ static void to_extremes(uint8_t *mem, size_t n)
         mem[i] = (uint8_t)(mem[i] < 85 ? mem[i] & 3 : mem[i] < 170 ? mem[i] | 0xfc : mem[i]);
 }
 
-static void picture_new(struct check *c, struct picture *p, enum tachy_pix format, int w, int h,
+void check_picture_new(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h,
                         int slack, bool upside_down)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
     bool extremes = check_range(c, 0, 2) == 0;
-    *p = (struct picture){.f = {.format = format, .width = w, .height = h}};
+    *p = (struct check_picture){.f = {.format = format, .width = w, .height = h}};
     for (int i = 0; i < d->planes; i++) {
         bool chroma = !d->rgb && (i == 1 || i == 2);
         int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
@@ -76,7 +68,18 @@ static const int transfers[] = {1, 2, 13, 16, 18};
 
 static int pick(struct check *c, const int *from, int n) { return from[check_range(c, 0, n - 1)]; }
 
-static void random_view(struct check *c, const tachy_frame *f, struct tachy_view *v)
+struct tachy_color check_pre_color(struct check *c)
+{
+    return (struct tachy_color){
+        .matrix = (uint8_t)pick(c, matrices, TACHY_ARRAY_SIZE(matrices)),
+        .primaries = (uint8_t)(check_range(c, 0, 1) ? 9 : 1),
+        .transfer = (uint8_t)pick(c, transfers, TACHY_ARRAY_SIZE(transfers)),
+        .range = (uint8_t)check_range(c, 0, 2),
+        .chroma_loc = (uint8_t)check_range(c, 0, 6),
+    };
+}
+
+void check_pre_view(struct check *c, const tachy_frame *f, struct tachy_view *v)
 {
     *v = (struct tachy_view){0};
     v->rotation = 90 * check_range(c, 0, 3);
@@ -97,7 +100,7 @@ static void random_view(struct check *c, const tachy_frame *f, struct tachy_view
     v->use_affine = kind == 5;
 }
 
-static void random_affine(struct check *c, const struct tachy_preprocess_params *p, struct tachy_view *v)
+void check_pre_affine(struct check *c, const struct tachy_preprocess_params *p, struct tachy_view *v)
 {
     double angle = check_float(c, -3.2f, 3.2f), sx = v->w / p->width, sy = v->h / p->height;
     int kind = check_range(c, 0, 3);
@@ -106,7 +109,7 @@ static void random_affine(struct check *c, const struct tachy_preprocess_params 
     memcpy(v->affine, a, sizeof(a));
 }
 
-static void random_params(struct check *c, struct tachy_preprocess_params *p)
+void check_pre_params(struct check *c, struct tachy_preprocess_params *p)
 {
     static const int types[] = {TACHY_F32, TACHY_F32, TACHY_F16, TACHY_U8};
     int most = check_range(c, 0, 3) ? 70 : 300;
@@ -130,10 +133,10 @@ static void random_params(struct check *c, struct tachy_preprocess_params *p)
 
 static void random_setup(struct check *c, const tachy_frame *f, struct setup *s)
 {
-    random_params(c, &s->p);
-    random_view(c, f, &s->view);
+    check_pre_params(c, &s->p);
+    check_pre_view(c, f, &s->view);
     if (s->view.use_affine)
-        random_affine(c, &s->p, &s->view);
+        check_pre_affine(c, &s->p, &s->view);
     int n = s->p.channels == TACHY_LUMA ? 1 : 3, w = s->p.width, h = s->p.height;
     bool planar = s->p.layout == TACHY_NCHW;
     int64_t slack = check_range(c, 0, 1) ? check_range(c, 1, 9) : 0;
@@ -175,7 +178,7 @@ static int run_version(const struct setup *s, const tachy_frame *f, const char *
     return err;
 }
 
-static float half(uint16_t h)
+float check_half_value(uint16_t h)
 {
     int e = h >> 10 & 31, m = h & 1023;
     float v = e == 31 ? INFINITY : e ? ldexpf((float)(m + 1024), e - 25) : ldexpf((float)m, -24);
@@ -186,7 +189,7 @@ static float element(const uint8_t *mem, enum tachy_dtype t, size_t i)
 {
     if (t == TACHY_F32)
         return ((const float *)(const void *)mem)[i];
-    return t == TACHY_F16 ? half(((const uint16_t *)(const void *)mem)[i]) : mem[i];
+    return t == TACHY_F16 ? check_half_value(((const uint16_t *)(const void *)mem)[i]) : mem[i];
 }
 
 // Tolerance of the vector versions in code values (1/255 of the range of the result): 16-bit
@@ -217,19 +220,14 @@ static double light_of(const struct setup *s, size_t i, double v)
     return pow(TACHY_CLAMP(code / (255 * TACHY_DEF((double)s->p.scale, 1.0)), 0, 1), 2.4);
 }
 
-// Where the gamut matrix of PQ and HLG takes large numbers from each other, what is left is
-// dark, and there a code value is next to no light. Such values may differ by the light that
-// the tolerance in code values is where the curves are steepest: PQ at 1000 cd/m2 is 63 times
-// the light of white a unit, the tone curve brings it to a fifth, the gamut matrix times 1.7.
-#define LIGHT_A_CODE (63.0 / 5 * 1.7 / 255)
-
+// Dark values of PQ and HLG: CHECK_LIGHT_A_CODE.
 static bool is_hdr(const tachy_frame *f) { return f->color.transfer == 16 || f->color.transfer == 18; }
 
 static void compare(struct check *c, const struct setup *s, const tachy_frame *f, const char *isa,
                     const uint8_t *want, const uint8_t *got)
 {
     size_t n = s->bytes / tachy_dtype_size(s->p.dtype);
-    double tol = tolerance(s, f), light = code_tolerance(s, f) * LIGHT_A_CODE, worst = 0;
+    double tol = tolerance(s, f), light = code_tolerance(s, f) * CHECK_LIGHT_A_CODE, worst = 0;
     for (size_t i = 0; i < n; i++) {
         float a = element(want, s->p.dtype, i), b = element(got, s->p.dtype, i);
         // ... and the last place of binary16 twice
@@ -264,16 +262,10 @@ static void check_slack(struct check *c, const struct setup *s, const tachy_fram
 static void one_case(struct check *c, enum tachy_pix format)
 {
     int kind = check_range(c, 0, 9), most = kind == 0 ? 4 : kind < 8 ? 150 : 900;
-    struct picture pic;
-    picture_new(c, &pic, format, check_range(c, 1, most), check_range(c, 1, most),
+    struct check_picture pic;
+    check_picture_new(c, &pic, format, check_range(c, 1, most), check_range(c, 1, most),
                 check_range(c, 0, 1) ? check_range(c, 1, 40) : 0, check_range(c, 0, 3) == 0);
-    pic.f.color = (struct tachy_color){
-        .matrix = (uint8_t)pick(c, matrices, TACHY_ARRAY_SIZE(matrices)),
-        .primaries = (uint8_t)(check_range(c, 0, 1) ? 9 : 1),
-        .transfer = (uint8_t)pick(c, transfers, TACHY_ARRAY_SIZE(transfers)),
-        .range = (uint8_t)check_range(c, 0, 2),
-        .chroma_loc = (uint8_t)check_range(c, 0, 6),
-    };
+    pic.f.color = check_pre_color(c);
     struct setup s;
     random_setup(c, &pic.f, &s);
     uint8_t *want = malloc(s.bytes), *got = malloc(s.bytes);
@@ -291,7 +283,7 @@ static void one_case(struct check *c, enum tachy_pix format)
     }
     free(want);
     free(got);
-    picture_free(&pic);
+    check_picture_free(&pic);
 }
 
 // The finite binary16 values and the points halfway between them.
@@ -300,7 +292,7 @@ static void check_half(struct check *c)
     bool ok = tachy_ref_half(NAN) == 0x7e00 && tachy_ref_half(-INFINITY) == 0xfc00 &&
               tachy_ref_half(65520) == 0x7c00 && tachy_ref_half(65519) == 0x7bff;
     for (int h = 0; h < 0x7bff; h++) {
-        float a = half((uint16_t)h), b = half((uint16_t)(h + 1)), m = (a + b) / 2;
+        float a = check_half_value((uint16_t)h), b = check_half_value((uint16_t)(h + 1)), m = (a + b) / 2;
         ok = ok && tachy_ref_half(a) == h && tachy_ref_half(-a) == (h | 0x8000) &&
              tachy_ref_half(m) == h + (h & 1) && tachy_ref_half(nextafterf(m, a)) == h &&
              tachy_ref_half(nextafterf(m, b)) == h + 1;
@@ -353,7 +345,7 @@ static const struct bench benches[] = {
      {0, 0, 0, 0, 0, false, true, {2, -0.7, 400, 0.7, 2, 100}}, 0},
 };
 
-static void bench_one(struct check *c, const struct bench *b, const char *isa, struct picture *pic,
+static void bench_one(struct check *c, const struct bench *b, const char *isa, struct check_picture *pic,
                       double *twin)
 {
     struct tachy_preprocess_params p = {.width = b->side, .height = b->side, .dtype = b->dtype,
@@ -383,14 +375,14 @@ static void bench_one(struct check *c, const struct bench *b, const char *isa, s
 static void bench(struct check *c)
 {
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(benches); i++) {
-        struct picture pic;
+        struct check_picture pic;
         double twin = 0;
-        picture_new(c, &pic, benches[i].format, benches[i].w, benches[i].h, 0, false);
+        check_picture_new(c, &pic, benches[i].format, benches[i].w, benches[i].h, 0, false);
         bench_one(c, &benches[i], "c", &pic, &twin);
         for (size_t v = 0; v < TACHY_ARRAY_SIZE(versions); v++)
             if (runs_here(versions[v]))
                 bench_one(c, &benches[i], versions[v], &pic, &twin);
-        picture_free(&pic);
+        check_picture_free(&pic);
     }
 }
 

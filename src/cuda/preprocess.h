@@ -1,0 +1,105 @@
+#pragma once
+#include "cuda/launch.h"
+#include "ref/ref_preprocess.h"
+
+#include <stdbool.h>
+
+// From frames' planes to a batch of tensors. Twin: ref/ref_preprocess.c; the tables come from the same
+// builder (src/preprocess/plan.c). Frames of one launch share format, colour and the tensor's form; size,
+// crop and rotation are each frame's own, through the plan that it names.
+
+enum {
+    TACHY_CUDA_PRE_FRAMES = 16, // a launch
+    TACHY_CUDA_PRE_PLANS = 8,
+    TACHY_CUDA_PRE_WINDOW = 512, // bytes of a row that a warp works on
+    TACHY_CUDA_PRE_ROWS = 32,    // lines of a band at most
+};
+
+// The samples that one output takes: `first` of sample `start`, `last` of sample start + count - 1 (0
+// where count is 1), the axis's own `mid` of each in between.
+struct tachy_cuda_pre_tap {
+    int32_t start, count;
+    float first, last;
+};
+
+struct tachy_cuda_pre_axis {
+    cuda_address taps; // struct tachy_cuda_pre_tap each output
+    float mid;
+};
+
+struct tachy_cuda_pre_plan {
+    struct tachy_cuda_pre_axis x[2], y[2]; // luma or packed; chroma
+    int row_bytes[2];  // that a row of the plane has
+    int length, lines; // outputs of a line, and lines
+    int left, top;     // where they begin in the tensor
+    bool transposed;   // a line is a column of the tensor
+    // Windows: each `tile` outputs in a row need at most TACHY_CUDA_PRE_WINDOW bytes of a row, counted
+    // from a multiple of 16; 0: they do not, or each output takes two samples at most, and then each
+    // output is computed by itself.
+    int tile;
+    int ring[2];       // rows that two lines in a row need together
+};
+
+struct tachy_cuda_pre_frame {
+    cuda_address plane[3];
+    int64_t stride[3]; // bytes; may be negative
+    cuda_address dst;  // first element of its image in the tensor
+    int plan;
+};
+
+struct tachy_cuda_preprocess {
+    struct tachy_cuda_pre_frame frame[TACHY_CUDA_PRE_FRAMES];
+    struct tachy_cuda_pre_plan plan[TACHY_CUDA_PRE_PLANS];
+    int frames, plans;
+    int rows; // lines that one warp makes one after the other, 1..TACHY_CUDA_PRE_ROWS; 0: chosen
+
+    int planes;        // that are read: 1 (luma, packed), 2 (second one has pairs), 3
+    int components;    // samples a pixel of the first plane: 1, 3, 4
+    int bytes, shift;  // a sample: 1, or 2 with 10 bits shifted up by `shift`
+
+    // Tensor: byte steps. Interleaved: `channels` elements a pixel, planar: `channels` planes; those
+    // behind the colours are written with 0.
+    int64_t row, channel;
+    int channels;
+    // Colour over lines in 1/256 of an 8-bit code value; `hdr`: first to R'G'B', through `tone`.
+    struct tachy_pre_finish decode, finish;
+    bool hdr;
+    cuda_address tone; // struct tachy_tone
+};
+// Plans with `tile` go tile by tile, others output by output.
+TACHY_CUDA_LAUNCHER(preprocess, tachy_cuda_preprocess)
+
+// Frames that are turned by any angle: from grids of values 0..255, which the launcher above has
+// written as float planes, to the tensor. Colour as above, lines in 8-bit code values.
+struct tachy_cuda_pre_turn {
+    struct {
+        cuda_address grid; // first plane; planes lie next to each other
+        cuda_address dst;
+        int w, h;
+        int64_t stride;    // floats
+        double u, v, du_x, du_y, dv_x, dv_y; // position in the grid of pixel 0, 0 and its steps
+    } frame[TACHY_CUDA_PRE_FRAMES];
+    int frames, planes;
+    int width, height; // of the tensor
+    int64_t row, channel;
+    int channels;
+    struct tachy_pre_finish decode, finish;
+    bool hdr;
+    cuda_address tone;
+};
+TACHY_CUDA_LAUNCHER(preprocess_turn, tachy_cuda_pre_turn)
+
+// What a placed picture leaves free of the tensor.
+struct tachy_cuda_pre_border {
+    struct {
+        cuda_address dst;
+        int x, y, w, h; // of the picture
+    } frame[TACHY_CUDA_PRE_FRAMES];
+    int frames;
+    int width, height;
+    int64_t row, channel;
+    int channels, size; // bytes of an element
+    bool planar;
+    uint32_t value[4];  // element of each channel: low bytes; channels behind the third are 0
+};
+TACHY_CUDA_LAUNCHER(preprocess_border, tachy_cuda_pre_border)
