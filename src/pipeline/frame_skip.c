@@ -1,5 +1,7 @@
 #include "pipeline/frame_skip.h"
 
+#include "base/base.h"
+
 #include <stdlib.h>
 
 void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,

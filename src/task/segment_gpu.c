@@ -22,7 +22,7 @@ struct segment_gpu_eye {
 };
 
 struct gpu_size {
-    tachy_preprocess_cuda *preprocess[TACHY_MAX_EYES];
+    struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
     struct tachy_tensor in, out; // on the card; `out` where the engine runs there
     void *own_in;                // the host's input that pinned memory stands in for
 };
@@ -166,7 +166,7 @@ static int open_size(struct segment_gpu_worker *g, int i)
         pp.fit = TACHY_FIT_STRETCH; // the region has been cropped already
     int err = TACHY_OK;
     for (int eye = 0; eye < g->w->task->eyes && err == TACHY_OK; eye++)
-        err = tachy_preprocess_cuda_open(&size->preprocess[eye], &pp, &g->gpu->device, g->stream);
+        err = tachy_preprocess_gpu_open(&size->preprocess[eye], &pp, &g->gpu->device, g->stream);
     size->in = t->in[t->picture];
     size->out = t->out[t->mask];
     if (err == TACHY_OK)
@@ -186,7 +186,7 @@ static void close_size(struct segment_gpu_worker *g, int i)
     struct gpu_size *size = &g->size[i];
     struct segment_tensors *t = &g->w->size[i].tensors;
     for (int eye = 0; eye < TACHY_MAX_EYES; eye++)
-        tachy_preprocess_cuda_close(&size->preprocess[eye]);
+        tachy_preprocess_gpu_close(&size->preprocess[eye]);
     tachy_gpu_free(g->gpu, size->in.data);
     tachy_gpu_free(g->gpu, size->out.data);
     if (size->own_in && t->in[t->picture].data != size->own_in) {
@@ -318,7 +318,7 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
     struct tachy_preprocess_picture picture = {
         .frame = &part, .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
     struct gpu_size *size = &g->size[w->last];
-    return tachy_preprocess_cuda_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
+    return tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
 }
 
 static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
