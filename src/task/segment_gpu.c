@@ -6,6 +6,7 @@
 #include "engine/engine_ops.h"
 #include "media/device.h"
 #include "postprocess/composite_cuda.h"
+#include "postprocess/mask_cuda.h"
 #include "preprocess/preprocess_cuda.h"
 
 #include <math.h>
