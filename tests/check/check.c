@@ -36,6 +36,11 @@ float check_float(struct check *c, float lo, float hi)
     return lo + (hi - lo) * (float)(check_rand(c) >> 40) / 16777215.0f;
 }
 
+size_t check_first_set(const struct check *c)
+{
+    return c->quick && tachy_cpu_isa() != TACHY_ISA_C ? TACHY_ISA_C + 1 : TACHY_ISA_C;
+}
+
 void check_fill(struct check *c, void *dst, size_t bytes)
 {
     uint8_t *p = dst;
@@ -105,10 +110,12 @@ static bool wanted(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     uint64_t seed = tachy_now_ns();
-    bool bench = false;
+    bool bench = false, quick = false;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--bench"))
             bench = true;
+        if (!strcmp(argv[i], "--quick"))
+            quick = true;
         if (!strcmp(argv[i], "--seed") && i + 1 < argc)
             seed = strtoull(argv[i + 1], NULL, 0);
     }
@@ -117,7 +124,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(ops); i++) {
         if (!wanted(ops[i]->name, argc, argv))
             continue;
-        struct check c = {.rng = seed, .bench = bench};
+        struct check c = {.rng = seed, .bench = bench, .quick = quick};
         ops[i]->run(&c);
         printf("%-24s %d cases, %d failed\n", ops[i]->name, c.cases, c.failed);
         failed += c.failed;

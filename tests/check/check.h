@@ -2,7 +2,10 @@
 // The kernel checker: every vector (and later CUDA) version against its plain C twin of
 // src/ref on random shapes, strides and values, and both timed by the same code.
 //
-//   tests/check/tachy_check [--bench] [--seed N] [NAME...]
+//   tests/check/tachy_check [--bench] [--quick] [--seed N] [NAME...]
+//
+// --quick: fewer random cases of what takes longest, and of plans only the processor's own sets, for
+// processors that are emulated.
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,6 +13,7 @@
 struct check {
     uint64_t rng;
     bool bench; // time the versions as well and print a table row each
+    bool quick;
     int cases, failed;
 };
 
@@ -22,6 +26,8 @@ struct check_op {
 uint64_t check_rand(struct check *c);             // 64 random bits
 int check_range(struct check *c, int lo, int hi); // lo..hi, both included
 float check_float(struct check *c, float lo, float hi);
+// The first of enum tachy_isa that the kernels of plans are checked with.
+size_t check_first_set(const struct check *c);
 void check_fill(struct check *c, void *dst, size_t bytes); // random bytes
 
 // Counts a case; on !ok prints the message once and counts a failure.
