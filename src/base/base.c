@@ -114,21 +114,33 @@ static char *user_dir(const char *variable, const char *below_home)
         dir = tachy_asprintf("%s/tachy", base);
     else if (home && home[0])
         dir = tachy_asprintf("%s/%s/tachy", home, below_home);
-    if (!dir)
-        return NULL;
-    for (char *p = dir + 1; *p; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        mkdir(dir, 0777);
-        *p = '/';
-    }
-    mkdir(dir, 0777);
+    if (dir)
+        tachy_make_folders(dir, NULL); // what cannot be made shows when it is used
     return dir;
 }
 
 char *tachy_cache_dir(void) { return user_dir("XDG_CACHE_HOME", ".cache"); }
 char *tachy_data_dir(void) { return user_dir("XDG_DATA_HOME", ".local/share"); }
+
+int tachy_make_folders(const char *path, const struct tachy_log *log)
+{
+    char *copy = tachy_asprintf("%s", path);
+    if (!copy)
+        return TACHY_ERR_NOMEM;
+    for (char *p = copy + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        mkdir(copy, 0777);
+        *p = '/';
+    }
+    int failed = mkdir(copy, 0777) < 0 && errno != EEXIST ? errno : 0;
+    free(copy);
+    if (failed)
+        return tachy_fail(log, tachy_err_from_errno(failed), "%s: cannot be created: %s", path,
+                          strerror(failed));
+    return TACHY_OK;
+}
 
 int tachy_read_file(const char *path, size_t limit, char **data, size_t *size,
                     const struct tachy_log *log)

@@ -43,6 +43,9 @@ char *tachy_asprintf(const char *fmt, ...) TACHY_PRINTF(1, 2);
 char *tachy_cache_dir(void);
 char *tachy_data_dir(void);
 
+// mkdir -p. TACHY_OK, also where the folder is there already.
+int tachy_make_folders(const char *path, const struct tachy_log *log);
+
 // Reads a whole regular file of at most `limit` bytes; a NUL follows the data. Free with
 // tachy_free().
 int tachy_read_file(const char *path, size_t limit, char **data, size_t *size,

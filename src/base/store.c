@@ -136,19 +136,6 @@ int tachy_store_load(const char *dir, const char *key, char **out, const struct 
     return err;
 }
 
-// Creates the folder and those above it; what fails shows when the file is written.
-static void make_folder(char *dir)
-{
-    for (char *p = dir + 1; *p; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        mkdir(dir, 0777);
-        *p = '/';
-    }
-    mkdir(dir, 0777);
-}
-
 // A title is one line.
 static void flatten(char *s)
 {
@@ -183,7 +170,7 @@ int tachy_store_save(const char *dir, const char *key, const char *title, const 
         err = TACHY_ERR_LIMIT;
     if (err == TACHY_OK) {
         pthread_mutex_lock(&one);
-        make_folder(where);
+        tachy_make_folders(where, NULL); // what fails shows when the file is written
         err = tachy_write_file(path, file, strlen(file), NULL);
         pthread_mutex_unlock(&one);
     }

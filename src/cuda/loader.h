@@ -32,11 +32,22 @@
     X(pinned_alloc, "cuMemHostAlloc", (void **data, size_t bytes, unsigned flags))                 \
     X(pinned_free, "cuMemFreeHost", (void *data))                                                  \
     X(copy_to_device, "cuMemcpyHtoD_v2", (cuda_address to, const void *from, size_t bytes))        \
+    X(copy_to_host, "cuMemcpyDtoH_v2", (void *to, cuda_address from, size_t bytes))                \
+    X(copy_to_device_async, "cuMemcpyHtoDAsync_v2",                                                \
+      (cuda_address to, const void *from, size_t bytes, cuda_stream stream))                       \
+    X(copy_to_host_async, "cuMemcpyDtoHAsync_v2",                                                  \
+      (void *to, cuda_address from, size_t bytes, cuda_stream stream))                             \
+    X(fill, "cuMemsetD8_v2", (cuda_address at, unsigned char value, size_t bytes))                 \
+    X(fill_async, "cuMemsetD8Async",                                                               \
+      (cuda_address at, unsigned char value, size_t bytes, cuda_stream stream))                    \
     X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                      \
       (cuda_address to, cuda_address from, size_t bytes, cuda_stream stream))                      \
+    X(copy_2d, "cuMemcpy2DAsync_v2", (const struct cuda_copy_2d *copy, cuda_stream stream))         \
     X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
     X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
     X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \
+    X(stream_wait_event, "cuStreamWaitEvent",                                                      \
+      (cuda_stream stream, cuda_event event, unsigned flags))                                      \
     X(event_create, "cuEventCreate", (cuda_event * event, unsigned flags))                         \
     X(event_destroy, "cuEventDestroy_v2", (cuda_event event))                                      \
     X(event_record, "cuEventRecord", (cuda_event event, cuda_stream stream))                       \

@@ -138,7 +138,7 @@ int zoo_fetch(const struct card_doc *doc, const char *dir, const char *path,
     struct attempt a = {.log = log};
     struct tachy_log attempt_log = {.fn = keep, .user = &a, .max_level = TACHY_LOG_DEBUG};
     char *folder = folder_of_path(path);
-    int err = folder ? make_folder(folder, log) : TACHY_ERR_NOMEM;
+    int err = folder ? tachy_make_folders(folder, log) : TACHY_ERR_NOMEM;
     bool tried = false;
     for (int i = 0; !err && i < doc->n_sources; i++) {
         int failed = fetch_one(doc, &doc->sources[i], dir ? dir : folder, path, &attempt_log);

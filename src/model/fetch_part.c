@@ -27,26 +27,6 @@ char *part_name(const char *path)
     return name;
 }
 
-int make_folder(const char *path, const struct tachy_log *log)
-{
-    char *copy = tachy_asprintf("%s", path);
-    if (!copy)
-        return TACHY_ERR_NOMEM;
-    for (char *p = copy + 1; *p; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        mkdir(copy, 0777);
-        *p = '/';
-    }
-    int failed = mkdir(copy, 0777) < 0 && errno != EEXIST ? errno : 0;
-    free(copy);
-    if (failed)
-        return tachy_fail(log, tachy_err_from_errno(failed), "%s: cannot be created: %s", path,
-                          strerror(failed));
-    return TACHY_OK;
-}
-
 int part_open(struct part *p, const char *beside, const struct tachy_log *log)
 {
     *p = (struct part){.log = log, .path = part_name(beside), .sha = digest_new()};

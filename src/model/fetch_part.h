@@ -29,8 +29,6 @@ int part_rename(struct part *p, const char *path);
 // TACHY_OK where `hex` is `want` ("": nothing is asked for), else a sentence about `what`.
 int part_expect(const char *what, const char *hex, const char *want, const struct tachy_log *log);
 
-// mkdir -p.
-int make_folder(const char *path, const struct tachy_log *log);
 char *folder_of_path(const char *path);
 
 enum { FETCH_LIMIT_MIB = 4096 }; // no model that is fetched is larger

@@ -172,7 +172,7 @@ int fetch_pip(const struct card_source *s, const char *folder, const struct tach
                           "TACHY_PYTHON to one, or put the file into %s",
                           s->wheel, folder);
     tachy_msg(log, TACHY_LOG_INFO, "fetching %s with %s", s->wheel, python);
-    int err = make_folder(folder, log);
+    int err = tachy_make_folders(folder, log);
     char *temp = tachy_asprintf("%s/.pull-XXXXXX", folder);
     if (!err && (!temp || !mkdtemp(temp)))
         err = tachy_fail(log, TACHY_ERR_IO, "%s: no temporary folder can be made in it: %s", folder,

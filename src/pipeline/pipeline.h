@@ -133,6 +133,8 @@ struct tachy_stream {
     void *order_state;
     // Called behind each `order` by the one that orders; NULL: nothing to do. Set before the first push.
     int (*after_order)(void *user, const void *order_state, int64_t frame_id);
+    // Of a recurrent stream, behind each frame's model by the worker whose turn it is; the same.
+    int (*after_model)(void *user, const void *state, int64_t frame_id);
     void *after_user;
     struct tachy_prof *order_prof; // written by the one that orders, its samples under the
                                    // pipeline's lock; NULL: nothing to measure

@@ -413,7 +413,7 @@ static int start_sink(struct run *r)
         tachy_sink_set_side(p->sink, tachy_source_side(p->source));
         return tachy_sink_start(p->sink, tachy_stream_output(r->stream));
     }
-    int err = tachy_resume_start(r->resume, r->stream);
+    int err = tachy_resume_start(r->resume, r->stream, r->live);
     r->sum->resumed = r->sum->kept = tachy_resume_kept(r->resume);
     return err;
 }

@@ -295,6 +295,10 @@ struct tachy_node *tachy_value_user(const struct tachy_graph *g, const struct ta
 
 static inline bool tachy_value_is_constant(const struct tachy_value *v) { return v && v->data; }
 int64_t tachy_value_elements(const struct tachy_value *v);
+static inline bool tachy_value_same_shape(const struct tachy_value *a, const struct tachy_value *b)
+{
+    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
+}
 
 // Types (graph_types.c). The largest magnitude of a type, INT64_MAX for the wide ones; that of a
 // constant's elements; that of what a node makes, by its inputs' `most`. 0 for F32.

@@ -35,11 +35,6 @@ static bool broadcasts(const struct tachy_value *v, const struct tachy_value *to
     return true;
 }
 
-static bool same_shape(const struct tachy_value *a, const struct tachy_value *b)
-{
-    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
-}
-
 // Numbers of a scale of the channels of x: [n][c][1][1].
 static bool is_channel_scale(const struct tachy_value *s, const struct tachy_value *x)
 {
@@ -81,7 +76,7 @@ static const char *check_conv(const struct tachy_node *n)
         if (y->shape[2 + i] != windows(x->shape[2 + i], a->conv.kernel[i], a->conv.stride[i],
                                        a->conv.dilation[i], a->conv.pad[i], a->conv.pad[2 + i]))
             return "an output of another size than input, kernel, stride and padding give";
-    if (added && !same_shape(added, y))
+    if (added && !tachy_value_same_shape(added, y))
         return "an added tensor of another shape";
     if (scale && !is_channel_scale(scale, x))
         return "a scale that is not one a channel";
@@ -148,7 +143,7 @@ static const char *check_binary(const struct tachy_node *n)
 
 static const char *check_same_shape(const struct tachy_node *n)
 {
-    return same_shape(n->in[0], n->out) ? NULL : "an output of another shape";
+    return tachy_value_same_shape(n->in[0], n->out) ? NULL : "an output of another shape";
 }
 
 static const char *check_unary(const struct tachy_node *n)
@@ -376,7 +371,7 @@ static const char *check_resize(const struct tachy_node *n)
     if (!is_picture(x) || !is_picture(y) || x->shape[0] != y->shape[0] || x->shape[1] != y->shape[1])
         return "not pictures of as many channels";
     const struct tachy_value *added = n->nb_in > 1 ? n->in[1] : NULL, *scale = n->nb_in > 2 ? n->in[2] : NULL;
-    if (added && !same_shape(added, y))
+    if (added && !tachy_value_same_shape(added, y))
         return "an added tensor of another shape";
     if (scale && (!added || !is_channel_scale(scale, x)))
         return "a scale that is not one a channel of what is added";

@@ -43,9 +43,9 @@ static void clips(struct tachy_graph *g, struct tachy_node *n)
 {
     float k;
     struct tachy_value *x = with_number(n, TACHY_PLAN_MIN, &k);
-    if (x && pass_same_shape(x, n->out)) {
+    if (x && tachy_value_same_shape(x, n->out)) {
         become(g, n, TACHY_PLAN_CLIP, -INFINITY, k, x);
-    } else if ((x = with_number(n, TACHY_PLAN_MAX, &k)) && pass_same_shape(x, n->out)) {
+    } else if ((x = with_number(n, TACHY_PLAN_MAX, &k)) && tachy_value_same_shape(x, n->out)) {
         become(g, n, TACHY_PLAN_CLIP, k, INFINITY, x);
     }
     const struct tachy_node *first = is_unary(n, TACHY_PLAN_CLIP) ? n->in[0]->made_by : NULL;
@@ -71,7 +71,7 @@ static struct tachy_value *clipped(const struct tachy_value *v)
     if (!is_unary(n, TACHY_PLAN_CLIP) || n->attr.act.a != 0 || n->attr.act.b != 6)
         return NULL;
     struct tachy_value *x = with_number(n->in[0]->made_by, TACHY_PLAN_ADD, &k);
-    return x && k == 3 && pass_same_shape(x, v) ? x : NULL;
+    return x && k == 3 && tachy_value_same_shape(x, v) ? x : NULL;
 }
 
 // n is `v / 6`: v.
@@ -93,13 +93,13 @@ static bool is_product(const struct tachy_node *n)
 static void hard_sigmoid(struct tachy_graph *g, struct tachy_node *n)
 {
     struct tachy_value *v = sixth(n), *x = v ? clipped(v) : NULL;
-    if (x && pass_same_shape(x, n->out)) {
+    if (x && tachy_value_same_shape(x, n->out)) {
         become(g, n, TACHY_PLAN_HSIGMOID, 1.0f / 6, 0.5f, x);
         return;
     }
     const struct tachy_node *p = v ? v->made_by : NULL; // (x clip(x + 3)) / 6
     for (int i = 0; i < 2 && is_product(p); i++)
-        if (clipped(p->in[i]) == p->in[1 - i] && pass_same_shape(p->in[1 - i], n->out)) {
+        if (clipped(p->in[i]) == p->in[1 - i] && tachy_value_same_shape(p->in[1 - i], n->out)) {
             become(g, n, TACHY_PLAN_HSWISH, 0, 0, p->in[1 - i]);
             return;
         }
@@ -111,7 +111,7 @@ static void swish(struct tachy_graph *g, struct tachy_node *n)
     for (int i = 0; i < 2 && is_product(n); i++) {
         struct tachy_value *x = n->in[1 - i], *part = x->made_by ? sixth(x->made_by) : NULL;
         const struct tachy_node *f = n->in[i]->made_by;
-        if (part && clipped(n->in[i]) == part && pass_same_shape(part, n->out)) {
+        if (part && clipped(n->in[i]) == part && tachy_value_same_shape(part, n->out)) {
             become(g, n, TACHY_PLAN_HSWISH, 0, 0, part);
         } else if (is_unary(f, TACHY_PLAN_SIGMOID) && f->in[0] == x) {
             become(g, n, TACHY_PLAN_SWISH, 0, 0, x);

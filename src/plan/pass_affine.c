@@ -60,7 +60,8 @@ static int constant_of(const struct tachy_node *n)
     if (n->op != TACHY_OP_BINARY || n->attr.act.act || n->out->dtype != TACHY_F32)
         return -1;
     for (int i = 1; i >= 0; i--)
-        if (!n->in[1 - i]->data && pass_same_shape(n->in[1 - i], n->out) && of_binary(n, 0, i, &scale, &shift))
+        if (!n->in[1 - i]->data && tachy_value_same_shape(n->in[1 - i], n->out) &&
+            of_binary(n, 0, i, &scale, &shift))
             return i;
     return -1;
 }

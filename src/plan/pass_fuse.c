@@ -83,8 +83,8 @@ static struct tachy_value *scaled(const struct tachy_graph *g, const struct tach
     bool product = m && m->op == TACHY_OP_BINARY && m->attr.binary == TACHY_PLAN_MUL && !m->attr.act.act;
     for (int i = 0; i < 2 && product; i++) {
         struct tachy_value *x = m->in[1 - i], *s = m->in[i];
-        if (pass_same_shape(x, m->out) && !x->data && s->rank == 4 && !s->data && s->shape[2] * s->shape[3] == 1 &&
-            tachy_value_elements(s) == x->shape[0] * x->shape[1]) {
+        if (tachy_value_same_shape(x, m->out) && !x->data && s->rank == 4 && !s->data &&
+            s->shape[2] * s->shape[3] == 1 && tachy_value_elements(s) == x->shape[0] * x->shape[1]) {
             *scale = s;
             return x;
         }
@@ -126,15 +126,15 @@ static int sum(struct tachy_graph *g, struct tachy_node *n)
     for (int i = 1; i >= 0; i--) { // the second operand first: it is most often made last
         struct tachy_node *p = pass_maker(g, n->in[i], n);
         struct tachy_value *added = n->in[1 - i];
-        if (!p || !pass_same_shape(p->out, n->out))
+        if (!p || !tachy_value_same_shape(p->out, n->out))
             continue;
         bool plain = !p->attr.act.act && !(p->op == TACHY_OP_CONV && pass_input(p, 3));
         bool known = p->op == TACHY_OP_CONV || p->op == TACHY_OP_DECONV || p->op == TACHY_OP_MATMUL;
         const struct tachy_value *old = known ? pass_input(p, 2) : NULL;
         if (known && plain && is_bias(added, p) && (!old || old->data))
             return bias(g, n, p, added);
-        if (added_at(p) >= 0 && !pass_input(p, added_at(p)) && !added->data && pass_same_shape(added, n->out) &&
-            !(p->attr.act.act && n->attr.act.act))
+        if (added_at(p) >= 0 && !pass_input(p, added_at(p)) && !added->data &&
+            tachy_value_same_shape(added, n->out) && !(p->attr.act.act && n->attr.act.act))
             return residual(g, n, p, added);
     }
     return TACHY_OK;

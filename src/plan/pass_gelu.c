@@ -135,7 +135,7 @@ int tachy_plan_gelu(struct tachy_graph *g)
         struct product p = product_of(n->out, 2);
         for (int i = 0; i < 2 && p.nb == 2; i++) {
             enum tachy_plan_act act = act_of(p.factor[i], p.factor[1 - i], p.number);
-            if (act && pass_same_shape(p.factor[1 - i], n->out)) {
+            if (act && tachy_value_same_shape(p.factor[1 - i], n->out)) {
                 become(g, n, act, p.factor[1 - i]);
                 break;
             }

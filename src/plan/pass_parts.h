@@ -5,11 +5,6 @@
 
 // Questions that several passes ask.
 
-static inline bool pass_same_shape(const struct tachy_value *a, const struct tachy_value *b)
-{
-    return a->rank == b->rank && !memcmp(a->shape, b->shape, sizeof(int64_t) * (size_t)a->rank);
-}
-
 static inline struct tachy_value *pass_input(const struct tachy_node *n, int i)
 {
     return i < n->nb_in ? n->in[i] : NULL;
@@ -42,7 +37,8 @@ static inline bool pass_is_mean(const struct tachy_node *n)
 static inline bool pass_is_tap(const struct tachy_node *n)
 {
     if (n->op != TACHY_OP_CONV || n->attr.conv.groups != n->out->shape[1] || n->attr.act.act || !n->in[1]->data ||
-        tachy_value_elements(n->in[1]) != n->out->shape[1] || !pass_same_shape(n->in[0], n->out))
+        tachy_value_elements(n->in[1]) != n->out->shape[1] ||
+        !tachy_value_same_shape(n->in[0], n->out))
         return false;
     for (int i = 2; i < n->nb_in; i++)
         if (n->in[i] && (i > 2 || !n->in[i]->data))

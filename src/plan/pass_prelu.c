@@ -69,7 +69,7 @@ static bool lines_of(const struct tachy_value *v, const struct tachy_value *x, i
     *to = (struct lines){1, 1};
     if (v == x)
         return true;
-    if (!n || !depth || !pass_same_shape(v, x))
+    if (!n || !depth || !tachy_value_same_shape(v, x))
         return false;
     if (n->op == TACHY_OP_UNARY)
         return lines_of(n->in[0], x, c, depth - 1, to) && unary(n, c, to);

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "check_cuda.h"
 
 #include "base/base.h"
 #include "base/clock.h"
@@ -40,6 +40,8 @@ size_t check_first_set(const struct check *c)
 {
     return c->quick && tachy_cpu_isa() != TACHY_ISA_C ? TACHY_ISA_C + 1 : TACHY_ISA_C;
 }
+
+int check_times(const struct check *c, int n) { return c->quick ? (n + 9) / 10 : n; }
 
 void check_fill(struct check *c, void *dst, size_t bytes)
 {
@@ -110,24 +112,30 @@ static bool wanted(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     uint64_t seed = tachy_now_ns();
-    bool bench = false, quick = false;
+    bool bench = false, quick = false, cuda = false;
+    struct check_gpu gpu = {0};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--bench"))
             bench = true;
         if (!strcmp(argv[i], "--quick"))
             quick = true;
+        if (!strcmp(argv[i], "--cuda"))
+            cuda = true;
         if (!strcmp(argv[i], "--seed") && i + 1 < argc)
             seed = strtoull(argv[i + 1], NULL, 0);
     }
-    printf("seed %llu, %s\n", (unsigned long long)seed, tachy_isa_name(tachy_cpu_isa()));
+    if (cuda && !check_gpu_open(&gpu))
+        return 77;
+    printf("seed %llu, %s\n", (unsigned long long)seed, cuda ? gpu.device.name : tachy_isa_name(tachy_cpu_isa()));
     int failed = 0;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(ops); i++) {
-        if (!wanted(ops[i]->name, argc, argv))
+        if (ops[i]->cuda != cuda || !wanted(ops[i]->name, argc, argv))
             continue;
-        struct check c = {.rng = seed, .bench = bench, .quick = quick};
+        struct check c = {.rng = seed, .bench = bench, .quick = quick, .gpu = cuda ? &gpu : NULL};
         ops[i]->run(&c);
         printf("%-24s %d cases, %d failed\n", ops[i]->name, c.cases, c.failed);
         failed += c.failed;
     }
+    check_gpu_close(&gpu);
     return failed ? 1 : 0;
 }

@@ -2,10 +2,11 @@
 // The kernel checker: every vector (and later CUDA) version against its plain C twin of
 // src/ref on random shapes, strides and values, and both timed by the same code.
 //
-//   tests/check/tachy_check [--bench] [--quick] [--seed N] [NAME...]
+//   tests/check/tachy_check [--cuda] [--bench | --quick] [--seed N] [NAME...]
 //
-// --quick: fewer random cases of what takes longest, and of plans only the processor's own sets, for
-// processors that are emulated.
+// --cuda: the kernels of src/cuda on this machine's GPU (check_cuda.h) in place of the CPU's; exit
+// status 77 where there is none or they were not compiled. --quick: a tenth of the cases, and of plans
+// without the portable set where there is another, for runs under a tool that makes them slow.
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,14 +16,18 @@ struct check {
     bool bench; // time the versions as well and print a table row each
     bool quick;
     int cases, failed;
+    struct check_gpu *gpu; // of an operation with `cuda`, else NULL
 };
 
 // A checked operation: one file check_<operation>.c defines one `const struct check_op`.
 struct check_op {
     const char *name;
     void (*run)(struct check *c);
+    bool cuda;
 };
 
+// n of the cases that are drawn at random, a tenth with --quick.
+int check_times(const struct check *c, int n);
 uint64_t check_rand(struct check *c);             // 64 random bits
 int check_range(struct check *c, int lo, int hi); // lo..hi, both included
 float check_float(struct check *c, float lo, float hi);

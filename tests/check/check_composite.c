@@ -382,4 +382,4 @@ static void run(struct check *c)
     }
 }
 
-const struct check_op check_composite = {"composite", run};
+const struct check_op check_composite = {.name = "composite", .run = run};

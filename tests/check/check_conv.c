@@ -428,8 +428,8 @@ static void bench_shape(struct check *c, const struct tachy_conv_shape *s, const
 
 static void run(struct check *c)
 {
-    cases(c, c->quick ? 20 : 300);
-    for (int i = 0; i < (c->quick ? 5 : 50); i++)
+    cases(c, check_times(c, 300));
+    for (int i = 0; i < check_times(c, 50); i++)
         product(c);
     refused(c);
     if (!c->bench)
@@ -449,4 +449,4 @@ static void run(struct check *c)
         bench_shape(c, &t[i].s, t[i].what);
 }
 
-const struct check_op check_conv = {"conv", run};
+const struct check_op check_conv = {.name = "conv", .run = run};

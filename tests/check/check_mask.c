@@ -287,4 +287,4 @@ static void run(struct check *c)
     }
 }
 
-const struct check_op check_mask = {"mask", run};
+const struct check_op check_mask = {.name = "mask", .run = run};

@@ -305,11 +305,11 @@ static void run(struct check *c)
                                           TACHY_ISA_NEON};
     for (size_t i = check_first_set(c); i < TACHY_ARRAY_SIZE(isas); i++) {
         struct set s = {tachy_plan_kernels(isas[i]), tachy_isa_name(isas[i])};
-        for (int n = c->quick ? 270 : 0; s.k && n < 300; n++) {
+        for (int n = 0; s.k && n < check_times(c, 300); n++) {
             deconv(c, &s), pool(c, &s), resize(c, &s);
             binary(c, &s), unary(c, &s), channels(c, &s), transpose(c, &s);
         }
     }
 }
 
-const struct check_op check_plan = {"plan", run};
+const struct check_op check_plan = {.name = "plan", .run = run};

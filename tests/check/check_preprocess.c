@@ -404,4 +404,4 @@ static void run(struct check *c)
         bench(c);
 }
 
-const struct check_op check_preprocess = {"preprocess", run};
+const struct check_op check_preprocess = {.name = "preprocess", .run = run};

@@ -155,4 +155,4 @@ static void run(struct check *c)
     }
 }
 
-const struct check_op check_signature = {"signature", run};
+const struct check_op check_signature = {.name = "signature", .run = run};

@@ -13,7 +13,7 @@ for tool in "$cc" $run; do
 done
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-# color.c and frame.c see FFmpeg's headers (which are the same for every processor); what calls
+# src/media sees FFmpeg's headers (which are the same for every processor); what calls
 # FFmpeg is not reached and dropped by the linker.
 headers=$(pkg-config --variable=includedir libavutil 2>/dev/null || echo /usr/include)
 mkdir "$dir/include"
@@ -33,19 +33,27 @@ compile() {
     into=$dir/$1 flag=$2
     shift 2
     # shellcheck disable=SC2086
-    (cd "$root" && printf '%s\n' "$@" | sed "s|^|$PWD/|") |
+    (cd "$root" && printf '%s\n' "$@" | sed "s|^[^/]|$PWD/&|") |
         (cd "$into" && xargs -P "$(nproc)" -n 4 "$cc" $flags $flag -c)
 }
 
 cd "$root"
+# Without the kernels of CUDA.
+mkdir "$dir/source"
+cp tests/check/*.h tests/check/check.c tests/check/check_*.c "$dir/source"
+rm "$dir"/source/check_cuda*.c
+grep -v cuda_ tests/check/ops.inc >"$dir/source/ops.inc"
+echo '#include "check_cuda.h"
+bool check_gpu_open(struct check_gpu *g) { return false; }
+void check_gpu_close(struct check_gpu *g) {}' >"$dir/source/check_no_cuda.c"
 compile vec_c "-O0 -DTACHY_VEC=0" src/plan/cpu/vec/*.c
 compile vec_neon "-O2 -DTACHY_VEC=3" src/plan/cpu/vec/*.c
 compile plan -O1 src/plan/*.c src/plan/cpu/*.c src/ref/ref_*.c
 compile base -O1 src/base/base.c src/base/cpu.c src/base/store.c src/base/tensor.c
-compile media -O1 src/media/color.c src/media/frame.c
+compile media -O1 src/media/color.c src/media/download.c src/media/frame.c
 compile preprocess -O2 src/preprocess/*.c
 compile postprocess -O2 src/postprocess/*.c
-compile check -O1 tests/check/check*.c
+compile check -O1 "$dir"/source/*.c
 compile provider -O0 src/provider/*.c
 ar=${cc%gcc}ar
 command -v "$ar" >/dev/null || ar=ar

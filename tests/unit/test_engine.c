@@ -1,53 +1,8 @@
-#include "test.h"
+#include "engines.h"
 
-#include "base/base.h"
 #include "base/clock.h"
 #include "engine/session.h"
 #include "tiny_onnx.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <tachy/engine.h>
-#include <unistd.h>
-
-// The last message at ERR.
-static char said[1024];
-
-static void listen(void *user, enum tachy_log_level level, const char *msg)
-{
-    if (level == TACHY_LOG_ERR)
-        snprintf(said, sizeof(said), "%s", msg);
-}
-
-static const struct tachy_log logger = {.fn = listen};
-
-#define CHECK_SAID(text)                                                                           \
-    do {                                                                                           \
-        if (!strstr(said, text)) {                                                                 \
-            fprintf(stderr, "%s:%d: \"%s\" does not say \"%s\"\n", __FILE__, __LINE__, said, text);\
-            test_failures++;                                                                       \
-        }                                                                                          \
-    } while (0)
-
-static char folder[64];
-
-static const char *in_folder(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
-}
-
-static bool have_runtime(void)
-{
-    char *json;
-    int err = tachy_engine_library(&json, NULL, &logger);
-    tachy_free(json);
-    if (err)
-        printf("skipped without ONNX Runtime: %s\n", said);
-    return err == TACHY_OK;
-}
 
 // Tensors of a spec, free extents set to `extent`.
 static struct tachy_tensor tensor(const struct tachy_tensor *spec, int64_t extent)
@@ -82,20 +37,20 @@ TEST(null_pretends)
 
     a.shape[3] = 15;
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_MISMATCH);
-    CHECK_SAID("`input`");
-    CHECK_SAID("1x3x8x16 float32");
-    CHECK_SAID("1x3x8x15 float32");
+    CHECK_TEXT(said, "`input`");
+    CHECK_TEXT(said, "1x3x8x16 float32");
+    CHECK_TEXT(said, "1x3x8x15 float32");
     a.shape[3] = 16;
     a.rank = 100;
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_MISMATCH);
     a.rank = 4;
     a.dtype = TACHY_U8;
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_MISMATCH);
-    CHECK_SAID("uint8");
+    CHECK_TEXT(said, "uint8");
     a.dtype = TACHY_F32;
     a.stride[0] = a.stride[1] = a.stride[2] = 1000, a.stride[3] = 1;
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_INVAL);
-    CHECK_SAID("dense");
+    CHECK_TEXT(said, "dense");
     a.stride[0] = 384, a.stride[1] = 128, a.stride[2] = 16;
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
     a.place = TACHY_DEVICE;
@@ -126,7 +81,7 @@ TEST(null_fails_and_takes_time)
         CHECK_INT(err, i % 3 ? TACHY_OK : TACHY_ERR_EXTERNAL);
         CHECK(err || tachy_now_ns() - start >= 2000000);
     }
-    CHECK_SAID("fail_every=3");
+    CHECK_TEXT(said, "fail_every=3");
     tachy_tensor_free(&a);
     tachy_tensor_free(&b);
     tachy_engine_close(&e);
@@ -149,17 +104,17 @@ TEST(bad_parameters)
 {
     tachy_engine *e;
     CHECK_INT(open_with("fast", "x.onnx", NULL, NULL), TACHY_ERR_INVAL);
-    CHECK_SAID("`fast`");
-    CHECK_SAID("auto, tachy, cpu, null, openvino, ");
+    CHECK_TEXT(said, "`fast`");
+    CHECK_TEXT(said, "auto, tachy, cpu, null, openvino, ");
     CHECK_INT(open_with("null", NULL, "speed=3", NULL), TACHY_ERR_INVAL);
-    CHECK_SAID("cost_us=..., sleep_us=..., sleep_ns=..., fail_every=...");
+    CHECK_TEXT(said, "cost_us=..., sleep_us=..., sleep_ns=..., fail_every=...");
     CHECK_INT(open_with("null", NULL, "cost_us=-1", NULL), TACHY_ERR_INVAL);
     CHECK_INT(open_with("null", NULL, "cost_us=9x", NULL), TACHY_ERR_INVAL);
     CHECK_INT(open_with("null", NULL, "cost_us", NULL), TACHY_ERR_INVAL);
     CHECK_INT(open_with("cpu", NULL, NULL, NULL), TACHY_ERR_INVAL);
-    CHECK_SAID("model_path");
+    CHECK_TEXT(said, "model_path");
     CHECK_INT(open_with(NULL, in_folder("none.onnx"), NULL, NULL), TACHY_ERR_NOT_FOUND);
-    CHECK_SAID("none.onnx");
+    CHECK_TEXT(said, "none.onnx");
     CHECK_INT(open_with("auto", folder, NULL, NULL), TACHY_ERR_INVAL);
     CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "null", .batch_max = 257)),
               TACHY_ERR_INVAL);
@@ -177,24 +132,24 @@ TEST(bad_libraries)
     snprintf(model, sizeof(model), "%s", in_folder("tiny.onnx"));
     CHECK(tiny_write(model, "Add", 1, dims));
     CHECK_INT(open_with("cpu", model, NULL, "/nowhere/libonnxruntime.so"), TACHY_ERR_UNAVAILABLE);
-    CHECK_SAID("/nowhere/libonnxruntime.so");
-    CHECK_SAID("./tools/setup");
+    CHECK_TEXT(said, "/nowhere/libonnxruntime.so");
+    CHECK_TEXT(said, "./tools/setup");
     CHECK_INT(open_with("auto", model, NULL, "libm.so.6"), TACHY_ERR_UNAVAILABLE);
-    CHECK_SAID("libm.so.6 is not ONNX Runtime");
+    CHECK_TEXT(said, "libm.so.6 is not ONNX Runtime");
     const char *old = getenv("TACHY_TEST_OLD_ORT");
     if (old) {
         CHECK_INT(open_with("cpu", model, NULL, old), TACHY_ERR_UNAVAILABLE);
-        CHECK_SAID("is ONNX Runtime 1.17.1, and ONNX Runtime 1.23 or newer is needed");
+        CHECK_TEXT(said, "is ONNX Runtime 1.17.1, and ONNX Runtime 1.23 or newer is needed");
     }
     snprintf(text, sizeof(text), "%s", in_folder("text.so"));
     FILE *f = fopen(text, "w");
     CHECK(f && fputs("no library", f) >= 0 && fclose(f) == 0);
     CHECK_INT(open_with("cpu", model, NULL, text), TACHY_ERR_UNAVAILABLE);
-    CHECK_SAID("text.so: file too short");
+    CHECK_TEXT(said, "text.so: file too short");
 
     setenv("TACHY_ORT", "/nowhere/else.so", 1);
     CHECK_INT(open_with("cpu", model, NULL, NULL), TACHY_ERR_UNAVAILABLE);
-    CHECK_SAID("/nowhere/else.so");
+    CHECK_TEXT(said, "/nowhere/else.so");
     unsetenv("TACHY_ORT");
 }
 
@@ -209,7 +164,7 @@ TEST(search_order)
         CHECK_INT(err, TACHY_ERR_UNAVAILABLE);
         CHECK(strstr(said, in_folder("lib/libonnxruntime.so,")));
         CHECK(strstr(said, in_folder("tachy/lib/libonnxruntime.so,")));
-        CHECK_SAID(", libonnxruntime.so.1, libonnxruntime.so)");
+        CHECK_TEXT(said, ", libonnxruntime.so.1, libonnxruntime.so)");
     } else {
         printf("skipped: this system has its own ONNX Runtime\n");
     }
@@ -277,7 +232,7 @@ TEST(cpu_free_dimensions)
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
     // The first run has fixed them.
     CHECK_INT(tachy_engine_run(e, &c, &b), TACHY_ERR_MISMATCH);
-    CHECK_SAID("is 2x4x2 float32, the tensor given is 3x4x3 float32");
+    CHECK_TEXT(said, "is 2x4x2 float32, the tensor given is 3x4x3 float32");
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
     tachy_engine_close(&e);
 
@@ -286,7 +241,7 @@ TEST(cpu_free_dimensions)
                                                         .log = &logger)),
               TACHY_OK);
     CHECK_INT(tachy_engine_run(e, &a, &c), TACHY_ERR_EXTERNAL);
-    CHECK_SAID("free.onnx: the run failed: ONNX Runtime says: ");
+    CHECK_TEXT(said, "free.onnx: the run failed: ONNX Runtime says: ");
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
     tachy_engine_close(&e);
 
@@ -316,15 +271,15 @@ TEST(cpu_refuses)
     FILE *f = fopen(path, "w");
     CHECK(f && fputs("this is not ONNX", f) >= 0 && fclose(f) == 0);
     CHECK_INT(open_with("cpu", path, NULL, NULL), TACHY_ERR_FORMAT);
-    CHECK_SAID("bad.onnx: cannot be loaded: ONNX Runtime says: ");
+    CHECK_TEXT(said, "bad.onnx: cannot be loaded: ONNX Runtime says: ");
     CHECK_INT(truncate(path, 0), 0);
     CHECK(open_with("cpu", path, NULL, NULL) < 0);
     CHECK(tiny_write(path, "NoSuchOperator", 1, dims));
     CHECK(open_with("cpu", path, NULL, NULL) < 0);
-    CHECK_SAID("NoSuchOperator");
+    CHECK_TEXT(said, "NoSuchOperator");
     CHECK(tiny_write(path, "Add", 11, dims)); // double
     CHECK_INT(open_with("cpu", path, NULL, NULL), TACHY_ERR_UNSUPPORTED);
-    CHECK_SAID("`picture`");
+    CHECK_TEXT(said, "`picture`");
     CHECK(tiny_write(path, "Add", 1, deep));
     CHECK_INT(open_with("cpu", path, NULL, NULL), TACHY_ERR_UNSUPPORTED);
     CHECK(tiny_write(path, "Add", 7, dims)); // int64
@@ -333,7 +288,7 @@ TEST(cpu_refuses)
     CHECK_INT(open_with("cpu", path, "arena=0", NULL), TACHY_OK);
     CHECK_INT(open_with("cpu", path, "session.disable_prepacking=1", NULL), TACHY_OK);
     CHECK_INT(open_with("cpu", path, "spin=1", NULL), TACHY_ERR_INVAL);
-    CHECK_SAID("arena=...");
+    CHECK_TEXT(said, "arena=...");
 }
 
 TEST(sessions_are_shared)
@@ -369,79 +324,6 @@ TEST(sessions_are_shared)
     tachy_session_close(&g);
 }
 
-enum { THREADS = 8, RUNS = 4 };
-
-struct job {
-    const char *model;
-    int threads;
-    struct tachy_tensor out[RUNS];
-    pthread_barrier_t *start;
-};
-
-static void fill(struct tachy_tensor *t, int run)
-{
-    uint32_t x = 12345u + (uint32_t)run;
-    float *f = t->data;
-    for (int64_t i = 0, n = tachy_tensor_elements(t); i < n; i++) {
-        x = x * 1664525u + 1013904223u;
-        f[i] = (float)(x >> 8) / (float)(1 << 24);
-    }
-}
-
-static void *run_job(void *arg)
-{
-    struct job *j = arg;
-    tachy_engine *e = NULL;
-    const struct tachy_io *in, *out;
-    pthread_barrier_wait(j->start);
-    if (tachy_engine_open(&e, tachy_engine_params(.provider = "cpu", .model_path = j->model, .threads = j->threads)))
-        return NULL;
-    tachy_engine_inputs(e, &in);
-    tachy_engine_outputs(e, &out);
-    struct tachy_tensor a = in->spec;
-    int err = tachy_tensor_alloc(&a);
-    for (int run = 0; run < RUNS && !err; run++) {
-        fill(&a, run);
-        j->out[run] = out->spec;
-        err = tachy_tensor_alloc(&j->out[run]);
-        if (!err)
-            err = tachy_engine_run(e, &a, &j->out[run]);
-    }
-    tachy_tensor_free(&a);
-    tachy_engine_close(&e);
-    return err ? NULL : j;
-}
-
-static void check_threads(const char *model)
-{
-    struct job jobs[THREADS] = {0};
-    pthread_t threads[THREADS];
-    pthread_barrier_t start;
-    pthread_barrier_init(&start, NULL, THREADS);
-    for (int i = 0; i < THREADS; i++) {
-        jobs[i] = (struct job){.model = model, .start = &start};
-        CHECK_INT(pthread_create(&threads[i], NULL, run_job, &jobs[i]), 0);
-    }
-    bool ok = true;
-    for (int i = 0; i < THREADS; i++) {
-        void *done;
-        pthread_join(threads[i], &done);
-        CHECK(done);
-        ok = ok && done;
-    }
-    pthread_barrier_destroy(&start);
-    for (int run = 0; run < RUNS && ok; run++) {
-        size_t n = tachy_tensor_bytes(&jobs[0].out[run]);
-        for (int i = 1; i < THREADS; i++)
-            CHECK(!memcmp(jobs[0].out[run].data, jobs[i].out[run].data, n));
-        if (run) // another input gives another output
-            CHECK(memcmp(jobs[0].out[0].data, jobs[0].out[run].data, n));
-    }
-    for (int i = 0; i < THREADS; i++)
-        for (int run = 0; run < RUNS; run++)
-            tachy_tensor_free(&jobs[i].out[run]);
-}
-
 // Eight engines on eight threads share a session and give the same bits.
 TEST(threads_agree)
 {
@@ -449,15 +331,11 @@ TEST(threads_agree)
     if (!have_runtime())
         return;
     CHECK(tiny_write(in_folder("threads.onnx"), "Mul", 1, dims));
-    check_threads(in_folder("threads.onnx"));
-    const char *shared = getenv("TACHY_SHARED"), *root = getenv("TACHY_TEST_ROOT");
-    char *model = tachy_asprintf("%s%s/models/segment/selfie_segmentation.onnx",
-                                 shared ? shared : root ? root : "", shared ? "" : "/../shared");
-    if (model && access(model, R_OK) == 0)
-        check_threads(model);
-    else
-        printf("skipped: the public selfie model of the shared material is not here\n");
-    tachy_free(model);
+    check_threads("cpu", in_folder("threads.onnx"), 1);
+    char *path = shared_selfie();
+    if (path)
+        check_threads("cpu", path, 1);
+    tachy_free(path);
 }
 
 int main(void)
@@ -467,13 +345,5 @@ int main(void)
         TEST_CASE(bad_libraries),   TEST_CASE(search_order), TEST_CASE(cpu_adds),                  TEST_CASE(cpu_free_dimensions),
         TEST_CASE(cpu_refuses),     TEST_CASE(sessions_are_shared),       TEST_CASE(threads_agree),
     };
-    snprintf(folder, sizeof(folder), "/tmp/tachy-engine-XXXXXX");
-    if (!mkdtemp(folder))
-        return 1;
-    int status = test_run(cases, TACHY_ARRAY_SIZE(cases));
-    char *command = tachy_asprintf("rm -rf %s", folder);
-    if (command && system(command) != 0)
-        fprintf(stderr, "%s stays\n", folder);
-    tachy_free(command);
-    return status;
+    return run_in_folder(cases, TACHY_ARRAY_SIZE(cases));
 }

@@ -1,46 +1,11 @@
-#include "test.h"
+#include "engines.h"
 
-#include "base/base.h"
 #include "engine/session.h"
 #include "tiny_onnx.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <tachy/engine.h>
-#include <unistd.h>
 
 // The provider tachy in our own engine: who runs a model, what is said, and the same bits on several
 // threads. Results of networks are held to ONNX Runtime's by tests/e2e/test_provider.py.
-
-static char said[1024], told[1024]; // the last message at ERR, at INFO
-
-static void listen(void *user, enum tachy_log_level level, const char *msg)
-{
-    if (level == TACHY_LOG_ERR)
-        snprintf(said, sizeof(said), "%s", msg);
-    if (level == TACHY_LOG_INFO)
-        snprintf(told, sizeof(told), "%s", msg);
-}
-
-static const struct tachy_log logger = {.fn = listen};
-
-#define CHECK_TEXT(where, text)                                                                    \
-    do {                                                                                           \
-        if (!strstr(where, text)) {                                                                \
-            fprintf(stderr, "%s:%d: \"%s\" does not say \"%s\"\n", __FILE__, __LINE__, where, text);\
-            test_failures++;                                                                       \
-        }                                                                                          \
-    } while (0)
-
-static char folder[64];
-
-static const char *in_folder(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
-}
 
 static const int64_t small[] = {1, 2, 3, 0};
 
@@ -278,86 +243,12 @@ TEST(free_dimensions)
     }
 }
 
-enum { THREADS = 8, RUNS = 4 };
-
-struct job {
-    const char *path;
-    pthread_barrier_t *start;
-    int inside; // threads of a run
-    struct tachy_tensor out[RUNS];
-};
-
-static void fill(struct tachy_tensor *t, int run)
-{
-    uint32_t x = 12345u + (uint32_t)run;
-    for (int64_t i = 0, n = tachy_tensor_elements(t); i < n; i++) {
-        x = x * 1664525u + 1013904223u;
-        ((float *)t->data)[i] = (float)(x >> 8) / (float)(1 << 24);
-    }
-}
-
-static void *run_job(void *arg)
-{
-    struct job *j = arg;
-    tachy_engine *e = NULL;
-    const struct tachy_io *in, *out;
-    pthread_barrier_wait(j->start);
-    if (tachy_engine_open(&e, tachy_engine_params(.provider = "tachy", .model_path = j->path,
-                                                  .threads = j->inside)))
-        return NULL;
-    tachy_engine_inputs(e, &in);
-    tachy_engine_outputs(e, &out);
-    struct tachy_tensor a = in->spec;
-    int err = tachy_tensor_alloc(&a);
-    for (int run = 0; run < RUNS && !err; run++) {
-        fill(&a, run);
-        j->out[run] = out->spec;
-        err = tachy_tensor_alloc(&j->out[run]);
-        if (!err)
-            err = tachy_engine_run(e, &a, &j->out[run]);
-    }
-    tachy_tensor_free(&a);
-    tachy_engine_close(&e);
-    return err ? NULL : j;
-}
-
-// A network, with nodes that ONNX Runtime keeps or without. Engines on eight threads, some with two threads inside of a run, open together and give the same
-// bits.
+// Engines open together, every second with two threads inside of a run.
 TEST(threads_agree)
 {
-    const char *shared = getenv("TACHY_SHARED"), *root = getenv("TACHY_TEST_ROOT");
-    char *path = tachy_asprintf("%s%s/models/segment/selfie_segmentation.onnx", shared ? shared : root ? root : "",
-                                shared ? "" : "/../shared");
-    struct job jobs[THREADS] = {0};
-    pthread_t threads[THREADS];
-    pthread_barrier_t start;
-    if (!path || access(path, R_OK) != 0) {
-        printf("skipped: the public selfie model of the shared material is not here\n");
-        tachy_free(path);
-        return;
-    }
-    pthread_barrier_init(&start, NULL, THREADS);
-    for (int i = 0; i < THREADS; i++) {
-        jobs[i] = (struct job){.path = path, .start = &start, .inside = 1 + i % 2};
-        CHECK_INT(pthread_create(&threads[i], NULL, run_job, &jobs[i]), 0);
-    }
-    bool ok = true;
-    for (int i = 0; i < THREADS; i++) {
-        void *done;
-        pthread_join(threads[i], &done);
-        CHECK(done);
-        ok = ok && done;
-    }
-    pthread_barrier_destroy(&start);
-    for (int run = 0; run < RUNS && ok; run++) {
-        size_t n = tachy_tensor_bytes(&jobs[0].out[run]);
-        for (int i = 1; i < THREADS; i++)
-            CHECK(!memcmp(jobs[0].out[run].data, jobs[i].out[run].data, n));
-        CHECK(!run || memcmp(jobs[0].out[0].data, jobs[0].out[run].data, n));
-    }
-    for (int i = 0; i < THREADS; i++)
-        for (int run = 0; run < RUNS; run++)
-            tachy_tensor_free(&jobs[i].out[run]);
+    char *path = shared_selfie();
+    if (path)
+        check_threads("tachy", path, 2);
     tachy_free(path);
 }
 
@@ -368,20 +259,7 @@ int main(void)
         TEST_CASE(missing_library),    TEST_CASE(bad_options),         TEST_CASE(free_dimensions),
         TEST_CASE(missing_providers),  TEST_CASE(plugins),             TEST_CASE(threads_agree),
     };
-    char *json;
-    int err = tachy_engine_library(&json, NULL, &logger);
-    tachy_free(json);
-    if (err) {
-        printf("skipped without ONNX Runtime: %s\n", said);
+    if (!have_runtime())
         return 77;
-    }
-    snprintf(folder, sizeof(folder), "/tmp/tachy-engine-XXXXXX");
-    if (!mkdtemp(folder))
-        return 1;
-    int status = test_run(cases, TACHY_ARRAY_SIZE(cases));
-    char *command = tachy_asprintf("rm -rf %s", folder);
-    if (command && system(command) != 0)
-        fprintf(stderr, "%s stays\n", folder);
-    tachy_free(command);
-    return status;
+    return run_in_folder(cases, TACHY_ARRAY_SIZE(cases));
 }

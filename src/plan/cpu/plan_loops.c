@@ -48,6 +48,24 @@ static void copy_transposed(const struct plan_step *s, const struct plan_copy *c
     while (plan_next(&outer, last, index, &from, &to));
 }
 
+void plan_copy_elements(const struct plan_copy *c, const float *x, float *y)
+{
+    if (!c->rank) {
+        *y = *x;
+        return;
+    }
+    int last = c->rank - 1;
+    int64_t index[TACHY_MAX_RANK] = {0}, n = c->dim[last];
+    ptrdiff_t from = 0, to = 0, step = c->from[last], step_to = c->to[last];
+    do {
+        if (step == 1 && step_to == 1)
+            memcpy(y + to, x + from, (size_t)n * sizeof(float));
+        else
+            for (int64_t i = 0; i < n; i++)
+                y[to + i * step_to] = x[from + i * step];
+    } while (plan_next(c, last, index, &from, &to));
+}
+
 void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct plan_copy part = s->copy.copy, *c = &part;
@@ -62,20 +80,11 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
     if (s->copy.fill)
         for (ptrdiff_t i = 0; i < out.image * out.n; i++)
             out.data[i] = s->copy.value;
-    int last = c->rank - 1, across = transposed(c);
-    if (across >= 0) {
+    int across = transposed(c);
+    if (across >= 0)
         copy_transposed(s, c, across, y, x);
-        return;
-    }
-    int64_t index[TACHY_MAX_RANK] = {0}, n = c->dim[last];
-    ptrdiff_t from = 0, to = 0, step = c->from[last], step_to = c->to[last];
-    do {
-        if (step == 1 && step_to == 1)
-            memcpy(y + to, x + from, (size_t)n * sizeof(float));
-        else
-            for (int64_t i = 0; i < n; i++)
-                y[to + i * step_to] = x[from + i * step];
-    } while (plan_next(c, last, index, &from, &to));
+    else
+        plan_copy_elements(c, x, y);
 }
 
 enum { LANES = 8 };

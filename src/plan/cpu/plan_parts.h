@@ -241,6 +241,8 @@ int plan_convert_output(struct plan_build *b, const struct tachy_value *v, int i
 struct tachy_value *plan_input(const struct tachy_node *n, int i);
 // A step of `n` with its first operand and its output, of one row.
 int plan_begin(struct plan_build *b, const struct tachy_node *n, struct plan_step **out);
+// The same with its second operand.
+int plan_begin_two(struct plan_build *b, const struct tachy_node *n, struct plan_step **out);
 // Where an operand lies, a constant in the plan's weights. NULL `v`: no base.
 int plan_operand(struct plan_build *b, const struct tachy_value *v, struct plan_ref *out);
 // A constant in the plan's weights, in its layout; negative when out of memory.
@@ -280,4 +282,6 @@ plan_run_fn plan_run_conv, plan_run_narrow, plan_run_deconv, plan_run_unary, pla
 struct tachy_conv_io plan_conv_io(const struct plan_step *s, const struct plan_run *r, struct tachy_view *add);
 // Goes to the next element of dims 0..rank-1 by `index`; false after the last.
 bool plan_next(const struct plan_copy *c, int rank, int64_t *index, ptrdiff_t *from, ptrdiff_t *to);
+// Copies one element after the other, as steps and dimensions say; lines that are dense as a whole.
+void plan_copy_elements(const struct plan_copy *c, const float *x, float *y);
 struct tachy_view plan_at(const struct plan_ref *ref, const struct plan_run *r);

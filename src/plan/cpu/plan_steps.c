@@ -97,6 +97,12 @@ int plan_begin(struct plan_build *b, const struct tachy_node *n, struct plan_ste
     return plan_operand(b, n->in[0], &s->in);
 }
 
+int plan_begin_two(struct plan_build *b, const struct tachy_node *n, struct plan_step **out)
+{
+    int err = plan_begin(b, n, out);
+    return err < 0 ? err : plan_operand(b, n->in[1], &(*out)->in2);
+}
+
 int plan_steps_of(struct plan_build *b, const struct tachy_node *n)
 {
     static plan_steps_fn *const of[TACHY_OP_COUNT] = {

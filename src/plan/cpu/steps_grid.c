@@ -8,9 +8,7 @@
 int plan_steps_grid(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
-    int err = plan_begin(b, n, &s);
-    if (err == TACHY_OK)
-        err = plan_operand(b, n->in[1], &s->in2);
+    int err = plan_begin_two(b, n, &s);
     if (err < 0)
         return err;
     const struct tachy_value *x = n->in[0], *y = n->out;

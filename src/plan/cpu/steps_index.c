@@ -23,12 +23,10 @@ static void add_dim(struct plan_copy *c, int64_t dim, ptrdiff_t from, ptrdiff_t 
 static int begin(struct plan_build *b, const struct tachy_node *n, struct plan_step **out, ptrdiff_t *x,
                  ptrdiff_t *index, ptrdiff_t *y)
 {
-    int err = plan_begin(b, n, out);
-    struct plan_step *s = *out;
-    if (err == TACHY_OK && n->nb_in > 1)
-        err = plan_operand(b, n->in[1], &s->in2);
+    int err = n->nb_in > 1 ? plan_begin_two(b, n, out) : plan_begin(b, n, out);
     if (err < 0)
         return err;
+    const struct plan_step *s = *out;
     plan_strides(n->in[0], &s->in.v, x);
     plan_strides(n->out, &s->out.v, y);
     if (n->nb_in > 1)
@@ -106,24 +104,6 @@ int plan_steps_gather_nd(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
-static void copy_inner(const struct plan_copy *c, const float *x, float *y)
-{
-    int64_t index[TACHY_MAX_RANK] = {0};
-    ptrdiff_t from = 0, to = 0;
-    int last = c->rank - 1;
-    if (!c->rank) {
-        *y = *x;
-        return;
-    }
-    do
-        if (c->from[last] == 1 && c->to[last] == 1)
-            memcpy(y + to, x + from, sizeof(*y) * (size_t)c->dim[last]);
-        else
-            for (int64_t i = 0; i < c->dim[last]; i++)
-                y[to + i * c->to[last]] = x[from + i * c->from[last]];
-    while (plan_next(c, last, index, &from, &to));
-}
-
 void plan_run_gather(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_gather *g = &s->gather;
@@ -138,7 +118,7 @@ void plan_run_gather(const struct plan_step *s, const struct plan_run *r, int ro
             picked += cut(at[from + d * g->next], g->size[d]) * g->step[d];
         for (int d = 0; d < g->each.rank; d++)
             picked += index[d] * g->own[d];
-        copy_inner(&g->inner, x + picked, y + to);
+        plan_copy_elements(&g->inner, x + picked, y + to);
     } while (plan_next(&g->each, g->each.rank, index, &from, &to));
 }
 

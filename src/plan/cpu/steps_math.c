@@ -28,9 +28,7 @@ int plan_steps_binary(struct plan_build *b, const struct tachy_node *n)
     if (n->out->rank > 4 || n->attr.binary > TACHY_PLAN_POW || n->out->dtype != TACHY_F32)
         return plan_steps_spread(b, n);
     struct plan_step *s;
-    int err = plan_begin(b, n, &s);
-    if (err == TACHY_OK)
-        err = plan_operand(b, n->in[1], &s->in2);
+    int err = plan_begin_two(b, n, &s);
     if (err < 0)
         return err;
     s->act = plan_act(&n->attr.act);

@@ -53,9 +53,7 @@ static int set_product(struct plan_build *b, struct plan_step *s, const struct t
 int plan_steps_product(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
-    int err = plan_begin(b, n, &s);
-    if (err == TACHY_OK)
-        err = plan_operand(b, n->in[1], &s->in2);
+    int err = plan_begin_two(b, n, &s);
     if (err == TACHY_OK)
         err = set_bias(b, n, &s->product.bias);
     if (err < 0)

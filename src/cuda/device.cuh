@@ -1,0 +1,24 @@
+#pragma once
+// What the .cu files share. Plain CUDA C: no class, no exception, no C++ library.
+#include "cuda/abi.h"
+
+#include <cstdint>
+#include <cuda_runtime.h>
+
+// A kernel's parameters come as device addresses: this is how they become pointers.
+template <typename T> __host__ __device__ static inline T *at(cuda_address base, int64_t bytes = 0)
+{
+    return reinterpret_cast<T *>(base + (cuda_address)bytes);
+}
+
+static inline cudaStream_t on(cuda_stream stream) { return reinterpret_cast<cudaStream_t>(stream); }
+
+static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }
+
+// Sum over a warp; every lane takes part and lane 0 has it.
+template <typename T> __device__ static inline T warp_sum(T v)
+{
+    for (int d = 16; d; d >>= 1)
+        v += __shfl_down_sync(0xffffffffu, v, d);
+    return v;
+}

@@ -1,0 +1,31 @@
+#pragma once
+#include "cuda/absdiff.h"
+#include "cuda/device.h"
+
+#include <stdbool.h>
+
+// The CUDA kernels, one operation a file: <operation>.h says what it takes, <operation>.cu has the
+// kernel and its launcher. They are compiled where -Dcuda finds a toolkit (docs/gpu.md), so everybody
+// reaches them through this table, which is NULL in a build without them.
+//
+// A launcher puts its work on `stream` and returns at once. The device's context must be current to
+// the calling thread (tachy_device_enter). It returns a status of the driver's numbers: 0, or what
+// tachy_cu_check() turns into our code; arguments that it cannot take give CUDA_INVALID_VALUE and
+// start nothing. Pointers in its arguments are device addresses unless the header says otherwise; the
+// arguments themselves are copied. Any thread may launch.
+// X(name, struct)
+#define TACHY_CUDA_KERNELS(X) X(absdiff, tachy_cuda_absdiff)
+
+#define TACHY_CUDA_MEMBER(name, type) int (*name)(const struct type *a, cuda_stream stream);
+struct tachy_cuda_kernels {
+    TACHY_CUDA_KERNELS(TACHY_CUDA_MEMBER)
+};
+
+// NULL: built without.
+const struct tachy_cuda_kernels *tachy_cuda_kernels(void);
+
+// Whether the kernels run on this device: NULL, or one sentence in `why` that names the least driver
+// or chip and what to do.
+const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]);
+// TACHY_OK, or the sentence as an error (TACHY_ERR_UNAVAILABLE).
+int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log);
