@@ -2,6 +2,7 @@
 #include "pipeline/checkpoint.h"
 #include "base/cpu.h"
 #include "base/mix.h"
+#include "media/place.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
@@ -218,6 +219,15 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
 static uint64_t digest(const tachy_frame *f)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    if (f->place == TACHY_DEVICE) {
+        tachy_frame *host;
+        uint64_t h = 0; // a frame that cannot be read is like none
+        struct tachy_frame_params p = {.format = f->format, .width = f->width, .height = f->height};
+        if (tachy_frame_new(&host, &p) == TACHY_OK && tachy_frame_download_to(host, f, NULL) == TACHY_OK)
+            h = digest(host);
+        tachy_frame_unref(&host);
+        return h;
+    }
     uint64_t h = (uint64_t)f->format << 32 ^ (uint64_t)f->width << 16 ^ (uint64_t)f->height;
     for (int i = 0; i < d->planes; i++) {
         bool chroma = !d->rgb && (i == 1 || i == 2);
