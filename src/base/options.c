@@ -42,6 +42,10 @@ static const struct tachy_option options[] = {
      .group = "Input", .verbs = RUNS,
      .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, "
              "file name or aspect"},
+    {"pipeline.stages.decode.device", "decode", 0, TACHY_OPT_ENUM, "auto", .values = "auto|cpu|nvdec",
+     .group = "Input", .verbs = RUNS,
+     .help = "what decodes the input; auto: the GPU's decoder for frames that stay on the GPU, else the "
+             "CPU; nvdec: the GPU's, or it is an error"},
     {"pipeline.stages.decode.threads", "decode-threads", 0, TACHY_OPT_INT, "0", .max = THREADS_MAX,
      .group = "Input", .verbs = RUNS,
      .help = "decoder threads; 0: by picture size and cores"},
@@ -182,18 +186,19 @@ static const struct tachy_option options[] = {
     {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
      .verbs = RUNS, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
 
-    {"pipeline.device", "device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "GPU", .verbs = RUNS,
-     .help = "where frames are preprocessed and composited; cuda: they stay on a GPU from the decoder to the "
-             "finished picture (docs/gpu.md)"},
+    {"gpu.id", "gpu-id", 0, TACHY_OPT_INT, "0", .max = 255, .group = "GPU", .verbs = RUNS,
+     .help = "number of the GPU that is used, as CUDA counts them"},
+    {"gpu.device", "device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "GPU", .verbs = RUNS,
+     .help = "where frames are preprocessed and composited; cuda: they stay on the GPU from the decoder to the "
+             "finished picture"},
     {"gpu.precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed", .group = "GPU",
      .verbs = RUNS, .help = "what the model is computed in", .planned = NO_GPU},
     {"gpu.memory_fraction", NULL, 0, TACHY_OPT_FLOAT, .min = 0.01, .max = 1, .group = "GPU",
      .verbs = RUNS, .help = "share of the GPU's memory that this program may take",
-     .keys = KEYS(KEY("performance.gpu_memory_fraction")), .planned = NO_GPU},
+     .keys = KEYS(KEY("performance.gpu_memory_fraction"))},
     {"gpu.max_vram_usage", NULL, 0, TACHY_OPT_FLOAT, .min = 0.01, .max = 1, .group = "GPU",
      .verbs = RUNS,
-     .help = "share of the GPU's memory, of all programs together, from which caches shrink",
-     .planned = NO_GPU},
+     .help = "share of the GPU's memory, of all programs together, from which caches shrink"},
     {"gpu.cudnn_benchmark", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,
      .help = "try cuDNN's ways to compute each step and keep the fastest", .planned = NO_GPU},
     {"gpu.cudnn_deterministic", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = RUNS,

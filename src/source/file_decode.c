@@ -26,6 +26,8 @@ void file_damaged(tachy_source *s, const char *what, const char *why)
 int file_decode_threads(tachy_source *s)
 {
     const AVCodecParameters *par = file_of(s)->st->codecpar;
+    if (file_of(s)->gpu.on)
+        return 1;
     if (s->params.threads)
         return s->params.threads;
     int cores = tachy_cpu_count();
@@ -40,7 +42,7 @@ int file_decode_open(tachy_source *s, struct file_lane *l, int threads)
     struct file *p = file_of(s);
     const struct tachy_log *log = s->params.log;
     const AVCodecParameters *par = p->st->codecpar;
-    const AVCodec *codec = avcodec_find_decoder(par->codec_id);
+    const AVCodec *codec = p->gpu.on ? p->gpu.codec : avcodec_find_decoder(par->codec_id);
     if (!codec)
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: this FFmpeg has no decoder for %s",
                           s->url, avcodec_get_name(par->codec_id));
@@ -59,6 +61,8 @@ int file_decode_open(tachy_source *s, struct file_lane *l, int threads)
         l->dec->max_pixels = MAX_PIXELS;
         l->dec->thread_count = threads;
         l->dec->thread_type = FF_THREAD_FRAME | FF_THREAD_SLICE;
+        if (p->gpu.on && file_gpu_prepare(s, l) < 0)
+            return TACHY_ERR_NOMEM;
         e = avcodec_open2(l->dec, codec, NULL);
     }
     char text[128];

@@ -35,12 +35,19 @@ int file_lanes_open(tachy_source *s)
     p->lock_made = true;
     int err = file_cut_open(s);
     struct file_lane *l = new_lane();
-    if (err || !l)
+    if (err || !l) {
+        free(l);
         return TACHY_ERR_NOMEM;
+    }
     p->lanes[p->nb_lanes++] = l;
     l->segment = p->cut.tail;
-    err = file_decode_open(s, l, file_decode_threads(s));
+    err = file_gpu_open(s);
     if (!err)
+        err = file_decode_open(s, l, file_decode_threads(s));
+    if (!err && p->gpu.on)
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s on NVDEC of GPU %d (%s)",
+                  s->url, l->dec->codec->name, p->gpu.gpu->device.ordinal, p->gpu.gpu->device.name);
+    else if (!err)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s, %d thread%s", s->url,
                   l->dec->codec->name, l->dec->thread_count, l->dec->thread_count == 1 ? "" : "s");
     return err;
@@ -75,6 +82,7 @@ void file_lanes_close(tachy_source *s)
         av_packet_free(&l->packet);
         av_frame_free(&l->picture);
         file_convert_close(l);
+        file_gpu_close_lane(l);
         free(l);
     }
     pthread_cond_destroy(&p->moved);
@@ -193,7 +201,7 @@ static struct file_lane *choose(tachy_source *s, bool *wait)
 static int leave_segment(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
-    int threads = TACHY_DEF(s->params.threads, 1);
+    int threads = p->gpu.on ? 1 : TACHY_DEF(s->params.threads, 1);
     int err = TACHY_OK;
     if (l->dec->thread_count != threads && p->nb_lanes > 1)
         err = file_decode_open(s, l, threads);
@@ -281,7 +289,7 @@ int file_spread(tachy_source *s, int decoders, int64_t window)
 {
     struct file *p = file_of(s);
     const char *why = window < 2 ? "there is no memory for pictures out of order" : unsuitable(s);
-    decoders = TACHY_MIN(decoders, LANES_MAX);
+    decoders = file_gpu_lanes(s, TACHY_MIN(decoders, LANES_MAX));
     pthread_mutex_lock(&p->lock);
     p->window = window;
     for (int i = p->nb_lanes; i < decoders && !why; i++) {
@@ -298,6 +306,7 @@ int file_spread(tachy_source *s, int decoders, int64_t window)
             avcodec_free_context(&l->dec);
             av_packet_free(&l->packet);
             av_frame_free(&l->picture);
+            file_gpu_close_lane(l);
             free(l);
         }
     }

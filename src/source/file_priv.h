@@ -1,4 +1,5 @@
 #pragma once
+#include "media/device.h"
 #include "source/source_ops.h"
 
 #include <libavcodec/avcodec.h>
@@ -131,6 +132,11 @@ struct file_lane {
     enum AVPixelFormat sws_from;
     enum tachy_pix format;   // of the last frame
     int width, height;
+
+    struct file_held *held;   // NVDEC's surfaces that frames hold
+    tachy_frame_pool *copies; // of pictures of NVDEC's, of this format and size
+    enum tachy_pix copies_format;
+    int copies_width, copies_height;
 };
 
 // --- The source ----------------------------------------------------------------------------
@@ -159,6 +165,15 @@ struct file {
     struct tachy_rational count_rate; // rate of counted pictures
     bool interlaced;
     atomic_bool changed;     // warned about a change of size or format
+
+    struct {
+        bool on; // lanes decode with NVDEC; all below is set then
+        struct tachy_gpu *gpu;
+        AVBufferRef *device;  // FFmpeg's view of it
+        const AVCodec *codec;
+        size_t free_bytes;    // of the GPU, when it was opened
+        atomic_bool missed;   // said that the CPU decodes after all
+    } gpu;
 
     // Lanes. The lock guards demuxing, cutting and who uses which lane.
     pthread_mutex_t lock;
@@ -232,6 +247,20 @@ int file_decode_threads(tachy_source *s);
 // The next picture of the lane's segment and the range, in l->picture; its pts in ticks from
 // the start that was asked for, its position in *seq. TACHY_ERR_EOF: the segment has ended.
 int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq);
+
+// file_gpu.c: pictures decoded by NVDEC.
+// Whether it is wanted and can: p->gpu. Negative, said: it is the only one allowed and cannot.
+int file_gpu_open(tachy_source *s);
+void file_gpu_close(struct file *p);
+// How many of so many lanes the GPU has memory for.
+int file_gpu_lanes(tachy_source *s, int lanes);
+// Before l->dec is opened.
+int file_gpu_prepare(tachy_source *s, struct file_lane *l);
+void file_gpu_close_lane(struct file_lane *l);
+// l->picture, which lies on the GPU, as a frame there or on the host, as was asked for.
+int file_gpu_frame(tachy_source *s, struct file_lane *l, tachy_frame **out);
+// A picture that the CPU decoded although p->gpu.on; negative where that is not allowed.
+int file_gpu_missed(tachy_source *s, const AVFrame *picture);
 
 // file_convert.c: l->picture as a frame; takes over the picture's reference.
 int file_convert(tachy_source *s, struct file_lane *l, tachy_frame **out);

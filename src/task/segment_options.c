@@ -93,7 +93,7 @@ int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings
     s->refine = tachy_settings_bool(set, "segment.refine");
     s->smooth = (float)tachy_settings_float(set, "segment.smooth");
     s->build_effort = (int)tachy_settings_int(set, "model.build_effort");
-    s->on_gpu = !strcmp(TACHY_DEF(tachy_settings_str(set, "pipeline.device"), ""), "cuda");
+    s->on_gpu = !strcmp(TACHY_DEF(tachy_settings_str(set, "gpu.device"), ""), "cuda");
     s->gpu_id = (int)tachy_settings_int(set, "gpu.id");
     s->gpu_fraction = tachy_settings_float(set, "gpu.memory_fraction");
     s->gpu_vram = tachy_settings_float(set, "gpu.max_vram_usage");
