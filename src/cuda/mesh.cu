@@ -27,14 +27,17 @@ __device__ static shape shape_of(const tachy_cuda_mesh &p, int picture, int tria
 {
     shape s;
     s.area = 0;
+    bool good = true;
+#pragma unroll
     for (int k = 0; k < 3; k++) {
         const tachy_mesh_corner *c = corner(p, picture, triangle, k);
-        if (!c || !(fabsf(c->x) <= 16384) || !(fabsf(c->y) <= 16384))
-            return s;
+        good = good && c && fabsf(c->x) <= 16384 && fabsf(c->y) <= 16384;
+        if (!good)
+            continue;
         s.x[k] = __float2int_rn(mul(c->x, TACHY_MESH_GRID));
         s.y[k] = __float2int_rn(mul(c->y, TACHY_MESH_GRID));
     }
-    s.area = side(s, 0, 1, s.x[2], s.y[2]);
+    s.area = good ? side(s, 0, 1, s.x[2], s.y[2]) : 0;
     return s;
 }
 
@@ -43,13 +46,16 @@ __device__ static bool covers(const shape &s, int x, int y, long long e[3])
 {
     long long cx = (long long)x * TACHY_MESH_GRID + TACHY_MESH_GRID / 2;
     long long cy = (long long)y * TACHY_MESH_GRID + TACHY_MESH_GRID / 2;
+    long long sign = s.area > 0 ? 1 : -1; // the other way round, all sides change theirs
+    bool in = true;
+#pragma unroll
     for (int k = 0; k < 3; k++) {
-        int a = s.area > 0 ? (k + 1) % 3 : (k + 2) % 3, b = s.area > 0 ? (k + 2) % 3 : (k + 1) % 3;
-        e[k] = side(s, a, b, cx, cy);
-        if (e[k] < 0 || (e[k] == 0 && !(s.y[b] < s.y[a] || (s.y[b] == s.y[a] && s.x[b] > s.x[a]))))
-            return false;
+        int a = (k + 1) % 3, b = (k + 2) % 3;
+        long long up = sign * (s.y[a] - s.y[b]), right = sign * (s.x[b] - s.x[a]);
+        e[k] = sign * side(s, a, b, cx, cy);
+        in &= e[k] > 0 || (e[k] == 0 && (up > 0 || (up == 0 && right > 0)));
     }
-    return true;
+    return in;
 }
 
 // First and one past the last pixel whose centre may lie between the least and the largest.
