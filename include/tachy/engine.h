@@ -90,6 +90,9 @@ TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
 TACHY_API const char *tachy_engine_provider(const tachy_engine *e);
 TACHY_API const char *tachy_engine_version(const tachy_engine *e);
 
+// Of its runs so far, copies between host and device, in ns; 0: it makes none. Any thread.
+TACHY_API uint64_t tachy_engine_transfer_ns(const tachy_engine *e);
+
 TACHY_API void tachy_engine_close(tachy_engine **e);
 
 // What ONNX Runtime offers here: JSON {"path", "version", "providers": [names of ONNX

@@ -289,6 +289,7 @@ int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tac
 
 const char *tachy_engine_provider(const tachy_engine *e) { return e->name; }
 const char *tachy_engine_version(const tachy_engine *e) { return e->version; }
+uint64_t tachy_engine_transfer_ns(const tachy_engine *e) { return atomic_load(&e->transfer_ns); }
 
 void tachy_engine_close(tachy_engine **e)
 {

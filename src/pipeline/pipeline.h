@@ -131,6 +131,12 @@ struct tachy_stream {
     _Atomic int order_work;
     _Atomic int64_t next_order, next_composite; // everything below has passed
     void *order_state;
+    // Positions behind which the next item starts anew, whether or not they have one: pull passes holes
+    // before they are ordered. `nb_breaks` is also read without the lock.
+    pthread_mutex_t break_lock;
+    int64_t *breaks;
+    _Atomic int nb_breaks;
+    int break_room;
     // Called behind each `order` by the one that orders; NULL: nothing to do. Set before the first push.
     int (*after_order)(void *user, const void *order_state, int64_t frame_id);
     // Of a recurrent stream, behind each frame's model by the worker whose turn it is; the same.
@@ -296,6 +302,8 @@ void pipeline_batch_ease(tachy_stream *s, bool small);
 int pipeline_set_batch(struct tachy_pipeline *p, int n);
 // How full its runs were so far, for all streams that share it.
 void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use);
+// Of its runs so far, copies between host and device, ns.
+uint64_t pipeline_batch_transfer_ns(const struct pipeline_batcher *b);
 // Adds what the batchers' threads measured. Under `list`.
 void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
@@ -312,6 +320,10 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
 void pipeline_abort(tachy_stream *s, int err);
 // From now on `n` of the workers work, 1 up to as many as there are. Any thread.
 void pipeline_set_workers(struct tachy_pipeline *p, int n);
+// As tachy_stream_push_at(). `breaks`: the next item starts anew, wherever it is by now.
+int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks);
+// Whether an item that is ordered now starts anew because of a position before it.
+bool pipeline_breaks_before(tachy_stream *s, int64_t seq);
 // Wakes whoever waits in push or pull.
 void pipeline_wake_stream(tachy_stream *s);
 // Has drain look again.
@@ -330,6 +342,9 @@ void pipeline_queues(const tachy_stream *s, struct tachy_queues *q);
 void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *queued_s);
 // Seconds that the workers were busy, for all streams.
 double pipeline_work_s(struct tachy_pipeline *p);
+// Seconds of copies between host and device so far, of the workers, or with batches of the model's
+// runs, for all streams that share the stream's task and format.
+double pipeline_transfer_s(const tachy_stream *s);
 // Seconds in the ordered part of a stream's task.
 double pipeline_order_s(const tachy_stream *s);
 

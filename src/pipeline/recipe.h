@@ -147,6 +147,10 @@ struct tachy_task_ops {
     void (*tensors)(void *worker, struct tachy_task_tensors *t);
     // Runs of the model so far, where one holds several pictures. NULL: one each. Any thread.
     void (*batches)(const tachy_task *t, struct tachy_task_batches *b);
+    // Of the time of a worker, or of an engine for batches, so far: copies between host and device, ns.
+    // NULL: there are none. Any thread, while the other is open.
+    uint64_t (*transfer_ns)(const void *worker);
+    uint64_t (*batch_transfer_ns)(const void *engine);
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);
     // What runs the model, with its version. NULL: nothing does.

@@ -251,6 +251,16 @@ static int segment_model(void *worker, struct tachy_item *item, int eye)
     return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
 }
 
+static uint64_t segment_transfer_ns(const void *worker)
+{
+    const struct segment_worker *w = worker;
+    uint64_t ns = 0;
+    for (int i = 0; i < SEGMENT_SIZES; i++)
+        if (w->size[i].engine)
+            ns += tachy_engine_transfer_ns(w->size[i].engine);
+    return ns;
+}
+
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
 {
     if (e->mask && e->width == width && e->height == height)
@@ -568,6 +578,8 @@ const struct tachy_task_ops tachy_task_segment = {
     .batch_key = segment_batch_key,
     .batch_open = segment_batch_open,
     .batch_close = segment_batch_close,
+    .transfer_ns = segment_transfer_ns,
+    .batch_transfer_ns = segment_batch_transfer_ns,
     .batch_preprocess = segment_batch_preprocess,
     .batch_model = segment_batch_model,
     .batch_postprocess = segment_batch_postprocess,

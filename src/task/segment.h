@@ -140,6 +140,7 @@ unsigned segment_eases(tachy_task *t);
 const char *segment_batch_key(const tachy_task *t);
 int segment_batch_open(tachy_task *t, int most, void **engine);
 void segment_batch_close(void *engine);
+uint64_t segment_batch_transfer_ns(const void *engine);
 int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye);
 int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n);
 int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
