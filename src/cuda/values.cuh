@@ -14,6 +14,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) pack {
 // Products and sums that are rounded each: what C does without contraction.
 __device__ static inline float mul(float a, float b) { return __fmul_rn(a, b); }
 __device__ static inline float add(float a, float b) { return __fadd_rn(a, b); }
+__device__ static inline float mix(float a, float b, float weight) { return add(a, mul(weight, add(b, -a))); }
 
 __device__ static inline float value(float v) { return v; }
 __device__ static inline float value(uint8_t v) { return v; }

@@ -1,7 +1,5 @@
 #include "preprocess/signature.h"
 
-#include "base/base.h"
-
 #include <stdlib.h>
 
 enum {

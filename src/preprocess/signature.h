@@ -1,4 +1,5 @@
 #pragma once
+#include "base/base.h"
 #include "base/cpu.h"
 #include "ref/ref_signature.h"
 
