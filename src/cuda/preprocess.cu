@@ -40,18 +40,16 @@ __host__ __device__ static inline layout lay_out(const tachy_cuda_preprocess &p,
 
 __device__ static inline void copy16(void *shared, const void *global, int bytes)
 {
+    if (bytes < 16) { // the end of a row
+        for (int i = 0; i < bytes; i++)
+            static_cast<uint8_t *>(shared)[i] = static_cast<const uint8_t *>(global)[i];
+        return;
+    }
 #if __CUDA_ARCH__ >= 800
     unsigned to = (unsigned)__cvta_generic_to_shared(shared);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 #else
-    uint4 v = {0, 0, 0, 0};
-    if (bytes == 16) {
-        v = *static_cast<const uint4 *>(global);
-    } else {
-        for (int i = 0; i < bytes; i++)
-            reinterpret_cast<uint8_t *>(&v)[i] = static_cast<const uint8_t *>(global)[i];
-    }
-    *static_cast<uint4 *>(shared) = v;
+    *static_cast<uint4 *>(shared) = *static_cast<const uint4 *>(global);
 #endif
 }
 
@@ -71,25 +69,27 @@ __device__ static inline void copies_wait_but_last()
 
 // A plane's rows in the ring.
 struct stream {
-    const uint8_t *src; // this lane's 16 bytes of row 0
+    const uint8_t *src; // this lane's 16 bytes of the row to be copied next
     int64_t stride;
     uint8_t *ring;      // this lane's 16 bytes of the first slot
     int bytes;          // of the 16 that are there; 0: none
     int slots;
-    int next, slot;     // row to be copied next, and where to
+    int next, slot;     // row to be copied next, and where to: bytes from `ring`
     int row, at;        // first row of the line that is computed, and its slot
 };
 
 __device__ static inline void copy_rows(stream &s, int from, int to)
 {
-    if (s.next < from) { // rows that no line needs
-        s.slot = (s.slot + from - s.next) % s.slots;
-        s.next = from;
+    for (; s.next < from; s.next++) { // rows that no line needs
+        s.src += s.stride;
+        s.slot = s.slot == (s.slots - 1) * WINDOW ? 0 : s.slot + WINDOW;
     }
+#pragma unroll 1
     for (; s.next < to; s.next++) {
         if (s.bytes)
-            copy16(s.ring + s.slot * WINDOW, s.src + s.next * s.stride, s.bytes);
-        s.slot = s.slot + 1 == s.slots ? 0 : s.slot + 1;
+            copy16(s.ring + s.slot, s.src, s.bytes);
+        s.src += s.stride;
+        s.slot = s.slot == (s.slots - 1) * WINDOW ? 0 : s.slot + WINDOW;
     }
 }
 
@@ -115,21 +115,30 @@ __device__ static inline void add_rows(const uint8_t *ring, int slots, int slot,
         for (int i = 0; i < samples; i++)
             acc[q][i] = -128 * all;
     const uint8_t *row = ring + slot * WINDOW + lane * 4;
+    unsigned word[QUADS], next[QUADS];
+#pragma unroll
+    for (int q = 0; q < QUADS; q++)
+        next[q] = *reinterpret_cast<const unsigned *>(row + q * 128);
+#pragma unroll 1
     for (int k = 0; k < t.count; k++) {
         const float w = k == 0 ? t.first : k == t.count - 1 ? t.last : mid;
-#pragma unroll
-        for (int q = 0; q < QUADS; q++) {
-            unsigned word = *reinterpret_cast<const unsigned *>(row + q * 128);
-#pragma unroll
-            for (int i = 0; i < samples; i++)
-                acc[q][i] = fmaf(w, number<BYTES>(word, i, up), acc[q][i]);
-        }
         slot++;
         row += WINDOW;
         if (slot == slots) {
             slot = 0;
             row = ring + lane * 4;
         }
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            word[q] = next[q];
+            if (k + 1 < t.count)
+                next[q] = *reinterpret_cast<const unsigned *>(row + q * 128);
+        }
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+#pragma unroll
+            for (int i = 0; i < samples; i++)
+                acc[q][i] = fmaf(w, number<BYTES>(word[q], i, up), acc[q][i]);
     }
 #pragma unroll
     for (int q = 0; q < QUADS; q++) {
@@ -147,43 +156,66 @@ struct across {
     float first, last;
 };
 
-__device__ static inline float add_across(const float *sums, const across &a, float mid, int step)
+// What lies inside, by fours so that all lanes go the same way: `most` taps at most.
+__device__ static inline float add_across(const float *sums, const across &a, float mid, int most, int step)
 {
     const float *s = sums + a.from;
-    float inner = 0;
-    for (int k = 1; k < a.count - 1; k++)
-        inner += s[k * step];
-    return a.first * s[0] + mid * inner + a.last * s[(a.count - 1) * step];
+    const int last = a.count - 1;
+    float inner = 0, begin = s[0], end = s[last * step];
+#pragma unroll 1
+    for (int k = 1; k < most - 1; k += 4) {
+        float v0 = k < last ? s[k * step] : 0, v1 = k + 1 < last ? s[(k + 1) * step] : 0;
+        float v2 = k + 2 < last ? s[(k + 2) * step] : 0, v3 = k + 3 < last ? s[(k + 3) * step] : 0;
+        inner += (v0 + v1) + (v2 + v3);
+    }
+    return fmaf(a.first, begin, fmaf(mid, inner, a.last * end));
 }
 
-__device__ static inline float2 add_pairs(const float *sums, const across &a, float mid)
+__device__ static inline float2 add_pairs(const float *sums, const across &a, float mid, int most)
 {
     const float2 *s = reinterpret_cast<const float2 *>(sums + a.from);
-    float2 inner = {0, 0}, b = s[0], e = s[a.count - 1];
-    for (int k = 1; k < a.count - 1; k++) {
-        float2 v = s[k];
-        inner.x += v.x;
-        inner.y += v.y;
+    const int last = a.count - 1;
+    const float2 none = {0, 0}, begin = s[0], end = s[last];
+    float2 inner = {0, 0};
+#pragma unroll 1
+    for (int k = 1; k < most - 1; k += 2) {
+        float2 v = k < last ? s[k] : none, w = k + 1 < last ? s[k + 1] : none;
+        inner.x += v.x + w.x;
+        inner.y += v.y + w.y;
     }
-    return make_float2(a.first * b.x + mid * inner.x + a.last * e.x, a.first * b.y + mid * inner.y + a.last * e.y);
+    return make_float2(fmaf(a.first, begin.x, fmaf(mid, inner.x, a.last * end.x)),
+                       fmaf(a.first, begin.y, fmaf(mid, inner.y, a.last * end.y)));
 }
 
-__device__ static inline void lines_of(const tachy_cuda_preprocess &p, const tachy_cuda_pre_plan &plan,
-                                       float *const sums[3], const across *a, int second, float in[3])
+// One line's value of an output in each plane or component.
+template <int PLANES>
+__device__ static inline void lines_of(const tachy_cuda_preprocess &p, const tachy_cuda_pre_axis x[2], float *const sums[3],
+                                       const across *a, int second, float in[3])
 {
+    const across luma = a[0];
     in[0] = in[1] = in[2] = 0;
-    if (p.planes == 2) {
-        float2 uv = add_pairs(sums[1], a[second], plan.x[1].mid);
-        in[0] = add_across(sums[0], a[0], plan.x[0].mid, 1);
+    if (PLANES == 2) {
+        float2 uv = add_pairs(sums[1], a[second], x[1].mid, x[1].most);
+        in[0] = add_across(sums[0], luma, x[0].mid, x[0].most, 1);
         in[1] = uv.x;
         in[2] = uv.y;
     } else if (p.planes == 3) {
-        in[0] = add_across(sums[0], a[0], plan.x[0].mid, 1);
-        in[1] = add_across(sums[1], a[second], plan.x[1].mid, 1);
-        in[2] = add_across(sums[2], a[second], plan.x[1].mid, 1);
+        in[0] = add_across(sums[0], luma, x[0].mid, x[0].most, 1);
+        in[1] = add_across(sums[1], a[second], x[1].mid, x[1].most, 1);
+        in[2] = add_across(sums[2], a[second], x[1].mid, x[1].most, 1);
     } else {
         for (int c = 0; c < 3 && c < p.components; c++)
-            in[c] = add_across(sums[0] + c, a[0], plan.x[0].mid, p.components);
+            in[c] = add_across(sums[0] + c, luma, x[0].mid, x[0].most, p.components);
+    }
+}
+
+// Three lines to three channels, without questions.
+__device__ static inline void three(const tachy_pre_finish &f, const float in[3], float out[3])
+{
+#pragma unroll
+    for (int c = 0; c < 3; c++) {
+        float v = fmaf(f.m[c][2], in[2], fmaf(f.m[c][1], in[1], fmaf(f.m[c][0], in[0], f.off[c])));
+        out[c] = fminf(fmaxf(v, f.lo[c]), f.hi[c]);
     }
 }
 
@@ -191,6 +223,11 @@ __device__ static inline void lines_of(const tachy_cuda_preprocess &p, const tac
 __device__ static inline void copy_out(uint8_t *dst, const uint8_t *strip, int n, int lane)
 {
     const unsigned where = (unsigned)(uintptr_t)dst;
+    if ((where | n) % 16 == 0 && n <= 512) {
+        if (lane < n / 16)
+            reinterpret_cast<uint4 *>(dst)[lane] = reinterpret_cast<const uint4 *>(strip)[lane];
+        return;
+    }
     if (where % 16 == 0)
         for (int i = lane; i < n / 16; i += 32)
             reinterpret_cast<uint4 *>(dst)[i] = reinterpret_cast<const uint4 *>(strip)[i];
@@ -207,6 +244,13 @@ __device__ static inline void put_strip(const tachy_cuda_preprocess &p, const la
     const int size = size_of(p.finish.dtype);
     const bool planar = p.finish.planar;
     uint8_t *d = strip + at * size * (planar ? 1 : p.channels);
+    if (p.finish.dtype == TACHY_F16 && p.channels == 3 && p.finish.channels == 3) {
+        const int step = planar ? l.strip_step : size;
+        *reinterpret_cast<__half *>(d) = __float2half_rn(v[0]);
+        *reinterpret_cast<__half *>(d + step) = __float2half_rn(v[1]);
+        *reinterpret_cast<__half *>(d + 2 * step) = __float2half_rn(v[2]);
+        return;
+    }
     for (int c = 0; c < p.channels; c++, d += planar ? l.strip_step : size)
         put(d, p.finish.dtype, c < p.finish.channels ? c == 0 ? v[0] : c == 1 ? v[1] : v[2] : 0.0f);
 }
@@ -244,7 +288,8 @@ __device__ static inline int window_of(const tachy_cuda_pre_axis &x, int first, 
     return (a.start < b.start ? a.start : b.start) * pixel & ~15;
 }
 
-template <int BYTES>
+// PLANES: 2, or 0 for what p says.
+template <int BYTES, int PLANES>
 __global__ void __launch_bounds__(WARPS * 32, 4)
     area(const __grid_constant__ tachy_cuda_preprocess p, int rows, int warp_bytes)
 {
@@ -252,6 +297,7 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const tachy_cuda_pre_frame &f = p.frame[blockIdx.y];
     const tachy_cuda_pre_plan &plan = p.plan[f.plan];
+    const int planes = PLANES ? PLANES : p.planes;
     const int tiles = (plan.length + plan.tile - 1) / plan.tile, tile = blockIdx.x % tiles, first = tile * plan.tile;
     const int from = (blockIdx.x / tiles * WARPS + warp) * rows, each = (plan.tile + 31) / 32, slots = each * 32;
     const int n = min(plan.tile, plan.length - first), lines = min(rows, plan.lines - from);
@@ -264,8 +310,8 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
     // The band's rows of taps
     const tachy_cuda_pre_tap *down[2];
     int base[2], end[2];
-    for (int s = 0; s < 2 && s < p.planes; s++) {
-        const int components = s == 0 ? p.components : p.planes == 2 ? 2 : 1;
+    for (int s = 0; s < 2 && s < planes; s++) {
+        const int components = s == 0 ? p.components : planes == 2 ? 2 : 1;
         tachy_cuda_pre_tap *t = reinterpret_cast<tachy_cuda_pre_tap *>(mine + l.taps[s]);
         if (lane < lines)
             t[lane] = at<const tachy_cuda_pre_tap>(plan.y[s].taps)[from + lane];
@@ -273,26 +319,27 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
         base[s] = window_of(plan.x[s], first, n, components * BYTES, &end[s]);
         fetch_across(p, plan.x[s], taps + s * slots, first, n, each, components, base[s]);
     }
-    if (p.planes == 1)
+    if (planes == 1)
         down[1] = down[0];
     __syncthreads();
     if (lines <= 0)
         return;
+    const tachy_cuda_pre_axis x[2] = {plan.x[0], plan.x[1]};
     // Lines go in the order in which their rows lie in the plane.
     const bool up = down[0][0].start > down[0][lines - 1].start || down[1][0].start > down[1][lines - 1].start;
 
     stream s[3];
 #pragma unroll
     for (int i = 0; i < 3; i++) {
-        if (i >= p.planes)
+        if (i >= planes)
             break;
         const int shape = i > 0, begin = base[shape] + lane * 16;
-        s[i].src = at<const uint8_t>(f.plane[i], begin);
+        s[i].next = s[i].row = down[shape][up ? lines - 1 : 0].start;
+        s[i].src = at<const uint8_t>(f.plane[i], begin + s[i].next * f.stride[i]);
         s[i].stride = f.stride[i];
         s[i].ring = mine + l.ring[i] + lane * 16;
         s[i].bytes = begin < end[shape] ? min(16, plan.row_bytes[shape] - begin) : 0;
         s[i].slots = plan.ring[shape];
-        s[i].next = s[i].row = down[shape][up ? lines - 1 : 0].start;
         s[i].slot = s[i].at = 0;
     }
 
@@ -301,7 +348,7 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
             const int next = up ? lines - 2 - i : i + 1;
 #pragma unroll
             for (int q = 0; q < 3; q++)
-                if (q < p.planes) {
+                if (q < planes) {
                     const tachy_cuda_pre_tap &t = down[q > 0][next];
                     copy_rows(s[q], t.start, t.start + t.count);
                 }
@@ -314,7 +361,7 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
         const int line = up ? lines - 1 - i : i;
 #pragma unroll
         for (int q = 0; q < 3; q++)
-            if (q < p.planes) {
+            if (q < planes) {
                 const tachy_cuda_pre_tap t = down[q > 0][line];
                 s[q].at += t.start - s[q].row;
                 while (s[q].at >= s[q].slots)
@@ -323,14 +370,18 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
                 add_rows<BYTES>(s[q].ring - lane * 16, s[q].slots, s[q].at, t, plan.y[q > 0].mid, 6 - p.shift, sums[q], lane);
             }
         __syncwarp();
-#pragma unroll 1
-        for (int j = 0, o = lane * each; j < each && o < n; j++, o++) {
+#pragma unroll 2
+        for (int j = 0; j < each; j++) { // lanes behind the last output compute the first
+            const int o = lane * each + j;
             float in[3], v[3] = {0, 0, 0};
-            lines_of(p, plan, sums, taps + j * 32 + lane, slots, in);
-            colour(p, in, v);
-            if (plan.transposed)
-                put_pixel(p, f.dst, plan.left + from + line, plan.top + first + o, v);
+            lines_of<PLANES>(p, x, sums, taps + (o < n ? j * 32 + lane : 0), slots, in);
+            if (PLANES == 2 && p.finish.channels == 3 && !p.hdr)
+                three(p.finish, in, v);
             else
+                colour(p, in, v);
+            if (o < n && plan.transposed)
+                put_pixel(p, f.dst, plan.left + from + line, plan.top + first + o, v);
+            else if (o < n)
                 put_strip(p, l, mine + l.strip, o, v);
         }
         if (!plan.transposed) {
@@ -348,7 +399,7 @@ static int attribute(cudaDeviceAttr what)
     return v;
 }
 
-template <int BYTES> static int start(const tachy_cuda_preprocess &p, int size, cuda_stream stream)
+template <int BYTES, int PLANES> static int start(const tachy_cuda_preprocess &p, int size, cuda_stream stream)
 {
     int64_t lines = 0;
     for (int i = 0; i < p.frames; i++) {
@@ -369,11 +420,11 @@ template <int BYTES> static int start(const tachy_cuda_preprocess &p, int size, 
     if (shared > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
         return tachy_cuda_pre_direct(&p, stream);
     if (shared > 48 * 1024) {
-        cudaError_t err = cudaFuncSetAttribute(area<BYTES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+        cudaError_t err = cudaFuncSetAttribute(area<BYTES, PLANES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         if (err != cudaSuccess)
             return err;
     }
-    area<BYTES><<<dim3(units, p.frames), WARPS * 32, shared, on(stream)>>>(p, rows, bytes);
+    area<BYTES, PLANES><<<dim3(units, p.frames), WARPS * 32, shared, on(stream)>>>(p, rows, bytes);
     return cudaGetLastError();
 }
 
@@ -402,5 +453,7 @@ int tachy_cuda_run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream
     if (!tiles)
         return tachy_cuda_pre_direct(a, stream);
     int size = p.finish.dtype == TACHY_F32 ? 4 : p.finish.dtype == TACHY_F16 ? 2 : 1;
-    return p.bytes == 1 ? start<1>(p, size, stream) : start<2>(p, size, stream);
+    if (p.planes == 2)
+        return p.bytes == 1 ? start<1, 2>(p, size, stream) : start<2, 2>(p, size, stream);
+    return p.bytes == 1 ? start<1, 0>(p, size, stream) : start<2, 0>(p, size, stream);
 }

@@ -25,6 +25,7 @@ struct tachy_cuda_pre_tap {
 struct tachy_cuda_pre_axis {
     cuda_address taps; // struct tachy_cuda_pre_tap each output
     float mid;
+    int most; // taps of the output that has most
 };
 
 struct tachy_cuda_pre_plan {

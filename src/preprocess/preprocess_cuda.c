@@ -156,6 +156,7 @@ static int upload(struct tachy_preprocess_gpu *g, struct gpu_plan *p)
             const struct tachy_taps *t = k ? &shape->y : &shape->x;
             put_taps(to, t, &axes[k]->mid);
             axes[k]->taps = at;
+            axes[k]->most = t->max;
             to += t->outputs;
             at += (cuda_address)t->outputs * sizeof(*to);
         }
