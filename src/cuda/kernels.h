@@ -1,5 +1,9 @@
 #pragma once
 #include "cuda/absdiff.h"
+#include "cuda/alpha_out.h"
+#include "cuda/blur.h"
+#include "cuda/composite.h"
+#include "cuda/refine.h"
 
 #include <stdbool.h>
 
@@ -13,7 +17,13 @@
 // start nothing. Pointers in its arguments are device addresses unless the header says otherwise; the
 // arguments themselves are copied. Any thread may launch.
 // X(name, struct)
-#define TACHY_CUDA_KERNELS(X) X(absdiff, tachy_cuda_absdiff)
+#define TACHY_CUDA_KERNELS(X)                                                                                          \
+    X(absdiff, tachy_cuda_absdiff)                                                                                     \
+    X(alpha_out, tachy_cuda_alpha_out)                                                                                 \
+    X(blur, tachy_cuda_blur)                                                                                           \
+    X(composite, tachy_cuda_composite)                                                                                 \
+    X(guide, tachy_cuda_guide)                                                                                         \
+    X(refine, tachy_cuda_refine)
 
 #define TACHY_CUDA_MEMBER(name, type) int (*name)(const struct type *a, cuda_stream stream);
 struct tachy_cuda_kernels {
