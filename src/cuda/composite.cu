@@ -3,10 +3,10 @@
 #include "cuda/device.cuh"
 
 // A warp makes two rows of 512 pixels and the chroma that belongs to them, a lane 16 of each: 16-byte
-// accesses where addresses allow. What the columns of the mask are worth in these two rows is made
-// once a warp, in shared memory, and a warp whose mask is all background or all person skips the
-// interpolation.
-enum { WARPS = 8, LANE = 16, COLUMNS = TACHY_CUDA_COMPOSITE_COLUMNS, CACHED = 160 };
+// accesses where addresses allow. A block first brings its part of the mask into shared memory; where
+// all of it is background or all person there is nothing to interpolate. Else each warp makes what
+// the columns of the mask are worth in its two rows, also in shared memory.
+enum { WARPS = 8, LANE = 16, COLUMNS = TACHY_CUDA_COMPOSITE_COLUMNS, CACHED = 160, AREA = 4096 };
 typedef tachy_cuda_composite params;
 typedef tachy_cuda_composite_frame frame_params;
 
@@ -91,7 +91,7 @@ __device__ static uint32_t bytes_between(int j, int from, int to)
 }
 
 // Word j of a row of alphas with the eye's, where the eye covers it.
-__device__ static uint32_t merge(const tachy_cuda_eye &e, const tile &t, int row, int j, uint32_t old, uint32_t eye)
+__device__ static __noinline__ uint32_t merge(const tachy_cuda_eye &e, const tile &t, int row, int j, uint32_t old, uint32_t eye)
 {
     int y = row ? t.y1 : t.y;
     if (y < e.y0 || y >= e.y1)
@@ -100,47 +100,86 @@ __device__ static uint32_t merge(const tachy_cuda_eye &e, const tile &t, int row
     return (old & ~m) | (eye & m);
 }
 
-// Columns first .. last of the mask into `cells`, as far as they fit; where all of them give the same
-// alpha 0 or 255 that alpha, else -1.
-__device__ static int fill_cells(const tachy_cuda_eye &e, const ramp &r, const between row[2], int first, int last,
-                                 int4 *cells)
+// A block's part of a mask: in shared memory where it fits.
+struct view {
+    const uint8_t *at; // column 0 of row 0, which need not be in the part
+    int64_t stride;
+    int first, last;   // columns
+    int same;          // alpha of all of it, if that is 0 or 255; else -1
+};
+
+__device__ static view take_part(const params &p, const tachy_cuda_eye &e, const ramp &r, uint8_t *area)
 {
-    const uint8_t *m = at<const uint8_t>(e.mask);
+    const uint32_t *across = at<const uint32_t>(e.across), *down = at<const uint32_t>(e.down);
+    int strip = blockIdx.x * COLUMNS, y = blockIdx.y * 2 * WARPS, me = threadIdx.y * 32 + threadIdx.x;
+    view v = {at<const uint8_t>(e.mask), e.stride, (int)(across[strip] >> 15), (int)(across[strip + COLUMNS - 1] >> 15), -1};
+    int top = down[y] >> 15, bottom = min((int)(down[min(y + 2 * WARPS, p.height) - 1] >> 15) + 1, e.height - 1);
+    int w = min(v.last + 1, e.width - 1) - v.first + 1, n = w * (bottom - top + 1);
+    if (n > AREA)
+        return v;
+    __syncthreads(); // the eye before has been read
+    bool full = true, empty = true;
+    for (int i = me; i < n; i += 32 * WARPS) {
+        int row = i / w;
+        uint8_t m = v.at[(top + row) * e.stride + v.first + i - row * w];
+        area[i] = m;
+        uint32_t a = climb(r, m * 128 - r.low) >> 24;
+        full = full && a == 255, empty = empty && a == 0;
+    }
+    full = __syncthreads_and(full), empty = __syncthreads_and(empty);
+    v.same = full ? 255 : empty ? 0 : -1;
+    v.at = area - (int64_t)top * w - v.first;
+    v.stride = w;
+    return v;
+}
+
+// Columns of the mask into `cells`; where all of them give the same alpha 0 or 255 that alpha, else -1.
+__device__ static int fill_cells(const view &m, int width, const ramp &r, const between row[2], int4 *cells)
+{
     int lane = threadIdx.x, least = 32640, most = 0;
-    for (int k = first; k <= last; k += 31) { // lane 31 only says what comes next
-        int c = min(k + lane, e.width - 1);
-        int v = mask_value(m, row[0], c), w = mask_value(m, row[1], c);
+    for (int k = m.first; k <= m.last; k += 31) { // lane 31 only says what comes next
+        int c = min(min(k + lane, m.last + 1), width - 1);
+        int v = mask_value(m.at, row[0], c), w = mask_value(m.at, row[1], c);
         int v1 = __shfl_down_sync(~0u, v, 1), w1 = __shfl_down_sync(~0u, w, 1);
         least = min(least, min(v, w));
         most = max(most, max(v, w));
         int2 a = mask_cell(v, v1, r.low), b = mask_cell(w, w1, r.low);
-        if (lane < 31 && k + lane <= last)
-            cells[k + lane - first] = make_int4(a.x, a.y, b.x, b.y);
+        if (lane < 31 && k + lane <= m.last)
+            cells[k + lane - m.first] = make_int4(a.x, a.y, b.x, b.y);
     }
     __syncwarp();
     bool full = climb(r, least - r.low) >> 24 == 255, empty = climb(r, most - r.low) >> 24 == 0;
     return __all_sync(~0u, full) ? 255 : __all_sync(~0u, empty) ? 0 : -1;
 }
 
-__device__ static void plain_eye(const params &p, const tachy_cuda_eye &e, const ramp &r, const tile &t, int4 *cells,
-                                 alphas a)
+// A cell of a mask with more columns than fit.
+__device__ static __noinline__ int4 wide_cell(const uint8_t *m, between above, between below, int k, int next, int low)
 {
-    const uint32_t *across = at<const uint32_t>(e.across);
-    const uint8_t *m = at<const uint8_t>(e.mask);
-    int strip = blockIdx.x * COLUMNS, first = across[strip] >> 15, last = across[strip + COLUMNS - 1] >> 15;
-    bool cached = last - first < CACHED;
-    between row[2] = {rows_at(e, t.y, e.stride), rows_at(e, t.y1, e.stride)};
-    __syncwarp(); // the eye before has been read
-    int same = cached ? fill_cells(e, r, row, first, last, cells) : -1;
+    int2 u = mask_cell(mask_value(m, above, k), mask_value(m, above, next), low);
+    int2 d = mask_cell(mask_value(m, below, k), mask_value(m, below, next), low);
+    return make_int4(u.x, u.y, d.x, d.y);
+}
+
+__device__ static void plain_eye(const params &p, const tachy_cuda_eye &e, const ramp &r, const tile &t, const view &m,
+                                 int4 *cells, alphas a)
+{
+    bool whole = e.x0 <= t.x && e.x1 >= t.x + LANE && e.y0 <= t.y && t.y1 < e.y1, cached = m.last - m.first < CACHED;
+    between row[2] = {};
+    int same = m.same;
+    if (same < 0) {
+        row[0] = rows_at(e, t.y, m.stride), row[1] = rows_at(e, t.y1, m.stride);
+        __syncwarp(); // the eye before has been read
+        same = cached ? fill_cells(m, e.width, r, row, cells) : -1;
+    }
     if (same >= 0) {
 #pragma unroll
-        for (int j = 0; j < LANE / 4; j++) {
-            a[0][j] = merge(e, t, 0, j, a[0][j], same * 0x01010101u);
-            a[1][j] = merge(e, t, 1, j, a[1][j], same * 0x01010101u);
-        }
+        for (int j = 0; j < LANE / 4; j++)
+#pragma unroll
+            for (int k = 0; k < 2; k++)
+                a[k][j] = whole ? same * 0x01010101u : merge(e, t, k, j, a[k][j], same * 0x01010101u);
         return;
     }
-    const uint4 *entries = reinterpret_cast<const uint4 *>(across + t.x);
+    const uint4 *entries = reinterpret_cast<const uint4 *>(at<const uint32_t>(e.across) + t.x);
     int before = -1;
     int4 c = {};
 #pragma unroll
@@ -150,20 +189,15 @@ __device__ static void plain_eye(const params &p, const tachy_cuda_eye &e, const
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int k = entry[i] >> 15, w = entry[i] & 32767;
-            if (k != before && cached) {
-                c = cells[k - first];
-            } else if (k != before) {
-                int next = min(k + 1, e.width - 1);
-                int2 u = mask_cell(mask_value(m, row[0], k), mask_value(m, row[0], next), r.low);
-                int2 d = mask_cell(mask_value(m, row[1], k), mask_value(m, row[1], next), r.low);
-                c = make_int4(u.x, u.y, d.x, d.y);
-            }
+            if (k != before)
+                c = cached ? cells[k - m.first] : wide_cell(m.at, row[0], row[1], k, min(k + 1, e.width - 1), r.low);
             before = k;
             v[0][i] = climb(r, (c.y * w + c.x) >> 15);
             v[1][i] = climb(r, (c.w * w + c.z) >> 15);
         }
-        a[0][j] = merge(e, t, 0, j, a[0][j], top_bytes(v[0]));
-        a[1][j] = merge(e, t, 1, j, a[1][j], top_bytes(v[1]));
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+            a[k][j] = whole ? top_bytes(v[k]) : merge(e, t, k, j, a[k][j], top_bytes(v[k]));
     }
 }
 
@@ -242,21 +276,30 @@ __device__ static __noinline__ uint32_t blurred_word(const params &p, cuda_addre
     return w;
 }
 
+// The frame's own samples of a span, or what stands for them.
+template <typename T, int N>
+__device__ static void own_span(const params &p, const frame_params &f, int plane, int y, int x, int n, uint32_t own[])
+{
+    if (p.own)
+        load_span<T, N>(own, at<const T>(f.in[plane], y * p.in_stride[plane]), x, n);
+    else
+#pragma unroll
+        for (int j = 0; j < (int)(N * sizeof(T) / 4); j++)
+            own[j] = p.fill[0][plane];
+}
+
 // Blends and stores N samples from x on of row y of a plane of n samples; `right`: how many of them
 // the composite beside the frame shows.
 template <typename T, int N>
 __device__ static void span(const params &p, const frame_params &f, int plane, int y, int x, int n, int right,
-                            const uint32_t alpha[])
+                            uint32_t own[], const uint32_t alpha[])
 {
     const int words = N * sizeof(T) / 4;
-    uint32_t own[words], other[words];
-    if (p.own)
-        load_span<T, N>(own, at<const T>(f.in[plane], y * p.in_stride[plane]), x, n);
+    uint32_t other[words];
     if (p.other == TACHY_CUDA_LAYER_PICTURE)
         load_span<T, N>(other, at<const T>(f.other[plane], y * p.other_stride[plane]), x, n);
 #pragma unroll
     for (int j = 0; j < words; j++) {
-        own[j] = p.own ? own[j] : p.fill[0][plane];
         if (p.other == TACHY_CUDA_LAYER_BLURRED)
             other[j] = blurred_word<T>(p, f.blurred, plane, y, x + j * 4 / (int)sizeof(T));
         else if (p.other == TACHY_CUDA_LAYER_FILL)
@@ -273,30 +316,49 @@ __device__ static void span(const params &p, const frame_params &f, int plane, i
     store_span<T, N>(own, row + (p.beside ? n : 0), x, right);
 }
 
+// Luma, and chroma pairs with it: what is read is asked for before any of it is used.
 template <typename T> __device__ static void planes(const params &p, const frame_params &f, const tile &t, const alphas a)
 {
-    int full = p.chroma == TACHY_CUDA_CHROMA_FULL ? 6 : 2;
-#pragma unroll 1
-    for (int k = 0; k < full; k++) {
-        uint32_t row[LANE / 4];
-#pragma unroll
-        for (int j = 0; j < LANE / 4; j++)
-            row[j] = k & 1 ? a[1][j] : a[0][j];
-        if ((k & 1) < t.rows)
-            span<T, LANE>(p, f, k >> 1, t.y + (k & 1), t.x, p.width, p.width, row);
-    }
+    const int words = LANE * sizeof(T) / 4;
     int n = (p.width + 1) / 2, right = p.beside ? p.width - n : n;
-    uint32_t half[LANE / 4]; // two alphas, each twice
+    uint32_t own[3][words], half[LANE / 4]; // half: two alphas, each twice
+    bool pairs = p.chroma == TACHY_CUDA_CHROMA_PAIRS;
+    own_span<T, LANE>(p, f, 0, t.y, t.x, p.width, own[0]);
+    own_span<T, LANE>(p, f, 0, t.y1, t.x, p.width, own[1]);
+    if (pairs)
+        own_span<T, LANE>(p, f, 1, t.y / 2, t.x, 2 * n, own[2]);
 #pragma unroll
     for (int j = 0; j < LANE / 4; j++)
         half[j] = halve(a[0][j], a[1][j]);
-    if (p.chroma == TACHY_CUDA_CHROMA_PAIRS) {
-        span<T, LANE>(p, f, 1, t.y / 2, t.x, 2 * n, 2 * right, half);
-    } else if (p.chroma == TACHY_CUDA_CHROMA_HALF) {
+    span<T, LANE>(p, f, 0, t.y, t.x, p.width, p.width, own[0], a[0]);
+    if (t.rows == 2)
+        span<T, LANE>(p, f, 0, t.y1, t.x, p.width, p.width, own[1], a[1]);
+    if (pairs)
+        span<T, LANE>(p, f, 1, t.y / 2, t.x, 2 * n, 2 * right, own[2], half);
+    if (p.chroma == TACHY_CUDA_CHROMA_HALF) {
         uint32_t once[LANE / 8] = {__byte_perm(half[0], half[1], 0x6420), __byte_perm(half[2], half[3], 0x6420)};
 #pragma unroll 1
-        for (int plane = 1; plane <= 2; plane++)
-            span<T, LANE / 2>(p, f, plane, t.y / 2, t.x / 2, n, right, once);
+        for (int plane = 1; plane <= 2; plane++) {
+            own_span<T, LANE / 2>(p, f, plane, t.y / 2, t.x / 2, n, own[0]);
+            span<T, LANE / 2>(p, f, plane, t.y / 2, t.x / 2, n, right, own[0], once);
+        }
+    }
+}
+
+// Planes 1 and 2 of 4:4:4.
+template <typename T>
+__device__ static void full_chroma(const params &p, const frame_params &f, const tile &t, const alphas a)
+{
+#pragma unroll 1
+    for (int k = 2; k < 6; k++) {
+        uint32_t row[LANE / 4], own[LANE * sizeof(T) / 4];
+#pragma unroll
+        for (int j = 0; j < LANE / 4; j++)
+            row[j] = k & 1 ? a[1][j] : a[0][j];
+        if ((k & 1) >= t.rows)
+            continue;
+        own_span<T, LANE>(p, f, k >> 1, t.y + (k & 1), t.x, p.width, own);
+        span<T, LANE>(p, f, k >> 1, t.y + (k & 1), t.x, p.width, p.width, own, row);
     }
 }
 
@@ -311,31 +373,31 @@ __device__ static void prefetch(const params &p, const frame_params &f, const ti
 }
 
 template <typename T, bool REFINED>
-__global__ void __launch_bounds__(32 * WARPS, REFINED ? 2 : 4) composite(const __grid_constant__ params p)
+__global__ void __launch_bounds__(32 * WARPS, REFINED ? 2 : sizeof(T) == 1 ? 4 : 3) composite(const __grid_constant__ params p)
 {
     __shared__ int4 cells[WARPS][CACHED * (REFINED ? 2 : 1)];
+    __shared__ uint8_t area[REFINED ? 1 : AREA];
     const frame_params &f = p.frame[blockIdx.z];
-    tile t = {(int)(blockIdx.x * COLUMNS + threadIdx.x * LANE), (int)(2 * (blockIdx.y * WARPS + threadIdx.y))};
-    if (t.y >= p.height)
-        return;
-    t.rows = min(2, p.height - t.y);
-    t.y1 = t.y + t.rows - 1;
-    bool mine = t.x < p.width;
+    // Warps below the last row take part in barriers, at the last row.
+    int y = 2 * (blockIdx.y * WARPS + threadIdx.y), strip = blockIdx.x * COLUMNS, top = blockIdx.y * 2 * WARPS;
+    tile t = {(int)(strip + threadIdx.x * LANE), min(y, p.height - 1)};
+    t.rows = min(2, p.height - y);
+    t.y1 = min(y + 1, p.height - 1);
+    bool mine = t.x < p.width && t.rows > 0;
     if (p.own && mine)
         prefetch(p, f, t);
     alphas a = {};
     ramp r = {p.curve.low - 16384, p.curve.width, ((uint32_t)p.curve.gain << p.curve.shift) << 1};
-    int strip = blockIdx.x * COLUMNS;
     for (int i = 0; i < f.eyes; i++) {
         const tachy_cuda_eye &e = f.eye[i];
-        if (e.x0 >= strip + COLUMNS || e.x1 <= strip || t.y1 < e.y0 || t.y >= e.y1)
+        if (e.x0 >= strip + COLUMNS || e.x1 <= strip || top + 2 * WARPS <= e.y0 || top >= e.y1)
             continue;
         if (REFINED)
             refined_eye(p, f, e, r, t, reinterpret_cast<float4 *>(cells[threadIdx.y]), a);
         else
-            plain_eye(p, e, r, t, cells[threadIdx.y], a);
+            plain_eye(p, e, r, t, take_part(p, e, r, area), cells[threadIdx.y], a);
     }
-    if (f.counted)
+    if (f.counted && t.rows > 0)
         count(p, f, t, a);
     if (!mine)
         return;
@@ -346,6 +408,8 @@ __global__ void __launch_bounds__(32 * WARPS, REFINED ? 2 : 4) composite(const _
             a[1][j] = blend4(a[1][j], 0, p.strength * 0x01010101u);
         }
     planes<T>(p, f, t, a);
+    if (p.chroma == TACHY_CUDA_CHROMA_FULL)
+        full_chroma<T>(p, f, t, a);
 }
 
 int tachy_cuda_run_composite(const struct tachy_cuda_composite *a, cuda_stream stream)

@@ -33,9 +33,9 @@ struct tachy_composite_cuda {
     struct tachy_curve curve;
     struct table tables[TABLES];
     uint64_t launches;
-    struct tachy_buf host;        // a table on its way
-    struct tachy_block scratch;   // alpha and blur of a batch
-    cuda_stream stream;           // of this call
+    struct tachy_buf host;      // a table on its way
+    struct tachy_block scratch; // alpha and blur of a batch
+    cuda_stream stream;         // of this call
 };
 
 int tachy_composite_cuda_open(tachy_composite_cuda **out, const struct tachy_composite_cuda_params *p)
@@ -95,22 +95,15 @@ static int need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t si
 
 // Tables
 
-// Entry i of a table of places: columns lo .. hi - 1 are given, others have the nearest one's.
-static uint32_t *entries(struct tachy_composite_cuda *c, int n)
-{
-    return tachy_buf_need(&c->host, (size_t)n * sizeof(uint32_t)) ? c->host.p : NULL;
-}
-
 static uint32_t entry(int index, int frac) { return (uint32_t)index << 15 | (uint32_t)frac; }
 
-static int fill_across(uint32_t *e, int n, struct tachy_stretch *t, int first)
+// The stretch's outputs from column `first` on; to their left and right the nearest one's.
+static void fill_across(uint32_t *e, int n, const struct tachy_stretch *t, int first)
 {
     for (int i = 0; i < n; i++) {
         int k = TACHY_CLAMP(i - first, 0, t->n - 1);
         e[i] = entry(t->index[k], t->frac[k]);
     }
-    tachy_stretch_free(t);
-    return TACHY_OK;
 }
 
 // What tables are made from: an eye's mask or the cells of a blur.
@@ -120,17 +113,21 @@ struct origin {
     int width, height; // of the frame
 };
 
+// Into c->host; *count: its entries.
 static int make_table(struct tachy_composite_cuda *c, const struct key *key, const struct origin *o, int *count)
 {
     bool across = key->kind == MASK_ACROSS || key->kind == BLUR_ACROSS;
     int n = *count = across ? TACHY_ALIGN(o->width, COLUMNS) : o->height, frac;
-    uint32_t *e = entries(c, n);
-    if (!e)
+    if (!tachy_buf_need(&c->host, (size_t)n * sizeof(uint32_t)))
         return TACHY_ERR_NOMEM;
+    uint32_t *e = c->host.p;
     if (across) {
         struct tachy_stretch t = {0};
         int err = o->eye ? tachy_alpha_across(&t, o->eye) : tachy_blur_across(o->blur, key->chroma, &t);
-        return err < 0 ? err : fill_across(e, n, &t, o->eye ? o->eye->x0 : 0);
+        if (err == TACHY_OK)
+            fill_across(e, n, &t, o->eye ? o->eye->x0 : 0);
+        tachy_stretch_free(&t);
+        return err;
     }
     for (int y = 0; y < n; y++) {
         int row = o->eye    ? tachy_alpha_down(o->eye, TACHY_CLAMP(y, o->eye->y0, o->eye->y1 - 1), &frac)
@@ -224,7 +221,8 @@ static int check_item(const struct tachy_composite_cuda *c, const item *it)
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     enum tachy_cuda_chroma chroma;
     if (!chroma_of(d, &chroma) ||
-        (c->params.mode == TACHY_MODE_MASK && !chroma_of(tachy_pix_desc(tachy_composite_mask_format(&c->params)), &chroma)))
+        (c->params.mode == TACHY_MODE_MASK &&
+         !chroma_of(tachy_pix_desc(tachy_composite_mask_format(&c->params)), &chroma)))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED,
                           "composite: the GPU's version takes grey, 4:2:0 and 4:4:4 without alpha, not %s",
                           d ? d->name : "an unknown format");
@@ -317,7 +315,7 @@ static int run_mask(struct tachy_composite_cuda *c, const item *it, int n)
     return launched(c, c->kernels->composite(&k, c->stream));
 }
 
-// Alpha as bytes into `at`, pictures `next` bytes apart; the counts are added to.
+// Alpha as bytes, one picture an address; counts are added to.
 static int run_alpha_bytes(struct tachy_composite_cuda *c, const item *it, int n, const cuda_address at[],
                            int64_t stride)
 {
@@ -451,7 +449,7 @@ static int run_alpha(struct tachy_composite_cuda *c, const item *it, int n)
         for (int p = 0; p < 4; p++) {
             k.frame[i].out[p] = address(it[i].data[p]);
             if (p < 3)
-                k.frame[i].in[p] = address(f[0].data[p] ? it[i].in->data[p] : NULL);
+                k.frame[i].in[p] = address(it[i].in->data[p]);
         }
     }
     for (int p = 0; p < 4; p++) {
