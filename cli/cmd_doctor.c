@@ -53,6 +53,7 @@ static void print_gpu(const json_t *g)
     if (json_is_object(m))
         printf("  measured    copy %.2f TB/s, matmul fp16 %.0f, tf32 %.0f TFLOP/s\n",
                tera(m, "copy_bytes_per_s"), tera(m, "fp16_ops_per_s"), tera(m, "tf32_ops_per_s"));
+    printf("  kernels     %s\n", text_of(g, "kernels", "unknown"));
 }
 
 static void print_gpus(const json_t *gpus, json_t *libraries)

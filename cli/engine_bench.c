@@ -301,7 +301,8 @@ int engine_bench(struct cli *c)
 {
     const char *options[ENGINE_OPTIONS + 1], *file = tachy_settings_str(c->settings, "run.json");
     struct tachy_engine_params base = engine_params(c, NULL, options);
-    base.build_effort = (int)tachy_settings_int(c->settings, "model.build_effort");
+    bool given = tachy_settings_is_set(c->settings, "model.build_effort"); // it measures what can be had
+    base.build_effort = given ? (int)tachy_settings_int(c->settings, "model.build_effort") : 2;
     struct lists l;
     int n = (int)c->n_args - 1, status = read_lists(c, &l);
     if (status != STATUS_OK)

@@ -12,6 +12,14 @@ typedef struct tachy_engine tachy_engine;
 
 #define TACHY_MAX_IO 16
 
+// A float32 input that is the same in every run: one number for all its elements, or one for each. What
+// the model leaves free of its shape is 1.
+struct tachy_engine_constant {
+    const char *input;
+    const float *values;
+    int n;
+};
+
 struct tachy_io;
 struct tachy_engine_params {
     // "tachy" (our own plans; what they do not run ONNX Runtime does), "cpu" (ONNX Runtime's own
@@ -24,9 +32,18 @@ struct tachy_engine_params {
     int threads;              // inside one run; 0: 1
     int batch_max;            // images a run, 1..256; 0: 1
     // Sizes of dimensions that the model leaves free: an input's name (NULL: of the first) and its
-    // shape, -1 what is not known. For dimensions that have a name in the model; may be NULL.
+    // shape, -1 what is not known. Of one input, dimensions that have a name in the model, and with them
+    // all of that name; of several inputs, or with `constants` or `settle`, any, and these alone. May be NULL.
     const struct tachy_io *shapes;
     int nb_shapes;
+    // Inputs that become part of the model, so that it has them no more; at most TACHY_MAX_IO.
+    // TACHY_ERR_MISMATCH: one does not fit. May be NULL.
+    const struct tachy_engine_constant *constants;
+    int nb_constants;
+    // Where the shapes of outputs are still open when the model has been loaded, it is run once on zeros (an
+    // input's free dimensions: 1), and tachy_engine_outputs() has what came out. TACHY_ERR_MISMATCH: it
+    // does not run so.
+    bool settle;
     // "tachy": 0..3, how much may be spent on timing kernels against each other where the engine store
     // (tachy/store.h) does not know which is the fastest: nothing, 0.5, 3 or 30 seconds at most. Changes
     // no bit of a result.
@@ -72,6 +89,9 @@ TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
 // text, model and options give the same bits.
 TACHY_API const char *tachy_engine_provider(const tachy_engine *e);
 TACHY_API const char *tachy_engine_version(const tachy_engine *e);
+
+// Of its runs so far, copies between host and device, in ns; 0: it makes none. Any thread.
+TACHY_API uint64_t tachy_engine_transfer_ns(const tachy_engine *e);
 
 TACHY_API void tachy_engine_close(tachy_engine **e);
 

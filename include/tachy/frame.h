@@ -1,5 +1,5 @@
 #pragma once
-#include <tachy/common.h>
+#include <tachy/tensor.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -8,6 +8,9 @@ extern "C" {
 // One picture with its time, colour description and side data; reference counted.
 // Pixels are written by whoever made the frame, before it is handed on; after that they
 // are read-only, because a decoder's frames are its reference pictures.
+//
+// Pixels lie in host memory, in pinned host memory, or in a GPU's (place). What works on the CPU
+// refuses a frame of the GPU's with a sentence; tachy_frame_download() makes a host frame of it.
 
 // Planes are in the order of the name; 10-bit samples are 16-bit little-endian words, in
 // the low bits (YUV*P10) or the high bits (P010). Chroma extents are rounded up.
@@ -72,7 +75,7 @@ typedef struct tachy_frame tachy_frame;
 struct tachy_frame {
     enum tachy_pix format;
     int width, height;         // pixels, 1..65535
-    const uint8_t *data[4];    // NULL past the last plane
+    const uint8_t *data[4];    // NULL past the last plane; TACHY_DEVICE: addresses of the GPU's
     ptrdiff_t stride[4];       // bytes; may be negative (picture stored bottom up)
     int64_t id;                // 0, 1, 2, ... in the order of the stream; results carry it
     int64_t pts;               // in the time base of the stream (tachy_video_info)
@@ -80,6 +83,13 @@ struct tachy_frame {
     struct tachy_color color;  // as tagged; see tachy_color_resolve()
     bool key;                  // a keyframe of its stream
     int discontinuity;         // 1: stream state (smoothing, recurrence) starts anew here
+    enum tachy_place place;    // of the pixels
+    int device;                // CUDA's ordinal where place is TACHY_DEVICE
+    void *stream;              // TACHY_DEVICE: the CUDA stream (a CUstream; NULL: the default one) in
+                               // whose order the pixels are written. Work on it may be queued at
+                               // once, and the frame given back when it is queued. Work on another
+                               // stream waits for an event of this one first, and its end is
+                               // waited for before the frame is given back.
 };
 
 // Takes a reference; never fails. Thread-safe, as is unref.
@@ -98,6 +108,10 @@ struct tachy_frame_params {
     ptrdiff_t stride[4];
     void (*release)(void *user);
     void *user;
+    // Of wrapped memory; as in struct tachy_frame. What is allocated is host memory.
+    enum tachy_place place;
+    int device;
+    void *stream;
 };
 
 // On failure (TACHY_ERR_INVAL, TACHY_ERR_NOMEM) `release` is not called.
@@ -106,6 +120,12 @@ TACHY_API int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params
 // The writable planes of a frame made by tachy_frame_new() without wrapping and not yet
 // shared; NULL where the frame has another reference or another maker.
 TACHY_API uint8_t *tachy_frame_writable(tachy_frame *f, int plane);
+
+// A copy of a GPU's frame in host memory, with its id, times, colour, key and discontinuity; waits
+// until the pixels are there. A frame that the CPU can read is returned as another reference.
+// *out is the caller's, NULL on failure: TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (no driver),
+// TACHY_ERR_EXTERNAL (the card failed). `log` may be NULL. Thread-safe.
+TACHY_API int tachy_frame_download(tachy_frame **out, tachy_frame *f, const struct tachy_log *log);
 
 // How two eyes lie in one picture.
 enum tachy_stereo {

@@ -21,9 +21,12 @@ enum tachy_output_meaning {
 #define TACHY_MAX_CONSTANT_VALUES 16
 
 // What a recurrent network keeps from picture to picture: its output goes into its input with the
-// next picture of the same stream and eye. Zeros at first.
+// next picture of the same stream and eye.
 struct tachy_card_state {
     const char *input, *output; // names
+    float start;                // every element of the first one
+    int rank;                   // of `shape`; 0: the card leaves it to the model
+    int64_t shape[TACHY_MAX_RANK];
 };
 
 // An input that is the same for every picture.

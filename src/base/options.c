@@ -129,9 +129,10 @@ static const struct tachy_option options[] = {
              "runs all of the model, else cpu), null, or a provider of ONNX Runtime's (docs/models.md)"},
     {"model.strict", "strict", 0, TACHY_OPT_BOOL, "no", .group = "Model", .verbs = RUNS | TACHY_VERB_REPLAY,
      .help = "it is an error when the provider does not run all of the model"},
-    {"model.build_effort", "build-effort", 0, TACHY_OPT_INT, "2", .max = 3, .group = "Model",
+    {"model.build_effort", "build-effort", 0, TACHY_OPT_INT, "0", .max = 3, .group = "Model",
      .verbs = RUNS | TACHY_VERB_REPLAY | TACHY_VERB_ENGINE, .help = "what the provider tachy may spend on finding the fastest kernels for a "
-             "model on this machine, once: nothing, 0.5, 3 or 30 seconds at most; with --live 0 without it"},
+             "model on this machine, once: nothing, 0.5, 3 or 30 seconds at most; what was found serves every later "
+             "run; engine bench: 2 without it"},
     {"model.provider_options", "provider-option", 0, TACHY_OPT_LIST, .arg = "KEY=VALUE",
      .group = "Model", .verbs = RUNS | TACHY_VERB_REPLAY | TACHY_VERB_ENGINE, .help = "handed to the provider"},
     {"model.library", "ort-library", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",

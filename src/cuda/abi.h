@@ -29,6 +29,23 @@ enum {
     CUDA_ATTR_CC_MINOR = 76,
 };
 
+enum { CUDA_MEMORY_HOST = 1, CUDA_MEMORY_DEVICE = 2 };
+struct cuda_copy_2d { // CUDA_MEMCPY2D
+    size_t from_x, from_y;
+    int from_kind;
+    const void *from_host;
+    cuda_address from_device;
+    void *from_array;
+    size_t from_pitch; // bytes
+    size_t to_x, to_y;
+    int to_kind;
+    void *to_host;
+    cuda_address to_device;
+    void *to_array;
+    size_t to_pitch;
+    size_t width, height; // bytes, rows
+};
+
 // NVML
 typedef struct nvml_device_handle *nvml_device;
 struct nvml_memory {

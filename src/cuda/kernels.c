@@ -1,5 +1,9 @@
 #include "cuda/kernels.h"
 
+#include "base/base.h"
+
+#include <stdio.h>
+
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
 #if TACHY_CUDA
@@ -9,4 +13,37 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 #else
     return NULL;
 #endif
+}
+
+// Drivers by CUDA's major version, "CUDA Toolkit Release Notes", table of toolkit and driver versions:
+// any driver of a major version runs what a later toolkit of the same one built.
+static const char *least_driver(int cuda)
+{
+    return cuda / 1000 >= 13 ? "580" : cuda / 1000 == 12 ? "525.60" : "450.80";
+}
+
+enum { LEAST_CHIP = 75 }; // compute capability of the first in meson.build's list
+
+const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256])
+{
+    int chip = 10 * d->cc_major + d->cc_minor, built = TACHY_CUDA_VERSION;
+    if (!tachy_cuda_kernels())
+        snprintf(why, 256, "this build has no CUDA kernels: build it with -Dcuda=enabled where the CUDA "
+                           "toolkit is installed");
+    else if (chip < LEAST_CHIP)
+        snprintf(why, 256, "%s has compute capability %d.%d, and the kernels need %d.%d (Turing) or newer",
+                 d->name, d->cc_major, d->cc_minor, LEAST_CHIP / 10, LEAST_CHIP % 10);
+    else if (d->driver / 1000 < built / 1000)
+        snprintf(why, 256, "the driver offers CUDA %d.%d, and the kernels were built with %d.%d: install "
+                           "NVIDIA's driver %s or newer", d->driver / 1000, d->driver % 1000 / 10,
+                 built / 1000, built % 1000 / 10, least_driver(built));
+    else
+        return NULL;
+    return why;
+}
+
+int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log)
+{
+    char why[256];
+    return tachy_cuda_refuses(d, why) ? tachy_fail(log, TACHY_ERR_UNAVAILABLE, "GPU %d: %s", d->ordinal, why) : TACHY_OK;
 }

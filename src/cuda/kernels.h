@@ -3,6 +3,7 @@
 #include "cuda/alpha_out.h"
 #include "cuda/blur.h"
 #include "cuda/composite.h"
+#include "cuda/device.h"
 #include "cuda/refine.h"
 
 #include <stdbool.h>
@@ -30,5 +31,11 @@ struct tachy_cuda_kernels {
     TACHY_CUDA_KERNELS(TACHY_CUDA_MEMBER)
 };
 
-// NULL: built without. `built` in doctor and --version; costs nothing.
+// NULL: built without.
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void);
+
+// Whether the kernels run on this device: NULL, or one sentence in `why` that names the least driver
+// or chip and what to do.
+const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]);
+// TACHY_OK, or the sentence as an error (TACHY_ERR_UNAVAILABLE).
+int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log);

@@ -42,6 +42,7 @@
       (cuda_address at, unsigned char value, size_t bytes, cuda_stream stream))                    \
     X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                      \
       (cuda_address to, cuda_address from, size_t bytes, cuda_stream stream))                      \
+    X(copy_2d, "cuMemcpy2DAsync_v2", (const struct cuda_copy_2d *copy, cuda_stream stream))         \
     X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
     X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
     X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \

@@ -76,6 +76,7 @@ static int check_model(const struct tachy_engine_params *p)
 static int check_params(const struct tachy_engine_params *p)
 {
     return TACHY_CHECK(p->log, p->batch_max >= 0 && p->batch_max <= 256) &&
+                   TACHY_CHECK(p->log, p->nb_constants >= 0 && p->nb_constants <= TACHY_MAX_IO) &&
                    TACHY_CHECK(p->log, p->threads >= 0 && p->threads <= 256) &&
                    TACHY_CHECK(p->log, p->build_effort >= 0 && p->build_effort <= 3)
                ? TACHY_OK
@@ -106,6 +107,7 @@ static int try_look(tachy_engine **out, const struct tachy_engine_ops *ops,
     e->params.provider = e->params.model_path = e->params.library = NULL; // the caller's memory
     e->params.provider_options = NULL;
     e->params.shapes = NULL;
+    e->params.constants = NULL;
     *out = e;
     return TACHY_OK;
 }
@@ -287,6 +289,7 @@ int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tac
 
 const char *tachy_engine_provider(const tachy_engine *e) { return e->name; }
 const char *tachy_engine_version(const tachy_engine *e) { return e->version; }
+uint64_t tachy_engine_transfer_ns(const tachy_engine *e) { return atomic_load(&e->transfer_ns); }
 
 void tachy_engine_close(tachy_engine **e)
 {

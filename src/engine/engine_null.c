@@ -9,22 +9,23 @@ struct priv {
     int cost_us;  // busy, a run
     int sleep_us; // waiting as for a device, a run
     int sleep_ns; // the same, for each element of the input
+    int transfer_us; // waiting as for copies to and from a device, a run
     int fail_every;
     int64_t runs;
 };
 
 static int read_options(tachy_engine *e, struct priv *p)
 {
-    static const char *const keys[] = {"cost_us", "sleep_us", "sleep_ns", "fail_every", NULL};
-    int *const values[] = {&p->cost_us, &p->sleep_us, &p->sleep_ns, &p->fail_every};
+    static const char *const keys[] = {"cost_us", "sleep_us", "sleep_ns", "transfer_us", "fail_every", NULL};
+    int *const values[] = {&p->cost_us, &p->sleep_us, &p->sleep_ns, &p->transfer_us, &p->fail_every};
     const char *const *o = e->params.provider_options;
     for (; o && *o; o++) {
         const char *value;
         int key = tachy_engine_option(e, *o, keys, &value);
         if (key < 0)
             return key;
-        int err = tachy_engine_option_int(e, *o, value, 0, key == 3 ? 1000000 : 10000000,
-                                          values[key]);
+        int most = values[key] == &p->fail_every ? 1000000 : 10000000;
+        int err = tachy_engine_option_int(e, *o, value, 0, most, values[key]);
         if (err < 0)
             return err;
     }
@@ -62,6 +63,13 @@ static int null_open(tachy_engine *e)
                      (const int64_t[4]){1, 256, 256, 1});
 }
 
+static void transfer(tachy_engine *e, int us)
+{
+    uint64_t start = tachy_now_ns();
+    tachy_sleep_until(start + (uint64_t)us * 1000);
+    atomic_fetch_add(&e->transfer_ns, tachy_now_ns() - start);
+}
+
 static int null_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
 {
     struct priv *p = (void *)e->priv;
@@ -78,6 +86,8 @@ static int null_run(tachy_engine *e, const struct tachy_tensor in[], struct tach
                      (uint64_t)p->sleep_ns * (uint64_t)tachy_tensor_elements(&in[0]);
     if (sleep)
         tachy_sleep_until(tachy_now_ns() + sleep);
+    if (p->transfer_us)
+        transfer(e, p->transfer_us);
     return TACHY_OK;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include "base/base.h"
 
+#include <stdatomic.h>
 #include <tachy/engine.h>
 
 // What an engine backend (a provider) provides. engine.c validates parameters and tensors;
@@ -26,6 +27,7 @@ struct tachy_engine {
     int n_in, n_out;
     const struct tachy_session_look *look; // NULL: it is to run; see session.h
     bool picking;         // opened by "auto": the provider must run all of the model
+    _Atomic uint64_t transfer_ns; // of its runs so far: copies between host and device
     bool fixed;           // the first run has set fixed_in and fixed_out
     struct tachy_tensor fixed_in[TACHY_MAX_IO], fixed_out[TACHY_MAX_IO]; // shapes only
     max_align_t priv[];

@@ -35,6 +35,9 @@ int tachy_ort_options(struct tachy_ort_options *o, const tachy_engine *e, bool a
     o->session.batch = e->params.batch_max;
     o->session.shapes = e->params.shapes;
     o->session.nb_shapes = e->params.nb_shapes;
+    o->session.constants = e->params.constants;
+    o->session.nb_constants = e->params.nb_constants;
+    o->session.settle = e->params.settle;
     o->session.arena = arena;
     o->session.profile_runs = runs;
     o->session.entries = o->entries;

@@ -36,6 +36,17 @@ static char *make_key(const struct tachy_ort *ort, const struct tachy_session_pa
         key = lengthen(key, TACHY_DEF(p->shapes[i].name, ""));
         key = lengthen(key, tachy_tensor_text(&p->shapes[i].spec, text));
     }
+    for (int i = 0; i < p->nb_constants; i++) {
+        const struct tachy_engine_constant *c = &p->constants[i];
+        key = lengthen(key, c->input);
+        for (int k = 0; k < c->n && key; k++) {
+            char text[40];
+            snprintf(text, sizeof(text), "%a", (double)c->values[k]);
+            key = lengthen(key, text);
+        }
+    }
+    if (p->settle)
+        key = lengthen(key, "settle");
     if (key && p->look) {
         char text[40];
         snprintf(text, sizeof(text), "look %p", (const void *)p->look);
@@ -143,7 +154,7 @@ static int read_tensor_info(struct load *l, const OrtTensorTypeAndShapeInfo *inf
     for (size_t i = 0; i < rank; i++)
         if (io->spec.shape[i] < 0)
             io->spec.shape[i] = -1;
-    if (input)
+    if (input && !tachy_session_fixes(l->p))
         fix_dims(l, io, names);
     return TACHY_OK;
 }
@@ -208,9 +219,28 @@ static int read_all_io(struct load *l)
     return TACHY_OK;
 }
 
+// A model that comes as bytes may have weights in files beside it.
+static int set_folder(struct load *l, OrtSessionOptions *o)
+{
+    const OrtApi *api = l->s->ort->api;
+    const char *slash = strrchr(l->p->path, '/');
+    char *folder = slash ? tachy_asprintf("%.*s", (int)(slash - l->p->path + 1), l->p->path) : tachy_asprintf(".");
+    if (!folder)
+        return TACHY_ERR_NOMEM;
+    int err = tachy_ort_check(l->s->ort,
+                              api->AddSessionConfigEntry(
+                                  o, "session.model_external_initializers_file_folder_path", folder),
+                              l->log, "%s: its folder cannot be set", l->p->path);
+    tachy_free(folder);
+    return err;
+}
+
 static int set_entries(struct load *l, OrtSessionOptions *o)
 {
     const OrtApi *api = l->s->ort->api;
+    int err = tachy_session_fixes(l->p) ? set_folder(l, o) : TACHY_OK;
+    if (err < 0)
+        return err;
     // Spinning threads would take the cores that other frames' workers need.
     TRY(AddSessionConfigEntry(o, "session.intra_op.allow_spinning", "0"), "spinning");
     TRY(AddSessionConfigEntry(o, "session.inter_op.allow_spinning", "0"), "spinning");
@@ -350,6 +380,25 @@ static void drop_session(struct tachy_session *s)
     s->session = NULL;
 }
 
+// Of the file, or of what its bytes become.
+static int create_session(struct load *l, const OrtSessionOptions *options)
+{
+    const OrtApi *api = l->s->ort->api;
+    void *data = NULL;
+    size_t size = 0;
+    int err = tachy_session_fixes(l->p) ? tachy_session_fix(&data, &size, l->p, l->log) : TACHY_OK;
+    if (err < 0)
+        return err;
+    err = tachy_ort_check(
+        l->s->ort,
+        data ? api->CreateSessionFromArray(l->s->ort->env, data, size, options, &l->s->session)
+             : api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
+        l->log, "%s: cannot be loaded", l->p->path);
+    free(data);
+    // What is wrong with the file, whatever the runtime calls it.
+    return (err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL ? TACHY_ERR_FORMAT : err;
+}
+
 static int create(struct load *l)
 {
     const OrtApi *api = l->s->ort->api;
@@ -368,13 +417,8 @@ static int create(struct load *l)
         (l->p->ep->whole ? table->want_whole : table->want)();
     else if (l->p->ep)
         tachy_ort_watch(tachy_session_on_line, l->s);
-    err = tachy_ort_check(
-        l->s->ort, api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
-        l->log, "%s: cannot be loaded", l->p->path);
+    err = create_session(l, options);
     tachy_ort_watch(NULL, NULL);
-    // What is wrong with the file, whatever the runtime calls it.
-    if ((err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL)
-        err = TACHY_ERR_FORMAT;
     api->ReleaseSessionOptions(options);
     l->s->profiling = !err && l->p->profile_dir;
     if (!err)
@@ -397,6 +441,9 @@ static int load(struct tachy_session *s, const struct tachy_session_params *p,
 {
     struct load l = {.s = s, .p = p, .log = log};
     int err = create(&l);
+    bool runs = !(p->ep && p->ep->whole && s->nb_left);
+    if (!err && p->settle && !p->look && runs)
+        err = tachy_session_settle(s, p->path, log);
     if (err || !l.nb_dims)
         return err;
     // The names of free dimensions are known only now; with fixed sizes the graph gets simpler and

@@ -52,6 +52,9 @@ struct tachy_session_params {
     int batch;     // fixes the leading dimension where it is free and has a name; 0: leave it
     const struct tachy_io *shapes; // the same for other dimensions: see tachy_engine_params
     int nb_shapes;
+    const struct tachy_engine_constant *constants; // see there
+    int nb_constants;
+    bool settle; // the same
     const struct tachy_ep *ep; // NULL: ONNX Runtime's own CPU kernels
     const struct tachy_session_look *look; // with ep->table; such a session is nobody else's. NULL: none
     bool arena;
@@ -67,6 +70,17 @@ void tachy_session_close(struct tachy_session **s);
 
 // session_plan.c: after table->want() and the making of the session on this thread.
 void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table);
+
+// session_fix.c: whether the inputs are to be fixed in the model itself, and the model with that done, to be
+// freed with free(). TACHY_ERR_MISMATCH: a constant does not fit; TACHY_ERR_FORMAT: no ONNX model.
+static inline bool tachy_session_fixes(const struct tachy_session_params *p)
+{
+    return p->nb_constants || p->nb_shapes > 1 || p->settle;
+}
+int tachy_session_fix(void **data, size_t *size, const struct tachy_session_params *p, const struct tachy_log *log);
+
+// session_settle.c: fills in what is open of the outputs' shapes. TACHY_ERR_MISMATCH: the model does not run.
+int tachy_session_settle(struct tachy_session *s, const char *path, const struct tachy_log *log);
 
 // session_nodes.c: another node that is left; ONNX Runtime's log while the session is made on another
 // provider (`user`: the session).

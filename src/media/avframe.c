@@ -150,8 +150,10 @@ static void set_duration(AVFrame *av, int64_t duration)
 int tachy_frame_from_av(tachy_frame **out, AVFrame *av)
 {
     *out = NULL;
-    enum tachy_pix format = tachy_pix_from_av(av->format);
-    if (!tachy_frame_size_ok(format, av->width, av->height) || !av->buf[0])
+    bool on_gpu = av->format == AV_PIX_FMT_CUDA;
+    const struct tachy_gpu *gpu = on_gpu ? tachy_av_gpu(av) : NULL;
+    enum tachy_pix format = tachy_pix_from_av(tachy_av_sw_format(av));
+    if (!tachy_frame_size_ok(format, av->width, av->height) || !av->buf[0] || (on_gpu && !gpu))
         return TACHY_ERR_INVAL;
     struct tachy_frame_full *f = calloc(1, sizeof(*f));
     if (!f)
@@ -173,6 +175,15 @@ int tachy_frame_from_av(tachy_frame **out, AVFrame *av)
     for (int i = 0; i < tachy_pix_desc(format)->planes; i++) {
         f->pub.data[i] = av->data[i];
         f->pub.stride[i] = av->linesize[i];
+    }
+    if (gpu) {
+        f->pub.place = TACHY_DEVICE;
+        f->pub.device = gpu->device.ordinal;
+        f->pub.stream = gpu->stream;
+        if (!tachy_av_crop(av, &f->pub)) {
+            tachy_frame_destroy(f);
+            return TACHY_ERR_INVAL;
+        }
     }
     atomic_init(&f->refs, 1);
     av_frame_move_ref(f->av, av);
@@ -221,6 +232,8 @@ static void set_color(AVFrame *av, const tachy_frame *f)
 int tachy_frame_to_av(AVFrame **out, tachy_frame *f)
 {
     *out = NULL;
+    if (f->place == TACHY_DEVICE)
+        return TACHY_ERR_UNSUPPORTED;
     AVFrame *av = av_frame_alloc();
     if (!av)
         return TACHY_ERR_NOMEM;

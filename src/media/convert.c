@@ -16,6 +16,9 @@ int tachy_convert_frame(struct tachy_convert **c, const tachy_frame *f, enum tac
                         int width, int height, tachy_frame **out, const struct tachy_log *log)
 {
     *out = NULL;
+    int readable = tachy_frame_need_host(f, log, "libswscale");
+    if (readable < 0)
+        return readable;
     if (!*c && !(*c = calloc(1, sizeof(**c))))
         return TACHY_ERR_NOMEM;
     struct SwsContext *sws =

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { ALIGN = 64, MAX_SIDE = 65535 };
+enum { ALIGN = 64, GPU_ALIGN = 256, MAX_SIDE = 65535 };
 
 // name, planes, bits, bytes, shift, chroma shifts, components, rgb, alpha
 static const struct tachy_pix_desc descs[TACHY_PIX_COUNT] = {
@@ -62,13 +62,13 @@ int tachy_plane_rows(const struct tachy_pix_desc *d, int plane, int height)
 }
 
 // Offsets and strides of the planes in one allocation; returns its size.
-static size_t layout(enum tachy_pix format, int width, int height, size_t offset[4],
+static size_t layout(enum tachy_pix format, int width, int height, size_t align, size_t offset[4],
                      ptrdiff_t stride[4])
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
     size_t total = 0;
     for (int i = 0; i < d->planes; i++) {
-        size_t row = TACHY_ALIGN(tachy_plane_row_bytes(d, i, width), (size_t)ALIGN);
+        size_t row = TACHY_ALIGN(tachy_plane_row_bytes(d, i, width), align);
         stride[i] = (ptrdiff_t)row;
         offset[i] = total;
         total += row * (size_t)tachy_plane_rows(d, i, height);
@@ -80,23 +80,37 @@ size_t tachy_frame_bytes(enum tachy_pix format, int width, int height)
 {
     size_t offset[4];
     ptrdiff_t stride[4];
-    return tachy_frame_size_ok(format, width, height) ? layout(format, width, height, offset, stride)
-                                                      : 0;
+    return tachy_frame_size_ok(format, width, height)
+               ? layout(format, width, height, ALIGN, offset, stride)
+               : 0;
 }
 
-struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height)
+static bool alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_gpu *gpu)
+{
+    f->memory = gpu ? tachy_gpu_alloc(gpu, bytes) : tachy_aligned_alloc(bytes);
+    if (f->memory && gpu) {
+        f->gpu = tachy_gpu_ref(gpu);
+        f->pub.place = TACHY_DEVICE;
+        f->pub.device = gpu->device.ordinal;
+        f->pub.stream = gpu->stream;
+    } else if (f->memory) {
+        memset(f->memory + bytes - ALIGN, 0, ALIGN);
+    }
+    return f->memory;
+}
+
+struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height,
+                                           struct tachy_gpu *gpu)
 {
     struct tachy_frame_full *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
     size_t offset[4];
-    size_t bytes = layout(format, width, height, offset, f->pub.stride);
-    f->memory = tachy_aligned_alloc(bytes);
-    if (!f->memory) {
+    size_t bytes = layout(format, width, height, gpu ? GPU_ALIGN : ALIGN, offset, f->pub.stride);
+    if (!alloc_pixels(f, bytes, gpu)) {
         free(f);
         return NULL;
     }
-    memset(f->memory + bytes - ALIGN, 0, ALIGN);
     for (int i = 0; i < tachy_pix_desc(format)->planes; i++)
         f->pub.data[i] = f->memory + offset[i];
     f->pub.format = format;
@@ -108,7 +122,11 @@ struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int
 
 void tachy_frame_destroy(struct tachy_frame_full *f)
 {
-    tachy_aligned_free(f->memory);
+    if (f->gpu)
+        tachy_gpu_free(f->gpu, f->memory);
+    else
+        tachy_aligned_free(f->memory);
+    tachy_gpu_unref(&f->gpu);
     av_frame_free(&f->av);
     if (f->release)
         f->release(f->user);
@@ -141,8 +159,9 @@ static bool wrapped_planes_ok(const struct tachy_frame_params *p)
     const struct tachy_pix_desc *d = tachy_pix_desc(p->format);
     for (int i = 0; i < d->planes; i++) {
         size_t stride = (size_t)(p->stride[i] < 0 ? -p->stride[i] : p->stride[i]);
-        if (!p->data[i] || (stride < tachy_plane_row_bytes(d, i, p->width) &&
-                            tachy_plane_rows(d, i, p->height) > 1))
+        if (!p->data[i] || (p->place == TACHY_DEVICE && p->stride[i] < 0) ||
+            (stride < tachy_plane_row_bytes(d, i, p->width) &&
+             tachy_plane_rows(d, i, p->height) > 1))
             return false;
     }
     return true;
@@ -160,6 +179,9 @@ static struct tachy_frame_full *wrap(const struct tachy_frame_params *p)
     f->pub.format = p->format;
     f->pub.width = p->width;
     f->pub.height = p->height;
+    f->pub.place = p->place;
+    f->pub.device = p->device;
+    f->pub.stream = p->stream;
     f->release = p->release;
     f->user = p->user;
     atomic_init(&f->refs, 1);
@@ -171,10 +193,10 @@ int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p)
     *out = NULL;
     if (!tachy_frame_size_ok(p->format, p->width, p->height))
         return TACHY_ERR_INVAL;
-    if (p->data[0] && !wrapped_planes_ok(p))
+    if (p->data[0] ? !wrapped_planes_ok(p) : p->place != TACHY_HOST)
         return TACHY_ERR_INVAL;
     struct tachy_frame_full *f =
-        p->data[0] ? wrap(p) : tachy_frame_alloc(p->format, p->width, p->height);
+        p->data[0] ? wrap(p) : tachy_frame_alloc(p->format, p->width, p->height, NULL);
     if (!f)
         return TACHY_ERR_NOMEM;
     f->pub.color = p->color;

@@ -1,5 +1,5 @@
 #pragma once
-#include "media/media.h"
+#include "media/device.h"
 
 // A frame with what its owner must know; only src/media sees it.
 struct tachy_frame_full {
@@ -7,6 +7,7 @@ struct tachy_frame_full {
     atomic_int refs;
     // Who owns the pixels: exactly one of the three, or nobody (wrapped without release).
     uint8_t *memory;             // allocated by frame_alloc()
+    struct tachy_gpu *gpu;       // it is memory of this GPU
     AVFrame *av;                 // a decoder's picture
     void (*release)(void *user); // the caller's memory
     void *user;
@@ -23,9 +24,27 @@ bool tachy_frame_size_ok(enum tachy_pix format, int width, int height);
 // Bytes of one row of a plane without padding, and the rows of it.
 size_t tachy_plane_row_bytes(const struct tachy_pix_desc *d, int plane, int width);
 int tachy_plane_rows(const struct tachy_pix_desc *d, int plane, int height);
-// A frame with its own memory and one reference; NULL when out of memory.
-struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height);
+// A frame with its own memory and one reference; NULL when out of memory. `gpu`: on that GPU, which
+// a reference is taken of; NULL: on the host.
+struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height,
+                                           struct tachy_gpu *gpu);
 // Frees frame and pixels whatever the count is.
 void tachy_frame_destroy(struct tachy_frame_full *f);
 // The last reference of a pool's frame is gone.
 void tachy_frame_pool_put(tachy_frame_pool *p, struct tachy_frame_full *f);
+
+// av_device.c, for the bridge.
+// libavutil/hwcontext_cuda.h: AVCUDADeviceContext.
+struct tachy_av_cuda {
+    cuda_context context;
+    cuda_stream stream;
+    void *internal;
+};
+// As tachy_av_device_open(), without FFmpeg's initialisation, which needs a driver.
+int tachy_av_device_alloc(AVBufferRef **out, struct tachy_gpu *g);
+// The GPU of a picture in CUDA memory; NULL where its device was not made by us.
+struct tachy_gpu *tachy_av_gpu(const AVFrame *av);
+// Format of its samples, wherever they lie.
+enum AVPixelFormat tachy_av_sw_format(const AVFrame *av);
+// Leaves out of f what `av` says is cropped to the left and above. False: that is all of it.
+bool tachy_av_crop(const AVFrame *av, tachy_frame *f);

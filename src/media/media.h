@@ -1,5 +1,6 @@
 #pragma once
 #include "base/base.h"
+#include "media/place.h"
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
@@ -25,11 +26,13 @@ const char *tachy_av_text(int averror, char buf[128]);
 void tachy_av_quiet(void);
 
 // Wraps a decoded picture without copying and takes over `av`'s references (av is left
-// blank, on success only). The format must have a counterpart.
+// blank, on success only). The format must have a counterpart. Pictures in CUDA memory become frames
+// of TACHY_DEVICE where their device is one of device.h's, in the format of their samples and without
+// what is cropped.
 int tachy_frame_from_av(tachy_frame **out, AVFrame *av);
 
 // An AVFrame that shares the frame's memory and keeps a reference to it until it is freed;
-// pts, duration and colour tags are set. Free with av_frame_free().
+// pts, duration and colour tags are set. Free with av_frame_free(). TACHY_ERR_UNSUPPORTED: a GPU's.
 int tachy_frame_to_av(AVFrame **out, tachy_frame *f);
 
 // Frames of one format and size that return to the pool when their last reference goes.

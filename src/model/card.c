@@ -212,7 +212,9 @@ static void read_output(struct reader *r, json_t *o, struct tachy_card *c)
 
 static void read_state(struct reader *r, json_t *o, struct tachy_card_state *s)
 {
-    static const char *const known[] = {"input", "output"};
+    static const char *const known[] = {"input", "output", "shape", "start"};
+    json_t *shape = json_object_get(o, "shape"), *start = json_object_get(o, "start"), *v;
+    size_t i;
     s->input = s->output = "";
     if (!json_is_object(o)) {
         bad(r, "", "must be an object");
@@ -221,6 +223,16 @@ static void read_state(struct reader *r, json_t *o, struct tachy_card_state *s)
     only(r, o, known, TACHY_ARRAY_SIZE(known));
     s->input = text(r, o, "input", NULL);
     s->output = text(r, o, "output", NULL);
+    s->start = start ? number(r, "start", start) : 0;
+    if (shape && (!json_array_size(shape) || json_array_size(shape) > TACHY_MAX_RANK))
+        bad(r, "shape", "must be an array of 1 to %d extents", TACHY_MAX_RANK);
+    json_array_foreach(shape, i, v) {
+        if (r->err)
+            return;
+        s->shape[s->rank++] = json_integer_value(v);
+        if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > 65536)
+            bad(r, "shape", "must be extents from 1 to 65536");
+    }
 }
 
 static void read_states(struct reader *r, json_t *root, struct tachy_card *c)

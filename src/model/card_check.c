@@ -151,15 +151,6 @@ static const struct tachy_io *claim(const struct tachy_card *c, const char *key,
     return &in[i];
 }
 
-// Only the first extent, the batch, may be left open: a state has its size from its zeros on.
-static bool is_fixed(const struct tachy_tensor *t)
-{
-    bool fixed = t->rank > 0;
-    for (int i = 0; i < t->rank; i++)
-        fixed = fixed && (t->shape[i] > 0 || (i == 0 && t->shape[0] < 0));
-    return fixed;
-}
-
 static bool same_extents(const struct tachy_tensor *a, const struct tachy_tensor *b)
 {
     bool same = a->rank == b->rank;
@@ -174,10 +165,6 @@ static int check_state(const struct tachy_card *c, const struct tachy_io *in,
     char is[128], other[128];
     shape_text(&in->spec, is);
     shape_text(&out->spec, other);
-    if (!is_fixed(&in->spec))
-        return tachy_fail(log, TACHY_ERR_MISMATCH,
-                          "model %s: the state `%s` is %s; its extents must be fixed in the model, "
-                          "all but the batch", c->name, in->name, is);
     if (in->spec.dtype != out->spec.dtype || !same_extents(&in->spec, &out->spec))
         return tachy_fail(log, TACHY_ERR_MISMATCH,
                           "model %s: the state `%s` takes %s %s, but `%s` gives %s %s", c->name,

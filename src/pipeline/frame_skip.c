@@ -1,5 +1,7 @@
 #include "pipeline/frame_skip.h"
 
+#include <stdlib.h>
+
 void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,
                            float threshold)
 {
@@ -62,4 +64,35 @@ void tachy_frame_skip_take(struct tachy_frame_skip *s, unsigned allowed, unsigne
             e->known = true;
         }
     }
+}
+
+// Of an eye.
+struct saved {
+    struct tachy_signature last;
+    int32_t known, inferred;
+};
+
+int tachy_frame_skip_save(const struct tachy_frame_skip *s, void **data, size_t *size)
+{
+    *size = (size_t)s->eyes * sizeof(struct saved);
+    struct saved *to = *data = calloc((size_t)s->eyes, sizeof(*to));
+    if (!to)
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < s->eyes; i++)
+        to[i] = (struct saved){s->eye[i].last, s->eye[i].known, s->eye[i].inferred};
+    return TACHY_OK;
+}
+
+int tachy_frame_skip_load(struct tachy_frame_skip *s, const void *data, size_t size)
+{
+    struct saved from;
+    if (size != (size_t)s->eyes * sizeof(from))
+        return TACHY_ERR_FORMAT;
+    for (int i = 0; i < s->eyes; i++) {
+        memcpy(&from, (const char *)data + (size_t)i * sizeof(from), sizeof(from));
+        s->eye[i].last = from.last;
+        s->eye[i].known = from.known != 0;
+        s->eye[i].inferred = from.inferred != 0;
+    }
+    return TACHY_OK;
 }

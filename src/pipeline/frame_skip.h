@@ -33,3 +33,9 @@ unsigned tachy_frame_skip_look(struct tachy_frame_skip *s, const tachy_frame *f,
 // The frame looked at last is worked on, with the results of `reuse` taken over. Not called where
 // it was given up.
 void tachy_frame_skip_take(struct tachy_frame_skip *s, unsigned allowed, unsigned reuse);
+
+// What later frames are compared with, as bytes that another process of the same build can load into an
+// opened one of as many eyes; *data: to be freed with free(). Between two frames.
+int tachy_frame_skip_save(const struct tachy_frame_skip *s, void **data, size_t *size);
+// TACHY_ERR_FORMAT: of another size.
+int tachy_frame_skip_load(struct tachy_frame_skip *s, const void *data, size_t size);

@@ -99,7 +99,10 @@ static int lane_encode(struct lane *l)
                                         .height = f->height,
                                         .color = f->color,
                                         .pts = n * step,
-                                        .duration = step};
+                                        .duration = step,
+                                        .place = f->place,
+                                        .device = f->device,
+                                        .stream = f->stream};
         for (int i = 0; i < 4; i++) {
             fp.data[i] = (uint8_t *)(uintptr_t)f->data[i];
             fp.stride[i] = f->stride[i];

@@ -14,6 +14,8 @@ struct live_stream {
     void *kept;     // results for others to take over; of whoever orders
     bool batches;   // are larger than one
     _Atomic bool small_batch; // has been asked for
+    void (*look)(void *user, const struct tachy_frame_skip *s, int64_t frame_id); // NULL: nobody watches
+    void *look_user;
 
     pthread_mutex_t send; // one thread at a time pushes; guards the next two
     bool ended;           // the last frame has come
@@ -79,7 +81,10 @@ static void heed(struct live_stream *ls)
 
 static void arrived_all(void *user, struct tachy_item *item)
 {
-    tachy_live_take_all(&((struct live_stream *)user)->live, item);
+    struct live_stream *ls = user;
+    tachy_live_take_all(&ls->live, item);
+    if (ls->look)
+        ls->look(ls->look_user, &ls->live.skip, item->result.frame_id);
 }
 
 static bool wanted(void *user, struct tachy_item *item, enum tachy_step next)
@@ -233,6 +238,17 @@ int live_stream_set_latency(struct live_stream *ls, double max_latency_ms)
     tachy_live_set_latency(&ls->live, max_latency_ms);
     return TACHY_OK;
 }
+
+void live_stream_watch(struct live_stream *ls,
+                       void (*look)(void *user, const struct tachy_frame_skip *s, int64_t frame_id), void *user)
+{
+    ls->look = look;
+    ls->look_user = user;
+}
+
+struct tachy_frame_skip *live_stream_skip(struct live_stream *ls) { return &ls->live.skip; }
+
+void **live_stream_kept(struct live_stream *ls) { return &ls->kept; }
 
 void live_stream_read(struct live_stream *ls, struct tachy_live_stats *out)
 {

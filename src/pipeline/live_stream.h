@@ -35,5 +35,13 @@ void live_stream_written(struct live_stream *ls, const struct pipeline_times *t,
 // For frames that come from now on; 0: none. TACHY_ERR_UNSUPPORTED: the mode is not live. Any
 // thread.
 int live_stream_set_latency(struct live_stream *ls, double max_latency_ms);
+// For a run that can be resumed, which has frame_skip and is none of mode live; before the first push.
+// `look` is called on the pushing thread behind each frame that was looked at.
+void live_stream_watch(struct live_stream *ls,
+                       void (*look)(void *user, const struct tachy_frame_skip *s, int64_t frame_id), void *user);
+// What it knows, to be loaded before the first push.
+struct tachy_frame_skip *live_stream_skip(struct live_stream *ls);
+// The results that may be taken over, the task's (keep, reuse); whoever orders.
+void **live_stream_kept(struct live_stream *ls);
 // At any time from any thread.
 void live_stream_read(struct live_stream *ls, struct tachy_live_stats *out);

@@ -133,6 +133,8 @@ struct tachy_stream {
     void *order_state;
     // Called behind each `order` by the one that orders; NULL: nothing to do. Set before the first push.
     int (*after_order)(void *user, const void *order_state, int64_t frame_id);
+    // Of a recurrent stream, behind each frame's model by the worker whose turn it is; the same.
+    int (*after_model)(void *user, const void *state, int64_t frame_id);
     void *after_user;
     struct tachy_prof *order_prof; // written by the one that orders, its samples under the
                                    // pipeline's lock; NULL: nothing to measure
@@ -294,6 +296,8 @@ void pipeline_batch_ease(tachy_stream *s, bool small);
 int pipeline_set_batch(struct tachy_pipeline *p, int n);
 // How full its runs were so far, for all streams that share it.
 void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use);
+// Of its runs so far, copies between host and device, ns.
+uint64_t pipeline_batch_transfer_ns(const struct pipeline_batcher *b);
 // Adds what the batchers' threads measured. Under `list`.
 void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
@@ -328,6 +332,9 @@ void pipeline_queues(const tachy_stream *s, struct tachy_queues *q);
 void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *queued_s);
 // Seconds that the workers were busy, for all streams.
 double pipeline_work_s(struct tachy_pipeline *p);
+// Seconds of copies between host and device so far, of the workers, or with batches of the model's
+// runs, for all streams that share the stream's task and format.
+double pipeline_transfer_s(const tachy_stream *s);
 // Seconds in the ordered part of a stream's task.
 double pipeline_order_s(const tachy_stream *s);
 

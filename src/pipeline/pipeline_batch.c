@@ -328,3 +328,11 @@ void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *u
     for (int i = 0; i < b->nb_engines; i++)
         use->run_s += 1e-9 * (double)atomic_load(&b->prof[i]->step[TACHY_STEP_MODEL].busy_ns);
 }
+
+uint64_t pipeline_batch_transfer_ns(const struct pipeline_batcher *b)
+{
+    uint64_t ns = 0;
+    for (int i = 0; b->ops->batch_transfer_ns && i < b->nb_engines; i++)
+        ns += b->ops->batch_transfer_ns(b->engine[i]);
+    return ns;
+}

@@ -108,6 +108,21 @@ double pipeline_work_s(struct tachy_pipeline *p)
     return sum;
 }
 
+double pipeline_transfer_s(const tachy_stream *s)
+{
+    struct pipeline_bind *b = s->bind;
+    const struct tachy_task_ops *ops = b->task->ops;
+    uint64_t ns = 0;
+    if (b->batcher)
+        return (double)pipeline_batch_transfer_ns(b->batcher) * 1e-9;
+    pthread_mutex_lock(&b->open);
+    for (int i = 0; ops->transfer_ns && i < b->nb_workers; i++)
+        if (b->worker[i])
+            ns += ops->transfer_ns(b->worker[i]);
+    pthread_mutex_unlock(&b->open);
+    return (double)ns * 1e-9;
+}
+
 double pipeline_order_s(const tachy_stream *s)
 {
     const struct tachy_prof *p = s->order_prof;

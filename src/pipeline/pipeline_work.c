@@ -273,6 +273,8 @@ static void infer(struct pipeline_worker *w, void *worker, const struct pipeline
     // A state has gone on: its frame cannot come again.
     if (err == TACHY_ERR_NOMEM && !s->state && tachy_memory_shrink(s->pipeline->memory, TACHY_HOST, SIZE_MAX))
         err = first_steps(w, worker, s, &slot->item, &step);
+    if (err == TACHY_OK && s->after_model)
+        err = s->after_model(s->after_user, s->state, slot->item.result.frame_id);
     if (err < 0) {
         item_failed(s, job->seq, tachy_step_name(step), err);
     } else if (s->bind->batcher && !all_reused(s, &slot->item)) {

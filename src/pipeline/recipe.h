@@ -96,6 +96,11 @@ struct tachy_task_ops {
     int (*state_open)(tachy_task *t, void **state);
     void (*state_close)(void *state);
     void (*state_reset)(void *state); // before a frame that does not follow the one before
+    // The state as bytes that another process of the same build can load into an opened one; *data: to
+    // be freed with free(). By the worker whose turn it is. NULL: such a run cannot be resumed.
+    // TACHY_ERR_FORMAT: they are of another size.
+    int (*state_save)(const void *state, void **data, size_t *size);
+    int (*state_load)(void *state, const void *data, size_t size);
 
     // Batches larger than one: the model runs apart from the workers, so an item keeps the model's
     // input and output in its priv. All of these or none (NULL: batches are of one).
@@ -130,6 +135,9 @@ struct tachy_task_ops {
     int (*keep)(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);
     int (*reuse)(const tachy_task *t, const void *kept, struct tachy_item *item, int eye);
     void (*kept_close)(void *kept);
+    // *kept (NULL: nothing is) as state_save and state_load.
+    int (*kept_save)(const tachy_task *t, const void *kept, void **data, size_t *size);
+    int (*kept_load)(const tachy_task *t, void **kept, const void *data, size_t size);
 
     // In any order again, after `order`; sets item->out. NULL: no pictures are made.
     int (*composite)(void *worker, struct tachy_item *item);
@@ -139,6 +147,10 @@ struct tachy_task_ops {
     void (*tensors)(void *worker, struct tachy_task_tensors *t);
     // Runs of the model so far, where one holds several pictures. NULL: one each. Any thread.
     void (*batches)(const tachy_task *t, struct tachy_task_batches *b);
+    // Of the time of a worker, or of an engine for batches, so far: copies between host and device, ns.
+    // NULL: there are none. Any thread, while the other is open.
+    uint64_t (*transfer_ns)(const void *worker);
+    uint64_t (*batch_transfer_ns)(const void *engine);
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);
     // What runs the model, with its version. NULL: nothing does.

@@ -1,6 +1,8 @@
 #include "pipeline/resume.h"
+#include "pipeline/checkpoint.h"
 #include "base/cpu.h"
 #include "base/mix.h"
+#include "media/place.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
@@ -21,25 +23,17 @@ struct mark {
     uint64_t pixels;
 };
 
-// The task's state behind a frame that is the last before a cut.
-struct saved {
-    int64_t id;
-    void *data;
-    size_t size;
-    struct saved *next;
-};
-
 struct tachy_resume {
     const struct tachy_run_params *p;
     const struct tachy_log *log;
     struct tachy_job *job; // the sink's
-    bool stateful;         // the task keeps a state from frame to frame
+    struct live_stream *live;
     int64_t part;          // frames of a part
     int64_t kept;          // frames in whole parts that are recorded
-    pthread_mutex_t lock;  // marks and states: written ahead of the cut by other threads
+    pthread_mutex_t lock;  // marks: written ahead of the cut by other threads
     struct mark *marks;
     size_t nb_marks, room;
-    struct saved *states;
+    struct checkpoint states;
 };
 
 // ---- what must stay as it was
@@ -177,6 +171,12 @@ static int compare(const struct tachy_resume *r, json_t *was, json_t *is)
     return TACHY_OK;
 }
 
+// Whether the task saves all that it keeps from frame to frame.
+static bool can_save(const struct tachy_task_ops *o, bool recurrent, bool frame_skip)
+{
+    return (!o->order || o->order_save) && (!recurrent || o->state_save) && (!frame_skip || o->kept_save);
+}
+
 int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *p)
 {
     *out = NULL;
@@ -189,6 +189,7 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
     r->log = p->log;
     r->job = p->sink->job;
     pthread_mutex_init(&r->lock, NULL);
+    checkpoint_open(&r->states);
     json_t *is = NULL;
     int err = describe(r, &is);
     // Where no frame is kept nothing is lost by beginning with what is asked for now.
@@ -201,20 +202,9 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
     else if (err == TACHY_OK && json_object_set(r->job->record, "of", is) < 0)
         err = TACHY_ERR_NOMEM;
     json_decref(is);
-    if (err == TACHY_OK && p->task->ops->order && !p->task->ops->order_save)
+    if (err == TACHY_OK && !can_save(p->task->ops, tachy_task_recurrent(p->task), p->live.frame_skip))
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
                          "tachy %s cannot be resumed; leave --resume out", p->task->ops->name);
-    if (err == TACHY_OK && tachy_task_recurrent(p->task))
-        err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
-                         "%s: a recurrent model's state is not kept on the disk, so such a run cannot be "
-                         "resumed; leave --resume out or take another model",
-                         r->job->output);
-    // Which frames are like the one before depends on where the run began.
-    if (err == TACHY_OK && p->live.frame_skip)
-        err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
-                         "a run that takes over results from frame to frame (--frame-skip, "
-                         "performance.frame_skip_enabled) cannot be resumed; leave that or --resume "
-                         "out");
     if (err == TACHY_OK && p->live.mode == TACHY_RUN_LIVE)
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
                          "a live run cannot be resumed; leave --live or --resume out");
@@ -229,6 +219,15 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
 static uint64_t digest(const tachy_frame *f)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    if (f->place == TACHY_DEVICE) {
+        tachy_frame *host;
+        uint64_t h = 0; // a frame that cannot be read is like none
+        struct tachy_frame_params p = {.format = f->format, .width = f->width, .height = f->height};
+        if (tachy_frame_new(&host, &p) == TACHY_OK && tachy_frame_download_to(host, f, NULL) == TACHY_OK)
+            h = digest(host);
+        tachy_frame_unref(&host);
+        return h;
+    }
     uint64_t h = (uint64_t)f->format << 32 ^ (uint64_t)f->width << 16 ^ (uint64_t)f->height;
     for (int i = 0; i < d->planes; i++) {
         bool chroma = !d->rgb && (i == 1 || i == 2);
@@ -263,38 +262,47 @@ int tachy_resume_read(struct tachy_resume *r, const tachy_frame *f)
     return err;
 }
 
+static bool is_last(const struct tachy_resume *r, int64_t frame_id) { return (frame_id + 1) % r->part == 0; }
+
+static int add(struct tachy_resume *r, int64_t id, enum checkpoint_part part, struct checkpoint_bytes *b, int err)
+{
+    return checkpoint_add(&r->states, id, part, b, err);
+}
+
+// The thread that orders.
 static int after_order(void *user, const void *order_state, int64_t frame_id)
 {
     struct tachy_resume *r = user;
-    if ((frame_id + 1) % r->part)
+    const tachy_task *t = r->p->task;
+    struct checkpoint_bytes b = {0};
+    int err = TACHY_OK;
+    if (!is_last(r, frame_id))
         return TACHY_OK;
-    struct saved *s = calloc(1, sizeof(*s));
-    int err = s ? r->p->task->ops->order_save(order_state, &s->data, &s->size) : TACHY_ERR_NOMEM;
-    if (err < 0) {
-        free(s);
-        return err;
-    }
-    s->id = frame_id;
-    pthread_mutex_lock(&r->lock);
-    s->next = r->states;
-    r->states = s;
-    pthread_mutex_unlock(&r->lock);
-    return TACHY_OK;
+    if (r->states.parts & 1u << CHECKPOINT_ORDER)
+        err = add(r, frame_id, CHECKPOINT_ORDER, &b, t->ops->order_save(order_state, &b.data, &b.size));
+    if (err == TACHY_OK && r->states.parts & 1u << CHECKPOINT_KEPT)
+        err = add(r, frame_id, CHECKPOINT_KEPT, &b,
+                  t->ops->kept_save(t, *live_stream_kept(r->live), &b.data, &b.size));
+    return err;
 }
 
-static struct saved *take_state(struct tachy_resume *r, int64_t id)
+// The worker whose turn it is.
+static int after_model(void *user, const void *state, int64_t frame_id)
 {
-    struct saved *found = NULL;
-    pthread_mutex_lock(&r->lock);
-    for (struct saved **at = &r->states; *at && !found; at = &(*at)->next) {
-        if ((*at)->id != id)
-            continue;
-        found = *at;
-        *at = found->next;
-        break;
-    }
-    pthread_mutex_unlock(&r->lock);
-    return found;
+    struct tachy_resume *r = user;
+    struct checkpoint_bytes b = {0};
+    if (!is_last(r, frame_id))
+        return TACHY_OK;
+    return add(r, frame_id, CHECKPOINT_MODEL, &b, r->p->task->ops->state_save(state, &b.data, &b.size));
+}
+
+// The source's thread.
+static void after_look(void *user, const struct tachy_frame_skip *s, int64_t frame_id)
+{
+    struct tachy_resume *r = user;
+    struct checkpoint_bytes b = {0};
+    if (is_last(r, frame_id))
+        add(r, frame_id, CHECKPOINT_SKIP, &b, tachy_frame_skip_save(s, &b.data, &b.size));
 }
 
 // ---- cuts
@@ -325,19 +333,19 @@ static int record_marks(struct tachy_resume *r, int64_t cut)
 
 static int record_state(struct tachy_resume *r, int64_t cut)
 {
-    struct saved *s = take_state(r, cut - 1);
-    if (!s)
-        return r->stateful ? TACHY_ERR_STATE : TACHY_OK;
+    struct checkpoint_bytes all;
+    int err = checkpoint_take(&r->states, cut - 1, &all);
+    if (err < 0 || !all.data)
+        return err;
     char *path = tachy_job_name(r->job, "state", cut);
-    int err = path ? tachy_job_write(r->job, path, s->data, s->size) : TACHY_ERR_NOMEM;
-    json_t *o = json_pack("{s:I, s:o}", "bytes", (json_int_t)s->size, "digest",
-                          json_sprintf("%016llx", (unsigned long long)tachy_mix(0, s->data, s->size)));
+    err = path ? tachy_job_write(r->job, path, all.data, all.size) : TACHY_ERR_NOMEM;
+    json_t *o = json_pack("{s:I, s:o}", "bytes", (json_int_t)all.size, "digest",
+                          json_sprintf("%016llx", (unsigned long long)tachy_mix(0, all.data, all.size)));
     if (err == TACHY_OK && (!o || json_object_set(r->job->record, "state", o) < 0))
         err = TACHY_ERR_NOMEM;
     json_decref(o);
     free(path);
-    free(s->data);
-    free(s);
+    free(all.data);
     return err;
 }
 
@@ -372,20 +380,40 @@ int tachy_resume_cut(struct tachy_resume *r, int64_t frame_id)
 
 // ---- going on
 
+// Gives each part to whom it belongs.
+static int load_parts(struct tachy_resume *r, tachy_stream *stream, const void *data, size_t size)
+{
+    const tachy_task *t = r->p->task;
+    struct checkpoint_bytes b[CHECKPOINT_PARTS];
+    unsigned parts = r->states.parts;
+    int err = checkpoint_split(&r->states, data, size, b);
+    if (err == TACHY_OK && parts & 1u << CHECKPOINT_ORDER)
+        err = t->ops->order_load(stream->order_state, b[CHECKPOINT_ORDER].data, b[CHECKPOINT_ORDER].size);
+    if (err == TACHY_OK && parts & 1u << CHECKPOINT_MODEL)
+        err = t->ops->state_load(stream->state, b[CHECKPOINT_MODEL].data, b[CHECKPOINT_MODEL].size);
+    if (err == TACHY_OK && parts & 1u << CHECKPOINT_SKIP)
+        err = tachy_frame_skip_load(live_stream_skip(r->live), b[CHECKPOINT_SKIP].data,
+                                    b[CHECKPOINT_SKIP].size);
+    if (err == TACHY_OK && parts & 1u << CHECKPOINT_KEPT)
+        err = t->ops->kept_load(t, live_stream_kept(r->live), b[CHECKPOINT_KEPT].data,
+                                b[CHECKPOINT_KEPT].size);
+    return err;
+}
+
 static int load_state(struct tachy_resume *r, tachy_stream *stream)
 {
     const json_t *o = json_object_get(r->job->record, "state");
-    if (!o || !r->stateful)
+    if (!r->states.parts)
         return TACHY_OK;
     char *path = tachy_job_name(r->job, "state", r->kept), *data = NULL, text[20];
     size_t size = 0;
-    int err = path ? tachy_read_file(path, (size_t)1 << 30, &data, &size, r->log) : TACHY_ERR_NOMEM;
+    int err = path ? tachy_read_file(path, (size_t)1 << 32, &data, &size, r->log) : TACHY_ERR_NOMEM;
     const char *was = json_string_value(json_object_get(o, "digest"));
     snprintf(text, sizeof(text), "%016llx", (unsigned long long)(data ? tachy_mix(0, data, size) : 0));
     if (err == TACHY_OK && (!was || strcmp(was, text)))
         err = TACHY_ERR_FORMAT;
     if (err == TACHY_OK)
-        err = r->p->task->ops->order_load(stream->order_state, data, size);
+        err = load_parts(r, stream, data, size);
     if (err == TACHY_ERR_FORMAT)
         tachy_msg(r->log, TACHY_LOG_ERR,
                   "%s: is not what this run left behind; to start over, remove the folder %s", path,
@@ -455,7 +483,23 @@ bool tachy_resume_all_in(const struct tachy_resume *r)
     return r && json_object_get(r->job->record, "all_in");
 }
 
-int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream)
+// What the run keeps from frame to frame, and who tells it.
+static void watch(struct tachy_resume *r, tachy_stream *stream)
+{
+    if (stream->has_order)
+        r->states.parts |= 1u << CHECKPOINT_ORDER;
+    if (stream->state)
+        r->states.parts |= 1u << CHECKPOINT_MODEL;
+    if (r->p->live.frame_skip)
+        r->states.parts |= 1u << CHECKPOINT_SKIP | 1u << CHECKPOINT_KEPT;
+    stream->after_user = r;
+    stream->after_order = stream->ordered ? after_order : NULL;
+    stream->after_model = stream->state ? after_model : NULL;
+    if (r->p->live.frame_skip)
+        live_stream_watch(r->live, after_look, r);
+}
+
+int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream, struct live_stream *live)
 {
     tachy_source_drop_side(r->p->source);
     bool begun = r->job->begun;
@@ -464,11 +508,8 @@ int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream)
         return err;
     r->part = r->p->sink->part_frames;
     r->kept = r->p->sink->frames;
-    r->stateful = stream->ordered;
-    if (r->stateful) {
-        stream->after_order = after_order;
-        stream->after_user = r;
-    }
+    r->live = live;
+    watch(r, stream);
     if (!begun || !r->kept)
         return tachy_job_save(r->job);
     tachy_msg(r->log, TACHY_LOG_INFO, "%s: goes on at frame %lld", r->job->output, (long long)r->kept);
@@ -550,12 +591,7 @@ void tachy_resume_close(struct tachy_resume **resume)
     if (!r)
         return;
     *resume = NULL;
-    while (r->states) {
-        struct saved *s = r->states;
-        r->states = s->next;
-        free(s->data);
-        free(s);
-    }
+    checkpoint_close(&r->states);
     free(r->marks);
     pthread_mutex_destroy(&r->lock);
     free(r);

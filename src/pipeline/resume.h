@@ -1,5 +1,5 @@
 #pragma once
-#include "pipeline/pipeline.h"
+#include "pipeline/live_stream.h"
 
 // A run that can be resumed: its output is written in parts that are cut at fixed frame numbers
 // (sink/parts.c), and at each cut job.json says how far it is, with what must still be so when the
@@ -13,8 +13,8 @@ struct tachy_resume;
 int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *p);
 
 // Instead of tachy_sink_start(): starts the sink and brings source and task to where the run goes
-// on. Before the stream's first frame.
-int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream);
+// on. Before the stream's first frame. `live` has been started and outlives `r`'s other calls but close.
+int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream, struct live_stream *live);
 bool tachy_resume_all_in(const struct tachy_resume *r); // no frame is missing, only the joining
 
 // The source's thread: a frame that was read.

@@ -31,7 +31,7 @@ struct run {
     uint64_t start_ns, cpu_start_ns;
     struct control_run controlled;
     struct tachy_system before; // when the run began
-    double work_before_s;       // the pipeline's then
+    double work_before_s, transfer_before_s; // the pipeline's then
     struct tachy_summary *sum;
 };
 
@@ -78,6 +78,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
                              .max_bytes = r->p->max_bytes,
                              .before = &r->before,
                              .work_before_s = r->work_before_s,
+                             .transfer_before_s = r->transfer_before_s,
                          });
 }
 
@@ -368,6 +369,7 @@ static int run_controlled(struct run *r)
     tachy_prof_thread_start(r->sink_prof);
     tachy_system_read(&r->before, NULL);
     r->work_before_s = pipeline_work_s(r->pipeline);
+    r->transfer_before_s = pipeline_transfer_s(r->stream);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
@@ -413,7 +415,7 @@ static int start_sink(struct run *r)
         tachy_sink_set_side(p->sink, tachy_source_side(p->source));
         return tachy_sink_start(p->sink, tachy_stream_output(r->stream));
     }
-    int err = tachy_resume_start(r->resume, r->stream);
+    int err = tachy_resume_start(r->resume, r->stream, r->live);
     r->sum->resumed = r->sum->kept = tachy_resume_kept(r->resume);
     return err;
 }

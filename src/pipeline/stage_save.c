@@ -1,5 +1,7 @@
 #include "pipeline/stage_save.h"
 
+#include "media/place.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -115,6 +117,9 @@ static int put_array(const struct tachy_stage_save *s, json_t *list, const char 
 static int put_plane(const struct tachy_stage_save *s, json_t *list, const tachy_frame *f, int plane)
 {
     char name[64];
+    int readable = tachy_frame_need_host(f, s->log, "saving a stage");
+    if (readable < 0)
+        return readable;
     struct tachy_npy a = tachy_plane_array(f, plane);
     size_t row = a.bytes / (size_t)a.shape[0];
     a.data = malloc(a.bytes);

@@ -32,6 +32,7 @@ static void read_stages(struct tachy_verdict_in *in, const struct run_readings *
         tachy_prof_thread_read(r->source_profs[i], &in->source.cpu_s, &in->source.queued_s);
     tachy_prof_thread_read(r->sink_prof, &in->sink.cpu_s, &in->sink.queued_s);
     pipeline_threads(r->stream->pipeline, &in->work.cpu_s, &in->work.queued_s);
+    in->transfer_s = pipeline_transfer_s(r->stream) - r->transfer_before_s;
     in->order_s = pipeline_order_s(r->stream);
     in->read_s = TACHY_MIN(in->read_s, in->source.busy_s); // opening reads as well
     in->work_queued_s = in->work.queued_s;

@@ -19,7 +19,7 @@ struct run_readings {
     double process_cpu_s;
     int64_t max_bytes;
     const struct tachy_system *before; // read when the run began
-    double work_before_s;              // pipeline_work_s() then
+    double work_before_s, transfer_before_s; // pipeline_work_s(), pipeline_transfer_s() then
 };
 
 // Sets s->verdict, s->limited_by and s->limited_text. `s` is r->sum.

@@ -1,5 +1,7 @@
 #include "postprocess/composite_priv.h"
 
+#include "media/place.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -321,7 +323,9 @@ static void run_alpha(struct job *j)
 int tachy_composite_alpha(struct tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
                           const struct tachy_refine *refine, ptrdiff_t *stride)
 {
-    int err = tachy_alpha_begin(&c->alpha, in, r, refine);
+    int err = tachy_frame_need_host(in, c->params.log, "composite");
+    if (err == TACHY_OK)
+        err = tachy_alpha_begin(&c->alpha, in, r, refine);
     if (err < 0)
         return err;
     *stride = full_stride(in->width);
@@ -338,7 +342,11 @@ static int begin(struct job *j, struct tachy_result *r, const struct tachy_refin
     struct tachy_composite *c = j->c;
     const tachy_frame *b = j->background;
     ptrdiff_t stride;
-    int err = prepare(c, j->in);
+    int err = tachy_frame_need_host(j->in, c->params.log, "composite");
+    if (err == TACHY_OK && b)
+        err = tachy_frame_need_host(b, c->params.log, "composite's background");
+    if (err == TACHY_OK)
+        err = prepare(c, j->in);
     if (err < 0)
         return err;
     switch (c->params.mode) {
@@ -403,6 +411,9 @@ int tachy_composite_run(tachy_composite *c, const tachy_frame *in, struct tachy_
                           "composite: mode %s of %s %dx%d needs an output of %s %dx%d",
                           mode_name(c->params.mode), tachy_pix_desc(in->format)->name, in->width,
                           in->height, tachy_pix_desc(want.format)->name, want.width, want.height);
+    err = tachy_frame_need_host(out, c->params.log, "composite's output");
+    if (err < 0)
+        return err;
     uint8_t *data[4] = {0};
     for (int i = 0; i < tachy_pix_desc(out->format)->planes; i++) {
         data[i] = tachy_frame_writable(out, i);

@@ -17,7 +17,7 @@ struct tachy_composite_cuda_params {
 // One frame of a call. Every address is the GPU's and stays valid and unchanged until the stream has
 // passed this point; the structs themselves are read during the call only.
 struct tachy_composite_cuda_item {
-    const tachy_frame *in;             // its planes
+    const tachy_frame *in;             // place TACHY_DEVICE
     const struct tachy_result *result; // mask[i].data
     const struct tachy_refine *refine; // a and b of result->eyes planes; NULL: plain upsampling
     const tachy_frame *background;     // mode replace: format and size of `in`

@@ -36,7 +36,7 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
 // Luma of a frame's region at mask size, area-averaged, as stored (0..255,
 // 10-bit scaled down; RGB: BT.709 weights): the guide of smoothing and refining.
 // Where a mask pixel is more than 1022 frame pixels wide, only the region's middle counts.
-// TACHY_ERR_INVAL where the region is empty or leaves the frame.
+// TACHY_ERR_INVAL where the region is empty or leaves the frame, TACHY_ERR_UNSUPPORTED: a GPU's.
 int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
                      ptrdiff_t stride, int width, int height);
 // The part of a region that counts, for a guide of this width.

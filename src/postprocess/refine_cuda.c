@@ -15,9 +15,12 @@ static int check(const struct tachy_refine_cuda *r, const tachy_frame *first)
     if (!d || d->rgb)
         return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED, "refine: the GPU's version takes frames with luma, not %s",
                           d ? d->name : "an unknown format");
-    for (int i = 0; i < r->count; i++)
+    for (int i = 0; i < r->count; i++) {
+        if (r->eye[i].frame->place != TACHY_DEVICE)
+            return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED, "refine: the GPU's version takes frames in its memory");
         if (r->eye[i].frame->format != first->format || !inside(&r->eye[i].region, r->eye[i].frame))
             return tachy_fail(r->log, TACHY_ERR_INVAL, "refine: an eye's region leaves its frame");
+    }
     return r->width < 1 || r->height < 1 ? TACHY_ERR_INVAL : TACHY_OK;
 }
 

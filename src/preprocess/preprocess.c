@@ -1,4 +1,6 @@
 #include "preprocess/plan.h"
+
+#include "media/place.h"
 #include "preprocess/tone.h"
 
 #include <math.h>
@@ -395,6 +397,8 @@ int tachy_preprocess_run(tachy_preprocess *p, const tachy_frame *f, const struct
     if (placement)
         *placement = (struct tachy_placement){0};
     int err = check_frame(p, f);
+    if (err == TACHY_OK)
+        err = tachy_frame_need_host(f, p->params.log, "preprocess");
     if (err < 0 || (err = check_tensor(p, out, &o)) < 0)
         return err;
     struct tachy_plan_key key = {

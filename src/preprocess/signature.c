@@ -56,6 +56,8 @@ static int make(struct tachy_signature *s, const tachy_frame *f, const struct ta
 {
     struct tachy_rect g = region ? *region : (struct tachy_rect){0, 0, f->width, f->height};
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    if (f->place == TACHY_DEVICE)
+        return TACHY_ERR_UNSUPPORTED;
     if (!d || g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 || g.x > f->width - g.w ||
         g.y > f->height - g.h)
         return TACHY_ERR_INVAL;

@@ -24,6 +24,7 @@ struct tachy_signature {
 
 // The signature of `region` of the frame (NULL: of all of it). Of cells higher than 40 rows,
 // evenly chosen rows are read, at most 40. TACHY_ERR_INVAL: the region is not in the frame.
+// TACHY_ERR_UNSUPPORTED: a GPU's frame.
 int tachy_signature_make(struct tachy_signature *s, const tachy_frame *f,
                          const struct tachy_rect *region);
 // The same with one instruction set; `isa` as in tachy_isa_by_name(). TACHY_ERR_UNAVAILABLE

@@ -3,6 +3,7 @@
 #include "base/base.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -108,6 +109,8 @@ static void read_clocks(struct tachy_system *s, const char *root)
 void tachy_system_read(struct tachy_system *s, const char *root)
 {
     struct rusage u;
+    if (!root)
+        root = getenv("TACHY_SYSROOT");
     memset(s, 0, sizeof(*s));
     read_stall(s, root);
     read_cpu(s, root);

@@ -13,5 +13,6 @@ struct tachy_system {
     double clock_mhz, clock_max_mhz; // mean of the cores (at most 16 are asked)
 };
 
-// `root`: folder that stands for /, NULL: the real one (tests have one of their own).
+// `root`: folder that stands for /. NULL: $TACHY_SYSROOT, where a container has its host's /proc and
+// /sys for example, else the real one.
 void tachy_system_read(struct tachy_system *s, const char *root);

@@ -103,7 +103,7 @@ static enum tachy_limit limit_of_work(const struct tachy_verdict_in *in)
     bool computes = w->cpu_s + w->queued_s >= 0.8 * w->busy_s;
     if (in->order_s >= 0.8 * in->seconds)
         return TACHY_LIMIT_ONE_CORE;
-    if (in->transfer_s >= 0.5 * w->busy_s)
+    if (!in->engine.threads && in->transfer_s >= 0.5 * w->busy_s)
         return TACHY_LIMIT_TRANSFER;
     if (s == TACHY_STEP_MODEL && batch_is_small(in))
         return TACHY_LIMIT_BATCH;
@@ -148,7 +148,9 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in)
         in->order_s < 0.5 * in->seconds)
         return TACHY_LIMIT_MEMORY;
     if (in->engine.threads && w.engine <= TACHY_MIN(w.idle, TACHY_MIN(w.held, w.starved)))
-        return batch_is_small(in) ? TACHY_LIMIT_BATCH : TACHY_LIMIT_ENGINE;
+        return in->transfer_s >= 0.5 * in->engine.busy_s ? TACHY_LIMIT_TRANSFER
+               : batch_is_small(in)                      ? TACHY_LIMIT_BATCH
+                                                         : TACHY_LIMIT_ENGINE;
     if (w.idle <= w.held && w.idle <= w.starved)
         return limit_of_work(in);
     if (in->order_s >= 0.8 * in->seconds)

@@ -29,7 +29,7 @@ struct tachy_verdict_in {
     double pace_s;        // of the source's busy time: it waited for its own clock
     double read_s;        // of the source's busy time: reading the input
     double write_s;       // of the sink's busy time: writing the output
-    double transfer_s;    // of the workers' busy time: copies between host and device
+    double transfer_s;    // of the time of those that run the model: copies between host and device
     double process_cpu_s; // of all threads, also those of codecs
     double other_cpu_s;   // of other programs on the cores that this one may use
     double memory_stall_s;   // nobody could go on because memory was short

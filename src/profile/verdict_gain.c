@@ -22,8 +22,8 @@ static struct foreign foreign_cpu(const struct tachy_verdict_in *in)
     double rest = in->process_cpu_s - in->source.cpu_s - in->work.cpu_s - in->sink.cpu_s;
     struct foreign f = {
         .source = asleep(&in->source, in->pace_s + in->read_s),
-        .work = asleep(&in->work, in->transfer_s),
-        .engine = asleep(&in->engine, 0),
+        .work = asleep(&in->work, in->engine.threads ? 0 : in->transfer_s),
+        .engine = asleep(&in->engine, in->transfer_s),
         .sink = asleep(&in->sink, in->write_s),
     };
     double all = f.source + f.work + f.engine + f.sink, scale = all > 0 && rest > 0 ? rest / all : 0;
@@ -175,7 +175,7 @@ static void remove_limit(struct tachy_verdict_in *in, enum tachy_limit l)
         take(in, &in->sink, in->write_s, 0);
         break;
     case TACHY_LIMIT_TRANSFER:
-        take(in, &in->work, in->transfer_s, 0);
+        take(in, runs(in, TACHY_STEP_MODEL), in->transfer_s, 0);
         break;
     case TACHY_LIMIT_BATCH:
         fill_batches(in);

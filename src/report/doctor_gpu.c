@@ -1,6 +1,7 @@
 #include "report/doctor_gpu.h"
 
 #include "base/base.h"
+#include "cuda/kernels.h"
 #include "cuda/rates.h"
 
 #include <stdio.h>
@@ -33,13 +34,14 @@ static json_t *measured_json(const struct tachy_device *d)
 
 static json_t *device_json(const struct tachy_device *d)
 {
-    char driver[80], cc[32];
+    char driver[80], cc[32], why[256];
     driver_text(d->driver, driver, sizeof(driver));
     snprintf(cc, sizeof(cc), "%d.%d", d->cc_major, d->cc_minor);
-    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:I, s:s, s:o}", "name", d->name, "driver", driver,
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:I, s:s, s:o, s:s}", "name", d->name, "driver", driver,
                      "memory_mib", (json_int_t)(d->bytes >> 20), "compute_capability", cc,
                      "multiprocessors", d->sm_count, "l2_mib", (json_int_t)(d->l2_bytes >> 20),
-                     "pci", d->pci, "measured", measured_json(d));
+                     "pci", d->pci, "measured", measured_json(d), "kernels",
+                     TACHY_DEF(tachy_cuda_refuses(d, why), "run here"));
 }
 
 json_t *doctor_gpus(const struct tachy_log *log)

@@ -1,4 +1,6 @@
 #include "sink/output.h"
+
+#include "media/place.h"
 #include "sink/sink_ops.h"
 
 #include <stdlib.h>
@@ -141,7 +143,10 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
                           "frame %lld has pts %lld, which does not come after %lld of the frame "
                           "before it",
                           (long long)id, (long long)pts, (long long)s->last_pts);
-    int err = s->job && !s->in_part ? tachy_sink_begin_part(s) : TACHY_OK;
+    int err = f && !s->ops->no_pixels ? tachy_frame_need_host(f, log, "the output") : TACHY_OK;
+    if (err < 0)
+        return err;
+    err = s->job && !s->in_part ? tachy_sink_begin_part(s) : TACHY_OK;
     if (err == TACHY_OK)
         err = s->ops->write(s, f, r);
     if (err < 0) {

@@ -159,6 +159,7 @@ static void json_close(tachy_sink *s)
 
 const struct tachy_sink_ops tachy_sink_json = {
     .name = "json",
+    .no_pixels = true,
     .priv_size = sizeof(struct priv),
     .probe = json_probe,
     .open = json_open,

@@ -73,6 +73,7 @@ static void null_close(tachy_sink *s) {}
 
 const struct tachy_sink_ops tachy_sink_null = {
     .name = "null",
+    .no_pixels = true,
     .priv_size = sizeof(struct priv),
     .no_file = true,
     .probe = null_probe,

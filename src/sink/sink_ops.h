@@ -20,6 +20,7 @@ struct tachy_sink_ops {
     // Takes this name or format; either may be NULL. The first in the list that does is used.
     bool (*probe)(const char *url, const char *format);
     bool no_file;               // writes no file: the name is not looked at
+    bool no_pixels;             // reads none: frames of a GPU's are as good
     bool many;                  // checks the names of its files itself
     int (*open)(tachy_sink *s); // checks options; writes nothing
     int (*start)(tachy_sink *s, const struct tachy_video_info *info);

@@ -5,47 +5,9 @@
 
 static struct segment *priv(tachy_task *t) { return (void *)t->priv; }
 
-int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, tachy_engine **out)
-{
-    struct segment *s = priv(t);
-    const struct tachy_card *c = net->card;
-    const tachy_model *model = net->model ? net->model : s->net[SEGMENT_FULL].model;
-    bool nchw = c->in.layout == TACHY_NCHW;
-    int w = c->in.width, h = c->in.height;
-    // What the model leaves free; the batch stands in batch_max.
-    struct tachy_io picture = {c->input && *c->input ? c->input : NULL,
-                               {.rank = 4, .shape = {-1, nchw ? -1 : h, nchw ? h : w, nchw ? w : -1}}};
-    struct tachy_engine_params p = {
-        .provider = s->provider,
-        .strict = s->strict,
-        .build_effort = s->build_effort,
-        .shapes = &picture,
-        .nb_shapes = 1,
-        .model_path = tachy_model_path(model),
-        .library = s->library,
-        .threads = s->engine_threads,
-        .batch_max = batch > 1 ? batch : 0,
-        .provider_options = (const char *const *)s->provider_options,
-        .null_shape_in = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
-        .null_shape_out = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w,
-                           1},
-        .log = t->log,
-    };
-    int err = tachy_engine_open(out, &p);
-    // A batch is asked for once the same model has been checked with a single picture.
-    if (err < 0 || batch > 1 || (s->provider && !strcmp(s->provider, "null")))
-        return err;
-    const struct tachy_io *in, *io;
-    int n = tachy_engine_inputs(*out, &in), m = tachy_engine_outputs(*out, &io);
-    err = tachy_card_check(c, in, n, io, m, t->log);
-    if (err < 0)
-        tachy_engine_close(out);
-    return err;
-}
-
 struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct tachy_card *c)
 {
-    if (s->provider && !strcmp(s->provider, "null"))
+    if (segment_pretends(s))
         return (struct tachy_mask_spec){.meaning = TACHY_OUT_PROBABILITY};
     return (struct tachy_mask_spec){
         .meaning = c->meaning, .channel = c->channel, .layout = c->out_layout};
@@ -72,7 +34,11 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
                           "model %s: its card says task \"%s\", but segment needs \"segment\"",
                           card->name, card->task);
     net->spec = segment_mask_spec(s, card);
-    err = segment_open_engine(t, net, 1, &net->first);
+    err = segment_find_states(t);
+    if (err == TACHY_OK)
+        err = segment_open_engine(t, net, 1, &net->first);
+    if (err == TACHY_OK)
+        err = segment_match_states(t);
     if (err < 0)
         return err;
     // The other workers' engines are of the provider that was picked.
@@ -80,8 +46,6 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     s->provider = strdup(tachy_engine_provider(net->first));
     if (!s->provider)
         return TACHY_ERR_NOMEM;
-    if (strcmp(s->provider, "null"))
-        segment_find_states(s);
     snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(net->first));
     snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
              card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
@@ -285,6 +249,16 @@ static int segment_model(void *worker, struct tachy_item *item, int eye)
         return segment_state_run(w, item->state, eye);
     struct segment_engine *e = &w->size[size_of(w, item)];
     return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
+}
+
+static uint64_t segment_transfer_ns(const void *worker)
+{
+    const struct segment_worker *w = worker;
+    uint64_t ns = 0;
+    for (int i = 0; i < SEGMENT_SIZES; i++)
+        if (w->size[i].engine)
+            ns += tachy_engine_transfer_ns(w->size[i].engine);
+    return ns;
 }
 
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height)
@@ -592,14 +566,20 @@ const struct tachy_task_ops tachy_task_segment = {
     .keep = segment_keep,
     .reuse = segment_reuse,
     .kept_close = segment_kept_close,
+    .kept_save = segment_kept_save,
+    .kept_load = segment_kept_load,
     .eases = segment_eases,
     .recurrent = segment_recurrent,
     .state_open = segment_state_open,
     .state_close = segment_state_close,
     .state_reset = segment_state_reset,
+    .state_save = segment_state_save,
+    .state_load = segment_state_load,
     .batch_key = segment_batch_key,
     .batch_open = segment_batch_open,
     .batch_close = segment_batch_close,
+    .transfer_ns = segment_transfer_ns,
+    .batch_transfer_ns = segment_batch_transfer_ns,
     .batch_preprocess = segment_batch_preprocess,
     .batch_model = segment_batch_model,
     .batch_postprocess = segment_batch_postprocess,

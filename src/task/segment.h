@@ -15,7 +15,8 @@
 // A state of a recurrent model: its place among the model's inputs and outputs, and its size.
 struct segment_state_io {
     int in, out;
-    struct tachy_tensor spec;
+    struct tachy_tensor spec; // rank 0: not known yet
+    float start;              // every element of the first one
 };
 
 // A network that the task runs.
@@ -99,13 +100,25 @@ struct segment_worker {
 // segment.c: room for a mask of this size, and for what else the settings want beside it.
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height);
 
-// segment_reuse.c: keep, reuse and kept_close of the recipe.
+// segment_reuse.c: keep, reuse and kept_* of the recipe.
 int segment_keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);
 int segment_reuse(const tachy_task *t, const void *kept, struct tachy_item *item, int eye);
 void segment_kept_close(void *kept);
+int segment_kept_save(const tachy_task *t, const void *kept, void **data, size_t *size);
+int segment_kept_load(const tachy_task *t, void **kept, const void *data, size_t size);
 
-// segment.c, for segment_batch.c too.
+// segment_engine.c
+// Opens the network for `batch` pictures a run, with its sizes and constants from the card and the states,
+// and holds it against the card.
 int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, tachy_engine **out);
+// Of a recurrent model: the states' shapes, before its engine is opened, and then which inputs and outputs of
+// the full network they are.
+int segment_find_states(tachy_task *t);
+int segment_match_states(tachy_task *t);
+// Whether no model runs at all (provider null).
+bool segment_pretends(const struct segment *s);
+
+// segment_tensors.c
 // Allocates what the engine reads and writes for `batch` pictures into the zeroed `t`, states as
 // zeros. To be freed also on failure.
 int segment_tensors_open(const struct segment *s, const struct segment_net *net, const tachy_engine *e,
@@ -127,17 +140,18 @@ unsigned segment_eases(tachy_task *t);
 const char *segment_batch_key(const tachy_task *t);
 int segment_batch_open(tachy_task *t, int most, void **engine);
 void segment_batch_close(void *engine);
+uint64_t segment_batch_transfer_ns(const void *engine);
 int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye);
 int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n);
 int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
 
 // segment_state.c: the recurrent part of the recipe.
 bool segment_recurrent(const tachy_task *t);
-// Where the card's states are in the first engine, which has been held against it.
-void segment_find_states(struct segment *s);
 int segment_state_open(tachy_task *t, void **state);
 void segment_state_close(void *state);
 void segment_state_reset(void *state);
+int segment_state_save(const void *state, void **data, size_t *size);
+int segment_state_load(void *state, const void *data, size_t size);
 // Runs the worker's engine from the eye's state and puts what comes out in its place.
 int segment_state_run(struct segment_worker *w, void *state, int eye);
 

@@ -57,6 +57,11 @@ void segment_batch_close(void *engine)
     free(b);
 }
 
+uint64_t segment_batch_transfer_ns(const void *engine)
+{
+    return tachy_engine_transfer_ns(((const struct segment_batch *)engine)->engine);
+}
+
 // The model's tensors for `most` pictures.
 static int open_tensors(struct segment_batch *b, const tachy_task *t)
 {

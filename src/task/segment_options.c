@@ -92,9 +92,7 @@ int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings
     c->log = t->log;
     s->refine = tachy_settings_bool(set, "segment.refine");
     s->smooth = (float)tachy_settings_float(set, "segment.smooth");
-    // A live run begins at once; what an earlier run has found out serves it too.
-    bool waits = tachy_settings_is_set(set, "model.build_effort") || !tachy_settings_bool(set, "performance.live");
-    s->build_effort = waits ? (int)tachy_settings_int(set, "model.build_effort") : 0;
+    s->build_effort = (int)tachy_settings_int(set, "model.build_effort");
     s->strict = tachy_settings_bool(set, "model.strict");
     s->engine_threads = (int)tachy_settings_int(set, "model.threads");
     int err = read_background(t, s, set);

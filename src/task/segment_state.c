@@ -18,27 +18,13 @@ bool segment_recurrent(const tachy_task *t)
     return s->nb_states > 0;
 }
 
-static int index_of(const struct tachy_io *io, int n, const char *name)
+static void begin(void *data, const struct segment_state_io *io)
 {
-    int i = 0;
-    while (i < n - 1 && strcmp(io[i].name, name))
-        i++;
-    return i;
-}
-
-void segment_find_states(struct segment *s)
-{
-    const struct tachy_io *in, *out;
-    const struct segment_net *net = &s->net[SEGMENT_FULL];
-    int n_in = tachy_engine_inputs(net->first, &in), n_out = tachy_engine_outputs(net->first, &out);
-    s->nb_states = net->card->n_states;
-    for (int i = 0; i < s->nb_states; i++) {
-        struct segment_state_io *io = &s->state[i];
-        io->in = index_of(in, n_in, net->card->state[i].input);
-        io->out = index_of(out, n_out, net->card->state[i].output);
-        io->spec = in[io->in].spec;
-        io->spec.shape[0] = io->spec.shape[0] < 0 ? 1 : io->spec.shape[0];
-    }
+    int64_t n = tachy_tensor_elements(&io->spec);
+    if (io->start == 0)
+        memset(data, 0, tachy_tensor_bytes(&io->spec));
+    for (int64_t i = 0; i < n && io->start != 0; i++)
+        ((float *)data)[i] = io->start;
 }
 
 void segment_state_reset(void *state)
@@ -47,7 +33,7 @@ void segment_state_reset(void *state)
     for (int e = 0; e < TACHY_MAX_EYES; e++)
         for (int i = 0; i < st->s->nb_states; i++)
             if (st->eye[e].now[i])
-                memset(st->eye[e].now[i], 0, tachy_tensor_bytes(&st->s->state[i].spec));
+                begin(st->eye[e].now[i], &st->s->state[i]);
 }
 
 void segment_state_close(void *state)
@@ -84,6 +70,58 @@ int segment_state_open(tachy_task *t, void **state)
     }
     segment_state_reset(st);
     *state = st;
+    return TACHY_OK;
+}
+
+// Bytes of an eye's states.
+static size_t eye_bytes(const struct segment *s)
+{
+    size_t n = 0;
+    for (int i = 0; i < s->nb_states; i++)
+        n += tachy_tensor_bytes(&s->state[i].spec);
+    return n;
+}
+
+static int nb_eyes(const struct segment_state *st)
+{
+    int n = 0;
+    while (n < TACHY_MAX_EYES && st->eye[n].now[0])
+        n++;
+    return n;
+}
+
+int segment_state_save(const void *state, void **data, size_t *size)
+{
+    const struct segment_state *st = state;
+    int eyes = nb_eyes(st);
+    *size = (size_t)eyes * eye_bytes(st->s);
+    char *to = *data = malloc(*size);
+    if (!to)
+        return TACHY_ERR_NOMEM;
+    for (int e = 0; e < eyes; e++) {
+        for (int i = 0; i < st->s->nb_states; i++) {
+            size_t n = tachy_tensor_bytes(&st->s->state[i].spec);
+            memcpy(to, st->eye[e].now[i], n);
+            to += n;
+        }
+    }
+    return TACHY_OK;
+}
+
+int segment_state_load(void *state, const void *data, size_t size)
+{
+    struct segment_state *st = state;
+    const char *from = data;
+    int eyes = nb_eyes(st);
+    if (size != (size_t)eyes * eye_bytes(st->s))
+        return TACHY_ERR_FORMAT;
+    for (int e = 0; e < eyes; e++) {
+        for (int i = 0; i < st->s->nb_states; i++) {
+            size_t n = tachy_tensor_bytes(&st->s->state[i].spec);
+            memcpy(st->eye[e].now[i], from, n);
+            from += n;
+        }
+    }
     return TACHY_OK;
 }
 

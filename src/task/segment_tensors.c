@@ -19,18 +19,6 @@ static int tensor_open(struct tachy_tensor *t, void **own, enum tachy_layout lay
     return err;
 }
 
-static void fill_constants(const struct tachy_card *card, const struct tachy_io *in, struct segment_tensors *t)
-{
-    for (int k = 0; k < card->n_constants; k++) {
-        const struct tachy_card_constant *c = &card->constant[k];
-        for (int i = 0; i < t->nb_in; i++) {
-            int64_t n = strcmp(in[i].name, c->input) ? 0 : tachy_tensor_elements(&t->in[i]);
-            for (int64_t e = 0; e < n; e++)
-                ((float *)t->in[i].data)[e] = c->value[c->n > 1 ? e : 0];
-        }
-    }
-}
-
 // A free extent of any input but the picture is 1.
 int segment_tensors_open(const struct segment *s, const struct segment_net *net, const tachy_engine *e,
                          int batch, struct segment_tensors *t)
@@ -60,8 +48,6 @@ int segment_tensors_open(const struct segment *s, const struct segment_net *net,
     }
     for (int k = 0; k < s->nb_states && err == TACHY_OK; k++)
         memset(t->in[s->state[k].in].data, 0, tachy_tensor_bytes(&s->state[k].spec));
-    if (err == TACHY_OK && n_in > 1)
-        fill_constants(c, is, t);
     return err;
 }
 

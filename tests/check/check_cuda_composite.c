@@ -29,6 +29,7 @@ static void make(struct check *c, struct both *b, enum tachy_pix format, int w, 
 {
     check_picture(c, &b->host, format, w, h, random);
     b->gpu = b->host.f;
+    b->gpu.place = TACHY_DEVICE;
     for (int i = 0; i < 4; i++) {
         b->memory[i] = b->host.memory[i] ? check_gpu_put(c, b->host.memory[i], b->host.size[i]) : 0;
         if (b->memory[i])
@@ -179,12 +180,15 @@ static void refuses(struct check *c, struct tachy_memory *m)
 {
     tachy_composite_cuda *t;
     struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu};
-    tachy_frame f = {.format = TACHY_PIX_RGB24, .width = 4, .height = 4};
+    tachy_frame f = {.format = TACHY_PIX_RGB24, .width = 4, .height = 4, .place = TACHY_DEVICE};
     struct tachy_result r = {0};
     struct tachy_composite_cuda_item it = {.in = &f, .result = &r};
     if (tachy_composite_cuda_open(&t, &p) < 0)
         return;
     check_case(c, tachy_composite_cuda_run(t, &it, 1, c->gpu->stream) == TACHY_ERR_UNSUPPORTED, "RGB is refused");
+    f.format = TACHY_PIX_NV12;
+    f.place = TACHY_HOST;
+    check_case(c, tachy_composite_cuda_run(t, &it, 1, c->gpu->stream) == TACHY_ERR_UNSUPPORTED, "host frames are refused");
     tachy_composite_cuda_close(&t);
 }
 
@@ -196,13 +200,15 @@ struct timed {
     struct tachy_composite_cuda_item item[8];
     int n;
 };
+// Launch after launch, as in a pipeline: eight frames of 4K are more than the L2 holds.
+enum { SIDE = 512, LAUNCHES = 4 };
 static void launch(void *arg)
 {
     struct timed *t = arg;
-    tachy_composite_cuda_run(t->t, t->item, t->n, t->c->gpu->stream);
+    for (int i = 0; i < LAUNCHES; i++)
+        tachy_composite_cuda_run(t->t, t->item, t->n, t->c->gpu->stream);
 }
 
-enum { SIDE = 512 };
 struct bench {
     const char *what;
     enum tachy_mode mode;
@@ -257,7 +263,7 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
     char what[80];
     snprintf(what, sizeof(what), "%s %d x %dx%d %s", b->what, b->n, b->w, b->h, tachy_pix_desc(b->format)->name);
     if (tachy_composite_cuda_open(&t.t, &p) == TACHY_OK)
-        check_gpu_row(c, "composite", what, check_gpu_time(c, launch, &t), bytes * b->n);
+        check_gpu_row(c, "composite", what, check_gpu_time(c, launch, &t) / LAUNCHES, bytes * b->n);
     tachy_composite_cuda_close(&t.t);
     for (int i = 0; i < b->n; i++) {
         drop(c, &in[i]), drop(c, &out[i]);
@@ -275,9 +281,7 @@ static void benches(struct check *c, struct tachy_memory *m)
         {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
         {"cutout, noise", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, true, false},
         {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, false, true},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, false, false},
         {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_P010, 3840, 2160, 8, false, false},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 1920, 1080, 8, false, false},
         {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV444P, 3840, 2160, 8, false, false},
         {"mask", TACHY_MODE_MASK, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
         {"replace", TACHY_MODE_REPLACE, TACHY_PIX_NV12, 3840, 2160, 8, false, false},

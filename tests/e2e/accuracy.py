@@ -33,13 +33,15 @@ class Plan:
             raise ValueError("the model is not one plan")
         info = provider.PlanInfo()
         self.table.info(self.plan, ctypes.byref(info))
-        self.shapes = [self.shape(self.table.output, i) for i in range(info.nb_out)]
-        self.inputs = [self.shape(self.table.input, i) for i in range(info.nb_in)]
+        outputs = [self.tensor(self.table.output, i) for i in range(info.nb_out)]
+        inputs = [self.tensor(self.table.input, i) for i in range(info.nb_in)]
+        self.output_names, self.shapes = [n for n, _ in outputs], [s for _, s in outputs]
+        self.input_names, self.inputs = [n for n, _ in inputs], [s for _, s in inputs]
 
-    def shape(self, which, i):
+    def tensor(self, which, i):
         t = provider.Tensor()
         which(self.plan, i, ctypes.byref(t))
-        return list(t.shape[:t.rank])
+        return t.name.decode(), list(t.shape[:t.rank])
 
     def run(self, inputs):
         out = [provider.np.empty(s, provider.np.float32) for s in self.shapes]
@@ -93,9 +95,17 @@ def before_end(model):
     return changed if found else None
 
 
+def of_onnxruntime(model, plan, fixed, inputs, want):
+    """The relative error of ONNX Runtime's own kernels on the same inputs."""
+    session = provider.ort.InferenceSession(model, provider.options(False, fixed))
+    got = session.run(plan.output_names, dict(zip(plan.input_names, inputs)))
+    return max(relative(g, w) for g, w in zip(got, want))
+
+
 def measure(model, inputs_of, fixed=()):
     """Largest error of a layer (with its name), of the network before a final sigmoid or softmax
-    (relative), and after it (absolute; None without one). `inputs_of(shape)` gives an input."""
+    (relative; `theirs`: ONNX Runtime's), and after it (absolute; None without one). `inputs_of(shape)`
+    gives an input."""
     np = provider.np
     plan = Plan(model.SerializeToString(), fixed)
     inputs = [inputs_of(s) for s in plan.inputs]
@@ -107,6 +117,8 @@ def measure(model, inputs_of, fixed=()):
     open_end = before_end(model)
     if open_end:
         result["after"] = max(float(np.abs(g - w).max()) for g, w in zip(got, want))
-        plan = Plan(open_end.SerializeToString(), fixed)
-        result["network"] = max(relative(g, w) for g, w in zip(plan.run(inputs), plan.reference(inputs)))
+        model, plan = open_end, Plan(open_end.SerializeToString(), fixed)
+        want, got = plan.reference(inputs), plan.run(inputs)
+        result["network"] = max(relative(g, w) for g, w in zip(got, want))
+    result["theirs"] = of_onnxruntime(model.SerializeToString(), plan, fixed, inputs, want)
     return result

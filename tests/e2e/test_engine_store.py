@@ -194,7 +194,7 @@ class Store(common.Case):
             self.assertEqual(p.communicate(timeout=120)[0].split(), plain)
 
     def test_command(self):
-        """tachy: once for a recording, not for a live run, which takes what is known."""
+        """segment: kernels are timed, once, where an effort is given; engine bench and it share what is found."""
         cache, env = self.tmp / "cache", {**os.environ, "XDG_CACHE_HOME": str(self.tmp / "cache")}
         def segment(name, *args):
             common.run("segment", common.DEPS / "media/sample.mp4", "--mode", "mask", "--max-frames", 3, "-f", "framemd5",
@@ -202,14 +202,15 @@ class Store(common.Case):
             return (self.tmp / name).read_text()
         def entries():
             return [(p.name, p.read_bytes()) for p in sorted(cache.glob("tachy/engines/*"))]
-        segment("live", "--live")
-        self.assertEqual(entries(), [])
-        plain = segment("plain", "--build-effort", 0)
+        plain = segment("plain")
         self.assertEqual(entries(), [])
         self.assertEqual(segment("timed", "--build-effort", 1), plain)
         self.assertEqual(len(entries()), 1)
         kept = entries()
         self.assertEqual(segment("again", "--build-effort", 1, "--workers", 2), plain)
+        self.assertEqual(entries(), kept)
+        common.run("engine", "bench", "selfie", "--provider", "tachy", "--rounds", 1, "--build-effort", 1,
+                   "--no-reference", env=env)
         self.assertEqual(entries(), kept)
 
     def test_options(self):

@@ -1,7 +1,9 @@
 """Recurrent models in `tachy segment`: every frame's mask against a loop over ONNX Runtime's Python
 package that carries the state by itself, for one stream, several side by side, and two eyes."""
 import json
+import signal
 import subprocess
+import time
 
 import common
 import numpy as np
@@ -45,10 +47,61 @@ def raw(path, pix_fmt, channels):
     return np.frombuffer(data, np.uint8).reshape(-1, info["height"], info["width"], channels)
 
 
-def loop(model, frames, carry=True):
+def free_states(path, ratio, card_changes=None):
+    """Two recurrent levels at a part of the picture's size, which the mask is brought back to; and its card."""
+    rng = np.random.default_rng(8)
+    node, init = helper.make_node, []
+
+    def weight(name, *shape):
+        init.append(numpy_helper.from_array(rng.normal(0, 1 / np.sqrt(np.prod(shape[1:])), shape).astype(np.float32), name))
+        return name
+
+    def level(n, x, channels):
+        """h = expand(state); out = (1 - z) h + z c, gates of x and h."""
+        r = f"r{n}"
+        return [node("Shape", [x], [r + "s"]), node("Expand", [r + "i", r + "s"], [r + "h"]),
+                node("Concat", [x, r + "h"], [r + "xh"], axis=1),
+                node("Conv", [r + "xh", weight(r + "wz", channels, 2 * channels, 3, 3)], [r + "g"], pads=[1] * 4),
+                node("Sigmoid", [r + "g"], [r + "z"]),
+                node("Conv", [r + "xh", weight(r + "wc", channels, 2 * channels, 3, 3)], [r + "d"], pads=[1] * 4),
+                node("Tanh", [r + "d"], [r + "c"]), node("Sub", ["one", r + "z"], [r + "k"]),
+                node("Mul", [r + "k", r + "h"], [r + "a"]), node("Mul", [r + "z", r + "c"], [r + "b"]),
+                node("Add", [r + "a", r + "b"], [r + "o"])]
+
+    init += [numpy_helper.from_array(np.array(v, t), k) for k, v, t in (
+        ("one", 1, np.float32), ("ones", [1, 1], np.float32), ("two", [2], np.int64), ("four", [4], np.int64),
+        ("zero", [0], np.int64), ("single", [1], np.int64))]
+    nodes = [node("Concat", ["ones", "downsample_ratio", "downsample_ratio"], ["scales"], axis=0),
+             node("Resize", ["src", "", "scales"], ["small"], mode="linear", coordinate_transformation_mode="half_pixel"),
+             node("Conv", ["small", weight("w1", 4, 3, 3, 3)], ["x1"], pads=[1] * 4, strides=[2, 2]), *level(1, "x1", 4),
+             node("Conv", ["r1o", weight("w2", 6, 4, 3, 3)], ["x2"], pads=[1] * 4, strides=[2, 2]), *level(2, "x2", 6),
+             node("Conv", ["r2o", weight("w3", 1, 6, 1, 1)], ["low"]),
+             node("Shape", ["src"], ["size"]), node("Slice", ["size", "two", "four", "zero"], ["hw"]),
+             node("Concat", ["single", "single", "hw"], ["sizes"], axis=0),
+             node("Resize", ["low", "", "", "sizes"], ["big"], mode="linear", coordinate_transformation_mode="half_pixel"),
+             node("Mul", ["big", weight("gain", 1)], ["loud"]), node("Sigmoid", ["loud"], ["pha"])]
+    value, picture = helper.make_tensor_value_info, ["batch_size", 3, "height", "width"]
+    free = ["batch_size", "channels", "height", "width"]
+    ins = [value("src", TensorProto.FLOAT, picture), value("r1i", TensorProto.FLOAT, free),
+           value("r2i", TensorProto.FLOAT, free), value("downsample_ratio", TensorProto.FLOAT, [1])]
+    outs = [value("pha", TensorProto.FLOAT, ["batch_size", 1, "height", "width"]), value("r1o", TensorProto.FLOAT, free),
+            value("r2o", TensorProto.FLOAT, free)]
+    init[-1] = numpy_helper.from_array(np.array([6], np.float32), "gain")
+    graph = helper.make_graph(nodes, "free", ins, outs, init)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    card = {"name": "free", "task": "segment", "file": path.name,
+            "input": {"name": "src", "width": SIDE, "height": SIDE, "layout": "nchw", "scale": 1 / 255},
+            "output": {"name": "pha", "meaning": "probability"},
+            "state": [{"input": "r1i", "output": "r1o"}, {"input": "r2i", "output": "r2o"}],
+            "constants": {"downsample_ratio": ratio}}
+    card.update(card_changes or {})
+    path.with_suffix(".json").write_text(json.dumps(card))
+
+
+def loop(model, frames, carry=True, start=0):
     """The masks of pictures of the model's own size, as 0..255."""
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    state, masks = np.zeros((1, 1, SIDE, SIDE), np.float32), []
+    state, masks = np.full((1, 1, SIDE, SIDE), start, np.float32), []
     for f in frames:
         x = f[None].astype(np.float32) * np.float32(1 / 255)
         after, y = session.run(["h_out", "y"], {"h_in": state, "gain": np.array([0.4], np.float32), "x": x})
@@ -110,10 +163,32 @@ class Recurrent(common.Case):
             want = loop(self.model, np.ascontiguousarray(frames[:, :, eye]))
             self.assertLessEqual(np.abs(got[:, :, eye] - want).max(), TOLERANCE)
 
-    def test_resume_is_refused(self):
-        p = self.segment([self.clip("a.mkv", frames=5)], self.tmp / "m.mkv", "--resume", check=False)
-        self.assertNotEqual(p.returncode, 0)
-        self.assertIn("recurrent model", p.stderr)
+    def kill_at(self, out, frames, *args):
+        """Ends a run by SIGKILL once so many frames are kept; False where it was done before."""
+        p = subprocess.Popen([common.TACHY, *map(str, args), "-o", out], stderr=subprocess.DEVNULL)
+        job, kept, until = out.with_name(out.name + ".tachy") / "job.json", 0, time.monotonic() + 60
+        while p.poll() is None and kept < frames and time.monotonic() < until:
+            kept = json.loads(job.read_text()).get("frames", 0) if job.exists() else 0
+        p.kill()
+        p.communicate()
+        return p.returncode == -signal.SIGKILL
+
+    def test_killed_runs_go_on(self):
+        """Each eye's state, the smoothing's and the frame that others are compared with."""
+        clip = self.clip("wide.mkv", width=2 * SIDE, frames=120)
+        args = ["segment", clip, "--model", self.model, "--card", self.model.with_suffix(".json"), "-q", "--resume",
+                "--processing.chunk_size=10", "--mode", "mask", "--feather", "1", "-c:v", "ffv1", "--stereo", "sbs"]
+        for more in ([], ["--smooth", "--frame-skip=0.05", "--workers", "3"]):
+            ref, out = self.tmp / "ref.mkv", self.tmp / "out.mkv"
+            common.run(*args, *more, "-y", "-o", ref)
+            self.assertTrue(self.kill_at(out, 70 if more else 40, *args, *more))
+            common.run(*args, *more, "-o", out)
+            self.assertEqual(out.read_bytes(), ref.read_bytes(), more)
+            frames = raw(clip, "rgb24", 3)
+            if not more:  # a resumed run that begins with no state would differ too
+                got = raw(out, "gray", 1)[..., :SIDE, 0].astype(float)
+                self.assertLessEqual(np.abs(got - loop(self.model, np.ascontiguousarray(frames[:, :, :SIDE]))).max(), TOLERANCE)
+            out.unlink()
 
     def test_saved_steps_replay(self):
         clip, saved = self.clip("a.mkv", frames=6), self.tmp / "saved"
@@ -133,6 +208,39 @@ class Recurrent(common.Case):
             p = self.segment([clip], self.tmp / "m.mkv", check=False)
             self.assertNotEqual(p.returncode, 0)
             self.assertIn(says, p.stderr)
+
+    def test_states_of_free_size(self):
+        """The interface of Robust Video Matting's own export: names of dimensions that pictures and states share, a
+        ratio that sizes are computed from, and states that begin as one zero of any shape."""
+        ratio = 0.5
+        free_states(self.model, ratio)
+        clip, out = self.clip("a.mkv", frames=24), self.tmp / "mask.mkv"
+        session = onnxruntime.InferenceSession(str(self.model), providers=["CPUExecutionProvider"])
+        states, want = [np.zeros([1, 1, 1, 1], np.float32)] * 2, []
+        for f in raw(clip, "rgb24", 3):
+            x = (f.astype(np.float32) * np.float32(1 / 255)).transpose(2, 0, 1)[None]
+            y, *states = session.run(["pha", "r1o", "r2o"], {"src": x, "r1i": states[0], "r2i": states[1],
+                                                             "downsample_ratio": np.array([ratio], np.float32)})
+            want.append(y[0, 0] * 255)
+        self.assertEqual([s.shape for s in states], [(1, 4, SIDE // 4, SIDE // 4), (1, 6, SIDE // 8, SIDE // 8)])
+        for provider in ("cpu", "auto"):
+            p = self.segment([clip], out, "--provider", provider, "--workers", 2, "-v", "verbose")
+            self.compare(out, np.stack(want))
+            # All sizes are known, so that one plan covers the model.
+            self.assertEqual("runs on tachy" in p.stderr, provider == "auto", p.stderr)
+        free_states(self.model, ratio, {"state": [{"input": "r1i", "output": "r1o", "shape": [1, 4, 12, 12]},
+                                                  {"input": "r2i", "output": "r2o", "shape": [1, 6, 6, 6]}]})
+        self.segment([clip], out)
+        self.compare(out, np.stack(want))
+        free_states(self.model, ratio, {"state": [{"input": "r1i", "output": "r1o", "shape": [1, 4, 12, 11]},
+                                                  {"input": "r2i", "output": "r2o"}]})
+        self.assertNotEqual(self.segment([clip], out, check=False).returncode, 0)
+
+    def test_a_state_begins_with_its_start(self):
+        recurrent(self.model, {"state": [{"input": "h_in", "output": "h_out", "start": 2.5}]})
+        clip, out = self.clip("a.mkv", frames=5), self.tmp / "mask.mkv"
+        self.segment([clip], out)
+        self.compare(out, loop(self.model, raw(clip, "rgb24", 3), start=2.5))
 
     def test_robust_video_matting(self):
         rvm = common.shared("models/segment/rvm_mobilenetv3_288x512_w8.onnx")

@@ -187,6 +187,19 @@ class Resume(common.Case):
                 self.assertEqual("is read up to there" in err, name in ("a.h264", "b.mkv"), err)
                 out.unlink()
 
+    def test_frames_that_take_over_results(self):
+        clip = self.clip("a.mp4", "-c:v", "libx264")
+        args = ("--mode", "mask", "--frame-skip=0.15", "--smooth", "--workers", 2)
+        ref, out = self.tmp / "ref.mp4", self.tmp / "out.mp4"
+        self.whole(clip, "-o", ref, *args)
+        reused = run("segment", clip, "-f", "null", "-", *args, "--json").stdout
+        self.assertGreater(json.loads(reused)["reused"]["similar"], PART)
+        for cut in (1, 3):
+            self.assertTrue(self.kill_at(out, cut * PART, clip, *args))
+            self.whole(clip, "-o", out, *args)
+            self.assertEqual(sha(out), sha(ref))
+            out.unlink()
+
     def test_a_background_video_and_two_eyes(self):
         clip, back = self.clip("a_sbs.mp4", "-c:v", "libx264", seconds=2), self.clip("b.mp4", "-c:v", "libx264", seconds=1)
         args = ("--mode", "replace", "--background", back, "--smooth", "--stereo", "sbs")
@@ -370,8 +383,6 @@ class Resume(common.Case):
             err = p.communicate(timeout=60)[1]
             self.assertEqual(p.returncode, 1, err)
             self.assertIn("cannot be resumed", err)
-        p = self.start(clip, "-o", self.tmp / "o.mp4", "--performance.frame_skip_enabled")
-        self.assertIn("frame_skip_enabled) cannot be resumed", p.communicate()[1])
         clip.unlink()
         clip = self.clip("a.mkv", "-c:v", "libx264", seconds=1)
         with open(clip, "rb") as f:

@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "cuda/abi.h"
+#include "media/frame_priv.h"
 
 // src/cuda/abi.h against NVIDIA's own headers, where they are installed.
 
@@ -11,6 +12,7 @@ int main(void) { SKIP("CUDA's headers are not installed"); }
 #include <cublas_api.h>
 #include <cuda.h>
 #include <cupti.h>
+#include <libavutil/hwcontext_cuda.h>
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 
@@ -37,6 +39,31 @@ TEST(driver)
     SAME(sizeof(cuda_device), sizeof(CUdevice));
     SAME(sizeof(cuda_address), sizeof(CUdeviceptr));
     SAME(sizeof(cuda_stream), sizeof(CUstream));
+}
+
+TEST(copies)
+{
+    SAME(CUDA_MEMORY_HOST, CU_MEMORYTYPE_HOST);
+    SAME(CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
+    SAME(sizeof(struct cuda_copy_2d), sizeof(CUDA_MEMCPY2D));
+    AT(cuda_copy_2d, from_kind, CUDA_MEMCPY2D, srcMemoryType);
+    AT(cuda_copy_2d, from_host, CUDA_MEMCPY2D, srcHost);
+    AT(cuda_copy_2d, from_device, CUDA_MEMCPY2D, srcDevice);
+    AT(cuda_copy_2d, from_pitch, CUDA_MEMCPY2D, srcPitch);
+    AT(cuda_copy_2d, to_kind, CUDA_MEMCPY2D, dstMemoryType);
+    AT(cuda_copy_2d, to_host, CUDA_MEMCPY2D, dstHost);
+    AT(cuda_copy_2d, to_device, CUDA_MEMCPY2D, dstDevice);
+    AT(cuda_copy_2d, to_pitch, CUDA_MEMCPY2D, dstPitch);
+    AT(cuda_copy_2d, width, CUDA_MEMCPY2D, WidthInBytes);
+    AT(cuda_copy_2d, height, CUDA_MEMCPY2D, Height);
+}
+
+// FFmpeg's header, which can only be read where CUDA's is.
+TEST(ffmpeg_device)
+{
+    SAME(sizeof(struct tachy_av_cuda), sizeof(AVCUDADeviceContext));
+    AT(tachy_av_cuda, context, AVCUDADeviceContext, cuda_ctx);
+    AT(tachy_av_cuda, stream, AVCUDADeviceContext, stream);
 }
 
 TEST(cupti)
@@ -112,5 +139,5 @@ TEST(nvtx)
     AT(nvtx_version_table, version, NvtxExportTableVersionInfo, version);
 }
 
-TEST_MAIN(TEST_CASE(driver), TEST_CASE(cupti), TEST_CASE(cublas), TEST_CASE(nvtx))
+TEST_MAIN(TEST_CASE(driver), TEST_CASE(copies), TEST_CASE(ffmpeg_device), TEST_CASE(cupti), TEST_CASE(cublas), TEST_CASE(nvtx))
 #endif

@@ -107,7 +107,7 @@ TEST(bad_parameters)
     CHECK_TEXT(said, "`fast`");
     CHECK_TEXT(said, "auto, tachy, cpu, null, openvino, ");
     CHECK_INT(open_with("null", NULL, "speed=3", NULL), TACHY_ERR_INVAL);
-    CHECK_TEXT(said, "cost_us=..., sleep_us=..., sleep_ns=..., fail_every=...");
+    CHECK_TEXT(said, "cost_us=..., sleep_us=..., sleep_ns=..., transfer_us=..., fail_every=...");
     CHECK_INT(open_with("null", NULL, "cost_us=-1", NULL), TACHY_ERR_INVAL);
     CHECK_INT(open_with("null", NULL, "cost_us=9x", NULL), TACHY_ERR_INVAL);
     CHECK_INT(open_with("null", NULL, "cost_us", NULL), TACHY_ERR_INVAL);

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/block_pool.h"
 #include "base/clock.h"
+#include "cuda/kernels.h"
 #include "cuda/nvtx.h"
 #include "cuda/places.h"
 #include "fakes/fake.h"
@@ -73,6 +74,29 @@ static double real(const json_t *o, const char *a, const char *b)
 {
     const json_t *v = json_object_get(o, a);
     return json_number_value(b ? json_object_get(v, b) : v);
+}
+
+// ---- what the kernels need
+
+TEST(kernels_refuse)
+{
+    char why[256];
+    struct tachy_device d = {.name = "Tesla V100", .cc_major = 7, .cc_minor = 0, .driver = 12040};
+    if (!tachy_cuda_kernels()) {
+        CHECK(strstr(tachy_cuda_refuses(&d, why), "-Dcuda=enabled"));
+    } else {
+        CHECK(strstr(tachy_cuda_refuses(&d, why), "compute capability 7.0"));
+        d.cc_minor = 5;
+        d.driver = 11080;
+        CHECK(strstr(tachy_cuda_refuses(&d, why), "NVIDIA's driver 5"));
+        d.driver = TACHY_CUDA_VERSION;
+        CHECK(!tachy_cuda_refuses(&d, why));
+        d.driver += 1000;
+        CHECK(!tachy_cuda_refuses(&d, why));
+        d.driver = 11080;
+    }
+    CHECK_INT(tachy_cuda_need(&d, &log_errors), TACHY_ERR_UNAVAILABLE);
+    CHECK_STR(last_message + strlen("GPU 0: "), why);
 }
 
 // ---- loader

@@ -1,14 +1,18 @@
 #include "test.h"
 
+#include "base/base.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "pipeline/recipe.h"
 #include "profile/system.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <tachy/batcher.h>
+#include <tachy/engine.h>
 #include <unistd.h>
 
 // Each limit is made on purpose, with null source and sink and a task whose steps take as long
@@ -23,6 +27,9 @@ struct costs {
     int compute_us;    // the model computes, by the thread's clock
     int order_us;      // computing, in order, by the wall clock
     int batch_us;      // a run of the model that takes up to BATCH frames; 0: none
+    int transfer_us;   // the null engine copies to and from a device
+    int stall_us;      // a page of the model has to be read back, which takes so long
+    bool hot;          // the clock is half of what it may be
 };
 
 struct job {
@@ -53,6 +60,89 @@ static void spin_us(int us)
         continue;
 }
 
+// What a processor and a system would say of themselves, in a folder instead of / ($TACHY_SYSROOT), and a
+// file whose pages are not in memory.
+static struct machine {
+    char root[40];
+    int pages;
+    pthread_mutex_t lock; // guards the rest
+    long long stalled_us, throttled;
+} machine = {.root = "/dev/shm/tachy-verdict-XXXXXX", .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void says(const char *path, const char *format, long long value)
+{
+    char *name = tachy_asprintf("%s/%s", machine.root, path);
+    FILE *f = fopen(name, "w"); // tachy_write_file() waits for the disk
+    CHECK(f && fprintf(f, format, value) > 0 && fclose(f) == 0);
+    tachy_free(name);
+}
+
+#define CPU0 "sys/devices/system/cpu/cpu0/"
+enum { PAGES = 16, PAGE = 4096 };
+
+static bool machine_open(void)
+{
+    static const char zeros[PAGES * PAGE];
+    char name[] = "test_verdict-XXXXXX";
+    if (access("/dev/shm", W_OK) != 0) // where writing waits for no disk
+        snprintf(machine.root, sizeof(machine.root), "/tmp/tachy-verdict-XXXXXX");
+    if (!mkdtemp(machine.root))
+        return false;
+    static const char *const folders[] = {"proc/pressure", CPU0 "cpufreq", CPU0 "thermal_throttle"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(folders); i++) {
+        char *path = tachy_asprintf("%s/%s", machine.root, folders[i]);
+        CHECK_INT(tachy_make_folders(path, NULL), TACHY_OK);
+        tachy_free(path);
+    }
+    char *stat = tachy_asprintf("%s/proc/stat", machine.root);
+    CHECK_INT(symlink("/proc/stat", stat), 0);
+    tachy_free(stat);
+    says(CPU0 "cpufreq/cpuinfo_max_freq", "%lld\n", 3000000);
+    machine.pages = mkstemp(name); // where the build is: a disk, if any is
+    unlink(name);
+    return machine.pages >= 0 && write(machine.pages, zeros, sizeof(zeros)) == sizeof(zeros) &&
+           fsync(machine.pages) == 0;
+}
+
+static void machine_close(void)
+{
+    char *command = tachy_asprintf("rm -r %s", machine.root);
+    CHECK(command && system(command) == 0);
+    tachy_free(command);
+    close(machine.pages);
+}
+
+// Its page comes back from the disk, and nobody could go on for that long.
+static int stall(int us)
+{
+    uint64_t start = tachy_now_ns();
+    pthread_mutex_lock(&machine.lock);
+    posix_fadvise(machine.pages, 0, 0, POSIX_FADV_DONTNEED);
+    volatile char *page = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, machine.pages, 0);
+    CHECK(page != MAP_FAILED && page[3 * PAGE] == 0);
+    munmap((void *)page, PAGES * PAGE);
+    tachy_sleep_until(start + (uint64_t)us * 1000);
+    machine.stalled_us += (long long)(tachy_now_ns() - start) / 1000;
+    says("proc/pressure/memory", "full avg10=0.00 avg60=0.00 avg300=0.00 total=%lld\n", machine.stalled_us);
+    pthread_mutex_unlock(&machine.lock);
+    return TACHY_OK;
+}
+
+static void throttle(void)
+{
+    pthread_mutex_lock(&machine.lock);
+    says(CPU0 "thermal_throttle/core_throttle_count", "%lld\n", ++machine.throttled);
+    pthread_mutex_unlock(&machine.lock);
+}
+
+struct worker {
+    tachy_task *task;
+    tachy_engine *engine; // NULL: no copies
+    struct tachy_tensor in, out;
+};
+
+static struct null_task *of_worker(void *w) { return conf(((struct worker *)w)->task); }
+
 static int t_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
 static void t_close(tachy_task *t) {}
 static int t_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
@@ -62,13 +152,42 @@ static int t_start(tachy_task *t, const struct tachy_video_info *in, struct tach
 }
 static int t_worker_open(tachy_task *t, void **w)
 {
-    *w = t;
+    struct worker *k = *w = calloc(1, sizeof(*k));
+    const struct tachy_io *in, *out;
+    char copies[32];
+    k->task = t;
+    snprintf(copies, sizeof(copies), "transfer_us=%d", conf(t)->c.transfer_us);
+    const char *const options[] = {copies, NULL};
+    if (!conf(t)->c.transfer_us)
+        return TACHY_OK;
+    CHECK_INT(tachy_engine_open(&k->engine, tachy_engine_params(.provider = "null", .provider_options = options,
+                                                                .null_shape_in = {1, 8, 8, 3},
+                                                                .null_shape_out = {1, 8, 8, 1})),
+              TACHY_OK);
+    tachy_engine_inputs(k->engine, &in);
+    tachy_engine_outputs(k->engine, &out);
+    k->in = in->spec;
+    k->out = out->spec;
+    CHECK_INT(tachy_tensor_alloc(&k->in), TACHY_OK);
+    CHECK_INT(tachy_tensor_alloc(&k->out), TACHY_OK);
     return TACHY_OK;
 }
-static void t_worker_close(void *w) {}
+static void t_worker_close(void *w)
+{
+    struct worker *k = w;
+    tachy_engine_close(&k->engine);
+    tachy_tensor_free(&k->in);
+    tachy_tensor_free(&k->out);
+    free(k);
+}
+static uint64_t t_transfer_ns(const void *w)
+{
+    const struct worker *k = w;
+    return k->engine ? tachy_engine_transfer_ns(k->engine) : 0;
+}
 static int t_preprocess(void *w, struct tachy_item *item, int eye)
 {
-    return wait_us(conf(w)->c.preprocess_us);
+    return wait_us(of_worker(w)->c.preprocess_us);
 }
 static int run_batch(void *user, const struct tachy_batch *batch)
 {
@@ -82,7 +201,7 @@ static int run_batch(void *user, const struct tachy_batch *batch)
 }
 static int t_model(void *w, struct tachy_item *item, int eye)
 {
-    struct null_task *n = conf(w);
+    struct null_task *n = of_worker(w);
     if (n->batcher) {
         tachy_ticket *ticket;
         int err = tachy_batcher_submit(n->batcher, tachy_submit_params(.user = item), &ticket);
@@ -94,11 +213,18 @@ static int t_model(void *w, struct tachy_item *item, int eye)
     uint64_t end = tachy_thread_cpu_ns() + (uint64_t)n->c.compute_us * 1000;
     while (n->c.compute_us && tachy_thread_cpu_ns() < end)
         continue;
+    struct worker *k = w;
+    if (k->engine)
+        CHECK_INT(tachy_engine_run(k->engine, &k->in, &k->out), TACHY_OK);
+    if (n->c.stall_us)
+        stall(n->c.stall_us);
+    if (n->c.hot)
+        throttle();
     return wait_us(n->c.model_us);
 }
 static int t_postprocess(void *w, struct tachy_item *item, int eye)
 {
-    return wait_us(conf(w)->c.postprocess_us);
+    return wait_us(of_worker(w)->c.postprocess_us);
 }
 static int t_order_open(tachy_task *t, void **state)
 {
@@ -114,7 +240,7 @@ static int t_order(void *state, struct tachy_item *item)
 static int t_composite(void *w, struct tachy_item *item)
 {
     item->out = tachy_frame_ref(item->in);
-    return wait_us(conf(w)->c.composite_us);
+    return wait_us(of_worker(w)->c.composite_us);
 }
 static void t_batches(const tachy_task *t, struct tachy_task_batches *b)
 {
@@ -141,6 +267,7 @@ static const struct tachy_task_ops ops = {
     .order = t_order,
     .composite = t_composite,
     .batches = t_batches,
+    .transfer_ns = t_transfer_ns,
 };
 
 static void print(void *user, enum tachy_log_level level, const char *msg)
@@ -168,6 +295,8 @@ static void run(const struct job *j, struct tachy_summary *sum)
     tachy_source *source;
     tachy_sink *sink;
     tachy_task *t = task_new(j->costs);
+    says(CPU0 "cpufreq/scaling_cur_freq", "%lld\n", j->costs.hot ? 1500000 : 3000000);
+    setenv("TACHY_SYSROOT", machine.root, 1);
     CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = j->source, .log = &say)), 0);
     CHECK_INT(tachy_sink_open(&sink, tachy_sink_params(.url = j->sink ? j->sink : "-",
                                                        .format = "null", .log = &say)),
@@ -177,6 +306,7 @@ static void run(const struct job *j, struct tachy_summary *sum)
                                          .max_bytes = j->max_bytes, .log = &say),
                         sum),
               TACHY_OK);
+    unsetenv("TACHY_SYSROOT");
     tachy_sink_close(&sink);
     tachy_source_close(&source);
     tachy_batcher_close(&conf(t)->batcher);
@@ -314,6 +444,31 @@ TEST(memory)
     expect(TACHY_LIMIT_MEMORY, &with, &without);
 }
 
+// One worker, so that nobody goes on while it stands still.
+TEST(short_of_memory)
+{
+    struct job with = {.source = SOURCE, .workers = 1, .costs = {.model_us = 4000, .stall_us = 4000}};
+    struct job without = with;
+    without.costs.stall_us = 0;
+    expect(TACHY_LIMIT_MEMORY, &with, &without);
+}
+
+TEST(transfer)
+{
+    struct job with = {.source = quick, .costs = {.preprocess_us = 4000, .transfer_us = 14000}};
+    struct job without = {.source = quick, .costs = {.preprocess_us = 4000}};
+    expect(TACHY_LIMIT_TRANSFER, &with, &without);
+}
+
+// At half of the clock the same work takes twice as long.
+TEST(thermal)
+{
+    struct job with = {.source = SOURCE, .workers = tachy_cpu_count(), .costs = {.compute_us = 10000, .hot = true}};
+    struct job without = with;
+    without.costs = (struct costs){.compute_us = 5000};
+    expect(TACHY_LIMIT_THERMAL, &with, &without);
+}
+
 TEST(one_core_of_workers)
 {
     int cores = tachy_cpu_count();
@@ -350,8 +505,19 @@ TEST(batch_too_small)
     expect(TACHY_LIMIT_BATCH, &with, &without);
 }
 
-TEST_MAIN(TEST_CASE(decode), TEST_CASE(disk_of_the_input), TEST_CASE(source_rate),
-          TEST_CASE(preprocess), TEST_CASE(engine), TEST_CASE(postprocess), TEST_CASE(composite),
-          TEST_CASE(encode), TEST_CASE(disk_of_the_output), TEST_CASE(memory),
-          TEST_CASE(one_core_of_workers), TEST_CASE(one_core_of_order), TEST_CASE(busy_cores),
-          TEST_CASE(batch_too_small))
+int main(void)
+{
+    static const struct test_case cases[] = {
+        TEST_CASE(decode),          TEST_CASE(disk_of_the_input), TEST_CASE(source_rate),
+        TEST_CASE(preprocess),      TEST_CASE(engine),            TEST_CASE(postprocess),
+        TEST_CASE(composite),       TEST_CASE(encode),            TEST_CASE(disk_of_the_output),
+        TEST_CASE(memory),          TEST_CASE(short_of_memory),   TEST_CASE(transfer),
+        TEST_CASE(thermal),         TEST_CASE(one_core_of_workers), TEST_CASE(one_core_of_order),
+        TEST_CASE(busy_cores),      TEST_CASE(batch_too_small),
+    };
+    if (!machine_open())
+        return 1;
+    int status = test_run(cases, TACHY_ARRAY_SIZE(cases));
+    machine_close();
+    return status;
+}

@@ -8,9 +8,8 @@
 #include <tachy/common.h>
 #include <unistd.h>
 
-// The rules on figures that are made up: what no run on this machine can show (a GPU's copies,
-// heat, a system that is short of memory), and the borders between rules. test_verdict.c has
-// the runs.
+// The rules on figures that are made up: words and evidence, and the borders between rules.
+// test_verdict.c has the runs.
 
 // 100 frames in 10 s on 4 cores, nobody waits for anything but the part that is named.
 static struct tachy_verdict_in quiet(void)
@@ -54,6 +53,12 @@ TEST(transfer)
     in.step_busy_s[TACHY_STEP_MODEL] = 36;
     struct tachy_verdict v = told(&in, TACHY_LIMIT_TRANSFER, 10 / (15.0 / 4 + 0.25));
     CHECK(strstr(v.words, "62 %"));
+    // Batches run on threads of their own.
+    in = quiet();
+    in.engine = (struct verdict_stage){1, 9.8, 0, 0};
+    in.transfer_s = 6;
+    in.step_busy_s[TACHY_STEP_MODEL] = 9.8;
+    told(&in, TACHY_LIMIT_TRANSFER, 10 / (3.8 + 0.2));
 }
 
 // Side by side where that can be, else with more threads each.

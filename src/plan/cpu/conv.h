@@ -11,9 +11,10 @@
 //   any number of threads afterwards) -> tachy_conv_run (any number of times and threads, each
 //   with scratch of its own, each with the rows that it is to write).
 //
-// Bits: every output is bias + taps in the order [ky][kx][channel], one rounding a tap with
-// fused multiply-add. So variants, blocks, threads and the two x86 sets give the same bits
-// (the long activations' polynomials too); the portable set rounds products on its own.
+// Bits: every output is the taps in the order [ky][kx][channel], one rounding a tap with fused
+// multiply-add, with the bias in front or behind (tachy_conv_bias_first()). So variants, blocks,
+// threads and the two x86 sets give the same bits (the long activations' polynomials too); the
+// portable set rounds products on its own.
 
 // One way to run a shape. `vectors` and `pixels` are the register tile, `block` the outputs
 // that pass through all weights before the next (0: one that suits the caches).
@@ -79,6 +80,11 @@ size_t tachy_conv_scratch_size(const struct tachy_conv *c, bool scaled);
 // added tensor and must not otherwise overlap what is read. Cannot fail.
 void tachy_conv_run(const struct tachy_conv *c, const void *packed, const struct tachy_conv_io *io,
                     int row0, int row1, void *scratch);
+
+// Whether an output's sum starts at its bias. A large bias in front has every tap rounded to its
+// precision, which makes networks half as exact; behind, it is an addition more, which shows where
+// there are few taps. Depthwise convolutions add theirs behind.
+static inline bool tachy_conv_bias_first(int taps) { return taps < 32; }
 
 // Inside of src/plan/cpu: a shape that is known to be good, with kernels of 0 taps allowed.
 void tachy_conv_setup(struct tachy_conv *c, const struct tachy_conv_shape *s,

@@ -148,10 +148,13 @@ static struct tachy_tile panel_tile(const struct block *b, int k, int channels, 
     const struct tachy_epilogue *e = &b->io->epilogue;
     int first = b->group * (c->s.cout / c->s.groups) + k, width = c->k->width;
     const float *w = b->weights + (ptrdiff_t)k * (c->taps + 1);
+    static const float no_bias[TACHY_TILE_VECTORS * 16];
+    bool first_bias = tachy_conv_bias_first(c->taps);
     return (struct tachy_tile){
         .x_run = b->size,
         .zeros = b->packed,
-        .bias = w,
+        .start = first_bias ? w : no_bias,
+        .bias = first_bias ? NULL : w,
         .w = w + vectors * width,
         .tail = channels - (vectors - 1) * width,
         .y_step = b->io->out.pixel,

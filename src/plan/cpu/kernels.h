@@ -16,12 +16,13 @@ struct tachy_tile {
     const float *zeros;    // what a run in the padding reads; one of all pixels is left out
     ptrdiff_t skip;        // floats of each run that are not read
     int runs, len;
-    // Sums so far of all tiles, [pixels][vectors * width] each: where they start (NULL: at the
-    // bias), and where they go instead of to the epilogue (NULL: they are complete).
+    // Sums so far of all tiles, [pixels][vectors * width] each: where they start (NULL:
+    // `start`), and where they go instead of to the epilogue (NULL: they are complete).
     const float *resume;
     float *keep;
     const float *w;    // [runs][len][vectors * width]
-    const float *bias; // [vectors * width]
+    const float *start; // [vectors * width]: what taps are added to
+    const float *bias;  // [vectors * width]: what is added to them; NULL: nothing
     // What is read after these tiles: so many 64-byte lines are fetched with each. 0: none.
     const float *ahead;
     int ahead_lines;
@@ -93,7 +94,7 @@ struct tachy_narrow_row {
     int channels;
     ptrdiff_t line; // floats to the next channel
     const float *w; // [rows][kw][channels]
-    float bias;
+    float start, bias; // what taps are added to, and what is added to them
     float *y; // [pixels]
     int pixels;
 };

@@ -29,7 +29,7 @@ size_t tachy_narrow_packed_size(const struct tachy_narrow *c)
 void tachy_narrow_pack(const struct tachy_narrow *c, const struct tachy_conv_weights *w, float *p)
 {
     for (int k = 0; k < c->s.cout; k++) {
-        *p++ = w->bias ? w->bias[k] : 0;
+        *p++ = (w->bias ? w->bias[k] : 0) + 0.0f; // no -0: vec/tile.c
         for (int ky = 0; ky < c->s.kh; ky++)
             for (int kx = 0; kx < c->s.kw; kx++)
                 for (int i = 0; i < c->s.cin; i++)
@@ -116,7 +116,9 @@ static void run_row(struct lines *l, const float *packed, int y)
                                  .kw = s->kw, .step = s->dil_w, .channels = s->cin, .y = l->out, .pixels = c->out_w};
     for (int k = 0; k < s->cout; k++) {
         const float *w = packed + (ptrdiff_t)k * (taps(c) + 1);
-        r.bias = w[0];
+        bool bias_first = tachy_conv_bias_first(taps(c));
+        r.start = bias_first ? w[0] : 0;
+        r.bias = bias_first ? -0.0f : w[0]; // x + -0 is x, whatever x is
         r.w = w + 1 + (ptrdiff_t)TACHY_MIN(first, last) * s->kw * s->cin;
         c->k->narrow(&r);
         finish(l, y, k);

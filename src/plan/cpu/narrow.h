@@ -5,7 +5,7 @@
 // leave most lanes of its vectors idle, so here the lanes are pixels of a row. Rows of the input
 // are turned into one line a channel first, each once.
 //
-// Order of use and bits as in conv.h: every output is bias + taps in the order [ky][kx][channel].
+// Order of use and bits as in conv.h: every output is taps in the order [ky][kx][channel] and bias.
 
 struct tachy_narrow {
     struct tachy_conv_shape s;

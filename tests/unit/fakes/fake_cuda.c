@@ -1,6 +1,7 @@
 // A CUDA driver without a GPU: streams are moments up to which they are busy, events moments at
 // which they happen. Time passes as the host's does, on a clock that is 150 ppm faster and starts
-// elsewhere, as a card's own would. Nothing is computed and device memory has no contents.
+// elsewhere, as a card's own would. Nothing is computed; device memory is memory of the host's that
+// nobody has touched, which pictures (cuMemcpy2D) are copied from and to.
 #include "cuda/abi.h"
 #include "fake.h"
 
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 struct cuda_stream_handle {
@@ -151,15 +153,19 @@ FAKE_API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 
 FAKE_API int cuMemAlloc_v2(cuda_address *at, size_t bytes)
 {
-    static cuda_address next = 1 << 20;
     int i = 0, err = CUDA_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     while (i < BLOCKS && blocks[i].at)
         i++;
     if (i < BLOCKS && bytes <= ((size_t)CARD_GIB << 30) - others - ours) {
-        *at = blocks[i].at = next;
+        void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (data == MAP_FAILED) {
+            pthread_mutex_unlock(&lock);
+            return CUDA_OUT_OF_MEMORY;
+        }
+        *at = blocks[i].at = (cuda_address)(uintptr_t)data;
         blocks[i].bytes = bytes;
-        next += bytes + 256;
         ours += bytes;
         counts.allocations++;
         err = 0;
@@ -176,6 +182,7 @@ FAKE_API int cuMemFree_v2(cuda_address at)
         if (blocks[i].at != at)
             continue;
         blocks[i].at = 0;
+        munmap((void *)(uintptr_t)at, blocks[i].bytes);
         ours -= blocks[i].bytes;
         counts.allocations--;
         err = 0;
@@ -203,11 +210,52 @@ FAKE_API int cuMemFreeHost(void *data)
 }
 
 FAKE_API int cuMemcpyHtoD_v2(cuda_address to, const void *from, size_t bytes) { return failure; }
+FAKE_API int cuMemcpyDtoH_v2(void *to, cuda_address from, size_t bytes) { return failure; }
+FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) { return failure; }
+
+FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
+{
+    occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
+    return failure;
+}
+
+FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cuda_stream stream)
+{
+    occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
+    return failure;
+}
+
+FAKE_API int cuMemsetD8Async(cuda_address at, unsigned char value, size_t bytes, cuda_stream stream)
+{
+    occupy(stream, (double)bytes / FAKE_COPY_BPS);
+    return failure;
+}
+
+FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned flags)
+{
+    pthread_mutex_lock(&lock);
+    if (event->recorded && stream->busy_until < event->at)
+        stream->busy_until = event->at;
+    pthread_mutex_unlock(&lock);
+    return failure;
+}
 
 FAKE_API int cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t bytes,
                                   cuda_stream stream)
 {
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
+    return failure;
+}
+
+FAKE_API int cuMemcpy2DAsync_v2(const struct cuda_copy_2d *c, cuda_stream stream)
+{
+    const char *from = c->from_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->from_device : c->from_host;
+    char *to = c->to_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->to_device : c->to_host;
+    if (c->width > c->from_pitch || c->width > c->to_pitch)
+        return 1; // CUDA_ERROR_INVALID_VALUE
+    for (size_t y = 0; y < c->height && !failure; y++)
+        memcpy(to + y * c->to_pitch, from + y * c->from_pitch, c->width);
+    occupy(stream, 2 * (double)(c->width * c->height) / FAKE_COPY_BPS);
     return failure;
 }
 

@@ -10,7 +10,8 @@
 #define STORE_AT(acc, p, v)                                                                        \
     if (p < n)                                                                                     \
         store_part(y + (p) * t->y_step, acc, tail);
-#define D_INIT(acc, p, v) VF acc = bias;
+#define D_INIT(acc, p, v) VF acc = vset1(0);
+#define D_BIAS(acc, p, v) acc = vadd(acc, bias);
 #define D_SUM(acc, p, v)                                                                           \
     if (p < n)                                                                                     \
         sum = vadd(sum, acc);
@@ -48,6 +49,7 @@ static inline void store_part(float *p, VF v, int tail)
         for (int r = t->rows; r > 0; r--, row += t->row, w += (taps) * VW) {                       \
             WEIGHTS COLUMNS                                                                        \
         }                                                                                          \
+        ROWS##size(EACH1, D_BIAS)                                                                  \
         FINISH(ROWS##size, EACH1)                                                                  \
         if (t->sums) {                                                                             \
             VF sum = load_part(t->sums + c, tail);                                                 \
@@ -188,10 +190,11 @@ static void any_block(const struct tachy_dw_tile *t, int c, const float *w, int 
     const int n = 1;
     const float *row = t->x + c, *add = t->add ? t->add + c : NULL;
     float *y = t->y + c;
-    VF a0_0 = vload(t->bias + c);
+    VF a0_0 = vset1(0);
     for (int r = t->rows; r > 0; r--, row += t->row, w += t->kw * VW)
         for (int q = t->first; q < t->end; q++)
             a0_0 = vfma(load_part(row + q * t->pixel, tail), vload(w + q * VW), a0_0);
+    a0_0 = vadd(a0_0, vload(t->bias + c));
     FINISH(ROWS1, EACH1)
     if (t->sums)
         store_part(t->sums + c, vadd(load_part(t->sums + c, tail), a0_0), tail);

@@ -1,17 +1,17 @@
 #include "plan/cpu/vec/vec.h"
 #include "plan/cpu/vec/vec_names.h"
 
-// One output channel of a row, the lanes being pixels: bias, then the taps in their order with one
-// rounding a tap, as in tile.c.
+// One output channel of a row, the lanes being pixels: the taps in their order with one rounding a
+// tap, the bias in front or behind, as in tile.c.
 
-#define N_INIT(i) VF a##i = bias;
+#define N_INIT(i) VF a##i = start;
 #define N_STEP(i) a##i = vfma(vload(x + i * VW), k, a##i);
-#define N_STORE(i) vstore(r->y + p + i * VW, a##i);
+#define N_STORE(i) vstore(r->y + p + i * VW, vadd(a##i, bias));
 #define N_ALL(M) M(0) M(1) M(2) M(3)
 
 void ISA_NAME(tachy_narrow_row)(const struct tachy_narrow_row *r)
 {
-    const VF bias = vset1(r->bias);
+    const VF start = vset1(r->start), bias = vset1(r->bias);
     for (int p = 0; p < r->pixels; p += 4 * VW) {
         const float *w = r->w;
         N_ALL(N_INIT)

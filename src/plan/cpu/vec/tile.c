@@ -1,10 +1,11 @@
 #include "plan/cpu/kernels.h"
 #include "plan/cpu/vec/vec_finish.h"
 
-// Register tiles of convolution and matrix product: pixels x vectors accumulators, each
-// starting at the bias and adding the taps in their order with one rounding a tap (where the
-// processor has fused multiply-add), so an output's bits do not depend on the tile it fell in.
-// Whether a zero of the padding is added or left out changes none, as no sum is -0.
+// Register tiles of convolution and matrix product: pixels x vectors accumulators, each adding
+// the taps in their order with one rounding a tap (where the processor has fused multiply-add),
+// with the bias in front or behind, so an output's bits do not depend on the tile it fell in.
+// Whether a zero of the padding is added or left out changes none: it can only make a sum of -0
+// one of +0, and the bias, which is never -0, is added before or after.
 
 #define LAST(v, n) ((v) == (n) - 1)
 #define ADD_AT(p, v) load_last(add + (p) * add_step + (v) * VW, LAST(v, vectors), tail)
@@ -25,6 +26,7 @@ static inline void store_last(float *p, VF v, bool last, int tail)
 }
 
 #define T_INIT(acc, p, v) VF acc = b##v;
+#define T_ADD_BIAS(acc, p, v) acc = vadd(acc, c##v);
 #define T_SUM(acc, p, v) s##v = vadd(s##v, acc);
 #define T_RESUME(acc, p, v) acc = vload(resume + ((p) * vectors + (v)) * VW);
 #define T_KEEP(acc, p, v) vstore(keep + ((p) * vectors + (v)) * VW, acc);
@@ -51,7 +53,8 @@ static inline void store_last(float *p, VF v, bool last, int tail)
 #define T_VECTORS1(M) M(0)
 #define T_VECTORS2(M) M(0) M(1)
 #define T_VECTORS3(M) M(0) M(1) M(2)
-#define T_BIAS(v) const VF b##v = vload(t->bias + (v) * VW);
+#define T_START(v) const VF b##v = vload(start + (v) * VW);
+#define T_BIAS(v) const VF c##v = vload(bias + (v) * VW);
 #define T_WEIGHTS(v) const VF w##v = vload(w + (v) * VW);
 #define T_SUMS_LOAD(v) VF s##v = load_last(t->sums + (v) * VW, LAST(v, vectors), tail);
 #define T_SUMS_STORE(v) store_last(t->sums + (v) * VW, s##v, LAST(v, vectors), tail);
@@ -64,13 +67,13 @@ static inline void store_last(float *p, VF v, bool last, int tail)
         const ptrdiff_t y_step = t->y_step, add_step = t->add_step;                                \
         const int runs = t->runs, tail = t->tail;                                                  \
         const float *const *x_tile = t->x, *add = t->add;                                          \
-        const float *resume = t->resume;                                                           \
+        const float *resume = t->resume, *start = t->start, *bias = t->bias;                       \
         float *y = t->y, *keep = t->keep;                                                          \
         const float *ahead = t->ahead, *zeros = t->zeros;                                          \
         for (int i = t->tiles; i > 0; i--, x_tile += P, y += P * y_step) {                         \
             for (int l = t->ahead_lines; l > 0; l--, ahead += 16)                                  \
                 __builtin_prefetch(ahead, 0, 2);                                                   \
-            T_VECTORS##N(T_BIAS)                                                                   \
+            T_VECTORS##N(T_START)                                                                  \
             ROWS##P(EACH##N, T_INIT)                                                               \
             if (resume) {                                                                          \
                 ROWS##P(EACH##N, T_RESUME)                                                         \
@@ -92,6 +95,10 @@ static inline void store_last(float *p, VF v, bool last, int tail)
                 ROWS##P(EACH##N, T_KEEP)                                                           \
                 keep += P * vectors * VW;                                                          \
                 continue;                                                                          \
+            }                                                                                      \
+            if (bias) {                                                                            \
+                T_VECTORS##N(T_BIAS)                                                               \
+                ROWS##P(EACH##N, T_ADD_BIAS)                                                       \
             }                                                                                      \
             FINISH(ROWS##P, EACH##N)                                                               \
             if (t->sums) {                                                                         \

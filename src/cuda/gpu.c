@@ -1,0 +1,113 @@
+#include "cuda/gpu.h"
+
+#include "base/base.h"
+
+#include <stdlib.h>
+
+static int open_stream(struct tachy_gpu *g, void *stream, const struct tachy_log *log)
+{
+    int err = tachy_device_enter(&g->device, log);
+    if (err < 0)
+        return err;
+    g->stream = stream;
+    if (!stream) {
+        err = tachy_cu_check(g->device.cu,
+                             g->device.cu->stream_create(&g->stream, CUDA_STREAM_OWN_ORDER), log,
+                             "a stream cannot be made");
+        g->own_stream = err == TACHY_OK;
+    }
+    tachy_device_leave(&g->device);
+    return err;
+}
+
+int tachy_gpu_open(struct tachy_gpu **out, int ordinal, void *stream, const struct tachy_log *log)
+{
+    const struct tachy_cu *cu;
+    *out = NULL;
+    int err = tachy_cu_load(&cu, TACHY_LOG_ERR, log);
+    if (err < 0)
+        return err;
+    struct tachy_gpu *g = calloc(1, sizeof(*g));
+    if (!g)
+        return TACHY_ERR_NOMEM;
+    atomic_init(&g->refs, 1);
+    err = tachy_device_describe(&g->device, cu, ordinal, log);
+    if (err == TACHY_OK)
+        err = open_stream(g, stream, log);
+    if (err < 0)
+        tachy_gpu_unref(&g);
+    *out = g;
+    return err;
+}
+
+struct tachy_gpu *tachy_gpu_ref(struct tachy_gpu *g)
+{
+    if (g)
+        atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+    return g;
+}
+
+void tachy_gpu_unref(struct tachy_gpu **gpu)
+{
+    struct tachy_gpu *g = *gpu;
+    *gpu = NULL;
+    if (!g || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (g->own_stream && tachy_device_enter(&g->device, NULL) == TACHY_OK) {
+        g->device.cu->stream_destroy(g->stream);
+        tachy_device_leave(&g->device);
+    }
+    tachy_device_close(&g->device);
+    free(g);
+}
+
+void *tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes)
+{
+    cuda_address at = 0;
+    if (tachy_device_enter(&g->device, NULL) < 0)
+        return NULL;
+    if (g->device.cu->memory_alloc(&at, bytes) != CUDA_OK)
+        at = 0;
+    tachy_device_leave(&g->device);
+    return (void *)(uintptr_t)at;
+}
+
+void tachy_gpu_free(struct tachy_gpu *g, void *data)
+{
+    if (!data || tachy_device_enter(&g->device, NULL) < 0)
+        return;
+    g->device.cu->memory_free((cuda_address)(uintptr_t)data);
+    tachy_device_leave(&g->device);
+}
+
+static int copy_plane(const struct tachy_cu *cu, const struct tachy_gpu_plane *p, cuda_stream stream)
+{
+    struct cuda_copy_2d c = {
+        .from_kind = p->from_gpu ? CUDA_MEMORY_DEVICE : CUDA_MEMORY_HOST,
+        .from_host = p->from_gpu ? NULL : p->from,
+        .from_device = p->from_gpu ? (cuda_address)(uintptr_t)p->from : 0,
+        .from_pitch = p->from_pitch,
+        .to_kind = p->to_gpu ? CUDA_MEMORY_DEVICE : CUDA_MEMORY_HOST,
+        .to_host = p->to_gpu ? NULL : p->to,
+        .to_device = p->to_gpu ? (cuda_address)(uintptr_t)p->to : 0,
+        .to_pitch = p->to_pitch,
+        .width = p->width,
+        .height = p->height,
+    };
+    return cu->copy_2d(&c, stream);
+}
+
+int tachy_gpu_copy(struct tachy_device *d, const struct tachy_gpu_plane *planes, int n,
+                   cuda_stream stream, bool wait, const struct tachy_log *log)
+{
+    int err = tachy_device_enter(d, log);
+    if (err < 0)
+        return err;
+    for (int i = 0; i < n && err == TACHY_OK; i++)
+        err = tachy_cu_check(d->cu, copy_plane(d->cu, &planes[i], stream), log,
+                             "a picture cannot be copied");
+    if (err == TACHY_OK && wait)
+        err = tachy_cu_check(d->cu, d->cu->stream_wait(stream), log, "a picture cannot be copied");
+    tachy_device_leave(d);
+    return err;
+}

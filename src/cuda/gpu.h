@@ -1,0 +1,35 @@
+#pragma once
+#include "cuda/device.h"
+
+#include <stdatomic.h>
+
+// A GPU's primary context, which is retained, with one stream in it: what a decoder, its frames and
+// their pools hold references to, so that the last of them may be freed in any order. Thread-safe.
+struct tachy_gpu {
+    atomic_int refs;
+    struct tachy_device device;
+    cuda_stream stream;
+    bool own_stream; // destroyed with it
+};
+
+// `stream`: the caller's (a CUstream of the primary context), which must outlive *out; NULL: a new
+// one that is not ordered with the default stream. Failures are logged: TACHY_ERR_UNAVAILABLE (the
+// driver, named), TACHY_ERR_INVAL (no such GPU), TACHY_ERR_EXTERNAL.
+int tachy_gpu_open(struct tachy_gpu **out, int ordinal, void *stream, const struct tachy_log *log);
+struct tachy_gpu *tachy_gpu_ref(struct tachy_gpu *g);
+void tachy_gpu_unref(struct tachy_gpu **g);
+
+// Memory of the GPU; NULL: there is none. Freeing waits for the GPU.
+void *tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes);
+void tachy_gpu_free(struct tachy_gpu *g, void *data);
+
+// One plane of a copy; which of the two ends lie on the GPU is in the pointers' places.
+struct tachy_gpu_plane {
+    const void *from;
+    void *to;
+    size_t from_pitch, to_pitch, width, height; // bytes, bytes, bytes, rows
+    bool from_gpu, to_gpu;
+};
+// Queues the copies on `stream`; `wait`: returns when they are done.
+int tachy_gpu_copy(struct tachy_device *d, const struct tachy_gpu_plane *planes, int n,
+                   cuda_stream stream, bool wait, const struct tachy_log *log);

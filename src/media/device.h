@@ -1,0 +1,19 @@
+#pragma once
+#include "cuda/gpu.h"
+#include "media/media.h"
+
+// Frames in a GPU's memory, and FFmpeg's view of that GPU.
+
+// A device for FFmpeg's decoders (hw_device_ctx) on the GPU's primary context, whose stream is g's.
+// Takes its own reference to g. tachy_frame_from_av() wraps the pictures of such a device.
+int tachy_av_device_open(AVBufferRef **out, struct tachy_gpu *g, const struct tachy_log *log);
+
+// A pool of frames in the GPU's memory; otherwise as tachy_frame_pool_open(). Rows begin at multiples
+// of 256 bytes. tachy_frame_writable() gives their addresses on the GPU.
+int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_pix format,
+                              int width, int height);
+
+// Copies pixels, times, id, colour and flags into `to`, a frame of the same format and size that can
+// be written, on `stream`. One of the two lies on the GPU `d`, or both.
+int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tachy_device *d,
+                            cuda_stream stream, bool wait, const struct tachy_log *log);

@@ -1,0 +1,74 @@
+#include "media/frame_priv.h"
+
+// Pictures between a GPU's memory and the host's.
+
+int tachy_frame_need_host(const tachy_frame *f, const struct tachy_log *log, const char *who)
+{
+    if (f->place != TACHY_DEVICE)
+        return TACHY_OK;
+    return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
+                      "%s works on the CPU, which cannot read a frame in the memory of GPU %d: "
+                      "download it first (tachy_frame_download())", who, f->device);
+}
+
+int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tachy_device *d,
+                            cuda_stream stream, bool wait, const struct tachy_log *log)
+{
+    const struct tachy_pix_desc *desc = tachy_pix_desc(from->format);
+    struct tachy_gpu_plane planes[4] = {0};
+    for (int i = 0; i < desc->planes; i++)
+        planes[i] = (struct tachy_gpu_plane){
+            .from = from->data[i],
+            .to = tachy_frame_writable(to, i),
+            .from_pitch = (size_t)from->stride[i],
+            .to_pitch = (size_t)to->stride[i],
+            .width = tachy_plane_row_bytes(desc, i, from->width),
+            .height = (size_t)tachy_plane_rows(desc, i, from->height),
+            .from_gpu = from->place == TACHY_DEVICE,
+            .to_gpu = to->place == TACHY_DEVICE,
+        };
+    int err = tachy_gpu_copy(d, planes, desc->planes, stream, wait, log);
+    if (err < 0)
+        return err;
+    to->id = from->id;
+    to->pts = from->pts;
+    to->duration = from->duration;
+    to->color = from->color;
+    to->key = from->key;
+    to->discontinuity = from->discontinuity;
+    return TACHY_OK;
+}
+
+int tachy_frame_download_to(tachy_frame *to, const tachy_frame *f, const struct tachy_log *log)
+{
+    const struct tachy_cu *cu;
+    struct tachy_device d = {0};
+    if (to->format != f->format || to->width != f->width || to->height != f->height ||
+        to->place == TACHY_DEVICE || f->place != TACHY_DEVICE || !tachy_frame_writable(to, 0))
+        return TACHY_ERR_INVAL;
+    int err = tachy_cu_load(&cu, TACHY_LOG_ERR, log);
+    if (err == TACHY_OK)
+        err = tachy_device_describe(&d, cu, f->device, log);
+    if (err == TACHY_OK)
+        err = tachy_frame_copy_planes(to, f, &d, f->stream, true, log);
+    tachy_device_close(&d);
+    return err;
+}
+
+int tachy_frame_download(tachy_frame **out, tachy_frame *f, const struct tachy_log *log)
+{
+    *out = NULL;
+    if (f->place != TACHY_DEVICE) {
+        *out = tachy_frame_ref(f);
+        return TACHY_OK;
+    }
+    tachy_frame *n;
+    int err = tachy_frame_new(&n, &(struct tachy_frame_params){
+                                      .format = f->format, .width = f->width, .height = f->height});
+    if (err == TACHY_OK)
+        err = tachy_frame_download_to(n, f, log);
+    if (err < 0)
+        tachy_frame_unref(&n);
+    *out = n;
+    return err;
+}

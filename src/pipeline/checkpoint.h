@@ -1,0 +1,42 @@
+#pragma once
+#include "base/base.h"
+
+#include <pthread.h>
+
+// What a run keeps from frame to frame, as bytes behind the last frame before a cut. Its parts are
+// written by the threads that have them, ahead of the cut and at different times; at the cut they are
+// taken together.
+
+enum checkpoint_part {
+    CHECKPOINT_ORDER, // of the task's ordered part (smoothing)
+    CHECKPOINT_MODEL, // a recurrent model's state
+    CHECKPOINT_SKIP,  // which frame the next ones are compared with (frame_skip)
+    CHECKPOINT_KEPT,  // its result
+    CHECKPOINT_PARTS
+};
+
+struct checkpoint_bytes {
+    void *data; // free()
+    size_t size;
+};
+
+struct checkpoint {
+    unsigned parts; // bits 1 << enum checkpoint_part that every cut has
+    pthread_mutex_t lock; // guards the rest
+    struct checkpoint_entry *entries;
+    int err; // what went wrong where nobody could be told
+};
+
+void checkpoint_open(struct checkpoint *c);
+void checkpoint_close(struct checkpoint *c);
+
+// Keeps a part behind frame `id`; takes over `b->data` also on failure. `err`: making it failed,
+// which the cut is told. Any thread. Returns `err`, or TACHY_ERR_NOMEM.
+int checkpoint_add(struct checkpoint *c, int64_t id, enum checkpoint_part part, struct checkpoint_bytes *b,
+                   int err);
+// All parts behind frame `id` as one block, to be freed; {NULL, 0} where there are none to be had.
+// TACHY_ERR_STATE: one is missing.
+int checkpoint_take(struct checkpoint *c, int64_t id, struct checkpoint_bytes *all);
+// Where the parts lie in such a block; size 0 of those that are not in c->parts. TACHY_ERR_FORMAT.
+int checkpoint_split(const struct checkpoint *c, const void *data, size_t size,
+                     struct checkpoint_bytes part[CHECKPOINT_PARTS]);
