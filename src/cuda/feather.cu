@@ -3,16 +3,20 @@
 
 // One launch filters along rows, one down columns. A block has SPAN results of LINES lines, in two
 // arrays of shared memory that the three boxes go between. Values are 8.7 (value * 128).
-enum { SPAN = 128, LINES = 16, THREADS = 256, RIM = 3 * TACHY_CUDA_FEATHER_RADIUS, PITCH = LINES + 1 };
+enum { SPAN = 128, LINES = 16, THREADS = 256, RUN = 8, RIM = 3 * TACHY_CUDA_FEATHER_RADIUS, PITCH = LINES + 1 };
 
-// Results first..end-1 of a line of n; `src` and `dst` begin at line position `zero`.
+// Results first..end-1 of a line of n; `src` and `dst` begin at line position `zero`. A thread has RUN
+// neighbours: each sum is the one before with one value more and one less.
 __device__ static void box(int *dst, const int *src, int zero, int first, int end, int n, int r)
 {
-    for (int i = threadIdx.x; i < (end - first) * LINES; i += THREADS) {
-        int at = first + i / LINES, line = i % LINES, sum = 0;
+    for (int i = threadIdx.x; i < parts(end - first, RUN) * LINES; i += THREADS) {
+        int at = first + i / LINES * RUN, line = i % LINES, sum = 0;
         for (int k = at - r; k <= at + r; k++)
             sum += src[(min(max(k, 0), n - 1) - zero) * PITCH + line];
-        dst[(at - zero) * PITCH + line] = sum;
+        for (int last = min(at + RUN, end); at < last; at++) {
+            dst[(at - zero) * PITCH + line] = sum;
+            sum += src[(min(at + r + 1, n - 1) - zero) * PITCH + line] - src[(max(at - r, 0) - zero) * PITCH + line];
+        }
     }
     __syncthreads();
 }

@@ -6,7 +6,8 @@
 enum {
     WIDE = 64,
     HIGH = 32,
-    THREADS = 256,
+    LANES = 32, // a warp takes a row at a time
+    WARPS = 8,
     RIM = 4 * TACHY_CUDA_MORPH_RADIUS,
 };
 
@@ -15,14 +16,14 @@ __device__ static unsigned pick(unsigned a, unsigned b, bool largest) { return l
 // Extremes of 2 r + 1 samples `step` apart, of w x h results; both arrays have `pitch` bytes a row.
 __device__ static void window(uint8_t *dst, const uint8_t *src, int pitch, int step, int w, int h, int r, bool largest)
 {
-    for (int i = threadIdx.x; i < w * h; i += THREADS) {
-        int y = i / w, x = i - y * w;
-        const uint8_t *s = src + y * pitch + x;
-        unsigned v = s[0];
-        for (int k = 1; k <= 2 * r; k++)
-            v = pick(v, s[k * step], largest);
-        dst[y * pitch + x] = (uint8_t)v;
-    }
+    for (int y = threadIdx.y; y < h; y += WARPS)
+        for (int x = threadIdx.x; x < w; x += LANES) {
+            const uint8_t *s = src + y * pitch + x;
+            unsigned v = s[0];
+            for (int k = 1; k <= 2 * r; k++)
+                v = pick(v, s[k * step], largest);
+            dst[y * pitch + x] = (uint8_t)v;
+        }
     __syncthreads();
 }
 
@@ -30,15 +31,14 @@ __device__ static void window(uint8_t *dst, const uint8_t *src, int pitch, int s
 __device__ static void blank(uint8_t *tile, int pitch, int x0, int y0, int w, int h, const tachy_cuda_morph &p,
                              bool largest)
 {
-    for (int i = threadIdx.x; i < w * h; i += THREADS) {
-        int y = i / w, x = i - y * w;
-        if (x + x0 < 0 || y + y0 < 0 || x + x0 >= p.width || y + y0 >= p.height)
-            tile[y * pitch + x] = largest ? 0 : 255;
-    }
+    for (int y = threadIdx.y; y < h; y += WARPS)
+        for (int x = threadIdx.x; x < w; x += LANES)
+            if (x + x0 < 0 || y + y0 < 0 || x + x0 >= p.width || y + y0 >= p.height)
+                tile[y * pitch + x] = largest ? 0 : 255;
     __syncthreads();
 }
 
-__global__ void __launch_bounds__(THREADS) morph(tachy_cuda_morph p)
+__global__ void __launch_bounds__(LANES *WARPS) morph(tachy_cuda_morph p)
 {
     __shared__ uint8_t tile[(WIDE + RIM) * (HIGH + RIM)], rows[(WIDE + RIM) * (HIGH + RIM)];
     bool largest = p.what == TACHY_CUDA_DILATE || p.what == TACHY_CUDA_CLOSE;
@@ -46,11 +46,12 @@ __global__ void __launch_bounds__(THREADS) morph(tachy_cuda_morph p)
     int r = p.radius, rim = both ? 2 * r : r, w = WIDE + 2 * rim, h = HIGH + 2 * rim, pitch = w;
     int x0 = blockIdx.x * WIDE - rim, y0 = blockIdx.y * HIGH - rim;
     const uint8_t *src = at<const uint8_t>(p.src, blockIdx.z * p.next_src);
-    for (int i = threadIdx.x; i < w * h; i += THREADS) {
-        int y = i / w, x = i - y * w, px = x + x0, py = y + y0;
-        bool in = px >= 0 && py >= 0 && px < p.width && py < p.height;
-        tile[i] = in ? src[py * p.stride_src + px] : largest ? 0 : 255;
-    }
+    for (int y = threadIdx.y; y < h; y += WARPS)
+        for (int x = threadIdx.x; x < w; x += LANES) {
+            int px = x + x0, py = y + y0;
+            bool in = px >= 0 && py >= 0 && px < p.width && py < p.height;
+            tile[y * pitch + x] = in ? src[py * p.stride_src + px] : largest ? 0 : 255;
+        }
     __syncthreads();
     for (int step = 0; step < (both ? 2 : 1); step++) {
         w -= 2 * r;
@@ -61,11 +62,12 @@ __global__ void __launch_bounds__(THREADS) morph(tachy_cuda_morph p)
         if (both && step == 0)
             blank(tile, pitch, x0 + r, y0 + r, w, h, p, largest);
     }
-    for (int i = threadIdx.x; i < WIDE * HIGH; i += THREADS) {
-        int y = i / WIDE, x = i % WIDE, px = blockIdx.x * WIDE + x, py = blockIdx.y * HIGH + y;
-        if (px < p.width && py < p.height)
-            at<uint8_t>(p.dst, blockIdx.z * p.next_dst + py * p.stride_dst)[px] = tile[y * pitch + x];
-    }
+    for (int y = threadIdx.y; y < HIGH; y += WARPS)
+        for (int x = threadIdx.x; x < WIDE; x += LANES) {
+            int px = blockIdx.x * WIDE + x, py = blockIdx.y * HIGH + y;
+            if (px < p.width && py < p.height)
+                at<uint8_t>(p.dst, blockIdx.z * p.next_dst + py * p.stride_dst)[px] = tile[y * pitch + x];
+        }
 }
 
 int tachy_cuda_run_morph(const struct tachy_cuda_morph *a, cuda_stream stream)
@@ -75,6 +77,6 @@ int tachy_cuda_run_morph(const struct tachy_cuda_morph *a, cuda_stream stream)
         a->src == a->dst)
         return cudaErrorInvalidValue;
     dim3 grid(parts(a->width, WIDE), parts(a->height, HIGH), a->count);
-    morph<<<grid, THREADS, 0, on(stream)>>>(*a);
+    morph<<<grid, dim3(LANES, WARPS), 0, on(stream)>>>(*a);
     return cudaGetLastError();
 }
