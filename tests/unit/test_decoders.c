@@ -59,7 +59,7 @@ struct seen {
     bool any;
     int64_t number, pts, duration, id;
     int discontinuity, width;
-    bool key;
+    bool key, breaks;
     uint32_t hash;
 };
 
@@ -170,8 +170,8 @@ static void *reader_main(void *arg)
     tachy_frame *f;
     int64_t seq;
     int err;
-    bool first = true;
-    while (!(err = tachy_source_read_any(w->s, &f, &seq, NULL))) {
+    bool first = true, breaks;
+    while (!(err = tachy_source_read_any(w->s, &f, &seq, &breaks, NULL))) {
         if (first) {
             pthread_mutex_lock(&w->lock);
             w->r->apart = TACHY_MAX(w->r->apart, seq);
@@ -189,6 +189,7 @@ static void *reader_main(void *arg)
         pthread_mutex_unlock(&w->lock);
         if (wait == 1)
             usleep(500); // threads do not keep step
+        seen.breaks = breaks;
         note(w, seq, &seen);
     }
     if (first)
@@ -448,6 +449,50 @@ TEST(damage)
     }
 }
 
+// What the frames by position say of the next ones, put where it belongs; positions without a frame go.
+static void apply_breaks(struct reading *r)
+{
+    int64_t n = 0;
+    bool breaks = false;
+    for (int64_t i = 0; i < r->n; i++) {
+        struct seen f = r->frames[i];
+        f.discontinuity |= f.any && breaks;
+        breaks = f.breaks || (breaks && !f.any);
+        if (f.any)
+            r->frames[n++] = f;
+    }
+    r->n = n;
+}
+
+// Damage in a segment's last picture, and in others: the same frames start anew as with one decoder.
+// `noise`: FFmpeg's expression, 1 in so many bytes of the packets where it is not 0.
+static void damaged_alike(const char *noise, int anew)
+{
+    CHECK(shell("ffmpeg -v error -y -i %s -c copy -bsf:v noise=amount=\"'%s'\" %s", path("plain.mkv"), noise, path("noisy.mkv")));
+    read_in_order(&one, "noisy.mkv", (struct tachy_source_params){0});
+    int marked = 0;
+    for (int64_t i = 0; i < one.n; i++)
+        marked += one.frames[i].discontinuity;
+    CHECK_INT(marked, anew);
+    read_in_order(&many, "noisy.mkv", (struct tachy_source_params){.decoders = 3});
+    check_same(&one, &many);
+    for (int size = 40; size <= 200; size += 160) {
+        int n = read_by_position(&many, "noisy.mkv", (struct tachy_source_params){0}, 3, size);
+        CHECK_INT(n, 3);
+        apply_breaks(&many);
+        check_same(&one, &many);
+    }
+}
+
+TEST(damage_at_a_segments_end)
+{
+    CHECK(make("plain.mkv", FRAMES, "", "-c:v libx264 -preset veryfast -crf 3 -g 30 -sc_threshold 0 -bf 0"));
+    damaged_alike("if(eq(n\\,59)\\,1\\,0)", 1); // no picture comes out: the keyframe behind it
+    damaged_alike("if(eq(n\\,59)+eq(n\\,89)\\,1\\,0)", 2);
+    damaged_alike("if(eq(n\\,59)\\,40\\,0)", 2); // it does, concealed: itself too
+    damaged_alike("if(eq(n\\,59)+eq(n\\,75)\\,1\\,0)", 2); // and one in the middle
+}
+
 // A file that is cut off between packets loses nothing that one decoder gives.
 TEST(lost_end)
 {
@@ -523,8 +568,9 @@ TEST(one_thread_reads_in_order)
     CHECK_INT(open_with(&s, "closed.mp4", (struct tachy_source_params){0}), TACHY_OK);
     CHECK_INT(tachy_source_spread(s, 2, 10), 2);
     int64_t seq, n = 0;
+    bool breaks;
     tachy_frame *f = NULL;
-    for (; !tachy_source_read_any(s, &f, &seq, NULL); n++) {
+    for (; !tachy_source_read_any(s, &f, &seq, &breaks, NULL); n++) {
         CHECK_INT(seq, n);
         tachy_frame_unref(&f);
     }
@@ -550,5 +596,5 @@ TEST(set_up)
 
 TEST_MAIN(TEST_CASE(set_up), TEST_CASE(all_codecs), TEST_CASE(av1), TEST_CASE(ranges),
           TEST_CASE(counted_frames_in_order), TEST_CASE(variable_rate), TEST_CASE(edit_lists),
-          TEST_CASE(size_change_in_the_middle), TEST_CASE(damage), TEST_CASE(lost_end),
+          TEST_CASE(size_change_in_the_middle), TEST_CASE(damage), TEST_CASE(damage_at_a_segments_end), TEST_CASE(lost_end),
           TEST_CASE(side_packets), TEST_CASE(closing_early), TEST_CASE(one_thread_reads_in_order))
