@@ -13,7 +13,7 @@ template <typename T> __host__ __device__ static inline T *at(cuda_address base,
 
 static inline cudaStream_t on(cuda_stream stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
-static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }
+__host__ __device__ static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }
 
 // Sum over a warp; every lane takes part and lane 0 has it.
 template <typename T> __device__ static inline T warp_sum(T v)
@@ -22,3 +22,6 @@ template <typename T> __device__ static inline T warp_sum(T v)
         v += __shfl_down_sync(0xffffffffu, v, d);
     return v;
 }
+
+// Asks for the sector at an address of global memory to be brought into the L2.
+__device__ static inline void prefetch_l2(cuda_address a) { asm volatile("prefetch.global.L2 [%0];" ::"l"(a)); }

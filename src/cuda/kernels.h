@@ -1,6 +1,21 @@
 #pragma once
 #include "cuda/absdiff.h"
+#include "cuda/alpha_out.h"
+#include "cuda/blur.h"
+#include "cuda/composite.h"
 #include "cuda/device.h"
+#include "cuda/feather.h"
+#include "cuda/grid_sample.h"
+#include "cuda/histogram.h"
+#include "cuda/mesh.h"
+#include "cuda/morph.h"
+#include "cuda/nms.h"
+#include "cuda/prob.h"
+#include "cuda/refine.h"
+#include "cuda/resize.h"
+#include "cuda/signature.h"
+#include "cuda/smooth.h"
+#include "cuda/warp.h"
 
 #include <stdbool.h>
 
@@ -14,7 +29,24 @@
 // start nothing. Pointers in its arguments are device addresses unless the header says otherwise; the
 // arguments themselves are copied. Any thread may launch.
 // X(name, struct)
-#define TACHY_CUDA_KERNELS(X) X(absdiff, tachy_cuda_absdiff)
+#define TACHY_CUDA_KERNELS(X)              \
+    X(absdiff, tachy_cuda_absdiff)         \
+    X(alpha_out, tachy_cuda_alpha_out)     \
+    X(blur, tachy_cuda_blur)               \
+    X(composite, tachy_cuda_composite)     \
+    X(feather, tachy_cuda_feather)         \
+    X(grid_sample, tachy_cuda_grid_sample) \
+    X(guide, tachy_cuda_guide)             \
+    X(histogram, tachy_cuda_histogram)     \
+    X(mesh, tachy_cuda_mesh)               \
+    X(morph, tachy_cuda_morph)             \
+    X(nms, tachy_cuda_nms)                 \
+    X(prob, tachy_cuda_prob)               \
+    X(refine, tachy_cuda_refine)           \
+    X(resize, tachy_cuda_resize)           \
+    X(signature, tachy_cuda_signature)     \
+    X(smooth, tachy_cuda_smooth)           \
+    X(warp, tachy_cuda_warp)
 
 #define TACHY_CUDA_MEMBER(name, type) int (*name)(const struct type *a, cuda_stream stream);
 struct tachy_cuda_kernels {
