@@ -39,8 +39,9 @@ static void *read_main(void *arg)
     struct reading *r = arg;
     tachy_frame *f;
     int64_t seq;
+    bool breaks;
     int err = TACHY_OK;
-    while (tachy_now_ns() < r->until_ns && !(err = tachy_source_read_any(r->source, &f, &seq, NULL))) {
+    while (tachy_now_ns() < r->until_ns && !(err = tachy_source_read_any(r->source, &f, &seq, &breaks, NULL))) {
         if (f && f->place != (r->cpu ? TACHY_HOST : TACHY_DEVICE))
             err = TACHY_ERR_STATE;
         atomic_fetch_add(&r->frames, f != NULL);

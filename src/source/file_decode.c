@@ -82,11 +82,15 @@ void file_decode_again(struct file_lane *l)
     tachy_frame_unref(&l->ready);
 }
 
+// Where a segment's packets end, the lane may go on into another one: the decoder gives the last
+// pictures of the one before while it takes the first packets of the next.
 static int next_packet(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
     pthread_mutex_lock(&p->lock);
     int err = file_cut_packet(s, l->segment, l->packet, &l->lead);
+    if (err == TACHY_ERR_EOF && file_lane_goes_on(s, l))
+        err = file_cut_packet(s, l->segment, l->packet, &l->lead);
     l->end = l->segment->end;
     pthread_mutex_unlock(&p->lock);
     return err;
@@ -201,12 +205,19 @@ static bool is_damaged(const AVFrame *picture)
     return picture->decode_error_flags || (picture->flags & AV_FRAME_FLAG_CORRUPT);
 }
 
+// Whether it is one of the pictures that the segment before still owes.
+static bool is_late(const struct file_lane *l)
+{
+    int64_t t = l->picture->best_effort_timestamp;
+    return l->before && !l->crossed && t != AV_NOPTS_VALUE && t <= l->before_last;
+}
+
 // Whether another segment hands this picture out: one shown before the keyframe that the
 // segment begins with, or the next segment's keyframe.
 static bool is_foreign(struct file_lane *l)
 {
     int64_t t = l->picture->best_effort_timestamp;
-    if (t == AV_NOPTS_VALUE)
+    if (t == AV_NOPTS_VALUE || is_late(l))
         return false;
     if (!l->started && t < l->segment->begin)
         return true;
@@ -217,10 +228,10 @@ static bool is_foreign(struct file_lane *l)
 static int64_t place(struct file *p, struct file_lane *l)
 {
     pthread_mutex_lock(&p->lock);
-    int64_t next = l->seq;
-    int64_t seq = file_cut_place(l->segment, l->picture->best_effort_timestamp, next);
-    bool none = l->segment->whole && !l->segment->counted &&
-                seq >= l->segment->base + l->segment->nb_times;
+    struct file_segment *g = is_late(l) ? l->before : l->segment;
+    int64_t next = l->before && g != l->before ? g->base : l->seq;
+    int64_t seq = file_cut_place(g, l->picture->best_effort_timestamp, next);
+    bool none = g->whole && !g->counted && seq >= g->base + g->nb_times;
     pthread_mutex_unlock(&p->lock);
     return none ? -1 : seq;
 }
@@ -237,6 +248,7 @@ int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq)
             av_frame_unref(picture);
             continue;
         }
+        l->crossed = l->before && !is_late(l);
         if (l->jump_at != AV_NOPTS_VALUE && picture->best_effort_timestamp >= l->jump_at) {
             l->broken = TACHY_MAX(l->broken, 1);
             l->jump_at = AV_NOPTS_VALUE;

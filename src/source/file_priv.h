@@ -64,6 +64,7 @@ struct file_key {
     bool safe;     // a keyframe: a decoder may begin here
     bool shown;    // it holds a picture that is shown
     bool odd;      // nothing can be said
+    bool fresh;    // nothing behind it needs what was before, and nothing comes out of order there
     uint64_t sets; // of the parameters in it; 0: none
 };
 
@@ -90,6 +91,7 @@ struct file_segment {
     bool whole;         // no more packets will come
     bool counted;       // the last one: positions are counted, times do not matter
     bool any;           // a picture came out
+    bool fresh;         // as in struct file_key
 };
 
 struct file_cut {
@@ -111,6 +113,9 @@ struct file_lane {
     AVFrame *picture;
     struct file_segment *segment; // NULL: idle
     bool busy;                    // under the lanes' lock, as is `seq`
+    struct file_segment *before;  // its last pictures are still to come, or NULL; see next_packet()
+    int64_t before_last;          // time of the last one of them
+    bool crossed;                 // the first one behind them came
     pthread_t user;               // the last one; it comes back while the caches are warm
     int64_t seq;                  // position that is given next
     int64_t end;                  // of the segment, read with its packets
@@ -230,8 +235,9 @@ void file_cut_close(struct file_cut *c);
 int file_cut_stop(tachy_source *s, const char *why);
 // Reads one packet; TACHY_ERR_EOF: there are no more.
 int file_cut_read(tachy_source *s);
-// The next segment for an idle lane where it begins before `window_end`, else NULL.
-struct file_segment *file_cut_take(tachy_source *s, int64_t window_end);
+// The next segment for an idle lane where it begins before `window_end`, else NULL. `fresh`: only one
+// that begins afresh.
+struct file_segment *file_cut_take(tachy_source *s, int64_t window_end, bool fresh);
 // The segment's next packet; *lead as in struct file_packet. TACHY_ERR_EOF at its end.
 int file_cut_packet(tachy_source *s, struct file_segment *g, AVPacket *packet, bool *lead);
 // Position of a picture with this time; `next` where nothing else can be said.
@@ -274,6 +280,9 @@ void file_lanes_close(tachy_source *s);
 // One lane's next frame, or none at this position (*out NULL); *breaks as tachy_source_read_any().
 // TACHY_ERR_EOF at the end of its segment.
 int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq, bool *breaks);
+// Under the lock: the lane, whose segment has no more packets, goes on into its next one without a
+// flush. False: it must be drained.
+bool file_lane_goes_on(tachy_source *s, struct file_lane *l);
 int file_spread(tachy_source *s, int decoders, int64_t window);
 int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns);
 
