@@ -63,7 +63,7 @@ def main():
     rate, rows = copy_rate(), []
     constants = [torch.tensor(MATRIX, device="cuda").half()] + [
         torch.tensor(v, device="cuda").half().view(1, 3, 1, 1) for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
-    versions = [("torch", preprocess)] + ([] if a.no_compile else [("torch.compile", torch.compile(preprocess))])
+    versions = [("torch", preprocess)] + ([] if a.no_compile else [("torch.compile", torch.compile(preprocess, dynamic=False))])
     with torch.no_grad():
         for name, width, height, eyes, side, batch, pool in CASES:
             frames = torch.randint(0, 256, (pool, height * 3 // 2, width), dtype=torch.uint8, device="cuda")
