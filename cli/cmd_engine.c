@@ -174,7 +174,7 @@ const struct verb verb_engine = {
         "prints the median of the rounds' medians, the least, the spread (middle half over median), "
         "pictures a second, GFLOP/s by the graph's multiply-adds, their share of what the cores reach in "
         "registers, the memory by which a process grows at its peak, and the largest error of an output against "
-        "double precision (L2 norm of the difference over that of the reference). The inputs are a smooth pattern.\n\n"
+        "double precision (L2 norm of the difference over that of the reference). The inputs are as coarse and fine as a picture, the same every time.\n\n"
         "ls lists the engine store: for which networks and machines the fastest kernels are known. gc removes what "
         "is damaged, outdated or long unused, or with --all everything; it is found out again when it is needed. "
         "--provider-option store=DIR means another folder.",

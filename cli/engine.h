@@ -18,7 +18,7 @@ int engine_gc(struct cli *c);    // engine_store.c
 // Runtime is loaded to after three runs of the model; NAN where it does not run or the system does not say.
 double engine_memory(const struct tachy_engine_params *p);
 
-// engine_tensors.c: inputs with a smooth pattern and a little noise, the same every time, from 0 to 1 (bytes: to
+// engine_tensors.c: inputs with shapes of all sizes as a picture has, the same every time, from 0 to 1 (bytes: to
 // 255; whole numbers: zeros), and outputs. engine_tensors_free() for both, also after a failure. The sentence is
 // left for message_failed(): free dimensions that are not the batch, a batch that the model fixes.
 struct engine_tensors {

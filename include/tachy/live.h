@@ -26,6 +26,7 @@ enum tachy_shed_reason {
     TACHY_SHED_REPLACED = 0, // a newer frame came before its turn
     TACHY_SHED_LATE,         // its deadline had passed
     TACHY_SHED_HOPELESS,     // less time was left than the work on it takes
+    TACHY_SHED_TARGET_FPS,   // more frames came than were asked for
     TACHY_SHED_COUNT
 };
 
@@ -55,6 +56,8 @@ struct tachy_live_params {
     bool realtime;         // frames are read no sooner than their time, as FFmpeg's -re; in mode
                            // live always so from a null source
     bool no_ease;          // mode live: the deadline is held by shedding alone
+    double target_fps;     // mode live: frames a second that are worked on, 0..1000, the others are shed when
+                           // they come; 0: all
 };
 
 // How often, and for how long in all, a step down was in force.

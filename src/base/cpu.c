@@ -43,20 +43,76 @@ bool tachy_cpu_has(enum tachy_isa isa)
 static enum tachy_isa best_isa;
 static char cpu_name[128] = "unknown";
 
+// Names of Arm's own processors; others are told by their numbers. From Arm's reference manuals, the
+// register MIDR_EL1.
+static const char *arm_name(int implementer, int part)
+{
+    static const struct {
+        int part;
+        const char *name;
+    } arm[] = {{0xd03, "Cortex-A53"}, {0xd05, "Cortex-A55"}, {0xd07, "Cortex-A57"}, {0xd08, "Cortex-A72"},
+               {0xd09, "Cortex-A73"}, {0xd0a, "Cortex-A75"}, {0xd0b, "Cortex-A76"}, {0xd0c, "Neoverse-N1"},
+               {0xd40, "Neoverse-V1"}, {0xd41, "Cortex-A78"}, {0xd42, "Cortex-A78AE"}, {0xd44, "Cortex-X1"},
+               {0xd49, "Neoverse-N2"}, {0xd4f, "Neoverse-V2"}};
+    for (size_t i = 0; implementer == 0x41 && i < TACHY_ARRAY_SIZE(arm); i++)
+        if (arm[i].part == part)
+            return arm[i].name;
+    return NULL;
+}
+
+// Appends the kind of core unless it was named before: a processor may have several kinds.
+static void add_arm(char *to, size_t size, int implementer, int part)
+{
+    const char *known = arm_name(implementer, part);
+    char name[48];
+    if (known)
+        snprintf(name, sizeof(name), "%s", known);
+    else
+        snprintf(name, sizeof(name), "AArch64 %02x:%03x", (unsigned)implementer, (unsigned)part);
+    for (const char *at = to; (at = strstr(at, name)); at++)
+        if (!at[strlen(name)] || !strncmp(at + strlen(name), " + ", 3))
+            return;
+    size_t used = strlen(to);
+    if (used + strlen(name) + 4 <= size)
+        snprintf(to + used, size - used, "%s%s", used ? " + " : "", name);
+}
+
+// Text behind the colon of a line that starts with `key`, NULL for another line.
+static const char *value_of(char *line, const char *key)
+{
+    char *colon = strchr(line, ':');
+    if (strncmp(line, key, strlen(key)) || !colon)
+        return NULL;
+    colon[strcspn(colon, "\n")] = '\0';
+    return colon + 1 + strspn(colon + 1, " ");
+}
+
+void tachy_cpu_name_read(FILE *f, char *to, size_t size)
+{
+    char line[256];
+    int implementer = 0;
+    to[0] = '\0';
+    while (fgets(line, sizeof(line), f)) {
+        const char *model = value_of(line, "model name"), *by = value_of(line, "CPU implementer");
+        const char *part = value_of(line, "CPU part");
+        if (model && *model) {
+            snprintf(to, size, "%s", model);
+            return;
+        }
+        implementer = by ? (int)strtol(by, NULL, 0) : implementer;
+        if (part)
+            add_arm(to, size, implementer, (int)strtol(part, NULL, 0));
+    }
+    if (!to[0])
+        snprintf(to, size, "unknown");
+}
+
 static void read_cpu_name(void)
 {
     FILE *f = fopen("/proc/cpuinfo", "r");
     if (!f)
         return;
-    char line[256];
-    while (fgets(line, sizeof(line), f)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) || !colon)
-            continue;
-        colon[strcspn(colon, "\n")] = '\0';
-        snprintf(cpu_name, sizeof(cpu_name), "%s", colon + 1 + strspn(colon + 1, " "));
-        break;
-    }
+    tachy_cpu_name_read(f, cpu_name, sizeof(cpu_name));
     fclose(f);
 }
 

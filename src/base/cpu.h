@@ -1,5 +1,7 @@
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 
 // What this processor and this process may use.
 
@@ -20,5 +22,8 @@ int tachy_isa_by_name(const char *name);          // -1: unknown
 
 // Cores this process may run on (affinity and cgroup quota counted), at least 1.
 int tachy_cpu_count(void);
-// "AMD EPYC 9B14", or "unknown". Static memory. Thread-safe.
+// "AMD EPYC 9B14", on AArch64 its kinds of cores ("Cortex-A55 + Cortex-A76", those without a known name
+// as "AArch64 61:022", implementer and part), or "unknown". Static memory. Thread-safe.
 const char *tachy_cpu_name(void);
+// The same out of a text like /proc/cpuinfo; `size` is at least 1, what does not fit is left out.
+void tachy_cpu_name_read(FILE *f, char *to, size_t size);

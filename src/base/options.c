@@ -220,9 +220,9 @@ static const struct tachy_option options[] = {
      .bare = "0.02", .arg = "THRESHOLD", .group = "Performance", .verbs = RUNS,
      .help = "how different two frames may be for that (largest difference of luma means over a "
              "grid); 0: not at all. On the command line it turns frame skipping on"},
-    {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, .max = 1000, .group = "Performance",
-     .verbs = RUNS, .help = "frames a second that a live run must reach; 0: none",
-     .planned = "a live run holds performance.max_latency_ms and no rate"},
+    {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, "0", .max = 1000, .group = "Performance",
+     .verbs = RUNS, .help = "with --live: frames a second that are worked on; what comes beyond is shed when it "
+                            "comes; 0: all"},
     {"performance.prefetch_frames", NULL, 0, TACHY_OPT_INT, .max = 4096, .group = "Performance",
      .verbs = RUNS, .help = "frames that are read ahead",
      .planned = "as many frames are read ahead as processing.max_memory holds"},

@@ -13,7 +13,7 @@ template <typename T> __host__ __device__ static inline T *at(cuda_address base,
 
 static inline cudaStream_t on(cuda_stream stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
-static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }
+__host__ __device__ static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }
 
 // Sum over a warp; every lane takes part and lane 0 has it.
 template <typename T> __device__ static inline T warp_sum(T v)

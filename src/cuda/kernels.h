@@ -1,7 +1,18 @@
 #pragma once
 #include "cuda/absdiff.h"
 #include "cuda/device.h"
+#include "cuda/feather.h"
+#include "cuda/grid_sample.h"
+#include "cuda/histogram.h"
+#include "cuda/mesh.h"
+#include "cuda/morph.h"
+#include "cuda/nms.h"
 #include "cuda/preprocess.h"
+#include "cuda/prob.h"
+#include "cuda/resize.h"
+#include "cuda/signature.h"
+#include "cuda/smooth.h"
+#include "cuda/warp.h"
 
 #include <stdbool.h>
 
@@ -17,9 +28,20 @@
 // X(name, struct)
 #define TACHY_CUDA_KERNELS(X)                   \
     X(absdiff, tachy_cuda_absdiff)              \
+    X(feather, tachy_cuda_feather)              \
+    X(grid_sample, tachy_cuda_grid_sample)      \
+    X(histogram, tachy_cuda_histogram)          \
+    X(mesh, tachy_cuda_mesh)                    \
+    X(morph, tachy_cuda_morph)                  \
+    X(nms, tachy_cuda_nms)                      \
     X(preprocess, tachy_cuda_preprocess)        \
+    X(preprocess_border, tachy_cuda_pre_border) \
     X(preprocess_turn, tachy_cuda_pre_turn)     \
-    X(preprocess_border, tachy_cuda_pre_border)
+    X(prob, tachy_cuda_prob)                    \
+    X(resize, tachy_cuda_resize)                \
+    X(signature, tachy_cuda_signature)          \
+    X(smooth, tachy_cuda_smooth)                \
+    X(warp, tachy_cuda_warp)
 
 #define TACHY_CUDA_MEMBER(name, type) int (*name)(const struct type *a, cuda_stream stream);
 struct tachy_cuda_kernels {

@@ -51,11 +51,28 @@ static void shed(struct tachy_live *l, enum tachy_shed_stage stage, enum tachy_s
     judge(l, true, now);
 }
 
+// Whether this frame is one too many for target_fps. Frames are taken at the first arrival behind each tick
+// of a clock of that rate, so that the mean holds though arrivals jitter; after a pause it starts again.
+static bool too_many(struct tachy_live *l, uint64_t now)
+{
+    uint64_t period = (uint64_t)(1e9 / l->p.target_fps);
+    if (now < l->due)
+        return true;
+    l->due = l->due + period > now ? l->due + period : now + (l->due ? 0 : period);
+    return false;
+}
+
 bool tachy_live_arrive(struct tachy_live *l, tachy_frame *f, uint64_t stamp, bool room,
                        uint64_t now)
 {
     pthread_mutex_lock(&l->lock);
     l->arrived++;
+    if (l->p.target_fps > 0 && too_many(l, now)) {
+        l->anew |= f->discontinuity != 0;
+        tachy_shed_count(&l->shed, TACHY_SHED_INFER, TACHY_SHED_TARGET_FPS); // no deadline was missed
+        pthread_mutex_unlock(&l->lock);
+        return false;
+    }
     if (l->waiting.frame) {
         l->anew |= l->waiting.frame->discontinuity != 0;
         tachy_frame_unref(&l->waiting.frame);

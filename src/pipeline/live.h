@@ -33,6 +33,7 @@ struct tachy_live {
         uint64_t arrived;
     } waiting;
     bool ticket; // is on its way to a worker
+    uint64_t due; // with target_fps: when the next frame is taken
     bool anew;   // a frame that began the stream anew was shed: the next one does instead
     int64_t arrived;
 };
@@ -44,7 +45,8 @@ void tachy_live_open(struct tachy_live *l, const struct tachy_live_params *p, co
 void tachy_live_close(struct tachy_live *l);
 
 // A frame has come (the caller keeps its reference). True: send a ticket with it. `room`: the
-// pipeline takes one more item. Without room the frame waits; see tachy_live_kick().
+// pipeline takes one more item. Without room the frame waits; see tachy_live_kick(). With target_fps it may
+// be shed at once.
 bool tachy_live_arrive(struct tachy_live *l, tachy_frame *f, uint64_t stamp, bool room,
                        uint64_t now);
 // Whether a ticket is to be sent now: *out is a reference to the frame that waits.

@@ -116,6 +116,7 @@ static int check(const tachy_task *t, const struct tachy_live_params *p,
 {
     if (!TACHY_CHECK(log, p->mode == TACHY_RUN_ALL || p->mode == TACHY_RUN_LIVE) ||
         !TACHY_CHECK(log, p->max_latency_ms >= 0 && p->max_latency_ms <= 60000) ||
+        !TACHY_CHECK(log, p->target_fps >= 0 && p->target_fps <= 1000) ||
         !TACHY_CHECK(log, p->frame_skip_threshold >= 0 && p->frame_skip_threshold <= 1))
         return TACHY_ERR_INVAL;
     if (p->frame_skip && !t->ops->reuse)
@@ -170,6 +171,9 @@ void live_stream_start(struct live_stream *ls, tachy_stream *s)
     int work = TACHY_MAX(s->pipeline->nb_workers, ls->batches ? s->pipeline->batch : 0);
     ls->room = TACHY_MIN(work + 2, s->depth);
     // The engine of a batch has one size.
+    if (ls->batches && ls->eases & 1u << TACHY_EASE_SMALL_INPUT)
+        tachy_msg(log, TACHY_LOG_INFO, "live: there is no step down to a smaller input, because pictures run in "
+                                       "batches; leave --batch out for it");
     unsigned declared = ls->batches ? 1u << TACHY_EASE_SMALL_BATCH : ls->eases;
     tachy_live_open(&ls->live, &p, ls->task, s->bind->input.stereo, declared, log, now(ls));
 }

@@ -107,6 +107,7 @@ static void init_stream(tachy_stream *s, struct tachy_pipeline *p)
     s->pulled_at = -1;
     atomic_init(&s->end, INT64_MAX);
     pthread_mutex_init(&s->fail, NULL);
+    pthread_mutex_init(&s->break_lock, NULL);
     pipeline_event_init(&s->space);
     pipeline_event_init(&s->done);
 }
@@ -197,6 +198,8 @@ static void close_stream(tachy_stream *s)
     pipeline_event_destroy(&s->space);
     pipeline_event_destroy(&s->done);
     pthread_mutex_destroy(&s->fail);
+    pthread_mutex_destroy(&s->break_lock);
+    free(s->breaks);
     free(s->name);
     free(s);
 }

@@ -131,6 +131,12 @@ struct tachy_stream {
     _Atomic int order_work;
     _Atomic int64_t next_order, next_composite; // everything below has passed
     void *order_state;
+    // Positions behind which the next item starts anew, whether or not they have one: pull passes holes
+    // before they are ordered. `nb_breaks` is also read without the lock.
+    pthread_mutex_t break_lock;
+    int64_t *breaks;
+    _Atomic int nb_breaks;
+    int break_room;
     // Called behind each `order` by the one that orders; NULL: nothing to do. Set before the first push.
     int (*after_order)(void *user, const void *order_state, int64_t frame_id);
     // Of a recurrent stream, behind each frame's model by the worker whose turn it is; the same.
@@ -314,6 +320,10 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
 void pipeline_abort(tachy_stream *s, int err);
 // From now on `n` of the workers work, 1 up to as many as there are. Any thread.
 void pipeline_set_workers(struct tachy_pipeline *p, int n);
+// As tachy_stream_push_at(). `breaks`: the next item starts anew, wherever it is by now.
+int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks);
+// Whether an item that is ordered now starts anew because of a position before it.
+bool pipeline_breaks_before(tachy_stream *s, int64_t seq);
 // Wakes whoever waits in push or pull.
 void pipeline_wake_stream(tachy_stream *s);
 // Has drain look again.

@@ -344,6 +344,7 @@ static void order_item(tachy_stream *s, int64_t seq)
     if (s->ordered) {
         uint64_t start = tachy_ticks();
         tachy_step_begin(TACHY_STEP_POSTPROCESS);
+        slot->item.anew |= pipeline_breaks_before(s, seq);
         int err = order_steps(s, &slot->item);
         tachy_step_end();
         uint64_t end = tachy_ticks();

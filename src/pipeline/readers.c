@@ -58,7 +58,7 @@ int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *
 }
 
 // A stream may change its size or format on the way; the output cannot.
-static int push(struct run_reader *one, tachy_frame *f, int64_t seq)
+static int push(struct run_reader *one, tachy_frame *f, int64_t seq, bool breaks)
 {
     struct run_readers *r = one->all;
     const struct tachy_video_info *in = &r->stream->bind->input;
@@ -71,7 +71,7 @@ static int push(struct run_reader *one, tachy_frame *f, int64_t seq)
         f = fit;
     }
     int err =
-        r->nb > 1 ? tachy_stream_push_at(r->stream, f, seq) : live_stream_push(r->live, f);
+        r->nb > 1 ? pipeline_push_at(r->stream, f, seq, breaks) : live_stream_push(r->live, f);
     tachy_frame_unref(&fit);
     return err;
 }
@@ -88,12 +88,12 @@ static bool wait_due(struct run_readers *r, const tachy_frame *f)
 }
 
 // The next frame, with its time measured without what it waited for other threads.
-static int read_next(struct run_reader *one, tachy_frame **f, int64_t *seq)
+static int read_next(struct run_reader *one, tachy_frame **f, int64_t *seq, bool *breaks)
 {
     struct run_readers *r = one->all;
     uint64_t waited = 0, start = tachy_ticks();
     tachy_step_begin(TACHY_STEP_DECODE);
-    int err = tachy_source_read_any(r->source, f, seq, &waited);
+    int err = tachy_source_read_any(r->source, f, seq, breaks, &waited);
     tachy_step_end();
     if (err < 0 || !*f)
         return err;
@@ -136,13 +136,14 @@ static void *reader_main(void *arg)
     while (err == TACHY_OK && may_read(r)) {
         tachy_frame *f = NULL;
         int64_t seq;
-        err = read_next(one, &f, &seq);
+        bool breaks = false;
+        err = read_next(one, &f, &seq, &breaks);
         if (err < 0)
             break;
         uint64_t start = tachy_ticks();
         err = f ? tachy_resume_read(r->resume, f) : TACHY_OK;
         if (err == TACHY_OK)
-            err = push(one, f, seq);
+            err = push(one, f, seq, breaks);
         atomic_fetch_add(&r->push_ticks, tachy_ticks() - start);
         tachy_frame_unref(&f);
     }

@@ -16,7 +16,7 @@ const char *tachy_shed_stage_name(enum tachy_shed_stage s)
 
 const char *tachy_shed_reason_name(enum tachy_shed_reason r)
 {
-    static const char *const names[TACHY_SHED_COUNT] = {"replaced", "late", "hopeless"};
+    static const char *const names[TACHY_SHED_COUNT] = {"replaced", "late", "hopeless", "target-fps"};
     return (unsigned)r < TACHY_SHED_COUNT ? names[r] : "?";
 }
 

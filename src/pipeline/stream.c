@@ -8,7 +8,7 @@
 struct room {
     tachy_stream *s;
     int64_t seq, limit; // positions ahead of pull
-    bool in_order;
+    bool in_order, breaks;
 };
 
 static bool ended(tachy_stream *s) { return atomic_load(&s->end) != INT64_MAX; }
@@ -129,6 +129,41 @@ static int publish(tachy_stream *s, int64_t seq, enum slot_state state)
     return err;
 }
 
+static int add_break(tachy_stream *s, int64_t seq)
+{
+    int err = TACHY_OK;
+    pthread_mutex_lock(&s->break_lock);
+    int n = atomic_load(&s->nb_breaks);
+    if (n == s->break_room) {
+        int room = 2 * n + 8;
+        int64_t *more = realloc(s->breaks, (size_t)room * sizeof(*more));
+        err = more ? TACHY_OK : TACHY_ERR_NOMEM;
+        s->breaks = more ? more : s->breaks;
+        s->break_room = more ? room : s->break_room;
+    }
+    if (err == TACHY_OK) {
+        s->breaks[n] = seq;
+        atomic_store(&s->nb_breaks, n + 1);
+    }
+    pthread_mutex_unlock(&s->break_lock);
+    return err;
+}
+
+bool pipeline_breaks_before(tachy_stream *s, int64_t seq)
+{
+    if (!atomic_load(&s->nb_breaks))
+        return false;
+    int left = 0;
+    pthread_mutex_lock(&s->break_lock);
+    int n = atomic_load(&s->nb_breaks);
+    for (int i = 0; i < n; i++)
+        if (s->breaks[i] >= seq)
+            s->breaks[left++] = s->breaks[i];
+    atomic_store(&s->nb_breaks, left);
+    pthread_mutex_unlock(&s->break_lock);
+    return left < n;
+}
+
 static int push(struct room *r, tachy_frame *f)
 {
     tachy_stream *s = r->s;
@@ -146,7 +181,9 @@ static int push(struct room *r, tachy_frame *f)
     slot->err = TACHY_OK;
     if (f)
         fill(s, &slot->item, f);
-    err = publish(s, seq, f ? SLOT_QUEUED : SLOT_HOLE);
+    err = r->breaks ? add_break(s, seq) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = publish(s, seq, f ? SLOT_QUEUED : SLOT_HOLE);
     if (err < 0) {
         if (f)
             atomic_fetch_sub(&s->inputs, 1);
@@ -178,7 +215,7 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
         end_stream(s);
         return TACHY_OK;
     }
-    int err = push(&(struct room){s, s->next_seq, s->depth, true}, f);
+    int err = push(&(struct room){s, s->next_seq, s->depth, .in_order = true}, f);
     if (err == TACHY_OK)
         s->next_seq++;
     return err;
@@ -186,7 +223,12 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
 
 int tachy_stream_push_at(tachy_stream *s, tachy_frame *f, int64_t seq)
 {
-    return push(&(struct room){s, seq, s->window, false}, f);
+    return pipeline_push_at(s, f, seq, false);
+}
+
+int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks)
+{
+    return push(&(struct room){s, seq, s->window, .breaks = breaks}, f);
 }
 
 // ---- Pull ----

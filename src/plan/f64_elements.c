@@ -39,6 +39,7 @@ static double function(const struct tachy_plan_act_of *of, double x)
     case TACHY_PLAN_SHRINK: return x < -a ? x + b : x > a ? x - b : 0;
     case TACHY_PLAN_IS_NAN: return isnan(x);
     case TACHY_PLAN_IS_INF: return isinf(x) && (x < 0 ? a : b) != 0;
+    case TACHY_PLAN_QUANTIZE: return isnan(x) ? b : fmin(fmax(nearbyint(x) + a, b), b + 255);
     case TACHY_PLAN_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
     case TACHY_PLAN_TRUTH: return x != 0;
     case TACHY_PLAN_NOT: return x == 0;

@@ -37,7 +37,7 @@ const char *tachy_plan_act_name(enum tachy_plan_act a)
                                         "acos",   "atan",   "sinh",  "cosh",  "asinh",
                                         "acosh",  "atanh",  "floor", "ceil",  "round",
                                         "reciprocal", "softsign", "threshold", "shrink", "is-nan",
-                                        "is-inf", "sign",   "trunc", "truth", "not"};
+                                        "is-inf", "quantize", "sign", "trunc", "truth", "not"};
     return (unsigned)a < TACHY_PLAN_ACTS ? names[a] : "?";
 }
 

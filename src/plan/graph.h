@@ -92,6 +92,7 @@ enum tachy_plan_act {
     TACHY_PLAN_SHRINK,    // x < -a ? x + b : x > a ? x - b : 0
     TACHY_PLAN_IS_NAN,    // 0 or 1
     TACHY_PLAN_IS_INF,    // a: also the negative one, b: also the positive one
+    TACHY_PLAN_QUANTIZE,  // halves to the even neighbour, plus a, within b to b + 255: of type U8 or I8
     TACHY_PLAN_SIGN,
     TACHY_PLAN_TRUNC, // towards zero
     TACHY_PLAN_TRUTH, // x != 0

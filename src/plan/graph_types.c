@@ -71,7 +71,7 @@ int64_t tachy_node_most(const struct tachy_node *n)
         return 0;
     switch (n->op) {
     case TACHY_OP_UNARY:
-        if (act == TACHY_PLAN_TRUNC)
+        if (act == TACHY_PLAN_TRUNC || act == TACHY_PLAN_QUANTIZE)
             return tachy_dtype_most(n->out->dtype);
         return act == TACHY_PLAN_ABS ? of(n, 0) : 1;
     case TACHY_OP_BINARY: return tachy_plan_binary_compares(n->attr.binary) ? 1 : most_of_binary(n);
@@ -103,6 +103,16 @@ static const char *computed(const struct tachy_node *n)
                                                                : NULL;
 }
 
+// The type's whole range, with the zero point inside.
+static const char *quantize(const struct tachy_node *n)
+{
+    const float zero = n->attr.act.a, least = n->attr.act.b;
+    bool byte = n->out->dtype == TACHY_U8 ? least == 0 : n->out->dtype == TACHY_I8 && least == -128;
+    if (n->in[0]->dtype != TACHY_F32 || !byte)
+        return "a type that numbers are not quantised to";
+    return zero >= least && zero <= least + 255 && zero == rintf(zero) ? NULL : "a zero point outside of its type";
+}
+
 static const char *unary(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
@@ -110,6 +120,7 @@ static const char *unary(const struct tachy_node *n)
     case TACHY_PLAN_IS_NAN:
     case TACHY_PLAN_IS_INF:
         return x->dtype == TACHY_F32 && y->dtype == TACHY_U8 ? NULL : "another type than a truth value";
+    case TACHY_PLAN_QUANTIZE: return quantize(n);
     case TACHY_PLAN_NOT:
     case TACHY_PLAN_TRUTH: return y->dtype == TACHY_U8 ? NULL : "another type than a truth value";
     case TACHY_PLAN_TRUNC:

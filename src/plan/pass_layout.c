@@ -177,8 +177,9 @@ static int layout_node(struct tachy_graph *g, struct tachy_node *n)
         return n->in[0]->rank == 4 && n->out->rank == 4 ? layout_elements(g, n) : layout_plain(g, n);
     case TACHY_OP_TRANSPOSE: return layout_transpose(n);
     case TACHY_OP_LAYER_NORM: return all(g, n, false); // over the last dimension, which must be the rows
-    case TACHY_OP_MATMUL:
-    case TACHY_OP_RESHAPE: return layout_plain(g, n);
+    case TACHY_OP_RESHAPE: // another type alone keeps the order
+        return tachy_value_same_shape(n->in[0], n->out) ? layout_elements(g, n) : layout_plain(g, n);
+    case TACHY_OP_MATMUL: return layout_plain(g, n);
     case TACHY_OP_COUNT: break;
     }
     return TACHY_OK;

@@ -1,6 +1,7 @@
 #include "postprocess/mask.h"
 
 #include "postprocess/kernels.h"
+#include "ref/ref_preprocess.h"
 
 #include <math.h>
 
@@ -84,21 +85,6 @@ void tachy_mask_size(int tensor_width, int tensor_height, const struct tachy_pla
     *height = turned ? r.w : r.h;
 }
 
-// IEEE 754 binary16 to binary32.
-static float half_to_float(uint16_t v)
-{
-    uint32_t sign = (uint32_t)(v & 0x8000) << 16, exp = v >> 10 & 31, frac = v & 1023;
-    if (exp == 0) { // zero and subnormal: frac * 2^-24
-        float f = (float)frac * 0x1p-24f;
-        return sign ? -f : f;
-    }
-    uint32_t bits = exp == 31 ? 0x7f800000u | frac << 13 : (exp + 112) << 23 | frac << 13;
-    bits |= sign;
-    float f;
-    memcpy(&f, &bits, sizeof(f));
-    return f;
-}
-
 // n values of a row and channel as dense floats: the tensor's own memory, or `buf`.
 static const float *row_of(const struct grid *g, int64_t y, int64_t x, int64_t c, int n, float *buf)
 {
@@ -110,7 +96,7 @@ static const float *row_of(const struct grid *g, int64_t y, int64_t x, int64_t c
         return f + at;
     for (int i = 0; i < n; i++, at += g->col)
         buf[i] = g->t->dtype == TACHY_F32   ? f[at]
-                 : g->t->dtype == TACHY_F16 ? half_to_float(h[at])
+                 : g->t->dtype == TACHY_F16 ? tachy_ref_float(h[at])
                                             : (float)u[at] * (1.0f / 255.0f);
     return buf;
 }

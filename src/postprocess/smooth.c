@@ -1,5 +1,7 @@
 #include "postprocess/mask.h"
 
+#include "ref/ref_smooth.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,9 +12,9 @@
 // Averaging and CALM keep camera noise from counting as motion; HOLD lets a mask settle at
 // its new place for some frames after a motion instead of trailing behind. The constants
 // were chosen on the clips of docs/segment-quality.md.
-#define CALM 2.0f
-#define MOVING 6.0f
-#define HOLD 0.4f
+#define CALM TACHY_SMOOTH_CALM
+#define MOVING TACHY_SMOOTH_MOVING
+#define HOLD TACHY_SMOOTH_HOLD
 #define LEAST 0.01f // strength 1 still follows, over about a hundred frames
 
 struct tachy_smooth {

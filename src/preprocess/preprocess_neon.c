@@ -206,10 +206,10 @@ INLINE void store4(enum tachy_dtype t, void *dst, size_t at, float32x4_t v)
 INLINE void finish4(const struct tachy_pre_finish *f, const float *const in[3], int i, void *const dst[3],
                     size_t at)
 {
-    float32x4_t o[3];
+    const bool three = f->inputs == 3; // else 1
+    const float32x4_t first = vld1q_f32(in[0] + i);
+    const float32x4_t o[3] = {first, three ? vld1q_f32(in[1] + i) : first, three ? vld1q_f32(in[2] + i) : first};
     float32x4x3_t v;
-    for (int k = 0; k < f->inputs; k++)
-        o[k] = vld1q_f32(in[k] + i);
     for (int c = 0; c < f->channels; c++)
         v.val[c] = channel(f, c, f->inputs, o);
     if (f->channels == 1 || f->planar) {

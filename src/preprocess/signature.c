@@ -37,16 +37,36 @@ static void sum_groups(uint32_t *sum, const uint8_t *p, ptrdiff_t stride, int ro
     tachy_ref_signature(sum, p, stride, rows, n, group, how);
 }
 
-// Means of one row of cells. `white`: the sum of one white pixel.
-static void cell_row(uint16_t *cell, int columns, const uint32_t *sum, int n, int group, int rows,
-                     uint32_t white)
+int tachy_signature_layout_make(struct tachy_signature_layout *l, enum tachy_pix format, int width, int height)
 {
-    for (int i = 0; i < columns; i++) {
-        int first = i * n / columns, end = (i + 1) * n / columns;
+    if (!tachy_pix_desc(format))
+        return TACHY_ERR_INVAL;
+    *l = (struct tachy_signature_layout){.pixel = pixel_of(format)};
+    l->white = l->pixel.step == 1 ? 255 : l->pixel.step == 2 ? 1023 : 255 * 128;
+    l->group = width >= VECTOR_MIN ? TACHY_SIGNATURE_GROUP : 1;
+    const int n = width / l->group;
+    l->columns = TACHY_MIN(TACHY_SIGNATURE_COLUMNS, n);
+    l->rows = TACHY_MIN(TACHY_SIGNATURE_ROWS, height);
+    for (int i = 0; i <= l->columns; i++)
+        l->column[i] = i * n / l->columns;
+    for (int j = 0; j < l->rows; j++) {
+        l->first[j] = j * height / l->rows;
+        const int high = (j + 1) * height / l->rows - l->first[j];
+        l->skip[j] = (high + SAMPLED - 1) / SAMPLED;
+        l->count[j] = (high + l->skip[j] - 1) / l->skip[j];
+    }
+    return TACHY_OK;
+}
+
+// Means of row j of cells out of sums of groups.
+static void cell_row(uint16_t *cell, const uint32_t *sum, const struct tachy_signature_layout *l, int j)
+{
+    for (int i = 0; i < l->columns; i++) {
         uint64_t total = 0;
-        for (int k = first; k < end; k++)
+        for (int k = l->column[i]; k < l->column[i + 1]; k++)
             total += sum[k];
-        uint64_t most = (uint64_t)(end - first) * (uint64_t)group * (uint64_t)rows * white;
+        uint64_t pixels = (uint64_t)(l->column[i + 1] - l->column[i]) * (uint64_t)l->group * (uint64_t)l->count[j];
+        uint64_t most = pixels * l->white;
         cell[i] = (uint16_t)((total * TACHY_SIGNATURE_ONE + most / 2) / most);
     }
 }
@@ -55,27 +75,22 @@ static int make(struct tachy_signature *s, const tachy_frame *f, const struct ta
                 enum tachy_isa isa)
 {
     struct tachy_rect g = region ? *region : (struct tachy_rect){0, 0, f->width, f->height};
-    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    struct tachy_signature_layout l;
     if (f->place == TACHY_DEVICE)
         return TACHY_ERR_UNSUPPORTED;
-    if (!d || g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 || g.x > f->width - g.w ||
-        g.y > f->height - g.h)
+    if (g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 || g.x > f->width - g.w || g.y > f->height - g.h ||
+        tachy_signature_layout_make(&l, f->format, g.w, g.h) < 0)
         return TACHY_ERR_INVAL;
-    const struct tachy_signature_pixel how = pixel_of(f->format);
-    const uint32_t white = how.step == 1 ? 255 : how.step == 2 ? 1023 : 255 * 128;
-    const int group = g.w >= VECTOR_MIN ? TACHY_SIGNATURE_GROUP : 1, n = g.w / group;
     uint32_t sum[GROUPS];
-    s->columns = TACHY_MIN(TACHY_SIGNATURE_COLUMNS, n);
-    s->rows = TACHY_MIN(TACHY_SIGNATURE_ROWS, g.h);
+    s->columns = l.columns;
+    s->rows = l.rows;
     s->format = f->format;
     s->width = g.w;
     s->height = g.h;
     for (int j = 0; j < s->rows; j++) {
-        int y = j * g.h / s->rows, high = (j + 1) * g.h / s->rows - y;
-        int skip = (high + SAMPLED - 1) / SAMPLED, rows = (high + skip - 1) / skip;
-        const uint8_t *p = f->data[0] + (g.y + y) * f->stride[0] + (ptrdiff_t)g.x * how.step;
-        sum_groups(sum, p, f->stride[0] * skip, rows, n, group, &how, isa);
-        cell_row(s->cell + j * s->columns, s->columns, sum, n, group, rows, white);
+        const uint8_t *p = f->data[0] + (g.y + l.first[j]) * f->stride[0] + (ptrdiff_t)g.x * l.pixel.step;
+        sum_groups(sum, p, f->stride[0] * l.skip[j], l.count[j], g.w / l.group, l.group, &l.pixel, isa);
+        cell_row(s->cell + j * s->columns, sum, &l, j);
     }
     return TACHY_OK;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include "base/base.h"
 #include "base/cpu.h"
 #include "ref/ref_signature.h"
 
@@ -8,12 +9,8 @@
 // A frame's luma in a few numbers, to tell cheaply whether two frames show the same: means over
 // a grid of cells, read in one pass from the decoder's own plane.
 
-enum {
-    TACHY_SIGNATURE_COLUMNS = 32,
-    TACHY_SIGNATURE_ROWS = 18,
-    TACHY_SIGNATURE_CELLS = TACHY_SIGNATURE_COLUMNS * TACHY_SIGNATURE_ROWS,
-    TACHY_SIGNATURE_ONE = 65280, // white: 255 with 8 more bits
-};
+// White is TACHY_SIGNATURE_ONE: 255 with 8 more bits.
+enum { TACHY_SIGNATURE_CELLS = TACHY_SIGNATURE_COLUMNS * TACHY_SIGNATURE_ROWS };
 
 struct tachy_signature {
     uint16_t cell[TACHY_SIGNATURE_CELLS]; // 0 .. TACHY_SIGNATURE_ONE
@@ -31,6 +28,10 @@ int tachy_signature_make(struct tachy_signature *s, const tachy_frame *f,
 // where it does not run here.
 int tachy_signature_make_isa(struct tachy_signature *s, const tachy_frame *f,
                              const struct tachy_rect *region, const char *isa);
+
+// The cells of a region of width x height pixels, both at least 1; the same for CPU and GPU.
+// TACHY_ERR_INVAL: no such format.
+int tachy_signature_layout_make(struct tachy_signature_layout *l, enum tachy_pix format, int width, int height);
 
 // The largest difference between two cells in the same place, 0 (none) to 1 (black and white).
 // 1 where format or size differ. The largest, not the mean: what moves is often small.

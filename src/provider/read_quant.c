@@ -2,10 +2,10 @@
 #include "provider/reader.h"
 
 // Quantised values in float32: constants become numbers when the model is read; computed ones are
-// rounded and scaled where the model says so.
+// scaled and rounded where the model says so, and held as they are.
 
-// A scale or a zero point as a constant that stretches over x along `axis`. NULL: not constant, of
-// another shape, or no memory.
+// A scale or a zero point as a constant that stretches over x along `axis`; without a name, since
+// other nodes find the original by it. NULL: not constant, of another shape, or no memory.
 static struct tachy_value *along(struct reader_node *n, int i, int axis)
 {
     const struct tachy_value *v = reader_in(n, i), *x = n->in[0];
@@ -20,7 +20,7 @@ static struct tachy_value *along(struct reader_node *n, int i, int axis)
     float *to = tachy_graph_alloc(n->r->g, sizeof(float) * (size_t)count);
     for (int64_t k = 0; to && k < count; k++)
         to[k] = (float)tachy_constant_at(v, k);
-    return to ? tachy_graph_constant(n->r->g, v->name, TACHY_F32, x->rank, shape, to) : NULL;
+    return to ? tachy_graph_constant(n->r->g, NULL, TACHY_F32, x->rank, shape, to) : NULL;
 }
 
 static int axis_of(const struct reader_node *n)
@@ -68,8 +68,31 @@ const char *reader_dequantize(struct reader_node *n)
     return reader_combine(n, TACHY_PLAN_MUL, f, scale, y) ? NULL : READER_NOMEM;
 }
 
+// The one zero point of all channels; false where they differ or are no numbers of ours.
+static bool only_zero(const struct reader_node *n, float *zero)
+{
+    const struct tachy_value *v = reader_in(n, 2);
+    *zero = 0;
+    if (n->nb_in < 3 || !v)
+        return n->nb_in < 3;
+    if (!v->data || v->dtype != n->out[0]->dtype)
+        return false;
+    *zero = (float)tachy_constant_at(v, 0);
+    for (int64_t i = 1; i < tachy_value_elements(v); i++)
+        if ((float)tachy_constant_at(v, i) != *zero)
+            return false;
+    return true;
+}
+
 const char *reader_quantize(struct reader_node *n)
 {
-    (void)n;
-    return "int8 arithmetic, which ONNX Runtime has";
+    struct tachy_value *x = n->in[0], *y = n->out[0], *scale = along(n, 1, axis_of(n));
+    struct tachy_plan_attr a = {.act = {TACHY_PLAN_QUANTIZE, 0, y->dtype == TACHY_I8 ? -128 : 0}};
+    if (y->dtype != TACHY_U8 && y->dtype != TACHY_I8)
+        return "a type that is not built";
+    if (!scale || n->in[1]->dtype != TACHY_F32 || x->dtype != TACHY_F32 || reader_int(n, "block_size", 0) ||
+        !only_zero(n, &a.act.a))
+        return "a scale or zero point that is not constant, or one for each block, or zero points that differ";
+    x = reader_combine(n, TACHY_PLAN_DIV, x, scale, NULL);
+    return x && reader_emit(n, TACHY_OP_UNARY, &a, &x, 1, y) ? NULL : READER_NOMEM;
 }

@@ -100,3 +100,17 @@ size_t tachy_pre_scratch(const struct tachy_pre_plane *p);
 
 // IEEE 754 binary16 of a float, rounded to nearest even; too large becomes infinity.
 uint16_t tachy_ref_half(float v);
+// And back, exactly.
+static inline float tachy_ref_float(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exp = half >> 10 & 31, frac = half & 1023;
+    if (exp == 0) { // zero and subnormal: frac * 2^-24
+        float f = (float)frac * 0x1p-24f;
+        return sign ? -f : f;
+    }
+    union {
+        uint32_t u;
+        float f;
+    } v = {sign | (exp == 31 ? 0x7f800000u | frac << 13 : (exp + 112) << 23 | frac << 13)};
+    return v.f;
+}

@@ -1,5 +1,6 @@
 #pragma once
-#include "base/base.h"
+#include <stddef.h>
+#include <stdint.h>
 
 // Sums of neighbouring pixels, what a frame's luma signature is made of (preprocess/signature.h).
 
@@ -13,6 +14,18 @@ struct tachy_signature_pixel {
     int step; // bytes from pixel to pixel: 1 gray 8, 2 gray 10, 3 or 4 RGB
     int shift;
     uint8_t weight[3];
+};
+
+// How a region of a frame is cut into cells (preprocess/signature.h makes it).
+enum { TACHY_SIGNATURE_COLUMNS = 32, TACHY_SIGNATURE_ROWS = 18, TACHY_SIGNATURE_ONE = 65280 };
+struct tachy_signature_layout {
+    struct tachy_signature_pixel pixel;
+    uint32_t white;    // the luma of one white pixel
+    int group;         // pixels; columns of cells begin at whole groups
+    int columns, rows; // of cells, 1 and more
+    int column[TACHY_SIGNATURE_COLUMNS + 1]; // in groups: column i is column[i] .. column[i + 1] - 1
+    // Row j of cells: its first row of pixels, how many are read, and from one to the next.
+    int first[TACHY_SIGNATURE_ROWS], count[TACHY_SIGNATURE_ROWS], skip[TACHY_SIGNATURE_ROWS];
 };
 
 // sum[i] += the luma of pixels i * group to i * group + group - 1 of `rows` rows, for i in

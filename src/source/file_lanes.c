@@ -91,10 +91,14 @@ static int64_t end_of(struct file *p, const struct file_lane *l)
     return TACHY_MAX(end, l->seq);
 }
 
-int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq)
+// What is left of damage when a segment ends belongs to the next one's first picture. That may be another
+// lane's, so it goes with the last position that there is: a picture that is damaged itself, or one that
+// did not come out of its packet.
+int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq, bool *breaks)
 {
     struct file *p = file_of(s);
     *out = NULL;
+    *breaks = false;
     *seq = l->seq;
     if (!l->ready && !l->done) {
         int err = file_decode(s, l, &l->ready_seq);
@@ -106,10 +110,13 @@ int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int6
         if (l->done)
             l->ready_seq = end_of(p, l);
     }
-    if (l->seq < l->ready_seq)
-        return TACHY_OK; // no picture at this position
+    if (l->seq < l->ready_seq) { // no picture at this position
+        *breaks = l->done && (l->broken || l->jump_at != AV_NOPTS_VALUE);
+        return TACHY_OK;
+    }
     if (l->done)
         return TACHY_ERR_EOF;
+    *breaks = l->broken > 0;
     *out = l->ready;
     l->ready = NULL;
     return TACHY_OK;
@@ -198,7 +205,7 @@ static int leave_segment(tachy_source *s, struct file_lane *l)
     return err;
 }
 
-int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns)
+int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns)
 {
     struct file *p = file_of(s);
     int err = TACHY_ERR_EOF;
@@ -220,7 +227,7 @@ int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *wa
         l->busy = true;
         l->user = pthread_self();
         pthread_mutex_unlock(&p->lock);
-        err = file_lane_step(s, l, out, seq);
+        err = file_lane_step(s, l, out, seq, breaks);
         int left = err == TACHY_ERR_EOF ? leave_segment(s, l) : TACHY_OK;
         pthread_mutex_lock(&p->lock);
         l->busy = false;

@@ -242,11 +242,11 @@ int file_lanes_open(tachy_source *s);
 // After a seek, where there is one decoder: its packets come from here on. TACHY_ERR_NOMEM.
 int file_lanes_again(tachy_source *s);
 void file_lanes_close(tachy_source *s);
-// One lane's next frame, or none at this position (*out NULL). TACHY_ERR_EOF at the end of
-// its segment.
-int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq);
+// One lane's next frame, or none at this position (*out NULL); *breaks as tachy_source_read_any().
+// TACHY_ERR_EOF at the end of its segment.
+int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq, bool *breaks);
 int file_spread(tachy_source *s, int decoders, int64_t window);
-int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns);
+int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns);
 
 // file_rate.c
 int file_rate_read(tachy_source *s, tachy_frame **out);

@@ -6,6 +6,7 @@
 struct place {
     tachy_frame *frame;
     bool given; // also where there is no frame at this position
+    bool breaks; // the next frame starts anew
 };
 
 struct source_order {
@@ -17,11 +18,12 @@ struct source_order {
     pthread_cond_t given, taken;
     struct place *ring; // position n is in n % window
     int64_t next;       // position that the reader takes next
+    bool breaks;        // of one before it
     int running, err;
     bool quit, reader_waits;
 };
 
-static void put(source_order *o, tachy_frame *f, int64_t seq)
+static void put(source_order *o, tachy_frame *f, int64_t seq, bool breaks)
 {
     pthread_mutex_lock(&o->lock);
     while (!o->quit && seq >= o->next + o->window)
@@ -29,7 +31,7 @@ static void put(source_order *o, tachy_frame *f, int64_t seq)
     if (o->quit) {
         tachy_frame_unref(&f);
     } else {
-        o->ring[seq % o->window] = (struct place){f, true};
+        o->ring[seq % o->window] = (struct place){f, true, breaks};
         if (o->reader_waits && seq == o->next)
             pthread_cond_signal(&o->given);
     }
@@ -50,9 +52,10 @@ static void *order_main(void *arg)
     tachy_frame *f;
     int64_t seq;
     uint64_t waited = 0;
+    bool breaks;
     int err = TACHY_ERR_EOF;
-    while (!quits(o) && !(err = o->source->ops->read_any(o->source, &f, &seq, &waited)))
-        put(o, f, seq);
+    while (!quits(o) && !(err = o->source->ops->read_any(o->source, &f, &seq, &breaks, &waited)))
+        put(o, f, seq, breaks);
     pthread_mutex_lock(&o->lock);
     o->running--;
     if (!o->err || o->err == TACHY_ERR_EOF)
@@ -94,18 +97,28 @@ int source_order_open(source_order **out, tachy_source *s, int threads, int64_t 
     return TACHY_OK;
 }
 
+// The next position in order, under the lock.
+static tachy_frame *take(source_order *o)
+{
+    struct place *at = &o->ring[o->next % o->window];
+    tachy_frame *f = at->frame;
+    if (f && o->breaks)
+        f->discontinuity = 1;
+    o->breaks = at->breaks || (o->breaks && !f);
+    *at = (struct place){0};
+    o->next++;
+    pthread_cond_broadcast(&o->taken);
+    return f;
+}
+
 int source_order_read(source_order *o, tachy_frame **out)
 {
     int err = TACHY_OK;
     *out = NULL;
     pthread_mutex_lock(&o->lock);
     while (!*out && !err) {
-        struct place *at = &o->ring[o->next % o->window];
-        if (at->given) {
-            *out = at->frame;
-            *at = (struct place){0};
-            o->next++;
-            pthread_cond_broadcast(&o->taken);
+        if (o->ring[o->next % o->window].given) {
+            *out = take(o);
         } else if (!o->running) {
             err = o->err;
         } else {

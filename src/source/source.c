@@ -203,16 +203,17 @@ int tachy_source_read(tachy_source *s, tachy_frame **out)
     return TACHY_OK;
 }
 
-int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns)
+int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns)
 {
     *out = NULL;
+    *breaks = false;
     if (s->spread <= 1) {
         int err = tachy_source_read(s, out);
         *seq = err ? s->next_id : (*out)->id;
         return err;
     }
     uint64_t waited = 0;
-    int err = atomic_load(&s->ended) ? TACHY_ERR_EOF : s->ops->read_any(s, out, seq, &waited);
+    int err = atomic_load(&s->ended) ? TACHY_ERR_EOF : s->ops->read_any(s, out, seq, breaks, &waited);
     if (waited_ns)
         *waited_ns += waited;
     if (err)

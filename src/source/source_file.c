@@ -69,9 +69,10 @@ int file_next(tachy_source *s, tachy_frame **out)
     if (p->cut.on)
         file_cut_stop(s, "frames are read in order");
     int64_t seq;
+    bool breaks; // the lane's own next picture is marked
     int err;
     do {
-        err = file_lane_step(s, l, out, &seq);
+        err = file_lane_step(s, l, out, &seq, &breaks);
         l->seq += !err;
     } while (!err && !*out);
     return err;

@@ -20,7 +20,7 @@ struct tachy_source_ops {
     // is not suited (said at VERBOSE). Optional, as read_any is.
     int (*spread)(tachy_source *s, int decoders, int64_t window);
     // Any frame that is ready, from any thread; see tachy_source_read_any().
-    int (*read_any)(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns);
+    int (*read_any)(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns);
     // No more frames will be read, because max_frames were: side packets are still put up to
     // `end` seconds. Optional.
     void (*stop)(tachy_source *s, double end);
@@ -63,9 +63,10 @@ int tachy_source_spread(tachy_source *s, int decoders, int64_t window);
 // Any frame that is ready. *seq is its position in the order of the stream and its id.
 // TACHY_OK with *out NULL: no frame is at position *seq, which a damaged file or a packet
 // without a picture leaves. Each position comes once; TACHY_ERR_EOF and failures come to every
-// thread, after all frames before them. *waited_ns (may be NULL) grows by what the thread waited
-// for others.
-int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, uint64_t *waited_ns);
+// thread, after all frames before them. *breaks: the next frame in the order of the stream starts anew
+// (discontinuity), which another thread may have read already. *waited_ns (may be NULL) grows by what
+// the thread waited for others.
+int tachy_source_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns);
 
 // The side of a source opened with want_side; NULL otherwise. The source keeps its
 // reference; take one to keep it longer.

@@ -36,6 +36,11 @@ float check_float(struct check *c, float lo, float hi)
     return lo + (hi - lo) * (float)(check_rand(c) >> 40) / 16777215.0f;
 }
 
+size_t check_first_set(const struct check *c)
+{
+    return c->quick && tachy_cpu_isa() != TACHY_ISA_C ? TACHY_ISA_C + 1 : TACHY_ISA_C;
+}
+
 int check_times(const struct check *c, int n) { return c->quick ? (n + 9) / 10 : n; }
 
 void check_fill(struct check *c, void *dst, size_t bytes)

@@ -5,8 +5,8 @@
 //   tests/check/tachy_check [--cuda] [--bench | --quick] [--seed N] [NAME...]
 //
 // --cuda: the kernels of src/cuda on this machine's GPU (check_cuda.h) in place of the CPU's; exit
-// status 77 where there is none or they were not compiled. --quick: a tenth of the cases, for runs
-// under a tool that makes them slow.
+// status 77 where there is none or they were not compiled. --quick: a tenth of the cases, and of plans
+// without the portable set where there is another, for runs under a tool that makes them slow.
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +31,8 @@ int check_times(const struct check *c, int n);
 uint64_t check_rand(struct check *c);             // 64 random bits
 int check_range(struct check *c, int lo, int hi); // lo..hi, both included
 float check_float(struct check *c, float lo, float hi);
+// The first of enum tachy_isa that the kernels of plans are checked with.
+size_t check_first_set(const struct check *c);
 void check_fill(struct check *c, void *dst, size_t bytes); // random bytes
 
 // Counts a case; on !ok prints the message once and counts a failure.

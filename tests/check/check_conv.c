@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include "base/base.h"
+#include "base/mix.h"
 #include "plan/cpu/conv.h"
 #include "plan/cpu/narrow.h"
 #include "plan_buffer.h"
@@ -11,7 +12,8 @@
 
 // Convolutions on random shapes, strides, slices and epilogues: each variant of each set
 // against the twin, all of its rows written at once and in two parts (same bits), nothing
-// written or read beside the views.
+// written or read beside the views. All sets that round once a tap give the same bits, whose
+// digest is printed: of one seed it is the same on every processor.
 
 struct sample {
     struct tachy_conv_shape s;
@@ -19,6 +21,7 @@ struct sample {
     float *weights, *bias, *scale, *slope, *sums, *want_sums;
     struct plan_buffer in, add, want, most; // most: the sum of the terms' magnitudes
     struct tachy_conv_io io;
+    uint64_t bits; // of the first variant that rounds once a tap; 0: none so far
 };
 
 // Weights, or weights and input, that are too large to be used in one go.
@@ -199,8 +202,18 @@ static void describe(const struct sample *t, const struct tachy_conv_variant *v,
              t->io.epilogue.sums ? " sums" : "");
 }
 
+static uint64_t digest(const struct sample *t, const struct plan_buffer *got)
+{
+    uint64_t h = 1;
+    for (int i = 0; i < plan_pixels(got); i++)
+        h = tachy_mix(h, plan_at(got, i), (size_t)t->s.cout * sizeof(float));
+    if (t->io.epilogue.sums)
+        h = tachy_mix(h, t->sums, (size_t)(t->s.n * t->out_h * t->s.cout) * sizeof(float));
+    return h | 1;
+}
+
 // One variant: whole and in two parts.
-static void variant(struct check *c, const struct sample *t, const struct tachy_conv_variant *v)
+static void variant(struct check *c, struct sample *t, const struct tachy_conv_variant *v)
 {
     struct tachy_conv conv;
     if (tachy_conv_init(&conv, &t->s, v, NULL) < 0) {
@@ -222,6 +235,11 @@ static void variant(struct check *c, const struct sample *t, const struct tachy_
     describe(t, v, text, sizeof(text));
     check_case(c, d <= 1, "%s: off by %.3g of the tolerance", text, d);
     check_case(c, ds <= 1, "%s: sums off by %.3g of the tolerance", text, ds);
+    uint64_t bits = digest(t, &whole);
+    if (v->isa != TACHY_ISA_C) {
+        t->bits = t->bits ? t->bits : bits;
+        check_case(c, bits == t->bits, "%s: other bits than the first variant", text);
+    }
 
     struct plan_buffer parts = plan_buffer_like(&whole);
     io.out = parts.v;
@@ -285,14 +303,17 @@ static void narrow(struct check *c, const struct sample *t, enum tachy_isa isa)
     plan_buffer_free(&whole), plan_buffer_free(&parts);
 }
 
+// Every sample starts with numbers of its own, however many its variants have used.
 static void cases(struct check *c, int count)
 {
     static const enum tachy_isa isas[] = {TACHY_ISA_C, TACHY_ISA_AVX2, TACHY_ISA_AVX512,
                                           TACHY_ISA_NEON};
+    uint64_t bits = 1;
     for (int i = 0; i < count; i++) {
         struct sample t = {0};
+        uint64_t next = check_rand(c);
         sample_new(c, &t);
-        for (size_t j = 0; j < TACHY_ARRAY_SIZE(isas); j++) {
+        for (size_t j = check_first_set(c); j < TACHY_ARRAY_SIZE(isas); j++) {
             struct tachy_conv_variant v[TACHY_CONV_VARIANTS_MAX];
             int n = tachy_conv_variants(&t.s, isas[j], v);
             for (int k = 0; k < n; k++)
@@ -300,8 +321,11 @@ static void cases(struct check *c, int count)
                     variant(c, &t, &v[k]);
             narrow(c, &t, isas[j]);
         }
+        bits = tachy_mix(bits, &t.bits, sizeof(t.bits));
         sample_free(&t);
+        c->rng = next;
     }
+    printf("conv bits %016llx\n", (unsigned long long)bits);
 }
 
 // A matrix product as a 1x1 convolution whose weights lie [in][out]: same bits as [out][in].
@@ -404,8 +428,8 @@ static void bench_shape(struct check *c, const struct tachy_conv_shape *s, const
 
 static void run(struct check *c)
 {
-    cases(c, 300);
-    for (int i = 0; i < 50; i++)
+    cases(c, check_times(c, 300));
+    for (int i = 0; i < check_times(c, 50); i++)
         product(c);
     refused(c);
     if (!c->bench)

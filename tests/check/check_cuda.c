@@ -48,11 +48,16 @@ void check_gpu_close(struct check_gpu *g)
     tachy_device_close(&g->device);
 }
 
+// Copies and fills of the default stream may go on when their call is back, and kernels on a stream of
+// its own order do not wait for them.
+static void settle(const struct check_gpu *g) { must(g, g->cu->stream_wait(NULL), "the default stream"); }
+
 cuda_address check_gpu_put(struct check *c, const void *data, size_t bytes)
 {
     cuda_address at = 0;
     must(c->gpu, c->gpu->cu->memory_alloc(&at, bytes ? bytes : 1), "memory on the GPU");
     must(c->gpu, c->gpu->cu->copy_to_device(at, data, bytes), "a copy to the GPU");
+    settle(c->gpu);
     return at;
 }
 
@@ -61,6 +66,7 @@ cuda_address check_gpu_poison(struct check *c, size_t bytes)
     cuda_address at = 0;
     must(c->gpu, c->gpu->cu->memory_alloc(&at, bytes ? bytes : 1), "memory on the GPU");
     must(c->gpu, c->gpu->cu->fill(at, 0xcd, bytes), "filling memory on the GPU");
+    settle(c->gpu);
     return at;
 }
 

@@ -13,7 +13,7 @@ static void one(struct check *c)
 {
     int bytes = check_range(c, 1, 2), shift = bytes == 2 ? check_range(c, 0, 6) : 0;
     int w = check_range(c, 1, 3000), h = check_range(c, 1, 90), n = check_range(c, 1, 3);
-    size_t stride = (size_t)(w * bytes + check_range(c, 0, 40)), next = stride * (size_t)h, all = next * (size_t)n;
+    size_t stride = (size_t)((w + check_range(c, 0, 40)) * bytes), next = stride * (size_t)h, all = next * (size_t)n;
     if (check_range(c, 0, 1)) {
         stride = TACHY_ALIGN((size_t)(w * bytes), 16u);
         next = stride * (size_t)h;

@@ -60,6 +60,19 @@ class Decoders(Case):
             self.assertEqual(len(said), 1, p.stderr)
             self.assertIn(why, said[0])
 
+    def test_damage_at_the_end_of_a_segment(self):
+        clip = self.clip("d.mp4", "-c:v", "libx264", "-preset", "veryfast", "-g", 30, "-sc_threshold", 0, "-bf", 0)
+        packets = ffprobe(clip, "-select_streams", "v", "-show_packets")["packets"]
+        keys = [i for i, p in enumerate(packets) if p["flags"].startswith("K")]
+        whole = self.output(clip, 1, "--mode", "mask", "--smooth", 0.7, "-f", "framemd5")
+        data = bytearray(clip.read_bytes())
+        for i, step in (keys[1] - 1, 1), (keys[2] - 1, 40), (keys[3] + 5, 1):  # lost, concealed, lost
+            for at in range(int(packets[i]["pos"]) + step - 1, int(packets[i]["pos"]) + int(packets[i]["size"]), step):
+                data[at] ^= 0x5a
+        clip.write_bytes(data)
+        damaged = self.same(clip, "--mode", "mask", "--smooth", 0.7, "-f", "framemd5", decoders=(2, 3))
+        self.assertLess(damaged.count("\n"), whole.count("\n"))
+
     def test_stopped_output_has_no_gaps(self):
         if SANITIZER:
             self.skipTest("depends on how fast it is")

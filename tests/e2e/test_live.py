@@ -40,6 +40,13 @@ class Live(Case):
         self.assertEqual(s["decoded"], s["frames"] + s["shed_frames"])
         self.assertEqual(s["shed_frames"], sum(n for stage in s["shed"].values() for n in stage.values()))
 
+    def test_target_fps(self):
+        """Of a paced source so many frames a second are worked on, however long the run takes."""
+        s, _ = self.summary("--live", "--performance.target_fps=25", "--provider", "null", "null:64x64@100,frames=150")
+        self.counted(s)
+        self.assertLessEqual(s["frames"], 25 * s["seconds"] + 3)
+        self.assertGreater(s["shed"]["infer"]["target-fps"], 0)
+
     # ---- State ----
 
     def smoothed(self, path, *args):

@@ -193,6 +193,62 @@ class Operators(provider.OperatorCase):
         constants = [c if c[0] != "p" else ("p", i(-128, 128, (6, 6, 1, 1)).astype(np.int8)) for c in constants]
         self.check(nodes, {"x": (2, 4, 9, 7)}, constants=constants)
 
+    def quantised(self, **how):
+        """A small network as onnxruntime.quantization makes one, calibrated on noise: its path."""
+        from onnxruntime import quantization as q
+        make, w, shape = onnx.helper.make_node, self.random, (1, 3, 24, 20)
+        nodes = [make("Conv", ["x", "w0", "b0"], ["c0"], pads=[1] * 4), make("Relu", ["c0"], ["r0"]),
+                 make("Conv", ["r0", "w1", "b1"], ["c1"], pads=[1] * 4, strides=[2, 2]), make("Sigmoid", ["c1"], ["g"]),
+                 make("Mul", ["c1", "g"], ["r1"]), make("Conv", ["r1", "w2"], ["c2"], pads=[1] * 4, group=12),
+                 make("Add", ["r1", "c2"], ["s"]), make("MaxPool", ["s"], ["m"], kernel_shape=[2, 2], strides=[2, 2]),
+                 make("GlobalAveragePool", ["m"], ["p"]), make("Flatten", ["p"], ["f"]),
+                 make("Gemm", ["f", "wg", "bg"], ["y"])]
+        constants = [("w0", w(8, 3, 3, 3) / 5), ("b0", w(8) / 9), ("w1", w(12, 8, 3, 3) / 9), ("b1", w(12) / 9),
+                     ("w2", w(12, 1, 3, 3) / 3), ("wg", w(12, 10) / 4), ("bg", w(10) / 9)]
+        plain, to = self.tmp / "plain.onnx", self.tmp / "quantised.onnx"
+        plain.write_bytes(provider.net(nodes, {"x": shape}, "y", constants))
+        pictures = iter([{"x": self.rng.random(shape).astype(np.float32)} for _ in range(4)])
+
+        class Reader(q.CalibrationDataReader):
+            def get_next(self):
+                return next(pictures, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            q.quantize_static(plain, to, Reader(), quant_format=q.QuantFormat.QDQ, **how)
+        return str(to), shape
+
+    def test_quantised_network(self):
+        """QuantizeLinear and DequantizeLinear between all layers: taken whole, and as far from ONNX Runtime's
+        int8 arithmetic as one rounding to the other side goes: two steps of the last scale."""
+        from onnxruntime.quantization import QuantType
+        for activations in (QuantType.QUInt8, QuantType.QInt8):
+            for per_channel in (False, True):
+                path, shape = self.quantised(activation_type=activations, weight_type=QuantType.QInt8,
+                                             per_channel=per_channel)
+                step = [onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer if t.name == "y_scale"]
+                theirs, ours = provider.both(path, whole=True)
+                x = {"x": self.rng.random(shape).astype(np.float32)}
+                with self.subTest(activations=activations, per_channel=per_channel):
+                    want, got = theirs.run(None, x)[0], ours.run(None, x)[0]
+                    self.assertGreater(np.abs(want).max(), 20 * step[0])
+                    self.assertLessEqual(np.abs(got - want).max(), 2.001 * step[0])
+
+    def test_quantise(self):
+        """Alone: halves, the ends of the types, infinities; one scale a channel; from uint8 and back."""
+        make, s = onnx.helper.make_node, np.float32
+        x = np.concatenate([np.arange(-300, 300, 0.25), [np.inf, -np.inf, 1e30]]).astype(np.float32)
+        for kind, zero in ((np.uint8, 3), (np.int8, -5), (np.uint8, 0)):
+            self.op("QuantizeLinear", x.shape, constants=[s(0.5), kind(zero)], feed=[x])
+            self.op("QuantizeLinear", (2, 3, 4), constants=[(self.random(3) ** 2 + s(0.01)), np.full(3, zero, kind)], axis=1)
+            info = np.iinfo(kind)
+            q = self.rng.integers(info.min, info.max + 1, (2, 3, 4, 5)).astype(kind)
+            self.op("DequantizeLinear", q.shape, constants=[self.random(3), np.array([zero] * 3, kind)], feed=[q], axis=1)
+        # Two readers of one scale and one zero point, of which each wants them as it needs them.
+        nodes = [make("QuantizeLinear", ["x", "s", "z"], ["a"]), make("DequantizeLinear", ["a", "s", "z"], ["b"]),
+                 make("Flatten", ["b"], ["c"]), make("QuantizeLinear", ["c", "s", "z"], ["d"]),
+                 make("DequantizeLinear", ["d", "s", "z"], ["y"])]
+        self.check(nodes, {"x": (1, 4, 6, 5)}, constants=[("s", s(0.02)), ("z", np.uint8(128))], whole=True)
+
 
 class NodeTests(common.Case):
     """ONNX's own tests of single operators, those that we take whole, against their expected outputs: as

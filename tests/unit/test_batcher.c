@@ -658,7 +658,7 @@ static void world_close(void)
 TEST(properties_hold_in_random_lives)
 {
     int64_t reasons[TACHY_BATCH_REASONS] = {0}, refused = 0;
-    for (int seed = 0; seed < 300 && !test_failures; seed++) {
+    for (int seed = 0; seed < 150 && !test_failures; seed++) {
         world_open(seed);
         uint64_t mean_gap = 1 + below(400 * US), arrival = sim_now;
         while (w.count < EVENTS - 20) {

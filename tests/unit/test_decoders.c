@@ -40,10 +40,15 @@ static bool make(const char *file, int frames, const char *input_options, const 
              W, H, input_options, options, path(file));
     FILE *f = popen(command, "w");
     uint8_t *pixels = malloc(W * H * 3 / 2);
+    double across[W];
     for (int n = 0; n < frames; n++) {
-        for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++)
+            across[x] = 60 * sin((x + 3 * n) * 0.05);
+        for (int y = 0; y < H; y++) {
+            double down = cos((y - n) * 0.08);
             for (int x = 0; x < W; x++)
-                pixels[y * W + x] = (uint8_t)(128 + 60 * sin((x + 3 * n) * 0.05) * cos((y - n) * 0.08));
+                pixels[y * W + x] = (uint8_t)(128 + across[x] * down);
+        }
         memset(pixels + W * H, 128, W * H / 2);
         tachy_counter_write(pixels, W, W, H, 1, 1, 8, 0, (uint32_t)n);
         fwrite(pixels, 1, W * H * 3 / 2, f);
@@ -59,7 +64,7 @@ struct seen {
     bool any;
     int64_t number, pts, duration, id;
     int discontinuity, width;
-    bool key;
+    bool key, breaks;
     uint32_t hash;
 };
 
@@ -170,8 +175,8 @@ static void *reader_main(void *arg)
     tachy_frame *f;
     int64_t seq;
     int err;
-    bool first = true;
-    while (!(err = tachy_source_read_any(w->s, &f, &seq, NULL))) {
+    bool first = true, breaks;
+    while (!(err = tachy_source_read_any(w->s, &f, &seq, &breaks, NULL))) {
         if (first) {
             pthread_mutex_lock(&w->lock);
             w->r->apart = TACHY_MAX(w->r->apart, seq);
@@ -189,6 +194,7 @@ static void *reader_main(void *arg)
         pthread_mutex_unlock(&w->lock);
         if (wait == 1)
             usleep(500); // threads do not keep step
+        seen.breaks = breaks;
         note(w, seq, &seen);
     }
     if (first)
@@ -291,8 +297,8 @@ static const struct {
     {"mpeg2.mkv", "-c:v mpeg2video -q:v 2 -bf 2 -g 15 -flags +cgop -sc_threshold 1000000000", true},
     {"mpeg2.ts", "-c:v mpeg2video -q:v 2 -bf 2 -g 15", true},
     {"mpeg4.mp4", "-c:v mpeg4 -q:v 2 -bf 2 -g 25", true},
-    {"vp8.webm", "-c:v libvpx -deadline realtime -cpu-used 8 -g 30 -auto-alt-ref 0 -b:v 1M", true},
-    {"vp8alt.webm", "-c:v libvpx -deadline good -cpu-used 5 -g 40 -auto-alt-ref 1 -lag-in-frames 16 -b:v 500k", true},
+    {"vp8.webm", "-c:v libvpx -threads 1 -deadline realtime -cpu-used 16 -g 30 -auto-alt-ref 0 -b:v 1M", true},
+    {"vp8alt.webm", "-c:v libvpx -threads 1 -deadline good -cpu-used 5 -g 40 -auto-alt-ref 1 -lag-in-frames 16 -b:v 500k", true},
     {"vp9.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 30 -crf 20 -b:v 0", true},
     {"vp9alt.mp4", "-c:v libvpx-vp9 -deadline good -cpu-used 5 -g 40 -auto-alt-ref 1 -lag-in-frames 16 -crf 30 -b:v 0", true},
     {"intra.mov", "-c:v prores_ks -profile:v 0", true},
@@ -448,6 +454,50 @@ TEST(damage)
     }
 }
 
+// What the frames by position say of the next ones, put where it belongs; positions without a frame go.
+static void apply_breaks(struct reading *r)
+{
+    int64_t n = 0;
+    bool breaks = false;
+    for (int64_t i = 0; i < r->n; i++) {
+        struct seen f = r->frames[i];
+        f.discontinuity |= f.any && breaks;
+        breaks = f.breaks || (breaks && !f.any);
+        if (f.any)
+            r->frames[n++] = f;
+    }
+    r->n = n;
+}
+
+// Damage in a segment's last picture, and in others: the same frames start anew as with one decoder.
+// `noise`: FFmpeg's expression, 1 in so many bytes of the packets where it is not 0.
+static void damaged_alike(const char *noise, int anew)
+{
+    CHECK(shell("ffmpeg -v error -y -i %s -c copy -bsf:v noise=amount=\"'%s'\" %s", path("plain.mkv"), noise, path("noisy.mkv")));
+    read_in_order(&one, "noisy.mkv", (struct tachy_source_params){0});
+    int marked = 0;
+    for (int64_t i = 0; i < one.n; i++)
+        marked += one.frames[i].discontinuity;
+    CHECK_INT(marked, anew);
+    read_in_order(&many, "noisy.mkv", (struct tachy_source_params){.decoders = 3});
+    check_same(&one, &many);
+    for (int size = 40; size <= 200; size += 160) {
+        int n = read_by_position(&many, "noisy.mkv", (struct tachy_source_params){0}, 3, size);
+        CHECK_INT(n, 3);
+        apply_breaks(&many);
+        check_same(&one, &many);
+    }
+}
+
+TEST(damage_at_a_segments_end)
+{
+    CHECK(make("plain.mkv", FRAMES, "", "-c:v libx264 -preset veryfast -crf 3 -g 30 -sc_threshold 0 -bf 0"));
+    damaged_alike("if(eq(n\\,59)\\,1\\,0)", 1); // no picture comes out: the keyframe behind it
+    damaged_alike("if(eq(n\\,59)+eq(n\\,89)\\,1\\,0)", 2);
+    damaged_alike("if(eq(n\\,59)\\,40\\,0)", 2); // it does, concealed: itself too
+    damaged_alike("if(eq(n\\,59)+eq(n\\,75)\\,1\\,0)", 2); // and one in the middle
+}
+
 // A file that is cut off between packets loses nothing that one decoder gives.
 TEST(lost_end)
 {
@@ -523,8 +573,9 @@ TEST(one_thread_reads_in_order)
     CHECK_INT(open_with(&s, "closed.mp4", (struct tachy_source_params){0}), TACHY_OK);
     CHECK_INT(tachy_source_spread(s, 2, 10), 2);
     int64_t seq, n = 0;
+    bool breaks;
     tachy_frame *f = NULL;
-    for (; !tachy_source_read_any(s, &f, &seq, NULL); n++) {
+    for (; !tachy_source_read_any(s, &f, &seq, &breaks, NULL); n++) {
         CHECK_INT(seq, n);
         tachy_frame_unref(&f);
     }
@@ -550,5 +601,5 @@ TEST(set_up)
 
 TEST_MAIN(TEST_CASE(set_up), TEST_CASE(all_codecs), TEST_CASE(av1), TEST_CASE(ranges),
           TEST_CASE(counted_frames_in_order), TEST_CASE(variable_rate), TEST_CASE(edit_lists),
-          TEST_CASE(size_change_in_the_middle), TEST_CASE(damage), TEST_CASE(lost_end),
+          TEST_CASE(size_change_in_the_middle), TEST_CASE(damage), TEST_CASE(damage_at_a_segments_end), TEST_CASE(lost_end),
           TEST_CASE(side_packets), TEST_CASE(closing_early), TEST_CASE(one_thread_reads_in_order))

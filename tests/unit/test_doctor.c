@@ -66,4 +66,29 @@ TEST(says_what_is_missing)
     json_decref(o);
 }
 
-TEST_MAIN(TEST_CASE(says_what_is_here), TEST_CASE(says_what_is_missing))
+// Lines as Linux writes them: x86, Arm's own cores, a core of another maker.
+TEST(names_the_processor)
+{
+    static const char *const texts[][2] = {
+        {"processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: Other\n", "Some CPU @ 2 GHz"},
+        {"processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x1\nCPU part\t: 0xd05\n"
+         "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd42\nCPU revision\t: 0\n"
+         "processor\t: 2\nCPU implementer\t: 0x41\nCPU part\t: 0xd41\n"
+         "processor\t: 3\nCPU implementer\t: 0x41\nCPU part\t: 0xd05\n",
+         "Cortex-A55 + Cortex-A78AE + Cortex-A78"},
+        {"CPU implementer\t: 0x61\nCPU part\t: 0x022\n", "AArch64 61:022"},
+        {"model name\t:\nFeatures\t: fp asimd\n", "unknown"},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(texts); i++) {
+        char name[128], small[12];
+        FILE *f = fmemopen((void *)texts[i][0], strlen(texts[i][0]), "r");
+        tachy_cpu_name_read(f, name, sizeof(name));
+        CHECK_STR(name, texts[i][1]);
+        rewind(f);
+        tachy_cpu_name_read(f, small, sizeof(small));
+        CHECK(strlen(small) < sizeof(small));
+        fclose(f);
+    }
+}
+
+TEST_MAIN(TEST_CASE(says_what_is_here), TEST_CASE(says_what_is_missing), TEST_CASE(names_the_processor))

@@ -84,6 +84,38 @@ static bool like(struct tachy_frame_skip *s, tachy_frame *f, bool anew, unsigned
     return reuse == (1u << s->eyes) - 1;
 }
 
+// Arrivals at `fps` that jitter by `jitter_ms` to both sides, for 20 s: how many are taken.
+static int taken_of(double target, double fps, double jitter_ms)
+{
+    struct tachy_live l;
+    tachy_task t = {.ops = &plain, .eyes = 1};
+    tachy_live_open(&l, &(struct tachy_live_params){.mode = TACHY_RUN_LIVE, .target_fps = target}, &t,
+                    TACHY_STEREO_MONO, 0, NULL, S);
+    struct tachy_live_stats stats;
+    srand(3);
+    int n = (int)(20 * fps);
+    tachy_frame *f = gray(8, 8, 1);
+    for (int i = 0; i < n; i++) {
+        double ms = 1000 + i * 1000 / fps + jitter_ms * (2.0 * rand() / RAND_MAX - 1);
+        tachy_live_arrive(&l, f, 0, false, (uint64_t)(ms * MS));
+    }
+    tachy_live_read(&l, 30 * S, &stats);
+    CHECK_INT(stats.shed[TACHY_SHED_INFER][TACHY_SHED_TARGET_FPS] + stats.shed[TACHY_SHED_INFER][TACHY_SHED_REPLACED] + 1, n);
+    tachy_live_close(&l);
+    tachy_frame_unref(&f);
+    return n - (int)stats.shed[TACHY_SHED_INFER][TACHY_SHED_TARGET_FPS];
+}
+
+TEST(target_fps_bounds_the_mean)
+{
+    CHECK_INT(taken_of(0, 60, 0), 1200);
+    CHECK(abs(taken_of(30, 60, 0) - 600) <= 1);
+    CHECK(abs(taken_of(30, 60, 4) - 600) <= 6);
+    CHECK(abs(taken_of(25, 60, 4) - 500) <= 5);
+    CHECK_INT(taken_of(30, 25, 0), 500); // never that many
+    CHECK(taken_of(30, 29.97, 5) >= 590);
+}
+
 TEST(like_the_last_one_that_was_inferred)
 {
     struct tachy_frame_skip s;
@@ -456,7 +488,7 @@ TEST(a_stuck_pipeline_holds_one_frame)
 }
 
 TEST_MAIN(TEST_CASE(what_is_late_is_shed), TEST_CASE(a_mean_is_forgotten),
-          TEST_CASE(like_the_last_one_that_was_inferred), TEST_CASE(small_movement_is_seen),
+          TEST_CASE(target_fps_bounds_the_mean), TEST_CASE(like_the_last_one_that_was_inferred), TEST_CASE(small_movement_is_seen),
           TEST_CASE(threshold_zero_takes_equal_frames_only),
           TEST_CASE(never_across_a_discontinuity_or_another_format), TEST_CASE(each_eye_on_its_own),
           TEST_CASE(every_other_frame), TEST_CASE(an_hour_of_60_frames_a_second),

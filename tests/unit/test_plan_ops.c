@@ -62,6 +62,23 @@ static struct tachy_value *functions(void)
     return y;
 }
 
+static struct tachy_value *quantised(enum tachy_dtype t, struct tachy_value *v, float zero)
+{
+    struct tachy_plan_attr a = {.act = {TACHY_PLAN_QUANTIZE, zero, t == TACHY_I8 ? -128 : 0}};
+    return make(TACHY_OP_UNARY, a, of_type(t, v), v, NULL, NULL);
+}
+
+// Behind a layer with channels last, cut at both ends of its type, and a number again.
+static struct tachy_value *levels(void)
+{
+    struct tachy_plan_attr pool = {.pool = {.kernel = {1, 1}, .stride = {1, 1}}};
+    struct tachy_value *wide = binary(TACHY_PLAN_MUL, x, number(256)), *last = like(wide);
+    make(TACHY_OP_POOL, pool, last, wide, NULL, NULL);
+    struct tachy_value *y = quantised(TACHY_U8, last, 100), *z = quantised(TACHY_I8, last, -3);
+    CHECK_INT(y->most, 255);
+    return binary(TACHY_PLAN_ADD, renamed(TACHY_F32, y), renamed(TACHY_F32, z));
+}
+
 // Whole numbers: cut, divided, limited, and used as a number again.
 static struct tachy_value *numbers_of(void)
 {
@@ -275,6 +292,7 @@ TEST(elements)
 TEST(indices)
 {
     checked(numbers_of, 0);
+    checked(levels, 2e-6);
     checked(last_smallest, 0);
     checked(gather, 2e-6);
     checked(gather_each, 2e-6);
@@ -317,6 +335,11 @@ TEST(types)
     wrong("a type other than truth values", compare(TACHY_PLAN_AND, x, x));
     wrong("a type that does not hold it", renamed(TACHY_I64, x));
     CHECK(!tachy_node_wrong(renamed(TACHY_F32, compare(TACHY_PLAN_LESS, x, number(0)))->made_by));
+    CHECK(!tachy_node_wrong(quantised(TACHY_I8, x, 127)->made_by));
+    wrong("a zero point outside of its type", quantised(TACHY_U8, x, -1));
+    wrong("a zero point outside of its type", quantised(TACHY_I8, x, 0.5f));
+    wrong("a type that numbers are not quantised to", quantised(TACHY_I64, x, 0));
+    wrong("a type that numbers are not quantised to", quantised(TACHY_U8, compare(TACHY_PLAN_LESS, x, number(0)), 0));
     struct tachy_value *far = of_type(TACHY_I64, x), *i = tachy_graph_value(g, NULL, TACHY_I32, 1, SHAPE(3));
     make(TACHY_OP_UNARY, cut, far, x, NULL, NULL); // any float32 that is whole
     CHECK(!tachy_node_wrong(far->made_by));

@@ -13,8 +13,8 @@
 //
 // Bits: every output is the taps in the order [ky][kx][channel], one rounding a tap with fused
 // multiply-add, with the bias in front or behind (tachy_conv_bias_first()). So variants, blocks,
-// threads and the two x86 sets give the same bits (the long activations' polynomials too); the
-// portable set rounds products on its own.
+// threads and the sets of x86 and AArch64 give the same bits (the long activations' polynomials
+// too); the portable set rounds products on its own.
 
 // One way to run a shape. `vectors` and `pixels` are the register tile, `block` the outputs
 // that pass through all weights before the next (0: one that suits the caches).

@@ -270,6 +270,11 @@ static inline bool plan_order_is_free(const struct tachy_value *v)
 {
     return v->rank == 4 && (v->shape[1] == 1 || v->shape[2] * v->shape[3] == 1);
 }
+// Whether a node gives numbers another type where they lie: their shape and layout stay.
+static inline bool plan_changes_type(const struct tachy_node *n)
+{
+    return n->op == TACHY_OP_RESHAPE && tachy_value_same_shape(n->in[0], n->out) && n->in[0]->nhwc == n->out->nhwc;
+}
 
 // What steps do (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);

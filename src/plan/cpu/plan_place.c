@@ -204,7 +204,8 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
         return true;
     }
     bool same = n->op == TACHY_OP_RESHAPE && plan_is_dense(&in->v) &&
-                (!x->nhwc || plan_order_is_free(x)) && (!n->out->nhwc || plan_order_is_free(n->out));
+                (plan_changes_type(n) || ((!x->nhwc || plan_order_is_free(x)) &&
+                                          (!n->out->nhwc || plan_order_is_free(n->out))));
     if (!same && !(n->op == TACHY_OP_TRANSPOSE && is_renaming(n, &in->v)))
         return false;
     p->ref[n->out->id] = (struct plan_ref){in->base, in->offset, plan_view(n->out)};

@@ -147,9 +147,10 @@ int plan_steps_copy(struct plan_build *b, const struct tachy_node *n)
     if (err < 0)
         return err;
     ptrdiff_t in[TACHY_MAX_RANK] = {0}, out[TACHY_MAX_RANK] = {0}, offset = 0;
-    struct plan_copy c = copy_of(n->op == TACHY_OP_PAD || n->op == TACHY_OP_RESHAPE ? x : y);
+    bool reshapes = n->op == TACHY_OP_RESHAPE && !plan_changes_type(n);
+    struct plan_copy c = copy_of(n->op == TACHY_OP_PAD || reshapes ? x : y);
     plan_strides(x, &s->in.v, in);
-    plan_strides(n->op == TACHY_OP_RESHAPE ? x : y, n->op == TACHY_OP_RESHAPE ? NULL : &s->out.v, out);
+    plan_strides(reshapes ? x : y, reshapes ? NULL : &s->out.v, out);
     for (int i = 0; i < c.rank; i++) {
         int missing = y->rank - x->rank; // Expand: dimensions in front
         c.from[i] = x->rank == 0 || (n->op == TACHY_OP_EXPAND && i < missing) ? 0 : in[i];

@@ -27,6 +27,13 @@ static inline float nearest(float v)
     return fabsf(v) < whole ? r : v;
 }
 
+// What is no number becomes the lower limit.
+static inline float within(float v, float low, float high)
+{
+    const float least = v > low ? v : low;
+    return least < high ? least : high;
+}
+
 // Two comparisons by order instead of one for equality: those become vectors.
 #define EACH(EXPR)                                                                                 \
     for (int i = 0; i < n; i++) {                                                                  \
@@ -62,6 +69,7 @@ static void apply(const struct tachy_plan_act_of *f, const float *restrict x, fl
     case TACHY_PLAN_SHRINK: EACH(v < -a ? v + b : v > a ? v - b : 0);
     case TACHY_PLAN_IS_NAN: EACH(1.0f - (float)((v >= 0) | (v <= 0)));
     case TACHY_PLAN_IS_INF: EACH(isinf(v) && (v < 0 ? a : b) != 0);
+    case TACHY_PLAN_QUANTIZE: EACH(within(nearest(v) + a, b, b + 255));
     case TACHY_PLAN_SIGN: EACH((v > 0 ? 1.0f : 0.0f) - (v < 0 ? 1.0f : 0.0f) + (v != v ? v : 0.0f));
     case TACHY_PLAN_TRUTH: EACH(1.0f - (float)((v >= 0) & (v <= 0)));
     case TACHY_PLAN_NOT: EACH((v >= 0) & (v <= 0));

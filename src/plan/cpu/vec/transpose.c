@@ -26,6 +26,18 @@ static inline void block(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x
         _mm256_storeu_ps(y + (i + 4) * y_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     }
 }
+#elif TACHY_VEC == 3
+enum { BLOCK = 4 };
+
+static inline void block(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step)
+{
+    float32x4x2_t ab = vtrnq_f32(vld1q_f32(x), vld1q_f32(x + x_step));
+    float32x4x2_t cd = vtrnq_f32(vld1q_f32(x + 2 * x_step), vld1q_f32(x + 3 * x_step));
+    for (int i = 0; i < 2; i++) {
+        vst1q_f32(y + i * y_step, vcombine_f32(vget_low_f32(ab.val[i]), vget_low_f32(cd.val[i])));
+        vst1q_f32(y + (i + 2) * y_step, vcombine_f32(vget_high_f32(ab.val[i]), vget_high_f32(cd.val[i])));
+    }
+}
 #else
 enum { BLOCK = 4 };
 

@@ -161,22 +161,68 @@ static inline void vstore_n(float *p, VF v, int n)
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
 }
 
-#else // portable or NEON: four floats as the compiler's vector type
-#define VW 4
-#if TACHY_VEC == 3
+#elif TACHY_VEC == 3
 #include <arm_neon.h>
 #define ISA_NAME(x) x##_neon
 #define ISA TACHY_ISA_NEON
+#define VW 4
 typedef float32x4_t VF;
-typedef int32x4_t VI;
+#define vset1(x) vdupq_n_f32(x)
+#define vload(p) vld1q_f32(p)
+#define vstore(p, v) vst1q_f32(p, v)
+#define vbroadcast(p) vld1q_dup_f32(p)
 #define vfma(a, b, c) vfmaq_f32(c, a, b)
-#else
+// a times lane l (a constant) of b, plus c
+#define vfma_lane(a, b, l, c) vfmaq_laneq_f32(c, a, b, l)
+#define vadd(a, b) vaddq_f32(a, b)
+#define vsub(a, b) vsubq_f32(a, b)
+#define vmul(a, b) vmulq_f32(a, b)
+#define vdiv(a, b) vdivq_f32(a, b)
+#define vsqrt(a) vsqrtq_f32(a)
+#define vround(a) vrndnq_f32(a)
+#define vabs(a) vabsq_f32(a)
+#define vcopysign(a, s) vbslq_f32(vdupq_n_u32(0x80000000u), s, a)
+
+// Not FMIN and FMAX, which give NaN for NaN in either operand and order zeros by their sign.
+static inline VF vmin(VF a, VF b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+static inline VF vmax(VF a, VF b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+
+static inline VF vselect_lt(VF a, VF b, VF p, VF q) { return vbslq_f32(vcltq_f32(a, b), p, q); }
+
+static inline VF vexp2i(VF n)
+{
+    int32x4_t i = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
+    return vreinterpretq_f32_s32(vshlq_n_s32(i, 23));
+}
+
+static inline float vsum(VF v) { return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v))); }
+
+static inline VF vload_n(const float *p, int n)
+{
+    float32x2_t none = vdup_n_f32(0);
+    if (n == 1)
+        return vcombine_f32(vld1_lane_f32(p, none, 0), none);
+    return vcombine_f32(vld1_f32(p), n == 3 ? vld1_lane_f32(p + 2, none, 0) : none);
+}
+
+static inline void vstore_n(float *p, VF v, int n)
+{
+    if (n == 1) {
+        vst1q_lane_f32(p, v, 0);
+        return;
+    }
+    vst1_f32(p, vget_low_f32(v));
+    if (n == 3)
+        vst1q_lane_f32(p + 2, v, 2);
+}
+
+#else // portable: four floats as the compiler's vector type
 #define ISA_NAME(x) x##_c
 #define ISA TACHY_ISA_C
+#define VW 4
 typedef float VF __attribute__((vector_size(16)));
 typedef int32_t VI __attribute__((vector_size(16)));
 #define vfma(a, b, c) ((a) * (b) + (c))
-#endif
 #define vadd(a, b) ((a) + (b))
 #define vsub(a, b) ((a) - (b))
 #define vmul(a, b) ((a) * (b))

@@ -1,0 +1,90 @@
+#include "cuda/warp.h"
+#include "cuda/values.cuh"
+
+// A thread has one output pixel with all its channels; a block is a square, so that its reads stay
+// near each other whatever the turn.
+enum { WIDE = 32, HIGH = 8 };
+
+__device__ static int bring_in(int outside, int i, int n)
+{
+    if (i >= 0 && i < n)
+        return i;
+    if (outside == TACHY_WARP_VALUE)
+        return -1;
+    if (outside == TACHY_WARP_MIRROR) {
+        i %= 2 * n;
+        i = i < 0 ? i + 2 * n : i;
+        return i < n ? i : 2 * n - 1 - i;
+    }
+    return i < 0 ? 0 : n - 1;
+}
+
+__device__ static float along(const float *m, float x, float y) { return add(add(mul(m[0], x), mul(m[1], y)), m[2]); }
+
+// As tachy_ref_warp_at(), operation by operation.
+__device__ static bool find(const tachy_cuda_warp &p, const tachy_warp &w, int x, int y, int column[2], int row[2],
+                            float weight[2])
+{
+    float px = (float)x + 0.5f, py = (float)y + 0.5f, far = 1e9f, d = along(w.m + 6, px, py);
+    float u = __fdiv_rn(along(w.m, px, py), d), v = __fdiv_rn(along(w.m + 3, px, py), d);
+    if (!(d > 0) || !(u > -far && u < far) || !(v > -far && v < far))
+        u = v = -far;
+    if (w.outside == TACHY_WARP_NONE && (u < 0 || v < 0 || u > (float)p.width_src || v > (float)p.height_src))
+        return false;
+    u = add(u, -0.5f);
+    v = add(v, -0.5f);
+    float left = floorf(u), above = floorf(v);
+    for (int k = 0; k < 2; k++) {
+        column[k] = bring_in(w.outside, (int)left + k, p.width_src);
+        row[k] = bring_in(w.outside, (int)above + k, p.height_src);
+    }
+    weight[0] = add(u, -left);
+    weight[1] = add(v, -above);
+    return true;
+}
+
+template <typename T> __global__ void __launch_bounds__(WIDE *HIGH) warp(tachy_cuda_warp p)
+{
+    int x = blockIdx.x * WIDE + threadIdx.x, y = blockIdx.y * HIGH + threadIdx.y, column[2], row[2];
+    const tachy_warp &w = p.how[blockIdx.z];
+    float weight[2];
+    if (x >= p.width || y >= p.height || !find(p, w, x, y, column, row, weight))
+        return;
+    const T *src = at<const T>(p.src[blockIdx.z]);
+    T *dst = at<T>(p.dst[blockIdx.z]) + y * p.row_dst + x * p.col_dst;
+    for (int c = 0; c < p.channels; c++) {
+        float v[4];
+        for (int k = 0; k < 4; k++) {
+            int i = column[k & 1], j = row[k >> 1];
+            v[k] = i < 0 || j < 0 ? w.value[c] : value(src[j * p.row_src + i * p.col_src + c * p.chan_src]);
+        }
+        store(dst + c * p.chan_dst, mix(mix(v[0], v[1], weight[0]), mix(v[2], v[3], weight[0]), weight[1]), w.top);
+    }
+}
+
+int tachy_cuda_run_warp(const struct tachy_cuda_warp *a, cuda_stream stream)
+{
+    const int most = 1 << 20;
+    if (a->width < 1 || a->height < 1 || a->height > 65535 * HIGH || a->width_src < 1 || a->height_src < 1 ||
+        a->width_src > most || a->height_src > most || a->channels < 1 || a->channels > 4 || a->count < 1 ||
+        a->count > TACHY_CUDA_WARP_COUNT)
+        return cudaErrorInvalidValue;
+    dim3 block(WIDE, HIGH), grid(parts(a->width, WIDE), parts(a->height, HIGH), a->count);
+    switch (a->type) {
+    case TACHY_WARP_U8:
+        warp<uint8_t><<<grid, block, 0, on(stream)>>>(*a);
+        break;
+    case TACHY_WARP_U16:
+        warp<uint16_t><<<grid, block, 0, on(stream)>>>(*a);
+        break;
+    case TACHY_WARP_F16:
+        warp<half16><<<grid, block, 0, on(stream)>>>(*a);
+        break;
+    case TACHY_WARP_F32:
+        warp<float><<<grid, block, 0, on(stream)>>>(*a);
+        break;
+    default:
+        return cudaErrorInvalidValue;
+    }
+    return cudaGetLastError();
+}

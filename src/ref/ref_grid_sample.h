@@ -1,0 +1,24 @@
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+// Where a grid's numbers lie in a picture or volume, and what is there: GridSample of ONNX, which is
+// grid_sample of PyTorch.
+
+enum { TACHY_GRID_LINEAR, TACHY_GRID_NEAREST };
+enum { TACHY_GRID_ZEROS, TACHY_GRID_BORDER, TACHY_GRID_REFLECTION }; // outside of the input
+
+struct tachy_grid_axis {
+    int mode, outside; // TACHY_GRID_*
+    int align;         // -1 and 1 are the centres of the outer pixels, else their outer edges
+    int size;          // pixels
+};
+
+// The two neighbours of a grid's number on one axis and the weight of the second; an index of -1 is a
+// zero. NEAREST: both are the one pixel and the weight is 0. Rounds half to even.
+void tachy_ref_grid_axis(const struct tachy_grid_axis *a, float at, int index[2], float *second);
+
+// One output of a channel: `step` is the elements to a neighbour along each axis, `dims` 2 or 3, in
+// the order of the grid (x, y, z).
+float tachy_ref_grid_sample(const float *src, const int64_t step[], const struct tachy_grid_axis axis[],
+                            const float at[], int dims);

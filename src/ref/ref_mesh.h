@@ -1,0 +1,16 @@
+#pragma once
+#include <stdint.h>
+
+// Textured triangles. Corners lie on a grid of 1/256 pixel (rounded to nearest even), so that which
+// pixels a triangle covers is a matter of whole numbers: those whose centres are inside of it, and on an
+// edge where it is a left or an upper one. Neighbours share no pixel and leave none.
+struct tachy_mesh_corner {
+    float x, y; // in the output, pixels, edges at whole numbers; -16384 .. 16384
+    float u, v; // in the texture, pixels, edges at whole numbers
+};
+
+enum { TACHY_MESH_GRID = 256 };
+
+// Where the centre of pixel (x, y) lies in a triangle: 0 outside; 1 with u and v of it. The triangle may
+// have either orientation; one of no area, or with a corner out of range or NaN, covers nothing.
+int tachy_ref_mesh_at(const struct tachy_mesh_corner *const corner[3], int x, int y, float *u, float *v);
