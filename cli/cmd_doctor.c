@@ -40,6 +40,25 @@ static double tera(const json_t *o, const char *key)
     return json_number_value(json_object_get(o, key)) * 1e-12;
 }
 
+// "hevc 8 bit 4:2:0, 10 bit 4:2:0 up to 8192x8192": a line a codec; its rows follow each other.
+static void print_decode(const json_t *rows)
+{
+    const char *codec = "";
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *r = json_array_get(rows, i), *next = json_array_get(rows, i + 1);
+        const char *name = text_of(r, "codec", "?");
+        bool first = strcmp(name, codec) != 0, last = !next || strcmp(name, text_of(next, "codec", "?"));
+        if (first)
+            printf("  %-11s %s ", i ? "" : "NVDEC", name);
+        printf("%s%lld bit %s", first ? "" : ", ", (long long)json_integer_value(json_object_get(r, "bits")),
+               text_of(r, "chroma", "?"));
+        if (last)
+            printf(" up to %lldx%lld\n", (long long)json_integer_value(json_object_get(r, "max_width")),
+                   (long long)json_integer_value(json_object_get(r, "max_height")));
+        codec = name;
+    }
+}
+
 static void print_gpu(const json_t *g)
 {
     const json_t *m = json_object_get(g, "measured");
@@ -54,6 +73,7 @@ static void print_gpu(const json_t *g)
         printf("  measured    copy %.2f TB/s, matmul fp16 %.0f, tf32 %.0f TFLOP/s\n",
                tera(m, "copy_bytes_per_s"), tera(m, "fp16_ops_per_s"), tera(m, "tf32_ops_per_s"));
     printf("  kernels     %s\n", text_of(g, "kernels", "unknown"));
+    print_decode(json_object_get(g, "decode"));
 }
 
 static void print_gpus(const json_t *gpus, json_t *libraries)

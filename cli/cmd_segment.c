@@ -48,11 +48,16 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .rate = tachy_settings_rate(set, "input.rate"),
         .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
         .decoders = (int)tachy_settings_int(set, "pipeline.stages.decode.decoders"),
+        .gpu = (int)tachy_settings_int(set, "gpu.id"),
         .in_order = !segment_writes_nothing(s) && !segment_is_text(s->format),
         .want_side = !segment_writes_nothing(s),
         .stop = tachy_control_stop_flag(s->c->control),
         .log = &s->c->log,
     };
+    const char *decode = tachy_settings_str(set, "pipeline.stages.decode.device");
+    p.decode = text_is(decode, "nvdec") ? TACHY_DECODE_NVDEC
+               : text_is(decode, "cpu") ? TACHY_DECODE_CPU
+                                        : TACHY_DECODE_AUTO;
     for (int i = TACHY_STEREO_AUTO; i <= TACHY_STEREO_TB; i++)
         if (text_is(stereo, eyes[i]))
             p.stereo = (enum tachy_stereo)i;

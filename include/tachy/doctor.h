@@ -9,7 +9,8 @@ extern "C" {
 // tachy_free(), is an object:
 //   tachy        version text
 //   cpu          {name, cores, isa ("avx2": what the kernels use), features[]}
-//   gpu          [{name, driver, memory_mib}], empty without an NVIDIA driver
+//   gpu          [{name, driver, memory_mib, ..., decode: [{codec, chroma ("4:2:0"), bits, max_width,
+//                 max_height, engines}] or null}], empty without an NVIDIA driver
 //   ffmpeg       {libavcodec, libavformat, libavutil, libswscale: "59.37.100",
 //                 encoders: {name: whether it is there}}
 //   onnxruntime  {path, version, providers[], tachy: {path, version} or null} or null

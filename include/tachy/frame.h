@@ -154,6 +154,8 @@ struct tachy_video_info {
     bool transparent;                // alpha is what matters (mode alpha): a sink that cannot
                                      // keep it refuses; else it leaves it out with a warning
     const char *codec;               // FFmpeg's decoder or codec name; static or the owner's
+    enum tachy_place place;          // of the first frame's pixels
+    int device;                      // CUDA's ordinal where that is TACHY_DEVICE
 };
 
 #ifdef __cplusplus

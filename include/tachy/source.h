@@ -11,6 +11,10 @@ extern "C" {
 // Thread-safety: use one source from one thread; separate sources are independent.
 typedef struct tachy_source tachy_source;
 
+// What decodes a file. AUTO: the GPU's decoder where frames are wanted on a GPU and it takes the
+// stream, else the CPU, said at INFO with the reason. NVDEC: what it does not take is an error.
+enum tachy_decode { TACHY_DECODE_AUTO = 0, TACHY_DECODE_CPU = 1, TACHY_DECODE_NVDEC = 2 };
+
 struct tachy_source_params {
     const char *url;      // required; "null" backend: "null:1280x720@30,frames=500,format=nv12"
     const char *backend;  // NULL: chosen by url
@@ -27,6 +31,13 @@ struct tachy_source_params {
                           // one (docs/source.md). Up to 256 MiB of frames wait to be in order.
     bool in_order;        // an encoder follows, which takes frames one by one: one decoder serves it
                           // better than several side by side, unless `decoders` says more
+    enum tachy_decode decode;
+    bool on_gpu;          // frames are wanted in a GPU's memory (tachy_frame.place says where each
+                          // is): what NVDEC decodes stays there. false: it is downloaded
+    int gpu;              // which, CUDA's ordinal
+    void *gpu_stream;     // the CUDA stream (a CUstream of the primary context) that decoding is
+                          // ordered by, which outlives the source and its frames; NULL: a new one,
+                          // see tachy_frame.stream
     bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
     const int *stop;     // reading ends with TACHY_ERR_INTERRUPTED soon after *stop becomes
                          // non-zero, also while it waits for a pipe or the network (a signal

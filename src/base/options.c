@@ -42,6 +42,10 @@ static const struct tachy_option options[] = {
      .group = "Input", .verbs = RUNS,
      .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, "
              "file name or aspect"},
+    {"pipeline.stages.decode.device", "decode", 0, TACHY_OPT_ENUM, "auto", .values = "auto|cpu|nvdec",
+     .group = "Input", .verbs = RUNS,
+     .help = "what decodes the input; auto: the GPU's decoder for frames that stay on the GPU, else the "
+             "CPU; nvdec: the GPU's, or it is an error"},
     {"pipeline.stages.decode.threads", "decode-threads", 0, TACHY_OPT_INT, "0", .max = THREADS_MAX,
      .group = "Input", .verbs = RUNS,
      .help = "decoder threads; 0: by picture size and cores"},
@@ -182,6 +186,8 @@ static const struct tachy_option options[] = {
     {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
      .verbs = RUNS, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
 
+    {"gpu.id", "gpu-id", 0, TACHY_OPT_INT, "0", .max = 255, .group = "GPU", .verbs = RUNS,
+     .help = "number of the GPU that is used, as CUDA counts them"},
     {"gpu.precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed", .group = "GPU",
      .verbs = RUNS, .help = "what the model is computed in", .planned = NO_GPU},
     {"gpu.memory_fraction", NULL, 0, TACHY_OPT_FLOAT, .min = 0.01, .max = 1, .group = "GPU",

@@ -46,6 +46,34 @@ struct cuda_copy_2d { // CUDA_MEMCPY2D
     size_t width, height; // bytes, rows
 };
 
+// NVDEC: what it says of itself (cuviddec.h of NVIDIA's Video Codec SDK: CUVIDDECODECAPS).
+enum {
+    CUVID_MPEG1 = 0,
+    CUVID_MPEG2 = 1,
+    CUVID_MPEG4 = 2,
+    CUVID_VC1 = 3,
+    CUVID_H264 = 4,
+    CUVID_JPEG = 5,
+    CUVID_HEVC = 8,
+    CUVID_VP8 = 9,
+    CUVID_VP9 = 10,
+    CUVID_AV1 = 11,
+    CUVID_CODECS = 12,
+    CUVID_420 = 1, // chroma
+    CUVID_444 = 3,
+};
+struct cuvid_caps {
+    int codec, chroma; // asked for, as is the next
+    unsigned bits_minus_8, reserved[3];
+    unsigned char supported, engines;
+    unsigned short formats;
+    unsigned max_width, max_height, max_blocks;
+    unsigned short min_width, min_height;
+    unsigned char histogram, counter_bits;
+    unsigned short histogram_bins;
+    unsigned reserved_too[10];
+};
+
 // NVML
 typedef struct nvml_device_handle *nvml_device;
 struct nvml_memory {

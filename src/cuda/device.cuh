@@ -22,3 +22,6 @@ template <typename T> __device__ static inline T warp_sum(T v)
         v += __shfl_down_sync(0xffffffffu, v, d);
     return v;
 }
+
+// Asks for the sector at an address of global memory to be brought into the L2.
+__device__ static inline void prefetch_l2(cuda_address a) { asm volatile("prefetch.global.L2 [%0];" ::"l"(a)); }

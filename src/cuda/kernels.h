@@ -1,5 +1,8 @@
 #pragma once
 #include "cuda/absdiff.h"
+#include "cuda/alpha_out.h"
+#include "cuda/blur.h"
+#include "cuda/composite.h"
 #include "cuda/device.h"
 #include "cuda/feather.h"
 #include "cuda/grid_sample.h"
@@ -9,6 +12,7 @@
 #include "cuda/nms.h"
 #include "cuda/preprocess.h"
 #include "cuda/prob.h"
+#include "cuda/refine.h"
 #include "cuda/resize.h"
 #include "cuda/signature.h"
 #include "cuda/smooth.h"
@@ -28,8 +32,12 @@
 // X(name, struct)
 #define TACHY_CUDA_KERNELS(X)                   \
     X(absdiff, tachy_cuda_absdiff)              \
+    X(alpha_out, tachy_cuda_alpha_out)          \
+    X(blur, tachy_cuda_blur)                    \
+    X(composite, tachy_cuda_composite)          \
     X(feather, tachy_cuda_feather)              \
     X(grid_sample, tachy_cuda_grid_sample)      \
+    X(guide, tachy_cuda_guide)                  \
     X(histogram, tachy_cuda_histogram)          \
     X(mesh, tachy_cuda_mesh)                    \
     X(morph, tachy_cuda_morph)                  \
@@ -38,6 +46,7 @@
     X(preprocess_border, tachy_cuda_pre_border) \
     X(preprocess_turn, tachy_cuda_pre_turn)     \
     X(prob, tachy_cuda_prob)                    \
+    X(refine, tachy_cuda_refine)                \
     X(resize, tachy_cuda_resize)                \
     X(signature, tachy_cuda_signature)          \
     X(smooth, tachy_cuda_smooth)                \

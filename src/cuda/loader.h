@@ -98,6 +98,8 @@
        cuda_address a, int a_type, int lda, cuda_address b, int b_type, int ldb, const void *beta, \
        cuda_address c, int c_type, int ldc, int compute, int algo))
 
+#define TACHY_CUVID_CALLS(X) X(caps, "cuvidGetDecoderCaps", (struct cuvid_caps * caps))
+
 #define TACHY_CALL_MEMBER(member, symbol, args) int(*member) args;
 struct tachy_cu {
     TACHY_CU_CALLS(TACHY_CALL_MEMBER)
@@ -111,6 +113,9 @@ struct tachy_cupti {
 struct tachy_cublas {
     TACHY_CUBLAS_CALLS(TACHY_CALL_MEMBER)
 };
+struct tachy_cuvid {
+    TACHY_CUVID_CALLS(TACHY_CALL_MEMBER)
+};
 
 // Each sets *out and returns TACHY_OK, or NULL and TACHY_ERR_UNAVAILABLE after one sentence at
 // `level` that names the library and how to get it. *out stays valid while the process runs.
@@ -123,8 +128,10 @@ int tachy_cupti_load(const struct tachy_cupti **out, enum tachy_log_level level,
                      const struct tachy_log *log);
 int tachy_cublas_load(const struct tachy_cublas **out, enum tachy_log_level level,
                       const struct tachy_log *log);
+int tachy_cuvid_load(const struct tachy_cuvid **out, enum tachy_log_level level,
+                     const struct tachy_log *log);
 
-// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas"); NULL: it was not.
+// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "nvcuvid"); NULL: it was not.
 const char *tachy_cuda_library_path(const char *name);
 
 // Turns a status of the driver into our code: CUDA_OUT_OF_MEMORY is TACHY_ERR_NOMEM, others
@@ -135,7 +142,7 @@ int tachy_cu_check(const struct tachy_cu *cu, int status, const struct tachy_log
 // The driver's text of a status, "no CUDA-capable device is detected (CUDA_ERROR_NO_DEVICE)".
 const char *tachy_cu_text(const struct tachy_cu *cu, int status, char *buf, size_t size);
 
-// How a library is found and which functions it must have: what the four above are made of.
+// How a library is found and which functions it must have: what those above are made of.
 struct tachy_library {
     const char *name;         // "cupti"
     const char *const *files; // tried in this order, then in the toolkit's folders; ends with NULL

@@ -8,6 +8,9 @@
 // Takes its own reference to g. tachy_frame_from_av() wraps the pictures of such a device.
 int tachy_av_device_open(AVBufferRef **out, struct tachy_gpu *g, const struct tachy_log *log);
 
+// Format of a picture's samples, wherever they lie.
+enum AVPixelFormat tachy_av_sw_format(const AVFrame *av);
+
 // A pool of frames in the GPU's memory; otherwise as tachy_frame_pool_open(). Rows begin at multiples
 // of 256 bytes. tachy_frame_writable() gives their addresses on the GPU.
 int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_pix format,

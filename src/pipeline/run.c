@@ -277,6 +277,10 @@ static int calibrate(struct run *r, struct tachy_light *light)
         .duration = r->p->source->params.duration,
         .stereo = r->p->source->params.stereo,
         .rate = r->p->source->params.rate,
+        .decode = r->p->source->params.decode,
+        .on_gpu = r->p->source->params.on_gpu,
+        .gpu = r->p->source->params.gpu,
+        .gpu_stream = r->p->source->params.gpu_stream,
     };
     return tachy_light_measure(
         &(struct tachy_light_params){

@@ -21,19 +21,26 @@ struct tachy_curve tachy_curve_make(float threshold, float feather)
                                 .shift = (uint8_t)shift};
 }
 
+bool tachy_alpha_clip(struct tachy_alpha_eye *e, int width, int height)
+{
+    const struct tachy_rect *g = &e->mask.region;
+    int64_t right = (int64_t)g->x + g->w, bottom = (int64_t)g->y + g->h;
+    e->x0 = TACHY_CLAMP(g->x, 0, width);
+    e->y0 = TACHY_CLAMP(g->y, 0, height);
+    e->x1 = (int)TACHY_CLAMP(right, e->x0, width);
+    e->y1 = (int)TACHY_CLAMP(bottom, e->y0, height);
+    if (e->x0 != e->x1 && e->y0 != e->y1)
+        return true;
+    e->x0 = e->x1 = e->y0 = e->y1 = 0;
+    return false;
+}
+
 // Sets the visible part of the region and the table across it.
 static int prepare_eye(struct tachy_alpha *a, struct tachy_alpha_eye *e)
 {
     const struct tachy_rect *g = &e->mask.region;
-    int64_t right = (int64_t)g->x + g->w, bottom = (int64_t)g->y + g->h;
-    e->x0 = TACHY_CLAMP(g->x, 0, a->frame->width);
-    e->y0 = TACHY_CLAMP(g->y, 0, a->frame->height);
-    e->x1 = (int)TACHY_CLAMP(right, e->x0, a->frame->width);
-    e->y1 = (int)TACHY_CLAMP(bottom, e->y0, a->frame->height);
-    if (e->x0 == e->x1 || e->y0 == e->y1) {
-        e->x0 = e->x1 = e->y0 = e->y1 = 0;
+    if (!tachy_alpha_clip(e, a->frame->width, a->frame->height))
         return TACHY_OK;
-    }
     size_t n = (size_t)e->mask.width + TACHY_STRETCH_PAD;
     if (!tachy_buf_need(&a->row, n * sizeof(int16_t)) ||
         !tachy_buf_need(&a->slope, n * sizeof(float)) ||
@@ -43,15 +50,32 @@ static int prepare_eye(struct tachy_alpha *a, struct tachy_alpha_eye *e)
     if (e->across.memory && !memcmp(key, e->key, sizeof(key)))
         return TACHY_OK;
     memcpy(e->key, key, sizeof(key));
-    return tachy_stretch_build(&e->across, e->mask.width, (double)e->mask.width / g->w,
-                               e->x0 - g->x, e->x1 - e->x0);
+    return tachy_alpha_across(&e->across, e);
 }
 
-static bool mask_ok(const struct tachy_mask *m) { return m->data && m->width > 0 && m->height > 0; }
-
-static bool refine_ok(const struct tachy_refine *f)
+int tachy_alpha_across(struct tachy_stretch *t, const struct tachy_alpha_eye *e)
 {
-    return !f || (f->a && f->b && f->width > 0 && f->height > 0);
+    const struct tachy_rect *g = &e->mask.region;
+    return tachy_stretch_build(t, e->mask.width, (double)e->mask.width / g->w, e->x0 - g->x, e->x1 - e->x0);
+}
+
+int tachy_alpha_down(const struct tachy_alpha_eye *e, int y, int *frac)
+{
+    const struct tachy_rect *g = &e->mask.region;
+    return tachy_stretch_at((y - g->y + 0.5) * e->mask.height / g->h - 0.5, e->mask.height, frac);
+}
+
+bool tachy_alpha_eye_set(struct tachy_alpha_eye *e, const struct tachy_mask *m, const struct tachy_refine *f)
+{
+    e->mask = *m;
+    e->refine = f;
+    if (!m->data || m->width < 1 || m->height < 1 || (f && (!f->a || !f->b || f->width < 1 || f->height < 1)))
+        return false;
+    if (f) { // the coefficients have the mask's place
+        e->mask.width = f->width;
+        e->mask.height = f->height;
+    }
+    return true;
 }
 
 int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct tachy_result *r,
@@ -66,14 +90,8 @@ int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct 
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < a->eyes; i++) {
         struct tachy_alpha_eye *e = &a->eye[i];
-        e->mask = r->mask[i];
-        e->refine = refine ? &refine[i] : NULL;
-        if (!mask_ok(&e->mask) || !refine_ok(e->refine))
+        if (!tachy_alpha_eye_set(e, &r->mask[i], refine ? &refine[i] : NULL))
             return TACHY_ERR_INVAL;
-        if (e->refine) { // the coefficients have the mask's place
-            e->mask.width = e->refine->width;
-            e->mask.height = e->refine->height;
-        }
         int err = prepare_eye(a, e);
         if (err < 0)
             return err;
@@ -85,9 +103,7 @@ int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct 
 // The two mask rows that frame row y lies between.
 static void rows_at(const struct tachy_alpha_eye *e, int y, int *above, int *below, int *frac)
 {
-    const struct tachy_rect *g = &e->mask.region;
-    double pos = (y - g->y + 0.5) * e->mask.height / g->h - 0.5;
-    *above = tachy_stretch_at(pos, e->mask.height, frac);
+    *above = tachy_alpha_down(e, y, frac);
     *below = TACHY_MIN(*above + 1, e->mask.height - 1);
 }
 

@@ -40,6 +40,15 @@ struct tachy_alpha_eye {
     int key[4];         // what `across` was built for
 };
 
+// Takes an eye's mask and refinement (or NULL); false where one has no data or no size.
+bool tachy_alpha_eye_set(struct tachy_alpha_eye *e, const struct tachy_mask *m, const struct tachy_refine *f);
+// Sets x0 .. y1; false: no pixel of the frame lies in the region.
+bool tachy_alpha_clip(struct tachy_alpha_eye *e, int width, int height);
+// Where the columns x0 .. x1 - 1 of the frame lie in the mask. Frees what the table held before.
+int tachy_alpha_across(struct tachy_stretch *t, const struct tachy_alpha_eye *e);
+// The mask row above frame row y, and the weight of the next one in 1/32768.
+int tachy_alpha_down(const struct tachy_alpha_eye *e, int y, int *frac);
+
 struct tachy_alpha {
     const struct tachy_post_kernels *k;
     struct tachy_curve curve;

@@ -69,19 +69,22 @@ static void load_chroma(const struct tachy_alpha_out *o, const tachy_frame *f, i
         dst[f->width - 1] = near[n - 1] * (1 - even) + near[TACHY_MAX(n - 2, 0)] * even;
 }
 
-// Code value = v * scale + offset for v of 0..1 (luma, RGB) or -0.5..0.5 (chroma).
-struct range {
-    float scale, offset, max;
-};
-
-static struct range range_of(const struct tachy_pix_desc *d, bool full, bool chroma)
+struct tachy_range tachy_alpha_range(const struct tachy_pix_desc *d, bool full, bool chroma)
 {
     float max = (float)((1 << d->bits) - 1), unit = (float)(1 << (d->bits - 8));
     if (d->rgb || (full && !chroma))
-        return (struct range){max, 0, max};
+        return (struct tachy_range){max, 0, max};
     if (full)
-        return (struct range){max, 128 * unit, max};
-    return (struct range){(chroma ? 224.0f : 219.0f) * unit, (chroma ? 128.0f : 16.0f) * unit, max};
+        return (struct tachy_range){max, 128 * unit, max};
+    return (struct tachy_range){(chroma ? 224.0f : 219.0f) * unit, (chroma ? 128.0f : 16.0f) * unit, max};
+}
+
+struct tachy_yuv_to_rgb tachy_yuv_to_rgb(int matrix)
+{
+    double kr, kb;
+    tachy_matrix_weights(matrix, &kr, &kb);
+    float rv = (float)(2 * (1 - kr)), bu = (float)(2 * (1 - kb)), kg = (float)(1 - kr - kb);
+    return (struct tachy_yuv_to_rgb){rv, (float)kb * bu / kg, (float)kr * rv / kg, bu};
 }
 
 // Three rows of row y at full size, as 0..1 and -0.5..0.5; grey: chroma 0.
@@ -99,7 +102,7 @@ static void load_row(const struct tachy_alpha_out *o, const tachy_frame *f, int 
             load_chroma(o, f, c, y, row[c], (float *)o->rows.p + (ptrdiff_t)ROWS * f->width);
         else
             load_plain(o, f, c, y, f->width, row[c]);
-        struct range r = range_of(d, full, chroma);
+        struct tachy_range r = tachy_alpha_range(d, full, chroma);
         float inverse = 1.0f / r.scale;
         for (int x = 0; x < f->width; x++)
             row[c][x] = (row[c][x] - r.offset) * inverse;
@@ -108,15 +111,12 @@ static void load_row(const struct tachy_alpha_out *o, const tachy_frame *f, int 
 
 static void yuv_to_rgb(const struct tachy_alpha_out *o, float *row[3], int n)
 {
-    double kr, kb;
-    tachy_matrix_weights(o->in_color.matrix, &kr, &kb);
-    float rv = (float)(2 * (1 - kr)), bu = (float)(2 * (1 - kb)), kg = (float)(1 - kr - kb);
-    float gv = (float)kr * rv / kg, gu = (float)kb * bu / kg;
+    struct tachy_yuv_to_rgb m = tachy_yuv_to_rgb(o->in_color.matrix);
     for (int x = 0; x < n; x++) {
         float y = row[0][x], u = row[1][x], v = row[2][x];
-        row[0][x] = y + rv * v;
-        row[1][x] = y - gu * u - gv * v;
-        row[2][x] = y + bu * u;
+        row[0][x] = y + m.rv * v;
+        row[1][x] = y - m.gu * u - m.gv * v;
+        row[2][x] = y + m.bu * u;
     }
 }
 
@@ -134,7 +134,7 @@ static void rgb_to_yuv(float *row[3], int n)
     }
 }
 
-static int quantise(float v, struct range r)
+static int quantise(float v, struct tachy_range r)
 {
     v = v * r.scale + r.offset;
     v = v > 0 ? v : 0;
@@ -142,13 +142,13 @@ static int quantise(float v, struct range r)
     return (int)(v + 0.5f);
 }
 
-static void store8(uint8_t *restrict dst, const float *restrict v, int n, struct range r)
+static void store8(uint8_t *restrict dst, const float *restrict v, int n, struct tachy_range r)
 {
     for (int x = 0; x < n; x++)
         dst[x] = (uint8_t)quantise(v[x], r);
 }
 
-static void store16(uint8_t *dst, const float *restrict v, int n, struct range r)
+static void store16(uint8_t *dst, const float *restrict v, int n, struct tachy_range r)
 {
     uint16_t *restrict d = (void *)dst;
     for (int x = 0; x < n; x++)
@@ -156,7 +156,7 @@ static void store16(uint8_t *dst, const float *restrict v, int n, struct range r
 }
 
 // Chroma of 4:2:0 from one or two rows at full size: the mean of the pixels it covers.
-static void store_chroma420(uint8_t *dst, const float *a, const float *b, int w, struct range r)
+static void store_chroma420(uint8_t *dst, const float *a, const float *b, int w, struct tachy_range r)
 {
     for (int x = 0; x < (w + 1) / 2; x++) {
         int p = 2 * x, q = TACHY_MIN(p + 1, w - 1);
@@ -203,13 +203,13 @@ static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int
         load_row(o, f, y + i, row + 3 * i);
         if (d->rgb)
             rgb_to_yuv(row + 3 * i, f->width);
-        store8(luma, row[3 * i], f->width, range_of(t, full, false));
+        store8(luma, row[3 * i], f->width, tachy_alpha_range(t, full, false));
     }
     if (copy) {
         copy_chroma420(f, y, dst, stride);
         return;
     }
-    struct range r = range_of(d, full, true), to = range_of(t, full, true);
+    struct tachy_range r = tachy_alpha_range(d, full, true), to = tachy_alpha_range(t, full, true);
     for (int c = 1; c < 3; c++) {
         uint8_t *out = dst[c] + y / 2 * stride[c];
         if (d->chroma_shift_x && d->chroma_shift_y) { // 10-bit 4:2:0: only the depth changes
@@ -233,7 +233,7 @@ static void row_444(struct tachy_alpha_out *o, const tachy_frame *f, int y, floa
     if (d->rgb)
         rgb_to_yuv(row, f->width);
     for (int c = 0; c < 3; c++)
-        store16(dst[c] + y * stride[c], row[c], f->width, range_of(t, full, c > 0));
+        store16(dst[c] + y * stride[c], row[c], f->width, tachy_alpha_range(t, full, c > 0));
     uint16_t *a = (void *)(dst[3] + y * stride[3]);
     for (int x = 0; x < f->width; x++)
         a[x] = o->alpha10[alpha[x]];
@@ -260,7 +260,7 @@ static void row_rgba(struct tachy_alpha_out *o, const tachy_frame *f, int y, flo
     for (int c = 0; c < 3; c++) {
         rgb[c] =
             (uint8_t *)((float *)o->rows.p + (ptrdiff_t)ROWS * f->width) + (ptrdiff_t)c * f->width;
-        store8(rgb[c], row[c], f->width, range_of(tachy_pix_desc(TACHY_PIX_RGBA), true, false));
+        store8(rgb[c], row[c], f->width, tachy_alpha_range(tachy_pix_desc(TACHY_PIX_RGBA), true, false));
     }
     for (int x = 0; x < f->width; x++, dst += 4) {
         dst[0] = rgb[0][x];

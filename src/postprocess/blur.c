@@ -20,6 +20,18 @@ static void choose_size(struct tachy_blur *b, double sigma)
     b->sh = (b->h + (1 << b->log2) - 1) >> b->log2;
 }
 
+int tachy_blur_across(const struct tachy_blur *b, bool chroma, struct tachy_stretch *t)
+{
+    int shift = chroma ? b->d->chroma_shift_x : 0;
+    return tachy_stretch_build(t, b->sw, 1.0 / (1 << (b->log2 - shift)), 0, (b->w + shift) >> shift);
+}
+
+int tachy_blur_down(const struct tachy_blur *b, bool chroma, int y, int *frac)
+{
+    int shift = chroma ? b->d->chroma_shift_y : 0;
+    return tachy_stretch_at((y + 0.5) / (1 << (b->log2 - shift)) - 0.5, b->sh, frac);
+}
+
 static int allocate(struct tachy_blur *b)
 {
     size_t w = (size_t)b->w, sw = (size_t)b->sw, sh = (size_t)b->sh;
@@ -37,9 +49,7 @@ static int allocate(struct tachy_blur *b)
     memset(b->plane.p, 0, b->plane.size); // the padding is read, with weight 0
     memset(b->row.p, 0, b->row.size);
     for (int i = 0; i < 2; i++) {
-        int shift = i ? b->d->chroma_shift_x : 0;
-        int err = tachy_stretch_build(&b->across[i], b->sw, 1.0 / (1 << (b->log2 - shift)), 0,
-                                      (b->w + shift) >> shift);
+        int err = tachy_blur_across(b, i == 1, &b->across[i]);
         if (err < 0)
             return err;
     }
@@ -212,18 +222,23 @@ static void divide(struct tachy_blur *b)
     }
 }
 
+void tachy_blur_measure(struct tachy_blur *b, const tachy_frame *f, float share)
+{
+    b->format = f->format;
+    b->d = tachy_pix_desc(f->format);
+    b->w = f->width;
+    b->h = f->height;
+    b->comps = b->d->planes == 1 && !b->d->rgb ? 1 : 3;
+    choose_size(b, (double)share * f->height);
+}
+
 int tachy_blur_prepare(struct tachy_blur *b, const struct tachy_post_kernels *k,
                        const tachy_frame *f, float share, uint8_t *alpha, ptrdiff_t stride)
 {
     int key[4] = {(int)f->format, f->width, f->height, (int)(share * 65536)};
     if (!b->across[0].memory || memcmp(key, b->key, sizeof(key))) {
         b->k = k;
-        b->format = f->format;
-        b->d = tachy_pix_desc(f->format);
-        b->w = f->width;
-        b->h = f->height;
-        b->comps = b->d->planes == 1 && !b->d->rgb ? 1 : 3;
-        choose_size(b, (double)share * f->height);
+        tachy_blur_measure(b, f, share);
         int err = allocate(b);
         if (err < 0) {
             tachy_blur_free(b);
@@ -242,8 +257,8 @@ int tachy_blur_prepare(struct tachy_blur *b, const struct tachy_post_kernels *k,
 // One component of row y into `dst`, dense.
 static void component_out(struct tachy_blur *b, int comp, int y, int n, void *dst)
 {
-    int chroma = subsampled(b, comp), sy = chroma ? b->d->chroma_shift_y : 0;
-    int frac, above = tachy_stretch_at((y + 0.5) / (1 << (b->log2 - sy)) - 0.5, b->sh, &frac);
+    bool chroma = subsampled(b, comp);
+    int frac, above = tachy_blur_down(b, chroma, y, &frac);
     int below = TACHY_MIN(above + 1, b->sh - 1);
     const int16_t *plane = (int16_t *)b->plane.p + (ptrdiff_t)comp * b->sh * b->row_words;
     int16_t *wide = b->wide.p;

@@ -22,14 +22,14 @@ static const char *mode_name(enum tachy_mode m)
     return (unsigned)m < TACHY_ARRAY_SIZE(names) ? names[m] : "?";
 }
 
-static enum tachy_pix mask_format(const struct tachy_composite_params *p)
+enum tachy_pix tachy_composite_mask_format(const struct tachy_composite_params *p)
 {
     return p->mask_format == TACHY_PIX_NONE ? TACHY_PIX_GRAY8 : p->mask_format;
 }
 
-static int check_params(const struct tachy_composite_params *p)
+int tachy_composite_check(const struct tachy_composite_params *p)
 {
-    const struct tachy_pix_desc *d = tachy_pix_desc(mask_format(p));
+    const struct tachy_pix_desc *d = tachy_pix_desc(tachy_composite_mask_format(p));
     if ((unsigned)p->mode > TACHY_MODE_SIDE_BY_SIDE)
         return tachy_fail(p->log, TACHY_ERR_INVAL, "composite: there is no mode %d", (int)p->mode);
     if (p->mode == TACHY_MODE_MASK && (!d || d->rgb || d->alpha))
@@ -54,7 +54,7 @@ int tachy_composite_output(const struct tachy_composite_params *p,
                            const struct tachy_video_info *in, struct tachy_video_info *out)
 {
     *out = *in;
-    int err = check_params(p);
+    int err = tachy_composite_check(p);
     if (err < 0)
         return err;
     if (!tachy_pix_desc(in->format))
@@ -62,7 +62,7 @@ int tachy_composite_output(const struct tachy_composite_params *p,
     out->color = tachy_color_resolve(in->color, in->format, in->width, in->height);
     out->transparent = p->mode == TACHY_MODE_ALPHA;
     if (p->mode == TACHY_MODE_MASK) {
-        out->format = mask_format(p);
+        out->format = tachy_composite_mask_format(p);
         if (out->format == TACHY_PIX_GRAY8 || out->format == TACHY_PIX_GRAY10)
             out->color.range = 2;
         if (in->color.transfer == 16 || in->color.transfer == 18) { // a mask has no light to map
@@ -89,7 +89,7 @@ int tachy_composite_output(const struct tachy_composite_params *p,
 int tachy_composite_open(tachy_composite **out, const struct tachy_composite_params *p)
 {
     *out = NULL;
-    int err = check_params(p);
+    int err = tachy_composite_check(p);
     if (err < 0)
         return err;
     const struct tachy_post_kernels *k = tachy_post_kernels(p->isa);
@@ -156,13 +156,15 @@ static bool same_head(const tachy_frame *a, const tachy_frame *b)
            !memcmp(&a->color, &b->color, sizeof(a->color));
 }
 
-// White and black of a mask in the stream's range.
-static void mask_codes(const struct tachy_pix_desc *d, struct tachy_color color, bool white,
-                       int codes[4])
+void tachy_composite_fills(const struct tachy_composite_params *p, const tachy_frame *in, int codes[2][4])
 {
-    if (d->planes == 1)
+    bool mask = p->mode == TACHY_MODE_MASK;
+    const struct tachy_pix_desc *d = tachy_pix_desc(mask ? tachy_composite_mask_format(p) : in->format);
+    struct tachy_color color = tachy_color_resolve(in->color, in->format, in->width, in->height);
+    if (mask && d->planes == 1)
         color.range = 2;
-    tachy_color_codes(white ? 0xffffffff : 0x000000ff, d, color, codes);
+    tachy_color_codes(mask ? 0xffffffff : p->color, d, color, codes[0]);
+    tachy_color_codes(0x000000ff, d, color, codes[1]);
 }
 
 // Buffers and constant rows for the frame's format and size; kept while these do not change.
@@ -175,15 +177,10 @@ static int prepare(struct tachy_composite *c, const tachy_frame *in)
         return TACHY_OK;
     c->head = (tachy_frame){0};
     bool mask = c->params.mode == TACHY_MODE_MASK;
-    enum tachy_pix f = mask ? mask_format(&c->params) : in->format;
+    enum tachy_pix f = mask ? tachy_composite_mask_format(&c->params) : in->format;
     const struct tachy_pix_desc *d = tachy_pix_desc(f);
-    struct tachy_color color = tachy_color_resolve(in->color, in->format, in->width, in->height);
     int codes[2][4];
-    tachy_color_codes(c->params.color, d, color, codes[0]);
-    if (mask) {
-        mask_codes(d, color, true, codes[0]);
-        mask_codes(d, color, false, codes[1]);
-    }
+    tachy_composite_fills(&c->params, in, codes);
     size_t w = (size_t)in->width;
     bool ok = tachy_buf_need(&c->rows[0], w + 64) && tachy_buf_need(&c->rows[1], w + 64) &&
               tachy_buf_need(&c->chroma, w + 64) && tachy_buf_need(&c->spread, 4 * w + 64) &&
@@ -294,7 +291,7 @@ static void run_blend(struct job *j)
 static void run_mask(struct job *j)
 {
     struct tachy_composite *c = j->c;
-    enum tachy_pix f = mask_format(&c->params);
+    enum tachy_pix f = tachy_composite_mask_format(&c->params);
     const struct tachy_pix_desc *d = tachy_pix_desc(f);
     for (int y = 0; y < j->in->height; y++) {
         uint8_t *dst = j->dst[0] + y * j->stride[0];

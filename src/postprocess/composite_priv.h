@@ -19,6 +19,13 @@ void tachy_color_codes(uint32_t rgba, const struct tachy_pix_desc *d, struct tac
 void tachy_matrix_weights(int matrix, double *kr, double *kb);
 // Component (0..3 as above) that lies at position `i` of plane `plane`.
 int tachy_component_at(enum tachy_pix f, int plane, int i);
+// Refuses parameters out of range, with a sentence.
+int tachy_composite_check(const struct tachy_composite_params *p);
+// What mode mask writes.
+enum tachy_pix tachy_composite_mask_format(const struct tachy_composite_params *p);
+// Code values of `color` in the frame's format and colours; mode mask: of white and of black in the
+// mask's format and the stream's range.
+void tachy_composite_fills(const struct tachy_composite_params *p, const tachy_frame *in, int codes[2][4]);
 // The row operation for the format's sample size; n samples.
 void tachy_blend_row(const struct tachy_post_kernels *k, const struct tachy_pix_desc *d, void *dst,
                      const void *fg, const void *bg, const uint8_t *alpha, int n);
@@ -48,6 +55,22 @@ int tachy_blur_prepare(struct tachy_blur *b, const struct tachy_post_kernels *k,
 // Row y of a plane in the format's own samples; alpha samples are the frame's.
 void tachy_blur_row(struct tachy_blur *b, const tachy_frame *f, int plane, int y, void *dst);
 void tachy_blur_free(struct tachy_blur *b);
+// What prepare begins with, for who makes the cells elsewhere: format .. comps.
+void tachy_blur_measure(struct tachy_blur *b, const tachy_frame *f, float share);
+// Where columns and rows of a plane lie in the cells; as tachy_stretch_build() and _at().
+int tachy_blur_across(const struct tachy_blur *b, bool chroma, struct tachy_stretch *t);
+int tachy_blur_down(const struct tachy_blur *b, bool chroma, int y, int *frac);
+
+// Code value = v * scale + offset for v of 0..1 (luma, RGB) or -0.5..0.5 (chroma).
+struct tachy_range {
+    float scale, offset, max;
+};
+struct tachy_range tachy_alpha_range(const struct tachy_pix_desc *d, bool full, bool chroma);
+// R = Y + rv V, G = Y - gu U - gv V, B = Y + bu U.
+struct tachy_yuv_to_rgb {
+    float rv, gu, gv, bu;
+};
+struct tachy_yuv_to_rgb tachy_yuv_to_rgb(int matrix);
 
 // Rows of mode alpha: the picture as YUVA or RGBA.
 struct tachy_alpha_out {

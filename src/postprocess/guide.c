@@ -105,6 +105,16 @@ static void group_row(const tachy_frame *f, const struct tachy_pix_desc *d,
     }
 }
 
+struct tachy_rect tachy_guide_region(struct tachy_rect g, int width)
+{
+    if (g.w > (int64_t)width * (SPAN - 2)) { // a cell of SPAN - 2 pixels touches SPAN - 1 columns
+        int w = width * (SPAN - 2);
+        g.x += (g.w - w) / 2;
+        g.w = w;
+    }
+    return g;
+}
+
 int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
                      ptrdiff_t stride, int width, int height)
 {
@@ -115,11 +125,7 @@ int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint
     if (!d || width < 1 || height < 1 || g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 ||
         g.x > f->width - g.w || g.y > f->height - g.h)
         return TACHY_ERR_INVAL;
-    if (g.w > (int64_t)width * (SPAN - 2)) { // a cell of SPAN - 2 pixels touches SPAN - 1 columns
-        int w = width * (SPAN - 2);
-        g.x += (g.w - w) / 2;
-        g.w = w;
-    }
+    g = tachy_guide_region(g, width);
     float area =
         (float)g.w / (float)width * ((float)g.h / (float)height) * (d->bytes == 2 ? 4.0f : 1.0f);
     for (int i = 0, next; i < width; i = next) {

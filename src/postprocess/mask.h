@@ -39,6 +39,8 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
 // TACHY_ERR_INVAL where the region is empty or leaves the frame, TACHY_ERR_UNSUPPORTED: a GPU's.
 int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint8_t *dst,
                      ptrdiff_t stride, int width, int height);
+// The part of a region that counts, for a guide of this width.
+struct tachy_rect tachy_guide_region(struct tachy_rect region, int width);
 
 // Temporal smoothing of one stream's and one eye's masks, in frame order. Motion-adaptive:
 // where the guide is still the mask moves slowly ((1 - strength)^2 of the way a frame, at

@@ -189,8 +189,12 @@ int file_convert(tachy_source *s, struct file_lane *l, tachy_frame **out)
         av_frame_unref(picture);
         return err;
     }
-    int err = tachy_pix_from_av(picture->format) ? tachy_frame_from_av(out, picture)
-                                                 : convert(s, l, out);
+    bool on_gpu = picture->format == AV_PIX_FMT_CUDA;
+    int err = file_of(s)->gpu.on && !on_gpu ? file_gpu_missed(s, picture) : TACHY_OK;
+    if (!err)
+        err = on_gpu                               ? file_gpu_frame(s, l, out)
+              : tachy_pix_from_av(picture->format) ? tachy_frame_from_av(out, picture)
+                                                   : convert(s, l, out);
     av_frame_unref(picture);
     if (err)
         return err;

@@ -211,13 +211,14 @@ static int add_to(struct file_cut *c, struct file_segment *g, const AVPacket *pa
     return err || !visible ? err : add_time(g, packet->pts);
 }
 
-static int begin_segment(tachy_source *s, const AVPacket *packet)
+static int begin_segment(tachy_source *s, const AVPacket *packet, bool fresh)
 {
     struct file_cut *c = &file_of(s)->cut;
     c->coming = new_segment();
     if (!c->coming)
         return TACHY_ERR_NOMEM;
     c->coming->begin = packet->pts;
+    c->coming->fresh = fresh;
     return add_to(c, c->coming, packet, true);
 }
 
@@ -254,7 +255,7 @@ static int add_regular(tachy_source *s, const AVPacket *packet, const struct fil
         return TACHY_ERR_INVAL;
     bool cut = k->safe && visible && c->lanes > 1 && c->tail->nb_times >= SEGMENT_MIN &&
                packet->pts > latest(c->tail);
-    return cut ? begin_segment(s, packet) : add_to(c, c->tail, packet, visible);
+    return cut ? begin_segment(s, packet, k->fresh) : add_to(c, c->tail, packet, visible);
 }
 
 static int add(tachy_source *s, const AVPacket *packet)
@@ -290,7 +291,7 @@ int file_cut_read(tachy_source *s)
     return err;
 }
 
-struct file_segment *file_cut_take(tachy_source *s, int64_t window_end)
+struct file_segment *file_cut_take(tachy_source *s, int64_t window_end, bool fresh)
 {
     struct file *p = file_of(s);
     struct file_cut *c = &p->cut;
@@ -299,7 +300,7 @@ struct file_segment *file_cut_take(tachy_source *s, int64_t window_end)
         if (file_cut_read(s))
             break;
     struct file_segment *g = c->head;
-    if (!g || g->base >= window_end)
+    if (!g || g->base >= window_end || (fresh && !g->fresh))
         return NULL;
     c->head = g->next;
     return g;

@@ -26,6 +26,8 @@ void file_damaged(tachy_source *s, const char *what, const char *why)
 int file_decode_threads(tachy_source *s)
 {
     const AVCodecParameters *par = file_of(s)->st->codecpar;
+    if (file_of(s)->gpu.on)
+        return 1;
     if (s->params.threads)
         return s->params.threads;
     int cores = tachy_cpu_count();
@@ -40,7 +42,7 @@ int file_decode_open(tachy_source *s, struct file_lane *l, int threads)
     struct file *p = file_of(s);
     const struct tachy_log *log = s->params.log;
     const AVCodecParameters *par = p->st->codecpar;
-    const AVCodec *codec = avcodec_find_decoder(par->codec_id);
+    const AVCodec *codec = p->gpu.on ? p->gpu.codec : avcodec_find_decoder(par->codec_id);
     if (!codec)
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s: this FFmpeg has no decoder for %s",
                           s->url, avcodec_get_name(par->codec_id));
@@ -59,6 +61,8 @@ int file_decode_open(tachy_source *s, struct file_lane *l, int threads)
         l->dec->max_pixels = MAX_PIXELS;
         l->dec->thread_count = threads;
         l->dec->thread_type = FF_THREAD_FRAME | FF_THREAD_SLICE;
+        if (p->gpu.on && file_gpu_prepare(s, l) < 0)
+            return TACHY_ERR_NOMEM;
         e = avcodec_open2(l->dec, codec, NULL);
     }
     char text[128];
@@ -78,11 +82,15 @@ void file_decode_again(struct file_lane *l)
     tachy_frame_unref(&l->ready);
 }
 
+// Where a segment's packets end, the lane may go on into another one: the decoder gives the last
+// pictures of the one before while it takes the first packets of the next.
 static int next_packet(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
     pthread_mutex_lock(&p->lock);
     int err = file_cut_packet(s, l->segment, l->packet, &l->lead);
+    if (err == TACHY_ERR_EOF && file_lane_goes_on(s, l))
+        err = file_cut_packet(s, l->segment, l->packet, &l->lead);
     l->end = l->segment->end;
     pthread_mutex_unlock(&p->lock);
     return err;
@@ -197,12 +205,19 @@ static bool is_damaged(const AVFrame *picture)
     return picture->decode_error_flags || (picture->flags & AV_FRAME_FLAG_CORRUPT);
 }
 
+// Whether it is one of the pictures that the segment before still owes.
+static bool is_late(const struct file_lane *l)
+{
+    int64_t t = l->picture->best_effort_timestamp;
+    return l->before && !l->crossed && t != AV_NOPTS_VALUE && t <= l->before_last;
+}
+
 // Whether another segment hands this picture out: one shown before the keyframe that the
 // segment begins with, or the next segment's keyframe.
 static bool is_foreign(struct file_lane *l)
 {
     int64_t t = l->picture->best_effort_timestamp;
-    if (t == AV_NOPTS_VALUE)
+    if (t == AV_NOPTS_VALUE || is_late(l))
         return false;
     if (!l->started && t < l->segment->begin)
         return true;
@@ -213,10 +228,10 @@ static bool is_foreign(struct file_lane *l)
 static int64_t place(struct file *p, struct file_lane *l)
 {
     pthread_mutex_lock(&p->lock);
-    int64_t next = l->seq;
-    int64_t seq = file_cut_place(l->segment, l->picture->best_effort_timestamp, next);
-    bool none = l->segment->whole && !l->segment->counted &&
-                seq >= l->segment->base + l->segment->nb_times;
+    struct file_segment *g = is_late(l) ? l->before : l->segment;
+    int64_t next = l->before && g != l->before ? g->base : l->seq;
+    int64_t seq = file_cut_place(g, l->picture->best_effort_timestamp, next);
+    bool none = g->whole && !g->counted && seq >= g->base + g->nb_times;
     pthread_mutex_unlock(&p->lock);
     return none ? -1 : seq;
 }
@@ -233,6 +248,7 @@ int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq)
             av_frame_unref(picture);
             continue;
         }
+        l->crossed = l->before && !is_late(l);
         if (l->jump_at != AV_NOPTS_VALUE && picture->best_effort_timestamp >= l->jump_at) {
             l->broken = TACHY_MAX(l->broken, 1);
             l->jump_at = AV_NOPTS_VALUE;

@@ -115,7 +115,7 @@ static void scan_h264(struct units u, struct file_key *k)
         else if (type == 6)
             k->safe |= sei_recovers_here(data, size);
         else if (type == 5)
-            k->safe = true;
+            k->safe = k->fresh = true;
         if (type >= 1 && type <= 5)
             return; // the first slice
     }

@@ -35,12 +35,19 @@ int file_lanes_open(tachy_source *s)
     p->lock_made = true;
     int err = file_cut_open(s);
     struct file_lane *l = new_lane();
-    if (err || !l)
+    if (err || !l) {
+        free(l);
         return TACHY_ERR_NOMEM;
+    }
     p->lanes[p->nb_lanes++] = l;
     l->segment = p->cut.tail;
-    err = file_decode_open(s, l, file_decode_threads(s));
+    err = file_gpu_open(s);
     if (!err)
+        err = file_decode_open(s, l, file_decode_threads(s));
+    if (!err && p->gpu.on)
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s on NVDEC of GPU %d (%s)",
+                  s->url, l->dec->codec->name, p->gpu.gpu->device.ordinal, p->gpu.gpu->device.name);
+    else if (!err)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s, %d thread%s", s->url,
                   l->dec->codec->name, l->dec->thread_count, l->dec->thread_count == 1 ? "" : "s");
     return err;
@@ -69,12 +76,14 @@ void file_lanes_close(tachy_source *s)
     file_cut_close(&p->cut);
     for (int i = 0; i < p->nb_lanes; i++) {
         struct file_lane *l = p->lanes[i];
+        file_cut_release(&p->cut, &l->before);
         file_cut_release(&p->cut, &l->segment);
         tachy_frame_unref(&l->ready);
         avcodec_free_context(&l->dec);
         av_packet_free(&l->packet);
         av_frame_free(&l->picture);
         file_convert_close(l);
+        file_gpu_close_lane(l);
         free(l);
     }
     pthread_cond_destroy(&p->moved);
@@ -89,6 +98,20 @@ static int64_t end_of(struct file *p, const struct file_lane *l)
     int64_t end = g->counted || !g->whole ? l->seq : g->base + g->nb_times;
     pthread_mutex_unlock(&p->lock);
     return TACHY_MAX(end, l->seq);
+}
+
+// Positions of the segment before that had no picture; then the lane stands in the next one.
+static bool cross(struct file *p, struct file_lane *l)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct file_segment *b = l->before;
+    bool none_left = l->seq >= b->base + b->nb_times;
+    if (none_left) {
+        l->seq = l->segment->base;
+        file_cut_release(&p->cut, &l->before);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return none_left;
 }
 
 // What is left of damage when a segment ends belongs to the next one's first picture. That may be another
@@ -107,9 +130,17 @@ int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int6
         if (err && err != TACHY_ERR_EOF)
             return err;
         l->done = err == TACHY_ERR_EOF;
-        if (l->done)
-            l->ready_seq = end_of(p, l);
+        l->crossed |= l->done;
     }
+    if (l->before && l->crossed) {
+        if (!cross(p, l)) { // no picture at this position
+            *breaks = l->broken || l->jump_at != AV_NOPTS_VALUE;
+            return TACHY_OK;
+        }
+        *seq = l->seq;
+    }
+    if (l->done)
+        l->ready_seq = end_of(p, l);
     if (l->seq < l->ready_seq) { // no picture at this position
         *breaks = l->done && (l->broken || l->jump_at != AV_NOPTS_VALUE);
         return TACHY_OK;
@@ -159,7 +190,7 @@ static struct file_lane *lane_to_start(tachy_source *s, int64_t until)
 {
     struct file *p = file_of(s);
     struct file_lane *l = p->failed ? NULL : idle_lane(p);
-    struct file_segment *g = l ? file_cut_take(s, until) : NULL;
+    struct file_segment *g = l ? file_cut_take(s, until, false) : NULL;
     if (!g)
         return NULL;
     l->segment = g;
@@ -171,6 +202,33 @@ static struct file_lane *lane_to_start(tachy_source *s, int64_t until)
     l->jump_at = AV_NOPTS_VALUE;
     l->started = l->flushing = l->done = l->lead = false;
     return l;
+}
+
+// H.264 on NVDEC: a flush makes FFmpeg open a new session, which takes as long as a hundred pictures.
+#ifdef TACHY_LANES_GO_ON // on the CPU as well, for tests
+static bool flush_is_dear(const struct file *p) { return p->st->codecpar->codec_id == AV_CODEC_ID_H264; }
+#else
+static bool flush_is_dear(const struct file *p)
+{
+    return p->gpu.on && p->st->codecpar->codec_id == AV_CODEC_ID_H264;
+}
+#endif
+
+bool file_lane_goes_on(tachy_source *s, struct file_lane *l)
+{
+    struct file *p = file_of(s);
+    const struct file_segment *g = l->segment;
+    if (!flush_is_dear(p) || p->nb_lanes < 2 || l->before || p->failed || g->counted || !g->nb_times)
+        return false;
+    int64_t last = g->times[g->nb_times - 1];
+    struct file_segment *next = file_cut_take(s, av_sat_add64(first_open(p), p->window), true);
+    if (!next)
+        return false;
+    l->before = l->segment;
+    l->before_last = last;
+    l->crossed = l->started = false;
+    l->segment = next;
+    return true;
 }
 
 // A lane to work on, or NULL: *wait says whether there may be one later.
@@ -193,7 +251,7 @@ static struct file_lane *choose(tachy_source *s, bool *wait)
 static int leave_segment(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
-    int threads = TACHY_DEF(s->params.threads, 1);
+    int threads = p->gpu.on ? 1 : TACHY_DEF(s->params.threads, 1);
     int err = TACHY_OK;
     if (l->dec->thread_count != threads && p->nb_lanes > 1)
         err = file_decode_open(s, l, threads);
@@ -281,7 +339,7 @@ int file_spread(tachy_source *s, int decoders, int64_t window)
 {
     struct file *p = file_of(s);
     const char *why = window < 2 ? "there is no memory for pictures out of order" : unsuitable(s);
-    decoders = TACHY_MIN(decoders, LANES_MAX);
+    decoders = file_gpu_lanes(s, TACHY_MIN(decoders, LANES_MAX));
     pthread_mutex_lock(&p->lock);
     p->window = window;
     for (int i = p->nb_lanes; i < decoders && !why; i++) {
@@ -298,6 +356,7 @@ int file_spread(tachy_source *s, int decoders, int64_t window)
             avcodec_free_context(&l->dec);
             av_packet_free(&l->packet);
             av_frame_free(&l->picture);
+            file_gpu_close_lane(l);
             free(l);
         }
     }

@@ -1,4 +1,5 @@
 #pragma once
+#include "media/device.h"
 #include "source/source_ops.h"
 
 #include <libavcodec/avcodec.h>
@@ -63,6 +64,7 @@ struct file_key {
     bool safe;     // a keyframe: a decoder may begin here
     bool shown;    // it holds a picture that is shown
     bool odd;      // nothing can be said
+    bool fresh;    // nothing behind it needs what was before, and nothing comes out of order there
     uint64_t sets; // of the parameters in it; 0: none
 };
 
@@ -89,6 +91,7 @@ struct file_segment {
     bool whole;         // no more packets will come
     bool counted;       // the last one: positions are counted, times do not matter
     bool any;           // a picture came out
+    bool fresh;         // as in struct file_key
 };
 
 struct file_cut {
@@ -110,6 +113,9 @@ struct file_lane {
     AVFrame *picture;
     struct file_segment *segment; // NULL: idle
     bool busy;                    // under the lanes' lock, as is `seq`
+    struct file_segment *before;  // its last pictures are still to come, or NULL; see next_packet()
+    int64_t before_last;          // time of the last one of them
+    bool crossed;                 // the first one behind them came
     pthread_t user;               // the last one; it comes back while the caches are warm
     int64_t seq;                  // position that is given next
     int64_t end;                  // of the segment, read with its packets
@@ -131,6 +137,11 @@ struct file_lane {
     enum AVPixelFormat sws_from;
     enum tachy_pix format;   // of the last frame
     int width, height;
+
+    struct file_held *held;   // NVDEC's surfaces that frames hold
+    tachy_frame_pool *copies; // of pictures of NVDEC's, of this format and size
+    enum tachy_pix copies_format;
+    int copies_width, copies_height;
 };
 
 // --- The source ----------------------------------------------------------------------------
@@ -159,6 +170,15 @@ struct file {
     struct tachy_rational count_rate; // rate of counted pictures
     bool interlaced;
     atomic_bool changed;     // warned about a change of size or format
+
+    struct {
+        bool on; // lanes decode with NVDEC; all below is set then
+        struct tachy_gpu *gpu;
+        AVBufferRef *device;  // FFmpeg's view of it
+        const AVCodec *codec;
+        size_t free_bytes;    // of the GPU, when it was opened
+        atomic_bool missed;   // said that the CPU decodes after all
+    } gpu;
 
     // Lanes. The lock guards demuxing, cutting and who uses which lane.
     pthread_mutex_t lock;
@@ -215,8 +235,9 @@ void file_cut_close(struct file_cut *c);
 int file_cut_stop(tachy_source *s, const char *why);
 // Reads one packet; TACHY_ERR_EOF: there are no more.
 int file_cut_read(tachy_source *s);
-// The next segment for an idle lane where it begins before `window_end`, else NULL.
-struct file_segment *file_cut_take(tachy_source *s, int64_t window_end);
+// The next segment for an idle lane where it begins before `window_end`, else NULL. `fresh`: only one
+// that begins afresh.
+struct file_segment *file_cut_take(tachy_source *s, int64_t window_end, bool fresh);
 // The segment's next packet; *lead as in struct file_packet. TACHY_ERR_EOF at its end.
 int file_cut_packet(tachy_source *s, struct file_segment *g, AVPacket *packet, bool *lead);
 // Position of a picture with this time; `next` where nothing else can be said.
@@ -233,6 +254,20 @@ int file_decode_threads(tachy_source *s);
 // the start that was asked for, its position in *seq. TACHY_ERR_EOF: the segment has ended.
 int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq);
 
+// file_gpu.c: pictures decoded by NVDEC.
+// Whether it is wanted and can: p->gpu. Negative, said: it is the only one allowed and cannot.
+int file_gpu_open(tachy_source *s);
+void file_gpu_close(struct file *p);
+// How many of so many lanes the GPU has memory for.
+int file_gpu_lanes(tachy_source *s, int lanes);
+// Before l->dec is opened.
+int file_gpu_prepare(tachy_source *s, struct file_lane *l);
+void file_gpu_close_lane(struct file_lane *l);
+// l->picture, which lies on the GPU, as a frame there or on the host, as was asked for.
+int file_gpu_frame(tachy_source *s, struct file_lane *l, tachy_frame **out);
+// A picture that the CPU decoded although p->gpu.on; negative where that is not allowed.
+int file_gpu_missed(tachy_source *s, const AVFrame *picture);
+
 // file_convert.c: l->picture as a frame; takes over the picture's reference.
 int file_convert(tachy_source *s, struct file_lane *l, tachy_frame **out);
 void file_convert_close(struct file_lane *l);
@@ -245,6 +280,9 @@ void file_lanes_close(tachy_source *s);
 // One lane's next frame, or none at this position (*out NULL); *breaks as tachy_source_read_any().
 // TACHY_ERR_EOF at the end of its segment.
 int file_lane_step(tachy_source *s, struct file_lane *l, tachy_frame **out, int64_t *seq, bool *breaks);
+// Under the lock: the lane, whose segment has no more packets, goes on into its next one without a
+// flush. False: it must be drained.
+bool file_lane_goes_on(tachy_source *s, struct file_lane *l);
 int file_spread(tachy_source *s, int decoders, int64_t window);
 int file_read_any(tachy_source *s, tachy_frame **out, int64_t *seq, bool *breaks, uint64_t *waited_ns);
 

@@ -14,7 +14,7 @@ static const struct tachy_source_ops *const sources[] = {
 #define MAX_SECONDS 1e9
 enum { MAX_THREADS = 256, MAX_RATE = 100000 };
 // What tachy_source_read() keeps where frames come out of order.
-enum { ORDER_BYTES = 256 << 20, ORDER_FRAMES = 1024 };
+enum { ORDER_BYTES = 256 << 20, ORDER_FRAMES = 4096 };
 
 static bool params_ok(const struct tachy_source_params *p)
 {
@@ -26,6 +26,8 @@ static bool params_ok(const struct tachy_source_params *p)
            TACHY_CHECK(log, p->max_frames >= 0) && TACHY_CHECK(log, p->every_nth >= 0) &&
            TACHY_CHECK(log, p->threads >= 0 && p->threads <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decoders >= 0 && p->decoders <= MAX_THREADS) &&
+           TACHY_CHECK(log, p->decode >= TACHY_DECODE_AUTO && p->decode <= TACHY_DECODE_NVDEC) &&
+           TACHY_CHECK(log, p->gpu >= 0 && p->gpu < 256) &&
            TACHY_CHECK(log, (int)p->stereo >= TACHY_STEREO_AUTO && p->stereo <= TACHY_STEREO_TB) &&
            TACHY_CHECK(log, (!r.num && !r.den) ||
                                 (r.num > 0 && r.den > 0 && r.num / r.den <= MAX_RATE));
@@ -148,7 +150,7 @@ static int open_order(tachy_source *s)
 {
     const struct tachy_video_info *i = &s->info;
     size_t bytes = tachy_frame_bytes(i->format, i->width, i->height);
-    int64_t window = TACHY_MIN(ORDER_FRAMES, (int64_t)(ORDER_BYTES / TACHY_MAX(bytes, (size_t)1)));
+    int64_t window = TACHY_MIN(ORDER_FRAMES, (int64_t)(TACHY_DEF(s->order_bytes, (size_t)ORDER_BYTES) / TACHY_MAX(bytes, (size_t)1)));
     int n = spread(s, s->params.decoders, window);
     return n > 1 ? source_order_open(&s->order, s, n, window) : TACHY_OK;
 }

@@ -150,6 +150,8 @@ static void describe(tachy_source *s, bool vfr)
     i->width = f->width;
     i->height = f->height;
     i->color = f->color;
+    i->place = f->place;
+    i->device = f->device;
     i->codec = p->lanes[0]->dec->codec->name;
     i->still = p->in.still;
     i->vfr = vfr;
@@ -269,6 +271,7 @@ static void file_close(tachy_source *s)
         av_packet_free(&p->ahead[i]);
     av_packet_free(&p->packet);
     file_lanes_close(s);
+    file_gpu_close(p);
     free(p->side_of);
     free(p->side_dts);
     file_input_close(&p->in);

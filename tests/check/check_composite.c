@@ -1,8 +1,6 @@
-#include "check.h"
+#include "check_picture.h"
 
 #include "base/base.h"
-#include "postprocess/alpha.h"
-#include "postprocess/composite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,16 +23,6 @@ static int16_t *words(struct check *c, int n, int max)
     for (int i = 0; i < n; i++)
         p[i] = (int16_t)check_range(c, 0, max);
     return p;
-}
-
-// Alpha as it is in masks: long runs of 0 and 255 with something between.
-static void runs(struct check *c, uint8_t *a, int n)
-{
-    for (int i = 0; i < n;) {
-        int len = check_range(c, 1, 90), kind = check_range(c, 0, 2);
-        for (; len > 0 && i < n; len--, i++)
-            a[i] = kind == 0 ? 0 : kind == 1 ? 255 : (uint8_t)check_range(c, 0, 255);
-    }
 }
 
 // dst of two calls, compared.
@@ -99,7 +87,7 @@ static void blends(struct check *c, const struct tachy_post_kernels *k, const ch
     int n = check_range(c, 0, 400), shift = check_range(c, 0, 1) ? 6 : 0;
     uint8_t *f = bytes(c, 2 * (size_t)n), *b = bytes(c, 2 * (size_t)n),
             *a = malloc(2 * (size_t)n + 1);
-    runs(c, a, 2 * n);
+    check_runs(c, a, 2 * n);
     BOTH(n, blend8, f, b, a, n);
     BOTH(2 * n, blend16, (uint16_t *)(void *)f, (uint16_t *)(void *)b, a, shift, n);
     BOTH(n, scale, a, shift * 42, n);
@@ -157,87 +145,7 @@ static void blurs(struct check *c, const struct tachy_post_kernels *k, const cha
     free(s), free(w), free(sum[0]), free(sum[1]), free(img[0]), free(img[1]), free(tmp);
 }
 
-// A picture in exactly as much memory as it needs; rows padded and upside down at random.
-struct picture {
-    uint8_t *memory[4];
-    tachy_frame f;
-};
-
-static void picture(struct check *c, struct picture *p, enum tachy_pix format, int w, int h,
-                    bool random)
-{
-    const struct tachy_pix_desc *d = tachy_pix_desc(format);
-    *p = (struct picture){.f = {.format = format, .width = w, .height = h}};
-    for (int i = 0; i < d->planes; i++) {
-        bool chroma = !d->rgb && (i == 1 || i == 2);
-        int pw = chroma ? (w + d->chroma_shift_x) >> d->chroma_shift_x : w;
-        int ph = chroma ? (h + d->chroma_shift_y) >> d->chroma_shift_y : h;
-        size_t row = (size_t)pw * d->components[i] * d->bytes;
-        size_t stride = row + (size_t)(random ? check_range(c, 0, 9) * 2 : 0),
-               size = stride * (size_t)(ph - 1) + row;
-        p->memory[i] = bytes(c, size);
-        for (size_t k = 0; d->bytes == 2 && k + 1 < size; k += 2) {
-            uint16_t v;
-            memcpy(&v, p->memory[i] + k, 2);
-            v = (uint16_t)(d->shift ? v & 0xffc0 : v & 1023);
-            memcpy(p->memory[i] + k, &v, 2);
-        }
-        bool up = random && check_range(c, 0, 1);
-        p->f.data[i] = up ? p->memory[i] + stride * (size_t)(ph - 1) : p->memory[i];
-        p->f.stride[i] = up ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
-    }
-}
-
-static void drop(struct picture *p)
-{
-    for (int i = 0; i < 4; i++)
-        free(p->memory[i]);
-}
-
-static void random_result(struct check *c, struct tachy_result *r, int w, int h)
-{
-    *r = (struct tachy_result){.eyes = check_range(c, 0, 2)};
-    for (int i = 0; i < r->eyes; i++) {
-        struct tachy_mask *m = &r->mask[i];
-        m->width = check_range(c, 1, 40);
-        m->height = check_range(c, 1, 40);
-        m->stride = m->width;
-        uint8_t *p = malloc((size_t)m->width * (size_t)m->height);
-        runs(c, p, m->width * m->height);
-        m->data = p;
-        m->region = (struct tachy_rect){0, 0, w, h};
-        if (check_range(c, 0, 1))
-            m->region = (struct tachy_rect){check_range(c, -w, w), check_range(c, -h, h),
-                                            check_range(c, 1, 2 * w), check_range(c, 1, 2 * h)};
-    }
-}
-
-static struct tachy_composite_params random_params(struct check *c)
-{
-    static const enum tachy_pix alpha[] = {TACHY_PIX_YUVA420P, TACHY_PIX_YUVA444P10,
-                                           TACHY_PIX_RGBA};
-    return (struct tachy_composite_params){
-        .mode = (enum tachy_mode)check_range(c, 0, TACHY_MODE_SIDE_BY_SIDE),
-        .color = (uint32_t)check_rand(c),
-        .threshold = check_float(c, 0, 1),
-        .feather = check_range(c, 0, 1) ? check_float(c, 0, 0.5f) : 0,
-        .blur = check_float(c, 0, 1),
-        .alpha_format = alpha[check_range(c, 0, 2)],
-        .mask_format = (enum tachy_pix)check_range(c, 0, TACHY_PIX_P010),
-    };
-}
-
-static void random_refine(struct check *c, struct tachy_refine *f, const struct tachy_mask *m)
-{
-    int n = m->width * m->height;
-    *f = (struct tachy_refine){malloc((size_t)n * 4), malloc((size_t)n * 4), m->width, m->height};
-    for (int k = 0; k < n; k++) {
-        f->a[k] = check_float(c, -3, 3);
-        f->b[k] = check_float(c, -200, 400);
-    }
-}
-
-static void compare(struct check *c, const struct picture *a, const struct picture *b,
+static void compare(struct check *c, const struct check_picture *a, const struct check_picture *b,
                     const struct tachy_composite_params *p, enum tachy_pix from)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(a->f.format);
@@ -254,25 +162,25 @@ static void frames(struct check *c)
 {
     int w = check_range(c, 1, check_range(c, 0, 3) ? 40 : 200), h = check_range(c, 1, 40);
     enum tachy_pix format = (enum tachy_pix)check_range(c, 1, TACHY_PIX_COUNT - 1);
-    struct tachy_composite_params p = random_params(c);
-    struct picture in, bg, out[2];
+    struct tachy_composite_params p = check_composite_params(c);
+    struct check_picture in, bg, out[2];
     struct tachy_result r;
     struct tachy_refine refine[TACHY_MAX_EYES] = {0}, *fit = check_range(c, 0, 2) ? NULL : refine;
-    picture(c, &in, format, w, h, true);
-    picture(c, &bg, format, w, h, true);
-    random_result(c, &r, w, h);
+    check_picture(c, &in, format, w, h, true);
+    check_picture(c, &bg, format, w, h, true);
+    check_result(c, &r, w, h, 40);
     for (int i = 0; i < r.eyes; i++)
-        random_refine(c, &refine[i], &r.mask[i]);
+        check_refine(c, &refine[i], &r.mask[i]);
     struct tachy_video_info info = {.format = format, .width = w, .height = h}, want;
     int err = tachy_composite_output(&p, &info, &want);
-    picture(c, &out[0], want.format, want.width, want.height, false);
-    picture(c, &out[1], want.format, want.width, want.height, false);
+    check_picture(c, &out[0], want.format, want.width, want.height, false);
+    check_picture(c, &out[1], want.format, want.width, want.height, false);
     for (size_t i = 0; err == TACHY_OK && i <= TACHY_ARRAY_SIZE(isas); i++) {
         tachy_composite *t;
         p.isa = i ? isas[i - 1] : "c";
         if (!tachy_post_kernels(p.isa))
             continue;
-        struct picture *o = &out[i > 0];
+        struct check_picture *o = &out[i > 0];
         err = tachy_composite_open(&t, &p);
         const char *line;
         if (p.mode == TACHY_MODE_JSON)
@@ -289,12 +197,12 @@ static void frames(struct check *c)
         free((void *)(uintptr_t)r.mask[i].data);
         free(refine[i].a), free(refine[i].b);
     }
-    drop(&in), drop(&bg), drop(&out[0]), drop(&out[1]);
+    check_picture_free(&in), check_picture_free(&bg), check_picture_free(&out[0]), check_picture_free(&out[1]);
 }
 
 struct timing {
     tachy_composite *c;
-    struct picture in, bg, out;
+    struct check_picture in, bg, out;
     struct tachy_result r;
     const struct tachy_refine *refine;
 };
@@ -306,22 +214,12 @@ static void time_run(void *arg)
                            t->out.f.stride);
 }
 
-// A person of about a third of the picture, with a soft edge.
-static void round_mask(uint8_t *m)
-{
-    for (int y = 0; y < 256; y++)
-        for (int x = 0; x < 256; x++) {
-            int d = (x - 128) * (x - 128) + (y - 140) * (y - 140);
-            m[y * 256 + x] = (uint8_t)TACHY_CLAMP((80 * 80 - d) / 8 + 128, 0, 255);
-        }
-}
-
 static void bench(struct check *c, enum tachy_pix format)
 {
     static const char *const names[] = {"mask",    "cutout", "blur", "replace",
                                         "overlay", "alpha",  "",     "side-by-side"};
     static uint8_t mask[65536];
-    round_mask(mask);
+    check_round_mask(mask, 256);
     for (int mode = 0; mode <= TACHY_MODE_SIDE_BY_SIDE; mode++) {
         if (mode == TACHY_MODE_JSON)
             continue;
@@ -334,9 +232,9 @@ static void bench(struct check *c, enum tachy_pix format)
         struct tachy_video_info info = {.format = format, .width = 1280, .height = 720}, want;
         struct timing t = {.r = {.eyes = 1, .mask[0] = {mask, 256, 256, 256, {0, 0, 1280, 720}}}};
         tachy_composite_output(&p, &info, &want);
-        picture(c, &t.in, format, 1280, 720, false);
-        picture(c, &t.bg, format, 1280, 720, false);
-        picture(c, &t.out, want.format, want.width, want.height, false);
+        check_picture(c, &t.in, format, 1280, 720, false);
+        check_picture(c, &t.bg, format, 1280, 720, false);
+        check_picture(c, &t.out, want.format, want.width, want.height, false);
         double twin = 0;
         for (int i = -1; i < (int)TACHY_ARRAY_SIZE(isas); i++) {
             p.isa = i < 0 ? "c" : isas[i];
@@ -359,7 +257,7 @@ static void bench(struct check *c, enum tachy_pix format)
             }
             tachy_composite_close(&t.c);
         }
-        drop(&t.in), drop(&t.bg), drop(&t.out);
+        check_picture_free(&t.in), check_picture_free(&t.bg), check_picture_free(&t.out);
     }
 }
 

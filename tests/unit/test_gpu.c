@@ -666,6 +666,7 @@ int main(void)
         TEST_CASE(more_names_and_records_than_kept),
         TEST_CASE(cupti_that_refuses),
         TEST_CASE(ranges_reach_the_tool),
+        TEST_CASE(kernels_refuse),
     };
     const char *tool = getenv("TACHY_TEST_NVTX");
     if (!tool) {

@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "base/base.h"
+#include "clips.h"
 #include "fakes/fake.h"
 #include "media/convert.h"
 #include "media/frame_priv.h"
@@ -9,9 +10,13 @@
 #include "preprocess/signature.h"
 
 #include <dlfcn.h>
+#include <jansson.h>
 #include <libavutil/hwcontext.h>
 #include <tachy/preprocess.h>
+#include <tachy/doctor.h>
 #include <tachy/sink.h>
+#include <tachy/source.h>
+#include <unistd.h>
 
 // Frames in a GPU's memory, over a driver without a GPU (fakes/), whose memory is the host's in
 // truth: so what was copied can be looked at. What is cropped is held against FFmpeg's own
@@ -309,5 +314,93 @@ TEST(wrapped)
     CHECK_INT(tachy_frame_new(&f, &none), TACHY_ERR_INVAL); // pools allocate there
 }
 
+// ---- Who decodes. The fake driver says what its NVDEC takes; FFmpeg finds it too small and refuses.
+
+static char said[4096];
+static void on_said(void *user, enum tachy_log_level level, const char *msg)
+{
+    size_t n = strlen(said);
+    snprintf(said + n, sizeof(said) - n, "%s\n", msg);
+}
+static const struct tachy_log log_info = {.fn = on_said, .max_level = TACHY_LOG_INFO};
+
+// Opens, and expects a frame on the host; the error, and what was said in `said`.
+static int open_source(const char *clip, struct tachy_source_params p)
+{
+    tachy_source *s;
+    tachy_frame *f = NULL;
+    said[0] = '\0';
+    p.url = path(clip);
+    p.log = &log_info;
+    int err = tachy_source_open(&s, &p);
+    if (err < 0)
+        return err;
+    CHECK_INT(tachy_source_info(s)->place, TACHY_HOST);
+    CHECK(tachy_source_read(s, &f) == TACHY_OK && f->place == TACHY_HOST);
+    tachy_frame_unref(&f);
+    tachy_source_close(&s);
+    return TACHY_OK;
+}
+
+TEST(who_decodes)
+{
+    static const struct {
+        const char *clip, *why;
+    } cases[] = {
+        {"a.mp4", "FFmpeg cannot use GPU 0 (Fake GPU)"},
+        {"deep.mp4", "the NVDEC of GPU 0 (Fake GPU) does not decode h264 of yuv420p10le"},
+        {"half.mp4", "NVDEC has no form of h264 pictures (yuv422p)"},
+        {"small.mp4", "from 48x48 to 4096x2304, not 32x32"},
+        {"b.mkv", "this FFmpeg cannot have ffv1 decoded by NVDEC"},
+        {"c.png", "it is single pictures"},
+    };
+    static const char in[] = "ffmpeg -v error -nostdin -y -f lavfi -i testsrc2=s=64x64:d=0.2";
+    snprintf(dir, sizeof(dir), P_tmpdir "/tachy-gpu-XXXXXX");
+    CHECK(mkdtemp(dir));
+    CHECK(shell("%s -pix_fmt yuv420p -c:v libx264 %s", in, path("a.mp4")) &&
+          shell("%s -pix_fmt yuv420p10le -c:v libx264 %s", in, path("deep.mp4")) &&
+          shell("%s -pix_fmt yuv422p -c:v libx264 %s", in, path("half.mp4")) &&
+          shell("%s -s 32x32 -pix_fmt yuv420p -c:v libx264 %s", in, path("small.mp4")) &&
+          shell("%s -c:v ffv1 %s", in, path("b.mkv")) &&
+          shell("%s -frames:v 1 %s", in, path("c.png")));
+    struct tachy_source_params wanted = {.on_gpu = true}, only = {.decode = TACHY_DECODE_NVDEC},
+                               cpu = {.on_gpu = true, .decode = TACHY_DECODE_CPU}, none = {0},
+                               far = {.on_gpu = true, .gpu = 3};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(cases); i++) {
+        CHECK_INT(open_source(cases[i].clip, wanted), TACHY_OK);
+        CHECK(strstr(said, "decoded on the CPU: ") && strstr(said, cases[i].why));
+        CHECK(open_source(cases[i].clip, only) < 0);
+        CHECK(strstr(said, "NVDEC was asked for and cannot decode it: ") && strstr(said, cases[i].why));
+        if (!strstr(said, cases[i].why))
+            fprintf(stderr, "%s: %s", cases[i].clip, said);
+        CHECK_INT(open_source(cases[i].clip, cpu), TACHY_OK);
+        CHECK_STR(said, "");
+        CHECK_INT(open_source(cases[i].clip, none), TACHY_OK);
+        CHECK_STR(said, "");
+    }
+    CHECK_INT(open_source("a.mp4", far), TACHY_OK);
+    CHECK(strstr(said, "there is no GPU 3"));
+    CHECK_INT(counts()->streams + counts()->contexts, 0);
+    CHECK(shell("rm -r %s", dir));
+}
+
+TEST(doctor_says_what_nvdec_decodes)
+{
+    char *text;
+    CHECK_INT(tachy_doctor(&text, NULL), TACHY_OK);
+    json_t *o = json_loads(text, 0, NULL), *rows = json_object_get(json_array_get(json_object_get(o, "gpu"), 0), "decode");
+    CHECK_INT(json_array_size(rows), 3);
+    json_t *last = json_array_get(rows, 2);
+    CHECK_STR(json_string_value(json_object_get(last, "codec")), "hevc");
+    CHECK_STR(json_string_value(json_object_get(last, "chroma")), "4:2:0");
+    CHECK_INT(json_integer_value(json_object_get(last, "bits")), 10);
+    CHECK_INT(json_integer_value(json_object_get(last, "max_width")), 4096);
+    CHECK_INT(json_integer_value(json_object_get(last, "engines")), 7);
+    json_decref(o);
+    tachy_free(text);
+    CHECK_INT(counts()->contexts, 0);
+}
+
 TEST_MAIN(TEST_CASE(download), TEST_CASE(the_cpu_refuses), TEST_CASE(crops_are_ffmpegs),
-          TEST_CASE(foreign_device), TEST_CASE(wrapped))
+          TEST_CASE(foreign_device), TEST_CASE(wrapped),
+          TEST_CASE(who_decodes), TEST_CASE(doctor_says_what_nvdec_decodes))

@@ -1,3 +1,4 @@
+#include "cuda/loader.h"
 #include "media/side.h"
 #include "source/counter.h"
 #include "source/source_ops.h"
@@ -646,6 +647,37 @@ static void clean_up(void)
         shell("rm -rf %s", dir);
 }
 
+static void on_any(void *user, enum tachy_log_level level, const char *msg)
+{
+    size_t n = strlen(messages);
+    snprintf(messages + n, sizeof(messages) - n, "%s\n", msg);
+}
+
+// Where there is no driver: NVDEC alone is an error that names the library, AUTO takes the CPU and
+// says so where frames are wanted on a GPU. tests/unit/test_gpu_frame.c has the other reasons.
+TEST(no_driver_for_nvdec)
+{
+    const struct tachy_cu *cu;
+    if (tachy_cu_load(&cu, TACHY_LOG_VERBOSE, NULL) == TACHY_OK)
+        return;
+    tachy_source *s = NULL;
+    const struct tachy_log info = {on_any, NULL, TACHY_LOG_INFO};
+    struct tachy_source_params p = {.url = path("cfr.mp4"), .log = &info, .decode = TACHY_DECODE_NVDEC};
+    CHECK(make("cfr.mp4", 5, "", "-c:v libx264 -preset ultrafast"));
+    messages[0] = '\0';
+    CHECK_INT(tachy_source_open(&s, &p), TACHY_ERR_UNAVAILABLE);
+    CHECK(!s && strstr(messages, "NVDEC was asked for") && strstr(messages, "libcuda.so.1"));
+    p.decode = TACHY_DECODE_AUTO;
+    for (int wanted = 0; wanted <= 1; wanted++) {
+        messages[0] = '\0';
+        p.on_gpu = wanted;
+        CHECK_INT(tachy_source_open(&s, &p), TACHY_OK);
+        CHECK(s && tachy_source_info(s)->place == TACHY_HOST);
+        CHECK_INT(strstr(messages, "decoded on the CPU: ") && strstr(messages, "libcuda.so.1"), wanted);
+        tachy_source_close(&s);
+    }
+}
+
 TEST(set_up)
 {
     const char *tmp = getenv("TMPDIR");
@@ -664,4 +696,4 @@ TEST_MAIN(TEST_CASE(set_up), TEST_CASE(null_source), TEST_CASE(null_source_keeps
           TEST_CASE(joined_transport_streams), TEST_CASE(damage_is_survived_and_counted),
           TEST_CASE(truncated_files_end_cleanly), TEST_CASE(refusals),
           TEST_CASE(side_has_everything_else), TEST_CASE(sound_before_zero),
-          TEST_CASE(probe_describes))
+          TEST_CASE(probe_describes), TEST_CASE(no_driver_for_nvdec))

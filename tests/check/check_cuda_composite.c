@@ -1,0 +1,315 @@
+#include "check_cuda.h"
+#include "check_picture.h"
+
+#include "base/base.h"
+#include "cuda/places.h"
+#include "postprocess/composite_cuda.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The composite on the GPU: every byte of the output, and the count of pixels, as the CPU's "c" version
+// has them.
+
+static const enum tachy_pix formats[] = {TACHY_PIX_NV12,      TACHY_PIX_P010,    TACHY_PIX_YUV420P,
+                                         TACHY_PIX_YUV420P10, TACHY_PIX_YUV444P, TACHY_PIX_YUV444P10,
+                                         TACHY_PIX_GRAY8,     TACHY_PIX_GRAY10};
+enum { MOST = 10 }; // frames of a call: more than one launch takes
+
+// A picture and its copy on the GPU.
+struct both {
+    struct check_picture host;
+    cuda_address memory[4];
+    tachy_frame gpu;
+};
+
+static void make(struct check *c, struct both *b, enum tachy_pix format, int w, int h, bool random)
+{
+    check_picture(c, &b->host, format, w, h, random);
+    b->gpu = b->host.f;
+    b->gpu.place = TACHY_DEVICE;
+    for (int i = 0; i < 4; i++) {
+        b->memory[i] = b->host.memory[i] ? check_gpu_put(c, b->host.memory[i], b->host.size[i]) : 0;
+        if (b->memory[i])
+            b->gpu.data[i] =
+                (const uint8_t *)(uintptr_t)(b->memory[i] + (cuda_address)(b->host.f.data[i] - b->host.memory[i]));
+    }
+}
+
+static void drop(struct check *c, struct both *b)
+{
+    for (int i = 0; i < 4; i++)
+        if (b->memory[i])
+            check_gpu_free(c, b->memory[i]);
+    check_picture_free(&b->host);
+}
+
+// One frame of a call.
+struct job {
+    struct both in, background, out;
+    struct tachy_result result, gpu_result;
+    struct tachy_refine refine[TACHY_MAX_EYES], gpu_refine[TACHY_MAX_EYES];
+};
+
+static void make_masks(struct check *c, struct job *j, int w, int h)
+{
+    check_result(c, &j->result, w, h, check_range(c, 0, 3) ? 40 : 700);
+    j->gpu_result = j->result;
+    for (int i = 0; i < j->result.eyes; i++) {
+        const struct tachy_mask *m = &j->result.mask[i];
+        size_t n = (size_t)m->width * (size_t)m->height;
+        check_refine(c, &j->refine[i], m);
+        j->gpu_refine[i] = j->refine[i];
+        j->gpu_result.mask[i].data = (const uint8_t *)(uintptr_t)check_gpu_put(c, m->data, n);
+        j->gpu_refine[i].a = (float *)(uintptr_t)check_gpu_put(c, j->refine[i].a, n * 4);
+        j->gpu_refine[i].b = (float *)(uintptr_t)check_gpu_put(c, j->refine[i].b, n * 4);
+    }
+}
+
+static void free_job(struct check *c, struct job *j)
+{
+    drop(c, &j->in), drop(c, &j->background), drop(c, &j->out);
+    for (int i = 0; i < j->result.eyes; i++) {
+        check_gpu_free(c, (cuda_address)(uintptr_t)j->gpu_result.mask[i].data);
+        check_gpu_free(c, (cuda_address)(uintptr_t)j->gpu_refine[i].a);
+        check_gpu_free(c, (cuda_address)(uintptr_t)j->gpu_refine[i].b);
+        free((void *)(uintptr_t)j->result.mask[i].data);
+        free(j->refine[i].a), free(j->refine[i].b);
+    }
+}
+
+static void compare(struct check *c, struct job *j, const struct tachy_composite_params *p, bool fit)
+{
+    tachy_composite *t;
+    struct tachy_composite_params q = *p;
+    q.isa = "c";
+    if (tachy_composite_open(&t, &q) < 0)
+        return;
+    const tachy_frame *o = &j->out.host.f;
+    uint8_t *data[4];
+    for (int i = 0; i < 4; i++)
+        data[i] = (uint8_t *)(uintptr_t)o->data[i];
+    int err = tachy_composite_planes(t, &j->in.host.f, &j->result, fit ? j->refine : NULL, &j->background.host.f, data,
+                                     o->stride);
+    check_case(c, err == TACHY_OK, "the CPU's composite: %d", err);
+    tachy_composite_close(&t);
+    for (int i = 0; i < 4 && j->out.memory[i]; i++) {
+        uint8_t *got = malloc(j->out.host.size[i]);
+        check_gpu_get(c, got, j->out.memory[i], j->out.host.size[i]);
+        size_t at = 0;
+        while (at < j->out.host.size[i] && got[at] == j->out.host.memory[i][at])
+            at++;
+        check_case(c, at == j->out.host.size[i], "mode %d%s %s -> %s %dx%d, %d eyes: plane %d differs at byte %zu",
+                   p->mode, fit ? " refined" : "", tachy_pix_desc(j->in.host.f.format)->name,
+                   tachy_pix_desc(o->format)->name, j->in.host.f.width, j->in.host.f.height, j->result.eyes, i, at);
+        free(got);
+    }
+}
+
+// n frames through one call.
+static void call(struct check *c, struct tachy_memory *m, const struct tachy_composite_params *p, struct job *jobs, int n,
+                 bool fit)
+{
+    tachy_composite_cuda *t;
+    struct tachy_composite_cuda_item items[MOST];
+    uint32_t counts[MOST] = {0};
+    cuda_address counted = check_gpu_put(c, counts, sizeof(counts));
+    for (int i = 0; i < n; i++) {
+        struct job *j = &jobs[i];
+        items[i] = (struct tachy_composite_cuda_item){.in = &j->in.gpu,
+                                                      .result = &j->gpu_result,
+                                                      .refine = fit ? j->gpu_refine : NULL,
+                                                      .background = &j->background.gpu,
+                                                      .counted = counted + (cuda_address)i * sizeof(counts[0])};
+        for (int k = 0; k < 4; k++) {
+            items[i].data[k] = (uint8_t *)(uintptr_t)j->out.gpu.data[k];
+            items[i].stride[k] = j->out.gpu.stride[k];
+        }
+    }
+    struct tachy_composite_cuda_params q = {*p, m, c->gpu->cu};
+    int err = tachy_composite_cuda_open(&t, &q);
+    if (err == TACHY_OK)
+        err = tachy_composite_cuda_run(t, items, n, c->gpu->stream);
+    check_case(c, err == TACHY_OK, "mode %d on the GPU: error %d", p->mode, err);
+    check_gpu_get(c, counts, counted, sizeof(counts));
+    tachy_composite_cuda_close(&t);
+    for (int i = 0; i < n; i++) {
+        compare(c, &jobs[i], p, fit);
+        double pixels = (double)jobs[i].in.host.f.width * jobs[i].in.host.f.height;
+        check_case(c, counts[i] == (uint32_t)lrint((double)jobs[i].result.coverage * pixels), "mode %d %dx%d: %u counted",
+                   p->mode, jobs[i].in.host.f.width, jobs[i].in.host.f.height, counts[i]);
+    }
+    check_gpu_free(c, counted);
+}
+
+static void one(struct check *c, struct tachy_memory *m)
+{
+    static struct job jobs[MOST];
+    enum tachy_pix format = formats[check_range(c, 0, TACHY_ARRAY_SIZE(formats) - 1)];
+    struct tachy_composite_params p = check_composite_params(c);
+    p.mask_format = formats[check_range(c, 0, TACHY_ARRAY_SIZE(formats) - 1)];
+    p.blur *= check_range(c, 0, 2) ? 0.2f : 1;
+    if (p.mode == TACHY_MODE_JSON)
+        p.mode = TACHY_MODE_BLUR;
+    bool random = check_range(c, 0, 1), fit = check_range(c, 0, 2) == 0;
+    int w = check_range(c, 1, check_range(c, 0, 2) ? 60 : 1100), h = check_range(c, 1, 40);
+    if (check_range(c, 0, 2) == 0) // whole vectors
+        w = TACHY_ALIGN(w, 32);
+    struct tachy_color color = {.matrix = (uint8_t)check_range(c, 0, 9), .range = (uint8_t)check_range(c, 0, 2),
+                                .chroma_loc = (uint8_t)check_range(c, 0, 4)};
+    int n = check_range(c, 0, 5) ? check_range(c, 1, 2) : MOST;
+    struct tachy_video_info info = {.format = format, .width = w, .height = h, .color = color}, want;
+    tachy_composite_output(&p, &info, &want);
+    for (int i = 0; i < n; i++) {
+        struct job *j = &jobs[i];
+        *j = (struct job){0};
+        make(c, &j->in, format, w, h, random);
+        make(c, &j->background, format, w, h, random);
+        make(c, &j->out, want.format, want.width, want.height, random);
+        j->in.host.f.color = j->in.gpu.color = color;
+        make_masks(c, j, w, h);
+    }
+    call(c, m, &p, jobs, n, fit);
+    for (int i = 0; i < n; i++)
+        free_job(c, &jobs[i]);
+}
+
+static void refuses(struct check *c, struct tachy_memory *m)
+{
+    tachy_composite_cuda *t;
+    struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu};
+    tachy_frame f = {.format = TACHY_PIX_RGB24, .width = 4, .height = 4, .place = TACHY_DEVICE};
+    struct tachy_result r = {0};
+    struct tachy_composite_cuda_item it = {.in = &f, .result = &r};
+    if (tachy_composite_cuda_open(&t, &p) < 0)
+        return;
+    check_case(c, tachy_composite_cuda_run(t, &it, 1, c->gpu->stream) == TACHY_ERR_UNSUPPORTED, "RGB is refused");
+    f.format = TACHY_PIX_NV12;
+    f.place = TACHY_HOST;
+    check_case(c, tachy_composite_cuda_run(t, &it, 1, c->gpu->stream) == TACHY_ERR_UNSUPPORTED, "host frames are refused");
+    tachy_composite_cuda_close(&t);
+}
+
+// Times
+
+struct timed {
+    struct check *c;
+    tachy_composite_cuda *t;
+    struct tachy_composite_cuda_item item[8];
+    int n;
+};
+// Launch after launch, as in a pipeline: eight frames of 4K are more than the L2 holds.
+enum { SIDE = 512, LAUNCHES = 4 };
+static void launch(void *arg)
+{
+    struct timed *t = arg;
+    for (int i = 0; i < LAUNCHES; i++)
+        tachy_composite_cuda_run(t->t, t->item, t->n, t->c->gpu->stream);
+}
+
+struct bench {
+    const char *what;
+    enum tachy_mode mode;
+    enum tachy_pix format;
+    int w, h, n;
+    bool noise, fit;
+};
+
+static double picture_bytes(enum tachy_pix format, int w, int h)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(format);
+    double pixels = 0;
+    for (int i = 0; i < d->planes; i++)
+        pixels += d->components[i] / (i == 1 || i == 2 ? (double)(1 << (d->chroma_shift_x + d->chroma_shift_y)) : 1.0);
+    return pixels * d->bytes * w * h;
+}
+
+static void bench(struct check *c, struct tachy_memory *m, const struct bench *b)
+{
+    static uint8_t mask[SIDE * SIDE];
+    check_round_mask(mask, SIDE);
+    if (b->noise)
+        check_fill(c, mask, sizeof(mask));
+    float *slope = calloc(SIDE * SIDE, sizeof(float));
+    struct timed t = {.c = c, .n = b->n};
+    struct tachy_composite_cuda_params p = {{.mode = b->mode, .color = 0x00ff0080, .threshold = 0.5f, .feather = 0.2f,
+                                             .alpha_format = TACHY_PIX_YUVA420P}, m, c->gpu->cu};
+    struct tachy_video_info info = {.format = b->format, .width = b->w, .height = b->h}, want;
+    tachy_composite_output(&p.composite, &info, &want);
+    static struct both in[8], bg[8], out[8];
+    static struct tachy_result r[8];
+    static struct tachy_refine fit[8];
+    for (int i = 0; i < b->n; i++) {
+        make(c, &in[i], b->format, b->w, b->h, false);
+        make(c, &out[i], want.format, want.width, want.height, false);
+        if (b->mode == TACHY_MODE_REPLACE)
+            make(c, &bg[i], b->format, b->w, b->h, false);
+        const uint8_t *on_gpu = (const uint8_t *)(uintptr_t)check_gpu_put(c, mask, sizeof(mask));
+        r[i] = (struct tachy_result){.eyes = 1, .mask[0] = {on_gpu, SIDE, SIDE, SIDE, {0, 0, b->w, b->h}}};
+        cuda_address a = check_gpu_put(c, slope, SIDE * SIDE * 4);
+        fit[i] = (struct tachy_refine){(float *)(uintptr_t)a, (float *)(uintptr_t)a, SIDE, SIDE};
+        t.item[i] = (struct tachy_composite_cuda_item){.in = &in[i].gpu, .result = &r[i], .background = &bg[i].gpu,
+                                                       .refine = b->fit ? &fit[i] : NULL};
+        for (int k = 0; k < 4; k++) {
+            t.item[i].data[k] = (uint8_t *)(uintptr_t)out[i].gpu.data[k];
+            t.item[i].stride[k] = out[i].gpu.stride[k];
+        }
+    }
+    double bytes = picture_bytes(want.format, want.width, want.height) + SIDE * SIDE * (b->fit ? 8 : 1);
+    bytes += b->mode == TACHY_MODE_MASK ? 0 : picture_bytes(b->format, b->w, b->h);
+    bytes += b->mode == TACHY_MODE_REPLACE ? picture_bytes(b->format, b->w, b->h) : 0;
+    char what[80];
+    snprintf(what, sizeof(what), "%s %d x %dx%d %s", b->what, b->n, b->w, b->h, tachy_pix_desc(b->format)->name);
+    if (tachy_composite_cuda_open(&t.t, &p) == TACHY_OK)
+        check_gpu_row(c, "composite", what, check_gpu_time(c, launch, &t) / LAUNCHES, bytes * b->n);
+    tachy_composite_cuda_close(&t.t);
+    for (int i = 0; i < b->n; i++) {
+        drop(c, &in[i]), drop(c, &out[i]);
+        if (b->mode == TACHY_MODE_REPLACE)
+            drop(c, &bg[i]);
+        check_gpu_free(c, (cuda_address)(uintptr_t)r[i].mask[0].data);
+        check_gpu_free(c, (cuda_address)(uintptr_t)fit[i].a);
+    }
+    free(slope);
+}
+
+static void benches(struct check *c, struct tachy_memory *m)
+{
+    static const struct bench all[] = {
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
+        {"cutout, noise", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, true, false},
+        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, false, true},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_P010, 3840, 2160, 8, false, false},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV444P, 3840, 2160, 8, false, false},
+        {"mask", TACHY_MODE_MASK, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
+        {"replace", TACHY_MODE_REPLACE, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
+        {"overlay", TACHY_MODE_OVERLAY, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
+        {"side by side", TACHY_MODE_SIDE_BY_SIDE, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
+        {"blur", TACHY_MODE_BLUR, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
+        {"alpha", TACHY_MODE_ALPHA, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
+        bench(c, m, &all[i]);
+}
+
+static void run(struct check *c)
+{
+    struct tachy_memory *m;
+    struct tachy_gpu_places *places;
+    if (tachy_memory_open(&m, &(struct tachy_memory_params){0}) < 0 ||
+        tachy_gpu_places_open(&places, m, &c->gpu->device, &(struct tachy_gpu_places_params){0}) < 0) {
+        check_case(c, false, "memory of the GPU");
+        return;
+    }
+    for (int i = 0; i < check_times(c, 600); i++)
+        one(c, m);
+    refuses(c, m);
+    if (c->bench)
+        benches(c, m);
+    tachy_gpu_places_close(&places);
+    tachy_memory_close(&m);
+}
+
+const struct check_op check_cuda_composite = {.name = "composite", .run = run, .cuda = true};

@@ -1,0 +1,27 @@
+#pragma once
+#include "check.h"
+
+#include "postprocess/alpha.h"
+#include "postprocess/composite.h"
+
+// Random pictures, masks and parameters for checks of whole composites.
+
+// A picture in exactly as much memory as it needs; rows padded and upside down at random.
+struct check_picture {
+    uint8_t *memory[4];
+    size_t size[4]; // bytes
+    tachy_frame f;
+};
+void check_picture(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h, bool random);
+void check_picture_free(struct check_picture *p);
+
+// Alpha as it is in masks: long runs of 0 and 255 with something between.
+void check_runs(struct check *c, uint8_t *a, int n);
+// Up to two eyes, regions inside and across the edges of a frame, masks at most `most` wide;
+// mask[i].data is from malloc().
+void check_result(struct check *c, struct tachy_result *r, int w, int h, int most);
+// Coefficients at the mask's size, from malloc().
+void check_refine(struct check *c, struct tachy_refine *f, const struct tachy_mask *m);
+struct tachy_composite_params check_composite_params(struct check *c);
+// A person of about a third of the picture, with a soft edge.
+void check_round_mask(uint8_t *m, int side);
