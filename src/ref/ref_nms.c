@@ -16,6 +16,8 @@ static int next_best(const float *score, int n, int last)
 {
     int best = -1;
     for (int i = 0; i < n; i++) {
+        if (isnan(score[i]))
+            continue;
         bool behind = last < 0 || score[i] < score[last] || (score[i] == score[last] && i > last);
         if (behind && (best < 0 || score[i] > score[best]))
             best = i;
