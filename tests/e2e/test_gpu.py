@@ -4,10 +4,11 @@ import collections
 import json
 import os
 
-from common import Case, main, models, run
+from common import DEPS, Case, main, models, run
 
 FAKES = os.environ["TACHY_TEST_FAKES"]
 FRAMES = 30
+SAMPLE = DEPS / "media/sample.mp4"
 SPEC = f"null:320x180@30,frames={FRAMES}"
 SEGMENT = ["segment", SPEC, "--mode", "cutout", "-f", "null", "-"]
 
@@ -31,6 +32,20 @@ class Gpu(Case):
         text = run("doctor", env=with_fakes(), check=False).stdout
         self.assertRegex(text, r"GPU +Fake GPU, driver .*CUDA 13.0, 16384 MiB")
         self.assertRegex(text, r"cupti +\S*libcupti\.so\.13")
+
+    def test_a_gpu_that_is_asked_for_and_is_not_there_ends_the_run(self):
+        for args in (["--device", "cuda"], ["--decode", "nvdec"]):
+            p = run("segment", SAMPLE, "--provider", "null", *args, "-f", "null", "-", env=WITHOUT, check=False)
+            self.assertEqual(p.returncode, 1, p.stderr)
+            self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
+
+    def test_what_a_gpu_does_not_do_yet_is_said(self):
+        for args, word in ((["--mode", "json"], "mode json"), (["--smooth"], "--smooth"), (["--refine"], "--refine")):
+            p = run("segment", SAMPLE, "--provider", "null", "--device", "cuda", *args, "-f", "null", "-",
+                    env=with_fakes(), check=False)
+            self.assertEqual(p.returncode, 1, p.stderr)
+            self.assertIn(word, p.stderr)
+            self.assertIn("--device cpu", p.stderr)
 
     def test_sensors_are_in_all_files(self):
         trace, figures = self.tmp / "t.json", self.tmp / "p.json"
