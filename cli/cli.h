@@ -152,6 +152,7 @@ struct console {
     const char *config, *config_all; // what `config` and `config all` print; NULL: no run
     bool for_run;              // --interactive: it is there from the start
     bool leave;                // by quit
+    bool drain;                // asked for before the run had begun
     tachy_mark *mark;          // of `profile`; NULL: none goes on
     double until;              // when it ends, seconds of the monotonic clock
 };

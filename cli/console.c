@@ -105,7 +105,10 @@ static int do_drain(struct console *k, int argc, char **argv)
 {
     if (!runs(k))
         return no_run();
-    tachy_control_drain(k->control);
+    if (tachy_control_state(k->control) == TACHY_RUN_IDLE)
+        k->drain = true; // its model is still being opened: console_idle() does it
+    else
+        tachy_control_drain(k->control);
     fputs("reads no more; what is in flight is written\n", k->out);
     return STATUS_OK;
 }
@@ -206,6 +209,10 @@ void console_idle(struct console *k)
     struct tachy_summary s;
     char *text = NULL;
     size_t size;
+    if (k->drain && tachy_control_state(k->control) != TACHY_RUN_IDLE) {
+        k->drain = false;
+        tachy_control_drain(k->control);
+    }
     if (!k->mark || (now_s() < k->until && runs(k)))
         return;
     FILE *f = open_memstream(&text, &size);

@@ -80,6 +80,25 @@ void tachy_gpu_free(struct tachy_gpu *g, void *data)
     tachy_device_leave(&g->device);
 }
 
+void *tachy_gpu_pinned_alloc(struct tachy_gpu *g, size_t bytes)
+{
+    void *data = NULL;
+    if (tachy_device_enter(&g->device, NULL) < 0)
+        return NULL;
+    if (g->device.cu->pinned_alloc(&data, bytes, 0) != CUDA_OK)
+        data = NULL;
+    tachy_device_leave(&g->device);
+    return data;
+}
+
+void tachy_gpu_pinned_free(struct tachy_gpu *g, void *data)
+{
+    if (!data || tachy_device_enter(&g->device, NULL) < 0)
+        return;
+    g->device.cu->pinned_free(data);
+    tachy_device_leave(&g->device);
+}
+
 static int copy_plane(const struct tachy_cu *cu, const struct tachy_gpu_plane *p, cuda_stream stream)
 {
     struct cuda_copy_2d c = {

@@ -23,6 +23,10 @@ void tachy_gpu_unref(struct tachy_gpu **g);
 void *tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes);
 void tachy_gpu_free(struct tachy_gpu *g, void *data);
 
+// Host memory that the GPU reads and writes by itself; NULL: there is none.
+void *tachy_gpu_pinned_alloc(struct tachy_gpu *g, size_t bytes);
+void tachy_gpu_pinned_free(struct tachy_gpu *g, void *data);
+
 // One plane of a copy; which of the two ends lie on the GPU is in the pointers' places.
 struct tachy_gpu_plane {
     const void *from;

@@ -16,6 +16,11 @@ enum AVPixelFormat tachy_av_sw_format(const AVFrame *av);
 int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_pix format,
                               int width, int height);
 
+// The same in any place: pinned frames are the host's, and the GPU copies into them by itself. `g` may
+// be NULL for TACHY_HOST.
+int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_place place,
+                                enum tachy_pix format, int width, int height);
+
 // Copies pixels, times, id, colour and flags into `to`, a frame of the same format and size that can
 // be written, on `stream`. One of the two lies on the GPU `d`, or both.
 int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tachy_device *d,

@@ -85,29 +85,34 @@ size_t tachy_frame_bytes(enum tachy_pix format, int width, int height)
                : 0;
 }
 
-static bool alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_gpu *gpu)
+static bool alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_gpu *gpu, enum tachy_place place)
 {
-    f->memory = gpu ? tachy_gpu_alloc(gpu, bytes) : tachy_aligned_alloc(bytes);
-    if (f->memory && gpu) {
-        f->gpu = tachy_gpu_ref(gpu);
-        f->pub.place = TACHY_DEVICE;
+    f->memory = place == TACHY_DEVICE   ? tachy_gpu_alloc(gpu, bytes)
+                : place == TACHY_PINNED ? tachy_gpu_pinned_alloc(gpu, bytes)
+                                        : tachy_aligned_alloc(bytes);
+    if (!f->memory)
+        return false;
+    f->pub.place = place;
+    f->gpu = tachy_gpu_ref(gpu);
+    if (place == TACHY_DEVICE) {
         f->pub.device = gpu->device.ordinal;
         f->pub.stream = gpu->stream;
-    } else if (f->memory) {
+    } else {
         memset(f->memory + bytes - ALIGN, 0, ALIGN);
     }
-    return f->memory;
+    return true;
 }
 
 struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height,
-                                           struct tachy_gpu *gpu)
+                                           struct tachy_gpu *gpu, enum tachy_place place)
 {
     struct tachy_frame_full *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
     size_t offset[4];
-    size_t bytes = layout(format, width, height, gpu ? GPU_ALIGN : ALIGN, offset, f->pub.stride);
-    if (!alloc_pixels(f, bytes, gpu)) {
+    size_t bytes = layout(format, width, height, place == TACHY_DEVICE ? GPU_ALIGN : ALIGN, offset,
+                          f->pub.stride);
+    if (!alloc_pixels(f, bytes, gpu, place)) {
         free(f);
         return NULL;
     }
@@ -122,8 +127,10 @@ struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int
 
 void tachy_frame_destroy(struct tachy_frame_full *f)
 {
-    if (f->gpu)
+    if (f->gpu && f->pub.place == TACHY_DEVICE)
         tachy_gpu_free(f->gpu, f->memory);
+    else if (f->gpu)
+        tachy_gpu_pinned_free(f->gpu, f->memory);
     else
         tachy_aligned_free(f->memory);
     tachy_gpu_unref(&f->gpu);
@@ -196,7 +203,7 @@ int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p)
     if (p->data[0] ? !wrapped_planes_ok(p) : p->place != TACHY_HOST)
         return TACHY_ERR_INVAL;
     struct tachy_frame_full *f =
-        p->data[0] ? wrap(p) : tachy_frame_alloc(p->format, p->width, p->height, NULL);
+        p->data[0] ? wrap(p) : tachy_frame_alloc(p->format, p->width, p->height, NULL, TACHY_HOST);
     if (!f)
         return TACHY_ERR_NOMEM;
     f->pub.color = p->color;

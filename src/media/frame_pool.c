@@ -11,7 +11,8 @@ struct share {
 };
 
 struct tachy_frame_pool {
-    struct tachy_gpu *gpu; // NULL: on the host
+    struct tachy_gpu *gpu; // NULL: the host's own memory
+    enum tachy_place place;
     enum tachy_pix format;
     int width, height;
     pthread_mutex_t lock; // holds what is below
@@ -25,8 +26,8 @@ struct tachy_frame_pool {
     struct tachy_cache cache;
 };
 
-int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_pix format,
-                              int width, int height)
+int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_place place,
+                                enum tachy_pix format, int width, int height)
 {
     *out = NULL;
     if (!tachy_frame_size_ok(format, width, height))
@@ -42,18 +43,20 @@ int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum 
         return TACHY_ERR_NOMEM;
     }
     p->gpu = tachy_gpu_ref(g);
+    p->place = place;
     *out = p;
     return TACHY_OK;
 }
 
 int tachy_frame_pool_open(tachy_frame_pool **out, enum tachy_pix format, int width, int height)
 {
-    return tachy_frame_pool_open_gpu(out, NULL, format, width, height);
+    return tachy_frame_pool_open_place(out, NULL, TACHY_HOST, format, width, height);
 }
 
-static enum tachy_place place_of(const tachy_frame_pool *p)
+int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_pix format,
+                              int width, int height)
 {
-    return p->gpu ? TACHY_DEVICE : TACHY_HOST;
+    return tachy_frame_pool_open_place(out, g, g ? TACHY_DEVICE : TACHY_HOST, format, width, height);
 }
 
 // Room to take one more frame back; under the lock.
@@ -115,7 +118,7 @@ static size_t shrink(void *user, size_t want)
 void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m)
 {
     p->memory = tachy_memory_ref(m);
-    p->cache = (struct tachy_cache){.place = place_of(p), .shrink = shrink, .user = p};
+    p->cache = (struct tachy_cache){.place = p->place, .shrink = shrink, .user = p};
     tachy_memory_add_cache(m, &p->cache);
 }
 
@@ -128,7 +131,7 @@ static int new_share(tachy_frame_pool *p, struct share **out)
     struct share *s = calloc(1, sizeof(*s));
     if (!s)
         return TACHY_ERR_NOMEM;
-    int err = tachy_memory_reserve(p->memory, &s->block, place_of(p), TACHY_MEMORY_FRAMES,
+    int err = tachy_memory_reserve(p->memory, &s->block, p->place, TACHY_MEMORY_FRAMES,
                                    tachy_frame_bytes(p->format, p->width, p->height));
     if (err < 0) {
         free(s);
@@ -158,7 +161,7 @@ int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)
     int err = new_share(p, &s);
     if (err < 0)
         return err;
-    f = tachy_frame_alloc(p->format, p->width, p->height, p->gpu);
+    f = tachy_frame_alloc(p->format, p->width, p->height, p->gpu, p->place);
     pthread_mutex_lock(&p->lock);
     bool ok = f && reserve(p);
     if (ok) {

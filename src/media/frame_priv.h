@@ -7,7 +7,7 @@ struct tachy_frame_full {
     atomic_int refs;
     // Who owns the pixels: exactly one of the three, or nobody (wrapped without release).
     uint8_t *memory;             // allocated by frame_alloc()
-    struct tachy_gpu *gpu;       // it is memory of this GPU
+    struct tachy_gpu *gpu;       // it is memory of this GPU, or pinned for it; by pub.place
     AVFrame *av;                 // a decoder's picture
     void (*release)(void *user); // the caller's memory
     void *user;
@@ -27,7 +27,7 @@ int tachy_plane_rows(const struct tachy_pix_desc *d, int plane, int height);
 // A frame with its own memory and one reference; NULL when out of memory. `gpu`: on that GPU, which
 // a reference is taken of; NULL: on the host.
 struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height,
-                                           struct tachy_gpu *gpu);
+                                           struct tachy_gpu *gpu, enum tachy_place place);
 // Frees frame and pixels whatever the count is.
 void tachy_frame_destroy(struct tachy_frame_full *f);
 // The last reference of a pool's frame is gone.

@@ -1,3 +1,4 @@
+#include "media/device.h"
 #include "task/segment_gpu.h"
 
 #include <math.h>
@@ -127,7 +128,8 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
     tachy_frame_pool_close(&s->pool);
     if (s->composite.mode == TACHY_MODE_JSON)
         return TACHY_OK;
-    err = tachy_frame_pool_open(&s->pool, out->format, out->width, out->height);
+    err = tachy_frame_pool_open_place(&s->pool, s->gpu, s->gpu ? TACHY_PINNED : TACHY_HOST, out->format, out->width,
+                                      out->height);
     if (err == TACHY_OK && t->memory)
         tachy_frame_pool_account(s->pool, t->memory);
     return err;

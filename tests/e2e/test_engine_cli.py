@@ -156,7 +156,8 @@ class EngineCommand(common.Case):
                 whole = "selfie" in r["model"]
                 self.assertEqual(r["multiply_adds"], work_of(self.selfie) if whole else None)
                 self.assertEqual([r[k] is not None for k in ("gflops", "share_of_peak", "error_l2")], [whole] * 3)
-                self.assertTrue(not whole or 0 < r["error_abs"] < 1e-4, r["error_abs"])
+                if whole:  # ours keeps the bound of docs/provider.md, ONNX Runtime's need not
+                    self.assertTrue(0 < r["error_abs"] < (1e-4 if r["provider"] == "tachy" else 1e-2), r["error_abs"])
         self.assertIn("selfie.onnx\nPROVIDER", p.stdout)
         self.assertEqual(p.stdout.count("there is no provider `nosuch`"), 4)
 

@@ -214,11 +214,21 @@ class Prompt(Interactive):
         t.expect("tachy> ")
         t.type("profile 0.3\n")
         t.expect("latency p50.*tachy> ")
+        while not re.search(r"frames +[1-9]", t.shown):
+            t.type("stats\n")
+            t.expect("tachy> ")
         t.type("drain\n")
         t.expect("reads no more")
         self.assertEqual(t.wait(), 0, t.shown)
         self.assertGreater(int(ffprobe(self.tmp / "cut.mkv", "-count_frames")["streams"][0]["nb_read_frames"]), 0)
         self.assertNotIn("interrupted", t.shown)
+
+    def test_drain_before_the_run_has_begun(self):
+        t = Terminal(*NOWHERE, "--interactive", env=self.env)
+        t.expect("tachy> ")
+        t.type("drain\n")
+        t.expect("reads no more")
+        self.assertEqual(t.wait(), 0, t.shown)
 
     def test_interrupt_and_end_of_input(self):
         t = Terminal(*NOWHERE, "--interactive", env=self.env)
