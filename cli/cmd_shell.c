@@ -65,7 +65,8 @@ static void say_ended(const struct job *j)
 {
     char text[320];
     snprintf(text, sizeof(text), "[%d] %s: %.240s\n", j->id,
-             j->status == STATUS_OK            ? "done"
+             j->state == JOB_QUEUED            ? "never begun"
+             : j->status == STATUS_OK          ? "done"
              : j->status == STATUS_INTERRUPTED ? "stopped"
                                                : "failed",
              j->line);
@@ -435,7 +436,7 @@ static int open_shell(struct shell *s)
     return err;
 }
 
-// Ends what runs, in order, and forgets what waits.
+// Ends what runs, in order, and names what has waited in vain.
 static void leave(struct shell *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -450,6 +451,9 @@ static void leave(struct shell *s)
     while (!prompt_wait(s->console.prompt, has_jobs, s)) {
     }
     pthread_join(s->runner, NULL);
+    for (const struct job *j = s->jobs; j; j = j->next)
+        if (j->state == JOB_QUEUED)
+            say_ended(j);
 }
 
 static void free_shell(struct shell *s)
