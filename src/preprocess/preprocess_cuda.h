@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/device.h"
+#include "cuda/preprocess.h"
 
 #include <tachy/preprocess.h>
 
@@ -35,6 +36,10 @@ int tachy_preprocess_gpu_run(struct tachy_preprocess_gpu *g, const struct tachy_
 
 // Lines that a warp makes one after the other, 1..32, for measurements; 0: chosen by size.
 void tachy_preprocess_gpu_set_rows(struct tachy_preprocess_gpu *g, int rows);
+// No later kernel than this, for measurements and tests; TACHY_CUDA_PRE_CHOSEN: the best.
+void tachy_preprocess_gpu_set_kernel(struct tachy_preprocess_gpu *g, enum tachy_cuda_pre_kernel k);
+// The kernel of the last launch.
+enum tachy_cuda_pre_kernel tachy_preprocess_gpu_ran(const struct tachy_preprocess_gpu *g);
 
 // Waits for what was queued. *g may be NULL.
 void tachy_preprocess_gpu_close(struct tachy_preprocess_gpu **g);
