@@ -11,7 +11,7 @@
 struct tachy_preprocess_gpu;
 
 // One image of a batch. The frame's data are addresses in the GPU's memory, its strides bytes; planes
-// whose addresses and strides are multiples of 16 are read fastest. Stereo: two pictures of one frame.
+// whose addresses and strides are multiples of 4 are read fastest (16 for formats but NV12 and P010). Stereo: two pictures of one frame.
 struct tachy_preprocess_picture {
     const tachy_frame *frame;
     struct tachy_view view;
