@@ -9,8 +9,11 @@
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
 #if TACHY_CUDA
-#define LAUNCHER(name, type) .name = tachy_cuda_run_##name,
-    static const struct tachy_cuda_kernels all = {TACHY_CUDA_KERNELS(LAUNCHER)};
+    static const struct tachy_cuda_kernels all = {
+#define KERNEL(name, type) .name = tachy_cuda_run_##name,
+#include "cuda/kernels.inc"
+#undef KERNEL
+    };
     return &all;
 #else
     return NULL;
