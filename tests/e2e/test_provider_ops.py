@@ -175,6 +175,32 @@ class Operators(provider.OperatorCase):
                     self.op("GridSample", (1, 3, 4, 5, 6), (1, 3, 5, 4, 3), mode=mode, padding_mode=outside,
                             align_corners=align, opset=20, limit=2e-5)
 
+    def test_whole_number_inputs(self):
+        """int32 and int64 inputs that are read as float32, as indices, as truth values or compared with constants:
+        as a text encoder has them, also where float32 does not hold them. What needs each number exactly is left."""
+        make, c, check = onnx.helper.make_node, ("t", self.random(40, 8)), self.check
+        for kind in (np.int32, np.int64):
+            ids = self.rng.integers(-40, 40, (2, 7)).astype(kind)
+            far = np.array([0, 5, 6, 2 ** 24 + 1, -2 ** 24 - 1, 2 ** 31 - 1, -2 ** 31], kind)
+            nodes = [make("Unsqueeze", ["i", "a"], ["u"]), make("Gather", ["t", "u"], ["g"]), make("Squeeze", ["g", "a"], ["s"]),
+                     make("MatMul", ["s", "w"], ["m"]), make("Greater", ["i", "k"], ["b"]), make("Cast", ["b"], ["f"], to=1),
+                     make("Unsqueeze", ["f", "l"], ["v"]), make("Mul", ["m", "v"], ["y"])]
+            check(nodes, {"i": (2, 7)}, whole=True, feed={"i": ids},
+                  constants=[c, ("a", np.array([1])), ("l", np.array([2])), ("w", self.random(8, 8)), ("k", kind(3))])
+            for to in (1, 9):  # float32, truth values
+                check([make("Cast", ["i"], ["b"], to=to), make("Cast", ["b"], ["y"], to=1)], {"i": (7,)}, whole=True, feed={"i": far})
+            for how in ("Equal", "Less", "Greater"):
+                check([make(how, ["i", "k"], ["b"]), make("Cast", ["b"], ["y"], to=1)], {"i": (7,)}, whole=True, feed={"i": far},
+                      constants=[("k", kind(5))])
+            check([make("Where", ["b", "i", "k"], ["w"]), make("Cast", ["w"], ["y"], to=1)], {"b": (7,), "i": (7,)}, whole=True,
+                  feed={"b": far > 4, "i": far}, constants=[("k", kind(9))])
+            # Not ours: a sum, two inputs beside each other, an output, numbers for a node that is ONNX Runtime's.
+            weigh = make("MatMul", ["f", "w"], ["y"])
+            for first in ([make("Add", ["i", "k"], ["s"])], [make("Mul", ["i", "i"], ["s"])],
+                          [make("Transpose", ["i"], ["r"], perm=[0]), make("CumSum", ["r", "z"], ["s"])]):
+                check([*first, make("Cast", ["s"], ["f"], to=1), weigh], {"i": (7,)}, feed={"i": far},
+                      constants=[("k", kind(1)), ("z", np.int64(0)), ("w", self.random(7, 3))])
+
     def test_quantised_weights(self):
         """int8 weights with float arithmetic: constants by the time a plan is made."""
         make, i = onnx.helper.make_node, self.rng.integers
