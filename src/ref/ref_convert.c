@@ -46,6 +46,9 @@ static void to_yuv_codes(struct tachy_yuv_codes *k, double kr, double kb, double
     k->chroma_add = (neutral << k->chroma_shift) + (1 << (k->chroma_shift - 1));
 }
 
+// A whole number of fours: the kernel adds a quarter with each quarter of a pair of chroma.
+static int32_t quarters(int32_t v) { return v / 4 * 4; }
+
 static void to_rgb_codes(struct tachy_yuv_codes *k, double kr, double kb, double luma, double chroma, int black)
 {
     double kg = 1 - kr - kb, c = 255 / chroma / 16;
@@ -55,9 +58,9 @@ static void to_rgb_codes(struct tachy_yuv_codes *k, double kr, double kb, double
     k->g_cb = fixed(-2 * kb * (1 - kb) / kg * c, shift);
     k->g_cr = fixed(-2 * kr * (1 - kr) / kg * c, shift);
     k->b_cb = fixed(2 * (1 - kb) * c, shift);
-    k->r_add = -black * k->y - neutral * k->r_cr;
-    k->g_add = -black * k->y - neutral * (k->g_cb + k->g_cr);
-    k->b_add = -black * k->y - neutral * k->b_cb;
+    k->r_add = quarters(-black * k->y - neutral * k->r_cr);
+    k->g_add = quarters(-black * k->y - neutral * (k->g_cb + k->g_cr));
+    k->b_add = quarters(-black * k->y - neutral * k->b_cb);
 }
 
 bool tachy_yuv_codes_of(struct tachy_yuv_codes *k, int bits, int matrix, bool full, int chroma_loc)
@@ -99,7 +102,8 @@ static int code_at(const struct tachy_rgb_picture *p, int c, int x, int y)
         memcpy(&half, at, sizeof(half));
         v = tachy_ref_float(half);
     }
-    return (int)lrintf(fminf(fmaxf(v, 0), 1) * TACHY_RGB_WHITE);
+    v = v > 0 ? v : 0; // false for NaN, which fmaxf() keeps where it is a signalling one
+    return (int)lrintf((v < 1 ? v : 1) * TACHY_RGB_WHITE);
 }
 
 static void put_sample(const struct tachy_yuv_codes *k, uint8_t *row, int i, int v)
