@@ -205,6 +205,8 @@ class Operators(provider.OperatorCase):
                  make("Gemm", ["f", "wg", "bg"], ["y"])]
         constants = [("w0", w(8, 3, 3, 3) / 5), ("b0", w(8) / 9), ("w1", w(12, 8, 3, 3) / 9), ("b1", w(12) / 9),
                      ("w2", w(12, 1, 3, 3) / 3), ("wg", w(12, 10) / 4), ("bg", w(10) / 9)]
+        for i, n in enumerate(nodes):
+            n.name = f"n{i}"
         plain, to = self.tmp / "plain.onnx", self.tmp / "quantised.onnx"
         plain.write_bytes(provider.net(nodes, {"x": shape}, "y", constants))
         pictures = iter([{"x": self.rng.random(shape).astype(np.float32)} for _ in range(4)])
@@ -218,20 +220,41 @@ class Operators(provider.OperatorCase):
         return str(to), shape
 
     def test_quantised_network(self):
-        """QuantizeLinear and DequantizeLinear between all layers: taken whole, and as far from ONNX Runtime's
-        int8 arithmetic as one rounding to the other side goes: two steps of the last scale."""
+        """QuantizeLinear and DequantizeLinear between all layers, taken whole where that is asked for: as far
+        from ONNX Runtime's int8 arithmetic as one rounding to the other side goes, two steps of the last scale."""
         from onnxruntime.quantization import QuantType
         for activations in (QuantType.QUInt8, QuantType.QInt8):
             for per_channel in (False, True):
                 path, shape = self.quantised(activation_type=activations, weight_type=QuantType.QInt8,
                                              per_channel=per_channel)
                 step = [onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer if t.name == "y_scale"]
-                theirs, ours = provider.both(path, whole=True)
+                theirs, ours = provider.both(path, whole=True, own={"claim_qdq": "1"})
                 x = {"x": self.rng.random(shape).astype(np.float32)}
                 with self.subTest(activations=activations, per_channel=per_channel):
                     want, got = theirs.run(None, x)[0], ours.run(None, x)[0]
                     self.assertGreater(np.abs(want).max(), 20 * step[0])
                     self.assertLessEqual(np.abs(got - want).max(), 2.001 * step[0])
+
+    def test_int8_is_left(self):
+        """Unasked, layers between quantised numbers stay with what quantises them: ONNX Runtime's int8
+        arithmetic, bit for bit. Layers that are not quantised are ours, and the rest is not."""
+        def ran(path):
+            table.want()
+            sessions = provider.both(path)
+            table.take()
+            x = {"x": self.rng.random(shape).astype(np.float32)}
+            return table.ran(), sessions[0].run(None, x)[0], sessions[1].run(None, x)[0]
+        table = provider.Table.in_dll(provider.ctypes.CDLL(provider.LIBRARY), "tachy_ep_table")
+        path, shape = self.quantised()
+        nodes, want, got = ran(path)
+        self.assertTrue(all(isinstance(why, str) for _, why in nodes))
+        self.assertEqual({why.split(";")[0] for op, why in nodes if op in ("Conv", "Gemm")},
+                         {"ONNX Runtime has int8 arithmetic for it, which is faster"})
+        self.assertEqual(want.tobytes(), got.tobytes())
+        path, shape = self.quantised(nodes_to_exclude=["n2", "n3", "n4", "n5", "n6"])
+        nodes, want, got = ran(path)
+        self.assertEqual([why for op, why in nodes if op == "Conv"].count(0), 2)
+        self.assertLess(provider.relative(got, want), 0.1)
 
     def test_quantise(self):
         """Alone: halves, the ends of the types, infinities; one scale a channel; from uint8 and back."""
