@@ -3,6 +3,7 @@
 #include "cuda/alpha_out.h"
 #include "cuda/blur.h"
 #include "cuda/composite.h"
+#include "cuda/convert.h"
 #include "cuda/device.h"
 #include "cuda/feather.h"
 #include "cuda/grid_sample.h"
