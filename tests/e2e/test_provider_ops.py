@@ -290,6 +290,14 @@ class Operators(provider.OperatorCase):
             self.op("QuantizeLinear", x.shape, constants=[s(0.5), kind(zero)], feed=[x])
             self.op("QuantizeLinear", (2, 3, 4), constants=[(self.random(3) ** 2 + s(0.01)), np.full(3, zero, kind)], axis=1)
             info = np.iinfo(kind)
+            for axis, rank in ((1, 3), (-1, 2), (0, 4)):  # zero points that differ, also on the type's ends
+                shape = [3 if d == axis % rank else 5 for d in range(rank)]
+                zeros = np.array([info.min, zero, info.max], kind)
+                far = self.random(*shape) * 90
+                far.flat[:4] = np.inf, -np.inf, 0.5, 1e30
+                self.op("QuantizeLinear", shape, constants=[np.array([0.5, 0.3, 1], s), zeros], axis=axis, feed=[far])
+                self.op("DequantizeLinear", shape, constants=[np.array([0.5, 0.3, 1], s), zeros], axis=axis,
+                        feed=[self.rng.integers(info.min, info.max + 1, shape).astype(kind)])
             q = self.rng.integers(info.min, info.max + 1, (2, 3, 4, 5)).astype(kind)
             self.op("DequantizeLinear", q.shape, constants=[self.random(3), np.array([zero] * 3, kind)], feed=[q], axis=1)
         # Two readers of one scale and one zero point, of which each wants them as it needs them.
@@ -297,6 +305,8 @@ class Operators(provider.OperatorCase):
                  make("Flatten", ["b"], ["c"]), make("QuantizeLinear", ["c", "s", "z"], ["d"]),
                  make("DequantizeLinear", ["d", "s", "z"], ["y"])]
         self.check(nodes, {"x": (1, 4, 6, 5)}, constants=[("s", s(0.02)), ("z", np.uint8(128))], whole=True)
+        self.check(nodes[:2] + [make("Identity", ["b"], ["y"])], {"x": (1, 4, 6, 5)}, whole=True, constants=[
+            ("s", np.array([0.02, 0.01, 0.5, 0.25], s)), ("z", np.array([0, 3, 128, 255], np.uint8))])
 
 
 class NodeTests(common.Case):
