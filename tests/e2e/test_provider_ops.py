@@ -178,6 +178,32 @@ class Operators(provider.OperatorCase):
                     self.op("GridSample", (1, 3, 4, 5, 6), (1, 3, 5, 4, 3), mode=mode, padding_mode=outside,
                             align_corners=align, opset=20, limit=2e-5)
 
+    def test_whole_number_inputs(self):
+        """int32 and int64 inputs that are read as float32, as indices, as truth values or compared with constants:
+        as a text encoder has them, also where float32 does not hold them. What needs each number exactly is left."""
+        make, c, check = onnx.helper.make_node, ("t", self.random(40, 8)), self.check
+        for kind in (np.int32, np.int64):
+            ids = self.rng.integers(-40, 40, (2, 7)).astype(kind)
+            far = np.array([0, 5, 6, 2 ** 24 + 1, -2 ** 24 - 1, 2 ** 31 - 1, -2 ** 31], kind)
+            nodes = [make("Unsqueeze", ["i", "a"], ["u"]), make("Gather", ["t", "u"], ["g"]), make("Squeeze", ["g", "a"], ["s"]),
+                     make("MatMul", ["s", "w"], ["m"]), make("Greater", ["i", "k"], ["b"]), make("Cast", ["b"], ["f"], to=1),
+                     make("Unsqueeze", ["f", "l"], ["v"]), make("Mul", ["m", "v"], ["y"])]
+            check(nodes, {"i": (2, 7)}, whole=True, feed={"i": ids},
+                  constants=[c, ("a", np.array([1])), ("l", np.array([2])), ("w", self.random(8, 8)), ("k", kind(3))])
+            for to in (1, 9):  # float32, truth values
+                check([make("Cast", ["i"], ["b"], to=to), make("Cast", ["b"], ["y"], to=1)], {"i": (7,)}, whole=True, feed={"i": far})
+            for how in ("Equal", "Less", "Greater"):
+                check([make(how, ["i", "k"], ["b"]), make("Cast", ["b"], ["y"], to=1)], {"i": (7,)}, whole=True, feed={"i": far},
+                      constants=[("k", kind(5))])
+            check([make("Where", ["b", "i", "k"], ["w"]), make("Cast", ["w"], ["y"], to=1)], {"b": (7,), "i": (7,)}, whole=True,
+                  feed={"b": far > 4, "i": far}, constants=[("k", kind(9))])
+            # Not ours: a sum, two inputs beside each other, an output, numbers for a node that is ONNX Runtime's.
+            weigh = make("MatMul", ["f", "w"], ["y"])
+            for first in ([make("Add", ["i", "k"], ["s"])], [make("Mul", ["i", "i"], ["s"])],
+                          [make("Transpose", ["i"], ["r"], perm=[0]), make("CumSum", ["r", "z"], ["s"])]):
+                check([*first, make("Cast", ["s"], ["f"], to=1), weigh], {"i": (7,)}, feed={"i": far},
+                      constants=[("k", kind(1)), ("z", np.int64(0)), ("w", self.random(7, 3))])
+
     def test_quantised_weights(self):
         """int8 weights with float arithmetic: constants by the time a plan is made."""
         make, i = onnx.helper.make_node, self.rng.integers
@@ -208,6 +234,8 @@ class Operators(provider.OperatorCase):
                  make("Gemm", ["f", "wg", "bg"], ["y"])]
         constants = [("w0", w(8, 3, 3, 3) / 5), ("b0", w(8) / 9), ("w1", w(12, 8, 3, 3) / 9), ("b1", w(12) / 9),
                      ("w2", w(12, 1, 3, 3) / 3), ("wg", w(12, 10) / 4), ("bg", w(10) / 9)]
+        for i, n in enumerate(nodes):
+            n.name = f"n{i}"
         plain, to = self.tmp / "plain.onnx", self.tmp / "quantised.onnx"
         plain.write_bytes(provider.net(nodes, {"x": shape}, "y", constants))
         pictures = iter([{"x": self.rng.random(shape).astype(np.float32)} for _ in range(4)])
@@ -221,20 +249,41 @@ class Operators(provider.OperatorCase):
         return str(to), shape
 
     def test_quantised_network(self):
-        """QuantizeLinear and DequantizeLinear between all layers: taken whole, and as far from ONNX Runtime's
-        int8 arithmetic as one rounding to the other side goes: two steps of the last scale."""
+        """QuantizeLinear and DequantizeLinear between all layers, taken whole where that is asked for: as far
+        from ONNX Runtime's int8 arithmetic as one rounding to the other side goes, two steps of the last scale."""
         from onnxruntime.quantization import QuantType
         for activations in (QuantType.QUInt8, QuantType.QInt8):
             for per_channel in (False, True):
                 path, shape = self.quantised(activation_type=activations, weight_type=QuantType.QInt8,
                                              per_channel=per_channel)
                 step = [onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer if t.name == "y_scale"]
-                theirs, ours = provider.both(path, whole=True)
+                theirs, ours = provider.both(path, whole=True, own={"claim_qdq": "1"})
                 x = {"x": self.rng.random(shape).astype(np.float32)}
                 with self.subTest(activations=activations, per_channel=per_channel):
                     want, got = theirs.run(None, x)[0], ours.run(None, x)[0]
                     self.assertGreater(np.abs(want).max(), 20 * step[0])
                     self.assertLessEqual(np.abs(got - want).max(), 2.001 * step[0])
+
+    def test_int8_is_left(self):
+        """Unasked, layers between quantised numbers stay with what quantises them: ONNX Runtime's int8
+        arithmetic, bit for bit. Layers that are not quantised are ours, and the rest is not."""
+        def ran(path):
+            table.want()
+            sessions = provider.both(path)
+            table.take()
+            x = {"x": self.rng.random(shape).astype(np.float32)}
+            return table.ran(), sessions[0].run(None, x)[0], sessions[1].run(None, x)[0]
+        table = provider.Table.in_dll(provider.ctypes.CDLL(provider.LIBRARY), "tachy_ep_table")
+        path, shape = self.quantised()
+        nodes, want, got = ran(path)
+        self.assertTrue(all(isinstance(why, str) for _, why in nodes))
+        self.assertEqual({why.split(";")[0] for op, why in nodes if op in ("Conv", "Gemm")},
+                         {"ONNX Runtime has int8 arithmetic for it, which is faster"})
+        self.assertEqual(want.tobytes(), got.tobytes())
+        path, shape = self.quantised(nodes_to_exclude=["n2", "n3", "n4", "n5", "n6"])
+        nodes, want, got = ran(path)
+        self.assertEqual([why for op, why in nodes if op == "Conv"].count(0), 2)
+        self.assertLess(provider.relative(got, want), 0.1)
 
     def test_quantise(self):
         """Alone: halves, the ends of the types, infinities; one scale a channel; from uint8 and back."""
