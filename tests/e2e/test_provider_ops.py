@@ -67,6 +67,9 @@ class Operators(provider.OperatorCase):
         for pad in ("SAME_UPPER", "SAME_LOWER", "VALID"):
             self.op("ConvTranspose", (1, 6, 7, 5), constants=[w(6, 4, 3, 4)], strides=[2, 3], auto_pad=pad)
         self.op("ConvTranspose", (1, 6, 7, 5), constants=[w(6, 4, 3, 3)], strides=[2, 2], output_shape=[14, 10])
+        for size, dilation in ((19, 1), (22, 3)):  # Winograd's, of tiles that hang over the edges
+            self.op("Conv", (2, 48, size, 37), constants=[w(40, 48, 3, 3) / 20, w(40)], dilations=[dilation] * 2,
+                    pads=[dilation, dilation, 0, dilation])
         self.op("FusedConv", (1, 6, 9, 7), constants=[w(4, 6, 3, 3), w(4)], activation="LeakyRelu",
                 activation_params=[0.2], out_shape=(1, 4, 7, 5), domain="com.microsoft")
         self.op("AveragePool", (1, 6, 9, 8), kernel_shape=[2, 3], strides=[2, 2], ceil_mode=1)
