@@ -70,6 +70,7 @@ double f64_act(const struct tachy_plan_act_of *of, double x, double slope)
     case TACHY_PLAN_SOFTPLUS: return softplus(x);
     case TACHY_PLAN_MISH: return x * tanh(softplus(x));
     case TACHY_PLAN_ERF: return erf(x);
+    case TACHY_PLAN_LEVELS: return isnan(x) ? a : fmin(fmax(nearbyint(x), a), b);
     default: return function(of, x);
     }
 }

@@ -30,7 +30,8 @@ static void print_act(FILE *f, const struct tachy_plan_act_of *a)
     if (!a->act)
         return;
     fprintf(f, " %s", tachy_plan_act_name(a->act));
-    if (a->act == TACHY_PLAN_CLIP || a->act == TACHY_PLAN_HSIGMOID || a->act == TACHY_PLAN_QUANTIZE)
+    if (a->act == TACHY_PLAN_CLIP || a->act == TACHY_PLAN_HSIGMOID || a->act == TACHY_PLAN_QUANTIZE ||
+        a->act == TACHY_PLAN_LEVELS)
         fprintf(f, "(%g, %g)", (double)a->a, (double)a->b);
     else if (a->act == TACHY_PLAN_LEAKY)
         fprintf(f, "(%g)", (double)a->a);

@@ -11,6 +11,13 @@
 #include "ops.inc"
 #undef OP
 
+// Named twice, an operation would be checked twice: this does not compile then.
+enum {
+#define OP(name) OP_##name,
+#include "ops.inc"
+#undef OP
+};
+
 static const struct check_op *const ops[] = {
 #define OP(name) &check_##name,
 #include "ops.inc"

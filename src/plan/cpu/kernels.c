@@ -20,6 +20,9 @@
     void tachy_transpose_##isa(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step,       \
                                int rows, int columns);                                             \
     void tachy_narrow_row_##isa(const struct tachy_narrow_row *r);                                 \
+    extern void (*const tachy_winograd_in_##isa[2])(const float *const *x, int channels, float *to,\
+                                                    ptrdiff_t step);                               \
+    extern void (*const tachy_winograd_out_##isa[2])(const struct tachy_winograd_tile *t);         \
     float tachy_peak_##isa(int rounds);
 
 #define TABLE(set, name, floats)                                                                   \
@@ -38,6 +41,8 @@
         .layer_norm = tachy_layer_norm_pixel_##name,                                               \
         .transpose = tachy_transpose_##name,                                                       \
         .narrow = tachy_narrow_row_##name,                                                         \
+        .winograd_in = tachy_winograd_in_##name,                                                   \
+        .winograd_out = tachy_winograd_out_##name,                                                 \
         .peak = tachy_peak_##name,                                                                 \
     };
 

@@ -99,6 +99,18 @@ struct tachy_narrow_row {
     int pixels;
 };
 
+// Outputs of a Winograd tile of m x m from its (m + 2) x (m + 2) points.
+struct tachy_winograd_tile {
+    const float *x; // the first point's channels, readable up to whole vectors
+    ptrdiff_t step; // to the next point's
+    const float *bias;
+    int channels;
+    float *const *y;         // [m * m]: where each output goes
+    const float *const *add; // [m * m]; NULL: none
+    bool add_last;
+    const struct tachy_act *act;
+};
+
 // Pixels of a row: y = act(a op b + c). A step of 0 repeats: `step` from pixel to pixel,
 // `channel` (0 or 1) from channel to channel.
 struct tachy_binary_row {
@@ -138,6 +150,10 @@ struct tachy_plan_kernels {
     void (*transpose)(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step, int rows,
                       int columns);
     void (*narrow)(const struct tachy_narrow_row *r);
+    // Tiles of 2x2 outputs, of 4x4: a tile's pixels [(m + 2)^2] to its points, `step` apart, written up
+    // to whole vectors; and back.
+    void (*const *winograd_in)(const float *const *x, int channels, float *to, ptrdiff_t step);
+    void (*const *winograd_out)(const struct tachy_winograd_tile *t);
     // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
     float (*peak)(int rounds);
 };

@@ -52,6 +52,13 @@ void plan_run_narrow(const struct plan_step *s, const struct plan_run *r, int ro
     tachy_narrow_run(&s->narrow, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
+void plan_run_winograd(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    struct tachy_view add;
+    struct tachy_conv_io io = plan_conv_io(s, r, &add);
+    tachy_winograd_run(&s->winograd, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
+}
+
 void plan_run_deconv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;

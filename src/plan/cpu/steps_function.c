@@ -123,16 +123,23 @@ int plan_convert_output(struct plan_build *b, const struct tachy_value *v, int i
     return TACHY_OK;
 }
 
+#define ENTER(TYPE)                                                                                \
+    for (int64_t i = 0; i < n; i++)                                                                \
+        y[i] = (float)((const TYPE *)x)[i];                                                        \
+    break
+
 void plan_run_enter(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const void *x = plan_at(&s->in, r).data;
     float *y = plan_at(&s->out, r).data;
     int64_t n = s->convert.copy.dim[0];
     (void)row0, (void)row1;
-    for (int64_t i = 0; i < n && s->convert.type == TACHY_U8; i++)
-        y[i] = ((const uint8_t *)x)[i];
-    for (int64_t i = 0; i < n && s->convert.type != TACHY_U8; i++)
-        y[i] = ((const int8_t *)x)[i];
+    switch (s->convert.type) {
+    case TACHY_U8: ENTER(uint8_t);
+    case TACHY_I8: ENTER(int8_t);
+    case TACHY_I32: ENTER(int32_t);
+    default: ENTER(int64_t);
+    }
 }
 
 static int64_t whole(float v, double most)

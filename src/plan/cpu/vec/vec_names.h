@@ -16,4 +16,6 @@ void ISA_NAME(tachy_layer_norm_pixel)(float *y, const float *x, const float *sca
 void ISA_NAME(tachy_transpose)(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step,
                                int rows, int columns);
 void ISA_NAME(tachy_narrow_row)(const struct tachy_narrow_row *r);
+extern void (*const ISA_NAME(tachy_winograd_in)[2])(const float *const *x, int channels, float *to, ptrdiff_t step);
+extern void (*const ISA_NAME(tachy_winograd_out)[2])(const struct tachy_winograd_tile *t);
 float ISA_NAME(tachy_peak)(int rounds);
