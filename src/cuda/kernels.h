@@ -3,6 +3,7 @@
 #include "cuda/alpha_out.h"
 #include "cuda/blur.h"
 #include "cuda/composite.h"
+#include "cuda/convert.h"
 #include "cuda/device.h"
 #include "cuda/feather.h"
 #include "cuda/grid_sample.h"
@@ -29,32 +30,11 @@
 // tachy_cu_check() turns into our code; arguments that it cannot take give CUDA_INVALID_VALUE and
 // start nothing. Pointers in its arguments are device addresses unless the header says otherwise; the
 // arguments themselves are copied. Any thread may launch.
-// X(name, struct)
-#define TACHY_CUDA_KERNELS(X)                   \
-    X(absdiff, tachy_cuda_absdiff)              \
-    X(alpha_out, tachy_cuda_alpha_out)          \
-    X(blur, tachy_cuda_blur)                    \
-    X(composite, tachy_cuda_composite)          \
-    X(feather, tachy_cuda_feather)              \
-    X(grid_sample, tachy_cuda_grid_sample)      \
-    X(guide, tachy_cuda_guide)                  \
-    X(histogram, tachy_cuda_histogram)          \
-    X(mesh, tachy_cuda_mesh)                    \
-    X(morph, tachy_cuda_morph)                  \
-    X(nms, tachy_cuda_nms)                      \
-    X(preprocess, tachy_cuda_preprocess)        \
-    X(preprocess_border, tachy_cuda_pre_border) \
-    X(preprocess_turn, tachy_cuda_pre_turn)     \
-    X(prob, tachy_cuda_prob)                    \
-    X(refine, tachy_cuda_refine)                \
-    X(resize, tachy_cuda_resize)                \
-    X(signature, tachy_cuda_signature)          \
-    X(smooth, tachy_cuda_smooth)                \
-    X(warp, tachy_cuda_warp)
-
-#define TACHY_CUDA_MEMBER(name, type) int (*name)(const struct type *a, cuda_stream stream);
+// kernels.inc: KERNEL(name, struct) a line, in the order of the alphabet.
 struct tachy_cuda_kernels {
-    TACHY_CUDA_KERNELS(TACHY_CUDA_MEMBER)
+#define KERNEL(name, type) int (*name)(const struct type *a, cuda_stream stream);
+#include "cuda/kernels.inc"
+#undef KERNEL
 };
 
 // NULL: built without.

@@ -5,20 +5,6 @@
 // near each other whatever the turn.
 enum { WIDE = 32, HIGH = 8 };
 
-__device__ static int bring_in(int outside, int i, int n)
-{
-    if (i >= 0 && i < n)
-        return i;
-    if (outside == TACHY_WARP_VALUE)
-        return -1;
-    if (outside == TACHY_WARP_MIRROR) {
-        i %= 2 * n;
-        i = i < 0 ? i + 2 * n : i;
-        return i < n ? i : 2 * n - 1 - i;
-    }
-    return i < 0 ? 0 : n - 1;
-}
-
 __device__ static float along(const float *m, float x, float y) { return add(add(mul(m[0], x), mul(m[1], y)), m[2]); }
 
 // As tachy_ref_warp_at(), operation by operation.
@@ -35,8 +21,8 @@ __device__ static bool find(const tachy_cuda_warp &p, const tachy_warp &w, int x
     v = add(v, -0.5f);
     float left = floorf(u), above = floorf(v);
     for (int k = 0; k < 2; k++) {
-        column[k] = bring_in(w.outside, (int)left + k, p.width_src);
-        row[k] = bring_in(w.outside, (int)above + k, p.height_src);
+        column[k] = tachy_warp_inside(w.outside, (int)left + k, p.width_src);
+        row[k] = tachy_warp_inside(w.outside, (int)above + k, p.height_src);
     }
     weight[0] = add(u, -left);
     weight[1] = add(v, -above);
@@ -64,27 +50,14 @@ template <typename T> __global__ void __launch_bounds__(WIDE *HIGH) warp(tachy_c
 
 int tachy_cuda_run_warp(const struct tachy_cuda_warp *a, cuda_stream stream)
 {
+    // In the order of TACHY_WARP_U8 ... TACHY_WARP_F32.
+    static void (*const kernels[])(tachy_cuda_warp) = {warp<uint8_t>, warp<uint16_t>, warp<half16>, warp<float>};
     const int most = 1 << 20;
     if (a->width < 1 || a->height < 1 || a->height > 65535 * HIGH || a->width_src < 1 || a->height_src < 1 ||
         a->width_src > most || a->height_src > most || a->channels < 1 || a->channels > 4 || a->count < 1 ||
-        a->count > TACHY_CUDA_WARP_COUNT)
+        a->count > TACHY_CUDA_WARP_COUNT || a->type < TACHY_WARP_U8 || a->type > TACHY_WARP_F32)
         return cudaErrorInvalidValue;
     dim3 block(WIDE, HIGH), grid(parts(a->width, WIDE), parts(a->height, HIGH), a->count);
-    switch (a->type) {
-    case TACHY_WARP_U8:
-        warp<uint8_t><<<grid, block, 0, on(stream)>>>(*a);
-        break;
-    case TACHY_WARP_U16:
-        warp<uint16_t><<<grid, block, 0, on(stream)>>>(*a);
-        break;
-    case TACHY_WARP_F16:
-        warp<half16><<<grid, block, 0, on(stream)>>>(*a);
-        break;
-    case TACHY_WARP_F32:
-        warp<float><<<grid, block, 0, on(stream)>>>(*a);
-        break;
-    default:
-        return cudaErrorInvalidValue;
-    }
+    kernels[a->type]<<<grid, block, 0, on(stream)>>>(*a);
     return cudaGetLastError();
 }

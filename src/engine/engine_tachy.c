@@ -20,9 +20,8 @@ static int check_claim(tachy_engine *e, struct tachy_session *s)
                           s->nb_nodes, s->left, e->picking ? "" : "; without --strict ONNX Runtime runs them");
     if (!atomic_exchange(&s->said, true))
         tachy_msg(e->params.log, TACHY_LOG_INFO,
-                  "engine: %s: ONNX Runtime runs %d of its %d nodes, tachy the others: %s; `tachy engine why` "
-                  "lists them all",
-                  e->path, s->nb_left, s->nb_nodes, s->left);
+                  "engine: %s: ONNX Runtime runs %d of its %d nodes, tachy %s: %s; `tachy engine why` lists them all",
+                  e->path, s->nb_left, s->nb_nodes, s->nb_left < s->nb_nodes ? "the others" : "none", s->left);
     return TACHY_OK;
 }
 

@@ -32,6 +32,20 @@ int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tac
     return TACHY_CLAMP(max_bytes / bytes, 2, most);
 }
 
+// Frames of a GPU's wait there: as many as fit a quarter of what the run may still take of its memory, and
+// results as many as a gigabyte holds, since their host memory is pinned.
+static int64_t device_fit(const tachy_stream *s)
+{
+    const tachy_task *t = s->bind->task;
+    struct tachy_memory_stats now;
+    tachy_memory_read(s->pipeline->memory, &now);
+    uint64_t budget = now.budget[TACHY_DEVICE], taken = now.total[TACHY_DEVICE];
+    int64_t room = !budget ? (int64_t)1 << 30 : budget > taken ? (int64_t)(budget - taken) : 0;
+    int64_t priv = TACHY_MAX(t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0, 4096);
+    int64_t picture = s->keeps_input ? (int64_t)s->in_bytes : 0;
+    return TACHY_MIN(room / 4 / (priv + picture), ((int64_t)1 << 30) / priv);
+}
+
 // What an item holds that is ahead of its turn, once the workers have done with it what they can.
 static int64_t resting_bytes(const tachy_stream *s)
 {
@@ -56,30 +70,30 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     s->ordered = s->has_order || (s->policy && s->policy->in_order);
     s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
     s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
-    int64_t fit = TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
-    s->window = TACHY_DEF(params->window, TACHY_CLAMP(fit, s->depth, TACHY_MAX(s->depth, 512)));
+    s->on_gpu = b->input.place == TACHY_DEVICE;
+    int64_t fit = s->on_gpu && !max_bytes ? device_fit(s) : TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
+    int64_t most = TACHY_MAX(s->depth, s->on_gpu ? 4096 : 512);
+    s->window = TACHY_DEF(params->window, TACHY_CLAMP(fit, s->depth, most));
     s->depth = TACHY_MIN(s->depth, s->window);
 }
 
 // What follows from depth and window.
 static void set_reach(tachy_stream *s)
 {
-    s->near = s->keeps_input ? s->window : s->depth;
+    // A GPU's frames rest in its memory, which is large, their composites in the host's.
+    s->near = s->keeps_input && !s->on_gpu ? s->window : s->depth;
     // Pictures that wait for the ones before them are bounded by the window instead.
-    s->inputs_max = s->state || (s->keeps_input && s->ordered) ? INT64_MAX : s->depth;
+    s->inputs_max = s->state || (s->keeps_input && (s->ordered || s->on_gpu)) ? INT64_MAX : s->depth;
 }
 
-// Takes the stream's part of the budget, with fewer items where there is not enough.
-static int take_memory(tachy_stream *s)
+// Fewer items in flight where the host's memory has too little room for them.
+static void fit_host(tachy_stream *s, int64_t priv)
 {
-    struct tachy_memory *m = s->pipeline->memory;
-    const tachy_task *t = s->bind->task;
-    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0, wanted = s->depth;
     struct tachy_memory_stats now;
-    tachy_memory_read(m, &now);
+    tachy_memory_read(s->pipeline->memory, &now);
     int64_t room = now.budget[TACHY_HOST] ? (int64_t)(now.budget[TACHY_HOST] - now.total[TACHY_HOST])
                                           : INT64_MAX;
-    int64_t pictures = (int64_t)(s->in_bytes + s->out_bytes);
+    int64_t pictures = (int64_t)(s->in_bytes + s->out_bytes), wanted = s->depth;
     while (s->depth > 2 && s->depth * pictures > room - s->window * priv) {
         s->window = TACHY_MAX(s->window / 2, 2);
         s->depth = TACHY_MIN(s->depth, s->window);
@@ -90,6 +104,20 @@ static int take_memory(tachy_stream *s)
         tachy_msg(s->pipeline->log, TACHY_LOG_VERBOSE,
                   "%s%smemory: %lld frames in flight instead of %lld fit the budget",
                   s->name ? s->name : "", s->name ? ": " : "", (long long)s->depth, (long long)wanted);
+}
+
+// Takes the stream's part of the budget. A GPU's frames wait in its memory, and with them results that the
+// task takes from there by itself.
+static int take_memory(tachy_stream *s)
+{
+    struct tachy_memory *m = s->pipeline->memory;
+    const tachy_task *t = s->bind->task;
+    if (s->on_gpu) {
+        size_t frames = (size_t)(s->keeps_input ? s->window : s->depth);
+        return tachy_memory_reserve(m, &s->held, TACHY_DEVICE, TACHY_MEMORY_FRAMES, frames * s->in_bytes);
+    }
+    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0;
+    fit_host(s, priv);
     int err = tachy_memory_reserve(m, &s->held, TACHY_HOST, TACHY_MEMORY_FRAMES,
                                    (size_t)s->depth * s->in_bytes);
     if (err == TACHY_OK && priv)

@@ -105,6 +105,7 @@ struct tachy_stream {
     bool ordered;                        // waits for its turn after inference
     bool has_order;                      // the task has an ordered part
     bool keeps_input;                    // composite reads the decoded picture
+    bool on_gpu;                         // decoded pictures come in a GPU's memory
     const struct pipeline_policy *policy; // NULL: none. Set before the first push
 
     struct pipeline_slot *slots; // position n is in slot n & mask

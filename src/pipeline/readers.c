@@ -5,7 +5,10 @@
 #include "media/convert.h"
 #include "profile/prof.h"
 
-enum { DECODERS_AUTO_MAX = 8 };
+enum {
+    DECODERS_AUTO_MAX = 8,
+    SESSION_FRAMES = 250, // that make up for the opening of one more decoder of the GPU's
+};
 
 // Pictures that must stay until they are in order would fill the memory with more than one
 // decoder; there the decoder's own threads are the better use of the cores.
@@ -22,10 +25,11 @@ static int wanted_decoders(const struct run_readers *r)
         return 1;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
-    if (r->stream->keeps_input || r->shared || r->source->params.threads ||
-        r->source->params.in_order)
+    if (r->stream->keeps_input || r->shared || r->source->params.in_order)
         return 1;
-    return TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
+    if (r->stream->on_gpu) // sessions wait for the GPU, not for cores, and each takes a while to open
+        return (int)TACHY_CLAMP(tachy_source_info(r->source)->frames / SESSION_FRAMES, 1, DECODERS_AUTO_MAX);
+    return r->source->params.threads ? 1 : TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
 }
 
 bool run_readers_could_be_more(const struct run_readers *r)

@@ -70,6 +70,7 @@ double f64_act(const struct tachy_plan_act_of *of, double x, double slope)
     case TACHY_PLAN_SOFTPLUS: return softplus(x);
     case TACHY_PLAN_MISH: return x * tanh(softplus(x));
     case TACHY_PLAN_ERF: return erf(x);
+    case TACHY_PLAN_LEVELS: return isnan(x) ? a : fmin(fmax(nearbyint(x), a), b);
     default: return function(of, x);
     }
 }
@@ -303,6 +304,6 @@ void f64_softmax(const struct f64_node *f)
         for (int64_t k = 0; k < n; k++)
             sum += to[k * behind] = exp(from[k * behind] - max);
         for (int64_t k = 0; k < n; k++)
-            to[k * behind] /= sum;
+            to[k * behind] = f->n->attr.log ? from[k * behind] - max - log(sum) : to[k * behind] / sum;
     }
 }

@@ -32,7 +32,7 @@ const char *tachy_plan_act_name(enum tachy_plan_act a)
     static const char *const names[] = {"none",     "relu",   "clip",  "leaky", "prelu",
                                         "sigmoid",  "hsigmoid", "hswish", "swish", "tanh",
                                         "exp",    "sqrt",   "neg",   "abs",
-                                        "gelu",   "gelu-tanh", "elu", "softplus", "mish", "erf",
+                                        "gelu",   "gelu-tanh", "elu", "softplus", "mish", "erf", "levels",
                                         "log",    "sin",    "cos",   "tan",   "asin",
                                         "acos",   "atan",   "sinh",  "cosh",  "asinh",
                                         "acosh",  "atanh",  "floor", "ceil",  "round",

@@ -30,7 +30,8 @@ static void print_act(FILE *f, const struct tachy_plan_act_of *a)
     if (!a->act)
         return;
     fprintf(f, " %s", tachy_plan_act_name(a->act));
-    if (a->act == TACHY_PLAN_CLIP || a->act == TACHY_PLAN_HSIGMOID || a->act == TACHY_PLAN_QUANTIZE)
+    if (a->act == TACHY_PLAN_CLIP || a->act == TACHY_PLAN_HSIGMOID || a->act == TACHY_PLAN_QUANTIZE ||
+        a->act == TACHY_PLAN_LEVELS)
         fprintf(f, "(%g, %g)", (double)a->a, (double)a->b);
     else if (a->act == TACHY_PLAN_LEAKY)
         fprintf(f, "(%g)", (double)a->a);
@@ -95,7 +96,7 @@ static void print_attr(FILE *f, const struct tachy_node *n)
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_CONCAT:
-    case TACHY_OP_SOFTMAX: fprintf(f, " axis %d", a->axis); break;
+    case TACHY_OP_SOFTMAX: fprintf(f, " axis %d%s", a->axis, a->log ? " log" : ""); break;
     case TACHY_OP_TRANSPOSE: print_list(f, "perm", a->perm, rank, -1); break;
     case TACHY_OP_SLICE:
         print_longs(f, "start", a->slice.start, rank);

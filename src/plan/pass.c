@@ -3,6 +3,7 @@
 #include "base/base.h"
 
 const struct tachy_plan_pass tachy_plan_all_passes[] = {
+    {"levels", tachy_plan_levels},
     {"common", tachy_plan_common},
     {"focus", tachy_plan_focus},
     {"heads", tachy_plan_heads},

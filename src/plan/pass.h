@@ -21,6 +21,8 @@ int tachy_plan_passes(struct tachy_graph *g, const char *last);
 // order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
 int tachy_plan_layout(struct tachy_graph *g);
 
+// Quantised numbers that are only made to be numbers again stay float32: rounded to their levels.
+int tachy_plan_levels(struct tachy_graph *g);
 // Every second row and column as channels: a larger kernel and stride of the convolution behind.
 int tachy_plan_focus(struct tachy_graph *g);
 // Flattened pictures side by side that are turned then: turned first.

@@ -1,4 +1,5 @@
 #include "postprocess/composite_priv.h"
+#include "ref/ref_convert.h"
 
 #include <math.h>
 
@@ -10,27 +11,9 @@ struct tachy_plane tachy_plane_of(const struct tachy_pix_desc *d, int plane, int
                                 chroma && sx};
 }
 
-// ITU-T H.273, table 4.
 void tachy_matrix_weights(int matrix, double *kr, double *kb)
 {
-    switch (matrix) {
-    case 4:
-        *kr = 0.30, *kb = 0.11;
-        break; // FCC
-    case 5:
-    case 6:
-        *kr = 0.299, *kb = 0.114;
-        break; // BT.601
-    case 7:
-        *kr = 0.212, *kb = 0.087;
-        break; // SMPTE 240
-    case 9:
-    case 10:
-        *kr = 0.2627, *kb = 0.0593;
-        break; // BT.2020
-    default:
-        *kr = 0.2126, *kb = 0.0722; // BT.709
-    }
+    tachy_luma_weights(matrix == 10 ? 9 : matrix, kr, kb); // constant luminance: as if it were not
 }
 
 static int code(double v, double scale, double offset, int max)

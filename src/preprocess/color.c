@@ -1,27 +1,8 @@
 #include "preprocess/plan.h"
 #include "preprocess/tone.h"
+#include "ref/ref_convert.h"
 
 #include <math.h>
-
-// Luma weights of red and blue, ITU-T H.273 table 4.
-static bool luma_weights(int matrix, double *kr, double *kb)
-{
-    static const struct {
-        int matrix;
-        double kr, kb;
-    } known[] = {
-        {1, 0.2126, 0.0722}, {4, 0.30, 0.11},     {5, 0.299, 0.114},
-        {6, 0.299, 0.114},   {7, 0.212, 0.087},   {9, 0.2627, 0.0593},
-    };
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++) {
-        if (known[i].matrix != matrix)
-            continue;
-        *kr = known[i].kr;
-        *kb = known[i].kb;
-        return true;
-    }
-    return false;
-}
 
 // Lines in 8-bit code units to numbers: (v - black) * scale; chroma (v - 128) * chroma_scale
 // (H.273 eq. 38..43; for 10 bit the full range ends at 1023 / 4).
@@ -108,7 +89,7 @@ int tachy_pre_color_build(struct tachy_pre_color *out, const struct tachy_prepro
         rgb_rows(m, &r, format);
     else if (gray)
         gray_rows(m, &r);
-    else if (luma_weights(c.matrix, &kr, &kb))
+    else if (tachy_luma_weights(c.matrix, &kr, &kb))
         yuv_rows(m, &r, kr, kb);
     else
         return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED,

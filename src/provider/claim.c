@@ -15,9 +15,20 @@ struct claims {
     bool *heavy; // worth a plan: convolutions and matrix products
     int64_t *saved; // elements of a pass over a tensor that a plan does on the way
     bool *folded; // became constants when they were read
+    struct quantised *quantised;
+    bool *any; // makes whole numbers that float32 may not hold
     int *pulled;  // of what is folded: the level of those that use it, or one of enum pulled
     int *level, levels;
     int *plan, plans; // number of the plan that has the node, -1: none
+};
+
+// What a node has to do with quantised numbers.
+struct quantised {
+    bool makes, takes; // QuantizeLinear, DequantizeLinear
+    bool product;      // of which ONNX Runtime makes int8 arithmetic, if the numbers beside it are quantised
+    bool to_float;     // also where the result is not
+    int from, computed; // inputs of DequantizeLinear, and those of them that are no constants
+    bool to;            // the result goes to QuantizeLinear
 };
 
 enum pulled { PULLED_NEVER = -1, PULLED_APART = -2 };
@@ -92,6 +103,88 @@ static bool is_heavy(const char *op)
     return false;
 }
 
+static struct quantised quantised_of(const char *op)
+{
+    bool product = !strcmp(op, "MatMul") || !strcmp(op, "Gemm");
+    return (struct quantised){.makes = !strcmp(op, "QuantizeLinear"), .takes = !strcmp(op, "DequantizeLinear"),
+                              .product = product || !strcmp(op, "Conv"), .to_float = product};
+}
+
+static void see_quantised(struct claims *c, size_t i, size_t from)
+{
+    c->quantised[i].from += c->quantised[from].takes;
+    c->quantised[i].computed += c->quantised[from].takes && !c->folded[from];
+    c->quantised[from].to |= c->quantised[i].makes;
+}
+
+// ONNX Runtime's int8 arithmetic is up to four times as fast as ours in float32 (docs/provider.md).
+static bool is_int8(const struct claims *c, size_t i)
+{
+    const struct quantised *q = &c->quantised[i];
+    return q->product && q->from >= 2 && q->computed && (q->to || q->to_float);
+}
+
+static void leave(struct claims *c, size_t i, const char *why)
+{
+    if (c->ours[i])
+        c->why[i] = why;
+    c->ours[i] = c->folded[i] = c->heavy[i] = false;
+}
+
+// It is made one node with those that quantise its inputs and its result, so these stay with it.
+static void leave_beside(struct claims *c, size_t i, size_t from)
+{
+    static const char why[] = "it belongs to a layer that ONNX Runtime has int8 arithmetic for";
+    if (is_int8(c, i) && c->quantised[from].takes)
+        leave(c, from, why);
+    if (is_int8(c, from) && c->quantised[i].makes)
+        leave(c, i, why);
+}
+
+// Layers between quantised numbers are left. False: out of memory.
+static bool leave_int8(struct claims *c)
+{
+    for (size_t i = 0; i < c->nb; i++)
+        if (!visit(c, i, see_quantised))
+            return false;
+    for (size_t i = 0; i < c->nb; i++)
+        if (!visit(c, i, leave_beside))
+            return false;
+    for (size_t i = 0; i < c->nb; i++)
+        if (is_int8(c, i))
+            leave(c, i, "ONNX Runtime has int8 arithmetic for it, which is faster; claim_qdq=1 takes it all the same");
+    return true;
+}
+
+static void leave_any(struct claims *c, size_t i, size_t from)
+{
+    if (c->any[from] && !c->ours[i])
+        leave(c, from, "whole numbers that may be too large and that another node reads");
+}
+
+static bool is_output(const struct claims *c, size_t i)
+{
+    struct reader r = {.api = c->p->api};
+    const OrtValueInfo *out[READER_OUTPUTS] = {0};
+    size_t nb = 0;
+    bool is = true;
+    return !reader_ok(&r, r.api->Node_GetNumOutputs(c->nodes[i], &nb)) || !nb || nb > READER_OUTPUTS ||
+           !reader_ok(&r, r.api->Node_GetOutputs(c->nodes[i], out, nb)) ||
+           !reader_ok(&r, r.api->ValueInfo_IsGraphOutput(out[0], &is)) || is;
+}
+
+// Such numbers stay inside of a plan. False: out of memory.
+static bool keep_any_inside(struct claims *c)
+{
+    for (size_t i = c->nb; i-- > 0;) {
+        if (c->any[i] && c->ours[i] && is_output(c, i))
+            leave(c, i, "an output of whole numbers that may be too large");
+        if (!visit(c, i, leave_any))
+            return false;
+    }
+    return true;
+}
+
 // Whether ONNX Runtime does it without a pass of its own over the tensor: the work itself, what it
 // fuses into a convolution, what only renames.
 static bool costs_nothing_more(const char *op)
@@ -104,7 +197,8 @@ static bool costs_nothing_more(const char *op)
     return is_heavy(op);
 }
 
-static int read_all(struct claims *c, const struct tachy_log *log)
+// `qdq`: also what ONNX Runtime has int8 arithmetic for.
+static int read_all(struct claims *c, bool qdq, const struct tachy_log *log)
 {
     struct reader r = {.api = c->p->api};
     int err = tachy_graph_open(&r.g, log);
@@ -119,11 +213,15 @@ static int read_all(struct claims *c, const struct tachy_log *log)
         c->folded[i] = !why && r.g->last == last;
         c->pulled[i] = PULLED_NEVER;
         c->heavy[i] = !why && is_heavy(op);
+        c->quantised[i] = quantised_of(op);
+        c->any[i] = !why && r.g->last && r.g->last->out->dtype != TACHY_F32 && r.g->last->out->most == TACHY_PLAN_ANY;
         if (!why && r.g->last && !costs_nothing_more(op))
             c->saved[i] = tachy_value_elements(r.g->last->out);
         if (why)
             tachy_msg(log, TACHY_LOG_VERBOSE, "provider: %s %s is left to ONNX Runtime: %s", op, name, why);
     }
+    if (err == TACHY_OK && ((!qdq && !leave_int8(c)) || !keep_any_inside(c)))
+        err = TACHY_ERR_NOMEM;
     for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {
         if (!visit(c, i, follow))
             err = TACHY_ERR_NOMEM;
@@ -256,8 +354,8 @@ static bool is_nested(const struct provider *p, const OrtGraph *graph)
     return reader_ok(&r, p->api->Graph_GetParentNode(graph, &parent)) && parent;
 }
 
-OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEpGraphSupportInfo *to,
-                          bool *whole, const struct tachy_log *log)
+OrtStatus *provider_claim(const struct provider *p, const struct provider_options *o, const OrtGraph *graph,
+                          OrtEpGraphSupportInfo *to, bool *whole, const struct tachy_log *log)
 {
     struct claims c = {.p = p};
     OrtStatus *s = NULL;
@@ -268,10 +366,12 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
     c.level = calloc(c.nb + 1, sizeof(*c.level));
     c.folded = calloc(c.nb + 1, sizeof(*c.folded));
     c.pulled = calloc(c.nb + 1, sizeof(*c.pulled));
+    c.quantised = calloc(c.nb + 1, sizeof(*c.quantised));
+    c.any = calloc(c.nb + 1, sizeof(*c.any));
     c.plan = calloc(c.nb + 1, sizeof(*c.plan));
     c.why = calloc(c.nb + 1, sizeof(*c.why));
     if (!c.nodes || !c.ours || !c.heavy || !c.saved || !c.level || !c.folded || !c.pulled || !c.plan || !c.why ||
-        read_all(&c, log) < 0)
+        !c.quantised || !c.any || read_all(&c, o->claim_qdq, log) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
     bool nested = is_nested(p, graph), all = c.levels == 1 && !nested;
     for (size_t i = 0; i < c.nb && all; i++)
@@ -290,6 +390,8 @@ OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEp
     free(c.level);
     free(c.folded);
     free(c.pulled);
+    free(c.quantised);
+    free(c.any);
     free(c.plan);
     free(c.why);
     return s;

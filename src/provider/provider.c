@@ -121,7 +121,7 @@ static const char *ep_name(const OrtEp *ort) { return ((const struct ep *)ort)->
 static OrtStatus *ep_capability(OrtEp *ort, const OrtGraph *graph, OrtEpGraphSupportInfo *to)
 {
     struct ep *ep = (struct ep *)ort;
-    return provider_claim(&ep->of->p, graph, to, &ep->whole, &ep->log);
+    return provider_claim(&ep->of->p, &ep->options, graph, to, &ep->whole, &ep->log);
 }
 
 // Channels go last inside of the plan, where ONNX Runtime's own passes stay out of the way.

@@ -15,6 +15,7 @@ struct provider {
 // Of a session.
 struct provider_options {
     struct tachy_cpu_plan_params plan;
+    int claim_qdq; // 1: also layers that ONNX Runtime has int8 arithmetic for
     char store[1024]; // folder of the engine store; "": the user's; "0": none
 };
 
@@ -76,8 +77,8 @@ bool provider_keeps_reference(void);
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);
 
 // Hands ONNX Runtime the sets of nodes that plans will run (claim.c). `whole`: one set, all nodes.
-OrtStatus *provider_claim(const struct provider *p, const OrtGraph *graph, OrtEpGraphSupportInfo *to,
-                          bool *whole, const struct tachy_log *log);
+OrtStatus *provider_claim(const struct provider *p, const struct provider_options *o, const OrtGraph *graph,
+                          OrtEpGraphSupportInfo *to, bool *whole, const struct tachy_log *log);
 
 // Nodes of a graph, free()d by the caller; NULL on failure.
 const OrtNode **provider_nodes(const struct provider *p, const OrtGraph *graph, size_t *nb);

@@ -39,6 +39,7 @@ double tachy_ref_act(const struct tachy_act *a, double x, double slope)
     case TACHY_ACT_LEAKY: return x < 0 ? (double)a->a * x : x;
     case TACHY_ACT_PRELU: return x < 0 ? slope * x : x;
     case TACHY_ACT_ABS: return fabs(x);
+    case TACHY_ACT_LEVELS: return isnan(x) ? (double)a->a : clip(nearbyint(x), (double)a->a, (double)a->b);
     default: return smooth_act(a, x);
     }
 }

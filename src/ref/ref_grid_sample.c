@@ -2,27 +2,13 @@
 
 #include <math.h>
 
-// Mirrored at both ends until it lies between them.
-static float reflect(float v, float low, float high)
-{
-    float range = high - low;
-    if (!(range > 0))
-        return 0;
-    float beyond = v < low ? low - v : v > high ? v - high : 0;
-    float turns = floorf(beyond / range), rest = beyond - turns * range;
-    bool odd = fmodf(turns, 2) != 0;
-    if (v < low)
-        return odd ? high - rest : low + rest;
-    return v > high ? (odd ? low + rest : high - rest) : v;
-}
-
 static float bring_in(const struct tachy_grid_axis *a, float v)
 {
     float last = (float)(a->size - 1);
     if (a->outside == TACHY_GRID_BORDER)
         return fminf(fmaxf(v, 0), last);
     if (a->outside == TACHY_GRID_REFLECTION)
-        return a->align ? reflect(v, 0, last) : reflect(v, -0.5f, last + 0.5f);
+        return a->align ? tachy_grid_reflect(v, 0, last) : tachy_grid_reflect(v, -0.5f, last + 0.5f);
     return v;
 }
 

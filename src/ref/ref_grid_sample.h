@@ -1,4 +1,5 @@
 #pragma once
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -7,6 +8,20 @@
 
 enum { TACHY_GRID_LINEAR, TACHY_GRID_NEAREST };
 enum { TACHY_GRID_ZEROS, TACHY_GRID_BORDER, TACHY_GRID_REFLECTION }; // outside of the input
+
+// Mirrored at both ends until it lies between them.
+static inline float tachy_grid_reflect(float v, float low, float high)
+{
+    float range = high - low;
+    if (!(range > 0))
+        return 0;
+    float beyond = v < low ? low - v : v > high ? v - high : 0;
+    float turns = floorf(beyond / range), rest = beyond - turns * range;
+    bool odd = fmodf(turns, 2) != 0;
+    if (v < low)
+        return odd ? high - rest : low + rest;
+    return v > high ? (odd ? low + rest : high - rest) : v;
+}
 
 struct tachy_grid_axis {
     int mode, outside; // TACHY_GRID_*

@@ -50,6 +50,7 @@ enum tachy_act_kind {
     TACHY_ACT_EXP,
     TACHY_ACT_SQRT,
     TACHY_ACT_ABS,
+    TACHY_ACT_LEVELS,    // the nearest whole number, halves to the even one, within a to b; NaN: a
     TACHY_ACT_COUNT,
 };
 

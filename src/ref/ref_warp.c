@@ -12,20 +12,6 @@ struct tachy_warp tachy_ref_warp_halve(const struct tachy_warp *w)
     return half;
 }
 
-static int bring_in(int outside, int i, int n)
-{
-    if (i >= 0 && i < n)
-        return i;
-    if (outside == TACHY_WARP_VALUE)
-        return -1;
-    if (outside == TACHY_WARP_MIRROR) {
-        i %= 2 * n;
-        i = i < 0 ? i + 2 * n : i;
-        return i < n ? i : 2 * n - 1 - i;
-    }
-    return i < 0 ? 0 : n - 1;
-}
-
 int tachy_ref_warp_at(const struct tachy_warp *w, int x, int y, int width, int height, int column[2], int row[2],
                       float weight[2])
 {
@@ -42,8 +28,8 @@ int tachy_ref_warp_at(const struct tachy_warp *w, int x, int y, int width, int h
     v -= 0.5f;
     float left = floorf(u), above = floorf(v);
     for (int k = 0; k < 2; k++) {
-        column[k] = bring_in(w->outside, (int)left + k, width);
-        row[k] = bring_in(w->outside, (int)above + k, height);
+        column[k] = tachy_warp_inside(w->outside, (int)left + k, width);
+        row[k] = tachy_warp_inside(w->outside, (int)above + k, height);
     }
     weight[0] = u - left;
     weight[1] = v - above;

@@ -18,6 +18,24 @@ struct tachy_warp {
     int top;        // whole numbers: the largest value, in the word's own scale
 };
 
+// Where the pixel is that stands for pixel i of n: -1 where it is the value. Also the kernel's.
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+static inline int tachy_warp_inside(int outside, int i, int n)
+{
+    if (i >= 0 && i < n)
+        return i;
+    if (outside == TACHY_WARP_VALUE)
+        return -1;
+    if (outside == TACHY_WARP_MIRROR) {
+        i %= 2 * n;
+        i = i < 0 ? i + 2 * n : i;
+        return i < n ? i : 2 * n - 1 - i;
+    }
+    return i < 0 ? 0 : n - 1;
+}
+
 // The matrix for planes of half the width and height (4:2:0 whose samples lie in the middle of four).
 struct tachy_warp tachy_ref_warp_halve(const struct tachy_warp *w);
 

@@ -136,12 +136,13 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
 }
 
 // The guided filter applies its coefficients to the picture's luma.
-static bool keeps_input(const tachy_task *t)
+bool segment_keeps_input(const struct segment *s)
 {
-    const struct segment *s = (const void *)t->priv;
     enum tachy_mode m = s->composite.mode;
-    return s->gpu || s->refine || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON);
+    return s->refine || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON);
 }
+
+static bool keeps_input(const tachy_task *t) { return segment_keeps_input((const void *)t->priv); }
 
 static size_t item_bytes(const tachy_task *t)
 {

@@ -41,7 +41,10 @@ struct segment {
     bool strict;
     struct tachy_composite_params composite;
     struct tachy_gpu *gpu; // --device cuda; NULL: all steps but the model's are the CPU's
-    struct tachy_gpu_places *places; // NULL until a stream starts
+    // Of the pipeline that the task works in; NULL until a stream starts.
+    struct tachy_memory *memory; // its manager, which has the card's memory as places
+    struct tachy_gpu_places *places;
+    struct segment_gpu_masks *masks;
     int gpu_id;
     double gpu_fraction, gpu_vram;
     bool on_gpu; // asked for
@@ -107,6 +110,9 @@ struct segment_worker {
 
 // segment.c: room for a mask of this size, and for what else the settings want beside it.
 int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width, int height);
+
+// After start(): whether the composite reads the decoded picture's pixels.
+bool segment_keeps_input(const struct segment *s);
 
 // A region as a picture of its own, so that no filter reaches across the seam between two eyes. It
 // shares the frame's memory and lives as long as the frame.

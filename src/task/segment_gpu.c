@@ -1,4 +1,4 @@
-#include "task/segment_gpu.h"
+#include "task/segment_gpu_eye.h"
 
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
@@ -12,20 +12,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What the card has of an eye's mask. `host` is the eye's own `mask`, which is pinned.
-struct segment_gpu_eye {
-    struct tachy_gpu *gpu; // reference
-    cuda_address mask;
-    size_t bytes;
-    cuda_event done; // the mask has been copied to the host
-    bool pending;    // and that has not been waited for
-    bool stale;      // the host's is the true one
-};
+enum { HELD = 4 };
 
 struct gpu_size {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
     struct tachy_tensor in, out; // on the card; `out` where the engine runs there
     void *own_in;                // the host's input that pinned memory stands in for
+    struct tachy_block in_block, out_block, pinned;
 };
 
 struct segment_gpu_worker {
@@ -40,6 +33,12 @@ struct segment_gpu_worker {
     tachy_frame_pool *surfaces, *uploads; // composited; copies of the host's frames
     enum tachy_pix upload_format;
     int upload_width, upload_height;
+    // Frames that the pipeline lets go of while the GPU may still read them.
+    struct gpu_held {
+        tachy_frame *frame;
+        cuda_event read;
+    } held[HELD];
+    int next_held;
     cuda_address counted;       // uint32_t a frame: the mask's coverage
     uint32_t *counted_host;     // pinned
 };
@@ -68,89 +67,45 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
     return err < 0 ? err : tachy_cuda_need(&s->gpu->device, t->log);
 }
 
+static void close_memory(struct segment *s)
+{
+    segment_gpu_masks_close(&s->masks);
+    tachy_gpu_places_close(&s->places);
+    s->memory = NULL;
+}
+
 int segment_gpu_start(tachy_task *t, struct segment *s)
 {
-    if (s->places || !t->memory)
+    if (s->memory == t->memory)
         return TACHY_OK;
+    close_memory(s); // of the pipeline before
     struct tachy_gpu_places_params p = {
         .fraction = s->gpu_fraction, .vram_most = s->gpu_vram, .log = t->log};
-    return tachy_gpu_places_open(&s->places, t->memory, &s->gpu->device, &p);
+    int err = tachy_gpu_places_open(&s->places, t->memory, &s->gpu->device, &p);
+    if (err == TACHY_OK)
+        err = segment_gpu_masks_open(&s->masks, t->memory);
+    if (err == TACHY_OK)
+        s->memory = t->memory;
+    return err;
 }
 
 void segment_gpu_close(struct segment *s)
 {
-    tachy_gpu_places_close(&s->places);
+    close_memory(s);
     tachy_gpu_unref(&s->gpu);
-}
-
-// ---- An eye's mask
-
-int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes)
-{
-    const struct tachy_cu *cu = s->gpu->device.cu;
-    struct segment_gpu_eye *g = calloc(1, sizeof(*g));
-    if (!g)
-        return TACHY_ERR_NOMEM;
-    e->gpu = g;
-    g->gpu = tachy_gpu_ref(s->gpu);
-    g->bytes = bytes;
-    int err = tachy_device_enter(&g->gpu->device, NULL);
-    if (err < 0)
-        return err;
-    void *host = NULL;
-    if (cu->pinned_alloc(&host, bytes, 0) || cu->memory_alloc(&g->mask, bytes) ||
-        cu->event_create(&g->done, CUDA_EVENT_BLOCKS))
-        err = TACHY_ERR_NOMEM;
-    e->mask = host;
-    tachy_device_leave(&g->gpu->device);
-    return err;
-}
-
-void segment_gpu_eye_free(struct segment_eye *e)
-{
-    struct segment_gpu_eye *g = e->gpu;
-    const struct tachy_cu *cu = g->gpu->device.cu;
-    if (tachy_device_enter(&g->gpu->device, NULL) == TACHY_OK) {
-        if (e->mask)
-            cu->pinned_free(e->mask);
-        if (g->mask)
-            cu->memory_free(g->mask);
-        if (g->done)
-            cu->event_destroy(g->done);
-        tachy_device_leave(&g->gpu->device);
-    }
-    tachy_gpu_unref(&g->gpu);
-    free(g);
-    e->gpu = NULL;
-    e->mask = NULL;
-}
-
-int segment_gpu_settle(struct segment_eye *e)
-{
-    struct segment_gpu_eye *g = e->gpu;
-    if (!g || !g->pending)
-        return TACHY_OK;
-    g->pending = false;
-    return g->gpu->device.cu->event_wait(g->done) == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
-}
-
-void segment_gpu_touched(struct segment_eye *e)
-{
-    if (e->gpu)
-        e->gpu->stale = true;
 }
 
 // ---- A worker
 
-static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t)
+static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, struct tachy_block *b)
 {
     size_t bytes = tachy_tensor_bytes(t);
     t->place = TACHY_DEVICE;
     t->device = g->gpu->device.ordinal;
-    t->data = tachy_gpu_alloc(g->gpu, bytes);
-    if (!t->data)
-        return tachy_fail(g->w->task->log, TACHY_ERR_NOMEM,
-                          "GPU %d has no %zu bytes left for the model's tensors", t->device, bytes);
+    int err = tachy_memory_take(g->w->task->memory, b, TACHY_DEVICE, TACHY_MEMORY_TENSORS, bytes);
+    t->data = b->data;
+    if (err < 0)
+        return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors", t->device, bytes);
     return failed(g, g->cu->fill((cuda_address)(uintptr_t)t->data, 0, bytes), "clearing a tensor");
 }
 
@@ -171,15 +126,17 @@ static int open_size(struct segment_gpu_worker *g, int i)
     size->in = t->in[t->picture];
     size->out = t->out[t->mask];
     if (err == TACHY_OK)
-        err = tensor_on_gpu(g, &size->in);
+        err = tensor_on_gpu(g, &size->in, &size->in_block);
     if (err < 0 || tachy_engine_on_device(e->engine))
-        return err < 0 ? err : tensor_on_gpu(g, &size->out);
+        return err < 0 ? err : tensor_on_gpu(g, &size->out, &size->out_block);
     size->out.data = NULL;
+    err = tachy_memory_take(g->w->task->memory, &size->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS,
+                            tachy_tensor_bytes(&size->in));
+    if (err < 0)
+        return tachy_fail(g->w->task->log, err, "there is no pinned memory left for the model's input");
     size->own_in = t->in[t->picture].data;
-    void *pinned = NULL;
-    err = failed(g, g->cu->pinned_alloc(&pinned, tachy_tensor_bytes(&size->in), 0), "pinned memory");
-    t->in[t->picture].data = err < 0 ? size->own_in : pinned;
-    return err;
+    t->in[t->picture].data = size->pinned.data;
+    return TACHY_OK;
 }
 
 static void close_size(struct segment_gpu_worker *g, int i)
@@ -188,12 +145,11 @@ static void close_size(struct segment_gpu_worker *g, int i)
     struct segment_tensors *t = &g->w->size[i].tensors;
     for (int eye = 0; eye < TACHY_MAX_EYES; eye++)
         tachy_preprocess_gpu_close(&size->preprocess[eye]);
-    tachy_gpu_free(g->gpu, size->in.data);
-    tachy_gpu_free(g->gpu, size->out.data);
-    if (size->own_in && t->in[t->picture].data != size->own_in) {
-        g->cu->pinned_free(t->in[t->picture].data);
+    if (size->own_in)
         t->in[t->picture].data = size->own_in;
-    }
+    tachy_memory_give(g->w->task->memory, &size->in_block);
+    tachy_memory_give(g->w->task->memory, &size->out_block);
+    tachy_memory_give(g->w->task->memory, &size->pinned);
 }
 
 static int open_all(struct segment_gpu_worker *g)
@@ -210,6 +166,8 @@ static int open_all(struct segment_gpu_worker *g)
     if (err == TACHY_OK)
         err = failed(g, g->cu->pinned_alloc(&counted, sizeof(uint32_t), 0), "pinned memory");
     g->counted_host = counted;
+    for (int i = 0; i < HELD && err == TACHY_OK; i++)
+        err = failed(g, g->cu->event_create(&g->held[i].read, CUDA_EVENT_BLOCKS), "an event");
     for (int i = 0; i < SEGMENT_SIZES && err == TACHY_OK; i++)
         if (g->w->size[i].engine)
             err = open_size(g, i);
@@ -219,6 +177,8 @@ static int open_all(struct segment_gpu_worker *g)
         err = tachy_composite_cuda_open(&g->composite, &cp);
     if (err == TACHY_OK)
         err = tachy_frame_pool_open_gpu(&g->surfaces, g->gpu, s->out.format, s->out.width, s->out.height);
+    if (err == TACHY_OK)
+        tachy_frame_pool_account(g->surfaces, g->w->task->memory);
     return err;
 }
 
@@ -249,6 +209,11 @@ void segment_gpu_worker_close(struct segment_gpu_worker **worker)
     bool in = tachy_device_enter(&g->gpu->device, NULL) == TACHY_OK;
     if (in && g->stream)
         g->cu->stream_wait(g->stream);
+    for (int i = 0; i < HELD; i++) {
+        tachy_frame_unref(&g->held[i].frame);
+        if (in && g->held[i].read)
+            g->cu->event_destroy(g->held[i].read);
+    }
     for (int i = 0; i < SEGMENT_SIZES; i++)
         close_size(g, i);
     tachy_composite_cuda_close(&g->composite);
@@ -280,6 +245,8 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
         g->upload_height != f->height) {
         tachy_frame_pool_close(&g->uploads);
         err = tachy_frame_pool_open_gpu(&g->uploads, g->gpu, f->format, f->width, f->height);
+        if (err == TACHY_OK)
+            tachy_frame_pool_account(g->uploads, g->w->task->memory);
         g->upload_format = f->format;
         g->upload_width = f->width;
         g->upload_height = f->height;
@@ -306,6 +273,35 @@ static int frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const
     return err < 0 ? err : failed(g, g->cu->stream_wait_event(g->stream, g->arrived, 0), "an event");
 }
 
+// Keeps the frame until what has been queued so far is done. Of the frames before, those that are done
+// with go back; where as many as there are places are still read, the oldest is waited for.
+static int hold(struct segment_gpu_worker *g, tachy_frame *f)
+{
+    struct gpu_held *place = &g->held[g->next_held++ % HELD];
+    for (int i = 0; i < HELD; i++) {
+        struct gpu_held *h = &g->held[i];
+        if (h->frame && (g->cu->event_query(h->read) == CUDA_OK || h == place)) {
+            int err = h == place ? failed(g, g->cu->event_wait(h->read), "preprocess") : TACHY_OK;
+            if (err < 0)
+                return err;
+            tachy_frame_unref(&h->frame);
+        }
+    }
+    place->frame = tachy_frame_ref(f);
+    return failed(g, g->cu->event_record(place->read, g->stream), "an event");
+}
+
+// The picture has been preprocessed and will not be composited.
+static int let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+{
+    struct segment_item *si = item->priv;
+    if (segment_keeps_input(g->w->s))
+        return TACHY_OK;
+    if (eye == g->w->task->eyes - 1)
+        tachy_frame_unref(&si->on_gpu); // the pool's next user is on this stream
+    return item->in->place == TACHY_DEVICE ? hold(g, item->in) : TACHY_OK;
+}
+
 static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = g->w;
@@ -319,7 +315,8 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
     struct tachy_preprocess_picture picture = {
         .frame = &part, .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
     struct gpu_size *size = &g->size[w->last];
-    return tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
+    err = tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
+    return err < 0 ? err : let_go(g, item, eye);
 }
 
 static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
@@ -379,24 +376,27 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
     return err;
 }
 
-int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye)
+// A step of a worker with the GPU's context current.
+static int with_gpu(struct segment_worker *w, struct tachy_item *item, int eye,
+                    int (*step)(struct segment_gpu_worker *g, struct tachy_item *item, int eye))
 {
-    int err = tachy_device_enter(&w->gpu->gpu->device, w->task->log);
+    struct tachy_device *d = &w->gpu->gpu->device;
+    int err = tachy_device_enter(d, w->task->log);
     if (err < 0)
         return err;
-    err = preprocess(w->gpu, item, eye);
-    tachy_device_leave(&w->gpu->gpu->device);
+    err = step(w->gpu, item, eye);
+    tachy_device_leave(d);
     return err;
+}
+
+int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye)
+{
+    return with_gpu(w, item, eye, preprocess);
 }
 
 int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye)
 {
-    int err = tachy_device_enter(&w->gpu->gpu->device, w->task->log);
-    if (err < 0)
-        return err;
-    err = model(w->gpu, item, eye);
-    tachy_device_leave(&w->gpu->gpu->device);
-    return err;
+    return with_gpu(w, item, eye, model);
 }
 
 // The result with masks on the card in place of the host's.
@@ -420,8 +420,8 @@ static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, st
 static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
 {
     struct tachy_result there;
-    const tachy_frame *f;
-    int err = frame_of(g, item, &f);
+    const tachy_frame *f = &item->head;
+    int err = item->in ? frame_of(g, item, &f) : TACHY_OK;
     if (err == TACHY_OK)
         err = masks_there(g, item, &there);
     if (err == TACHY_OK)
@@ -451,7 +451,8 @@ static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tach
     tachy_frame_unref(&si->on_gpu);
     for (int i = 0; i < item->result.eyes; i++)
         si->eye[i].gpu->pending = false;
-    item->result.coverage = (float)*g->counted_host / (float)((double)item->in->width * item->in->height);
+    const tachy_frame *in = tachy_item_head(item);
+    item->result.coverage = (float)*g->counted_host / (float)((double)in->width * in->height);
     return err < 0 ? err : end;
 }
 

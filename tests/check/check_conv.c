@@ -84,7 +84,8 @@ static void random_shape(struct check *c, struct tachy_conv_shape *s)
 static struct tachy_act random_act(struct check *c, const float *slope)
 {
     struct tachy_act a = {(enum tachy_act_kind)check_range(c, 0, TACHY_ACT_COUNT - 1), 0, 0, NULL};
-    if (a.kind == TACHY_ACT_SQRT || a.kind == TACHY_ACT_EXP) // of a sum: no bound to compare with
+    // Of a sum there is no bound to compare with; one that falls beside a half goes to another level.
+    if (a.kind == TACHY_ACT_SQRT || a.kind == TACHY_ACT_EXP || a.kind == TACHY_ACT_LEVELS)
         a.kind = TACHY_ACT_NONE;
     if (a.kind == TACHY_ACT_CLIP)
         a.a = 0, a.b = check_range(c, 0, 1) ? INFINITY : 0.6f;

@@ -26,7 +26,7 @@ static double code_tolerance(const tachy_frame *f, const struct tachy_preprocess
 struct batch {
     struct tachy_preprocess_params p;
     int n;
-    struct check_pre_picture host[MOST], gpu[MOST]; // gpu: mem unused, data on the GPU
+    struct check_picture host[MOST], gpu[MOST]; // gpu: memory unused, data on the GPU
     cuda_address mem[MOST][4];
     struct tachy_preprocess_picture pic[MOST];
     struct tachy_tensor t;
@@ -75,7 +75,7 @@ static void make_frame(struct check *c, struct batch *b, int i, enum tachy_pix f
     int w = check_range(c, 1, most), h = check_range(c, 1, most);
     if (check_range(c, 0, 1) && w > 64)
         w = w / 64 * 64;
-    check_pre_picture_new(c, &b->host[i], format, w, h, slack_of(c, format, w), check_range(c, 0, 5) == 0);
+    check_picture_bytes(c, &b->host[i], format, w, h, slack_of(c, format, w), check_range(c, 0, 5) == 0);
     b->host[i].f.color = color;
     upload(c, b, i);
     struct tachy_view *v = &b->pic[i].view;
@@ -282,7 +282,7 @@ static void one(struct check *c, enum tachy_pix format, int words)
     for (int i = 0; i < b->n; i++) {
         for (int k = 0; k < tachy_pix_desc(b->host[i].f.format)->planes; k++)
             check_gpu_free(c, b->mem[i][k]);
-        check_pre_picture_free(&b->host[i]);
+        check_picture_free(&b->host[i]);
     }
     check_gpu_free(c, dst);
     free(out);

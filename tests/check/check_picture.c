@@ -13,30 +13,55 @@ void check_runs(struct check *c, uint8_t *a, int n)
     }
 }
 
-void check_picture(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h,
-                    bool random)
+// Memory for a plane, not filled.
+static void add_plane(struct check_picture *p, int i, int slack, bool upside_down)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(p->f.format);
+    bool chroma = !d->rgb && (i == 1 || i == 2);
+    int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
+    int columns = (p->f.width + (1 << sx) - 1) >> sx, rows = (p->f.height + (1 << sy) - 1) >> sy;
+    size_t row = (size_t)columns * d->components[i] * d->bytes, stride = row + (size_t)slack;
+    p->size[i] = stride * (size_t)(rows - 1) + row;
+    p->memory[i] = malloc(p->size[i]);
+    if (!p->memory[i])
+        abort();
+    p->f.data[i] = upside_down ? p->memory[i] + stride * (size_t)(rows - 1) : p->memory[i];
+    p->f.stride[i] = upside_down ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
+}
+
+// Two thirds of the bytes next to the ends of the range, where sums would wrap.
+static void to_extremes(uint8_t *mem, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mem[i] = (uint8_t)(mem[i] < 85 ? mem[i] & 3 : mem[i] < 170 ? mem[i] | 0xfc : mem[i]);
+}
+
+void check_picture_bytes(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h, int slack,
+                         bool upside_down)
+{
+    bool extremes = check_range(c, 0, 2) == 0;
+    *p = (struct check_picture){.f = {.format = format, .width = w, .height = h}};
+    for (int i = 0; i < tachy_pix_desc(format)->planes; i++) {
+        add_plane(p, i, slack, upside_down);
+        check_fill(c, p->memory[i], p->size[i]);
+        if (extremes)
+            to_extremes(p->memory[i], p->size[i]);
+    }
+}
+
+void check_picture(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h, bool random)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
     *p = (struct check_picture){.f = {.format = format, .width = w, .height = h}};
     for (int i = 0; i < d->planes; i++) {
-        bool chroma = !d->rgb && (i == 1 || i == 2);
-        int pw = chroma ? (w + d->chroma_shift_x) >> d->chroma_shift_x : w;
-        int ph = chroma ? (h + d->chroma_shift_y) >> d->chroma_shift_y : h;
-        size_t row = (size_t)pw * d->components[i] * d->bytes;
-        size_t stride = row + (size_t)(random ? check_range(c, 0, 9) * 2 : 0),
-               size = stride * (size_t)(ph - 1) + row;
-        p->size[i] = size;
-        p->memory[i] = malloc(size);
-        check_fill(c, p->memory[i], size);
-        for (size_t k = 0; d->bytes == 2 && k + 1 < size; k += 2) {
+        add_plane(p, i, random ? check_range(c, 0, 9) * 2 : 0, random && check_range(c, 0, 1));
+        check_fill(c, p->memory[i], p->size[i]);
+        for (size_t k = 0; d->bytes == 2 && k + 1 < p->size[i]; k += 2) {
             uint16_t v;
             memcpy(&v, p->memory[i] + k, 2);
             v = (uint16_t)(d->shift ? v & 0xffc0 : v & 1023);
             memcpy(p->memory[i] + k, &v, 2);
         }
-        bool up = random && check_range(c, 0, 1);
-        p->f.data[i] = up ? p->memory[i] + stride * (size_t)(ph - 1) : p->memory[i];
-        p->f.stride[i] = up ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
     }
 }
 
@@ -44,6 +69,7 @@ void check_picture_free(struct check_picture *p)
 {
     for (int i = 0; i < 4; i++)
         free(p->memory[i]);
+    *p = (struct check_picture){0};
 }
 
 void check_result(struct check *c, struct tachy_result *r, int w, int h, int most)

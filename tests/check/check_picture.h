@@ -6,12 +6,17 @@
 
 // Random pictures, masks and parameters for checks of whole composites.
 
-// A picture in exactly as much memory as it needs; rows padded and upside down at random.
+// A frame whose planes end with their last sample, so that a sanitizer sees over-reads.
 struct check_picture {
     uint8_t *memory[4];
     size_t size[4]; // bytes
     tachy_frame f;
 };
+// Any bytes, in a third of the pictures most of them next to the ends of the range; `slack`: bytes
+// behind each row.
+void check_picture_bytes(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h, int slack,
+                         bool upside_down);
+// Samples that decoders write: nothing beside their bits. `random`: rows padded and upside down at random.
 void check_picture(struct check *c, struct check_picture *p, enum tachy_pix format, int w, int h, bool random);
 void check_picture_free(struct check_picture *p);
 

@@ -15,43 +15,6 @@ static bool runs_here(const char *name)
     return tachy_cpu_has((enum tachy_isa)tachy_isa_by_name(name));
 }
 
-void check_pre_picture_free(struct check_pre_picture *p)
-{
-    for (int i = 0; i < 4; i++)
-        free(p->mem[i]);
-    *p = (struct check_pre_picture){0};
-}
-
-// Two thirds of the bytes next to the ends of the range, where sums would wrap.
-static void to_extremes(uint8_t *mem, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        mem[i] = (uint8_t)(mem[i] < 85 ? mem[i] & 3 : mem[i] < 170 ? mem[i] | 0xfc : mem[i]);
-}
-
-void check_pre_picture_new(struct check *c, struct check_pre_picture *p, enum tachy_pix format, int w, int h,
-                        int slack, bool upside_down)
-{
-    const struct tachy_pix_desc *d = tachy_pix_desc(format);
-    bool extremes = check_range(c, 0, 2) == 0;
-    *p = (struct check_pre_picture){.f = {.format = format, .width = w, .height = h}};
-    for (int i = 0; i < d->planes; i++) {
-        bool chroma = !d->rgb && (i == 1 || i == 2);
-        int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
-        int columns = (w + (1 << sx) - 1) >> sx, rows = (h + (1 << sy) - 1) >> sy;
-        size_t bytes = (size_t)columns * d->components[i] * d->bytes;
-        size_t stride = bytes + (size_t)slack, all = stride * (size_t)(rows - 1) + bytes;
-        uint8_t *mem = p->mem[i] = malloc(all);
-        if (!mem)
-            abort();
-        check_fill(c, mem, all);
-        if (extremes)
-            to_extremes(mem, all);
-        p->f.data[i] = upside_down ? mem + stride * (size_t)(rows - 1) : mem;
-        p->f.stride[i] = upside_down ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
-    }
-}
-
 // ---- Random cases
 
 struct setup {
@@ -262,9 +225,9 @@ static void check_slack(struct check *c, const struct setup *s, const tachy_fram
 static void one_case(struct check *c, enum tachy_pix format)
 {
     int kind = check_range(c, 0, 9), most = kind == 0 ? 4 : kind < 8 ? 150 : 900;
-    struct check_pre_picture pic;
-    check_pre_picture_new(c, &pic, format, check_range(c, 1, most), check_range(c, 1, most),
-                check_range(c, 0, 1) ? check_range(c, 1, 40) : 0, check_range(c, 0, 3) == 0);
+    struct check_picture pic;
+    check_picture_bytes(c, &pic, format, check_range(c, 1, most), check_range(c, 1, most),
+                        check_range(c, 0, 1) ? check_range(c, 1, 40) : 0, check_range(c, 0, 3) == 0);
     pic.f.color = check_pre_color(c);
     struct setup s;
     random_setup(c, &pic.f, &s);
@@ -283,7 +246,7 @@ static void one_case(struct check *c, enum tachy_pix format)
     }
     free(want);
     free(got);
-    check_pre_picture_free(&pic);
+    check_picture_free(&pic);
 }
 
 // The finite binary16 values and the points halfway between them.
@@ -345,7 +308,7 @@ static const struct bench benches[] = {
      {0, 0, 0, 0, 0, false, true, {2, -0.7, 400, 0.7, 2, 100}}, 0},
 };
 
-static void bench_one(struct check *c, const struct bench *b, const char *isa, struct check_pre_picture *pic,
+static void bench_one(struct check *c, const struct bench *b, const char *isa, struct check_picture *pic,
                       double *twin)
 {
     struct tachy_preprocess_params p = {.width = b->side, .height = b->side, .dtype = b->dtype,
@@ -375,14 +338,14 @@ static void bench_one(struct check *c, const struct bench *b, const char *isa, s
 static void bench(struct check *c)
 {
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(benches); i++) {
-        struct check_pre_picture pic;
+        struct check_picture pic;
         double twin = 0;
-        check_pre_picture_new(c, &pic, benches[i].format, benches[i].w, benches[i].h, 0, false);
+        check_picture_bytes(c, &pic, benches[i].format, benches[i].w, benches[i].h, 0, false);
         bench_one(c, &benches[i], "c", &pic, &twin);
         for (size_t v = 0; v < TACHY_ARRAY_SIZE(versions); v++)
             if (runs_here(versions[v]))
                 bench_one(c, &benches[i], versions[v], &pic, &twin);
-        check_pre_picture_free(&pic);
+        check_picture_free(&pic);
     }
 }
 

@@ -1,19 +1,9 @@
 #pragma once
-#include "check.h"
+#include "check_picture.h"
 
 #include <tachy/preprocess.h>
 
 // Random cases of preprocess, for its versions on the CPU and on the GPU.
-
-// A frame whose planes end with their last sample, so that a sanitizer sees over-reads.
-struct check_pre_picture {
-    tachy_frame f;
-    void *mem[4];
-};
-// `slack`: bytes behind each row.
-void check_pre_picture_new(struct check *c, struct check_pre_picture *p, enum tachy_pix format, int w, int h, int slack,
-                       bool upside_down);
-void check_pre_picture_free(struct check_pre_picture *p);
 
 void check_pre_params(struct check *c, struct tachy_preprocess_params *p);
 struct tachy_color check_pre_color(struct check *c);

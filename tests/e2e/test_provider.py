@@ -118,10 +118,11 @@ def options(ours, fixed=(), own=None):
     return o
 
 
-def both(model, fixed=(), whole=False):
-    """The same model as a session of ONNX Runtime's CPU provider and one of ours; `whole`: all of it."""
+def both(model, fixed=(), whole=False, own=None):
+    """The same model as a session of ONNX Runtime's CPU provider and one of ours; `whole`: all of it; `own`:
+    options of ours."""
     reference = ort.InferenceSession(model, options(False, fixed), providers=["CPUExecutionProvider"])
-    ours = options(True, fixed)
+    ours = options(True, fixed, own)
     if whole:
         ours.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     return reference, ort.InferenceSession(model, ours)
@@ -280,7 +281,7 @@ class Networks(common.Case):
         ort.InferenceSession(model, options(True, own={"threads": "2"}))
         for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
                           ({"threads": "2x"}, "`threads` is a whole number"),
-                          ({"thread": "2"}, "no provider option `thread`; there are threads, build_effort, store")):
+                          ({"thread": "2"}, "no provider option `thread`; there are threads, build_effort, claim_qdq, store")):
             with self.assertRaisesRegex(Exception, said):
                 ort.InferenceSession(model, options(True, own=own), enable_fallback=0)
 

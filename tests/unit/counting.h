@@ -18,6 +18,7 @@ struct counting {
     size_t item_bytes;  // what it says that an item holds
     atomic_int workers; // open now
     atomic_int calls;   // of the model
+    atomic_int composites;
 };
 
 static inline tachy_frame *frame_new(int64_t id, int width)
@@ -107,6 +108,7 @@ static int c_order(void *state, struct tachy_item *item)
 static int c_composite(void *w, struct tachy_item *item)
 {
     struct counting_item *ci = item->priv;
+    atomic_fetch_add(&conf(w)->composites, 1);
     random_delay(conf(w)->delay_us);
     const tachy_frame *head = tachy_item_head(item);
     CHECK_INT(head->id, item->result.frame_id);

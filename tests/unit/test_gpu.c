@@ -93,7 +93,14 @@ TEST(kernels_refuse)
         CHECK(!tachy_cuda_refuses(&d, why));
         d.driver += 1000;
         CHECK(!tachy_cuda_refuses(&d, why));
+        d.cc_major = 8, d.cc_minor = 9;
+        CHECK(!tachy_cuda_refuses(&d, why) == !!strstr(TACHY_CUDA_CHIPS, "8")); // code for 8.0 is enough
+        d.cc_major = 12, d.cc_minor = 0;
+        CHECK(!tachy_cuda_refuses(&d, why) == !!strstr(TACHY_CUDA_CHIPS, "ptx"));
+        CHECK(strstr(TACHY_CUDA_CHIPS, "ptx") || strstr(why, "compute capability 12.0"));
+        d.cc_major = 7, d.cc_minor = 5;
         d.driver = 11080;
+        tachy_cuda_refuses(&d, why);
     }
     CHECK_INT(tachy_cuda_need(&d, &log_errors), TACHY_ERR_UNAVAILABLE);
     CHECK_STR(last_message + strlen("GPU 0: "), why);

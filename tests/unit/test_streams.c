@@ -378,6 +378,36 @@ TEST(push_waits_at_the_end_of_the_window)
     free(t);
 }
 
+// They rest in the GPU's memory; only those that are soon pulled are composited, into the host's.
+TEST(frames_of_a_gpu_wait_as_they_are)
+{
+    enum { N = 2000 };
+    struct counting c = never;
+    c.unordered = true;
+    tachy_task *t = task_new(c);
+    tachy_pipeline *p = open_pipeline(2, NULL);
+    struct tachy_video_info in = input_of(16);
+    in.place = TACHY_DEVICE;
+    tachy_stream *s = NULL;
+    CHECK_INT(tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in)), 0);
+    CHECK_INT(tachy_stream_window(s), 4096);
+    for (int64_t n = N - 1; n > 0; n--)
+        CHECK_INT(put_at(s, n), 0);
+    while (atomic_load(&conf(t)->calls) < N - 1)
+        usleep(1000);
+    usleep(10000);
+    CHECK(atomic_load(&conf(t)->composites) < 100);
+    CHECK_INT(put_at(s, 0), 0);
+    tachy_stream_push(s, NULL);
+    for (int64_t n = 0; n < N; n++)
+        CHECK_INT(get(s), n);
+    CHECK_INT(get(s), TACHY_ERR_EOF);
+    CHECK_INT(atomic_load(&conf(t)->composites), N);
+    tachy_stream_leave(&s);
+    tachy_pipeline_close(&p);
+    free(t);
+}
+
 // ---- Control ----
 
 TEST(pause_holds_the_workers)
@@ -588,7 +618,7 @@ TEST_MAIN(TEST_CASE(streams_join_and_leave_and_keep_their_order),
           TEST_CASE(a_failure_ends_its_own_stream_only), TEST_CASE(a_task_serves_one_format),
           TEST_CASE(positions_come_out_in_order_from_any_order),
           TEST_CASE(a_position_is_pushed_once_and_missing_ones_are_holes),
-          TEST_CASE(push_waits_at_the_end_of_the_window), TEST_CASE(pause_holds_the_workers),
+          TEST_CASE(push_waits_at_the_end_of_the_window), TEST_CASE(frames_of_a_gpu_wait_as_they_are), TEST_CASE(pause_holds_the_workers),
           TEST_CASE(drain_loses_nothing), TEST_CASE(stop_ends_every_wait),
           TEST_CASE(figures_can_be_read_meanwhile), TEST_CASE(a_policy_sheds_items),
           TEST_CASE(an_idle_pipeline_takes_no_time))

@@ -61,7 +61,7 @@ struct tachy_act plan_act(const struct tachy_plan_act_of *a)
         [TACHY_PLAN_ABS] = TACHY_ACT_ABS,           [TACHY_PLAN_GELU] = TACHY_ACT_GELU,
         [TACHY_PLAN_GELU_TANH] = TACHY_ACT_GELU_TANH, [TACHY_PLAN_ELU] = TACHY_ACT_ELU,
         [TACHY_PLAN_SOFTPLUS] = TACHY_ACT_SOFTPLUS, [TACHY_PLAN_MISH] = TACHY_ACT_MISH,
-        [TACHY_PLAN_ERF] = TACHY_ACT_ERF,
+        [TACHY_PLAN_ERF] = TACHY_ACT_ERF,           [TACHY_PLAN_LEVELS] = TACHY_ACT_LEVELS,
     };
     struct tachy_act k = {kinds[a->act], a->a, a->b, NULL};
     if (a->act == TACHY_PLAN_RELU)

@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
+#include "ref/ref_grid_sample.h"
 
 #include <math.h>
 
@@ -40,25 +41,12 @@ static float position(const struct plan_grid *g, float v, int size)
     return g->align ? (v + 1) / 2 * (float)(size - 1) : ((v + 1) * (float)size - 1) / 2;
 }
 
-static float reflect(float x, float lo, float hi)
-{
-    float range = hi - lo;
-    if (!(range > 0))
-        return 0;
-    float beyond = x < lo ? lo - x : x > hi ? x - hi : 0;
-    float times = floorf(beyond / range), rest = beyond - times * range;
-    bool odd = fmodf(times, 2) != 0;
-    if (x < lo)
-        return odd ? hi - rest : lo + rest;
-    return x > hi ? (odd ? lo + rest : hi - rest) : x;
-}
-
 static float inside(const struct plan_grid *g, float x, int size)
 {
     if (g->outside == TACHY_PLAN_BORDER)
         return TACHY_CLAMP(x, 0, (float)(size - 1));
     if (g->outside == TACHY_PLAN_REFLECTION)
-        return g->align ? reflect(x, 0, (float)(size - 1)) : reflect(x, -0.5f, (float)size - 0.5f);
+        return g->align ? tachy_grid_reflect(x, 0, (float)(size - 1)) : tachy_grid_reflect(x, -0.5f, (float)size - 0.5f);
     return x;
 }
 

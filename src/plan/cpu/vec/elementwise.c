@@ -29,6 +29,7 @@ void ISA_NAME(tachy_unary)(float *y, const float *x, int n, const struct tachy_a
         UNARY(TACHY_ACT_GELU_TANH, vgelu_tanh(v))
         UNARY(TACHY_ACT_ELU, velu(v, a))
         UNARY(TACHY_ACT_MISH, vmish(v))
+        UNARY(TACHY_ACT_LEVELS, vlevels(v, a, b))
     default:
         for (; i + VW <= n; i += VW)
             vstore(y + i, vact(act, vload(x + i), a));

@@ -112,6 +112,7 @@ static inline VF vgelu_tanh(VF x)
 
 static inline VF vclip(VF x, VF lo, VF hi) { return vmin(hi, vmax(lo, x)); }
 static inline VF vhsigmoid(VF x, VF a, VF b) { return vclip(vfma(x, a, b), vset1(0), vset1(1)); }
+static inline VF vlevels(VF x, VF a, VF b) { return vmin(vmax(vround(x), a), b); } // NaN: a
 static inline VF vprelu(VF x, VF slope)
 {
     return vselect_lt(x, vset1(0), vmul(slope, x), x);
@@ -148,6 +149,7 @@ static inline VF vact(const struct tachy_act *act, VF x, VF slope)
     case TACHY_ACT_HSWISH: return vmul(x, vhsigmoid(x, vset1(act->a), vset1(act->b)));
     case TACHY_ACT_LEAKY: return vprelu(x, vset1(act->a));
     case TACHY_ACT_PRELU: return vprelu(x, slope);
+    case TACHY_ACT_LEVELS: return vlevels(x, vset1(act->a), vset1(act->b));
     default: return vact_long(act->kind, x, act->a);
     }
 }

@@ -32,6 +32,7 @@
 #define F_HSIGMOID(acc, p, v) acc = vhsigmoid(acc, act_a, act_b);
 #define F_HSWISH(acc, p, v) acc = vmul(acc, vhsigmoid(acc, act_a, act_b));
 #define F_LEAKY(acc, p, v) acc = vprelu(acc, act_a);
+#define F_LEVELS(acc, p, v) acc = vlevels(acc, act_a, act_b);
 #define F_PRELU(acc, p, v) acc = vprelu(acc, SLOPE_AT(v));
 // Too long to be written out for each accumulator: they go through memory, so that one loop works
 // on several at a time.
@@ -61,6 +62,7 @@ enum { KEPT = 24 }; // accumulators of the largest tile
         case TACHY_ACT_HSWISH: ROWS(EACH, F_HSWISH) break;                                         \
         case TACHY_ACT_LEAKY: ROWS(EACH, F_LEAKY) break;                                           \
         case TACHY_ACT_PRELU: ROWS(EACH, F_PRELU) break;                                           \
+        case TACHY_ACT_LEVELS: ROWS(EACH, F_LEVELS) break;                                         \
         default: {                                                                                 \
             float kept[KEPT * VW], *at = kept;                                                     \
             VARRAY_POINTER(at);                                                                    \
