@@ -242,7 +242,7 @@ static void column_batch(struct check *c, struct batch *b, enum tachy_pix format
         const int w = ((int)v->w + check_range(c, 36, 80)) / 4 * 4, h = (int)v->h + check_range(c, 1, 9);
         v->x = check_float(c, 0, 1) * (w - v->w);
         v->y = check_float(c, 0, 1) * (h - v->h);
-        check_pre_picture_new(c, &b->host[i], format, w, h, 4 * check_range(c, 0, 9), check_range(c, 0, 2) == 0);
+        check_picture_bytes(c, &b->host[i], format, w, h, 4 * check_range(c, 0, 9), check_range(c, 0, 2) == 0);
         b->host[i].f.color = color;
         upload(c, b, i);
     }
