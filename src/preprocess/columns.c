@@ -1,7 +1,5 @@
 #include "preprocess/columns.h"
 
-#include <math.h>
-
 enum {
     MOST_DOWN = 64,  // rows of a line: fewer chunks than the kernel has room for
     MOST_WORDS = 32, // of a lane's entry
@@ -128,10 +126,11 @@ static float fill_weights(uint32_t *to, const struct tachy_taps *t, int i, int b
     const float *w = t->weight + (size_t)i * (size_t)t->max;
     float top = 0;
     for (int k = 0; k < t->count[i]; k++)
-        top = fmaxf(top, w[k]);
+        top = TACHY_MAX(top, w[k]);
+    const float unit = 65280 / top; // 255 * 256
     uint32_t sum = 0;
     for (int k = 0; k < t->count[i]; k++) {
-        uint32_t q = (uint32_t)lrintf(w[k] / top * 65280); // 255 * 256
+        uint32_t q = (uint32_t)(w[k] * unit + 0.5f);
         int samples = 4 / bytes, word = (before + k) / samples, at = (before + k) % samples * 8;
         sum += q;
         if (bytes == 1) {
