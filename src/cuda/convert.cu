@@ -71,7 +71,8 @@ template <int BYTES> __device__ static inline void store_span(const uint32_t w[]
 
 // A lane's 24 or 32 bytes would be written in parts of sectors: the warp's row is put together in shared
 // memory first. `mine`: the part of this warp.
-template <int BYTES> __device__ static inline void store_wide(const uint32_t w[], uint8_t *row, int at, int n, uint4 *mine)
+template <int BYTES>
+__device__ static inline void store_wide(const uint32_t w[], uint8_t *row, int at, int n, uint4 *mine)
 {
     const int lane = threadIdx.x, first = at - lane * BYTES;
     if ((uintptr_t)row % 16) { // the same in all lanes
@@ -113,7 +114,10 @@ __device__ static inline uint32_t pack_bytes(int a, int b, uint32_t c)
     asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
     return d;
 }
-__device__ static inline uint32_t pack_bytes(int a, int b, int c, int d) { return pack_bytes(b, a, pack_bytes(d, c, 0u)); }
+__device__ static inline uint32_t pack_bytes(int a, int b, int c, int d)
+{
+    return pack_bytes(b, a, pack_bytes(d, c, 0u));
+}
 
 __device__ static inline int cut(int v, int most) { return max(min(v, most), 0); }
 
@@ -189,8 +193,8 @@ struct sums {
 };
 
 template <int S, int C>
-__device__ static inline void add_component(const params &p, const place &t, const uint8_t *plane, const uint32_t *const w[3],
-                                            int c, sums *s)
+__device__ static inline void add_component(const params &p, const place &t, const uint8_t *plane,
+                                            const uint32_t *const w[3], int c, sums *s)
 {
     const tachy_yuv_codes &k = p.codes;
     int column[LANE];
@@ -223,7 +227,8 @@ __device__ static inline void add_component(const params &p, const place &t, con
     }
 }
 
-template <int S, int C> __device__ static inline void add_rgb(const params &p, const frame_params &f, const place &t, sums *s)
+template <int S, int C>
+__device__ static inline void add_rgb(const params &p, const frame_params &f, const place &t, sums *s)
 {
     const int words = LANE * S * C / 4, n = p.width * S * C, at_byte = t.x * S * C;
     uint32_t w[3][words];
@@ -241,7 +246,8 @@ template <int S, int C> __device__ static inline void add_rgb(const params &p, c
     }
 }
 
-template <typename Y, int S, int C> __global__ void __launch_bounds__(32 * WARPS) to_yuv(const __grid_constant__ params p)
+template <typename Y, int S, int C>
+__global__ void __launch_bounds__(32 * WARPS) to_yuv(const __grid_constant__ params p)
 {
     const frame_params &f = p.frame[blockIdx.z];
     const place t = here(p);
@@ -284,7 +290,8 @@ struct chroma_rows {
     uint32_t row[2][LANE / 2], left[2], right[2];
 };
 
-__device__ static inline void blend_rows(const params &p, uint32_t near, uint32_t above, uint32_t below, uint32_t out[2])
+__device__ static inline void blend_rows(const params &p, uint32_t near, uint32_t above, uint32_t below,
+                                         uint32_t out[2])
 {
     out[0] = p.codes.top ? 4 * near : 3 * near + above;
     out[1] = p.codes.top ? 2 * near + 2 * below : 3 * near + below;
@@ -305,11 +312,13 @@ template <typename Y> __device__ static inline uint32_t pair_at(const uint8_t *r
 }
 
 template <typename Y>
-__device__ static inline void load_chroma(const params &p, const frame_params &f, const place &t, int first, chroma_rows *o)
+__device__ static inline void load_chroma(const params &p, const frame_params &f, const place &t, int first,
+                                          chroma_rows *o)
 {
     const int bytes = LANE * sizeof(Y), n = t.chroma_w * 2 * sizeof(Y), rows = (p.height + 1) / 2, y = t.y >> 1;
     const uint8_t *base = at<const uint8_t>(f.chroma), *row[3] = {
-        base + y * p.chroma_stride, base + max(y - 1, 0) * p.chroma_stride, base + min(y + 1, rows - 1) * p.chroma_stride};
+        base + y * p.chroma_stride, base + max(y - 1, 0) * p.chroma_stride,
+        base + min(y + 1, rows - 1) * p.chroma_stride};
     uint32_t w[3][bytes / 4];
 #pragma unroll
     for (int j = 0; j < 3; j++)
@@ -349,8 +358,8 @@ template <int S> __device__ static inline weights weights_of(const params &p)
 
 // 8 pixels of a row: their components in v, not cut yet.
 template <typename Y>
-__device__ static inline void mix_row(const params &p, const weights &k, const uint32_t luma[], const chroma_rows &c, int r,
-                                      int shift, int v[3][LANE])
+__device__ static inline void mix_row(const params &p, const weights &k, const uint32_t luma[], const chroma_rows &c,
+                                      int r, int shift, int v[3][LANE])
 {
     const int even = p.codes.centre, odd = p.codes.centre ? 1 : 2;
 #pragma unroll
@@ -382,8 +391,8 @@ template <int S> __device__ static inline void pack_floats(uint32_t w[], const i
 }
 
 template <int S, int C>
-__device__ static inline void store_rgb(const params &p, const frame_params &f, const place &t, int y, const int v[3][LANE],
-                                        uint4 *mine)
+__device__ static inline void store_rgb(const params &p, const frame_params &f, const place &t, int y,
+                                        const int v[3][LANE], uint4 *mine)
 {
     const int words = LANE * S * C / 4, n = p.width * S * C, first = t.x * S * C;
     uint32_t w[words];
@@ -412,7 +421,8 @@ __device__ static inline void store_rgb(const params &p, const frame_params &f, 
     }
 }
 
-template <typename Y, int S, int C> __global__ void __launch_bounds__(32 * WARPS) to_rgb(const __grid_constant__ params p)
+template <typename Y, int S, int C>
+__global__ void __launch_bounds__(32 * WARPS) to_rgb(const __grid_constant__ params p)
 {
     __shared__ uint4 area[WARPS][CHUNKS];
     const frame_params &f = p.frame[blockIdx.z];
@@ -469,7 +479,8 @@ int tachy_cuda_run_convert(const struct tachy_cuda_convert *a, cuda_stream strea
     const int most = 1 << 20;
     bool floats = a->type == TACHY_RGB_F16 || a->type == TACHY_RGB_F32;
     if (a->width < 1 || a->height < 1 || a->width > most || a->height > most || a->count < 1 ||
-        a->count > TACHY_CUDA_CONVERT_FRAMES || (a->codes.bits != 8 && a->codes.bits != 10) || (floats && a->blue_first))
+        a->count > TACHY_CUDA_CONVERT_FRAMES || (a->codes.bits != 8 && a->codes.bits != 10) ||
+        (floats && a->blue_first))
         return cudaErrorInvalidValue;
     params p = *a;
     if (p.blue_first && !p.to_rgb) // the components' numbers in the order of memory

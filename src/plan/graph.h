@@ -29,7 +29,7 @@
                                      resize */                                                     \
     X(POOL, "Pool", 1, 1)         /* pool */                                                       \
     X(REDUCE, "Reduce", 1, 1)     /* reduce */                                                     \
-    X(SOFTMAX, "Softmax", 1, 1)   /* axis */                                                       \
+    X(SOFTMAX, "Softmax", 1, 1)   /* axis; log: its logarithm */                                                       \
     X(SELECT, "Select", 3, 3)     /* condition, where it holds, where not; broadcast as BINARY */  \
     X(GATHER, "Gather", 2, 2)     /* x, indices; axis; ONNX's Gather */                            \
     X(GATHER_EACH, "GatherEach", 2, 2) /* x, indices; axis; ONNX's GatherElements */               \
@@ -212,6 +212,7 @@ struct tachy_plan_attr {
     };
     // UNARY: what it does. CONV, DECONV, MATMUL, BINARY, RESIZE: what is done to the result at the end.
     struct tachy_plan_act_of act;
+    bool log; // SOFTMAX
     bool act_before_add; // CONV, RESIZE with an added tensor: act(x) + added, else act(x + added)
     // CONV, RESIZE: a mean over the result's pixels follows, for which each output row is summed as it
     // is written. What is computed is the same with and without.

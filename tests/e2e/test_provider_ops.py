@@ -139,6 +139,26 @@ class Operators(provider.OperatorCase):
             self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, 1, 2, 0, 0, 0, 1, 3])], mode=mode, opset=19)
         self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, -1, 2, 0, 0, 0, -1, 3])])
 
+    def test_long_lines(self):
+        """More than the steps work on at a time, along each axis; pictures with their channels last."""
+        index = self.rng.integers(-5, 5, 2100)
+        for axis in (0, 1, 2):
+            shape = [5 if d == axis else 3 for d in range(3)]
+            self.op("Gather", shape, constants=[index], axis=axis)
+            self.op("Gather", shape, constants=[index[:6].reshape(2, 3)], axis=axis)
+            self.op("Pad", [n * 9 for n in shape], constants=[np.array([2, 3, 1, 4, 0, 5])], mode="reflect")
+        self.op("Gather", (2, 1100, 7), constants=[np.arange(1100)[::-1].copy()], axis=1)
+        for axis in (0, 1, 2):
+            for name in ("Softmax", "LogSoftmax"):
+                self.op(name, (40, 3, 150), axis=axis, limit=5e-6)
+            for how in ("Max", "Min", "Mean"):
+                self.op("Reduce" + how, (70, 75, 67), axes=[axis])
+        make, w = onnx.helper.make_node, self.random
+        nodes = [make("Conv", ["x", "w"], ["a"], pads=[1] * 4), make("Pad", ["a", "p"], ["b"], mode="reflect"),
+                 make("Gather", ["b", "i"], ["c"], axis=1), make("Conv", ["c", "v"], ["y"])]
+        self.check(nodes, {"x": (2, 3, 20, 9)}, whole=True, constants=[
+            ("w", w(6, 3, 3, 3)), ("p", np.array([0, 0, 2, 1, 0, 0, 1, 3])), ("i", np.array([4, -1, 0, 2, 1])), ("v", w(4, 5, 3, 3))])
+
     def test_norms(self):
         w = self.random
         self.op("LayerNormalization", (2, 5, 33), constants=[w(33), w(33)], limit=5e-6)

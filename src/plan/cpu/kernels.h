@@ -1,5 +1,6 @@
 #pragma once
 #include "base/cpu.h"
+#include "plan/graph.h"
 #include "ref/ref_plan.h"
 
 // The kernels of one instruction set: what src/plan/cpu/*.c cuts the work into. Each is
@@ -154,6 +155,15 @@ struct tachy_plan_kernels {
     // to whole vectors; and back.
     void (*const *winograd_in)(const float *const *x, int channels, float *to, ptrdiff_t step);
     void (*const *winograd_out)(const struct tachy_winograd_tile *t);
+    // y[i] = f(x[i]), of the activations that nothing ends in.
+    void (*function)(const struct tachy_plan_act_of *f, const float *restrict x, float *restrict y, int n);
+    // Numbers of a type as float32, and back: y[at + i] = x[i * step], towards zero and cut to the type.
+    void (*enter)(enum tachy_dtype type, const void *x, float *restrict y, int64_t n);
+    void (*leave)(enum tachy_dtype type, const float *restrict x, ptrdiff_t step, void *y, int64_t at, int64_t n);
+    // The sum of x[0..n-1], in an order that is the same for every set.
+    double (*total)(const float *x, int64_t n);
+    // The largest of x[0..n-1], n >= 1, with sign -1 the smallest.
+    float (*most)(const float *x, int64_t n, float sign);
     // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
     float (*peak)(int rounds);
 };

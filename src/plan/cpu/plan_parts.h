@@ -90,7 +90,7 @@ struct plan_step {
     struct plan_ref in, in2, out, add, scale; // scale: data only
     struct plan_ref sums; // of the output's rows, or of the input's for a mean: [n * h][c]; data only
     struct tachy_act act;
-    bool add_last;
+    bool add_last, log; // log: of a softmax
     ptrdiff_t weights, slope; // floats in the weights; slope: -1 for none
     const void *packed;       // weights of a convolution, straight or transposed
     union {

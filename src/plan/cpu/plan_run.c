@@ -114,5 +114,5 @@ void plan_run_resize(const struct plan_step *s, const struct plan_run *r, int ro
 void plan_run_softmax(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
-    tachy_softmax_run(s->k, &in, &out, false, row0, row1);
+    tachy_softmax_run(s->k, &in, &out, s->log, row0, row1);
 }
