@@ -544,6 +544,8 @@ static int gpu_json(struct segment_worker *w, struct tachy_item *item, double ti
     if (err == TACHY_OK)
         err = segment_gpu_composite(w, item, alpha);
     if (err == TACHY_OK)
+        err = segment_gpu_finish(item);
+    if (err == TACHY_OK)
         err = tachy_composite_json_of(w->composite, tachy_item_head(item), &item->result,
                                       tachy_frame_writable(alpha, 0), alpha->stride[0], time_s, line);
     tachy_frame_unref(&alpha);
@@ -674,6 +676,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_save = order_save,
     .order_load = order_load,
     .composite = segment_composite,
+    .settle = segment_gpu_finish,
     .item_close = item_close,
     .tensors = tensors,
     .describe = describe,

@@ -75,6 +75,15 @@ struct segment_item {
     } eye[TACHY_MAX_EYES];
     tachy_frame *background; // mode replace
     tachy_frame *on_gpu;     // copy of a frame of the host's, until it is composited
+    struct segment_gpu_item {
+        struct segment_gpu_flight *flight; // where its composite is: part of it
+        uint64_t part;
+        uint32_t counted;        // the eye's count before it
+        double pixels;
+        // The worker whose stream is behind the frame's writer, and the frame.
+        const struct segment_gpu_worker *behind;
+        int64_t behind_id;
+    } gpu;
     char *json;              // mode json: the line, grown as needed
     size_t json_size;
 };

@@ -41,35 +41,22 @@ int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, 
     if (item->in->device != g->gpu->device.ordinal)
         return tachy_fail(g->w->task->log, TACHY_ERR_UNSUPPORTED, "a frame of GPU %d reached a worker of GPU %d",
                           item->in->device, g->gpu->device.ordinal);
+    if (si->gpu.behind == g && si->gpu.behind_id == item->result.frame_id)
+        return TACHY_OK;
+    si->gpu.behind = g;
+    si->gpu.behind_id = item->result.frame_id;
     return behind(g, item->in);
 }
 
-// Keeps the frame until what has been queued so far is done. Of the frames before, those that are done
-// with go back; where as many as there are places are still read, the oldest is waited for.
-static int hold(struct segment_gpu_worker *g, tachy_frame *f)
-{
-    struct segment_gpu_held *place = &g->held[g->next_held++ % SEGMENT_GPU_HELD];
-    for (int i = 0; i < SEGMENT_GPU_HELD; i++) {
-        struct segment_gpu_held *h = &g->held[i];
-        if (h->frame && (g->cu->event_query(h->read) == CUDA_OK || h == place)) {
-            int err = h == place ? segment_gpu_failed(g, g->cu->event_wait(h->read), "preprocess") : TACHY_OK;
-            if (err < 0)
-                return err;
-            tachy_frame_unref(&h->frame);
-        }
-    }
-    place->frame = tachy_frame_ref(f);
-    return segment_gpu_failed(g, g->cu->event_record(place->read, g->stream), "an event");
-}
-
-int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item)
 {
     struct segment_item *si = item->priv;
     if (segment_keeps_input(g->w->s))
         return TACHY_OK;
-    if (eye == g->w->task->eyes - 1)
-        tachy_frame_unref(&si->on_gpu); // the pool's next user is on this stream
-    return item->in->place == TACHY_DEVICE ? hold(g, item->in) : TACHY_OK;
+    int err = segment_gpu_flight_keep(g->flight, item->in->place == TACHY_DEVICE ? item->in : si->on_gpu);
+    if (err < 0 || segment_gpu_flight_kept(g->flight) < 2) // the first goes with the next step's
+        return err;
+    return segment_gpu_flight_mark(g->flight, NULL);
 }
 
 static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
@@ -86,7 +73,7 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
         .frame = &part, .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
     struct segment_gpu_size *size = &g->size[w->last];
     err = tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
-    return err < 0 || segment_needs_guide(w->s) ? err : segment_gpu_let_go(g, item, eye);
+    return err < 0 || segment_needs_guide(w->s) ? err : segment_gpu_let_go(g, item);
 }
 
 // The model's picture to the host, and there when it returns.
@@ -131,20 +118,15 @@ static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
     return err < 0 ? err : tachy_engine_run(e->engine, t->in, t->out);
 }
 
-// The engine's output on the card to the eye's mask, there and on the host.
+// The engine's output on the card to the eye's mask there.
 static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, const struct tachy_mask_spec *spec,
                        const struct tachy_placement *pl)
 {
     const struct segment *s = g->w->s;
-    size_t bytes = (size_t)e->width * (size_t)e->height;
     int err = tachy_mask_from_tensor_cuda(spec, &g->size[g->w->last].out, pl, s->rotation, s->flip, e->gpu->mask,
                                           e->width, g->cu, g->stream, g->w->task->log);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->copy_to_host_async(e->mask, e->gpu->mask, bytes, g->stream), "a copy");
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->event_record(e->gpu->done, g->stream), "an event");
-    e->gpu->pending = err == TACHY_OK;
-    return err;
+    e->gpu->unfetched = true;
+    return err < 0 ? err : segment_gpu_eye_written(e, g->stream, g->w->task->log);
 }
 
 int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
@@ -155,7 +137,7 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
     if (err < 0)
         return err;
     e->gpu->stale = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
-    e->gpu->guide_stale = false;
+    e->gpu->guide_stale = e->gpu->unfetched = false;
     if (e->gpu->stale)
         return tachy_mask_from_tensor(spec, out, pl, w->s->rotation, w->s->flip, e->mask, e->width);
     err = tachy_device_enter(&g->gpu->device, w->task->log);
@@ -217,8 +199,9 @@ static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item
 {
     struct tachy_result there;
     struct tachy_refine refine[TACHY_MAX_EYES];
+    struct segment_item *si = item->priv;
     bool fine = g->w->s->refine;
-    const tachy_frame *f = &item->head, *background = ((struct segment_item *)item->priv)->background;
+    const tachy_frame *f = &item->head, *background = si->background;
     int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
     if (err == TACHY_OK)
         err = masks_there(g, item, &there);
@@ -226,38 +209,62 @@ static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item
         err = segment_gpu_fit(g, item, refine);
     if (err == TACHY_OK && background)
         err = behind(g, background);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->fill_async(g->counted, 0, sizeof(uint32_t), g->stream), "clearing a count");
     if (err < 0)
         return err;
-    struct tachy_composite_cuda_item of = {
-        .in = f, .result = &there, .refine = fine ? refine : NULL, .background = background, .counted = g->counted};
+    struct tachy_composite_cuda_item of = {.in = f, .result = &there, .refine = fine ? refine : NULL,
+                                           .background = background, .counted = si->eye[0].gpu->counted};
     for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
         of.data[i] = tachy_frame_writable(surface, i);
         of.stride[i] = surface->stride[i];
     }
+    si->gpu.counted = *si->eye[0].gpu->counted_host; // the card's only grows
     return tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+}
+
+// What the composite reads, until it has.
+static int keep_all(struct segment_gpu_worker *g, struct tachy_item *item)
+{
+    struct segment_item *si = item->priv;
+    tachy_frame *read[] = {item->in, si->on_gpu, si->background};
+    int err = TACHY_OK;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(read) && err == TACHY_OK; i++)
+        if (read[i])
+            err = segment_gpu_flight_keep(g->flight, read[i]);
+    return err;
 }
 
 static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)
 {
     struct segment_item *si = item->priv;
-    int err = queue_composite(g, item, surface);
+    const tachy_frame *in = tachy_item_head(item);
+    int err = keep_all(g, item);
+    if (err == TACHY_OK)
+        err = queue_composite(g, item, surface);
     if (err == TACHY_OK)
         err = tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->copy_to_host_async(g->counted_host, g->counted, sizeof(uint32_t), g->stream),
-                                 "a copy");
+    for (int i = 0; i < item->result.eyes && err == TACHY_OK; i++)
+        err = segment_gpu_eye_fetch(&si->eye[i], i == 0, g->stream, g->w->task->log);
     // Also after a failure: what was queued reads the frame.
-    int end = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
-    if (end == TACHY_OK)
-        end = segment_gpu_failed(g, g->cu->event_wait(g->done), "the picture's work on the GPU");
+    int end = segment_gpu_flight_mark(g->flight, &si->gpu.part);
     tachy_frame_unref(&si->on_gpu);
+    si->gpu.flight = g->flight;
+    si->gpu.pixels = (double)in->width * in->height;
+    if (err < 0 && end == TACHY_OK)
+        segment_gpu_flight_wait(g->flight, si->gpu.part);
+    item->pending = err == TACHY_OK && end == TACHY_OK;
+    return err < 0 ? err : end;
+}
+
+int segment_gpu_finish(struct tachy_item *item)
+{
+    struct segment_item *si = item->priv;
+    int err = segment_gpu_flight_wait(si->gpu.flight, si->gpu.part);
+    item->pending = false;
     for (int i = 0; i < item->result.eyes; i++)
         si->eye[i].gpu->pending = false;
-    const tachy_frame *in = tachy_item_head(item);
-    item->result.coverage = (float)*g->counted_host / (float)((double)in->width * in->height);
-    return err < 0 ? err : end;
+    uint32_t counted = *si->eye[0].gpu->counted_host - si->gpu.counted;
+    item->result.coverage = (float)counted / (float)si->gpu.pixels;
+    return err;
 }
 
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)

@@ -6,8 +6,8 @@
 // software decoder made is copied there first.
 //
 // A worker queues what belongs to a frame on a stream of its own, behind the stream that the frame was
-// written in, and waits once, where the picture is handed on. Who reads a mask before that waits with
-// segment_gpu_settle().
+// written in, and waits for nothing: who pulls the picture does, with segment_gpu_finish(). Who reads a mask
+// before that waits with segment_gpu_settle().
 
 struct segment_gpu_worker;
 
@@ -32,7 +32,10 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
                      const struct tachy_tensor *out, const struct tachy_placement *pl);
 // In the place of tachy_luma_guide(), after the mask.
 int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye);
+// Queues it and sets item->pending; on failure nothing is on its way any more.
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
+// Ends an item that is pending: `settle` of struct tachy_task_ops.
+int segment_gpu_finish(struct tachy_item *item);
 
 // Memory for the eye's mask and guide that the GPU can write, and its counterpart there.
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);

@@ -1,5 +1,7 @@
 #include "task/segment_gpu_eye.h"
 
+#include "task/segment_gpu_flight.h"
+
 #include <stdlib.h>
 
 enum {
@@ -60,8 +62,20 @@ void segment_gpu_masks_close(struct segment_gpu_masks **masks)
     free(p);
 }
 
+// Counts begin at 0.
+static int clear(struct tachy_device *d, const struct mask_chunk *c, size_t bytes)
+{
+    int err = tachy_device_enter(d, NULL);
+    if (err < 0)
+        return err;
+    memset(c->host.data, 0, bytes);
+    int status = d->cu->copy_to_device((cuda_address)(uintptr_t)c->device.data, c->host.data, bytes);
+    tachy_device_leave(d);
+    return status == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
+}
+
 // `bytes`: of a piece, a multiple of ALIGN.
-static struct mask_chunk *open_chunk(struct segment_gpu_masks *p, size_t bytes)
+static struct mask_chunk *open_chunk(struct segment_gpu_masks *p, struct tachy_device *d, size_t bytes)
 {
     size_t n = TACHY_MAX(CHUNK_BYTES / bytes, (size_t)1);
     struct mask_chunk *c = calloc(1, sizeof(*c) + n * sizeof(c->piece[0]));
@@ -69,7 +83,8 @@ static struct mask_chunk *open_chunk(struct segment_gpu_masks *p, size_t bytes)
         return NULL;
     c->bytes = bytes;
     if (tachy_memory_take(p->memory, &c->device, TACHY_DEVICE, TACHY_MEMORY_RESULTS, n * bytes) < 0 ||
-        tachy_memory_take(p->memory, &c->host, TACHY_PINNED, TACHY_MEMORY_RESULTS, n * bytes) < 0) {
+        tachy_memory_take(p->memory, &c->host, TACHY_PINNED, TACHY_MEMORY_RESULTS, n * bytes) < 0 ||
+        clear(d, c, n * bytes) < 0) {
         close_chunk(p, c);
         return NULL;
     }
@@ -83,7 +98,7 @@ static struct mask_chunk *open_chunk(struct segment_gpu_masks *p, size_t bytes)
     return c;
 }
 
-static struct segment_gpu_piece *take_piece(struct segment_gpu_masks *p, size_t bytes)
+static struct segment_gpu_piece *take_piece(struct segment_gpu_masks *p, struct tachy_device *d, size_t bytes)
 {
     struct segment_gpu_piece *piece = NULL;
     bytes = TACHY_ALIGN(bytes, (size_t)ALIGN);
@@ -95,7 +110,7 @@ static struct segment_gpu_piece *take_piece(struct segment_gpu_masks *p, size_t 
     if (c)
         *at = c->next;
     else
-        c = open_chunk(p, bytes);
+        c = open_chunk(p, d, bytes);
     if (c) {
         c->next = p->chunks;
         p->chunks = c;
@@ -117,7 +132,8 @@ static void put_piece(struct segment_gpu_masks *p, struct segment_gpu_piece *pie
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes)
 {
     bool guided = segment_needs_guide(s);
-    size_t behind = TACHY_ALIGN(bytes, (size_t)ALIGN); // the mask lies the guide
+    size_t count_at = TACHY_ALIGN(bytes, sizeof(uint32_t)); // close to the mask, for one copy of both
+    size_t behind = TACHY_ALIGN(count_at + sizeof(uint32_t), (size_t)ALIGN); // lies the guide
     const struct tachy_cu *cu = s->gpu->device.cu;
     struct segment_gpu_eye *g = calloc(1, sizeof(*g));
     if (!g)
@@ -125,11 +141,13 @@ int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_
     e->gpu = g;
     g->gpu = tachy_gpu_ref(s->gpu);
     g->masks = s->masks;
-    g->piece = take_piece(s->masks, guided ? behind + bytes : bytes);
+    g->piece = take_piece(s->masks, &s->gpu->device, guided ? behind + bytes : behind);
     if (!g->piece)
         return TACHY_ERR_NOMEM;
     e->mask = g->piece->host;
     g->mask = g->piece->device;
+    g->counted = g->mask + count_at;
+    g->counted_host = (void *)(e->mask + count_at);
     if (guided) {
         e->guide = e->mask + behind;
         g->guide = g->mask + behind;
@@ -137,7 +155,7 @@ int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_
     int err = tachy_device_enter(&g->gpu->device, NULL);
     if (err < 0)
         return err;
-    if (cu->event_create(&g->done, CUDA_EVENT_BLOCKS) != CUDA_OK)
+    if (cu->event_create(&g->done, CUDA_EVENT_ORDERS) != CUDA_OK)
         err = TACHY_ERR_NOMEM;
     tachy_device_leave(&g->gpu->device);
     return err;
@@ -159,13 +177,41 @@ void segment_gpu_eye_free(struct segment_eye *e)
     e->mask = e->guide = NULL;
 }
 
+int segment_gpu_eye_fetch(struct segment_eye *e, bool with_count, cuda_stream stream, const struct tachy_log *log)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    const struct tachy_cu *cu = g->gpu->device.cu;
+    uint8_t *to = g->unfetched ? e->mask : (uint8_t *)g->counted_host;
+    uint8_t *end = with_count ? (uint8_t *)(g->counted_host + 1) : e->mask + (size_t)e->width * (size_t)e->height;
+    if (!with_count && !g->unfetched)
+        return TACHY_OK;
+    g->unfetched = false;
+    cuda_address from = g->mask + (cuda_address)(to - e->mask);
+    return tachy_cu_check(cu, cu->copy_to_host_async(to, from, (size_t)(end - to), stream), log, "a mask's copy");
+}
+
+// On the stream that made the mask, behind what else has been put there by now.
+static int fetch_late(struct segment_eye *e)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    int err = tachy_device_enter(&g->gpu->device, NULL);
+    if (err < 0)
+        return err;
+    err = segment_gpu_eye_fetch(e, false, g->by, NULL);
+    if (err == TACHY_OK)
+        err = tachy_cu_check(g->gpu->device.cu, g->gpu->device.cu->event_record(g->done, g->by), NULL, "an event");
+    tachy_device_leave(&g->gpu->device);
+    return err;
+}
+
 int segment_gpu_settle(struct segment_eye *e)
 {
     struct segment_gpu_eye *g = e->gpu;
     if (!g || !g->pending)
         return TACHY_OK;
     g->pending = false;
-    return g->gpu->device.cu->event_wait(g->done) == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
+    int err = g->unfetched ? fetch_late(e) : TACHY_OK;
+    return err < 0 ? err : segment_gpu_event_wait(g->gpu, g->done);
 }
 
 void segment_gpu_touched(struct segment_eye *e)
@@ -174,12 +220,23 @@ void segment_gpu_touched(struct segment_eye *e)
         e->gpu->stale = e->gpu->guide_stale = true;
 }
 
+int segment_gpu_eye_written(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    const struct tachy_cu *cu = g->gpu->device.cu;
+    g->by = stream;
+    int err = tachy_cu_check(cu, cu->event_record(g->done, stream), log, "an event");
+    g->pending = err == TACHY_OK;
+    return err;
+}
+
 int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
 {
     struct segment_gpu_eye *g = e->gpu;
     const struct tachy_cu *cu = g->gpu->device.cu;
     size_t n = (size_t)e->width * (size_t)e->height;
-    int status = g->stale && (!g->guide || g->guide_stale) ? CUDA_OK : cu->stream_wait_event(stream, g->done, 0);
+    bool ordered = stream == g->by || (g->stale && (!g->guide || g->guide_stale));
+    int status = ordered ? CUDA_OK : cu->stream_wait_event(stream, g->done, 0);
     if (status == CUDA_OK && g->stale)
         status = cu->copy_to_device_async(g->mask, e->mask, n, stream);
     if (status == CUDA_OK && g->guide && g->guide_stale)

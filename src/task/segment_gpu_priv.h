@@ -4,10 +4,9 @@
 #include "postprocess/composite_cuda.h"
 #include "preprocess/preprocess_cuda.h"
 #include "task/segment_gpu_eye.h"
+#include "task/segment_gpu_flight.h"
 
 // What the files of segment's GPU worker share. A worker is one thread's at a time.
-
-enum { SEGMENT_GPU_HELD = 4 };
 
 struct segment_gpu_size {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
@@ -22,21 +21,14 @@ struct segment_gpu_worker {
     const struct tachy_cu *cu;
     const struct tachy_cuda_kernels *kernels;
     cuda_stream stream;
-    cuda_event arrived, done;
+    cuda_event arrived, done; // done: of what the host's engine waits for
     struct segment_gpu_size size[SEGMENT_SIZES];
     tachy_composite_cuda *composite;
     tachy_frame_pool *surfaces, *uploads; // composited; copies of the host's frames
     enum tachy_pix upload_format;
     int upload_width, upload_height;
-    // Frames that the pipeline lets go of while the GPU may still read them.
-    struct segment_gpu_held {
-        tachy_frame *frame;
-        cuda_event read;
-    } held[SEGMENT_GPU_HELD];
-    int next_held;
+    struct segment_gpu_flight *flight; // with frames that the pipeline lets go of while the GPU reads them
     struct tachy_block coefficients; // refine: a, then b, eye by eye
-    cuda_address counted;       // uint32_t a frame: the mask's coverage
-    uint32_t *counted_host;     // pinned
 };
 
 // The code for a call's status, logged with `what` where it is an error.
@@ -47,8 +39,8 @@ static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, c
 
 // The item's frame on the card, in *out; what is queued from here on comes after it was written.
 int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out);
-// The last of the steps before the order that reads the frame's pixels has been queued.
-int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
+// The last of an eye's steps before the order that reads the frame's pixels has been queued.
+int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item);
 // segment_gpu_refine.c: queues the coefficients of the item's eyes, whose masks and guides are on the card
 // already. They are good until the next item's.
 int segment_gpu_fit(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_refine refine[TACHY_MAX_EYES]);
