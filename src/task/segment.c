@@ -584,7 +584,7 @@ static int segment_composite(void *worker, struct tachy_item *item)
     const tachy_frame *in = tachy_item_head(item);
     struct tachy_refine refine[TACHY_MAX_EYES];
     int err = s->refine && !w->gpu ? fit_refine(w, item, refine) : TACHY_OK;
-    const struct tachy_refine *r = s->refine ? refine : NULL;
+    const struct tachy_refine *r = s->refine && !w->gpu ? refine : NULL;
     if (err < 0)
         return err;
     if (s->composite.mode == TACHY_MODE_JSON)

@@ -67,9 +67,13 @@ int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, in
     struct segment_item *si = item->priv;
     if (segment_keeps_input(g->w->s))
         return TACHY_OK;
-    if (eye == g->w->task->eyes - 1)
-        tachy_frame_unref(&si->on_gpu); // the pool's next user is on this stream
-    return item->in->place == TACHY_DEVICE ? hold(g, item->in) : TACHY_OK;
+    if (item->in->place == TACHY_DEVICE)
+        return hold(g, item->in);
+    if (eye < g->w->task->eyes - 1)
+        return TACHY_OK;
+    int err = hold(g, si->on_gpu); // it may be another worker's, who writes the next one on another stream
+    tachy_frame_unref(&si->on_gpu);
+    return err;
 }
 
 static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
