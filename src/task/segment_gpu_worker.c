@@ -2,6 +2,7 @@
 
 #include "cuda/places.h"
 #include "engine/engine_ops.h"
+#include "media/device.h"
 
 #include <stdlib.h>
 
