@@ -105,7 +105,8 @@ static int run_step(struct light_lane *l, enum tachy_step step, struct tachy_ite
     const struct tachy_task_ops *ops = l->b->p->task->ops;
     if (step == TACHY_STEP_COMPOSITE) {
         tachy_frame_unref(&item->out);
-        return ops->composite(l->worker, item);
+        int err = ops->composite(l->worker, item);
+        return err < 0 ? err : tachy_task_settle(ops, item);
     }
     return step == TACHY_STEP_PREPROCESS ? ops->preprocess(l->worker, item, eye)
            : step == TACHY_STEP_MODEL    ? ops->model(l->worker, item, eye)

@@ -28,6 +28,7 @@ struct tachy_item {
     uint64_t pushed;     // into the pipeline, tachy_ticks()
     uint32_t stream;     // number of its stream in the profile
     bool anew;           // the stream's state (smoothing, recurrence) starts anew here
+    bool pending;        // composite has only begun what ends in `out` and `result`: see settle
     bool small;          // the model is to see a smaller picture (TACHY_EASE_SMALL_INPUT)
     unsigned reuse;      // eyes (bits 1 << eye) whose result is taken over from an earlier item:
                          // preprocess, model and postprocess are not called for them
@@ -149,6 +150,11 @@ struct tachy_task_ops {
 
     // In any order again, after `order`; sets item->out. NULL: no pictures are made.
     int (*composite)(void *worker, struct tachy_item *item);
+    // Composite may return while another device still works at item->out and item->result: then it sets
+    // item->pending, and what it reads and writes is kept by the task. Waits until they are there, or have
+    // failed, and clears `pending`. Any thread, once for an item, before it is pulled or its memory is used
+    // again; not in order. NULL: composite never does.
+    int (*settle)(struct tachy_item *item);
 
     void (*item_close)(void *item_priv); // frees what the item's priv holds
     // For saving and replaying steps. NULL: cannot be done.
@@ -180,6 +186,12 @@ struct tachy_task {
     struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
     max_align_t priv[];
 };
+
+// Ends what composite may have begun.
+static inline int tachy_task_settle(const struct tachy_task_ops *ops, struct tachy_item *item)
+{
+    return item->pending ? ops->settle(item) : TACHY_OK;
+}
 
 static inline bool tachy_task_recurrent(const tachy_task *t)
 {
