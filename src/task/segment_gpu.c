@@ -158,9 +158,10 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
     int err = segment_gpu_settle(e); // of the frame before, where nobody looked at its mask
     if (err < 0)
         return err;
-    e->gpu->stale = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
+    e->gpu->from_host = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
+    e->gpu->stale = e->gpu->from_host;
     e->gpu->guide_stale = false;
-    if (e->gpu->stale)
+    if (e->gpu->from_host)
         return tachy_mask_from_tensor(spec, out, pl, w->s->rotation, w->s->flip, e->mask, e->width);
     err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
@@ -217,30 +218,36 @@ static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, st
     return err;
 }
 
-static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
+int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+                    const struct tachy_result *there, tachy_frame *surface)
 {
-    struct tachy_result there;
+    const tachy_frame *background = ((const struct segment_item *)item->priv)->background;
     struct tachy_refine refine[TACHY_MAX_EYES];
     bool fine = g->w->s->refine;
-    const tachy_frame *f = &item->head, *background = ((struct segment_item *)item->priv)->background;
-    int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
-    if (err == TACHY_OK)
-        err = masks_there(g, item, &there);
-    if (err == TACHY_OK && fine)
-        err = segment_gpu_fit(g, item, refine);
+    int err = fine ? segment_gpu_fit(g, item, refine) : TACHY_OK;
     if (err == TACHY_OK && background)
         err = behind(g, background);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->fill_async(g->counted, 0, sizeof(uint32_t), g->stream), "clearing a count");
     if (err < 0)
         return err;
     struct tachy_composite_cuda_item of = {
-        .in = f, .result = &there, .refine = fine ? refine : NULL, .background = background, .counted = g->counted};
+        .in = f, .result = there, .refine = fine ? refine : NULL, .background = background, .counted = g->counted};
     for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
         of.data[i] = tachy_frame_writable(surface, i);
         of.stride[i] = surface->stride[i];
     }
     return tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+}
+
+static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
+{
+    struct tachy_result there;
+    const tachy_frame *f = &item->head;
+    int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = masks_there(g, item, &there);
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->fill_async(g->counted, 0, sizeof(uint32_t), g->stream), "clearing a count");
+    return err < 0 ? err : segment_gpu_lay(g, item, f, &there, surface);
 }
 
 static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)

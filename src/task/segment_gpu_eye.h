@@ -12,6 +12,7 @@ struct segment_gpu_eye {
     cuda_address mask, guide; // guide: 0 where nobody needs it
     cuda_event done;  // the mask is on the card and on the host, the guide on the card
     bool pending;     // and that has not been waited for
+    bool from_host;   // the engine's output was there
     bool stale;       // the host's mask is the true one
     bool guide_stale; // the same of the guide
 };
