@@ -45,6 +45,14 @@ struct tachy_task_batches {
     double run_s;        // of all runs together
 };
 
+// What a GPU does of a task.
+struct tachy_device;
+struct tachy_task_gpu {
+    struct tachy_device *device;
+    unsigned steps; // bits 1 << enum tachy_step: its multiprocessors do their work
+    double to_host, to_device; // bytes that are copied for a frame
+};
+
 // What the steps of one eye read and write, in a worker's memory.
 struct tachy_task_tensors {
     struct tachy_tensor *in, *out;      // of the model; arrays
@@ -157,6 +165,12 @@ struct tachy_task_ops {
     // NULL: there are none. Any thread, while the other is open.
     uint64_t (*transfer_ns)(const void *worker);
     uint64_t (*batch_transfer_ns)(const void *engine);
+    // For the light ratio, of an item that has been through all steps. NULL, false: a GPU does nothing.
+    bool (*gpu)(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
+    // Queues the kernels of one of those steps for all eyes on the worker's stream, without the copies
+    // between host and card, and does not wait. The device's context is current.
+    int (*gpu_queue)(void *worker, enum tachy_step step, struct tachy_item *item);
+    void *(*gpu_stream)(const void *worker); // a CUstream
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);
     // What runs the model, with its version. NULL: nothing does.

@@ -51,10 +51,10 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     if (!s->provider)
         return TACHY_ERR_NOMEM;
     snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(net->first));
-    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
+    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d%s%s",
              card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
-             s->engine_threads);
+             s->engine_threads, s->gpu ? " on " : "", s->gpu ? s->gpu->device.name : "");
     return TACHY_OK;
 }
 
@@ -586,7 +586,7 @@ static int segment_composite(void *worker, struct tachy_item *item)
     const tachy_frame *in = tachy_item_head(item);
     struct tachy_refine refine[TACHY_MAX_EYES];
     int err = s->refine && !w->gpu ? fit_refine(w, item, refine) : TACHY_OK;
-    const struct tachy_refine *r = s->refine ? refine : NULL;
+    const struct tachy_refine *r = s->refine && !w->gpu ? refine : NULL;
     if (err < 0)
         return err;
     if (s->composite.mode == TACHY_MODE_JSON)
@@ -679,6 +679,9 @@ const struct tachy_task_ops tachy_task_segment = {
     .settle = segment_gpu_finish,
     .item_close = item_close,
     .tensors = tensors,
+    .gpu = segment_gpu_load,
+    .gpu_queue = segment_gpu_queue,
+    .gpu_stream = segment_gpu_stream,
     .describe = describe,
     .engine = engine,
 };

@@ -48,12 +48,15 @@ int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, 
     return behind(g, item->in);
 }
 
-int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item)
+int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
 {
     struct segment_item *si = item->priv;
     if (segment_keeps_input(g->w->s))
         return TACHY_OK;
-    int err = segment_gpu_flight_keep(g->flight, item->in->place == TACHY_DEVICE ? item->in : si->on_gpu);
+    tachy_frame *f = item->in->place == TACHY_DEVICE ? item->in : si->on_gpu;
+    int err = segment_gpu_flight_keep(g->flight, f);
+    if (eye == g->w->task->eyes - 1)
+        tachy_frame_unref(&si->on_gpu);
     if (err < 0 || segment_gpu_flight_kept(g->flight) < 2) // the first goes with the next step's
         return err;
     return segment_gpu_flight_mark(g->flight, NULL);
@@ -73,7 +76,7 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
         .frame = &part, .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
     struct segment_gpu_size *size = &g->size[w->last];
     err = tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
-    return err < 0 || segment_needs_guide(w->s) ? err : segment_gpu_let_go(g, item);
+    return err < 0 || segment_needs_guide(w->s) ? err : segment_gpu_let_go(g, item, eye);
 }
 
 // The model's picture to the host, and there when it returns.
@@ -136,9 +139,10 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
     int err = segment_gpu_settle(e); // of the frame before, where nobody looked at its mask
     if (err < 0)
         return err;
-    e->gpu->stale = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
+    e->gpu->from_host = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
+    e->gpu->stale = e->gpu->from_host;
     e->gpu->guide_stale = e->gpu->unfetched = false;
-    if (e->gpu->stale)
+    if (e->gpu->from_host)
         return tachy_mask_from_tensor(spec, out, pl, w->s->rotation, w->s->flip, e->mask, e->width);
     err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
@@ -195,30 +199,37 @@ static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, st
     return err;
 }
 
-static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
+int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+                    const struct tachy_result *there, tachy_frame *surface)
 {
-    struct tachy_result there;
+    const struct segment_item *si = item->priv;
+    const tachy_frame *background = si->background;
     struct tachy_refine refine[TACHY_MAX_EYES];
-    struct segment_item *si = item->priv;
     bool fine = g->w->s->refine;
-    const tachy_frame *f = &item->head, *background = si->background;
-    int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
-    if (err == TACHY_OK)
-        err = masks_there(g, item, &there);
-    if (err == TACHY_OK && fine)
-        err = segment_gpu_fit(g, item, refine);
+    int err = fine ? segment_gpu_fit(g, item, refine) : TACHY_OK;
     if (err == TACHY_OK && background)
         err = behind(g, background);
     if (err < 0)
         return err;
-    struct tachy_composite_cuda_item of = {.in = f, .result = &there, .refine = fine ? refine : NULL,
+    struct tachy_composite_cuda_item of = {.in = f, .result = there, .refine = fine ? refine : NULL,
                                            .background = background, .counted = si->eye[0].gpu->counted};
     for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
         of.data[i] = tachy_frame_writable(surface, i);
         of.stride[i] = surface->stride[i];
     }
-    si->gpu.counted = *si->eye[0].gpu->counted_host; // the card's only grows
     return tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+}
+
+static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
+{
+    struct segment_item *si = item->priv;
+    struct tachy_result there;
+    const tachy_frame *f = &item->head;
+    int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = masks_there(g, item, &there);
+    si->gpu.counted = *si->eye[0].gpu->counted_host; // the card's only grows
+    return err < 0 ? err : segment_gpu_lay(g, item, f, &there, surface);
 }
 
 // What the composite reads, until it has.

@@ -37,6 +37,11 @@ int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tac
 // Ends an item that is pending: `settle` of struct tachy_task_ops.
 int segment_gpu_finish(struct tachy_item *item);
 
+// For the light ratio; see struct tachy_task_ops.
+bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
+int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item);
+void *segment_gpu_stream(const void *worker);
+
 // Memory for the eye's mask and guide that the GPU can write, and its counterpart there.
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);
 void segment_gpu_eye_free(struct segment_eye *e);

@@ -16,6 +16,7 @@ struct segment_gpu_eye {
     uint32_t *counted_host; // pinned: the same, of the last composite that is done
     bool pending;     // and that has not been waited for
     bool unfetched;   // nobody has copied the mask to the host yet
+    bool from_host;   // the engine's output was there
     bool stale;       // the host's mask is the true one
     bool guide_stale; // the same of the guide
 };

@@ -38,7 +38,7 @@ static void compare(struct check *c, const tachy_frame *f, const struct tachy_re
 }
 
 // In one call, or guides first and then the coefficients from what is there.
-static int run(struct check *c, const struct tachy_refine_cuda *q, const struct tachy_refine_cuda_eye eye[], int n)
+static int refine(struct check *c, const struct tachy_refine_cuda *q, const struct tachy_refine_cuda_eye eye[], int n)
 {
     struct tachy_refine_cuda_eye part[EYES];
     struct tachy_refine_cuda apart = *q;
@@ -79,7 +79,7 @@ static void one(struct check *c)
             .fit = {(float *)(uintptr_t)(a + 4 * at), (float *)(uintptr_t)(b + 4 * at), w, h}};
     }
     struct tachy_refine_cuda q = {.eye = eye, .count = n, .width = w, .height = h, .guide_stride = w, .mask_stride = w};
-    check_case(c, run(c, &q, eye, n) == TACHY_OK, "refine on the GPU");
+    check_case(c, refine(c, &q, eye, n) == TACHY_OK, "refine on the GPU");
     check_gpu_get(c, guide, g, all), check_gpu_get(c, slope, a, all * 4), check_gpu_get(c, offset, b, all * 4);
     for (int i = 0; i < n; i++)
         compare(c, &f.f, &eye[i].region, w, h, mask + (size_t)i * size, guide + (size_t)i * size,

@@ -1,7 +1,7 @@
 // A CUDA driver without a GPU: streams are moments up to which they are busy, events moments at
 // which they happen. Time passes as the host's does, on a clock that is 150 ppm faster and starts
 // elsewhere, as a card's own would. Nothing is computed; device memory is memory of the host's that
-// nobody has touched; what is copied on a stream to or from the host, and pictures, are.
+// nobody has touched, which pictures (cuMemcpy2D) and small pieces are copied from and to.
 #include "cuda/abi.h"
 #include "fake.h"
 
@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+
+enum { SMALL = 1 << 20 }; // bytes of a copy in one piece that is made; larger ones only take their time
 
 struct cuda_stream_handle {
     uint64_t busy_until; // host ns
@@ -221,7 +223,7 @@ FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) {
 FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
 {
     counts.calls++;
-    if (!failure)
+    if (!failure && bytes <= SMALL)
         memcpy((void *)(uintptr_t)to, from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
@@ -230,7 +232,7 @@ FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t byte
 FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cuda_stream stream)
 {
     counts.calls++;
-    if (!failure)
+    if (!failure && bytes <= SMALL)
         memcpy(to, (const void *)(uintptr_t)from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
