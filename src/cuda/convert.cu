@@ -71,7 +71,8 @@ template <int BYTES> __device__ static inline void store_span(const uint32_t w[]
 
 // A lane's 24 or 32 bytes would be written in parts of sectors: the warp's row is put together in shared
 // memory first. `mine`: the part of this warp.
-template <int BYTES> __device__ static inline void store_wide(const uint32_t w[], uint8_t *row, int at, int n, uint4 *mine)
+template <int BYTES>
+__device__ static inline void store_wide(const uint32_t w[], uint8_t *row, int at, int n, uint4 *mine)
 {
     const int lane = threadIdx.x, first = at - lane * BYTES;
     if ((uintptr_t)row % 16) { // the same in all lanes
@@ -113,7 +114,10 @@ __device__ static inline uint32_t pack_bytes(int a, int b, uint32_t c)
     asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
     return d;
 }
-__device__ static inline uint32_t pack_bytes(int a, int b, int c, int d) { return pack_bytes(b, a, pack_bytes(d, c, 0u)); }
+__device__ static inline uint32_t pack_bytes(int a, int b, int c, int d)
+{
+    return pack_bytes(b, a, pack_bytes(d, c, 0u));
+}
 
 __device__ static inline int cut(int v, int most) { return max(min(v, most), 0); }
 
@@ -142,10 +146,10 @@ template <typename Y> __device__ static inline int sample_at(const uint8_t *row,
 
 // A float as a whole number plus CODE_BIAS: adding 1.5 * 2^23 rounds as rint() does and leaves the whole
 // number in the lowest bits. Sums of biased numbers wrap; what they have too much is known.
-static const int CODE_BIAS = 0x4b400000;
-__device__ static inline int code_of(float v)
+static const uint32_t CODE_BIAS = 0x4b400000;
+__device__ static inline uint32_t code_of(float v)
 {
-    return __float_as_int(add(mul(fminf(fmaxf(v, 0.0f), 1.0f), (float)TACHY_RGB_WHITE), 12582912.0f));
+    return __float_as_uint(add(mul(fminf(fmaxf(v, 0.0f), 1.0f), (float)TACHY_RGB_WHITE), 12582912.0f));
 }
 __device__ static inline float half_at(uint32_t word, int i) { return value(half16{(uint16_t)(word >> 16 * i)}); }
 
@@ -155,7 +159,9 @@ template <int C> __device__ static inline uint32_t pixel(const uint32_t w[], int
     if (C == 4)
         return w[x];
     const int at = 3 * x / 4, bytes = 3 * x % 4;
-    return bytes == 0 ? w[at] : bytes == 1 ? w[at] >> 8 : __funnelshift_r(w[at], w[(at + 1) % (LANE * 3 / 4)], 8 * bytes);
+    if (bytes < 2)
+        return w[at] >> 8 * bytes;
+    return __funnelshift_r(w[at], w[(at + 1) % (LANE * 3 / 4)], 8 * bytes);
 }
 
 template <int C> __device__ static uint32_t pixel_at(const uint8_t *row, int x)
@@ -164,7 +170,7 @@ template <int C> __device__ static uint32_t pixel_at(const uint8_t *row, int x)
     return p[0] | p[1] << 8 | (uint32_t)p[2] << 16;
 }
 
-template <int S> __device__ static int code_at(const uint8_t *row, int x)
+template <int S> __device__ static uint32_t code_at(const uint8_t *row, int x)
 {
     const uint8_t *p = row + (int64_t)x * S;
     uint32_t w = p[0] | p[1] << 8;
@@ -193,26 +199,26 @@ __device__ static inline place here(const params &p)
 // What is added up of the components. A column of chroma is the sum of both rows, or of three with the
 // middle one twice (top); around a pair of chroma lie 1 2 1 columns, or 0 2 2.
 struct sums {
-    int luma[2][LANE], cb[LANE / 2], cr[LANE / 2];
+    uint32_t luma[2][LANE], cb[LANE / 2], cr[LANE / 2];
 };
 
 // Of the columns before, at and after a pair, `left` before the first.
-__device__ static inline int across(const params &p, const int column[LANE], int i, int left)
+__device__ static inline uint32_t across(const params &p, const uint32_t column[LANE], int i, uint32_t left)
 {
-    int before = i ? column[(2 * i + LANE - 1) % LANE] : left, after = column[2 * i + 1];
+    uint32_t before = i ? column[(2 * i + LANE - 1) % LANE] : left, after = column[2 * i + 1];
     return 2 * column[2 * i] + after + (p.codes.centre ? after : before);
 }
 
-__device__ static inline void add_chroma(const params &p, int c, int times, int sum, int i, sums *s)
+__device__ static inline void add_chroma(const params &p, int c, int times, uint32_t sum, int i, sums *s)
 {
     s->cb[i] += p.codes.cb[c] * times * sum;
     s->cr[i] += p.codes.cr[c] * times * sum;
 }
 
 // The column left of this lane's.
-__device__ static inline int from_left(const place &t, const int column[LANE], int outer)
+__device__ static inline uint32_t from_left(const place &t, const uint32_t column[LANE], uint32_t outer)
 {
-    int left = __shfl_up_sync(0xffffffffu, column[LANE - 1], 1);
+    uint32_t left = __shfl_up_sync(0xffffffffu, column[LANE - 1], 1);
     return t.x == 0 ? column[0] : t.lane ? left : outer;
 }
 
@@ -223,14 +229,13 @@ __device__ static inline void add_plane(const params &p, const place &t, const u
     const int words = LANE * S / 4, n = p.width * S, first = t.x * S, top = p.codes.top;
     const uint8_t *upper = plane + t.y * p.rgb_stride, *lower = plane + t.y1 * p.rgb_stride,
                   *above = plane + t.above * p.rgb_stride;
-    uint32_t w[2][words];
-    int column[LANE], outer = 0;
+    uint32_t w[2][words], column[LANE], outer = 0;
     load_span<4 * words, S>(w[0], upper, first, n);
     load_span<4 * words, S>(w[1], lower, first, n);
 #pragma unroll
     for (int i = 0; i < LANE; i++) {
-        int a = code_of(S == 2 ? half_at(w[0][i * S / 4], i % 2) : __uint_as_float(w[0][i * S / 4]));
-        int b = code_of(S == 2 ? half_at(w[1][i * S / 4], i % 2) : __uint_as_float(w[1][i * S / 4]));
+        uint32_t a = code_of(S == 2 ? half_at(w[0][i * S / 4], i % 2) : __uint_as_float(w[0][i * S / 4]));
+        uint32_t b = code_of(S == 2 ? half_at(w[1][i * S / 4], i % 2) : __uint_as_float(w[1][i * S / 4]));
         s->luma[0][i] += p.codes.luma[c] * a;
         s->luma[1][i] += p.codes.luma[c] * b;
         column[i] = top ? 2 * a + b : a + b;
@@ -242,10 +247,11 @@ __device__ static inline void add_plane(const params &p, const place &t, const u
             column[i] += code_of(S == 2 ? half_at(w[0][i * S / 4], i % 2) : __uint_as_float(w[0][i * S / 4]));
     }
     if (t.lane == 0 && t.x && !p.codes.centre) {
-        int a = code_at<S>(upper, t.x - 1), b = code_at<S>(lower, t.x - 1);
+        uint32_t a = code_at<S>(upper, t.x - 1), b = code_at<S>(lower, t.x - 1);
         outer = top ? 2 * a + b + code_at<S>(above, t.x - 1) : a + b;
     }
-    int left = from_left(t, column, outer), shift = top ? 4 : 3, fix = (1 << (shift - 1)) - (CODE_BIAS << shift);
+    const int shift = top ? 4 : 3;
+    const uint32_t left = from_left(t, column, outer), fix = (1u << (shift - 1)) - (CODE_BIAS << shift);
 #pragma unroll
     for (int i = 0; i < LANE / 2; i++)
         add_chroma(p, c, 1, (across(p, column, i, left) + fix) >> shift, i, s);
@@ -253,11 +259,12 @@ __device__ static inline void add_plane(const params &p, const place &t, const u
 
 // Components 0 and 2 of pixels in two halves of a word, component 1 in another.
 struct columns {
-    int outer[LANE], inner[LANE];
+    uint32_t outer[LANE], inner[LANE];
 };
 
 // Pixels of bytes. C: bytes of each.
-template <int C> __device__ static inline void add_pixels(const params &p, const frame_params &f, const place &t, sums *s)
+template <int C>
+__device__ static inline void add_pixels(const params &p, const frame_params &f, const place &t, sums *s)
 {
     const tachy_yuv_codes &k = p.codes;
     const int words = LANE * C / 4, n = p.width * C, first = t.x * C, top = k.top;
@@ -271,8 +278,8 @@ template <int C> __device__ static inline void add_pixels(const params &p, const
 #pragma unroll
     for (int i = 0; i < LANE; i++) {
         uint32_t a = pixel<C>(w[0], i), b = pixel<C>(w[1], i);
-        s->luma[0][i] = __dp2a_hi(one, a, __dp2a_lo(two, a, (uint32_t)s->luma[0][i]));
-        s->luma[1][i] = __dp2a_hi(one, b, __dp2a_lo(two, b, (uint32_t)s->luma[1][i]));
+        s->luma[0][i] = __dp2a_hi(one, a, __dp2a_lo(two, a, s->luma[0][i]));
+        s->luma[1][i] = __dp2a_hi(one, b, __dp2a_lo(two, b, s->luma[1][i]));
         o.outer[i] = (a & both) + (b & both);
         o.inner[i] = __byte_perm(a, 0, 0x4441) + __byte_perm(b, 0, 0x4441);
         if (top)
@@ -286,9 +293,10 @@ template <int C> __device__ static inline void add_pixels(const params &p, const
             o.outer[i] += a & both, o.inner[i] += __byte_perm(a, 0, 0x4441);
         }
     }
-    int outer = 0, inner = 0;
+    uint32_t outer = 0, inner = 0;
     if (t.lane == 0 && t.x && !k.centre) {
-        uint32_t a = pixel_at<C>(upper, t.x - 1), b = pixel_at<C>(lower, t.x - 1), c = top ? pixel_at<C>(above, t.x - 1) : 0;
+        uint32_t a = pixel_at<C>(upper, t.x - 1), b = pixel_at<C>(lower, t.x - 1);
+        uint32_t c = top ? pixel_at<C>(above, t.x - 1) : 0;
         outer = (a & both) * (1 + top) + (b & both) + (c & both);
         inner = (a >> 8 & 255) * (1 + top) + (b >> 8 & 255) + (c >> 8 & 255);
     }
@@ -303,14 +311,16 @@ template <int C> __device__ static inline void add_pixels(const params &p, const
     }
 }
 
-template <typename Y, int S, int C> __global__ void __launch_bounds__(32 * WARPS, S == 4 ? 3 : 4) to_yuv(const __grid_constant__ params p)
+template <typename Y, int S, int C>
+__global__ void __launch_bounds__(32 * WARPS, S == 4 ? 3 : 4) to_yuv(const __grid_constant__ params p)
 {
     const frame_params &f = p.frame[blockIdx.z];
     const tachy_yuv_codes &k = p.codes;
     const place t = here(p);
     if (t.y >= p.height)
         return;
-    const int finer_luma = S > 1 ? 6 : 0, finer = S > 1 ? 2 : 0, bias = (k.luma[0] + k.luma[1] + k.luma[2]) * CODE_BIAS;
+    const int finer_luma = S > 1 ? 6 : 0, finer = S > 1 ? 2 : 0;
+    const uint32_t bias = (uint32_t)(k.luma[0] + k.luma[1] + k.luma[2]) * CODE_BIAS;
     sums s;
 #pragma unroll
     for (int i = 0; i < LANE; i++)
@@ -326,19 +336,19 @@ template <typename Y, int S, int C> __global__ void __launch_bounds__(32 * WARPS
             add_plane<S>(p, t, at<const uint8_t>(f.rgb[c]), c, &s);
     }
 
-    int pairs[LANE];
+    int luma[2][LANE], pairs[LANE];
     uint32_t w[LANE * sizeof(Y) / 4];
 #pragma unroll
     for (int i = 0; i < LANE; i++) {
-        s.luma[0][i] >>= k.luma_shift + finer_luma;
-        s.luma[1][i] >>= k.luma_shift + finer_luma;
-        pairs[i] = (i % 2 ? s.cr : s.cb)[i / 2] >> (k.chroma_shift + finer);
+        luma[0][i] = (int)s.luma[0][i] >> (k.luma_shift + finer_luma);
+        luma[1][i] = (int)s.luma[1][i] >> (k.luma_shift + finer_luma);
+        pairs[i] = (int)(i % 2 ? s.cr : s.cb)[i / 2] >> (k.chroma_shift + finer);
     }
     const int first = t.x * sizeof(Y), n = p.width * sizeof(Y), bytes = LANE * sizeof(Y);
-    pack_samples<Y, LANE>(w, s.luma[0]);
+    pack_samples<Y, LANE>(w, luma[0]);
     store_span<bytes>(w, at<uint8_t>(f.luma, t.y * p.luma_stride), first, n);
     if (t.y + 1 < p.height) {
-        pack_samples<Y, LANE>(w, s.luma[1]);
+        pack_samples<Y, LANE>(w, luma[1]);
         store_span<bytes>(w, at<uint8_t>(f.luma, t.y1 * p.luma_stride), first, n);
     }
     pack_samples<Y, LANE>(w, pairs);
@@ -353,7 +363,8 @@ struct chroma_rows {
     uint32_t row[2][LANE / 2], left[2], right[2];
 };
 
-__device__ static inline void blend_rows(const params &p, uint32_t near, uint32_t above, uint32_t below, uint32_t out[2])
+__device__ static inline void blend_rows(const params &p, uint32_t near, uint32_t above, uint32_t below,
+                                         uint32_t out[2])
 {
     out[0] = p.codes.top ? 4 * near : 3 * near + above;
     out[1] = p.codes.top ? 2 * near + 2 * below : 3 * near + below;
@@ -374,11 +385,13 @@ template <typename Y> __device__ static inline uint32_t pair_at(const uint8_t *r
 }
 
 template <typename Y>
-__device__ static inline void load_chroma(const params &p, const frame_params &f, const place &t, int first, chroma_rows *o)
+__device__ static inline void load_chroma(const params &p, const frame_params &f, const place &t, int first,
+                                          chroma_rows *o)
 {
     const int bytes = LANE * sizeof(Y), n = t.chroma_w * 2 * sizeof(Y), rows = (p.height + 1) / 2, y = t.y >> 1;
     const uint8_t *base = at<const uint8_t>(f.chroma), *row[3] = {
-        base + y * p.chroma_stride, base + max(y - 1, 0) * p.chroma_stride, base + min(y + 1, rows - 1) * p.chroma_stride};
+        base + y * p.chroma_stride, base + max(y - 1, 0) * p.chroma_stride,
+        base + min(y + 1, rows - 1) * p.chroma_stride};
     uint32_t w[3][bytes / 4];
 #pragma unroll
     for (int j = 0; j < 3; j++)
@@ -426,8 +439,8 @@ __device__ static inline void parts_of(const weights &k, uint32_t pair, int q[3]
 
 // 8 pixels of a row: their components in v, not cut yet. Chroma at the even pixels, or between two.
 template <typename Y, bool CENTRE>
-__device__ static inline void mix_row(const params &p, const uint32_t luma[], const chroma_rows &c, int r, int half, int shift,
-                                      int v[3][LANE])
+__device__ static inline void mix_row(const params &p, const uint32_t luma[], const chroma_rows &c, int r, int half,
+                                      int shift, int v[3][LANE])
 {
     const weights k = weights_of(p, CENTRE ? 1 : 2);
     int q[LANE / 2 + 2][3];
@@ -460,8 +473,8 @@ template <int S> __device__ static inline void pack_floats(uint32_t w[], const i
 }
 
 template <int S, int C>
-__device__ static inline void store_rgb(const params &p, const frame_params &f, const place &t, int y, const int v[3][LANE],
-                                        uint4 *mine)
+__device__ static inline void store_rgb(const params &p, const frame_params &f, const place &t, int y,
+                                        const int v[3][LANE], uint4 *mine)
 {
     const int words = LANE * S * C / 4, n = p.width * S * C, first = t.x * S * C;
     uint32_t w[words];
@@ -490,7 +503,8 @@ __device__ static inline void store_rgb(const params &p, const frame_params &f, 
     }
 }
 
-template <typename Y, int S, int C> __global__ void __launch_bounds__(32 * WARPS) to_rgb(const __grid_constant__ params p)
+template <typename Y, int S, int C>
+__global__ void __launch_bounds__(32 * WARPS) to_rgb(const __grid_constant__ params p)
 {
     __shared__ uint4 area[WARPS][CHUNKS];
     const frame_params &f = p.frame[blockIdx.z];
@@ -550,7 +564,8 @@ int tachy_cuda_run_convert(const struct tachy_cuda_convert *a, cuda_stream strea
     const int most = 1 << 20;
     bool floats = a->type == TACHY_RGB_F16 || a->type == TACHY_RGB_F32;
     if (a->width < 1 || a->height < 1 || a->width > most || a->height > most || a->count < 1 ||
-        a->count > TACHY_CUDA_CONVERT_FRAMES || (a->codes.bits != 8 && a->codes.bits != 10) || (floats && a->blue_first))
+        a->count > TACHY_CUDA_CONVERT_FRAMES || (a->codes.bits != 8 && a->codes.bits != 10) ||
+        (floats && a->blue_first))
         return cudaErrorInvalidValue;
     params p = *a;
     if (p.blue_first && !p.to_rgb) // the components' numbers in the order of memory

@@ -125,9 +125,9 @@ static void compare(struct check *c, const struct tachy_cuda_convert *p, struct 
         size_t at = 0;
         while (at < i->size && i->got[at] == i->data[at])
             at++;
-        check_case(c, at == i->size, "convert %dx%d to %s %s, %d bits, %s of %d: byte %zu of %zu is %d, not %d", p->width,
-                   p->height, p->to_rgb ? "rgb" : "yuv", types[p->type].name, p->codes.bits, what, p->count, at, i->size,
-                   at < i->size ? i->got[at] : 0, at < i->size ? i->data[at] : 0);
+        check_case(c, at == i->size, "convert %dx%d to %s %s, %d bits, %s of %d: byte %zu of %zu is %d, not %d",
+                   p->width, p->height, p->to_rgb ? "rgb" : "yuv", types[p->type].name, p->codes.bits, what, p->count,
+                   at, i->size, at < i->size ? i->got[at] : 0, at < i->size ? i->data[at] : 0);
         check_gpu_free(c, i->gpu);
     }
     free(i->data), free(i->got);
@@ -181,8 +181,8 @@ static void bench(struct check *c, int bits, enum tachy_rgb_type type, bool to_r
     uint8_t *noise = malloc(each * (size_t)n);
     check_fill(c, noise, each * (size_t)n);
     cuda_address all = check_gpu_put(c, noise, each * (size_t)n);
-    struct timed t = {c, {.rgb_stride = row, .luma_stride = w * deep, .chroma_stride = w * deep, .width = w, .height = h,
-                          .count = n, .to_rgb = to_rgb, .type = type}};
+    struct timed t = {c, {.rgb_stride = row, .luma_stride = w * deep, .chroma_stride = w * deep, .width = w,
+                          .height = h, .count = n, .to_rgb = to_rgb, .type = type}};
     tachy_yuv_codes_of(&t.p.codes, bits, 1, false, 1);
     for (int i = 0; i < n; i++) {
         struct tachy_cuda_convert_frame *f = &t.p.frame[i];

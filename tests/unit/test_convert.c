@@ -46,15 +46,15 @@ static int sample(const uint8_t *row, int i, int bits)
 
 static void by_swscale(const struct pictures *from, struct pictures *to, bool to_rgb, int bits, int sws, bool full)
 {
-    enum AVPixelFormat yuv = bits == 8 ? AV_PIX_FMT_NV12 : AV_PIX_FMT_P010LE;
-    struct SwsContext *s = sws_getContext(W, H, to_rgb ? yuv : AV_PIX_FMT_RGB24, W, H, to_rgb ? AV_PIX_FMT_RGB24 : yuv,
-                                          SWS_BILINEAR | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP,
-                                          NULL, NULL, NULL);
+    enum AVPixelFormat yuv = bits == 8 ? AV_PIX_FMT_NV12 : AV_PIX_FMT_P010LE, rgb = AV_PIX_FMT_RGB24;
+    int flags = SWS_BILINEAR | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP;
+    struct SwsContext *s = sws_getContext(W, H, to_rgb ? yuv : rgb, W, H, to_rgb ? rgb : yuv, flags, NULL, NULL, NULL);
     const int *k = sws_getCoefficients(sws);
     sws_setColorspaceDetails(s, k, to_rgb ? full : true, k, to_rgb ? true : full, 0, 1 << 16, 1 << 16);
     const uint8_t *rgb_in[] = {from->rgb[0][0]}, *yuv_in[] = {from->luma[0], from->chroma[0]};
     uint8_t *rgb_out[] = {to->rgb[0][0], NULL, NULL, NULL}, *yuv_out[] = {to->luma[0], to->chroma[0], NULL, NULL};
-    int rgb_stride[] = {sizeof(from->rgb[0]), 0, 0, 0}, yuv_stride[] = {sizeof(from->luma[0]), sizeof(from->chroma[0]), 0, 0};
+    int rgb_stride[] = {sizeof(from->rgb[0]), 0, 0, 0};
+    int yuv_stride[] = {sizeof(from->luma[0]), sizeof(from->chroma[0]), 0, 0};
     sws_scale(s, to_rgb ? yuv_in : rgb_in, to_rgb ? yuv_stride : rgb_stride, 0, H, to_rgb ? rgb_out : yuv_out,
               to_rgb ? rgb_stride : yuv_stride);
     sws_freeContext(s);
@@ -84,22 +84,23 @@ TEST(as_libswscale)
         CHECK(tachy_yuv_codes_of(&k, bits, matrices[i / 4].matrix, full, 1));
         fill_squares(&a, (uint32_t)i * 77 + 1);
         b = a;
-        tachy_ref_rgb_to_yuv(&k, &(struct tachy_rgb_picture){TACHY_RGB_BYTES3, false, {a.rgb[0][0]}, sizeof(a.rgb[0])},
-                             &(struct tachy_yuv_picture){a.luma[0], a.chroma[0], sizeof(a.luma[0]), sizeof(a.chroma[0])}, W, H);
+        struct tachy_rgb_picture rgb = bytes_of(&a);
+        struct tachy_yuv_picture yuv = planes_of(&a);
+        tachy_ref_rgb_to_yuv(&k, &rgb, &yuv, W, H);
         by_swscale(&b, &b, false, bits, matrices[i / 4].sws, full);
         double apart = far_apart(&a, &b, false, bits);
         if (apart > 1) // libswscale rounds its 8-bit steps down
             printf("matrix %d, %d bits, full %d: %g from libswscale\n", matrices[i / 4].matrix, bits, full, apart);
         CHECK(apart <= 1);
         back = a;
-        struct tachy_rgb_picture rgb = bytes_of(&back);
-        struct tachy_yuv_picture yuv = planes_of(&back);
+        rgb = bytes_of(&back);
+        yuv = planes_of(&back);
         tachy_ref_yuv_to_rgb(&k, &yuv, &rgb, W, H);
         b = a;
         by_swscale(&a, &b, true, bits, matrices[i / 4].sws, full);
         apart = far_apart(&back, &b, true, bits);
         if (apart > 2)
-            printf("matrix %d, %d bits, full %d: %g from libswscale, to RGB\n", matrices[i / 4].matrix, bits, full, apart);
+            printf("matrix %d, %d bits, full %d: %g apart in RGB\n", matrices[i / 4].matrix, bits, full, apart);
         CHECK(apart <= 2);
         apart = far_apart(&back, &a, true, bits); // there and back: chroma of 8 bits and limited range is the coarsest
         CHECK(apart <= (bits == 8 ? 2 : 1));
@@ -146,9 +147,8 @@ static void ramp(int loc, bool down, int bits)
 {
     static struct pictures p;
     struct tachy_yuv_codes k;
-    double kr, kb, unit = 1 << (bits - 8);
+    double unit = 1 << (bits - 8);
     tachy_yuv_codes_of(&k, bits, 1, true, loc);
-    tachy_luma_weights(1, &kr, &kb);
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++) {
             p.rgb[y][x][0] = (uint8_t)(20 + 3 * (down ? y : x));
@@ -157,9 +157,11 @@ static void ramp(int loc, bool down, int bits)
     struct tachy_rgb_picture rgb = bytes_of(&p);
     struct tachy_yuv_picture yuv = planes_of(&p);
     tachy_ref_rgb_to_yuv(&k, &rgb, &yuv, W, H);
-    double most = ((1 << bits) - 1) / 255.0, off = down ? (loc == 3 || loc == 4 ? 0 : 0.5) : (loc == 2 || loc == 4 ? 0.5 : 0);
+    bool top = loc == 3 || loc == 4, centre = loc == 2 || loc == 4;
+    double most = ((1 << bits) - 1) / 255.0, off = down ? !top * 0.5 : centre * 0.5;
     for (int i = 2; i < (down ? H : W) / 2 - 2; i++) {
-        double red = 20 + 3 * (2 * i + off), want = 128 * unit + (red - 90) * most / 2; // (R - Y) / (2 (1 - Kr)) of G = B
+        // (R - Y) / (2 (1 - Kr)) where G = B
+        double red = 20 + 3 * (2 * i + off), want = 128 * unit + (red - 90) * most / 2;
         double got = sample(p.chroma[down ? i : 5], down ? 11 : 2 * i + 1, bits);
         if (fabs(got - want) > 0.51)
             printf("loc %d, %s: chroma %d is %g, not %g\n", loc, down ? "down" : "across", i, got, want);
@@ -194,8 +196,8 @@ TEST(floats_are_as_bytes)
         for (int at = 0; at < H * W * 3; at++)
             planes[at % 3][at / 3 / W][at / 3 % W] = (float)(&p.rgb[0][0][0])[at] / 255;
         struct tachy_rgb_picture rgb = bytes_of(&p);
-        struct tachy_rgb_picture floats = {TACHY_RGB_F32, false,
-                                           {(void *)planes[0], (void *)planes[1], (void *)planes[2]}, sizeof(planes[0][0])};
+        void *p32[] = {planes[0], planes[1], planes[2]}, *p16[] = {halves[0], halves[1], halves[2]};
+        struct tachy_rgb_picture floats = {TACHY_RGB_F32, false, {p32[0], p32[1], p32[2]}, sizeof(planes[0][0])};
         struct tachy_yuv_picture yuv = planes_of(&p), yuv2 = planes_of(&of_floats);
         tachy_ref_rgb_to_yuv(&k, &rgb, &yuv, W - 1, H - 1);
         tachy_ref_rgb_to_yuv(&k, &floats, &yuv2, W - 1, H - 1);
@@ -203,8 +205,7 @@ TEST(floats_are_as_bytes)
         CHECK(!memcmp(p.chroma, of_floats.chroma, sizeof(p.chroma)));
         tachy_ref_yuv_to_rgb(&k, &yuv, &rgb, W, H);
         tachy_ref_yuv_to_rgb(&k, &yuv, &floats, W, H);
-        floats = (struct tachy_rgb_picture){TACHY_RGB_F16, false,
-                                            {(void *)halves[0], (void *)halves[1], (void *)halves[2]}, sizeof(halves[0][0])};
+        floats = (struct tachy_rgb_picture){TACHY_RGB_F16, false, {p16[0], p16[1], p16[2]}, sizeof(halves[0][0])};
         tachy_ref_yuv_to_rgb(&k, &yuv, &floats, W, H);
         for (int at = 0; at < H * W * 3; at++) {
             float v = planes[at % 3][at / 3 / W][at / 3 % W];
