@@ -87,7 +87,8 @@ struct tachy_stream_params {
     struct tachy_video_info input; // required: format, width, height; the rest where known
     int64_t max_bytes;             // of frames in flight; 0: the pipeline's
     int64_t window;                // positions that tachy_stream_push_at() may be ahead of pull,
-                                   // 1..65536; 0: as many as fit max_bytes, at most 512
+                                   // 1..65536; 0: as many as fit max_bytes, at most 512; of
+                                   // frames on a GPU what fits there, at most 4096
     const char *name;              // in messages; copied; NULL: none
 };
 #define tachy_stream_params(...) (&(struct tachy_stream_params){__VA_ARGS__})

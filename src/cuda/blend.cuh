@@ -65,17 +65,19 @@ template <typename T, int N> __device__ static inline void store_span(const uint
 
 // round((a * alpha + b * (255 - alpha)) / 255) of four bytes. x * 0x10102 >> 24 is x / 255 for x up to
 // 65278, and top bytes are had without shifts.
-__device__ static inline uint32_t blend4(uint32_t a, uint32_t b, uint32_t alpha)
+__device__ static inline uint32_t mix4(uint32_t a, uint32_t b, uint32_t alpha)
 {
-    if (alpha == 0xffffffffu)
-        return a;
-    if (alpha == 0)
-        return b;
     uint32_t ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(a, b, 0x7362); // pairs of a and b
     uint32_t pq = __byte_perm(alpha, ~alpha, 0x5140), rs = __byte_perm(alpha, ~alpha, 0x7362);
     uint32_t v = __dp4a(ab, pq & 0x0000ffffu, 127u) * 0x10102u, w = __dp4a(ab, pq & 0xffff0000u, 127u) * 0x10102u;
     uint32_t x = __dp4a(cd, rs & 0x0000ffffu, 127u) * 0x10102u, y = __dp4a(cd, rs & 0xffff0000u, 127u) * 0x10102u;
     return __byte_perm(__byte_perm(v, w, 0x0073), __byte_perm(x, y, 0x0073), 0x5410);
+}
+
+// The same where alpha is often 0 or 255.
+__device__ static inline uint32_t blend4(uint32_t a, uint32_t b, uint32_t alpha)
+{
+    return alpha == 0xffffffffu ? a : alpha == 0 ? b : mix4(a, b, alpha);
 }
 
 // The same of two 10-bit values in words; alpha: two bytes.

@@ -1,245 +1,19 @@
 #include "cuda/composite.h"
 #include "cuda/blend.cuh"
+#include "cuda/composite_eye.cuh"
 #include "cuda/device.cuh"
 
-// A warp makes two rows of 512 pixels and the chroma that belongs to them, a lane 16 of each: 16-byte
-// accesses where addresses allow. A block first brings its part of the mask into shared memory; where
-// all of it is background or all person there is nothing to interpolate. Else each warp makes what
-// the columns of the mask are worth in its two rows, also in shared memory.
-enum { WARPS = 8, LANE = 16, COLUMNS = TACHY_CUDA_COMPOSITE_COLUMNS, CACHED = 160, AREA = 4096 };
-typedef tachy_cuda_composite params;
-typedef tachy_cuda_composite_frame frame_params;
+// A warp first looks at its tile's part of the mask (composite_eye.cuh). Nearly all tiles of a real one
+// are all background or all person: such a tile is a copy of one layer, or its colour, and reads
+// nothing else. What is between is blended. Warps go their own way: a block has no barrier.
+enum { WARPS_X = 2, WARPS_Y = 2, WARPS = WARPS_X * WARPS_Y, HELD = 4 };
 
-__device__ static inline int mulhrs(int a, int b) { return (a * b + 0x4000) >> 15; }
-
-// A row of the frame between two rows of the mask.
-struct between {
-    int64_t up, down; // elements
-    int weight;
-};
-
-__device__ static between rows_at(const tachy_cuda_eye &e, int y, int64_t stride)
+// Adds what the lanes of a warp counted in four bytes, each at most 32 in all.
+__device__ static void add_counted(const frame_params &f, uint32_t sum)
 {
-    uint32_t t = at<const uint32_t>(e.down)[y];
-    int up = t >> 15;
-    return {up * stride, min(up + 1, e.height - 1) * stride, (int)(t & 32767)};
-}
-
-// Column k of the mask and its step to the next, in a form that gives the place in the curve's ramp
-// by one multiplication and one shift: ((value - low) << 15) + half, step.
-__device__ static int mask_value(const uint8_t *m, const between &r, int k)
-{
-    int a = m[r.up + k], b = m[r.down + k];
-    return a * 128 + mulhrs((b - a) * 128, r.weight);
-}
-
-__device__ static int2 mask_cell(int v, int next, int low) { return make_int2((v - low) * 32768 + 0x4000, next - v); }
-
-// The same of a refinement: slope, its step, offset, its step. No fused multiply-add.
-__device__ static float lerp(float a, float b, float w) { return __fadd_rn(a, __fmul_rn(__fsub_rn(b, a), w)); }
-
-__device__ static float4 fine_cell(const tachy_cuda_eye &e, const between &r, int k)
-{
-    const float *s = at<const float>(e.slope), *o = at<const float>(e.offset);
-    int next = min(k + 1, e.width - 1);
-    float w = (float)r.weight / 32768.0f;
-    float a = lerp(s[r.up + k], s[r.down + k], w), b = lerp(o[r.up + k], o[r.down + k], w);
-    return make_float4(a, __fsub_rn(lerp(s[r.up + next], s[r.down + next], w), a), b,
-                       __fsub_rn(lerp(o[r.up + next], o[r.down + next], w), b));
-}
-
-// Luma as refinement reads it: 0..255 as stored.
-__device__ static float luma_at(const params &p, const frame_params &f, int x, int y)
-{
-    const uint8_t *row = at<const uint8_t>(f.in[0], y * p.in_stride[0]);
-    if (p.luma_bytes == 1)
-        return (float)row[x];
-    return (float)(reinterpret_cast<const uint16_t *>(row)[x] >> p.luma_shift & 1023) * 0.25f;
-}
-
-__device__ static int fine_value(float4 c, float w, float luma)
-{
-    float slope = __fadd_rn(c.x, __fmul_rn(c.y, w)), offset = __fadd_rn(c.z, __fmul_rn(c.w, w));
-    float v = __fmul_rn(__fadd_rn(__fmul_rn(slope, luma), offset), 128.0f);
-    return __float2int_rn(fminf(fmaxf(v, 0.0f), 32640.0f));
-}
-
-// The curve (struct tachy_curve) of value - low: its result is the top byte.
-struct ramp {
-    int low, width;
-    uint32_t gain;
-};
-__device__ static uint32_t climb(const ramp &r, int v) { return max(min(v, r.width), 0) * r.gain + (128u << 16); }
-__device__ static uint32_t top_bytes(const uint32_t v[4])
-{
-    return __byte_perm(__byte_perm(v[0], v[1], 0x0073), __byte_perm(v[2], v[3], 0x0073), 0x5410);
-}
-
-// What a lane works on.
-struct tile {
-    int x, y, rows; // first pixel, first row, rows that exist: 1 or 2
-    int y1;         // the second row, or the first again
-};
-
-// Four alphas of each row in a word; eye by eye, later ones on top.
-typedef uint32_t alphas[2][LANE / 4];
-
-__device__ static uint32_t bytes_between(int j, int from, int to)
-{
-    int lo = min(max(from - 4 * j, 0), 4), hi = min(max(to - 4 * j, 0), 4);
-    return (uint32_t)((1ull << 8 * hi) - 1) & ~(uint32_t)((1ull << 8 * lo) - 1);
-}
-
-// Word j of a row of alphas with the eye's, where the eye covers it.
-__device__ static __noinline__ uint32_t merge(const tachy_cuda_eye &e, const tile &t, int row, int j, uint32_t old, uint32_t eye)
-{
-    int y = row ? t.y1 : t.y;
-    if (y < e.y0 || y >= e.y1)
-        return old;
-    uint32_t m = e.x0 <= t.x && e.x1 >= t.x + LANE ? ~0u : bytes_between(j, e.x0 - t.x, e.x1 - t.x);
-    return (old & ~m) | (eye & m);
-}
-
-// A block's part of a mask: in shared memory where it fits.
-struct view {
-    const uint8_t *at; // column 0 of row 0, which need not be in the part
-    int64_t stride;
-    int first, last;   // columns
-    int same;          // alpha of all of it, if that is 0 or 255; else -1
-};
-
-__device__ static view take_part(const params &p, const tachy_cuda_eye &e, const ramp &r, uint8_t *area)
-{
-    const uint32_t *across = at<const uint32_t>(e.across), *down = at<const uint32_t>(e.down);
-    int strip = blockIdx.x * COLUMNS, y = blockIdx.y * 2 * WARPS, me = threadIdx.y * 32 + threadIdx.x;
-    view v = {at<const uint8_t>(e.mask), e.stride, (int)(across[strip] >> 15), (int)(across[strip + COLUMNS - 1] >> 15), -1};
-    int top = down[y] >> 15, bottom = min((int)(down[min(y + 2 * WARPS, p.height) - 1] >> 15) + 1, e.height - 1);
-    int w = min(v.last + 1, e.width - 1) - v.first + 1, n = w * (bottom - top + 1);
-    if (n > AREA)
-        return v;
-    __syncthreads(); // the eye before has been read
-    bool full = true, empty = true;
-    for (int i = me; i < n; i += 32 * WARPS) {
-        int row = i / w;
-        uint8_t m = v.at[(top + row) * e.stride + v.first + i - row * w];
-        area[i] = m;
-        uint32_t a = climb(r, m * 128 - r.low) >> 24;
-        full = full && a == 255, empty = empty && a == 0;
-    }
-    full = __syncthreads_and(full), empty = __syncthreads_and(empty);
-    v.same = full ? 255 : empty ? 0 : -1;
-    v.at = area - (int64_t)top * w - v.first;
-    v.stride = w;
-    return v;
-}
-
-// Columns of the mask into `cells`; where all of them give the same alpha 0 or 255 that alpha, else -1.
-__device__ static int fill_cells(const view &m, int width, const ramp &r, const between row[2], int4 *cells)
-{
-    int lane = threadIdx.x, least = 32640, most = 0;
-    for (int k = m.first; k <= m.last; k += 31) { // lane 31 only says what comes next
-        int c = min(min(k + lane, m.last + 1), width - 1);
-        int v = mask_value(m.at, row[0], c), w = mask_value(m.at, row[1], c);
-        int v1 = __shfl_down_sync(~0u, v, 1), w1 = __shfl_down_sync(~0u, w, 1);
-        least = min(least, min(v, w));
-        most = max(most, max(v, w));
-        int2 a = mask_cell(v, v1, r.low), b = mask_cell(w, w1, r.low);
-        if (lane < 31 && k + lane <= m.last)
-            cells[k + lane - m.first] = make_int4(a.x, a.y, b.x, b.y);
-    }
-    __syncwarp();
-    bool full = climb(r, least - r.low) >> 24 == 255, empty = climb(r, most - r.low) >> 24 == 0;
-    return __all_sync(~0u, full) ? 255 : __all_sync(~0u, empty) ? 0 : -1;
-}
-
-// A cell of a mask with more columns than fit.
-__device__ static __noinline__ int4 wide_cell(const uint8_t *m, between above, between below, int k, int next, int low)
-{
-    int2 u = mask_cell(mask_value(m, above, k), mask_value(m, above, next), low);
-    int2 d = mask_cell(mask_value(m, below, k), mask_value(m, below, next), low);
-    return make_int4(u.x, u.y, d.x, d.y);
-}
-
-__device__ static void plain_eye(const params &p, const tachy_cuda_eye &e, const ramp &r, const tile &t, const view &m,
-                                 int4 *cells, alphas a)
-{
-    bool whole = e.x0 <= t.x && e.x1 >= t.x + LANE && e.y0 <= t.y && t.y1 < e.y1, cached = m.last - m.first < CACHED;
-    between row[2] = {};
-    int same = m.same;
-    if (same < 0) {
-        row[0] = rows_at(e, t.y, m.stride), row[1] = rows_at(e, t.y1, m.stride);
-        __syncwarp(); // the eye before has been read
-        same = cached ? fill_cells(m, e.width, r, row, cells) : -1;
-    }
-    if (same >= 0) {
-#pragma unroll
-        for (int j = 0; j < LANE / 4; j++)
-#pragma unroll
-            for (int k = 0; k < 2; k++)
-                a[k][j] = whole ? same * 0x01010101u : merge(e, t, k, j, a[k][j], same * 0x01010101u);
-        return;
-    }
-    const uint4 *entries = reinterpret_cast<const uint4 *>(at<const uint32_t>(e.across) + t.x);
-    int before = -1;
-    int4 c = {};
-#pragma unroll
-    for (int j = 0; j < LANE / 4; j++) {
-        uint4 four = entries[j];
-        uint32_t entry[4] = {four.x, four.y, four.z, four.w}, v[2][4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int k = entry[i] >> 15, w = entry[i] & 32767;
-            if (k != before)
-                c = cached ? cells[k - m.first] : wide_cell(m.at, row[0], row[1], k, min(k + 1, e.width - 1), r.low);
-            before = k;
-            v[0][i] = climb(r, (c.y * w + c.x) >> 15);
-            v[1][i] = climb(r, (c.w * w + c.z) >> 15);
-        }
-#pragma unroll
-        for (int k = 0; k < 2; k++)
-            a[k][j] = whole ? top_bytes(v[k]) : merge(e, t, k, j, a[k][j], top_bytes(v[k]));
-    }
-}
-
-__device__ static void refined_eye(const params &p, const frame_params &f, const tachy_cuda_eye &e, const ramp &r,
-                                   const tile &t, float4 *cells, alphas a)
-{
-    const uint32_t *across = at<const uint32_t>(e.across);
-    int strip = blockIdx.x * COLUMNS, first = across[strip] >> 15, last = across[strip + COLUMNS - 1] >> 15;
-    bool cached = last - first < CACHED;
-    between row[2] = {rows_at(e, t.y, e.width), rows_at(e, t.y1, e.width)};
-    __syncwarp();
-    for (int k = first + threadIdx.x; cached && k <= last; k += 32) {
-        cells[2 * (k - first)] = fine_cell(e, row[0], k);
-        cells[2 * (k - first) + 1] = fine_cell(e, row[1], k);
-    }
-    __syncwarp();
-    int before = -1;
-    float4 c[2] = {};
-#pragma unroll 1
-    for (int j = 0; j < LANE / 4; j++) {
-        uint32_t v[2][4], w[2];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t entry = across[t.x + 4 * j + i];
-            int k = entry >> 15, x = min(t.x + 4 * j + i, p.width - 1);
-            float weight = (float)(int)(entry & 32767) / 32768.0f;
-            if (k != before) {
-                c[0] = cached ? cells[2 * (k - first)] : fine_cell(e, row[0], k);
-                c[1] = cached ? cells[2 * (k - first) + 1] : fine_cell(e, row[1], k);
-            }
-            before = k;
-            v[0][i] = climb(r, fine_value(c[0], weight, luma_at(p, f, x, t.y)) - r.low);
-            v[1][i] = climb(r, fine_value(c[1], weight, luma_at(p, f, x, t.y1)) - r.low);
-        }
-        w[0] = top_bytes(v[0]), w[1] = top_bytes(v[1]);
-#pragma unroll
-        for (int row = 0; row < 2; row++) { // the words go round, so that each is met at a known place
-            uint32_t old = a[row][0];
-            a[row][0] = a[row][1], a[row][1] = a[row][2], a[row][2] = a[row][3];
-            a[row][3] = merge(e, t, row, j, old, w[row]);
-        }
-    }
+    sum = warp_sum(sum * 0x01010101 >> 24);
+    if (threadIdx.x == 0 && sum)
+        atomicAdd(at<uint32_t>(f.counted), sum);
 }
 
 // Adds the pixels of the warp with alpha >= 128.
@@ -248,12 +22,73 @@ __device__ static void count(const params &p, const frame_params &f, const tile 
     uint32_t sum = 0;
     for (int j = 0; j < LANE / 4; j++) {
         uint32_t in = bytes_between(j, 0, p.width - t.x) & 0x01010101;
-        sum += (a[0][j] >> 7 & in) + (t.rows == 2 ? a[1][j] >> 7 & in : 0);
+        sum += (t.rows > 0 ? a[0][j] >> 7 & in : 0) + (t.rows == 2 ? a[1][j] >> 7 & in : 0);
     }
-    sum = warp_sum(sum * 0x01010101 >> 24); // at most 32 a lane
-    if (threadIdx.x == 0 && sum)
-        atomicAdd(at<uint32_t>(f.counted), sum);
+    add_counted(f, sum);
 }
+
+// Tiles of one layer
+
+// A rectangle of a plane whose rows are whole vectors of 16 bytes.
+struct rectangle {
+    int64_t x;      // bytes
+    int y, rows;
+    int wide, full; // vectors across: that exist, and log2 of those of a tile
+};
+
+// Fills it with a word, or with what lies there in another picture; `again`: bytes from a vector to a
+// second place for it. Each lane asks for several vectors before it stores the first.
+__device__ static void lay(const rectangle &g, cuda_address out, int64_t out_stride, bool picture, cuda_address in,
+                           int64_t in_stride, uint32_t fill, int64_t again)
+{
+    int column = threadIdx.x & ((1 << g.full) - 1), row = threadIdx.x >> g.full, step = 32 >> g.full;
+    if (column >= g.wide)
+        return;
+    int64_t x = g.x + column * 16;
+    out += (cuda_address)((g.y + row) * out_stride + x);
+    in += (cuda_address)((g.y + row) * in_stride + x);
+    for (; row < g.rows; row += HELD * step) {
+        uint4 v[HELD];
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            v[i] = make_uint4(fill, fill, fill, fill);
+            if (picture && row + i * step < g.rows)
+                v[i] = __ldcs(at<const uint4>(in, i * step * in_stride));
+        }
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (row + i * step < g.rows) {
+                __stcs(at<uint4>(out, i * step * out_stride), v[i]);
+                if (again)
+                    __stcs(at<uint4>(out, i * step * out_stride + again), v[i]);
+            }
+        out += (cuda_address)(HELD * step * out_stride);
+        in += (cuda_address)(HELD * step * in_stride);
+    }
+}
+
+// A tile of the frame's own layer or of the other one, plane by plane.
+template <typename T> __device__ static void lay_tile(const params &p, const frame_params &f, int x, int y, bool own)
+{
+    int planes = p.chroma == TACHY_CUDA_CHROMA_NONE ? 1 : p.chroma == TACHY_CUDA_CHROMA_PAIRS ? 2 : 3;
+    bool picture = own ? p.own : p.other == TACHY_CUDA_LAYER_PICTURE;
+#pragma unroll 1
+    for (int k = 0; k < planes; k++) {
+        int narrow = k && p.chroma == TACHY_CUDA_CHROMA_HALF, low = k && p.chroma != TACHY_CUDA_CHROMA_FULL;
+        int64_t width = (int64_t)(p.width >> narrow) * (int)sizeof(T);
+        rectangle g = {(int64_t)(x >> narrow) * (int)sizeof(T), y >> low, (min(TILE_H, p.height - y) + low) >> low};
+        g.full = (sizeof(T) == 1 ? 3 : 4) - narrow;
+        g.wide = (int)min((width - g.x) / 16, (int64_t)1 << g.full);
+        cuda_address in = own ? f.in[k] : f.other[k], out = f.out[k];
+        int64_t in_stride = own ? p.in_stride[k] : p.other_stride[k];
+        if (p.beside && !own)
+            lay(g, out, p.out_stride[k], true, f.in[k], p.in_stride[k], 0, 0);
+        lay(g, out + (cuda_address)(p.beside && !own ? width : 0), p.out_stride[k], picture, in, in_stride,
+            p.fill[own ? 0 : 1][k], p.beside && own ? width : 0);
+    }
+}
+
+// Blended tiles
 
 // The samples from s on that make a word of a plane of the blurred picture.
 template <typename T>
@@ -372,32 +207,102 @@ __device__ static void prefetch(const params &p, const frame_params &f, const ti
         prefetch_l2(f.in[1] + (cuda_address)(t.y / 2 * p.in_stride[1] + x));
 }
 
-template <typename T, bool REFINED>
-__global__ void __launch_bounds__(32 * WARPS, REFINED ? 2 : sizeof(T) == 1 ? 4 : 3) composite(const __grid_constant__ params p)
+__device__ static bool touches(const tachy_cuda_eye &e, int x, int y, int rows)
 {
-    __shared__ int4 cells[WARPS][CACHED * (REFINED ? 2 : 1)];
-    __shared__ uint8_t area[REFINED ? 1 : AREA];
-    const frame_params &f = p.frame[blockIdx.z];
-    // Warps below the last row take part in barriers, at the last row.
-    int y = 2 * (blockIdx.y * WARPS + threadIdx.y), strip = blockIdx.x * COLUMNS, top = blockIdx.y * 2 * WARPS;
-    tile t = {(int)(strip + threadIdx.x * LANE), min(y, p.height - 1)};
-    t.rows = min(2, p.height - y);
-    t.y1 = min(y + 1, p.height - 1);
+    return e.x0 < x + TILE_W && e.x1 > x && e.y0 < y + rows && e.y1 > y;
+}
+
+// Four samples of a word each of two layers; alpha 0 and 255 are as good as any.
+template <typename T>
+__device__ static void blend_four(uint32_t own[], const uint32_t fill, uint32_t alpha, int shift)
+{
+    if (sizeof(T) == 1) {
+        own[0] = mix4(own[0], fill, alpha);
+    } else {
+        own[0] = blend2(own[0], fill, alpha, shift);
+        own[1] = blend2(own[1], fill, alpha >> 16, shift);
+    }
+}
+
+// Words of 16 samples, which lie at a multiple of 16 bytes.
+template <typename T> __device__ static void load_sixteen(uint32_t w[], bool picture, cuda_address a, uint32_t fill)
+{
+#pragma unroll
+    for (int j = 0; j < (int)sizeof(T); j++) {
+        uint4 v = picture ? __ldcs(at<const uint4>(a) + j) : make_uint4(fill, fill, fill, fill);
+        w[4 * j] = v.x, w[4 * j + 1] = v.y, w[4 * j + 2] = v.z, w[4 * j + 3] = v.w;
+    }
+}
+
+template <typename T> __device__ static void store_sixteen(const uint32_t w[], cuda_address a)
+{
+#pragma unroll
+    for (int j = 0; j < (int)sizeof(T); j++)
+        __stcs(at<uint4>(a) + j, make_uint4(w[4 * j], w[4 * j + 1], w[4 * j + 2], w[4 * j + 3]));
+}
+
+// A step of a launch that is plain(): own samples or a colour over a colour, luma alone or with pairs,
+// vectors everywhere, an eye that covers the tile. same: alpha, or -1 where the eye has it.
+template <typename T>
+__device__ static void plain_step(const params &p, const frame_params &f, const tachy_cuda_eye &e, const tile &t, int same,
+                                  const ramp &r, int4 *cells)
+{
+    bool mine = t.x < p.width && t.rows > 0, pairs = p.chroma == TACHY_CUDA_CHROMA_PAIRS;
+    uint32_t own[3][4 * sizeof(T)], turn = p.over ? ~0u : 0, sum = 0;
+    int x = t.x * (int)sizeof(T);
+#pragma unroll
+    for (int k = 0; k < 3; k++) {
+        int plane = k == 2, y = k == 2 ? t.y / 2 : k ? t.y1 : t.y;
+        load_sixteen<T>(own[k], p.own && mine && (!plane || pairs), f.in[plane] + (cuda_address)(y * p.in_stride[plane] + x),
+                        p.fill[0][plane]);
+    }
+    interpolator m;
+    if (same < 0)
+        m.begin(e, r, t, cells);
+#pragma unroll
+    for (int j = 0; j < LANE / 4; j++) {
+        uint32_t a[2] = {same * 0x01010101u, same * 0x01010101u};
+        if (same < 0)
+            m.four<true>(e, r, j, a);
+        sum += (t.rows > 0 ? a[0] >> 7 & 0x01010101 : 0) + (t.rows == 2 ? a[1] >> 7 & 0x01010101 : 0);
+        if (p.strength < 255)
+            a[0] = mix4(a[0], 0, p.strength * 0x01010101u), a[1] = mix4(a[1], 0, p.strength * 0x01010101u);
+        blend_four<T>(&own[0][j * sizeof(T)], p.fill[1][0], a[0] ^ turn, p.shift);
+        blend_four<T>(&own[1][j * sizeof(T)], p.fill[1][0], a[1] ^ turn, p.shift);
+        if (pairs)
+            blend_four<T>(&own[2][j * sizeof(T)], p.fill[1][1], halve(a[0], a[1]) ^ turn, p.shift);
+    }
+    if (f.counted)
+        add_counted(f, mine ? sum : 0);
+    if (!mine)
+        return;
+    store_sixteen<T>(own[0], f.out[0] + (cuda_address)(t.y * p.out_stride[0] + x));
+    if (t.rows == 2)
+        store_sixteen<T>(own[1], f.out[0] + (cuda_address)(t.y1 * p.out_stride[0] + x));
+    if (pairs)
+        store_sixteen<T>(own[2], f.out[1] + (cuda_address)(t.y / 2 * p.out_stride[1] + x));
+}
+
+template <typename T, bool FINE>
+__device__ static void blend_step(const params &p, const frame_params &f, const tile &t, int same, const ramp &r, int4 *cells)
+{
     bool mine = t.x < p.width && t.rows > 0;
     if (p.own && mine)
         prefetch(p, f, t);
-    alphas a = {};
-    ramp r = {p.curve.low - 16384, p.curve.width, ((uint32_t)p.curve.gain << p.curve.shift) << 1};
-    for (int i = 0; i < f.eyes; i++) {
+    alphas a;
+#pragma unroll
+    for (int j = 0; j < LANE / 4; j++)
+        a[0][j] = a[1][j] = same > 0 ? same * 0x01010101u : 0;
+    for (int i = 0; i < f.eyes && same < 0; i++) {
         const tachy_cuda_eye &e = f.eye[i];
-        if (e.x0 >= strip + COLUMNS || e.x1 <= strip || top + 2 * WARPS <= e.y0 || top >= e.y1)
+        if (!touches(e, t.left, t.top, STEP))
             continue;
-        if (REFINED)
-            refined_eye(p, f, e, r, t, reinterpret_cast<float4 *>(cells[threadIdx.y]), a);
+        if (FINE)
+            refined_eye(p, f, e, r, t, reinterpret_cast<float4 *>(cells), a);
         else
-            plain_eye(p, e, r, t, take_part(p, e, r, area), cells[threadIdx.y], a);
+            plain_eye(e, r, t, cells, a);
     }
-    if (f.counted && t.rows > 0)
+    if (f.counted)
         count(p, f, t, a);
     if (!mine)
         return;
@@ -412,20 +317,116 @@ __global__ void __launch_bounds__(32 * WARPS, REFINED ? 2 : sizeof(T) == 1 ? 4 :
         full_chroma<T>(p, f, t, a);
 }
 
+// The alpha of a whole tile, eye by eye, if it is 0 or 255; else -1. *top: the last eye there.
+__device__ static int same_alpha(const params &p, const frame_params &f, const ramp &r, int x, int y, int rows,
+                                 int *top)
+{
+    int same = 0;
+    for (int i = 0; i < f.eyes; i++) {
+        const tachy_cuda_eye &e = f.eye[i];
+        if (!touches(e, x, y, rows))
+            continue;
+        int here = same_of(e, r, x, y, y + rows - 1);
+        bool whole = e.x0 <= x && e.x1 >= x + TILE_W && e.y0 <= y && e.y1 >= y + rows;
+        same = whole || here == same ? here : -1;
+        *top = i;
+    }
+    return same;
+}
+
+// PLAIN: plain_step() makes what is not one layer. REFINED: every eye has a refinement, and which tiles are
+// one layer is not known before their luma is read.
+enum kind { PLAIN, MASKS, REFINED };
+
+// aligned: every row of every picture begins at a multiple of 16 bytes.
+template <typename T, kind KIND>
+__global__ void __launch_bounds__(32 * WARPS, KIND == PLAIN && sizeof(T) == 1 ? 8 : KIND == REFINED ? 4 : 6)
+composite(const __grid_constant__ params p, bool aligned)
+{
+    __shared__ int4 cells[WARPS][32 / ACROSS][CACHED * (KIND == REFINED ? 2 : 1)];
+    const frame_params &f = p.frame[blockIdx.z];
+    int x = (blockIdx.x * WARPS_X + threadIdx.y % WARPS_X) * TILE_W, y = (blockIdx.y * WARPS_Y + threadIdx.y / WARPS_X) * TILE_H;
+    if (x >= p.width || y >= p.height)
+        return;
+    int rows = min(TILE_H, p.height - y), last = p.height - 1, eye = 0;
+    ramp r = {p.curve.low - 16384, p.curve.width, ((uint32_t)p.curve.gain << p.curve.shift) << 1};
+    int same = KIND == REFINED ? f.eyes ? -1 : 0 : same_alpha(p, f, r, x, y, rows, &eye);
+    bool own = same > 0 ? !p.over : p.over; // the layer that a tile of one alpha shows
+    if (aligned && (same == 0 || (same == 255 && p.strength == 255)) && (x + TILE_W <= p.width || p.width % 32 == 0) &&
+        (own || p.other != TACHY_CUDA_LAYER_BLURRED)) {
+        if (f.counted && same && threadIdx.x == 0)
+            atomicAdd(at<uint32_t>(f.counted), min(TILE_W, p.width - x) * rows);
+        lay_tile<T>(p, f, x, y, own);
+        return;
+    }
+#pragma unroll 1
+    for (int top = y; top < y + rows; top += STEP) {
+        int first = top + (int)threadIdx.x / ACROSS * 2;
+        tile t = {x + (int)threadIdx.x % ACROSS * LANE, min(first, last), min(2, p.height - first), min(first + 1, last), x, top};
+        int4 *mine = cells[threadIdx.y][threadIdx.x / ACROSS];
+        if (KIND == PLAIN)
+            plain_step<T>(p, f, f.eye[eye], t, same, r, mine);
+        else
+            blend_step<T, KIND == REFINED>(p, f, t, same, r, mine);
+    }
+}
+
+static bool whole_vectors(const cuda_address plane[4], const int64_t stride[4], int planes)
+{
+    uint64_t low = 0;
+    for (int k = 0; k < planes; k++)
+        low |= plane[k] | (uint64_t)stride[k];
+    return low % 16 == 0;
+}
+
+static bool all_aligned(const struct tachy_cuda_composite *a)
+{
+    int planes = a->chroma == TACHY_CUDA_CHROMA_NONE ? 1 : a->chroma == TACHY_CUDA_CHROMA_PAIRS ? 2 : 3;
+    bool yes = !a->beside || a->width % 32 == 0;
+    for (int i = 0; i < a->count; i++) {
+        const frame_params *f = &a->frame[i];
+        yes = yes && whole_vectors(f->out, a->out_stride, planes) && (!a->own || whole_vectors(f->in, a->in_stride, planes)) &&
+              (a->other != TACHY_CUDA_LAYER_PICTURE || whole_vectors(f->other, a->other_stride, planes));
+    }
+    return yes;
+}
+
+// A region whose edges are those of tiles, or of the frame, under a mask whose columns fit.
+static bool whole_tiles(const struct tachy_cuda_composite *a, const struct tachy_cuda_eye *e)
+{
+    return (int64_t)TILE_W * e->width <= (int64_t)(CACHED - 2) * e->across_width && e->x0 % TILE_W == 0 && e->y0 % TILE_H == 0 && (e->x1 % TILE_W == 0 || e->x1 >= a->width) &&
+           (e->y1 % TILE_H == 0 || e->y1 >= a->height);
+}
+
+static bool plain(const struct tachy_cuda_composite *a)
+{
+    bool yes = !a->refined && !a->beside && a->other == TACHY_CUDA_LAYER_FILL && a->width % 32 == 0 &&
+               (a->chroma == TACHY_CUDA_CHROMA_NONE || a->chroma == TACHY_CUDA_CHROMA_PAIRS);
+    for (int i = 0; i < a->count; i++)
+        for (int k = 0; k < a->frame[i].eyes; k++)
+            yes = yes && whole_tiles(a, &a->frame[i].eye[k]);
+    return yes;
+}
+
 int tachy_cuda_run_composite(const struct tachy_cuda_composite *a, cuda_stream stream)
 {
     if (a->count < 1 || a->count > TACHY_CUDA_COMPOSITE_FRAMES || a->width < 1 || a->height < 1 ||
         (a->bytes != 1 && a->bytes != 2))
         return cudaErrorInvalidValue;
-    dim3 grid(parts(a->width, COLUMNS), parts(a->height, 2 * WARPS), a->count), block(32, WARPS);
+    dim3 grid(parts(a->width, TILE_W * WARPS_X), parts(a->height, TILE_H * WARPS_Y), a->count), block(32, WARPS);
     cudaStream_t s = on(stream);
-    if (a->bytes == 1 && !a->refined)
-        composite<uint8_t, false><<<grid, block, 0, s>>>(*a);
+    bool aligned = all_aligned(a);
+    if (aligned && plain(a) && a->bytes == 1)
+        composite<uint8_t, PLAIN><<<grid, block, 0, s>>>(*a, aligned);
+    else if (aligned && plain(a))
+        composite<uint16_t, PLAIN><<<grid, block, 0, s>>>(*a, aligned);
+    else if (a->bytes == 1 && !a->refined)
+        composite<uint8_t, MASKS><<<grid, block, 0, s>>>(*a, aligned);
     else if (a->bytes == 1)
-        composite<uint8_t, true><<<grid, block, 0, s>>>(*a);
+        composite<uint8_t, REFINED><<<grid, block, 0, s>>>(*a, aligned);
     else if (!a->refined)
-        composite<uint16_t, false><<<grid, block, 0, s>>>(*a);
+        composite<uint16_t, MASKS><<<grid, block, 0, s>>>(*a, aligned);
     else
-        composite<uint16_t, true><<<grid, block, 0, s>>>(*a);
+        composite<uint16_t, REFINED><<<grid, block, 0, s>>>(*a, aligned);
     return cudaGetLastError();
 }

@@ -18,6 +18,7 @@ struct tachy_cuda_eye {
     int64_t stride;             // bytes, of `mask`
     int width, height;          // of the mask or of slope and offset
     int x0, x1, y0, y1;         // the region in the frame; x1 may lie past an edge that it reaches
+    int across_width;           // pixels that the mask's width stands for, outside of the frame too
 };
 
 struct tachy_cuda_composite_frame {

@@ -304,6 +304,6 @@ void f64_softmax(const struct f64_node *f)
         for (int64_t k = 0; k < n; k++)
             sum += to[k * behind] = exp(from[k * behind] - max);
         for (int64_t k = 0; k < n; k++)
-            to[k * behind] /= sum;
+            to[k * behind] = f->n->attr.log ? from[k * behind] - max - log(sum) : to[k * behind] / sum;
     }
 }

@@ -29,7 +29,7 @@
                                      resize */                                                     \
     X(POOL, "Pool", 1, 1)         /* pool */                                                       \
     X(REDUCE, "Reduce", 1, 1)     /* reduce */                                                     \
-    X(SOFTMAX, "Softmax", 1, 1)   /* axis */                                                       \
+    X(SOFTMAX, "Softmax", 1, 1)   /* axis; log: its logarithm */                                                       \
     X(SELECT, "Select", 3, 3)     /* condition, where it holds, where not; broadcast as BINARY */  \
     X(GATHER, "Gather", 2, 2)     /* x, indices; axis; ONNX's Gather */                            \
     X(GATHER_EACH, "GatherEach", 2, 2) /* x, indices; axis; ONNX's GatherElements */               \
@@ -212,6 +212,7 @@ struct tachy_plan_attr {
     };
     // UNARY: what it does. CONV, DECONV, MATMUL, BINARY, RESIZE: what is done to the result at the end.
     struct tachy_plan_act_of act;
+    bool log; // SOFTMAX
     bool act_before_add; // CONV, RESIZE with an added tensor: act(x) + added, else act(x + added)
     // CONV, RESIZE: a mean over the result's pixels follows, for which each output row is summed as it
     // is written. What is computed is the same with and without.
@@ -224,9 +225,13 @@ struct tachy_node;
 //
 // Types: what is computed is F32. Values of U8, I8, I32 and I64 hold whole numbers of magnitude
 // `most` at the most (a truth value is a U8 of 0 or 1), so a back end may hold every element as a
-// float where `most` is at most TACHY_PLAN_WHOLE. Which operators take and make them is in
+// float where `most` is at most TACHY_PLAN_WHOLE. Where it is larger each element is a float all the same (Cast
+// cut it off), unless `most` is TACHY_PLAN_ANY: such numbers, a graph's int32 and int64 inputs and what moves them,
+// are rounded to floats, so they may only be read by what that does not change: as float32, as indices (those
+// beyond TACHY_PLAN_WHOLE are out of range), as truth values, for their sign, compared with smaller constants. Which operators take and make them is in
 // tachy_graph_verify(); RESHAPE gives the same numbers another type.
 enum { TACHY_PLAN_WHOLE = 1 << 24 };
+#define TACHY_PLAN_ANY INT64_MAX
 struct tachy_value {
     int id; // in the order of creation, for people
     char *name;

@@ -96,7 +96,7 @@ static void print_attr(FILE *f, const struct tachy_node *n)
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_CONCAT:
-    case TACHY_OP_SOFTMAX: fprintf(f, " axis %d", a->axis); break;
+    case TACHY_OP_SOFTMAX: fprintf(f, " axis %d%s", a->axis, a->log ? " log" : ""); break;
     case TACHY_OP_TRANSPOSE: print_list(f, "perm", a->perm, rank, -1); break;
     case TACHY_OP_SLICE:
         print_longs(f, "start", a->slice.start, rank);

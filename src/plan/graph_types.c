@@ -72,7 +72,7 @@ int64_t tachy_node_most(const struct tachy_node *n)
     switch (n->op) {
     case TACHY_OP_UNARY:
         if (act == TACHY_PLAN_TRUNC || act == TACHY_PLAN_QUANTIZE)
-            return tachy_dtype_most(n->out->dtype);
+            return TACHY_MIN(tachy_dtype_most(n->out->dtype), TACHY_PLAN_ANY - 1);
         return act == TACHY_PLAN_ABS ? of(n, 0) : 1;
     case TACHY_OP_BINARY: return tachy_plan_binary_compares(n->attr.binary) ? 1 : most_of_binary(n);
     case TACHY_OP_ARG: return most_of_arg(n);
@@ -162,12 +162,37 @@ static const char *renamed(const struct tachy_node *n)
                                                                                : "a type that does not hold it";
 }
 
+// Whether input `i` may be rounded to float32: see TACHY_PLAN_ANY.
+static bool may_be_any(const struct tachy_node *n, int i)
+{
+    const enum tachy_plan_act act = n->attr.act.act;
+    switch (n->op) {
+    case TACHY_OP_RESHAPE:
+    case TACHY_OP_CONCAT:
+    case TACHY_OP_SLICE:
+    case TACHY_OP_TRANSPOSE:
+    case TACHY_OP_EXPAND: return true;
+    case TACHY_OP_GATHER:
+    case TACHY_OP_GATHER_EACH:
+    case TACHY_OP_GATHER_ND: return i == 0 || tachy_value_elements(n->in[0]) <= TACHY_PLAN_WHOLE;
+    case TACHY_OP_SELECT: return i > 0;
+    case TACHY_OP_UNARY: return act == TACHY_PLAN_TRUTH || act == TACHY_PLAN_NOT || act == TACHY_PLAN_SIGN;
+    case TACHY_OP_BINARY:
+        return tachy_plan_binary_compares(n->attr.binary) && n->in[1 - i]->data &&
+               n->in[1 - i]->most < TACHY_PLAN_WHOLE;
+    default: return false;
+    }
+}
+
 const char *tachy_node_types_wrong(const struct tachy_node *n)
 {
-    // Numbers that are too large for float32 to hold each may only come from one.
-    for (int i = 0; i < n->nb_in; i++)
-        if (n->in[i] && is_whole(n->in[i]) && !n->in[i]->made_by && n->in[i]->most > TACHY_PLAN_WHOLE)
+    for (int i = 0; i < n->nb_in; i++) {
+        const struct tachy_value *v = n->in[i];
+        if (!v || !is_whole(v))
+            continue;
+        if (v->data ? v->most > TACHY_PLAN_WHOLE : v->most == TACHY_PLAN_ANY && !may_be_any(n, i))
             return "whole numbers that may be too large";
+    }
     switch (n->op) {
     case TACHY_OP_UNARY: return unary(n);
     case TACHY_OP_BINARY: return binary(n);

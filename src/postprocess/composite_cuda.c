@@ -252,7 +252,8 @@ static int set_eye(struct tachy_composite_cuda *c, const item *it, int i, struct
                                  .x0 = e.x0,
                                  .x1 = e.x1 == f->width ? TACHY_ALIGN(f->width, COLUMNS) : e.x1,
                                  .y0 = e.y0,
-                                 .y1 = e.y1};
+                                 .y1 = e.y1,
+                                 .across_width = g->w};
     if (e.refine)
         o->slope = address(e.refine->a), o->offset = address(e.refine->b);
     struct origin from = {.eye = &e, .width = f->width, .height = f->height};

@@ -16,6 +16,7 @@ struct claims {
     int64_t *saved; // elements of a pass over a tensor that a plan does on the way
     bool *folded; // became constants when they were read
     struct quantised *quantised;
+    bool *any; // makes whole numbers that float32 may not hold
     int *pulled;  // of what is folded: the level of those that use it, or one of enum pulled
     int *level, levels;
     int *plan, plans; // number of the plan that has the node, -1: none
@@ -155,6 +156,35 @@ static bool leave_int8(struct claims *c)
     return true;
 }
 
+static void leave_any(struct claims *c, size_t i, size_t from)
+{
+    if (c->any[from] && !c->ours[i])
+        leave(c, from, "whole numbers that may be too large and that another node reads");
+}
+
+static bool is_output(const struct claims *c, size_t i)
+{
+    struct reader r = {.api = c->p->api};
+    const OrtValueInfo *out[READER_OUTPUTS] = {0};
+    size_t nb = 0;
+    bool is = true;
+    return !reader_ok(&r, r.api->Node_GetNumOutputs(c->nodes[i], &nb)) || !nb || nb > READER_OUTPUTS ||
+           !reader_ok(&r, r.api->Node_GetOutputs(c->nodes[i], out, nb)) ||
+           !reader_ok(&r, r.api->ValueInfo_IsGraphOutput(out[0], &is)) || is;
+}
+
+// Such numbers stay inside of a plan. False: out of memory.
+static bool keep_any_inside(struct claims *c)
+{
+    for (size_t i = c->nb; i-- > 0;) {
+        if (c->any[i] && c->ours[i] && is_output(c, i))
+            leave(c, i, "an output of whole numbers that may be too large");
+        if (!visit(c, i, leave_any))
+            return false;
+    }
+    return true;
+}
+
 // Whether ONNX Runtime does it without a pass of its own over the tensor: the work itself, what it
 // fuses into a convolution, what only renames.
 static bool costs_nothing_more(const char *op)
@@ -184,12 +214,13 @@ static int read_all(struct claims *c, bool qdq, const struct tachy_log *log)
         c->pulled[i] = PULLED_NEVER;
         c->heavy[i] = !why && is_heavy(op);
         c->quantised[i] = quantised_of(op);
+        c->any[i] = !why && r.g->last && r.g->last->out->dtype != TACHY_F32 && r.g->last->out->most == TACHY_PLAN_ANY;
         if (!why && r.g->last && !costs_nothing_more(op))
             c->saved[i] = tachy_value_elements(r.g->last->out);
         if (why)
             tachy_msg(log, TACHY_LOG_VERBOSE, "provider: %s %s is left to ONNX Runtime: %s", op, name, why);
     }
-    if (err == TACHY_OK && !qdq && !leave_int8(c))
+    if (err == TACHY_OK && ((!qdq && !leave_int8(c)) || !keep_any_inside(c)))
         err = TACHY_ERR_NOMEM;
     for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {
         if (!visit(c, i, follow))
@@ -336,10 +367,11 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
     c.folded = calloc(c.nb + 1, sizeof(*c.folded));
     c.pulled = calloc(c.nb + 1, sizeof(*c.pulled));
     c.quantised = calloc(c.nb + 1, sizeof(*c.quantised));
+    c.any = calloc(c.nb + 1, sizeof(*c.any));
     c.plan = calloc(c.nb + 1, sizeof(*c.plan));
     c.why = calloc(c.nb + 1, sizeof(*c.why));
     if (!c.nodes || !c.ours || !c.heavy || !c.saved || !c.level || !c.folded || !c.pulled || !c.plan || !c.why ||
-        !c.quantised || read_all(&c, o->claim_qdq, log) < 0)
+        !c.quantised || !c.any || read_all(&c, o->claim_qdq, log) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
     bool nested = is_nested(p, graph), all = c.levels == 1 && !nested;
     for (size_t i = 0; i < c.nb && all; i++)
@@ -359,6 +391,7 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
     free(c.folded);
     free(c.pulled);
     free(c.quantised);
+    free(c.any);
     free(c.plan);
     free(c.why);
     return s;

@@ -64,6 +64,9 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
         struct tachy_value *v = reader_value(r, out[i]);
         if (!v || !v->made_by)
             return TACHY_ERR_UNSUPPORTED;
+        if (v->dtype != TACHY_F32 && v->most == TACHY_PLAN_ANY)
+            return tachy_fail(r->g->log, TACHY_ERR_UNSUPPORTED, "provider: %s: an output of whole numbers that may "
+                              "be too large", v->name ? v->name : "");
         plan->whole_numbers = plan->whole_numbers || v->dtype != TACHY_F32;
         if (!set_tensor(&plan->out[plan->nb_out++], v) || tachy_graph_add_output(r->g, v) < 0)
             return TACHY_ERR_NOMEM;

@@ -97,10 +97,10 @@ static void around(const struct tachy_value *x, int axis, int64_t *shape)
 }
 
 // Before version 13 it ran over everything from the axis on.
-static const char *softmax(struct reader_node *n)
+static const char *softmax_of(struct reader_node *n, bool log)
 {
     struct tachy_value *x = n->in[0], *y = n->out[0];
-    struct tachy_plan_attr a = {0};
+    struct tachy_plan_attr a = {.log = log};
     int64_t shape[2];
     if (!axis_of(n, n->since < 13 ? 1 : -1, &a.axis))
         return READER_ATTRIBUTE;
@@ -115,6 +115,9 @@ static const char *softmax(struct reader_node *n)
                : READER_NOMEM;
 }
 
+static const char *softmax(struct reader_node *n) { return softmax_of(n, false); }
+static const char *log_softmax(struct reader_node *n) { return softmax_of(n, true); }
+
 // The axis of x reduced, its length kept as 1.
 static struct tachy_value *reduced(struct reader_node *n, enum tachy_plan_reduce how, int axis)
 {
@@ -125,19 +128,6 @@ static struct tachy_value *reduced(struct reader_node *n, enum tachy_plan_reduce
     a.reduce.axis[axis] = true;
     struct tachy_value *to = reader_temp(n, n->in[0]->rank, shape);
     return to && reader_emit(n, TACHY_OP_REDUCE, &a, n->in, 1, to) ? to : NULL;
-}
-
-static const char *log_softmax(struct reader_node *n)
-{
-    int axis;
-    int64_t shape[2];
-    if (!axis_of(n, n->since < 13 ? 1 : -1, &axis))
-        return READER_ATTRIBUTE;
-    around(n->in[0], axis, shape);
-    if (n->since < 13 && shape[1] != n->in[0]->shape[axis])
-        return READER_ATTRIBUTE;
-    struct tachy_value *sum = reduced(n, TACHY_PLAN_LOG_SUM_EXP, axis);
-    return reader_combine(n, TACHY_PLAN_SUB, n->in[0], sum, n->out[0]) ? NULL : READER_NOMEM;
 }
 
 static const char *lp_normalization(struct reader_node *n)

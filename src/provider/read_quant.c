@@ -68,31 +68,37 @@ const char *reader_dequantize(struct reader_node *n)
     return reader_combine(n, TACHY_PLAN_MUL, f, scale, y) ? NULL : READER_NOMEM;
 }
 
-// The one zero point of all channels; false where they differ or are no numbers of ours.
-static bool only_zero(const struct reader_node *n, float *zero)
+// The zero point as a number where all channels have one, else, with *zero 0, as what is added to rounded
+// numbers along `axis`. False: it is no constant of the output's type and of x's shape, or no memory.
+static bool zero_of(struct reader_node *n, int axis, float *zero, struct tachy_value **added)
 {
     const struct tachy_value *v = reader_in(n, 2);
     *zero = 0;
-    if (n->nb_in < 3 || !v)
+    *added = NULL;
+    if (!v)
         return n->nb_in < 3;
-    if (!v->data || v->dtype != n->out[0]->dtype)
+    if (!v->data || v->dtype != n->out[0]->dtype || !(*added = along(n, 2, axis)))
         return false;
-    *zero = (float)tachy_constant_at(v, 0);
+    const float *z = (*added)->data;
     for (int64_t i = 1; i < tachy_value_elements(v); i++)
-        if ((float)tachy_constant_at(v, i) != *zero)
-            return false;
+        if (z[i] != z[0])
+            return true;
+    *zero = z[0];
+    *added = NULL;
     return true;
 }
 
 const char *reader_quantize(struct reader_node *n)
 {
-    struct tachy_value *x = n->in[0], *y = n->out[0], *scale = along(n, 1, axis_of(n));
+    struct tachy_value *x = n->in[0], *y = n->out[0], *scale = along(n, 1, axis_of(n)), *added;
     struct tachy_plan_attr a = {.act = {TACHY_PLAN_QUANTIZE, 0, y->dtype == TACHY_I8 ? -128 : 0}};
     if (y->dtype != TACHY_U8 && y->dtype != TACHY_I8)
         return "a type that is not built";
     if (!scale || n->in[1]->dtype != TACHY_F32 || x->dtype != TACHY_F32 || reader_int(n, "block_size", 0) ||
-        !only_zero(n, &a.act.a))
-        return "a scale or zero point that is not constant, or one for each block, or zero points that differ";
+        !zero_of(n, axis_of(n), &a.act.a, &added))
+        return "a scale or zero point that is not constant, or one for each block";
     x = reader_combine(n, TACHY_PLAN_DIV, x, scale, NULL);
+    if (x && added)
+        x = reader_combine(n, TACHY_PLAN_ADD, reader_apply(n, TACHY_PLAN_ROUND, 0, 0, x, NULL), added, NULL);
     return x && reader_emit(n, TACHY_OP_UNARY, &a, &x, 1, y) ? NULL : READER_NOMEM;
 }

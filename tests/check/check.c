@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define OP(name) extern const struct check_op check_##name;
 #include "ops.inc"
@@ -52,9 +53,13 @@ int check_times(const struct check *c, int n) { return c->quick ? (n + 9) / 10 :
 
 void check_fill(struct check *c, void *dst, size_t bytes)
 {
-    uint8_t *p = dst;
-    for (size_t i = 0; i < bytes; i++)
-        p[i] = (uint8_t)(check_rand(c) >> 33);
+    for (uint8_t *p = dst; bytes > 0;) {
+        uint64_t v = check_rand(c);
+        size_t n = TACHY_MIN(bytes, sizeof(v));
+        memcpy(p, &v, n);
+        p += n;
+        bytes -= n;
+    }
 }
 
 void check_case(struct check *c, bool ok, const char *fmt, ...)

@@ -118,4 +118,5 @@ void check_gpu_row(struct check *c, const char *op, const char *what, double sec
     if (copy > 0)
         printf(" %5.1f %% of the copy rate", 100 * bytes / seconds / copy);
     printf("\n");
+    fflush(stdout); // a run that is ended by its time limit keeps its rows
 }

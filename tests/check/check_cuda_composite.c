@@ -53,9 +53,40 @@ struct job {
     struct tachy_refine refine[TACHY_MAX_EYES], gpu_refine[TACHY_MAX_EYES];
 };
 
-static void make_masks(struct check *c, struct job *j, int w, int h)
+// A mask as networks make them: a rectangle of 255 in 0, or all of one, with a soft edge between.
+static void paint(struct check *c, const struct tachy_mask *m)
+{
+    int x0 = check_range(c, -m->width, m->width), x1 = x0 + check_range(c, 0, 2 * m->width);
+    int y0 = check_range(c, -m->height, m->height), y1 = y0 + check_range(c, 0, 2 * m->height), soft = check_range(c, 1, 300);
+    for (int i = 0; i < m->width * m->height; i++) {
+        int x = i % m->width, y = i / m->width;
+        int in = TACHY_MIN(TACHY_MIN(x - x0, x1 - x), TACHY_MIN(y - y0, y1 - y));
+        ((uint8_t *)(uintptr_t)m->data)[i] = (uint8_t)TACHY_CLAMP(128 + in * soft, 0, 255);
+    }
+}
+
+// Eyes of whole tiles of the kernel, or nearly.
+static void place_eyes(struct check *c, struct tachy_result *r, int w, int h)
+{
+    int cut = check_range(c, 0, 2) ? w / 256 * 128 : check_range(c, 0, w);
+    for (int i = 0; i < r->eyes; i++) {
+        if (check_range(c, 0, 3) == 0)
+            continue;
+        r->mask[i].region = (struct tachy_rect){0, 0, w, h};
+        if (r->eyes == 2 && cut > 0 && cut < w)
+            r->mask[i].region = (struct tachy_rect){i ? cut : 0, 0, i ? w - cut : cut, h};
+        else if (check_range(c, 0, 1))
+            r->mask[i].region = (struct tachy_rect){128 * check_range(c, -1, 2), 16 * check_range(c, -1, 2), w, h};
+    }
+}
+
+static void make_masks(struct check *c, struct job *j, int w, int h, bool real)
 {
     check_result(c, &j->result, w, h, check_range(c, 0, 3) ? 40 : 700);
+    if (real)
+        place_eyes(c, &j->result, w, h);
+    for (int i = 0; real && i < j->result.eyes; i++)
+        paint(c, &j->result.mask[i]);
     j->gpu_result = j->result;
     for (int i = 0; i < j->result.eyes; i++) {
         const struct tachy_mask *m = &j->result.mask[i];
@@ -144,7 +175,8 @@ static void call(struct check *c, struct tachy_memory *m, const struct tachy_com
     check_gpu_free(c, counted);
 }
 
-static void one(struct check *c, struct tachy_memory *m)
+// real: masks and sizes as they occur, where most of the kernel's tiles show one layer.
+static void one(struct check *c, struct tachy_memory *m, bool real)
 {
     static struct job jobs[MOST];
     enum tachy_pix format = formats[check_range(c, 0, TACHY_ARRAY_SIZE(formats) - 1)];
@@ -157,6 +189,19 @@ static void one(struct check *c, struct tachy_memory *m)
     int w = check_range(c, 1, check_range(c, 0, 2) ? 60 : 1100), h = check_range(c, 1, 40);
     if (check_range(c, 0, 2) == 0) // whole vectors
         w = TACHY_ALIGN(w, 32);
+    if (real) {
+        static const enum tachy_pix usual[] = {TACHY_PIX_NV12, TACHY_PIX_P010, TACHY_PIX_GRAY8, TACHY_PIX_YUV420P};
+        static const enum tachy_mode modes[] = {TACHY_MODE_CUTOUT, TACHY_MODE_MASK, TACHY_MODE_OVERLAY,
+                                                TACHY_MODE_SIDE_BY_SIDE};
+        format = check_range(c, 0, 4) ? usual[check_range(c, 0, 3)] : format;
+        p.mode = check_range(c, 0, 3) ? modes[check_range(c, 0, 3)] : p.mode;
+        p.mask_format = usual[check_range(c, 0, 3)];
+        w = check_range(c, 0, 7) ? 32 * check_range(c, 1, 30) : w;
+        h = check_range(c, 1, 90);
+        p.threshold = check_float(c, 0.3f, 0.7f);
+        random = check_range(c, 0, 7) == 0;
+        fit = check_range(c, 0, 7) == 0;
+    }
     struct tachy_color color = {.matrix = (uint8_t)check_range(c, 0, 9), .range = (uint8_t)check_range(c, 0, 2),
                                 .chroma_loc = (uint8_t)check_range(c, 0, 4)};
     int n = check_range(c, 0, 5) ? check_range(c, 1, 2) : MOST;
@@ -169,7 +214,7 @@ static void one(struct check *c, struct tachy_memory *m)
         make(c, &j->background, format, w, h, random);
         make(c, &j->out, want.format, want.width, want.height, random);
         j->in.host.f.color = j->in.gpu.color = color;
-        make_masks(c, j, w, h);
+        make_masks(c, j, w, h, real);
     }
     call(c, m, &p, jobs, n, fit);
     for (int i = 0; i < n; i++)
@@ -214,7 +259,8 @@ struct bench {
     enum tachy_mode mode;
     enum tachy_pix format;
     int w, h, n;
-    bool noise, fit;
+    enum { ROUND, NOISE, PERSON } mask; // PERSON: 255 all over
+    bool fit;
 };
 
 static double picture_bytes(enum tachy_pix format, int w, int h)
@@ -230,8 +276,10 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
 {
     static uint8_t mask[SIDE * SIDE];
     check_round_mask(mask, SIDE);
-    if (b->noise)
+    if (b->mask == NOISE)
         check_fill(c, mask, sizeof(mask));
+    else if (b->mask == PERSON)
+        memset(mask, 255, sizeof(mask));
     float *slope = calloc(SIDE * SIDE, sizeof(float));
     struct timed t = {.c = c, .n = b->n};
     struct tachy_composite_cuda_params p = {{.mode = b->mode, .color = 0x00ff0080, .threshold = 0.5f, .feather = 0.2f,
@@ -278,17 +326,19 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
 static void benches(struct check *c, struct tachy_memory *m)
 {
     static const struct bench all[] = {
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
-        {"cutout, noise", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, true, false},
-        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, false, true},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_P010, 3840, 2160, 8, false, false},
-        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV444P, 3840, 2160, 8, false, false},
-        {"mask", TACHY_MODE_MASK, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
-        {"replace", TACHY_MODE_REPLACE, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
-        {"overlay", TACHY_MODE_OVERLAY, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
-        {"side by side", TACHY_MODE_SIDE_BY_SIDE, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
-        {"blur", TACHY_MODE_BLUR, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
-        {"alpha", TACHY_MODE_ALPHA, TACHY_PIX_NV12, 3840, 2160, 8, false, false},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 1, ROUND, false},
+        {"cutout, all person", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, PERSON, false},
+        {"cutout, noise", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, NOISE, false},
+        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, true},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_P010, 3840, 2160, 8, ROUND, false},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV444P, 3840, 2160, 8, ROUND, false},
+        {"mask", TACHY_MODE_MASK, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
+        {"replace", TACHY_MODE_REPLACE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
+        {"overlay", TACHY_MODE_OVERLAY, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
+        {"side by side", TACHY_MODE_SIDE_BY_SIDE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
+        {"blur", TACHY_MODE_BLUR, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
+        {"alpha", TACHY_MODE_ALPHA, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
         bench(c, m, &all[i]);
@@ -304,7 +354,7 @@ static void run(struct check *c)
         return;
     }
     for (int i = 0; i < check_times(c, 600); i++)
-        one(c, m);
+        one(c, m, i % 2);
     refuses(c, m);
     if (c->bench)
         benches(c, m);

@@ -67,6 +67,9 @@ class Operators(provider.OperatorCase):
         for pad in ("SAME_UPPER", "SAME_LOWER", "VALID"):
             self.op("ConvTranspose", (1, 6, 7, 5), constants=[w(6, 4, 3, 4)], strides=[2, 3], auto_pad=pad)
         self.op("ConvTranspose", (1, 6, 7, 5), constants=[w(6, 4, 3, 3)], strides=[2, 2], output_shape=[14, 10])
+        for size, dilation in ((19, 1), (22, 3)):  # Winograd's, of tiles that hang over the edges
+            self.op("Conv", (2, 48, size, 37), constants=[w(40, 48, 3, 3) / 20, w(40)], dilations=[dilation] * 2,
+                    pads=[dilation, dilation, 0, dilation])
         self.op("FusedConv", (1, 6, 9, 7), constants=[w(4, 6, 3, 3), w(4)], activation="LeakyRelu",
                 activation_params=[0.2], out_shape=(1, 4, 7, 5), domain="com.microsoft")
         self.op("AveragePool", (1, 6, 9, 8), kernel_shape=[2, 3], strides=[2, 2], ceil_mode=1)
@@ -136,6 +139,26 @@ class Operators(provider.OperatorCase):
             self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, 1, 2, 0, 0, 0, 1, 3])], mode=mode, opset=19)
         self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, -1, 2, 0, 0, 0, -1, 3])])
 
+    def test_long_lines(self):
+        """More than the steps work on at a time, along each axis; pictures with their channels last."""
+        index = self.rng.integers(-5, 5, 2100)
+        for axis in (0, 1, 2):
+            shape = [5 if d == axis else 3 for d in range(3)]
+            self.op("Gather", shape, constants=[index], axis=axis)
+            self.op("Gather", shape, constants=[index[:6].reshape(2, 3)], axis=axis)
+            self.op("Pad", [n * 9 for n in shape], constants=[np.array([2, 3, 1, 4, 0, 5])], mode="reflect")
+        self.op("Gather", (2, 1100, 7), constants=[np.arange(1100)[::-1].copy()], axis=1)
+        for axis in (0, 1, 2):
+            for name in ("Softmax", "LogSoftmax"):
+                self.op(name, (40, 3, 150), axis=axis, limit=5e-6)
+            for how in ("Max", "Min", "Mean"):
+                self.op("Reduce" + how, (70, 75, 67), axes=[axis])
+        make, w = onnx.helper.make_node, self.random
+        nodes = [make("Conv", ["x", "w"], ["a"], pads=[1] * 4), make("Pad", ["a", "p"], ["b"], mode="reflect"),
+                 make("Gather", ["b", "i"], ["c"], axis=1), make("Conv", ["c", "v"], ["y"])]
+        self.check(nodes, {"x": (2, 3, 20, 9)}, whole=True, constants=[
+            ("w", w(6, 3, 3, 3)), ("p", np.array([0, 0, 2, 1, 0, 0, 1, 3])), ("i", np.array([4, -1, 0, 2, 1])), ("v", w(4, 5, 3, 3))])
+
     def test_norms(self):
         w = self.random
         self.op("LayerNormalization", (2, 5, 33), constants=[w(33), w(33)], limit=5e-6)
@@ -174,6 +197,32 @@ class Operators(provider.OperatorCase):
                 for mode in ("linear", "nearest"):
                     self.op("GridSample", (1, 3, 4, 5, 6), (1, 3, 5, 4, 3), mode=mode, padding_mode=outside,
                             align_corners=align, opset=20, limit=2e-5)
+
+    def test_whole_number_inputs(self):
+        """int32 and int64 inputs that are read as float32, as indices, as truth values or compared with constants:
+        as a text encoder has them, also where float32 does not hold them. What needs each number exactly is left."""
+        make, c, check = onnx.helper.make_node, ("t", self.random(40, 8)), self.check
+        for kind in (np.int32, np.int64):
+            ids = self.rng.integers(-40, 40, (2, 7)).astype(kind)
+            far = np.array([0, 5, 6, 2 ** 24 + 1, -2 ** 24 - 1, 2 ** 31 - 1, -2 ** 31], kind)
+            nodes = [make("Unsqueeze", ["i", "a"], ["u"]), make("Gather", ["t", "u"], ["g"]), make("Squeeze", ["g", "a"], ["s"]),
+                     make("MatMul", ["s", "w"], ["m"]), make("Greater", ["i", "k"], ["b"]), make("Cast", ["b"], ["f"], to=1),
+                     make("Unsqueeze", ["f", "l"], ["v"]), make("Mul", ["m", "v"], ["y"])]
+            check(nodes, {"i": (2, 7)}, whole=True, feed={"i": ids},
+                  constants=[c, ("a", np.array([1])), ("l", np.array([2])), ("w", self.random(8, 8)), ("k", kind(3))])
+            for to in (1, 9):  # float32, truth values
+                check([make("Cast", ["i"], ["b"], to=to), make("Cast", ["b"], ["y"], to=1)], {"i": (7,)}, whole=True, feed={"i": far})
+            for how in ("Equal", "Less", "Greater"):
+                check([make(how, ["i", "k"], ["b"]), make("Cast", ["b"], ["y"], to=1)], {"i": (7,)}, whole=True, feed={"i": far},
+                      constants=[("k", kind(5))])
+            check([make("Where", ["b", "i", "k"], ["w"]), make("Cast", ["w"], ["y"], to=1)], {"b": (7,), "i": (7,)}, whole=True,
+                  feed={"b": far > 4, "i": far}, constants=[("k", kind(9))])
+            # Not ours: a sum, two inputs beside each other, an output, numbers for a node that is ONNX Runtime's.
+            weigh = make("MatMul", ["f", "w"], ["y"])
+            for first in ([make("Add", ["i", "k"], ["s"])], [make("Mul", ["i", "i"], ["s"])],
+                          [make("Transpose", ["i"], ["r"], perm=[0]), make("CumSum", ["r", "z"], ["s"])]):
+                check([*first, make("Cast", ["s"], ["f"], to=1), weigh], {"i": (7,)}, feed={"i": far},
+                      constants=[("k", kind(1)), ("z", np.int64(0)), ("w", self.random(7, 3))])
 
     def test_quantised_weights(self):
         """int8 weights with float arithmetic: constants by the time a plan is made."""
@@ -264,6 +313,14 @@ class Operators(provider.OperatorCase):
             self.op("QuantizeLinear", x.shape, constants=[s(0.5), kind(zero)], feed=[x])
             self.op("QuantizeLinear", (2, 3, 4), constants=[(self.random(3) ** 2 + s(0.01)), np.full(3, zero, kind)], axis=1)
             info = np.iinfo(kind)
+            for axis, rank in ((1, 3), (-1, 2), (0, 4)):  # zero points that differ, also on the type's ends
+                shape = [3 if d == axis % rank else 5 for d in range(rank)]
+                zeros = np.array([info.min, zero, info.max], kind)
+                far = self.random(*shape) * 90
+                far.flat[:4] = np.inf, -np.inf, 0.5, 1e30
+                self.op("QuantizeLinear", shape, constants=[np.array([0.5, 0.3, 1], s), zeros], axis=axis, feed=[far])
+                self.op("DequantizeLinear", shape, constants=[np.array([0.5, 0.3, 1], s), zeros], axis=axis,
+                        feed=[self.rng.integers(info.min, info.max + 1, shape).astype(kind)])
             q = self.rng.integers(info.min, info.max + 1, (2, 3, 4, 5)).astype(kind)
             self.op("DequantizeLinear", q.shape, constants=[self.random(3), np.array([zero] * 3, kind)], feed=[q], axis=1)
         # Two readers of one scale and one zero point, of which each wants them as it needs them.
@@ -271,6 +328,8 @@ class Operators(provider.OperatorCase):
                  make("Flatten", ["b"], ["c"]), make("QuantizeLinear", ["c", "s", "z"], ["d"]),
                  make("DequantizeLinear", ["d", "s", "z"], ["y"])]
         self.check(nodes, {"x": (1, 4, 6, 5)}, constants=[("s", s(0.02)), ("z", np.uint8(128))], whole=True)
+        self.check(nodes[:2] + [make("Identity", ["b"], ["y"])], {"x": (1, 4, 6, 5)}, whole=True, constants=[
+            ("s", np.array([0.02, 0.01, 0.5, 0.25], s)), ("z", np.array([0, 3, 128, 255], np.uint8))])
 
 
 class NodeTests(common.Case):

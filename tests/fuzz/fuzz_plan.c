@@ -382,7 +382,7 @@ static void reduce(struct fuzz *f)
 static void softmax(struct fuzz *f)
 {
     struct tachy_value *x = any(f);
-    struct tachy_plan_attr a = {.axis = x->rank ? pick(f, x->rank) : 0};
+    struct tachy_plan_attr a = {.axis = x->rank ? pick(f, x->rank) : 0, .log = pick(f, 4) == 3};
     make(f, TACHY_OP_SOFTMAX, &a, &x, 1, value(f, x->rank, x->shape));
 }
 

@@ -215,5 +215,25 @@ TEST(floats_are_as_bytes)
     }
 }
 
+// What is no number is 0, of both kinds; what lies outside of 0..1 is cut.
+TEST(floats_outside)
+{
+    static const uint16_t halves[] = {0x7e00, 0x7c01, 0xfe00, 0xfc00, 0xbc00, 0x7c00, 0x4000}; // NaN, -inf, -1, inf, 2
+    for (int i = 0; i < (int)TACHY_ARRAY_SIZE(halves); i++) {
+        uint16_t plane[3] = {halves[i], halves[i], halves[i]};
+        float single[3] = {tachy_ref_float(halves[i]), tachy_ref_float(halves[i]), tachy_ref_float(halves[i])};
+        void *p16 = plane, *p32 = single;
+        uint8_t luma[2], chroma[2];
+        struct tachy_yuv_codes k;
+        tachy_yuv_codes_of(&k, 8, 1, false, 1);
+        struct tachy_yuv_picture yuv = {luma, chroma, 1, 2};
+        tachy_ref_rgb_to_yuv(&k, &(struct tachy_rgb_picture){TACHY_RGB_F16, false, {p16, p16, p16}, 2}, &yuv, 1, 1);
+        CHECK_INT(luma[0], i < 5 ? 16 : 235);
+        tachy_ref_rgb_to_yuv(&k, &(struct tachy_rgb_picture){TACHY_RGB_F32, false, {p32, p32, p32}, 4}, &yuv, 1, 1);
+        CHECK_INT(luma[0], i < 5 ? 16 : 235);
+        CHECK_INT(chroma[0], 128);
+    }
+}
+
 TEST_MAIN(TEST_CASE(as_libswscale), TEST_CASE(matrices_without_weights), TEST_CASE(greys_are_exact),
-          TEST_CASE(chroma_lies_where_it_says), TEST_CASE(floats_are_as_bytes))
+          TEST_CASE(chroma_lies_where_it_says), TEST_CASE(floats_are_as_bytes), TEST_CASE(floats_outside))

@@ -345,8 +345,17 @@ TEST(types)
     CHECK(!tachy_node_wrong(far->made_by));
     struct tachy_value *square = of_type(TACHY_I64, x);
     wrong("whole numbers that may become too large", make(TACHY_OP_BINARY, times, square, far, far, NULL));
-    wrong("whole numbers that may be too large", // as an input
-          make(TACHY_OP_GATHER, (struct tachy_plan_attr){.axis = 3}, VALUE(2, 6, 5, 3), x, i, NULL));
+    // A graph's int32 inputs: what rounding to float32 does not change, and what it does.
+    struct tachy_plan_attr equal = {.binary = TACHY_PLAN_EQUAL}, plus = {.binary = TACHY_PLAN_ADD};
+    struct tachy_value *few = whole(1, SHAPE(3), 1000), *many = whole(1, SHAPE(3), 1000);
+    few->dtype = many->dtype = i->dtype = TACHY_I64;
+    many->most = TACHY_PLAN_WHOLE;
+    CHECK(!tachy_node_wrong(make(TACHY_OP_GATHER, (struct tachy_plan_attr){.axis = 3}, VALUE(2, 6, 5, 3), x, i, NULL)->made_by));
+    CHECK(!tachy_node_wrong(renamed(TACHY_F32, i)->made_by));
+    CHECK(!tachy_node_wrong(make(TACHY_OP_BINARY, equal, of_type(TACHY_U8, i), i, few, NULL)->made_by));
+    wrong("whole numbers that may be too large", make(TACHY_OP_BINARY, equal, of_type(TACHY_U8, i), i, many, NULL));
+    wrong("whole numbers that may be too large", make(TACHY_OP_BINARY, equal, of_type(TACHY_U8, i), i, i, NULL));
+    wrong("whole numbers that may be too large", make(TACHY_OP_BINARY, plus, of_type(TACHY_I64, i), i, few, NULL));
     tachy_graph_close(&g);
 }
 

@@ -20,6 +20,16 @@
     void tachy_transpose_##isa(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step,       \
                                int rows, int columns);                                             \
     void tachy_narrow_row_##isa(const struct tachy_narrow_row *r);                                 \
+    extern void (*const tachy_winograd_in_##isa[2])(const float *const *x, int channels, float *to,\
+                                                    ptrdiff_t step);                               \
+    extern void (*const tachy_winograd_out_##isa[2])(const struct tachy_winograd_tile *t);         \
+    void tachy_function_##isa(const struct tachy_plan_act_of *f, const float *restrict x,          \
+                              float *restrict y, int n);                                           \
+    void tachy_enter_##isa(enum tachy_dtype type, const void *x, float *restrict y, int64_t n);    \
+    void tachy_leave_##isa(enum tachy_dtype type, const float *restrict x, ptrdiff_t step, void *y,\
+                           int64_t at, int64_t n);                                                 \
+    double tachy_total_##isa(const float *x, int64_t n);                                           \
+    float tachy_most_##isa(const float *x, int64_t n, float sign);                                 \
     float tachy_peak_##isa(int rounds);
 
 #define TABLE(set, name, floats)                                                                   \
@@ -38,6 +48,13 @@
         .layer_norm = tachy_layer_norm_pixel_##name,                                               \
         .transpose = tachy_transpose_##name,                                                       \
         .narrow = tachy_narrow_row_##name,                                                         \
+        .winograd_in = tachy_winograd_in_##name,                                                   \
+        .winograd_out = tachy_winograd_out_##name,                                                 \
+        .function = tachy_function_##name,                                                         \
+        .enter = tachy_enter_##name,                                                               \
+        .leave = tachy_leave_##name,                                                               \
+        .total = tachy_total_##name,                                                               \
+        .most = tachy_most_##name,                                                                 \
         .peak = tachy_peak_##name,                                                                 \
     };
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "base/cpu.h"
+#include "plan/graph.h"
 #include "ref/ref_plan.h"
 
 // The kernels of one instruction set: what src/plan/cpu/*.c cuts the work into. Each is
@@ -99,6 +100,18 @@ struct tachy_narrow_row {
     int pixels;
 };
 
+// Outputs of a Winograd tile of m x m from its (m + 2) x (m + 2) points.
+struct tachy_winograd_tile {
+    const float *x; // the first point's channels, readable up to whole vectors
+    ptrdiff_t step; // to the next point's
+    const float *bias;
+    int channels;
+    float *const *y;         // [m * m]: where each output goes
+    const float *const *add; // [m * m]; NULL: none
+    bool add_last;
+    const struct tachy_act *act;
+};
+
 // Pixels of a row: y = act(a op b + c). A step of 0 repeats: `step` from pixel to pixel,
 // `channel` (0 or 1) from channel to channel.
 struct tachy_binary_row {
@@ -138,6 +151,19 @@ struct tachy_plan_kernels {
     void (*transpose)(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step, int rows,
                       int columns);
     void (*narrow)(const struct tachy_narrow_row *r);
+    // Tiles of 2x2 outputs, of 4x4: a tile's pixels [(m + 2)^2] to its points, `step` apart, written up
+    // to whole vectors; and back.
+    void (*const *winograd_in)(const float *const *x, int channels, float *to, ptrdiff_t step);
+    void (*const *winograd_out)(const struct tachy_winograd_tile *t);
+    // y[i] = f(x[i]), of the activations that nothing ends in.
+    void (*function)(const struct tachy_plan_act_of *f, const float *restrict x, float *restrict y, int n);
+    // Numbers of a type as float32, and back: y[at + i] = x[i * step], towards zero and cut to the type.
+    void (*enter)(enum tachy_dtype type, const void *x, float *restrict y, int64_t n);
+    void (*leave)(enum tachy_dtype type, const float *restrict x, ptrdiff_t step, void *y, int64_t at, int64_t n);
+    // The sum of x[0..n-1], in an order that is the same for every set.
+    double (*total)(const float *x, int64_t n);
+    // The largest of x[0..n-1], n >= 1, with sign -1 the smallest.
+    float (*most)(const float *x, int64_t n, float sign);
     // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
     float (*peak)(int rounds);
 };

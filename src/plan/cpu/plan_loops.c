@@ -87,55 +87,22 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
         plan_copy_elements(c, x, y);
 }
 
-enum { LANES = 8 };
-
-// Of adjacent numbers: in lanes, in the same order whatever the processor.
-static double dense_sum(const float *x, int64_t n)
-{
-    double lane[LANES] = {0}, sum = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += (double)x[i + k];
-    for (int k = 0; k < LANES; k++)
-        sum += lane[k];
-    for (; i < n; i++)
-        sum += (double)x[i];
-    return sum;
-}
-
-static float dense_most(const float *x, int64_t n, float sign)
-{
-    float lane[LANES], most = sign * x[0];
-    int64_t i = 0;
-    for (int k = 0; k < LANES; k++)
-        lane[k] = most;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] = sign * x[i + k] > lane[k] ? sign * x[i + k] : lane[k];
-    for (int k = 0; k < LANES; k++)
-        most = lane[k] > most ? lane[k] : most;
-    for (; i < n; i++)
-        most = sign * x[i] > most ? sign * x[i] : most;
-    return sign * most;
-}
-
 // One line of what is reduced, into `sum`; `beyond`: the largest element where exponentials are summed.
-static double line(enum tachy_plan_reduce how, const float *x, ptrdiff_t step, int64_t n, double sum,
-                   double beyond)
+static double line(const struct tachy_plan_kernels *k, enum tachy_plan_reduce how, const float *x, ptrdiff_t step,
+                   int64_t n, double sum, double beyond)
 {
     if (step == 1 && (how == TACHY_PLAN_MEAN || how == TACHY_PLAN_SUM || how == TACHY_PLAN_LOG_SUM))
-        return sum + dense_sum(x, n);
+        return sum + k->total(x, n);
     switch (how) {
     case TACHY_PLAN_RMAX:
         if (step == 1)
-            return fmax(sum, (double)dense_most(x, n, 1));
+            return fmax(sum, (double)k->most(x, n, 1));
         for (int64_t i = 0; i < n; i++)
             sum = (double)x[i * step] > sum ? (double)x[i * step] : sum;
         break;
     case TACHY_PLAN_RMIN:
         if (step == 1)
-            return fmin(sum, (double)dense_most(x, n, -1));
+            return fmin(sum, (double)k->most(x, n, -1));
         for (int64_t i = 0; i < n; i++)
             sum = (double)x[i * step] < sum ? (double)x[i * step] : sum;
         break;
@@ -163,7 +130,8 @@ static double line(enum tachy_plan_reduce how, const float *x, ptrdiff_t step, i
     return sum;
 }
 
-static double over_all(const struct plan_copy *c, enum tachy_plan_reduce how, const float *x, double beyond)
+static double over_all(const struct tachy_plan_kernels *k, const struct plan_copy *c, enum tachy_plan_reduce how,
+                       const float *x, double beyond)
 {
     int64_t index[TACHY_MAX_RANK] = {0};
     ptrdiff_t from = 0, none = 0;
@@ -173,9 +141,9 @@ static double over_all(const struct plan_copy *c, enum tachy_plan_reduce how, co
                  : how == TACHY_PLAN_PROD ? 1
                                           : 0;
     if (!c->rank)
-        return line(how, x, 0, 1, sum, beyond);
+        return line(k, how, x, 0, 1, sum, beyond);
     do
-        sum = line(how, x + from, c->from[last], c->dim[last], sum, beyond);
+        sum = line(k, how, x + from, c->from[last], c->dim[last], sum, beyond);
     while (plan_next(c, last, index, &from, &none));
     return sum;
 }
@@ -206,10 +174,10 @@ void plan_run_frame(const struct plan_step *s, const struct plan_run *r, int row
     }
 }
 
-static float reduced(const struct plan_copy *c, enum tachy_plan_reduce how, const float *x)
+static float reduced(const struct tachy_plan_kernels *k, const struct plan_copy *c, enum tachy_plan_reduce how, const float *x)
 {
-    double beyond = how == TACHY_PLAN_LOG_SUM_EXP ? over_all(c, TACHY_PLAN_RMAX, x, 0) : 0, count = 1;
-    double sum = over_all(c, how, x, beyond = isfinite(beyond) ? beyond : 0);
+    double beyond = how == TACHY_PLAN_LOG_SUM_EXP ? over_all(k, c, TACHY_PLAN_RMAX, x, 0) : 0, count = 1;
+    double sum = over_all(k, c, how, x, beyond = isfinite(beyond) ? beyond : 0);
     for (int d = 0; d < c->rank; d++)
         count *= (double)c->dim[d];
     switch (how) {
@@ -228,17 +196,25 @@ void plan_run_reduce(const struct plan_step *s, const struct plan_run *r, int ro
     int64_t index[TACHY_MAX_RANK] = {0};
     ptrdiff_t from = 0, to = 0;
     do
-        y[to] = reduced(&s->reduce.inner, s->reduce.how, x + from);
+        y[to] = reduced(s->k, &s->reduce.inner, s->reduce.how, x + from);
     while (plan_next(&s->reduce.outer, s->reduce.outer.rank, index, &from, &to));
 }
 
 // Along one axis with any step.
-static void softmax_line(const float *x, ptrdiff_t step, float *y, ptrdiff_t step_to, int64_t n)
+static void softmax_line(const float *x, ptrdiff_t step, float *y, ptrdiff_t step_to, int64_t n, bool log_of)
 {
     float max = x[0];
     double sum = 0;
     for (int64_t i = 1; i < n; i++)
         max = TACHY_MAX(max, x[i * step]);
+    if (log_of) {
+        for (int64_t i = 0; i < n; i++)
+            sum += (double)expf(x[i * step] - max);
+        sum = log(sum) + (double)max;
+        for (int64_t i = 0; i < n; i++)
+            y[i * step_to] = (float)((double)x[i * step] - sum);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         y[i * step_to] = expf(x[i * step] - max);
         sum += (double)y[i * step_to];
@@ -247,14 +223,51 @@ static void softmax_line(const float *x, ptrdiff_t step, float *y, ptrdiff_t ste
         y[i * step_to] = (float)((double)y[i * step_to] / sum);
 }
 
+enum { BESIDE = 64 }; // lines that lie side by side
+
+// Several of them, `n` rows of which lie `step` apart: row by row, as memory has them.
+static void softmax_lines(const struct plan_step *s, const float *x, ptrdiff_t step, float *y, ptrdiff_t step_to, int64_t n,
+                          int count)
+{
+    const struct tachy_act e = {.kind = TACHY_ACT_EXP};
+    float max[BESIDE], row[BESIDE];
+    double sum[BESIDE] = {0};
+    memcpy(max, x, sizeof(*max) * (size_t)count);
+    for (int64_t i = 1; i < n; i++)
+        for (int k = 0; k < count; k++)
+            max[k] = TACHY_MAX(max[k], x[i * step + k]);
+    for (int64_t i = 0; i < n; i++) {
+        float *to = s->log ? row : y + i * step_to;
+        for (int k = 0; k < count; k++)
+            to[k] = x[i * step + k] - max[k];
+        s->k->unary(to, to, count, &e);
+        for (int k = 0; k < count; k++)
+            sum[k] += (double)to[k];
+    }
+    for (int k = 0; k < count; k++)
+        sum[k] = s->log ? log(sum[k]) + (double)max[k] : 1 / sum[k];
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < count; k++) {
+            const double v = s->log ? (double)x[i * step + k] - sum[k] : (double)y[i * step_to + k] * sum[k];
+            y[i * step_to + k] = (float)v;
+        }
+}
+
 void plan_run_softmax_any(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
-    const struct plan_copy *in = &s->reduce.inner;
+    const struct plan_copy *in = &s->reduce.inner, *c = &s->reduce.outer;
     const float *x = plan_at(&s->in, r).data;
     float *y = plan_at(&s->out, r).data;
     int64_t index[TACHY_MAX_RANK] = {0};
     ptrdiff_t from = 0, to = 0;
-    do
-        softmax_line(x + from, in->from[0], y + to, in->to[0], in->dim[0]);
-    while (plan_next(&s->reduce.outer, s->reduce.outer.rank, index, &from, &to));
+    int last = c->rank - 1;
+    bool beside = c->rank && c->from[last] == 1 && c->to[last] == 1;
+    int64_t count = beside ? c->dim[last] : 1;
+    do {
+        for (int64_t i = 0; i < count && beside; i += BESIDE)
+            softmax_lines(s, x + from + i, in->from[0], y + to + i, in->to[0], in->dim[0],
+                          (int)TACHY_MIN(count - i, BESIDE));
+        if (!beside)
+            softmax_line(x + from, in->from[0], y + to, in->to[0], in->dim[0], s->log);
+    } while (plan_next(c, beside ? last : c->rank, index, &from, &to));
 }

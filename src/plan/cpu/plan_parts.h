@@ -5,6 +5,7 @@
 #include "plan/cpu/packed.h"
 #include "plan/cpu/plan.h"
 #include "plan/cpu/team.h"
+#include "plan/cpu/winograd.h"
 
 #include <pthread.h>
 
@@ -89,12 +90,13 @@ struct plan_step {
     struct plan_ref in, in2, out, add, scale; // scale: data only
     struct plan_ref sums; // of the output's rows, or of the input's for a mean: [n * h][c]; data only
     struct tachy_act act;
-    bool add_last;
+    bool add_last, log; // log: of a softmax
     ptrdiff_t weights, slope; // floats in the weights; slope: -1 for none
     const void *packed;       // weights of a convolution, straight or transposed
     union {
         struct tachy_conv conv;
         struct tachy_narrow narrow;
+        struct tachy_winograd winograd;
         struct tachy_deconv *deconv; // of the plan
         struct tachy_pool_shape pool;
         struct tachy_resize_shape resize;
@@ -199,6 +201,7 @@ struct plan_build {
     const struct tachy_graph *g;
     struct plan_places places;
     const struct tachy_plan_kernels *k;
+    bool trial; // as in tachy_cpu_plan_params
     struct plan_kernel *kernels; // to be chosen and packed when all steps are there
     int nb_kernels;
 };
@@ -278,8 +281,8 @@ static inline bool plan_changes_type(const struct tachy_node *n)
 
 // What steps do (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
-plan_run_fn plan_run_conv, plan_run_narrow, plan_run_deconv, plan_run_unary, plan_run_binary, plan_run_pool, plan_run_mean,
-    plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
+plan_run_fn plan_run_conv, plan_run_narrow, plan_run_winograd, plan_run_deconv, plan_run_unary, plan_run_binary,
+    plan_run_pool, plan_run_mean, plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
     plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_arg,
     plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_function, plan_run_enter,
     plan_run_leave;

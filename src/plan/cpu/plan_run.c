@@ -52,6 +52,13 @@ void plan_run_narrow(const struct plan_step *s, const struct plan_run *r, int ro
     tachy_narrow_run(&s->narrow, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
 }
 
+void plan_run_winograd(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    struct tachy_view add;
+    struct tachy_conv_io io = plan_conv_io(s, r, &add);
+    tachy_winograd_run(&s->winograd, s->packed, &io, row0, row1, r->base[BASE_SCRATCH]);
+}
+
 void plan_run_deconv(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view add;
@@ -107,5 +114,5 @@ void plan_run_resize(const struct plan_step *s, const struct plan_run *r, int ro
 void plan_run_softmax(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
-    tachy_softmax_run(s->k, &in, &out, false, row0, row1);
+    tachy_softmax_run(s->k, &in, &out, s->log, row0, row1);
 }

@@ -78,6 +78,8 @@ bool plan_worth_splitting(const struct plan_step *s)
         return elements * s->conv.taps >= MULTIPLIES;
     if (s->run == plan_run_narrow)
         return elements * s->narrow.s.kh * s->narrow.s.kw * s->narrow.s.cin >= MULTIPLIES;
+    if (s->run == plan_run_winograd)
+        return true; // only long ones run so
     if (s->run == plan_run_deconv)
         return elements * s->in.v.c >= MULTIPLIES;
     return elements >= ELEMENTS;

@@ -51,6 +51,24 @@ static int convolve_narrow(struct plan_build *b, struct plan_step *s, const stru
     return keep_packed(b->plan, s, data, size);
 }
 
+static int convolve_winograd(struct plan_build *b, struct plan_step *s, const struct tachy_conv_shape *shape,
+                             const struct tachy_conv_weights *w)
+{
+    tachy_winograd_init(&s->winograd, shape, tachy_winograd_outputs(shape), b->k->isa);
+    s->run = plan_run_winograd;
+    s->rows = tachy_winograd_rows(&s->winograd);
+    if (b->trial)
+        return TACHY_OK;
+    size_t size = tachy_winograd_packed_size(&s->winograd);
+    void *data = tachy_aligned_alloc(size);
+    if (data && tachy_winograd_pack(&s->winograd, w, data) < 0) {
+        tachy_aligned_free(data);
+        data = NULL;
+    }
+    plan_needs_scratch(b->plan, tachy_winograd_scratch_size(&s->winograd));
+    return keep_packed(b->plan, s, data, size);
+}
+
 int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
@@ -70,9 +88,14 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
         return plan_steps_conv_computed(b, s, n, &shape);
     struct tachy_conv_weights w = tachy_conv_oihw(&shape, n->in[1]->data, data_of(plan_input(n, 2)));
     struct tachy_conv good;
-    if (tachy_narrow_fits(&shape, b->k) && s->scale.base == NO_BASE && s->sums.base == NO_BASE &&
-        tachy_conv_init(&good, &shape, NULL, b->g->log) == TACHY_OK)
+    err = tachy_conv_init(&good, &shape, NULL, b->g->log);
+    if (err < 0)
+        return err;
+    bool plain = s->scale.base == NO_BASE && s->sums.base == NO_BASE;
+    if (plain && tachy_narrow_fits(&shape, b->k))
         return convolve_narrow(b, s, &shape, &w);
+    if (plain && tachy_winograd_outputs(&shape))
+        return convolve_winograd(b, s, &shape, &w);
     return convolve(b, s, &shape, &w);
 }
 

@@ -1,8 +1,6 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
 
-#include <math.h>
-
 // Functions of single numbers that no kernel has, and tensors that enter and leave a plan in
 // another type than float32.
 
@@ -18,72 +16,13 @@ int plan_steps_function(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
-// To the nearest whole number, halves to the even one, in operations that become vectors: beyond 2^23
-// float32 has no fractions left, so a sum with it has none.
-static inline float nearest(float v)
-{
-    const float whole = 8388608.0f;
-    float r = copysignf((fabsf(v) + whole) - whole, v);
-    return fabsf(v) < whole ? r : v;
-}
-
-// What is no number becomes the lower limit.
-static inline float within(float v, float low, float high)
-{
-    const float least = v > low ? v : low;
-    return least < high ? least : high;
-}
-
-// Two comparisons by order instead of one for equality: those become vectors.
-#define EACH(EXPR)                                                                                 \
-    for (int i = 0; i < n; i++) {                                                                  \
-        const float v = x[i];                                                                      \
-        y[i] = (float)(EXPR);                                                                      \
-    }                                                                                              \
-    break
-
-static void apply(const struct tachy_plan_act_of *f, const float *restrict x, float *restrict y, int n)
-{
-    const float a = f->a, b = f->b;
-    switch (f->act) {
-    case TACHY_PLAN_NEG: EACH(-v);
-    case TACHY_PLAN_LOG: EACH(logf(v));
-    case TACHY_PLAN_SIN: EACH(sinf(v));
-    case TACHY_PLAN_COS: EACH(cosf(v));
-    case TACHY_PLAN_TAN: EACH(tanf(v));
-    case TACHY_PLAN_ASIN: EACH(asinf(v));
-    case TACHY_PLAN_ACOS: EACH(acosf(v));
-    case TACHY_PLAN_ATAN: EACH(atanf(v));
-    case TACHY_PLAN_SINH: EACH(sinhf(v));
-    case TACHY_PLAN_COSH: EACH(coshf(v));
-    case TACHY_PLAN_ASINH: EACH(asinhf(v));
-    case TACHY_PLAN_ACOSH: EACH(acoshf(v));
-    case TACHY_PLAN_ATANH: EACH(atanhf(v));
-    case TACHY_PLAN_FLOOR: EACH(floorf(v));
-    case TACHY_PLAN_CEIL: EACH(ceilf(v));
-    case TACHY_PLAN_ROUND: EACH(nearest(v));
-    case TACHY_PLAN_TRUNC: EACH(truncf(v));
-    case TACHY_PLAN_RECIPROCAL: EACH(1 / v);
-    case TACHY_PLAN_SOFTSIGN: EACH(v / (1 + fabsf(v)));
-    case TACHY_PLAN_THRESHOLD: EACH(v > a ? v : 0);
-    case TACHY_PLAN_SHRINK: EACH(v < -a ? v + b : v > a ? v - b : 0);
-    case TACHY_PLAN_IS_NAN: EACH(1.0f - (float)((v >= 0) | (v <= 0)));
-    case TACHY_PLAN_IS_INF: EACH(isinf(v) && (v < 0 ? a : b) != 0);
-    case TACHY_PLAN_QUANTIZE: EACH(within(nearest(v) + a, b, b + 255));
-    case TACHY_PLAN_SIGN: EACH((v > 0 ? 1.0f : 0.0f) - (v < 0 ? 1.0f : 0.0f) + (v != v ? v : 0.0f));
-    case TACHY_PLAN_TRUTH: EACH(1.0f - (float)((v >= 0) & (v <= 0)));
-    case TACHY_PLAN_NOT: EACH((v >= 0) & (v <= 0));
-    default: break; // the kernels'
-    }
-}
-
 void plan_run_function(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     struct tachy_view in = plan_at(&s->in, r), out = plan_at(&s->out, r);
     bool line = in.pixel == in.c && out.pixel == out.c;
     for (int row = row0; row < row1; row++)
         for (int x = 0; x < (line ? 1 : out.w); x++)
-            apply(&s->function, tachy_view_at(&in, row / out.h, row % out.h, x),
+            s->k->function(&s->function, tachy_view_at(&in, row / out.h, row % out.h, x),
                   tachy_view_at(&out, row / out.h, row % out.h, x), line ? out.w * out.c : out.c);
 }
 
@@ -129,33 +68,7 @@ void plan_run_enter(const struct plan_step *s, const struct plan_run *r, int row
     float *y = plan_at(&s->out, r).data;
     int64_t n = s->convert.copy.dim[0];
     (void)row0, (void)row1;
-    for (int64_t i = 0; i < n && s->convert.type == TACHY_U8; i++)
-        y[i] = ((const uint8_t *)x)[i];
-    for (int64_t i = 0; i < n && s->convert.type != TACHY_U8; i++)
-        y[i] = ((const int8_t *)x)[i];
-}
-
-static int64_t whole(float v, double most)
-{
-    return (double)v >= most ? (int64_t)(most - 1024) : (double)v > -most ? (int64_t)v : (int64_t)-most;
-}
-
-#define LEAVE(TYPE, EXPR)                                                                          \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        const float v = x[i * step];                                                               \
-        ((TYPE *)y)[at + i] = (TYPE)(EXPR);                                                        \
-    }                                                                                              \
-    break
-
-// `n` numbers to the output's elements from `at` on.
-static void leave(enum tachy_dtype type, const float *x, ptrdiff_t step, void *y, int64_t at, int64_t n)
-{
-    switch (type) {
-    case TACHY_U8: LEAVE(uint8_t, v);
-    case TACHY_I8: LEAVE(int8_t, v);
-    case TACHY_I32: LEAVE(int32_t, whole(v, 2147483648.0));
-    default: LEAVE(int64_t, whole(v, 9223372036854775808.0));
-    }
+    s->k->enter(s->convert.type, x, y, n);
 }
 
 void plan_run_leave(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
@@ -167,7 +80,7 @@ void plan_run_leave(const struct plan_step *s, const struct plan_run *r, int row
     ptrdiff_t from = 0, none = 0;
     (void)row0, (void)row1;
     do {
-        leave(s->convert.type, x + from, c->from[last], plan_at(&s->out, r).data, at, c->dim[last]);
+        s->k->leave(s->convert.type, x + from, c->from[last], plan_at(&s->out, r).data, at, c->dim[last]);
         at += c->dim[last];
     } while (plan_next(c, last, index, &from, &none));
 }

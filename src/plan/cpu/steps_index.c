@@ -34,8 +34,35 @@ static int begin(struct plan_build *b, const struct tachy_node *n, struct plan_s
     return TACHY_OK;
 }
 
-// `each` walks over the indices, from: in their tensor, to: in the output; `inner` over what one
-// index stands for.
+// The same, with the widest steps first, as one line with the dimension in front where they follow each other.
+static void add_sorted(struct plan_copy *c, int64_t dim, ptrdiff_t from, ptrdiff_t to)
+{
+    int at = c->rank;
+    add_dim(c, dim, from, to);
+    for (; at > 0 && c->from[at - 1] < from; at--) {
+        c->dim[at] = c->dim[at - 1], c->from[at] = c->from[at - 1], c->to[at] = c->to[at - 1];
+        c->dim[at - 1] = dim, c->from[at - 1] = from, c->to[at - 1] = to;
+    }
+}
+
+static void join_lines(struct plan_copy *c)
+{
+    int rank = 0;
+    for (int d = 0; d < c->rank; d++) {
+        int p = rank - 1;
+        if (c->dim[d] == 1)
+            continue;
+        if (p >= 0 && c->from[p] == c->from[d] * c->dim[d] && c->to[p] == c->to[d] * c->dim[d]) {
+            c->dim[p] *= c->dim[d], c->from[p] = c->from[d], c->to[p] = c->to[d];
+            continue;
+        }
+        c->dim[rank] = c->dim[d], c->from[rank] = c->from[d], c->to[rank++] = c->to[d];
+    }
+    c->rank = rank;
+}
+
+// `each` walks over what lies further apart than what is indexed, then over the indices, from: in their
+// tensor, to: in the output; `inner` over what one index stands for.
 int plan_steps_gather(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
@@ -49,11 +76,20 @@ int plan_steps_gather(struct plan_build *b, const struct tachy_node *n)
     g->size[0] = from->shape[axis];
     g->step[0] = x[axis];
     g->deep = 1;
+    for (int d = 0; d < from->rank; d++) {
+        ptrdiff_t to = y[d < axis ? d : d + rank - 1];
+        if (d == axis || from->shape[d] == 1)
+            continue;
+        if (x[d] > x[axis] && g->each.rank + rank < TACHY_MAX_RANK) {
+            g->own[g->each.rank] = x[d];
+            add_dim(&g->each, from->shape[d], 0, to);
+        } else {
+            add_sorted(&g->inner, from->shape[d], x[d], to);
+        }
+    }
+    join_lines(&g->inner);
     for (int d = 0; d < rank; d++)
         add_dim(&g->each, at->shape[d], index[d], y[axis + d]);
-    for (int d = 0; d < from->rank; d++)
-        if (d != axis)
-            add_dim(&g->inner, from->shape[d], x[d], y[d < axis ? d : d + rank - 1]);
     s->run = plan_run_gather;
     return TACHY_OK;
 }
@@ -104,6 +140,57 @@ int plan_steps_gather_nd(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
+enum { PICKED = 1024 };
+
+// One number an index, the same indices for every line.
+static void gather_lines(const struct plan_gather *g, const float *x, const float *at, float *y)
+{
+    const int last = g->each.rank - 1;
+    const ptrdiff_t to_step = g->each.to[last];
+    int32_t picked[PICKED];
+    for (int64_t first = 0; first < g->each.dim[last]; first += PICKED) {
+        const int64_t n = TACHY_MIN(g->each.dim[last] - first, PICKED);
+        int64_t index[TACHY_MAX_RANK] = {0};
+        ptrdiff_t from = 0, to = 0;
+        for (int64_t i = 0; i < n; i++)
+            picked[i] = (int32_t)(cut(at[(first + i) * g->each.from[last]], g->size[0]) * g->step[0]);
+        do {
+            const float *line = x;
+            float *out = y + to + first * to_step;
+            for (int d = 0; d < last; d++)
+                line += index[d] * g->own[d];
+            for (int64_t i = 0; i < n; i++)
+                out[i * to_step] = line[picked[i]];
+        } while (plan_next(&g->each, last, index, &from, &to));
+    }
+}
+
+static bool same_for_all_lines(const struct plan_gather *g)
+{
+    const int last = g->each.rank - 1;
+    bool same = !g->own[last] && g->size[0] * g->step[0] <= INT32_MAX;
+    for (int d = 0; d < last; d++)
+        same = same && (!g->each.from[d] || g->each.dim[d] == 1);
+    return same;
+}
+
+// One number an index: the last dimension as a loop of its own.
+static void gather_numbers(const struct plan_gather *g, const float *x, const float *at, float *y)
+{
+    const int last = g->each.rank - 1;
+    const int64_t n = g->each.dim[last], size = g->size[0];
+    const ptrdiff_t from_step = g->each.from[last], to_step = g->each.to[last], own = g->own[last], step = g->step[0];
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    do {
+        ptrdiff_t picked = 0;
+        for (int d = 0; d < last; d++)
+            picked += index[d] * g->own[d];
+        for (int64_t i = 0; i < n; i++)
+            y[to + i * to_step] = x[picked + i * own + cut(at[from + i * from_step], size) * step];
+    } while (plan_next(&g->each, last, index, &from, &to));
+}
+
 void plan_run_gather(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_gather *g = &s->gather;
@@ -112,6 +199,10 @@ void plan_run_gather(const struct plan_step *s, const struct plan_run *r, int ro
     int64_t index[TACHY_MAX_RANK] = {0};
     ptrdiff_t from = 0, to = 0;
     (void)row0, (void)row1;
+    if (g->deep == 1 && !g->inner.rank && g->each.rank) {
+        (same_for_all_lines(g) ? gather_lines : gather_numbers)(g, x, at, y);
+        return;
+    }
     do {
         ptrdiff_t picked = 0;
         for (int d = 0; d < g->deep; d++)

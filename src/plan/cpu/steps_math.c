@@ -150,6 +150,7 @@ int plan_steps_softmax(struct plan_build *b, const struct tachy_node *n)
         return err;
     const struct tachy_value *x = n->in[0];
     int last = x->nhwc ? 1 : x->rank - 1;
+    s->log = n->attr.log;
     if (n->attr.axis == last) {
         s->run = plan_run_softmax;
         s->rows = s->in.v.n * s->in.v.h;

@@ -19,7 +19,10 @@ VARRAY_FUNCTION
 static float largest(const float *x, int n)
 {
     VF v = vset1(-INFINITY);
-    for (int i = 0; i < n; i += VW)
+    int i = 0;
+    for (; i + VW <= n; i += VW)
+        v = vmax(v, vload(x + i));
+    if (i < n)
         v = vmax(v, load_filled(x, i, n, -INFINITY));
     float all[VW], most = -INFINITY;
     vstore(all, v);
@@ -38,22 +41,29 @@ void ISA_NAME(tachy_softmax_pixel)(float *y, const float *x, int n, bool log)
 {
     float most = largest(x, n);
     VF top = vset1(most), total = vset1(0);
-    for (int i = 0; i < n; i += VW) {
-        int part = n - i < VW ? n - i : VW;
+    int i = 0;
+    for (; i + VW <= n; i += VW) {
+        VF e = vexp(vsub(vload(x + i), top));
+        total = vadd(total, e);
+        if (!log)
+            vstore(y + i, e);
+    }
+    if (i < n) {
         VF e = vexp(vsub(load_filled(x, i, n, -INFINITY), top));
         total = vadd(total, e);
         if (!log)
-            vstore_upto(y + i, e, part);
+            vstore_n(y + i, e, n - i);
     }
     float sum = vsum(total);
     if (log) {
         add_to_all(y, x, -(most + logf(sum)), n);
         return;
     }
-    for (int i = 0; i < n; i += VW) {
-        int part = n - i < VW ? n - i : VW;
-        vstore_upto(y + i, vmul(vload_upto(y + i, part), vset1(1 / sum)), part);
-    }
+    const VF share = vset1(1 / sum);
+    for (i = 0; i + VW <= n; i += VW)
+        vstore(y + i, vmul(vload(y + i), share));
+    if (i < n)
+        vstore_n(y + i, vmul(vload_n(y + i, n - i), share), n - i);
 }
 
 void ISA_NAME(tachy_layer_norm_pixel)(float *y, const float *x, const float *scale,

@@ -16,4 +16,11 @@ void ISA_NAME(tachy_layer_norm_pixel)(float *y, const float *x, const float *sca
 void ISA_NAME(tachy_transpose)(float *y, ptrdiff_t y_step, const float *x, ptrdiff_t x_step,
                                int rows, int columns);
 void ISA_NAME(tachy_narrow_row)(const struct tachy_narrow_row *r);
+extern void (*const ISA_NAME(tachy_winograd_in)[2])(const float *const *x, int channels, float *to, ptrdiff_t step);
+extern void (*const ISA_NAME(tachy_winograd_out)[2])(const struct tachy_winograd_tile *t);
+void ISA_NAME(tachy_function)(const struct tachy_plan_act_of *f, const float *restrict x, float *restrict y, int n);
+void ISA_NAME(tachy_enter)(enum tachy_dtype type, const void *x, float *restrict y, int64_t n);
+void ISA_NAME(tachy_leave)(enum tachy_dtype type, const float *restrict x, ptrdiff_t step, void *y, int64_t at, int64_t n);
+double ISA_NAME(tachy_total)(const float *x, int64_t n);
+float ISA_NAME(tachy_most)(const float *x, int64_t n, float sign);
 float ISA_NAME(tachy_peak)(int rounds);
