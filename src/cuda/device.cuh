@@ -11,6 +11,18 @@ template <typename T> __host__ __device__ static inline T *at(cuda_address base,
     return reinterpret_cast<T *>(base + (cuda_address)bytes);
 }
 
+// The same in global memory, which the compiler would not know.
+template <typename T> __device__ static inline T *global(cuda_address base)
+{
+#ifdef __CUDA_ARCH__
+    T *p = at<T>(base);
+    __builtin_assume(__isGlobal(p));
+    return p;
+#else
+    return at<T>(base);
+#endif
+}
+
 static inline cudaStream_t on(cuda_stream stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
 __host__ __device__ static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }

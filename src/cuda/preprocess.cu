@@ -188,34 +188,24 @@ __device__ static inline float2 add_pairs(const float *sums, const across &a, fl
 }
 
 // One line's value of an output in each plane or component.
-template <int PLANES>
 __device__ static inline void lines_of(const tachy_cuda_preprocess &p, const tachy_cuda_pre_axis x[2], float *const sums[3],
                                        const across *a, int second, float in[3])
 {
     const across luma = a[0];
     in[0] = in[1] = in[2] = 0;
-    if (PLANES == 2) {
-        float2 uv = add_pairs(sums[1], a[second], x[1].mid, x[1].most);
-        in[0] = add_across(sums[0], luma, x[0].mid, x[0].most, 1);
-        in[1] = uv.x;
-        in[2] = uv.y;
-    } else if (p.planes == 3) {
-        in[0] = add_across(sums[0], luma, x[0].mid, x[0].most, 1);
-        in[1] = add_across(sums[1], a[second], x[1].mid, x[1].most, 1);
-        in[2] = add_across(sums[2], a[second], x[1].mid, x[1].most, 1);
-    } else {
+    if (p.planes == 1) {
         for (int c = 0; c < 3 && c < p.components; c++)
             in[c] = add_across(sums[0] + c, luma, x[0].mid, x[0].most, p.components);
+        return;
     }
-}
-
-// Three lines to three channels, without questions.
-__device__ static inline void three(const tachy_pre_finish &f, const float in[3], float out[3])
-{
-#pragma unroll
-    for (int c = 0; c < 3; c++) {
-        float v = fmaf(f.m[c][2], in[2], fmaf(f.m[c][1], in[1], fmaf(f.m[c][0], in[0], f.off[c])));
-        out[c] = fminf(fmaxf(v, f.lo[c]), f.hi[c]);
+    in[0] = add_across(sums[0], luma, x[0].mid, x[0].most, 1);
+    if (p.planes == 2) {
+        float2 uv = add_pairs(sums[1], a[second], x[1].mid, x[1].most);
+        in[1] = uv.x;
+        in[2] = uv.y;
+    } else {
+        in[1] = add_across(sums[1], a[second], x[1].mid, x[1].most, 1);
+        in[2] = add_across(sums[2], a[second], x[1].mid, x[1].most, 1);
     }
 }
 
@@ -288,68 +278,131 @@ __device__ static inline int window_of(const tachy_cuda_pre_axis &x, int first, 
     return (a.start < b.start ? a.start : b.start) * pixel & ~15;
 }
 
-// PLANES: 2, or 0 for what p says.
-template <int BYTES, int PLANES>
+// A warp's band of lines, and where in shared memory its parts are.
+struct band {
+    layout l;
+    uint8_t *mine;
+    float *sums[3];
+    const across *taps; // of the tile: luma, `slots` further on chroma
+    int first, n;       // outputs of the tile
+    int each, slots;    // outputs of a lane, of a warp
+    int from, lines;
+    const tachy_cuda_pre_tap *down[2];
+    bool up; // lines go in the order in which their rows lie in the planes
+    int base[2], end[2]; // bytes of a row that the tile needs
+};
+
+// All of a block takes part; false: the band is empty.
+__device__ static inline bool begin_band(band &b, const tachy_cuda_preprocess &p, const tachy_cuda_pre_plan &plan, int rows,
+                                         uint8_t *shared, int warp_bytes)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int tiles = (plan.length + plan.tile - 1) / plan.tile;
+    across *taps = reinterpret_cast<across *>(shared + WARPS * warp_bytes);
+    b.first = blockIdx.x % tiles * plan.tile;
+    b.n = min(plan.tile, plan.length - b.first);
+    b.each = (plan.tile + 31) / 32;
+    b.slots = b.each * 32;
+    b.from = (blockIdx.x / tiles * WARPS + warp) * rows;
+    b.lines = min(rows, plan.lines - b.from);
+    b.l = lay_out(p, plan, size_of(p.finish.dtype), rows);
+    b.mine = shared + warp * warp_bytes;
+    b.taps = taps;
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        b.sums[i] = reinterpret_cast<float *>(b.mine + b.l.sums[i]);
+#pragma unroll
+    for (int s = 0; s < 2; s++)
+        if (s < p.planes) {
+            const int components = s == 0 ? p.components : p.planes == 2 ? 2 : 1;
+            tachy_cuda_pre_tap *t = reinterpret_cast<tachy_cuda_pre_tap *>(b.mine + b.l.taps[s]);
+            if (lane < b.lines)
+                t[lane] = at<const tachy_cuda_pre_tap>(plan.y[s].taps)[b.from + lane];
+            b.down[s] = t;
+            b.base[s] = window_of(plan.x[s], b.first, b.n, components * p.bytes, &b.end[s]);
+            fetch_across(p, plan.x[s], taps + s * b.slots, b.first, b.n, b.each, components, b.base[s]);
+        }
+    if (p.planes == 1)
+        b.down[1] = b.down[0];
+    __syncthreads();
+    if (b.lines <= 0)
+        return false;
+    b.up = b.down[0][0].start > b.down[0][b.lines - 1].start || b.down[1][0].start > b.down[1][b.lines - 1].start;
+    return true;
+}
+
+__device__ static inline void begin_stream(stream &s, const band &b, const tachy_cuda_pre_frame &f,
+                                           const tachy_cuda_pre_plan &plan, int i)
+{
+    const int shape = i > 0, lane = threadIdx.x % 32, begin = b.base[shape] + lane * 16;
+    s.next = s.row = b.down[shape][b.up ? b.lines - 1 : 0].start;
+    s.src = at<const uint8_t>(f.plane[i], begin + s.next * f.stride[i]);
+    s.stride = f.stride[i];
+    s.ring = b.mine + b.l.ring[i] + lane * 16;
+    s.bytes = begin < b.end[shape] ? min(16, plan.row_bytes[shape] - begin) : 0;
+    s.slots = plan.ring[shape];
+    s.slot = s.at = 0;
+}
+
+// A plane's sums down of a line whose rows are in the ring.
+template <int BYTES>
+__device__ static inline void sum_rows(stream &s, const tachy_cuda_pre_tap &t, float mid, int up, float *sums)
+{
+    const int lane = threadIdx.x % 32;
+    s.at += t.start - s.row;
+    while (s.at >= s.slots)
+        s.at -= s.slots;
+    s.row = t.start;
+    add_rows<BYTES>(s.ring - lane * 16, s.slots, s.at, t, mid, up, sums, lane);
+}
+
+// The tile's outputs of a line from the sums.
+__device__ static inline void put_line(const tachy_cuda_preprocess &p, const tachy_cuda_pre_plan &plan, const band &b,
+                                       const tachy_cuda_pre_axis x[2], cuda_address dst, int line)
+{
+    const int lane = threadIdx.x % 32;
+    uint8_t *strip = b.mine + b.l.strip;
+#pragma unroll 2
+    for (int j = 0; j < b.each; j++) { // lanes behind the last output compute the first
+        const int o = lane * b.each + j;
+        float in[3], v[3] = {0, 0, 0};
+        lines_of(p, x, b.sums, b.taps + (o < b.n ? j * 32 + lane : 0), b.slots, in);
+        colour(p, in, v);
+        if (o < b.n && plan.transposed)
+            put_pixel(p, dst, plan.left + line, plan.top + b.first + o, v);
+        else if (o < b.n)
+            put_strip(p, b.l, strip, o, v);
+    }
+    if (!plan.transposed) {
+        __syncwarp();
+        store_strip(p, plan, b.l, strip, dst, b.first, b.n, line, lane);
+    }
+}
+
+template <int BYTES>
 __global__ void __launch_bounds__(WARPS * 32, 4)
     area(const __grid_constant__ tachy_cuda_preprocess p, int rows, int warp_bytes)
 {
     extern __shared__ __align__(16) uint8_t shared[];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const tachy_cuda_pre_frame &f = p.frame[blockIdx.y];
     const tachy_cuda_pre_plan &plan = p.plan[f.plan];
-    const int planes = PLANES ? PLANES : p.planes;
-    const int tiles = (plan.length + plan.tile - 1) / plan.tile, tile = blockIdx.x % tiles, first = tile * plan.tile;
-    const int from = (blockIdx.x / tiles * WARPS + warp) * rows, each = (plan.tile + 31) / 32, slots = each * 32;
-    const int n = min(plan.tile, plan.length - first), lines = min(rows, plan.lines - from);
-    across *const taps = reinterpret_cast<across *>(shared + WARPS * warp_bytes);
-    uint8_t *mine = shared + warp * warp_bytes;
-    const layout l = lay_out(p, plan, size_of(p.finish.dtype), rows);
-    float *const sums[3] = {reinterpret_cast<float *>(mine + l.sums[0]), reinterpret_cast<float *>(mine + l.sums[1]),
-                            reinterpret_cast<float *>(mine + l.sums[2])};
-
-    // The band's rows of taps
-    const tachy_cuda_pre_tap *down[2];
-    int base[2], end[2];
-    for (int s = 0; s < 2 && s < planes; s++) {
-        const int components = s == 0 ? p.components : planes == 2 ? 2 : 1;
-        tachy_cuda_pre_tap *t = reinterpret_cast<tachy_cuda_pre_tap *>(mine + l.taps[s]);
-        if (lane < lines)
-            t[lane] = at<const tachy_cuda_pre_tap>(plan.y[s].taps)[from + lane];
-        down[s] = t;
-        base[s] = window_of(plan.x[s], first, n, components * BYTES, &end[s]);
-        fetch_across(p, plan.x[s], taps + s * slots, first, n, each, components, base[s]);
-    }
-    if (planes == 1)
-        down[1] = down[0];
-    __syncthreads();
-    if (lines <= 0)
+    const int planes = p.planes;
+    band b;
+    if (!begin_band(b, p, plan, rows, shared, warp_bytes))
         return;
     const tachy_cuda_pre_axis x[2] = {plan.x[0], plan.x[1]};
-    // Lines go in the order in which their rows lie in the plane.
-    const bool up = down[0][0].start > down[0][lines - 1].start || down[1][0].start > down[1][lines - 1].start;
-
     stream s[3];
 #pragma unroll
-    for (int i = 0; i < 3; i++) {
-        if (i >= planes)
-            break;
-        const int shape = i > 0, begin = base[shape] + lane * 16;
-        s[i].next = s[i].row = down[shape][up ? lines - 1 : 0].start;
-        s[i].src = at<const uint8_t>(f.plane[i], begin + s[i].next * f.stride[i]);
-        s[i].stride = f.stride[i];
-        s[i].ring = mine + l.ring[i] + lane * 16;
-        s[i].bytes = begin < end[shape] ? min(16, plan.row_bytes[shape] - begin) : 0;
-        s[i].slots = plan.ring[shape];
-        s[i].slot = s[i].at = 0;
-    }
-
-    for (int i = -1; i < lines; i++) {
-        if (i + 1 < lines) {
-            const int next = up ? lines - 2 - i : i + 1;
+    for (int q = 0; q < 3; q++)
+        if (q < planes)
+            begin_stream(s[q], b, f, plan, q);
+    for (int i = -1; i < b.lines; i++) {
+        if (i + 1 < b.lines) {
+            const int next = b.up ? b.lines - 2 - i : i + 1;
 #pragma unroll
             for (int q = 0; q < 3; q++)
                 if (q < planes) {
-                    const tachy_cuda_pre_tap &t = down[q > 0][next];
+                    const tachy_cuda_pre_tap &t = b.down[q > 0][next];
                     copy_rows(s[q], t.start, t.start + t.count);
                 }
         }
@@ -358,36 +411,13 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
             continue;
         copies_wait_but_last();
         __syncwarp();
-        const int line = up ? lines - 1 - i : i;
+        const int line = b.up ? b.lines - 1 - i : i;
 #pragma unroll
         for (int q = 0; q < 3; q++)
-            if (q < planes) {
-                const tachy_cuda_pre_tap t = down[q > 0][line];
-                s[q].at += t.start - s[q].row;
-                while (s[q].at >= s[q].slots)
-                    s[q].at -= s[q].slots;
-                s[q].row = t.start;
-                add_rows<BYTES>(s[q].ring - lane * 16, s[q].slots, s[q].at, t, plan.y[q > 0].mid, 6 - p.shift, sums[q], lane);
-            }
+            if (q < planes)
+                sum_rows<BYTES>(s[q], b.down[q > 0][line], plan.y[q > 0].mid, 6 - p.shift, b.sums[q]);
         __syncwarp();
-#pragma unroll 2
-        for (int j = 0; j < each; j++) { // lanes behind the last output compute the first
-            const int o = lane * each + j;
-            float in[3], v[3] = {0, 0, 0};
-            lines_of<PLANES>(p, x, sums, taps + (o < n ? j * 32 + lane : 0), slots, in);
-            if (PLANES == 2 && p.finish.channels == 3 && !p.hdr)
-                three(p.finish, in, v);
-            else
-                colour(p, in, v);
-            if (o < n && plan.transposed)
-                put_pixel(p, f.dst, plan.left + from + line, plan.top + first + o, v);
-            else if (o < n)
-                put_strip(p, l, mine + l.strip, o, v);
-        }
-        if (!plan.transposed) {
-            __syncwarp();
-            store_strip(p, plan, l, mine + l.strip, f.dst, first, n, from + line, lane);
-        }
+        put_line(p, plan, b, x, f.dst, b.from + line);
     }
 }
 
@@ -399,7 +429,7 @@ static int attribute(cudaDeviceAttr what)
     return v;
 }
 
-template <int BYTES, int PLANES> static int start(const tachy_cuda_preprocess &p, int size, cuda_stream stream)
+template <int BYTES> static int start(const tachy_cuda_preprocess &p, int size, cuda_stream stream)
 {
     int64_t lines = 0;
     for (int i = 0; i < p.frames; i++) {
@@ -420,21 +450,12 @@ template <int BYTES, int PLANES> static int start(const tachy_cuda_preprocess &p
     if (shared > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
         return tachy_cuda_pre_direct(&p, stream);
     if (shared > 48 * 1024) {
-        cudaError_t err = cudaFuncSetAttribute(area<BYTES, PLANES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+        cudaError_t err = cudaFuncSetAttribute(area<BYTES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         if (err != cudaSuccess)
             return err;
     }
-    area<BYTES, PLANES><<<dim3(units, p.frames), WARPS * 32, shared, on(stream)>>>(p, rows, bytes);
+    area<BYTES><<<dim3(units, p.frames), WARPS * 32, shared, on(stream)>>>(p, rows, bytes);
     return cudaGetLastError();
-}
-
-static bool aligned(const tachy_cuda_preprocess &p)
-{
-    uint64_t all = 0;
-    for (int i = 0; i < p.frames; i++)
-        for (int k = 0; k < p.planes; k++)
-            all |= p.frame[i].plane[k] | (uint64_t)p.frame[i].stride[k];
-    return all % 16 == 0;
 }
 
 int tachy_cuda_run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream)
@@ -443,17 +464,15 @@ int tachy_cuda_run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream
     bool ok = p.frames >= 1 && p.frames <= TACHY_CUDA_PRE_FRAMES && p.plans >= 1 && p.plans <= TACHY_CUDA_PRE_PLANS &&
               p.planes >= 1 && p.planes <= 3 && (p.bytes == 1 || p.bytes == 2) && p.rows >= 0 &&
               p.rows <= TACHY_CUDA_PRE_ROWS && p.channels >= 1 && p.channels <= 16;
-    bool tiles = ok && p.channels <= 4 && aligned(p);
     for (int i = 0; ok && i < p.frames; i++)
         ok = p.frame[i].plan >= 0 && p.frame[i].plan < p.plans;
     if (!ok)
         return cudaErrorInvalidValue;
-    for (int i = 0; i < p.plans; i++)
-        tiles = tiles && p.plan[i].tile;
-    if (!tiles)
+    const enum tachy_cuda_pre_kernel kernel = tachy_cuda_pre_kernel_of(a);
+    if (kernel == TACHY_CUDA_PRE_COLUMNS)
+        return tachy_cuda_pre_columns(a, stream);
+    if (kernel == TACHY_CUDA_PRE_DIRECT)
         return tachy_cuda_pre_direct(a, stream);
     int size = p.finish.dtype == TACHY_F32 ? 4 : p.finish.dtype == TACHY_F16 ? 2 : 1;
-    if (p.planes == 2)
-        return p.bytes == 1 ? start<1, 2>(p, size, stream) : start<2, 2>(p, size, stream);
-    return p.bytes == 1 ? start<1, 0>(p, size, stream) : start<2, 0>(p, size, stream);
+    return p.bytes == 1 ? start<1>(p, size, stream) : start<2>(p, size, stream);
 }

@@ -8,6 +8,8 @@
 
 // preprocess_direct.cu: each output by itself.
 int tachy_cuda_pre_direct(const struct tachy_cuda_preprocess *a, cuda_stream stream);
+// preprocess_columns.cu
+int tachy_cuda_pre_columns(const struct tachy_cuda_preprocess *a, cuda_stream stream);
 
 __device__ static inline void matrix(const tachy_pre_finish &f, const float in[3], float out[3])
 {
@@ -18,6 +20,16 @@ __device__ static inline void matrix(const tachy_pre_finish &f, const float in[3
         float v = fmaf(f.m[c][0], in[0], f.off[c]);
         if (f.inputs > 1)
             v = fmaf(f.m[c][2], in[2], fmaf(f.m[c][1], in[1], v));
+        out[c] = fminf(fmaxf(v, f.lo[c]), f.hi[c]);
+    }
+}
+
+// Three lines to three channels, without questions.
+__device__ static inline void three(const tachy_pre_finish &f, const float in[3], float out[3])
+{
+#pragma unroll
+    for (int c = 0; c < 3; c++) {
+        float v = fmaf(f.m[c][2], in[2], fmaf(f.m[c][1], in[1], fmaf(f.m[c][0], in[0], f.off[c])));
         out[c] = fminf(fmaxf(v, f.lo[c]), f.hi[c]);
     }
 }

@@ -15,6 +15,13 @@ enum {
     TACHY_CUDA_PRE_ROWS = 32,    // lines of a band at most
 };
 
+enum tachy_cuda_pre_kernel {
+    TACHY_CUDA_PRE_CHOSEN,  // the last of these that takes the launch
+    TACHY_CUDA_PRE_DIRECT,  // each output by itself
+    TACHY_CUDA_PRE_AREA,    // tiles, through shared memory
+    TACHY_CUDA_PRE_COLUMNS, // a column a lane, from registers
+};
+
 // The samples that one output takes: `first` of sample `start`, `last` of sample start + count - 1 (0
 // where count is 1), the axis's own `mid` of each in between.
 struct tachy_cuda_pre_tap {
@@ -28,6 +35,30 @@ struct tachy_cuda_pre_axis {
     int most; // taps of the output that has most
 };
 
+// Tables of the kernel `columns`, made by preprocess/columns.c: a column is an output of a line.
+struct tachy_cuda_pre_tables {
+    int cols;  // columns of a lane, next to each other
+    int words; // of four bytes that a lane takes of a row of either plane; 0: no tables
+    int rows;  // of luma in a chunk; half as many of chroma
+    int most;  // chunks of a line
+    // Each lane's entry: bytes from a row's begin to its words in either plane; then for each of its columns
+    // what either plane's sums are multiplied by for 1/256 of a code value (floats), weights of luma, weights of
+    // chroma. First the first 16 bytes of all entries, then the next.
+    cuda_address column;
+    // Lines in the order in which their rows lie in the planes, each one or several chunks, with `rows` and half
+    // as many of row[] and weight[]; rounded up to 16 bytes.
+    cuda_address chunk;
+    cuda_address begin; // number of each line's first chunk, in that order, and of all
+};
+
+struct tachy_cuda_pre_chunk {
+    int32_t row[6];
+    float weight[6];
+    float keep[2]; // weights of the last rows of the chunk before, which are this line's first ones too; or 0
+    uint32_t kept; // these rows, for a band that begins here: luma, chroma << 16
+    int32_t line;  // of the picture, that is done with this chunk; -1: none
+};
+
 struct tachy_cuda_pre_plan {
     struct tachy_cuda_pre_axis x[2], y[2]; // luma or packed; chroma
     int row_bytes[2];  // that a row of the plane has
@@ -39,6 +70,7 @@ struct tachy_cuda_pre_plan {
     // output is computed by itself.
     int tile;
     int ring[2];       // rows that two lines in a row need together
+    struct tachy_cuda_pre_tables columns;
 };
 
 struct tachy_cuda_pre_frame {
@@ -53,6 +85,7 @@ struct tachy_cuda_preprocess {
     struct tachy_cuda_pre_plan plan[TACHY_CUDA_PRE_PLANS];
     int frames, plans;
     int rows; // lines that one warp makes one after the other, 1..TACHY_CUDA_PRE_ROWS; 0: chosen
+    enum tachy_cuda_pre_kernel kernel; // no later one than this
 
     int planes;        // that are read: 1 (luma, packed), 2 (second one has pairs), 3
     int components;    // samples a pixel of the first plane: 1, 3, 4
@@ -67,8 +100,37 @@ struct tachy_cuda_preprocess {
     bool hdr;
     cuda_address tone; // struct tachy_tone
 };
-// Plans with `tile` go tile by tile, others output by output.
 TACHY_CUDA_LAUNCHER(preprocess, tachy_cuda_preprocess)
+
+static inline bool tachy_cuda_pre_aligned(const struct tachy_cuda_preprocess *p, unsigned bytes)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < p->frames; i++)
+        for (int k = 0; k < p->planes; k++)
+            all |= p->frame[i].plane[k] | (uint64_t)p->frame[i].stride[k];
+    return all % bytes == 0;
+}
+
+// The kernel that a valid launch goes to.
+static inline enum tachy_cuda_pre_kernel tachy_cuda_pre_kernel_of(const struct tachy_cuda_preprocess *p)
+{
+    bool columns = p->planes == 2 && p->finish.channels == 3 && (!p->hdr || p->bytes == 2) && tachy_cuda_pre_aligned(p, 4);
+    bool area = p->channels <= 4 && tachy_cuda_pre_aligned(p, 16);
+    for (int i = 0; i < p->plans; i++) {
+        area = area && p->plan[i].tile;
+        columns = columns && p->plan[i].columns.words && p->plan[i].columns.words == p->plan[0].columns.words &&
+                  p->plan[i].columns.cols == p->plan[0].columns.cols;
+    }
+    for (int i = 0; i < p->frames && columns; i++)
+        for (int k = 0; k < 2; k++) {
+            const int64_t all = p->frame[i].stride[k] * 65535;
+            columns = columns && all == (int32_t)all;
+        }
+    columns = columns && p->row == (int32_t)p->row && p->channel == (int32_t)p->channel;
+    if (columns && (p->kernel == TACHY_CUDA_PRE_CHOSEN || p->kernel == TACHY_CUDA_PRE_COLUMNS))
+        return TACHY_CUDA_PRE_COLUMNS;
+    return area && p->kernel != TACHY_CUDA_PRE_DIRECT ? TACHY_CUDA_PRE_AREA : TACHY_CUDA_PRE_DIRECT;
+}
 
 // Frames that are turned by any angle: from grids of values 0..255, which the launcher above has
 // written as float planes, to the tensor. Colour as above, lines in 8-bit code values.

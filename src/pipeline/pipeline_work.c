@@ -389,7 +389,11 @@ static void queue_composites(tachy_stream *s)
 {
     struct tachy_pipeline *p = s->pipeline;
     int64_t n = atomic_load(&s->next_composite);
-    int64_t limit = TACHY_MIN(atomic_load(&s->next_order), atomic_load(&s->next_pull) + s->near);
+    // Each read once: a macro that reads again may see pull further on, and pass what is not ordered.
+    int64_t ordered = atomic_load(&s->next_order);
+    tachy_pipeline_delay();
+    int64_t near = atomic_load(&s->next_pull) + s->near;
+    int64_t limit = TACHY_MIN(ordered, near);
     bool locked = false;
     for (; n < limit; n++) {
         struct pipeline_slot *slot = pipeline_slot(s, n);

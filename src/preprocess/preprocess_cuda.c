@@ -1,6 +1,7 @@
 #include "preprocess/preprocess_cuda.h"
 
 #include "cuda/kernels.h"
+#include "preprocess/columns.h"
 #include "preprocess/plan.h"
 #include "preprocess/tone.h"
 
@@ -44,6 +45,7 @@ struct tachy_preprocess_gpu {
     struct gpu_mem tone_gpu, grid;
     size_t grid_used; // by pictures that wait
     int rows;
+    enum tachy_cuda_pre_kernel kernel, ran;
 
     // What the next launches take; frames share a plan's format and colour.
     const struct gpu_plan *group; // first plan of it
@@ -137,16 +139,23 @@ static int upload(struct tachy_preprocess_gpu *g, struct gpu_plan *p)
     struct tachy_cuda_pre_plan *d = &p->device;
     const struct tachy_pix_desc *desc = tachy_pix_desc(plan->key.format);
     int shapes = plan->plane[plan->planes - 1].shape + 1;
-    size_t entries = 0;
-    for (int s = 0; s < shapes; s++)
+    size_t entries = 0, taps = 0, bytes = 0;
+    *d = (struct tachy_cuda_pre_plan){.length = plan->length, .lines = plan->lines};
+    for (int s = 0; s < shapes; s++) {
+        int shift = s ? desc->chroma_shift_x : 0;
         entries += (size_t)(plan->shape[s].x.outputs + plan->shape[s].y.outputs);
-    int err = tachy_mem_need(&g->staged, entries * sizeof(struct tachy_cuda_pre_tap));
+        d->row_bytes[s] =
+            ((plan->key.width + (1 << shift) - 1) >> shift) * plan->shape[s].components * plan->shape[s].bytes;
+    }
+    bytes = taps = entries * sizeof(struct tachy_cuda_pre_tap);
+    if (tachy_columns_fit(plan, d->row_bytes, &d->columns))
+        bytes += tachy_columns_bytes(plan, &d->columns);
+    int err = tachy_mem_need(&g->staged, bytes);
     if (err < 0)
         return tachy_fail(g->params.log, err, "preprocess: out of memory");
-    err = gpu_need(g, &p->taps, entries * sizeof(struct tachy_cuda_pre_tap));
+    err = gpu_need(g, &p->taps, bytes);
     if (err < 0)
         return err;
-    *d = (struct tachy_cuda_pre_plan){.length = plan->length, .lines = plan->lines};
     struct tachy_cuda_pre_tap *to = g->staged.p;
     cuda_address at = p->taps.at;
     for (int s = 0; s < shapes; s++) {
@@ -160,18 +169,18 @@ static int upload(struct tachy_preprocess_gpu *g, struct gpu_plan *p)
             to += t->outputs;
             at += (cuda_address)t->outputs * sizeof(*to);
         }
-        int shift = s ? desc->chroma_shift_x : 0;
-        d->row_bytes[s] = ((plan->key.width + (1 << shift) - 1) >> shift) * shape->components * shape->bytes;
         d->ring[s] = rows_of_two_lines(&shape->y);
     }
     d->tile = choose_tile(plan, shapes);
+    if (d->columns.words)
+        tachy_columns_fill(plan, d->row_bytes, &d->columns, (uint8_t *)g->staged.p + taps, p->taps.at + taps);
     if (plan->geo.separable) {
         d->left = plan->geo.px;
         d->top = plan->geo.py;
         d->transposed = plan->geo.transposed;
     }
     // From pageable memory: it has been taken from when this returns.
-    return checked(g, g->device->cu->copy_to_device_async(p->taps.at, g->staged.p, entries * sizeof(*to), g->stream),
+    return checked(g, g->device->cu->copy_to_device_async(p->taps.at, g->staged.p, bytes, g->stream),
                    "preprocess: a copy of tables");
 }
 
@@ -264,6 +273,7 @@ static int flush(struct tachy_preprocess_gpu *g, const struct target *t)
         struct tachy_cuda_preprocess *l = &g->launch;
         set_source(l, &g->group->host);
         l->rows = g->rows;
+        l->kernel = g->kernel;
         l->row = t->row;
         l->channel = t->channel;
         l->channels = t->channels;
@@ -271,6 +281,7 @@ static int flush(struct tachy_preprocess_gpu *g, const struct target *t)
         l->tone = g->tone_gpu.at;
         l->decode = scaled(&c->decode, 256);
         l->finish = scaled(&c->finish, c->hdr ? 1 : 256);
+        g->ran = tachy_cuda_pre_kernel_of(l);
         err = checked(g, k->preprocess(l, g->stream), "preprocess on the GPU");
     }
     if (err == TACHY_OK && g->turn.frames) {
@@ -303,7 +314,7 @@ static int add_turned(struct tachy_preprocess_gpu *g, const struct gpu_plan *p, 
     const struct tachy_plan *plan = &p->host;
     const double *a = plan->geo.affine;
     struct tachy_cuda_preprocess l = {
-        .frames = 1, .plans = 1, .plan = {p->device}, .rows = g->rows,
+        .frames = 1, .plans = 1, .plan = {p->device}, .rows = g->rows, .kernel = g->kernel,
         .row = plan->grid.stride * (int64_t)sizeof(float),
         .channel = plan->grid.stride * plan->grid.h * (int64_t)sizeof(float),
         .channels = plan->color.lines,
@@ -326,6 +337,7 @@ static int add_turned(struct tachy_preprocess_gpu *g, const struct gpu_plan *p, 
     t->frame[i].du_y = a[1] / plan->cell_x;
     t->frame[i].dv_x = a[3] / plan->cell_y;
     t->frame[i].dv_y = a[4] / plan->cell_y;
+    g->ran = tachy_cuda_pre_kernel_of(&l);
     return checked(g, g->kernels->preprocess(&l, g->stream), "preprocess on the GPU");
 }
 
@@ -366,7 +378,9 @@ static bool fits_group(const struct tachy_preprocess_gpu *g, const struct gpu_pl
         return true;
     const struct tachy_plan *a = &g->group->host, *b = &p->host;
     bool same = a->key.format == b->key.format && !memcmp(&a->key.color, &b->key.color, sizeof(a->key.color)) &&
-                a->geo.separable == b->geo.separable && !g->group->device.tile == !p->device.tile;
+                a->geo.separable == b->geo.separable && !g->group->device.tile == !p->device.tile &&
+                g->group->device.columns.words == p->device.columns.words &&
+                g->group->device.columns.cols == p->device.columns.cols;
     return same && g->launch.plans < TACHY_CUDA_PRE_PLANS && g->launch.frames < FRAMES && g->turn.frames < FRAMES;
 }
 
@@ -493,6 +507,10 @@ int tachy_preprocess_gpu_open(struct tachy_preprocess_gpu **out, const struct ta
 }
 
 void tachy_preprocess_gpu_set_rows(struct tachy_preprocess_gpu *g, int rows) { g->rows = rows; }
+
+void tachy_preprocess_gpu_set_kernel(struct tachy_preprocess_gpu *g, enum tachy_cuda_pre_kernel k) { g->kernel = k; }
+
+enum tachy_cuda_pre_kernel tachy_preprocess_gpu_ran(const struct tachy_preprocess_gpu *g) { return g->ran; }
 
 void tachy_preprocess_gpu_close(struct tachy_preprocess_gpu **p)
 {

@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/device.h"
+#include "cuda/preprocess.h"
 
 #include <tachy/preprocess.h>
 
@@ -10,7 +11,7 @@
 struct tachy_preprocess_gpu;
 
 // One image of a batch. The frame's data are addresses in the GPU's memory, its strides bytes; planes
-// whose addresses and strides are multiples of 16 are read fastest. Stereo: two pictures of one frame.
+// whose addresses and strides are multiples of 4 are read fastest (16 for formats but NV12 and P010). Stereo: two pictures of one frame.
 struct tachy_preprocess_picture {
     const tachy_frame *frame;
     struct tachy_view view;
@@ -35,6 +36,10 @@ int tachy_preprocess_gpu_run(struct tachy_preprocess_gpu *g, const struct tachy_
 
 // Lines that a warp makes one after the other, 1..32, for measurements; 0: chosen by size.
 void tachy_preprocess_gpu_set_rows(struct tachy_preprocess_gpu *g, int rows);
+// No later kernel than this, for measurements and tests; TACHY_CUDA_PRE_CHOSEN: the best.
+void tachy_preprocess_gpu_set_kernel(struct tachy_preprocess_gpu *g, enum tachy_cuda_pre_kernel k);
+// The kernel of the last launch.
+enum tachy_cuda_pre_kernel tachy_preprocess_gpu_ran(const struct tachy_preprocess_gpu *g);
 
 // Waits for what was queued. *g may be NULL.
 void tachy_preprocess_gpu_close(struct tachy_preprocess_gpu **g);

@@ -202,10 +202,9 @@ static size_t untouched(const uint8_t *out, size_t bytes)
     return n;
 }
 
-static void one(struct check *c, enum tachy_pix format)
+// Frames and views as they come.
+static void any_batch(struct check *c, struct batch *b, enum tachy_pix format)
 {
-    struct batch *b = calloc(1, sizeof(*b));
-    struct tachy_preprocess_gpu *g = NULL;
     set_params(c, &b->p);
     struct tachy_color color = check_pre_color(c);
     b->n = check_range(c, 0, 9) ? check_range(c, 1, 4) : check_range(c, 1, MOST);
@@ -214,16 +213,65 @@ static void one(struct check *c, enum tachy_pix format)
         make_frame(c, b, i, other ? (enum tachy_pix)check_range(c, 1, TACHY_PIX_COUNT - 1) : format,
                    other ? check_pre_color(c) : color);
     }
+}
+
+// What goes column by column, with the version for `words` words of a row: any region of frames whose rows are
+// whole words, turned by quarters, at two ratios of its own.
+static void column_batch(struct check *c, struct batch *b, enum tachy_pix format, int words)
+{
+    struct tachy_preprocess_params *p = &b->p;
+    const int bytes = tachy_pix_desc(format)->bytes, taps = 4 * (words - 1) / bytes;
+    do
+        set_params(c, p);
+    while (p->channels == TACHY_LUMA);
+    p->fit = TACHY_FIT_STRETCH;
+    p->width = check_range(c, 1, 300);
+    p->height = check_range(c, 1, 60);
+    b->n = check_range(c, 1, 3);
+    struct tachy_color color = {.matrix = check_range(c, 0, 1) ? 1 : 6, .primaries = 1, .transfer = 1,
+                                .range = (uint8_t)check_range(c, 1, 2), .chroma_loc = (uint8_t)check_range(c, 0, 6)};
+    if (bytes == 2 && check_range(c, 0, 1))
+        color = (struct tachy_color){.matrix = 9, .primaries = 9, .transfer = check_range(c, 0, 1) ? 16 : 18, .range = 1};
+    for (int i = 0; i < b->n; i++) {
+        struct tachy_view *v = &b->pic[i].view;
+        v->rotation = 90 * check_range(c, 0, 3);
+        v->flip = check_range(c, 0, 1);
+        const bool turned = v->rotation % 180;
+        v->w = (turned ? p->height : p->width) * (taps - check_float(c, 1, 2));
+        v->h = (turned ? p->width : p->height) * check_float(c, 0.5f, turned ? 4 : 16);
+        const int w = ((int)v->w + check_range(c, 36, 80)) / 4 * 4, h = (int)v->h + check_range(c, 1, 9);
+        v->x = check_float(c, 0, 1) * (w - v->w);
+        v->y = check_float(c, 0, 1) * (h - v->h);
+        check_picture_bytes(c, &b->host[i], format, w, h, 4 * check_range(c, 0, 9), check_range(c, 0, 2) == 0);
+        b->host[i].f.color = color;
+        upload(c, b, i);
+    }
+}
+
+// words: 0: any kernel.
+static void one(struct check *c, enum tachy_pix format, int words)
+{
+    struct batch *b = calloc(1, sizeof(*b));
+    struct tachy_preprocess_gpu *g = NULL;
+    if (words)
+        column_batch(c, b, format, words);
+    else
+        any_batch(c, b, format);
     make_tensor(c, b);
     uint8_t *out = malloc(b->bytes);
     cuda_address dst = check_gpu_poison(c, b->bytes);
     b->t.data = (void *)(uintptr_t)dst;
     int err = tachy_preprocess_gpu_open(&g, &b->p, &c->gpu->device, c->gpu->stream);
-    if (err == TACHY_OK)
+    if (err == TACHY_OK) {
         tachy_preprocess_gpu_set_rows(g, check_range(c, 0, 3) ? 0 : check_range(c, 1, 32));
+        tachy_preprocess_gpu_set_kernel(
+            g, words || check_range(c, 0, 3) ? TACHY_CUDA_PRE_CHOSEN : (enum tachy_cuda_pre_kernel)check_range(c, 1, 3));
+    }
     for (int times = check_range(c, 1, 2); err == TACHY_OK && times > 0; times--) // again from kept tables
         err = tachy_preprocess_gpu_run(g, b->pic, b->n, &b->t, NULL);
     check_case(c, err == TACHY_OK, "preprocess on the GPU: %s", tachy_err_name(err));
+    check_case(c, !words || tachy_preprocess_gpu_ran(g) == TACHY_CUDA_PRE_COLUMNS, "preprocess: kernel %d ran",
+               err == TACHY_OK ? (int)tachy_preprocess_gpu_ran(g) : -1);
     check_gpu_get(c, out, dst, b->bytes);
     size_t used = (size_t)b->n * (size_t)b->padded * (size_t)b->p.width * (size_t)b->p.height;
     check_case(c, untouched(out, b->bytes) >= b->bytes - used * tachy_dtype_size(b->p.dtype),
@@ -348,7 +396,11 @@ static void run(struct check *c)
 {
     for (int i = 0; i < check_times(c, 20); i++)
         for (int f = 1; f < TACHY_PIX_COUNT; f++)
-            one(c, (enum tachy_pix)f);
+            one(c, (enum tachy_pix)f, 0);
+    static const int words[2][3] = {{2, 3, 6}, {3, 5, 9}}; // of the kernel's versions
+    for (int i = 0; i < check_times(c, 20); i++)
+        for (int k = 0; k < 6; k++)
+            one(c, k < 3 ? TACHY_PIX_NV12 : TACHY_PIX_P010, words[k / 3][k % 3]);
     for (size_t i = 0; c->bench && i < TACHY_ARRAY_SIZE(benches); i++)
         bench(c, &benches[i]);
 }

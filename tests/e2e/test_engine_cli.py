@@ -214,7 +214,7 @@ class EngineCommand(common.Case):
                 (2, ("why", "selfie", "--crf", 3), "does not belong to tachy engine"),
                 (2, ("bench", "selfie", "--batch", "1,x"), "--batch takes up to 16 numbers"),
                 (2, ("bench", "selfie", "--threads", "0"), "--threads takes up to 16 numbers"),
-                (1, ("show", "selfie", "--after", "nosuch"), "none, common,"),
+                (1, ("show", "selfie", "--after", "nosuch"), "none, levels, common,"),
                 (1, ("why", "nosuch"), "nosuch"),
                 (1, ("why", bad), "bad.onnx"),
                 (1, ("show", self.tmp / "absent.onnx"), "absent.onnx"),

@@ -295,7 +295,9 @@ static int events_of(const char *cat, const char *name, double (*out)[2], int mo
     {
         const char *c = json_string_value(json_object_get(e, "cat"));
         const char *k = json_string_value(json_object_get(e, "name"));
-        bool fits = c && !strcmp(c, cat) && (name ? !strcmp(k, name) : !strstr(k, "copy "));
+        // Without a name: kernels. The driver sets memory of its own when it loads code.
+        bool kernel = c && !strstr(k, "copy ") && strcmp(k, "set memory");
+        bool fits = c && !strcmp(c, cat) && (name ? !strcmp(k, name) : kernel);
         if (!fits || n == most)
             continue;
         out[n][0] = number(e, "ts");

@@ -1,14 +1,19 @@
 #include "plan/cpu/team.h"
 
 #include "base/base.h"
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-// The next step of a run is there within microseconds: a helper spins that long before it sleeps.
-enum { SPINS = 1000 };
+// A helper spins so long before it sleeps: the next step of a run is there within microseconds, the next run
+// of a busy caller not much later, and one that sleeps is missed for tens of microseconds.
+enum { SPIN_NS = 100000 };
+// Who waits looks so often, about a microsecond, before it lets others run: on a busy machine the thread that
+// it waits for may have been put onto the same core.
+enum { LOOKS = 64 };
 
 enum { LINE = 64 }; // bytes that cores pass to each other
 
@@ -80,21 +85,35 @@ static bool sleep_until_work(struct plan_team *t, unsigned seen)
     return !end;
 }
 
+// Works on calls until there has been none for SPIN_NS. Returns the last one.
+static unsigned work_while_busy(const struct member *m, unsigned seen)
+{
+    uint64_t until = 0; // set by the first look at the clock after a call
+    for (unsigned looks = 1;; looks++) {
+        unsigned call = atomic_load_explicit(&m->team->call, memory_order_acquire);
+        if (call != seen) {
+            work(m->team, call, m->index);
+            seen = call;
+            until = 0;
+        }
+        relax();
+        if (looks % LOOKS)
+            continue;
+        sched_yield();
+        uint64_t now = tachy_now_ns();
+        until = until ? until : now + SPIN_NS;
+        if (now >= until)
+            return seen;
+    }
+}
+
 static void *member_main(void *arg)
 {
     const struct member *m = arg;
     unsigned seen = 0;
-    do {
-        for (int i = 0; i < SPINS; i++) {
-            unsigned call = atomic_load_explicit(&m->team->call, memory_order_acquire);
-            if (call != seen) {
-                work(m->team, call, m->index);
-                seen = call;
-                i = 0;
-            }
-            relax();
-        }
-    } while (sleep_until_work(m->team, seen));
+    do
+        seen = work_while_busy(m, seen);
+    while (sleep_until_work(m->team, seen));
     return NULL;
 }
 
@@ -152,10 +171,10 @@ void plan_team_run(struct plan_team *t, void (*fn)(void *user, int thread, int p
         pthread_mutex_unlock(&t->lock);
     }
     work(t, call, 0);
-    for (int i = 0; atomic_load_explicit(&t->done, memory_order_acquire) < t->threads; i++) {
-        if (i < SPINS)
+    for (int i = 1; atomic_load_explicit(&t->done, memory_order_acquire) < t->threads; i++) {
+        if (i % LOOKS)
             relax();
         else
-            sched_yield(); // a helper was stopped in the middle of a piece
+            sched_yield();
     }
 }
