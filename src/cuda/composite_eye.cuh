@@ -48,30 +48,13 @@ __device__ static float4 fine_cell(const tachy_cuda_eye &e, const between &r, in
                        __fsub_rn(lerp(o[r.up + next], o[r.down + next], w), b));
 }
 
-// Luma of four pixels from x on as refinement reads it: 0..255 as stored; past the row's end its last.
-__device__ static void luma_four(const params &p, const frame_params &f, int x, int y, float luma[4])
+// Luma as refinement reads it: 0..255 as stored.
+__device__ static float luma_at(const params &p, const frame_params &f, int x, int y)
 {
-    const uint8_t *row = at<const uint8_t>(f.in[0], y * p.in_stride[0]), *b = row + x * p.luma_bytes;
-    uint32_t w[2] = {};
-    if (x + 4 <= p.width && (uintptr_t)b % 8 == 0 && p.luma_bytes == 2) {
-        uint2 v = *reinterpret_cast<const uint2 *>(b);
-        w[0] = v.x, w[1] = v.y;
-    } else if (x + 4 <= p.width && (uintptr_t)b % 4 == 0 && p.luma_bytes == 1) {
-        w[0] = *reinterpret_cast<const uint32_t *>(b);
-    } else {
-#pragma unroll 1
-        for (int i = 3; i >= 0; i--) {
-            int k = min(x + i, p.width - 1);
-            if (p.luma_bytes == 1)
-                w[0] = w[0] << 8 | row[k];
-            else
-                w[1] = w[1] << 16 | w[0] >> 16, w[0] = w[0] << 16 | reinterpret_cast<const uint16_t *>(row)[k];
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        luma[i] = p.luma_bytes == 1 ? (float)(w[0] >> 8 * i & 255)
-                                    : (float)(w[i / 2] >> 16 * (i % 2) >> p.luma_shift & 1023) * 0.25f;
+    const uint8_t *row = at<const uint8_t>(f.in[0], y * p.in_stride[0]);
+    if (p.luma_bytes == 1)
+        return (float)row[x];
+    return (float)(reinterpret_cast<const uint16_t *>(row)[x] >> p.luma_shift & 1023) * 0.25f;
 }
 
 __device__ static int fine_value(float4 c, float w, float luma)
@@ -253,23 +236,19 @@ __device__ static void refined_eye(const params &p, const frame_params &f, const
     float4 c[2] = {};
 #pragma unroll 1
     for (int j = 0; j < LANE / 4; j++) {
-        uint4 four = reinterpret_cast<const uint4 *>(across + t.x)[j];
-        uint32_t entries[4] = {four.x, four.y, four.z, four.w}, v[2][4], w[2];
-        float luma[2][4];
-        luma_four(p, f, t.x + 4 * j, t.y, luma[0]);
-        luma_four(p, f, t.x + 4 * j, t.y1, luma[1]);
+        uint32_t v[2][4], w[2];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            uint32_t entry = entries[i];
-            int k = entry >> 15;
+            uint32_t entry = across[t.x + 4 * j + i];
+            int k = entry >> 15, x = min(t.x + 4 * j + i, p.width - 1);
             float weight = (float)(int)(entry & 32767) / 32768.0f;
             if (k != before) {
                 c[0] = span.cached ? cells[2 * (k - span.first)] : fine_cell(e, row[0], k);
                 c[1] = span.cached ? cells[2 * (k - span.first) + 1] : fine_cell(e, row[1], k);
             }
             before = k;
-            v[0][i] = climb(r, fine_value(c[0], weight, luma[0][i]) - r.low);
-            v[1][i] = climb(r, fine_value(c[1], weight, luma[1][i]) - r.low);
+            v[0][i] = climb(r, fine_value(c[0], weight, luma_at(p, f, x, t.y)) - r.low);
+            v[1][i] = climb(r, fine_value(c[1], weight, luma_at(p, f, x, t.y1)) - r.low);
         }
         w[0] = top_bytes(v[0]), w[1] = top_bytes(v[1]);
 #pragma unroll
