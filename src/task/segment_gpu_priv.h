@@ -1,0 +1,62 @@
+#pragma once
+#include "cuda/gpu.h"
+#include "cuda/kernels.h"
+#include "postprocess/composite_cuda.h"
+#include "preprocess/preprocess_cuda.h"
+#include "task/segment_gpu_eye.h"
+
+// What the files of segment's GPU worker share. A worker is one thread's at a time.
+
+enum { SEGMENT_GPU_HELD = 4 };
+
+struct segment_gpu_size {
+    struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
+    struct tachy_tensor in, out; // on the card; `out` where the engine runs there
+    void *own_in;                // the host's input that pinned memory stands in for
+    struct tachy_block in_block, out_block, pinned;
+};
+
+struct segment_gpu_worker {
+    struct segment_worker *w;
+    struct tachy_gpu *gpu;
+    const struct tachy_cu *cu;
+    const struct tachy_cuda_kernels *kernels;
+    cuda_stream stream;
+    cuda_event arrived, done;
+    struct segment_gpu_size size[SEGMENT_SIZES];
+    tachy_composite_cuda *composite;
+    tachy_frame_pool *surfaces, *uploads; // composited; copies of the host's frames
+    enum tachy_pix upload_format;
+    int upload_width, upload_height;
+    // Frames that the pipeline lets go of while the GPU may still read them.
+    struct segment_gpu_held {
+        tachy_frame *frame;
+        cuda_event read;
+    } held[SEGMENT_GPU_HELD];
+    int next_held;
+    struct tachy_block coefficients; // refine: a, then b, eye by eye
+    cuda_address counted;       // uint32_t a frame: the mask's coverage
+    uint32_t *counted_host;     // pinned
+};
+
+// The code for a call's status, logged with `what` where it is an error.
+static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, const char *what)
+{
+    return tachy_cu_check(g->cu, status, g->w->task->log, what);
+}
+
+// segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
+// from here on comes after it was written.
+int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out);
+// The last of the steps before the order that reads the frame's pixels has been queued.
+int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
+// Queues the composite's kernels into `surface`, with `f` and the masks of `there` on the card.
+int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+                    const struct tachy_result *there, tachy_frame *surface);
+
+// segment_gpu_refine.c: queues the eye's guide, from the item's frame on the card.
+int segment_gpu_queue_guide(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f, int eye);
+// Queues the coefficients of the item's eyes, whose masks and guides are on the card already. They are good
+// until the next item's.
+int segment_gpu_fit(struct segment_gpu_worker *g, const struct tachy_item *item,
+                    struct tachy_refine refine[TACHY_MAX_EYES]);
