@@ -48,6 +48,7 @@ struct segment {
     int gpu_id;
     double gpu_fraction, gpu_vram;
     bool on_gpu; // asked for
+    bool only_queues; // the workers: the model runs on the GPU too
     bool refine;
     float smooth;     // 0: off
     char *background; // file for mode replace, NULL otherwise

@@ -13,6 +13,8 @@ struct segment_gpu_worker;
 
 // Before the first worker. Takes and logs what does not work on a GPU yet as TACHY_ERR_UNSUPPORTED.
 int segment_gpu_open(tachy_task *t, struct segment *s);
+// Whether the engine that was opened with the task runs there too.
+bool segment_gpu_runs_model(const struct segment *s);
 // The stream's memory manager gets the card's memory as its places.
 int segment_gpu_start(tachy_task *t, struct segment *s);
 void segment_gpu_close(struct segment *s);

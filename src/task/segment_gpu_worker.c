@@ -19,6 +19,8 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
     return err < 0 ? err : tachy_cuda_need(&s->gpu->device, t->log);
 }
 
+bool segment_gpu_runs_model(const struct segment *s) { return tachy_engine_on_device(s->net[SEGMENT_FULL].first); }
+
 static void close_memory(struct segment *s)
 {
     segment_gpu_masks_close(&s->masks);
