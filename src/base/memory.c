@@ -26,7 +26,10 @@ const char *tachy_memory_use_name(enum tachy_memory_use u)
 
 const char *tachy_place_name(enum tachy_place p)
 {
-    static const char *const names[] = {"host", "pinned", "device"};
+    static const char *const names[TACHY_PLACES] = {
+        "host",     "pinned",   "device",    "device 2",  "device 3",  "device 4",  "device 5",  "device 6",  "device 7",
+        "device 8", "device 9", "device 10", "device 11", "device 12", "device 13", "device 14", "device 15", "device 16",
+    };
     return (unsigned)p < TACHY_PLACES ? names[p] : "?";
 }
 

@@ -8,7 +8,10 @@
 // runs out. Blocks are taken by pools when a run starts, not frame by frame.
 // Thread-safety: all calls may come from any thread, but open and close.
 
-enum { TACHY_PLACES = 3 }; // enum tachy_place
+// enum tachy_place, and behind it the memory of a job's further GPUs.
+enum { TACHY_PLACES = TACHY_DEVICE + TACHY_MAX_GPUS };
+// The memory of a job's nth GPU, 0..TACHY_MAX_GPUS - 1.
+static inline enum tachy_place tachy_place_of_gpu(int n) { return (enum tachy_place)(TACHY_DEVICE + n); }
 
 enum tachy_memory_use {
     TACHY_MEMORY_FRAMES = 0, // decoded and composited pictures
@@ -18,7 +21,7 @@ enum tachy_memory_use {
     TACHY_MEMORY_USES
 };
 const char *tachy_memory_use_name(enum tachy_memory_use u); // "frames", ...
-const char *tachy_place_name(enum tachy_place p);           // "host", "pinned", "device"
+const char *tachy_place_name(enum tachy_place p);           // "host", "pinned", "device", "device 2", ...
 
 struct tachy_memory;
 

@@ -188,6 +188,8 @@ static const struct tachy_option options[] = {
 
     {"gpu.id", "gpu-id", 0, TACHY_OPT_INT, "0", .max = 255, .group = "GPU", .verbs = RUNS,
      .help = "number of the GPU that is used, as CUDA counts them"},
+    {"gpu.ids", "gpus", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "GPU", .verbs = RUNS,
+     .help = "GPUs that one run is spread over: numbers with commas between them, or all; in the place of --gpu-id"},
     {"gpu.device", "device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "GPU", .verbs = RUNS,
      .help = "where frames are preprocessed and composited; cuda: they stay on the GPU from the decoder to the "
              "finished picture"},

@@ -76,10 +76,13 @@ int tachy_gpu_places_open(struct tachy_gpu_places **out, struct tachy_memory *m,
         return err < 0 ? err : TACHY_ERR_NOMEM;
     *g = (struct tachy_gpu_places){.d = d, .log = p->log, .vram_most = p->vram_most > 0 ? p->vram_most : 1};
     uint64_t mine = p->fraction > 0 ? (uint64_t)(p->fraction * (double)all) : (uint64_t)idle;
-    tachy_memory_set_budget(m, TACHY_DEVICE, mine);
-    tachy_memory_set_budget(m, TACHY_PINNED, p->pinned ? p->pinned : tachy_memory_of_machine() / 4);
-    tachy_memory_set_place(m, TACHY_DEVICE, &(struct tachy_place_ops){device_alloc, device_free, g});
-    tachy_memory_set_place(m, TACHY_PINNED, &(struct tachy_place_ops){pinned_alloc, pinned_free, g});
+    enum tachy_place place = tachy_place_of_gpu(p->number);
+    tachy_memory_set_budget(m, place, mine);
+    tachy_memory_set_place(m, place, &(struct tachy_place_ops){device_alloc, device_free, g});
+    if (place == TACHY_DEVICE) {
+        tachy_memory_set_budget(m, TACHY_PINNED, p->pinned ? p->pinned : tachy_memory_of_machine() / 4);
+        tachy_memory_set_place(m, TACHY_PINNED, &(struct tachy_place_ops){pinned_alloc, pinned_free, g});
+    }
     *out = g;
     return TACHY_OK;
 }

@@ -7,6 +7,7 @@
 struct tachy_gpu_places;
 
 struct tachy_gpu_places_params {
+    int number;       // which of a job's GPUs, from 0: its memory is tachy_place_of_gpu(number)
     double fraction;  // of the GPU's memory that this program may take, 0..1; 0: all that is free
     double vram_most; // share of the GPU's memory, of all programs together, above which caches
                       // shrink before more is taken, 0..1; 0: 1
@@ -14,9 +15,10 @@ struct tachy_gpu_places_params {
     const struct tachy_log *log; // NULL: silent; must outlive it
 };
 
-// Sets budgets and ops of TACHY_DEVICE and TACHY_PINNED in `m`, which must not hold blocks there.
+// Sets budget and ops of the GPU's place in `m`, and of TACHY_PINNED with the first one, which all of
+// them reach; `m` must not hold blocks there.
 // `d` stays open as long. Negative, logged: no context on the GPU.
 int tachy_gpu_places_open(struct tachy_gpu_places **out, struct tachy_memory *m, struct tachy_device *d,
                           const struct tachy_gpu_places_params *p);
-// After every block of the two places was given back.
+// After every block of its places was given back.
 void tachy_gpu_places_close(struct tachy_gpu_places **p);

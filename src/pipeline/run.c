@@ -279,7 +279,8 @@ static int calibrate(struct run *r, struct tachy_light *light)
         .rate = r->p->source->params.rate,
         .decode = r->p->source->params.decode,
         .on_gpu = r->p->source->params.on_gpu,
-        .gpu = r->p->source->params.gpu,
+        .gpus = r->p->source->params.gpus,
+        .nb_gpus = r->p->source->params.nb_gpus,
         .gpu_stream = r->p->source->params.gpu_stream,
     };
     return tachy_light_measure(
