@@ -1,0 +1,45 @@
+#pragma once
+#include "cuda/gpu.h"
+#include "cuda/kernels.h"
+#include "postprocess/composite_cuda.h"
+#include "preprocess/preprocess_cuda.h"
+#include "task/segment_gpu_eye.h"
+
+// What the files of segment's GPU worker share. A worker is one thread's at a time.
+
+enum { SEGMENT_GPU_HELD = 4 };
+
+struct segment_gpu_size {
+    struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
+    struct tachy_tensor in, out; // on the card; `out` where the engine runs there
+    void *own_in;                // the host's input that pinned memory stands in for
+    struct tachy_block in_block, out_block, pinned;
+};
+
+struct segment_gpu_worker {
+    struct segment_worker *w;
+    struct tachy_gpu *gpu;
+    const struct tachy_cu *cu;
+    const struct tachy_cuda_kernels *kernels;
+    cuda_stream stream;
+    cuda_event arrived, done;
+    struct segment_gpu_size size[SEGMENT_SIZES];
+    tachy_composite_cuda *composite;
+    tachy_frame_pool *surfaces, *uploads; // composited; copies of the host's frames
+    enum tachy_pix upload_format;
+    int upload_width, upload_height;
+    // Frames that the pipeline lets go of while the GPU may still read them.
+    struct segment_gpu_held {
+        tachy_frame *frame;
+        cuda_event read;
+    } held[SEGMENT_GPU_HELD];
+    int next_held;
+    cuda_address counted;       // uint32_t a frame: the mask's coverage
+    uint32_t *counted_host;     // pinned
+};
+
+// The code for a call's status, logged with `what` where it is an error.
+static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, const char *what)
+{
+    return tachy_cu_check(g->cu, status, g->w->task->log, what);
+}

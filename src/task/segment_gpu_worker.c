@@ -1,0 +1,194 @@
+#include "task/segment_gpu_priv.h"
+
+#include "cuda/places.h"
+#include "engine/engine_ops.h"
+
+#include <stdlib.h>
+
+// What segment keeps on a GPU: of the task and of each of its workers.
+
+int segment_gpu_open(tachy_task *t, struct segment *s)
+{
+    if (s->refine || s->smooth > 0)
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--device cuda: --refine and --smooth are not built for a GPU yet: leave them out "
+                          "(--smooth 0), or use --device cpu");
+    if (s->nb_states)
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--device cuda: recurrent models run with --device cpu only");
+    if (s->composite.mode == TACHY_MODE_JSON || s->composite.mode == TACHY_MODE_REPLACE)
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--device cuda: mode %s is not built for a GPU yet: use --device cpu",
+                          s->composite.mode == TACHY_MODE_JSON ? "json" : "replace");
+    int err = tachy_gpu_open(&s->gpu, s->gpu_id, NULL, t->log);
+    return err < 0 ? err : tachy_cuda_need(&s->gpu->device, t->log);
+}
+
+static void close_memory(struct segment *s)
+{
+    segment_gpu_masks_close(&s->masks);
+    tachy_gpu_places_close(&s->places);
+    s->memory = NULL;
+}
+
+int segment_gpu_start(tachy_task *t, struct segment *s)
+{
+    if (s->memory == t->memory)
+        return TACHY_OK;
+    close_memory(s); // of the pipeline before
+    struct tachy_gpu_places_params p = {
+        .fraction = s->gpu_fraction, .vram_most = s->gpu_vram, .log = t->log};
+    int err = tachy_gpu_places_open(&s->places, t->memory, &s->gpu->device, &p);
+    if (err == TACHY_OK)
+        err = segment_gpu_masks_open(&s->masks, t->memory);
+    if (err == TACHY_OK)
+        s->memory = t->memory;
+    return err;
+}
+
+void segment_gpu_close(struct segment *s)
+{
+    close_memory(s);
+    tachy_gpu_unref(&s->gpu);
+}
+
+// ---- A worker
+
+static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, struct tachy_block *b)
+{
+    size_t bytes = tachy_tensor_bytes(t);
+    t->place = TACHY_DEVICE;
+    t->device = g->gpu->device.ordinal;
+    int err = tachy_memory_take(g->w->task->memory, b, TACHY_DEVICE, TACHY_MEMORY_TENSORS, bytes);
+    t->data = b->data;
+    if (err < 0)
+        return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors", t->device,
+                          bytes);
+    return segment_gpu_failed(g, g->cu->fill((cuda_address)(uintptr_t)t->data, 0, bytes), "clearing a tensor");
+}
+
+// The model's picture goes to the card's memory; the host's copy of it, for an engine that runs there,
+// is pinned.
+static int open_size(struct segment_gpu_worker *g, int i)
+{
+    struct segment_engine *e = &g->w->size[i];
+    struct segment_gpu_size *size = &g->size[i];
+    struct segment_tensors *t = &e->tensors;
+    struct tachy_preprocess_params pp = e->net->card->in;
+    pp.log = g->w->task->log;
+    if (pp.fit == TACHY_FIT_CROP)
+        pp.fit = TACHY_FIT_STRETCH; // the region has been cropped already
+    int err = TACHY_OK;
+    for (int eye = 0; eye < g->w->task->eyes && err == TACHY_OK; eye++)
+        err = tachy_preprocess_gpu_open(&size->preprocess[eye], &pp, &g->gpu->device, g->stream);
+    size->in = t->in[t->picture];
+    size->out = t->out[t->mask];
+    if (err == TACHY_OK)
+        err = tensor_on_gpu(g, &size->in, &size->in_block);
+    if (err < 0 || tachy_engine_on_device(e->engine))
+        return err < 0 ? err : tensor_on_gpu(g, &size->out, &size->out_block);
+    size->out.data = NULL;
+    err = tachy_memory_take(g->w->task->memory, &size->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS,
+                            tachy_tensor_bytes(&size->in));
+    if (err < 0)
+        return tachy_fail(g->w->task->log, err, "there is no pinned memory left for the model's input");
+    size->own_in = t->in[t->picture].data;
+    t->in[t->picture].data = size->pinned.data;
+    return TACHY_OK;
+}
+
+static void close_size(struct segment_gpu_worker *g, int i)
+{
+    struct segment_gpu_size *size = &g->size[i];
+    struct segment_tensors *t = &g->w->size[i].tensors;
+    for (int eye = 0; eye < TACHY_MAX_EYES; eye++)
+        tachy_preprocess_gpu_close(&size->preprocess[eye]);
+    if (size->own_in)
+        t->in[t->picture].data = size->own_in;
+    tachy_memory_give(g->w->task->memory, &size->in_block);
+    tachy_memory_give(g->w->task->memory, &size->out_block);
+    tachy_memory_give(g->w->task->memory, &size->pinned);
+}
+
+static int open_all(struct segment_gpu_worker *g)
+{
+    const struct segment *s = g->w->s;
+    void *counted = NULL;
+    int err = segment_gpu_failed(g, g->cu->stream_create(&g->stream, CUDA_STREAM_OWN_ORDER), "a stream");
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->event_create(&g->arrived, CUDA_EVENT_ORDERS), "an event");
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->event_create(&g->done, CUDA_EVENT_BLOCKS), "an event");
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->memory_alloc(&g->counted, sizeof(uint32_t)), "memory on the GPU");
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->pinned_alloc(&counted, sizeof(uint32_t), 0), "pinned memory");
+    g->counted_host = counted;
+    for (int i = 0; i < SEGMENT_GPU_HELD && err == TACHY_OK; i++)
+        err = segment_gpu_failed(g, g->cu->event_create(&g->held[i].read, CUDA_EVENT_BLOCKS), "an event");
+    for (int i = 0; i < SEGMENT_SIZES && err == TACHY_OK; i++)
+        if (g->w->size[i].engine)
+            err = open_size(g, i);
+    struct tachy_composite_cuda_params cp = {
+        .composite = s->composite, .memory = g->w->task->memory, .cu = g->cu};
+    if (err == TACHY_OK)
+        err = tachy_composite_cuda_open(&g->composite, &cp);
+    if (err == TACHY_OK)
+        err = tachy_frame_pool_open_gpu(&g->surfaces, g->gpu, s->out.format, s->out.width, s->out.height);
+    if (err == TACHY_OK)
+        tachy_frame_pool_account(g->surfaces, g->w->task->memory);
+    return err;
+}
+
+int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w)
+{
+    struct segment_gpu_worker *g = calloc(1, sizeof(*g));
+    *out = g;
+    if (!g)
+        return TACHY_ERR_NOMEM;
+    g->w = w;
+    g->gpu = tachy_gpu_ref(w->s->gpu);
+    g->cu = g->gpu->device.cu;
+    g->kernels = tachy_cuda_kernels();
+    int err = tachy_device_enter(&g->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    err = open_all(g);
+    tachy_device_leave(&g->gpu->device);
+    return err;
+}
+
+void segment_gpu_worker_close(struct segment_gpu_worker **worker)
+{
+    struct segment_gpu_worker *g = *worker;
+    *worker = NULL;
+    if (!g)
+        return;
+    bool in = tachy_device_enter(&g->gpu->device, NULL) == TACHY_OK;
+    if (in && g->stream)
+        g->cu->stream_wait(g->stream);
+    for (int i = 0; i < SEGMENT_GPU_HELD; i++) {
+        tachy_frame_unref(&g->held[i].frame);
+        if (in && g->held[i].read)
+            g->cu->event_destroy(g->held[i].read);
+    }
+    for (int i = 0; i < SEGMENT_SIZES; i++)
+        close_size(g, i);
+    tachy_composite_cuda_close(&g->composite);
+    tachy_frame_pool_close(&g->surfaces);
+    tachy_frame_pool_close(&g->uploads);
+    if (in && g->counted)
+        g->cu->memory_free(g->counted);
+    if (in && g->counted_host)
+        g->cu->pinned_free(g->counted_host);
+    if (in && g->arrived)
+        g->cu->event_destroy(g->arrived);
+    if (in && g->done)
+        g->cu->event_destroy(g->done);
+    if (in && g->stream)
+        g->cu->stream_destroy(g->stream);
+    if (in)
+        tachy_device_leave(&g->gpu->device);
+    tachy_gpu_unref(&g->gpu);
+    free(g);
+}
