@@ -226,7 +226,9 @@ static int check_item(const struct tachy_composite_cuda *c, const item *it)
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED,
                           "composite: the GPU's version takes grey, 4:2:0 and 4:4:4 without alpha, not %s",
                           d ? d->name : "an unknown format");
-    if (f->place != TACHY_DEVICE || (c->params.mode == TACHY_MODE_REPLACE && b && b->place != TACHY_DEVICE))
+    // A mask is made of no sample of the frame, which may be a head without planes.
+    bool reads = c->params.mode != TACHY_MODE_MASK || it->refine;
+    if ((reads && f->place != TACHY_DEVICE) || (c->params.mode == TACHY_MODE_REPLACE && b && b->place != TACHY_DEVICE))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "composite: the GPU's version takes frames in its memory");
     if (c->params.mode == TACHY_MODE_REPLACE &&
         (!b || b->format != f->format || b->width != f->width || b->height != f->height))
