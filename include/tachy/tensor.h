@@ -19,7 +19,7 @@ enum tachy_dtype {
     TACHY_I64 = 6,
 };
 
-#define TACHY_MAX_GPUS 16 // that one run can use
+#define TACHY_MAX_GPUS 16 // those that CUDA counts behind them are not used
 
 enum tachy_place {
     TACHY_HOST = 0,

@@ -25,8 +25,6 @@ static int which_option(const tachy_settings *s, bool *several, const struct tac
 
 static int add(int ids[TACHY_MAX_GPUS], int *n, long id, const struct tachy_log *log)
 {
-    if (*n == TACHY_MAX_GPUS)
-        return tachy_fail(log, TACHY_ERR_INVAL, "--gpus: one run uses %d GPUs at most", TACHY_MAX_GPUS);
     for (int i = 0; i < *n; i++)
         if (ids[i] == id)
             return tachy_fail(log, TACHY_ERR_INVAL, "--gpus: GPU %ld is named twice", id);
@@ -42,9 +40,9 @@ static int parse(const char *text, int ids[TACHY_MAX_GPUS], int *n, const struct
         char *end = NULL;
         bool digit = *at >= '0' && *at <= '9';
         long id = digit ? strtol(at, &end, 10) : 0;
-        if (!digit || (*end && *end != ',') || id > 255)
-            return tachy_fail(log, TACHY_ERR_INVAL, "--gpus %s: it takes numbers of GPUs from 0 to 255 with commas between them "
-                              "(0,1), or all", text);
+        if (!digit || (*end && *end != ',') || id >= TACHY_MAX_GPUS)
+            return tachy_fail(log, TACHY_ERR_INVAL, "--gpus %s: it takes numbers of GPUs from 0 to %d with commas between them "
+                              "(0,1), or all", text, TACHY_MAX_GPUS - 1);
         int err = add(ids, n, id, log);
         if (err < 0 || !*end)
             return err;

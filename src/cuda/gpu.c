@@ -6,11 +6,10 @@
 #include <stdlib.h>
 
 // Decoders at work on each GPU, by CUDA's ordinal. The process's, since every source in it shares the GPUs.
-enum { ORDINALS = 256 };
 static pthread_mutex_t decoders_lock = PTHREAD_MUTEX_INITIALIZER;
-static int decoders[ORDINALS];
+static int decoders[TACHY_MAX_GPUS];
 
-static int *decoders_of(const struct tachy_gpu *g) { return &decoders[(unsigned)g->device.ordinal % ORDINALS]; }
+static int *decoders_of(const struct tachy_gpu *g) { return &decoders[(unsigned)g->device.ordinal % TACHY_MAX_GPUS]; }
 
 int tachy_gpu_take_decoder(struct tachy_gpu *const gpus[], int n)
 {

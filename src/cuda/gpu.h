@@ -2,6 +2,7 @@
 #include "cuda/device.h"
 
 #include <stdatomic.h>
+#include <tachy/tensor.h>
 
 // A GPU's primary context, which is retained, with one stream in it: what a decoder, its frames and
 // their pools hold references to, so that the last of them may be freed in any order. Thread-safe.

@@ -32,10 +32,19 @@ struct run {
     struct control_run controlled;
     struct tachy_system before; // when the run began
     double work_before_s, transfer_before_s; // the pipeline's then
+    struct tachy_gpu_share gpus_before[TACHY_MAX_GPUS]; // the task's then
     struct tachy_summary *sum;
 };
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
+
+static void read_gpus(const struct run *r, struct tachy_summary *s)
+{
+    const tachy_task *t = r->p->task;
+    s->nb_gpus = t->ops->gpus ? t->ops->gpus(t, s->gpus) : 0;
+    for (int i = 0; i < s->nb_gpus; i++)
+        s->gpus[i].frames -= r->gpus_before[i].frames;
+}
 
 // What can be said while the run goes on; `paused_s`: not counted. Any thread.
 static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s)
@@ -59,6 +68,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
     live_stream_read(r->live, &s->live);
+    read_gpus(r, s);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
@@ -375,6 +385,8 @@ static int run_controlled(struct run *r)
     tachy_system_read(&r->before, NULL);
     r->work_before_s = pipeline_work_s(r->pipeline);
     r->transfer_before_s = pipeline_transfer_s(r->stream);
+    if (r->p->task->ops->gpus)
+        r->p->task->ops->gpus(r->p->task, r->gpus_before);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);

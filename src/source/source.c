@@ -12,18 +12,18 @@ static const struct tachy_source_ops *const sources[] = {
 
 // Seconds, numbers and rates that no file has; larger ones would overflow ticks.
 #define MAX_SECONDS 1e9
-enum { MAX_THREADS = 256, MAX_RATE = 100000, MAX_GPU = 256 };
+enum { MAX_THREADS = 256, MAX_RATE = 100000 };
 // What tachy_source_read() keeps where frames come out of order.
 enum { ORDER_BYTES = 256 << 20, ORDER_FRAMES = 4096 };
 
 static bool gpus_ok(const struct tachy_source_params *p)
 {
     const struct tachy_log *log = p->log;
-    bool ok = TACHY_CHECK(log, p->gpu >= 0 && p->gpu < MAX_GPU) &&
+    bool ok = TACHY_CHECK(log, p->gpu >= 0 && p->gpu < TACHY_MAX_GPUS) &&
               TACHY_CHECK(log, p->nb_gpus >= 0 && p->nb_gpus <= TACHY_MAX_GPUS && (p->gpus || !p->nb_gpus)) &&
               TACHY_CHECK(log, p->nb_gpus < 2 || !p->gpu_stream);
     for (int i = 0; i < p->nb_gpus && ok; i++) {
-        ok = TACHY_CHECK(log, p->gpus[i] >= 0 && p->gpus[i] < MAX_GPU);
+        ok = TACHY_CHECK(log, p->gpus[i] >= 0 && p->gpus[i] < TACHY_MAX_GPUS);
         for (int k = 0; k < i && ok; k++)
             ok = TACHY_CHECK(log, p->gpus[k] != p->gpus[i]);
     }

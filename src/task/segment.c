@@ -1,4 +1,5 @@
 #include "media/device.h"
+#include "task/segment_cards.h"
 #include "task/segment_gpu.h"
 
 #include <math.h>
@@ -182,7 +183,7 @@ static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_n
 static void worker_close(void *worker)
 {
     struct segment_worker *w = worker;
-    segment_gpu_worker_close(&w->gpu);
+    segment_cards_close_worker(w);
     for (int i = 0; i < SEGMENT_SIZES; i++)
         engine_close(&w->size[i]);
     tachy_composite_close(&w->composite);
@@ -204,7 +205,7 @@ static int worker_open(tachy_task *t, void **worker)
         if (s->net[i].card)
             err = engine_open(&w->size[i], t, &s->net[i]);
     if (err == TACHY_OK && s->gpu)
-        err = segment_gpu_worker_open(&w->gpu, w);
+        err = segment_cards_open_worker(w);
     if (err < 0) {
         worker_close(w);
         return err;
@@ -613,6 +614,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_save = order_save,
     .order_load = order_load,
     .composite = segment_composite,
+    .gpus = segment_gpus,
     .item_close = item_close,
     .tensors = tensors,
     .describe = describe,

@@ -130,8 +130,11 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
 {
     struct segment_gpu_worker *g = w->gpu;
     int err = segment_gpu_settle(e); // of the frame before, where nobody looked at its mask
+    if (err == TACHY_OK)
+        err = segment_gpu_eye_move(e, g->card, false);
     if (err < 0)
         return err;
+    segment_cards_end(w);
     e->gpu->stale = !g->size[w->last].out.data;
     if (e->gpu->stale)
         return tachy_mask_from_tensor(spec, out, pl, w->s->rotation, w->s->flip, e->mask, e->width);
@@ -158,7 +161,8 @@ static int with_gpu(struct segment_worker *w, struct tachy_item *item, int eye,
 
 int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye)
 {
-    return with_gpu(w, item, eye, preprocess);
+    int err = segment_cards_begin(w, item);
+    return err < 0 ? err : with_gpu(w, item, eye, preprocess);
 }
 
 int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye)
@@ -174,9 +178,13 @@ static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, st
     for (int i = 0; i < there->eyes; i++) {
         struct segment_eye *e = &si->eye[i];
         size_t n = (size_t)e->width * (size_t)e->height;
+        int err = segment_gpu_eye_move(e, g->card, true); // it was taken over from another frame
+        if (err < 0)
+            return err;
+        item->result.mask[i].data = e->mask;
         int status = e->gpu->stale ? g->cu->copy_to_device_async(e->gpu->mask, e->mask, n, g->stream)
                                    : g->cu->stream_wait_event(g->stream, e->gpu->done, 0);
-        int err = segment_gpu_failed(g, status, "the mask's way to the composite");
+        err = segment_gpu_failed(g, status, "the mask's way to the composite");
         if (err < 0)
             return err;
         there->mask[i].data = (const uint8_t *)(uintptr_t)e->gpu->mask;
@@ -226,9 +234,11 @@ static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tach
 
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)
 {
-    struct segment_gpu_worker *g = w->gpu;
+    struct segment_gpu_worker *g;
     tachy_frame *surface;
-    int err = tachy_device_enter(&g->gpu->device, w->task->log);
+    int err = segment_cards_composite(w, item, &g);
+    if (err == TACHY_OK)
+        err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
         return err;
     err = tachy_frame_pool_get(g->surfaces, &surface);

@@ -10,14 +10,16 @@
 // segment_gpu_settle().
 
 struct segment_gpu_worker;
+struct segment_card;
 
 // Before the first worker. Takes and logs what does not work on a GPU yet as TACHY_ERR_UNSUPPORTED.
 int segment_gpu_open(tachy_task *t, struct segment *s);
-// The stream's memory manager gets the card's memory as its places.
+// The stream's memory manager gets the cards' memory as its places.
 int segment_gpu_start(tachy_task *t, struct segment *s);
 void segment_gpu_close(struct segment *s);
 
-int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w);
+// What a worker has on one card.
+int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_card *card);
 void segment_gpu_worker_close(struct segment_gpu_worker **g);
 
 // The steps of a worker; see struct tachy_task_ops.

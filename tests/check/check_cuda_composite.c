@@ -347,9 +347,8 @@ static void benches(struct check *c, struct tachy_memory *m)
 static void run(struct check *c)
 {
     struct tachy_memory *m;
-    struct tachy_gpu_places *places;
     if (tachy_memory_open(&m, &(struct tachy_memory_params){0}) < 0 ||
-        tachy_gpu_places_open(&places, m, &c->gpu->device, &(struct tachy_gpu_places_params){0}) < 0) {
+        tachy_gpu_places_open(m, &c->gpu->device, &(struct tachy_gpu_places_params){0}) < 0) {
         check_case(c, false, "memory of the GPU");
         return;
     }
@@ -358,7 +357,6 @@ static void run(struct check *c)
     refuses(c, m);
     if (c->bench)
         benches(c, m);
-    tachy_gpu_places_close(&places);
     tachy_memory_close(&m);
 }
 
