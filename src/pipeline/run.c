@@ -280,8 +280,19 @@ static char *light_key(const struct run *r)
         k->params.preset ? k->params.preset : "");
 }
 
+// What is measured alone is measured on one GPU.
+static bool on_several_gpus(const struct run *r)
+{
+    struct tachy_gpu_share share[TACHY_MAX_GPUS];
+    const tachy_task *t = r->p->task;
+    return t->ops->gpus && t->ops->gpus(t, share) > 1;
+}
+
 static int calibrate(struct run *r, struct tachy_light *light)
 {
+    if (on_several_gpus(r))
+        return tachy_fail(r->p->log, TACHY_ERR_UNSUPPORTED, "--calibrate measures one GPU: the light ratio of a run over "
+                          "several is not known");
     const struct tachy_source_params sp = {
         .start = r->p->source->params.start,
         .duration = r->p->source->params.duration,
@@ -289,8 +300,7 @@ static int calibrate(struct run *r, struct tachy_light *light)
         .rate = r->p->source->params.rate,
         .decode = r->p->source->params.decode,
         .on_gpu = r->p->source->params.on_gpu,
-        .gpus = r->p->source->params.gpus,
-        .nb_gpus = r->p->source->params.nb_gpus,
+        .gpu = r->p->source->params.gpus[0],
         .gpu_stream = r->p->source->params.gpu_stream,
     };
     return tachy_light_measure(
@@ -310,16 +320,16 @@ static int calibrate(struct run *r, struct tachy_light *light)
 // median of all counts.
 static void apply_light(struct run *r, struct tachy_light *samples, bool measured)
 {
-    double light[TACHY_STEP_COUNT] = {0}, sum = 0;
+    struct tachy_light_times light;
     char *key = light_key(r);
     int err = TACHY_OK;
     if (measured) {
         err = calibrate(r, samples);
-        tachy_light_ms(samples, light);
+        tachy_light_times(samples, &light);
         if (err == TACHY_OK && key)
-            tachy_light_save(r->p->cache_dir, key, light, NULL);
-    } else if (!r->p->calibrate) {
-        err = key ? tachy_light_load(r->p->cache_dir, key, light) : TACHY_ERR_NOMEM;
+            tachy_light_save(r->p->cache_dir, key, &light, NULL);
+    } else if (!r->p->calibrate && !on_several_gpus(r)) {
+        err = key ? tachy_light_load(r->p->cache_dir, key, &light) : TACHY_ERR_NOMEM;
         r->sum->light_stored = err == TACHY_OK;
     } else {
         err = TACHY_ERR_UNSUPPORTED;
@@ -328,13 +338,7 @@ static void apply_light(struct run *r, struct tachy_light *samples, bool measure
     if (err < 0)
         return;
     // A step that is skipped for some frames costs only as often as it ran.
-    int64_t n = TACHY_MAX(r->sum->frames, 1);
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-        r->sum->steps[s].light_ms = light[s];
-        double share = s == TACHY_STEP_DECODE ? (double)r->p->source->seen / (double)n : 1.0;
-        sum += light[s] * share;
-    }
-    r->sum->light_ratio = sum * 1e-3 * r->sum->fps;
+    tachy_light_apply(&light, (double)r->p->source->seen / (double)TACHY_MAX(r->sum->frames, 1), r->sum);
 }
 
 static int run_frames(struct run *r)

@@ -51,10 +51,10 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     if (!s->provider)
         return TACHY_ERR_NOMEM;
     snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(net->first));
-    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
+    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d%s%s",
              card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
-             s->engine_threads);
+             s->engine_threads, s->gpu ? " on " : "", s->gpu ? s->gpu->device.name : "");
     return TACHY_OK;
 }
 
@@ -617,6 +617,9 @@ const struct tachy_task_ops tachy_task_segment = {
     .gpus = segment_gpus,
     .item_close = item_close,
     .tensors = tensors,
+    .gpu = segment_gpu_load,
+    .gpu_queue = segment_gpu_queue,
+    .gpu_stream = segment_gpu_stream,
     .describe = describe,
     .engine = engine,
 };

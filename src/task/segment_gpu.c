@@ -22,8 +22,7 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
     return err < 0 ? err : tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->w->task->log);
 }
 
-// The item's frame on the card; what is queued from here on comes after it was written.
-static int frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out)
+int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out)
 {
     struct segment_item *si = item->priv;
     if (item->in->place != TACHY_DEVICE) {
@@ -73,7 +72,7 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
     struct segment_worker *w = g->w;
     const struct tachy_rect *r = &w->s->region[eye];
     const tachy_frame *f;
-    int err = frame_of(g, item, &f);
+    int err = segment_gpu_frame_of(g, item, &f);
     if (err < 0)
         return err;
     tachy_frame part = segment_region_of(f, r);
@@ -196,7 +195,7 @@ static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item
 {
     struct tachy_result there;
     const tachy_frame *f = &item->head;
-    int err = item->in ? frame_of(g, item, &f) : TACHY_OK;
+    int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
     if (err == TACHY_OK)
         err = masks_there(g, item, &there);
     if (err == TACHY_OK)

@@ -30,6 +30,11 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
                      const struct tachy_tensor *out, const struct tachy_placement *pl);
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
 
+// For the light ratio; see struct tachy_task_ops.
+bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
+int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item);
+void *segment_gpu_stream(const void *worker);
+
 // Memory for the eye's mask that the GPU can write (*mask) and its counterpart there.
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);
 void segment_gpu_eye_free(struct segment_eye *e);

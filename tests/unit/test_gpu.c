@@ -6,6 +6,7 @@
 #include "cuda/kernels.h"
 #include "cuda/nvtx.h"
 #include "cuda/places.h"
+#include "cuda/saturate.h"
 #include "fakes/fake.h"
 #include "profile/profile_priv.h"
 
@@ -296,6 +297,7 @@ TEST(rates_are_measured_once)
     CHECK_INT(tachy_gpu_rates(&r, &device, &log_errors), TACHY_OK);
     // The median; where this thread is held up for half a millisecond, the stream runs dry.
     CHECK(near(r.copy_bps, FAKE_COPY_BPS, 0.01));
+    CHECK(near(r.to_host_bps, FAKE_COPY_BPS / 2, 0.01) && near(r.to_device_bps, FAKE_COPY_BPS / 2, 0.01));
     CHECK(near(r.flops[TACHY_RATE_FP16], FAKE_FP16, 0.01));
     CHECK(near(r.flops[TACHY_RATE_TF32], FAKE_TF32, 0.01));
     CHECK_INT(counts->allocations + counts->streams + counts->events, 0);
@@ -304,6 +306,7 @@ TEST(rates_are_measured_once)
     struct tachy_gpu_rates again;
     CHECK_INT(tachy_gpu_rates(&again, &device, &log_errors), TACHY_OK);
     CHECK_INT(counts->gemms, gemms);
+    CHECK(near(again.to_host_bps, r.to_host_bps, 1e-9));
     CHECK(near(again.copy_bps, r.copy_bps, 1e-9) && near(again.flops[0], r.flops[0], 1e-9));
     struct tachy_device other = device; // another card, and the same with another driver
     snprintf(other.name, sizeof(other.name), "Another GPU");
@@ -319,6 +322,74 @@ TEST(rates_are_measured_once)
     char *path = tachy_asprintf("%s/tachy/gpu-rates.json", dir);
     CHECK_INT(unlink(path), 0);
     tachy_free(path);
+}
+
+// ---- saturation
+
+struct lanes {
+    cuda_stream stream[4], shared;
+    cuda_event before, after;
+    int left; // calls until one fails; below 0: none does
+};
+
+static int queue_apart(void *user, int lane)
+{
+    struct lanes *l = user;
+    CUDA(fake_cuda_launch, l->stream[lane], 50000);
+    return l->left-- ? TACHY_OK : TACHY_ERR_EXTERNAL;
+}
+
+// All lanes need the same part of the card.
+static int queue_shared(void *user, int lane)
+{
+    struct lanes *l = user;
+    const struct tachy_cu *cu = device.cu;
+    CHECK_INT(cu->event_record(l->before, l->stream[lane]), 0);
+    CHECK_INT(cu->stream_wait_event(l->shared, l->before, 0), 0);
+    CUDA(fake_cuda_launch, l->shared, 50000);
+    CHECK_INT(cu->event_record(l->after, l->shared), 0);
+    CHECK_INT(cu->stream_wait_event(l->stream[lane], l->after, 0), 0);
+    return TACHY_OK;
+}
+
+TEST(a_card_is_saturated_by_several_streams)
+{
+    struct lanes l = {.left = -1};
+    open_device();
+    struct fake_cuda_counts *counts = CUDA(fake_cuda_count);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(device.cu->stream_create(&l.stream[i], CUDA_STREAM_OWN_ORDER), 0);
+    CHECK_INT(device.cu->stream_create(&l.shared, CUDA_STREAM_OWN_ORDER), 0);
+    CHECK_INT(device.cu->event_create(&l.before, CUDA_EVENT_ORDERS), 0);
+    CHECK_INT(device.cu->event_create(&l.after, CUDA_EVENT_ORDERS), 0);
+    struct tachy_gpu_load load = {.queue = queue_apart, .user = &l, .streams = l.stream, .lanes = 4};
+    double fps;
+    int best = 0;
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_OK);
+    CHECK_INT(best, 4);
+    CHECK(near(fps, 4 / 50e-6, 0.02));
+    best = 2;
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_OK);
+    CHECK_INT(best, 2);
+    CHECK(near(fps, 2 / 50e-6, 0.02));
+    load.queue = queue_shared;
+    best = 0;
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_OK);
+    CHECK_INT(best, 1);
+    CHECK(near(fps, 1 / 50e-6, 0.02));
+    load.queue = queue_apart;
+    l.left = 5;
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_ERR_EXTERNAL);
+    CUDA(fake_cuda_fail, 700);
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_ERR_EXTERNAL);
+    CHECK(strstr(last_message, "a fake failure"));
+    CUDA(fake_cuda_fail, 0);
+    for (int i = 0; i < 4; i++)
+        device.cu->stream_destroy(l.stream[i]);
+    device.cu->stream_destroy(l.shared);
+    device.cu->event_destroy(l.before);
+    device.cu->event_destroy(l.after);
+    CHECK_INT(counts->allocations + counts->streams + counts->events, 0);
 }
 
 // ---- events

@@ -1,0 +1,116 @@
+#include "task/segment_gpu_priv.h"
+
+#include "media/device.h"
+#include "postprocess/mask_cuda.h"
+
+// The steps' kernels alone, for the light ratio: what segment_gpu.c queues without its copies between host
+// and card and without waiting.
+
+static bool mask_from_card(const struct segment_eye *e) { return !e->gpu->stale; }
+
+bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g)
+{
+    const struct segment *s = (const void *)t->priv;
+    const struct segment_item *si = item->priv;
+    const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
+    if (!s->gpu)
+        return false;
+    *g = (struct tachy_task_gpu){.device = &s->gpu->device,
+                                 .steps = 1u << TACHY_STEP_PREPROCESS | 1u << TACHY_STEP_COMPOSITE};
+    for (int i = 0; i < t->eyes; i++) {
+        const struct segment_eye *e = &si->eye[i];
+        double mask = (double)e->width * e->height;
+        if (mask_from_card(e)) {
+            g->steps |= 1u << TACHY_STEP_MODEL | 1u << TACHY_STEP_POSTPROCESS;
+            g->to_host += mask;
+        } else {
+            g->to_host += (double)in->width * in->height * 3 * (double)tachy_dtype_size(in->dtype);
+            g->to_device += mask;
+        }
+    }
+    if (item->out)
+        g->to_host += (double)tachy_frame_bytes(item->out->format, item->out->width, item->out->height);
+    if (item->in->place != TACHY_DEVICE)
+        g->to_device += (double)tachy_frame_bytes(item->in->format, item->in->width, item->in->height);
+    return true;
+}
+
+void *segment_gpu_stream(const void *worker) { return ((const struct segment_worker *)worker)->gpu->stream; }
+
+static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = g->w;
+    struct segment_gpu_size *size = &g->size[w->last];
+    const tachy_frame *f;
+    int err = segment_gpu_frame_of(g, item, &f);
+    if (err < 0)
+        return err;
+    tachy_frame part = segment_region_of(f, &w->s->region[eye]);
+    part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
+    struct tachy_preprocess_picture picture = {.frame = &part,
+                                               .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
+    return tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
+}
+
+static int model(struct segment_gpu_worker *g)
+{
+    struct segment_tensors *t = &g->w->size[g->w->last].tensors;
+    struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
+    memcpy(in, t->in, sizeof(in));
+    memcpy(out, t->out, sizeof(out));
+    in[t->picture] = g->size[g->w->last].in;
+    out[t->mask] = g->size[g->w->last].out;
+    return tachy_engine_run(g->w->size[g->w->last].engine, in, out);
+}
+
+static int postprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+{
+    struct segment_worker *w = g->w;
+    const struct segment_net *net = w->size[w->last].net;
+    const struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
+    const struct tachy_tensor *out = &g->size[w->last].out;
+    int tw, th, err = tachy_mask_extent(&net->spec, out, &tw, &th);
+    if (err < 0)
+        return err;
+    double fx = (double)tw / net->card->in.width, fy = (double)th / net->card->in.height;
+    struct tachy_placement pl = {w->placement.x * fx, w->placement.y * fy, w->placement.w * fx, w->placement.h * fy};
+    return tachy_mask_from_tensor_cuda(&net->spec, out, &pl, w->s->rotation, w->s->flip, e->gpu->mask, e->width, g->cu,
+                                       g->stream, w->task->log);
+}
+
+static int composite(struct segment_gpu_worker *g, struct tachy_item *item)
+{
+    struct segment_item *si = item->priv;
+    struct tachy_result there = item->result;
+    tachy_frame *surface;
+    const tachy_frame *f;
+    int err = segment_gpu_frame_of(g, item, &f);
+    if (err == TACHY_OK)
+        err = tachy_frame_pool_get(g->surfaces, &surface);
+    if (err < 0)
+        return err;
+    for (int i = 0; i < there.eyes; i++)
+        there.mask[i].data = (const uint8_t *)(uintptr_t)si->eye[i].gpu->mask;
+    struct tachy_composite_cuda_item of = {.in = f, .result = &there, .counted = g->counted};
+    for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
+        of.data[i] = tachy_frame_writable(surface, i);
+        of.stride[i] = surface->stride[i];
+    }
+    err = tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+    tachy_frame_unref(&surface); // who gets it next writes to it on this stream
+    return err;
+}
+
+int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item)
+{
+    struct segment_worker *w = worker;
+    struct segment_gpu_worker *g = w->gpu;
+    int err = TACHY_OK;
+    if (step == TACHY_STEP_COMPOSITE)
+        return composite(g, item);
+    for (int eye = 0; eye < w->task->eyes && err == TACHY_OK; eye++)
+        err = step == TACHY_STEP_PREPROCESS ? preprocess(g, item, eye)
+              : step == TACHY_STEP_MODEL    ? model(g)
+                                            : postprocess(g, item, eye);
+    return err;
+}
