@@ -290,9 +290,6 @@ static bool on_several_gpus(const struct run *r)
 
 static int calibrate(struct run *r, struct tachy_light *light)
 {
-    if (on_several_gpus(r))
-        return tachy_fail(r->p->log, TACHY_ERR_UNSUPPORTED, "--calibrate measures one GPU: the light ratio of a run over "
-                          "several is not known");
     const struct tachy_source_params sp = {
         .start = r->p->source->params.start,
         .duration = r->p->source->params.duration,
@@ -503,8 +500,10 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         err = tachy_resume_finish(r.resume, true);
         goto error;
     }
-    bool measured = p->calibrate && calibrate(&r, &light) == TACHY_OK;
-    if (p->calibrate && !measured)
+    bool one = !on_several_gpus(&r), measured = p->calibrate && one && calibrate(&r, &light) == TACHY_OK;
+    if (p->calibrate && !one)
+        tachy_msg(p->log, TACHY_LOG_WARN, "--calibrate measures one GPU, so there is no light ratio of a run over several");
+    else if (p->calibrate && !measured)
         tachy_msg(p->log, TACHY_LOG_WARN,
                   "%s: cannot be read twice or has a single picture, so there is no light ratio",
                   p->source->url);
