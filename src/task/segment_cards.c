@@ -88,13 +88,12 @@ void segment_cards_close_worker(struct segment_worker *w)
 // ---- Which card
 
 // NULL, said: it is none of the task's.
-static struct segment_card *card_of(const struct segment_worker *w, int device)
+static struct segment_card *card_at(const struct segment *s, const tachy_task *t, int device)
 {
-    struct segment *s = w->s;
     for (int i = 0; i < s->nb_cards; i++)
         if (s->cards[i].gpu->device.ordinal == device)
             return &s->cards[i];
-    tachy_msg(w->task->log, TACHY_LOG_ERR, "a frame is on GPU %d, which this task was not opened for", device);
+    tachy_msg(t->log, TACHY_LOG_ERR, "a frame is on GPU %d, which this task was not opened for", device);
     return NULL;
 }
 
@@ -109,31 +108,35 @@ static struct segment_card *idlest(struct segment *s)
     return best;
 }
 
-// Where the picture of an item is already; NULL with *err TACHY_OK: on the host.
-static struct segment_card *card_with(const struct segment_worker *w, const struct tachy_item *item, int *err)
+// Where the picture of an item is already; *out NULL: on the host, or gone.
+static int card_with(const struct segment *s, const tachy_task *t, const struct tachy_item *item,
+                     struct segment_card **out)
 {
     const struct segment_item *si = item->priv;
-    const tachy_frame *f = item->in;
-    if (si->on_gpu)
-        f = si->on_gpu;
-    struct segment_card *c = f && f->place == TACHY_DEVICE ? card_of(w, f->device) : NULL;
-    *err = c || !f || f->place != TACHY_DEVICE ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
-    return c;
+    const tachy_frame *f = si->on_gpu ? si->on_gpu : item->in;
+    bool there = f && f->place == TACHY_DEVICE;
+    *out = there ? card_at(s, t, f->device) : NULL;
+    return there && !*out ? TACHY_ERR_UNSUPPORTED : TACHY_OK;
 }
 
 int segment_cards_begin(struct segment_worker *w, struct tachy_item *item)
 {
-    int err;
+    struct segment_card *c;
     segment_cards_end(w); // of an item that failed
-    struct segment_card *c = card_with(w, item, &err);
+    int err = card_with(w->s, w->task, item, &c);
     if (err < 0)
         return err;
     if (!c)
         c = idlest(w->s);
     atomic_fetch_add_explicit(&c->busy, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&c->eyes, 1, memory_order_relaxed);
     w->counted = c;
     return part_on(w, c, &w->gpu);
+}
+
+void segment_cards_count(struct segment_worker *w)
+{
+    if (w->counted)
+        atomic_fetch_add_explicit(&w->counted->eyes, 1, memory_order_relaxed);
 }
 
 void segment_cards_end(struct segment_worker *w)
@@ -143,17 +146,22 @@ void segment_cards_end(struct segment_worker *w)
     w->counted = NULL;
 }
 
+int segment_cards_of(const struct segment *s, const tachy_task *t, const struct tachy_item *item,
+                     struct segment_card **out)
+{
+    const struct segment_item *si = item->priv;
+    int err = card_with(s, t, item, out);
+    if (err == TACHY_OK && !*out)
+        *out = item->result.eyes && si->eye[0].gpu ? si->eye[0].gpu->card : s->cards;
+    return err;
+}
+
 int segment_cards_composite(struct segment_worker *w, struct tachy_item *item, struct segment_gpu_worker **out)
 {
-    int err;
-    const struct segment_item *si = item->priv;
-    struct segment_card *c = card_with(w, item, &err);
+    struct segment_card *c;
+    int err = segment_cards_of(w->s, w->task, item, &c);
     *out = NULL;
-    if (err < 0)
-        return err;
-    if (!c)
-        c = item->result.eyes && si->eye[0].gpu ? si->eye[0].gpu->card : w->s->cards;
-    return part_on(w, c, out);
+    return err < 0 ? err : part_on(w, c, out);
 }
 
 int segment_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS])

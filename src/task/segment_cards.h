@@ -25,12 +25,18 @@ void segment_cards_close(struct segment *s);
 int segment_cards_open_worker(struct segment_worker *w);
 void segment_cards_close_worker(struct segment_worker *w);
 
-// In front of the item's preprocess: w->gpu is its card's part from here on.
+// In front of the item's preprocess and, where another worker may have done that, of its postprocess:
+// w->gpu is its card's part from here on.
 int segment_cards_begin(struct segment_worker *w, struct tachy_item *item);
+// One eye more was preprocessed there.
+void segment_cards_count(struct segment_worker *w);
 // Behind the mask of one eye.
 void segment_cards_end(struct segment_worker *w);
-// For composite, which other items' steps may surround: the part on the card that the item's frame or, where
-// that is gone, its masks are on. w->gpu stays.
+// The card that an item will be composited on: that of its frame or, where that is gone or the host's, of its
+// masks. TACHY_ERR_UNSUPPORTED, said: none of the task's.
+int segment_cards_of(const struct segment *s, const tachy_task *t, const struct tachy_item *item,
+                     struct segment_card **out);
+// For composite, which other items' steps may surround: the worker's part on that card. w->gpu stays.
 int segment_cards_composite(struct segment_worker *w, struct tachy_item *item, struct segment_gpu_worker **out);
 
 // See struct tachy_task_ops.

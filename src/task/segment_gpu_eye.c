@@ -138,46 +138,54 @@ static int make_event(struct segment_gpu_masks *p, struct segment_gpu_piece *pie
     return err;
 }
 
-// Gives the eye memory of a card in the place of what it has, `kept` bytes of whose host side are
-// copied. Failures leave it as it was.
-static int take(struct segment_eye *e, struct segment_card *c, size_t bytes, size_t kept)
+// Gives the eye memory of a card in the place of what it has; `keep`: with what the host's side holds.
+// Failures leave it as it was.
+static int take(struct segment_eye *e, struct segment_card *c, size_t bytes, bool keep)
 {
     struct segment_gpu_eye *g = e->gpu;
-    struct segment_gpu_piece *piece = take_piece(c->masks, bytes);
+    size_t behind = TACHY_ALIGN(bytes, (size_t)ALIGN), all = g->guided ? behind + bytes : bytes; // the guide
+    struct segment_gpu_piece *piece = take_piece(c->masks, all);
     int err = piece ? make_event(c->masks, piece) : TACHY_ERR_NOMEM;
     if (err < 0) {
         if (piece)
             put_piece(c->masks, piece);
         return err;
     }
-    if (kept)
-        memcpy(piece->host, e->mask, kept);
+    if (keep)
+        memcpy(piece->host, e->mask, all);
     if (g->piece)
         put_piece(g->card->masks, g->piece);
     g->card = c;
     g->piece = piece;
-    g->mask = piece->device;
     g->done = piece->done;
     e->mask = piece->host;
+    g->mask = piece->device;
+    e->guide = g->guided ? e->mask + behind : NULL;
+    g->guide = g->guided ? g->mask + behind : 0;
     return TACHY_OK;
 }
 
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes)
 {
     e->gpu = calloc(1, sizeof(*e->gpu));
-    return e->gpu ? take(e, s->cards, bytes, 0) : TACHY_ERR_NOMEM;
+    if (!e->gpu)
+        return TACHY_ERR_NOMEM;
+    e->gpu->guided = segment_needs_guide(s);
+    return take(e, s->cards, bytes, false);
 }
 
 int segment_gpu_eye_move(struct segment_eye *e, struct segment_card *to, bool keep)
 {
-    size_t n = (size_t)e->width * (size_t)e->height;
-    if (e->gpu->card == to)
+    struct segment_gpu_eye *g = e->gpu;
+    if (g->card == to)
         return TACHY_OK;
-    int err = segment_gpu_settle(e);
+    int err = keep ? segment_gpu_guide_settle(e) : TACHY_OK;
     if (err == TACHY_OK)
-        err = take(e, to, n, keep ? n : 0);
+        err = segment_gpu_settle(e);
     if (err == TACHY_OK)
-        e->gpu->stale = keep;
+        err = take(e, to, (size_t)e->width * (size_t)e->height, keep);
+    if (err == TACHY_OK)
+        g->stale = g->guide_stale = keep;
     return err;
 }
 
@@ -189,7 +197,7 @@ void segment_gpu_eye_free(struct segment_eye *e)
         put_piece(g->card->masks, g->piece);
     free(g);
     e->gpu = NULL;
-    e->mask = NULL;
+    e->mask = e->guide = NULL;
 }
 
 int segment_gpu_settle(struct segment_eye *e)
@@ -204,5 +212,33 @@ int segment_gpu_settle(struct segment_eye *e)
 void segment_gpu_touched(struct segment_eye *e)
 {
     if (e->gpu)
-        e->gpu->stale = true;
+        e->gpu->stale = e->gpu->guide_stale = true;
+}
+
+int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    size_t n = (size_t)e->width * (size_t)e->height;
+    int status = g->stale && (!g->guide || g->guide_stale) ? CUDA_OK : cu->stream_wait_event(stream, g->done, 0);
+    if (status == CUDA_OK && g->stale)
+        status = cu->copy_to_device_async(g->mask, e->mask, n, stream);
+    if (status == CUDA_OK && g->guide && g->guide_stale)
+        status = cu->copy_to_device_async(g->guide, e->guide, n, stream);
+    return tachy_cu_check(cu, status, log, "the mask's way to the GPU");
+}
+
+int segment_gpu_guide_settle(struct segment_eye *e)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    if (!g || !g->guide || g->guide_stale)
+        return TACHY_OK;
+    int err = segment_gpu_settle(e);
+    if (err == TACHY_OK)
+        err = tachy_device_enter(&g->card->gpu->device, NULL);
+    if (err < 0)
+        return err;
+    int status = g->card->gpu->device.cu->copy_to_host(e->guide, g->guide, (size_t)e->width * (size_t)e->height);
+    tachy_device_leave(&g->card->gpu->device);
+    return status == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
 }

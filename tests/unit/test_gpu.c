@@ -735,6 +735,7 @@ int main(void)
         TEST_CASE(sensors_over_time),
         TEST_CASE(no_sensors),
         TEST_CASE(rates_are_measured_once),
+        TEST_CASE(a_card_is_saturated_by_several_streams),
         TEST_CASE(memory_on_the_card), TEST_CASE(events_time_two_streams),
         TEST_CASE(events_stay_on_the_clock),
         TEST_CASE(events_that_do_not_fit_are_dropped),
