@@ -10,7 +10,8 @@
 // of make_clips (in the folder clips/ beside the program), with one session and with several, given
 // back at once and kept until many are out; and the same over all GPUs, where there are several. Exit
 // status 77 where there is no GPU. With --rehearse the
-// CPU's decoders stand in for NVDEC, which shows on any machine that clips and comparison are sound.
+// CPU's decoders stand in for NVDEC, which shows on any machine that clips and comparison are sound; with names of
+// tests, these alone.
 
 enum { MOST = 400, KEPT = 60, REHEARSED = 9 };
 
@@ -283,5 +284,12 @@ int main(int argc, char **argv)
         SKIP("there is no CUDA driver");
     const char *slash = strrchr(argv[0], '/');
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - argv[0]) : 1, slash ? argv[0] : ".");
-    return test_run(cases, n);
+    if (rehearse || argc < 2)
+        return test_run(cases, n);
+    int failed = 0;
+    for (size_t i = 0; i < n; i++) // those that are named
+        for (int k = 1; k < argc; k++)
+            if (!strcmp(argv[k], cases[i].name))
+                failed |= test_run(&cases[i], 1);
+    return failed;
 }
