@@ -619,6 +619,8 @@ static void tensors(void *worker, struct tachy_task_tensors *t)
 {
     struct segment_worker *w = worker;
     struct segment_tensors *of = &w->size[w->last].tensors;
+    if (w->gpu)
+        segment_gpu_fetch_tensors(w);
     *t = (struct tachy_task_tensors){.in = of->in, .n_in = of->nb_in, .out = of->out,
                                      .n_out = of->nb_out, .placement = &w->placement};
 }

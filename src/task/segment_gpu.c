@@ -204,6 +204,26 @@ int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, i
     return with_gpu(w, item, eye, fetch_input);
 }
 
+int segment_gpu_fetch_tensors(struct segment_worker *w)
+{
+    struct segment_gpu_worker *g = w->gpu;
+    const struct segment_gpu_size *size = &g->size[w->last];
+    const struct segment_tensors *t = &w->size[w->last].tensors;
+    const struct tachy_tensor *from[] = {&size->in, &size->out}, *to[] = {&t->in[t->picture], &t->out[t->mask]};
+    if (!size->out.data)
+        return TACHY_OK; // they are the engine's own
+    int err = tachy_device_enter(&g->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    for (int i = 0; i < 2 && err == TACHY_OK; i++)
+        err = segment_gpu_failed(g, g->cu->copy_to_host_async(to[i]->data, (cuda_address)(uintptr_t)from[i]->data,
+                                                              tachy_tensor_bytes(from[i]), g->stream), "a copy");
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
+    tachy_device_leave(&g->gpu->device);
+    return err;
+}
+
 int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye)
 {
     w->last = SEGMENT_FULL;

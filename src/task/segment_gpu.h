@@ -29,6 +29,8 @@ int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye
 int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, int eye);
 // Preprocess for a batch, into the eye's `in` on the host.
 int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye);
+// For who looks at the host's tensors: what the last run of an engine on the card left there, and its mask. Waits.
+int segment_gpu_fetch_tensors(struct segment_worker *w);
 // In the place of tachy_mask_from_tensor(); `out`: the engine's, where that runs on the host.
 int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
                      const struct tachy_tensor *out, const struct tachy_placement *pl);
