@@ -3,6 +3,7 @@
 #include "cuda/kernels.h"
 #include "postprocess/composite_cuda.h"
 #include "preprocess/preprocess_cuda.h"
+#include "task/segment_cards.h"
 #include "task/segment_gpu_eye.h"
 #include "task/segment_gpu_flight.h"
 
@@ -17,7 +18,8 @@ struct segment_gpu_size {
 
 struct segment_gpu_worker {
     struct segment_worker *w;
-    struct tachy_gpu *gpu;
+    struct segment_card *card;
+    struct tachy_gpu *gpu; // of the card, a reference
     const struct tachy_cu *cu;
     const struct tachy_cuda_kernels *kernels;
     cuda_stream stream;
