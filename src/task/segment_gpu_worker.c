@@ -21,7 +21,18 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
     return segment_cards_open(t, s);
 }
 
-int segment_gpu_start(tachy_task *t, struct segment *s) { return segment_cards_start(t, s); }
+int segment_gpu_start(tachy_task *t, struct segment *s)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(s->in.format);
+    struct tachy_composite_params p = s->composite;
+    if (p.mode == TACHY_MODE_JSON) // made of a mask
+        p.mode = TACHY_MODE_MASK;
+    if (!tachy_composite_cuda_takes(&p, s->in.format, s->refine) || (d->rgb && segment_needs_guide(s)))
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--device cuda takes pictures that are grey, 4:2:0 or 4:4:4 without alpha (for a mask or JSON any, "
+                          "with --refine or --smooth all but RGB), not %s: use --device cpu", d ? d->name : "these");
+    return segment_cards_start(t, s);
+}
 
 void segment_gpu_close(struct segment *s) { segment_cards_close(s); }
 
