@@ -19,7 +19,12 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
     }
     if (err == TACHY_OK)
         err = tachy_frame_pool_get(g->uploads, out);
-    return err < 0 ? err : tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->w->task->log);
+    if (err < 0)
+        return err;
+    segment_gpu_copies(g, TACHY_STEP_PREPROCESS);
+    err = tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->w->task->log);
+    segment_gpu_copies_end(g);
+    return err;
 }
 
 int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out)
@@ -80,7 +85,9 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
     struct tachy_preprocess_picture picture = {
         .frame = &part, .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
     struct segment_gpu_size *size = &g->size[w->last];
+    segment_gpu_kernels(g, TACHY_STEP_PREPROCESS);
     err = tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
+    segment_gpu_kernels_end(g, segment_gpu_bytes(&part) + (double)tachy_tensor_bytes(&size->in));
     return err < 0 ? err : let_go(g, item, eye);
 }
 
@@ -96,11 +103,16 @@ static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
         memcpy(out, t->out, sizeof(out));
         in[t->picture] = size->in;
         out[t->mask] = size->out;
-        return tachy_engine_run(e->engine, in, out);
+        segment_gpu_kernels(g, TACHY_STEP_MODEL);
+        int err = tachy_engine_run(e->engine, in, out);
+        segment_gpu_kernels_end(g, 0);
+        return err;
     }
+    segment_gpu_copies(g, TACHY_STEP_MODEL);
     cuda_address from = (cuda_address)(uintptr_t)size->in.data;
     int err = segment_gpu_failed(g, g->cu->copy_to_host_async(t->in[t->picture].data, from,
                                                               tachy_tensor_bytes(&size->in), g->stream), "a copy");
+    segment_gpu_copies_end(g);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
     if (err == TACHY_OK)
@@ -114,10 +126,15 @@ static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, cons
 {
     const struct segment *s = g->w->s;
     size_t bytes = (size_t)e->width * (size_t)e->height;
-    int err = tachy_mask_from_tensor_cuda(spec, &g->size[g->w->last].out, pl, s->rotation, s->flip, e->gpu->mask,
+    const struct tachy_tensor *out = &g->size[g->w->last].out;
+    segment_gpu_kernels(g, TACHY_STEP_POSTPROCESS);
+    int err = tachy_mask_from_tensor_cuda(spec, out, pl, s->rotation, s->flip, e->gpu->mask,
                                           e->width, g->cu, g->stream, g->w->task->log);
+    segment_gpu_kernels_end(g, (double)(tachy_tensor_bytes(out) + bytes));
+    segment_gpu_copies(g, TACHY_STEP_POSTPROCESS);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->copy_to_host_async(e->mask, e->gpu->mask, bytes, g->stream), "a copy");
+    segment_gpu_copies_end(g);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->event_record(e->gpu->done, g->stream), "an event");
     e->gpu->pending = err == TACHY_OK;
@@ -150,6 +167,7 @@ static int with_gpu(struct segment_worker *w, struct tachy_item *item, int eye,
     int err = tachy_device_enter(d, w->task->log);
     if (err < 0)
         return err;
+    segment_gpu_works_at(w->gpu, item);
     err = step(w->gpu, item, eye);
     tachy_device_leave(d);
     return err;
@@ -199,18 +217,24 @@ static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item
         of.data[i] = tachy_frame_writable(surface, i);
         of.stride[i] = surface->stride[i];
     }
-    return tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+    segment_gpu_kernels(g, TACHY_STEP_COMPOSITE);
+    err = tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+    segment_gpu_kernels_end(g, (segment_keeps_input(g->w->s) ? segment_gpu_bytes(f) : 0) + segment_gpu_bytes(surface));
+    return err;
 }
 
 static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)
 {
     struct segment_item *si = item->priv;
+    segment_gpu_works_at(g, item);
     int err = queue_composite(g, item, surface);
+    segment_gpu_copies(g, TACHY_STEP_COMPOSITE);
     if (err == TACHY_OK)
         err = tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->copy_to_host_async(g->counted_host, g->counted, sizeof(uint32_t), g->stream),
                                  "a copy");
+    segment_gpu_copies_end(g);
     // Also after a failure: what was queued reads the frame.
     int end = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
     if (end == TACHY_OK)

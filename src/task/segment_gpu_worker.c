@@ -111,11 +111,23 @@ static void close_size(struct segment_gpu_worker *g, int i)
     tachy_memory_give(g->w->task->memory, &size->pinned);
 }
 
+// Times for the profile, where there is one.
+static int open_times(struct segment_gpu_worker *g)
+{
+    struct tachy_gpu_timer_params p = {
+        .profile = g->w->task->profile, .device = &g->gpu->device, .stream = g->stream};
+    int err = tachy_gpu_timer_open(&g->kernel_times, &p);
+    p.copies = true;
+    return err < 0 ? err : tachy_gpu_timer_open(&g->copy_times, &p);
+}
+
 static int open_all(struct segment_gpu_worker *g)
 {
     const struct segment *s = g->w->s;
     void *counted = NULL;
     int err = segment_gpu_failed(g, g->cu->stream_create(&g->stream, CUDA_STREAM_OWN_ORDER), "a stream");
+    if (err == TACHY_OK)
+        err = open_times(g);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->event_create(&g->arrived, CUDA_EVENT_ORDERS), "an event");
     if (err == TACHY_OK)
@@ -168,6 +180,8 @@ void segment_gpu_worker_close(struct segment_gpu_worker **worker)
     bool in = tachy_device_enter(&g->gpu->device, NULL) == TACHY_OK;
     if (in && g->stream)
         g->cu->stream_wait(g->stream);
+    tachy_gpu_timer_close(&g->kernel_times);
+    tachy_gpu_timer_close(&g->copy_times);
     for (int i = 0; i < SEGMENT_GPU_HELD; i++) {
         tachy_frame_unref(&g->held[i].frame);
         if (in && g->held[i].read)
