@@ -114,6 +114,9 @@ int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width
 // After start(): whether the composite reads the decoded picture's pixels.
 bool segment_keeps_input(const struct segment *s);
 
+// Whether masks come with the luma of their picture at their size.
+static inline bool segment_needs_guide(const struct segment *s) { return s->refine || s->smooth > 0; }
+
 // A region as a picture of its own, so that no filter reaches across the seam between two eyes. It
 // shares the frame's memory and lives as long as the frame.
 tachy_frame segment_region_of(const tachy_frame *f, const struct tachy_rect *r);

@@ -1,4 +1,4 @@
-#include "task/segment.h"
+#include "task/segment_gpu.h"
 
 #include <stdlib.h>
 
@@ -35,6 +35,11 @@ int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye)
     int err = ensure_tensors(e, tachy_tensor_bytes(&in), tachy_tensor_bytes(&t->out[t->mask]));
     if (err < 0)
         return err;
+    if (w->gpu) {
+        err = segment_gpu_batch_input(w, item, eye);
+        e->placement = w->placement;
+        return err;
+    }
     in.data = e->in;
     return segment_preprocess_into(w, SEGMENT_FULL, item, eye, &in, &e->placement);
 }

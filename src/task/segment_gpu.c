@@ -27,6 +27,13 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
     return err;
 }
 
+// What is queued from here on comes after the frame was written.
+static int behind(struct segment_gpu_worker *g, const tachy_frame *f)
+{
+    int err = segment_gpu_failed(g, g->cu->event_record(g->arrived, f->stream), "an event");
+    return err < 0 ? err : segment_gpu_failed(g, g->cu->stream_wait_event(g->stream, g->arrived, 0), "an event");
+}
+
 int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out)
 {
     struct segment_item *si = item->priv;
@@ -39,8 +46,7 @@ int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, 
     if (item->in->device != g->gpu->device.ordinal)
         return tachy_fail(g->w->task->log, TACHY_ERR_UNSUPPORTED, "a frame of GPU %d reached a worker of GPU %d",
                           item->in->device, g->gpu->device.ordinal);
-    int err = segment_gpu_failed(g, g->cu->event_record(g->arrived, item->in->stream), "an event");
-    return err < 0 ? err : segment_gpu_failed(g, g->cu->stream_wait_event(g->stream, g->arrived, 0), "an event");
+    return behind(g, item->in);
 }
 
 // Keeps the frame until what has been queued so far is done. Of the frames before, those that are done
@@ -61,15 +67,18 @@ static int hold(struct segment_gpu_worker *g, tachy_frame *f)
     return segment_gpu_failed(g, g->cu->event_record(place->read, g->stream), "an event");
 }
 
-// The picture has been preprocessed and will not be composited.
-static int let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
 {
     struct segment_item *si = item->priv;
     if (segment_keeps_input(g->w->s))
         return TACHY_OK;
-    if (eye == g->w->task->eyes - 1)
-        tachy_frame_unref(&si->on_gpu); // the pool's next user is on this stream
-    return item->in->place == TACHY_DEVICE ? hold(g, item->in) : TACHY_OK;
+    if (item->in->place == TACHY_DEVICE)
+        return hold(g, item->in);
+    if (eye < g->w->task->eyes - 1)
+        return TACHY_OK;
+    int err = hold(g, si->on_gpu); // it may be another worker's, who writes the next one on another stream
+    tachy_frame_unref(&si->on_gpu);
+    return err;
 }
 
 static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
@@ -88,7 +97,33 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
     segment_gpu_kernels(g, TACHY_STEP_PREPROCESS);
     err = tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
     segment_gpu_kernels_end(g, segment_gpu_bytes(&part) + (double)tachy_tensor_bytes(&size->in));
-    return err < 0 ? err : let_go(g, item, eye);
+    return err < 0 || segment_needs_guide(w->s) ? err : segment_gpu_let_go(g, item, eye);
+}
+
+// The model's picture to the host, and there when it returns.
+static int fetch_to(struct segment_gpu_worker *g, void *to)
+{
+    const struct segment_gpu_size *size = &g->size[g->w->last];
+    cuda_address from = (cuda_address)(uintptr_t)size->in.data;
+    segment_gpu_copies(g, TACHY_STEP_MODEL);
+    int err = segment_gpu_failed(g, g->cu->copy_to_host_async(to, from, tachy_tensor_bytes(&size->in), g->stream),
+                                 "a copy");
+    segment_gpu_copies_end(g);
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
+    return err < 0 ? err : segment_gpu_failed(g, g->cu->event_wait(g->done), "preprocess");
+}
+
+static int fetch_input(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+{
+    const struct segment_tensors *t = &g->w->size[g->w->last].tensors;
+    return fetch_to(g, t->in[t->picture].data);
+}
+
+static int batch_input(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+{
+    int err = preprocess(g, item, eye);
+    return err < 0 ? err : fetch_to(g, ((struct segment_item *)item->priv)->eye[eye].in);
 }
 
 static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
@@ -108,15 +143,7 @@ static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
         segment_gpu_kernels_end(g, 0);
         return err;
     }
-    segment_gpu_copies(g, TACHY_STEP_MODEL);
-    cuda_address from = (cuda_address)(uintptr_t)size->in.data;
-    int err = segment_gpu_failed(g, g->cu->copy_to_host_async(t->in[t->picture].data, from,
-                                                              tachy_tensor_bytes(&size->in), g->stream), "a copy");
-    segment_gpu_copies_end(g);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->event_wait(g->done), "preprocess");
+    int err = fetch_input(g, item, eye);
     return err < 0 ? err : tachy_engine_run(e->engine, t->in, t->out);
 }
 
@@ -148,8 +175,10 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
     int err = segment_gpu_settle(e); // of the frame before, where nobody looked at its mask
     if (err < 0)
         return err;
-    e->gpu->stale = !g->size[w->last].out.data;
-    if (e->gpu->stale)
+    e->gpu->from_host = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
+    e->gpu->stale = e->gpu->from_host;
+    e->gpu->guide_stale = false;
+    if (e->gpu->from_host)
         return tachy_mask_from_tensor(spec, out, pl, w->s->rotation, w->s->flip, e->mask, e->width);
     err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
@@ -183,22 +212,48 @@ int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye
     return with_gpu(w, item, eye, model);
 }
 
+int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, int eye)
+{
+    return with_gpu(w, item, eye, fetch_input);
+}
+
+int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye)
+{
+    w->last = SEGMENT_FULL;
+    return with_gpu(w, item, eye, batch_input);
+}
+
 // The result with masks on the card in place of the host's.
 static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_result *there)
 {
     struct segment_item *si = item->priv;
+    int err = TACHY_OK;
     *there = item->result;
-    for (int i = 0; i < there->eyes; i++) {
-        struct segment_eye *e = &si->eye[i];
-        size_t n = (size_t)e->width * (size_t)e->height;
-        int status = e->gpu->stale ? g->cu->copy_to_device_async(e->gpu->mask, e->mask, n, g->stream)
-                                   : g->cu->stream_wait_event(g->stream, e->gpu->done, 0);
-        int err = segment_gpu_failed(g, status, "the mask's way to the composite");
-        if (err < 0)
-            return err;
-        there->mask[i].data = (const uint8_t *)(uintptr_t)e->gpu->mask;
+    for (int i = 0; i < there->eyes && err == TACHY_OK; i++) {
+        err = segment_gpu_eye_there(&si->eye[i], g->stream, g->w->task->log);
+        there->mask[i].data = (const uint8_t *)(uintptr_t)si->eye[i].gpu->mask;
     }
-    return TACHY_OK;
+    return err;
+}
+
+int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+                    const struct tachy_result *there, tachy_frame *surface)
+{
+    const tachy_frame *background = ((const struct segment_item *)item->priv)->background;
+    struct tachy_refine refine[TACHY_MAX_EYES];
+    bool fine = g->w->s->refine;
+    int err = fine ? segment_gpu_fit(g, item, refine) : TACHY_OK;
+    if (err == TACHY_OK && background)
+        err = behind(g, background);
+    if (err < 0)
+        return err;
+    struct tachy_composite_cuda_item of = {
+        .in = f, .result = there, .refine = fine ? refine : NULL, .background = background, .counted = g->counted};
+    for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
+        of.data[i] = tachy_frame_writable(surface, i);
+        of.stride[i] = surface->stride[i];
+    }
+    return tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
 }
 
 static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
@@ -212,13 +267,8 @@ static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item
         err = segment_gpu_failed(g, g->cu->fill_async(g->counted, 0, sizeof(uint32_t), g->stream), "clearing a count");
     if (err < 0)
         return err;
-    struct tachy_composite_cuda_item of = {.in = f, .result = &there, .counted = g->counted};
-    for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
-        of.data[i] = tachy_frame_writable(surface, i);
-        of.stride[i] = surface->stride[i];
-    }
     segment_gpu_kernels(g, TACHY_STEP_COMPOSITE);
-    err = tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+    err = segment_gpu_lay(g, item, f, &there, surface);
     segment_gpu_kernels_end(g, (segment_keeps_input(g->w->s) ? segment_gpu_bytes(f) : 0) + segment_gpu_bytes(surface));
     return err;
 }

@@ -23,9 +23,15 @@ void segment_gpu_worker_close(struct segment_gpu_worker **g);
 // The steps of a worker; see struct tachy_task_ops.
 int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye);
 int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye);
+// What comes before segment_state_run(): the model's picture goes to the host.
+int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, int eye);
+// Preprocess for a batch, into the eye's `in` on the host.
+int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye);
 // In the place of tachy_mask_from_tensor(); `out`: the engine's, where that runs on the host.
 int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
                      const struct tachy_tensor *out, const struct tachy_placement *pl);
+// In the place of tachy_luma_guide(), after the mask.
+int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye);
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
 
 // For the light ratio; see struct tachy_task_ops.
@@ -33,10 +39,12 @@ bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct
 int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item);
 void *segment_gpu_stream(const void *worker);
 
-// Memory for the eye's mask that the GPU can write (*mask) and its counterpart there.
+// Memory for the eye's mask and guide that the GPU can write, and its counterpart there.
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);
 void segment_gpu_eye_free(struct segment_eye *e);
 // The eye's mask is on the host when it returns; nothing where it was not made on a GPU.
 int segment_gpu_settle(struct segment_eye *e);
-// The host's mask was written: the GPU's is made of it when it is needed.
+// The same of its guide.
+int segment_gpu_guide_settle(struct segment_eye *e);
+// The host's mask and guide were written: the GPU's are made of them when they are needed.
 void segment_gpu_touched(struct segment_eye *e);

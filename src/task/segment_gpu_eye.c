@@ -116,6 +116,8 @@ static void put_piece(struct segment_gpu_masks *p, struct segment_gpu_piece *pie
 
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes)
 {
+    bool guided = segment_needs_guide(s);
+    size_t behind = TACHY_ALIGN(bytes, (size_t)ALIGN); // the mask lies the guide
     const struct tachy_cu *cu = s->gpu->device.cu;
     struct segment_gpu_eye *g = calloc(1, sizeof(*g));
     if (!g)
@@ -123,11 +125,15 @@ int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_
     e->gpu = g;
     g->gpu = tachy_gpu_ref(s->gpu);
     g->masks = s->masks;
-    g->piece = take_piece(s->masks, bytes);
+    g->piece = take_piece(s->masks, guided ? behind + bytes : bytes);
     if (!g->piece)
         return TACHY_ERR_NOMEM;
     e->mask = g->piece->host;
     g->mask = g->piece->device;
+    if (guided) {
+        e->guide = e->mask + behind;
+        g->guide = g->mask + behind;
+    }
     int err = tachy_device_enter(&g->gpu->device, NULL);
     if (err < 0)
         return err;
@@ -150,7 +156,7 @@ void segment_gpu_eye_free(struct segment_eye *e)
     tachy_gpu_unref(&g->gpu);
     free(g);
     e->gpu = NULL;
-    e->mask = NULL;
+    e->mask = e->guide = NULL;
 }
 
 int segment_gpu_settle(struct segment_eye *e)
@@ -165,5 +171,33 @@ int segment_gpu_settle(struct segment_eye *e)
 void segment_gpu_touched(struct segment_eye *e)
 {
     if (e->gpu)
-        e->gpu->stale = true;
+        e->gpu->stale = e->gpu->guide_stale = true;
+}
+
+int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    const struct tachy_cu *cu = g->gpu->device.cu;
+    size_t n = (size_t)e->width * (size_t)e->height;
+    int status = g->stale && (!g->guide || g->guide_stale) ? CUDA_OK : cu->stream_wait_event(stream, g->done, 0);
+    if (status == CUDA_OK && g->stale)
+        status = cu->copy_to_device_async(g->mask, e->mask, n, stream);
+    if (status == CUDA_OK && g->guide && g->guide_stale)
+        status = cu->copy_to_device_async(g->guide, e->guide, n, stream);
+    return tachy_cu_check(cu, status, log, "the mask's way to the GPU");
+}
+
+int segment_gpu_guide_settle(struct segment_eye *e)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    if (!g || !g->guide || g->guide_stale)
+        return TACHY_OK;
+    int err = segment_gpu_settle(e);
+    if (err == TACHY_OK)
+        err = tachy_device_enter(&g->gpu->device, NULL);
+    if (err < 0)
+        return err;
+    int status = g->gpu->device.cu->copy_to_host(e->guide, g->guide, (size_t)e->width * (size_t)e->height);
+    tachy_device_leave(&g->gpu->device);
+    return status == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
 }

@@ -9,11 +9,17 @@ struct segment_gpu_eye {
     struct tachy_gpu *gpu; // reference
     struct segment_gpu_masks *masks;
     struct segment_gpu_piece *piece;
-    cuda_address mask;
-    cuda_event done; // the mask has been copied to the host
-    bool pending;    // and that has not been waited for
-    bool stale;      // the host's is the true one
+    cuda_address mask, guide; // guide: 0 where nobody needs it
+    cuda_event done;  // the mask is on the card and on the host, the guide on the card
+    bool pending;     // and that has not been waited for
+    bool from_host;   // the engine's output was there
+    bool stale;       // the host's mask is the true one
+    bool guide_stale; // the same of the guide
 };
+
+// What is queued on `stream` from here on finds the eye's mask and guide on the card. The device's context
+// is current to the thread.
+int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log);
 
 // Memory for masks of items: pairs of device and pinned memory, many of one size in a block, since as many
 // items as a stream's window has may wait and each block costs the driver a tenth of a millisecond.

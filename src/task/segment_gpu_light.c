@@ -1,12 +1,9 @@
 #include "task/segment_gpu_priv.h"
 
-#include "media/device.h"
 #include "postprocess/mask_cuda.h"
 
 // The steps' kernels alone, for the light ratio: what segment_gpu.c queues without its copies between host
 // and card and without waiting.
-
-static bool mask_from_card(const struct segment_eye *e) { return !e->gpu->stale; }
 
 bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g)
 {
@@ -20,7 +17,11 @@ bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct
     for (int i = 0; i < t->eyes; i++) {
         const struct segment_eye *e = &si->eye[i];
         double mask = (double)e->width * e->height;
-        if (mask_from_card(e)) {
+        if (segment_needs_guide(s))
+            g->steps |= 1u << TACHY_STEP_POSTPROCESS;
+        if (s->smooth > 0)
+            g->to_host += mask;
+        if (!e->gpu->from_host) {
             g->steps |= 1u << TACHY_STEP_MODEL | 1u << TACHY_STEP_POSTPROCESS;
             g->to_host += mask;
         } else {
@@ -30,6 +31,8 @@ bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct
     }
     if (item->out)
         g->to_host += (double)tachy_frame_bytes(item->out->format, item->out->width, item->out->height);
+    if (s->composite.mode == TACHY_MODE_JSON)
+        g->to_host += (double)item->in->width * item->in->height;
     if (item->in->place != TACHY_DEVICE)
         g->to_device += (double)tachy_frame_bytes(item->in->format, item->in->width, item->in->height);
     return true;
@@ -63,7 +66,7 @@ static int model(struct segment_gpu_worker *g)
     return tachy_engine_run(g->w->size[g->w->last].engine, in, out);
 }
 
-static int postprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+static int mask(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = g->w;
     const struct segment_net *net = w->size[w->last].net;
@@ -76,6 +79,16 @@ static int postprocess(struct segment_gpu_worker *g, struct tachy_item *item, in
     struct tachy_placement pl = {w->placement.x * fx, w->placement.y * fy, w->placement.w * fx, w->placement.h * fy};
     return tachy_mask_from_tensor_cuda(&net->spec, out, &pl, w->s->rotation, w->s->flip, e->gpu->mask, e->width, g->cu,
                                        g->stream, w->task->log);
+}
+
+static int postprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+{
+    const tachy_frame *f;
+    int err = ((struct segment_item *)item->priv)->eye[eye].gpu->from_host ? TACHY_OK : mask(g, item, eye);
+    if (err < 0 || !segment_needs_guide(g->w->s))
+        return err;
+    err = segment_gpu_frame_of(g, item, &f);
+    return err < 0 ? err : segment_gpu_queue_guide(g, item, f, eye);
 }
 
 static int composite(struct segment_gpu_worker *g, struct tachy_item *item)
@@ -91,12 +104,7 @@ static int composite(struct segment_gpu_worker *g, struct tachy_item *item)
         return err;
     for (int i = 0; i < there.eyes; i++)
         there.mask[i].data = (const uint8_t *)(uintptr_t)si->eye[i].gpu->mask;
-    struct tachy_composite_cuda_item of = {.in = f, .result = &there, .counted = g->counted};
-    for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
-        of.data[i] = tachy_frame_writable(surface, i);
-        of.stride[i] = surface->stride[i];
-    }
-    err = tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+    err = segment_gpu_lay(g, item, f, &there, surface);
     tachy_frame_unref(&surface); // who gets it next writes to it on this stream
     return err;
 }

@@ -35,6 +35,7 @@ struct segment_gpu_worker {
         cuda_event read;
     } held[SEGMENT_GPU_HELD];
     int next_held;
+    struct tachy_block coefficients; // refine: a, then b, eye by eye
     cuda_address counted;       // uint32_t a frame: the mask's coverage
     uint32_t *counted_host;     // pinned
     // Times of the stream's kernels and copies; NULL: there is no profile.
@@ -78,3 +79,15 @@ static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, c
 // segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
 // from here on comes after it was written.
 int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out);
+// The last of the steps before the order that reads the frame's pixels has been queued.
+int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
+// Queues the composite's kernels into `surface`, with `f` and the masks of `there` on the card.
+int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+                    const struct tachy_result *there, tachy_frame *surface);
+
+// segment_gpu_refine.c: queues the eye's guide, from the item's frame on the card.
+int segment_gpu_queue_guide(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f, int eye);
+// Queues the coefficients of the item's eyes, whose masks and guides are on the card already. They are good
+// until the next item's.
+int segment_gpu_fit(struct segment_gpu_worker *g, const struct tachy_item *item,
+                    struct tachy_refine refine[TACHY_MAX_EYES]);

@@ -10,17 +10,11 @@
 
 int segment_gpu_open(tachy_task *t, struct segment *s)
 {
-    if (s->refine || s->smooth > 0)
+    const tachy_engine *e = s->net[SEGMENT_FULL].first;
+    if (s->nb_states && tachy_engine_on_device(e)) // its states would have to lie on the GPU too
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--device cuda: --refine and --smooth are not built for a GPU yet: leave them out "
-                          "(--smooth 0), or use --device cpu");
-    if (s->nb_states)
-        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--device cuda: recurrent models run with --device cpu only");
-    if (s->composite.mode == TACHY_MODE_JSON || s->composite.mode == TACHY_MODE_REPLACE)
-        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--device cuda: mode %s is not built for a GPU yet: use --device cpu",
-                          s->composite.mode == TACHY_MODE_JSON ? "json" : "replace");
+                          "--device cuda: a recurrent model needs a provider that runs on the CPU (--provider tachy or "
+                          "cpu), not %s", tachy_engine_provider(e));
     int err = tachy_gpu_open(&s->gpu, s->gpu_id, NULL, t->log);
     return err < 0 ? err : tachy_cuda_need(&s->gpu->device, t->log);
 }
@@ -144,10 +138,13 @@ static int open_all(struct segment_gpu_worker *g)
             err = open_size(g, i);
     struct tachy_composite_cuda_params cp = {
         .composite = s->composite, .memory = g->w->task->memory, .cu = g->cu};
+    bool json = s->composite.mode == TACHY_MODE_JSON; // the host writes its line from the alpha
+    if (json)
+        cp.composite.mode = TACHY_MODE_MASK;
     if (err == TACHY_OK)
         err = tachy_composite_cuda_open(&g->composite, &cp);
     if (err == TACHY_OK)
-        err = tachy_frame_pool_open_gpu(&g->surfaces, g->gpu, s->out.format, s->out.width, s->out.height);
+        err = tachy_frame_pool_open_gpu(&g->surfaces, g->gpu, json ? TACHY_PIX_GRAY8 : s->out.format, s->out.width, s->out.height);
     if (err == TACHY_OK)
         tachy_frame_pool_account(g->surfaces, g->w->task->memory);
     return err;
@@ -189,6 +186,7 @@ void segment_gpu_worker_close(struct segment_gpu_worker **worker)
     }
     for (int i = 0; i < SEGMENT_SIZES; i++)
         close_size(g, i);
+    tachy_memory_give(g->w->task->memory, &g->coefficients);
     tachy_composite_cuda_close(&g->composite);
     tachy_frame_pool_close(&g->surfaces);
     tachy_frame_pool_close(&g->uploads);
