@@ -45,6 +45,7 @@ struct segment {
     struct tachy_memory *memory; // its manager, which has the card's memory as places
     struct tachy_gpu_places *places;
     struct segment_gpu_masks *masks;
+    struct tachy_gpu *model_gpu; // whose stream the engines queue their runs on; NULL: none
     int gpu_id;
     double gpu_fraction, gpu_vram;
     bool on_gpu; // asked for

@@ -133,13 +133,8 @@ static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
     struct segment_gpu_size *size = &g->size[w->last];
     struct segment_tensors *t = &e->tensors;
     if (size->out.data) {
-        struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
-        memcpy(in, t->in, sizeof(in));
-        memcpy(out, t->out, sizeof(out));
-        in[t->picture] = size->in;
-        out[t->mask] = size->out;
         segment_gpu_kernels(g, TACHY_STEP_MODEL);
-        int err = tachy_engine_run(e->engine, in, out);
+        int err = segment_gpu_run_model(g);
         segment_gpu_kernels_end(g, 0);
         return err;
     }

@@ -76,6 +76,9 @@ static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, c
     return tachy_cu_check(g->cu, status, g->w->task->log, what);
 }
 
+// segment_gpu_model.c: queues the model of the worker's size, from the card's input to its output there.
+int segment_gpu_run_model(struct segment_gpu_worker *g);
+
 // segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
 // from here on comes after it was written.
 int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out);
