@@ -15,6 +15,10 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
                           "--device cuda: a recurrent model needs a provider that runs on the CPU (--provider tachy or "
                           "cpu), not %s", tachy_engine_provider(e));
+    if (!tachy_engine_on_device(e) && (!s->provider || !strcmp(s->provider, "auto")))
+        tachy_msg(t->log, TACHY_LOG_INFO,
+                  "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
+                  "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
     int err = tachy_gpu_open(&s->gpu, s->gpu_id, NULL, t->log);
     return err < 0 ? err : tachy_cuda_need(&s->gpu->device, t->log);
 }
