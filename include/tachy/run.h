@@ -48,6 +48,12 @@ struct tachy_latency {
     double p50_ms, p90_ms, p95_ms, p99_ms, max_ms;
 };
 
+// What a GPU has done in a run.
+struct tachy_gpu_share {
+    int gpu;        // CUDA's ordinal
+    int64_t frames; // whose pictures it has made ready for the model
+};
+
 struct tachy_summary {
     int64_t frames;          // written to the sink
     int64_t decoded;         // read from the source
@@ -74,6 +80,8 @@ struct tachy_summary {
     struct tachy_step_stats steps[TACHY_STEP_COUNT];
     struct tachy_latency latency;
     struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down
+    int nb_gpus;             // that frames were worked on; 0: the CPU did it all
+    struct tachy_gpu_share gpus[TACHY_MAX_GPUS];
 };
 
 struct tachy_progress {

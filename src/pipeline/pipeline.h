@@ -117,7 +117,8 @@ struct tachy_stream {
     int64_t near;     // composite runs this far ahead of pull
     int64_t inputs_max; // decoded pictures that may wait for a worker
     size_t in_bytes, out_bytes;
-    struct tachy_block held, results; // of the pipeline's budget: decoded pictures, priv of items
+    struct tachy_block held[TACHY_MAX_GPUS]; // of the pipeline's budget: decoded pictures, in each place they may be in
+    struct tachy_block results;              // and priv of items
 
     // Push.
     int64_t next_seq;            // of the thread that pushes in order

@@ -156,6 +156,10 @@ struct tachy_task_ops {
     // again; not in order. NULL: composite never does.
     int (*settle)(struct tachy_item *item);
 
+    // The GPUs that items are worked on, with the frames of each since the task was opened; returns how
+    // many. NULL: none. Any thread, after the start.
+    int (*gpus)(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
+
     void (*item_close)(void *item_priv); // frees what the item's priv holds
     // For saving and replaying steps. NULL: cannot be done.
     void (*tensors)(void *worker, struct tachy_task_tensors *t);

@@ -28,6 +28,7 @@ struct tachy_composite_cuda {
     struct tachy_composite_params params;
     const struct tachy_log *log;
     struct tachy_memory *memory;
+    enum tachy_place place;     // in it, of tables and scratch
     const struct tachy_cu *cu;
     const struct tachy_cuda_kernels *kernels;
     struct tachy_curve curve;
@@ -59,6 +60,7 @@ int tachy_composite_cuda_open(tachy_composite_cuda **out, const struct tachy_com
     c->params.blur = p->composite.blur > 0 ? p->composite.blur : 0.02f;
     c->log = log;
     c->memory = p->memory;
+    c->place = TACHY_DEF(p->place, TACHY_DEVICE);
     c->cu = p->cu;
     c->kernels = k;
     c->curve = tachy_curve_make(p->composite.threshold, p->composite.feather);
@@ -90,7 +92,7 @@ static int need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t si
     if (err < 0)
         return err;
     tachy_memory_give(c->memory, b);
-    return tachy_memory_take(c->memory, b, TACHY_DEVICE, TACHY_MEMORY_RESULTS, size);
+    return tachy_memory_take(c->memory, b, c->place, TACHY_MEMORY_RESULTS, size);
 }
 
 // Tables

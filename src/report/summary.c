@@ -64,6 +64,18 @@ static json_t *verdict_json(const struct tachy_verdict *v)
     return o ? o : json_null();
 }
 
+static json_t *gpus_json(const struct tachy_summary *s)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < s->nb_gpus; i++) {
+        json_t *o = json_object();
+        json_object_set_new(o, "gpu", json_integer(s->gpus[i].gpu));
+        json_object_set_new(o, "frames", json_integer(s->gpus[i].frames));
+        json_array_append_new(all, o);
+    }
+    return all;
+}
+
 int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context)
 {
     *json = NULL;
@@ -102,6 +114,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "steps", steps);
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
     tachy_summary_live_json(o, &s->live);
+    json_object_set_new(o, "gpus", gpus_json(s));
     *json = json_dumps(o, JSON_INDENT(2));
     json_decref(o);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -157,9 +170,21 @@ static void light_line(char *line, size_t n, const struct tachy_summary *s)
             "(--calibrate measures it)");
 }
 
+// "GPUs          300 frames on GPU 0, 298 on GPU 1"; nothing where the CPU did it all.
+static void gpus_line(char line[TACHY_MAX_GPUS * 40], const struct tachy_summary *s)
+{
+    size_t n = 0, size = (size_t)TACHY_MAX_GPUS * 40;
+    line[0] = '\0';
+    for (int i = 0; i < s->nb_gpus && n < size; i++)
+        n += (size_t)snprintf(line + n, size - n, "%s%lld %son GPU %d%s", i ? ", " : "GPUs          ",
+                              (long long)s->gpus[i].frames, i ? "" : "frames ", s->gpus[i].gpu,
+                              i + 1 == s->nb_gpus ? "\n" : "");
+}
+
 int tachy_summary_text(char **text, const struct tachy_summary *s)
 {
-    char light[200], steps[1024] = "", resources[600] = "";
+    char light[200], steps[1024] = "", resources[600] = "", gpus[TACHY_MAX_GPUS * 40];
+    gpus_line(gpus, s);
     light_line(light, sizeof(light), s);
     if (s->light_ratio > 0 && uses_gpu(s))
         resource_lines(resources, sizeof(resources), s);
@@ -191,12 +216,12 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
     *text = tachy_asprintf(
         "frames        %lld in %.2f s, %.1f a second%s%s%s\n"
         "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
-        "%s%s%s%s%s"
+        "%s%s%s%s%s%s"
         "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
         "%s%s\n",
         (long long)s->frames, s->seconds, s->fps, resumed, damaged, s->interrupted ? ", interrupted" : "",
-        steps, live, verdict, *s->engine ? "engine        " : "", s->engine, *s->engine ? "\n" : "", 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
-        resources, light);
+        steps, live, verdict, *s->engine ? "engine        " : "", s->engine, *s->engine ? "\n" : "", gpus,
+        100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib, resources, light);
     tachy_free(live);
     tachy_free(verdict);
     return *text ? TACHY_OK : TACHY_ERR_NOMEM;

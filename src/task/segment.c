@@ -1,4 +1,5 @@
 #include "media/device.h"
+#include "task/segment_cards.h"
 #include "task/segment_gpu.h"
 #include "task/segment_gpu_order.h"
 
@@ -188,7 +189,7 @@ static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_n
 static void worker_close(void *worker)
 {
     struct segment_worker *w = worker;
-    segment_gpu_worker_close(&w->gpu);
+    segment_cards_close_worker(w);
     for (int i = 0; i < SEGMENT_SIZES; i++)
         engine_close(&w->size[i]);
     tachy_composite_close(&w->composite);
@@ -210,7 +211,7 @@ static int worker_open(tachy_task *t, void **worker)
         if (s->net[i].card)
             err = engine_open(&w->size[i], t, &s->net[i]);
     if (err == TACHY_OK && s->gpu)
-        err = segment_gpu_worker_open(&w->gpu, w);
+        err = segment_cards_open_worker(w);
     if (err < 0) {
         worker_close(w);
         return err;
@@ -433,7 +434,7 @@ static int segment_order(void *state, struct tachy_item *item)
     if (err < 0 || !o->gpu)
         return err;
     tachy_frame *host = si->background;
-    err = segment_gpu_order_background(o->gpu, host, &si->background);
+    err = segment_gpu_order_background(o->gpu, item, host, &si->background);
     tachy_frame_unref(&host);
     return err;
 }
@@ -621,6 +622,8 @@ static void tensors(void *worker, struct tachy_task_tensors *t)
 {
     struct segment_worker *w = worker;
     struct segment_tensors *of = &w->size[w->last].tensors;
+    if (w->gpu)
+        segment_gpu_fetch_tensors(w);
     *t = (struct tachy_task_tensors){.in = of->in, .n_in = of->nb_in, .out = of->out,
                                      .n_out = of->nb_out, .placement = &w->placement};
 }
@@ -677,6 +680,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_save = order_save,
     .order_load = order_load,
     .composite = segment_composite,
+    .gpus = segment_gpus,
     .item_close = item_close,
     .tensors = tensors,
     .gpu = segment_gpu_load,

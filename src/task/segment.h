@@ -40,13 +40,12 @@ struct segment {
     int build_effort;
     bool strict;
     struct tachy_composite_params composite;
-    struct tachy_gpu *gpu; // --device cuda; NULL: all steps but the model's are the CPU's
-    // Of the pipeline that the task works in; NULL until a stream starts.
-    struct tachy_memory *memory; // its manager, which has the card's memory as places
-    struct tachy_gpu_places *places;
-    struct segment_gpu_masks *masks;
+    struct tachy_gpu *gpu; // --device cuda: that of cards[0]; NULL: all steps but the model's are the CPU's
+    struct segment_card *cards; // one a GPU, segment_cards.h
+    int nb_cards;
+    struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
+    int gpu_ids[TACHY_MAX_GPUS], nb_gpu_ids; // asked for; none: no GPU
     struct tachy_gpu *model_gpu; // whose stream the engines queue their runs on; NULL: none
-    int gpu_id;
     double gpu_fraction, gpu_vram;
     bool on_gpu; // asked for
     bool refine;
@@ -103,7 +102,10 @@ struct segment_worker {
     struct segment_engine size[SEGMENT_SIZES];
     int last; // size that was run last
     tachy_composite *composite;
-    struct segment_gpu_worker *gpu; // NULL: steps on the CPU
+    // NULL: steps on the CPU. Else the one of the card that the frame in hand is on.
+    struct segment_gpu_worker *gpu;
+    struct segment_gpu_worker *gpus[TACHY_MAX_GPUS]; // one a card, in the order of `cards`; NULL: not opened yet
+    struct segment_card *counted;                    // as busy on that card; NULL: between frames
     struct tachy_placement placement;
     void *scratch; // of refine
     size_t scratch_size;

@@ -1,3 +1,4 @@
+#include "task/segment_cards.h"
 #include "task/segment_gpu.h"
 
 #include <stdlib.h>
@@ -51,7 +52,8 @@ int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye)
     const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
     struct tachy_tensor out = t->out[t->mask];
     out.data = e->out;
-    return segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
+    int err = w->gpu ? segment_cards_begin(w, item) : TACHY_OK;
+    return err < 0 ? err : segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
 }
 
 void segment_batch_close(void *engine)

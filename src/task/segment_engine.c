@@ -45,7 +45,7 @@ static struct tachy_engine_params ask(const tachy_task *t, const struct segment_
         .batch_max = batch > 1 ? batch : 0,
         .provider_options = (const char *const *)s->provider_options,
         .gpu_stream = s->model_gpu ? s->model_gpu->stream : NULL,
-        .gpu = s->gpu_id,
+        .gpu = s->gpu_ids[0],
         .null_shape_in = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
         .null_shape_out = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1},
         .log = t->log,

@@ -168,8 +168,11 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
 {
     struct segment_gpu_worker *g = w->gpu;
     int err = segment_gpu_settle(e); // of the frame before, where nobody looked at its mask
+    if (err == TACHY_OK)
+        err = segment_gpu_eye_move(e, g->card, false);
     if (err < 0)
         return err;
+    segment_cards_end(w);
     e->gpu->from_host = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
     e->gpu->stale = e->gpu->from_host;
     e->gpu->guide_stale = false;
@@ -199,7 +202,9 @@ static int with_gpu(struct segment_worker *w, struct tachy_item *item, int eye,
 
 int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye)
 {
-    return with_gpu(w, item, eye, preprocess);
+    int err = segment_cards_begin(w, item);
+    segment_cards_count(w);
+    return err < 0 ? err : with_gpu(w, item, eye, preprocess);
 }
 
 int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye)
@@ -212,10 +217,32 @@ int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, i
     return with_gpu(w, item, eye, fetch_input);
 }
 
+int segment_gpu_fetch_tensors(struct segment_worker *w)
+{
+    struct segment_gpu_worker *g = w->gpu;
+    const struct segment_gpu_size *size = &g->size[w->last];
+    const struct segment_tensors *t = &w->size[w->last].tensors;
+    const struct tachy_tensor *from[] = {&size->in, &size->out}, *to[] = {&t->in[t->picture], &t->out[t->mask]};
+    if (!size->out.data)
+        return TACHY_OK; // they are the engine's own
+    int err = tachy_device_enter(&g->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    for (int i = 0; i < 2 && err == TACHY_OK; i++)
+        err = segment_gpu_failed(g, g->cu->copy_to_host_async(to[i]->data, (cuda_address)(uintptr_t)from[i]->data,
+                                                              tachy_tensor_bytes(from[i]), g->stream), "a copy");
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
+    tachy_device_leave(&g->gpu->device);
+    return err;
+}
+
 int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye)
 {
     w->last = SEGMENT_FULL;
-    return with_gpu(w, item, eye, batch_input);
+    int err = segment_cards_begin(w, item);
+    segment_cards_count(w);
+    return err < 0 ? err : with_gpu(w, item, eye, batch_input);
 }
 
 // The result with masks on the card in place of the host's.
@@ -225,8 +252,12 @@ static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, st
     int err = TACHY_OK;
     *there = item->result;
     for (int i = 0; i < there->eyes && err == TACHY_OK; i++) {
-        err = segment_gpu_eye_there(&si->eye[i], g->stream, g->w->task->log);
-        there->mask[i].data = (const uint8_t *)(uintptr_t)si->eye[i].gpu->mask;
+        struct segment_eye *e = &si->eye[i];
+        err = segment_gpu_eye_move(e, g->card, true); // where it was taken over from another frame
+        if (err == TACHY_OK)
+            err = segment_gpu_eye_there(e, g->stream, g->w->task->log);
+        item->result.mask[i].data = e->mask;
+        there->mask[i].data = (const uint8_t *)(uintptr_t)e->gpu->mask;
     }
     return err;
 }
@@ -294,9 +325,11 @@ static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tach
 
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)
 {
-    struct segment_gpu_worker *g = w->gpu;
+    struct segment_gpu_worker *g;
     tachy_frame *surface;
-    int err = tachy_device_enter(&g->gpu->device, w->task->log);
+    int err = segment_cards_composite(w, item, &g);
+    if (err == TACHY_OK)
+        err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
         return err;
     err = tachy_frame_pool_get(g->surfaces, &surface);

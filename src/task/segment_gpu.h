@@ -10,16 +10,18 @@
 // segment_gpu_settle().
 
 struct segment_gpu_worker;
+struct segment_card;
 
 // Before the first worker. Takes and logs what does not work on a GPU yet as TACHY_ERR_UNSUPPORTED.
 int segment_gpu_open(tachy_task *t, struct segment *s);
 // Before the engine: where the provider works on a stream that it is given, one for it.
 int segment_gpu_model_open(tachy_task *t, struct segment *s);
-// The stream's memory manager gets the card's memory as its places.
+// The stream's memory manager gets the cards' memory as its places.
 int segment_gpu_start(tachy_task *t, struct segment *s);
 void segment_gpu_close(struct segment *s);
 
-int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w);
+// What a worker has on one card.
+int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_card *card);
 void segment_gpu_worker_close(struct segment_gpu_worker **g);
 
 // The steps of a worker; see struct tachy_task_ops.
@@ -29,6 +31,8 @@ int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye
 int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, int eye);
 // Preprocess for a batch, into the eye's `in` on the host.
 int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye);
+// For who looks at the host's tensors: what the last run of an engine on the card left there, and its mask. Waits.
+int segment_gpu_fetch_tensors(struct segment_worker *w);
 // In the place of tachy_mask_from_tensor(); `out`: the engine's, where that runs on the host.
 int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
                      const struct tachy_tensor *out, const struct tachy_placement *pl);

@@ -2,15 +2,16 @@
 #include "base/memory.h"
 #include "cuda/gpu.h"
 #include "cuda/loader.h"
+#include "task/segment_cards.h"
 #include "task/segment_gpu.h"
 
 // What the card has of an eye's mask. `host` of the piece is the eye's own `mask`.
 struct segment_gpu_eye {
-    struct tachy_gpu *gpu; // reference
-    struct segment_gpu_masks *masks;
+    struct segment_card *card; // that the piece is of
     struct segment_gpu_piece *piece;
+    bool guided;               // a guide comes with the mask
     cuda_address mask, guide; // guide: 0 where nobody needs it
-    cuda_event done;  // the mask is on the card and on the host, the guide on the card
+    cuda_event done;  // of the piece: the mask is on the card and on the host, the guide on the card
     bool pending;     // and that has not been waited for
     bool from_host;   // the engine's output was there
     bool stale;       // the host's mask is the true one
@@ -24,6 +25,12 @@ int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struc
 // Memory for masks of items: pairs of device and pinned memory, many of one size in a block, since as many
 // items as a stream's window has may wait and each block costs the driver a tenth of a millisecond.
 // Pieces may be taken and put by any thread.
-int segment_gpu_masks_open(struct segment_gpu_masks **out, struct tachy_memory *m);
+struct segment_gpu_masks;
+int segment_gpu_masks_open(struct segment_gpu_masks **out, struct tachy_memory *m, struct tachy_gpu *g);
 // Every piece must have been put back.
 void segment_gpu_masks_close(struct segment_gpu_masks **m);
+
+// The eye's memory becomes that of another card; nothing where it is there already. `keep`: with what is
+// in it, which the host's mask and guide then say, once the host has waited for them; else they are about
+// to be written.
+int segment_gpu_eye_move(struct segment_eye *e, struct segment_card *to, bool keep);

@@ -7,7 +7,7 @@
 
 int segment_gpu_model_open(tachy_task *t, struct segment *s)
 {
-    return tachy_engine_takes_stream(s->provider) ? tachy_gpu_open(&s->model_gpu, s->gpu_id, NULL, t->log) : TACHY_OK;
+    return tachy_engine_takes_stream(s->provider) ? tachy_gpu_open(&s->model_gpu, s->gpu_ids[0], NULL, t->log) : TACHY_OK;
 }
 
 // What `to` does from here on comes after what `from` has been given.

@@ -16,8 +16,10 @@ struct segment_gpu_order {
         tachy_smooth_cuda *smooth;
         int width, height;
     } eye[TACHY_MAX_EYES];
-    tachy_frame_pool *backgrounds;
-    tachy_frame *host, *there; // the last background, and its copy
+    struct order_background {
+        tachy_frame_pool *pool;
+        tachy_frame *host, *there; // the last one that was composited there, and its copy
+    } background[TACHY_MAX_GPUS]; // a card
 };
 
 static int failed(struct segment_gpu_order *o, int status, const char *what)
@@ -55,9 +57,11 @@ void segment_gpu_order_close(struct segment_gpu_order **order)
         o->cu->stream_wait(o->stream);
     for (int e = 0; e < TACHY_MAX_EYES; e++)
         tachy_smooth_cuda_close(&o->eye[e].smooth);
-    tachy_frame_unref(&o->host);
-    tachy_frame_unref(&o->there);
-    tachy_frame_pool_close(&o->backgrounds);
+    for (int i = 0; i < TACHY_MAX_GPUS; i++) {
+        tachy_frame_unref(&o->background[i].host);
+        tachy_frame_unref(&o->background[i].there);
+        tachy_frame_pool_close(&o->background[i].pool);
+    }
     if (in && o->stream)
         o->cu->stream_destroy(o->stream);
     if (in)
@@ -77,7 +81,7 @@ static int ensure_smooth(struct segment_gpu_order *o, int eye, int width, int he
     int err = e->smooth ? failed(o, o->cu->stream_wait(o->stream), "waiting for a stream") : TACHY_OK;
     tachy_smooth_cuda_close(&e->smooth);
     struct tachy_smooth_cuda_params p = {.width = width, .height = height, .strength = o->s->smooth,
-                                         .memory = o->s->memory, .cu = o->cu, .log = o->task->log};
+                                         .memory = o->s->memory, .place = o->s->cards[0].place, .cu = o->cu, .log = o->task->log};
     e->width = width;
     e->height = height;
     return err < 0 ? err : tachy_smooth_cuda_open(&e->smooth, &p);
@@ -86,7 +90,9 @@ static int ensure_smooth(struct segment_gpu_order *o, int eye, int width, int he
 static int smooth(struct segment_gpu_order *o, struct segment_eye *e, int eye, bool anew)
 {
     size_t n = (size_t)e->width * (size_t)e->height;
-    int err = ensure_smooth(o, eye, e->width, e->height);
+    int err = segment_gpu_eye_move(e, &o->s->cards[0], true); // the state is there
+    if (err == TACHY_OK)
+        err = ensure_smooth(o, eye, e->width, e->height);
     if (err == TACHY_OK)
         err = segment_gpu_eye_there(e, o->stream, o->task->log);
     if (err == TACHY_OK)
@@ -107,6 +113,7 @@ int segment_gpu_order_smooth(struct segment_gpu_order *o, struct tachy_item *ite
     if (err < 0)
         return err;
     err = smooth(o, e, eye, item->anew);
+    item->result.mask[eye].data = e->mask;
     tachy_device_leave(&o->gpu->device);
     return err;
 }
@@ -144,37 +151,45 @@ int segment_gpu_order_load(struct segment_gpu_order *o, int eye, int width, int 
 
 // ---- The picture behind
 
-static int copy_background(struct segment_gpu_order *o, tachy_frame *host, tachy_frame **out)
+static int copy_background(struct segment_gpu_order *o, const struct segment_card *c, struct order_background *b)
 {
     int err = TACHY_OK;
-    if (!o->backgrounds) { // all of them are as the stream's frames
-        err = tachy_frame_pool_open_gpu(&o->backgrounds, o->gpu, host->format, host->width, host->height);
+    const tachy_frame *host = b->host;
+    if (!b->pool) { // all of them are as the stream's frames
+        err = tachy_frame_pool_open_gpu(&b->pool, c->gpu, host->format, host->width, host->height);
         if (err == TACHY_OK)
-            tachy_frame_pool_account(o->backgrounds, o->s->memory);
+            tachy_frame_pool_account(b->pool, o->s->memory);
     }
     if (err == TACHY_OK)
-        err = tachy_frame_pool_get(o->backgrounds, out);
+        err = tachy_frame_pool_get(b->pool, &b->there);
     // On the stream that the frame says it is written on, for who reads it.
-    return err < 0 ? err : tachy_frame_copy_planes(*out, host, &o->gpu->device, (*out)->stream, false, o->task->log);
+    return err < 0 ? err : tachy_frame_copy_planes(b->there, host, &c->gpu->device, b->there->stream, false, o->task->log);
 }
 
-int segment_gpu_order_background(struct segment_gpu_order *o, tachy_frame *host, tachy_frame **out)
+int segment_gpu_order_background(struct segment_gpu_order *o, const struct tachy_item *item, tachy_frame *host,
+                                 tachy_frame **out)
 {
+    struct segment_card *c;
     *out = NULL;
-    if (host != o->host) {
-        int err = tachy_device_enter(&o->gpu->device, o->task->log);
+    int err = segment_cards_of(o->s, o->task, item, &c);
+    if (err < 0)
+        return err;
+    struct order_background *b = &o->background[c - o->s->cards];
+    if (host != b->host) {
+        err = tachy_device_enter(&c->gpu->device, o->task->log);
         if (err < 0)
             return err;
-        tachy_frame_unref(&o->there);
-        tachy_frame_unref(&o->host);
-        err = copy_background(o, host, &o->there);
-        tachy_device_leave(&o->gpu->device);
+        tachy_frame_unref(&b->there);
+        tachy_frame_unref(&b->host);
+        b->host = tachy_frame_ref(host);
+        err = copy_background(o, c, b);
+        tachy_device_leave(&c->gpu->device);
         if (err < 0) {
-            tachy_frame_unref(&o->there);
+            tachy_frame_unref(&b->there);
+            tachy_frame_unref(&b->host);
             return err;
         }
-        o->host = tachy_frame_ref(host);
     }
-    *out = tachy_frame_ref(o->there);
+    *out = tachy_frame_ref(b->there);
     return TACHY_OK;
 }

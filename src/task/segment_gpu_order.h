@@ -11,8 +11,10 @@ void segment_gpu_order_close(struct segment_gpu_order **o);
 
 // Smooths the eye's mask on the card, from where it is copied to the host.
 int segment_gpu_order_smooth(struct segment_gpu_order *o, struct tachy_item *item, int eye);
-// The host's picture on the card; the caller gets a reference. One that comes again is copied once.
-int segment_gpu_order_background(struct segment_gpu_order *o, tachy_frame *host, tachy_frame **out);
+// The host's picture on the card that the item will be composited on; the caller gets a reference. One that
+// comes again is copied once.
+int segment_gpu_order_background(struct segment_gpu_order *o, const struct tachy_item *item, tachy_frame *host,
+                                 tachy_frame **out);
 
 // The eye's smoothing as bytes: tachy_smooth_save() of masks of the size that _size says, which is 0 where
 // there is none yet.

@@ -4,6 +4,7 @@
 #include "postprocess/composite_cuda.h"
 #include "preprocess/preprocess_cuda.h"
 #include "profile/gpu.h"
+#include "task/segment_cards.h"
 #include "task/segment_gpu_eye.h"
 
 // What the files of segment's GPU worker share. A worker is one thread's at a time.
@@ -19,7 +20,8 @@ struct segment_gpu_size {
 
 struct segment_gpu_worker {
     struct segment_worker *w;
-    struct tachy_gpu *gpu;
+    struct segment_card *card;
+    struct tachy_gpu *gpu; // of the card, a reference
     const struct tachy_cu *cu;
     const struct tachy_cuda_kernels *kernels;
     cuda_stream stream;

@@ -55,7 +55,7 @@ static int need_coefficients(struct segment_gpu_worker *g, size_t floats)
     int err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
     tachy_memory_give(m, &g->coefficients);
     if (err == TACHY_OK)
-        err = tachy_memory_take(m, &g->coefficients, TACHY_DEVICE, TACHY_MEMORY_RESULTS, floats * sizeof(float));
+        err = tachy_memory_take(m, &g->coefficients, g->card->place, TACHY_MEMORY_RESULTS, floats * sizeof(float));
     return err;
 }
 

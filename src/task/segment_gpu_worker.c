@@ -1,6 +1,5 @@
 #include "task/segment_gpu_priv.h"
 
-#include "cuda/places.h"
 #include "engine/engine_ops.h"
 #include "media/device.h"
 
@@ -19,37 +18,16 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
         tachy_msg(t->log, TACHY_LOG_INFO,
                   "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
                   "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
-    int err = tachy_gpu_open(&s->gpu, s->gpu_id, NULL, t->log);
-    return err < 0 ? err : tachy_cuda_need(&s->gpu->device, t->log);
+    if (s->nb_gpu_ids > 1 && tachy_engine_on_device(e) && !segment_pretends(s))
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--gpus: the provider %s runs a model on one GPU: name one, or take --provider tachy or cpu",
+                          tachy_engine_provider(e));
+    return segment_cards_open(t, s);
 }
 
-static void close_memory(struct segment *s)
-{
-    segment_gpu_masks_close(&s->masks);
-    tachy_gpu_places_close(&s->places);
-    s->memory = NULL;
-}
+int segment_gpu_start(tachy_task *t, struct segment *s) { return segment_cards_start(t, s); }
 
-int segment_gpu_start(tachy_task *t, struct segment *s)
-{
-    if (s->memory == t->memory)
-        return TACHY_OK;
-    close_memory(s); // of the pipeline before
-    struct tachy_gpu_places_params p = {
-        .fraction = s->gpu_fraction, .vram_most = s->gpu_vram, .log = t->log};
-    int err = tachy_gpu_places_open(&s->places, t->memory, &s->gpu->device, &p);
-    if (err == TACHY_OK)
-        err = segment_gpu_masks_open(&s->masks, t->memory);
-    if (err == TACHY_OK)
-        s->memory = t->memory;
-    return err;
-}
-
-void segment_gpu_close(struct segment *s)
-{
-    close_memory(s);
-    tachy_gpu_unref(&s->gpu);
-}
+void segment_gpu_close(struct segment *s) { segment_cards_close(s); }
 
 // ---- A worker
 
@@ -58,7 +36,7 @@ static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, s
     size_t bytes = tachy_tensor_bytes(t);
     t->place = TACHY_DEVICE;
     t->device = g->gpu->device.ordinal;
-    int err = tachy_memory_take(g->w->task->memory, b, TACHY_DEVICE, TACHY_MEMORY_TENSORS, bytes);
+    int err = tachy_memory_take(g->w->task->memory, b, g->card->place, TACHY_MEMORY_TENSORS, bytes);
     t->data = b->data;
     if (err < 0)
         return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors", t->device,
@@ -87,6 +65,8 @@ static int open_size(struct segment_gpu_worker *g, int i)
     if (err < 0 || tachy_engine_on_device(e->engine))
         return err < 0 ? err : tensor_on_gpu(g, &size->out, &size->out_block);
     size->out.data = NULL;
+    if (g->card != g->w->s->cards)
+        return TACHY_OK; // the first card's serves all
     err = tachy_memory_take(g->w->task->memory, &size->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS,
                             tachy_tensor_bytes(&size->in));
     if (err < 0)
@@ -141,7 +121,7 @@ static int open_all(struct segment_gpu_worker *g)
         if (g->w->size[i].engine)
             err = open_size(g, i);
     struct tachy_composite_cuda_params cp = {
-        .composite = s->composite, .memory = g->w->task->memory, .cu = g->cu};
+        .composite = s->composite, .memory = g->w->task->memory, .place = g->card->place, .cu = g->cu};
     bool json = s->composite.mode == TACHY_MODE_JSON; // the host writes its line from the alpha
     if (json)
         cp.composite.mode = TACHY_MODE_MASK;
@@ -154,14 +134,15 @@ static int open_all(struct segment_gpu_worker *g)
     return err;
 }
 
-int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w)
+int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_card *card)
 {
     struct segment_gpu_worker *g = calloc(1, sizeof(*g));
     *out = g;
     if (!g)
         return TACHY_ERR_NOMEM;
     g->w = w;
-    g->gpu = tachy_gpu_ref(w->s->gpu);
+    g->card = card;
+    g->gpu = tachy_gpu_ref(card->gpu);
     g->cu = g->gpu->device.cu;
     g->kernels = tachy_cuda_kernels();
     int err = tachy_device_enter(&g->gpu->device, w->task->log);

@@ -448,13 +448,12 @@ TEST(memory_on_the_card)
         struct tachy_memory *m;
     } cached = {0};
     struct tachy_block a = {0}, b = {0};
-    struct tachy_gpu_places *places;
     const size_t gib = (size_t)1 << 30;
     open_device();
     CHECK_INT(tachy_memory_open(&cached.m, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
     struct tachy_gpu_places_params p = {.fraction = 0.5, .vram_most = 0.75, .pinned = gib, .log = &log_errors};
     CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, gib), TACHY_ERR_UNSUPPORTED);
-    CHECK_INT(tachy_gpu_places_open(&places, cached.m, &device, &p), TACHY_OK);
+    CHECK_INT(tachy_gpu_places_open(cached.m, &device, &p), TACHY_OK);
     CHECK_INT(tachy_memory_take(cached.m, &cached.block, TACHY_DEVICE, TACHY_MEMORY_CACHE, 2 * gib), TACHY_OK);
     struct tachy_cache c = {.place = TACHY_DEVICE, .shrink = give_way, .user = &cached};
     tachy_memory_add_cache(cached.m, &c);
@@ -481,7 +480,6 @@ TEST(memory_on_the_card)
     tachy_free(text);
     tachy_block_pool_close(&pool);
     tachy_memory_close(&cached.m);
-    tachy_gpu_places_close(&places);
     CHECK_INT(CUDA(fake_cuda_count)->allocations, 0);
 }
 
@@ -774,7 +772,8 @@ int main(void)
         TEST_CASE(doctor_names_gpu_and_libraries),
         TEST_CASE(sensors_over_time),
         TEST_CASE(no_sensors),
-        TEST_CASE(rates_are_measured_once), TEST_CASE(a_card_is_saturated_by_several_streams),
+        TEST_CASE(rates_are_measured_once),
+        TEST_CASE(a_card_is_saturated_by_several_streams),
         TEST_CASE(memory_on_the_card), TEST_CASE(events_time_two_streams),
         TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock),
         TEST_CASE(events_that_do_not_fit_are_dropped),

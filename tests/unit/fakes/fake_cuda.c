@@ -73,16 +73,20 @@ FAKE_API int cuGetErrorString(int error, const char **text)
     return 0;
 }
 
+static int gpus = 1;
+
+FAKE_API void fake_cuda_list(int n) { gpus = n; }
+
 FAKE_API int cuDeviceGetCount(int *n)
 {
-    *n = 1;
+    *n = gpus;
     return 0;
 }
 
 FAKE_API int cuDeviceGet(cuda_device *device, int ordinal)
 {
     *device = ordinal;
-    return ordinal ? 101 : 0;
+    return ordinal < gpus ? 0 : 101;
 }
 
 FAKE_API int cuDeviceGetName(char *name, int size, cuda_device device)
