@@ -16,6 +16,8 @@ struct segment_card;
 int segment_gpu_open(tachy_task *t, struct segment *s);
 // Whether the engine that was opened with the task runs there too.
 bool segment_gpu_runs_model(const struct segment *s);
+// Before the engine: where the provider works on a stream that it is given, one for it.
+int segment_gpu_model_open(tachy_task *t, struct segment *s);
 // The stream's memory manager gets the cards' memory as its places.
 int segment_gpu_start(tachy_task *t, struct segment *s);
 void segment_gpu_close(struct segment *s);
