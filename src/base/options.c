@@ -150,7 +150,7 @@ static const struct tachy_option options[] = {
      .keys = KEYS(KEY("batching.dynamic.max_batch_size"),
                   KEY("pipeline.stages.inference.batch_size"))},
     {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model",
-     .verbs = RUNS, .help = "frames in work side by side; 0: one a core",
+     .verbs = RUNS, .help = "frames in work side by side; 0: one a core, or two where a GPU runs model and all",
      .keys = KEYS(KEY("processing.num_threads"))},
     {"model.input_size", NULL, 0, TACHY_OPT_SIZE, .group = "Model", .verbs = RUNS,
      .help = "width and height that the model sees",

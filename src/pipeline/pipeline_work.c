@@ -1,4 +1,6 @@
 #include "pipeline/pipeline.h"
+
+#include "base/thread.h"
 #include "pipeline/stage_save.h"
 
 #include <sched.h>
@@ -529,6 +531,7 @@ void *pipeline_worker_main(void *arg)
     struct pipeline_worker *w = arg;
     struct pipeline_job jobs[PIPELINE_BATCH];
     bool prompt = schedule(w, true);
+    tachy_thread_name("tachy-worker");
     tachy_profile_thread(w->pipeline->profile, w->prof);
     for (int n = 0; (n = take(w, jobs, n));) {
         uint64_t start = tachy_ticks();

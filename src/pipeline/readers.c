@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/thread.h"
 #include "media/convert.h"
 #include "profile/prof.h"
 
@@ -138,6 +139,7 @@ static void *reader_main(void *arg)
     struct run_reader *one = arg;
     struct run_readers *r = one->all;
     int err = TACHY_OK;
+    tachy_thread_name("tachy-reader");
     tachy_profile_thread(r->profile, one->prof);
     while (err == TACHY_OK && may_read(r)) {
         tachy_frame *f = NULL;

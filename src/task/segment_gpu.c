@@ -140,6 +140,7 @@ static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, cons
                                           e->width, g->cu, g->stream, g->w->task->log);
     segment_gpu_kernels_end(g, (double)(tachy_tensor_bytes(out) + bytes));
     e->gpu->unfetched = true;
+    g->made = e;
     return err < 0 ? err : segment_gpu_eye_written(e, g->stream, g->w->task->log);
 }
 
@@ -214,7 +215,7 @@ int segment_gpu_fetch_tensors(struct segment_worker *w)
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
     tachy_device_leave(&g->gpu->device);
-    return err;
+    return err == TACHY_OK && g->made ? segment_gpu_settle(g->made) : err;
 }
 
 int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye)

@@ -31,6 +31,7 @@ struct segment_gpu_worker {
     enum tachy_pix upload_format;
     int upload_width, upload_height;
     struct segment_gpu_flight *flight; // with frames that the pipeline lets go of while the GPU reads them
+    struct segment_eye *made; // whose mask was made last
     struct tachy_block coefficients; // refine: a, then b, eye by eye
     // Times of the stream's kernels and copies; NULL: there is no profile.
     struct tachy_gpu_timer *kernel_times, *copy_times;

@@ -85,11 +85,8 @@ static void fail(int status)
 // ---- The task
 
 static char folder[64];
-static char last_message[512];
-static void on_message(void *user, enum tachy_log_level level, const char *msg)
-{
-    snprintf(last_message, sizeof(last_message), "%s", msg);
-}
+static _Atomic int messages;
+static void on_message(void *user, enum tachy_log_level level, const char *msg) { messages++; }
 static const struct tachy_log log_errors = {.fn = on_message, .max_level = TACHY_LOG_WARN};
 
 static void write_card(void)
@@ -235,8 +232,8 @@ TEST(a_card_that_fails_ends_the_stream)
     int end;
     for (int i = 0; i < 6; i++) {
         struct way way = {i & 1 ? "cutout" : "mask", true, 2, 2, 100, 100, 5 + i};
-        int n = run(&way, &end);
-        CHECK(n >= 5 + i && n < 100);
+        int before = messages, n = run(&way, &end);
+        CHECK(n >= 5 + i && n < 100 && messages > before);
         CHECK_INT(end, TACHY_ERR_EXTERNAL);
     }
 }
@@ -248,6 +245,44 @@ TEST(closing_in_the_middle)
         struct way way = {i & 1 ? "cutout" : "mask", i & 2, 1 + i % 2, 3, 120, i * 5, -1};
         CHECK_INT(run(&way, &end), i * 5);
     }
+}
+
+// What a step reads on the host before the composite (tachy_task_ops.tensors, frame skip) is there.
+TEST(a_mask_is_fetched_when_it_is_asked_for)
+{
+    tachy_task *t = open_task("mask");
+    const struct tachy_task_ops *ops = t->ops;
+    struct tachy_memory *memory;
+    struct tachy_video_info out, in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250}};
+    CHECK_INT(tachy_memory_open(&memory, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
+    t->memory = memory;
+    CHECK_INT(ops->start(t, &in, &out), TACHY_OK);
+    void *worker = NULL, *kept = NULL;
+    CHECK_INT(ops->worker_open(t, &worker), TACHY_OK);
+    struct tachy_item item[2] = {{.priv = calloc(1, ops->item_size)}, {.priv = calloc(1, ops->item_size)}};
+    for (int i = 0; i < 2; i++) {
+        struct tachy_task_tensors tensors;
+        CHECK_INT(tachy_frame_new(&item[i].in, &(struct tachy_frame_params){.format = TACHY_PIX_NV12, .width = W,
+                                                                            .height = H}), TACHY_OK);
+        item[i].result.frame_id = i + 1;
+        CHECK_INT(ops->preprocess(worker, &item[i], 0), TACHY_OK);
+        CHECK_INT(ops->model(worker, &item[i], 0), TACHY_OK);
+        CHECK_INT(ops->postprocess(worker, &item[i], 0), TACHY_OK);
+        if (i)
+            CHECK_INT(ops->keep(t, &kept, &item[i], 0), TACHY_OK);
+        else
+            ops->tensors(worker, &tensors);
+        CHECK_INT(item[i].result.mask[0].data[0], 200);
+        tachy_frame_unref(&item[i].in);
+        ops->item_close(item[i].priv);
+        free(item[i].priv);
+    }
+    ops->kept_close(kept);
+    ops->worker_close(worker);
+    tachy_task_close(&t);
+    tachy_memory_close(&memory);
+    CHECK_INT(counts()->allocations, 0);
+    CHECK_INT(counts()->events + counts()->streams, 0);
 }
 
 // Of the driver, a frame, once tables and memory are there; kernels are counted with them.
@@ -291,4 +326,5 @@ TEST(opens) { open_folder(); }
 TEST(cleans) { remove_folder(); }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames), TEST_CASE(a_card_that_fails_ends_the_stream),
-          TEST_CASE(closing_in_the_middle), TEST_CASE(few_calls), TEST_CASE(cleans))
+          TEST_CASE(closing_in_the_middle), TEST_CASE(a_mask_is_fetched_when_it_is_asked_for),
+          TEST_CASE(few_calls), TEST_CASE(cleans))

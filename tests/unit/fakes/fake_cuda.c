@@ -23,7 +23,8 @@ struct cuda_event_handle {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int failure, init_failure;
+static _Atomic int failure;
+static int init_failure;
 static struct fake_cuda_counts counts;
 
 static uint64_t now_ns(void)
@@ -341,7 +342,10 @@ FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
 FAKE_API int cuEventQuery(cuda_event event)
 {
     counts.calls++;
-    return failure ? failure : now_ns() >= event->at ? 0 : CUDA_NOT_READY;
+    pthread_mutex_lock(&lock);
+    uint64_t at = event->at;
+    pthread_mutex_unlock(&lock);
+    return failure ? failure : now_ns() >= at ? 0 : CUDA_NOT_READY;
 }
 
 FAKE_API int cuEventSynchronize(cuda_event event)
