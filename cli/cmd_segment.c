@@ -48,7 +48,8 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .rate = tachy_settings_rate(set, "input.rate"),
         .threads = (int)tachy_settings_int(set, "pipeline.stages.decode.threads"),
         .decoders = (int)tachy_settings_int(set, "pipeline.stages.decode.decoders"),
-        .gpu = (int)tachy_settings_int(set, "gpu.id"),
+        .gpus = s->gpus,
+        .nb_gpus = s->nb_gpus,
         .on_gpu = text_is(tachy_settings_str(set, "gpu.device"), "cuda"),
         .in_order = !segment_writes_nothing(s) && !segment_is_text(s->format),
         .want_side = !segment_writes_nothing(s),
@@ -409,6 +410,9 @@ static int run_segment(struct cli *c)
     }
     s.summaries = s.json ? json_array() : NULL;
     err = take_control(c, &own);
+    if (err == TACHY_OK)
+        err = tachy_gpus_asked(c->settings, s.gpus, &s.nb_gpus, &c->log);
+    s.misused = err == TACHY_ERR_INVAL;
     if (err == TACHY_OK)
         err = segment_check_files(&s);
     if (err == TACHY_OK)

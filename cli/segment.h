@@ -25,6 +25,7 @@ struct segment {
     struct job *jobs;
     size_t n_jobs;
     tachy_task *task;
+    int gpus[TACHY_MAX_GPUS], nb_gpus; // that the run is spread over; none: it is the CPU's
     const char *task_extension; // of the output that the task was opened for
     int told;                   // status of the first failure that was told already; 0: none
     bool misused;               // a run failed because of an option's value

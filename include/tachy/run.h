@@ -18,15 +18,40 @@ struct tachy_step_stats {
     double busy_s;                 // in the step itself, summed over its workers
     double wait_s;                 // its items waited for it (queue) in all
     double p50_ms, p95_ms, p99_ms; // of one call's busy time
-    double light_ms;               // CPU time x cores' share a frame costs when the step runs
-                                   // alone, saturated (1 / rate with all cores busy);
+    double light_ms;               // of its resource a frame costs when the step runs alone,
+                                   // saturated (1 / rate with all cores, or streams, busy);
                                    // 0: not measured
     double p90_ms, max_ms;         // of one call's busy time
+};
+
+// What a machine has of which a frame needs a share.
+enum tachy_resource {
+    TACHY_RESOURCE_CORES,     // the CPU's, all of them
+    TACHY_RESOURCE_SMS,       // a GPU's multiprocessors
+    TACHY_RESOURCE_NVDEC,     // a GPU's video decoders
+    TACHY_RESOURCE_TO_HOST,   // copies from a GPU to the host
+    TACHY_RESOURCE_TO_DEVICE, // and the other way
+    TACHY_RESOURCE_COUNT
+};
+TACHY_API const char *tachy_resource_name(enum tachy_resource r); // "cores", "sms", "nvdec", "to_host", ...
+
+struct tachy_resource_stats {
+    double light_ms; // of a frame: the sum of its steps there, each alone and saturated; 0: not used, or
+                     // not measured. 1000 / light_ms: frames a second that the resource would do
+    double busy;     // light_ms x frames a second of the run, 0..1: its share of time with this work
+    int copies;      // side by side that gave the most: decoder sessions, streams, workers; of several
+                     // steps the largest
 };
 
 // From a frame's arrival in the pipeline (read from the source) to written to the sink.
 struct tachy_latency {
     double p50_ms, p90_ms, p95_ms, p99_ms, max_ms;
+};
+
+// What a GPU has done in a run.
+struct tachy_gpu_share {
+    int gpu;        // CUDA's ordinal
+    int64_t frames; // whose pictures it has made ready for the model
 };
 
 struct tachy_summary {
@@ -36,7 +61,10 @@ struct tachy_summary {
     double seconds;          // from the first read to the end of the flush
     double fps;              // frames / seconds
     double first_frame_s;    // from the start of the run to the first frame written
-    double light_ratio;      // 0: no calibration for this machine, model and format
+    double light_ratio;      // the busiest resource's share of time, by what its work takes alone; 0: no
+                             // calibration for this machine, model and format
+    enum tachy_resource light_by; // that resource
+    struct tachy_resource_stats resources[TACHY_RESOURCE_COUNT];
     bool light_stored;       // it uses figures of an earlier calibrated run
     double utilisation;      // CPU time of the process / (cores x seconds), 0..1
     enum tachy_step limited_by;
@@ -52,6 +80,8 @@ struct tachy_summary {
     struct tachy_step_stats steps[TACHY_STEP_COUNT];
     struct tachy_latency latency;
     struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down
+    int nb_gpus;             // that frames were worked on; 0: the CPU did it all
+    struct tachy_gpu_share gpus[TACHY_MAX_GPUS];
 };
 
 struct tachy_progress {

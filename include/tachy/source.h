@@ -35,9 +35,12 @@ struct tachy_source_params {
     bool on_gpu;          // frames are wanted in a GPU's memory (tachy_frame.place says where each
                           // is): what NVDEC decodes stays there. false: it is downloaded
     int gpu;              // which, CUDA's ordinal
+    const int *gpus;      // several, each once: the decoders are dealt to them, and tachy_frame.device says
+                          // where a frame is. NULL: `gpu` alone
+    int nb_gpus;          // 0..TACHY_MAX_GPUS
     void *gpu_stream;     // the CUDA stream (a CUstream of the primary context) that decoding is
-                          // ordered by, which outlives the source and its frames; NULL: a new one,
-                          // see tachy_frame.stream
+                          // ordered by, which outlives the source and its frames; NULL: a new one on
+                          // each GPU, see tachy_frame.stream. NULL where there are several GPUs
     bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
     const int *stop;     // reading ends with TACHY_ERR_INTERRUPTED soon after *stop becomes
                          // non-zero, also while it waits for a pipe or the network (a signal

@@ -6,6 +6,7 @@
 #include <tachy/doctor.h>
 #include <tachy/engine.h>
 #include <tachy/frame.h>
+#include <tachy/gpu.h>
 #include <tachy/live.h>
 #include <tachy/model.h>
 #include <tachy/pipeline.h>

@@ -19,6 +19,8 @@ enum tachy_dtype {
     TACHY_I64 = 6,
 };
 
+#define TACHY_MAX_GPUS 16 // those that CUDA counts behind them are not used
+
 enum tachy_place {
     TACHY_HOST = 0,
     TACHY_PINNED = 1, // host memory that a device can reach

@@ -26,7 +26,10 @@ const char *tachy_memory_use_name(enum tachy_memory_use u)
 
 const char *tachy_place_name(enum tachy_place p)
 {
-    static const char *const names[] = {"host", "pinned", "device"};
+    static const char *const names[TACHY_PLACES] = {
+        "host",     "pinned",   "device",   "device 1",  "device 2",  "device 3",  "device 4",  "device 5",  "device 6",
+        "device 7", "device 8", "device 9", "device 10", "device 11", "device 12", "device 13", "device 14", "device 15",
+    };
     return (unsigned)p < TACHY_PLACES ? names[p] : "?";
 }
 
@@ -62,6 +65,12 @@ static void report_leaks(const struct tachy_memory *m)
 #endif
 }
 
+static void close_place(struct tachy_place_ops *ops)
+{
+    if (ops->close)
+        ops->close(ops->user);
+}
+
 void tachy_memory_close(struct tachy_memory **pm)
 {
     struct tachy_memory *m = *pm;
@@ -69,6 +78,8 @@ void tachy_memory_close(struct tachy_memory **pm)
     if (!m || atomic_fetch_sub(&m->refs, 1) > 1)
         return;
     report_leaks(m);
+    for (int p = 0; p < TACHY_PLACES; p++)
+        close_place(&m->places[p]);
     pthread_mutex_destroy(&m->lock);
     pthread_mutex_destroy(&m->cache_lock);
     free(m);
@@ -77,8 +88,11 @@ void tachy_memory_close(struct tachy_memory **pm)
 void tachy_memory_set_place(struct tachy_memory *m, enum tachy_place place,
                             const struct tachy_place_ops *ops)
 {
+    close_place(&m->places[place]);
     m->places[place] = *ops;
 }
+
+bool tachy_memory_has_place(const struct tachy_memory *m, enum tachy_place place) { return m->places[place].alloc; }
 
 void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_place place, uint64_t bytes)
 {

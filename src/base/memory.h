@@ -8,7 +8,13 @@
 // runs out. Blocks are taken by pools when a run starts, not frame by frame.
 // Thread-safety: all calls may come from any thread, but open and close.
 
-enum { TACHY_PLACES = 3 }; // enum tachy_place
+// enum tachy_place, and behind it the memory of further GPUs.
+enum { TACHY_PLACES = TACHY_DEVICE + TACHY_MAX_GPUS };
+// The memory of the GPU with this ordinal, 0..TACHY_MAX_GPUS - 1. The first one's is TACHY_DEVICE.
+static inline enum tachy_place tachy_place_of_gpu(int ordinal)
+{
+    return (enum tachy_place)(TACHY_DEVICE + ordinal);
+}
 
 enum tachy_memory_use {
     TACHY_MEMORY_FRAMES = 0, // decoded and composited pictures
@@ -18,7 +24,7 @@ enum tachy_memory_use {
     TACHY_MEMORY_USES
 };
 const char *tachy_memory_use_name(enum tachy_memory_use u); // "frames", ...
-const char *tachy_place_name(enum tachy_place p);           // "host", "pinned", "device"
+const char *tachy_place_name(enum tachy_place p);           // "host", "pinned", "device", "device 1", ...
 
 struct tachy_memory;
 
@@ -49,10 +55,12 @@ void tachy_memory_close(struct tachy_memory **m);
 struct tachy_place_ops {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *data);
+    void (*close)(void *user); // with the manager, or when the place is set anew; may be NULL
     void *user;
 };
 void tachy_memory_set_place(struct tachy_memory *m, enum tachy_place place,
                             const struct tachy_place_ops *ops);
+bool tachy_memory_has_place(const struct tachy_memory *m, enum tachy_place place);
 
 // Bytes; 0: what the place gives. What is taken already stays.
 void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_place place, uint64_t bytes);

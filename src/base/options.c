@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <strings.h>
+#include <tachy/tensor.h>
 
 // The one table. A row's order is the order of help, man page and docs/config.md. Groups and
 // sections (the path up to its last dot) are kept together.
@@ -186,8 +187,10 @@ static const struct tachy_option options[] = {
     {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
      .verbs = RUNS, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
 
-    {"gpu.id", "gpu-id", 0, TACHY_OPT_INT, "0", .max = 255, .group = "GPU", .verbs = RUNS,
+    {"gpu.id", "gpu-id", 0, TACHY_OPT_INT, "0", .max = TACHY_MAX_GPUS - 1, .group = "GPU", .verbs = RUNS,
      .help = "number of the GPU that is used, as CUDA counts them"},
+    {"gpu.ids", "gpus", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "GPU", .verbs = RUNS,
+     .help = "GPUs that one run is spread over: numbers with commas between them, or all; in the place of --gpu-id"},
     {"gpu.device", "device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "GPU", .verbs = RUNS,
      .help = "where frames are preprocessed and composited; cuda: they stay on the GPU from the decoder to the "
              "finished picture"},

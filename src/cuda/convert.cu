@@ -144,26 +144,35 @@ template <typename Y> __device__ static inline int sample_at(const uint8_t *row,
 
 // ---- R'G'B'. S: bytes of a sample in memory; C: samples of a pixel side by side, 1 in planes.
 
-// A float as a whole number.
-__device__ static inline int code_of(float v)
+// A float as a whole number plus CODE_BIAS: adding 1.5 * 2^23 rounds as rint() does and leaves the whole
+// number in the lowest bits. Sums of biased numbers wrap; what they have too much is known.
+static const uint32_t CODE_BIAS = 0x4b400000;
+__device__ static inline uint32_t code_of(float v)
 {
-    return __float2int_rn(mul(fminf(fmaxf(v, 0.0f), 1.0f), (float)TACHY_RGB_WHITE));
+    return __float_as_uint(add(mul(fminf(fmaxf(v, 0.0f), 1.0f), (float)TACHY_RGB_WHITE), 12582912.0f));
 }
 __device__ static inline float half_at(uint32_t word, int i) { return value(half16{(uint16_t)(word >> 16 * i)}); }
 
-// Component c of pixel i of a span.
-template <int S, int C> __device__ static inline int code(const uint32_t w[], int i, int c)
+// Pixel x of a row of bytes as a word, B G R or R G B from the lowest on. What is above them may be anything.
+template <int C> __device__ static inline uint32_t pixel(const uint32_t w[], int x)
 {
-    if (S == 1)
-        return w[(i * C + c) / 4] >> (i * C + c) % 4 * 8 & 255;
-    return code_of(S == 2 ? half_at(w[i / 2], i % 2) : __uint_as_float(w[i]));
+    if (C == 4)
+        return w[x];
+    const int at = 3 * x / 4, bytes = 3 * x % 4;
+    if (bytes < 2)
+        return w[at] >> 8 * bytes;
+    return __funnelshift_r(w[at], w[(at + 1) % (LANE * 3 / 4)], 8 * bytes);
 }
 
-template <int S, int C> __device__ static int code_at(const uint8_t *row, int x, int c)
+template <int C> __device__ static uint32_t pixel_at(const uint8_t *row, int x)
 {
-    const uint8_t *p = row + (int64_t)x * S * C;
-    if (S == 1)
-        return p[c];
+    const uint8_t *p = row + (int64_t)x * C;
+    return p[0] | p[1] << 8 | (uint32_t)p[2] << 16;
+}
+
+template <int S> __device__ static uint32_t code_at(const uint8_t *row, int x)
+{
+    const uint8_t *p = row + (int64_t)x * S;
     uint32_t w = p[0] | p[1] << 8;
     return code_of(S == 2 ? half_at(w, 0) : __uint_as_float(w | p[S - 2] << 16 | (uint32_t)p[S - 1] << 24));
 }
@@ -187,95 +196,159 @@ __device__ static inline place here(const params &p)
 
 // ---- To Y'CbCr
 
-// What is added up of the components.
+// What is added up of the components. A column of chroma is the sum of both rows, or of three with the
+// middle one twice (top); around a pair of chroma lie 1 2 1 columns, or 0 2 2.
 struct sums {
-    int luma[2][LANE], cb[LANE / 2], cr[LANE / 2];
+    uint32_t luma[2][LANE], cb[LANE / 2], cr[LANE / 2];
 };
 
-template <int S, int C>
-__device__ static inline void add_component(const params &p, const place &t, const uint8_t *plane,
-                                            const uint32_t *const w[3], int c, sums *s)
+// Of the columns before, at and after a pair, `left` before the first.
+__device__ static inline uint32_t across(const params &p, const uint32_t column[LANE], int i, uint32_t left)
 {
-    const tachy_yuv_codes &k = p.codes;
-    int column[LANE];
-#pragma unroll
-    for (int i = 0; i < LANE; i++) {
-        int a = code<S, C>(w[0], i, C == 1 ? 0 : c), b = code<S, C>(w[1], i, C == 1 ? 0 : c);
-        s->luma[0][i] += k.luma[c] * a;
-        s->luma[1][i] += k.luma[c] * b;
-        column[i] = 2 * a + (k.top ? b : 2 * b);
-        if (k.top)
-            column[i] += code<S, C>(w[2], i, C == 1 ? 0 : c);
-    }
-    int left = __shfl_up_sync(0xffffffffu, column[LANE - 1], 1);
-    if (t.x == 0)
-        left = column[0];
-    else if (t.lane == 0 && !k.centre) {
-        int in = C == 1 ? 0 : c, b = code_at<S, C>(plane + t.y1 * p.rgb_stride, t.x - 1, in);
-        left = 2 * code_at<S, C>(plane + t.y * p.rgb_stride, t.x - 1, in) + (k.top ? b : 2 * b);
-        if (k.top)
-            left += code_at<S, C>(plane + t.above * p.rgb_stride, t.x - 1, in);
-    }
-#pragma unroll
-    for (int i = 0; i < LANE / 2; i++) {
-        int before = i ? column[(2 * i + LANE - 1) % LANE] : left, after = column[2 * i + 1];
-        int sum = 2 * column[2 * i] + (k.centre ? 2 * after : before + after);
-        if (S > 1)
-            sum = (sum + 8) >> 4;
-        s->cb[i] += k.cb[c] * sum;
-        s->cr[i] += k.cr[c] * sum;
-    }
+    uint32_t before = i ? column[(2 * i + LANE - 1) % LANE] : left, after = column[2 * i + 1];
+    return 2 * column[2 * i] + after + (p.codes.centre ? after : before);
 }
 
-template <int S, int C>
-__device__ static inline void add_rgb(const params &p, const frame_params &f, const place &t, sums *s)
+__device__ static inline void add_chroma(const params &p, int c, int times, uint32_t sum, int i, sums *s)
 {
-    const int words = LANE * S * C / 4, n = p.width * S * C, at_byte = t.x * S * C;
-    uint32_t w[3][words];
-    const uint32_t *const rows[3] = {w[0], w[1], w[2]};
+    s->cb[i] += p.codes.cb[c] * times * sum;
+    s->cr[i] += p.codes.cr[c] * times * sum;
+}
+
+// The column left of this lane's.
+__device__ static inline uint32_t from_left(const place &t, const uint32_t column[LANE], uint32_t outer)
+{
+    uint32_t left = __shfl_up_sync(0xffffffffu, column[LANE - 1], 1);
+    return t.x == 0 ? column[0] : t.lane ? left : outer;
+}
+
+// One plane of floats.
+template <int S>
+__device__ static inline void add_plane(const params &p, const place &t, const uint8_t *plane, int c, sums *s)
+{
+    const int words = LANE * S / 4, n = p.width * S, first = t.x * S, top = p.codes.top;
+    const uint8_t *upper = plane + t.y * p.rgb_stride, *lower = plane + t.y1 * p.rgb_stride,
+                  *above = plane + t.above * p.rgb_stride;
+    uint32_t w[2][words], column[LANE], outer = 0;
+    load_span<4 * words, S>(w[0], upper, first, n);
+    load_span<4 * words, S>(w[1], lower, first, n);
 #pragma unroll
-    for (int c = 0; c < 3; c++) {
-        const uint8_t *plane = at<const uint8_t>(f.rgb[C == 1 ? c : 0]);
-        if (C == 1 || c == 0) {
-            load_span<4 * words, S * C>(w[0], plane + t.y * p.rgb_stride, at_byte, n);
-            load_span<4 * words, S * C>(w[1], plane + t.y1 * p.rgb_stride, at_byte, n);
-            if (p.codes.top)
-                load_span<4 * words, S * C>(w[2], plane + t.above * p.rgb_stride, at_byte, n);
+    for (int i = 0; i < LANE; i++) {
+        uint32_t a = code_of(S == 2 ? half_at(w[0][i * S / 4], i % 2) : __uint_as_float(w[0][i * S / 4]));
+        uint32_t b = code_of(S == 2 ? half_at(w[1][i * S / 4], i % 2) : __uint_as_float(w[1][i * S / 4]));
+        s->luma[0][i] += p.codes.luma[c] * a;
+        s->luma[1][i] += p.codes.luma[c] * b;
+        column[i] = top ? 2 * a + b : a + b;
+    }
+    if (top) {
+        load_span<4 * words, S>(w[0], above, first, n);
+#pragma unroll
+        for (int i = 0; i < LANE; i++)
+            column[i] += code_of(S == 2 ? half_at(w[0][i * S / 4], i % 2) : __uint_as_float(w[0][i * S / 4]));
+    }
+    if (t.lane == 0 && t.x && !p.codes.centre) {
+        uint32_t a = code_at<S>(upper, t.x - 1), b = code_at<S>(lower, t.x - 1);
+        outer = top ? 2 * a + b + code_at<S>(above, t.x - 1) : a + b;
+    }
+    const int shift = top ? 4 : 3;
+    const uint32_t left = from_left(t, column, outer), fix = (1u << (shift - 1)) - (CODE_BIAS << shift);
+#pragma unroll
+    for (int i = 0; i < LANE / 2; i++)
+        add_chroma(p, c, 1, (across(p, column, i, left) + fix) >> shift, i, s);
+}
+
+// Components 0 and 2 of pixels in two halves of a word, component 1 in another.
+struct columns {
+    uint32_t outer[LANE], inner[LANE];
+};
+
+// Pixels of bytes. C: bytes of each.
+template <int C>
+__device__ static inline void add_pixels(const params &p, const frame_params &f, const place &t, sums *s)
+{
+    const tachy_yuv_codes &k = p.codes;
+    const int words = LANE * C / 4, n = p.width * C, first = t.x * C, top = k.top;
+    const uint8_t *base = at<const uint8_t>(f.rgb[0]), *upper = base + t.y * p.rgb_stride,
+                  *lower = base + t.y1 * p.rgb_stride, *above = base + t.above * p.rgb_stride;
+    const uint32_t both = 0x00ff00ff, two = k.luma[0] | k.luma[1] << 16, one = k.luma[2];
+    uint32_t w[2][words];
+    columns o;
+    load_span<4 * words, C>(w[0], upper, first, n);
+    load_span<4 * words, C>(w[1], lower, first, n);
+#pragma unroll
+    for (int i = 0; i < LANE; i++) {
+        uint32_t a = pixel<C>(w[0], i), b = pixel<C>(w[1], i);
+        s->luma[0][i] = __dp2a_hi(one, a, __dp2a_lo(two, a, s->luma[0][i]));
+        s->luma[1][i] = __dp2a_hi(one, b, __dp2a_lo(two, b, s->luma[1][i]));
+        o.outer[i] = (a & both) + (b & both);
+        o.inner[i] = __byte_perm(a, 0, 0x4441) + __byte_perm(b, 0, 0x4441);
+        if (top)
+            o.outer[i] += a & both, o.inner[i] += __byte_perm(a, 0, 0x4441);
+    }
+    if (top) {
+        load_span<4 * words, C>(w[0], above, first, n);
+#pragma unroll
+        for (int i = 0; i < LANE; i++) {
+            uint32_t a = pixel<C>(w[0], i);
+            o.outer[i] += a & both, o.inner[i] += __byte_perm(a, 0, 0x4441);
         }
-        add_component<S, C>(p, t, plane, rows, c, s);
+    }
+    uint32_t outer = 0, inner = 0;
+    if (t.lane == 0 && t.x && !k.centre) {
+        uint32_t a = pixel_at<C>(upper, t.x - 1), b = pixel_at<C>(lower, t.x - 1);
+        uint32_t c = top ? pixel_at<C>(above, t.x - 1) : 0;
+        outer = (a & both) * (1 + top) + (b & both) + (c & both);
+        inner = (a >> 8 & 255) * (1 + top) + (b >> 8 & 255) + (c >> 8 & 255);
+    }
+    outer = from_left(t, o.outer, outer), inner = from_left(t, o.inner, inner);
+    const int times = top ? 1 : 2; // 16 columns' weights in all
+#pragma unroll
+    for (int i = 0; i < LANE / 2; i++) {
+        uint32_t sum = across(p, o.outer, i, outer);
+        add_chroma(p, 0, times, sum & 0xffff, i, s);
+        add_chroma(p, 1, times, across(p, o.inner, i, inner), i, s);
+        add_chroma(p, 2, times, sum >> 16, i, s);
     }
 }
 
 template <typename Y, int S, int C>
-__global__ void __launch_bounds__(32 * WARPS) to_yuv(const __grid_constant__ params p)
+__global__ void __launch_bounds__(32 * WARPS, S == 4 ? 3 : 4) to_yuv(const __grid_constant__ params p)
 {
     const frame_params &f = p.frame[blockIdx.z];
+    const tachy_yuv_codes &k = p.codes;
     const place t = here(p);
     if (t.y >= p.height)
         return;
     const int finer_luma = S > 1 ? 6 : 0, finer = S > 1 ? 2 : 0;
+    const uint32_t bias = (uint32_t)(k.luma[0] + k.luma[1] + k.luma[2]) * CODE_BIAS;
     sums s;
 #pragma unroll
     for (int i = 0; i < LANE; i++)
-        s.luma[0][i] = s.luma[1][i] = p.codes.luma_add << finer_luma;
+        s.luma[0][i] = s.luma[1][i] = S > 1 ? (k.luma_add << finer_luma) - bias : k.luma_add;
 #pragma unroll
     for (int i = 0; i < LANE / 2; i++)
-        s.cb[i] = s.cr[i] = p.codes.chroma_add << finer;
-    add_rgb<S, C>(p, f, t, &s);
+        s.cb[i] = s.cr[i] = k.chroma_add << finer;
+    if constexpr (S == 1) {
+        add_pixels<C>(p, f, t, &s);
+    } else {
+#pragma unroll
+        for (int c = 0; c < 3; c++)
+            add_plane<S>(p, t, at<const uint8_t>(f.rgb[c]), c, &s);
+    }
 
-    int pairs[LANE];
+    int luma[2][LANE], pairs[LANE];
     uint32_t w[LANE * sizeof(Y) / 4];
 #pragma unroll
     for (int i = 0; i < LANE; i++) {
-        s.luma[0][i] >>= p.codes.luma_shift + finer_luma;
-        s.luma[1][i] >>= p.codes.luma_shift + finer_luma;
-        pairs[i] = (i % 2 ? s.cr : s.cb)[i / 2] >> (p.codes.chroma_shift + finer);
+        luma[0][i] = (int)s.luma[0][i] >> (k.luma_shift + finer_luma);
+        luma[1][i] = (int)s.luma[1][i] >> (k.luma_shift + finer_luma);
+        pairs[i] = (int)(i % 2 ? s.cr : s.cb)[i / 2] >> (k.chroma_shift + finer);
     }
     const int first = t.x * sizeof(Y), n = p.width * sizeof(Y), bytes = LANE * sizeof(Y);
-    pack_samples<Y, LANE>(w, s.luma[0]);
+    pack_samples<Y, LANE>(w, luma[0]);
     store_span<bytes>(w, at<uint8_t>(f.luma, t.y * p.luma_stride), first, n);
     if (t.y + 1 < p.height) {
-        pack_samples<Y, LANE>(w, s.luma[1]);
+        pack_samples<Y, LANE>(w, luma[1]);
         store_span<bytes>(w, at<uint8_t>(f.luma, t.y1 * p.luma_stride), first, n);
     }
     pack_samples<Y, LANE>(w, pairs);
@@ -343,35 +416,44 @@ __device__ static inline void load_chroma(const params &p, const frame_params &f
     }
 }
 
-// The numbers for the components in the order of memory.
+// What a pair, times four, gives to the components in the order of memory; parts of it and of a neighbour
+// are added up, 4 in all. The matrix comes before the pixels between the pairs: it is the same sum.
 struct weights {
-    int y, first, second, green_first, green_second, add[3];
+    int first, second, green_first, green_second, add[3];
 };
-template <int S> __device__ static inline weights weights_of(const params &p)
+__device__ static inline weights weights_of(const params &p, int times)
 {
     const tachy_yuv_codes &k = p.codes;
-    const int half = S > 1 ? 1 << 13 : 1 << 19;
-    if (p.blue_first)
-        return {k.y, k.b_cb, k.r_cr, k.g_cb, k.g_cr, {k.b_add + half, k.g_add + half, k.r_add + half}};
-    return {k.y, k.r_cr, k.b_cb, k.g_cr, k.g_cb, {k.r_add + half, k.g_add + half, k.b_add + half}};
+    int red = times * k.r_cr, blue = times * k.b_cb, cb = times * k.g_cb, cr = times * k.g_cr;
+    int r = k.r_add / 4 * times, g = k.g_add / 4 * times, b = k.b_add / 4 * times;
+    return p.blue_first ? weights{blue, red, cb, cr, {b, g, r}} : weights{red, blue, cr, cb, {r, g, b}};
 }
 
-// 8 pixels of a row: their components in v, not cut yet.
-template <typename Y>
-__device__ static inline void mix_row(const params &p, const weights &k, const uint32_t luma[], const chroma_rows &c,
-                                      int r, int shift, int v[3][LANE])
+__device__ static inline void parts_of(const weights &k, uint32_t pair, int q[3])
 {
-    const int even = p.codes.centre, odd = p.codes.centre ? 1 : 2;
+    int a = pair & 0xffff, b = pair >> 16;
+    q[0] = k.first * a + k.add[0];
+    q[1] = k.green_first * a + k.green_second * b + k.add[1];
+    q[2] = k.second * b + k.add[2];
+}
+
+// 8 pixels of a row: their components in v, not cut yet. Chroma at the even pixels, or between two.
+template <typename Y, bool CENTRE>
+__device__ static inline void mix_row(const params &p, const uint32_t luma[], const chroma_rows &c, int r, int half,
+                                      int shift, int v[3][LANE])
+{
+    const weights k = weights_of(p, CENTRE ? 1 : 2);
+    int q[LANE / 2 + 2][3];
+#pragma unroll
+    for (int i = CENTRE ? 0 : 1; i < LANE / 2 + 2; i++)
+        parts_of(k, i == 0 ? c.left[r] : i > LANE / 2 ? c.right[r] : c.row[r][(i + LANE / 2 - 1) % (LANE / 2)], q[i]);
 #pragma unroll
     for (int i = 0; i < LANE; i++) {
-        uint32_t own = c.row[r][i / 2];
-        uint32_t left = i > 1 ? c.row[r][(i + LANE - 2) / 2 % (LANE / 2)] : c.left[r];
-        uint32_t right = i < LANE - 2 ? c.row[r][(i / 2 + 1) % (LANE / 2)] : c.right[r];
-        uint32_t both = i % 2 ? (4 - odd) * own + odd * right : (4 - even) * own + even * left;
-        int a = both & 0xffff, b = both >> 16, y = k.y * sample<Y>(luma, i);
-        v[0][i] = (y + k.first * a + k.add[0]) >> shift;
-        v[1][i] = (y + k.green_first * a + k.green_second * b + k.add[1]) >> shift;
-        v[2][i] = (y + k.second * b + k.add[2]) >> shift;
+        const int own = i / 2 + 1, other = i % 2 ? own + 1 : CENTRE ? own - 1 : own;
+        int y = p.codes.y * sample<Y>(luma, i) + half;
+#pragma unroll
+        for (int n = 0; n < 3; n++)
+            v[n][i] = (y + (CENTRE ? 3 : 1) * q[own][n] + q[other][n]) >> shift;
     }
 }
 
@@ -430,7 +512,7 @@ __global__ void __launch_bounds__(32 * WARPS) to_rgb(const __grid_constant__ par
     if (t.y >= p.height)
         return;
     const int shift = TACHY_YUV_TO_RGB_SHIFT - (S > 1 ? 6 : 0), bytes = LANE * sizeof(Y), n = p.width * sizeof(Y);
-    const weights k = weights_of<S>(p);
+    const int half = 1 << (shift - 1);
     uint32_t luma[2][bytes / 4];
     load_span<bytes, sizeof(Y)>(luma[0], at<const uint8_t>(f.luma, t.y * p.luma_stride), t.x * sizeof(Y), n);
     load_span<bytes, sizeof(Y)>(luma[1], at<const uint8_t>(f.luma, t.y1 * p.luma_stride), t.x * sizeof(Y), n);
@@ -439,7 +521,10 @@ __global__ void __launch_bounds__(32 * WARPS) to_rgb(const __grid_constant__ par
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int v[3][LANE];
-        mix_row<Y>(p, k, luma[r], c, r, shift, v);
+        if (p.codes.centre)
+            mix_row<Y, true>(p, luma[r], c, r, half, shift, v);
+        else
+            mix_row<Y, false>(p, luma[r], c, r, half, shift, v);
         if (t.y + r < p.height)
             store_rgb<S, C>(p, f, t, t.y + r, v, area[threadIdx.y]);
     }

@@ -27,6 +27,15 @@ static inline cudaStream_t on(cuda_stream stream) { return reinterpret_cast<cuda
 
 __host__ __device__ static inline int parts(int64_t n, int each) { return (int)((n + each - 1) / each); }
 
+// Of the current device; 1 where it does not say.
+static inline int attribute(cudaDeviceAttr which)
+{
+    int device = 0, n = 0;
+    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&n, which, device) != cudaSuccess)
+        return 1;
+    return n;
+}
+
 // Sum over a warp; every lane takes part and lane 0 has it.
 template <typename T> __device__ static inline T warp_sum(T v)
 {

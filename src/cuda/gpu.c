@@ -2,7 +2,33 @@
 
 #include "base/base.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+
+// Decoders at work on each GPU, by CUDA's ordinal. The process's, since every source in it shares the GPUs.
+static pthread_mutex_t decoders_lock = PTHREAD_MUTEX_INITIALIZER;
+static int decoders[TACHY_MAX_GPUS];
+
+static int *decoders_of(const struct tachy_gpu *g) { return &decoders[(unsigned)g->device.ordinal % TACHY_MAX_GPUS]; }
+
+int tachy_gpu_take_decoder(struct tachy_gpu *const gpus[], int n)
+{
+    int best = 0;
+    pthread_mutex_lock(&decoders_lock);
+    for (int i = 1; i < n; i++)
+        if (*decoders_of(gpus[i]) < *decoders_of(gpus[best]))
+            best = i;
+    ++*decoders_of(gpus[best]);
+    pthread_mutex_unlock(&decoders_lock);
+    return best;
+}
+
+void tachy_gpu_give_decoder(const struct tachy_gpu *g)
+{
+    pthread_mutex_lock(&decoders_lock);
+    --*decoders_of(g);
+    pthread_mutex_unlock(&decoders_lock);
+}
 
 static int open_stream(struct tachy_gpu *g, void *stream, const struct tachy_log *log)
 {
@@ -101,6 +127,11 @@ void tachy_gpu_pinned_free(struct tachy_gpu *g, void *data)
 
 static int copy_plane(const struct tachy_cu *cu, const struct tachy_gpu_plane *p, cuda_stream stream)
 {
+    cuda_address from = (cuda_address)(uintptr_t)p->from, to = (cuda_address)(uintptr_t)p->to;
+    if (p->height == 1)
+        return p->from_gpu && p->to_gpu ? cu->copy_on_device(to, from, p->width, stream)
+               : p->from_gpu            ? cu->copy_to_host_async(p->to, from, p->width, stream)
+                                        : cu->copy_to_device_async(to, p->from, p->width, stream);
     struct cuda_copy_2d c = {
         .from_kind = p->from_gpu ? CUDA_MEMORY_DEVICE : CUDA_MEMORY_HOST,
         .from_host = p->from_gpu ? NULL : p->from,

@@ -2,6 +2,7 @@
 #include "cuda/device.h"
 
 #include <stdatomic.h>
+#include <tachy/tensor.h>
 
 // A GPU's primary context, which is retained, with one stream in it: what a decoder, its frames and
 // their pools hold references to, so that the last of them may be freed in any order. Thread-safe.
@@ -18,6 +19,11 @@ struct tachy_gpu {
 int tachy_gpu_open(struct tachy_gpu **out, int ordinal, void *stream, const struct tachy_log *log);
 struct tachy_gpu *tachy_gpu_ref(struct tachy_gpu *g);
 void tachy_gpu_unref(struct tachy_gpu **g);
+
+// Which of n GPUs has the fewest decoders of this process, the first of equals: one more is counted there
+// until tachy_gpu_give_decoder().
+int tachy_gpu_take_decoder(struct tachy_gpu *const gpus[], int n);
+void tachy_gpu_give_decoder(const struct tachy_gpu *g);
 
 // Memory of the GPU; NULL: there is none. Freeing waits for the GPU.
 void *tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes);

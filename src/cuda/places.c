@@ -4,88 +4,126 @@
 
 enum { PINNED_PORTABLE = 1 }; // CU_MEMHOSTALLOC_PORTABLE: for every context
 
-struct tachy_gpu_places {
-    struct tachy_device *d;
+// Of one GPU: what a place's functions are given. Each place has one of its own.
+struct gpu_place {
+    struct tachy_device d; // with a reference to its context
     const struct tachy_log *log;
     double vram_most;
 };
 
 // Bytes that are taken on the GPU, by whomever; all of it where the driver does not say.
-static size_t taken_by_all(const struct tachy_gpu_places *g)
+static size_t taken_by_all(const struct gpu_place *g)
 {
     size_t idle = 0, all = 0;
-    return g->d->cu->memory_info(&idle, &all) == CUDA_OK ? all - idle : g->d->bytes;
+    return g->d.cu->memory_info(&idle, &all) == CUDA_OK ? all - idle : g->d.bytes;
 }
 
 static void *device_alloc(void *user, size_t size)
 {
-    struct tachy_gpu_places *g = user;
+    struct gpu_place *g = user;
     cuda_address at = 0;
-    if (tachy_device_enter(g->d, g->log) < 0)
+    if (tachy_device_enter(&g->d, g->log) < 0)
         return NULL;
-    size_t most = (size_t)(g->vram_most * (double)g->d->bytes), taken = taken_by_all(g);
+    size_t most = (size_t)(g->vram_most * (double)g->d.bytes), taken = taken_by_all(g);
     bool fits = size <= most && taken <= most - size;
-    if (!fits || g->d->cu->memory_alloc(&at, size) != CUDA_OK)
+    if (!fits || g->d.cu->memory_alloc(&at, size) != CUDA_OK)
         at = 0;
-    tachy_device_leave(g->d);
+    tachy_device_leave(&g->d);
     return (void *)(uintptr_t)at;
 }
 
 static void device_free(void *user, void *data)
 {
-    struct tachy_gpu_places *g = user;
-    if (tachy_device_enter(g->d, g->log) < 0)
+    struct gpu_place *g = user;
+    if (tachy_device_enter(&g->d, g->log) < 0)
         return;
-    g->d->cu->memory_free((cuda_address)(uintptr_t)data);
-    tachy_device_leave(g->d);
+    g->d.cu->memory_free((cuda_address)(uintptr_t)data);
+    tachy_device_leave(&g->d);
 }
 
 static void *pinned_alloc(void *user, size_t size)
 {
-    struct tachy_gpu_places *g = user;
+    struct gpu_place *g = user;
     void *data = NULL;
-    if (tachy_device_enter(g->d, g->log) < 0)
+    if (tachy_device_enter(&g->d, g->log) < 0)
         return NULL;
-    if (g->d->cu->pinned_alloc(&data, size, PINNED_PORTABLE) != CUDA_OK)
+    if (g->d.cu->pinned_alloc(&data, size, PINNED_PORTABLE) != CUDA_OK)
         data = NULL;
-    tachy_device_leave(g->d);
+    tachy_device_leave(&g->d);
     return data;
 }
 
 static void pinned_free(void *user, void *data)
 {
-    struct tachy_gpu_places *g = user;
-    if (tachy_device_enter(g->d, g->log) < 0)
+    struct gpu_place *g = user;
+    if (tachy_device_enter(&g->d, g->log) < 0)
         return;
-    g->d->cu->pinned_free(data);
-    tachy_device_leave(g->d);
+    g->d.cu->pinned_free(data);
+    tachy_device_leave(&g->d);
 }
 
-int tachy_gpu_places_open(struct tachy_gpu_places **out, struct tachy_memory *m, struct tachy_device *d,
-                          const struct tachy_gpu_places_params *p)
+static void place_close(void *user)
 {
-    *out = NULL;
-    int err = tachy_device_enter(d, p->log);
+    struct gpu_place *g = user;
+    tachy_device_close(&g->d);
+    free(g);
+}
+
+static int open_place(struct gpu_place **out, const struct tachy_device *d, const struct tachy_gpu_places_params *p)
+{
+    struct gpu_place *g = *out = calloc(1, sizeof(*g));
+    if (!g)
+        return TACHY_ERR_NOMEM;
+    *g = (struct gpu_place){.d = *d, .log = p->log, .vram_most = p->vram_most > 0 ? p->vram_most : 1};
+    g->d.context = NULL; // its own reference
+    int err = tachy_device_enter(&g->d, p->log);
+    if (err == TACHY_OK)
+        tachy_device_leave(&g->d);
+    else
+        place_close(g);
+    return err;
+}
+
+static int open_pinned(struct tachy_memory *m, const struct tachy_device *d, const struct tachy_gpu_places_params *p)
+{
+    struct gpu_place *g;
+    if (tachy_memory_has_place(m, TACHY_PINNED))
+        return TACHY_OK;
+    int err = open_place(&g, d, p);
     if (err < 0)
         return err;
-    size_t idle = 0, all = 0;
-    err = tachy_cu_check(d->cu, d->cu->memory_info(&idle, &all), p->log, d->name);
-    tachy_device_leave(d);
-    struct tachy_gpu_places *g = err < 0 ? NULL : calloc(1, sizeof(*g));
-    if (!g)
-        return err < 0 ? err : TACHY_ERR_NOMEM;
-    *g = (struct tachy_gpu_places){.d = d, .log = p->log, .vram_most = p->vram_most > 0 ? p->vram_most : 1};
-    uint64_t mine = p->fraction > 0 ? (uint64_t)(p->fraction * (double)all) : (uint64_t)idle;
-    tachy_memory_set_budget(m, TACHY_DEVICE, mine);
     tachy_memory_set_budget(m, TACHY_PINNED, p->pinned ? p->pinned : tachy_memory_of_machine() / 4);
-    tachy_memory_set_place(m, TACHY_DEVICE, &(struct tachy_place_ops){device_alloc, device_free, g});
-    tachy_memory_set_place(m, TACHY_PINNED, &(struct tachy_place_ops){pinned_alloc, pinned_free, g});
-    *out = g;
+    tachy_memory_set_place(m, TACHY_PINNED, &(struct tachy_place_ops){pinned_alloc, pinned_free, place_close, g});
     return TACHY_OK;
 }
 
-void tachy_gpu_places_close(struct tachy_gpu_places **p)
+static int open_device(struct tachy_memory *m, const struct tachy_device *d, const struct tachy_gpu_places_params *p)
 {
-    free(*p);
-    *p = NULL;
+    struct gpu_place *g;
+    size_t idle = 0, all = 0;
+    int err = open_place(&g, d, p);
+    if (err == TACHY_OK && (err = tachy_device_enter(&g->d, p->log)) == TACHY_OK) {
+        err = tachy_cu_check(d->cu, d->cu->memory_info(&idle, &all), p->log, d->name);
+        tachy_device_leave(&g->d);
+        if (err < 0)
+            place_close(g);
+    }
+    if (err < 0)
+        return err;
+    enum tachy_place place = tachy_place_of_gpu(d->ordinal);
+    tachy_memory_set_budget(m, place, p->fraction > 0 ? (uint64_t)(p->fraction * (double)all) : (uint64_t)idle);
+    tachy_memory_set_place(m, place, &(struct tachy_place_ops){device_alloc, device_free, place_close, g});
+    return TACHY_OK;
+}
+
+int tachy_gpu_places_open(struct tachy_memory *m, const struct tachy_device *d,
+                          const struct tachy_gpu_places_params *p)
+{
+    if (d->ordinal < 0 || d->ordinal >= TACHY_MAX_GPUS)
+        return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED, "GPU %d: only those below %d are used; CUDA_VISIBLE_DEVICES "
+                          "numbers them anew", d->ordinal, TACHY_MAX_GPUS);
+    int err = open_pinned(m, d, p);
+    if (err < 0 || tachy_memory_has_place(m, tachy_place_of_gpu(d->ordinal)))
+        return err;
+    return open_device(m, d, p);
 }

@@ -2,21 +2,20 @@
 #include "base/memory.h"
 #include "cuda/device.h"
 
-// A GPU's memory, and host memory that it can read and write on its own (pinned), as places of a
+// A GPU's memory, and host memory that GPUs read and write on their own (pinned), as places of a
 // memory manager. A block's `data` in device memory is the GPU's address: the CPU must not read it.
-struct tachy_gpu_places;
 
 struct tachy_gpu_places_params {
     double fraction;  // of the GPU's memory that this program may take, 0..1; 0: all that is free
     double vram_most; // share of the GPU's memory, of all programs together, above which caches
                       // shrink before more is taken, 0..1; 0: 1
     size_t pinned;    // bytes of pinned memory at most; 0: a quarter of the machine's memory
-    const struct tachy_log *log; // NULL: silent; must outlive it
+    const struct tachy_log *log; // NULL: silent; must outlive the manager
 };
 
-// Sets budgets and ops of TACHY_DEVICE and TACHY_PINNED in `m`, which must not hold blocks there.
-// `d` stays open as long. Negative, logged: no context on the GPU.
-int tachy_gpu_places_open(struct tachy_gpu_places **out, struct tachy_memory *m, struct tachy_device *d,
+// Sets budget and ops of the GPU's place (tachy_place_of_gpu()) in `m`, and of TACHY_PINNED, which all
+// GPUs share, with the first of them. What is there already stays. The manager ends it. One thread at a
+// time. Negative, logged: no context on the GPU (TACHY_ERR_EXTERNAL), a number that has no place
+// (TACHY_ERR_UNSUPPORTED).
+int tachy_gpu_places_open(struct tachy_memory *m, const struct tachy_device *d,
                           const struct tachy_gpu_places_params *p);
-// After every block of the two places was given back.
-void tachy_gpu_places_close(struct tachy_gpu_places **p);

@@ -421,14 +421,6 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
     }
 }
 
-static int attribute(cudaDeviceAttr what)
-{
-    int device = 0, v = 0;
-    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&v, what, device) != cudaSuccess)
-        return 0;
-    return v;
-}
-
 template <int BYTES> static int start(const tachy_cuda_preprocess &p, int size, cuda_stream stream)
 {
     int64_t lines = 0;

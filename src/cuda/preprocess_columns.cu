@@ -98,12 +98,24 @@ __device__ static inline void sum_chroma(column<BYTES, N, COLS> &c, unsigned w[N
     }
 }
 
+// The L2 gets the whole line of 128 bytes at once: neighbours need it soon.
+__device__ static inline unsigned load_word(const unsigned *w)
+{
+#ifdef __CUDA_ARCH__
+    unsigned v;
+    asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(v) : "l"(w));
+    return v;
+#else
+    return *w;
+#endif
+}
+
 template <int N> __device__ static inline void fetch(unsigned v[N], cuda_address row)
 {
     const unsigned *w = at<const unsigned>(row);
 #pragma unroll
     for (int k = 0; k < N; k++)
-        v[k] = __ldg(w + k);
+        v[k] = load_word(w + k);
 }
 
 // The entry of lane x. `window`: bytes to its first word in either plane.
@@ -250,6 +262,16 @@ template <int ROWS> __device__ static inline const chunk<ROWS> &chunk_at(unsigne
 #endif
 }
 
+// Chips of 9.0 on may start a launch before the one in front of it has ended. What that one writes, frames among it,
+// may be read and written from here on.
+__device__ static inline void end_overlap()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // N: words of a row. BLOCKS: on a multiprocessor, which bounds the registers.
 template <int BYTES, int N, int COLS, int ROWS, int BLOCKS, bool HDR>
 __global__ void __launch_bounds__(LANES, PLACES(BLOCKS)) columns(const __grid_constant__ tachy_cuda_preprocess p, int rows)
@@ -270,6 +292,7 @@ __global__ void __launch_bounds__(LANES, PLACES(BLOCKS)) columns(const __grid_co
     place to = place_of(p, plan, f.dst, x * COLS);
     keep(to);
     __syncthreads();
+    end_overlap();
 
     unsigned w[all][N];
     fetch<N>(w[0], src[0] + (cuda_address)(int64_t)((int)(band[0].kept & 65535) * stride[0]));
@@ -323,39 +346,50 @@ __global__ void __launch_bounds__(LANES, PLACES(BLOCKS)) columns(const __grid_co
     }
 }
 
-static int processors()
+// Blocks of a frame when a band has `rows` lines.
+static int units_of(const tachy_cuda_pre_plan &plan, int across, int rows)
 {
-    int device = 0, n = 0;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
-        return 1;
-    return n;
+    return parts(plan.length, across) * parts(plan.lines, rows);
 }
 
-// Lines of a band: a block for each place on the chip, or bands long enough to be worth their start.
-static int chosen_rows(const tachy_cuda_preprocess &p, int across)
+// Lines of a band: the fewest rounds of blocks over the chip, each as long as its lines and a start that is worth two.
+static int chosen_rows(const tachy_cuda_preprocess &p, int across, int places)
 {
-    int64_t lines = 0;
-    for (int i = 0; i < p.frames; i++)
-        lines += (int64_t)parts(p.plan[p.frame[i].plan].length, across) * p.plan[p.frame[i].plan].lines;
-    const int64_t each = lines / (processors() * 8);
-    return each < 2 ? 2 : each > 16 ? 16 : (int)each;
+    int best = 2, cost = 0;
+    for (int rows = 2; rows <= 24; rows++) {
+        int64_t blocks = 0;
+        for (int i = 0; i < p.frames; i++)
+            blocks += units_of(p.plan[p.frame[i].plan], across, rows);
+        int c = parts(blocks, places) * (rows + 2);
+        if (!cost || c < cost)
+            best = rows, cost = c;
+    }
+    return best;
 }
 
 template <int BYTES, int N, int COLS, int ROWS, int BLOCKS, bool HDR = false>
 static int start(const tachy_cuda_preprocess &p, cuda_stream stream)
 {
     const int across = LANES * COLS;
-    int rows = p.rows ? p.rows : chosen_rows(p, across), most = 1, units = 1;
+    int rows = p.rows ? p.rows : chosen_rows(p, across, attribute(cudaDevAttrMultiProcessorCount) * BLOCKS);
+    int most = 1, units = 1;
     for (int i = 0; i < p.plans; i++)
         most = p.plan[i].columns.most > most ? p.plan[i].columns.most : most;
     rows = rows * most > CHUNKS ? CHUNKS / most : rows;
     for (int i = 0; i < p.plans; i++) {
-        int n = parts(p.plan[i].length, across) * parts(p.plan[i].lines, rows);
+        int n = units_of(p.plan[i], across, rows);
         units = n > units ? n : units;
     }
-    columns<BYTES, N, COLS, ROWS, BLOCKS, HDR><<<dim3(units, p.frames), LANES, 0, on(stream)>>>(p, rows);
-    return cudaGetLastError();
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = dim3(units, p.frames);
+    how.blockDim = LANES;
+    how.stream = on(stream);
+    how.attrs = &overlap;
+    how.numAttrs = attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
+    return cudaLaunchKernelEx(&how, columns<BYTES, N, COLS, ROWS, BLOCKS, HDR>, p, rows);
 }
 
 // The versions of preprocess/columns.c.
@@ -363,9 +397,9 @@ int tachy_cuda_pre_columns(const struct tachy_cuda_preprocess *a, cuda_stream st
 {
     const tachy_cuda_preprocess &p = *a;
     switch (p.bytes << 16 | p.plan[0].columns.cols << 8 | p.plan[0].columns.words) {
-    case 0x10203: return start<1, 3, 2, 4, 6>(p, stream);
+    case 0x10203: return start<1, 3, 2, 4, 7>(p, stream);
     case 0x10102: return start<1, 2, 1, 4, 10>(p, stream);
-    case 0x10103: return start<1, 3, 1, 4, 9>(p, stream);
+    case 0x10103: return start<1, 3, 1, 4, 8>(p, stream);
     case 0x10106: return start<1, 6, 1, 2, 8>(p, stream);
     case 0x20103: return p.hdr ? start<2, 3, 1, 4, 8, true>(p, stream) : start<2, 3, 1, 4, 8>(p, stream);
     case 0x20105: return p.hdr ? start<2, 5, 1, 2, 8, true>(p, stream) : start<2, 5, 1, 2, 8>(p, stream);

@@ -8,6 +8,7 @@
 
 enum { REPEATS = 7, WARM_UP = 30, MATRIX = 8192 };
 static const size_t block_bytes = (size_t)16 << 20; // of random numbers, repeated
+static const size_t link_bytes = (size_t)64 << 20;
 
 const char *tachy_rate_name(enum tachy_rate r)
 {
@@ -26,6 +27,7 @@ struct bench {
     cublas_handle handle;
     cuda_address a, b, c;
     size_t bytes; // of each
+    void *pinned; // of the host's, to and from which `a` is copied
     enum tachy_rate rate;
 };
 
@@ -120,6 +122,16 @@ static int run_copy(struct bench *x)
     return check(x, x->cu->copy_on_device(x->b, x->a, x->bytes, x->stream));
 }
 
+static int run_to_host(struct bench *x)
+{
+    return check(x, x->cu->copy_to_host_async(x->pinned, x->a, x->bytes, x->stream));
+}
+
+static int run_to_device(struct bench *x)
+{
+    return check(x, x->cu->copy_to_device_async(x->a, x->pinned, x->bytes, x->stream));
+}
+
 static int run_matmul(struct bench *x)
 {
     float one = 1, zero = 0;
@@ -192,6 +204,30 @@ static int measure_copy(struct bench *x, struct tachy_gpu_rates *r)
     return err;
 }
 
+// Between the card and pinned memory of the host's, each way alone.
+static int measure_link(struct bench *x, struct tachy_gpu_rates *r)
+{
+    double seconds = 0;
+    x->bytes = link_bytes;
+    int err = check(x, x->cu->memory_alloc(&x->a, x->bytes));
+    if (err == TACHY_OK)
+        err = check(x, x->cu->pinned_alloc(&x->pinned, x->bytes, 0));
+    if (err == TACHY_OK) {
+        memset(x->pinned, 0x5a, x->bytes);
+        err = time_runs(x, run_to_device, &seconds);
+        r->to_device_bps = (double)x->bytes / seconds;
+    }
+    if (err == TACHY_OK) {
+        err = time_runs(x, run_to_host, &seconds);
+        r->to_host_bps = (double)x->bytes / seconds;
+    }
+    if (x->pinned)
+        x->cu->pinned_free(x->pinned);
+    x->pinned = NULL;
+    free_memory(x);
+    return err;
+}
+
 static int measure_matmul(struct bench *x, enum tachy_rate rate, struct tachy_gpu_rates *r)
 {
     size_t bytes = (size_t)MATRIX * MATRIX * (rate == TACHY_RATE_FP16 ? 2 : 4);
@@ -218,6 +254,8 @@ static int measure_matmul(struct bench *x, enum tachy_rate rate, struct tachy_gp
 static int measure(struct bench *x, struct tachy_gpu_rates *r)
 {
     int err = measure_copy(x, r);
+    if (err == TACHY_OK)
+        err = measure_link(x, r);
     if (err < 0 || tachy_cublas_load(&x->blas, TACHY_LOG_WARN, x->log) < 0)
         return err;
     int status = x->blas->create(&x->handle);
@@ -256,12 +294,16 @@ bool tachy_gpu_rates_cached(struct tachy_gpu_rates *r, const struct tachy_device
     json_t *o = read_cache(&path);
     device_key(key, sizeof(key), d);
     const json_t *e = json_object_get(o, key);
-    *r = (struct tachy_gpu_rates){.copy_bps = json_number_value(json_object_get(e, "copy_bps"))};
+    *r = (struct tachy_gpu_rates){
+        .copy_bps = json_number_value(json_object_get(e, "copy_bps")),
+        .to_host_bps = json_number_value(json_object_get(e, "to_host_bps")),
+        .to_device_bps = json_number_value(json_object_get(e, "to_device_bps")),
+    };
     for (int i = 0; i < TACHY_RATE_COUNT; i++)
         r->flops[i] = json_number_value(json_object_get(e, tachy_rate_name((enum tachy_rate)i)));
     json_decref(o);
     tachy_free(path);
-    return r->copy_bps > 0;
+    return r->copy_bps > 0 && r->to_host_bps > 0 && r->to_device_bps > 0;
 }
 
 static void write_cache(const struct tachy_gpu_rates *r, const struct tachy_device *d,
@@ -271,6 +313,8 @@ static void write_cache(const struct tachy_gpu_rates *r, const struct tachy_devi
     json_t *o = read_cache(&path), *e = json_object();
     device_key(key, sizeof(key), d);
     json_object_set_new(e, "copy_bps", json_real(r->copy_bps));
+    json_object_set_new(e, "to_host_bps", json_real(r->to_host_bps));
+    json_object_set_new(e, "to_device_bps", json_real(r->to_device_bps));
     for (int i = 0; i < TACHY_RATE_COUNT; i++)
         json_object_set_new(e, tachy_rate_name((enum tachy_rate)i), json_real(r->flops[i]));
     json_object_set_new(o, key, e);

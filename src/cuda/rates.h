@@ -5,12 +5,13 @@
 //
 // copy_bps: bytes a second of a copy from device memory to device memory, read and written ones
 // both counted, of 1 GiB or more and at least eight times the L2 cache (a share of the card's
-// memory where that is small). flops: operations a second of a matrix product of 8192 x 8192 x
+// memory where that is small). to_host_bps, to_device_bps: bytes a second of a copy of 64 MiB between
+// the card and pinned memory of the host's, that way alone. flops: operations a second of a matrix product of 8192 x 8192 x
 // 8192 through cuBLAS, 2 n^3 operations, random numbers (zeros would be faster), accumulated
 // in float32. Each is the median of seven after thirty to warm up, timed by events. 0: not known.
 enum tachy_rate { TACHY_RATE_FP16, TACHY_RATE_TF32, TACHY_RATE_COUNT };
 struct tachy_gpu_rates {
-    double copy_bps;
+    double copy_bps, to_host_bps, to_device_bps;
     double flops[TACHY_RATE_COUNT];
 };
 

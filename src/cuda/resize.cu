@@ -1,8 +1,8 @@
 #include "cuda/resize.h"
 #include "cuda/values.cuh"
 
-// A thread has one output pixel with up to SLICE of its channels; lanes lie side by side in dst: over
-// the pixels of a row, or over pixels and slices of channels where those come last.
+// A thread has one output pixel with up to SLICE of its channels, which share its tables; lanes lie side
+// by side in dst: over the pixels of a row, or over pixels and slices of channels where those come last.
 enum { WIDE = 32, HIGH = 8, SLICE = 4 };
 
 template <typename T, int N> __device__ static void one(const tachy_cuda_resize &p, int x, int y, int first, int n)
@@ -16,10 +16,11 @@ template <typename T, int N> __device__ static void one(const tachy_cuda_resize 
     float sum[N] = {0};
     for (int j = 0; j < ny; j++, src += p.row_src) {
         float line[N] = {0};
-        for (int i = 0; i < nx; i++)
+        const T *s = src;
+        for (int i = 0; i < nx; i++, s += p.col_src)
             for (int k = 0; k < N; k++)
                 if (N == 1 || k < n)
-                    line[k] += wx[i] * value(src[i * p.col_src + k * p.chan_src]);
+                    line[k] += wx[i] * value(s[k * p.chan_src]);
         for (int k = 0; k < N; k++)
             sum[k] += wy[j] * line[k];
     }
@@ -40,13 +41,13 @@ template <typename T, int N> __global__ void __launch_bounds__(WIDE *HIGH) resiz
 template <typename T> static int launch(const tachy_cuda_resize *a, cuda_stream stream)
 {
     bool last = a->chan_dst == 1 && a->channels > 1;
-    int slices = last ? parts(a->channels, SLICE) : a->channels;
+    int slices = parts(a->channels, SLICE);
     int64_t columns = (int64_t)a->width * slices;
     if (columns > INT32_MAX - WIDE)
         return cudaErrorInvalidValue;
     dim3 block(WIDE, HIGH), grid(parts(columns, WIDE), parts(a->height, HIGH), a->count);
-    if (last)
-        resize<T, SLICE><<<grid, block, 0, on(stream)>>>(*a, slices, true);
+    if (a->channels > 1)
+        resize<T, SLICE><<<grid, block, 0, on(stream)>>>(*a, slices, last);
     else
         resize<T, 1><<<grid, block, 0, on(stream)>>>(*a, slices, false);
     return cudaGetLastError();

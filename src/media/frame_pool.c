@@ -115,10 +115,16 @@ static size_t shrink(void *user, size_t want)
     return got;
 }
 
+// Where its frames count.
+static enum tachy_place counted_place(const tachy_frame_pool *p)
+{
+    return p->place == TACHY_DEVICE ? tachy_place_of_gpu(p->gpu->device.ordinal) : p->place;
+}
+
 void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m)
 {
     p->memory = tachy_memory_ref(m);
-    p->cache = (struct tachy_cache){.place = p->place, .shrink = shrink, .user = p};
+    p->cache = (struct tachy_cache){.place = counted_place(p), .shrink = shrink, .user = p};
     tachy_memory_add_cache(m, &p->cache);
 }
 
@@ -131,7 +137,7 @@ static int new_share(tachy_frame_pool *p, struct share **out)
     struct share *s = calloc(1, sizeof(*s));
     if (!s)
         return TACHY_ERR_NOMEM;
-    int err = tachy_memory_reserve(p->memory, &s->block, p->place, TACHY_MEMORY_FRAMES,
+    int err = tachy_memory_reserve(p->memory, &s->block, counted_place(p), TACHY_MEMORY_FRAMES,
                                    tachy_frame_bytes(p->format, p->width, p->height));
     if (err < 0) {
         free(s);

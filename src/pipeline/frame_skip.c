@@ -5,13 +5,16 @@
 #include <stdlib.h>
 
 void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,
-                           float threshold)
+                           float threshold, const struct tachy_log *log)
 {
     memset(s, 0, sizeof(*s));
     s->eyes = TACHY_CLAMP(eyes, 1, TACHY_MAX_EYES);
     s->stereo = stereo;
     s->threshold = threshold;
+    s->log = log;
 }
+
+void tachy_frame_skip_close(struct tachy_frame_skip *s) { tachy_signature_gpu_close(&s->gpu); }
 
 static struct tachy_rect eye_of(const struct tachy_frame_skip *s, const tachy_frame *f, int eye)
 {
@@ -26,14 +29,26 @@ static struct tachy_rect eye_of(const struct tachy_frame_skip *s, const tachy_fr
     return r;
 }
 
-static bool look_eye(struct tachy_frame_skip_eye *e, const tachy_frame *f,
-                     const struct tachy_rect *r, float threshold, unsigned allowed)
+static bool make(struct tachy_frame_skip *s, struct tachy_signature *out, const tachy_frame *f, const struct tachy_rect *r)
+{
+    if (f->place != TACHY_DEVICE)
+        return tachy_signature_make(out, f, r) == TACHY_OK;
+    if (!s->gpu_fails && tachy_signature_make_gpu(&s->gpu, out, f, r, s->log) == TACHY_OK)
+        return true;
+    if (!s->gpu_fails)
+        tachy_msg(s->log, TACHY_LOG_WARN, "frames on the GPU cannot be compared: the model runs for all of them");
+    s->gpu_fails = true;
+    return false;
+}
+
+static bool look_eye(struct tachy_frame_skip *s, struct tachy_frame_skip_eye *e, const tachy_frame *f,
+                     const struct tachy_rect *r, unsigned allowed)
 {
     e->similar = false;
-    if (tachy_signature_make(&e->now, f, r) < 0 || !e->known)
+    if (!make(s, &e->now, f, r) || !e->known)
         return false;
     float d = tachy_signature_distance(&e->last, &e->now);
-    e->similar = d <= threshold && allowed & 1u << TACHY_EASE_SIMILAR;
+    e->similar = d <= s->threshold && allowed & 1u << TACHY_EASE_SIMILAR;
     bool between = e->inferred && d <= TACHY_ALTERNATE_MOST;
     return e->similar || (between && allowed & 1u << TACHY_EASE_ALTERNATE);
 }
@@ -47,7 +62,7 @@ unsigned tachy_frame_skip_look(struct tachy_frame_skip *s, const tachy_frame *f,
         struct tachy_frame_skip_eye *e = &s->eye[i];
         struct tachy_rect r = eye_of(s, f, i);
         e->known = e->known && !anew && allowed;
-        if (allowed && look_eye(e, f, &r, s->threshold, allowed))
+        if (allowed && look_eye(s, e, f, &r, allowed))
             reuse |= 1u << i;
     }
     return reuse;

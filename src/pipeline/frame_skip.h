@@ -1,5 +1,5 @@
 #pragma once
-#include "preprocess/signature.h"
+#include "preprocess/signature_cuda.h"
 
 #include <tachy/live.h>
 
@@ -14,6 +14,9 @@ struct tachy_frame_skip {
     int eyes;
     enum tachy_stereo stereo;
     float threshold; // 0..1
+    const struct tachy_log *log;
+    struct tachy_signature_gpu *gpu; // of frames there; NULL: none has come
+    bool gpu_fails;                  // such frames are not compared
     struct tachy_frame_skip_eye {
         struct tachy_signature last, now; // of the last one inferred; of the frame asked about
         bool known;                       // `last` is
@@ -24,7 +27,8 @@ struct tachy_frame_skip {
 };
 
 void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,
-                           float threshold);
+                           float threshold, const struct tachy_log *log);
+void tachy_frame_skip_close(struct tachy_frame_skip *s);
 // Looks at the next frame under `allowed` (bits 1 << TACHY_EASE_SIMILAR and _ALTERNATE; with
 // none, nothing is read) and returns the eyes whose results can be taken over as bits 1 << eye.
 // `anew`: the stream starts anew here, nothing of before counts.

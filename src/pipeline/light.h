@@ -3,10 +3,11 @@
 
 #include <tachy/run.h>
 
-// The light time: what a frame costs on the busiest resource when each step runs alone,
-// inputs ready, saturated (docs/design.md). On a CPU the one resource is its cores, so a
-// step's light time is 1 / (frames a second that all cores together do of that step alone),
-// and the light time of a frame is the sum over the steps.
+// The light time: what a frame costs on the busiest resource when each step runs alone, inputs ready,
+// saturated (docs/design.md). A step's time is 1 / (frames a second that its resource does of that step
+// alone, with as many copies side by side as give the most). Each step's work is a resource's: the cores',
+// or where the task runs on a GPU the decoder's there or that of its multiprocessors; what is copied
+// between card and host loads the link. The light time is the largest sum.
 
 struct tachy_light_params {
     tachy_task *task;                         // started on the stream that is run
@@ -19,11 +20,22 @@ struct tachy_light_params {
     const struct tachy_log *log;
 };
 
-// Rates that were measured, frames a second of all cores together.
+// Rates that were measured, frames a second of all copies together, and where.
 enum { TACHY_LIGHT_ROUNDS = 5, TACHY_LIGHT_MOST = 4 * TACHY_LIGHT_ROUNDS };
 struct tachy_light {
     double rate[TACHY_STEP_COUNT][TACHY_LIGHT_MOST];
     int nb[TACHY_STEP_COUNT];
+    enum tachy_resource of[TACHY_STEP_COUNT];
+    int copies[TACHY_STEP_COUNT]; // that gave the most; 0: all of the machine's cores
+    double link_ms[TACHY_RESOURCE_COUNT]; // of a frame's copies: to_host and to_device alone
+};
+
+// What a frame costs, in milliseconds.
+struct tachy_light_times {
+    double step[TACHY_STEP_COUNT]; // 0 where the step costs nothing or does not exist
+    enum tachy_resource of[TACHY_STEP_COUNT];
+    int copies[TACHY_STEP_COUNT];
+    double link[TACHY_RESOURCE_COUNT];
 };
 
 // Measures each step TACHY_LIGHT_ROUNDS times for a short while, the steps in turn, so that what
@@ -31,13 +43,15 @@ struct tachy_light {
 // call; calls before and after a run are added up).
 // TACHY_ERR_UNSUPPORTED where the source cannot be opened a second time (a pipe).
 int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *l);
-// Milliseconds a frame for each step, by the median of its rates; 0 where the step costs nothing
-// or does not exist.
-void tachy_light_ms(const struct tachy_light *l, double light_ms[TACHY_STEP_COUNT]);
+// By the median of each step's rates.
+void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t);
+// Fills in the summary's light_ms, resources and ratio, whose frames and fps are known. `decoded`: frames
+// decoded for each that was written.
+void tachy_light_apply(const struct tachy_light_times *t, double decoded, struct tachy_summary *sum);
 
 // Figures kept from run to run in <dir>/light.json (dir NULL: the user's cache folder), by a
 // key that names the machine, the task and the formats. load: TACHY_ERR_NOT_FOUND where
 // there are none.
-int tachy_light_load(const char *dir, const char *key, double light_ms[TACHY_STEP_COUNT]);
-int tachy_light_save(const char *dir, const char *key, const double light_ms[TACHY_STEP_COUNT],
+int tachy_light_load(const char *dir, const char *key, struct tachy_light_times *t);
+int tachy_light_save(const char *dir, const char *key, const struct tachy_light_times *t,
                      const struct tachy_log *log);

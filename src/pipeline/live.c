@@ -24,7 +24,7 @@ void tachy_live_open(struct tachy_live *l, const struct tachy_live_params *p, co
     bool live = p->mode == TACHY_RUN_LIVE;
     uint64_t deadline = live ? (uint64_t)(p->max_latency_ms * 1e6) : 0;
     tachy_shed_open(&l->shed, deadline);
-    tachy_frame_skip_open(&l->skip, t->eyes, stereo, (float)p->frame_skip_threshold);
+    tachy_frame_skip_open(&l->skip, t->eyes, stereo, (float)p->frame_skip_threshold, log);
     l->controlled = deadline && !p->no_ease && steps(l, declared);
     struct tachy_controller_params cp = {
         .steps = l->controlled ? steps(l, declared) : 0, .deadline_ns = deadline, .log = log};
@@ -34,6 +34,7 @@ void tachy_live_open(struct tachy_live *l, const struct tachy_live_params *p, co
 void tachy_live_close(struct tachy_live *l)
 {
     tachy_frame_unref(&l->waiting.frame);
+    tachy_frame_skip_close(&l->skip);
     pthread_mutex_destroy(&l->lock);
 }
 

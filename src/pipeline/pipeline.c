@@ -32,15 +32,39 @@ int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tac
     return TACHY_CLAMP(max_bytes / bytes, 2, most);
 }
 
+// The GPUs that a stream's frames may be on.
+static int devices_of(const tachy_stream *s, enum tachy_place place[TACHY_MAX_GPUS])
+{
+    const tachy_task *t = s->bind->task;
+    struct tachy_gpu_share share[TACHY_MAX_GPUS];
+    int n = t->ops->gpus ? t->ops->gpus(t, share) : 0;
+    place[0] = TACHY_DEVICE;
+    for (int i = 0; i < n; i++)
+        place[i] = tachy_place_of_gpu(share[i].gpu);
+    return TACHY_MAX(n, 1);
+}
+
+// What the run may still take of the memory of the GPU that has the least.
+static int64_t device_room(const tachy_stream *s)
+{
+    struct tachy_memory_stats now;
+    enum tachy_place place[TACHY_MAX_GPUS];
+    int64_t least = INT64_MAX;
+    tachy_memory_read(s->pipeline->memory, &now);
+    for (int i = 0, n = devices_of(s, place); i < n; i++) {
+        uint64_t budget = now.budget[place[i]], taken = now.total[place[i]];
+        int64_t room = !budget ? (int64_t)1 << 30 : budget > taken ? (int64_t)(budget - taken) : 0;
+        least = TACHY_MIN(least, room);
+    }
+    return least;
+}
+
 // Frames of a GPU's wait there: as many as fit a quarter of what the run may still take of its memory, and
-// results as many as a gigabyte holds, since their host memory is pinned.
+// results as many as a gigabyte holds, since their host memory is pinned. They may all be on one of several.
 static int64_t device_fit(const tachy_stream *s)
 {
     const tachy_task *t = s->bind->task;
-    struct tachy_memory_stats now;
-    tachy_memory_read(s->pipeline->memory, &now);
-    uint64_t budget = now.budget[TACHY_DEVICE], taken = now.total[TACHY_DEVICE];
-    int64_t room = !budget ? (int64_t)1 << 30 : budget > taken ? (int64_t)(budget - taken) : 0;
+    int64_t room = device_room(s);
     int64_t priv = TACHY_MAX(t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0, 4096);
     int64_t picture = s->keeps_input ? (int64_t)s->in_bytes : 0;
     return TACHY_MIN(room / 4 / (priv + picture), ((int64_t)1 << 30) / priv);
@@ -57,6 +81,13 @@ static int64_t resting_bytes(const tachy_stream *s)
     return TACHY_MAX(priv + picture, 4096);
 }
 
+// Items in flight beside a GPU, whose queue is fed by few workers: so many that several pictures can be
+// finished at once, their pinned memory within 320 MB.
+static int64_t gpu_depth(const tachy_stream *s)
+{
+    return TACHY_MIN((int64_t)32, ((int64_t)320 << 20) / TACHY_MAX((int64_t)s->out_bytes, 1));
+}
+
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
 {
     const struct tachy_pipeline *p = s->pipeline;
@@ -71,6 +102,8 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
     s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
     s->on_gpu = b->input.place == TACHY_DEVICE;
+    if (s->on_gpu && !max_bytes)
+        s->depth = TACHY_MAX(s->depth, gpu_depth(s));
     int64_t fit = s->on_gpu && !max_bytes ? device_fit(s) : TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
     int64_t most = TACHY_MAX(s->depth, s->on_gpu ? 4096 : 512);
     s->window = TACHY_DEF(params->window, TACHY_CLAMP(fit, s->depth, most));
@@ -114,11 +147,15 @@ static int take_memory(tachy_stream *s)
     const tachy_task *t = s->bind->task;
     if (s->on_gpu) {
         size_t frames = (size_t)(s->keeps_input ? s->window : s->depth);
-        return tachy_memory_reserve(m, &s->held, TACHY_DEVICE, TACHY_MEMORY_FRAMES, frames * s->in_bytes);
+        enum tachy_place place[TACHY_MAX_GPUS];
+        int n = devices_of(s, place), err = TACHY_OK;
+        for (int i = 0; i < n && err == TACHY_OK; i++)
+            err = tachy_memory_reserve(m, &s->held[i], place[i], TACHY_MEMORY_FRAMES, frames * s->in_bytes);
+        return err;
     }
     int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0;
     fit_host(s, priv);
-    int err = tachy_memory_reserve(m, &s->held, TACHY_HOST, TACHY_MEMORY_FRAMES,
+    int err = tachy_memory_reserve(m, &s->held[0], TACHY_HOST, TACHY_MEMORY_FRAMES,
                                    (size_t)s->depth * s->in_bytes);
     if (err == TACHY_OK && priv)
         err = tachy_memory_reserve(m, &s->results, TACHY_HOST, TACHY_MEMORY_RESULTS,
@@ -209,7 +246,8 @@ static void close_stream(tachy_stream *s)
 {
     struct tachy_pipeline *p = s->pipeline;
     close_slots(s);
-    tachy_memory_give(p->memory, &s->held);
+    for (int i = 0; i < TACHY_MAX_GPUS; i++)
+        tachy_memory_give(p->memory, &s->held[i]);
     tachy_memory_give(p->memory, &s->results);
     if (s->order_state)
         s->bind->task->ops->order_close(s->order_state);
@@ -402,6 +440,12 @@ static int open_workers(struct tachy_pipeline *p, int n)
     return TACHY_OK;
 }
 
+static int enough_workers(const tachy_task *t)
+{
+    int n = t && t->ops->workers ? t->ops->workers(t) : 0, cores = tachy_cpu_count();
+    return n ? TACHY_MIN(n, cores) : cores;
+}
+
 static int start_workers(struct tachy_pipeline *p)
 {
     for (int i = 0; i < p->nb_workers; i++) {
@@ -452,7 +496,7 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
     struct tachy_memory_params mp = {.budget = {(uint64_t)params->memory}, .log = params->log};
     int err = tachy_memory_open(&p->memory, &mp);
     if (err == TACHY_OK)
-        err = open_workers(p, TACHY_DEF(params->workers, tachy_cpu_count()));
+        err = open_workers(p, TACHY_DEF(params->workers, enough_workers(params->task)));
     if (err == TACHY_OK && params->task)
         err = open_first(p, params, policy);
     if (err == TACHY_OK)

@@ -37,7 +37,7 @@ enum slot_state {
     SLOT_QUEUED,  // waits for a worker or is with one
     SLOT_INFERRED,
     SLOT_ORDERED, // waits for composite or is in it
-    SLOT_DONE,    // `err`: the stream ends before this item
+    SLOT_DONE,    // `err`: the stream ends before this item; item.pending: pull waits for another device
     SLOT_HOLE,    // nothing is pulled here
 };
 
@@ -117,7 +117,8 @@ struct tachy_stream {
     int64_t near;     // composite runs this far ahead of pull
     int64_t inputs_max; // decoded pictures that may wait for a worker
     size_t in_bytes, out_bytes;
-    struct tachy_block held, results; // of the pipeline's budget: decoded pictures, priv of items
+    struct tachy_block held[TACHY_MAX_GPUS]; // of the pipeline's budget: decoded pictures, in each place they may be in
+    struct tachy_block results;              // and priv of items
 
     // Push.
     int64_t next_seq;            // of the thread that pushes in order
@@ -279,6 +280,8 @@ void pipeline_advance(tachy_stream *s);
 // no item: then the code is all that is kept.
 void pipeline_fail(tachy_stream *s, int64_t seq, int err);
 
+// A failure in `step` of the item at `seq`, which is the caller's; the first one of a stream is logged.
+void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *step, int err);
 // Ends an item that its stream has ended before.
 void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
 
@@ -372,6 +375,8 @@ int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
 int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
                              int workers, int64_t max_bytes);
 
+// Whether pull has something to say about its next position.
+bool pipeline_answered(const tachy_stream *s);
 // Drops what a slot holds.
 void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot);
 

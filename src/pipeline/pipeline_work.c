@@ -66,8 +66,7 @@ void pipeline_fail(tachy_stream *s, int64_t seq, int err)
     pthread_mutex_unlock(&s->fail);
 }
 
-// A failure in `step` of the item at `seq`; the first one of a stream is logged.
-static void item_failed(tachy_stream *s, int64_t seq, const char *step, int err)
+void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *step, int err)
 {
     struct pipeline_slot *slot = pipeline_slot(s, seq);
     if (!atomic_load(&s->err))
@@ -202,7 +201,7 @@ static void composite(struct pipeline_worker *w, void *worker, const struct pipe
     measure(w, s, TACHY_STEP_COMPOSITE, item, start, end, start - item->arrived);
     item->arrived = end;
     if (err < 0)
-        item_failed(s, job->seq, tachy_step_name(TACHY_STEP_COMPOSITE), err);
+        pipeline_item_failed(s, job->seq, tachy_step_name(TACHY_STEP_COMPOSITE), err);
     else
         finish(s, slot);
 }
@@ -276,7 +275,7 @@ static void infer(struct pipeline_worker *w, void *worker, const struct pipeline
     if (err == TACHY_OK && s->after_model)
         err = s->after_model(s->after_user, s->state, slot->item.result.frame_id);
     if (err < 0) {
-        item_failed(s, job->seq, tachy_step_name(step), err);
+        pipeline_item_failed(s, job->seq, tachy_step_name(step), err);
     } else if (s->bind->batcher && !all_reused(s, &slot->item)) {
         pipeline_batch_submit(s, job->seq);
     } else {
@@ -297,7 +296,7 @@ static void post(struct pipeline_worker *w, void *worker, const struct pipeline_
         err = postprocess_eyes(w, worker, s, slot);
     }
     if (err < 0)
-        item_failed(s, job->seq, tachy_step_name(step), err);
+        pipeline_item_failed(s, job->seq, tachy_step_name(step), err);
     else
         inferred(w, worker, job);
 }
@@ -313,7 +312,7 @@ static void work(struct pipeline_worker *w, const struct pipeline_job *job)
     void *worker;
     int err = pipeline_bind_worker(s->bind, w->index, &worker);
     if (err < 0)
-        item_failed(s, job->seq, "opening a worker of the task", err);
+        pipeline_item_failed(s, job->seq, "opening a worker of the task", err);
     else if (job->part == PIPELINE_COMPOSITE)
         composite(w, worker, job);
     else if (job->part == PIPELINE_POST)
@@ -353,7 +352,7 @@ static void order_item(tachy_stream *s, int64_t seq)
         if (err == TACHY_OK && s->after_order)
             err = s->after_order(s->after_user, s->order_state, slot->item.result.frame_id);
         if (err < 0) {
-            item_failed(s, seq, "ordered postprocess", err);
+            pipeline_item_failed(s, seq, "ordered postprocess", err);
             return;
         }
     }
@@ -392,9 +391,10 @@ static void queue_composites(tachy_stream *s)
     // Each read once: a macro that reads again may see pull further on, and pass what is not ordered.
     int64_t ordered = atomic_load(&s->next_order);
     tachy_pipeline_delay();
-    int64_t near = atomic_load(&s->next_pull) + s->near;
-    int64_t limit = TACHY_MIN(ordered, near);
+    int64_t pulled = atomic_load(&s->next_pull), limit = TACHY_MIN(ordered, pulled + s->near);
     bool locked = false;
+    if (s->on_gpu && s->near < s->window && n - pulled > s->near / 2)
+        return; // so many are on their way: the next ones go together, when pull has got through half of them
     for (; n < limit; n++) {
         struct pipeline_slot *slot = pipeline_slot(s, n);
         bool ready = atomic_load(&slot->state) == SLOT_ORDERED;
@@ -436,7 +436,8 @@ static void settle(const struct pipeline_job *jobs, int n)
         if (i + 1 < n && jobs[i + 1].stream == jobs[i].stream)
             continue;
         pipeline_advance(jobs[i].stream);
-        pipeline_event_wake(&jobs[i].stream->done);
+        if (pipeline_answered(jobs[i].stream)) // else pull would only look and wait again
+            pipeline_event_wake(&jobs[i].stream->done);
     }
 }
 

@@ -25,10 +25,12 @@ static int wanted_decoders(const struct run_readers *r)
         return 1;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
+    int gpus = r->stream->on_gpu ? r->source->params.nb_gpus : 1; // each is given something
     if (r->stream->keeps_input || r->shared || r->source->params.in_order)
-        return 1;
+        return r->shared ? 1 : gpus;
     if (r->stream->on_gpu) // sessions wait for the GPU, not for cores, and each takes a while to open
-        return (int)TACHY_CLAMP(tachy_source_info(r->source)->frames / SESSION_FRAMES, 1, DECODERS_AUTO_MAX);
+        return (int)TACHY_CLAMP(tachy_source_info(r->source)->frames / SESSION_FRAMES, gpus,
+                                TACHY_MIN(gpus * DECODERS_AUTO_MAX, READERS_MAX));
     return r->source->params.threads ? 1 : TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
 }
 

@@ -28,6 +28,7 @@ struct tachy_item {
     uint64_t pushed;     // into the pipeline, tachy_ticks()
     uint32_t stream;     // number of its stream in the profile
     bool anew;           // the stream's state (smoothing, recurrence) starts anew here
+    bool pending;        // composite has only begun what ends in `out` and `result`: see settle
     bool small;          // the model is to see a smaller picture (TACHY_EASE_SMALL_INPUT)
     unsigned reuse;      // eyes (bits 1 << eye) whose result is taken over from an earlier item:
                          // preprocess, model and postprocess are not called for them
@@ -42,6 +43,14 @@ struct tachy_task_batches {
     int max;             // pictures a run may hold
     int64_t runs, items; // runs, and pictures in them
     double run_s;        // of all runs together
+};
+
+// What a GPU does of a task.
+struct tachy_device;
+struct tachy_task_gpu {
+    struct tachy_device *device;
+    unsigned steps; // bits 1 << enum tachy_step: its multiprocessors do their work
+    double to_host, to_device; // bytes that are copied for a frame
 };
 
 // What the steps of one eye read and write, in a worker's memory.
@@ -78,6 +87,10 @@ struct tachy_task_ops {
     // thread at a time is in worker_open.
     int (*worker_open)(tachy_task *t, void **worker);
     void (*worker_close)(void *worker);
+
+    // After open(): how many workers are enough, where their steps only put work on another device. 0: one a
+    // core is not too many. NULL: 0.
+    int (*workers)(const tachy_task *t);
 
     // In any order, in parallel over frames; eye 0 .. t->eyes - 1.
     int (*preprocess)(void *worker, struct tachy_item *item, int eye);
@@ -141,6 +154,15 @@ struct tachy_task_ops {
 
     // In any order again, after `order`; sets item->out. NULL: no pictures are made.
     int (*composite)(void *worker, struct tachy_item *item);
+    // Composite may return while another device still works at item->out and item->result: then it sets
+    // item->pending, and what it reads and writes is kept by the task. Waits until they are there, or have
+    // failed, and clears `pending`. Any thread, once for an item, before it is pulled or its memory is used
+    // again; not in order. NULL: composite never does.
+    int (*settle)(struct tachy_item *item);
+
+    // The GPUs that items are worked on, with the frames of each since the task was opened; returns how
+    // many. NULL: none. Any thread, after the start.
+    int (*gpus)(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
 
     void (*item_close)(void *item_priv); // frees what the item's priv holds
     // For saving and replaying steps. NULL: cannot be done.
@@ -151,6 +173,12 @@ struct tachy_task_ops {
     // NULL: there are none. Any thread, while the other is open.
     uint64_t (*transfer_ns)(const void *worker);
     uint64_t (*batch_transfer_ns)(const void *engine);
+    // For the light ratio, of an item that has been through all steps. NULL, false: a GPU does nothing.
+    bool (*gpu)(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
+    // Queues the kernels of one of those steps for all eyes on the worker's stream, without the copies
+    // between host and card, and does not wait. The device's context is current.
+    int (*gpu_queue)(void *worker, enum tachy_step step, struct tachy_item *item);
+    void *(*gpu_stream)(const void *worker); // a CUstream
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);
     // What runs the model, with its version. NULL: nothing does.
@@ -164,8 +192,15 @@ struct tachy_task {
     char *settings; // that the task was opened with: JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // stage_save.h; NULL: nothing is saved
     struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
+    struct tachy_profile *profile; // the same; NULL: there is none
     max_align_t priv[];
 };
+
+// Ends what composite may have begun.
+static inline int tachy_task_settle(const struct tachy_task_ops *ops, struct tachy_item *item)
+{
+    return item->pending ? ops->settle(item) : TACHY_OK;
+}
 
 static inline bool tachy_task_recurrent(const tachy_task *t)
 {

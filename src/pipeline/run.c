@@ -32,10 +32,19 @@ struct run {
     struct control_run controlled;
     struct tachy_system before; // when the run began
     double work_before_s, transfer_before_s; // the pipeline's then
+    struct tachy_gpu_share gpus_before[TACHY_MAX_GPUS]; // the task's then
     struct tachy_summary *sum;
 };
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
+
+static void read_gpus(const struct run *r, struct tachy_summary *s)
+{
+    const tachy_task *t = r->p->task;
+    s->nb_gpus = t->ops->gpus ? t->ops->gpus(t, s->gpus) : 0;
+    for (int i = 0; i < s->nb_gpus; i++)
+        s->gpus[i].frames -= r->gpus_before[i].frames;
+}
 
 // What can be said while the run goes on; `paused_s`: not counted. Any thread.
 static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s)
@@ -59,6 +68,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     s->fps = s->seconds > 0 ? (double)s->frames / s->seconds : 0;
     s->cores = tachy_cpu_count();
     live_stream_read(r->live, &s->live);
+    read_gpus(r, s);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
@@ -270,6 +280,14 @@ static char *light_key(const struct run *r)
         k->params.preset ? k->params.preset : "");
 }
 
+// What is measured alone is measured on one GPU.
+static bool on_several_gpus(const struct run *r)
+{
+    struct tachy_gpu_share share[TACHY_MAX_GPUS];
+    const tachy_task *t = r->p->task;
+    return t->ops->gpus && t->ops->gpus(t, share) > 1;
+}
+
 static int calibrate(struct run *r, struct tachy_light *light)
 {
     const struct tachy_source_params sp = {
@@ -279,7 +297,7 @@ static int calibrate(struct run *r, struct tachy_light *light)
         .rate = r->p->source->params.rate,
         .decode = r->p->source->params.decode,
         .on_gpu = r->p->source->params.on_gpu,
-        .gpu = r->p->source->params.gpu,
+        .gpu = r->p->source->params.gpus[0],
         .gpu_stream = r->p->source->params.gpu_stream,
     };
     return tachy_light_measure(
@@ -299,16 +317,16 @@ static int calibrate(struct run *r, struct tachy_light *light)
 // median of all counts.
 static void apply_light(struct run *r, struct tachy_light *samples, bool measured)
 {
-    double light[TACHY_STEP_COUNT] = {0}, sum = 0;
+    struct tachy_light_times light;
     char *key = light_key(r);
     int err = TACHY_OK;
     if (measured) {
         err = calibrate(r, samples);
-        tachy_light_ms(samples, light);
+        tachy_light_times(samples, &light);
         if (err == TACHY_OK && key)
-            tachy_light_save(r->p->cache_dir, key, light, NULL);
-    } else if (!r->p->calibrate) {
-        err = key ? tachy_light_load(r->p->cache_dir, key, light) : TACHY_ERR_NOMEM;
+            tachy_light_save(r->p->cache_dir, key, &light, NULL);
+    } else if (!r->p->calibrate && !on_several_gpus(r)) {
+        err = key ? tachy_light_load(r->p->cache_dir, key, &light) : TACHY_ERR_NOMEM;
         r->sum->light_stored = err == TACHY_OK;
     } else {
         err = TACHY_ERR_UNSUPPORTED;
@@ -317,13 +335,7 @@ static void apply_light(struct run *r, struct tachy_light *samples, bool measure
     if (err < 0)
         return;
     // A step that is skipped for some frames costs only as often as it ran.
-    int64_t n = TACHY_MAX(r->sum->frames, 1);
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-        r->sum->steps[s].light_ms = light[s];
-        double share = s == TACHY_STEP_DECODE ? (double)r->p->source->seen / (double)n : 1.0;
-        sum += light[s] * share;
-    }
-    r->sum->light_ratio = sum * 1e-3 * r->sum->fps;
+    tachy_light_apply(&light, (double)r->p->source->seen / (double)TACHY_MAX(r->sum->frames, 1), r->sum);
 }
 
 static int run_frames(struct run *r)
@@ -374,6 +386,8 @@ static int run_controlled(struct run *r)
     tachy_system_read(&r->before, NULL);
     r->work_before_s = pipeline_work_s(r->pipeline);
     r->transfer_before_s = pipeline_transfer_s(r->stream);
+    if (r->p->task->ops->gpus)
+        r->p->task->ops->gpus(r->p->task, r->gpus_before);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
@@ -486,8 +500,10 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         err = tachy_resume_finish(r.resume, true);
         goto error;
     }
-    bool measured = p->calibrate && calibrate(&r, &light) == TACHY_OK;
-    if (p->calibrate && !measured)
+    bool one = !on_several_gpus(&r), measured = p->calibrate && one && calibrate(&r, &light) == TACHY_OK;
+    if (p->calibrate && !one)
+        tachy_msg(p->log, TACHY_LOG_WARN, "--calibrate measures one GPU, so there is no light ratio of a run over several");
+    else if (p->calibrate && !measured)
         tachy_msg(p->log, TACHY_LOG_WARN,
                   "%s: cannot be read twice or has a single picture, so there is no light ratio",
                   p->source->url);

@@ -1,7 +1,5 @@
 #include "pipeline/stage_save.h"
 
-#include "media/place.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -117,9 +115,6 @@ static int put_array(const struct tachy_stage_save *s, json_t *list, const char 
 static int put_plane(const struct tachy_stage_save *s, json_t *list, const tachy_frame *f, int plane)
 {
     char name[64];
-    int readable = tachy_frame_need_host(f, s->log, "saving a stage");
-    if (readable < 0)
-        return readable;
     struct tachy_npy a = tachy_plane_array(f, plane);
     size_t row = a.bytes / (size_t)a.shape[0];
     a.data = malloc(a.bytes);
@@ -130,6 +125,17 @@ static int put_plane(const struct tachy_stage_save *s, json_t *list, const tachy
     snprintf(name, sizeof(name), "frame-%06lld.plane%d.npy", (long long)f->id, plane);
     int err = put_array(s, list, name, &a);
     free(a.data);
+    return err;
+}
+
+// The frame's planes; one in a GPU's memory is fetched.
+static int put_frame(const struct tachy_stage_save *s, json_t *list, tachy_frame *f)
+{
+    tachy_frame *here;
+    int err = tachy_frame_download(&here, f, s->log);
+    for (int i = 0; err == TACHY_OK && i < tachy_pix_desc(f->format)->planes; i++)
+        err = put_plane(s, list, here, i);
+    tachy_frame_unref(&here);
     return err;
 }
 
@@ -201,9 +207,7 @@ int tachy_stage_save_item(struct tachy_stage_save *s, const tachy_task *task, vo
     task->ops->tensors(worker, &t);
     json_t *entry = entry_of(item, eye, &t), *planes = json_array(), *in = json_array(),
            *out = json_array(), *mask = json_array();
-    int err = TACHY_OK;
-    for (int i = 0; i < tachy_pix_desc(item->in->format)->planes && eye == 0 && !err; i++)
-        err = put_plane(s, planes, item->in, i);
+    int err = eye == 0 ? put_frame(s, planes, item->in) : TACHY_OK;
     if (err == TACHY_OK)
         err = put_tensors(s, in, item, eye, "in", t.in, t.n_in);
     if (err == TACHY_OK)

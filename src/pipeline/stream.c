@@ -58,7 +58,7 @@ static void fill(tachy_stream *s, struct tachy_item *item, tachy_frame *f)
     item->stream = s->number;
     item->result = (struct tachy_result){.frame_id = f->id, .pts = f->pts};
     item->anew = f->discontinuity != 0;
-    item->small = false;
+    item->pending = item->small = false;
     item->reuse = 0;
     item->state = s->state;
     item->due = (struct tachy_due){.deadline = UINT64_MAX};
@@ -97,6 +97,7 @@ static void give_priv(tachy_stream *s, struct tachy_item *item)
 
 void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot)
 {
+    tachy_task_settle(s->bind->task->ops, &slot->item); // nobody asks any more how it ended
     tachy_frame_unref(&slot->item.in);
     tachy_frame_unref(&slot->item.out);
     give_priv(s, &slot->item);
@@ -233,11 +234,9 @@ int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks)
 
 // ---- Pull ----
 
-// Whether pull has something to say about its next position.
-static bool answered(void *stream)
+bool pipeline_answered(const tachy_stream *s)
 {
-    tachy_stream *s = stream;
-    int64_t n = atomic_load_explicit(&s->next_pull, memory_order_relaxed);
+    int64_t n = atomic_load(&s->next_pull);
     if (n >= atomic_load(&s->end))
         return true;
     if (n < atomic_load(&s->next_push)) {
@@ -248,6 +247,8 @@ static bool answered(void *stream)
     return (atomic_load(&s->err) && n >= atomic_load(&s->err_at)) ||
            atomic_load_explicit(&s->pipeline->stopped, memory_order_relaxed);
 }
+
+static bool answered(void *stream) { return pipeline_answered(stream); }
 
 static void free_slot(tachy_stream *s, int64_t n)
 {
@@ -299,6 +300,15 @@ static int next_done(tachy_stream *s, int timeout_ms, int64_t *at)
     }
 }
 
+// The item at `n` is done but for what its composite may have left to another device.
+static int settle(tachy_stream *s, int64_t n)
+{
+    int err = tachy_task_settle(s->bind->task->ops, &pipeline_slot(s, n)->item);
+    if (err < 0)
+        pipeline_item_failed(s, n, tachy_step_name(TACHY_STEP_COMPOSITE), err);
+    return err;
+}
+
 int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
                         const struct tachy_result **result, struct pipeline_times *times)
 {
@@ -311,6 +321,8 @@ int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
     s->pulled_at = -1;
     int64_t n;
     int err = next_done(s, timeout_ms, &n);
+    if (err == TACHY_OK)
+        err = settle(s, n);
     if (err < 0)
         return err;
     struct tachy_item *item = &pipeline_slot(s, n)->item;

@@ -61,4 +61,9 @@ int tachy_composite_planes(tachy_composite *c, const tachy_frame *in, struct tac
 int tachy_composite_json(tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
                          const struct tachy_refine *refine, double time_s, const char **line);
 
+// The same from a picture of alpha, 0..255 at the frame's size; seven bytes behind its last row can be read,
+// whatever they hold. Its low bits change. Of `in` all but the pixels is read.
+int tachy_composite_json_of(tachy_composite *c, const tachy_frame *in, struct tachy_result *r, uint8_t *alpha,
+                            ptrdiff_t stride, double time_s, const char **line);
+
 void tachy_composite_close(tachy_composite **c);

@@ -28,6 +28,7 @@ struct tachy_composite_cuda {
     struct tachy_composite_params params;
     const struct tachy_log *log;
     struct tachy_memory *memory;
+    enum tachy_place place;     // in it, of tables and scratch
     const struct tachy_cu *cu;
     const struct tachy_cuda_kernels *kernels;
     struct tachy_curve curve;
@@ -59,6 +60,7 @@ int tachy_composite_cuda_open(tachy_composite_cuda **out, const struct tachy_com
     c->params.blur = p->composite.blur > 0 ? p->composite.blur : 0.02f;
     c->log = log;
     c->memory = p->memory;
+    c->place = TACHY_DEF(p->place, TACHY_DEVICE);
     c->cu = p->cu;
     c->kernels = k;
     c->curve = tachy_curve_make(p->composite.threshold, p->composite.feather);
@@ -90,7 +92,7 @@ static int need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t si
     if (err < 0)
         return err;
     tachy_memory_give(c->memory, b);
-    return tachy_memory_take(c->memory, b, TACHY_DEVICE, TACHY_MEMORY_RESULTS, size);
+    return tachy_memory_take(c->memory, b, c->place, TACHY_MEMORY_RESULTS, size);
 }
 
 // Tables
@@ -215,18 +217,26 @@ static bool same_batch(const struct tachy_composite_cuda *c, const item *a, cons
     return same;
 }
 
+bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format, bool refine)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(format);
+    enum tachy_cuda_chroma chroma;
+    if (p->mode == TACHY_MODE_MASK) // the frame's luma is all that may be read
+        return d && !(refine && d->rgb) && chroma_of(tachy_pix_desc(tachy_composite_mask_format(p)), &chroma);
+    return chroma_of(d, &chroma);
+}
+
 static int check_item(const struct tachy_composite_cuda *c, const item *it)
 {
     const tachy_frame *f = it->in, *b = it->background;
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    enum tachy_cuda_chroma chroma;
-    if (!chroma_of(d, &chroma) ||
-        (c->params.mode == TACHY_MODE_MASK &&
-         !chroma_of(tachy_pix_desc(tachy_composite_mask_format(&c->params)), &chroma)))
+    if (!tachy_composite_cuda_takes(&c->params, f->format, it->refine))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED,
                           "composite: the GPU's version takes grey, 4:2:0 and 4:4:4 without alpha, not %s",
                           d ? d->name : "an unknown format");
-    if (f->place != TACHY_DEVICE || (c->params.mode == TACHY_MODE_REPLACE && b && b->place != TACHY_DEVICE))
+    // A mask is made of no sample of the frame, which may be a head without planes.
+    bool reads = c->params.mode != TACHY_MODE_MASK || it->refine;
+    if ((reads && f->place != TACHY_DEVICE) || (c->params.mode == TACHY_MODE_REPLACE && b && b->place != TACHY_DEVICE))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "composite: the GPU's version takes frames in its memory");
     if (c->params.mode == TACHY_MODE_REPLACE &&
         (!b || b->format != f->format || b->width != f->width || b->height != f->height))

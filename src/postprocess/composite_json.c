@@ -3,12 +3,10 @@
 #include <inttypes.h>
 #include <math.h>
 
-// The part of the alpha picture that one eye's region covers. The picture's rows are padded,
-// so that eight columns can always be read.
-static struct tachy_bits part(const struct tachy_composite *c, ptrdiff_t stride, int x0, int y0,
-                              int x1, int y1)
+// The part of the alpha picture that one eye's region covers.
+static struct tachy_bits part(const struct tachy_bits *all, int x0, int y0, int x1, int y1)
 {
-    return (struct tachy_bits){(uint8_t *)c->full.p + y0 * stride + x0, stride, x1 - x0, y1 - y0};
+    return (struct tachy_bits){all->p + y0 * all->stride + x0, all->stride, x1 - x0, y1 - y0};
 }
 
 static double share(const struct tachy_composite *c, const struct tachy_bits *b)
@@ -29,15 +27,16 @@ static int add_mask(struct tachy_composite *c, const struct tachy_bits *b)
 }
 
 // Each eye in its own region, coordinates relative to it.
-static int add_eyes(struct tachy_composite *c, ptrdiff_t stride)
+static int add_eyes(struct tachy_composite *c, const struct tachy_result *r, const struct tachy_bits *all)
 {
     struct tachy_text *t = &c->text;
     tachy_text_add(t, "\"eyes\":[");
-    for (int i = 0; i < c->alpha.eyes; i++) {
-        const struct tachy_alpha_eye *e = &c->alpha.eye[i];
-        struct tachy_bits b = part(c, stride, e->x0, e->y0, e->x1, e->y1);
-        tachy_text_add(t, "%s{\"region\":[%d,%d,%d,%d],\"coverage\":%.6f,", i ? "," : "", e->x0,
-                       e->y0, b.w, b.h, share(c, &b));
+    for (int i = 0; i < TACHY_MIN(r->eyes, TACHY_MAX_EYES); i++) {
+        struct tachy_alpha_eye e = {.mask = r->mask[i]};
+        tachy_alpha_clip(&e, all->w, all->h);
+        struct tachy_bits b = part(all, e.x0, e.y0, e.x1, e.y1);
+        tachy_text_add(t, "%s{\"region\":[%d,%d,%d,%d],\"coverage\":%.6f,", i ? "," : "", e.x0,
+                       e.y0, b.w, b.h, share(c, &b));
         int err = add_mask(c, &b);
         if (err < 0)
             return err;
@@ -50,15 +49,20 @@ static int add_eyes(struct tachy_composite *c, ptrdiff_t stride)
 int tachy_composite_json(tachy_composite *c, const tachy_frame *in, struct tachy_result *r,
                          const struct tachy_refine *refine, double time_s, const char **line)
 {
-    struct tachy_text *t = &c->text;
     ptrdiff_t stride;
     *line = NULL;
     if (!tachy_pix_desc(in->format))
         return tachy_fail(c->params.log, TACHY_ERR_UNSUPPORTED, "composite: unknown pixel format");
     int err = tachy_composite_alpha(c, in, r, refine, &stride);
-    if (err < 0)
-        return err;
-    struct tachy_bits all = part(c, stride, 0, 0, in->width, in->height);
+    return err < 0 ? err : tachy_composite_json_of(c, in, r, c->full.p, stride, time_s, line);
+}
+
+int tachy_composite_json_of(tachy_composite *c, const tachy_frame *in, struct tachy_result *r, uint8_t *alpha,
+                            ptrdiff_t stride, double time_s, const char **line)
+{
+    struct tachy_text *t = &c->text;
+    struct tachy_bits all = {alpha, stride, in->width, in->height};
+    *line = NULL;
     double coverage = share(c, &all);
     r->coverage = (float)coverage;
     t->len = 0;
@@ -70,7 +74,7 @@ int tachy_composite_json(tachy_composite *c, const tachy_frame *in, struct tachy
         tachy_text_add(t, "null");
     tachy_text_add(t, ",\"width\":%d,\"height\":%d,\"coverage\":%.6f,", in->width, in->height,
                    coverage);
-    err = c->alpha.eyes > 1 ? add_eyes(c, stride) : add_mask(c, &all);
+    int err = r->eyes > 1 ? add_eyes(c, r, &all) : add_mask(c, &all);
     if (err < 0)
         return err;
     tachy_text_char(t, '}');

@@ -50,6 +50,8 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
 // Smooths `mask` in place. `discontinuity`: forget the past. `guide`: as above, same size.
 void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
                         ptrdiff_t guide_stride, bool discontinuity);
+// How far a still mask goes in a frame, of the way: 0.01..1.
+float tachy_smooth_least(float strength);
 // The state as bytes, for a run that goes on later on the same machine. save: `data` holds
 // tachy_smooth_state_size() bytes. load: TACHY_ERR_FORMAT where the bytes are not of this size.
 size_t tachy_smooth_state_size(const tachy_smooth *s);

@@ -11,9 +11,9 @@
 
 // One eye of one frame. All of a call have one format and one size of mask.
 struct tachy_refine_cuda_eye {
-    const tachy_frame *frame;
+    const tachy_frame *frame; // NULL: the guide is there already
     struct tachy_rect region;
-    uint8_t *guide;           // written, `guide_stride` bytes a row
+    uint8_t *guide;           // written, or read where there is no frame; `guide_stride` bytes a row
     const uint8_t *mask;      // NULL: only the guide is made
     struct tachy_refine fit;  // a and b are written
 };

@@ -27,6 +27,11 @@ struct tachy_smooth {
     uint16_t *sums; // three rows: sums of three neighbouring differences
 };
 
+float tachy_smooth_least(float strength)
+{
+    return strength > 0 ? TACHY_MAX((1 - strength) * (1 - strength), LEAST) : 1;
+}
+
 int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
 {
     *out = NULL;
@@ -39,7 +44,7 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
     size_t n = (size_t)width * (size_t)height;
     s->width = width;
     s->height = height;
-    s->least = strength > 0 ? TACHY_MAX((1 - strength) * (1 - strength), LEAST) : 1;
+    s->least = tachy_smooth_least(strength);
     s->out = tachy_aligned_alloc(n * sizeof(float));
     s->motion = tachy_aligned_alloc(n * sizeof(float));
     s->guide = tachy_aligned_alloc(n);

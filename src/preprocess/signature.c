@@ -71,22 +71,31 @@ static void cell_row(uint16_t *cell, const uint32_t *sum, const struct tachy_sig
     }
 }
 
-static int make(struct tachy_signature *s, const tachy_frame *f, const struct tachy_rect *region,
-                enum tachy_isa isa)
+int tachy_signature_begin(struct tachy_signature *s, struct tachy_signature_layout *l, struct tachy_rect *part,
+                          const tachy_frame *f, const struct tachy_rect *region)
 {
     struct tachy_rect g = region ? *region : (struct tachy_rect){0, 0, f->width, f->height};
-    struct tachy_signature_layout l;
-    if (f->place == TACHY_DEVICE)
-        return TACHY_ERR_UNSUPPORTED;
     if (g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 || g.x > f->width - g.w || g.y > f->height - g.h ||
-        tachy_signature_layout_make(&l, f->format, g.w, g.h) < 0)
+        tachy_signature_layout_make(l, f->format, g.w, g.h) < 0)
         return TACHY_ERR_INVAL;
-    uint32_t sum[GROUPS];
-    s->columns = l.columns;
-    s->rows = l.rows;
+    s->columns = l->columns;
+    s->rows = l->rows;
     s->format = f->format;
     s->width = g.w;
     s->height = g.h;
+    *part = g;
+    return TACHY_OK;
+}
+
+static int make(struct tachy_signature *s, const tachy_frame *f, const struct tachy_rect *region,
+                enum tachy_isa isa)
+{
+    struct tachy_rect g;
+    struct tachy_signature_layout l;
+    int err = f->place == TACHY_DEVICE ? TACHY_ERR_UNSUPPORTED : tachy_signature_begin(s, &l, &g, f, region);
+    if (err < 0)
+        return err;
+    uint32_t sum[GROUPS];
     for (int j = 0; j < s->rows; j++) {
         const uint8_t *p = f->data[0] + (g.y + l.first[j]) * f->stride[0] + (ptrdiff_t)g.x * l.pixel.step;
         sum_groups(sum, p, f->stride[0] * l.skip[j], l.count[j], g.w / l.group, l.group, &l.pixel, isa);

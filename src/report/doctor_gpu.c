@@ -29,7 +29,8 @@ static json_t *measured_json(const struct tachy_device *d)
     struct tachy_gpu_rates r;
     if (!tachy_gpu_rates_cached(&r, d))
         return json_null();
-    return json_pack("{s:f, s:f, s:f}", "copy_bytes_per_s", r.copy_bps, "fp16_ops_per_s",
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "copy_bytes_per_s", r.copy_bps, "to_host_bytes_per_s",
+                     r.to_host_bps, "to_device_bytes_per_s", r.to_device_bps, "fp16_ops_per_s",
                      r.flops[TACHY_RATE_FP16], "tf32_ops_per_s", r.flops[TACHY_RATE_TF32]);
 }
 

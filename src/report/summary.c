@@ -30,6 +30,21 @@ static json_t *step_json(const struct tachy_step_stats *s, enum tachy_step step)
     return o;
 }
 
+// Those that the job used and that were measured.
+static json_t *resources_json(const struct tachy_summary *s)
+{
+    json_t *list = json_array();
+    for (int r = 0; r < TACHY_RESOURCE_COUNT && s->light_ratio > 0; r++) {
+        const struct tachy_resource_stats *u = &s->resources[r];
+        if (u->light_ms > 0)
+            json_array_append_new(
+                list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "name", tachy_resource_name((enum tachy_resource)r),
+                                "light_ms", number(u->light_ms, 5), "fps", number(1e3 / u->light_ms, 2), "busy",
+                                number(u->busy, 4), "copies", u->copies ? json_integer(u->copies) : json_null()));
+    }
+    return list;
+}
+
 static json_t *latency_json(const struct tachy_latency *l)
 {
     json_t *o = json_object();
@@ -47,6 +62,18 @@ static json_t *verdict_json(const struct tachy_verdict *v)
     json_t *o = tachy_verdict_json(&text, v) == TACHY_OK ? json_loads(text, 0, NULL) : NULL;
     tachy_free(text);
     return o ? o : json_null();
+}
+
+static json_t *gpus_json(const struct tachy_summary *s)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < s->nb_gpus; i++) {
+        json_t *o = json_object();
+        json_object_set_new(o, "gpu", json_integer(s->gpus[i].gpu));
+        json_object_set_new(o, "frames", json_integer(s->gpus[i].frames));
+        json_array_append_new(all, o);
+    }
+    return all;
 }
 
 int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context)
@@ -67,6 +94,9 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "light_ratio",
                         s->light_ratio > 0 ? number(s->light_ratio, 4) : json_null());
     json_object_set_new(o, "light_stored", json_boolean(s->light_stored));
+    json_object_set_new(o, "light_by",
+                        s->light_ratio > 0 ? json_string(tachy_resource_name(s->light_by)) : json_null());
+    json_object_set_new(o, "resources", resources_json(s));
     json_object_set_new(o, "utilisation", number(s->utilisation, 4));
     json_object_set_new(o, "limited_by", json_string(tachy_step_name(s->limited_by)));
     json_object_set_new(o, "limited_text", json_string(s->limited_text));
@@ -84,21 +114,55 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "steps", steps);
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
     tachy_summary_live_json(o, &s->live);
+    json_object_set_new(o, "gpus", gpus_json(s));
     *json = json_dumps(o, JSON_INDENT(2));
     json_decref(o);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
+static bool uses_gpu(const struct tachy_summary *s)
+{
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
+        if (r != TACHY_RESOURCE_CORES && s->resources[r].light_ms > 0)
+            return true;
+    return false;
+}
+
+static const char *resource_words(enum tachy_resource r)
+{
+    static const char *const words[TACHY_RESOURCE_COUNT] = {"cores", "SMs", "NVDEC", "copies to host",
+                                                            "copies to GPU"};
+    return words[r];
+}
+
+// A line a resource, for a job that has more than the cores.
+static void resource_lines(char *text, size_t n, const struct tachy_summary *s)
+{
+    size_t used = (size_t)snprintf(text, n, "  resource        alone ms  frames/s alone   busy  side by side\n");
+    for (int r = 0; r < TACHY_RESOURCE_COUNT && used < n; r++) {
+        const struct tachy_resource_stats *u = &s->resources[r];
+        char copies[16] = "";
+        if (u->copies)
+            snprintf(copies, sizeof(copies), "%d", u->copies);
+        if (u->light_ms > 0)
+            used += (size_t)snprintf(text + used, n - used, "  %-14s %9.4f %15.1f %4.0f %% %13s\n",
+                                     resource_words((enum tachy_resource)r), u->light_ms, 1e3 / u->light_ms,
+                                     100 * u->busy, copies);
+    }
+}
+
 static void light_line(char *line, size_t n, const struct tachy_summary *s)
 {
-    double light = 0;
-    for (int i = 0; i < TACHY_STEP_COUNT; i++)
-        light += s->steps[i].light_ms;
-    if (s->light_ratio > 0)
+    const char *stored = s->light_stored ? "; stored figures of this machine" : "";
+    double light = s->resources[s->light_by].light_ms;
+    if (s->light_ratio > 0 && uses_gpu(s))
+        snprintf(line, n, "light ratio   %.2f (of what %s would do if each step ran alone%s)", s->light_ratio,
+                 resource_words(s->light_by), stored);
+    else if (s->light_ratio > 0)
         snprintf(
             line, n,
             "light ratio   %.2f (a frame costs %.2f ms of all cores when each step runs alone%s)",
-            s->light_ratio, light, s->light_stored ? "; stored figures of this machine" : "");
+            s->light_ratio, light, stored);
     else
         snprintf(
             line, n,
@@ -106,10 +170,24 @@ static void light_line(char *line, size_t n, const struct tachy_summary *s)
             "(--calibrate measures it)");
 }
 
+// "GPUs          300 frames on GPU 0, 298 on GPU 1"; nothing where the CPU did it all.
+static void gpus_line(char line[TACHY_MAX_GPUS * 40], const struct tachy_summary *s)
+{
+    size_t n = 0, size = (size_t)TACHY_MAX_GPUS * 40;
+    line[0] = '\0';
+    for (int i = 0; i < s->nb_gpus && n < size; i++)
+        n += (size_t)snprintf(line + n, size - n, "%s%lld %son GPU %d%s", i ? ", " : "GPUs          ",
+                              (long long)s->gpus[i].frames, i ? "" : "frames ", s->gpus[i].gpu,
+                              i + 1 == s->nb_gpus ? "\n" : "");
+}
+
 int tachy_summary_text(char **text, const struct tachy_summary *s)
 {
-    char light[200], steps[1024] = "";
+    char light[200], steps[1024] = "", resources[600] = "", gpus[TACHY_MAX_GPUS * 40];
+    gpus_line(gpus, s);
     light_line(light, sizeof(light), s);
+    if (s->light_ratio > 0 && uses_gpu(s))
+        resource_lines(resources, sizeof(resources), s);
     size_t used = 0;
     for (int i = 0; i < TACHY_STEP_COUNT; i++) {
         const struct tachy_step_stats *st = &s->steps[i];
@@ -138,12 +216,12 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
     *text = tachy_asprintf(
         "frames        %lld in %.2f s, %.1f a second%s%s%s\n"
         "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
-        "%s%s%s%s%s"
+        "%s%s%s%s%s%s"
         "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
-        "%s\n",
+        "%s%s\n",
         (long long)s->frames, s->seconds, s->fps, resumed, damaged, s->interrupted ? ", interrupted" : "",
-        steps, live, verdict, *s->engine ? "engine        " : "", s->engine, *s->engine ? "\n" : "", 100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib,
-        light);
+        steps, live, verdict, *s->engine ? "engine        " : "", s->engine, *s->engine ? "\n" : "", gpus,
+        100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib, resources, light);
     tachy_free(live);
     tachy_free(verdict);
     return *text ? TACHY_OK : TACHY_ERR_NOMEM;

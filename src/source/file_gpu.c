@@ -123,6 +123,44 @@ static int check_caps(const AVCodecParameters *par, struct tachy_gpu *g, struct 
     return TACHY_OK;
 }
 
+static void close_card(struct file_card *c)
+{
+    av_buffer_unref(&c->device);
+    tachy_gpu_unref(&c->gpu);
+}
+
+static int open_card(tachy_source *s, struct file_card *c, int ordinal, struct reason *r)
+{
+    int err = tachy_gpu_open(&c->gpu, ordinal, s->params.gpu_stream, &r->log);
+    if (err == TACHY_OK)
+        err = check_caps(file_of(s)->st->codecpar, c->gpu, r);
+    if (err == TACHY_OK)
+        err = tachy_av_device_open(&c->device, c->gpu, &r->log);
+    return err;
+}
+
+// A GPU that cannot be opened ends it; one that does not decode this is left out where another one does.
+static int open_cards(tachy_source *s, struct reason *r)
+{
+    struct file *p = file_of(s);
+    int err = TACHY_OK, refused = TACHY_OK;
+    for (int i = 0; i < s->params.nb_gpus; i++) {
+        struct file_card *c = &p->gpu.card[p->gpu.nb];
+        err = open_card(s, c, s->params.gpus[i], r);
+        if (err == TACHY_OK) {
+            p->gpu.nb++;
+            continue;
+        }
+        close_card(c);
+        if (err != TACHY_ERR_UNSUPPORTED)
+            return err;
+        refused = err;
+    }
+    if (p->gpu.nb && refused)
+        tachy_msg(s->params.log, TACHY_LOG_INFO, "%s: not all of the GPUs decode it: %s", s->url, r->text);
+    return p->gpu.nb ? TACHY_OK : refused;
+}
+
 static int prepare(tachy_source *s, struct reason *r)
 {
     struct file *p = file_of(s);
@@ -133,27 +171,33 @@ static int prepare(tachy_source *s, struct reason *r)
     if (!p->gpu.codec)
         return refuse(r, "this FFmpeg cannot have %s decoded by NVDEC",
                       avcodec_get_name(par->codec_id));
-    int err = tachy_gpu_open(&p->gpu.gpu, s->params.gpu, s->params.gpu_stream, &r->log);
-    if (err == TACHY_OK)
-        err = check_caps(par, p->gpu.gpu, r);
-    if (err == TACHY_OK)
-        err = tachy_av_device_open(&p->gpu.device, p->gpu.gpu, &r->log);
-    return err;
+    return open_cards(s, r);
 }
 
-// Frames that wait to be in order may take a quarter of what is free on the card.
+static size_t bytes_free(struct tachy_device *d)
+{
+    size_t idle = 0, all = 0;
+    if (tachy_device_enter(d, NULL) < 0)
+        return 0;
+    if (d->cu->memory_info(&idle, &all) != CUDA_OK)
+        idle = 0;
+    tachy_device_leave(d);
+    return idle;
+}
+
+// Frames that wait to be in order may take a quarter of what is free on a card. Of several cards each
+// has a share of them, which may be twice as large for a while.
 static void set_budget(tachy_source *s)
 {
     struct file *p = file_of(s);
-    struct tachy_device *d = &p->gpu.gpu->device;
-    size_t idle = 0, all = 0;
-    if (tachy_device_enter(d, NULL) < 0)
-        return;
-    if (d->cu->memory_info(&idle, &all) == CUDA_OK)
-        p->gpu.free_bytes = idle;
-    tachy_device_leave(d);
+    size_t least = SIZE_MAX;
+    for (int i = 0; i < p->gpu.nb; i++) {
+        p->gpu.card[i].free_bytes = bytes_free(&p->gpu.card[i].gpu->device);
+        least = TACHY_MIN(least, p->gpu.card[i].free_bytes);
+    }
+    size_t share = p->gpu.nb > 1 ? least / 8 * (size_t)p->gpu.nb : least / 4;
     if (s->params.on_gpu)
-        s->order_bytes = TACHY_MAX(p->gpu.free_bytes / 4, (size_t)1);
+        s->order_bytes = TACHY_MAX(share, (size_t)1);
 }
 
 int file_gpu_open(tachy_source *s)
@@ -179,8 +223,9 @@ int file_gpu_open(tachy_source *s)
 
 void file_gpu_close(struct file *p)
 {
-    av_buffer_unref(&p->gpu.device);
-    tachy_gpu_unref(&p->gpu.gpu);
+    for (int i = 0; i < p->gpu.nb; i++)
+        close_card(&p->gpu.card[i]);
+    p->gpu.nb = 0;
     p->gpu.codec = NULL;
     p->gpu.on = false;
 }
@@ -190,12 +235,17 @@ int file_gpu_lanes(tachy_source *s, int lanes)
     struct file *p = file_of(s);
     const AVCodecParameters *par = p->st->codecpar;
     size_t one = tachy_frame_bytes(TACHY_PIX_P010, par->width, par->height) * SURFACES;
-    size_t fit = p->gpu.free_bytes / 2 / TACHY_MAX(one, (size_t)1);
-    if (!p->gpu.on || !p->gpu.free_bytes || fit >= (size_t)lanes)
+    size_t fit = 0;
+    bool known = p->gpu.on;
+    for (int i = 0; i < p->gpu.nb; i++) {
+        fit += p->gpu.card[i].free_bytes / 2 / TACHY_MAX(one, (size_t)1);
+        known = known && p->gpu.card[i].free_bytes;
+    }
+    if (!known || fit >= (size_t)lanes)
         return lanes;
     tachy_msg(s->params.log, TACHY_LOG_VERBOSE,
-              "%s: half of the GPU's free memory holds about %zu decoders of its pictures", s->url,
-              fit);
+              "%s: half of the free memory of the GPU, or of all of them, holds about %zu decoders of its "
+              "pictures", s->url, fit);
     return (int)TACHY_MAX(fit, (size_t)1);
 }
 
@@ -217,16 +267,26 @@ static enum AVPixelFormat choose_format(AVCodecContext *dec, const enum AVPixelF
     return plain ? *plain : AV_PIX_FMT_NONE;
 }
 
+// The GPU with the fewest decoders, of all sources of this process.
+static struct file_card *deal(struct file *p)
+{
+    struct tachy_gpu *gpus[TACHY_MAX_GPUS];
+    for (int i = 0; i < p->gpu.nb; i++)
+        gpus[i] = p->gpu.card[i].gpu;
+    return &p->gpu.card[tachy_gpu_take_decoder(gpus, p->gpu.nb)];
+}
+
 int file_gpu_prepare(tachy_source *s, struct file_lane *l)
 {
-    struct file *p = file_of(s);
+    if (!l->card)
+        l->card = deal(file_of(s));
     if (!l->held) {
         l->held = calloc(1, sizeof(*l->held));
         if (!l->held)
             return TACHY_ERR_NOMEM;
         atomic_init(&l->held->refs, 1);
     }
-    l->dec->hw_device_ctx = av_buffer_ref(p->gpu.device);
+    l->dec->hw_device_ctx = av_buffer_ref(l->card->device);
     l->dec->get_format = choose_format;
     l->dec->thread_count = 1; // threads would only decode ahead into more surfaces
     l->dec->extra_hw_frames = HELD;
@@ -238,6 +298,9 @@ int file_gpu_prepare(tachy_source *s, struct file_lane *l)
 
 void file_gpu_close_lane(struct file_lane *l)
 {
+    if (l->card)
+        tachy_gpu_give_decoder(l->card->gpu);
+    l->card = NULL;
     held_unref(l->held);
     l->held = NULL;
     tachy_frame_pool_close(&l->copies);
@@ -260,8 +323,7 @@ static bool lend(struct file_lane *l, AVFrame *picture)
 
 static int copy_out(tachy_source *s, struct file_lane *l, const tachy_frame *f, tachy_frame **out)
 {
-    struct file *p = file_of(s);
-    struct tachy_gpu *g = p->gpu.gpu;
+    struct tachy_gpu *g = l->card->gpu;
     bool stay = s->params.on_gpu;
     int err = TACHY_OK;
     if (!l->copies || l->copies_format != f->format || l->copies_width != f->width ||
@@ -276,7 +338,7 @@ static int copy_out(tachy_source *s, struct file_lane *l, const tachy_frame *f, 
         err = tachy_frame_pool_get(l->copies, out);
     if (err == TACHY_ERR_NOMEM)
         return tachy_fail(s->params.log, err, "%s: there is no memory for another picture of %dx%d "
-                          "%s", s->url, f->width, f->height, stay ? "on the GPU" : "");
+                          "%s", s->url, f->width, f->height, stay ? "on its GPU" : "");
     if (err == TACHY_OK)
         err = tachy_frame_copy_planes(*out, f, &g->device, g->stream, !stay, s->params.log);
     if (err < 0)

@@ -46,7 +46,7 @@ int file_lanes_open(tachy_source *s)
         err = file_decode_open(s, l, file_decode_threads(s));
     if (!err && p->gpu.on)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s on NVDEC of GPU %d (%s)",
-                  s->url, l->dec->codec->name, p->gpu.gpu->device.ordinal, p->gpu.gpu->device.name);
+                  s->url, l->dec->codec->name, l->card->gpu->device.ordinal, l->card->gpu->device.name);
     else if (!err)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s, %d thread%s", s->url,
                   l->dec->codec->name, l->dec->thread_count, l->dec->thread_count == 1 ? "" : "s");
@@ -178,12 +178,25 @@ static struct file_lane *lane_to_go_on(const struct file *p, int64_t until, bool
     return best;
 }
 
+// Lanes that have a segment on this one's GPU.
+static int load_of(const struct file *p, const struct file_lane *l)
+{
+    int n = 0;
+    for (int i = 0; i < p->nb_lanes && l->card; i++)
+        n += p->lanes[i]->segment && p->lanes[i]->card == l->card;
+    return n;
+}
+
+// The first of those whose GPU has the least to do.
 static struct file_lane *idle_lane(const struct file *p)
 {
-    for (int i = 0; i < p->nb_lanes; i++)
-        if (!p->lanes[i]->segment && !p->lanes[i]->busy)
-            return p->lanes[i];
-    return NULL;
+    struct file_lane *best = NULL;
+    for (int i = 0; i < p->nb_lanes; i++) {
+        struct file_lane *l = p->lanes[i];
+        if (!l->segment && !l->busy && (!best || load_of(p, l) < load_of(p, best)))
+            best = l;
+    }
+    return best;
 }
 
 static struct file_lane *lane_to_start(tachy_source *s, int64_t until)
@@ -368,7 +381,7 @@ int file_spread(tachy_source *s, int decoders, int64_t window)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoded by one decoder: %s", s->url, why);
     else if (p->nb_lanes > 1)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE,
-                  "%s: decoded by %d decoders side by side, at most %lld pictures out of order",
-                  s->url, p->nb_lanes, (long long)window);
+                  "%s: decoded by %d decoders side by side%s, at most %lld pictures out of order",
+                  s->url, p->nb_lanes, p->gpu.nb > 1 ? " on several GPUs" : "", (long long)window);
     return p->nb_lanes;
 }

@@ -106,6 +106,13 @@ struct file_cut {
     bool past_end; // a packet after the range was read
 };
 
+// A GPU that lanes decode on.
+struct file_card {
+    struct tachy_gpu *gpu;
+    AVBufferRef *device; // FFmpeg's view of it
+    size_t free_bytes;   // when it was opened
+};
+
 // A decoder, and what it needs from packets to frames. One thread at a time uses it.
 struct file_lane {
     AVCodecContext *dec;
@@ -138,6 +145,7 @@ struct file_lane {
     enum tachy_pix format;   // of the last frame
     int width, height;
 
+    struct file_card *card;   // NVDEC: the GPU that it decodes on, once it has a decoder
     struct file_held *held;   // NVDEC's surfaces that frames hold
     tachy_frame_pool *copies; // of pictures of NVDEC's, of this format and size
     enum tachy_pix copies_format;
@@ -173,10 +181,9 @@ struct file {
 
     struct {
         bool on; // lanes decode with NVDEC; all below is set then
-        struct tachy_gpu *gpu;
-        AVBufferRef *device;  // FFmpeg's view of it
+        struct file_card card[TACHY_MAX_GPUS];
+        int nb;
         const AVCodec *codec;
-        size_t free_bytes;    // of the GPU, when it was opened
         atomic_bool missed;   // said that the CPU decodes after all
     } gpu;
 
@@ -258,9 +265,9 @@ int file_decode(tachy_source *s, struct file_lane *l, int64_t *seq);
 // Whether it is wanted and can: p->gpu. Negative, said: it is the only one allowed and cannot.
 int file_gpu_open(tachy_source *s);
 void file_gpu_close(struct file *p);
-// How many of so many lanes the GPU has memory for.
+// How many of so many lanes the GPUs have memory for.
 int file_gpu_lanes(tachy_source *s, int lanes);
-// Before l->dec is opened.
+// Before l->dec is opened. The lane gets a GPU, and keeps it.
 int file_gpu_prepare(tachy_source *s, struct file_lane *l);
 void file_gpu_close_lane(struct file_lane *l);
 // l->picture, which lies on the GPU, as a frame there or on the host, as was asked for.

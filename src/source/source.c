@@ -16,6 +16,20 @@ enum { MAX_THREADS = 256, MAX_RATE = 100000 };
 // What tachy_source_read() keeps where frames come out of order.
 enum { ORDER_BYTES = 256 << 20, ORDER_FRAMES = 4096 };
 
+static bool gpus_ok(const struct tachy_source_params *p)
+{
+    const struct tachy_log *log = p->log;
+    bool ok = TACHY_CHECK(log, p->gpu >= 0 && p->gpu < TACHY_MAX_GPUS) &&
+              TACHY_CHECK(log, p->nb_gpus >= 0 && p->nb_gpus <= TACHY_MAX_GPUS && (p->gpus || !p->nb_gpus)) &&
+              TACHY_CHECK(log, p->nb_gpus < 2 || !p->gpu_stream);
+    for (int i = 0; i < p->nb_gpus && ok; i++) {
+        ok = TACHY_CHECK(log, p->gpus[i] >= 0 && p->gpus[i] < TACHY_MAX_GPUS);
+        for (int k = 0; k < i && ok; k++)
+            ok = TACHY_CHECK(log, p->gpus[k] != p->gpus[i]);
+    }
+    return ok;
+}
+
 static bool params_ok(const struct tachy_source_params *p)
 {
     const struct tachy_log *log = p->log;
@@ -27,7 +41,7 @@ static bool params_ok(const struct tachy_source_params *p)
            TACHY_CHECK(log, p->threads >= 0 && p->threads <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decoders >= 0 && p->decoders <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decode >= TACHY_DECODE_AUTO && p->decode <= TACHY_DECODE_NVDEC) &&
-           TACHY_CHECK(log, p->gpu >= 0 && p->gpu < 256) &&
+           gpus_ok(p) &&
            TACHY_CHECK(log, (int)p->stereo >= TACHY_STEREO_AUTO && p->stereo <= TACHY_STEREO_TB) &&
            TACHY_CHECK(log, (!r.num && !r.den) ||
                                 (r.num > 0 && r.den > 0 && r.num / r.den <= MAX_RATE));
@@ -77,6 +91,9 @@ int tachy_source_open(tachy_source **out, const struct tachy_source_params *p)
     s->ops = ops;
     s->params = *p;
     s->params.every_nth = TACHY_DEF(p->every_nth, 1);
+    s->params.nb_gpus = TACHY_DEF(p->nb_gpus, 1);
+    s->params.gpus = s->gpus;
+    memcpy(s->gpus, p->nb_gpus ? p->gpus : &p->gpu, (size_t)s->params.nb_gpus * sizeof(int));
     s->url = strdup(p->url);
     int err = s->url ? TACHY_OK : TACHY_ERR_NOMEM;
     if (!err && p->want_side)

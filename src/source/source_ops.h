@@ -35,6 +35,7 @@ struct tachy_source {
     const struct tachy_source_ops *ops;
     struct tachy_source_params params; // strings: valid during open() only
     char *url;                         // copy, for messages
+    int gpus[TACHY_MAX_GPUS];          // params.gpus; at least one
     struct tachy_video_info info;
     tachy_side *side;   // NULL where it was not asked for
     int64_t next_id;    // of the frame handed out next

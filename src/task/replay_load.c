@@ -196,5 +196,6 @@ int replay_settings(struct replay *r)
         else if (value)
             err = set_saved(r, o->path, value);
     }
-    return err;
+    // A step is run on its own on the CPU, wherever it was saved.
+    return err < 0 ? err : tachy_settings_set(r->settings, "gpu.device", "cpu", "replay");
 }

@@ -1,5 +1,7 @@
 #include "media/device.h"
+#include "task/segment_cards.h"
 #include "task/segment_gpu.h"
+#include "task/segment_gpu_order.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +37,9 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
                           "model %s: its card says task \"%s\", but segment needs \"segment\"",
                           card->name, card->task);
     net->spec = segment_mask_spec(s, card);
-    err = segment_find_states(t);
+    err = s->on_gpu ? segment_gpu_model_open(t, s) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = segment_find_states(t);
     if (err == TACHY_OK)
         err = segment_open_engine(t, net, 1, &net->first);
     if (err == TACHY_OK)
@@ -44,16 +48,17 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
         err = segment_gpu_open(t, s);
     if (err < 0)
         return err;
+    s->only_queues = s->gpu && segment_gpu_runs_model(s);
     // The other workers' engines are of the provider that was picked.
     free(s->provider);
     s->provider = strdup(tachy_engine_provider(net->first));
     if (!s->provider)
         return TACHY_ERR_NOMEM;
     snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(net->first));
-    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d",
+    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d%s%s",
              card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
-             s->engine_threads);
+             s->engine_threads, s->gpu ? " on " : "", s->gpu ? s->gpu->device.name : "");
     return TACHY_OK;
 }
 
@@ -67,6 +72,7 @@ static void segment_close(tachy_task *t)
     free(s->model_dir);
     tachy_frame_pool_close(&s->pool);
     segment_gpu_close(s);
+    tachy_gpu_unref(&s->model_gpu);
     free(s->provider);
     free(s->library);
     for (size_t i = 0; s->provider_options && s->provider_options[i]; i++)
@@ -126,10 +132,12 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
     if (s->gpu && (err = segment_gpu_start(t, s)) < 0)
         return err;
     tachy_frame_pool_close(&s->pool);
-    if (s->composite.mode == TACHY_MODE_JSON)
+    bool json = s->composite.mode == TACHY_MODE_JSON;
+    if (json && !s->gpu)
         return TACHY_OK;
-    err = tachy_frame_pool_open_place(&s->pool, s->gpu, s->gpu ? TACHY_PINNED : TACHY_HOST, out->format, out->width,
-                                      out->height);
+    // Mode json: the alpha that a GPU makes.
+    err = tachy_frame_pool_open_place(&s->pool, s->gpu, s->gpu ? TACHY_PINNED : TACHY_HOST,
+                                      json ? TACHY_PIX_GRAY8 : out->format, out->width, out->height);
     if (err == TACHY_OK && t->memory)
         tachy_frame_pool_account(s->pool, t->memory);
     return err;
@@ -149,7 +157,7 @@ static size_t item_bytes(const tachy_task *t)
     const struct segment *s = (const void *)t->priv;
     const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
     size_t n = (size_t)in->width * (size_t)in->height;
-    size_t each = 1 + (s->refine || s->smooth > 0) + (s->refine ? 2 * sizeof(float) : 0);
+    size_t each = 1 + segment_needs_guide(s) + (s->refine && !s->gpu ? 2 * sizeof(float) : 0);
     return (size_t)t->eyes * n * each;
 }
 
@@ -182,7 +190,7 @@ static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_n
 static void worker_close(void *worker)
 {
     struct segment_worker *w = worker;
-    segment_gpu_worker_close(&w->gpu);
+    segment_cards_close_worker(w);
     for (int i = 0; i < SEGMENT_SIZES; i++)
         engine_close(&w->size[i]);
     tachy_composite_close(&w->composite);
@@ -204,7 +212,7 @@ static int worker_open(tachy_task *t, void **worker)
         if (s->net[i].card)
             err = engine_open(&w->size[i], t, &s->net[i]);
     if (err == TACHY_OK && s->gpu)
-        err = segment_gpu_worker_open(&w->gpu, w);
+        err = segment_cards_open_worker(w);
     if (err < 0) {
         worker_close(w);
         return err;
@@ -256,8 +264,10 @@ static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 static int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (item->state)
-        return segment_state_run(w, item->state, eye);
+    if (item->state) {
+        int err = w->gpu ? segment_gpu_fetch_input(w, item, eye) : TACHY_OK;
+        return err < 0 ? err : segment_state_run(w, item->state, eye);
+    }
     if (w->gpu)
         return segment_gpu_model(w, item, eye);
     struct segment_engine *e = &w->size[size_of(w, item)];
@@ -295,15 +305,15 @@ int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width
         return TACHY_ERR_NOMEM;
     if (!s->gpu)
         e->mask = tachy_aligned_alloc(n);
-    if (s->refine || s->smooth > 0)
+    if (segment_needs_guide(s) && !s->gpu)
         e->guide = tachy_aligned_alloc(n);
-    if (s->refine)
+    bool fits = s->refine && !s->gpu;
+    if (fits)
         e->coefficients = tachy_aligned_alloc(2 * n * sizeof(float));
     e->width = width;
     e->height = height;
-    return e->mask && (e->guide || !(s->refine || s->smooth > 0)) && (e->coefficients || !s->refine)
-               ? TACHY_OK
-               : TACHY_ERR_NOMEM;
+    return e->mask && (e->guide || !segment_needs_guide(s)) && (e->coefficients || !fits) ? TACHY_OK
+                                                                                          : TACHY_ERR_NOMEM;
 }
 
 int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_item *item, int eye,
@@ -327,7 +337,8 @@ int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_it
         err = w->gpu ? segment_gpu_mask(w, e, &net->spec, out, &pl)
                      : tachy_mask_from_tensor(&net->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
     if (err == TACHY_OK && e->guide)
-        err = tachy_luma_guide(item->in, &s->region[eye], e->guide, mw, mw, mh);
+        err = w->gpu ? segment_gpu_guide(w, item, eye)
+                     : tachy_luma_guide(item->in, &s->region[eye], e->guide, mw, mw, mh);
     struct tachy_result *r = &item->result;
     r->eyes = w->task->eyes;
     r->mask[eye] = (struct tachy_mask){
@@ -350,6 +361,7 @@ struct order {
     tachy_smooth *smooth[TACHY_MAX_EYES];
     int width[TACHY_MAX_EYES], height[TACHY_MAX_EYES];
     struct segment_background *background;
+    struct segment_gpu_order *gpu; // --device cuda: in the place of `smooth`
 };
 
 static void order_close(void *state)
@@ -358,6 +370,7 @@ static void order_close(void *state)
     for (int e = 0; e < TACHY_MAX_EYES; e++)
         tachy_smooth_close(&o->smooth[e]);
     segment_background_close(&o->background);
+    segment_gpu_order_close(&o->gpu);
     free(o);
 }
 
@@ -374,6 +387,8 @@ static int order_open(tachy_task *t, void **state)
     o->s = priv(t);
     o->task = t;
     int err = o->s->background ? segment_background_open(&o->background, o->s, t->log) : TACHY_OK;
+    if (err == TACHY_OK && o->s->gpu)
+        err = segment_gpu_order_open(&o->gpu, t);
     if (err < 0) {
         order_close(o);
         *state = NULL;
@@ -396,6 +411,8 @@ static int ensure_smooth(struct order *o, int eye, int width, int height)
 static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
 {
     struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
+    if (o->gpu)
+        return segment_gpu_order_smooth(o->gpu, item, eye);
     int err = ensure_smooth(o, eye, e->width, e->height);
     if (err < 0)
         return err;
@@ -414,8 +431,13 @@ static int segment_order(void *state, struct tachy_item *item)
     struct segment_item *si = item->priv;
     struct tachy_rational tb = o->s->in.time_base;
     tachy_frame_unref(&si->background);
-    return segment_background_at(o->background, (double)item->result.pts * tb.num / tb.den,
-                                 &si->background);
+    err = segment_background_at(o->background, (double)item->result.pts * tb.num / tb.den, &si->background);
+    if (err < 0 || !o->gpu)
+        return err;
+    tachy_frame *host = si->background;
+    err = segment_gpu_order_background(o->gpu, item, host, &si->background);
+    tachy_frame_unref(&host);
+    return err;
 }
 
 // Before the state of each eye; width 0: it has none. A video behind people follows from the time.
@@ -423,25 +445,58 @@ struct saved_eye {
     int32_t width, height;
 };
 
+// Bytes of the eye's state, and what stands before them.
+static size_t saved_size(const struct order *o, int e, struct saved_eye *head)
+{
+    int w = o->smooth[e] ? o->width[e] : 0, h = o->smooth[e] ? o->height[e] : 0;
+    size_t n = o->smooth[e] ? tachy_smooth_state_size(o->smooth[e]) : 0;
+    if (o->gpu)
+        segment_gpu_order_size(o->gpu, e, &w, &h, &n);
+    *head = (struct saved_eye){w, h};
+    return n;
+}
+
 static int order_save(const void *state, void **data, size_t *size)
 {
     const struct order *o = state;
+    struct saved_eye head;
     *size = 0;
     for (int e = 0; e < TACHY_MAX_EYES; e++)
-        *size += sizeof(struct saved_eye) + (o->smooth[e] ? tachy_smooth_state_size(o->smooth[e]) : 0);
+        *size += sizeof(struct saved_eye) + saved_size(o, e, &head);
     uint8_t *d = *data = malloc(*size);
     if (!d)
         return TACHY_ERR_NOMEM;
-    for (int e = 0; e < TACHY_MAX_EYES; e++) {
-        bool has = o->smooth[e];
-        struct saved_eye head = {has ? o->width[e] : 0, has ? o->height[e] : 0};
+    int err = TACHY_OK;
+    for (int e = 0; e < TACHY_MAX_EYES && err == TACHY_OK; e++) {
+        size_t n = saved_size(o, e, &head);
         memcpy(d, &head, sizeof(head));
         d += sizeof(head);
-        if (has)
+        if (n && o->gpu)
+            err = segment_gpu_order_save(o->gpu, e, d);
+        else if (n)
             tachy_smooth_save(o->smooth[e], d);
-        d += has ? tachy_smooth_state_size(o->smooth[e]) : 0;
+        d += n;
     }
-    return TACHY_OK;
+    if (err < 0) {
+        free(*data);
+        *data = NULL;
+    }
+    return err;
+}
+
+// The eye's state from `data`, of at most `size` bytes; *used: of them.
+static int load_eye(struct order *o, int e, const struct saved_eye *head, const void *data, size_t size, size_t *used)
+{
+    if (o->gpu) {
+        int w, h, err = segment_gpu_order_load(o->gpu, e, head->width, head->height, data, size);
+        segment_gpu_order_size(o->gpu, e, &w, &h, used);
+        return err;
+    }
+    int err = ensure_smooth(o, e, head->width, head->height);
+    *used = err < 0 ? 0 : tachy_smooth_state_size(o->smooth[e]);
+    if (err == TACHY_OK && size < *used)
+        err = TACHY_ERR_FORMAT;
+    return err < 0 ? err : tachy_smooth_load(o->smooth[e], data, *used);
 }
 
 static int order_load(void *state, const void *data, size_t size)
@@ -456,12 +511,8 @@ static int order_load(void *state, const void *data, size_t size)
         d += sizeof(head);
         if (!head.width)
             continue;
-        int err = ensure_smooth(o, e, head.width, head.height);
-        size_t n = err < 0 ? 0 : tachy_smooth_state_size(o->smooth[e]);
-        if (err == TACHY_OK && (size_t)(end - d) < n)
-            err = TACHY_ERR_FORMAT;
-        if (err == TACHY_OK)
-            err = tachy_smooth_load(o->smooth[e], d, n);
+        size_t n;
+        int err = load_eye(o, e, &head, d, (size_t)(end - d), &n);
         if (err < 0)
             return err;
         d += n;
@@ -490,15 +541,32 @@ static int fit_refine(struct segment_worker *w, struct tachy_item *item,
     return TACHY_OK;
 }
 
+// The line from a picture of alpha that was made on the GPU.
+static int gpu_json(struct segment_worker *w, struct tachy_item *item, double time_s, const char **line)
+{
+    tachy_frame *alpha;
+    int err = tachy_frame_pool_get(w->s->pool, &alpha);
+    if (err == TACHY_OK)
+        err = segment_gpu_composite(w, item, alpha);
+    if (err == TACHY_OK)
+        err = segment_gpu_finish(item);
+    if (err == TACHY_OK)
+        err = tachy_composite_json_of(w->composite, tachy_item_head(item), &item->result,
+                                      tachy_frame_writable(alpha, 0), alpha->stride[0], time_s, line);
+    tachy_frame_unref(&alpha);
+    return err;
+}
+
 static int composite_json(struct segment_worker *w, struct tachy_item *item,
                           const struct tachy_refine *refine)
 {
     struct segment_item *si = item->priv;
     const tachy_frame *in = tachy_item_head(item);
     struct tachy_rational tb = w->s->in.time_base;
+    double time_s = (double)in->pts * tb.num / tb.den;
     const char *line;
-    int err = tachy_composite_json(w->composite, in, &item->result, refine,
-                                   (double)in->pts * tb.num / tb.den, &line);
+    int err = w->gpu ? gpu_json(w, item, time_s, &line)
+                     : tachy_composite_json(w->composite, in, &item->result, refine, time_s, &line);
     if (err < 0)
         return err;
     size_t n = strlen(line) + 1;
@@ -522,8 +590,8 @@ static int segment_composite(void *worker, struct tachy_item *item)
     struct segment_item *si = item->priv;
     const tachy_frame *in = tachy_item_head(item);
     struct tachy_refine refine[TACHY_MAX_EYES];
-    int err = s->refine ? fit_refine(w, item, refine) : TACHY_OK;
-    const struct tachy_refine *r = s->refine ? refine : NULL;
+    int err = s->refine && !w->gpu ? fit_refine(w, item, refine) : TACHY_OK;
+    const struct tachy_refine *r = s->refine && !w->gpu ? refine : NULL;
     if (err < 0)
         return err;
     if (s->composite.mode == TACHY_MODE_JSON)
@@ -553,10 +621,20 @@ static void item_close(void *item_priv)
     free(si->json);
 }
 
+// Where the GPU runs the model too, a worker only queues: one does, beside another that just began. In mode json
+// it waits for the picture.
+static int workers(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    return s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 : 0;
+}
+
 static void tensors(void *worker, struct tachy_task_tensors *t)
 {
     struct segment_worker *w = worker;
     struct segment_tensors *of = &w->size[w->last].tensors;
+    if (w->gpu)
+        segment_gpu_fetch_tensors(w);
     *t = (struct tachy_task_tensors){.in = of->in, .n_in = of->nb_in, .out = of->out,
                                      .n_out = of->nb_out, .placement = &w->placement};
 }
@@ -582,6 +660,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .start = segment_start,
     .keeps_input = keeps_input,
     .item_bytes = item_bytes,
+    .workers = workers,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .preprocess = segment_preprocess,
@@ -613,8 +692,13 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_save = order_save,
     .order_load = order_load,
     .composite = segment_composite,
+    .settle = segment_gpu_finish,
+    .gpus = segment_gpus,
     .item_close = item_close,
     .tensors = tensors,
+    .gpu = segment_gpu_load,
+    .gpu_queue = segment_gpu_queue,
+    .gpu_stream = segment_gpu_stream,
     .describe = describe,
     .engine = engine,
 };

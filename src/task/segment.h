@@ -40,14 +40,15 @@ struct segment {
     int build_effort;
     bool strict;
     struct tachy_composite_params composite;
-    struct tachy_gpu *gpu; // --device cuda; NULL: all steps but the model's are the CPU's
-    // Of the pipeline that the task works in; NULL until a stream starts.
-    struct tachy_memory *memory; // its manager, which has the card's memory as places
-    struct tachy_gpu_places *places;
-    struct segment_gpu_masks *masks;
-    int gpu_id;
+    struct tachy_gpu *gpu; // --device cuda: that of cards[0]; NULL: all steps but the model's are the CPU's
+    struct segment_card *cards; // one a GPU, segment_cards.h
+    int nb_cards;
+    struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
+    int gpu_ids[TACHY_MAX_GPUS], nb_gpu_ids; // asked for; none: no GPU
+    struct tachy_gpu *model_gpu; // whose stream the engines queue their runs on; NULL: none
     double gpu_fraction, gpu_vram;
     bool on_gpu; // asked for
+    bool only_queues; // the workers: the model runs on the GPU too
     bool refine;
     float smooth;     // 0: off
     char *background; // file for mode replace, NULL otherwise
@@ -75,6 +76,15 @@ struct segment_item {
     } eye[TACHY_MAX_EYES];
     tachy_frame *background; // mode replace
     tachy_frame *on_gpu;     // copy of a frame of the host's, until it is composited
+    struct segment_gpu_item {
+        struct segment_gpu_flight *flight; // where its composite is: part of it
+        uint64_t part;
+        uint32_t counted;        // the eye's count before it
+        double pixels;
+        // The worker whose stream is behind the frame's writer, and the frame.
+        const struct segment_gpu_worker *behind;
+        int64_t behind_id;
+    } gpu;
     char *json;              // mode json: the line, grown as needed
     size_t json_size;
 };
@@ -102,7 +112,10 @@ struct segment_worker {
     struct segment_engine size[SEGMENT_SIZES];
     int last; // size that was run last
     tachy_composite *composite;
-    struct segment_gpu_worker *gpu; // NULL: steps on the CPU
+    // NULL: steps on the CPU. Else the one of the card that the frame in hand is on.
+    struct segment_gpu_worker *gpu;
+    struct segment_gpu_worker *gpus[TACHY_MAX_GPUS]; // one a card, in the order of `cards`; NULL: not opened yet
+    struct segment_card *counted;                    // as busy on that card; NULL: between frames
     struct tachy_placement placement;
     void *scratch; // of refine
     size_t scratch_size;
@@ -113,6 +126,9 @@ int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width
 
 // After start(): whether the composite reads the decoded picture's pixels.
 bool segment_keeps_input(const struct segment *s);
+
+// Whether masks come with the luma of their picture at their size.
+static inline bool segment_needs_guide(const struct segment *s) { return s->refine || s->smooth > 0; }
 
 // A region as a picture of its own, so that no filter reaches across the seam between two eyes. It
 // shares the frame's memory and lives as long as the frame.

@@ -1,4 +1,5 @@
-#include "task/segment.h"
+#include "task/segment_cards.h"
+#include "task/segment_gpu.h"
 
 #include <stdlib.h>
 
@@ -35,6 +36,11 @@ int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye)
     int err = ensure_tensors(e, tachy_tensor_bytes(&in), tachy_tensor_bytes(&t->out[t->mask]));
     if (err < 0)
         return err;
+    if (w->gpu) {
+        err = segment_gpu_batch_input(w, item, eye);
+        e->placement = w->placement;
+        return err;
+    }
     in.data = e->in;
     return segment_preprocess_into(w, SEGMENT_FULL, item, eye, &in, &e->placement);
 }
@@ -46,7 +52,8 @@ int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye)
     const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
     struct tachy_tensor out = t->out[t->mask];
     out.data = e->out;
-    return segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
+    int err = w->gpu ? segment_cards_begin(w, item) : TACHY_OK;
+    return err < 0 ? err : segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
 }
 
 void segment_batch_close(void *engine)

@@ -6,32 +6,56 @@
 // software decoder made is copied there first.
 //
 // A worker queues what belongs to a frame on a stream of its own, behind the stream that the frame was
-// written in, and waits once, where the picture is handed on. Who reads a mask before that waits with
-// segment_gpu_settle().
+// written in, and waits for nothing: who pulls the picture does, with segment_gpu_finish(). Who reads a mask
+// before that waits with segment_gpu_settle().
 
 struct segment_gpu_worker;
+struct segment_card;
 
 // Before the first worker. Takes and logs what does not work on a GPU yet as TACHY_ERR_UNSUPPORTED.
 int segment_gpu_open(tachy_task *t, struct segment *s);
-// The stream's memory manager gets the card's memory as its places.
+// Whether the engine that was opened with the task runs there too.
+bool segment_gpu_runs_model(const struct segment *s);
+// Before the engine: where the provider works on a stream that it is given, one for it.
+int segment_gpu_model_open(tachy_task *t, struct segment *s);
+// The stream's memory manager gets the cards' memory as its places.
 int segment_gpu_start(tachy_task *t, struct segment *s);
 void segment_gpu_close(struct segment *s);
 
-int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w);
+// What a worker has on one card.
+int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_card *card);
 void segment_gpu_worker_close(struct segment_gpu_worker **g);
 
 // The steps of a worker; see struct tachy_task_ops.
 int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye);
 int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye);
+// What comes before segment_state_run(): the model's picture goes to the host.
+int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, int eye);
+// Preprocess for a batch, into the eye's `in` on the host.
+int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye);
+// For who looks at the host's tensors: what the last run of an engine on the card left there, and its mask. Waits.
+int segment_gpu_fetch_tensors(struct segment_worker *w);
 // In the place of tachy_mask_from_tensor(); `out`: the engine's, where that runs on the host.
 int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
                      const struct tachy_tensor *out, const struct tachy_placement *pl);
+// In the place of tachy_luma_guide(), after the mask.
+int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye);
+// Queues it and sets item->pending; on failure nothing is on its way any more.
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
+// Ends an item that is pending: `settle` of struct tachy_task_ops.
+int segment_gpu_finish(struct tachy_item *item);
 
-// Memory for the eye's mask that the GPU can write (*mask) and its counterpart there.
+// For the light ratio; see struct tachy_task_ops.
+bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
+int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item);
+void *segment_gpu_stream(const void *worker);
+
+// Memory for the eye's mask and guide that the GPU can write, and its counterpart there.
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);
 void segment_gpu_eye_free(struct segment_eye *e);
 // The eye's mask is on the host when it returns; nothing where it was not made on a GPU.
 int segment_gpu_settle(struct segment_eye *e);
-// The host's mask was written: the GPU's is made of it when it is needed.
+// The same of its guide.
+int segment_gpu_guide_settle(struct segment_eye *e);
+// The host's mask and guide were written: the GPU's are made of them when they are needed.
 void segment_gpu_touched(struct segment_eye *e);

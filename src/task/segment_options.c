@@ -1,6 +1,7 @@
 #include "task/segment.h"
 
 #include <stdlib.h>
+#include <tachy/gpu.h>
 #include <unistd.h>
 
 static enum tachy_mode mode_by_name(const char *name)
@@ -94,11 +95,12 @@ int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings
     s->smooth = (float)tachy_settings_float(set, "segment.smooth");
     s->build_effort = (int)tachy_settings_int(set, "model.build_effort");
     s->on_gpu = !strcmp(TACHY_DEF(tachy_settings_str(set, "gpu.device"), ""), "cuda");
-    s->gpu_id = (int)tachy_settings_int(set, "gpu.id");
     s->gpu_fraction = tachy_settings_float(set, "gpu.memory_fraction");
     s->gpu_vram = tachy_settings_float(set, "gpu.max_vram_usage");
     s->strict = tachy_settings_bool(set, "model.strict");
     s->engine_threads = (int)tachy_settings_int(set, "model.threads");
-    int err = read_background(t, s, set);
+    int err = tachy_gpus_asked(set, s->gpu_ids, &s->nb_gpu_ids, t->log);
+    if (err == TACHY_OK)
+        err = read_background(t, s, set);
     return err < 0 ? err : copy_strings(s, set);
 }

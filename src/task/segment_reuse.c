@@ -41,6 +41,8 @@ int segment_keep(const tachy_task *t, void **kept, const struct tachy_item *item
     struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
     int err = segment_gpu_settle(e);
     if (err == TACHY_OK)
+        err = segment_gpu_guide_settle(e);
+    if (err == TACHY_OK)
         err = kept_size(k, &item->result.mask[eye], e->guide != NULL);
     if (err < 0)
         return err;
@@ -59,6 +61,8 @@ int segment_reuse(const tachy_task *t, const void *kept, struct tachy_item *item
     const struct kept_eye *k = &((const struct kept *)kept)->eye[eye];
     struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
     int err = k->mask ? segment_ensure_eye(s, e, k->as.width, k->as.height) : TACHY_ERR_STATE;
+    if (err == TACHY_OK)
+        err = segment_gpu_settle(e); // what an earlier frame copies there
     if (err < 0)
         return err;
     size_t n = (size_t)e->width * (size_t)e->height;

@@ -90,22 +90,31 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double check_gpu_time(struct check *c, void (*launch)(void *), void *arg)
+static double time_of(struct check *c, void (*launch)(void *), void *arg, bool flush, int turns)
 {
     enum { WARM = 5, RUNS = 41 };
     struct check_gpu *g = c->gpu;
     float ms[RUNS];
     for (int i = -WARM; i < RUNS; i++) {
-        must(g, g->cu->fill_async(g->flush, (unsigned char)i, g->flush_bytes, g->stream), "filling memory");
+        if (flush)
+            must(g, g->cu->fill_async(g->flush, (unsigned char)i, g->flush_bytes, g->stream), "filling memory");
         must(g, g->cu->event_record(g->from, g->stream), "an event");
-        launch(arg);
+        for (int k = 0; k < turns; k++)
+            launch(arg);
         must(g, g->cu->event_record(g->to, g->stream), "an event");
         must(g, g->cu->event_wait(g->to), "a kernel");
         if (i >= 0)
             must(g, g->cu->event_elapsed(&ms[i], g->from, g->to), "an event");
     }
     qsort(ms, RUNS, sizeof(ms[0]), by_value);
-    return ms[RUNS / 2] * 1e-3;
+    return ms[RUNS / 2] * 1e-3 / turns;
+}
+
+double check_gpu_time(struct check *c, void (*launch)(void *), void *arg) { return time_of(c, launch, arg, true, 1); }
+
+double check_gpu_time_rotating(struct check *c, void (*launch)(void *), void *arg)
+{
+    return time_of(c, launch, arg, false, 8);
 }
 
 void check_gpu_row(struct check *c, const char *op, const char *what, double seconds, double bytes)

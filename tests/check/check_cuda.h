@@ -34,5 +34,8 @@ void check_gpu_launched(struct check *c, int status, const char *what);
 // Median seconds on the GPU of launch(arg), between events, after warm-up, with the L2 flushed before
 // each run. To time many small launches put a loop into launch and divide.
 double check_gpu_time(struct check *c, void (*launch)(void *), void *arg);
+// The same of a launch that goes through several times what the L2 holds before it touches a byte again: nothing is
+// flushed (lines that a flush leaves to be written back would be counted), the launch goes round eight times.
+double check_gpu_time_rotating(struct check *c, void (*launch)(void *), void *arg);
 // "op  gpu  case  microseconds  GB/s  share of the copy rate measured in this run"
 void check_gpu_row(struct check *c, const char *op, const char *what, double seconds, double bytes);

@@ -159,7 +159,7 @@ static void call(struct check *c, struct tachy_memory *m, const struct tachy_com
             items[i].stride[k] = j->out.gpu.stride[k];
         }
     }
-    struct tachy_composite_cuda_params q = {*p, m, c->gpu->cu};
+    struct tachy_composite_cuda_params q = {*p, m, c->gpu->cu, TACHY_DEVICE};
     int err = tachy_composite_cuda_open(&t, &q);
     if (err == TACHY_OK)
         err = tachy_composite_cuda_run(t, items, n, c->gpu->stream);
@@ -224,7 +224,7 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
 static void refuses(struct check *c, struct tachy_memory *m)
 {
     tachy_composite_cuda *t;
-    struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu};
+    struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu, TACHY_DEVICE};
     tachy_frame f = {.format = TACHY_PIX_RGB24, .width = 4, .height = 4, .place = TACHY_DEVICE};
     struct tachy_result r = {0};
     struct tachy_composite_cuda_item it = {.in = &f, .result = &r};
@@ -283,7 +283,7 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
     float *slope = calloc(SIDE * SIDE, sizeof(float));
     struct timed t = {.c = c, .n = b->n};
     struct tachy_composite_cuda_params p = {{.mode = b->mode, .color = 0x00ff0080, .threshold = 0.5f, .feather = 0.2f,
-                                             .alpha_format = TACHY_PIX_YUVA420P}, m, c->gpu->cu};
+                                             .alpha_format = TACHY_PIX_YUVA420P}, m, c->gpu->cu, TACHY_DEVICE};
     struct tachy_video_info info = {.format = b->format, .width = b->w, .height = b->h}, want;
     tachy_composite_output(&p.composite, &info, &want);
     static struct both in[8], bg[8], out[8];
@@ -347,9 +347,8 @@ static void benches(struct check *c, struct tachy_memory *m)
 static void run(struct check *c)
 {
     struct tachy_memory *m;
-    struct tachy_gpu_places *places;
     if (tachy_memory_open(&m, &(struct tachy_memory_params){0}) < 0 ||
-        tachy_gpu_places_open(&places, m, &c->gpu->device, &(struct tachy_gpu_places_params){0}) < 0) {
+        tachy_gpu_places_open(m, &c->gpu->device, &(struct tachy_gpu_places_params){0}) < 0) {
         check_case(c, false, "memory of the GPU");
         return;
     }
@@ -358,7 +357,6 @@ static void run(struct check *c)
     refuses(c, m);
     if (c->bench)
         benches(c, m);
-    tachy_gpu_places_close(&places);
     tachy_memory_close(&m);
 }
 

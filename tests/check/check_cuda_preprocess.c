@@ -378,7 +378,7 @@ static void bench(struct check *c, const struct bench *b)
         char what[80];
         tachy_preprocess_gpu_set_rows(t.g, rows);
         snprintf(what, sizeof(what), rows ? "%d x %s, %d lines" : "%d x %s", b->batch, b->what, rows);
-        check_gpu_row(c, "preprocess", what, check_gpu_time(c, launch, &t) / runs, bytes);
+        check_gpu_row(c, "preprocess", what, check_gpu_time_rotating(c, launch, &t) / runs, bytes);
     }
     uint64_t start = tachy_now_ns();
     tachy_preprocess_gpu_set_rows(t.g, 0);

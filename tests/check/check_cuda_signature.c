@@ -1,7 +1,7 @@
 #include "check_cuda.h"
 
 #include "base/base.h"
-#include "preprocess/signature.h"
+#include "preprocess/signature_cuda.h"
 #include "ref/ref_histogram.h"
 
 #include <stdio.h>
@@ -48,6 +48,23 @@ static void frames_close(struct check *c, struct frames *f)
     }
 }
 
+// The same as a frame in the GPU's memory gives it.
+static void of_a_frame(struct check *c, const struct frames *f, const struct tachy_rect *r, const struct tachy_signature *twin)
+{
+    struct tachy_signature_gpu *g = NULL;
+    struct tachy_signature got;
+    tachy_frame frame = {.format = f->format, .width = f->w, .height = f->h, .place = TACHY_DEVICE,
+                         .data = {(const uint8_t *)(uintptr_t)f->frame[0].at}, .stride = {(ptrdiff_t)f->frame[0].stride},
+                         .device = c->gpu->device.ordinal, .stream = c->gpu->stream};
+    if (check_range(c, 0, 9))
+        return; // it opens the device
+    int err = tachy_signature_make_gpu(&g, &got, &frame, r, NULL);
+    size_t bytes = (size_t)(twin->columns * twin->rows) * sizeof(uint16_t);
+    check_case(c, !err && got.columns == twin->columns && got.rows == twin->rows && got.width == twin->width &&
+                      !memcmp(got.cell, twin->cell, bytes), "signature of a frame in the GPU's memory");
+    tachy_signature_gpu_close(&g);
+}
+
 static void one_signature(struct check *c)
 {
     struct frames f;
@@ -79,6 +96,7 @@ static void one_signature(struct check *c)
         check_case(c, !err && !memcmp(twin[i].cell, got[i].cell, cells * sizeof(uint16_t)), "signature %s %dx%d of %dx%d",
                    tachy_pix_desc(f.format)->name, r.w, r.h, w, h);
     }
+    of_a_frame(c, &f, &r, &twin[0]);
     check_gpu_free(c, dst);
     frames_close(c, &f);
 }

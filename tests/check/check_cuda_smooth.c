@@ -33,7 +33,7 @@ static void one(struct check *c)
     j.stride = (size_t)(j.w + check_range(c, 0, 9));
     j.plane = j.stride * (size_t)j.h;
     float strength = check_range(c, 0, 5) ? check_float(c, 0, 1) : 1;
-    float least = strength > 0 ? TACHY_MAX((1 - strength) * (1 - strength), 0.01f) : 1;
+    float least = tachy_smooth_least(strength);
     size_t all = j.plane * (size_t)(j.frames * j.streams), state = j.area * (size_t)j.streams;
     uint8_t *mask = malloc(all), *guide = malloc(all), *got = malloc(all), *save = malloc(1 + j.area * 9);
     float *got_state = malloc(2 * state * sizeof(float));

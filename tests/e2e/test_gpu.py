@@ -39,13 +39,30 @@ class Gpu(Case):
             self.assertEqual(p.returncode, 1, p.stderr)
             self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
 
-    def test_what_a_gpu_does_not_do_yet_is_said(self):
-        for args, word in ((["--mode", "json"], "mode json"), (["--smooth"], "--smooth"), (["--refine"], "--refine")):
+    def test_gpus_are_numbers_that_the_driver_counts(self):
+        for args, word in ((["--gpus", "0,1"], "there is no GPU 1: the driver counts 1"),
+                           (["--gpus", "0,0"], "GPU 0 is named twice"), (["--gpus", "one"], "takes numbers of GPUs"),
+                           (["--gpus", "0", "--gpu-id", "0"], "give one of them")):
             p = run("segment", SAMPLE, "--provider", "null", "--device", "cuda", *args, "-f", "null", "-",
                     env=with_fakes(), check=False)
-            self.assertEqual(p.returncode, 1, p.stderr)
+            self.assertEqual(p.returncode, 2, p.stderr)
             self.assertIn(word, p.stderr)
-            self.assertIn("--device cpu", p.stderr)
+        p = run("segment", SAMPLE, "--provider", "null", "--gpus", "all", "--device", "cuda", "-f", "null", "-", env=WITHOUT,
+                check=False)
+        self.assertEqual(p.returncode, 1, p.stderr)
+        self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
+
+    def test_where_the_model_runs_is_said(self):
+        # This build's kernels need a real card, which is asked for behind the model.
+        args = ["segment", SAMPLE, "--device", "cuda", "-f", "null", "-"]
+        self.assertIn("the model stays on the CPU, because", run(*args, env=with_fakes(), check=False).stderr)
+        p = run(*args, "--provider", "cpu", env=with_fakes(), check=False)
+        self.assertNotIn("stays on the CPU", p.stderr)
+        p = run(*args, "--provider", "cuda-ort", env=with_fakes(), check=False)
+        self.assertEqual(p.returncode, 1, p.stderr)
+        self.assertIn("`pip download onnxruntime-gpu` has it", p.stderr)
+        # Without --device nothing is the card's.
+        self.assertNotIn("CUDA", run("segment", SPEC, "--provider", "cpu", "-f", "null", "-", env=with_fakes()).stderr)
 
     def test_sensors_are_in_all_files(self):
         trace, figures = self.tmp / "t.json", self.tmp / "p.json"

@@ -8,8 +8,10 @@
 
 // NVDEC against FFmpeg's decoders on the CPU: every frame's bits, order, times and flags, for the clips
 // of make_clips (in the folder clips/ beside the program), with one session and with several, given
-// back at once and kept until many are out. Exit status 77 where there is no GPU. With --rehearse the
-// CPU's decoders stand in for NVDEC, which shows on any machine that clips and comparison are sound.
+// back at once and kept until many are out; and the same over all GPUs, where there are several. Exit
+// status 77 where there is no GPU. With --rehearse the
+// CPU's decoders stand in for NVDEC, which shows on any machine that clips and comparison are sound; with names of
+// tests, these alone.
 
 enum { MOST = 400, KEPT = 60, REHEARSED = 9 };
 
@@ -22,6 +24,9 @@ static void on_message(void *user, enum tachy_log_level level, const char *msg)
 static const struct tachy_log log_all = {.fn = on_message, .max_level = TACHY_LOG_VERBOSE};
 static char folder[512];
 static bool rehearse;
+static const int gpus[TACHY_MAX_GPUS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static int nb_gpus; // that clips are decoded on; 0: the first
+static int64_t frames_of[TACHY_MAX_GPUS]; // that came from each
 
 static tachy_source *open_clip(const char *clip, struct tachy_source_params p)
 {
@@ -86,7 +91,8 @@ static bool check_frame(const char *clip, const tachy_frame *f, tachy_frame *g, 
 static int64_t compare(const char *clip, int decoders, int keep, bool on_gpu)
 {
     struct tachy_source_params cpu = {.decode = TACHY_DECODE_CPU, .decoders = 1};
-    struct tachy_source_params gpu = {.decode = TACHY_DECODE_NVDEC, .on_gpu = on_gpu, .decoders = decoders};
+    struct tachy_source_params gpu = {.decode = TACHY_DECODE_NVDEC, .on_gpu = on_gpu, .decoders = decoders,
+                                      .gpus = gpus, .nb_gpus = nb_gpus};
     if (rehearse) {
         gpu.decode = TACHY_DECODE_CPU;
         on_gpu = false;
@@ -109,6 +115,7 @@ static int64_t compare(const char *clip, int decoders, int keep, bool on_gpu)
             continue;
         for (int i = 0; i < nb; i++) {
             ok &= check_frame(clip, wanted[i], kept[i], on_gpu);
+            frames_of[kept[i]->device % TACHY_MAX_GPUS] += on_gpu;
             tachy_frame_unref(&wanted[i]);
             tachy_frame_unref(&kept[i]);
         }
@@ -187,9 +194,9 @@ TEST(falls_back)
     CHECK_INT(tachy_source_open(&s, &p), TACHY_ERR_UNSUPPORTED);
     CHECK(strstr(messages, "NVDEC was asked for and cannot decode it"));
     p.decode = TACHY_DECODE_AUTO;
-    p.gpu = 63;
+    p.gpu = 15;
     CHECK_INT(tachy_source_open(&s, &p), TACHY_OK);
-    CHECK(strstr(messages, "there is no GPU 63"));
+    CHECK(strstr(messages, "there is no GPU 15"));
     tachy_source_close(&s);
 }
 
@@ -209,13 +216,66 @@ TEST(frames_outlive_the_source)
     }
 }
 
+static int gpus_here(void)
+{
+    const struct tachy_cu *cu;
+    int n = 0;
+    return tachy_cu_load(&cu, TACHY_LOG_VERBOSE, &log_all) == TACHY_OK && cu->device_count(&n) == CUDA_OK ? n : 0;
+}
+
+// One file over all cards: the same frames in the same order, and each card has its part.
+TEST(over_all_gpus)
+{
+    int n = gpus_here();
+    if (n < 2) {
+        puts("skipped: over_all_gpus, which needs two GPUs");
+        return;
+    }
+    nb_gpus = TACHY_MIN(n, 4);
+    memset(frames_of, 0, sizeof(frames_of));
+    CHECK_INT(compare("b_frames.mp4", 4, 1, true), 200);
+    CHECK_INT(compare("b_frames.mp4", 4, KEPT, true), 200);
+    CHECK_INT(compare("vfr.mkv", 4, 1, true), 137);
+    CHECK_INT(compare("hevc10.mkv", 4, 1, true), 200);
+    CHECK_INT(compare("fullhd.mp4", 4, 1, false), 75);
+    for (int i = 0; i < nb_gpus; i++) {
+        printf("figure frames_of_gpu_%d %lld frames\n", i, (long long)frames_of[i]);
+        CHECK(frames_of[i] > 50);
+    }
+    nb_gpus = 0;
+}
+
+// Sources with one decoder each: the next one goes to the card that has the fewest.
+TEST(streams_are_dealt)
+{
+    struct tachy_source_params p = {.on_gpu = true, .decode = TACHY_DECODE_NVDEC, .gpus = gpus, .nb_gpus = 2};
+    tachy_source *s[4] = {0};
+    if (gpus_here() < 2) {
+        puts("skipped: streams_are_dealt, which needs two GPUs");
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        tachy_frame *f = NULL;
+        s[i] = open_clip("b_frames.mp4", p);
+        CHECK(s[i] && tachy_source_read(s[i], &f) == TACHY_OK && f->device == i % 2);
+        tachy_frame_unref(&f);
+    }
+    tachy_source_close(&s[1]);
+    s[1] = open_clip("hevc8.mkv", p);
+    tachy_frame *f = NULL;
+    CHECK(s[1] && tachy_source_read(s[1], &f) == TACHY_OK && f->device == 1);
+    tachy_frame_unref(&f);
+    for (int i = 0; i < 4; i++)
+        tachy_source_close(&s[i]);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         TEST_CASE(h264_b_frames), TEST_CASE(h264_open_gop), TEST_CASE(h264_vfr), TEST_CASE(hevc_8_bit),
         TEST_CASE(hevc_10_bit), TEST_CASE(vp9), TEST_CASE(cropped_rows), TEST_CASE(cropped_sides),
         TEST_CASE(size_changes), TEST_CASE(several_sessions_are_used), TEST_CASE(falls_back),
-        TEST_CASE(frames_outlive_the_source),
+        TEST_CASE(frames_outlive_the_source), TEST_CASE(over_all_gpus), TEST_CASE(streams_are_dealt),
     };
     const struct tachy_cu *cu;
     rehearse = argc > 1 && !strcmp(argv[1], "--rehearse");
@@ -224,5 +284,12 @@ int main(int argc, char **argv)
         SKIP("there is no CUDA driver");
     const char *slash = strrchr(argv[0], '/');
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - argv[0]) : 1, slash ? argv[0] : ".");
-    return test_run(cases, n);
+    if (rehearse || argc < 2)
+        return test_run(cases, n);
+    int failed = 0;
+    for (size_t i = 0; i < n; i++) // those that are named
+        for (int k = 1; k < argc; k++)
+            if (!strcmp(argv[k], cases[i].name))
+                failed |= test_run(&cases[i], 1);
+    return failed;
 }

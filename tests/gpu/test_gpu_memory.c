@@ -28,23 +28,22 @@ static size_t free_bytes(void)
     return idle;
 }
 
-static void open_places(struct tachy_memory **m, struct tachy_gpu_places **g, double fraction, double most)
+static void open_places(struct tachy_memory **m, double fraction, double most)
 {
     struct tachy_gpu_places_params p = {.fraction = fraction, .vram_most = most, .pinned = 256 * mib, .log = &log_errors};
     CHECK_INT(tachy_memory_open(m, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
-    CHECK_INT(tachy_gpu_places_open(g, *m, &device, &p), TACHY_OK);
+    CHECK_INT(tachy_gpu_places_open(*m, &device, &p), TACHY_OK);
 }
 
 // Blocks of 64 MiB up to the budget of a hundredth of the card.
 TEST(budget)
 {
     struct tachy_memory *m;
-    struct tachy_gpu_places *g;
     struct tachy_memory_stats s;
     struct tachy_block block[1024] = {{0}};
     int n = 0;
     size_t before = free_bytes();
-    open_places(&m, &g, 0.01, 0);
+    open_places(&m, 0.01, 0);
     tachy_memory_read(m, &s);
     while (n < 1024 && tachy_memory_take(m, &block[n], TACHY_DEVICE, TACHY_MEMORY_FRAMES, 64 * mib) == TACHY_OK)
         n++;
@@ -57,14 +56,12 @@ TEST(budget)
     CHECK(free_bytes() + 8 * mib >= before);
     printf("figure gpu_budget %.0f MiB\n", (double)s.budget[TACHY_DEVICE] / (double)mib);
     tachy_memory_close(&m);
-    tachy_gpu_places_close(&g);
 }
 
 // Others fill the card up to the mark of all programs together: idle blocks of a pool give way.
 TEST(high_water)
 {
     struct tachy_memory *m;
-    struct tachy_gpu_places *g;
     struct tachy_block_pool *pool;
     struct tachy_block block = {0};
     cuda_address others = 0;
@@ -72,7 +69,7 @@ TEST(high_water)
     CHECK_INT(cu->memory_alloc(&others, 4096 * mib), CUDA_OK);
     tachy_device_leave(&device);
     double taken = (double)(device.bytes - free_bytes()) / (double)device.bytes;
-    open_places(&m, &g, 0, taken + 600.0 * (double)mib / (double)device.bytes);
+    open_places(&m, 0, taken + 600.0 * (double)mib / (double)device.bytes);
     CHECK_INT(tachy_block_pool_open(&pool, m, TACHY_DEVICE, TACHY_MEMORY_CACHE, 128 * mib, 4), TACHY_OK);
     void *kept = tachy_block_pool_get(pool);
     CHECK(kept);
@@ -85,7 +82,6 @@ TEST(high_water)
     tachy_block_pool_put(pool, kept);
     tachy_block_pool_close(&pool);
     tachy_memory_close(&m);
-    tachy_gpu_places_close(&g);
     CHECK_INT(tachy_device_enter(&device, &log_errors), TACHY_OK);
     CHECK_INT(cu->memory_free(others), CUDA_OK);
     tachy_device_leave(&device);
@@ -107,11 +103,10 @@ static double copy_time(cuda_address to, const void *from, size_t bytes)
 TEST(pinned_copies)
 {
     struct tachy_memory *m;
-    struct tachy_gpu_places *g;
     struct tachy_block_pool *pool;
     struct tachy_block on_card = {0}, plain = {0};
     const size_t size = 128 * mib;
-    open_places(&m, &g, 0, 0);
+    open_places(&m, 0, 0);
     CHECK_INT(tachy_block_pool_open(&pool, m, TACHY_PINNED, TACHY_MEMORY_FRAMES, size, 1), TACHY_OK);
     CHECK_INT(tachy_memory_take(m, &on_card, TACHY_DEVICE, TACHY_MEMORY_FRAMES, size), TACHY_OK);
     CHECK_INT(tachy_memory_take(m, &plain, TACHY_HOST, TACHY_MEMORY_FRAMES, size), TACHY_OK);
@@ -131,7 +126,6 @@ TEST(pinned_copies)
     tachy_memory_give(m, &on_card);
     tachy_memory_give(m, &plain);
     tachy_memory_close(&m);
-    tachy_gpu_places_close(&g);
 }
 
 static void open_device(void)

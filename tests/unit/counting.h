@@ -139,7 +139,7 @@ static const struct tachy_task_ops counting_ops = {
     .composite = c_composite,
 };
 
-static tachy_task *task_new(struct counting c)
+static inline tachy_task *task_new(struct counting c)
 {
     tachy_task *t = calloc(1, sizeof(*t) + sizeof(c));
     t->ops = &counting_ops;

@@ -6,6 +6,7 @@
 #include "cuda/kernels.h"
 #include "cuda/nvtx.h"
 #include "cuda/places.h"
+#include "cuda/saturate.h"
 #include "fakes/fake.h"
 #include "profile/profile_priv.h"
 
@@ -296,6 +297,7 @@ TEST(rates_are_measured_once)
     CHECK_INT(tachy_gpu_rates(&r, &device, &log_errors), TACHY_OK);
     // The median; where this thread is held up for half a millisecond, the stream runs dry.
     CHECK(near(r.copy_bps, FAKE_COPY_BPS, 0.01));
+    CHECK(near(r.to_host_bps, FAKE_COPY_BPS / 2, 0.01) && near(r.to_device_bps, FAKE_COPY_BPS / 2, 0.01));
     CHECK(near(r.flops[TACHY_RATE_FP16], FAKE_FP16, 0.01));
     CHECK(near(r.flops[TACHY_RATE_TF32], FAKE_TF32, 0.01));
     CHECK_INT(counts->allocations + counts->streams + counts->events, 0);
@@ -304,6 +306,7 @@ TEST(rates_are_measured_once)
     struct tachy_gpu_rates again;
     CHECK_INT(tachy_gpu_rates(&again, &device, &log_errors), TACHY_OK);
     CHECK_INT(counts->gemms, gemms);
+    CHECK(near(again.to_host_bps, r.to_host_bps, 1e-9));
     CHECK(near(again.copy_bps, r.copy_bps, 1e-9) && near(again.flops[0], r.flops[0], 1e-9));
     struct tachy_device other = device; // another card, and the same with another driver
     snprintf(other.name, sizeof(other.name), "Another GPU");
@@ -319,6 +322,74 @@ TEST(rates_are_measured_once)
     char *path = tachy_asprintf("%s/tachy/gpu-rates.json", dir);
     CHECK_INT(unlink(path), 0);
     tachy_free(path);
+}
+
+// ---- saturation
+
+struct lanes {
+    cuda_stream stream[4], shared;
+    cuda_event before, after;
+    int left; // calls until one fails; below 0: none does
+};
+
+static int queue_apart(void *user, int lane)
+{
+    struct lanes *l = user;
+    CUDA(fake_cuda_launch, l->stream[lane], 50000);
+    return l->left-- ? TACHY_OK : TACHY_ERR_EXTERNAL;
+}
+
+// All lanes need the same part of the card.
+static int queue_shared(void *user, int lane)
+{
+    struct lanes *l = user;
+    const struct tachy_cu *cu = device.cu;
+    CHECK_INT(cu->event_record(l->before, l->stream[lane]), 0);
+    CHECK_INT(cu->stream_wait_event(l->shared, l->before, 0), 0);
+    CUDA(fake_cuda_launch, l->shared, 50000);
+    CHECK_INT(cu->event_record(l->after, l->shared), 0);
+    CHECK_INT(cu->stream_wait_event(l->stream[lane], l->after, 0), 0);
+    return TACHY_OK;
+}
+
+TEST(a_card_is_saturated_by_several_streams)
+{
+    struct lanes l = {.left = -1};
+    open_device();
+    struct fake_cuda_counts *counts = CUDA(fake_cuda_count);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(device.cu->stream_create(&l.stream[i], CUDA_STREAM_OWN_ORDER), 0);
+    CHECK_INT(device.cu->stream_create(&l.shared, CUDA_STREAM_OWN_ORDER), 0);
+    CHECK_INT(device.cu->event_create(&l.before, CUDA_EVENT_ORDERS), 0);
+    CHECK_INT(device.cu->event_create(&l.after, CUDA_EVENT_ORDERS), 0);
+    struct tachy_gpu_load load = {.queue = queue_apart, .user = &l, .streams = l.stream, .lanes = 4};
+    double fps;
+    int best = 0;
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_OK);
+    CHECK_INT(best, 4);
+    CHECK(near(fps, 4 / 50e-6, 0.02));
+    best = 2;
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_OK);
+    CHECK_INT(best, 2);
+    CHECK(near(fps, 2 / 50e-6, 0.02));
+    load.queue = queue_shared;
+    best = 0;
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_OK);
+    CHECK_INT(best, 1);
+    CHECK(near(fps, 1 / 50e-6, 0.02));
+    load.queue = queue_apart;
+    l.left = 5;
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_ERR_EXTERNAL);
+    CUDA(fake_cuda_fail, 700);
+    CHECK_INT(tachy_gpu_saturate(&fps, &best, &device, &load, &log_errors), TACHY_ERR_EXTERNAL);
+    CHECK(strstr(last_message, "a fake failure"));
+    CUDA(fake_cuda_fail, 0);
+    for (int i = 0; i < 4; i++)
+        device.cu->stream_destroy(l.stream[i]);
+    device.cu->stream_destroy(l.shared);
+    device.cu->event_destroy(l.before);
+    device.cu->event_destroy(l.after);
+    CHECK_INT(counts->allocations + counts->streams + counts->events, 0);
 }
 
 // ---- events
@@ -377,13 +448,12 @@ TEST(memory_on_the_card)
         struct tachy_memory *m;
     } cached = {0};
     struct tachy_block a = {0}, b = {0};
-    struct tachy_gpu_places *places;
     const size_t gib = (size_t)1 << 30;
     open_device();
     CHECK_INT(tachy_memory_open(&cached.m, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
     struct tachy_gpu_places_params p = {.fraction = 0.5, .vram_most = 0.75, .pinned = gib, .log = &log_errors};
     CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, gib), TACHY_ERR_UNSUPPORTED);
-    CHECK_INT(tachy_gpu_places_open(&places, cached.m, &device, &p), TACHY_OK);
+    CHECK_INT(tachy_gpu_places_open(cached.m, &device, &p), TACHY_OK);
     CHECK_INT(tachy_memory_take(cached.m, &cached.block, TACHY_DEVICE, TACHY_MEMORY_CACHE, 2 * gib), TACHY_OK);
     struct tachy_cache c = {.place = TACHY_DEVICE, .shrink = give_way, .user = &cached};
     tachy_memory_add_cache(cached.m, &c);
@@ -410,7 +480,6 @@ TEST(memory_on_the_card)
     tachy_free(text);
     tachy_block_pool_close(&pool);
     tachy_memory_close(&cached.m);
-    tachy_gpu_places_close(&places);
     CHECK_INT(CUDA(fake_cuda_count)->allocations, 0);
 }
 
@@ -471,6 +540,44 @@ TEST(events_time_two_streams)
     tachy_profile_close(&p);
     for (int i = 0; i < 2; i++)
         device.cu->stream_destroy(stream[i]);
+    CHECK_INT(counts->streams + counts->events, 0);
+}
+
+TEST(copies_have_lanes_of_their_own)
+{
+    tachy_profile *p = open_profile(false);
+    struct fake_cuda_counts *counts = CUDA(fake_cuda_count);
+    cuda_stream stream;
+    struct tachy_gpu_timer *kernels = open_timer(p, &stream, 8), *copies;
+    struct tachy_gpu_timer_params q = {.profile = p, .device = &device, .stream = stream, .copies = true};
+    const struct tachy_prof_item item = {7, 0};
+    CHECK_INT(tachy_gpu_timer_open(&copies, &q), TACHY_OK);
+    tachy_gpu_timer_begin(kernels, TACHY_STEP_COMPOSITE, item);
+    CUDA(fake_cuda_launch, stream, 2000000);
+    tachy_gpu_timer_end(kernels, &(struct tachy_gpu_work){.bytes = 1e6});
+    tachy_gpu_timer_begin(copies, TACHY_STEP_COMPOSITE, item);
+    CUDA(fake_cuda_launch, stream, 3000000);
+    tachy_gpu_timer_end(copies, NULL);
+    tachy_gpu_timer_close(&kernels);
+    tachy_gpu_timer_close(&copies);
+    json_t *o = json_of(p), *work = json_object_get(json_object_get(o, "gpu"), "work");
+    CHECK_INT(json_array_size(json_object_get(work, "steps")), 1);
+    json_t *steps = json_object_get(o, "steps");
+    double busy = real(json_array_get(steps, 0), "busy_s", NULL);
+    CHECK(busy > 1.99e-3); // more where this thread was held up on the way
+    CHECK(near(real(json_array_get(json_object_get(work, "steps"), 0), "busy_s", NULL), busy, 0.001));
+    CHECK_INT(json_array_size(steps), 2);
+    CHECK_STR(json_string_value(json_object_get(json_array_get(steps, 0), "stage")), "gpu");
+    CHECK_STR(json_string_value(json_object_get(json_array_get(steps, 1), "stage")), "copy");
+    CHECK(real(json_array_get(steps, 1), "busy_s", NULL) > 2.99e-3);
+    json_t *trace = trace_of(p);
+    char *text = json_dumps(trace, 0);
+    CHECK(text && strstr(text, "copy 0") && strstr(text, "gpu 0"));
+    free(text);
+    json_decref(trace);
+    json_decref(o);
+    tachy_profile_close(&p);
+    device.cu->stream_destroy(stream);
     CHECK_INT(counts->streams + counts->events, 0);
 }
 
@@ -666,8 +773,9 @@ int main(void)
         TEST_CASE(sensors_over_time),
         TEST_CASE(no_sensors),
         TEST_CASE(rates_are_measured_once),
+        TEST_CASE(a_card_is_saturated_by_several_streams),
         TEST_CASE(memory_on_the_card), TEST_CASE(events_time_two_streams),
-        TEST_CASE(events_stay_on_the_clock),
+        TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock),
         TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies),
         TEST_CASE(more_names_and_records_than_kept),

@@ -119,7 +119,7 @@ TEST(target_fps_bounds_the_mean)
 TEST(like_the_last_one_that_was_inferred)
 {
     struct tachy_frame_skip s;
-    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0.02f);
+    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0.02f, NULL);
     tachy_frame *f = gray(640, 360, 100);
     CHECK(!like(&s, f, false, NULL)); // there is none before it
     CHECK(like(&s, f, false, NULL));
@@ -141,7 +141,7 @@ TEST(like_the_last_one_that_was_inferred)
 TEST(small_movement_is_seen)
 {
     struct tachy_frame_skip s;
-    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0.02f);
+    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0.02f, NULL);
     tachy_frame *f = gray(640, 360, 100);
     like(&s, f, false, NULL);
     paint(f, 600, 340, 10, 10, 150); // 0.04 % of the picture
@@ -160,7 +160,7 @@ TEST(small_movement_is_seen)
 TEST(threshold_zero_takes_equal_frames_only)
 {
     struct tachy_frame_skip s;
-    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0);
+    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0, NULL);
     tachy_frame *f = gray(640, 360, 100);
     like(&s, f, false, NULL);
     CHECK(like(&s, f, false, NULL));
@@ -172,13 +172,13 @@ TEST(threshold_zero_takes_equal_frames_only)
 TEST(never_across_a_discontinuity_or_another_format)
 {
     struct tachy_frame_skip s;
-    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 1);
+    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 1, NULL);
     tachy_frame *f = gray(640, 360, 100), *g = gray(320, 180, 100);
     like(&s, f, false, NULL);
     CHECK(like(&s, f, false, NULL));
     CHECK(!like(&s, f, true, NULL));
     CHECK(like(&s, f, false, NULL));
-    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0.9f);
+    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0.9f, NULL);
     like(&s, f, false, NULL);
     CHECK(!like(&s, g, false, NULL));
     tachy_frame_unref(&f);
@@ -191,7 +191,7 @@ TEST(each_eye_on_its_own)
     for (int i = 0; i < 2; i++) {
         struct tachy_frame_skip s;
         unsigned eyes;
-        tachy_frame_skip_open(&s, 2, layouts[i], 0.02f);
+        tachy_frame_skip_open(&s, 2, layouts[i], 0.02f, NULL);
         tachy_frame *f = gray(640, 360, 100);
         like(&s, f, false, NULL);
         paint(f, i ? 0 : 330, i ? 190 : 0, 100, 100, 200); // the right eye
@@ -209,7 +209,7 @@ TEST(every_other_frame)
 {
     struct tachy_frame_skip s;
     unsigned may = 1u << TACHY_EASE_ALTERNATE, taken = 0;
-    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0);
+    tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0, NULL);
     tachy_frame *f = gray(64, 36, 0);
     for (int i = 0; i < 100; i++) {
         paint(f, 0, 0, 64, 36, i % 50);

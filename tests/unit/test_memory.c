@@ -75,7 +75,7 @@ TEST(refuses_what_cannot_be)
     CHECK_INT(tachy_memory_take(m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, 64), TACHY_ERR_UNSUPPORTED);
     CHECK(strstr(n.last, "no device memory"));
     CHECK_INT(tachy_memory_take(m, &a, TACHY_HOST, TACHY_MEMORY_FRAMES, 0), TACHY_ERR_INVAL);
-    CHECK_INT(tachy_memory_take(m, &a, (enum tachy_place)7, TACHY_MEMORY_FRAMES, 1), TACHY_ERR_INVAL);
+    CHECK_INT(tachy_memory_take(m, &a, (enum tachy_place)TACHY_PLACES, TACHY_MEMORY_FRAMES, 1), TACHY_ERR_INVAL);
     tachy_memory_close(&m);
     // A size that overflows the sum must not look small.
     m = open_with(100, &n, &log);

@@ -101,6 +101,7 @@ static void run(tachy_task *t, unsigned small, unsigned anew, struct outcome *o)
             CHECK_INT(ops->order(order, &item), TACHY_OK);
         o->width[n] = item.result.mask[0].width;
         CHECK_INT(ops->composite(worker, &item), TACHY_OK);
+        CHECK_INT(tachy_task_settle(ops, &item), TACHY_OK);
         for (int y = 0; y < H; y++)
             memcpy(o->pixels[n][y], item.out->data[0] + y * item.out->stride[0], W);
         tachy_frame_unref(&item.in);

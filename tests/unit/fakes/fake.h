@@ -20,10 +20,12 @@ struct fake_cuda_counts {
     int streams, events, allocations, contexts; // that exist
     int waits;                                  // calls that waited, ever
     int gemms;
+    _Atomic int calls; // of what is called for each frame: contexts, copies, events, streams' waits
 };
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void);
 FAKE_API void fake_cuda_launch(cuda_stream s, uint64_t ns); // a kernel that takes this long
 FAKE_API void fake_cuda_others(size_t bytes);   // memory that other programs hold
+FAKE_API void fake_cuda_list(int gpus);         // how many there are; 1 at first
 FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none
 FAKE_API void fake_cuda_fail_init(int status); // of cuInit
 

@@ -1,0 +1,187 @@
+#include "pipeline/light_priv.h"
+
+#include "base/clock.h"
+#include "cuda/rates.h"
+#include "cuda/saturate.h"
+#include "source/source_ops.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+// The GPU's part of the light time: its decoders with as many sessions of the file as give the most, its
+// multiprocessors with as many streams as give the most, and the link by what is copied.
+
+static const int tries[] = {1, 2, 4, 8, 14, 20, 28};
+enum { MOST_SESSIONS = 28, MOST_STREAMS = 8 };
+static const double gain_least = 1.02, lead_in_s = 0.15;
+
+void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struct tachy_light *l)
+{
+    const tachy_task *t = b->p->task;
+    b->gpu.decodes = b->frames[0]->place == TACHY_DEVICE;
+    if (!t->ops->gpu || !t->ops->gpu(t, &lanes[0].items[0], &b->gpu.task))
+        b->gpu.task = (struct tachy_task_gpu){0};
+    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+        l->of[s] = b->gpu.task.steps & (1u << s) ? TACHY_RESOURCE_SMS : TACHY_RESOURCE_CORES;
+    if (b->gpu.decodes)
+        l->of[TACHY_STEP_DECODE] = TACHY_RESOURCE_NVDEC;
+}
+
+// ---- Decoders
+
+static void *open_main(void *arg)
+{
+    struct light_lane *l = arg;
+    l->err = l->source ? TACHY_OK : light_open_decode(l);
+    return NULL;
+}
+
+// What NVDEC had decoded ahead when the others began counts for nobody, and neither does what it works at
+// in the end.
+static void *decode_main(void *arg)
+{
+    struct light_lane *l = arg;
+    const struct light_bench *b = l->b;
+    uint64_t now = tachy_now_ns();
+    l->frames = 0;
+    l->err = TACHY_OK;
+    while (now < b->until_ns && l->err == TACHY_OK) {
+        tachy_frame *f = NULL;
+        l->err = tachy_source_read(l->source, &f);
+        now = tachy_now_ns();
+        l->frames += l->err == TACHY_OK && now >= b->from_ns && now < b->until_ns;
+        tachy_frame_unref(&f);
+        if (l->err != TACHY_ERR_EOF)
+            continue;
+        // Again from the beginning; the decoder stays, where the input can be seeked in.
+        l->err = tachy_source_seek(l->source, 0, INT64_MIN);
+        if (l->err == TACHY_OK)
+            continue;
+        tachy_source_close(&l->source);
+        l->err = light_open_decode(l);
+    }
+    return NULL;
+}
+
+// A thread for each of the first n sessions.
+static int in_threads(struct light_bench *b, int n, void *(*main)(void *))
+{
+    pthread_t threads[MOST_SESSIONS];
+    int started = 0, err = TACHY_OK;
+    while (started < n && !pthread_create(&threads[started], NULL, main, &b->gpu.sessions[started]))
+        started++;
+    for (int i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+        if (b->gpu.sessions[i].err < 0)
+            err = b->gpu.sessions[i].err;
+    }
+    return started == n ? err : TACHY_ERR_AGAIN;
+}
+
+// Frames a second of n sessions together; 0 where the card has no room for so many.
+static int sessions_rate(struct light_bench *b, int n, double seconds, double *rate)
+{
+    *rate = 0;
+    if (n > b->gpu.nb_sessions && in_threads(b, n, open_main) < 0)
+        return TACHY_OK;
+    b->gpu.nb_sessions = TACHY_MAX(b->gpu.nb_sessions, n);
+    uint64_t start = tachy_now_ns();
+    b->from_ns = start + (uint64_t)(lead_in_s * 1e9);
+    b->until_ns = b->from_ns + (uint64_t)(seconds * 1e9);
+    int err = in_threads(b, n, decode_main);
+    uint64_t frames = 0;
+    for (int i = 0; i < n; i++)
+        frames += b->gpu.sessions[i].frames;
+    *rate = (double)frames / seconds;
+    return err;
+}
+
+static int measure_decoders(struct light_bench *b, struct tachy_light *l)
+{
+    int *best = &l->copies[TACHY_STEP_DECODE], err = TACHY_OK;
+    double most = 0, rate = 0;
+    if (!b->gpu.sessions && !(b->gpu.sessions = calloc(MOST_SESSIONS, sizeof(*b->gpu.sessions))))
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < MOST_SESSIONS; i++)
+        b->gpu.sessions[i].b = b;
+    // Long enough for several frames of each session.
+    double seconds = light_seconds(b) / 2;
+    if (*best) {
+        err = sessions_rate(b, *best, seconds, &most);
+    } else {
+        for (size_t i = 0; i < TACHY_ARRAY_SIZE(tries) && err == TACHY_OK; i++) {
+            err = sessions_rate(b, tries[i], 2 * seconds, &rate);
+            if (rate <= most * gain_least)
+                break;
+            most = rate;
+            *best = tries[i];
+        }
+        for (int i = *best; i < MOST_SESSIONS; i++)
+            tachy_source_close(&b->gpu.sessions[i].source);
+        b->gpu.nb_sessions = *best;
+    }
+    if (err == TACHY_OK)
+        light_add_rate(l, TACHY_STEP_DECODE, most);
+    return err;
+}
+
+// ---- Multiprocessors
+
+struct step_load {
+    struct light_bench *b;
+    struct light_lane *lanes;
+    enum tachy_step step;
+};
+
+static int queue(void *user, int lane)
+{
+    struct step_load *x = user;
+    struct light_lane *l = &x->lanes[lane];
+    struct tachy_item *item = &l->items[l->next];
+    l->next = (l->next + 1) % x->b->nb_frames;
+    return x->b->p->task->ops->gpu_queue(l->worker, x->step, item);
+}
+
+static int measure_step(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
+                        struct tachy_light *l)
+{
+    struct step_load x = {b, lanes, step};
+    cuda_stream streams[MOST_STREAMS];
+    double fps;
+    struct tachy_gpu_load load = {.queue = queue, .user = &x, .streams = streams, .lanes = TACHY_MIN(n, MOST_STREAMS)};
+    for (int i = 0; i < load.lanes; i++)
+        streams[i] = b->p->task->ops->gpu_stream(lanes[i].worker);
+    int err = tachy_gpu_saturate(&fps, &l->copies[step], b->gpu.task.device, &load, b->p->log);
+    if (err == TACHY_OK)
+        light_add_rate(l, step, fps);
+    return err;
+}
+
+int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
+                      struct tachy_light *l)
+{
+    return l->of[step] == TACHY_RESOURCE_NVDEC ? measure_decoders(b, l) : measure_step(b, lanes, n, step, l);
+}
+
+// ---- The link
+
+int light_gpu_link(struct light_bench *b, struct tachy_light *l)
+{
+    const struct tachy_task_gpu *t = &b->gpu.task;
+    struct tachy_gpu_rates r;
+    if (!t->steps || l->link_ms[TACHY_RESOURCE_TO_HOST] > 0)
+        return TACHY_OK;
+    int err = tachy_gpu_rates(&r, t->device, b->p->log);
+    if (err < 0)
+        return err;
+    l->link_ms[TACHY_RESOURCE_TO_HOST] = r.to_host_bps > 0 ? 1e3 * t->to_host / r.to_host_bps : 0;
+    l->link_ms[TACHY_RESOURCE_TO_DEVICE] = r.to_device_bps > 0 ? 1e3 * t->to_device / r.to_device_bps : 0;
+    return TACHY_OK;
+}
+
+void light_gpu_close(struct light_bench *b)
+{
+    for (int i = 0; b->gpu.sessions && i < MOST_SESSIONS; i++)
+        tachy_source_close(&b->gpu.sessions[i].source);
+    free(b->gpu.sessions);
+}

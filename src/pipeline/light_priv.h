@@ -1,0 +1,52 @@
+#pragma once
+#include "pipeline/light.h"
+#include "pipeline/recipe.h"
+
+// Shared by the files that measure the light time.
+
+enum { LIGHT_FRAMES = 24 };
+
+// What a GPU does of the job.
+struct light_gpu {
+    bool decodes;               // frames come from its decoders
+    struct tachy_task_gpu task; // steps 0: it does nothing else
+    struct light_lane *sessions; // decoders side by side; opened as they are tried
+    int nb_sessions;             // that are open
+};
+
+struct light_bench {
+    const struct tachy_light_params *p;
+    tachy_frame *frames[LIGHT_FRAMES]; // decoded
+    tachy_frame *outs[LIGHT_FRAMES];   // composited
+    int nb_frames;
+    uint64_t from_ns, until_ns; // what is done between counts, for a GPU's decoders; threads stop at the latter
+    char dir[64];      // for encoders
+    struct light_gpu gpu;
+};
+
+// One thread of a saturated measurement.
+struct light_lane {
+    struct light_bench *b;
+    int index;
+    enum tachy_step step;
+    void *worker;
+    struct tachy_item *items; // one a frame, processed up to the step before
+    int next;                 // of items
+    tachy_source *source;     // for decoding
+    uint64_t frames, ns;      // done, and the time that took
+    int err;
+};
+
+// Opens a source of the lane's own, with one decoder.
+int light_open_decode(struct light_lane *l);
+void light_add_rate(struct tachy_light *l, enum tachy_step step, double rate);
+static inline double light_seconds(const struct light_bench *b) { return b->p->seconds > 0 ? b->p->seconds : 0.4; }
+
+// light_gpu.c. After the frames have been through all steps in lanes[0]: what is the GPU's; fills in l->of.
+void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struct tachy_light *l);
+// A round of a step that is the GPU's.
+int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
+                      struct tachy_light *l);
+// What a frame's copies cost.
+int light_gpu_link(struct light_bench *b, struct tachy_light *l);
+void light_gpu_close(struct light_bench *b);

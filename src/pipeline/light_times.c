@@ -1,0 +1,134 @@
+#include "pipeline/light.h"
+
+#include "profile/prof.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+// From rates to what a frame costs, and the file that keeps it.
+
+const char *tachy_resource_name(enum tachy_resource r)
+{
+    static const char *const names[TACHY_RESOURCE_COUNT] = {"cores", "sms", "nvdec", "to_host", "to_device"};
+    return (unsigned)r < TACHY_RESOURCE_COUNT ? names[r] : "?";
+}
+
+static enum tachy_resource resource_of(const char *name)
+{
+    int r = TACHY_RESOURCE_COUNT - 1;
+    while (r > 0 && (!name || strcmp(name, tachy_resource_name((enum tachy_resource)r)) != 0))
+        r--;
+    return (enum tachy_resource)r;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t)
+{
+    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+        double v[TACHY_LIGHT_MOST];
+        int n = l->nb[s];
+        memcpy(v, l->rate[s], sizeof(v));
+        qsort(v, (size_t)n, sizeof(v[0]), compare);
+        t->step[s] = n ? 1e3 / ((v[n / 2] + v[(n - 1) / 2]) / 2) : 0;
+        t->of[s] = l->of[s];
+        t->copies[s] = l->copies[s];
+    }
+    memcpy(t->link, l->link_ms, sizeof(t->link));
+}
+
+void tachy_light_apply(const struct tachy_light_times *t, double decoded, struct tachy_summary *sum)
+{
+    struct tachy_resource_stats *all = sum->resources;
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
+        all[r] = (struct tachy_resource_stats){.light_ms = t->link[r]};
+    all[TACHY_RESOURCE_CORES].copies = sum->cores;
+    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+        struct tachy_resource_stats *of = &all[t->of[s]];
+        sum->steps[s].light_ms = t->step[s];
+        of->light_ms += t->step[s] * (s == TACHY_STEP_DECODE ? decoded : 1.0);
+        of->copies = TACHY_MAX(of->copies, t->copies[s]);
+    }
+    sum->light_ratio = 0;
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
+        all[r].busy = all[r].light_ms * 1e-3 * sum->fps;
+        if (all[r].busy <= sum->light_ratio)
+            continue;
+        sum->light_ratio = all[r].busy;
+        sum->light_by = (enum tachy_resource)r;
+    }
+}
+
+// ---- The file
+
+static char *store_path(const char *dir)
+{
+    char *cache = dir ? NULL : tachy_cache_dir();
+    char *path = dir || cache ? tachy_asprintf("%s/light.json", dir ? dir : cache) : NULL;
+    free(cache);
+    return path;
+}
+
+int tachy_light_load(const char *dir, const char *key, struct tachy_light_times *t)
+{
+    char *path = store_path(dir);
+    json_t *all = path ? json_load_file(path, 0, NULL) : NULL;
+    json_t *row = json_object_get(all, key), *where = json_object_get(row, "where"),
+           *link = json_object_get(row, "link");
+    *t = (struct tachy_light_times){0};
+    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+        const char *name = tachy_step_name((enum tachy_step)s);
+        const json_t *at = json_object_get(where, name);
+        t->step[s] = json_number_value(json_object_get(row, name));
+        t->of[s] = resource_of(json_string_value(json_object_get(at, "resource")));
+        t->copies[s] = (int)json_integer_value(json_object_get(at, "copies"));
+    }
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
+        t->link[r] = json_number_value(json_object_get(link, tachy_resource_name((enum tachy_resource)r)));
+    int err = row ? TACHY_OK : TACHY_ERR_NOT_FOUND;
+    json_decref(all);
+    free(path);
+    return err;
+}
+
+static json_t *row_of(const struct tachy_light_times *t)
+{
+    json_t *row = json_object(), *where = json_object(), *link = json_object();
+    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+        const char *name = tachy_step_name((enum tachy_step)s);
+        json_object_set_new(row, name, json_real(t->step[s]));
+        if (t->of[s] != TACHY_RESOURCE_CORES)
+            json_object_set_new(where, name, json_pack("{s:s, s:i}", "resource", tachy_resource_name(t->of[s]),
+                                                       "copies", t->copies[s]));
+    }
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
+        if (t->link[r] > 0)
+            json_object_set_new(link, tachy_resource_name((enum tachy_resource)r), json_real(t->link[r]));
+    json_object_set_new(row, "where", where);
+    json_object_set_new(row, "link", link);
+    return row;
+}
+
+int tachy_light_save(const char *dir, const char *key, const struct tachy_light_times *t,
+                     const struct tachy_log *log)
+{
+    char *path = store_path(dir);
+    if (!path)
+        return TACHY_ERR_NOT_FOUND;
+    json_t *all = json_load_file(path, 0, NULL);
+    if (!json_is_object(all)) {
+        json_decref(all);
+        all = json_object();
+    }
+    json_object_set_new(all, key, row_of(t));
+    char *text = json_dumps(all, JSON_INDENT(1) | JSON_SORT_KEYS);
+    int err = text ? tachy_write_file(path, text, strlen(text), log) : TACHY_ERR_NOMEM;
+    free(text);
+    json_decref(all);
+    free(path);
+    return err;
+}

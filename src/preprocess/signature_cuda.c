@@ -1,0 +1,125 @@
+#include "preprocess/signature_cuda.h"
+
+#include "cuda/gpu.h"
+#include "cuda/kernels.h"
+
+#include <stdlib.h>
+
+// What is kept for one GPU.
+struct card {
+    struct card *next;
+    struct tachy_gpu *gpu;
+    cuda_address cells;
+    uint16_t *host; // pinned
+    cuda_event done;
+};
+
+struct tachy_signature_gpu {
+    struct card *cards;
+};
+
+enum { BYTES = TACHY_SIGNATURE_CELLS * sizeof(uint16_t) };
+
+static void close_card(struct card *c)
+{
+    if (c->gpu && tachy_device_enter(&c->gpu->device, NULL) == TACHY_OK) {
+        if (c->done)
+            c->gpu->device.cu->event_destroy(c->done);
+        tachy_device_leave(&c->gpu->device);
+    }
+    if (c->cells)
+        tachy_gpu_free(c->gpu, (void *)(uintptr_t)c->cells);
+    if (c->host)
+        tachy_gpu_pinned_free(c->gpu, c->host);
+    tachy_gpu_unref(&c->gpu);
+    free(c);
+}
+
+void tachy_signature_gpu_close(struct tachy_signature_gpu **pg)
+{
+    struct tachy_signature_gpu *g = *pg;
+    *pg = NULL;
+    for (struct card *c = g ? g->cards : NULL, *next; c; c = next) {
+        next = c->next;
+        close_card(c);
+    }
+    free(g);
+}
+
+static int open_card(struct card *c, int ordinal, const struct tachy_log *log)
+{
+    if (!tachy_cuda_kernels())
+        return tachy_fail(log, TACHY_ERR_UNAVAILABLE,
+                          "signature: this build has no CUDA kernels; configure it with -Dcuda=enabled");
+    int err = tachy_gpu_open(&c->gpu, ordinal, NULL, log);
+    if (err == TACHY_OK)
+        err = tachy_device_enter(&c->gpu->device, log);
+    if (err < 0)
+        return err;
+    err = tachy_cu_check(c->gpu->device.cu, c->gpu->device.cu->event_create(&c->done, CUDA_EVENT_BLOCKS), log, "an event");
+    tachy_device_leave(&c->gpu->device);
+    c->cells = (cuda_address)(uintptr_t)tachy_gpu_alloc(c->gpu, BYTES);
+    c->host = tachy_gpu_pinned_alloc(c->gpu, BYTES);
+    return err < 0 ? err : c->cells && c->host ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// That of the frame's GPU.
+static int card_of(struct tachy_signature_gpu **pg, int ordinal, struct card **out, const struct tachy_log *log)
+{
+    if (!*pg && !(*pg = calloc(1, sizeof(**pg))))
+        return TACHY_ERR_NOMEM;
+    for (*out = (*pg)->cards; *out && (*out)->gpu->device.ordinal != ordinal;)
+        *out = (*out)->next;
+    if (*out)
+        return TACHY_OK;
+    struct card *c = calloc(1, sizeof(*c));
+    int err = c ? open_card(c, ordinal, log) : TACHY_ERR_NOMEM;
+    if (err < 0) {
+        if (c)
+            close_card(c);
+        return err;
+    }
+    c->next = (*pg)->cards;
+    *out = (*pg)->cards = c;
+    return TACHY_OK;
+}
+
+// On the frame's own stream, so that it may be given back at once.
+static int run(struct card *c, const struct tachy_cuda_signature *k, size_t bytes, cuda_stream stream,
+               const struct tachy_log *log)
+{
+    const struct tachy_cu *cu = c->gpu->device.cu;
+    int err = tachy_device_enter(&c->gpu->device, log);
+    if (err < 0)
+        return err;
+    int status = tachy_cuda_kernels()->signature(k, stream);
+    if (status == CUDA_OK)
+        status = cu->copy_to_host_async(c->host, c->cells, bytes, stream);
+    if (status == CUDA_OK)
+        status = cu->event_record(c->done, stream);
+    if (status == CUDA_OK)
+        status = cu->event_wait(c->done);
+    tachy_device_leave(&c->gpu->device);
+    return tachy_cu_check(cu, status, log, "a frame's signature");
+}
+
+int tachy_signature_make_gpu(struct tachy_signature_gpu **g, struct tachy_signature *s, const tachy_frame *f,
+                             const struct tachy_rect *region, const struct tachy_log *log)
+{
+    struct card *c = NULL;
+    struct tachy_rect part;
+    struct tachy_cuda_signature k = {.count = 1, .stride = {f->stride[0]}};
+    int err = tachy_signature_begin(s, &k.layout, &part, f, region);
+    if (err == TACHY_OK)
+        err = card_of(g, f->device, &c, log);
+    if (err < 0)
+        return err;
+    size_t bytes = (size_t)(s->columns * s->rows) * sizeof(uint16_t);
+    k.src[0] = (cuda_address)(uintptr_t)f->data[0] + (cuda_address)(part.y * f->stride[0]) +
+               (cuda_address)(part.x * k.layout.pixel.step);
+    k.dst = c->cells;
+    err = run(c, &k, bytes, f->stream, log);
+    if (err == TACHY_OK)
+        memcpy(s->cell, c->host, bytes);
+    return err;
+}

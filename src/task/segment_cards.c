@@ -1,0 +1,174 @@
+#include "task/segment_cards.h"
+
+#include "cuda/kernels.h"
+#include "cuda/places.h"
+#include "task/segment_gpu_eye.h"
+
+#include <stdlib.h>
+
+int segment_cards_open(tachy_task *t, struct segment *s)
+{
+    s->cards = calloc((size_t)TACHY_MAX(s->nb_gpu_ids, 1), sizeof(*s->cards));
+    if (!s->cards)
+        return TACHY_ERR_NOMEM;
+    int err = TACHY_OK;
+    for (int i = 0; i < s->nb_gpu_ids && err == TACHY_OK; i++) {
+        struct segment_card *c = &s->cards[i];
+        err = tachy_gpu_open(&c->gpu, s->gpu_ids[i], NULL, t->log);
+        if (err < 0)
+            return tachy_fail(t->log, err, "--device cuda: GPU %d cannot be used", s->gpu_ids[i]);
+        s->nb_cards = i + 1;
+        c->place = tachy_place_of_gpu(s->gpu_ids[i]);
+        err = tachy_cuda_need(&c->gpu->device, t->log);
+    }
+    s->gpu = s->cards[0].gpu;
+    return err;
+}
+
+static void close_masks(struct segment *s)
+{
+    for (int i = 0; i < s->nb_cards; i++)
+        segment_gpu_masks_close(&s->cards[i].masks);
+    s->memory = NULL;
+}
+
+int segment_cards_start(tachy_task *t, struct segment *s)
+{
+    if (s->memory == t->memory)
+        return TACHY_OK;
+    close_masks(s); // of the pipeline before
+    struct tachy_gpu_places_params p = {
+        .fraction = s->gpu_fraction, .vram_most = s->gpu_vram, .log = t->log};
+    int err = TACHY_OK;
+    for (int i = 0; i < s->nb_cards && err == TACHY_OK; i++) {
+        struct segment_card *c = &s->cards[i];
+        err = tachy_gpu_places_open(t->memory, &c->gpu->device, &p);
+        if (err == TACHY_OK)
+            err = segment_gpu_masks_open(&c->masks, t->memory, c->gpu);
+    }
+    if (err == TACHY_OK)
+        s->memory = t->memory;
+    return err;
+}
+
+void segment_cards_close(struct segment *s)
+{
+    close_masks(s);
+    for (int i = 0; i < s->nb_cards; i++)
+        tachy_gpu_unref(&s->cards[i].gpu);
+    free(s->cards);
+    s->cards = NULL;
+    s->gpu = NULL;
+    s->nb_cards = 0;
+}
+
+// ---- A worker
+
+// Its part on a card, opened where it is not there yet.
+static int part_on(struct segment_worker *w, const struct segment_card *c, struct segment_gpu_worker **out)
+{
+    ptrdiff_t i = c - w->s->cards;
+    int err = w->gpus[i] ? TACHY_OK : segment_gpu_worker_open(&w->gpus[i], w, &w->s->cards[i]);
+    if (err < 0)
+        segment_gpu_worker_close(&w->gpus[i]);
+    *out = w->gpus[i];
+    return err;
+}
+
+int segment_cards_open_worker(struct segment_worker *w) { return part_on(w, w->s->cards, &w->gpu); }
+
+void segment_cards_close_worker(struct segment_worker *w)
+{
+    segment_cards_end(w);
+    for (int i = TACHY_MAX_GPUS - 1; i >= 0; i--) // the others use what the first one has
+        segment_gpu_worker_close(&w->gpus[i]);
+    w->gpu = NULL;
+}
+
+// ---- Which card
+
+// NULL, said: it is none of the task's.
+static struct segment_card *card_at(const struct segment *s, const tachy_task *t, int device)
+{
+    for (int i = 0; i < s->nb_cards; i++)
+        if (s->cards[i].gpu->device.ordinal == device)
+            return &s->cards[i];
+    tachy_msg(t->log, TACHY_LOG_ERR, "a frame is on GPU %d, which this task was not opened for", device);
+    return NULL;
+}
+
+// The first of those that the fewest workers are at.
+static struct segment_card *idlest(struct segment *s)
+{
+    struct segment_card *best = s->cards;
+    for (int i = 1; i < s->nb_cards; i++)
+        if (atomic_load_explicit(&s->cards[i].busy, memory_order_relaxed) <
+            atomic_load_explicit(&best->busy, memory_order_relaxed))
+            best = &s->cards[i];
+    return best;
+}
+
+// Where the picture of an item is already; *out NULL: on the host, or gone.
+static int card_with(const struct segment *s, const tachy_task *t, const struct tachy_item *item,
+                     struct segment_card **out)
+{
+    const struct segment_item *si = item->priv;
+    const tachy_frame *f = si->on_gpu ? si->on_gpu : item->in;
+    bool there = f && f->place == TACHY_DEVICE;
+    *out = there ? card_at(s, t, f->device) : NULL;
+    return there && !*out ? TACHY_ERR_UNSUPPORTED : TACHY_OK;
+}
+
+int segment_cards_begin(struct segment_worker *w, struct tachy_item *item)
+{
+    struct segment_card *c;
+    segment_cards_end(w); // of an item that failed
+    int err = card_with(w->s, w->task, item, &c);
+    if (err < 0)
+        return err;
+    if (!c)
+        c = idlest(w->s);
+    atomic_fetch_add_explicit(&c->busy, 1, memory_order_relaxed);
+    w->counted = c;
+    return part_on(w, c, &w->gpu);
+}
+
+void segment_cards_count(struct segment_worker *w)
+{
+    if (w->counted)
+        atomic_fetch_add_explicit(&w->counted->eyes, 1, memory_order_relaxed);
+}
+
+void segment_cards_end(struct segment_worker *w)
+{
+    if (w->counted)
+        atomic_fetch_sub_explicit(&w->counted->busy, 1, memory_order_relaxed);
+    w->counted = NULL;
+}
+
+int segment_cards_of(const struct segment *s, const tachy_task *t, const struct tachy_item *item,
+                     struct segment_card **out)
+{
+    const struct segment_item *si = item->priv;
+    int err = card_with(s, t, item, out);
+    if (err == TACHY_OK && !*out)
+        *out = item->result.eyes && si->eye[0].gpu ? si->eye[0].gpu->card : s->cards;
+    return err;
+}
+
+int segment_cards_composite(struct segment_worker *w, struct tachy_item *item, struct segment_gpu_worker **out)
+{
+    struct segment_card *c;
+    int err = segment_cards_of(w->s, w->task, item, &c);
+    *out = NULL;
+    return err < 0 ? err : part_on(w, c, out);
+}
+
+int segment_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS])
+{
+    const struct segment *s = (const void *)t->priv;
+    for (int i = 0; i < s->nb_cards; i++)
+        share[i] = (struct tachy_gpu_share){s->cards[i].gpu->device.ordinal,
+                                            atomic_load(&s->cards[i].eyes) / TACHY_MAX(t->eyes, 1)};
+    return s->nb_cards;
+}

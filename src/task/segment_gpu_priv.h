@@ -1,0 +1,90 @@
+#pragma once
+#include "cuda/gpu.h"
+#include "cuda/kernels.h"
+#include "postprocess/composite_cuda.h"
+#include "preprocess/preprocess_cuda.h"
+#include "profile/gpu.h"
+#include "task/segment_cards.h"
+#include "task/segment_gpu_eye.h"
+#include "task/segment_gpu_flight.h"
+
+// What the files of segment's GPU worker share. A worker is one thread's at a time.
+
+struct segment_gpu_size {
+    struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
+    struct tachy_tensor in, out; // on the card; `out` where the engine runs there
+    void *own_in;                // the host's input that pinned memory stands in for
+    struct tachy_block in_block, out_block, pinned;
+};
+
+struct segment_gpu_worker {
+    struct segment_worker *w;
+    struct segment_card *card;
+    struct tachy_gpu *gpu; // of the card, a reference
+    const struct tachy_cu *cu;
+    const struct tachy_cuda_kernels *kernels;
+    cuda_stream stream;
+    cuda_event arrived, done; // done: of what the host's engine waits for
+    struct segment_gpu_size size[SEGMENT_SIZES];
+    tachy_composite_cuda *composite;
+    tachy_frame_pool *surfaces, *uploads; // composited; copies of the host's frames
+    enum tachy_pix upload_format;
+    int upload_width, upload_height;
+    struct segment_gpu_flight *flight; // with frames that the pipeline lets go of while the GPU reads them
+    struct tachy_block coefficients; // refine: a, then b, eye by eye
+    // Times of the stream's kernels and copies; NULL: there is no profile.
+    struct tachy_gpu_timer *kernel_times, *copy_times;
+    struct tachy_prof_item at_work; // the item that this worker has
+};
+
+// Between the two is what the stream does for a step of the item that the worker has.
+static inline void segment_gpu_kernels(struct segment_gpu_worker *g, enum tachy_step step)
+{
+    tachy_gpu_timer_begin(g->kernel_times, step, g->at_work);
+}
+// `bytes`: that have to be read and written.
+static inline void segment_gpu_kernels_end(struct segment_gpu_worker *g, double bytes)
+{
+    tachy_gpu_timer_end(g->kernel_times, &(struct tachy_gpu_work){.bytes = bytes});
+}
+static inline void segment_gpu_copies(struct segment_gpu_worker *g, enum tachy_step step)
+{
+    tachy_gpu_timer_begin(g->copy_times, step, g->at_work);
+}
+static inline void segment_gpu_copies_end(struct segment_gpu_worker *g)
+{
+    tachy_gpu_timer_end(g->copy_times, NULL);
+}
+static inline void segment_gpu_works_at(struct segment_gpu_worker *g, const struct tachy_item *item)
+{
+    g->at_work = (struct tachy_prof_item){item->result.frame_id, item->stream};
+}
+static inline double segment_gpu_bytes(const tachy_frame *f)
+{
+    return (double)tachy_frame_bytes(f->format, f->width, f->height);
+}
+
+// The code for a call's status, logged with `what` where it is an error.
+static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, const char *what)
+{
+    return tachy_cu_check(g->cu, status, g->w->task->log, what);
+}
+
+// segment_gpu_model.c: queues the model of the worker's size, from the card's input to its output there.
+int segment_gpu_run_model(struct segment_gpu_worker *g);
+
+// segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
+// from here on comes after it was written.
+int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out);
+// The last of the steps before the order that reads the frame's pixels has been queued.
+int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
+// Queues the composite's kernels into `surface`, with `f` and the masks of `there` on the card.
+int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+                    const struct tachy_result *there, tachy_frame *surface);
+
+// segment_gpu_refine.c: queues the eye's guide, from the item's frame on the card.
+int segment_gpu_queue_guide(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f, int eye);
+// Queues the coefficients of the item's eyes, whose masks and guides are on the card already. They are good
+// until the next item's.
+int segment_gpu_fit(struct segment_gpu_worker *g, const struct tachy_item *item,
+                    struct tachy_refine refine[TACHY_MAX_EYES]);

@@ -1,0 +1,82 @@
+#include "task/segment_gpu_priv.h"
+
+#include "postprocess/refine_cuda.h"
+
+// Edge-guided upsampling on a GPU: the guide is made behind the mask, the coefficients where they are used.
+
+static uint8_t *bytes(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
+
+int segment_gpu_queue_guide(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f, int eye)
+{
+    const struct segment_eye *e = &((const struct segment_item *)item->priv)->eye[eye];
+    struct tachy_refine_cuda_eye part = {.frame = f, .region = g->w->s->region[eye], .guide = bytes(e->gpu->guide)};
+    struct tachy_refine_cuda guide = {.eye = &part, .count = 1, .width = e->width, .height = e->height,
+                                      .guide_stride = e->width, .log = g->w->task->log};
+    return tachy_refine_cuda_run(&guide, g->cu, g->stream);
+}
+
+// From the frame, into the eye's memory on the card; a mask that the host made follows it there.
+static int make_guide(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+{
+    struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
+    size_t n = (size_t)e->width * (size_t)e->height;
+    const tachy_frame *f;
+    int err = segment_gpu_frame_of(g, item, &f);
+    if (err == TACHY_OK)
+        err = segment_gpu_queue_guide(g, item, f, eye);
+    if (err == TACHY_OK && e->gpu->stale)
+        err = segment_gpu_failed(g, g->cu->copy_to_device_async(e->gpu->mask, e->mask, n, g->stream), "a copy");
+    if (err == TACHY_OK)
+        err = segment_gpu_eye_written(e, g->stream, g->w->task->log);
+    if (err < 0)
+        return err;
+    e->gpu->stale = e->gpu->guide_stale = false;
+    return segment_gpu_let_go(g, item, eye);
+}
+
+int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye)
+{
+    struct segment_gpu_worker *g = w->gpu;
+    int err = tachy_device_enter(&g->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    err = make_guide(g, item, eye);
+    tachy_device_leave(&g->gpu->device);
+    return err;
+}
+
+// Room for so many floats; what is there now is read by nobody once the stream has passed.
+static int need_coefficients(struct segment_gpu_worker *g, size_t floats)
+{
+    struct tachy_memory *m = g->w->task->memory;
+    if (g->coefficients.size >= floats * sizeof(float))
+        return TACHY_OK;
+    int err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
+    tachy_memory_give(m, &g->coefficients);
+    if (err == TACHY_OK)
+        err = tachy_memory_take(m, &g->coefficients, g->card->place, TACHY_MEMORY_RESULTS, floats * sizeof(float));
+    return err;
+}
+
+int segment_gpu_fit(struct segment_gpu_worker *g, const struct tachy_item *item,
+                    struct tachy_refine refine[TACHY_MAX_EYES])
+{
+    const struct segment_item *si = item->priv;
+    size_t all = 0;
+    for (int i = 0; i < item->result.eyes; i++)
+        all += 2 * (size_t)si->eye[i].width * (size_t)si->eye[i].height;
+    int err = need_coefficients(g, all);
+    float *at = g->coefficients.data;
+    for (int i = 0; i < item->result.eyes && err == TACHY_OK; i++) { // eyes may differ in size
+        const struct segment_eye *e = &si->eye[i];
+        size_t n = (size_t)e->width * (size_t)e->height;
+        refine[i] = (struct tachy_refine){at, at + n, e->width, e->height};
+        at += 2 * n;
+        struct tachy_refine_cuda_eye part = {.guide = bytes(e->gpu->guide), .mask = bytes(e->gpu->mask),
+                                             .fit = refine[i]};
+        struct tachy_refine_cuda fit = {.eye = &part, .count = 1, .width = e->width, .height = e->height,
+                                        .guide_stride = e->width, .mask_stride = e->width, .log = g->w->task->log};
+        err = tachy_refine_cuda_run(&fit, g->cu, g->stream);
+    }
+    return err;
+}

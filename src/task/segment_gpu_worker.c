@@ -1,0 +1,191 @@
+#include "task/segment_gpu_priv.h"
+
+#include "engine/engine_ops.h"
+#include "media/device.h"
+
+#include <stdlib.h>
+
+// What segment keeps on a GPU: of the task and of each of its workers.
+
+int segment_gpu_open(tachy_task *t, struct segment *s)
+{
+    const tachy_engine *e = s->net[SEGMENT_FULL].first;
+    if (s->nb_states && tachy_engine_on_device(e)) // its states would have to lie on the GPU too
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--device cuda: a recurrent model needs a provider that runs on the CPU (--provider tachy or "
+                          "cpu), not %s", tachy_engine_provider(e));
+    if (!tachy_engine_on_device(e) && (!s->provider || !strcmp(s->provider, "auto")))
+        tachy_msg(t->log, TACHY_LOG_INFO,
+                  "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
+                  "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
+    if (s->nb_gpu_ids > 1 && tachy_engine_on_device(e) && !segment_pretends(s))
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--gpus: the provider %s runs a model on one GPU: name one, or take --provider tachy or cpu",
+                          tachy_engine_provider(e));
+    return segment_cards_open(t, s);
+}
+
+bool segment_gpu_runs_model(const struct segment *s) { return tachy_engine_on_device(s->net[SEGMENT_FULL].first); }
+
+int segment_gpu_start(tachy_task *t, struct segment *s)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(s->in.format);
+    struct tachy_composite_params p = s->composite;
+    if (p.mode == TACHY_MODE_JSON) // made of a mask
+        p.mode = TACHY_MODE_MASK;
+    if (!tachy_composite_cuda_takes(&p, s->in.format, s->refine) || (d->rgb && segment_needs_guide(s)))
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--device cuda takes pictures that are grey, 4:2:0 or 4:4:4 without alpha (for a mask or JSON any, "
+                          "with --refine or --smooth all but RGB), not %s: use --device cpu", d ? d->name : "these");
+    return segment_cards_start(t, s);
+}
+
+void segment_gpu_close(struct segment *s) { segment_cards_close(s); }
+
+// ---- A worker
+
+static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, struct tachy_block *b)
+{
+    size_t bytes = tachy_tensor_bytes(t);
+    t->place = TACHY_DEVICE;
+    t->device = g->gpu->device.ordinal;
+    int err = tachy_memory_take(g->w->task->memory, b, g->card->place, TACHY_MEMORY_TENSORS, bytes);
+    t->data = b->data;
+    if (err < 0)
+        return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors", t->device,
+                          bytes);
+    return segment_gpu_failed(g, g->cu->fill((cuda_address)(uintptr_t)t->data, 0, bytes), "clearing a tensor");
+}
+
+// The model's picture goes to the card's memory; the host's copy of it, for an engine that runs there,
+// is pinned.
+static int open_size(struct segment_gpu_worker *g, int i)
+{
+    struct segment_engine *e = &g->w->size[i];
+    struct segment_gpu_size *size = &g->size[i];
+    struct segment_tensors *t = &e->tensors;
+    struct tachy_preprocess_params pp = e->net->card->in;
+    pp.log = g->w->task->log;
+    if (pp.fit == TACHY_FIT_CROP)
+        pp.fit = TACHY_FIT_STRETCH; // the region has been cropped already
+    int err = TACHY_OK;
+    for (int eye = 0; eye < g->w->task->eyes && err == TACHY_OK; eye++)
+        err = tachy_preprocess_gpu_open(&size->preprocess[eye], &pp, &g->gpu->device, g->stream);
+    size->in = t->in[t->picture];
+    size->out = t->out[t->mask];
+    if (err == TACHY_OK)
+        err = tensor_on_gpu(g, &size->in, &size->in_block);
+    if (err < 0 || tachy_engine_on_device(e->engine))
+        return err < 0 ? err : tensor_on_gpu(g, &size->out, &size->out_block);
+    size->out.data = NULL;
+    if (g->card != g->w->s->cards)
+        return TACHY_OK; // the first card's serves all
+    err = tachy_memory_take(g->w->task->memory, &size->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS,
+                            tachy_tensor_bytes(&size->in));
+    if (err < 0)
+        return tachy_fail(g->w->task->log, err, "there is no pinned memory left for the model's input");
+    size->own_in = t->in[t->picture].data;
+    t->in[t->picture].data = size->pinned.data;
+    return TACHY_OK;
+}
+
+static void close_size(struct segment_gpu_worker *g, int i)
+{
+    struct segment_gpu_size *size = &g->size[i];
+    struct segment_tensors *t = &g->w->size[i].tensors;
+    for (int eye = 0; eye < TACHY_MAX_EYES; eye++)
+        tachy_preprocess_gpu_close(&size->preprocess[eye]);
+    if (size->own_in)
+        t->in[t->picture].data = size->own_in;
+    tachy_memory_give(g->w->task->memory, &size->in_block);
+    tachy_memory_give(g->w->task->memory, &size->out_block);
+    tachy_memory_give(g->w->task->memory, &size->pinned);
+}
+
+// Times for the profile, where there is one.
+static int open_times(struct segment_gpu_worker *g)
+{
+    struct tachy_gpu_timer_params p = {
+        .profile = g->w->task->profile, .device = &g->gpu->device, .stream = g->stream};
+    int err = tachy_gpu_timer_open(&g->kernel_times, &p);
+    p.copies = true;
+    return err < 0 ? err : tachy_gpu_timer_open(&g->copy_times, &p);
+}
+
+static int open_all(struct segment_gpu_worker *g)
+{
+    const struct segment *s = g->w->s;
+    int err = segment_gpu_failed(g, g->cu->stream_create(&g->stream, CUDA_STREAM_OWN_ORDER), "a stream");
+    if (err == TACHY_OK)
+        err = open_times(g);
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->event_create(&g->arrived, CUDA_EVENT_ORDERS), "an event");
+    if (err == TACHY_OK)
+        err = segment_gpu_failed(g, g->cu->event_create(&g->done, CUDA_EVENT_BLOCKS), "an event");
+    if (err == TACHY_OK)
+        err = segment_gpu_flight_open(&g->flight, g->gpu, g->stream, g->w->task->log);
+    for (int i = 0; i < SEGMENT_SIZES && err == TACHY_OK; i++)
+        if (g->w->size[i].engine)
+            err = open_size(g, i);
+    struct tachy_composite_cuda_params cp = {
+        .composite = s->composite, .memory = g->w->task->memory, .place = g->card->place, .cu = g->cu};
+    bool json = s->composite.mode == TACHY_MODE_JSON; // the host writes its line from the alpha
+    if (json)
+        cp.composite.mode = TACHY_MODE_MASK;
+    if (err == TACHY_OK)
+        err = tachy_composite_cuda_open(&g->composite, &cp);
+    if (err == TACHY_OK)
+        err = tachy_frame_pool_open_gpu(&g->surfaces, g->gpu, json ? TACHY_PIX_GRAY8 : s->out.format, s->out.width, s->out.height);
+    if (err == TACHY_OK)
+        tachy_frame_pool_account(g->surfaces, g->w->task->memory);
+    return err;
+}
+
+int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_card *card)
+{
+    struct segment_gpu_worker *g = calloc(1, sizeof(*g));
+    *out = g;
+    if (!g)
+        return TACHY_ERR_NOMEM;
+    g->w = w;
+    g->card = card;
+    g->gpu = tachy_gpu_ref(card->gpu);
+    g->cu = g->gpu->device.cu;
+    g->kernels = tachy_cuda_kernels();
+    int err = tachy_device_enter(&g->gpu->device, w->task->log);
+    if (err < 0)
+        return err;
+    err = open_all(g);
+    tachy_device_leave(&g->gpu->device);
+    return err;
+}
+
+void segment_gpu_worker_close(struct segment_gpu_worker **worker)
+{
+    struct segment_gpu_worker *g = *worker;
+    *worker = NULL;
+    if (!g)
+        return;
+    bool in = tachy_device_enter(&g->gpu->device, NULL) == TACHY_OK;
+    if (in && g->stream)
+        g->cu->stream_wait(g->stream);
+    tachy_gpu_timer_close(&g->kernel_times);
+    tachy_gpu_timer_close(&g->copy_times);
+    segment_gpu_flight_close(&g->flight);
+    for (int i = 0; i < SEGMENT_SIZES; i++)
+        close_size(g, i);
+    tachy_memory_give(g->w->task->memory, &g->coefficients);
+    tachy_composite_cuda_close(&g->composite);
+    tachy_frame_pool_close(&g->surfaces);
+    tachy_frame_pool_close(&g->uploads);
+    if (in && g->arrived)
+        g->cu->event_destroy(g->arrived);
+    if (in && g->done)
+        g->cu->event_destroy(g->done);
+    if (in && g->stream)
+        g->cu->stream_destroy(g->stream);
+    if (in)
+        tachy_device_leave(&g->gpu->device);
+    tachy_gpu_unref(&g->gpu);
+    free(g);
+}
