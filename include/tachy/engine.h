@@ -57,6 +57,12 @@ struct tachy_engine_params {
     // what remains is handed over. "null": cost_us=N (busy time a run), sleep_us=N
     // (waiting time a run), fail_every=N (each Nth run fails).
     const char *const *provider_options;
+    // "cuda-ort": the CUDA stream (a CUstream of GPU `gpu`'s primary context, CUDA's ordinal) that runs are
+    // queued on. Tensors may then lie in that GPU's memory; where all outputs do, a run returns when it has
+    // been queued, and inputs and outputs stay as they are until the stream has passed. Must outlive the
+    // engine. NULL: a stream of ONNX Runtime's, tensors on the host. Others take no notice.
+    void *gpu_stream;
+    int gpu;
     int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend
     const struct tachy_log *log; // NULL: silent; must outlive the engine
 };
@@ -76,7 +82,7 @@ struct tachy_io {
 TACHY_API int tachy_engine_inputs(const tachy_engine *e, const struct tachy_io **io);  // count
 TACHY_API int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io **io); // count
 
-// Runs one batch on the calling thread and waits. `in` and `out` have one dense host tensor
+// Runs one batch on the calling thread and waits (but see gpu_stream). `in` and `out` have one dense host tensor
 // for each of the model's inputs and outputs, in its order; they stay the caller's. Passing
 // the same addresses every time is faster: bindings are kept while they do not change.
 // Free dimensions are fixed by `shapes` and `batch_max` ("tachy": the batch in any case), else by

@@ -108,6 +108,7 @@ static int try_look(tachy_engine **out, const struct tachy_engine_ops *ops,
     e->params.provider_options = NULL;
     e->params.shapes = NULL;
     e->params.constants = NULL;
+    e->params.gpu_stream = NULL;
     *out = e;
     return TACHY_OK;
 }
@@ -253,10 +254,10 @@ static int check_tensor(const tachy_engine *e, const char *kind, const struct ta
         return tachy_fail(e->params.log, TACHY_ERR_MISMATCH,
                           "%s: the %s `%s` is %s, the tensor given is %s", e->path, kind, io->name,
                           tachy_tensor_text(want, should), tachy_tensor_text(t, is));
-    if (!t->data || (t->place == TACHY_DEVICE && !e->ops->device) || !is_dense(t))
+    if (!t->data || (t->place == TACHY_DEVICE && !tachy_engine_on_device(e)) || !is_dense(t))
         return tachy_fail(e->params.log, TACHY_ERR_INVAL,
                           "%s: the tensor for the %s `%s` must be dense, with data in host memory%s",
-                          e->path, kind, io->name, e->ops->device ? " or a GPU's" : "");
+                          e->path, kind, io->name, tachy_engine_on_device(e) ? " or a GPU's" : "");
     return TACHY_OK;
 }
 

@@ -34,22 +34,47 @@ static bool is_set(const struct tachy_ort_options *o, const char *key)
     return false;
 }
 
+// The provider's options for the stream that the caller gives; `text` holds them.
+static int use_stream(const tachy_engine *e, struct tachy_ort_options *o, char text[2][64])
+{
+    if (is_set(o, "device_id") || is_set(o, "user_compute_stream"))
+        return tachy_fail(e->params.log, TACHY_ERR_INVAL,
+                          "provider %s: device_id and user_compute_stream are given by the task: --gpu-id says which GPU",
+                          e->name);
+    snprintf(text[0], 64, "device_id=%d", e->params.gpu);
+    snprintf(text[1], 64, "user_compute_stream=%llu", (unsigned long long)(uintptr_t)e->params.gpu_stream);
+    o->ep[o->nb_ep] = text[0];
+    o->ep[o->nb_ep + 1] = text[1];
+    return TACHY_OK;
+}
+
+bool tachy_engine_takes_stream(const char *name)
+{
+    const struct tachy_ep_builtin *b = name ? tachy_ep_builtin(name) : NULL;
+    return b && b->memory;
+}
+
 static int ep_open(tachy_engine *e)
 {
     const struct tachy_ep_builtin *b = tachy_ep_builtin(e->name);
     struct tachy_ort_options o;
-    char threads[64];
+    char threads[64], device[2][64];
     int err = tachy_ort_options(&o, e, true);
     if (!err && b && b->threads && !o.library && !is_set(&o, b->threads)) {
         snprintf(threads, sizeof(threads), "%s=%d", b->threads, e->params.threads);
         o.ep[o.nb_ep] = threads;
     }
+    bool stream = e->params.gpu_stream && !o.library && tachy_engine_takes_stream(e->name);
+    if (!err && stream)
+        err = use_stream(e, &o, device);
     struct tachy_ep ep = {.name = e->name, .library = o.library, .options = o.ep};
     o.session.ep = &ep;
     if (!err)
         err = tachy_ort_engine_open(e, priv(e), &o.session);
     if (!err)
         err = check_nodes(e, priv(e)->session);
+    if (!err && stream)
+        err = tachy_ort_engine_use_device(e, priv(e), b->memory, e->params.gpu);
     if (!err)
         snprintf(e->version, sizeof(e->version), "%s, ONNX Runtime %s", e->name, priv(e)->session->ort->version);
     return err;

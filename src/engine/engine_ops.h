@@ -27,6 +27,8 @@ struct tachy_engine {
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names live until close
     int n_in, n_out;
     const struct tachy_session_look *look; // NULL: it is to run; see session.h
+    bool on_device;       // run() takes tensors in a GPU's memory, whatever ops->device says
+    void *stream;         // a CUstream that such a run is queued on; NULL: run() waits
     bool picking;         // opened by "auto": the provider must run all of the model
     _Atomic uint64_t transfer_ns; // of its runs so far: copies between host and device
     bool fixed;           // the first run has set fixed_in and fixed_out
@@ -38,7 +40,12 @@ extern const struct tachy_engine_ops tachy_engine_tachy, tachy_engine_cpu, tachy
     tachy_engine_ep; // engine_ep.c: any other execution provider of ONNX Runtime
 
 // Whether run() takes tensors in a GPU's memory.
-static inline bool tachy_engine_on_device(const tachy_engine *e) { return e->ops->device; }
+static inline bool tachy_engine_on_device(const tachy_engine *e) { return e->ops->device || e->on_device; }
+
+static inline void *tachy_engine_stream(const tachy_engine *e) { return e->stream; }
+
+// Whether a provider of this name works on a stream that it is given (gpu_stream); `name` may be NULL.
+bool tachy_engine_takes_stream(const char *name);
 
 // Opens the model with the provider "tachy" for `look` alone.
 int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_session_look *look);

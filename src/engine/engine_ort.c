@@ -96,7 +96,7 @@ static int bind(tachy_engine *e, struct tachy_ort_engine *r, bool input, int i, 
     OrtValue **slot = input ? &r->in[i] : &r->out[i];
     OrtValue *value = NULL;
     OrtStatus *status = ort->api->CreateTensorWithDataAsOrtValue(
-        ort->host, t->data, tachy_tensor_bytes(t), t->shape, (size_t)t->rank, type_of(t->dtype),
+        t->place == TACHY_DEVICE ? r->device : ort->host, t->data, tachy_tensor_bytes(t), t->shape, (size_t)t->rank, type_of(t->dtype),
         &value);
     if (!status)
         status = input ? ort->api->BindInput(r->binding, name, value)
@@ -140,6 +140,30 @@ static int run_plan(tachy_engine *e, struct tachy_session *s, const struct tachy
     return err ? tachy_fail(e->params.log, TACHY_ERR_NOMEM, "%s: no memory for a run", e->path) : TACHY_OK;
 }
 
+int tachy_ort_engine_use_device(tachy_engine *e, struct tachy_ort_engine *r, const char *memory, int gpu)
+{
+    const struct tachy_ort *ort = r->session->ort;
+    const OrtApi *api = ort->api;
+    OrtStatus *s = api->CreateMemoryInfo(memory, OrtDeviceAllocator, gpu, OrtMemTypeDefault, &r->device);
+    if (!s)
+        s = api->CreateRunOptions(&r->queued);
+    if (!s)
+        s = api->AddRunConfigEntry(r->queued, "disable_synchronize_execution_providers", "1");
+    e->on_device = !s;
+    e->stream = s ? NULL : e->params.gpu_stream;
+    return tachy_ort_check(ort, s, e->params.log, "%s: its tensors cannot lie in GPU %d's memory", e->path, gpu);
+}
+
+// A run that has to be waited for has no options.
+static const OrtRunOptions *options_for(const tachy_engine *e, const struct tachy_ort_engine *r,
+                                        const struct tachy_tensor out[])
+{
+    bool there = true;
+    for (int i = 0; i < e->n_out; i++)
+        there = there && out[i].place == TACHY_DEVICE;
+    return there ? r->queued : NULL;
+}
+
 int tachy_ort_engine_run(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_tensor in[],
                          struct tachy_tensor out[])
 {
@@ -150,7 +174,7 @@ int tachy_ort_engine_run(tachy_engine *e, struct tachy_ort_engine *r, const stru
     if (err < 0)
         return err;
     const struct tachy_log *before = tachy_ort_log(e->params.log);
-    OrtStatus *status = tachy_session_run(r->session, r->binding);
+    OrtStatus *status = tachy_session_run(r->session, options_for(e, r, out), r->binding);
     tachy_ort_log(before);
     err = tachy_ort_check(ort, status, e->params.log, "%s: the run failed", e->path);
     return err ? TACHY_ERR_EXTERNAL : TACHY_OK;
@@ -163,6 +187,10 @@ void tachy_ort_engine_close(struct tachy_ort_engine *r)
     const OrtApi *api = r->session->ort->api;
     if (r->binding)
         api->ReleaseIoBinding(r->binding);
+    if (r->device)
+        api->ReleaseMemoryInfo(r->device);
+    if (r->queued)
+        api->ReleaseRunOptions(r->queued);
     for (int i = 0; i < TACHY_MAX_IO; i++) {
         api->ReleaseValue(r->in[i]);
         api->ReleaseValue(r->out[i]);

@@ -10,6 +10,9 @@ struct tachy_ort_engine {
     OrtIoBinding *binding; // NULL where the session is a plan
     OrtValue *in[TACHY_MAX_IO], *out[TACHY_MAX_IO]; // views of the caller's buffers
     const void *in_data[TACHY_MAX_IO], *out_data[TACHY_MAX_IO]; // ... at these addresses
+    // Of an engine that works on the caller's stream; NULL without.
+    OrtMemoryInfo *device; // describes the GPU's memory
+    OrtRunOptions *queued; // a run returns when it has been queued
 };
 
 enum { TACHY_ORT_OPTIONS = 32 };
@@ -33,4 +36,7 @@ int tachy_ort_options(struct tachy_ort_options *o, const tachy_engine *e, bool a
 int tachy_ort_engine_open(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_session_params *p);
 int tachy_ort_engine_run(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_tensor in[],
                          struct tachy_tensor out[]);
+// After open: tensors may lie in the memory of GPU `gpu`, which ONNX Runtime calls `memory`, and runs are queued
+// on the stream that the session was opened with.
+int tachy_ort_engine_use_device(tachy_engine *e, struct tachy_ort_engine *r, const char *memory, int gpu);
 void tachy_ort_engine_close(struct tachy_ort_engine *r);

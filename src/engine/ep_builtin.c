@@ -35,17 +35,17 @@ static OrtStatus *append_tensorrt(const OrtApi *api, OrtSessionOptions *o, const
 #define SHARED(name) "libonnxruntime_providers_" name ".so"
 
 static const struct tachy_ep_builtin all[] = {
-    {"openvino", "OpenVINO", SHARED("openvino"), "onnxruntime-openvino", "num_of_threads", NULL},
-    {"tensorrt", "Tensorrt", SHARED("tensorrt"), "onnxruntime-gpu", NULL, append_tensorrt},
-    {"cuda-ort", "CUDA", SHARED("cuda"), "onnxruntime-gpu", NULL, append_cuda},
-    {"nv-tensorrt-rtx", "NvTensorRTRTX", SHARED("nv_tensorrt_rtx"), NULL, NULL, NULL},
-    {"migraphx", "MIGraphX", SHARED("migraphx"), "onnxruntime-migraphx", NULL, NULL},
-    {"qnn", "QNN", SHARED("qnn"), "onnxruntime-qnn", NULL, NULL},
-    {"vitisai", "VitisAI", SHARED("vitisai"), NULL, NULL, NULL},
-    {"xnnpack", "XNNPACK", NULL, NULL, "intra_op_num_threads", NULL},
-    {"webgpu", "WebGPU", NULL, NULL, NULL, NULL},
-    {"coreml", "CoreML", NULL, NULL, NULL, NULL},
-    {"dml", "DML", NULL, "onnxruntime-directml", NULL, NULL},
+    {"openvino", "OpenVINO", SHARED("openvino"), "onnxruntime-openvino", "num_of_threads", NULL, NULL},
+    {"tensorrt", "Tensorrt", SHARED("tensorrt"), "onnxruntime-gpu", NULL, NULL, append_tensorrt},
+    {"cuda-ort", "CUDA", SHARED("cuda"), "onnxruntime-gpu", NULL, "Cuda", append_cuda},
+    {"nv-tensorrt-rtx", "NvTensorRTRTX", SHARED("nv_tensorrt_rtx"), NULL, NULL, NULL, NULL},
+    {"migraphx", "MIGraphX", SHARED("migraphx"), "onnxruntime-migraphx", NULL, NULL, NULL},
+    {"qnn", "QNN", SHARED("qnn"), "onnxruntime-qnn", NULL, NULL, NULL},
+    {"vitisai", "VitisAI", SHARED("vitisai"), NULL, NULL, NULL, NULL},
+    {"xnnpack", "XNNPACK", NULL, NULL, "intra_op_num_threads", NULL, NULL},
+    {"webgpu", "WebGPU", NULL, NULL, NULL, NULL, NULL},
+    {"coreml", "CoreML", NULL, NULL, NULL, NULL, NULL},
+    {"dml", "DML", NULL, "onnxruntime-directml", NULL, NULL, NULL},
 };
 
 const struct tachy_ep_builtin *tachy_ep_builtin(const char *name)

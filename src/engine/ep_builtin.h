@@ -9,6 +9,8 @@ struct tachy_ep_builtin {
     const char *library; // that has it; NULL: ONNX Runtime's own
     const char *package; // of Python's registry, which brings that; NULL: none
     const char *threads; // its option for threads inside of a run; NULL: none
+    const char *memory;  // ONNX Runtime's name of the memory that its tensors may lie in, where it works
+                         // on a stream that it is given (user_compute_stream, device_id); NULL: it does not
     // NULL: ONNX Runtime's generic call.
     OrtStatus *(*append)(const OrtApi *api, OrtSessionOptions *o, const char *const *keys,
                          const char *const *values, size_t nb);

@@ -347,13 +347,13 @@ static void end_profile(struct tachy_session *s)
     pthread_rwlock_unlock(&s->profile_lock);
 }
 
-OrtStatus *tachy_session_run(struct tachy_session *s, const OrtIoBinding *binding)
+OrtStatus *tachy_session_run(struct tachy_session *s, const OrtRunOptions *options, const OrtIoBinding *binding)
 {
     const OrtApi *api = s->ort->api;
     if (!s->profile_dir)
-        return api->RunWithBinding(s->session, NULL, binding);
+        return api->RunWithBinding(s->session, options, binding);
     pthread_rwlock_rdlock(&s->profile_lock); // the profile must not end within a run
-    OrtStatus *status = api->RunWithBinding(s->session, NULL, binding);
+    OrtStatus *status = api->RunWithBinding(s->session, options, binding);
     pthread_rwlock_unlock(&s->profile_lock);
     if (atomic_fetch_sub(&s->profile_runs, 1) == 1)
         end_profile(s);

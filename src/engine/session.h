@@ -97,5 +97,5 @@ void tachy_steps_close(struct tachy_session *s);
 int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table *table,
                             const struct tachy_session_look *l, int err);
 
-// One run with the buffers of `binding`. From any thread.
-OrtStatus *tachy_session_run(struct tachy_session *s, const OrtIoBinding *binding);
+// One run with the buffers of `binding`; `options` may be NULL. From any thread.
+OrtStatus *tachy_session_run(struct tachy_session *s, const OrtRunOptions *options, const OrtIoBinding *binding);

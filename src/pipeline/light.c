@@ -305,8 +305,10 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
 {
     struct light_bench b = {.p = p};
     struct light_lane lanes[256] = {0};
+    struct tachy_profile *profile = p->task->profile;
     int n = TACHY_MIN(p->workers ? p->workers : tachy_cpu_count(), 256);
     int err = load_frames(&b);
+    p->task->profile = NULL; // this is not the job
     for (int i = 0; i < n; i++) {
         lanes[i].b = &b;
         lanes[i].index = i;
@@ -325,5 +327,6 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
         nftw(b.dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     light_gpu_close(&b);
     release(&b, lanes, n);
+    p->task->profile = profile;
     return err;
 }

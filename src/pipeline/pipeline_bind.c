@@ -26,13 +26,14 @@ static void close_bind(struct pipeline_bind *b)
     if (b->spare)
         ops->worker_close(b->spare);
     b->task->memory = NULL;
+    b->task->profile = NULL;
     free(b->worker);
     pthread_mutex_destroy(&b->open);
     free(b);
 }
 
-static int open_bind(struct pipeline_bind **out, int workers, struct tachy_memory *memory,
-                     tachy_task *task, const struct tachy_video_info *input)
+static int open_bind(struct pipeline_bind **out, struct tachy_pipeline *p, tachy_task *task,
+                     const struct tachy_video_info *input)
 {
     struct pipeline_bind *b = calloc(1, sizeof(*b));
     *out = NULL;
@@ -40,10 +41,11 @@ static int open_bind(struct pipeline_bind **out, int workers, struct tachy_memor
         return TACHY_ERR_NOMEM;
     b->task = task;
     b->input = *input;
-    b->nb_workers = workers;
+    b->nb_workers = p->nb_workers;
     pthread_mutex_init(&b->open, NULL);
-    b->worker = calloc((size_t)workers, sizeof(*b->worker));
-    task->memory = memory;
+    b->worker = calloc((size_t)p->nb_workers, sizeof(*b->worker));
+    task->memory = p->memory;
+    task->profile = p->profile;
     int err = b->worker ? task->ops->start(task, input, &b->output) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         err = task->ops->worker_open(task, &b->spare);
@@ -69,7 +71,7 @@ int pipeline_bind_get(struct tachy_pipeline *p, tachy_task *task,
                           tachy_pix_desc(b->input.format)->name, b->input.width, b->input.height,
                           tachy_pix_desc(input->format)->name, input->width, input->height);
     if (!b) {
-        int err = open_bind(&b, p->nb_workers, p->memory, task, input);
+        int err = open_bind(&b, p, task, input);
         if (err < 0)
             return err;
         err = pipeline_batch_get(p, task, &b->batcher);

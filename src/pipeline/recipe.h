@@ -188,6 +188,7 @@ struct tachy_task {
     char *settings; // that the task was opened with: JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // stage_save.h; NULL: nothing is saved
     struct tachy_memory *memory; // of the pipeline, from start() until the last worker is closed
+    struct tachy_profile *profile; // the same; NULL: there is none
     max_align_t priv[];
 };
 

@@ -217,14 +217,20 @@ static bool same_batch(const struct tachy_composite_cuda *c, const item *a, cons
     return same;
 }
 
+bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format, bool refine)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(format);
+    enum tachy_cuda_chroma chroma;
+    if (p->mode == TACHY_MODE_MASK) // the frame's luma is all that may be read
+        return d && !(refine && d->rgb) && chroma_of(tachy_pix_desc(tachy_composite_mask_format(p)), &chroma);
+    return chroma_of(d, &chroma);
+}
+
 static int check_item(const struct tachy_composite_cuda *c, const item *it)
 {
     const tachy_frame *f = it->in, *b = it->background;
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    enum tachy_cuda_chroma chroma;
-    if (!chroma_of(d, &chroma) ||
-        (c->params.mode == TACHY_MODE_MASK &&
-         !chroma_of(tachy_pix_desc(tachy_composite_mask_format(&c->params)), &chroma)))
+    if (!tachy_composite_cuda_takes(&c->params, f->format, it->refine))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED,
                           "composite: the GPU's version takes grey, 4:2:0 and 4:4:4 without alpha, not %s",
                           d ? d->name : "an unknown format");

@@ -6,7 +6,8 @@
 
 // The composite on a GPU: what tachy_composite_planes() writes, bit for bit, with frames, masks and
 // outputs in the GPU's memory. Formats with luma and without alpha: grey, 4:2:0 planar or with
-// interleaved chroma (NV12, P010), 4:4:4; others are TACHY_ERR_UNSUPPORTED with a sentence.
+// interleaved chroma (NV12, P010), 4:4:4; others are TACHY_ERR_UNSUPPORTED with a sentence. A mask is made for
+// frames of every format, a refined one for those with luma.
 
 struct tachy_composite_cuda_params {
     struct tachy_composite_params composite; // `isa` is not used; mode json is refused
@@ -26,6 +27,9 @@ struct tachy_composite_cuda_item {
     ptrdiff_t stride[4];               // bytes, may be negative
     cuda_address counted; // uint32_t that the number of pixels with alpha >= 128 is added to; 0: none
 };
+
+// Whether frames of this format are taken.
+bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format, bool refine);
 
 // Keeps tables and scratch on the GPU from call to call: one object a stream, used by one thread at a
 // time whose current context is the device's (tachy_device_enter).

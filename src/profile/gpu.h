@@ -15,7 +15,9 @@ struct tachy_gpu_timer_params {
     struct tachy_profile *profile; // NULL: *out becomes NULL, which is no error
     struct tachy_device *device;   // retained; must outlive the timer
     cuda_stream stream;
-    int depth; // intervals that may be unfinished; 0: 256
+    int depth;   // intervals that may be unfinished; 0: 256
+    bool copies; // its intervals are copies between host and card: a lane of their own kind, and no
+                 // part of the derived figures
 };
 int tachy_gpu_timer_open(struct tachy_gpu_timer **out, const struct tachy_gpu_timer_params *p);
 

@@ -37,6 +37,7 @@ struct tachy_gpu_timer {
     const struct tachy_cu *cu;
     const struct tachy_log *log;
     cuda_stream stream;
+    bool copies;
     struct gpu_clock clock;
     struct tachy_prof *prof;
     struct gpu_work *sums;
@@ -201,7 +202,8 @@ static void take(struct tachy_gpu_timer *t, const struct interval *v,
     uint64_t asked = to_ticks(v->host_ns, &t->start, now);
     // The wait: behind what was enqueued before it.
     tachy_prof_add(t->prof, v->step, v->item, start, end, start > asked ? start - asked : 0);
-    count_work(t->sums, v, busy);
+    if (!t->copies)
+        count_work(t->sums, v, busy);
 }
 
 static void take_finished(struct tachy_gpu_timer *t)
@@ -320,6 +322,7 @@ int tachy_gpu_timer_open(struct tachy_gpu_timer **out, const struct tachy_gpu_ti
     t->cu = p->device->cu;
     t->log = log;
     t->stream = p->stream;
+    t->copies = p->copies;
     t->prof = tachy_prof_new();
     t->start = tachy_ticks_anchor();
     know_device(p->profile, p->device, log);
@@ -328,7 +331,7 @@ int tachy_gpu_timer_open(struct tachy_gpu_timer **out, const struct tachy_gpu_ti
     if (err == TACHY_OK && !clock_open(t))
         err = TACHY_ERR_EXTERNAL;
     if (err == TACHY_OK)
-        err = tachy_profile_join(p->profile, TACHY_LANE_GPU, t->prof);
+        err = tachy_profile_join(p->profile, p->copies ? TACHY_LANE_COPY : TACHY_LANE_GPU, t->prof);
     if (err < 0)
         free_timer(t);
     else

@@ -108,13 +108,13 @@ int tachy_profile_describe(tachy_profile *p, const char *json)
 const char *profile_kind_name(enum tachy_lane_kind kind)
 {
     static const char *const names[TACHY_LANE_KINDS] = {"source", "worker", "order", "sink",
-                                                          "gpu"};
+                                                        "gpu",    "copy"};
     return names[kind];
 }
 
 const char *profile_lane_name(const struct tachy_lane *l, char buf[32])
 {
-    if (l->kind == TACHY_LANE_WORKER || l->kind == TACHY_LANE_GPU || l->index)
+    if (l->kind == TACHY_LANE_WORKER || l->kind == TACHY_LANE_GPU || l->kind == TACHY_LANE_COPY || l->index)
         snprintf(buf, 32, "%s %d", profile_kind_name(l->kind), l->index);
     else
         snprintf(buf, 32, "%s", profile_kind_name(l->kind));

@@ -64,7 +64,7 @@ struct tachy_profile {
     struct profile_gpu gpu;
 };
 
-// "source", "worker 0", "order", "sink"; `buf` is returned.
+// "source", "worker 0", "order", "sink", "gpu 0", "copy 0"; `buf` is returned.
 const char *profile_lane_name(const struct tachy_lane *l, char buf[32]);
 const char *profile_kind_name(enum tachy_lane_kind kind);
 

@@ -37,7 +37,9 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
                           "model %s: its card says task \"%s\", but segment needs \"segment\"",
                           card->name, card->task);
     net->spec = segment_mask_spec(s, card);
-    err = segment_find_states(t);
+    err = s->on_gpu ? segment_gpu_model_open(t, s) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = segment_find_states(t);
     if (err == TACHY_OK)
         err = segment_open_engine(t, net, 1, &net->first);
     if (err == TACHY_OK)
@@ -69,6 +71,7 @@ static void segment_close(tachy_task *t)
     free(s->model_dir);
     tachy_frame_pool_close(&s->pool);
     segment_gpu_close(s);
+    tachy_gpu_unref(&s->model_gpu);
     free(s->provider);
     free(s->library);
     for (size_t i = 0; s->provider_options && s->provider_options[i]; i++)

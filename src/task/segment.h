@@ -45,6 +45,7 @@ struct segment {
     int nb_cards;
     struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
     int gpu_ids[TACHY_MAX_GPUS], nb_gpu_ids; // asked for; none: no GPU
+    struct tachy_gpu *model_gpu; // whose stream the engines queue their runs on; NULL: none
     double gpu_fraction, gpu_vram;
     bool on_gpu; // asked for
     bool refine;

@@ -1,5 +1,7 @@
 #include "task/segment.h"
 
+#include "cuda/gpu.h"
+
 // Opening the model. A session has fixed shapes: what the model leaves free gets its size from the card, and
 // a state's from what the model makes of one picture.
 
@@ -42,6 +44,8 @@ static struct tachy_engine_params ask(const tachy_task *t, const struct segment_
         .threads = s->engine_threads,
         .batch_max = batch > 1 ? batch : 0,
         .provider_options = (const char *const *)s->provider_options,
+        .gpu_stream = s->model_gpu ? s->model_gpu->stream : NULL,
+        .gpu = s->gpu_ids[0],
         .null_shape_in = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
         .null_shape_out = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1},
         .log = t->log,

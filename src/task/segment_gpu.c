@@ -19,7 +19,12 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
     }
     if (err == TACHY_OK)
         err = tachy_frame_pool_get(g->uploads, out);
-    return err < 0 ? err : tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->w->task->log);
+    if (err < 0)
+        return err;
+    segment_gpu_copies(g, TACHY_STEP_PREPROCESS);
+    err = tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->w->task->log);
+    segment_gpu_copies_end(g);
+    return err;
 }
 
 // What is queued from here on comes after the frame was written.
@@ -89,7 +94,9 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
     struct tachy_preprocess_picture picture = {
         .frame = &part, .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
     struct segment_gpu_size *size = &g->size[w->last];
+    segment_gpu_kernels(g, TACHY_STEP_PREPROCESS);
     err = tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
+    segment_gpu_kernels_end(g, segment_gpu_bytes(&part) + (double)tachy_tensor_bytes(&size->in));
     return err < 0 || segment_needs_guide(w->s) ? err : segment_gpu_let_go(g, item, eye);
 }
 
@@ -98,8 +105,10 @@ static int fetch_to(struct segment_gpu_worker *g, void *to)
 {
     const struct segment_gpu_size *size = &g->size[g->w->last];
     cuda_address from = (cuda_address)(uintptr_t)size->in.data;
+    segment_gpu_copies(g, TACHY_STEP_MODEL);
     int err = segment_gpu_failed(g, g->cu->copy_to_host_async(to, from, tachy_tensor_bytes(&size->in), g->stream),
                                  "a copy");
+    segment_gpu_copies_end(g);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
     return err < 0 ? err : segment_gpu_failed(g, g->cu->event_wait(g->done), "preprocess");
@@ -124,12 +133,10 @@ static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
     struct segment_gpu_size *size = &g->size[w->last];
     struct segment_tensors *t = &e->tensors;
     if (size->out.data) {
-        struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
-        memcpy(in, t->in, sizeof(in));
-        memcpy(out, t->out, sizeof(out));
-        in[t->picture] = size->in;
-        out[t->mask] = size->out;
-        return tachy_engine_run(e->engine, in, out);
+        segment_gpu_kernels(g, TACHY_STEP_MODEL);
+        int err = segment_gpu_run_model(g);
+        segment_gpu_kernels_end(g, 0);
+        return err;
     }
     int err = fetch_input(g, item, eye);
     return err < 0 ? err : tachy_engine_run(e->engine, t->in, t->out);
@@ -141,10 +148,15 @@ static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, cons
 {
     const struct segment *s = g->w->s;
     size_t bytes = (size_t)e->width * (size_t)e->height;
-    int err = tachy_mask_from_tensor_cuda(spec, &g->size[g->w->last].out, pl, s->rotation, s->flip, e->gpu->mask,
+    const struct tachy_tensor *out = &g->size[g->w->last].out;
+    segment_gpu_kernels(g, TACHY_STEP_POSTPROCESS);
+    int err = tachy_mask_from_tensor_cuda(spec, out, pl, s->rotation, s->flip, e->gpu->mask,
                                           e->width, g->cu, g->stream, g->w->task->log);
+    segment_gpu_kernels_end(g, (double)(tachy_tensor_bytes(out) + bytes));
+    segment_gpu_copies(g, TACHY_STEP_POSTPROCESS);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->copy_to_host_async(e->mask, e->gpu->mask, bytes, g->stream), "a copy");
+    segment_gpu_copies_end(g);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->event_record(e->gpu->done, g->stream), "an event");
     e->gpu->pending = err == TACHY_OK;
@@ -182,6 +194,7 @@ static int with_gpu(struct segment_worker *w, struct tachy_item *item, int eye,
     int err = tachy_device_enter(d, w->task->log);
     if (err < 0)
         return err;
+    segment_gpu_works_at(w->gpu, item);
     err = step(w->gpu, item, eye);
     tachy_device_leave(d);
     return err;
@@ -278,18 +291,26 @@ static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item
         err = masks_there(g, item, &there);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->fill_async(g->counted, 0, sizeof(uint32_t), g->stream), "clearing a count");
-    return err < 0 ? err : segment_gpu_lay(g, item, f, &there, surface);
+    if (err < 0)
+        return err;
+    segment_gpu_kernels(g, TACHY_STEP_COMPOSITE);
+    err = segment_gpu_lay(g, item, f, &there, surface);
+    segment_gpu_kernels_end(g, (segment_keeps_input(g->w->s) ? segment_gpu_bytes(f) : 0) + segment_gpu_bytes(surface));
+    return err;
 }
 
 static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)
 {
     struct segment_item *si = item->priv;
+    segment_gpu_works_at(g, item);
     int err = queue_composite(g, item, surface);
+    segment_gpu_copies(g, TACHY_STEP_COMPOSITE);
     if (err == TACHY_OK)
         err = tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->copy_to_host_async(g->counted_host, g->counted, sizeof(uint32_t), g->stream),
                                  "a copy");
+    segment_gpu_copies_end(g);
     // Also after a failure: what was queued reads the frame.
     int end = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
     if (end == TACHY_OK)

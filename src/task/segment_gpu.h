@@ -14,6 +14,8 @@ struct segment_card;
 
 // Before the first worker. Takes and logs what does not work on a GPU yet as TACHY_ERR_UNSUPPORTED.
 int segment_gpu_open(tachy_task *t, struct segment *s);
+// Before the engine: where the provider works on a stream that it is given, one for it.
+int segment_gpu_model_open(tachy_task *t, struct segment *s);
 // The stream's memory manager gets the cards' memory as its places.
 int segment_gpu_start(tachy_task *t, struct segment *s);
 void segment_gpu_close(struct segment *s);

@@ -55,17 +55,6 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
     return tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
 }
 
-static int model(struct segment_gpu_worker *g)
-{
-    struct segment_tensors *t = &g->w->size[g->w->last].tensors;
-    struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
-    memcpy(in, t->in, sizeof(in));
-    memcpy(out, t->out, sizeof(out));
-    in[t->picture] = g->size[g->w->last].in;
-    out[t->mask] = g->size[g->w->last].out;
-    return tachy_engine_run(g->w->size[g->w->last].engine, in, out);
-}
-
 static int mask(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = g->w;
@@ -118,7 +107,7 @@ int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *ite
         return composite(g, item);
     for (int eye = 0; eye < w->task->eyes && err == TACHY_OK; eye++)
         err = step == TACHY_STEP_PREPROCESS ? preprocess(g, item, eye)
-              : step == TACHY_STEP_MODEL    ? model(g)
+              : step == TACHY_STEP_MODEL    ? segment_gpu_run_model(g)
                                             : postprocess(g, item, eye);
     return err;
 }

@@ -3,6 +3,7 @@
 #include "cuda/kernels.h"
 #include "postprocess/composite_cuda.h"
 #include "preprocess/preprocess_cuda.h"
+#include "profile/gpu.h"
 #include "task/segment_cards.h"
 #include "task/segment_gpu_eye.h"
 
@@ -39,13 +40,46 @@ struct segment_gpu_worker {
     struct tachy_block coefficients; // refine: a, then b, eye by eye
     cuda_address counted;       // uint32_t a frame: the mask's coverage
     uint32_t *counted_host;     // pinned
+    // Times of the stream's kernels and copies; NULL: there is no profile.
+    struct tachy_gpu_timer *kernel_times, *copy_times;
+    struct tachy_prof_item at_work; // the item that this worker has
 };
+
+// Between the two is what the stream does for a step of the item that the worker has.
+static inline void segment_gpu_kernels(struct segment_gpu_worker *g, enum tachy_step step)
+{
+    tachy_gpu_timer_begin(g->kernel_times, step, g->at_work);
+}
+// `bytes`: that have to be read and written.
+static inline void segment_gpu_kernels_end(struct segment_gpu_worker *g, double bytes)
+{
+    tachy_gpu_timer_end(g->kernel_times, &(struct tachy_gpu_work){.bytes = bytes});
+}
+static inline void segment_gpu_copies(struct segment_gpu_worker *g, enum tachy_step step)
+{
+    tachy_gpu_timer_begin(g->copy_times, step, g->at_work);
+}
+static inline void segment_gpu_copies_end(struct segment_gpu_worker *g)
+{
+    tachy_gpu_timer_end(g->copy_times, NULL);
+}
+static inline void segment_gpu_works_at(struct segment_gpu_worker *g, const struct tachy_item *item)
+{
+    g->at_work = (struct tachy_prof_item){item->result.frame_id, item->stream};
+}
+static inline double segment_gpu_bytes(const tachy_frame *f)
+{
+    return (double)tachy_frame_bytes(f->format, f->width, f->height);
+}
 
 // The code for a call's status, logged with `what` where it is an error.
 static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, const char *what)
 {
     return tachy_cu_check(g->cu, status, g->w->task->log, what);
 }
+
+// segment_gpu_model.c: queues the model of the worker's size, from the card's input to its output there.
+int segment_gpu_run_model(struct segment_gpu_worker *g);
 
 // segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
 // from here on comes after it was written.

@@ -14,6 +14,10 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
                           "--device cuda: a recurrent model needs a provider that runs on the CPU (--provider tachy or "
                           "cpu), not %s", tachy_engine_provider(e));
+    if (!tachy_engine_on_device(e) && (!s->provider || !strcmp(s->provider, "auto")))
+        tachy_msg(t->log, TACHY_LOG_INFO,
+                  "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
+                  "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
     if (s->nb_gpu_ids > 1 && tachy_engine_on_device(e) && !segment_pretends(s))
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
                           "--gpus: the provider %s runs a model on one GPU: name one, or take --provider tachy or cpu",
@@ -21,7 +25,18 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
     return segment_cards_open(t, s);
 }
 
-int segment_gpu_start(tachy_task *t, struct segment *s) { return segment_cards_start(t, s); }
+int segment_gpu_start(tachy_task *t, struct segment *s)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(s->in.format);
+    struct tachy_composite_params p = s->composite;
+    if (p.mode == TACHY_MODE_JSON) // made of a mask
+        p.mode = TACHY_MODE_MASK;
+    if (!tachy_composite_cuda_takes(&p, s->in.format, s->refine) || (d->rgb && segment_needs_guide(s)))
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "--device cuda takes pictures that are grey, 4:2:0 or 4:4:4 without alpha (for a mask or JSON any, "
+                          "with --refine or --smooth all but RGB), not %s: use --device cpu", d ? d->name : "these");
+    return segment_cards_start(t, s);
+}
 
 void segment_gpu_close(struct segment *s) { segment_cards_close(s); }
 
@@ -85,11 +100,23 @@ static void close_size(struct segment_gpu_worker *g, int i)
     tachy_memory_give(g->w->task->memory, &size->pinned);
 }
 
+// Times for the profile, where there is one.
+static int open_times(struct segment_gpu_worker *g)
+{
+    struct tachy_gpu_timer_params p = {
+        .profile = g->w->task->profile, .device = &g->gpu->device, .stream = g->stream};
+    int err = tachy_gpu_timer_open(&g->kernel_times, &p);
+    p.copies = true;
+    return err < 0 ? err : tachy_gpu_timer_open(&g->copy_times, &p);
+}
+
 static int open_all(struct segment_gpu_worker *g)
 {
     const struct segment *s = g->w->s;
     void *counted = NULL;
     int err = segment_gpu_failed(g, g->cu->stream_create(&g->stream, CUDA_STREAM_OWN_ORDER), "a stream");
+    if (err == TACHY_OK)
+        err = open_times(g);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->event_create(&g->arrived, CUDA_EVENT_ORDERS), "an event");
     if (err == TACHY_OK)
@@ -146,6 +173,8 @@ void segment_gpu_worker_close(struct segment_gpu_worker **worker)
     bool in = tachy_device_enter(&g->gpu->device, NULL) == TACHY_OK;
     if (in && g->stream)
         g->cu->stream_wait(g->stream);
+    tachy_gpu_timer_close(&g->kernel_times);
+    tachy_gpu_timer_close(&g->copy_times);
     for (int i = 0; i < SEGMENT_GPU_HELD; i++) {
         tachy_frame_unref(&g->held[i].frame);
         if (in && g->held[i].read)

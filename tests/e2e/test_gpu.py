@@ -52,6 +52,18 @@ class Gpu(Case):
         self.assertEqual(p.returncode, 1, p.stderr)
         self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
 
+    def test_where_the_model_runs_is_said(self):
+        # This build's kernels need a real card, which is asked for behind the model.
+        args = ["segment", SAMPLE, "--device", "cuda", "-f", "null", "-"]
+        self.assertIn("the model stays on the CPU, because", run(*args, env=with_fakes(), check=False).stderr)
+        p = run(*args, "--provider", "cpu", env=with_fakes(), check=False)
+        self.assertNotIn("stays on the CPU", p.stderr)
+        p = run(*args, "--provider", "cuda-ort", env=with_fakes(), check=False)
+        self.assertEqual(p.returncode, 1, p.stderr)
+        self.assertIn("`pip download onnxruntime-gpu` has it", p.stderr)
+        # Without --device nothing is the card's.
+        self.assertNotIn("CUDA", run("segment", SPEC, "--provider", "cpu", "-f", "null", "-", env=with_fakes()).stderr)
+
     def test_sensors_are_in_all_files(self):
         trace, figures = self.tmp / "t.json", self.tmp / "p.json"
         p = run("profile", "--gpu-interval", "5", "--gpu-activity", "--trace", trace, "--profile-json", figures,

@@ -1,7 +1,7 @@
 #include "engines.h"
 
 #include "base/clock.h"
-#include "engine/session.h"
+#include "engine/engine_ort.h"
 #include "tiny_onnx.h"
 
 // Tensors of a spec, free extents set to `extent`.
@@ -216,6 +216,49 @@ TEST(cpu_adds)
     tachy_engine_close(&e);
 }
 
+// The memory that a GPU's tensors are bound in is the engine's; here it is one that every build of ONNX Runtime has.
+TEST(tensors_are_bound_where_they_lie)
+{
+    static const int64_t dims[] = {1, 2, 3, 0};
+    if (!have_runtime())
+        return;
+    tachy_engine *e;
+    const struct tachy_io *in, *out;
+    CHECK(tiny_write(in_folder("place.onnx"), "Add", 1, dims));
+    CHECK_INT(tachy_engine_open(&e, tachy_engine_params(.provider = "cpu", .model_path = in_folder("place.onnx"),
+                                                        .log = &logger)),
+              TACHY_OK);
+    if (!e)
+        return;
+    tachy_engine_inputs(e, &in);
+    tachy_engine_outputs(e, &out);
+    struct tachy_tensor a = tensor(&in->spec, 1), b[2] = {tensor(&out->spec, 1), tensor(&out->spec, 1)};
+    float *x = a.data, *y[2] = {b[0].data, b[1].data};
+    for (int i = 0; i < 6; i++)
+        x[i] = (float)i;
+    a.place = b[0].place = TACHY_DEVICE;
+    CHECK_INT(tachy_engine_run(e, &a, &b[0]), TACHY_ERR_INVAL);
+    CHECK_INT(tachy_ort_engine_use_device(e, (void *)e->priv, "No such memory", 0), TACHY_ERR_INVAL);
+    CHECK_TEXT(said, "cannot lie in GPU 0's memory");
+    CHECK(!tachy_engine_on_device(e) && !tachy_engine_stream(e));
+    CHECK_INT(tachy_ort_engine_use_device(e, (void *)e->priv, "Cpu", 0), TACHY_OK);
+    CHECK(tachy_engine_on_device(e));
+    CHECK_INT(tachy_engine_run(e, &a, &b[0]), TACHY_OK);
+    CHECK(y[0][1] == 2 && y[0][5] == 10);
+    x[1] = 7; // the same addresses: nothing is bound again
+    CHECK_INT(tachy_engine_run(e, &a, &b[0]), TACHY_OK);
+    CHECK(y[0][1] == 14);
+    CHECK_INT(tachy_engine_run(e, &a, &b[1]), TACHY_OK); // an output on the host
+    CHECK(y[1][1] == 14 && y[1][5] == 10);
+    a.place = b[0].place = TACHY_HOST;
+    tachy_engine_close(&e);
+    tachy_tensor_free(&a);
+    tachy_tensor_free(&b[0]);
+    tachy_tensor_free(&b[1]);
+    CHECK(tachy_engine_takes_stream("cuda-ort") && !tachy_engine_takes_stream("cpu"));
+    CHECK(!tachy_engine_takes_stream("openvino") && !tachy_engine_takes_stream(NULL));
+}
+
 TEST(cpu_free_dimensions)
 {
     static const int64_t dims[] = {-1, 4, -1, 0};
@@ -346,7 +389,8 @@ int main(void)
 {
     static const struct test_case cases[] = {
         TEST_CASE(null_pretends),   TEST_CASE(null_fails_and_takes_time), TEST_CASE(bad_parameters),
-        TEST_CASE(bad_libraries),   TEST_CASE(search_order), TEST_CASE(cpu_adds),                  TEST_CASE(cpu_free_dimensions),
+        TEST_CASE(bad_libraries),   TEST_CASE(search_order), TEST_CASE(cpu_adds),
+        TEST_CASE(tensors_are_bound_where_they_lie), TEST_CASE(cpu_free_dimensions),
         TEST_CASE(cpu_refuses),     TEST_CASE(sessions_are_shared),       TEST_CASE(threads_agree),
     };
     return run_in_folder(cases, TACHY_ARRAY_SIZE(cases));

@@ -543,6 +543,44 @@ TEST(events_time_two_streams)
     CHECK_INT(counts->streams + counts->events, 0);
 }
 
+TEST(copies_have_lanes_of_their_own)
+{
+    tachy_profile *p = open_profile(false);
+    struct fake_cuda_counts *counts = CUDA(fake_cuda_count);
+    cuda_stream stream;
+    struct tachy_gpu_timer *kernels = open_timer(p, &stream, 8), *copies;
+    struct tachy_gpu_timer_params q = {.profile = p, .device = &device, .stream = stream, .copies = true};
+    const struct tachy_prof_item item = {7, 0};
+    CHECK_INT(tachy_gpu_timer_open(&copies, &q), TACHY_OK);
+    tachy_gpu_timer_begin(kernels, TACHY_STEP_COMPOSITE, item);
+    CUDA(fake_cuda_launch, stream, 2000000);
+    tachy_gpu_timer_end(kernels, &(struct tachy_gpu_work){.bytes = 1e6});
+    tachy_gpu_timer_begin(copies, TACHY_STEP_COMPOSITE, item);
+    CUDA(fake_cuda_launch, stream, 3000000);
+    tachy_gpu_timer_end(copies, NULL);
+    tachy_gpu_timer_close(&kernels);
+    tachy_gpu_timer_close(&copies);
+    json_t *o = json_of(p), *work = json_object_get(json_object_get(o, "gpu"), "work");
+    CHECK_INT(json_array_size(json_object_get(work, "steps")), 1);
+    json_t *steps = json_object_get(o, "steps");
+    double busy = real(json_array_get(steps, 0), "busy_s", NULL);
+    CHECK(busy > 1.99e-3); // more where this thread was held up on the way
+    CHECK(near(real(json_array_get(json_object_get(work, "steps"), 0), "busy_s", NULL), busy, 0.001));
+    CHECK_INT(json_array_size(steps), 2);
+    CHECK_STR(json_string_value(json_object_get(json_array_get(steps, 0), "stage")), "gpu");
+    CHECK_STR(json_string_value(json_object_get(json_array_get(steps, 1), "stage")), "copy");
+    CHECK(real(json_array_get(steps, 1), "busy_s", NULL) > 2.99e-3);
+    json_t *trace = trace_of(p);
+    char *text = json_dumps(trace, 0);
+    CHECK(text && strstr(text, "copy 0") && strstr(text, "gpu 0"));
+    free(text);
+    json_decref(trace);
+    json_decref(o);
+    tachy_profile_close(&p);
+    device.cu->stream_destroy(stream);
+    CHECK_INT(counts->streams + counts->events, 0);
+}
+
 // Three seconds with a card whose clock runs 150 ppm fast: 450 us, were it not followed.
 TEST(events_stay_on_the_clock)
 {
@@ -737,7 +775,7 @@ int main(void)
         TEST_CASE(rates_are_measured_once),
         TEST_CASE(a_card_is_saturated_by_several_streams),
         TEST_CASE(memory_on_the_card), TEST_CASE(events_time_two_streams),
-        TEST_CASE(events_stay_on_the_clock),
+        TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock),
         TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies),
         TEST_CASE(more_names_and_records_than_kept),
