@@ -37,6 +37,22 @@ int tachy_device_describe(struct tachy_device *d, const struct tachy_cu *cu, int
     return TACHY_OK;
 }
 
+// The contexts that this thread is in, the innermost last: one that it is in already is not pushed again.
+enum { NESTED = 8 };
+static _Thread_local struct {
+    cuda_context context;
+    int times;
+} entered[NESTED];
+static _Thread_local int nb_entered;
+
+static bool enter_again(const struct tachy_device *d)
+{
+    if (!nb_entered || entered[nb_entered - 1].context != d->context)
+        return false;
+    entered[nb_entered - 1].times++;
+    return true;
+}
+
 int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log)
 {
     int err = TACHY_OK;
@@ -46,12 +62,24 @@ int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log)
         d->context = NULL;
         return err;
     }
-    return tachy_cu_check(d->cu, d->cu->context_push(d->context), log, d->name);
+    if (enter_again(d))
+        return TACHY_OK;
+    if (nb_entered == NESTED)
+        return tachy_fail(log, TACHY_ERR_STATE, "%s: a thread is in %d contexts", d->name, NESTED);
+    err = tachy_cu_check(d->cu, d->cu->context_push(d->context), log, d->name);
+    if (err < 0)
+        return err;
+    entered[nb_entered].context = d->context;
+    entered[nb_entered++].times = 1;
+    return TACHY_OK;
 }
 
 void tachy_device_leave(struct tachy_device *d)
 {
     cuda_context mine;
+    if (--entered[nb_entered - 1].times)
+        return;
+    nb_entered--;
     d->cu->context_pop(&mine);
 }
 

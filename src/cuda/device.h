@@ -17,8 +17,8 @@ struct tachy_device {
 // Fills *d without creating a context. `cu` from tachy_cu_load().
 int tachy_device_describe(struct tachy_device *d, const struct tachy_cu *cu, int ordinal,
                           const struct tachy_log *log);
-// Makes the device's primary context current to the calling thread; undo with leave. Each may be
-// nested.
+// Makes the device's primary context current to the calling thread; undo with leave, in the reverse order.
+// May be nested, also of several devices; where it is current by the last enter, the driver is not asked.
 int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log);
 void tachy_device_leave(struct tachy_device *d);
 // Gives the context back. `d` may be zeroed or only described.

@@ -127,6 +127,11 @@ void tachy_gpu_pinned_free(struct tachy_gpu *g, void *data)
 
 static int copy_plane(const struct tachy_cu *cu, const struct tachy_gpu_plane *p, cuda_stream stream)
 {
+    cuda_address from = (cuda_address)(uintptr_t)p->from, to = (cuda_address)(uintptr_t)p->to;
+    if (p->height == 1)
+        return p->from_gpu && p->to_gpu ? cu->copy_on_device(to, from, p->width, stream)
+               : p->from_gpu            ? cu->copy_to_host_async(p->to, from, p->width, stream)
+                                        : cu->copy_to_device_async(to, p->from, p->width, stream);
     struct cuda_copy_2d c = {
         .from_kind = p->from_gpu ? CUDA_MEMORY_DEVICE : CUDA_MEMORY_HOST,
         .from_host = p->from_gpu ? NULL : p->from,

@@ -11,6 +11,22 @@ int tachy_frame_need_host(const tachy_frame *f, const struct tachy_log *log, con
                       "download it first (tachy_frame_download())", who, f->device);
 }
 
+static size_t bytes_of(const tachy_frame *f, const struct tachy_pix_desc *d)
+{
+    int last = d->planes - 1, rows = tachy_plane_rows(d, last, f->height);
+    return (size_t)(f->data[last] - f->data[0]) + (size_t)f->stride[last] * (size_t)rows;
+}
+
+// Whether both are memory of their own with planes at the same places: then all of it is one copy.
+static bool same_layout(const tachy_frame *a, const tachy_frame *b, const struct tachy_pix_desc *d)
+{
+    const struct tachy_frame_full *fa = (const void *)a, *fb = (const void *)b;
+    bool same = fa->memory && fb->memory && fa->memory == a->data[0] && fb->memory == b->data[0];
+    for (int i = 0; i < d->planes && same; i++)
+        same = a->stride[i] == b->stride[i] && a->data[i] - a->data[0] == b->data[i] - b->data[0];
+    return same;
+}
+
 int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tachy_device *d,
                             cuda_stream stream, bool wait, const struct tachy_log *log)
 {
@@ -27,7 +43,13 @@ int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tac
             .from_gpu = from->place == TACHY_DEVICE,
             .to_gpu = to->place == TACHY_DEVICE,
         };
-    int err = tachy_gpu_copy(d, planes, desc->planes, stream, wait, log);
+    int n = desc->planes;
+    if (planes[0].to && same_layout(to, from, desc)) {
+        n = 1;
+        planes[0].from_pitch = planes[0].to_pitch = planes[0].width = bytes_of(from, desc);
+        planes[0].height = 1;
+    }
+    int err = tachy_gpu_copy(d, planes, n, stream, wait, log);
     if (err < 0)
         return err;
     to->id = from->id;

@@ -110,8 +110,7 @@ struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int
     if (!f)
         return NULL;
     size_t offset[4];
-    size_t bytes = layout(format, width, height, place == TACHY_DEVICE ? GPU_ALIGN : ALIGN, offset,
-                          f->pub.stride);
+    size_t bytes = layout(format, width, height, gpu ? GPU_ALIGN : ALIGN, offset, f->pub.stride);
     if (!alloc_pixels(f, bytes, gpu, place)) {
         free(f);
         return NULL;

@@ -81,6 +81,13 @@ static int64_t resting_bytes(const tachy_stream *s)
     return TACHY_MAX(priv + picture, 4096);
 }
 
+// Items in flight beside a GPU, whose queue is fed by few workers: so many that several pictures can be
+// finished at once, their pinned memory within 320 MB.
+static int64_t gpu_depth(const tachy_stream *s)
+{
+    return TACHY_MIN((int64_t)32, ((int64_t)320 << 20) / TACHY_MAX((int64_t)s->out_bytes, 1));
+}
+
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
 {
     const struct tachy_pipeline *p = s->pipeline;
@@ -95,6 +102,8 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
     s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
     s->on_gpu = b->input.place == TACHY_DEVICE;
+    if (s->on_gpu && !max_bytes)
+        s->depth = TACHY_MAX(s->depth, gpu_depth(s));
     int64_t fit = s->on_gpu && !max_bytes ? device_fit(s) : TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
     int64_t most = TACHY_MAX(s->depth, s->on_gpu ? 4096 : 512);
     s->window = TACHY_DEF(params->window, TACHY_CLAMP(fit, s->depth, most));
@@ -431,6 +440,12 @@ static int open_workers(struct tachy_pipeline *p, int n)
     return TACHY_OK;
 }
 
+static int enough_workers(const tachy_task *t)
+{
+    int n = t && t->ops->workers ? t->ops->workers(t) : 0, cores = tachy_cpu_count();
+    return n ? TACHY_MIN(n, cores) : cores;
+}
+
 static int start_workers(struct tachy_pipeline *p)
 {
     for (int i = 0; i < p->nb_workers; i++) {
@@ -481,7 +496,7 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
     struct tachy_memory_params mp = {.budget = {(uint64_t)params->memory}, .log = params->log};
     int err = tachy_memory_open(&p->memory, &mp);
     if (err == TACHY_OK)
-        err = open_workers(p, TACHY_DEF(params->workers, tachy_cpu_count()));
+        err = open_workers(p, TACHY_DEF(params->workers, enough_workers(params->task)));
     if (err == TACHY_OK && params->task)
         err = open_first(p, params, policy);
     if (err == TACHY_OK)

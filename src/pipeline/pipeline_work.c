@@ -391,9 +391,10 @@ static void queue_composites(tachy_stream *s)
     // Each read once: a macro that reads again may see pull further on, and pass what is not ordered.
     int64_t ordered = atomic_load(&s->next_order);
     tachy_pipeline_delay();
-    int64_t near = atomic_load(&s->next_pull) + s->near;
-    int64_t limit = TACHY_MIN(ordered, near);
+    int64_t pulled = atomic_load(&s->next_pull), limit = TACHY_MIN(ordered, pulled + s->near);
     bool locked = false;
+    if (s->on_gpu && s->near < s->window && n - pulled > s->near / 2)
+        return; // so many are on their way: the next ones go together, when pull has got through half of them
     for (; n < limit; n++) {
         struct pipeline_slot *slot = pipeline_slot(s, n);
         bool ready = atomic_load(&slot->state) == SLOT_ORDERED;

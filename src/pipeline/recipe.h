@@ -88,6 +88,10 @@ struct tachy_task_ops {
     int (*worker_open)(tachy_task *t, void **worker);
     void (*worker_close)(void *worker);
 
+    // After open(): how many workers are enough, where their steps only put work on another device. 0: one a
+    // core is not too many. NULL: 0.
+    int (*workers)(const tachy_task *t);
+
     // In any order, in parallel over frames; eye 0 .. t->eyes - 1.
     int (*preprocess)(void *worker, struct tachy_item *item, int eye);
     int (*model)(void *worker, struct tachy_item *item, int eye);

@@ -48,6 +48,7 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
         err = segment_gpu_open(t, s);
     if (err < 0)
         return err;
+    s->only_queues = s->gpu && segment_gpu_runs_model(s);
     // The other workers' engines are of the provider that was picked.
     free(s->provider);
     s->provider = strdup(tachy_engine_provider(net->first));
@@ -548,6 +549,8 @@ static int gpu_json(struct segment_worker *w, struct tachy_item *item, double ti
     if (err == TACHY_OK)
         err = segment_gpu_composite(w, item, alpha);
     if (err == TACHY_OK)
+        err = segment_gpu_finish(item);
+    if (err == TACHY_OK)
         err = tachy_composite_json_of(w->composite, tachy_item_head(item), &item->result,
                                       tachy_frame_writable(alpha, 0), alpha->stride[0], time_s, line);
     tachy_frame_unref(&alpha);
@@ -618,6 +621,14 @@ static void item_close(void *item_priv)
     free(si->json);
 }
 
+// Where the GPU runs the model too, a worker only queues: one does, beside another that just began. In mode json
+// it waits for the picture.
+static int workers(const tachy_task *t)
+{
+    const struct segment *s = (const void *)t->priv;
+    return s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 : 0;
+}
+
 static void tensors(void *worker, struct tachy_task_tensors *t)
 {
     struct segment_worker *w = worker;
@@ -649,6 +660,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .start = segment_start,
     .keeps_input = keeps_input,
     .item_bytes = item_bytes,
+    .workers = workers,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .preprocess = segment_preprocess,
@@ -680,6 +692,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_save = order_save,
     .order_load = order_load,
     .composite = segment_composite,
+    .settle = segment_gpu_finish,
     .gpus = segment_gpus,
     .item_close = item_close,
     .tensors = tensors,

@@ -48,6 +48,7 @@ struct segment {
     struct tachy_gpu *model_gpu; // whose stream the engines queue their runs on; NULL: none
     double gpu_fraction, gpu_vram;
     bool on_gpu; // asked for
+    bool only_queues; // the workers: the model runs on the GPU too
     bool refine;
     float smooth;     // 0: off
     char *background; // file for mode replace, NULL otherwise
@@ -75,6 +76,15 @@ struct segment_item {
     } eye[TACHY_MAX_EYES];
     tachy_frame *background; // mode replace
     tachy_frame *on_gpu;     // copy of a frame of the host's, until it is composited
+    struct segment_gpu_item {
+        struct segment_gpu_flight *flight; // where its composite is: part of it
+        uint64_t part;
+        uint32_t counted;        // the eye's count before it
+        double pixels;
+        // The worker whose stream is behind the frame's writer, and the frame.
+        const struct segment_gpu_worker *behind;
+        int64_t behind_id;
+    } gpu;
     char *json;              // mode json: the line, grown as needed
     size_t json_size;
 };

@@ -46,25 +46,11 @@ int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, 
     if (item->in->device != g->gpu->device.ordinal)
         return tachy_fail(g->w->task->log, TACHY_ERR_UNSUPPORTED, "a frame of GPU %d reached a worker of GPU %d",
                           item->in->device, g->gpu->device.ordinal);
+    if (si->gpu.behind == g && si->gpu.behind_id == item->result.frame_id)
+        return TACHY_OK;
+    si->gpu.behind = g;
+    si->gpu.behind_id = item->result.frame_id;
     return behind(g, item->in);
-}
-
-// Keeps the frame until what has been queued so far is done. Of the frames before, those that are done
-// with go back; where as many as there are places are still read, the oldest is waited for.
-static int hold(struct segment_gpu_worker *g, tachy_frame *f)
-{
-    struct segment_gpu_held *place = &g->held[g->next_held++ % SEGMENT_GPU_HELD];
-    for (int i = 0; i < SEGMENT_GPU_HELD; i++) {
-        struct segment_gpu_held *h = &g->held[i];
-        if (h->frame && (g->cu->event_query(h->read) == CUDA_OK || h == place)) {
-            int err = h == place ? segment_gpu_failed(g, g->cu->event_wait(h->read), "preprocess") : TACHY_OK;
-            if (err < 0)
-                return err;
-            tachy_frame_unref(&h->frame);
-        }
-    }
-    place->frame = tachy_frame_ref(f);
-    return segment_gpu_failed(g, g->cu->event_record(place->read, g->stream), "an event");
 }
 
 int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
@@ -72,13 +58,13 @@ int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, in
     struct segment_item *si = item->priv;
     if (segment_keeps_input(g->w->s))
         return TACHY_OK;
-    if (item->in->place == TACHY_DEVICE)
-        return hold(g, item->in);
-    if (eye < g->w->task->eyes - 1)
-        return TACHY_OK;
-    int err = hold(g, si->on_gpu); // it may be another worker's, who writes the next one on another stream
-    tachy_frame_unref(&si->on_gpu);
-    return err;
+    tachy_frame *f = item->in->place == TACHY_DEVICE ? item->in : si->on_gpu;
+    int err = segment_gpu_flight_keep(g->flight, f);
+    if (eye == g->w->task->eyes - 1)
+        tachy_frame_unref(&si->on_gpu);
+    if (err < 0 || segment_gpu_flight_kept(g->flight) < 2) // the first goes with the next step's
+        return err;
+    return segment_gpu_flight_mark(g->flight, NULL);
 }
 
 static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
@@ -142,7 +128,7 @@ static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
     return err < 0 ? err : tachy_engine_run(e->engine, t->in, t->out);
 }
 
-// The engine's output on the card to the eye's mask, there and on the host.
+// The engine's output on the card to the eye's mask there.
 static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, const struct tachy_mask_spec *spec,
                        const struct tachy_placement *pl)
 {
@@ -153,14 +139,8 @@ static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, cons
     int err = tachy_mask_from_tensor_cuda(spec, out, pl, s->rotation, s->flip, e->gpu->mask,
                                           e->width, g->cu, g->stream, g->w->task->log);
     segment_gpu_kernels_end(g, (double)(tachy_tensor_bytes(out) + bytes));
-    segment_gpu_copies(g, TACHY_STEP_POSTPROCESS);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->copy_to_host_async(e->mask, e->gpu->mask, bytes, g->stream), "a copy");
-    segment_gpu_copies_end(g);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->event_record(e->gpu->done, g->stream), "an event");
-    e->gpu->pending = err == TACHY_OK;
-    return err;
+    e->gpu->unfetched = true;
+    return err < 0 ? err : segment_gpu_eye_written(e, g->stream, g->w->task->log);
 }
 
 int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
@@ -175,7 +155,7 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
     segment_cards_end(w);
     e->gpu->from_host = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
     e->gpu->stale = e->gpu->from_host;
-    e->gpu->guide_stale = false;
+    e->gpu->guide_stale = e->gpu->unfetched = false;
     if (e->gpu->from_host)
         return tachy_mask_from_tensor(spec, out, pl, w->s->rotation, w->s->flip, e->mask, e->width);
     err = tachy_device_enter(&g->gpu->device, w->task->log);
@@ -265,7 +245,8 @@ static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, st
 int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
                     const struct tachy_result *there, tachy_frame *surface)
 {
-    const tachy_frame *background = ((const struct segment_item *)item->priv)->background;
+    const struct segment_item *si = item->priv;
+    const tachy_frame *background = si->background;
     struct tachy_refine refine[TACHY_MAX_EYES];
     bool fine = g->w->s->refine;
     int err = fine ? segment_gpu_fit(g, item, refine) : TACHY_OK;
@@ -273,8 +254,8 @@ int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item,
         err = behind(g, background);
     if (err < 0)
         return err;
-    struct tachy_composite_cuda_item of = {
-        .in = f, .result = there, .refine = fine ? refine : NULL, .background = background, .counted = g->counted};
+    struct tachy_composite_cuda_item of = {.in = f, .result = there, .refine = fine ? refine : NULL,
+                                           .background = background, .counted = si->eye[0].gpu->counted};
     for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
         of.data[i] = tachy_frame_writable(surface, i);
         of.stride[i] = surface->stride[i];
@@ -284,43 +265,68 @@ int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item,
 
 static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
 {
+    struct segment_item *si = item->priv;
     struct tachy_result there;
     const tachy_frame *f = &item->head;
     int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
     if (err == TACHY_OK)
         err = masks_there(g, item, &there);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->fill_async(g->counted, 0, sizeof(uint32_t), g->stream), "clearing a count");
     if (err < 0)
         return err;
+    si->gpu.counted = *si->eye[0].gpu->counted_host; // the card's only grows
     segment_gpu_kernels(g, TACHY_STEP_COMPOSITE);
     err = segment_gpu_lay(g, item, f, &there, surface);
     segment_gpu_kernels_end(g, (segment_keeps_input(g->w->s) ? segment_gpu_bytes(f) : 0) + segment_gpu_bytes(surface));
     return err;
 }
 
+// What the composite reads, until it has.
+static int keep_all(struct segment_gpu_worker *g, struct tachy_item *item)
+{
+    struct segment_item *si = item->priv;
+    tachy_frame *read[] = {item->in, si->on_gpu, si->background};
+    int err = TACHY_OK;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(read) && err == TACHY_OK; i++)
+        if (read[i])
+            err = segment_gpu_flight_keep(g->flight, read[i]);
+    return err;
+}
+
 static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)
 {
     struct segment_item *si = item->priv;
+    const tachy_frame *in = tachy_item_head(item);
     segment_gpu_works_at(g, item);
-    int err = queue_composite(g, item, surface);
+    int err = keep_all(g, item);
+    if (err == TACHY_OK)
+        err = queue_composite(g, item, surface);
     segment_gpu_copies(g, TACHY_STEP_COMPOSITE);
     if (err == TACHY_OK)
         err = tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->copy_to_host_async(g->counted_host, g->counted, sizeof(uint32_t), g->stream),
-                                 "a copy");
+    for (int i = 0; i < item->result.eyes && err == TACHY_OK; i++)
+        err = segment_gpu_eye_fetch(&si->eye[i], i == 0, g->stream, g->w->task->log);
     segment_gpu_copies_end(g);
     // Also after a failure: what was queued reads the frame.
-    int end = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
-    if (end == TACHY_OK)
-        end = segment_gpu_failed(g, g->cu->event_wait(g->done), "the picture's work on the GPU");
+    int end = segment_gpu_flight_mark(g->flight, &si->gpu.part);
     tachy_frame_unref(&si->on_gpu);
+    si->gpu.flight = g->flight;
+    si->gpu.pixels = (double)in->width * in->height;
+    if (err < 0 && end == TACHY_OK)
+        segment_gpu_flight_wait(g->flight, si->gpu.part);
+    item->pending = err == TACHY_OK && end == TACHY_OK;
+    return err < 0 ? err : end;
+}
+
+int segment_gpu_finish(struct tachy_item *item)
+{
+    struct segment_item *si = item->priv;
+    int err = segment_gpu_flight_wait(si->gpu.flight, si->gpu.part);
+    item->pending = false;
     for (int i = 0; i < item->result.eyes; i++)
         si->eye[i].gpu->pending = false;
-    const tachy_frame *in = tachy_item_head(item);
-    item->result.coverage = (float)*g->counted_host / (float)((double)in->width * in->height);
-    return err < 0 ? err : end;
+    uint32_t counted = *si->eye[0].gpu->counted_host - si->gpu.counted;
+    item->result.coverage = (float)counted / (float)si->gpu.pixels;
+    return err;
 }
 
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)

@@ -6,14 +6,16 @@
 // software decoder made is copied there first.
 //
 // A worker queues what belongs to a frame on a stream of its own, behind the stream that the frame was
-// written in, and waits once, where the picture is handed on. Who reads a mask before that waits with
-// segment_gpu_settle().
+// written in, and waits for nothing: who pulls the picture does, with segment_gpu_finish(). Who reads a mask
+// before that waits with segment_gpu_settle().
 
 struct segment_gpu_worker;
 struct segment_card;
 
 // Before the first worker. Takes and logs what does not work on a GPU yet as TACHY_ERR_UNSUPPORTED.
 int segment_gpu_open(tachy_task *t, struct segment *s);
+// Whether the engine that was opened with the task runs there too.
+bool segment_gpu_runs_model(const struct segment *s);
 // Before the engine: where the provider works on a stream that it is given, one for it.
 int segment_gpu_model_open(tachy_task *t, struct segment *s);
 // The stream's memory manager gets the cards' memory as its places.
@@ -38,7 +40,10 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
                      const struct tachy_tensor *out, const struct tachy_placement *pl);
 // In the place of tachy_luma_guide(), after the mask.
 int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye);
+// Queues it and sets item->pending; on failure nothing is on its way any more.
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
+// Ends an item that is pending: `settle` of struct tachy_task_ops.
+int segment_gpu_finish(struct tachy_item *item);
 
 // For the light ratio; see struct tachy_task_ops.
 bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);

@@ -1,5 +1,7 @@
 #include "task/segment_gpu_eye.h"
 
+#include "task/segment_gpu_flight.h"
+
 #include <stdlib.h>
 
 enum {
@@ -71,6 +73,18 @@ void segment_gpu_masks_close(struct segment_gpu_masks **masks)
     free(p);
 }
 
+// Counts begin at 0.
+static int clear(struct tachy_device *d, const struct mask_chunk *c, size_t bytes)
+{
+    int err = tachy_device_enter(d, NULL);
+    if (err < 0)
+        return err;
+    memset(c->host.data, 0, bytes);
+    int status = d->cu->copy_to_device((cuda_address)(uintptr_t)c->device.data, c->host.data, bytes);
+    tachy_device_leave(d);
+    return status == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
+}
+
 // `bytes`: of a piece, a multiple of ALIGN.
 static struct mask_chunk *open_chunk(struct segment_gpu_masks *p, size_t bytes)
 {
@@ -80,8 +94,10 @@ static struct mask_chunk *open_chunk(struct segment_gpu_masks *p, size_t bytes)
         return NULL;
     c->bytes = bytes;
     c->nb = n;
-    if (tachy_memory_take(p->memory, &c->device, tachy_place_of_gpu(p->gpu->device.ordinal), TACHY_MEMORY_RESULTS, n * bytes) < 0 ||
-        tachy_memory_take(p->memory, &c->host, TACHY_PINNED, TACHY_MEMORY_RESULTS, n * bytes) < 0) {
+    enum tachy_place device = tachy_place_of_gpu(p->gpu->device.ordinal);
+    if (tachy_memory_take(p->memory, &c->device, device, TACHY_MEMORY_RESULTS, n * bytes) < 0 ||
+        tachy_memory_take(p->memory, &c->host, TACHY_PINNED, TACHY_MEMORY_RESULTS, n * bytes) < 0 ||
+        clear(&p->gpu->device, c, n * bytes) < 0) {
         close_chunk(p, c);
         return NULL;
     }
@@ -133,7 +149,7 @@ static int make_event(struct segment_gpu_masks *p, struct segment_gpu_piece *pie
     int err = piece->done ? TACHY_OK : tachy_device_enter(d, NULL);
     if (err < 0 || piece->done)
         return err;
-    err = d->cu->event_create(&piece->done, CUDA_EVENT_BLOCKS) == CUDA_OK ? TACHY_OK : TACHY_ERR_NOMEM;
+    err = d->cu->event_create(&piece->done, CUDA_EVENT_ORDERS) == CUDA_OK ? TACHY_OK : TACHY_ERR_NOMEM;
     tachy_device_leave(d);
     return err;
 }
@@ -143,8 +159,9 @@ static int make_event(struct segment_gpu_masks *p, struct segment_gpu_piece *pie
 static int take(struct segment_eye *e, struct segment_card *c, size_t bytes, bool keep)
 {
     struct segment_gpu_eye *g = e->gpu;
-    size_t behind = TACHY_ALIGN(bytes, (size_t)ALIGN), all = g->guided ? behind + bytes : bytes; // the guide
-    struct segment_gpu_piece *piece = take_piece(c->masks, all);
+    size_t count_at = TACHY_ALIGN(bytes, sizeof(uint32_t)); // close to the mask, for one copy of both
+    size_t behind = TACHY_ALIGN(count_at + sizeof(uint32_t), (size_t)ALIGN); // lies the guide
+    struct segment_gpu_piece *piece = take_piece(c->masks, g->guided ? behind + bytes : behind);
     int err = piece ? make_event(c->masks, piece) : TACHY_ERR_NOMEM;
     if (err < 0) {
         if (piece)
@@ -152,14 +169,20 @@ static int take(struct segment_eye *e, struct segment_card *c, size_t bytes, boo
         return err;
     }
     if (keep)
-        memcpy(piece->host, e->mask, all);
+        memcpy(piece->host, e->mask, bytes);
+    if (keep && g->guided)
+        memcpy(piece->host + behind, e->guide, bytes);
     if (g->piece)
         put_piece(g->card->masks, g->piece);
     g->card = c;
     g->piece = piece;
     g->done = piece->done;
+    g->by = NULL;
+    g->unfetched = false;
     e->mask = piece->host;
     g->mask = piece->device;
+    g->counted = g->mask + count_at;
+    g->counted_host = (void *)(e->mask + count_at);
     e->guide = g->guided ? e->mask + behind : NULL;
     g->guide = g->guided ? g->mask + behind : 0;
     return TACHY_OK;
@@ -200,13 +223,42 @@ void segment_gpu_eye_free(struct segment_eye *e)
     e->mask = e->guide = NULL;
 }
 
+int segment_gpu_eye_fetch(struct segment_eye *e, bool with_count, cuda_stream stream, const struct tachy_log *log)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    uint8_t *to = g->unfetched ? e->mask : (uint8_t *)g->counted_host;
+    uint8_t *end = with_count ? (uint8_t *)(g->counted_host + 1) : e->mask + (size_t)e->width * (size_t)e->height;
+    if (!with_count && !g->unfetched)
+        return TACHY_OK;
+    g->unfetched = false;
+    cuda_address from = g->mask + (cuda_address)(to - e->mask);
+    return tachy_cu_check(cu, cu->copy_to_host_async(to, from, (size_t)(end - to), stream), log, "a mask's copy");
+}
+
+// On the stream that made the mask, behind what else has been put there by now.
+static int fetch_late(struct segment_eye *e)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_device *d = &g->card->gpu->device;
+    int err = tachy_device_enter(d, NULL);
+    if (err < 0)
+        return err;
+    err = segment_gpu_eye_fetch(e, false, g->by, NULL);
+    if (err == TACHY_OK)
+        err = tachy_cu_check(d->cu, d->cu->event_record(g->done, g->by), NULL, "an event");
+    tachy_device_leave(d);
+    return err;
+}
+
 int segment_gpu_settle(struct segment_eye *e)
 {
     struct segment_gpu_eye *g = e->gpu;
     if (!g || !g->pending)
         return TACHY_OK;
     g->pending = false;
-    return g->card->gpu->device.cu->event_wait(g->done) == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
+    int err = g->unfetched ? fetch_late(e) : TACHY_OK;
+    return err < 0 ? err : segment_gpu_event_wait(g->card->gpu, g->done);
 }
 
 void segment_gpu_touched(struct segment_eye *e)
@@ -215,12 +267,23 @@ void segment_gpu_touched(struct segment_eye *e)
         e->gpu->stale = e->gpu->guide_stale = true;
 }
 
+int segment_gpu_eye_written(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    g->by = stream;
+    int err = tachy_cu_check(cu, cu->event_record(g->done, stream), log, "an event");
+    g->pending = err == TACHY_OK;
+    return err;
+}
+
 int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
 {
     struct segment_gpu_eye *g = e->gpu;
     const struct tachy_cu *cu = g->card->gpu->device.cu;
     size_t n = (size_t)e->width * (size_t)e->height;
-    int status = g->stale && (!g->guide || g->guide_stale) ? CUDA_OK : cu->stream_wait_event(stream, g->done, 0);
+    bool ordered = stream == g->by || (g->stale && (!g->guide || g->guide_stale));
+    int status = ordered ? CUDA_OK : cu->stream_wait_event(stream, g->done, 0);
     if (status == CUDA_OK && g->stale)
         status = cu->copy_to_device_async(g->mask, e->mask, n, stream);
     if (status == CUDA_OK && g->guide && g->guide_stale)

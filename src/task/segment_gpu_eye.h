@@ -11,13 +11,21 @@ struct segment_gpu_eye {
     struct segment_gpu_piece *piece;
     bool guided;               // a guide comes with the mask
     cuda_address mask, guide; // guide: 0 where nobody needs it
-    cuda_event done;  // of the piece: the mask is on the card and on the host, the guide on the card
+    cuda_event done;  // of the piece: mask and guide are on the card and, but for `unfetched`, the mask on the host
+    cuda_stream by;   // that it was recorded on
+    cuda_address counted;   // uint32_t: pixels that its composites counted, which grow; of eye 0
+    uint32_t *counted_host; // pinned: the same, of the last composite that is done
     bool pending;     // and that has not been waited for
+    bool unfetched;   // nobody has copied the mask to the host yet
     bool from_host;   // the engine's output was there
     bool stale;       // the host's mask is the true one
     bool guide_stale; // the same of the guide
 };
 
+// What is queued on `stream` so far makes the mask. The context is current.
+int segment_gpu_eye_written(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log);
+// Queues the copy of eye 0's count to the host, and that of the eye's mask where it is missing there.
+int segment_gpu_eye_fetch(struct segment_eye *e, bool with_count, cuda_stream stream, const struct tachy_log *log);
 // What is queued on `stream` from here on finds the eye's mask and guide on the card. The device's context
 // is current to the thread.
 int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log);

@@ -100,8 +100,8 @@ static int smooth(struct segment_gpu_order *o, struct segment_eye *e, int eye, b
     if (err == TACHY_OK)
         err = failed(o, o->cu->copy_to_host_async(e->mask, e->gpu->mask, n, o->stream), "a copy");
     // Also after a failure: what was queued reads and writes the eye's memory.
-    int end = failed(o, o->cu->event_record(e->gpu->done, o->stream), "an event");
-    e->gpu->pending = true;
+    e->gpu->unfetched = false;
+    int end = segment_gpu_eye_written(e, o->stream, o->task->log);
     e->gpu->stale = e->gpu->guide_stale = false;
     return err < 0 ? err : end;
 }

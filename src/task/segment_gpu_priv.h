@@ -6,10 +6,9 @@
 #include "profile/gpu.h"
 #include "task/segment_cards.h"
 #include "task/segment_gpu_eye.h"
+#include "task/segment_gpu_flight.h"
 
 // What the files of segment's GPU worker share. A worker is one thread's at a time.
-
-enum { SEGMENT_GPU_HELD = 4 };
 
 struct segment_gpu_size {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
@@ -25,21 +24,14 @@ struct segment_gpu_worker {
     const struct tachy_cu *cu;
     const struct tachy_cuda_kernels *kernels;
     cuda_stream stream;
-    cuda_event arrived, done;
+    cuda_event arrived, done; // done: of what the host's engine waits for
     struct segment_gpu_size size[SEGMENT_SIZES];
     tachy_composite_cuda *composite;
     tachy_frame_pool *surfaces, *uploads; // composited; copies of the host's frames
     enum tachy_pix upload_format;
     int upload_width, upload_height;
-    // Frames that the pipeline lets go of while the GPU may still read them.
-    struct segment_gpu_held {
-        tachy_frame *frame;
-        cuda_event read;
-    } held[SEGMENT_GPU_HELD];
-    int next_held;
+    struct segment_gpu_flight *flight; // with frames that the pipeline lets go of while the GPU reads them
     struct tachy_block coefficients; // refine: a, then b, eye by eye
-    cuda_address counted;       // uint32_t a frame: the mask's coverage
-    uint32_t *counted_host;     // pinned
     // Times of the stream's kernels and copies; NULL: there is no profile.
     struct tachy_gpu_timer *kernel_times, *copy_times;
     struct tachy_prof_item at_work; // the item that this worker has

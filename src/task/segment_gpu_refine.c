@@ -27,11 +27,10 @@ static int make_guide(struct segment_gpu_worker *g, struct tachy_item *item, int
     if (err == TACHY_OK && e->gpu->stale)
         err = segment_gpu_failed(g, g->cu->copy_to_device_async(e->gpu->mask, e->mask, n, g->stream), "a copy");
     if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->event_record(e->gpu->done, g->stream), "an event");
+        err = segment_gpu_eye_written(e, g->stream, g->w->task->log);
     if (err < 0)
         return err;
     e->gpu->stale = e->gpu->guide_stale = false;
-    e->gpu->pending = true;
     return segment_gpu_let_go(g, item, eye);
 }
 

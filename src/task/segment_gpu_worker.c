@@ -25,6 +25,8 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
     return segment_cards_open(t, s);
 }
 
+bool segment_gpu_runs_model(const struct segment *s) { return tachy_engine_on_device(s->net[SEGMENT_FULL].first); }
+
 int segment_gpu_start(tachy_task *t, struct segment *s)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(s->in.format);
@@ -113,7 +115,6 @@ static int open_times(struct segment_gpu_worker *g)
 static int open_all(struct segment_gpu_worker *g)
 {
     const struct segment *s = g->w->s;
-    void *counted = NULL;
     int err = segment_gpu_failed(g, g->cu->stream_create(&g->stream, CUDA_STREAM_OWN_ORDER), "a stream");
     if (err == TACHY_OK)
         err = open_times(g);
@@ -122,12 +123,7 @@ static int open_all(struct segment_gpu_worker *g)
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->event_create(&g->done, CUDA_EVENT_BLOCKS), "an event");
     if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->memory_alloc(&g->counted, sizeof(uint32_t)), "memory on the GPU");
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->pinned_alloc(&counted, sizeof(uint32_t), 0), "pinned memory");
-    g->counted_host = counted;
-    for (int i = 0; i < SEGMENT_GPU_HELD && err == TACHY_OK; i++)
-        err = segment_gpu_failed(g, g->cu->event_create(&g->held[i].read, CUDA_EVENT_BLOCKS), "an event");
+        err = segment_gpu_flight_open(&g->flight, g->gpu, g->stream, g->w->task->log);
     for (int i = 0; i < SEGMENT_SIZES && err == TACHY_OK; i++)
         if (g->w->size[i].engine)
             err = open_size(g, i);
@@ -175,21 +171,13 @@ void segment_gpu_worker_close(struct segment_gpu_worker **worker)
         g->cu->stream_wait(g->stream);
     tachy_gpu_timer_close(&g->kernel_times);
     tachy_gpu_timer_close(&g->copy_times);
-    for (int i = 0; i < SEGMENT_GPU_HELD; i++) {
-        tachy_frame_unref(&g->held[i].frame);
-        if (in && g->held[i].read)
-            g->cu->event_destroy(g->held[i].read);
-    }
+    segment_gpu_flight_close(&g->flight);
     for (int i = 0; i < SEGMENT_SIZES; i++)
         close_size(g, i);
     tachy_memory_give(g->w->task->memory, &g->coefficients);
     tachy_composite_cuda_close(&g->composite);
     tachy_frame_pool_close(&g->surfaces);
     tachy_frame_pool_close(&g->uploads);
-    if (in && g->counted)
-        g->cu->memory_free(g->counted);
-    if (in && g->counted_host)
-        g->cu->pinned_free(g->counted_host);
     if (in && g->arrived)
         g->cu->event_destroy(g->arrived);
     if (in && g->done)

@@ -156,13 +156,15 @@ static void *feed_main(void *arg)
     return NULL;
 }
 
-static const struct tachy_video_info input = {
+static struct tachy_video_info input = {
     .format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
 
 enum { LANES = 3 };
 
 // Pulls up to `most` of `frames` pictures that so many threads push; returns how many came, *end: the code
 // behind the last.
+static int64_t window = 64;
+
 static int run(tachy_task *t, int workers, int lanes, int frames, int most, int *end)
 {
     tachy_pipeline *p;
@@ -171,7 +173,7 @@ static int run(tachy_task *t, int workers, int lanes, int frames, int most, int 
     pthread_t thread[LANES];
     int n = 0;
     CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = workers)), TACHY_OK);
-    CHECK_INT(tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = input, .window = 64)), TACHY_OK);
+    CHECK_INT(tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = input, .window = window)), TACHY_OK);
     for (int i = 0; i < lanes; i++) {
         feed[i] = (struct feed){s, frames, lanes, i};
         pthread_create(&thread[i], NULL, feed_main, &feed[i]);
@@ -215,6 +217,8 @@ TEST(pictures_are_whole_and_in_order)
         c.unordered = i & 1;
         c.drops_input = i & 2;
         c.delay_us = i < 8 ? 0 : 50;
+        window = i % 5 ? 64 : 400; // as far as composites go ahead of pull, or further
+        input.place = i & 4 ? TACHY_DEVICE : TACHY_HOST; // the frames are the host's either way
         int frames = i < 8 ? FRAMES : FRAMES / 5, end;
         tachy_task *t = later_new(c, -1, i % 4 ? 0 : 100);
         CHECK_INT(run(t, workers[i % 3], LANES, frames, frames, &end), frames);

@@ -20,6 +20,7 @@ struct fake_cuda_counts {
     int streams, events, allocations, contexts; // that exist
     int waits;                                  // calls that waited, ever
     int gemms;
+    _Atomic int calls; // of what is called for each frame: contexts, copies, events, streams' waits
 };
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void);
 FAKE_API void fake_cuda_launch(cuda_stream s, uint64_t ns); // a kernel that takes this long

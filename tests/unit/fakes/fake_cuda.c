@@ -1,7 +1,7 @@
 // A CUDA driver without a GPU: streams are moments up to which they are busy, events moments at
 // which they happen. Time passes as the host's does, on a clock that is 150 ppm faster and starts
 // elsewhere, as a card's own would. Nothing is computed; device memory is memory of the host's that
-// nobody has touched, which pictures (cuMemcpy2D) are copied from and to.
+// nobody has touched, which pictures (cuMemcpy2D) and small pieces are copied from and to.
 #include "cuda/abi.h"
 #include "fake.h"
 
@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+
+enum { SMALL = 1 << 16 }; // bytes of a copy in one piece that is made; larger ones only take their time
 
 struct cuda_stream_handle {
     uint64_t busy_until; // host ns
@@ -129,10 +131,15 @@ FAKE_API int cuDevicePrimaryCtxRelease_v2(cuda_device device)
     return 0;
 }
 
-FAKE_API int cuCtxPushCurrent_v2(cuda_context context) { return context ? 0 : 201; }
+FAKE_API int cuCtxPushCurrent_v2(cuda_context context)
+{
+    counts.calls++;
+    return context ? 0 : 201;
+}
 
 FAKE_API int cuCtxPopCurrent_v2(cuda_context *context)
 {
+    counts.calls++;
     *context = (cuda_context)&counts;
     return 0;
 }
@@ -219,24 +226,32 @@ FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) {
 
 FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
 {
+    counts.calls++;
+    if (!failure && bytes <= SMALL)
+        memcpy((void *)(uintptr_t)to, from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
 }
 
 FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cuda_stream stream)
 {
+    counts.calls++;
+    if (!failure && bytes <= SMALL)
+        memcpy(to, (const void *)(uintptr_t)from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
 }
 
 FAKE_API int cuMemsetD8Async(cuda_address at, unsigned char value, size_t bytes, cuda_stream stream)
 {
+    counts.calls++;
     occupy(stream, (double)bytes / FAKE_COPY_BPS);
     return failure;
 }
 
 FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned flags)
 {
+    counts.calls++;
     pthread_mutex_lock(&lock);
     if (event->recorded && stream->busy_until < event->at)
         stream->busy_until = event->at;
@@ -247,12 +262,14 @@ FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned fl
 FAKE_API int cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t bytes,
                                   cuda_stream stream)
 {
+    counts.calls++;
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
 }
 
 FAKE_API int cuMemcpy2DAsync_v2(const struct cuda_copy_2d *c, cuda_stream stream)
 {
+    counts.calls++;
     const char *from = c->from_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->from_device : c->from_host;
     char *to = c->to_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->to_device : c->to_host;
     if (c->width > c->from_pitch || c->width > c->to_pitch)
@@ -283,6 +300,7 @@ FAKE_API int cuStreamDestroy_v2(cuda_stream stream)
 
 FAKE_API int cuStreamSynchronize(cuda_stream stream)
 {
+    counts.calls++;
     pthread_mutex_lock(&lock);
     uint64_t until = stream->busy_until;
     counts.waits++;
@@ -311,6 +329,7 @@ FAKE_API int cuEventDestroy_v2(cuda_event event)
 
 FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
 {
+    counts.calls++;
     uint64_t now = now_ns();
     pthread_mutex_lock(&lock);
     event->at = stream->busy_until > now ? stream->busy_until : now;
@@ -321,11 +340,13 @@ FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
 
 FAKE_API int cuEventQuery(cuda_event event)
 {
+    counts.calls++;
     return failure ? failure : now_ns() >= event->at ? 0 : CUDA_NOT_READY;
 }
 
 FAKE_API int cuEventSynchronize(cuda_event event)
 {
+    counts.calls++;
     pthread_mutex_lock(&lock);
     counts.waits++;
     pthread_mutex_unlock(&lock);
