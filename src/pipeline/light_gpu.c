@@ -53,6 +53,10 @@ static void *decode_main(void *arg)
         tachy_frame_unref(&f);
         if (l->err != TACHY_ERR_EOF)
             continue;
+        // Again from the beginning; the decoder stays, where the input can be seeked in.
+        l->err = tachy_source_seek(l->source, 0, INT64_MIN);
+        if (l->err == TACHY_OK)
+            continue;
         tachy_source_close(&l->source);
         l->err = light_open_decode(l);
     }

@@ -280,6 +280,7 @@ static int enlist(tachy_stream *s)
                   : pipeline_queue_reserve(p, p->window_sum + s->mask + 1);
     if (err == TACHY_OK)
         p->window_sum += s->mask + 1;
+    p->in_turns |= s->on_gpu;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {
         s->after = p->streams;

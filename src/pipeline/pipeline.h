@@ -228,6 +228,8 @@ struct tachy_pipeline {
     pthread_cond_t rest;     // workers that have been laid off wait here
     _Atomic int active;      // workers below this index work; also read without the lock
     struct pipeline_queue infer, composite;
+    bool in_turns;       // a stream's frames are a GPU's: jobs come from the two in turn
+    bool took_composite; // last
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
     bool waking;   // one of them has been signalled and has not come yet
@@ -257,7 +259,7 @@ int pipeline_bind_worker(struct pipeline_bind *b, int index, void **worker);
 int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items);
 // Adds a job and wakes a worker where one is needed.
 void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job);
-// Takes up to `most` jobs, composites first; returns how many.
+// Takes up to `most` jobs, composites first or in turns; returns how many.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
 // Of a stream with a state: queues the next item in order where it is there and none is at work.
 void pipeline_queue_turn(tachy_stream *s);

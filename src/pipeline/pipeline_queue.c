@@ -91,14 +91,14 @@ void pipeline_queue_turn_over(tachy_stream *s, int64_t seq)
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most)
 {
     int n = 0;
-    // What is nearest to its end goes first: it frees memory and is still in the cache.
-    for (; n < most && count(&p->composite); n++) {
-        out[n] = *at(&p->composite, p->composite.head++);
-        out[n].stream->to_composite--;
-    }
-    for (; n < most && count(&p->infer); n++) {
-        out[n] = *at(&p->infer, p->infer.head++);
-        out[n].stream->to_infer--;
+    // What is nearest to its end goes first: it frees memory and is still in the cache. Beside a GPU the two
+    // take turns: a frame that waits for a worker holds a surface that its decoder needs.
+    for (; n < most && (count(&p->composite) || count(&p->infer)); n++) {
+        bool infer = !count(&p->composite) || (p->in_turns && p->took_composite && count(&p->infer));
+        struct pipeline_queue *q = infer ? &p->infer : &p->composite;
+        out[n] = *at(q, q->head++);
+        *(infer ? &out[n].stream->to_infer : &out[n].stream->to_composite) -= 1;
+        p->took_composite = !infer;
     }
     atomic_fetch_sub(&p->ready, n);
     return n;
