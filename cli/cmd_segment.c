@@ -75,11 +75,17 @@ static bool of_preset(const tachy_settings *set, const char *path)
 static int open_sink(const struct segment *s, const struct job *j, tachy_sink **sink)
 {
     const tachy_settings *set = s->c->settings;
+    const char *encoder = tachy_settings_str(set, "output.encoder");
     return tachy_sink_open(sink, tachy_sink_params(
         .url = j->output ? j->output : "-",
         .format = s->format,
         .overwrite = segment_may_overwrite(s->c),
         .codec = tachy_settings_str(set, "output.codec"),
+        .encode = text_is(encoder, "nvenc") ? TACHY_ENCODE_NVENC
+                  : text_is(encoder, "cpu") ? TACHY_ENCODE_CPU
+                                            : TACHY_ENCODE_AUTO,
+        .on_gpu = text_is(tachy_settings_str(set, "gpu.device"), "cuda"),
+        .gpu = s->nb_gpus ? s->gpus[0] : (int)tachy_settings_int(set, "gpu.id"),
         .preset = tachy_settings_str(set, "output.preset"),
         .preset_optional = of_preset(set, "output.preset"),
         .crf = tachy_settings_str(set, "output.crf"),

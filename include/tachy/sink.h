@@ -11,14 +11,23 @@ extern "C" {
 // Thread-safety: use one sink from one thread; separate sinks are independent.
 typedef struct tachy_sink tachy_sink;
 
+// What makes H.264 and HEVC where no encoder is named. AUTO: NVENC where the frames were made on a GPU and
+// an encoder opens there, else x264 or x265 on the CPU; which and why is said at INFO. A run that can be
+// resumed has the CPU's. NVENC: an error where there is none.
+enum tachy_encode { TACHY_ENCODE_AUTO = 0, TACHY_ENCODE_CPU = 1, TACHY_ENCODE_NVENC = 2 };
+
 struct tachy_sink_params {
     const char *url;     // file name; "-": standard output; ignored by "null"
     const char *format;  // FFmpeg's muxer name, "null", "framemd5", "json"; NULL: by name
     bool overwrite;      // false: TACHY_ERR_EXISTS where the file is there already
     const char *codec;   // FFmpeg's encoder name; NULL: by container, see docs/segment.md
-    const char *preset;  // encoder's own names; NULL: the encoder's default
+    enum tachy_encode encode;
+    bool on_gpu;         // the frames were made on a GPU
+    int gpu;             // which one encodes, CUDA's ordinal
+    const char *preset;  // encoder's own names, NVENC without a name also x264's; NULL: the encoder's default
     bool preset_optional; // an encoder without that preset keeps its default, instead of failing
-    const char *crf;     // quality, encoder's scale as text ("18", "0"); NULL: 18 for x264/x265
+    const char *crf;     // quality, encoder's scale as text ("18", "0"); NULL: 18 for x264/x265,
+                         // and for NVENC in their place
     const char *pix_fmt; // FFmpeg's name; NULL: the frames' own, or the nearest the encoder takes
     bool no_audio, no_subtitles;
     int threads;         // encoder threads; 0: the encoder's choice, with the presets ultrafast

@@ -80,6 +80,9 @@ static const struct tachy_option options[] = {
     {"output.codec", "c:v", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = RUNS,
      .aliases = "vcodec|codec:v", .one_dash = true,
      .help = "FFmpeg's video encoder; by container without it: H.264, above 4096 wide HEVC"},
+    {"output.encoder", "encoder", 0, TACHY_OPT_ENUM, "auto", .values = "auto|cpu|nvenc", .group = "Output", .verbs = RUNS,
+     .help = "what makes H.264 and HEVC without -c:v; auto: NVENC with --device cuda where the GPU has it, else x264 "
+             "and x265 on the CPU"},
     {"output.crf", "crf", 0, TACHY_OPT_FLOAT, .max = 63, .group = "Output", .verbs = RUNS,
      .one_dash = true,
      .help = "constant quality on the encoder's scale, lower is better; 18 for x264 and x265 "

@@ -272,12 +272,13 @@ static char *light_key(const struct run *r)
     const tachy_task *t = r->p->task;
     const tachy_sink *k = r->p->sink;
     return tachy_asprintf(
-        "%s | %d cores | %s | %s %s %dx%d | %s %s %s crf %s preset %s", tachy_cpu_name(),
+        "%s | %d cores | %s | %s %s %dx%d | %s %s %s crf %s preset %s%s", tachy_cpu_name(),
         tachy_cpu_count(), t->ops->describe ? t->ops->describe(t) : t->ops->name,
         in->codec ? in->codec : "?", tachy_pix_desc(in->format)->name, in->width, in->height,
         k->ops->name, k->params.format ? k->params.format : "",
         k->params.codec ? k->params.codec : "", k->params.crf ? k->params.crf : "",
-        k->params.preset ? k->params.preset : "");
+        k->params.preset ? k->params.preset : "",
+        k->params.encode == TACHY_ENCODE_CPU ? " on the CPU" : k->params.encode == TACHY_ENCODE_NVENC ? " on NVENC" : "");
 }
 
 // What is measured alone is measured on one GPU.

@@ -1,4 +1,5 @@
 #include "sink/choice.h"
+#include "sink/nvenc.h"
 #include "sink/pixels.h"
 #include "sink/turn.h"
 
@@ -559,10 +560,62 @@ static void choose_color(struct tachy_choice *c, const struct tachy_video_info *
 
 static int add_options(struct tachy_choice *c, const struct tachy_sink_params *p)
 {
-    int err = add_preset(&c->options, c->codec, p->preset, p->preset_optional, p->log);
+    const char *preset = c->nvenc ? tachy_nvenc_preset(p->preset) : p->preset;
+    const char *crf = c->nvenc && !p->crf ? "18" : p->crf;
+    int err = add_preset(&c->options, c->codec, preset, p->preset_optional, p->log);
     if (err >= 0)
-        err = add_crf(c, p->crf, p->log);
+        err = add_crf(c, crf, p->log);
+    if (err >= 0 && c->nvenc)
+        err = tachy_nvenc_options(&c->options, crf, p->gpu);
     return err < 0 ? err : add_defaults(c);
+}
+
+// ---- NVENC in the place of x264 and x265
+
+static void use_encoder(struct tachy_choice *c, const AVCodec *codec, bool nvenc)
+{
+    tachy_choice_free(c);
+    c->codec = codec;
+    c->nvenc = nvenc;
+    c->format = AV_PIX_FMT_NONE;
+}
+
+// Whether the GPU's encoder can do what was asked for; `why` says what is against it.
+static bool nvenc_fits(struct tachy_choice *c, const struct tachy_sink_params *p,
+                       const struct tachy_video_info *info, char why[300])
+{
+    struct tachy_sink_params quiet = *p;
+    bool quarter = c->upright && info->rotation % 180;
+    quiet.log = NULL;
+    snprintf(why, 300, "%s does not take the pictures, -pix_fmt, -preset or -crf", c->codec->name);
+    return choose_format(c, &quiet, info) >= 0 && add_options(c, &quiet) >= 0 &&
+           tachy_nvenc_try(c->codec, c->options, c->format, quarter ? info->height : info->width,
+                           quarter ? info->width : info->height, why, 300) == TACHY_OK;
+}
+
+// With the default encoder chosen.
+static int prefer_nvenc(struct tachy_choice *c, const struct tachy_sink_params *p,
+                        const struct tachy_video_info *info)
+{
+    bool asked = p->encode == TACHY_ENCODE_NVENC;
+    if (!asked && (p->encode == TACHY_ENCODE_CPU || !p->on_gpu || p->resume || !is_x26x(c->codec)))
+        return TACHY_OK;
+    const AVCodec *cpu = c->codec, *gpu = tachy_nvenc_for(cpu);
+    char why[300];
+    snprintf(why, sizeof(why), "this FFmpeg has no NVENC encoder that stands for %s", cpu->name);
+    if (gpu) {
+        use_encoder(c, gpu, true);
+        if (nvenc_fits(c, p, info, why)) {
+            tachy_msg(p->log, TACHY_LOG_INFO, "encoder: %s on GPU %d", gpu->name, p->gpu);
+            use_encoder(c, gpu, true); // what it warns of is said when the format is chosen
+            return TACHY_OK;
+        }
+    }
+    use_encoder(c, cpu, false);
+    if (asked)
+        return tachy_fail(p->log, TACHY_ERR_UNAVAILABLE, "--encoder nvenc: %s; --encoder auto takes the CPU's", why);
+    tachy_msg(p->log, TACHY_LOG_INFO, "encoder: %s on the CPU: %s", cpu->name, why);
+    return TACHY_OK;
 }
 
 int tachy_choice_check(const struct tachy_sink_params *p, const AVOutputFormat *container)
@@ -570,6 +623,9 @@ int tachy_choice_check(const struct tachy_sink_params *p, const AVOutputFormat *
     int err = p->pix_fmt ? check_format_name(p->pix_fmt, p->log) : TACHY_OK;
     if (err < 0 || !p->codec)
         return err;
+    if (p->encode == TACHY_ENCODE_NVENC)
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "--encoder nvenc and -c:v %s both say what encodes: give one of them",
+                          p->codec);
     struct tachy_choice c = {.format = AV_PIX_FMT_NONE};
     err = tachy_choice_encoder(&c.codec, p->codec, AVMEDIA_TYPE_VIDEO, p->log);
     if (err >= 0)
@@ -591,6 +647,8 @@ int tachy_choice_make(struct tachy_choice *c, const struct tachy_sink_params *p,
     c->upright = (info->rotation || info->flipped) && !says_rotation(container, info);
     int err = p->codec ? tachy_choice_encoder(&c->codec, p->codec, AVMEDIA_TYPE_VIDEO, p->log)
                        : default_encoder(&c->codec, container, info, p->log);
+    if (err >= 0 && !p->codec)
+        err = prefer_nvenc(c, p, info);
     if (err >= 0)
         err = choose_format(c, p, info);
     if (err >= 0)

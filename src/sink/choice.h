@@ -13,6 +13,7 @@ struct tachy_choice {
     AVDictionary *options;     // the encoder's own; free with tachy_choice_free()
     int qscale;                // > 0: constant quality of encoders without crf
     bool upright;          // pictures are turned: the file cannot say how to show them
+    bool nvenc;            // taken for x264 or x265 without having been named
     unsigned tag;              // codec tag in the container; 0: the muxer's
 };
 

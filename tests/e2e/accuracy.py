@@ -76,49 +76,46 @@ def relative(got, want):
 
 
 def before_end(model):
-    """The model with what stands in front of a final Sigmoid or Softmax as its outputs, or None where
-    no output is made by one."""
+    """The model with what stands in front of a final Sigmoid or Softmax as its outputs, and the names of
+    those outputs that end in one; (None, []) where none does."""
     onnx = provider.onnx
     made = {o: n for n in model.graph.node for o in n.output}
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     del changed.graph.output[:]
-    found = False
+    found = []
     for output in model.graph.output:
         at, name = made.get(output.name), output.name
         while at is not None and at.op_type in ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"):
             at = made.get(at.input[0])
         if at is not None and at.op_type in ("Sigmoid", "Softmax", "LogSoftmax"):
-            name, found = at.input[0], True
+            name = at.input[0]
+            found.append(output.name)
         if name not in [o.name for o in changed.graph.output]:
             changed.graph.output.append(onnx.helper.make_tensor_value_info(name, output.type.tensor_type.elem_type, None))
-    return changed if found else None
+    return (changed, found) if found else (None, [])
 
 
-def of_onnxruntime(model, plan, fixed, inputs, want):
-    """The relative error of ONNX Runtime's own kernels on the same inputs."""
-    session = provider.ort.InferenceSession(model, provider.options(False, fixed))
-    got = session.run(plan.output_names, dict(zip(plan.input_names, inputs)))
-    return max(relative(g, w) for g, w in zip(got, want))
-
-
-def measure(model, inputs_of, fixed=()):
-    """Largest error of a layer (with its name), of the network before a final sigmoid or softmax
-    (relative; `theirs`: ONNX Runtime's), and after it (absolute; None without one). `inputs_of(shape)`
-    gives an input."""
+def measure(model, sets_of, fixed=()):
+    """Largest error of a layer given the first inputs (with its name), of the network before a final
+    sigmoid or softmax (relative; `theirs`: ONNX Runtime's), and after it (absolute; None without one): of
+    the network lists, one for each set of inputs. `sets_of(shapes)` gives them."""
     np = provider.np
     plan = Plan(model.SerializeToString(), fixed)
-    inputs = [inputs_of(s) for s in plan.inputs]
-    layers = plan.layers(inputs)
-    want, got = plan.reference(inputs), plan.run(inputs)
+    sets = sets_of(plan.inputs)
+    layers = plan.layers(sets[0])
     result = {"layer": max((e for _, _, e in layers), default=0),
-              "at": max(layers, key=lambda l: l[2], default=("", "", 0))[:2],
-              "network": max(relative(g, w) for g, w in zip(got, want)), "after": None}
-    open_end = before_end(model)
+              "at": max(layers, key=lambda l: l[2], default=("", "", 0))[:2], "after": None, "network": [], "theirs": []}
+    open_end, ends = before_end(model)
     if open_end:
-        result["after"] = max(float(np.abs(g - w).max()) for g, w in zip(got, want))
+        both = [(plan.run(x), plan.reference(x)) for x in sets]
+        result["after"] = [max(float(np.abs(g - w).max()) for n, g, w in zip(plan.output_names, got, want) if n in ends)
+                           for got, want in both]
         model, plan = open_end, Plan(open_end.SerializeToString(), fixed)
-        want, got = plan.reference(inputs), plan.run(inputs)
-        result["network"] = max(relative(g, w) for g, w in zip(got, want))
-    result["theirs"] = of_onnxruntime(model.SerializeToString(), plan, fixed, inputs, want)
+    session = provider.ort.InferenceSession(model.SerializeToString(), provider.options(False, fixed))
+    for x in sets:
+        want = plan.reference(x)
+        theirs = session.run(plan.output_names, dict(zip(plan.input_names, x)))
+        result["network"].append(max(relative(g, w) for g, w in zip(plan.run(x), want)))
+        result["theirs"].append(max(relative(g, w) for g, w in zip(theirs, want)))
     return result

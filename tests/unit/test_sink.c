@@ -1,9 +1,11 @@
 #include "sink/choice.h"
+#include "sink/nvenc.h"
 #include "sink/output.h"
 #include "sink/pixels.h"
 #include "sink/sink_ops.h"
 #include "test.h"
 
+#include <libavutil/opt.h>
 #include <libavutil/pixdesc.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -368,6 +370,80 @@ TEST(quality_defaults)
     }
 }
 
+// NVENC is tried only where frames are on a GPU, or it is asked for. No GPU encodes pictures this small, so
+// what follows is the same on every machine.
+TEST(gpu_encoder_is_tried_where_it_may)
+{
+    static const struct {
+        const char *container;
+        enum tachy_encode encode;
+        bool on_gpu, resume;
+        const char *codec, *said; // NULL: refused; nothing
+    } cases[] = {
+        {"mp4", TACHY_ENCODE_AUTO, false, false, "libx264", NULL},
+        {"mp4", TACHY_ENCODE_AUTO, true, false, "libx264", "encoder: libx264 on the CPU: h264_nvenc does not open for 64x48 nv12"},
+        {"mp4", TACHY_ENCODE_AUTO, true, true, "libx264", NULL},
+        {"mp4", TACHY_ENCODE_CPU, true, false, "libx264", NULL},
+        {"webm", TACHY_ENCODE_AUTO, true, false, "libvpx-vp9", NULL},
+        {"mp4", TACHY_ENCODE_NVENC, false, false, NULL, "--encoder nvenc: h264_nvenc does not open"},
+        {"webm", TACHY_ENCODE_NVENC, true, false, NULL, "no NVENC encoder that stands for libvpx-vp9"},
+    };
+    const struct tachy_log info = {.fn = note, .max_level = TACHY_LOG_INFO};
+    if (!avcodec_find_encoder_by_name("h264_nvenc")) {
+        puts("skipped: gpu_encoder_is_tried_where_it_may, because this FFmpeg has no NVENC");
+        return;
+    }
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(cases); k++) {
+        struct tachy_sink_params p = {.log = &info, .encode = cases[k].encode, .on_gpu = cases[k].on_gpu,
+                                      .resume = cases[k].resume, .preset = "veryfast"};
+        struct tachy_video_info i = info_of(TACHY_PIX_NV12, 64, 48);
+        struct tachy_choice c;
+        p.preset = strcmp(cases[k].container, "mp4") ? NULL : p.preset; // x264's, which NVENC has by other names
+        last[TACHY_LOG_INFO][0] = last[TACHY_LOG_ERR][0] = '\0';
+        int err = tachy_choice_make(&c, &p, av_guess_format(cases[k].container, NULL, NULL), &i);
+        CHECK_INT(err, cases[k].codec ? TACHY_OK : TACHY_ERR_UNAVAILABLE);
+        const char *said = last[cases[k].codec ? TACHY_LOG_INFO : TACHY_LOG_ERR];
+        CHECK(cases[k].said ? strstr(said, cases[k].said) != NULL : !*said);
+        if (err < 0)
+            continue;
+        CHECK_STR(c.codec->name, cases[k].codec);
+        CHECK(!av_dict_get(c.options, "cq", NULL, 0) && !c.nvenc);
+        tachy_choice_free(&c);
+    }
+    const struct tachy_sink_params both = {.url = "x.mp4", .codec = "libx264", .encode = TACHY_ENCODE_NVENC, .log = &info};
+    CHECK_INT(tachy_choice_check(&both, NULL), TACHY_ERR_INVAL);
+    CHECK(strstr(last[TACHY_LOG_ERR], "give one of them"));
+}
+
+// FFmpeg's NVENC encoders know every option that is set for them; that is known without a GPU.
+TEST(gpu_encoders_know_their_options)
+{
+    static const char *const presets[] = {"ultrafast", "superfast", "veryfast", "faster", "fast",     "medium",
+                                          "slow",      "slower",    "veryslow", "placebo", "p5",      "lossless"};
+    static const char *const cpu[] = {"libx264", "libx265"};
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(cpu); k++) {
+        const AVCodec *x = avcodec_find_encoder_by_name(cpu[k]), *c = x ? tachy_nvenc_for(x) : NULL;
+        for (size_t i = 0; c && i < TACHY_ARRAY_SIZE(presets); i++) {
+            AVDictionary *d = NULL;
+            double cq = 0;
+            int64_t gpu = 0, rc = -1;
+            AVCodecContext *ctx = avcodec_alloc_context3(c);
+            CHECK_INT(tachy_nvenc_options(&d, "23.5", 3), TACHY_OK);
+            CHECK(av_dict_set(&d, "preset", tachy_nvenc_preset(presets[i]), 0) >= 0);
+            CHECK(av_opt_set_dict2(ctx, &d, AV_OPT_SEARCH_CHILDREN) >= 0);
+            const AVDictionaryEntry *left = av_dict_get(d, "", NULL, AV_DICT_IGNORE_SUFFIX);
+            CHECK_STR(left ? left->key : "", "");
+            CHECK(av_opt_get_double(ctx->priv_data, "cq", 0, &cq) >= 0 && cq == 23.5);
+            CHECK(av_opt_get_int(ctx->priv_data, "gpu", 0, &gpu) >= 0 && gpu == 3);
+            CHECK(av_opt_get_int(ctx->priv_data, "rc", 0, &rc) >= 0 && rc == 1);
+            CHECK_INT(ctx->bit_rate, 0);
+            av_dict_free(&d);
+            avcodec_free_context(&ctx);
+        }
+    }
+    CHECK(!tachy_nvenc_for(avcodec_find_encoder_by_name("mpeg4")));
+}
+
 TEST(containers)
 {
     static const struct {
@@ -447,7 +523,8 @@ int main(void)
         TEST_CASE(null_counts),       TEST_CASE(backends_by_name),         TEST_CASE(order_of_calls),
         TEST_CASE(bad_info),          TEST_CASE(unfinished),               TEST_CASE(file_that_came_meanwhile),
         TEST_CASE(two_outputs_of_one_name), TEST_CASE(long_names),         TEST_CASE(full_device_is_named),
-        TEST_CASE(choices),  TEST_CASE(alpha_by_chance),           TEST_CASE(quality_defaults),         TEST_CASE(containers),
+        TEST_CASE(choices),  TEST_CASE(alpha_by_chance),           TEST_CASE(quality_defaults), TEST_CASE(gpu_encoder_is_tried_where_it_may),
+        TEST_CASE(gpu_encoders_know_their_options),         TEST_CASE(containers),
         TEST_CASE(gray_shares_its_pixels), TEST_CASE(ranges),
     };
     if (!mkdtemp(dir))

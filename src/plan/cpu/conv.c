@@ -147,6 +147,18 @@ static int check(const struct tachy_conv_shape *s, const struct tachy_log *log)
     return TACHY_OK;
 }
 
+int tachy_conv_chunk(int kh, int kw, int cin)
+{
+    enum { FEW = 240, CHUNK = 144 };
+    const int row = kw * cin;
+    if (kh * row <= FEW)
+        return kh * row;
+    if (row < FEW)
+        return row;
+    int pieces = TACHY_MAX((cin + CHUNK / 3) / CHUNK, 1);
+    return (cin + pieces - 1) / pieces;
+}
+
 // Channels of the panel at k: a full one, or the rest rounded up to vectors.
 static int panel_channels(const struct tachy_conv *c, int k)
 {
@@ -175,6 +187,7 @@ void tachy_conv_setup(struct tachy_conv *c, const struct tachy_conv_shape *s,
     c->out_h = tachy_conv_out_h(s);
     c->out_w = tachy_conv_out_w(s);
     c->taps = s->kh * s->kw * (s->cin / s->groups);
+    c->chunk = tachy_conv_chunk(s->kh, s->kw, s->cin / s->groups);
     if (v->depthwise) {
         c->dw = find_depthwise(c->k, s, v->pixels);
         size_t channels = TACHY_ALIGN((size_t)s->cin, (size_t)c->k->width);

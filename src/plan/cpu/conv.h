@@ -12,9 +12,10 @@
 //   with scratch of its own, each with the rows that it is to write).
 //
 // Bits: every output is the taps in the order [ky][kx][channel], one rounding a tap with fused
-// multiply-add, with the bias in front or behind (tachy_conv_bias_first()). So variants, blocks,
-// threads and the sets of x86 and AArch64 give the same bits (the long activations' polynomials
-// too); the portable set rounds products on its own.
+// multiply-add, many taps in chunks that are added up after each other (tachy_conv_chunk()), with the
+// bias in front or behind (tachy_conv_bias_first()). So variants, blocks, threads and the sets of x86
+// and AArch64 give the same bits (the long activations' polynomials too); the portable set rounds
+// products on its own.
 
 // One way to run a shape. `vectors` and `pixels` are the register tile, `block` the outputs
 // that pass through all weights before the next (0: one that suits the caches).
@@ -44,6 +45,7 @@ struct tachy_conv {
     const struct tachy_dw_kernel *dw; // NULL: tiles
     int out_h, out_w;
     int taps;            // of one output: kh * kw * cin / groups
+    int chunk;           // of them, tachy_conv_chunk()
     int zeros;           // floats of the run that padding reads
     size_t group_floats; // of one group's packed weights
     bool far;            // weights do not stay in the second-level cache
@@ -84,7 +86,12 @@ void tachy_conv_run(const struct tachy_conv *c, const void *packed, const struct
 // Whether an output's sum starts at its bias. A large bias in front has every tap rounded to its
 // precision, which makes networks half as exact; behind, it is an addition more, which shows where
 // there are few taps. Depthwise convolutions add theirs behind.
-static inline bool tachy_conv_bias_first(int taps) { return taps < 32; }
+static inline bool tachy_conv_bias_first(int taps) { return taps < 16; }
+
+// Taps of a chunk of a long sum, whose rounding grows with the number of taps that follow each other:
+// the rows of a kernel (kw * cin), or where those are long too, pieces of each tap's channels, the last
+// of which may have less. All taps where they are few. `cin` is that of one group.
+int tachy_conv_chunk(int kh, int kw, int cin);
 
 // Inside of src/plan/cpu: a shape that is known to be good, with kernels of 0 taps allowed.
 void tachy_conv_setup(struct tachy_conv *c, const struct tachy_conv_shape *s,
@@ -98,7 +105,7 @@ int tachy_conv_tile_pixels(const struct tachy_plan_kernels *k, int vectors);
 // Outputs of a block of tiles, and the bytes of its table.
 int tachy_conv_block(const struct tachy_conv *c);
 size_t tachy_conv_table_size(const struct tachy_conv *c);
-// Taps that are added up before the next panel or tile, in a block of so many outputs; all where
+// Taps that are to be added up before the next panel or tile, in a block of so many outputs; all where
 // the weights are small. And whether each part of them goes over all panels before the next.
 int tachy_conv_part_taps(const struct tachy_conv *c, int outputs);
 bool tachy_conv_parts_outside(const struct tachy_conv *c);

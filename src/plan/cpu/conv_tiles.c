@@ -15,6 +15,7 @@ struct block {
     int n, y, x, size;             // image, first output, number of outputs
     int group;
     int runs, len;
+    int chunk_runs; // of taps that are a chunk; 1 where it is a piece of a run
     float *sums; // of the block's outputs while their taps come in parts
     bool line; // 1x1, stride 1, no padding, rows of the input adjacent
 };
@@ -79,6 +80,7 @@ static void fill_table(struct block *b, bool adjacent)
     int cin = s->cin / s->groups;
     b->runs = adjacent ? s->kh : s->kh * s->kw;
     b->len = adjacent ? s->kw * cin : cin;
+    b->chunk_runs = TACHY_MAX(b->c->chunk / TACHY_MAX(b->len, 1), 1);
     if (b->line) { // 1x1 on pixels that are all the same distance apart
         const float *p = tachy_view_at(&b->io->in, b->n, b->y, b->x) + b->group * cin;
         for (int i = 0; i < b->size; i++, p += b->io->in.pixel)
@@ -106,18 +108,19 @@ static bool is_last(const struct block *b, const struct part *p)
 }
 
 // Parts whose weights for one panel stay in the first-level cache while all tiles use them: some
-// runs, or pieces of a run of about the same size.
+// runs, or pieces of a run; whole chunks.
 static void set_part(const struct block *b, struct part *p)
 {
-    int taps = tachy_conv_part_taps(b->c, b->size), pieces = (b->len + taps - 1) / taps;
+    const int taps = tachy_conv_part_taps(b->c, b->size), chunk = b->c->chunk;
     p->runs = b->runs, p->len = b->len;
     if (b->runs == 0 || taps >= b->c->taps)
         return; // all of them
-    if (pieces == 1) {
-        p->runs = TACHY_MIN(taps / b->len, b->runs - p->run);
+    if (taps >= b->len || chunk >= b->len) {
+        int groups = TACHY_MAX(taps / (b->len * b->chunk_runs), 1);
+        p->runs = TACHY_MIN(groups * b->chunk_runs, b->runs - p->run);
     } else {
         p->runs = 1;
-        p->len = TACHY_MIN((b->len + pieces - 1) / pieces, b->len - p->skip);
+        p->len = TACHY_MIN(TACHY_MAX(taps / chunk, 1) * chunk, b->len - p->skip);
     }
 }
 
@@ -178,6 +181,7 @@ static void run_panel(const struct block *b, const struct part *part, int k, flo
     act.slope = act.slope ? act.slope + first : NULL;
     t.act = &act;
     t.runs = part->runs, t.len = part->len, t.skip = part->skip;
+    t.piece = TACHY_MIN(c->chunk, part->len), t.group = b->chunk_runs;
     t.w += ((ptrdiff_t)part->run * b->len + part->skip) * vectors * width;
     bool start = part->run == 0 && part->skip == 0, end = is_last(b, part);
     float *y = tachy_view_at(&b->io->out, b->n, b->y, b->x) + first;
@@ -237,8 +241,8 @@ static bool inside(const struct tachy_conv *c, int x, int count)
 static void run_block(struct block *b, const float *packed)
 {
     const struct tachy_conv *c = b->c;
-    bool adjacent = c->s.kw > 1 && c->s.groups == 1 && c->s.dil_w == 1 &&
-                    b->io->in.pixel == c->s.cin && inside(c, b->x, b->size);
+    bool rows = c->s.kw > 1 && c->s.groups == 1 && c->s.dil_w == 1 && c->chunk >= c->s.kw * c->s.cin;
+    bool adjacent = rows && b->io->in.pixel == c->s.cin && inside(c, b->x, b->size);
     b->packed = packed;
     for (b->group = 0; b->group < c->s.groups; b->group++) {
         b->weights = packed + TACHY_ALIGN(c->zeros, 16) + (size_t)b->group * c->group_floats;

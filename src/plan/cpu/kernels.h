@@ -17,8 +17,11 @@ struct tachy_tile {
     const float *zeros;    // what a run in the padding reads; one of all pixels is left out
     ptrdiff_t skip;        // floats of each run that are not read
     int runs, len;
-    // Sums so far of all tiles, [pixels][vectors * width] each: where they start (NULL:
-    // `start`), and where they go instead of to the epilogue (NULL: they are complete).
+    // Long sums are those of their chunks: of `piece` floats of a run (the last may have less), of
+    // all of each `group` runs.
+    int piece, group;
+    // Sums so far of all tiles, [pixels][vectors * width] each: what is added to them (NULL:
+    // nothing), and where they go instead of to the epilogue (NULL: they are complete).
     const float *resume;
     float *keep;
     const float *w;    // [runs][len][vectors * width]
@@ -95,6 +98,7 @@ struct tachy_narrow_row {
     int channels;
     ptrdiff_t line; // floats to the next channel
     const float *w; // [rows][kw][channels]
+    int chunk;      // taps of a row that are summed up on their own; channels and less: of each kw
     float start, bias; // what taps are added to, and what is added to them
     float *y; // [pixels]
     int pixels;

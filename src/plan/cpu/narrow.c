@@ -113,7 +113,8 @@ static void run_row(struct lines *l, const float *packed, int y)
     for (int ky = first; ky < last; ky++)
         rows[ky - first] = row_at(l, top + ky * s->dil_h);
     struct tachy_narrow_row r = {.row = rows, .rows = TACHY_MAX(last - first, 0), .line = c->line,
-                                 .kw = s->kw, .step = s->dil_w, .channels = s->cin, .y = l->out, .pixels = c->out_w};
+                                 .kw = s->kw, .step = s->dil_w, .channels = s->cin,
+                                 .chunk = tachy_conv_chunk(s->kh, s->kw, s->cin), .y = l->out, .pixels = c->out_w};
     for (int k = 0; k < s->cout; k++) {
         const float *w = packed + (ptrdiff_t)k * (taps(c) + 1);
         bool bias_first = tachy_conv_bias_first(taps(c));

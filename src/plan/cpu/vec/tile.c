@@ -3,9 +3,10 @@
 
 // Register tiles of convolution and matrix product: pixels x vectors accumulators, each adding
 // the taps in their order with one rounding a tap (where the processor has fused multiply-add),
-// with the bias in front or behind, so an output's bits do not depend on the tile it fell in.
-// Whether a zero of the padding is added or left out changes none: it can only make a sum of -0
-// one of +0, and the bias, which is never -0, is added before or after.
+// chunk by chunk, with the bias in front or behind, so an output's bits do not depend on the tile it
+// fell in, nor on where its taps were cut into parts. Whether a zero (of the padding, or of no chunk
+// so far) is added or left out changes none: it can only make a sum of -0 one of +0, and the bias,
+// which is never -0, is added before or after.
 
 #define LAST(v, n) ((v) == (n) - 1)
 #define ADD_AT(p, v) load_last(add + (p) * add_step + (v) * VW, LAST(v, vectors), tail)
@@ -28,8 +29,10 @@ static inline void store_last(float *p, VF v, bool last, int tail)
 #define T_INIT(acc, p, v) VF acc = b##v;
 #define T_ADD_BIAS(acc, p, v) acc = vadd(acc, c##v);
 #define T_SUM(acc, p, v) s##v = vadd(s##v, acc);
-#define T_RESUME(acc, p, v) acc = vload(resume + ((p) * vectors + (v)) * VW);
+#define T_TOTAL(acc, p, v) acc = vadd(vload(sofar + ((p) * vectors + (v)) * VW), acc);
+#define T_ZERO(acc, p, v) acc = vset1(0);
 #define T_KEEP(acc, p, v) vstore(keep + ((p) * vectors + (v)) * VW, acc);
+#define T_CHUNK(acc, p, v) vstore(total + ((p) * vectors + (v)) * VW, acc);
 #define T_POINTER(p, M) const float *x##p = x[p] + skip;
 #define T_PADDING(p, M) &&x[p] == zeros
 #define T_STEP1(p, M)                                                                              \
@@ -64,7 +67,7 @@ static inline void store_last(float *p, VF v, bool last, int tail)
         w += vectors * VW;                                                                         \
     }
 #define T_QUADS(P, N)                                                                              \
-    for (; c + 4 <= len; c += 4) {                                                                 \
+    for (; c + 4 <= end; c += 4) {                                                                 \
         ROWS##P(T_QUAD, )                                                                          \
         T_TAP(P, N, 0) T_TAP(P, N, 1) T_TAP(P, N, 2) T_TAP(P, N, 3)                                \
     }
@@ -91,29 +94,44 @@ static inline void store_last(float *p, VF v, bool last, int tail)
         const float *resume = t->resume, *start = t->start, *bias = t->bias;                       \
         float *y = t->y, *keep = t->keep;                                                          \
         const float *ahead = t->ahead, *zeros = t->zeros;                                          \
+        float chunks[P * N * VW], *total = chunks;                                                 \
+        VARRAY_POINTER(total);                                                                     \
         for (int i = t->tiles; i > 0; i--, x_tile += P, y += P * y_step) {                         \
             for (int l = t->ahead_lines; l > 0; l--, ahead += 16)                                  \
                 __builtin_prefetch(ahead, 0, 2);                                                   \
             T_VECTORS##N(T_START)                                                                  \
             ROWS##P(EACH##N, T_INIT)                                                               \
-            if (resume) {                                                                          \
-                ROWS##P(EACH##N, T_RESUME)                                                         \
-                resume += P * vectors * VW;                                                        \
-            }                                                                                      \
-            const float *w = t->w, *const *x = x_tile;                                             \
-            for (int r = runs; r > 0; r--, x += x_run) {                                           \
+            const float *w = t->w, *const *x = x_tile, *sofar = resume;                            \
+            for (int r = runs, left = t->group; r > 0; r--, x += x_run) {                          \
+                ROWS##P(T_POINTER, )                                                               \
+                ptrdiff_t c = 0, end = t->piece;                                                   \
                 if (true ROWS##P(T_PADDING, )) {                                                   \
                     w += len * vectors * VW;                                                       \
-                    continue;                                                                      \
+                    c = end = len;                                                                 \
                 }                                                                                  \
-                ROWS##P(T_POINTER, )                                                               \
-                ptrdiff_t c = 0;                                                                   \
-                T_QUADS(P, N)                                                                      \
-                _Pragma("GCC unroll 4") for (; c < len; c++, w += vectors * VW) {                  \
-                    T_VECTORS##N(T_WEIGHTS)                                                        \
-                    ROWS##P(T_STEP##N, )                                                           \
+                for (;; end = end + t->piece < len ? end + t->piece : len) {                       \
+                    T_QUADS(P, N)                                                                  \
+                    _Pragma("GCC unroll 4") for (; c < end; c++, w += vectors * VW) {              \
+                        T_VECTORS##N(T_WEIGHTS)                                                    \
+                        ROWS##P(T_STEP##N, )                                                       \
+                    }                                                                              \
+                    if (end == len && (r == 1 || --left > 0))                                      \
+                        break;                                                                     \
+                    if (sofar) {                                                                   \
+                        ROWS##P(EACH##N, T_TOTAL)                                                  \
+                    }                                                                              \
+                    sofar = total;                                                                 \
+                    ROWS##P(EACH##N, T_CHUNK)                                                      \
+                    ROWS##P(EACH##N, T_ZERO)                                                       \
+                    left = left > 0 ? left : t->group;                                             \
+                    if (end == len)                                                                \
+                        break;                                                                     \
                 }                                                                                  \
             }                                                                                      \
+            if (sofar) {                                                                           \
+                ROWS##P(EACH##N, T_TOTAL)                                                          \
+            }                                                                                      \
+            resume = resume ? resume + P * vectors * VW : NULL;                                    \
             if (keep) {                                                                            \
                 ROWS##P(EACH##N, T_KEEP)                                                           \
                 keep += P * vectors * VW;                                                          \
