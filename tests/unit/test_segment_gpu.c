@@ -16,7 +16,11 @@
 
 enum { W = 64, H = 32, COUNT = 512, KERNEL_NS = 50000 };
 
-// ---- The kernels: the composite's picture begins with the byte that its frame begins with.
+// ---- The kernels: the composite's picture begins with the byte that its frame begins with, and so do its guide and
+// what is smoothed, which says whether frames come to the smoothing in their order.
+
+enum { STEP = 3, GREY = 126 }; // from a frame's byte to the next one's; luma of the picture behind
+static _Atomic int wrong; // kernels that were given what they should not
 
 static void (*launch)(cuda_stream s, uint64_t ns);
 static _Atomic int launches;
@@ -35,6 +39,10 @@ static int run_composite(const struct tachy_cuda_composite *a, cuda_stream strea
     for (int i = 0; i < a->count; i++) {
         const struct tachy_cuda_composite_frame *f = &a->frame[i];
         *at(f->out[0]) = a->own ? *at(f->in[0]) : *at(f->eye[0].mask);
+        if (a->other == TACHY_CUDA_LAYER_PICTURE)
+            wrong += abs(*at(f->other[0]) - GREY) > 1;
+        if (a->refined)
+            wrong += *(float *)(void *)at(f->eye[0].slope) != (float)*at(f->in[0]);
         *(uint32_t *)(void *)at(f->counted) += COUNT;
     }
     return run_any(stream);
@@ -46,13 +54,41 @@ static int run_prob(const struct tachy_cuda_prob *a, cuda_stream stream)
     return run_any(stream);
 }
 
+static int run_guide(const struct tachy_cuda_guide *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->count; i++)
+        *at(a->eye[i].guide) = *at(a->eye[i].luma);
+    return run_any(stream);
+}
+
+static int run_refine(const struct tachy_cuda_refine *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->count; i++)
+        *(float *)(void *)at(a->eye[i].slope) = (float)*at(a->eye[i].guide);
+    return run_any(stream);
+}
+
+static int run_smooth(const struct tachy_cuda_smooth *a, cuda_stream stream)
+{
+    float *state = (float *)(void *)at(a->out);
+    uint8_t now = *at(a->guide);
+    if (!(a->restart[0] & 1)) {
+        wrong += (uint8_t)((int)*state + STEP) != now || (uint8_t)(*at(a->before) + STEP) != now;
+        wrong += *(float *)(void *)at(a->motion) != *state;
+    }
+    *state = *(float *)(void *)at(a->motion) = now;
+    *at(a->after) = *at(a->mask) = now;
+    return run_any(stream);
+}
+
 static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream) { return run_any(stream); }
 static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return run_any(stream); }
 
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
     static const struct tachy_cuda_kernels all = {.composite = run_composite, .prob = run_prob,
-                                                  .preprocess = run_preprocess, .preprocess_border = run_border};
+                                                  .preprocess = run_preprocess, .preprocess_border = run_border,
+                                                  .guide = run_guide, .refine = run_refine, .smooth = run_smooth};
     return &all;
 }
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
@@ -105,15 +141,35 @@ static void write_card(void)
     f = fopen(path, "w"); // nobody opens it: no model runs
     fputs("no model", f);
     fclose(f);
+    snprintf(path, sizeof(path), "%s/behind.ppm", folder);
+    f = fopen(path, "w");
+    fprintf(f, "P6 4 2 255\n");
+    for (int i = 0; i < 4 * 2 * 3; i++)
+        fputc(128, f);
+    fclose(f);
 }
 
-static tachy_task *open_task(const char *mode)
+// A way of running it, and what it is to show.
+struct way {
+    const char *mode;
+    bool on_gpu; // decoded frames are
+    int workers, lanes, frames, most;
+    int fail_at; // the card fails when this many have been pulled; -1: never
+    bool smooth, refine;
+};
+
+static tachy_task *open_task(const struct way *way)
 {
     tachy_settings *set = NULL;
     tachy_task *t = NULL;
+    char behind[128];
+    snprintf(behind, sizeof(behind), "%s/behind.ppm", folder);
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
     const char *const with[][2] = {{"model.name", "tiny"}, {"model.dir", folder}, {"model.provider", "null"},
-                                   {"segment.mode", mode}, {"gpu.device", "cuda"}, {"segment.smooth", "0"}};
+                                   {"segment.mode", way->mode}, {"gpu.device", "cuda"},
+                                   {"segment.smooth", way->smooth ? "0.5" : "0"},
+                                   {"segment.refine", way->refine ? "yes" : "no"},
+                                   {"segment.background", strcmp(way->mode, "replace") ? "black" : behind}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
     CHECK_INT(tachy_task_open(&t, "segment", set, &log_errors), TACHY_OK);
@@ -129,7 +185,7 @@ struct feed {
     int frames, lanes, lane;
 };
 
-static uint8_t byte_of(int64_t id) { return (uint8_t)(id * 3 + 5); }
+static uint8_t byte_of(int64_t id) { return (uint8_t)(id * STEP + 5); }
 
 static void *feed_main(void *arg)
 {
@@ -149,14 +205,28 @@ static void *feed_main(void *arg)
     return NULL;
 }
 
-struct way {
-    const char *mode;
-    bool on_gpu; // decoded frames are
-    int workers, lanes, frames, most;
-    int fail_at; // the card fails when this many have been pulled; -1: never
-};
-
 enum { LANES = 4 };
+
+static void check_picture(const struct way *way, int n, const tachy_frame *f)
+{
+    int mask = way->smooth ? byte_of(n) : 200;
+    CHECK(f->id == n && f->pts == n * 10 && f->place == TACHY_PINNED);
+    if (way->fail_at < 0)
+        CHECK_INT(f->data[0][0], strcmp(way->mode, "mask") ? byte_of(n) : mask);
+}
+
+static void check_result(const struct way *way, int n, const struct tachy_result *r)
+{
+    char frame[32];
+    snprintf(frame, sizeof(frame), "{\"frame\":%d,", n);
+    CHECK(r->frame_id == n && r->pts == n * 10 && r->eyes == 1 && r->mask[0].width == 16);
+    if (!strcmp(way->mode, "json"))
+        CHECK(r->json && !strncmp(r->json, frame, strlen(frame)));
+    else if (way->fail_at < 0)
+        CHECK(r->coverage == (float)COUNT / (W * H));
+    if (way->fail_at < 0)
+        CHECK_INT(r->mask[0].data[0], way->smooth ? byte_of(n) : 200);
+}
 
 // Returns how many pictures came out, *end: the code behind them.
 static int pull_all(tachy_stream *s, const struct way *way, int *end)
@@ -169,13 +239,10 @@ static int pull_all(tachy_stream *s, const struct way *way, int *end)
             fail(700);
         if ((*end = tachy_stream_pull(s, &f, &r)) < 0)
             break;
-        CHECK(f->id == n && r->frame_id == n && f->pts == n * 10 && r->pts == n * 10);
-        CHECK(f->place == TACHY_PINNED && r->eyes == 1 && r->mask[0].width == 16);
-        if (way->fail_at < 0) {
-            CHECK_INT(f->data[0][0], strcmp(way->mode, "mask") ? byte_of(n) : 200);
-            CHECK_INT(r->mask[0].data[0], 200);
-            CHECK(r->coverage == (float)COUNT / (W * H));
-        }
+        CHECK(!f == !strcmp(way->mode, "json"));
+        if (f)
+            check_picture(way, n, f);
+        check_result(way, n, r);
         tachy_frame_unref(&f);
         n++;
     }
@@ -184,7 +251,7 @@ static int pull_all(tachy_stream *s, const struct way *way, int *end)
 
 static int run(const struct way *way, int *end)
 {
-    tachy_task *t = open_task(way->mode);
+    tachy_task *t = open_task(way);
     struct tachy_gpu *g = NULL;
     tachy_pipeline *p = NULL;
     tachy_stream *s = NULL;
@@ -224,9 +291,21 @@ TEST(pictures_are_of_their_frames)
     static const char *const modes[] = {"mask", "cutout"};
     int end;
     for (int i = 0; i < 12; i++) {
-        struct way way = {modes[i & 1], i & 2, 1 + i % 3, 1 + i % LANES, 150, 150, -1};
+        struct way way = {modes[i & 1], i & 2, 1 + i % 3, 1 + i % LANES, 150, 150, .fail_at = -1};
         CHECK_INT(run(&way, &end), 150);
         CHECK_INT(end, TACHY_OK);
+    }
+}
+
+TEST(smoothing_sees_every_frame_in_order)
+{
+    static const char *const modes[] = {"mask", "cutout", "replace", "json"};
+    int end;
+    for (int i = 0; i < 16; i++) {
+        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 120, 120, -1, i % 5 < 4, i % 3 < 2};
+        CHECK_INT(run(&way, &end), 120);
+        CHECK_INT(end, TACHY_OK);
+        CHECK_INT(wrong, 0);
     }
 }
 
@@ -234,7 +313,7 @@ TEST(a_card_that_fails_ends_the_stream)
 {
     int end;
     for (int i = 0; i < 6; i++) {
-        struct way way = {i & 1 ? "cutout" : "mask", true, 2, 2, 100, 100, 5 + i};
+        struct way way = {i & 1 ? "cutout" : "mask", true, 2, 2, 100, 100, 5 + i, i & 2, i & 4};
         int n = run(&way, &end);
         CHECK(n >= 5 + i && n < 100);
         CHECK_INT(end, TACHY_ERR_EXTERNAL);
@@ -245,7 +324,7 @@ TEST(closing_in_the_middle)
 {
     int end;
     for (int i = 0; i < 10; i++) {
-        struct way way = {i & 1 ? "cutout" : "mask", i & 2, 1 + i % 2, 3, 120, i * 5, -1};
+        struct way way = {i & 1 ? "replace" : "mask", i & 2, 1 + i % 2, 3, 120, i * 5, -1, i & 4, i & 1};
         CHECK_INT(run(&way, &end), i * 5);
     }
 }
@@ -254,7 +333,7 @@ TEST(closing_in_the_middle)
 TEST(few_calls)
 {
     for (int i = 0; i < 2; i++) {
-        struct way way = {i ? "cutout" : "mask", true, 1, 1, 100, 100, -1};
+        struct way way = {i ? "cutout" : "mask", true, 1, 1, 100, 100, .fail_at = -1};
         int end, before, few, many;
         before = counts()->calls + launches;
         run(&way, &end);
@@ -284,11 +363,14 @@ static void remove_folder(void)
     unlink(path);
     snprintf(path, sizeof(path), "%s/tiny.onnx", folder);
     unlink(path);
+    snprintf(path, sizeof(path), "%s/behind.ppm", folder);
+    unlink(path);
     rmdir(folder);
 }
 
 TEST(opens) { open_folder(); }
 TEST(cleans) { remove_folder(); }
 
-TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames), TEST_CASE(a_card_that_fails_ends_the_stream),
+TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames),
+          TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(a_card_that_fails_ends_the_stream),
           TEST_CASE(closing_in_the_middle), TEST_CASE(few_calls), TEST_CASE(cleans))
