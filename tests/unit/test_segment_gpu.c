@@ -329,7 +329,7 @@ TEST(closing_in_the_middle)
 // What a step reads on the host before the composite (tachy_task_ops.tensors, frame skip) is there.
 TEST(a_mask_is_fetched_when_it_is_asked_for)
 {
-    tachy_task *t = open_task("mask");
+    tachy_task *t = open_task(&(struct way){.mode = "mask"});
     const struct tachy_task_ops *ops = t->ops;
     struct tachy_memory *memory;
     struct tachy_video_info out, in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250}};
