@@ -59,6 +59,7 @@ class Public(OnnxRuntime):
 class Tachy(OnnxRuntime):
     """Our provider as a plugin of ONNX Runtime."""
     registered = False
+    own = {}  # provider options
 
     def session(self, path, threads):
         import onnxruntime as ort
@@ -67,8 +68,13 @@ class Tachy(OnnxRuntime):
             Tachy.registered = True
         o = self.options(1)
         o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1],
-                                   {"threads": str(threads), "build_effort": EFFORT})
+                                   {"threads": str(threads), "build_effort": EFFORT, **self.own})
         return ort.InferenceSession(str(path), o)
+
+
+class TachyDirect(Tachy):
+    """The same without Winograd's tiles."""
+    own = {"direct": "1"}
 
 
 class OpenVino:
@@ -167,7 +173,8 @@ class Ncnn:
         return [np.array(y) for y in self.run()]
 
 
-ALL = {"tachy": Tachy, "onnxruntime": OnnxRuntime, "ort-public": Public, "openvino": OpenVino, "litert": LiteRT,
+ASKED = ("tachy-direct",)  # only by name
+ALL = {"tachy": Tachy, "tachy-direct": TachyDirect, "onnxruntime": OnnxRuntime, "ort-public": Public, "openvino": OpenVino, "litert": LiteRT,
        "ncnn": Ncnn}
 
 

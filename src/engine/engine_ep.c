@@ -69,6 +69,7 @@ static int ep_open(tachy_engine *e)
         err = use_stream(e, &o, device);
     struct tachy_ep ep = {.name = e->name, .library = o.library, .options = o.ep};
     o.session.ep = &ep;
+    priv(e)->bind_always = true;
     if (!err)
         err = tachy_ort_engine_open(e, priv(e), &o.session);
     if (!err)

@@ -118,7 +118,7 @@ static int bind_changed(tachy_engine *e, struct tachy_ort_engine *r, const struc
     int err = TACHY_OK;
     // Until a first run has fixed the shapes, an address says nothing about its view.
     for (int i = 0; i < e->n_in && !err; i++)
-        if (!e->fixed || r->in_data[i] != in[i].data)
+        if (!e->fixed || r->in_data[i] != in[i].data || (r->bind_always && in[i].place != TACHY_DEVICE))
             err = bind(e, r, true, i, &in[i]);
     for (int i = 0; i < e->n_out && !err; i++)
         if (!e->fixed || r->out_data[i] != out[i].data)

@@ -10,6 +10,9 @@ struct tachy_ort_engine {
     OrtIoBinding *binding; // NULL where the session is a plan
     OrtValue *in[TACHY_MAX_IO], *out[TACHY_MAX_IO]; // views of the caller's buffers
     const void *in_data[TACHY_MAX_IO], *out_data[TACHY_MAX_IO]; // ... at these addresses
+    // Inputs on the host are bound before every run: what lies elsewhere when the graph runs is copied there by
+    // the binding itself.
+    bool bind_always;
     // Of an engine that works on the caller's stream; NULL without.
     OrtMemoryInfo *device; // describes the GPU's memory
     OrtRunOptions *queued; // a run returns when it has been queued

@@ -185,6 +185,7 @@ static int load_frames(struct light_bench *b)
         else
             tachy_frame_unref(&b->frames[b->nb_frames]);
     }
+    b->gpu.decodes = atomic_load(&s->nvdec);
     tachy_source_close(&s);
     return b->nb_frames >= 2 ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
 }
@@ -225,8 +226,8 @@ static int prepare(struct light_lane *l)
     }
     if (order)
         t->ops->order_close(order);
-    bool elsewhere = b->frames[0]->place == TACHY_DEVICE; // a GPU's sessions are opened as they are tried
-    return err || elsewhere ? err : light_open_decode(l);
+    // A GPU's sessions are opened as they are tried.
+    return err || b->gpu.decodes ? err : light_open_decode(l);
 }
 
 static void release(struct light_bench *b, struct light_lane *lanes, int n)

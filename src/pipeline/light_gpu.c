@@ -18,7 +18,6 @@ static const double gain_least = 1.02, lead_in_s = 0.15;
 void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struct tachy_light *l)
 {
     const tachy_task *t = b->p->task;
-    b->gpu.decodes = b->frames[0]->place == TACHY_DEVICE;
     if (!t->ops->gpu || !t->ops->gpu(t, &lanes[0].items[0], &b->gpu.task))
         b->gpu.task = (struct tachy_task_gpu){0};
     for (int s = 0; s < TACHY_STEP_COUNT; s++)

@@ -8,7 +8,7 @@ enum { LIGHT_FRAMES = 24 };
 
 // What a GPU does of the job.
 struct light_gpu {
-    bool decodes;               // frames come from its decoders
+    bool decodes;               // its decoders do, wherever the frames then are
     struct tachy_task_gpu task; // steps 0: it does nothing else
     struct light_lane *sessions; // decoders side by side; opened as they are tried
     int nb_sessions;             // that are open

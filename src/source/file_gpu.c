@@ -210,6 +210,7 @@ int file_gpu_open(tachy_source *s)
     int err = prepare(s, &r);
     if (err == TACHY_OK) {
         p->gpu.on = true;
+        atomic_store(&s->nvdec, true);
         set_budget(s);
         return TACHY_OK;
     }
@@ -376,6 +377,7 @@ int file_gpu_missed(tachy_source *s, const AVFrame *picture)
                           "%s: NVDEC was asked for and does not take its pictures (%s, %dx%d); "
                           "--decode auto decodes them on the CPU", s->url, format ? format : "unknown",
                           picture->width, picture->height);
+    atomic_store(&s->nvdec, false);
     if (!atomic_exchange(&p->gpu.missed, true))
         tachy_msg(s->params.log, TACHY_LOG_INFO,
                   "%s: decoded on the CPU: NVDEC does not take its pictures (%s, %dx%d)", s->url,

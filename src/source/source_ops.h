@@ -50,6 +50,7 @@ struct tachy_source {
     double end_s;       // where the last frame that was handed out ends
     int ahead_err;      // why reading behind the last frame ended; told by the next read
     atomic_bool ended;  // every further read is TACHY_ERR_EOF
+    atomic_bool nvdec;  // a GPU's decoders do the work
     bool no_side;       // packets beside the video are dropped
     bool discontinuity; // of a frame that every_nth skipped: the next one has it
     max_align_t priv[];

@@ -281,9 +281,21 @@ class Networks(common.Case):
         ort.InferenceSession(model, options(True, own={"threads": "2"}))
         for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
                           ({"threads": "2x"}, "`threads` is a whole number"),
-                          ({"thread": "2"}, "no provider option `thread`; there are threads, build_effort, claim_qdq, store")):
+                          ({"thread": "2"}, "no provider option `thread`; there are threads, build_effort, claim_qdq, direct, store")):
             with self.assertRaisesRegex(Exception, said):
                 ort.InferenceSession(model, options(True, own=own), enable_fallback=0)
+
+    def test_direct(self):
+        """The option leaves Winograd's tiles out: other bits, the same numbers."""
+        rng = np.random.default_rng(1)
+        model = net([onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"x": (1, 64, 28, 28)}, "y",
+                    [("w", rng.standard_normal((64, 64, 3, 3)).astype(np.float32))])
+        x = {"x": rng.standard_normal((1, 64, 28, 28)).astype(np.float32)}
+        tiles, direct, theirs = (ort.InferenceSession(model, o).run(None, x)[0] for o in (
+            options(True), options(True, own={"direct": "1"}), options(False)))
+        self.assertFalse(np.array_equal(tiles, direct))
+        self.assertLess(relative(tiles, direct), 1e-6)
+        self.assertLess(relative(direct, theirs), 1e-6)
 
     def test_table_knows_branches(self):
         """A branch that is one plan is not the model, and its nodes are not listed."""

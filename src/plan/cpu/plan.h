@@ -34,6 +34,7 @@ struct tachy_cpu_plan_params { // {0} is valid
     // its effort is at least `effort`, else made again. NULL: none.
     const char *choice;
     bool trial; // nobody will run the plan: no weights are packed
+    int direct; // 1: no convolution by Winograd's tiles, which gives other bits; `choice` must be of such a plan
 };
 
 // Whether the plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not,

@@ -201,7 +201,7 @@ struct plan_build {
     const struct tachy_graph *g;
     struct plan_places places;
     const struct tachy_plan_kernels *k;
-    bool trial; // as in tachy_cpu_plan_params
+    bool trial, direct; // as in tachy_cpu_plan_params
     struct plan_kernel *kernels; // to be chosen and packed when all steps are there
     int nb_kernels;
 };

@@ -94,7 +94,7 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
     bool plain = s->scale.base == NO_BASE && s->sums.base == NO_BASE;
     if (plain && tachy_narrow_fits(&shape, b->k))
         return convolve_narrow(b, s, &shape, &w);
-    if (plain && tachy_winograd_outputs(&shape))
+    if (plain && !b->direct && tachy_winograd_outputs(&shape))
         return convolve_winograd(b, s, &shape, &w);
     return convolve(b, s, &shape, &w);
 }

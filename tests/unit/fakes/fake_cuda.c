@@ -23,7 +23,7 @@ struct cuda_event_handle {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int failure, init_failure;
+static _Atomic int failure, init_failure;
 static struct fake_cuda_counts counts;
 
 static uint64_t now_ns(void)
