@@ -12,8 +12,9 @@ frame a call, eager 8, compiled 8.
 
 Compiled cases have a process each, since a second shape in one process makes PyTorch compile for free sizes, which
 its area resize cannot do, and since a case that fails spoils its process. Compiled for 4K, pictures of one channel end
-in an illegal address (PyTorch 2.11), so there they are the channels of one picture, which is slower otherwise. All processes load PyTorch at once and then
-measure one after the other. What is not done `--seconds` after the start is reported as such."""
+in an illegal address (PyTorch 2.11), so there they are the channels of one picture, which is slower otherwise. All
+processes load PyTorch and compile at once, and then measure one after the other. What is not done `--seconds` after the
+start is reported as such."""
 import argparse
 import json
 import subprocess
@@ -30,7 +31,8 @@ EAGER, COMPILED = "torch", "torch.compile"
 
 
 def work(version, cases, device, scale):
-    """Loads PyTorch, waits for a line, measures the cases (a name and a batch each), prints a line of JSON for each."""
+    """Loads PyTorch, compiles, says so, waits for a line, measures the cases (number and batch), prints a line of JSON for
+    each."""
     import torch
     import torch.nn.functional as F
 
@@ -72,27 +74,33 @@ def work(version, cases, device, scale):
         b = torch.empty_like(a)
         return 2 * a.numel() / seconds(b.copy_, [a])
 
-    print(json.dumps({"torch": torch.__version__}), flush=True)
-    sys.stdin.readline()
     constants = [torch.tensor(v, device=device).half() for v in (MATRIX, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
     constants[1:] = [v.view(1, 3, 1, 1) for v in constants[1:]]
     f = preprocess if version == EAGER else torch.compile(preprocess, dynamic=False)
+
+    def case(i, batch):
+        name, width, height, eyes, side, pool, channels = CASES[i]
+        channels = channels and version == COMPILED
+        width, height, side = width // scale, height // scale, side // scale
+        frames = torch.randint(0, 256, (pool, height * 3 // 2, width), dtype=torch.uint8, device=device)
+        moved = batch * (frames[0].numel() + eyes * 3 * side * side * 2)
+        return name, moved, list(frames.split(batch)), lambda b: f(b, width, height, eyes, side, channels, *constants)
+
     with torch.no_grad():
+        start = time.perf_counter()
+        if version == COMPILED:
+            _, _, batches, call = case(*cases[0])
+            call(batches[0])
+        first = time.perf_counter() - start
+        print(json.dumps({"torch": torch.__version__}), flush=True)
+        sys.stdin.readline()
         rate = copy_rate()
         gpu = torch.cuda.get_device_name() if device == "cuda" else "none"
         for i, batch in cases:
-            name, width, height, eyes, side, pool, channels = CASES[i]
-            channels = channels and version == COMPILED
-            width, height, side = width // scale, height // scale, side // scale
-            start = time.perf_counter()
-            frames = torch.randint(0, 256, (pool, height * 3 // 2, width), dtype=torch.uint8, device=device)
-            moved = batch * (frames[0].numel() + eyes * 3 * side * side * 2)
-            batches = list(frames.split(batch))
-            f(batches[0], width, height, eyes, side, channels, *constants)
-            first = time.perf_counter() - start
-            t = seconds(lambda b: f(b, width, height, eyes, side, channels, *constants), batches)
+            name, moved, batches, call = case(i, batch)
+            t = seconds(call, batches)
             print(json.dumps({"version": version, "case": f"{batch} x {name}", "us": t * 1e6, "bytes": moved,
-                              "share_of_copy": moved / t / rate, "copy_bytes_per_s": rate, "first_call_s": first,
+                              "share_of_copy": moved / t / rate, "copy_bytes_per_s": rate, "compile_s": first,
                               "gpu": gpu}), flush=True)
 
 
@@ -101,27 +109,33 @@ class Worker:
 
     def __init__(self, version, cases, a):
         self.version, self.cases = version, cases
-        self.log = []
+        self.log, self.hello = [], {}
         self.p = subprocess.Popen(
             [sys.executable, __file__, "--work", json.dumps([version, cases, a.device, a.scale])], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.reader = threading.Thread(target=lambda: self.log.extend(self.p.stderr), daemon=True)
         self.reader.start()
 
+    def ready(self, deadline):
+        """Returns when it has compiled, failed, or is late."""
+        timer = threading.Timer(max(deadline - time.monotonic(), 0), self.p.kill)
+        timer.start()
+        self.hello = json.loads(self.p.stdout.readline() or "{}")
+        timer.cancel()
+
     def rows(self, deadline):
         timer = threading.Timer(max(deadline - time.monotonic(), 0), self.p.kill)
         timer.start()
         got = []
         try:
-            hello = json.loads(self.p.stdout.readline() or "{}")
             self.p.stdin.write("go\n")
             self.p.stdin.flush()
             for line in self.p.stdout:
-                got.append({**json.loads(line), **hello})
+                got.append({**json.loads(line), **self.hello})
         except (BrokenPipeError, ValueError):
             pass
         self.p.wait()
-        late = not timer.is_alive()
+        late = time.monotonic() >= deadline
         timer.cancel()
         self.reader.join(1)
         why = "not done in time" if late else "".join(self.log).strip().split("\n")[-1] or f"status {self.p.returncode}"
@@ -155,6 +169,8 @@ def main():
     if not a.no_compile:
         workers += [Worker(COMPILED, [(i, 8)], a) for i in range(len(CASES))]
     rows = []
+    for w in workers:
+        w.ready(deadline)
     for w in workers:
         for r in w.rows(deadline):
             rows.append(r)

@@ -112,6 +112,12 @@ static struct fake_cuda_counts *counts(void)
     return fn();
 }
 
+static void list(int gpus)
+{
+    __typeof__(fake_cuda_list) *fn = (__typeof__(fn))symbol("fake_cuda_list");
+    fn(gpus);
+}
+
 static void fail(int status)
 {
     __typeof__(fake_cuda_fail) *fn = (__typeof__(fn))symbol("fake_cuda_fail");
@@ -121,6 +127,7 @@ static void fail(int status)
 // ---- The task
 
 static char folder[64];
+// Any thread of a pipeline may log.
 static _Atomic int messages;
 static void on_message(void *user, enum tachy_log_level level, const char *msg) { messages++; }
 static const struct tachy_log log_errors = {.fn = on_message, .max_level = TACHY_LOG_WARN};
@@ -153,6 +160,7 @@ struct way {
     int workers, lanes, frames, most;
     int fail_at; // the card fails when this many have been pulled; -1: never
     bool smooth, refine;
+    int cards; // that the run is spread over; 0: one, without a list of them
 };
 
 static tachy_task *open_task(const struct way *way)
@@ -169,6 +177,8 @@ static tachy_task *open_task(const struct way *way)
                                    {"segment.background", strcmp(way->mode, "replace") ? "black" : behind}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
+    if (way->cards)
+        CHECK_INT(tachy_settings_set(set, "gpu.ids", "all", "test"), TACHY_OK);
     CHECK_INT(tachy_task_open(&t, "segment", set, &log_errors), TACHY_OK);
     tachy_settings_free(&set);
     return t;
@@ -176,10 +186,12 @@ static tachy_task *open_task(const struct way *way)
 
 // ---- Streams
 
+enum { CARDS = 3 };
+
 struct feed {
     tachy_stream *s;
-    tachy_frame_pool *pool;
-    int frames, lanes, lane;
+    tachy_frame_pool **pool; // one a card
+    int frames, lanes, lane, cards;
 };
 
 static uint8_t byte_of(int64_t id) { return (uint8_t)(id * STEP + 5); }
@@ -189,7 +201,7 @@ static void *feed_main(void *arg)
     struct feed *f = arg;
     for (int64_t i = f->lane; i < f->frames; i += f->lanes) {
         tachy_frame *frame = NULL;
-        if (tachy_frame_pool_get(f->pool, &frame) < 0)
+        if (tachy_frame_pool_get(f->pool[i / 2 % f->cards], &frame) < 0)
             break;
         tachy_frame_writable(frame, 0)[0] = byte_of(i);
         frame->id = i;
@@ -246,23 +258,41 @@ static int pull_all(tachy_stream *s, const struct way *way, int *end)
     return n;
 }
 
+// Frames that were on a card are worked on there, all of them once.
+static void check_shares(const tachy_task *t, const struct way *way)
+{
+    struct tachy_gpu_share share[TACHY_MAX_GPUS];
+    int cards = TACHY_MAX(way->cards, 1), all = 0;
+    CHECK_INT(t->ops->gpus(t, share), cards);
+    for (int i = 0; i < cards; i++) {
+        CHECK_INT(share[i].gpu, i);
+        CHECK(!way->on_gpu || share[i].frames == way->frames / cards);
+        all += (int)share[i].frames;
+    }
+    CHECK_INT(all, way->frames);
+}
+
 static int run(const struct way *way, int *end)
 {
+    int cards = TACHY_MAX(way->cards, 1);
+    list(cards);
     tachy_task *t = open_task(way);
-    struct tachy_gpu *g = NULL;
+    struct tachy_gpu *g[CARDS] = {0};
     tachy_pipeline *p = NULL;
     tachy_stream *s = NULL;
-    tachy_frame_pool *pool = NULL;
+    tachy_frame_pool *pool[CARDS] = {0};
     struct feed feed[LANES];
     pthread_t thread[LANES];
-    CHECK_INT(tachy_gpu_open(&g, 0, NULL, &log_errors), TACHY_OK);
-    CHECK_INT(tachy_frame_pool_open_gpu(&pool, way->on_gpu ? g : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
+    for (int i = 0; i < cards; i++) {
+        CHECK_INT(tachy_gpu_open(&g[i], i, NULL, &log_errors), TACHY_OK);
+        CHECK_INT(tachy_frame_pool_open_gpu(&pool[i], way->on_gpu ? g[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
+    }
     struct tachy_video_info in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250},
                                   .fps = {25, 1}, .place = way->on_gpu ? TACHY_DEVICE : TACHY_HOST};
     CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .log = &log_errors)), TACHY_OK);
     CHECK_INT(tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in, .window = 96)), TACHY_OK);
     for (int i = 0; i < way->lanes && s; i++) {
-        feed[i] = (struct feed){s, pool, way->frames, way->lanes, i};
+        feed[i] = (struct feed){s, pool, way->frames, way->lanes, i, cards};
         pthread_create(&thread[i], NULL, feed_main, &feed[i]);
     }
     int n = pull_all(s, way, end);
@@ -270,11 +300,16 @@ static int run(const struct way *way, int *end)
     for (int i = 0; i < way->lanes; i++)
         pthread_join(thread[i], NULL);
     fail(0);
+    if (n == way->frames)
+        check_shares(t, way);
     tachy_stream_leave(&s);
     tachy_pipeline_close(&p);
-    tachy_frame_pool_close(&pool);
-    tachy_gpu_unref(&g);
+    for (int i = 0; i < cards; i++) {
+        tachy_frame_pool_close(&pool[i]);
+        tachy_gpu_unref(&g[i]);
+    }
     tachy_task_close(&t);
+    list(1);
     struct fake_cuda_counts *c = counts();
     CHECK_INT(c->allocations, 0);
     CHECK_INT(c->events, 0);
@@ -299,20 +334,35 @@ TEST(smoothing_sees_every_frame_in_order)
     static const char *const modes[] = {"mask", "cutout", "replace", "json"};
     int end;
     for (int i = 0; i < 16; i++) {
-        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 120, 120, -1, i % 5 < 4, i % 3 < 2};
+        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 120, 120, -1, i % 5 < 4, i % 3 < 2, 0};
         CHECK_INT(run(&way, &end), 120);
         CHECK_INT(end, TACHY_OK);
         CHECK_INT(wrong, 0);
     }
 }
 
+// Frames by twos on each card, or dealt from the host: every mode, and what hangs on the frame before.
+TEST(several_cards_share_a_stream)
+{
+    static const char *const modes[] = {"mask", "cutout", "replace", "json"};
+    int end;
+    for (int i = 0; i < 24; i++) {
+        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 48, 48, -1, i % 5 < 3, i % 3 < 2, 2 + (i & 1)};
+        CHECK_INT(run(&way, &end), 48);
+        CHECK_INT(end, TACHY_OK);
+    }
+    struct way middle = {"cutout", true, 2, 3, 120, 31, -1, true, true, 2};
+    CHECK_INT(run(&middle, &end), 31);
+}
+
 TEST(a_card_that_fails_ends_the_stream)
 {
     int end;
     for (int i = 0; i < 6; i++) {
-        struct way way = {i & 1 ? "cutout" : "mask", true, 2, 2, 100, 100, 5 + i, i & 2, i & 4};
+        struct way way = {i & 1 ? "cutout" : "mask", true, 2, 2, 100, 100, 5 + i, i & 2, i & 4, 0};
         int before = messages, n = run(&way, &end);
-        CHECK(n >= 5 + i && n < 100 && messages > before);
+        CHECK(n >= 5 + i && n < 100);
+        CHECK(messages > before);
         CHECK_INT(end, TACHY_ERR_EXTERNAL);
     }
 }
@@ -321,7 +371,7 @@ TEST(closing_in_the_middle)
 {
     int end;
     for (int i = 0; i < 10; i++) {
-        struct way way = {i & 1 ? "replace" : "mask", i & 2, 1 + i % 2, 3, 120, i * 5, -1, i & 4, i & 1};
+        struct way way = {i & 1 ? "replace" : "mask", i & 2, 1 + i % 2, 3, 120, i * 5, -1, i & 4, i & 1, 0};
         CHECK_INT(run(&way, &end), i * 5);
     }
 }
@@ -407,6 +457,6 @@ TEST(opens) { open_folder(); }
 TEST(cleans) { remove_folder(); }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames),
-          TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(a_card_that_fails_ends_the_stream),
-          TEST_CASE(closing_in_the_middle), TEST_CASE(a_mask_is_fetched_when_it_is_asked_for),
-          TEST_CASE(few_calls), TEST_CASE(cleans))
+          TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(several_cards_share_a_stream),
+          TEST_CASE(a_card_that_fails_ends_the_stream), TEST_CASE(closing_in_the_middle),
+          TEST_CASE(a_mask_is_fetched_when_it_is_asked_for), TEST_CASE(few_calls), TEST_CASE(cleans))

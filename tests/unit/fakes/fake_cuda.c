@@ -23,8 +23,7 @@ struct cuda_event_handle {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic int failure;
-static int init_failure;
+static _Atomic int failure, init_failure;
 static struct fake_cuda_counts counts;
 
 static uint64_t now_ns(void)
@@ -221,15 +220,29 @@ FAKE_API int cuMemFreeHost(void *data)
     return 0;
 }
 
-FAKE_API int cuMemcpyHtoD_v2(cuda_address to, const void *from, size_t bytes) { return failure; }
-FAKE_API int cuMemcpyDtoH_v2(void *to, cuda_address from, size_t bytes) { return failure; }
+static int copy_small(void *to, const void *from, size_t bytes)
+{
+    if (!failure && bytes <= SMALL)
+        memcpy(to, from, bytes);
+    return failure;
+}
+
+FAKE_API int cuMemcpyHtoD_v2(cuda_address to, const void *from, size_t bytes)
+{
+    return copy_small((void *)(uintptr_t)to, from, bytes);
+}
+
+FAKE_API int cuMemcpyDtoH_v2(void *to, cuda_address from, size_t bytes)
+{
+    return copy_small(to, (const void *)(uintptr_t)from, bytes);
+}
+
 FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) { return failure; }
 
 FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
 {
     counts.calls++;
-    if (!failure && bytes <= SMALL)
-        memcpy((void *)(uintptr_t)to, from, bytes);
+    copy_small((void *)(uintptr_t)to, from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
 }
@@ -237,8 +250,7 @@ FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t byte
 FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cuda_stream stream)
 {
     counts.calls++;
-    if (!failure && bytes <= SMALL)
-        memcpy(to, (const void *)(uintptr_t)from, bytes);
+    copy_small(to, (const void *)(uintptr_t)from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
 }
