@@ -316,6 +316,13 @@ int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width
                                                                                           : TACHY_ERR_NOMEM;
 }
 
+struct tachy_placement segment_mask_place(const struct segment_net *net, const struct tachy_placement *p, int width,
+                                          int height)
+{
+    double fx = (double)width / net->card->in.width, fy = (double)height / net->card->in.height;
+    return (struct tachy_placement){p->x * fx, p->y * fy, p->w * fx, p->h * fy};
+}
+
 int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_item *item, int eye,
                              const struct tachy_tensor *out, const struct tachy_placement *placement)
 {
@@ -328,9 +335,7 @@ int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_it
         return tachy_fail(w->task->log, err,
                           "model %s: its output is not the mask that the card describes",
                           net->card->name);
-    double fx = (double)tw / net->card->in.width, fy = (double)th / net->card->in.height;
-    struct tachy_placement pl = {placement->x * fx, placement->y * fy, placement->w * fx,
-                                 placement->h * fy};
+    struct tachy_placement pl = segment_mask_place(net, placement, tw, th);
     tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
     err = segment_ensure_eye(s, e, mw, mh);
     if (err == TACHY_OK)

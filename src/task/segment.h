@@ -133,6 +133,9 @@ static inline bool segment_needs_guide(const struct segment *s) { return s->refi
 // A region as a picture of its own, so that no filter reaches across the seam between two eyes. It
 // shares the frame's memory and lives as long as the frame.
 tachy_frame segment_region_of(const tachy_frame *f, const struct tachy_rect *r);
+// Where the picture lies in a mask of width x height, from where it lies in the model's input.
+struct tachy_placement segment_mask_place(const struct segment_net *net, const struct tachy_placement *p, int width,
+                                          int height);
 
 // segment_reuse.c: keep, reuse and kept_* of the recipe.
 int segment_keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);

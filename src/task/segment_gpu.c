@@ -27,11 +27,10 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
     return err;
 }
 
-// What is queued from here on comes after the frame was written.
-static int behind(struct segment_gpu_worker *g, const tachy_frame *f)
+int segment_gpu_follow(struct segment_gpu_worker *g, cuda_stream to, cuda_stream from)
 {
-    int err = segment_gpu_failed(g, g->cu->event_record(g->arrived, f->stream), "an event");
-    return err < 0 ? err : segment_gpu_failed(g, g->cu->stream_wait_event(g->stream, g->arrived, 0), "an event");
+    int err = segment_gpu_failed(g, g->cu->event_record(g->arrived, from), "an event");
+    return err < 0 ? err : segment_gpu_failed(g, g->cu->stream_wait_event(to, g->arrived, 0), "an event");
 }
 
 int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out)
@@ -50,7 +49,7 @@ int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, 
         return TACHY_OK;
     si->gpu.behind = g;
     si->gpu.behind_id = item->result.frame_id;
-    return behind(g, item->in);
+    return segment_gpu_follow(g, g->stream, item->in->stream);
 }
 
 int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
@@ -67,15 +66,14 @@ int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, in
     return segment_gpu_flight_mark(g->flight, NULL);
 }
 
-static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+int segment_gpu_queue_preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = g->w;
-    const struct tachy_rect *r = &w->s->region[eye];
     const tachy_frame *f;
     int err = segment_gpu_frame_of(g, item, &f);
     if (err < 0)
         return err;
-    tachy_frame part = segment_region_of(f, r);
+    tachy_frame part = segment_region_of(f, &w->s->region[eye]);
     part.color = tachy_color_resolve(part.color, part.format, item->in->width, item->in->height);
     struct tachy_preprocess_picture picture = {
         .frame = &part, .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
@@ -83,7 +81,13 @@ static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int
     segment_gpu_kernels(g, TACHY_STEP_PREPROCESS);
     err = tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
     segment_gpu_kernels_end(g, segment_gpu_bytes(&part) + (double)tachy_tensor_bytes(&size->in));
-    return err < 0 || segment_needs_guide(w->s) ? err : segment_gpu_let_go(g, item, eye);
+    return err;
+}
+
+static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
+{
+    int err = segment_gpu_queue_preprocess(g, item, eye);
+    return err < 0 || segment_needs_guide(g->w->s) ? err : segment_gpu_let_go(g, item, eye);
 }
 
 // The model's picture to the host, and there when it returns.
@@ -252,7 +256,7 @@ int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item,
     bool fine = g->w->s->refine;
     int err = fine ? segment_gpu_fit(g, item, refine) : TACHY_OK;
     if (err == TACHY_OK && background)
-        err = behind(g, background);
+        err = segment_gpu_follow(g, g->stream, background->stream);
     if (err < 0)
         return err;
     struct tachy_composite_cuda_item of = {.in = f, .result = there, .refine = fine ? refine : NULL,

@@ -40,21 +40,6 @@ bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct
 
 void *segment_gpu_stream(const void *worker) { return ((const struct segment_worker *)worker)->gpu->stream; }
 
-static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
-{
-    struct segment_worker *w = g->w;
-    struct segment_gpu_size *size = &g->size[w->last];
-    const tachy_frame *f;
-    int err = segment_gpu_frame_of(g, item, &f);
-    if (err < 0)
-        return err;
-    tachy_frame part = segment_region_of(f, &w->s->region[eye]);
-    part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
-    struct tachy_preprocess_picture picture = {.frame = &part,
-                                               .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
-    return tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
-}
-
 static int mask(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = g->w;
@@ -64,8 +49,7 @@ static int mask(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
     int tw, th, err = tachy_mask_extent(&net->spec, out, &tw, &th);
     if (err < 0)
         return err;
-    double fx = (double)tw / net->card->in.width, fy = (double)th / net->card->in.height;
-    struct tachy_placement pl = {w->placement.x * fx, w->placement.y * fy, w->placement.w * fx, w->placement.h * fy};
+    struct tachy_placement pl = segment_mask_place(net, &w->placement, tw, th);
     return tachy_mask_from_tensor_cuda(&net->spec, out, &pl, w->s->rotation, w->s->flip, e->gpu->mask, e->width, g->cu,
                                        g->stream, w->task->log);
 }
@@ -106,7 +90,7 @@ int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *ite
     if (step == TACHY_STEP_COMPOSITE)
         return composite(g, item);
     for (int eye = 0; eye < w->task->eyes && err == TACHY_OK; eye++)
-        err = step == TACHY_STEP_PREPROCESS ? preprocess(g, item, eye)
+        err = step == TACHY_STEP_PREPROCESS ? segment_gpu_queue_preprocess(g, item, eye)
               : step == TACHY_STEP_MODEL    ? segment_gpu_run_model(g)
                                             : postprocess(g, item, eye);
     return err;

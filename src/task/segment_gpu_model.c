@@ -10,13 +10,6 @@ int segment_gpu_model_open(tachy_task *t, struct segment *s)
     return tachy_engine_takes_stream(s->provider) ? tachy_gpu_open(&s->model_gpu, s->gpu_ids[0], NULL, t->log) : TACHY_OK;
 }
 
-// What `to` does from here on comes after what `from` has been given.
-static int follow(struct segment_gpu_worker *g, cuda_stream to, cuda_stream from)
-{
-    int err = segment_gpu_failed(g, g->cu->event_record(g->arrived, from), "an event");
-    return err < 0 ? err : segment_gpu_failed(g, g->cu->stream_wait_event(to, g->arrived, 0), "an event");
-}
-
 int segment_gpu_run_model(struct segment_gpu_worker *g)
 {
     struct segment_engine *e = &g->w->size[g->w->last];
@@ -28,8 +21,8 @@ int segment_gpu_run_model(struct segment_gpu_worker *g)
     memcpy(out, t->out, sizeof(out));
     in[t->picture] = size->in;
     out[t->mask] = size->out;
-    int err = stream ? follow(g, stream, g->stream) : TACHY_OK;
+    int err = stream ? segment_gpu_follow(g, stream, g->stream) : TACHY_OK;
     if (err == TACHY_OK)
         err = tachy_engine_run(e->engine, in, out);
-    return err < 0 || !stream ? err : follow(g, g->stream, stream);
+    return err < 0 || !stream ? err : segment_gpu_follow(g, g->stream, stream);
 }

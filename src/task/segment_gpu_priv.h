@@ -77,6 +77,10 @@ int segment_gpu_run_model(struct segment_gpu_worker *g);
 // segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
 // from here on comes after it was written.
 int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out);
+// What `to` does from here on comes after what `from` has been given.
+int segment_gpu_follow(struct segment_gpu_worker *g, cuda_stream to, cuda_stream from);
+// Queues the eye's preprocess, from the item's frame to the card's input of the worker's size.
+int segment_gpu_queue_preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
 // The last of the steps before the order that reads the frame's pixels has been queued.
 int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
 // Queues the composite's kernels into `surface`, with `f` and the masks of `there` on the card.
