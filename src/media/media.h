@@ -34,6 +34,8 @@ int tachy_frame_from_av(tachy_frame **out, AVFrame *av);
 // An AVFrame that shares the frame's memory and keeps a reference to it until it is freed;
 // pts, duration and colour tags are set. Free with av_frame_free(). TACHY_ERR_UNSUPPORTED: a GPU's.
 int tachy_frame_to_av(AVFrame **out, tachy_frame *f);
+// The same of a frame in a GPU's memory, as one of `frames`, an AVHWFramesContext of that GPU.
+int tachy_frame_to_av_gpu(AVFrame **out, tachy_frame *f, AVBufferRef *frames);
 
 // Frames of one format and size that return to the pool when their last reference goes.
 // Thread-safe. Closing while frames are out is fine: the last one frees it.

@@ -343,7 +343,12 @@ int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tac
         err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
         return err;
-    err = tachy_frame_pool_get(g->surfaces, &surface);
+    if (out->place == TACHY_DEVICE) {
+        surface = tachy_frame_ref(out);
+        err = segment_gpu_fill(g, surface);
+    } else {
+        err = tachy_frame_pool_get(g->surfaces, &surface);
+    }
     if (err == TACHY_OK) {
         err = composite(g, item, surface, out);
         tachy_frame_unref(&surface);

@@ -1,0 +1,59 @@
+#include "task/segment_gpu_priv.h"
+
+#include "media/device.h"
+
+// Where composited pictures go: to surfaces of the encoder's GPU where there is one that reads them, else to
+// pinned memory of the host's. A surface is whole when its item is settled, before the encoder is given it, and
+// comes back to the pool when the encoder has read it, so neither waits for the other's stream.
+
+enum {
+    // FFmpeg's encoder registers each surface once and remembers 64; beyond that it would register anew. Those that
+    // the encoder itself holds come out of the rest.
+    MOST_OUT = 48,
+};
+
+static struct segment_card *card_of(const struct segment *s, int device)
+{
+    for (int i = 0; i < s->nb_cards; i++)
+        if (s->cards[i].gpu->device.ordinal == device)
+            return &s->cards[i];
+    return NULL;
+}
+
+int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec)
+{
+    struct segment *s = (void *)t->priv;
+    const struct segment_card *c = card_of(s, spec->device);
+    bool grey = s->out.format == TACHY_PIX_GRAY8 && spec->format == TACHY_PIX_NV12;
+    if (!c || !s->pool || s->composite.mode == TACHY_MODE_JSON || (spec->format != s->out.format && !grey) ||
+        spec->width != s->out.width || spec->height != s->out.height)
+        return TACHY_OK;
+    tachy_frame_pool_close(&s->surfaces);
+    s->surface = *spec;
+    int err = tachy_surface_pool_open(&s->surfaces, c->gpu, spec);
+    if (err == TACHY_OK)
+        tachy_frame_pool_account(s->surfaces, t->memory);
+    return err;
+}
+
+int segment_gpu_out(struct segment_worker *w, struct tachy_item *item, tachy_frame **out)
+{
+    const struct segment *s = w->s;
+    struct segment_card *c;
+    int err = segment_cards_of(s, w->task, item, &c);
+    *out = NULL;
+    if (err < 0)
+        return err;
+    bool there = c->gpu->device.ordinal == s->surface.device && tachy_frame_pool_out(s->surfaces) < MOST_OUT;
+    return there ? tachy_surface_get(s->surfaces, out) : tachy_frame_pool_get(s->pool, out);
+}
+
+// Grey is composited into the luma alone.
+int segment_gpu_fill(struct segment_gpu_worker *g, tachy_frame *surface)
+{
+    if (surface->format == g->w->s->out.format)
+        return TACHY_OK;
+    cuda_address chroma = (cuda_address)(uintptr_t)surface->data[1];
+    size_t bytes = (size_t)surface->stride[1] * (size_t)((surface->height + 1) / 2);
+    return segment_gpu_failed(g, g->cu->fill_async(chroma, 128, bytes, g->stream), "filling a surface");
+}
