@@ -264,7 +264,7 @@ static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 static int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (item->state) {
+    if (item->state && !segment_state_gpu(item->state)) {
         int err = w->gpu ? segment_gpu_fetch_input(w, item, eye) : TACHY_OK;
         return err < 0 ? err : segment_state_run(w, item->state, eye);
     }

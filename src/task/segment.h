@@ -182,15 +182,19 @@ int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye);
 int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n);
 int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
 
-// segment_state.c: the recurrent part of the recipe.
+// segment_state.c: the recurrent part of the recipe. begin: the first state's elements into host memory.
+void segment_state_begin(void *data, const struct segment_state_io *io);
 bool segment_recurrent(const tachy_task *t);
 int segment_state_open(tachy_task *t, void **state);
 void segment_state_close(void *state);
 void segment_state_reset(void *state);
 int segment_state_save(const void *state, void **data, size_t *size);
 int segment_state_load(void *state, const void *data, size_t size);
-// Runs the worker's engine from the eye's state and puts what comes out in its place.
+// Runs the worker's engine from the eye's state and puts what comes out in its place; of a state on the host.
 int segment_state_run(struct segment_worker *w, void *state, int eye);
+// Where it lies on a card: that part; NULL: it is the host's.
+struct segment_gpu_state;
+struct segment_gpu_state *segment_state_gpu(void *state);
 
 // segment_options.c: reads the settings into `s`.
 int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings *settings);

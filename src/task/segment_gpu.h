@@ -50,6 +50,15 @@ bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct
 int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item);
 void *segment_gpu_stream(const void *worker);
 
+// segment_gpu_state.c: the states of a stream, all eyes, where the engine runs on the card. One thread at a time but
+// for close(). The bytes of save and load are those of the host's states: eye by eye, and of each the card's order.
+struct segment_gpu_state;
+int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t);
+void segment_gpu_state_reset(struct segment_gpu_state *st);
+int segment_gpu_state_save(struct segment_gpu_state *st, void *to);
+int segment_gpu_state_load(struct segment_gpu_state *st, const void *from);
+void segment_gpu_state_close(struct segment_gpu_state **st);
+
 // Memory for the eye's mask and guide that the GPU can write, and its counterpart there.
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);
 void segment_gpu_eye_free(struct segment_eye *e);

@@ -12,17 +12,11 @@ int segment_gpu_model_open(tachy_task *t, struct segment *s)
 
 int segment_gpu_run_model(struct segment_gpu_worker *g)
 {
-    struct segment_engine *e = &g->w->size[g->w->last];
-    const struct segment_gpu_size *size = &g->size[g->w->last];
-    const struct segment_tensors *t = &e->tensors;
-    struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
+    const struct segment_engine *e = &g->w->size[g->w->last];
+    struct segment_gpu_size *size = &g->size[g->w->last];
     cuda_stream stream = tachy_engine_stream(e->engine);
-    memcpy(in, t->in, sizeof(in));
-    memcpy(out, t->out, sizeof(out));
-    in[t->picture] = size->in;
-    out[t->mask] = size->out;
     int err = stream ? segment_gpu_follow(g, stream, g->stream) : TACHY_OK;
     if (err == TACHY_OK)
-        err = tachy_engine_run(e->engine, in, out);
+        err = tachy_engine_run(e->engine, size->all_in, size->all_out);
     return err < 0 || !stream ? err : segment_gpu_follow(g, g->stream, stream);
 }

@@ -13,8 +13,11 @@
 struct segment_gpu_size {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
     struct tachy_tensor in, out; // on the card; `out` where the engine runs there
+    // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
+    // stands in the place of the worker's own memory for it while a frame is run.
+    struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
     void *own_in;                // the host's input that pinned memory stands in for
-    struct tachy_block in_block, out_block, pinned;
+    struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither
 };
 
 struct segment_gpu_worker {
@@ -73,6 +76,9 @@ static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, c
 
 // segment_gpu_model.c: queues the model of the worker's size, from the card's input to its output there.
 int segment_gpu_run_model(struct segment_gpu_worker *g);
+
+// segment_gpu_state.c: the same from the eye's state on the card, where what comes out takes its place.
+int segment_gpu_state_run(struct segment_gpu_worker *g, struct segment_gpu_state *st, int eye);
 
 // segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
 // from here on comes after it was written.
