@@ -49,6 +49,8 @@ struct tachy_memory;
 void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m);
 int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out);
 void tachy_frame_pool_close(tachy_frame_pool **p);
+// Frames that have not come back.
+size_t tachy_frame_pool_out(tachy_frame_pool *p);
 
 // Bytes of pixels that a frame of this format and size takes.
 size_t tachy_frame_bytes(enum tachy_pix format, int width, int height);

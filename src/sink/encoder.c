@@ -282,10 +282,13 @@ static int send(tachy_encoder *e, tachy_frame *f)
     if (ret == AVERROR_EOF && !f)
         return TACHY_OK; // flushed before
     char text[128];
+    int code = ret == AVERROR(ENOMEM) ? TACHY_ERR_NOMEM : TACHY_ERR_EXTERNAL;
+    if (ret < 0 && !f)
+        return tachy_fail(e->log, code, "the encoder %s failed at the end: %s", e->ctx->codec->name,
+                          tachy_av_text(ret, text));
     if (ret < 0)
-        return tachy_fail(e->log, ret == AVERROR(ENOMEM) ? TACHY_ERR_NOMEM : TACHY_ERR_EXTERNAL,
-                          "the encoder %s failed at frame %lld: %s", e->ctx->codec->name,
-                          (long long)(f ? f->id : -1), tachy_av_text(ret, text));
+        return tachy_fail(e->log, code, "the encoder %s failed at frame %lld: %s", e->ctx->codec->name,
+                          (long long)f->id, tachy_av_text(ret, text));
     if (f)
         remember(e, pts, av_rescale_q(f->duration, e->time_base, e->ctx->time_base));
     return TACHY_OK;

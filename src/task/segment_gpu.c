@@ -312,7 +312,7 @@ static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tach
     if (err == TACHY_OK)
         err = queue_composite(g, item, surface);
     segment_gpu_copies(g, TACHY_STEP_COMPOSITE);
-    if (err == TACHY_OK)
+    if (err == TACHY_OK && surface != out)
         err = tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
     for (int i = 0; i < item->result.eyes && err == TACHY_OK; i++)
         err = segment_gpu_eye_fetch(&si->eye[i], i == 0, g->stream, g->w->task->log);
@@ -343,20 +343,16 @@ int segment_gpu_finish(struct tachy_item *item)
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)
 {
     struct segment_gpu_worker *g;
-    tachy_frame *surface;
+    tachy_frame *surface = NULL; // where `out` is the host's
     int err = segment_cards_composite(w, item, &g);
     if (err == TACHY_OK)
         err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
         return err;
-    if (out->place == TACHY_DEVICE) {
-        surface = tachy_frame_ref(out);
-        err = segment_gpu_fill(g, surface);
-    } else {
-        err = tachy_frame_pool_get(g->surfaces, &surface);
-    }
+    bool there = out->place == TACHY_DEVICE;
+    err = there ? segment_gpu_fill(g, out) : tachy_frame_pool_get(g->surfaces, &surface);
     if (err == TACHY_OK) {
-        err = composite(g, item, surface, out);
+        err = composite(g, item, there ? out : surface, out);
         tachy_frame_unref(&surface);
     }
     tachy_device_leave(&g->gpu->device);

@@ -7,9 +7,9 @@
 // comes back to the pool when the encoder has read it, so neither waits for the other's stream.
 
 enum {
-    // FFmpeg's encoder registers each surface once and remembers 64; beyond that it would register anew. Those that
-    // the encoder itself holds come out of the rest.
-    MOST_OUT = 48,
+    // FFmpeg's encoder registers each surface once and remembers 64; beyond that it gives up old ones. Beside NVDEC
+    // there are 32 of finished pictures and about 20 of the encoder's; software decoders let more pictures wait.
+    MOST_OUT = 56,
 };
 
 static struct segment_card *card_of(const struct segment *s, int device)

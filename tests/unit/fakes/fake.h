@@ -47,6 +47,7 @@ struct fake_nvenc_state {
     int surfaces, uploads;               // pictures that were read on the card, and from a buffer of the encoder's
     int registrations, most_registered;  // of surfaces: ever; of a session at once
     int wrong;                           // what a driver would not forgive
+    int other_version;                   // calls of a client that was built with another nvEncodeAPI.h
     int preset, quality, bit_rate, rate_control, hevc; // of the last one; p1 is 1, quality in 256ths
 };
 FAKE_API struct fake_nvenc_state *fake_nvenc(void);

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { SMALL = 1 << 16 }; // bytes of a copy in one piece that is made; larger ones only take their time
+enum { SMALL = 1 << 19 }; // bytes of a copy in one piece that is made; larger ones only take their time
 
 struct cuda_stream_handle {
     uint64_t busy_until; // host ns

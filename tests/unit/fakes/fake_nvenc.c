@@ -56,7 +56,7 @@ static NVENCSTATUS wrong(const char *what)
 #define VERSION(struct_version, wanted)                                                                       \
     do {                                                                                                      \
         if ((struct_version) != (wanted)) {                                                                   \
-            wrong("a structure of another version: " #wanted);                                                \
+            state.other_version++;                                                                            \
             return NV_ENC_ERR_INVALID_VERSION;                                                                \
         }                                                                                                     \
     } while (0)
