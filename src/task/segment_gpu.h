@@ -16,8 +16,12 @@ struct segment_card;
 int segment_gpu_open(tachy_task *t, struct segment *s);
 // Whether the engine that was opened with the task runs there too.
 bool segment_gpu_runs_model(const struct segment *s);
-// Before the engine: where the provider works on a stream that it is given, one for it.
+// Before the engine: where the provider works on a stream that it is given, one on each GPU.
 int segment_gpu_model_open(tachy_task *t, struct segment *s);
+// Behind the first engine and the cards: where it runs on its card, an engine for each of the others.
+int segment_gpu_model_spread(tachy_task *t, struct segment *s);
+// After the engines and the cards.
+void segment_gpu_model_close(struct segment *s);
 // The stream's memory manager gets the cards' memory as its places.
 int segment_gpu_start(tachy_task *t, struct segment *s);
 void segment_gpu_close(struct segment *s);
@@ -55,6 +59,7 @@ void *segment_gpu_stream(const void *worker);
 struct segment_gpu_state;
 int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t);
 void segment_gpu_state_reset(struct segment_gpu_state *st);
+struct segment_card *segment_gpu_state_card(struct segment_gpu_state *st); // any thread: where they are
 int segment_gpu_state_save(struct segment_gpu_state *st, void *to);
 int segment_gpu_state_load(struct segment_gpu_state *st, const void *from);
 void segment_gpu_state_close(struct segment_gpu_state **st);

@@ -8,8 +8,9 @@
 struct segment_gpu_state {
     tachy_task *task;
     const struct segment *s;
-    struct segment_card *card; // whose memory it is in
-    cuda_stream stream;        // of the runs there
+    _Atomic(struct segment_card *) card; // whose memory it is in: that of the last frame
+    const struct tachy_cu *cu;
+    cuda_stream stream; // of the runs there
     struct tachy_block block;
     void *start[TACHY_MAX_STATES]; // the first state's elements, on the host; NULL: zeros
     int eyes;
@@ -21,7 +22,7 @@ struct segment_gpu_state {
 
 static int failed(const struct segment_gpu_state *st, int status, const char *what)
 {
-    return tachy_cu_check(st->card->gpu->device.cu, status, st->task->log, what);
+    return tachy_cu_check(st->cu, status, st->task->log, what);
 }
 
 static size_t bytes_of(const struct segment_gpu_state *st, int i) { return tachy_tensor_bytes(&st->s->state[i].spec); }
@@ -35,8 +36,10 @@ static int place(struct segment_gpu_state *st, struct segment_card *card)
         at[i] = all;
         all += (bytes_of(st, i) + APART - 1) / APART * APART;
     }
-    st->card = card;
-    st->stream = st->s->model_gpu->stream;
+    atomic_fetch_add(&card->states, 1);
+    atomic_store(&st->card, card);
+    st->cu = card->gpu->device.cu;
+    st->stream = st->s->model_gpu[card - st->s->cards]->stream;
     int err = tachy_memory_take(st->task->memory, &st->block, card->place, TACHY_MEMORY_TENSORS,
                                 2 * all * (size_t)st->eyes);
     if (err < 0)
@@ -50,6 +53,16 @@ static int place(struct segment_gpu_state *st, struct segment_card *card)
         }
     }
     return TACHY_OK;
+}
+
+// The first of the cards that have the fewest streams' states.
+static struct segment_card *fewest(const struct segment *s)
+{
+    struct segment_card *best = s->cards;
+    for (int i = 1; i < s->nb_cards; i++)
+        if (atomic_load(&s->cards[i].states) < atomic_load(&best->states))
+            best = &s->cards[i];
+    return best;
 }
 
 int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t)
@@ -70,11 +83,26 @@ int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t)
             segment_state_begin(st->start[i], &st->s->state[i]);
     }
     if (err == TACHY_OK)
-        err = place(st, st->s->cards);
+        err = place(st, fewest(st->s));
     if (err < 0)
         segment_gpu_state_close(out);
     return err;
 }
+
+static void leave(struct segment_gpu_state *st)
+{
+    struct segment_card *c = st->card;
+    if (!c)
+        return;
+    if (st->block.data && tachy_device_enter(&c->gpu->device, NULL) == TACHY_OK) {
+        st->cu->stream_wait(st->stream); // the last runs write it
+        tachy_device_leave(&c->gpu->device);
+    }
+    tachy_memory_give(st->task->memory, &st->block);
+    atomic_fetch_sub(&c->states, 1);
+}
+
+struct segment_card *segment_gpu_state_card(struct segment_gpu_state *st) { return st->card; }
 
 void segment_gpu_state_close(struct segment_gpu_state **state)
 {
@@ -82,11 +110,7 @@ void segment_gpu_state_close(struct segment_gpu_state **state)
     *state = NULL;
     if (!st)
         return;
-    if (st->block.data && tachy_device_enter(&st->card->gpu->device, NULL) == TACHY_OK) {
-        st->card->gpu->device.cu->stream_wait(st->stream); // the last runs write it
-        tachy_device_leave(&st->card->gpu->device);
-    }
-    tachy_memory_give(st->task->memory, &st->block);
+    leave(st);
     for (int i = 0; i < TACHY_MAX_STATES; i++)
         free(st->start[i]);
     free(st);
@@ -101,7 +125,7 @@ void segment_gpu_state_reset(struct segment_gpu_state *st)
 // Queues the first state of an eye that begins. The context is current.
 static int begin(struct segment_gpu_state *st, struct gpu_state_eye *e)
 {
-    const struct tachy_cu *cu = st->card->gpu->device.cu;
+    const struct tachy_cu *cu = st->cu;
     int err = TACHY_OK;
     for (int i = 0; i < st->s->nb_states && e->begins && err == TACHY_OK; i++) {
         int status = st->start[i] ? cu->copy_to_device_async(e->now[i], st->start[i], bytes_of(st, i), st->stream)
@@ -114,7 +138,7 @@ static int begin(struct segment_gpu_state *st, struct gpu_state_eye *e)
 
 int segment_gpu_state_save(struct segment_gpu_state *st, void *data)
 {
-    const struct tachy_cu *cu = st->card->gpu->device.cu;
+    const struct tachy_cu *cu = st->cu;
     char *to = data;
     int err = tachy_device_enter(&st->card->gpu->device, st->task->log);
     if (err < 0)
@@ -133,7 +157,7 @@ int segment_gpu_state_save(struct segment_gpu_state *st, void *data)
 
 int segment_gpu_state_load(struct segment_gpu_state *st, const void *data)
 {
-    const struct tachy_cu *cu = st->card->gpu->device.cu;
+    const struct tachy_cu *cu = st->cu;
     const char *from = data;
     int err = tachy_device_enter(&st->card->gpu->device, st->task->log);
     if (err < 0)
@@ -150,11 +174,31 @@ int segment_gpu_state_load(struct segment_gpu_state *st, const void *data)
     return err < 0 ? err : end;
 }
 
+// To the card that the next frame is on, by way of the host: a file's parts follow each other from card to card.
+static int move(struct segment_gpu_state *st, struct segment_card *to)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < st->s->nb_states; i++)
+        bytes += bytes_of(st, i);
+    void *data = malloc(bytes * (size_t)st->eyes);
+    int err = data ? segment_gpu_state_save(st, data) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK) {
+        leave(st);
+        err = place(st, to);
+    }
+    if (err == TACHY_OK)
+        err = segment_gpu_state_load(st, data);
+    free(data);
+    return err;
+}
+
 int segment_gpu_state_run(struct segment_gpu_worker *g, struct segment_gpu_state *st, int eye)
 {
     struct gpu_state_eye *e = &st->eye[eye];
     struct segment_gpu_size *size = &g->size[g->w->last];
-    int err = begin(st, e);
+    int err = st->card == g->card ? TACHY_OK : move(st, g->card);
+    if (err == TACHY_OK)
+        err = begin(st, e);
     for (int i = 0; i < st->s->nb_states; i++) {
         size->all_in[st->s->state[i].in].data = (void *)(uintptr_t)e->now[i];
         size->all_out[st->s->state[i].out].data = (void *)(uintptr_t)e->next[i];

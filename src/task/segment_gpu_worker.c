@@ -14,11 +14,8 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
         tachy_msg(t->log, TACHY_LOG_INFO,
                   "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
                   "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
-    if (s->nb_gpu_ids > 1 && tachy_engine_on_device(e) && !segment_pretends(s))
-        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--gpus: the provider %s runs a model on one GPU: name one, or take --provider tachy or cpu",
-                          tachy_engine_provider(e));
-    return segment_cards_open(t, s);
+    int err = segment_cards_open(t, s);
+    return err < 0 ? err : segment_gpu_model_spread(t, s);
 }
 
 bool segment_gpu_runs_model(const struct segment *s) { return tachy_engine_on_device(s->net[SEGMENT_FULL].first); }
@@ -105,7 +102,9 @@ static int open_size(struct segment_gpu_worker *g, int i)
         err = tensor_on_gpu(g, &size->in, &size->in_block);
     if (err == TACHY_OK && tachy_engine_on_device(e->engine)) {
         err = tensor_on_gpu(g, &size->out, &size->out_block);
-        return err < 0 ? err : rest_on_gpu(g, t, size);
+        if (err == TACHY_OK)
+            err = rest_on_gpu(g, t, size);
+        return err < 0 ? err : segment_gpu_model_engine(g, i);
     }
     if (err < 0)
         return err;
@@ -127,6 +126,7 @@ static void close_size(struct segment_gpu_worker *g, int i)
     struct segment_tensors *t = &g->w->size[i].tensors;
     for (int eye = 0; eye < TACHY_MAX_EYES; eye++)
         tachy_preprocess_gpu_close(&size->preprocess[eye]);
+    tachy_engine_close(&size->own_engine);
     if (size->own_in)
         t->in[t->picture].data = size->own_in;
     tachy_memory_give(g->w->task->memory, &size->in_block);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 // segment with the model on the card too, over a driver without one (fakes/): the provider cuda-ort is an engine of
-// this file, which works on the stream that it is given, and a recurrent one. Every tensor says when it was ready on
+// this file, which works on the stream that it is given: a recurrent one, and one without states. Every tensor says when it was ready on
 // its stream, and whoever reads it must have been put behind that. With a true model on a card: tests/gpu/run.
 
 enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, RUN_NS = 80000, ANEW_EVERY = 13, START = 5 };
@@ -31,6 +31,7 @@ static struct fake_cuda_counts *(*counts)(void);
 static void (*launch)(cuda_stream s, uint64_t ns);
 static uint64_t (*busy)(cuda_stream s);
 static void (*list)(int gpus);
+static void (*others)(size_t bytes);
 
 static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 
@@ -97,10 +98,13 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
 int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
 
-// ---- The engine: h' and k' of h, k and the picture; the mask is their sum
+// ---- The engine: h' and k' of h, k and the picture; the mask is their sum. Without states it is what they would be
+// behind one picture.
 
+enum { TAKEN = 900 << 20, OTHERS = 1 << 30 }; // bytes: that an engine takes, and other programs
 struct recurrent {
     int gpu;
+    bool flat;
 };
 enum { IN_H, IN_X, IN_K, OUT_K = 0, OUT_MORE, OUT_H, OUT_Y };
 
@@ -121,6 +125,17 @@ static int recurrent_open(tachy_engine *e)
 {
     struct recurrent *r = (void *)e->priv;
     r->gpu = e->params.gpu;
+    r->flat = strstr(e->params.model_path, "flat");
+    e->on_device = true;
+    e->stream = e->params.gpu_stream;
+    others(OTHERS + (size_t)++opened * TAKEN);
+    snprintf(e->version, sizeof(e->version), "test");
+    if (r->flat) {
+        e->n_in = e->n_out = 1;
+        e->in[0] = io_of("x", shapes[1]);
+        e->out[0] = io_of("y", shapes[1]);
+        return e->stream ? TACHY_OK : TACHY_ERR_INVAL;
+    }
     e->n_in = 3;
     e->n_out = 4;
     e->in[IN_H] = io_of("h_in", shapes[0]);
@@ -130,10 +145,6 @@ static int recurrent_open(tachy_engine *e)
     e->out[OUT_MORE] = io_of("more", shapes[3]);
     e->out[OUT_H] = io_of("h_out", shapes[0]);
     e->out[OUT_Y] = io_of("y", shapes[1]);
-    e->on_device = true;
-    e->stream = e->params.gpu_stream;
-    opened++;
-    snprintf(e->version, sizeof(e->version), "test");
     return e->stream ? TACHY_OK : TACHY_ERR_INVAL;
 }
 
@@ -147,13 +158,20 @@ static struct pair next_of(struct pair p, int x)
     return (struct pair){h, (p.k * 3 + h + 2) % 9973};
 }
 
-static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+static const struct pair first = {0, START};
+
+static _Atomic int on_gpu[TACHY_MAX_GPUS], most_on_gpu; // runs that are being queued
+
+static int flat_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
 {
-    const struct recurrent *r = (void *)e->priv;
-    for (int i = 0; i < e->n_in + e->n_out; i++) {
-        const struct tachy_tensor *t = i < e->n_in ? &in[i] : &out[i - e->n_in];
-        elsewhere += t->place != TACHY_DEVICE || t->device != r->gpu;
-    }
+    struct pair after = next_of(first, get(in[0].data, e->stream));
+    launch(e->stream, RUN_NS);
+    put(out[0].data, after.h + after.k, e->stream);
+    return TACHY_OK;
+}
+
+static int queue(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
     struct pair before = {get(in[IN_H].data, e->stream), get(in[IN_K].data, e->stream)};
     struct pair after = next_of(before, get(in[IN_X].data, e->stream));
     launch(e->stream, RUN_NS);
@@ -161,11 +179,29 @@ static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct
     put(out[OUT_K].data, after.k, e->stream);
     put(out[OUT_Y].data, after.h + after.k, e->stream);
     memset(out[OUT_MORE].data, 1, tachy_tensor_bytes(&out[OUT_MORE]));
-    runs++;
     return TACHY_OK;
 }
 
-static void recurrent_close(tachy_engine *e) { opened--; }
+static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    const struct recurrent *r = (void *)e->priv;
+    for (int i = 0; i < e->n_in + e->n_out; i++) {
+        const struct tachy_tensor *t = i < e->n_in ? &in[i] : &out[i - e->n_in];
+        elsewhere += t->place != TACHY_DEVICE || t->device != r->gpu;
+    }
+    most_on_gpu |= on_gpu[r->gpu]++ > 0;
+    runs++;
+    usleep(50); // what asking for a run takes
+    int err = r->flat ? flat_run(e, in, out) : queue(e, in, out);
+    on_gpu[r->gpu]--;
+    return err;
+}
+
+static void recurrent_close(tachy_engine *e)
+{
+    if (e->stream)
+        others(OTHERS + (size_t)--opened * TAKEN);
+}
 
 const struct tachy_engine_ops tachy_engine_ep = {.name = "", .needs_model = true, .priv_size = sizeof(struct recurrent),
                                                  .open = recurrent_open, .run = recurrent_run,
@@ -175,7 +211,11 @@ bool tachy_engine_takes_stream(const char *name) { return name && !strcmp(name, 
 // ---- The task
 
 static char folder[64];
-static void on_message(void *user, enum tachy_log_level level, const char *msg) { fprintf(stderr, "%s\n", msg); }
+static char last[256]; // message
+static void on_message(void *user, enum tachy_log_level level, const char *msg)
+{
+    snprintf(last, sizeof(last), "%s", msg);
+}
 static const struct tachy_log log_errors = {.fn = on_message, .max_level = TACHY_LOG_WARN};
 
 static void write_file(const char *name, const char *text)
@@ -187,13 +227,14 @@ static void write_file(const char *name, const char *text)
     fclose(f);
 }
 
-static tachy_task *open_task(const char *mode, const char *gpus)
+static tachy_task *open_task(const char *model, const char *mode, const char *gpus, const char *fraction)
 {
     tachy_settings *set = NULL;
     tachy_task *t = NULL;
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
-    const char *const with[][2] = {{"model.name", "rec"}, {"model.dir", folder}, {"model.provider", "cuda-ort"},
-                                   {"segment.mode", mode}, {"gpu.device", "cuda"}, {"gpu.ids", gpus}};
+    const char *const with[][2] = {{"model.name", model}, {"model.dir", folder}, {"model.provider", "cuda-ort"},
+                                   {"segment.mode", mode}, {"gpu.device", "cuda"}, {"gpu.ids", gpus},
+                                   {"gpu.memory_fraction", fraction}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
     CHECK_INT(tachy_task_open(&t, "segment", set, &log_errors), TACHY_OK);
@@ -215,12 +256,10 @@ static void draw(tachy_frame *f, int64_t id)
     f->discontinuity = id && id % ANEW_EVERY == 0;
 }
 
-static const struct pair first = {0, START};
-
 // The mask's first byte behind frame `id`, by a loop.
-static int mask_of(struct pair state[2], int64_t id, int eye)
+static int mask_of(struct pair state[2], int64_t id, int eye, bool flat)
 {
-    if (id % ANEW_EVERY == 0)
+    if (id % ANEW_EVERY == 0 || flat)
         state[eye] = first;
     state[eye] = next_of(state[eye], byte_of(id, eye));
     return (state[eye].h + state[eye].k) % 251;
@@ -231,13 +270,16 @@ static int mask_of(struct pair state[2], int64_t id, int eye)
 struct way {
     const char *mode;
     bool on_gpu; // decoded frames are
-    int workers, streams, eyes, frames;
+    int workers, streams, eyes, frames, cards;
+    bool flat;
 };
+
+enum { CARDS = 3, IN_A_ROW = 7 }; // frames on one card
 
 struct guest {
     const struct way *way;
     tachy_stream *s;
-    tachy_frame_pool *pool;
+    tachy_frame_pool *pool[CARDS];
     pthread_t thread;
 };
 
@@ -246,7 +288,7 @@ static void *feed_main(void *arg)
     struct guest *g = arg;
     for (int i = 0; i < g->way->frames; i++) {
         tachy_frame *f = NULL;
-        if (tachy_frame_pool_get(g->pool, &f) < 0)
+        if (tachy_frame_pool_get(g->pool[i / IN_A_ROW % g->way->cards], &f) < 0)
             break;
         draw(f, i);
         int err = tachy_stream_push(g->s, f);
@@ -273,7 +315,7 @@ static void pull_all(struct guest *g)
         CHECK_INT(r->eyes, way->eyes);
         int want[2];
         for (int eye = 0; eye < way->eyes; eye++) {
-            want[eye] = mask_of(state, n, eye);
+            want[eye] = mask_of(state, n, eye, way->flat);
             CHECK_INT(r->mask[eye].data[0], want[eye]);
         }
         if (f)
@@ -293,37 +335,69 @@ static void nothing_is_left(void)
     CHECK_INT(opened, 0);
     CHECK_INT(early, 0);
     CHECK_INT(elsewhere, 0);
+    CHECK_INT(most_on_gpu, 0); // one run is queued at a time
+}
+
+static void open_guest(struct guest *g, const struct way *way, tachy_pipeline *p, tachy_task *t, struct tachy_gpu **gpu)
+{
+    struct tachy_video_info in = video;
+    in.place = way->on_gpu ? TACHY_DEVICE : TACHY_HOST;
+    in.stereo = way->eyes == 2 ? TACHY_STEREO_SBS : TACHY_STEREO_MONO;
+    g->way = way;
+    for (int i = 0; i < way->cards; i++)
+        CHECK_INT(tachy_frame_pool_open_gpu(&g->pool[i], way->on_gpu ? gpu[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
+    CHECK_INT(tachy_pipeline_join(p, &g->s, tachy_stream_params(.task = t, .input = in, .window = 32)), TACHY_OK);
+    pthread_create(&g->thread, NULL, feed_main, g);
+}
+
+static void close_guest(struct guest *g)
+{
+    pthread_join(g->thread, NULL);
+    tachy_stream_leave(&g->s);
+    for (int i = 0; i < CARDS; i++)
+        tachy_frame_pool_close(&g->pool[i]);
+}
+
+// Frames that were on a card are worked on there; the host's of a recurrent model are where the stream's state is.
+static void check_shares(const tachy_task *t, const struct way *way)
+{
+    struct tachy_gpu_share share[TACHY_MAX_GPUS];
+    int used = 0, all = 0;
+    CHECK_INT(t->ops->gpus(t, share), way->cards);
+    for (int i = 0; i < way->cards; i++) {
+        used += share[i].frames > 0;
+        all += (int)share[i].frames;
+    }
+    CHECK_INT(all, way->streams * way->frames);
+    CHECK_INT(used, way->on_gpu ? way->cards : TACHY_MIN(way->cards, way->streams));
 }
 
 static void run(const struct way *way)
 {
     enum { MOST = 3 };
-    tachy_task *t = open_task(way->mode, "0");
-    struct tachy_gpu *gpu = NULL;
+    list(way->cards);
+    tachy_task *t = open_task(way->flat ? "flat" : "rec", way->mode, "all", "0.5");
+    struct tachy_gpu *gpu[CARDS] = {0};
     tachy_pipeline *p = NULL;
     struct guest g[MOST] = {0};
-    struct tachy_video_info in = video;
     int before = runs;
-    in.place = way->on_gpu ? TACHY_DEVICE : TACHY_HOST;
-    in.stereo = way->eyes == 2 ? TACHY_STEREO_SBS : TACHY_STEREO_MONO;
-    CHECK_INT(tachy_gpu_open(&gpu, 0, NULL, &log_errors), TACHY_OK);
+    CHECK_INT(opened, way->cards); // an engine each before the first frame
+    for (int i = 0; i < way->cards; i++)
+        CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
     CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .log = &log_errors)), TACHY_OK);
-    for (int i = 0; i < way->streams; i++) {
-        g[i].way = way;
-        CHECK_INT(tachy_frame_pool_open_gpu(&g[i].pool, way->on_gpu ? gpu : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
-        CHECK_INT(tachy_pipeline_join(p, &g[i].s, tachy_stream_params(.task = t, .input = in, .window = 32)), TACHY_OK);
-        pthread_create(&g[i].thread, NULL, feed_main, &g[i]);
-    }
+    for (int i = 0; i < way->streams; i++)
+        open_guest(&g[i], way, p, t, gpu);
     for (int i = 0; i < way->streams; i++)
         pull_all(&g[i]);
-    for (int i = 0; i < way->streams; i++) {
-        pthread_join(g[i].thread, NULL);
-        tachy_stream_leave(&g[i].s);
-        tachy_frame_pool_close(&g[i].pool);
-    }
+    if (way->on_gpu || !way->flat)
+        check_shares(t, way);
+    for (int i = 0; i < way->streams; i++)
+        close_guest(&g[i]);
     tachy_pipeline_close(&p);
-    tachy_gpu_unref(&gpu);
+    for (int i = 0; i < way->cards; i++)
+        tachy_gpu_unref(&gpu[i]);
     tachy_task_close(&t);
+    list(1);
     CHECK_INT(runs - before, way->streams * way->eyes * way->frames);
     nothing_is_left();
 }
@@ -332,7 +406,19 @@ TEST(states_stay_on_the_card)
 {
     static const char *const modes[] = {"mask", "cutout", "json"};
     for (int i = 0; i < 12; i++)
-        run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 3, 1 + (i / 3) % 2, 60});
+        run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 3, 1 + (i / 3) % 2, 40, 1, false});
+}
+
+TEST(states_go_with_their_frames)
+{
+    for (int i = 0; i < 8; i++)
+        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 2 * (i % 3), 1 + i % 3, 1 + (i / 4) % 2, 40, 2 + (i & 1), false});
+}
+
+TEST(a_model_on_every_card)
+{
+    for (int i = 0; i < 8; i++)
+        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 4, 1 + i % 2, 1 + (i / 4) % 2, 60, 1 + i % 3, true});
 }
 
 // ---- The steps by themselves
@@ -345,9 +431,10 @@ struct bench {
 
 static void open_bench(struct bench *b, int eyes)
 {
+    list(1);
     struct tachy_video_info out, in = video;
     in.stereo = eyes == 2 ? TACHY_STEREO_SBS : TACHY_STEREO_MONO;
-    *b = (struct bench){.t = open_task("mask", "0")};
+    *b = (struct bench){.t = open_task("rec", "mask", "0", "0.5")};
     CHECK_INT(tachy_memory_open(&b->memory, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
     b->t->memory = b->memory;
     CHECK_INT(b->t->ops->start(b->t, &in, &out), TACHY_OK);
@@ -414,7 +501,7 @@ TEST(states_are_saved_and_loaded)
         for (int i = 0; i < 12; i++) {
             int want[2];
             for (int eye = 0; eye < eyes; eye++)
-                want[eye] = mask_of(state, i, eye);
+                want[eye] = mask_of(state, i, eye, false);
             if (i < 7)
                 continue;
             step(&b, b.state, i, one);
@@ -434,6 +521,30 @@ TEST(states_are_saved_and_loaded)
     }
 }
 
+// A share of the memory holds the engines too; where it does not, that is said before the first frame.
+TEST(engines_are_counted)
+{
+    for (int i = 0; i < 2; i++) {
+        static const char *const fractions[] = {"0.5", "0.05"}; // of 16 GiB
+        struct tachy_memory *memory;
+        struct tachy_memory_stats stats;
+        struct tachy_video_info out;
+        list(2);
+        tachy_task *t = open_task("flat", "mask", "0,1", fractions[i]);
+        CHECK_INT(tachy_memory_open(&memory, &(struct tachy_memory_params){.log = NULL}), TACHY_OK);
+        t->memory = memory;
+        CHECK_INT(t->ops->start(t, &video, &out), i ? TACHY_ERR_NOMEM : TACHY_OK);
+        tachy_memory_read(memory, &stats);
+        for (int gpu = 0; gpu < 2 && !i; gpu++)
+            CHECK(stats.used[tachy_place_of_gpu(gpu)][TACHY_MEMORY_TENSORS] >= TAKEN);
+        CHECK(strstr(last, "takes 900 MiB there, more than gpu.memory_fraction") ? i : !i);
+        tachy_task_close(&t);
+        tachy_memory_close(&memory);
+        list(1);
+        nothing_is_left();
+    }
+}
+
 TEST(opens)
 {
     snprintf(folder, sizeof(folder), "/tmp/test_segment_gpu_model-XXXXXX");
@@ -442,17 +553,22 @@ TEST(opens)
     launch = (__typeof__(launch))symbol("fake_cuda_launch");
     busy = (__typeof__(busy))symbol("fake_cuda_busy");
     list = (__typeof__(list))symbol("fake_cuda_list");
+    others = (__typeof__(others))symbol("fake_cuda_others");
     origin_us = tachy_now_ns() / 1000 - 100000 * (uint64_t)1000000;
     write_file("rec.json", "{\"name\": \"rec\", \"task\": \"segment\", \"file\": \"rec.onnx\", \"input\": {\"name\": \"x\", "
                "\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"output\": {\"name\": \"y\", "
                "\"meaning\": \"probability\"}, \"state\": [{\"input\": \"h_in\", \"output\": \"h_out\", \"shape\": [1, 8]}, "
                "{\"input\": \"k_in\", \"output\": \"k_out\", \"shape\": [1, 4, 4], \"start\": 5}]}");
-    write_file("rec.onnx", "no model"); // nobody reads it
+    write_file("flat.json", "{\"name\": \"flat\", \"task\": \"segment\", \"file\": \"flat.onnx\", \"input\": {\"width\": 16, "
+               "\"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"output\": {\"meaning\": "
+               "\"probability\"}}");
+    write_file("rec.onnx", "no model"); // nobody reads them
+    write_file("flat.onnx", "no model");
 }
 
 TEST(cleans)
 {
-    static const char *const names[] = {"rec.json", "rec.onnx"};
+    static const char *const names[] = {"rec.json", "rec.onnx", "flat.json", "flat.onnx"};
     char path[128];
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -461,5 +577,6 @@ TEST(cleans)
     rmdir(folder);
 }
 
-TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_card), TEST_CASE(states_are_saved_and_loaded),
+TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_card), TEST_CASE(states_go_with_their_frames),
+          TEST_CASE(a_model_on_every_card), TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded),
           TEST_CASE(cleans))
