@@ -50,3 +50,4 @@ int segment_cards_composite(struct segment_worker *w, struct tachy_item *item, s
 
 // See struct tachy_task_ops.
 int segment_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
+void segment_gpu_pin(tachy_task *t, int gpu);
