@@ -259,9 +259,9 @@ static void need(void)
     if (!avcodec_find_encoder_by_name("h264_nvenc") || !avcodec_find_encoder_by_name("libx264"))
         SKIP("this FFmpeg has no h264_nvenc or no libx264");
     tachy_av_quiet();
-    *(void **)&launch = symbol("libcuda.so.1", "fake_cuda_launch");
-    *(void **)&list_gpus = symbol("libcuda.so.1", "fake_cuda_list");
-    *(void **)&fail_cuda = symbol("libcuda.so.1", "fake_cuda_fail");
+    launch = (__typeof__(launch))symbol("libcuda.so.1", "fake_cuda_launch");
+    list_gpus = (__typeof__(list_gpus))symbol("libcuda.so.1", "fake_cuda_list");
+    fail_cuda = (__typeof__(fail_cuda))symbol("libcuda.so.1", "fake_cuda_fail");
     __typeof__(fake_cuda_count) *count = (__typeof__(count))symbol("libcuda.so.1", "fake_cuda_count");
     __typeof__(fake_nvenc) *state = (__typeof__(state))symbol("libnvidia-encode.so.1", "fake_nvenc");
     counts = count();
