@@ -92,8 +92,10 @@ static void look(struct segment_gpu_flight *f, uint64_t number)
 {
     pthread_mutex_lock(&f->lock);
     uint64_t done = atomic_load(&f->done);
-    bool in = done < number && tachy_device_enter(&f->gpu->device, NULL) == TACHY_OK;
-    if (in) {
+    int err = done < number ? tachy_device_enter(&f->gpu->device, f->log) : TACHY_OK;
+    if (err < 0)
+        atomic_store(&f->err, err); // who waits would do so for ever
+    if (done < number && err == TACHY_OK) {
         uint64_t to = is_done(f, number) ? number : done;
         while (to < number - 1 && to != number && is_done(f, to + 1))
             to++;

@@ -28,8 +28,7 @@ int segment_gpu_start(tachy_task *t, struct segment *s)
         p.mode = TACHY_MODE_MASK;
     if (!tachy_composite_cuda_takes(&p, s->in.format))
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--device cuda --mode alpha takes pictures that are grey, 4:2:0 or 4:4:4 without transparency, "
-                          "not %s: use --device cpu, or another mode", d ? d->name : "these");
+                          "--device cuda does not take pictures of %s: use --device cpu", d ? d->name : "this format");
     return segment_cards_start(t, s);
 }
 
@@ -47,7 +46,7 @@ static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, s
     if (err < 0)
         return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors", t->device,
                           bytes);
-    return segment_gpu_failed(g, g->cu->fill((cuda_address)(uintptr_t)t->data, 0, bytes), "clearing a tensor");
+    return segment_gpu_failed(g, g->cu->fill_async((cuda_address)(uintptr_t)t->data, 0, bytes, g->stream), "clearing a tensor");
 }
 
 enum { APART = 256 }; // what tensors of one block begin at multiples of, as what the driver gives does

@@ -29,6 +29,7 @@ FAKE_API void fake_cuda_others(size_t bytes);   // memory that other programs ho
 FAKE_API void fake_cuda_list(int gpus);         // how many there are; 1 at first
 FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none
 FAKE_API void fake_cuda_fail_init(int status); // of cuInit
+FAKE_API void fake_cuda_fail_push(int pushes); // so many contexts more are made current, then none; -1: all
 FAKE_API int fake_cuda_device_of(const void *context); // -1: it is none
 FAKE_API size_t fake_cuda_bytes_at(cuda_address at);   // of device memory, from there on; 0: it is none
 

@@ -160,11 +160,18 @@ FAKE_API int cuDevicePrimaryCtxRelease_v2(cuda_device device)
     return 0;
 }
 
+static _Atomic int pushes = -1;
+FAKE_API void fake_cuda_fail_push(int n) { pushes = n; }
+
 FAKE_API int cuCtxPushCurrent_v2(cuda_context context)
 {
     counts.calls++;
-    if (!context || current.n == PUSHED)
+    if (pushes >= 0 && pushes-- <= 0) {
+        pushes = 0;
         return 201; // CUDA_ERROR_INVALID_CONTEXT
+    }
+    if (!context || current.n == PUSHED)
+        return 201;
     current.on[current.n++] = context;
     return 0;
 }
