@@ -102,6 +102,9 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
     s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
     s->on_gpu = b->input.place == TACHY_DEVICE;
+    bool alone = s->state || b->batcher || b->task->save || !ops->group;
+    int group = alone ? 1 : ops->group(b->task);
+    s->group = TACHY_CLAMP(group, 1, PIPELINE_BATCH);
     if (s->on_gpu && !max_bytes)
         s->depth = TACHY_MAX(s->depth, gpu_depth(s));
     int64_t fit = s->on_gpu && !max_bytes ? device_fit(s) : TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
