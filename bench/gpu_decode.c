@@ -13,38 +13,56 @@
 // gpu_decode FILE [--sessions 1,4,8,14] [--seconds S] [--gpu N] [--window N] [--cpu] [--json]: how many
 // frames a second one file gives with so many decoders side by side, each taken by a thread of its own
 // that gives the frame back at once. NVDEC, or with --cpu FFmpeg's decoders with a thread each.
-// A run ends with the file or after S seconds; the clock starts with the first frame behind the one
-// that opening decodes, and opening is told apart.
+// A run ends with the file, or S seconds after every decoder has given a frame. `fps` counts from the first frame
+// behind the one that opening the file decodes, `steady_fps` from when every decoder has given one: a session of NVDEC
+// takes a tenth of a second and more to open.
 
 enum { SESSIONS_MAX = 64, RUNS_MAX = 16 };
 
 struct measured {
     int sessions, asked;
-    int64_t frames;
-    double seconds, open_seconds, cpu_us; // CPU time of the process a frame, decoders included
+    int64_t frames, steady_frames;
+    double seconds, steady_seconds, open_seconds, cpu_us; // CPU time of the process a frame, decoders included
     int width, height;
     const char *codec;
 };
 
 struct reading {
     tachy_source *source;
-    uint64_t until_ns;
-    _Atomic int64_t frames;
-    atomic_int err;
+    uint64_t seconds_ns;
+    _Atomic uint64_t steady_ns, until_ns; // UINT64_MAX until each thread, so each decoder, has given a frame
+    _Atomic int64_t frames, steady_frames;
+    atomic_int err, began;
+    int sessions;
     bool cpu;
 };
+
+static void count(struct reading *r, bool first)
+{
+    uint64_t now = tachy_now_ns();
+    atomic_fetch_add(&r->frames, 1);
+    if (now >= atomic_load(&r->steady_ns))
+        atomic_fetch_add(&r->steady_frames, 1);
+    if (first && atomic_fetch_add(&r->began, 1) + 1 == r->sessions) {
+        atomic_store(&r->steady_ns, now);
+        atomic_store(&r->until_ns, now + r->seconds_ns);
+    }
+}
 
 static void *read_main(void *arg)
 {
     struct reading *r = arg;
     tachy_frame *f;
     int64_t seq;
-    bool breaks;
+    bool breaks, first = true;
     int err = TACHY_OK;
-    while (tachy_now_ns() < r->until_ns && !(err = tachy_source_read_any(r->source, &f, &seq, &breaks, NULL))) {
+    while (tachy_now_ns() < atomic_load(&r->until_ns) && !(err = tachy_source_read_any(r->source, &f, &seq, &breaks, NULL))) {
         if (f && f->place != (r->cpu ? TACHY_HOST : TACHY_DEVICE))
             err = TACHY_ERR_STATE;
-        atomic_fetch_add(&r->frames, f != NULL);
+        if (f) {
+            count(r, first);
+            first = false;
+        }
         tachy_frame_unref(&f);
         if (err)
             break;
@@ -64,7 +82,8 @@ static double cpu_seconds(void)
 
 static int measure(struct measured *m, const struct tachy_source_params *p, double seconds, int64_t window)
 {
-    struct reading r = {.cpu = p->decode == TACHY_DECODE_CPU};
+    struct reading r = {.cpu = p->decode == TACHY_DECODE_CPU, .seconds_ns = (uint64_t)(seconds * 1e9),
+                        .steady_ns = UINT64_MAX, .until_ns = UINT64_MAX};
     pthread_t threads[SESSIONS_MAX];
     uint64_t start = tachy_now_ns();
     int err = tachy_source_open(&r.source, p);
@@ -72,18 +91,20 @@ static int measure(struct measured *m, const struct tachy_source_params *p, doub
         return err;
     m->width = tachy_source_info(r.source)->width;
     m->height = tachy_source_info(r.source)->height;
-    m->sessions = tachy_source_spread(r.source, m->asked, window);
+    m->sessions = r.sessions = tachy_source_spread(r.source, m->asked, window);
     uint64_t from = tachy_now_ns();
     double cpu = cpu_seconds();
     m->open_seconds = (double)(from - start) * 1e-9;
-    r.until_ns = from + (uint64_t)(seconds * 1e9);
     int n = 0;
     while (n < m->sessions && !pthread_create(&threads[n], NULL, read_main, &r))
         n++;
     for (int i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
-    m->seconds = (double)(tachy_now_ns() - from) * 1e-9;
+    uint64_t end = tachy_now_ns(), steady = atomic_load(&r.steady_ns);
+    m->seconds = (double)(end - from) * 1e-9;
     m->frames = atomic_load(&r.frames);
+    m->steady_frames = atomic_load(&r.steady_frames);
+    m->steady_seconds = steady < end ? (double)(end - steady) * 1e-9 : 0;
     m->cpu_us = m->frames ? (cpu_seconds() - cpu) / (double)m->frames * 1e6 : 0;
     tachy_source_close(&r.source);
     return atomic_load(&r.err);
@@ -106,13 +127,19 @@ static int read_list(int list[RUNS_MAX], const char *text)
     return n;
 }
 
+// 0: the file ended before every decoder had begun.
+static double steady_fps(const struct measured *m)
+{
+    return m->steady_seconds > 0 ? (double)m->steady_frames / m->steady_seconds : 0;
+}
+
 static json_t *json_of(const struct measured *m, double first)
 {
     double fps = (double)m->frames / m->seconds;
-    return json_pack("{s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:f}", "asked", m->asked, "sessions",
-                     m->sessions, "frames", (json_int_t)m->frames, "seconds", m->seconds, "fps", fps,
-                     "times_one", fps / first, "open_seconds", m->open_seconds, "cpu_us_per_frame",
-                     m->cpu_us);
+    return json_pack("{s:i, s:i, s:I, s:f, s:f, s:f, s:I, s:f, s:f, s:f, s:f}", "asked", m->asked, "sessions",
+                     m->sessions, "frames", (json_int_t)m->frames, "seconds", m->seconds, "fps", fps, "times_one",
+                     fps / first, "steady_frames", (json_int_t)m->steady_frames, "steady_seconds", m->steady_seconds,
+                     "steady_fps", steady_fps(m), "open_seconds", m->open_seconds, "cpu_us_per_frame", m->cpu_us);
 }
 
 static int usage(void)
@@ -163,9 +190,9 @@ int main(int argc, char **argv)
             first = (double)m.frames / m.seconds;
         json_array_append_new(runs, json_of(&m, first));
         if (!json)
-            printf("%2d sessions %8lld frames %8.1f frames/s %5.2fx, open %.3f s, CPU %.0f us a frame\n",
-                   m.sessions, (long long)m.frames, (double)m.frames / m.seconds,
-                   (double)m.frames / m.seconds / first, m.open_seconds, m.cpu_us);
+            printf("%2d sessions %8lld frames %8.1f frames/s %5.2fx, steady %8.1f, open %.3f s, CPU %.0f us a frame\n",
+                   m.sessions, (long long)m.frames, (double)m.frames / m.seconds, (double)m.frames / m.seconds / first,
+                   steady_fps(&m), m.open_seconds, m.cpu_us);
     }
     json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:o}", "file", p.url, "decoder",
                           p.decode == TACHY_DECODE_CPU ? "cpu" : "nvdec", "width", m.width, "height",

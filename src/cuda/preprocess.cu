@@ -429,7 +429,7 @@ template <int BYTES> static int start(const tachy_cuda_preprocess &p, int size, 
         lines += (int64_t)parts(plan.length, plan.tile) * plan.lines;
     }
     // Enough bands for a few rounds over the chip, long enough to be worth their start.
-    int64_t want = lines / ((int64_t)attribute(cudaDevAttrMultiProcessorCount) * 64 + 1);
+    int64_t want = lines / ((int64_t)p.multiprocessors * 64 + 1);
     int rows = p.rows ? p.rows : want < 2 ? 2 : want > 16 ? 16 : (int)want, bytes = 0, units = 1, taps = 0;
     for (int i = 0; i < p.plans; i++) {
         const tachy_cuda_pre_plan &plan = p.plan[i];
@@ -439,9 +439,9 @@ template <int BYTES> static int start(const tachy_cuda_preprocess &p, int size, 
         taps = parts(plan.tile, 32) > taps ? parts(plan.tile, 32) : taps;
     }
     const int shared = bytes * WARPS + taps * 32 * 2 * (int)sizeof(across);
-    if (shared > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
-        return tachy_cuda_pre_direct(&p, stream);
-    if (shared > 48 * 1024) {
+    if (shared > 48 * 1024) { // which every chip has
+        if (shared > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
+            return tachy_cuda_pre_direct(&p, stream);
         cudaError_t err = cudaFuncSetAttribute(area<BYTES>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         if (err != cudaSuccess)
             return err;

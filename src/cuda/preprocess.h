@@ -13,7 +13,19 @@ enum {
     TACHY_CUDA_PRE_PLANS = 8,
     TACHY_CUDA_PRE_WINDOW = 512, // bytes of a row that a warp works on
     TACHY_CUDA_PRE_ROWS = 32,    // lines of a band at most
+    TACHY_CUDA_PRE_LANES = 128,  // of a block of the kernel `columns`
 };
+
+// Versions of the kernel `columns`, the best first: bytes of a sample; cols, words and rows as in struct
+// tachy_cuda_pre_tables; blocks that a multiprocessor can have, which bounds the registers.
+#define TACHY_CUDA_PRE_VERSIONS(V)                                                                 \
+    V(1, 2, 3, 4, 7)                                                                               \
+    V(1, 1, 2, 4, 10)                                                                              \
+    V(1, 1, 3, 4, 8)                                                                               \
+    V(1, 1, 6, 2, 8)                                                                               \
+    V(2, 1, 3, 4, 8)                                                                               \
+    V(2, 1, 5, 2, 8)                                                                               \
+    V(2, 1, 9, 2, 6)
 
 enum tachy_cuda_pre_kernel {
     TACHY_CUDA_PRE_CHOSEN,  // the last of these that takes the launch
@@ -84,7 +96,7 @@ struct tachy_cuda_preprocess {
     struct tachy_cuda_pre_frame frame[TACHY_CUDA_PRE_FRAMES];
     struct tachy_cuda_pre_plan plan[TACHY_CUDA_PRE_PLANS];
     int frames, plans;
-    int rows; // lines that one warp makes one after the other, 1..TACHY_CUDA_PRE_ROWS; 0: chosen
+    int rows; // lines that one warp makes one after the other, 1..TACHY_CUDA_PRE_ROWS; 0: chosen, but for `columns`
     enum tachy_cuda_pre_kernel kernel; // no later one than this
 
     int planes;        // that are read: 1 (luma, packed), 2 (second one has pairs), 3
@@ -98,7 +110,9 @@ struct tachy_cuda_preprocess {
     // Colour over lines in 1/256 of an 8-bit code value; `hdr`: first to R'G'B', through `tone`.
     struct tachy_pre_finish decode, finish;
     bool hdr;
-    cuda_address tone; // struct tachy_tone
+    bool overlap;             // the chip (9.0 on) may start a launch before the one in front of it has ended
+    uint16_t multiprocessors; // of the chip
+    cuda_address tone;        // struct tachy_tone
 };
 TACHY_CUDA_LAUNCHER(preprocess, tachy_cuda_preprocess)
 

@@ -6,8 +6,8 @@
 // dot product with 16-bit weights, their high and low bytes apart; rows are added up in float32. Tables say what
 // to read and with which weights: preprocess/columns.c.
 enum {
-    LANES = 128, // lanes of a block
-    CHUNKS = 64,   // of a band at most, and of a line
+    LANES = TACHY_CUDA_PRE_LANES,
+    CHUNKS = 64, // of a band at most, and of a line
 };
 
 // Blocks that a multiprocessor can have of those that are wanted.
@@ -346,38 +346,15 @@ __global__ void __launch_bounds__(LANES, PLACES(BLOCKS)) columns(const __grid_co
     }
 }
 
-// Blocks of a frame when a band has `rows` lines.
-static int units_of(const tachy_cuda_pre_plan &plan, int across, int rows)
-{
-    return parts(plan.length, across) * parts(plan.lines, rows);
-}
-
-// Lines of a band: the fewest rounds of blocks over the chip, each as long as its lines and a start that is worth two.
-static int chosen_rows(const tachy_cuda_preprocess &p, int across, int places)
-{
-    int best = 2, cost = 0;
-    for (int rows = 2; rows <= 24; rows++) {
-        int64_t blocks = 0;
-        for (int i = 0; i < p.frames; i++)
-            blocks += units_of(p.plan[p.frame[i].plan], across, rows);
-        int c = parts(blocks, places) * (rows + 2);
-        if (!cost || c < cost)
-            best = rows, cost = c;
-    }
-    return best;
-}
-
 template <int BYTES, int N, int COLS, int ROWS, int BLOCKS, bool HDR = false>
 static int start(const tachy_cuda_preprocess &p, cuda_stream stream)
 {
-    const int across = LANES * COLS;
-    int rows = p.rows ? p.rows : chosen_rows(p, across, attribute(cudaDevAttrMultiProcessorCount) * BLOCKS);
-    int most = 1, units = 1;
+    int rows = p.rows, most = 1, units = 1;
     for (int i = 0; i < p.plans; i++)
         most = p.plan[i].columns.most > most ? p.plan[i].columns.most : most;
     rows = rows * most > CHUNKS ? CHUNKS / most : rows;
     for (int i = 0; i < p.plans; i++) {
-        int n = units_of(p.plan[i], across, rows);
+        int n = parts(p.plan[i].length, LANES * COLS) * parts(p.plan[i].lines, rows);
         units = n > units ? n : units;
     }
     cudaLaunchAttribute overlap = {};
@@ -388,22 +365,22 @@ static int start(const tachy_cuda_preprocess &p, cuda_stream stream)
     how.blockDim = LANES;
     how.stream = on(stream);
     how.attrs = &overlap;
-    how.numAttrs = attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
+    how.numAttrs = p.overlap;
     return cudaLaunchKernelEx(&how, columns<BYTES, N, COLS, ROWS, BLOCKS, HDR>, p, rows);
 }
 
-// The versions of preprocess/columns.c.
 int tachy_cuda_pre_columns(const struct tachy_cuda_preprocess *a, cuda_stream stream)
 {
     const tachy_cuda_preprocess &p = *a;
+    if (!p.rows)
+        return cudaErrorInvalidValue;
     switch (p.bytes << 16 | p.plan[0].columns.cols << 8 | p.plan[0].columns.words) {
-    case 0x10203: return start<1, 3, 2, 4, 7>(p, stream);
-    case 0x10102: return start<1, 2, 1, 4, 10>(p, stream);
-    case 0x10103: return start<1, 3, 1, 4, 8>(p, stream);
-    case 0x10106: return start<1, 6, 1, 2, 8>(p, stream);
-    case 0x20103: return p.hdr ? start<2, 3, 1, 4, 8, true>(p, stream) : start<2, 3, 1, 4, 8>(p, stream);
-    case 0x20105: return p.hdr ? start<2, 5, 1, 2, 8, true>(p, stream) : start<2, 5, 1, 2, 8>(p, stream);
-    case 0x20109: return p.hdr ? start<2, 9, 1, 2, 6, true>(p, stream) : start<2, 9, 1, 2, 6>(p, stream);
+#define VERSION(bytes, cols, words, rows, blocks)                                                                       \
+    case bytes << 16 | cols << 8 | words:                                                                               \
+        return p.hdr ? start<bytes, words, cols, rows, blocks, bytes == 2>(p, stream)                                   \
+                     : start<bytes, words, cols, rows, blocks>(p, stream);
+        TACHY_CUDA_PRE_VERSIONS(VERSION)
+#undef VERSION
     }
     return cudaErrorInvalidValue;
 }

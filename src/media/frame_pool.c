@@ -30,7 +30,7 @@ int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enu
                                 enum tachy_pix format, int width, int height)
 {
     *out = NULL;
-    if (!tachy_frame_size_ok(format, width, height))
+    if (!tachy_frame_size_ok(format, width, height) || (place != TACHY_HOST && !g))
         return TACHY_ERR_INVAL;
     tachy_frame_pool *p = calloc(1, sizeof(*p));
     if (!p)
@@ -42,7 +42,7 @@ int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enu
         free(p);
         return TACHY_ERR_NOMEM;
     }
-    p->gpu = tachy_gpu_ref(g);
+    p->gpu = place == TACHY_HOST ? NULL : tachy_gpu_ref(g);
     p->place = place;
     *out = p;
     return TACHY_OK;

@@ -24,8 +24,8 @@ bool tachy_frame_size_ok(enum tachy_pix format, int width, int height);
 // Bytes of one row of a plane without padding, and the rows of it.
 size_t tachy_plane_row_bytes(const struct tachy_pix_desc *d, int plane, int width);
 int tachy_plane_rows(const struct tachy_pix_desc *d, int plane, int height);
-// A frame with its own memory and one reference; NULL when out of memory. `gpu`: on that GPU, which
-// a reference is taken of; NULL: on the host.
+// A frame with its own memory and one reference; NULL when out of memory. `gpu`: whose memory, or pinned for it; a
+// reference is taken. NULL for the host's.
 struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height,
                                            struct tachy_gpu *gpu, enum tachy_place place);
 // Frees frame and pixels whatever the count is.

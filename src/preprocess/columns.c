@@ -5,10 +5,13 @@ enum {
     MOST_WORDS = 32, // of a lane's entry
 };
 
-// What the kernel is compiled for, the best first: bytes of a sample, and see struct tachy_cuda_pre_tables.
 static const struct {
-    int bytes, cols, words, rows;
-} versions[] = {{1, 2, 3, 4}, {1, 1, 2, 4}, {1, 1, 3, 4}, {1, 1, 6, 2}, {2, 1, 3, 4}, {2, 1, 5, 2}, {2, 1, 9, 2}};
+    int bytes, cols, words, rows, blocks;
+} versions[] = {
+#define VERSION(bytes, cols, words, rows, blocks) {bytes, cols, words, rows, blocks},
+    TACHY_CUDA_PRE_VERSIONS(VERSION)
+#undef VERSION
+};
 
 // Bytes of a row that a lane's columns take: the first, and the one behind the last.
 static void span(const struct tachy_pre_plane *s, int lane, int cols, int *begin, int *end)
@@ -236,4 +239,39 @@ void tachy_columns_fill(const struct tachy_plan *plan, const int row_bytes[2], s
     c->begin = c->chunk + (cuda_address)(chunks * 4);
     fill_lanes(plan, row_bytes, c, to);
     c->most = fill_lines(plan, c->rows, to + lanes, to + lanes + chunks);
+}
+
+static int parts(int n, int each) { return (n + each - 1) / each; }
+
+// Blocks that the chip has place for.
+static int places_of(const struct tachy_cuda_preprocess *l)
+{
+    const struct tachy_cuda_pre_tables *c = &l->plan[0].columns;
+    int blocks = 1;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(versions); i++)
+        if (versions[i].bytes == l->bytes && versions[i].cols == c->cols && versions[i].words == c->words)
+            blocks = versions[i].blocks;
+    return TACHY_MAX(l->multiprocessors, 1) * blocks;
+}
+
+int tachy_columns_band(const struct tachy_cuda_preprocess *l)
+{
+    const int places = places_of(l);
+    int tiles[TACHY_CUDA_PRE_PLANS] = {0}; // across, of all frames of a plan
+    for (int i = 0; i < l->frames; i++) {
+        const struct tachy_cuda_pre_plan *p = &l->plan[l->frame[i].plan];
+        tiles[l->frame[i].plan] += parts(p->length, TACHY_CUDA_PRE_LANES * p->columns.cols);
+    }
+    int best = 0, cost = 0;
+    for (int rows = 2; rows <= 24; rows++) {
+        int blocks = 0;
+        for (int i = 0; i < l->plans; i++)
+            blocks += tiles[i] * parts(l->plan[i].lines, rows);
+        const int c = parts(blocks, places) * (rows + 2);
+        if (!best || c < cost) {
+            best = rows;
+            cost = c;
+        }
+    }
+    return best;
 }

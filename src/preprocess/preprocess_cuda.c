@@ -264,6 +264,17 @@ static struct tachy_cuda_pre_frame source_of(const tachy_frame *f, int planes)
     return to;
 }
 
+// What the launcher would have to find out each time is said here.
+static int start(struct tachy_preprocess_gpu *g, struct tachy_cuda_preprocess *l)
+{
+    l->kernel = g->kernel;
+    l->overlap = g->device->cc_major >= 9;
+    l->multiprocessors = (uint16_t)TACHY_MIN(g->device->sm_count, UINT16_MAX);
+    g->ran = tachy_cuda_pre_kernel_of(l);
+    l->rows = g->rows || g->ran != TACHY_CUDA_PRE_COLUMNS ? g->rows : tachy_columns_band(l);
+    return checked(g, g->kernels->preprocess(l, g->stream), "preprocess on the GPU");
+}
+
 static int flush(struct tachy_preprocess_gpu *g, const struct target *t)
 {
     const struct tachy_cuda_kernels *k = g->kernels;
@@ -272,8 +283,6 @@ static int flush(struct tachy_preprocess_gpu *g, const struct target *t)
         const struct tachy_pre_color *c = &g->group->host.color;
         struct tachy_cuda_preprocess *l = &g->launch;
         set_source(l, &g->group->host);
-        l->rows = g->rows;
-        l->kernel = g->kernel;
         l->row = t->row;
         l->channel = t->channel;
         l->channels = t->channels;
@@ -281,8 +290,7 @@ static int flush(struct tachy_preprocess_gpu *g, const struct target *t)
         l->tone = g->tone_gpu.at;
         l->decode = scaled(&c->decode, 256);
         l->finish = scaled(&c->finish, c->hdr ? 1 : 256);
-        g->ran = tachy_cuda_pre_kernel_of(l);
-        err = checked(g, k->preprocess(l, g->stream), "preprocess on the GPU");
+        err = start(g, l);
     }
     if (err == TACHY_OK && g->turn.frames) {
         const struct tachy_pre_color *c = &g->group->host.color;
@@ -314,7 +322,7 @@ static int add_turned(struct tachy_preprocess_gpu *g, const struct gpu_plan *p, 
     const struct tachy_plan *plan = &p->host;
     const double *a = plan->geo.affine;
     struct tachy_cuda_preprocess l = {
-        .frames = 1, .plans = 1, .plan = {p->device}, .rows = g->rows, .kernel = g->kernel,
+        .frames = 1, .plans = 1, .plan = {p->device},
         .row = plan->grid.stride * (int64_t)sizeof(float),
         .channel = plan->grid.stride * plan->grid.h * (int64_t)sizeof(float),
         .channels = plan->color.lines,
@@ -337,8 +345,7 @@ static int add_turned(struct tachy_preprocess_gpu *g, const struct gpu_plan *p, 
     t->frame[i].du_y = a[1] / plan->cell_x;
     t->frame[i].dv_x = a[3] / plan->cell_y;
     t->frame[i].dv_y = a[4] / plan->cell_y;
-    g->ran = tachy_cuda_pre_kernel_of(&l);
-    return checked(g, g->kernels->preprocess(&l, g->stream), "preprocess on the GPU");
+    return start(g, &l);
 }
 
 static size_t grid_bytes(const struct tachy_plan *plan)

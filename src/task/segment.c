@@ -41,7 +41,7 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     if (err == TACHY_OK)
         err = segment_find_states(t);
     if (err == TACHY_OK)
-        err = segment_open_engine(t, net, 1, &net->first);
+        err = segment_open_engine(t, net, 1, 0, &net->first);
     if (err == TACHY_OK)
         err = segment_match_states(t);
     if (err == TACHY_OK && s->on_gpu)
@@ -72,7 +72,7 @@ static void segment_close(tachy_task *t)
     free(s->model_dir);
     tachy_frame_pool_close(&s->pool);
     segment_gpu_close(s);
-    tachy_gpu_unref(&s->model_gpu);
+    segment_gpu_model_close(s);
     free(s->provider);
     free(s->library);
     for (size_t i = 0; s->provider_options && s->provider_options[i]; i++)
@@ -177,7 +177,7 @@ static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_n
     e->engine = net->first;
     net->first = NULL;
     if (!e->engine)
-        err = segment_open_engine(t, net, 1, &e->engine);
+        err = segment_open_engine(t, net, 1, 0, &e->engine);
     struct tachy_preprocess_params pp = net->card->in;
     pp.log = t->log;
     if (pp.fit == TACHY_FIT_CROP)
@@ -264,7 +264,7 @@ static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 static int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (item->state) {
+    if (item->state && !segment_state_gpu(item->state)) {
         int err = w->gpu ? segment_gpu_fetch_input(w, item, eye) : TACHY_OK;
         return err < 0 ? err : segment_state_run(w, item->state, eye);
     }
@@ -626,12 +626,12 @@ static void item_close(void *item_priv)
     free(si->json);
 }
 
-// Where the GPU runs the model too, a worker only queues: one does, beside another that just began. In mode json
-// it waits for the picture.
+// Where the GPU runs the model too, a worker only queues: one does, beside another that just began, for each
+// GPU. In mode json it waits for the picture.
 static int workers(const tachy_task *t)
 {
     const struct segment *s = (const void *)t->priv;
-    return s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 : 0;
+    return s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 * s->nb_cards : 0;
 }
 
 static void tensors(void *worker, struct tachy_task_tensors *t)

@@ -45,7 +45,10 @@ struct segment {
     int nb_cards;
     struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
     int gpu_ids[TACHY_MAX_GPUS], nb_gpu_ids; // asked for; none: no GPU
-    struct tachy_gpu *model_gpu; // whose stream the engines queue their runs on; NULL: none
+    // Of each of gpu_ids, where the provider runs there: whose stream its engines queue their runs on, and the
+    // bytes that were free before the first of them was opened.
+    struct tachy_gpu *model_gpu[TACHY_MAX_GPUS];
+    size_t model_free[TACHY_MAX_GPUS];
     double gpu_fraction, gpu_vram;
     bool on_gpu; // asked for
     bool only_queues; // the workers: the model runs on the GPU too
@@ -146,8 +149,8 @@ int segment_kept_load(const tachy_task *t, void **kept, const void *data, size_t
 
 // segment_engine.c
 // Opens the network for `batch` pictures a run, with its sizes and constants from the card and the states,
-// and holds it against the card.
-int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, tachy_engine **out);
+// and holds it against the card. `gpu`: where in gpu_ids a provider that runs on a GPU is to run.
+int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, int gpu, tachy_engine **out);
 // Of a recurrent model: the states' shapes, before its engine is opened, and then which inputs and outputs of
 // the full network they are.
 int segment_find_states(tachy_task *t);
@@ -182,15 +185,19 @@ int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye);
 int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n);
 int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
 
-// segment_state.c: the recurrent part of the recipe.
+// segment_state.c: the recurrent part of the recipe. begin: the first state's elements into host memory.
+void segment_state_begin(void *data, const struct segment_state_io *io);
 bool segment_recurrent(const tachy_task *t);
 int segment_state_open(tachy_task *t, void **state);
 void segment_state_close(void *state);
 void segment_state_reset(void *state);
 int segment_state_save(const void *state, void **data, size_t *size);
 int segment_state_load(void *state, const void *data, size_t size);
-// Runs the worker's engine from the eye's state and puts what comes out in its place.
+// Runs the worker's engine from the eye's state and puts what comes out in its place; of a state on the host.
 int segment_state_run(struct segment_worker *w, void *state, int eye);
+// Where it lies on a card: that part; NULL: it is the host's.
+struct segment_gpu_state;
+struct segment_gpu_state *segment_state_gpu(void *state);
 
 // segment_options.c: reads the settings into `s`.
 int segment_read_settings(tachy_task *t, struct segment *s, const tachy_settings *settings);

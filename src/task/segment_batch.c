@@ -94,7 +94,7 @@ int segment_batch_open(tachy_task *t, int most, void **engine)
     if (!b)
         return TACHY_ERR_NOMEM;
     b->most = most;
-    int err = segment_open_engine(t, &s->net[SEGMENT_FULL], most, &b->engine);
+    int err = segment_open_engine(t, &s->net[SEGMENT_FULL], most, 0, &b->engine);
     if (err == TACHY_OK)
         err = open_tensors(b, t);
     if (err < 0) {

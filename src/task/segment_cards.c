@@ -12,6 +12,8 @@ int segment_cards_open(tachy_task *t, struct segment *s)
     if (!s->cards)
         return TACHY_ERR_NOMEM;
     int err = TACHY_OK;
+    for (int i = 0; i < s->nb_gpu_ids; i++)
+        pthread_mutex_init(&s->cards[i].running, NULL);
     for (int i = 0; i < s->nb_gpu_ids && err == TACHY_OK; i++) {
         struct segment_card *c = &s->cards[i];
         err = tachy_gpu_open(&c->gpu, s->gpu_ids[i], NULL, t->log);
@@ -25,24 +27,44 @@ int segment_cards_open(tachy_task *t, struct segment *s)
     return err;
 }
 
-static void close_masks(struct segment *s)
+// What the cards have of a pipeline's memory.
+static void leave_memory(struct segment *s)
 {
-    for (int i = 0; i < s->nb_cards; i++)
-        segment_gpu_masks_close(&s->cards[i].masks);
+    for (int i = 0; i < s->nb_cards; i++) {
+        struct segment_card *c = &s->cards[i];
+        segment_gpu_masks_close(&c->masks);
+        if (c->memory)
+            tachy_memory_give(c->memory, &c->model);
+        tachy_memory_close(&c->memory);
+    }
     s->memory = NULL;
+}
+
+// A share of the GPU has to hold the engines too; what is free does not have them any more.
+static int count_model(tachy_task *t, const struct segment *s, struct segment_card *c)
+{
+    if (!c->model_bytes || !(s->gpu_fraction > 0))
+        return TACHY_OK;
+    c->memory = tachy_memory_ref(t->memory);
+    int err = tachy_memory_reserve(t->memory, &c->model, c->place, TACHY_MEMORY_TENSORS, c->model_bytes);
+    return err < 0 ? tachy_fail(t->log, err, "GPU %d: the model takes %zu MiB there, more than gpu.memory_fraction allows",
+                                c->gpu->device.ordinal, c->model_bytes >> 20)
+                   : TACHY_OK;
 }
 
 int segment_cards_start(tachy_task *t, struct segment *s)
 {
     if (s->memory == t->memory)
         return TACHY_OK;
-    close_masks(s); // of the pipeline before
+    leave_memory(s); // of the pipeline before
     struct tachy_gpu_places_params p = {
         .fraction = s->gpu_fraction, .vram_most = s->gpu_vram, .log = t->log};
     int err = TACHY_OK;
     for (int i = 0; i < s->nb_cards && err == TACHY_OK; i++) {
         struct segment_card *c = &s->cards[i];
         err = tachy_gpu_places_open(t->memory, &c->gpu->device, &p);
+        if (err == TACHY_OK)
+            err = count_model(t, s, c);
         if (err == TACHY_OK)
             err = segment_gpu_masks_open(&c->masks, t->memory, c->gpu);
     }
@@ -53,9 +75,13 @@ int segment_cards_start(tachy_task *t, struct segment *s)
 
 void segment_cards_close(struct segment *s)
 {
-    close_masks(s);
-    for (int i = 0; i < s->nb_cards; i++)
+    leave_memory(s);
+    for (int i = 0; i < s->nb_cards; i++) {
+        tachy_engine_close(&s->cards[i].first);
         tachy_gpu_unref(&s->cards[i].gpu);
+    }
+    for (int i = 0; s->cards && i < s->nb_gpu_ids; i++)
+        pthread_mutex_destroy(&s->cards[i].running);
     free(s->cards);
     s->cards = NULL;
     s->gpu = NULL;
@@ -126,8 +152,9 @@ int segment_cards_begin(struct segment_worker *w, struct tachy_item *item)
     int err = card_with(w->s, w->task, item, &c);
     if (err < 0)
         return err;
+    struct segment_gpu_state *state = item->state ? segment_state_gpu(item->state) : NULL;
     if (!c)
-        c = idlest(w->s);
+        c = state ? segment_gpu_state_card(state) : idlest(w->s);
     atomic_fetch_add_explicit(&c->busy, 1, memory_order_relaxed);
     w->counted = c;
     return part_on(w, c, &w->gpu);

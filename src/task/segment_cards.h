@@ -3,15 +3,24 @@
 #include "cuda/gpu.h"
 #include "task/segment_gpu.h"
 
+#include <pthread.h>
+
 // The GPUs that a task is spread over. A frame is worked on where it lies; one of the host's goes to the
-// card with the fewest workers at a frame. A worker has a part of its own on each card: on the first from
+// card with its stream's state of a recurrent model, else to that with the fewest workers at a frame. A worker has a part of its own on each card: on the first from
 // the start, on another once a frame of it comes.
 
 struct segment_card {
     struct tachy_gpu *gpu;   // reference
     enum tachy_place place;  // of its memory
     struct segment_gpu_masks *masks;
+    // Where the provider runs a model there (segment_gpu_model.c): held while a run is queued, and for `first`.
+    pthread_mutex_t running;
+    tachy_engine *first;     // opened with the task; the first worker that comes takes it. NULL on the first card
+    size_t model_bytes;      // that the engines were seen to take
+    struct tachy_memory *memory; // reference; NULL: they are not counted
+    struct tachy_block model;    // reservation of them
     atomic_int busy;         // workers that are at a frame there, from its preprocess to its mask
+    atomic_int states;       // streams whose states are there
     _Atomic int64_t eyes;    // that were preprocessed there, ever
 };
 

@@ -14,7 +14,8 @@ struct asked {
     int nb_shapes;
 };
 
-static struct tachy_engine_params ask(const tachy_task *t, const struct segment_net *net, int batch, struct asked *a)
+static struct tachy_engine_params ask(const tachy_task *t, const struct segment_net *net, int batch, int gpu,
+                                      struct asked *a)
 {
     const struct segment *s = (const void *)t->priv;
     const struct tachy_card *c = net->card;
@@ -44,8 +45,8 @@ static struct tachy_engine_params ask(const tachy_task *t, const struct segment_
         .threads = s->engine_threads,
         .batch_max = batch > 1 ? batch : 0,
         .provider_options = (const char *const *)s->provider_options,
-        .gpu_stream = s->model_gpu ? s->model_gpu->stream : NULL,
-        .gpu = s->gpu_ids[0],
+        .gpu_stream = s->model_gpu[gpu] ? s->model_gpu[gpu]->stream : NULL,
+        .gpu = s->gpu_ids[gpu],
         .null_shape_in = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
         .null_shape_out = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1},
         .log = t->log,
@@ -62,11 +63,11 @@ static int check(const tachy_task *t, const struct tachy_card *card, const tachy
     return tachy_card_check(&c, in, n, out, m, t->log);
 }
 
-int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, tachy_engine **out)
+int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, int gpu, tachy_engine **out)
 {
     const struct segment *s = (const void *)t->priv;
     struct asked a;
-    struct tachy_engine_params p = ask(t, net, batch, &a);
+    struct tachy_engine_params p = ask(t, net, batch, gpu, &a);
     int err = tachy_engine_open(out, &p);
     // A batch is asked for once the same model has been checked with a single picture.
     if (err < 0 || batch > 1 || segment_pretends(s))
@@ -119,7 +120,7 @@ static int look(tachy_task *t, const struct segment_net *net)
 {
     const struct tachy_card *c = net->card;
     struct asked a;
-    struct tachy_engine_params p = ask(t, net, 1, &a);
+    struct tachy_engine_params p = ask(t, net, 1, 0, &a);
     struct tachy_log errors = t->log ? *t->log : (struct tachy_log){0};
     tachy_engine *e = NULL;
     errors.max_level = TACHY_LOG_ERR;

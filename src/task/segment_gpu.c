@@ -124,7 +124,7 @@ static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
     struct segment_tensors *t = &e->tensors;
     if (size->out.data) {
         segment_gpu_kernels(g, TACHY_STEP_MODEL);
-        int err = segment_gpu_run_model(g);
+        int err = item->state ? segment_gpu_state_run(g, segment_state_gpu(item->state), eye) : segment_gpu_run_model(g);
         segment_gpu_kernels_end(g, 0);
         return err;
     }
@@ -202,20 +202,26 @@ int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, i
     return with_gpu(w, item, eye, fetch_input);
 }
 
+static int fetch_tensor(struct segment_gpu_worker *g, const struct tachy_tensor *from, void *to)
+{
+    cuda_address at = (cuda_address)(uintptr_t)from->data;
+    return segment_gpu_failed(g, g->cu->copy_to_host_async(to, at, tachy_tensor_bytes(from), g->stream), "a copy");
+}
+
 int segment_gpu_fetch_tensors(struct segment_worker *w)
 {
     struct segment_gpu_worker *g = w->gpu;
     const struct segment_gpu_size *size = &g->size[w->last];
     const struct segment_tensors *t = &w->size[w->last].tensors;
-    const struct tachy_tensor *from[] = {&size->in, &size->out}, *to[] = {&t->in[t->picture], &t->out[t->mask]};
     if (!size->out.data)
         return TACHY_OK; // they are the engine's own
     int err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
         return err;
-    for (int i = 0; i < 2 && err == TACHY_OK; i++)
-        err = segment_gpu_failed(g, g->cu->copy_to_host_async(to[i]->data, (cuda_address)(uintptr_t)from[i]->data,
-                                                              tachy_tensor_bytes(from[i]), g->stream), "a copy");
+    for (int i = 0; i < t->nb_in && err == TACHY_OK; i++)
+        err = fetch_tensor(g, &size->all_in[i], t->own_in[i]);
+    for (int i = 0; i < t->nb_out && err == TACHY_OK; i++)
+        err = fetch_tensor(g, &size->all_out[i], t->own_out[i]);
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
     tachy_device_leave(&g->gpu->device);

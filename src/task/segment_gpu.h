@@ -16,8 +16,12 @@ struct segment_card;
 int segment_gpu_open(tachy_task *t, struct segment *s);
 // Whether the engine that was opened with the task runs there too.
 bool segment_gpu_runs_model(const struct segment *s);
-// Before the engine: where the provider works on a stream that it is given, one for it.
+// Before the engine: where the provider works on a stream that it is given, one on each GPU.
 int segment_gpu_model_open(tachy_task *t, struct segment *s);
+// Behind the first engine and the cards: where it runs on its card, an engine for each of the others.
+int segment_gpu_model_spread(tachy_task *t, struct segment *s);
+// After the engines and the cards.
+void segment_gpu_model_close(struct segment *s);
 // The stream's memory manager gets the cards' memory as its places.
 int segment_gpu_start(tachy_task *t, struct segment *s);
 void segment_gpu_close(struct segment *s);
@@ -49,6 +53,16 @@ int segment_gpu_finish(struct tachy_item *item);
 bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
 int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item);
 void *segment_gpu_stream(const void *worker);
+
+// segment_gpu_state.c: the states of a stream, all eyes, where the engine runs on the card. One thread at a time but
+// for close(). The bytes of save and load are those of the host's states: eye by eye, and of each the card's order.
+struct segment_gpu_state;
+int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t);
+void segment_gpu_state_reset(struct segment_gpu_state *st);
+struct segment_card *segment_gpu_state_card(struct segment_gpu_state *st); // any thread: where they are
+int segment_gpu_state_save(struct segment_gpu_state *st, void *to);
+int segment_gpu_state_load(struct segment_gpu_state *st, const void *from);
+void segment_gpu_state_close(struct segment_gpu_state **st);
 
 // Memory for the eye's mask and guide that the GPU can write, and its counterpart there.
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes);

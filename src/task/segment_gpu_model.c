@@ -2,27 +2,83 @@
 
 #include "engine/engine_ops.h"
 
-// A model that runs on the card. Its engine works on one stream for all workers; a worker's stream and that one
-// wait for each other by events, the thread for neither.
+// A model that runs on the cards. On each its engines work on one stream for all workers; a worker's stream and that
+// one wait for each other by events, the thread for neither. One run at a time is queued on a card: a provider that
+// is asked by several threads at once makes them wait in turn all the same, and takes longer for it.
+
+// 0: the driver does not say.
+static size_t free_on(struct tachy_gpu *g)
+{
+    size_t idle = 0, all = 0;
+    if (tachy_device_enter(&g->device, NULL) < 0)
+        return 0;
+    bool known = g->device.cu->memory_info(&idle, &all) == CUDA_OK;
+    tachy_device_leave(&g->device);
+    return known ? idle : 0;
+}
 
 int segment_gpu_model_open(tachy_task *t, struct segment *s)
 {
-    return tachy_engine_takes_stream(s->provider) ? tachy_gpu_open(&s->model_gpu, s->gpu_ids[0], NULL, t->log) : TACHY_OK;
+    int err = TACHY_OK;
+    for (int i = 0; i < s->nb_gpu_ids && tachy_engine_takes_stream(s->provider) && err == TACHY_OK; i++) {
+        err = tachy_gpu_open(&s->model_gpu[i], s->gpu_ids[i], NULL, t->log);
+        if (err == TACHY_OK)
+            s->model_free[i] = free_on(s->model_gpu[i]);
+    }
+    return err;
+}
+
+int segment_gpu_model_spread(tachy_task *t, struct segment *s)
+{
+    const struct segment_net *net = &s->net[SEGMENT_FULL];
+    for (int i = 0; i < s->nb_cards && s->model_gpu[i] && tachy_engine_on_device(net->first); i++) {
+        struct segment_card *c = &s->cards[i];
+        int err = i ? segment_open_engine(t, net, 1, i, &c->first) : TACHY_OK;
+        if (err < 0)
+            return tachy_fail(t->log, err, "--gpus: the model cannot be opened on GPU %d; leave that out", s->gpu_ids[i]);
+        size_t idle = free_on(s->model_gpu[i]);
+        c->model_bytes = idle < s->model_free[i] ? s->model_free[i] - idle : 0;
+    }
+    return TACHY_OK;
+}
+
+void segment_gpu_model_close(struct segment *s)
+{
+    for (int i = 0; i < TACHY_MAX_GPUS; i++)
+        tachy_gpu_unref(&s->model_gpu[i]);
+}
+
+int segment_gpu_model_engine(struct segment_gpu_worker *g, int i)
+{
+    const struct segment_engine *e = &g->w->size[i];
+    struct segment_gpu_size *size = &g->size[i];
+    int card = (int)(g->card - g->w->s->cards);
+    size->engine = e->engine;
+    if (!card || !tachy_engine_on_device(e->engine) || !tachy_engine_stream(e->engine))
+        return TACHY_OK;
+    if (i == SEGMENT_FULL) {
+        pthread_mutex_lock(&g->card->running);
+        size->own_engine = g->card->first;
+        g->card->first = NULL;
+        pthread_mutex_unlock(&g->card->running);
+    }
+    int err = size->own_engine ? TACHY_OK : segment_open_engine(g->w->task, e->net, 1, card, &size->own_engine);
+    size->engine = size->own_engine;
+    return err;
 }
 
 int segment_gpu_run_model(struct segment_gpu_worker *g)
 {
-    struct segment_engine *e = &g->w->size[g->w->last];
-    const struct segment_gpu_size *size = &g->size[g->w->last];
-    const struct segment_tensors *t = &e->tensors;
-    struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
-    cuda_stream stream = tachy_engine_stream(e->engine);
-    memcpy(in, t->in, sizeof(in));
-    memcpy(out, t->out, sizeof(out));
-    in[t->picture] = size->in;
-    out[t->mask] = size->out;
-    int err = stream ? segment_gpu_follow(g, stream, g->stream) : TACHY_OK;
+    struct segment_gpu_size *size = &g->size[g->w->last];
+    cuda_stream stream = tachy_engine_stream(size->engine);
+    if (!stream)
+        return tachy_engine_run(size->engine, size->all_in, size->all_out);
+    pthread_mutex_lock(&g->card->running);
+    int err = segment_gpu_follow(g, stream, g->stream);
     if (err == TACHY_OK)
-        err = tachy_engine_run(e->engine, in, out);
-    return err < 0 || !stream ? err : segment_gpu_follow(g, g->stream, stream);
+        err = tachy_engine_run(size->engine, size->all_in, size->all_out);
+    if (err == TACHY_OK)
+        err = segment_gpu_follow(g, g->stream, stream);
+    pthread_mutex_unlock(&g->card->running);
+    return err;
 }

@@ -13,8 +13,13 @@
 struct segment_gpu_size {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
     struct tachy_tensor in, out; // on the card; `out` where the engine runs there
+    // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
+    // stands in the place of the worker's own memory for it while a frame is run.
+    struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
+    tachy_engine *engine;        // that runs there: the worker's, or of further cards its own
+    tachy_engine *own_engine;
     void *own_in;                // the host's input that pinned memory stands in for
-    struct tachy_block in_block, out_block, pinned;
+    struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither
 };
 
 struct segment_gpu_worker {
@@ -73,6 +78,11 @@ static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, c
 
 // segment_gpu_model.c: queues the model of the worker's size, from the card's input to its output there.
 int segment_gpu_run_model(struct segment_gpu_worker *g);
+// The engine of the worker's network `i` on the card; its own is to be closed also on failure.
+int segment_gpu_model_engine(struct segment_gpu_worker *g, int i);
+
+// segment_gpu_state.c: the same from the eye's state on the card, where what comes out takes its place.
+int segment_gpu_state_run(struct segment_gpu_worker *g, struct segment_gpu_state *st, int eye);
 
 // segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
 // from here on comes after it was written.

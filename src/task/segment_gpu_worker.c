@@ -10,19 +10,12 @@
 int segment_gpu_open(tachy_task *t, struct segment *s)
 {
     const tachy_engine *e = s->net[SEGMENT_FULL].first;
-    if (s->nb_states && tachy_engine_on_device(e)) // its states would have to lie on the GPU too
-        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--device cuda: a recurrent model needs a provider that runs on the CPU (--provider tachy or "
-                          "cpu), not %s", tachy_engine_provider(e));
     if (!tachy_engine_on_device(e) && (!s->provider || !strcmp(s->provider, "auto")))
         tachy_msg(t->log, TACHY_LOG_INFO,
                   "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
                   "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
-    if (s->nb_gpu_ids > 1 && tachy_engine_on_device(e) && !segment_pretends(s))
-        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--gpus: the provider %s runs a model on one GPU: name one, or take --provider tachy or cpu",
-                          tachy_engine_provider(e));
-    return segment_cards_open(t, s);
+    int err = segment_cards_open(t, s);
+    return err < 0 ? err : segment_gpu_model_spread(t, s);
 }
 
 bool segment_gpu_runs_model(const struct segment *s) { return tachy_engine_on_device(s->net[SEGMENT_FULL].first); }
@@ -57,6 +50,38 @@ static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, s
     return segment_gpu_failed(g, g->cu->fill((cuda_address)(uintptr_t)t->data, 0, bytes), "clearing a tensor");
 }
 
+enum { APART = 256 }; // what tensors of one block begin at multiples of, as what the driver gives does
+
+static size_t rounded(const struct tachy_tensor *t) { return (tachy_tensor_bytes(t) + APART - 1) / APART * APART; }
+
+// All of an engine that runs on the card, in one block but for the picture and the mask, which are there.
+static int rest_on_gpu(struct segment_gpu_worker *g, const struct segment_tensors *t, struct segment_gpu_size *size)
+{
+    struct tachy_tensor *rest[2 * TACHY_MAX_IO], whole = {.dtype = TACHY_U8, .rank = 1};
+    int n = 0;
+    memcpy(size->all_in, t->in, sizeof(t->in));
+    memcpy(size->all_out, t->out, sizeof(t->out));
+    for (int i = 0; i < t->nb_in; i++)
+        if (i != t->picture)
+            rest[n++] = &size->all_in[i];
+    for (int i = 0; i < t->nb_out; i++)
+        if (i != t->mask)
+            rest[n++] = &size->all_out[i];
+    for (int i = 0; i < n; i++)
+        whole.shape[0] += (int64_t)rounded(rest[i]);
+    int err = whole.shape[0] ? tensor_on_gpu(g, &whole, &size->rest) : TACHY_OK;
+    uint8_t *data = whole.data;
+    for (int i = 0; i < n && err == TACHY_OK; i++) {
+        rest[i]->data = data;
+        rest[i]->place = TACHY_DEVICE;
+        rest[i]->device = whole.device;
+        data += rounded(rest[i]);
+    }
+    size->all_in[t->picture] = size->in;
+    size->all_out[t->mask] = size->out;
+    return err;
+}
+
 // The model's picture goes to the card's memory; the host's copy of it, for an engine that runs there,
 // is pinned.
 static int open_size(struct segment_gpu_worker *g, int i)
@@ -75,8 +100,14 @@ static int open_size(struct segment_gpu_worker *g, int i)
     size->out = t->out[t->mask];
     if (err == TACHY_OK)
         err = tensor_on_gpu(g, &size->in, &size->in_block);
-    if (err < 0 || tachy_engine_on_device(e->engine))
-        return err < 0 ? err : tensor_on_gpu(g, &size->out, &size->out_block);
+    if (err == TACHY_OK && tachy_engine_on_device(e->engine)) {
+        err = tensor_on_gpu(g, &size->out, &size->out_block);
+        if (err == TACHY_OK)
+            err = rest_on_gpu(g, t, size);
+        return err < 0 ? err : segment_gpu_model_engine(g, i);
+    }
+    if (err < 0)
+        return err;
     size->out.data = NULL;
     if (g->card != g->w->s->cards)
         return TACHY_OK; // the first card's serves all
@@ -95,10 +126,12 @@ static void close_size(struct segment_gpu_worker *g, int i)
     struct segment_tensors *t = &g->w->size[i].tensors;
     for (int eye = 0; eye < TACHY_MAX_EYES; eye++)
         tachy_preprocess_gpu_close(&size->preprocess[eye]);
+    tachy_engine_close(&size->own_engine);
     if (size->own_in)
         t->in[t->picture].data = size->own_in;
     tachy_memory_give(g->w->task->memory, &size->in_block);
     tachy_memory_give(g->w->task->memory, &size->out_block);
+    tachy_memory_give(g->w->task->memory, &size->rest);
     tachy_memory_give(g->w->task->memory, &size->pinned);
 }
 

@@ -59,7 +59,7 @@ static int open_net(tachy_task *t, struct segment_net *net, const struct tachy_c
         return TACHY_ERR_MISMATCH;
     }
     net->spec = segment_mask_spec(s, net->card);
-    return segment_open_engine(t, net, 1, &net->first); // which tells what fails
+    return segment_open_engine(t, net, 1, 0, &net->first); // which tells what fails
 }
 
 unsigned segment_eases(tachy_task *t)

@@ -1,12 +1,15 @@
-#include "task/segment.h"
+#include "task/segment_gpu.h"
 
 #include <stdlib.h>
 
 // What a recurrent model keeps of a stream: for each eye and each state of the card two buffers, of
-// which the model reads one and writes the other; then they change places, and nothing is copied.
+// which the model reads one and writes the other; then they change places, and nothing is copied. Where the
+// engine runs on a card they are there, segment_gpu_state.c.
 
 struct segment_state {
     const struct segment *s;
+    struct segment_gpu_state *gpu; // NULL: on the host
+    int eyes;
     struct state_eye {
         void *now[TACHY_MAX_STATES], *next[TACHY_MAX_STATES];
     } eye[TACHY_MAX_EYES];
@@ -18,7 +21,9 @@ bool segment_recurrent(const tachy_task *t)
     return s->nb_states > 0;
 }
 
-static void begin(void *data, const struct segment_state_io *io)
+struct segment_gpu_state *segment_state_gpu(void *state) { return ((struct segment_state *)state)->gpu; }
+
+void segment_state_begin(void *data, const struct segment_state_io *io)
 {
     int64_t n = tachy_tensor_elements(&io->spec);
     if (io->start == 0)
@@ -30,15 +35,17 @@ static void begin(void *data, const struct segment_state_io *io)
 void segment_state_reset(void *state)
 {
     struct segment_state *st = state;
-    for (int e = 0; e < TACHY_MAX_EYES; e++)
+    if (st->gpu)
+        segment_gpu_state_reset(st->gpu);
+    for (int e = 0; e < st->eyes && !st->gpu; e++)
         for (int i = 0; i < st->s->nb_states; i++)
-            if (st->eye[e].now[i])
-                begin(st->eye[e].now[i], &st->s->state[i]);
+            segment_state_begin(st->eye[e].now[i], &st->s->state[i]);
 }
 
 void segment_state_close(void *state)
 {
     struct segment_state *st = state;
+    segment_gpu_state_close(&st->gpu);
     for (int e = 0; e < TACHY_MAX_EYES; e++) {
         for (int i = 0; i < TACHY_MAX_STATES; i++) {
             tachy_aligned_free(st->eye[e].now[i]);
@@ -51,12 +58,14 @@ void segment_state_close(void *state)
 int segment_state_open(tachy_task *t, void **state)
 {
     struct segment_state *st = calloc(1, sizeof(*st));
-    bool ok = st;
     *state = NULL;
     if (!st)
         return TACHY_ERR_NOMEM;
     st->s = (const void *)t->priv;
-    for (int e = 0; e < t->eyes; e++) {
+    st->eyes = t->eyes;
+    bool there = st->s->only_queues, ok = true;
+    int err = there ? segment_gpu_state_open(&st->gpu, t) : TACHY_OK;
+    for (int e = 0; e < t->eyes && !there; e++) {
         for (int i = 0; i < st->s->nb_states; i++) {
             size_t bytes = tachy_tensor_bytes(&st->s->state[i].spec);
             st->eye[e].now[i] = tachy_aligned_alloc(bytes);
@@ -64,9 +73,9 @@ int segment_state_open(tachy_task *t, void **state)
             ok = ok && st->eye[e].now[i] && st->eye[e].next[i];
         }
     }
-    if (!ok) {
+    if (err < 0 || !ok) {
         segment_state_close(st);
-        return TACHY_ERR_NOMEM;
+        return err < 0 ? err : TACHY_ERR_NOMEM;
     }
     segment_state_reset(st);
     *state = st;
@@ -82,23 +91,22 @@ static size_t eye_bytes(const struct segment *s)
     return n;
 }
 
-static int nb_eyes(const struct segment_state *st)
-{
-    int n = 0;
-    while (n < TACHY_MAX_EYES && st->eye[n].now[0])
-        n++;
-    return n;
-}
-
 int segment_state_save(const void *state, void **data, size_t *size)
 {
     const struct segment_state *st = state;
-    int eyes = nb_eyes(st);
-    *size = (size_t)eyes * eye_bytes(st->s);
+    *size = (size_t)st->eyes * eye_bytes(st->s);
     char *to = *data = malloc(*size);
     if (!to)
         return TACHY_ERR_NOMEM;
-    for (int e = 0; e < eyes; e++) {
+    if (st->gpu) {
+        int err = segment_gpu_state_save(st->gpu, to);
+        if (err < 0) {
+            free(*data);
+            *data = NULL;
+        }
+        return err;
+    }
+    for (int e = 0; e < st->eyes; e++) {
         for (int i = 0; i < st->s->nb_states; i++) {
             size_t n = tachy_tensor_bytes(&st->s->state[i].spec);
             memcpy(to, st->eye[e].now[i], n);
@@ -112,10 +120,11 @@ int segment_state_load(void *state, const void *data, size_t size)
 {
     struct segment_state *st = state;
     const char *from = data;
-    int eyes = nb_eyes(st);
-    if (size != (size_t)eyes * eye_bytes(st->s))
+    if (size != (size_t)st->eyes * eye_bytes(st->s))
         return TACHY_ERR_FORMAT;
-    for (int e = 0; e < eyes; e++) {
+    if (st->gpu)
+        return segment_gpu_state_load(st->gpu, data);
+    for (int e = 0; e < st->eyes; e++) {
         for (int i = 0; i < st->s->nb_states; i++) {
             size_t n = tachy_tensor_bytes(&st->s->state[i].spec);
             memcpy(st->eye[e].now[i], from, n);

@@ -1,6 +1,5 @@
 #include "../unit/test.h"
 
-#include "base/block_pool.h"
 #include "base/clock.h"
 #include "cuda/places.h"
 
@@ -58,11 +57,29 @@ TEST(budget)
     tachy_memory_close(&m);
 }
 
-// Others fill the card up to the mark of all programs together: idle blocks of a pool give way.
+// A cache of blocks, which give way one by one.
+struct blocks {
+    struct tachy_memory *m;
+    struct tachy_block block[4];
+};
+
+static size_t give_way(void *user, size_t want)
+{
+    struct blocks *b = user;
+    size_t got = 0;
+    for (int i = 0; i < 4 && got < want; i++) {
+        got += b->block[i].size;
+        tachy_memory_give(b->m, &b->block[i]);
+    }
+    return got;
+}
+
+// Others fill the card up to the mark of all programs together: as many idle blocks as need be give way.
 TEST(high_water)
 {
     struct tachy_memory *m;
-    struct tachy_block_pool *pool;
+    struct blocks idle = {0};
+    struct tachy_cache cache = {.place = TACHY_DEVICE, .shrink = give_way, .user = &idle};
     struct tachy_block block = {0};
     cuda_address others = 0;
     CHECK_INT(tachy_device_enter(&device, &log_errors), TACHY_OK);
@@ -70,17 +87,18 @@ TEST(high_water)
     tachy_device_leave(&device);
     double taken = (double)(device.bytes - free_bytes()) / (double)device.bytes;
     open_places(&m, 0, taken + 600.0 * (double)mib / (double)device.bytes);
-    CHECK_INT(tachy_block_pool_open(&pool, m, TACHY_DEVICE, TACHY_MEMORY_CACHE, 128 * mib, 4), TACHY_OK);
-    void *kept = tachy_block_pool_get(pool);
-    CHECK(kept);
+    idle.m = m;
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(tachy_memory_take(m, &idle.block[i], TACHY_DEVICE, TACHY_MEMORY_CACHE, 128 * mib), TACHY_OK);
+    tachy_memory_add_cache(m, &cache);
     CHECK_INT(tachy_memory_take(m, &block, TACHY_DEVICE, TACHY_MEMORY_FRAMES, 300 * mib), TACHY_OK);
     struct tachy_memory_stats s;
     tachy_memory_read(m, &s);
     CHECK(s.used[TACHY_DEVICE][TACHY_MEMORY_CACHE] < 512 * mib);
     CHECK(s.used[TACHY_DEVICE][TACHY_MEMORY_CACHE] >= 128 * mib);
     tachy_memory_give(m, &block);
-    tachy_block_pool_put(pool, kept);
-    tachy_block_pool_close(&pool);
+    tachy_memory_remove_cache(m, &cache);
+    give_way(&idle, SIZE_MAX);
     tachy_memory_close(&m);
     CHECK_INT(tachy_device_enter(&device, &log_errors), TACHY_OK);
     CHECK_INT(cu->memory_free(others), CUDA_OK);
@@ -103,26 +121,22 @@ static double copy_time(cuda_address to, const void *from, size_t bytes)
 TEST(pinned_copies)
 {
     struct tachy_memory *m;
-    struct tachy_block_pool *pool;
-    struct tachy_block on_card = {0}, plain = {0};
+    struct tachy_block on_card = {0}, plain = {0}, pinned = {0};
     const size_t size = 128 * mib;
     open_places(&m, 0, 0);
-    CHECK_INT(tachy_block_pool_open(&pool, m, TACHY_PINNED, TACHY_MEMORY_FRAMES, size, 1), TACHY_OK);
+    CHECK_INT(tachy_memory_take(m, &pinned, TACHY_PINNED, TACHY_MEMORY_FRAMES, size), TACHY_OK);
     CHECK_INT(tachy_memory_take(m, &on_card, TACHY_DEVICE, TACHY_MEMORY_FRAMES, size), TACHY_OK);
     CHECK_INT(tachy_memory_take(m, &plain, TACHY_HOST, TACHY_MEMORY_FRAMES, size), TACHY_OK);
-    void *pinned = tachy_block_pool_get(pool);
-    CHECK(pinned);
-    memset(pinned, 1, size);
+    memset(pinned.data, 1, size);
     memset(plain.data, 1, size);
     CHECK_INT(tachy_device_enter(&device, &log_errors), TACHY_OK);
     cuda_address to = (cuda_address)(uintptr_t)on_card.data;
-    double fast = copy_time(to, pinned, size), slow = copy_time(to, plain.data, size);
+    double fast = copy_time(to, pinned.data, size), slow = copy_time(to, plain.data, size);
     tachy_device_leave(&device);
     printf("figure copy_pinned %.4g GB/s\n", (double)size / fast * 1e-9);
     printf("figure copy_pageable %.4g GB/s\n", (double)size / slow * 1e-9);
     CHECK(fast < slow);
-    tachy_block_pool_put(pool, pinned);
-    tachy_block_pool_close(&pool);
+    tachy_memory_give(m, &pinned);
     tachy_memory_give(m, &on_card);
     tachy_memory_give(m, &plain);
     tachy_memory_close(&m);

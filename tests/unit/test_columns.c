@@ -185,4 +185,37 @@ TEST(refused)
     tachy_plan_free(&plan);
 }
 
-TEST_MAIN(TEST_CASE(every_version), TEST_CASE(refused))
+// What the launch costs with bands of `rows` lines, counted frame by frame.
+static int64_t rounds(const struct tachy_cuda_preprocess *l, int rows, int places)
+{
+    int64_t blocks = 0;
+    for (int i = 0; i < l->frames; i++) {
+        const struct tachy_cuda_pre_plan *p = &l->plan[l->frame[i].plan];
+        for (int line = 0; line < p->lines; line += rows)
+            for (int x = 0; x < p->length; x += 128 * p->columns.cols)
+                blocks++;
+    }
+    return (blocks + places - 1) / places * (rows + 2);
+}
+
+// No other height of a band costs less, and none that is less high costs the same.
+TEST(bands)
+{
+    static const int blocks[3] = {7, 8, 6}; // on a multiprocessor, of the versions below
+    for (int i = 0; i < 300; i++) {
+        const int k = i % 3, places = blocks[k] * whole(1, 200);
+        struct tachy_cuda_preprocess l = {.frames = whole(1, 16), .plans = whole(1, 8), .bytes = k < 2 ? 1 : 2,
+                                          .multiprocessors = (uint16_t)(places / blocks[k])};
+        for (int j = 0; j < l.plans; j++)
+            l.plan[j] = (struct tachy_cuda_pre_plan){.length = whole(1, 2000), .lines = whole(1, 2000),
+                                                     .columns = {.cols = k ? 1 : 2, .words = k == 0 ? 3 : k == 1 ? 6 : 9}};
+        for (int j = 0; j < l.frames; j++)
+            l.frame[j].plan = whole(0, l.plans - 1);
+        const int rows = tachy_columns_band(&l);
+        CHECK(rows >= 2 && rows <= 24);
+        for (int other = 2; other <= 24; other++)
+            CHECK(rounds(&l, rows, places) + (other < rows) <= rounds(&l, other, places));
+    }
+}
+
+TEST_MAIN(TEST_CASE(every_version), TEST_CASE(refused), TEST_CASE(bands))

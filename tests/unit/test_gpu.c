@@ -1,7 +1,6 @@
 #include "test.h"
 
 #include "base/base.h"
-#include "base/block_pool.h"
 #include "base/clock.h"
 #include "cuda/kernels.h"
 #include "cuda/nvtx.h"
@@ -471,14 +470,14 @@ TEST(memory_on_the_card)
     tachy_memory_give(cached.m, &a);
     CUDA(fake_cuda_others, gib);
 
-    struct tachy_block_pool *pool;
-    CHECK_INT(tachy_block_pool_open(&pool, cached.m, TACHY_PINNED, TACHY_MEMORY_FRAMES, gib / 4, 5), TACHY_ERR_NOMEM);
-    CHECK(!pool);
-    CHECK_INT(tachy_block_pool_open(&pool, cached.m, TACHY_PINNED, TACHY_MEMORY_FRAMES, 1 << 20, 3), TACHY_OK);
+    tachy_memory_quiet(cached.m);
+    CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_PINNED, TACHY_MEMORY_FRAMES, gib + 1), TACHY_ERR_NOMEM);
+    CHECK(strstr(last_message, "of pinned memory are taken"));
+    CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_PINNED, TACHY_MEMORY_FRAMES, 3 << 20), TACHY_OK);
     char *text = tachy_memory_report(cached.m);
     CHECK(text && strstr(text, "pinned: 3.0 MiB of 1024.0 MiB (frames 3.0)") && strstr(text, "device: 0.0 MiB of 8192.0"));
     tachy_free(text);
-    tachy_block_pool_close(&pool);
+    tachy_memory_give(cached.m, &a);
     tachy_memory_close(&cached.m);
     CHECK_INT(CUDA(fake_cuda_count)->allocations, 0);
 }

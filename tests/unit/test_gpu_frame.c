@@ -115,6 +115,31 @@ static void write_to_sink(const char *format, tachy_frame *f, int expected)
     tachy_sink_close(&s);
 }
 
+// Frames of each place are taken there and given back there; the host's need no GPU, also where one is named.
+TEST(places)
+{
+    static const enum tachy_place places[] = {TACHY_HOST, TACHY_PINNED, TACHY_DEVICE};
+    struct tachy_gpu *g = open_gpu();
+    tachy_frame_pool *pool;
+    tachy_frame *f;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(places); i++) {
+        const int before = counts()->allocations;
+        CHECK_INT(tachy_frame_pool_open_place(&pool, g, places[i], TACHY_PIX_NV12, 64, 48), TACHY_OK);
+        CHECK_INT(tachy_frame_pool_get(pool, &f), TACHY_OK);
+        CHECK_INT(f->place, places[i]);
+        CHECK_INT(counts()->allocations, before + (places[i] != TACHY_HOST));
+        tachy_frame_unref(&f);
+        tachy_frame_pool_close(&pool);
+        CHECK_INT(counts()->allocations, before);
+        int err = tachy_frame_pool_open_place(&pool, NULL, places[i], TACHY_PIX_NV12, 64, 48);
+        CHECK_INT(err, i ? TACHY_ERR_INVAL : TACHY_OK);
+        CHECK(!pool == (i > 0));
+        tachy_frame_pool_close(&pool);
+    }
+    tachy_gpu_unref(&g);
+    CHECK_INT(counts()->contexts, 0);
+}
+
 // Everything that reads pixels on the CPU says that it cannot.
 TEST(the_cpu_refuses)
 {
@@ -401,6 +426,6 @@ TEST(doctor_says_what_nvdec_decodes)
     CHECK_INT(counts()->contexts, 0);
 }
 
-TEST_MAIN(TEST_CASE(download), TEST_CASE(the_cpu_refuses), TEST_CASE(crops_are_ffmpegs),
+TEST_MAIN(TEST_CASE(download), TEST_CASE(places), TEST_CASE(the_cpu_refuses), TEST_CASE(crops_are_ffmpegs),
           TEST_CASE(foreign_device), TEST_CASE(wrapped),
           TEST_CASE(who_decodes), TEST_CASE(doctor_says_what_nvdec_decodes))

@@ -1,4 +1,3 @@
-#include "base/block_pool.h"
 #include "base/memory.h"
 #include "media/media.h"
 #include "pipeline/backoff.h"
@@ -255,43 +254,6 @@ TEST(idle_frames_give_way)
     tachy_frame_unref(&tall);
 }
 
-// Blocks of one size: all there from the start, idle ones give way and come back.
-TEST(block_pool)
-{
-    struct notes n = {0};
-    struct tachy_log log;
-    struct tachy_memory *m = open_with(4096, &n, &log);
-    struct tachy_block_pool *p;
-    struct tachy_block big = {0};
-    struct tachy_memory_stats s;
-    CHECK_INT(tachy_block_pool_open(&p, m, TACHY_HOST, TACHY_MEMORY_TENSORS, 1024, 5), TACHY_ERR_NOMEM);
-    CHECK(!p);
-    tachy_memory_read(m, &s);
-    CHECK_INT(s.total[TACHY_HOST], 0);
-    CHECK_INT(tachy_block_pool_open(&p, m, TACHY_HOST, TACHY_MEMORY_TENSORS, 1024, 3), TACHY_OK);
-    void *a = tachy_block_pool_get(p), *b = tachy_block_pool_get(p), *c = tachy_block_pool_get(p);
-    CHECK(a && b && c && a != b && b != c && a != c);
-    CHECK(!tachy_block_pool_get(p));
-    tachy_block_pool_put(p, b);
-    CHECK_INT(tachy_block_pool_out(p), 2);
-    CHECK(tachy_block_pool_get(p) == b);
-    tachy_block_pool_put(p, a);
-    tachy_block_pool_put(p, b);
-    CHECK_INT(tachy_memory_take(m, &big, TACHY_HOST, TACHY_MEMORY_FRAMES, 3072), TACHY_OK); // two gave way
-    CHECK(!tachy_block_pool_get(p));
-    CHECK_INT(tachy_block_pool_out(p), 1);
-    tachy_memory_give(m, &big);
-    a = tachy_block_pool_get(p);
-    CHECK(a);
-    memset(a, 1, 1024);
-    tachy_block_pool_put(p, a);
-    tachy_block_pool_put(p, c);
-    tachy_block_pool_close(&p);
-    tachy_memory_read(m, &s);
-    CHECK_INT(s.total[TACHY_HOST], 0);
-    tachy_memory_close(&m);
-}
-
 TEST(machine)
 {
     CHECK(tachy_memory_of_machine() >= (uint64_t)64 << 20);
@@ -351,5 +313,5 @@ TEST(backoff_settles)
 #endif
 TEST_MAIN(TEST_CASE(counts_and_peak), TEST_CASE(refuses_what_cannot_be), LEAKS TEST_CASE(caches_give_way),
           TEST_CASE(a_place_that_is_full), TEST_CASE(threads),
-          TEST_CASE(idle_frames_give_way), TEST_CASE(block_pool), TEST_CASE(machine),
+          TEST_CASE(idle_frames_give_way), TEST_CASE(machine),
           TEST_CASE(backoff_halves_and_grows), TEST_CASE(backoff_settles))

@@ -24,6 +24,7 @@ struct fake_cuda_counts {
 };
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void);
 FAKE_API void fake_cuda_launch(cuda_stream s, uint64_t ns); // a kernel that takes this long
+FAKE_API uint64_t fake_cuda_busy(cuda_stream s); // CLOCK_MONOTONIC, ns: when it has done what it was given; may be past
 FAKE_API void fake_cuda_others(size_t bytes);   // memory that other programs hold
 FAKE_API void fake_cuda_list(int gpus);         // how many there are; 1 at first
 FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none

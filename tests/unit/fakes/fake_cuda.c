@@ -1,7 +1,7 @@
 // A CUDA driver without a GPU: streams are moments up to which they are busy, events moments at
 // which they happen. Time passes as the host's does, on a clock that is 150 ppm faster and starts
 // elsewhere, as a card's own would. Nothing is computed; device memory is memory of the host's that
-// nobody has touched, which pictures (cuMemcpy2D) and small pieces are copied from and to.
+// nobody has touched, which pictures (cuMemcpy2D) and small pieces are copied from and to, and filled.
 #include "cuda/abi.h"
 #include "fake.h"
 
@@ -51,6 +51,14 @@ static void occupy(cuda_stream s, double seconds)
 }
 
 FAKE_API void fake_cuda_launch(cuda_stream s, uint64_t ns) { occupy(s, (double)ns * 1e-9); }
+FAKE_API uint64_t fake_cuda_busy(cuda_stream s)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t until = s->busy_until;
+    pthread_mutex_unlock(&lock);
+    return until;
+}
+
 FAKE_API void fake_cuda_fail(int status) { failure = status; }
 FAKE_API void fake_cuda_fail_init(int status) { init_failure = status; }
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void) { return &counts; }
@@ -237,7 +245,14 @@ FAKE_API int cuMemcpyDtoH_v2(void *to, cuda_address from, size_t bytes)
     return copy_small(to, (const void *)(uintptr_t)from, bytes);
 }
 
-FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) { return failure; }
+static int fill_small(cuda_address at, unsigned char value, size_t bytes)
+{
+    if (!failure && bytes <= SMALL)
+        memset((void *)(uintptr_t)at, value, bytes);
+    return failure;
+}
+
+FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) { return fill_small(at, value, bytes); }
 
 FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
 {
@@ -259,7 +274,7 @@ FAKE_API int cuMemsetD8Async(cuda_address at, unsigned char value, size_t bytes,
 {
     counts.calls++;
     occupy(stream, (double)bytes / FAKE_COPY_BPS);
-    return failure;
+    return fill_small(at, value, bytes);
 }
 
 FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned flags)

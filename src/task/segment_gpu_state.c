@@ -1,0 +1,214 @@
+#include "task/segment_gpu_priv.h"
+
+#include <stdlib.h>
+
+// What a recurrent model keeps of a stream where its engine runs on a card: as segment_state.c has it on the host.
+// Whoever reads or writes a state does so on the stream that the runs are queued on, so it waits for nothing.
+
+struct segment_gpu_state {
+    tachy_task *task;
+    const struct segment *s;
+    _Atomic(struct segment_card *) card; // whose memory it is in: that of the last frame
+    const struct tachy_cu *cu;
+    cuda_stream stream; // of the runs there
+    struct tachy_block block;
+    void *start[TACHY_MAX_STATES]; // the first state's elements, on the host; NULL: zeros
+    int eyes;
+    struct gpu_state_eye {
+        cuda_address now[TACHY_MAX_STATES], next[TACHY_MAX_STATES];
+        bool begins; // the next run's is the first state
+    } eye[TACHY_MAX_EYES];
+};
+
+static int failed(const struct segment_gpu_state *st, int status, const char *what)
+{
+    return tachy_cu_check(st->cu, status, st->task->log, what);
+}
+
+static size_t bytes_of(const struct segment_gpu_state *st, int i) { return tachy_tensor_bytes(&st->s->state[i].spec); }
+
+// Memory for all of it on the card, and where each state is there.
+static int place(struct segment_gpu_state *st, struct segment_card *card)
+{
+    enum { APART = 256 };
+    size_t all = 0, at[TACHY_MAX_STATES];
+    for (int i = 0; i < st->s->nb_states; i++) {
+        at[i] = all;
+        all += (bytes_of(st, i) + APART - 1) / APART * APART;
+    }
+    atomic_fetch_add(&card->states, 1);
+    atomic_store(&st->card, card);
+    st->cu = card->gpu->device.cu;
+    st->stream = st->s->model_gpu[card - st->s->cards]->stream;
+    int err = tachy_memory_take(st->task->memory, &st->block, card->place, TACHY_MEMORY_TENSORS,
+                                2 * all * (size_t)st->eyes);
+    if (err < 0)
+        return tachy_fail(st->task->log, err, "GPU %d has no %zu bytes left for the model's states",
+                          card->gpu->device.ordinal, 2 * all * (size_t)st->eyes);
+    cuda_address from = (cuda_address)(uintptr_t)st->block.data;
+    for (int e = 0; e < st->eyes; e++) {
+        for (int i = 0; i < st->s->nb_states; i++) {
+            st->eye[e].now[i] = from + 2 * all * (size_t)e + at[i];
+            st->eye[e].next[i] = st->eye[e].now[i] + all;
+        }
+    }
+    return TACHY_OK;
+}
+
+// The first of the cards that have the fewest streams' states.
+static struct segment_card *fewest(const struct segment *s)
+{
+    struct segment_card *best = s->cards;
+    for (int i = 1; i < s->nb_cards; i++)
+        if (atomic_load(&s->cards[i].states) < atomic_load(&best->states))
+            best = &s->cards[i];
+    return best;
+}
+
+int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t)
+{
+    struct segment_gpu_state *st = *out = calloc(1, sizeof(*st));
+    if (!st)
+        return TACHY_ERR_NOMEM;
+    st->task = t;
+    st->s = (const void *)t->priv;
+    st->eyes = t->eyes;
+    int err = TACHY_OK;
+    for (int i = 0; i < st->s->nb_states && err == TACHY_OK; i++) {
+        if (st->s->state[i].start == 0)
+            continue;
+        st->start[i] = malloc(bytes_of(st, i));
+        err = st->start[i] ? TACHY_OK : TACHY_ERR_NOMEM;
+        if (st->start[i])
+            segment_state_begin(st->start[i], &st->s->state[i]);
+    }
+    if (err == TACHY_OK)
+        err = place(st, fewest(st->s));
+    if (err < 0)
+        segment_gpu_state_close(out);
+    return err;
+}
+
+static void leave(struct segment_gpu_state *st)
+{
+    struct segment_card *c = st->card;
+    if (!c)
+        return;
+    if (st->block.data && tachy_device_enter(&c->gpu->device, NULL) == TACHY_OK) {
+        st->cu->stream_wait(st->stream); // the last runs write it
+        tachy_device_leave(&c->gpu->device);
+    }
+    tachy_memory_give(st->task->memory, &st->block);
+    atomic_fetch_sub(&c->states, 1);
+}
+
+struct segment_card *segment_gpu_state_card(struct segment_gpu_state *st) { return st->card; }
+
+void segment_gpu_state_close(struct segment_gpu_state **state)
+{
+    struct segment_gpu_state *st = *state;
+    *state = NULL;
+    if (!st)
+        return;
+    leave(st);
+    for (int i = 0; i < TACHY_MAX_STATES; i++)
+        free(st->start[i]);
+    free(st);
+}
+
+void segment_gpu_state_reset(struct segment_gpu_state *st)
+{
+    for (int e = 0; e < st->eyes; e++)
+        st->eye[e].begins = true;
+}
+
+// Queues the first state of an eye that begins. The context is current.
+static int begin(struct segment_gpu_state *st, struct gpu_state_eye *e)
+{
+    const struct tachy_cu *cu = st->cu;
+    int err = TACHY_OK;
+    for (int i = 0; i < st->s->nb_states && e->begins && err == TACHY_OK; i++) {
+        int status = st->start[i] ? cu->copy_to_device_async(e->now[i], st->start[i], bytes_of(st, i), st->stream)
+                                  : cu->fill_async(e->now[i], 0, bytes_of(st, i), st->stream);
+        err = failed(st, status, "a first state");
+    }
+    e->begins = e->begins && err < 0;
+    return err;
+}
+
+int segment_gpu_state_save(struct segment_gpu_state *st, void *data)
+{
+    const struct tachy_cu *cu = st->cu;
+    char *to = data;
+    int err = tachy_device_enter(&st->card->gpu->device, st->task->log);
+    if (err < 0)
+        return err;
+    for (int e = 0; e < st->eyes && err == TACHY_OK; e++) {
+        err = begin(st, &st->eye[e]);
+        for (int i = 0; i < st->s->nb_states && err == TACHY_OK; i++) {
+            err = failed(st, cu->copy_to_host_async(to, st->eye[e].now[i], bytes_of(st, i), st->stream), "a copy");
+            to += bytes_of(st, i);
+        }
+    }
+    int end = failed(st, cu->stream_wait(st->stream), "waiting for a stream");
+    tachy_device_leave(&st->card->gpu->device);
+    return err < 0 ? err : end;
+}
+
+int segment_gpu_state_load(struct segment_gpu_state *st, const void *data)
+{
+    const struct tachy_cu *cu = st->cu;
+    const char *from = data;
+    int err = tachy_device_enter(&st->card->gpu->device, st->task->log);
+    if (err < 0)
+        return err;
+    for (int e = 0; e < st->eyes && err == TACHY_OK; e++) {
+        st->eye[e].begins = false;
+        for (int i = 0; i < st->s->nb_states && err == TACHY_OK; i++) {
+            err = failed(st, cu->copy_to_device_async(st->eye[e].now[i], from, bytes_of(st, i), st->stream), "a copy");
+            from += bytes_of(st, i);
+        }
+    }
+    int end = failed(st, cu->stream_wait(st->stream), "waiting for a stream");
+    tachy_device_leave(&st->card->gpu->device);
+    return err < 0 ? err : end;
+}
+
+// To the card that the next frame is on, by way of the host: a file's parts follow each other from card to card.
+static int move(struct segment_gpu_state *st, struct segment_card *to)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < st->s->nb_states; i++)
+        bytes += bytes_of(st, i);
+    void *data = malloc(bytes * (size_t)st->eyes);
+    int err = data ? segment_gpu_state_save(st, data) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK) {
+        leave(st);
+        err = place(st, to);
+    }
+    if (err == TACHY_OK)
+        err = segment_gpu_state_load(st, data);
+    free(data);
+    return err;
+}
+
+int segment_gpu_state_run(struct segment_gpu_worker *g, struct segment_gpu_state *st, int eye)
+{
+    struct gpu_state_eye *e = &st->eye[eye];
+    struct segment_gpu_size *size = &g->size[g->w->last];
+    int err = st->card == g->card ? TACHY_OK : move(st, g->card);
+    if (err == TACHY_OK)
+        err = begin(st, e);
+    for (int i = 0; i < st->s->nb_states; i++) {
+        size->all_in[st->s->state[i].in].data = (void *)(uintptr_t)e->now[i];
+        size->all_out[st->s->state[i].out].data = (void *)(uintptr_t)e->next[i];
+    }
+    if (err == TACHY_OK)
+        err = segment_gpu_run_model(g);
+    for (int i = 0; i < st->s->nb_states && err == TACHY_OK; i++) {
+        cuda_address old = e->now[i];
+        e->now[i] = e->next[i];
+        e->next[i] = old;
+    }
+    return err;
+}

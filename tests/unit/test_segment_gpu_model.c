@@ -1,0 +1,582 @@
+#include "test.h"
+
+#include "base/clock.h"
+#include "cuda/kernels.h"
+#include "engine/engine_ops.h"
+#include "fakes/fake.h"
+#include "media/device.h"
+#include "pipeline/pipeline.h"
+
+#include <dlfcn.h>
+#include <tachy/settings.h>
+#include <unistd.h>
+
+// segment with the model on the card too, over a driver without one (fakes/): the provider cuda-ort is an engine of
+// this file, which works on the stream that it is given: a recurrent one, and one without states. Every tensor says when it was ready on
+// its stream, and whoever reads it must have been put behind that. With a true model on a card: tests/gpu/run.
+
+enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, RUN_NS = 80000, ANEW_EVERY = 13, START = 5 };
+
+static void *symbol(const char *name)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *fn = lib ? dlsym(lib, name) : NULL;
+    if (!fn) {
+        puts("FAIL the fake driver is not there: `meson test test_segment_gpu_model` sets LD_LIBRARY_PATH");
+        exit(1);
+    }
+    return fn;
+}
+
+static struct fake_cuda_counts *(*counts)(void);
+static void (*launch)(cuda_stream s, uint64_t ns);
+static uint64_t (*busy)(cuda_stream s);
+static void (*list)(int gpus);
+static void (*others)(size_t bytes);
+
+static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
+
+// ---- What a tensor holds: a value, and when it is there. Numbers below 2^24, which a float holds.
+
+enum { TENSOR_FLOATS = 3 };
+static uint64_t origin_us; // long before the first; what a state begins with counts as ready
+
+static void put(void *data, int value, cuda_stream written_on)
+{
+    uint64_t us = busy(written_on) / 1000 - origin_us;
+    float *f = data;
+    f[0] = (float)value;
+    f[1] = (float)(us & 0xffffff);
+    f[2] = (float)(us >> 24);
+}
+
+static _Atomic int early, elsewhere; // reads that nothing put behind the write; tensors that lie elsewhere
+
+static int get(const void *data, cuda_stream read_on)
+{
+    const float *f = data;
+    uint64_t us = (uint64_t)f[1] + ((uint64_t)f[2] << 24);
+    early += busy(read_on) / 1000 - origin_us < us;
+    return (int)f[0];
+}
+
+// ---- The kernels
+
+static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream)
+{
+    launch(stream, KERNEL_NS);
+    for (int i = 0; i < a->frames; i++)
+        put(at(a->frame[i].dst), *at(a->frame[i].plane[0]), stream);
+    return CUDA_OK;
+}
+
+static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return CUDA_OK; }
+
+static int run_prob(const struct tachy_cuda_prob *a, cuda_stream stream)
+{
+    *at(a->dst) = (uint8_t)(get(at(a->src), stream) % 251);
+    launch(stream, KERNEL_NS);
+    return CUDA_OK;
+}
+
+static int run_composite(const struct tachy_cuda_composite *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->count; i++) {
+        const struct tachy_cuda_composite_frame *f = &a->frame[i];
+        *at(f->out[0]) = a->own ? *at(f->in[0]) : *at(f->eye[0].mask);
+        ++*(uint32_t *)(void *)at(f->counted);
+    }
+    launch(stream, KERNEL_NS);
+    return CUDA_OK;
+}
+
+const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
+{
+    static const struct tachy_cuda_kernels all = {.composite = run_composite, .prob = run_prob,
+                                                  .preprocess = run_preprocess, .preprocess_border = run_border};
+    return &all;
+}
+const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
+int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
+
+// ---- The engine: h' and k' of h, k and the picture; the mask is their sum. Without states it is what they would be
+// behind one picture.
+
+enum { TAKEN = 900 << 20, OTHERS = 1 << 30 }; // bytes: that an engine takes, and other programs
+struct recurrent {
+    int gpu;
+    bool flat;
+};
+enum { IN_H, IN_X, IN_K, OUT_K = 0, OUT_MORE, OUT_H, OUT_Y };
+
+static const int64_t shapes[][4] = {{1, 8}, {1, SIDE, SIDE, 1}, {1, 4, 4}, {1, 2000}};
+static _Atomic int runs, opened;
+
+static struct tachy_io io_of(const char *name, const int64_t shape[4])
+{
+    struct tachy_io io = {.name = name, .spec = {.dtype = TACHY_F32}};
+    while (io.spec.rank < 4 && shape[io.spec.rank]) {
+        io.spec.shape[io.spec.rank] = shape[io.spec.rank];
+        io.spec.rank++;
+    }
+    return io;
+}
+
+static int recurrent_open(tachy_engine *e)
+{
+    struct recurrent *r = (void *)e->priv;
+    r->gpu = e->params.gpu;
+    r->flat = strstr(e->params.model_path, "flat");
+    e->on_device = true;
+    e->stream = e->params.gpu_stream;
+    others(OTHERS + (size_t)++opened * TAKEN);
+    snprintf(e->version, sizeof(e->version), "test");
+    if (r->flat) {
+        e->n_in = e->n_out = 1;
+        e->in[0] = io_of("x", shapes[1]);
+        e->out[0] = io_of("y", shapes[1]);
+        return e->stream ? TACHY_OK : TACHY_ERR_INVAL;
+    }
+    e->n_in = 3;
+    e->n_out = 4;
+    e->in[IN_H] = io_of("h_in", shapes[0]);
+    e->in[IN_X] = io_of("x", shapes[1]);
+    e->in[IN_K] = io_of("k_in", shapes[2]);
+    e->out[OUT_K] = io_of("k_out", shapes[2]);
+    e->out[OUT_MORE] = io_of("more", shapes[3]);
+    e->out[OUT_H] = io_of("h_out", shapes[0]);
+    e->out[OUT_Y] = io_of("y", shapes[1]);
+    return e->stream ? TACHY_OK : TACHY_ERR_INVAL;
+}
+
+struct pair {
+    int h, k;
+};
+
+static struct pair next_of(struct pair p, int x)
+{
+    int h = (p.h * 7 + x + 1) % 9973;
+    return (struct pair){h, (p.k * 3 + h + 2) % 9973};
+}
+
+static const struct pair first = {0, START};
+
+static _Atomic int on_gpu[TACHY_MAX_GPUS], most_on_gpu; // runs that are being queued
+
+static int flat_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    struct pair after = next_of(first, get(in[0].data, e->stream));
+    launch(e->stream, RUN_NS);
+    put(out[0].data, after.h + after.k, e->stream);
+    return TACHY_OK;
+}
+
+static int queue(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    struct pair before = {get(in[IN_H].data, e->stream), get(in[IN_K].data, e->stream)};
+    struct pair after = next_of(before, get(in[IN_X].data, e->stream));
+    launch(e->stream, RUN_NS);
+    put(out[OUT_H].data, after.h, e->stream);
+    put(out[OUT_K].data, after.k, e->stream);
+    put(out[OUT_Y].data, after.h + after.k, e->stream);
+    memset(out[OUT_MORE].data, 1, tachy_tensor_bytes(&out[OUT_MORE]));
+    return TACHY_OK;
+}
+
+static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    const struct recurrent *r = (void *)e->priv;
+    for (int i = 0; i < e->n_in + e->n_out; i++) {
+        const struct tachy_tensor *t = i < e->n_in ? &in[i] : &out[i - e->n_in];
+        elsewhere += t->place != TACHY_DEVICE || t->device != r->gpu;
+    }
+    most_on_gpu |= on_gpu[r->gpu]++ > 0;
+    runs++;
+    usleep(50); // what asking for a run takes
+    int err = r->flat ? flat_run(e, in, out) : queue(e, in, out);
+    on_gpu[r->gpu]--;
+    return err;
+}
+
+static void recurrent_close(tachy_engine *e)
+{
+    if (e->stream)
+        others(OTHERS + (size_t)--opened * TAKEN);
+}
+
+const struct tachy_engine_ops tachy_engine_ep = {.name = "", .needs_model = true, .priv_size = sizeof(struct recurrent),
+                                                 .open = recurrent_open, .run = recurrent_run,
+                                                 .close = recurrent_close};
+bool tachy_engine_takes_stream(const char *name) { return name && !strcmp(name, "cuda-ort"); }
+
+// ---- The task
+
+static char folder[64];
+static char last[256]; // message
+static void on_message(void *user, enum tachy_log_level level, const char *msg)
+{
+    snprintf(last, sizeof(last), "%s", msg);
+}
+static const struct tachy_log log_errors = {.fn = on_message, .max_level = TACHY_LOG_WARN};
+
+static void write_file(const char *name, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+}
+
+static tachy_task *open_task(const char *model, const char *mode, const char *gpus, const char *fraction)
+{
+    tachy_settings *set = NULL;
+    tachy_task *t = NULL;
+    CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
+    const char *const with[][2] = {{"model.name", model}, {"model.dir", folder}, {"model.provider", "cuda-ort"},
+                                   {"segment.mode", mode}, {"gpu.device", "cuda"}, {"gpu.ids", gpus},
+                                   {"gpu.memory_fraction", fraction}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
+        CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
+    CHECK_INT(tachy_task_open(&t, "segment", set, &log_errors), TACHY_OK);
+    tachy_settings_free(&set);
+    return t;
+}
+
+static const struct tachy_video_info video = {.format = TACHY_PIX_NV12, .width = W, .height = H,
+                                              .time_base = {1, 250}, .fps = {25, 1}};
+
+static uint8_t byte_of(int64_t id, int eye) { return (uint8_t)(id * STEP + 5 + eye * 60); }
+
+static void draw(tachy_frame *f, int64_t id)
+{
+    for (int eye = 0; eye < 2; eye++)
+        tachy_frame_writable(f, 0)[eye * (W / 2)] = byte_of(id, eye);
+    f->id = id;
+    f->pts = id * 10;
+    f->discontinuity = id && id % ANEW_EVERY == 0;
+}
+
+// The mask's first byte behind frame `id`, by a loop.
+static int mask_of(struct pair state[2], int64_t id, int eye, bool flat)
+{
+    if (id % ANEW_EVERY == 0 || flat)
+        state[eye] = first;
+    state[eye] = next_of(state[eye], byte_of(id, eye));
+    return (state[eye].h + state[eye].k) % 251;
+}
+
+// ---- Streams
+
+struct way {
+    const char *mode;
+    bool on_gpu; // decoded frames are
+    int workers, streams, eyes, frames, cards;
+    bool flat;
+};
+
+enum { CARDS = 3, IN_A_ROW = 7 }; // frames on one card
+
+struct guest {
+    const struct way *way;
+    tachy_stream *s;
+    tachy_frame_pool *pool[CARDS];
+    pthread_t thread;
+};
+
+static void *feed_main(void *arg)
+{
+    struct guest *g = arg;
+    for (int i = 0; i < g->way->frames; i++) {
+        tachy_frame *f = NULL;
+        if (tachy_frame_pool_get(g->pool[i / IN_A_ROW % g->way->cards], &f) < 0)
+            break;
+        draw(f, i);
+        int err = tachy_stream_push(g->s, f);
+        tachy_frame_unref(&f);
+        if (err < 0)
+            break;
+    }
+    tachy_stream_push(g->s, NULL);
+    return NULL;
+}
+
+static void pull_all(struct guest *g)
+{
+    const struct way *way = g->way;
+    struct pair state[2] = {first, first};
+    for (int n = 0; n < way->frames; n++) {
+        tachy_frame *f = NULL;
+        const struct tachy_result *r;
+        int err = tachy_stream_pull(g->s, &f, &r);
+        CHECK_INT(err, TACHY_OK);
+        if (err < 0)
+            return;
+        CHECK_INT(r->frame_id, n);
+        CHECK_INT(r->eyes, way->eyes);
+        int want[2];
+        for (int eye = 0; eye < way->eyes; eye++) {
+            want[eye] = mask_of(state, n, eye, way->flat);
+            CHECK_INT(r->mask[eye].data[0], want[eye]);
+        }
+        if (f)
+            CHECK_INT(f->data[0][0], strcmp(way->mode, "mask") ? byte_of(n, 0) : want[0]);
+        tachy_frame_unref(&f);
+    }
+    CHECK_INT(tachy_stream_pull(g->s, NULL, NULL), TACHY_ERR_EOF);
+}
+
+static void nothing_is_left(void)
+{
+    struct fake_cuda_counts *c = counts();
+    CHECK_INT(c->allocations, 0);
+    CHECK_INT(c->events, 0);
+    CHECK_INT(c->streams, 0);
+    CHECK_INT(c->contexts, 0);
+    CHECK_INT(opened, 0);
+    CHECK_INT(early, 0);
+    CHECK_INT(elsewhere, 0);
+    CHECK_INT(most_on_gpu, 0); // one run is queued at a time
+}
+
+static void open_guest(struct guest *g, const struct way *way, tachy_pipeline *p, tachy_task *t, struct tachy_gpu **gpu)
+{
+    struct tachy_video_info in = video;
+    in.place = way->on_gpu ? TACHY_DEVICE : TACHY_HOST;
+    in.stereo = way->eyes == 2 ? TACHY_STEREO_SBS : TACHY_STEREO_MONO;
+    g->way = way;
+    for (int i = 0; i < way->cards; i++)
+        CHECK_INT(tachy_frame_pool_open_gpu(&g->pool[i], way->on_gpu ? gpu[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
+    CHECK_INT(tachy_pipeline_join(p, &g->s, tachy_stream_params(.task = t, .input = in, .window = 32)), TACHY_OK);
+    pthread_create(&g->thread, NULL, feed_main, g);
+}
+
+static void close_guest(struct guest *g)
+{
+    pthread_join(g->thread, NULL);
+    tachy_stream_leave(&g->s);
+    for (int i = 0; i < CARDS; i++)
+        tachy_frame_pool_close(&g->pool[i]);
+}
+
+// Frames that were on a card are worked on there; the host's of a recurrent model are where the stream's state is.
+static void check_shares(const tachy_task *t, const struct way *way)
+{
+    struct tachy_gpu_share share[TACHY_MAX_GPUS];
+    int used = 0, all = 0;
+    CHECK_INT(t->ops->gpus(t, share), way->cards);
+    for (int i = 0; i < way->cards; i++) {
+        used += share[i].frames > 0;
+        all += (int)share[i].frames;
+    }
+    CHECK_INT(all, way->streams * way->frames);
+    CHECK_INT(used, way->on_gpu ? way->cards : TACHY_MIN(way->cards, way->streams));
+}
+
+static void run(const struct way *way)
+{
+    enum { MOST = 3 };
+    list(way->cards);
+    tachy_task *t = open_task(way->flat ? "flat" : "rec", way->mode, "all", "0.5");
+    struct tachy_gpu *gpu[CARDS] = {0};
+    tachy_pipeline *p = NULL;
+    struct guest g[MOST] = {0};
+    int before = runs;
+    CHECK_INT(opened, way->cards); // an engine each before the first frame
+    for (int i = 0; i < way->cards; i++)
+        CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .log = &log_errors)), TACHY_OK);
+    for (int i = 0; i < way->streams; i++)
+        open_guest(&g[i], way, p, t, gpu);
+    for (int i = 0; i < way->streams; i++)
+        pull_all(&g[i]);
+    if (way->on_gpu || !way->flat)
+        check_shares(t, way);
+    for (int i = 0; i < way->streams; i++)
+        close_guest(&g[i]);
+    tachy_pipeline_close(&p);
+    for (int i = 0; i < way->cards; i++)
+        tachy_gpu_unref(&gpu[i]);
+    tachy_task_close(&t);
+    list(1);
+    CHECK_INT(runs - before, way->streams * way->eyes * way->frames);
+    nothing_is_left();
+}
+
+TEST(states_stay_on_the_card)
+{
+    static const char *const modes[] = {"mask", "cutout", "json"};
+    for (int i = 0; i < 12; i++)
+        run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 3, 1 + (i / 3) % 2, 40, 1, false});
+}
+
+TEST(states_go_with_their_frames)
+{
+    for (int i = 0; i < 8; i++)
+        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 2 * (i % 3), 1 + i % 3, 1 + (i / 4) % 2, 40, 2 + (i & 1), false});
+}
+
+TEST(a_model_on_every_card)
+{
+    for (int i = 0; i < 8; i++)
+        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 4, 1 + i % 2, 1 + (i / 4) % 2, 60, 1 + i % 3, true});
+}
+
+// ---- The steps by themselves
+
+struct bench {
+    tachy_task *t;
+    struct tachy_memory *memory;
+    void *worker, *state;
+};
+
+static void open_bench(struct bench *b, int eyes)
+{
+    list(1);
+    struct tachy_video_info out, in = video;
+    in.stereo = eyes == 2 ? TACHY_STEREO_SBS : TACHY_STEREO_MONO;
+    *b = (struct bench){.t = open_task("rec", "mask", "0", "0.5")};
+    CHECK_INT(tachy_memory_open(&b->memory, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
+    b->t->memory = b->memory;
+    CHECK_INT(b->t->ops->start(b->t, &in, &out), TACHY_OK);
+    CHECK_INT(b->t->ops->worker_open(b->t, &b->worker), TACHY_OK);
+    CHECK_INT(b->t->ops->state_open(b->t, &b->state), TACHY_OK);
+}
+
+static void close_bench(struct bench *b)
+{
+    b->t->ops->state_close(b->state);
+    b->t->ops->worker_close(b->worker);
+    tachy_task_close(&b->t);
+    tachy_memory_close(&b->memory);
+    nothing_is_left();
+}
+
+// Frame `id` through the model from `state`; each eye's mask.
+static void step(struct bench *b, void *state, int64_t id, int mask[2])
+{
+    const struct tachy_task_ops *ops = b->t->ops;
+    struct tachy_item item = {.priv = calloc(1, ops->item_size), .state = state};
+    CHECK_INT(tachy_frame_new(&item.in, &(struct tachy_frame_params){.format = TACHY_PIX_NV12, .width = W,
+                                                                     .height = H}), TACHY_OK);
+    draw(item.in, id);
+    item.result.frame_id = id;
+    for (int eye = 0; eye < b->t->eyes; eye++) {
+        CHECK_INT(ops->preprocess(b->worker, &item, eye), TACHY_OK);
+        CHECK_INT(ops->model(b->worker, &item, eye), TACHY_OK);
+        CHECK_INT(ops->postprocess(b->worker, &item, eye), TACHY_OK);
+        struct tachy_task_tensors tensors;
+        ops->tensors(b->worker, &tensors); // also waits for the mask
+        CHECK_INT(tensors.n_in, 3);
+        CHECK_INT(tensors.n_out, 4);
+        const float *h = tensors.out[OUT_H].data, *k = tensors.out[OUT_K].data, *y = tensors.out[OUT_Y].data;
+        CHECK(h[0] + k[0] == y[0]); // states are fetched with the rest
+        mask[eye] = item.result.mask[eye].data[0];
+    }
+    tachy_frame_unref(&item.in);
+    ops->item_close(item.priv);
+    free(item.priv);
+}
+
+TEST(states_are_saved_and_loaded)
+{
+    for (int eyes = 1; eyes <= 2; eyes++) {
+        struct bench b;
+        void *data[3] = {0}, *other;
+        size_t size[3];
+        int one[2], two[2];
+        open_bench(&b, eyes);
+        const struct tachy_task_ops *ops = b.t->ops;
+        CHECK_INT(ops->state_save(b.state, &data[0], &size[0]), TACHY_OK);
+        CHECK_INT(size[0], (8 + 16) * sizeof(float) * (size_t)eyes);
+        const float *f = data[0]; // as the host's: zeros, then the start of the other
+        CHECK(f[0] == 0 && f[7] == 0 && f[8] == START && f[23] == START);
+        for (int i = 0; i < 7; i++)
+            step(&b, b.state, i, one);
+        CHECK_INT(ops->state_save(b.state, &data[1], &size[1]), TACHY_OK);
+        CHECK(size[1] == size[0] && memcmp(data[0], data[1], size[0]));
+        CHECK_INT(ops->state_open(b.t, &other), TACHY_OK);
+        CHECK_INT(ops->state_load(other, data[1], size[1] - 1), TACHY_ERR_FORMAT);
+        CHECK_INT(ops->state_load(other, data[1], size[1]), TACHY_OK);
+        struct pair state[2] = {first, first};
+        for (int i = 0; i < 12; i++) {
+            int want[2];
+            for (int eye = 0; eye < eyes; eye++)
+                want[eye] = mask_of(state, i, eye, false);
+            if (i < 7)
+                continue;
+            step(&b, b.state, i, one);
+            step(&b, other, i, two);
+            for (int eye = 0; eye < eyes; eye++) {
+                CHECK_INT(one[eye], want[eye]);
+                CHECK_INT(two[eye], want[eye]);
+            }
+        }
+        ops->state_reset(other);
+        CHECK_INT(ops->state_save(other, &data[2], &size[2]), TACHY_OK);
+        CHECK(size[2] == size[0] && !memcmp(data[0], data[2], size[0]));
+        ops->state_close(other);
+        for (int i = 0; i < 3; i++)
+            free(data[i]);
+        close_bench(&b);
+    }
+}
+
+// A share of the memory holds the engines too; where it does not, that is said before the first frame.
+TEST(engines_are_counted)
+{
+    for (int i = 0; i < 2; i++) {
+        static const char *const fractions[] = {"0.5", "0.05"}; // of 16 GiB
+        struct tachy_memory *memory;
+        struct tachy_memory_stats stats;
+        struct tachy_video_info out;
+        list(2);
+        tachy_task *t = open_task("flat", "mask", "0,1", fractions[i]);
+        CHECK_INT(tachy_memory_open(&memory, &(struct tachy_memory_params){.log = NULL}), TACHY_OK);
+        t->memory = memory;
+        CHECK_INT(t->ops->start(t, &video, &out), i ? TACHY_ERR_NOMEM : TACHY_OK);
+        tachy_memory_read(memory, &stats);
+        for (int gpu = 0; gpu < 2 && !i; gpu++)
+            CHECK(stats.used[tachy_place_of_gpu(gpu)][TACHY_MEMORY_TENSORS] >= TAKEN);
+        CHECK(strstr(last, "takes 900 MiB there, more than gpu.memory_fraction") ? i : !i);
+        tachy_task_close(&t);
+        tachy_memory_close(&memory);
+        list(1);
+        nothing_is_left();
+    }
+}
+
+TEST(opens)
+{
+    snprintf(folder, sizeof(folder), "/tmp/test_segment_gpu_model-XXXXXX");
+    CHECK(mkdtemp(folder));
+    counts = (__typeof__(counts))symbol("fake_cuda_count");
+    launch = (__typeof__(launch))symbol("fake_cuda_launch");
+    busy = (__typeof__(busy))symbol("fake_cuda_busy");
+    list = (__typeof__(list))symbol("fake_cuda_list");
+    others = (__typeof__(others))symbol("fake_cuda_others");
+    origin_us = tachy_now_ns() / 1000 - 100000 * (uint64_t)1000000;
+    write_file("rec.json", "{\"name\": \"rec\", \"task\": \"segment\", \"file\": \"rec.onnx\", \"input\": {\"name\": \"x\", "
+               "\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"output\": {\"name\": \"y\", "
+               "\"meaning\": \"probability\"}, \"state\": [{\"input\": \"h_in\", \"output\": \"h_out\", \"shape\": [1, 8]}, "
+               "{\"input\": \"k_in\", \"output\": \"k_out\", \"shape\": [1, 4, 4], \"start\": 5}]}");
+    write_file("flat.json", "{\"name\": \"flat\", \"task\": \"segment\", \"file\": \"flat.onnx\", \"input\": {\"width\": 16, "
+               "\"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"output\": {\"meaning\": "
+               "\"probability\"}}");
+    write_file("rec.onnx", "no model"); // nobody reads them
+    write_file("flat.onnx", "no model");
+}
+
+TEST(cleans)
+{
+    static const char *const names[] = {"rec.json", "rec.onnx", "flat.json", "flat.onnx"};
+    char path[128];
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_card), TEST_CASE(states_go_with_their_frames),
+          TEST_CASE(a_model_on_every_card), TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded),
+          TEST_CASE(cleans))
