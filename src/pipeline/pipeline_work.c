@@ -1,6 +1,7 @@
 #include "pipeline/pipeline.h"
 
 #include "base/thread.h"
+#include "cuda/device.h"
 #include "pipeline/stage_save.h"
 
 #include <sched.h>
@@ -686,8 +687,10 @@ void *pipeline_worker_main(void *arg)
         uint64_t start = tachy_ticks();
         if (!prompt)
             prompt = schedule(w, false);
+        tachy_device_linger(true); // jobs' contexts are kept by their streams, which cannot leave before take()
         work_all(w, jobs, n);
         settle(jobs, n);
+        tachy_device_linger(false);
         uint64_t each = (tachy_ticks() - start) / (uint64_t)n;
         w->cost = w->cost ? (3 * w->cost + each) / 4 : each;
     }
