@@ -182,7 +182,10 @@ enum pipeline_part {
     PIPELINE_COMPOSITE,
 };
 
-enum { PIPELINE_BATCH = 16 }; // jobs that a worker takes at once, at most
+enum {
+    PIPELINE_BATCH = 16, // jobs that a worker takes at once, at most
+    PIPELINE_ENOUGH = 8, // that a worker which rests is woken for
+};
 
 // One item in a queue.
 struct pipeline_job {
@@ -205,6 +208,7 @@ struct pipeline_worker {
     struct tachy_prof *prof; // written by this thread only
     struct pipeline_spin spin;
     uint64_t cost; // ticks an item took lately; decides how many are taken at once
+    long rest_us;  // between its jobs, where they go several at once
 };
 
 struct tachy_pipeline {
@@ -232,10 +236,13 @@ struct tachy_pipeline {
     _Atomic int active;      // workers below this index work; also read without the lock
     struct pipeline_queue infer, composite;
     bool in_turns;       // a stream's frames are a GPU's: jobs come from the two in turn
+    bool grouped;        // a stream's items go several at once
     bool took_composite; // last
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
     bool waking;   // one of them has been signalled and has not come yet
+    int resting;   // workers that come by themselves, or when PIPELINE_ENOUGH jobs are ready: they wait at `enough`
+    pthread_cond_t enough;
     bool paused, closing;
     _Atomic int ready;    // items in the queues; also read without the lock
     _Atomic int looking;  // workers that look at `ready` before they wait

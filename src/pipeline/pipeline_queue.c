@@ -34,6 +34,11 @@ int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items)
 
 void pipeline_queue_wake(struct tachy_pipeline *p)
 {
+    if (p->resting) {
+        if (atomic_load(&p->ready) == PIPELINE_ENOUGH)
+            pthread_cond_signal(&p->enough);
+        return;
+    }
     if (p->idle && !p->waking && !p->paused && atomic_load(&p->ready) && !atomic_load(&p->looking)) {
         p->waking = true;
         pthread_cond_signal(&p->work);

@@ -1,9 +1,11 @@
 #include "pipeline/pipeline.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "cuda/device.h"
 #include "pipeline/stage_save.h"
 
+#include <errno.h>
 #include <sched.h>
 
 // ---- One item ----
@@ -639,6 +641,25 @@ static void idle(struct pipeline_worker *w)
     p->waking = false;
 }
 
+enum { REST_US = 50, REST_MOST_US = 2000 };
+
+// Where a worker only puts work on another device it has time: behind few jobs it rests, longer and longer, until some
+// have come that go together, and nobody is woken for each of them. Not where frames are live. Under the lock.
+static void rest(struct pipeline_worker *w, int done)
+{
+    struct tachy_pipeline *p = w->pipeline;
+    if (!p->grouped || atomic_load_explicit(&p->prompt, memory_order_relaxed))
+        return;
+    w->rest_us = done < PIPELINE_ENOUGH ? TACHY_MIN(w->rest_us * 3 / 2 + REST_US, (long)REST_MOST_US) : w->rest_us / 2;
+    uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
+    struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    p->resting++;
+    while (!p->closing && atomic_load(&p->ready) < PIPELINE_ENOUGH)
+        if (pthread_cond_timedwait(&p->enough, &p->lock, &t) == ETIMEDOUT)
+            break;
+    p->resting--;
+}
+
 // Gives `done` jobs back and takes others; 0: the pipeline closes.
 static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
 {
@@ -647,6 +668,8 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
     tachy_pipeline_delay();
     pthread_mutex_lock(&p->lock);
     give_back(p, jobs, done);
+    if (done)
+        rest(w, done);
     while (!p->closing) {
         if (w->index >= atomic_load(&p->active)) {
             pipeline_queue_wake(p); // in place of this one

@@ -10,6 +10,7 @@
 enum {
     PARTS = 64,  // that may be on their way
     FRAMES = 24, // of a part
+    MANY = 4,    // frames that are worth a look whether they can go back
     NAP_US = 20, // at first
     NAP_MOST_US = 500,
 };
@@ -29,6 +30,7 @@ struct segment_gpu_flight {
     pthread_mutex_t lock; // guards the parts that are marked and not done
     struct part parts[PARTS];
     _Atomic uint64_t marked, done;
+    _Atomic int held; // frames of parts that are marked and not known to be done
     _Atomic int err;
 };
 
@@ -107,8 +109,10 @@ static void look(struct segment_gpu_flight *f, uint64_t number)
         uint64_t to = is_done(f, number) ? number : done;
         while (to < number - 1 && to != number && is_done(f, to + 1))
             to++;
-        for (; done < to; done++)
+        for (; done < to; done++) {
+            atomic_fetch_sub(&f->held, f->parts[done % PARTS].nb_frames);
             give_back(&f->parts[done % PARTS]);
+        }
         atomic_store(&f->done, to);
     }
     pthread_mutex_unlock(&f->lock);
@@ -148,6 +152,7 @@ int segment_gpu_flight_mark(struct segment_gpu_flight *f, uint64_t *number)
     memcpy(p->frames, f->next.frames, sizeof(p->frames));
     p->nb_frames = f->next.nb_frames;
     f->next.nb_frames = 0;
+    atomic_fetch_add(&f->held, p->nb_frames);
     atomic_store(&f->marked, n);
     pthread_mutex_unlock(&f->lock);
     if (number)
@@ -160,7 +165,7 @@ int segment_gpu_flight_mark(struct segment_gpu_flight *f, uint64_t *number)
 void segment_gpu_flight_tidy(struct segment_gpu_flight *f)
 {
     uint64_t n = atomic_load(&f->marked);
-    if (n > 1)
+    if (n > 1 && atomic_load(&f->held) >= MANY)
         look(f, n - 1); // the last one cannot be done yet
 }
 

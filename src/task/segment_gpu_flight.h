@@ -21,7 +21,7 @@ int segment_gpu_flight_kept(const struct segment_gpu_flight *f);
 // frames of parts that are done go back. Where very many parts are not done, the oldest is waited for.
 // TACHY_ERR_EXTERNAL, logged: the card failed, now or earlier.
 int segment_gpu_flight_mark(struct segment_gpu_flight *f, uint64_t *number);
-// Frames of parts that are done go back. The thread that adds.
+// Frames of parts that are done go back, where they are more than a few. The thread that adds.
 void segment_gpu_flight_tidy(struct segment_gpu_flight *f);
 // What `stream`, of the same card, does from here on comes after the part. Any thread that knows of the mark.
 int segment_gpu_flight_follow(struct segment_gpu_flight *f, uint64_t number, cuda_stream stream);
