@@ -181,6 +181,9 @@ struct tachy_task_ops {
     // NULL: there are none. Any thread, while the other is open.
     uint64_t (*transfer_ns)(const void *worker);
     uint64_t (*batch_transfer_ns)(const void *engine);
+    // For the light ratio, while no item is worked on: until -1 follows, the host's frames go to this GPU (CUDA's ordinal),
+    // and the three below are about it. NULL: there is one.
+    void (*gpu_pin)(tachy_task *t, int gpu);
     // For the light ratio, of an item that has been through all steps. NULL, false: a GPU does nothing.
     bool (*gpu)(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
     // Queues the kernels of one of those steps for all eyes on the worker's stream, without the copies

@@ -727,6 +727,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .gpus = segment_gpus,
     .item_close = item_close,
     .tensors = tensors,
+    .gpu_pin = segment_gpu_pin,
     .gpu = segment_gpu_load,
     .gpu_queue = segment_gpu_queue,
     .gpu_stream = segment_gpu_stream,

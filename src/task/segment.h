@@ -42,6 +42,7 @@ struct segment {
     struct tachy_composite_params composite;
     struct tachy_gpu *gpu; // --device cuda: that of cards[0]; NULL: all steps but the model's are the CPU's
     struct segment_card *cards; // one a GPU, segment_cards.h
+    struct segment_card *pinned; // that the host's frames go to; NULL: any
     int nb_cards;
     struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
     int gpu_ids[TACHY_MAX_GPUS], nb_gpu_ids; // asked for; none: no GPU

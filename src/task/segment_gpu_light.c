@@ -12,7 +12,7 @@ bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct
     const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
     if (!s->gpu)
         return false;
-    *g = (struct tachy_task_gpu){.device = &s->gpu->device,
+    *g = (struct tachy_task_gpu){.device = &(s->pinned ? s->pinned : s->cards)->gpu->device,
                                  .steps = 1u << TACHY_STEP_PREPROCESS | 1u << TACHY_STEP_COMPOSITE};
     for (int i = 0; i < t->eyes; i++) {
         const struct segment_eye *e = &si->eye[i];

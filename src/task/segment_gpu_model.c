@@ -35,7 +35,8 @@ int segment_gpu_model_spread(tachy_task *t, struct segment *s)
         struct segment_card *c = &s->cards[i];
         int err = i ? segment_open_engine(t, net, 1, i, &c->first) : TACHY_OK;
         if (err < 0)
-            return tachy_fail(t->log, err, "--gpus: the model cannot be opened on GPU %d; leave that out", s->gpu_ids[i]);
+            return tachy_fail(t->log, err, "--gpus: the model cannot be opened on GPU %d; leave that out",
+                              s->gpu_ids[i]);
         size_t idle = free_on(s->model_gpu[i]);
         c->model_bytes = idle < s->model_free[i] ? s->model_free[i] - idle : 0;
     }

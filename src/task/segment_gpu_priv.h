@@ -41,6 +41,7 @@ struct segment_gpu_worker {
     struct segment_gpu_flight *flight; // with frames that the pipeline lets go of while the GPU reads them
     struct segment_eye *made; // whose mask was made last
     struct tachy_block coefficients; // refine: a, then b, eye by eye
+    struct tachy_block luma;         // of a frame of R'G'B', for its guide
     // Times of the stream's kernels and copies; NULL: there is no profile.
     struct tachy_gpu_timer *kernel_times, *copy_times;
     struct tachy_prof_item at_work; // the item that this worker has

@@ -26,10 +26,10 @@ int segment_gpu_start(tachy_task *t, struct segment *s)
     struct tachy_composite_params p = s->composite;
     if (p.mode == TACHY_MODE_JSON) // made of a mask
         p.mode = TACHY_MODE_MASK;
-    if (!tachy_composite_cuda_takes(&p, s->in.format, s->refine) || (d->rgb && segment_needs_guide(s)))
+    if (!tachy_composite_cuda_takes(&p, s->in.format))
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--device cuda takes pictures that are grey, 4:2:0 or 4:4:4 without alpha (for a mask or JSON any, "
-                          "with --refine or --smooth all but RGB), not %s: use --device cpu", d ? d->name : "these");
+                          "--device cuda --mode alpha takes pictures that are grey, 4:2:0 or 4:4:4 without transparency, "
+                          "not %s: use --device cpu, or another mode", d ? d->name : "these");
     return segment_cards_start(t, s);
 }
 
@@ -210,6 +210,7 @@ void segment_gpu_worker_close(struct segment_gpu_worker **worker)
     for (int i = 0; i < SEGMENT_SIZES; i++)
         close_size(g, i);
     tachy_memory_give(g->w->task->memory, &g->coefficients);
+    tachy_memory_give(g->w->task->memory, &g->luma);
     tachy_composite_cuda_close(&g->composite);
     tachy_frame_pool_close(&g->surfaces);
     tachy_frame_pool_close(&g->uploads);

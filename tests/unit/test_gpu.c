@@ -520,7 +520,8 @@ TEST(events_time_two_streams)
     CHECK(near(real(model, "busy_s", NULL), 0.2, 0.002));
     // The streams ran side by side: 40 x 4 GB and 40 x 1.75 TFLOP in about 100 ms.
     double time_s = real(model, "time_s", NULL);
-    CHECK(time_s > 0.099 && time_s < 0.2);
+    double host_s = (double)(ended - begun) * 1e-9; // more than 100 ms where this thread had to wait
+    CHECK(time_s > 0.099 && time_s < TACHY_MAX(0.2, host_s));
     double copy = real(work, "measured", "copy_bytes_per_s");
     double fp16 = real(work, "measured", "fp16_ops_per_s");
     CHECK(near(copy, FAKE_COPY_BPS, 0.01) && near(fp16, FAKE_FP16, 0.01));

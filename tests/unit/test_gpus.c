@@ -254,7 +254,7 @@ TEST(masks_change_cards)
 
 TEST(summary_names_them)
 {
-    struct tachy_summary s = {.frames = 5, .nb_gpus = 2, .gpus = {{0, 3}, {5, 2}}};
+    struct tachy_summary s = {.frames = 5, .nb_gpus = 2, .gpus = {{.gpu = 0, .frames = 3}, {.gpu = 5, .frames = 2}}};
     char *text, *json;
     CHECK_INT(tachy_summary_text(&text, &s), TACHY_OK);
     CHECK(strstr(text, "GPUs          3 frames on GPU 0, 2 on GPU 5\n"));

@@ -82,6 +82,33 @@ static int run_smooth(const struct tachy_cuda_smooth *a, cuda_stream stream)
     return run_any(stream);
 }
 
+// Of formats that the composite's kernel does not take: what comes before the blend is alpha alone.
+static int run_luma(const struct tachy_cuda_luma *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->count; i++)
+        *at(a->out[i]) = *at(a->in[i]);
+    return run_any(stream);
+}
+
+static int run_blend(const struct tachy_cuda_blend *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->count; i++) {
+        if (a->other == TACHY_CUDA_LAYER_PICTURE)
+            wrong += abs(*at(a->frame[i].other) - GREY) > 3;
+        wrong += !a->frame[i].alpha || (a->other == TACHY_CUDA_LAYER_BLURRED && !a->blur_across);
+        *at(a->frame[i].out) = *at(a->frame[i].in);
+    }
+    return run_any(stream);
+}
+
+static int run_cells(const struct tachy_cuda_cells *a, cuda_stream stream) { return run_any(stream); }
+
+static int run_blur(const struct tachy_cuda_blur *a, cuda_stream stream)
+{
+    wrong += !a->gathered;
+    return run_any(stream);
+}
+
 static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream) { return run_any(stream); }
 static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return run_any(stream); }
 
@@ -89,7 +116,9 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
     static const struct tachy_cuda_kernels all = {.composite = run_composite, .prob = run_prob,
                                                   .preprocess = run_preprocess, .preprocess_border = run_border,
-                                                  .guide = run_guide, .refine = run_refine, .smooth = run_smooth};
+                                                  .guide = run_guide, .refine = run_refine, .smooth = run_smooth,
+                                                  .luma = run_luma, .blend = run_blend, .cells = run_cells,
+                                                  .blur = run_blur};
     return &all;
 }
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
@@ -162,6 +191,7 @@ struct way {
     int fail_at; // the card fails when this many have been pulled; -1: never
     bool smooth, refine;
     int cards; // that the run is spread over; 0: one, without a list of them
+    enum tachy_pix format; // of the frames; 0: NV12
 };
 
 static tachy_task *open_task(const struct way *way)
@@ -276,6 +306,7 @@ static void check_shares(const tachy_task *t, const struct way *way)
 static int run(const struct way *way, int *end)
 {
     int cards = TACHY_MAX(way->cards, 1);
+    enum tachy_pix format = TACHY_DEF(way->format, TACHY_PIX_NV12);
     list(cards);
     tachy_task *t = open_task(way);
     struct tachy_gpu *g[CARDS] = {0};
@@ -286,9 +317,9 @@ static int run(const struct way *way, int *end)
     pthread_t thread[LANES];
     for (int i = 0; i < cards; i++) {
         CHECK_INT(tachy_gpu_open(&g[i], i, NULL, &log_errors), TACHY_OK);
-        CHECK_INT(tachy_frame_pool_open_gpu(&pool[i], way->on_gpu ? g[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
+        CHECK_INT(tachy_frame_pool_open_gpu(&pool[i], way->on_gpu ? g[i] : NULL, format, W, H), TACHY_OK);
     }
-    struct tachy_video_info in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250},
+    struct tachy_video_info in = {.format = format, .width = W, .height = H, .time_base = {1, 250},
                                   .fps = {25, 1}, .place = way->on_gpu ? TACHY_DEVICE : TACHY_HOST};
     CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .log = &log_errors)), TACHY_OK);
     CHECK_INT(tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in, .window = 96)), TACHY_OK);
@@ -335,7 +366,7 @@ TEST(smoothing_sees_every_frame_in_order)
     static const char *const modes[] = {"mask", "cutout", "replace", "json"};
     int end;
     for (int i = 0; i < 16; i++) {
-        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 120, 120, -1, i % 5 < 4, i % 3 < 2, 0};
+        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 120, 120, -1, i % 5 < 4, i % 3 < 2, 0, TACHY_PIX_NV12};
         CHECK_INT(run(&way, &end), 120);
         CHECK_INT(end, TACHY_OK);
         CHECK_INT(wrong, 0);
@@ -348,19 +379,46 @@ TEST(several_cards_share_a_stream)
     static const char *const modes[] = {"mask", "cutout", "replace", "json"};
     int end;
     for (int i = 0; i < 24; i++) {
-        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 48, 48, -1, i % 5 < 3, i % 3 < 2, 2 + (i & 1)};
+        struct way way = {modes[i & 3], i & 4, 1 + i % 3, 1 + i % LANES, 48, 48, -1, i % 5 < 3, i % 3 < 2, 2 + (i & 1),
+                          TACHY_PIX_NV12};
         CHECK_INT(run(&way, &end), 48);
         CHECK_INT(end, TACHY_OK);
     }
-    struct way middle = {"cutout", true, 2, 3, 120, 31, -1, true, true, 2};
+    struct way middle = {"cutout", true, 2, 3, 120, 31, -1, true, true, 2, TACHY_PIX_NV12};
     CHECK_INT(run(&middle, &end), 31);
+}
+
+// What the host decodes alone, and screens: uploaded, and composited by way of alpha.
+TEST(frames_of_other_formats)
+{
+    static const enum tachy_pix formats[] = {TACHY_PIX_RGB24, TACHY_PIX_YUV422P, TACHY_PIX_BGRA, TACHY_PIX_YUVA420P};
+    static const char *const modes[] = {"cutout", "blur", "replace", "mask", "overlay", "side-by-side", "json"};
+    int end;
+    for (int i = 0; i < 14; i++) {
+        struct way way = {modes[i % 7], i % 4 == 3, 1 + i % 3, 1, 40, 40, -1, i % 3 < 2, i % 5 < 3, i % 3, formats[i % 4]};
+        CHECK_INT(run(&way, &end), 40);
+        CHECK_INT(end, TACHY_OK);
+        CHECK_INT(wrong, 0);
+    }
+}
+
+// Mode alpha of them is the CPU's, and the error says so.
+TEST(alpha_of_other_formats_is_refused)
+{
+    tachy_task *t = open_task(&(struct way){.mode = "alpha"});
+    struct tachy_video_info out, in = {.format = TACHY_PIX_YUV422P, .width = W, .height = H, .time_base = {1, 250}};
+    int before = messages;
+    CHECK_INT(t->ops->start(t, &in, &out), TACHY_ERR_UNSUPPORTED);
+    CHECK_INT(messages, before + 1);
+    tachy_task_close(&t);
 }
 
 TEST(a_card_that_fails_ends_the_stream)
 {
     int end;
     for (int i = 0; i < 6; i++) {
-        struct way way = {i & 1 ? "cutout" : "mask", true, 2, 2, 100, 100, 5 + i, i & 2, i & 4, 0};
+        struct way way = {i & 1 ? "cutout" : "mask", true, 2, 2, 100, 100, 5 + i, i & 2, i & 4, 0,
+                          TACHY_PIX_NV12};
         int before = messages, n = run(&way, &end);
         CHECK(n >= 5 + i && n < 100);
         CHECK(messages > before);
@@ -372,7 +430,8 @@ TEST(closing_in_the_middle)
 {
     int end;
     for (int i = 0; i < 10; i++) {
-        struct way way = {i & 1 ? "replace" : "mask", i & 2, 1 + i % 2, 3, 120, i * 5, -1, i & 4, i & 1, 0};
+        struct way way = {i & 1 ? "replace" : "mask", i & 2, 1 + i % 2, 3, 120, i * 5, -1, i & 4, i & 1, 0,
+                          TACHY_PIX_NV12};
         CHECK_INT(run(&way, &end), i * 5);
     }
 }
@@ -540,5 +599,6 @@ TEST(cleans) { remove_folder(); }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames),
           TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(several_cards_share_a_stream),
+          TEST_CASE(frames_of_other_formats), TEST_CASE(alpha_of_other_formats_is_refused),
           TEST_CASE(a_card_that_fails_ends_the_stream), TEST_CASE(closing_in_the_middle),
           TEST_CASE(a_mask_is_fetched_when_it_is_asked_for), TEST_CASE(few_calls), TEST_CASE(cleans))
