@@ -1,7 +1,6 @@
 #include "task/segment_gpu_priv.h"
 
 #include "postprocess/mask_cuda.h"
-#include "postprocess/refine_cuda.h"
 
 // The steps of several items at once where a worker only queues: a launch, a copy, an event for all of them where the
 // steps one by one (segment_gpu.c) have one each. What comes out is the same. An item that fails does so alone; what
@@ -185,17 +184,15 @@ static int launch_masks(struct part *p, const struct masks *m)
 
 static int make_guides(struct part *p, const struct masks *m)
 {
-    struct tachy_refine_cuda_eye eye[MOST];
     int err = TACHY_OK;
     for (int i = 0; i < m->n && err == TACHY_OK; i++) {
         const tachy_frame *f;
-        err = frame_of(p, p->items[m->of[i]], &f);
-        eye[i] = (struct tachy_refine_cuda_eye){.frame = f, .region = task_of(p)->region[p->eye],
-                                                .guide = (uint8_t *)(uintptr_t)m->eye[i]->gpu->guide};
+        struct tachy_item *item = p->items[m->of[i]];
+        err = frame_of(p, item, &f);
+        if (err == TACHY_OK)
+            err = segment_gpu_queue_guide(p->g, item, f, p->eye);
     }
-    struct tachy_refine_cuda guides = {.eye = eye, .count = m->n, .width = m->eye[0]->width, .height = m->eye[0]->height,
-                                       .guide_stride = m->eye[0]->width, .log = log_of(p)};
-    return err < 0 ? err : tachy_refine_cuda_run(&guides, p->g->cu, p->g->stream);
+    return err;
 }
 
 static int make_masks(struct part *p, const struct masks *m)
