@@ -24,6 +24,8 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
     segment_gpu_copies(g, TACHY_STEP_PREPROCESS);
     err = tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->w->task->log);
     segment_gpu_copies_end(g);
+    if (err < 0)
+        tachy_frame_unref(out); // another try must not take it for a copy
     return err;
 }
 
@@ -47,9 +49,10 @@ int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, 
                           item->in->device, g->gpu->device.ordinal);
     if (si->gpu.behind == g && si->gpu.behind_id == item->result.frame_id)
         return TACHY_OK;
-    si->gpu.behind = g;
+    int err = segment_gpu_follow(g, g->stream, item->in->stream);
+    si->gpu.behind = err == TACHY_OK ? g : NULL;
     si->gpu.behind_id = item->result.frame_id;
-    return segment_gpu_follow(g, g->stream, item->in->stream);
+    return err;
 }
 
 int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)

@@ -78,23 +78,26 @@ void segment_gpu_flight_close(struct segment_gpu_flight **flight)
 }
 
 // The driver finds an event's context by itself; one that does not is asked from inside of it.
-static int query(struct tachy_gpu *g, cuda_event e)
+static int query(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log, int *status)
 {
-    int status = g->device.cu->event_query(e);
-    if (status != CUDA_INVALID_CONTEXT || tachy_device_enter(&g->device, NULL) < 0)
-        return status;
-    status = g->device.cu->event_query(e);
+    *status = g->device.cu->event_query(e);
+    int err = *status == CUDA_INVALID_CONTEXT ? tachy_device_enter(&g->device, log) : TACHY_OK;
+    if (err < 0 || *status != CUDA_INVALID_CONTEXT)
+        return err;
+    *status = g->device.cu->event_query(e);
     tachy_device_leave(&g->device);
-    return status;
+    return TACHY_OK;
 }
 
 // Whether part `number` is done. After a failure nothing runs any more.
 static bool is_done(struct segment_gpu_flight *f, uint64_t number)
 {
-    int status = atomic_load(&f->err) ? CUDA_OK : query(f->gpu, f->parts[(number - 1) % PARTS].end);
-    if (status == CUDA_NOT_READY)
+    int status = CUDA_OK;
+    int err = atomic_load(&f->err) ? TACHY_OK : query(f->gpu, f->parts[(number - 1) % PARTS].end, f->log, &status);
+    if (err == TACHY_OK && status == CUDA_NOT_READY)
         return false;
-    int err = tachy_cu_check(f->cu, status, f->log, "work on the GPU");
+    if (err == TACHY_OK)
+        err = tachy_cu_check(f->cu, status, f->log, "work on the GPU");
     if (err < 0)
         atomic_store(&f->err, err);
     return true;
@@ -190,8 +193,8 @@ int segment_gpu_flight_kept(const struct segment_gpu_flight *f) { return f->next
 int segment_gpu_event_wait(struct tachy_gpu *g, cuda_event e)
 {
     long us = NAP_US;
-    int status;
-    while ((status = query(g, e)) == CUDA_NOT_READY)
+    int status, err;
+    while ((err = query(g, e, NULL, &status)) == TACHY_OK && status == CUDA_NOT_READY)
         nap(&us);
-    return status == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
+    return err == TACHY_OK && status != CUDA_OK ? TACHY_ERR_EXTERNAL : err;
 }

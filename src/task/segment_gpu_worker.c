@@ -48,7 +48,7 @@ static int tensors_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, 
     if (err < 0)
         return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors", t->device,
                           bytes);
-    return segment_gpu_failed(g, g->cu->fill((cuda_address)(uintptr_t)t->data, 0, bytes), "clearing a tensor");
+    return segment_gpu_failed(g, g->cu->fill_async((cuda_address)(uintptr_t)t->data, 0, bytes, g->stream), "clearing a tensor");
 }
 
 enum { APART = 256 }; // what tensors of one block begin at multiples of, as what the driver gives does

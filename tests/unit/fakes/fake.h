@@ -31,6 +31,7 @@ FAKE_API void fake_cuda_others(size_t bytes);   // memory that other programs ho
 FAKE_API void fake_cuda_list(int gpus);         // how many there are; 1 at first
 FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none
 FAKE_API void fake_cuda_fail_init(int status); // of cuInit
+FAKE_API void fake_cuda_fail_push(int pushes); // so many contexts more are made current, then none; -1: all
 
 // Sensors of a GPU, 0 or 1; the second one has neither power nor decoder.
 struct fake_nvml_gpu {

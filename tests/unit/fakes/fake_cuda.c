@@ -164,9 +164,16 @@ FAKE_API int cuDevicePrimaryCtxRelease_v2(cuda_device device)
     return 0;
 }
 
+static _Atomic int pushes = -1;
+FAKE_API void fake_cuda_fail_push(int n) { pushes = n; }
+
 FAKE_API int cuCtxPushCurrent_v2(cuda_context context)
 {
     called(__func__);
+    if (pushes >= 0 && pushes-- <= 0) {
+        pushes = 0;
+        return 201; // CUDA_ERROR_INVALID_CONTEXT
+    }
     return context ? 0 : 201;
 }
 
@@ -399,6 +406,8 @@ FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
 FAKE_API int cuEventQuery(cuda_event event)
 {
     called(__func__);
+    if (!pushes)
+        return 201; // CUDA_ERROR_INVALID_CONTEXT, as a driver might say outside of one
     pthread_mutex_lock(&lock);
     uint64_t at = event->at;
     pthread_mutex_unlock(&lock);
