@@ -28,8 +28,7 @@ int segment_gpu_start(tachy_task *t, struct segment *s)
         p.mode = TACHY_MODE_MASK;
     if (!tachy_composite_cuda_takes(&p, s->in.format))
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--device cuda --mode alpha takes pictures that are grey, 4:2:0 or 4:4:4 without transparency, "
-                          "not %s: use --device cpu, or another mode", d ? d->name : "these");
+                          "--device cuda does not take pictures of %s: use --device cpu", d ? d->name : "this format");
     return segment_cards_start(t, s);
 }
 
