@@ -50,10 +50,13 @@ int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tac
 int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec);
 // What the item's picture is composited into: a surface where it is worked on beside the encoder, else a frame of the host's.
 int segment_gpu_out(struct segment_worker *w, struct tachy_item *item, tachy_frame **out);
-// Queues what the composite leaves of a surface.
-int segment_gpu_fill(struct segment_gpu_worker *g, tachy_frame *surface);
 // Ends an item that is pending: `settle` of struct tachy_task_ops.
 int segment_gpu_finish(struct tachy_item *item);
+
+// segment_gpu_group.c: several items at once where a worker only queues; see struct tachy_task_ops.
+int segment_gpu_group(const struct segment *s); // items at most
+void segment_gpu_group_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n,
+                            int eye, int err[]);
 
 // For the light ratio; see struct tachy_task_ops.
 bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);

@@ -36,24 +36,36 @@ int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec)
     return err;
 }
 
-int segment_gpu_out(struct segment_worker *w, struct tachy_item *item, tachy_frame **out)
+int segment_gpu_out_on(const struct segment *s, const struct segment_card *c, tachy_frame **out)
 {
-    const struct segment *s = w->s;
-    struct segment_card *c;
-    int err = segment_cards_of(s, w->task, item, &c);
-    *out = NULL;
-    if (err < 0)
-        return err;
-    bool there = c->gpu->device.ordinal == s->surface.device && tachy_frame_pool_out(s->surfaces) < MOST_OUT;
+    bool there = s->surfaces && c->gpu->device.ordinal == s->surface.device &&
+                 tachy_frame_pool_out(s->surfaces) < MOST_OUT;
     return there ? tachy_surface_get(s->surfaces, out) : tachy_frame_pool_get(s->pool, out);
 }
 
+int segment_gpu_out(struct segment_worker *w, struct tachy_item *item, tachy_frame **out)
+{
+    struct segment_card *c;
+    *out = NULL;
+    int err = segment_cards_of(w->s, w->task, item, &c);
+    return err < 0 ? err : segment_gpu_out_on(w->s, c, out);
+}
+
 // Grey is composited into the luma alone.
-int segment_gpu_fill(struct segment_gpu_worker *g, tachy_frame *surface)
+static int fill_chroma(struct segment_gpu_worker *g, tachy_frame *surface)
 {
     if (surface->format == g->w->s->out.format)
         return TACHY_OK;
     cuda_address chroma = (cuda_address)(uintptr_t)surface->data[1];
     size_t bytes = (size_t)surface->stride[1] * (size_t)((surface->height + 1) / 2);
     return segment_gpu_failed(g, g->cu->fill_async(chroma, 128, bytes, g->stream), "filling a surface");
+}
+
+int segment_gpu_surface_for(struct segment_gpu_worker *g, tachy_frame *out, tachy_frame **own, tachy_frame **to)
+{
+    bool there = out->place == TACHY_DEVICE;
+    *own = NULL;
+    int err = there ? fill_chroma(g, out) : tachy_frame_pool_get(g->surfaces, own);
+    *to = there ? out : *own;
+    return err;
 }
