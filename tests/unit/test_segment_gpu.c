@@ -100,6 +100,14 @@ static int run_blend(const struct tachy_cuda_blend *a, cuda_stream stream)
     return run_any(stream);
 }
 
+static _Atomic int fits;
+static int run_resize(const struct tachy_cuda_resize *a, cuda_stream stream)
+{
+    fits++;
+    *at(a->dst) = *at(a->src);
+    return run_any(stream);
+}
+
 static int run_cells(const struct tachy_cuda_cells *a, cuda_stream stream) { return run_any(stream); }
 
 static int run_blur(const struct tachy_cuda_blur *a, cuda_stream stream)
@@ -117,7 +125,7 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
                                                   .preprocess = run_preprocess, .preprocess_border = run_border,
                                                   .guide = run_guide, .refine = run_refine, .smooth = run_smooth,
                                                   .luma = run_luma, .blend = run_blend, .cells = run_cells,
-                                                  .blur = run_blur};
+                                                  .blur = run_blur, .resize = run_resize};
     return &all;
 }
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
@@ -161,6 +169,23 @@ static _Atomic int messages;
 static void on_message(void *user, enum tachy_log_level level, const char *msg) { messages++; }
 static const struct tachy_log log_errors = {.fn = on_message, .max_level = TACHY_LOG_WARN};
 
+static const char *behind = "behind.ppm";
+
+// Three pictures of another size and format than the stream's, grey.
+static void write_video(void)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/behind.y4m", folder);
+    FILE *f = fopen(path, "w");
+    fprintf(f, "YUV4MPEG2 W%d H%d F5:1 Ip A1:1 C420jpeg\n", W / 2, H / 4);
+    for (int i = 0; i < 3; i++) {
+        fputs("FRAME\n", f);
+        for (int k = 0; k < W / 2 * (H / 4) * 3 / 2; k++)
+            fputc(k < W / 2 * (H / 4) ? GREY : 128, f);
+    }
+    fclose(f);
+}
+
 static void write_card(void)
 {
     char path[128];
@@ -197,14 +222,14 @@ static tachy_task *open_task(const struct way *way)
 {
     tachy_settings *set = NULL;
     tachy_task *t = NULL;
-    char behind[128];
-    snprintf(behind, sizeof(behind), "%s/behind.ppm", folder);
+    char picture[128];
+    snprintf(picture, sizeof(picture), "%s/%s", folder, behind);
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
     const char *const with[][2] = {{"model.name", "tiny"}, {"model.dir", folder}, {"model.provider", "null"},
                                    {"segment.mode", way->mode}, {"gpu.device", "cuda"},
                                    {"segment.smooth", way->smooth ? "0.5" : "0"},
                                    {"segment.refine", way->refine ? "yes" : "no"},
-                                   {"segment.background", strcmp(way->mode, "replace") ? "black" : behind}};
+                                   {"segment.background", strcmp(way->mode, "replace") ? "black" : picture}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
     if (way->cards)
@@ -401,6 +426,21 @@ TEST(frames_of_other_formats)
     }
 }
 
+// Each of its pictures is fitted once on every card that has frames of that time.
+TEST(a_video_behind_is_fitted_on_the_card)
+{
+    behind = "behind.y4m";
+    for (int i = 0; i < 4; i++) {
+        struct way way = {"replace", i & 1, 1 + i % 3, 1 + i % LANES, 60, 60, -1, i & 2, i % 3 == 1, i / 2 * 2, TACHY_PIX_NV12};
+        int end, before = fits;
+        CHECK_INT(run(&way, &end), 60); // 2.4 s: twelve pictures of it
+        CHECK_INT(end, TACHY_OK);
+        CHECK_INT(wrong, 0);
+        CHECK(fits - before >= 12 * 3 && fits - before <= 12 * 3 * TACHY_MAX(way.cards, 1));
+    }
+    behind = "behind.ppm";
+}
+
 // Mode alpha of them is the CPU's, and the error says so.
 TEST(alpha_of_other_formats_is_refused)
 {
@@ -498,6 +538,7 @@ static void open_folder(void)
     CHECK(mkdtemp(folder));
     launch = (__typeof__(launch))symbol("fake_cuda_launch");
     write_card();
+    write_video();
 }
 
 static void remove_folder(void)
@@ -509,6 +550,8 @@ static void remove_folder(void)
     unlink(path);
     snprintf(path, sizeof(path), "%s/behind.ppm", folder);
     unlink(path);
+    snprintf(path, sizeof(path), "%s/behind.y4m", folder);
+    unlink(path);
     rmdir(folder);
 }
 
@@ -517,6 +560,7 @@ TEST(cleans) { remove_folder(); }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames),
           TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(several_cards_share_a_stream),
-          TEST_CASE(frames_of_other_formats), TEST_CASE(alpha_of_other_formats_is_refused),
+          TEST_CASE(frames_of_other_formats), TEST_CASE(a_video_behind_is_fitted_on_the_card),
+          TEST_CASE(alpha_of_other_formats_is_refused),
           TEST_CASE(a_card_that_fails_ends_the_stream), TEST_CASE(closing_in_the_middle),
           TEST_CASE(a_mask_is_fetched_when_it_is_asked_for), TEST_CASE(few_calls), TEST_CASE(cleans))
