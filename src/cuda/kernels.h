@@ -1,5 +1,6 @@
 #pragma once
 #include "cuda/absdiff.h"
+#include "cuda/alpha_any.h"
 #include "cuda/alpha_out.h"
 #include "cuda/blend.h"
 #include "cuda/blur.h"

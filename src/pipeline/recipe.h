@@ -92,6 +92,14 @@ struct tachy_task_ops {
     // core is not too many. NULL: 0.
     int (*workers)(const tachy_task *t);
 
+    // After start(): how many items of a stream that wait anyway a worker takes at once. NULL or at most 1: one.
+    // Not for recurrent tasks, batches and saved stages.
+    int (*group)(const tachy_task *t);
+    // Given with `group`: `step` of an eye (composite: of all, eye 0) for n items; err[i] is set to what the step below
+    // would return for items[i]. Preprocess, model and postprocess of an eye come one behind the other, without the
+    // items that failed on the way.
+    void (*group_step)(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[]);
+
     // In any order, in parallel over frames; eye 0 .. t->eyes - 1.
     int (*preprocess)(void *worker, struct tachy_item *item, int eye);
     int (*model)(void *worker, struct tachy_item *item, int eye);

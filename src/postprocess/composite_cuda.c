@@ -126,9 +126,10 @@ static int table(struct tachy_composite_cuda *c, struct key key, const struct or
 
 // Formats
 
-static bool chroma_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c)
+// Of all but transparency.
+static bool layout_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c)
 {
-    if (!d || d->rgb || d->alpha || (d->planes > 1 && d->chroma_shift_x != d->chroma_shift_y))
+    if (!d || d->rgb || (d->planes > 1 && d->chroma_shift_x != d->chroma_shift_y))
         return false;
     *c = d->planes == 1      ? TACHY_CUDA_CHROMA_NONE
          : d->planes == 2    ? TACHY_CUDA_CHROMA_PAIRS
@@ -136,6 +137,8 @@ static bool chroma_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c)
                              : TACHY_CUDA_CHROMA_FULL;
     return true;
 }
+
+static bool chroma_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c) { return layout_of(d, c) && !d->alpha; }
 
 // A colour's samples of a plane as they fill a word.
 static uint32_t fill_word(enum tachy_pix f, int plane, const int codes[4])
@@ -179,9 +182,7 @@ bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tac
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
     enum tachy_cuda_chroma chroma;
-    if (p->mode == TACHY_MODE_MASK) // the frame's luma is all that may be read
-        return d && chroma_of(tachy_pix_desc(tachy_composite_mask_format(p)), &chroma);
-    return d && (p->mode != TACHY_MODE_ALPHA || chroma_of(d, &chroma));
+    return d && (p->mode != TACHY_MODE_MASK || chroma_of(tachy_pix_desc(tachy_composite_mask_format(p)), &chroma));
 }
 
 static int check_item(const struct tachy_composite_cuda *c, const item *it)
@@ -190,8 +191,7 @@ static int check_item(const struct tachy_composite_cuda *c, const item *it)
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     if (!tachy_composite_cuda_takes(&c->params, f->format))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED,
-                          "composite: mode alpha on the GPU takes grey, 4:2:0 and 4:4:4 without alpha, not %s",
-                          d ? d->name : "an unknown format");
+                          "composite: the GPU's version does not take %s", d ? d->name : "an unknown format");
     // A mask is made of no sample of the frame, which may be a head without planes.
     bool reads = c->params.mode != TACHY_MODE_MASK || it->refine;
     if ((reads && f->place != TACHY_DEVICE) || (c->params.mode == TACHY_MODE_REPLACE && b && b->place != TACHY_DEVICE))
@@ -382,7 +382,7 @@ static int run_blur(struct tachy_composite_cuda *c, const item *it, int n)
 
 // Mode alpha
 
-static struct tachy_cuda_range range(const struct tachy_pix_desc *d, bool full, bool chroma)
+struct tachy_cuda_range tachy_composite_cuda_range(const struct tachy_pix_desc *d, bool full, bool chroma)
 {
     struct tachy_range r = tachy_alpha_range(d, full, chroma);
     return (struct tachy_cuda_range){r.scale, r.offset, r.max};
@@ -397,11 +397,11 @@ static void alpha_params(const struct tachy_composite_cuda *c, const tachy_frame
     k->to = t->rgb ? TACHY_CUDA_RGBA : t->bytes == 2 ? TACHY_CUDA_YUVA444P10 : TACHY_CUDA_YUVA420P;
     k->bytes = d->bytes;
     k->shift = d->shift;
-    chroma_of(d, &k->chroma);
+    layout_of(d, &k->chroma);
     k->chroma_loc = color.chroma_loc;
     for (int i = 0; i < 2; i++) {
-        k->in[i] = range(d, full, i);
-        k->out[i] = range(t, full, i);
+        k->in[i] = tachy_composite_cuda_range(d, full, i);
+        k->out[i] = tachy_composite_cuda_range(t, full, i);
     }
     k->rv = m.rv, k->gu = m.gu, k->gv = m.gv, k->bu = m.bu;
 }
@@ -473,22 +473,19 @@ int tachy_composite_cuda_run(tachy_composite_cuda *c, const struct tachy_composi
         for (last = i + 1; last < n && last - i < BATCH && same_batch(c, &items[i], &items[last]);)
             last++;
         enum tachy_cuda_chroma chroma;
-        bool any = c->params.mode != TACHY_MODE_MASK && !chroma_of(tachy_pix_desc(items[i].in->format), &chroma);
-        switch (any ? TACHY_MODE_JSON : c->params.mode) {
-        case TACHY_MODE_JSON:
-            err = tachy_composite_cuda_any(c, &items[i], last - i);
-            break;
+        const struct tachy_pix_desc *d = tachy_pix_desc(items[i].in->format);
+        switch (c->params.mode) {
         case TACHY_MODE_MASK:
             err = run_mask(c, &items[i], last - i);
             break;
         case TACHY_MODE_BLUR:
-            err = run_blur(c, &items[i], last - i);
+            err = (chroma_of(d, &chroma) ? run_blur : tachy_composite_cuda_any)(c, &items[i], last - i);
             break;
         case TACHY_MODE_ALPHA:
-            err = run_alpha(c, &items[i], last - i);
+            err = (layout_of(d, &chroma) ? run_alpha : tachy_composite_cuda_any_alpha)(c, &items[i], last - i);
             break;
         default:
-            err = run_blend(c, &items[i], last - i);
+            err = (chroma_of(d, &chroma) ? run_blend : tachy_composite_cuda_any)(c, &items[i], last - i);
             break;
         }
         if (err < 0)

@@ -136,3 +136,57 @@ int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int
         err = blend(c, it, n, plane, &layers, &k);
     return err;
 }
+
+// Mode alpha
+
+// All but addresses.
+static struct tachy_cuda_alpha_any alpha_params(const struct tachy_composite_cuda *c, const tachy_frame *f)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format), *t = tachy_pix_desc(c->params.alpha_format);
+    struct tachy_color color = tachy_color_resolve(f->color, f->format, f->width, f->height);
+    struct tachy_yuv_to_rgb m = tachy_yuv_to_rgb(color.matrix);
+    bool full = color.range == 2;
+    double kr, kb;
+    tachy_matrix_weights(1, &kr, &kb); // R'G'B' becomes BT.709
+    struct tachy_cuda_alpha_any k = {.width = f->width, .height = f->height, .bytes = d->bytes, .shift = d->shift,
+                                     .rgb = d->rgb, .chroma_loc = color.chroma_loc, .rv = m.rv, .gu = m.gu, .gv = m.gv,
+                                     .bu = m.bu, .fr = (float)kr, .fb = (float)kb};
+    k.fg = 1 - k.fr - k.fb;
+    k.to = t->rgb ? TACHY_CUDA_RGBA : t->bytes == 2 ? TACHY_CUDA_YUVA444P10 : TACHY_CUDA_YUVA420P;
+    for (int i = 0; i < 2; i++) {
+        k.in[i] = tachy_composite_cuda_range(d, full, i);
+        k.out[i] = tachy_composite_cuda_range(t, t->rgb || (full && !d->rgb), i);
+    }
+    return k;
+}
+
+int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *it, int n)
+{
+    const tachy_frame *f = it[0].in;
+    struct tachy_cuda_alpha_any k = alpha_params(c, f);
+    bool own_plane = k.to == TACHY_CUDA_YUVA420P; // its plane 3 is alpha as it is
+    size_t stride = TACHY_ALIGN((size_t)f->width, 16u), size = stride * (size_t)f->height;
+    int err = own_plane ? TACHY_OK : tachy_composite_cuda_need(c, &c->scratch, size * (size_t)n);
+    if (err < 0)
+        return err;
+    cuda_address alpha[BATCH];
+    k.count = n;
+    k.alpha_stride = own_plane ? it[0].stride[3] : (int64_t)stride;
+    for (int p = 0; p < 4; p++)
+        k.out_stride[p] = it[0].stride[p];
+    for (int i = 0; i < n; i++) {
+        struct tachy_cuda_alpha_frame *o = &k.frame[i];
+        alpha[i] = own_plane ? address(it[i].data[3]) : address(c->scratch.data) + (cuda_address)(size * (size_t)i);
+        o->alpha = alpha[i];
+        for (int p = 0; p < 4; p++)
+            o->out[p] = address(it[i].data[p]);
+        for (int comp = 0; comp < 3; comp++) {
+            int sample, plane = place_of(f->format, comp, &sample);
+            o->in[comp] = address(it[i].in->data[plane]) + (cuda_address)(sample * k.bytes);
+            k.in_stride[comp] = f->stride[plane];
+            k.step[comp] = tachy_pix_desc(f->format)->components[plane];
+        }
+    }
+    err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, k.alpha_stride);
+    return err < 0 ? err : tachy_composite_cuda_launched(c, c->kernels->alpha_any(&k, c->stream));
+}

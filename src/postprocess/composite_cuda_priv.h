@@ -66,8 +66,11 @@ struct tachy_composite_cuda_blur tachy_composite_cuda_blur_of(const struct tachy
 int tachy_composite_cuda_blur_tables(struct tachy_composite_cuda *c, const struct tachy_composite_cuda_blur *s,
                                      struct tachy_cuda_composite *k);
 
-// composite_cuda_any.c: formats that the composite's own kernel does not take, in all modes but mask and alpha.
+struct tachy_cuda_range tachy_composite_cuda_range(const struct tachy_pix_desc *d, bool full, bool chroma);
+
+// composite_cuda_any.c: formats that the composite's own kernels do not take, in all modes but mask; and in mode alpha.
 int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int n);
+int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *it, int n);
 // The luma that refinement looks at, of frames of R'G'B'.
 struct tachy_composite_cuda_luma {
     cuda_address at[BATCH];

@@ -49,6 +49,11 @@ int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tac
 // Ends an item that is pending: `settle` of struct tachy_task_ops.
 int segment_gpu_finish(struct tachy_item *item);
 
+// segment_gpu_group.c: several items at once where a worker only queues; see struct tachy_task_ops.
+int segment_gpu_group(const struct segment *s); // items at most
+void segment_gpu_group_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n,
+                            int eye, int err[]);
+
 // For the light ratio; see struct tachy_task_ops.
 bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
 int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item);

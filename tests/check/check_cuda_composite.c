@@ -16,7 +16,7 @@
 static const enum tachy_pix formats[] = {TACHY_PIX_NV12,      TACHY_PIX_P010,    TACHY_PIX_YUV420P,
                                          TACHY_PIX_YUV420P10, TACHY_PIX_YUV444P, TACHY_PIX_YUV444P10,
                                          TACHY_PIX_GRAY8,     TACHY_PIX_GRAY10};
-// Those that go through a picture of alpha, in all modes but alpha.
+// Those that go through a picture of alpha.
 static const enum tachy_pix others[] = {TACHY_PIX_RGB24,   TACHY_PIX_BGRA,      TACHY_PIX_RGBA,      TACHY_PIX_YUV422P,
                                         TACHY_PIX_YUV422P10, TACHY_PIX_YUVA420P, TACHY_PIX_YUVA444P, TACHY_PIX_YUVA444P10};
 enum { MOST = 10 }; // frames of a call: more than one launch takes
@@ -200,7 +200,7 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
     int w = check_range(c, 1, check_range(c, 0, 2) ? 60 : 1100), h = check_range(c, 1, 40);
     if (check_range(c, 0, 2) == 0) // whole vectors
         w = TACHY_ALIGN(w, 32);
-    if (check_range(c, 0, 2) == 0 && p.mode != TACHY_MODE_ALPHA)
+    if (check_range(c, 0, 2) == 0)
         format = others[check_range(c, 0, TACHY_ARRAY_SIZE(others) - 1)];
     if (real && !is_other(format)) {
         static const enum tachy_pix usual[] = {TACHY_PIX_NV12, TACHY_PIX_P010, TACHY_PIX_GRAY8, TACHY_PIX_YUV420P};
@@ -237,15 +237,12 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
 static void refuses(struct check *c, struct tachy_memory *m)
 {
     tachy_composite_cuda *t;
-    struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_ALPHA, .alpha_format = TACHY_PIX_RGBA}, m, c->gpu->cu, TACHY_DEVICE};
-    tachy_frame f = {.format = TACHY_PIX_RGB24, .width = 4, .height = 4, .place = TACHY_DEVICE};
+    struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu, TACHY_DEVICE};
+    tachy_frame f = {.format = TACHY_PIX_NV12, .width = 4, .height = 4, .place = TACHY_HOST};
     struct tachy_result r = {0};
     struct tachy_composite_cuda_item it = {.in = &f, .result = &r};
     if (tachy_composite_cuda_open(&t, &p) < 0)
         return;
-    check_case(c, tachy_composite_cuda_run(t, &it, 1, c->gpu->stream) == TACHY_ERR_UNSUPPORTED, "alpha of RGB is refused");
-    f.format = TACHY_PIX_NV12;
-    f.place = TACHY_HOST;
     check_case(c, tachy_composite_cuda_run(t, &it, 1, c->gpu->stream) == TACHY_ERR_UNSUPPORTED, "host frames are refused");
     tachy_composite_cuda_close(&t);
 }

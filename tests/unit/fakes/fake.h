@@ -23,6 +23,8 @@ struct fake_cuda_counts {
     _Atomic int calls; // of what is called for each frame: contexts, copies, events, streams' waits
 };
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void);
+// The calls by name, one after the other from 0 on; NULL: there are no more.
+FAKE_API const char *fake_cuda_called(int i, int *times);
 FAKE_API void fake_cuda_launch(cuda_stream s, uint64_t ns); // a kernel that takes this long
 FAKE_API uint64_t fake_cuda_busy(cuda_stream s); // CLOCK_MONOTONIC, ns: when it has done what it was given; may be past
 FAKE_API void fake_cuda_others(size_t bytes);   // memory that other programs hold

@@ -6,6 +6,7 @@
 #include "fake.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,24 @@ struct cuda_event_handle {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int failure, init_failure;
 static struct fake_cuda_counts counts;
+
+enum { NAMES = 32 };
+static struct {
+    const char *_Atomic name;
+    _Atomic int times;
+} names[NAMES];
+
+static void called(const char *name)
+{
+    counts.calls++;
+    for (int i = 0; i < NAMES; i++) {
+        const char *is = NULL;
+        if (names[i].name == name || atomic_compare_exchange_strong(&names[i].name, &is, name) || is == name) {
+            names[i].times++;
+            return;
+        }
+    }
+}
 
 static uint64_t now_ns(void)
 {
@@ -62,6 +81,12 @@ FAKE_API uint64_t fake_cuda_busy(cuda_stream s)
 FAKE_API void fake_cuda_fail(int status) { failure = status; }
 FAKE_API void fake_cuda_fail_init(int status) { init_failure = status; }
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void) { return &counts; }
+
+FAKE_API const char *fake_cuda_called(int i, int *times)
+{
+    *times = i < NAMES ? names[i].times : 0;
+    return i < NAMES ? names[i].name : NULL;
+}
 
 FAKE_API int cuInit(unsigned flags) { return init_failure; }
 
@@ -144,7 +169,7 @@ FAKE_API void fake_cuda_fail_push(int n) { pushes = n; }
 
 FAKE_API int cuCtxPushCurrent_v2(cuda_context context)
 {
-    counts.calls++;
+    called(__func__);
     if (pushes >= 0 && pushes-- <= 0) {
         pushes = 0;
         return 201; // CUDA_ERROR_INVALID_CONTEXT
@@ -154,7 +179,7 @@ FAKE_API int cuCtxPushCurrent_v2(cuda_context context)
 
 FAKE_API int cuCtxPopCurrent_v2(cuda_context *context)
 {
-    counts.calls++;
+    called(__func__);
     *context = (cuda_context)&counts;
     return 0;
 }
@@ -166,7 +191,12 @@ static struct {
 } blocks[BLOCKS];
 static size_t others = (size_t)1 << 30, ours; // bytes taken on the card
 
-FAKE_API void fake_cuda_others(size_t bytes) { others = bytes; }
+FAKE_API void fake_cuda_others(size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    others = bytes;
+    pthread_mutex_unlock(&lock);
+}
 
 FAKE_API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
@@ -263,7 +293,7 @@ FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) {
 
 FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     copy_small((void *)(uintptr_t)to, from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
@@ -271,7 +301,7 @@ FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t byte
 
 FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     copy_small(to, (const void *)(uintptr_t)from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
@@ -279,14 +309,14 @@ FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cud
 
 FAKE_API int cuMemsetD8Async(cuda_address at, unsigned char value, size_t bytes, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     occupy(stream, (double)bytes / FAKE_COPY_BPS);
     return fill_small(at, value, bytes);
 }
 
 FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned flags)
 {
-    counts.calls++;
+    called(__func__);
     pthread_mutex_lock(&lock);
     if (event->recorded && stream->busy_until < event->at)
         stream->busy_until = event->at;
@@ -297,14 +327,14 @@ FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned fl
 FAKE_API int cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t bytes,
                                   cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
 }
 
 FAKE_API int cuMemcpy2DAsync_v2(const struct cuda_copy_2d *c, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     const char *from = c->from_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->from_device : c->from_host;
     char *to = c->to_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->to_device : c->to_host;
     if (c->width > c->from_pitch || c->width > c->to_pitch)
@@ -335,7 +365,7 @@ FAKE_API int cuStreamDestroy_v2(cuda_stream stream)
 
 FAKE_API int cuStreamSynchronize(cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     pthread_mutex_lock(&lock);
     uint64_t until = stream->busy_until;
     counts.waits++;
@@ -364,7 +394,7 @@ FAKE_API int cuEventDestroy_v2(cuda_event event)
 
 FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     uint64_t now = now_ns();
     pthread_mutex_lock(&lock);
     event->at = stream->busy_until > now ? stream->busy_until : now;
@@ -375,7 +405,9 @@ FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
 
 FAKE_API int cuEventQuery(cuda_event event)
 {
-    counts.calls++;
+    called(__func__);
+    if (!pushes)
+        return 201; // CUDA_ERROR_INVALID_CONTEXT, as a driver might say outside of one
     pthread_mutex_lock(&lock);
     uint64_t at = event->at;
     pthread_mutex_unlock(&lock);
@@ -384,7 +416,7 @@ FAKE_API int cuEventQuery(cuda_event event)
 
 FAKE_API int cuEventSynchronize(cuda_event event)
 {
-    counts.calls++;
+    called(__func__);
     pthread_mutex_lock(&lock);
     counts.waits++;
     pthread_mutex_unlock(&lock);
