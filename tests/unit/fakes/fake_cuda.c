@@ -166,7 +166,12 @@ static struct {
 } blocks[BLOCKS];
 static size_t others = (size_t)1 << 30, ours; // bytes taken on the card
 
-FAKE_API void fake_cuda_others(size_t bytes) { others = bytes; }
+FAKE_API void fake_cuda_others(size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    others = bytes;
+    pthread_mutex_unlock(&lock);
+}
 
 FAKE_API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
