@@ -186,8 +186,8 @@ struct plan_places {
     size_t arena, values; // floats
 };
 // Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
-// Slice and Concat where that can be, the rest coloured by lifetime.
-int plan_place(struct plan_places *p, const struct tachy_graph *g);
+// Slice and Concat where that can be, the rest coloured by lifetime. `apart`: no steps are joined.
+int plan_place(struct plan_places *p, const struct tachy_graph *g, bool apart);
 void plan_place_free(struct plan_places *p);
 // Whether a convolution and the node behind it run as one (plan_joined.c).
 bool plan_joins(const struct tachy_graph *g, const struct tachy_node *n);

@@ -22,7 +22,7 @@ struct placing {
     struct plan_ref *ref, *sums; // base: the slot until the end
     struct slot *slots;
     struct part *part;
-    bool *joined;
+    bool *joined, apart;
     int nb_slots;
 };
 
@@ -300,7 +300,7 @@ static void place_all(struct placing *p)
         if (n->out->rank == 4)
             mark_parts(p, n);
     for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
-        p->joined[n->out->id] = plan_joins(g, n);
+        p->joined[n->out->id] = !p->apart && plan_joins(g, n);
         if (!place_alias(p, n))
             place_made(p, n->out, at);
         place_sums(p, n, at);
@@ -324,10 +324,10 @@ static void settle(const struct placing *p, struct plan_ref *ref)
     }
 }
 
-int plan_place(struct plan_places *out, const struct tachy_graph *g)
+int plan_place(struct plan_places *out, const struct tachy_graph *g, bool apart)
 {
     size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
-    struct placing p = {.g = g};
+    struct placing p = {.g = g, .apart = apart};
     p.ref = calloc(n, sizeof(*p.ref));
     p.sums = calloc(n, sizeof(*p.sums));
     p.slots = calloc(2 * n, sizeof(*p.slots)); // of values and of their sums
