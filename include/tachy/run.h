@@ -52,6 +52,9 @@ struct tachy_latency {
 struct tachy_gpu_share {
     int gpu;        // CUDA's ordinal
     int64_t frames; // whose pictures it has made ready for the model
+    // Of several GPUs, what one of its frames costs there and its share of the run's time; zero where the
+    // run was not calibrated. The cores' are those of its frames.
+    struct tachy_resource_stats resources[TACHY_RESOURCE_COUNT];
 };
 
 struct tachy_summary {
@@ -64,7 +67,9 @@ struct tachy_summary {
     double light_ratio;      // the busiest resource's share of time, by what its work takes alone; 0: no
                              // calibration for this machine, model and format
     enum tachy_resource light_by; // that resource
-    struct tachy_resource_stats resources[TACHY_RESOURCE_COUNT];
+    int light_gpu;           // whose it is, CUDA's ordinal, where several GPUs had frames; else -1
+    struct tachy_resource_stats resources[TACHY_RESOURCE_COUNT]; // of several GPUs, each that of the one with most to
+                             // do there, spread over all frames of the run
     bool light_stored;       // it uses figures of an earlier calibrated run
     double utilisation;      // CPU time of the process / (cores x seconds), 0..1
     enum tachy_step limited_by;

@@ -1,5 +1,5 @@
 #include "cuda/alpha_out.h"
-#include "cuda/device.cuh"
+#include "cuda/alpha_out.cuh"
 
 enum { THREADS = 256 };
 typedef tachy_cuda_alpha_out params;
@@ -14,11 +14,6 @@ __device__ static float code(const params &p, const frame_params &f, int comp, i
     if (p.bytes == 1)
         return (float)row[i];
     return (float)(reinterpret_cast<const uint16_t *>(row)[i] >> p.shift & 1023);
-}
-
-__device__ static float mixed(float v, float other, float w)
-{
-    return __fadd_rn(__fmul_rn(v, 1 - w), __fmul_rn(other, w));
 }
 
 // Chroma sample c between the rows that picture row y lies between.
@@ -49,12 +44,6 @@ __device__ static float value(const params &p, const frame_params &f, int comp, 
         v = code(p, f, comp, x, y);
     }
     return __fmul_rn(__fsub_rn(v, r.offset), __fdiv_rn(1.0f, r.scale));
-}
-
-__device__ static int quantise(float v, const tachy_cuda_range &r)
-{
-    v = __fadd_rn(__fmul_rn(v, r.scale), r.offset);
-    return (int)__fadd_rn(fminf(fmaxf(v, 0.0f), r.max), 0.5f);
 }
 
 __device__ static void pixel(const params &p, const frame_params &f, int x, int y)

@@ -20,5 +20,6 @@ struct tachy_cuda_blur {
     int log2, radius; // of the cells; of the boxes, in cells
     int sw, sh;       // the picture of cells
     int stride;       // words of a row of `plane`, more than sw
+    int gathered;     // 1: the cells are there (cells.h), and no plane is read
 };
 TACHY_CUDA_LAUNCHER(blur, tachy_cuda_blur)

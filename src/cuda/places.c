@@ -102,14 +102,17 @@ static int open_device(struct tachy_memory *m, const struct tachy_device *d, con
     struct gpu_place *g;
     size_t idle = 0, all = 0;
     int err = open_place(&g, d, p);
-    if (err == TACHY_OK && (err = tachy_device_enter(&g->d, p->log)) == TACHY_OK) {
-        err = tachy_cu_check(d->cu, d->cu->memory_info(&idle, &all), p->log, d->name);
-        tachy_device_leave(&g->d);
-        if (err < 0)
-            place_close(g);
-    }
     if (err < 0)
         return err;
+    err = tachy_device_enter(&g->d, p->log);
+    if (err == TACHY_OK) {
+        err = tachy_cu_check(d->cu, d->cu->memory_info(&idle, &all), p->log, d->name);
+        tachy_device_leave(&g->d);
+    }
+    if (err < 0) {
+        place_close(g);
+        return err;
+    }
     enum tachy_place place = tachy_place_of_gpu(d->ordinal);
     tachy_memory_set_budget(m, place, p->fraction > 0 ? (uint64_t)(p->fraction * (double)all) : (uint64_t)idle);
     tachy_memory_set_place(m, place, &(struct tachy_place_ops){device_alloc, device_free, place_close, g});

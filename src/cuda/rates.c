@@ -88,7 +88,7 @@ static void fill_block(void *block, enum tachy_rate rate)
 
 static int upload(struct bench *x, cuda_address to, const void *block)
 {
-    int err = check(x, x->cu->copy_to_device(to, block, TACHY_MIN(block_bytes, x->bytes)));
+    int err = check(x, x->cu->copy_to_device_async(to, block, TACHY_MIN(block_bytes, x->bytes), x->stream));
     for (size_t at = block_bytes; at < x->bytes && err == TACHY_OK; at += block_bytes)
         err = check(x, x->cu->copy_on_device(to + at, to, TACHY_MIN(block_bytes, x->bytes - at),
                                              x->stream));

@@ -294,12 +294,13 @@ static int make_folder(struct light_bench *b)
 static int measure_round(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)
 {
     int err = TACHY_OK;
+    const bool cores = !b->p->gpu_only;
     for (int s = TACHY_STEP_DECODE; s <= TACHY_STEP_COMPOSITE && err == TACHY_OK; s++)
         if (l->of[s] != TACHY_RESOURCE_CORES)
             err = light_gpu_measure(b, lanes, n, (enum tachy_step)s, l);
-        else if (s != TACHY_STEP_COMPOSITE || b->p->task->ops->composite)
+        else if (cores && (s != TACHY_STEP_COMPOSITE || b->p->task->ops->composite))
             light_add_rate(l, (enum tachy_step)s, rate_of(b, lanes, n, (enum tachy_step)s, &err));
-    return err ? err : measure_encode(b, lanes, n, l);
+    return err || !cores ? err : measure_encode(b, lanes, n, l);
 }
 
 int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *l)

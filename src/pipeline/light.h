@@ -17,6 +17,7 @@ struct tachy_light_params {
     const struct tachy_video_info *input, *output;
     int workers, decoders; // 0: one a core
     double seconds;        // for each step in all; 0: 0.4
+    bool gpu_only;         // what the cores do is not measured
     const struct tachy_log *log;
 };
 
@@ -46,8 +47,10 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
 // By the median of each step's rates.
 void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t);
 // Fills in the summary's light_ms, resources and ratio, whose frames and fps are known. `decoded`: frames
-// decoded for each that was written.
-void tachy_light_apply(const struct tachy_light_times *t, double decoded, struct tachy_summary *sum);
+// decoded for each that was written. Of n > 1 GPUs, t[i] is what a frame costs where GPU i does what a GPU does; sum->gpus,
+// n of them, says how many frames each had. A resource's light time is then that of a frame of the run, on the GPU whose
+// resource has the most to do.
+void tachy_light_apply(const struct tachy_light_times *t, int n, double decoded, struct tachy_summary *sum);
 
 // Figures kept from run to run in <dir>/light.json (dir NULL: the user's cache folder), by a
 // key that names the machine, the task and the formats. load: TACHY_ERR_NOT_FOUND where

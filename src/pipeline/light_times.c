@@ -41,25 +41,67 @@ void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t)
     memcpy(t->link, l->link_ms, sizeof(t->link));
 }
 
-void tachy_light_apply(const struct tachy_light_times *t, double decoded, struct tachy_summary *sum)
+// What each resource costs a frame of one GPU.
+static void sum_up(const struct tachy_light_times *t, double decoded, struct tachy_resource_stats all[TACHY_RESOURCE_COUNT])
 {
-    struct tachy_resource_stats *all = sum->resources;
     for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
         all[r] = (struct tachy_resource_stats){.light_ms = t->link[r]};
-    all[TACHY_RESOURCE_CORES].copies = sum->cores;
     for (int s = 0; s < TACHY_STEP_COUNT; s++) {
         struct tachy_resource_stats *of = &all[t->of[s]];
-        sum->steps[s].light_ms = t->step[s];
         of->light_ms += t->step[s] * (s == TACHY_STEP_DECODE ? decoded : 1.0);
         of->copies = TACHY_MAX(of->copies, t->copies[s]);
     }
+}
+
+// The part of the run's frames that GPU i had; all of one where there are no more.
+static double part_of(const struct tachy_summary *sum, int n, int i)
+{
+    int64_t frames = 0;
+    for (int k = 0; k < n && n > 1; k++)
+        frames += sum->gpus[k].frames;
+    return frames ? (double)sum->gpus[i].frames / (double)frames : 1.0 / n;
+}
+
+// The cores are one for all, of the GPUs' resources that with the most to do counts.
+static double of_a_frame(enum tachy_resource r, double sum, double other)
+{
+    return r == TACHY_RESOURCE_CORES ? sum + other : TACHY_MAX(sum, other);
+}
+
+void tachy_light_apply(const struct tachy_light_times *t, int n, double decoded, struct tachy_summary *sum)
+{
+    struct tachy_resource_stats *all = sum->resources;
+    int gpu[TACHY_RESOURCE_COUNT] = {0}; // that has the most to do there
+    memset(all, 0, sizeof(sum->resources));
+    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+        sum->steps[s].light_ms = 0;
+    for (int i = 0; i < n; i++) {
+        struct tachy_resource_stats own[TACHY_RESOURCE_COUNT];
+        const double part = part_of(sum, n, i);
+        sum_up(&t[i], decoded, own);
+        for (int s = 0; s < TACHY_STEP_COUNT; s++)
+            sum->steps[s].light_ms = of_a_frame(t[i].of[s], sum->steps[s].light_ms, part * t[i].step[s]);
+        for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
+            if (part * own[r].light_ms > all[r].light_ms)
+                gpu[r] = i;
+            all[r].light_ms = of_a_frame((enum tachy_resource)r, all[r].light_ms, part * own[r].light_ms);
+            if (i == gpu[r])
+                all[r].copies = own[r].copies;
+            own[r].busy = part * own[r].light_ms * 1e-3 * sum->fps;
+        }
+        if (n > 1)
+            memcpy(sum->gpus[i].resources, own, sizeof(own));
+    }
+    all[TACHY_RESOURCE_CORES].copies = sum->cores;
     sum->light_ratio = 0;
+    sum->light_gpu = -1;
     for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
         all[r].busy = all[r].light_ms * 1e-3 * sum->fps;
         if (all[r].busy <= sum->light_ratio)
             continue;
         sum->light_ratio = all[r].busy;
         sum->light_by = (enum tachy_resource)r;
+        sum->light_gpu = n > 1 && r != TACHY_RESOURCE_CORES ? sum->gpus[gpu[r]].gpu : -1;
     }
 }
 

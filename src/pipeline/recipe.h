@@ -66,6 +66,7 @@ static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
     return item->in ? item->in : &item->head;
 }
 
+struct tachy_surface_spec;
 struct tachy_task_ops {
     const char *name;
     size_t priv_size; // zeroed bytes at tachy_task.priv
@@ -91,6 +92,14 @@ struct tachy_task_ops {
     // After open(): how many workers are enough, where their steps only put work on another device. 0: one a
     // core is not too many. NULL: 0.
     int (*workers)(const tachy_task *t);
+
+    // After start(): how many items of a stream that wait anyway a worker takes at once. NULL or at most 1: one.
+    // Not for recurrent tasks, batches and saved stages.
+    int (*group)(const tachy_task *t);
+    // Given with `group`: `step` of an eye (composite: of all, eye 0) for n items; err[i] is set to what the step below
+    // would return for items[i]. Preprocess, model and postprocess of an eye come one behind the other, without the
+    // items that failed on the way.
+    void (*group_step)(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[]);
 
     // In any order, in parallel over frames; eye 0 .. t->eyes - 1.
     int (*preprocess)(void *worker, struct tachy_item *item, int eye);
@@ -160,6 +169,10 @@ struct tachy_task_ops {
     // again; not in order. NULL: composite never does.
     int (*settle)(struct tachy_item *item);
 
+    // An encoder's surfaces (media/surface.h), which pictures may be composited into in the place of the host's frames;
+    // those that cannot come as frames of the host's still. After start(), before the first item. NULL: it never does.
+    int (*surfaces)(tachy_task *t, const struct tachy_surface_spec *spec);
+
     // The GPUs that items are worked on, with the frames of each since the task was opened; returns how
     // many. NULL: none. Any thread, after the start.
     int (*gpus)(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
@@ -173,6 +186,9 @@ struct tachy_task_ops {
     // NULL: there are none. Any thread, while the other is open.
     uint64_t (*transfer_ns)(const void *worker);
     uint64_t (*batch_transfer_ns)(const void *engine);
+    // For the light ratio, while no item is worked on: until -1 follows, the host's frames go to this GPU (CUDA's ordinal),
+    // and the three below are about it. NULL: there is one.
+    void (*gpu_pin)(tachy_task *t, int gpu);
     // For the light ratio, of an item that has been through all steps. NULL, false: a GPU does nothing.
     bool (*gpu)(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
     // Queues the kernels of one of those steps for all eyes on the worker's stream, without the copies

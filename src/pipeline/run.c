@@ -1,10 +1,10 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "pipeline/control.h"
-#include "pipeline/light.h"
 #include "pipeline/live_stream.h"
 #include "pipeline/readers.h"
 #include "pipeline/resume.h"
+#include "pipeline/run_light.h"
 #include "pipeline/verdict.h"
 #include "sink/sink_ops.h"
 
@@ -254,91 +254,6 @@ static int drain(struct run *r)
     return err == TACHY_ERR_EOF ? TACHY_OK : err;
 }
 
-// Calibration is not the job: its memory is not counted as the job's where the system lets
-// the peak be reset.
-static void forget_peak(void)
-{
-    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (write(fd, "5", 1) != 1) { /* the peak then includes the calibration */
-    }
-    close(fd);
-}
-
-static char *light_key(const struct run *r)
-{
-    const struct tachy_video_info *in = &r->stream->bind->input;
-    const tachy_task *t = r->p->task;
-    const tachy_sink *k = r->p->sink;
-    return tachy_asprintf(
-        "%s | %d cores | %s | %s %s %dx%d | %s %s %s crf %s preset %s%s", tachy_cpu_name(),
-        tachy_cpu_count(), t->ops->describe ? t->ops->describe(t) : t->ops->name,
-        in->codec ? in->codec : "?", tachy_pix_desc(in->format)->name, in->width, in->height,
-        k->ops->name, k->params.format ? k->params.format : "",
-        k->params.codec ? k->params.codec : "", k->params.crf ? k->params.crf : "",
-        k->params.preset ? k->params.preset : "",
-        k->params.encode == TACHY_ENCODE_CPU ? " on the CPU" : k->params.encode == TACHY_ENCODE_NVENC ? " on NVENC" : "");
-}
-
-// What is measured alone is measured on one GPU.
-static bool on_several_gpus(const struct run *r)
-{
-    struct tachy_gpu_share share[TACHY_MAX_GPUS];
-    const tachy_task *t = r->p->task;
-    return t->ops->gpus && t->ops->gpus(t, share) > 1;
-}
-
-static int calibrate(struct run *r, struct tachy_light *light)
-{
-    const struct tachy_source_params sp = {
-        .start = r->p->source->params.start,
-        .duration = r->p->source->params.duration,
-        .stereo = r->p->source->params.stereo,
-        .rate = r->p->source->params.rate,
-        .decode = r->p->source->params.decode,
-        .on_gpu = r->p->source->params.on_gpu,
-        .gpu = r->p->source->params.gpus[0],
-        .gpu_stream = r->p->source->params.gpu_stream,
-    };
-    return tachy_light_measure(
-        &(struct tachy_light_params){
-            .task = r->p->task,
-            .url = r->p->source->url,
-            .source = &sp,
-            .sink = r->p->sink,
-            .input = &r->stream->bind->input,
-            .output = &r->stream->bind->output,
-            .log = r->p->log,
-        },
-        light);
-}
-
-// The machine's speed drifts, so the steps are measured before and after the run and the
-// median of all counts.
-static void apply_light(struct run *r, struct tachy_light *samples, bool measured)
-{
-    struct tachy_light_times light;
-    char *key = light_key(r);
-    int err = TACHY_OK;
-    if (measured) {
-        err = calibrate(r, samples);
-        tachy_light_times(samples, &light);
-        if (err == TACHY_OK && key)
-            tachy_light_save(r->p->cache_dir, key, &light, NULL);
-    } else if (!r->p->calibrate && !on_several_gpus(r)) {
-        err = key ? tachy_light_load(r->p->cache_dir, key, &light) : TACHY_ERR_NOMEM;
-        r->sum->light_stored = err == TACHY_OK;
-    } else {
-        err = TACHY_ERR_UNSUPPORTED;
-    }
-    free(key);
-    if (err < 0)
-        return;
-    // A step that is skipped for some frames costs only as often as it ran.
-    tachy_light_apply(&light, (double)r->p->source->seen / (double)TACHY_MAX(r->sum->frames, 1), r->sum);
-}
-
 static int run_frames(struct run *r)
 {
     int err = run_readers_start(&r->readers);
@@ -439,6 +354,14 @@ static int start_sink(struct run *r)
     return err;
 }
 
+// Pictures that the sink reads on a GPU stay there.
+static int offer_surfaces(struct run *r)
+{
+    const struct tachy_surface_spec *spec = tachy_sink_surfaces(r->p->sink);
+    tachy_task *t = r->p->task;
+    return spec && t->ops->surfaces ? t->ops->surfaces(t, spec) : TACHY_OK;
+}
+
 static void close_stream(struct run *r)
 {
     live_stream_stop(r->live);
@@ -476,7 +399,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
     struct run r = {.p = p, .sum = summary};
-    struct tachy_light light = {0};
+    struct run_light light = {0};
     r.readers.stop_asked = p->stop;
     r.readers.control = p->control;
     r.readers.controlled = &r.controlled;
@@ -495,27 +418,22 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     if (err < 0)
         goto error;
     err = start_sink(&r);
+    if (err == TACHY_OK)
+        err = offer_surfaces(&r);
     if (err < 0)
         goto error;
     if (tachy_resume_all_in(r.resume)) {
         err = tachy_resume_finish(r.resume, true);
         goto error;
     }
-    bool one = !on_several_gpus(&r), measured = p->calibrate && one && calibrate(&r, &light) == TACHY_OK;
-    if (p->calibrate && !one)
-        tachy_msg(p->log, TACHY_LOG_WARN, "--calibrate measures one GPU, so there is no light ratio of a run over several");
-    else if (p->calibrate && !measured)
-        tachy_msg(p->log, TACHY_LOG_WARN,
-                  "%s: cannot be read twice or has a single picture, so there is no light ratio",
-                  p->source->url);
-    if (p->calibrate)
-        forget_peak();
+    run_light_begin(&light, p, &r.stream->bind->input, &r.stream->bind->output);
     err = run_controlled(&r);
     if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
-        apply_light(&r, &light, measured);
+        run_light_end(&light, summary);
     tachy_profile_run(p->profile, summary);
 
 error:
+    run_light_close(&light);
     close_stream(&r);
     tachy_resume_close(&r.resume);
     run_readers_close(&r.readers);

@@ -1,43 +1,9 @@
-#include "postprocess/composite_cuda.h"
-
-#include "postprocess/composite_priv.h"
+#include "postprocess/composite_cuda_priv.h"
 
 #include <stdlib.h>
 
 // The kernels are of src/cuda; here frames become their parameters, and the tables that they share
 // with the CPU's version (struct tachy_stretch) lie on the GPU.
-
-enum { BATCH = TACHY_CUDA_COMPOSITE_FRAMES, TABLES = 96, COLUMNS = TACHY_CUDA_COMPOSITE_COLUMNS };
-
-typedef struct tachy_composite_cuda_item item;
-
-// Which way a table leads, and what it is of.
-enum { MASK_ACROSS, MASK_DOWN, BLUR_ACROSS, BLUR_DOWN };
-struct key {
-    int kind, chroma; // of the above
-    int src, from, size, frame;
-};
-
-struct table {
-    struct key key;
-    struct tachy_block block;
-    uint64_t used; // the launch that used it last
-};
-
-struct tachy_composite_cuda {
-    struct tachy_composite_params params;
-    const struct tachy_log *log;
-    struct tachy_memory *memory;
-    enum tachy_place place;     // in it, of tables and scratch
-    const struct tachy_cu *cu;
-    const struct tachy_cuda_kernels *kernels;
-    struct tachy_curve curve;
-    struct table tables[TABLES];
-    uint64_t launches;
-    struct tachy_buf host;      // a table on its way
-    struct tachy_block scratch; // alpha and blur of a batch
-    cuda_stream stream;         // of this call
-};
 
 int tachy_composite_cuda_open(tachy_composite_cuda **out, const struct tachy_composite_cuda_params *p)
 {
@@ -77,14 +43,13 @@ void tachy_composite_cuda_close(tachy_composite_cuda **pc)
     for (int i = 0; i < TABLES; i++)
         tachy_memory_give(c->memory, &c->tables[i].block);
     tachy_memory_give(c->memory, &c->scratch);
+    tachy_memory_give(c->memory, &c->luma);
     tachy_buf_free(&c->host);
     free(c);
 }
 
-static cuda_address address(const void *p) { return (cuda_address)(uintptr_t)p; }
-
 // At least `size` bytes; what they held is lost when they grow, once the stream is through with them.
-static int need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t size)
+int tachy_composite_cuda_need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t size)
 {
     if (b->size >= size)
         return TACHY_OK;
@@ -107,13 +72,6 @@ static void fill_across(uint32_t *e, int n, const struct tachy_stretch *t, int f
         e[i] = entry(t->index[k], t->frac[k]);
     }
 }
-
-// What tables are made from: an eye's mask or the cells of a blur.
-struct origin {
-    const struct tachy_alpha_eye *eye;
-    const struct tachy_blur *blur;
-    int width, height; // of the frame
-};
 
 // Into c->host; *count: its entries.
 static int make_table(struct tachy_composite_cuda *c, const struct key *key, const struct origin *o, int *count)
@@ -156,7 +114,7 @@ static int table(struct tachy_composite_cuda *c, struct key key, const struct or
     int n, err = make_table(c, &key, o, &n);
     size_t size = (size_t)n * sizeof(uint32_t);
     old->used = 0;
-    if (err < 0 || (err = need(c, &old->block, size)) < 0)
+    if (err < 0 || (err = tachy_composite_cuda_need(c, &old->block, size)) < 0)
         return err;
     *at = address(old->block.data);
     err = tachy_cu_check(c->cu, c->cu->copy_to_device_async(*at, c->host.p, size, c->stream), c->log,
@@ -168,9 +126,10 @@ static int table(struct tachy_composite_cuda *c, struct key key, const struct or
 
 // Formats
 
-static bool chroma_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c)
+// Of all but transparency.
+static bool layout_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c)
 {
-    if (!d || d->rgb || d->alpha || (d->planes > 1 && d->chroma_shift_x != d->chroma_shift_y))
+    if (!d || d->rgb || (d->planes > 1 && d->chroma_shift_x != d->chroma_shift_y))
         return false;
     *c = d->planes == 1      ? TACHY_CUDA_CHROMA_NONE
          : d->planes == 2    ? TACHY_CUDA_CHROMA_PAIRS
@@ -178,6 +137,8 @@ static bool chroma_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c)
                              : TACHY_CUDA_CHROMA_FULL;
     return true;
 }
+
+static bool chroma_of(const struct tachy_pix_desc *d, enum tachy_cuda_chroma *c) { return layout_of(d, c) && !d->alpha; }
 
 // A colour's samples of a plane as they fill a word.
 static uint32_t fill_word(enum tachy_pix f, int plane, const int codes[4])
@@ -217,23 +178,20 @@ static bool same_batch(const struct tachy_composite_cuda *c, const item *a, cons
     return same;
 }
 
-bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format, bool refine)
+bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
     enum tachy_cuda_chroma chroma;
-    if (p->mode == TACHY_MODE_MASK) // the frame's luma is all that may be read
-        return d && !(refine && d->rgb) && chroma_of(tachy_pix_desc(tachy_composite_mask_format(p)), &chroma);
-    return chroma_of(d, &chroma);
+    return d && (p->mode != TACHY_MODE_MASK || chroma_of(tachy_pix_desc(tachy_composite_mask_format(p)), &chroma));
 }
 
 static int check_item(const struct tachy_composite_cuda *c, const item *it)
 {
     const tachy_frame *f = it->in, *b = it->background;
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    if (!tachy_composite_cuda_takes(&c->params, f->format, it->refine))
+    if (!tachy_composite_cuda_takes(&c->params, f->format))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED,
-                          "composite: the GPU's version takes grey, 4:2:0 and 4:4:4 without alpha, not %s",
-                          d ? d->name : "an unknown format");
+                          "composite: the GPU's version does not take %s", d ? d->name : "an unknown format");
     // A mask is made of no sample of the frame, which may be a head without planes.
     bool reads = c->params.mode != TACHY_MODE_MASK || it->refine;
     if ((reads && f->place != TACHY_DEVICE) || (c->params.mode == TACHY_MODE_REPLACE && b && b->place != TACHY_DEVICE))
@@ -280,13 +238,19 @@ static int begin(struct tachy_composite_cuda *c, const item *it, int n, enum tac
 {
     const tachy_frame *f = it[0].in;
     const struct tachy_pix_desc *d = tachy_pix_desc(to), *from = tachy_pix_desc(f->format);
+    struct tachy_composite_cuda_luma luma = {.bytes = from->bytes, .shift = from->shift, .stride = f->stride[0]};
+    for (int i = 0; i < n; i++)
+        luma.at[i] = address(it[i].in->data[0]);
+    int err = from->rgb && it[0].refine ? tachy_composite_cuda_luma(c, it, n, &luma) : TACHY_OK;
+    if (err < 0)
+        return err;
     *k = (struct tachy_cuda_composite){.count = n,
                                        .width = f->width,
                                        .height = f->height,
                                        .bytes = d->bytes,
                                        .shift = d->shift,
-                                       .luma_bytes = from->bytes,
-                                       .luma_shift = from->shift,
+                                       .luma_bytes = luma.bytes,
+                                       .luma_shift = luma.shift,
                                        .strength = 255,
                                        .curve = c->curve,
                                        .refined = it[0].refine != NULL};
@@ -296,6 +260,7 @@ static int begin(struct tachy_composite_cuda *c, const item *it, int n, enum tac
         k->in_stride[p] = f->stride[p];
         k->out_stride[p] = it[0].stride[p];
     }
+    k->in_stride[0] = luma.stride;
     for (int i = 0; i < n; i++) {
         struct tachy_cuda_composite_frame *o = &k->frame[i];
         o->counted = it[i].counted;
@@ -303,8 +268,9 @@ static int begin(struct tachy_composite_cuda *c, const item *it, int n, enum tac
             o->in[p] = address(it[i].in->data[p]);
             o->out[p] = address(it[i].data[p]);
         }
+        o->in[0] = luma.at[i];
         for (int e = 0; e < TACHY_CLAMP(it[i].result->eyes, 0, TACHY_MAX_EYES); e++) {
-            int err = set_eye(c, &it[i], e, o);
+            err = set_eye(c, &it[i], e, o);
             if (err < 0)
                 return err;
         }
@@ -312,7 +278,7 @@ static int begin(struct tachy_composite_cuda *c, const item *it, int n, enum tac
     return TACHY_OK;
 }
 
-static int launched(struct tachy_composite_cuda *c, int status)
+int tachy_composite_cuda_launched(struct tachy_composite_cuda *c, int status)
 {
     return tachy_cu_check(c->cu, status, c->log, "starting the composite's kernel");
 }
@@ -325,35 +291,30 @@ static int run_mask(struct tachy_composite_cuda *c, const item *it, int n)
     if (err < 0)
         return err;
     fills(c, it[0].in, to, &k);
-    return launched(c, c->kernels->composite(&k, c->stream));
+    return tachy_composite_cuda_launched(c, c->kernels->composite(&k, c->stream));
 }
 
-// Alpha as bytes, one picture an address; counts are added to.
-static int run_alpha_bytes(struct tachy_composite_cuda *c, const item *it, int n, const cuda_address at[],
-                           int64_t stride)
+int tachy_composite_cuda_alpha(struct tachy_composite_cuda *c, const item *it, int n, int strength,
+                               const cuda_address at[], int64_t stride)
 {
     struct tachy_cuda_composite k;
     int err = begin(c, it, n, TACHY_PIX_GRAY8, &k);
     if (err < 0)
         return err;
     k.fill[0][0] = 0xffffffff;
+    k.strength = strength;
     k.out_stride[0] = stride;
     for (int i = 0; i < n; i++)
         k.frame[i].out[0] = at[i];
-    return launched(c, c->kernels->composite(&k, c->stream));
+    return tachy_composite_cuda_launched(c, c->kernels->composite(&k, c->stream));
 }
 
 // Blur
 
-struct blur_sizes {
-    struct tachy_blur b;
-    size_t alpha, cells, plane, all; // bytes a frame
-    int stride;                      // words
-};
-
-static struct blur_sizes blur_sizes(const struct tachy_composite_cuda *c, const tachy_frame *f)
+struct tachy_composite_cuda_blur tachy_composite_cuda_blur_of(const struct tachy_composite_cuda *c,
+                                                              const tachy_frame *f)
 {
-    struct blur_sizes s = {.alpha = TACHY_ALIGN((size_t)f->width, 16u) * (size_t)f->height};
+    struct tachy_composite_cuda_blur s = {.alpha = TACHY_ALIGN((size_t)f->width, 16u) * (size_t)f->height};
     tachy_blur_measure(&s.b, f, c->params.blur);
     s.stride = TACHY_ALIGN(s.b.sw + 1, 8);
     size_t cells = (size_t)s.b.sw * (size_t)s.b.sh;
@@ -364,7 +325,8 @@ static struct blur_sizes blur_sizes(const struct tachy_composite_cuda *c, const 
     return s;
 }
 
-static int blur_tables(struct tachy_composite_cuda *c, const struct blur_sizes *s, struct tachy_cuda_composite *k)
+int tachy_composite_cuda_blur_tables(struct tachy_composite_cuda *c, const struct tachy_composite_cuda_blur *s,
+                                     struct tachy_cuda_composite *k)
 {
     const struct tachy_blur *b = &s->b;
     struct origin o = {.blur = b, .width = b->w, .height = b->h};
@@ -385,18 +347,18 @@ static int blur_tables(struct tachy_composite_cuda *c, const struct blur_sizes *
 static int run_blur(struct tachy_composite_cuda *c, const item *it, int n)
 {
     const tachy_frame *f = it[0].in;
-    struct blur_sizes s = blur_sizes(c, f);
-    int err = need(c, &c->scratch, s.all * (size_t)n);
+    struct tachy_composite_cuda_blur s = tachy_composite_cuda_blur_of(c, f);
+    int err = tachy_composite_cuda_need(c, &c->scratch, s.all * (size_t)n);
     if (err < 0)
         return err;
     cuda_address alpha[BATCH];
     for (int i = 0; i < n; i++)
         alpha[i] = address(c->scratch.data) + (cuda_address)i * s.all;
     int64_t stride = (int64_t)TACHY_ALIGN((size_t)f->width, 16u);
-    if ((err = run_alpha_bytes(c, it, n, alpha, stride)) < 0)
+    if ((err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, stride)) < 0)
         return err;
     struct tachy_cuda_composite k;
-    if ((err = begin(c, it, n, f->format, &k)) < 0 || (err = blur_tables(c, &s, &k)) < 0)
+    if ((err = begin(c, it, n, f->format, &k)) < 0 || (err = tachy_composite_cuda_blur_tables(c, &s, &k)) < 0)
         return err;
     k.own = 1;
     struct tachy_cuda_blur b = {.alpha_stride = stride, .count = n, .width = f->width, .height = f->height,
@@ -413,14 +375,14 @@ static int run_blur(struct tachy_composite_cuda *c, const item *it, int n)
         k.frame[i].blurred = o->plane = o->spare + s.cells;
         k.frame[i].counted = 0; // with alpha already
     }
-    if ((err = launched(c, c->kernels->blur(&b, c->stream))) < 0)
+    if ((err = tachy_composite_cuda_launched(c, c->kernels->blur(&b, c->stream))) < 0)
         return err;
-    return launched(c, c->kernels->composite(&k, c->stream));
+    return tachy_composite_cuda_launched(c, c->kernels->composite(&k, c->stream));
 }
 
 // Mode alpha
 
-static struct tachy_cuda_range range(const struct tachy_pix_desc *d, bool full, bool chroma)
+struct tachy_cuda_range tachy_composite_cuda_range(const struct tachy_pix_desc *d, bool full, bool chroma)
 {
     struct tachy_range r = tachy_alpha_range(d, full, chroma);
     return (struct tachy_cuda_range){r.scale, r.offset, r.max};
@@ -435,11 +397,11 @@ static void alpha_params(const struct tachy_composite_cuda *c, const tachy_frame
     k->to = t->rgb ? TACHY_CUDA_RGBA : t->bytes == 2 ? TACHY_CUDA_YUVA444P10 : TACHY_CUDA_YUVA420P;
     k->bytes = d->bytes;
     k->shift = d->shift;
-    chroma_of(d, &k->chroma);
+    layout_of(d, &k->chroma);
     k->chroma_loc = color.chroma_loc;
     for (int i = 0; i < 2; i++) {
-        k->in[i] = range(d, full, i);
-        k->out[i] = range(t, full, i);
+        k->in[i] = tachy_composite_cuda_range(d, full, i);
+        k->out[i] = tachy_composite_cuda_range(t, full, i);
     }
     k->rv = m.rv, k->gu = m.gu, k->gv = m.gv, k->bu = m.bu;
 }
@@ -451,7 +413,7 @@ static int run_alpha(struct tachy_composite_cuda *c, const item *it, int n)
     alpha_params(c, f, &k);
     size_t stride = TACHY_ALIGN((size_t)f->width, 16u);
     bool own_plane = k.to == TACHY_CUDA_YUVA420P; // its plane 3 is alpha as it is
-    int err = own_plane ? TACHY_OK : need(c, &c->scratch, stride * (size_t)f->height * (size_t)n);
+    int err = own_plane ? TACHY_OK : tachy_composite_cuda_need(c, &c->scratch, stride * (size_t)f->height * (size_t)n);
     if (err < 0)
         return err;
     cuda_address alpha[BATCH];
@@ -471,9 +433,9 @@ static int run_alpha(struct tachy_composite_cuda *c, const item *it, int n)
             k.in_stride[p] = f->stride[p];
     }
     k.alpha_stride = own_plane ? it[0].stride[3] : (int64_t)stride;
-    if ((err = run_alpha_bytes(c, it, n, alpha, k.alpha_stride)) < 0)
+    if ((err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, k.alpha_stride)) < 0)
         return err;
-    return launched(c, c->kernels->alpha_out(&k, c->stream));
+    return tachy_composite_cuda_launched(c, c->kernels->alpha_out(&k, c->stream));
 }
 
 // The modes that blend the frame with a colour or a picture.
@@ -497,7 +459,7 @@ static int run_blend(struct tachy_composite_cuda *c, const item *it, int n)
                 k.frame[i].other[p] = address(it[i].background->data[p]);
         }
     }
-    return launched(c, c->kernels->composite(&k, c->stream));
+    return tachy_composite_cuda_launched(c, c->kernels->composite(&k, c->stream));
 }
 
 int tachy_composite_cuda_run(tachy_composite_cuda *c, const struct tachy_composite_cuda_item items[], int n,
@@ -510,18 +472,20 @@ int tachy_composite_cuda_run(tachy_composite_cuda *c, const struct tachy_composi
             return err;
         for (last = i + 1; last < n && last - i < BATCH && same_batch(c, &items[i], &items[last]);)
             last++;
+        enum tachy_cuda_chroma chroma;
+        const struct tachy_pix_desc *d = tachy_pix_desc(items[i].in->format);
         switch (c->params.mode) {
         case TACHY_MODE_MASK:
             err = run_mask(c, &items[i], last - i);
             break;
         case TACHY_MODE_BLUR:
-            err = run_blur(c, &items[i], last - i);
+            err = (chroma_of(d, &chroma) ? run_blur : tachy_composite_cuda_any)(c, &items[i], last - i);
             break;
         case TACHY_MODE_ALPHA:
-            err = run_alpha(c, &items[i], last - i);
+            err = (layout_of(d, &chroma) ? run_alpha : tachy_composite_cuda_any_alpha)(c, &items[i], last - i);
             break;
         default:
-            err = run_blend(c, &items[i], last - i);
+            err = (chroma_of(d, &chroma) ? run_blend : tachy_composite_cuda_any)(c, &items[i], last - i);
             break;
         }
         if (err < 0)

@@ -29,7 +29,7 @@ struct tachy_composite_cuda_item {
 };
 
 // Whether frames of this format are taken.
-bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format, bool refine);
+bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format);
 
 // Keeps tables and scratch on the GPU from call to call: one object a stream, used by one thread at a
 // time whose current context is the device's (tachy_device_enter).

@@ -31,11 +31,11 @@ static json_t *step_json(const struct tachy_step_stats *s, enum tachy_step step)
 }
 
 // Those that the job used and that were measured.
-static json_t *resources_json(const struct tachy_summary *s)
+static json_t *resources_json(const struct tachy_resource_stats all[TACHY_RESOURCE_COUNT])
 {
     json_t *list = json_array();
-    for (int r = 0; r < TACHY_RESOURCE_COUNT && s->light_ratio > 0; r++) {
-        const struct tachy_resource_stats *u = &s->resources[r];
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
+        const struct tachy_resource_stats *u = &all[r];
         if (u->light_ms > 0)
             json_array_append_new(
                 list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "name", tachy_resource_name((enum tachy_resource)r),
@@ -71,6 +71,8 @@ static json_t *gpus_json(const struct tachy_summary *s)
         json_t *o = json_object();
         json_object_set_new(o, "gpu", json_integer(s->gpus[i].gpu));
         json_object_set_new(o, "frames", json_integer(s->gpus[i].frames));
+        if (s->nb_gpus > 1)
+            json_object_set_new(o, "resources", resources_json(s->gpus[i].resources));
         json_array_append_new(all, o);
     }
     return all;
@@ -96,7 +98,9 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "light_stored", json_boolean(s->light_stored));
     json_object_set_new(o, "light_by",
                         s->light_ratio > 0 ? json_string(tachy_resource_name(s->light_by)) : json_null());
-    json_object_set_new(o, "resources", resources_json(s));
+    bool several = s->light_ratio > 0 && s->nb_gpus > 1 && s->light_gpu >= 0;
+    json_object_set_new(o, "light_gpu", several ? json_integer(s->light_gpu) : json_null());
+    json_object_set_new(o, "resources", s->light_ratio > 0 ? resources_json(s->resources) : json_array());
     json_object_set_new(o, "utilisation", number(s->utilisation, 4));
     json_object_set_new(o, "limited_by", json_string(tachy_step_name(s->limited_by)));
     json_object_set_new(o, "limited_text", json_string(s->limited_text));
@@ -155,9 +159,12 @@ static void light_line(char *line, size_t n, const struct tachy_summary *s)
 {
     const char *stored = s->light_stored ? "; stored figures of this machine" : "";
     double light = s->resources[s->light_by].light_ms;
+    char of[32] = "";
+    if (s->nb_gpus > 1 && s->light_gpu >= 0)
+        snprintf(of, sizeof(of), " of GPU %d", s->light_gpu);
     if (s->light_ratio > 0 && uses_gpu(s))
-        snprintf(line, n, "light ratio   %.2f (of what %s would do if each step ran alone%s)", s->light_ratio,
-                 resource_words(s->light_by), stored);
+        snprintf(line, n, "light ratio   %.2f (of what %s%s would do if each step ran alone%s)", s->light_ratio,
+                 resource_words(s->light_by), of, stored);
     else if (s->light_ratio > 0)
         snprintf(
             line, n,

@@ -1,4 +1,4 @@
-#include "task/segment.h"
+#include "task/segment_gpu_order.h"
 
 #include <stdlib.h>
 
@@ -7,13 +7,20 @@ struct segment_background {
     const struct tachy_log *log;
     tachy_source *source;
     struct tachy_convert *convert;
-    tachy_frame *now, *next; // fitted; `next` begins at next_s
+    tachy_frame *now, *next; // fitted, or what a GPU will fit; `next` begins at next_s
     double next_s, base_s;   // base: when the current round of the video began
     double last_s;           // length of the round so far
     bool still;              // one picture serves all
 };
 
-// Fills the frame as CSS `background-size: cover` does: the aspect is kept, the middle shows.
+static void unref(void *frame)
+{
+    tachy_frame *f = frame;
+    tachy_frame_unref(&f);
+}
+
+// Fills the frame as CSS `background-size: cover` does: the aspect is kept, the middle shows. A GPU that can brings it
+// to the frame's size itself.
 static int fit(struct segment_background *b, tachy_frame *f, tachy_frame **out)
 {
     const struct tachy_video_info *to = &b->s->in;
@@ -36,10 +43,18 @@ static int fit(struct segment_background *b, tachy_frame *f, tachy_frame **out)
                     (ptrdiff_t)(x >> sx) * d->components[i] * d->bytes;
     }
     tachy_frame *view = NULL;
+    p.release = unref;
+    p.user = tachy_frame_ref(f);
     int err = tachy_frame_new(&view, &p);
-    if (err == TACHY_OK)
-        err =
-            tachy_convert_frame(&b->convert, view, to->format, to->width, to->height, out, b->log);
+    if (err < 0) {
+        unref(p.user);
+        return err;
+    }
+    if (b->s->gpu && !b->still && segment_gpu_order_fits(b->s, view)) {
+        *out = view;
+        return TACHY_OK;
+    }
+    err = tachy_convert_frame(&b->convert, view, to->format, to->width, to->height, out, b->log);
     tachy_frame_unref(&view);
     return err;
 }

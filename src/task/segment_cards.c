@@ -154,7 +154,7 @@ int segment_cards_begin(struct segment_worker *w, struct tachy_item *item)
         return err;
     struct segment_gpu_state *state = item->state ? segment_state_gpu(item->state) : NULL;
     if (!c)
-        c = state ? segment_gpu_state_card(state) : idlest(w->s);
+        c = w->s->pinned ? w->s->pinned : state ? segment_gpu_state_card(state) : idlest(w->s);
     atomic_fetch_add_explicit(&c->busy, 1, memory_order_relaxed);
     w->counted = c;
     return part_on(w, c, &w->gpu);
@@ -195,7 +195,16 @@ int segment_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPU
 {
     const struct segment *s = (const void *)t->priv;
     for (int i = 0; i < s->nb_cards; i++)
-        share[i] = (struct tachy_gpu_share){s->cards[i].gpu->device.ordinal,
-                                            atomic_load(&s->cards[i].eyes) / TACHY_MAX(t->eyes, 1)};
+        share[i] = (struct tachy_gpu_share){.gpu = s->cards[i].gpu->device.ordinal,
+                                            .frames = atomic_load(&s->cards[i].eyes) / TACHY_MAX(t->eyes, 1)};
     return s->nb_cards;
+}
+
+void segment_gpu_pin(tachy_task *t, int gpu)
+{
+    struct segment *s = (void *)t->priv;
+    s->pinned = NULL;
+    for (int i = 0; i < s->nb_cards; i++)
+        if (s->cards[i].gpu->device.ordinal == gpu)
+            s->pinned = &s->cards[i];
 }

@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 // The GPUs that a task is spread over. A frame is worked on where it lies; one of the host's goes to the
-// card with its stream's state of a recurrent model, else to that with the fewest workers at a frame. A worker has a part of its own on each card: on the first from
-// the start, on another once a frame of it comes.
+// card with its stream's state of a recurrent model, else to that with the fewest workers at a frame. A worker has
+// a part of its own on each card: on the first from the start, on another once a frame of it comes.
 
 struct segment_card {
     struct tachy_gpu *gpu;   // reference
@@ -50,3 +50,4 @@ int segment_cards_composite(struct segment_worker *w, struct tachy_item *item, s
 
 // See struct tachy_task_ops.
 int segment_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
+void segment_gpu_pin(tachy_task *t, int gpu);

@@ -12,7 +12,7 @@ bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct
     const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
     if (!s->gpu)
         return false;
-    *g = (struct tachy_task_gpu){.device = &s->gpu->device,
+    *g = (struct tachy_task_gpu){.device = &(s->pinned ? s->pinned : s->cards)->gpu->device,
                                  .steps = 1u << TACHY_STEP_PREPROCESS | 1u << TACHY_STEP_COMPOSITE};
     for (int i = 0; i < t->eyes; i++) {
         const struct segment_eye *e = &si->eye[i];
@@ -50,7 +50,7 @@ static int mask(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
     if (err < 0)
         return err;
     struct tachy_placement pl = segment_mask_place(net, &w->placement, tw, th);
-    return tachy_mask_from_tensor_cuda(&net->spec, out, &pl, w->s->rotation, w->s->flip, e->gpu->mask, e->width, g->cu,
+    return tachy_mask_from_tensor_cuda(&net->spec, out, &pl, w->s->rotation, w->s->flip, e->gpu->mask, e->width, 1, 0, g->cu,
                                        g->stream, w->task->log);
 }
 

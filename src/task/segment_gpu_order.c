@@ -1,6 +1,7 @@
 #include "task/segment_gpu_order.h"
 
 #include "media/device.h"
+#include "postprocess/fit_cuda.h"
 #include "postprocess/smooth_cuda.h"
 #include "task/segment_gpu_eye.h"
 
@@ -17,7 +18,10 @@ struct segment_gpu_order {
         int width, height;
     } eye[TACHY_MAX_EYES];
     struct order_background {
-        tachy_frame_pool *pool;
+        tachy_frame_pool *pool, *raw; // raw: of pictures that are fitted there, of this format and size
+        enum tachy_pix raw_format;
+        int raw_width, raw_height;
+        tachy_fit_cuda *fit;
         tachy_frame *host, *there; // the last one that was composited there, and its copy
     } background[TACHY_MAX_GPUS]; // a card
 };
@@ -61,6 +65,8 @@ void segment_gpu_order_close(struct segment_gpu_order **order)
         tachy_frame_unref(&o->background[i].host);
         tachy_frame_unref(&o->background[i].there);
         tachy_frame_pool_close(&o->background[i].pool);
+        tachy_frame_pool_close(&o->background[i].raw);
+        tachy_fit_cuda_close(&o->background[i].fit);
     }
     if (in && o->stream)
         o->cu->stream_destroy(o->stream);
@@ -151,19 +157,58 @@ int segment_gpu_order_load(struct segment_gpu_order *o, int eye, int width, int 
 
 // ---- The picture behind
 
+bool segment_gpu_order_fits(const struct segment *s, const tachy_frame *f)
+{
+    return tachy_fit_cuda_takes(f, s->in.format, s->in.width, s->in.height);
+}
+
+// A picture as it was decoded: it is copied to the card, and brought to the stream's format and size there.
+static int fit_background(struct segment_gpu_order *o, const struct segment_card *c, struct order_background *b)
+{
+    const tachy_frame *host = b->host;
+    tachy_frame *raw = NULL;
+    int err = TACHY_OK;
+    if (!b->fit)
+        err = tachy_fit_cuda_open(&b->fit, &(struct tachy_fit_cuda_params){.memory = o->s->memory, .place = c->place,
+                                                                           .cu = o->cu, .log = o->task->log});
+    if (err == TACHY_OK && (!b->raw || b->raw_format != host->format || b->raw_width != host->width ||
+                            b->raw_height != host->height)) {
+        tachy_frame_pool_close(&b->raw);
+        err = tachy_frame_pool_open_gpu(&b->raw, c->gpu, host->format, host->width, host->height);
+        if (err == TACHY_OK)
+            tachy_frame_pool_account(b->raw, o->s->memory);
+        b->raw_format = host->format, b->raw_width = host->width, b->raw_height = host->height;
+    }
+    if (err == TACHY_OK)
+        err = tachy_frame_pool_get(b->raw, &raw);
+    if (err < 0)
+        return err;
+    cuda_stream stream = b->there->stream; // that of all frames of the card's pools, so of what `raw` is next
+    err = tachy_frame_copy_planes(raw, host, &c->gpu->device, stream, false, o->task->log);
+    if (err == TACHY_OK)
+        err = tachy_fit_cuda_run(b->fit, raw, b->there, stream);
+    tachy_frame_unref(&raw);
+    return err;
+}
+
 static int copy_background(struct segment_gpu_order *o, const struct segment_card *c, struct order_background *b)
 {
-    int err = TACHY_OK;
+    const struct tachy_video_info *in = &o->s->in;
     const tachy_frame *host = b->host;
+    int err = TACHY_OK;
     if (!b->pool) { // all of them are as the stream's frames
-        err = tachy_frame_pool_open_gpu(&b->pool, c->gpu, host->format, host->width, host->height);
+        err = tachy_frame_pool_open_gpu(&b->pool, c->gpu, in->format, in->width, in->height);
         if (err == TACHY_OK)
             tachy_frame_pool_account(b->pool, o->s->memory);
     }
     if (err == TACHY_OK)
         err = tachy_frame_pool_get(b->pool, &b->there);
+    if (err < 0)
+        return err;
+    if (host->format != in->format || host->width != in->width || host->height != in->height)
+        return fit_background(o, c, b);
     // On the stream that the frame says it is written on, for who reads it.
-    return err < 0 ? err : tachy_frame_copy_planes(b->there, host, &c->gpu->device, b->there->stream, false, o->task->log);
+    return tachy_frame_copy_planes(b->there, host, &c->gpu->device, b->there->stream, false, o->task->log);
 }
 
 int segment_gpu_order_background(struct segment_gpu_order *o, const struct tachy_item *item, tachy_frame *host,

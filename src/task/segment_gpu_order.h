@@ -11,8 +11,10 @@ void segment_gpu_order_close(struct segment_gpu_order **o);
 
 // Smooths the eye's mask on the card, from where it is copied to the host.
 int segment_gpu_order_smooth(struct segment_gpu_order *o, struct tachy_item *item, int eye);
-// The host's picture on the card that the item will be composited on; the caller gets a reference. One that
-// comes again is copied once.
+// Whether a picture of a video behind people can be brought to the stream's format and size on the card.
+bool segment_gpu_order_fits(const struct segment *s, const tachy_frame *f);
+// The host's picture on the card that the item will be composited on, fitted there where it has another format or size
+// than the stream; the caller gets a reference. One that comes again is copied once.
 int segment_gpu_order_background(struct segment_gpu_order *o, const struct tachy_item *item, tachy_frame *host,
                                  tachy_frame **out);
 

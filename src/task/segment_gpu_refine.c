@@ -6,10 +6,45 @@
 
 static uint8_t *bytes(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 
+// At least `size` bytes; what is there now is read by nobody once the stream has passed.
+static int need(struct segment_gpu_worker *g, struct tachy_block *b, size_t size)
+{
+    struct tachy_memory *m = g->w->task->memory;
+    if (b->size >= size)
+        return TACHY_OK;
+    int err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
+    tachy_memory_give(m, b);
+    return err < 0 ? err : tachy_memory_take(m, b, g->card->place, TACHY_MEMORY_RESULTS, size);
+}
+
+// The luma of a frame of R'G'B' as a grey picture, which is good until the next one's.
+static int luma_of(struct segment_gpu_worker *g, const tachy_frame *f, tachy_frame *grey)
+{
+    size_t stride = TACHY_ALIGN((size_t)f->width, 64u);
+    int err = need(g, &g->luma, stride * (size_t)f->height);
+    if (err < 0)
+        return err;
+    struct tachy_cuda_luma k = {.in[0] = (cuda_address)(uintptr_t)f->data[0], .in_stride = f->stride[0],
+                                .out[0] = (cuda_address)(uintptr_t)g->luma.data, .out_stride = (int64_t)stride, .count = 1,
+                                .width = f->width, .height = f->height,
+                                .step = tachy_pix_desc(f->format)->components[0],
+                                .blue_first = f->format == TACHY_PIX_BGRA};
+    *grey = *f;
+    grey->format = TACHY_PIX_GRAY8;
+    grey->data[0] = g->luma.data;
+    grey->stride[0] = (ptrdiff_t)stride;
+    return segment_gpu_failed(g, g->kernels->luma(&k, g->stream), "starting the luma's kernel");
+}
+
 int segment_gpu_queue_guide(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f, int eye)
 {
     const struct segment_eye *e = &((const struct segment_item *)item->priv)->eye[eye];
-    struct tachy_refine_cuda_eye part = {.frame = f, .region = g->w->s->region[eye], .guide = bytes(e->gpu->guide)};
+    tachy_frame grey;
+    bool rgb = tachy_pix_desc(f->format)->rgb;
+    int err = rgb ? luma_of(g, f, &grey) : TACHY_OK;
+    if (err < 0)
+        return err;
+    struct tachy_refine_cuda_eye part = {.frame = rgb ? &grey : f, .region = g->w->s->region[eye], .guide = bytes(e->gpu->guide)};
     struct tachy_refine_cuda guide = {.eye = &part, .count = 1, .width = e->width, .height = e->height,
                                       .guide_stride = e->width, .log = g->w->task->log};
     return tachy_refine_cuda_run(&guide, g->cu, g->stream);
@@ -45,19 +80,6 @@ int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye
     return err;
 }
 
-// Room for so many floats; what is there now is read by nobody once the stream has passed.
-static int need_coefficients(struct segment_gpu_worker *g, size_t floats)
-{
-    struct tachy_memory *m = g->w->task->memory;
-    if (g->coefficients.size >= floats * sizeof(float))
-        return TACHY_OK;
-    int err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
-    tachy_memory_give(m, &g->coefficients);
-    if (err == TACHY_OK)
-        err = tachy_memory_take(m, &g->coefficients, g->card->place, TACHY_MEMORY_RESULTS, floats * sizeof(float));
-    return err;
-}
-
 int segment_gpu_fit(struct segment_gpu_worker *g, const struct tachy_item *item,
                     struct tachy_refine refine[TACHY_MAX_EYES])
 {
@@ -65,7 +87,7 @@ int segment_gpu_fit(struct segment_gpu_worker *g, const struct tachy_item *item,
     size_t all = 0;
     for (int i = 0; i < item->result.eyes; i++)
         all += 2 * (size_t)si->eye[i].width * (size_t)si->eye[i].height;
-    int err = need_coefficients(g, all);
+    int err = need(g, &g->coefficients, all * sizeof(float));
     float *at = g->coefficients.data;
     for (int i = 0; i < item->result.eyes && err == TACHY_OK; i++) { // eyes may differ in size
         const struct segment_eye *e = &si->eye[i];

@@ -26,10 +26,9 @@ int segment_gpu_start(tachy_task *t, struct segment *s)
     struct tachy_composite_params p = s->composite;
     if (p.mode == TACHY_MODE_JSON) // made of a mask
         p.mode = TACHY_MODE_MASK;
-    if (!tachy_composite_cuda_takes(&p, s->in.format, s->refine) || (d->rgb && segment_needs_guide(s)))
+    if (!tachy_composite_cuda_takes(&p, s->in.format))
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
-                          "--device cuda takes pictures that are grey, 4:2:0 or 4:4:4 without alpha (for a mask or JSON any, "
-                          "with --refine or --smooth all but RGB), not %s: use --device cpu", d ? d->name : "these");
+                          "--device cuda does not take pictures of %s: use --device cpu", d ? d->name : "this format");
     return segment_cards_start(t, s);
 }
 
@@ -37,9 +36,10 @@ void segment_gpu_close(struct segment *s) { segment_cards_close(s); }
 
 // ---- A worker
 
-static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, struct tachy_block *b)
+// `n` of them one behind the other.
+static int tensors_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, struct tachy_block *b, int n)
 {
-    size_t bytes = tachy_tensor_bytes(t);
+    size_t bytes = tachy_tensor_bytes(t) * (size_t)n;
     t->place = TACHY_DEVICE;
     t->device = g->gpu->device.ordinal;
     int err = tachy_memory_take(g->w->task->memory, b, g->card->place, TACHY_MEMORY_TENSORS, bytes);
@@ -47,7 +47,7 @@ static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, s
     if (err < 0)
         return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors", t->device,
                           bytes);
-    return segment_gpu_failed(g, g->cu->fill((cuda_address)(uintptr_t)t->data, 0, bytes), "clearing a tensor");
+    return segment_gpu_failed(g, g->cu->fill_async((cuda_address)(uintptr_t)t->data, 0, bytes, g->stream), "clearing a tensor");
 }
 
 enum { APART = 256 }; // what tensors of one block begin at multiples of, as what the driver gives does
@@ -69,7 +69,7 @@ static int rest_on_gpu(struct segment_gpu_worker *g, const struct segment_tensor
             rest[n++] = &size->all_out[i];
     for (int i = 0; i < n; i++)
         whole.shape[0] += (int64_t)rounded(rest[i]);
-    int err = whole.shape[0] ? tensor_on_gpu(g, &whole, &size->rest) : TACHY_OK;
+    int err = whole.shape[0] ? tensors_on_gpu(g, &whole, &size->rest, 1) : TACHY_OK;
     uint8_t *data = whole.data;
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         rest[i]->data = data;
@@ -98,10 +98,11 @@ static int open_size(struct segment_gpu_worker *g, int i)
         err = tachy_preprocess_gpu_open(&size->preprocess[eye], &pp, &g->gpu->device, g->stream);
     size->in = t->in[t->picture];
     size->out = t->out[t->mask];
+    int pictures = segment_gpu_group(g->w->s);
     if (err == TACHY_OK)
-        err = tensor_on_gpu(g, &size->in, &size->in_block);
+        err = tensors_on_gpu(g, &size->in, &size->in_block, pictures);
     if (err == TACHY_OK && tachy_engine_on_device(e->engine)) {
-        err = tensor_on_gpu(g, &size->out, &size->out_block);
+        err = tensors_on_gpu(g, &size->out, &size->out_block, pictures);
         if (err == TACHY_OK)
             err = rest_on_gpu(g, t, size);
         return err < 0 ? err : segment_gpu_model_engine(g, i);
@@ -208,6 +209,7 @@ void segment_gpu_worker_close(struct segment_gpu_worker **worker)
     for (int i = 0; i < SEGMENT_SIZES; i++)
         close_size(g, i);
     tachy_memory_give(g->w->task->memory, &g->coefficients);
+    tachy_memory_give(g->w->task->memory, &g->luma);
     tachy_composite_cuda_close(&g->composite);
     tachy_frame_pool_close(&g->surfaces);
     tachy_frame_pool_close(&g->uploads);

@@ -16,6 +16,9 @@
 static const enum tachy_pix formats[] = {TACHY_PIX_NV12,      TACHY_PIX_P010,    TACHY_PIX_YUV420P,
                                          TACHY_PIX_YUV420P10, TACHY_PIX_YUV444P, TACHY_PIX_YUV444P10,
                                          TACHY_PIX_GRAY8,     TACHY_PIX_GRAY10};
+// Those that go through a picture of alpha.
+static const enum tachy_pix others[] = {TACHY_PIX_RGB24,   TACHY_PIX_BGRA,      TACHY_PIX_RGBA,      TACHY_PIX_YUV422P,
+                                        TACHY_PIX_YUV422P10, TACHY_PIX_YUVA420P, TACHY_PIX_YUVA444P, TACHY_PIX_YUVA444P10};
 enum { MOST = 10 }; // frames of a call: more than one launch takes
 
 // A picture and its copy on the GPU.
@@ -175,6 +178,14 @@ static void call(struct check *c, struct tachy_memory *m, const struct tachy_com
     check_gpu_free(c, counted);
 }
 
+static bool is_other(enum tachy_pix f)
+{
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(others); i++)
+        if (others[i] == f)
+            return true;
+    return false;
+}
+
 // real: masks and sizes as they occur, where most of the kernel's tiles show one layer.
 static void one(struct check *c, struct tachy_memory *m, bool real)
 {
@@ -189,7 +200,9 @@ static void one(struct check *c, struct tachy_memory *m, bool real)
     int w = check_range(c, 1, check_range(c, 0, 2) ? 60 : 1100), h = check_range(c, 1, 40);
     if (check_range(c, 0, 2) == 0) // whole vectors
         w = TACHY_ALIGN(w, 32);
-    if (real) {
+    if (check_range(c, 0, 2) == 0)
+        format = others[check_range(c, 0, TACHY_ARRAY_SIZE(others) - 1)];
+    if (real && !is_other(format)) {
         static const enum tachy_pix usual[] = {TACHY_PIX_NV12, TACHY_PIX_P010, TACHY_PIX_GRAY8, TACHY_PIX_YUV420P};
         static const enum tachy_mode modes[] = {TACHY_MODE_CUTOUT, TACHY_MODE_MASK, TACHY_MODE_OVERLAY,
                                                 TACHY_MODE_SIDE_BY_SIDE};
@@ -225,14 +238,11 @@ static void refuses(struct check *c, struct tachy_memory *m)
 {
     tachy_composite_cuda *t;
     struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu, TACHY_DEVICE};
-    tachy_frame f = {.format = TACHY_PIX_RGB24, .width = 4, .height = 4, .place = TACHY_DEVICE};
+    tachy_frame f = {.format = TACHY_PIX_NV12, .width = 4, .height = 4, .place = TACHY_HOST};
     struct tachy_result r = {0};
     struct tachy_composite_cuda_item it = {.in = &f, .result = &r};
     if (tachy_composite_cuda_open(&t, &p) < 0)
         return;
-    check_case(c, tachy_composite_cuda_run(t, &it, 1, c->gpu->stream) == TACHY_ERR_UNSUPPORTED, "RGB is refused");
-    f.format = TACHY_PIX_NV12;
-    f.place = TACHY_HOST;
     check_case(c, tachy_composite_cuda_run(t, &it, 1, c->gpu->stream) == TACHY_ERR_UNSUPPORTED, "host frames are refused");
     tachy_composite_cuda_close(&t);
 }
@@ -338,6 +348,11 @@ static void benches(struct check *c, struct tachy_memory *m)
         {"overlay", TACHY_MODE_OVERLAY, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
         {"side by side", TACHY_MODE_SIDE_BY_SIDE, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
         {"blur", TACHY_MODE_BLUR, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, false},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_BGRA, 3840, 2160, 8, ROUND, false},
+        {"cutout", TACHY_MODE_CUTOUT, TACHY_PIX_YUV422P10, 3840, 2160, 8, ROUND, false},
+        {"cutout, refined", TACHY_MODE_CUTOUT, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, true},
+        {"blur", TACHY_MODE_BLUR, TACHY_PIX_RGB24, 3840, 2160, 8, ROUND, false},
         {"alpha", TACHY_MODE_ALPHA, TACHY_PIX_NV12, 3840, 2160, 8, ROUND, false},
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)

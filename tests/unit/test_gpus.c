@@ -4,6 +4,7 @@
 #include "cuda/places.h"
 #include "fakes/fake.h"
 #include "task/segment_gpu_eye.h"
+#include "task/segment_gpu_flight.h"
 
 #include <dlfcn.h>
 #include <tachy/gpu.h>
@@ -206,6 +207,49 @@ TEST(a_budget_a_card)
     list(1);
 }
 
+// ---- Failures
+
+static void fail_push(int pushes) { ((__typeof__(fake_cuda_fail_push) *)driver("fake_cuda_fail_push"))(pushes); }
+
+// A card whose context cannot be made current any more ends who waits for its work.
+TEST(lost_context_ends_a_wait)
+{
+    struct tachy_gpu *g;
+    struct segment_gpu_flight *f;
+    uint64_t part;
+    CHECK_INT(tachy_gpu_open(&g, 0, NULL, &log_errors), TACHY_OK);
+    CHECK_INT(tachy_device_enter(&g->device, NULL), TACHY_OK);
+    CHECK_INT(segment_gpu_flight_open(&f, g, g->stream, &log_errors), TACHY_OK);
+    CHECK_INT(segment_gpu_flight_mark(f, &part), TACHY_OK);
+    tachy_device_leave(&g->device);
+    fail_push(0);
+    CHECK_INT(segment_gpu_flight_wait(f, part), TACHY_ERR_EXTERNAL);
+    CHECK(strstr(last_message, "Fake GPU"));
+    fail_push(-1);
+    segment_gpu_flight_close(&f);
+    tachy_gpu_unref(&g);
+    CHECK_INT(counts()->events, 0);
+}
+
+// However far it comes, opening a card's places leaves nothing when it fails.
+TEST(places_that_fail_leave_nothing)
+{
+    const struct tachy_cu *cu;
+    struct tachy_device d;
+    struct tachy_memory *m;
+    CHECK_INT(tachy_cu_load(&cu, TACHY_LOG_ERR, NULL), TACHY_OK);
+    CHECK_INT(tachy_device_describe(&d, cu, 0, NULL), TACHY_OK);
+    for (int pushes = 0; pushes < 3; pushes++) {
+        CHECK_INT(tachy_memory_open(&m, &(struct tachy_memory_params){0}), TACHY_OK);
+        fail_push(pushes);
+        CHECK_INT(tachy_gpu_places_open(m, &d, &(struct tachy_gpu_places_params){0}), TACHY_ERR_EXTERNAL);
+        fail_push(-1);
+        CHECK(!tachy_memory_has_place(m, TACHY_DEVICE));
+        tachy_memory_close(&m);
+        CHECK_INT(counts()->contexts, 0);
+    }
+}
+
 // ---- Masks
 
 TEST(masks_change_cards)
@@ -254,7 +298,7 @@ TEST(masks_change_cards)
 
 TEST(summary_names_them)
 {
-    struct tachy_summary s = {.frames = 5, .nb_gpus = 2, .gpus = {{0, 3}, {5, 2}}};
+    struct tachy_summary s = {.frames = 5, .nb_gpus = 2, .gpus = {{.gpu = 0, .frames = 3}, {.gpu = 5, .frames = 2}}};
     char *text, *json;
     CHECK_INT(tachy_summary_text(&text, &s), TACHY_OK);
     CHECK(strstr(text, "GPUs          3 frames on GPU 0, 2 on GPU 5\n"));
@@ -270,4 +314,5 @@ TEST(summary_names_them)
 
 TEST_MAIN(TEST_CASE(lists), TEST_CASE(wrong_lists), TEST_CASE(both_options), TEST_CASE(source_refuses),
           TEST_CASE(decoders_go_to_the_least_loaded), TEST_CASE(a_budget_a_card), TEST_CASE(masks_change_cards),
+          TEST_CASE(lost_context_ends_a_wait), TEST_CASE(places_that_fail_leave_nothing),
           TEST_CASE(summary_names_them))

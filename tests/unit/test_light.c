@@ -6,7 +6,11 @@
 #include "pipeline/light.h"
 
 #include <dlfcn.h>
+#include <jansson.h>
 #include <math.h>
+#include <stdatomic.h>
+#include <tachy/sink.h>
+#include <tachy/source.h>
 #include <unistd.h>
 
 // The light time by resources: a task whose steps are a GPU's (fakes/), and the sums.
@@ -15,13 +19,15 @@ enum { PREPROCESS_NS = 20000, COMPOSITE_NS = 50000, MODEL_US = 2000, STREAMS = 2
 
 static struct tachy_device device;
 static void (*launch)(cuda_stream s, uint64_t ns);
+static void (*list)(int gpus);
 
 static void open_device(void)
 {
     const struct tachy_cu *cu;
     void *lib = dlopen("libcuda.so.1", RTLD_NOW);
     *(void **)&launch = lib ? dlsym(lib, "fake_cuda_launch") : NULL;
-    if (!launch)
+    *(void **)&list = lib ? dlsym(lib, "fake_cuda_list") : NULL;
+    if (!launch || !list)
         SKIP("the fake libraries are not on LD_LIBRARY_PATH");
     CHECK_INT(tachy_cu_load(&cu, TACHY_LOG_ERR, NULL), TACHY_OK);
     CHECK_INT(tachy_device_describe(&device, cu, 0, NULL), TACHY_OK);
@@ -138,7 +144,7 @@ static const struct tachy_light_times made = {
 TEST(the_busiest_resource_is_the_ratio)
 {
     struct tachy_summary s = {.fps = 3000, .cores = 16};
-    tachy_light_apply(&made, 1, &s);
+    tachy_light_apply(&made, 1, 1, &s);
     CHECK_INT(s.light_by, TACHY_RESOURCE_NVDEC);
     CHECK(near(s.light_ratio, 0.9, 1e-9));
     CHECK(near(s.resources[TACHY_RESOURCE_SMS].light_ms, 0.04, 1e-9));
@@ -146,7 +152,7 @@ TEST(the_busiest_resource_is_the_ratio)
     CHECK(near(s.resources[TACHY_RESOURCE_CORES].busy, 0.75, 1e-9));
     CHECK(near(s.resources[TACHY_RESOURCE_TO_HOST].busy, 0.18, 1e-9));
     CHECK(s.resources[TACHY_RESOURCE_TO_DEVICE].busy == 0);
-    tachy_light_apply(&made, 0.5, &s); // half of the frames came back from an earlier run
+    tachy_light_apply(&made, 1, 0.5, &s); // half of the frames came back from an earlier run
     CHECK_INT(s.light_by, TACHY_RESOURCE_CORES);
     CHECK(near(s.light_ratio, 0.75, 1e-9));
     char *text;
@@ -158,10 +164,175 @@ TEST(the_busiest_resource_is_the_ratio)
     tachy_free(text);
     struct tachy_light_times cpu = {.step = {1, 1, 2, 0.5, 0.5, 1}};
     s = (struct tachy_summary){.fps = 100, .cores = 2};
-    tachy_light_apply(&cpu, 1, &s);
+    tachy_light_apply(&cpu, 1, 1, &s);
     CHECK(near(s.light_ratio, 0.6, 1e-9));
     CHECK_INT(tachy_summary_text(&text, &s), TACHY_OK);
     CHECK(strstr(text, "6.00 ms of all cores") && !strstr(text, "NVDEC"));
+    tachy_free(text);
+}
+
+// ---- Several cards
+
+// The second card takes three times as long for a composite, and gets every fourth frame.
+enum { CARDS = 2, EVERY = 4 };
+static struct tachy_device cards[CARDS];
+static atomic_int worked;
+static int pinned = -1;
+
+struct spread {
+    cuda_stream stream[CARDS];
+    int card; // of the frame that it has
+};
+
+static int spread_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
+{
+    *out = *in;
+    return TACHY_OK;
+}
+
+static int spread_open(tachy_task *t, void **worker)
+{
+    struct spread *w = *worker = calloc(1, sizeof(*w));
+    for (int i = 0; i < CARDS; i++) {
+        CHECK_INT(tachy_device_enter(&cards[i], NULL), TACHY_OK);
+        CHECK_INT(cards[i].cu->stream_create(&w->stream[i], CUDA_STREAM_OWN_ORDER), 0);
+        tachy_device_leave(&cards[i]);
+    }
+    return TACHY_OK;
+}
+
+static void spread_close(void *worker)
+{
+    struct spread *w = worker;
+    for (int i = 0; i < CARDS; i++)
+        cards[i].cu->stream_destroy(w->stream[i]);
+    free(w);
+}
+
+static int spread_preprocess(void *worker, struct tachy_item *item, int eye)
+{
+    int frame = pinned < 0 ? atomic_fetch_add(&worked, 1) : 0;
+    ((struct spread *)worker)->card = pinned >= 0 ? pinned : frame % EVERY == EVERY - 1;
+    return TACHY_OK;
+}
+
+static int spread_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS])
+{
+    int all = atomic_load(&worked);
+    for (int i = 0; i < CARDS; i++)
+        share[i] = (struct tachy_gpu_share){.gpu = i, .frames = i ? all / EVERY : all - all / EVERY};
+    return CARDS;
+}
+
+static void spread_pin(tachy_task *t, int gpu) { pinned = gpu; }
+
+static bool spread_gpu(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g)
+{
+    CHECK(pinned >= 0);
+    *g = (struct tachy_task_gpu){.device = &cards[pinned], .steps = 1u << TACHY_STEP_COMPOSITE, .to_host = 4e6};
+    return true;
+}
+
+static int spread_queue(void *worker, enum tachy_step step, struct tachy_item *item)
+{
+    struct spread *w = worker;
+    CHECK(step == TACHY_STEP_COMPOSITE && w->card == pinned);
+    launch(w->stream[pinned], COMPOSITE_NS * (pinned ? 3 : 1));
+    return TACHY_OK;
+}
+
+static void *spread_stream(const void *worker) { return ((const struct spread *)worker)->stream[pinned]; }
+
+static const struct tachy_task_ops spread_ops = {
+    .name = "spread", .start = spread_start, .worker_open = spread_open, .worker_close = spread_close, .preprocess = spread_preprocess,
+    .model = nothing, .postprocess = nothing, .composite = composite, .gpus = spread_gpus, .gpu_pin = spread_pin,
+    .gpu = spread_gpu, .gpu_queue = spread_queue, .gpu_stream = spread_stream,
+};
+
+static int run_spread(struct tachy_summary *s, bool calibrate)
+{
+    struct tachy_task task = {.ops = &spread_ops, .eyes = 1};
+    tachy_source *source;
+    tachy_sink *sink;
+    CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = "null:64x48@30,frames=80")), TACHY_OK);
+    CHECK_INT(tachy_sink_open(&sink, tachy_sink_params(.url = "-", .format = "null")), TACHY_OK);
+    atomic_store(&worked, 0);
+    int err = tachy_run(tachy_run_params(.task = &task, .source = source, .sink = sink, .workers = STREAMS,
+                                         .calibrate = calibrate, .cache_dir = dir), s);
+    tachy_sink_close(&sink);
+    tachy_source_close(&source);
+    return err;
+}
+
+// Each card is measured by itself, and a run counts what each had of its frames; so does a later one by what was kept.
+TEST(each_card_is_measured)
+{
+    const struct tachy_cu *cu;
+    open_device();
+    list(CARDS);
+    CHECK_INT(tachy_cu_load(&cu, TACHY_LOG_ERR, NULL), TACHY_OK);
+    for (int i = 0; i < CARDS; i++) {
+        CHECK_INT(tachy_device_describe(&cards[i], cu, i, NULL), TACHY_OK);
+        CHECK_INT(tachy_device_enter(&cards[i], NULL), TACHY_OK);
+        tachy_device_leave(&cards[i]);
+    }
+    for (int stored = 0; stored < 2; stored++) {
+        struct tachy_summary s;
+        CHECK_INT(run_spread(&s, !stored), TACHY_OK);
+        CHECK_INT(s.frames, 80);
+        CHECK(s.light_stored == stored && s.light_ratio > 0);
+        CHECK(s.gpus[0].frames == 60 && s.gpus[1].frames == 20);
+        const struct tachy_resource_stats *a = s.gpus[0].resources, *b = s.gpus[1].resources;
+        CHECK(near(a[TACHY_RESOURCE_SMS].light_ms, COMPOSITE_NS * 1e-6 / STREAMS, 0.05));
+        CHECK(near(b[TACHY_RESOURCE_SMS].light_ms, 3 * COMPOSITE_NS * 1e-6 / STREAMS, 0.05));
+        CHECK(near(a[TACHY_RESOURCE_SMS].busy, 0.75 * a[TACHY_RESOURCE_SMS].light_ms * 1e-3 * s.fps, 1e-9));
+        // Three quarters of 1 and a quarter of 3: whichever was measured to be more.
+        CHECK(near(s.resources[TACHY_RESOURCE_SMS].busy,
+                   fmax(a[TACHY_RESOURCE_SMS].busy, b[TACHY_RESOURCE_SMS].busy), 1e-9));
+        CHECK(near(s.resources[TACHY_RESOURCE_TO_HOST].light_ms, 0.75 * a[TACHY_RESOURCE_TO_HOST].light_ms, 1e-9));
+        CHECK(near(s.resources[TACHY_RESOURCE_CORES].light_ms,
+                   0.75 * a[TACHY_RESOURCE_CORES].light_ms + 0.25 * b[TACHY_RESOURCE_CORES].light_ms, 1e-9));
+    }
+    for (int i = 0; i < CARDS; i++)
+        tachy_device_close(&cards[i]);
+    tachy_device_close(&device);
+    list(1);
+    char *path = tachy_asprintf("%s/light.json", dir);
+    CHECK_INT(unlink(path), 0);
+    tachy_free(path);
+}
+
+// The card with the most to do, not the one whose frames cost the most.
+TEST(the_busiest_card_is_the_ratio)
+{
+    struct tachy_light_times t[2] = {made, made};
+    struct tachy_summary s = {.fps = 2000, .cores = 16, .frames = 100, .nb_gpus = 2,
+                              .gpus = {{.gpu = 3, .frames = 80}, {.gpu = 5, .frames = 20}}};
+    t[1].step[TACHY_STEP_DECODE] = 0.6;
+    tachy_light_apply(t, 2, 1, &s);
+    CHECK_INT(s.light_by, TACHY_RESOURCE_CORES); // 0.25 ms of each frame, whose it is
+    CHECK_INT(s.light_gpu, -1);
+    CHECK(near(s.light_ratio, 0.5, 1e-9));
+    t[0].step[TACHY_STEP_MODEL] = t[1].step[TACHY_STEP_MODEL] = 0.1;
+    tachy_light_apply(t, 2, 1, &s);
+    CHECK_INT(s.light_by, TACHY_RESOURCE_NVDEC);
+    CHECK_INT(s.light_gpu, 3);
+    CHECK(near(s.light_ratio, 0.8 * 0.3 * 2, 1e-9));
+    CHECK(near(s.gpus[1].resources[TACHY_RESOURCE_NVDEC].busy, 0.2 * 0.6 * 2, 1e-9));
+    CHECK(near(s.steps[TACHY_STEP_DECODE].light_ms, 0.24, 1e-9));
+    char *text;
+    CHECK_INT(tachy_summary_text(&text, &s), TACHY_OK);
+    CHECK(strstr(text, "(of what NVDEC of GPU 3 would do"));
+    tachy_free(text);
+    CHECK_INT(tachy_summary_json(&text, &s, NULL), TACHY_OK);
+    json_t *o = json_loads(text, 0, NULL), *second = json_array_get(json_object_get(o, "gpus"), 1), *r = NULL;
+    size_t i;
+    CHECK_INT(json_integer_value(json_object_get(o, "light_gpu")), 3);
+    json_array_foreach(json_object_get(second, "resources"), i, r)
+        if (!strcmp(json_string_value(json_object_get(r, "name")), "nvdec"))
+            CHECK(near(json_real_value(json_object_get(r, "busy")), 0.24, 1e-9));
+    CHECK(i >= 3);
+    json_decref(o);
     tachy_free(text);
 }
 
@@ -184,6 +355,8 @@ int main(void)
 {
     static const struct test_case cases[] = {TEST_CASE(steps_of_a_card_are_measured_there),
                                              TEST_CASE(the_busiest_resource_is_the_ratio),
+                                             TEST_CASE(each_card_is_measured),
+                                             TEST_CASE(the_busiest_card_is_the_ratio),
                                              TEST_CASE(figures_are_kept_by_key)};
     if (!mkdtemp(dir))
         return 1;

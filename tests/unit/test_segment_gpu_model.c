@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 // segment with the model on the card too, over a driver without one (fakes/): the provider cuda-ort is an engine of
-// this file, which works on the stream that it is given: a recurrent one, and one without states. Every tensor says when it was ready on
-// its stream, and whoever reads it must have been put behind that. With a true model on a card: tests/gpu/run.
+// this file, which works on the stream that it is given: a recurrent one, and one without states. Every tensor says
+// when it was ready on its stream, and whoever reads it must have been put behind that. With a true model on a card: tests/gpu/run.
 
 enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, RUN_NS = 80000, ANEW_EVERY = 13, START = 5 };
 
@@ -73,7 +73,8 @@ static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream)
 
 static int run_prob(const struct tachy_cuda_prob *a, cuda_stream stream)
 {
-    *at(a->dst) = (uint8_t)(get(at(a->src), stream) % 251);
+    for (int i = 0; i < a->count; i++)
+        *at(a->dst + (cuda_address)(i * a->next_dst)) = (uint8_t)(get(at(a->src + 4 * (cuda_address)(i * a->next_src)), stream) % 251);
     launch(stream, KERNEL_NS);
     return CUDA_OK;
 }
@@ -412,13 +413,15 @@ TEST(states_stay_on_the_card)
 TEST(states_go_with_their_frames)
 {
     for (int i = 0; i < 8; i++)
-        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 2 * (i % 3), 1 + i % 3, 1 + (i / 4) % 2, 40, 2 + (i & 1), false});
+        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 2 * (i % 3), 1 + i % 3, 1 + (i / 4) % 2, 40, 2 + (i & 1),
+                          false});
 }
 
 TEST(a_model_on_every_card)
 {
     for (int i = 0; i < 8; i++)
-        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 4, 1 + i % 2, 1 + (i / 4) % 2, 60, 1 + i % 3, true});
+        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 4, 1 + i % 2, 1 + (i / 4) % 2, 60, 1 + i % 3,
+                          true});
 }
 
 // ---- The steps by themselves

@@ -1,0 +1,151 @@
+#include "pipeline/run_light.h"
+
+#include "base/cpu.h"
+#include "sink/sink_ops.h"
+#include "source/source_ops.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// Calibration is not the job: its memory is not counted as the job's where the system lets
+// the peak be reset.
+static void forget_peak(void)
+{
+    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (write(fd, "5", 1) != 1) { /* the peak then includes the calibration */
+    }
+    close(fd);
+}
+
+// Under which the figures of GPU i are kept.
+static char *key_of(const struct run_light *l, int i)
+{
+    const struct tachy_video_info *in = l->input;
+    const tachy_task *t = l->p->task;
+    const tachy_sink *k = l->p->sink;
+    char gpu[32] = "";
+    if (l->nb > 1)
+        snprintf(gpu, sizeof(gpu), " | GPU %d", l->gpu[i]);
+    return tachy_asprintf(
+        "%s | %d cores | %s | %s %s %dx%d | %s %s %s crf %s preset %s%s%s", tachy_cpu_name(),
+        tachy_cpu_count(), t->ops->describe ? t->ops->describe(t) : t->ops->name,
+        in->codec ? in->codec : "?", tachy_pix_desc(in->format)->name, in->width, in->height,
+        k->ops->name, k->params.format ? k->params.format : "",
+        k->params.codec ? k->params.codec : "", k->params.crf ? k->params.crf : "",
+        k->params.preset ? k->params.preset : "",
+        k->params.encode == TACHY_ENCODE_CPU ? " on the CPU" : k->params.encode == TACHY_ENCODE_NVENC ? " on NVENC" : "", gpu);
+}
+
+// One GPU, where the task has several.
+static int measure(struct run_light *l, int i)
+{
+    const struct tachy_source_params *of = &l->p->source->params;
+    const struct tachy_source_params sp = {
+        .start = of->start,
+        .duration = of->duration,
+        .stereo = of->stereo,
+        .rate = of->rate,
+        .decode = of->decode,
+        .on_gpu = of->on_gpu,
+        .gpu = l->nb > 1 ? l->gpu[i] : of->gpus[0],
+        .gpu_stream = of->gpu_stream,
+    };
+    const struct tachy_light_params p = {
+        .task = l->p->task,
+        .url = l->p->source->url,
+        .source = &sp,
+        .sink = l->p->sink,
+        .input = l->input,
+        .output = l->output,
+        .gpu_only = i > 0,
+        .log = l->p->log,
+    };
+    const struct tachy_task_ops *ops = l->p->task->ops;
+    const bool pins = l->nb > 1 && ops->gpu_pin;
+    if (pins)
+        ops->gpu_pin(l->p->task, l->gpu[i]);
+    int err = tachy_light_measure(&p, &l->samples[i]);
+    if (pins)
+        ops->gpu_pin(l->p->task, -1);
+    return err;
+}
+
+static int measure_all(struct run_light *l)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < l->nb && err == TACHY_OK; i++)
+        err = measure(l, i);
+    return err;
+}
+
+void run_light_begin(struct run_light *l, const struct tachy_run_params *p, const struct tachy_video_info *input,
+                     const struct tachy_video_info *output)
+{
+    struct tachy_gpu_share share[TACHY_MAX_GPUS];
+    const tachy_task *t = p->task;
+    *l = (struct run_light){.p = p, .input = input, .output = output};
+    l->nb = TACHY_MAX(t->ops->gpus ? t->ops->gpus(t, share) : 0, 1);
+    for (int i = 0; i < l->nb; i++)
+        l->gpu[i] = l->nb > 1 ? share[i].gpu : 0;
+    if (!p->calibrate)
+        return;
+    l->samples = calloc((size_t)l->nb, sizeof(*l->samples));
+    int err = l->samples ? measure_all(l) : TACHY_ERR_NOMEM;
+    if (err < 0)
+        tachy_msg(p->log, TACHY_LOG_WARN,
+                  "%s: cannot be read twice or has a single picture, so there is no light ratio", p->source->url);
+    if (err < 0)
+        run_light_close(l);
+    forget_peak();
+}
+
+// What the cores do is the same for all GPUs and measured with the first.
+static void add_cores(struct tachy_light_times *t, const struct tachy_light_times *first)
+{
+    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+        if (t->of[s] == TACHY_RESOURCE_CORES && first->of[s] == TACHY_RESOURCE_CORES)
+            t->step[s] = first->step[s];
+}
+
+// The figures of all GPUs, from the run's measurements or from the store.
+static int times_of(struct run_light *l, struct tachy_light_times *t)
+{
+    const char *dir = l->p->cache_dir;
+    int err = l->samples ? measure_all(l) : TACHY_OK;
+    for (int i = 0; i < l->nb && err == TACHY_OK; i++) {
+        char *key = key_of(l, i);
+        if (l->samples) {
+            tachy_light_times(&l->samples[i], &t[i]);
+            add_cores(&t[i], t);
+            if (key)
+                tachy_light_save(dir, key, &t[i], NULL);
+        } else {
+            err = key ? tachy_light_load(dir, key, &t[i]) : TACHY_ERR_NOMEM;
+        }
+        free(key);
+    }
+    return err;
+}
+
+void run_light_end(struct run_light *l, struct tachy_summary *sum)
+{
+    struct tachy_light_times *t = NULL;
+    if (l->p->calibrate && !l->samples)
+        return;
+    t = calloc((size_t)l->nb, sizeof(*t));
+    if (t && times_of(l, t) == TACHY_OK) {
+        sum->light_stored = !l->samples;
+        // A step that is skipped for some frames costs only as often as it ran.
+        tachy_light_apply(t, l->nb, (double)l->p->source->seen / (double)TACHY_MAX(sum->frames, 1), sum);
+    }
+    free(t);
+}
+
+void run_light_close(struct run_light *l)
+{
+    free(l->samples);
+    l->samples = NULL;
+}

@@ -1,0 +1,81 @@
+#pragma once
+#include "postprocess/composite_cuda.h"
+#include "postprocess/composite_priv.h"
+
+// What the files of the composite on a GPU share.
+
+enum { BATCH = TACHY_CUDA_COMPOSITE_FRAMES, TABLES = 96, COLUMNS = TACHY_CUDA_COMPOSITE_COLUMNS };
+
+typedef struct tachy_composite_cuda_item item;
+
+// Which way a table leads, and what it is of.
+enum { MASK_ACROSS, MASK_DOWN, BLUR_ACROSS, BLUR_DOWN };
+struct key {
+    int kind, chroma; // of the above
+    int src, from, size, frame;
+};
+
+struct table {
+    struct key key;
+    struct tachy_block block;
+    uint64_t used; // the launch that used it last
+};
+
+struct tachy_composite_cuda {
+    struct tachy_composite_params params;
+    const struct tachy_log *log;
+    struct tachy_memory *memory;
+    enum tachy_place place;     // in it, of tables and scratch
+    const struct tachy_cu *cu;
+    const struct tachy_cuda_kernels *kernels;
+    struct tachy_curve curve;
+    struct table tables[TABLES];
+    uint64_t launches;
+    struct tachy_buf host;      // a table on its way
+    struct tachy_block scratch; // alpha and blur of a batch
+    struct tachy_block luma;    // the same, of R'G'B' that is refined
+    cuda_stream stream;         // of this call
+};
+
+static inline cuda_address address(const void *p) { return (cuda_address)(uintptr_t)p; }
+
+// What tables are made from: an eye's mask or the cells of a blur.
+struct origin {
+    const struct tachy_alpha_eye *eye;
+    const struct tachy_blur *blur;
+    int width, height; // of the frame
+};
+
+// At least `size` bytes; what they held is lost when they grow, once the stream is through with them.
+int tachy_composite_cuda_need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t size);
+// The code for a launcher's status.
+int tachy_composite_cuda_launched(struct tachy_composite_cuda *c, int status);
+
+// Alpha as bytes, one picture an address; counts are added to. `strength`: 0..255, that it is scaled by.
+int tachy_composite_cuda_alpha(struct tachy_composite_cuda *c, const item *it, int n, int strength,
+                               const cuda_address at[], int64_t stride);
+
+struct tachy_composite_cuda_blur {
+    struct tachy_blur b;
+    size_t alpha, cells, plane, all; // bytes a frame
+    int stride;                      // words
+};
+struct tachy_composite_cuda_blur tachy_composite_cuda_blur_of(const struct tachy_composite_cuda *c,
+                                                              const tachy_frame *f);
+// Sets what a blurred layer needs of *k.
+int tachy_composite_cuda_blur_tables(struct tachy_composite_cuda *c, const struct tachy_composite_cuda_blur *s,
+                                     struct tachy_cuda_composite *k);
+
+struct tachy_cuda_range tachy_composite_cuda_range(const struct tachy_pix_desc *d, bool full, bool chroma);
+
+// composite_cuda_any.c: formats that the composite's own kernels do not take, in all modes but mask; and in mode alpha.
+int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int n);
+int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *it, int n);
+// The luma that refinement looks at, of frames of R'G'B'.
+struct tachy_composite_cuda_luma {
+    cuda_address at[BATCH];
+    int64_t stride;
+    int bytes, shift;
+};
+int tachy_composite_cuda_luma(struct tachy_composite_cuda *c, const item *it, int n,
+                              struct tachy_composite_cuda_luma *out);
