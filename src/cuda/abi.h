@@ -20,6 +20,7 @@ enum {
     CUDA_INVALID_VALUE = 1,
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NO_DEVICE = 100,
+    CUDA_INVALID_CONTEXT = 201,
     CUDA_NOT_READY = 600,
     CUDA_STREAM_OWN_ORDER = 1, // CU_STREAM_NON_BLOCKING: not ordered with the default stream
     CUDA_EVENT_TIMED = 0,      // CU_EVENT_DEFAULT

@@ -41,12 +41,28 @@ int tachy_device_describe(struct tachy_device *d, const struct tachy_cu *cu, int
 enum { NESTED = 8 };
 static _Thread_local struct {
     cuda_context context;
-    int times;
+    const struct tachy_cu *cu;
+    int times; // 0: it has been left, but the thread lingers
 } entered[NESTED];
 static _Thread_local int nb_entered;
+static _Thread_local bool lingers;
+
+static void pop(void)
+{
+    cuda_context mine;
+    entered[--nb_entered].cu->context_pop(&mine);
+}
+
+// Out of those that have been left, up to one that is `wanted`.
+static void pop_left(cuda_context wanted)
+{
+    while (nb_entered && !entered[nb_entered - 1].times && entered[nb_entered - 1].context != wanted)
+        pop();
+}
 
 static bool enter_again(const struct tachy_device *d)
 {
+    pop_left(d->context);
     if (!nb_entered || entered[nb_entered - 1].context != d->context)
         return false;
     entered[nb_entered - 1].times++;
@@ -70,17 +86,23 @@ int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log)
     if (err < 0)
         return err;
     entered[nb_entered].context = d->context;
+    entered[nb_entered].cu = d->cu;
     entered[nb_entered++].times = 1;
     return TACHY_OK;
 }
 
 void tachy_device_leave(struct tachy_device *d)
 {
-    cuda_context mine;
-    if (--entered[nb_entered - 1].times)
-        return;
-    nb_entered--;
-    d->cu->context_pop(&mine);
+    pop_left(d->context);
+    if (!--entered[nb_entered - 1].times && !lingers)
+        pop();
+}
+
+void tachy_device_linger(bool on)
+{
+    lingers = on;
+    if (!on)
+        pop_left(NULL);
 }
 
 void tachy_device_close(struct tachy_device *d)

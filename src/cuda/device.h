@@ -21,5 +21,8 @@ int tachy_device_describe(struct tachy_device *d, const struct tachy_cu *cu, int
 // May be nested, also of several devices; where it is current by the last enter, the driver is not asked.
 int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log);
 void tachy_device_leave(struct tachy_device *d);
+// A thread of the library's own that enters again and again: from `true` on the last context stays current when it is
+// left, until another is entered or `false`, before which no device may be closed.
+void tachy_device_linger(bool on);
 // Gives the context back. `d` may be zeroed or only described.
 void tachy_device_close(struct tachy_device *d);

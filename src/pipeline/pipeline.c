@@ -102,6 +102,9 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
     s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
     s->on_gpu = b->input.place == TACHY_DEVICE;
+    bool alone = s->state || b->batcher || b->task->save || !ops->group;
+    int group = alone ? 1 : ops->group(b->task);
+    s->group = TACHY_CLAMP(group, 1, PIPELINE_BATCH);
     if (s->on_gpu && !max_bytes)
         s->depth = TACHY_MAX(s->depth, gpu_depth(s));
     int64_t fit = s->on_gpu && !max_bytes ? device_fit(s) : TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
@@ -281,6 +284,7 @@ static int enlist(tachy_stream *s)
     if (err == TACHY_OK)
         p->window_sum += s->mask + 1;
     p->in_turns |= s->on_gpu;
+    p->grouped |= s->group > 1;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {
         s->after = p->streams;
@@ -417,6 +421,11 @@ static void init_pipeline(struct tachy_pipeline *p, const struct tachy_pipeline_
     pipeline_event_init(&p->drained);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->enough, &attr);
+    pthread_condattr_destroy(&attr);
     pthread_cond_init(&p->left_one, NULL);
     pthread_cond_init(&p->rest, NULL);
 }
@@ -609,6 +618,7 @@ void tachy_pipeline_close(tachy_pipeline **pp)
     pthread_mutex_lock(&p->lock);
     p->closing = true;
     pthread_cond_broadcast(&p->work);
+    pthread_cond_broadcast(&p->enough);
     pthread_cond_broadcast(&p->rest);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->nb_workers; i++)
@@ -626,6 +636,7 @@ void tachy_pipeline_close(tachy_pipeline **pp)
     free(p->composite.v);
     tachy_aligned_free(p->left);
     pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->enough);
     pthread_cond_destroy(&p->left_one);
     pthread_cond_destroy(&p->rest);
     pthread_mutex_destroy(&p->lock);

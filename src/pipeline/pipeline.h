@@ -106,6 +106,7 @@ struct tachy_stream {
     bool has_order;                      // the task has an ordered part
     bool keeps_input;                    // composite reads the decoded picture
     bool on_gpu;                         // decoded pictures come in a GPU's memory
+    int group;                           // items that a worker takes through its steps at once, at most; 1: one by one
     const struct pipeline_policy *policy; // NULL: none. Set before the first push
 
     struct pipeline_slot *slots; // position n is in slot n & mask
@@ -181,6 +182,11 @@ enum pipeline_part {
     PIPELINE_COMPOSITE,
 };
 
+enum {
+    PIPELINE_BATCH = 16, // jobs that a worker takes at once, at most
+    PIPELINE_ENOUGH = 8, // that a worker which rests is woken for
+};
+
 // One item in a queue.
 struct pipeline_job {
     struct tachy_stream *stream;
@@ -202,6 +208,7 @@ struct pipeline_worker {
     struct tachy_prof *prof; // written by this thread only
     struct pipeline_spin spin;
     uint64_t cost; // ticks an item took lately; decides how many are taken at once
+    long rest_us;  // between its jobs, where they go several at once
 };
 
 struct tachy_pipeline {
@@ -229,10 +236,13 @@ struct tachy_pipeline {
     _Atomic int active;      // workers below this index work; also read without the lock
     struct pipeline_queue infer, composite;
     bool in_turns;       // a stream's frames are a GPU's: jobs come from the two in turn
+    bool grouped;        // a stream's items go several at once
     bool took_composite; // last
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
     bool waking;   // one of them has been signalled and has not come yet
+    int resting;   // workers that come by themselves, or when PIPELINE_ENOUGH jobs are ready: they wait at `enough`
+    pthread_cond_t enough;
     bool paused, closing;
     _Atomic int ready;    // items in the queues; also read without the lock
     _Atomic int looking;  // workers that look at `ready` before they wait
@@ -259,7 +269,8 @@ int pipeline_bind_worker(struct pipeline_bind *b, int index, void **worker);
 int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items);
 // Adds a job and wakes a worker where one is needed.
 void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job);
-// Takes up to `most` jobs, composites first or in turns; returns how many.
+// Takes up to `most` jobs, composites first or in turns, and more where they go through their steps together;
+// returns how many, at most PIPELINE_BATCH.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
 // Of a stream with a state: queues the next item in order where it is there and none is at work.
 void pipeline_queue_turn(tachy_stream *s);
@@ -271,8 +282,6 @@ void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
 void pipeline_queue_wake(struct tachy_pipeline *p);
 
 // ---- pipeline_work.c ----
-
-enum { PIPELINE_BATCH = 16 }; // jobs that a worker takes at once, at most
 
 void *pipeline_worker_main(void *worker);
 // Orders what can be ordered and queues what can be composited. After a slot has changed or a

@@ -34,6 +34,11 @@ int pipeline_queue_reserve(struct tachy_pipeline *p, int64_t items)
 
 void pipeline_queue_wake(struct tachy_pipeline *p)
 {
+    if (p->resting) {
+        if (atomic_load(&p->ready) == PIPELINE_ENOUGH)
+            pthread_cond_signal(&p->enough);
+        return;
+    }
     if (p->idle && !p->waking && !p->paused && atomic_load(&p->ready) && !atomic_load(&p->looking)) {
         p->waking = true;
         pthread_cond_signal(&p->work);
@@ -93,9 +98,11 @@ int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int 
     int n = 0;
     // What is nearest to its end goes first: it frees memory and is still in the cache. Beside a GPU the two
     // take turns: a frame that waits for a worker holds a surface that its decoder needs.
-    for (; n < most && (count(&p->composite) || count(&p->infer)); n++) {
+    for (; n < PIPELINE_BATCH && (count(&p->composite) || count(&p->infer)); n++) {
         bool infer = !count(&p->composite) || (p->in_turns && p->took_composite && count(&p->infer));
         struct pipeline_queue *q = infer ? &p->infer : &p->composite;
+        if (n >= most && at(q, q->head)->stream->group <= 1)
+            break;
         out[n] = *at(q, q->head++);
         *(infer ? &out[n].stream->to_infer : &out[n].stream->to_composite) -= 1;
         p->took_composite = !infer;

@@ -1,8 +1,11 @@
 #include "pipeline/pipeline.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
+#include "cuda/device.h"
 #include "pipeline/stage_save.h"
 
+#include <errno.h>
 #include <sched.h>
 
 // ---- One item ----
@@ -224,8 +227,8 @@ static int first_steps(struct pipeline_worker *w, void *worker, tachy_stream *s,
                             : infer_eyes(w, worker, s, item, step);
 }
 
-// The item has gone through the model and what belongs to it.
-static void inferred(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
+// The item has gone through the model and what belongs to it. Returns whether it is to be composited at once.
+static bool inferred(const struct pipeline_job *job)
 {
     tachy_stream *s = job->stream;
     struct pipeline_slot *slot = pipeline_slot(s, job->seq);
@@ -238,9 +241,10 @@ static void inferred(struct pipeline_worker *w, void *worker, const struct pipel
     if (!s->ordered && !ops->composite)
         finish(s, slot);
     else if (!s->ordered && near)
-        composite(w, worker, job);
+        return true;
     else
         set_state(slot, SLOT_INFERRED);
+    return false;
 }
 
 static bool all_reused(const tachy_stream *s, const struct tachy_item *item)
@@ -282,7 +286,8 @@ static void infer(struct pipeline_worker *w, void *worker, const struct pipeline
         pipeline_batch_submit(s, job->seq);
     } else {
         end_turn(job); // before it is composited
-        inferred(w, worker, job);
+        if (inferred(job))
+            composite(w, worker, job);
     }
 }
 
@@ -299,8 +304,8 @@ static void post(struct pipeline_worker *w, void *worker, const struct pipeline_
     }
     if (err < 0)
         pipeline_item_failed(s, job->seq, tachy_step_name(step), err);
-    else
-        inferred(w, worker, job);
+    else if (inferred(job))
+        composite(w, worker, job);
 }
 
 static void work(struct pipeline_worker *w, const struct pipeline_job *job)
@@ -322,6 +327,153 @@ static void work(struct pipeline_worker *w, const struct pipeline_job *job)
     else
         infer(w, worker, job);
     end_turn(job);
+}
+
+// ---- Several items at once ----
+
+// Jobs of one stream and part; those that are over leave it.
+struct group {
+    struct pipeline_worker *w;
+    void *worker;
+    tachy_stream *s;
+    enum tachy_step next; // preprocess or composite
+    int n;
+    struct member {
+        const struct pipeline_job *job;
+        struct tachy_item *item;
+        int err;
+        enum tachy_step step; // that the item is at
+    } of[PIPELINE_BATCH];
+};
+
+static void add_member(struct group *g, const struct pipeline_job *job)
+{
+    g->of[g->n++] = (struct member){.job = job, .item = &pipeline_slot(g->s, job->seq)->item};
+}
+
+// Leaves those out that `stays` says no to.
+static void keep_members(struct group *g, bool (*stays)(struct group *g, struct member *m))
+{
+    int n = 0;
+    for (int i = 0; i < g->n; i++)
+        if (stays(g, &g->of[i]))
+            g->of[n++] = g->of[i];
+    g->n = n;
+}
+
+static bool goes_on(struct group *g, struct member *m)
+{
+    if (!pipeline_given_up(g->s, m->job->seq))
+        return true;
+    pipeline_give_up(g->s, pipeline_slot(g->s, m->job->seq));
+    return false;
+}
+
+static bool is_wanted(struct group *g, struct member *m)
+{
+    if (wanted(g->s, m->item, g->next))
+        return true;
+    make_hole(g->s, pipeline_slot(g->s, m->job->seq));
+    return false;
+}
+
+static bool is_whole(struct group *g, struct member *m)
+{
+    if (m->err < 0)
+        pipeline_item_failed(g->s, m->job->seq, tachy_step_name(m->step), m->err);
+    return m->err == TACHY_OK;
+}
+
+static bool is_near(struct group *g, struct member *m) { return inferred(m->job); }
+
+// A step of those that have not failed and whose result is not taken over, each with an even share of the time.
+static void group_step(struct group *g, enum tachy_step step, int eye)
+{
+    struct member *of[PIPELINE_BATCH];
+    struct tachy_item *items[PIPELINE_BATCH];
+    int err[PIPELINE_BATCH] = {0}, n = 0;
+    for (int i = 0; i < g->n; i++) {
+        struct member *m = &g->of[i];
+        if (m->err < 0 || (step != TACHY_STEP_COMPOSITE && m->item->reuse >> eye & 1))
+            continue;
+        of[n] = m;
+        items[n++] = m->item;
+    }
+    if (!n)
+        return;
+    uint64_t start = tachy_ticks();
+    tachy_step_begin(step);
+    g->s->bind->task->ops->group_step(g->worker, step, items, n, eye, err);
+    tachy_step_end();
+    uint64_t each = (tachy_ticks() - start) / (uint64_t)n;
+    bool waited = step == TACHY_STEP_COMPOSITE || step == TACHY_STEP_PREPROCESS;
+    for (int i = 0; i < n; i++) {
+        uint64_t from = start + (uint64_t)i * each;
+        of[i]->err = err[i];
+        of[i]->step = step;
+        measure(g->w, g->s, step, items[i], from, from + each, waited ? start - items[i]->arrived : 0);
+        items[i]->arrived = start + (uint64_t)n * each;
+    }
+}
+
+static void composite_group(struct group *g)
+{
+    g->next = TACHY_STEP_COMPOSITE;
+    keep_members(g, is_wanted);
+    group_step(g, TACHY_STEP_COMPOSITE, 0);
+    keep_members(g, is_whole);
+    for (int i = 0; i < g->n; i++)
+        finish(g->s, pipeline_slot(g->s, g->of[i].job->seq));
+}
+
+static void infer_group(struct group *g)
+{
+    g->next = TACHY_STEP_PREPROCESS;
+    keep_members(g, is_wanted);
+    for (int eye = 0; eye < g->s->bind->task->eyes; eye++)
+        for (enum tachy_step step = TACHY_STEP_PREPROCESS; step <= TACHY_STEP_POSTPROCESS; step++)
+            group_step(g, step, eye);
+    for (int i = 0; i < g->n; i++) { // with what others gave back, one by one
+        struct member *m = &g->of[i];
+        if (m->err == TACHY_ERR_NOMEM && tachy_memory_shrink(g->s->pipeline->memory, TACHY_HOST, SIZE_MAX))
+            m->err = infer_eyes(g->w, g->worker, g->s, m->item, &m->step);
+    }
+    keep_members(g, is_whole);
+    keep_members(g, is_near);
+    composite_group(g);
+}
+
+static void work_group(struct group *g)
+{
+    keep_members(g, goes_on);
+    int err = pipeline_bind_worker(g->s->bind, g->w->index, &g->worker);
+    for (int i = 0; i < g->n && err < 0; i++)
+        pipeline_item_failed(g->s, g->of[i].job->seq, "opening a worker of the task", err);
+    if (err < 0 || !g->n)
+        return;
+    if (g->of[0].job->part == PIPELINE_COMPOSITE)
+        composite_group(g);
+    else
+        infer_group(g);
+}
+
+// What a worker has taken, with what goes together in as few groups as there can be.
+static void work_all(struct pipeline_worker *w, const struct pipeline_job *jobs, int n)
+{
+    bool taken[PIPELINE_BATCH] = {0};
+    for (int i = 0; i < n; i++) {
+        struct group g = {.w = w, .s = jobs[i].stream};
+        if (g.s->group <= 1)
+            work(w, &jobs[i]);
+        for (int k = i; k < n && g.n < g.s->group && g.s->group > 1; k++) {
+            if (taken[k] || jobs[k].stream != g.s || jobs[k].part != jobs[i].part)
+                continue;
+            taken[k] = true;
+            add_member(&g, &jobs[k]);
+        }
+        if (g.n)
+            work_group(&g);
+    }
 }
 
 // ---- Order ----
@@ -489,6 +641,25 @@ static void idle(struct pipeline_worker *w)
     p->waking = false;
 }
 
+enum { REST_US = 50, REST_MOST_US = 2000 };
+
+// Where a worker only puts work on another device it has time: behind few jobs it rests, longer and longer, until some
+// have come that go together, and nobody is woken for each of them. Not where frames are live. Under the lock.
+static void rest(struct pipeline_worker *w, int done)
+{
+    struct tachy_pipeline *p = w->pipeline;
+    if (!p->grouped || atomic_load_explicit(&p->prompt, memory_order_relaxed))
+        return;
+    w->rest_us = done < PIPELINE_ENOUGH ? TACHY_MIN(w->rest_us * 3 / 2 + REST_US, (long)REST_MOST_US) : w->rest_us / 2;
+    uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
+    struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    p->resting++;
+    while (!p->closing && atomic_load(&p->ready) < PIPELINE_ENOUGH)
+        if (pthread_cond_timedwait(&p->enough, &p->lock, &t) == ETIMEDOUT)
+            break;
+    p->resting--;
+}
+
 // Gives `done` jobs back and takes others; 0: the pipeline closes.
 static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
 {
@@ -497,6 +668,8 @@ static int take(struct pipeline_worker *w, struct pipeline_job *jobs, int done)
     tachy_pipeline_delay();
     pthread_mutex_lock(&p->lock);
     give_back(p, jobs, done);
+    if (done)
+        rest(w, done);
     while (!p->closing) {
         if (w->index >= atomic_load(&p->active)) {
             pipeline_queue_wake(p); // in place of this one
@@ -537,9 +710,10 @@ void *pipeline_worker_main(void *arg)
         uint64_t start = tachy_ticks();
         if (!prompt)
             prompt = schedule(w, false);
-        for (int i = 0; i < n; i++)
-            work(w, &jobs[i]);
+        tachy_device_linger(true); // jobs' contexts are kept by their streams, which cannot leave before take()
+        work_all(w, jobs, n);
         settle(jobs, n);
+        tachy_device_linger(false);
         uint64_t each = (tachy_ticks() - start) / (uint64_t)n;
         w->cost = w->cost ? (3 * w->cost + each) / 4 : each;
     }

@@ -66,6 +66,7 @@ static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
     return item->in ? item->in : &item->head;
 }
 
+struct tachy_surface_spec;
 struct tachy_task_ops {
     const char *name;
     size_t priv_size; // zeroed bytes at tachy_task.priv
@@ -91,6 +92,14 @@ struct tachy_task_ops {
     // After open(): how many workers are enough, where their steps only put work on another device. 0: one a
     // core is not too many. NULL: 0.
     int (*workers)(const tachy_task *t);
+
+    // After start(): how many items of a stream that wait anyway a worker takes at once. NULL or at most 1: one.
+    // Not for recurrent tasks, batches and saved stages.
+    int (*group)(const tachy_task *t);
+    // Given with `group`: `step` of an eye (composite: of all, eye 0) for n items; err[i] is set to what the step below
+    // would return for items[i]. Preprocess, model and postprocess of an eye come one behind the other, without the
+    // items that failed on the way.
+    void (*group_step)(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[]);
 
     // In any order, in parallel over frames; eye 0 .. t->eyes - 1.
     int (*preprocess)(void *worker, struct tachy_item *item, int eye);
@@ -159,6 +168,10 @@ struct tachy_task_ops {
     // failed, and clears `pending`. Any thread, once for an item, before it is pulled or its memory is used
     // again; not in order. NULL: composite never does.
     int (*settle)(struct tachy_item *item);
+
+    // An encoder's surfaces (media/surface.h), which pictures may be composited into in the place of the host's frames;
+    // those that cannot come as frames of the host's still. After start(), before the first item. NULL: it never does.
+    int (*surfaces)(tachy_task *t, const struct tachy_surface_spec *spec);
 
     // The GPUs that items are worked on, with the frames of each since the task was opened; returns how
     // many. NULL: none. Any thread, after the start.

@@ -10,7 +10,7 @@ static int what_of(enum tachy_output_meaning m)
 
 int tachy_mask_from_tensor_cuda(const struct tachy_mask_spec *spec, const struct tachy_tensor *t,
                                 const struct tachy_placement *pl, int rotation, bool flip, cuda_address dst,
-                                int64_t stride, const struct tachy_cu *cu, cuda_stream stream,
+                                int64_t stride, int count, int64_t next, const struct tachy_cu *cu, cuda_stream stream,
                                 const struct tachy_log *log)
 {
     struct mask_grid g;
@@ -26,7 +26,9 @@ int tachy_mask_from_tensor_cuda(const struct tachy_mask_spec *spec, const struct
         .src = (cuda_address)(uintptr_t)t->data + (cuda_address)(first * (int64_t)tachy_dtype_size(t->dtype)),
         .dst = dst + (cuda_address)to.origin,
         .row = g.row, .col = g.col, .chan = g.chan, .dst_x = to.x, .dst_y = to.y,
-        .width = r.w, .height = r.h, .count = 1, .channels = one ? 1 : (int)g.c,
+        .width = r.w, .height = r.h, .count = count, .next_dst = next,
+        .next_src = (int64_t)(tachy_tensor_bytes(t) / tachy_dtype_size(t->dtype)),
+        .channels = one ? 1 : (int)g.c,
         .channel = one ? 0 : channel, .what = what, .dtype = t->dtype,
     };
     return tachy_cu_check(cu, k->prob(&p, stream), log, "the mask's kernel");

@@ -71,6 +71,7 @@ static void segment_close(tachy_task *t)
     }
     free(s->model_dir);
     tachy_frame_pool_close(&s->pool);
+    tachy_frame_pool_close(&s->surfaces);
     segment_gpu_close(s);
     segment_gpu_model_close(s);
     free(s->provider);
@@ -132,6 +133,7 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
     if (s->gpu && (err = segment_gpu_start(t, s)) < 0)
         return err;
     tachy_frame_pool_close(&s->pool);
+    tachy_frame_pool_close(&s->surfaces);
     bool json = s->composite.mode == TACHY_MODE_JSON;
     if (json && !s->gpu)
         return TACHY_OK;
@@ -246,7 +248,7 @@ int segment_preprocess_into(struct segment_worker *w, int size, struct tachy_ite
     return tachy_preprocess_run(w->size[size].preprocess[eye], &part, &view, in, placement);
 }
 
-static int size_of(const struct segment_worker *w, const struct tachy_item *item)
+int segment_size_of(const struct segment_worker *w, const struct tachy_item *item)
 {
     return item->small && w->size[SEGMENT_SMALL].engine ? SEGMENT_SMALL : SEGMENT_FULL;
 }
@@ -254,7 +256,7 @@ static int size_of(const struct segment_worker *w, const struct tachy_item *item
 static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    w->last = size_of(w, item);
+    w->last = segment_size_of(w, item);
     if (w->gpu)
         return segment_gpu_preprocess(w, item, eye);
     struct segment_tensors *t = &w->size[w->last].tensors;
@@ -270,7 +272,7 @@ static int segment_model(void *worker, struct tachy_item *item, int eye)
     }
     if (w->gpu)
         return segment_gpu_model(w, item, eye);
-    struct segment_engine *e = &w->size[size_of(w, item)];
+    struct segment_engine *e = &w->size[segment_size_of(w, item)];
     return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
 }
 
@@ -323,8 +325,8 @@ struct tachy_placement segment_mask_place(const struct segment_net *net, const s
     return (struct tachy_placement){p->x * fx, p->y * fy, p->w * fx, p->h * fy};
 }
 
-int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_item *item, int eye,
-                             const struct tachy_tensor *out, const struct tachy_placement *placement)
+int segment_place_mask(struct segment_worker *w, int size, struct tachy_item *item, int eye, const struct tachy_tensor *out,
+                       const struct tachy_placement *placement, struct tachy_placement *pl)
 {
     const struct segment *s = w->s;
     const struct segment_net *net = w->size[size].net;
@@ -335,26 +337,37 @@ int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_it
         return tachy_fail(w->task->log, err,
                           "model %s: its output is not the mask that the card describes",
                           net->card->name);
-    struct tachy_placement pl = segment_mask_place(net, placement, tw, th);
-    tachy_mask_size(tw, th, &pl, s->rotation, &mw, &mh);
+    *pl = segment_mask_place(net, placement, tw, th);
+    tachy_mask_size(tw, th, pl, s->rotation, &mw, &mh);
     err = segment_ensure_eye(s, e, mw, mh);
+    item->result.eyes = w->task->eyes;
+    item->result.mask[eye] = (struct tachy_mask){
+        .data = e->mask, .width = mw, .height = mh, .stride = mw, .region = s->region[eye]};
+    return err;
+}
+
+int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_item *item, int eye,
+                             const struct tachy_tensor *out, const struct tachy_placement *placement)
+{
+    const struct segment *s = w->s;
+    struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
+    const struct tachy_mask_spec *spec = &w->size[size].net->spec;
+    struct tachy_placement pl;
+    int err = segment_place_mask(w, size, item, eye, out, placement, &pl);
     if (err == TACHY_OK)
-        err = w->gpu ? segment_gpu_mask(w, e, &net->spec, out, &pl)
-                     : tachy_mask_from_tensor(&net->spec, out, &pl, s->rotation, s->flip, e->mask, mw);
+        err = w->gpu ? segment_gpu_mask(w, e, spec, out, &pl)
+                     : tachy_mask_from_tensor(spec, out, &pl, s->rotation, s->flip, e->mask, e->width);
     if (err == TACHY_OK && e->guide)
         err = w->gpu ? segment_gpu_guide(w, item, eye)
-                     : tachy_luma_guide(item->in, &s->region[eye], e->guide, mw, mw, mh);
-    struct tachy_result *r = &item->result;
-    r->eyes = w->task->eyes;
-    r->mask[eye] = (struct tachy_mask){
-        .data = e->mask, .width = mw, .height = mh, .stride = mw, .region = s->region[eye]};
+                     : tachy_luma_guide(item->in, &s->region[eye], e->guide, e->width, e->width, e->height);
+    item->result.mask[eye].data = e->mask;
     return err;
 }
 
 static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    int size = size_of(w, item);
+    int size = segment_size_of(w, item);
     const struct segment_tensors *t = &w->size[size].tensors;
     return segment_postprocess_from(w, size, item, eye, &t->out[t->mask], &w->placement);
 }
@@ -601,16 +614,22 @@ static int segment_composite(void *worker, struct tachy_item *item)
         return err;
     if (s->composite.mode == TACHY_MODE_JSON)
         return composite_json(w, item, r);
-    err = tachy_frame_pool_get(s->pool, &item->out);
+    err = s->surfaces ? segment_gpu_out(w, item, &item->out) : tachy_frame_pool_get(s->pool, &item->out);
     if (err < 0)
         return err;
     err = w->gpu ? segment_gpu_composite(w, item, item->out)
                  : tachy_composite_run(w->composite, in, &item->result, r, si->background, item->out);
+    segment_name_out(s, item);
+    return err;
+}
+
+void segment_name_out(const struct segment *s, struct tachy_item *item)
+{
+    const tachy_frame *in = tachy_item_head(item);
     item->out->id = in->id;
     item->out->pts = in->pts;
     item->out->duration = in->duration;
     item->out->color = s->out.color;
-    return err;
 }
 
 static void item_close(void *item_priv)
@@ -624,6 +643,13 @@ static void item_close(void *item_priv)
     tachy_frame_unref(&si->background);
     tachy_frame_unref(&si->on_gpu);
     free(si->json);
+}
+
+static int group(const tachy_task *t) { return segment_gpu_group((const void *)t->priv); }
+
+static void group_step(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[])
+{
+    segment_gpu_group_step(worker, step, items, n, eye, err);
 }
 
 // Where the GPU runs the model too, a worker only queues: one does, beside another that just began, for each
@@ -666,6 +692,8 @@ const struct tachy_task_ops tachy_task_segment = {
     .keeps_input = keeps_input,
     .item_bytes = item_bytes,
     .workers = workers,
+    .group = group,
+    .group_step = group_step,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .preprocess = segment_preprocess,
@@ -698,6 +726,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_load = order_load,
     .composite = segment_composite,
     .settle = segment_gpu_finish,
+    .surfaces = segment_gpu_surfaces,
     .gpus = segment_gpus,
     .item_close = item_close,
     .tensors = tensors,

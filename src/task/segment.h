@@ -1,5 +1,6 @@
 #pragma once
 #include "media/convert.h"
+#include "media/surface.h"
 #include "model/card.h"
 #include "pipeline/recipe.h"
 #include "postprocess/composite.h"
@@ -66,6 +67,8 @@ struct segment {
     bool flip;
     struct tachy_rect region[TACHY_MAX_EYES];
     tachy_frame_pool *pool; // of composited frames; NULL: none are made
+    tachy_frame_pool *surfaces; // of those that an encoder reads on a card; NULL: it reads the host's
+    struct tachy_surface_spec surface;
 };
 
 // What an item carries besides its frames.
@@ -88,6 +91,9 @@ struct segment_item {
         // The worker whose stream is behind the frame's writer, and the frame.
         const struct segment_gpu_worker *behind;
         int64_t behind_id;
+        // In a group (segment_gpu_group.c): who has it in hand, its place among the pictures there, the network.
+        struct segment_gpu_worker *at;
+        int picture, size;
     } gpu;
     char *json;              // mode json: the line, grown as needed
     size_t json_size;
@@ -170,6 +176,15 @@ int segment_preprocess_into(struct segment_worker *w, int size, struct tachy_ite
                             struct tachy_tensor *in, struct tachy_placement *placement);
 int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_item *item, int eye,
                              const struct tachy_tensor *out, const struct tachy_placement *placement);
+
+// Room for the eye's mask, which goes to the result, and where the picture lies in the network's output: *pl. The first
+// half of segment_postprocess_from().
+int segment_place_mask(struct segment_worker *w, int size, struct tachy_item *item, int eye, const struct tachy_tensor *out,
+                       const struct tachy_placement *placement, struct tachy_placement *pl);
+// Which network an item goes to.
+int segment_size_of(const struct segment_worker *w, const struct tachy_item *item);
+// The times and numbers of a composited picture are its frame's.
+void segment_name_out(const struct segment *s, struct tachy_item *item);
 
 // What the network's output means.
 struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct tachy_card *c);

@@ -144,7 +144,7 @@ static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, cons
     const struct tachy_tensor *out = &g->size[g->w->last].out;
     segment_gpu_kernels(g, TACHY_STEP_POSTPROCESS);
     int err = tachy_mask_from_tensor_cuda(spec, out, pl, s->rotation, s->flip, e->gpu->mask,
-                                          e->width, g->cu, g->stream, g->w->task->log);
+                                          e->width, 1, 0, g->cu, g->stream, g->w->task->log);
     segment_gpu_kernels_end(g, (double)(tachy_tensor_bytes(out) + bytes));
     e->gpu->unfetched = true;
     g->made = e;
@@ -239,8 +239,7 @@ int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, i
     return err < 0 ? err : with_gpu(w, item, eye, batch_input);
 }
 
-// The result with masks on the card in place of the host's.
-static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_result *there)
+int segment_gpu_masks_there(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_result *there)
 {
     struct segment_item *si = item->priv;
     int err = TACHY_OK;
@@ -256,25 +255,34 @@ static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, st
     return err;
 }
 
+int segment_gpu_laid(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+                     const struct tachy_result *there, tachy_frame *surface, struct tachy_refine refine[TACHY_MAX_EYES],
+                     struct tachy_composite_cuda_item *of)
+{
+    const struct segment_item *si = item->priv;
+    bool fine = g->w->s->refine;
+    int err = fine ? segment_gpu_fit(g, item, refine) : TACHY_OK;
+    if (err < 0)
+        return err;
+    *of = (struct tachy_composite_cuda_item){.in = f, .result = there, .refine = fine ? refine : NULL,
+                                             .background = si->background, .counted = si->eye[0].gpu->counted};
+    for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
+        of->data[i] = tachy_frame_writable(surface, i);
+        of->stride[i] = surface->stride[i];
+    }
+    return TACHY_OK;
+}
+
 int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
                     const struct tachy_result *there, tachy_frame *surface)
 {
-    const struct segment_item *si = item->priv;
-    const tachy_frame *background = si->background;
+    const tachy_frame *background = ((const struct segment_item *)item->priv)->background;
     struct tachy_refine refine[TACHY_MAX_EYES];
-    bool fine = g->w->s->refine;
-    int err = fine ? segment_gpu_fit(g, item, refine) : TACHY_OK;
-    if (err == TACHY_OK && background)
-        err = segment_gpu_follow(g, g->stream, background->stream);
-    if (err < 0)
-        return err;
-    struct tachy_composite_cuda_item of = {.in = f, .result = there, .refine = fine ? refine : NULL,
-                                           .background = background, .counted = si->eye[0].gpu->counted};
-    for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
-        of.data[i] = tachy_frame_writable(surface, i);
-        of.stride[i] = surface->stride[i];
-    }
-    return tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+    struct tachy_composite_cuda_item of;
+    int err = background ? segment_gpu_follow(g, g->stream, background->stream) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = segment_gpu_laid(g, item, f, there, surface, refine, &of);
+    return err < 0 ? err : tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
 }
 
 static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
@@ -284,7 +292,7 @@ static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item
     const tachy_frame *f = &item->head;
     int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
     if (err == TACHY_OK)
-        err = masks_there(g, item, &there);
+        err = segment_gpu_masks_there(g, item, &there);
     if (err < 0)
         return err;
     si->gpu.counted = *si->eye[0].gpu->counted_host; // the card's only grows
@@ -294,8 +302,7 @@ static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item
     return err;
 }
 
-// What the composite reads, until it has.
-static int keep_all(struct segment_gpu_worker *g, struct tachy_item *item)
+int segment_gpu_keep(struct segment_gpu_worker *g, struct tachy_item *item)
 {
     struct segment_item *si = item->priv;
     tachy_frame *read[] = {item->in, si->on_gpu, si->background};
@@ -306,29 +313,45 @@ static int keep_all(struct segment_gpu_worker *g, struct tachy_item *item)
     return err;
 }
 
-static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)
+int segment_gpu_hand_out(struct segment_gpu_worker *g, tachy_frame *surface, tachy_frame *out)
+{
+    if (surface == out)
+        return TACHY_OK;
+    return tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
+}
+
+void segment_gpu_began(struct segment_gpu_worker *g, struct tachy_item *item, uint64_t part, int err)
 {
     struct segment_item *si = item->priv;
     const tachy_frame *in = tachy_item_head(item);
+    tachy_frame_unref(&si->on_gpu);
+    si->gpu.part = part;
+    si->gpu.flight = g->flight;
+    si->gpu.pixels = (double)in->width * in->height;
+    item->pending = err == TACHY_OK;
+}
+
+static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)
+{
+    struct segment_item *si = item->priv;
     segment_gpu_works_at(g, item);
-    int err = keep_all(g, item);
+    int err = segment_gpu_keep(g, item);
     if (err == TACHY_OK)
         err = queue_composite(g, item, surface);
     segment_gpu_copies(g, TACHY_STEP_COMPOSITE);
     if (err == TACHY_OK)
-        err = tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
+        err = segment_gpu_hand_out(g, surface, out);
     for (int i = 0; i < item->result.eyes && err == TACHY_OK; i++)
         err = segment_gpu_eye_fetch(&si->eye[i], i == 0, g->stream, g->w->task->log);
     segment_gpu_copies_end(g);
     // Also after a failure: what was queued reads the frame.
-    int end = segment_gpu_flight_mark(g->flight, &si->gpu.part);
-    tachy_frame_unref(&si->on_gpu);
-    si->gpu.flight = g->flight;
-    si->gpu.pixels = (double)in->width * in->height;
+    uint64_t part = 0;
+    int end = segment_gpu_flight_mark(g->flight, &part);
     if (err < 0 && end == TACHY_OK)
-        segment_gpu_flight_wait(g->flight, si->gpu.part);
-    item->pending = err == TACHY_OK && end == TACHY_OK;
-    return err < 0 ? err : end;
+        segment_gpu_flight_wait(g->flight, part);
+    err = err < 0 ? err : end;
+    segment_gpu_began(g, item, part, err);
+    return err;
 }
 
 int segment_gpu_finish(struct tachy_item *item)
@@ -346,17 +369,16 @@ int segment_gpu_finish(struct tachy_item *item)
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)
 {
     struct segment_gpu_worker *g;
-    tachy_frame *surface;
+    tachy_frame *own, *surface;
     int err = segment_cards_composite(w, item, &g);
     if (err == TACHY_OK)
         err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
         return err;
-    err = tachy_frame_pool_get(g->surfaces, &surface);
-    if (err == TACHY_OK) {
+    err = segment_gpu_surface_for(g, out, &own, &surface);
+    if (err == TACHY_OK)
         err = composite(g, item, surface, out);
-        tachy_frame_unref(&surface);
-    }
+    tachy_frame_unref(&own);
     tachy_device_leave(&g->gpu->device);
     return err;
 }

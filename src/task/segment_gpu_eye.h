@@ -13,6 +13,8 @@ struct segment_gpu_eye {
     cuda_address mask, guide; // guide: 0 where nobody needs it
     cuda_event done;  // of the piece: mask and guide are on the card and, but for `unfetched`, the mask on the host
     cuda_stream by;   // that it was recorded on
+    struct segment_gpu_flight *flight; // the same of a worker's, which has made the mask on `by`: its `part`, in the
+    uint64_t part;                     // place of `done`; NULL: it is `done`
     cuda_address counted;   // uint32_t: pixels that its composites counted, which grow; of eye 0
     uint32_t *counted_host; // pinned: the same, of the last composite that is done
     bool pending;     // and that has not been waited for
@@ -24,6 +26,8 @@ struct segment_gpu_eye {
 
 // What is queued on `stream` so far makes the mask. The context is current.
 int segment_gpu_eye_written(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log);
+// The same by the part of a flight, which is on `stream`.
+void segment_gpu_eye_flies(struct segment_eye *e, cuda_stream stream, struct segment_gpu_flight *f, uint64_t part);
 // Queues the copy of eye 0's count to the host, and that of the eye's mask where it is missing there.
 int segment_gpu_eye_fetch(struct segment_eye *e, bool with_count, cuda_stream stream, const struct tachy_log *log);
 // What is queued on `stream` from here on finds the eye's mask and guide on the card. The device's context
@@ -42,3 +46,9 @@ void segment_gpu_masks_close(struct segment_gpu_masks **m);
 // in it, which the host's mask and guide then say, once the host has waited for them; else they are about
 // to be written.
 int segment_gpu_eye_move(struct segment_eye *e, struct segment_card *to, bool keep);
+// The same for n eyes of one size whose masks are about to be written and whose memory nothing uses any more: side by
+// side in their order, as far as there is room. On failure some of them have none, and their mask is NULL.
+int segment_gpu_eyes_together(struct segment_eye *const eyes[], int n, struct segment_card *to);
+// Queues the copies of segment_gpu_eye_fetch() with the counts for the first eyes of n items, those that lie side by
+// side at once.
+int segment_gpu_eyes_fetch(struct segment_eye *const eyes[], int n, cuda_stream stream, const struct tachy_log *log);

@@ -9,7 +9,8 @@
 
 enum {
     PARTS = 64,  // that may be on their way
-    FRAMES = 4,  // of a part
+    FRAMES = 24, // of a part
+    MANY = 4,    // frames that are worth a look whether they can go back
     NAP_US = 20, // at first
     NAP_MOST_US = 500,
 };
@@ -29,6 +30,7 @@ struct segment_gpu_flight {
     pthread_mutex_t lock; // guards the parts that are marked and not done
     struct part parts[PARTS];
     _Atomic uint64_t marked, done;
+    _Atomic int held; // frames of parts that are marked and not known to be done
     _Atomic int err;
 };
 
@@ -75,13 +77,27 @@ void segment_gpu_flight_close(struct segment_gpu_flight **flight)
     free(f);
 }
 
+// The driver finds an event's context by itself; one that does not is asked from inside of it.
+static int query(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log, int *status)
+{
+    *status = g->device.cu->event_query(e);
+    int err = *status == CUDA_INVALID_CONTEXT ? tachy_device_enter(&g->device, log) : TACHY_OK;
+    if (err < 0 || *status != CUDA_INVALID_CONTEXT)
+        return err;
+    *status = g->device.cu->event_query(e);
+    tachy_device_leave(&g->device);
+    return TACHY_OK;
+}
+
 // Whether part `number` is done. After a failure nothing runs any more.
 static bool is_done(struct segment_gpu_flight *f, uint64_t number)
 {
-    int status = atomic_load(&f->err) ? CUDA_OK : f->cu->event_query(f->parts[(number - 1) % PARTS].end);
-    if (status == CUDA_NOT_READY)
+    int status = CUDA_OK;
+    int err = atomic_load(&f->err) ? TACHY_OK : query(f->gpu, f->parts[(number - 1) % PARTS].end, f->log, &status);
+    if (err == TACHY_OK && status == CUDA_NOT_READY)
         return false;
-    int err = tachy_cu_check(f->cu, status, f->log, "work on the GPU");
+    if (err == TACHY_OK)
+        err = tachy_cu_check(f->cu, status, f->log, "work on the GPU");
     if (err < 0)
         atomic_store(&f->err, err);
     return true;
@@ -92,17 +108,15 @@ static void look(struct segment_gpu_flight *f, uint64_t number)
 {
     pthread_mutex_lock(&f->lock);
     uint64_t done = atomic_load(&f->done);
-    int err = done < number ? tachy_device_enter(&f->gpu->device, f->log) : TACHY_OK;
-    if (err < 0)
-        atomic_store(&f->err, err); // who waits would do so for ever
-    if (done < number && err == TACHY_OK) {
+    if (done < number) {
         uint64_t to = is_done(f, number) ? number : done;
         while (to < number - 1 && to != number && is_done(f, to + 1))
             to++;
-        for (; done < to; done++)
+        for (; done < to; done++) {
+            atomic_fetch_sub(&f->held, f->parts[done % PARTS].nb_frames);
             give_back(&f->parts[done % PARTS]);
+        }
         atomic_store(&f->done, to);
-        tachy_device_leave(&f->gpu->device);
     }
     pthread_mutex_unlock(&f->lock);
 }
@@ -141,13 +155,29 @@ int segment_gpu_flight_mark(struct segment_gpu_flight *f, uint64_t *number)
     memcpy(p->frames, f->next.frames, sizeof(p->frames));
     p->nb_frames = f->next.nb_frames;
     f->next.nb_frames = 0;
+    atomic_fetch_add(&f->held, p->nb_frames);
     atomic_store(&f->marked, n);
     pthread_mutex_unlock(&f->lock);
     if (number)
         *number = n;
-    if (n > 1)
-        look(f, n - 1); // this one cannot be done yet
+    else
+        segment_gpu_flight_tidy(f);
     return TACHY_OK;
+}
+
+void segment_gpu_flight_tidy(struct segment_gpu_flight *f)
+{
+    uint64_t n = atomic_load(&f->marked);
+    if (n > 1 && atomic_load(&f->held) >= MANY)
+        look(f, n - 1); // the last one cannot be done yet
+}
+
+int segment_gpu_flight_follow(struct segment_gpu_flight *f, uint64_t number, cuda_stream stream)
+{
+    if (atomic_load(&f->done) >= number)
+        return TACHY_OK;
+    // Should the event be another part's by now, this one is done.
+    return tachy_cu_check(f->cu, f->cu->stream_wait_event(stream, f->parts[(number - 1) % PARTS].end, 0), f->log, "an event");
 }
 
 int segment_gpu_flight_keep(struct segment_gpu_flight *f, tachy_frame *frame)
@@ -163,11 +193,8 @@ int segment_gpu_flight_kept(const struct segment_gpu_flight *f) { return f->next
 int segment_gpu_event_wait(struct tachy_gpu *g, cuda_event e)
 {
     long us = NAP_US;
-    int status, err = tachy_device_enter(&g->device, NULL);
-    if (err < 0)
-        return err;
-    while ((status = g->device.cu->event_query(e)) == CUDA_NOT_READY)
+    int status, err;
+    while ((err = query(g, e, NULL, &status)) == TACHY_OK && status == CUDA_NOT_READY)
         nap(&us);
-    tachy_device_leave(&g->device);
-    return status == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
+    return err == TACHY_OK && status != CUDA_OK ? TACHY_ERR_EXTERNAL : err;
 }

@@ -50,7 +50,7 @@ static int mask(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
     if (err < 0)
         return err;
     struct tachy_placement pl = segment_mask_place(net, &w->placement, tw, th);
-    return tachy_mask_from_tensor_cuda(&net->spec, out, &pl, w->s->rotation, w->s->flip, e->gpu->mask, e->width, g->cu,
+    return tachy_mask_from_tensor_cuda(&net->spec, out, &pl, w->s->rotation, w->s->flip, e->gpu->mask, e->width, 1, 0, g->cu,
                                        g->stream, w->task->log);
 }
 

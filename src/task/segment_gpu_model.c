@@ -70,16 +70,34 @@ int segment_gpu_model_engine(struct segment_gpu_worker *g, int i)
 
 int segment_gpu_run_model(struct segment_gpu_worker *g)
 {
-    struct segment_gpu_size *size = &g->size[g->w->last];
-    cuda_stream stream = tachy_engine_stream(size->engine);
-    if (!stream)
-        return tachy_engine_run(size->engine, size->all_in, size->all_out);
-    pthread_mutex_lock(&g->card->running);
-    int err = segment_gpu_follow(g, stream, g->stream);
-    if (err == TACHY_OK)
-        err = tachy_engine_run(size->engine, size->all_in, size->all_out);
-    if (err == TACHY_OK)
-        err = segment_gpu_follow(g, g->stream, stream);
-    pthread_mutex_unlock(&g->card->running);
+    int err;
+    segment_gpu_run_models(g, &(int){0}, 1, &err);
     return err;
+}
+
+static int run_at(struct segment_gpu_worker *g, int at)
+{
+    struct segment_gpu_size *size = &g->size[g->w->last];
+    const struct segment_tensors *t = &g->w->size[g->w->last].tensors;
+    size->all_in[t->picture] = segment_gpu_picture(&size->in, at);
+    size->all_out[t->mask] = segment_gpu_picture(&size->out, at);
+    return tachy_engine_run(size->engine, size->all_in, size->all_out);
+}
+
+void segment_gpu_run_models(struct segment_gpu_worker *g, const int at[], int n, int err[])
+{
+    cuda_stream stream = tachy_engine_stream(g->size[g->w->last].engine);
+    int all = TACHY_OK;
+    if (stream) {
+        pthread_mutex_lock(&g->card->running);
+        all = segment_gpu_follow(g, stream, g->stream);
+    }
+    for (int i = 0; i < n; i++)
+        err[i] = all < 0 ? all : run_at(g, at[i]);
+    if (!stream)
+        return;
+    all = all < 0 ? all : segment_gpu_follow(g, g->stream, stream); // also behind those of a run that failed
+    for (int i = 0; i < n; i++)
+        err[i] = err[i] < 0 ? err[i] : all;
+    pthread_mutex_unlock(&g->card->running);
 }

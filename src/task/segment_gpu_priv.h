@@ -10,9 +10,12 @@
 
 // What the files of segment's GPU worker share. A worker is one thread's at a time.
 
+enum { SEGMENT_GPU_GROUP = 8 }; // items that a worker takes at once
+
 struct segment_gpu_size {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
-    struct tachy_tensor in, out; // on the card; `out` where the engine runs there
+    // On the card; `out` where the engine runs there. They are the first of segment_gpu_group() pictures each.
+    struct tachy_tensor in, out;
     // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
     // stands in the place of the worker's own memory for it while a frame is run.
     struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
@@ -79,6 +82,15 @@ static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, c
 
 // segment_gpu_model.c: queues the model of the worker's size, from the card's input to its output there.
 int segment_gpu_run_model(struct segment_gpu_worker *g);
+// The same for n of the pictures there, err[i] of the picture at[i].
+void segment_gpu_run_models(struct segment_gpu_worker *g, const int at[], int n, int err[]);
+// One of the pictures of a tensor like `in`.
+static inline struct tachy_tensor segment_gpu_picture(const struct tachy_tensor *first, int at)
+{
+    struct tachy_tensor t = *first;
+    t.data = (uint8_t *)t.data + (size_t)at * tachy_tensor_bytes(first);
+    return t;
+}
 // The engine of the worker's network `i` on the card; its own is to be closed also on failure.
 int segment_gpu_model_engine(struct segment_gpu_worker *g, int i);
 
@@ -94,6 +106,23 @@ int segment_gpu_follow(struct segment_gpu_worker *g, cuda_stream to, cuda_stream
 int segment_gpu_queue_preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
 // The last of the steps before the order that reads the frame's pixels has been queued.
 int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
+// The result with masks on the card in place of the host's; what is queued from here on finds them there.
+int segment_gpu_masks_there(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_result *there);
+// What the composite reads is kept until the flight's next part is done.
+int segment_gpu_keep(struct segment_gpu_worker *g, struct tachy_item *item);
+// What the composite's kernels take; `refine` has room for the coefficients where there are any.
+int segment_gpu_laid(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+                     const struct tachy_result *there, tachy_frame *surface, struct tachy_refine refine[TACHY_MAX_EYES],
+                     struct tachy_composite_cuda_item *of);
+// segment_gpu_out.c: as segment_gpu_out(), of an item that is worked on there.
+int segment_gpu_out_on(const struct segment *s, const struct segment_card *c, tachy_frame **out);
+// What the kernels write for `out`, *to: itself where it is a surface, else one of the worker's, *own, which is the
+// caller's; NULL: it is not. Queues what the composite leaves of it.
+int segment_gpu_surface_for(struct segment_gpu_worker *g, tachy_frame *out, tachy_frame **own, tachy_frame **to);
+// Queues the composited picture's way out of the card, where it goes there.
+int segment_gpu_hand_out(struct segment_gpu_worker *g, tachy_frame *surface, tachy_frame *out);
+// The item's composite is queued up to a part of the flight, or has failed.
+void segment_gpu_began(struct segment_gpu_worker *g, struct tachy_item *item, uint64_t part, int err);
 // Queues the composite's kernels into `surface`, with `f` and the masks of `there` on the card.
 int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
                     const struct tachy_result *there, tachy_frame *surface);

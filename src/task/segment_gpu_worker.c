@@ -36,9 +36,10 @@ void segment_gpu_close(struct segment *s) { segment_cards_close(s); }
 
 // ---- A worker
 
-static int tensor_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, struct tachy_block *b)
+// `n` of them one behind the other.
+static int tensors_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, struct tachy_block *b, int n)
 {
-    size_t bytes = tachy_tensor_bytes(t);
+    size_t bytes = tachy_tensor_bytes(t) * (size_t)n;
     t->place = TACHY_DEVICE;
     t->device = g->gpu->device.ordinal;
     int err = tachy_memory_take(g->w->task->memory, b, g->card->place, TACHY_MEMORY_TENSORS, bytes);
@@ -68,7 +69,7 @@ static int rest_on_gpu(struct segment_gpu_worker *g, const struct segment_tensor
             rest[n++] = &size->all_out[i];
     for (int i = 0; i < n; i++)
         whole.shape[0] += (int64_t)rounded(rest[i]);
-    int err = whole.shape[0] ? tensor_on_gpu(g, &whole, &size->rest) : TACHY_OK;
+    int err = whole.shape[0] ? tensors_on_gpu(g, &whole, &size->rest, 1) : TACHY_OK;
     uint8_t *data = whole.data;
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         rest[i]->data = data;
@@ -97,10 +98,11 @@ static int open_size(struct segment_gpu_worker *g, int i)
         err = tachy_preprocess_gpu_open(&size->preprocess[eye], &pp, &g->gpu->device, g->stream);
     size->in = t->in[t->picture];
     size->out = t->out[t->mask];
+    int pictures = segment_gpu_group(g->w->s);
     if (err == TACHY_OK)
-        err = tensor_on_gpu(g, &size->in, &size->in_block);
+        err = tensors_on_gpu(g, &size->in, &size->in_block, pictures);
     if (err == TACHY_OK && tachy_engine_on_device(e->engine)) {
-        err = tensor_on_gpu(g, &size->out, &size->out_block);
+        err = tensors_on_gpu(g, &size->out, &size->out_block, pictures);
         if (err == TACHY_OK)
             err = rest_on_gpu(g, t, size);
         return err < 0 ? err : segment_gpu_model_engine(g, i);

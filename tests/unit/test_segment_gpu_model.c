@@ -73,7 +73,8 @@ static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream)
 
 static int run_prob(const struct tachy_cuda_prob *a, cuda_stream stream)
 {
-    *at(a->dst) = (uint8_t)(get(at(a->src), stream) % 251);
+    for (int i = 0; i < a->count; i++)
+        *at(a->dst + (cuda_address)(i * a->next_dst)) = (uint8_t)(get(at(a->src + 4 * (cuda_address)(i * a->next_src)), stream) % 251);
     launch(stream, KERNEL_NS);
     return CUDA_OK;
 }

@@ -2,7 +2,7 @@
 #include "delays.h"
 
 // Composites that another device ends later, in any order: its thread writes the pictures while the
-// workers go on, and pull waits for the ones that it hands out.
+// workers go on, and pull waits for the ones that it hands out. Also where workers take several items at once.
 
 struct job {
     struct later *by;
@@ -20,6 +20,8 @@ struct later {
     struct counting counting; // first
     int fail_later_at;        // frame id whose composite fails on the device; -1: never
     int most_us;              // between two pictures
+    int group;                // items that workers take at once; 0: one
+    atomic_int together;      // of the largest group so far
     pthread_t device;
     pthread_mutex_t lock; // guards the rest
     pthread_cond_t news;
@@ -99,6 +101,34 @@ static int settle(struct tachy_item *item)
     return j->err;
 }
 
+static int group(const tachy_task *t)
+{
+    const struct later *l = (const void *)t->priv;
+    return l->group;
+}
+
+static int one_step(void *worker, enum tachy_step step, struct tachy_item *item, int eye)
+{
+    return step == TACHY_STEP_PREPROCESS  ? c_preprocess(worker, item, eye)
+           : step == TACHY_STEP_MODEL     ? c_model(worker, item, eye)
+           : step == TACHY_STEP_COMPOSITE ? composite_later(worker, item)
+                                          : c_postprocess(worker, item, eye);
+}
+
+static void group_step(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[])
+{
+    struct later *l = later_of(worker);
+    int most = atomic_load(&l->together);
+    CHECK(n >= 1 && n <= l->group && eye == 0);
+    while (n > most && !atomic_compare_exchange_weak(&l->together, &most, n))
+        continue;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < i; k++)
+            CHECK(items[k] != items[i] && items[k]->stream == items[i]->stream);
+        err[i] = one_step(worker, step, items[i], eye);
+    }
+}
+
 static tachy_task *later_new(struct counting c, int fail_later_at, int most_us)
 {
     static struct tachy_task_ops ops;
@@ -107,6 +137,8 @@ static tachy_task *later_new(struct counting c, int fail_later_at, int most_us)
         ops.item_size = sizeof(struct later_item);
         ops.composite = composite_later;
         ops.settle = settle;
+        ops.group = group;
+        ops.group_step = group_step;
     }
     tachy_task *t = calloc(1, sizeof(*t) + sizeof(struct later));
     struct later *l = later_of(t);
@@ -161,9 +193,10 @@ static struct tachy_video_info input = {
 
 enum { LANES = 3 };
 
+static int64_t window = 64;
+
 // Pulls up to `most` of `frames` pictures that so many threads push; returns how many came, *end: the code
 // behind the last.
-static int64_t window = 64;
 
 static int run(tachy_task *t, int workers, int lanes, int frames, int most, int *end)
 {
@@ -257,5 +290,82 @@ TEST(closing_in_the_middle_waits_for_the_device)
     }
 }
 
-TEST_MAIN(TEST_CASE(pictures_are_whole_and_in_order), TEST_CASE(a_late_failure_ends_after_the_frames_before_it),
+// Any size of group; what waits while the pipeline is paused is taken together.
+TEST(groups_are_of_one_stream_and_lose_nothing)
+{
+    for (int i = 0; i < 12; i++) {
+        static const int sizes[] = {2, 3, 8, 16};
+        struct counting c = never;
+        int end;
+        c.unordered = i & 1;
+        c.drops_input = i & 2;
+        window = i % 3 ? 64 : 400;
+        input.place = i & 4 ? TACHY_DEVICE : TACHY_HOST;
+        tachy_task *t = later_new(c, -1, i % 4 ? 0 : 50);
+        later_of(t)->group = sizes[i % 4];
+        CHECK_INT(run(t, 1 + i % 3, LANES, FRAMES / 3, FRAMES / 3, &end), FRAMES / 3);
+        CHECK_INT(end, TACHY_OK);
+        CHECK(atomic_load(&later_of(t)->together) > 1);
+        later_free(t);
+    }
+}
+
+// An item that fails takes no other of its group with it, and closing finds groups at every point.
+TEST(in_a_group_an_item_fails_alone)
+{
+    for (int i = 0; i < 16; i++) {
+        struct counting c = never;
+        int end, at = 5 * i;
+        c.unordered = i & 1;
+        c.fail_at = i & 2 ? at : -1;
+        c.fail_composite_at = i & 2 ? at + 1 : at;
+        tachy_task *t = later_new(c, i & 4 ? at + 2 : -1, i & 8 ? 50 : 0);
+        later_of(t)->group = 2 + i % 7;
+        CHECK_INT(run(t, 1 + i % 3, 1, 200, 200, &end), at); // a failure ends push
+        CHECK_INT(end, i & 2 ? TACHY_ERR_EXTERNAL : TACHY_ERR_NOMEM);
+        later_free(t);
+        c = never;
+        c.unordered = i & 1;
+        t = later_new(c, -1, 100);
+        later_of(t)->group = 8;
+        CHECK_INT(run(t, 1 + i % 3, LANES, 200, i * 3, &end), i * 3);
+        later_free(t);
+    }
+}
+
+// Two streams in one pipeline, each of whose frames wait: a group never mixes them.
+TEST(streams_are_grouped_apart)
+{
+    enum { EACH = 24 };
+    tachy_task *t = later_new(never, -1, 0);
+    tachy_pipeline *p;
+    tachy_stream *s[2];
+    later_of(t)->group = 8;
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = 2)), TACHY_OK);
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(tachy_pipeline_join(p, &s[i], tachy_stream_params(.task = t, .input = input, .window = 64)), TACHY_OK);
+    tachy_pipeline_pause(p);
+    for (int n = 0; n < 2 * EACH; n++) {
+        tachy_frame *f = frame_new(n / 2, 16);
+        CHECK_INT(tachy_stream_push_at(s[n & 1], f, n / 2), TACHY_OK);
+        tachy_frame_unref(&f);
+    }
+    tachy_pipeline_resume(p);
+    for (int n = 0; n < 2 * EACH; n++) {
+        const struct tachy_result *r;
+        tachy_frame *f;
+        CHECK_INT(tachy_stream_pull(s[n & 1], &f, &r), TACHY_OK);
+        CHECK_INT(r->frame_id, n / 2);
+        tachy_frame_unref(&f);
+    }
+    CHECK_INT(atomic_load(&later_of(t)->together), 8);
+    tachy_stream_leave(&s[0]);
+    tachy_stream_leave(&s[1]);
+    tachy_pipeline_close(&p);
+    later_free(t);
+}
+
+TEST_MAIN(TEST_CASE(groups_are_of_one_stream_and_lose_nothing), TEST_CASE(in_a_group_an_item_fails_alone),
+          TEST_CASE(streams_are_grouped_apart),
+          TEST_CASE(pictures_are_whole_and_in_order), TEST_CASE(a_late_failure_ends_after_the_frames_before_it),
           TEST_CASE(closing_in_the_middle_waits_for_the_device))

@@ -6,13 +6,14 @@
 #include "fake.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
-enum { SMALL = 1 << 16 }; // bytes of a copy in one piece that is made; larger ones only take their time
+enum { SMALL = 1 << 19 }; // bytes of a copy in one piece that is made; larger ones only take their time
 
 struct cuda_stream_handle {
     uint64_t busy_until; // host ns
@@ -25,6 +26,24 @@ struct cuda_event_handle {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int failure, init_failure;
 static struct fake_cuda_counts counts;
+
+enum { NAMES = 32 };
+static struct {
+    const char *_Atomic name;
+    _Atomic int times;
+} names[NAMES];
+
+static void called(const char *name)
+{
+    counts.calls++;
+    for (int i = 0; i < NAMES; i++) {
+        const char *is = NULL;
+        if (names[i].name == name || atomic_compare_exchange_strong(&names[i].name, &is, name) || is == name) {
+            names[i].times++;
+            return;
+        }
+    }
+}
 
 static uint64_t now_ns(void)
 {
@@ -43,6 +62,8 @@ static void sleep_until(uint64_t ns)
 static void occupy(cuda_stream s, double seconds)
 {
     uint64_t now = now_ns();
+    if (!s) // the default stream, which nobody of ours works on
+        return;
     pthread_mutex_lock(&lock);
     if (s->busy_until < now)
         s->busy_until = now;
@@ -62,6 +83,12 @@ FAKE_API uint64_t fake_cuda_busy(cuda_stream s)
 FAKE_API void fake_cuda_fail(int status) { failure = status; }
 FAKE_API void fake_cuda_fail_init(int status) { init_failure = status; }
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void) { return &counts; }
+
+FAKE_API const char *fake_cuda_called(int i, int *times)
+{
+    *times = i < NAMES ? names[i].times : 0;
+    return i < NAMES ? names[i].name : NULL;
+}
 
 FAKE_API int cuInit(unsigned flags) { return init_failure; }
 
@@ -111,11 +138,14 @@ FAKE_API int cuDeviceTotalMem_v2(size_t *bytes, cuda_device device)
     return 0;
 }
 
+enum { TEXTURE_ALIGNMENT = 14 };
+
 FAKE_API int cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
 {
     *value = attribute == CUDA_ATTR_CC_MAJOR   ? 9
              : attribute == CUDA_ATTR_CC_MINOR ? 0
              : attribute == CUDA_ATTR_SM_COUNT ? 132
+             : attribute == TEXTURE_ALIGNMENT  ? 512
                                                : 50 << 20;
     return 0;
 }
@@ -126,10 +156,26 @@ FAKE_API int cuDeviceGetPCIBusId(char *id, int size, cuda_device device)
     return 0;
 }
 
+enum { MOST = 32, PUSHED = 32, MADE = 16 };
+
+// Primary ones, then those that were made; a thread has a stack of current ones.
+static struct { int device, made; } contexts[MOST + MADE];
+static _Thread_local struct { cuda_context on[PUSHED]; int n; } current;
+
+static cuda_context context_at(int i) { return (cuda_context)&contexts[i]; }
+
+FAKE_API int fake_cuda_device_of(const void *context)
+{
+    for (int i = 0; i < MOST + MADE; i++)
+        if ((const void *)context_at(i) == context)
+            return i < MOST ? i : contexts[i].device;
+    return -1;
+}
+
 FAKE_API int cuDevicePrimaryCtxRetain(cuda_context *context, cuda_device device)
 {
     counts.contexts++;
-    *context = (cuda_context)&counts;
+    *context = context_at(device % MOST);
     return 0;
 }
 
@@ -144,19 +190,62 @@ FAKE_API void fake_cuda_fail_push(int n) { pushes = n; }
 
 FAKE_API int cuCtxPushCurrent_v2(cuda_context context)
 {
-    counts.calls++;
+    called(__func__);
     if (pushes >= 0 && pushes-- <= 0) {
         pushes = 0;
         return 201; // CUDA_ERROR_INVALID_CONTEXT
     }
-    return context ? 0 : 201;
+    if (!context || current.n == PUSHED)
+        return 201;
+    current.on[current.n++] = context;
+    return 0;
 }
 
 FAKE_API int cuCtxPopCurrent_v2(cuda_context *context)
 {
-    counts.calls++;
-    *context = (cuda_context)&counts;
+    called(__func__);
+    if (!current.n)
+        return 201;
+    *context = current.on[--current.n];
     return 0;
+}
+
+FAKE_API int cuCtxGetDevice(cuda_device *device)
+{
+    *device = current.n ? fake_cuda_device_of(current.on[current.n - 1]) : 0;
+    return current.n ? 0 : 201;
+}
+
+FAKE_API int cuCtxCreate_v2(cuda_context *context, unsigned flags, cuda_device device)
+{
+    int i = MOST;
+    pthread_mutex_lock(&lock);
+    while (i < MOST + MADE && contexts[i].made)
+        i++;
+    if (i < MOST + MADE) {
+        contexts[i].made = 1;
+        contexts[i].device = device;
+        counts.contexts++;
+    }
+    pthread_mutex_unlock(&lock);
+    if (i == MOST + MADE)
+        return CUDA_OUT_OF_MEMORY;
+    *context = context_at(i);
+    return cuCtxPushCurrent_v2(*context); // as the driver does
+}
+
+FAKE_API int cuCtxDestroy_v2(cuda_context context)
+{
+    for (int i = MOST; i < MOST + MADE; i++) {
+        if (context_at(i) != context || !contexts[i].made)
+            continue;
+        pthread_mutex_lock(&lock);
+        contexts[i].made = 0;
+        counts.contexts--;
+        pthread_mutex_unlock(&lock);
+        return 0;
+    }
+    return 201;
 }
 
 enum { CARD_GIB = 16, BLOCKS = 256 };
@@ -240,6 +329,17 @@ FAKE_API int cuMemFreeHost(void *data)
     return 0;
 }
 
+FAKE_API size_t fake_cuda_bytes_at(cuda_address at)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i].at && at >= blocks[i].at && at < blocks[i].at + blocks[i].bytes)
+            bytes = (size_t)(blocks[i].at + blocks[i].bytes - at);
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
 static int copy_small(void *to, const void *from, size_t bytes)
 {
     if (!failure && bytes <= SMALL)
@@ -268,7 +368,7 @@ FAKE_API int cuMemsetD8_v2(cuda_address at, unsigned char value, size_t bytes) {
 
 FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     copy_small((void *)(uintptr_t)to, from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
@@ -276,7 +376,7 @@ FAKE_API int cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t byte
 
 FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     copy_small(to, (const void *)(uintptr_t)from, bytes);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
@@ -284,14 +384,14 @@ FAKE_API int cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, cud
 
 FAKE_API int cuMemsetD8Async(cuda_address at, unsigned char value, size_t bytes, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     occupy(stream, (double)bytes / FAKE_COPY_BPS);
     return fill_small(at, value, bytes);
 }
 
 FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned flags)
 {
-    counts.calls++;
+    called(__func__);
     pthread_mutex_lock(&lock);
     if (event->recorded && stream->busy_until < event->at)
         stream->busy_until = event->at;
@@ -302,14 +402,14 @@ FAKE_API int cuStreamWaitEvent(cuda_stream stream, cuda_event event, unsigned fl
 FAKE_API int cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t bytes,
                                   cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     occupy(stream, 2 * (double)bytes / FAKE_COPY_BPS);
     return failure;
 }
 
 FAKE_API int cuMemcpy2DAsync_v2(const struct cuda_copy_2d *c, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     const char *from = c->from_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->from_device : c->from_host;
     char *to = c->to_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->to_device : c->to_host;
     if (c->width > c->from_pitch || c->width > c->to_pitch)
@@ -340,7 +440,7 @@ FAKE_API int cuStreamDestroy_v2(cuda_stream stream)
 
 FAKE_API int cuStreamSynchronize(cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     pthread_mutex_lock(&lock);
     uint64_t until = stream->busy_until;
     counts.waits++;
@@ -369,7 +469,7 @@ FAKE_API int cuEventDestroy_v2(cuda_event event)
 
 FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
 {
-    counts.calls++;
+    called(__func__);
     uint64_t now = now_ns();
     pthread_mutex_lock(&lock);
     event->at = stream->busy_until > now ? stream->busy_until : now;
@@ -380,7 +480,9 @@ FAKE_API int cuEventRecord(cuda_event event, cuda_stream stream)
 
 FAKE_API int cuEventQuery(cuda_event event)
 {
-    counts.calls++;
+    called(__func__);
+    if (!pushes)
+        return 201; // CUDA_ERROR_INVALID_CONTEXT, as a driver might say outside of one
     pthread_mutex_lock(&lock);
     uint64_t at = event->at;
     pthread_mutex_unlock(&lock);
@@ -389,7 +491,7 @@ FAKE_API int cuEventQuery(cuda_event event)
 
 FAKE_API int cuEventSynchronize(cuda_event event)
 {
-    counts.calls++;
+    called(__func__);
     pthread_mutex_lock(&lock);
     counts.waits++;
     pthread_mutex_unlock(&lock);
