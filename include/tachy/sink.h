@@ -22,7 +22,8 @@ struct tachy_sink_params {
     bool overwrite;      // false: TACHY_ERR_EXISTS where the file is there already
     const char *codec;   // FFmpeg's encoder name; NULL: by container, see docs/segment.md
     enum tachy_encode encode;
-    bool on_gpu;         // the frames were made on a GPU
+    bool on_gpu;         // the frames were made on a GPU; NVENC of that one then reads those that tachy_run()
+                         // makes where they lie
     int gpu;             // which one encodes, CUDA's ordinal
     const char *preset;  // encoder's own names, NVENC without a name also x264's; NULL: the encoder's default
     bool preset_optional; // an encoder without that preset keeps its default, instead of failing
@@ -50,7 +51,9 @@ TACHY_API int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *
 TACHY_API int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info);
 
 // Hands over one frame and what the task said about it (either may be NULL where the sink
-// does not use it). The caller keeps its references. Frames must come in rising pts.
+// does not use it). The caller keeps its references. Frames must come in rising pts. A GPU's frame
+// is taken by "null", "json", and by a file that NVENC encodes with on_gpu, from whatever GPU; the others
+// return TACHY_ERR_UNSUPPORTED. Its pixels must be there: nothing waits for its stream.
 // TACHY_ERR_NO_SPACE names the full device.
 TACHY_API int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
 

@@ -229,6 +229,15 @@ static void set_color(AVFrame *av, const tachy_frame *f)
     av->chroma_location = c->chroma_loc;
 }
 
+static void describe(AVFrame *av, const tachy_frame *f)
+{
+    av->width = f->width;
+    av->height = f->height;
+    av->pts = f->pts;
+    set_duration(av, f->duration);
+    set_color(av, f);
+}
+
 int tachy_frame_to_av(AVFrame **out, tachy_frame *f)
 {
     *out = NULL;
@@ -245,11 +254,26 @@ int tachy_frame_to_av(AVFrame **out, tachy_frame *f)
         return err;
     }
     av->format = tachy_pix_to_av(f->format);
-    av->width = f->width;
-    av->height = f->height;
-    av->pts = f->pts;
-    set_duration(av, f->duration);
-    set_color(av, f);
+    describe(av, f);
+    *out = av;
+    return TACHY_OK;
+}
+
+int tachy_frame_to_av_gpu(AVFrame **out, tachy_frame *f, AVBufferRef *frames)
+{
+    *out = NULL;
+    if (f->place != TACHY_DEVICE)
+        return TACHY_ERR_INVAL;
+    AVFrame *av = av_frame_alloc();
+    int err = av ? share_planes(av, f) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && !(av->hw_frames_ctx = av_buffer_ref(frames)))
+        err = TACHY_ERR_NOMEM;
+    if (err < 0) {
+        av_frame_free(&av);
+        return err;
+    }
+    av->format = AV_PIX_FMT_CUDA;
+    describe(av, f);
     *out = av;
     return TACHY_OK;
 }

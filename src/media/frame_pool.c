@@ -211,6 +211,14 @@ void tachy_frame_pool_put(tachy_frame_pool *p, struct tachy_frame_full *f)
         destroy(p);
 }
 
+size_t tachy_frame_pool_out(tachy_frame_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    size_t out = p->out;
+    pthread_mutex_unlock(&p->lock);
+    return out;
+}
+
 void tachy_frame_pool_close(tachy_frame_pool **pool)
 {
     tachy_frame_pool *p = pool ? *pool : NULL;

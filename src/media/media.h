@@ -34,6 +34,8 @@ int tachy_frame_from_av(tachy_frame **out, AVFrame *av);
 // An AVFrame that shares the frame's memory and keeps a reference to it until it is freed;
 // pts, duration and colour tags are set. Free with av_frame_free(). TACHY_ERR_UNSUPPORTED: a GPU's.
 int tachy_frame_to_av(AVFrame **out, tachy_frame *f);
+// The same of a frame in a GPU's memory, as one of `frames`, an AVHWFramesContext of that GPU.
+int tachy_frame_to_av_gpu(AVFrame **out, tachy_frame *f, AVBufferRef *frames);
 
 // Frames of one format and size that return to the pool when their last reference goes.
 // Thread-safe. Closing while frames are out is fine: the last one frees it.
@@ -47,6 +49,8 @@ struct tachy_memory;
 void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m);
 int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out);
 void tachy_frame_pool_close(tachy_frame_pool **p);
+// Frames that have not come back.
+size_t tachy_frame_pool_out(tachy_frame_pool *p);
 
 // Bytes of pixels that a frame of this format and size takes.
 size_t tachy_frame_bytes(enum tachy_pix format, int width, int height);

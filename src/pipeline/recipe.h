@@ -66,6 +66,7 @@ static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
     return item->in ? item->in : &item->head;
 }
 
+struct tachy_surface_spec;
 struct tachy_task_ops {
     const char *name;
     size_t priv_size; // zeroed bytes at tachy_task.priv
@@ -167,6 +168,10 @@ struct tachy_task_ops {
     // failed, and clears `pending`. Any thread, once for an item, before it is pulled or its memory is used
     // again; not in order. NULL: composite never does.
     int (*settle)(struct tachy_item *item);
+
+    // An encoder's surfaces (media/surface.h), which pictures may be composited into in the place of the host's frames;
+    // those that cannot come as frames of the host's still. After start(), before the first item. NULL: it never does.
+    int (*surfaces)(tachy_task *t, const struct tachy_surface_spec *spec);
 
     // The GPUs that items are worked on, with the frames of each since the task was opened; returns how
     // many. NULL: none. Any thread, after the start.

@@ -354,6 +354,14 @@ static int start_sink(struct run *r)
     return err;
 }
 
+// Pictures that the sink reads on a GPU stay there.
+static int offer_surfaces(struct run *r)
+{
+    const struct tachy_surface_spec *spec = tachy_sink_surfaces(r->p->sink);
+    tachy_task *t = r->p->task;
+    return spec && t->ops->surfaces ? t->ops->surfaces(t, spec) : TACHY_OK;
+}
+
 static void close_stream(struct run *r)
 {
     live_stream_stop(r->live);
@@ -410,6 +418,8 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     if (err < 0)
         goto error;
     err = start_sink(&r);
+    if (err == TACHY_OK)
+        err = offer_surfaces(&r);
     if (err < 0)
         goto error;
     if (tachy_resume_all_in(r.resume)) {

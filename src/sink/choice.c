@@ -580,6 +580,23 @@ static void use_encoder(struct tachy_choice *c, const AVCodec *codec, bool nvenc
     c->format = AV_PIX_FMT_NONE;
 }
 
+// Pictures that were made on the GPU stay there where the encoder takes them as they are.
+static bool prefer_surfaces(struct tachy_choice *c, const struct tachy_sink_params *p,
+                            const struct tachy_video_info *info)
+{
+    enum tachy_pix format = p->on_gpu && !c->upright ? tachy_surface_format(info->format, c->format) : TACHY_PIX_NONE;
+    struct tachy_surface_spec spec = {p->gpu, format, info->width, info->height};
+    char why[300];
+    if (!format)
+        return false;
+    if (tachy_nvenc_try_surfaces(c->codec, c->options, &spec, why, sizeof(why)) < 0) {
+        tachy_msg(p->log, TACHY_LOG_VERBOSE, "encoder: it is given pictures of the host's: %s", why);
+        return false;
+    }
+    c->surface = spec;
+    return true;
+}
+
 // Whether the GPU's encoder can do what was asked for; `why` says what is against it.
 static bool nvenc_fits(struct tachy_choice *c, const struct tachy_sink_params *p,
                        const struct tachy_video_info *info, char why[300])
@@ -588,8 +605,11 @@ static bool nvenc_fits(struct tachy_choice *c, const struct tachy_sink_params *p
     bool quarter = c->upright && info->rotation % 180;
     quiet.log = NULL;
     snprintf(why, 300, "%s does not take the pictures, -pix_fmt, -preset or -crf", c->codec->name);
-    return choose_format(c, &quiet, info) >= 0 && add_options(c, &quiet) >= 0 &&
-           tachy_nvenc_try(c->codec, c->options, c->format, quarter ? info->height : info->width,
+    if (choose_format(c, &quiet, info) < 0 || add_options(c, &quiet) < 0)
+        return false;
+    if (prefer_surfaces(c, p, info))
+        return true;
+    return tachy_nvenc_try(c->codec, c->options, c->format, quarter ? info->height : info->width,
                            quarter ? info->width : info->height, why, 300) == TACHY_OK;
 }
 
@@ -606,7 +626,8 @@ static int prefer_nvenc(struct tachy_choice *c, const struct tachy_sink_params *
     if (gpu) {
         use_encoder(c, gpu, true);
         if (nvenc_fits(c, p, info, why)) {
-            tachy_msg(p->log, TACHY_LOG_INFO, "encoder: %s on GPU %d", gpu->name, p->gpu);
+            tachy_msg(p->log, TACHY_LOG_INFO, "encoder: %s on GPU %d, which reads the pictures from %s memory", gpu->name,
+                      p->gpu, c->surface.format ? "its" : "host");
             use_encoder(c, gpu, true); // what it warns of is said when the format is chosen
             return TACHY_OK;
         }

@@ -1,5 +1,5 @@
 #pragma once
-#include "media/media.h"
+#include "media/surface.h"
 
 #include <tachy/sink.h>
 
@@ -14,6 +14,7 @@ struct tachy_choice {
     int qscale;                // > 0: constant quality of encoders without crf
     bool upright;          // pictures are turned: the file cannot say how to show them
     bool nvenc;            // taken for x264 or x265 without having been named
+    struct tachy_surface_spec surface; // nvenc: that it reads on the GPU; else format NONE: it is given the host's
     unsigned tag;              // codec tag in the container; 0: the muxer's
 };
 

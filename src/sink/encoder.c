@@ -1,4 +1,5 @@
 #include "sink/encoder.h"
+#include "sink/encoder_gpu.h"
 #include "sink/pixels.h"
 #include "sink/turn.h"
 
@@ -13,6 +14,8 @@ enum { WAITING = 1024 };
 struct tachy_encoder {
     AVCodecContext *ctx;
     tachy_pixels *pixels;
+    struct tachy_surface_spec surface; // format NONE: the encoder reads pictures of the host's
+    tachy_encoder_gpu *gpu;            // NULL: the same
     const struct tachy_log *log;
     AVRational time_base;    // of the frames
     struct {
@@ -116,6 +119,13 @@ static int open_codec(tachy_encoder *e, const struct tachy_encoder_params *p)
     return err;
 }
 
+static int open_gpu(tachy_encoder *e, const struct tachy_choice *c)
+{
+    e->surface = c->surface;
+    int err = tachy_encoder_gpu_open(&e->gpu, &c->surface, e->log);
+    return err < 0 ? err : tachy_encoder_gpu_use(e->gpu, e->ctx);
+}
+
 int tachy_encoder_open(tachy_encoder **out, const struct tachy_encoder_params *p)
 {
     const struct tachy_choice *c = p->choice;
@@ -135,10 +145,13 @@ int tachy_encoder_open(tachy_encoder **out, const struct tachy_encoder_params *p
     if (!e->ctx)
         goto error;
     set_up(e->ctx, p);
-    err = open_codec(e, p);
+    err = c->surface.format ? open_gpu(e, c) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = open_codec(e, p);
     if (err < 0)
         goto error;
-    struct tachy_pixels_params pixels = {.format = c->format, .width = e->width,
+    enum AVPixelFormat takes = e->gpu ? tachy_pix_to_av(c->surface.format) : c->format;
+    struct tachy_pixels_params pixels = {.format = takes, .width = e->width,
                                          .height = e->height, .color = c->convert, .log = p->log};
     err = tachy_pixels_open(&e->pixels, &pixels);
     if (err < 0)
@@ -200,7 +213,8 @@ static void tell_change(tachy_encoder *e, const AVFrame *f, int64_t id)
               e->height, av_get_pix_fmt_name(e->format));
 }
 
-static int prepare(tachy_encoder *e, tachy_frame *f, AVFrame **out)
+// A picture of the host's as the encoder takes it, on the host or on its GPU.
+static int convert(tachy_encoder *e, tachy_frame *f, AVFrame **out)
 {
     AVFrame *in;
     int err = tachy_frame_to_av(&in, f);
@@ -213,6 +227,26 @@ static int prepare(tachy_encoder *e, tachy_frame *f, AVFrame **out)
         AVFrame *lying = *out;
         err = tachy_turn(lying, e->rotation, e->flipped, out);
         av_frame_free(&lying);
+    }
+    if (err >= 0 && e->gpu) {
+        AVFrame *host = *out;
+        err = tachy_encoder_gpu_upload(e->gpu, host, out);
+        av_frame_free(&host);
+    }
+    return err;
+}
+
+static int prepare(tachy_encoder *e, tachy_frame *f, AVFrame **out)
+{
+    tachy_frame *host = NULL;
+    int err;
+    if (e->gpu && tachy_surface_is(&e->surface, f)) {
+        err = tachy_encoder_gpu_wrap(e->gpu, f, out);
+    } else { // another size, or another GPU's
+        err = tachy_frame_download(&host, f, e->log);
+        if (err == TACHY_OK)
+            err = convert(e, host, out);
+        tachy_frame_unref(&host);
     }
     if (err < 0)
         return err;
@@ -248,10 +282,13 @@ static int send(tachy_encoder *e, tachy_frame *f)
     if (ret == AVERROR_EOF && !f)
         return TACHY_OK; // flushed before
     char text[128];
+    int code = ret == AVERROR(ENOMEM) ? TACHY_ERR_NOMEM : TACHY_ERR_EXTERNAL;
+    if (ret < 0 && !f)
+        return tachy_fail(e->log, code, "the encoder %s failed at the end: %s", e->ctx->codec->name,
+                          tachy_av_text(ret, text));
     if (ret < 0)
-        return tachy_fail(e->log, ret == AVERROR(ENOMEM) ? TACHY_ERR_NOMEM : TACHY_ERR_EXTERNAL,
-                          "the encoder %s failed at frame %lld: %s", e->ctx->codec->name,
-                          (long long)(f ? f->id : -1), tachy_av_text(ret, text));
+        return tachy_fail(e->log, code, "the encoder %s failed at frame %lld: %s", e->ctx->codec->name,
+                          (long long)f->id, tachy_av_text(ret, text));
     if (f)
         remember(e, pts, av_rescale_q(f->duration, e->time_base, e->ctx->time_base));
     return TACHY_OK;
@@ -304,6 +341,7 @@ void tachy_encoder_close(tachy_encoder **e)
     if (!*e)
         return;
     avcodec_free_context(&(*e)->ctx);
+    tachy_encoder_gpu_close(&(*e)->gpu);
     tachy_pixels_close(&(*e)->pixels);
     free(*e);
     *e = NULL;

@@ -1,4 +1,6 @@
 #pragma once
+#include "media/surface.h"
+
 #include <libavcodec/avcodec.h>
 #include <stddef.h>
 
@@ -14,6 +16,10 @@ const char *tachy_nvenc_preset(const char *preset);
 // Constant quality `crf` (text) on GPU `gpu`, added to an encoder's own options. TACHY_ERR_NOMEM.
 int tachy_nvenc_options(AVDictionary **options, const char *crf, int gpu);
 
-// Opens an encoder with these options and closes it again. Not TACHY_OK: the reason is in `why`.
+// Opens an encoder with these options for pictures of the host's and closes it again. Not TACHY_OK: the reason is in `why`.
 int tachy_nvenc_try(const AVCodec *codec, const AVDictionary *options, enum AVPixelFormat format, int width,
                     int height, char *why, size_t size);
+
+// The same for surfaces, one of which is encoded.
+int tachy_nvenc_try_surfaces(const AVCodec *codec, const AVDictionary *options, const struct tachy_surface_spec *spec,
+                             char *why, size_t size);

@@ -159,7 +159,8 @@ int tachy_sink_describe(const tachy_sink *s, json_t *what)
         const char *name, *text;
     } texts[] = {{"output.format", p->format}, {"output.codec", p->codec},
                  {"output.preset", p->preset}, {"output.crf", p->crf},
-                 {"output.pix_fmt", p->pix_fmt}};
+                 {"output.pix_fmt", p->pix_fmt},
+                 {"output.encoder", p->encode == TACHY_ENCODE_NVENC ? "nvenc" : "cpu"}};
     const struct {
         const char *name;
         int64_t n;

@@ -99,6 +99,11 @@ void tachy_sink_set_side(tachy_sink *s, tachy_side *side)
     tachy_side_unref(&old);
 }
 
+const struct tachy_surface_spec *tachy_sink_surfaces(const tachy_sink *s)
+{
+    return s->started && s->ops->surfaces ? s->ops->surfaces(s) : NULL;
+}
+
 int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
 {
     const struct tachy_log *log = s->params.log;
@@ -143,7 +148,7 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
                           "frame %lld has pts %lld, which does not come after %lld of the frame "
                           "before it",
                           (long long)id, (long long)pts, (long long)s->last_pts);
-    int err = f && !s->ops->no_pixels ? tachy_frame_need_host(f, log, "the output") : TACHY_OK;
+    int err = f && !s->ops->no_pixels && !tachy_sink_surfaces(s) ? tachy_frame_need_host(f, log, "the output") : TACHY_OK;
     if (err < 0)
         return err;
     err = s->job && !s->in_part ? tachy_sink_begin_part(s) : TACHY_OK;

@@ -20,8 +20,8 @@ int tachy_sink_clone(tachy_sink **out, const tachy_sink *s, const char *dir)
     struct tachy_sink_params p = s->params;
     p.url = url;
     p.overwrite = true;
-    if (p.resume && p.encode == TACHY_ENCODE_AUTO)
-        p.encode = TACHY_ENCODE_CPU; // as the original's
+    if (s->started && !p.codec) // what the original chose
+        p.encode = s->nvenc ? TACHY_ENCODE_NVENC : TACHY_ENCODE_CPU;
     p.resume = false;
     p.no_audio = p.no_subtitles = true;
     p.log = NULL;

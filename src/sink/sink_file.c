@@ -232,6 +232,7 @@ static int file_start(tachy_sink *s, const struct tachy_video_info *info)
     if (err < 0)
         return err;
     p->upright = p->choice.upright;
+    s->nvenc = p->choice.nvenc;
     if (p->upright)
         tachy_msg(s->params.log, TACHY_LOG_INFO,
                   "%s: the pictures are turned upright, because %s does not say how to turn them",
@@ -293,6 +294,12 @@ static int file_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *
     return file_sink_encode(s, f);
 }
 
+static const struct tachy_surface_spec *file_surfaces(const tachy_sink *s)
+{
+    const struct tachy_surface_spec *spec = &file_sink_of(s)->choice.surface;
+    return spec->format ? spec : NULL;
+}
+
 static int file_finish(tachy_sink *s, bool interrupted)
 {
     struct file_sink *p = file_sink_of(s);
@@ -338,6 +345,7 @@ const struct tachy_sink_ops tachy_sink_file = {
     .priv_size = sizeof(struct file_sink),
     .probe = file_probe,
     .open = file_open,
+    .surfaces = file_surfaces,
     .start = file_start,
     .write = file_write,
     .finish = file_finish,

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "media/media.h"
 #include "media/side.h"
+#include "media/surface.h"
 #include "sink/job.h"
 
 #include <tachy/sink.h>
@@ -22,6 +23,9 @@ struct tachy_sink_ops {
     bool no_file;               // writes no file: the name is not looked at
     bool no_pixels;             // reads none: frames of a GPU's are as good
     bool many;                  // checks the names of its files itself
+    // After start: the frames of a GPU that it takes, beside the host's and others of GPUs, which it copies.
+    // NULL, or returns NULL: none.
+    const struct tachy_surface_spec *(*surfaces)(const tachy_sink *s);
     int (*open)(tachy_sink *s); // checks options; writes nothing
     int (*start)(tachy_sink *s, const struct tachy_video_info *info);
     int (*write)(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);
@@ -48,6 +52,7 @@ struct tachy_sink {
     double end_time;  // seconds: where the last frame ends
     int error;        // sticky: the output is lost and was removed
     bool started, finished;
+    bool nvenc;       // what was started encodes with NVENC, without a name
     struct tachy_job *job; // of an output that is written in parts, else NULL
     int64_t part_frames;   // of a part; 0: not started
     int64_t nb_parts;      // that are whole
@@ -62,6 +67,9 @@ extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_images, tachy_sin
 
 // What else should be in the output; before tachy_sink_start(). The sink takes a reference.
 void tachy_sink_set_side(tachy_sink *s, tachy_side *side);
+
+// The surfaces that a started sink reads where they are; NULL: it wants the host's frames. The sink's memory.
+const struct tachy_surface_spec *tachy_sink_surfaces(const tachy_sink *s);
 
 // Opens a sink with the same settings (encoder, format) that writes below the folder `dir`,
 // to measure encoding alone; the caller removes the folder. TACHY_ERR_UNSUPPORTED where

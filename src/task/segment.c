@@ -71,6 +71,7 @@ static void segment_close(tachy_task *t)
     }
     free(s->model_dir);
     tachy_frame_pool_close(&s->pool);
+    tachy_frame_pool_close(&s->surfaces);
     segment_gpu_close(s);
     segment_gpu_model_close(s);
     free(s->provider);
@@ -132,6 +133,7 @@ static int segment_start(tachy_task *t, const struct tachy_video_info *in,
     if (s->gpu && (err = segment_gpu_start(t, s)) < 0)
         return err;
     tachy_frame_pool_close(&s->pool);
+    tachy_frame_pool_close(&s->surfaces);
     bool json = s->composite.mode == TACHY_MODE_JSON;
     if (json && !s->gpu)
         return TACHY_OK;
@@ -612,7 +614,7 @@ static int segment_composite(void *worker, struct tachy_item *item)
         return err;
     if (s->composite.mode == TACHY_MODE_JSON)
         return composite_json(w, item, r);
-    err = tachy_frame_pool_get(s->pool, &item->out);
+    err = s->surfaces ? segment_gpu_out(w, item, &item->out) : tachy_frame_pool_get(s->pool, &item->out);
     if (err < 0)
         return err;
     err = w->gpu ? segment_gpu_composite(w, item, item->out)
@@ -724,6 +726,7 @@ const struct tachy_task_ops tachy_task_segment = {
     .order_load = order_load,
     .composite = segment_composite,
     .settle = segment_gpu_finish,
+    .surfaces = segment_gpu_surfaces,
     .gpus = segment_gpus,
     .item_close = item_close,
     .tensors = tensors,

@@ -1,5 +1,6 @@
 #pragma once
 #include "media/convert.h"
+#include "media/surface.h"
 #include "model/card.h"
 #include "pipeline/recipe.h"
 #include "postprocess/composite.h"
@@ -66,6 +67,8 @@ struct segment {
     bool flip;
     struct tachy_rect region[TACHY_MAX_EYES];
     tachy_frame_pool *pool; // of composited frames; NULL: none are made
+    tachy_frame_pool *surfaces; // of those that an encoder reads on a card; NULL: it reads the host's
+    struct tachy_surface_spec surface;
 };
 
 // What an item carries besides its frames.

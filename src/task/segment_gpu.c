@@ -315,6 +315,8 @@ int segment_gpu_keep(struct segment_gpu_worker *g, struct tachy_item *item)
 
 int segment_gpu_hand_out(struct segment_gpu_worker *g, tachy_frame *surface, tachy_frame *out)
 {
+    if (surface == out)
+        return TACHY_OK;
     return tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
 }
 
@@ -367,17 +369,16 @@ int segment_gpu_finish(struct tachy_item *item)
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)
 {
     struct segment_gpu_worker *g;
-    tachy_frame *surface;
+    tachy_frame *own, *surface;
     int err = segment_cards_composite(w, item, &g);
     if (err == TACHY_OK)
         err = tachy_device_enter(&g->gpu->device, w->task->log);
     if (err < 0)
         return err;
-    err = tachy_frame_pool_get(g->surfaces, &surface);
-    if (err == TACHY_OK) {
+    err = segment_gpu_surface_for(g, out, &own, &surface);
+    if (err == TACHY_OK)
         err = composite(g, item, surface, out);
-        tachy_frame_unref(&surface);
-    }
+    tachy_frame_unref(&own);
     tachy_device_leave(&g->gpu->device);
     return err;
 }

@@ -46,6 +46,10 @@ int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const stru
 int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye);
 // Queues it and sets item->pending; on failure nothing is on its way any more.
 int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
+// segment_gpu_out.c: an encoder's surfaces; see struct tachy_task_ops.
+int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec);
+// What the item's picture is composited into: a surface where it is worked on beside the encoder, else a frame of the host's.
+int segment_gpu_out(struct segment_worker *w, struct tachy_item *item, tachy_frame **out);
 // Ends an item that is pending: `settle` of struct tachy_task_ops.
 int segment_gpu_finish(struct tachy_item *item);
 

@@ -272,7 +272,7 @@ struct composites {
     int n, of[MOST]; // items
     struct tachy_result there[MOST];
     struct tachy_refine refine[TACHY_MAX_EYES];
-    tachy_frame *surface[MOST];
+    tachy_frame *surface[MOST], *own[MOST]; // written; of the worker's, NULL where it is the item's picture
     struct tachy_composite_cuda_item item[MOST];
 };
 
@@ -324,7 +324,7 @@ static int begin_composite(struct part *p, int i, struct composites *c)
     struct tachy_item *item = p->items[i];
     struct segment_item *si = item->priv;
     const tachy_frame *f = &item->head;
-    int k = c->n, err = tachy_frame_pool_get(g->w->s->pool, &item->out);
+    int k = c->n, err = segment_gpu_out_on(g->w->s, g->card, &item->out);
     if (err == TACHY_OK)
         err = segment_gpu_keep(g, item);
     if (err == TACHY_OK)
@@ -336,7 +336,7 @@ static int begin_composite(struct part *p, int i, struct composites *c)
     if (err == TACHY_OK && si->background)
         err = follow(p, si->background->stream);
     if (err == TACHY_OK)
-        err = tachy_frame_pool_get(g->surfaces, &c->surface[k]);
+        err = segment_gpu_surface_for(g, item->out, &c->own[k], &c->surface[k]);
     if (err < 0)
         return err;
     si->gpu.counted = *si->eye[0].gpu->counted_host; // the card's only grows
@@ -407,7 +407,7 @@ static void composite(struct part *p)
             segment_name_out(task_of(p), p->items[i]);
     }
     for (int k = 0; k < c.n; k++)
-        tachy_frame_unref(&c.surface[k]);
+        tachy_frame_unref(&c.own[k]);
 }
 
 // ---- Who works at which

@@ -114,7 +114,12 @@ int segment_gpu_keep(struct segment_gpu_worker *g, struct tachy_item *item);
 int segment_gpu_laid(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
                      const struct tachy_result *there, tachy_frame *surface, struct tachy_refine refine[TACHY_MAX_EYES],
                      struct tachy_composite_cuda_item *of);
-// Queues the composited picture's way out of the card.
+// segment_gpu_out.c: as segment_gpu_out(), of an item that is worked on there.
+int segment_gpu_out_on(const struct segment *s, const struct segment_card *c, tachy_frame **out);
+// What the kernels write for `out`, *to: itself where it is a surface, else one of the worker's, *own, which is the
+// caller's; NULL: it is not. Queues what the composite leaves of it.
+int segment_gpu_surface_for(struct segment_gpu_worker *g, tachy_frame *out, tachy_frame **own, tachy_frame **to);
+// Queues the composited picture's way out of the card, where it goes there.
 int segment_gpu_hand_out(struct segment_gpu_worker *g, tachy_frame *surface, tachy_frame *out);
 // The item's composite is queued up to a part of the flight, or has failed.
 void segment_gpu_began(struct segment_gpu_worker *g, struct tachy_item *item, uint64_t part, int err);

@@ -31,6 +31,21 @@ void check_gpu_get(struct check *c, void *data, cuda_address at, size_t bytes);
 // Counts a launch's status: 0 or a failed case that names `what`.
 void check_gpu_launched(struct check *c, int status, const char *what);
 
+// Of a kernel in the table, for check_gpu_time(): `struct timed_<kernel>`, which is {c, {arguments}}, and launch_<kernel>(),
+// which is given one. A launch that is refused is a failed case.
+#define CHECK_GPU_TIMED(kernel, arguments)                                                         \
+    struct timed_##kernel {                                                                        \
+        struct check *c;                                                                           \
+        arguments p;                                                                               \
+    };                                                                                             \
+    static void launch_##kernel(void *arg)                                                         \
+    {                                                                                              \
+        struct timed_##kernel *t = arg;                                                            \
+        int status = t->c->gpu->kernels->kernel(&t->p, t->c->gpu->stream);                         \
+        if (status != CUDA_OK)                                                                     \
+            check_gpu_launched(t->c, status, #kernel);                                             \
+    }
+
 // Median seconds on the GPU of launch(arg), between events, after warm-up, with the L2 flushed before
 // each run. To time many small launches put a loop into launch and divide.
 double check_gpu_time(struct check *c, void (*launch)(void *), void *arg);

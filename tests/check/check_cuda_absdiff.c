@@ -49,15 +49,7 @@ static void one(struct check *c)
     free(a), free(b), free(want), free(got);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_absdiff p;
-};
-static void launch(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->absdiff(&t->p, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(absdiff, struct tachy_cuda_absdiff)
 
 static void bench(struct check *c, int w, int h, int n)
 {
@@ -65,12 +57,12 @@ static void bench(struct check *c, int w, int h, int n)
     uint8_t *noise = malloc(all);
     check_fill(c, noise, all);
     cuda_address a = check_gpu_put(c, noise, all), b = check_gpu_poison(c, all), dst = check_gpu_poison(c, all);
-    struct timed t = {c, {.a = a, .b = b, .dst = dst, .stride_a = w, .stride_b = w, .stride_dst = w,
+    struct timed_absdiff t = {c, {.a = a, .b = b, .dst = dst, .stride_a = w, .stride_b = w, .stride_dst = w,
                           .next_a = (int64_t)w * h, .next_b = (int64_t)w * h, .next_dst = (int64_t)w * h,
                           .width = w, .height = h, .count = n, .bytes = 1}};
     char what[64];
     snprintf(what, sizeof(what), "%d x %dx%d 8 bits", n, w, h);
-    check_gpu_row(c, "absdiff", what, check_gpu_time(c, launch, &t), 3.0 * (double)all);
+    check_gpu_row(c, "absdiff", what, check_gpu_time(c, launch_absdiff, &t), 3.0 * (double)all);
     check_gpu_free(c, a), check_gpu_free(c, b), check_gpu_free(c, dst);
     free(noise);
 }

@@ -163,15 +163,7 @@ static void one(struct check *c)
     }
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_convert p;
-};
-static void launch(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->convert(&t->p, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(convert, struct tachy_cuda_convert)
 
 static void bench(struct check *c, int bits, enum tachy_rgb_type type, bool to_rgb, int w, int h, int n)
 {
@@ -181,7 +173,7 @@ static void bench(struct check *c, int bits, enum tachy_rgb_type type, bool to_r
     uint8_t *noise = malloc(each * (size_t)n);
     check_fill(c, noise, each * (size_t)n);
     cuda_address all = check_gpu_put(c, noise, each * (size_t)n);
-    struct timed t = {c, {.rgb_stride = row, .luma_stride = w * deep, .chroma_stride = w * deep, .width = w,
+    struct timed_convert t = {c, {.rgb_stride = row, .luma_stride = w * deep, .chroma_stride = w * deep, .width = w,
                           .height = h, .count = n, .to_rgb = to_rgb, .type = type}};
     tachy_yuv_codes_of(&t.p.codes, bits, 1, false, 1);
     for (int i = 0; i < n; i++) {
@@ -195,7 +187,7 @@ static void bench(struct check *c, int bits, enum tachy_rgb_type type, bool to_r
     char what[64];
     snprintf(what, sizeof(what), "%d x %dx%d %s %s %s", n, w, h, bits == 8 ? "nv12" : "p010", to_rgb ? "to" : "from",
              types[type].name);
-    check_gpu_row(c, "convert", what, check_gpu_time(c, launch, &t), (double)each * n);
+    check_gpu_row(c, "convert", what, check_gpu_time(c, launch_convert, &t), (double)each * n);
     check_gpu_free(c, all);
     free(noise);
 }

@@ -106,20 +106,12 @@ static void one(struct check *c)
     free(g.src), free(g.at), free(g.data), free(got);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_grid_sample p;
-};
-static void launch(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->grid_sample(&t->p, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(grid_sample, struct tachy_cuda_grid_sample)
 
 // A flow field: small displacements around the identity.
 static void bench(struct check *c, int dims, bool last, enum tachy_dtype dtype, int channels)
 {
-    struct timed t = {c, {.size = {512, 512, 1}, .out = {512, 512, 1}, .dims = dims, .channels = channels, .count = 8,
+    struct timed_grid_sample t = {c, {.size = {512, 512, 1}, .out = {512, 512, 1}, .dims = dims, .channels = channels, .count = 8,
                           .dtype = dtype}};
     if (dims == 3) // a feature volume of an animated portrait
         memcpy(t.p.size, (int[]){64, 64, 16}, sizeof(t.p.size)), memcpy(t.p.out, t.p.size, sizeof(t.p.out));
@@ -141,7 +133,7 @@ static void bench(struct check *c, int dims, bool last, enum tachy_dtype dtype, 
     char what[64];
     snprintf(what, sizeof(what), "8 x %dx%dx%d x%d %s %s", t.p.out[0], t.p.out[1], t.p.out[2], channels,
              tachy_dtype_name(dtype), last ? "NHWC" : "NCHW");
-    check_gpu_row(c, "grid_sample", what, check_gpu_time(c, launch, &t), (double)(2 * all + floats * sizeof(float)));
+    check_gpu_row(c, "grid_sample", what, check_gpu_time(c, launch_grid_sample, &t), (double)(2 * all + floats * sizeof(float)));
     check_gpu_free(c, t.p.src), check_gpu_free(c, t.p.dst), check_gpu_free(c, t.p.grid);
     free(grid);
 }

@@ -93,48 +93,28 @@ static void one_feather(struct check *c)
     masks_close(c, &m);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_morph morph;
-    struct tachy_cuda_feather feather;
-};
-static void launch_morph(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->morph(&t->morph, t->c->gpu->stream);
-}
-static void launch_feather(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->feather(&t->feather, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(morph, struct tachy_cuda_morph)
+CHECK_GPU_TIMED(feather, struct tachy_cuda_feather)
 
 enum { SIZE = 512, COUNT = 64 };
 
-static struct timed timed_open(struct check *c, int radius)
+static void bench(struct check *c, bool feather, int radius)
 {
     size_t all = (size_t)SIZE * SIZE * COUNT;
     uint8_t *noise = malloc(all);
     check_fill(c, noise, all);
-    struct timed t = {c, {.src = check_gpu_put(c, noise, all), .dst = check_gpu_poison(c, all), .stride_src = SIZE,
-                          .stride_dst = SIZE, .next_src = SIZE * SIZE, .next_dst = SIZE * SIZE, .width = SIZE,
-                          .height = SIZE, .count = COUNT, .radius = radius, .what = TACHY_CUDA_OPEN}, {0}};
-    t.feather = (struct tachy_cuda_feather){
-        .src = t.morph.src, .dst = t.morph.dst, .scratch = check_gpu_poison(c, 2 * all), .stride_src = SIZE,
-        .stride_dst = SIZE, .next_src = SIZE * SIZE, .next_dst = SIZE * SIZE, .width = SIZE, .height = SIZE,
-        .count = COUNT, .radius = radius};
+    struct timed_morph m = {c, {.src = check_gpu_put(c, noise, all), .dst = check_gpu_poison(c, all), .stride_src = SIZE,
+                                .stride_dst = SIZE, .next_src = SIZE * SIZE, .next_dst = SIZE * SIZE, .width = SIZE,
+                                .height = SIZE, .count = COUNT, .radius = radius, .what = TACHY_CUDA_OPEN}};
+    struct timed_feather f = {c, {.src = m.p.src, .dst = m.p.dst, .scratch = check_gpu_poison(c, 2 * all), .stride_src = SIZE,
+                                  .stride_dst = SIZE, .next_src = SIZE * SIZE, .next_dst = SIZE * SIZE, .width = SIZE,
+                                  .height = SIZE, .count = COUNT, .radius = radius}};
     free(noise);
-    return t;
-}
-
-static void bench(struct check *c, bool feather, int radius)
-{
-    struct timed t = timed_open(c, radius);
     char what[64];
     snprintf(what, sizeof(what), "%s%d x %dx%d radius %d", feather ? "" : "open ", COUNT, SIZE, SIZE, radius);
-    check_gpu_row(c, feather ? "feather" : "morph", what, check_gpu_time(c, feather ? launch_feather : launch_morph, &t),
-                  2.0 * SIZE * SIZE * COUNT);
-    check_gpu_free(c, t.morph.src), check_gpu_free(c, t.morph.dst), check_gpu_free(c, t.feather.scratch);
+    check_gpu_row(c, feather ? "feather" : "morph", what,
+                  feather ? check_gpu_time(c, launch_feather, &f) : check_gpu_time(c, launch_morph, &m), 2.0 * (double)all);
+    check_gpu_free(c, m.p.src), check_gpu_free(c, m.p.dst), check_gpu_free(c, f.p.scratch);
 }
 
 static void run_morph(struct check *c)

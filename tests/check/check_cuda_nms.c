@@ -59,15 +59,7 @@ static void one(struct check *c)
     free(box), free(score), free(classes), free(want), free(kept);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_nms p;
-};
-static void launch(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->nms(&t->p, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(nms, struct tachy_cuda_nms)
 
 static void bench(struct check *c, int n, int count)
 {
@@ -75,14 +67,14 @@ static void bench(struct check *c, int n, int count)
     float(*box)[4] = malloc(all * sizeof(*box)), *score = malloc(all * sizeof(float));
     int32_t *classes = malloc(all * 4);
     boxes(c, box, score, classes, (int)all, 640);
-    struct timed t = {c, {.box = check_gpu_put(c, box, all * sizeof(*box)), .score = check_gpu_put(c, score, all * 4),
+    struct timed_nms t = {c, {.box = check_gpu_put(c, box, all * sizeof(*box)), .score = check_gpu_put(c, score, all * 4),
                           .classes = check_gpu_put(c, classes, all * 4), .kept = check_gpu_poison(c, all * 4),
                           .found = check_gpu_poison(c, (size_t)count * 4), .scratch = check_gpu_poison(c, scratch),
                           .boxes = n, .count = count, .limit = n, .most = 0.5f, .least = 0.0f}};
     char what[64];
     snprintf(what, sizeof(what), "%d x %d boxes", count, n);
     // Bound by pairs, not by bytes: the share is of the bits that are written.
-    check_gpu_row(c, "nms", what, check_gpu_time(c, launch, &t), (double)scratch / 2);
+    check_gpu_row(c, "nms", what, check_gpu_time(c, launch_nms, &t), (double)scratch / 2);
     const cuda_address mine[] = {t.p.box, t.p.score, t.p.classes, t.p.kept, t.p.found, t.p.scratch};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(mine); i++)
         check_gpu_free(c, mine[i]);

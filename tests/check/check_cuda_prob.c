@@ -158,15 +158,7 @@ static void argmax(struct check *c)
     free_sample(c, &s, src, dst);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_prob p;
-};
-static void launch(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->prob(&t->p, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(prob, struct tachy_cuda_prob)
 
 static void bench(struct check *c, int what, enum tachy_dtype dtype, bool nchw, int channels)
 {
@@ -176,7 +168,7 @@ static void bench(struct check *c, int what, enum tachy_dtype dtype, bool nchw, 
     size_t all = pixels * (size_t)channels;
     uint8_t *noise = malloc(all * each);
     check_fill(c, noise, all * each);
-    struct timed t = {c, params(&s, check_gpu_put(c, noise, all * each))};
+    struct timed_prob t = {c, params(&s, check_gpu_put(c, noise, all * each))};
     t.p.dst = check_gpu_poison(c, pixels);
     t.p.dst_y = s.w;
     t.p.next_dst = (int64_t)s.w * s.h;
@@ -184,7 +176,7 @@ static void bench(struct check *c, int what, enum tachy_dtype dtype, bool nchw, 
     char line[80];
     snprintf(line, sizeof(line), "%s 32 x 512x512x%d %s %s", names[what], channels, tachy_dtype_name(dtype),
              nchw ? "NCHW" : "NHWC");
-    check_gpu_row(c, "prob", line, check_gpu_time(c, launch, &t), (double)(all * each + pixels));
+    check_gpu_row(c, "prob", line, check_gpu_time(c, launch_prob, &t), (double)(all * each + pixels));
     check_gpu_free(c, t.p.src), check_gpu_free(c, t.p.dst);
     free(noise);
 }

@@ -98,15 +98,7 @@ static void one(struct check *c)
     free(data), free(got), free(plain);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_resize p;
-};
-static void launch(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->resize(&t->p, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(resize, struct tachy_cuda_resize)
 
 static void bench(struct check *c, enum tachy_resample how, enum tachy_dtype type, bool last, int from, int to)
 {
@@ -116,7 +108,7 @@ static void bench(struct check *c, enum tachy_resample how, enum tachy_dtype typ
     struct tachy_taps table;
     if (tachy_resample_make(&table, how, from, to) < 0)
         return;
-    struct timed t = {c, {.src = check_gpu_poison(c, in.all * each), .dst = check_gpu_poison(c, out.all * each),
+    struct timed_resize t = {c, {.src = check_gpu_poison(c, in.all * each), .dst = check_gpu_poison(c, out.all * each),
                           .x = put(c, &table), .y = put(c, &table), .row_src = in.row, .col_src = in.col,
                           .chan_src = in.chan, .next_src = in.next, .row_dst = out.row, .col_dst = out.col,
                           .chan_dst = out.chan, .next_dst = out.next, .width = to, .height = to, .channels = 3,
@@ -124,7 +116,7 @@ static void bench(struct check *c, enum tachy_resample how, enum tachy_dtype typ
     char what[80];
     snprintf(what, sizeof(what), "%s 8 x %d x %d x 3 to %d x %d %s %s", names[how], from, from, to, to, tachy_dtype_name(type),
              last ? "NHWC" : "NCHW");
-    check_gpu_row(c, "resize", what, check_gpu_time(c, launch, &t), (double)((in.all + out.all) * each));
+    check_gpu_row(c, "resize", what, check_gpu_time(c, launch_resize, &t), (double)((in.all + out.all) * each));
     drop(c, &t.p.x), drop(c, &t.p.y), check_gpu_free(c, t.p.src), check_gpu_free(c, t.p.dst);
     tachy_resample_free(&table);
 }

@@ -132,21 +132,8 @@ static void one_histogram(struct check *c)
     frames_close(c, &f);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_signature signature;
-    struct tachy_cuda_histogram histogram;
-};
-static void launch_signature(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->signature(&t->signature, t->c->gpu->stream);
-}
-static void launch_histogram(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->histogram(&t->histogram, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(signature, struct tachy_cuda_signature)
+CHECK_GPU_TIMED(histogram, struct tachy_cuda_histogram)
 
 // 8 frames of video-like luma: a gradient with some noise.
 static void bench(struct check *c, bool histogram, enum tachy_pix format, int w, int h)
@@ -156,26 +143,25 @@ static void bench(struct check *c, bool histogram, enum tachy_pix format, int w,
     uint8_t *data = malloc(all);
     for (size_t i = 0; i < all; i++)
         data[i] = (uint8_t)(i % stride * 200 / stride + (check_rand(c) & 15));
-    struct timed t = {.c = c, .signature = {.count = 8, .next_dst = 2048}};
-    tachy_signature_layout_make(&t.signature.layout, format, w, h);
-    t.histogram = (struct tachy_cuda_histogram){.width = w, .height = h, .count = 8, .bytes = d->bytes,
-                                                .shift = d->shift};
-    t.histogram.dst = t.signature.dst = check_gpu_poison(c, 8 * 4096);
+    struct timed_signature s = {c, {.count = 8, .next_dst = 2048}};
+    struct timed_histogram t = {c, {.width = w, .height = h, .count = 8, .bytes = d->bytes, .shift = d->shift}};
+    tachy_signature_layout_make(&s.p.layout, format, w, h);
+    t.p.dst = s.p.dst = check_gpu_poison(c, 8 * 4096);
     for (int i = 0; i < 8; i++) {
-        t.signature.src[i] = t.histogram.src[i] = check_gpu_put(c, data, all);
-        t.signature.stride[i] = t.histogram.stride[i] = (int64_t)stride;
+        s.p.src[i] = t.p.src[i] = check_gpu_put(c, data, all);
+        s.p.stride[i] = t.p.stride[i] = (int64_t)stride;
     }
     int rows = 0;
-    for (int j = 0; j < t.signature.layout.rows; j++)
-        rows += t.signature.layout.count[j];
+    for (int j = 0; j < s.p.layout.rows; j++)
+        rows += s.p.layout.count[j];
     char what[64];
     snprintf(what, sizeof(what), "8 x %dx%d %s", w, h, d->name);
     check_gpu_row(c, histogram ? "histogram" : "signature", what,
-                  check_gpu_time(c, histogram ? launch_histogram : launch_signature, &t),
+                  histogram ? check_gpu_time(c, launch_histogram, &t) : check_gpu_time(c, launch_signature, &s),
                   8.0 * (double)stride * (histogram ? h : rows));
     for (int i = 0; i < 8; i++)
-        check_gpu_free(c, t.signature.src[i]);
-    check_gpu_free(c, t.histogram.dst);
+        check_gpu_free(c, s.p.src[i]);
+    check_gpu_free(c, t.p.dst);
     free(data);
 }
 

@@ -82,15 +82,7 @@ static void one(struct check *c)
     free(mask), free(guide), free(got), free(save), free(got_state), free(got_guide);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_smooth p;
-};
-static void launch(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->smooth(&t->p, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(smooth, struct tachy_cuda_smooth)
 
 static void bench(struct check *c, int size, int frames, int streams)
 {
@@ -99,7 +91,7 @@ static void bench(struct check *c, int size, int frames, int streams)
     check_fill(c, noise, all);
     cuda_address planes = check_gpu_poison(c, 10 * state), m = check_gpu_put(c, noise, all);
     cuda_address g = check_gpu_put(c, noise, all);
-    struct timed t = {c, {.out = planes, .motion = planes + 4 * state, .before = planes + 8 * state,
+    struct timed_smooth t = {c, {.out = planes, .motion = planes + 4 * state, .before = planes + 8 * state,
                           .after = planes + 9 * state, .mask = m, .guide = g, .stride_mask = size,
                           .stride_guide = size, .next_mask = (int64_t)area, .next_guide = (int64_t)area,
                           .stream_mask = (int64_t)area * frames, .stream_guide = (int64_t)area * frames,
@@ -107,7 +99,7 @@ static void bench(struct check *c, int size, int frames, int streams)
                           .width = size, .height = size, .frames = frames, .streams = streams}};
     char what[64];
     snprintf(what, sizeof(what), "%d streams x %d frames %dx%d", streams, frames, size, size);
-    check_gpu_row(c, "smooth", what, check_gpu_time(c, launch, &t), (double)(17 * state + 3 * all));
+    check_gpu_row(c, "smooth", what, check_gpu_time(c, launch_smooth, &t), (double)(17 * state + 3 * all));
     check_gpu_free(c, planes), check_gpu_free(c, m), check_gpu_free(c, g);
     free(noise);
 }

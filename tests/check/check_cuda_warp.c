@@ -222,36 +222,23 @@ static void one_mesh(struct check *c)
     free(src), free(want), free(got);
 }
 
-struct timed {
-    struct check *c;
-    struct tachy_cuda_warp warp;
-    struct tachy_cuda_mesh mesh;
-};
-static void launch_warp(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->warp(&t->warp, t->c->gpu->stream);
-}
-static void launch_mesh(void *arg)
-{
-    struct timed *t = arg;
-    t->c->gpu->kernels->mesh(&t->mesh, t->c->gpu->stream);
-}
+CHECK_GPU_TIMED(warp, struct tachy_cuda_warp)
+CHECK_GPU_TIMED(mesh, struct tachy_cuda_mesh)
 
 // 8 planes of 3840x2160 bytes, turned by a few degrees.
 static void bench_warp(struct check *c)
 {
     enum { W = 3840, H = 2160, N = 8 };
-    struct timed t = {.c = c, .warp = {.row_src = W, .col_src = 1, .row_dst = W, .col_dst = 1, .width_src = W,
-                                       .height_src = H, .width = W, .height = H, .channels = 1, .count = N}};
+    struct timed_warp t = {c, {.row_src = W, .col_src = 1, .row_dst = W, .col_dst = 1, .width_src = W,
+                               .height_src = H, .width = W, .height = H, .channels = 1, .count = N}};
     for (int i = 0; i < N; i++) {
-        t.warp.src[i] = check_gpu_poison(c, (size_t)W * H);
-        t.warp.dst[i] = check_gpu_poison(c, (size_t)W * H);
-        t.warp.how[i] = (struct tachy_warp){{0.998f, -0.05f, 50, 0.05f, 0.998f, -90, 0, 0, 1}, {0}, TACHY_WARP_EDGE, 255};
+        t.p.src[i] = check_gpu_poison(c, (size_t)W * H);
+        t.p.dst[i] = check_gpu_poison(c, (size_t)W * H);
+        t.p.how[i] = (struct tachy_warp){{0.998f, -0.05f, 50, 0.05f, 0.998f, -90, 0, 0, 1}, {0}, TACHY_WARP_EDGE, 255};
     }
     check_gpu_row(c, "warp", "8 x 3840x2160 bytes, turned", check_gpu_time(c, launch_warp, &t), 2.0 * N * W * H);
     for (int i = 0; i < N; i++)
-        check_gpu_free(c, t.warp.src[i]), check_gpu_free(c, t.warp.dst[i]);
+        check_gpu_free(c, t.p.src[i]), check_gpu_free(c, t.p.dst[i]);
 }
 
 // 8 pictures of 1024x1024x3 bytes out of 32 triangles.
@@ -263,16 +250,16 @@ static void bench_mesh(struct check *c)
     int32_t triangle[3 * TRIANGLES];
     for (int i = 0; i < N; i++)
         mesh_of(c, corner + i * CORNERS, triangle, SIZE, SIZE, SIZE, SIZE);
-    struct timed t = {.c = c, .mesh = {.corner = check_gpu_put(c, corner, sizeof(corner)),
-                                       .triangle = check_gpu_put(c, triangle, sizeof(triangle)),
-                                       .texture = check_gpu_poison(c, all), .dst = check_gpu_poison(c, all),
-                                       .scratch = check_gpu_poison(c, (size_t)SIZE * SIZE * N * 4), .row_src = 3 * SIZE,
-                                       .col_src = 3, .chan_src = 1, .next_src = 3 * SIZE * SIZE, .row_dst = 3 * SIZE,
-                                       .col_dst = 3, .chan_dst = 1, .next_dst = 3 * SIZE * SIZE, .width_src = SIZE,
-                                       .height_src = SIZE, .width = SIZE, .height = SIZE, .corners = CORNERS,
-                                       .triangles = TRIANGLES - 3, .channels = 3, .count = N}};
+    struct timed_mesh t = {c, {.corner = check_gpu_put(c, corner, sizeof(corner)),
+                               .triangle = check_gpu_put(c, triangle, sizeof(triangle)),
+                               .texture = check_gpu_poison(c, all), .dst = check_gpu_poison(c, all),
+                               .scratch = check_gpu_poison(c, (size_t)SIZE * SIZE * N * 4), .row_src = 3 * SIZE,
+                               .col_src = 3, .chan_src = 1, .next_src = 3 * SIZE * SIZE, .row_dst = 3 * SIZE,
+                               .col_dst = 3, .chan_dst = 1, .next_dst = 3 * SIZE * SIZE, .width_src = SIZE,
+                               .height_src = SIZE, .width = SIZE, .height = SIZE, .corners = CORNERS,
+                               .triangles = TRIANGLES - 3, .channels = 3, .count = N}};
     check_gpu_row(c, "mesh", "8 x 1024x1024x3 bytes, 32 triangles", check_gpu_time(c, launch_mesh, &t), 2.0 * (double)all);
-    const cuda_address mine[] = {t.mesh.corner, t.mesh.triangle, t.mesh.texture, t.mesh.dst, t.mesh.scratch};
+    const cuda_address mine[] = {t.p.corner, t.p.triangle, t.p.texture, t.p.dst, t.p.scratch};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(mine); i++)
         check_gpu_free(c, mine[i]);
 }

@@ -32,6 +32,28 @@ FAKE_API void fake_cuda_list(int gpus);         // how many there are; 1 at firs
 FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none
 FAKE_API void fake_cuda_fail_init(int status); // of cuInit
 FAKE_API void fake_cuda_fail_push(int pushes); // so many contexts more are made current, then none; -1: all
+FAKE_API int fake_cuda_device_of(const void *context); // -1: it is none
+FAKE_API size_t fake_cuda_bytes_at(cuda_address at);   // of device memory, from there on; 0: it is none
+
+// NVENC: what a test sets, then what it finds.
+struct fake_nvenc_state {
+    unsigned without;  // bits 1 << GPU: those without an encoder
+    int most_sessions; // at once; 0: any number
+    int no_surfaces;   // 1: surfaces cannot be registered
+    int old_driver;    // 1: older than FFmpeg wants
+    int fail_at;       // number of a session's picture that fails, from 1; 0: none
+    int interval;      // pictures that the encoder takes before it gives the first one's bits; 0: 1
+
+    int sessions, opened;                // that are open; ever
+    int device;                          // GPU of the last one
+    void *stream;                        // that it reads in the order of
+    int surfaces, uploads;               // pictures that were read on the card, and from a buffer of the encoder's
+    int registrations, most_registered;  // of surfaces: ever; of a session at once
+    int wrong;                           // what a driver would not forgive
+    int other_version;                   // calls of a client that was built with another nvEncodeAPI.h
+    int preset, quality, bit_rate, rate_control, hevc; // of the last one; p1 is 1, quality in 256ths
+};
+FAKE_API struct fake_nvenc_state *fake_nvenc(void);
 
 // Sensors of a GPU, 0 or 1; the second one has neither power nor decoder.
 struct fake_nvml_gpu {

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { SMALL = 1 << 16 }; // bytes of a copy in one piece that is made; larger ones only take their time
+enum { SMALL = 1 << 19 }; // bytes of a copy in one piece that is made; larger ones only take their time
 
 struct cuda_stream_handle {
     uint64_t busy_until; // host ns
@@ -62,6 +62,8 @@ static void sleep_until(uint64_t ns)
 static void occupy(cuda_stream s, double seconds)
 {
     uint64_t now = now_ns();
+    if (!s) // the default stream, which nobody of ours works on
+        return;
     pthread_mutex_lock(&lock);
     if (s->busy_until < now)
         s->busy_until = now;
@@ -136,11 +138,14 @@ FAKE_API int cuDeviceTotalMem_v2(size_t *bytes, cuda_device device)
     return 0;
 }
 
+enum { TEXTURE_ALIGNMENT = 14 };
+
 FAKE_API int cuDeviceGetAttribute(int *value, int attribute, cuda_device device)
 {
     *value = attribute == CUDA_ATTR_CC_MAJOR   ? 9
              : attribute == CUDA_ATTR_CC_MINOR ? 0
              : attribute == CUDA_ATTR_SM_COUNT ? 132
+             : attribute == TEXTURE_ALIGNMENT  ? 512
                                                : 50 << 20;
     return 0;
 }
@@ -151,10 +156,26 @@ FAKE_API int cuDeviceGetPCIBusId(char *id, int size, cuda_device device)
     return 0;
 }
 
+enum { MOST = 32, PUSHED = 32, MADE = 16 };
+
+// Primary ones, then those that were made; a thread has a stack of current ones.
+static struct { int device, made; } contexts[MOST + MADE];
+static _Thread_local struct { cuda_context on[PUSHED]; int n; } current;
+
+static cuda_context context_at(int i) { return (cuda_context)&contexts[i]; }
+
+FAKE_API int fake_cuda_device_of(const void *context)
+{
+    for (int i = 0; i < MOST + MADE; i++)
+        if ((const void *)context_at(i) == context)
+            return i < MOST ? i : contexts[i].device;
+    return -1;
+}
+
 FAKE_API int cuDevicePrimaryCtxRetain(cuda_context *context, cuda_device device)
 {
     counts.contexts++;
-    *context = (cuda_context)&counts;
+    *context = context_at(device % MOST);
     return 0;
 }
 
@@ -174,14 +195,57 @@ FAKE_API int cuCtxPushCurrent_v2(cuda_context context)
         pushes = 0;
         return 201; // CUDA_ERROR_INVALID_CONTEXT
     }
-    return context ? 0 : 201;
+    if (!context || current.n == PUSHED)
+        return 201;
+    current.on[current.n++] = context;
+    return 0;
 }
 
 FAKE_API int cuCtxPopCurrent_v2(cuda_context *context)
 {
     called(__func__);
-    *context = (cuda_context)&counts;
+    if (!current.n)
+        return 201;
+    *context = current.on[--current.n];
     return 0;
+}
+
+FAKE_API int cuCtxGetDevice(cuda_device *device)
+{
+    *device = current.n ? fake_cuda_device_of(current.on[current.n - 1]) : 0;
+    return current.n ? 0 : 201;
+}
+
+FAKE_API int cuCtxCreate_v2(cuda_context *context, unsigned flags, cuda_device device)
+{
+    int i = MOST;
+    pthread_mutex_lock(&lock);
+    while (i < MOST + MADE && contexts[i].made)
+        i++;
+    if (i < MOST + MADE) {
+        contexts[i].made = 1;
+        contexts[i].device = device;
+        counts.contexts++;
+    }
+    pthread_mutex_unlock(&lock);
+    if (i == MOST + MADE)
+        return CUDA_OUT_OF_MEMORY;
+    *context = context_at(i);
+    return cuCtxPushCurrent_v2(*context); // as the driver does
+}
+
+FAKE_API int cuCtxDestroy_v2(cuda_context context)
+{
+    for (int i = MOST; i < MOST + MADE; i++) {
+        if (context_at(i) != context || !contexts[i].made)
+            continue;
+        pthread_mutex_lock(&lock);
+        contexts[i].made = 0;
+        counts.contexts--;
+        pthread_mutex_unlock(&lock);
+        return 0;
+    }
+    return 201;
 }
 
 enum { CARD_GIB = 16, BLOCKS = 256 };
@@ -263,6 +327,17 @@ FAKE_API int cuMemFreeHost(void *data)
     counts.allocations--;
     pthread_mutex_unlock(&lock);
     return 0;
+}
+
+FAKE_API size_t fake_cuda_bytes_at(cuda_address at)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i].at && at >= blocks[i].at && at < blocks[i].at + blocks[i].bytes)
+            bytes = (size_t)(blocks[i].at + blocks[i].bytes - at);
+    pthread_mutex_unlock(&lock);
+    return bytes;
 }
 
 static int copy_small(void *to, const void *from, size_t bytes)
