@@ -77,6 +77,11 @@ class TachyDirect(Tachy):
     own = {"direct": "1"}
 
 
+class TachyApart(Tachy):
+    """The same with each convolution as a step of its own."""
+    own = {"apart": "1"}
+
+
 class OpenVino:
     def __init__(self, files, feeds, threads):
         import openvino as ov
@@ -173,8 +178,8 @@ class Ncnn:
         return [np.array(y) for y in self.run()]
 
 
-ASKED = ("tachy-direct",)  # only by name
-ALL = {"tachy": Tachy, "tachy-direct": TachyDirect, "onnxruntime": OnnxRuntime, "ort-public": Public, "openvino": OpenVino, "litert": LiteRT,
+ASKED = ("tachy-direct", "tachy-apart")  # only by name
+ALL = {"tachy": Tachy, "tachy-direct": TachyDirect, "tachy-apart": TachyApart, "onnxruntime": OnnxRuntime, "ort-public": Public, "openvino": OpenVino, "litert": LiteRT,
        "ncnn": Ncnn}
 
 

@@ -98,7 +98,8 @@ int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int 
     int n = 0;
     // What is nearest to its end goes first: it frees memory and is still in the cache. Beside a GPU the two
     // take turns: a frame that waits for a worker holds a surface that its decoder needs.
-    for (; n < PIPELINE_BATCH && (count(&p->composite) || count(&p->infer)); n++) {
+    int limit = p->grouped ? PIPELINE_BATCH : most;
+    for (; n < limit && (count(&p->composite) || count(&p->infer)); n++) {
         bool infer = !count(&p->composite) || (p->in_turns && p->took_composite && count(&p->infer));
         struct pipeline_queue *q = infer ? &p->infer : &p->composite;
         if (n >= most && at(q, q->head)->stream->group <= 1)

@@ -457,23 +457,31 @@ static void work_group(struct group *g)
         infer_group(g);
 }
 
-// What a worker has taken, with what goes together in as few groups as there can be.
+// The job `i` with those behind it that go together with it.
+static void work_from(struct pipeline_worker *w, const struct pipeline_job *jobs, int n, int i, bool taken[])
+{
+    struct group g;
+    g.w = w;
+    g.s = jobs[i].stream;
+    g.n = 0;
+    for (; i < n && g.n < g.s->group; i++) {
+        if (taken[i] || jobs[i].stream != g.s || (g.n && jobs[i].part != g.of[0].job->part))
+            continue;
+        taken[i] = true;
+        add_member(&g, &jobs[i]);
+    }
+    work_group(&g);
+}
+
+// What a worker has taken, in as few groups as there can be.
 static void work_all(struct pipeline_worker *w, const struct pipeline_job *jobs, int n)
 {
     bool taken[PIPELINE_BATCH] = {0};
-    for (int i = 0; i < n; i++) {
-        struct group g = {.w = w, .s = jobs[i].stream};
-        if (g.s->group <= 1)
+    for (int i = 0; i < n; i++)
+        if (jobs[i].stream->group <= 1)
             work(w, &jobs[i]);
-        for (int k = i; k < n && g.n < g.s->group && g.s->group > 1; k++) {
-            if (taken[k] || jobs[k].stream != g.s || jobs[k].part != jobs[i].part)
-                continue;
-            taken[k] = true;
-            add_member(&g, &jobs[k]);
-        }
-        if (g.n)
-            work_group(&g);
-    }
+        else if (!taken[i])
+            work_from(w, jobs, n, i, taken);
 }
 
 // ---- Order ----

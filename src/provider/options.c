@@ -20,6 +20,7 @@ static const struct option known[] = {
     {"build_effort", offsetof(struct provider_options, plan.effort), 0, 3, 0},
     {"claim_qdq", offsetof(struct provider_options, claim_qdq), 0, 1, 0},
     {"direct", offsetof(struct provider_options, plan.direct), 0, 1, 0},
+    {"apart", offsetof(struct provider_options, plan.apart), 0, 1, 0},
     {"store", offsetof(struct provider_options, store), 0, 0, sizeof(((struct provider_options *)0)->store)},
 };
 

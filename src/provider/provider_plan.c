@@ -114,7 +114,7 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
     struct tachy_cpu_plan_params params = o ? o->plan : (struct tachy_cpu_plan_params){.trial = true};
     char key[TACHY_STORE_KEY + 1], *known = NULL;
     uint64_t start = tachy_now_ns();
-    bool store = o && !params.direct && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
+    bool store = o && !params.direct && !params.apart && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
     const char *dir = store && o->store[0] ? o->store : NULL;
     int err = tachy_graph_verify(g);
     if (err == TACHY_OK && provider_keeps_reference())

@@ -64,7 +64,7 @@ link="-pthread -Wl,--gc-sections,-z,defs"
 # shellcheck disable=SC2086
 "$cc" -static $link "$dir"/check/*.o "$dir"/media/*.o "$dir"/preprocess/*.o "$dir"/postprocess/*.o "$dir/plan.a" \
     -lm -o "$dir/tachy_check"
-for name in test_plan_ops test_plan_passes test_plan_resize test_plan_sums; do
+for name in test_plan_joined test_plan_ops test_plan_passes test_plan_resize test_plan_sums; do
     # shellcheck disable=SC2086
     "$cc" $flags -O1 -static $link "tests/unit/$name.c" "$dir/plan.a" -lm -o "$dir/$name"
     $run "$dir/$name" >"$dir/said" 2>&1 || { cat "$dir/said"; echo "$name failed"; exit 1; }

@@ -14,6 +14,12 @@ static struct plan_step *step_of(const struct choice *c, int member)
     return &c->b->plan->steps[c->b->kernels[member].step];
 }
 
+const struct plan_step *choice_timed_step(const struct choice *c, int member)
+{
+    const struct plan_step *s = step_of(c, member);
+    return s->run == plan_run_nothing ? s + 1 : s;
+}
+
 static bool same(const struct choice_group *g, const struct plan_step *s)
 {
     return g->scaled == (s->scale.base != NO_BASE) && !memcmp(&g->shape, &s->conv.s, sizeof(g->shape));
@@ -89,7 +95,9 @@ static int settle(struct choice *c)
         const struct choice_group *g = &c->groups[m->group];
         struct plan_packed *kept = m->packed[g->chosen];
         m->packed[g->chosen] = NULL;
-        plan_needs_scratch(p, tachy_conv_scratch_size(&step_of(c, k)->conv, g->scaled));
+        struct plan_step *s = step_of(c, k);
+        size_t band = TACHY_MAX(plan_joined_band(s), plan_joined_band(choice_timed_step(c, k)));
+        plan_needs_scratch(p, band + tachy_conv_scratch_size(&s->conv, g->scaled));
         err = plan_keep(p, kept);
     }
     return err;

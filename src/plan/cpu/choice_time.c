@@ -55,7 +55,10 @@ static size_t scratch_bytes(const struct choice *c)
             tachy_conv_setup(&conv, &c->groups[g].shape, &c->groups[g].v[i]);
             most = TACHY_MAX(most, tachy_conv_scratch_size(&conv, c->groups[g].scaled));
         }
-    return TACHY_MAX(most, 64);
+    size_t band = 0;
+    for (int i = 0; i < c->b->plan->nb_steps; i++)
+        band = TACHY_MAX(band, plan_joined_band(&c->b->plan->steps[i]));
+    return TACHY_MAX(band + most, 64);
 }
 
 // Numbers in 0..1, as pictures have them; zeros where they are whole.
@@ -120,7 +123,7 @@ static void record(struct timing *t)
     for (int k = 0; k < c->b->nb_kernels; k++) {
         struct choice_member *m = &c->members[k];
         struct choice_group *g = &c->groups[m->group];
-        uint64_t *best = &m->best[g->current], ns = t->ns[c->b->kernels[k].step];
+        uint64_t *best = &m->best[g->current], ns = t->ns[choice_timed_step(c, k) - c->b->plan->steps];
         *best = *best ? TACHY_MIN(*best, ns) : ns;
         g->time[g->current] += *best;
     }
@@ -299,7 +302,7 @@ static uint64_t sum_of(const struct choice *c, int group, const uint64_t *least)
 {
     uint64_t sum = 0;
     for (int k = 0; k < c->b->nb_kernels; k++)
-        sum += c->members[k].group == group ? least[c->b->kernels[k].step] : 0;
+        sum += c->members[k].group == group ? least[choice_timed_step(c, k) - c->b->plan->steps] : 0;
     return sum;
 }
 

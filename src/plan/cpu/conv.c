@@ -183,7 +183,7 @@ enum { SMALL_WEIGHTS = 256 << 10, SMALL_INPUT = 512 << 10, PART_BYTES = 24 << 10
 void tachy_conv_setup(struct tachy_conv *c, const struct tachy_conv_shape *s,
                       const struct tachy_conv_variant *v)
 {
-    *c = (struct tachy_conv){.s = *s, .v = *v, .k = tachy_plan_kernels(v->isa)};
+    *c = (struct tachy_conv){.s = *s, .v = *v, .k = tachy_plan_kernels(v->isa), .all = s->cout};
     c->out_h = tachy_conv_out_h(s);
     c->out_w = tachy_conv_out_w(s);
     c->taps = s->kh * s->kw * (s->cin / s->groups);
@@ -217,6 +217,16 @@ int tachy_conv_init(struct tachy_conv *c, const struct tachy_conv_shape *s,
                           tachy_isa_name(v->isa), v->vectors);
     tachy_conv_setup(c, s, v ? v : all);
     return TACHY_OK;
+}
+
+struct tachy_conv tachy_conv_part(const struct tachy_conv *c, int first, int count)
+{
+    struct tachy_conv part = *c;
+    part.first = first;
+    part.s.cout = count;
+    if (c->dw)
+        part.s.cin = part.s.groups = count;
+    return part;
 }
 
 size_t tachy_conv_packed_size(const struct tachy_conv *c)

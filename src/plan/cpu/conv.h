@@ -49,6 +49,7 @@ struct tachy_conv {
     int zeros;           // floats of the run that padding reads
     size_t group_floats; // of one group's packed weights
     bool far;            // weights do not stay in the second-level cache
+    int first, all;      // of a part: its first output channel, and those that there are; else 0 and cout
 };
 
 // TACHY_ERR_INVAL, logged: a size, stride or group count that is no convolution, or tensors of
@@ -92,6 +93,13 @@ static inline bool tachy_conv_bias_first(int taps) { return taps < 16; }
 // the rows of a kernel (kw * cin), or where those are long too, pieces of each tap's channels, the last
 // of which may have less. All taps where they are few. `cin` is that of one group.
 int tachy_conv_chunk(int kh, int kw, int cin);
+
+// The same convolution with output channels first..first+count-1 alone: it takes the packed weights and
+// the scratch of the whole one. Tensors and slopes that it is given begin with channel `first`. For
+// convolutions of one group and depthwise ones (whose input is a part too), without io->scale; `first` is
+// a multiple of TACHY_CONV_PART, and so is `count` where channels follow.
+enum { TACHY_CONV_PART = 96 }; // of the channels of every tile and vector
+struct tachy_conv tachy_conv_part(const struct tachy_conv *c, int first, int count);
 
 // Inside of src/plan/cpu: a shape that is known to be good, with kernels of 0 taps allowed.
 void tachy_conv_setup(struct tachy_conv *c, const struct tachy_conv_shape *s,

@@ -73,16 +73,16 @@ void tachy_conv_run_depthwise(const struct tachy_conv *c, const float *packed,
         .row = s->dil_h * io->in.row,
         .pixel = s->dil_w * io->in.pixel,
         .kw = s->kw,
-        .w = packed + TACHY_ALIGN(s->cin, c->k->width),
+        .w = packed + TACHY_ALIGN(c->all, c->k->width) + (ptrdiff_t)c->first * c->taps,
         .w_block = (ptrdiff_t)c->taps * c->k->width,
-        .bias = packed,
+        .bias = packed + c->first,
         .channels = s->cin,
         .add_last = e->add_last,
         .act = &e->act,
     };
     for (int r = row0; r < row1; r++) {
         if (e->sums) {
-            t.sums = e->sums + (ptrdiff_t)r * s->cout;
+            t.sums = e->sums + (ptrdiff_t)r * c->all;
             memset(t.sums, 0, (size_t)s->cout * sizeof(float));
         }
         run_row(c, &t, io, r / c->out_h, r % c->out_h);

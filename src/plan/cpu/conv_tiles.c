@@ -163,7 +163,7 @@ static struct tachy_tile panel_tile(const struct block *b, int k, int channels, 
         .y_step = b->io->out.pixel,
         .add_step = e->add ? e->add->pixel : 0,
         .add_last = e->add_last,
-        .sums = e->sums ? e->sums + ((ptrdiff_t)b->n * c->out_h + b->y) * c->s.cout + first : NULL,
+        .sums = e->sums ? e->sums + ((ptrdiff_t)b->n * c->out_h + b->y) * c->all + first : NULL,
     };
 }
 
@@ -245,7 +245,8 @@ static void run_block(struct block *b, const float *packed)
     bool adjacent = rows && b->io->in.pixel == c->s.cin && inside(c, b->x, b->size);
     b->packed = packed;
     for (b->group = 0; b->group < c->s.groups; b->group++) {
-        b->weights = packed + TACHY_ALIGN(c->zeros, 16) + (size_t)b->group * c->group_floats;
+        b->weights = packed + TACHY_ALIGN(c->zeros, 16) + (size_t)b->group * c->group_floats +
+                     (ptrdiff_t)c->first * (c->taps + 1);
         fill_table(b, adjacent);
         run_panels(b);
     }
@@ -308,7 +309,7 @@ void tachy_conv_run_tiles(const struct tachy_conv *c, const float *packed,
     }
     for (int r = 0; r < rows; r++) {
         if (e->sums)
-            memset(e->sums + (ptrdiff_t)(row0 + r) * c->s.cout, 0,
+            memset(e->sums + (ptrdiff_t)(row0 + r) * c->all, 0,
                    (size_t)c->s.cout * sizeof(float));
         if (few)
             run_row(&b, packed, y + r);

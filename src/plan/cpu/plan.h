@@ -35,6 +35,7 @@ struct tachy_cpu_plan_params { // {0} is valid
     const char *choice;
     bool trial; // nobody will run the plan: no weights are packed
     int direct; // 1: no convolution by Winograd's tiles, which gives other bits; `choice` must be of such a plan
+    int apart;  // 1: each convolution is a step of its own; the same bits
 };
 
 // Whether the plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not,

@@ -182,12 +182,20 @@ struct tachy_cpu_plan {
 struct plan_places {
     struct plan_ref *ref; // by a value's id; rank 4: as the value's layout says; else rows
     struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
+    bool *joined; // by a value's id: has no memory, since what makes and what reads it are joined
     size_t arena, values; // floats
 };
 // Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
-// Slice and Concat where that can be, the rest coloured by lifetime.
-int plan_place(struct plan_places *p, const struct tachy_graph *g);
+// Slice and Concat where that can be, the rest coloured by lifetime. `apart`: no steps are joined.
+int plan_place(struct plan_places *p, const struct tachy_graph *g, bool apart);
 void plan_place_free(struct plan_places *p);
+// Whether a convolution and the node behind it run as one (plan_joined.c).
+bool plan_joins(const struct tachy_graph *g, const struct tachy_node *n);
+// Makes one of two convolutions' steps, the second of which comes last. Their rows are set then.
+void plan_join(struct plan_step *first, struct plan_step *second);
+// Bytes of scratch that a step has in front of what its kernels use.
+size_t plan_joined_band(const struct plan_step *s);
+struct tachy_conv_shape plan_conv_shape(const struct tachy_node *n);
 // A mean over the pixels of a picture with its channels last, which can be read from sums of rows.
 bool plan_is_mean_of_rows(const struct tachy_node *n);
 
@@ -281,7 +289,7 @@ static inline bool plan_changes_type(const struct tachy_node *n)
 
 // What steps do (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
-plan_run_fn plan_run_conv, plan_run_narrow, plan_run_winograd, plan_run_deconv, plan_run_unary, plan_run_binary,
+plan_run_fn plan_run_conv, plan_run_joined, plan_run_nothing, plan_run_narrow, plan_run_winograd, plan_run_deconv, plan_run_unary, plan_run_binary,
     plan_run_pool, plan_run_mean, plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
     plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_arg,
     plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_function, plan_run_enter,

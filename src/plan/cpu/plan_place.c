@@ -22,6 +22,7 @@ struct placing {
     struct plan_ref *ref, *sums; // base: the slot until the end
     struct slot *slots;
     struct part *part;
+    bool *joined, apart;
     int nb_slots;
 };
 
@@ -130,7 +131,8 @@ static void mark_parts(struct placing *p, const struct tachy_node *n)
 static void new_slot(struct placing *p, const struct tachy_value *v, int base, int at)
 {
     p->ref[v->id] = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
-    p->slots[p->nb_slots++] = (struct slot){base, 0, (size_t)tachy_value_elements(v), at, at};
+    size_t size = p->joined[v->id] ? 0 : (size_t)tachy_value_elements(v);
+    p->slots[p->nb_slots++] = (struct slot){base, 0, size, at, at};
 }
 
 // The part of `whole` that begins at `start` along an axis, with the shape of `v`.
@@ -298,13 +300,14 @@ static void place_all(struct placing *p)
         if (n->out->rank == 4)
             mark_parts(p, n);
     for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
+        p->joined[n->out->id] = !p->apart && plan_joins(g, n);
         if (!place_alias(p, n))
             place_made(p, n->out, at);
         place_sums(p, n, at);
         touch_sums(p, n, at);
         touch(p, n->out, at);
         for (int i = 0; i < n->nb_in; i++)
-            touch(p, n->in[i], at);
+            touch(p, n->in[i], at + p->joined[n->out->id]); // which is when it is read
     }
     place_outputs(p, at);
 }
@@ -321,16 +324,17 @@ static void settle(const struct placing *p, struct plan_ref *ref)
     }
 }
 
-int plan_place(struct plan_places *out, const struct tachy_graph *g)
+int plan_place(struct plan_places *out, const struct tachy_graph *g, bool apart)
 {
     size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
-    struct placing p = {.g = g};
+    struct placing p = {.g = g, .apart = apart};
     p.ref = calloc(n, sizeof(*p.ref));
     p.sums = calloc(n, sizeof(*p.sums));
     p.slots = calloc(2 * n, sizeof(*p.slots)); // of values and of their sums
     p.part = calloc(n, sizeof(*p.part));
-    int err = p.ref && p.sums && p.slots && p.part ? TACHY_OK : TACHY_ERR_NOMEM;
-    *out = (struct plan_places){p.ref, p.sums, 0, 0};
+    p.joined = calloc(n, sizeof(*p.joined));
+    int err = p.ref && p.sums && p.slots && p.part && p.joined ? TACHY_OK : TACHY_ERR_NOMEM;
+    *out = (struct plan_places){p.ref, p.sums, p.joined, 0, 0};
     if (err == TACHY_OK) {
         place_all(&p);
         err = colour(&p, out);
@@ -350,5 +354,7 @@ void plan_place_free(struct plan_places *p)
 {
     free(p->ref);
     free(p->sums);
+    free(p->joined);
     p->ref = p->sums = NULL;
+    p->joined = NULL;
 }

@@ -76,6 +76,8 @@ bool plan_worth_splitting(const struct plan_step *s)
         return false;
     if (s->run == plan_run_conv)
         return elements * s->conv.taps >= MULTIPLIES;
+    if (s->run == plan_run_joined)
+        return elements * (s->conv.taps + s[-1].conv.taps) >= MULTIPLIES;
     if (s->run == plan_run_narrow)
         return elements * s->narrow.s.kh * s->narrow.s.kw * s->narrow.s.cin >= MULTIPLIES;
     if (s->run == plan_run_winograd)

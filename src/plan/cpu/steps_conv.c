@@ -5,7 +5,7 @@
 
 // Steps of convolutions and matrix products.
 
-static struct tachy_conv_shape conv_shape(const struct tachy_node *n)
+struct tachy_conv_shape plan_conv_shape(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0];
     const struct tachy_plan_attr *a = &n->attr;
@@ -83,7 +83,7 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
         return err;
     s->add_last = n->attr.act_before_add;
     s->sums = b->places.sums[n->out->id];
-    struct tachy_conv_shape shape = conv_shape(n);
+    struct tachy_conv_shape shape = plan_conv_shape(n);
     if (!n->in[1]->data || (plan_input(n, 2) && !n->in[2]->data))
         return plan_steps_conv_computed(b, s, n, &shape);
     struct tachy_conv_weights w = tachy_conv_oihw(&shape, n->in[1]->data, data_of(plan_input(n, 2)));
@@ -96,7 +96,10 @@ int plan_steps_conv(struct plan_build *b, const struct tachy_node *n)
         return convolve_narrow(b, s, &shape, &w);
     if (plain && !b->direct && tachy_winograd_outputs(&shape))
         return convolve_winograd(b, s, &shape, &w);
-    return convolve(b, s, &shape, &w);
+    err = convolve(b, s, &shape, &w);
+    if (err == TACHY_OK && b->places.joined[n->in[0]->id])
+        plan_join(s - 1, s);
+    return err;
 }
 
 static int keep_deconv(struct tachy_cpu_plan *p, struct tachy_deconv *d)
@@ -132,7 +135,7 @@ int plan_steps_deconv(struct plan_build *b, const struct tachy_node *n)
     s->deconv = calloc(1, sizeof(*s->deconv));
     if (!s->deconv || keep_deconv(b->plan, s->deconv) < 0)
         return TACHY_ERR_NOMEM;
-    struct tachy_deconv_shape d = {conv_shape(n), (int)n->out->shape[2], (int)n->out->shape[3]};
+    struct tachy_deconv_shape d = {plan_conv_shape(n), (int)n->out->shape[2], (int)n->out->shape[3]};
     err = tachy_deconv_init(s->deconv, &d, b->k->isa, b->g->log);
     if (err < 0)
         return err;

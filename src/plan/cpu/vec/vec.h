@@ -64,6 +64,8 @@ static inline VF vexp2i(VF n)
         _mm256_slli_epi32(_mm256_add_epi32(i, _mm256_set1_epi32(127)), 23));
 }
 
+static inline VF vscale2(VF a, VF n) { return _mm256_mul_ps(a, vexp2i(n)); } // a * 2^n, the same n
+
 // p where a < b, else q
 static inline VF vselect_lt(VF a, VF b, VF p, VF q)
 {
@@ -146,6 +148,8 @@ static inline VF vexp2i(VF n)
         _mm512_slli_epi32(_mm512_add_epi32(i, _mm512_set1_epi32(127)), 23));
 }
 
+static inline VF vscale2(VF a, VF n) { return _mm512_scalef_ps(a, n); }
+
 static inline VF vselect_lt(VF a, VF b, VF p, VF q)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), q, p);
@@ -194,6 +198,8 @@ static inline VF vexp2i(VF n)
     int32x4_t i = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
     return vreinterpretq_f32_s32(vshlq_n_s32(i, 23));
 }
+
+static inline VF vscale2(VF a, VF n) { return vmulq_f32(a, vexp2i(n)); }
 
 static inline float vsum(VF v) { return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v))); }
 
@@ -274,6 +280,8 @@ static inline VF vexp2i(VF n)
     VI i = {(int32_t)n[0], (int32_t)n[1], (int32_t)n[2], (int32_t)n[3]};
     return (VF)((i + 127) << 23);
 }
+
+static inline VF vscale2(VF a, VF n) { return a * vexp2i(n); }
 
 static inline float vsum(VF v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 

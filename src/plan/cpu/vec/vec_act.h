@@ -33,7 +33,7 @@ static inline VF vexp(VF x)
 static inline VF vexp_cut(VF x)
 {
     VF n, p = vexp_part(vmin(vset1(87.0f), vmax(vset1(-87.0f), x)), &n);
-    return vmul(p, vexp2i(n));
+    return vscale2(p, n);
 }
 
 static inline VF vsigmoid(VF x)
