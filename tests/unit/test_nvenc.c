@@ -231,12 +231,12 @@ static void check_same(const char *a, const char *b, int frames, bool times)
     size_t same = 0;
     while (x[same] && x[same] == y[same])
         same++;
-    if (x[same] != y[same]) {
-        while (same && x[same - 1] != '\n')
-            same--;
+    bool differ = x[same] != y[same];
+    while (same && x[same - 1] != '\n')
+        same--;
+    if (differ)
         fprintf(stderr, "%s and %s differ from here on:\n%.200s\n%.200s\n", a, b, x + same, y + same);
-        CHECK(!"the same pictures");
-    }
+    CHECK(!differ);
     free(x);
     free(y);
 }
