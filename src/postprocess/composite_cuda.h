@@ -5,9 +5,8 @@
 #include "postprocess/composite.h"
 
 // The composite on a GPU: what tachy_composite_planes() writes, bit for bit, with frames, masks and
-// outputs in the GPU's memory. Formats with luma and without alpha: grey, 4:2:0 planar or with
-// interleaved chroma (NV12, P010), 4:4:4; others are TACHY_ERR_UNSUPPORTED with a sentence. A mask is made for
-// frames of every format, a refined one for those with luma.
+// outputs in the GPU's memory, for frames of every format. Grey, 4:2:0 and 4:4:4 without transparency go through one
+// kernel; of the others alpha is made first, then their planes are blended by it.
 
 struct tachy_composite_cuda_params {
     struct tachy_composite_params composite; // `isa` is not used; mode json is refused

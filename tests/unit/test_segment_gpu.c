@@ -653,6 +653,5 @@ TEST(cleans) { remove_folder(); }
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames),
           TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(several_cards_share_a_stream),
           TEST_CASE(frames_of_other_formats), TEST_CASE(a_video_behind_is_fitted_on_the_card),
-
           TEST_CASE(a_card_that_fails_ends_the_stream), TEST_CASE(closing_in_the_middle),
           TEST_CASE(a_mask_is_fetched_when_it_is_asked_for), TEST_CASE(few_calls), TEST_CASE(cleans))
