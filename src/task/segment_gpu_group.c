@@ -4,7 +4,7 @@
 
 // The steps of several items at once where a worker only queues: a launch, a copy, an event for all of them where the
 // steps one by one (segment_gpu.c) have one each. What comes out is the same. An item that fails does so alone; what
-// has been queued for it is waited for, since its memory is about to be used again.
+// has been queued for its mask or picture is waited for, since that memory is about to be used again.
 
 enum { MOST = SEGMENT_GPU_GROUP };
 
