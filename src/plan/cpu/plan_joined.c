@@ -8,7 +8,7 @@
 
 enum {
     BAND_BYTES = 128 << 10,  // about, of what is between the two
-    LEAST_BYTES = 96 << 10,  // of all of it: less does not leave the caches anyway
+    LEAST_BYTES = 256 << 10, // of all of it: less does not leave the caches anyway
 };
 
 // With weights that are constant, and none of its inputs scaled.
