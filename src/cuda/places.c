@@ -130,3 +130,14 @@ int tachy_gpu_places_open(struct tachy_memory *m, const struct tachy_device *d,
         return err;
     return open_device(m, d, p);
 }
+
+int tachy_gpu_scratch_need(const struct tachy_gpu_scratch *s, struct tachy_block *b, size_t size)
+{
+    if (b->size >= size)
+        return TACHY_OK;
+    int err = b->data ? tachy_cu_check(s->cu, s->cu->stream_wait(s->stream), s->log, "waiting for a stream") : TACHY_OK;
+    if (err < 0)
+        return err;
+    tachy_memory_give(s->memory, b);
+    return tachy_memory_take(s->memory, b, s->place, TACHY_MEMORY_RESULTS, size);
+}

@@ -19,3 +19,15 @@ struct tachy_gpu_places_params {
 // (TACHY_ERR_UNSUPPORTED).
 int tachy_gpu_places_open(struct tachy_memory *m, const struct tachy_device *d,
                           const struct tachy_gpu_places_params *p);
+
+// Memory for results of a stream's kernels, which the manager counts.
+struct tachy_gpu_scratch {
+    struct tachy_memory *memory;
+    enum tachy_place place;
+    const struct tachy_cu *cu;
+    cuda_stream stream;
+    const struct tachy_log *log;
+};
+// At least `size` bytes in *b; what it held is lost when it grows, once the stream is through with it. The context
+// is current. Negative: as the manager's, or logged where the stream failed.
+int tachy_gpu_scratch_need(const struct tachy_gpu_scratch *s, struct tachy_block *b, size_t size);

@@ -21,6 +21,11 @@ int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum 
 int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_place place,
                                 enum tachy_pix format, int width, int height);
 
+// A frame of the format and size of `like` from *p, which becomes a pool of such frames where it is none (NULL, or of
+// others), on `g` (NULL: the host's) and counted in `m` (NULL: not). Always the same `g` and `m` for one *p.
+int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, struct tachy_memory *m, const tachy_frame *like,
+                              tachy_frame **out);
+
 // Copies pixels, times, id, colour and flags into `to`, a frame of the same format and size that can
 // be written, on `stream`. One of the two lies on the GPU `d`, or both.
 int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tachy_device *d,

@@ -190,6 +190,21 @@ int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)
     return TACHY_OK;
 }
 
+int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, struct tachy_memory *m, const tachy_frame *like,
+                              tachy_frame **out)
+{
+    *out = NULL;
+    if (!*p || (*p)->format != like->format || (*p)->width != like->width || (*p)->height != like->height) {
+        tachy_frame_pool_close(p);
+        int err = tachy_frame_pool_open_gpu(p, g, like->format, like->width, like->height);
+        if (err < 0)
+            return err;
+        if (m)
+            tachy_frame_pool_account(*p, m);
+    }
+    return tachy_frame_pool_get(*p, out);
+}
+
 static void destroy(tachy_frame_pool *p)
 {
     while (p->nb_idle)

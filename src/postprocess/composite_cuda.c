@@ -48,16 +48,10 @@ void tachy_composite_cuda_close(tachy_composite_cuda **pc)
     free(c);
 }
 
-// At least `size` bytes; what they held is lost when they grow, once the stream is through with them.
 int tachy_composite_cuda_need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t size)
 {
-    if (b->size >= size)
-        return TACHY_OK;
-    int err = b->data ? tachy_cu_check(c->cu, c->cu->stream_wait(c->stream), c->log, "waiting for a stream") : TACHY_OK;
-    if (err < 0)
-        return err;
-    tachy_memory_give(c->memory, b);
-    return tachy_memory_take(c->memory, b, c->place, TACHY_MEMORY_RESULTS, size);
+    struct tachy_gpu_scratch s = {c->memory, c->place, c->cu, c->stream, c->log};
+    return tachy_gpu_scratch_need(&s, b, size);
 }
 
 // Tables

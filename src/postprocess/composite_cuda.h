@@ -30,6 +30,9 @@ struct tachy_composite_cuda_item {
 // Whether frames of this format are taken.
 bool tachy_composite_cuda_takes(const struct tachy_composite_params *p, enum tachy_pix format);
 
+// What the luma's kernel takes for n frames like this one of R'G'B', into rows of `stride` bytes: all but addresses.
+struct tachy_cuda_luma tachy_luma_cuda_of(const tachy_frame *f, int n, int64_t stride);
+
 // Keeps tables and scratch on the GPU from call to call: one object a stream, used by one thread at a
 // time whose current context is the device's (tachy_device_enter).
 typedef struct tachy_composite_cuda tachy_composite_cuda;

@@ -3,16 +3,18 @@
 // Interleaved R'G'B', 4:2:2, planes of transparency: alpha is made by the composite's kernel, as bytes, and every plane
 // is blended by them. More is read and written than in one pass, and a picture is never converted.
 
-static bool is_blue_first(enum tachy_pix f) { return f == TACHY_PIX_BGRA; }
+struct tachy_cuda_luma tachy_luma_cuda_of(const tachy_frame *f, int n, int64_t stride)
+{
+    return (struct tachy_cuda_luma){.in_stride = f->stride[0], .out_stride = stride, .count = n, .width = f->width,
+                                    .height = f->height, .step = tachy_pix_desc(f->format)->components[0],
+                                    .blue_first = f->format == TACHY_PIX_BGRA};
+}
 
 int tachy_composite_cuda_luma(struct tachy_composite_cuda *c, const item *it, int n,
                               struct tachy_composite_cuda_luma *out)
 {
     const tachy_frame *f = it[0].in;
-    struct tachy_cuda_luma k = {.in_stride = f->stride[0], .out_stride = (int64_t)TACHY_ALIGN((size_t)f->width, 16u),
-                                .count = n, .width = f->width, .height = f->height,
-                                .step = tachy_pix_desc(f->format)->components[0],
-                                .blue_first = is_blue_first(f->format)};
+    struct tachy_cuda_luma k = tachy_luma_cuda_of(f, n, (int64_t)TACHY_ALIGN((size_t)f->width, 16u));
     size_t size = (size_t)k.out_stride * (size_t)f->height;
     int err = tachy_composite_cuda_need(c, &c->luma, size * (size_t)n);
     if (err < 0)

@@ -1,4 +1,5 @@
 #pragma once
+#include "cuda/places.h"
 #include "postprocess/composite_cuda.h"
 #include "postprocess/composite_priv.h"
 
@@ -46,7 +47,7 @@ struct origin {
     int width, height; // of the frame
 };
 
-// At least `size` bytes; what they held is lost when they grow, once the stream is through with them.
+// tachy_gpu_scratch_need().
 int tachy_composite_cuda_need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t size);
 // The code for a launcher's status.
 int tachy_composite_cuda_launched(struct tachy_composite_cuda *c, int status);

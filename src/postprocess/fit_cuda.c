@@ -1,6 +1,7 @@
 #include "postprocess/fit_cuda.h"
 
 #include "cuda/kernels.h"
+#include "cuda/places.h"
 #include "ref/ref_resample.h"
 
 #include <stdlib.h>
@@ -84,16 +85,10 @@ static int wait_for(struct tachy_fit_cuda *f, cuda_stream stream)
     return tachy_cu_check(f->p.cu, f->p.cu->stream_wait(stream), f->p.log, "waiting for a stream");
 }
 
-// At least `size` bytes; what they held is lost when they grow, once the stream is through with them.
 static int need(struct tachy_fit_cuda *f, struct tachy_block *b, size_t size, cuda_stream stream)
 {
-    if (b->size >= size)
-        return TACHY_OK;
-    int err = b->data ? wait_for(f, stream) : TACHY_OK;
-    if (err < 0)
-        return err;
-    tachy_memory_give(f->p.memory, b);
-    return tachy_memory_take(f->p.memory, b, f->p.place, TACHY_MEMORY_RESULTS, size);
+    struct tachy_gpu_scratch s = {f->p.memory, f->p.place, f->p.cu, stream, f->p.log};
+    return tachy_gpu_scratch_need(&s, b, size);
 }
 
 // ---- Tables

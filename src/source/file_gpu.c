@@ -326,17 +326,7 @@ static int copy_out(tachy_source *s, struct file_lane *l, const tachy_frame *f, 
 {
     struct tachy_gpu *g = l->card->gpu;
     bool stay = s->params.on_gpu;
-    int err = TACHY_OK;
-    if (!l->copies || l->copies_format != f->format || l->copies_width != f->width ||
-        l->copies_height != f->height) {
-        tachy_frame_pool_close(&l->copies);
-        err = tachy_frame_pool_open_gpu(&l->copies, stay ? g : NULL, f->format, f->width, f->height);
-        l->copies_format = f->format;
-        l->copies_width = f->width;
-        l->copies_height = f->height;
-    }
-    if (err == TACHY_OK)
-        err = tachy_frame_pool_get(l->copies, out);
+    int err = tachy_frame_pool_get_like(&l->copies, stay ? g : NULL, NULL, f, out);
     if (err == TACHY_ERR_NOMEM)
         return tachy_fail(s->params.log, err, "%s: there is no memory for another picture of %dx%d "
                           "%s", s->url, f->width, f->height, stay ? "on its GPU" : "");

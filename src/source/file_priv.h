@@ -147,9 +147,7 @@ struct file_lane {
 
     struct file_card *card;   // NVDEC: the GPU that it decodes on, once it has a decoder
     struct file_held *held;   // NVDEC's surfaces that frames hold
-    tachy_frame_pool *copies; // of pictures of NVDEC's, of this format and size
-    enum tachy_pix copies_format;
-    int copies_width, copies_height;
+    tachy_frame_pool *copies; // of pictures of NVDEC's
 };
 
 // --- The source ----------------------------------------------------------------------------

@@ -203,6 +203,7 @@ int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
 
 // segment_state.c: the recurrent part of the recipe. begin: the first state's elements into host memory.
 void segment_state_begin(void *data, const struct segment_state_io *io);
+size_t segment_state_bytes(const struct segment *s); // of one eye's states
 bool segment_recurrent(const tachy_task *t);
 int segment_state_open(tachy_task *t, void **state);
 void segment_state_close(void *state);

@@ -6,19 +6,7 @@
 // A frame of the host's, on the card.
 static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_frame **out)
 {
-    int err = TACHY_OK;
-    if (!g->uploads || g->upload_format != f->format || g->upload_width != f->width ||
-        g->upload_height != f->height) {
-        tachy_frame_pool_close(&g->uploads);
-        err = tachy_frame_pool_open_gpu(&g->uploads, g->gpu, f->format, f->width, f->height);
-        if (err == TACHY_OK)
-            tachy_frame_pool_account(g->uploads, g->w->task->memory);
-        g->upload_format = f->format;
-        g->upload_width = f->width;
-        g->upload_height = f->height;
-    }
-    if (err == TACHY_OK)
-        err = tachy_frame_pool_get(g->uploads, out);
+    int err = tachy_frame_pool_get_like(&g->uploads, g->gpu, g->w->task->memory, f, out);
     if (err < 0)
         return err;
     segment_gpu_copies(g, TACHY_STEP_PREPROCESS);

@@ -18,9 +18,7 @@ struct segment_gpu_order {
         int width, height;
     } eye[TACHY_MAX_EYES];
     struct order_background {
-        tachy_frame_pool *pool, *raw; // raw: of pictures that are fitted there, of this format and size
-        enum tachy_pix raw_format;
-        int raw_width, raw_height;
+        tachy_frame_pool *pool, *raw; // raw: of pictures that are fitted there
         tachy_fit_cuda *fit;
         tachy_frame *host, *there; // the last one that was composited there, and its copy
     } background[TACHY_MAX_GPUS]; // a card
@@ -171,16 +169,8 @@ static int fit_background(struct segment_gpu_order *o, const struct segment_card
     if (!b->fit)
         err = tachy_fit_cuda_open(&b->fit, &(struct tachy_fit_cuda_params){.memory = o->s->memory, .place = c->place,
                                                                            .cu = o->cu, .log = o->task->log});
-    if (err == TACHY_OK && (!b->raw || b->raw_format != host->format || b->raw_width != host->width ||
-                            b->raw_height != host->height)) {
-        tachy_frame_pool_close(&b->raw);
-        err = tachy_frame_pool_open_gpu(&b->raw, c->gpu, host->format, host->width, host->height);
-        if (err == TACHY_OK)
-            tachy_frame_pool_account(b->raw, o->s->memory);
-        b->raw_format = host->format, b->raw_width = host->width, b->raw_height = host->height;
-    }
     if (err == TACHY_OK)
-        err = tachy_frame_pool_get(b->raw, &raw);
+        err = tachy_frame_pool_get_like(&b->raw, c->gpu, o->s->memory, host, &raw);
     if (err < 0)
         return err;
     cuda_stream stream = b->there->stream; // that of all frames of the card's pools, so of what `raw` is next

@@ -10,7 +10,10 @@
 
 // What the files of segment's GPU worker share. A worker is one thread's at a time.
 
-enum { SEGMENT_GPU_GROUP = 8 }; // items that a worker takes at once
+enum {
+    SEGMENT_GPU_GROUP = 8,   // items that a worker takes at once
+    SEGMENT_GPU_ALIGN = 256, // what tensors of one block begin at multiples of, as what the driver gives does
+};
 
 struct segment_gpu_size {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
@@ -36,8 +39,6 @@ struct segment_gpu_worker {
     struct segment_gpu_size size[SEGMENT_SIZES];
     tachy_composite_cuda *composite;
     tachy_frame_pool *surfaces, *uploads; // composited; copies of the host's frames
-    enum tachy_pix upload_format;
-    int upload_width, upload_height;
     struct segment_gpu_flight *flight; // with frames that the pipeline lets go of while the GPU reads them
     struct segment_eye *made; // whose mask was made last
     struct tachy_block coefficients; // refine: a, then b, eye by eye

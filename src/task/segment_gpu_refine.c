@@ -1,20 +1,16 @@
 #include "task/segment_gpu_priv.h"
 
+#include "cuda/places.h"
 #include "postprocess/refine_cuda.h"
 
 // Edge-guided upsampling on a GPU: the guide is made behind the mask, the coefficients where they are used.
 
 static uint8_t *bytes(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 
-// At least `size` bytes; what is there now is read by nobody once the stream has passed.
 static int need(struct segment_gpu_worker *g, struct tachy_block *b, size_t size)
 {
-    struct tachy_memory *m = g->w->task->memory;
-    if (b->size >= size)
-        return TACHY_OK;
-    int err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
-    tachy_memory_give(m, b);
-    return err < 0 ? err : tachy_memory_take(m, b, g->card->place, TACHY_MEMORY_RESULTS, size);
+    struct tachy_gpu_scratch s = {g->w->task->memory, g->card->place, g->cu, g->stream, g->w->task->log};
+    return tachy_gpu_scratch_need(&s, b, size);
 }
 
 // The luma of a frame of R'G'B' as a grey picture, which is good until the next one's.
@@ -24,11 +20,9 @@ static int luma_of(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fra
     int err = need(g, &g->luma, stride * (size_t)f->height);
     if (err < 0)
         return err;
-    struct tachy_cuda_luma k = {.in[0] = (cuda_address)(uintptr_t)f->data[0], .in_stride = f->stride[0],
-                                .out[0] = (cuda_address)(uintptr_t)g->luma.data, .out_stride = (int64_t)stride, .count = 1,
-                                .width = f->width, .height = f->height,
-                                .step = tachy_pix_desc(f->format)->components[0],
-                                .blue_first = f->format == TACHY_PIX_BGRA};
+    struct tachy_cuda_luma k = tachy_luma_cuda_of(f, 1, (int64_t)stride);
+    k.in[0] = (cuda_address)(uintptr_t)f->data[0];
+    k.out[0] = (cuda_address)(uintptr_t)g->luma.data;
     *grey = *f;
     grey->format = TACHY_PIX_GRAY8;
     grey->data[0] = g->luma.data;

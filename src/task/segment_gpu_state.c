@@ -30,11 +30,10 @@ static size_t bytes_of(const struct segment_gpu_state *st, int i) { return tachy
 // Memory for all of it on the card, and where each state is there.
 static int place(struct segment_gpu_state *st, struct segment_card *card)
 {
-    enum { APART = 256 };
     size_t all = 0, at[TACHY_MAX_STATES];
     for (int i = 0; i < st->s->nb_states; i++) {
         at[i] = all;
-        all += (bytes_of(st, i) + APART - 1) / APART * APART;
+        all += TACHY_ALIGN(bytes_of(st, i), (size_t)SEGMENT_GPU_ALIGN);
     }
     atomic_fetch_add(&card->states, 1);
     atomic_store(&st->card, card);
@@ -177,10 +176,7 @@ int segment_gpu_state_load(struct segment_gpu_state *st, const void *data)
 // To the card that the next frame is on, by way of the host: a file's parts follow each other from card to card.
 static int move(struct segment_gpu_state *st, struct segment_card *to)
 {
-    size_t bytes = 0;
-    for (int i = 0; i < st->s->nb_states; i++)
-        bytes += bytes_of(st, i);
-    void *data = malloc(bytes * (size_t)st->eyes);
+    void *data = malloc(segment_state_bytes(st->s) * (size_t)st->eyes);
     int err = data ? segment_gpu_state_save(st, data) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK) {
         leave(st);

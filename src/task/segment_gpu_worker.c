@@ -50,9 +50,7 @@ static int tensors_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, 
     return segment_gpu_failed(g, g->cu->fill_async((cuda_address)(uintptr_t)t->data, 0, bytes, g->stream), "clearing a tensor");
 }
 
-enum { APART = 256 }; // what tensors of one block begin at multiples of, as what the driver gives does
-
-static size_t rounded(const struct tachy_tensor *t) { return (tachy_tensor_bytes(t) + APART - 1) / APART * APART; }
+static size_t rounded(const struct tachy_tensor *t) { return TACHY_ALIGN(tachy_tensor_bytes(t), (size_t)SEGMENT_GPU_ALIGN); }
 
 // All of an engine that runs on the card, in one block but for the picture and the mask, which are there.
 static int rest_on_gpu(struct segment_gpu_worker *g, const struct segment_tensors *t, struct segment_gpu_size *size)

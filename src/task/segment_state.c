@@ -83,7 +83,7 @@ int segment_state_open(tachy_task *t, void **state)
 }
 
 // Bytes of an eye's states.
-static size_t eye_bytes(const struct segment *s)
+size_t segment_state_bytes(const struct segment *s)
 {
     size_t n = 0;
     for (int i = 0; i < s->nb_states; i++)
@@ -94,7 +94,7 @@ static size_t eye_bytes(const struct segment *s)
 int segment_state_save(const void *state, void **data, size_t *size)
 {
     const struct segment_state *st = state;
-    *size = (size_t)st->eyes * eye_bytes(st->s);
+    *size = (size_t)st->eyes * segment_state_bytes(st->s);
     char *to = *data = malloc(*size);
     if (!to)
         return TACHY_ERR_NOMEM;
@@ -120,7 +120,7 @@ int segment_state_load(void *state, const void *data, size_t size)
 {
     struct segment_state *st = state;
     const char *from = data;
-    if (size != (size_t)st->eyes * eye_bytes(st->s))
+    if (size != (size_t)st->eyes * segment_state_bytes(st->s))
         return TACHY_ERR_FORMAT;
     if (st->gpu)
         return segment_gpu_state_load(st->gpu, data);

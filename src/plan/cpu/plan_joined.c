@@ -19,32 +19,18 @@ static bool is_plain(const struct tachy_node *n)
     return n->in[1]->data && (!plan_input(n, 2) || n->in[2]->data);
 }
 
-static bool is_read_elsewhere(const struct tachy_graph *g, const struct tachy_value *v, const struct tachy_node *by)
-{
-    for (int i = 0; i < g->nb_out; i++)
-        if (g->out[i] == v)
-            return true;
-    for (const struct tachy_node *n = g->first; n; n = n->next)
-        for (int i = 0; i < n->nb_in; i++)
-            if (n->in[i] == v && (n != by || i > 0))
-                return true;
-    return false;
-}
-
 bool plan_joins(const struct tachy_graph *g, const struct tachy_node *n)
 {
     const struct tachy_node *next = n->next;
-    if (!is_plain(n) || !is_plain(next) || next->in[0] != n->out || n->attr.row_sums)
+    if (!is_plain(n) || !is_plain(next) || next->in[0] != n->out || n->attr.row_sums || tachy_value_user(g, n->out) != next)
         return false;
     struct tachy_conv_shape a = plan_conv_shape(n), b = plan_conv_shape(next);
     const struct tachy_plan_kernels *k = tachy_plan_kernels(tachy_cpu_isa());
-    bool depthwise = b.groups > 1 && b.groups == b.cin && b.groups == b.cout;
     struct tachy_conv first, second;
-    if (a.groups != 1 || !depthwise || tachy_narrow_fits(&a, k) || tachy_narrow_fits(&b, k) ||
-        tachy_winograd_outputs(&a) || tachy_conv_init(&first, &a, NULL, NULL) < 0 ||
-        tachy_conv_init(&second, &b, NULL, NULL) < 0)
+    if (a.groups != 1 || tachy_narrow_fits(&a, k) || tachy_narrow_fits(&b, k) || tachy_winograd_outputs(&a) ||
+        tachy_conv_init(&first, &a, NULL, NULL) < 0 || tachy_conv_init(&second, &b, NULL, NULL) < 0)
         return false;
-    return (double)a.n * b.h * b.w * b.cin * sizeof(float) >= LEAST_BYTES && !is_read_elsewhere(g, n->out, next);
+    return second.v.depthwise && (double)a.n * b.h * b.w * b.cin * sizeof(float) >= LEAST_BYTES;
 }
 
 // Channels that go through both before the next ones.
