@@ -33,7 +33,12 @@ const char *tachy_place_name(enum tachy_place p)
     return (unsigned)p < TACHY_PLACES ? names[p] : "?";
 }
 
-static void *host_alloc(void *user, size_t size) { return tachy_aligned_alloc(size); }
+static int host_alloc(void *user, size_t size, void **data)
+{
+    *data = tachy_aligned_alloc(size);
+    return *data ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
 static void host_free(void *user, void *data) { tachy_aligned_free(data); }
 
 int tachy_memory_open(struct tachy_memory **out, const struct tachy_memory_params *p)
@@ -137,17 +142,15 @@ static void unbook(struct tachy_memory *m, struct tachy_block *b)
 }
 
 // Books and allocates once.
-static bool try_take(struct tachy_memory *m, struct tachy_block *b, bool allocate)
+static int try_take(struct tachy_memory *m, struct tachy_block *b, bool allocate)
 {
     const struct tachy_place_ops *ops = &m->places[b->place];
     if (!book(m, b))
-        return false;
-    if (!allocate)
-        return true;
-    b->data = ops->alloc(ops->user, b->size);
-    if (!b->data)
+        return TACHY_ERR_NOMEM;
+    int err = allocate ? ops->alloc(ops->user, b->size, &b->data) : TACHY_OK;
+    if (err < 0)
         unbook(m, b);
-    return b->data;
+    return err;
 }
 
 // Bytes that the budget lacks for a block; its whole size where the place itself had no more.
@@ -161,24 +164,28 @@ static size_t lacking(struct tachy_memory *m, const struct tachy_block *b)
     return (size_t)TACHY_MIN(need, (uint64_t)SIZE_MAX);
 }
 
-static int refuse(struct tachy_memory *m, const struct tachy_block *b)
+int tachy_memory_short(struct tachy_memory *m, enum tachy_place place, enum tachy_memory_use use, size_t size)
 {
     pthread_mutex_lock(&m->lock);
     bool told = m->told;
     m->told = true;
-    uint64_t total = m->stats.total[b->place], budget = m->stats.budget[b->place];
+    uint64_t total = m->stats.total[place], budget = m->stats.budget[place];
     pthread_mutex_unlock(&m->lock);
-    if (!told && budget)
+    if (!told && budget && (size > budget || total > budget - size))
         tachy_msg(m->log, TACHY_LOG_WARN,
                   "memory: %zu more bytes for %s do not fit: %llu of %llu bytes of %s memory are "
                   "taken; allow more, or use smaller pictures",
-                  b->size, tachy_memory_use_name(b->use), (unsigned long long)total,
-                  (unsigned long long)budget, tachy_place_name(b->place));
+                  size, tachy_memory_use_name(use), (unsigned long long)total, (unsigned long long)budget,
+                  tachy_place_name(place));
     else if (!told)
-        tachy_msg(m->log, TACHY_LOG_WARN, "memory: the system has no %zu bytes of %s memory for %s",
-                  b->size, tachy_place_name(b->place), tachy_memory_use_name(b->use));
+        tachy_msg(m->log, TACHY_LOG_WARN,
+                  "memory: the system has no %zu bytes of %s memory for %s: close what else uses it, or use smaller "
+                  "pictures or fewer workers",
+                  size, tachy_place_name(place), tachy_memory_use_name(use));
     return TACHY_ERR_NOMEM;
 }
+
+const struct tachy_log *tachy_memory_log(const struct tachy_memory *m) { return m->log; }
 
 static int take(struct tachy_memory *m, struct tachy_block *b, const struct tachy_block *what,
                 bool allocate)
@@ -191,10 +198,13 @@ static int take(struct tachy_memory *m, struct tachy_block *b, const struct tach
     if (allocate && !m->places[b->place].alloc)
         err = tachy_fail(m->log, TACHY_ERR_UNSUPPORTED, "memory: there is no %s memory here",
                          tachy_place_name(b->place));
-    else if (!try_take(m, b, allocate)) {
+    else
+        err = try_take(m, b, allocate);
+    if (err == TACHY_ERR_NOMEM) {
         size_t want = lacking(m, b);
-        if (!tachy_memory_shrink(m, b->place, want) || !try_take(m, b, allocate))
-            err = refuse(m, b);
+        err = tachy_memory_shrink(m, b->place, want) ? try_take(m, b, allocate) : TACHY_ERR_NOMEM;
+        if (err == TACHY_ERR_NOMEM)
+            err = tachy_memory_short(m, b->place, b->use, b->size);
     }
     if (err < 0)
         *b = (struct tachy_block){0};

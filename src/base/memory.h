@@ -50,10 +50,10 @@ struct tachy_memory *tachy_memory_ref(struct tachy_memory *m);
 // WARN.
 void tachy_memory_close(struct tachy_memory **m);
 
-// How memory of a place is had; host memory is there from the start. `alloc` returns NULL where
-// there is no more. Before the first block of that place.
+// How memory of a place is had; host memory is there from the start. `alloc` returns TACHY_ERR_NOMEM where
+// there is no more, and another code, logged, where that is not why. Before the first block of that place.
 struct tachy_place_ops {
-    void *(*alloc)(void *user, size_t size);
+    int (*alloc)(void *user, size_t size, void **data);
     void (*free)(void *user, void *data);
     void (*close)(void *user); // with the manager, or when the place is set anew; may be NULL
     void *user;
@@ -67,7 +67,7 @@ void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_place place, uin
 
 // Takes `size` > 0 bytes. Where the budget or the place has too little, caches are asked to shrink
 // and it is tried once more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted,
-// until tachy_memory_quiet(). TACHY_ERR_UNSUPPORTED: the place has no ops.
+// until tachy_memory_quiet(). TACHY_ERR_UNSUPPORTED: the place has no ops. Others are the place's.
 #define tachy_memory_take(m, b, place, use, size)                                                  \
     tachy_memory_take_at(m, b, place, use, size, TACHY_SITE)
 // Counts memory that somebody else allocates (a decoder's pictures); b->data stays NULL.
@@ -96,6 +96,11 @@ void tachy_memory_add_cache(struct tachy_memory *m, struct tachy_cache *c);
 void tachy_memory_remove_cache(struct tachy_memory *m, struct tachy_cache *c);
 // Asks the caches of a place for `want` bytes; what they gave.
 size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_place place, size_t want);
+
+// TACHY_ERR_NOMEM, logged as a take is, for who had `size` bytes counted that the place did not have.
+int tachy_memory_short(struct tachy_memory *m, enum tachy_place place, enum tachy_memory_use use, size_t size);
+// The params'.
+const struct tachy_log *tachy_memory_log(const struct tachy_memory *m);
 
 // No shortage for a while: the next one is logged again.
 void tachy_memory_quiet(struct tachy_memory *m);

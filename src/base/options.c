@@ -53,7 +53,7 @@ static const struct tachy_option options[] = {
     {"pipeline.stages.decode.decoders", "decoders", 0, TACHY_OPT_INT, "0", .max = THREADS_MAX,
      .group = "Input", .verbs = RUNS,
      .help = "decoders of one file side by side; 0: one a core where results are small (mask, json), "
-             "else 1"},
+             "on a GPU one for 250 frames, else 1"},
     {"pipeline.stages.preprocess.cuda_streams", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 32,
      .group = "Pipeline", .verbs = RUNS, .help = "CUDA streams of the stage preprocess",
      .planned = NO_GPU},

@@ -26,6 +26,10 @@ int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enu
 int tachy_frame_pool_get_like(tachy_frame_pool **p, struct tachy_gpu *g, struct tachy_memory *m, const tachy_frame *like,
                               tachy_frame **out);
 
+// What tachy_frame_copy_planes() copies, for who copies several frames with one tachy_gpu_copy(): how many planes, at
+// most 4. Times, id, colour and flags have been copied.
+int tachy_frame_copy_list(tachy_frame *to, const tachy_frame *from, struct tachy_gpu_plane planes[4]);
+
 // Copies pixels, times, id, colour and flags into `to`, a frame of the same format and size that can
 // be written, on `stream`. One of the two lies on the GPU `d`, or both.
 int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tachy_device *d,

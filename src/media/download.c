@@ -27,11 +27,9 @@ static bool same_layout(const tachy_frame *a, const tachy_frame *b, const struct
     return same;
 }
 
-int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tachy_device *d,
-                            cuda_stream stream, bool wait, const struct tachy_log *log)
+int tachy_frame_copy_list(tachy_frame *to, const tachy_frame *from, struct tachy_gpu_plane planes[4])
 {
     const struct tachy_pix_desc *desc = tachy_pix_desc(from->format);
-    struct tachy_gpu_plane planes[4] = {0};
     for (int i = 0; i < desc->planes; i++)
         planes[i] = (struct tachy_gpu_plane){
             .from = from->data[i],
@@ -43,22 +41,25 @@ int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tac
             .from_gpu = from->place == TACHY_DEVICE,
             .to_gpu = to->place == TACHY_DEVICE,
         };
-    int n = desc->planes;
-    if (planes[0].to && same_layout(to, from, desc)) {
-        n = 1;
-        planes[0].from_pitch = planes[0].to_pitch = planes[0].width = bytes_of(from, desc);
-        planes[0].height = 1;
-    }
-    int err = tachy_gpu_copy(d, planes, n, stream, wait, log);
-    if (err < 0)
-        return err;
     to->id = from->id;
     to->pts = from->pts;
     to->duration = from->duration;
     to->color = from->color;
     to->key = from->key;
     to->discontinuity = from->discontinuity;
-    return TACHY_OK;
+    if (!planes[0].to || !same_layout(to, from, desc))
+        return desc->planes;
+    planes[0].from_pitch = planes[0].to_pitch = planes[0].width = bytes_of(from, desc);
+    planes[0].height = 1;
+    return 1;
+}
+
+int tachy_frame_copy_planes(tachy_frame *to, const tachy_frame *from, struct tachy_device *d,
+                            cuda_stream stream, bool wait, const struct tachy_log *log)
+{
+    struct tachy_gpu_plane planes[4];
+    int n = tachy_frame_copy_list(to, from, planes);
+    return tachy_gpu_copy(d, planes, n, stream, wait, log);
 }
 
 int tachy_frame_download_to(tachy_frame *to, const tachy_frame *f, const struct tachy_log *log)

@@ -85,13 +85,17 @@ size_t tachy_frame_bytes(enum tachy_pix format, int width, int height)
                : 0;
 }
 
-static bool alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_gpu *gpu, enum tachy_place place)
+static int alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_gpu *gpu, enum tachy_place place,
+                        const struct tachy_log *log)
 {
-    f->memory = place == TACHY_DEVICE   ? tachy_gpu_alloc(gpu, bytes)
-                : place == TACHY_PINNED ? tachy_gpu_pinned_alloc(gpu, bytes)
-                                        : tachy_aligned_alloc(bytes);
-    if (!f->memory)
-        return false;
+    void *data = place == TACHY_HOST ? tachy_aligned_alloc(bytes) : NULL;
+    int err = place == TACHY_DEVICE   ? tachy_gpu_alloc(gpu, bytes, &data, log)
+              : place == TACHY_PINNED ? tachy_gpu_pinned_alloc(gpu, bytes, &data, log)
+              : data                  ? TACHY_OK
+                                      : TACHY_ERR_NOMEM;
+    if (err < 0)
+        return err;
+    f->memory = data;
     f->pub.place = place;
     f->gpu = tachy_gpu_ref(gpu);
     if (place == TACHY_DEVICE) {
@@ -100,20 +104,22 @@ static bool alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_
     } else {
         memset(f->memory + bytes - ALIGN, 0, ALIGN);
     }
-    return true;
+    return TACHY_OK;
 }
 
-struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height,
-                                           struct tachy_gpu *gpu, enum tachy_place place)
+int tachy_frame_alloc(struct tachy_frame_full **out, enum tachy_pix format, int width, int height, struct tachy_gpu *gpu,
+                      enum tachy_place place, const struct tachy_log *log)
 {
+    *out = NULL;
     struct tachy_frame_full *f = calloc(1, sizeof(*f));
     if (!f)
-        return NULL;
+        return TACHY_ERR_NOMEM;
     size_t offset[4];
     size_t bytes = layout(format, width, height, gpu ? GPU_ALIGN : ALIGN, offset, f->pub.stride);
-    if (!alloc_pixels(f, bytes, gpu, place)) {
+    int err = alloc_pixels(f, bytes, gpu, place, log);
+    if (err < 0) {
         free(f);
-        return NULL;
+        return err;
     }
     for (int i = 0; i < tachy_pix_desc(format)->planes; i++)
         f->pub.data[i] = f->memory + offset[i];
@@ -121,7 +127,8 @@ struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int
     f->pub.width = width;
     f->pub.height = height;
     atomic_init(&f->refs, 1);
-    return f;
+    *out = f;
+    return TACHY_OK;
 }
 
 void tachy_frame_destroy(struct tachy_frame_full *f)
@@ -201,8 +208,9 @@ int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p)
         return TACHY_ERR_INVAL;
     if (p->data[0] ? !wrapped_planes_ok(p) : p->place != TACHY_HOST)
         return TACHY_ERR_INVAL;
-    struct tachy_frame_full *f =
-        p->data[0] ? wrap(p) : tachy_frame_alloc(p->format, p->width, p->height, NULL, TACHY_HOST);
+    struct tachy_frame_full *f = p->data[0] ? wrap(p) : NULL;
+    if (!p->data[0])
+        tachy_frame_alloc(&f, p->format, p->width, p->height, NULL, TACHY_HOST, NULL);
     if (!f)
         return TACHY_ERR_NOMEM;
     f->pub.color = p->color;

@@ -147,6 +147,19 @@ static int new_share(tachy_frame_pool *p, struct share **out)
     return TACHY_OK;
 }
 
+// Memory for one more, which is counted already; where a card is full of what others have, caches are asked as well.
+static int new_frame(tachy_frame_pool *p, struct tachy_frame_full **out)
+{
+    size_t bytes = tachy_frame_bytes(p->format, p->width, p->height);
+    const struct tachy_log *log = p->memory ? tachy_memory_log(p->memory) : NULL;
+    int err = tachy_frame_alloc(out, p->format, p->width, p->height, p->gpu, p->place, log);
+    if (err != TACHY_ERR_NOMEM || !p->memory)
+        return err;
+    if (tachy_memory_shrink(p->memory, counted_place(p), bytes))
+        err = tachy_frame_alloc(out, p->format, p->width, p->height, p->gpu, p->place, log);
+    return err == TACHY_ERR_NOMEM ? tachy_memory_short(p->memory, counted_place(p), TACHY_MEMORY_FRAMES, bytes) : err;
+}
+
 int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)
 {
     *out = NULL;
@@ -167,10 +180,11 @@ int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)
     int err = new_share(p, &s);
     if (err < 0)
         return err;
-    f = tachy_frame_alloc(p->format, p->width, p->height, p->gpu, p->place);
+    err = new_frame(p, &f);
     pthread_mutex_lock(&p->lock);
-    bool ok = f && reserve(p);
-    if (ok) {
+    if (f && !reserve(p))
+        err = TACHY_ERR_NOMEM;
+    if (err == TACHY_OK) {
         p->out++;
         if (s) {
             s->next = p->shares;
@@ -178,12 +192,12 @@ int tachy_frame_pool_get(tachy_frame_pool *p, tachy_frame **out)
         }
     }
     pthread_mutex_unlock(&p->lock);
-    if (!ok) {
+    if (err < 0) {
         if (f)
             tachy_frame_destroy(f);
         if (s)
             give_share(p, s);
-        return TACHY_ERR_NOMEM;
+        return err;
     }
     f->pool = p;
     *out = &f->pub;

@@ -24,10 +24,10 @@ bool tachy_frame_size_ok(enum tachy_pix format, int width, int height);
 // Bytes of one row of a plane without padding, and the rows of it.
 size_t tachy_plane_row_bytes(const struct tachy_pix_desc *d, int plane, int width);
 int tachy_plane_rows(const struct tachy_pix_desc *d, int plane, int height);
-// A frame with its own memory and one reference; NULL when out of memory. `gpu`: whose memory, or pinned for it; a
-// reference is taken. NULL for the host's.
-struct tachy_frame_full *tachy_frame_alloc(enum tachy_pix format, int width, int height,
-                                           struct tachy_gpu *gpu, enum tachy_place place);
+// A frame with its own memory and one reference. `gpu`: whose memory, or pinned for it; a reference is taken. NULL for
+// the host's. TACHY_ERR_NOMEM, or what the GPU said, logged; *out is NULL then.
+int tachy_frame_alloc(struct tachy_frame_full **out, enum tachy_pix format, int width, int height, struct tachy_gpu *gpu,
+                      enum tachy_place place, const struct tachy_log *log);
 // Frees frame and pixels whatever the count is.
 void tachy_frame_destroy(struct tachy_frame_full *f);
 // The last reference of a pool's frame is gone.

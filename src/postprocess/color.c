@@ -1,5 +1,5 @@
+#include "base/ycbcr.h"
 #include "postprocess/composite_priv.h"
-#include "ref/ref_convert.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
+#include "base/ycbcr.h"
 #include "preprocess/plan.h"
 #include "preprocess/tone.h"
-#include "ref/ref_convert.h"
 
 #include <math.h>
 

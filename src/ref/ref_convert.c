@@ -1,28 +1,10 @@
 #include "ref/ref_convert.h"
 
 #include "base/base.h"
+#include "base/ycbcr.h"
 #include "ref/ref_preprocess.h"
 
 #include <math.h>
-
-bool tachy_luma_weights(int matrix, double *kr, double *kb)
-{
-    static const struct {
-        int matrix;
-        double kr, kb;
-    } known[] = {
-        {1, 0.2126, 0.0722}, {4, 0.30, 0.11}, // BT.709, FCC
-        {5, 0.299, 0.114},   {6, 0.299, 0.114}, // BT.601
-        {7, 0.212, 0.087},   {9, 0.2627, 0.0593}, // SMPTE 240, BT.2020
-    };
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++)
-        if (known[i].matrix == matrix) {
-            *kr = known[i].kr, *kb = known[i].kb;
-            return true;
-        }
-    *kr = known[0].kr, *kb = known[0].kb;
-    return false;
-}
 
 // v rounded, times 2^shift.
 static int32_t fixed(double v, int shift) { return (int32_t)lrint(ldexp(v, shift)); }
@@ -30,7 +12,7 @@ static int32_t fixed(double v, int shift) { return (int32_t)lrint(ldexp(v, shift
 static void to_yuv_codes(struct tachy_yuv_codes *k, double kr, double kb, double luma, double chroma, int black)
 {
     int deep = k->bits - 8, neutral = 128 << deep;
-    k->luma_shift = 16 - deep;
+    k->luma_shift = 15 - deep; // weights are signed 16-bit numbers
     k->chroma_shift = 20 - deep;
     k->luma[0] = fixed(kr * luma / 255, k->luma_shift);
     k->luma[2] = fixed(kb * luma / 255, k->luma_shift);
@@ -43,7 +25,7 @@ static void to_yuv_codes(struct tachy_yuv_codes *k, double kr, double kb, double
     k->cr[0] = fixed((1 - kr) * cr, k->chroma_shift);
     k->cr[2] = fixed(-kb * cr, k->chroma_shift);
     k->cr[1] = -k->cr[0] - k->cr[2];
-    k->chroma_add = (neutral << k->chroma_shift) + (1 << (k->chroma_shift - 1));
+    k->chroma_add[0] = k->chroma_add[1] = (neutral << k->chroma_shift) + (1 << (k->chroma_shift - 1));
 }
 
 // A whole number of fours: the kernel adds a quarter with each quarter of a pair of chroma.
@@ -70,11 +52,31 @@ bool tachy_yuv_codes_of(struct tachy_yuv_codes *k, int bits, int matrix, bool fu
         return false;
     *k = (struct tachy_yuv_codes){
         .bits = bits, .centre = chroma_loc == 2 || chroma_loc == 4, .top = chroma_loc == 3 || chroma_loc == 4};
-    int unit = 1 << (bits - 8), black = full ? 0 : 16 * unit;
-    double most = (1 << bits) - 1, luma = full ? most : 219 * unit, chroma = full ? most : 224 * unit;
-    to_yuv_codes(k, kr, kb, luma, chroma, black);
-    to_rgb_codes(k, kr, kb, luma, chroma, black);
+    struct tachy_ycbcr_codes c = tachy_ycbcr_codes_of(bits, full);
+    to_yuv_codes(k, kr, kb, c.luma, c.chroma, c.black);
+    to_rgb_codes(k, kr, kb, c.luma, c.chroma, c.black);
     return true;
+}
+
+void tachy_yuv_codes_between(struct tachy_yuv_codes *k, const struct tachy_yuv_side *from,
+                             const struct tachy_yuv_side *to, int bits)
+{
+    struct tachy_ycbcr_change c = tachy_ycbcr_change_of(from->matrix, to->matrix);
+    *k = (struct tachy_yuv_codes){.bits = bits, .centre = 1, .luma_shift = 22 - bits, .chroma_shift = 28 - bits};
+    struct tachy_ycbcr_codes a = tachy_ycbcr_codes_of(8, from->full), b = tachy_ycbcr_codes_of(bits, to->full);
+    double per_luma = 1 / a.luma, per_chroma = 1 / a.chroma;
+    k->luma[0] = fixed(b.luma * per_luma, k->luma_shift);
+    int32_t off = a.black * k->luma[0];
+    for (int i = 0; i < 2; i++) {
+        k->luma[i + 1] = fixed(b.luma * per_chroma * c.y[i], k->luma_shift);
+        k->cb[i + 1] = fixed(b.chroma * per_chroma / 16 * c.cb[i], k->chroma_shift);
+        k->cr[i + 1] = fixed(b.chroma * per_chroma / 16 * c.cr[i], k->chroma_shift);
+        off += 128 * k->luma[i + 1];
+    }
+    int32_t middle = (1 << (bits - 1) << k->chroma_shift) + (1 << (k->chroma_shift - 1));
+    k->luma_add = (b.black << k->luma_shift) + (1 << (k->luma_shift - 1)) - off;
+    k->chroma_add[0] = middle - 16 * 128 * (k->cb[1] + k->cb[2]);
+    k->chroma_add[1] = middle - 16 * 128 * (k->cr[1] + k->cr[2]);
 }
 
 static bool is_bytes(const struct tachy_rgb_picture *p) { return p->type <= TACHY_RGB_BYTES4; }
@@ -146,7 +148,7 @@ void tachy_ref_rgb_to_yuv(const struct tachy_yuv_codes *k, const struct tachy_rg
     finer = is_bytes(rgb) ? 0 : 2;
     for (int y = 0; y < (height + 1) / 2; y++)
         for (int x = 0; x < (width + 1) / 2; x++) {
-            int cb = k->chroma_add * (1 << finer), cr = cb;
+            int cb = k->chroma_add[0] * (1 << finer), cr = k->chroma_add[1] * (1 << finer);
             for (int c = 0; c < 3; c++) {
                 int mean = around(k, rgb, c, x, y, width, height);
                 cb += k->cb[c] * mean;

@@ -18,8 +18,8 @@ struct tachy_yuv_codes {
     int centre, top;  // chroma lies between two columns; in the upper of two rows
     // To Y'CbCr: (luma . rgb + luma_add) >> luma_shift of bytes; chroma of 16 times the mean of the
     // pixels around it, weighted 1 2 1 (or 0 2 2 where it lies between two) across and down.
-    int32_t luma[3], cb[3], cr[3];
-    int32_t luma_add, chroma_add;
+    int32_t luma[3], cb[3], cr[3]; // luma: -32768..32767
+    int32_t luma_add, chroma_add[2]; // of Cb, of Cr
     int luma_shift, chroma_shift;
     // To R'G'B': y * Y + weights . (16 times the chroma between its neighbours) + add, all times
     // 2^TACHY_YUV_TO_RGB_SHIFT of a byte.
@@ -27,12 +27,18 @@ struct tachy_yuv_codes {
     int32_t r_add, g_add, b_add;
 };
 
-// Kr and Kb of a matrix (ITU-T H.273, table 4); false: none that has them, and those of BT.709.
-bool tachy_luma_weights(int matrix, double *kr, double *kb);
-
 // `matrix`, `full` (range) and `chroma_loc` as in struct tachy_color, all of them known; bits 8 or 10.
 // false: the matrix has no luma weights.
 bool tachy_yuv_codes_of(struct tachy_yuv_codes *k, int bits, int matrix, bool full, int chroma_loc);
+
+// From Y'CbCr of 8 bits to that of another matrix, range and depth (8 or 10), with chroma between two columns and rows:
+// tachy_ref_rgb_to_yuv() then takes bytes of luma, Cb and Cr where it says R, G and B. Nothing is cut on the way.
+struct tachy_yuv_side {
+    int matrix;
+    bool full;
+};
+void tachy_yuv_codes_between(struct tachy_yuv_codes *k, const struct tachy_yuv_side *from,
+                             const struct tachy_yuv_side *to, int bits);
 
 // Pictures on the host. Rows of bytes or planes may have any address and distance (bytes).
 struct tachy_rgb_picture {

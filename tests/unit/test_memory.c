@@ -146,9 +146,10 @@ TEST(caches_give_way)
 // A place that has room for two blocks, as a card would.
 static int device_blocks;
 
-static void *device_alloc(void *user, size_t size)
+static int device_alloc(void *user, size_t size, void **data)
 {
-    return device_blocks < 2 ? device_blocks++, malloc(size) : NULL;
+    *data = device_blocks < 2 ? device_blocks++, malloc(size) : NULL;
+    return *data ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 static void device_free(void *user, void *data)
