@@ -33,6 +33,13 @@ enum {
 };
 
 enum { CUDA_MEMORY_HOST = 1, CUDA_MEMORY_DEVICE = 2 };
+struct cuda_copy_attributes { // CUmemcpyAttributes
+    int order; // CUDA_COPY_IN_ORDER
+    struct { int kind, id; } from, to; // CUmemLocation, of memory without a place of its own: not ours
+    unsigned flags;
+};
+enum { CUDA_COPY_IN_ORDER = 1 }; // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+
 struct cuda_copy_2d { // CUDA_MEMCPY2D
     size_t from_x, from_y;
     int from_kind;

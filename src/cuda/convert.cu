@@ -262,6 +262,14 @@ struct columns {
     uint32_t outer[LANE], inner[LANE];
 };
 
+// Three bytes by signed 16-bit weights, which CUDA C has no function for.
+__device__ static inline uint32_t add_weighted(uint32_t two, uint32_t one, uint32_t pixel, uint32_t sum)
+{
+    asm("dp2a.lo.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(two), "r"(pixel));
+    asm("dp2a.hi.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(one), "r"(pixel));
+    return sum;
+}
+
 // Pixels of bytes. C: bytes of each.
 template <int C>
 __device__ static inline void add_pixels(const params &p, const frame_params &f, const place &t, sums *s)
@@ -270,7 +278,7 @@ __device__ static inline void add_pixels(const params &p, const frame_params &f,
     const int words = LANE * C / 4, n = p.width * C, first = t.x * C, top = k.top;
     const uint8_t *base = at<const uint8_t>(f.rgb[0]), *upper = base + t.y * p.rgb_stride,
                   *lower = base + t.y1 * p.rgb_stride, *above = base + t.above * p.rgb_stride;
-    const uint32_t both = 0x00ff00ff, two = k.luma[0] | k.luma[1] << 16, one = k.luma[2];
+    const uint32_t both = 0x00ff00ff, two = (k.luma[0] & 0xffff) | k.luma[1] << 16, one = k.luma[2] & 0xffff;
     uint32_t w[2][words];
     columns o;
     load_span<4 * words, C>(w[0], upper, first, n);
@@ -278,8 +286,8 @@ __device__ static inline void add_pixels(const params &p, const frame_params &f,
 #pragma unroll
     for (int i = 0; i < LANE; i++) {
         uint32_t a = pixel<C>(w[0], i), b = pixel<C>(w[1], i);
-        s->luma[0][i] = __dp2a_hi(one, a, __dp2a_lo(two, a, s->luma[0][i]));
-        s->luma[1][i] = __dp2a_hi(one, b, __dp2a_lo(two, b, s->luma[1][i]));
+        s->luma[0][i] = add_weighted(two, one, a, s->luma[0][i]);
+        s->luma[1][i] = add_weighted(two, one, b, s->luma[1][i]);
         o.outer[i] = (a & both) + (b & both);
         o.inner[i] = __byte_perm(a, 0, 0x4441) + __byte_perm(b, 0, 0x4441);
         if (top)
@@ -327,7 +335,7 @@ __global__ void __launch_bounds__(32 * WARPS, S == 4 ? 3 : 4) to_yuv(const __gri
         s.luma[0][i] = s.luma[1][i] = S > 1 ? (k.luma_add << finer_luma) - bias : k.luma_add;
 #pragma unroll
     for (int i = 0; i < LANE / 2; i++)
-        s.cb[i] = s.cr[i] = k.chroma_add << finer;
+        s.cb[i] = k.chroma_add[0] << finer, s.cr[i] = k.chroma_add[1] << finer;
     if constexpr (S == 1) {
         add_pixels<C>(p, f, t, &s);
     } else {

@@ -94,7 +94,8 @@ int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log)
 void tachy_device_leave(struct tachy_device *d)
 {
     pop_left(d->context);
-    if (!--entered[nb_entered - 1].times && !lingers)
+    bool inside = nb_entered > 1; // of another, whose calls come next
+    if (!--entered[nb_entered - 1].times && (!lingers || inside))
         pop();
 }
 

@@ -18,7 +18,8 @@ struct tachy_device {
 int tachy_device_describe(struct tachy_device *d, const struct tachy_cu *cu, int ordinal,
                           const struct tachy_log *log);
 // Makes the device's primary context current to the calling thread; undo with leave, in the reverse order.
-// May be nested, also of several devices; where it is current by the last enter, the driver is not asked.
+// May be nested, also of several devices; where it is current by the last enter, the driver is not asked. Where it fails
+// what was made in the context cannot be given back: that goes when the process' last reference to the context does.
 int tachy_device_enter(struct tachy_device *d, const struct tachy_log *log);
 void tachy_device_leave(struct tachy_device *d);
 // A thread of the library's own that enters again and again: from `true` on the last context stays current when it is

@@ -87,34 +87,41 @@ void tachy_gpu_unref(struct tachy_gpu **gpu)
     free(g);
 }
 
-void *tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes)
+int tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes, void **data, const struct tachy_log *log)
 {
+    const struct tachy_cu *cu = g->device.cu;
     cuda_address at = 0;
-    if (tachy_device_enter(&g->device, NULL) < 0)
-        return NULL;
-    if (g->device.cu->memory_alloc(&at, bytes) != CUDA_OK)
-        at = 0;
+    *data = NULL;
+    int err = tachy_device_enter(&g->device, log);
+    if (err < 0)
+        return err;
+    err = tachy_cu_check_memory(cu, cu->memory_alloc(&at, bytes), log);
     tachy_device_leave(&g->device);
-    return (void *)(uintptr_t)at;
+    if (err == TACHY_OK)
+        *data = (void *)(uintptr_t)at;
+    return err;
 }
 
 void tachy_gpu_free(struct tachy_gpu *g, void *data)
 {
     if (!data || tachy_device_enter(&g->device, NULL) < 0)
         return;
-    g->device.cu->memory_free((cuda_address)(uintptr_t)data);
+    g->device.cu->memory_free(tachy_cu_address(data));
     tachy_device_leave(&g->device);
 }
 
-void *tachy_gpu_pinned_alloc(struct tachy_gpu *g, size_t bytes)
+int tachy_gpu_pinned_alloc(struct tachy_gpu *g, size_t bytes, void **data, const struct tachy_log *log)
 {
-    void *data = NULL;
-    if (tachy_device_enter(&g->device, NULL) < 0)
-        return NULL;
-    if (g->device.cu->pinned_alloc(&data, bytes, 0) != CUDA_OK)
-        data = NULL;
+    const struct tachy_cu *cu = g->device.cu;
+    *data = NULL;
+    int err = tachy_device_enter(&g->device, log);
+    if (err < 0)
+        return err;
+    err = tachy_cu_check_memory(cu, cu->pinned_alloc(data, bytes, 0), log);
     tachy_device_leave(&g->device);
-    return data;
+    if (err < 0)
+        *data = NULL;
+    return err;
 }
 
 void tachy_gpu_pinned_free(struct tachy_gpu *g, void *data)
@@ -125,9 +132,11 @@ void tachy_gpu_pinned_free(struct tachy_gpu *g, void *data)
     tachy_device_leave(&g->device);
 }
 
+enum { MOST_COPIES = 32 }; // of one call
+
 static int copy_plane(const struct tachy_cu *cu, const struct tachy_gpu_plane *p, cuda_stream stream)
 {
-    cuda_address from = (cuda_address)(uintptr_t)p->from, to = (cuda_address)(uintptr_t)p->to;
+    cuda_address from = tachy_cu_address(p->from), to = tachy_cu_address(p->to);
     if (p->height == 1)
         return p->from_gpu && p->to_gpu ? cu->copy_on_device(to, from, p->width, stream)
                : p->from_gpu            ? cu->copy_to_host_async(p->to, from, p->width, stream)
@@ -135,16 +144,47 @@ static int copy_plane(const struct tachy_cu *cu, const struct tachy_gpu_plane *p
     struct cuda_copy_2d c = {
         .from_kind = p->from_gpu ? CUDA_MEMORY_DEVICE : CUDA_MEMORY_HOST,
         .from_host = p->from_gpu ? NULL : p->from,
-        .from_device = p->from_gpu ? (cuda_address)(uintptr_t)p->from : 0,
+        .from_device = p->from_gpu ? tachy_cu_address(p->from) : 0,
         .from_pitch = p->from_pitch,
         .to_kind = p->to_gpu ? CUDA_MEMORY_DEVICE : CUDA_MEMORY_HOST,
         .to_host = p->to_gpu ? NULL : p->to,
-        .to_device = p->to_gpu ? (cuda_address)(uintptr_t)p->to : 0,
+        .to_device = p->to_gpu ? tachy_cu_address(p->to) : 0,
         .to_pitch = p->to_pitch,
         .width = p->width,
         .height = p->height,
     };
     return cu->copy_2d(&c, stream);
+}
+
+// Those of one row by one call of the driver; false where it has none or refuses it: nothing is lost by copying again.
+static bool copy_rows(const struct tachy_cu *cu, const struct tachy_gpu_plane *planes, int n, cuda_stream stream)
+{
+    cuda_address to[MOST_COPIES], from[MOST_COPIES];
+    size_t bytes[MOST_COPIES], first = 0;
+    struct cuda_copy_attributes in_order = {.order = CUDA_COPY_IN_ORDER};
+    if (!cu->copy_many || !stream)
+        return false;
+    for (int i = 0; i < n; i++) {
+        to[i] = tachy_cu_address(planes[i].to);
+        from[i] = tachy_cu_address(planes[i].from);
+        bytes[i] = planes[i].width;
+    }
+    return cu->copy_many(to, from, bytes, (size_t)n, &in_order, &first, 1, stream) == CUDA_OK;
+}
+
+static int copy_planes(const struct tachy_cu *cu, const struct tachy_gpu_plane *planes, int n, cuda_stream stream)
+{
+    int status = CUDA_OK;
+    for (int i = 0, last; i < n && status == CUDA_OK; i = last) {
+        for (last = i; last < n && last - i < MOST_COPIES && planes[last].height == 1;)
+            last++;
+        if (last - i > 1 && copy_rows(cu, planes + i, last - i, stream))
+            continue;
+        last = TACHY_MAX(last, i + 1);
+        for (int k = i; k < last && status == CUDA_OK; k++)
+            status = copy_plane(cu, &planes[k], stream);
+    }
+    return status;
 }
 
 int tachy_gpu_copy(struct tachy_device *d, const struct tachy_gpu_plane *planes, int n,
@@ -153,9 +193,7 @@ int tachy_gpu_copy(struct tachy_device *d, const struct tachy_gpu_plane *planes,
     int err = tachy_device_enter(d, log);
     if (err < 0)
         return err;
-    for (int i = 0; i < n && err == TACHY_OK; i++)
-        err = tachy_cu_check(d->cu, copy_plane(d->cu, &planes[i], stream), log,
-                             "a picture cannot be copied");
+    err = tachy_cu_check(d->cu, copy_planes(d->cu, planes, n, stream), log, "a picture cannot be copied");
     if (err == TACHY_OK && wait)
         err = tachy_cu_check(d->cu, d->cu->stream_wait(stream), log, "a picture cannot be copied");
     tachy_device_leave(d);

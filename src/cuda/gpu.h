@@ -25,12 +25,13 @@ void tachy_gpu_unref(struct tachy_gpu **g);
 int tachy_gpu_take_decoder(struct tachy_gpu *const gpus[], int n);
 void tachy_gpu_give_decoder(const struct tachy_gpu *g);
 
-// Memory of the GPU; NULL: there is none. Freeing waits for the GPU.
-void *tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes);
+// Memory of the GPU. TACHY_ERR_NOMEM: there is none; other failures are logged. *data is NULL then. Freeing waits
+// for the GPU.
+int tachy_gpu_alloc(struct tachy_gpu *g, size_t bytes, void **data, const struct tachy_log *log);
 void tachy_gpu_free(struct tachy_gpu *g, void *data);
 
-// Host memory that the GPU reads and writes by itself; NULL: there is none.
-void *tachy_gpu_pinned_alloc(struct tachy_gpu *g, size_t bytes);
+// The same of host memory that the GPU reads and writes by itself.
+int tachy_gpu_pinned_alloc(struct tachy_gpu *g, size_t bytes, void **data, const struct tachy_log *log);
 void tachy_gpu_pinned_free(struct tachy_gpu *g, void *data);
 
 // One plane of a copy; which of the two ends lie on the GPU is in the pointers' places.
@@ -40,6 +41,6 @@ struct tachy_gpu_plane {
     size_t from_pitch, to_pitch, width, height; // bytes, bytes, bytes, rows
     bool from_gpu, to_gpu;
 };
-// Queues the copies on `stream`; `wait`: returns when they are done.
+// Queues the copies on `stream`, in no order among themselves; `wait`: returns when they are done.
 int tachy_gpu_copy(struct tachy_device *d, const struct tachy_gpu_plane *planes, int n,
                    cuda_stream stream, bool wait, const struct tachy_log *log);

@@ -147,8 +147,17 @@ int tachy_cu_check(const struct tachy_cu *cu, int status, const struct tachy_log
     char text[160];
     if (status == CUDA_OK)
         return TACHY_OK;
-    return tachy_fail(log, status == CUDA_OUT_OF_MEMORY ? TACHY_ERR_NOMEM : TACHY_ERR_EXTERNAL,
-                      "%s: CUDA says: %s", what, tachy_cu_text(cu, status, text, sizeof(text)));
+    tachy_cu_text(cu, status, text, sizeof(text));
+    if (status == CUDA_OUT_OF_MEMORY)
+        return tachy_fail(log, TACHY_ERR_NOMEM, "%s: CUDA says: %s; close what else uses the GPU, or use fewer workers or "
+                          "smaller pictures", what, text);
+    return tachy_fail(log, TACHY_ERR_EXTERNAL, "%s: CUDA says: %s; run it again, and should it fail every time, "
+                      "--device cpu works without the GPU", what, text);
+}
+
+int tachy_cu_check_memory(const struct tachy_cu *cu, int status, const struct tachy_log *log)
+{
+    return status == CUDA_OUT_OF_MEMORY ? TACHY_ERR_NOMEM : tachy_cu_check(cu, status, log, "memory of the GPU");
 }
 
 // Under the lock.

@@ -43,6 +43,9 @@
     X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                      \
       (cuda_address to, cuda_address from, size_t bytes, cuda_stream stream))                      \
     X(copy_2d, "cuMemcpy2DAsync_v2", (const struct cuda_copy_2d *copy, cuda_stream stream))         \
+    X(copy_many, "?cuMemcpyBatchAsync_v2", /* CUDA 13 and later; NULL: not there */                 \
+      (cuda_address * to, cuda_address * from, size_t * bytes, size_t count,                       \
+       struct cuda_copy_attributes * attributes, size_t * first_of, size_t nb, cuda_stream stream)) \
     X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
     X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
     X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \
@@ -134,8 +137,13 @@ int tachy_cuvid_load(const struct tachy_cuvid **out, enum tachy_log_level level,
 // File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "nvcuvid"); NULL: it was not.
 const char *tachy_cuda_library_path(const char *name);
 
+// Of memory that the host names by a pointer into the GPU's.
+static inline cuda_address tachy_cu_address(const void *p) { return (cuda_address)(uintptr_t)p; }
+
 // Turns a status of the driver into our code: CUDA_OUT_OF_MEMORY is TACHY_ERR_NOMEM, others
 // TACHY_ERR_EXTERNAL. A failure is logged with `what` and the driver's text.
+// tachy_cu_check_memory(): of calls that give memory, whose TACHY_ERR_NOMEM the caller says.
+int tachy_cu_check_memory(const struct tachy_cu *cu, int status, const struct tachy_log *log);
 int tachy_cu_check(const struct tachy_cu *cu, int status, const struct tachy_log *log,
                    const char *what);
 

@@ -11,25 +11,31 @@ struct gpu_place {
     double vram_most;
 };
 
-// Bytes that are taken on the GPU, by whomever; all of it where the driver does not say.
-static size_t taken_by_all(const struct gpu_place *g)
+// Within the share of the GPU that may be taken by whomever.
+static int alloc_within(const struct gpu_place *g, size_t size, cuda_address *at)
 {
+    const struct tachy_cu *cu = g->d.cu;
     size_t idle = 0, all = 0;
-    return g->d.cu->memory_info(&idle, &all) == CUDA_OK ? all - idle : g->d.bytes;
+    int err = tachy_cu_check(cu, cu->memory_info(&idle, &all), g->log, g->d.name);
+    if (err < 0)
+        return err;
+    size_t most = (size_t)(g->vram_most * (double)all), taken = all - idle;
+    if (size > most || taken > most - size)
+        return TACHY_ERR_NOMEM;
+    return tachy_cu_check_memory(cu, cu->memory_alloc(at, size), g->log);
 }
 
-static void *device_alloc(void *user, size_t size)
+static int device_alloc(void *user, size_t size, void **data)
 {
     struct gpu_place *g = user;
     cuda_address at = 0;
-    if (tachy_device_enter(&g->d, g->log) < 0)
-        return NULL;
-    size_t most = (size_t)(g->vram_most * (double)g->d.bytes), taken = taken_by_all(g);
-    bool fits = size <= most && taken <= most - size;
-    if (!fits || g->d.cu->memory_alloc(&at, size) != CUDA_OK)
-        at = 0;
+    int err = tachy_device_enter(&g->d, g->log);
+    if (err < 0)
+        return err;
+    err = alloc_within(g, size, &at);
     tachy_device_leave(&g->d);
-    return (void *)(uintptr_t)at;
+    *data = err == TACHY_OK ? (void *)(uintptr_t)at : NULL;
+    return err;
 }
 
 static void device_free(void *user, void *data)
@@ -37,20 +43,21 @@ static void device_free(void *user, void *data)
     struct gpu_place *g = user;
     if (tachy_device_enter(&g->d, g->log) < 0)
         return;
-    g->d.cu->memory_free((cuda_address)(uintptr_t)data);
+    g->d.cu->memory_free(tachy_cu_address(data));
     tachy_device_leave(&g->d);
 }
 
-static void *pinned_alloc(void *user, size_t size)
+static int pinned_alloc(void *user, size_t size, void **data)
 {
     struct gpu_place *g = user;
-    void *data = NULL;
-    if (tachy_device_enter(&g->d, g->log) < 0)
-        return NULL;
-    if (g->d.cu->pinned_alloc(&data, size, PINNED_PORTABLE) != CUDA_OK)
-        data = NULL;
+    int err = tachy_device_enter(&g->d, g->log);
+    if (err < 0)
+        return err;
+    err = tachy_cu_check_memory(g->d.cu, g->d.cu->pinned_alloc(data, size, PINNED_PORTABLE), g->log);
     tachy_device_leave(&g->d);
-    return data;
+    if (err < 0)
+        *data = NULL;
+    return err;
 }
 
 static void pinned_free(void *user, void *data)

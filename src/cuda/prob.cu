@@ -71,9 +71,10 @@ template <typename T, int N> __device__ static void largest(const tachy_cuda_pro
 template <typename T, int N> __global__ void __launch_bounds__(WIDE *HIGH) prob(tachy_cuda_prob p)
 {
     int x = (blockIdx.x * WIDE + threadIdx.x) * N;
+    cuda_address to = p.each[0] ? p.each[blockIdx.z] : p.dst + blockIdx.z * p.next_dst;
     for (int y = blockIdx.y * HIGH + threadIdx.y; y < p.height && x < p.width; y += gridDim.y * HIGH) {
         const T *src = at<const T>(p.src) + blockIdx.z * p.next_src + y * p.row + x * p.col;
-        uint8_t *dst = at<uint8_t>(p.dst, blockIdx.z * p.next_dst + y * p.dst_y + x * p.dst_x);
+        uint8_t *dst = at<uint8_t>(to, y * p.dst_y + x * p.dst_x);
         pack<uint8_t, N> out;
         if (p.what == TACHY_CUDA_PROB_ARGMAX)
             largest<T, N>(p, src, out.v);
@@ -85,8 +86,11 @@ template <typename T, int N> __global__ void __launch_bounds__(WIDE *HIGH) prob(
 
 template <typename T, int N> static int launch(const tachy_cuda_prob *a, cuda_stream stream)
 {
-    bool wide = a->width % N == 0 && a->col == 1 && a->dst_x == 1 && (a->src | a->dst) % 16 == 0 &&
-                (a->row | a->chan | a->next_src | a->dst_y | a->next_dst) % N == 0;
+    cuda_address to = a->each[0] ? 0 : a->dst | a->next_dst;
+    for (int i = 0; i < a->count && a->each[0]; i++)
+        to |= a->each[i];
+    bool wide = a->width % N == 0 && a->col == 1 && a->dst_x == 1 && (a->src | to) % 16 == 0 &&
+                (a->row | a->chan | a->next_src | a->dst_y) % N == 0;
     int rows = parts(a->height, HIGH);
     dim3 block(WIDE, HIGH), grid(parts(a->width, wide ? WIDE * N : WIDE), rows < 65535 ? rows : 65535, a->count);
     if (wide)
@@ -99,7 +103,8 @@ template <typename T, int N> static int launch(const tachy_cuda_prob *a, cuda_st
 int tachy_cuda_run_prob(const struct tachy_cuda_prob *a, cuda_stream stream)
 {
     if (a->width < 1 || a->height < 1 || a->count < 1 || a->count > 65535 || a->channels < 1 || a->channels > 32 ||
-        a->channel < 0 || a->channel >= a->channels || a->what < 0 || a->what > TACHY_CUDA_PROB_ARGMAX)
+        a->channel < 0 || a->channel >= a->channels || a->what < 0 || a->what > TACHY_CUDA_PROB_ARGMAX ||
+        (a->each[0] && a->count > TACHY_CUDA_PROB_EACH))
         return cudaErrorInvalidValue;
     if (a->dtype == TACHY_F32)
         return launch<float, 4>(a, stream);

@@ -11,6 +11,7 @@ enum {
     TACHY_CUDA_PROB_SOFTMAX, // `channel` of `channels`
     TACHY_CUDA_PROB_ARGMAX,  // the largest channel, the first of equal ones; NaN is never larger
 };
+enum { TACHY_CUDA_PROB_EACH = 8 };
 struct tachy_cuda_prob {
     cuda_address src;       // the value of the first picture's upper left pixel, channel 0
     cuda_address dst;       // where that pixel goes
@@ -18,8 +19,10 @@ struct tachy_cuda_prob {
     int64_t next_src;       // elements from picture to picture
     int64_t dst_x, dst_y;   // bytes from pixel to pixel and row to row, for turned pictures below 0
     int64_t next_dst;       // bytes
+    // Where it goes in each of the pictures, in the place of dst and next_dst; 0: not given.
+    cuda_address each[TACHY_CUDA_PROB_EACH];
     int width, height;      // pixels, as in src
-    int count;              // pictures, at most 65535
+    int count;              // pictures, at most 65535, with `each` TACHY_CUDA_PROB_EACH
     int channels;           // 1..32
     int channel;            // of them; SOFTMAX alone reads the others as well
     int what;               // TACHY_CUDA_PROB_*

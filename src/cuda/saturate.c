@@ -79,7 +79,8 @@ static int one_try(struct bench *b, int n, int fills, double *fps, bool *late)
             err = check(b, b->cu->event_elapsed(&ms, b->gate, b->end[i]));
         longest = TACHY_MAX(longest, ms);
     }
-    *fps = longest > 0 ? (double)n * CALLS / ((double)longest * 1e-3) : 0;
+    double frames = (double)n * CALLS * TACHY_DEF(b->load->frames, 1);
+    *fps = longest > 0 ? frames / ((double)longest * 1e-3) : 0;
     return err;
 }
 

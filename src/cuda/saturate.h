@@ -5,9 +5,10 @@
 // many streams side by side, everything queued before the first of it begins, so that neither the
 // host nor a single stream's order holds it up.
 struct tachy_gpu_load {
-    // Queues the work of a frame on the lane's stream and does not wait; the device's context is
+    // Queues the work of `frames` frames on the lane's stream and does not wait; the device's context is
     // current.
     int (*queue)(void *user, int lane);
+    int frames; // 0: 1
     void *user;
     const cuda_stream *streams; // one a lane, with nothing else on them
     int lanes;

@@ -101,6 +101,10 @@ static struct tachy_cuda_convert random_job(struct check *c)
     p.blue_first = p.type <= TACHY_RGB_BYTES4 && check_range(c, 0, 1);
     tachy_yuv_codes_of(&p.codes, check_range(c, 0, 1) ? 8 : 10, matrices[check_range(c, 0, 5)], check_range(c, 0, 1),
                        check_range(c, 0, 4));
+    struct tachy_yuv_side from = {matrices[check_range(c, 0, 5)], check_range(c, 0, 1)},
+                          to = {matrices[check_range(c, 0, 5)], check_range(c, 0, 1)};
+    if (!p.to_rgb && p.type == TACHY_RGB_BYTES3 && !p.blue_first) // from Y'CbCr to Y'CbCr
+        tachy_yuv_codes_between(&p.codes, &from, &to, p.codes.bits);
     return p;
 }
 

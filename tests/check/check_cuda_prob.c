@@ -110,6 +110,11 @@ static void soft(struct check *c)
     p.src += (cuda_address)(cut * p.col) * tachy_dtype_size(s.dtype);
     p.width -= cut; // the first column is letterbox
     turn(&p, dst, rotation, flip, (int64_t)stride);
+    bool back = s.n <= TACHY_CUDA_PROB_EACH && check_range(c, 0, 1); // the last one first
+    for (int k = 0; k < s.n && back; k++)
+        p.each[k] = p.dst + (cuda_address)(s.n - 1 - k) * next;
+    if (back)
+        p.dst = 0;
     check_gpu_launched(c, c->gpu->kernels->prob(&p, c->gpu->stream), "prob");
     uint8_t *got = malloc(all), *want = malloc(all);
     memset(want, 0xcd, all);
@@ -117,17 +122,18 @@ static void soft(struct check *c)
     struct tachy_mask_spec spec = {meanings[what], p.channel, s.nchw ? TACHY_NCHW : TACHY_NHWC};
     struct tachy_placement place = {.x = cut, .y = 0, .w = p.width, .h = s.h};
     for (int k = 0; k < s.n; k++) {
+        uint8_t *to = want + (size_t)(back ? s.n - 1 - k : k) * next;
         struct tachy_tensor t = {.data = (uint8_t *)s.data + (size_t)k * s.bytes, .dtype = s.dtype, .rank = 4,
                                  .shape = {1, s.nchw ? s.c : s.h, s.nchw ? s.h : s.w, s.nchw ? s.w : s.c}};
-        tachy_mask_from_tensor(&spec, &t, &place, rotation, flip, want + (size_t)k * next, (ptrdiff_t)stride);
+        tachy_mask_from_tensor(&spec, &t, &place, rotation, flip, to, (ptrdiff_t)stride);
         for (int i = 0; limit && i < p.width * p.height; i++) {
             int x = i % (turned ? p.height : p.width), y = i / (turned ? p.height : p.width);
-            uint8_t *v = &want[(size_t)k * next + (size_t)y * stride + (size_t)x];
+            uint8_t *v = &to[(size_t)y * stride + (size_t)x];
             *v = *v >= limit ? 255 : 0;
         }
     }
-    check_case(c, !memcmp(got, want, all), "prob %d: %dx%dx%d type %d nchw %d rotation %d flip %d cut %d", what, s.w,
-               s.h, s.c, s.dtype, s.nchw, rotation, flip, cut);
+    check_case(c, !memcmp(got, want, all), "prob %d: %dx%dx%d type %d nchw %d rotation %d flip %d cut %d back %d", what, s.w,
+               s.h, s.c, s.dtype, s.nchw, rotation, flip, cut, back);
     free(got), free(want);
     free_sample(c, &s, src, dst);
 }

@@ -47,6 +47,14 @@ TEST(copies)
 {
     SAME(CUDA_MEMORY_HOST, CU_MEMORYTYPE_HOST);
     SAME(CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
+#if CUDA_VERSION >= 12080
+    SAME(sizeof(struct cuda_copy_attributes), sizeof(CUmemcpyAttributes));
+    AT(cuda_copy_attributes, order, CUmemcpyAttributes, srcAccessOrder);
+    AT(cuda_copy_attributes, from, CUmemcpyAttributes, srcLocHint);
+    AT(cuda_copy_attributes, to, CUmemcpyAttributes, dstLocHint);
+    AT(cuda_copy_attributes, flags, CUmemcpyAttributes, flags);
+    SAME(CUDA_COPY_IN_ORDER, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+#endif
     SAME(sizeof(struct cuda_copy_2d), sizeof(CUDA_MEMCPY2D));
     AT(cuda_copy_2d, from_kind, CUDA_MEMCPY2D, srcMemoryType);
     AT(cuda_copy_2d, from_host, CUDA_MEMCPY2D, srcHost);

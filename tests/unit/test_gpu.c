@@ -7,6 +7,7 @@
 #include "cuda/places.h"
 #include "cuda/saturate.h"
 #include "fakes/fake.h"
+#include "fakes/symbol.h"
 #include "profile/profile_priv.h"
 
 #include <dlfcn.h>
@@ -17,22 +18,12 @@
 // The GPU's side of the profiler over libraries that have the real ones' names and functions
 // (fakes/), found as those would be. The real ones: tests/gpu.
 
-static void *symbol(const char *file, const char *name)
-{
-    void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    void *fn = lib ? dlsym(lib, name) : NULL;
-    if (!fn) {
-        printf("FAIL %s: %s: %s\n", file, name, dlerror());
-        exit(1);
-    }
-    return fn;
-}
 // Asked for once at each place: ThreadSanitizer makes dlopen() slow.
 #define FAKE(file, fn, ...)                                                                        \
     ({                                                                                             \
         static __typeof__(fn) *fn_;                                                                \
         if (!fn_)                                                                                  \
-            fn_ = (__typeof__(fn) *)symbol(file, #fn);                                             \
+            fn_ = (__typeof__(fn) *)fake_symbol(file, #fn);                                        \
         fn_(__VA_ARGS__);                                                                          \
     })
 #define CUDA(fn, ...) FAKE("libcuda.so.1", fn, __VA_ARGS__)
@@ -356,11 +347,13 @@ TEST(a_card_is_saturated_by_several_streams)
     struct lanes l = {.left = -1};
     open_device();
     struct fake_cuda_counts *counts = CUDA(fake_cuda_count);
+    CHECK_INT(tachy_device_enter(&device, &log_errors), TACHY_OK);
     for (int i = 0; i < 4; i++)
         CHECK_INT(device.cu->stream_create(&l.stream[i], CUDA_STREAM_OWN_ORDER), 0);
     CHECK_INT(device.cu->stream_create(&l.shared, CUDA_STREAM_OWN_ORDER), 0);
     CHECK_INT(device.cu->event_create(&l.before, CUDA_EVENT_ORDERS), 0);
     CHECK_INT(device.cu->event_create(&l.after, CUDA_EVENT_ORDERS), 0);
+    tachy_device_leave(&device);
     struct tachy_gpu_load load = {.queue = queue_apart, .user = &l, .streams = l.stream, .lanes = 4};
     double fps;
     int best = 0;

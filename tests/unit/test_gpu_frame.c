@@ -149,7 +149,8 @@ TEST(the_cpu_refuses)
     tachy_frame *f = on_gpu(pool), *other = NULL;
     struct tachy_convert *c = NULL;
     static const char said[] = "cannot read a frame in the memory of GPU 0";
-    CHECK_INT(tachy_convert_frame(&c, f, TACHY_PIX_RGB24, 64, 64, &other, &log_errors), TACHY_ERR_UNSUPPORTED);
+    struct tachy_convert_to to = {TACHY_PIX_RGB24, 64, 64, {0}};
+    CHECK_INT(tachy_convert_frame(&c, f, &to, &other, &log_errors), TACHY_ERR_UNSUPPORTED);
     CHECK(!other && strstr(last_message, said));
     tachy_convert_close(&c);
     AVFrame *av = NULL;

@@ -20,18 +20,32 @@ struct fake_cuda_counts {
     int streams, events, allocations, contexts; // that exist
     int waits;                                  // calls that waited, ever
     int gemms;
+    int taken_along; // streams, events and allocations that went with their context, ever; see fake_cuda_fail_at()
     _Atomic int calls; // of what is called for each frame: contexts, copies, events, streams' waits
 };
 FAKE_API struct fake_cuda_counts *fake_cuda_count(void);
 // The calls by name, one after the other from 0 on; NULL: there are no more.
 FAKE_API const char *fake_cuda_called(int i, int *times);
-FAKE_API void fake_cuda_launch(cuda_stream s, uint64_t ns); // a kernel that takes this long
+FAKE_API int fake_cuda_launch(cuda_stream s, uint64_t ns); // a kernel that takes this long; the launch's status
 FAKE_API uint64_t fake_cuda_busy(cuda_stream s); // CLOCK_MONOTONIC, ns: when it has done what it was given; may be past
 FAKE_API void fake_cuda_others(size_t bytes);   // memory that other programs hold
 FAKE_API void fake_cuda_list(int gpus);         // how many there are; 1 at first
 FAKE_API void fake_cuda_fail(int status);      // of every call that touches the GPU; 0: none
+FAKE_API void fake_cuda_one_by_one(int on);    // 1: no copies of many at once, as before CUDA 13
 FAKE_API void fake_cuda_fail_init(int status); // of cuInit
 FAKE_API void fake_cuda_fail_push(int pushes); // so many contexts more are made current, then none; -1: all
+// One call fails, the nth from here on (0: the next) of all that can; what gives something back always can. An error
+// that stays is the status of all later calls as well, of those too that give back: then it is the last reference to a
+// primary context that frees what was made in it, as the driver does. n -1: none fails from here on. Returns how many
+// calls there were since the last time.
+enum {
+    FAKE_ONCE = 0,
+    FAKE_STAYS = 1,
+    FAKE_INSIDE = 2, // contexts can always be made current, as drivers let them be
+};
+FAKE_API int fake_cuda_fail_at(int n, int status, int how);
+FAKE_API const char *fake_cuda_failed(void); // the call that did; NULL: it has not come
+FAKE_API int fake_cuda_depth(void);          // contexts on this thread's stack
 FAKE_API int fake_cuda_device_of(const void *context); // -1: it is none
 FAKE_API size_t fake_cuda_bytes_at(cuda_address at);   // of device memory, from there on; 0: it is none
 

@@ -6,17 +6,22 @@
 
 enum { NOT_SUPPORTED = 801 };
 
+int fake_cuda_refused(const char *name); // fake_cuda.c
+
 FAKE_API int cuDeviceComputeCapability(int *major, int *minor, cuda_device device)
 {
     *major = 9;
     *minor = 0;
-    return 0;
+    return fake_cuda_refused(__func__);
 }
 
 FAKE_API int cuMemcpy2D_v2(const struct cuda_copy_2d *c)
 {
     const char *from = c->from_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->from_device : c->from_host;
     char *to = c->to_kind == CUDA_MEMORY_DEVICE ? (char *)(uintptr_t)c->to_device : c->to_host;
+    int err = fake_cuda_refused(__func__);
+    if (err)
+        return err;
     for (size_t y = 0; y < c->height; y++)
         memcpy(to + y * c->to_pitch, from + y * c->from_pitch, c->width);
     return 0;

@@ -427,6 +427,8 @@ static NVENCSTATUS create_bits(void *encoder, NV_ENC_CREATE_BITSTREAM_BUFFER *p)
 static NVENCSTATUS destroy_bits(void *encoder, NV_ENC_OUTPUT_PTR buffer)
 {
     struct bits *b = buffer;
+    if (!b) // FFmpeg gives back what it did not come to make
+        return NV_ENC_ERR_INVALID_PTR;
     b->there = 0;
     av_packet_free(&b->packet);
     return NV_ENC_SUCCESS;
