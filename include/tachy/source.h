@@ -44,7 +44,8 @@ struct tachy_source_params {
     bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
     const int *stop;     // reading ends with TACHY_ERR_INTERRUPTED soon after *stop becomes
                          // non-zero, also while it waits for a pipe or the network (a signal
-                         // handler may set it); may be NULL; must outlive the source
+                         // handler may set it, another thread atomically); may be NULL; must outlive
+                         // the source
     const struct tachy_log *log; // NULL: silent; must outlive the source
 };
 #define tachy_source_params(...) (&(struct tachy_source_params){__VA_ARGS__})

@@ -7,8 +7,9 @@
 // read twice and nothing is sought. A segment begins at a keyframe at which a decoder that
 // knows nothing may begin. Pictures behind it that are shown before it (leading pictures of an
 // open GOP) belong to the segment before, whose decoder gets the keyframe as well.
-// Times of the packets tell each picture's position before anything is decoded. Where they do
-// not (missing, twice, damaged), cutting ends for good and one decoder does the rest.
+// Times of the packets tell how many positions a segment has before anything is decoded. Where they do
+// not (missing, twice, damaged), cutting ends for good and one decoder does the rest. A segment's pictures are
+// counted, not put where their times say: behind damage they come out in another order, and none may be lost.
 // Everything here is called with the lanes' lock held.
 
 enum {
@@ -21,7 +22,7 @@ static struct file_segment *new_segment(void)
     struct file_segment *g = calloc(1, sizeof(*g));
     if (g) {
         g->begin = INT64_MIN;
-        g->end = INT64_MAX;
+        g->end = g->next_begin = INT64_MAX;
         g->last = AV_NOPTS_VALUE;
     }
     return g;
@@ -167,6 +168,9 @@ static const char *oddity(const struct file *p, const AVPacket *packet, const st
         return "the stream changes its parameters";
     if (k->odd)
         return "a packet holds no picture";
+    // Its decoder makes a picture for the one that is missing in front, which has no place.
+    if (p->st->codecpar->codec_id == AV_CODEC_ID_MPEG4 && !k->safe && c->first && !c->tail->nb && !c->tail->taken)
+        return "it begins within a group of pictures";
     return NULL;
 }
 
@@ -176,6 +180,7 @@ static void confirm(struct file_cut *c)
     struct file_segment *g = c->coming, *before = c->tail;
     g->base = before->base + before->nb_times;
     g->last = latest(before);
+    before->next_begin = g->begin;
     before->whole = true;
     before->next = g;
     if (!c->head)
@@ -235,6 +240,26 @@ static int add_to_coming(tachy_source *s, const AVPacket *packet, bool visible)
     return err;
 }
 
+// Whether a picture that is shown before one in front of it has no such time: of packets whose times are those
+// of decoding (files that were AVI), or one that is lost.
+static bool out_of_order(struct file *p, const AVPacket *packet, const struct file_key *k)
+{
+    struct file_cut *c = &p->cut;
+    c->reorders |= packet->pts < c->latest;
+    c->latest = TACHY_MAX(c->latest, packet->pts);
+    if (!k->early)
+        c->anchor = packet->pts;
+    bool may_cut = k->safe && c->tail->nb_times >= SEGMENT_MIN;
+    switch (p->st->codecpar->codec_id) {
+    case AV_CODEC_ID_H264: // a B picture may be one for others that are shown behind it
+        return k->early && !c->reorders;
+    case AV_CODEC_ID_HEVC: // its slices' types say nothing, but it says in front whether it reorders
+        return (k->early || (may_cut && p->st->codecpar->video_delay > 0)) && !c->reorders;
+    default:
+        return k->early && packet->pts > c->anchor;
+    }
+}
+
 // TACHY_ERR_INVAL: its time is not where it must be; nothing was added.
 static int add_regular(tachy_source *s, const AVPacket *packet, const struct file_key *k)
 {
@@ -244,7 +269,8 @@ static int add_regular(tachy_source *s, const AVPacket *packet, const struct fil
     if (k->sets)
         c->sets = k->sets;
     c->past_end |= from_zero(p, packet->pts) >= p->end;
-    if (has_time(c->tail, packet->pts) || (c->coming && has_time(c->coming, packet->pts)))
+    if (out_of_order(p, packet, k) || has_time(c->tail, packet->pts) ||
+        (c->coming && has_time(c->coming, packet->pts)))
         return TACHY_ERR_INVAL;
     int err = c->coming && c->past_end ? join(c) : TACHY_OK;
     if (err)
@@ -326,22 +352,22 @@ int file_cut_packet(tachy_source *s, struct file_segment *g, AVPacket *packet, b
 
 int64_t file_cut_place(struct file_segment *g, int64_t time, int64_t next)
 {
-    if (g->counted || time == AV_NOPTS_VALUE)
-        return next;
     // Pictures in front of the first one that a file gives are none: numbers begin at it.
-    if (g->begin == INT64_MIN && !g->any && g->nb_times) {
+    bool counts = g->counted || time == AV_NOPTS_VALUE;
+    if (!counts && g->begin == INT64_MIN && !g->any && g->nb_times) {
         int early = TACHY_MIN(rank_of(g, time), g->nb_times - 1);
         g->nb_times -= early;
         memmove(g->times, g->times + early, (size_t)g->nb_times * sizeof(g->times[0]));
     }
-    g->any = true;
-    return TACHY_MAX(g->base + rank_of(g, time), next);
+    g->any |= !counts;
+    return TACHY_MAX(g->base, next);
 }
 
 int file_cut_open(tachy_source *s)
 {
     struct file_cut *c = &file_of(s)->cut;
     c->tail = new_segment();
+    c->latest = c->anchor = INT64_MIN;
     c->lanes = 1;
     c->on = c->first = true;
     return c->tail ? TACHY_OK : TACHY_ERR_NOMEM;

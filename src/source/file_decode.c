@@ -76,7 +76,7 @@ void file_decode_again(struct file_lane *l)
 {
     avcodec_flush_buffers(l->dec);
     l->flushing = l->lead = l->started = l->done = false;
-    l->decoded = l->offset = l->seq = 0;
+    l->decoded = l->offset = l->back = l->seq = 0;
     l->last = AV_NOPTS_VALUE;
     l->end = INT64_MAX;
     tachy_frame_unref(&l->ready);
@@ -156,6 +156,21 @@ static int decode_any(tachy_source *s, struct file_lane *l)
     }
 }
 
+// The time of the picture's packet, which says whose it is. The decoder's best guess may be another one: behind
+// damage it takes times of decoding.
+static int64_t own_time(const struct file_lane *l)
+{
+    const AVFrame *picture = l->picture;
+    return picture->pts != AV_NOPTS_VALUE ? picture->pts : picture->best_effort_timestamp;
+}
+
+// Whether it is one of the pictures that the segment before still owes.
+static bool is_late(const struct file_lane *l)
+{
+    int64_t t = own_time(l);
+    return l->before && !l->crossed && t != AV_NOPTS_VALUE && t <= l->before_last;
+}
+
 // Ticks of a picture's length; at least 1.
 static int64_t step_of(const struct file *p, const AVFrame *picture)
 {
@@ -173,12 +188,14 @@ static int64_t step_of(const struct file *p, const AVFrame *picture)
 // The picture's time in ticks from the file's time 0. Rules: the decoder's best guess; where
 // there is none, one length after the picture before; where it does not rise, one tick after
 // the picture before, and after a step back of more than a second all later times are moved
-// along. Formats without times are counted at their rate.
+// along, until a step forward undoes it: then one picture was late. Formats without times are
+// counted at their rate.
 static int64_t rising_time(const struct file *p, struct file_lane *l)
 {
     const AVFrame *picture = l->picture;
     AVRational tb = p->st->time_base;
-    int64_t n = l->decoded++, t = picture->best_effort_timestamp;
+    // Where the segment before ends its packets are another's by now, and a guess takes their times.
+    int64_t n = l->decoded++, t = is_late(l) ? own_time(l) : picture->best_effort_timestamp;
     bool first = l->last == AV_NOPTS_VALUE;
     if (p->in.counted)
         return l->last = av_rescale_q(n, (AVRational){p->count_rate.den, p->count_rate.num}, tb);
@@ -186,15 +203,23 @@ static int64_t rising_time(const struct file *p, struct file_lane *l)
     if (t == AV_NOPTS_VALUE) {
         t = first ? 0 : av_sat_add64(l->last, step);
     } else {
-        t = av_sat_add64(av_sat_sub64(t, p->zero), l->offset);
+        int64_t raw = av_sat_sub64(t, p->zero), before = av_sat_sub64(l->offset, l->back);
+        if (l->back && av_sat_sub64(raw, l->raw) > l->back / 2 && av_sat_add64(raw, before) >= l->back_from) {
+            l->offset = before;
+            l->back = 0;
+        }
+        l->raw = raw;
+        t = av_sat_add64(raw, l->offset);
         if (!first && t <= l->last) {
             int64_t back = av_sat_sub64(l->last, t);
             bool jump = (double)back * av_q2d(tb) > 1;
-            t = av_sat_add64(l->last, jump ? step : 1);
             if (jump) {
-                l->offset = av_sat_add64(l->offset, av_sat_add64(back, step));
+                l->back = av_sat_add64(back, step);
+                l->back_from = l->last;
+                l->offset = av_sat_add64(l->offset, l->back);
                 l->broken = TACHY_MAX(l->broken, 1);
             }
+            t = av_sat_add64(l->last, jump ? step : 1);
         }
     }
     return l->last = t;
@@ -205,18 +230,11 @@ static bool is_damaged(const AVFrame *picture)
     return picture->decode_error_flags || (picture->flags & AV_FRAME_FLAG_CORRUPT);
 }
 
-// Whether it is one of the pictures that the segment before still owes.
-static bool is_late(const struct file_lane *l)
-{
-    int64_t t = l->picture->best_effort_timestamp;
-    return l->before && !l->crossed && t != AV_NOPTS_VALUE && t <= l->before_last;
-}
-
 // Whether another segment hands this picture out: one shown before the keyframe that the
 // segment begins with, or the next segment's keyframe.
 static bool is_foreign(struct file_lane *l)
 {
-    int64_t t = l->picture->best_effort_timestamp;
+    int64_t t = own_time(l);
     if (t == AV_NOPTS_VALUE || is_late(l))
         return false;
     if (!l->started && t < l->segment->begin)
@@ -230,8 +248,10 @@ static int64_t place(struct file *p, struct file_lane *l)
     pthread_mutex_lock(&p->lock);
     struct file_segment *g = is_late(l) ? l->before : l->segment;
     int64_t next = l->before && g != l->before ? g->base : l->seq;
-    int64_t seq = file_cut_place(g, l->picture->best_effort_timestamp, next);
-    bool none = g->whole && !g->counted && seq >= g->base + g->nb_times;
+    int64_t seq = file_cut_place(g, own_time(l), next);
+    // A time that was moved along must not pass those of the next segment.
+    bool passes = g->next_begin != INT64_MAX && l->last >= av_sat_sub64(g->next_begin, p->zero);
+    bool none = passes || (g->whole && !g->counted && seq >= g->base + g->nb_times);
     pthread_mutex_unlock(&p->lock);
     return none ? -1 : seq;
 }

@@ -15,7 +15,7 @@
 // makes no copy; one that keeps many (to put them in order) costs memory, not frames.
 
 enum {
-    HELD = 4,      // surfaces of a lane that frames may hold
+    HELD = 6,      // surfaces of a lane that frames may hold
     SURFACES = 24, // of a session, about: what it decodes into and what it hands out
 };
 
@@ -215,11 +215,13 @@ int file_gpu_open(tachy_source *s)
         return TACHY_OK;
     }
     file_gpu_close(p);
+    if (err == TACHY_ERR_NOMEM && !*r.text)
+        return err; // the host's, of which nobody has said anything; a GPU that is full has said so
     if (q->decode == TACHY_DECODE_NVDEC)
         return tachy_fail(q->log, err, "%s: NVDEC was asked for and cannot decode it: %s", s->url,
                           r.text);
     tachy_msg(q->log, TACHY_LOG_INFO, "%s: decoded on the CPU: %s", s->url, r.text);
-    return err == TACHY_ERR_NOMEM ? err : TACHY_OK;
+    return TACHY_OK;
 }
 
 void file_gpu_close(struct file *p)

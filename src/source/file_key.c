@@ -116,8 +116,11 @@ static void scan_h264(struct units u, struct file_key *k)
             k->safe |= sei_recovers_here(data, size);
         else if (type == 5)
             k->safe = k->fresh = true;
-        if (type >= 1 && type <= 5)
-            return; // the first slice
+        if (type < 1 || type > 5)
+            continue;
+        // The first slice: its first macroblock, 0 as one bit, and its type, 1 or 6 for B.
+        k->early = size > 1 && ((data[1] & 0xf0) == 0xa0 || (data[1] & 0xfc) == 0x9c);
+        return;
     }
 }
 
@@ -134,6 +137,7 @@ static void scan_hevc(struct units u, struct file_key *k)
         // IDR or CRA that does not throw away pictures which were not shown yet. A BLA drops
         // the pictures in front of it, so they would be missed.
         k->safe = type >= 19 && type <= 21 && !(data[2] & 0x40);
+        k->early = type >= 6 && type <= 9; // leading pictures
         return;
     }
 }
@@ -213,6 +217,12 @@ static void scan_mpeg12(const uint8_t *p, size_t size, struct file_key *k)
     k->safe = size >= 12 && !memcmp(p, header, 4);
     if (k->safe)
         k->sets = hash(HASH_START, p + 4, 4);
+    const uint8_t *end = p + size;
+    while ((p = behind_start_code(p, end)) < end)
+        if (!*p) { // a picture: ten bits of its number, three of its type
+            k->early = end - p > 2 && (p[2] >> 3 & 7) == 3;
+            return;
+        }
 }
 
 // MPEG-4 part 2: what stands before the first picture is its parameters. A picture of a few
@@ -224,6 +234,7 @@ static void scan_mpeg4(const uint8_t *p, size_t size, struct file_key *k)
     while ((at = behind_start_code(at, end)) < end)
         if (*at == 0xb6) { // a picture; its first two bits are 0 for an intra one
             k->safe = end - at > 1 && !(at[1] >> 6);
+            k->early = end - at > 1 && at[1] >> 6 == 2;
             return;
         } else if (*at >= 0x20 && *at <= 0x2f) {
             k->sets = hash(HASH_START, at, (size_t)TACHY_MIN((ptrdiff_t)12, end - at));

@@ -210,7 +210,7 @@ static struct file_lane *lane_to_start(tachy_source *s, int64_t until)
     l->seq = g->base;
     l->end = g->end;
     l->last = av_sat_sub64(g->last, p->zero);
-    l->offset = 0;
+    l->offset = l->back = 0;
     l->broken = 0;
     l->jump_at = AV_NOPTS_VALUE;
     l->started = l->flushing = l->done = l->lead = false;

@@ -14,7 +14,7 @@ enum { PIPE_BUFFER = 32 << 10, PIECE_MS = 100 };
 static int stop_asked(void *user)
 {
     const struct file_input *in = user;
-    return in->stop && *(const volatile int *)in->stop;
+    return in->stop && __atomic_load_n(in->stop, __ATOMIC_RELAXED);
 }
 
 static int pipe_read(void *user, uint8_t *data, int size)

@@ -65,6 +65,7 @@ struct file_key {
     bool shown;    // it holds a picture that is shown
     bool odd;      // nothing can be said
     bool fresh;    // nothing behind it needs what was before, and nothing comes out of order there
+    bool early;    // shown before a picture that lies in front of it
     uint64_t sets; // of the parameters in it; 0: none
 };
 
@@ -87,6 +88,7 @@ struct file_segment {
     int nb_times, room_times;
     int64_t base;       // position of its first picture
     int64_t begin, end; // pictures outside are other segments'
+    int64_t next_begin; // time of the next segment's first picture; INT64_MAX: not known
     int64_t last;       // time of the picture before; AV_NOPTS_VALUE: none
     bool whole;         // no more packets will come
     bool counted;       // the last one: positions are counted, times do not matter
@@ -100,8 +102,11 @@ struct file_cut {
     struct file_segment *coming; // begun by the last keyframe, not yet sure
     size_t bytes;                // of packets that wait
     uint64_t sets;
+    int64_t latest; // time of all packets so far
+    int64_t anchor; // time of the last picture that is not `early`
     int lanes;
     bool on;       // there may be further segments
+    bool reorders; // a packet's time was before that of one in front of it
     bool first;    // the tail is the file's first segment
     bool past_end; // a packet after the range was read
 };
@@ -139,6 +144,9 @@ struct file_lane {
     int64_t decoded;         // pictures out of the decoder
     int64_t last;            // time of the last picture, ticks from `zero`
     int64_t offset;          // added to times after they jumped back
+    int64_t back;            // the last such jump's part of it
+    int64_t back_from;       // time of the picture before that jump
+    int64_t raw;             // time of the last picture as the decoder gave it
     struct SwsContext *sws;
     tachy_frame_pool *pool;  // of converted frames
     enum AVPixelFormat sws_from;
@@ -245,7 +253,7 @@ int file_cut_read(tachy_source *s);
 struct file_segment *file_cut_take(tachy_source *s, int64_t window_end, bool fresh);
 // The segment's next packet; *lead as in struct file_packet. TACHY_ERR_EOF at its end.
 int file_cut_packet(tachy_source *s, struct file_segment *g, AVPacket *packet, bool *lead);
-// Position of a picture with this time; `next` where nothing else can be said.
+// Position of a picture with this time, where `next` comes next.
 int64_t file_cut_place(struct file_segment *g, int64_t time, int64_t next);
 // A lane is done with its segment.
 void file_cut_release(struct file_cut *c, struct file_segment **segment);

@@ -257,7 +257,7 @@ static void check_same(const struct reading *want, const struct reading *got)
     CHECK_INT(got->damaged, want->damaged);
 }
 
-static struct reading one, many; // too large for the stack
+static struct reading one, many, whole; // too large for the stack
 
 // One decoder against two with a small window and three with a large one, in order and by position. `spreads`: there must really be
 // several. Returns the frames.
@@ -417,12 +417,24 @@ static void flip_bits(const char *from, const char *to, int every, uint32_t seed
     fclose(out);
 }
 
-// Each position once, ends as it should, frames rise; what is concealed may differ.
+static bool has_picture(const struct reading *r, uint32_t hash)
+{
+    for (int64_t i = 0; i < r->n; i++)
+        if (r->frames[i].hash == hash)
+            return true;
+    return false;
+}
+
+// Each position once, ends as it should, frames rise; what is concealed may differ, but what one decoder gives
+// as it was before the damage (`whole`), several do.
 static void check_survives(const char *file)
 {
     read_in_order(&one, file, (struct tachy_source_params){0});
     read_in_order(&many, file, (struct tachy_source_params){.decoders = 3});
     CHECK_INT(many.err, one.err);
+    for (int64_t i = 0; i < one.n; i++)
+        if (has_picture(&whole, one.frames[i].hash))
+            CHECK(has_picture(&many, one.frames[i].hash));
     for (int64_t i = 1; i < many.n; i++)
         if (many.frames[i].pts <= many.frames[i - 1].pts)
             CHECK(!"times rise");
@@ -441,7 +453,9 @@ TEST(damage)
 {
     static const char *files[] = {"open.mkv", "closed.mp4", "open.ts", "hevc.mp4", "mpeg2.ts", "vp9.webm"};
     for (uint32_t seed = 1; seed <= 12; seed++) {
-        flip_bits(files[seed % TACHY_ARRAY_SIZE(files)], "flipped", seed > 6 ? 20000 : 1500, seed);
+        const char *file = files[seed % TACHY_ARRAY_SIZE(files)];
+        read_in_order(&whole, file, (struct tachy_source_params){0});
+        flip_bits(file, "flipped", seed > 6 ? 20000 : 1500, seed);
         check_survives("flipped");
     }
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(files); i++) {
@@ -449,6 +463,7 @@ TEST(damage)
             continue; // their index is at the end
         struct stat st;
         CHECK(!stat(path(files[i]), &st));
+        read_in_order(&whole, files[i], (struct tachy_source_params){0});
         CHECK(shell("head -c %ld %s > %s", (long)st.st_size * 2 / 3, path(files[i]), path("cut")));
         check_survives("cut");
     }
@@ -467,6 +482,56 @@ static void apply_breaks(struct reading *r)
             r->frames[n++] = f;
     }
     r->n = n;
+}
+
+// Packets that are missing: as many frames as from one decoder, which often does not see that any are.
+TEST(lost_packets)
+{
+    static const char *files[] = {"short.mp4", "open.mp4", "closed265.mkv", "mpeg2.mkv", "vp8.webm"};
+    uint32_t seed = 5;
+    for (int i = 0; i < 10; i++) {
+        const char *file = files[i % (int)TACHY_ARRAY_SIZE(files)], *suffix = strrchr(file, '.');
+        char name[32], drop[160] = "0";
+        snprintf(name, sizeof(name), "lost%s", suffix);
+        for (int k = 0; k < 4; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            snprintf(drop + strlen(drop), sizeof(drop) - strlen(drop), "+eq(n\\,%u)", (seed >> 8) % FRAMES);
+        }
+        fprintf(stderr, "     %s without %s\n", file, drop);
+        CHECK(shell("ffmpeg -v error -y -i %s -c copy -bsf:v noise=drop=\"'%s'\" %s", path(file), drop, path(name)));
+        read_in_order(&whole, file, (struct tachy_source_params){0});
+        check_survives(name);
+        CHECK_INT(many.n - many.holes, one.n);
+    }
+}
+
+// Times of decoding instead of those of showing, as in files that were AVI once; pictures whose reference is
+// lost; a file that begins within a group of pictures: one decoder, whose frames they are, says the rest.
+TEST(times_of_decoding)
+{
+    static const struct {
+        const char *from, *to, *filter;
+    } files[] = {
+        {"open.mkv", "decoding264.mkv", "setts=pts=DTS"},
+        {"hevc.mp4", "decoding265.mkv", "setts=pts=DTS"},
+        {"mpeg2.mp4", "decoding2.mkv", "setts=pts=DTS"},
+        {"mpeg2.mkv", "decoding2c.mkv", "setts=pts=DTS"},
+        {"mpeg4.mp4", "decoding4.mp4", "setts=pts=DTS"},
+        {"mpeg2.mp4", "nofirst.mp4", "noise=drop='eq(n\\,37)+eq(n\\,61)+eq(n\\,85)'"}, // P behind a keyframe
+        {"mpeg4.mp4", "headless.mp4", "noise=drop='eq(n\\,0)'"},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(files); i++) {
+        fprintf(stderr, "     %s\n", files[i].to);
+        CHECK(shell("ffmpeg -v error -y -i %s -c copy -bsf:v \"%s\" %s", path(files[i].from), files[i].filter,
+                    path(files[i].to)));
+        read_in_order(&one, files[i].to, (struct tachy_source_params){0});
+        CHECK(one.n >= FRAMES - 4);
+        read_in_order(&many, files[i].to, (struct tachy_source_params){.decoders = 3});
+        check_same(&one, &many);
+        read_by_position(&many, files[i].to, (struct tachy_source_params){0}, 3, 200);
+        apply_breaks(&many);
+        check_same(&one, &many);
+    }
 }
 
 // Damage in a segment's last picture, and in others: the same frames start anew as with one decoder.
@@ -496,6 +561,24 @@ TEST(damage_at_a_segments_end)
     damaged_alike("if(eq(n\\,59)+eq(n\\,89)\\,1\\,0)", 2);
     damaged_alike("if(eq(n\\,59)\\,40\\,0)", 2); // it does, concealed: itself too
     damaged_alike("if(eq(n\\,59)+eq(n\\,75)\\,1\\,0)", 2); // and one in the middle
+}
+
+// One picture whose time is more than a second too early: those behind it keep theirs. Times that go on from
+// there are all moved along.
+TEST(times_that_step_back)
+{
+    static const struct {
+        const char *name, *early;
+    } files[] = {{"late1.mkv", "eq(N\\,120)"}, {"later.mkv", "gte(N\\,120)"}};
+    CHECK(make("plain1.mkv", FRAMES, "", "-c:v mjpeg -q:v 2 -pix_fmt yuvj420p"));
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(files); i++) {
+        CHECK(shell("ffmpeg -v quiet -y -i %s -c copy -bsf:v \"setts=pts=N*40-1510*%s:dts=N*40-4000\" %s", path("plain1.mkv"), files[i].early,
+                    path(files[i].name)));
+        compare(files[i].name, (struct tachy_source_params){0}, true);
+        CHECK_INT(one.n, FRAMES);
+        CHECK_INT(one.frames[FRAMES - 1].pts, 40 * (FRAMES - 1));
+        CHECK_INT(one.frames[121].pts, 40 * 121);
+    }
 }
 
 // A file that is cut off between packets loses nothing that one decoder gives.
@@ -601,5 +684,7 @@ TEST(set_up)
 
 TEST_MAIN(TEST_CASE(set_up), TEST_CASE(all_codecs), TEST_CASE(av1), TEST_CASE(ranges),
           TEST_CASE(counted_frames_in_order), TEST_CASE(variable_rate), TEST_CASE(edit_lists),
-          TEST_CASE(size_change_in_the_middle), TEST_CASE(damage), TEST_CASE(damage_at_a_segments_end), TEST_CASE(lost_end),
+          TEST_CASE(size_change_in_the_middle), TEST_CASE(damage), TEST_CASE(lost_packets),
+          TEST_CASE(times_of_decoding), TEST_CASE(damage_at_a_segments_end), TEST_CASE(lost_end),
+          TEST_CASE(times_that_step_back),
           TEST_CASE(side_packets), TEST_CASE(closing_early), TEST_CASE(one_thread_reads_in_order))
