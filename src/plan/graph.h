@@ -70,7 +70,7 @@ enum tachy_plan_act {
     TACHY_PLAN_SOFTPLUS,
     TACHY_PLAN_MISH, // x tanh(softplus(x))
     TACHY_PLAN_ERF,
-    TACHY_PLAN_LEVELS, // the nearest whole number, halves to the even one, within a to b; NaN: a
+    TACHY_PLAN_LEVELS, // the nearest whole number, halves to the even one, within a to b, a <= b; NaN: a
     // From here on: of UNARY alone, never the end of another node. The last four also take integers.
     TACHY_PLAN_LOG,
     TACHY_PLAN_SIN,

@@ -393,6 +393,8 @@ static const char *check_op(const struct tachy_node *n)
         return "an unknown activation";
     if (n->attr.act.act == TACHY_PLAN_PRELU && n->op != TACHY_OP_UNARY && n->op != TACHY_OP_CONV)
         return "a PRelu, which its operator has no slope for";
+    if (n->attr.act.act == TACHY_PLAN_LEVELS && !(n->attr.act.a <= n->attr.act.b)) // nor where one is no number
+        return "levels from more to less";
     bool cubic = n->op == TACHY_OP_RESIZE && n->attr.resize.mode == TACHY_PLAN_CUBIC;
     if (n->attr.row_sums && (cubic || (n->op != TACHY_OP_CONV && n->op != TACHY_OP_RESIZE)))
         return "row sums, which its operator does not make";

@@ -1,6 +1,8 @@
 #include "plan/graph.h"
 #include "test.h"
 
+#include <math.h>
+
 // The graph that plans are made from: building, changing, printing, and what verify refuses.
 
 static const struct tachy_log *quiet;
@@ -137,6 +139,9 @@ TEST(refuses)
     n = small(&log_last);
     n.relu->attr.act.act = TACHY_PLAN_NONE;
     expect(&n, "does nothing");
+    n = small(&log_last);
+    n.relu->attr.act = (struct tachy_plan_act_of){TACHY_PLAN_LEVELS, 0, NAN};
+    expect(&n, "levels from more to less");
     n = small(&log_last);
     n.relu->op = TACHY_OP_COUNT;
     expect(&n, "number of inputs");
