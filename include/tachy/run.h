@@ -31,6 +31,7 @@ enum tachy_resource {
     TACHY_RESOURCE_NVDEC,     // a GPU's video decoders
     TACHY_RESOURCE_TO_HOST,   // copies from a GPU to the host
     TACHY_RESOURCE_TO_DEVICE, // and the other way
+    TACHY_RESOURCE_NVENC,     // a GPU's video encoders, of the one that encodes
     TACHY_RESOURCE_COUNT
 };
 TACHY_API const char *tachy_resource_name(enum tachy_resource r); // "cores", "sms", "nvdec", "to_host", ...
@@ -39,7 +40,7 @@ struct tachy_resource_stats {
     double light_ms; // of a frame: the sum of its steps there, each alone and saturated; 0: not used, or
                      // not measured. 1000 / light_ms: frames a second that the resource would do
     double busy;     // light_ms x frames a second of the run, 0..1: its share of time with this work
-    int copies;      // side by side that gave the most: decoder sessions, streams, workers; of several
+    int copies;      // side by side that gave the most: codec sessions, streams, workers; of several
                      // steps the largest
 };
 

@@ -34,10 +34,11 @@ static bool is_set(const struct tachy_ort_options *o, const char *key)
     return false;
 }
 
-// The provider's options for the stream that the caller gives; `text` holds them.
+// The provider's options for the stream that the caller gives; `text` holds them. ONNX Runtime takes the stream's
+// address only where has_user_compute_stream is said too, and works on the default stream without a word otherwise.
 static int use_stream(const tachy_engine *e, struct tachy_ort_options *o, char text[2][64])
 {
-    if (is_set(o, "device_id") || is_set(o, "user_compute_stream"))
+    if (is_set(o, "device_id") || is_set(o, "user_compute_stream") || is_set(o, "has_user_compute_stream"))
         return tachy_fail(e->params.log, TACHY_ERR_INVAL,
                           "provider %s: device_id and user_compute_stream are given by the task: --gpu-id says which GPU",
                           e->name);
@@ -45,6 +46,7 @@ static int use_stream(const tachy_engine *e, struct tachy_ort_options *o, char t
     snprintf(text[1], 64, "user_compute_stream=%llu", (unsigned long long)(uintptr_t)e->params.gpu_stream);
     o->ep[o->nb_ep] = text[0];
     o->ep[o->nb_ep + 1] = text[1];
+    o->ep[o->nb_ep + 2] = "has_user_compute_stream=1";
     return TACHY_OK;
 }
 

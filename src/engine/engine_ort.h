@@ -24,8 +24,8 @@ enum { TACHY_ORT_OPTIONS = 32 };
 struct tachy_ort_options {
     struct tachy_session_params session;
     const char *library; // library=PATH; NULL: not given
-    // The provider's own, with room for two more; end with NULL.
-    const char *ep[TACHY_ORT_OPTIONS + 3];
+    // The provider's own, with room for three more; end with NULL.
+    const char *ep[TACHY_ORT_OPTIONS + 4];
     int nb_ep;
     const char *entries[TACHY_ORT_OPTIONS + 1]; // "session.key=value"
 };

@@ -4,6 +4,26 @@
 
 // Execution providers that are part of some builds of ONNX Runtime, by our names.
 
+// Whether the options say what a key of `keys` was given: a stream that is left out would go unseen.
+static OrtStatus *check_stream(const OrtApi *api, const OrtCUDAProviderOptionsV2 *options, const char *const *keys,
+                               const char *const *values, size_t nb)
+{
+    OrtAllocator *allocator;
+    char *text = NULL, wanted[64] = "";
+    for (size_t i = 0; i < nb; i++)
+        if (!strcmp(keys[i], "user_compute_stream"))
+            snprintf(wanted, sizeof(wanted), "%s=%s", keys[i], values[i]);
+    OrtStatus *s = wanted[0] ? api->GetAllocatorWithDefaultOptions(&allocator) : NULL;
+    if (s || !wanted[0])
+        return s;
+    s = api->GetCUDAProviderOptionsAsString(options, allocator, &text);
+    if (!s && !strstr(text, wanted))
+        s = api->CreateStatus(ORT_FAIL, "its CUDA provider does not work on a stream that it is given");
+    if (text)
+        api->ReleaseStatus(api->AllocatorFree(allocator, text));
+    return s;
+}
+
 static OrtStatus *append_cuda(const OrtApi *api, OrtSessionOptions *o, const char *const *keys,
                               const char *const *values, size_t nb)
 {
@@ -11,6 +31,8 @@ static OrtStatus *append_cuda(const OrtApi *api, OrtSessionOptions *o, const cha
     OrtStatus *s = api->CreateCUDAProviderOptions(&options);
     if (!s && nb)
         s = api->UpdateCUDAProviderOptions(options, keys, values, nb);
+    if (!s)
+        s = check_stream(api, options, keys, values, nb);
     if (!s)
         s = api->SessionOptionsAppendExecutionProvider_CUDA_V2(o, options);
     if (options)

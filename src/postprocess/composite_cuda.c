@@ -100,7 +100,7 @@ static int table(struct tachy_composite_cuda *c, struct key key, const struct or
         struct table *t = &c->tables[i];
         if (t->used && !memcmp(&t->key, &key, sizeof(key))) {
             t->used = c->launches;
-            *at = address(t->block.data);
+            *at = tachy_cu_address(t->block.data);
             return TACHY_OK;
         }
         old = t->used < old->used ? t : old;
@@ -110,7 +110,7 @@ static int table(struct tachy_composite_cuda *c, struct key key, const struct or
     old->used = 0;
     if (err < 0 || (err = tachy_composite_cuda_need(c, &old->block, size)) < 0)
         return err;
-    *at = address(old->block.data);
+    *at = tachy_cu_address(old->block.data);
     err = tachy_cu_check(c->cu, c->cu->copy_to_device_async(*at, c->host.p, size, c->stream), c->log,
                          "copying a table to the GPU");
     old->key = key;
@@ -207,7 +207,7 @@ static int set_eye(struct tachy_composite_cuda *c, const item *it, int i, struct
         return TACHY_OK;
     const struct tachy_rect *g = &e.mask.region;
     struct tachy_cuda_eye *o = &k->eye[k->eyes];
-    *o = (struct tachy_cuda_eye){.mask = address(e.mask.data),
+    *o = (struct tachy_cuda_eye){.mask = tachy_cu_address(e.mask.data),
                                  .stride = e.mask.stride,
                                  .width = e.mask.width,
                                  .height = e.mask.height,
@@ -217,7 +217,7 @@ static int set_eye(struct tachy_composite_cuda *c, const item *it, int i, struct
                                  .y1 = e.y1,
                                  .across_width = g->w};
     if (e.refine)
-        o->slope = address(e.refine->a), o->offset = address(e.refine->b);
+        o->slope = tachy_cu_address(e.refine->a), o->offset = tachy_cu_address(e.refine->b);
     struct origin from = {.eye = &e, .width = f->width, .height = f->height};
     int err = table(c, (struct key){MASK_ACROSS, 0, e.mask.width, g->x, g->w, f->width}, &from, &o->across);
     if (err == TACHY_OK)
@@ -234,7 +234,7 @@ static int begin(struct tachy_composite_cuda *c, const item *it, int n, enum tac
     const struct tachy_pix_desc *d = tachy_pix_desc(to), *from = tachy_pix_desc(f->format);
     struct tachy_composite_cuda_luma luma = {.bytes = from->bytes, .shift = from->shift, .stride = f->stride[0]};
     for (int i = 0; i < n; i++)
-        luma.at[i] = address(it[i].in->data[0]);
+        luma.at[i] = tachy_cu_address(it[i].in->data[0]);
     int err = from->rgb && it[0].refine ? tachy_composite_cuda_luma(c, it, n, &luma) : TACHY_OK;
     if (err < 0)
         return err;
@@ -259,8 +259,8 @@ static int begin(struct tachy_composite_cuda *c, const item *it, int n, enum tac
         struct tachy_cuda_composite_frame *o = &k->frame[i];
         o->counted = it[i].counted;
         for (int p = 0; p < 4; p++) {
-            o->in[p] = address(it[i].in->data[p]);
-            o->out[p] = address(it[i].data[p]);
+            o->in[p] = tachy_cu_address(it[i].in->data[p]);
+            o->out[p] = tachy_cu_address(it[i].data[p]);
         }
         o->in[0] = luma.at[i];
         for (int e = 0; e < TACHY_CLAMP(it[i].result->eyes, 0, TACHY_MAX_EYES); e++) {
@@ -347,7 +347,7 @@ static int run_blur(struct tachy_composite_cuda *c, const item *it, int n)
         return err;
     cuda_address alpha[BATCH];
     for (int i = 0; i < n; i++)
-        alpha[i] = address(c->scratch.data) + (cuda_address)i * s.all;
+        alpha[i] = tachy_cu_address(c->scratch.data) + (cuda_address)i * s.all;
     int64_t stride = (int64_t)TACHY_ALIGN((size_t)f->width, 16u);
     if ((err = tachy_composite_cuda_alpha(c, it, n, 255, alpha, stride)) < 0)
         return err;
@@ -412,13 +412,13 @@ static int run_alpha(struct tachy_composite_cuda *c, const item *it, int n)
         return err;
     cuda_address alpha[BATCH];
     for (int i = 0; i < n; i++) {
-        alpha[i] = own_plane ? address(it[i].data[3])
-                             : address(c->scratch.data) + (cuda_address)i * stride * (cuda_address)f->height;
+        alpha[i] = own_plane ? tachy_cu_address(it[i].data[3])
+                             : tachy_cu_address(c->scratch.data) + (cuda_address)i * stride * (cuda_address)f->height;
         k.frame[i].alpha = alpha[i];
         for (int p = 0; p < 4; p++) {
-            k.frame[i].out[p] = address(it[i].data[p]);
+            k.frame[i].out[p] = tachy_cu_address(it[i].data[p]);
             if (p < 3)
-                k.frame[i].in[p] = address(it[i].in->data[p]);
+                k.frame[i].in[p] = tachy_cu_address(it[i].in->data[p]);
         }
     }
     for (int p = 0; p < 4; p++) {
@@ -450,7 +450,7 @@ static int run_blend(struct tachy_composite_cuda *c, const item *it, int n)
         for (int p = 0; p < 4; p++) {
             k.other_stride[p] = it[0].background->stride[p];
             for (int i = 0; i < n; i++)
-                k.frame[i].other[p] = address(it[i].background->data[p]);
+                k.frame[i].other[p] = tachy_cu_address(it[i].background->data[p]);
         }
     }
     return tachy_composite_cuda_launched(c, c->kernels->composite(&k, c->stream));

@@ -20,8 +20,8 @@ int tachy_composite_cuda_luma(struct tachy_composite_cuda *c, const item *it, in
     if (err < 0)
         return err;
     for (int i = 0; i < n; i++) {
-        k.in[i] = address(it[i].in->data[0]);
-        k.out[i] = out->at[i] = address(c->luma.data) + (cuda_address)i * size;
+        k.in[i] = tachy_cu_address(it[i].in->data[0]);
+        k.out[i] = out->at[i] = tachy_cu_address(c->luma.data) + (cuda_address)i * size;
     }
     out->stride = k.out_stride;
     out->bytes = 1;
@@ -60,7 +60,7 @@ static int blur(struct tachy_composite_cuda *c, const item *it, int n, const str
         b.frame[i].plane = b.frame[i].spare + s->cells;
         for (int k = 0; k < 3; k++) {
             int sample, plane = place_of(f->format, k, &sample);
-            g.frame[i].in[k] = address(it[i].in->data[plane]) + (cuda_address)(sample * d->bytes);
+            g.frame[i].in[k] = tachy_cu_address(it[i].in->data[plane]) + (cuda_address)(sample * d->bytes);
             g.in_stride[k] = f->stride[plane];
             g.step[k] = d->components[plane];
         }
@@ -99,11 +99,11 @@ static int blend(struct tachy_composite_cuda *c, const item *it, int n, int plan
     k->blur_across = layers->blur_across[chroma], k->blur_down = layers->blur_down[chroma];
     k->in_stride = f->stride[plane], k->out_stride = it[0].stride[plane];
     for (int i = 0; i < n; i++) {
-        k->frame[i].in = address(it[i].in->data[plane]);
-        k->frame[i].out = address(it[i].data[plane]);
+        k->frame[i].in = tachy_cu_address(it[i].in->data[plane]);
+        k->frame[i].out = tachy_cu_address(it[i].data[plane]);
         if (mode == TACHY_MODE_REPLACE) {
             k->other_stride = it[0].background->stride[plane];
-            k->frame[i].other = address(it[i].background->data[plane]);
+            k->frame[i].other = tachy_cu_address(it[i].background->data[plane]);
         }
     }
     return tachy_composite_cuda_launched(c, c->kernels->blend(k, c->stream));
@@ -125,7 +125,7 @@ int tachy_composite_cuda_any(struct tachy_composite_cuda *c, const item *it, int
         return err;
     k.alpha_stride = (int64_t)TACHY_ALIGN((size_t)f->width, 16u);
     for (int i = 0; i < n; i++) {
-        alpha[i] = k.frame[i].alpha = address(c->scratch.data) + (cuda_address)(each * (size_t)i);
+        alpha[i] = k.frame[i].alpha = tachy_cu_address(c->scratch.data) + (cuda_address)(each * (size_t)i);
         k.frame[i].blurred = alpha[i] + s.alpha + 2 * s.cells;
     }
     int strength = c->params.mode == TACHY_MODE_OVERLAY ? (int)(c->params.color & 255) : 255;
@@ -178,13 +178,14 @@ int tachy_composite_cuda_any_alpha(struct tachy_composite_cuda *c, const item *i
         k.out_stride[p] = it[0].stride[p];
     for (int i = 0; i < n; i++) {
         struct tachy_cuda_alpha_frame *o = &k.frame[i];
-        alpha[i] = own_plane ? address(it[i].data[3]) : address(c->scratch.data) + (cuda_address)(size * (size_t)i);
+        alpha[i] = own_plane ? tachy_cu_address(it[i].data[3])
+                             : tachy_cu_address(c->scratch.data) + (cuda_address)(size * (size_t)i);
         o->alpha = alpha[i];
         for (int p = 0; p < 4; p++)
-            o->out[p] = address(it[i].data[p]);
+            o->out[p] = tachy_cu_address(it[i].data[p]);
         for (int comp = 0; comp < 3; comp++) {
             int sample, plane = place_of(f->format, comp, &sample);
-            o->in[comp] = address(it[i].in->data[plane]) + (cuda_address)(sample * k.bytes);
+            o->in[comp] = tachy_cu_address(it[i].in->data[plane]) + (cuda_address)(sample * k.bytes);
             k.in_stride[comp] = f->stride[plane];
             k.step[comp] = tachy_pix_desc(f->format)->components[plane];
         }

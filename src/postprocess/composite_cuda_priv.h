@@ -38,8 +38,6 @@ struct tachy_composite_cuda {
     cuda_stream stream;         // of this call
 };
 
-static inline cuda_address address(const void *p) { return (cuda_address)(uintptr_t)p; }
-
 // What tables are made from: an eye's mask or the cells of a blur.
 struct origin {
     const struct tachy_alpha_eye *eye;

@@ -9,8 +9,8 @@ static int what_of(enum tachy_output_meaning m)
 }
 
 int tachy_mask_from_tensor_cuda(const struct tachy_mask_spec *spec, const struct tachy_tensor *t,
-                                const struct tachy_placement *pl, int rotation, bool flip, cuda_address dst,
-                                int64_t stride, int count, int64_t next, const struct tachy_cu *cu, cuda_stream stream,
+                                const struct tachy_placement *pl, int rotation, bool flip, const cuda_address dst[],
+                                int64_t stride, int count, const struct tachy_cu *cu, cuda_stream stream,
                                 const struct tachy_log *log)
 {
     struct mask_grid g;
@@ -23,13 +23,14 @@ int tachy_mask_from_tensor_cuda(const struct tachy_mask_spec *spec, const struct
     bool one = what != TACHY_CUDA_PROB_SOFTMAX; // only this channel is read
     int64_t first = r.y * g.row + r.x * g.col + (one ? channel * g.chan : 0);
     struct tachy_cuda_prob p = {
-        .src = (cuda_address)(uintptr_t)t->data + (cuda_address)(first * (int64_t)tachy_dtype_size(t->dtype)),
-        .dst = dst + (cuda_address)to.origin,
+        .src = tachy_cu_address(t->data) + (cuda_address)(first * (int64_t)tachy_dtype_size(t->dtype)),
         .row = g.row, .col = g.col, .chan = g.chan, .dst_x = to.x, .dst_y = to.y,
-        .width = r.w, .height = r.h, .count = count, .next_dst = next,
+        .width = r.w, .height = r.h, .count = count,
         .next_src = (int64_t)(tachy_tensor_bytes(t) / tachy_dtype_size(t->dtype)),
         .channels = one ? 1 : (int)g.c,
         .channel = one ? 0 : channel, .what = what, .dtype = t->dtype,
     };
+    for (int i = 0; i < TACHY_MIN(count, (int)TACHY_CUDA_PROB_EACH); i++)
+        p.each[i] = dst[i] + (cuda_address)to.origin;
     return tachy_cu_check(cu, k->prob(&p, stream), log, "the mask's kernel");
 }

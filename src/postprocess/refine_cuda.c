@@ -2,8 +2,6 @@
 
 #include "base/base.h"
 
-static cuda_address address(const void *p) { return (cuda_address)(uintptr_t)p; }
-
 static bool inside(const struct tachy_rect *g, const tachy_frame *f)
 {
     return g->x >= 0 && g->y >= 0 && g->w >= 1 && g->h >= 1 && g->x <= f->width - g->w && g->y <= f->height - g->h;
@@ -47,14 +45,15 @@ static int run_some(const struct tachy_refine_cuda *r, const struct tachy_refine
         if (from) {
             struct tachy_rect q = tachy_guide_region(e[i].region, r->width);
             g.bytes = tachy_pix_desc(from->format)->bytes, g.shift = tachy_pix_desc(from->format)->shift;
-            g.eye[g.count++] = (struct tachy_cuda_guide_eye){.luma = address(from->data[0]),
+            g.eye[g.count++] = (struct tachy_cuda_guide_eye){.luma = tachy_cu_address(from->data[0]),
                                                              .luma_stride = from->stride[0],
                                                              .x = q.x, .y = q.y, .w = q.w, .h = q.h,
-                                                             .guide = address(e[i].guide)};
+                                                             .guide = tachy_cu_address(e[i].guide)};
         }
         if (e[i].mask)
-            f.eye[f.count++] = (struct tachy_cuda_refine_eye){address(e[i].mask), address(e[i].guide),
-                                                              address(e[i].fit.a), address(e[i].fit.b)};
+            f.eye[f.count++] = (struct tachy_cuda_refine_eye){
+                tachy_cu_address(e[i].mask), tachy_cu_address(e[i].guide), tachy_cu_address(e[i].fit.a),
+                tachy_cu_address(e[i].fit.b)};
     }
     const struct tachy_cuda_kernels *k = tachy_cuda_kernels();
     int err = g.count ? tachy_cu_check(cu, k->guide(&g, stream), r->log, "starting the guide's kernel") : TACHY_OK;

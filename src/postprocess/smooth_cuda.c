@@ -31,7 +31,7 @@ int tachy_smooth_cuda_open(tachy_smooth_cuda **out, const struct tachy_smooth_cu
         tachy_smooth_cuda_close(&s);
         return err;
     }
-    s->out = (cuda_address)(uintptr_t)s->block.data;
+    s->out = tachy_cu_address(s->block.data);
     s->motion = s->out + s->n * sizeof(float);
     s->guide[0] = s->motion + s->n * sizeof(float);
     s->guide[1] = s->guide[0] + s->n;

@@ -258,7 +258,7 @@ static struct tachy_cuda_pre_frame source_of(const tachy_frame *f, int planes)
 {
     struct tachy_cuda_pre_frame to = {0};
     for (int i = 0; i < planes; i++) {
-        to.plane[i] = (cuda_address)(uintptr_t)f->data[i];
+        to.plane[i] = tachy_cu_address(f->data[i]);
         to.stride[i] = f->stride[i];
     }
     return to;
@@ -414,7 +414,7 @@ static int check_tensor(const struct tachy_preprocess_gpu *g, const struct tachy
                           "preprocess: the output tensor's pixels must lie side by side; only images, rows and "
                           "channel planes may have strides");
     int64_t size = (int64_t)tachy_dtype_size(t->dtype);
-    *o = (struct target){.data = (cuda_address)(uintptr_t)t->data, .image = stride[0] * size,
+    *o = (struct target){.data = tachy_cu_address(t->data), .image = stride[0] * size,
                          .row = stride[planar ? 2 : 1] * size, .channel = planar ? stride[1] * size : 0,
                          .channels = (int)t->shape[c], .size = (int)size};
     return TACHY_OK;

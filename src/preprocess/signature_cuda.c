@@ -58,9 +58,16 @@ static int open_card(struct card *c, int ordinal, const struct tachy_log *log)
         return err;
     err = tachy_cu_check(c->gpu->device.cu, c->gpu->device.cu->event_create(&c->done, CUDA_EVENT_BLOCKS), log, "an event");
     tachy_device_leave(&c->gpu->device);
-    c->cells = (cuda_address)(uintptr_t)tachy_gpu_alloc(c->gpu, BYTES);
-    c->host = tachy_gpu_pinned_alloc(c->gpu, BYTES);
-    return err < 0 ? err : c->cells && c->host ? TACHY_OK : TACHY_ERR_NOMEM;
+    void *cells = NULL, *host = NULL;
+    if (err == TACHY_OK)
+        err = tachy_gpu_alloc(c->gpu, BYTES, &cells, log);
+    if (err == TACHY_OK)
+        err = tachy_gpu_pinned_alloc(c->gpu, BYTES, &host, log);
+    if (err == TACHY_ERR_NOMEM)
+        tachy_fail(log, err, "GPU %d has no memory left to compare frames: close what else uses it", ordinal);
+    c->cells = tachy_cu_address(cells);
+    c->host = host;
+    return err;
 }
 
 // That of the frame's GPU.
@@ -115,7 +122,7 @@ int tachy_signature_make_gpu(struct tachy_signature_gpu **g, struct tachy_signat
     if (err < 0)
         return err;
     size_t bytes = (size_t)(s->columns * s->rows) * sizeof(uint16_t);
-    k.src[0] = (cuda_address)(uintptr_t)f->data[0] + (cuda_address)(part.y * f->stride[0]) +
+    k.src[0] = tachy_cu_address(f->data[0]) + (cuda_address)(part.y * f->stride[0]) +
                (cuda_address)(part.x * k.layout.pixel.step);
     k.dst = c->cells;
     err = run(c, &k, bytes, f->stream, log);

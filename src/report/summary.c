@@ -135,7 +135,7 @@ static bool uses_gpu(const struct tachy_summary *s)
 static const char *resource_words(enum tachy_resource r)
 {
     static const char *const words[TACHY_RESOURCE_COUNT] = {"cores", "SMs", "NVDEC", "copies to host",
-                                                            "copies to GPU"};
+                                                            "copies to GPU", "NVENC"};
     return words[r];
 }
 

@@ -256,9 +256,9 @@ int segment_size_of(const struct segment_worker *w, const struct tachy_item *ite
 static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    w->last = segment_size_of(w, item);
     if (w->gpu)
-        return segment_gpu_preprocess(w, item, eye);
+        return segment_gpu_step(w, TACHY_STEP_PREPROCESS, item, eye);
+    w->last = segment_size_of(w, item);
     struct segment_tensors *t = &w->size[w->last].tensors;
     return segment_preprocess_into(w, w->last, item, eye, &t->in[t->picture], &w->placement);
 }
@@ -266,12 +266,10 @@ static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 static int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (item->state && !segment_state_gpu(item->state)) {
-        int err = w->gpu ? segment_gpu_fetch_input(w, item, eye) : TACHY_OK;
-        return err < 0 ? err : segment_state_run(w, item->state, eye);
-    }
     if (w->gpu)
-        return segment_gpu_model(w, item, eye);
+        return segment_gpu_step(w, TACHY_STEP_MODEL, item, eye);
+    if (item->state)
+        return segment_state_run(w, item->state, eye);
     struct segment_engine *e = &w->size[segment_size_of(w, item)];
     return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
 }
@@ -303,8 +301,9 @@ int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width
         return TACHY_OK;
     size_t n = (size_t)width * (size_t)height;
     eye_free(e);
-    if (s->gpu && segment_gpu_ensure_eye(s, e, n) < 0)
-        return TACHY_ERR_NOMEM;
+    int err = s->gpu ? segment_gpu_ensure_eye(s, e, n) : TACHY_OK;
+    if (err < 0)
+        return err;
     if (!s->gpu)
         e->mask = tachy_aligned_alloc(n);
     if (segment_needs_guide(s) && !s->gpu)
@@ -355,18 +354,17 @@ int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_it
     struct tachy_placement pl;
     int err = segment_place_mask(w, size, item, eye, out, placement, &pl);
     if (err == TACHY_OK)
-        err = w->gpu ? segment_gpu_mask(w, e, spec, out, &pl)
-                     : tachy_mask_from_tensor(spec, out, &pl, s->rotation, s->flip, e->mask, e->width);
+        err = tachy_mask_from_tensor(spec, out, &pl, s->rotation, s->flip, e->mask, e->width);
     if (err == TACHY_OK && e->guide)
-        err = w->gpu ? segment_gpu_guide(w, item, eye)
-                     : tachy_luma_guide(item->in, &s->region[eye], e->guide, e->width, e->width, e->height);
-    item->result.mask[eye].data = e->mask;
+        err = tachy_luma_guide(item->in, &s->region[eye], e->guide, e->width, e->width, e->height);
     return err;
 }
 
 static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
+    if (w->gpu)
+        return segment_gpu_step(w, TACHY_STEP_POSTPROCESS, item, eye);
     int size = segment_size_of(w, item);
     const struct segment_tensors *t = &w->size[size].tensors;
     return segment_postprocess_from(w, size, item, eye, &t->out[t->mask], &w->placement);
@@ -559,32 +557,19 @@ static int fit_refine(struct segment_worker *w, struct tachy_item *item,
     return TACHY_OK;
 }
 
-// The line from a picture of alpha that was made on the GPU.
-static int gpu_json(struct segment_worker *w, struct tachy_item *item, double time_s, const char **line)
-{
-    tachy_frame *alpha;
-    int err = tachy_frame_pool_get(w->s->pool, &alpha);
-    if (err == TACHY_OK)
-        err = segment_gpu_composite(w, item, alpha);
-    if (err == TACHY_OK)
-        err = segment_gpu_finish(item);
-    if (err == TACHY_OK)
-        err = tachy_composite_json_of(w->composite, tachy_item_head(item), &item->result,
-                                      tachy_frame_writable(alpha, 0), alpha->stride[0], time_s, line);
-    tachy_frame_unref(&alpha);
-    return err;
-}
-
+// Where a GPU made the alpha, item->out is its picture of it.
 static int composite_json(struct segment_worker *w, struct tachy_item *item,
                           const struct tachy_refine *refine)
 {
     struct segment_item *si = item->priv;
+    tachy_frame *alpha = w->gpu ? item->out : NULL;
     const tachy_frame *in = tachy_item_head(item);
     struct tachy_rational tb = w->s->in.time_base;
     double time_s = (double)in->pts * tb.num / tb.den;
     const char *line;
-    int err = w->gpu ? gpu_json(w, item, time_s, &line)
-                     : tachy_composite_json(w->composite, in, &item->result, refine, time_s, &line);
+    int err = alpha ? tachy_composite_json_of(w->composite, in, &item->result, tachy_frame_writable(alpha, 0),
+                                              alpha->stride[0], time_s, &line)
+                    : tachy_composite_json(w->composite, in, &item->result, refine, time_s, &line);
     if (err < 0)
         return err;
     size_t n = strlen(line) + 1;
@@ -601,24 +586,37 @@ static int composite_json(struct segment_worker *w, struct tachy_item *item,
     return TACHY_OK;
 }
 
+static int gpu_composite(struct segment_worker *w, struct tachy_item *item)
+{
+    int err = segment_gpu_step(w, TACHY_STEP_COMPOSITE, item, 0);
+    if (w->s->composite.mode != TACHY_MODE_JSON)
+        return err;
+    if (err == TACHY_OK)
+        err = segment_gpu_finish(item);
+    if (err == TACHY_OK)
+        err = composite_json(w, item, NULL);
+    tachy_frame_unref(&item->out);
+    return err;
+}
+
 static int segment_composite(void *worker, struct tachy_item *item)
 {
     struct segment_worker *w = worker;
     struct segment *s = w->s;
     struct segment_item *si = item->priv;
-    const tachy_frame *in = tachy_item_head(item);
     struct tachy_refine refine[TACHY_MAX_EYES];
-    int err = s->refine && !w->gpu ? fit_refine(w, item, refine) : TACHY_OK;
-    const struct tachy_refine *r = s->refine && !w->gpu ? refine : NULL;
+    if (w->gpu)
+        return gpu_composite(w, item);
+    int err = s->refine ? fit_refine(w, item, refine) : TACHY_OK;
+    const struct tachy_refine *r = s->refine ? refine : NULL;
     if (err < 0)
         return err;
     if (s->composite.mode == TACHY_MODE_JSON)
         return composite_json(w, item, r);
-    err = s->surfaces ? segment_gpu_out(w, item, &item->out) : tachy_frame_pool_get(s->pool, &item->out);
+    err = tachy_frame_pool_get(s->pool, &item->out);
     if (err < 0)
         return err;
-    err = w->gpu ? segment_gpu_composite(w, item, item->out)
-                 : tachy_composite_run(w->composite, in, &item->result, r, si->background, item->out);
+    err = tachy_composite_run(w->composite, tachy_item_head(item), &item->result, r, si->background, item->out);
     segment_name_out(s, item);
     return err;
 }

@@ -91,7 +91,7 @@ struct segment_item {
         // The worker whose stream is behind the frame's writer, and the frame.
         const struct segment_gpu_worker *behind;
         int64_t behind_id;
-        // In a group (segment_gpu_group.c): who has it in hand, its place among the pictures there, the network.
+        // From its preprocess on: who has it in hand, its place among the pictures there, the network.
         struct segment_gpu_worker *at;
         int picture, size;
     } gpu;

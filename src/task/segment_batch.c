@@ -1,4 +1,3 @@
-#include "task/segment_cards.h"
 #include "task/segment_gpu.h"
 
 #include <stdlib.h>
@@ -36,12 +35,9 @@ int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye)
     int err = ensure_tensors(e, tachy_tensor_bytes(&in), tachy_tensor_bytes(&t->out[t->mask]));
     if (err < 0)
         return err;
-    if (w->gpu) {
-        err = segment_gpu_batch_input(w, item, eye);
-        e->placement = w->placement;
-        return err;
-    }
     in.data = e->in;
+    if (w->gpu)
+        return segment_gpu_batch_step(w, TACHY_STEP_PREPROCESS, item, eye, &in);
     return segment_preprocess_into(w, SEGMENT_FULL, item, eye, &in, &e->placement);
 }
 
@@ -52,8 +48,9 @@ int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye)
     const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
     struct tachy_tensor out = t->out[t->mask];
     out.data = e->out;
-    int err = w->gpu ? segment_cards_begin(w, item) : TACHY_OK;
-    return err < 0 ? err : segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
+    if (w->gpu)
+        return segment_gpu_batch_step(w, TACHY_STEP_POSTPROCESS, item, eye, &out);
+    return segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
 }
 
 void segment_batch_close(void *engine)

@@ -3,6 +3,44 @@
 #include "media/device.h"
 #include "postprocess/mask_cuda.h"
 
+// The steps of segment on a card up to the mask, of one item or, where a worker only queues, of several at once: a
+// launch, a copy, an event for all of them. An item that fails does so alone; what has been queued for its mask or
+// picture is waited for, since that memory is about to be used again.
+
+enum { MOST = SEGMENT_GPU_GROUP };
+
+static struct segment_item *priv_of(const struct tachy_item *item) { return item->priv; }
+
+static struct segment_eye *eye_of(const struct segment_gpu_part *p, int i)
+{
+    return &priv_of(p->items[i])->eye[p->eye];
+}
+
+int segment_gpu_group(const struct segment *s)
+{
+    bool lines = s->composite.mode == TACHY_MODE_JSON; // each is waited for
+    return s->gpu && s->only_queues && !lines && !s->nb_states ? MOST : 1;
+}
+
+// ---- What comes before a step
+
+int segment_gpu_follow(struct segment_gpu_worker *g, cuda_stream to, cuda_stream from)
+{
+    int err = segment_gpu_failed(g, g->cu->event_record(g->arrived, from), "an event");
+    return err < 0 ? err : segment_gpu_failed(g, g->cu->stream_wait_event(to, g->arrived, 0), "an event");
+}
+
+int segment_gpu_come_after(struct segment_gpu_part *p, cuda_stream from)
+{
+    for (int i = 0; i < p->nb_behind; i++)
+        if (p->behind[i] == from)
+            return TACHY_OK;
+    int err = segment_gpu_follow(p->g, p->g->stream, from);
+    if (err == TACHY_OK && p->nb_behind < (int)TACHY_ARRAY_SIZE(p->behind))
+        p->behind[p->nb_behind++] = from;
+    return err;
+}
+
 // A frame of the host's, on the card.
 static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_frame **out)
 {
@@ -17,14 +55,9 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
     return err;
 }
 
-int segment_gpu_follow(struct segment_gpu_worker *g, cuda_stream to, cuda_stream from)
+int segment_gpu_frame_of(struct segment_gpu_part *p, struct tachy_item *item, const tachy_frame **out)
 {
-    int err = segment_gpu_failed(g, g->cu->event_record(g->arrived, from), "an event");
-    return err < 0 ? err : segment_gpu_failed(g, g->cu->stream_wait_event(to, g->arrived, 0), "an event");
-}
-
-int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out)
-{
+    struct segment_gpu_worker *g = p->g;
     struct segment_item *si = item->priv;
     if (item->in->place != TACHY_DEVICE) {
         int err = si->on_gpu ? TACHY_OK : upload(g, item->in, &si->on_gpu);
@@ -37,336 +70,347 @@ int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, 
                           item->in->device, g->gpu->device.ordinal);
     if (si->gpu.behind == g && si->gpu.behind_id == item->result.frame_id)
         return TACHY_OK;
-    int err = segment_gpu_follow(g, g->stream, item->in->stream);
+    int err = segment_gpu_come_after(p, item->in->stream);
     si->gpu.behind = err == TACHY_OK ? g : NULL;
     si->gpu.behind_id = item->result.frame_id;
     return err;
 }
 
-int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
-{
-    struct segment_item *si = item->priv;
-    if (segment_keeps_input(g->w->s))
-        return TACHY_OK;
-    tachy_frame *f = item->in->place == TACHY_DEVICE ? item->in : si->on_gpu;
-    int err = segment_gpu_flight_keep(g->flight, f);
-    if (eye == g->w->task->eyes - 1)
-        tachy_frame_unref(&si->on_gpu);
-    if (err < 0 || segment_gpu_flight_kept(g->flight) < 2) // the first goes with the next step's
-        return err;
-    return segment_gpu_flight_mark(g->flight, NULL);
-}
-
-int segment_gpu_queue_preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
-{
-    struct segment_worker *w = g->w;
-    const tachy_frame *f;
-    int err = segment_gpu_frame_of(g, item, &f);
-    if (err < 0)
-        return err;
-    tachy_frame part = segment_region_of(f, &w->s->region[eye]);
-    part.color = tachy_color_resolve(part.color, part.format, item->in->width, item->in->height);
-    struct tachy_preprocess_picture picture = {
-        .frame = &part, .view = {.rotation = w->s->rotation, .flip = w->s->flip}};
-    struct segment_gpu_size *size = &g->size[w->last];
-    segment_gpu_kernels(g, TACHY_STEP_PREPROCESS);
-    err = tachy_preprocess_gpu_run(size->preprocess[eye], &picture, 1, &size->in, &w->placement);
-    segment_gpu_kernels_end(g, segment_gpu_bytes(&part) + (double)tachy_tensor_bytes(&size->in));
-    return err;
-}
-
-static int preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
-{
-    int err = segment_gpu_queue_preprocess(g, item, eye);
-    return err < 0 || segment_needs_guide(g->w->s) ? err : segment_gpu_let_go(g, item, eye);
-}
-
-// The model's picture to the host, and there when it returns.
-static int fetch_to(struct segment_gpu_worker *g, void *to)
-{
-    const struct segment_gpu_size *size = &g->size[g->w->last];
-    cuda_address from = (cuda_address)(uintptr_t)size->in.data;
-    segment_gpu_copies(g, TACHY_STEP_MODEL);
-    int err = segment_gpu_failed(g, g->cu->copy_to_host_async(to, from, tachy_tensor_bytes(&size->in), g->stream),
-                                 "a copy");
-    segment_gpu_copies_end(g);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->event_record(g->done, g->stream), "an event");
-    return err < 0 ? err : segment_gpu_failed(g, g->cu->event_wait(g->done), "preprocess");
-}
-
-static int fetch_input(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
-{
-    const struct segment_tensors *t = &g->w->size[g->w->last].tensors;
-    return fetch_to(g, t->in[t->picture].data);
-}
-
-static int batch_input(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
-{
-    int err = preprocess(g, item, eye);
-    return err < 0 ? err : fetch_to(g, ((struct segment_item *)item->priv)->eye[eye].in);
-}
-
-static int model(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
-{
-    struct segment_worker *w = g->w;
-    struct segment_engine *e = &w->size[w->last];
-    struct segment_gpu_size *size = &g->size[w->last];
-    struct segment_tensors *t = &e->tensors;
-    if (size->out.data) {
-        segment_gpu_kernels(g, TACHY_STEP_MODEL);
-        int err = item->state ? segment_gpu_state_run(g, segment_state_gpu(item->state), eye) : segment_gpu_run_model(g);
-        segment_gpu_kernels_end(g, 0);
-        return err;
-    }
-    int err = fetch_input(g, item, eye);
-    return err < 0 ? err : tachy_engine_run(e->engine, t->in, t->out);
-}
-
-// The engine's output on the card to the eye's mask there.
-static int mask_on_gpu(struct segment_gpu_worker *g, struct segment_eye *e, const struct tachy_mask_spec *spec,
-                       const struct tachy_placement *pl)
-{
-    const struct segment *s = g->w->s;
-    size_t bytes = (size_t)e->width * (size_t)e->height;
-    const struct tachy_tensor *out = &g->size[g->w->last].out;
-    segment_gpu_kernels(g, TACHY_STEP_POSTPROCESS);
-    int err = tachy_mask_from_tensor_cuda(spec, out, pl, s->rotation, s->flip, e->gpu->mask,
-                                          e->width, 1, 0, g->cu, g->stream, g->w->task->log);
-    segment_gpu_kernels_end(g, (double)(tachy_tensor_bytes(out) + bytes));
-    e->gpu->unfetched = true;
-    g->made = e;
-    return err < 0 ? err : segment_gpu_eye_written(e, g->stream, g->w->task->log);
-}
-
-int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
-                     const struct tachy_tensor *out, const struct tachy_placement *pl)
-{
-    struct segment_gpu_worker *g = w->gpu;
-    int err = segment_gpu_settle(e); // of the frame before, where nobody looked at its mask
-    if (err == TACHY_OK)
-        err = segment_gpu_eye_move(e, g->card, false);
-    if (err < 0)
-        return err;
-    segment_cards_end(w);
-    e->gpu->from_host = !g->size[w->last].out.data || out->data == e->out; // of a batch: the host's
-    e->gpu->stale = e->gpu->from_host;
-    e->gpu->guide_stale = e->gpu->unfetched = false;
-    if (e->gpu->from_host)
-        return tachy_mask_from_tensor(spec, out, pl, w->s->rotation, w->s->flip, e->mask, e->width);
-    err = tachy_device_enter(&g->gpu->device, w->task->log);
-    if (err < 0)
-        return err;
-    err = mask_on_gpu(g, e, spec, pl);
-    tachy_device_leave(&g->gpu->device);
-    return err;
-}
-
-// A step of a worker with the GPU's context current.
-static int with_gpu(struct segment_worker *w, struct tachy_item *item, int eye,
-                    int (*step)(struct segment_gpu_worker *g, struct tachy_item *item, int eye))
-{
-    struct tachy_device *d = &w->gpu->gpu->device;
-    int err = tachy_device_enter(d, w->task->log);
-    if (err < 0)
-        return err;
-    segment_gpu_works_at(w->gpu, item);
-    err = step(w->gpu, item, eye);
-    tachy_device_leave(d);
-    return err;
-}
-
-int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye)
-{
-    int err = segment_cards_begin(w, item);
-    segment_cards_count(w);
-    return err < 0 ? err : with_gpu(w, item, eye, preprocess);
-}
-
-int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye)
-{
-    return with_gpu(w, item, eye, model);
-}
-
-int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, int eye)
-{
-    return with_gpu(w, item, eye, fetch_input);
-}
-
-static int fetch_tensor(struct segment_gpu_worker *g, const struct tachy_tensor *from, void *to)
-{
-    cuda_address at = (cuda_address)(uintptr_t)from->data;
-    return segment_gpu_failed(g, g->cu->copy_to_host_async(to, at, tachy_tensor_bytes(from), g->stream), "a copy");
-}
-
-int segment_gpu_fetch_tensors(struct segment_worker *w)
-{
-    struct segment_gpu_worker *g = w->gpu;
-    const struct segment_gpu_size *size = &g->size[w->last];
-    const struct segment_tensors *t = &w->size[w->last].tensors;
-    if (!size->out.data)
-        return TACHY_OK; // they are the engine's own
-    int err = tachy_device_enter(&g->gpu->device, w->task->log);
-    if (err < 0)
-        return err;
-    for (int i = 0; i < t->nb_in && err == TACHY_OK; i++)
-        err = fetch_tensor(g, &size->all_in[i], t->own_in[i]);
-    for (int i = 0; i < t->nb_out && err == TACHY_OK; i++)
-        err = fetch_tensor(g, &size->all_out[i], t->own_out[i]);
-    if (err == TACHY_OK)
-        err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
-    tachy_device_leave(&g->gpu->device);
-    return err == TACHY_OK && g->made ? segment_gpu_settle(g->made) : err;
-}
-
-int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye)
-{
-    w->last = SEGMENT_FULL;
-    int err = segment_cards_begin(w, item);
-    segment_cards_count(w);
-    return err < 0 ? err : with_gpu(w, item, eye, batch_input);
-}
-
-int segment_gpu_masks_there(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_result *there)
-{
-    struct segment_item *si = item->priv;
-    int err = TACHY_OK;
-    *there = item->result;
-    for (int i = 0; i < there->eyes && err == TACHY_OK; i++) {
-        struct segment_eye *e = &si->eye[i];
-        err = segment_gpu_eye_move(e, g->card, true); // where it was taken over from another frame
-        if (err == TACHY_OK)
-            err = segment_gpu_eye_there(e, g->stream, g->w->task->log);
-        item->result.mask[i].data = e->mask;
-        there->mask[i].data = (const uint8_t *)(uintptr_t)e->gpu->mask;
-    }
-    return err;
-}
-
-int segment_gpu_laid(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
-                     const struct tachy_result *there, tachy_frame *surface, struct tachy_refine refine[TACHY_MAX_EYES],
-                     struct tachy_composite_cuda_item *of)
+// The pipeline may let go of the frame before the card has read it.
+static int keep_frame(struct segment_gpu_part *p, struct tachy_item *item)
 {
     const struct segment_item *si = item->priv;
-    bool fine = g->w->s->refine;
-    int err = fine ? segment_gpu_fit(g, item, refine) : TACHY_OK;
-    if (err < 0)
-        return err;
-    *of = (struct tachy_composite_cuda_item){.in = f, .result = there, .refine = fine ? refine : NULL,
-                                             .background = si->background, .counted = si->eye[0].gpu->counted};
-    for (int i = 0; i < tachy_pix_desc(surface->format)->planes; i++) {
-        of->data[i] = tachy_frame_writable(surface, i);
-        of->stride[i] = surface->stride[i];
+    tachy_frame *f = item->in->place == TACHY_DEVICE ? item->in : si->on_gpu;
+    return f && !segment_keeps_input(p->g->w->s) ? segment_gpu_flight_keep(p->g->flight, f) : TACHY_OK;
+}
+
+// The last step before the order that reads the frames' pixels has been queued.
+static void let_go(struct segment_gpu_part *p)
+{
+    const struct segment_worker *w = p->g->w;
+    for (int i = 0; i < p->n && !segment_keeps_input(w->s) && p->eye == w->task->eyes - 1; i++)
+        tachy_frame_unref(&priv_of(p->items[i])->on_gpu);
+}
+
+// ---- Preprocess
+
+// Of items that follow each other.
+struct pictures {
+    int n, of[MOST]; // items
+    tachy_frame frame[MOST];
+    struct tachy_preprocess_picture picture[MOST];
+    struct tachy_placement placement[MOST];
+};
+
+static int run_preprocess(struct segment_gpu_part *p, struct pictures *q, int first, int n)
+{
+    struct segment_gpu_size *size = &p->g->size[p->g->w->last];
+    struct tachy_tensor in = segment_gpu_picture(&size->in, priv_of(p->items[q->of[first]])->gpu.picture);
+    in.shape[0] = n;
+    return tachy_preprocess_gpu_run(size->preprocess[p->eye], &q->picture[first], n, &in, &q->placement[first]);
+}
+
+void segment_gpu_queue_preprocess(struct segment_gpu_part *p)
+{
+    struct segment_worker *w = p->g->w;
+    const struct segment *s = w->s;
+    struct pictures q;
+    double bytes = 0;
+    int at = priv_of(p->items[0])->gpu.picture;
+    q.n = 0;
+    for (int i = 0; i < p->n; i++) {
+        const tachy_frame *f;
+        struct tachy_item *item = p->items[i];
+        p->err[i] = segment_gpu_frame_of(p, item, &f);
+        if (p->err[i] < 0)
+            continue;
+        tachy_frame *part = &q.frame[q.n];
+        *part = segment_region_of(f, &s->region[p->eye]);
+        part->color = tachy_color_resolve(part->color, part->format, item->in->width, item->in->height);
+        q.picture[q.n] = (struct tachy_preprocess_picture){part, {.rotation = s->rotation, .flip = s->flip}};
+        priv_of(item)->gpu.picture = at + q.n;
+        q.of[q.n++] = i;
+        bytes += segment_gpu_bytes(part) + (double)tachy_tensor_bytes(&p->g->size[w->last].in);
     }
-    return TACHY_OK;
+    segment_gpu_kernels(p->g, TACHY_STEP_PREPROCESS);
+    int err = q.n ? run_preprocess(p, &q, 0, q.n) : TACHY_OK;
+    for (int k = 0; k < q.n; k++) {
+        bool again = err < 0 && err != TACHY_ERR_EXTERNAL && q.n > 1; // which of them is it?
+        p->err[q.of[k]] = again ? run_preprocess(p, &q, k, 1) : err;
+        w->placement = eye_of(p, q.of[k])->placement = q.placement[k];
+    }
+    segment_gpu_kernels_end(p->g, bytes);
 }
 
-int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
-                    const struct tachy_result *there, tachy_frame *surface)
+static void preprocess(struct segment_gpu_part *p)
 {
-    const tachy_frame *background = ((const struct segment_item *)item->priv)->background;
-    struct tachy_refine refine[TACHY_MAX_EYES];
-    struct tachy_composite_cuda_item of;
-    int err = background ? segment_gpu_follow(g, g->stream, background->stream) : TACHY_OK;
-    if (err == TACHY_OK)
-        err = segment_gpu_laid(g, item, f, there, surface, refine, &of);
-    return err < 0 ? err : tachy_composite_cuda_run(g->composite, &of, 1, g->stream);
+    segment_gpu_queue_preprocess(p);
+    for (int i = 0; i < p->n; i++) { // also after a failure: what was queued reads the frame
+        int err = keep_frame(p, p->items[i]);
+        p->err[i] = p->err[i] < 0 ? p->err[i] : err;
+    }
+    if (!segment_needs_guide(p->g->w->s))
+        let_go(p);
+    if (p->batch && *p->err == TACHY_OK)
+        *p->err = segment_gpu_fetch_input(p->g, p->batch->data);
 }
 
-static int queue_composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface)
+// ---- Model
+
+static void model(struct segment_gpu_part *p)
 {
-    struct segment_item *si = item->priv;
-    struct tachy_result there;
-    const tachy_frame *f = &item->head;
-    int err = item->in ? segment_gpu_frame_of(g, item, &f) : TACHY_OK;
-    if (err == TACHY_OK)
-        err = segment_gpu_masks_there(g, item, &there);
-    if (err < 0)
-        return err;
-    si->gpu.counted = *si->eye[0].gpu->counted_host; // the card's only grows
-    segment_gpu_kernels(g, TACHY_STEP_COMPOSITE);
-    err = segment_gpu_lay(g, item, f, &there, surface);
-    segment_gpu_kernels_end(g, (segment_keeps_input(g->w->s) ? segment_gpu_bytes(f) : 0) + segment_gpu_bytes(surface));
-    return err;
+    int at[MOST];
+    void *state = p->items[0]->state; // then there is one item
+    if (!p->g->size[p->g->w->last].out.data) {
+        *p->err = segment_gpu_model_of_host(p->g, p->items[0], p->eye);
+        return;
+    }
+    for (int i = 0; i < p->n; i++)
+        at[i] = priv_of(p->items[i])->gpu.picture;
+    segment_gpu_kernels(p->g, TACHY_STEP_MODEL);
+    if (state)
+        *p->err = segment_gpu_state_run(p->g, segment_state_gpu(state), p->eye);
+    else
+        segment_gpu_run_models(p->g, at, p->n, p->err);
+    segment_gpu_kernels_end(p->g, 0);
 }
 
-int segment_gpu_keep(struct segment_gpu_worker *g, struct tachy_item *item)
+// ---- Masks
+
+// Of items whose masks have one form.
+struct masks {
+    int n, of[MOST]; // items
+    struct segment_eye *eye[MOST];
+    struct tachy_placement at;
+};
+
+// What the host has of the item's output; NULL: it is on the card.
+static const struct tachy_tensor *host_output(const struct segment_gpu_part *p)
 {
-    struct segment_item *si = item->priv;
-    tachy_frame *read[] = {item->in, si->on_gpu, si->background};
+    const struct segment_worker *w = p->g->w;
+    const struct segment_tensors *t = &w->size[w->last].tensors;
+    return p->batch ? p->batch : p->g->size[w->last].out.data ? NULL : &t->out[t->mask];
+}
+
+static struct tachy_tensor output_of(const struct segment_gpu_part *p, int i)
+{
+    const struct tachy_tensor *host = host_output(p);
+    return host ? *host : segment_gpu_picture(&p->g->size[p->g->w->last].out, priv_of(p->items[i])->gpu.picture);
+}
+
+// Room for the mask; what an earlier frame left there has been copied.
+static int place_mask(struct segment_gpu_part *p, int i, struct tachy_placement *at)
+{
+    struct segment_worker *w = p->g->w;
+    struct segment_eye *e = eye_of(p, i);
+    struct tachy_tensor out = output_of(p, i);
+    int err = segment_place_mask(w, w->last, p->items[i], p->eye, &out, &e->placement, at);
+    return err < 0 ? err : segment_gpu_settle(e);
+}
+
+int segment_gpu_queue_masks(struct segment_gpu_part *p, const int of[], int n, const struct tachy_placement *at)
+{
+    struct segment_worker *w = p->g->w;
+    const struct segment *s = w->s;
     int err = TACHY_OK;
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(read) && err == TACHY_OK; i++)
-        if (read[i])
-            err = segment_gpu_flight_keep(g->flight, read[i]);
+    for (int i = 0, last; i < n && err == TACHY_OK; i = last) {
+        cuda_address to[SEGMENT_GPU_GROUP];
+        int picture = priv_of(p->items[of[i]])->gpu.picture;
+        for (last = i; last < n && priv_of(p->items[of[last]])->gpu.picture == picture + last - i; last++)
+            to[last - i] = eye_of(p, of[last])->gpu->mask;
+        struct tachy_tensor out = output_of(p, of[i]);
+        err = tachy_mask_from_tensor_cuda(&w->size[w->last].net->spec, &out, at, s->rotation, s->flip, to,
+                                          eye_of(p, of[i])->width, last - i, p->g->cu, p->g->stream, w->task->log);
+    }
     return err;
 }
 
-int segment_gpu_hand_out(struct segment_gpu_worker *g, tachy_frame *surface, tachy_frame *out)
+// A mask that the host made follows its guide to the card.
+static int make_guide(struct segment_gpu_part *p, struct tachy_item *item)
 {
-    if (surface == out)
-        return TACHY_OK;
-    return tachy_frame_copy_planes(out, surface, &g->gpu->device, g->stream, false, g->w->task->log);
+    struct segment_gpu_worker *g = p->g;
+    const struct segment_eye *e = &priv_of(item)->eye[p->eye];
+    size_t n = (size_t)e->width * (size_t)e->height;
+    const tachy_frame *f;
+    int err = segment_gpu_frame_of(p, item, &f);
+    if (err == TACHY_OK)
+        err = segment_gpu_queue_guide(g, item, f, p->eye);
+    if (err == TACHY_OK && e->gpu->stale)
+        err = segment_gpu_failed(g, g->cu->copy_to_device_async(e->gpu->mask, e->mask, n, g->stream), "a copy");
+    int kept = keep_frame(p, item); // in a batch another worker has made its picture
+    e->gpu->stale = e->gpu->stale && err < 0;
+    return err < 0 ? err : kept;
 }
 
-void segment_gpu_began(struct segment_gpu_worker *g, struct tachy_item *item, uint64_t part, int err)
+static int make_masks(struct segment_gpu_part *p, const struct masks *m)
 {
-    struct segment_item *si = item->priv;
-    const tachy_frame *in = tachy_item_head(item);
-    tachy_frame_unref(&si->on_gpu);
-    si->gpu.part = part;
-    si->gpu.flight = g->flight;
-    si->gpu.pixels = (double)in->width * in->height;
-    item->pending = err == TACHY_OK;
+    const struct segment_worker *w = p->g->w;
+    const struct tachy_tensor *host = host_output(p);
+    struct segment_eye *first = m->eye[0];
+    int err = TACHY_OK;
+    for (int i = 0; i < m->n; i++) {
+        struct segment_gpu_eye *e = m->eye[i]->gpu;
+        err = err < 0 ? err : segment_gpu_eye_move(m->eye[i], p->g->card, false);
+        p->items[m->of[i]]->result.mask[p->eye].data = m->eye[i]->mask;
+        e->from_host = e->stale = host;
+        e->unfetched = !host;
+        e->guide_stale = false;
+        p->g->made = m->eye[i];
+    }
+    if (err == TACHY_OK)
+        err = host ? tachy_mask_from_tensor(&w->size[w->last].net->spec, host, &m->at, w->s->rotation, w->s->flip,
+                                            first->mask, first->width)
+                   : segment_gpu_queue_masks(p, m->of, m->n, &m->at);
+    for (int i = 0; i < m->n && segment_needs_guide(w->s) && err == TACHY_OK; i++)
+        err = make_guide(p, p->items[m->of[i]]);
+    return err;
 }
 
-static int composite(struct segment_gpu_worker *g, struct tachy_item *item, tachy_frame *surface, tachy_frame *out)
+static bool alike(const struct masks *m, const struct segment_eye *e, const struct tachy_placement *at)
 {
-    struct segment_item *si = item->priv;
-    segment_gpu_works_at(g, item);
-    int err = segment_gpu_keep(g, item);
-    if (err == TACHY_OK)
-        err = queue_composite(g, item, surface);
-    segment_gpu_copies(g, TACHY_STEP_COMPOSITE);
-    if (err == TACHY_OK)
-        err = segment_gpu_hand_out(g, surface, out);
-    for (int i = 0; i < item->result.eyes && err == TACHY_OK; i++)
-        err = segment_gpu_eye_fetch(&si->eye[i], i == 0, g->stream, g->w->task->log);
-    segment_gpu_copies_end(g);
-    // Also after a failure: what was queued reads the frame.
+    const struct segment_eye *as = m->eye[0];
+    return !m->n || (e->width == as->width && e->height == as->height && !memcmp(at, &m->at, sizeof(*at)));
+}
+
+static void flush_masks(struct segment_gpu_part *p, struct masks *m)
+{
+    int err = m->n ? make_masks(p, m) : TACHY_OK;
+    for (int i = 0; i < m->n; i++)
+        p->err[m->of[i]] = err;
+    m->n = 0;
+}
+
+// The masks are part of the flight; so are the frames that this step and the ones before have read.
+static void mark_masks(struct segment_gpu_part *p)
+{
+    struct segment_gpu_flight *flight = p->g->flight;
+    bool queued = !host_output(p) || segment_needs_guide(p->g->w->s);
+    if (!queued && segment_gpu_flight_kept(flight) < 2) // the first goes with the next step's
+        return;
     uint64_t part = 0;
-    int end = segment_gpu_flight_mark(g->flight, &part);
-    if (err < 0 && end == TACHY_OK)
-        segment_gpu_flight_wait(g->flight, part);
-    err = err < 0 ? err : end;
-    segment_gpu_began(g, item, part, err);
-    return err;
+    int err = segment_gpu_flight_mark(flight, &part);
+    segment_gpu_fail_all(p, err);
+    for (int i = 0; i < p->n && err == TACHY_OK && queued; i++)
+        if (p->err[i] == TACHY_OK)
+            segment_gpu_eye_flies(eye_of(p, i), p->g->stream, flight, part);
+        else
+            segment_gpu_flight_wait(flight, part);
+    segment_gpu_flight_tidy(flight);
 }
 
-int segment_gpu_finish(struct tachy_item *item)
+static void postprocess(struct segment_gpu_part *p)
+{
+    struct masks m = {0};
+    struct tachy_placement at;
+    double bytes = 0;
+    bool on_host = host_output(p);
+    if (!on_host)
+        segment_gpu_kernels(p->g, TACHY_STEP_POSTPROCESS);
+    for (int i = 0; i < p->n; i++) {
+        p->err[i] = place_mask(p, i, &at);
+        if (p->err[i] < 0)
+            continue;
+        struct segment_eye *e = eye_of(p, i);
+        struct tachy_tensor out = output_of(p, i);
+        if (!alike(&m, e, &at))
+            flush_masks(p, &m);
+        m.at = at;
+        m.of[m.n] = i;
+        m.eye[m.n++] = e;
+        bytes += (double)tachy_tensor_bytes(&out) + (double)e->width * e->height;
+    }
+    flush_masks(p, &m);
+    if (!on_host)
+        segment_gpu_kernels_end(p->g, bytes);
+    segment_cards_end(p->g->w);
+    mark_masks(p);
+    if (segment_needs_guide(p->g->w->s))
+        let_go(p);
+}
+
+// ---- Who works at which
+
+// Before the first step of a worker at these items: their cards; a frame of the host's goes to the one with the fewest
+// workers at a frame.
+static void choose(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n, int err[])
+{
+    for (int i = 0; i < n; i++) {
+        struct segment_gpu_item *si = &priv_of(items[i])->gpu;
+        bool last = step == TACHY_STEP_COMPOSITE;
+        si->at = NULL;
+        err[i] = last ? segment_cards_composite(w, items[i], &si->at) : segment_cards_begin(w, items[i]);
+        si->size = last ? w->last : segment_size_of(w, items[i]);
+        if (last || err[i] < 0)
+            continue;
+        si->at = w->gpu;
+        si->picture = i;
+        if (step == TACHY_STEP_PREPROCESS)
+            segment_cards_count(w);
+    }
+}
+
+static void run_part(struct segment_worker *w, struct segment_gpu_part *p, int size, enum tachy_step step)
+{
+    int err = tachy_device_enter(&p->g->gpu->device, w->task->log);
+    if (err < 0) {
+        segment_gpu_fail_all(p, err);
+        return;
+    }
+    if (step != TACHY_STEP_COMPOSITE) { // which other items' steps may surround
+        w->gpu = p->g;
+        w->last = size;
+    }
+    segment_gpu_works_at(p->g, p->items[0]);
+    switch (step) {
+    case TACHY_STEP_PREPROCESS: preprocess(p); break;
+    case TACHY_STEP_MODEL: model(p); break;
+    case TACHY_STEP_POSTPROCESS: postprocess(p); break;
+    default: segment_gpu_composite(p); break;
+    }
+    tachy_device_leave(&p->g->gpu->device);
+}
+
+static void run_parts(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n, int eye,
+                      const struct tachy_tensor *batch, int err[])
+{
+    for (int i = 0, last; i < n; i = last) {
+        const struct segment_gpu_item *si = &priv_of(items[i])->gpu, *next;
+        for (last = i + 1; last < n && (next = &priv_of(items[last])->gpu)->at == si->at && next->size == si->size;)
+            last++;
+        struct segment_gpu_part p = {.g = si->at, .items = items + i, .err = err + i, .n = last - i, .eye = eye,
+                                     .batch = batch};
+        if (p.g)
+            run_part(w, &p, si->size, step);
+    }
+}
+
+void segment_gpu_group_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n,
+                            int eye, int err[])
+{
+    if (step == TACHY_STEP_PREPROCESS || step == TACHY_STEP_COMPOSITE)
+        choose(w, step, items, n, err);
+    run_parts(w, step, items, n, eye, NULL, err);
+}
+
+int segment_gpu_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye)
 {
     struct segment_item *si = item->priv;
-    int err = segment_gpu_flight_wait(si->gpu.flight, si->gpu.part);
-    item->pending = false;
-    for (int i = 0; i < item->result.eyes; i++)
-        si->eye[i].gpu->pending = false;
-    uint32_t counted = *si->eye[0].gpu->counted_host - si->gpu.counted;
-    item->result.coverage = (float)counted / (float)si->gpu.pixels;
+    int err = TACHY_OK;
+    if (step == TACHY_STEP_MODEL || step == TACHY_STEP_POSTPROCESS) { // of what the worker has from the step before
+        si->gpu.at = w->gpu;
+        si->gpu.size = w->last;
+        si->gpu.picture = 0;
+        si->eye[eye].placement = w->placement;
+    }
+    segment_gpu_group_step(w, step, &item, 1, eye, &err);
     return err;
 }
 
-int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out)
+int segment_gpu_batch_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye,
+                           const struct tachy_tensor *batch)
 {
-    struct segment_gpu_worker *g;
-    tachy_frame *own, *surface;
-    int err = segment_cards_composite(w, item, &g);
-    if (err == TACHY_OK)
-        err = tachy_device_enter(&g->gpu->device, w->task->log);
-    if (err < 0)
-        return err;
-    err = segment_gpu_surface_for(g, out, &own, &surface);
-    if (err == TACHY_OK)
-        err = composite(g, item, surface, out);
-    tachy_frame_unref(&own);
-    tachy_device_leave(&g->gpu->device);
+    int err = TACHY_OK;
+    choose(w, step, &item, 1, &err);
+    run_parts(w, step, &item, 1, eye, batch, &err);
     return err;
 }

@@ -30,37 +30,26 @@ void segment_gpu_close(struct segment *s);
 int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_card *card);
 void segment_gpu_worker_close(struct segment_gpu_worker **g);
 
-// The steps of a worker; see struct tachy_task_ops.
-int segment_gpu_preprocess(struct segment_worker *w, struct tachy_item *item, int eye);
-int segment_gpu_model(struct segment_worker *w, struct tachy_item *item, int eye);
-// What comes before segment_state_run(): the model's picture goes to the host.
-int segment_gpu_fetch_input(struct segment_worker *w, struct tachy_item *item, int eye);
-// Preprocess for a batch, into the eye's `in` on the host.
-int segment_gpu_batch_input(struct segment_worker *w, struct tachy_item *item, int eye);
-// For who looks at the host's tensors: what the last run of an engine on the card left there, and its mask. Waits.
-int segment_gpu_fetch_tensors(struct segment_worker *w);
-// In the place of tachy_mask_from_tensor(); `out`: the engine's, where that runs on the host.
-int segment_gpu_mask(struct segment_worker *w, struct segment_eye *e, const struct tachy_mask_spec *spec,
-                     const struct tachy_tensor *out, const struct tachy_placement *pl);
-// In the place of tachy_luma_guide(), after the mask.
-int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye);
-// Queues it and sets item->pending; on failure nothing is on its way any more.
-int segment_gpu_composite(struct segment_worker *w, struct tachy_item *item, tachy_frame *out);
-// segment_gpu_out.c: an encoder's surfaces; see struct tachy_task_ops.
-int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec);
-// What the item's picture is composited into: a surface where it is worked on beside the encoder, else a frame of the host's.
-int segment_gpu_out(struct segment_worker *w, struct tachy_item *item, tachy_frame **out);
-// Ends an item that is pending: `settle` of struct tachy_task_ops.
-int segment_gpu_finish(struct tachy_item *item);
-
-// segment_gpu_group.c: several items at once where a worker only queues; see struct tachy_task_ops.
+// The steps of a worker; see struct tachy_task_ops. Composite is queued and sets item->pending; on failure nothing is
+// on its way any more.
+int segment_gpu_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye);
+// Of several items at once, where a worker only queues.
 int segment_gpu_group(const struct segment *s); // items at most
 void segment_gpu_group_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n,
                             int eye, int err[]);
+// Preprocess and postprocess around a batch; `batch`: the eye's input or output of the model, on the host.
+int segment_gpu_batch_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye,
+                           const struct tachy_tensor *batch);
+// For who looks at the host's tensors: what the last run of an engine on the card left there, and its mask. Waits.
+int segment_gpu_fetch_tensors(struct segment_worker *w);
+// segment_gpu_out.c: an encoder's surfaces; see struct tachy_task_ops.
+int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec);
+// Ends an item that is pending: `settle` of struct tachy_task_ops.
+int segment_gpu_finish(struct tachy_item *item);
 
 // For the light ratio; see struct tachy_task_ops.
 bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
-int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item);
+int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n);
 void *segment_gpu_stream(const void *worker);
 
 // segment_gpu_state.c: the states of a stream, all eyes, where the engine runs on the card. One thread at a time but

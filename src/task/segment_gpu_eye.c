@@ -10,26 +10,28 @@ enum {
 };
 
 struct segment_gpu_piece {
-    struct mask_chunk *of;
-    bool taken;
+    struct segment_gpu_piece *next; // free one
+    size_t bytes;
     cuda_address device;
     uint8_t *host;
-    cuda_event done;
+    bool used, miscounted; // miscounted: the card's count is not the host's
+    size_t count_at;       // where it is
+    cuda_event done; // NULL before its first use
 };
 
 struct mask_chunk {
     struct mask_chunk *next;
     struct tachy_block device, host;
-    size_t bytes, nb, nb_free;      // of a piece; pieces
-    size_t first;                   // no piece before this one is free
+    size_t nb; // pieces
     struct segment_gpu_piece piece[];
 };
 
 struct segment_gpu_masks {
     struct tachy_memory *memory; // reference
     struct tachy_gpu *gpu;       // reference
-    pthread_mutex_t lock;        // guards the chunks and their pieces
+    pthread_mutex_t lock;        // guards the lists
     struct mask_chunk *chunks;
+    struct segment_gpu_piece *free;
 };
 
 int segment_gpu_masks_open(struct segment_gpu_masks **out, struct tachy_memory *m, struct tachy_gpu *g)
@@ -73,107 +75,77 @@ void segment_gpu_masks_close(struct segment_gpu_masks **masks)
     free(p);
 }
 
-// Counts begin at 0.
-static int clear(struct tachy_device *d, const struct mask_chunk *c, size_t bytes)
+// Counts on the card begin at 0.
+static int clear(struct tachy_device *d, const struct mask_chunk *c, size_t bytes, const struct tachy_log *log)
 {
-    int err = tachy_device_enter(d, NULL);
+    int err = tachy_device_enter(d, log);
     if (err < 0)
         return err;
-    memset(c->host.data, 0, bytes);
-    int status = d->cu->copy_to_device((cuda_address)(uintptr_t)c->device.data, c->host.data, bytes);
+    int status = d->cu->fill(tachy_cu_address(c->device.data), 0, bytes);
+    if (status == CUDA_OK)
+        status = d->cu->stream_wait(NULL);
     tachy_device_leave(d);
-    return status == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
+    return tachy_cu_check(d->cu, status, log, "memory for masks");
 }
 
-// `bytes`: of a piece, a multiple of ALIGN.
-static struct mask_chunk *open_chunk(struct segment_gpu_masks *p, size_t bytes)
+// More free pieces of `bytes`, a multiple of ALIGN.
+static int add_chunk(struct segment_gpu_masks *p, size_t bytes)
 {
     size_t n = TACHY_MAX(CHUNK_BYTES / bytes, (size_t)1);
     struct mask_chunk *c = calloc(1, sizeof(*c) + n * sizeof(c->piece[0]));
     if (!c)
-        return NULL;
-    c->bytes = bytes;
-    c->nb = c->nb_free = n;
+        return TACHY_ERR_NOMEM;
+    c->nb = n;
     enum tachy_place device = tachy_place_of_gpu(p->gpu->device.ordinal);
-    if (tachy_memory_take(p->memory, &c->device, device, TACHY_MEMORY_RESULTS, n * bytes) < 0 ||
-        tachy_memory_take(p->memory, &c->host, TACHY_PINNED, TACHY_MEMORY_RESULTS, n * bytes) < 0 ||
-        clear(&p->gpu->device, c, n * bytes) < 0) {
+    int err = tachy_memory_take(p->memory, &c->device, device, TACHY_MEMORY_RESULTS, n * bytes);
+    if (err == TACHY_OK)
+        err = tachy_memory_take(p->memory, &c->host, TACHY_PINNED, TACHY_MEMORY_RESULTS, n * bytes);
+    if (err == TACHY_OK)
+        err = clear(&p->gpu->device, c, n * bytes, tachy_memory_log(p->memory));
+    if (err < 0) {
         close_chunk(p, c);
-        return NULL;
+        return err;
     }
-    for (size_t i = 0; i < n; i++)
-        c->piece[i] = (struct segment_gpu_piece){.of = c,
-                                                 .device = (cuda_address)(uintptr_t)c->device.data + i * bytes,
+    c->next = p->chunks;
+    p->chunks = c;
+    for (size_t i = n; i-- > 0;) {
+        c->piece[i] = (struct segment_gpu_piece){.next = p->free, .bytes = bytes,
+                                                 .device = tachy_cu_address(c->device.data) + i * bytes,
                                                  .host = (uint8_t *)c->host.data + i * bytes};
-    return c;
-}
-
-// Up to `n` free pieces next to each other: the first that are as many, else most; *at: the first of them.
-static size_t find_run(struct mask_chunk *c, size_t n, size_t *at)
-{
-    size_t best = 0;
-    for (size_t i = c->first, run = 0; i < c->nb && best < n; i++) {
-        run = c->piece[i].taken ? 0 : run + 1;
-        if (run == 1 && !best)
-            c->first = i; // the first free one of all
-        if (run > best) {
-            best = run;
-            *at = i + 1 - run;
-        }
+        p->free = &c->piece[i];
     }
-    return best;
+    return TACHY_OK;
 }
 
-// Pieces next to each other, at most `n`; returns how many, 0: there is no memory. `bytes`: of a piece.
-static size_t take_pieces(struct segment_gpu_masks *p, size_t bytes, size_t n, struct segment_gpu_piece **first)
+static struct segment_gpu_piece **find_free(struct segment_gpu_masks *p, size_t bytes)
 {
-    size_t at = 0, got = 0;
-    struct mask_chunk *in = NULL;
+    struct segment_gpu_piece **at = &p->free;
+    while (*at && (*at)->bytes != bytes)
+        at = &(*at)->next;
+    return at;
+}
+
+static int take_piece(struct segment_gpu_masks *p, size_t bytes, struct segment_gpu_piece **out)
+{
     bytes = TACHY_ALIGN(bytes, (size_t)ALIGN);
     pthread_mutex_lock(&p->lock);
-    for (struct mask_chunk *c = p->chunks; c && got < n; c = c->next) {
-        size_t from = 0, run = c->bytes == bytes && c->nb_free > got ? find_run(c, n, &from) : 0;
-        if (run > got) {
-            got = run;
-            at = from;
-            in = c;
-        }
-    }
-    if (!in && (in = open_chunk(p, bytes))) {
-        in->next = p->chunks;
-        p->chunks = in;
-        got = TACHY_MIN(n, in->nb);
-    }
-    for (size_t i = at; i < at + got; i++)
-        in->piece[i].taken = true;
-    if (in) {
-        in->nb_free -= got;
-        *first = &in->piece[at];
+    struct segment_gpu_piece **at = find_free(p, bytes);
+    int err = *at ? TACHY_OK : add_chunk(p, bytes);
+    if (err == TACHY_OK) {
+        at = *at ? at : &p->free;
+        *out = *at;
+        *at = (*out)->next;
     }
     pthread_mutex_unlock(&p->lock);
-    return got;
+    return err;
 }
 
 static void put_piece(struct segment_gpu_masks *p, struct segment_gpu_piece *piece)
 {
-    struct mask_chunk *c = piece->of;
     pthread_mutex_lock(&p->lock);
-    piece->taken = false;
-    c->nb_free++;
-    c->first = TACHY_MIN(c->first, (size_t)(piece - c->piece));
+    piece->next = p->free;
+    p->free = piece;
     pthread_mutex_unlock(&p->lock);
-}
-
-// The piece's event is made with its first use.
-static int make_event(struct segment_gpu_masks *p, struct segment_gpu_piece *piece)
-{
-    struct tachy_device *d = &p->gpu->device;
-    int err = piece->done ? TACHY_OK : tachy_device_enter(d, NULL);
-    if (err < 0 || piece->done)
-        return err;
-    err = d->cu->event_create(&piece->done, CUDA_EVENT_ORDERS) == CUDA_OK ? TACHY_OK : TACHY_ERR_NOMEM;
-    tachy_device_leave(d);
-    return err;
 }
 
 // How the bytes of an eye lie in a piece.
@@ -193,7 +165,6 @@ static void set_piece(struct segment_eye *e, struct segment_card *c, struct segm
     struct segment_gpu_eye *g = e->gpu;
     g->card = c;
     g->piece = piece;
-    g->done = piece->done;
     g->by = NULL;
     g->flight = NULL;
     g->unfetched = false;
@@ -201,6 +172,11 @@ static void set_piece(struct segment_eye *e, struct segment_card *c, struct segm
     g->mask = piece->device;
     g->counted = g->mask + in->count;
     g->counted_host = (void *)(e->mask + in->count);
+    if (!piece->used)
+        *g->counted_host = 0;
+    piece->miscounted |= piece->used && piece->count_at != in->count; // something else was there
+    piece->count_at = in->count;
+    piece->used = true;
     e->guide = g->guided ? e->mask + in->guide : NULL;
     g->guide = g->guided ? g->mask + in->guide : 0;
 }
@@ -211,15 +187,10 @@ static int take(struct segment_eye *e, struct segment_card *c, size_t bytes, boo
 {
     struct segment_gpu_eye *g = e->gpu;
     struct inside in = inside(g, bytes);
-    struct segment_gpu_piece *piece;
-    int err = take_pieces(c->masks, in.all, 1, &piece) ? TACHY_OK : TACHY_ERR_NOMEM;
+    struct segment_gpu_piece *piece = NULL;
+    int err = take_piece(c->masks, in.all, &piece);
     if (err < 0)
         return err;
-    err = make_event(c->masks, piece);
-    if (err < 0) {
-        put_piece(c->masks, piece);
-        return err;
-    }
     if (keep)
         memcpy(piece->host, e->mask, bytes);
     if (keep && g->guided)
@@ -228,28 +199,6 @@ static int take(struct segment_eye *e, struct segment_card *c, size_t bytes, boo
         put_piece(g->card->masks, g->piece);
     set_piece(e, c, piece, &in);
     return TACHY_OK;
-}
-
-int segment_gpu_eyes_together(struct segment_eye *const eyes[], int n, struct segment_card *to)
-{
-    struct inside in = inside(eyes[0]->gpu, (size_t)eyes[0]->width * (size_t)eyes[0]->height);
-    for (int i = 0; i < n; i++) {
-        put_piece(eyes[i]->gpu->card->masks, eyes[i]->gpu->piece);
-        eyes[i]->gpu->piece = NULL;
-        eyes[i]->mask = eyes[i]->guide = NULL;
-    }
-    int err = TACHY_OK;
-    for (int i = 0; i < n && err == TACHY_OK;) {
-        struct segment_gpu_piece *piece;
-        size_t got = take_pieces(to->masks, in.all, (size_t)(n - i), &piece);
-        err = got ? TACHY_OK : TACHY_ERR_NOMEM;
-        for (size_t k = 0; k < got; k++, i++) {
-            int made = make_event(to->masks, piece + k);
-            err = err < 0 ? err : made;
-            set_piece(eyes[i], to, piece + k, &in);
-        }
-    }
-    return err;
 }
 
 int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes)
@@ -287,59 +236,60 @@ void segment_gpu_eye_free(struct segment_eye *e)
     e->mask = e->guide = NULL;
 }
 
-// Whether the mask and count of `b` can be copied together with those of `a`, which lie `step` bytes before: nothing of
-// the host's is in between.
-static bool side_by_side(const struct segment_eye *a, const struct segment_eye *b, ptrdiff_t step)
-{
-    return a->gpu->unfetched && b->gpu->unfetched && !a->gpu->guided && a->gpu->card == b->gpu->card &&
-           b->mask - a->mask == step && b->gpu->mask - a->gpu->mask == (cuda_address)step;
-}
-
-int segment_gpu_eyes_fetch(struct segment_eye *const eyes[], int n, cuda_stream stream, const struct tachy_log *log)
-{
-    int err = TACHY_OK;
-    for (int i = 0, last; i < n && err == TACHY_OK; i = last) {
-        struct segment_eye *e = eyes[i];
-        ptrdiff_t step = (ptrdiff_t)e->gpu->piece->of->bytes;
-        for (last = i + 1; last < n && side_by_side(eyes[last - 1], eyes[last], step);)
-            last++;
-        if (last == i + 1) {
-            err = segment_gpu_eye_fetch(e, true, stream, log);
-            continue;
-        }
-        const struct tachy_cu *cu = e->gpu->card->gpu->device.cu;
-        size_t bytes = (size_t)((uint8_t *)(eyes[last - 1]->gpu->counted_host + 1) - e->mask);
-        for (int k = i; k < last; k++)
-            eyes[k]->gpu->unfetched = false;
-        err = tachy_cu_check(cu, cu->copy_to_host_async(e->mask, e->gpu->mask, bytes, stream), log, "masks' copy");
-    }
-    return err;
-}
-
-int segment_gpu_eye_fetch(struct segment_eye *e, bool with_count, cuda_stream stream, const struct tachy_log *log)
+int segment_gpu_eye_to_fetch(struct segment_eye *e, bool with_count, struct tachy_gpu_plane *p)
 {
     struct segment_gpu_eye *g = e->gpu;
-    const struct tachy_cu *cu = g->card->gpu->device.cu;
     uint8_t *to = g->unfetched ? e->mask : (uint8_t *)g->counted_host;
     uint8_t *end = with_count ? (uint8_t *)(g->counted_host + 1) : e->mask + (size_t)e->width * (size_t)e->height;
     if (!with_count && !g->unfetched)
-        return TACHY_OK;
+        return 0;
     g->unfetched = false;
-    cuda_address from = g->mask + (cuda_address)(to - e->mask);
-    return tachy_cu_check(cu, cu->copy_to_host_async(to, from, (size_t)(end - to), stream), log, "a mask's copy");
+    *p = (struct tachy_gpu_plane){.from = (const uint8_t *)(uintptr_t)g->mask + (to - e->mask), .to = to,
+                                  .width = (size_t)(end - to), .height = 1, .from_gpu = true};
+    return 1;
 }
+
+int segment_gpu_eye_count_from(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from)
+{
+    struct segment_gpu_eye *g = e->gpu;
+    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    *from = g->piece->miscounted ? 0 : *g->counted_host; // the card's only grows
+    if (!g->piece->miscounted)
+        return TACHY_OK;
+    int err = tachy_cu_check(cu, cu->fill_async(g->counted, 0, sizeof(*from), stream), log, "clearing a count");
+    g->piece->miscounted = err < 0;
+    return err;
+}
+
+void segment_gpu_eye_miscounts(struct segment_eye *e)
+{
+    if (e->gpu && e->gpu->piece)
+        e->gpu->piece->miscounted = true;
+}
+
+// Records on a stream, whose context is current, what `done` is.
+static int record(struct segment_gpu_eye *g, cuda_stream stream, const struct tachy_log *log)
+{
+    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    int status = g->piece->done ? CUDA_OK : cu->event_create(&g->piece->done, CUDA_EVENT_ORDERS);
+    g->flight = NULL;
+    return tachy_cu_check(cu, status == CUDA_OK ? cu->event_record(g->piece->done, stream) : status, log, "an event");
+}
+
+static const struct tachy_log *log_of(const struct segment_gpu_eye *g) { return tachy_memory_log(g->card->masks->memory); }
 
 // On the stream that made the mask, behind what else has been put there by now.
 static int fetch_late(struct segment_eye *e)
 {
     struct segment_gpu_eye *g = e->gpu;
+    struct tachy_gpu_plane mask;
     struct tachy_device *d = &g->card->gpu->device;
-    int err = tachy_device_enter(d, NULL);
+    int err = tachy_device_enter(d, log_of(g));
     if (err < 0)
         return err;
-    err = segment_gpu_eye_fetch(e, false, g->by, NULL);
+    err = tachy_gpu_copy(d, &mask, segment_gpu_eye_to_fetch(e, false, &mask), g->by, false, log_of(g));
     if (err == TACHY_OK)
-        err = tachy_cu_check(d->cu, d->cu->event_record(g->done, g->by), NULL, "an event");
+        err = record(g, g->by, log_of(g));
     g->flight = NULL;
     tachy_device_leave(d);
     return err;
@@ -354,7 +304,8 @@ int segment_gpu_settle(struct segment_eye *e)
     int err = g->unfetched ? fetch_late(e) : TACHY_OK;
     if (err < 0)
         return err;
-    return g->flight ? segment_gpu_flight_wait(g->flight, g->part) : segment_gpu_event_wait(g->card->gpu, g->done);
+    return g->flight ? segment_gpu_flight_wait(g->flight, g->part)
+                     : segment_gpu_event_wait(g->card->gpu, g->piece->done, log_of(g));
 }
 
 void segment_gpu_touched(struct segment_eye *e)
@@ -366,10 +317,8 @@ void segment_gpu_touched(struct segment_eye *e)
 int segment_gpu_eye_written(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
 {
     struct segment_gpu_eye *g = e->gpu;
-    const struct tachy_cu *cu = g->card->gpu->device.cu;
     g->by = stream;
-    g->flight = NULL;
-    int err = tachy_cu_check(cu, cu->event_record(g->done, stream), log, "an event");
+    int err = record(g, stream, log);
     g->pending = err == TACHY_OK;
     return err;
 }
@@ -394,7 +343,7 @@ int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struc
             return err;
         ordered = true;
     }
-    int status = ordered ? CUDA_OK : cu->stream_wait_event(stream, g->done, 0);
+    int status = ordered ? CUDA_OK : cu->stream_wait_event(stream, g->piece->done, 0);
     if (status == CUDA_OK && g->stale)
         status = cu->copy_to_device_async(g->mask, e->mask, n, stream);
     if (status == CUDA_OK && g->guide && g->guide_stale)
@@ -409,10 +358,11 @@ int segment_gpu_guide_settle(struct segment_eye *e)
         return TACHY_OK;
     int err = segment_gpu_settle(e);
     if (err == TACHY_OK)
-        err = tachy_device_enter(&g->card->gpu->device, NULL);
+        err = tachy_device_enter(&g->card->gpu->device, log_of(g));
     if (err < 0)
         return err;
-    int status = g->card->gpu->device.cu->copy_to_host(e->guide, g->guide, (size_t)e->width * (size_t)e->height);
+    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    err = tachy_cu_check(cu, cu->copy_to_host(e->guide, g->guide, (size_t)e->width * (size_t)e->height), log_of(g), "a copy");
     tachy_device_leave(&g->card->gpu->device);
-    return status == CUDA_OK ? TACHY_OK : TACHY_ERR_EXTERNAL;
+    return err;
 }

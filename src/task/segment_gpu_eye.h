@@ -11,10 +11,9 @@ struct segment_gpu_eye {
     struct segment_gpu_piece *piece;
     bool guided;               // a guide comes with the mask
     cuda_address mask, guide; // guide: 0 where nobody needs it
-    cuda_event done;  // of the piece: mask and guide are on the card and, but for `unfetched`, the mask on the host
-    cuda_stream by;   // that it was recorded on
-    struct segment_gpu_flight *flight; // the same of a worker's, which has made the mask on `by`: its `part`, in the
-    uint64_t part;                     // place of `done`; NULL: it is `done`
+    cuda_stream by;   // that makes them: mask and guide are on the card and, but for `unfetched`, the mask on the host
+    struct segment_gpu_flight *flight; // when `part` of a worker's flight is done, whose stream `by` is; NULL: when the
+    uint64_t part;                     // piece's event is
     cuda_address counted;   // uint32_t: pixels that its composites counted, which grow; of eye 0
     uint32_t *counted_host; // pinned: the same, of the last composite that is done
     bool pending;     // and that has not been waited for
@@ -28,8 +27,13 @@ struct segment_gpu_eye {
 int segment_gpu_eye_written(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log);
 // The same by the part of a flight, which is on `stream`.
 void segment_gpu_eye_flies(struct segment_eye *e, cuda_stream stream, struct segment_gpu_flight *f, uint64_t part);
-// Queues the copy of eye 0's count to the host, and that of the eye's mask where it is missing there.
-int segment_gpu_eye_fetch(struct segment_eye *e, bool with_count, cuda_stream stream, const struct tachy_log *log);
+// What is to be copied to the host of the eye's mask, where it is missing there, and of its count (eye 0's): how many
+// planes, 0 or 1. They count as copied.
+int segment_gpu_eye_to_fetch(struct segment_eye *e, bool with_count, struct tachy_gpu_plane *p);
+// What a composite that is queued on `stream` next begins to count from. The context is current.
+int segment_gpu_eye_count_from(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from);
+// A composite failed, which may have been counted or not: the next one begins anew.
+void segment_gpu_eye_miscounts(struct segment_eye *e);
 // What is queued on `stream` from here on finds the eye's mask and guide on the card. The device's context
 // is current to the thread.
 int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log);
@@ -46,9 +50,3 @@ void segment_gpu_masks_close(struct segment_gpu_masks **m);
 // in it, which the host's mask and guide then say, once the host has waited for them; else they are about
 // to be written.
 int segment_gpu_eye_move(struct segment_eye *e, struct segment_card *to, bool keep);
-// The same for n eyes of one size whose masks are about to be written and whose memory nothing uses any more: side by
-// side in their order, as far as there is room. On failure some of them have none, and their mask is NULL.
-int segment_gpu_eyes_together(struct segment_eye *const eyes[], int n, struct segment_card *to);
-// Queues the copies of segment_gpu_eye_fetch() with the counts for the first eyes of n items, those that lie side by
-// side at once.
-int segment_gpu_eyes_fetch(struct segment_eye *const eyes[], int n, cuda_stream stream, const struct tachy_log *log);

@@ -190,11 +190,11 @@ int segment_gpu_flight_keep(struct segment_gpu_flight *f, tachy_frame *frame)
 
 int segment_gpu_flight_kept(const struct segment_gpu_flight *f) { return f->next.nb_frames; }
 
-int segment_gpu_event_wait(struct tachy_gpu *g, cuda_event e)
+int segment_gpu_event_wait(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log)
 {
     long us = NAP_US;
     int status, err;
-    while ((err = query(g, e, NULL, &status)) == TACHY_OK && status == CUDA_NOT_READY)
+    while ((err = query(g, e, log, &status)) == TACHY_OK && status == CUDA_NOT_READY)
         nap(&us);
-    return err == TACHY_OK && status != CUDA_OK ? TACHY_ERR_EXTERNAL : err;
+    return err < 0 ? err : tachy_cu_check(g->device.cu, status, log, "work on the GPU");
 }

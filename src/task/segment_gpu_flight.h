@@ -28,5 +28,5 @@ int segment_gpu_flight_follow(struct segment_gpu_flight *f, uint64_t number, cud
 // Waits until a part is done, in naps of up to half a millisecond. Any thread. Errors as above.
 int segment_gpu_flight_wait(struct segment_gpu_flight *f, uint64_t number);
 
-// The same for an event alone, which may be of a kind that does not wake who sleeps.
-int segment_gpu_event_wait(struct tachy_gpu *g, cuda_event e);
+// The same for an event alone, which may be of a kind that does not wake who sleeps; failures are logged.
+int segment_gpu_event_wait(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log);

@@ -95,8 +95,9 @@ static int smooth(struct segment_gpu_order *o, struct segment_eye *e, int eye, b
 {
     size_t n = (size_t)e->width * (size_t)e->height;
     int err = segment_gpu_eye_move(e, &o->s->cards[0], true); // the state is there
-    if (err == TACHY_OK)
-        err = ensure_smooth(o, eye, e->width, e->height);
+    if (err < 0)
+        return err; // it is where it was, and nothing was queued
+    err = ensure_smooth(o, eye, e->width, e->height);
     if (err == TACHY_OK)
         err = segment_gpu_eye_there(e, o->stream, o->task->log);
     if (err == TACHY_OK)
@@ -157,7 +158,9 @@ int segment_gpu_order_load(struct segment_gpu_order *o, int eye, int width, int 
 
 bool segment_gpu_order_fits(const struct segment *s, const tachy_frame *f)
 {
-    return tachy_fit_cuda_takes(f, s->in.format, s->in.width, s->in.height);
+    const struct tachy_video_info *in = &s->in;
+    return tachy_fit_cuda_takes(f, &(tachy_frame){.format = in->format, .width = in->width, .height = in->height,
+                                                  .color = in->color});
 }
 
 // A picture as it was decoded: it is copied to the card, and brought to the stream's format and size there.
@@ -195,7 +198,9 @@ static int copy_background(struct segment_gpu_order *o, const struct segment_car
         err = tachy_frame_pool_get(b->pool, &b->there);
     if (err < 0)
         return err;
-    if (host->format != in->format || host->width != in->width || host->height != in->height)
+    b->there->color = in->color;
+    if (host->format != in->format || host->width != in->width || host->height != in->height ||
+        memcmp(&host->color, &in->color, sizeof(in->color)))
         return fit_background(o, c, b);
     // On the stream that the frame says it is written on, for who reads it.
     return tachy_frame_copy_planes(b->there, host, &c->gpu->device, b->there->stream, false, o->task->log);

@@ -43,20 +43,12 @@ int segment_gpu_out_on(const struct segment *s, const struct segment_card *c, ta
     return there ? tachy_surface_get(s->surfaces, out) : tachy_frame_pool_get(s->pool, out);
 }
 
-int segment_gpu_out(struct segment_worker *w, struct tachy_item *item, tachy_frame **out)
-{
-    struct segment_card *c;
-    *out = NULL;
-    int err = segment_cards_of(w->s, w->task, item, &c);
-    return err < 0 ? err : segment_gpu_out_on(w->s, c, out);
-}
-
 // Grey is composited into the luma alone.
 static int fill_chroma(struct segment_gpu_worker *g, tachy_frame *surface)
 {
     if (surface->format == g->w->s->out.format)
         return TACHY_OK;
-    cuda_address chroma = (cuda_address)(uintptr_t)surface->data[1];
+    cuda_address chroma = tachy_cu_address(surface->data[1]);
     size_t bytes = (size_t)surface->stride[1] * (size_t)((surface->height + 1) / 2);
     return segment_gpu_failed(g, g->cu->fill_async(chroma, 128, bytes, g->stream), "filling a surface");
 }

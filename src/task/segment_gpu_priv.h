@@ -98,35 +98,55 @@ int segment_gpu_model_engine(struct segment_gpu_worker *g, int i);
 // segment_gpu_state.c: the same from the eye's state on the card, where what comes out takes its place.
 int segment_gpu_state_run(struct segment_gpu_worker *g, struct segment_gpu_state *st, int eye);
 
+// Neighbours of a group that one card's part of the worker has in hand, of one network. An item alone is a group of one,
+// and every item is alone where the host is waited for, in batches, and where the stream has states.
+struct segment_gpu_part {
+    struct segment_gpu_worker *g;
+    struct tachy_item *const *items;
+    int *err; // one an item
+    int n, eye;
+    const struct tachy_tensor *batch; // of segment_gpu_batch_step(), and n is 1; NULL: the worker's engine runs
+    cuda_stream behind[2 * SEGMENT_GPU_GROUP]; // that the worker's stream comes after, since this step began
+    int nb_behind;
+};
+
+static inline void segment_gpu_fail_all(const struct segment_gpu_part *p, int err)
+{
+    for (int i = 0; i < p->n; i++)
+        p->err[i] = p->err[i] < 0 ? p->err[i] : err;
+}
+
 // segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
-// from here on comes after it was written.
-int segment_gpu_frame_of(struct segment_gpu_worker *g, struct tachy_item *item, const tachy_frame **out);
+// from here on comes after it was written; frames of one decoder are followed once, since all of the part's were on its
+// stream before.
+int segment_gpu_frame_of(struct segment_gpu_part *p, struct tachy_item *item, const tachy_frame **out);
 // What `to` does from here on comes after what `from` has been given.
 int segment_gpu_follow(struct segment_gpu_worker *g, cuda_stream to, cuda_stream from);
-// Queues the eye's preprocess, from the item's frame to the card's input of the worker's size.
-int segment_gpu_queue_preprocess(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
-// The last of the steps before the order that reads the frame's pixels has been queued.
-int segment_gpu_let_go(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
-// The result with masks on the card in place of the host's; what is queued from here on finds them there.
-int segment_gpu_masks_there(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_result *there);
-// What the composite reads is kept until the flight's next part is done.
-int segment_gpu_keep(struct segment_gpu_worker *g, struct tachy_item *item);
+// The same of the worker's stream, once in a step.
+int segment_gpu_come_after(struct segment_gpu_part *p, cuda_stream from);
+// Queues the eye's preprocess, from the items' frames to the card's input of the worker's size.
+void segment_gpu_queue_preprocess(struct segment_gpu_part *p);
+// Queues the masks of n of the items, of one form, into the memory of their eyes on the card: a launch for each row of
+// them whose outputs lie next to each other. `at`: the picture's place in the output.
+int segment_gpu_queue_masks(struct segment_gpu_part *p, const int of[], int n, const struct tachy_placement *at);
+
+// segment_gpu_host.c: the model's picture to the host, and there when it returns.
+int segment_gpu_fetch_input(struct segment_gpu_worker *g, void *to);
+// The model where its engine runs on the host, of the only item of a part.
+int segment_gpu_model_of_host(struct segment_gpu_worker *g, struct tachy_item *item, int eye);
+
+// segment_gpu_composite.c: queues the composites of a part's items, each up to a part of the flight.
+void segment_gpu_composite(struct segment_gpu_part *p);
 // What the composite's kernels take; `refine` has room for the coefficients where there are any.
-int segment_gpu_laid(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
+int segment_gpu_laid(struct segment_gpu_part *p, const struct tachy_item *item, const tachy_frame *f,
                      const struct tachy_result *there, tachy_frame *surface, struct tachy_refine refine[TACHY_MAX_EYES],
                      struct tachy_composite_cuda_item *of);
-// segment_gpu_out.c: as segment_gpu_out(), of an item that is worked on there.
+// segment_gpu_out.c: what an item's picture is composited into: a surface where it is worked on beside the encoder,
+// else a frame of the host's.
 int segment_gpu_out_on(const struct segment *s, const struct segment_card *c, tachy_frame **out);
 // What the kernels write for `out`, *to: itself where it is a surface, else one of the worker's, *own, which is the
 // caller's; NULL: it is not. Queues what the composite leaves of it.
 int segment_gpu_surface_for(struct segment_gpu_worker *g, tachy_frame *out, tachy_frame **own, tachy_frame **to);
-// Queues the composited picture's way out of the card, where it goes there.
-int segment_gpu_hand_out(struct segment_gpu_worker *g, tachy_frame *surface, tachy_frame *out);
-// The item's composite is queued up to a part of the flight, or has failed.
-void segment_gpu_began(struct segment_gpu_worker *g, struct tachy_item *item, uint64_t part, int err);
-// Queues the composite's kernels into `surface`, with `f` and the masks of `there` on the card.
-int segment_gpu_lay(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f,
-                    const struct tachy_result *there, tachy_frame *surface);
 
 // segment_gpu_refine.c: queues the eye's guide, from the item's frame on the card.
 int segment_gpu_queue_guide(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f, int eye);

@@ -21,8 +21,8 @@ static int luma_of(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fra
     if (err < 0)
         return err;
     struct tachy_cuda_luma k = tachy_luma_cuda_of(f, 1, (int64_t)stride);
-    k.in[0] = (cuda_address)(uintptr_t)f->data[0];
-    k.out[0] = (cuda_address)(uintptr_t)g->luma.data;
+    k.in[0] = tachy_cu_address(f->data[0]);
+    k.out[0] = tachy_cu_address(g->luma.data);
     *grey = *f;
     grey->format = TACHY_PIX_GRAY8;
     grey->data[0] = g->luma.data;
@@ -42,36 +42,6 @@ int segment_gpu_queue_guide(struct segment_gpu_worker *g, const struct tachy_ite
     struct tachy_refine_cuda guide = {.eye = &part, .count = 1, .width = e->width, .height = e->height,
                                       .guide_stride = e->width, .log = g->w->task->log};
     return tachy_refine_cuda_run(&guide, g->cu, g->stream);
-}
-
-// From the frame, into the eye's memory on the card; a mask that the host made follows it there.
-static int make_guide(struct segment_gpu_worker *g, struct tachy_item *item, int eye)
-{
-    struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
-    size_t n = (size_t)e->width * (size_t)e->height;
-    const tachy_frame *f;
-    int err = segment_gpu_frame_of(g, item, &f);
-    if (err == TACHY_OK)
-        err = segment_gpu_queue_guide(g, item, f, eye);
-    if (err == TACHY_OK && e->gpu->stale)
-        err = segment_gpu_failed(g, g->cu->copy_to_device_async(e->gpu->mask, e->mask, n, g->stream), "a copy");
-    if (err == TACHY_OK)
-        err = segment_gpu_eye_written(e, g->stream, g->w->task->log);
-    if (err < 0)
-        return err;
-    e->gpu->stale = e->gpu->guide_stale = false;
-    return segment_gpu_let_go(g, item, eye);
-}
-
-int segment_gpu_guide(struct segment_worker *w, struct tachy_item *item, int eye)
-{
-    struct segment_gpu_worker *g = w->gpu;
-    int err = tachy_device_enter(&g->gpu->device, w->task->log);
-    if (err < 0)
-        return err;
-    err = make_guide(g, item, eye);
-    tachy_device_leave(&g->gpu->device);
-    return err;
 }
 
 int segment_gpu_fit(struct segment_gpu_worker *g, const struct tachy_item *item,

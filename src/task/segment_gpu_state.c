@@ -41,10 +41,12 @@ static int place(struct segment_gpu_state *st, struct segment_card *card)
     st->stream = st->s->model_gpu[card - st->s->cards]->stream;
     int err = tachy_memory_take(st->task->memory, &st->block, card->place, TACHY_MEMORY_TENSORS,
                                 2 * all * (size_t)st->eyes);
+    if (err == TACHY_ERR_NOMEM)
+        return tachy_fail(st->task->log, err, "GPU %d has no %zu bytes left for the model's states: close what else uses "
+                          "it, or use fewer workers", card->gpu->device.ordinal, 2 * all * (size_t)st->eyes);
     if (err < 0)
-        return tachy_fail(st->task->log, err, "GPU %d has no %zu bytes left for the model's states",
-                          card->gpu->device.ordinal, 2 * all * (size_t)st->eyes);
-    cuda_address from = (cuda_address)(uintptr_t)st->block.data;
+        return err;
+    cuda_address from = tachy_cu_address(st->block.data);
     for (int e = 0; e < st->eyes; e++) {
         for (int i = 0; i < st->s->nb_states; i++) {
             st->eye[e].now[i] = from + 2 * all * (size_t)e + at[i];

@@ -44,10 +44,13 @@ static int tensors_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, 
     t->device = g->gpu->device.ordinal;
     int err = tachy_memory_take(g->w->task->memory, b, g->card->place, TACHY_MEMORY_TENSORS, bytes);
     t->data = b->data;
+    if (err == TACHY_ERR_NOMEM)
+        return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors: close what else "
+                          "uses it, or use fewer workers", t->device, bytes);
     if (err < 0)
-        return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors", t->device,
-                          bytes);
-    return segment_gpu_failed(g, g->cu->fill_async((cuda_address)(uintptr_t)t->data, 0, bytes, g->stream), "clearing a tensor");
+        return err;
+    int status = g->cu->fill_async(tachy_cu_address(t->data), 0, bytes, g->stream);
+    return segment_gpu_failed(g, status, "clearing a tensor");
 }
 
 static size_t rounded(const struct tachy_tensor *t) { return TACHY_ALIGN(tachy_tensor_bytes(t), (size_t)SEGMENT_GPU_ALIGN); }
@@ -112,8 +115,10 @@ static int open_size(struct segment_gpu_worker *g, int i)
         return TACHY_OK; // the first card's serves all
     err = tachy_memory_take(g->w->task->memory, &size->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS,
                             tachy_tensor_bytes(&size->in));
+    if (err == TACHY_ERR_NOMEM)
+        return tachy_fail(g->w->task->log, err, "there is no pinned memory left for the model's input: use fewer workers");
     if (err < 0)
-        return tachy_fail(g->w->task->log, err, "there is no pinned memory left for the model's input");
+        return err;
     size->own_in = t->in[t->picture].data;
     t->in[t->picture].data = size->pinned.data;
     return TACHY_OK;

@@ -1,5 +1,6 @@
 """tachy segment, whole: what comes out, frame by frame, judged by FFmpeg."""
 import json
+import os
 import subprocess
 import unittest
 
@@ -188,6 +189,43 @@ class Segment(Case):
         path = self.clip(seconds=0.2)
         red = tachy_md5(path, "--mode", "cutout", "--background", "red")
         self.assertEqual(tachy_md5(path, "--mode", "replace", "--background", "red"), red)
+
+    def behind(self, *args):
+        """The luma of each output picture where nobody is in the picture."""
+        black = self.tmp / "black.mkv"
+        if not black.exists():
+            ffmpeg("-f", "lavfi", "-i", "color=black:s=64x48:r=25", "-frames:v", 40, "-pix_fmt", "yuv420p", "-c:v", "ffv1",
+                   "-colorspace", "bt709", "-color_range", "tv", black)
+        out = self.tmp / "behind.mkv"
+        run("segment", black, "--mode", "replace", "--background", *args, "-c:v", "ffv1", "-y", "-o", out)
+        raw = subprocess.run(["ffmpeg", "-v", "error", "-nostdin", "-i", str(out), "-vf", "extractplanes=y,crop=1:1:32:24",
+                              "-fps_mode", "passthrough", "-f", "rawvideo", "-"], check=True, capture_output=True).stdout
+        return list(raw)
+
+    def greys(self, name, *tags):
+        """Seven pictures of a luma each, 30, 60, ... 210, ten a second."""
+        path = self.tmp / name
+        ffmpeg("-f", "lavfi", "-i", "color=gray:s=64x48:r=10", "-vf", "format=yuv420p,geq=lum=30*(N+1):cb=128:cr=128",
+               "-frames:v", 7, "-c:v", "ffv1", *tags, path)
+        return path
+
+    def test_replace_with_a_video(self):
+        same, full = ["-colorspace", "bt709", "-color_range", "tv"], ["-colorspace", "smpte170m", "-color_range", "pc"]
+        shown = [30 * (int(k / 2.5 + 1e-6) % 7 + 1) for k in range(40)]  # by time, and from the start again
+        self.assertEqual(shown, self.behind(self.greys("same.mkv", *same)))
+        self.assertEqual(shown, self.behind(self.greys("same.mkv", *same), "--workers", 3))
+        for v, got in zip(shown, self.behind(self.greys("full.mkv", *full))):
+            self.assertAlmostEqual(16 + 219 * v / 255, got, delta=1)
+
+    def test_a_video_behind_that_stalls_does_not_hold_up_the_end(self):
+        y4m, pipe = self.tmp / "greys.y4m", self.tmp / "pipe"
+        ffmpeg("-i", self.greys("same.mkv"), "-pix_fmt", "yuv420p", y4m)
+        os.mkfifo(pipe)
+        with subprocess.Popen(["sh", "-c", f"exec >'{pipe}'; cat '{y4m}'; exec sleep 100"]) as writer:
+            try:
+                self.assertEqual([30] * 3 + [60] * 2, self.behind(pipe, "--max-frames", 5))
+            finally:
+                writer.kill()
 
     @same_threads
     def test_transparency_by_chance(self):

@@ -36,6 +36,17 @@ static int test_failures;
         }                                                                                          \
     } while (0)
 
+// A file of the test's own.
+static inline void test_write(const char *folder, const char *name, const char *text)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    CHECK(f && fputs(text, f) >= 0);
+    if (f)
+        fclose(f);
+}
+
 #define SKIP(why)                                                                                  \
     do {                                                                                           \
         printf("skipped: %s\n", why);                                                              \

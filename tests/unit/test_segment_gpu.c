@@ -1,11 +1,11 @@
 #include "test.h"
 
-#include "cuda/kernels.h"
 #include "fakes/fake.h"
+#include "fakes/marks.h"
+#include "fakes/symbol.h"
 #include "media/device.h"
 #include "pipeline/pipeline.h"
 
-#include <dlfcn.h>
 #include <tachy/settings.h>
 #include <unistd.h>
 
@@ -14,150 +14,11 @@
 // failures and when closed in the middle; how many calls of the driver a frame takes. What the kernels
 // compute and whether the card is waited for where it must be: tests/gpu/run on a card.
 
-enum { W = 64, H = 32, COUNT = 512, KERNEL_NS = 50000 };
-
-// ---- The kernels: the composite's picture begins with the byte that its frame begins with, and so do its guide and
-// what is smoothed, which says whether frames come to the smoothing in their order.
-
-enum { STEP = 3, GREY = 126 }; // from a frame's byte to the next one's; luma of the picture behind
-static _Atomic int wrong; // kernels that were given what they should not
-
-static void (*launch)(cuda_stream s, uint64_t ns);
-static _Atomic int launches;
-
-static int run_any(cuda_stream stream)
-{
-    launches++;
-    launch(stream, KERNEL_NS);
-    return CUDA_OK;
-}
-
-static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
-
-static int run_composite(const struct tachy_cuda_composite *a, cuda_stream stream)
-{
-    for (int i = 0; i < a->count; i++) {
-        const struct tachy_cuda_composite_frame *f = &a->frame[i];
-        *at(f->out[0]) = a->own ? *at(f->in[0]) : *at(f->eye[0].mask);
-        if (a->other == TACHY_CUDA_LAYER_PICTURE)
-            wrong += abs(*at(f->other[0]) - GREY) > 1;
-        if (a->refined)
-            wrong += *(float *)(void *)at(f->eye[0].slope) != (float)*at(f->in[0]);
-        *(uint32_t *)(void *)at(f->counted) += COUNT;
-    }
-    return run_any(stream);
-}
-
-static int run_prob(const struct tachy_cuda_prob *a, cuda_stream stream)
-{
-    for (int i = 0; i < a->count; i++)
-        *at(a->dst + (cuda_address)(i * a->next_dst)) = 200;
-    return run_any(stream);
-}
-
-static int run_guide(const struct tachy_cuda_guide *a, cuda_stream stream)
-{
-    for (int i = 0; i < a->count; i++)
-        *at(a->eye[i].guide) = *at(a->eye[i].luma);
-    return run_any(stream);
-}
-
-static int run_refine(const struct tachy_cuda_refine *a, cuda_stream stream)
-{
-    for (int i = 0; i < a->count; i++)
-        *(float *)(void *)at(a->eye[i].slope) = (float)*at(a->eye[i].guide);
-    return run_any(stream);
-}
-
-static int run_smooth(const struct tachy_cuda_smooth *a, cuda_stream stream)
-{
-    float *state = (float *)(void *)at(a->out);
-    uint8_t now = *at(a->guide);
-    if (!(a->restart[0] & 1)) {
-        wrong += (uint8_t)((int)*state + STEP) != now || (uint8_t)(*at(a->before) + STEP) != now;
-        wrong += *(float *)(void *)at(a->motion) != *state;
-    }
-    *state = *(float *)(void *)at(a->motion) = now;
-    *at(a->after) = *at(a->mask) = now;
-    return run_any(stream);
-}
-
-// Of formats that the composite's kernel does not take: what comes before the blend is alpha alone.
-static int run_luma(const struct tachy_cuda_luma *a, cuda_stream stream)
-{
-    for (int i = 0; i < a->count; i++)
-        *at(a->out[i]) = *at(a->in[i]);
-    return run_any(stream);
-}
-
-static int run_blend(const struct tachy_cuda_blend *a, cuda_stream stream)
-{
-    for (int i = 0; i < a->count; i++) {
-        uint8_t other = a->other == TACHY_CUDA_LAYER_PICTURE ? *at(a->frame[i].other) : GREY;
-        wrong += abs(other - GREY) > 3 && other != 255; // which is its transparency
-        wrong += !a->frame[i].alpha || (a->other == TACHY_CUDA_LAYER_BLURRED && !a->blur_across);
-        *at(a->frame[i].out) = *at(a->frame[i].in);
-    }
-    return run_any(stream);
-}
-
-static _Atomic int fits;
-static int run_resize(const struct tachy_cuda_resize *a, cuda_stream stream)
-{
-    fits++;
-    *at(a->dst) = *at(a->src);
-    return run_any(stream);
-}
-
-static int run_alpha_any(const struct tachy_cuda_alpha_any *a, cuda_stream stream)
-{
-    for (int i = 0; i < a->count; i++)
-        *at(a->frame[i].out[0]) = *at(a->frame[i].in[0]);
-    return run_any(stream);
-}
-
-static int run_alpha_out(const struct tachy_cuda_alpha_out *a, cuda_stream stream)
-{
-    for (int i = 0; i < a->count; i++)
-        *at(a->frame[i].out[0]) = *at(a->frame[i].in[0]);
-    return run_any(stream);
-}
-
-static int run_cells(const struct tachy_cuda_cells *a, cuda_stream stream) { return run_any(stream); }
-
-static int run_blur(const struct tachy_cuda_blur *a, cuda_stream stream)
-{
-    wrong += !a->gathered;
-    return run_any(stream);
-}
-
-static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream) { return run_any(stream); }
-static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return run_any(stream); }
-
-const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
-{
-    static const struct tachy_cuda_kernels all = {.composite = run_composite, .prob = run_prob,
-                                                  .preprocess = run_preprocess, .preprocess_border = run_border,
-                                                  .guide = run_guide, .refine = run_refine, .smooth = run_smooth,
-                                                  .luma = run_luma, .blend = run_blend, .cells = run_cells,
-                                                  .blur = run_blur, .resize = run_resize,
-                                                  .alpha_any = run_alpha_any, .alpha_out = run_alpha_out};
-    return &all;
-}
-const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
-int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
+enum { W = 64, H = 32 };
 
 // ---- The driver
 
-static void *symbol(const char *name)
-{
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *fn = lib ? dlsym(lib, name) : NULL;
-    if (!fn) {
-        puts("FAIL the fake driver is not there: `meson test test_segment_gpu` sets LD_LIBRARY_PATH");
-        exit(1);
-    }
-    return fn;
-}
+static void *symbol(const char *name) { return fake_symbol("libcuda.so.1", name); }
 
 static struct fake_cuda_counts *counts(void)
 {

@@ -4,31 +4,27 @@
 #include "cuda/kernels.h"
 #include "engine/engine_ops.h"
 #include "fakes/fake.h"
+#include "fakes/symbol.h"
 #include "media/device.h"
 #include "pipeline/pipeline.h"
 
-#include <dlfcn.h>
+#include <tachy/run.h>
 #include <tachy/settings.h>
+#include <tachy/sink.h>
+#include <tachy/source.h>
 #include <unistd.h>
 
 // segment with the model on the card too, over a driver without one (fakes/): the provider cuda-ort is an engine of
 // this file, which works on the stream that it is given: a recurrent one, and one without states. Every tensor says
-// when it was ready on its stream, and whoever reads it must have been put behind that. With a true model on a card: tests/gpu/run.
+// when it was ready on its stream, and whoever reads it must have been put behind that, or have waited: under another
+// provider's name the engine is the host's, also in batches. With a true model on a card: tests/gpu/run.
 
 enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, RUN_NS = 80000, ANEW_EVERY = 13, START = 5 };
 
-static void *symbol(const char *name)
-{
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *fn = lib ? dlsym(lib, name) : NULL;
-    if (!fn) {
-        puts("FAIL the fake driver is not there: `meson test test_segment_gpu_model` sets LD_LIBRARY_PATH");
-        exit(1);
-    }
-    return fn;
-}
+static void *symbol(const char *name) { return fake_symbol("libcuda.so.1", name); }
 
 static struct fake_cuda_counts *(*counts)(void);
-static void (*launch)(cuda_stream s, uint64_t ns);
+static int (*launch)(cuda_stream s, uint64_t ns);
 static uint64_t (*busy)(cuda_stream s);
 static void (*list)(int gpus);
 static void (*others)(size_t bytes);
@@ -40,9 +36,10 @@ static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 enum { TENSOR_FLOATS = 3 };
 static uint64_t origin_us; // long before the first; what a state begins with counts as ready
 
+// No stream: the host, which has written it at once.
 static void put(void *data, int value, cuda_stream written_on)
 {
-    uint64_t us = busy(written_on) / 1000 - origin_us;
+    uint64_t us = written_on ? busy(written_on) / 1000 - origin_us : 0;
     float *f = data;
     f[0] = (float)value;
     f[1] = (float)(us & 0xffffff);
@@ -55,7 +52,7 @@ static int get(const void *data, cuda_stream read_on)
 {
     const float *f = data;
     uint64_t us = (uint64_t)f[1] + ((uint64_t)f[2] << 24);
-    early += busy(read_on) / 1000 - origin_us < us;
+    early += (read_on ? busy(read_on) : tachy_now_ns()) / 1000 - origin_us < us;
     return (int)f[0];
 }
 
@@ -74,7 +71,7 @@ static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream)
 static int run_prob(const struct tachy_cuda_prob *a, cuda_stream stream)
 {
     for (int i = 0; i < a->count; i++)
-        *at(a->dst + (cuda_address)(i * a->next_dst)) = (uint8_t)(get(at(a->src + 4 * (cuda_address)(i * a->next_src)), stream) % 251);
+        *at(a->each[i]) = (uint8_t)(get(at(a->src + 4 * (cuda_address)(i * a->next_src)), stream) % 251);
     launch(stream, KERNEL_NS);
     return CUDA_OK;
 }
@@ -90,10 +87,22 @@ static int run_composite(const struct tachy_cuda_composite *a, cuda_stream strea
     return CUDA_OK;
 }
 
+// Guides, and what is made of them, leave the mask as it is.
+static int run_guide(const struct tachy_cuda_guide *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->count; i++)
+        *at(a->eye[i].guide) = *at(a->eye[i].luma);
+    launch(stream, KERNEL_NS);
+    return CUDA_OK;
+}
+static int run_refine(const struct tachy_cuda_refine *a, cuda_stream stream) { return CUDA_OK; }
+static int run_smooth(const struct tachy_cuda_smooth *a, cuda_stream stream) { return CUDA_OK; }
+
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
     static const struct tachy_cuda_kernels all = {.composite = run_composite, .prob = run_prob,
-                                                  .preprocess = run_preprocess, .preprocess_border = run_border};
+                                                  .preprocess = run_preprocess, .preprocess_border = run_border,
+                                                  .guide = run_guide, .refine = run_refine, .smooth = run_smooth};
     return &all;
 }
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
@@ -104,7 +113,7 @@ int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) {
 
 enum { TAKEN = 900 << 20, OTHERS = 1 << 30 }; // bytes: that an engine takes, and other programs
 struct recurrent {
-    int gpu;
+    int gpu, batch;
     bool flat;
 };
 enum { IN_H, IN_X, IN_K, OUT_K = 0, OUT_MORE, OUT_H, OUT_Y };
@@ -127,15 +136,17 @@ static int recurrent_open(tachy_engine *e)
     struct recurrent *r = (void *)e->priv;
     r->gpu = e->params.gpu;
     r->flat = strstr(e->params.model_path, "flat");
-    e->on_device = true;
+    r->batch = TACHY_MAX(e->params.batch_max, 1);
     e->stream = e->params.gpu_stream;
+    e->on_device = e->stream != NULL;
     others(OTHERS + (size_t)++opened * TAKEN);
     snprintf(e->version, sizeof(e->version), "test");
     if (r->flat) {
         e->n_in = e->n_out = 1;
         e->in[0] = io_of("x", shapes[1]);
         e->out[0] = io_of("y", shapes[1]);
-        return e->stream ? TACHY_OK : TACHY_ERR_INVAL;
+        e->in[0].spec.shape[0] = e->out[0].spec.shape[0] = r->batch;
+        return TACHY_OK;
     }
     e->n_in = 3;
     e->n_out = 4;
@@ -146,7 +157,7 @@ static int recurrent_open(tachy_engine *e)
     e->out[OUT_MORE] = io_of("more", shapes[3]);
     e->out[OUT_H] = io_of("h_out", shapes[0]);
     e->out[OUT_Y] = io_of("y", shapes[1]);
-    return e->stream ? TACHY_OK : TACHY_ERR_INVAL;
+    return TACHY_OK;
 }
 
 struct pair {
@@ -163,11 +174,24 @@ static const struct pair first = {0, START};
 
 static _Atomic int on_gpu[TACHY_MAX_GPUS], most_on_gpu; // runs that are being queued
 
+// The host makes the mask of probabilities, the card's kernel of this file of the sum itself.
+static void put_mask(tachy_engine *e, float *to, struct pair after)
+{
+    put(to, after.h + after.k, e->stream);
+    if (!e->stream)
+        *to = (float)((after.h + after.k) % 251) / 255;
+}
+
 static int flat_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
 {
-    struct pair after = next_of(first, get(in[0].data, e->stream));
-    launch(e->stream, RUN_NS);
-    put(out[0].data, after.h + after.k, e->stream);
+    const struct recurrent *r = (void *)e->priv;
+    for (int i = 0; i < r->batch; i++) {
+        const float *from = (const float *)in[0].data + i * SIDE * SIDE;
+        struct pair after = next_of(first, get(from, e->stream));
+        if (e->stream)
+            launch(e->stream, RUN_NS);
+        put_mask(e, (float *)out[0].data + i * SIDE * SIDE, after);
+    }
     return TACHY_OK;
 }
 
@@ -175,10 +199,11 @@ static int queue(tachy_engine *e, const struct tachy_tensor in[], struct tachy_t
 {
     struct pair before = {get(in[IN_H].data, e->stream), get(in[IN_K].data, e->stream)};
     struct pair after = next_of(before, get(in[IN_X].data, e->stream));
-    launch(e->stream, RUN_NS);
+    if (e->stream)
+        launch(e->stream, RUN_NS);
     put(out[OUT_H].data, after.h, e->stream);
     put(out[OUT_K].data, after.k, e->stream);
-    put(out[OUT_Y].data, after.h + after.k, e->stream);
+    put_mask(e, out[OUT_Y].data, after);
     memset(out[OUT_MORE].data, 1, tachy_tensor_bytes(&out[OUT_MORE]));
     return TACHY_OK;
 }
@@ -188,9 +213,9 @@ static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct
     const struct recurrent *r = (void *)e->priv;
     for (int i = 0; i < e->n_in + e->n_out; i++) {
         const struct tachy_tensor *t = i < e->n_in ? &in[i] : &out[i - e->n_in];
-        elsewhere += t->place != TACHY_DEVICE || t->device != r->gpu;
+        elsewhere += e->stream ? t->place != TACHY_DEVICE || t->device != r->gpu : t->place == TACHY_DEVICE;
     }
-    most_on_gpu |= on_gpu[r->gpu]++ > 0;
+    most_on_gpu |= on_gpu[r->gpu]++ > 0 && e->stream;
     runs++;
     usleep(50); // what asking for a run takes
     int err = r->flat ? flat_run(e, in, out) : queue(e, in, out);
@@ -198,11 +223,7 @@ static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct
     return err;
 }
 
-static void recurrent_close(tachy_engine *e)
-{
-    if (e->stream)
-        others(OTHERS + (size_t)--opened * TAKEN);
-}
+static void recurrent_close(tachy_engine *e) { others(OTHERS + (size_t)--opened * TAKEN); }
 
 const struct tachy_engine_ops tachy_engine_ep = {.name = "", .needs_model = true, .priv_size = sizeof(struct recurrent),
                                                  .open = recurrent_open, .run = recurrent_run,
@@ -219,13 +240,14 @@ static void on_message(void *user, enum tachy_log_level level, const char *msg)
 }
 static const struct tachy_log log_errors = {.fn = on_message, .max_level = TACHY_LOG_WARN};
 
-static void write_file(const char *name, const char *text)
+static const char *provider = "cuda-ort";
+static bool smooths, refines;
+
+static void remove_one(const char *name)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    fputs(text, f);
-    fclose(f);
+    remove(path);
 }
 
 static tachy_task *open_task(const char *model, const char *mode, const char *gpus, const char *fraction)
@@ -233,9 +255,10 @@ static tachy_task *open_task(const char *model, const char *mode, const char *gp
     tachy_settings *set = NULL;
     tachy_task *t = NULL;
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
-    const char *const with[][2] = {{"model.name", model}, {"model.dir", folder}, {"model.provider", "cuda-ort"},
+    const char *const with[][2] = {{"model.name", model}, {"model.dir", folder}, {"model.provider", provider},
                                    {"segment.mode", mode}, {"gpu.device", "cuda"}, {"gpu.ids", gpus},
-                                   {"gpu.memory_fraction", fraction}};
+                                   {"segment.smooth", smooths ? "0.5" : "0"},
+                                   {"segment.refine", refines ? "yes" : "no"}, {"gpu.memory_fraction", fraction}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
     CHECK_INT(tachy_task_open(&t, "segment", set, &log_errors), TACHY_OK);
@@ -273,6 +296,7 @@ struct way {
     bool on_gpu; // decoded frames are
     int workers, streams, eyes, frames, cards;
     bool flat;
+    int batch; // pictures a run of the host's engine; 0: one
 };
 
 enum { CARDS = 3, IN_A_ROW = 7 }; // frames on one card
@@ -382,15 +406,17 @@ static void run(const struct way *way)
     tachy_pipeline *p = NULL;
     struct guest g[MOST] = {0};
     int before = runs;
-    CHECK_INT(opened, way->cards); // an engine each before the first frame
+    bool there = tachy_engine_takes_stream(provider);
+    CHECK_INT(opened, there ? way->cards : 1); // an engine each before the first frame
     for (int i = 0; i < way->cards; i++)
         CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
-    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .log = &log_errors)), TACHY_OK);
+    const struct tachy_pipeline_params params = {.workers = way->workers, .batch = way->batch, .log = &log_errors};
+    CHECK_INT(tachy_pipeline_open(&p, &params), TACHY_OK);
     for (int i = 0; i < way->streams; i++)
         open_guest(&g[i], way, p, t, gpu);
     for (int i = 0; i < way->streams; i++)
         pull_all(&g[i]);
-    if (way->on_gpu || !way->flat)
+    if (way->on_gpu || (there && !way->flat))
         check_shares(t, way);
     for (int i = 0; i < way->streams; i++)
         close_guest(&g[i]);
@@ -399,7 +425,7 @@ static void run(const struct way *way)
         tachy_gpu_unref(&gpu[i]);
     tachy_task_close(&t);
     list(1);
-    CHECK_INT(runs - before, way->streams * way->eyes * way->frames);
+    CHECK(way->batch || runs - before == way->streams * way->eyes * way->frames);
     nothing_is_left();
 }
 
@@ -407,21 +433,69 @@ TEST(states_stay_on_the_card)
 {
     static const char *const modes[] = {"mask", "cutout", "json"};
     for (int i = 0; i < 12; i++)
-        run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 3, 1 + (i / 3) % 2, 40, 1, false});
+        run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 3, 1 + (i / 3) % 2, 40, 1, false, 0});
 }
 
 TEST(states_go_with_their_frames)
 {
     for (int i = 0; i < 8; i++)
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 2 * (i % 3), 1 + i % 3, 1 + (i / 4) % 2, 40, 2 + (i & 1),
-                          false});
+                          false, 0});
 }
 
 TEST(a_model_on_every_card)
 {
     for (int i = 0; i < 8; i++)
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 4, 1 + i % 2, 1 + (i / 4) % 2, 60, 1 + i % 3,
-                          true});
+                          true, 0});
+}
+
+// The model's picture comes to the host, and the mask goes to the card.
+TEST(a_model_on_the_host)
+{
+    static const char *const modes[] = {"mask", "cutout", "json"};
+    provider = "openvino";
+    for (int i = 0; i < 12; i++) {
+        bool flat = i & 1;
+        smooths = i % 5 > 2;
+        refines = i % 4 == 3;
+        run(&(struct way){modes[i % 3], i & 2, i % 4, 1 + i % 2, 1 + (i / 3) % 2, 40, 1 + (i / 2) % 3, flat,
+                          flat ? i / 2 : 0});
+    }
+    provider = "cuda-ort";
+    smooths = refines = false;
+}
+
+// ---- The light ratio
+
+// The model's time is that of its runs on each card, one a frame, on the stream that all workers share.
+TEST(the_light_ratio_counts_the_model)
+{
+    struct tachy_summary s;
+    tachy_source *source = NULL;
+    tachy_sink *sink = NULL;
+    list(2);
+    setenv("XDG_CACHE_HOME", folder, 1);
+    tachy_task *t = open_task("flat", "cutout", "all", "0.5");
+    CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = "null:64x32@25,frames=40")), TACHY_OK);
+    CHECK_INT(tachy_sink_open(&sink, tachy_sink_params(.url = "-", .format = "null")), TACHY_OK);
+    CHECK_INT(tachy_run(tachy_run_params(.task = t, .source = source, .sink = sink, .workers = 2, .calibrate = true,
+                                         .log = &log_errors), &s), TACHY_OK);
+    tachy_sink_close(&sink);
+    tachy_source_close(&source);
+    tachy_task_close(&t);
+    list(1);
+    remove_one("tachy/light.json");
+    remove_one("tachy/gpu-rates.json");
+    remove_one("tachy");
+    CHECK(s.frames == 40 && s.nb_gpus == 2 && s.light_ratio > 0);
+    for (int i = 0; i < 2; i++) {
+        const struct tachy_resource_stats *r = s.gpus[i].resources;
+        CHECK(r[TACHY_RESOURCE_SMS].light_ms > RUN_NS * 1e-6 && r[TACHY_RESOURCE_SMS].light_ms < 4 * RUN_NS * 1e-6);
+        CHECK(r[TACHY_RESOURCE_TO_HOST].light_ms > 0 && r[TACHY_RESOURCE_TO_DEVICE].light_ms > 0);
+        CHECK(r[TACHY_RESOURCE_NVDEC].light_ms == 0);
+    }
+    nothing_is_left();
 }
 
 // ---- The steps by themselves
@@ -558,15 +632,15 @@ TEST(opens)
     list = (__typeof__(list))symbol("fake_cuda_list");
     others = (__typeof__(others))symbol("fake_cuda_others");
     origin_us = tachy_now_ns() / 1000 - 100000 * (uint64_t)1000000;
-    write_file("rec.json", "{\"name\": \"rec\", \"task\": \"segment\", \"file\": \"rec.onnx\", \"input\": {\"name\": \"x\", "
+    test_write(folder, "rec.json", "{\"name\": \"rec\", \"task\": \"segment\", \"file\": \"rec.onnx\", \"input\": {\"name\": \"x\", "
                "\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"output\": {\"name\": \"y\", "
                "\"meaning\": \"probability\"}, \"state\": [{\"input\": \"h_in\", \"output\": \"h_out\", \"shape\": [1, 8]}, "
                "{\"input\": \"k_in\", \"output\": \"k_out\", \"shape\": [1, 4, 4], \"start\": 5}]}");
-    write_file("flat.json", "{\"name\": \"flat\", \"task\": \"segment\", \"file\": \"flat.onnx\", \"input\": {\"width\": 16, "
+    test_write(folder, "flat.json", "{\"name\": \"flat\", \"task\": \"segment\", \"file\": \"flat.onnx\", \"input\": {\"width\": 16, "
                "\"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"output\": {\"meaning\": "
                "\"probability\"}}");
-    write_file("rec.onnx", "no model"); // nobody reads them
-    write_file("flat.onnx", "no model");
+    test_write(folder, "rec.onnx", "no model"); // nobody reads them
+    test_write(folder, "flat.onnx", "no model");
 }
 
 TEST(cleans)
@@ -581,5 +655,6 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_card), TEST_CASE(states_go_with_their_frames),
-          TEST_CASE(a_model_on_every_card), TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded),
-          TEST_CASE(cleans))
+          TEST_CASE(a_model_on_every_card),
+          TEST_CASE(the_light_ratio_counts_the_model), TEST_CASE(a_model_on_the_host),
+          TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded), TEST_CASE(cleans))
