@@ -33,7 +33,7 @@ int light_open_decode(struct light_lane *l)
 static int lane_decode(struct light_lane *l)
 {
     uint64_t start = tachy_now_ns(), now = start;
-    while (now < l->b->until_ns) {
+    do {
         tachy_frame *f = NULL;
         int err = tachy_source_read(l->source, &f);
         now = tachy_now_ns();
@@ -49,58 +49,65 @@ static int lane_decode(struct light_lane *l)
         if (err != TACHY_OK)
             return err == TACHY_ERR_EOF ? TACHY_ERR_UNSUPPORTED : err;
         start = now;
-    }
+    } while (now < l->b->until_ns || !l->frames);
     return TACHY_OK;
 }
 
-static int lane_encode(struct light_lane *l)
+// Frame n, with the pixels of one that was composited.
+static int encode_one(struct light_lane *l, int64_t n)
 {
     struct light_bench *b = l->b;
-    tachy_sink *s = NULL;
-    char dir[96];
-    snprintf(dir, sizeof(dir), "%s/%d", b->dir, l->index);
-    int err = tachy_sink_clone(&s, b->p->sink, dir);
+    const tachy_frame *f = b->outs[n % b->nb_frames];
+    int64_t step = b->nb_frames > 1 ? TACHY_MAX(1, b->frames[1]->pts - b->frames[0]->pts) : 1;
+    struct tachy_frame_params fp = {.format = f->format,
+                                    .width = f->width,
+                                    .height = f->height,
+                                    .color = f->color,
+                                    .pts = n * step,
+                                    .duration = step,
+                                    .place = f->place,
+                                    .device = f->device,
+                                    .stream = f->stream};
+    for (int i = 0; i < 4; i++) {
+        fp.data[i] = (uint8_t *)(uintptr_t)f->data[i];
+        fp.stride[i] = f->stride[i];
+    }
+    tachy_frame *copy;
+    int err = tachy_frame_new(&copy, &fp);
     if (err < 0)
         return err;
-    err = tachy_sink_start(s, b->p->output);
-    int64_t step = 1, last = INT64_MIN;
-    if (b->nb_frames > 1)
-        step = TACHY_MAX(1, b->frames[1]->pts - b->frames[0]->pts);
-    uint64_t start = tachy_now_ns(), now = start;
-    for (int64_t n = 0; err == TACHY_OK && now < b->until_ns; n++) {
-        tachy_frame *f = b->outs[n % b->nb_frames];
-        struct tachy_frame_params fp = {.format = f->format,
-                                        .width = f->width,
-                                        .height = f->height,
-                                        .color = f->color,
-                                        .pts = n * step,
-                                        .duration = step,
-                                        .place = f->place,
-                                        .device = f->device,
-                                        .stream = f->stream};
-        for (int i = 0; i < 4; i++) {
-            fp.data[i] = (uint8_t *)(uintptr_t)f->data[i];
-            fp.stride[i] = f->stride[i];
-        }
-        tachy_frame *copy;
-        err = tachy_frame_new(&copy, &fp);
-        if (err == TACHY_OK) {
-            err = tachy_sink_write(s, copy, NULL);
-            tachy_frame_unref(&copy);
-        }
-        last = n;
-        now = tachy_now_ns();
-    }
-    if (err == TACHY_OK)
-        err = tachy_sink_finish(s, false); // the encoder's delayed frames count
-    l->frames = (uint64_t)(last + 1);
-    l->ns = tachy_now_ns() - start;
-    tachy_sink_close(&s);
+    err = tachy_sink_write(l->sink, copy, NULL);
+    tachy_frame_unref(&copy);
     return err;
 }
 
-// One eye's part of a step; composite has one part.
-static int run_step(struct light_lane *l, enum tachy_step step, struct tachy_item *item, int eye)
+// An encoder opens with its first frame.
+static int open_encode(struct light_lane *l)
+{
+    char dir[96];
+    snprintf(dir, sizeof(dir), "%s/%d", l->b->dir, l->index);
+    int err = tachy_sink_clone(&l->sink, l->b->p->sink, dir);
+    if (err == TACHY_OK)
+        err = tachy_sink_start(l->sink, l->b->p->output);
+    return err < 0 ? err : encode_one(l, 0);
+}
+
+// The frames behind the first, however long opening took.
+static int lane_encode(struct light_lane *l)
+{
+    int err = TACHY_OK;
+    uint64_t start = tachy_now_ns();
+    do {
+        err = encode_one(l, (int64_t)++l->frames);
+    } while (err == TACHY_OK && tachy_now_ns() < l->b->until_ns);
+    if (err == TACHY_OK)
+        err = tachy_sink_finish(l->sink, false); // the encoder's delayed frames count
+    l->ns = tachy_now_ns() - start;
+    return err;
+}
+
+// One eye's part of a step of one frame; composite has one part.
+static int run_one(struct light_lane *l, enum tachy_step step, struct tachy_item *item, int eye)
 {
     const struct tachy_task_ops *ops = l->b->p->task->ops;
     if (step == TACHY_STEP_COMPOSITE) {
@@ -113,46 +120,101 @@ static int run_step(struct light_lane *l, enum tachy_step step, struct tachy_ite
                                          : ops->postprocess(l->worker, item, eye);
 }
 
+// The same for a group's frames, from items[first] on.
+static int run_step(struct light_lane *l, enum tachy_step step, int first, int eye)
+{
+    const struct tachy_task_ops *ops = l->b->p->task->ops;
+    struct tachy_item *items[LIGHT_FRAMES] = {0};
+    int err[LIGHT_FRAMES] = {0}, n = TACHY_MIN(l->b->group, l->b->nb_frames - first), bad = TACHY_OK;
+    if (l->b->group == 1)
+        return run_one(l, step, &l->items[first], eye);
+    for (int i = 0; i < n; i++) {
+        items[i] = &l->items[first + i];
+        if (step == TACHY_STEP_COMPOSITE)
+            tachy_frame_unref(&items[i]->out);
+    }
+    ops->group_step(l->worker, step, items, n, eye, err);
+    for (int i = 0; i < n; i++) {
+        if (step == TACHY_STEP_COMPOSITE && err[i] == TACHY_OK)
+            err[i] = tachy_task_settle(ops, items[i]);
+        bad = bad < 0 ? bad : err[i];
+    }
+    return bad;
+}
+
 static int lane_step(struct light_lane *l)
 {
     int eyes = l->step == TACHY_STEP_COMPOSITE ? 1 : l->b->p->task->eyes, err = TACHY_OK;
     uint64_t start = tachy_now_ns(), now = start;
-    while (err == TACHY_OK && now < l->b->until_ns) {
+    do {
         for (int eye = 0; eye < eyes && err == TACHY_OK; eye++)
-            err = run_step(l, l->step, &l->items[l->next], eye);
-        l->next = (l->next + 1) % l->b->nb_frames;
+            err = run_step(l, l->step, l->next, eye);
+        int done = TACHY_MIN(l->b->group, l->b->nb_frames - l->next);
+        l->next = (l->next + done) % l->b->nb_frames;
         now = tachy_now_ns();
-        l->frames++;
+        l->frames += (uint64_t)done;
         l->ns = now - start;
-    }
+    } while (err == TACHY_OK && now < l->b->until_ns);
     return err;
+}
+
+// Ready, or failed: until all are, nobody begins.
+static void wait_for_others(struct light_bench *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->ready++;
+    pthread_cond_broadcast(&b->change);
+    while (!b->begun)
+        pthread_cond_wait(&b->change, &b->lock);
+    pthread_mutex_unlock(&b->lock);
 }
 
 static void *lane_main(void *arg)
 {
     struct light_lane *l = arg;
     l->frames = l->ns = 0;
-    l->err = l->step == TACHY_STEP_DECODE   ? lane_decode(l)
-             : l->step == TACHY_STEP_ENCODE ? lane_encode(l)
-                                            : lane_step(l);
+    l->err = l->step == TACHY_STEP_ENCODE ? open_encode(l) : TACHY_OK;
+    wait_for_others(l->b);
+    if (l->err == TACHY_OK)
+        l->err = l->step == TACHY_STEP_DECODE   ? lane_decode(l)
+                 : l->step == TACHY_STEP_ENCODE ? lane_encode(l)
+                                                : lane_step(l);
+    tachy_sink_close(&l->sink);
     return NULL;
+}
+
+// Lets n lanes begin, once each is ready, for this long; not at all where one could not be opened.
+static void begin(struct light_bench *b, const struct light_lane *lanes, int n, double seconds)
+{
+    pthread_mutex_lock(&b->lock);
+    while (b->ready < n)
+        pthread_cond_wait(&b->change, &b->lock);
+    b->until_ns = tachy_now_ns() + (uint64_t)(seconds * 1e9);
+    for (int i = 0; i < n; i++)
+        if (lanes[i].err < 0)
+            b->until_ns = 0;
+    b->begun = true;
+    pthread_cond_broadcast(&b->change);
+    pthread_mutex_unlock(&b->lock);
 }
 
 // Frames a second of `n` lanes side by side, 0 with *err set where one failed.
 static double rate_of(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step, int *err)
 {
     pthread_t threads[256];
-    double seconds = light_seconds(b), rate = 0;
-    // An encoder is opened and flushed each time, which must not be most of it.
+    double rate = 0;
+    // An encoder is flushed each time, which must not be most of it.
     double rounds = step == TACHY_STEP_ENCODE ? TACHY_LIGHT_ROUNDS / 2.0 : TACHY_LIGHT_ROUNDS;
-    b->until_ns = tachy_now_ns() + (uint64_t)(seconds / rounds * 1e9);
     int started = 0;
+    b->ready = 0;
+    b->begun = false;
     for (int i = 0; i < n; i++) {
         lanes[i].step = step;
         if (pthread_create(&threads[i], NULL, lane_main, &lanes[i]))
             break;
         started++;
     }
+    begin(b, lanes, started, light_seconds(b) / rounds);
     *err = started == n ? TACHY_OK : TACHY_ERR_AGAIN;
     for (int i = 0; i < started; i++) {
         pthread_join(threads[i], NULL);
@@ -175,8 +237,9 @@ static int load_frames(struct light_bench *b)
     if (err < 0)
         return err;
     size_t bytes = tachy_frame_bytes(b->p->input->format, b->p->input->width, b->p->input->height);
-    int most = (int)TACHY_CLAMP(((size_t)64 << 20) / TACHY_MAX(bytes, (size_t)1), (size_t)2,
+    int most = (int)TACHY_CLAMP(((size_t)64 << 20) / TACHY_MAX(bytes, (size_t)1), (size_t)TACHY_MAX(2, b->group),
                                 (size_t)LIGHT_FRAMES);
+    most -= most % b->group;
     while (b->nb_frames < most && tachy_source_read(s, &b->frames[b->nb_frames]) == TACHY_OK) {
         tachy_frame *f = b->frames[b->nb_frames];
         if (f->width == b->p->input->width && f->height == b->p->input->height &&
@@ -187,7 +250,45 @@ static int load_frames(struct light_bench *b)
     }
     b->gpu.decodes = atomic_load(&s->nvdec);
     tachy_source_close(&s);
+    while (b->nb_frames > b->group && b->nb_frames % b->group)
+        tachy_frame_unref(&b->frames[--b->nb_frames]);
     return b->nb_frames >= 2 ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
+}
+
+static int make_item(struct light_lane *l, int i)
+{
+    const struct tachy_task_ops *ops = l->b->p->task->ops;
+    struct tachy_item *item = &l->items[i];
+    item->in = tachy_frame_ref(l->b->frames[i]);
+    item->result = (struct tachy_result){.frame_id = i, .pts = item->in->pts};
+    item->anew = item->in->discontinuity != 0;
+    item->priv = ops->item_size ? calloc(1, ops->item_size) : NULL;
+    return ops->item_size && !item->priv ? TACHY_ERR_NOMEM : TACHY_OK;
+}
+
+// Items first .. end - 1, a group or fewer, through all steps.
+static int prepare_group(struct light_lane *l, int first, int end, void *order)
+{
+    struct light_bench *b = l->b;
+    const tachy_task *t = b->p->task;
+    int err = TACHY_OK;
+    for (int i = first; i < end && err == TACHY_OK; i++)
+        err = make_item(l, i);
+    for (int eye = 0; eye < t->eyes; eye++)
+        for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_POSTPROCESS && err == TACHY_OK; s++)
+            err = run_step(l, (enum tachy_step)s, first, eye);
+    for (int i = first; i < end && err == TACHY_OK && t->ops->order && (order || !t->ops->order_open); i++)
+        err = t->ops->order(order, &l->items[i]);
+    if (err == TACHY_OK && t->ops->composite)
+        err = run_step(l, TACHY_STEP_COMPOSITE, first, 0);
+    for (int i = first; i < end; i++) {
+        struct tachy_item *item = &l->items[i];
+        if (l->index == 0 && item->out)
+            b->outs[i] = tachy_frame_ref(item->out);
+        else if (b->gpu.task.steps) // pinned memory, which nobody reads
+            tachy_frame_unref(&item->out);
+    }
+    return err;
 }
 
 // Carries every frame through the steps once, so that each step's input is ready.
@@ -204,30 +305,11 @@ static int prepare(struct light_lane *l)
     void *order = NULL;
     if (t->ops->order_open)
         err = t->ops->order_open(t, &order);
-    for (int i = 0; i < b->nb_frames && err == TACHY_OK; i++) {
-        struct tachy_item *item = &l->items[i];
-        item->in = tachy_frame_ref(b->frames[i]);
-        item->result = (struct tachy_result){.frame_id = i, .pts = item->in->pts};
-        item->anew = item->in->discontinuity != 0;
-        item->priv = t->ops->item_size ? calloc(1, t->ops->item_size) : NULL;
-        if (t->ops->item_size && !item->priv)
-            err = TACHY_ERR_NOMEM;
-        for (int eye = 0; eye < t->eyes; eye++)
-            for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_POSTPROCESS && err == TACHY_OK; s++)
-                err = run_step(l, (enum tachy_step)s, item, eye);
-        if (err == TACHY_OK && t->ops->order && (order || !t->ops->order_open))
-            err = t->ops->order(order, item);
-        if (err == TACHY_OK && t->ops->composite)
-            err = run_step(l, TACHY_STEP_COMPOSITE, item, 0);
-        if (l->index == 0 && item->out)
-            b->outs[i] = tachy_frame_ref(item->out);
-        else if (b->gpu.task.steps) // pinned memory, which nobody reads
-            tachy_frame_unref(&item->out);
-    }
+    for (int i = 0; i < b->nb_frames && err == TACHY_OK; i += b->group)
+        err = prepare_group(l, i, TACHY_MIN(i + b->group, b->nb_frames), order);
     if (order)
         t->ops->order_close(order);
-    // A GPU's sessions are opened as they are tried.
-    return err || b->gpu.decodes ? err : light_open_decode(l);
+    return err;
 }
 
 static void release(struct light_bench *b, struct light_lane *lanes, int n)
@@ -265,15 +347,37 @@ void light_add_rate(struct tachy_light *l, enum tachy_step step, double rate)
         l->rate[step][l->nb[step]++] = rate;
 }
 
+// As many sessions of a card's encoders as give the most, or as it allows.
+static int measure_nvenc(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)
+{
+    int *best = &l->copies[TACHY_STEP_ENCODE], err = TACHY_OK;
+    if (*best) {
+        light_add_rate(l, TACHY_STEP_ENCODE, rate_of(b, lanes, *best, TACHY_STEP_ENCODE, &err));
+        return err;
+    }
+    double most = 0;
+    for (int k = 1; k <= n; k *= 2) {
+        double rate = rate_of(b, lanes, k, TACHY_STEP_ENCODE, &err);
+        if (err < 0 || rate <= most * LIGHT_GAIN_LEAST)
+            break;
+        most = rate;
+        *best = k;
+    }
+    light_add_rate(l, TACHY_STEP_ENCODE, most);
+    return *best ? TACHY_OK : err;
+}
+
 static int measure_encode(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)
 {
     int err;
     if (!b->dir[0])
         return TACHY_OK;
-    // One encoder with threads of its own, then one a core: what gives the most counts.
+    if (l->of[TACHY_STEP_ENCODE] == TACHY_RESOURCE_NVENC)
+        return measure_nvenc(b, lanes, n, l);
+    // One encoder with threads of its own, then one a core, where there is room for them: what gives the most counts.
     double one = rate_of(b, lanes, 1, TACHY_STEP_ENCODE, &err), many = 0;
     if (err == TACHY_OK && n > 1)
-        many = rate_of(b, lanes, n, TACHY_STEP_ENCODE, &err);
+        many = rate_of(b, lanes, n, TACHY_STEP_ENCODE, &(int){0});
     light_add_rate(l, TACHY_STEP_ENCODE, TACHY_MAX(one, many));
     return err == TACHY_ERR_UNSUPPORTED ? TACHY_OK : err;
 }
@@ -303,21 +407,33 @@ static int measure_round(struct light_bench *b, struct light_lane *lanes, int n,
     return err || !cores ? err : measure_encode(b, lanes, n, l);
 }
 
+// Whether a worker's steps are the cores' in part.
+static bool has_cores(const tachy_task *t, const struct tachy_light *l)
+{
+    int last = t->ops->composite ? TACHY_STEP_COMPOSITE : TACHY_STEP_POSTPROCESS, s = TACHY_STEP_PREPROCESS;
+    while (s <= last && l->of[s] != TACHY_RESOURCE_CORES)
+        s++;
+    return s <= last;
+}
+
 int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *l)
 {
-    struct light_bench b = {.p = p};
+    struct light_bench b = {.p = p, .group = TACHY_CLAMP(p->group, 1, (int)LIGHT_FRAMES),
+                            .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
     struct light_lane lanes[256] = {0};
     struct tachy_profile *profile = p->task->profile;
     int n = TACHY_MIN(p->workers ? p->workers : tachy_cpu_count(), 256);
     int err = load_frames(&b);
     p->task->profile = NULL; // this is not the job
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && err == TACHY_OK; i++) {
         lanes[i].b = &b;
         lanes[i].index = i;
-        if (err == TACHY_OK)
+        if (i < LIGHT_STREAMS || has_cores(p->task, l))
             err = prepare(&lanes[i]);
         if (err == TACHY_OK && i == 0)
             light_gpu_find(&b, &lanes[0], l);
+        if (err == TACHY_OK && !b.gpu.decodes) // a GPU's sessions are opened as they are tried
+            err = light_open_decode(&lanes[i]);
     }
     if (err == TACHY_OK)
         err = light_gpu_link(&b, l);

@@ -16,6 +16,7 @@ struct tachy_light_params {
     tachy_sink *sink; // its settings are used for encoders of its own; NULL: no encode step
     const struct tachy_video_info *input, *output;
     int workers, decoders; // 0: one a core
+    int group;             // frames that a worker takes through its steps at once; 0: 1
     double seconds;        // for each step in all; 0: 0.4
     bool gpu_only;         // what the cores do is not measured
     const struct tachy_log *log;
@@ -29,6 +30,7 @@ struct tachy_light {
     enum tachy_resource of[TACHY_STEP_COUNT];
     int copies[TACHY_STEP_COUNT]; // that gave the most; 0: all of the machine's cores
     double link_ms[TACHY_RESOURCE_COUNT]; // of a frame's copies: to_host and to_device alone
+    int link_copies[TACHY_RESOURCE_COUNT]; // threads that copied the most pictures
 };
 
 // What a frame costs, in milliseconds.
@@ -37,6 +39,7 @@ struct tachy_light_times {
     enum tachy_resource of[TACHY_STEP_COUNT];
     int copies[TACHY_STEP_COUNT];
     double link[TACHY_RESOURCE_COUNT];
+    int link_copies[TACHY_RESOURCE_COUNT]; // 0: not pictures
 };
 
 // Measures each step TACHY_LIGHT_ROUNDS times for a short while, the steps in turn, so that what

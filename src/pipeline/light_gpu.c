@@ -1,19 +1,19 @@
 #include "pipeline/light_priv.h"
 
 #include "base/clock.h"
-#include "cuda/rates.h"
 #include "cuda/saturate.h"
+#include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 // The GPU's part of the light time: its decoders with as many sessions of the file as give the most, its
-// multiprocessors with as many streams as give the most, and the link by what is copied.
+// multiprocessors with as many streams as give the most.
 
 static const int tries[] = {1, 2, 4, 8, 14, 20, 28};
-enum { MOST_SESSIONS = 28, MOST_STREAMS = 8 };
-static const double gain_least = 1.02, lead_in_s = 0.15;
+enum { MOST_SESSIONS = 28 };
+static const double lead_in_s = 0.15, longest_s = 10;
 
 void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struct tachy_light *l)
 {
@@ -24,6 +24,10 @@ void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struc
         l->of[s] = b->gpu.task.steps & (1u << s) ? TACHY_RESOURCE_SMS : TACHY_RESOURCE_CORES;
     if (b->gpu.decodes)
         l->of[TACHY_STEP_DECODE] = TACHY_RESOURCE_NVDEC;
+    const tachy_sink *k = b->p->sink;
+    const char *codec = k ? k->params.codec : NULL;
+    if (k && (k->nvenc || (codec && strstr(codec, "_nvenc"))))
+        l->of[TACHY_STEP_ENCODE] = TACHY_RESOURCE_NVENC;
 }
 
 // ---- Decoders
@@ -77,21 +81,22 @@ static int in_threads(struct light_bench *b, int n, void *(*main)(void *))
     return started == n ? err : TACHY_ERR_AGAIN;
 }
 
-// Frames a second of n sessions together; 0 where the card has no room for so many.
+// Frames a second of n sessions together; 0 where the card has no room for so many. A loaded machine may need
+// longer for a first frame than it was given.
 static int sessions_rate(struct light_bench *b, int n, double seconds, double *rate)
 {
     *rate = 0;
     if (n > b->gpu.nb_sessions && in_threads(b, n, open_main) < 0)
         return TACHY_OK;
     b->gpu.nb_sessions = TACHY_MAX(b->gpu.nb_sessions, n);
-    uint64_t start = tachy_now_ns();
-    b->from_ns = start + (uint64_t)(lead_in_s * 1e9);
-    b->until_ns = b->from_ns + (uint64_t)(seconds * 1e9);
-    int err = in_threads(b, n, decode_main);
-    uint64_t frames = 0;
-    for (int i = 0; i < n; i++)
-        frames += b->gpu.sessions[i].frames;
-    *rate = (double)frames / seconds;
+    int err = TACHY_OK;
+    for (; *rate <= 0 && seconds < longest_s && err == TACHY_OK; seconds *= 4) {
+        b->from_ns = tachy_now_ns() + (uint64_t)(lead_in_s * 1e9);
+        b->until_ns = b->from_ns + (uint64_t)(seconds * 1e9);
+        err = in_threads(b, n, decode_main);
+        for (int i = 0; i < n; i++)
+            *rate += (double)b->gpu.sessions[i].frames / seconds;
+    }
     return err;
 }
 
@@ -110,7 +115,7 @@ static int measure_decoders(struct light_bench *b, struct tachy_light *l)
     } else {
         for (size_t i = 0; i < TACHY_ARRAY_SIZE(tries) && err == TACHY_OK; i++) {
             err = sessions_rate(b, tries[i], 2 * seconds, &rate);
-            if (rate <= most * gain_least)
+            if (rate <= most * LIGHT_GAIN_LEAST)
                 break;
             most = rate;
             *best = tries[i];
@@ -130,24 +135,28 @@ struct step_load {
     struct light_bench *b;
     struct light_lane *lanes;
     enum tachy_step step;
+    int frames; // at once
 };
 
 static int queue(void *user, int lane)
 {
     struct step_load *x = user;
     struct light_lane *l = &x->lanes[lane];
-    struct tachy_item *item = &l->items[l->next];
-    l->next = (l->next + 1) % x->b->nb_frames;
-    return x->b->p->task->ops->gpu_queue(l->worker, x->step, item);
+    struct tachy_item *items[LIGHT_FRAMES];
+    for (int i = 0; i < x->frames; i++)
+        items[i] = &l->items[l->next + i];
+    l->next = (l->next + x->frames) % x->b->nb_frames;
+    return x->b->p->task->ops->gpu_queue(l->worker, x->step, items, x->frames);
 }
 
 static int measure_step(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
                         struct tachy_light *l)
 {
-    struct step_load x = {b, lanes, step};
-    cuda_stream streams[MOST_STREAMS];
+    struct step_load x = {b, lanes, step, TACHY_MIN(b->group, b->nb_frames)};
+    cuda_stream streams[LIGHT_STREAMS];
     double fps;
-    struct tachy_gpu_load load = {.queue = queue, .user = &x, .streams = streams, .lanes = TACHY_MIN(n, MOST_STREAMS)};
+    struct tachy_gpu_load load = {.queue = queue, .user = &x, .frames = x.frames, .streams = streams,
+                                  .lanes = TACHY_MIN(n, LIGHT_STREAMS)};
     for (int i = 0; i < load.lanes; i++)
         streams[i] = b->p->task->ops->gpu_stream(lanes[i].worker);
     int err = tachy_gpu_saturate(&fps, &l->copies[step], b->gpu.task.device, &load, b->p->log);
@@ -160,22 +169,6 @@ int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, en
                       struct tachy_light *l)
 {
     return l->of[step] == TACHY_RESOURCE_NVDEC ? measure_decoders(b, l) : measure_step(b, lanes, n, step, l);
-}
-
-// ---- The link
-
-int light_gpu_link(struct light_bench *b, struct tachy_light *l)
-{
-    const struct tachy_task_gpu *t = &b->gpu.task;
-    struct tachy_gpu_rates r;
-    if (!t->steps || l->link_ms[TACHY_RESOURCE_TO_HOST] > 0)
-        return TACHY_OK;
-    int err = tachy_gpu_rates(&r, t->device, b->p->log);
-    if (err < 0)
-        return err;
-    l->link_ms[TACHY_RESOURCE_TO_HOST] = r.to_host_bps > 0 ? 1e3 * t->to_host / r.to_host_bps : 0;
-    l->link_ms[TACHY_RESOURCE_TO_DEVICE] = r.to_device_bps > 0 ? 1e3 * t->to_device / r.to_device_bps : 0;
-    return TACHY_OK;
 }
 
 void light_gpu_close(struct light_bench *b)

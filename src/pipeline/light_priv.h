@@ -2,9 +2,12 @@
 #include "pipeline/light.h"
 #include "pipeline/recipe.h"
 
+#include <pthread.h>
+
 // Shared by the files that measure the light time.
 
-enum { LIGHT_FRAMES = 24 };
+enum { LIGHT_FRAMES = 24, LIGHT_STREAMS = 8 };
+#define LIGHT_GAIN_LEAST 1.02 // of more copies side by side, else they are too many
 
 // What a GPU does of the job.
 struct light_gpu {
@@ -19,7 +22,12 @@ struct light_bench {
     tachy_frame *frames[LIGHT_FRAMES]; // decoded
     tachy_frame *outs[LIGHT_FRAMES];   // composited
     int nb_frames;
+    int group; // of them that go through their steps at once; nb_frames is a multiple where it is not less
     uint64_t from_ns, until_ns; // what is done between counts, for a GPU's decoders; threads stop at the latter
+    pthread_mutex_t lock; // of the next two
+    pthread_cond_t change;
+    int ready;            // threads that are
+    bool begun;           // they may
     char dir[64];      // for encoders
     struct light_gpu gpu;
 };
@@ -33,6 +41,7 @@ struct light_lane {
     struct tachy_item *items; // one a frame, processed up to the step before
     int next;                 // of items
     tachy_source *source;     // for decoding
+    tachy_sink *sink;         // for encoding, one round long
     uint64_t frames, ns;      // done, and the time that took
     int err;
 };
@@ -47,6 +56,6 @@ void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struc
 // A round of a step that is the GPU's.
 int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
                       struct tachy_light *l);
-// What a frame's copies cost.
+// light_link.c. What a frame's copies cost; once, with all frames composited.
 int light_gpu_link(struct light_bench *b, struct tachy_light *l);
 void light_gpu_close(struct light_bench *b);

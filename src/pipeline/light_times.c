@@ -9,7 +9,7 @@
 
 const char *tachy_resource_name(enum tachy_resource r)
 {
-    static const char *const names[TACHY_RESOURCE_COUNT] = {"cores", "sms", "nvdec", "to_host", "to_device"};
+    static const char *const names[TACHY_RESOURCE_COUNT] = {"cores", "sms", "nvdec", "to_host", "to_device", "nvenc"};
     return (unsigned)r < TACHY_RESOURCE_COUNT ? names[r] : "?";
 }
 
@@ -39,13 +39,14 @@ void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t)
         t->copies[s] = l->copies[s];
     }
     memcpy(t->link, l->link_ms, sizeof(t->link));
+    memcpy(t->link_copies, l->link_copies, sizeof(t->link_copies));
 }
 
 // What each resource costs a frame of one GPU.
 static void sum_up(const struct tachy_light_times *t, double decoded, struct tachy_resource_stats all[TACHY_RESOURCE_COUNT])
 {
     for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
-        all[r] = (struct tachy_resource_stats){.light_ms = t->link[r]};
+        all[r] = (struct tachy_resource_stats){.light_ms = t->link[r], .copies = t->link_copies[r]};
     for (int s = 0; s < TACHY_STEP_COUNT; s++) {
         struct tachy_resource_stats *of = &all[t->of[s]];
         of->light_ms += t->step[s] * (s == TACHY_STEP_DECODE ? decoded : 1.0);
@@ -62,10 +63,13 @@ static double part_of(const struct tachy_summary *sum, int n, int i)
     return frames ? (double)sum->gpus[i].frames / (double)frames : 1.0 / n;
 }
 
-// The cores are one for all, of the GPUs' resources that with the most to do counts.
+// One for all GPUs' frames.
+static bool shared(enum tachy_resource r) { return r == TACHY_RESOURCE_CORES || r == TACHY_RESOURCE_NVENC; }
+
+// Of each GPU's own resources that with the most to do counts.
 static double of_a_frame(enum tachy_resource r, double sum, double other)
 {
-    return r == TACHY_RESOURCE_CORES ? sum + other : TACHY_MAX(sum, other);
+    return shared(r) ? sum + other : TACHY_MAX(sum, other);
 }
 
 void tachy_light_apply(const struct tachy_light_times *t, int n, double decoded, struct tachy_summary *sum)
@@ -101,7 +105,7 @@ void tachy_light_apply(const struct tachy_light_times *t, int n, double decoded,
             continue;
         sum->light_ratio = all[r].busy;
         sum->light_by = (enum tachy_resource)r;
-        sum->light_gpu = n > 1 && r != TACHY_RESOURCE_CORES ? sum->gpus[gpu[r]].gpu : -1;
+        sum->light_gpu = n > 1 && !shared((enum tachy_resource)r) ? sum->gpus[gpu[r]].gpu : -1;
     }
 }
 
@@ -120,7 +124,7 @@ int tachy_light_load(const char *dir, const char *key, struct tachy_light_times 
     char *path = store_path(dir);
     json_t *all = path ? json_load_file(path, 0, NULL) : NULL;
     json_t *row = json_object_get(all, key), *where = json_object_get(row, "where"),
-           *link = json_object_get(row, "link");
+           *link = json_object_get(row, "link"), *threads = json_object_get(row, "link_copies");
     *t = (struct tachy_light_times){0};
     for (int s = 0; s < TACHY_STEP_COUNT; s++) {
         const char *name = tachy_step_name((enum tachy_step)s);
@@ -129,8 +133,11 @@ int tachy_light_load(const char *dir, const char *key, struct tachy_light_times 
         t->of[s] = resource_of(json_string_value(json_object_get(at, "resource")));
         t->copies[s] = (int)json_integer_value(json_object_get(at, "copies"));
     }
-    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
-        t->link[r] = json_number_value(json_object_get(link, tachy_resource_name((enum tachy_resource)r)));
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
+        const char *name = tachy_resource_name((enum tachy_resource)r);
+        t->link[r] = json_number_value(json_object_get(link, name));
+        t->link_copies[r] = (int)json_integer_value(json_object_get(threads, name));
+    }
     int err = row ? TACHY_OK : TACHY_ERR_NOT_FOUND;
     json_decref(all);
     free(path);
@@ -139,7 +146,7 @@ int tachy_light_load(const char *dir, const char *key, struct tachy_light_times 
 
 static json_t *row_of(const struct tachy_light_times *t)
 {
-    json_t *row = json_object(), *where = json_object(), *link = json_object();
+    json_t *row = json_object(), *where = json_object(), *link = json_object(), *threads = json_object();
     for (int s = 0; s < TACHY_STEP_COUNT; s++) {
         const char *name = tachy_step_name((enum tachy_step)s);
         json_object_set_new(row, name, json_real(t->step[s]));
@@ -147,11 +154,16 @@ static json_t *row_of(const struct tachy_light_times *t)
             json_object_set_new(where, name, json_pack("{s:s, s:i}", "resource", tachy_resource_name(t->of[s]),
                                                        "copies", t->copies[s]));
     }
-    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
+        const char *name = tachy_resource_name((enum tachy_resource)r);
         if (t->link[r] > 0)
-            json_object_set_new(link, tachy_resource_name((enum tachy_resource)r), json_real(t->link[r]));
+            json_object_set_new(link, name, json_real(t->link[r]));
+        if (t->link_copies[r])
+            json_object_set_new(threads, name, json_integer(t->link_copies[r]));
+    }
     json_object_set_new(row, "where", where);
     json_object_set_new(row, "link", link);
+    json_object_set_new(row, "link_copies", threads);
     return row;
 }
 

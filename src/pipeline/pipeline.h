@@ -184,7 +184,7 @@ enum pipeline_part {
 
 enum {
     PIPELINE_BATCH = 16, // jobs that a worker takes at once, at most
-    PIPELINE_ENOUGH = 8, // that a worker which rests is woken for
+    PIPELINE_ENOUGH = 16, // that a worker which rests is woken for: a group to infer and one to composite
 };
 
 // One item in a queue.
@@ -241,7 +241,8 @@ struct tachy_pipeline {
     int64_t window_sum; // of all streams: what the queues have room for
     int idle;      // workers that wait
     bool waking;   // one of them has been signalled and has not come yet
-    int resting;   // workers that come by themselves, or when PIPELINE_ENOUGH jobs are ready: they wait at `enough`
+    int resting;   // workers that wait at `enough` until PIPELINE_ENOUGH jobs are ready
+    const struct pipeline_worker *first_back; // that one of them which comes by itself after a while; NULL: none rests
     pthread_cond_t enough;
     bool paused, closing;
     _Atomic int ready;    // items in the queues; also read without the lock

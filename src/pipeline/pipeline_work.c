@@ -649,22 +649,27 @@ static void idle(struct pipeline_worker *w)
     p->waking = false;
 }
 
-enum { REST_US = 50, REST_MOST_US = 2000 };
+enum { REST_US = 50, REST_MOST_US = 4000 };
 
 // Where a worker only puts work on another device it has time: behind few jobs it rests, longer and longer, until some
-// have come that go together, and nobody is woken for each of them. Not where frames are live. Under the lock.
+// have come that go together, and nobody is woken for each of them. Of several that rest one comes by itself, the
+// others when there is enough to do: else each would find a part of what goes together. Not where frames are live.
+// Under the lock.
 static void rest(struct pipeline_worker *w, int done)
 {
     struct tachy_pipeline *p = w->pipeline;
     if (!p->grouped || atomic_load_explicit(&p->prompt, memory_order_relaxed))
         return;
     w->rest_us = done < PIPELINE_ENOUGH ? TACHY_MIN(w->rest_us * 3 / 2 + REST_US, (long)REST_MOST_US) : w->rest_us / 2;
-    uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
-    struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
     p->resting++;
-    while (!p->closing && atomic_load(&p->ready) < PIPELINE_ENOUGH)
-        if (pthread_cond_timedwait(&p->enough, &p->lock, &t) == ETIMEDOUT)
-            break;
+    p->first_back = TACHY_DEF(p->first_back, w);
+    bool late = false;
+    while (!p->closing && !late && atomic_load(&p->ready) < PIPELINE_ENOUGH) {
+        uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
+        struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+        late = pthread_cond_timedwait(&p->enough, &p->lock, &t) == ETIMEDOUT && TACHY_DEF(p->first_back, w) == w;
+    }
+    p->first_back = p->first_back == w ? NULL : p->first_back;
     p->resting--;
 }
 

@@ -9,10 +9,12 @@
 enum {
     DECODERS_AUTO_MAX = 8,
     SESSION_FRAMES = 250, // that make up for the opening of one more decoder of the GPU's
+    SESSION_WAITING = 100, // pictures of one that wait for those before them
 };
 
-// Pictures that must stay until they are in order would fill the memory with more than one
-// decoder; there the decoder's own threads are the better use of the cores.
+// Pictures that must stay until they are in order would fill the host's memory with more than one
+// decoder; there the decoder's own threads are the better use of the cores. On a GPU they wait in its
+// memory, and as many decoders work as fill the room for them.
 // Who must see frames in order, or one at a time, has one decoder.
 static bool one_decoder(const struct run_readers *r)
 {
@@ -27,12 +29,15 @@ static int wanted_decoders(const struct run_readers *r)
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
     int gpus = r->stream->on_gpu ? r->source->params.nb_gpus : 1; // each is given something
-    if (r->stream->keeps_input || r->shared || r->source->params.in_order)
+    if (r->shared || r->source->params.in_order || (r->stream->keeps_input && !r->stream->on_gpu))
         return r->shared ? 1 : gpus;
-    if (r->stream->on_gpu) // sessions wait for the GPU, not for cores, and each takes a while to open
-        return (int)TACHY_CLAMP(tachy_source_info(r->source)->frames / SESSION_FRAMES, gpus,
-                                TACHY_MIN(gpus * DECODERS_AUTO_MAX, READERS_MAX));
-    return r->source->params.threads ? 1 : TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
+    if (!r->stream->on_gpu)
+        return r->source->params.threads ? 1 : TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
+    // Sessions wait for the GPU, not for cores, and each takes a while to open.
+    int64_t n = tachy_source_info(r->source)->frames / SESSION_FRAMES;
+    if (r->stream->keeps_input)
+        n = TACHY_MIN(n, tachy_stream_window(r->stream) / SESSION_WAITING);
+    return (int)TACHY_CLAMP(n, gpus, TACHY_MIN(gpus * DECODERS_AUTO_MAX, READERS_MAX));
 }
 
 bool run_readers_could_be_more(const struct run_readers *r)
@@ -71,8 +76,8 @@ static int push(struct run_reader *one, tachy_frame *f, int64_t seq, bool breaks
     const struct tachy_video_info *in = &r->stream->bind->input;
     tachy_frame *fit = NULL;
     if (f && (f->format != in->format || f->width != in->width || f->height != in->height)) {
-        int err = tachy_convert_frame(&one->convert, f, in->format, in->width, in->height, &fit,
-                                      r->log);
+        struct tachy_convert_to to = {in->format, in->width, in->height, in->color};
+        int err = tachy_convert_frame(&one->convert, f, &to, &fit, r->log);
         if (err < 0)
             return err;
         f = fit;

@@ -50,7 +50,7 @@ struct tachy_device;
 struct tachy_task_gpu {
     struct tachy_device *device;
     unsigned steps; // bits 1 << enum tachy_step: its multiprocessors do their work
-    double to_host, to_device; // bytes that are copied for a frame
+    double to_host, to_device; // bytes that are copied for a frame, besides the pictures of the item itself
 };
 
 // What the steps of one eye read and write, in a worker's memory.
@@ -191,9 +191,9 @@ struct tachy_task_ops {
     void (*gpu_pin)(tachy_task *t, int gpu);
     // For the light ratio, of an item that has been through all steps. NULL, false: a GPU does nothing.
     bool (*gpu)(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
-    // Queues the kernels of one of those steps for all eyes on the worker's stream, without the copies
-    // between host and card, and does not wait. The device's context is current.
-    int (*gpu_queue)(void *worker, enum tachy_step step, struct tachy_item *item);
+    // Queues the kernels of one of those steps for all eyes of n items, no more than a worker takes at once, on the
+    // worker's stream, without the copies between host and card, and does not wait. The device's context is current.
+    int (*gpu_queue)(void *worker, enum tachy_step step, struct tachy_item *const items[], int n);
     void *(*gpu_stream)(const void *worker); // a CUstream
     // Text that names model and mode, key of the stored light figures.
     const char *(*describe)(const tachy_task *t);

@@ -426,7 +426,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
         err = tachy_resume_finish(r.resume, true);
         goto error;
     }
-    run_light_begin(&light, p, &r.stream->bind->input, &r.stream->bind->output);
+    run_light_begin(&light, p, r.stream);
     err = run_controlled(&r);
     if (err == TACHY_OK && !p->pipeline) // the light time is a whole machine's
         run_light_end(&light, summary);

@@ -30,9 +30,10 @@ static char *key_of(const struct run_light *l, int i)
     if (l->nb > 1)
         snprintf(gpu, sizeof(gpu), " | GPU %d", l->gpu[i]);
     return tachy_asprintf(
-        "%s | %d cores | %s | %s %s %dx%d | %s %s %s crf %s preset %s%s%s", tachy_cpu_name(),
+        "%s | %d cores | %s | %s %s %dx%d%s | %s %s %s crf %s preset %s%s%s", tachy_cpu_name(),
         tachy_cpu_count(), t->ops->describe ? t->ops->describe(t) : t->ops->name,
         in->codec ? in->codec : "?", tachy_pix_desc(in->format)->name, in->width, in->height,
+        atomic_load(&l->p->source->nvdec) ? " by NVDEC" : "",
         k->ops->name, k->params.format ? k->params.format : "",
         k->params.codec ? k->params.codec : "", k->params.crf ? k->params.crf : "",
         k->params.preset ? k->params.preset : "",
@@ -60,6 +61,7 @@ static int measure(struct run_light *l, int i)
         .sink = l->p->sink,
         .input = l->input,
         .output = l->output,
+        .group = l->group,
         .gpu_only = i > 0,
         .log = l->p->log,
     };
@@ -81,12 +83,22 @@ static int measure_all(struct run_light *l)
     return err;
 }
 
-void run_light_begin(struct run_light *l, const struct tachy_run_params *p, const struct tachy_video_info *input,
-                     const struct tachy_video_info *output)
+// That there will be none, and why.
+static void said(const struct run_light *l, int err)
+{
+    if (err == TACHY_ERR_UNSUPPORTED)
+        tachy_msg(l->p->log, TACHY_LOG_WARN, "%s: cannot be read twice or has a single picture, so there is no light ratio",
+                  l->p->source->url);
+    else
+        tachy_msg(l->p->log, TACHY_LOG_WARN, "%s: its steps cannot be run alone (%s), so there is no light ratio",
+                  l->p->source->url, tachy_err_name(err));
+}
+
+void run_light_begin(struct run_light *l, const struct tachy_run_params *p, const tachy_stream *s)
 {
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
     const tachy_task *t = p->task;
-    *l = (struct run_light){.p = p, .input = input, .output = output};
+    *l = (struct run_light){.p = p, .input = &s->bind->input, .output = &s->bind->output, .group = s->group};
     l->nb = TACHY_MAX(t->ops->gpus ? t->ops->gpus(t, share) : 0, 1);
     for (int i = 0; i < l->nb; i++)
         l->gpu[i] = l->nb > 1 ? share[i].gpu : 0;
@@ -94,20 +106,21 @@ void run_light_begin(struct run_light *l, const struct tachy_run_params *p, cons
         return;
     l->samples = calloc((size_t)l->nb, sizeof(*l->samples));
     int err = l->samples ? measure_all(l) : TACHY_ERR_NOMEM;
-    if (err < 0)
-        tachy_msg(p->log, TACHY_LOG_WARN,
-                  "%s: cannot be read twice or has a single picture, so there is no light ratio", p->source->url);
-    if (err < 0)
+    if (err < 0) {
+        said(l, err);
         run_light_close(l);
+    }
     forget_peak();
 }
 
-// What the cores do is the same for all GPUs and measured with the first.
-static void add_cores(struct tachy_light_times *t, const struct tachy_light_times *first)
+// What the cores do, and the encoder, is the same for all GPUs and measured with the first.
+static void add_shared(struct tachy_light_times *t, const struct tachy_light_times *first)
 {
     for (int s = 0; s < TACHY_STEP_COUNT; s++)
-        if (t->of[s] == TACHY_RESOURCE_CORES && first->of[s] == TACHY_RESOURCE_CORES)
+        if ((t->of[s] == TACHY_RESOURCE_CORES || t->of[s] == TACHY_RESOURCE_NVENC) && t->of[s] == first->of[s]) {
             t->step[s] = first->step[s];
+            t->copies[s] = first->copies[s];
+        }
 }
 
 // The figures of all GPUs, from the run's measurements or from the store.
@@ -119,7 +132,7 @@ static int times_of(struct run_light *l, struct tachy_light_times *t)
         char *key = key_of(l, i);
         if (l->samples) {
             tachy_light_times(&l->samples[i], &t[i]);
-            add_cores(&t[i], t);
+            add_shared(&t[i], t);
             if (key)
                 tachy_light_save(dir, key, &t[i], NULL);
         } else {
@@ -136,7 +149,10 @@ void run_light_end(struct run_light *l, struct tachy_summary *sum)
     if (l->p->calibrate && !l->samples)
         return;
     t = calloc((size_t)l->nb, sizeof(*t));
-    if (t && times_of(l, t) == TACHY_OK) {
+    int err = t ? times_of(l, t) : TACHY_ERR_NOMEM;
+    if (err < 0 && l->samples)
+        said(l, err);
+    if (err == TACHY_OK) {
         sum->light_stored = !l->samples;
         // A step that is skipped for some frames costs only as often as it ran.
         tachy_light_apply(t, l->nb, (double)l->p->source->seen / (double)TACHY_MAX(sum->frames, 1), sum);

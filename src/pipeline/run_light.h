@@ -1,19 +1,20 @@
 #pragma once
 #include "pipeline/light.h"
+#include "pipeline/pipeline.h"
 
 // The light ratio of a run: measured before and behind it (--calibrate), since the machine's speed drifts, or
 // what an earlier run has kept. Of a task on several GPUs each is measured by itself, the others idle.
 struct run_light {
     const struct tachy_run_params *p;
     const struct tachy_video_info *input, *output; // of the stream
+    int group;                   // of its frames that a worker takes at once
     int nb;                      // GPUs; 1 where there is one or none
     int gpu[TACHY_MAX_GPUS];     // CUDA's ordinals
     struct tachy_light *samples; // of each; NULL: nothing is measured
 };
 
 // Before the run, with all but `samples` zero or set by it. What fails is logged, and nothing is measured then.
-void run_light_begin(struct run_light *l, const struct tachy_run_params *p, const struct tachy_video_info *input,
-                     const struct tachy_video_info *output);
+void run_light_begin(struct run_light *l, const struct tachy_run_params *p, const tachy_stream *s);
 // Behind it, fills in the summary's light figures; its frames, GPUs and fps are known.
 void run_light_end(struct run_light *l, struct tachy_summary *sum);
 void run_light_close(struct run_light *l);

@@ -15,10 +15,10 @@
 
 // The light time by resources: a task whose steps are a GPU's (fakes/), and the sums.
 
-enum { PREPROCESS_NS = 20000, COMPOSITE_NS = 50000, MODEL_US = 2000, STREAMS = 2 };
+enum { PREPROCESS_NS = 20000, COMPOSITE_NS = 50000, MODEL_US = 2000, STREAMS = 2, GROUP = 8 };
 
 static struct tachy_device device;
-static void (*launch)(cuda_stream s, uint64_t ns);
+static int (*launch)(cuda_stream s, uint64_t ns);
 static void (*list)(int gpus);
 
 static void open_device(void)
@@ -71,19 +71,36 @@ static bool gpu(const tachy_task *t, const struct tachy_item *item, struct tachy
     return true;
 }
 
-static int gpu_queue(void *worker, enum tachy_step step, struct tachy_item *item)
+static _Atomic int together; // items of a call, ORed
+
+static int gpu_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n)
 {
     CHECK(step == TACHY_STEP_PREPROCESS || step == TACHY_STEP_COMPOSITE);
+    atomic_fetch_or(&together, n);
+    for (int i = 0; i < n; i++) // each once
+        CHECK(items[i]->in && items[i]->result.frame_id == items[0]->result.frame_id + i);
     launch(worker, step == TACHY_STEP_PREPROCESS ? PREPROCESS_NS : COMPOSITE_NS);
     return TACHY_OK;
 }
 
 static void *gpu_stream(const void *worker) { return (void *)(uintptr_t)worker; }
 
+// No step comes before the one in front of it.
+static void group_step(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[])
+{
+    atomic_fetch_or(&together, n);
+    for (int i = 0; i < n; i++) {
+        CHECK(items[i]->stream + 1 >= (uint32_t)step);
+        items[i]->stream = step;
+        err[i] = step == TACHY_STEP_COMPOSITE ? composite(worker, items[i]) : TACHY_OK;
+    }
+}
+
 static const struct tachy_task_ops ops = {
     .name = "test",
     .worker_open = worker_open,
     .worker_close = worker_close,
+    .group_step = group_step,
     .preprocess = nothing,
     .model = model,
     .postprocess = nothing,
@@ -114,7 +131,7 @@ TEST(steps_of_a_card_are_measured_there)
     task->eyes = 1;
     open_device();
     const struct tachy_light_params p = {.task = task, .url = "null:64x48@30,frames=40", .source = &sp,
-                                         .input = &info, .output = &info, .workers = STREAMS, .seconds = 0.2};
+                                         .input = &info, .output = &info, .workers = STREAMS, .seconds = 0.1};
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK); // as behind a run
     tachy_light_times(&l, &t);
@@ -126,10 +143,73 @@ TEST(steps_of_a_card_are_measured_there)
     CHECK(near(t.step[TACHY_STEP_PREPROCESS], PREPROCESS_NS * 1e-6 / STREAMS, 0.05));
     CHECK(near(t.step[TACHY_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS, 0.05));
     CHECK(t.step[TACHY_STEP_MODEL] >= MODEL_US * 1e-3 / STREAMS);
-    CHECK(near(t.link[TACHY_RESOURCE_TO_HOST], 4e6 / (FAKE_COPY_BPS / 2) * 1e3, 0.02));
-    CHECK(near(t.link[TACHY_RESOURCE_TO_DEVICE], 1e6 / (FAKE_COPY_BPS / 2) * 1e3, 0.02));
+    CHECK_INT(together, 1);
+    // The task's own bytes, and the pictures by what was copied of them.
+    CHECK(t.link[TACHY_RESOURCE_TO_HOST] > 4e6 / (FAKE_COPY_BPS / 2) * 1e3);
+    CHECK(t.link[TACHY_RESOURCE_TO_DEVICE] > 1e6 / (FAKE_COPY_BPS / 2) * 1e3);
+    CHECK(t.link_copies[TACHY_RESOURCE_TO_HOST] && t.link_copies[TACHY_RESOURCE_TO_DEVICE]);
+    CHECK_INT(t.link_copies[TACHY_RESOURCE_SMS], 0);
     tachy_device_close(&device);
     free(task);
+}
+
+// What a worker takes at once is queued at once, and a launch's time is that of all of its frames.
+TEST(frames_of_a_group_are_measured_together)
+{
+    struct tachy_light l = {0};
+    struct tachy_light_times t;
+    struct tachy_video_info info = {.format = TACHY_PIX_YUV420P, .width = 64, .height = 48, .time_base = {1, 30}};
+    const struct tachy_source_params sp = {0};
+    struct tachy_task task = {.ops = &ops, .eyes = 1};
+    open_device();
+    struct tachy_light_params p = {.task = &task, .url = "null:64x48@30,frames=40", .source = &sp, .input = &info,
+                                   .output = &info, .workers = STREAMS, .group = GROUP, .seconds = 0.05};
+    atomic_store(&together, 0);
+    CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
+    CHECK_INT(together, GROUP);
+    tachy_light_times(&l, &t);
+    CHECK(near(t.step[TACHY_STEP_PREPROCESS], PREPROCESS_NS * 1e-6 / STREAMS / GROUP, 0.05));
+    CHECK(near(t.step[TACHY_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS / GROUP, 0.05));
+    p.url = "null:64x48@30,frames=21"; // two groups
+    l = (struct tachy_light){0};
+    CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
+    CHECK_INT(together, GROUP);
+    atomic_store(&together, 0);
+    p.url = "null:64x48@30,frames=5"; // less than one
+    l = (struct tachy_light){0};
+    CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
+    CHECK_INT(together, 5);
+    tachy_light_times(&l, &t);
+    CHECK(near(t.step[TACHY_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS / 5, 0.05));
+    tachy_device_close(&device);
+}
+
+// Where opening an encoder, or a step's first frame, takes longer than the step was given, what comes behind it counts.
+TEST(slow_steps_have_a_frame)
+{
+    struct tachy_light l = {0};
+    struct tachy_light_times t;
+    struct tachy_video_info info = {.format = TACHY_PIX_YUV420P, .width = 64, .height = 48, .time_base = {1, 30}};
+    const struct tachy_source_params sp = {0};
+    struct tachy_task_ops cpu = ops;
+    cpu.gpu = NULL;
+    struct tachy_task task = {.ops = &cpu, .eyes = 1};
+    tachy_sink *sink = NULL;
+    char *path = tachy_asprintf("%s/slow.mp4", dir);
+    CHECK_INT(tachy_sink_open(&sink, &(struct tachy_sink_params){.url = path, .encode = TACHY_ENCODE_CPU}), TACHY_OK);
+    const struct tachy_light_params p = {.task = &task, .url = "null:64x48@30,frames=40", .source = &sp, .sink = sink,
+                                         .input = &info, .output = &info, .workers = STREAMS, .seconds = 1e-9};
+    CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
+    tachy_light_times(&l, &t);
+    for (int s = TACHY_STEP_DECODE; s <= TACHY_STEP_ENCODE; s++) {
+        CHECK_INT(l.nb[s], TACHY_LIGHT_ROUNDS);
+        CHECK(t.step[s] > 0 && t.step[s] < 1e4);
+    }
+    CHECK(t.step[TACHY_STEP_MODEL] >= MODEL_US * 1e-3 / STREAMS);
+    CHECK(t.step[TACHY_STEP_ENCODE] > 1e-4); // frames, not less than none
+    tachy_sink_close(&sink);
+    CHECK_INT(access(path, F_OK), -1);
+    free(path);
 }
 
 static const struct tachy_light_times made = {
@@ -139,6 +219,7 @@ static const struct tachy_light_times made = {
            [TACHY_STEP_COMPOSITE] = TACHY_RESOURCE_SMS},
     .copies = {[TACHY_STEP_DECODE] = 14, [TACHY_STEP_PREPROCESS] = 4, [TACHY_STEP_COMPOSITE] = 2},
     .link = {[TACHY_RESOURCE_TO_HOST] = 0.06},
+    .link_copies = {[TACHY_RESOURCE_TO_HOST] = 4},
 };
 
 TEST(the_busiest_resource_is_the_ratio)
@@ -151,6 +232,7 @@ TEST(the_busiest_resource_is_the_ratio)
     CHECK_INT(s.resources[TACHY_RESOURCE_SMS].copies, 4);
     CHECK(near(s.resources[TACHY_RESOURCE_CORES].busy, 0.75, 1e-9));
     CHECK(near(s.resources[TACHY_RESOURCE_TO_HOST].busy, 0.18, 1e-9));
+    CHECK_INT(s.resources[TACHY_RESOURCE_TO_HOST].copies, 4);
     CHECK(s.resources[TACHY_RESOURCE_TO_DEVICE].busy == 0);
     tachy_light_apply(&made, 1, 0.5, &s); // half of the frames came back from an earlier run
     CHECK_INT(s.light_by, TACHY_RESOURCE_CORES);
@@ -233,10 +315,10 @@ static bool spread_gpu(const tachy_task *t, const struct tachy_item *item, struc
     return true;
 }
 
-static int spread_queue(void *worker, enum tachy_step step, struct tachy_item *item)
+static int spread_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n)
 {
     struct spread *w = worker;
-    CHECK(step == TACHY_STEP_COMPOSITE && w->card == pinned);
+    CHECK(step == TACHY_STEP_COMPOSITE && w->card == pinned && n == 1);
     launch(w->stream[pinned], COMPOSITE_NS * (pinned ? 3 : 1));
     return TACHY_OK;
 }
@@ -302,6 +384,29 @@ TEST(each_card_is_measured)
     tachy_free(path);
 }
 
+// The encoder is one for all cards, whoever's frames they are.
+TEST(an_encoder_is_shared)
+{
+    struct tachy_light_times t[2] = {made, made};
+    struct tachy_summary s = {.fps = 1000, .cores = 16, .frames = 100, .nb_gpus = 2,
+                              .gpus = {{.gpu = 3, .frames = 80}, {.gpu = 5, .frames = 20}}};
+    for (int i = 0; i < 2; i++) {
+        t[i].of[TACHY_STEP_ENCODE] = TACHY_RESOURCE_NVENC;
+        t[i].step[TACHY_STEP_ENCODE] = 0.9;
+        t[i].copies[TACHY_STEP_ENCODE] = 3;
+    }
+    tachy_light_apply(t, 2, 1, &s);
+    CHECK_INT(s.light_by, TACHY_RESOURCE_NVENC);
+    CHECK_INT(s.light_gpu, -1);
+    CHECK(near(s.light_ratio, 0.9, 1e-9));
+    CHECK(near(s.resources[TACHY_RESOURCE_CORES].busy, 0.2, 1e-9));
+    CHECK_INT(s.resources[TACHY_RESOURCE_NVENC].copies, 3);
+    char *text;
+    CHECK_INT(tachy_summary_text(&text, &s), TACHY_OK);
+    CHECK(strstr(text, "0.90 (of what NVENC would do"));
+    tachy_free(text);
+}
+
 // The card with the most to do, not the one whose frames cost the most.
 TEST(the_busiest_card_is_the_ratio)
 {
@@ -346,6 +451,7 @@ TEST(figures_are_kept_by_key)
     CHECK(!memcmp(t.step, made.step, sizeof(t.step)) && !memcmp(t.of, made.of, sizeof(t.of)));
     CHECK(t.link[TACHY_RESOURCE_TO_HOST] == made.link[TACHY_RESOURCE_TO_HOST]);
     CHECK_INT(t.copies[TACHY_STEP_DECODE], 14);
+    CHECK_INT(t.link_copies[TACHY_RESOURCE_TO_HOST], 4);
     char *path = tachy_asprintf("%s/light.json", dir);
     CHECK_INT(unlink(path), 0);
     tachy_free(path);
@@ -354,8 +460,11 @@ TEST(figures_are_kept_by_key)
 int main(void)
 {
     static const struct test_case cases[] = {TEST_CASE(steps_of_a_card_are_measured_there),
+                                             TEST_CASE(frames_of_a_group_are_measured_together),
+                                             TEST_CASE(slow_steps_have_a_frame),
                                              TEST_CASE(the_busiest_resource_is_the_ratio),
                                              TEST_CASE(each_card_is_measured),
+                                             TEST_CASE(an_encoder_is_shared),
                                              TEST_CASE(the_busiest_card_is_the_ratio),
                                              TEST_CASE(figures_are_kept_by_key)};
     if (!mkdtemp(dir))

@@ -2,12 +2,12 @@
 
 #include "cuda/kernels.h"
 #include "fakes/fake.h"
+#include "fakes/symbol.h"
 #include "media/device.h"
 #include "sink/nvenc.h"
 #include "sink/sink_ops.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <tachy/run.h>
 #include <tachy/settings.h>
@@ -20,13 +20,12 @@ enum { W = 128, H = 64, FRAMES = 30, KERNEL_NS = 20000 };
 
 // ---- The kernels: a cutout is its frame, a mask a slope.
 
-static void (*launch)(cuda_stream s, uint64_t ns);
+static int (*launch)(cuda_stream s, uint64_t ns);
 static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 
 static int run_any(cuda_stream stream)
 {
-    launch(stream, KERNEL_NS);
-    return CUDA_OK;
+    return launch(stream, KERNEL_NS);
 }
 
 static size_t row_bytes(const struct tachy_cuda_composite *a, int plane)
@@ -79,16 +78,6 @@ int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) {
 
 // ---- The fakes
 
-static void *symbol(const char *library, const char *name)
-{
-    void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL), *fn = lib ? dlsym(lib, name) : NULL;
-    if (!fn) {
-        printf("FAIL the fake %s is not there: `meson test test_nvenc` sets LD_LIBRARY_PATH\n", library);
-        exit(1);
-    }
-    return fn;
-}
-
 static struct fake_nvenc_state *nvenc;
 static struct fake_cuda_counts *counts;
 static void (*list_gpus)(int n);
@@ -133,7 +122,7 @@ struct way {
     enum tachy_encode encode;
     const char *codec, *preset, *crf;
     int width, height, frames, gpus; // 0: the usual ones
-    bool resume;
+    bool resume, calibrate;
 };
 
 static void path_of(const char *name, char path[160]) { snprintf(path, 160, "%s/%s", folder, name); }
@@ -168,10 +157,11 @@ static void make_input(const struct way *way, char path[160])
     CHECK_INT(system(command), 0);
 }
 
+static struct tachy_summary sum; // of the last run
+
 static int run(const struct way *way)
 {
     char path[160], url[160];
-    struct tachy_summary sum;
     tachy_sink *sink = NULL;
     tachy_source *source = NULL;
     said[0] = '\0';
@@ -187,8 +177,8 @@ static int run(const struct way *way)
               TACHY_OK);
     int err = TACHY_ERR_STATE;
     if (t && source && sink)
-        err = tachy_run(&(struct tachy_run_params){.task = t, .source = source, .sink = sink, .workers = 2, .log = &to_text},
-                        &sum);
+        err = tachy_run(&(struct tachy_run_params){.task = t, .source = source, .sink = sink, .workers = 2,
+                                                  .calibrate = way->calibrate, .cache_dir = folder, .log = &to_text}, &sum);
     if (err == TACHY_OK)
         err = tachy_sink_path(sink) ? TACHY_OK : TACHY_ERR_STATE;
     tachy_sink_close(&sink);
@@ -259,11 +249,11 @@ static void need(void)
     if (!avcodec_find_encoder_by_name("h264_nvenc") || !avcodec_find_encoder_by_name("libx264"))
         SKIP("this FFmpeg has no h264_nvenc or no libx264");
     tachy_av_quiet();
-    launch = (__typeof__(launch))symbol("libcuda.so.1", "fake_cuda_launch");
-    list_gpus = (__typeof__(list_gpus))symbol("libcuda.so.1", "fake_cuda_list");
-    fail_cuda = (__typeof__(fail_cuda))symbol("libcuda.so.1", "fake_cuda_fail");
-    __typeof__(fake_cuda_count) *count = (__typeof__(count))symbol("libcuda.so.1", "fake_cuda_count");
-    __typeof__(fake_nvenc) *state = (__typeof__(state))symbol("libnvidia-encode.so.1", "fake_nvenc");
+    launch = (__typeof__(launch))fake_symbol("libcuda.so.1", "fake_cuda_launch");
+    list_gpus = (__typeof__(list_gpus))fake_symbol("libcuda.so.1", "fake_cuda_list");
+    fail_cuda = (__typeof__(fail_cuda))fake_symbol("libcuda.so.1", "fake_cuda_fail");
+    __typeof__(fake_cuda_count) *count = (__typeof__(count))fake_symbol("libcuda.so.1", "fake_cuda_count");
+    __typeof__(fake_nvenc) *state = (__typeof__(state))fake_symbol("libnvidia-encode.so.1", "fake_nvenc");
     counts = count();
     nvenc = state();
     char why[300] = "";
@@ -314,6 +304,31 @@ TEST(surfaces_are_encoded_where_they_are)
         by_cpu(ways[i], name);
         check_same(ways[i].name, name, FRAMES, true);
     }
+}
+
+static void remove_one(const char *name)
+{
+    char path[160];
+    path_of(name, path);
+    remove(path);
+}
+
+// It is the card's resource, not the cores', in the light ratio; surfaces are not copied to the host.
+TEST(the_light_ratio_counts_it)
+{
+    struct way way = {.name = "light.mp4", .format = "nv12", .calibrate = true};
+    anew();
+    nvenc->most_sessions = 2; // the run's and one that is measured
+    setenv("XDG_CACHE_HOME", folder, 1);
+    CHECK_INT(run(&way), TACHY_OK);
+    remove_one("tachy/gpu-rates.json");
+    remove_one("tachy");
+    const struct tachy_resource_stats *r = sum.resources;
+    CHECK(sum.light_ratio > 0 && r[TACHY_RESOURCE_NVENC].light_ms > 0);
+    CHECK(r[TACHY_RESOURCE_NVENC].light_ms == sum.steps[TACHY_STEP_ENCODE].light_ms);
+    CHECK_INT(r[TACHY_RESOURCE_NVENC].copies, 1);
+    CHECK(r[TACHY_RESOURCE_TO_HOST].light_ms < 0.1 * r[TACHY_RESOURCE_TO_DEVICE].light_ms); // masks; pictures of a file's
+    CHECK_INT(nvenc->uploads, 0);
 }
 
 // What surfaces are not good for goes through host memory.
@@ -587,6 +602,6 @@ int main(void)
         TEST_CASE(opens), TEST_CASE(surfaces_are_encoded_where_they_are), TEST_CASE(the_host_steps_in), TEST_CASE(ten_bits),
         TEST_CASE(there_is_none), TEST_CASE(it_fails_on_the_way), TEST_CASE(several_gpus), TEST_CASE(surfaces_stay_few),
         TEST_CASE(in_parts), TEST_CASE(pictures_of_every_kind), TEST_CASE(turned_pictures), TEST_CASE(the_card_fails),
-        TEST_CASE(cleans)};
+        TEST_CASE(the_light_ratio_counts_it), TEST_CASE(cleans)};
     return test_run(cases, TACHY_ARRAY_SIZE(cases));
 }
