@@ -240,15 +240,20 @@ static int add_to_coming(tachy_source *s, const AVPacket *packet, bool visible)
     return err;
 }
 
-// Whether a picture that is shown before one in front of it has no such time: of packets whose times are those
-// of decoding (files that were AVI), or one that is lost.
-static bool out_of_order(struct file *p, const AVPacket *packet, const struct file_key *k)
+// What the order of the times so far says of the stream.
+static void note_time(struct file_cut *c, const AVPacket *packet, const struct file_key *k)
 {
-    struct file_cut *c = &p->cut;
     c->reorders |= packet->pts < c->latest;
     c->latest = TACHY_MAX(c->latest, packet->pts);
     if (!k->early)
         c->anchor = packet->pts;
+}
+
+// Whether a picture that is shown before one in front of it has no such time: of packets whose times are those
+// of decoding (files that were AVI), or one that is lost.
+static bool out_of_order(const struct file *p, const AVPacket *packet, const struct file_key *k)
+{
+    const struct file_cut *c = &p->cut;
     bool may_cut = k->safe && c->tail->nb_times >= SEGMENT_MIN;
     switch (p->st->codecpar->codec_id) {
     case AV_CODEC_ID_H264: // a B picture may be one for others that are shown behind it
@@ -269,6 +274,7 @@ static int add_regular(tachy_source *s, const AVPacket *packet, const struct fil
     if (k->sets)
         c->sets = k->sets;
     c->past_end |= from_zero(p, packet->pts) >= p->end;
+    note_time(c, packet, k);
     if (out_of_order(p, packet, k) || has_time(c->tail, packet->pts) ||
         (c->coming && has_time(c->coming, packet->pts)))
         return TACHY_ERR_INVAL;

@@ -183,7 +183,7 @@ class Prompt(Interactive):
             t.expect(answer)
             t.expect("tachy> ")
         t.type("profile 0.5s\n")
-        t.expect(r"in 0.5 s.*the last 0.\d s: \d+ frames.*model +\d+.*latency p50.*tachy> ")
+        t.expect(r"in 0.5 s.*the last \d+.\d s: \d+ frames.*model +\d+.*latency p50.*tachy> ")
         t.type("quit\n")
         self.assertEqual(t.wait(), 130)
         self.assertIn("interrupted", t.shown)
