@@ -395,16 +395,17 @@ static int make_folder(struct light_bench *b)
     return err;
 }
 
-static int measure_round(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)
+// n lanes for the cores, and all of them for what is a card's.
+static int measure_round(struct light_bench *b, struct light_lane *lanes, int n, int all, struct tachy_light *l)
 {
     int err = TACHY_OK;
     const bool cores = !b->p->gpu_only;
     for (int s = TACHY_STEP_DECODE; s <= TACHY_STEP_COMPOSITE && err == TACHY_OK; s++)
         if (l->of[s] != TACHY_RESOURCE_CORES)
-            err = light_gpu_measure(b, lanes, n, (enum tachy_step)s, l);
+            err = light_gpu_measure(b, lanes, all, (enum tachy_step)s, l);
         else if (cores && (s != TACHY_STEP_COMPOSITE || b->p->task->ops->composite))
             light_add_rate(l, (enum tachy_step)s, rate_of(b, lanes, n, (enum tachy_step)s, &err));
-    return err || !cores ? err : measure_encode(b, lanes, n, l);
+    return err || !cores ? err : measure_encode(b, lanes, l->of[TACHY_STEP_ENCODE] == TACHY_RESOURCE_NVENC ? all : n, l);
 }
 
 // Whether a worker's steps are the cores' in part.
@@ -422,17 +423,20 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
                             .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
     struct light_lane lanes[256] = {0};
     struct tachy_profile *profile = p->task->profile;
-    int n = TACHY_MIN(p->workers ? p->workers : tachy_cpu_count(), 256);
+    int n = TACHY_MIN(p->workers ? p->workers : tachy_cpu_count(), 256), all = n;
     int err = load_frames(&b);
     p->task->profile = NULL; // this is not the job
-    for (int i = 0; i < n && err == TACHY_OK; i++) {
+    for (int i = 0; i < all && err == TACHY_OK; i++) {
         lanes[i].b = &b;
         lanes[i].index = i;
         if (i < LIGHT_STREAMS || has_cores(p->task, l))
             err = prepare(&lanes[i]);
-        if (err == TACHY_OK && i == 0)
+        if (err == TACHY_OK && i == 0) {
             light_gpu_find(&b, &lanes[0], l);
-        if (err == TACHY_OK && !b.gpu.decodes) // a GPU's sessions are opened as they are tried
+            if (b.gpu.task.steps && !p->workers) // a card takes work of more streams than there are cores
+                all = TACHY_MAX(n, (int)LIGHT_STREAMS);
+        }
+        if (err == TACHY_OK && !b.gpu.decodes && i < n) // a GPU's sessions are opened as they are tried
             err = light_open_decode(&lanes[i]);
     }
     if (err == TACHY_OK)
@@ -440,11 +444,11 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
     if (err == TACHY_OK)
         err = make_folder(&b);
     for (int round = 0; round < TACHY_LIGHT_ROUNDS && err == TACHY_OK; round++)
-        err = measure_round(&b, lanes, n, l);
+        err = measure_round(&b, lanes, n, all, l);
     if (b.dir[0])
         nftw(b.dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     light_gpu_close(&b);
-    release(&b, lanes, n);
+    release(&b, lanes, all);
     p->task->profile = profile;
     return err;
 }
