@@ -237,7 +237,7 @@ FAKE_API int fake_cuda_device_of(const void *context)
     return -1;
 }
 
-enum { CARD_GIB = 16, BLOCKS = 512 };
+enum { CARD_GIB = 16, BLOCKS = 2048 };
 static struct {
     cuda_address at;
     size_t bytes;
