@@ -433,7 +433,8 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
             err = prepare(&lanes[i]);
         if (err == TACHY_OK && i == 0) {
             light_gpu_find(&b, &lanes[0], l);
-            if (b.gpu.task.steps && !p->workers) // a card takes work of more streams than there are cores
+            // A card takes work of more streams than there are cores; engines there would take its memory.
+            if (b.gpu.task.steps && !(b.gpu.task.steps & (1u << TACHY_STEP_MODEL)) && !p->workers)
                 all = TACHY_MAX(n, (int)LIGHT_STREAMS);
         }
         if (err == TACHY_OK && !b.gpu.decodes && i < n) // a GPU's sessions are opened as they are tried
