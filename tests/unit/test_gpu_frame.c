@@ -3,13 +3,13 @@
 #include "base/base.h"
 #include "clips.h"
 #include "fakes/fake.h"
+#include "fakes/symbol.h"
 #include "media/convert.h"
 #include "media/frame_priv.h"
 #include "postprocess/composite.h"
 #include "postprocess/mask.h"
 #include "preprocess/signature.h"
 
-#include <dlfcn.h>
 #include <jansson.h>
 #include <libavutil/hwcontext.h>
 #include <tachy/preprocess.h>
@@ -32,13 +32,8 @@ static const struct tachy_log log_errors = {.fn = on_message, .max_level = TACHY
 static struct fake_cuda_counts *counts(void)
 {
     static __typeof__(fake_cuda_count) *fn;
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!fn && lib)
-        fn = (__typeof__(fn)) dlsym(lib, "fake_cuda_count");
-    if (!fn) {
-        puts("FAIL the fake driver is not there: `meson test test_gpu_frame` sets LD_LIBRARY_PATH");
-        exit(1);
-    }
+    if (!fn)
+        fn = (__typeof__(fn))fake_symbol("libcuda.so.1", "fake_cuda_count");
     return fn();
 }
 

@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "cuda/device.h"
 #include "fakes/fake.h"
+#include "fakes/symbol.h"
 #include "pipeline/light.h"
 
-#include <dlfcn.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -24,11 +24,8 @@ static void (*list)(int gpus);
 static void open_device(void)
 {
     const struct tachy_cu *cu;
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW);
-    *(void **)&launch = lib ? dlsym(lib, "fake_cuda_launch") : NULL;
-    *(void **)&list = lib ? dlsym(lib, "fake_cuda_list") : NULL;
-    if (!launch || !list)
-        SKIP("the fake libraries are not on LD_LIBRARY_PATH");
+    launch = (__typeof__(launch))fake_symbol("libcuda.so.1", "fake_cuda_launch");
+    list = (__typeof__(list))fake_symbol("libcuda.so.1", "fake_cuda_list");
     CHECK_INT(tachy_cu_load(&cu, TACHY_LOG_ERR, NULL), TACHY_OK);
     CHECK_INT(tachy_device_describe(&device, cu, 0, NULL), TACHY_OK);
 }

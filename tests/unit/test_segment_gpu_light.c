@@ -2,9 +2,9 @@
 
 #include "cuda/kernels.h"
 #include "fakes/fake.h"
+#include "fakes/symbol.h"
 #include "media/device.h"
 
-#include <dlfcn.h>
 #include <tachy/run.h>
 #include <tachy/settings.h>
 #include <tachy/sink.h>
@@ -53,11 +53,8 @@ static const struct tachy_log log_errors = {.fn = on_message, .max_level = TACHY
 
 TEST(opens)
 {
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    *(void **)&launch = lib ? dlsym(lib, "fake_cuda_launch") : NULL;
-    *(void **)&counts = lib ? dlsym(lib, "fake_cuda_count") : NULL;
-    if (!launch || !counts)
-        SKIP("the fake libraries are not on LD_LIBRARY_PATH");
+    launch = (__typeof__(launch))fake_symbol("libcuda.so.1", "fake_cuda_launch");
+    counts = (__typeof__(counts))fake_symbol("libcuda.so.1", "fake_cuda_count");
     snprintf(folder, sizeof(folder), "%s/tachy-gpu-light-XXXXXX", P_tmpdir);
     CHECK(mkdtemp(folder));
     snprintf(cache, sizeof(cache), "%s/cache", folder);
