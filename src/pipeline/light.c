@@ -32,24 +32,25 @@ int light_open_decode(struct light_lane *l)
 // not the whole of it.
 static int lane_decode(struct light_lane *l)
 {
-    uint64_t start = tachy_now_ns(), now = start;
+    uint64_t now = tachy_now_ns();
     do {
         tachy_frame *f = NULL;
+        uint64_t start = now;
         int err = tachy_source_read(l->source, &f);
-        now = tachy_now_ns();
-        if (err == TACHY_OK) {
-            tachy_frame_unref(&f);
-            l->frames++;
-            l->ns += now - start;
-        } else if (err == TACHY_ERR_EOF) {
+        if (err == TACHY_ERR_EOF) {
             tachy_source_close(&l->source);
             err = light_open_decode(l);
-            now = tachy_now_ns();
+            start = tachy_now_ns();
+            if (err == TACHY_OK)
+                err = tachy_source_read(l->source, &f);
         }
-        if (err != TACHY_OK)
+        if (err < 0)
             return err == TACHY_ERR_EOF ? TACHY_ERR_UNSUPPORTED : err;
-        start = now;
-    } while (now < l->b->until_ns || !l->frames);
+        tachy_frame_unref(&f);
+        now = tachy_now_ns();
+        l->frames++;
+        l->ns += now - start;
+    } while (now < l->b->until_ns);
     return TACHY_OK;
 }
 
@@ -198,10 +199,21 @@ static void begin(struct light_bench *b, const struct light_lane *lanes, int n, 
     pthread_mutex_unlock(&b->lock);
 }
 
+int light_in_threads(void *lanes, size_t size, int n, void *(*main)(void *))
+{
+    pthread_t threads[LIGHT_LANES];
+    int started = 0;
+    while (started < n && !pthread_create(&threads[started], NULL, main, (char *)lanes + (size_t)started * size))
+        started++;
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    return started == n ? TACHY_OK : TACHY_ERR_AGAIN;
+}
+
 // Frames a second of `n` lanes side by side, 0 with *err set where one failed.
 static double rate_of(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step, int *err)
 {
-    pthread_t threads[256];
+    pthread_t threads[LIGHT_LANES];
     double rate = 0;
     // An encoder is flushed each time, which must not be most of it.
     double rounds = step == TACHY_STEP_ENCODE ? TACHY_LIGHT_ROUNDS / 2.0 : TACHY_LIGHT_ROUNDS;
@@ -421,9 +433,9 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
 {
     struct light_bench b = {.p = p, .group = TACHY_CLAMP(p->group, 1, (int)LIGHT_FRAMES),
                             .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
-    struct light_lane lanes[256] = {0};
+    struct light_lane lanes[LIGHT_LANES] = {0};
     struct tachy_profile *profile = p->task->profile;
-    int n = TACHY_MIN(p->workers ? p->workers : tachy_cpu_count(), 256), all = n;
+    int n = TACHY_MIN(p->workers ? p->workers : tachy_cpu_count(), (int)LIGHT_LANES), all = n;
     int err = load_frames(&b);
     p->task->profile = NULL; // this is not the job
     for (int i = 0; i < all && err == TACHY_OK; i++) {

@@ -5,7 +5,6 @@
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 // The GPU's part of the light time: its decoders with as many sessions of the file as give the most, its
@@ -69,16 +68,10 @@ static void *decode_main(void *arg)
 // A thread for each of the first n sessions.
 static int in_threads(struct light_bench *b, int n, void *(*main)(void *))
 {
-    pthread_t threads[MOST_SESSIONS];
-    int started = 0, err = TACHY_OK;
-    while (started < n && !pthread_create(&threads[started], NULL, main, &b->gpu.sessions[started]))
-        started++;
-    for (int i = 0; i < started; i++) {
-        pthread_join(threads[i], NULL);
-        if (b->gpu.sessions[i].err < 0)
-            err = b->gpu.sessions[i].err;
-    }
-    return started == n ? err : TACHY_ERR_AGAIN;
+    int err = light_in_threads(b->gpu.sessions, sizeof(*b->gpu.sessions), n, main);
+    for (int i = 0; i < n && err == TACHY_OK; i++)
+        err = TACHY_MIN(b->gpu.sessions[i].err, TACHY_OK);
+    return err;
 }
 
 // Frames a second of n sessions together; 0 where the card has no room for so many. A loaded machine may need

@@ -4,8 +4,6 @@
 #include "cuda/rates.h"
 #include "media/device.h"
 
-#include <pthread.h>
-
 // What a frame's copies between card and host cost: its pictures by how many of them get across a second, as they are
 // copied in a run and alone, from as many threads as give the most; the rest, a few masks, by the link's own rate.
 
@@ -56,18 +54,14 @@ static void *lane_main(void *arg)
 // Pictures a second of the first n lanes.
 static int rate_of(struct link *k, int n, double seconds, double *rate)
 {
-    pthread_t threads[MOST_LANES];
-    int started = 0, err = TACHY_OK;
     *rate = 0;
     k->until_ns = tachy_now_ns() + (uint64_t)(seconds * 1e9);
-    while (started < n && !pthread_create(&threads[started], NULL, lane_main, &k->lane[started]))
-        started++;
-    for (int i = 0; i < started; i++) {
-        pthread_join(threads[i], NULL);
-        err = err < 0 ? err : k->lane[i].err;
+    int err = light_in_threads(k->lane, sizeof(k->lane[0]), n, lane_main);
+    for (int i = 0; i < n && err == TACHY_OK; i++) {
+        err = k->lane[i].err;
         *rate += k->lane[i].ns ? (double)k->lane[i].frames / ((double)k->lane[i].ns * 1e-9) : 0;
     }
-    return started == n ? err : TACHY_ERR_AGAIN;
+    return err;
 }
 
 static int open_lane(struct link *k, struct link_lane *l)

@@ -6,7 +6,7 @@
 
 // Shared by the files that measure the light time.
 
-enum { LIGHT_FRAMES = 24, LIGHT_STREAMS = 8 };
+enum { LIGHT_FRAMES = 24, LIGHT_STREAMS = 8, LIGHT_LANES = 256 };
 #define LIGHT_GAIN_LEAST 1.02 // of more copies side by side, else they are too many
 
 // What a GPU does of the job.
@@ -48,6 +48,9 @@ struct light_lane {
 
 // Opens a source of the lane's own, with one decoder.
 int light_open_decode(struct light_lane *l);
+// A thread of `main` for each of n structures of `size` bytes, at most LIGHT_LANES, and their end. TACHY_ERR_AGAIN:
+// there were fewer.
+int light_in_threads(void *lanes, size_t size, int n, void *(*main)(void *));
 void light_add_rate(struct tachy_light *l, enum tachy_step step, double rate);
 static inline double light_seconds(const struct light_bench *b) { return b->p->seconds > 0 ? b->p->seconds : 0.4; }
 
