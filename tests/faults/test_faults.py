@@ -39,10 +39,13 @@ class Site(ctypes.Structure):
 class Report(ctypes.Structure):  # shim.h
     _fields_ = [("kind", ctypes.c_uint32), ("error", ctypes.c_uint32), ("at", ctypes.c_uint64),
                 ("calls", ctypes.c_uint64), ("fired", ctypes.c_uint32), ("nb_sites", ctypes.c_uint32),
-                ("stack", (ctypes.c_char * NAME) * STACK), ("sites", Site * SITES), ("path", ctypes.c_uint64 * CALLS)]
+                ("stack", (ctypes.c_char * NAME) * STACK), ("crash", (ctypes.c_char * NAME) * STACK),
+                ("sites", Site * SITES), ("path", ctypes.c_uint64 * CALLS)]
 
 
-SEGMENT = ["segment", "-q", "--workers", "1", "--encode-threads", "1", "--decode-threads", "1"]
+# The model is opened and run in one job; to do so in all takes most of the time and tries nothing else.
+MODEL = ["segment", "-q", "--workers", "1", "--encode-threads", "1", "--decode-threads", "1"]
+SEGMENT = [*MODEL, "--provider", "null"]
 
 
 class Job:
@@ -61,7 +64,6 @@ JOBS = {
     "probe": Job("probe", "clip.mkv", "--json", stdout=True),
     "mask": Job(*SEGMENT, "--mode", "mask", "--smooth", "--refine", "-y", "clip.mkv", "-o", "out.mp4", before=["out.mp4"]),
     "cutout": Job(*SEGMENT, "clip.mkv", "-o", "out.mkv", "--json=sum.json"),
-    "json": Job(*SEGMENT, "--mode", "json", "clip.mkv", "-o", "out.jsonl"),
     "pictures": Job(*SEGMENT, "--mode", "alpha", "clip.mkv", "-o", "p%02d.png"),
     "resume": Job(*SEGMENT, "-c", "conf.yaml", "--resume", "--smooth", "clip.mkv", "-o", "out.mkv", resumes=True),
     "live": Job(*SEGMENT, "--live", "--mode", "blur", "null:64x48@30,frames=5", "-f", "null", "-"),
@@ -69,7 +71,8 @@ JOBS = {
     "parallel": Job(*SEGMENT, "--parallel", "2", "--mode", "mask", "clip.mkv", "second.mkv", "-o", "many/"),
     "profile": Job("profile", *SEGMENT, "--mode", "mask", "clip.mkv", "-f", "null", "-", "--trace", "trace.json"),
     "replay": Job("replay", "saved", "--stage", "preprocess", "--loop", "2", "--golden"),
-    "shell": Job("shell", stdin="set crf 30\nsegment --mode mask clip.mkv -o out.mkv\nwait\nstats\njobs\nconfig x\n", script=True),
+    "model": Job(*MODEL, "--mode", "json", "clip.mkv", "-o", "out.jsonl"),
+    "shell": Job("shell", stdin="set crf 30\nsegment --provider null --mode mask clip.mkv -o out.mkv\nwait\nstats\njobs\nconfig x\n", script=True),
 }
 
 
@@ -128,8 +131,8 @@ class Server:
     def sites(self):
         return {s.name.decode(): s.live for s in self.report.sites[:self.report.nb_sites]}
 
-    def stack(self):
-        return [s.value.decode() for s in self.report.stack if s.value]
+    def stack(self, which="stack"):
+        return [s.value.decode() for s in getattr(self.report, which) if s.value]
 
     def close(self):
         os.close(self.order)
@@ -215,7 +218,8 @@ class Faults:
         if status is None:
             return f"hangs ({HANGS_S} s)"
         if os.WIFSIGNALED(status):
-            return f"killed by signal {os.WTERMSIG(status)}: {self.said()[-3000:]}"
+            crash = "\n      ".join(lines_of(self.server.stack("crash")))
+            return f"killed by signal {os.WTERMSIG(status)} in\n      {crash}\n      {self.said()[-3000:]}"
         code = os.WEXITSTATUS(status)
         err = self.said()
         if "AddressSanitizer" in err or "LeakSanitizer" in err or "runtime error" in err:
