@@ -3,17 +3,18 @@
     test_faults.py SHIM alloc|write [--every N] [--job NAME]...
 
 For each of a dozen typical jobs the calls are counted first. Then the job is run once for each, with that one
-failing. Calls that are reached by the same way through the same functions are one: of them the first and the last
-fail, and of those that an earlier job reached in this way no more (calls that write are all tried). With --every N it is every Nth of these, always the
-same ones. What must hold each time: no signal, no hang, a sentence where the
-status is not 0; the output is as without the fault or as it was before; nothing else is left; memory that our
-code got and a sound run frees is freed (AddressSanitizer's builds look for leaks of all kinds)."""
+failing. Of allocations, those that are reached by the same way through the same functions are one: the first and the
+last of them fail, and none that an earlier job reached in this way. With --every N it is an Nth of all these, the same
+ones each time. What must hold: no signal, no hang, a sentence where the status is not 0; the output is as without the
+fault, as it was before, or a playable part; nothing else is left; memory that our code got is freed as in a sound
+run (in AddressSanitizer's builds its own search for leaks counts instead)."""
 import argparse
 import contextlib
 import ctypes
 import errno
 import os
 import pathlib
+import random
 import select
 import shutil
 import signal
@@ -277,7 +278,8 @@ class Faults:
         calls, chosen = self.sound_run()
         tried = fired = 0
         turns = [(at, error) for at in chosen for error in ERRORS[self.kind]]
-        for at, error in turns[::every]:
+        random.Random(1).shuffle(turns)
+        for at, error in turns[:-(-len(turns) // every)]:
             fired += bool(self.try_call(at, error))
             tried += 1
         self.server.close()
