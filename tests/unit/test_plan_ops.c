@@ -104,6 +104,14 @@ static struct tachy_value *gather(void)
     return make(TACHY_OP_GATHER, channels, VALUE(2, 2, 2, 3, 7), y, whole(2, SHAPE(2, 2), 6), NULL);
 }
 
+// A single number as the index takes the dimension away, also the first one.
+static struct tachy_value *gather_one(void)
+{
+    struct tachy_plan_attr first = {.axis = 0}, last = {.axis = 2};
+    struct tachy_value *y = make(TACHY_OP_GATHER, first, VALUE(6, 5, 7), x, whole(0, SHAPE(1), 2), NULL);
+    return make(TACHY_OP_GATHER, last, VALUE(6, 5), y, whole(0, SHAPE(1), 7), NULL);
+}
+
 static struct tachy_value *gather_each(void)
 {
     struct tachy_plan_attr a = {.axis = 2};
@@ -297,6 +305,7 @@ TEST(indices)
     checked(levels, 2e-6);
     checked(last_smallest, 0);
     checked(gather, 2e-6);
+    checked(gather_one, 2e-6);
     checked(gather_each, 2e-6);
     checked(gather_nd, 2e-6);
     checked(followed, 2e-6);
