@@ -203,8 +203,8 @@ static struct tachy_frame_full *wrap(const struct tachy_frame_params *p)
 
 int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p)
 {
-    *out = NULL;
-    if (!tachy_frame_size_ok(p->format, p->width, p->height))
+    TACHY_CLEAR(out);
+    if (!out || !p || !tachy_frame_size_ok(p->format, p->width, p->height))
         return TACHY_ERR_INVAL;
     if (p->data[0] ? !wrapped_planes_ok(p) : p->place != TACHY_HOST)
         return TACHY_ERR_INVAL;
