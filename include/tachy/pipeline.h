@@ -110,6 +110,9 @@ TACHY_API int64_t tachy_stream_window(const tachy_stream *s);
 
 // Hands over the next frame in order (the caller keeps its reference); blocks while the stream
 // has as many frames in flight as its bounds allow. `f` may be NULL: end of the stream.
+// A frame of another size or format than the stream's is converted, as those of a file are. TACHY_ERR_INVAL: its format,
+// size, planes and strides do not fit together; TACHY_ERR_UNSUPPORTED: a GPU's frame of another size. Neither ends the
+// stream.
 // TACHY_ERR_INTERRUPTED once an item has failed (pull returns what is before it and then the
 // failure's code) or the pipeline was stopped; TACHY_ERR_STATE after the end.
 TACHY_API int tachy_stream_push(tachy_stream *s, tachy_frame *f);

@@ -176,6 +176,7 @@ static void init_stream(tachy_stream *s, struct tachy_pipeline *p)
     atomic_init(&s->end, INT64_MAX);
     pthread_mutex_init(&s->fail, NULL);
     pthread_mutex_init(&s->break_lock, NULL);
+    pipeline_intake_init(&s->intake);
     pipeline_event_init(&s->space);
     pipeline_event_init(&s->done);
 }
@@ -268,6 +269,7 @@ static void close_stream(tachy_stream *s)
     pipeline_event_destroy(&s->done);
     pthread_mutex_destroy(&s->fail);
     pthread_mutex_destroy(&s->break_lock);
+    pipeline_intake_close(&s->intake);
     free(s->breaks);
     free(s->name);
     free(s);

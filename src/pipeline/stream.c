@@ -165,7 +165,7 @@ bool pipeline_breaks_before(tachy_stream *s, int64_t seq)
     return left < n;
 }
 
-static int push(struct room *r, tachy_frame *f)
+static int push_fit(struct room *r, tachy_frame *f)
 {
     tachy_stream *s = r->s;
     int64_t seq = r->seq;
@@ -194,6 +194,16 @@ static int push(struct room *r, tachy_frame *f)
         pipeline_advance(s);
         pipeline_event_wake(&s->done);
     }
+    return err;
+}
+
+static int push(struct room *r, tachy_frame *f)
+{
+    tachy_frame *fit = NULL;
+    int err = f ? pipeline_fit(r->s, f, &fit) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = push_fit(r, fit);
+    tachy_frame_unref(&fit);
     return err;
 }
 

@@ -360,7 +360,7 @@ int tachy_preprocess_run(tachy_preprocess *p, const tachy_frame *f, const struct
         *placement = (struct tachy_placement){0};
     if (!TACHY_CHECK(TACHY_LOG_OF(p, params.log), p && f && out))
         return TACHY_ERR_INVAL;
-    int err = tachy_pre_check_frame(f, p->params.log);
+    int err = tachy_frame_check(f, p->params.log, "preprocess");
     if (err == TACHY_OK)
         err = tachy_frame_need_host(f, p->params.log, "preprocess");
     if (err < 0 || (err = check_tensor(p, out, &o)) < 0)

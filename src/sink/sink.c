@@ -148,13 +148,16 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
                           s->finished ? "open any more" : "started");
     if (!TACHY_CHECK(log, f || r))
         return TACHY_ERR_INVAL;
+    int err = f ? tachy_frame_check(f, log, "the output") : TACHY_OK;
+    if (err < 0)
+        return err;
     int64_t pts = f ? f->pts : r->pts, id = f ? f->id : r->frame_id;
     if (s->frames && pts <= s->last_pts)
         return tachy_fail(log, TACHY_ERR_INVAL,
                           "frame %lld has pts %lld, which does not come after %lld of the frame "
                           "before it",
                           (long long)id, (long long)pts, (long long)s->last_pts);
-    int err = f && !s->ops->no_pixels && !tachy_sink_surfaces(s) ? tachy_frame_need_host(f, log, "the output") : TACHY_OK;
+    err = f && !s->ops->no_pixels && !tachy_sink_surfaces(s) ? tachy_frame_need_host(f, log, "the output") : TACHY_OK;
     if (err < 0)
         return err;
     err = s->job && !s->in_part ? tachy_sink_begin_part(s) : TACHY_OK;
