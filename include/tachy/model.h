@@ -79,12 +79,13 @@ TACHY_API const struct tachy_card *tachy_model_card(const tachy_model *m); // un
 TACHY_API const char *tachy_model_path(const tachy_model *m);              // until close
 TACHY_API void tachy_model_close(tachy_model **m);
 
-// The zoo as JSON: an array of cards, each with "present" and "path". Free with tachy_free().
+// The zoo as JSON: an array of cards, each with "present" and "path". Free with tachy_free(). `dir` may be
+// NULL, as in tachy_model_params.
 TACHY_API int tachy_model_list(char **json, const char *dir, const struct tachy_log *log);
 
-// Turns a TFLite file into an ONNX file (float32; fp16 weights are widened) and, where
-// `card_out` is given, writes a card skeleton beside it. `report` (may be NULL) receives
-// JSON: operators, inputs, outputs, bytes; free with tachy_free(). TACHY_ERR_FORMAT for
+// Turns a TFLite file into an ONNX file (float32; fp16 weights are widened) and writes a
+// card skeleton to `card_out`. *report receives JSON: operators, inputs, outputs, bytes; free
+// with tachy_free(). `card_out` and `report` may be NULL: not wanted. TACHY_ERR_FORMAT for
 // damaged files, TACHY_ERR_UNSUPPORTED names the operator.
 TACHY_API int tachy_model_import(const char *tflite_path, const char *onnx_path,
                                  const char *card_out, char **report, const struct tachy_log *log);

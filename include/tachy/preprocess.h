@@ -76,7 +76,7 @@ struct tachy_placement {
 
 // Writes one image into `out` (rank 3 HWC/CHW or rank 4 with N = 1; dtype and extents as
 // opened; host memory; dense, or with strides between rows and between channel planes).
-// `view` NULL: the whole frame. `placement` may be NULL. Tables for the last four (format,
+// `view` and `placement` may be NULL; without a view the whole frame is taken. Tables for the last four (format,
 // size, colour, view) are kept from call to call; nothing is allocated while these repeat.
 // TACHY_ERR_INVAL (tensor, view or frame, named in the log), TACHY_ERR_UNSUPPORTED (colour
 // matrix that is not linear), TACHY_ERR_NOMEM; on an error `out` is unchanged.

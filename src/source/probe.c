@@ -300,8 +300,8 @@ static json_t *file_json(const struct file_input *in, const char *url)
 
 int tachy_probe(char **json, const char *url, const struct tachy_log *log)
 {
-    *json = NULL;
-    if (!TACHY_CHECK(log, url && url[0]))
+    TACHY_CLEAR(json);
+    if (!TACHY_CHECK(log, json && url && url[0]))
         return TACHY_ERR_INVAL;
     struct file_input in = {0};
     int err = file_input_open(&in, url, (struct tachy_rational){0}, log);
