@@ -113,6 +113,11 @@ bool terminal_guard(void (*changed)(void));
 void terminal_keys(void);    // single keys, without echo; signals stay
 void terminal_restore(void); // as they were; any thread, also a signal handler
 void terminal_release(void); // restores, and watches no more
+// For handlers of signals that end the process: output that Ctrl-S stopped goes on, so that no write
+// waits for a key.
+void terminal_unblock(void);
+// For signal handlers: restores, prints `text` to standard error if it need not wait, ends the process.
+_Noreturn void terminal_exit(int status, const char *text);
 bool terminal_is_ours(void); // this process is in the foreground of its terminal
 
 // keys.c: single keys during a run on a terminal; without one nothing happens.

@@ -10,14 +10,10 @@ static _Atomic(tachy_control *) signalled; // what a signal stops; NULL: nothing
 
 static void on_signal(int sig)
 {
-    static const char last[] = "\ntachy: stopped at once; a .part file may be left\n";
     tachy_control *control = signalled;
-    if (!control || tachy_control_stopped(control)) {
-        terminal_restore();
-        ssize_t n = write(STDERR_FILENO, last, sizeof(last) - 1);
-        (void)n;
-        _exit(STATUS_INTERRUPTED);
-    }
+    if (!control || tachy_control_stopped(control))
+        terminal_exit(STATUS_INTERRUPTED, "\ntachy: stopped at once; a .part file may be left\n");
+    terminal_unblock();
     tachy_control_stop(control);
 }
 
