@@ -58,6 +58,8 @@ void cli_level(struct cli *c);
 // Reads a command: c->settings, args and verb. Returns an exit status, -1: it is to be run.
 int cli_parse(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c); // the exit status
+// input.timeout as in tachy_source_params.
+double cli_timeout(const struct cli *c);
 void cli_free(struct cli *c);
 
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.

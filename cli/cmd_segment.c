@@ -49,6 +49,7 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .on_gpu = text_is(tachy_settings_str(set, "gpu.device"), "cuda"),
         .in_order = !segment_writes_nothing(s) && !segment_is_text(s->format),
         .want_side = !segment_writes_nothing(s),
+        .timeout = cli_timeout(s->c),
         .stop = tachy_control_stop_flag(s->c->control),
         .log = &s->c->log,
     };

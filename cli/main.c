@@ -68,6 +68,12 @@ int cli_parse(struct cli *c, int argc, char **argv)
     return STATUS_USAGE;
 }
 
+double cli_timeout(const struct cli *c)
+{
+    double s = tachy_settings_float(c->settings, "input.timeout");
+    return s == 0 && tachy_settings_is_set(c->settings, "input.timeout") ? -1 : s;
+}
+
 int cli_run(struct cli *c) { return c->verb->run(c); }
 
 void cli_free(struct cli *c)
