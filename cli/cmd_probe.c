@@ -175,7 +175,8 @@ static int write_json(const struct cli *c, json_t *all)
 static int probe_file(struct cli *c, const char *file, json_t *all)
 {
     char *text;
-    int err = tachy_probe(&text, strcmp(file, "-") ? file : "pipe:0", &c->log);
+    int err = tachy_probe(&text, tachy_source_params(.url = strcmp(file, "-") ? file : "pipe:0",
+                                                     .timeout = cli_timeout(c), .log = &c->log));
     if (err < 0)
         return err;
     json_t *o = json_loads(text, 0, NULL);

@@ -39,6 +39,10 @@ static const struct tachy_option options[] = {
     {"input.realtime", "re", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = RUNS,
      .aliases = "realtime", .one_dash = true,
      .help = "read the input at its own rate, as a camera would deliver it"},
+    {"input.timeout", "timeout", 0, TACHY_OPT_FLOAT, .max = 1e6, .arg = "SECONDS", .group = "Input",
+     .verbs = RUNS | TACHY_VERB_PROBE,
+     .help = "give an input up that sends nothing for so long; 0: wait for ever; without it 10 for "
+             "addresses, 0 for files and pipes"},
     {"input.stereo", "stereo", 0, TACHY_OPT_ENUM, "auto", .values = "auto|mono|sbs|tb",
      .group = "Input", .verbs = RUNS,
      .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, "

@@ -80,9 +80,11 @@ static int check_path(const char *path, const struct stat *st, const struct tach
     return TACHY_OK;
 }
 
-static int open_failed(const char *url, int e, const struct tachy_log *log)
+static int open_failed(const struct file_input *in, const char *url, int e, const struct tachy_log *log)
 {
     char text[128];
+    if (in->silent)
+        return file_input_silent(in, url, log);
     int err = tachy_err_from_av(e);
     if (err == TACHY_ERR_INTERRUPTED)
         return err; // who asked for it knows
@@ -91,6 +93,18 @@ static int open_failed(const char *url, int e, const struct tachy_log *log)
                           "%s: is not a video or picture that can be read, or its beginning or "
                           "index is damaged", url);
     return tachy_fail(log, err, "%s: cannot be opened: %s", url, tachy_av_text(e, text));
+}
+
+// An address: the other end may fall silent. RTP over UDP that a firewall drops looks so as well, and
+// FFmpeg would try it first.
+static int resolve_address(struct file_input *in, const char *url, AVDictionary **options)
+{
+    enum { ADDRESS_TIMEOUT = 10 };
+    in->timeout = in->timeout ? in->timeout : ADDRESS_TIMEOUT;
+    if (!strncmp(url, "rtsp", 4))
+        av_dict_set(options, "rtsp_flags", "prefer_tcp", 0);
+    in->name = strdup(url);
+    return in->name ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 // Sets in->name and the demuxer options that the name calls for.
@@ -103,7 +117,7 @@ static int resolve(struct file_input *in, const char *url, struct tachy_rational
     if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:0")) {
         int e = file_pipe_open(in, NULL);
         if (e < 0)
-            return open_failed("standard input", e, log);
+            return open_failed(in, "standard input", e, log);
         in->name = strdup("pipe:0");
     } else if (!stat(path, &st)) {
         int err = check_path(path, &st, log);
@@ -112,7 +126,7 @@ static int resolve(struct file_input *in, const char *url, struct tachy_rational
         in->local = S_ISREG(st.st_mode);
         int e = S_ISFIFO(st.st_mode) ? file_pipe_open(in, path) : 0;
         if (e < 0)
-            return open_failed(url, e, log);
+            return open_failed(in, url, e, log);
         in->name = tachy_asprintf("file:%s", path);
         av_dict_set(options, "pattern_type", "none", 0); // a % in the name is a %
     } else if (number_pattern(path, &after, &digits) && (path != url || !has_scheme(url))) {
@@ -130,7 +144,7 @@ static int resolve(struct file_input *in, const char *url, struct tachy_rational
         return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", url,
                           strerror(errno));
     } else {
-        in->name = strdup(url);
+        return resolve_address(in, url, options);
     }
     return in->name ? TACHY_OK : TACHY_ERR_NOMEM;
 }
@@ -185,17 +199,20 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
         av_dict_free(&options);
         return TACHY_ERR_NOMEM;
     }
+    in->patience_ns = in->timeout > 0 ? (uint64_t)(in->timeout * 1e9) : 0;
+    file_input_wait(in);
     // Frees the context where it fails.
     int e = avformat_open_input(&in->fmt, in->name, sequence, &options);
     av_dict_free(&options);
     if (e < 0)
-        return open_failed(url, e, log);
+        return open_failed(in, url, e, log);
     if (is_text_art(in->fmt->iformat))
         return tachy_fail(log, TACHY_ERR_FORMAT, "%s: is text, not a video or picture", url);
     classify(in);
+    file_input_wait(in);
     e = avformat_find_stream_info(in->fmt, NULL);
     if (e < 0)
-        return open_failed(url, e, log);
+        return open_failed(in, url, e, log);
     return TACHY_OK;
 }
 
