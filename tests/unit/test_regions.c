@@ -1,0 +1,123 @@
+#include "test.h"
+
+#include "postprocess/decode.h"
+#include "ref/ref_nms.h"
+
+#include <math.h>
+
+static uint32_t seed = 1;
+static float uniform(void)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (float)(seed >> 8) / (1 << 24);
+}
+
+static bool near(double a, double b) { return fabs(a - b) < 1e-6 * (1 + fabs(b)); }
+
+TEST(suppression_is_the_twin_s)
+{
+    enum { N = 200 };
+    float box[N][4], score[N];
+    int32_t classes[N], kept[N], order[N], want[N];
+    for (int turn = 0; turn < 50; turn++) {
+        int n = (int)(uniform() * N);
+        for (int i = 0; i < n; i++) {
+            box[i][0] = uniform() * 100, box[i][1] = uniform() * 100;
+            box[i][2] = box[i][0] + uniform() * 40, box[i][3] = box[i][1] + uniform() * 40;
+            score[i] = floorf(uniform() * 20) / 20; // many equal ones
+            classes[i] = (int32_t)(uniform() * 3);
+        }
+        float most = uniform();
+        int limit = 1 + (int)(uniform() * N);
+        const int32_t *of = turn % 2 ? classes : NULL;
+        int found = tachy_suppress(kept, box, score, of, n, most, limit, order);
+        CHECK_INT(found, tachy_ref_nms(want, box, score, of, n, most, -1, limit));
+        CHECK(!memcmp(kept, want, sizeof(*kept) * (size_t)found));
+    }
+}
+
+// A region goes into a tensor by its view and comes back by the view's map.
+TEST(a_region_comes_back_from_its_view)
+{
+    const struct tachy_preprocess_params p = {.width = 192, .height = 128};
+    for (int i = 0; i < 20; i++) {
+        struct tachy_region r = {.x = 300 + 100 * uniform(), .y = 200 * uniform(), .w = 20 + 80 * uniform(),
+                                 .h = 30 + 90 * uniform(), .angle = 360 * uniform() - 180};
+        struct tachy_region whole = {.x = 96, .y = 64, .w = 192, .h = 128};
+        struct tachy_view view;
+        double map[6];
+        tachy_region_view(&r, p.width, p.height, &view);
+        CHECK_INT(tachy_preprocess_map(&p, 640, 480, &view, map), TACHY_OK);
+        tachy_region_to_frame(&whole, map);
+        CHECK(near(whole.x, r.x) && near(whole.y, r.y) && near(whole.w, r.w) && near(whole.h, r.h));
+        CHECK(near(whole.angle, r.angle));
+        CHECK(near(tachy_region_overlap(&whole, &r), 1));
+    }
+}
+
+// Where the corners of a whole picture go, turned and mirrored, with each fit.
+TEST(maps_of_views)
+{
+    struct tachy_preprocess_params p = {.width = 100, .height = 100, .fit = TACHY_FIT_LETTERBOX};
+    double m[6];
+    CHECK_INT(tachy_preprocess_map(&p, 200, 100, NULL, m), TACHY_OK); // 25 rows above and below
+    CHECK(near(m[0] * 100 + m[2], 200) && near(m[4] * 25 + m[5], 0) && near(m[4] * 75 + m[5], 100));
+    p.fit = TACHY_FIT_CROP;
+    CHECK_INT(tachy_preprocess_map(&p, 200, 100, NULL, m), TACHY_OK);
+    CHECK(near(m[2], 50) && near(m[0] * 100 + m[2], 150) && near(m[5], 0));
+    p.fit = TACHY_FIT_STRETCH;
+    const struct tachy_view turned = {.rotation = 90}, mirrored = {.flip = true};
+    CHECK_INT(tachy_preprocess_map(&p, 200, 100, &turned, m), TACHY_OK); // upright's upper left is the lower left
+    CHECK(near(m[2], 0) && near(m[5], 100) && near(m[1] * 100 + m[2], 200) && near(m[3] * 100 + m[5], 0));
+    CHECK_INT(tachy_preprocess_map(&p, 200, 100, &mirrored, m), TACHY_OK);
+    struct tachy_region r = {.x = 10, .y = 20, .w = 4, .h = 6};
+    tachy_region_to_frame(&r, m);
+    CHECK(near(r.x, 180) && near(r.y, 20) && near(r.w, 8) && near(r.h, 6) && near(r.angle, 0));
+    const struct tachy_view empty = {.x = 300};
+    CHECK_INT(tachy_preprocess_map(&p, 200, 100, &empty, m), TACHY_ERR_INVAL);
+}
+
+// As a face: the line from eye to eye is horizontal in the crop.
+TEST(a_crop_turns_with_its_points)
+{
+    struct tachy_point eyes[2] = {{100, 100, 0, 1}, {100, 150, 0, 1}};
+    struct tachy_region r = {.x = 100, .y = 120, .w = 40, .h = 60, .points = eyes, .nb_points = 2};
+    tachy_region_crop(&r, &(struct tachy_crop){.from = 0, .to = 1, .scale_x = 1.5, .scale_y = 1.5, .square = true});
+    CHECK(near(r.angle, 90) && near(r.w, 90) && near(r.h, 90));
+    r.angle = 90;
+    tachy_region_crop(&r, &(struct tachy_crop){.shift_y = -0.5}); // up, which is to the right here
+    CHECK(near(r.x, 145) && near(r.y, 120));
+    tachy_region_crop(&r, &(struct tachy_crop){.from = 1, .to = 7}); // no such point
+    CHECK(near(r.angle, 90));
+}
+
+TEST(lists_keep_what_regions_point_to)
+{
+    struct tachy_regions a = {0}, b = {0};
+    uint8_t pixels[6] = {1, 2, 0, 3, 4, 0};
+    for (int turn = 0; turn < 3; turn++) {
+        tachy_regions_clear(&a);
+        tachy_regions_clear(&b);
+        for (int i = 0; i < 100; i++) {
+            struct tachy_region *r = tachy_regions_add(&a);
+            struct tachy_point *p = tachy_regions_alloc(&a, 500 * sizeof(*p));
+            CHECK(r && p);
+            memset(p, i, 500 * sizeof(*p));
+            r->points = p;
+            r->nb_points = 500;
+            r->mask = (struct tachy_mask){pixels, 2, 2, 3, {0, 0, 2, 2}};
+        }
+        CHECK_INT(tachy_regions_copy(&b, a.v, a.nb), TACHY_OK);
+        CHECK_INT(b.nb, 100);
+        for (int i = 0; i < 100; i++) {
+            CHECK(b.v[i].points != a.v[i].points &&
+                  !memcmp(b.v[i].points, a.v[i].points, 500 * sizeof(struct tachy_point)));
+            CHECK(b.v[i].mask.stride == 2 && b.v[i].mask.data[2] == 3 && b.v[i].mask.data[3] == 4);
+        }
+    }
+    tachy_regions_free(&a);
+    tachy_regions_free(&b);
+}
+
+TEST_MAIN(TEST_CASE(suppression_is_the_twin_s), TEST_CASE(a_region_comes_back_from_its_view), TEST_CASE(maps_of_views),
+          TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to))
