@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "postprocess/decode.h"
+#include "postprocess/overlay.h"
 #include "ref/ref_nms.h"
 
 #include <math.h>
@@ -119,5 +120,71 @@ TEST(lists_keep_what_regions_point_to)
     tachy_regions_free(&b);
 }
 
+// Every sample of a plane below `rows` that is in [x0, x1) x [y0, y1) changed, and no other.
+static bool only_inside(const uint8_t *p, ptrdiff_t stride, int bytes, int comps, int w, int h, int x0, int y0, int x1, int y1)
+{
+    for (int y = 0; y < h; y++) {
+        for (int x = 0; x < w; x++) {
+            bool in = x >= x0 && x < x1 && y >= y0 && y < y1;
+            for (int i = 0; i < comps * bytes && comps < 4; i++)
+                if (!in && p[y * stride + (x * comps * bytes + i)] != 0x55)
+                    return false;
+            if (in && comps < 3 && p[y * stride + x * comps * bytes + bytes - 1] == 0x55)
+                return false;
+        }
+    }
+    return true;
+}
+
+TEST(an_overlay_in_every_format)
+{
+    enum { W = 63, H = 41, ROW = 1024 };
+    static uint8_t memory[4][ROW * H];
+    for (int f = 1; f < TACHY_PIX_COUNT; f++) {
+        const struct tachy_pix_desc *d = tachy_pix_desc((enum tachy_pix)f);
+        struct tachy_frame_params p = {.format = (enum tachy_pix)f, .width = W, .height = H};
+        memset(memory, 0x55, sizeof(memory));
+        for (int i = 0; i < d->planes; i++) {
+            p.data[i] = memory[i];
+            p.stride[i] = ROW;
+        }
+        tachy_frame *frame = NULL;
+        CHECK_INT(tachy_frame_new(&frame, &p), TACHY_OK);
+        if (!frame)
+            continue;
+        struct tachy_shape box = {10, 12, 30, 20, -1, {1, 2, 3}, 255};
+        struct tachy_shapes s = {&box, 1, 1};
+        tachy_overlay_draw(&s, frame, p.data, p.stride);
+        for (int i = 0; i < d->planes && i < 3; i++) {
+            bool chroma = !d->rgb && i > 0;
+            int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
+            CHECK(only_inside(memory[i], ROW, d->bytes, d->components[i], (W + sx) >> sx, (H + sy) >> sy, 10 >> sx,
+                              12 >> sy, 30 >> sx, 20 >> sy));
+        }
+        tachy_frame_unref(&frame);
+    }
+}
+
+// Regions with all that can be drawn, also far outside of the picture and without extents.
+TEST(an_overlay_of_odd_regions)
+{
+    static uint8_t pixels[3];
+    struct tachy_frame_params p = {.format = TACHY_PIX_RGB24, .width = 1, .height = 1, .data = {pixels}, .stride = {3}};
+    struct tachy_point points[3] = {{0, 0, 0, 1}, {1e9f, -1e9f, 0, 1}, {NAN, 0, 0, 1}};
+    struct tachy_region r[3] = {
+        {.x = 0.5, .y = 0.5, .w = 1, .h = 1, .class_id = 1000, .label = "caf\xc3\xa9", .score = 1, .track = 1LL << 60},
+        {.x = 1e9, .y = -1e9, .w = 1e9, .h = 0, .angle = 45, .class_id = -1, .track = -1},
+        {.x = NAN, .y = NAN, .w = NAN, .h = NAN, .class_id = -1, .track = -1, .points = points, .nb_points = 3}};
+    struct tachy_shapes s = {0};
+    tachy_frame *f = NULL;
+    CHECK_INT(tachy_frame_new(&f, &p), TACHY_OK);
+    CHECK_INT(tachy_overlay_shapes(&s, &(struct tachy_overlay_params){0}, f, r, 3), TACHY_OK);
+    tachy_overlay_draw(&s, f, p.data, p.stride);
+    CHECK(tachy_overlay_text_width("caf\xc3\xa9", 6) == 22);
+    tachy_shapes_free(&s);
+    tachy_frame_unref(&f);
+}
+
 TEST_MAIN(TEST_CASE(suppression_is_the_twin_s), TEST_CASE(a_region_comes_back_from_its_view), TEST_CASE(maps_of_views),
-          TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to))
+          TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to),
+          TEST_CASE(an_overlay_in_every_format), TEST_CASE(an_overlay_of_odd_regions))
