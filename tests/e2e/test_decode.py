@@ -62,7 +62,7 @@ class Decode(common.Case):
                            capture_output=True, text=True, timeout=60)
         if check:
             self.assertEqual(p.returncode, 0, p.stderr)
-            return [json.loads(line) for line in p.stdout.splitlines()]
+            return json.loads(p.stdout)["regions"]
         return p
 
     def on_frame(self, boxes, size, fit="stretch"):

@@ -1,8 +1,9 @@
 // decode_tool CARD BATCH ITEM WIDTH HEIGHT NAME=FILE.npy...: what the decoders of a card find in a network's
-// outputs for picture ITEM of BATCH, which showed a frame of WIDTH x HEIGHT: one JSON object a region.
+// outputs for picture ITEM of BATCH, which showed a frame of WIDTH x HEIGHT, as a JSON object.
 #include "base/npy.h"
 #include "model/card.h"
 #include "postprocess/decode.h"
+#include "postprocess/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,29 +27,12 @@ static enum tachy_dtype type_of(const struct tachy_npy *a)
     return a->size == 4 ? TACHY_I32 : TACHY_I64;
 }
 
-static json_t *points_of(const struct tachy_region *r)
+static void print_regions(const struct tachy_region *v, int nb)
 {
-    json_t *points = json_array();
-    for (int i = 0; i < r->nb_points; i++)
-        json_array_append_new(points, json_pack("[f,f,f,f]", r->points[i].x, r->points[i].y, r->points[i].z,
-                                                r->points[i].score));
-    return points;
-}
-
-static void print_region(const struct tachy_region *r)
-{
-    json_t *values = json_object(), *embedding = json_array();
-    for (int i = 0; i < r->nb_values; i++)
-        json_object_set_new(values, r->values[i].name, json_real(r->values[i].value));
-    for (int i = 0; i < r->nb_embedding; i++)
-        json_array_append_new(embedding, json_real(r->embedding[i]));
-    json_t *o = json_pack("{s:[f,f,f,f],s:f,s:i,s:s?,s:f,s:o,s:o,s:o}", "box", r->x, r->y, r->w, r->h, "angle",
-                          r->angle, "class", r->class_id, "label", r->label, "score", r->score, "points",
-                          points_of(r), "values", values, "embedding", embedding);
-    char *text = json_dumps(o, JSON_REAL_PRECISION(9));
-    puts(text);
-    free(text);
-    json_decref(o);
+    struct tachy_text t = {0};
+    tachy_regions_json(&t, &(tachy_frame){0}, v, nb, 0);
+    puts(t.failed ? "" : t.p);
+    tachy_text_free(&t);
 }
 
 static int decode(const struct tachy_card *card, const struct tachy_io *io, const struct tachy_tensor *out, int n,
@@ -68,10 +52,8 @@ static int decode(const struct tachy_card *card, const struct tachy_io *io, cons
             err = tachy_decode_run(d, f, &found);
         tachy_decode_close(&d);
     }
-    for (int i = 0; i < found.nb && err == TACHY_OK; i++)
-        print_region(&found.v[i]);
-    if (err == TACHY_OK && !boxes)
-        print_region(about);
+    if (err == TACHY_OK)
+        print_regions(boxes ? found.v : about, boxes ? found.nb : 1);
     tachy_regions_free(&found);
     tachy_regions_free(&whole);
     return err;

@@ -2,8 +2,10 @@
 
 #include "postprocess/decode.h"
 #include "postprocess/overlay.h"
+#include "postprocess/text.h"
 #include "ref/ref_nms.h"
 
+#include <jansson.h>
 #include <math.h>
 
 static uint32_t seed = 1;
@@ -185,6 +187,35 @@ TEST(an_overlay_of_odd_regions)
     tachy_frame_unref(&f);
 }
 
+// Numbers come back bit for bit; names with quotes, breaks and other alphabets too.
+TEST(regions_as_text)
+{
+    const float v[2] = {0.1f, NAN};
+    const struct tachy_named named = {"a \"b\"\n", 1e-7};
+    const struct tachy_point point = {1.0f / 3, 2e9f, 0, 1};
+    const struct tachy_region r = {.x = 0.1, .y = 16777217, .w = 3, .h = 4, .angle = -7.25, .class_id = 2, .score = 0.7f,
+                                   .label = "caf\xc3\xa9, \"noir\"", .track = 1LL << 40, .points = &point, .nb_points = 1,
+                                   .embedding = v, .nb_embedding = 2, .values = &named, .nb_values = 1};
+    struct tachy_text t = {0};
+    tachy_regions_json(&t, &(tachy_frame){.id = 5, .pts = -3, .width = 7, .height = 9}, &r, 1, 0.2);
+    json_t *o = json_loads(t.p, 0, NULL), *region = json_array_get(json_object_get(o, "regions"), 0);
+    CHECK(json_integer_value(json_object_get(o, "frame")) == 5 && json_integer_value(json_object_get(o, "pts")) == -3);
+    CHECK_STR(json_string_value(json_object_get(region, "label")), r.label);
+    CHECK(json_integer_value(json_object_get(region, "track")) == r.track);
+    CHECK((float)json_number_value(json_object_get(region, "score")) == r.score);
+    json_t *box = json_object_get(region, "box"), *spot = json_array_get(json_object_get(region, "points"), 0);
+    CHECK((float)json_number_value(json_array_get(box, 0)) == 0.1f && json_number_value(json_array_get(box, 1)) == 16777216);
+    CHECK((float)json_number_value(json_array_get(spot, 0)) == point.x);
+    CHECK(json_is_null(json_array_get(json_object_get(region, "embedding"), 1)));
+    CHECK((float)json_number_value(json_object_get(json_object_get(region, "values"), named.name)) == 1e-7f);
+    json_decref(o);
+    t.len = 0;
+    tachy_regions_csv(&t, &(tachy_frame){.id = 5}, &r, 1, NAN);
+    CHECK_STR(t.p, "5,,0,1099511627776,2,\"caf\xc3\xa9, \"\"noir\"\"\",0.7,0.1,16777216,3,4,-7.25,0.33333334 2e+09\n");
+    tachy_text_free(&t);
+}
+
 TEST_MAIN(TEST_CASE(suppression_is_the_twin_s), TEST_CASE(a_region_comes_back_from_its_view), TEST_CASE(maps_of_views),
           TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to),
-          TEST_CASE(an_overlay_in_every_format), TEST_CASE(an_overlay_of_odd_regions))
+          TEST_CASE(an_overlay_in_every_format), TEST_CASE(an_overlay_of_odd_regions),
+          TEST_CASE(regions_as_text))
