@@ -67,6 +67,8 @@ struct tachy_card_decoder {
     const char *classes; // CORNERS: the output of class numbers; "": none
     const char *count;   // CORNERS: the output that says how many boxes there are; "": all
     int nb_points;       // that a region has; 0: none
+    int around[2];       // boxes: the region is the square around the first point that the second is on the upper
+                         // edge of, turned so that it is; equal: the box
     const char *order;   // POINTS: a letter for each number of a point: x, y, z, s its score, v a logit of it,
                          // - something else
     enum tachy_layout layout; // HEATMAPS

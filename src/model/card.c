@@ -253,6 +253,8 @@ static void read_card(struct card_reader *r, struct card_doc *d)
         read_input(r, in, c);
     if (outputs && json_object_get(root, "output"))
         card_bad(r, "outputs", "and `output` exclude each other");
+    if (outputs && !strcmp(c->task, "segment"))
+        card_bad(r, "outputs", "is not for the task segment, whose cards have `output`");
     if (outputs)
         card_read_decoders(r, outputs, d);
     if (out)

@@ -142,12 +142,27 @@ static void read_levels(struct card_reader *r, json_t *o, struct tachy_card_deco
         card_bad(r, "name", "names %d outputs for %d strides", c->levels, c->nb_strides);
 }
 
+// Two numbers of points.
+static void read_around(struct card_reader *r, json_t *o, struct tachy_card_decoder *c)
+{
+    json_t *v = json_object_get(o, "around");
+    for (size_t i = 0; v && i < 2; i++) {
+        json_t *e = json_array_get(v, i);
+        json_int_t n = json_integer_value(e);
+        if (!json_is_integer(e) || json_array_size(v) != 2 || n < 0 || n >= c->nb_points)
+            card_bad(r, "around", "must be an array of two different numbers of points, from 0");
+        c->around[i] = (int)TACHY_CLAMP(n, 0, TACHY_MAX(c->nb_points - 1, 0));
+    }
+    if (v && c->around[0] == c->around[1])
+        card_bad(r, "around", "must be an array of two different numbers of points, from 0");
+}
+
 static void read_boxes(struct card_reader *r, json_t *o, struct card_doc *d, struct tachy_card_decoder *c)
 {
     static const char *const known[] = {
         "meaning", "form", "name", "scores", "point_outputs", "classes", "number", "points", "strides", "per_cell",
         "scale", "anchor", "centre", "extents", "order", "objectness", "columns", "unit", "nothing", "activation",
-        "threshold", "overlap", "agnostic", "blend", "limit", "labels"};
+        "threshold", "overlap", "agnostic", "blend", "limit", "labels", "around"};
     static const char *const forms[] = {"yolox", "yolo", "ssd", "distances", "detr", "corners", NULL};
     static const char *const orders[] = {"xy", "yx", NULL};
     static const char *const extents[] = {"linear", "logarithm", NULL};
@@ -159,6 +174,7 @@ static void read_boxes(struct card_reader *r, json_t *o, struct card_doc *d, str
     c->nb_points = card_whole(r, o, "points", 0, 1024, 0);
     if (c->nb_points && c->kind != TACHY_DECODE_SSD && c->kind != TACHY_DECODE_DISTANCES)
         card_bad(r, "points", "of boxes are for the forms ssd and distances");
+    read_around(r, o, c);
     floats(r, o, "scale", 4, 1, c->scale);
     floats(r, o, "anchor", 2, 1, c->anchor);
     c->centre = share(r, o, "centre", 0.5f);

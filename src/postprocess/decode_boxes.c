@@ -222,6 +222,16 @@ static void blend(struct tachy_decode *d, const struct tachy_decode_frame *f, in
         d->spot[k] = (struct tachy_point){(float)(d->spot[k].x / sum), (float)(d->spot[k].y / sum), 0, 1};
 }
 
+// The square around one point whose upper edge another one is on.
+static void set_around(struct tachy_region *r, const struct tachy_point *middle, const struct tachy_point *above)
+{
+    double dx = above->x - middle->x, dy = above->y - middle->y;
+    r->x = middle->x;
+    r->y = middle->y;
+    r->w = r->h = 2 * hypot(dx, dy);
+    r->angle = atan2(dx, -dy) * 180 / 3.14159265358979323846;
+}
+
 static int add_region(struct tachy_decode *d, const struct tachy_decode_frame *f, int i, struct tachy_regions *list)
 {
     const struct tachy_card_decoder *c = d->card;
@@ -243,6 +253,8 @@ static int add_region(struct tachy_decode *d, const struct tachy_decode_frame *f
     r->score = b->score[i];
     r->class_id = b->class_id[i];
     r->label = r->class_id < c->nb_labels ? c->labels[r->class_id] : NULL;
+    if (c->around[0] != c->around[1])
+        set_around(r, &d->spot[c->around[0]], &d->spot[c->around[1]]);
     tachy_region_to_frame(r, f->map);
     if (p) {
         memcpy(p, d->spot, sizeof(*p) * (size_t)c->nb_points);
