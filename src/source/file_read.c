@@ -57,7 +57,9 @@ static int read_failed(tachy_source *s, int e)
         usleep(1000);
         return TACHY_OK;
     }
-    if (e == AVERROR_EXIT) {
+    if (p->in.refused) {
+        p->read_err = TACHY_ERR_FORMAT;
+    } else if (e == AVERROR_EXIT) {
         p->read_err = TACHY_ERR_INTERRUPTED;
     } else if (e != AVERROR_EOF) {
         file_damaged(s, "a packet cannot be read", tachy_av_text(e, text));
@@ -78,6 +80,10 @@ static int read_any(tachy_source *s, AVPacket *packet)
         uint64_t start = tachy_now_ns();
         int e = av_read_frame(p->in.fmt, packet);
         s->read_ns += tachy_now_ns() - start;
+        if (e >= 0 && p->in.refused) { // a list goes on without what it could not open
+            av_packet_unref(packet);
+            e = AVERROR(EPERM);
+        }
         if (e < 0) {
             if (read_failed(s, e))
                 break;

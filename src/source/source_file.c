@@ -173,6 +173,8 @@ static int read_first(tachy_source *s, bool vfr)
     struct file_lane *l = p->lanes[0];
     int err = file_decode(s, l, &l->ready_seq);
     if (err == TACHY_ERR_EOF) {
+        if (p->in.refused)
+            return file_list_refused(&p->in, s->url, s->params.log);
         if (p->read_err)
             return p->read_err;
         if (l->decoded)
@@ -231,6 +233,8 @@ int file_ended(tachy_source *s)
         file_read_side(s, s->params.duration);
     if (p->read_err == TACHY_ERR_INTERRUPTED)
         return p->read_err;
+    if (p->in.refused)
+        return file_list_refused(&p->in, s->url, s->params.log);
     if (p->read_err) // after what could be read
         return tachy_fail(s->params.log, p->read_err, "%s: reading failed before its end: %s",
                           s->url, tachy_err_text(p->read_err));
