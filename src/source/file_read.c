@@ -59,6 +59,8 @@ static int read_failed(tachy_source *s, int e)
     }
     if (p->in.silent) { // whatever the demuxer makes of it
         p->read_err = TACHY_ERR_AGAIN;
+    } else if (p->in.refused) {
+        p->read_err = TACHY_ERR_FORMAT;
     } else if (e == AVERROR_EXIT) {
         p->read_err = TACHY_ERR_INTERRUPTED;
     } else if (e != AVERROR_EOF) {
@@ -80,6 +82,10 @@ static int read_any(tachy_source *s, AVPacket *packet)
         uint64_t start = tachy_now_ns();
         int e = file_input_read(&p->in, packet);
         s->read_ns += tachy_now_ns() - start;
+        if (e >= 0 && p->in.refused) { // a list goes on without what it could not open
+            av_packet_unref(packet);
+            e = AVERROR(EPERM);
+        }
         if (e < 0) {
             if (read_failed(s, e))
                 break;
