@@ -199,6 +199,7 @@ struct file {
     int64_t start, end;      // of the range, in ticks from `zero`; end: INT64_MAX without
     AVPacket *ahead[AHEAD_MAX]; // video packets read before decoding
     int nb_ahead, next_ahead;
+    int ahead_failed;        // TACHY_ERR_NOMEM: the packet after them is lost
     int64_t jump_us;         // added to every timestamp after a discontinuity of the stream
     int64_t demuxed_us;      // last video dts after that; AV_NOPTS_VALUE: none
     bool gap;                // a packet was lost: the next one is marked

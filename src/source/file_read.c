@@ -132,7 +132,7 @@ int file_read_packet(tachy_source *s, AVPacket *packet)
         av_packet_free(held);
         return TACHY_OK;
     }
-    return read_video(s, packet);
+    return p->ahead_failed ? p->ahead_failed : read_video(s, packet);
 }
 
 static int hold(struct file *p, AVPacket *packet)
@@ -178,7 +178,7 @@ static void drop_ahead(struct file *p)
 {
     for (int i = p->next_ahead; i < p->nb_ahead; i++)
         av_packet_free(&p->ahead[i]);
-    p->nb_ahead = p->next_ahead = 0;
+    p->nb_ahead = p->next_ahead = p->ahead_failed = 0;
 }
 
 static void forget_position(tachy_source *s)
@@ -278,7 +278,8 @@ bool file_vfr(tachy_source *s)
         pts[n] = p->packet->pts;
         dts[n++] = p->packet->dts;
         bytes += (size_t)p->packet->size;
-        if (hold(p, p->packet)) {
+        p->ahead_failed = hold(p, p->packet);
+        if (p->ahead_failed) {
             av_packet_unref(p->packet);
             break;
         }
