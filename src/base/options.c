@@ -509,10 +509,9 @@ static size_t list_keys(const char **out, bool all)
 
 const struct tachy_option *tachy_option_find(const char *name, const char **nearest)
 {
-    if (nearest)
-        *nearest = NULL;
-    const struct tachy_option *o = find(name);
-    if (o || !nearest)
+    TACHY_CLEAR(nearest);
+    const struct tachy_option *o = name ? find(name) : NULL;
+    if (o || !nearest || !name)
         return o;
     const char *names[NAMES_MAX];
     size_t n = tachy_option_count();
@@ -565,6 +564,8 @@ const struct tachy_option *tachy_option_lookup(const char *name, const char **ne
 {
     char dashed[64];
     const struct tachy_option *o = tachy_option_find(name, nearest);
+    if (!name)
+        return NULL;
     snprintf(dashed, sizeof(dashed), "%s", name);
     for (char *p = dashed; *p; p++)
         *p = *p == '_' ? '-' : *p;

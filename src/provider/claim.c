@@ -156,6 +156,27 @@ static bool leave_int8(struct claims *c)
     return true;
 }
 
+// Also where it is left for another reason, for what reads it.
+static void leave_wrong_shape(struct claims *c, size_t i, size_t from)
+{
+    if (c->why[from] != reader_wrong_shape)
+        return;
+    leave(c, i, reader_wrong_shape);
+    c->why[i] = reader_wrong_shape;
+}
+
+// What is computed from a value whose shape is inferred wrong. False: out of memory.
+static bool leave_wrong_shapes(struct claims *c)
+{
+    size_t i = 0;
+    while (i < c->nb && c->why[i] != reader_wrong_shape)
+        i++;
+    while (i < c->nb)
+        if (!visit(c, i++, leave_wrong_shape))
+            return false;
+    return true;
+}
+
 static void leave_any(struct claims *c, size_t i, size_t from)
 {
     if (c->any[from] && !c->ours[i])
@@ -220,6 +241,8 @@ static int read_all(struct claims *c, bool qdq, const struct tachy_log *log)
         if (why)
             tachy_msg(log, TACHY_LOG_VERBOSE, "provider: %s %s is left to ONNX Runtime: %s", op, name, why);
     }
+    if (err == TACHY_OK && !leave_wrong_shapes(c))
+        err = TACHY_ERR_NOMEM;
     if (err == TACHY_OK && ((!qdq && !leave_int8(c)) || !keep_any_inside(c)))
         err = TACHY_ERR_NOMEM;
     for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {

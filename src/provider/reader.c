@@ -3,6 +3,8 @@
 #include "base/base.h"
 #include "plan/cpu/plan.h"
 
+const char reader_wrong_shape[] = "its shape, as ONNX infers it, is not the one that is computed";
+
 bool reader_ok(const struct reader *r, OrtStatus *s)
 {
     if (!s)

@@ -85,3 +85,5 @@ struct tachy_value *reader_apply(struct reader_node *n, enum tachy_plan_act act,
                                  struct tachy_value *x, struct tachy_value *out);
 #define READER_NOMEM "no memory"
 #define READER_ATTRIBUTE "an attribute or a form of the operator that is not built"
+// The shape of a node's output is not what will come. So it is with what is computed from it.
+extern const char reader_wrong_shape[];

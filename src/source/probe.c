@@ -300,10 +300,10 @@ static json_t *file_json(struct file_input *in, const char *url)
 
 int tachy_probe(char **json, const struct tachy_source_params *p)
 {
-    const char *url = p->url;
-    const struct tachy_log *log = p->log;
-    *json = NULL;
-    if (!TACHY_CHECK(log, url && url[0]))
+    const char *url = p ? p->url : NULL;
+    const struct tachy_log *log = TACHY_LOG_OF(p, log);
+    TACHY_CLEAR(json);
+    if (!TACHY_CHECK(log, json && url && url[0]))
         return TACHY_ERR_INVAL;
     struct file_input in = {.stop = p->stop, .timeout = p->timeout};
     int err = file_input_open(&in, url, (struct tachy_rational){0}, log);

@@ -205,6 +205,8 @@ static int allow_all(struct tachy_landlock *l, const struct tachy_sandbox_params
 int tachy_sandbox(const struct tachy_sandbox_params *p)
 {
     struct tachy_landlock l;
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && (p->inputs || !p->nb_inputs) && (p->outputs || !p->nb_outputs)))
+        return TACHY_ERR_INVAL;
     int err = p->settings ? check_settings(p->settings, p->log) : TACHY_OK;
     if (err == TACHY_OK)
         err = check_threads(p->log);

@@ -58,6 +58,7 @@ static void deconv(struct check *c, const struct set *s)
     bool pads = check_range(c, 0, 1);
     sh->pad_top = pads ? check_range(c, 0, sh->kh - 1) : 0;
     sh->pad_left = pads ? check_range(c, 0, sh->kw - 1) : 0;
+    sh->pad_bottom = check_range(c, 0, 2), sh->pad_right = check_range(c, 0, 2); // only the output counts
     d.out_h = (sh->h - 1) * sh->stride_h + sh->kh - sh->pad_top - check_range(c, 0, pads);
     d.out_w = (sh->w - 1) * sh->stride_w + sh->kw - sh->pad_left - check_range(c, 0, pads);
     if (d.out_h < 1 || d.out_w < 1)

@@ -104,6 +104,14 @@ static struct tachy_value *gather(void)
     return make(TACHY_OP_GATHER, channels, VALUE(2, 2, 2, 3, 7), y, whole(2, SHAPE(2, 2), 6), NULL);
 }
 
+// A single number as the index takes the dimension away, also the first one.
+static struct tachy_value *gather_one(void)
+{
+    struct tachy_plan_attr first = {.axis = 0}, last = {.axis = 2};
+    struct tachy_value *y = make(TACHY_OP_GATHER, first, VALUE(6, 5, 7), x, whole(0, SHAPE(1), 2), NULL);
+    return make(TACHY_OP_GATHER, last, VALUE(6, 5), y, whole(0, SHAPE(1), 7), NULL);
+}
+
 static struct tachy_value *gather_each(void)
 {
     struct tachy_plan_attr a = {.axis = 2};
@@ -228,10 +236,10 @@ static double at(const struct tachy_value *v, const void *data, int64_t i)
     return tachy_constant_at(&like_it, i);
 }
 
-static void run(const float *in, void *out, int threads)
+static void run(const float *in, void *out, int threads, enum tachy_guard guard)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_cpu_plan_params params = {.threads = threads};
+    struct tachy_cpu_plan_params params = {.threads = threads, .guard = guard};
     CHECK_INT(tachy_cpu_plan_open(&p, g, &params), TACHY_OK);
     if (p)
         CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){in}, (float *const[]){out}), TACHY_OK);
@@ -268,9 +276,11 @@ static void checked(struct tachy_value *(*build)(void), double limit)
         memcpy(want, tachy_f64_value(f, y), n * sizeof(*want));
         tachy_f64_close(&f);
         CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
-        run(in, got, 1);
-        run(in, again, 3);
-        CHECK(!memcmp(got, again, size));
+        run(in, got, 1, TACHY_GUARD_NONE);
+        for (enum tachy_guard guard = TACHY_GUARD_NONE; guard <= TACHY_GUARD_BEGIN; guard++) {
+            run(in, again, 3, guard);
+            CHECK(!memcmp(got, again, size));
+        }
         CHECK(error_of(g->out[0], got, want) <= (g->out[0]->dtype == TACHY_F32 ? limit : 0));
         free(want);
         free(got);
@@ -295,6 +305,7 @@ TEST(indices)
     checked(levels, 2e-6);
     checked(last_smallest, 0);
     checked(gather, 2e-6);
+    checked(gather_one, 2e-6);
     checked(gather_each, 2e-6);
     checked(gather_nd, 2e-6);
     checked(followed, 2e-6);

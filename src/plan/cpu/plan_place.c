@@ -268,6 +268,24 @@ static size_t lowest(struct slot *const *placed, int n, const struct slot *s)
     return at;
 }
 
+// Each with a base of its own, behind those of the graph's outputs.
+static int separate(struct placing *p, struct plan_places *out)
+{
+    int first = BASE_INPUTS + p->g->nb_in + p->g->nb_out;
+    out->own = malloc(sizeof(*out->own) * (size_t)TACHY_MAX(p->nb_slots, 1));
+    if (!out->own)
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < p->nb_slots; i++) {
+        if (p->slots[i].base != BASE_ARENA)
+            continue;
+        p->slots[i].base = first + out->nb_own;
+        out->own[out->nb_own++] = p->slots[i].size;
+        out->values += TACHY_ALIGN(p->slots[i].size, 16);
+    }
+    out->arena = out->values;
+    return TACHY_OK;
+}
+
 static int colour(struct placing *p, struct plan_places *out)
 {
     struct slot **order = malloc(sizeof(*order) * (size_t)TACHY_MAX(p->nb_slots, 1));
@@ -324,7 +342,7 @@ static void settle(const struct placing *p, struct plan_ref *ref)
     }
 }
 
-int plan_place(struct plan_places *out, const struct tachy_graph *g, bool apart)
+int plan_place(struct plan_places *out, const struct tachy_graph *g, bool apart, bool own)
 {
     size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
     struct placing p = {.g = g, .apart = apart};
@@ -334,10 +352,10 @@ int plan_place(struct plan_places *out, const struct tachy_graph *g, bool apart)
     p.part = calloc(n, sizeof(*p.part));
     p.joined = calloc(n, sizeof(*p.joined));
     int err = p.ref && p.sums && p.slots && p.part && p.joined ? TACHY_OK : TACHY_ERR_NOMEM;
-    *out = (struct plan_places){p.ref, p.sums, p.joined, 0, 0};
+    *out = (struct plan_places){.ref = p.ref, .sums = p.sums, .joined = p.joined};
     if (err == TACHY_OK) {
         place_all(&p);
-        err = colour(&p, out);
+        err = own ? separate(&p, out) : colour(&p, out);
     }
     if (err == TACHY_OK) {
         settle(&p, p.ref);
@@ -355,6 +373,6 @@ void plan_place_free(struct plan_places *p)
     free(p->ref);
     free(p->sums);
     free(p->joined);
-    p->ref = p->sums = NULL;
-    p->joined = NULL;
+    free(p->own);
+    *p = (struct plan_places){0};
 }
