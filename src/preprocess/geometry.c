@@ -102,6 +102,8 @@ int tachy_preprocess_map(const struct tachy_preprocess_params *p, int frame_widt
 {
     static const struct tachy_view whole;
     struct tachy_geometry g;
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && map))
+        return TACHY_ERR_INVAL;
     int err = tachy_geometry_build(&g, p, frame_width, frame_height, view ? view : &whole);
     if (err < 0)
         return err;
