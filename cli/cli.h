@@ -62,6 +62,10 @@ int cli_run(struct cli *c); // the exit status
 double cli_timeout(const struct cli *c);
 void cli_free(struct cli *c);
 
+// --sandbox: see tachy_sandbox(). The sentence of a failure is left for message_failed().
+int cli_enter_sandbox(struct cli *c, const char *const *inputs, size_t nb_inputs, const char *const *outputs,
+                      size_t nb_outputs);
+
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
 

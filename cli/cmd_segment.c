@@ -418,6 +418,10 @@ static int run_segment(struct cli *c)
     s.misused = err == TACHY_ERR_INVAL;
     if (err == TACHY_OK)
         err = segment_check_files(&s);
+    if (err == TACHY_OK) {
+        err = segment_enter_sandbox(&s);
+        s.misused = err == TACHY_ERR_INVAL;
+    }
     if (err == TACHY_OK)
         err = run_watched(&s);
     if (err < 0)

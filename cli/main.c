@@ -74,6 +74,17 @@ double cli_timeout(const struct cli *c)
     return s == 0 && tachy_settings_is_set(c->settings, "input.timeout") ? -1 : s;
 }
 
+int cli_enter_sandbox(struct cli *c, const char *const *inputs, size_t nb_inputs, const char *const *outputs,
+                      size_t nb_outputs)
+{
+    if (c->in_shell) {
+        message_error("--sandbox shuts the whole process in; run this command outside of the shell");
+        return TACHY_ERR_INVAL;
+    }
+    return tachy_sandbox(tachy_sandbox_params(.inputs = inputs, .nb_inputs = nb_inputs, .outputs = outputs,
+                                              .nb_outputs = nb_outputs, .settings = c->settings, .log = &c->log));
+}
+
 int cli_run(struct cli *c) { return c->verb->run(c); }
 
 void cli_free(struct cli *c)
