@@ -429,6 +429,8 @@ error:
 
 int tachy_settings_load(tachy_settings *s, const char *yaml_path)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, log), s && yaml_path))
+        return TACHY_ERR_INVAL;
     int err = tachy_settings_load_as(s, yaml_path, NULL, TACHY_RANK_FILE + s->files);
     s->files += err == TACHY_OK;
     return err;

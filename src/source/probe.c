@@ -234,7 +234,7 @@ static int vary(const struct times *t, bool ended)
 
 // For each stream 1 where its frames' distances differ, 0 where not, -1 unknown, from the
 // times of the first packets. False: no memory.
-static bool find_vfr(const struct file_input *in, int *varies)
+static bool find_vfr(struct file_input *in, int *varies)
 {
     unsigned n = in->fmt->nb_streams;
     struct times *all = calloc(n, sizeof(*all));
@@ -253,7 +253,7 @@ static bool find_vfr(const struct file_input *in, int *varies)
     }
     bool ended = false;
     for (int k = 0; ok && !ended && k < VFR_PACKETS; k++) {
-        ended = av_read_frame(in->fmt, packet) < 0;
+        ended = file_input_read(in, packet) < 0;
         if (!ended && packet->stream_index >= 0 && packet->stream_index < (int)n)
             note_packet(&all[packet->stream_index], packet);
         av_packet_unref(packet);
@@ -271,7 +271,7 @@ static bool find_vfr(const struct file_input *in, int *varies)
     return ok;
 }
 
-static json_t *file_json(const struct file_input *in, const char *url)
+static json_t *file_json(struct file_input *in, const char *url)
 {
     const AVFormatContext *fmt = in->fmt;
     unsigned n = fmt->nb_streams;
@@ -300,12 +300,14 @@ static json_t *file_json(const struct file_input *in, const char *url)
     return o;
 }
 
-int tachy_probe(char **json, const char *url, const struct tachy_log *log)
+int tachy_probe(char **json, const struct tachy_source_params *p)
 {
-    *json = NULL;
-    if (!TACHY_CHECK(log, url && url[0]))
+    const char *url = p ? p->url : NULL;
+    const struct tachy_log *log = TACHY_LOG_OF(p, log);
+    TACHY_CLEAR(json);
+    if (!TACHY_CHECK(log, json && url && url[0]))
         return TACHY_ERR_INVAL;
-    struct file_input in = {0};
+    struct file_input in = {.stop = p->stop, .timeout = p->timeout};
     int err = file_input_open(&in, url, (struct tachy_rational){0}, log);
     if (!err) {
         json_t *o = file_json(&in, url);
@@ -313,6 +315,12 @@ int tachy_probe(char **json, const char *url, const struct tachy_log *log)
         json_decref(o);
         if (!*json)
             err = tachy_fail(log, TACHY_ERR_NOMEM, "%s: no memory for its description", url);
+        else if (in.silent) // its frames' distances are not known
+            err = file_input_silent(&in, url, log);
+    }
+    if (err) {
+        tachy_free(*json);
+        *json = NULL;
     }
     file_input_close(&in);
     return err;

@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *json = NULL;
     struct tachy_source_params p = params_for(data, size, url);
     read_some(&p);
-    tachy_probe(&json, url, NULL);
+    tachy_probe(&json, tachy_source_params(.url = url));
     tachy_free(json);
     return 0;
 }
