@@ -221,6 +221,12 @@ struct tachy_plan_attr {
 
 struct tachy_node;
 
+// One input of a node that reads a value. Those of one value are a list in no order.
+struct tachy_use {
+    struct tachy_node *by;
+    struct tachy_use *prev, *next;
+};
+
 // A tensor: an input of the graph, a constant, or what a node makes.
 //
 // Types: what is computed is F32. Values of U8, I8, I32 and I64 hold whole numbers of magnitude
@@ -244,6 +250,7 @@ struct tachy_value {
     const void *data;           // constant, dense, in shape's order; NULL otherwise
     struct tachy_node *made_by; // NULL: an input or a constant
     int uses;                   // by nodes' inputs and the graph's outputs
+    struct tachy_use *used;     // those by nodes' inputs
     int64_t most; // of types other than F32: the largest magnitude that an element can have
 };
 
@@ -251,7 +258,8 @@ struct tachy_node {
     enum tachy_plan_op op;
     char *name; // of the model's node that it came from
     struct tachy_plan_attr attr;
-    struct tachy_value **in; // absent inputs are NULL
+    struct tachy_value **in; // absent inputs are NULL; changed by tachy_node_set_input() alone
+    struct tachy_use *use;   // one for each input
     int nb_in;
     struct tachy_value *out;
     struct tachy_node *prev, *next; // in an order in which values are made before they are used
@@ -265,6 +273,8 @@ struct tachy_graph {
     struct tachy_value **values; // all that were ever made
     int nb_values;
     struct graph_memory *memory; // blocks that live as long as the graph
+    char *small; // `left` bytes of one of them that are not used yet
+    size_t left;
 };
 
 int tachy_graph_open(struct tachy_graph **out, const struct tachy_log *log);
@@ -298,7 +308,10 @@ void tachy_graph_replace(struct tachy_graph *g, struct tachy_value *from, struct
 // Takes a node out. Its output must have no uses.
 void tachy_graph_remove(struct tachy_graph *g, struct tachy_node *n);
 // The only node that uses `v`; NULL where there are none, several, or the graph's output is one.
-struct tachy_node *tachy_value_user(const struct tachy_graph *g, const struct tachy_value *v);
+static inline struct tachy_node *tachy_value_user(const struct tachy_value *v)
+{
+    return v->uses == 1 && v->used ? v->used->by : NULL;
+}
 
 static inline bool tachy_value_is_constant(const struct tachy_value *v) { return v && v->data; }
 int64_t tachy_value_elements(const struct tachy_value *v);
