@@ -95,7 +95,7 @@ enum tachy_plan_act {
     TACHY_PLAN_IS_INF,    // a: also the negative one, b: also the positive one
     TACHY_PLAN_QUANTIZE,  // halves to the even neighbour, plus a, within b to b + 255: of type U8 or I8
     TACHY_PLAN_SIGN,
-    TACHY_PLAN_TRUNC, // towards zero
+    TACHY_PLAN_TRUNC, // towards zero, within the limits of the output's type; NaN: the lower one
     TACHY_PLAN_TRUTH, // x != 0
     TACHY_PLAN_NOT,   // x == 0
     TACHY_PLAN_ACTS
@@ -323,6 +323,8 @@ static inline bool tachy_value_same_shape(const struct tachy_value *a, const str
 // Types (graph_types.c). The largest magnitude of a type, INT64_MAX for the wide ones; that of a
 // constant's elements; that of what a node makes, by its inputs' `most`. 0 for F32.
 int64_t tachy_dtype_most(enum tachy_dtype t);
+// The smallest number of an integer type, and its largest that is a float32.
+void tachy_dtype_limits(enum tachy_dtype t, float *least, float *most);
 int64_t tachy_constant_most(const struct tachy_value *v);
 int64_t tachy_node_most(const struct tachy_node *n);
 // What is wrong with the types of a node's inputs and output, or NULL.
