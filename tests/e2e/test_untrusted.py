@@ -1,7 +1,7 @@
 """Files that somebody sent: they do not have other files opened, and are refused with a sentence."""
 import functools
 import http.server
-import pathlib
+import struct
 import threading
 import unittest
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from common import Case, ffmpeg, main, run
+from common import Case, ffmpeg, ffprobe, main, run
 
 LISTS = {
     "hls": "#EXTM3U\n#EXT-X-TARGETDURATION:2\n" + "#EXTINF:1.0,\n{}\n" + "#EXT-X-ENDLIST\n",
@@ -101,6 +101,37 @@ class Untrusted(Case):
         self.refused("probe", f"{at}/evil.mp4?x.m3u8", words=["hls"])
         self.put("evil.m3u8", LISTS["hls"].format(f"file:{self.tmp / 'secret.ts'}"))
         self.refused("probe", f"{at}/evil.m3u8", words=["evil.m3u8"])
+
+    def test_times_that_no_file_has(self):
+        """IVF has 64 bits for a time; what is computed from it overflows nowhere."""
+        whole = self.tmp / "whole.ivf"
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=10:duration=1", "-pix_fmt", "yuv420p", "-c:v", "libvpx", whole)
+        data = whole.read_bytes()
+        at, times = 32, []
+        while at < len(data):
+            size, = struct.unpack_from("<I", data, at)
+            times.append(at + 4)
+            at += 12 + size
+        self.assertEqual(len(times), 10)
+        most, least = 2**63 - 1, -2**63
+        for name, edit in {"one": {4: most}, "first": {0: most - 3}, "all": {i: most - 10 + i for i in range(10)},
+                           "none": {3: least}, "back": {5: least + 1}, "steps": {i: most // (10 - i) for i in range(10)},
+                           "turns": {i: (most - i, 2**61, 5)[i % 3] for i in range(10)}}.items():
+            with self.subTest(name):
+                bad = bytearray(data)
+                for i, t in edit.items():
+                    struct.pack_into("<q", bad, times[i], t)
+                path = self.tmp / f"{name}.ivf"
+                path.write_bytes(bad)
+                if name == "steps":
+                    run("probe", path)
+                out = self.tmp / f"{name}.mkv"
+                p = run("segment", path, "--mode", "mask", "--provider", "null", "-c:v", "ffv1", "-y", "-o", out)
+                self.assertNotIn("runtime error", p.stderr) # the sanitizer's
+                shown = [float(f["pts_time"]) for f in ffprobe(out, "-show_frames")["frames"]]
+                self.assertEqual(shown, sorted(set(shown)))
+                self.assertGreaterEqual(len(shown), 8)
+                self.assertLess(shown[-1], 4e9)
 
     def model(self, location, inside_node=False):
         """A model whose weights are in another file."""
