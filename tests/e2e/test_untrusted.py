@@ -1,6 +1,7 @@
 """Files that somebody sent: they do not have other files opened, and are refused with a sentence."""
 import functools
 import http.server
+import os
 import struct
 import threading
 import unittest
@@ -132,6 +133,38 @@ class Untrusted(Case):
                 self.assertEqual(shown, sorted(set(shown)))
                 self.assertGreaterEqual(len(shown), 8)
                 self.assertLess(shown[-1], 4e9)
+
+    def test_a_named_pipe_is_not_waited_for(self):
+        pipe = self.tmp / "pipe"
+        os.mkfifo(pipe)
+        for args in (["config", "-c", pipe], ["config", "--config", pipe], ["model", "verify", "--card", pipe, pipe],
+                     ["model", "import", pipe, "-o", self.tmp / "o.onnx"]):
+            with self.subTest(args=args[:2]):
+                p = run(*args, check=False, timeout=60)
+                self.assertNotEqual(p.returncode, 0)
+                self.assertIn("regular file", p.stderr)
+
+    def test_sound_that_no_decoder_can_read(self):
+        whole, bad, out = (self.tmp / n for n in ("whole.mkv", "bad.mkv", "out.mkv"))
+        ffmpeg("-i", self.tmp / "secret.ts", "-f", "lavfi", "-i", "sine=duration=1", "-c:v", "copy", "-c:a", "libvorbis", whole)
+        data = bytearray(whole.read_bytes())
+        at = data.index(b"\x05vorbis") + 7 # the codebooks
+        data[at:at + 64] = bytes(64)
+        bad.write_bytes(data)
+        segment = ["--mode", "mask", "--provider", "null", "-c:v", "ffv1", "-y", "-o", out]
+        kinds = lambda: [s["codec_type"] for s in ffprobe(out)["streams"]]
+        run("segment", whole, *segment)
+        self.assertEqual(kinds(), ["video", "audio"])
+        p = run("segment", bad, *segment)
+        self.assertIn("vorbis", p.stderr)
+        self.assertIn("its header is damaged", p.stderr)
+        self.assertEqual(kinds(), ["video"])
+
+    def test_wide_and_low(self):
+        path, out = self.tmp / "wide.mkv", self.tmp / "o.mp4"
+        ffmpeg("-f", "lavfi", "-i", "color=size=8192x16:rate=5:duration=0.4", "-c:v", "ffv1", "-pix_fmt", "yuv420p", path)
+        run("segment", path, "--mode", "mask", "--provider", "null", "-o", out) # x265 refuses it
+        self.assertEqual(ffprobe(out)["streams"][0]["codec_name"], "h264")
 
     def model(self, location, inside_node=False):
         """A model whose weights are in another file."""
