@@ -218,7 +218,8 @@ TEST(refusals_of_settings)
     static const char *const rows[][2] = {
         {"gpu.device", "cuda"}, {"gpu.ids", "0,1"}, {"pipeline.stages.decode.device", "nvdec"},
         {"output.encoder", "nvenc"}, {"model.provider", "cuda-ort"}, {"metrics.address", "9464"},
-        {"run.interactive", "yes"}, {"run.calibrate", "yes"}, {"model.provider_options", "library=/tmp/x.so"}, {"model.card", "x.json"},
+        {"run.interactive", "yes"}, {"run.calibrate", "yes"},
+        {"model.provider_options", "library=/tmp/x.so"}, {"model.card", "x.json"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         tachy_settings *s;
