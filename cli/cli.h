@@ -205,7 +205,8 @@ bool metrics_same_secret(const char *a, const char *b);
 char *metrics_text(const struct tachy_snapshot *s);
 
 // cmd_config.c: the settings as a configuration file; `all`: also those that have their default.
-void config_print(FILE *f, const tachy_settings *s, bool all);
+// TACHY_ERR_NOMEM: a part is missing.
+int config_print(FILE *f, const tachy_settings *s, bool all);
 
 // cmd_help.c
 void help_overview(FILE *f);

@@ -258,14 +258,14 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
 {
     AVDictionary *options = NULL;
     tachy_av_quiet();
-    int err = resolve(in, url, rate, &options, log);
+    int err = resolve(in, file_list_prefix(in, url), rate, &options, log);
     if (err) {
         av_dict_free(&options);
         return err;
     }
     const AVInputFormat *sequence = in->pictures ? av_find_input_format("image2") : NULL;
     in->fmt = file_context(in);
-    if (!in->fmt) {
+    if (!in->fmt || file_list_guard(in) < 0) {
         av_dict_free(&options);
         return TACHY_ERR_NOMEM;
     }
@@ -274,16 +274,18 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
     // Frees the context where it fails.
     int e = avformat_open_input(&in->fmt, in->name, sequence, &options);
     av_dict_free(&options);
-    if (e < 0)
-        return open_failed(in, url, e, log);
+    if (e < 0) {
+        err = e == AVERROR_EXIT ? TACHY_OK : file_list_failed(in, url, log);
+        return err < 0 ? err : open_failed(in, url, e, log);
+    }
     if (is_text_art(in->fmt->iformat))
         return tachy_fail(log, TACHY_ERR_FORMAT, "%s: is text, not a video or picture", url);
     classify(in);
     file_input_wait(in);
     e = avformat_find_stream_info(in->fmt, NULL);
-    if (e < 0)
-        return open_failed(in, url, e, log);
-    return TACHY_OK;
+    if (in->refused)
+        return file_list_refused(in, url, log);
+    return e < 0 ? open_failed(in, url, e, log) : TACHY_OK;
 }
 
 void file_input_close(struct file_input *in)
@@ -291,7 +293,8 @@ void file_input_close(struct file_input *in)
     avformat_close_input(&in->fmt);
     file_pipe_close(in);
     free(in->name);
-    in->name = NULL;
+    free(in->refused);
+    in->name = in->refused = NULL;
 }
 
 int file_input_choose(const struct file_input *in, const char *url, AVStream **video,

@@ -59,6 +59,8 @@ static int read_failed(tachy_source *s, int e)
     }
     if (p->in.silent) { // whatever the demuxer makes of it
         p->read_err = TACHY_ERR_AGAIN;
+    } else if (p->in.refused) {
+        p->read_err = TACHY_ERR_FORMAT;
     } else if (e == AVERROR_EXIT) {
         p->read_err = TACHY_ERR_INTERRUPTED;
     } else if (e != AVERROR_EOF) {
@@ -80,6 +82,10 @@ static int read_any(tachy_source *s, AVPacket *packet)
         uint64_t start = tachy_now_ns();
         int e = file_input_read(&p->in, packet);
         s->read_ns += tachy_now_ns() - start;
+        if (e >= 0 && p->in.refused) { // a list goes on without what it could not open
+            av_packet_unref(packet);
+            e = AVERROR(EPERM);
+        }
         if (e < 0) {
             if (read_failed(s, e))
                 break;
@@ -126,7 +132,7 @@ int file_read_packet(tachy_source *s, AVPacket *packet)
         av_packet_free(held);
         return TACHY_OK;
     }
-    return read_video(s, packet);
+    return p->ahead_failed ? p->ahead_failed : read_video(s, packet);
 }
 
 static int hold(struct file *p, AVPacket *packet)
@@ -172,7 +178,7 @@ static void drop_ahead(struct file *p)
 {
     for (int i = p->next_ahead; i < p->nb_ahead; i++)
         av_packet_free(&p->ahead[i]);
-    p->nb_ahead = p->next_ahead = 0;
+    p->nb_ahead = p->next_ahead = p->ahead_failed = 0;
 }
 
 static void forget_position(tachy_source *s)
@@ -272,7 +278,8 @@ bool file_vfr(tachy_source *s)
         pts[n] = p->packet->pts;
         dts[n++] = p->packet->dts;
         bytes += (size_t)p->packet->size;
-        if (hold(p, p->packet)) {
+        p->ahead_failed = hold(p, p->packet);
+        if (p->ahead_failed) {
             av_packet_unref(p->packet);
             break;
         }

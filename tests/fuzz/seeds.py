@@ -67,6 +67,7 @@ def job(out):
             + record(3, b"head", 0, 2))
     write(out, "part", b"\0" + part)
     write(out, "part_with_sums", b"\1" + part)
+    write(out, "part_that_claims_more", b"\0tachyp1\n" + struct.pack("=IIqqqQII", 1, 0, 0, 0, 1, 2**31 - 65536, 0, 0))
     write(out, "part_empty", b"\1tachyp1\n" + record(3))
     record = {"of": {"input": "a"}, "parts": [8, 8], "part_frames": 10, "frames": 20, "last_pts": 19, "end_time": 0.8,
               "encoder_pts": 19, "encoder_distance": 1, "last_frames": [{"frame": 18, "pts": 18, "pixels": "00"}],

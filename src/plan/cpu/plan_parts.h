@@ -202,7 +202,7 @@ struct plan_places {
 int plan_place(struct plan_places *p, const struct tachy_graph *g, bool apart, bool own);
 void plan_place_free(struct plan_places *p);
 // Whether a convolution and the node behind it run as one (plan_joined.c).
-bool plan_joins(const struct tachy_graph *g, const struct tachy_node *n);
+bool plan_joins(const struct tachy_node *n);
 // Makes one of two convolutions' steps, the second of which comes last. Their rows are set then.
 void plan_join(struct plan_step *first, struct plan_step *second);
 // Bytes of scratch that a step has in front of what its kernels use.
