@@ -125,7 +125,9 @@ class Server:
         return None if hung else status
 
     def sites(self):
-        return {s.name.decode(): s.live for s in self.report.sites[:self.report.nb_sites]}
+        """Allocations that are left, by who asked; without the dynamic loader's, which keeps its tables."""
+        sites = {s.name.decode(): s.live for s in self.report.sites[:self.report.nb_sites]}
+        return {name: live for name, live in sites.items() if not name.startswith("ld-")}
 
     def stack(self, which="stack"):
         return [s.value.decode() for s in getattr(self.report, which) if s.value]
@@ -286,7 +288,7 @@ class Faults:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("shim")
+    p.add_argument("shim", type=os.path.abspath)
     p.add_argument("kind", choices=KINDS)
     p.add_argument("--every", type=int, default=1)
     p.add_argument("--job", action="append", choices=JOBS)
