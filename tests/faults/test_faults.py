@@ -191,6 +191,9 @@ class Faults:
         for _ in range(2):
             self.tidy()
             status = self.server.run(self.kind)
+            if status and os.WIFEXITED(status) and os.WEXITSTATUS(status) == 99:
+                print(f"skipped: this system allows no seccomp filter: {self.said()}")
+                sys.exit(77)
             if status:
                 raise AssertionError(f"{self.name}: status {status} without a fault: {self.said()}")
         self.whole, self.text = self.left(), self.said("stdout")
