@@ -11,6 +11,8 @@
 // - What went wrong is logged once, at TACHY_LOG_ERR, as one sentence that names the file,
 //   option or library and what to do about it. The library never prints, exits or aborts.
 // - `{0}` is a valid params struct unless a field says "required"; 0 means the default.
+// - Signals are the process's: one that ignores SIGPIPE and SIGXFSZ gets an error with a sentence
+//   where a reader has gone or a file meets its limit on size; the default would end the process.
 // - Strings are UTF-8. A `const char *` that is passed in need only live until the call
 //   returns, unless its comment says otherwise.
 // - Functions that end an object (`_close`, `_free`, `_leave`, `_unref`) take a pointer to it, which they
@@ -39,7 +41,7 @@ extern "C" {
     X(ERR_NOT_FOUND, -3, "not found")                                                              \
     X(ERR_EXISTS, -4, "exists already")                                                            \
     X(ERR_IO, -5, "input or output failed")                                                        \
-    X(ERR_NO_SPACE, -6, "no space left on the device")                                             \
+    X(ERR_NO_SPACE, -6, "no space left on the device, or a limit on file size is met")             \
     X(ERR_FORMAT, -7, "data is damaged or not of the expected format")                             \
     X(ERR_UNSUPPORTED, -8, "not supported")                                                        \
     X(ERR_UNAVAILABLE, -9, "a needed library, device or service is missing")                       \

@@ -33,7 +33,7 @@ int tachy_fail(const struct tachy_log *log, int err, const char *fmt, ...) TACHY
 // Sets an output pointer to NULL, if there is one.
 #define TACHY_CLEAR(out) ((void)((out) ? (*(out) = NULL) : NULL))
 
-// errno -> our code (ENOENT -> NOT_FOUND, ENOSPC -> NO_SPACE, ENOMEM -> NOMEM, else IO).
+// errno -> our code (ENOENT -> NOT_FOUND, ENOSPC, EDQUOT, EFBIG -> NO_SPACE, ENOMEM -> NOMEM, else IO).
 int tachy_err_from_errno(int err);
 
 // 64-byte aligned memory, freed with tachy_aligned_free(). NULL on failure or size 0.

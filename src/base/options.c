@@ -39,6 +39,10 @@ static const struct tachy_option options[] = {
     {"input.realtime", "re", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = RUNS,
      .aliases = "realtime", .one_dash = true,
      .help = "read the input at its own rate, as a camera would deliver it"},
+    {"input.timeout", "timeout", 0, TACHY_OPT_FLOAT, .max = 1e6, .arg = "SECONDS", .group = "Input",
+     .verbs = RUNS | TACHY_VERB_PROBE,
+     .help = "give an input up that sends nothing for so long; 0: wait for ever; without it 10 for "
+             "addresses, 0 for files and pipes"},
     {"input.stereo", "stereo", 0, TACHY_OPT_ENUM, "auto", .values = "auto|mono|sbs|tb",
      .group = "Input", .verbs = RUNS,
      .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, "
@@ -284,6 +288,9 @@ static const struct tachy_option options[] = {
      .verbs = RUNS, .help = "inputs worked on at once, through one set of workers"},
     {"run.json", "json", 0, TACHY_OPT_STRING, .arg = "FILE", .bare = "-", .group = "Run",
      .verbs = TACHY_VERB_ALL, .help = "write the result as JSON to standard output or to FILE"},
+    {"run.sandbox", "sandbox", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS | TACHY_VERB_PROBE,
+     .help = "shut the process in before it reads anything: it can open the input, the output's folder, the model "
+             "and the engine store, and nothing else; for local input on the CPU"},
     {"run.quiet", "quiet", 'q', TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_ALL,
      .help = "print errors only"},
     {"run.log_level", "loglevel", 'v', TACHY_OPT_ENUM, "info",

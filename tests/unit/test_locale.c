@@ -1,6 +1,6 @@
 #include "counting.h"
 
-#include "postprocess/composite_priv.h"
+#include "postprocess/text.h"
 
 #include <jansson.h>
 #include <locale.h>
