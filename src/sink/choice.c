@@ -12,6 +12,7 @@
 
 enum {
     WIDEST_H264 = 4096, // levels that players know end here; HEVC is the default above
+    LEAST_X265 = 32,    // rows: x265 refuses wide pictures of fewer
     JPEG_QSCALE = 2,    // FFmpeg's best ordinary quality
 };
 
@@ -200,7 +201,7 @@ static int default_encoder(const AVCodec **out, const AVOutputFormat *c,
                           "%s holds no transparency that players show: write .mov (ProRes 4444), "
                           ".webm (VP9), .mkv (FFV1) or a PNG sequence (name_%%04d.png)",
                           c->name);
-    if (width > WIDEST_H264 && tachy_choice_holds(c, AV_CODEC_ID_HEVC))
+    if (width > WIDEST_H264 && info->height >= LEAST_X265 && tachy_choice_holds(c, AV_CODEC_ID_HEVC))
         return find_default(out, "libx265", AV_CODEC_ID_HEVC, log);
     if (tachy_choice_holds(c, AV_CODEC_ID_H264))
         return find_default(out, "libx264", AV_CODEC_ID_H264, log);

@@ -151,7 +151,12 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
     int err = f ? tachy_frame_check(f, log, "the output") : TACHY_OK;
     if (err < 0)
         return err;
-    int64_t pts = f ? f->pts : r->pts, id = f ? f->id : r->frame_id;
+    int64_t pts = f ? f->pts : r->pts, id = f ? f->id : r->frame_id, duration = f ? f->duration : 0;
+    double tick = (double)s->info.time_base.num / s->info.time_base.den;
+    if (!tachy_time_ok(pts, tick) || !tachy_time_ok(duration, tick))
+        return tachy_fail(log, TACHY_ERR_INVAL,
+                          "frame %lld has pts %lld and duration %lld in units of %d/%d s; times must lie within 4e9 s",
+                          (long long)id, (long long)pts, (long long)duration, s->info.time_base.num, s->info.time_base.den);
     if (s->frames && pts <= s->last_pts)
         return tachy_fail(log, TACHY_ERR_INVAL,
                           "frame %lld has pts %lld, which does not come after %lld of the frame "
@@ -168,9 +173,8 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
             s->error = err;
         return err;
     }
-    int64_t distance = s->frames ? pts - s->last_pts : 0;
-    int64_t duration = f && f->duration > 0 ? f->duration : distance;
-    s->end_time = (double)(pts + duration) * s->info.time_base.num / s->info.time_base.den;
+    double distance = s->frames ? (double)pts - (double)s->last_pts : 0;
+    s->end_time = ((double)pts + (duration > 0 ? (double)duration : distance)) * tick;
     s->last_pts = pts;
     s->frames++;
     return TACHY_OK;
