@@ -48,7 +48,7 @@ AVFormatContext *file_context(struct file_input *in);
 void file_input_wait(struct file_input *in);
 // av_read_frame() with that.
 int file_input_read(struct file_input *in, AVPacket *packet);
-// Says that in->silent ended it. TACHY_ERR_AGAIN.
+// Logs that in->silent ended it. TACHY_ERR_AGAIN.
 int file_input_silent(const struct file_input *in, const char *url, const struct tachy_log *log);
 
 // file_lists.c: formats that name other files.
