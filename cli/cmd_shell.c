@@ -49,7 +49,9 @@ static atomic_bool ended; // by a signal
 
 static void on_end(int sig)
 {
-    atomic_store(&ended, true);
+    if (atomic_exchange(&ended, true))
+        terminal_exit(STATUS_INTERRUPTED, "\ntachy: ended at once; a .part file may be left\n");
+    terminal_unblock();
     prompt_wake();
 }
 
@@ -191,6 +193,8 @@ static int run_verb(struct shell *s, const char *line, int argc, char **words)
     bool job = false;
     if (j)
         j->argv = words;
+    else
+        free(words);
     if (j && argv && (j->line = strdup(line))) {
         argv[0] = name;
         memcpy(argv + 1, words, (size_t)argc * sizeof(*argv));

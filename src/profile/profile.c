@@ -8,8 +8,9 @@
 
 int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *params)
 {
-    *out = NULL;
-    if (!TACHY_CHECK(params->log, params->max_spans >= 0) ||
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(params, log), out && params) ||
+        !TACHY_CHECK(params->log, params->max_spans >= 0) ||
         !TACHY_CHECK(params->log, params->max_operators >= 0) ||
         !TACHY_CHECK(params->log, params->max_operators <= 1 << 26) ||
         !TACHY_CHECK(params->log, params->max_trace_bytes >= 0) ||
@@ -51,10 +52,10 @@ static void free_lane(struct tachy_lane *l)
 
 void tachy_profile_close(tachy_profile **pp)
 {
-    tachy_profile *p = *pp;
-    *pp = NULL;
+    tachy_profile *p = pp ? *pp : NULL;
     if (!p)
         return;
+    *pp = NULL;
     profile_gpu_close(p);
     for (int i = 0; i < p->nb_lanes; i++)
         free_lane(p->lane[i]);
@@ -71,6 +72,8 @@ void tachy_profile_close(tachy_profile **pp)
 
 const char *tachy_profile_engine_option(tachy_profile *p)
 {
+    if (!p)
+        return NULL;
     pthread_mutex_lock(&p->lock);
     if (!p->dir) {
         const char *tmp = getenv("TMPDIR");
@@ -91,6 +94,8 @@ const char *tachy_profile_engine_option(tachy_profile *p)
 
 int tachy_profile_describe(tachy_profile *p, const char *json)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && json))
+        return TACHY_ERR_INVAL;
     json_t *o = json_loads(json, 0, NULL);
     if (!json_is_object(o)) {
         json_decref(o);
@@ -247,7 +252,7 @@ int profile_figures(struct tachy_profile *p, struct profile_figures *f)
 
 int profile_file_open(struct profile_file *o, const char *path, const struct tachy_log *log)
 {
-    *o = (struct profile_file){.log = log};
+    *o = (struct profile_file){.log = log, .before = tachy_numeric_enter()};
     o->path = tachy_asprintf("%s", path);
     o->part = tachy_asprintf("%s.%ld.part", path, (long)getpid());
     o->f = o->path && o->part ? fopen(o->part, "w") : NULL;
@@ -256,6 +261,7 @@ int profile_file_open(struct profile_file *o, const char *path, const struct tac
     int err = o->path && o->part ? tachy_fail(log, tachy_err_from_errno(errno),
                                               "%s: cannot be written: %s", path, strerror(errno))
                                  : TACHY_ERR_NOMEM;
+    tachy_numeric_leave(o->before);
     free(o->path);
     free(o->part);
     return err;
@@ -263,6 +269,7 @@ int profile_file_open(struct profile_file *o, const char *path, const struct tac
 
 int profile_file_close(struct profile_file *o, int err)
 {
+    tachy_numeric_leave(o->before);
     errno = 0;
     bool bad = fflush(o->f) != 0 || ferror(o->f);
     int code = TACHY_DEF(errno, EIO);

@@ -1,3 +1,4 @@
+#include "base/numeric.h"
 #include "pipeline/stage_save.h"
 
 #include <jansson.h>
@@ -48,11 +49,13 @@ static json_t *setting_text(const tachy_settings *s, const struct tachy_option *
 static int keep_settings(tachy_task *t, const tachy_settings *s)
 {
     json_t *all = json_object();
+    locale_t before = tachy_numeric_enter();
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
         json_t *text = is_outside(o) ? NULL : setting_text(s, o);
         if (text)
             json_object_set_new(all, o->path, text);
     }
+    tachy_numeric_leave(before);
     t->settings = all ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return t->settings ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -61,8 +64,8 @@ static int keep_settings(tachy_task *t, const tachy_settings *s)
 int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings,
                     const struct tachy_log *log)
 {
-    *out = NULL;
-    if (!TACHY_CHECK(log, name))
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(log, out && name))
         return TACHY_ERR_INVAL;
     const struct tachy_task_ops *ops = NULL;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(tasks); i++)
@@ -104,11 +107,11 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
 
 void tachy_task_close(tachy_task **t)
 {
-    if (*t) {
-        tachy_stage_save_close(&(*t)->save); // what went wrong was logged
-        (*t)->ops->close(*t);
-        free((*t)->settings);
-    }
+    if (!t || !*t)
+        return;
+    tachy_stage_save_close(&(*t)->save); // what went wrong was logged
+    (*t)->ops->close(*t);
+    free((*t)->settings);
     free(*t);
     *t = NULL;
 }

@@ -13,16 +13,16 @@ void check_runs(struct check *c, uint8_t *a, int n)
     }
 }
 
-// Memory for a plane, not filled.
+// Memory for a plane, not filled, whose samples are aligned; `slack` is rounded down for that.
 static void add_plane(struct check_picture *p, int i, int slack, bool upside_down)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(p->f.format);
     bool chroma = !d->rgb && (i == 1 || i == 2);
     int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
     int columns = (p->f.width + (1 << sx) - 1) >> sx, rows = (p->f.height + (1 << sy) - 1) >> sy;
-    size_t row = (size_t)columns * d->components[i] * d->bytes, stride = row + (size_t)slack;
+    size_t row = (size_t)columns * d->components[i] * d->bytes, stride = row + (size_t)(slack - slack % d->bytes);
     p->size[i] = stride * (size_t)(rows - 1) + row;
-    p->memory[i] = check_alloc(p->size[i], 1);
+    p->memory[i] = check_alloc(p->size[i], (size_t)d->bytes);
     p->f.data[i] = upside_down ? p->memory[i] + stride * (size_t)(rows - 1) : p->memory[i];
     p->f.stride[i] = upside_down ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
 }
