@@ -1,5 +1,6 @@
 #include "base/base.h"
 
+#include "base/numeric.h"
 #include "base/path.h"
 
 #include <errno.h>
@@ -102,9 +103,11 @@ char *tachy_asprintf(const char *fmt, ...)
 {
     char *s = NULL;
     va_list ap;
+    locale_t before = tachy_numeric_enter();
     va_start(ap, fmt);
     int n = vasprintf(&s, fmt, ap);
     va_end(ap);
+    tachy_numeric_leave(before);
     return n < 0 ? NULL : s;
 }
 

@@ -1,4 +1,6 @@
 #include "sink/choice.h"
+
+#include "base/parse.h"
 #include "sink/nvenc.h"
 #include "sink/pixels.h"
 #include "sink/turn.h"
@@ -250,13 +252,6 @@ static int unknown_preset(const AVCodec *c, const char *preset, const char *cons
                       preset, c->name, n ? names[0] : "numbers", n ? names[n - 1] : "only");
 }
 
-static bool is_number(const char *s, double *value)
-{
-    char *end;
-    *value = strtod(s, &end);
-    return end != s && !*end && isfinite(*value);
-}
-
 // The encoder's own preset names: 0 where it has none, or does not list them.
 static size_t preset_names(const AVCodec *c, const AVOption *o, const char **names, size_t max)
 {
@@ -276,7 +271,7 @@ static bool takes_preset(const AVCodec *c, const AVOption *o, const char *preset
     double v;
     if (!n && o->type == AV_OPT_TYPE_STRING)
         return true; // the encoder itself knows
-    if (!is_number(preset, &v))
+    if (!tachy_parse_float(preset, &v))
         return false;
     return is_x26x(c) ? v == floor(v) && v >= 0 && v <= 9 // x264 and x265 number theirs
                       : o->type == AV_OPT_TYPE_INT && v >= o->min && v <= o->max;
@@ -348,7 +343,7 @@ static int add_crf(struct tachy_choice *choice, const char *crf, const struct ta
                           "crf %s: the encoder %s has no such setting; leave out -crf or choose "
                           "another encoder with -c:v",
                           crf, c->name);
-    if (!is_number(crf, &v) || v < min || v > max)
+    if (!tachy_parse_float(crf, &v) || v < min || v > max)
         return tachy_fail(log, TACHY_ERR_INVAL, "crf %s: must be a number from %g to %g for %s", crf,
                           min, max, c->name);
     if (!strcmp(option, "qscale"))

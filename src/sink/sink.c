@@ -1,5 +1,6 @@
 #include "sink/output.h"
 
+#include "base/numeric.h"
 #include "media/place.h"
 #include "sink/sink_ops.h"
 
@@ -122,7 +123,9 @@ int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
         return TACHY_ERR_INVAL;
     s->info = *info;
     s->info.codec = NULL; // the source's memory
+    locale_t before = tachy_numeric_enter(); // FFmpeg reads options by it
     int err = s->ops->start(s, &s->info);
+    tachy_numeric_leave(before);
     if (err < 0)
         s->error = err;
     else

@@ -262,6 +262,11 @@ def picture(t):
     return x if x and t.values[x].size else None
 
 
+def some(t, names):
+    """What a node made, if there is any of it: ONNX Runtime itself divides by zero in windows that do not fit."""
+    return names and t.values[names[0]].size and names
+
+
 def finite(t, x):
     return bool(x) and bool(np.all(np.isfinite(t.values[x])))
 
@@ -283,7 +288,7 @@ def conv(t):
     inputs = [x, t.weights((out, c // group, *kernel))] + ([t.weights((out,))] if t.chance(0.5) else [])
     if t.chance(0.7):
         a["kernel_shape"] = kernel
-    return t.add("Conv", inputs, group=group, **a)
+    return some(t, t.add("Conv", inputs, group=group, **a))
 
 
 def deconv(t):
@@ -296,13 +301,13 @@ def deconv(t):
     kernel, a = window(t, sizes)
     group = t.pick([1, 1, c] + [g for g in (2, 3) if c % g == 0])
     each = t.pick([1, 2, 3, 4, 5, 8])
-    if t.chance(0.2):
+    if t.chance(0.2) and finite(t, x): # there are zeros between the weights (docs/provider.md)
         a["dilations"] = [t.int(1, 2) for _ in sizes]
     strides = a.get("strides", [1] * len(sizes))
     if t.chance(0.3):
         a["output_padding"] = [t.int(0, max(s - 1, 0)) for s in strides]
     inputs = [x, t.constant(t.floats((c, each, *kernel), 0.5, odd=False))] + ([t.weights((each * group,))] if t.chance(0.5) else [])
-    return t.add("ConvTranspose", inputs, group=group, **a)
+    return some(t, t.add("ConvTranspose", inputs, group=group, **a))
 
 
 def pool(t):
@@ -310,12 +315,16 @@ def pool(t):
     if not x:
         return None
     kernel, a = window(t, t.values[x].shape[2:])
-    op = t.pick(["MaxPool", "MaxPool", "AveragePool"])
+    op, pads = t.pick(["MaxPool", "MaxPool", "AveragePool"]), a.get("pads", [0] * 2 * len(kernel))
+    if any(k > s + p + q for k, s, p, q in zip(kernel, t.values[x].shape[2:], pads, pads[len(kernel):])):
+        return None # ONNX Runtime divides by zero
+    if op == "MaxPool" and not finite(t, x): # NaN stays NaN here, and neither of the others keeps it everywhere
+        return None
     if t.chance(0.3):
         a["ceil_mode"] = 1
     if op == "AveragePool" and t.chance(0.5):
         a["count_include_pad"] = 1
-    return t.add(op, [x], kernel_shape=kernel, **a)
+    return some(t, t.add(op, [x], kernel_shape=kernel, **a))
 
 
 def global_pool(t):
