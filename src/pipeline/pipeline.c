@@ -37,7 +37,7 @@ static int devices_of(const tachy_stream *s, enum tachy_place place[TACHY_MAX_GP
 {
     const tachy_task *t = s->bind->task;
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
-    int n = t->ops->gpus ? t->ops->gpus(t, share) : 0;
+    int n = tachy_task_gpus(t, share);
     place[0] = TACHY_DEVICE;
     for (int i = 0; i < n; i++)
         place[i] = tachy_place_of_gpu(share[i].gpu);
@@ -65,7 +65,7 @@ static int64_t device_fit(const tachy_stream *s)
 {
     const tachy_task *t = s->bind->task;
     int64_t room = device_room(s);
-    int64_t priv = TACHY_MAX(t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0, 4096);
+    int64_t priv = TACHY_MAX((int64_t)tachy_task_item_bytes(t), 4096);
     int64_t picture = s->keeps_input ? (int64_t)s->in_bytes : 0;
     return TACHY_MIN(room / 4 / (priv + picture), ((int64_t)1 << 30) / priv);
 }
@@ -74,10 +74,8 @@ static int64_t device_fit(const tachy_stream *s)
 static int64_t resting_bytes(const tachy_stream *s)
 {
     const tachy_task *t = s->bind->task;
-    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0;
-    int64_t picture = !s->keeps_input ? 0 : s->ordered ? (int64_t)s->in_bytes : (int64_t)s->out_bytes;
-    if (s->state) // decoded pictures wait for their turn
-        picture = (int64_t)s->in_bytes;
+    int64_t priv = (int64_t)tachy_task_item_bytes(t);
+    int64_t picture = s->holds_input ? (int64_t)s->in_bytes : s->keeps_input ? (int64_t)s->out_bytes : 0;
     return TACHY_MAX(priv + picture, 4096);
 }
 
@@ -88,23 +86,43 @@ static int64_t gpu_depth(const tachy_stream *s)
     return TACHY_MIN((int64_t)32, ((int64_t)320 << 20) / TACHY_MAX((int64_t)s->out_bytes, 1));
 }
 
+// The stream's way through the task's stages, and what it means for decoded pictures.
+static void set_spans(tachy_stream *s)
+{
+    const tachy_task *t = s->bind->task;
+    s->nb_spans = pipeline_spans(t, s->bind->batcher, s->policy && s->policy->copies, s->span);
+    s->first_turn = s->nb_spans;
+    for (int k = s->nb_spans - 1; k >= 0; k--) {
+        const struct pipeline_span *span = &s->span[k];
+        bool reads = tachy_task_flag(t, span->first, TACHY_STAGE_READS);
+        if (span->kind == SPAN_ORDERED) {
+            s->first_turn = k;
+            s->holds_input |= reads;
+        }
+        s->keeps_input |= span->writes && reads;
+    }
+}
+
+// Items of it that a worker takes at once.
+static int group_of(const tachy_task *t)
+{
+    int group = 1;
+    for (int i = 0; i < t->nb_stages; i++)
+        group = TACHY_MAX(group, t->stage[i]->group);
+    return TACHY_MIN(group, (int)PIPELINE_BATCH);
+}
+
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
 {
     const struct tachy_pipeline *p = s->pipeline;
     const struct pipeline_bind *b = s->bind;
-    const struct tachy_task_ops *ops = b->task->ops;
     int64_t max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes);
     s->in_bytes = tachy_frame_bytes(b->input.format, b->input.width, b->input.height);
     if (b->output.format)
         s->out_bytes = tachy_frame_bytes(b->output.format, b->output.width, b->output.height);
-    s->has_order = ops->order && (s->order_state || !ops->order_open);
-    s->ordered = s->has_order || (s->policy && s->policy->in_order);
-    s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
     s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
     s->on_gpu = b->input.place == TACHY_DEVICE;
-    bool alone = s->state || b->batcher || b->task->save || !ops->group;
-    int group = alone ? 1 : ops->group(b->task);
-    s->group = TACHY_CLAMP(group, 1, PIPELINE_BATCH);
+    s->group = b->batcher || b->task->save ? 1 : group_of(b->task);
     if (s->on_gpu && !max_bytes)
         s->depth = TACHY_MAX(s->depth, gpu_depth(s));
     int64_t fit = s->on_gpu && !max_bytes ? device_fit(s) : TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
@@ -119,7 +137,7 @@ static void set_reach(tachy_stream *s)
     // A GPU's frames rest in its memory, which is large, their composites in the host's.
     s->near = s->keeps_input && !s->on_gpu ? s->window : s->depth;
     // Pictures that wait for the ones before them are bounded by the window instead.
-    s->inputs_max = s->state || (s->keeps_input && (s->ordered || s->on_gpu)) ? INT64_MAX : s->depth;
+    s->inputs_max = s->holds_input || (s->keeps_input && s->on_gpu) ? INT64_MAX : s->depth;
 }
 
 // Fewer items in flight where the host's memory has too little room for them.
@@ -156,7 +174,7 @@ static int take_memory(tachy_stream *s)
             err = tachy_memory_reserve(m, &s->held[i], place[i], TACHY_MEMORY_FRAMES, frames * s->in_bytes);
         return err;
     }
-    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0;
+    int64_t priv = (int64_t)tachy_task_item_bytes(t);
     fit_host(s, priv);
     int err = tachy_memory_reserve(m, &s->held[0], TACHY_HOST, TACHY_MEMORY_FRAMES,
                                    (size_t)s->depth * s->in_bytes);
@@ -192,19 +210,22 @@ static int open_slots(tachy_stream *s)
     return TACHY_OK;
 }
 
+static int open_prof(tachy_stream *s, struct tachy_prof **prof)
+{
+    *prof = tachy_prof_new();
+    return *prof ? tachy_profile_join(s->pipeline->profile, TACHY_LANE_ORDER, *prof) : TACHY_ERR_NOMEM;
+}
+
 static int open_figures(tachy_stream *s, bool figures)
 {
-    int n = s->pipeline->nb_workers;
-    if (s->ordered || s->pipeline->profile || figures) {
-        s->order_prof = tachy_prof_new();
-        if (!s->order_prof)
-            return TACHY_ERR_NOMEM;
-        int err = tachy_profile_join(s->pipeline->profile, TACHY_LANE_ORDER, s->order_prof);
-        if (err < 0)
-            return err;
-    }
-    if (!figures)
-        return TACHY_OK;
+    int n = s->pipeline->nb_workers, err = TACHY_OK;
+    for (int k = 0; k < s->nb_spans && err == TACHY_OK; k++)
+        if (s->span[k].own)
+            err = open_prof(s, &s->turn[k].prof);
+    if (err == TACHY_OK && s->pipeline->profile)
+        err = open_prof(s, &s->sample_prof);
+    if (err < 0 || !figures)
+        return err;
     s->figures = calloc((size_t)n, sizeof(struct tachy_prof *));
     for (int i = 0; s->figures && i < n; i++)
         if (!(s->figures[i] = tachy_prof_new()))
@@ -212,15 +233,37 @@ static int open_figures(tachy_stream *s, bool figures)
     return s->figures ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
+// The states of the ordered stages, and room for results that are taken over.
+static int open_states(tachy_stream *s)
+{
+    tachy_task *t = s->bind->task;
+    int err = TACHY_OK;
+    for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
+        if (tachy_stage_has_state(t->stage[i]) && t->stage[i]->ops->state_open)
+            err = t->stage[i]->ops->state_open(t->stage[i], &s->state[i]);
+    if (err < 0 || !s->policy || !s->policy->copies || !t->item_size)
+        return err;
+    s->kept.priv = calloc(1, t->item_size);
+    return s->kept.priv ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void close_states(tachy_stream *s)
+{
+    const tachy_task *t = s->bind->task;
+    for (int i = 0; i < t->nb_stages; i++)
+        if (s->state[i])
+            t->stage[i]->ops->state_close(s->state[i]);
+    tachy_task_item_close(t, s->kept.priv);
+    free(s->kept.priv);
+}
+
 // Everything but its place in the pipeline. The binding is there.
 static int open_stream(tachy_stream *s, const struct tachy_stream_params *params, bool figures)
 {
-    tachy_task *task = s->bind->task;
     if (params->name && !(s->name = strdup(params->name)))
         return TACHY_ERR_NOMEM;
-    int err = task->ops->order_open ? task->ops->order_open(task, &s->order_state) : TACHY_OK;
-    if (err == TACHY_OK && tachy_task_recurrent(task))
-        err = task->ops->state_open(task, &s->state);
+    set_spans(s);
+    int err = open_states(s);
     if (err < 0)
         return err;
     set_bounds(s, params);
@@ -237,8 +280,7 @@ static void close_slots(tachy_stream *s)
         pipeline_empty_slot(s, &s->slots[i]);
     for (struct pipeline_priv *p = atomic_load(&s->privs), *next; p; p = next) {
         next = p->next;
-        if (s->bind->task->ops->item_close)
-            s->bind->task->ops->item_close(p->data);
+        tachy_task_item_close(s->bind->task, p->data);
         free(p);
     }
     free(s->slots);
@@ -248,22 +290,25 @@ static void close_slots(tachy_stream *s)
 static void close_stream(tachy_stream *s)
 {
     struct tachy_pipeline *p = s->pipeline;
-    close_slots(s);
+    if (s->bind) {
+        close_slots(s);
+        close_states(s);
+    }
     for (int i = 0; i < TACHY_MAX_GPUS; i++)
         tachy_memory_give(p->memory, &s->held[i]);
     tachy_memory_give(p->memory, &s->results);
-    if (s->order_state)
-        s->bind->task->ops->order_close(s->order_state);
-    if (s->state)
-        s->bind->task->ops->state_close(s->state);
     pthread_mutex_lock(&p->join);
     pipeline_bind_put(p, s->bind);
     pthread_mutex_unlock(&p->join);
     for (int i = 0; s->figures && i < p->nb_workers; i++)
         tachy_aligned_free(s->figures[i]);
     free(s->figures);
-    tachy_profile_leave(p->profile, s->order_prof);
-    tachy_aligned_free(s->order_prof);
+    for (int k = 0; k < PIPELINE_SPANS; k++) {
+        tachy_profile_leave(p->profile, s->turn[k].prof);
+        tachy_aligned_free(s->turn[k].prof);
+    }
+    tachy_profile_leave(p->profile, s->sample_prof);
+    tachy_aligned_free(s->sample_prof);
     pipeline_event_destroy(&s->space);
     pipeline_event_destroy(&s->done);
     pthread_mutex_destroy(&s->fail);
@@ -287,9 +332,9 @@ static int enlist(tachy_stream *s)
     p->grouped |= s->group > 1;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {
-        s->after = p->streams;
-        if (s->after)
-            s->after->before = s;
+        s->next = p->streams;
+        if (s->next)
+            s->next->before = s;
         p->streams = s;
     }
     pthread_mutex_unlock(&p->list);
@@ -343,16 +388,18 @@ static void unlist(tachy_stream *s)
 {
     struct tachy_pipeline *p = s->pipeline;
     pthread_mutex_lock(&p->list);
-    if (s->order_prof && !p->left)
-        p->left = tachy_prof_new();
-    if (s->order_prof && p->left)
-        tachy_prof_merge(p->left, s->order_prof);
+    for (int k = s->first_turn; k < s->nb_spans; k++) {
+        if (s->turn[k].prof && !p->left)
+            p->left = tachy_prof_new();
+        if (s->turn[k].prof && p->left)
+            tachy_prof_merge(p->left, s->turn[k].prof);
+    }
     if (s->before)
-        s->before->after = s->after;
+        s->before->next = s->next;
     else
-        p->streams = s->after;
-    if (s->after)
-        s->after->before = s->before;
+        p->streams = s->next;
+    if (s->next)
+        s->next->before = s->before;
     pthread_mutex_unlock(&p->list);
 }
 
@@ -452,7 +499,7 @@ static int open_workers(struct tachy_pipeline *p, int n)
 
 static int enough_workers(const tachy_task *t)
 {
-    int n = t && t->ops->workers ? t->ops->workers(t) : 0, cores = tachy_cpu_count();
+    int n = t ? t->workers : 0, cores = tachy_cpu_count();
     return n ? TACHY_MIN(n, cores) : cores;
 }
 
@@ -477,7 +524,7 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
     int err = pipeline_join(p, &p->first,
                             tachy_stream_params(.task = params->task, .input = params->input),
                             policy, false);
-    void *worker;
+    void *const *worker;
     for (int i = 0; i < p->nb_workers && err == TACHY_OK; i++)
         err = pipeline_bind_worker(p->first->bind, i, &worker);
     return err;
@@ -563,7 +610,7 @@ static bool is_drained(struct tachy_pipeline *p)
 {
     bool drained = true;
     pthread_mutex_lock(&p->list);
-    for (tachy_stream *s = p->streams; s && drained; s = s->after)
+    for (tachy_stream *s = p->streams; s && drained; s = s->next)
         drained = atomic_load(&s->next_pull) >= atomic_load(&s->end) || atomic_load(&s->err);
     pthread_mutex_unlock(&p->list);
     return drained || atomic_load(&p->stopped);
@@ -584,7 +631,7 @@ int tachy_pipeline_drain(tachy_pipeline *p, int timeout_ms)
 {
     uint64_t until = tachy_now_ns() + (uint64_t)TACHY_MAX(timeout_ms, 0) * 1000000;
     pthread_mutex_lock(&p->list);
-    for (tachy_stream *s = p->streams; s; s = s->after)
+    for (tachy_stream *s = p->streams; s; s = s->next)
         tachy_stream_push(s, NULL);
     pthread_mutex_unlock(&p->list);
     tachy_pipeline_resume(p);
@@ -603,7 +650,7 @@ void tachy_pipeline_stop(tachy_pipeline *p)
 {
     pthread_mutex_lock(&p->list);
     atomic_store(&p->stopped, true);
-    for (tachy_stream *s = p->streams; s; s = s->after)
+    for (tachy_stream *s = p->streams; s; s = s->next)
         pipeline_wake_stream(s);
     pthread_mutex_unlock(&p->list);
 }

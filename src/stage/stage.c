@@ -163,7 +163,7 @@ static void run_stage(struct tachy_stage_pass *p, struct tachy_stage *st, int re
         pieces[n++] = (struct tachy_piece){p->items[i], region};
     }
     if (n)
-        st->ops->run(st, tachy_stage_worker(st, p->worker), p->state ? p->state[st->index] : NULL, pieces, n, err);
+        st->ops->run(st, tachy_stage_worker(st, p->worker), p->state ? p->state[st->worker_of] : NULL, pieces, n, err);
     for (int i = 0; i < n; i++)
         p->err[of[i]] = err[i];
 }

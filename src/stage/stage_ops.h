@@ -123,7 +123,7 @@ struct tachy_stage_ops {
     // takes one a call. On failure *worker is NULL and everything is closed.
     int (*worker_open)(struct tachy_stage *st, int batch, void **worker);
     void (*worker_close)(void *worker);
-    // The call. worker: of tachy_stage.worker_of; NULL where there is none. state: the stream's, of an ordered stage;
+    // The call. worker, state: of tachy_stage.worker_of; NULL where it has none. The state is the stream's;
     // NULL where no stream is at hand (calibration, replay): then each item is a first one. err[i] is TACHY_OK at
     // entry, and is set to what became of piece i; one that fails does so alone. A stage that works on a device queues,
     // does not wait, and has what it reads kept until the device has read it. TACHY_ERR_NOMEM from an unordered stage
@@ -170,8 +170,8 @@ struct tachy_stage {
     tachy_task *task;
     int index;       // in tachy_task.stage
     unsigned flags;
-    int worker_of;   // index of the stage whose worker it is called with: its own, or an earlier one's
-    int item_of;     // the same of its bytes in an item
+    int worker_of;   // index of the stage whose worker and state it is called with: its own, or another's
+    int item_of;     // of the stage whose bytes of an item it uses: its own, or an earlier one's
     size_t item_at;  // where they begin in tachy_item.priv
     int group;       // items of a stream that it pays to take at once; 0, 1: one by one. Set by start()
     size_t item_bytes; // that an item holds besides item_size, about; set by start()
@@ -197,6 +197,7 @@ struct tachy_task {
     size_t item_size;    // of all stages
     char describe[256];  // model, mode: key of the stored light figures
     char engine[128];    // what runs the model, with its version; "": nothing does
+    void *shared;        // of its stages; NULL: they have nothing in common
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved
 
@@ -209,6 +210,12 @@ struct tachy_task {
     struct tachy_memory *memory;   // the pipeline's
     struct tachy_profile *profile; // NULL: there is none
 };
+
+// Whether streams have a state of this stage's own.
+static inline bool tachy_stage_has_state(const struct tachy_stage *st)
+{
+    return st->flags & TACHY_STAGE_ORDERED && st->worker_of == st->index;
+}
 
 // The stage's bytes in an item.
 static inline void *tachy_stage_item(const struct tachy_stage *st, const struct tachy_item *item)

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static struct segment *priv(tachy_task *t) { return (void *)t->priv; }
+static struct segment *priv(tachy_task *t) { return t->shared; }
 
 struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct tachy_card *c)
 {
@@ -16,9 +16,10 @@ struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct t
         .meaning = c->meaning, .channel = c->channel, .layout = c->out_layout};
 }
 
-static int segment_open(tachy_task *t, const tachy_settings *set)
+int segment_open(tachy_task *t, const tachy_settings *set)
 {
     struct segment *s = priv(t);
+    s->task = t;
     int err = segment_read_settings(t, s, set);
     if (err < 0)
         return err;
@@ -49,20 +50,23 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     if (err < 0)
         return err;
     s->only_queues = s->gpu && segment_gpu_runs_model(s);
+    // Where the GPU runs the model too, a worker only queues: one does, beside another that just began, for each
+    // GPU. In mode json it waits for the picture.
+    t->workers = s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 * s->nb_cards : 0;
     // The other workers' engines are of the provider that was picked.
     free(s->provider);
     s->provider = strdup(tachy_engine_provider(net->first));
     if (!s->provider)
         return TACHY_ERR_NOMEM;
-    snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(net->first));
-    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d%s%s",
+    snprintf(t->engine, sizeof(t->engine), "%s", tachy_engine_version(net->first));
+    snprintf(t->describe, sizeof(t->describe), "segment %s %s %s mode %d%s%s threads %d%s%s",
              card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
              s->engine_threads, s->gpu ? " on " : "", s->gpu ? s->gpu->device.name : "");
     return TACHY_OK;
 }
 
-static void segment_close(tachy_task *t)
+void segment_close(tachy_task *t)
 {
     struct segment *s = priv(t);
     for (int i = 0; i < SEGMENT_SIZES; i++) {
@@ -118,7 +122,7 @@ static void set_regions(tachy_task *t)
         crop_to_card(s, &s->region[e]);
 }
 
-static int segment_start(tachy_task *t, const struct tachy_video_info *in,
+int segment_start(tachy_task *t, const struct tachy_video_info *in,
                          struct tachy_video_info *out)
 {
     struct segment *s = priv(t);
@@ -152,11 +156,9 @@ bool segment_keeps_input(const struct segment *s)
     return s->refine || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON);
 }
 
-static bool keeps_input(const tachy_task *t) { return segment_keeps_input((const void *)t->priv); }
-
-static size_t item_bytes(const tachy_task *t)
+size_t segment_item_bytes(const tachy_task *t)
 {
-    const struct segment *s = (const void *)t->priv;
+    const struct segment *s = t->shared;
     const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
     size_t n = (size_t)in->width * (size_t)in->height;
     size_t each = 1 + segment_needs_guide(s) + (s->refine && !s->gpu ? 2 * sizeof(float) : 0);
@@ -189,7 +191,7 @@ static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_n
     return err == TACHY_OK ? segment_tensors_open(priv(t), net, e->engine, 1, &e->tensors) : err;
 }
 
-static void worker_close(void *worker)
+void segment_worker_close(void *worker)
 {
     struct segment_worker *w = worker;
     segment_cards_close_worker(w);
@@ -200,7 +202,7 @@ static void worker_close(void *worker)
     free(w);
 }
 
-static int worker_open(tachy_task *t, void **worker)
+int segment_worker_open(tachy_task *t, void **worker)
 {
     struct segment *s = priv(t);
     *worker = NULL;
@@ -216,7 +218,7 @@ static int worker_open(tachy_task *t, void **worker)
     if (err == TACHY_OK && s->gpu)
         err = segment_cards_open_worker(w);
     if (err < 0) {
-        worker_close(w);
+        segment_worker_close(w);
         return err;
     }
     *worker = w;
@@ -253,28 +255,24 @@ int segment_size_of(const struct segment_worker *w, const struct tachy_item *ite
     return item->small && w->size[SEGMENT_SMALL].engine ? SEGMENT_SMALL : SEGMENT_FULL;
 }
 
-static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
+int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (w->gpu)
-        return segment_gpu_step(w, TACHY_STEP_PREPROCESS, item, eye);
     w->last = segment_size_of(w, item);
     struct segment_tensors *t = &w->size[w->last].tensors;
     return segment_preprocess_into(w, w->last, item, eye, &t->in[t->picture], &w->placement);
 }
 
-static int segment_model(void *worker, struct tachy_item *item, int eye)
+int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (w->gpu)
-        return segment_gpu_step(w, TACHY_STEP_MODEL, item, eye);
-    if (item->state)
-        return segment_state_run(w, item->state, eye);
+    if (w->state)
+        return segment_state_run(w, w->state, eye);
     struct segment_engine *e = &w->size[segment_size_of(w, item)];
     return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
 }
 
-static uint64_t segment_transfer_ns(const void *worker)
+uint64_t segment_transfer_ns(const void *worker)
 {
     const struct segment_worker *w = worker;
     uint64_t ns = 0;
@@ -360,11 +358,9 @@ int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_it
     return err;
 }
 
-static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
+int segment_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (w->gpu)
-        return segment_gpu_step(w, TACHY_STEP_POSTPROCESS, item, eye);
     int size = segment_size_of(w, item);
     const struct segment_tensors *t = &w->size[size].tensors;
     return segment_postprocess_from(w, size, item, eye, &t->out[t->mask], &w->placement);
@@ -380,7 +376,7 @@ struct order {
     struct segment_gpu_order *gpu; // --device cuda: in the place of `smooth`
 };
 
-static void order_close(void *state)
+void segment_order_close(void *state)
 {
     struct order *o = state;
     for (int e = 0; e < TACHY_MAX_EYES; e++)
@@ -390,12 +386,8 @@ static void order_close(void *state)
     free(o);
 }
 
-static int order_open(tachy_task *t, void **state)
+int segment_order_open(tachy_task *t, void **state)
 {
-    const struct segment *s = priv(t);
-    *state = NULL;
-    if (!(s->smooth > 0) && !s->background)
-        return TACHY_OK; // every frame for itself
     struct order *o = calloc(1, sizeof(*o));
     *state = o;
     if (!o)
@@ -406,7 +398,7 @@ static int order_open(tachy_task *t, void **state)
     if (err == TACHY_OK && o->s->gpu)
         err = segment_gpu_order_open(&o->gpu, t);
     if (err < 0) {
-        order_close(o);
+        segment_order_close(o);
         *state = NULL;
     }
     return err;
@@ -436,7 +428,7 @@ static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
     return TACHY_OK;
 }
 
-static int segment_order(void *state, struct tachy_item *item)
+int segment_order(void *state, struct tachy_item *item)
 {
     struct order *o = state;
     int err = TACHY_OK;
@@ -472,7 +464,7 @@ static size_t saved_size(const struct order *o, int e, struct saved_eye *head)
     return n;
 }
 
-static int order_save(const void *state, void **data, size_t *size)
+int segment_order_save(const void *state, void **data, size_t *size)
 {
     const struct order *o = state;
     struct saved_eye head;
@@ -515,7 +507,7 @@ static int load_eye(struct order *o, int e, const struct saved_eye *head, const 
     return err < 0 ? err : tachy_smooth_load(o->smooth[e], data, *used);
 }
 
-static int order_load(void *state, const void *data, size_t size)
+int segment_order_load(void *state, const void *data, size_t size)
 {
     struct order *o = state;
     const uint8_t *d = data, *end = d + size;
@@ -599,7 +591,7 @@ static int gpu_composite(struct segment_worker *w, struct tachy_item *item)
     return err;
 }
 
-static int segment_composite(void *worker, struct tachy_item *item)
+int segment_composite(void *worker, struct tachy_item *item)
 {
     struct segment_worker *w = worker;
     struct segment *s = w->s;
@@ -630,7 +622,7 @@ void segment_name_out(const struct segment *s, struct tachy_item *item)
     item->out->color = s->out.color;
 }
 
-static void item_close(void *item_priv)
+void segment_item_close(void *item_priv)
 {
     struct segment_item *si = item_priv;
     for (int e = 0; e < TACHY_MAX_EYES; e++) {
@@ -642,96 +634,3 @@ static void item_close(void *item_priv)
     tachy_frame_unref(&si->on_gpu);
     free(si->json);
 }
-
-static int group(const tachy_task *t) { return segment_gpu_group((const void *)t->priv); }
-
-static void group_step(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[])
-{
-    segment_gpu_group_step(worker, step, items, n, eye, err);
-}
-
-// Where the GPU runs the model too, a worker only queues: one does, beside another that just began, for each
-// GPU. In mode json it waits for the picture.
-static int workers(const tachy_task *t)
-{
-    const struct segment *s = (const void *)t->priv;
-    return s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 * s->nb_cards : 0;
-}
-
-static void tensors(void *worker, struct tachy_task_tensors *t)
-{
-    struct segment_worker *w = worker;
-    struct segment_tensors *of = &w->size[w->last].tensors;
-    if (w->gpu)
-        segment_gpu_fetch_tensors(w);
-    *t = (struct tachy_task_tensors){.in = of->in, .n_in = of->nb_in, .out = of->out,
-                                     .n_out = of->nb_out, .placement = &w->placement};
-}
-
-static const char *describe(const tachy_task *t)
-{
-    const struct segment *s = (const void *)t->priv;
-    return s->describe;
-}
-
-static const char *engine(const tachy_task *t)
-{
-    const struct segment *s = (const void *)t->priv;
-    return s->engine;
-}
-
-const struct tachy_task_ops tachy_task_segment = {
-    .name = "segment",
-    .priv_size = sizeof(struct segment),
-    .item_size = sizeof(struct segment_item),
-    .open = segment_open,
-    .close = segment_close,
-    .start = segment_start,
-    .keeps_input = keeps_input,
-    .item_bytes = item_bytes,
-    .workers = workers,
-    .group = group,
-    .group_step = group_step,
-    .worker_open = worker_open,
-    .worker_close = worker_close,
-    .preprocess = segment_preprocess,
-    .model = segment_model,
-    .postprocess = segment_postprocess,
-    .keep = segment_keep,
-    .reuse = segment_reuse,
-    .kept_close = segment_kept_close,
-    .kept_save = segment_kept_save,
-    .kept_load = segment_kept_load,
-    .eases = segment_eases,
-    .recurrent = segment_recurrent,
-    .state_open = segment_state_open,
-    .state_close = segment_state_close,
-    .state_reset = segment_state_reset,
-    .state_save = segment_state_save,
-    .state_load = segment_state_load,
-    .batch_key = segment_batch_key,
-    .batch_open = segment_batch_open,
-    .batch_close = segment_batch_close,
-    .transfer_ns = segment_transfer_ns,
-    .batch_transfer_ns = segment_batch_transfer_ns,
-    .batch_preprocess = segment_batch_preprocess,
-    .batch_model = segment_batch_model,
-    .batch_postprocess = segment_batch_postprocess,
-    .order_open = order_open,
-    .order_close = order_close,
-    .order = segment_order,
-    .order_save = order_save,
-    .order_load = order_load,
-    .composite = segment_composite,
-    .settle = segment_gpu_finish,
-    .surfaces = segment_gpu_surfaces,
-    .gpus = segment_gpus,
-    .item_close = item_close,
-    .tensors = tensors,
-    .gpu_pin = segment_gpu_pin,
-    .gpu = segment_gpu_load,
-    .gpu_queue = segment_gpu_queue,
-    .gpu_stream = segment_gpu_stream,
-    .describe = describe,
-    .engine = engine,
-};

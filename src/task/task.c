@@ -1,10 +1,14 @@
 #include "pipeline/stage_save.h"
+#include "task/segment_stages.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 
-static const struct tachy_task_ops *const tasks[] = {
-    &tachy_task_segment,
+static const struct {
+    const char *name;
+    const struct tachy_stage_ops *const *stages; // ends with NULL
+} tasks[] = {
+    {"segment", tachy_task_segment},
 };
 
 // Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
@@ -64,11 +68,10 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
     *out = NULL;
     if (!TACHY_CHECK(log, name))
         return TACHY_ERR_INVAL;
-    const struct tachy_task_ops *ops = NULL;
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(tasks); i++)
-        if (!strcmp(tasks[i]->name, name))
-            ops = tasks[i];
-    if (!ops)
+    size_t k = 0;
+    while (k < TACHY_ARRAY_SIZE(tasks) && strcmp(tasks[k].name, name))
+        k++;
+    if (k == TACHY_ARRAY_SIZE(tasks))
         return tachy_fail(log, TACHY_ERR_NOT_FOUND,
                           "task %s: there is none of this name; there is: segment", name);
 
@@ -79,16 +82,17 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
             return err;
         settings = defaults;
     }
-    tachy_task *t = calloc(1, sizeof(*t) + ops->priv_size);
+    tachy_task *t = calloc(1, sizeof(*t));
     int err = TACHY_ERR_NOMEM;
     if (t) {
-        t->ops = ops;
+        t->name = tasks[k].name;
         t->log = log;
         t->eyes = 1;
+        t->pinned = -1;
         err = keep_settings(t, settings);
-        if (err == TACHY_OK)
-            err = ops->open(t, settings);
     }
+    for (const struct tachy_stage_ops *const *ops = tasks[k].stages; *ops && err == TACHY_OK; ops++)
+        err = tachy_stage_add(t, *ops, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
         err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"),
@@ -106,7 +110,7 @@ void tachy_task_close(tachy_task **t)
 {
     if (*t) {
         tachy_stage_save_close(&(*t)->save); // what went wrong was logged
-        (*t)->ops->close(*t);
+        tachy_stages_close(*t);
         free((*t)->settings);
     }
     free(*t);
