@@ -21,6 +21,7 @@ static const struct option known[] = {
     {"claim_qdq", offsetof(struct provider_options, claim_qdq), 0, 1, 0},
     {"direct", offsetof(struct provider_options, plan.direct), 0, 1, 0},
     {"apart", offsetof(struct provider_options, plan.apart), 0, 1, 0},
+    {"guard", offsetof(struct provider_options, plan.guard), 0, 2, 0},
     {"store", offsetof(struct provider_options, store), 0, 0, sizeof(((struct provider_options *)0)->store)},
 };
 

@@ -1,4 +1,5 @@
 #pragma once
+#include "base/index.h"
 #include "plan/graph.h"
 
 #pragma GCC diagnostic push
@@ -13,6 +14,7 @@ enum { READER_INPUTS = 64, READER_OUTPUTS = 64 };
 struct reader {
     const OrtApi *api;
     struct tachy_graph *g;
+    struct tachy_index names; // of the graph's values
 };
 
 // A node while it is read.
@@ -24,6 +26,10 @@ struct reader_node {
     struct tachy_value *in[READER_INPUTS], *out[READER_OUTPUTS]; // NULL: absent or of no type of ours
     int nb_in, nb_out;
 };
+
+// With an empty graph. TACHY_ERR_NOMEM.
+int reader_open(struct reader *r, const OrtApi *api, const struct tachy_log *log);
+void reader_close(struct reader *r); // and the graph
 
 // Frees a status and says whether there was none.
 bool reader_ok(const struct reader *r, OrtStatus *s);
@@ -85,3 +91,5 @@ struct tachy_value *reader_apply(struct reader_node *n, enum tachy_plan_act act,
                                  struct tachy_value *x, struct tachy_value *out);
 #define READER_NOMEM "no memory"
 #define READER_ATTRIBUTE "an attribute or a form of the operator that is not built"
+// The shape of a node's output is not what will come. So it is with what is computed from it.
+extern const char reader_wrong_shape[];

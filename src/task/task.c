@@ -65,8 +65,8 @@ static int keep_settings(tachy_task *t, const tachy_settings *s)
 int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings,
                     const struct tachy_log *log)
 {
-    *out = NULL;
-    if (!TACHY_CHECK(log, name))
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(log, out && name))
         return TACHY_ERR_INVAL;
     size_t k = 0;
     while (k < TACHY_ARRAY_SIZE(tasks) && strcmp(tasks[k].name, name))
@@ -108,11 +108,11 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
 
 void tachy_task_close(tachy_task **t)
 {
-    if (*t) {
-        tachy_stage_save_close(&(*t)->save); // what went wrong was logged
-        tachy_stages_close(*t);
-        free((*t)->settings);
-    }
+    if (!t || !*t)
+        return;
+    tachy_stage_save_close(&(*t)->save); // what went wrong was logged
+    tachy_stages_close(*t);
+    free((*t)->settings);
     free(*t);
     *t = NULL;
 }

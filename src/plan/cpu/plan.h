@@ -36,6 +36,10 @@ struct tachy_cpu_plan_params { // {0} is valid
     bool trial; // nobody will run the plan: no weights are packed
     int direct; // 1: no convolution by Winograd's tiles, which gives other bits; `choice` must be of such a plan
     int apart;  // 1: each convolution is a step of its own; the same bits
+    // enum tachy_guard (base/guard.h): every value, input and output of a run has memory of its own beside
+    // pages that nobody may touch, and a step's scratch too, so that a kernel which reads or writes beside
+    // them faults; what was not written is NaN. For tests: the same bits, slower; no kernels are timed.
+    int guard;
 };
 
 // Whether the plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not,

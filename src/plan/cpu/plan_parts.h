@@ -1,4 +1,5 @@
 #pragma once
+#include "base/guard.h"
 #include "plan/cpu/conv.h"
 #include "plan/cpu/deconv.h"
 #include "plan/cpu/narrow.h"
@@ -11,7 +12,7 @@
 
 // Inside of src/plan/cpu/plan*.c.
 
-// What an address counts from. Inputs follow, then outputs.
+// What an address counts from. Inputs follow, then outputs, then values with memory of their own.
 enum { BASE_ARENA, BASE_WEIGHTS, BASE_SCRATCH, BASE_INPUTS };
 
 // A tensor before a run says where it lies: `v.data` is NULL, `base` NO_BASE where there is none.
@@ -86,6 +87,7 @@ struct plan_step {
     void (*run)(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
     int rows;
     bool split; // worth splitting between threads
+    size_t scratch; // floats
     const struct tachy_plan_kernels *k;
     struct plan_ref in, in2, out, add, scale; // scale: data only
     struct plan_ref sums; // of the output's rows, or of the input's for a mean: [n * h][c]; data only
@@ -147,6 +149,8 @@ struct plan_workspace {
     struct plan_workspace *next;
     struct plan_team *team; // NULL: the caller alone
     float *arena, *scratch;
+    float **guarded; // of a plan with a guard, in place of these two: tensors, then each thread's scratch
+    int nb_guarded;
     float *base[]; // [threads][bases]
 };
 
@@ -174,6 +178,11 @@ struct tachy_cpu_plan {
     size_t arena, scratch, values; // floats
     int nb_in, nb_out, nodes;
     int threads; // of a run
+    enum tachy_guard guard;
+    struct plan_size { // with a guard: inputs, outputs, values; else NULL
+        size_t bytes, align;
+    } *sizes;
+    int nb_sizes, nb_bases; // nb_bases: of one thread
     pthread_mutex_t lock;
     struct plan_workspace *idle; // under the lock
 };
@@ -184,13 +193,16 @@ struct plan_places {
     struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
     bool *joined; // by a value's id: has no memory, since what makes and what reads it are joined
     size_t arena, values; // floats
+    size_t *own; // floats of the values that have a base of their own, in its order
+    int nb_own;
 };
 // Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
-// Slice and Concat where that can be, the rest coloured by lifetime. `apart`: no steps are joined.
-int plan_place(struct plan_places *p, const struct tachy_graph *g, bool apart);
+// Slice and Concat where that can be, the rest coloured by lifetime, or with a base of its own each if `own`.
+// `apart`: no steps are joined.
+int plan_place(struct plan_places *p, const struct tachy_graph *g, bool apart, bool own);
 void plan_place_free(struct plan_places *p);
 // Whether a convolution and the node behind it run as one (plan_joined.c).
-bool plan_joins(const struct tachy_graph *g, const struct tachy_node *n);
+bool plan_joins(const struct tachy_node *n);
 // Makes one of two convolutions' steps, the second of which comes last. Their rows are set then.
 void plan_join(struct plan_step *first, struct plan_step *second);
 // Bytes of scratch that a step has in front of what its kernels use.
@@ -200,6 +212,17 @@ struct tachy_conv_shape plan_conv_shape(const struct tachy_node *n);
 bool plan_is_mean_of_rows(const struct tachy_node *n);
 
 void plan_workspace_free(struct plan_workspace *w); // plan_threads.c
+
+// Runs between guard pages (plan_guard.c); what fails gives TACHY_ERR_NOMEM.
+int plan_guard_open(struct tachy_cpu_plan *p, const struct tachy_graph *g, const struct plan_places *places);
+// Memory of a workspace whose bases are all NULL but the weights'.
+int plan_guard_alloc(const struct tachy_cpu_plan *p, struct plan_workspace *w);
+void plan_guard_free(struct plan_workspace *w);
+// Before a run: takes the inputs, and nothing has been written yet. After it: gives the outputs.
+void plan_guard_begin(const struct tachy_cpu_plan *p, struct plan_workspace *w, const float *const in[]);
+void plan_guard_end(const struct tachy_cpu_plan *p, struct plan_workspace *w, float *const out[]);
+// Before a step: its scratch alone may be touched.
+void plan_guard_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, const struct plan_step *s);
 // Whether a step is long enough, and has rows enough, for more than one thread.
 bool plan_worth_splitting(const struct plan_step *s);
 
@@ -268,7 +291,7 @@ int plan_copy_output(struct plan_build *b, const struct tachy_value *from, int i
 // of memory. Moves the weights.
 ptrdiff_t plan_weights(struct tachy_cpu_plan *p, size_t floats);
 struct plan_step *plan_step(struct plan_build *b); // NULL when out of memory
-void plan_needs_scratch(struct tachy_cpu_plan *p, size_t bytes);
+void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t bytes);
 
 // Steps of a value's dimensions, as ONNX counts them, from one element to the next.
 void plan_strides(const struct tachy_value *v, const struct tachy_view *at, ptrdiff_t *stride);
