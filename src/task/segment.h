@@ -161,12 +161,13 @@ uint64_t segment_transfer_ns(const void *worker);
 int segment_preprocess(void *worker, struct tachy_item *item, int eye);
 int segment_model(void *worker, struct tachy_item *item, int eye);
 int segment_postprocess(void *worker, struct tachy_item *item, int eye);
-int segment_composite(void *worker, struct tachy_item *item);
-int segment_order_open(tachy_task *t, void **state);
-void segment_order_close(void *state);
-int segment_order(void *state, struct tachy_item *item);
-int segment_order_save(const void *state, void **data, size_t *size);
-int segment_order_load(void *state, const void *data, size_t size);
+// Seconds from the start of the stream.
+double segment_time_of(const struct segment *s, const struct tachy_item *item);
+
+// Before each eye's smoothing in a saved state; width 0: it has none.
+struct segment_saved_smooth {
+    int32_t width, height;
+};
 
 // segment_reuse.c: copy, copy_save and copy_load.
 int segment_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int eye);
@@ -216,9 +217,10 @@ int segment_batch_open(tachy_task *t, int most, void **engine);
 void segment_batch_close(void *engine);
 uint64_t segment_batch_transfer_ns(const void *engine);
 uint64_t *segment_batch_counted(void *engine); // how much of that has been counted
-int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye);
+// The eye's input of the model in its item, with room for the output; and that output.
+int segment_batch_input(const struct segment_worker *w, struct tachy_item *item, int eye, struct tachy_tensor *in);
+struct tachy_tensor segment_batch_output(const struct segment_worker *w, const struct tachy_item *item, int eye);
 int segment_batch_model(void *engine, const struct tachy_piece pieces[], int n);
-int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
 
 // segment_state.c: a recurrent model's states of a stream. begin: the first state's elements into host memory.
 void segment_state_begin(void *data, const struct segment_state_io *io);

@@ -27,31 +27,22 @@ static struct segment_eye *eye_of(const struct tachy_item *item, int eye)
     return &((struct segment_item *)item->priv)->eye[eye];
 }
 
-int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye)
+int segment_batch_input(const struct segment_worker *w, struct tachy_item *item, int eye, struct tachy_tensor *in)
 {
-    struct segment_worker *w = worker;
     struct segment_eye *e = eye_of(item, eye);
     const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
-    struct tachy_tensor in = t->in[t->picture];
-    int err = ensure_tensors(e, tachy_tensor_bytes(&in), tachy_tensor_bytes(&t->out[t->mask]));
-    if (err < 0)
-        return err;
-    in.data = e->in;
-    if (w->gpu)
-        return segment_gpu_batch_step(w, TACHY_STEP_PREPROCESS, item, eye, &in);
-    return segment_preprocess_into(w, SEGMENT_FULL, item, eye, &in, &e->placement);
+    *in = t->in[t->picture];
+    int err = ensure_tensors(e, tachy_tensor_bytes(in), tachy_tensor_bytes(&t->out[t->mask]));
+    in->data = e->in;
+    return err;
 }
 
-int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye)
+struct tachy_tensor segment_batch_output(const struct segment_worker *w, const struct tachy_item *item, int eye)
 {
-    struct segment_worker *w = worker;
-    struct segment_eye *e = eye_of(item, eye);
     const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
     struct tachy_tensor out = t->out[t->mask];
-    out.data = e->out;
-    if (w->gpu)
-        return segment_gpu_batch_step(w, TACHY_STEP_POSTPROCESS, item, eye, &out);
-    return segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
+    out.data = eye_of(item, eye)->out;
+    return out;
 }
 
 void segment_batch_close(void *engine)

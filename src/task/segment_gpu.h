@@ -47,8 +47,8 @@ int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec);
 // Ends an item that is pending: `settle` of struct tachy_stage_ops.
 int segment_gpu_finish(struct tachy_item *item);
 
-// For the light ratio; see struct tachy_stage_ops. `worker` may be NULL.
-bool segment_gpu_load(const struct segment *s, void *worker, bool computes, struct tachy_stage_load *l);
+// For the light ratio; see struct tachy_stage_ops.
+void *segment_gpu_stream(const void *worker); // a CUstream
 // Whether the model ran on the host for this eye.
 bool segment_gpu_mask_from_host(const struct tachy_item *item, int eye);
 int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n);

@@ -5,16 +5,7 @@
 
 enum { MOST = SEGMENT_GPU_GROUP };
 
-bool segment_gpu_load(const struct segment *s, void *worker, bool computes, struct tachy_stage_load *l)
-{
-    const struct segment_worker *w = worker;
-    if (!s->gpu)
-        return false;
-    l->device = &segment_card_pinned(s)->gpu->device;
-    l->stream = w ? w->gpu->stream : l->stream;
-    l->computes = computes;
-    return true;
-}
+void *segment_gpu_stream(const void *worker) { return ((const struct segment_worker *)worker)->gpu->stream; }
 
 bool segment_gpu_mask_from_host(const struct tachy_item *item, int eye)
 {

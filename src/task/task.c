@@ -4,11 +4,28 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+// A stage of a task in its two forms; NULL: where frames are there, the task goes without it.
+struct forms {
+    const struct tachy_stage_ops *cpu, *cuda;
+};
+
+static const struct forms segment[] = {
+    {&segment_stage_preprocess, &segment_stage_preprocess_cuda},
+    {&segment_stage_model, &segment_stage_model_cuda},
+    {&segment_stage_mask, &segment_stage_mask_cuda},
+    {&segment_stage_smooth, &segment_stage_smooth_cuda},
+    {&segment_stage_background, &segment_stage_background_cuda},
+    {&segment_stage_refine, NULL},
+    {&segment_stage_composite, &segment_stage_composite_cuda},
+    {&segment_stage_lines, &segment_stage_lines_cuda},
+    {0},
+};
+
 static const struct {
     const char *name;
-    const struct tachy_stage_ops *const *stages; // ends with NULL
+    const struct forms *stages; // ends with {0}
 } tasks[] = {
-    {"segment", tachy_task_segment},
+    {"segment", segment},
 };
 
 // Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
@@ -91,8 +108,10 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
         t->pinned = -1;
         err = keep_settings(t, settings);
     }
-    for (const struct tachy_stage_ops *const *ops = tasks[k].stages; *ops && err == TACHY_OK; ops++)
-        err = tachy_stage_add(t, *ops, settings);
+    bool cuda = !strcmp(TACHY_DEF(tachy_settings_str(settings, "gpu.device"), ""), "cuda");
+    for (const struct forms *f = tasks[k].stages; f->cpu && err == TACHY_OK; f++)
+        if (!cuda || f->cuda)
+            err = tachy_stage_add(t, cuda ? f->cuda : f->cpu, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
         err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"),
