@@ -155,7 +155,7 @@ void live_stream_start(struct live_stream *ls, tachy_stream *s)
     ls->batches = s->bind->batcher != NULL;
     // One with each worker or in a batch, one that waits, one that is written.
     int work = TACHY_MAX(s->pipeline->nb_workers, ls->batches ? s->pipeline->batch : 0);
-    ls->room = TACHY_MIN(work + 2, s->depth);
+    ls->room = TACHY_MIN(work + 2, s->bounds.depth);
     // The engine of a batch has one size.
     if (ls->batches && ls->eases & 1u << TACHY_EASE_SMALL_INPUT)
         tachy_msg(log, TACHY_LOG_INFO, "live: there is no step down to a smaller input, because pictures run in "

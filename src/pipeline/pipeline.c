@@ -9,29 +9,6 @@
 
 // ---- Bounds ----
 
-// Of an item in flight: both pictures, and what else comes with a frame.
-static int64_t item_cost(const struct tachy_video_info *in, const struct tachy_video_info *out)
-{
-    int64_t bytes = (int64_t)tachy_frame_bytes(in->format, in->width, in->height) + 65536;
-    if (out->format)
-        bytes += (int64_t)tachy_frame_bytes(out->format, out->width, out->height);
-    return bytes;
-}
-
-int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
-                             int workers, int64_t max_bytes)
-{
-    int64_t bytes = item_cost(in, out), need = workers + 2;
-    // Small pictures wait side by side: hand-overs are then few.
-    int64_t small = TACHY_MIN(((int64_t)8 << 20) / bytes, 64);
-    int64_t most = TACHY_MAX(3 * (int64_t)workers + 4, small);
-    if (!max_bytes) {
-        int64_t quarter = (int64_t)sysconf(_SC_PHYS_PAGES) / 4 * sysconf(_SC_PAGESIZE);
-        max_bytes = TACHY_MAX((int64_t)160 << 20, TACHY_MIN(need * bytes, quarter));
-    }
-    return TACHY_CLAMP(max_bytes / bytes, 2, most);
-}
-
 // The GPUs that a stream's frames may be on.
 static int devices_of(const tachy_stream *s, enum tachy_place place[TACHY_MAX_GPUS])
 {
@@ -57,33 +34,6 @@ static int64_t device_room(const tachy_stream *s)
         least = TACHY_MIN(least, room);
     }
     return least;
-}
-
-// Frames of a GPU's wait there: as many as fit a quarter of what the run may still take of its memory, and
-// results as many as a gigabyte holds, since their host memory is pinned. They may all be on one of several.
-static int64_t device_fit(const tachy_stream *s)
-{
-    const tachy_task *t = s->bind->task;
-    int64_t room = device_room(s);
-    int64_t priv = TACHY_MAX((int64_t)tachy_task_item_bytes(t), 4096);
-    int64_t picture = s->keeps_input ? (int64_t)s->in_bytes : 0;
-    return TACHY_MIN(room / 4 / (priv + picture), ((int64_t)1 << 30) / priv);
-}
-
-// What an item holds that is ahead of its turn, once the workers have done with it what they can.
-static int64_t resting_bytes(const tachy_stream *s)
-{
-    const tachy_task *t = s->bind->task;
-    int64_t priv = (int64_t)tachy_task_item_bytes(t);
-    int64_t picture = s->holds_input ? (int64_t)s->in_bytes : s->keeps_input ? (int64_t)s->out_bytes : 0;
-    return TACHY_MAX(priv + picture, 4096);
-}
-
-// Items in flight beside a GPU, whose queue is fed by few workers: so many that several pictures can be
-// finished at once, their pinned memory within 320 MB.
-static int64_t gpu_depth(const tachy_stream *s)
-{
-    return TACHY_MIN((int64_t)32, ((int64_t)320 << 20) / TACHY_MAX((int64_t)s->out_bytes, 1));
 }
 
 // The stream's way through the task's stages, and what it means for decoded pictures.
@@ -116,48 +66,40 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
 {
     const struct tachy_pipeline *p = s->pipeline;
     const struct pipeline_bind *b = s->bind;
-    int64_t max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes);
     s->in_bytes = tachy_frame_bytes(b->input.format, b->input.width, b->input.height);
     if (b->output.format)
         s->out_bytes = tachy_frame_bytes(b->output.format, b->output.width, b->output.height);
-    s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
     s->on_gpu = b->input.place == TACHY_DEVICE;
     s->group = b->batcher || b->task->save ? 1 : group_of(b->task);
-    if (s->on_gpu && !max_bytes)
-        s->depth = TACHY_MAX(s->depth, gpu_depth(s));
-    int64_t fit = s->on_gpu && !max_bytes ? device_fit(s) : TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
-    int64_t most = TACHY_MAX(s->depth, s->on_gpu ? 4096 : 512);
-    s->window = TACHY_DEF(params->window, TACHY_CLAMP(fit, s->depth, most));
-    s->depth = TACHY_MIN(s->depth, s->window);
-}
-
-// What follows from depth and window.
-static void set_reach(tachy_stream *s)
-{
-    // A GPU's frames rest in its memory, which is large, their composites in the host's.
-    s->near = s->keeps_input && !s->on_gpu ? s->window : s->depth;
-    // Pictures that wait for the ones before them are bounded by the window instead.
-    s->inputs_max = s->holds_input || (s->keeps_input && s->on_gpu) ? INT64_MAX : s->depth;
+    s->sched = (struct sched_stream){
+        .in_bytes = (int64_t)s->in_bytes,
+        .out_bytes = (int64_t)s->out_bytes,
+        .item_bytes = (int64_t)tachy_task_item_bytes(b->task),
+        .workers = p->nb_workers,
+        .max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes),
+        .window = params->window,
+        .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
+        .device_room = s->on_gpu ? device_room(s) : 0,
+        .on_gpu = s->on_gpu,
+        .holds_input = s->holds_input,
+        .keeps_input = s->keeps_input,
+    };
+    sched_bounds(&s->sched, &s->bounds);
 }
 
 // Fewer items in flight where the host's memory has too little room for them.
-static void fit_host(tachy_stream *s, int64_t priv)
+static void fit_host(tachy_stream *s)
 {
     struct tachy_memory_stats now;
     tachy_memory_read(s->pipeline->memory, &now);
-    int64_t room = now.budget[TACHY_HOST] ? (int64_t)(now.budget[TACHY_HOST] - now.total[TACHY_HOST])
-                                          : INT64_MAX;
-    int64_t pictures = (int64_t)(s->in_bytes + s->out_bytes), wanted = s->depth;
-    while (s->depth > 2 && s->depth * pictures > room - s->window * priv) {
-        s->window = TACHY_MAX(s->window / 2, 2);
-        s->depth = TACHY_MIN(s->depth, s->window);
-        if (s->depth * pictures > room - s->window * priv)
-            s->depth = TACHY_MAX(s->depth / 2, 2);
-    }
-    if (s->depth < wanted)
+    if (!now.budget[TACHY_HOST])
+        return;
+    int64_t wanted = s->bounds.depth;
+    sched_fit(&s->sched, &s->bounds, (int64_t)(now.budget[TACHY_HOST] - now.total[TACHY_HOST]));
+    if (s->bounds.depth < wanted)
         tachy_msg(s->pipeline->log, TACHY_LOG_VERBOSE,
                   "%s%smemory: %lld frames in flight instead of %lld fit the budget",
-                  s->name ? s->name : "", s->name ? ": " : "", (long long)s->depth, (long long)wanted);
+                  s->name ? s->name : "", s->name ? ": " : "", (long long)s->bounds.depth, (long long)wanted);
 }
 
 // Takes the stream's part of the budget. A GPU's frames wait in its memory, and with them results that the
@@ -167,7 +109,7 @@ static int take_memory(tachy_stream *s)
     struct tachy_memory *m = s->pipeline->memory;
     const tachy_task *t = s->bind->task;
     if (s->on_gpu) {
-        size_t frames = (size_t)(s->keeps_input ? s->window : s->depth);
+        size_t frames = (size_t)(s->keeps_input ? s->bounds.window : s->bounds.depth);
         enum tachy_place place[TACHY_MAX_GPUS];
         int n = devices_of(s, place), err = TACHY_OK;
         for (int i = 0; i < n && err == TACHY_OK; i++)
@@ -175,12 +117,12 @@ static int take_memory(tachy_stream *s)
         return err;
     }
     int64_t priv = (int64_t)tachy_task_item_bytes(t);
-    fit_host(s, priv);
+    fit_host(s);
     int err = tachy_memory_reserve(m, &s->held[0], TACHY_HOST, TACHY_MEMORY_FRAMES,
-                                   (size_t)s->depth * s->in_bytes);
+                                   (size_t)s->bounds.depth * s->in_bytes);
     if (err == TACHY_OK && priv)
         err = tachy_memory_reserve(m, &s->results, TACHY_HOST, TACHY_MEMORY_RESULTS,
-                                   (size_t)(s->window * priv));
+                                   (size_t)(s->bounds.window * priv));
     return err;
 }
 
@@ -202,7 +144,7 @@ static void init_stream(tachy_stream *s, struct tachy_pipeline *p)
 static int open_slots(tachy_stream *s)
 {
     int64_t n = 2;
-    while (n <= s->window) // the pulled one stays
+    while (n <= s->bounds.window) // the pulled one stays
         n *= 2;
     s->slots = calloc((size_t)n, sizeof(*s->slots));
     if (!s->slots)
@@ -269,7 +211,6 @@ static int open_stream(tachy_stream *s, const struct tachy_stream_params *params
         return err;
     set_bounds(s, params);
     err = take_memory(s);
-    set_reach(s);
     if (err == TACHY_OK)
         err = open_slots(s);
     return err < 0 ? err : open_figures(s, figures);
@@ -438,7 +379,7 @@ const struct tachy_video_info *tachy_stream_output(const tachy_stream *s)
     return s ? &s->bind->output : NULL;
 }
 
-int64_t tachy_stream_window(const tachy_stream *s) { return s ? s->window : 0; }
+int64_t tachy_stream_window(const tachy_stream *s) { return s ? s->bounds.window : 0; }
 
 void pipeline_wake_stream(tachy_stream *s)
 {

@@ -1,8 +1,9 @@
 #pragma once
 #include "base/memory.h"
-#include "pipeline/backoff.h"
+#include "batcher/backoff.h"
 #include "pipeline/intake.h"
 #include "pipeline/pipeline_wait.h"
+#include "pipeline/sched.h"
 #include "pipeline/spans.h"
 #include "profile/profile.h"
 #include "stage/stage.h"
@@ -126,10 +127,8 @@ struct tachy_stream {
     _Atomic(struct pipeline_priv *) privs; // free ones; added by any thread, taken under the
                                            // pipeline's lock
     int64_t mask;
-    int64_t depth;    // items that push() lets be in flight
-    int64_t window;   // positions that push_at() lets be ahead of pull
-    int64_t near;     // composite runs this far ahead of pull
-    int64_t inputs_max; // decoded pictures that may wait for a worker
+    struct sched_stream sched; // what the bounds follow from
+    struct sched_bounds bounds;
     size_t in_bytes, out_bytes;
     struct tachy_block held[TACHY_MAX_GPUS]; // of the pipeline's budget: decoded pictures, in each place they may be in
     struct tachy_block results;              // and priv of items
@@ -399,10 +398,6 @@ struct pipeline_times {
 // `times` may be NULL.
 int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
                         const struct tachy_result **result, struct pipeline_times *times);
-
-// Items that may be in flight within `max_bytes` (0: default), at least 2.
-int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
-                             int workers, int64_t max_bytes);
 
 // Whether pull has something to say about its next position.
 bool pipeline_answered(const tachy_stream *s);

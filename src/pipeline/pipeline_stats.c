@@ -31,7 +31,7 @@ void pipeline_queues(const tachy_stream *s, struct tachy_queues *q)
         .to_composite = atomic_load(&s->to_composite),
         .to_write = made,
         .in_flight = TACHY_MAX(pushed - next, 0),
-        .capacity = s->depth,
+        .capacity = s->bounds.depth,
         .bytes = atomic_load(&s->inputs) * (int64_t)s->in_bytes + made * (int64_t)s->out_bytes,
     };
 }

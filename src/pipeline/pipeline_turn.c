@@ -72,7 +72,7 @@ void pipeline_turn_over(tachy_stream *s, int k, int64_t last)
 
 // ---- The gate ----
 
-static bool is_near(const tachy_stream *s, int64_t seq) { return seq < atomic_load(&s->next_pull) + s->near; }
+static bool is_near(const tachy_stream *s, int64_t seq) { return seq < atomic_load(&s->next_pull) + s->bounds.near; }
 
 bool pipeline_gate(tachy_stream *s, int64_t seq)
 {
@@ -96,10 +96,9 @@ void pipeline_gate_open(tachy_stream *s)
         return;
     tachy_pipeline_delay();
     pthread_mutex_lock(&s->pipeline->lock);
-    int64_t pulled = atomic_load(&s->next_pull), limit = pulled + s->near;
+    int64_t pulled = atomic_load(&s->next_pull), limit = pulled + s->bounds.near;
     int64_t pushed = atomic_load(&s->next_push);
-    // Beside a GPU the next ones go together, when pull has got through half of those that are on their way.
-    bool later = s->leaving || (s->on_gpu && s->near < s->window && s->gate_from - pulled > s->near / 2);
+    bool later = s->leaving || sched_gate_waits(&s->bounds, s->on_gpu, s->gate_from, pulled);
     for (int64_t n = TACHY_MAX(s->gate_from, pulled); n < limit && n < pushed && !later; n++) {
         struct pipeline_slot *slot = pipeline_slot(s, n);
         if (atomic_load(&slot->state) != SLOT_PARKED || !s->span[slot->span].writes)

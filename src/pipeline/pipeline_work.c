@@ -31,7 +31,7 @@ static void drop_input(tachy_stream *s, struct tachy_item *item)
     if (!item->in)
         return;
     tachy_frame_unref(&item->in);
-    if (atomic_fetch_sub(&s->inputs, 1) >= s->inputs_max)
+    if (atomic_fetch_sub(&s->inputs, 1) >= s->bounds.inputs_max)
         pipeline_event_wake(&s->space);
 }
 
@@ -428,15 +428,11 @@ static void give_back(struct tachy_pipeline *p, const struct pipeline_job *jobs,
             pthread_cond_broadcast(&p->left_one);
 }
 
-// How many jobs to take: several only of those that are done in a moment, and not more than one's
-// share.
 static int share(const struct pipeline_worker *w)
 {
     const struct tachy_pipeline *p = w->pipeline;
     int ready = atomic_load_explicit(&p->ready, memory_order_relaxed);
-    int fair = ready / p->nb_workers + 1;
-    uint64_t ns = tachy_ticks_ns(w->cost), fit = ns ? 20000 / ns : PIPELINE_BATCH;
-    return (int)TACHY_CLAMP(TACHY_MIN(fit, (uint64_t)fair), 1, (uint64_t)PIPELINE_BATCH);
+    return sched_share(ready, p->nb_workers, tachy_ticks_ns(w->cost), PIPELINE_BATCH);
 }
 
 static bool has_work(void *pipeline)
@@ -464,8 +460,6 @@ static void idle(struct pipeline_worker *w)
     p->waking = false;
 }
 
-enum { REST_US = 50, REST_MOST_US = 4000 };
-
 // Where a worker only puts work on another device it has time: behind few jobs it rests, longer and longer, until some
 // have come that go together, and nobody is woken for each of them. Of several that rest one comes by itself, the
 // others when there is enough to do: else each would find a part of what goes together. Not where frames are live.
@@ -475,7 +469,7 @@ static void rest(struct pipeline_worker *w, int done)
     struct tachy_pipeline *p = w->pipeline;
     if (!p->grouped || atomic_load_explicit(&p->prompt, memory_order_relaxed))
         return;
-    w->rest_us = done < PIPELINE_ENOUGH ? TACHY_MIN(w->rest_us * 3 / 2 + REST_US, (long)REST_MOST_US) : w->rest_us / 2;
+    w->rest_us = sched_rest(w->rest_us, done >= PIPELINE_ENOUGH);
     p->resting++;
     p->first_back = TACHY_DEF(p->first_back, w);
     bool late = false;

@@ -23,7 +23,7 @@ static bool has_room(void *arg)
 {
     struct room *r = arg;
     return (r->seq < atomic_load(&r->s->next_pull) + r->limit &&
-            atomic_load(&r->s->inputs) < r->s->inputs_max) ||
+            atomic_load(&r->s->inputs) < r->s->bounds.inputs_max) ||
            over(r->s);
 }
 
@@ -240,7 +240,7 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
         end_stream(s);
         return TACHY_OK;
     }
-    int err = push(&(struct room){s, s->next_seq, s->depth, .in_order = true}, f);
+    int err = push(&(struct room){s, s->next_seq, s->bounds.depth, .in_order = true}, f);
     if (err == TACHY_OK)
         s->next_seq++;
     return err;
@@ -253,7 +253,7 @@ int tachy_stream_push_at(tachy_stream *s, tachy_frame *f, int64_t seq)
 
 int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks)
 {
-    return push(&(struct room){s, seq, s->window, .breaks = breaks}, f);
+    return push(&(struct room){s, seq, s->bounds.window, .breaks = breaks}, f);
 }
 
 // ---- Pull ----
