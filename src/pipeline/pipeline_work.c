@@ -126,10 +126,13 @@ static void keep_members(struct group *g, bool (*stays)(struct group *g, int i))
     for (int i = 0; i < g->n; i++) {
         if (!stays(g, i))
             continue;
-        g->seq[n] = g->seq[i];
-        g->item[n] = g->item[i];
-        g->err[n] = g->err[i];
-        g->at[n++] = g->at[i];
+        if (n < i) {
+            g->seq[n] = g->seq[i];
+            g->item[n] = g->item[i];
+            g->err[n] = g->err[i];
+            g->at[n] = g->at[i];
+        }
+        n++;
     }
     g->n = n;
 }
@@ -187,7 +190,9 @@ static bool was_run(struct group *g, int i)
 static void ran(struct tachy_stage_pass *p, const struct tachy_stage *st, const int of[], int n)
 {
     struct group *g = p->user;
-    uint64_t end = tachy_ticks(), each = (end - g->begun) / (uint64_t)n;
+    uint64_t end = tachy_ticks(), each = end - g->begun;
+    if (n > 1)
+        each /= (uint64_t)n;
     for (int i = 0; i < n; i++) {
         struct tachy_item *item = p->items[of[i]];
         uint64_t from = g->begun + (uint64_t)i * each;
@@ -337,20 +342,20 @@ static void go_on(struct group *g)
 {
     tachy_stream *s = g->s;
     const bool drops = span_of(g)->drops;
-    g->k++;
-    for (int i = 0; i < g->n; i++) {
-        if (drops && g->item[i]->in) {
-            keep_head(g->item[i]);
-            drop_input(s, g->item[i]);
-        }
-        if (g->k == s->nb_spans)
+    if (++g->k == s->nb_spans) {
+        for (int i = 0; i < g->n; i++)
             finish(s, slot_of(g, i));
-        else
-            slot_of(g, i)->span = g->k;
-    }
-    if (g->k == s->nb_spans)
         g->n = 0;
-    else if (span_of(g)->kind == SPAN_BATCHED)
+        return;
+    }
+    for (int i = 0; i < g->n; i++) {
+        slot_of(g, i)->span = g->k;
+        if (!drops || !g->item[i]->in)
+            continue;
+        keep_head(g->item[i]);
+        drop_input(s, g->item[i]);
+    }
+    if (span_of(g)->kind == SPAN_BATCHED)
         keep_members(g, stays_with_batch);
     else if (span_of(g)->kind == SPAN_ORDERED && g->n)
         take_turn(g);

@@ -30,7 +30,6 @@ int tachy_stage_add(tachy_task *t, const struct tachy_stage_ops *ops, const tach
         return err == TACHY_STAGE_LEFT_OUT ? TACHY_OK : err;
     }
     t->stage[t->nb_stages++] = st;
-    t->flags |= st->flags;
     if (st->item_of == st->index) {
         st->item_at = t->item_size;
         t->item_size += TACHY_ALIGN(ops->item_size, _Alignof(max_align_t));
@@ -50,11 +49,9 @@ int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct 
 {
     int err = TACHY_OK;
     t->in = *out = *in;
-    t->flags = 0;
     for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++) {
         struct tachy_stage *st = t->stage[i];
         err = st->ops->start ? st->ops->start(st, out) : TACHY_OK;
-        t->flags |= st->flags;
     }
     return err;
 }
@@ -150,22 +147,24 @@ static bool takes_part(const struct tachy_stage_pass *p, int i, bool regions, in
     return p->err[i] == TACHY_OK && !(regions && p->items[i]->reuse >> region & 1);
 }
 
-static void run_stage(struct tachy_stage_pass *p, struct tachy_stage *st, int region, bool regions)
+// Of the items `of`, those that have not failed.
+static void run_stage(struct tachy_stage_pass *p, struct tachy_stage *st, int region, const int of[], int n)
 {
     struct tachy_piece pieces[TACHY_STAGE_ITEMS];
-    int of[TACHY_STAGE_ITEMS], err[TACHY_STAGE_ITEMS] = {0}, n = 0;
-    for (int i = 0; i < p->n; i++) {
-        if (!takes_part(p, i, regions, region))
+    int at[TACHY_STAGE_ITEMS], err[TACHY_STAGE_ITEMS], m = 0;
+    for (int i = 0; i < n; i++) {
+        if (p->err[of[i]] < 0)
             continue;
         if (p->at)
-            p->at[i] = st;
-        of[n] = i;
-        pieces[n++] = (struct tachy_piece){p->items[i], region};
+            p->at[of[i]] = st;
+        at[m] = of[i];
+        err[m] = TACHY_OK;
+        pieces[m++] = (struct tachy_piece){p->items[of[i]], region};
     }
-    if (n)
-        st->ops->run(st, tachy_stage_worker(st, p->worker), p->state ? p->state[st->worker_of] : NULL, pieces, n, err);
-    for (int i = 0; i < n; i++)
-        p->err[of[i]] = err[i];
+    if (m)
+        st->ops->run(st, tachy_stage_worker(st, p->worker), p->state ? p->state[st->worker_of] : NULL, pieces, m, err);
+    for (int i = 0; i < m; i++)
+        p->err[at[i]] = err[i];
 }
 
 // Stages first .. end - 1, whose time is counted as one.
@@ -179,7 +178,7 @@ static void run_step(struct tachy_stage_pass *p, int first, int end, int region,
         return;
     tachy_step_begin(p->task->stage[first]->ops->step);
     for (int i = first; i < end; i++)
-        run_stage(p, p->task->stage[i], region, regions);
+        run_stage(p, p->task->stage[i], region, of, n);
     tachy_step_end();
     if (p->ran)
         p->ran(p, p->task->stage[first], of, n);

@@ -32,13 +32,11 @@ enum tachy_stage_flag {
     TACHY_STAGE_REGIONS = 1 << 1,
     // Reads the pixels of tachy_item.in. After the last such stage they are dropped.
     TACHY_STAGE_READS = 1 << 2,
-    // Makes what the sink is given. Mode live may drop an item before it, and only few items that are
-    // nearly due are taken that far: finished pictures are large.
+    // Makes what the sink is given, or what only that needs. Mode live may drop an item before it, and only items
+    // that are nearly due are taken that far: finished pictures are large.
     TACHY_STAGE_WRITES = 1 << 3,
     // Several pieces in one call are faster, also those of several streams: see `batch_key`.
     TACHY_STAGE_BATCHES = 1 << 4,
-    // Wants the luma of a region beside its mask, at the mask's size.
-    TACHY_STAGE_GUIDED = 1 << 5,
 };
 
 // What mode live keeps of an item, on the clock of live.h.
@@ -191,7 +189,6 @@ struct tachy_task {
     const struct tachy_log *log;
     struct tachy_stage *stage[TACHY_MAX_STAGES];
     int nb_stages;
-    unsigned flags;      // of all stages
     int eyes;            // regions of a frame, 1 or 2; set by the first stage that has regions
     int workers;         // that are enough, where they only queue work on a device; 0: one a core is not too many
     size_t item_size;    // of all stages
