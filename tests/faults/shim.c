@@ -142,6 +142,14 @@ static _Unwind_Reason_Code add_frame(struct _Unwind_Context *c, void *to)
     return s->n == FAULT_STACK ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
+static void name_stack(char names[FAULT_STACK][FAULT_NAME])
+{
+    struct stack s = {.n = 0};
+    _Unwind_Backtrace(add_frame, &s);
+    for (int i = 0; i < s.n; i++)
+        name_place(names[i], s.at[i]);
+}
+
 // Counts a call and says whether it is the one that fails.
 static bool is_it(void)
 {
@@ -156,11 +164,10 @@ static bool is_it(void)
         struct stack s = {.n = 0};
         _Unwind_Backtrace(add_frame, &s);
         uint64_t h = 14695981039346656037u;
-        for (int i = 0; i < s.n; i++) {
+        for (int i = 0; i < s.n; i++)
             h = (h ^ number_of(s.at[i])) * 1099511628211u;
-            if (fails)
-                name_place(report->stack[i], s.at[i]);
-        }
+        if (fails)
+            name_stack(report->stack);
         if (n < FAULT_CALLS)
             report->path[n] = h;
         report->fired = fails;
@@ -170,25 +177,13 @@ static bool is_it(void)
     return fails;
 }
 
-// ---- memory: what our code got, until it is freed
+// ---- memory: what anybody got, until it is freed
 
 enum { SLOTS = 1 << 20 };
 static struct slot {
     _Atomic uintptr_t p; // 1: was freed
     uintptr_t site;
 } *slots;
-
-static void keep(void *p, const void *site)
-{
-    for (size_t i = ((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 44; p; i++) {
-        struct slot *s = &slots[i % SLOTS];
-        uintptr_t was = atomic_load(&s->p);
-        if (was <= 1 && atomic_compare_exchange_strong(&s->p, &was, (uintptr_t)p)) {
-            s->site = (uintptr_t)site;
-            return;
-        }
-    }
-}
 
 static void forget(void *p)
 {
@@ -205,8 +200,24 @@ static void forget(void *p)
     }
 }
 
+// Of a function that calls malloc() itself the second one counts, which is nearer to us.
+static void keep(void *p, const void *site)
+{
+    forget(p);
+    for (size_t i = ((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 44; p; i++) {
+        struct slot *s = &slots[i % SLOTS];
+        uintptr_t was = atomic_load(&s->p);
+        if (was <= 1 && atomic_compare_exchange_strong(&s->p, &was, (uintptr_t)p)) {
+            s->site = (uintptr_t)site;
+            return;
+        }
+    }
+}
+
 static void count_live(void)
 {
+    for (int i = 0; i < 2; i++)
+        dlerror(); // lets go of the text that it keeps
     for (size_t i = 0; i < SLOTS; i++) {
         char name[FAULT_NAME];
         if (atomic_load(&slots[i].p) <= 1)
@@ -233,7 +244,7 @@ static bool fails(const void *caller)
 
 static void *kept(void *p, const void *caller)
 {
-    if (report && report->kind == FAULT_ALLOC && is_ours(caller))
+    if (report && report->kind == FAULT_ALLOC)
         keep(p, caller);
     return p;
 }
@@ -375,7 +386,6 @@ char *realpath(const char *path, char *to)
     return !to && fails(CALLER) ? NULL : to ? f(path, to) : kept(f(path, to), CALLER);
 }
 
-// What is closed otherwise than by free() fails, but its end is not watched here.
 FILE *fopen(const char *path, const char *mode)
 {
     LOOK_UP(f, fopen)
@@ -529,6 +539,13 @@ static void catch_calls(void)
 
 // ---- the server
 
+static void on_crash(int sig)
+{
+    name_stack(report->crash);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
 static int (*real_main)(int argc, char **argv, char **env);
 
 static void to_file(int fd, const char *name)
@@ -543,6 +560,8 @@ static int command(int argc, char **argv, char **env)
 {
     to_file(STDOUT_FILENO, "stdout");
     to_file(STDERR_FILENO, "stderr");
+    for (size_t i = 0; i < 4; i++)
+        signal((const int[]){SIGSEGV, SIGBUS, SIGFPE, SIGABRT}[i], on_crash);
     if (report->kind == FAULT_ALLOC) {
         slots = mmap(NULL, SLOTS * sizeof(*slots), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         atexit(count_live);
