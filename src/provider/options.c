@@ -68,7 +68,7 @@ OrtStatus *provider_read_options(struct provider_options *o, const struct provid
     OrtKeyValuePairs *entries = NULL;
     const char *const *keys = NULL, *const *values = NULL;
     size_t nb = 0;
-    *o = (struct provider_options){.plan = {.threads = 1, .effort = 2}};
+    *o = (struct provider_options){.backend = &tachy_plan_cpu, .plan = {.threads = 1, .effort = 2}};
     size_t length = (size_t)snprintf(prefix, sizeof(prefix), "ep.%.50s.", name);
     for (char *c = prefix; *c; c++)
         *c = (char)tolower((unsigned char)*c);

@@ -1,6 +1,6 @@
 #pragma once
 #include "base/ep_table.h"
-#include "plan/cpu/plan.h"
+#include "plan/backend.h"
 #include "provider/reader.h"
 
 #include <stdatomic.h>
@@ -14,7 +14,8 @@ struct provider {
 
 // Of a session.
 struct provider_options {
-    struct tachy_cpu_plan_params plan;
+    const struct plan_backend *backend;
+    struct tachy_plan_params plan;
     int claim_qdq; // 1: also layers that ONNX Runtime has int8 arithmetic for
     char store[1024]; // folder of the engine store; "": the user's; "0": none
 };
@@ -28,7 +29,7 @@ struct provider_tensor {
 // A compiled subgraph: the plan and which of the fused node's inputs are its inputs.
 struct provider_plan {
     atomic_int owners;
-    struct tachy_cpu_plan *plan;
+    struct tachy_plan *plan;
     struct tachy_graph *reference; // as it was read, where it was asked for
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
@@ -37,7 +38,7 @@ struct provider_plan {
 };
 
 // Reads, runs the passes and compiles what `graph` holds, with inputs and outputs in the order
-// given. NULL options: a trial that nobody runs. Negative, logged: it cannot be one plan.
+// given. options->plan.trial: nobody runs it. Negative, logged: it cannot be one plan.
 int provider_plan_open(struct provider_plan **out, const struct provider *p,
                        const struct provider_options *options, const OrtGraph *graph,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
@@ -67,8 +68,8 @@ int provider_layers(const struct tachy_ep_plan *p, const void *const in[],
 // each plan, one after the other, before the passes and when it is there.
 void provider_want_graphs(bool want, const char *after);
 void provider_end_graphs(void);
-int provider_show_graph(const struct tachy_graph *g);
-void provider_show_plan(const struct tachy_cpu_plan_info *i);
+int provider_show_graph(const struct tachy_graph *g, const struct provider_options *o);
+void provider_show_plan(const struct tachy_plan_info *i);
 bool provider_graph(int i, struct tachy_ep_graph *g);
 const char *provider_pass(int i);
 double provider_peak(void);

@@ -1,6 +1,5 @@
 #include "base/base.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/store.h"
 #include "plan/pass.h"
 #include "provider/provider.h"
@@ -75,7 +74,7 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
 }
 
 // `start`: when the plan was begun.
-static void say(const struct tachy_cpu_plan_info *i, uint64_t start, const struct tachy_log *log)
+static void say(const struct tachy_plan_info *i, uint64_t start, const struct tachy_log *log)
 {
     tachy_msg(log, TACHY_LOG_VERBOSE,
               "provider: %d nodes as %d steps in %.1f ms, weights %zu KiB (%zu KiB shared), arena %zu KiB of %zu "
@@ -90,56 +89,59 @@ static void say(const struct tachy_cpu_plan_info *i, uint64_t start, const struc
 }
 
 // What is found out faster than a file is read need not be kept.
-static void keep_choice(const struct provider_plan *plan, const struct tachy_cpu_plan_info *i, const char *dir,
-                        const char *key, const char *name, const struct tachy_log *log)
+static void keep_choice(const struct provider_plan *plan, const struct tachy_plan_params *params,
+                        const struct tachy_plan_info *i, const char *dir, const char *key, const char *name,
+                        const struct tachy_log *log)
 {
-    char shape[128] = "";
+    const struct plan_backend *b = plan->plan->backend;
+    char shape[128] = "", device[160];
     const struct provider_tensor *t = &plan->in[0];
     if (i->choice_seconds < 0.02)
         return;
     for (int d = 0; plan->nb_in && d < t->rank; d++)
         snprintf(shape + strlen(shape), sizeof(shape) - strlen(shape), "%s%lld", d ? "x" : " ", (long long)t->shape[d]);
-    char *title = tachy_asprintf("%s%s, %s %s, effort %d, %.3f ms (%.3f with the defaults)", name, shape, tachy_cpu_name(),
-                                 tachy_isa_name(tachy_cpu_isa()), i->effort, i->run_ms,
-                                 i->default_run_ms);
+    b->about(params, device, sizeof(device));
+    char *title = tachy_asprintf("%s%s, %s, effort %d, %.3f ms (%.3f with the defaults)", name, shape, device, i->effort,
+                                 i->run_ms, i->default_run_ms);
     if (title)
-        tachy_store_save(dir, key, title, tachy_cpu_plan_choice(plan->plan), log);
+        tachy_store_save(dir, key, title, b->choice(plan->plan), log);
     tachy_free(title);
 }
 
-// `name`: the network's, for people. NULL `o`: a trial.
+// `name`: the network's, for people.
 static int compile(struct provider_plan *plan, struct tachy_graph *g, const struct provider_options *o,
                    const char *name)
 {
-    struct tachy_cpu_plan_params params = o ? o->plan : (struct tachy_cpu_plan_params){.trial = true};
+    const struct plan_backend *b = o->backend;
+    struct tachy_plan_params params = o->plan;
     char key[TACHY_STORE_KEY + 1], *known = NULL;
     uint64_t start = tachy_now_ns();
-    bool store = o && !params.direct && !params.apart && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
+    bool store = !params.trial && !params.direct && !params.apart && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
     const char *dir = store && o->store[0] ? o->store : NULL;
     int err = tachy_graph_verify(g);
     if (err == TACHY_OK && provider_keeps_reference())
         err = tachy_graph_copy(&plan->reference, g, true);
     if (plan->reference)
         plan->reference->log = NULL; // the session's
-    if (err == TACHY_OK && o)
-        err = provider_show_graph(g);
+    if (err == TACHY_OK && !params.trial)
+        err = provider_show_graph(g, o);
     if (err == TACHY_OK && store)
-        err = tachy_cpu_plan_key(g, key);
+        err = b->key(g, &params, key);
     if (err == TACHY_OK && store && tachy_store_load(dir, key, &known, g->log) == TACHY_OK)
         params.choice = known;
     if (err == TACHY_OK)
-        err = tachy_plan_passes(g, NULL);
+        err = tachy_plan_run_passes(g, b->passes(&params), NULL);
     if (err == TACHY_OK)
-        err = tachy_cpu_plan_open(&plan->plan, g, &params);
+        err = b->open(&plan->plan, g, &params);
     tachy_free(known);
     if (err < 0 || params.trial)
         return err;
-    struct tachy_cpu_plan_info i;
-    tachy_cpu_plan_info(plan->plan, &i);
+    struct tachy_plan_info i;
+    b->info(plan->plan, &i);
     provider_show_plan(&i);
     say(&i, start, g->log);
     if (store)
-        keep_choice(plan, &i, dir, key, name, g->log);
+        keep_choice(plan, &params, &i, dir, key, name, g->log);
     return TACHY_OK;
 }
 
@@ -158,7 +160,7 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
                        size_t nb_out, const struct tachy_log *log)
 {
-    struct reader r = {.api = p->api};
+    struct reader r = {.api = p->api, .backend = options->backend};
     struct provider_plan *plan = *out = calloc(1, sizeof(*plan));
     int err = plan ? tachy_graph_open(&r.g, log) : TACHY_ERR_NOMEM;
     if (plan)
@@ -185,7 +187,7 @@ void provider_plan_close(struct provider_plan **p)
         tachy_free(plan->in[i].name);
     for (int i = 0; i < plan->nb_out; i++)
         tachy_free(plan->out[i].name);
-    tachy_cpu_plan_close(&plan->plan);
+    tachy_plan_close(&plan->plan);
     tachy_graph_close(&plan->reference);
     free(plan);
 }
@@ -219,8 +221,8 @@ static OrtStatus *check_input(const struct provider *p, const struct provider_te
 
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k)
 {
-    const float *in[READER_INPUTS];
-    float *out[READER_OUTPUTS];
+    const void *in[READER_INPUTS];
+    void *out[READER_OUTPUTS];
     OrtStatus *s = NULL;
     for (int i = 0; i < plan->nb_in && !s; i++) {
         const OrtValue *v = NULL;
@@ -241,7 +243,7 @@ OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *pla
             s = p->api->GetTensorMutableData(v, &data);
         out[i] = data;
     }
-    if (!s && tachy_cpu_plan_run(plan->plan, in, out) < 0)
+    if (!s && plan->plan->backend->run(plan->plan, in, out, NULL) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: no memory for a run");
     return s;
 }

@@ -1,7 +1,6 @@
 #include "provider/reader.h"
 
 #include "base/base.h"
-#include "plan/cpu/plan.h"
 
 bool reader_ok(const struct reader *r, OrtStatus *s)
 {
@@ -247,7 +246,7 @@ const char *reader_add(struct reader *r, const OrtNode *node)
     const char *why = reader_convert(&n);
     for (struct tachy_node *m = last ? last->next : r->g->first; m && !why; m = m->next) {
         why = tachy_node_wrong(m);
-        why = why ? why : tachy_cpu_refuses(m);
+        why = why ? why : r->backend->refuses(m);
     }
     if (why)
         undo(r->g, last);

@@ -1,5 +1,5 @@
 #pragma once
-#include "plan/graph.h"
+#include "plan/backend.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wstrict-prototypes" // its table has () for (void)
@@ -12,6 +12,7 @@ enum { READER_INPUTS = 64, READER_OUTPUTS = 64 };
 
 struct reader {
     const OrtApi *api;
+    const struct plan_backend *backend; // that is to run what is read
     struct tachy_graph *g;
 };
 
@@ -33,7 +34,7 @@ bool reader_ok(const struct reader *r, OrtStatus *s);
 struct tachy_value *reader_value(struct reader *r, const OrtValueInfo *info);
 
 // Adds what the node computes to the graph, whole or not at all. NULL, or why it cannot be: a
-// static sentence fragment. The back end's word (tachy_cpu_refuses) counts too.
+// static sentence fragment. The back end's word counts too.
 const char *reader_add(struct reader *r, const OrtNode *node);
 
 // Attributes. ints, floats: how many there are, -1 for none; string: into `to`, false for none.

@@ -80,8 +80,8 @@ static struct tachy_ep_plan *take(void)
 static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to)
 {
     const struct provider_plan *p = (const struct provider_plan *)plan;
-    struct tachy_cpu_plan_info i;
-    tachy_cpu_plan_info(p->plan, &i);
+    struct tachy_plan_info i;
+    p->plan->backend->info(p->plan, &i);
     *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch,
                                        i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms};
 }
@@ -103,9 +103,15 @@ static void output(const struct tachy_ep_plan *p, int i, struct tachy_ep_tensor 
     tensor(&((const struct provider_plan *)p)->out[i], t);
 }
 
+static int run_timed(struct tachy_ep_plan *plan, const float *const in[], float *const out[], uint64_t *end)
+{
+    struct tachy_plan *p = ((struct provider_plan *)plan)->plan;
+    return p->backend->run(p, (const void *const *)in, (void *const *)out, end);
+}
+
 static int run(struct tachy_ep_plan *p, const float *const in[], float *const out[])
 {
-    return tachy_cpu_plan_run(((struct provider_plan *)p)->plan, in, out);
+    return run_timed(p, in, out, NULL);
 }
 
 static void release(struct tachy_ep_plan *plan)
@@ -136,15 +142,11 @@ static bool node(int i, struct tachy_ep_node *n)
     return true;
 }
 
-static int run_timed(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end)
-{
-    return tachy_cpu_plan_run_timed(((struct provider_plan *)p)->plan, in, out, end);
-}
-
 static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
 {
-    struct tachy_cpu_plan_step s;
-    tachy_cpu_plan_step(((const struct provider_plan *)p)->plan, i, &s);
+    struct tachy_plan_step s;
+    const struct tachy_plan *of = ((const struct provider_plan *)p)->plan;
+    of->backend->step(of, i, &s);
     *to = (struct tachy_ep_step){s.op, s.name, s.bytes};
 }
 

@@ -692,7 +692,7 @@ static void compare(const struct tachy_graph *g, const struct tachy_f64 *want, c
 static float **run_once(const struct tachy_graph *g, float **in, int threads, int fill)
 {
     struct tachy_cpu_plan *p = NULL;
-    if (tachy_cpu_plan_open(&p, g, &(struct tachy_cpu_plan_params){.threads = threads}) < 0) {
+    if (tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.threads = threads}) < 0) {
         if (p)
             abort();
         return NULL;

@@ -231,7 +231,7 @@ static double at(const struct tachy_value *v, const void *data, int64_t i)
 static void run(const float *in, void *out, int threads)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_cpu_plan_params params = {.threads = threads};
+    struct tachy_plan_params params = {.threads = threads};
     CHECK_INT(tachy_cpu_plan_open(&p, g, &params), TACHY_OK);
     if (p)
         CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){in}, (float *const[]){out}), TACHY_OK);

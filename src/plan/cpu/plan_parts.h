@@ -159,6 +159,7 @@ struct plan_choice {
 };
 
 struct tachy_cpu_plan {
+    struct tachy_plan base; // first
     const struct tachy_log *log; // while it opens
     struct plan_step *steps;
     int nb_steps, max_steps;
@@ -209,7 +210,7 @@ struct plan_build {
     const struct tachy_graph *g;
     struct plan_places places;
     const struct tachy_plan_kernels *k;
-    bool trial, direct; // as in tachy_cpu_plan_params
+    bool trial, direct; // as in tachy_plan_params
     struct plan_kernel *kernels; // to be chosen and packed when all steps are there
     int nb_kernels;
 };
@@ -221,7 +222,7 @@ struct plan_kernel {
 };
 int plan_later(struct plan_build *b, const struct plan_step *s, const struct tachy_conv_weights *w);
 // Chooses as `params` say and packs (choice.c). TACHY_ERR_NOMEM.
-int plan_choose(struct plan_build *b, const struct tachy_cpu_plan_params *params);
+int plan_choose(struct plan_build *b, const struct tachy_plan_params *params);
 // Memory of a convolution's weights for its kernel: packed, and shared with all plans that have the
 // same. NULL: no memory.
 struct plan_packed *plan_pack(const struct tachy_conv *c, const struct tachy_conv_weights *w);
