@@ -127,7 +127,8 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
     p->threads = params && params->threads > 1 ? params->threads : 1;
     struct plan_build b = {.plan = p, .g = g, .k = tachy_plan_kernels(tachy_cpu_isa()),
                            .trial = params && params->trial, .direct = params && params->direct};
-    int err = plan_place(&b.places, g, params && params->apart);
+    struct plan_place_rules rules = {.joins = params && params->apart ? NULL : plan_joins};
+    int err = plan_place(&b.places, g, &rules);
     if (err == TACHY_OK) {
         p->arena = b.places.arena;
         p->values = b.places.values;

@@ -1,5 +1,6 @@
+#include "plan/place.h"
+
 #include "base/base.h"
-#include "plan/cpu/plan_parts.h"
 
 #include <stdlib.h>
 
@@ -8,9 +9,14 @@
 struct slot {
     int base;            // BASE_ARENA, or an input or output
     ptrdiff_t offset;    // in the arena
-    size_t size;         // floats
+    size_t size;         // units
     int first, last;     // nodes between which it holds something
 };
+
+static size_t unit(const struct plan_place_rules *r, const struct tachy_value *v)
+{
+    return r->own_types ? tachy_dtype_size(v->dtype) : 1;
+}
 
 struct part { // a value that lies within another, which its Concat or Pad makes
     const struct tachy_value *whole;
@@ -22,7 +28,8 @@ struct placing {
     struct plan_ref *ref, *sums; // base: the slot until the end
     struct slot *slots;
     struct part *part;
-    bool *joined, apart;
+    bool *joined;
+    const struct plan_place_rules *rules;
     int nb_slots;
 };
 
@@ -131,19 +138,19 @@ static void mark_parts(struct placing *p, const struct tachy_node *n)
 static void new_slot(struct placing *p, const struct tachy_value *v, int base, int at)
 {
     p->ref[v->id] = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
-    size_t size = p->joined[v->id] ? 0 : (size_t)tachy_value_elements(v);
+    size_t size = p->joined[v->id] ? 0 : (size_t)tachy_value_elements(v) * unit(p->rules, v);
     p->slots[p->nb_slots++] = (struct slot){base, 0, size, at, at};
 }
 
 // The part of `whole` that begins at `start` along an axis, with the shape of `v`.
-static struct plan_ref sub_view(const struct plan_ref *whole, const struct tachy_value *v,
+static struct plan_ref sub_view(const struct placing *p, const struct plan_ref *whole, const struct tachy_value *v,
                                 const int64_t *start)
 {
     ptrdiff_t stride[TACHY_MAX_RANK];
     struct plan_ref r = {whole->base, whole->offset, plan_view(v)};
     plan_strides(v, &whole->v, stride);
     for (int i = 0; i < v->rank; i++)
-        r.offset += start[i] * stride[i];
+        r.offset += start[i] * stride[i] * (ptrdiff_t)unit(p->rules, v);
     r.v.pixel = whole->v.pixel, r.v.row = whole->v.row, r.v.image = whole->v.image;
     return r;
 }
@@ -191,7 +198,7 @@ static void place_made(struct placing *p, const struct tachy_value *v, int at)
         return;
     }
     place_made(p, part->whole, at);
-    p->ref[v->id] = sub_view(&p->ref[part->whole->id], v, part->start);
+    p->ref[v->id] = sub_view(p, &p->ref[part->whole->id], v, part->start);
 }
 
 static bool place_alias(struct placing *p, const struct tachy_node *n)
@@ -200,9 +207,11 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
     const struct plan_ref *in = &p->ref[x->id];
     if (in->base == NO_BASE) // a constant
         return false;
+    if (p->rules->own_types && x->dtype != n->out->dtype)
+        return false;
     if (n->op == TACHY_OP_SLICE && is_step_slice(n) && x->nhwc == n->out->nhwc &&
         may_be_view(p->g, n->out)) {
-        p->ref[n->out->id] = sub_view(in, n->out, n->attr.slice.start);
+        p->ref[n->out->id] = sub_view(p, in, n->out, n->attr.slice.start);
         return true;
     }
     bool same = n->op == TACHY_OP_RESHAPE && plan_is_dense(&in->v) &&
@@ -233,10 +242,10 @@ static void place_outputs(struct placing *p, int end)
             continue;
         struct slot *s = &p->slots[r->base];
         touch(p, v, end);
-        if (v->dtype != TACHY_F32) // leaves the arena in its own type
+        if (v->dtype != TACHY_F32 && !p->rules->own_types) // leaves the arena in its own type
             continue;
         if (s->base == BASE_ARENA && !r->offset && plan_is_dense(&r->v) &&
-            s->size == (size_t)tachy_value_elements(v) && (!v->nhwc || plan_order_is_free(v)))
+            s->size == (size_t)tachy_value_elements(v) * unit(p->rules, v) && (!v->nhwc || plan_order_is_free(v)))
             s->base = BASE_INPUTS + p->g->nb_in + i;
     }
 }
@@ -250,7 +259,7 @@ static int larger(const void *a, const void *b)
 }
 
 // The lowest place that is free for the slot's whole life, among those placed before it.
-static size_t lowest(struct slot *const *placed, int n, const struct slot *s)
+static size_t lowest(struct slot *const *placed, int n, const struct slot *s, size_t align)
 {
     size_t at = 0;
     for (bool moved = true; moved;) {
@@ -258,8 +267,8 @@ static size_t lowest(struct slot *const *placed, int n, const struct slot *s)
         for (int i = 0; i < n; i++) {
             const struct slot *o = placed[i];
             bool meet = o->first <= s->last && s->first <= o->last;
-            size_t start = (size_t)o->offset, end = start + TACHY_ALIGN(o->size, 16);
-            if (meet && at < end && start < at + TACHY_ALIGN(s->size, 16)) {
+            size_t start = (size_t)o->offset, end = start + TACHY_ALIGN(o->size, align);
+            if (meet && at < end && start < at + TACHY_ALIGN(s->size, align)) {
                 at = end;
                 moved = true;
             }
@@ -271,6 +280,7 @@ static size_t lowest(struct slot *const *placed, int n, const struct slot *s)
 static int colour(struct placing *p, struct plan_places *out)
 {
     struct slot **order = malloc(sizeof(*order) * (size_t)TACHY_MAX(p->nb_slots, 1));
+    size_t align = p->rules->own_types ? 256 : 16;
     int n = 0;
     if (!order)
         return TACHY_ERR_NOMEM;
@@ -279,7 +289,7 @@ static int colour(struct placing *p, struct plan_places *out)
             order[n++] = &p->slots[i];
     qsort(order, (size_t)n, sizeof(*order), larger);
     for (int i = 0; i < n; i++) {
-        size_t at = lowest(order, i, order[i]), size = TACHY_ALIGN(order[i]->size, 16);
+        size_t at = lowest(order, i, order[i], align), size = TACHY_ALIGN(order[i]->size, align);
         order[i]->offset = (ptrdiff_t)at;
         out->arena = TACHY_MAX(out->arena, at + size);
         out->values += size;
@@ -295,12 +305,12 @@ static void place_all(struct placing *p)
     for (int i = 0; i < g->nb_values; i++)
         p->ref[i].base = p->sums[i].base = NO_BASE;
     for (int i = 0; i < g->nb_in; i++)
-        new_slot(p, g->in[i], g->in[i]->dtype == TACHY_F32 ? BASE_INPUTS + i : BASE_ARENA, 0);
+        new_slot(p, g->in[i], g->in[i]->dtype == TACHY_F32 || p->rules->own_types ? BASE_INPUTS + i : BASE_ARENA, 0);
     for (const struct tachy_node *n = g->last; n; n = n->prev) // outer ones first
         if (n->out->rank == 4)
             mark_parts(p, n);
     for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
-        p->joined[n->out->id] = !p->apart && plan_joins(g, n);
+        p->joined[n->out->id] = p->rules->joins && p->rules->joins(g, n);
         if (!place_alias(p, n))
             place_made(p, n->out, at);
         place_sums(p, n, at);
@@ -324,10 +334,10 @@ static void settle(const struct placing *p, struct plan_ref *ref)
     }
 }
 
-int plan_place(struct plan_places *out, const struct tachy_graph *g, bool apart)
+int plan_place(struct plan_places *out, const struct tachy_graph *g, const struct plan_place_rules *rules)
 {
     size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
-    struct placing p = {.g = g, .apart = apart};
+    struct placing p = {.g = g, .rules = rules};
     p.ref = calloc(n, sizeof(*p.ref));
     p.sums = calloc(n, sizeof(*p.sums));
     p.slots = calloc(2 * n, sizeof(*p.slots)); // of values and of their sums
