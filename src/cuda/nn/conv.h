@@ -1,0 +1,47 @@
+#pragma once
+#include "cuda/nn/launch.h"
+#include "cuda/nn/tensor.h"
+
+// Convolution: y = epilogue(bias + sum of x * weights). Twin: tachy_ref_conv().
+//
+// Several kernels compute it, each launcher returns CUDA_INVALID_VALUE for what it cannot do:
+//   conv            any shape, groups and scale, float32 and float16, plain multiply-adds in float32
+//   conv_mma        float16, no groups; tensor cores of compute capability 7.5 and later (mma.sync)
+//   conv_tma        float16, no groups; compute capability 9.0 (TMA and wgmma). cin and cout multiples of 8, tensors
+//                   aligned for vectors. Taps that lie in the padding for a whole tile are skipped.
+//   conv_depthwise  groups = cin = cout, float16 and float32; weights lie differently
+//   conv_stem       cin 1 to 4, no groups; float16
+struct tachy_nn_conv {
+    struct tachy_conv_shape shape;
+    struct tachy_nn_tensor in, out;
+    cuda_address weights; // of `dtype`: [cout][kh][kw][cin / groups]; conv_depthwise: [kh][kw][c]
+    cuda_address bias;    // float32 [cout]; 0: none
+    // conv alone: each input channel times this first, float32 [cin] for each image, `scale_image` apart; 0: none.
+    cuda_address scale;
+    int64_t scale_image;
+    struct tachy_nn_epilogue epilogue;
+    enum tachy_dtype dtype; // of in, out, weights and what is added
+    // conv_depthwise: sums of what is stored, float32 [n][parts][cout] with tachy_nn_depthwise_parts() parts of an image,
+    // overwritten; the same bits in each run. 0: not wanted.
+    cuda_address sums;
+    // Which of a kernel's tile shapes, 0 to tachy_nn_conv_variants() - 1: what is fastest is found by time. All give
+    // the same results but for the order of sums.
+    int variant;
+};
+TACHY_NN_LAUNCHER(conv, tachy_nn_conv)
+TACHY_NN_LAUNCHER(conv_depthwise, tachy_nn_conv)
+TACHY_NN_LAUNCHER(conv_mma, tachy_nn_conv)
+TACHY_NN_LAUNCHER(conv_stem, tachy_nn_conv)
+TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
+
+// How many variants of each kernel there are (not each fits each shape).
+enum { TACHY_NN_CONV_VARIANTS = 1, TACHY_NN_MMA_VARIANTS = 3, TACHY_NN_TMA_VARIANTS = 12 };
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+// Parts of an image that conv_depthwise sums apart.
+int tachy_nn_depthwise_parts(const struct tachy_conv_shape *s);
+#ifdef __cplusplus
+}
+#endif
