@@ -7,6 +7,7 @@
 #include "plan/cpu/team.h"
 #include "plan/cpu/winograd.h"
 #include "plan/place.h"
+#include "plan/shapes.h"
 
 #include <pthread.h>
 
@@ -175,7 +176,6 @@ bool plan_joins(const struct tachy_graph *g, const struct tachy_node *n);
 void plan_join(struct plan_step *first, struct plan_step *second);
 // Bytes of scratch that a step has in front of what its kernels use.
 size_t plan_joined_band(const struct plan_step *s);
-struct tachy_conv_shape plan_conv_shape(const struct tachy_node *n);
 
 void plan_workspace_free(struct plan_workspace *w); // plan_threads.c
 // Whether a step is long enough, and has rows enough, for more than one thread.
@@ -236,8 +236,7 @@ int plan_begin_two(struct plan_build *b, const struct tachy_node *n, struct plan
 int plan_operand(struct plan_build *b, const struct tachy_value *v, struct plan_ref *out);
 // A constant in the plan's weights, in its layout; negative when out of memory.
 ptrdiff_t plan_constant(struct plan_build *b, const struct tachy_value *v);
-// What kernels call an activation; a slope is set by plan_set_act().
-struct tachy_act plan_act(const struct tachy_plan_act_of *a);
+// The activation of a node and its slope.
 int plan_set_act(struct plan_build *b, struct plan_step *s, const struct tachy_node *n,
                  const struct tachy_value *slope);
 // A copy of `from` to where the graph's output `i` lies, where the value could not lie there.
