@@ -15,6 +15,7 @@ enum tachy_plan_precision {
     TACHY_PLAN_FP16, // values between nodes are float16, sums float32; a CPU has fp32 only
 };
 
+struct tachy_nn_kernels;
 struct tachy_plan_params { // {0} is valid
     // What may be spent on timing kernels against each other: 0 nothing, 1 half a second, 2 three
     // seconds, 3 thirty seconds at most; on a GPU 5, 15, 60 and 600.
@@ -31,6 +32,7 @@ struct tachy_plan_params { // {0} is valid
     // CUDA:
     int gpu; // ordinal as the driver counts
     enum tachy_plan_precision precision;
+    const struct tachy_nn_kernels *kernels; // (cuda/nn/kernels.h) to run in place of the library's own; NULL: those
 };
 
 // Figures of a plan, in bytes unless said otherwise.
