@@ -40,8 +40,8 @@ enum { TACHY_NN_CONV_VARIANTS = 1, TACHY_NN_MMA_VARIANTS = 3, TACHY_NN_TMA_VARIA
 #ifdef __cplusplus
 extern "C" {
 #endif
-// Parts of an image that conv_depthwise sums apart.
-int tachy_nn_depthwise_parts(const struct tachy_conv_shape *s);
+// Parts of an image that conv_depthwise sums apart, at most 16; by shape and dtype.
+int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a);
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,7 @@
 #pragma once
 #include "cuda/nn/launch.h"
 
+#include <stdbool.h>
 #include <tachy/tensor.h>
 
 // Reductions of the middle of [outer][n][inner]. The order of sums is fixed: the same bits in each run.
