@@ -14,6 +14,8 @@ typedef struct cuda_context_handle *cuda_context;
 typedef struct cuda_stream_handle *cuda_stream;
 typedef struct cuda_event_handle *cuda_event;
 typedef unsigned long long cuda_address;
+typedef struct cuda_capture_handle *cuda_capture;       // CUgraph
+typedef struct cuda_graph_exec_handle *cuda_graph_exec; // CUgraphExec
 
 enum {
     CUDA_OK = 0,
@@ -22,6 +24,7 @@ enum {
     CUDA_NO_DEVICE = 100,
     CUDA_INVALID_CONTEXT = 201,
     CUDA_NOT_READY = 600,
+    CUDA_CAPTURE_THREAD = 1, // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
     CUDA_STREAM_OWN_ORDER = 1, // CU_STREAM_NON_BLOCKING: not ordered with the default stream
     CUDA_EVENT_TIMED = 0,      // CU_EVENT_DEFAULT
     CUDA_EVENT_ORDERS = 2,     // CU_EVENT_DISABLE_TIMING: streams wait for it

@@ -56,7 +56,15 @@
     X(event_record, "cuEventRecord", (cuda_event event, cuda_stream stream))                       \
     X(event_query, "cuEventQuery", (cuda_event event))                                             \
     X(event_wait, "cuEventSynchronize", (cuda_event event))                                        \
-    X(event_elapsed, "cuEventElapsedTime", (float *ms, cuda_event from, cuda_event to))
+    X(event_elapsed, "cuEventElapsedTime", (float *ms, cuda_event from, cuda_event to))            \
+    /* Drivers before CUDA 12 lack one of them: runs are launched step by step then. */            \
+    X(capture_begin, "?cuStreamBeginCapture_v2", (cuda_stream stream, int mode))                   \
+    X(capture_end, "?cuStreamEndCapture", (cuda_stream stream, cuda_capture * capture))            \
+    X(capture_free, "?cuGraphDestroy", (cuda_capture capture))                                     \
+    X(graph_make, "?cuGraphInstantiateWithFlags",                                                  \
+      (cuda_graph_exec * graph, cuda_capture capture, unsigned long long flags))                   \
+    X(graph_free, "?cuGraphExecDestroy", (cuda_graph_exec graph))                                  \
+    X(graph_launch, "?cuGraphLaunch", (cuda_graph_exec graph, cuda_stream stream))
 
 #define TACHY_NVML_CALLS(X)                                                                        \
     X(init, "nvmlInit_v2", (void))                                                                 \

@@ -81,19 +81,28 @@ static bool is_renaming(const struct tachy_node *n, const struct tachy_view *in)
     return plan_is_dense(in);
 }
 
-static bool takes_views(enum tachy_plan_op op)
+// Whether it works along an axis, for which a GPU's kernels want dense tensors.
+static bool is_along(enum tachy_plan_op op)
 {
+    return op == TACHY_OP_REDUCE || op == TACHY_OP_ARG || op == TACHY_OP_SOFTMAX;
+}
+
+static bool takes_views(const struct plan_place_rules *r, enum tachy_plan_op op)
+{
+    if (r->own_types && is_along(op))
+        return false;
     return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL && op != TACHY_OP_LAYER_NORM;
 }
 
 // Whether a part of a larger tensor will do for `v` wherever it is read.
-static bool may_be_view(const struct tachy_graph *g, const struct tachy_value *v)
+static bool may_be_view(const struct placing *p, const struct tachy_value *v)
 {
+    const struct tachy_graph *g = p->g;
     if (v->rank != 4)
         return false;
     for (const struct tachy_node *n = g->first; n; n = n->next)
         for (int i = 0; i < n->nb_in; i++)
-            if (n->in[i] == v && (!takes_views(n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) ||
+            if (n->in[i] == v && (!takes_views(p->rules, n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) ||
                                   (i == 1 && n->op == TACHY_OP_CONV)))
                 return false;
     for (int i = 0; i < g->nb_out; i++)
@@ -117,7 +126,8 @@ static void mark_part(struct placing *p, const struct tachy_node *n, const struc
     const struct tachy_node *by = v->made_by;
     bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
                   by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL && by->op != TACHY_OP_PAD;
-    if (!writes || p->part[v->id].whole || v->nhwc != n->out->nhwc || !may_be_view(p->g, v))
+    if (!writes || p->part[v->id].whole || v->nhwc != n->out->nhwc || !may_be_view(p, v) ||
+        (p->rules->own_types && is_along(by->op)))
         return;
     p->part[v->id].whole = n->out;
     memcpy(p->part[v->id].start, start, sizeof(p->part[v->id].start));
@@ -210,7 +220,7 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
     if (p->rules->own_types && x->dtype != n->out->dtype)
         return false;
     if (n->op == TACHY_OP_SLICE && is_step_slice(n) && x->nhwc == n->out->nhwc &&
-        may_be_view(p->g, n->out)) {
+        may_be_view(p, n->out)) {
         p->ref[n->out->id] = sub_view(p, in, n->out, n->attr.slice.start);
         return true;
     }

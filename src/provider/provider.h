@@ -16,6 +16,8 @@ struct provider {
 struct provider_options {
     const struct plan_backend *backend;
     struct tachy_plan_params plan;
+    int device; // number of `backend`
+    bool on_gpu; // tensors come and go in a GPU's memory
     int claim_qdq; // 1: also layers that ONNX Runtime has int8 arithmetic for
     char store[1024]; // folder of the engine store; "": the user's; "0": none
 };
@@ -34,6 +36,7 @@ struct provider_plan {
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
+    bool on_gpu; // as in provider_options
     bool whole_numbers; // go in or out: such a plan is not for the function table
 };
 
@@ -50,9 +53,9 @@ struct provider_plan *provider_plan_ref(struct provider_plan *p);
 // model is more than one plan.
 void provider_keep(struct provider_plan *p);
 // Reads the session's options; `name`: that the provider was registered under. What does not exist
-// or lies out of range is an error that says what there is.
+// or lies out of range is an error that says what there is. `on_gpu`: the session's device is a GPU.
 OrtStatus *provider_read_options(struct provider_options *o, const struct provider *p, const char *name,
-                                 const OrtSessionOptions *options);
+                                 const OrtSessionOptions *options, bool on_gpu);
 
 // Whether this thread has asked for a plan, and so wants to know who runs which node. record()
 // takes over `nodes` and its strings but `why`, also where nobody has asked.

@@ -165,6 +165,8 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
     int err = plan ? tachy_graph_open(&r.g, log) : TACHY_ERR_NOMEM;
     if (plan)
         atomic_init(&plan->owners, 1);
+    if (plan)
+        plan->on_gpu = options->on_gpu;
     if (err == TACHY_OK)
         err = read_nodes(&r, p, graph);
     if (err == TACHY_OK)
@@ -219,6 +221,20 @@ static OrtStatus *check_input(const struct provider *p, const struct provider_te
                                                       "run it with provider cpu, or mend the model's shapes");
 }
 
+static OrtStatus *run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k, const void *const *in,
+                      void *const *out)
+{
+    const struct plan_backend *b = plan->plan->backend;
+    void *stream = NULL;
+    OrtStatus *s = plan->on_gpu ? p->api->KernelContext_GetGPUComputeStream(k, &stream) : NULL;
+    if (s)
+        return s;
+    int err = plan->on_gpu ? b->queue(plan->plan, in, out, stream) : b->run(plan->plan, in, out, NULL);
+    if (err == TACHY_ERR_NOMEM)
+        return p->api->CreateStatus(ORT_FAIL, "tachy: no memory for a run");
+    return err < 0 ? p->api->CreateStatus(ORT_FAIL, "tachy: the GPU failed in a run") : NULL;
+}
+
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k)
 {
     const void *in[READER_INPUTS];
@@ -243,7 +259,5 @@ OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *pla
             s = p->api->GetTensorMutableData(v, &data);
         out[i] = data;
     }
-    if (!s && plan->plan->backend->run(plan->plan, in, out, NULL) < 0)
-        s = p->api->CreateStatus(ORT_FAIL, "tachy: no memory for a run");
-    return s;
+    return s ? s : run(p, plan, k, in, out);
 }

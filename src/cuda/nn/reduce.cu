@@ -3,7 +3,7 @@
 
 // Two forms of each. Across: neighbouring threads have neighbouring `inner`, each goes through its own n (in parts of
 // PART where there is a workspace). Along: a warp has one row of adjacent n.
-enum { THREADS = 256, PART = 512 };
+enum { THREADS = 256, PART = TACHY_NN_REDUCE_PART };
 
 struct two { // a running value, and the largest so far of LOG_SUM_EXP
     float v, top;
@@ -113,14 +113,8 @@ template <typename T, typename U> __global__ void __launch_bounds__(THREADS) alo
 }
 
 // Whether neighbouring threads are to go along n.
-static bool goes_along(const tachy_nn_reduce *a) { return a->inner == 1 || (a->in_step == 1 && a->in_inner != 1); }
+static bool goes_along(const tachy_nn_reduce *a) { return tachy_nn_reduce_along(a); }
 static int parts_of(const tachy_nn_reduce *a) { return goes_along(a) ? 1 : parts(a->n, PART); }
-
-size_t tachy_nn_reduce_workspace(const struct tachy_nn_reduce *a)
-{
-    int n = parts_of(a);
-    return n > 1 ? sizeof(two) * (size_t)(n * a->outer * a->inner) : 0;
-}
 
 template <typename T, typename U> static int launch(const tachy_nn_reduce *a, cuda_stream stream)
 {

@@ -62,10 +62,14 @@ struct tachy_nn_layer_norm {
 };
 TACHY_NN_LAUNCHER(layer_norm, tachy_nn_layer_norm)
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-size_t tachy_nn_reduce_workspace(const struct tachy_nn_reduce *a);
-#ifdef __cplusplus
+// Whether a warp goes along the n, else each thread has an `inner` of its own and the n are cut into parts.
+enum { TACHY_NN_REDUCE_PART = 512 };
+static inline bool tachy_nn_reduce_along(const struct tachy_nn_reduce *a)
+{
+    return a->inner == 1 || (a->in_step == 1 && a->in_inner != 1);
 }
-#endif
+static inline size_t tachy_nn_reduce_workspace(const struct tachy_nn_reduce *a)
+{
+    int64_t parts = (a->n + TACHY_NN_REDUCE_PART - 1) / TACHY_NN_REDUCE_PART;
+    return tachy_nn_reduce_along(a) || parts < 2 ? 0 : 2 * sizeof(float) * (size_t)(parts * a->outer * a->inner);
+}

@@ -213,7 +213,7 @@ static void close_plan(struct tachy_plan *plan)
         cuda_workspace_free(p, w);
     }
     for (int i = 0; i < p->nb_steps; i++) {
-        tachy_nn_gemm_close(p->steps[i].gemm);
+        tachy_nn_gemm_close(&p->steps[i].gemm);
         tachy_free((void *)(uintptr_t)p->steps[i].label.name);
     }
     if (inside)

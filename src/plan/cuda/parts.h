@@ -98,10 +98,9 @@ struct cuda_workspace {
     cuda_event done;  // behind the last run
     struct cuda_graph graphs[CUDA_GRAPHS];
     int turn; // which of the graphs gives way
-    // Of runs with host memory, made by the first.
-    cuda_stream stream;
-    void *pinned, *device; // inputs and outputs, one after the other
-    cuda_address base[];
+    cuda_stream stream; // of runs with host memory, and of captures
+    void *ends;         // inputs and outputs of runs with host memory, made by the first; one after the other
+    cuda_address base[]; // of cuda_at()
 };
 
 struct cuda_plan {
@@ -118,7 +117,6 @@ struct cuda_plan {
     char *choice;       // text
     int effort;
     double choice_seconds, run_ms, default_run_ms;
-    int nb_made;        // workspaces
     pthread_mutex_t lock;
     struct cuda_workspace *idle; // under the lock
 };
