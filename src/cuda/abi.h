@@ -159,6 +159,40 @@ enum {
     CUBLAS_COMPUTE_TF32 = 77,
 };
 
+// cuBLASLt ("Using the cuBLASLt API")
+typedef struct cublaslt_handle_context *cublaslt_handle;
+typedef struct cublaslt_desc_opaque *cublaslt_desc;     // cublasLtMatmulDesc_t
+typedef struct cublaslt_layout_opaque *cublaslt_layout; // cublasLtMatrixLayout_t
+typedef struct cublaslt_pref_opaque *cublaslt_pref;     // cublasLtMatmulPreference_t
+struct cublaslt_algo {
+    uint64_t data[8];
+};
+struct cublaslt_found { // cublasLtMatmulHeuristicResult_t
+    struct cublaslt_algo algo;
+    size_t workspace;
+    int state; // CUBLAS_OK: the algorithm can be used
+    float waves;
+    int reserved[4];
+};
+enum {
+    CUBLAS_TRANSPOSED = 1,
+    CUBLASLT_DESC_OP_A = 3, // of cublasLtMatmulDescSetAttribute()
+    CUBLASLT_DESC_OP_B = 4,
+    CUBLASLT_DESC_EPILOGUE = 7,
+    CUBLASLT_DESC_BIAS = 8,
+    CUBLASLT_DESC_BIAS_TYPE = 26,
+    CUBLASLT_EPILOGUE_NONE = 1,
+    CUBLASLT_EPILOGUE_RELU = 2,
+    CUBLASLT_EPILOGUE_BIAS = 4,
+    CUBLASLT_EPILOGUE_GELU = 32, // the approximation by tanh
+    CUBLASLT_LAYOUT_BATCH = 5,   // of cublasLtMatrixLayoutSetAttribute()
+    CUBLASLT_LAYOUT_NEXT = 6,
+    CUBLASLT_PREF_WORKSPACE = 1, // of cublasLtMatmulPreferenceSetAttribute()
+    CUBLASLT_MAJOR = 0,          // of cublasLtGetProperty()
+    CUBLASLT_MINOR = 1,
+    CUBLASLT_PATCH = 2,
+};
+
 // NVTX, injection interface: a tool's library exports InitializeInjectionNvtx2(), which asks
 // the function that it is given for tables and writes its own functions into their slots.
 enum {

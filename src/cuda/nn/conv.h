@@ -35,7 +35,7 @@ TACHY_NN_LAUNCHER(conv_stem, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
 
 // How many variants of each kernel there are (not each fits each shape).
-enum { TACHY_NN_CONV_VARIANTS = 1, TACHY_NN_MMA_VARIANTS = 3, TACHY_NN_TMA_VARIANTS = 12 };
+enum { TACHY_NN_CONV_VARIANTS = 1, TACHY_NN_MMA_VARIANTS = 3, TACHY_NN_TMA_VARIANTS = 10 };
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,6 +3,7 @@
 #include "cuda/nn/tensor.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct tachy_log;
 
@@ -28,8 +29,8 @@ struct tachy_nn_gemm_io {
     cuda_address workspace;          // of the plan's bytes
 };
 
-// One product with one of cuBLASLt's algorithms. Thread-safety: run() of several plans side by side, and of one with
-// different streams and workspaces; open and close alone.
+// One product with the algorithms that cuBLASLt has for it. Thread-safety: use one from one thread at a time; separate
+// ones are independent.
 struct tachy_nn_gemm;
 
 // Asks for the algorithms that cuBLASLt thinks best and sets *n to how many there are (at most `most`, 1 at least).
@@ -48,5 +49,5 @@ void tachy_nn_gemm_choice(const struct tachy_nn_gemm *g, int i, unsigned char ch
 // As open, with one algorithm that was stored.
 int tachy_nn_gemm_restore(struct tachy_nn_gemm **out, const struct tachy_nn_gemm_shape *shape,
                           const unsigned char choice[TACHY_NN_GEMM_CHOICE], const struct tachy_log *log);
-// Of the loaded library, as cublasLtGetVersion() says; 0: it is not there.
+// Of the loaded library, 130002 for 13.0.2; 0: it is not there.
 size_t tachy_nn_gemm_version(void);

@@ -45,7 +45,32 @@ __device__ static inline float clip(float x, float low, float high)
     return x < low ? low : x > high ? high : x; // NaN stays
 }
 
-// Those of a few instructions, and those that a convolution's end seldom has.
+// Those that a convolution's end has as a rule; false: none of them.
+template <int N> __device__ static inline bool activate_common(const tachy_nn_act &a, float (&v)[N])
+{
+#define EACH(formula)                                                                              \
+    {                                                                                              \
+        _Pragma("unroll") for (int i = 0; i < N; i++) { float x = v[i]; v[i] = (formula); }        \
+        return true;                                                                               \
+    }
+    switch (a.kind) {
+    case TACHY_ACT_NONE: return true;
+    case TACHY_ACT_CLIP: EACH(clip(x, a.a, a.b))
+    case TACHY_ACT_HSIGMOID: EACH(clip(a.a * x + a.b, 0.0f, 1.0f))
+    case TACHY_ACT_HSWISH: EACH(x * clip(a.a * x + a.b, 0.0f, 1.0f))
+    case TACHY_ACT_LEAKY: EACH(x < 0 ? a.a * x : x)
+    case TACHY_ACT_SIGMOID: EACH(sigmoid(x))
+    case TACHY_ACT_SWISH: EACH(x * sigmoid(a.a * x))
+    case TACHY_ACT_TANH: EACH(hyperbolic(x))
+    default: return false;
+    }
+#undef EACH
+}
+static inline bool is_common(enum tachy_act_kind k)
+{
+    return k == TACHY_ACT_NONE || k == TACHY_ACT_CLIP || k == TACHY_ACT_HSIGMOID || k == TACHY_ACT_HSWISH ||
+           k == TACHY_ACT_LEAKY || k == TACHY_ACT_SIGMOID || k == TACHY_ACT_SWISH || k == TACHY_ACT_TANH;
+}
 __device__ static inline float seldom(const tachy_nn_act &a, float x)
 {
     switch (a.kind) {
@@ -66,24 +91,14 @@ __device__ static inline float seldom(const tachy_nn_act &a, float x)
 template <int N>
 __device__ static inline void activate(const tachy_nn_act &a, float (&v)[N], int channel, int some)
 {
-#define EACH(formula)                                                                              \
-    {                                                                                              \
-        _Pragma("unroll") for (int i = 0; i < N; i++) { float x = v[i]; v[i] = (formula); }        \
-        break;                                                                                     \
-    }
-    switch (a.kind) {
-    case TACHY_ACT_NONE: break;
-    case TACHY_ACT_CLIP: EACH(clip(x, a.a, a.b))
-    case TACHY_ACT_HSIGMOID: EACH(clip(a.a * x + a.b, 0.0f, 1.0f))
-    case TACHY_ACT_HSWISH: EACH(x * clip(a.a * x + a.b, 0.0f, 1.0f))
-    case TACHY_ACT_LEAKY: EACH(x < 0 ? a.a * x : x)
-    case TACHY_ACT_SIGMOID: EACH(sigmoid(x))
-    case TACHY_ACT_SWISH: EACH(x * sigmoid(a.a * x))
-    case TACHY_ACT_TANH: EACH(hyperbolic(x))
-    case TACHY_ACT_PRELU: EACH(x < 0 && i < some ? x * at<const float>(a.slope)[channel + i] : x)
-    default: EACH(seldom(a, x))
-    }
-#undef EACH
+    if (activate_common<N>(a, v))
+        return;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (a.kind != TACHY_ACT_PRELU)
+            v[i] = seldom(a, v[i]);
+        else if (v[i] < 0 && i < some)
+            v[i] *= at<const float>(a.slope)[channel + i];
 }
 
 // N adjacent channels of one pixel, of which the first `some` exist, from sums to what is stored. `vectors`: out and
