@@ -21,14 +21,14 @@ static const struct plan_backend *const backends[] = {&tachy_plan_cpu, &tachy_pl
 
 static const struct option known[] = {
     {"device", offsetof(struct provider_options, device), .words = devices},
-    {"gpu_id", offsetof(struct provider_options, plan.gpu), 0, TACHY_MAX_GPUS - 1, 0},
+    {"gpu_id", offsetof(struct provider_options, plan.gpu), .lo = 0, .hi = TACHY_MAX_GPUS - 1},
     {"precision", offsetof(struct provider_options, plan.precision), .words = precisions},
-    {"threads", offsetof(struct provider_options, plan.threads), 1, 256, 0},
-    {"build_effort", offsetof(struct provider_options, plan.effort), 0, 3, 0},
-    {"claim_qdq", offsetof(struct provider_options, claim_qdq), 0, 1, 0},
-    {"direct", offsetof(struct provider_options, plan.direct), 0, 1, 0},
-    {"apart", offsetof(struct provider_options, plan.apart), 0, 1, 0},
-    {"store", offsetof(struct provider_options, store), 0, 0, sizeof(((struct provider_options *)0)->store)},
+    {"threads", offsetof(struct provider_options, plan.threads), .lo = 1, .hi = 256},
+    {"build_effort", offsetof(struct provider_options, plan.effort), .lo = 0, .hi = 3},
+    {"claim_qdq", offsetof(struct provider_options, claim_qdq), .lo = 0, .hi = 1},
+    {"direct", offsetof(struct provider_options, plan.direct), .lo = 0, .hi = 1},
+    {"apart", offsetof(struct provider_options, plan.apart), .lo = 0, .hi = 1},
+    {"store", offsetof(struct provider_options, store), .size = sizeof(((struct provider_options *)0)->store)},
 };
 
 static OrtStatus *fail(const struct provider *p, const char *fmt, const char *a, const char *b)

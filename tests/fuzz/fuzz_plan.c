@@ -741,6 +741,11 @@ static bool refused(const struct tachy_graph *g)
     return false;
 }
 
+// What else is made of each sound graph, for tests that have another back end; NULL: nothing.
+typedef void also_fn(const struct tachy_graph *g, float **in, const struct tachy_f64 *want, const struct tachy_f64 *rounded,
+                     bool tame);
+static also_fn *also;
+
 // All passes one by one, each judged by what the graph gave before.
 static void run_passes(struct tachy_graph *of, float **in)
 {
@@ -763,6 +768,8 @@ static void run_passes(struct tachy_graph *of, float **in)
     }
     if (err == TACHY_OK)
         run_plan(g, in, of, want, rounded, tame);
+    if (err == TACHY_OK && also)
+        also(of, in, want, rounded, tame);
     tachy_graph_close(&g);
     tachy_f64_close(&want);
     tachy_f64_close(&rounded);

@@ -70,6 +70,6 @@ static inline bool tachy_nn_reduce_along(const struct tachy_nn_reduce *a)
 }
 static inline size_t tachy_nn_reduce_workspace(const struct tachy_nn_reduce *a)
 {
-    int64_t parts = (a->n + TACHY_NN_REDUCE_PART - 1) / TACHY_NN_REDUCE_PART;
-    return tachy_nn_reduce_along(a) || parts < 2 ? 0 : 2 * sizeof(float) * (size_t)(parts * a->outer * a->inner);
+    int64_t pieces = (a->n + TACHY_NN_REDUCE_PART - 1) / TACHY_NN_REDUCE_PART;
+    return tachy_nn_reduce_along(a) || pieces < 2 ? 0 : 2 * sizeof(float) * (size_t)(pieces * a->outer * a->inner);
 }

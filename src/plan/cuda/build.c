@@ -82,6 +82,20 @@ struct tachy_nn_tensor cuda_tensor(const struct cuda_build *b, const struct tach
     return (struct tachy_nn_tensor){cuda_at(r->base, (size_t)r->offset), r->v.pixel, r->v.row, r->v.image};
 }
 
+bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_dtype t, struct tachy_nn_tensor *to)
+{
+    int64_t c = v->shape[1], hw = v->shape[2] * v->shape[3];
+    if (!v->data) {
+        *to = cuda_tensor(b, v);
+        return v->dtype == t;
+    }
+    ptrdiff_t at = v->dtype == TACHY_F32 ? cuda_blob(b, (size_t)tachy_value_elements(v) * tachy_dtype_size(t)) : -1;
+    for (int64_t i = 0; at >= 0 && i < tachy_value_elements(v); i++)
+        cuda_store(b->blob + at, t, (i / (c * hw) * hw + i % hw) * c + i / hw % c, ((const float *)v->data)[i]);
+    *to = tachy_nn_dense(cuda_at(BASE_WEIGHTS, (size_t)TACHY_MAX(at, 0)), (int)v->shape[2], (int)v->shape[3], (int)c);
+    return at >= 0;
+}
+
 bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to)
 {
     struct tachy_act act = plan_act(&n->attr.act);
@@ -179,6 +193,7 @@ static int open_plan(struct tachy_plan **out, const struct tachy_graph *g, const
     if (!p)
         return TACHY_ERR_NOMEM;
     pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->launching, NULL);
     p->base.backend = &tachy_plan_cuda;
     p->params = params ? *params : (struct tachy_plan_params){0};
     p->kernels = p->params.kernels ? p->params.kernels : tachy_nn_kernels();
@@ -223,6 +238,7 @@ static void close_plan(struct tachy_plan *plan)
     free(p->steps);
     free(p->end_bytes);
     tachy_free(p->choice);
+    pthread_mutex_destroy(&p->launching);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }

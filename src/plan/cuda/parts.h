@@ -117,6 +117,7 @@ struct cuda_plan {
     char *choice;       // text
     int effort;
     double choice_seconds, run_ms, default_run_ms;
+    pthread_mutex_t launching; // one thread at a time launches steps: products of cuBLASLt want it
     pthread_mutex_t lock;
     struct cuda_workspace *idle; // under the lock
 };
@@ -141,7 +142,10 @@ void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v); // element i 
 bool cuda_value(struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
 // `n` floats as F32 or F16 among the weights. 0: out of memory.
 cuda_address cuda_floats(struct cuda_build *b, enum tachy_dtype t, const float *from, int64_t n);
-struct tachy_nn_tensor cuda_tensor(const struct cuda_build *b, const struct tachy_value *v);
+struct tachy_nn_tensor cuda_tensor(const struct cuda_build *b, const struct tachy_value *v); // a computed one
+// The same of any picture with channels last; a constant goes among the weights as type `t`. False: out of memory, or a
+// constant of whole numbers.
+bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_dtype t, struct tachy_nn_tensor *to);
 // An activation, whose slope (of PRelu, constant) goes among the weights. False: out of memory.
 bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to);
 static inline struct tachy_value *cuda_input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }

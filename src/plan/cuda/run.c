@@ -59,6 +59,7 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
     a->conv.variant = way.variant;
     switch (way.kernel) {
     case CUDA_CONV_DEPTHWISE: a->conv.weights = real(s->depthwise, base); return k->conv_depthwise(&a->conv, stream);
+    case CUDA_CONV_TMA: return k->conv_tma(&a->conv, stream);
     case CUDA_CONV_GEMM: return run_product(s, way.variant, a, base, stream);
     default: return k->conv(&a->conv, stream);
     }
@@ -180,15 +181,17 @@ static void give(struct cuda_plan *p, struct cuda_workspace *w)
     pthread_mutex_unlock(&p->lock);
 }
 
-static int launch_all(const struct cuda_plan *p, const struct cuda_workspace *w, cuda_stream stream)
+static int launch_all(struct cuda_plan *p, const struct cuda_workspace *w, cuda_stream stream)
 {
     int status = CUDA_OK;
+    pthread_mutex_lock(&p->launching);
     for (int i = 0; i < p->nb_steps && status == CUDA_OK; i++)
         status = cuda_launch(p, &p->steps[i], p->steps[i].way, w->base, stream);
+    pthread_mutex_unlock(&p->launching);
     return status;
 }
 
-static int capture(const struct cuda_plan *p, struct cuda_workspace *w, struct cuda_graph *g)
+static int capture(struct cuda_plan *p, struct cuda_workspace *w, struct cuda_graph *g)
 {
     const struct tachy_cu *cu = cu_of(p);
     cuda_capture captured = NULL;
@@ -285,12 +288,14 @@ static int run_timed(struct cuda_plan *p, struct cuda_workspace *w, const cuda_a
 {
     int status = CUDA_OK;
     cuda_set_bases(p, w, ends);
+    pthread_mutex_lock(&p->launching);
     for (int i = 0; i < p->nb_steps && !status; i++) {
         status = cuda_launch(p, &p->steps[i], p->steps[i].way, w->base, w->stream);
         if (!status)
             status = cu_of(p)->stream_wait(w->stream);
         end[i] = tachy_now_ns();
     }
+    pthread_mutex_unlock(&p->launching);
     return status;
 }
 

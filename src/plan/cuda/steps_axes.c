@@ -8,8 +8,8 @@ int cuda_steps_pool(struct cuda_build *b, const struct tachy_node *n)
     struct cuda_step *s = cuda_step(b, CUDA_POOL);
     if (!s)
         return TACHY_ERR_NOMEM;
-    s->a.pool = (struct tachy_nn_pool){plan_pool_shape(n), cuda_tensor(b, n->in[0]), cuda_tensor(b, n->out), n->out->dtype};
-    return n->in[0]->dtype == n->out->dtype ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
+    s->a.pool = (struct tachy_nn_pool){.shape = plan_pool_shape(n), .out = cuda_tensor(b, n->out), .dtype = n->out->dtype};
+    return cuda_picture(b, n->in[0], n->out->dtype, &s->a.pool.in) ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
 }
 
 bool cuda_joins(const struct tachy_graph *g, const struct tachy_node *n)
@@ -28,12 +28,11 @@ int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
     struct cuda_step *s = cuda_step(b, CUDA_INTERPOLATE);
     if (!s)
         return TACHY_ERR_NOMEM;
-    if (n->attr.act.act == TACHY_PLAN_PRELU || (add && (add->data || add->dtype != x->dtype)) ||
-        (scale && scale->dtype != TACHY_F32) || x->data)
-        return TACHY_ERR_UNSUPPORTED;
     struct tachy_nn_interpolate *r = &s->a.interpolate;
+    if (n->attr.act.act == TACHY_PLAN_PRELU || (scale && scale->dtype != TACHY_F32) || !cuda_picture(b, x, x->dtype, &r->in) ||
+        (add && !cuda_picture(b, add, x->dtype, &r->epilogue.add)))
+        return TACHY_ERR_UNSUPPORTED;
     r->shape = plan_resize_shape(n);
-    r->in = cuda_tensor(b, x);
     r->out = cuda_tensor(b, y);
     r->out_channel = 1;
     if (y != n->out) { // planes
@@ -44,8 +43,6 @@ int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
     r->dtype = x->dtype;
     r->out_dtype = y->dtype;
     r->epilogue.add_last = n->attr.act_before_add;
-    if (add)
-        r->epilogue.add = cuda_tensor(b, add);
     if (scale && !cuda_value(b, scale, &r->add_scale))
         return TACHY_ERR_NOMEM;
     if (scale)

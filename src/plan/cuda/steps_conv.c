@@ -70,16 +70,15 @@ int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
     const struct tachy_value *add = cuda_input(n, 3), *scale = cuda_input(n, 4), *x = n->in[0];
     if (!s)
         return TACHY_ERR_NOMEM;
-    if (scale || x->dtype != n->out->dtype || (add && (add->data || add->dtype != n->out->dtype)))
+    if (scale)
         return TACHY_ERR_UNSUPPORTED;
     struct tachy_nn_conv *c = &s->a.conv;
     c->shape = plan_conv_shape(n);
     c->dtype = n->out->dtype;
-    c->in = cuda_tensor(b, x);
     c->out = cuda_tensor(b, n->out);
     c->epilogue.add_last = n->attr.act_before_add;
-    if (add)
-        c->epilogue.add = cuda_tensor(b, add);
+    if (!cuda_picture(b, x, c->dtype, &c->in) || (add && !cuda_picture(b, add, c->dtype, &c->epilogue.add)))
+        return TACHY_ERR_UNSUPPORTED;
     c->weights = conv_weights(b, &c->shape, n->in[1]->data, c->dtype, false);
     if (is_depthwise(&c->shape))
         s->depthwise = conv_weights(b, &c->shape, n->in[1]->data, c->dtype, true);

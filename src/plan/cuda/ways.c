@@ -26,6 +26,8 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
         add(&w, CUDA_CONV_DEPTHWISE, 1);
     if (s->gemm && c->shape.n * c->shape.h * c->shape.w > 64)
         add(&w, CUDA_CONV_GEMM, s->nb_gemms);
+    if (half && whole && hopper && c->shape.cin % 8 == 0)
+        add(&w, CUDA_CONV_TMA, TACHY_NN_TMA_VARIANTS);
     if (s->gemm && c->shape.n * c->shape.h * c->shape.w <= 64)
         add(&w, CUDA_CONV_GEMM, s->nb_gemms);
     add(&w, CUDA_CONV_ANY, 1);
