@@ -83,7 +83,8 @@ static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to
     struct tachy_plan_info i;
     p->plan->backend->info(p->plan, &i);
     *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch,
-                                       i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms};
+                                       i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms,
+                                       p->plan->backend->name};
 }
 
 static void tensor(const struct provider_tensor *t, struct tachy_ep_tensor *to)
@@ -142,6 +143,12 @@ static bool node(int i, struct tachy_ep_node *n)
     return true;
 }
 
+static int queue(struct tachy_ep_plan *plan, const void *const in[], void *const out[], void *stream)
+{
+    struct tachy_plan *p = ((struct provider_plan *)plan)->plan;
+    return p->backend->queue ? p->backend->queue(p, in, out, stream) : TACHY_ERR_UNSUPPORTED;
+}
+
 static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
 {
     struct tachy_plan_step s;
@@ -154,5 +161,5 @@ TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
     want_reference, provider_reference, provider_layers, run_timed, step, want_whole,
-    want_graphs, provider_graph, provider_pass, provider_peak,
+    want_graphs, provider_graph, provider_pass, provider_peak, queue,
 };
