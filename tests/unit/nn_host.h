@@ -57,14 +57,14 @@ static inline double host_end(const struct tachy_nn_epilogue *e, enum tachy_dtyp
 static inline double host_taps(const struct tachy_nn_conv *a, bool depthwise, int n, int oy, int ox, int o)
 {
     const struct tachy_conv_shape *s = &a->shape;
-    int cin = s->cin / s->groups, g = o / (s->cout / s->groups);
+    int cin = s->cin / s->groups, group = o / (s->cout / s->groups);
     double sum = a->bias ? host_load(a->bias, TACHY_F32, o) : 0;
     for (int i = 0; i < s->kh; i++)
         for (int j = 0; j < s->kw; j++) {
             int y = oy * s->stride_h - s->pad_top + i * s->dil_h, x = ox * s->stride_w - s->pad_left + j * s->dil_w;
             if (y < 0 || x < 0 || y >= s->h || x >= s->w)
                 continue;
-            int64_t at = n * a->in.image + y * a->in.row + x * a->in.pixel + g * cin, tap = i * s->kw + j;
+            int64_t at = n * a->in.image + y * a->in.row + x * a->in.pixel + group * cin, tap = i * s->kw + j;
             for (int c = 0; c < cin; c++) {
                 int64_t w = depthwise ? tap * s->cout + o : ((int64_t)o * s->kh * s->kw + tap) * cin + c;
                 sum += host_load(a->in.data, a->dtype, at + c) * host_load(a->weights, a->dtype, w);

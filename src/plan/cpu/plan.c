@@ -69,7 +69,7 @@ static int add_steps(struct plan_build *b)
         if (g->in[i]->dtype != TACHY_F32)
             err = plan_convert_input(b, g->in[i], i);
     for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
-        const char *why = tachy_cpu_refuses(n);
+        const char *why = plan_refuses_form(n);
         b->plan->nodes++;
         if (why)
             return tachy_fail(g->log, TACHY_ERR_UNSUPPORTED, "plan: %s %s is not built: %s",

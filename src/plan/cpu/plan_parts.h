@@ -181,6 +181,10 @@ void plan_workspace_free(struct plan_workspace *w); // plan_threads.c
 // Whether a step is long enough, and has rows enough, for more than one thread.
 bool plan_worth_splitting(const struct plan_step *s);
 
+// As tachy_cpu_refuses(), but values that nodes make may be float16: they are held as floats and not rounded, which is
+// for graphs that were made for another back end.
+const char *plan_refuses_form(const struct tachy_node *n);
+
 // Steps of a node (plan_steps.c, steps_*.c). What a node needs beside its operands comes from the plan.
 struct plan_build {
     struct tachy_cpu_plan *plan;
