@@ -58,7 +58,13 @@ void cli_level(struct cli *c);
 // Reads a command: c->settings, args and verb. Returns an exit status, -1: it is to be run.
 int cli_parse(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c); // the exit status
+// input.timeout as in tachy_source_params.
+double cli_timeout(const struct cli *c);
 void cli_free(struct cli *c);
+
+// --sandbox: see tachy_sandbox(). The sentence of a failure is left for message_failed().
+int cli_enter_sandbox(struct cli *c, const char *const *inputs, size_t nb_inputs, const char *const *outputs,
+                      size_t nb_outputs);
 
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
@@ -113,6 +119,11 @@ bool terminal_guard(void (*changed)(void));
 void terminal_keys(void);    // single keys, without echo; signals stay
 void terminal_restore(void); // as they were; any thread, also a signal handler
 void terminal_release(void); // restores, and watches no more
+// For handlers of signals that end the process: output that Ctrl-S stopped goes on, so that no write
+// waits for a key.
+void terminal_unblock(void);
+// For signal handlers: restores, prints `text` to standard error if it need not wait, ends the process.
+_Noreturn void terminal_exit(int status, const char *text);
 bool terminal_is_ours(void); // this process is in the foreground of its terminal
 
 // keys.c: single keys during a run on a terminal; without one nothing happens.
@@ -194,7 +205,8 @@ bool metrics_same_secret(const char *a, const char *b);
 char *metrics_text(const struct tachy_snapshot *s);
 
 // cmd_config.c: the settings as a configuration file; `all`: also those that have their default.
-void config_print(FILE *f, const tachy_settings *s, bool all);
+// TACHY_ERR_NOMEM: a part is missing.
+int config_print(FILE *f, const tachy_settings *s, bool all);
 
 // cmd_help.c
 void help_overview(FILE *f);
@@ -215,6 +227,8 @@ bool is_picture_name(const char *name);
 bool is_numbered_name(const char *name, size_t *at, size_t *len);
 
 // output_text.c: where --json goes.
+// Says that `name` cannot be written, by errno; TACHY_ERR_NO_SPACE or TACHY_ERR_IO.
+int write_failed(const char *name);
 // Writes text to FILE, or to standard output for "-"; the text ends with a newline afterwards.
 int write_text(const char *path, const char *text);
 // Whether a file of this name could be written; the sentence is left for message_failed().

@@ -72,13 +72,14 @@ static bool is_comment(const tachy_settings *s, const struct tachy_option *o)
     return !has_value(s, o) || (o->planned && !tachy_settings_is_set(s, o->path));
 }
 
-static void print_row(FILE *to, const tachy_settings *s, const struct tachy_option *o, int depth)
+// False: no memory.
+static bool print_row(FILE *to, const tachy_settings *s, const struct tachy_option *o, int depth)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
     if (!f)
-        return;
+        return false;
     bool there = has_value(s, o), set = tachy_settings_is_set(s, o->path);
     fprintf(f, "%*s%s%s:", depth * 2, "", is_comment(s, o) ? "# " : "",
             strrchr(o->path, '.') + 1);
@@ -86,15 +87,16 @@ static void print_row(FILE *to, const tachy_settings *s, const struct tachy_opti
         fputc(' ', f);
         put_value(f, s, o);
     }
-    fclose(f);
-    fprintf(to, "%-36s # %s", text, there ? tachy_settings_origin(s, o->path) : "not set");
+    bool whole = fclose(f) == 0;
+    fprintf(to, "%-36s # %s", whole ? text : "", there ? tachy_settings_origin(s, o->path) : "not set");
     if (o->planned)
         fprintf(to, "; no effect yet%s%s", set ? ": " : "", set ? o->planned : "");
     fputc('\n', to);
     free(text);
+    return whole;
 }
 
-void config_print(FILE *f, const tachy_settings *s, bool all)
+int config_print(FILE *f, const tachy_settings *s, bool all)
 {
     fputs("# Effective settings; behind each where it comes from.\nversion: 1\n", f);
     const char *previous = "";
@@ -102,9 +104,11 @@ void config_print(FILE *f, const tachy_settings *s, bool all)
         if (o->command_only || (!all && !tachy_settings_is_set(s, o->path)))
             continue;
         int depth = open_sections(f, o->path, previous);
-        print_row(f, s, o, depth);
+        if (!print_row(f, s, o, depth))
+            return TACHY_ERR_NOMEM;
         previous = o->path;
     }
+    return TACHY_OK;
 }
 
 static json_t *value_json(const tachy_settings *s, const struct tachy_option *o)
@@ -222,7 +226,8 @@ static int run_config(struct cli *c)
         int err = print_json(c->settings);
         return err < 0 ? message_failed(err) : STATUS_OK;
     } else {
-        config_print(stdout, c->settings, true);
+        int err = config_print(stdout, c->settings, true);
+        return err < 0 ? message_failed(err) : STATUS_OK;
     }
     return STATUS_OK;
 }

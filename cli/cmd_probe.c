@@ -175,7 +175,8 @@ static int write_json(const struct cli *c, json_t *all)
 static int probe_file(struct cli *c, const char *file, json_t *all)
 {
     char *text;
-    int err = tachy_probe(&text, strcmp(file, "-") ? file : "pipe:0", &c->log);
+    int err = tachy_probe(&text, tachy_source_params(.url = strcmp(file, "-") ? file : "pipe:0",
+                                                     .timeout = cli_timeout(c), .log = &c->log));
     if (err < 0)
         return err;
     json_t *o = json_loads(text, 0, NULL);
@@ -200,11 +201,16 @@ static int run_probe(struct cli *c)
     size_t n = tachy_settings_list(c->settings, "input.files", &files);
     if (!n)
         return message_usage("no input is given: tachy probe FILE");
-    json_t *all = json_array();
+    const char *json = tachy_settings_str(c->settings, "run.json");
     int err = TACHY_OK;
+    if (tachy_settings_bool(c->settings, "run.sandbox"))
+        err = cli_enter_sandbox(c, files, n, &json, json != NULL);
+    if (err < 0)
+        return err == TACHY_ERR_INVAL ? (message_failed(err), STATUS_USAGE) : message_failed(err);
+    json_t *all = json_array();
     for (size_t i = 0; i < n && err == TACHY_OK; i++)
         err = probe_file(c, files[i], all);
-    if (err == TACHY_OK && tachy_settings_str(c->settings, "run.json"))
+    if (err == TACHY_OK && json)
         err = write_json(c, all);
     json_decref(all);
     return err < 0 ? message_failed(err) : STATUS_OK;

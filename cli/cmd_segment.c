@@ -10,14 +10,10 @@ static _Atomic(tachy_control *) signalled; // what a signal stops; NULL: nothing
 
 static void on_signal(int sig)
 {
-    static const char last[] = "\ntachy: stopped at once; a .part file may be left\n";
     tachy_control *control = signalled;
-    if (!control || tachy_control_stopped(control)) {
-        terminal_restore();
-        ssize_t n = write(STDERR_FILENO, last, sizeof(last) - 1);
-        (void)n;
-        _exit(STATUS_INTERRUPTED);
-    }
+    if (!control || tachy_control_stopped(control))
+        terminal_exit(STATUS_INTERRUPTED, "\ntachy: stopped at once; a .part file may be left\n");
+    terminal_unblock();
     tachy_control_stop(control);
 }
 
@@ -53,6 +49,7 @@ static int open_source(const struct segment *s, const struct job *j, tachy_sourc
         .on_gpu = text_is(tachy_settings_str(set, "gpu.device"), "cuda"),
         .in_order = !segment_writes_nothing(s) && !segment_is_text(s->format),
         .want_side = !segment_writes_nothing(s),
+        .timeout = cli_timeout(s->c),
         .stop = tachy_control_stop_flag(s->c->control),
         .log = &s->c->log,
     };
@@ -421,6 +418,10 @@ static int run_segment(struct cli *c)
     s.misused = err == TACHY_ERR_INVAL;
     if (err == TACHY_OK)
         err = segment_check_files(&s);
+    if (err == TACHY_OK) {
+        err = segment_enter_sandbox(&s);
+        s.misused = err == TACHY_ERR_INVAL;
+    }
     if (err == TACHY_OK)
         err = run_watched(&s);
     if (err < 0)

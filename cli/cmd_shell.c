@@ -49,7 +49,9 @@ static atomic_bool ended; // by a signal
 
 static void on_end(int sig)
 {
-    atomic_store(&ended, true);
+    if (atomic_exchange(&ended, true))
+        terminal_exit(STATUS_INTERRUPTED, "\ntachy: ended at once; a .part file may be left\n");
+    terminal_unblock();
     prompt_wake();
 }
 

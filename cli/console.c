@@ -234,9 +234,11 @@ char *console_config(const tachy_settings *s, bool all)
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
-    config_print(f, s, all);
-    fclose(f);
-    return text;
+    int err = config_print(f, s, all);
+    if (fclose(f) == 0 && err == TACHY_OK)
+        return text;
+    free(text);
+    return NULL;
 }
 
 void console_add_commands(const struct command *table, add_word *add, void *to)

@@ -68,6 +68,23 @@ int cli_parse(struct cli *c, int argc, char **argv)
     return STATUS_USAGE;
 }
 
+double cli_timeout(const struct cli *c)
+{
+    double s = tachy_settings_float(c->settings, "input.timeout");
+    return s == 0 && tachy_settings_is_set(c->settings, "input.timeout") ? -1 : s;
+}
+
+int cli_enter_sandbox(struct cli *c, const char *const *inputs, size_t nb_inputs, const char *const *outputs,
+                      size_t nb_outputs)
+{
+    if (c->in_shell) {
+        message_error("--sandbox shuts the whole process in; run this command outside of the shell");
+        return TACHY_ERR_INVAL;
+    }
+    return tachy_sandbox(tachy_sandbox_params(.inputs = inputs, .nb_inputs = nb_inputs, .outputs = outputs,
+                                              .nb_outputs = nb_outputs, .settings = c->settings, .log = &c->log));
+}
+
 int cli_run(struct cli *c) { return c->verb->run(c); }
 
 void cli_free(struct cli *c)
@@ -86,8 +103,8 @@ static int close_stdout(int status)
         return status;
     if (errno == EPIPE) // the reader has seen enough: tachy help | head
         return status;
-    message_error("standard output: cannot be written: %s", strerror(errno ? errno : EIO));
-    return message_failed(errno == ENOSPC ? TACHY_ERR_NO_SPACE : TACHY_ERR_IO);
+    errno = errno ? errno : EIO;
+    return message_failed(write_failed("standard output"));
 }
 
 // A file that is opened must not get the number of a standard stream that was closed (`>&-`):
@@ -102,7 +119,9 @@ static void hold_standard_streams(void)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
-    signal(SIGPIPE, SIG_IGN); // a closed pipe is an error of write(), with a message
+    // A closed pipe and a limit on file size are errors of write(), with a message.
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     struct cli c = {.log = message_log(NULL)};
     int status = cli_parse(&c, argc, argv);
     if (status < 0)

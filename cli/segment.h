@@ -44,3 +44,5 @@ const char *segment_without_scheme(const char *name); // "file:" taken off
 bool segment_may_overwrite(const struct cli *c);
 int segment_prepare(struct segment *s);
 int segment_check_files(struct segment *s);
+// The last thing before any input is opened, where --sandbox asks for it.
+int segment_enter_sandbox(const struct segment *s);

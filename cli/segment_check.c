@@ -345,3 +345,29 @@ int segment_check_files(struct segment *s)
                                                  segment_may_overwrite(s->c))
                            : err;
 }
+
+int segment_enter_sandbox(const struct segment *s)
+{
+    const tachy_settings *set = s->c->settings;
+    if (!tachy_settings_bool(set, "run.sandbox"))
+        return TACHY_OK;
+    if (s->c->profile)
+        return usage("--sandbox is not for a profile, which measures what lies outside; leave one of them out");
+    const char **names = calloc(2 * s->n_jobs + 2, sizeof(*names)), **outputs = names + s->n_jobs;
+    const char *stages = tachy_settings_str(set, "debug.save_stage");
+    size_t n = 0;
+    if (!names)
+        return TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < s->n_jobs; i++) {
+        names[i] = s->jobs[i].input;
+        if (s->jobs[i].output)
+            outputs[n++] = s->jobs[i].output;
+    }
+    if (s->json)
+        outputs[n++] = s->json;
+    if (stages)
+        outputs[n++] = stages;
+    int err = cli_enter_sandbox(s->c, names, s->n_jobs, outputs, n);
+    free(names);
+    return err;
+}

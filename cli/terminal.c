@@ -1,9 +1,11 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -22,13 +24,35 @@ static void (*on_change)(void);
 
 bool terminal_is_ours(void) { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 
-// tcsetattr() and tcgetpgrp() are async-signal-safe. From the background they would stop us.
+// tcsetattr() and tcgetpgrp() are async-signal-safe. From the background they would stop us. Waiting
+// for output (TCSADRAIN) would be without end on a terminal that takes none.
 static void set(const struct termios *t)
 {
     int error = errno;
     if (terminal_is_ours())
-        tcsetattr(STDIN_FILENO, TCSADRAIN, t);
+        tcsetattr(STDIN_FILENO, TCSANOW, t);
     errno = error;
+}
+
+void terminal_unblock(void)
+{
+    int error = errno;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (tcgetpgrp(fd) != getpgrp())
+            continue;
+        tcflow(fd, TCOOFF); // Linux: TCOON undoes TCOOFF, and with it Ctrl-S, but not Ctrl-S alone
+        tcflow(fd, TCOON);
+    }
+    errno = error;
+}
+
+void terminal_exit(int status, const char *text)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    terminal_restore();
+    if (poll(&p, 1, 0) > 0 && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody reads it */
+    }
+    _exit(status);
 }
 
 void terminal_restore(void)

@@ -11,10 +11,15 @@
 // - What went wrong is logged once, at TACHY_LOG_ERR, as one sentence that names the file,
 //   option or library and what to do about it. The library never prints, exits or aborts.
 // - `{0}` is a valid params struct unless a field says "required"; 0 means the default.
+// - Signals are the process's: one that ignores SIGPIPE and SIGXFSZ gets an error with a sentence
+//   where a reader has gone or a file meets its limit on size; the default would end the process.
 // - Strings are UTF-8. A `const char *` that is passed in need only live until the call
 //   returns, unless its comment says otherwise.
-// - `tachy_x_close(&x)` and `tachy_x_unref(&x)` accept NULL and half-open objects and
-//   clear the pointer.
+// - Functions that end an object (`_close`, `_free`, `_leave`, `_unref`) take a pointer to it, which they
+//   clear. They accept NULL, a pointer to NULL and half-open objects.
+// - Any other pointer must not be NULL unless the function's comment says "`x` may be NULL"; a log always
+//   may. A NULL that is not allowed changes nothing: the function returns TACHY_ERR_INVAL, NULL, false or 0,
+//   by its type, and logs it if the call or one of its objects has a log.
 
 #if defined(__GNUC__) || defined(__clang__)
 #define TACHY_API __attribute__((visibility("default")))
@@ -36,7 +41,7 @@ extern "C" {
     X(ERR_NOT_FOUND, -3, "not found")                                                              \
     X(ERR_EXISTS, -4, "exists already")                                                            \
     X(ERR_IO, -5, "input or output failed")                                                        \
-    X(ERR_NO_SPACE, -6, "no space left on the device")                                             \
+    X(ERR_NO_SPACE, -6, "no space left on the device, or a limit on file size is met")             \
     X(ERR_FORMAT, -7, "data is damaged or not of the expected format")                             \
     X(ERR_UNSUPPORTED, -8, "not supported")                                                        \
     X(ERR_UNAVAILABLE, -9, "a needed library, device or service is missing")                       \
@@ -81,7 +86,7 @@ struct tachy_log {
 TACHY_API const char *tachy_version(void);
 
 // Frees memory that a function of this library returned and whose comment names this
-// function (JSON texts and the like). NULL is allowed.
+// function (JSON texts and the like). `p` may be NULL.
 TACHY_API void tachy_free(void *p);
 
 // A fraction: time bases (seconds per tick) and frame rates (frames per second).

@@ -51,8 +51,8 @@ TACHY_API int tachy_control_drain(tachy_control *c);
 // the last part of a path ("model.num_workers", "workers", "batch_size"); `value` as in a
 // configuration file. What can change now: docs/interactive.md. TACHY_ERR_NOT_FOUND: no such
 // setting; TACHY_ERR_INVAL: a wrong value; TACHY_ERR_UNSUPPORTED: it is fixed when a run
-// begins; TACHY_ERR_STATE: there is no run. The sentence is logged, and where `why` is not NULL
-// also left there (else NULL; free with tachy_free()).
+// begins; TACHY_ERR_STATE: there is no run. The sentence is logged and
+// left in *why (NULL on success; free with tachy_free()). `why` may be NULL.
 TACHY_API int tachy_control_set(tachy_control *c, const char *name, const char *value, char **why);
 
 enum tachy_run_state {

@@ -102,7 +102,8 @@ TACHY_API uint64_t tachy_engine_transfer_ns(const tachy_engine *e);
 TACHY_API void tachy_engine_close(tachy_engine **e);
 
 // What ONNX Runtime offers here: JSON {"path", "version", "providers": [names of ONNX
-// Runtime], "tachy": {"path", "version"} of the library of the provider tachy, or null}. `library` as in tachy_engine_params. Free with tachy_free().
+// Runtime], "tachy": {"path", "version"} of the library of the provider tachy, or null}. `library` may be NULL, as in
+// tachy_engine_params. Free with tachy_free().
 // TACHY_ERR_UNAVAILABLE: none is found, or it is too old.
 TACHY_API int tachy_engine_library(char **json, const char *library, const struct tachy_log *log);
 
@@ -111,7 +112,7 @@ TACHY_API int tachy_engine_library(char **json, const char *library, const struc
 //  "nodes": [{"op", "name", "by": "tachy" or "onnxruntime", "plan": its number or null, "why": it is left, or null}],
 //  "plans": [{"nodes", "steps", "multiply_adds", "weights", "arena", "scratch": bytes, "graph": its text}]}.
 // Nodes are those of the model after ONNX Runtime's first passes, in an order in which they can run; nested
-// graphs are not listed. `after`: whether and when "graph" is taken, one line a node: NULL not at all, ""
+// graphs are not listed. `after` may be NULL. It says whether and when "graph" is taken, one line a node: NULL not at all, ""
 // after the last pass, "none" before the first, else after the pass of this name. `p` as for
 // tachy_engine_open(), whose provider and `strict` have no meaning here. Free *json with tachy_free(); it is
 // NULL on failure. TACHY_ERR_INVAL: no such pass, the log names what there is; else as tachy_engine_open().

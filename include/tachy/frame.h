@@ -92,7 +92,7 @@ struct tachy_frame {
                                // waited for before the frame is given back.
 };
 
-// Takes a reference; never fails. Thread-safe, as is unref.
+// Takes a reference; never fails. `f` may be NULL, which is returned. Thread-safe, as is unref.
 TACHY_API tachy_frame *tachy_frame_ref(tachy_frame *f);
 TACHY_API void tachy_frame_unref(tachy_frame **f);
 
@@ -124,7 +124,7 @@ TACHY_API uint8_t *tachy_frame_writable(tachy_frame *f, int plane);
 // A copy of a GPU's frame in host memory, with its id, times, colour, key and discontinuity; waits
 // until the pixels are there. A frame that the CPU can read is returned as another reference.
 // *out is the caller's, NULL on failure: TACHY_ERR_NOMEM, TACHY_ERR_UNAVAILABLE (no driver),
-// TACHY_ERR_EXTERNAL (the card failed). `log` may be NULL. Thread-safe.
+// TACHY_ERR_EXTERNAL (the card failed). Thread-safe.
 TACHY_API int tachy_frame_download(tachy_frame **out, tachy_frame *f, const struct tachy_log *log);
 
 // How two eyes lie in one picture.

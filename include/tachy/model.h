@@ -36,6 +36,65 @@ struct tachy_card_constant {
     float value[TACHY_MAX_CONSTANT_VALUES];
 };
 
+// What a decoder finds in a network's outputs. docs/models.md has the layout that each reads.
+enum tachy_decoder_kind {
+    TACHY_DECODE_YOLOX = 0,  // boxes: cells of a grid, logarithms of extents, objectness and classes
+    TACHY_DECODE_YOLO,       // boxes: centre and extents in pixels, with or without objectness
+    TACHY_DECODE_SSD,        // boxes: offsets from anchors
+    TACHY_DECODE_DISTANCES,  // boxes: distances of the four sides from a cell's centre
+    TACHY_DECODE_DETR,       // boxes: centre and extents as shares, a class for "nothing"
+    TACHY_DECODE_CORNERS,    // boxes: corners as shares; the network has suppressed already
+    TACHY_DECODE_POINTS,     // x, y(, z) of each point in pixels or as shares
+    TACHY_DECODE_HEATMAPS,   // a map for each point
+    TACHY_DECODE_CLASSES,    // a score for each class
+    TACHY_DECODE_EMBEDDING,
+    TACHY_DECODE_SCORE,      // one number: whether what the other decoders find is there
+    TACHY_DECODE_RAW,        // every number, as it is
+};
+
+enum tachy_decoder_scores { TACHY_SCORES_AS_IS = 0, TACHY_SCORES_SIGMOID, TACHY_SCORES_SOFTMAX };
+
+#define TACHY_MAX_DECODERS 8
+#define TACHY_MAX_LEVELS 8 // outputs that together are one list of boxes, and strides
+
+struct tachy_card_decoder {
+    enum tachy_decoder_kind kind;
+    // Names of outputs. Boxes may come in several, level after level, and so do what belongs to them.
+    const char *output[TACHY_MAX_LEVELS]; // boxes, or what the other kinds read
+    const char *scores[TACHY_MAX_LEVELS]; // SSD, DISTANCES, DETR, CORNERS
+    const char *points[TACHY_MAX_LEVELS]; // SSD, DISTANCES: where they are not in the rows of boxes
+    int levels;          // of each of these
+    const char *classes; // CORNERS: the output of class numbers; "": none
+    const char *count;   // CORNERS: the output that says how many boxes there are; "": all
+    int nb_points;       // that a region has; 0: none
+    int around[2];       // boxes: the region is the square around the first point that the second is on the upper
+                         // edge of, turned so that it is; equal: the box
+    const char *order;   // POINTS: a letter for each number of a point: x, y, z, s its score, v a logit of it,
+                         // - something else
+    enum tachy_layout layout; // HEATMAPS
+    int nb_strides;           // 0: the kind has no grid
+    int stride[TACHY_MAX_LEVELS];   // pixels from cell to cell
+    int per_cell[TACHY_MAX_LEVELS]; // SSD, DISTANCES: boxes in a cell
+    float scale[4];    // SSD: what the offsets of x, y, w, h are divided by
+    float anchor[2];   // SSD: extents of an anchor, shares of the picture
+    float centre;      // DISTANCES: where in a cell its centre is, 0..1
+    bool exponent;     // SSD: extents are logarithms
+    bool yx;           // SSD, CORNERS: y comes before x
+    bool objectness;   // YOLO: the fifth number of a row
+    bool columns;      // YOLO: a box is a column, [4 + classes][boxes]
+    bool shares;       // YOLO, POINTS: positions are shares of the picture, not pixels
+    int nothing;       // softmax: number of the class that means nothing, from the end if negative; else INT_MAX
+    enum tachy_decoder_scores how;
+    float threshold;   // least score of a region or class, 0..1
+    float overlap;     // intersection over union above which the lower of two boxes goes; 1: none goes
+    bool agnostic;     // whatever their classes are
+    bool blend;        // boxes that overlap the best are averaged with it by score
+    int limit;         // most regions
+    int top;           // CLASSES: most classes that are named
+    const char *const *labels; // of classes, nb_labels of them
+    int nb_labels;
+};
+
 struct tachy_card {
     const char *name;      // "selfie", lower case, unique in the zoo
     const char *title;     // "MediaPipe selfie segmentation, square"
@@ -55,6 +114,8 @@ struct tachy_card {
     // none; or this model with these extents, 0 for none.
     const char *smaller;
     int smaller_width, smaller_height;
+    int n_decoders;            // 0: the output is a mask, as above
+    struct tachy_card_decoder decoder[TACHY_MAX_DECODERS];
     int n_states, n_constants; // 0: every picture for itself; none
     struct tachy_card_state state[TACHY_MAX_STATES];
     struct tachy_card_constant constant[TACHY_MAX_CONSTANTS];
@@ -79,12 +140,13 @@ TACHY_API const struct tachy_card *tachy_model_card(const tachy_model *m); // un
 TACHY_API const char *tachy_model_path(const tachy_model *m);              // until close
 TACHY_API void tachy_model_close(tachy_model **m);
 
-// The zoo as JSON: an array of cards, each with "present" and "path". Free with tachy_free().
+// The zoo as JSON: an array of cards, each with "present" and "path". Free with tachy_free(). `dir` may be
+// NULL, as in tachy_model_params.
 TACHY_API int tachy_model_list(char **json, const char *dir, const struct tachy_log *log);
 
-// Turns a TFLite file into an ONNX file (float32; fp16 weights are widened) and, where
-// `card_out` is given, writes a card skeleton beside it. `report` (may be NULL) receives
-// JSON: operators, inputs, outputs, bytes; free with tachy_free(). TACHY_ERR_FORMAT for
+// Turns a TFLite file into an ONNX file (float32; fp16 weights are widened) and writes a
+// card skeleton to `card_out`. *report receives JSON: operators, inputs, outputs, bytes; free
+// with tachy_free(). `card_out` and `report` may be NULL: not wanted. TACHY_ERR_FORMAT for
 // damaged files, TACHY_ERR_UNSUPPORTED names the operator.
 TACHY_API int tachy_model_import(const char *tflite_path, const char *onnx_path,
                                  const char *card_out, char **report, const struct tachy_log *log);

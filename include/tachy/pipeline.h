@@ -56,6 +56,7 @@ TACHY_API int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipel
 TACHY_API void tachy_pipeline_close(tachy_pipeline **p);
 
 // The first stream's (see tachy_stream_push() and so on); only where the pipeline has a task.
+// `f`, `frame` and `result` may be NULL, as there.
 TACHY_API const struct tachy_video_info *tachy_pipeline_output(const tachy_pipeline *p);
 TACHY_API int tachy_pipeline_push(tachy_pipeline *p, tachy_frame *f);
 TACHY_API int tachy_pipeline_pull(tachy_pipeline *p, tachy_frame **frame,
@@ -108,13 +109,16 @@ TACHY_API const struct tachy_video_info *tachy_stream_output(const tachy_stream 
 TACHY_API int64_t tachy_stream_window(const tachy_stream *s);
 
 // Hands over the next frame in order (the caller keeps its reference); blocks while the stream
-// has as many frames in flight as its bounds allow. f == NULL: end of the stream.
+// has as many frames in flight as its bounds allow. `f` may be NULL: end of the stream.
+// A frame of another size or format than the stream's is converted, as those of a file are. TACHY_ERR_INVAL: its format,
+// size, planes and strides do not fit together; TACHY_ERR_UNSUPPORTED: a GPU's frame of another size. Neither ends the
+// stream.
 // TACHY_ERR_INTERRUPTED once an item has failed (pull returns what is before it and then the
 // failure's code) or the pipeline was stopped; TACHY_ERR_STATE after the end.
 TACHY_API int tachy_stream_push(tachy_stream *s, tachy_frame *f);
 
 // Hands over the frame at position `seq` (0, 1, 2, ... in the order of pull), in any order; each
-// position once. f == NULL: there is no frame at this position, pull goes past it. Blocks while
+// position once. `f` may be NULL: there is no frame at this position, pull goes past it. Blocks while
 // seq is tachy_stream_window() or more ahead of the next position to pull, or too many frames
 // wait for a worker; so a single thread must not run further ahead of a position that it has
 // not pushed. The stream ends with tachy_stream_push(s, NULL); positions below the highest that
@@ -123,8 +127,8 @@ TACHY_API int tachy_stream_push(tachy_stream *s, tachy_frame *f);
 // TACHY_ERR_INVAL: the position was pushed before. Else as tachy_stream_push().
 TACHY_API int tachy_stream_push_at(tachy_stream *s, tachy_frame *f, int64_t seq);
 
-// Blocks for the next result in order. `frame` (may be NULL) receives a reference to the
-// composited picture. The result's masks stay valid until the next pull or leave.
+// Blocks for the next result in order. *frame receives a reference to the composited picture;
+// `frame` and `result` may be NULL: not wanted. The result's masks stay valid until the next pull or leave.
 // TACHY_ERR_EOF after the last.
 TACHY_API int tachy_stream_pull(tachy_stream *s, tachy_frame **frame,
                                 const struct tachy_result **result);

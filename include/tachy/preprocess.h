@@ -68,6 +68,13 @@ struct tachy_view {
                          // [sy]   [a3 a4 a5] [dy + 0.5], a2 and a5: offsets
 };
 
+// Where pixels of a tensor lie in a frame of this size: [fx] = [map0 map1 map2] [tx ty 1] and
+// [fy] = [map3 map4 map5] [tx ty 1], pixel edges at integers in both. Of `p` the extents and the fit
+// count; `view` NULL: the whole frame. TACHY_ERR_INVAL as tachy_preprocess_run(), logged to p->log.
+// Thread-safe.
+TACHY_API int tachy_preprocess_map(const struct tachy_preprocess_params *p, int frame_width, int frame_height,
+                                   const struct tachy_view *view, double map[6]);
+
 // How the tensor maps back onto the frame after a run: the part of the tensor that holds
 // picture (all of it but for letterbox), for postprocess.
 struct tachy_placement {
@@ -76,7 +83,7 @@ struct tachy_placement {
 
 // Writes one image into `out` (rank 3 HWC/CHW or rank 4 with N = 1; dtype and extents as
 // opened; host memory; dense, or with strides between rows and between channel planes).
-// `view` NULL: the whole frame. `placement` may be NULL. Tables for the last four (format,
+// `view` and `placement` may be NULL; without a view the whole frame is taken. Tables for the last four (format,
 // size, colour, view) are kept from call to call; nothing is allocated while these repeat.
 // TACHY_ERR_INVAL (tensor, view or frame, named in the log), TACHY_ERR_UNSUPPORTED (colour
 // matrix that is not linear), TACHY_ERR_NOMEM; on an error `out` is unchanged.

@@ -166,8 +166,8 @@ struct tachy_run_many_params {
 // calls, busy and wait.
 TACHY_API int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all);
 
-// The summary as the documented, stable JSON object (docs/segment.md). `context` (may be
-// NULL): a JSON object whose members are added. Free with tachy_free().
+// The summary as the documented, stable JSON object (docs/segment.md). `context` may be
+// NULL, or is a JSON object whose members are added. Free with tachy_free().
 TACHY_API int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context);
 // The same as a few lines for a person. Free with tachy_free().
 TACHY_API int tachy_summary_text(char **text, const struct tachy_summary *s);

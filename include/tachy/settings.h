@@ -70,13 +70,14 @@ struct tachy_option {
 
 // The table, in the order of help. Static memory.
 TACHY_API const struct tachy_option *tachy_options(void);
-// Row by dotted path, key, command-line name, alias or letter; NULL: none. *nearest (may be NULL):
-// where there is none, the closest name (closest path for a word with a dot) for an error
-// message, or NULL. Thread-safe.
+// Row by dotted path, key, command-line name, alias or letter; NULL: none. *nearest: where
+// there is none, the closest name (closest path for a word with a dot) for an error message, or
+// NULL. `nearest` may be NULL. Thread-safe.
 TACHY_API const struct tachy_option *tachy_option_find(const char *name, const char **nearest);
 
 // As tachy_option_find(), for what people type: also '_' for '-', and the last part of a path or
 // key ("batch_size"; "max_latency" without its unit), of which the first in the table is meant.
+// `nearest` may be NULL.
 TACHY_API const struct tachy_option *tachy_option_lookup(const char *name, const char **nearest);
 
 typedef struct tachy_settings tachy_settings; // not thread-safe while it is changed
@@ -85,7 +86,7 @@ TACHY_API int tachy_settings_new(tachy_settings **out, const struct tachy_log *l
 TACHY_API void tachy_settings_free(tachy_settings **s);
 
 // Sets one value from text; it is checked against type, range and values. `origin` says
-// where from ("command line", "my.yaml:12") and is copied. TACHY_ERR_NOT_FOUND names the
+// where from ("command line", "my.yaml:12") and is copied; `origin` may be NULL ("program"). TACHY_ERR_NOT_FOUND names the
 // nearest option, TACHY_ERR_INVAL the allowed values. `name`: path or command-line name.
 // A later set wins; for lists it adds one. What is set here has priority over every file.
 // After a failure the old value stands. An option whose part is not built yet is taken with one
@@ -102,7 +103,7 @@ TACHY_API int tachy_settings_set(tachy_settings *s, const char *name, const char
 // TACHY_ERR_IO.
 TACHY_API int tachy_settings_load(tachy_settings *s, const char *yaml_path);
 
-// From now on reads are for the task of this section ("animation"; NULL: none): where a row of
+// From now on reads are for the task of this section ("animation"); `section` may be NULL: of none. Where a row of
 // it stands in for another (animation.batch_size for model.batch_size) and came from the same
 // place or one of higher priority, its value is what a read of the other gives.
 TACHY_API int tachy_settings_for(tachy_settings *s, const char *section);

@@ -41,6 +41,9 @@ struct tachy_source_params {
     void *gpu_stream;     // the CUDA stream (a CUstream of the primary context) that decoding is
                           // ordered by, which outlives the source and its frames; NULL: a new one on
                           // each GPU, see tachy_frame.stream. NULL where there are several GPUs
+    double timeout;       // seconds; an input that sends nothing for longer is given up with
+                          // TACHY_ERR_AGAIN, while it is opened and while it is read; 0: 10 for
+                          // addresses, no limit for files and pipes; negative: no limit
     bool want_side;       // collect audio, subtitles, chapters, metadata for a sink
     const int *stop;     // reading ends with TACHY_ERR_INTERRUPTED soon after *stop becomes
                          // non-zero, also while it waits for a pipe or the network (a signal
@@ -52,7 +55,7 @@ struct tachy_source_params {
 
 // Opens and reads as far as needed to know the first frame's format. Errors:
 // TACHY_ERR_NOT_FOUND, TACHY_ERR_IO, TACHY_ERR_FORMAT (no video, damaged beyond use),
-// TACHY_ERR_UNSUPPORTED (no decoder), TACHY_ERR_INVAL.
+// TACHY_ERR_UNSUPPORTED (no decoder), TACHY_ERR_AGAIN (see `timeout`), TACHY_ERR_INVAL.
 TACHY_API int tachy_source_open(tachy_source **out, const struct tachy_source_params *p);
 
 // Valid until close.
@@ -69,10 +72,11 @@ TACHY_API int64_t tachy_source_damaged(const tachy_source *s);
 
 TACHY_API void tachy_source_close(tachy_source **s);
 
-// Describes a file: container, duration, every stream (type, codec, size, fps, VFR or not,
+// Describes the input p->url; of the other parameters only timeout, stop and log count. Container, duration, every stream (type, codec, size, fps, VFR or not,
 // pixel format, colour, rotation, stereo and spherical boxes, audio layout, language).
 // *json: an object documented in docs/probe.md, to be freed with tachy_free().
-TACHY_API int tachy_probe(char **json, const char *url, const struct tachy_log *log);
+// Errors are those of tachy_source_open().
+TACHY_API int tachy_probe(char **json, const struct tachy_source_params *p);
 
 #ifdef __cplusplus
 }

@@ -54,7 +54,7 @@ struct tachy_store_gc { // what goes beside damaged and outdated entries; {0} is
 };
 
 // Removes entries, and what interrupted writers left behind an hour ago or earlier. Other files stay.
-// `what` NULL: as {0}. *entries and *bytes (NULL: not wanted): what went. Returns as
+// `what` may be NULL: as {0}. *entries and *bytes: what went; `entries` and `bytes` may be NULL. Returns as
 // tachy_store_list(); TACHY_ERR_IO also where a file cannot be removed (the others still are).
 TACHY_API int tachy_store_remove(const struct tachy_store_params *p, const struct tachy_store_gc *what,
                                  int *entries, uint64_t *bytes);

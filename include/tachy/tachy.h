@@ -15,6 +15,7 @@
 #include <tachy/replay.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
+#include <tachy/sandbox.h>
 #include <tachy/settings.h>
 #include <tachy/sink.h>
 #include <tachy/source.h>

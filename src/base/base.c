@@ -76,6 +76,7 @@ int tachy_err_from_errno(int err)
         return TACHY_ERR_EXISTS;
     case ENOSPC:
     case EDQUOT:
+    case EFBIG: // ulimit -f, or the file system's own limit
         return TACHY_ERR_NO_SPACE;
     case ENOMEM:
         return TACHY_ERR_NOMEM;

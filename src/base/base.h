@@ -28,7 +28,12 @@ int tachy_fail(const struct tachy_log *log, int err, const char *fmt, ...) TACHY
                           #cond),                                                                  \
                 false))
 
-// errno -> our code (ENOENT -> NOT_FOUND, ENOSPC -> NO_SPACE, ENOMEM -> NOMEM, else IO).
+// The log in an object or in parameters that may be NULL: TACHY_LOG_OF(p, log).
+#define TACHY_LOG_OF(object, log) ((object) ? (object)->log : NULL)
+// Sets an output pointer to NULL, if there is one.
+#define TACHY_CLEAR(out) ((void)((out) ? (*(out) = NULL) : NULL))
+
+// errno -> our code (ENOENT -> NOT_FOUND, ENOSPC, EDQUOT, EFBIG -> NO_SPACE, ENOMEM -> NOMEM, else IO).
 int tachy_err_from_errno(int err);
 
 // 64-byte aligned memory, freed with tachy_aligned_free(). NULL on failure or size 0.

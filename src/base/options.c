@@ -39,6 +39,10 @@ static const struct tachy_option options[] = {
     {"input.realtime", "re", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = RUNS,
      .aliases = "realtime", .one_dash = true,
      .help = "read the input at its own rate, as a camera would deliver it"},
+    {"input.timeout", "timeout", 0, TACHY_OPT_FLOAT, .max = 1e6, .arg = "SECONDS", .group = "Input",
+     .verbs = RUNS | TACHY_VERB_PROBE,
+     .help = "give an input up that sends nothing for so long; 0: wait for ever; without it 10 for "
+             "addresses, 0 for files and pipes"},
     {"input.stereo", "stereo", 0, TACHY_OPT_ENUM, "auto", .values = "auto|mono|sbs|tb",
      .group = "Input", .verbs = RUNS,
      .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, "
@@ -284,6 +288,9 @@ static const struct tachy_option options[] = {
      .verbs = RUNS, .help = "inputs worked on at once, through one set of workers"},
     {"run.json", "json", 0, TACHY_OPT_STRING, .arg = "FILE", .bare = "-", .group = "Run",
      .verbs = TACHY_VERB_ALL, .help = "write the result as JSON to standard output or to FILE"},
+    {"run.sandbox", "sandbox", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS | TACHY_VERB_PROBE,
+     .help = "shut the process in before it reads anything: it can open the input, the output's folder, the model "
+             "and the engine store, and nothing else; for local input on the CPU"},
     {"run.quiet", "quiet", 'q', TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_ALL,
      .help = "print errors only"},
     {"run.log_level", "loglevel", 'v', TACHY_OPT_ENUM, "info",
@@ -502,10 +509,9 @@ static size_t list_keys(const char **out, bool all)
 
 const struct tachy_option *tachy_option_find(const char *name, const char **nearest)
 {
-    if (nearest)
-        *nearest = NULL;
-    const struct tachy_option *o = find(name);
-    if (o || !nearest)
+    TACHY_CLEAR(nearest);
+    const struct tachy_option *o = name ? find(name) : NULL;
+    if (o || !nearest || !name)
         return o;
     const char *names[NAMES_MAX];
     size_t n = tachy_option_count();
@@ -558,6 +564,8 @@ const struct tachy_option *tachy_option_lookup(const char *name, const char **ne
 {
     char dashed[64];
     const struct tachy_option *o = tachy_option_find(name, nearest);
+    if (!name)
+        return NULL;
     snprintf(dashed, sizeof(dashed), "%s", name);
     for (char *p = dashed; *p; p++)
         *p = *p == '_' ? '-' : *p;

@@ -222,7 +222,9 @@ int tachy_settings_reset(tachy_settings *s, size_t row)
 
 int tachy_settings_new(tachy_settings **out, const struct tachy_log *log)
 {
-    *out = NULL;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(log, out))
+        return TACHY_ERR_INVAL;
     size_t n = tachy_option_count();
     tachy_settings *s = calloc(1, sizeof(*s) + n * sizeof(s->values[0]));
     if (!s)
@@ -286,6 +288,8 @@ int tachy_settings_set(tachy_settings *s, const char *name, const char *value, c
 {
     const char *nearest;
     const struct tachy_key *key = NULL;
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, log), s && name && value))
+        return TACHY_ERR_INVAL;
     const struct tachy_option *o = tachy_option_by_key(name, &key);
     if (!o)
         o = tachy_option_find(name, &nearest);
@@ -323,6 +327,8 @@ int tachy_settings_set(tachy_settings *s, const char *name, const char *value, c
 
 int tachy_settings_for(tachy_settings *s, const char *section)
 {
+    if (!s)
+        return TACHY_ERR_INVAL;
     s->section = NULL;
     for (const struct tachy_option *o = tachy_options(); section && o->path && !s->section; o++)
         if (!strncmp(o->path, section, strlen(section)) && o->path[strlen(section)] == '.')
@@ -351,6 +357,8 @@ static const struct tachy_value *special(const tachy_settings *s, const struct t
 static const struct tachy_value *get(const tachy_settings *s, const char *path)
 {
     static const struct tachy_value none;
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, log), s && path))
+        return &none;
     int i = tachy_option_index(path);
     if (i >= 0)
         return special(s, &s->values[i]);
@@ -397,6 +405,8 @@ uint32_t tachy_settings_color(const tachy_settings *s, const char *path)
 
 bool tachy_settings_size(const tachy_settings *s, const char *path, int *width, int *height)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, log), width && height))
+        return false;
     const struct tachy_value *v = get(s, path);
     *width = v->width;
     *height = v->height;
@@ -405,6 +415,8 @@ bool tachy_settings_size(const tachy_settings *s, const char *path, int *width, 
 
 size_t tachy_settings_list(const tachy_settings *s, const char *path, const char *const **items)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, log), items))
+        return 0;
     const struct tachy_value *v = get(s, path);
     *items = (const char *const *)v->items;
     return v->count;
@@ -413,5 +425,5 @@ size_t tachy_settings_list(const tachy_settings *s, const char *path, const char
 const char *tachy_settings_origin(const tachy_settings *s, const char *path)
 {
     const struct tachy_value *v = get(s, path);
-    return v->origin ? v->origin : "default";
+    return !s || !path ? NULL : v->origin ? v->origin : "default";
 }

@@ -249,11 +249,10 @@ static int load_leaf(struct loader *l, const struct leaf *f, const yaml_event_t 
         err = tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s takes a value, not %s", l->file,
                          line_of(e), f->path,
                          e->type == YAML_SEQUENCE_START_EVENT ? "a list" : "keys below it");
-    if (err == TACHY_OK && v.rank) {
-        v.origin = origin_of(l, line_of(e));
-        err = v.origin ? stage(l, f, &v) : TACHY_ERR_NOMEM;
-        return err;
-    }
+    if (err == TACHY_OK && v.rank && !(v.origin = origin_of(l, line_of(e))))
+        err = TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && v.rank)
+        return stage(l, f, &v);
     tachy_value_clear(&v);
     return err;
 }
@@ -430,6 +429,8 @@ error:
 
 int tachy_settings_load(tachy_settings *s, const char *yaml_path)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, log), s && yaml_path))
+        return TACHY_ERR_INVAL;
     int err = tachy_settings_load_as(s, yaml_path, NULL, TACHY_RANK_FILE + s->files);
     s->files += err == TACHY_OK;
     return err;

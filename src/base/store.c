@@ -192,8 +192,8 @@ struct listing {
 
 void tachy_store_list_free(struct tachy_store_entries **pl)
 {
-    struct listing *l = (struct listing *)*pl;
-    *pl = NULL;
+    struct listing *l = pl ? (struct listing *)*pl : NULL;
+    TACHY_CLEAR(pl);
     for (int i = 0; l && i < l->pub.nb_entries; i++) {
         free((char *)(uintptr_t)l->entries[i].key);
         free((char *)(uintptr_t)l->entries[i].title);
@@ -242,8 +242,10 @@ static int later(const void *a, const void *b)
 
 int tachy_store_list(struct tachy_store_entries **out, const struct tachy_store_params *p)
 {
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
+        return TACHY_ERR_INVAL;
     struct listing *l = calloc(1, sizeof(*l));
-    *out = NULL;
     if (!l)
         return TACHY_ERR_NOMEM;
     struct tachy_store_entries *list = &l->pub;
@@ -300,7 +302,10 @@ int tachy_store_remove(const struct tachy_store_params *p, const struct tachy_st
     struct tachy_store_entries *l;
     struct tachy_store_gc gc = what ? *what : (struct tachy_store_gc){0};
     int64_t before = time(NULL) - (int64_t)TACHY_DEF(gc.unused_days, 90) * DAY;
-    int nb = 0, err = tachy_store_list(&l, p);
+    int nb = 0;
+    if (!p)
+        return TACHY_ERR_INVAL;
+    int err = tachy_store_list(&l, p);
     uint64_t freed = 0;
     for (int i = 0; l && i < l->nb_entries; i++) {
         const struct tachy_store_entry *e = &l->entries[i];

@@ -40,6 +40,8 @@ const char *tachy_dtype_name(enum tachy_dtype t)
 
 int64_t tachy_tensor_elements(const struct tachy_tensor *t)
 {
+    if (!t)
+        return 0;
     if (t->rank < 0 || t->rank > TACHY_MAX_RANK)
         return -1;
     int64_t n = 1;
@@ -60,6 +62,8 @@ size_t tachy_tensor_bytes(const struct tachy_tensor *t)
 
 int tachy_tensor_alloc(struct tachy_tensor *t)
 {
+    if (!t)
+        return TACHY_ERR_INVAL;
     t->data = NULL;
     size_t bytes = tachy_tensor_bytes(t);
     if (!bytes)
@@ -72,6 +76,8 @@ int tachy_tensor_alloc(struct tachy_tensor *t)
 
 void tachy_tensor_free(struct tachy_tensor *t)
 {
+    if (!t)
+        return;
     tachy_aligned_free(t->data);
     t->data = NULL;
 }

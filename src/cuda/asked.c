@@ -63,6 +63,8 @@ static int count(int *n, const struct tachy_log *log)
 
 int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, const struct tachy_log *log)
 {
+    if (!TACHY_CHECK(log, s && ids && n))
+        return TACHY_ERR_INVAL;
     bool several, all = says(s, "gpu.ids", "all");
     int there = 0, err = which_option(s, &several, log);
     *n = 0;

@@ -27,8 +27,7 @@ __device__ static place axis(const tachy_cuda_grid_sample &p, int d, float at)
 {
     float size = (float)p.size[d], last = add(size, -1.0f);
     float v = p.align ? mul(mul(add(at, 1.0f), 0.5f), last) : mul(add(mul(add(at, 1.0f), size), -1.0f), 0.5f);
-    if (!(v > -1e8f && v < 1e8f))
-        v = -1e8f;
+    v = fminf(fmaxf(v, -TACHY_GRID_FAR), TACHY_GRID_FAR);
     if (p.outside == TACHY_GRID_BORDER)
         v = fminf(fmaxf(v, 0.0f), last);
     else if (p.outside == TACHY_GRID_REFLECTION)

@@ -194,8 +194,8 @@ static int pick(tachy_engine **out, const struct tachy_engine_params *p)
 
 int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
 {
-    *out = NULL;
-    if (check_params(p) < 0)
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p) || check_params(p) < 0)
         return TACHY_ERR_INVAL;
     bool any = !p->provider || !strcmp(p->provider, "auto");
     size_t i = 0;
@@ -213,12 +213,18 @@ int tachy_engine_open(tachy_engine **out, const struct tachy_engine_params *p)
 
 int tachy_engine_inputs(const tachy_engine *e, const struct tachy_io **io)
 {
+    TACHY_CLEAR(io);
+    if (!TACHY_CHECK(TACHY_LOG_OF(e, params.log), e && io))
+        return TACHY_ERR_INVAL;
     *io = e->in;
     return e->n_in;
 }
 
 int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io **io)
 {
+    TACHY_CLEAR(io);
+    if (!TACHY_CHECK(TACHY_LOG_OF(e, params.log), e && io))
+        return TACHY_ERR_INVAL;
     *io = e->out;
     return e->n_out;
 }
@@ -276,6 +282,8 @@ static int check_all(const tachy_engine *e, const struct tachy_tensor in[],
 
 int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(e, params.log), e && in && out))
+        return TACHY_ERR_INVAL;
     int err = check_all(e, in, out);
     if (err < 0)
         return err;
@@ -288,16 +296,16 @@ int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tac
     return err;
 }
 
-const char *tachy_engine_provider(const tachy_engine *e) { return e->name; }
-const char *tachy_engine_version(const tachy_engine *e) { return e->version; }
-uint64_t tachy_engine_transfer_ns(const tachy_engine *e) { return atomic_load(&e->transfer_ns); }
+const char *tachy_engine_provider(const tachy_engine *e) { return e ? e->name : NULL; }
+const char *tachy_engine_version(const tachy_engine *e) { return e ? e->version : NULL; }
+uint64_t tachy_engine_transfer_ns(const tachy_engine *e) { return e ? atomic_load(&e->transfer_ns) : 0; }
 
 void tachy_engine_close(tachy_engine **e)
 {
-    tachy_engine *x = *e;
-    *e = NULL;
+    tachy_engine *x = e ? *e : NULL;
     if (!x)
         return;
+    *e = NULL;
     x->ops->close(x);
     free(x->path);
     free(x);

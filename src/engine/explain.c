@@ -97,7 +97,9 @@ int tachy_engine_explain(char **json, const struct tachy_engine_params *p, const
     struct explain e = {{explain_want, explain_see}, p, after, NULL};
     const struct tachy_ep_table *table = NULL;
     char *library = NULL;
-    *json = NULL;
+    TACHY_CLEAR(json);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), json && p))
+        return TACHY_ERR_INVAL;
     int err = tachy_ep_find(&library, &table, library_of(p), p->log);
     free(library);
     if (err == TACHY_OK)
@@ -114,6 +116,8 @@ int tachy_engine_peak(double *multiply_adds, const struct tachy_engine_params *p
 {
     const struct tachy_ep_table *table = NULL;
     char *library = NULL;
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), multiply_adds && p))
+        return TACHY_ERR_INVAL;
     int err = tachy_ep_find(&library, &table, library_of(p), p->log);
     free(library);
     *multiply_adds = err == TACHY_OK ? table->peak() : 0;
@@ -174,5 +178,7 @@ static int reference_see(const struct tachy_session_look *l, const struct tachy_
 int tachy_engine_reference(const struct tachy_engine_params *p, const struct tachy_tensor in[], double *const out[])
 {
     struct reference r = {{reference_want, reference_see}, p, in, out};
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && in && out))
+        return TACHY_ERR_INVAL;
     return tachy_engine_look(p, &r.look);
 }

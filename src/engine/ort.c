@@ -304,6 +304,8 @@ static json_t *own_provider(void)
 int tachy_engine_library(char **json, const char *library, const struct tachy_log *log)
 {
     struct tachy_ort *ort = NULL;
+    if (!TACHY_CHECK(log, json))
+        return TACHY_ERR_INVAL;
     *json = NULL;
     int err = tachy_ort_open(&ort, library, log);
     if (err < 0)

@@ -79,6 +79,9 @@ static inline bool tachy_session_fixes(const struct tachy_session_params *p)
 }
 int tachy_session_fix(void **data, size_t *size, const struct tachy_session_params *p, const struct tachy_log *log);
 
+// session_weights.c: TACHY_ERR_FORMAT, logged, if the model at `path` names weights in files outside its folder.
+int tachy_session_check_weights(const char *path, const struct tachy_log *log);
+
 // session_settle.c: fills in what is open of the outputs' shapes. TACHY_ERR_MISMATCH: the model does not run.
 int tachy_session_settle(struct tachy_session *s, const char *path, const struct tachy_log *log);
 

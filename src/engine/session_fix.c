@@ -1,3 +1,4 @@
+#include "engine/proto.h"
 #include "engine/session.h"
 
 #include <limits.h>
@@ -16,79 +17,12 @@ enum {
     TENSOR_ELEMENT = 1, TENSOR_SHAPE = 2, SHAPE_DIM = 1, DIM_VALUE = 1, INIT_DIMS = 1, INIT_TYPE = 2,
     INIT_NAME = 8, INIT_RAW = 9, ELEMENT_FLOAT = 1
 };
-enum { VARINT, FIXED64, BYTES, FIXED32 = 5 }; // wire types of protocol buffers
-
-struct span {
-    const uint8_t *at, *end;
-};
-
-struct field {
-    int number, wire;
-    uint64_t value;     // VARINT
-    struct span whole, bytes; // with its key; of BYTES
-};
-
 // What is written; `err` once there was no memory.
 struct out {
     uint8_t *data;
     size_t size, room;
     int err;
 };
-
-// ---- reading
-
-static bool read_varint(struct span *s, uint64_t *v)
-{
-    *v = 0;
-    for (int shift = 0; s->at < s->end && shift < 64; shift += 7) {
-        uint8_t b = *s->at++;
-        *v |= (uint64_t)(b & 127) << shift;
-        if (!(b & 128))
-            return true;
-    }
-    return false;
-}
-
-// The next field; false at the end, and with *bad where there is none but bytes are left.
-static bool read_field(struct span *s, struct field *f, bool *bad)
-{
-    uint64_t key, n = 0;
-    if (s->at == s->end)
-        return false;
-    f->whole.at = s->at;
-    bool ok = read_varint(s, &key) && key >> 3 <= INT_MAX;
-    f->number = (int)(key >> 3);
-    f->wire = (int)(key & 7);
-    if (ok && f->wire == VARINT)
-        ok = read_varint(s, &f->value);
-    else if (ok && f->wire == BYTES)
-        ok = read_varint(s, &n);
-    else if (ok)
-        ok = f->wire == FIXED64 || f->wire == FIXED32;
-    if (f->wire == FIXED64 || f->wire == FIXED32)
-        n = f->wire == FIXED64 ? 8 : 4;
-    if (!ok || n > (uint64_t)(s->end - s->at)) {
-        *bad = true;
-        return false;
-    }
-    f->bytes = (struct span){s->at, s->at + n};
-    f->whole.end = s->at += n;
-    return true;
-}
-
-// The last field of this number, which is what counts; false: there is none.
-static bool find(struct span in, int number, int wire, struct field *out)
-{
-    struct field f;
-    bool found = false, bad = false;
-    while (read_field(&in, &f, &bad)) {
-        if (f.number != number || f.wire != wire)
-            continue;
-        *out = f;
-        found = true;
-    }
-    return found && !bad;
-}
 
 // ---- writing
 
@@ -108,7 +42,7 @@ static void put(struct out *o, const void *data, size_t size)
     o->size += size;
 }
 
-static void put_span(struct out *o, struct span s) { put(o, s.at, (size_t)(s.end - s.at)); }
+static void put_span(struct out *o, struct proto_span s) { put(o, s.at, (size_t)(s.end - s.at)); }
 
 static void put_varint(struct out *o, uint64_t v)
 {
@@ -121,13 +55,13 @@ static void put_varint(struct out *o, uint64_t v)
 
 static void put_number(struct out *o, int number, int64_t v)
 {
-    put_varint(o, (uint64_t)number << 3 | VARINT);
+    put_varint(o, (uint64_t)number << 3 | PROTO_VARINT);
     put_varint(o, (uint64_t)v);
 }
 
 static void put_bytes(struct out *o, int number, const void *data, size_t size)
 {
-    put_varint(o, (uint64_t)number << 3 | BYTES);
+    put_varint(o, (uint64_t)number << 3 | PROTO_BYTES);
     put_varint(o, size);
     put(o, data, size);
 }
@@ -145,48 +79,48 @@ static void put_message(struct out *o, int number, struct out *in)
 
 // An input of the graph.
 struct input {
-    struct span name;
+    struct proto_span name;
     int element;          // its type's number
     int rank;             // -1: not known
-    struct span dim[TACHY_MAX_RANK];
+    struct proto_span dim[TACHY_MAX_RANK];
     int64_t size[TACHY_MAX_RANK]; // -1: free
 };
 
-static bool is_name(struct span name, const char *text)
+static bool is_name(struct proto_span name, const char *text)
 {
     size_t n = (size_t)(name.end - name.at);
     return strlen(text) == n && !memcmp(name.at, text, n);
 }
 
-static bool read_dims(struct span shape, struct input *in)
+static bool read_dims(struct proto_span shape, struct input *in)
 {
-    struct field dim, value;
+    struct proto_field dim, value;
     bool bad = false;
     in->rank = 0;
-    while (read_field(&shape, &dim, &bad)) {
-        if (dim.number != SHAPE_DIM || dim.wire != BYTES)
+    while (proto_next(&shape, &dim, &bad)) {
+        if (dim.number != SHAPE_DIM || dim.wire != PROTO_BYTES)
             continue;
         if (in->rank == TACHY_MAX_RANK)
             return false;
         in->dim[in->rank] = dim.bytes;
-        bool fixed = find(dim.bytes, DIM_VALUE, VARINT, &value) && (int64_t)value.value >= 0;
+        bool fixed = proto_find(dim.bytes, DIM_VALUE, PROTO_VARINT, &value) && (int64_t)value.value >= 0;
         in->size[in->rank++] = fixed ? (int64_t)value.value : -1;
     }
     return !bad;
 }
 
 // False: it is no tensor of a known rank, which is left as it is.
-static bool read_input(struct span bytes, struct input *in)
+static bool read_input(struct proto_span bytes, struct input *in)
 {
-    struct field name, type, tensor, f;
+    struct proto_field name, type, tensor, f;
     *in = (struct input){.rank = -1};
-    if (!find(bytes, VALUE_NAME, BYTES, &name) || !find(bytes, VALUE_TYPE, BYTES, &type))
+    if (!proto_find(bytes, VALUE_NAME, PROTO_BYTES, &name) || !proto_find(bytes, VALUE_TYPE, PROTO_BYTES, &type))
         return false;
     in->name = name.bytes;
-    if (!find(type.bytes, TYPE_TENSOR, BYTES, &tensor))
+    if (!proto_find(type.bytes, TYPE_TENSOR, PROTO_BYTES, &tensor))
         return false;
-    in->element = find(tensor.bytes, TENSOR_ELEMENT, VARINT, &f) ? (int)f.value : 0;
-    return find(tensor.bytes, TENSOR_SHAPE, BYTES, &f) && read_dims(f.bytes, in);
+    in->element = proto_find(tensor.bytes, TENSOR_ELEMENT, PROTO_VARINT, &f) ? (int)f.value : 0;
+    return proto_find(tensor.bytes, TENSOR_SHAPE, PROTO_BYTES, &f) && read_dims(f.bytes, in);
 }
 
 static void put_input(struct out *o, const struct input *in)
@@ -259,7 +193,7 @@ static void set_sizes(const struct fix *f, struct input *in)
         in->size[0] = f->p->batch;
 }
 
-static int fix_input(struct fix *f, struct out *o, const struct field *field)
+static int fix_input(struct fix *f, struct out *o, const struct proto_field *field)
 {
     struct input in;
     bool known = read_input(field->bytes, &in);
@@ -280,28 +214,28 @@ static int fix_input(struct fix *f, struct out *o, const struct field *field)
 }
 
 // Whether an initializer of the graph has this name: files of old have them among the inputs too.
-static bool is_initialized(struct span graph, struct span input)
+static bool is_initialized(struct proto_span graph, struct proto_span input)
 {
-    struct field name = {0}, f, own = {0};
+    struct proto_field name = {0}, f, own = {0};
     bool bad = false;
-    if (!find(input, VALUE_NAME, BYTES, &name))
+    if (!proto_find(input, VALUE_NAME, PROTO_BYTES, &name))
         return false;
     size_t n = (size_t)(name.bytes.end - name.bytes.at);
-    while (read_field(&graph, &f, &bad))
-        if (f.number == GRAPH_INITIALIZER && f.wire == BYTES && find(f.bytes, INIT_NAME, BYTES, &own) &&
+    while (proto_next(&graph, &f, &bad))
+        if (f.number == GRAPH_INITIALIZER && f.wire == PROTO_BYTES && proto_find(f.bytes, INIT_NAME, PROTO_BYTES, &own) &&
             (size_t)(own.bytes.end - own.bytes.at) == n && !memcmp(own.bytes.at, name.bytes.at, n))
             return true;
     return false;
 }
 
-static int fix_graph(struct fix *f, struct span graph, struct out *o)
+static int fix_graph(struct fix *f, struct proto_span graph, struct out *o)
 {
-    struct span rest = graph;
-    struct field field;
+    struct proto_span rest = graph;
+    struct proto_field field;
     bool bad = false;
     int err = TACHY_OK;
-    while (err == TACHY_OK && read_field(&rest, &field, &bad)) {
-        bool input = field.number == GRAPH_INPUT && field.wire == BYTES;
+    while (err == TACHY_OK && proto_next(&rest, &field, &bad)) {
+        bool input = field.number == GRAPH_INPUT && field.wire == PROTO_BYTES;
         if (input && !is_initialized(graph, field.bytes))
             err = fix_input(f, o, &field);
         else
@@ -310,13 +244,13 @@ static int fix_graph(struct fix *f, struct span graph, struct out *o)
     return err < 0 ? err : bad ? TACHY_ERR_FORMAT : TACHY_OK;
 }
 
-static int fix_model(struct fix *f, struct span model, struct out *o)
+static int fix_model(struct fix *f, struct proto_span model, struct out *o)
 {
-    struct field field;
+    struct proto_field field;
     bool bad = false, any = false;
     int err = TACHY_OK;
-    while (err == TACHY_OK && read_field(&model, &field, &bad)) {
-        if (field.number != MODEL_GRAPH || field.wire != BYTES) {
+    while (err == TACHY_OK && proto_next(&model, &field, &bad)) {
+        if (field.number != MODEL_GRAPH || field.wire != PROTO_BYTES) {
             put_span(o, field.whole);
             continue;
         }
@@ -345,7 +279,7 @@ int tachy_session_fix(void **data, size_t *size, const struct tachy_session_para
     int err = tachy_read_file(p->path, MOST, &file, &n, log);
     const uint8_t *bytes = (const uint8_t *)file;
     if (err == TACHY_OK)
-        err = fix_model(&f, (struct span){bytes, bytes + n}, &o);
+        err = fix_model(&f, (struct proto_span){bytes, bytes + n}, &o);
     tachy_free(file);
     if (err < 0) {
         free(o.data);

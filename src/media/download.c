@@ -80,7 +80,9 @@ int tachy_frame_download_to(tachy_frame *to, const tachy_frame *f, const struct 
 
 int tachy_frame_download(tachy_frame **out, tachy_frame *f, const struct tachy_log *log)
 {
-    *out = NULL;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(log, out && f))
+        return TACHY_ERR_INVAL;
     if (f->place != TACHY_DEVICE) {
         *out = tachy_frame_ref(f);
         return TACHY_OK;

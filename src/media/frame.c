@@ -167,17 +167,33 @@ void tachy_frame_unref(tachy_frame **f)
         tachy_frame_destroy(full);
 }
 
-static bool wrapped_planes_ok(const struct tachy_frame_params *p)
+// Rows lie apart by a stride, which may be negative in memory that the CPU reads; samples of two bytes are aligned.
+static bool plane_ok(const tachy_frame *f, const struct tachy_pix_desc *d, int plane)
 {
-    const struct tachy_pix_desc *d = tachy_pix_desc(p->format);
-    for (int i = 0; i < d->planes; i++) {
-        size_t stride = (size_t)(p->stride[i] < 0 ? -p->stride[i] : p->stride[i]);
-        if (!p->data[i] || (p->place == TACHY_DEVICE && p->stride[i] < 0) ||
-            (stride < tachy_plane_row_bytes(d, i, p->width) &&
-             tachy_plane_rows(d, i, p->height) > 1))
-            return false;
-    }
-    return true;
+    ptrdiff_t stride = f->stride[plane];
+    size_t apart = stride < 0 ? 0 - (size_t)stride : (size_t)stride;
+    bool one = tachy_plane_rows(d, plane, f->height) == 1;
+    return f->data[plane] && (f->place != TACHY_DEVICE || stride >= 0) &&
+           ((uintptr_t)f->data[plane] | apart) % d->bytes == 0 &&
+           (one || apart >= tachy_plane_row_bytes(d, plane, f->width));
+}
+
+static bool frame_ok(const tachy_frame *f)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    bool ok = tachy_frame_size_ok(f->format, f->width, f->height) && (unsigned)f->place <= TACHY_DEVICE;
+    for (int i = 0; ok && i < d->planes; i++)
+        ok = plane_ok(f, d, i);
+    return ok;
+}
+
+int tachy_frame_check(const tachy_frame *f, const struct tachy_log *log, const char *who)
+{
+    if (frame_ok(f))
+        return TACHY_OK;
+    return tachy_fail(log, TACHY_ERR_INVAL,
+                      "%s: a frame of format %d and %d x %d pixels is not valid, or its planes are too small for it",
+                      who, (int)f->format, f->width, f->height);
 }
 
 static struct tachy_frame_full *wrap(const struct tachy_frame_params *p)
@@ -203,16 +219,20 @@ static struct tachy_frame_full *wrap(const struct tachy_frame_params *p)
 
 int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p)
 {
-    *out = NULL;
-    if (!tachy_frame_size_ok(p->format, p->width, p->height))
+    TACHY_CLEAR(out);
+    if (!out || !p || !tachy_frame_size_ok(p->format, p->width, p->height))
         return TACHY_ERR_INVAL;
-    if (p->data[0] ? !wrapped_planes_ok(p) : p->place != TACHY_HOST)
+    if (!p->data[0] && p->place != TACHY_HOST)
         return TACHY_ERR_INVAL;
     struct tachy_frame_full *f = p->data[0] ? wrap(p) : NULL;
     if (!p->data[0])
         tachy_frame_alloc(&f, p->format, p->width, p->height, NULL, TACHY_HOST, NULL);
     if (!f)
         return TACHY_ERR_NOMEM;
+    if (!frame_ok(&f->pub)) {
+        free(f); // wrapped memory stays the caller's
+        return TACHY_ERR_INVAL;
+    }
     f->pub.color = p->color;
     f->pub.pts = p->pts;
     f->pub.duration = p->duration;

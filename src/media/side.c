@@ -23,6 +23,7 @@ struct tachy_side_queue {
     int nb_fifos;
     size_t bytes;
     bool ended;
+    int failed; // TACHY_ERR_NOMEM: a packet is missing, which the taker is told
 };
 
 int tachy_side_new(tachy_side **out)
@@ -195,6 +196,8 @@ int tachy_side_put(tachy_side *s, AVPacket *packet)
         if (!err)
             err = append(s, packet);
     }
+    if (err == TACHY_ERR_NOMEM)
+        q->failed = err;
     pthread_mutex_unlock(&q->lock);
 done:
     av_packet_unref(packet);
@@ -268,8 +271,8 @@ int tachy_side_take(tachy_side *s, double seconds, AVPacket *packet)
         if (f->head->time <= seconds && (!first || f->head->time < first->head->time))
             first = f;
     }
-    int err = first ? TACHY_OK : empty && q->ended ? TACHY_ERR_EOF : TACHY_ERR_AGAIN;
-    if (first)
+    int err = q->failed ? q->failed : first ? TACHY_OK : empty && q->ended ? TACHY_ERR_EOF : TACHY_ERR_AGAIN;
+    if (err == TACHY_OK)
         taken = pop(q, first);
     pthread_mutex_unlock(&q->lock);
     if (taken) {

@@ -47,7 +47,8 @@ void tachy_side_unref(tachy_side **s);
 // asked for. streams[] must be complete before the first put.
 // Above TACHY_SIDE_MAX_BYTES the stream with most bytes that is not audio is given up as a
 // whole, then the next one; where only audio is left the new packet is dropped.
-// TACHY_ERR_LIMIT: this packet was dropped. TACHY_ERR_NOMEM, TACHY_ERR_INVAL (no such stream).
+// TACHY_ERR_LIMIT: this packet was dropped. TACHY_ERR_NOMEM, which tachy_side_take() returns from then on.
+// TACHY_ERR_INVAL: no such stream.
 int tachy_side_put(tachy_side *s, AVPacket *packet);
 bool tachy_side_given_up(tachy_side *s, int stream);
 // Drops what waits (a source that seeks once more while it opens).
@@ -57,5 +58,6 @@ void tachy_side_trim(tachy_side *s, double seconds);
 // No more packets will come.
 void tachy_side_end(tachy_side *s);
 // Takes the oldest packet whose time (dts, else pts) is at or before `seconds` (INFINITY:
-// any); packets of one stream keep their order. TACHY_OK, TACHY_ERR_AGAIN (none yet), TACHY_ERR_EOF (none ever again).
+// any); packets of one stream keep their order. TACHY_OK, TACHY_ERR_AGAIN (none yet), TACHY_ERR_EOF (none ever again),
+// TACHY_ERR_NOMEM (one could not be queued).
 int tachy_side_take(tachy_side *s, double seconds, AVPacket *packet);

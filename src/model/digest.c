@@ -30,6 +30,8 @@ void digest_free(struct AVSHA **d) { av_freep(d); }
 int tachy_sha256_file(const char *path, char hex[65], const struct tachy_log *log)
 {
     static const size_t piece = 1 << 16;
+    if (!TACHY_CHECK(log, path && hex))
+        return TACHY_ERR_INVAL;
     hex[0] = '\0';
     FILE *f = fopen(path, "rbe");
     if (!f)

@@ -281,8 +281,7 @@ int tachy_model_import(const char *tflite_path, const char *onnx_path, const cha
     size_t size = 0, n = 0;
     struct tflite_model *m = NULL;
     struct onnx_graph *g = NULL;
-    if (report)
-        *report = NULL;
+    TACHY_CLEAR(report);
     if (!TACHY_CHECK(log, tflite_path && onnx_path))
         return TACHY_ERR_INVAL;
     int err = tachy_read_file(tflite_path, MAX_FILE, &file, &size, log);

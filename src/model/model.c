@@ -113,7 +113,9 @@ static int get(tachy_model *m, const struct tachy_model_params *p)
 
 int tachy_model_open(tachy_model **out, const struct tachy_model_params *p)
 {
-    *out = NULL;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
+        return TACHY_ERR_INVAL;
     tachy_model *m = calloc(1, sizeof(*m));
     if (!m)
         return TACHY_ERR_NOMEM;
@@ -126,15 +128,15 @@ int tachy_model_open(tachy_model **out, const struct tachy_model_params *p)
     return err;
 }
 
-const struct tachy_card *tachy_model_card(const tachy_model *m) { return &m->doc->card; }
-const char *tachy_model_path(const tachy_model *m) { return m->path; }
+const struct tachy_card *tachy_model_card(const tachy_model *m) { return m ? &m->doc->card : NULL; }
+const char *tachy_model_path(const tachy_model *m) { return m ? m->path : NULL; }
 
 void tachy_model_close(tachy_model **m)
 {
-    tachy_model *x = *m;
-    *m = NULL;
+    tachy_model *x = m ? *m : NULL;
     if (!x)
         return;
+    *m = NULL;
     card_free(&x->doc);
     free(x->path);
     free(x->dir);

@@ -133,6 +133,8 @@ static bool add_to_list(void *user, struct card_doc **doc)
 
 int tachy_model_list(char **json, const char *dir, const struct tachy_log *log)
 {
+    if (!TACHY_CHECK(log, json))
+        return TACHY_ERR_INVAL;
     char *folder = zoo_dir(dir);
     struct listing l = {.list = json_array(), .dir = folder};
     *json = NULL;

@@ -110,7 +110,9 @@ static int start_workers(tachy_batcher *b)
 
 int tachy_batcher_open(tachy_batcher **out, const struct tachy_batcher_params *p)
 {
-    *out = NULL;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
+        return TACHY_ERR_INVAL;
     struct tachy_batcher_params params = *p;
     fill_defaults(&params);
     int err = check_params(&params);
@@ -245,8 +247,9 @@ int tachy_batcher_submit(tachy_batcher *b, const struct tachy_submit_params *p,
                          tachy_ticket **ticket)
 {
     tachy_ticket *t = NULL;
-    if (ticket)
-        *ticket = NULL;
+    TACHY_CLEAR(ticket);
+    if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && p))
+        return TACHY_ERR_INVAL;
     int err = check_submit(b, p);
     if (err < 0)
         return err;
@@ -297,7 +300,7 @@ static void note_cancelled(tachy_batcher *b, struct tachy_bq_slot *list)
 
 int tachy_batcher_cancel(tachy_batcher *b, tachy_ticket *t)
 {
-    if (!TACHY_CHECK(b->params.log, t && t->owner == b))
+    if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && t && t->owner == b))
         return TACHY_ERR_INVAL;
     pthread_mutex_lock(&b->lock);
     struct tachy_bq_slot *s = t->slot;
@@ -314,6 +317,8 @@ int tachy_batcher_cancel(tachy_batcher *b, tachy_ticket *t)
 
 int tachy_batcher_cancel_stream(tachy_batcher *b, uint64_t stream)
 {
+    if (!b)
+        return TACHY_ERR_INVAL;
     pthread_mutex_lock(&b->lock);
     struct tachy_bq_slot *list = tachy_bq_remove_all(&b->queue, &stream);
     note_cancelled(b, list);
@@ -323,6 +328,8 @@ int tachy_batcher_cancel_stream(tachy_batcher *b, uint64_t stream)
 
 void tachy_batcher_flush(tachy_batcher *b)
 {
+    if (!b)
+        return;
     pthread_mutex_lock(&b->lock);
     tachy_bq_ripen_all(&b->queue, TACHY_BATCH_FLUSH);
     tachy_batcher_wake(b);
@@ -331,6 +338,8 @@ void tachy_batcher_flush(tachy_batcher *b)
 
 void tachy_batcher_end(tachy_batcher *b, uint64_t stream)
 {
+    if (!b)
+        return;
     pthread_mutex_lock(&b->lock);
     tachy_bq_ripen_stream(&b->queue, stream, TACHY_BATCH_END);
     tachy_batcher_wake(b);
@@ -339,7 +348,7 @@ void tachy_batcher_end(tachy_batcher *b, uint64_t stream)
 
 int tachy_batcher_set_max_batch(tachy_batcher *b, int n)
 {
-    if (!TACHY_CHECK(b->params.log, n >= 1 && n <= b->params.max_batch))
+    if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && n >= 1 && n <= b->params.max_batch))
         return TACHY_ERR_INVAL;
     pthread_mutex_lock(&b->lock);
     b->max_batch = n;
@@ -353,6 +362,8 @@ int tachy_batcher_set_max_batch(tachy_batcher *b, int n)
 int tachy_batcher_stop(tachy_batcher *b, enum tachy_stop_how how)
 {
     struct tachy_bq_slot *list = NULL;
+    if (!b)
+        return TACHY_ERR_INVAL;
     pthread_mutex_lock(&b->lock);
     b->stopping = true;
     if (how == TACHY_STOP_CANCEL)
@@ -394,7 +405,7 @@ static void free_parts(tachy_batcher *b)
 
 void tachy_batcher_close(tachy_batcher **batcher)
 {
-    tachy_batcher *b = *batcher;
+    tachy_batcher *b = batcher ? *batcher : NULL;
     if (!b)
         return;
     enum tachy_stop_how how = b->params.workers > 0 ? TACHY_STOP_RUN : TACHY_STOP_CANCEL;
@@ -414,10 +425,12 @@ void tachy_batcher_close(tachy_batcher **batcher)
 
 // ---- Figures ----
 
-uint64_t tachy_batcher_now(const tachy_batcher *b) { return b->clock.now_ns(b->clock.user); }
+uint64_t tachy_batcher_now(const tachy_batcher *b) { return b ? b->clock.now_ns(b->clock.user) : 0; }
 
 void tachy_batcher_stats(tachy_batcher *b, struct tachy_batcher_stats *s)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && s))
+        return;
     pthread_mutex_lock(&b->lock);
     *s = b->count;
     s->waiting = tachy_bq_count(&b->queue);

@@ -106,7 +106,9 @@ static int take(tachy_batcher *b, struct batch_worker *w, uint64_t until, struct
 int tachy_batcher_take(tachy_batcher *b, int64_t timeout_us, struct tachy_batch **batch)
 {
     struct batch *got;
-    *batch = NULL;
+    TACHY_CLEAR(batch);
+    if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && batch))
+        return TACHY_ERR_INVAL;
     pthread_mutex_lock(&b->lock);
     uint64_t until = TACHY_NEVER;
     if (timeout_us >= 0) {
@@ -124,6 +126,8 @@ int tachy_batcher_take(tachy_batcher *b, int64_t timeout_us, struct tachy_batch 
 
 uint64_t tachy_batcher_next(tachy_batcher *b)
 {
+    if (!b)
+        return 0;
     pthread_mutex_lock(&b->lock);
     tachy_batcher_tick(b);
     int n = tachy_bq_closable(&b->queue, b->max_batch, b->params.preferred);
@@ -158,6 +162,8 @@ static void end_items(tachy_batcher *b, struct batch *batch, int at, int n, int 
 
 void tachy_batcher_finish(tachy_batcher *b, struct tachy_batch **batch, int err)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(b, params.log), b && batch && *batch))
+        return;
     struct batch *own = (struct batch *)*batch; // its first member
     *batch = NULL;
     end_items(b, own, 0, own->pub.count, err);

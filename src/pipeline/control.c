@@ -43,6 +43,9 @@ struct tachy_mark {
 
 int tachy_control_open(tachy_control **out, const struct tachy_control_params *p)
 {
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
+        return TACHY_ERR_INVAL;
     tachy_control *c = *out = calloc(1, sizeof(*c));
     if (!c)
         return TACHY_ERR_NOMEM;
@@ -64,10 +67,10 @@ int tachy_control_open(tachy_control **out, const struct tachy_control_params *p
 
 void tachy_control_close(tachy_control **cc)
 {
-    tachy_control *c = *cc;
-    *cc = NULL;
+    tachy_control *c = cc ? *cc : NULL;
     if (!c)
         return;
+    *cc = NULL;
     tachy_aligned_free(c->past_prof);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
@@ -81,28 +84,42 @@ static void wake(tachy_control *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-void tachy_control_pause(tachy_control *c) { atomic_store(&c->paused, true); }
+void tachy_control_pause(tachy_control *c)
+{
+    if (c)
+        atomic_store(&c->paused, true);
+}
 
 void tachy_control_resume(tachy_control *c)
 {
+    if (!c)
+        return;
     atomic_store(&c->paused, false);
     wake(c);
 }
 
 // Takes no lock, for signal handlers: who waits looks again within 50 ms.
-void tachy_control_stop(tachy_control *c) { __atomic_store_n(&c->stopped, 1, __ATOMIC_SEQ_CST); }
+static void set_stopped(tachy_control *c, int stopped)
+{
+    if (c)
+        __atomic_store_n(&c->stopped, stopped, __ATOMIC_SEQ_CST);
+}
 
-void tachy_control_rearm(tachy_control *c) { __atomic_store_n(&c->stopped, 0, __ATOMIC_SEQ_CST); }
+void tachy_control_stop(tachy_control *c) { set_stopped(c, 1); }
+
+void tachy_control_rearm(tachy_control *c) { set_stopped(c, 0); }
 
 bool tachy_control_stopped(const tachy_control *c)
 {
     return c && __atomic_load_n(&c->stopped, __ATOMIC_SEQ_CST);
 }
 
-const int *tachy_control_stop_flag(const tachy_control *c) { return &c->stopped; }
+const int *tachy_control_stop_flag(const tachy_control *c) { return c ? &c->stopped : NULL; }
 
 int tachy_control_drain(tachy_control *c)
 {
+    if (!c)
+        return TACHY_ERR_INVAL;
     pthread_mutex_lock(&c->lock);
     bool there = c->first;
     for (struct control_run *r = c->first; r; r = r->next)
@@ -246,6 +263,8 @@ static enum tachy_run_state state_of(const tachy_control *c)
 
 enum tachy_run_state tachy_control_state(tachy_control *c)
 {
+    if (!c)
+        return TACHY_RUN_IDLE;
     pthread_mutex_lock(&c->lock);
     enum tachy_run_state state = state_of(c);
     pthread_mutex_unlock(&c->lock);
@@ -336,6 +355,8 @@ int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s)
 {
     struct tachy_prof *sum;
     struct sums sums;
+    if (!TACHY_CHECK(TACHY_LOG_OF(c, log), c && s))
+        return TACHY_ERR_INVAL;
     memset(s, 0, sizeof(*s));
     int err = read_all(c, &sum, &sums, s);
     if (err < 0)
@@ -360,6 +381,9 @@ int tachy_control_mark(tachy_control *c, tachy_mark **out)
 {
     struct tachy_prof *sum;
     struct tachy_snapshot s = {0};
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(c, log), c && out))
+        return TACHY_ERR_INVAL;
     tachy_mark *m = *out = calloc(1, sizeof(*m));
     int err = m ? read_all(c, &sum, &m->sums, &s) : TACHY_ERR_NOMEM;
     if (err < 0) {
@@ -378,6 +402,8 @@ int tachy_control_since(tachy_control *c, const tachy_mark *m, struct tachy_summ
     struct tachy_prof *sum;
     struct sums now;
     struct tachy_snapshot s = {0};
+    if (!TACHY_CHECK(TACHY_LOG_OF(c, log), c && m && out))
+        return TACHY_ERR_INVAL;
     memset(out, 0, sizeof(*out));
     int err = read_all(c, &sum, &now, &s);
     if (err < 0)

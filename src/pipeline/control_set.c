@@ -63,8 +63,9 @@ static int try_set(tachy_control *c, const char *name, const char *value, char *
 int tachy_control_set(tachy_control *c, const char *name, const char *value, char **why)
 {
     char text[512] = "";
-    if (why)
-        *why = NULL;
+    TACHY_CLEAR(why);
+    if (!TACHY_CHECK(c ? control_log(c) : NULL, c && name && value))
+        return TACHY_ERR_INVAL;
     int err = try_set(c, name, value, text);
     if (err == TACHY_OK)
         return TACHY_OK;

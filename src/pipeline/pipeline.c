@@ -176,6 +176,7 @@ static void init_stream(tachy_stream *s, struct tachy_pipeline *p)
     atomic_init(&s->end, INT64_MAX);
     pthread_mutex_init(&s->fail, NULL);
     pthread_mutex_init(&s->break_lock, NULL);
+    pipeline_intake_init(&s->intake);
     pipeline_event_init(&s->space);
     pipeline_event_init(&s->done);
 }
@@ -268,6 +269,7 @@ static void close_stream(tachy_stream *s)
     pipeline_event_destroy(&s->done);
     pthread_mutex_destroy(&s->fail);
     pthread_mutex_destroy(&s->break_lock);
+    pipeline_intake_close(&s->intake);
     free(s->breaks);
     free(s->name);
     free(s);
@@ -336,6 +338,9 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
 int tachy_pipeline_join(tachy_pipeline *p, tachy_stream **out,
                         const struct tachy_stream_params *params)
 {
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && out && params))
+        return TACHY_ERR_INVAL;
     return pipeline_join(p, out, params, NULL, false);
 }
 
@@ -358,10 +363,10 @@ static void unlist(tachy_stream *s)
 
 void tachy_stream_leave(tachy_stream **stream)
 {
-    tachy_stream *s = *stream;
-    *stream = NULL;
+    tachy_stream *s = stream ? *stream : NULL;
     if (!s)
         return;
+    *stream = NULL;
     struct tachy_pipeline *p = s->pipeline;
     pipeline_fail(s, -1, TACHY_ERR_INTERRUPTED); // workers drop what they have not begun
     pthread_mutex_lock(&p->lock);
@@ -383,10 +388,10 @@ void tachy_stream_leave(tachy_stream **stream)
 
 const struct tachy_video_info *tachy_stream_output(const tachy_stream *s)
 {
-    return &s->bind->output;
+    return s ? &s->bind->output : NULL;
 }
 
-int64_t tachy_stream_window(const tachy_stream *s) { return s->window; }
+int64_t tachy_stream_window(const tachy_stream *s) { return s ? s->window : 0; }
 
 void pipeline_wake_stream(tachy_stream *s)
 {
@@ -485,6 +490,9 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
 
 int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params)
 {
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(params, log), out && params))
+        return TACHY_ERR_INVAL;
     return pipeline_open(out, params, NULL);
 }
 
@@ -521,26 +529,30 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
 
 const struct tachy_video_info *tachy_pipeline_output(const tachy_pipeline *p)
 {
-    return tachy_stream_output(p->first);
+    return p ? tachy_stream_output(p->first) : NULL;
 }
 
 int tachy_pipeline_push(tachy_pipeline *p, tachy_frame *f)
 {
-    return p->first ? tachy_stream_push(p->first, f) : TACHY_ERR_STATE;
+    return !p ? TACHY_ERR_INVAL : p->first ? tachy_stream_push(p->first, f) : TACHY_ERR_STATE;
 }
 
 int tachy_pipeline_pull(tachy_pipeline *p, tachy_frame **frame, const struct tachy_result **result)
 {
-    return p->first ? tachy_stream_pull(p->first, frame, result) : TACHY_ERR_STATE;
+    TACHY_CLEAR(frame);
+    TACHY_CLEAR(result);
+    return !p ? TACHY_ERR_INVAL : p->first ? tachy_stream_pull(p->first, frame, result) : TACHY_ERR_STATE;
 }
 
 size_t tachy_pipeline_trim(tachy_pipeline *p)
 {
-    return tachy_memory_shrink(p->memory, TACHY_HOST, SIZE_MAX);
+    return p ? tachy_memory_shrink(p->memory, TACHY_HOST, SIZE_MAX) : 0;
 }
 
 static void set_paused(struct tachy_pipeline *p, bool paused)
 {
+    if (!p)
+        return;
     pthread_mutex_lock(&p->lock);
     p->paused = paused;
     pthread_cond_broadcast(&p->work);
@@ -582,6 +594,8 @@ static bool has_news(void *arg)
 
 int tachy_pipeline_drain(tachy_pipeline *p, int timeout_ms)
 {
+    if (!p)
+        return TACHY_ERR_INVAL;
     uint64_t until = tachy_now_ns() + (uint64_t)TACHY_MAX(timeout_ms, 0) * 1000000;
     pthread_mutex_lock(&p->list);
     for (tachy_stream *s = p->streams; s; s = s->after)
@@ -601,6 +615,8 @@ int tachy_pipeline_drain(tachy_pipeline *p, int timeout_ms)
 
 void tachy_pipeline_stop(tachy_pipeline *p)
 {
+    if (!p)
+        return;
     pthread_mutex_lock(&p->list);
     atomic_store(&p->stopped, true);
     for (tachy_stream *s = p->streams; s; s = s->after)
@@ -610,10 +626,10 @@ void tachy_pipeline_stop(tachy_pipeline *p)
 
 void tachy_pipeline_close(tachy_pipeline **pp)
 {
-    tachy_pipeline *p = *pp;
-    *pp = NULL;
+    tachy_pipeline *p = pp ? *pp : NULL;
     if (!p)
         return;
+    *pp = NULL;
     atomic_store(&p->stopped, true);
     pthread_mutex_lock(&p->lock);
     p->closing = true;

@@ -1,6 +1,7 @@
 #pragma once
 #include "base/memory.h"
 #include "pipeline/backoff.h"
+#include "pipeline/intake.h"
 #include "pipeline/pipeline_wait.h"
 #include "pipeline/recipe.h"
 #include "profile/profile.h"
@@ -122,6 +123,7 @@ struct tachy_stream {
     struct tachy_block results;              // and priv of items
 
     // Push.
+    struct pipeline_intake intake;
     int64_t next_seq;            // of the thread that pushes in order
     _Atomic int64_t next_push;   // highest position pushed + 1
     _Atomic int64_t end;         // positions in all; INT64_MAX: not known

@@ -52,6 +52,8 @@ void pipeline_merge(tachy_pipeline *p, struct tachy_prof *sum)
 
 void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && sum))
+        return;
     struct tachy_prof *all = tachy_prof_new();
     if (!all)
         return;
@@ -131,6 +133,8 @@ double pipeline_order_s(const tachy_stream *s)
 
 void tachy_stream_stats(const tachy_stream *s, struct tachy_stream_stats *out)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, pipeline->log), s && out))
+        return;
     // Pulled before pushed: a difference of the two is never negative.
     int64_t next = atomic_load(&s->next_pull), pulled = atomic_load(&s->nb_pulled);
     int64_t done = atomic_load(&s->nb_done), pushed = atomic_load(&s->next_push);

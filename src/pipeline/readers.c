@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/thread.h"
-#include "media/convert.h"
 #include "profile/prof.h"
 
 enum {
@@ -69,21 +68,15 @@ int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *
     return TACHY_OK;
 }
 
-// A stream may change its size or format on the way; the output cannot.
+// A file may change its size or format on the way; it is brought to the stream's here, on this thread and before
+// mode live decides on it.
 static int push(struct run_reader *one, tachy_frame *f, int64_t seq, bool breaks)
 {
     struct run_readers *r = one->all;
-    const struct tachy_video_info *in = &r->stream->bind->input;
     tachy_frame *fit = NULL;
-    if (f && (f->format != in->format || f->width != in->width || f->height != in->height)) {
-        struct tachy_convert_to to = {in->format, in->width, in->height, in->color};
-        int err = tachy_convert_frame(&one->convert, f, &to, &fit, r->log);
-        if (err < 0)
-            return err;
-        f = fit;
-    }
-    int err =
-        r->nb > 1 ? pipeline_push_at(r->stream, f, seq, breaks) : live_stream_push(r->live, f);
+    int err = f ? pipeline_fit(r->stream, f, &fit) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = r->nb > 1 ? pipeline_push_at(r->stream, fit, seq, breaks) : live_stream_push(r->live, fit);
     tachy_frame_unref(&fit);
     return err;
 }
@@ -208,7 +201,6 @@ void run_readers_close(struct run_readers *r)
     for (int i = 0; i < r->nb; i++) {
         tachy_profile_leave(r->profile, r->profs[i]);
         tachy_aligned_free(r->profs[i]);
-        tachy_convert_close(&r->one[i].convert);
     }
     r->nb = 0;
 }

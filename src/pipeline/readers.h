@@ -15,8 +15,7 @@ struct run_readers;
 
 struct run_reader {
     struct run_readers *all;
-    struct tachy_prof *prof;       // written by this thread only
-    struct tachy_convert *convert; // this thread only
+    struct tachy_prof *prof; // written by this thread only
     pthread_t thread;
     bool started;
 };

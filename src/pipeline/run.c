@@ -394,6 +394,8 @@ static bool is_paced(const struct tachy_run_params *p)
 
 int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && summary))
+        return TACHY_ERR_INVAL;
     memset(summary, 0, sizeof(*summary));
     if (!TACHY_CHECK(p->log, p->task) || !TACHY_CHECK(p->log, p->source) ||
         !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))

@@ -117,6 +117,8 @@ static void sum_up(struct many *m, double seconds, double cpu_s)
 
 int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && all))
+        return TACHY_ERR_INVAL;
     memset(all, 0, sizeof(*all));
     if (!TACHY_CHECK(p->log, p->jobs >= 1) || !TACHY_CHECK(p->log, p->open && p->close) ||
         !TACHY_CHECK(p->log, p->parallel >= 0 && p->parallel <= 1024))

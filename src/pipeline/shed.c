@@ -23,7 +23,7 @@ const char *tachy_shed_reason_name(enum tachy_shed_reason r)
 int64_t tachy_live_shed(const struct tachy_live_stats *s)
 {
     int64_t sum = 0;
-    for (int i = 0; i < TACHY_SHED_STAGES; i++)
+    for (int i = 0; s && i < TACHY_SHED_STAGES; i++)
         for (int r = 0; r < TACHY_SHED_COUNT; r++)
             sum += s->shed[i][r];
     return sum;

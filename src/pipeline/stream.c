@@ -165,7 +165,7 @@ bool pipeline_breaks_before(tachy_stream *s, int64_t seq)
     return left < n;
 }
 
-static int push(struct room *r, tachy_frame *f)
+static int push_fit(struct room *r, tachy_frame *f)
 {
     tachy_stream *s = r->s;
     int64_t seq = r->seq;
@@ -197,6 +197,16 @@ static int push(struct room *r, tachy_frame *f)
     return err;
 }
 
+static int push(struct room *r, tachy_frame *f)
+{
+    tachy_frame *fit = NULL;
+    int err = f ? pipeline_fit(r->s, f, &fit) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = push_fit(r, fit);
+    tachy_frame_unref(&fit);
+    return err;
+}
+
 static void end_stream(tachy_stream *s)
 {
     pthread_mutex_lock(&s->pipeline->lock);
@@ -212,6 +222,8 @@ static void end_stream(tachy_stream *s)
 
 int tachy_stream_push(tachy_stream *s, tachy_frame *f)
 {
+    if (!s)
+        return TACHY_ERR_INVAL;
     if (!f) {
         end_stream(s);
         return TACHY_OK;
@@ -224,7 +236,7 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
 
 int tachy_stream_push_at(tachy_stream *s, tachy_frame *f, int64_t seq)
 {
-    return pipeline_push_at(s, f, seq, false);
+    return s ? pipeline_push_at(s, f, seq, false) : TACHY_ERR_INVAL;
 }
 
 int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks)
@@ -312,10 +324,10 @@ static int settle(tachy_stream *s, int64_t n)
 int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
                         const struct tachy_result **result, struct pipeline_times *times)
 {
-    if (frame)
-        *frame = NULL;
-    if (result)
-        *result = NULL;
+    TACHY_CLEAR(frame);
+    TACHY_CLEAR(result);
+    if (!s)
+        return TACHY_ERR_INVAL;
     if (s->pulled_at >= 0)
         free_slot(s, s->pulled_at);
     s->pulled_at = -1;

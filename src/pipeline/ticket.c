@@ -33,6 +33,8 @@ void tachy_ticket_unref(tachy_ticket *t)
 
 void tachy_ticket_close(tachy_ticket **t)
 {
+    if (!t)
+        return;
     tachy_ticket_unref(*t);
     *t = NULL;
 }
@@ -53,6 +55,8 @@ void tachy_batch_end_item(void *user, const struct batch_ending *e, int err)
 
 int tachy_ticket_wait(tachy_ticket *t, int64_t timeout_us)
 {
+    if (!t)
+        return TACHY_ERR_INVAL;
     const struct tachy_clock *c = &t->clock;
     uint64_t until = TACHY_NEVER;
     if (timeout_us > 0)

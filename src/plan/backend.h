@@ -29,6 +29,10 @@ struct tachy_plan_params { // {0} is valid
     int threads; // inside of one run, the caller's among them; 0: 1
     int direct;  // 1: no convolution by Winograd's tiles, which gives other bits; `choice` must be of such a plan
     int apart;   // 1: each convolution is a step of its own; the same bits
+    // enum tachy_guard (base/guard.h): every value, input and output of a run has memory of its own beside
+    // pages that nobody may touch, and a step's scratch too, so that a kernel which reads or writes beside
+    // them faults; what was not written is NaN. For tests: the same bits, slower; no kernels are timed.
+    int guard;
     // CUDA:
     int gpu; // ordinal as the driver counts
     enum tachy_plan_precision precision;

@@ -131,8 +131,14 @@ void f64_act_all(const struct f64_node *f, int slope)
 
 void f64_unary(const struct f64_node *f)
 {
+    float least, most;
     f64_reshape(f);
     f64_act_all(f, 1);
+    if (f->n->attr.act.act != TACHY_PLAN_TRUNC)
+        return;
+    tachy_dtype_limits(f->n->out->dtype, &least, &most);
+    for (int64_t i = 0; i < tachy_value_elements(f->n->out); i++)
+        f->out[i] = fmin(fmax(f->out[i], (double)least), (double)most) + 0.0; // NaN: the lower one; no negative zero
 }
 
 static double modulo(double a, double b)

@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "plan/f64_ops.h"
+#include "ref/ref_grid_sample.h"
 
 #include <math.h>
 
@@ -160,6 +161,7 @@ static double position(const struct f64_node *f, double g, double size)
 {
     bool align = f->n->attr.grid.align_corners;
     double p = align ? (g + 1) / 2 * (size - 1) : ((g + 1) * size - 1) / 2, lo = align ? 0 : -0.5;
+    p = fmin(fmax(p, -(double)TACHY_GRID_FAR), (double)TACHY_GRID_FAR);
     if (f->n->attr.grid.mode == TACHY_PLAN_CUBIC || f->n->attr.grid.outside == TACHY_PLAN_ZEROS)
         return p;
     if (f->n->attr.grid.outside == TACHY_PLAN_BORDER)
@@ -196,10 +198,8 @@ void f64_grid(const struct f64_node *f)
     int64_t pixels = area(y, 2, y->rank), from = area(x, 2, x->rank), channels = x->shape[1];
     for (int64_t i = 0; i < y->shape[0] * pixels; i++) {
         double p[3], at[3];
-        for (int d = 0; d < dims; d++) {
-            double g = f->in[1][i * dims + d];
-            p[d] = position(f, g > -1e8 && g < 1e8 ? g : -1e8, (double)x->shape[x->rank - 1 - d]);
-        }
+        for (int d = 0; d < dims; d++)
+            p[d] = position(f, f->in[1][i * dims + d], (double)x->shape[x->rank - 1 - d]);
         int64_t n = i / pixels;
         for (int64_t c = 0; c < channels; c++)
             f->out[(n * channels + c) * pixels + i % pixels] =

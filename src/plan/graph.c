@@ -91,10 +91,29 @@ void *tachy_graph_alloc(struct tachy_graph *g, size_t size)
     return memset((char *)m + 64, 0, size);
 }
 
+// `size` zeroed bytes for the graph itself, aligned as malloc() does: many share a block.
+static void *small(struct tachy_graph *g, size_t size)
+{
+    enum { BLOCK = 1 << 16 };
+    size = TACHY_ALIGN(size, sizeof(max_align_t));
+    if (size > BLOCK / 16)
+        return tachy_graph_alloc(g, size);
+    if (size > g->left) {
+        g->small = tachy_graph_alloc(g, BLOCK);
+        g->left = g->small ? BLOCK : 0;
+    }
+    if (!g->left)
+        return NULL;
+    char *p = g->small;
+    g->small += size;
+    g->left -= size;
+    return p;
+}
+
 static char *copy_name(struct tachy_graph *g, const char *name)
 {
     size_t n = name ? strlen(name) + 1 : 0;
-    char *copy = n ? tachy_graph_alloc(g, n) : NULL;
+    char *copy = n ? small(g, n) : NULL;
     return copy ? memcpy(copy, name, n) : NULL;
 }
 
@@ -114,7 +133,7 @@ struct tachy_value *tachy_graph_value(struct tachy_graph *g, const char *name, e
     if (!list)
         return NULL;
     g->values = list;
-    struct tachy_value *v = tachy_graph_alloc(g, sizeof(*v));
+    struct tachy_value *v = small(g, sizeof(*v));
     if (!v)
         return NULL;
     v->id = g->nb_values;
@@ -175,23 +194,31 @@ static void link_before(struct tachy_graph *g, struct tachy_node *n, struct tach
         g->last = n;
 }
 
+// Arrays for `nb_in` absent inputs; false when out of memory.
+static bool set_room(struct tachy_graph *g, struct tachy_node *n, int nb_in)
+{
+    size_t count = (size_t)TACHY_MAX(nb_in, 1);
+    n->in = small(g, sizeof(*n->in) * count);
+    n->use = small(g, sizeof(*n->use) * count);
+    n->nb_in = nb_in;
+    return n->in && n->use;
+}
+
 struct tachy_node *tachy_graph_node(struct tachy_graph *g, struct tachy_node *before,
                                     enum tachy_plan_op op, const char *name,
                                     const struct tachy_plan_attr *attr,
                                     struct tachy_value *const in[], int nb_in,
                                     struct tachy_value *out)
 {
-    struct tachy_node *n = tachy_graph_alloc(g, sizeof(*n));
+    struct tachy_node *n = small(g, sizeof(*n));
     if (!n || nb_in < 0)
         return NULL;
-    n->in = tachy_graph_alloc(g, sizeof(*n->in) * (size_t)TACHY_MAX(nb_in, 1));
-    if (!n->in)
+    if (!set_room(g, n, nb_in))
         return NULL;
     n->op = op;
     n->name = copy_name(g, name);
     if (attr)
         n->attr = *attr;
-    n->nb_in = nb_in;
     for (int i = 0; i < nb_in; i++)
         tachy_node_set_input(n, i, in[i]);
     n->out = out;
@@ -203,35 +230,45 @@ struct tachy_node *tachy_graph_node(struct tachy_graph *g, struct tachy_node *be
 
 void tachy_node_set_input(struct tachy_node *n, int i, struct tachy_value *v)
 {
-    if (n->in[i])
+    struct tachy_use *u = &n->use[i];
+    if (n->in[i]) {
         n->in[i]->uses--;
+        *(u->prev ? &u->prev->next : &n->in[i]->used) = u->next;
+        if (u->next)
+            u->next->prev = u->prev;
+    }
     n->in[i] = v;
-    if (v)
-        v->uses++;
+    *u = (struct tachy_use){.by = n, .next = v ? v->used : NULL};
+    if (!v)
+        return;
+    if (v->used)
+        v->used->prev = u;
+    v->used = u;
+    v->uses++;
 }
 
 bool tachy_node_set_inputs(struct tachy_graph *g, struct tachy_node *n, int nb_in)
 {
-    struct tachy_value **in = n->in;
-    if (nb_in > n->nb_in) {
-        in = tachy_graph_alloc(g, sizeof(*in) * (size_t)nb_in);
-        if (!in)
-            return false;
-        memcpy(in, n->in, sizeof(*in) * (size_t)n->nb_in);
+    struct tachy_node old = *n;
+    if (nb_in > n->nb_in && !set_room(g, n, nb_in)) {
+        *n = old;
+        return false;
     }
-    for (int i = nb_in; i < n->nb_in; i++)
+    for (int i = 0; n->in != old.in && i < old.nb_in; i++) {
+        struct tachy_value *v = old.in[i];
+        tachy_node_set_input(&old, i, NULL);
+        tachy_node_set_input(n, i, v);
+    }
+    for (int i = nb_in; i < old.nb_in; i++)
         tachy_node_set_input(n, i, NULL);
-    n->in = in;
     n->nb_in = nb_in;
     return true;
 }
 
 void tachy_graph_replace(struct tachy_graph *g, struct tachy_value *from, struct tachy_value *to)
 {
-    for (struct tachy_node *n = g->first; n; n = n->next)
-        for (int i = 0; i < n->nb_in; i++)
-            if (n->in[i] == from)
-                tachy_node_set_input(n, i, to);
+    while (from != to && from->used)
+        tachy_node_set_input(from->used->by, (int)(from->used - from->used->by->use), to);
     for (int i = 0; i < g->nb_out; i++) {
         if (g->out[i] != from)
             continue;
@@ -258,17 +295,6 @@ void tachy_graph_remove(struct tachy_graph *g, struct tachy_node *n)
     else
         g->last = n->prev;
     n->prev = n->next = NULL;
-}
-
-struct tachy_node *tachy_value_user(const struct tachy_graph *g, const struct tachy_value *v)
-{
-    if (v->uses != 1)
-        return NULL;
-    for (struct tachy_node *n = g->first; n; n = n->next)
-        for (int i = 0; i < n->nb_in; i++)
-            if (n->in[i] == v)
-                return n;
-    return NULL; // the use is the graph's output
 }
 
 int64_t tachy_value_elements(const struct tachy_value *v)

@@ -95,7 +95,7 @@ enum tachy_plan_act {
     TACHY_PLAN_IS_INF,    // a: also the negative one, b: also the positive one
     TACHY_PLAN_QUANTIZE,  // halves to the even neighbour, plus a, within b to b + 255: of type U8 or I8
     TACHY_PLAN_SIGN,
-    TACHY_PLAN_TRUNC, // towards zero
+    TACHY_PLAN_TRUNC, // towards zero, within the limits of the output's type; NaN: the lower one
     TACHY_PLAN_TRUTH, // x != 0
     TACHY_PLAN_NOT,   // x == 0
     TACHY_PLAN_ACTS
@@ -221,6 +221,12 @@ struct tachy_plan_attr {
 
 struct tachy_node;
 
+// One input of a node that reads a value. Those of one value are a list in no order.
+struct tachy_use {
+    struct tachy_node *by;
+    struct tachy_use *prev, *next;
+};
+
 // A tensor: an input of the graph, a constant, or what a node makes.
 //
 // Types: what is computed are floats, F32 as a front end makes them; a pass may give a value that a node makes the
@@ -246,6 +252,7 @@ struct tachy_value {
     const void *data;           // constant, dense, in shape's order; NULL otherwise
     struct tachy_node *made_by; // NULL: an input or a constant
     int uses;                   // by nodes' inputs and the graph's outputs
+    struct tachy_use *used;     // those by nodes' inputs
     int64_t most; // of whole numbers: the largest magnitude that an element can have
 };
 
@@ -253,7 +260,8 @@ struct tachy_node {
     enum tachy_plan_op op;
     char *name; // of the model's node that it came from
     struct tachy_plan_attr attr;
-    struct tachy_value **in; // absent inputs are NULL
+    struct tachy_value **in; // absent inputs are NULL; changed by tachy_node_set_input() alone
+    struct tachy_use *use;   // one for each input
     int nb_in;
     struct tachy_value *out;
     struct tachy_node *prev, *next; // in an order in which values are made before they are used
@@ -267,6 +275,8 @@ struct tachy_graph {
     struct tachy_value **values; // all that were ever made
     int nb_values;
     struct graph_memory *memory; // blocks that live as long as the graph
+    char *small; // `left` bytes of one of them that are not used yet
+    size_t left;
 };
 
 int tachy_graph_open(struct tachy_graph **out, const struct tachy_log *log);
@@ -300,7 +310,10 @@ void tachy_graph_replace(struct tachy_graph *g, struct tachy_value *from, struct
 // Takes a node out. Its output must have no uses.
 void tachy_graph_remove(struct tachy_graph *g, struct tachy_node *n);
 // The only node that uses `v`; NULL where there are none, several, or the graph's output is one.
-struct tachy_node *tachy_value_user(const struct tachy_graph *g, const struct tachy_value *v);
+static inline struct tachy_node *tachy_value_user(const struct tachy_value *v)
+{
+    return v->uses == 1 && v->used ? v->used->by : NULL;
+}
 
 static inline bool tachy_value_is_constant(const struct tachy_value *v) { return v && v->data; }
 int64_t tachy_value_elements(const struct tachy_value *v);
@@ -312,6 +325,8 @@ static inline bool tachy_value_same_shape(const struct tachy_value *a, const str
 // Types (graph_types.c). The largest magnitude of a type, INT64_MAX for the wide ones; that of a
 // constant's elements; that of what a node makes, by its inputs' `most`. 0 for floats.
 int64_t tachy_dtype_most(enum tachy_dtype t);
+// The smallest number of an integer type, and its largest that is a float32.
+void tachy_dtype_limits(enum tachy_dtype t, float *least, float *most);
 int64_t tachy_constant_most(const struct tachy_value *v);
 int64_t tachy_node_most(const struct tachy_node *n);
 // What is wrong with the types of a node's inputs and output, or NULL.

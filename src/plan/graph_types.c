@@ -16,6 +16,12 @@ int64_t tachy_dtype_most(enum tachy_dtype t)
     }
 }
 
+void tachy_dtype_limits(enum tachy_dtype t, float *least, float *most)
+{
+    *least = t == TACHY_U8 ? 0 : t == TACHY_I8 ? -128.0f : t == TACHY_I32 ? -2147483648.0f : -9223372036854775808.0f;
+    *most = t == TACHY_U8 ? 255 : t == TACHY_I8 ? 127.0f : t == TACHY_I32 ? 2147483520.0f : 9223371487098961920.0f;
+}
+
 double tachy_constant_at(const struct tachy_value *v, int64_t i)
 {
     switch (v->dtype) {

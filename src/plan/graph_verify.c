@@ -484,6 +484,16 @@ static const char *check_node(const struct tachy_graph *g, const struct tachy_no
     return tachy_node_wrong(n);
 }
 
+// Whether the value's list has all of `uses` inputs of nodes.
+static bool lists(const struct tachy_value *v, int uses)
+{
+    const struct tachy_use *before = NULL;
+    for (const struct tachy_use *u = v->used; u; before = u, u = u->next, uses--)
+        if (uses <= 0 || u->prev != before || u->by->in[u - u->by->use] != v)
+            return false;
+    return !uses;
+}
+
 static int wrong(const struct tachy_graph *g, const struct tachy_node *n, const char *why)
 {
     return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: %s %s: %s", tachy_plan_op_name(n->op),
@@ -505,6 +515,9 @@ static int check_all(const struct tachy_graph *g, struct seen *seen)
         if (why)
             return wrong(g, n, why);
     }
+    for (int i = 0; i < g->nb_values; i++)
+        if (!lists(g->values[i], seen->uses[i]))
+            return tachy_fail(g->log, TACHY_ERR_INVAL, "plan: value %%%d does not list its uses", i);
     for (int i = 0; i < g->nb_out; i++) {
         const struct tachy_value *v = g->out[i];
         if (!is_of(g, v) || check_value(v))

@@ -166,7 +166,7 @@ static int join(struct tachy_graph *g, struct tachy_node *p, struct tachy_node *
     if (!combine(&first, &all, channels))
         return TACHY_OK;
     bool both = all.scales && all.shifts && !tap;
-    const struct tachy_node *user = tachy_value_user(g, n->out);
+    const struct tachy_node *user = tachy_value_user(n->out);
     if (both && (in_order || (!is_affine(x->made_by) && !is_affine(user)))) // nothing to join with
         return TACHY_OK;
     *changed = true;
@@ -275,7 +275,7 @@ static bool does_nothing(struct tachy_graph *g, const struct tachy_node *n, stru
 static int at_node(struct tachy_graph *g, struct tachy_node *n, bool *changed)
 {
     int at = n->op == TACHY_OP_CONV ? 1 : constant_of(n);
-    struct tachy_node *p = at < 0 ? NULL : pass_maker(g, n->in[1 - at], n);
+    struct tachy_node *p = at < 0 ? NULL : pass_maker(n->in[1 - at], n);
     int err = p ? into_conv(g, n, p, changed) : TACHY_OK;
     return err < 0 || *changed || !p ? err : join(g, p, n, changed);
 }

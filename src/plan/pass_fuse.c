@@ -16,18 +16,18 @@ static void take_over(struct tachy_graph *g, struct tachy_node *into, struct tac
 }
 
 // What computes the numbers of `n`, which alone uses them, also where they are moved on the way.
-static struct tachy_node *computed_by(const struct tachy_graph *g, const struct tachy_node *n, bool moved)
+static struct tachy_node *computed_by(const struct tachy_node *n, bool moved)
 {
-    struct tachy_node *p = pass_maker(g, n->in[0], n);
+    struct tachy_node *p = pass_maker(n->in[0], n);
     while (moved && p && (p->op == TACHY_OP_RESHAPE || p->op == TACHY_OP_TRANSPOSE))
-        p = pass_maker(g, p->in[0], p);
+        p = pass_maker(p->in[0], p);
     return p;
 }
 
 static int activation(struct tachy_graph *g, struct tachy_node *n)
 {
     bool prelu = n->attr.act.act == TACHY_PLAN_PRELU;
-    struct tachy_node *p = computed_by(g, n, !prelu);
+    struct tachy_node *p = computed_by(n, !prelu);
     if (!p || !has_epilogue(p->op) || p->attr.act.act || (prelu && p->op != TACHY_OP_CONV) ||
         !tachy_plan_act_ends(n->attr.act.act) || p->out->dtype != TACHY_F32)
         return TACHY_OK;
@@ -76,10 +76,10 @@ static int added_at(const struct tachy_node *p)
 }
 
 // A picture times one number a channel, for this sum alone: the picture, and where the number is.
-static struct tachy_value *scaled(const struct tachy_graph *g, const struct tachy_node *n,
-                                  struct tachy_value *added, struct tachy_value **scale)
+static struct tachy_value *scaled(const struct tachy_node *n, struct tachy_value *added,
+                                  struct tachy_value **scale)
 {
-    const struct tachy_node *m = pass_maker(g, added, n);
+    const struct tachy_node *m = pass_maker(added, n);
     bool product = m && m->op == TACHY_OP_BINARY && m->attr.binary == TACHY_PLAN_MUL && !m->attr.act.act;
     for (int i = 0; i < 2 && product; i++) {
         struct tachy_value *x = m->in[1 - i], *s = m->in[i];
@@ -103,7 +103,7 @@ static int residual(struct tachy_graph *g, struct tachy_node *n, struct tachy_no
         in[i] = p->in[i];
     in[at] = added;
     if (p->op == TACHY_OP_RESIZE) {
-        in[at] = scaled(g, n, added, &in[2]);
+        in[at] = scaled(n, added, &in[2]);
         nb_in = in[2] ? 3 : 2;
     }
     if (a.act.act)
@@ -124,7 +124,7 @@ static int residual(struct tachy_graph *g, struct tachy_node *n, struct tachy_no
 static int sum(struct tachy_graph *g, struct tachy_node *n)
 {
     for (int i = 1; i >= 0; i--) { // the second operand first: it is most often made last
-        struct tachy_node *p = pass_maker(g, n->in[i], n);
+        struct tachy_node *p = pass_maker(n->in[i], n);
         struct tachy_value *added = n->in[1 - i];
         if (!p || !tachy_value_same_shape(p->out, n->out))
             continue;

@@ -11,12 +11,12 @@ static bool is_turn(const struct tachy_node *n)
 }
 
 // A picture [n][c][h][w] as [n][c][h w], for one node alone.
-static bool is_flat(const struct tachy_graph *g, const struct tachy_value *v)
+static bool is_flat(const struct tachy_value *v)
 {
     const struct tachy_node *n = v->made_by;
     const struct tachy_value *x = n ? n->in[0] : NULL;
     return n && n->op == TACHY_OP_RESHAPE && v->rank == 3 && x->rank == 4 && x->dtype == TACHY_F32 && !x->data &&
-           x->shape[0] == v->shape[0] && x->shape[1] == v->shape[1] && tachy_value_user(g, v);
+           x->shape[0] == v->shape[0] && x->shape[1] == v->shape[1] && tachy_value_user(v);
 }
 
 // What flattens `x` to [n][h w][c]: NULL when out of memory.
@@ -32,13 +32,13 @@ static struct tachy_value *turned(struct tachy_graph *g, struct tachy_node *befo
     return made ? r : NULL;
 }
 
-static bool is_concat_of_flat(const struct tachy_graph *g, const struct tachy_value *v)
+static bool is_concat_of_flat(const struct tachy_value *v)
 {
     const struct tachy_node *n = v->made_by;
-    if (!n || n->op != TACHY_OP_CONCAT || !tachy_value_user(g, v))
+    if (!n || n->op != TACHY_OP_CONCAT || !tachy_value_user(v))
         return false;
     for (int i = 0; i < n->nb_in; i++)
-        if (!is_flat(g, n->in[i]))
+        if (!is_flat(n->in[i]))
             return false;
     return true;
 }
@@ -76,9 +76,9 @@ int tachy_plan_heads(struct tachy_graph *g)
     for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
         if (!is_turn(n))
             continue;
-        if (is_flat(g, n->in[0]))
+        if (is_flat(n->in[0]))
             err = turn_flat(g, n);
-        else if (is_concat_of_flat(g, n->in[0]))
+        else if (is_concat_of_flat(n->in[0]))
             err = turn_concat(g, n, n->in[0]->made_by);
     }
     return err < 0 ? err : tachy_plan_dead(g);

@@ -1,6 +1,8 @@
 #include "base/base.h"
 #include "plan/pass.h"
 
+#include <stdlib.h>
+
 static bool is_picture(const struct tachy_value *v) { return v && v->rank == 4; }
 
 // Both orders are the same bytes.
@@ -9,41 +11,42 @@ static bool is_free(const struct tachy_value *v)
     return is_picture(v) && (v->shape[1] == 1 || v->shape[2] * v->shape[3] == 1);
 }
 
-static struct tachy_node *change_before(struct tachy_graph *g, struct tachy_node *before,
-                                        struct tachy_value *v, bool nhwc)
+struct layout {
+    struct tachy_graph *g;
+    int nb; // values that the graph had
+    struct tachy_value **changed; // by their ids: the same in the other order, NULL: not there yet
+};
+
+// `v` in the other order, made in front of `before`; NULL: no memory.
+static struct tachy_value *change_before(struct tachy_graph *g, struct tachy_node *before, struct tachy_value *v)
 {
     struct tachy_plan_attr same = {.perm = {0, 1, 2, 3}};
     struct tachy_value *to = tachy_graph_value(g, NULL, v->dtype, 4, v->shape);
     if (!to)
         return NULL;
-    to->nhwc = nhwc;
-    return tachy_graph_node(g, before, TACHY_OP_TRANSPOSE, "layout", &same, &v, 1, to);
+    to->nhwc = !v->nhwc;
+    return tachy_graph_node(g, before, TACHY_OP_TRANSPOSE, "layout", &same, &v, 1, to) ? to : NULL;
 }
 
-// A change of `v` that was put in before, or NULL.
-static struct tachy_value *changed(const struct tachy_graph *g, const struct tachy_node *before,
-                                   const struct tachy_value *v, bool nhwc)
+static struct tachy_value *changed(struct layout *l, struct tachy_node *before, struct tachy_value *v)
 {
-    for (const struct tachy_node *n = g->first; n && n != before; n = n->next)
-        if (n->op == TACHY_OP_TRANSPOSE && n->in[0] == v && n->out->nhwc == nhwc && v->nhwc != nhwc &&
-            n->attr.perm[1] == 1 && n->attr.perm[2] == 2 && n->attr.perm[3] == 3)
-            return n->out;
-    return NULL;
+    struct tachy_value *once = NULL, **to = v->id < l->nb ? &l->changed[v->id] : &once;
+    if (!*to)
+        *to = change_before(l->g, before, v);
+    return *to;
 }
 
-static int ensure(struct tachy_graph *g, struct tachy_node *n, int i, bool nhwc)
+static int ensure(struct layout *l, struct tachy_node *n, int i, bool nhwc)
 {
     struct tachy_value *v = i < n->nb_in ? n->in[i] : NULL, *to;
     if (!is_picture(v) || v->nhwc == nhwc)
         return TACHY_OK;
     if (v->data) {
-        to = tachy_graph_constant(g, v->name, v->dtype, 4, v->shape, v->data);
+        to = tachy_graph_constant(l->g, v->name, v->dtype, 4, v->shape, v->data);
         if (to)
             to->nhwc = nhwc;
     } else {
-        to = changed(g, n, v, nhwc);
-        struct tachy_node *made = to ? NULL : change_before(g, n, v, nhwc);
-        to = made ? made->out : to;
+        to = changed(l, n, v);
     }
     if (!to)
         return TACHY_ERR_NOMEM;
@@ -69,17 +72,17 @@ static int lift(struct tachy_graph *g, struct tachy_node *n, int i)
     return TACHY_OK;
 }
 
-static int all(struct tachy_graph *g, struct tachy_node *n, bool nhwc)
+static int all(struct layout *l, struct tachy_node *n, bool nhwc)
 {
     int err = TACHY_OK;
     for (int i = 0; i < n->nb_in && err == TACHY_OK; i++)
-        err = ensure(g, n, i, nhwc);
+        err = ensure(l, n, i, nhwc);
     n->out->nhwc = nhwc && is_picture(n->out);
     return err;
 }
 
 // Element by element: channels last where any operand is.
-static int layout_elements(struct tachy_graph *g, struct tachy_node *n)
+static int layout_elements(struct layout *l, struct tachy_node *n)
 {
     bool nhwc = false;
     for (int i = 0; i < n->nb_in; i++)
@@ -87,22 +90,22 @@ static int layout_elements(struct tachy_graph *g, struct tachy_node *n)
     nhwc = nhwc && is_picture(n->out);
     bool spreads = n->op == TACHY_OP_BINARY || n->op == TACHY_OP_SELECT;
     for (int i = 0; i < n->nb_in && nhwc && spreads; i++) {
-        int err = lift(g, n, i);
+        int err = lift(l->g, n, i);
         if (err < 0)
             return err;
     }
-    return all(g, n, nhwc);
+    return all(l, n, nhwc);
 }
 
-static int layout_conv(struct tachy_graph *g, struct tachy_node *n)
+static int layout_conv(struct layout *l, struct tachy_node *n)
 {
-    int err = ensure(g, n, 0, true);
+    int err = ensure(l, n, 0, true);
     if (err == TACHY_OK && !n->in[1]->data && !is_free(n->in[1])) // weights are packed from ONNX's order
-        err = ensure(g, n, 1, false);
+        err = ensure(l, n, 1, false);
     if (err == TACHY_OK && n->op == TACHY_OP_CONV)
-        err = ensure(g, n, 3, true);
+        err = ensure(l, n, 3, true);
     if (err == TACHY_OK && n->op == TACHY_OP_CONV)
-        err = ensure(g, n, 4, true);
+        err = ensure(l, n, 4, true);
     n->out->nhwc = true;
     return err;
 }
@@ -115,71 +118,71 @@ static int layout_transpose(struct tachy_node *n)
     return TACHY_OK;
 }
 
-static int layout_plain(struct tachy_graph *g, struct tachy_node *n)
+static int layout_plain(struct layout *l, struct tachy_node *n)
 {
     int err = TACHY_OK;
     for (int i = 0; i < n->nb_in && err == TACHY_OK; i++)
         if (n->in[i] && !is_free(n->in[i]))
-            err = ensure(g, n, i, false);
+            err = ensure(l, n, i, false);
     n->out->nhwc = is_free(n->out);
     return err;
 }
 
 // What is gathered from a picture by a list keeps its layout.
-static int layout_gather(struct tachy_graph *g, struct tachy_node *n)
+static int layout_gather(struct layout *l, struct tachy_node *n)
 {
     if (n->op != TACHY_OP_GATHER || !is_picture(n->in[0]) || n->in[1]->rank != 1)
-        return layout_plain(g, n);
+        return layout_plain(l, n);
     n->out->nhwc = n->in[0]->nhwc;
     return TACHY_OK;
 }
 
-static int layout_grid(struct tachy_graph *g, struct tachy_node *n)
+static int layout_grid(struct layout *l, struct tachy_node *n)
 {
     if (!is_picture(n->in[0]))
-        return layout_plain(g, n);
-    int err = ensure(g, n, 0, true);
+        return layout_plain(l, n);
+    int err = ensure(l, n, 0, true);
     if (err == TACHY_OK)
-        err = ensure(g, n, 1, false);
+        err = ensure(l, n, 1, false);
     n->out->nhwc = true;
     return err;
 }
 
-static int layout_node(struct tachy_graph *g, struct tachy_node *n)
+static int layout_node(struct layout *l, struct tachy_node *n)
 {
     switch (n->op) {
     case TACHY_OP_CONV:
-    case TACHY_OP_DECONV: return layout_conv(g, n);
+    case TACHY_OP_DECONV: return layout_conv(l, n);
     case TACHY_OP_POOL:
-    case TACHY_OP_RESIZE: return all(g, n, true);
+    case TACHY_OP_RESIZE: return all(l, n, true);
     case TACHY_OP_UNARY:
         if (n->attr.act.act == TACHY_PLAN_PRELU && is_picture(n->out)) // the slope is per channel
-            return all(g, n, true);
-        return layout_elements(g, n);
+            return all(l, n, true);
+        return layout_elements(l, n);
     case TACHY_OP_SOFTMAX: // runs along what is adjacent
-        return is_picture(n->out) && n->attr.axis != 3 ? all(g, n, n->attr.axis == 1)
-                                                       : all(g, n, false);
+        return is_picture(n->out) && n->attr.axis != 3 ? all(l, n, n->attr.axis == 1)
+                                                       : all(l, n, false);
     case TACHY_OP_BINARY:
     case TACHY_OP_SELECT:
     case TACHY_OP_CONCAT:
     case TACHY_OP_SLICE:
     case TACHY_OP_PAD:
     case TACHY_OP_ARG:
-    case TACHY_OP_REDUCE: return layout_elements(g, n);
+    case TACHY_OP_REDUCE: return layout_elements(l, n);
     case TACHY_OP_GROUP_NORM:
         n->out->nhwc = n->in[0]->nhwc;
         return TACHY_OK;
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
-    case TACHY_OP_GATHER_ND: return layout_gather(g, n);
-    case TACHY_OP_GRID_SAMPLE: return layout_grid(g, n);
+    case TACHY_OP_GATHER_ND: return layout_gather(l, n);
+    case TACHY_OP_GRID_SAMPLE: return layout_grid(l, n);
     case TACHY_OP_EXPAND:
-        return n->in[0]->rank == 4 && n->out->rank == 4 ? layout_elements(g, n) : layout_plain(g, n);
+        return n->in[0]->rank == 4 && n->out->rank == 4 ? layout_elements(l, n) : layout_plain(l, n);
     case TACHY_OP_TRANSPOSE: return layout_transpose(n);
-    case TACHY_OP_LAYER_NORM: return all(g, n, false); // over the last dimension, which must be the rows
+    case TACHY_OP_LAYER_NORM: return all(l, n, false); // over the last dimension, which must be the rows
     case TACHY_OP_RESHAPE: // another type alone keeps the order
-        return tachy_value_same_shape(n->in[0], n->out) ? layout_elements(g, n) : layout_plain(g, n);
-    case TACHY_OP_MATMUL: return layout_plain(g, n);
+        return tachy_value_same_shape(n->in[0], n->out) ? layout_elements(l, n) : layout_plain(l, n);
+    case TACHY_OP_MATMUL: return layout_plain(l, n);
     case TACHY_OP_COUNT: break;
     }
     return TACHY_OK;
@@ -191,23 +194,23 @@ static int layout_outputs(struct tachy_graph *g)
         struct tachy_value *v = g->out[i];
         if (!v->nhwc || is_free(v))
             continue;
-        struct tachy_node *n = change_before(g, NULL, v, false);
-        if (!n)
+        struct tachy_value *to = change_before(g, NULL, v);
+        if (!to)
             return TACHY_ERR_NOMEM;
-        n->out->name = v->name;
-        g->out[i] = n->out;
+        to->name = v->name;
+        g->out[i] = to;
         v->uses--;
-        n->out->uses++;
+        to->uses++;
     }
     return TACHY_OK;
 }
 
 int tachy_plan_layout(struct tachy_graph *g)
 {
-    for (struct tachy_node *n = g->first; n; n = n->next) {
-        int err = layout_node(g, n);
-        if (err < 0)
-            return err;
-    }
-    return layout_outputs(g);
+    struct layout l = {g, g->nb_values, calloc((size_t)TACHY_MAX(g->nb_values, 1), sizeof(*l.changed))};
+    int err = l.changed ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next)
+        err = layout_node(&l, n);
+    free(l.changed);
+    return err == TACHY_OK ? layout_outputs(g) : err;
 }

@@ -58,7 +58,7 @@ int tachy_plan_mean(struct tachy_graph *g)
         if (keeps_mean(by)) {
             tachy_node_set_input(n, 0, by->in[0]);
         } else if (by->op == TACHY_OP_BINARY && by->attr.binary == TACHY_PLAN_ADD && !by->attr.act.act &&
-                   tachy_value_user(g, by->out) == n && !by->in[0]->data && !by->in[1]->data &&
+                   tachy_value_user(by->out) == n && !by->in[0]->data && !by->in[1]->data &&
                    tachy_value_same_shape(by->in[0], by->out) &&
                    tachy_value_same_shape(by->in[1], by->out)) {
             err = split(g, n, by);

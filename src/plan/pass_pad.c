@@ -40,7 +40,7 @@ int tachy_plan_pad(struct tachy_graph *g)
         next = n->next;
         if (is_widening(n))
             widen(g, n);
-        struct tachy_node *conv = is_frame_of_zeros(n) ? tachy_value_user(g, n->out) : NULL;
+        struct tachy_node *conv = is_frame_of_zeros(n) ? tachy_value_user(n->out) : NULL;
         if (!conv || conv->op != TACHY_OP_CONV || conv->in[0] != n->out)
             continue;
         for (int i = 0; i < 2; i++) {

@@ -19,10 +19,9 @@ static inline bool pass_is_output(const struct tachy_graph *g, const struct tach
 }
 
 // What makes `v`, if `n` alone uses it.
-static inline struct tachy_node *pass_maker(const struct tachy_graph *g, const struct tachy_value *v,
-                                            const struct tachy_node *n)
+static inline struct tachy_node *pass_maker(const struct tachy_value *v, const struct tachy_node *n)
 {
-    return v && v->made_by && tachy_value_user(g, v) == n ? v->made_by : NULL;
+    return v && v->made_by && tachy_value_user(v) == n ? v->made_by : NULL;
 }
 
 // A mean over the pixels of a picture.

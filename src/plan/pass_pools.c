@@ -1,6 +1,8 @@
 #include "base/base.h"
 #include "plan/pass_parts.h"
 
+#include <stdlib.h>
+
 // Largest values over windows of several sizes around each pixel (spatial pyramids): the larger window
 // of what the smaller one made. The largest of the largest is exact.
 
@@ -9,22 +11,22 @@ static int window(const struct tachy_node *n)
 {
     const int *k = n->attr.pool.kernel, *s = n->attr.pool.stride, *p = n->attr.pool.pad;
     bool plain = n->op == TACHY_OP_POOL && !n->attr.pool.average && k[0] == k[1] && s[0] == 1 && s[1] == 1 &&
-                 k[0] % 2 == 1;
+                 k[0] > 1 && k[0] % 2 == 1;
     for (int i = 0; i < 4 && plain; i++)
         plain = p[i] == k[0] / 2;
     return plain ? k[0] : 0;
 }
 
-// The window of `x` that `n` sees, through others in front of it; 0: it sees something else.
-static int window_of(const struct tachy_node *n, const struct tachy_value *x)
+// Whether `n` sees a window of `x`, through others in front of it, that is smaller than `limit`.
+static bool sees_less(const struct tachy_node *n, const struct tachy_value *x, int limit)
 {
     int size = 1;
-    for (int own; n && (own = window(n)); n = n->in[0]->made_by) {
+    for (int own; n && (own = window(n)) && size < limit; n = n->in[0]->made_by) {
         size += own - 1;
         if (n->in[0] == x)
-            return size;
+            return size < limit;
     }
-    return 0;
+    return false;
 }
 
 static bool reads(const struct tachy_node *n, const struct tachy_value *v)
@@ -40,11 +42,9 @@ static int sink(struct tachy_graph *g, struct tachy_node *n)
 {
     struct tachy_node *behind = NULL;
     int size = window(n);
-    for (struct tachy_node *m = size ? n->next : NULL; m && !reads(m, n->out); m = m->next) {
-        int smaller = window_of(m, n->in[0]);
-        if (smaller && smaller < size)
+    for (struct tachy_node *m = size ? n->next : NULL; m && !reads(m, n->out); m = m->next)
+        if (sees_less(m, n->in[0], size))
             behind = m;
-    }
     if (!behind)
         return TACHY_OK;
     struct tachy_value *x = n->in[0];
@@ -56,20 +56,43 @@ static int sink(struct tachy_graph *g, struct tachy_node *n)
     return TACHY_OK;
 }
 
-// The largest window of what `n` reads that is smaller than its own, among the nodes in front.
-static struct tachy_node *smaller(const struct tachy_graph *g, const struct tachy_node *n, int *size)
+// The largest window of a picture that is smaller than another one, whose node comes after it.
+struct seen {
+    const int *order; // of nodes, by the ids of their outputs
+    int own, end;     // the other window, and its node's place in the order
+    int size;         // of the largest so far
+    struct tachy_value *best; // what it makes; NULL: there is none
+};
+
+// What reads `x`, which itself is what a window of `size` sees.
+static void see(struct seen *s, const struct tachy_value *x, int size)
 {
-    struct tachy_node *best = NULL;
-    int own = window(n);
-    *size = 0;
-    for (struct tachy_node *m = g->first; own && m != n; m = m->next) {
-        int w = window_of(m, n->in[0]);
-        if (w > *size && w < own) {
-            *size = w;
-            best = m;
+    for (const struct tachy_use *u = x->used; u; u = u->next) {
+        int w = size + window(u->by) - 1;
+        if (!window(u->by) || w >= s->own || s->order[u->by->out->id] >= s->end)
+            continue;
+        if (w > s->size) {
+            s->size = w;
+            s->best = u->by->out;
         }
+        see(s, u->by->out, w);
     }
-    return best;
+}
+
+static void take_smaller(struct tachy_node *n, const int *order)
+{
+    struct seen s = {.order = order, .own = window(n), .end = order[n->out->id]};
+    if (!s.own)
+        return;
+    see(&s, n->in[0], 1);
+    if (!s.best)
+        return;
+    int left = s.own - s.size + 1;
+    tachy_node_set_input(n, 0, s.best);
+    for (int i = 0; i < 4; i++) {
+        n->attr.pool.kernel[i % 2] = left;
+        n->attr.pool.pad[i] = left / 2;
+    }
 }
 
 int tachy_plan_pools(struct tachy_graph *g)
@@ -79,17 +102,13 @@ int tachy_plan_pools(struct tachy_graph *g)
         if (n->out->dtype == TACHY_F32 && sink(g, n) < 0)
             return TACHY_ERR_NOMEM;
     }
-    for (struct tachy_node *n = g->first; n; n = n->next) {
-        int size;
-        const struct tachy_node *m = smaller(g, n, &size);
-        if (!m)
-            continue;
-        int left = window(n) - size + 1;
-        tachy_node_set_input(n, 0, m->out);
-        for (int i = 0; i < 4; i++) {
-            n->attr.pool.kernel[i % 2] = left;
-            n->attr.pool.pad[i] = left / 2;
-        }
-    }
+    int *order = calloc((size_t)TACHY_MAX(g->nb_values, 1), sizeof(*order)), at = 0;
+    if (!order)
+        return TACHY_ERR_NOMEM;
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        order[n->out->id] = ++at;
+    for (struct tachy_node *n = g->first; n; n = n->next)
+        take_smaller(n, order);
+    free(order);
     return TACHY_OK;
 }

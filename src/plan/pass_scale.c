@@ -27,7 +27,7 @@ int tachy_plan_scale(struct tachy_graph *g)
         next = n->next;
         bool product = n->op == TACHY_OP_BINARY && n->attr.binary == TACHY_PLAN_MUL && !n->attr.act.act;
         int at = product ? scale_of(n) : -1;
-        struct tachy_node *conv = at >= 0 ? tachy_value_user(g, n->out) : NULL;
+        struct tachy_node *conv = at >= 0 ? tachy_value_user(n->out) : NULL;
         if (!conv || conv->op != TACHY_OP_CONV || conv->in[0] != n->out || !conv->in[1]->data || !pays(conv) ||
             (conv->nb_in > 4 && conv->in[4]))
             continue;

@@ -91,17 +91,17 @@ static bool tell(struct shuffle *s)
     return in || (out && follow(s, true, s->out_last, &s->in_last));
 }
 
-static bool is_move(const struct tachy_graph *g, const struct tachy_node *n, enum tachy_plan_op op)
+static bool is_move(const struct tachy_node *n, enum tachy_plan_op op)
 {
-    return n && n->op == op && tachy_value_user(g, n->out);
+    return n && n->op == op && tachy_value_user(n->out);
 }
 
-static bool find(const struct tachy_graph *g, struct tachy_node *join, struct shuffle *s)
+static bool find(struct tachy_node *join, struct shuffle *s)
 {
     s->join = join;
     s->turn = join->op == TACHY_OP_RESHAPE ? join->in[0]->made_by : NULL;
-    s->split = is_move(g, s->turn, TACHY_OP_TRANSPOSE) ? s->turn->in[0]->made_by : NULL;
-    if (!is_move(g, s->split, TACHY_OP_RESHAPE) || join->out->rank != AXES)
+    s->split = is_move(s->turn, TACHY_OP_TRANSPOSE) ? s->turn->in[0]->made_by : NULL;
+    if (!is_move(s->split, TACHY_OP_RESHAPE) || join->out->rank != AXES)
         return false;
     const struct tachy_value *x = s->split->in[0];
     return x->rank == AXES && x->dtype == TACHY_F32 && !x->data && pieces_of(x->shape, s->split->out, s->in) &&
@@ -150,7 +150,7 @@ int tachy_plan_shuffle(struct tachy_graph *g)
     int err = TACHY_OK;
     for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
         struct shuffle s;
-        if (find(g, n, &s))
+        if (find(n, &s))
             err = rewrite(g, &s);
     }
     return err;

@@ -1,7 +1,9 @@
 #include "plan/place.h"
 
 #include "base/base.h"
+#include "plan/spans.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 // Memory of a plan. Values that share bytes (what Reshape makes, slices, parts of a Concat) share
@@ -13,25 +15,19 @@ struct slot {
     int first, last;     // nodes between which it holds something
 };
 
-static size_t unit(const struct plan_place_rules *r, const struct tachy_value *v)
-{
-    return r->own_types ? tachy_dtype_size(v->dtype) : 1;
-}
-
-struct part { // a value that lies within another, which its Concat or Pad makes
-    const struct tachy_value *whole;
-    int64_t start[TACHY_MAX_RANK];
-};
-
 struct placing {
     const struct tachy_graph *g;
     struct plan_ref *ref, *sums; // base: the slot until the end
     struct slot *slots;
-    struct part *part;
     bool *joined;
     const struct plan_place_rules *rules;
-    int nb_slots;
+    int nb_slots, nb_times; // nodes, and the end
 };
+
+static size_t unit(const struct plan_place_rules *r, const struct tachy_value *v)
+{
+    return r->own_types ? tachy_dtype_size(v->dtype) : 1;
+}
 
 struct tachy_view plan_view(const struct tachy_value *v)
 {
@@ -100,11 +96,12 @@ static bool may_be_view(const struct placing *p, const struct tachy_value *v)
     const struct tachy_graph *g = p->g;
     if (v->rank != 4)
         return false;
-    for (const struct tachy_node *n = g->first; n; n = n->next)
-        for (int i = 0; i < n->nb_in; i++)
-            if (n->in[i] == v && (!takes_views(p->rules, n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) ||
-                                  (i == 1 && n->op == TACHY_OP_CONV)))
-                return false;
+    for (const struct tachy_use *u = v->used; u; u = u->next) {
+        const struct tachy_node *n = u->by;
+        ptrdiff_t i = u - n->use;
+        if (!takes_views(p->rules, n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) || (i == 1 && n->op == TACHY_OP_CONV))
+            return false;
+    }
     for (int i = 0; i < g->nb_out; i++)
         if (g->out[i] == v)
             return false;
@@ -119,37 +116,11 @@ static bool is_step_slice(const struct tachy_node *n)
     return true;
 }
 
-// Marks `v` as a part of what `n` makes, if what makes it can write it there.
-static void mark_part(struct placing *p, const struct tachy_node *n, const struct tachy_value *v,
-                      const int64_t *start)
-{
-    const struct tachy_node *by = v->made_by;
-    bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
-                  by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL && by->op != TACHY_OP_PAD;
-    if (!writes || p->part[v->id].whole || v->nhwc != n->out->nhwc || !may_be_view(p, v) ||
-        (p->rules->own_types && is_along(by->op)))
-        return;
-    p->part[v->id].whole = n->out;
-    memcpy(p->part[v->id].start, start, sizeof(p->part[v->id].start));
-}
-
-// Marks what a Concat's or Pad's producers can write straight into its output.
-static void mark_parts(struct placing *p, const struct tachy_node *n)
-{
-    int64_t start[TACHY_MAX_RANK] = {0};
-    if (n->op == TACHY_OP_PAD)
-        mark_part(p, n, n->in[0], n->attr.pad.before);
-    for (int i = 0; i < n->nb_in && n->op == TACHY_OP_CONCAT; i++) {
-        mark_part(p, n, n->in[i], start);
-        start[n->attr.axis] += n->in[i]->shape[n->attr.axis];
-    }
-}
-
-static void new_slot(struct placing *p, const struct tachy_value *v, int base, int at)
+static void new_slot(struct placing *p, const struct tachy_value *v, int base)
 {
     p->ref[v->id] = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
     size_t size = p->joined[v->id] ? 0 : (size_t)tachy_value_elements(v) * unit(p->rules, v);
-    p->slots[p->nb_slots++] = (struct slot){base, 0, size, at, at};
+    p->slots[p->nb_slots++] = (struct slot){base, 0, size, INT_MAX, 0};
 }
 
 // The part of `whole` that begins at `start` along an axis, with the shape of `v`.
@@ -163,6 +134,34 @@ static struct plan_ref sub_view(const struct placing *p, const struct plan_ref *
         r.offset += start[i] * stride[i] * (ptrdiff_t)unit(p->rules, v);
     r.v.pixel = whole->v.pixel, r.v.row = whole->v.row, r.v.image = whole->v.image;
     return r;
+}
+
+// Places `v` as a part of what `n` makes, if what makes it can write it there.
+static void place_part(struct placing *p, const struct tachy_node *n, const struct tachy_value *v,
+                       const int64_t *start)
+{
+    const struct tachy_node *by = v->made_by;
+    const struct tachy_value *whole = n->out;
+    bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
+                  by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL && by->op != TACHY_OP_PAD;
+    if (!writes || p->ref[v->id].base != NO_BASE || v->nhwc != whole->nhwc || !may_be_view(p, v) ||
+        (p->rules->own_types && (is_along(by->op) || v->dtype != whole->dtype)))
+        return;
+    if (p->ref[whole->id].base == NO_BASE)
+        new_slot(p, whole, BASE_ARENA);
+    p->ref[v->id] = sub_view(p, &p->ref[whole->id], v, start);
+}
+
+// Places what a Concat's or Pad's producers can write straight into its output, which lies where it is to lie.
+static void place_parts(struct placing *p, const struct tachy_node *n)
+{
+    int64_t start[TACHY_MAX_RANK] = {0};
+    if (n->op == TACHY_OP_PAD)
+        place_part(p, n, n->in[0], n->attr.pad.before);
+    for (int i = 0; i < n->nb_in && n->op == TACHY_OP_CONCAT; i++) {
+        place_part(p, n, n->in[i], start);
+        start[n->attr.axis] += n->in[i]->shape[n->attr.axis];
+    }
 }
 
 bool plan_is_mean_of_rows(const struct tachy_node *n)
@@ -196,19 +195,6 @@ static void touch_sums(struct placing *p, const struct tachy_node *n, int at)
 {
     if (plan_is_mean_of_rows(n) && p->sums[n->in[0]->id].base != NO_BASE)
         p->slots[p->sums[n->in[0]->id].base].last = at;
-}
-
-static void place_made(struct placing *p, const struct tachy_value *v, int at)
-{
-    const struct part *part = &p->part[v->id];
-    if (p->ref[v->id].base != NO_BASE)
-        return;
-    if (!part->whole) {
-        new_slot(p, v, BASE_ARENA, at);
-        return;
-    }
-    place_made(p, part->whole, at);
-    p->ref[v->id] = sub_view(p, &p->ref[part->whole->id], v, part->start);
 }
 
 static bool place_alias(struct placing *p, const struct tachy_node *n)
@@ -265,47 +251,53 @@ static int larger(const void *a, const void *b)
     const struct slot *x = *(struct slot *const *)a, *y = *(struct slot *const *)b;
     if (x->size != y->size)
         return x->size < y->size ? 1 : -1;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
     return x < y ? -1 : x > y;
 }
 
-// The lowest place that is free for the slot's whole life, among those placed before it.
-static size_t lowest(struct slot *const *placed, int n, const struct slot *s, size_t align)
+// Each with a base of its own, behind those of the graph's outputs.
+static int separate(struct placing *p, struct plan_places *out)
 {
-    size_t at = 0;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int i = 0; i < n; i++) {
-            const struct slot *o = placed[i];
-            bool meet = o->first <= s->last && s->first <= o->last;
-            size_t start = (size_t)o->offset, end = start + TACHY_ALIGN(o->size, align);
-            if (meet && at < end && start < at + TACHY_ALIGN(s->size, align)) {
-                at = end;
-                moved = true;
-            }
-        }
+    int first = BASE_INPUTS + p->g->nb_in + p->g->nb_out;
+    out->own = malloc(sizeof(*out->own) * (size_t)TACHY_MAX(p->nb_slots, 1));
+    if (!out->own)
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < p->nb_slots; i++) {
+        if (p->slots[i].base != BASE_ARENA)
+            continue;
+        p->slots[i].base = first + out->nb_own;
+        out->own[out->nb_own++] = p->slots[i].size;
+        out->values += TACHY_ALIGN(p->slots[i].size, 16);
     }
-    return at;
+    out->arena = out->values;
+    return TACHY_OK;
 }
 
 static int colour(struct placing *p, struct plan_places *out)
 {
     struct slot **order = malloc(sizeof(*order) * (size_t)TACHY_MAX(p->nb_slots, 1));
+    struct plan_spans spans;
     size_t align = p->rules->own_types ? 256 : 16;
-    int n = 0;
+    int n = 0, err = plan_spans_open(&spans, p->nb_times);
     if (!order)
-        return TACHY_ERR_NOMEM;
-    for (int i = 0; i < p->nb_slots; i++)
+        err = TACHY_ERR_NOMEM;
+    for (int i = 0; i < p->nb_slots && !err; i++)
         if (p->slots[i].base == BASE_ARENA)
             order[n++] = &p->slots[i];
-    qsort(order, (size_t)n, sizeof(*order), larger);
-    for (int i = 0; i < n; i++) {
-        size_t at = lowest(order, i, order[i], align), size = TACHY_ALIGN(order[i]->size, align);
-        order[i]->offset = (ptrdiff_t)at;
+    if (n)
+        qsort(order, (size_t)n, sizeof(*order), larger);
+    for (int i = 0; i < n && !err; i++) {
+        struct slot *s = order[i];
+        size_t size = TACHY_ALIGN(s->size, align), at = plan_spans_lowest(&spans, s->first, s->last, size);
+        err = plan_spans_take(&spans, s->first, s->last, at, size);
+        s->offset = (ptrdiff_t)at;
         out->arena = TACHY_MAX(out->arena, at + size);
         out->values += size;
     }
+    plan_spans_close(&spans);
     free(order);
-    return TACHY_OK;
+    return err;
 }
 
 static void place_all(struct placing *p)
@@ -314,15 +306,17 @@ static void place_all(struct placing *p)
     int at = 0;
     for (int i = 0; i < g->nb_values; i++)
         p->ref[i].base = p->sums[i].base = NO_BASE;
-    for (int i = 0; i < g->nb_in; i++)
-        new_slot(p, g->in[i], g->in[i]->dtype == TACHY_F32 || p->rules->own_types ? BASE_INPUTS + i : BASE_ARENA, 0);
+    for (int i = 0; i < g->nb_in; i++) {
+        new_slot(p, g->in[i], g->in[i]->dtype == TACHY_F32 || p->rules->own_types ? BASE_INPUTS + i : BASE_ARENA);
+        touch(p, g->in[i], 0);
+    }
     for (const struct tachy_node *n = g->last; n; n = n->prev) // outer ones first
         if (n->out->rank == 4)
-            mark_parts(p, n);
+            place_parts(p, n);
     for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
-        p->joined[n->out->id] = p->rules->joins && p->rules->joins(g, n);
-        if (!place_alias(p, n))
-            place_made(p, n->out, at);
+        p->joined[n->out->id] = p->rules->joins && p->rules->joins(n);
+        if (p->ref[n->out->id].base == NO_BASE && !place_alias(p, n))
+            new_slot(p, n->out, BASE_ARENA);
         place_sums(p, n, at);
         touch_sums(p, n, at);
         touch(p, n->out, at);
@@ -330,6 +324,7 @@ static void place_all(struct placing *p)
             touch(p, n->in[i], at + p->joined[n->out->id]); // which is when it is read
     }
     place_outputs(p, at);
+    p->nb_times = at + 1;
 }
 
 // From slots to where they lie.
@@ -351,20 +346,18 @@ int plan_place(struct plan_places *out, const struct tachy_graph *g, const struc
     p.ref = calloc(n, sizeof(*p.ref));
     p.sums = calloc(n, sizeof(*p.sums));
     p.slots = calloc(2 * n, sizeof(*p.slots)); // of values and of their sums
-    p.part = calloc(n, sizeof(*p.part));
     p.joined = calloc(n, sizeof(*p.joined));
-    int err = p.ref && p.sums && p.slots && p.part && p.joined ? TACHY_OK : TACHY_ERR_NOMEM;
-    *out = (struct plan_places){p.ref, p.sums, p.joined, 0, 0};
+    int err = p.ref && p.sums && p.slots && p.joined ? TACHY_OK : TACHY_ERR_NOMEM;
+    *out = (struct plan_places){.ref = p.ref, .sums = p.sums, .joined = p.joined};
     if (err == TACHY_OK) {
         place_all(&p);
-        err = colour(&p, out);
+        err = rules->own_bases ? separate(&p, out) : colour(&p, out);
     }
     if (err == TACHY_OK) {
         settle(&p, p.ref);
         settle(&p, p.sums);
     }
     free(p.slots);
-    free(p.part);
     if (err < 0)
         plan_place_free(out);
     return err;
@@ -375,6 +368,6 @@ void plan_place_free(struct plan_places *p)
     free(p->ref);
     free(p->sums);
     free(p->joined);
-    p->ref = p->sums = NULL;
-    p->joined = NULL;
+    free(p->own);
+    *p = (struct plan_places){0};
 }

@@ -4,7 +4,7 @@
 
 // Where the values of a graph lie while a plan runs; shared by the back ends.
 
-// What an address counts from. Inputs follow, then outputs.
+// What an address counts from. Inputs follow, then outputs, then values with memory of their own.
 enum { BASE_ARENA, BASE_WEIGHTS, BASE_SCRATCH, BASE_INPUTS };
 
 // A tensor before a run says where it lies: `v.data` is NULL, `base` NO_BASE where there is none.
@@ -21,13 +21,16 @@ struct plan_places {
     struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
     bool *joined; // by a value's id: has no memory, since what makes and what reads it are joined
     size_t arena, values; // units
+    size_t *own; // units of the values that have a base of their own, in its order
+    int nb_own;
 };
 // What a back end wants of it. {0} is valid.
 struct plan_place_rules {
     // Every value lies in memory in its own type: units are bytes. Else every element is a float, which is the unit, and
     // what is of another type outside of the plan comes in and goes out by a step.
     bool own_types;
-    bool (*joins)(const struct tachy_graph *g, const struct tachy_node *n); // n's result needs no memory; NULL: none
+    bool own_bases; // no arena: every value has a base of its own
+    bool (*joins)(const struct tachy_node *n); // n's result needs no memory; NULL: none
 };
 // Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
 // Slice and Concat where that can be, the rest coloured by lifetime.

@@ -1,6 +1,7 @@
 #pragma once
 #include "postprocess/alpha.h"
 #include "postprocess/composite.h"
+#include "postprocess/text.h"
 
 // What the files of composite share.
 
@@ -85,16 +86,6 @@ void tachy_alpha_out_rows(struct tachy_alpha_out *o, const tachy_frame *f, int y
                           const uint8_t *const alpha[2], uint8_t *const dst[4],
                           const ptrdiff_t stride[4]);
 void tachy_alpha_out_free(struct tachy_alpha_out *o);
-
-// Text that grows.
-struct tachy_text {
-    char *p;
-    size_t len, cap;
-    bool failed; // out of memory; what follows is dropped
-};
-void tachy_text_add(struct tachy_text *t, const char *fmt, ...) TACHY_PRINTF(2, 3);
-void tachy_text_char(struct tachy_text *t, char c);
-void tachy_text_free(struct tachy_text *t);
 
 // A picture of alpha for masks as text; pixels >= 128 belong to the mask.
 struct tachy_bits {

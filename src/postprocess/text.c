@@ -1,5 +1,6 @@
-#include "postprocess/composite_priv.h"
+#include "postprocess/text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,6 +41,33 @@ void tachy_text_add(struct tachy_text *t, const char *fmt, ...)
     }
     memcpy(t->p + t->len, buf, (size_t)n + 1);
     t->len += (size_t)n;
+}
+
+void tachy_text_number(struct tachy_text *t, float v)
+{
+    char text[32] = "null";
+    bool same = !isfinite(v);
+    for (int digits = 6; digits <= 9 && !same; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, (double)v);
+        same = strtof(text, NULL) == v;
+    }
+    for (char *c = text; *c; c++) // whatever the locale
+        *c = *c == ',' ? '.' : *c;
+    tachy_text_add(t, "%s", text);
+}
+
+void tachy_text_string(struct tachy_text *t, const char *s)
+{
+    tachy_text_char(t, '"');
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\')
+            tachy_text_char(t, '\\');
+        if ((unsigned char)*s < ' ')
+            tachy_text_add(t, "\\u%04x", (unsigned char)*s);
+        else
+            tachy_text_char(t, *s);
+    }
+    tachy_text_char(t, '"');
 }
 
 void tachy_text_free(struct tachy_text *t)

@@ -96,3 +96,25 @@ int tachy_geometry_build(struct tachy_geometry *g, const struct tachy_preprocess
     g->y.step = g->transposed ? du : dv;
     return TACHY_OK;
 }
+
+int tachy_preprocess_map(const struct tachy_preprocess_params *p, int frame_width, int frame_height,
+                         const struct tachy_view *view, double map[6])
+{
+    static const struct tachy_view whole;
+    struct tachy_geometry g;
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && map))
+        return TACHY_ERR_INVAL;
+    int err = tachy_geometry_build(&g, p, frame_width, frame_height, view ? view : &whole);
+    if (err < 0)
+        return err;
+    if (!g.separable) {
+        memcpy(map, g.affine, sizeof(g.affine));
+        return TACHY_OK;
+    }
+    const double sx = g.x.step, sy = g.y.step;
+    if (g.transposed)
+        memcpy(map, (double[6]){0, sx, g.x.origin - g.py * sx, sy, 0, g.y.origin - g.px * sy}, 6 * sizeof(*map));
+    else
+        memcpy(map, (double[6]){sx, 0, g.x.origin - g.px * sx, 0, sy, g.y.origin - g.py * sy}, 6 * sizeof(*map));
+    return TACHY_OK;
+}

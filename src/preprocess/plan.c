@@ -160,16 +160,3 @@ bool tachy_plan_key_same(const struct tachy_plan_key *a, const struct tachy_plan
     return a->format == b->format && a->width == b->width && a->height == b->height &&
            !memcmp(&a->color, &b->color, sizeof(a->color)) && same_view(&a->view, &b->view);
 }
-
-int tachy_pre_check_frame(const tachy_frame *f, const struct tachy_log *log)
-{
-    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    bool ok = d && f->width >= 1 && f->width <= 65535 && f->height >= 1 && f->height <= 65535;
-    for (int i = 0; ok && i < d->planes; i++)
-        ok = f->data[i] != NULL;
-    if (!ok)
-        return tachy_fail(log, TACHY_ERR_INVAL,
-                          "preprocess: a frame of format %d and %d x %d pixels is not valid",
-                          (int)f->format, f->width, f->height);
-    return TACHY_OK;
-}

@@ -62,7 +62,6 @@ void tachy_pre_pad(const struct tachy_preprocess_params *p, bool planar, uint8_t
 // What open and run of both versions check; they log what is wrong. `gpu`: types that only it writes
 // are possible as well.
 int tachy_pre_check_params(const struct tachy_preprocess_params *p, bool gpu);
-int tachy_pre_check_frame(const tachy_frame *f, const struct tachy_log *log);
 
 enum { TACHY_PRE_SHAPES = 2, TACHY_PRE_PLANES = 3 };
 

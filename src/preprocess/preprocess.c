@@ -77,7 +77,9 @@ int tachy_pre_check_params(const struct tachy_preprocess_params *p, bool gpu)
 
 int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_params *p)
 {
-    *out = NULL;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p))
+        return TACHY_ERR_INVAL;
     const struct tachy_pre_kernels *k = NULL;
     int err = tachy_pre_check_params(p, false);
     if (err < 0 || (err = choose(&k, p)) < 0)
@@ -95,7 +97,7 @@ int tachy_preprocess_open(tachy_preprocess **out, const struct tachy_preprocess_
 
 void tachy_preprocess_close(tachy_preprocess **p)
 {
-    tachy_preprocess *pre = *p;
+    tachy_preprocess *pre = p ? *p : NULL;
     if (!pre)
         return;
     for (int i = 0; i < PLANS; i++)
@@ -108,7 +110,7 @@ void tachy_preprocess_close(tachy_preprocess **p)
     *p = NULL;
 }
 
-const char *tachy_preprocess_isa(const tachy_preprocess *p) { return p->kernels->name; }
+const char *tachy_preprocess_isa(const tachy_preprocess *p) { return p ? p->kernels->name : NULL; }
 
 // ---- The tensor: byte steps from pixel to pixel, row to row, channel to channel
 
@@ -356,7 +358,9 @@ int tachy_preprocess_run(tachy_preprocess *p, const tachy_frame *f, const struct
     struct target o = {0};
     if (placement)
         *placement = (struct tachy_placement){0};
-    int err = tachy_pre_check_frame(f, p->params.log);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, params.log), p && f && out))
+        return TACHY_ERR_INVAL;
+    int err = tachy_frame_check(f, p->params.log, "preprocess");
     if (err == TACHY_OK)
         err = tachy_frame_need_host(f, p->params.log, "preprocess");
     if (err < 0 || (err = check_tensor(p, out, &o)) < 0)

@@ -1,6 +1,7 @@
 #include "preprocess/preprocess_cuda.h"
 
 #include "cuda/kernels.h"
+#include "media/place.h"
 #include "preprocess/columns.h"
 #include "preprocess/plan.h"
 #include "preprocess/tone.h"
@@ -426,7 +427,7 @@ static int key_of(const struct tachy_preprocess_gpu *g, const struct tachy_prepr
                   struct tachy_plan_key *key)
 {
     const tachy_frame *f = pic->frame;
-    int err = tachy_pre_check_frame(f, g->params.log);
+    int err = tachy_frame_check(f, g->params.log, "preprocess");
     if (err == TACHY_OK)
         *key = (struct tachy_plan_key){
             .format = f->format, .width = f->width, .height = f->height,

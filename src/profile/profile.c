@@ -8,8 +8,9 @@
 
 int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *params)
 {
-    *out = NULL;
-    if (!TACHY_CHECK(params->log, params->max_spans >= 0) ||
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(params, log), out && params) ||
+        !TACHY_CHECK(params->log, params->max_spans >= 0) ||
         !TACHY_CHECK(params->log, params->max_operators >= 0) ||
         !TACHY_CHECK(params->log, params->max_operators <= 1 << 26) ||
         !TACHY_CHECK(params->log, params->max_trace_bytes >= 0) ||
@@ -51,10 +52,10 @@ static void free_lane(struct tachy_lane *l)
 
 void tachy_profile_close(tachy_profile **pp)
 {
-    tachy_profile *p = *pp;
-    *pp = NULL;
+    tachy_profile *p = pp ? *pp : NULL;
     if (!p)
         return;
+    *pp = NULL;
     profile_gpu_close(p);
     for (int i = 0; i < p->nb_lanes; i++)
         free_lane(p->lane[i]);
@@ -71,6 +72,8 @@ void tachy_profile_close(tachy_profile **pp)
 
 const char *tachy_profile_engine_option(tachy_profile *p)
 {
+    if (!p)
+        return NULL;
     pthread_mutex_lock(&p->lock);
     if (!p->dir) {
         const char *tmp = getenv("TMPDIR");
@@ -91,6 +94,8 @@ const char *tachy_profile_engine_option(tachy_profile *p)
 
 int tachy_profile_describe(tachy_profile *p, const char *json)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && json))
+        return TACHY_ERR_INVAL;
     json_t *o = json_loads(json, 0, NULL);
     if (!json_is_object(o)) {
         json_decref(o);

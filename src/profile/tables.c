@@ -60,9 +60,11 @@ static void text_verdict(FILE *f, const struct tachy_profile *p)
 
 int tachy_profile_text(tachy_profile *p, char **text)
 {
+    TACHY_CLEAR(text);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && text))
+        return TACHY_ERR_INVAL;
     struct profile_figures *fig = malloc(sizeof(*fig));
     size_t size;
-    *text = NULL;
     pthread_mutex_lock(&p->lock);
     profile_ops_collect(p);
     int err = fig ? profile_figures(p, fig) : TACHY_ERR_NOMEM;
@@ -171,9 +173,11 @@ static json_t *verdict_json(const struct tachy_verdict *v)
 
 int tachy_profile_json(tachy_profile *p, char **json)
 {
+    TACHY_CLEAR(json);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && json))
+        return TACHY_ERR_INVAL;
     struct profile_figures *fig = malloc(sizeof(*fig));
     json_t *o = json_object();
-    *json = NULL;
     pthread_mutex_lock(&p->lock);
     profile_ops_collect(p);
     int err = fig ? profile_figures(p, fig) : TACHY_ERR_NOMEM;
@@ -205,6 +209,8 @@ int tachy_profile_write_json(tachy_profile *p, const char *path)
 {
     char *json;
     struct profile_file o;
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && path))
+        return TACHY_ERR_INVAL;
     int err = tachy_profile_json(p, &json);
     if (err < 0)
         return err;
@@ -244,6 +250,8 @@ static double fold_operators(FILE *f, const struct profile_ops *ops, double mode
 
 int tachy_profile_write_folded(tachy_profile *p, const char *path)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && path))
+        return TACHY_ERR_INVAL;
     struct profile_figures *fig = malloc(sizeof(*fig));
     struct profile_file o;
     int err = fig ? profile_file_open(&o, path, p->log) : TACHY_ERR_NOMEM;

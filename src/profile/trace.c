@@ -374,6 +374,8 @@ static void free_trace(struct trace *t)
 
 int tachy_profile_write_trace(tachy_profile *p, const char *path)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && path))
+        return TACHY_ERR_INVAL;
     struct trace t = {.p = p};
     struct profile_file o;
     pthread_mutex_lock(&p->lock);
@@ -400,6 +402,8 @@ int tachy_profile_write_trace(tachy_profile *p, const char *path)
 
 int tachy_profile_write_csv(tachy_profile *p, const char *path)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && path))
+        return TACHY_ERR_INVAL;
     struct trace t = {.p = p};
     struct profile_file o;
     char name[32];

@@ -6,6 +6,9 @@
 
 int tachy_verdict_json(char **json, const struct tachy_verdict *v)
 {
+    TACHY_CLEAR(json);
+    if (!json || !v)
+        return TACHY_ERR_INVAL;
     json_t *list = json_array();
     for (int i = 0; i < v->n_evidence; i++)
         json_array_append_new(list, json_string(v->evidence[i]));
@@ -20,7 +23,9 @@ int tachy_verdict_json(char **json, const struct tachy_verdict *v)
 int tachy_verdict_text(char **text, const struct tachy_verdict *v, bool evidence)
 {
     size_t size;
-    *text = NULL;
+    TACHY_CLEAR(text);
+    if (!text || !v)
+        return TACHY_ERR_INVAL;
     FILE *f = open_memstream(text, &size);
     if (!f)
         return TACHY_ERR_NOMEM;

@@ -1,4 +1,6 @@
 #include "base/base.h"
+#include "base/index.h"
+#include "base/mix.h"
 #include "provider/provider.h"
 
 #include <stdlib.h>
@@ -20,7 +22,19 @@ struct claims {
     bool *any; // makes whole numbers that float32 may not hold
     int *pulled;  // of what is folded: the level of those that use it, or one of enum pulled
     int *level, levels;
+    int *from;         // nodes that make the inputs of a node, those of the next one behind them
+    size_t *from_end;  // of each node in `from`
+    struct part *part; // of each level
+    size_t *by_level;  // our nodes by level
     int *plan, plans; // number of the plan that has the node, -1: none
+};
+
+// Our nodes of one level, which are compiled together or left.
+struct part {
+    int level;
+    size_t begin, nb; // in by_level
+    bool heavy;
+    int64_t saved;
 };
 
 // What a node has to do with quantised numbers.
@@ -33,14 +47,6 @@ struct quantised {
 };
 
 enum pulled { PULLED_NEVER = -1, PULLED_APART = -2 };
-
-static size_t index_of(const struct claims *c, const OrtNode *node)
-{
-    size_t i = 0;
-    while (i < c->nb && c->nodes[i] != node)
-        i++;
-    return i;
-}
 
 // Raises the level of node `i` above that of node `from`, whose output it uses.
 static void follow(struct claims *c, size_t i, size_t from)
@@ -71,28 +77,72 @@ static void settle_folded(struct claims *c)
     }
 }
 
-// Every node that makes an input of node `i`; those of the bodies of loops and branches count, too.
-// False: out of memory.
-static bool visit(struct claims *c, size_t i, void (*fn)(struct claims *c, size_t i, size_t from))
+static bool is_node(const void *claims, const void *node, int i)
+{
+    return ((const struct claims *)claims)->nodes[i] == node;
+}
+
+static uint64_t hash_of(const OrtNode *node) { return tachy_mix(0, &node, sizeof(node)); }
+
+// Adds the nodes in front of node `i` that make its inputs; those of the bodies of loops and branches count,
+// too. `room`: of c->from. False: out of memory.
+static bool add_makers(struct claims *c, size_t i, const struct tachy_index *index, size_t *room)
 {
     struct reader r = {.api = c->p->api};
     const OrtApi *api = c->p->api;
-    size_t explicit = 0, implicit = 0;
+    size_t explicit = 0, implicit = 0, at = i ? c->from_end[i - 1] : 0;
     if (!reader_ok(&r, api->Node_GetNumInputs(c->nodes[i], &explicit)) ||
         !reader_ok(&r, api->Node_GetNumImplicitInputs(c->nodes[i], &implicit)))
         return false;
     const OrtValueInfo **in = calloc(explicit + implicit + 1, sizeof(OrtValueInfo *));
     bool ok = in && reader_ok(&r, api->Node_GetInputs(c->nodes[i], in, explicit)) &&
               reader_ok(&r, api->Node_GetImplicitInputs(c->nodes[i], in + explicit, implicit));
+    if (ok && at + explicit + implicit > *room) {
+        size_t more = 2 * (at + explicit + implicit);
+        int *from = realloc(c->from, more * sizeof(*from));
+        ok = from;
+        c->from = from ? from : c->from;
+        *room = from ? more : *room;
+    }
     for (size_t k = 0; ok && k < explicit + implicit; k++) {
         const OrtNode *by = NULL;
-        size_t port, from;
-        if (in[k] && reader_ok(&r, api->ValueInfo_GetValueProducer(in[k], &by, &port)) && by &&
-            (from = index_of(c, by)) < i)
-            fn(c, i, from);
+        size_t port;
+        int from = -1;
+        if (in[k] && reader_ok(&r, api->ValueInfo_GetValueProducer(in[k], &by, &port)) && by)
+            from = tachy_index_find(index, hash_of(by), is_node, c, by);
+        if (from >= 0 && from < (int)i)
+            c->from[at++] = from;
     }
+    c->from_end[i] = at;
     free(in);
     return ok;
+}
+
+// Who makes each node's inputs. TACHY_ERR_NOMEM.
+static int find_makers(struct claims *c)
+{
+    struct tachy_index index = {0};
+    size_t room = 0;
+    int err = TACHY_OK;
+    for (size_t i = 0; i < c->nb && err == TACHY_OK; i++)
+        err = tachy_index_add(&index, hash_of(c->nodes[i]), (int)i);
+    for (size_t i = 0; i < c->nb && err == TACHY_OK; i++)
+        err = add_makers(c, i, &index, &room) ? TACHY_OK : TACHY_ERR_NOMEM;
+    tachy_index_free(&index);
+    return err;
+}
+
+// Calls for every node that makes an input of node `i`.
+static void visit(struct claims *c, size_t i, void (*fn)(struct claims *c, size_t i, size_t from))
+{
+    for (size_t k = i ? c->from_end[i - 1] : 0; k < c->from_end[i]; k++)
+        fn(c, i, (size_t)c->from[k]);
+}
+
+static void visit_all(struct claims *c, void (*fn)(struct claims *c, size_t i, size_t from))
+{
+    for (size_t i = 0; i < c->nb; i++)
+        visit(c, i, fn);
 }
 
 static bool is_heavy(const char *op)
@@ -142,19 +192,23 @@ static void leave_beside(struct claims *c, size_t i, size_t from)
         leave(c, i, why);
 }
 
-// Layers between quantised numbers are left. False: out of memory.
-static bool leave_int8(struct claims *c)
+// Layers between quantised numbers are left.
+static void leave_int8(struct claims *c)
 {
-    for (size_t i = 0; i < c->nb; i++)
-        if (!visit(c, i, see_quantised))
-            return false;
-    for (size_t i = 0; i < c->nb; i++)
-        if (!visit(c, i, leave_beside))
-            return false;
+    visit_all(c, see_quantised);
+    visit_all(c, leave_beside);
     for (size_t i = 0; i < c->nb; i++)
         if (is_int8(c, i))
             leave(c, i, "ONNX Runtime has int8 arithmetic for it, which is faster; claim_qdq=1 takes it all the same");
-    return true;
+}
+
+// Also where it is left for another reason, for what reads it.
+static void leave_wrong_shape(struct claims *c, size_t i, size_t from)
+{
+    if (c->why[from] != reader_wrong_shape)
+        return;
+    leave(c, i, reader_wrong_shape);
+    c->why[i] = reader_wrong_shape;
 }
 
 static void leave_any(struct claims *c, size_t i, size_t from)
@@ -174,16 +228,14 @@ static bool is_output(const struct claims *c, size_t i)
            !reader_ok(&r, r.api->ValueInfo_IsGraphOutput(out[0], &is)) || is;
 }
 
-// Such numbers stay inside of a plan. False: out of memory.
-static bool keep_any_inside(struct claims *c)
+// Such numbers stay inside of a plan.
+static void keep_any_inside(struct claims *c)
 {
     for (size_t i = c->nb; i-- > 0;) {
         if (c->any[i] && c->ours[i] && is_output(c, i))
             leave(c, i, "an output of whole numbers that may be too large");
-        if (!visit(c, i, leave_any))
-            return false;
+        visit(c, i, leave_any);
     }
-    return true;
 }
 
 // Whether ONNX Runtime does it without a pass of its own over the tensor: the work itself, what it
@@ -198,11 +250,10 @@ static bool costs_nothing_more(const char *op)
     return is_heavy(op);
 }
 
-// `qdq`: also what ONNX Runtime has int8 arithmetic for.
-static int read_all(struct claims *c, bool qdq, const struct tachy_log *log)
+static int read_all(struct claims *c, const struct tachy_log *log)
 {
-    struct reader r = {.api = c->p->api, .backend = c->o->backend};
-    int err = tachy_graph_open(&r.g, log);
+    struct reader r;
+    int err = reader_open(&r, c->p->api, c->o->backend, log);
     for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {
         const struct tachy_node *last = r.g->last;
         const char *why = reader_add(&r, c->nodes[i]), *name = "", *op = "";
@@ -221,19 +272,49 @@ static int read_all(struct claims *c, bool qdq, const struct tachy_log *log)
         if (why)
             tachy_msg(log, TACHY_LOG_VERBOSE, "provider: %s %s is left to ONNX Runtime: %s", op, name, why);
     }
-    if (err == TACHY_OK && ((!qdq && !leave_int8(c)) || !keep_any_inside(c)))
-        err = TACHY_ERR_NOMEM;
-    for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {
-        if (!visit(c, i, follow))
-            err = TACHY_ERR_NOMEM;
-        c->levels = TACHY_MAX(c->levels, c->level[i] + 1);
-    }
-    for (size_t i = 0; err == TACHY_OK && i < c->nb; i++)
-        if (!visit(c, i, pull))
-            err = TACHY_ERR_NOMEM;
-    settle_folded(c);
-    tachy_graph_close(&r.g);
+    reader_close(&r);
     return err;
+}
+
+static int find_parts(struct claims *c)
+{
+    struct part *part = c->part = calloc((size_t)c->levels + 1, sizeof(*part));
+    if (!part)
+        return TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < c->nb; i++)
+        part[c->level[i]].nb += c->ours[i];
+    for (int l = 0; l < c->levels; l++) {
+        part[l].level = l;
+        part[l + 1].begin = part[l].begin + part[l].nb;
+        part[l].nb = 0;
+    }
+    for (size_t i = 0; i < c->nb; i++) {
+        struct part *p = &part[c->level[i]];
+        if (!c->ours[i])
+            continue;
+        c->by_level[p->begin + p->nb++] = i;
+        p->heavy = p->heavy || c->heavy[i];
+        p->saved += c->saved[i];
+    }
+    return TACHY_OK;
+}
+
+// Levels and parts, after all has been left that is to be left for its own sake. TACHY_ERR_NOMEM.
+static int find_levels(struct claims *c, bool qdq)
+{
+    int err = find_makers(c);
+    if (err < 0)
+        return err;
+    visit_all(c, leave_wrong_shape);
+    if (!qdq)
+        leave_int8(c);
+    keep_any_inside(c);
+    visit_all(c, follow);
+    visit_all(c, pull);
+    settle_folded(c);
+    for (size_t i = 0; i < c->nb; i++)
+        c->levels = TACHY_MAX(c->levels, c->level[i] + 1);
+    return find_parts(c);
 }
 
 // Inputs and outputs of a view of the graph. Free both.
@@ -285,16 +366,15 @@ static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNod
     return ok;
 }
 
-// The outcome for the nodes of a level.
-static void settle(struct claims *c, int level, const char *why)
+// The outcome for a part. Nothing of ours is left in it if it is not claimed.
+static void settle(struct claims *c, struct part *part, const char *why)
 {
-    for (size_t i = 0; i < c->nb; i++) {
-        if (!c->ours[i] || c->level[i] != level)
-            continue;
-        c->why[i] = why;
-        c->plan[i] = why ? -1 : c->plans;
+    for (size_t k = part->begin; k < part->begin + part->nb; k++) {
+        c->why[c->by_level[k]] = why;
+        c->plan[c->by_level[k]] = why ? -1 : c->plans;
     }
     c->plans += !why;
+    part->nb = why ? 0 : part->nb;
 }
 
 // A part of a network pays where the passes that it saves outweigh its ends: docs/provider.md has the
@@ -302,32 +382,57 @@ static void settle(struct claims *c, int level, const char *why)
 enum { FEW = 1 << 12 };
 static bool pays(int64_t saved, int64_t border) { return border <= FEW || saved >= border; }
 
-static OrtStatus *claim_level(struct claims *c, const OrtGraph *graph, int level,
-                              OrtEpGraphSupportInfo *to, const struct tachy_log *log)
+static int saves_more(const void *a, const void *b)
+{
+    const struct part *x = *(struct part *const *)a, *y = *(struct part *const *)b;
+    if (x->saved != y->saved)
+        return x->saved > y->saved ? -1 : 1;
+    return x->level - y->level;
+}
+
+// Leaves parts that are not worth a plan. ONNX Runtime takes about 4 us for each plan and each node of the
+// graph when it makes a session, so of very many only those that save the most are kept. TACHY_ERR_NOMEM.
+static int leave_parts(struct claims *c)
+{
+    enum { PLANS_TIMES_NODES = 1 << 17 };
+    struct part **kept = calloc((size_t)c->levels + 1, sizeof(*kept));
+    size_t nb = 0, most = TACHY_MAX(PLANS_TIMES_NODES / TACHY_MAX(c->nb, 1), 1);
+    if (!kept)
+        return TACHY_ERR_NOMEM;
+    for (int l = 0; l < c->levels; l++) {
+        struct part *p = &c->part[l];
+        if (p->nb && !p->heavy && p->nb != c->nb)
+            settle(c, p, "no convolution or matrix product beside it, so it is not worth a plan");
+        if (p->nb)
+            kept[nb++] = p;
+    }
+    if (nb > most)
+        qsort(kept, nb, sizeof(*kept), saves_more);
+    for (size_t i = most; i < nb; i++)
+        settle(c, kept[i], "the network has so many parts that a session would take long to make, and others save more");
+    free(kept);
+    return TACHY_OK;
+}
+
+static OrtStatus *claim_part(struct claims *c, const OrtGraph *graph, struct part *part,
+                             OrtEpGraphSupportInfo *to, const struct tachy_log *log)
 {
     OrtNodeFusionOptions options = {.ort_version_supported = ORT_API_VERSION,
                                     .drop_constant_initializers = true};
-    const OrtNode **set = calloc(c->nb, sizeof(OrtNode *));
-    bool heavy = false;
-    size_t n = 0;
-    int64_t saved = 0, border;
-    for (size_t i = 0; set && i < c->nb; i++) {
-        if (!c->ours[i] || c->level[i] != level)
-            continue;
-        set[n++] = c->nodes[i];
-        heavy = heavy || c->heavy[i];
-        saved += c->saved[i];
-    }
+    const OrtNode **set = calloc(part->nb, sizeof(OrtNode *));
+    int64_t border;
+    if (!set)
+        return c->p->api->CreateStatus(ORT_FAIL, "tachy: no memory");
+    for (size_t k = 0; k < part->nb; k++)
+        set[k] = c->nodes[c->by_level[part->begin + k]];
     OrtStatus *s = NULL;
-    if (n && !heavy && n != c->nb) {
-        settle(c, level, "no convolution or matrix product beside it, so it is not worth a plan");
-    } else if (n && !compiles(c, graph, set, n, &border, log)) {
-        settle(c, level, "it could not be compiled with its neighbours");
-    } else if (n && n != c->nb && !pays(saved, border)) {
-        settle(c, level, "turning the ends of its part of the network around costs more than the part saves");
-    } else if (n) {
-        settle(c, level, NULL);
-        s = c->p->ep_api->EpGraphSupportInfo_AddNodesToFuse(to, set, n, &options);
+    if (!compiles(c, graph, set, part->nb, &border, log)) {
+        settle(c, part, "it could not be compiled with its neighbours");
+    } else if (part->nb != c->nb && !pays(part->saved, border)) {
+        settle(c, part, "turning the ends of its part of the network around costs more than the part saves");
+    } else {
+        settle(c, part, NULL);
+        s = c->p->ep_api->EpGraphSupportInfo_AddNodesToFuse(to, set, part->nb, &options);
     }
     free(set);
     return s;
@@ -372,15 +477,19 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
     c.quantised = calloc(c.nb + 1, sizeof(*c.quantised));
     c.any = calloc(c.nb + 1, sizeof(*c.any));
     c.plan = calloc(c.nb + 1, sizeof(*c.plan));
+    c.from_end = calloc(c.nb + 1, sizeof(*c.from_end));
+    c.by_level = calloc(c.nb + 1, sizeof(*c.by_level));
     c.why = calloc(c.nb + 1, sizeof(*c.why));
     if (!c.nodes || !c.ours || !c.heavy || !c.saved || !c.level || !c.folded || !c.pulled || !c.plan || !c.why ||
-        !c.quantised || !c.any || read_all(&c, o->claim_qdq, log) < 0)
+        !c.quantised || !c.any || !c.from_end || !c.by_level || read_all(&c, log) < 0 ||
+        find_levels(&c, o->claim_qdq) < 0 || leave_parts(&c) < 0)
         s = p->api->CreateStatus(ORT_FAIL, "tachy: the graph could not be read");
     bool nested = is_nested(p, graph), all = c.levels == 1 && !nested;
     for (size_t i = 0; i < c.nb && all; i++)
         all = c.ours[i];
-    for (int level = 0; !s && level < c.levels && (all || !provider_whole_only()); level++)
-        s = claim_level(&c, graph, level, to, log);
+    for (int l = 0; !s && l < c.levels && (all || !provider_whole_only()); l++)
+        if (c.part[l].nb)
+            s = claim_part(&c, graph, &c.part[l], to, log);
     *whole = !s && all;
     for (size_t i = 0; i < c.nb && *whole; i++)
         *whole = c.plan[i] == 0;
@@ -397,5 +506,9 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
     free(c.any);
     free(c.plan);
     free(c.why);
+    free(c.from);
+    free(c.from_end);
+    free(c.by_level);
+    free(c.part);
     return s;
 }

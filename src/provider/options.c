@@ -28,6 +28,7 @@ static const struct option known[] = {
     {"claim_qdq", offsetof(struct provider_options, claim_qdq), .lo = 0, .hi = 1},
     {"direct", offsetof(struct provider_options, plan.direct), .lo = 0, .hi = 1},
     {"apart", offsetof(struct provider_options, plan.apart), .lo = 0, .hi = 1},
+    {"guard", offsetof(struct provider_options, plan.guard), .lo = 0, .hi = 2},
     {"store", offsetof(struct provider_options, store), .size = sizeof(((struct provider_options *)0)->store)},
 };
 

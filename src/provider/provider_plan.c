@@ -160,9 +160,11 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
                        size_t nb_out, const struct tachy_log *log)
 {
-    struct reader r = {.api = p->api, .backend = options->backend};
+    struct reader r;
     struct provider_plan *plan = *out = calloc(1, sizeof(*plan));
-    int err = plan ? tachy_graph_open(&r.g, log) : TACHY_ERR_NOMEM;
+    int err = reader_open(&r, p->api, options->backend, log);
+    if (!plan)
+        err = TACHY_ERR_NOMEM;
     if (plan)
         atomic_init(&plan->owners, 1);
     if (plan)
@@ -173,7 +175,7 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
         err = set_ends(&r, plan, in, nb_in, out_values, nb_out);
     if (err == TACHY_OK)
         err = compile(plan, r.g, options, name_of(&r, graph));
-    tachy_graph_close(&r.g);
+    reader_close(&r);
     if (err < 0)
         provider_plan_close(out);
     return err;

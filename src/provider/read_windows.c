@@ -77,21 +77,26 @@ static bool window_pads(const struct reader_node *n, const struct tachy_value *x
     return true;
 }
 
-// Of a transposed convolution, whose output's size may be what is given.
-static bool transposed_pads(const struct reader_node *n, const struct tachy_value *x,
-                            const struct tachy_value *y, const int *out_pad, struct window *w)
+// Of a transposed convolution, whose output's size may be what is given; SAME_* makes it `stride` times the
+// input's, or more where the kernel is smaller than the stride. NULL: done, else why not.
+static const char *transposed_pads(const struct reader_node *n, const struct tachy_value *x,
+                                   const struct tachy_value *y, const int *out_pad, struct window *w)
 {
     enum auto_pad how = auto_pad(n);
     bool sized = reader_ints(n, "output_shape", (int64_t[8]){0}, 8) > 0;
     if (how == PAD_UNKNOWN || !pads_attr(n, w->dims, w->pad))
-        return false;
+        return READER_ATTRIBUTE;
     if (how == PAD_NONE && !sized)
         memset(w->pad, 0, sizeof(w->pad));
-    for (int i = 0; (sized || how > PAD_NONE) && i < 2; i++)
-        split_pad((x->shape[2 + i] - 1) * w->stride[i] + (int64_t)(w->kernel[i] - 1) * w->dilation[i] + 1 +
-                      out_pad[i] - y->shape[2 + i],
-                  how == PAD_UPPER, &w->pad[i], &w->pad[2 + i]);
-    return true;
+    for (int i = 0; (sized || how > PAD_NONE) && i < 2; i++) {
+        int64_t size = x->shape[2 + i], whole = (size - 1) * w->stride[i] + (int64_t)(w->kernel[i] - 1) * w->dilation[i] +
+                                                1 + out_pad[i];
+        int64_t wanted = sized ? y->shape[2 + i] : TACHY_MIN(size * w->stride[i], whole);
+        split_pad(whole - wanted, how == PAD_UPPER, &w->pad[i], &w->pad[2 + i]);
+        if (wanted != y->shape[2 + i])
+            return reader_wrong_shape;
+    }
+    return NULL;
 }
 
 // A value of one dimension of pixels as a picture: [n][c][1][w]. NULL: no memory.
@@ -180,8 +185,13 @@ static const char *convolution(struct reader_node *n, bool transposed, struct ta
         return READER_ATTRIBUTE;
     if (k.dims == 1) // the rows' is not there
         a->conv.out_pad[0] = 0;
-    if (!(transposed ? transposed_pads(n, &x, &y, a->conv.out_pad, &k) : window_pads(n, &x, &y, &k)))
-        return READER_ATTRIBUTE;
+    const char *why = NULL;
+    if (transposed)
+        why = transposed_pads(n, &x, &y, a->conv.out_pad, &k);
+    else if (!window_pads(n, &x, &y, &k))
+        why = READER_ATTRIBUTE;
+    if (why)
+        return why;
     bool dilated = k.dilation[0] > 1 || k.dilation[1] > 1;
     if (transposed && dilated && w->data && w->dtype == TACHY_F32 &&
         (int64_t)k.kernel[0] * k.dilation[0] * k.kernel[1] * k.dilation[1] < 4096) {

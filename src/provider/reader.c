@@ -1,6 +1,21 @@
 #include "provider/reader.h"
 
 #include "base/base.h"
+#include "base/mix.h"
+
+const char reader_wrong_shape[] = "its shape, as ONNX infers it, is not the one that is computed";
+
+int reader_open(struct reader *r, const OrtApi *api, const struct plan_backend *backend, const struct tachy_log *log)
+{
+    *r = (struct reader){.api = api, .backend = backend};
+    return tachy_graph_open(&r->g, log);
+}
+
+void reader_close(struct reader *r)
+{
+    tachy_graph_close(&r->g);
+    tachy_index_free(&r->names);
+}
 
 bool reader_ok(const struct reader *r, OrtStatus *s)
 {
@@ -59,18 +74,26 @@ static bool data_of(const struct reader *r, const OrtValueInfo *info, struct tac
     return true;
 }
 
+static bool has_name(const void *graph, const void *name, int id)
+{
+    const char *own = ((const struct tachy_graph *)graph)->values[id]->name; // NULL: there was no memory
+    return own && !strcmp(own, name);
+}
+
 struct tachy_value *reader_value(struct reader *r, const OrtValueInfo *info)
 {
     const char *name = NULL;
     struct tachy_value like = {0};
     if (!info || !reader_ok(r, r->api->GetValueInfoName(info, &name)) || !name || !*name)
         return NULL;
-    for (int i = r->g->nb_values - 1; i >= 0; i--)
-        if (r->g->values[i]->name && !strcmp(r->g->values[i]->name, name))
-            return r->g->values[i];
+    uint64_t hash = tachy_mix(0, name, strlen(name));
+    int id = tachy_index_find(&r->names, hash, has_name, r->g, name);
+    if (id >= 0)
+        return r->g->values[id];
     if (!shape_of(r, info, &like) || !data_of(r, info, &like))
         return NULL;
-    return tachy_graph_constant(r->g, name, like.dtype, like.rank, like.shape, like.data);
+    struct tachy_value *v = tachy_graph_constant(r->g, name, like.dtype, like.rank, like.shape, like.data);
+    return v && tachy_index_add(&r->names, hash, v->id) == TACHY_OK ? v : NULL;
 }
 
 static const OrtOpAttr *attribute(const struct reader_node *n, const char *name, OrtOpAttrType type)

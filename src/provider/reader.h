@@ -1,4 +1,5 @@
 #pragma once
+#include "base/index.h"
 #include "plan/backend.h"
 
 #pragma GCC diagnostic push
@@ -14,6 +15,7 @@ struct reader {
     const OrtApi *api;
     const struct plan_backend *backend; // that is to run what is read
     struct tachy_graph *g;
+    struct tachy_index names; // of the graph's values
 };
 
 // A node while it is read.
@@ -25,6 +27,10 @@ struct reader_node {
     struct tachy_value *in[READER_INPUTS], *out[READER_OUTPUTS]; // NULL: absent or of no type of ours
     int nb_in, nb_out;
 };
+
+// With an empty graph. TACHY_ERR_NOMEM.
+int reader_open(struct reader *r, const OrtApi *api, const struct plan_backend *backend, const struct tachy_log *log);
+void reader_close(struct reader *r); // and the graph
 
 // Frees a status and says whether there was none.
 bool reader_ok(const struct reader *r, OrtStatus *s);
@@ -86,3 +92,5 @@ struct tachy_value *reader_apply(struct reader_node *n, enum tachy_plan_act act,
                                  struct tachy_value *x, struct tachy_value *out);
 #define READER_NOMEM "no memory"
 #define READER_ATTRIBUTE "an attribute or a form of the operator that is not built"
+// The shape of a node's output is not what will come. So it is with what is computed from it.
+extern const char reader_wrong_shape[];

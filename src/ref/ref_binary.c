@@ -15,8 +15,8 @@ static double apply(enum tachy_binary_kind kind, double a, double b)
     case TACHY_BINARY_SUB: return a - b;
     case TACHY_BINARY_MUL: return a * b;
     case TACHY_BINARY_DIV: return a / b;
-    case TACHY_BINARY_MIN: return a < b ? a : b;
-    case TACHY_BINARY_MAX: return a > b ? a : b;
+    case TACHY_BINARY_MIN: return a < b || a != a ? a : b;
+    case TACHY_BINARY_MAX: return a > b || a != a ? a : b;
     default: return pow(a, b);
     }
 }

@@ -23,9 +23,7 @@ void tachy_ref_grid_axis(const struct tachy_grid_axis *a, float at, int index[2]
 {
     float size = (float)a->size;
     float v = a->align ? (at + 1) / 2 * (size - 1) : ((at + 1) * size - 1) / 2;
-    if (!(v > -1e8f && v < 1e8f)) // also what is no number
-        v = -1e8f;
-    v = bring_in(a, v);
+    v = bring_in(a, fminf(fmaxf(v, -TACHY_GRID_FAR), TACHY_GRID_FAR));
     float whole = a->mode == TACHY_GRID_NEAREST ? rintf(v) : floorf(v);
     int i = (int)whole;
     index[0] = existing(a, i);

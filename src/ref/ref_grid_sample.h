@@ -9,6 +9,10 @@
 enum { TACHY_GRID_LINEAR, TACHY_GRID_NEAREST };
 enum { TACHY_GRID_ZEROS, TACHY_GRID_BORDER, TACHY_GRID_REFLECTION }; // outside of the input
 
+// Pixels. What lies further out lies here; what is no number lies at -TACHY_GRID_FAR. So it has a neighbour whose
+// number is an int, and fminf(fmaxf(v, -TACHY_GRID_FAR), TACHY_GRID_FAR) is the same everywhere.
+#define TACHY_GRID_FAR 1e8f
+
 // Mirrored at both ends until it lies between them.
 static inline float tachy_grid_reflect(float v, float low, float high)
 {

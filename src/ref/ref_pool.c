@@ -16,7 +16,7 @@ static float pool_one(const struct tachy_pool_shape *s, const struct tachy_view 
                 continue;
             double v = (double)tachy_view_at(in, n, y, x)[k];
             sum += v, inside++;
-            most = v > most ? v : most;
+            most = v > most || v != v ? v : most;
         }
     return (float)(s->average ? sum / (s->count_pad ? area : inside) : most);
 }

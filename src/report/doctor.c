@@ -125,6 +125,8 @@ static json_t *models_json(json_t *missing)
 
 int tachy_doctor(char **json, const struct tachy_log *log)
 {
+    if (!TACHY_CHECK(log, json))
+        return TACHY_ERR_INVAL;
     *json = NULL;
     json_t *root = json_object(), *missing = json_array();
     json_object_set_new(root, "tachy", json_string(tachy_version()));

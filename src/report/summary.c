@@ -80,7 +80,9 @@ static json_t *gpus_json(const struct tachy_summary *s)
 
 int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context)
 {
-    *json = NULL;
+    TACHY_CLEAR(json);
+    if (!json || !s)
+        return TACHY_ERR_INVAL;
     json_t *o = context ? json_loads(context, 0, NULL) : json_object();
     if (!json_is_object(o)) {
         json_decref(o);
@@ -191,6 +193,9 @@ static void gpus_line(char line[TACHY_MAX_GPUS * 40], const struct tachy_summary
 int tachy_summary_text(char **text, const struct tachy_summary *s)
 {
     char light[200], steps[1024] = "", resources[600] = "", gpus[TACHY_MAX_GPUS * 40];
+    TACHY_CLEAR(text);
+    if (!text || !s)
+        return TACHY_ERR_INVAL;
     gpus_line(gpus, s);
     light_line(light, sizeof(light), s);
     if (s->light_ratio > 0 && uses_gpu(s))

@@ -202,16 +202,16 @@ int tachy_output_fail(struct tachy_output *o)
                                       : "free some or choose another folder with -o";
     char *dir = o->path ? folder_of(o->path) : NULL;
     double mib = (double)o->bytes / (1 << 20);
-    int err = o->error == EFBIG ? TACHY_ERR_LIMIT : tachy_err_from_errno(o->error);
-    if (err == TACHY_ERR_NO_SPACE)
+    int err = tachy_err_from_errno(o->error);
+    if (o->error == EFBIG)
+        tachy_msg(o->log, TACHY_LOG_ERR,
+                  "%s: the file may not grow beyond %.1f MiB (%s)%s; raise the limit (ulimit -f), or "
+                  "write to another file system",
+                  o->name, mib, strerror(o->error), rest);
+    else if (err == TACHY_ERR_NO_SPACE)
         tachy_msg(o->log, TACHY_LOG_ERR,
                   "%s: no space is left on the device of %s after %.1f MiB (%s)%s; %s",
                   o->name, dir ? dir : o->name, mib, strerror(o->error), rest, advice);
-    else if (err == TACHY_ERR_LIMIT)
-        tachy_msg(o->log, TACHY_LOG_ERR,
-                  "%s: the file may not grow beyond %.1f MiB (%s: a limit of the file system or of "
-                  "ulimit -f)%s",
-                  o->name, mib, strerror(o->error), rest);
     else
         tachy_msg(o->log, TACHY_LOG_ERR, "%s: writing failed after %.1f MiB: %s%s", o->name, mib,
                   o->error == EPIPE ? "its reader has gone" : strerror(o->error), rest);

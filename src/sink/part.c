@@ -4,13 +4,11 @@
 #include <libavutil/crc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static const char MAGIC[8] = "tachyp1\n";
 
 enum { KIND_PACKET = 1, KIND_SIDE, KIND_END };
-// Larger packets are taken for damage: a frame of 16384 x 16384 in 16 bits has less.
-static const uint64_t SIZE_MAX_RECORD = (uint64_t)1 << 32;
-
 // Before each record's data. A packet's side data follows it, a record each.
 struct record {
     uint32_t kind, flags; // AV_PKT_FLAG_*, of side data its type
@@ -94,20 +92,29 @@ static int damaged(const struct tachy_part_reader *r)
 int tachy_part_open(struct tachy_part_reader *r, const char *path, const struct tachy_log *log)
 {
     char magic[sizeof(MAGIC)];
+    struct stat st;
     *r = (struct tachy_part_reader){.path = path, .log = log, .file = fopen(path, "rbe")};
     if (!r->file)
         return tachy_fail(log, tachy_err_from_errno(errno),
                           "%s: cannot be opened: %s; to start over, remove the folder it is in",
                           path, strerror(errno));
-    if (fread(magic, sizeof(magic), 1, r->file) != 1 || memcmp(magic, MAGIC, sizeof(magic)))
+    if (fread(magic, sizeof(magic), 1, r->file) != 1 || memcmp(magic, MAGIC, sizeof(magic)) ||
+        fstat(fileno(r->file), &st) < 0)
         return damaged(r);
+    r->left = (uint64_t)st.st_size - sizeof(magic);
     return TACHY_OK;
 }
 
+// A damaged size asks for no more memory than the file has bytes.
 static bool get_head(struct tachy_part_reader *r, struct record *h)
 {
-    return fread(h, sizeof(*h), 1, r->file) == 1 && h->size < SIZE_MAX_RECORD &&
-           h->size <= INT_MAX - AV_INPUT_BUFFER_PADDING_SIZE;
+    if (r->left < sizeof(*h) || fread(h, sizeof(*h), 1, r->file) != 1)
+        return false;
+    r->left -= sizeof(*h);
+    if (h->size > r->left || h->size > INT_MAX - AV_INPUT_BUFFER_PADDING_SIZE)
+        return false;
+    r->left -= h->size;
+    return true;
 }
 
 static bool get_data(struct tachy_part_reader *r, const struct record *h, uint8_t *data)

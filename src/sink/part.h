@@ -26,6 +26,7 @@ struct tachy_part_reader {
     const char *path; // the caller's
     const struct tachy_log *log;
     int64_t packets;
+    uint64_t left;      // bytes of the file that were not read yet
     uint8_t *extradata; // after TACHY_ERR_EOF
     size_t extradata_size;
 };

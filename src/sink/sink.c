@@ -54,7 +54,9 @@ static const char *text_or_null(const char *s) { return s && *s ? s : NULL; }
 
 int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
 {
-    *out = NULL;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(given, log), out && given))
+        return TACHY_ERR_INVAL;
     tachy_av_quiet();
     struct tachy_sink_params p = *given;
     p.format = text_or_null(p.format);
@@ -106,6 +108,8 @@ const struct tachy_surface_spec *tachy_sink_surfaces(const tachy_sink *s)
 
 int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, params.log), s && info))
+        return TACHY_ERR_INVAL;
     const struct tachy_log *log = s->params.log;
     if (s->started)
         return tachy_fail(log, TACHY_ERR_STATE, "the output was started already");
@@ -134,6 +138,8 @@ static bool is_fatal(int err)
 
 int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
 {
+    if (!s)
+        return TACHY_ERR_INVAL;
     const struct tachy_log *log = s->params.log;
     if (s->error)
         return s->error; // told before
@@ -142,13 +148,16 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
                           s->finished ? "open any more" : "started");
     if (!TACHY_CHECK(log, f || r))
         return TACHY_ERR_INVAL;
+    int err = f ? tachy_frame_check(f, log, "the output") : TACHY_OK;
+    if (err < 0)
+        return err;
     int64_t pts = f ? f->pts : r->pts, id = f ? f->id : r->frame_id;
     if (s->frames && pts <= s->last_pts)
         return tachy_fail(log, TACHY_ERR_INVAL,
                           "frame %lld has pts %lld, which does not come after %lld of the frame "
                           "before it",
                           (long long)id, (long long)pts, (long long)s->last_pts);
-    int err = f && !s->ops->no_pixels && !tachy_sink_surfaces(s) ? tachy_frame_need_host(f, log, "the output") : TACHY_OK;
+    err = f && !s->ops->no_pixels && !tachy_sink_surfaces(s) ? tachy_frame_need_host(f, log, "the output") : TACHY_OK;
     if (err < 0)
         return err;
     err = s->job && !s->in_part ? tachy_sink_begin_part(s) : TACHY_OK;
@@ -169,6 +178,8 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
 
 int tachy_sink_finish(tachy_sink *s, bool interrupted)
 {
+    if (!s)
+        return TACHY_ERR_INVAL;
     if (s->error)
         return s->error;
     if (s->finished)
@@ -182,12 +193,12 @@ int tachy_sink_finish(tachy_sink *s, bool interrupted)
     return err;
 }
 
-const char *tachy_sink_path(const tachy_sink *s) { return s->path; }
-int64_t tachy_sink_bytes(const tachy_sink *s) { return s->bytes; }
+const char *tachy_sink_path(const tachy_sink *s) { return s ? s->path : NULL; }
+int64_t tachy_sink_bytes(const tachy_sink *s) { return s ? s->bytes : 0; }
 
 void tachy_sink_close(tachy_sink **s)
 {
-    if (!*s)
+    if (!s || !*s)
         return;
     (*s)->ops->close(*s);
     tachy_job_close(&(*s)->job);

@@ -80,9 +80,11 @@ static int check_path(const char *path, const struct stat *st, const struct tach
     return TACHY_OK;
 }
 
-static int open_failed(const char *url, int e, const struct tachy_log *log)
+static int open_failed(const struct file_input *in, const char *url, int e, const struct tachy_log *log)
 {
     char text[128];
+    if (in->silent)
+        return file_input_silent(in, url, log);
     int err = tachy_err_from_av(e);
     if (err == TACHY_ERR_INTERRUPTED)
         return err; // who asked for it knows
@@ -93,46 +95,128 @@ static int open_failed(const char *url, int e, const struct tachy_log *log)
     return tachy_fail(log, err, "%s: cannot be opened: %s", url, tachy_av_text(e, text));
 }
 
+enum input_kind { INPUT_STDIN, INPUT_PATH, INPUT_PATTERN, INPUT_ADDRESS, INPUT_MISSING };
+
+// What a url stands for. *path: without file:, for all but addresses; *st: of what lies there.
+static enum input_kind kind_of(const char *url, const char **path, struct stat *st)
+{
+    const char *after;
+    int digits;
+    *path = strncmp(url, "file:", 5) ? url : url + 5;
+    if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:0"))
+        return INPUT_STDIN;
+    if (!stat(*path, st))
+        return INPUT_PATH;
+    int missing = errno;
+    bool local = *path != url || !has_scheme(url);
+    if (local && number_pattern(*path, &after, &digits))
+        return INPUT_PATTERN;
+    errno = missing;
+    return local ? INPUT_MISSING : INPUT_ADDRESS;
+}
+
+int tachy_source_reads(const char *url, char **out)
+{
+    struct stat st;
+    const char *path, *slash;
+    *out = NULL;
+    if (tachy_source_null.probe(url))
+        return TACHY_OK;
+    switch (kind_of(url, &path, &st)) {
+    case INPUT_STDIN:
+    case INPUT_MISSING:
+        return TACHY_OK;
+    case INPUT_ADDRESS:
+        return TACHY_ERR_UNSUPPORTED;
+    case INPUT_PATTERN:
+        slash = strrchr(path, '/');
+        *out = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+        break;
+    case INPUT_PATH:
+        if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
+            return TACHY_ERR_UNSUPPORTED;
+        *out = strdup(path);
+        break;
+    }
+    return *out ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static int resolve_path(struct file_input *in, const char *url, const char *path, const struct stat *st,
+                        AVDictionary **options, const struct tachy_log *log)
+{
+    int err = check_path(path, st, log);
+    if (err)
+        return err;
+    in->local = S_ISREG(st->st_mode);
+    int e = S_ISFIFO(st->st_mode) ? file_pipe_open(in, path) : 0;
+    if (e < 0)
+        return open_failed(in, url, e, log);
+    in->name = tachy_asprintf("file:%s", path);
+    av_dict_set(options, "pattern_type", "none", 0); // a % in the name is a %
+    return TACHY_OK;
+}
+
+static int resolve_pattern(struct file_input *in, const char *url, const char *path, struct tachy_rational rate,
+                           AVDictionary **options, const struct tachy_log *log)
+{
+    int number = first_number(path);
+    if (number < 0)
+        return tachy_fail(log, TACHY_ERR_NOT_FOUND, "%s: no file fits this pattern", url);
+    in->local = in->pictures = true;
+    in->name = tachy_asprintf("file:%s", path);
+    av_dict_set_int(options, "start_number", number, 0);
+    struct tachy_rational r = rate.num ? rate : (struct tachy_rational){DEFAULT_PICTURE_RATE, 1};
+    char text[32];
+    snprintf(text, sizeof(text), "%d/%d", r.num, r.den);
+    av_dict_set(options, "framerate", text, 0);
+    return TACHY_OK;
+}
+
+// The other end of an address may fall silent. RTP over UDP that a firewall drops looks so as well,
+// and FFmpeg would try it first.
+static int resolve_address(struct file_input *in, const char *url, AVDictionary **options)
+{
+    enum { ADDRESS_TIMEOUT = 10 };
+    in->timeout = in->timeout ? in->timeout : ADDRESS_TIMEOUT;
+    if (!strncmp(url, "rtsp", 4))
+        av_dict_set(options, "rtsp_flags", "prefer_tcp", 0);
+    in->name = strdup(url);
+    return TACHY_OK;
+}
+
+static int resolve_stdin(struct file_input *in, const struct tachy_log *log)
+{
+    int e = file_pipe_open(in, NULL);
+    if (e < 0)
+        return open_failed(in, "standard input", e, log);
+    in->name = strdup("pipe:0");
+    return TACHY_OK;
+}
+
 // Sets in->name and the demuxer options that the name calls for.
 static int resolve(struct file_input *in, const char *url, struct tachy_rational rate,
                    AVDictionary **options, const struct tachy_log *log)
 {
     struct stat st;
-    const char *path = strncmp(url, "file:", 5) ? url : url + 5, *after;
-    int digits;
-    if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:0")) {
-        int e = file_pipe_open(in, NULL);
-        if (e < 0)
-            return open_failed("standard input", e, log);
-        in->name = strdup("pipe:0");
-    } else if (!stat(path, &st)) {
-        int err = check_path(path, &st, log);
-        if (err)
-            return err;
-        in->local = S_ISREG(st.st_mode);
-        int e = S_ISFIFO(st.st_mode) ? file_pipe_open(in, path) : 0;
-        if (e < 0)
-            return open_failed(url, e, log);
-        in->name = tachy_asprintf("file:%s", path);
-        av_dict_set(options, "pattern_type", "none", 0); // a % in the name is a %
-    } else if (number_pattern(path, &after, &digits) && (path != url || !has_scheme(url))) {
-        int number = first_number(path);
-        if (number < 0)
-            return tachy_fail(log, TACHY_ERR_NOT_FOUND, "%s: no file fits this pattern", url);
-        in->local = in->pictures = true;
-        in->name = tachy_asprintf("file:%s", path);
-        av_dict_set_int(options, "start_number", number, 0);
-        struct tachy_rational r = rate.num ? rate : (struct tachy_rational){DEFAULT_PICTURE_RATE, 1};
-        char text[32];
-        snprintf(text, sizeof(text), "%d/%d", r.num, r.den);
-        av_dict_set(options, "framerate", text, 0);
-    } else if (path != url || !has_scheme(url)) {
-        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", url,
-                          strerror(errno));
-    } else {
-        in->name = strdup(url);
+    const char *path;
+    int err = TACHY_OK;
+    switch (kind_of(url, &path, &st)) {
+    case INPUT_STDIN:
+        err = resolve_stdin(in, log);
+        break;
+    case INPUT_PATH:
+        err = resolve_path(in, url, path, &st, options, log);
+        break;
+    case INPUT_PATTERN:
+        err = resolve_pattern(in, url, path, rate, options, log);
+        break;
+    case INPUT_ADDRESS:
+        err = resolve_address(in, url, options);
+        break;
+    case INPUT_MISSING:
+        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", url, strerror(errno));
     }
-    return in->name ? TACHY_OK : TACHY_ERR_NOMEM;
+    return err == TACHY_OK && !in->name ? TACHY_ERR_NOMEM : err;
 }
 
 // Demuxers that "recognise" any text as coloured characters.
@@ -174,29 +258,34 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
 {
     AVDictionary *options = NULL;
     tachy_av_quiet();
-    int err = resolve(in, url, rate, &options, log);
+    int err = resolve(in, file_list_prefix(in, url), rate, &options, log);
     if (err) {
         av_dict_free(&options);
         return err;
     }
     const AVInputFormat *sequence = in->pictures ? av_find_input_format("image2") : NULL;
     in->fmt = file_context(in);
-    if (!in->fmt) {
+    if (!in->fmt || file_list_guard(in) < 0) {
         av_dict_free(&options);
         return TACHY_ERR_NOMEM;
     }
+    in->patience_ns = in->timeout > 0 ? (uint64_t)(in->timeout * 1e9) : 0;
+    file_input_wait(in);
     // Frees the context where it fails.
     int e = avformat_open_input(&in->fmt, in->name, sequence, &options);
     av_dict_free(&options);
-    if (e < 0)
-        return open_failed(url, e, log);
+    if (e < 0) {
+        err = e == AVERROR_EXIT ? TACHY_OK : file_list_failed(in, url, log);
+        return err < 0 ? err : open_failed(in, url, e, log);
+    }
     if (is_text_art(in->fmt->iformat))
         return tachy_fail(log, TACHY_ERR_FORMAT, "%s: is text, not a video or picture", url);
     classify(in);
+    file_input_wait(in);
     e = avformat_find_stream_info(in->fmt, NULL);
-    if (e < 0)
-        return open_failed(url, e, log);
-    return TACHY_OK;
+    if (in->refused)
+        return file_list_refused(in, url, log);
+    return e < 0 ? open_failed(in, url, e, log) : TACHY_OK;
 }
 
 void file_input_close(struct file_input *in)
@@ -204,7 +293,8 @@ void file_input_close(struct file_input *in)
     avformat_close_input(&in->fmt);
     file_pipe_close(in);
     free(in->name);
-    in->name = NULL;
+    free(in->refused);
+    in->name = in->refused = NULL;
 }
 
 int file_input_choose(const struct file_input *in, const char *url, AVStream **video,

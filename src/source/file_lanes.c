@@ -35,12 +35,14 @@ int file_lanes_open(tachy_source *s)
     p->lock_made = true;
     int err = file_cut_open(s);
     struct file_lane *l = new_lane();
+    struct file_segment *first = p->cut.tail;
     if (err || !l) {
         free(l);
+        file_cut_release(&p->cut, &first);
         return TACHY_ERR_NOMEM;
     }
     p->lanes[p->nb_lanes++] = l;
-    l->segment = p->cut.tail;
+    l->segment = first;
     err = file_gpu_open(s);
     if (!err)
         err = file_decode_open(s, l, file_decode_threads(s));

@@ -1,20 +1,62 @@
 #include "source/file_priv.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-// Reading that a stop can end. FFmpeg's own reading of a pipe waits for the writer, however
-// long that takes; here the wait is cut into pieces.
+// Reading that a stop or too long a silence can end. FFmpeg's own reading of a pipe waits for the
+// writer, however long that takes; here the wait is cut into pieces.
 
 enum { PIPE_BUFFER = 32 << 10, PIECE_MS = 100 };
 
-static int stop_asked(void *user)
+// Whether anything came since this was asked last: bytes, or where another part of FFmpeg has the
+// connection (RTSP, the segments of a playlist), packets.
+static bool heard(struct file_input *in)
 {
-    const struct file_input *in = user;
-    return in->stop && __atomic_load_n(in->stop, __ATOMIC_RELAXED);
+    const AVIOContext *io = in->fmt ? in->fmt->pb : NULL;
+    int64_t bytes = io ? io->bytes_read : 0;
+    bool any = bytes != in->heard_bytes;
+    in->heard_bytes = bytes;
+    for (unsigned i = 0; in->fmt && i < in->fmt->nb_streams; i++) {
+        AVStream *st = in->fmt->streams[i];
+        any = any || st->event_flags & AVSTREAM_EVENT_FLAG_NEW_PACKETS;
+        st->event_flags &= ~AVSTREAM_EVENT_FLAG_NEW_PACKETS;
+    }
+    return any;
+}
+
+// FFmpeg asks about ten times a second while it waits.
+static int should_end(void *user)
+{
+    struct file_input *in = user;
+    if (in->silent || (in->stop && __atomic_load_n(in->stop, __ATOMIC_RELAXED)))
+        return 1;
+    if (!in->patience_ns)
+        return 0;
+    uint64_t now = tachy_now_ns();
+    if (heard(in))
+        in->heard_ns = now;
+    in->silent = now - in->heard_ns > in->patience_ns;
+    return in->silent;
+}
+
+void file_input_wait(struct file_input *in) { in->heard_ns = tachy_now_ns(); }
+
+int file_input_read(struct file_input *in, AVPacket *packet)
+{
+    file_input_wait(in);
+    return av_read_frame(in->fmt, packet);
+}
+
+int file_input_silent(const struct file_input *in, const char *url, const struct tachy_log *log)
+{
+    return tachy_fail(log, TACHY_ERR_AGAIN,
+                      "%s: sent nothing for %g s and was given up; try again later, or wait longer with "
+                      "--timeout SECONDS", url, (double)in->patience_ns * 1e-9);
 }
 
 static int pipe_read(void *user, uint8_t *data, int size)
@@ -22,7 +64,7 @@ static int pipe_read(void *user, uint8_t *data, int size)
     struct file_input *in = user;
     struct pollfd p = {.fd = in->fd, .events = POLLIN};
     for (;;) {
-        if (stop_asked(in))
+        if (should_end(in))
             return AVERROR_EXIT;
         int ready = poll(&p, 1, PIECE_MS);
         if (ready < 0 && errno != EINTR)
@@ -69,7 +111,7 @@ AVFormatContext *file_context(struct file_input *in)
     AVFormatContext *fmt = avformat_alloc_context();
     if (fmt) {
         fmt->pb = in->pb;
-        fmt->interrupt_callback = (AVIOInterruptCB){.callback = stop_asked, .opaque = in};
+        fmt->interrupt_callback = (AVIOInterruptCB){.callback = should_end, .opaque = in};
     }
     return fmt;
 }

@@ -25,15 +25,42 @@ struct file_input {
     bool still;     // one picture
     bool counted;   // timestamps are missing or made up: frames are counted instead
     const int *stop; // set by the caller: reading ends once it is non-zero; may be NULL
+    double timeout;  // set by the caller: as in tachy_source_params
+    // What is known of the other end; the thread that reads.
+    uint64_t patience_ns; // longest silence; 0: any
+    uint64_t heard_ns;    // when something came, or waiting began
+    int64_t heard_bytes;  // of fmt->pb, then
+    bool silent;          // given up
     AVIOContext *pb; // of a pipe; NULL: FFmpeg reads by name
     int fd;          // of the pipe
+    const char *list; // FFmpeg's name of the format of lists that the address says; NULL: none. Static
+    char *refused;    // what a list named and may not; NULL: nothing
+    int (*io_open)(AVFormatContext *, AVIOContext **, const char *, int, AVDictionary **); // FFmpeg's own
 };
 
 // file_pipe.c: standard input (NULL) or a FIFO as in->pb; a negative AVERROR.
 int file_pipe_open(struct file_input *in, const char *fifo);
 void file_pipe_close(struct file_input *in);
-// A context whose waits end at in->stop; NULL: no memory. `in` must not move.
+// A context whose waits end at in->stop, and after too long a silence; NULL: no memory. `in` must
+// not move.
 AVFormatContext *file_context(struct file_input *in);
+// Before a call that may wait for the other end: the silence is counted from now on.
+void file_input_wait(struct file_input *in);
+// av_read_frame() with that.
+int file_input_read(struct file_input *in, AVPacket *packet);
+// Says that in->silent ended it. TACHY_ERR_AGAIN.
+int file_input_silent(const struct file_input *in, const char *url, const struct tachy_log *log);
+
+// file_lists.c: formats that name other files.
+// The address without the list format in front ("hls+http://..."), which is noted in `in`.
+const char *file_list_prefix(struct file_input *in, const char *url);
+// Makes in->fmt, before it is opened, refuse lists that the address does not say, and what they may not name.
+// TACHY_ERR_NOMEM.
+int file_list_guard(struct file_input *in);
+// Where opening failed: TACHY_OK, or the sentence and code if it was for one of these reasons.
+int file_list_failed(struct file_input *in, const char *url, const struct tachy_log *log);
+// The sentence and code for in->refused.
+int file_list_refused(const struct file_input *in, const char *url, const struct tachy_log *log);
 
 // Opens `url` and finds its streams; `rate` is what picture sequences are read at. Every
 // failure is logged as one sentence.
@@ -172,6 +199,7 @@ struct file {
     int64_t start, end;      // of the range, in ticks from `zero`; end: INT64_MAX without
     AVPacket *ahead[AHEAD_MAX]; // video packets read before decoding
     int nb_ahead, next_ahead;
+    int ahead_failed;        // TACHY_ERR_NOMEM: the packet after them is lost
     int64_t jump_us;         // added to every timestamp after a discontinuity of the stream
     int64_t demuxed_us;      // last video dts after that; AV_NOPTS_VALUE: none
     bool gap;                // a packet was lost: the next one is marked

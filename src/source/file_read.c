@@ -57,7 +57,11 @@ static int read_failed(tachy_source *s, int e)
         usleep(1000);
         return TACHY_OK;
     }
-    if (e == AVERROR_EXIT) {
+    if (p->in.silent) { // whatever the demuxer makes of it
+        p->read_err = TACHY_ERR_AGAIN;
+    } else if (p->in.refused) {
+        p->read_err = TACHY_ERR_FORMAT;
+    } else if (e == AVERROR_EXIT) {
         p->read_err = TACHY_ERR_INTERRUPTED;
     } else if (e != AVERROR_EOF) {
         file_damaged(s, "a packet cannot be read", tachy_av_text(e, text));
@@ -76,8 +80,12 @@ static int read_any(tachy_source *s, AVPacket *packet)
     struct file *p = file_of(s);
     while (!p->input_ended) {
         uint64_t start = tachy_now_ns();
-        int e = av_read_frame(p->in.fmt, packet);
+        int e = file_input_read(&p->in, packet);
         s->read_ns += tachy_now_ns() - start;
+        if (e >= 0 && p->in.refused) { // a list goes on without what it could not open
+            av_packet_unref(packet);
+            e = AVERROR(EPERM);
+        }
         if (e < 0) {
             if (read_failed(s, e))
                 break;
@@ -124,7 +132,7 @@ int file_read_packet(tachy_source *s, AVPacket *packet)
         av_packet_free(held);
         return TACHY_OK;
     }
-    return read_video(s, packet);
+    return p->ahead_failed ? p->ahead_failed : read_video(s, packet);
 }
 
 static int hold(struct file *p, AVPacket *packet)
@@ -170,7 +178,7 @@ static void drop_ahead(struct file *p)
 {
     for (int i = p->next_ahead; i < p->nb_ahead; i++)
         av_packet_free(&p->ahead[i]);
-    p->nb_ahead = p->next_ahead = 0;
+    p->nb_ahead = p->next_ahead = p->ahead_failed = 0;
 }
 
 static void forget_position(tachy_source *s)
@@ -192,6 +200,7 @@ static int to_beginning(tachy_source *s)
 {
     struct file *p = file_of(s);
     AVFormatContext *fmt = p->in.fmt;
+    file_input_wait(&p->in);
     // Transport and program streams seek to any packet, so a time may pass the first keyframe.
     bool bytes = (fmt->iformat->flags & AVFMT_TS_DISCONT) &&
                  avformat_seek_file(fmt, -1, INT64_MIN, 0, INT64_MAX, AVSEEK_FLAG_BYTE) >= 0;
@@ -213,6 +222,7 @@ static int seek_before(tachy_source *s, int64_t target)
     int64_t to = target, at = 0;
     int64_t step = TACHY_MAX(1, av_rescale_q(AV_TIME_BASE, AV_TIME_BASE_Q, p->st->time_base));
     for (int i = 0; i < SEEK_TRIES && to > p->zero; i++) {
+        file_input_wait(&p->in);
         if (avformat_seek_file(p->in.fmt, p->st->index, INT64_MIN, to, to, 0) < 0)
             break;
         forget_position(s);
@@ -268,7 +278,8 @@ bool file_vfr(tachy_source *s)
         pts[n] = p->packet->pts;
         dts[n++] = p->packet->dts;
         bytes += (size_t)p->packet->size;
-        if (hold(p, p->packet)) {
+        p->ahead_failed = hold(p, p->packet);
+        if (p->ahead_failed) {
             av_packet_unref(p->packet);
             break;
         }

@@ -214,7 +214,7 @@ struct times {
 
 static void note_packet(struct times *t, const AVPacket *packet)
 {
-    if (!t->pts || !t->dts || t->n == VFR_PACKETS)
+    if (!t->pts || t->n == VFR_PACKETS)
         return;
     t->with_pts += packet->pts != AV_NOPTS_VALUE;
     t->with_dts += packet->dts != AV_NOPTS_VALUE;
@@ -233,12 +233,13 @@ static int vary(const struct times *t, bool ended)
 }
 
 // For each stream 1 where its frames' distances differ, 0 where not, -1 unknown, from the
-// times of the first packets.
-static void find_vfr(const struct file_input *in, int *varies)
+// times of the first packets. False: no memory.
+static bool find_vfr(struct file_input *in, int *varies)
 {
     unsigned n = in->fmt->nb_streams;
     struct times *all = calloc(n, sizeof(*all));
     AVPacket *packet = av_packet_alloc();
+    bool ok = all && packet;
     for (unsigned i = 0; i < n; i++) {
         AVStream *st = in->fmt->streams[i];
         bool video = st->codecpar->codec_type == AVMEDIA_TYPE_VIDEO;
@@ -247,11 +248,12 @@ static void find_vfr(const struct file_input *in, int *varies)
         if (all && video) {
             all[i].pts = malloc(VFR_PACKETS * sizeof(int64_t));
             all[i].dts = malloc(VFR_PACKETS * sizeof(int64_t));
+            ok = ok && all[i].pts && all[i].dts;
         }
     }
     bool ended = false;
-    for (int k = 0; all && packet && !ended && k < VFR_PACKETS; k++) {
-        ended = av_read_frame(in->fmt, packet) < 0;
+    for (int k = 0; ok && !ended && k < VFR_PACKETS; k++) {
+        ended = file_input_read(in, packet) < 0;
         if (!ended && packet->stream_index >= 0 && packet->stream_index < (int)n)
             note_packet(&all[packet->stream_index], packet);
         av_packet_unref(packet);
@@ -266,15 +268,16 @@ static void find_vfr(const struct file_input *in, int *varies)
     }
     free(all);
     av_packet_free(&packet);
+    return ok;
 }
 
-static json_t *file_json(const struct file_input *in, const char *url)
+static json_t *file_json(struct file_input *in, const char *url)
 {
     const AVFormatContext *fmt = in->fmt;
     unsigned n = fmt->nb_streams;
     int *varies = malloc((n + 1) * sizeof(*varies));
     json_t *o = json_object(), *streams = json_array();
-    if (!varies || !o || !streams) {
+    if (!varies || !o || !streams || !find_vfr(in, varies)) {
         free(varies);
         json_decref(o);
         json_decref(streams);
@@ -288,7 +291,6 @@ static json_t *file_json(const struct file_input *in, const char *url)
         set_int(o, "bit_rate", fmt->bit_rate);
     set_seconds(o, "start_s", fmt->start_time, AV_TIME_BASE_Q);
     json_object_set_new(o, "still", json_boolean(in->still));
-    find_vfr(in, varies);
     for (unsigned i = 0; i < n; i++)
         json_array_append_new(streams, stream_json(in, i, url, varies));
     json_object_set_new(o, "streams", streams);
@@ -298,12 +300,14 @@ static json_t *file_json(const struct file_input *in, const char *url)
     return o;
 }
 
-int tachy_probe(char **json, const char *url, const struct tachy_log *log)
+int tachy_probe(char **json, const struct tachy_source_params *p)
 {
-    *json = NULL;
-    if (!TACHY_CHECK(log, url && url[0]))
+    const char *url = p ? p->url : NULL;
+    const struct tachy_log *log = TACHY_LOG_OF(p, log);
+    TACHY_CLEAR(json);
+    if (!TACHY_CHECK(log, json && url && url[0]))
         return TACHY_ERR_INVAL;
-    struct file_input in = {0};
+    struct file_input in = {.stop = p->stop, .timeout = p->timeout};
     int err = file_input_open(&in, url, (struct tachy_rational){0}, log);
     if (!err) {
         json_t *o = file_json(&in, url);
@@ -311,6 +315,12 @@ int tachy_probe(char **json, const char *url, const struct tachy_log *log)
         json_decref(o);
         if (!*json)
             err = tachy_fail(log, TACHY_ERR_NOMEM, "%s: no memory for its description", url);
+        else if (in.silent) // its frames' distances are not known
+            err = file_input_silent(&in, url, log);
+    }
+    if (err) {
+        tachy_free(*json);
+        *json = NULL;
     }
     file_input_close(&in);
     return err;

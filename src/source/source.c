@@ -34,10 +34,9 @@ static bool params_ok(const struct tachy_source_params *p)
 {
     const struct tachy_log *log = p->log;
     const struct tachy_rational r = p->rate;
-    return TACHY_CHECK(log, p->url && p->url[0]) &&
-           TACHY_CHECK(log, p->start >= 0 && p->start <= MAX_SECONDS) &&
+    return TACHY_CHECK(log, p->url && p->url[0]) && TACHY_CHECK(log, p->start >= 0 && p->start <= MAX_SECONDS) &&
            TACHY_CHECK(log, p->duration >= 0 && p->duration <= MAX_SECONDS) &&
-           TACHY_CHECK(log, p->max_frames >= 0) && TACHY_CHECK(log, p->every_nth >= 0) &&
+           TACHY_CHECK(log, p->timeout <= MAX_SECONDS) && TACHY_CHECK(log, p->max_frames >= 0) && TACHY_CHECK(log, p->every_nth >= 0) &&
            TACHY_CHECK(log, p->threads >= 0 && p->threads <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decoders >= 0 && p->decoders <= MAX_THREADS) &&
            TACHY_CHECK(log, p->decode >= TACHY_DECODE_AUTO && p->decode <= TACHY_DECODE_NVDEC) &&
@@ -79,8 +78,8 @@ static void thin_info(tachy_source *s)
 
 int tachy_source_open(tachy_source **out, const struct tachy_source_params *p)
 {
-    *out = NULL;
-    if (!params_ok(p))
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p) || !params_ok(p))
         return TACHY_ERR_INVAL;
     const struct tachy_source_ops *ops = choose(p);
     if (!ops)
@@ -110,11 +109,11 @@ int tachy_source_open(tachy_source **out, const struct tachy_source_params *p)
     return TACHY_OK;
 }
 
-const struct tachy_video_info *tachy_source_info(const tachy_source *s) { return &s->info; }
+const struct tachy_video_info *tachy_source_info(const tachy_source *s) { return s ? &s->info : NULL; }
 
 tachy_side *tachy_source_side(const tachy_source *s) { return s->side; }
 
-int64_t tachy_source_damaged(const tachy_source *s) { return atomic_load(&s->damaged); }
+int64_t tachy_source_damaged(const tachy_source *s) { return s ? atomic_load(&s->damaged) : 0; }
 
 static int end(tachy_source *s, int err)
 {
@@ -203,7 +202,9 @@ static void leave_out(tachy_source *s, tachy_frame *f)
 
 int tachy_source_read(tachy_source *s, tachy_frame **out)
 {
-    *out = NULL;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, params.log), s && out))
+        return TACHY_ERR_INVAL;
     if (s->ended)
         return TACHY_ERR_EOF;
     if (s->params.max_frames && s->next_id >= s->params.max_frames)

@@ -173,8 +173,8 @@ static int read_first(tachy_source *s, bool vfr)
     struct file_lane *l = p->lanes[0];
     int err = file_decode(s, l, &l->ready_seq);
     if (err == TACHY_ERR_EOF) {
-        if (p->read_err)
-            return p->read_err;
+        if (p->in.refused || p->read_err)
+            return file_ended(s);
         if (l->decoded)
             return tachy_fail(s->params.log, TACHY_ERR_INVAL, "%s: ends at %.3f s, before the start "
                               "at %.3f s", s->url, (double)l->last * av_q2d(p->st->time_base),
@@ -199,6 +199,7 @@ static int file_open(tachy_source *s)
 {
     struct file *p = file_of(s);
     p->in.stop = s->params.stop;
+    p->in.timeout = s->params.timeout;
     int err = file_input_open(&p->in, s->url, s->params.rate, s->params.log);
     if (!err)
         err = choose_stream(s);
@@ -231,6 +232,10 @@ int file_ended(tachy_source *s)
         file_read_side(s, s->params.duration);
     if (p->read_err == TACHY_ERR_INTERRUPTED)
         return p->read_err;
+    if (p->in.silent)
+        return file_input_silent(&p->in, s->url, s->params.log);
+    if (p->in.refused)
+        return file_list_refused(&p->in, s->url, s->params.log);
     if (p->read_err) // after what could be read
         return tachy_fail(s->params.log, p->read_err, "%s: reading failed before its end: %s",
                           s->url, tachy_err_text(p->read_err));

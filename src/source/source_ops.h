@@ -58,6 +58,11 @@ struct tachy_source {
 
 extern const struct tachy_source_ops tachy_source_file, tachy_source_null;
 
+// The file, or the folder of numbered pictures, that a source of this url reads; *path (free with
+// free()) is NULL for standard input, made-up frames and what is not there. TACHY_ERR_UNSUPPORTED: an
+// address, a device or a folder; TACHY_ERR_NOMEM.
+int tachy_source_reads(const char *url, char **path);
+
 // For a reader that puts results in order itself. After tachy_source_spread(), which returns
 // how many decoders there are (1: not suited, or not asked for), that many threads may call
 // tachy_source_read_any(); tachy_source_read() must not be called any more. `window`: positions

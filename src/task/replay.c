@@ -208,6 +208,8 @@ static int timed(struct replay *r, int64_t loop, struct tachy_replay *out)
 
 int tachy_replay(const struct tachy_replay_params *p, struct tachy_replay *out)
 {
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && out))
+        return TACHY_ERR_INVAL;
     *out = (struct tachy_replay){.stage = p->stage, .worst_frame = -1, .min_psnr = INFINITY};
     if (!TACHY_CHECK(p->log, p->dir) || !TACHY_CHECK(p->log, (unsigned)p->stage < TACHY_STAGE_COUNT) ||
         !TACHY_CHECK(p->log, p->loop >= 0 && p->loop <= 10000000) ||

@@ -20,6 +20,9 @@ static json_t *golden_json(const struct tachy_replay *r)
 
 int tachy_replay_json(char **json, const struct tachy_replay *r)
 {
+    TACHY_CLEAR(json);
+    if (!json || !r)
+        return TACHY_ERR_INVAL;
     json_t *o = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:s, s:s, s:o}", "stage",
                           tachy_stage_name(r->stage), "items", (json_int_t)r->items, "runs",
                           (json_int_t)r->runs, "median_ms", r->median_ms, "p99_ms", r->p99_ms,
@@ -47,7 +50,9 @@ static void put_golden(FILE *f, const struct tachy_replay *r)
 int tachy_replay_text(char **text, const struct tachy_replay *r)
 {
     size_t size;
-    *text = NULL;
+    TACHY_CLEAR(text);
+    if (!text || !r)
+        return TACHY_ERR_INVAL;
     FILE *f = open_memstream(text, &size);
     if (!f)
         return TACHY_ERR_NOMEM;

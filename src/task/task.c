@@ -61,8 +61,8 @@ static int keep_settings(tachy_task *t, const tachy_settings *s)
 int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings,
                     const struct tachy_log *log)
 {
-    *out = NULL;
-    if (!TACHY_CHECK(log, name))
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(log, out && name))
         return TACHY_ERR_INVAL;
     const struct tachy_task_ops *ops = NULL;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(tasks); i++)
@@ -104,11 +104,11 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
 
 void tachy_task_close(tachy_task **t)
 {
-    if (*t) {
-        tachy_stage_save_close(&(*t)->save); // what went wrong was logged
-        (*t)->ops->close(*t);
-        free((*t)->settings);
-    }
+    if (!t || !*t)
+        return;
+    tachy_stage_save_close(&(*t)->save); // what went wrong was logged
+    (*t)->ops->close(*t);
+    free((*t)->settings);
     free(*t);
     *t = NULL;
 }

@@ -58,6 +58,7 @@ static void deconv(struct check *c, const struct set *s)
     bool pads = check_range(c, 0, 1);
     sh->pad_top = pads ? check_range(c, 0, sh->kh - 1) : 0;
     sh->pad_left = pads ? check_range(c, 0, sh->kw - 1) : 0;
+    sh->pad_bottom = check_range(c, 0, 2), sh->pad_right = check_range(c, 0, 2); // only the output counts
     d.out_h = (sh->h - 1) * sh->stride_h + sh->kh - sh->pad_top - check_range(c, 0, pads);
     d.out_w = (sh->w - 1) * sh->stride_w + sh->kw - sh->pad_left - check_range(c, 0, pads);
     if (d.out_h < 1 || d.out_w < 1)
@@ -95,6 +96,38 @@ static void deconv(struct check *c, const struct set *s)
     tachy_aligned_free(packed), tachy_aligned_free(scratch);
 }
 
+static float odd_number(struct check *c)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    return odd[check_range(c, 0, 2)];
+}
+
+// Some numbers become NaN or infinite.
+static void spoil(struct check *c, const struct plan_buffer *b)
+{
+    for (int n = check_range(c, 0, 1) ? check_range(c, 1, 5) : 0; n > 0; n--)
+        plan_at(b, check_range(c, 0, plan_pixels(b) - 1))[check_range(c, 0, b->v.c - 1)] = odd_number(c);
+}
+
+// The extreme of a line, whose numbers may be odd ones.
+static void extreme(struct check *c, const struct set *s)
+{
+    int n = check_range(c, 0, 2) ? check_range(c, 1, 150) : check_range(c, 1, 2000);
+    float *x = plan_floats(c, n, -1, 1);
+    for (int k = check_range(c, 0, 1) ? check_range(c, 1, 3) : 0; k > 0; k--)
+        x[check_range(c, 0, n - 1)] = odd_number(c);
+    float want[2] = {x[0], x[0]};
+    for (int i = 0; i < n; i++)
+        for (int least = 0; least < 2; least++)
+            want[least] = x[i] != x[i] || (least ? x[i] < want[1] : x[i] > want[0]) ? x[i] : want[least];
+    for (int least = 0; least < 2; least++) {
+        float got = s->k->most(x, n, least);
+        check_case(c, got == want[least] || (got != got && want[least] != want[least]), "%s of %d %s: %g, not %g",
+                   least ? "smallest" : "largest", n, s->name, (double)got, (double)want[least]);
+    }
+    free(x);
+}
+
 static void pool(struct check *c, const struct set *s)
 {
     struct tachy_pool_shape p = {.n = check_range(c, 1, 2),
@@ -121,11 +154,6 @@ static void pool(struct check *c, const struct set *s)
     struct plan_buffer got = plan_buffer_out(c, p.n, p.out_h, p.out_w, p.c);
     struct plan_buffer want = plan_buffer_like(&got);
     int rows = p.n * p.out_h, at = cut(c, rows);
-    tachy_ref_pool(&p, &in.v, &want.v, 0, rows);
-    tachy_pool_run(s->k, &p, &in.v, &got.v, at, rows);
-    tachy_pool_run(s->k, &p, &in.v, &got.v, 0, at);
-    compare(c, p.average ? "average pool" : "max pool", s, &got, &want,
-            p.average ? tolerance(p.kh * p.kw, 1) : 1e-30);
     float *sums = malloc((size_t)(p.n * p.h * p.c) * 4), mean[2 * 70], twin[2 * 70];
     tachy_pool_rows(s->k, &in.v, sums, 0, p.n * p.h);
     tachy_pool_mean(s->k, sums, p.n, p.h, p.w, p.c, mean);
@@ -134,6 +162,13 @@ static void pool(struct check *c, const struct set *s)
         check_case(c, fabs((double)(mean[i] - twin[i])) <= tolerance(p.h + p.w, 1),
                    "global pool %s", s->name);
     free(sums);
+    if (!p.average)
+        spoil(c, &in);
+    tachy_ref_pool(&p, &in.v, &want.v, 0, rows);
+    tachy_pool_run(s->k, &p, &in.v, &got.v, at, rows);
+    tachy_pool_run(s->k, &p, &in.v, &got.v, 0, at);
+    compare(c, p.average ? "average pool" : "max pool", s, &got, &want,
+            p.average ? tolerance(p.kh * p.kw, 1) : 1e-30);
     plan_buffer_free(&in), plan_buffer_free(&got), plan_buffer_free(&want);
 }
 
@@ -206,6 +241,8 @@ static void binary(struct check *c, const struct set *s)
     static const enum tachy_act_kind acts[] = {TACHY_ACT_NONE, TACHY_ACT_PRELU, TACHY_ACT_SWISH};
     io.act = (struct tachy_act){acts[check_range(c, 0, 2)], 1, 0, NULL};
     io.act.slope = io.act.kind == TACHY_ACT_PRELU ? slope : NULL;
+    if (io.act.kind != TACHY_ACT_SWISH && (io.kind == TACHY_BINARY_MIN || io.kind == TACHY_BINARY_MAX))
+        spoil(c, &a), spoil(c, &b);
     tachy_ref_binary(&io, 0, n * h);
     io.out = got.v;
     int at = cut(c, n * h);
@@ -306,7 +343,7 @@ static void run(struct check *c)
     for (size_t i = check_first_set(c); i < TACHY_ARRAY_SIZE(isas); i++) {
         struct set s = {tachy_plan_kernels(isas[i]), tachy_isa_name(isas[i])};
         for (int n = 0; s.k && n < check_times(c, 300); n++) {
-            deconv(c, &s), pool(c, &s), resize(c, &s);
+            deconv(c, &s), pool(c, &s), resize(c, &s), extreme(c, &s);
             binary(c, &s), unary(c, &s), channels(c, &s), transpose(c, &s);
         }
     }

@@ -84,14 +84,15 @@ static inline bool plan_buffer_clean(const struct plan_buffer *b)
     return beside + (size_t)plan_pixels(b) * (size_t)b->v.c == b->floats;
 }
 
-// Largest difference; INFINITY where a NaN or a write beside the view shows.
+// Largest difference; INFINITY where one of two is NaN or a write beside the view shows.
 static inline double plan_buffer_difference(const struct plan_buffer *got,
                                             const struct plan_buffer *want)
 {
     double worst = 0;
     for (int i = 0; i < plan_pixels(got); i++)
         for (int k = 0; k < got->v.c; k++) {
-            double d = fabs((double)plan_at(got, i)[k] - (double)plan_at(want, i)[k]);
+            float a = plan_at(got, i)[k], b = plan_at(want, i)[k];
+            double d = a == b || (a != a && b != b) ? 0 : fabs((double)a - (double)b);
             worst = d <= worst ? worst : d == d ? d : INFINITY;
         }
     return plan_buffer_clean(got) ? worst : INFINITY;

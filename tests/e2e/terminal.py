@@ -58,6 +58,14 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
+    def stop_output(self):
+        """Types Ctrl-S and waits until the terminal has stopped."""
+        fcntl.ioctl(self.fd, termios.TIOCPKT, struct.pack("i", 1))
+        self.type("\x13")
+        while not os.read(self.fd, 4096)[0] & 4:  # TIOCPKT_STOP
+            pass
+        fcntl.ioctl(self.fd, termios.TIOCPKT, struct.pack("i", 0))
+
     def echoes(self):
         return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 

@@ -343,6 +343,39 @@ stats
         self.assertIn("[1] stopped", t.shown)
         self.assertIn("[2] never begun", t.shown)
 
+    def test_ctrl_s_does_not_keep_a_signal_waiting(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            for typed in ("", "help\n"):  # the latter's output waits when the signal comes
+                with self.subTest(number=number, typed=typed):
+                    t = Terminal("shell", cwd=self.tmp, env=self.env)
+                    t.expect("tachy> ")
+                    t.stop_output()
+                    t.type(typed)
+                    os.kill(t.pid, number)
+                    self.assertEqual(t.wait(), 130)
+
+    def test_a_second_signal_ends_a_shell_whose_terminal_takes_nothing(self):
+        t = Terminal("shell", cwd=self.tmp, env=self.env)
+        t.expect("tachy> ")
+        t.type("help\n" * 100)  # and nobody reads it
+        proc = pathlib.Path(f"/proc/{t.pid}")
+        for _ in range(600):  # until it waits in write() to standard output or error
+            number, fd = ((proc / "syscall").read_text().split() + [""])[:2]
+            if number in ("1", "64") and fd in ("0x1", "0x2"):  # x86-64, aarch64
+                break
+            time.sleep(0.1)
+        for _ in range(2):
+            os.kill(t.pid, signal.SIGTERM)
+            while int(re.search(r"ShdPnd:\s*(\w+)", (proc / "status").read_text()).group(1), 16):
+                time.sleep(0.01)  # two that wait would be one
+        for _ in range(600):
+            pid, status = os.waitpid(t.pid, os.WNOHANG)
+            if pid:
+                break
+            time.sleep(0.1)
+        self.assertEqual((pid, os.waitstatus_to_exitcode(status)), (t.pid, 130))
+        os.close(t.fd)
+
 
 class Editor(Interactive):
     """Completion and history."""

@@ -1,7 +1,9 @@
 """--enable-metrics, scraped during runs and read by Prometheus' own parser."""
 import os
 import re
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ import urllib.error
 import urllib.request
 
 from common import ROOT, TACHY, Case, main, run
+from crowd import REQUEST, Crowd, files_allowed
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
@@ -199,6 +202,60 @@ class Metrics(Case):
                                                      self.tmp / "none", status=1))
         with Serving() as s:
             self.assertIn("is the port taken", self.refused("--enable-metrics", s.host, status=1))
+
+    def connect(self, s, data=b""):
+        host, port = s.host.rsplit(":", 1)
+        c = socket.create_connection((host, int(port)), timeout=60)
+        self.addCleanup(c.close)
+        c.sendall(data)
+        return c
+
+    def test_a_crowd_does_not_keep_scrapes_out(self):
+        if not files_allowed(2000):
+            self.skipTest("2000 files at once are not allowed here")
+        # Within 100 ms and 500 ms on a quiet machine, which bench/metrics_load measures. What keeps all slots
+        # until its time is over takes more than 10 s for each.
+        with Serving(verb=("shell",)) as s, Crowd(s.host, idle=1000, half_open=1000) as crowd:
+            for _ in range(5):
+                crowd.keep(0)
+                began = time.monotonic()
+                self.assertEqual(s.status(), 200)
+                self.assertLess(time.monotonic() - began, 5)
+            crowd.keep(0)
+            began = time.monotonic()
+            s.p.send_signal(signal.SIGTERM)
+            s.p.wait(60)
+            self.assertLess(time.monotonic() - began, 5)
+
+    def test_a_request_has_a_second(self):
+        with Serving(verb=("shell",)) as s:
+            c, began = self.connect(s, REQUEST[:-2]), time.monotonic()
+            while not select.select([c], [], [], 0.1)[0]:
+                c.sendall(b"A: b\r\n")  # each byte is a sign of life
+                self.assertLess(time.monotonic() - began, 30)
+            self.assertGreater(time.monotonic() - began, 0.9)
+            self.assertEqual(s.status(), 200)
+
+    def test_an_answered_connection_is_closed(self):
+        with Serving(verb=("shell",)) as s:
+            c, answer = self.connect(s, REQUEST), b""
+            while data := c.recv(65536):  # to the end
+                answer += data
+            self.assertIn(b"Connection: close", answer)
+            self.assertIn(b"tachy_build_info", answer)
+
+    def test_the_oldest_incomplete_request_goes(self):
+        with Serving(verb=("shell",)) as s:
+            for _ in range(50):  # until none of this took the second after which all are closed
+                began = time.monotonic()
+                callers = [self.connect(s, REQUEST[:9 * (i % 2)]) for i in range(129)]
+                poll = select.poll()
+                for c in callers:
+                    poll.register(c, select.POLLIN)
+                gone = [i for i, c in enumerate(callers) if c.fileno() in dict(poll.poll(10000))]
+                if time.monotonic() - began < 0.9:
+                    break
+            self.assertEqual(gone, [0])
 
     def test_ipv6(self):
         try:

@@ -281,7 +281,7 @@ class Networks(common.Case):
         ort.InferenceSession(model, options(True, own={"threads": "2"}))
         for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
                           ({"threads": "2x"}, "`threads` is a whole number"),
-                          ({"thread": "2"}, "no provider option `thread`; there are threads, build_effort, claim_qdq, direct, apart, store")):
+                          ({"thread": "2"}, "no provider option `thread`; there are threads, build_effort, claim_qdq, direct, apart, guard, store")):
             with self.assertRaisesRegex(Exception, said):
                 ort.InferenceSession(model, options(True, own=own), enable_fallback=0)
 

@@ -20,6 +20,16 @@ def setUpModule():
 tearDownModule = provider.tearDownModule
 
 
+def net_of(nodes, x):
+    return provider.net(nodes, {"x": x.shape}, "y")
+
+
+def whole(model, *feed):
+    """What we, who take all of it, make of the inputs."""
+    ours = provider.both(model, whole=True)[1]
+    return ours.run(None, dict(zip((i.name for i in ours.get_inputs()), feed)))[0]
+
+
 class Operators(provider.OperatorCase):
     def op(self, *args, **kw):
         super().op(*args, whole=True, **kw)
@@ -78,6 +88,27 @@ class Operators(provider.OperatorCase):
         self.op("AveragePool", (2, 6, 31), kernel_shape=[4], strides=[3], count_include_pad=1, pads=[1, 2])
         self.op("GlobalAveragePool", (2, 6, 31))
 
+    def test_shape_that_is_inferred_wrong(self):
+        """SAME_* with output_padding: ONNX infers a pixel more than is computed, also for what comes after. Such
+        nodes are left, as are those that read what they make; what does not depend on them is taken."""
+        w, make = self.random, onnx.helper.make_node
+        table = provider.Table.in_dll(provider.ctypes.CDLL(provider.LIBRARY), "tachy_ep_table")
+        for how in ("SAME_UPPER", "SAME_LOWER"):
+            for kernel, stride, more in ((3, 2, 1), (4, 3, 2), (2, 2, 1), (1, 2, 1), (2, 3, 1), (2, 3, 0)):
+                conv = {"strides": [stride] * 2, "auto_pad": how, "output_padding": [more] * 2}
+                with self.subTest(how=how, kernel=kernel, stride=stride, more=more):
+                    self.check([make("ConvTranspose", ["x", "w"], ["y"], **conv)], {"x": (2, 3, 7, 5)},
+                               constants=[("w", w(3, 4, kernel, kernel))])
+        nodes = [make("Conv", ["x", "v"], ["a"]), make("ConvTranspose", ["a", "w"], ["b"], auto_pad="SAME_UPPER",
+                                                       strides=[2, 2], output_padding=[1, 1]),
+                 make("Hardmax", ["b"], ["c"]), make("Conv", ["c", "u"], ["d"]), make("Relu", ["d"], ["y"])]
+        table.want()
+        self.check(nodes, {"x": (2, 3, 7, 5)}, constants=[("v", w(3, 3, 1, 1)), ("w", w(3, 4, 3, 3)), ("u", w(5, 4, 3, 3))])
+        table.take()
+        ran = dict(table.ran())
+        self.assertIn("as ONNX infers it", ran["ConvTranspose"])
+        self.assertEqual(ran["Relu"], ran["ConvTranspose"])
+
     def test_elements(self):
         for name in ("Sin", "Cos", "Tan", "Sinh", "Cosh", "Atan", "Asinh", "Floor", "Ceil", "Round", "Sign",
                      "Reciprocal", "Softsign", "Selu", "Celu", "ThresholdedRelu", "Shrink", "IsNaN", "IsInf"):
@@ -96,6 +127,61 @@ class Operators(provider.OperatorCase):
         self.op("Mod", (2, 3, 40), (40,), fmod=1)
         self.op("PRelu", (2, 3, 4, 5), (5,))
         self.op("Clip", (2, 3, 4, 5), (), constants=[np.float32(0.5)])
+
+    def reference(self, name, feed, constants=(), opset=18, to=1, **attributes):
+        """What ONNX's own evaluator and what we, taken whole, make of one node."""
+        h = onnx.helper
+        node = h.make_node(name, [*feed, *dict(constants)], ["y"], **attributes)
+        types = {n: h.np_dtype_to_tensor_dtype(v.dtype) for n, v in feed.items()}
+        model = provider.net([node], {n: v.shape for n, v in feed.items()}, "y", constants, opset=opset, types=types)
+        ours = provider.both(model, whole=True)[1].run(None, feed)[0]
+        return onnx.reference.ReferenceEvaluator(onnx.load_from_string(model)).run(None, feed)[0], ours
+
+    def test_no_numbers(self):
+        """What is no number stays so in extremes, also where ONNX Runtime makes one of it."""
+        import onnx.reference  # noqa: F401
+        for shape in ((2, 3, 4, 5), (1, 3, 40, 50), (2, 40, 6, 70)):
+            x = self.random(*shape)
+            odd = self.rng.choice(x.size, 9, replace=False)
+            x.flat[odd] = [np.nan, np.inf, -np.inf, np.nan, np.nan, -np.inf, np.inf, np.nan, np.inf]
+            cases = [("Reduce" + how, [("a", np.array(axes))], {"keepdims": 0}) for how in ("Max", "Min")
+                     for axes in ([3], [1], [2, 3], [0], [0, 1, 2, 3], [1, 2])]
+            cases += [("GlobalMaxPool", [], {})]
+            cases += [(how, [("z", z)], {}) for how in ("Max", "Min") for z in (np.float32([0]), self.random(*shape[2:]))]
+            for name, constants, attributes in cases:
+                with self.subTest(op=name, shape=shape, **attributes):
+                    np.testing.assert_array_equal(*self.reference(name, {"x": x}, constants, **attributes))
+            # A window's, which ONNX's evaluator and ONNX Runtime lose by its place.
+            node = onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 3], strides=[1, 2])
+            windows = np.lib.stride_tricks.sliding_window_view(x, (2, 3), (2, 3))[:, :, :, ::2]
+            np.testing.assert_array_equal(whole(net_of([node], x), x), windows.max((4, 5)))
+
+    def test_beyond_integers(self):
+        """Casts of what an integer does not hold: its limits (docs/provider.md)."""
+        x = np.array([np.nan, np.inf, -np.inf, 1e20, -1e20, 3e9, -3e9, 2 ** 31, -2 ** 31, -0.9, 2.5], np.float32)
+        make = onnx.helper.make_node
+        for to, kind, most in ((6, np.int32, 2147483520), (7, np.int64, 9223371487098961920)):
+            info = np.iinfo(kind)
+            want = [info.min, most, info.min, *(min(max(int(v), info.min), most) for v in x[3:])]
+            there = net_of([make("Cast", ["x"], ["y"], to=to)], x)
+            back = net_of([make("Cast", ["x"], ["i"], to=to), make("Cast", ["i"], ["y"], to=1)], x)
+            np.testing.assert_array_equal(whole(there, x), np.array(want, kind))
+            got = whole(back, x)
+            np.testing.assert_array_equal(got, np.array(want, np.float32))
+            self.assertFalse(np.signbit(got[x == np.float32(-0.9)]).any())
+
+    def test_beyond_pictures(self):
+        """Coordinates of GridSample far outside: beyond that side. What is no number is left of and above all."""
+        picture, far = np.arange(1, 13, dtype=np.float32).reshape(1, 1, 3, 4), [1e9, np.inf, 1e30]
+        for align in (0, 1):
+            for outside, first, last in (("zeros", 0, 0), ("border", 5, 8)):
+                for mode in ("linear", "nearest"):
+                    grid = np.zeros((1, 1, 8, 2), np.float32)
+                    grid[0, 0, :, 0] = [np.nan, -np.nan, *(-v for v in far), *far]
+                    node = onnx.helper.make_node("GridSample", ["x", "g"], ["y"], mode=mode, padding_mode=outside,
+                                                 align_corners=align)
+                    got = whole(provider.net([node], {"x": picture.shape, "g": grid.shape}, "y", opset=20), picture, grid)
+                    np.testing.assert_array_equal(got.ravel(), [first] * 5 + [last] * 3)
 
     def test_truth(self):
         for name in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"):

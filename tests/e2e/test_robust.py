@@ -4,6 +4,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -193,6 +194,29 @@ class Robust(Case):
         self.assertEqual(p.returncode, 75, p.stderr)
         self.assertIn("space", p.stderr)
         self.assertEqual(list(out.parent.iterdir()), [])
+
+    def test_a_limit_on_file_size_is_named(self):
+        path = self.clip("a.mp4", "-preset", "ultrafast")
+        folder = self.tmp / "limited"
+        folder.mkdir()
+        video = ("-preset", "ultrafast", "-crf", 0)
+        for name, kept, args in (("o.mp4", [], video), ("r.mp4", ["r.mp4.tachy"], (*video, "--resume")),
+                                 ("o.png", [], ("--max-frames", 1)), ("o.jsonl", [], ("--mode", "json")),
+                                 ("t.json", [], ("--json={out}", "-f", "null", "-")),
+                                 ("t.csv", [], ("--profile.csv={out}", "-f", "null", "-"))):
+            with self.subTest(name):
+                out = folder / name
+                named = any("{out}" in str(a) for a in args)
+                limit = 1024 if named or name.endswith(".jsonl") else 20000
+                verb = ["profile", "segment"] if name == "t.csv" else ["segment"]
+                p = run(*verb, path, *(str(a).format(out=out) for a in args), *([] if named else ["-o", out]), check=False,
+                        preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+                self.assertEqual(p.returncode, 75, p.stderr)
+                self.assertIn(name, p.stderr)
+                left = {f.name for f in folder.iterdir()} - {name if name == "t.json" else ""}
+                self.assertEqual(sorted(left), kept)
+                shutil.rmtree(folder)
+                folder.mkdir()
 
     @unittest.skipIf(SANITIZER, "a sanitizer holds freed memory back")
     def test_memory_is_flat(self):

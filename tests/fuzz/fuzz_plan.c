@@ -3,6 +3,7 @@
 // compute that too, each time in the same bits. What the verifier refuses is left alone, as the
 // provider does.
 #include "base/base.h"
+#include "base/guard.h"
 #include "plan/cpu/plan.h"
 #include "plan/f64.h"
 #include "plan/pass.h"
@@ -687,12 +688,12 @@ static void compare(const struct tachy_graph *g, const struct tachy_f64 *want, c
     }
 }
 
-// Outputs of a plan made and run with so many threads, in memory that held `fill` before; NULL: none
-// could be made. Freed with free_all().
-static float **run_once(const struct tachy_graph *g, float **in, int threads, int fill)
+// Outputs of a plan made and run with so many threads and such a guard, in memory that held `fill` before;
+// NULL: none could be made. Freed with free_all().
+static float **run_once(const struct tachy_graph *g, float **in, int threads, int fill, enum tachy_guard guard)
 {
     struct tachy_cpu_plan *p = NULL;
-    if (tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.threads = threads}) < 0) {
+    if (tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.threads = threads, .guard = guard}) < 0) {
         if (p)
             abort();
         return NULL;
@@ -719,18 +720,23 @@ static void free_all(float **x, int n)
 static void run_plan(const struct tachy_graph *g, float **in, const struct tachy_graph *of,
                      const struct tachy_f64 *want, const struct tachy_f64 *rounded, bool tame)
 {
-    float **out = run_once(g, in, 1, 0), **again = out ? run_once(g, in, of->nb_values % 8 ? 1 : 3, 0xff) : NULL;
-    if (out && !again)
+    int threads = of->nb_values % 8 ? 1 : 3;
+    enum tachy_guard guard = of->nb_values % 2 ? TACHY_GUARD_END : TACHY_GUARD_BEGIN;
+    float **out = run_once(g, in, 1, 0, TACHY_GUARD_NONE);
+    float **again = out ? run_once(g, in, threads, 0xff, TACHY_GUARD_NONE) : NULL;
+    float **guarded = again ? run_once(g, in, threads, 0, guard) : NULL;
+    if (out && !guarded)
         stop(g, "opened once only", -1, 0, 0);
     for (int i = 0; i < g->nb_out && out; i++) {
         size_t size = tachy_dtype_size(g->out[i]->dtype) * (size_t)tachy_value_elements(g->out[i]);
-        if (memcmp(out[i], again[i], size))
+        if (memcmp(out[i], again[i], size) || memcmp(out[i], guarded[i], size))
             stop(g, "another run has other bits", i, 0, 0);
         if (tame)
             compare(g, want, rounded, of, i, "plan", NULL, out[i]);
     }
     free_all(out, g->nb_out);
     free_all(again, g->nb_out);
+    free_all(guarded, g->nb_out);
 }
 
 static bool refused(const struct tachy_graph *g)

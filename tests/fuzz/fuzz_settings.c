@@ -1,14 +1,10 @@
 // libFuzzer target: any bytes as a YAML configuration file, and its lines as NAME=VALUE of the
 // command line. What was set is read back in every type.
+#include "fuzz.h"
+
 #include "base/base.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 #include <tachy/settings.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void read_back(const tachy_settings *s)
 {
@@ -53,16 +49,12 @@ static void set_lines(tachy_settings *s, const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     tachy_settings *s = NULL;
-    int fd = memfd_create("fuzz", 0);
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size || tachy_settings_new(&s, NULL))
+    if (tachy_settings_new(&s, NULL))
         abort();
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    tachy_settings_load(s, path);
+    tachy_settings_load(s, fuzz_file(data, size));
     read_back(s);
     set_lines(s, data, size);
     read_back(s);
     tachy_settings_free(&s);
-    close(fd);
     return 0;
 }

@@ -1,23 +1,16 @@
 // libFuzzer target: any bytes as a file, probed and read. The bytes come from a memory file,
 // so the real way through names, demuxers, decoders and side streams runs. FFmpeg itself is not
 // instrumented: what is searched for are faults of ours in what it hands over.
+#include "fuzz.h"
+
 #include "media/side.h"
 #include "source/source_ops.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-// Options from a hash of the bytes, so that they vary and a crash can be repeated.
 static struct tachy_source_params params_for(const uint8_t *data, size_t size, const char *url)
 {
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ data[i]) * 16777619u;
+    uint32_t h = fuzz_hash(data, size);
     struct tachy_source_params p = {.url = url, .max_frames = 24, .threads = 1, .want_side = h & 1};
     if (h & 2)
         p.start = (h >> 8) % 40 / 20.0;
@@ -76,15 +69,11 @@ static void read_some(const struct tachy_source_params *p)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    int fd = memfd_create("fuzz", 0);
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-        abort();
-    char url[64], *json = NULL;
-    snprintf(url, sizeof(url), "/proc/self/fd/%d", fd);
+    const char *url = fuzz_file(data, size);
+    char *json = NULL;
     struct tachy_source_params p = params_for(data, size, url);
     read_some(&p);
-    tachy_probe(&json, url, NULL);
+    tachy_probe(&json, tachy_source_params(.url = url));
     tachy_free(json);
-    close(fd);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "base/base.h"
+#include "base/guard.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -109,19 +110,31 @@ static inline int nodes(void)
     return n;
 }
 
-// What the graph computes from noise; freed by the caller.
-static inline float *results(void)
+static inline float *run_graph(const float *x, enum tachy_guard guard)
 {
     struct tachy_cpu_plan *p = NULL;
-    int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);
-    float *x = calloc((size_t)nb_in, sizeof(*x)), *y = calloc((size_t)nb_out, sizeof(*y));
-    seed = 99;
-    for (int64_t i = 0; i < nb_in; i++)
-        x[i] = 3 * noise();
-    CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
+    float *y = calloc((size_t)tachy_value_elements(g->out[0]), sizeof(*y));
+    CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.guard = guard}), TACHY_OK);
     if (p)
         CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){x}, (float *const[]){y}), TACHY_OK);
     tachy_cpu_plan_close(&p);
+    return y;
+}
+
+// What the graph computes from noise, also beside guard pages; freed by the caller.
+static inline float *results(void)
+{
+    int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);
+    float *x = calloc((size_t)nb_in, sizeof(*x));
+    seed = 99;
+    for (int64_t i = 0; i < nb_in; i++)
+        x[i] = 3 * noise();
+    float *y = run_graph(x, TACHY_GUARD_NONE);
+    for (enum tachy_guard guard = TACHY_GUARD_END; guard <= TACHY_GUARD_BEGIN; guard++) {
+        float *guarded = run_graph(x, guard);
+        CHECK(!memcmp(y, guarded, (size_t)nb_out * sizeof(*y)));
+        free(guarded);
+    }
     free(x);
     return y;
 }

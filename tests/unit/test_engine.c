@@ -318,7 +318,7 @@ TEST(cpu_refuses)
     FILE *f = fopen(path, "w");
     CHECK(f && fputs("this is not ONNX", f) >= 0 && fclose(f) == 0);
     CHECK_INT(open_with("cpu", path, NULL, NULL), TACHY_ERR_FORMAT);
-    CHECK_TEXT(said, "bad.onnx: cannot be loaded: ONNX Runtime says: ");
+    CHECK_TEXT(said, "bad.onnx: is no ONNX model, or it is damaged");
     CHECK_INT(truncate(path, 0), 0);
     CHECK(open_with("cpu", path, NULL, NULL) < 0);
     CHECK(tiny_write(path, "NoSuchOperator", 1, dims));

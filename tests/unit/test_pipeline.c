@@ -226,7 +226,77 @@ TEST(a_stop_begins_no_other_job)
     CHECK_INT(j.closed, 0);
 }
 
-TEST_MAIN(TEST_CASE(every_frame_once_and_in_order),
+static void count_errors(void *user, enum tachy_log_level level, const char *msg)
+{
+    *(int *)user += level == TACHY_LOG_ERR;
+}
+
+// A frame's fields are the caller's: nothing behind its planes may be read.
+TEST(what_is_pushed_is_checked)
+{
+    int errors = 0, refused = 0;
+    struct tachy_log log = {.fn = count_errors, .user = &errors};
+    struct counting c = never;
+    c.reads_pixels = true;
+    tachy_task *t = task_new(c);
+    tachy_pipeline *p;
+    struct tachy_video_info in = {.format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.task = t, .input = in, .workers = 1, .log = &log)), TACHY_OK);
+    for (int i = 0; i < 8; i++) {
+        tachy_frame *f = frame_new(0, 16), sound = *f;
+        static const ptrdiff_t strides[] = {0, 8, -15, 15};
+        if (i < 4)
+            f->stride[0] = strides[i];
+        else if (i == 4)
+            f->data[0] = NULL;
+        else if (i == 5)
+            f->width = 65536;
+        else if (i == 6)
+            f->format = TACHY_PIX_NV12; // one plane is there
+        else
+            f->height = -2;
+        refused += tachy_pipeline_push(p, f) == TACHY_ERR_INVAL;
+        *f = sound;
+        tachy_frame_unref(&f);
+    }
+    CHECK_INT(refused, 8);
+    CHECK_INT(errors, 8);
+    tachy_pipeline_push(p, NULL);
+    CHECK_INT(tachy_pipeline_pull(p, NULL, NULL), TACHY_ERR_EOF);
+    tachy_pipeline_close(&p);
+    free(t);
+}
+
+// As a file may: the stream's size and format hold.
+TEST(a_change_of_size_is_served)
+{
+    struct counting c = never;
+    c.reads_pixels = true;
+    tachy_task *t = task_new(c);
+    tachy_pipeline *p;
+    struct tachy_video_info in = {.format = TACHY_PIX_GRAY8, .width = 16, .height = 2, .time_base = {1, 1000}};
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.task = t, .input = in, .workers = 2)), TACHY_OK);
+    for (int64_t i = 0; i < 3; i++) {
+        static const int widths[] = {16, 8, 64};
+        tachy_frame *f = NULL, *out;
+        CHECK_INT(tachy_frame_new(&f, &(struct tachy_frame_params){
+                      .format = i == 2 ? TACHY_PIX_RGB24 : TACHY_PIX_GRAY8, .width = widths[i], .height = 2, .pts = i * 10}),
+                  TACHY_OK);
+        memset(tachy_frame_writable(f, 0), 7, (size_t)f->stride[0] * 2);
+        f->id = i;
+        CHECK_INT(tachy_pipeline_push(p, f), TACHY_OK);
+        tachy_frame_unref(&f);
+        CHECK_INT(tachy_pipeline_pull(p, &out, NULL), TACHY_OK);
+        CHECK_INT(out->width, 16);
+        CHECK_INT(out->id, i);
+        CHECK_INT(out->pts, i * 10);
+        tachy_frame_unref(&out);
+    }
+    tachy_pipeline_close(&p);
+    free(t);
+}
+
+TEST_MAIN(TEST_CASE(what_is_pushed_is_checked), TEST_CASE(a_change_of_size_is_served), TEST_CASE(every_frame_once_and_in_order),
           TEST_CASE(a_failure_ends_after_the_frames_before_it), TEST_CASE(closing_early_is_clean),
           TEST_CASE(depth_follows_the_budget),
           TEST_CASE(jobs_share_a_pipeline_and_fail_alone), TEST_CASE(a_stop_begins_no_other_job))

@@ -56,8 +56,8 @@ TEST(builds_and_prints)
                     "%3 second f32[1x3x4x4] = Unary(%2) relu\n"
                     "output %3 y\n");
     tachy_free(text);
-    CHECK(tachy_value_user(n.g, n.c) == n.relu);
-    CHECK(!tachy_value_user(n.g, n.y)); // the graph's output
+    CHECK(tachy_value_user(n.c) == n.relu);
+    CHECK(!tachy_value_user(n.y)); // the graph's output
     tachy_graph_close(&n.g);
     CHECK(!n.g);
 }

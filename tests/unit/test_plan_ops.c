@@ -86,8 +86,9 @@ static struct tachy_value *numbers_of(void)
     struct tachy_value *most = tachy_graph_value(g, NULL, TACHY_I64, 4, SHAPE(2, 1, 5, 7));
     make(TACHY_OP_ARG, arg, most, x, NULL, NULL);
     CHECK_INT(most->most, 5);
-    struct tachy_value *half = of_type(TACHY_I64, most);
-    make(TACHY_OP_BINARY, quotient, half, most, whole(1, SHAPE(1), 3), NULL);
+    struct tachy_value *half = of_type(TACHY_I64, most), *two = whole(1, SHAPE(1), 3);
+    *(int64_t *)two->data = 2;
+    make(TACHY_OP_BINARY, quotient, half, most, two, NULL);
     return half;
 }
 
@@ -104,6 +105,14 @@ static struct tachy_value *gather(void)
     return make(TACHY_OP_GATHER, channels, VALUE(2, 2, 2, 3, 7), y, whole(2, SHAPE(2, 2), 6), NULL);
 }
 
+// A single number as the index takes the dimension away, also the first one.
+static struct tachy_value *gather_one(void)
+{
+    struct tachy_plan_attr first = {.axis = 0}, last = {.axis = 2};
+    struct tachy_value *y = make(TACHY_OP_GATHER, first, VALUE(6, 5, 7), x, whole(0, SHAPE(1), 2), NULL);
+    return make(TACHY_OP_GATHER, last, VALUE(6, 5), y, whole(0, SHAPE(1), 7), NULL);
+}
+
 static struct tachy_value *gather_each(void)
 {
     struct tachy_plan_attr a = {.axis = 2};
@@ -115,6 +124,28 @@ static struct tachy_value *gather_nd(void)
     struct tachy_plan_attr a = {.axis = 1};
     return make(TACHY_OP_GATHER_ND, a, VALUE(2, 8, 7), x, whole(3, SHAPE(2, 8, 2), 5), NULL);
 }
+
+static struct tachy_value *below(float limit, struct tachy_value *y, struct tachy_value *otherwise)
+{
+    struct tachy_value *is = compare(TACHY_PLAN_LESS, x, number(limit));
+    return make(TACHY_OP_SELECT, (struct tachy_plan_attr){0}, like(x), is, y, otherwise);
+}
+
+// Integers of x * 3, of what is beyond every integer at both ends, and of 0 / 0.
+static struct tachy_value *beyond(enum tachy_dtype t)
+{
+    struct tachy_plan_attr cut = {.act = {TACHY_PLAN_TRUNC, 0, 0}};
+    struct tachy_value *zero = binary(TACHY_PLAN_MUL, x, number(0)), *far = binary(TACHY_PLAN_MUL, x, number(1e20f));
+    struct tachy_value *none = binary(TACHY_PLAN_DIV, zero, zero), *i = of_type(t, x);
+    struct tachy_value *y = below(0.3f, binary(TACHY_PLAN_MUL, x, number(3)), below(0.6f, none, far));
+    return make(TACHY_OP_UNARY, cut, i, below(-0.5f, far, y), NULL, NULL);
+}
+
+static struct tachy_value *cut_i32(void) { return beyond(TACHY_I32); }
+static struct tachy_value *cut_i64(void) { return beyond(TACHY_I64); }
+
+// As inside of a plan, where a number goes on.
+static struct tachy_value *cut_and_back(void) { return renamed(TACHY_F32, beyond(TACHY_I32)); }
 
 // Indices that are computed, and out of range.
 static struct tachy_value *followed(void)
@@ -228,25 +259,28 @@ static double at(const struct tachy_value *v, const void *data, int64_t i)
     return tachy_constant_at(&like_it, i);
 }
 
-static void run(const float *in, void *out, int threads)
+static void run(const float *in, void *out, int threads, enum tachy_guard guard)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_plan_params params = {.threads = threads};
+    struct tachy_plan_params params = {.threads = threads, .guard = guard};
     CHECK_INT(tachy_cpu_plan_open(&p, g, &params), TACHY_OK);
     if (p)
         CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){in}, (float *const[]){out}), TACHY_OK);
     tachy_cpu_plan_close(&p);
 }
 
+// NaN if one of two numbers is.
 static double error_of(const struct tachy_value *v, const void *got, const double *want)
 {
     double norm = 0, error = 0;
     for (int64_t i = 0; i < tachy_value_elements(v); i++) {
-        double d = at(v, got, i) - want[i];
-        norm += want[i] * want[i];
+        double a = at(v, got, i), d = a - want[i];
+        if (a == want[i] || (isnan(a) && isnan(want[i])))
+            d = 0;
+        norm += isfinite(want[i]) ? want[i] * want[i] : 0;
         error += d * d;
     }
-    return error > 0 ? sqrt(error / norm) : 0;
+    return error == 0 ? 0 : sqrt(error / norm);
 }
 
 // `limit`: of the L2 norm of the difference over that of the result; whole numbers are exact.
@@ -268,9 +302,11 @@ static void checked(struct tachy_value *(*build)(void), double limit)
         memcpy(want, tachy_f64_value(f, y), n * sizeof(*want));
         tachy_f64_close(&f);
         CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
-        run(in, got, 1);
-        run(in, again, 3);
-        CHECK(!memcmp(got, again, size));
+        run(in, got, 1, TACHY_GUARD_NONE);
+        for (enum tachy_guard guard = TACHY_GUARD_NONE; guard <= TACHY_GUARD_BEGIN; guard++) {
+            run(in, again, 3, guard);
+            CHECK(!memcmp(got, again, size));
+        }
         CHECK(error_of(g->out[0], got, want) <= (g->out[0]->dtype == TACHY_F32 ? limit : 0));
         free(want);
         free(got);
@@ -295,8 +331,12 @@ TEST(indices)
     checked(levels, 2e-6);
     checked(last_smallest, 0);
     checked(gather, 2e-6);
+    checked(gather_one, 2e-6);
     checked(gather_each, 2e-6);
     checked(gather_nd, 2e-6);
+    checked(cut_i32, 0);
+    checked(cut_i64, 0);
+    checked(cut_and_back, 0);
     checked(followed, 2e-6);
     checked(backwards, 2e-6);
 }

@@ -627,6 +627,9 @@ TEST(errors_are_one_sentence_each)
     pic.f.color.matrix = 10; // BT.2020 with constant luminance
     REFUSED(TACHY_ERR_UNSUPPORTED, &good, &v, &t);
     pic.f.color.matrix = 0;
+    pic.f.stride[1] /= 2;
+    REFUSED(TACHY_ERR_INVAL, &good, &v, &t);
+    pic.f.stride[1] *= 2;
     pic.f.data[1] = NULL;
     REFUSED(TACHY_ERR_INVAL, &good, &v, &t);
     drop(&pic);

@@ -144,6 +144,9 @@ TEST(order_of_calls)
     CHECK_INT(put(s, &i, 3), TACHY_ERR_INVAL);
     CHECK_INT(put(s, &i, 5), TACHY_OK); // a refused frame does not end the stream
     CHECK_INT(tachy_sink_write(s, NULL, NULL), TACHY_ERR_INVAL);
+    uint8_t few[8] = {0}; // of 32 x 32 pixels
+    tachy_frame f = {.format = TACHY_PIX_GRAY8, .width = 32, .height = 32, .data = {few}, .stride = {8}, .pts = 6};
+    CHECK_INT(tachy_sink_write(s, &f, NULL), TACHY_ERR_INVAL);
     CHECK(!tachy_sink_path(s) && !exists(in_dir("a.mp4")));
     CHECK_INT(tachy_sink_finish(s, false), TACHY_OK);
     CHECK_STR(tachy_sink_path(s), in_dir("a.mp4"));

@@ -598,7 +598,7 @@ static json_t *probe(const char *file)
 {
     char *text = NULL;
     messages[0] = '\0';
-    CHECK_INT(tachy_probe(&text, path(file), &quiet), TACHY_OK);
+    CHECK_INT(tachy_probe(&text, tachy_source_params(.url = path(file), .log = &quiet)), TACHY_OK);
     json_t *o = text ? json_loads(text, 0, NULL) : NULL;
     CHECK(o != NULL);
     tachy_free(text);
@@ -637,7 +637,7 @@ TEST(probe_describes)
     CHECK(vfr_of("vfr.mkv") && vfr_of("vfr.mp4"));
     json_decref(probe("sound.m4a")); // has no video and is described all the same
     char *text = NULL;
-    CHECK_INT(tachy_probe(&text, path("missing.mp4"), &quiet), TACHY_ERR_NOT_FOUND);
+    CHECK_INT(tachy_probe(&text, tachy_source_params(.url = path("missing.mp4"), .log = &quiet)), TACHY_ERR_NOT_FOUND);
     CHECK(!text && messages[0]);
 }
 

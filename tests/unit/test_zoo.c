@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "model/card.h"
 #include "model/digest.h"
+#include "postprocess/decode.h"
 #include "tiny_onnx.h"
 
 #include <dirent.h>
@@ -171,10 +172,10 @@ TEST(lists_and_finds)
     CHECK(strstr(warned, "broken.json")); // left out, with a warning
     CHECK_STR(said, "");
     json_t *list = json_loads(json, 0, NULL);
-    CHECK_INT(json_array_size(list), 3);
+    CHECK_INT(json_array_size(list), 7);
     CHECK_STR(json_string_value(json_object_get(json_array_get(list, 0), "name")), "selfie");
     CHECK_STR(json_string_value(json_object_get(json_array_get(list, 1), "name")), "selfie-landscape");
-    json_t *tiny = json_array_get(list, 2);
+    json_t *tiny = json_array_get(list, 6);
     CHECK_STR(json_string_value(json_object_get(tiny, "name")), "tiny");
     CHECK(json_is_false(json_object_get(tiny, "present")));
     json_decref(list);
@@ -381,6 +382,11 @@ static int fit(const struct tachy_card *card, const char *path)
     const struct tachy_io *in, *out;
     int n = tachy_engine_inputs(e, &in), m = tachy_engine_outputs(e, &out);
     err = tachy_card_check(card, in, n, out, m, &logger);
+    for (int i = 0; i < card->n_decoders && err == TACHY_OK; i++) {
+        tachy_decode *d;
+        err = tachy_decode_open(&d, card, &card->decoder[i], out, m, 1, &logger);
+        tachy_decode_close(&d);
+    }
     tachy_engine_close(&e);
     return err;
 }
@@ -388,9 +394,9 @@ static int fit(const struct tachy_card *card, const char *path)
 // The zoo itself: out of the pinned wheel where tools/setup has fetched it.
 TEST(built_in_models)
 {
-    static const char *const names[] = {"selfie", "selfie-landscape"};
+    static const char *const names[] = {"selfie", "selfie-landscape", "face", "face-far", "face-mesh", "person"};
     fresh();
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         tachy_model *m;
         struct tachy_model_params p = {.name = names[i], .dir = models, .fetch = true, .log = &logger};
         int err = tachy_model_open(&m, &p);
@@ -408,7 +414,7 @@ TEST(built_in_models)
         CHECK(err == TACHY_OK || err == -77);
         tachy_model_close(&m);
     }
-    CHECK_INT(count_files(), 2);
+    CHECK_INT(count_files(), TACHY_ARRAY_SIZE(names));
 }
 
 // A card for a public model, as a user would write it; it fits, and with one key wrong not.

@@ -96,8 +96,8 @@ static int settle(struct choice *c)
         struct plan_packed *kept = m->packed[g->chosen];
         m->packed[g->chosen] = NULL;
         struct plan_step *s = step_of(c, k);
-        size_t band = TACHY_MAX(plan_joined_band(s), plan_joined_band(choice_timed_step(c, k)));
-        plan_needs_scratch(p, band + tachy_conv_scratch_size(&s->conv, g->scaled));
+        struct plan_step *timed = &p->steps[choice_timed_step(c, k) - p->steps];
+        plan_needs_scratch(p, timed, plan_joined_band(timed) + tachy_conv_scratch_size(&s->conv, g->scaled));
         err = plan_keep(p, kept);
     }
     return err;
@@ -116,7 +116,7 @@ int plan_choose(struct plan_build *b, const struct tachy_plan_params *params)
 {
     struct choice c = {.b = b};
     struct plan_choice *about = &b->plan->choice;
-    int effort = TACHY_CLAMP(params->effort, 0, 3);
+    int effort = params->guard ? 0 : TACHY_CLAMP(params->effort, 0, 3);
     if (params->trial)
         return TACHY_OK;
     int err = find_groups(&c);

@@ -72,11 +72,13 @@ static int check(const struct tachy_deconv_shape *d, const struct tachy_log *log
     return TACHY_OK;
 }
 
+// A product for each input pixel. What is cut off or added behind is in the output's size, not here.
 static struct tachy_conv_shape merged_shape(const struct tachy_deconv_shape *d)
 {
     struct tachy_conv_shape s = d->s;
     s.cout *= s.kh * s.kw;
     s.kh = s.kw = s.stride_h = s.stride_w = 1;
+    s.pad_top = s.pad_left = s.pad_bottom = s.pad_right = 0;
     return s;
 }
 

@@ -29,7 +29,7 @@
     void tachy_leave_##isa(enum tachy_dtype type, const float *restrict x, ptrdiff_t step, void *y,\
                            int64_t at, int64_t n);                                                 \
     double tachy_total_##isa(const float *x, int64_t n);                                           \
-    float tachy_most_##isa(const float *x, int64_t n, float sign);                                 \
+    float tachy_most_##isa(const float *x, int64_t n, bool least);                                 \
     float tachy_peak_##isa(int rounds);
 
 #define TABLE(set, name, floats)                                                                   \

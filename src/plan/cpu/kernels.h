@@ -143,7 +143,7 @@ struct tachy_plan_kernels {
     // y = a + (b - a) * t
     void (*lerp)(float *y, const float *a, const float *b, float t, int n);
     void (*resize)(const struct tachy_resize_row *r);
-    // A window of rows x columns pixels at x: sum times `scale`, or with scale 0 the maximum.
+    // A window of rows x columns pixels at x: sum times `scale`, or with scale 0 the maximum, NaN if one is.
     void (*pool)(float *y, const float *x, ptrdiff_t row, ptrdiff_t pixel, int rows, int columns,
                  int channels, float scale);
     // y[i] = (sum over k < count of x[k * step + i]) * scale
@@ -166,8 +166,8 @@ struct tachy_plan_kernels {
     void (*leave)(enum tachy_dtype type, const float *restrict x, ptrdiff_t step, void *y, int64_t at, int64_t n);
     // The sum of x[0..n-1], in an order that is the same for every set.
     double (*total)(const float *x, int64_t n);
-    // The largest of x[0..n-1], n >= 1, with sign -1 the smallest.
-    float (*most)(const float *x, int64_t n, float sign);
+    // The largest of x[0..n-1], n >= 1, or the smallest; NaN if one of them is.
+    float (*most)(const float *x, int64_t n, bool least);
     // Nothing but multiply-adds: rounds * 24 of one vector each. What the processor can do.
     float (*peak)(int rounds);
 };

@@ -41,9 +41,10 @@ ptrdiff_t plan_weights(struct tachy_cpu_plan *p, size_t floats)
     return (ptrdiff_t)at;
 }
 
-void plan_needs_scratch(struct tachy_cpu_plan *p, size_t bytes)
+void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t bytes)
 {
-    p->scratch = TACHY_MAX(p->scratch, (bytes + sizeof(float) - 1) / sizeof(float));
+    s->scratch = TACHY_MAX(s->scratch, (bytes + sizeof(float) - 1) / sizeof(float));
+    p->scratch = TACHY_MAX(p->scratch, s->scratch);
 }
 
 // Labels the steps that have none yet as the node's.
@@ -127,13 +128,19 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
     p->threads = params && params->threads > 1 ? params->threads : 1;
     struct plan_build b = {.plan = p, .g = g, .k = tachy_plan_kernels(tachy_cpu_isa()),
                            .trial = params && params->trial, .direct = params && params->direct};
-    struct plan_place_rules rules = {.joins = params && params->apart ? NULL : plan_joins};
+    p->guard = params ? (enum tachy_guard)params->guard : TACHY_GUARD_NONE;
+    struct plan_place_rules rules = {.own_bases = p->guard != TACHY_GUARD_NONE,
+                                     .joins = params && params->apart ? NULL : plan_joins};
     int err = plan_place(&b.places, g, &rules);
     if (err == TACHY_OK) {
         p->arena = b.places.arena;
         p->values = b.places.values;
-        err = add_steps(&b);
+        // Rounded up so that threads do not write into one cache line.
+        p->nb_bases = TACHY_ALIGN(BASE_INPUTS + g->nb_in + g->nb_out + b.places.nb_own, 8);
+        err = p->guard ? plan_guard_open(p, g, &b.places) : TACHY_OK;
     }
+    if (err == TACHY_OK)
+        err = add_steps(&b);
     if (err == TACHY_OK)
         err = plan_choose(&b, params ? params : &(struct tachy_plan_params){0});
     free(b.kernels);
@@ -168,6 +175,7 @@ void tachy_cpu_plan_close(struct tachy_cpu_plan **pp)
         tachy_free(p->labels[i].name);
     free(p->labels);
     free(p->steps);
+    free(p->sizes);
     tachy_aligned_free(p->weights);
     pthread_mutex_destroy(&p->lock);
     free(p);

@@ -19,10 +19,10 @@ static bool is_plain(const struct tachy_node *n)
     return n->in[1]->data && (!plan_input(n, 2) || n->in[2]->data);
 }
 
-bool plan_joins(const struct tachy_graph *g, const struct tachy_node *n)
+bool plan_joins(const struct tachy_node *n)
 {
     const struct tachy_node *next = n->next;
-    if (!is_plain(n) || !is_plain(next) || next->in[0] != n->out || n->attr.row_sums || tachy_value_user(g, n->out) != next)
+    if (!is_plain(n) || !is_plain(next) || next->in[0] != n->out || n->attr.row_sums || tachy_value_user(n->out) != next)
         return false;
     struct tachy_conv_shape a = plan_conv_shape(n), b = plan_conv_shape(next);
     const struct tachy_plan_kernels *k = tachy_plan_kernels(tachy_cpu_isa());

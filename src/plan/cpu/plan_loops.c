@@ -87,6 +87,21 @@ void plan_run_copy(const struct plan_step *s, const struct plan_run *r, int row0
         plan_copy_elements(c, x, y);
 }
 
+// The largest or smallest of a line and `most`; what is no number stays.
+static double extreme(const struct tachy_plan_kernels *k, const float *x, ptrdiff_t step, int64_t n, double most,
+                      bool least)
+{
+    double v = step == 1 ? (double)k->most(x, n, least) : most;
+    bool odd = most != most || v != v;
+    most = (least ? v < most : v > most) ? v : most;
+    for (int64_t i = 0; i < n && step != 1; i++) {
+        v = (double)x[i * step];
+        most = (least ? v < most : v > most) ? v : most;
+        odd |= v != v;
+    }
+    return odd ? (double)NAN : most;
+}
+
 // One line of what is reduced, into `sum`; `beyond`: the largest element where exponentials are summed.
 static double line(const struct tachy_plan_kernels *k, enum tachy_plan_reduce how, const float *x, ptrdiff_t step,
                    int64_t n, double sum, double beyond)
@@ -94,18 +109,8 @@ static double line(const struct tachy_plan_kernels *k, enum tachy_plan_reduce ho
     if (step == 1 && (how == TACHY_PLAN_MEAN || how == TACHY_PLAN_SUM || how == TACHY_PLAN_LOG_SUM))
         return sum + k->total(x, n);
     switch (how) {
-    case TACHY_PLAN_RMAX:
-        if (step == 1)
-            return fmax(sum, (double)k->most(x, n, 1));
-        for (int64_t i = 0; i < n; i++)
-            sum = (double)x[i * step] > sum ? (double)x[i * step] : sum;
-        break;
-    case TACHY_PLAN_RMIN:
-        if (step == 1)
-            return fmin(sum, (double)k->most(x, n, -1));
-        for (int64_t i = 0; i < n; i++)
-            sum = (double)x[i * step] < sum ? (double)x[i * step] : sum;
-        break;
+    case TACHY_PLAN_RMAX: return extreme(k, x, step, n, sum, false);
+    case TACHY_PLAN_RMIN: return extreme(k, x, step, n, sum, true);
     case TACHY_PLAN_PROD:
         for (int64_t i = 0; i < n; i++)
             sum *= (double)x[i * step];

@@ -1,4 +1,5 @@
 #pragma once
+#include "base/guard.h"
 #include "plan/cpu/conv.h"
 #include "plan/cpu/deconv.h"
 #include "plan/cpu/narrow.h"
@@ -77,6 +78,7 @@ struct plan_step {
     void (*run)(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
     int rows;
     bool split; // worth splitting between threads
+    size_t scratch; // floats
     const struct tachy_plan_kernels *k;
     struct plan_ref in, in2, out, add, scale; // scale: data only
     struct plan_ref sums; // of the output's rows, or of the input's for a mean: [n * h][c]; data only
@@ -138,6 +140,8 @@ struct plan_workspace {
     struct plan_workspace *next;
     struct plan_team *team; // NULL: the caller alone
     float *arena, *scratch;
+    float **guarded; // of a plan with a guard, in place of these two: tensors, then each thread's scratch
+    int nb_guarded;
     float *base[]; // [threads][bases]
 };
 
@@ -166,18 +170,34 @@ struct tachy_cpu_plan {
     size_t arena, scratch, values; // floats
     int nb_in, nb_out, nodes;
     int threads; // of a run
+    enum tachy_guard guard;
+    struct plan_size { // with a guard: inputs, outputs, values; else NULL
+        size_t bytes, align;
+    } *sizes;
+    int nb_sizes, nb_bases; // nb_bases: of one thread
     pthread_mutex_t lock;
     struct plan_workspace *idle; // under the lock
 };
 
 // Whether a convolution and the node behind it run as one (plan_joined.c).
-bool plan_joins(const struct tachy_graph *g, const struct tachy_node *n);
+bool plan_joins(const struct tachy_node *n);
 // Makes one of two convolutions' steps, the second of which comes last. Their rows are set then.
 void plan_join(struct plan_step *first, struct plan_step *second);
 // Bytes of scratch that a step has in front of what its kernels use.
 size_t plan_joined_band(const struct plan_step *s);
 
 void plan_workspace_free(struct plan_workspace *w); // plan_threads.c
+
+// Runs between guard pages (plan_guard.c); what fails gives TACHY_ERR_NOMEM.
+int plan_guard_open(struct tachy_cpu_plan *p, const struct tachy_graph *g, const struct plan_places *places);
+// Memory of a workspace whose bases are all NULL but the weights'.
+int plan_guard_alloc(const struct tachy_cpu_plan *p, struct plan_workspace *w);
+void plan_guard_free(struct plan_workspace *w);
+// Before a run: takes the inputs, and nothing has been written yet. After it: gives the outputs.
+void plan_guard_begin(const struct tachy_cpu_plan *p, struct plan_workspace *w, const float *const in[]);
+void plan_guard_end(const struct tachy_cpu_plan *p, struct plan_workspace *w, float *const out[]);
+// Before a step: its scratch alone may be touched.
+void plan_guard_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, const struct plan_step *s);
 // Whether a step is long enough, and has rows enough, for more than one thread.
 bool plan_worth_splitting(const struct plan_step *s);
 
@@ -249,7 +269,7 @@ int plan_copy_output(struct plan_build *b, const struct tachy_value *from, int i
 // of memory. Moves the weights.
 ptrdiff_t plan_weights(struct tachy_cpu_plan *p, size_t floats);
 struct plan_step *plan_step(struct plan_build *b); // NULL when out of memory
-void plan_needs_scratch(struct tachy_cpu_plan *p, size_t bytes);
+void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t bytes);
 
 
 // What steps do (plan_run.c, plan_loops.c).

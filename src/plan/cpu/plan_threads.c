@@ -6,12 +6,6 @@
 
 // One run: a workspace of the plan's, and all steps in order, on one thread or several.
 
-// Bases of one thread, rounded up so that threads do not write into one cache line.
-static size_t nb_bases(const struct tachy_cpu_plan *p)
-{
-    return TACHY_ALIGN((size_t)BASE_INPUTS + (size_t)p->nb_in + (size_t)p->nb_out, 8);
-}
-
 static size_t scratch_floats(const struct tachy_cpu_plan *p)
 {
     return TACHY_ALIGN(TACHY_MAX(p->scratch, 16), 16);
@@ -22,29 +16,39 @@ void plan_workspace_free(struct plan_workspace *w)
     if (!w)
         return;
     plan_team_close(w->team);
+    plan_guard_free(w);
     tachy_aligned_free(w->arena);
     tachy_aligned_free(w->scratch);
     free(w);
 }
 
+static int alloc_shared(const struct tachy_cpu_plan *p, struct plan_workspace *w)
+{
+    size_t bases = (size_t)p->nb_bases, threads = (size_t)p->threads;
+    w->arena = tachy_aligned_alloc(TACHY_MAX(p->arena, 16) * sizeof(float));
+    w->scratch = tachy_aligned_alloc(threads * scratch_floats(p) * sizeof(float));
+    if (!w->arena || !w->scratch)
+        return TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < threads; i++) {
+        w->base[i * bases + BASE_ARENA] = w->arena;
+        w->base[i * bases + BASE_SCRATCH] = w->scratch + i * scratch_floats(p);
+    }
+    return TACHY_OK;
+}
+
 static struct plan_workspace *workspace_new(const struct tachy_cpu_plan *p)
 {
-    size_t bases = nb_bases(p), threads = (size_t)p->threads;
+    size_t bases = (size_t)p->nb_bases, threads = (size_t)p->threads;
     struct plan_workspace *w = calloc(1, sizeof(*w) + threads * bases * sizeof(w->base[0]));
     if (!w)
         return NULL;
-    w->arena = tachy_aligned_alloc(TACHY_MAX(p->arena, 16) * sizeof(float));
-    w->scratch = tachy_aligned_alloc(threads * scratch_floats(p) * sizeof(float));
     w->team = p->threads > 1 ? plan_team_open(p->threads) : NULL;
-    if (!w->arena || !w->scratch || (p->threads > 1 && !w->team)) {
+    if ((p->guard ? plan_guard_alloc(p, w) : alloc_shared(p, w)) < 0 || (p->threads > 1 && !w->team)) {
         plan_workspace_free(w);
         return NULL;
     }
-    for (size_t i = 0; i < threads; i++) {
-        w->base[i * bases + BASE_ARENA] = w->arena;
+    for (size_t i = 0; i < threads; i++)
         w->base[i * bases + BASE_WEIGHTS] = p->weights;
-        w->base[i * bases + BASE_SCRATCH] = w->scratch + i * scratch_floats(p);
-    }
     return w;
 }
 
@@ -107,11 +111,26 @@ static void run_piece(void *user, int thread, int piece)
 static void run_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, const struct plan_step *s)
 {
     struct plan_run run = {w->base};
+    if (p->guard)
+        plan_guard_step(p, w, s);
     if (!w->team || !s->split) {
         s->run(s, &run, 0, s->rows);
         return;
     }
-    plan_team_run(w->team, run_piece, &(struct split){s, w, nb_bases(p), p->threads});
+    plan_team_run(w->team, run_piece, &(struct split){s, w, (size_t)p->nb_bases, p->threads});
+}
+
+// The caller's tensors for a run; no step writes an input.
+static void set_ends(const struct tachy_cpu_plan *p, struct plan_workspace *w, const float *const in[],
+                     float *const out[])
+{
+    for (int t = 0; t < p->threads; t++) {
+        float **base = w->base + (size_t)t * (size_t)p->nb_bases + BASE_INPUTS;
+        for (int i = 0; i < p->nb_in; i++)
+            base[i] = (float *)in[i];
+        for (int i = 0; i < p->nb_out; i++)
+            base[p->nb_in + i] = out[i];
+    }
 }
 
 int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float *const out[])
@@ -125,18 +144,17 @@ int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], 
     struct plan_workspace *w = workspace_take(p);
     if (!w)
         return TACHY_ERR_NOMEM;
-    for (int t = 0; t < p->threads; t++) {
-        float **base = w->base + (size_t)t * nb_bases(p) + BASE_INPUTS;
-        for (int i = 0; i < p->nb_in; i++)
-            base[i] = (float *)in[i]; // read only: no step writes an input
-        for (int i = 0; i < p->nb_out; i++)
-            base[p->nb_in + i] = out[i];
-    }
+    if (p->guard)
+        plan_guard_begin(p, w, in);
+    else
+        set_ends(p, w, in, out);
     for (int i = 0; i < p->nb_steps; i++) {
         run_step(p, w, &p->steps[i]);
         if (end)
             end[i] = tachy_now_ns();
     }
+    if (p->guard)
+        plan_guard_end(p, w, out);
     workspace_give(p, w);
     return TACHY_OK;
 }

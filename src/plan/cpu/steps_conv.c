@@ -34,7 +34,7 @@ static int convolve_narrow(struct plan_build *b, struct plan_step *s, const stru
     float *data = tachy_aligned_alloc(size);
     if (data)
         tachy_narrow_pack(&s->narrow, w, data);
-    plan_needs_scratch(b->plan, tachy_narrow_scratch_size(&s->narrow));
+    plan_needs_scratch(b->plan, s, tachy_narrow_scratch_size(&s->narrow));
     s->run = plan_run_narrow;
     s->rows = s->out.v.n * s->out.v.h;
     return keep_packed(b->plan, s, data, size);
@@ -54,7 +54,7 @@ static int convolve_winograd(struct plan_build *b, struct plan_step *s, const st
         tachy_aligned_free(data);
         data = NULL;
     }
-    plan_needs_scratch(b->plan, tachy_winograd_scratch_size(&s->winograd));
+    plan_needs_scratch(b->plan, s, tachy_winograd_scratch_size(&s->winograd));
     return keep_packed(b->plan, s, data, size);
 }
 
@@ -128,7 +128,7 @@ int plan_steps_deconv(struct plan_build *b, const struct tachy_node *n)
     err = tachy_deconv_init(s->deconv, &d, b->k->isa, b->g->log);
     if (err < 0)
         return err;
-    plan_needs_scratch(b->plan, tachy_deconv_scratch_size(s->deconv, false));
+    plan_needs_scratch(b->plan, s, tachy_deconv_scratch_size(s->deconv, false));
     s->run = plan_run_deconv;
     s->rows = s->out.v.n * s->out.v.h;
     return pack_deconv(b->plan, s, n->in[1]->data, data_of(plan_input(n, 2)));

@@ -54,7 +54,7 @@ int plan_steps_cubic(struct plan_build *b, const struct tachy_node *n)
         return TACHY_ERR_NOMEM;
     prepare(n, 0, b->plan->weights + s->weights);
     prepare(n, 1, b->plan->weights + s->weights + 8 * y[2]);
-    plan_needs_scratch(b->plan, sizeof(float) * (size_t)(s->in.v.w * s->in.v.c));
+    plan_needs_scratch(b->plan, s, sizeof(float) * (size_t)(s->in.v.w * s->in.v.c));
     s->act = plan_act(&n->attr.act);
     s->run = plan_run_cubic;
     s->rows = s->out.v.n * s->out.v.h;

@@ -11,6 +11,8 @@ int plan_steps_function(struct plan_build *b, const struct tachy_node *n)
     if (err < 0)
         return err;
     s->function = n->attr.act;
+    if (s->function.act == TACHY_PLAN_TRUNC)
+        tachy_dtype_limits(n->out->dtype, &s->function.a, &s->function.b);
     s->run = plan_run_function;
     s->rows = s->out.v.n * s->out.v.h;
     return TACHY_OK;

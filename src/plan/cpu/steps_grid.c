@@ -77,9 +77,7 @@ static void cubic_weights(float t, float *w)
 static struct taps taps_of(const struct plan_grid *g, float v, int size)
 {
     struct taps t = {0};
-    float at = position(g, v, size);
-    if (!(at > -1e8f && at < 1e8f)) // also what is no number
-        at = -1e8f;
+    float at = fminf(fmaxf(position(g, v, size), -TACHY_GRID_FAR), TACHY_GRID_FAR);
     if (g->mode != TACHY_PLAN_CUBIC)
         at = inside(g, at, size);
     float whole = g->mode == TACHY_PLAN_NEAREST ? nearbyintf(at) : floorf(at);

@@ -77,9 +77,9 @@ int plan_steps_gather(struct plan_build *b, const struct tachy_node *n)
     g->step[0] = x[axis];
     g->deep = 1;
     for (int d = 0; d < from->rank; d++) {
-        ptrdiff_t to = y[d < axis ? d : d + rank - 1];
         if (d == axis || from->shape[d] == 1)
             continue;
+        ptrdiff_t to = y[d < axis ? d : d + rank - 1];
         if (x[d] > x[axis] && g->each.rank + rank < TACHY_MAX_RANK) {
             g->own[g->each.rank] = x[d];
             add_dim(&g->each, from->shape[d], 0, to);

@@ -65,7 +65,7 @@ int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
     if (!size || s->weights < 0)
         return size ? TACHY_ERR_NOMEM : TACHY_ERR_UNSUPPORTED;
     tachy_resize_prepare(&s->resize, &s->in.v, b->plan->weights + s->weights);
-    plan_needs_scratch(b->plan, tachy_resize_scratch_size(&s->resize));
+    plan_needs_scratch(b->plan, s, tachy_resize_scratch_size(&s->resize));
     s->run = plan_run_resize;
     s->rows = s->out.v.n * s->out.v.h;
     return TACHY_OK;
@@ -82,7 +82,7 @@ int plan_steps_reduce(struct plan_build *b, const struct tachy_node *n)
     if (plan_is_mean_of_rows(n) && plan_is_dense(&s->out.v)) {
         s->sums = b->places.sums[x->id];
         if (s->sums.base == NO_BASE)
-            plan_needs_scratch(b->plan, sizeof(float) * (size_t)(s->in.v.n * s->in.v.h * s->in.v.c));
+            plan_needs_scratch(b->plan, s, sizeof(float) * (size_t)(s->in.v.n * s->in.v.h * s->in.v.c));
         s->run = plan_run_mean;
         return TACHY_OK;
     }

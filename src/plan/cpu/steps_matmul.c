@@ -46,7 +46,7 @@ static int set_product(struct plan_build *b, struct plan_step *s, const struct t
     p->packed = floats(tachy_conv_scratch_size(&p->conv, s->scale.base != NO_BASE));
     p->copy = p->packed + floats(tachy_conv_packed_size(&p->conv));
     size_t copied = p->copies ? (size_t)p->m * (size_t)p->k : 0;
-    plan_needs_scratch(b->plan, (p->copy + copied) * sizeof(float));
+    plan_needs_scratch(b->plan, s, (p->copy + copied) * sizeof(float));
     return TACHY_OK;
 }
 

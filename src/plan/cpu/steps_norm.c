@@ -67,7 +67,7 @@ int plan_steps_group_norm(struct plan_build *b, const struct tachy_node *n)
     plan_strides(n->out, &s->out.v, step);
     p->image_out = step[0];
     p->groups = n->attr.norm.groups;
-    plan_needs_scratch(b->plan, 3 * sizeof(double) * (size_t)p->c);
+    plan_needs_scratch(b->plan, s, 3 * sizeof(double) * (size_t)p->c);
     s->run = plan_run_group_norm;
     s->rows = (int)n->in[0]->shape[0];
     return set_constants(b, n, s);

@@ -150,7 +150,7 @@ bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_
 bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to);
 static inline struct tachy_value *cuda_input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }
 // Whether the Transpose behind a Resize takes over: planes are written at once.
-bool cuda_joins(const struct tachy_graph *g, const struct tachy_node *n);
+bool cuda_joins(const struct tachy_node *n);
 
 // Steps of a node. TACHY_ERR_UNSUPPORTED: a form that only shows here.
 typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);

@@ -12,7 +12,7 @@ int cuda_steps_pool(struct cuda_build *b, const struct tachy_node *n)
     return cuda_picture(b, n->in[0], n->out->dtype, &s->a.pool.in) ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
 }
 
-bool cuda_joins(const struct tachy_graph *g, const struct tachy_node *n)
+bool cuda_joins(const struct tachy_node *n)
 {
     const struct tachy_node *t = n->next;
     const int *perm = t ? t->attr.perm : NULL;
@@ -24,7 +24,7 @@ bool cuda_joins(const struct tachy_graph *g, const struct tachy_node *n)
 int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *add = cuda_input(n, 1), *scale = cuda_input(n, 2);
-    const struct tachy_value *y = cuda_joins(b->g, n) ? n->next->out : n->out;
+    const struct tachy_value *y = cuda_joins(n) ? n->next->out : n->out;
     struct cuda_step *s = cuda_step(b, CUDA_INTERPOLATE);
     if (!s)
         return TACHY_ERR_NOMEM;

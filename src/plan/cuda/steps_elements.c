@@ -247,7 +247,7 @@ int cuda_steps_copy(struct cuda_build *b, const struct tachy_node *n)
 {
     struct walk w;
     cuda_address from, to;
-    if (n->prev && n->in[0] == n->prev->out && cuda_joins(b->g, n->prev))
+    if (n->prev && n->in[0] == n->prev->out && cuda_joins(n->prev))
         return TACHY_OK; // its input wrote it
     if (is_address(b, n) || turn(b, n))
         return TACHY_OK;

@@ -56,8 +56,8 @@ static inline VF apply(enum tachy_binary_kind kind, VF a, VF b)
     case TACHY_BINARY_SUB: return vsub(a, b);
     case TACHY_BINARY_MUL: return vmul(a, b);
     case TACHY_BINARY_DIV: return vdiv(a, b);
-    case TACHY_BINARY_MIN: return vmin(a, b);
-    case TACHY_BINARY_MAX: return vmax(a, b);
+    case TACHY_BINARY_MIN: return vsmaller(a, b);
+    case TACHY_BINARY_MAX: return vlarger(a, b);
     default: return vpow(a, b);
     }
 }

@@ -52,7 +52,7 @@ void ISA_NAME(tachy_function)(const struct tachy_plan_act_of *f, const float *re
     case TACHY_PLAN_FLOOR: EACH(floorf(v));
     case TACHY_PLAN_CEIL: EACH(ceilf(v));
     case TACHY_PLAN_ROUND: EACH(nearest(v));
-    case TACHY_PLAN_TRUNC: EACH(truncf(v));
+    case TACHY_PLAN_TRUNC: EACH(within(truncf(v), a, b) + 0.0f); // no negative zero
     case TACHY_PLAN_RECIPROCAL: EACH(1 / v);
     case TACHY_PLAN_SOFTSIGN: EACH(v / (1 + fabsf(v)));
     case TACHY_PLAN_THRESHOLD: EACH(v > a ? v : 0);
@@ -82,25 +82,26 @@ void ISA_NAME(tachy_enter)(enum tachy_dtype type, const void *x, float *restrict
     }
 }
 
-// Between the smallest number of a type and the largest float32 below its end; what is no number: the smallest.
-#define LEAVE(TYPE, LEAST, MOST)                                                                \
+#define LEAVE(TYPE)                                                                             \
     do {                                                                                           \
         TYPE *restrict to = (TYPE *)y + at;                                                        \
         if (step == 1)                                                                             \
             for (int64_t i = 0; i < n; i++)                                                        \
-                to[i] = (TYPE)within(x[i], LEAST, MOST);                                           \
+                to[i] = (TYPE)within(x[i], least, most);                                           \
         else                                                                                       \
             for (int64_t i = 0; i < n; i++)                                                        \
-                to[i] = (TYPE)within(x[i * step], LEAST, MOST);                                    \
+                to[i] = (TYPE)within(x[i * step], least, most);                                    \
     } while (0)
 
 void ISA_NAME(tachy_leave)(enum tachy_dtype type, const float *restrict x, ptrdiff_t step, void *y, int64_t at, int64_t n)
 {
+    float least, most;
+    tachy_dtype_limits(type, &least, &most);
     switch (type) {
-    case TACHY_U8: LEAVE(uint8_t, 0.0f, 255.0f); break;
-    case TACHY_I8: LEAVE(int8_t, -128.0f, 127.0f); break;
-    case TACHY_I32: LEAVE(int32_t, -2147483648.0f, 2147483520.0f); break;
-    default: LEAVE(int64_t, -9223372036854775808.0f, 9223371487098961920.0f); break;
+    case TACHY_U8: LEAVE(uint8_t); break;
+    case TACHY_I8: LEAVE(int8_t); break;
+    case TACHY_I32: LEAVE(int32_t); break;
+    default: LEAVE(int64_t); break;
     }
 }
 
@@ -121,19 +122,61 @@ double ISA_NAME(tachy_total)(const float *x, int64_t n)
     return sum;
 }
 
-// sign -1: the smallest.
-float ISA_NAME(tachy_most)(const float *x, int64_t n, float sign)
+// One by one, up to the first that is no number.
+static float most_slowly(const float *x, int64_t n, bool least)
 {
-    float lane[LANES], most = sign * x[0];
+    float most = x[0];
+    for (int64_t i = 0; i < n; i++) {
+        if (x[i] != x[i])
+            return x[i];
+        most = (least ? x[i] < most : x[i] > most) ? x[i] : most;
+    }
+    return most;
+}
+
+static inline __attribute__((always_inline)) void turn(const float *x, int vectors, bool least, VF *best, VF *all)
+{
+    for (int k = 0; k < vectors; k++) {
+        const VF v = vload(x + k * VW);
+        best[k] = least ? vmin(v, best[k]) : vmax(v, best[k]);
+        all[k] = vadd(all[k], v);
+    }
+}
+
+// In lanes, in the same order whatever the processor. Comparisons alone would lose what is no number, so a sum runs
+// beside them, which takes no longer: only if it is no number either can there be one.
+static inline __attribute__((always_inline)) float most_of(const float *x, int64_t n, bool least)
+{
+    enum { VECTORS = LANES / VW };
+    float most = x[0], sum = 0, lane[LANES], *to = lane;
+    VF best[VECTORS], all[VECTORS];
     int64_t i = 0;
-    for (int k = 0; k < LANES; k++)
-        lane[k] = most;
-    for (; i + LANES <= n; i += LANES)
+    if (n >= LANES) {
+        for (int k = 0; k < VECTORS; k++)
+            best[k] = vset1(most), all[k] = vset1(0);
+        for (; i + LANES <= n; i += LANES)
+            turn(x + i, VECTORS, least, best, all);
+        if (i + LANES / 2 <= n) {
+            turn(x + i, VECTORS / 2, least, best, all);
+            i += LANES / 2;
+        }
+        for (int k = 1; k < VECTORS; k++)
+            all[0] = vadd(all[0], all[k]);
+        sum = vsum(all[0]);
+        VARRAY_POINTER(to);
+        for (int k = 0; k < VECTORS; k++)
+            vstore(to + k * VW, best[k]);
         for (int k = 0; k < LANES; k++)
-            lane[k] = sign * x[i + k] > lane[k] ? sign * x[i + k] : lane[k];
-    for (int k = 0; k < LANES; k++)
-        most = lane[k] > most ? lane[k] : most;
-    for (; i < n; i++)
-        most = sign * x[i] > most ? sign * x[i] : most;
-    return sign * most;
+            most = (least ? to[k] < most : to[k] > most) ? to[k] : most;
+    }
+    for (; i < n; i++) {
+        most = (least ? x[i] < most : x[i] > most) ? x[i] : most;
+        sum += x[i];
+    }
+    return sum != sum ? most_slowly(x, n, least) : most;
+}
+
+float ISA_NAME(tachy_most)(const float *x, int64_t n, bool least)
+{
+    return least ? most_of(x, n, true) : most_of(x, n, false);
 }

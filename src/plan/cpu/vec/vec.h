@@ -13,7 +13,7 @@
 // TACHY_VEC: 0 portable (vectors of the C compiler), 1 AVX2 + FMA, 2 AVX-512, 3 NEON.
 //
 // VF vector, VW floats in it. vmin and vmax return the second operand where one is not a
-// number, so vmax(low, v) keeps a NaN of v.
+// number, so vmax(low, v) keeps a NaN of v. vsmaller and vlarger are NaN where either is.
 
 #ifndef TACHY_VEC
 #define TACHY_VEC 0
@@ -50,6 +50,9 @@ typedef __m256 VF;
 #define vdiv(a, b) _mm256_div_ps(a, b)
 #define vmin(a, b) _mm256_min_ps(a, b)
 #define vmax(a, b) _mm256_max_ps(a, b)
+// All bits set are a NaN.
+#define vsmaller(a, b) _mm256_or_ps(_mm256_min_ps(a, b), _mm256_cmp_ps(a, b, _CMP_UNORD_Q))
+#define vlarger(a, b) _mm256_or_ps(_mm256_max_ps(a, b), _mm256_cmp_ps(a, b, _CMP_UNORD_Q))
 #define vsqrt(a) _mm256_sqrt_ps(a)
 #define vround(a) _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define vabs(a) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
@@ -141,6 +144,18 @@ typedef __m512 VF;
 #define vcopysign(a, s) _mm512_or_ps(a, _mm512_and_ps(s, _mm512_set1_ps(-0.0f)))
 #define vsum(a) _mm512_reduce_add_ps(a)
 
+static inline VF vsmaller(VF a, VF b)
+{
+    const __m512 odd = _mm512_castsi512_ps(_mm512_set1_epi32(-1));
+    return _mm512_mask_min_ps(odd, _mm512_cmp_ps_mask(a, b, _CMP_ORD_Q), a, b);
+}
+
+static inline VF vlarger(VF a, VF b)
+{
+    const __m512 odd = _mm512_castsi512_ps(_mm512_set1_epi32(-1));
+    return _mm512_mask_max_ps(odd, _mm512_cmp_ps_mask(a, b, _CMP_ORD_Q), a, b);
+}
+
 static inline VF vexp2i(VF n)
 {
     __m512i i = _mm512_cvtps_epi32(n);
@@ -190,6 +205,15 @@ typedef float32x4_t VF;
 // Not FMIN and FMAX, which give NaN for NaN in either operand and order zeros by their sign.
 static inline VF vmin(VF a, VF b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 static inline VF vmax(VF a, VF b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+
+static inline VF vodd(VF v, VF a, VF b) // v; all bits set where a or b is not a number
+{
+    uint32x4_t both = vandq_u32(vceqq_f32(a, a), vceqq_f32(b, b));
+    return vreinterpretq_f32_u32(vornq_u32(vreinterpretq_u32_f32(v), both));
+}
+
+static inline VF vsmaller(VF a, VF b) { return vodd(vmin(a, b), a, b); }
+static inline VF vlarger(VF a, VF b) { return vodd(vmax(a, b), a, b); }
 
 static inline VF vselect_lt(VF a, VF b, VF p, VF q) { return vbslq_f32(vcltq_f32(a, b), p, q); }
 
@@ -259,6 +283,10 @@ static inline VF vmax(VF a, VF b)
     VI m = a > b;
     return (VF)((m & (VI)a) | (~m & (VI)b));
 }
+
+// All bits set are a NaN.
+static inline VF vsmaller(VF a, VF b) { return (VF)((VI)vmin(a, b) | (a != a) | (b != b)); }
+static inline VF vlarger(VF a, VF b) { return (VF)((VI)vmax(a, b) | (a != a) | (b != b)); }
 
 static inline VF vselect_lt(VF a, VF b, VF p, VF q)
 {

@@ -22,5 +22,5 @@ void ISA_NAME(tachy_function)(const struct tachy_plan_act_of *f, const float *re
 void ISA_NAME(tachy_enter)(enum tachy_dtype type, const void *x, float *restrict y, int64_t n);
 void ISA_NAME(tachy_leave)(enum tachy_dtype type, const float *restrict x, ptrdiff_t step, void *y, int64_t at, int64_t n);
 double ISA_NAME(tachy_total)(const float *x, int64_t n);
-float ISA_NAME(tachy_most)(const float *x, int64_t n, float sign);
+float ISA_NAME(tachy_most)(const float *x, int64_t n, bool least);
 float ISA_NAME(tachy_peak)(int rounds);

@@ -1,0 +1,35 @@
+#pragma once
+#include <tachy/settings.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// For inputs and models that nobody vouches for: the process can then open nothing but what a job on
+// local files on the CPU needs, whatever a decoder or the model makes it do. docs/reliability.md says
+// what is allowed and what is not held back.
+struct tachy_sandbox_params {
+    // Read: as `url` of tachy_source_params. A folder is read for numbered pictures.
+    const char *const *inputs;
+    size_t nb_inputs;
+    // Written: names of files ("-" is standard output), which need not exist; the folder that a file lies
+    // in and all below it is open for reading, making, changing and removing files. It must exist.
+    const char *const *outputs;
+    size_t nb_outputs;
+    // What the job's model, background and engine store are; read during the call. NULL: no model.
+    const tachy_settings *settings;
+    const struct tachy_log *log; // NULL: silent
+};
+#define tachy_sandbox_params(...) (&(struct tachy_sandbox_params){__VA_ARGS__})
+
+// Shuts the calling process in, for as long as it lives. Call it before anything is opened and before
+// any thread is started. Never half: after a failure the process has to end, or to go on knowing that it
+// is not shut in as asked. TACHY_ERR_UNSUPPORTED: a kernel without Landlock (Linux 5.19) or seccomp;
+// TACHY_ERR_INVAL: an input or setting that is not local or not the CPU's, an output in a folder that
+// holds the home folder; TACHY_ERR_STATE: there are other threads; TACHY_ERR_NOT_FOUND, TACHY_ERR_IO: an
+// output's folder; TACHY_ERR_NOMEM. Each is said in a sentence.
+TACHY_API int tachy_sandbox(const struct tachy_sandbox_params *p);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,171 @@
+#include "postprocess/decode_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+
+// What a network finds in one region: points, classes, a vector.
+
+static struct tachy_point *place_for_points(const struct tachy_decode *d, struct tachy_regions *list)
+{
+    return tachy_regions_alloc(list, sizeof(struct tachy_point) * (size_t)d->card->nb_points);
+}
+
+static void set_points(const struct tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_point *p)
+{
+    tachy_points_to_frame(p, d->card->nb_points, f->map);
+    f->about->points = p;
+    f->about->nb_points = d->card->nb_points;
+}
+
+static float sigmoid(float v) { return 1 / (1 + expf(-v)); }
+
+static struct tachy_point point_of(const struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t first)
+{
+    float sx = d->card->shares ? (float)d->width : 1, sy = d->card->shares ? (float)d->height : 1;
+    struct tachy_point p = {.score = 1};
+    for (const char *o = d->card->order; *o; o++, first++) {
+        float v = decode_at(d, &d->part[0], f, first);
+        switch (*o) {
+        case 'x': p.x = v * sx; break;
+        case 'y': p.y = v * sy; break;
+        case 'z': p.z = v * sx; break;
+        case 's': p.score = v; break;
+        case 'v': p.score = sigmoid(v); break;
+        }
+    }
+    return p;
+}
+
+int decode_points_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+{
+    struct tachy_point *p = place_for_points(d, list);
+    if (!p)
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < d->card->nb_points; i++)
+        p[i] = point_of(d, f, i * (int64_t)strlen(d->card->order));
+    set_points(d, f, p);
+    return TACHY_OK;
+}
+
+// ---- Heat maps
+
+struct map {
+    int w, h, n;       // extents, maps
+    int64_t x, y, map; // from one number to the next
+};
+
+static struct map map_of(const struct tachy_decode *d)
+{
+    const struct decode_part *p = &d->part[0];
+    int n = d->card->nb_points, h = (int)p->rows;
+    int w = (int)(p->cols / n);
+    if (d->card->layout == TACHY_NCHW)
+        return (struct map){w, h, n, 1, w, (int64_t)w * h};
+    return (struct map){w, h, n, n, (int64_t)n * w, 1};
+}
+
+// A quarter of a cell towards the higher neighbour, as published for such networks (Newell et al. 2016).
+static float shift(float below, float above) { return above > below ? 0.25f : above < below ? -0.25f : 0; }
+
+static struct tachy_point peak(const struct tachy_decode *d, const struct tachy_decode_frame *f, const struct map *m, int k)
+{
+    const struct decode_part *part = &d->part[0];
+    int64_t base = k * m->map, best = 0;
+    float most = -INFINITY;
+    for (int64_t i = 0; i < (int64_t)m->w * m->h; i++) {
+        float v = decode_at(d, part, f, base + i / m->w * m->y + i % m->w * m->x);
+        if (v > most) {
+            most = v;
+            best = i;
+        }
+    }
+    int x = (int)(best % m->w), y = (int)(best / m->w);
+    int64_t at = base + y * m->y + x * m->x;
+    float dx = x > 0 && x < m->w - 1 ? shift(decode_at(d, part, f, at - m->x), decode_at(d, part, f, at + m->x)) : 0;
+    float dy = y > 0 && y < m->h - 1 ? shift(decode_at(d, part, f, at - m->y), decode_at(d, part, f, at + m->y)) : 0;
+    float score = d->card->how == TACHY_SCORES_SIGMOID ? sigmoid(most) : most;
+    return (struct tachy_point){((float)x + 0.5f + dx) * (float)d->width / (float)m->w,
+                                ((float)y + 0.5f + dy) * (float)d->height / (float)m->h, 0, score};
+}
+
+int decode_heatmaps_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+{
+    struct map m = map_of(d);
+    struct tachy_point *p = place_for_points(d, list);
+    if (!p)
+        return TACHY_ERR_NOMEM;
+    for (int k = 0; k < m.n; k++)
+        p[k] = peak(d, f, &m, k);
+    set_points(d, f, p);
+    return TACHY_OK;
+}
+
+// ---- Classes
+
+static const char *label_of(const struct tachy_decode *d, int i, struct tachy_regions *list)
+{
+    if (i < d->card->nb_labels)
+        return d->card->labels[i];
+    char *text = tachy_regions_alloc(list, 16);
+    if (text)
+        snprintf(text, 16, "%d", i);
+    return text;
+}
+
+int decode_classes_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+{
+    struct tachy_region *r = f->about;
+    int n = d->nb_classes, top = TACHY_MIN(d->card->top, n);
+    struct tachy_named *v = tachy_regions_alloc(list, sizeof(*v) * (size_t)top);
+    if (!v)
+        return TACHY_ERR_NOMEM;
+    decode_read(d, &d->part[0], f, 0, n, 1, d->value);
+    decode_scores(d->card->how, d->value, n);
+    r->values = v;
+    r->nb_values = 0;
+    for (int k = 0; k < top; k++) {
+        int best = 0;
+        for (int i = 1; i < n; i++)
+            if (d->value[i] > d->value[best])
+                best = i;
+        float score = d->value[best];
+        if (!(score >= d->card->threshold))
+            break;
+        v[k] = (struct tachy_named){label_of(d, best, list), score};
+        if (!v[k].name)
+            return TACHY_ERR_NOMEM;
+        d->value[best] = -INFINITY;
+        r->nb_values = k + 1;
+        if (k)
+            continue;
+        r->class_id = best;
+        r->score = score;
+        r->label = v[0].name;
+    }
+    return TACHY_OK;
+}
+
+// ---- Vectors
+
+int decode_vector_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+{
+    int64_t n = d->part[0].cols;
+    if (d->card->kind == TACHY_DECODE_SCORE) {
+        float v = decode_at(d, &d->part[0], f, 0);
+        f->about->score = d->card->how == TACHY_SCORES_SIGMOID ? sigmoid(v) : v;
+        return TACHY_OK;
+    }
+    float *v = tachy_regions_alloc(list, sizeof(*v) * (size_t)n);
+    if (!v)
+        return TACHY_ERR_NOMEM;
+    decode_read(d, &d->part[0], f, 0, n, 1, v);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)v[i] * v[i];
+    float scale = d->card->kind == TACHY_DECODE_EMBEDDING && sum > 0 ? (float)(1 / sqrt(sum)) : 1;
+    for (int64_t i = 0; i < n; i++)
+        v[i] *= scale;
+    f->about->embedding = v;
+    f->about->nb_embedding = (int)n;
+    return TACHY_OK;
+}

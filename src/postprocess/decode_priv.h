@@ -1,0 +1,52 @@
+#pragma once
+#include "postprocess/decode.h"
+
+// Inside of the decoders.
+
+// One output of the model as rows of numbers.
+struct decode_part {
+    int out;            // of the model
+    int64_t rows, cols; // of one picture
+};
+
+// What a row of boxes became, in pixels of the network's picture.
+struct decode_boxes {
+    float (*box)[4]; // x0, y0, x1, y1
+    float *score;
+    int32_t *class_id;
+    int64_t *row;    // where it came from: of all levels
+    int nb;
+    int32_t *kept, *order;
+};
+
+struct tachy_decode {
+    const struct tachy_card_decoder *card;
+    const char *name; // of the model
+    int width, height, batch;
+    int64_t rows; // boxes in all levels
+    int nb_classes;
+    struct decode_part part[TACHY_MAX_LEVELS], scores[TACHY_MAX_LEVELS], points[TACHY_MAX_LEVELS];
+    struct decode_part classes, count; // out < 0: none
+    float (*cell)[3];  // of each row: x, y of the cell's centre in pixels, stride; NULL: no grid
+    struct decode_boxes found;
+    struct tachy_point *spot; // points of one region while it is made
+    float *value;             // scores of one row, or a vector
+    const struct tachy_log *log;
+};
+
+// Number i of picture `item`.
+float decode_at(const struct tachy_decode *d, const struct decode_part *part, const struct tachy_decode_frame *f,
+                int64_t i);
+// n numbers from number `first` on, `step` apart.
+void decode_read(const struct tachy_decode *d, const struct decode_part *part, const struct tachy_decode_frame *f,
+                 int64_t first, int64_t n, int64_t step, float *to);
+// Scores out of what a network gives, in place: `how` for n classes.
+void decode_scores(enum tachy_decoder_scores how, float *v, int n);
+
+int decode_boxes_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
+int decode_points_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
+int decode_heatmaps_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
+int decode_classes_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
+int decode_vector_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
+
+static inline bool decode_is_boxes(enum tachy_decoder_kind k) { return k <= TACHY_DECODE_CORNERS; }

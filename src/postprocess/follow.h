@@ -1,0 +1,48 @@
+#pragma once
+#include "postprocess/one_euro.h"
+#include "postprocess/regions.h"
+
+// Things that keep their number from frame to frame. A thing is looked for where it was: its points of one frame give the
+// crop of the next. A detector is asked only when something may be missing. No network is run here: a caller asks for
+// the crops of a frame, runs its networks on them and hands in what it found. In the order of the stream.
+
+enum { TACHY_MAX_FOLLOWED = 32 };
+
+struct tachy_follow_params {
+    int most;             // things, 1..TACHY_MAX_FOLLOWED
+    int every;            // frames after which the detector looks for more, while there are fewer than `most`; 0: 15
+    float overlap;        // intersection over union with a followed thing from which a detection is that thing; 0: 0.5
+    float threshold;      // score of the second network below which a thing is lost; 0: 0.5
+    struct tachy_crop detected; // from a detection to its crop
+    struct tachy_crop followed; // from the points' box to the next crop
+    struct tachy_one_euro calm; // of points; min_cutoff 0: points stay as they are
+};
+
+// State of one stream; {0} at its beginning. Plain data but for `calm`: saved as bytes.
+struct tachy_follow {
+    int nb;
+    int64_t next_id;
+    int since; // frames since the detector last looked
+    struct tachy_followed {
+        int64_t id;
+        struct tachy_region crop; // of the next frame; no points
+        int nb_points;
+        struct tachy_one_euro_state *calm; // 2 a point: x, y; NULL: none
+    } thing[TACHY_MAX_FOLLOWED];
+};
+void tachy_follow_free(struct tachy_follow *f);
+// Everything is forgotten but the numbers: a cut, a seek.
+void tachy_follow_reset(struct tachy_follow *f);
+
+// Whether the detector is to look at this frame, given what is followed.
+bool tachy_follow_wants_detector(const struct tachy_follow *f, const struct tachy_follow_params *p);
+// What the detector found in this frame: new things are followed, in the order given.
+void tachy_follow_detected(struct tachy_follow *f, const struct tachy_follow_params *p,
+                           const struct tachy_region *found, int nb);
+// What the second network found in thing `i`'s crop: `r` has its points on the frame and its score. The region becomes
+// the points' box with the thing's number and calmed points (which are written to), and the crop of the next frame is
+// planned; false: the thing is lost and `r` is nothing. `seconds` since the last frame. TACHY_ERR_NOMEM in *err.
+bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_params *p, int i, struct tachy_region *r,
+                         struct tachy_point *points, double seconds, int *err);
+// Ends a frame: what was lost goes, and of two that cover the same the younger one.
+void tachy_follow_end(struct tachy_follow *f, const struct tachy_follow_params *p);

@@ -1,0 +1,153 @@
+#include "postprocess/overlay.h"
+
+#include "postprocess/composite_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// Colours that are far apart and readable on pictures; 0xRRGGBBAA.
+static const uint32_t palette[] = {0x2ecc71ff, 0xe74c3cff, 0x3498dbff, 0xf1c40fff, 0x9b59b6ff, 0x1abc9cff,
+                                   0xe67e22ff, 0xff6fb5ff, 0x7fd3ffff, 0xb6e34bff, 0xc0a080ff, 0x8090ffff};
+
+int tachy_shapes_add(struct tachy_shapes *to, const struct tachy_shape *s)
+{
+    if (to->nb == to->room) {
+        int room = TACHY_MAX(2 * to->room, 64);
+        struct tachy_shape *v = realloc(to->v, (size_t)room * sizeof(*v));
+        if (!v)
+            return TACHY_ERR_NOMEM;
+        to->v = v;
+        to->room = room;
+    }
+    to->v[to->nb++] = *s;
+    return TACHY_OK;
+}
+
+void tachy_shapes_free(struct tachy_shapes *s)
+{
+    free(s->v);
+    *s = (struct tachy_shapes){0};
+}
+
+struct drawing {
+    struct tachy_shapes *to;
+    const struct tachy_overlay_params *p;
+    const tachy_frame *f;
+    float line, text; // pixels
+    int err;
+};
+
+// A shape of this colour, without a place.
+static struct tachy_shape paint(const struct drawing *d, uint32_t rgba)
+{
+    const tachy_frame *f = d->f;
+    int codes[4];
+    tachy_color_codes(rgba, tachy_pix_desc(f->format), tachy_color_resolve(f->color, f->format, f->width, f->height),
+                      codes);
+    return (struct tachy_shape){.code = {(uint16_t)codes[0], (uint16_t)codes[1], (uint16_t)codes[2]},
+                                .alpha = (uint8_t)codes[3]};
+}
+
+static uint32_t color_of(const struct tachy_region *r)
+{
+    uint64_t n = r->track >= 0 ? (uint64_t)r->track : (uint64_t)TACHY_MAX(r->class_id, 0);
+    return palette[n % TACHY_ARRAY_SIZE(palette)];
+}
+
+static void add(struct drawing *d, struct tachy_shape s, double x0, double y0, double x1, double y1, double radius)
+{
+    s.x0 = (float)x0;
+    s.y0 = (float)y0;
+    s.x1 = (float)x1;
+    s.y1 = (float)y1;
+    s.radius = (float)radius;
+    if (d->err == TACHY_OK)
+        d->err = tachy_shapes_add(d->to, &s);
+}
+
+static void draw_box(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
+{
+    double x[4], y[4];
+    tachy_region_corners(r, x, y);
+    for (int i = 0; i < 4; i++)
+        add(d, color, x[i], y[i], x[(i + 1) % 4], y[(i + 1) % 4], d->line / 2);
+}
+
+// Many points are small, so that they do not hide what they are on.
+static void draw_points(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
+{
+    double size = hypot(r->w, r->h), radius = TACHY_CLAMP(size / (r->nb_points > 60 ? 500 : 100), 0.6, 2.5 * d->line);
+    for (int i = 0; i < r->nb_points; i++)
+        if (r->points[i].score >= 0.3f)
+            add(d, color, r->points[i].x, r->points[i].y, r->points[i].x, r->points[i].y, radius);
+}
+
+static void name_of(const struct tachy_region *r, char *text, size_t size)
+{
+    char number[32] = "";
+    if (r->track >= 0)
+        snprintf(number, sizeof(number), "#%lld ", (long long)r->track);
+    else if (!r->label && r->class_id >= 0)
+        snprintf(number, sizeof(number), "%d ", r->class_id);
+    snprintf(text, size, "%s%.60s%s%d%%", number, r->label ? r->label : "", r->label ? " " : "",
+             (int)lrintf(100 * r->score));
+}
+
+// Above the region's upper edge, or inside of the picture if there is no room.
+static void draw_name(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
+{
+    char text[128];
+    double x[4], y[4];
+    name_of(r, text, sizeof(text));
+    tachy_region_corners(r, x, y);
+    double left = fmin(fmin(x[0], x[1]), fmin(x[2], x[3])), top = fmin(fmin(y[0], y[1]), fmin(y[2], y[3]));
+    double pad = d->text / 3, w = tachy_overlay_text_width(text, d->text) + 2 * pad, h = d->text + 2 * pad;
+    left = TACHY_CLAMP(left, 0, fmax(d->f->width - w, 0));
+    top = TACHY_CLAMP(top - h, 0, fmax(d->f->height - h, 0));
+    add(d, color, left, top, left + w, top + h, -1);
+    struct tachy_shape ink = paint(d, 0x000000ff);
+    ink.radius = d->text / 12;
+    if (d->err == TACHY_OK)
+        d->err = tachy_overlay_text(d->to, text, &ink, (float)(left + pad), (float)(top + pad + d->text), d->text);
+}
+
+int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_params *p, const tachy_frame *f,
+                         const struct tachy_region *regions, int nb)
+{
+    float h = (float)f->height;
+    struct drawing d = {to, p, f, fmaxf(TACHY_DEF(p->line, 1 / 360.0f) * h, 1.5f),
+                        fmaxf(TACHY_DEF(p->text, 1 / 40.0f) * h, 7), TACHY_OK};
+    to->nb = 0;
+    for (int i = 0; i < nb; i++) {
+        const struct tachy_region *r = &regions[i];
+        struct tachy_shape color = paint(&d, color_of(r));
+        if (!p->no_boxes)
+            draw_box(&d, r, color);
+        if (!p->no_points)
+            draw_points(&d, r, color);
+        if (!p->no_names)
+            draw_name(&d, r, color);
+    }
+    return d.err;
+}
+
+void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint8_t *const data[4],
+                        const ptrdiff_t stride[4])
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    struct tachy_canvas c = {.width = f->width, .height = f->height, .chroma_x = d->chroma_shift_x,
+                             .chroma_y = d->chroma_shift_y, .bytes = d->bytes, .shift = d->shift};
+    for (int plane = 0; plane < d->planes; plane++) {
+        for (int i = 0; i < d->components[plane]; i++) {
+            int k = tachy_component_at(f->format, plane, i);
+            if (k > 2)
+                continue;
+            c.component[k].data = data[plane] + i * d->bytes;
+            c.component[k].stride = stride[plane];
+            c.component[k].step = d->components[plane];
+            c.nb = TACHY_MAX(c.nb, k + 1);
+        }
+    }
+    tachy_ref_draw(&c, s->v, s->nb);
+}

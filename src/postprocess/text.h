@@ -1,0 +1,28 @@
+#pragma once
+#include "base/base.h"
+
+#include <tachy/frame.h>
+#include <tachy/result.h>
+
+// Text that grows. {0} is empty.
+struct tachy_text {
+    char *p;
+    size_t len, cap;
+    bool failed; // out of memory; what follows is dropped
+};
+void tachy_text_add(struct tachy_text *t, const char *fmt, ...) TACHY_PRINTF(2, 3);
+void tachy_text_char(struct tachy_text *t, char c);
+// A number with as few digits as give the same float back; JSON has no NaN and no infinity, so they are null.
+void tachy_text_number(struct tachy_text *t, float v);
+// In quotes, with JSON's escapes.
+void tachy_text_string(struct tachy_text *t, const char *s);
+void tachy_text_free(struct tachy_text *t);
+
+// What is known of a frame, as a JSON object in one line without newline (docs/results.md). `head`: of the frame, all but
+// its pixels. `time_s`: NaN if it is not known.
+void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const struct tachy_region *regions, int nb,
+                        double time_s);
+// A row of values with commas for each region; the first line of a file names the columns. With newlines.
+extern const char tachy_regions_csv_columns[];
+void tachy_regions_csv(struct tachy_text *t, const tachy_frame *head, const struct tachy_region *regions, int nb,
+                       double time_s);

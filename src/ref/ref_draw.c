@@ -1,0 +1,81 @@
+#include "ref/ref_draw.h"
+
+#include <math.h>
+#include <string.h>
+
+static float clamp(float v, float lo, float hi) { return v > lo ? v < hi ? v : hi : lo; } // NaN: lo
+
+float tachy_ref_cover(const struct tachy_shape *s, int x, int y)
+{
+    if (s->radius < 0) {
+        float w = fminf(s->x1, (float)x + 1) - fmaxf(s->x0, (float)x), h = fminf(s->y1, (float)y + 1) - fmaxf(s->y0, (float)y);
+        return w > 0 && h > 0 ? w * h : 0;
+    }
+    float px = (float)x + 0.5f - s->x0, py = (float)y + 0.5f - s->y0, dx = s->x1 - s->x0, dy = s->y1 - s->y0;
+    float length = dx * dx + dy * dy, t = length > 0 ? clamp((px * dx + py * dy) / length, 0, 1) : 0;
+    float ex = px - t * dx, ey = py - t * dy;
+    return clamp(s->radius + 0.5f - sqrtf(ex * ex + ey * ey), 0, 1) * fminf(2 * s->radius, 1);
+}
+
+// How far from its middle line a shape reaches.
+static float reach(const struct tachy_shape *s) { return s->radius < 0 ? 0 : s->radius + 0.5f; }
+
+void tachy_ref_rows(const struct tachy_shape *s, int height, int *y0, int *y1)
+{
+    *y0 = (int)clamp(floorf(fminf(s->y0, s->y1) - reach(s)), 0, (float)height);
+    *y1 = (int)clamp(ceilf(fmaxf(s->y0, s->y1) + reach(s)), 0, (float)height);
+}
+
+void tachy_ref_columns(const struct tachy_shape *s, int width, int y0, int y1, int *x0, int *x1)
+{
+    float r = reach(s), a = 0, b = 1, dy = s->y1 - s->y0, dx = s->x1 - s->x0;
+    if (s->radius >= 0 && dy != 0) { // the part of the line that these rows are near
+        float u = ((float)y0 - r - s->y0) / dy, v = ((float)y1 + r - s->y0) / dy;
+        a = clamp(fminf(u, v), 0, 1);
+        b = clamp(fmaxf(u, v), 0, 1);
+    }
+    float p = s->x0 + a * dx, q = s->x0 + b * dx;
+    *x0 = (int)clamp(floorf(fminf(p, q) - r), 0, (float)width);
+    *x1 = (int)clamp(ceilf(fmaxf(p, q) + r), 0, (float)width);
+}
+
+static void blend(const struct tachy_canvas *c, int component, int x, int y, float code, float weight)
+{
+    uint8_t *p = c->component[component].data + y * c->component[component].stride +
+                 (ptrdiff_t)x * c->component[component].step * c->bytes;
+    uint16_t word = *p;
+    if (c->bytes == 2)
+        memcpy(&word, p, 2);
+    float v = (float)(word >> c->shift);
+    word = (uint16_t)((int)floorf(v + (code - v) * weight + 0.5f) << c->shift);
+    if (c->bytes == 2)
+        memcpy(p, &word, 2);
+    else
+        *p = (uint8_t)word;
+}
+
+// Component `i` of all that the shape touches, in cells of 2^sx * 2^sy pixels.
+static void draw_component(const struct tachy_canvas *c, const struct tachy_shape *s, int i, int sx, int sy)
+{
+    int x0, y0, x1, y1;
+    tachy_ref_rows(s, c->height, &y0, &y1);
+    for (int y = y0 >> sy; y << sy < y1; y++) {
+        tachy_ref_columns(s, c->width, y << sy, (y + 1) << sy, &x0, &x1);
+        for (int x = x0 >> sx; x << sx < x1; x++) {
+            float sum = 0;
+            int n = 0;
+            for (int v = y << sy; v < (y + 1) << sy && v < c->height; v++)
+                for (int u = x << sx; u < (x + 1) << sx && u < c->width; u++, n++)
+                    sum += tachy_ref_cover(s, u, v);
+            if (sum > 0)
+                blend(c, i, x, y, s->code[i], sum / (float)n * s->alpha / 255);
+        }
+    }
+}
+
+void tachy_ref_draw(const struct tachy_canvas *c, const struct tachy_shape *shapes, int n)
+{
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < c->nb; i++)
+            draw_component(c, &shapes[k], i, i ? c->chroma_x : 0, i ? c->chroma_y : 0);
+}

@@ -1,0 +1,129 @@
+#include "test.h"
+
+#include "postprocess/follow.h"
+
+#include <math.h>
+
+static const struct tachy_follow_params params = {
+    .most = 2, .every = 5, .followed = {.scale_x = 1.5, .scale_y = 1.5, .square = true},
+    .detected = {.scale_x = 1.5, .scale_y = 1.5, .square = true}};
+
+static struct tachy_region at(double x, double y)
+{
+    return (struct tachy_region){.x = x, .y = y, .w = 40, .h = 50, .score = 0.9f, .track = -1};
+}
+
+// What a network gives for a face at (x, y): corners of its box.
+static bool see(struct tachy_follow *f, const struct tachy_follow_params *p, int i, double x, double y, float score,
+                struct tachy_region *r, struct tachy_point points[2])
+{
+    int err = TACHY_OK;
+    points[0] = (struct tachy_point){(float)x - 20, (float)y - 25, 0, 1};
+    points[1] = (struct tachy_point){(float)x + 20, (float)y + 25, 0, 1};
+    *r = (struct tachy_region){.score = score, .points = points, .nb_points = 2, .track = -1};
+    bool there = tachy_follow_update(f, p, i, r, points, 0.04, &err);
+    CHECK_INT(err, TACHY_OK);
+    return there;
+}
+
+TEST(a_thing_keeps_its_number)
+{
+    struct tachy_follow f = {0};
+    struct tachy_region r, found[2] = {at(100, 100), at(300, 100)};
+    struct tachy_point points[2];
+    CHECK(tachy_follow_wants_detector(&f, &params));
+    tachy_follow_detected(&f, &params, found, 2);
+    CHECK_INT(f.nb, 2);
+    for (int t = 0; t < 30; t++) {
+        CHECK(!tachy_follow_wants_detector(&f, &params)); // as many as there may be
+        for (int i = 0; i < 2; i++) {
+            CHECK(see(&f, &params, i, 100 + 200 * i + 4 * t, 100, 0.9f, &r, points));
+            CHECK_INT(r.track, i);
+            CHECK(fabs(f.thing[i].crop.w - 75) < 1e-3 && fabs(f.thing[i].crop.x - r.x) < 1e-3);
+        }
+        tachy_follow_end(&f, &params);
+    }
+    tachy_follow_free(&f);
+}
+
+TEST(what_is_lost_is_looked_for_at_once)
+{
+    struct tachy_follow f = {0};
+    struct tachy_region r, found[2] = {at(100, 100), at(104, 98)};
+    struct tachy_point points[2];
+    tachy_follow_detected(&f, &params, found, 2);
+    CHECK_INT(f.nb, 1); // both are the same
+    CHECK(!see(&f, &params, 0, 100, 100, 0.1f, &r, points));
+    tachy_follow_end(&f, &params);
+    CHECK_INT(f.nb, 0);
+    CHECK(tachy_follow_wants_detector(&f, &params));
+    tachy_follow_detected(&f, &params, found, 1);
+    CHECK_INT(f.thing[0].id, 1); // a number is never given twice
+    tachy_follow_reset(&f);
+    CHECK(f.nb == 0 && f.next_id == 2);
+    tachy_follow_free(&f);
+}
+
+TEST(a_free_place_is_filled_now_and_then)
+{
+    struct tachy_follow f = {0};
+    struct tachy_region r, found[2] = {at(300, 100), at(100, 100)};
+    struct tachy_point points[2];
+    int asked = 0;
+    tachy_follow_detected(&f, &params, found + 1, 1);
+    for (int t = 0; t < 20; t++) {
+        if (tachy_follow_wants_detector(&f, &params)) {
+            asked++;
+            tachy_follow_detected(&f, &params, found + 1, 1);
+        }
+        CHECK_INT(f.nb, 1);
+        CHECK(see(&f, &params, 0, 100, 100, 0.9f, &r, points));
+        tachy_follow_end(&f, &params);
+    }
+    CHECK_INT(asked, 3);
+    tachy_follow_detected(&f, &params, found, 2);
+    CHECK_INT(f.nb, 2);
+    // The second walks behind the first: the younger goes.
+    CHECK(see(&f, &params, 0, 100, 100, 0.9f, &r, points) && see(&f, &params, 1, 101, 100, 0.9f, &r, points));
+    tachy_follow_end(&f, &params);
+    CHECK(f.nb == 1 && f.thing[0].id == 0);
+    tachy_follow_free(&f);
+}
+
+static double noise(void)
+{
+    static uint32_t seed = 7;
+    seed = seed * 1664525u + 1013904223u;
+    return (double)(seed >> 8) / (1 << 23) - 1;
+}
+
+// Still points tremble less; moving ones lag by less than a frame at 2 Hz.
+TEST(points_are_calmed)
+{
+    struct tachy_follow_params p = params;
+    struct tachy_follow f = {0};
+    struct tachy_region r, found = at(100, 100);
+    struct tachy_point points[2];
+    double sum = 0, lag = 0;
+    p.calm = (struct tachy_one_euro){.min_cutoff = 1, .beta = 30};
+    tachy_follow_detected(&f, &p, &found, 1);
+    for (int t = 0; t < 200; t++) {
+        CHECK(see(&f, &p, 0, 100 + 0.25 * noise(), 100, 0.9f, &r, points));
+        if (t > 20)
+            sum += fabs(r.x - 100);
+        tachy_follow_end(&f, &p);
+    }
+    CHECK(sum / 179 < 0.5 * 0.125); // the noise's mean is 0.125
+    for (int t = 0; t < 100; t++) {
+        double x = 100 + 20 * sin(2 * 3.14159265 * 2 * t * 0.04), before = 100 + 20 * sin(2 * 3.14159265 * 2 * (t - 1) * 0.04);
+        CHECK(see(&f, &p, 0, x, 100, 0.9f, &r, points));
+        if (t > 20 && fabs(x - before) > 4)
+            lag = fmax(lag, (x - r.x) / (x - before));
+        tachy_follow_end(&f, &p);
+    }
+    CHECK(lag < 1);
+    tachy_follow_free(&f);
+}
+
+TEST_MAIN(TEST_CASE(a_thing_keeps_its_number), TEST_CASE(what_is_lost_is_looked_for_at_once),
+          TEST_CASE(a_free_place_is_filled_now_and_then), TEST_CASE(points_are_calmed))
