@@ -60,6 +60,9 @@ int tachy_plan_affine(struct tachy_graph *g);
 int tachy_plan_pad(struct tachy_graph *g);
 // Nodes that compute what another node computes.
 int tachy_plan_common(struct tachy_graph *g);
+// Transposed convolutions become convolutions whose channels are moved to pixels, for a back end without the former;
+// shuffle should follow.
+int tachy_plan_deconv(struct tachy_graph *g);
 // Values between nodes become float16, for a back end that has it: after all others. What may grow too large
 // for it stays float32, as do the graph's inputs and outputs, and constants, which a back end converts.
 int tachy_plan_half(struct tachy_graph *g);

@@ -277,7 +277,8 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
         {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
         {"prelu", tachy_plan_prelu}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad},                       \
         {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse},                       \
-        {"dead", tachy_plan_dead}, {"layout", tachy_plan_layout}
+        {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"dead", tachy_plan_dead},                    \
+        {"layout", tachy_plan_layout}
     static const struct tachy_plan_pass single[] = {PASSES, {NULL, NULL}};
     static const struct tachy_plan_pass half[] = {PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
     return p && p->precision == TACHY_PLAN_FP16 ? half : single;

@@ -30,6 +30,21 @@ static const char *refuse_conv(const struct tachy_node *n)
     return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(cuda_input(n, 5), n->out) : NULL;
 }
 
+// What the pass `deconv` does not take.
+static const char *refuse_deconv(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    const struct tachy_value *bias = cuda_input(n, 2);
+    if (!n->in[1]->data || (bias && !bias->data))
+        return "weights that are not constant";
+    if (a->conv.groups != 1 || a->conv.dilation[0] != 1 || a->conv.dilation[1] != 1 || a->act.act == TACHY_PLAN_PRELU)
+        return "groups or dilation of a transposed convolution";
+    for (int i = 0; i < 4; i++)
+        if (a->conv.pad[i] < 0 || a->conv.pad[i] >= a->conv.kernel[i % 2])
+            return "such padding of a transposed convolution";
+    return NULL;
+}
+
 static const char *refuse_matmul(const struct tachy_node *n)
 {
     const struct tachy_value *bias = cuda_input(n, 2);
@@ -68,6 +83,7 @@ const char *cuda_refuses(const struct tachy_node *n)
         return why;
     switch (n->op) {
     case TACHY_OP_CONV: return refuse_conv(n);
+    case TACHY_OP_DECONV: return refuse_deconv(n);
     case TACHY_OP_MATMUL: return refuse_matmul(n);
     case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(cuda_input(n, 1), n->out) : NULL;
     case TACHY_OP_REDUCE: return refuse_axes(n);
@@ -84,7 +100,6 @@ const char *cuda_refuses(const struct tachy_node *n)
             if (n->attr.pool.pad[i] >= n->attr.pool.kernel[i % 2])
                 return "windows that see nothing but padding";
         return NULL;
-    case TACHY_OP_DECONV:
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_GATHER_ND:
