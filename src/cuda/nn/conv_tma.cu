@@ -10,11 +10,14 @@
 // part of the steps, the sums meet in shared memory.
 enum { CONSUMERS = 256, THREADS = CONSUMERS + 128, DEPTH = 64, MOST_ORDER = 512, SHARED = 227 * 1024 };
 
-template <int BLOCKS, int COLUMNS> struct layout {
+template <int BLOCKS, int COLUMNS> struct layout { // of shared memory: stages, staging, biases, barriers
     static constexpr int PIXELS = 128 * BLOCKS, A_BYTES = PIXELS * DEPTH * 2, B_BYTES = COLUMNS * DEPTH * 2;
     static constexpr int STAGE = A_BYTES + B_BYTES, CHUNK = 64 * 64 * 2, STAGING = 4 * CHUNK; // two chunks a warpgroup
-    static constexpr int STAGES_FIT = (SHARED - 1024 - STAGING) / STAGE, STAGES = STAGES_FIT < 8 ? STAGES_FIT : 8;
-    static constexpr int BYTES = STAGES * STAGE + STAGING + 1024;
+    static constexpr int BIASES = 2 * COLUMNS * (int)sizeof(float), BARRIERS = 256;
+    // Swizzled tiles begin at multiples of 1024, as shared memory does after what the system has of it.
+    static constexpr int SPARE = 512, STAGES_FIT = (SHARED - SPARE - STAGING - BIASES - BARRIERS) / STAGE;
+    static constexpr int STAGES = STAGES_FIT < 8 ? STAGES_FIT : 8;
+    static constexpr int USED = STAGES * STAGE + STAGING + BIASES + BARRIERS, BYTES = USED + SPARE;
 };
 
 struct work { // of one launch
@@ -132,50 +135,65 @@ __device__ static inline float2 floats(uint32_t v) { return __half22float2(*rein
 struct place { // of one warpgroup's thread
     int group, warp, lane, thread;
     uint32_t staging, added; // two chunks; two barriers of what is added
+    float *bias;             // of the tile's channels
 };
 
-// 64 pixels by 64 channels from the sums in d to the output. `turn` counts the chunks.
-__device__ static inline void store_chunk(const work &w, const tile &t, const place &p, float (&d)[32], int block, int channel, int &turn)
+// What is added to chunk u (64 pixels of block `block`, 64 channels) into the buffer of `turn`. One thread calls it.
+__device__ static inline void fetch_added(const work &w, const tile &t, const place &p, int block, int channel, int turn)
 {
-    uint32_t buffer = p.staging + (turn & 1) * (64 * 64 * 2), bar = p.added + 8 * (turn & 1), row = p.lane % 8 + (p.lane & 8);
-    uint32_t line = buffer + (p.warp * 16 + row) * 128;
-    int pixel = block * 64, x = t.x + pixel % w.tw, y = t.y + pixel / w.tw % w.th, n = t.n + pixel / w.tw / w.th;
-    if (p.thread == 0) {
-        tma_store_read<1>();
-        if (w.has_add) {
-            barrier_expect(bar, 64 * 64 * 2);
-            tma_load(buffer, &w.add, bar, channel, x, y, n);
-        }
-    }
-    named_barrier(1 + p.group, 128);
-    if (w.has_add)
-        barrier_wait(bar, turn >> 1 & 1);
-    float more[32];
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        int c = channel + j * 8 + p.lane % 4 * 2;
-        float2 bias = w.bias && c + 1 < w.s.cout ? *reinterpret_cast<const float2 *>(w.bias + c)
-                                                 : make_float2(w.bias && c < w.s.cout ? w.bias[c] : 0.0f, 0.0f);
-        d[j * 4] += bias.x, d[j * 4 + 1] += bias.y, d[j * 4 + 2] += bias.x, d[j * 4 + 3] += bias.y;
-    }
+    int pixel = block * 64;
+    uint32_t bar = p.added + 8 * (turn & 1);
+    barrier_expect(bar, 64 * 64 * 2);
+    tma_load(p.staging + (turn & 1) * (64 * 64 * 2), &w.add, bar, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th,
+             t.n + pixel / w.tw / w.th);
+}
+
+// Added to d, or returned in `more` if it comes after the activation.
+__device__ static inline void take_added(const work &w, uint32_t line, int row, int lane, float (&d)[32], float (&more)[32])
+{
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
-        uint32_t r[4] = {0, 0, 0, 0};
-        if (w.has_add)
-            matrices_get(r, line + (((j + (p.lane >> 4)) ^ (row & 7)) << 4));
+        uint32_t r[4];
+        matrices_get(r, line + (((j + (lane >> 4)) ^ (row & 7)) << 4));
 #pragma unroll
         for (int k = 0; k < 4; k++) { // matrices: rows 0 and 8 of j, of j + 1
             float2 v = floats(r[k]);
-            more[(j + k / 2) * 4 + k % 2 * 2] = v.x, more[(j + k / 2) * 4 + k % 2 * 2 + 1] = v.y;
+            int i = (j + k / 2) * 4 + k % 2 * 2;
+            more[i] = v.x, more[i + 1] = v.y;
         }
     }
 #pragma unroll
     for (int k = 0; k < 32; k++)
         d[k] += w.add_last ? 0.0f : more[k];
-    activate_common<32>(w.act, d);
+}
+
+// 64 pixels by 64 channels from the sums in d to the output. `turn` counts the chunks.
+__device__ static inline void store_chunk(const work &w, const tile &t, const place &p, float (&d)[32], int block, int channel, int turn)
+{
+    uint32_t buffer = p.staging + (turn & 1) * (64 * 64 * 2), row = p.lane % 8 + (p.lane & 8);
+    uint32_t line = buffer + (p.warp * 16 + row) * 128;
+    int pixel = block * 64;
+    float more[32];
+    const float *bias = p.bias + channel - t.channel + p.lane % 4 * 2;
 #pragma unroll
-    for (int k = 0; k < 32; k++)
-        d[k] += w.add_last ? more[k] : 0.0f;
+    for (int j = 0; j < 8; j++) {
+        float2 b = *reinterpret_cast<const float2 *>(bias + j * 8);
+        d[j * 4] += b.x, d[j * 4 + 1] += b.y, d[j * 4 + 2] += b.x, d[j * 4 + 3] += b.y;
+    }
+    if (w.has_add) {
+        barrier_wait(p.added + 8 * (turn & 1), turn >> 1 & 1);
+        take_added(w, line, row, p.lane, d, more);
+    }
+    activate_common<32>(w.act, d);
+    if (w.has_add && w.add_last)
+#pragma unroll
+        for (int k = 0; k < 32; k++)
+            d[k] += more[k];
+    if (!w.has_add) { // else what was added came where the chunk before last had been read
+        if (p.thread == 0)
+            tma_store_read<1>();
+        named_barrier(1 + p.group, 128);
+    }
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
         uint32_t r[4] = {halves(d[j * 4], d[j * 4 + 1]), halves(d[j * 4 + 2], d[j * 4 + 3]), halves(d[j * 4 + 4], d[j * 4 + 5]),
@@ -185,8 +203,7 @@ __device__ static inline void store_chunk(const work &w, const tile &t, const pl
     fence_async();
     named_barrier(1 + p.group, 128);
     if (p.thread == 0)
-        tma_store(&w.out, buffer, channel, x, y, n);
-    turn++;
+        tma_store(&w.out, buffer, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th, t.n + pixel / w.tw / w.th);
 }
 
 // Every block of the cluster gets the others' sums of the chunks that are its own: chunk u of a warpgroup is block
@@ -222,6 +239,44 @@ __device__ static inline void meet(float (&d)[BLOCKS][N / 2], uint32_t stages, c
                 }
 }
 
+// Chunk u of a warpgroup's: 64 pixels of block u / (N / 64) and 64 channels. Whether it is this block's and there.
+template <int N, int SPLIT> __device__ static inline bool is_mine(const work &w, const tile &t, int u, int part)
+{
+    return u % SPLIT == part && t.channel + u % (N / 64) * 64 < w.s.cout;
+}
+
+template <int BLOCKS, int N, int SPLIT>
+__device__ static inline void store_tile(const work &w, const tile &t, const place &p, float (&d)[BLOCKS][N / 2], int part, int &turn)
+{
+    constexpr int UNITS = BLOCKS * N / 64;
+    int ahead = 0; // the first chunk whose added tensor was not asked for, and its turn
+    int turn_ahead = turn;
+    auto fetch = [&]() {
+        for (; ahead < UNITS && !is_mine<N, SPLIT>(w, t, ahead, part); ahead++)
+            ;
+        if (ahead == UNITS)
+            return;
+        fetch_added(w, t, p, p.group * BLOCKS + ahead / (N / 64), t.channel + ahead % (N / 64) * 64, turn_ahead++);
+        ahead++;
+    };
+    bool fetches = w.has_add && p.thread == 0;
+    if (fetches) {
+        tma_store_read<0>();
+        fetch();
+    }
+#pragma unroll
+    for (int u = 0; u < UNITS; u++)
+        if (is_mine<N, SPLIT>(w, t, u, part)) {
+            if (fetches) {
+                tma_store_read<0>();
+                fetch();
+            }
+            store_chunk(w, t, p, *reinterpret_cast<float(*)[32]>(d[u / (N / 64)] + u % (N / 64) * 32), p.group * BLOCKS + u / (N / 64),
+                        t.channel + u % (N / 64) * 64, turn);
+            turn++;
+        }
+}
+
 template <class L, int BLOCKS, int N, int SPLIT>
 __device__ static void consume(const work &w, uint32_t stages, uint32_t full, uint32_t empty, const place &p)
 {
@@ -230,17 +285,15 @@ __device__ static void consume(const work &w, uint32_t stages, uint32_t full, ui
     float d[BLOCKS][N / 2];
     for (int k = 0, rank; (rank = rank_of(k, cluster, clusters)) < w.tiles; k++) {
         tile t = tile_of(w, rank, N);
+        // The chunks' barriers are between this and its readers, and between the readers before and this.
+        for (int c = p.thread; c < N; c += 128)
+            p.bias[c] = w.bias && t.channel + c < w.s.cout ? w.bias[t.channel + c] : 0.0f;
+        named_barrier(1 + p.group, 128);
         int steps = t.rows * t.taps_in_row * w.chunks;
         multiply<L, BLOCKS, N>(d, stages, full, empty, (part + 1) * steps / SPLIT - part * steps / SPLIT, s, phase, p.group, p.lane);
         if (SPLIT > 1)
             meet<BLOCKS, N, SPLIT>(d, stages, p, part);
-#pragma unroll
-        for (int u = 0; u < BLOCKS * N / 64; u++) {
-            int channel = t.channel + u % (N / 64) * 64;
-            if (channel < w.s.cout && u % SPLIT == part)
-                store_chunk(w, t, p, *reinterpret_cast<float(*)[32]>(d[u / (N / 64)] + u % (N / 64) * 32), p.group * BLOCKS + u / (N / 64),
-                            channel, turn);
-        }
+        store_tile<BLOCKS, N, SPLIT>(w, t, p, d, part, turn);
     }
     if (p.thread == 0)
         tma_store_read<0>(); // shared memory goes with the block
@@ -252,22 +305,25 @@ template <int BLOCKS, int N, int SPLIT> __global__ void __launch_bounds__(THREAD
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef layout<BLOCKS, N> L;
     extern __shared__ uint8_t raw[];
-    __shared__ __align__(8) uint64_t full[L::STAGES], empty[L::STAGES], added[4];
-    uint32_t stages = (shared_at(raw) + 1023) & ~1023u;
+    uint32_t start = shared_at(raw), stages = (start + 1023) & ~1023u, staging = stages + L::STAGES * L::STAGE;
+    uint32_t biases = staging + L::STAGING, full = biases + L::BIASES, empty = full + 8 * L::STAGES, added = empty + 8 * L::STAGES;
+    if (stages - start > L::SPARE)
+        __trap();
     if (threadIdx.x == 0) {
+        tma_prefetch(&w.in), tma_prefetch(&w.weights), tma_prefetch(&w.out);
         for (int i = 0; i < L::STAGES; i++) {
-            barrier_init(shared_at(&full[i]), 1);
-            barrier_init(shared_at(&empty[i]), CONSUMERS / 32);
+            barrier_init(full + 8 * i, 1);
+            barrier_init(empty + 8 * i, CONSUMERS / 32);
         }
         for (int i = 0; i < 4; i++)
-            barrier_init(shared_at(&added[i]), 1);
+            barrier_init(added + 8 * i, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0)
-            produce<L, SPLIT>(w, stages, shared_at(full), shared_at(empty), N);
+            produce<L, SPLIT>(w, stages, full, empty, N);
         if (SPLIT > 1) { // as meet()
             __syncwarp();
             cluster_sync();
@@ -276,9 +332,9 @@ template <int BLOCKS, int N, int SPLIT> __global__ void __launch_bounds__(THREAD
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         int group = threadIdx.x / 128 - 1;
-        place p = {group, (int)threadIdx.x / 32 % 4, (int)threadIdx.x % 32, (int)threadIdx.x % 128,
-                   stages + L::STAGES * L::STAGE + group * 2 * L::CHUNK, shared_at(&added[group * 2])};
-        consume<L, BLOCKS, N, SPLIT>(w, stages, shared_at(full), shared_at(empty), p);
+        place p = {group, (int)threadIdx.x / 32 % 4, (int)threadIdx.x % 32, (int)threadIdx.x % 128, staging + group * 2 * L::CHUNK,
+                   added + group * 16, reinterpret_cast<float *>(raw + (biases - start)) + group * N};
+        consume<L, BLOCKS, N, SPLIT>(w, stages, full, empty, p);
     }
 #endif
 }
@@ -356,6 +412,7 @@ static void order_tiles(work *w)
 template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a, cuda_stream stream)
 {
     typedef layout<BLOCKS, N> L;
+    static_assert(L::STAGES >= 4 && L::BYTES <= SHARED, "shared memory");
     work w;
     w.s = a->shape;
     const tachy_conv_shape *s = &w.s;

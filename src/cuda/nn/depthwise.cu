@@ -4,31 +4,32 @@
 // A thread has STRIP outputs side by side of 16 bytes of channels (a slice): an input pixel is read once for all of
 // them, and neighbours in a warp have the next channels. A block has up to SLICES slices of a band of an image's rows
 // and goes through its strips, so that the sums of a band are one block's.
-enum { THREADS = 256, STRIP = 4, SLICES = 8, MOST_BANDS = 16 };
+enum { THREADS = 256, STRIP = 4, SLICES = 16, MOST_BANDS = 16, ENOUGH_BLOCKS = 1024 };
 
-// One tap row of a strip: kernel and stride known, so that every index is.
+// One tap row of a strip: kernel and stride known, so that every index is; all loads go out before the first is used.
+// `w`: shared memory, the row's taps, `next` floats from tap to tap.
 template <typename T, int N, int K, int S>
-__device__ static inline void taps_of_row(float (&sum)[STRIP][N], const T *row, const T *weights, int64_t pixel, int channels,
-                                          int first, int width)
+__device__ static inline void taps_of_row(float (&sum)[STRIP][N], const T *row, const float *w, int next, int64_t pixel, int first,
+                                          int width)
 {
-    float w[K][N];
+    const int READ = (STRIP - 1) * S + K;
+    pack<T, N> in[READ];
 #pragma unroll
-    for (int k = 0; k < K; k++)
-        load<T, N>(w[k], weights + (int64_t)k * channels);
-#pragma unroll
-    for (int j = 0; j < (STRIP - 1) * S + K; j++) {
+    for (int j = 0; j < READ; j++) {
         int x = first + j;
-        if (x < 0 || x >= width)
-            continue;
-        float v[N];
-        load<T, N>(v, row + x * pixel);
+        in[j] = (unsigned)x < (unsigned)width ? *reinterpret_cast<const pack<T, N> *>(row + x * pixel) : pack<T, N>{};
+    }
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        float by[N];
+#pragma unroll
+        for (int i = 0; i < N; i += 4)
+            *reinterpret_cast<float4 *>(by + i) = *reinterpret_cast<const float4 *>(w + k * next + i);
 #pragma unroll
         for (int o = 0; o < STRIP; o++)
-            if (j - o * S >= 0 && j - o * S < K) {
 #pragma unroll
-                for (int i = 0; i < N; i++)
-                    sum[o][i] += v[i] * w[j - o * S][i];
-            }
+            for (int i = 0; i < N; i++)
+                sum[o][i] += value(in[o * S + k].v[i]) * by[i];
     }
 }
 
@@ -69,7 +70,8 @@ struct cut { // how the work is dealt: a block is `slices` wide and has `rows` r
 };
 
 template <typename T, int K, int S>
-__device__ static inline void strip_of(const tachy_nn_conv &a, const cut &u, int n, int y, int x, int c, float (&total)[VECTOR<T>])
+__device__ static inline void strip_of(const tachy_nn_conv &a, const cut &u, int n, int y, int x, int c, const float *shared,
+                                       float (&total)[VECTOR<T>])
 {
     const int N = VECTOR<T>;
     const tachy_conv_shape &s = a.shape;
@@ -82,7 +84,8 @@ __device__ static inline void strip_of(const tachy_nn_conv &a, const cut &u, int
             continue;
         const T *row = picture + from * a.in.row, *w = weights + (int64_t)r * s.kw * s.cin;
         if (K)
-            taps_of_row<T, N, K ? K : 1, S ? S : 1>(sum, row, w, a.in.pixel, s.cin, x * S - s.pad_left, s.w);
+            taps_of_row<T, N, K ? K : 1, S ? S : 1>(sum, row, shared + r * K * u.slices * N, u.slices * N, a.in.pixel,
+                                                    x * S - s.pad_left, s.w);
         else
             taps_of_any<T, N>(sum, row, w, a, x * s.stride_w - s.pad_left, some, u.vectors);
     }
@@ -125,8 +128,14 @@ template <typename T, int K, int S> __global__ void __launch_bounds__(THREADS) d
     int c = (blockIdx.x * u.slices + slice) * N;
     int first = blockIdx.y * u.rows, items = min(u.rows, u.out_h - first) * u.strips;
     float total[N] = {0};
+    extern __shared__ __align__(16) float weights[]; // [tap][slices][N], where the kernel is known
+    for (int i = threadIdx.x; K && i < K * K * u.slices * N; i += THREADS) {
+        int channel = blockIdx.x * u.slices * N + i % (u.slices * N);
+        weights[i] = channel < a.shape.cin ? value(at<const T>(a.weights)[i / (u.slices * N) * a.shape.cin + channel]) : 0.0f;
+    }
+    __syncthreads();
     for (int i = lane; i < items && lane < lanes && c < a.shape.cin; i += lanes)
-        strip_of<T, K, S>(a, u, blockIdx.z, first + i / u.strips, i % u.strips * STRIP, c, total);
+        strip_of<T, K, S>(a, u, blockIdx.z, first + i / u.strips, i % u.strips * STRIP, c, weights + slice * N, total);
     if (a.sums)
         sum_up<N>(a, u, total);
 }
@@ -134,13 +143,12 @@ template <typename T, int K, int S> __global__ void __launch_bounds__(THREADS) d
 static cut cut_of(const tachy_conv_shape *s, int n)
 {
     cut u = {1, 0, 1, 0, tachy_conv_out_h(s), tachy_conv_out_w(s), false};
-    int slices = parts(s->cin, n);
-    u.slices = slices < SLICES ? slices : SLICES;
-    for (int k = SLICES; k > SLICES / 2; k--) // the width with the fewest idle slices
-        if (slices % k == 0) {
-            u.slices = k;
-            break;
-        }
+    int slices = parts(s->cin, n), idle = INT32_MAX;
+    for (int k = 1; k <= SLICES && k <= slices; k++) { // the width with the fewest idle threads; wide ones read longer pieces
+        int lost = (parts(slices, k) * k - slices) * 100 / slices + (THREADS % k) * 100 / THREADS + (k < 4 && k < slices ? 100 : 0);
+        if (lost <= idle)
+            idle = lost, u.slices = k;
+    }
     u.strips = parts(u.out_w, STRIP);
     int lanes = THREADS / u.slices;
     u.rows = parts(2 * lanes, u.strips); // two rounds and more
@@ -155,9 +163,15 @@ template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stre
     const tachy_conv_shape *s = &a->shape;
     const int N = VECTOR<T>;
     cut u = cut_of(s, N);
-    if (!a->sums) { // nothing binds a band to a block: short ones, so that there are many
-        u.rows = parts(THREADS / u.slices, u.strips);
-        u.bands = parts(u.out_h, u.rows);
+    if (!a->sums) { // nothing binds a band to a block: short ones where there would be few blocks
+        int lanes = THREADS / u.slices;
+        int64_t columns = (int64_t)parts(parts(s->cin, N), u.slices) * s->n;
+        for (int rounds = 4; rounds > 0; rounds /= 2) {
+            u.rows = parts(rounds * lanes, u.strips);
+            u.bands = parts(u.out_h, u.rows);
+            if (columns * u.bands >= ENOUGH_BLOCKS)
+                break;
+        }
     }
     u.vectors = s->cin % N == 0 && whole_vectors(&a->in, N) && whole_vectors(&a->out, N) &&
                 (!a->epilogue.add.data || whole_vectors(&a->epilogue.add, N)) && a->weights % 16 == 0;
@@ -170,7 +184,8 @@ template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stre
         kernel = s->kw == 3 ? depthwise<T, 3, 1> : s->kw == 5 ? depthwise<T, 5, 1> : s->kw == 7 ? depthwise<T, 7, 1> : kernel;
     if (square && s->stride_w == 2)
         kernel = s->kw == 3 ? depthwise<T, 3, 2> : s->kw == 5 ? depthwise<T, 5, 2> : s->kw == 7 ? depthwise<T, 7, 2> : kernel;
-    kernel<<<grid, THREADS, 0, on(stream)>>>(*a, u);
+    int taps = kernel == depthwise<T, 0, 0> ? 0 : s->kh * s->kw;
+    kernel<<<grid, THREADS, (unsigned)(taps * u.slices * N * (int)sizeof(float)), on(stream)>>>(*a, u);
     return cudaGetLastError();
 }
 
