@@ -81,8 +81,9 @@ static struct tachy_value *cast_before(struct tachy_graph *g, struct tachy_node 
     return tachy_graph_node(g, before, TACHY_OP_RESHAPE, "cast", NULL, &v, 1, c) ? c : NULL;
 }
 
-// An output of the graph behind a node that writes what it reads: made as float16 and widened.
-static int widen_output(struct tachy_graph *g, struct tachy_node *n)
+// An output of the graph, or a scale, behind a node that writes what it reads: made as float16 and widened. `all`:
+// every other user gets the float16 value.
+static int widen(struct tachy_graph *g, struct tachy_node *n, bool all)
 {
     struct tachy_value *out = n->out, *half = tachy_graph_value(g, out->name, TACHY_F16, out->rank, out->shape);
     if (!half)
@@ -93,7 +94,7 @@ static int widen_output(struct tachy_graph *g, struct tachy_node *n)
     out->made_by = NULL;
     if (!tachy_graph_node(g, n->next, TACHY_OP_RESHAPE, "cast", NULL, &half, 1, out))
         return TACHY_ERR_NOMEM;
-    for (struct tachy_node *user = n->next->next; user; user = user->next)
+    for (struct tachy_node *user = n->next->next; user && all; user = user->next)
         for (int i = 0; i < user->nb_in; i++)
             if (user->in[i] == out)
                 tachy_node_set_input(user, i, half);
@@ -102,13 +103,14 @@ static int widen_output(struct tachy_graph *g, struct tachy_node *n)
 
 static int narrow_result(struct half *h, struct tachy_node *n)
 {
-    if (n->out->dtype != TACHY_F32 || (n->out->id < h->nb && h->scale[n->out->id]))
+    bool scale = n->out->id < h->nb && h->scale[n->out->id];
+    if (n->out->dtype != TACHY_F32)
         return TACHY_OK;
-    if (!is_output(h->g, n->out)) {
+    if (!scale && !is_output(h->g, n->out)) {
         n->out->dtype = grows(n) ? TACHY_F32 : TACHY_F16;
         return TACHY_OK;
     }
-    return writes_either(n->op) ? TACHY_OK : widen_output(h->g, n);
+    return writes_either(n->op) ? TACHY_OK : widen(h->g, n, !scale);
 }
 
 static int narrow_operands(struct half *h, struct tachy_node *n)

@@ -143,6 +143,33 @@ TEST(precision)
     }
 }
 
+// A picture that is added to a resized one times a scale by channel, which a convolution makes.
+static void scaled(void)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 3, 8, 8)), *small, *s, *big;
+    big = unary(TACHY_PLAN_RELU, conv(x, 8, 3, true));
+    small = conv(make(TACHY_OP_POOL, (struct tachy_plan_attr){.pool = {.kernel = {2, 2}, .stride = {2, 2}}}, VALUE(2, 8, 4, 4),
+                      big, NULL, NULL), 8, 1, true);
+    s = unary(TACHY_PLAN_SIGMOID, conv(mean(big), 8, 1, true));
+    tachy_graph_add_output(g, conv(binary(TACHY_PLAN_ADD, resized(small, 8, 8), binary(TACHY_PLAN_MUL, big, s)), 4, 3, true));
+}
+
+TEST(scale_by_channel)
+{
+    float *want = expected(scaled), *half = on_gpu(scaled, TACHY_PLAN_FP16);
+    scaled();
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    bool found = false;
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        found = found || (n->op == TACHY_OP_RESIZE && n->nb_in == 3 && n->in[2]);
+    CHECK(found); // the case that is meant
+    CHECK(off(half, want, 2 * 4 * 8 * 8) < 3e-3);
+    tachy_graph_close(&g);
+    free(want);
+    free(half);
+}
+
 // What the passes of a GPU leave computes the same on a CPU, which does not round to float16.
 TEST(half_on_a_cpu)
 {
@@ -164,4 +191,4 @@ TEST(half_on_a_cpu)
     free(got);
 }
 
-TEST_MAIN(TEST_CASE(what_becomes_an_address), TEST_CASE(precision), TEST_CASE(half_on_a_cpu))
+TEST_MAIN(TEST_CASE(what_becomes_an_address), TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(half_on_a_cpu))
