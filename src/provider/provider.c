@@ -25,6 +25,7 @@ struct ep {
     struct tachy_log log;
     struct provider_options options;
     bool whole; // what was claimed last is one plan for the whole model
+    char error[400]; // the last that was logged
 };
 
 struct kernel {
@@ -35,7 +36,9 @@ struct kernel {
 
 static void log_to_ort(void *user, enum tachy_log_level level, const char *text)
 {
-    const struct ep *ep = user;
+    struct ep *ep = user;
+    if (level <= TACHY_LOG_ERR)
+        snprintf(ep->error, sizeof(ep->error), "%s", text);
     OrtLoggingLevel severity = level <= TACHY_LOG_ERR      ? ORT_LOGGING_LEVEL_WARNING
                                : level <= TACHY_LOG_WARN ? ORT_LOGGING_LEVEL_WARNING
                                                            : ORT_LOGGING_LEVEL_INFO;
@@ -68,6 +71,15 @@ static void kernel_free(struct kernel *k)
     free(k);
 }
 
+// With what was logged last, which says why.
+static OrtStatus *compile_failed(const struct ep *ep)
+{
+    char text[sizeof(ep->error) + 100];
+    snprintf(text, sizeof(text), "tachy: a subgraph that was claimed could not be compiled%s%s", *ep->error ? ": " : "",
+             ep->error);
+    return ep->of->p.api->CreateStatus(ORT_FAIL, text);
+}
+
 static OrtStatus *compile_one(struct ep *ep, const OrtGraph *graph, const OrtNode *fused, struct kernel *k)
 {
     const struct provider *p = &ep->of->p;
@@ -85,8 +97,9 @@ static OrtStatus *compile_one(struct ep *ep, const OrtGraph *graph, const OrtNod
     if (s)
         return s;
     k->p = p;
+    ep->error[0] = 0;
     if (provider_plan_open(&k->plan, p, &ep->options, graph, in, nb_in, out, nb_out, &ep->log) < 0)
-        return p->api->CreateStatus(ORT_FAIL, "tachy: a subgraph that was claimed could not be compiled");
+        return compile_failed(ep);
     return NULL;
 }
 
