@@ -31,6 +31,10 @@ void cuda_needs_scratch(struct cuda_build *b, size_t bytes)
 ptrdiff_t cuda_blob(struct cuda_build *b, size_t bytes)
 {
     size_t size = TACHY_ALIGN(bytes, 256), at = b->nb_blob;
+    if (b->trial) {
+        b->nb_blob = at + size;
+        return (ptrdiff_t)at;
+    }
     if (at + size > b->max_blob) {
         size_t max = (at + size) * 3 / 2;
         uint8_t *blob = realloc(b->blob, max);
@@ -55,7 +59,7 @@ void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v)
 cuda_address cuda_floats(struct cuda_build *b, enum tachy_dtype t, const float *from, int64_t n)
 {
     ptrdiff_t at = cuda_blob(b, (size_t)n * tachy_dtype_size(t));
-    for (int64_t i = 0; at >= 0 && i < n; i++)
+    for (int64_t i = 0; at >= 0 && !b->trial && i < n; i++)
         cuda_store(b->blob + at, t, i, from[i]);
     return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
 }
@@ -71,7 +75,8 @@ bool cuda_value(struct cuda_build *b, const struct tachy_value *v, cuda_address 
     ptrdiff_t to = cuda_blob(b, bytes);
     if (to < 0)
         return false;
-    memcpy(b->blob + to, v->data, bytes);
+    if (!b->trial)
+        memcpy(b->blob + to, v->data, bytes);
     *at = cuda_at(BASE_WEIGHTS, (size_t)to);
     return true;
 }
@@ -90,7 +95,7 @@ bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_
         return v->dtype == t;
     }
     ptrdiff_t at = v->dtype == TACHY_F32 ? cuda_blob(b, (size_t)tachy_value_elements(v) * tachy_dtype_size(t)) : -1;
-    for (int64_t i = 0; at >= 0 && i < tachy_value_elements(v); i++)
+    for (int64_t i = 0; at >= 0 && !b->trial && i < tachy_value_elements(v); i++)
         cuda_store(b->blob + at, t, (i / (c * hw) * hw + i % hw) * c + i / hw % c, ((const float *)v->data)[i]);
     *to = tachy_nn_dense(cuda_at(BASE_WEIGHTS, (size_t)TACHY_MAX(at, 0)), (int)v->shape[2], (int)v->shape[3], (int)c);
     return at >= 0;

@@ -135,7 +135,7 @@ struct cuda_build {
 // build.c
 struct cuda_step *cuda_step(struct cuda_build *b, enum cuda_kind kind); // NULL: out of memory
 void cuda_needs_scratch(struct cuda_build *b, size_t bytes);
-// Zeroed bytes of weights: where they start, negative when out of memory. Moves the blob.
+// Zeroed bytes of weights: where they start, negative when out of memory. Moves the blob; a trial has none.
 ptrdiff_t cuda_blob(struct cuda_build *b, size_t bytes);
 void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v); // element i of F32 or F16
 // Where a value lies, a constant among the weights in ONNX's order and its own type. False: out of memory.

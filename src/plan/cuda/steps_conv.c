@@ -12,7 +12,7 @@ static cuda_address conv_weights(struct cuda_build *b, const struct tachy_conv_s
     int cin = s->cin / s->groups, taps = s->kh * s->kw;
     ptrdiff_t at = cuda_blob(b, (size_t)s->cout * (size_t)cin * (size_t)taps * tachy_dtype_size(t));
     uint8_t *to = b->blob + at;
-    for (int64_t o = 0; at >= 0 && o < s->cout; o++)
+    for (int64_t o = 0; at >= 0 && !b->trial && o < s->cout; o++)
         for (int64_t c = 0; c < cin; c++)
             for (int64_t k = 0; k < taps; k++)
                 cuda_store(to, t, depthwise ? k * s->cout + o : (o * taps + k) * cin + c, w[(o * cin + c) * taps + k]);
@@ -109,7 +109,7 @@ static int steps_constant(struct cuda_build *b, const struct tachy_node *n)
     ptrdiff_t at = cuda_blob(b, (size_t)k * (size_t)columns * tachy_dtype_size(c->dtype));
     if (at < 0)
         return TACHY_ERR_NOMEM;
-    for (int64_t i = 0; i < columns; i++)
+    for (int64_t i = 0; i < columns && !b->trial; i++)
         for (int64_t j = 0; j < k; j++)
             cuda_store(b->blob + at, c->dtype, i * k + j,
                        ((const float *)w->data)[t ? i * k + j : j * columns + i] * n->attr.matmul.alpha);
