@@ -11,11 +11,10 @@ static cuda_address conv_weights(struct cuda_build *b, const struct tachy_conv_s
 {
     int cin = s->cin / s->groups, taps = s->kh * s->kw;
     ptrdiff_t at = cuda_blob(b, (size_t)s->cout * (size_t)cin * (size_t)taps * tachy_dtype_size(t));
-    uint8_t *to = b->blob + at;
     for (int64_t o = 0; at >= 0 && !b->trial && o < s->cout; o++)
         for (int64_t c = 0; c < cin; c++)
             for (int64_t k = 0; k < taps; k++)
-                cuda_store(to, t, depthwise ? k * s->cout + o : (o * taps + k) * cin + c, w[(o * cin + c) * taps + k]);
+                cuda_store(b->blob + at, t, depthwise ? k * s->cout + o : (o * taps + k) * cin + c, w[(o * cin + c) * taps + k]);
     return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
 }
 
