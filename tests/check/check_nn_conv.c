@@ -206,6 +206,31 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
     unmake(c, &k);
 }
 
+// A first convolution: few channels in pixels of 4 or 8.
+static void stem(struct check *c)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    int packed = check_range(c, 1, 2) * 4, stride = packed == 4 ? 2 : check_range(c, 1, 2), kernel = check_range(c, 1, 7);
+    *s = (struct tachy_conv_shape){.n = check_range(c, 1, 2), .h = check_range(c, 8, 90), .w = check_range(c, 8, 90),
+                                   .cin = check_range(c, 1, packed), .cout = check_range(c, 1, 70), .kh = kernel, .kw = check_range(c, 1, 7),
+                                   .stride_h = check_range(c, 1, 2), .stride_w = stride, .dil_h = 1, .dil_w = 1,
+                                   .pad_top = check_range(c, 0, 3), .pad_left = check_range(c, 0, 3), .pad_bottom = check_range(c, 0, 3),
+                                   .pad_right = check_range(c, 0, 3), .groups = 1};
+    make(c, &k, packed - s->cin, false, true);
+    nn_close(c, &k.out);
+    int more = (8 - s->cout % 8) % 8;
+    k.out = nn_poison(c, nn_elements(s->n, k.out_h, k.out_w, s->cout, more), TACHY_F16);
+    k.a.out = nn_tensor(&k.out, k.out_h, k.out_w, s->cout, more);
+    k.a.in.row += (8 - k.a.in.row % 8) % 8; // rows begin at vectors
+    k.a.in.image = k.a.in.row * s->h;
+    nn_close(c, &k.in);
+    k.in = nn_random(c, (size_t)(k.a.in.image * s->n), TACHY_F16, -1, 1), k.a.in.data = k.in.at;
+    check_gpu_launched(c, tachy_nn_kernels()->conv_stem(&k.a, c->gpu->stream), "conv_stem");
+    against_twin(c, &k, "conv_stem", false);
+    unmake(c, &k);
+}
+
 struct timed {
     struct check *c;
     const struct tachy_nn_conv *a;
@@ -327,8 +352,25 @@ static void bench_depthwise(struct check *c, int n, int hw, int channels, int ke
     unmake(c, &k);
 }
 
+static void bench_stem(struct check *c, int n, int hw, int cout, int kernel)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    int pad = kernel / 2;
+    *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = 4, .cout = cout, .kh = kernel, .kw = kernel, .stride_h = 2, .stride_w = 2,
+                                   .dil_h = 1, .dil_w = 1, .pad_top = pad, .pad_left = pad, .pad_bottom = pad, .pad_right = pad, .groups = 1};
+    make(c, &k, 0, false, true);
+    char what[64];
+    snprintf(what, sizeof(what), "%dx%dx%d 4->%d k%d s2", n, hw, hw, cout, kernel);
+    time_kernel(c, &k, "conv_stem", tachy_nn_kernels()->conv_stem, 1, what);
+    unmake(c, &k);
+}
+
 static void bench(struct check *c)
 {
+    bench_stem(c, 8, 512, 64, 7);
+    bench_stem(c, 8, 512, 16, 3);
+    bench_stem(c, 1, 512, 64, 7);
     for (int n = 8; n > 0; n -= 7) { // DeepLabV3-ResNet101's layers at 512x512, batch 8 and 1
         bench_one(c, n, 64, 256, 256, 3, 1, 2, false);
         bench_one(c, n, 64, 256, 256, 3, 1, 1, false);
@@ -368,6 +410,8 @@ static void run(struct check *c)
         plain(c);
     for (int i = 0; i < check_times(c, 120); i++)
         depthwise(c);
+    for (int i = 0; i < check_times(c, 60) && c->gpu->device.cc_major >= 8; i++)
+        stem(c);
     if (c->gpu->device.cc_major == 9) {
         for (int i = 0; i < check_times(c, 40); i++)
             cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, false);

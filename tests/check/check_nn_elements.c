@@ -5,6 +5,7 @@
 #include "ref/ref_preprocess.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 // The other kernels of cuda/nn against their twins, which sum in double. float32 sums of values within 1 stay within
@@ -302,12 +303,56 @@ static void squeeze(struct check *c)
     free(unit);
 }
 
+struct timed_reduce {
+    struct check *c;
+    struct tachy_nn_reduce a;
+    struct tachy_nn_interpolate i;
+};
+static void launch_reduce(void *arg)
+{
+    struct timed_reduce *t = arg;
+    check_gpu_launched(t->c, KERNELS->reduce(&t->a, t->c->gpu->stream), "reduce");
+}
+static void launch_interpolate(void *arg)
+{
+    struct timed_reduce *t = arg;
+    check_gpu_launched(t->c, KERNELS->interpolate(&t->i, t->c->gpu->stream), "interpolate");
+}
+
+// Global averages of DeepLabV3 and LR-ASPP, and their last resize.
+static void bench(struct check *c)
+{
+    static const int shapes[][3] = {{8, 4096, 2048}, {8, 4096, 72}, {8, 1024, 672}, {1, 4096, 2048}};
+    struct timed_reduce t = {.c = c};
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(shapes); k++) {
+        int64_t outer = shapes[k][0], n = shapes[k][1], inner = shapes[k][2];
+        t.a = (struct tachy_nn_reduce){.outer = outer, .n = n, .inner = inner, .in_outer = n * inner, .in_step = inner, .in_inner = 1,
+                                       .out_outer = inner, .out_inner = 1, .dtype = TACHY_F16, .out_dtype = TACHY_F16};
+        size_t bytes = (size_t)(outer * n * inner) * 2;
+        t.a.in = check_gpu_poison(c, bytes), t.a.out = check_gpu_poison(c, (size_t)(outer * inner) * 2);
+        t.a.workspace = check_gpu_poison(c, tachy_nn_reduce_workspace(&t.a));
+        char what[64];
+        snprintf(what, sizeof(what), "mean %dx%dx%d f16", shapes[k][0], shapes[k][1], shapes[k][2]);
+        nn_row(c, "reduce", what, nn_time(c, launch_reduce, &t), 0, (double)bytes);
+        check_gpu_free(c, t.a.in), check_gpu_free(c, t.a.out), check_gpu_free(c, t.a.workspace);
+    }
+    t.i = (struct tachy_nn_interpolate){.shape = {8, 64, 64, 21, 512, 512, 0, 0, TACHY_RESIZE_LINEAR, TACHY_RESIZE_HALF, 0},
+                                        .out_channel = 512 * 512, .dtype = TACHY_F16, .out_dtype = TACHY_F32};
+    t.i.in = tachy_nn_dense(check_gpu_poison(c, 8 * 64 * 64 * 21 * 2), 64, 64, 21);
+    size_t bytes = 8u * 21 * 512 * 512 * 4;
+    t.i.out = (struct tachy_nn_tensor){check_gpu_poison(c, bytes), 1, 512, 21 * 512 * 512};
+    nn_row(c, "interpolate", "8 x 64x64 to 512x512 x21 f16 to f32 planes", nn_time(c, launch_interpolate, &t), 0, (double)bytes);
+    check_gpu_free(c, t.i.in.data), check_gpu_free(c, t.i.out.data);
+}
+
 static void run(struct check *c)
 {
     static void (*const each[])(struct check *) = {pool, interpolate, transpose, reduce, softmax, arg, layer_norm, squeeze};
     for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
         for (int i = 0; i < check_times(c, 80); i++)
             each[k](c);
+    if (c->bench)
+        bench(c);
 }
 
 const struct check_op check_nn_elements = {.name = "nn_elements", .run = run, .cuda = true};

@@ -6,11 +6,11 @@
 //
 // Several kernels compute it, each launcher returns CUDA_INVALID_VALUE for what it cannot do:
 //   conv            any shape, groups and scale, float32 and float16, plain multiply-adds in float32
-//   conv_mma        float16, no groups; tensor cores of compute capability 7.5 and later (mma.sync)
 //   conv_tma        float16, no groups; compute capability 9.0 (TMA and wgmma). cin and cout multiples of 8, tensors
 //                   aligned for vectors. Taps that lie in the padding for a whole tile are skipped.
 //   conv_depthwise  groups = cin = cout, float16 and float32; weights lie differently
-//   conv_stem       cin 1 to 4, no groups; float16
+//   conv_stem       a network's first: float16, cin at most in.pixel, which is 4 or 8 (with 4 an even stride); what lies
+//                   in a pixel after cin must be finite. No groups, dilation or added tensor; compute capability 8.0
 struct tachy_nn_conv {
     struct tachy_conv_shape shape;
     struct tachy_nn_tensor in, out;
@@ -24,23 +24,22 @@ struct tachy_nn_conv {
     // conv_depthwise: sums of what is stored, float32 [n][parts][cout] with tachy_nn_depthwise_parts() parts of an image,
     // overwritten; the same bits in each run. 0: not wanted.
     cuda_address sums;
-    // Which of a kernel's tile shapes, 0 to tachy_nn_conv_variants() - 1: what is fastest is found by time. All give
+    // conv_tma: which of its tile shapes, 0 to TACHY_NN_TMA_VARIANTS - 1: what is fastest is found by time. All give
     // the same results but for the order of sums.
     int variant;
 };
 TACHY_NN_LAUNCHER(conv, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_depthwise, tachy_nn_conv)
-TACHY_NN_LAUNCHER(conv_mma, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_stem, tachy_nn_conv)
 TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
 
-// How many variants of each kernel there are (not each fits each shape).
-enum { TACHY_NN_CONV_VARIANTS = 1, TACHY_NN_MMA_VARIANTS = 3, TACHY_NN_TMA_VARIANTS = 10 };
+// How many variants the kernels have (not each fits each shape).
+enum { TACHY_NN_TMA_VARIANTS = 10 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-// Parts of an image that conv_depthwise sums apart, at most 16; by shape and dtype.
+// Parts of an image that conv_depthwise sums apart, at most 16; of all of `a` but the addresses, which must be aligned alike.
 int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a);
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
 
 // Channels last: a thread has one output pixel's 16 bytes of channels. Planes: a thread has one output pixel and
 // CHANNELS of its channels, so that neighbours write side by side.
-enum { THREADS = 256, CHANNELS = 8 };
+enum { THREADS = 256, CHANNELS = 8, SEGMENT = 256 };
 
 struct axis {
     int first, second;
@@ -94,6 +94,60 @@ __global__ void __launch_bounds__(THREADS) interpolate(tachy_nn_interpolate a, i
             put(q + k * a.out_channel, v[k]);
 }
 
+// Planes, linear, nothing added: a block has SEGMENT outputs of a row and up to `channels` channels. It brings the two
+// input rows together in shared memory, [channel][input column], so that each input is read once for all of them.
+template <typename T, typename U>
+__global__ void __launch_bounds__(THREADS) interpolate_rows(tachy_nn_interpolate a, int channels, int pitch)
+{
+    extern __shared__ float line[];
+    const tachy_resize_shape &s = a.shape;
+    int x0 = blockIdx.x * SEGMENT, x1 = min(x0 + (int)SEGMENT, s.out_w), c0 = blockIdx.z * channels, some = min(channels, s.c - c0);
+    int n = blockIdx.y / s.out_h, oy = blockIdx.y % s.out_h;
+    axis y = axis_of(s, true, oy);
+    int first = axis_of(s, false, x0).first, count = axis_of(s, false, x1 - 1).second - first + 1;
+    const T *top = at<const T>(a.in.data) + n * a.in.image + y.first * a.in.row + first * a.in.pixel + c0;
+    const T *low = top + (y.second - y.first) * a.in.row;
+    for (int i = threadIdx.x; i < count * some; i += THREADS) {
+        int64_t from = i / some * a.in.pixel + i % some;
+        float u = value(top[from]), v = value(low[from]);
+        line[i % some * pitch + i / some] = u + (v - u) * y.weight;
+    }
+    __syncthreads();
+    for (int ox = x0 + threadIdx.x; ox < x1; ox += THREADS) {
+        axis x = axis_of(s, false, ox);
+        U *q = at<U>(a.out.data) + n * a.out.image + oy * a.out.row + ox + c0 * a.out_channel;
+        const float *left = line + x.first - first, *right = line + x.second - first;
+#pragma unroll 4
+        for (int k = 0; k < some; k++) {
+            float u = left[k * pitch], v[1] = {u + (right[k * pitch] - u) * x.weight};
+            activate<1>(a.epilogue.act, v, c0 + k, 1);
+            put(q + k * a.out_channel, v[0]);
+        }
+    }
+}
+
+// Shared memory's floats for a channel: input columns of SEGMENT outputs, odd so that channels lie in other banks.
+static int pitch_of(const tachy_resize_shape *s)
+{
+    double scale = s->scale_w > 0 ? (double)s->scale_w : (double)s->out_w / s->w;
+    double steps = s->place == TACHY_RESIZE_ALIGN && s->out_w > 1 ? (double)(s->w - 1) / (s->out_w - 1) : 1 / scale;
+    double columns = (SEGMENT - 1) * steps + 3;
+    return (int)(columns < s->w ? columns : s->w) | 1;
+}
+
+template <typename T, typename U> static int launch_rows(const tachy_nn_interpolate *a, cuda_stream stream)
+{
+    const tachy_resize_shape *s = &a->shape;
+    int pitch = pitch_of(s), most = 48 * 1024 / (pitch * (int)sizeof(float)), channels = s->c < most ? s->c : most;
+    if (channels < 4 && channels < s->c)
+        return cudaErrorInvalidValue;
+    dim3 grid((unsigned)parts(s->out_w, SEGMENT), (unsigned)(s->n * s->out_h), (unsigned)parts(s->c, channels));
+    if (grid.y > 65535 || grid.z > 65535)
+        return cudaErrorInvalidValue;
+    interpolate_rows<T, U><<<grid, THREADS, (unsigned)(channels * pitch * (int)sizeof(float)), on(stream)>>>(*a, channels, pitch);
+    return cudaGetLastError();
+}
+
 template <typename T, typename U> static int launch(const tachy_nn_interpolate *a, cuda_stream stream)
 {
     const tachy_resize_shape *s = &a->shape;
@@ -103,6 +157,8 @@ template <typename T, typename U> static int launch(const tachy_nn_interpolate *
     int64_t blocks = (positions * (planes ? 1 : slices) + THREADS - 1) / THREADS;
     if (blocks < 1 || blocks > INT32_MAX || slices > 65535)
         return cudaErrorInvalidValue;
+    if (planes && s->kind == TACHY_RESIZE_LINEAR && !a->epilogue.add.data && launch_rows<T, U>(a, stream) == cudaSuccess)
+        return cudaSuccess;
     bool vectors = s->c % n == 0 && whole_vectors(&a->in, n) && (!a->epilogue.add.data || whole_vectors(&a->epilogue.add, n)) &&
                    (planes || (whole_vectors(&a->out, n) && a->out_channel == 1));
     dim3 grid((unsigned)blocks, planes ? (unsigned)slices : 1);

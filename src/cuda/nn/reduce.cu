@@ -2,8 +2,8 @@
 #include "cuda/nn/tensor.cuh"
 
 // Two forms of each. Across: neighbouring threads have neighbouring `inner`, each goes through its own n (in parts of
-// PART where there is a workspace). Along: a warp has one row of adjacent n.
-enum { THREADS = 256, PART = TACHY_NN_REDUCE_PART };
+// PART where there is a workspace), several at once where they fill 16 bytes. Along: a warp has one row of adjacent n.
+enum { THREADS = 256, PART = TACHY_NN_REDUCE_PART, COLUMNS = 32, BLOCKS = 528 };
 
 struct two { // a running value, and the largest so far of LOG_SUM_EXP
     float v, top;
@@ -86,6 +86,51 @@ template <typename T, typename U> __global__ void __launch_bounds__(THREADS) acr
         put(at<U>(a.out) + i / a.inner * a.out_outer + i % a.inner * a.out_inner, last_of(a.kind, sum, a.n));
 }
 
+// Adjacent `inner` in 16 bytes: a block has `columns` of these vectors side by side and every (THREADS / columns)-th of
+// `rows` of the n; its threads' results meet in their order.
+template <typename T, typename U, bool SUM>
+__global__ void __launch_bounds__(THREADS) across_vectors(tachy_nn_reduce a, int columns, int rows, int nb_parts)
+{
+    const int N = VECTOR<T>;
+    __shared__ two all[THREADS][N];
+    int column = threadIdx.x % columns, lane = threadIdx.x / columns, lanes = THREADS / columns;
+    int64_t inner = ((int64_t)blockIdx.x * columns + column) * N, from = (int64_t)blockIdx.y * rows, to = min(from + rows, a.n);
+    two sum[N];
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        sum[i] = start(a.kind);
+    const T *p = at<const T>(a.in) + blockIdx.z * a.in_outer + inner;
+    if (inner < a.inner && lane < lanes) {
+#pragma unroll 4
+        for (int64_t k = from + lane; k < to; k += lanes) {
+            float v[N];
+            load<T, N>(v, p + k * a.in_step);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (SUM)
+                    sum[i].v += v[i];
+                else
+                    sum[i] = join(a.kind, sum[i], first_of(a.kind, v[i]));
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        all[threadIdx.x][i] = sum[i];
+    __syncthreads();
+    for (int c = threadIdx.x; c < columns * N; c += THREADS) {
+        int64_t to_inner = (int64_t)blockIdx.x * columns * N + c;
+        if (to_inner >= a.inner)
+            break;
+        two total = all[c / N][c % N];
+        for (int k = 1; k < lanes; k++)
+            total = join(a.kind, total, all[k * columns + c / N][c % N]);
+        if (nb_parts > 1)
+            at<two>(a.workspace)[(blockIdx.y * a.outer + blockIdx.z) * a.inner + to_inner] = total;
+        else
+            put(at<U>(a.out) + blockIdx.z * a.out_outer + to_inner * a.out_inner, last_of(a.kind, total, a.n));
+    }
+}
+
 template <typename U> __global__ void __launch_bounds__(THREADS) gather_parts(tachy_nn_reduce a, int nb_parts)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, all = a.outer * a.inner;
@@ -116,6 +161,27 @@ template <typename T, typename U> __global__ void __launch_bounds__(THREADS) alo
 static bool goes_along(const tachy_nn_reduce *a) { return tachy_nn_reduce_along(a); }
 static int parts_of(const tachy_nn_reduce *a) { return goes_along(a) ? 1 : parts(a->n, PART); }
 
+template <typename T> static bool in_vectors(const tachy_nn_reduce *a)
+{
+    return a->in_inner == 1 && (a->inner | a->in_step | a->in_outer) % VECTOR<T> == 0 && a->in % 16 == 0 && a->outer <= 65535;
+}
+
+template <typename T, typename U> static int launch_vectors(const tachy_nn_reduce *a, cuda_stream stream)
+{
+    int64_t vectors = a->inner / VECTOR<T>, all = a->outer * a->inner;
+    int columns = vectors < COLUMNS ? (int)vectors : (int)COLUMNS, across = parts(vectors, columns);
+    int64_t most = a->workspace ? parts_of(a) : 1, wanted = (BLOCKS + across * a->outer - 1) / (across * a->outer);
+    int64_t nb_parts = wanted < most ? wanted : most;
+    int rows = parts(a->n, (int)nb_parts);
+    nb_parts = parts(a->n, rows);
+    bool sum = a->kind == TACHY_NN_MEAN || a->kind == TACHY_NN_SUM || a->kind == TACHY_NN_LOG_SUM;
+    auto kernel = sum ? across_vectors<T, U, true> : across_vectors<T, U, false>;
+    kernel<<<dim3((unsigned)across, (unsigned)nb_parts, (unsigned)a->outer), THREADS, 0, on(stream)>>>(*a, columns, rows, (int)nb_parts);
+    if (nb_parts > 1)
+        gather_parts<U><<<(unsigned)parts(all, THREADS), THREADS, 0, on(stream)>>>(*a, (int)nb_parts);
+    return cudaGetLastError();
+}
+
 template <typename T, typename U> static int launch(const tachy_nn_reduce *a, cuda_stream stream)
 {
     int64_t all = a->outer * a->inner, blocks = (all * (goes_along(a) ? 32 : 1) + THREADS - 1) / THREADS;
@@ -126,6 +192,8 @@ template <typename T, typename U> static int launch(const tachy_nn_reduce *a, cu
         along<T, U><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
         return cudaGetLastError();
     }
+    if (in_vectors<T>(a))
+        return launch_vectors<T, U>(a, stream);
     across<T, U><<<dim3((unsigned)blocks, (unsigned)nb_parts), THREADS, 0, on(stream)>>>(*a, nb_parts);
     if (nb_parts > 1)
         gather_parts<U><<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, nb_parts);
