@@ -118,8 +118,16 @@ static bool is_step_slice(const struct tachy_node *n)
 
 static void new_slot(struct placing *p, const struct tachy_value *v, int base)
 {
-    p->ref[v->id] = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
-    size_t size = p->joined[v->id] ? 0 : (size_t)tachy_value_elements(v) * unit(p->rules, v);
+    struct plan_ref *r = &p->ref[v->id];
+    int pixel = p->rules->pixel ? p->rules->pixel(v) : 0;
+    *r = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
+    if (pixel) {
+        r->v.pixel = pixel;
+        r->v.row = pixel * (ptrdiff_t)r->v.w;
+        r->v.image = r->v.row * r->v.h;
+    }
+    size_t elements = pixel ? (size_t)(r->v.image * r->v.n) : (size_t)tachy_value_elements(v);
+    size_t size = p->joined[v->id] ? 0 : elements * unit(p->rules, v);
     p->slots[p->nb_slots++] = (struct slot){base, 0, size, INT_MAX, 0};
 }
 

@@ -192,7 +192,7 @@ static int set_device(struct cuda_build *b)
 
 static int open_plan(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params)
 {
-    static const struct plan_place_rules rules = {.own_types = true, .joins = cuda_joins};
+    static const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins};
     struct cuda_plan *p = calloc(1, sizeof(*p));
     *out = NULL;
     if (!p)

@@ -34,7 +34,6 @@ enum cuda_conv {
     CUDA_CONV_ANY,
     CUDA_CONV_DEPTHWISE,
     CUDA_CONV_STEM,
-    CUDA_CONV_MMA,
     CUDA_CONV_TMA,
     CUDA_CONV_GEMM,
     CUDA_CONVS
@@ -149,6 +148,8 @@ bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_
 // An activation, whose slope (of PRelu, constant) goes among the weights. False: out of memory.
 bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to);
 static inline struct tachy_value *cuda_input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }
+// A network's picture that its first convolutions alone read, as conv_stem wants it: see plan_place_rules.
+int cuda_pixel(const struct tachy_value *v);
 // Whether the Transpose behind a Resize takes over: planes are written at once.
 bool cuda_joins(const struct tachy_node *n);
 

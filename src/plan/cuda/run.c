@@ -59,6 +59,7 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
     a->conv.variant = way.variant;
     switch (way.kernel) {
     case CUDA_CONV_DEPTHWISE: a->conv.weights = real(s->depthwise, base); return k->conv_depthwise(&a->conv, stream);
+    case CUDA_CONV_STEM: return k->conv_stem(&a->conv, stream);
     case CUDA_CONV_TMA: return k->conv_tma(&a->conv, stream);
     case CUDA_CONV_GEMM: return run_product(s, way.variant, a, base, stream);
     default: return k->conv(&a->conv, stream);

@@ -18,6 +18,22 @@ static cuda_address conv_weights(struct cuda_build *b, const struct tachy_conv_s
     return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
 }
 
+int cuda_pixel(const struct tachy_value *v)
+{
+    const struct tachy_node *by = v->made_by;
+    bool turned = by && by->op == TACHY_OP_TRANSPOSE && v->nhwc && !by->in[0]->nhwc && !by->in[0]->data && by->attr.perm[1] == 1;
+    int pixel = 4;
+    if (!turned || v->rank != 4 || v->dtype != TACHY_F16 || v->shape[1] < 2 || v->shape[1] > 4 || v->shape[0] > 65535)
+        return 0;
+    for (const struct tachy_use *u = v->used; u; u = u->next) {
+        const struct tachy_plan_attr *a = &u->by->attr;
+        if (u->by->op != TACHY_OP_CONV || u != u->by->use || a->conv.groups != 1)
+            return 0;
+        pixel = a->conv.stride[1] % 2 ? 8 : pixel;
+    }
+    return v->used ? pixel : 0;
+}
+
 static bool is_depthwise(const struct tachy_conv_shape *s)
 {
     return s->groups > 1 && s->groups == s->cin && s->cout == s->cin;

@@ -179,6 +179,12 @@ static size_t bytes(int64_t elements, const struct tachy_value *v) { return (siz
 
 static bool moves_bytes(enum tachy_dtype t) { return t == TACHY_F32 || t == TACHY_F16 || t == TACHY_U8; }
 
+// Pixels at even steps, without gaps but for channels that are more than the picture's.
+static bool is_even(const struct tachy_view *v)
+{
+    return v->pixel >= v->c && v->row == v->pixel * v->w && v->image == v->row * v->h;
+}
+
 // Channels first to channels last or back of dense pictures: matrices that are turned over. False: it is not that.
 static bool turn(struct cuda_build *b, const struct tachy_node *n)
 {
@@ -186,7 +192,7 @@ static bool turn(struct cuda_build *b, const struct tachy_node *n)
     const int *perm = n->attr.perm;
     const struct tachy_view *from = &b->places.ref[x->id].v, *to = &b->places.ref[y->id].v;
     bool same = n->op == TACHY_OP_TRANSPOSE && y->rank == 4 && perm[0] == 0 && perm[1] == 1 && perm[2] == 2 && perm[3] == 3;
-    if (!same || x->data || x->nhwc == y->nhwc || !plan_is_dense(from) || !plan_is_dense(to) || x->shape[0] > 65535 ||
+    if (!same || x->data || x->nhwc == y->nhwc || !plan_is_dense(from) || !is_even(to) || x->shape[0] > 65535 ||
         !moves_bytes(x->dtype) || !moves_bytes(y->dtype))
         return false;
     struct cuda_step *s = cuda_step(b, CUDA_TRANSPOSE);
@@ -194,8 +200,9 @@ static bool turn(struct cuda_build *b, const struct tachy_node *n)
     int rows = x->nhwc ? pixels : c, columns = x->nhwc ? c : pixels;
     if (s)
         s->a.transpose = (struct tachy_nn_transpose){
-            .in = cuda_tensor(b, x).data, .out = cuda_tensor(b, y).data, .in_row = columns, .out_row = rows,
-            .in_batch = (int64_t)rows * columns, .out_batch = (int64_t)rows * columns,
+            .in = cuda_tensor(b, x).data, .out = cuda_tensor(b, y).data, .in_row = columns,
+            .out_row = to->pixel > to->c ? to->pixel : rows, .padded_rows = to->pixel > to->c ? (int)to->pixel : 0,
+            .in_batch = (int64_t)rows * columns, .out_batch = to->image,
             .rows = rows, .columns = columns, .batch = (int)x->shape[0], .in_dtype = x->dtype, .out_dtype = y->dtype};
     return s;
 }

@@ -78,6 +78,8 @@ int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_
     bool product = s->gemm && (!hopper || is_large(&s->product, d->sm_count));
     if (s->depthwise)
         add(&w, CUDA_CONV_DEPTHWISE, 1);
+    if (half && whole && c->shape.cin <= 4 && c->in.pixel > c->shape.cin)
+        add(&w, CUDA_CONV_STEM, 1);
     if (product)
         add(&w, CUDA_CONV_GEMM, s->nb_gemms);
     if (hopper)
