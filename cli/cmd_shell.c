@@ -193,6 +193,8 @@ static int run_verb(struct shell *s, const char *line, int argc, char **words)
     bool job = false;
     if (j)
         j->argv = words;
+    else
+        free(words);
     if (j && argv && (j->line = strdup(line))) {
         argv[0] = name;
         memcpy(argv + 1, words, (size_t)argc * sizeof(*argv));

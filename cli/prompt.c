@@ -20,7 +20,7 @@
 // The thread that reads lines has the terminal: what others print waits in a queue until it
 // gets there, above the line that is being edited. A pipe wakes it.
 
-enum { HISTORY_LINES = 500 };
+enum { HISTORY_LINES = 500, LINE_MAX_BYTES = 4096 };
 
 struct note {
     struct note *next;
@@ -31,9 +31,9 @@ struct note {
 struct prompt {
     struct prompt_params params;
     bool terminal;
-    char *line; // plain reading
-    size_t size;
-    char pending[4096]; // read, but not yet a line
+    char *line; // of the editor
+    char pending[LINE_MAX_BYTES]; // read, but not yet a line
+    char plain[LINE_MAX_BYTES + 1];
     size_t used;
     bool ended;
     pthread_mutex_t lock; // guards the queue
@@ -361,7 +361,11 @@ static const char *edit_line(struct prompt *p)
     char *line = strndup(text, strcspn(text, "\r\n"));
     free(p->line);
     p->line = line;
-    if (line && line[strspn(line, " \t")])
+    if (!line) {
+        message_failed(TACHY_ERR_NOMEM);
+        return "";
+    }
+    if (line[strspn(line, " \t")])
         history(p->history, &p->event, H_ENTER, line);
     return line;
 }
@@ -388,11 +392,10 @@ static const char *plain_line(struct prompt *p)
         char *end = memchr(p->pending, '\n', p->used);
         size_t n = end ? (size_t)(end - p->pending) : p->used;
         if (end || (p->ended && n) || n == sizeof(p->pending)) {
-            free(p->line);
-            p->line = strndup(p->pending, n);
+            *(char *)mempcpy(p->plain, p->pending, n) = '\0';
             n += end != NULL;
             memmove(p->pending, p->pending + n, p->used -= n);
-            return p->line;
+            return p->plain;
         }
         int ready = p->ended ? INPUT_CLOSED : wait_input(p);
         if (ready == INPUT_CLOSED)

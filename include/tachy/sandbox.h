@@ -9,7 +9,8 @@ extern "C" {
 // local files on the CPU needs, whatever a decoder or the model makes it do. docs/reliability.md says
 // what is allowed and what is not held back.
 struct tachy_sandbox_params {
-    // Read: as `url` of tachy_source_params. A folder is read for numbered pictures.
+    // Read: as `url` of tachy_source_params. Of numbered pictures and lists of files it
+    // is their whole folder.
     const char *const *inputs;
     size_t nb_inputs;
     // Written: names of files ("-" is standard output), which need not exist; the folder that a file lies

@@ -51,7 +51,8 @@ TACHY_API int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *
 TACHY_API int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info);
 
 // Hands over one frame and what the task said about it. `f` and `r` may be NULL, not both: what
-// the sink does not use. The caller keeps its references. Frames must come in rising pts. A GPU's frame
+// the sink does not use. The caller keeps its references. Frames must come in rising pts,
+// with times within 4e9 seconds, and sound (TACHY_ERR_INVAL, the stream goes on). A GPU's frame
 // is taken by "null", "json", and by a file that NVENC encodes with on_gpu, from whatever GPU; the others
 // return TACHY_ERR_UNSUPPORTED. Its pixels must be there: nothing waits for its stream.
 // TACHY_ERR_NO_SPACE names the full device.

@@ -1,5 +1,8 @@
 #include "base/base.h"
 
+#include "base/numeric.h"
+#include "base/path.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,9 +103,11 @@ char *tachy_asprintf(const char *fmt, ...)
 {
     char *s = NULL;
     va_list ap;
+    locale_t before = tachy_numeric_enter();
     va_start(ap, fmt);
     int n = vasprintf(&s, fmt, ap);
     va_end(ap);
+    tachy_numeric_leave(before);
     return n < 0 ? NULL : s;
 }
 
@@ -148,23 +153,19 @@ int tachy_read_file(const char *path, size_t limit, char **data, size_t *size,
 {
     *data = NULL;
     *size = 0;
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", path,
-                          strerror(errno));
-    struct stat st;
-    int err = TACHY_ERR_IO;
+    FILE *f;
+    uint64_t there;
+    int err = tachy_open_regular(&f, path, &there, log);
+    if (err < 0)
+        return err;
+    err = TACHY_ERR_IO;
     char *buf = NULL;
-    if (fstat(fileno(f), &st) < 0 || !S_ISREG(st.st_mode)) {
-        tachy_msg(log, TACHY_LOG_ERR, "%s: is not a regular file", path);
+    if (there > limit) {
+        err = tachy_fail(log, TACHY_ERR_LIMIT, "%s: has %llu bytes, more than the %zu allowed", path,
+                         (unsigned long long)there, limit);
         goto error;
     }
-    if ((uint64_t)st.st_size > limit) {
-        err = tachy_fail(log, TACHY_ERR_LIMIT, "%s: has %lld bytes, more than the %zu allowed", path,
-                         (long long)st.st_size, limit);
-        goto error;
-    }
-    size_t n = (size_t)st.st_size;
+    size_t n = (size_t)there;
     buf = malloc(n + 1);
     if (!buf) {
         err = tachy_fail(log, TACHY_ERR_NOMEM, "%s: no memory for its %zu bytes", path, n);

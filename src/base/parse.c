@@ -1,10 +1,10 @@
 #include "base/parse.h"
 #include "base/base.h"
+#include "base/numeric.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -35,18 +35,16 @@ bool tachy_parse_int(const char *text, int64_t *out)
     return true;
 }
 
-// strtod() in the "C" locale, whatever the program has set, without hex, inf and nan.
+// strtod() with a decimal point, without hex, inf and nan.
 static bool parse_number(const char *text, double *out, const char **end)
 {
     size_t n = strspn(text, "+-.0123456789eE");
     if (!n || !(isdigit((unsigned char)text[0]) || strchr("+-.", text[0])))
         return false;
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c)
-        return false;
     char *stop;
-    double v = strtod_l(text, &stop, c);
-    freelocale(c);
+    locale_t before = tachy_numeric_enter();
+    double v = strtod(text, &stop);
+    tachy_numeric_leave(before);
     if (stop == text || stop > text + n || !isfinite(v))
         return false;
     *out = v;

@@ -1,8 +1,31 @@
 #include "base/path.h"
 
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+int tachy_open_regular(FILE **out, const char *path, uint64_t *size, const struct tachy_log *log)
+{
+    struct stat st;
+    *out = NULL;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", path, strerror(errno));
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return tachy_fail(log, TACHY_ERR_IO, "%s: is not a regular file", path);
+    }
+    *size = (uint64_t)st.st_size;
+    *out = fdopen(fd, "rb");
+    if (*out)
+        return TACHY_OK;
+    close(fd);
+    return tachy_fail(log, TACHY_ERR_NOMEM, "%s: no memory to read it", path);
+}
 
 bool tachy_path_outside(const char *path, const char *file)
 {

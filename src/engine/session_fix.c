@@ -142,6 +142,9 @@ static void put_input(struct out *o, const struct input *in)
     put_message(o, GRAPH_INPUT, &value);
 }
 
+// More than an 8K picture has: a model of a few bytes can ask for any size.
+enum { CONSTANT_MAX = 1 << 25 };
+
 static int put_constant(struct out *o, const struct input *in, const struct tachy_engine_constant *c,
                         const char *path, const struct tachy_log *log)
 {
@@ -149,15 +152,18 @@ static int put_constant(struct out *o, const struct input *in, const struct tach
     int64_t n = 1;
     for (int i = 0; i < in->rank; i++) {
         int64_t size = in->size[i] < 0 ? 1 : in->size[i];
-        n = size && n > (INT_MAX / 4) / size ? INT_MAX : n * size;
+        n = size && n > CONSTANT_MAX / size ? CONSTANT_MAX + 1 : n * size;
         put_number(&init, INIT_DIMS, size);
     }
     bool known = in->rank >= 0 && in->element == ELEMENT_FLOAT;
-    float *values = known && n < INT_MAX / 4 && (c->n == 1 || c->n == n) ? calloc((size_t)n + 1, sizeof(*values)) : NULL;
+    float *values = known && n <= CONSTANT_MAX && (c->n == 1 || c->n == n) ? calloc((size_t)n + 1, sizeof(*values)) : NULL;
     int err = values ? TACHY_OK : TACHY_ERR_MISMATCH;
     if (!known)
         tachy_msg(log, TACHY_LOG_ERR, "%s: the input `%s` is no float32 tensor, so it cannot be a constant",
                   path, c->input);
+    else if (n > CONSTANT_MAX)
+        tachy_msg(log, TACHY_LOG_ERR, "%s: the input `%s` has more than %d elements, too many for a constant", path,
+                  c->input, CONSTANT_MAX);
     else if (err < 0)
         tachy_msg(log, TACHY_LOG_ERR, "%s: the input `%s` has %lld elements, but its constant gives %d numbers",
                   path, c->input, (long long)n, c->n);

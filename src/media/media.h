@@ -21,6 +21,14 @@ int tachy_err_from_av(int averror);
 // av_strerror() of `averror` in `buf`; returns buf.
 const char *tachy_av_text(int averror, char buf[128]);
 
+// Whether a time, or a length, is one that a picture or packet may have: within 4e9 seconds (dates until 2096), so
+// that sums and differences of a few fit 64 bits in any time base that files have. What is further off is damage.
+static inline bool tachy_time_ok(int64_t t, double tick)
+{
+    double seconds = (double)t * tick;
+    return seconds >= -4e9 && seconds <= 4e9;
+}
+
 // Keeps FFmpeg from writing to standard error: sets its (process-wide) level to quiet, unless
 // the program has set a level itself. Sources and sinks call it when they open.
 void tachy_av_quiet(void);

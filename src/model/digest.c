@@ -1,5 +1,7 @@
 #include "model/digest.h"
 
+#include "base/path.h"
+
 #include <errno.h>
 #include <libavutil/mem.h>
 #include <libavutil/sha.h>
@@ -33,13 +35,14 @@ int tachy_sha256_file(const char *path, char hex[65], const struct tachy_log *lo
     if (!TACHY_CHECK(log, path && hex))
         return TACHY_ERR_INVAL;
     hex[0] = '\0';
-    FILE *f = fopen(path, "rbe");
-    if (!f)
-        return tachy_fail(log, tachy_err_from_errno(errno), "%s: cannot be opened: %s", path,
-                          strerror(errno));
+    FILE *f;
+    uint64_t size;
+    int err = tachy_open_regular(&f, path, &size, log);
+    if (err < 0)
+        return err;
     struct AVSHA *d = digest_new();
     uint8_t *buf = tachy_aligned_alloc(piece);
-    int err = d && buf ? TACHY_OK : TACHY_ERR_NOMEM;
+    err = d && buf ? TACHY_OK : TACHY_ERR_NOMEM;
     for (size_t n = piece; !err && n == piece;) {
         n = fread(buf, 1, piece, f);
         digest_add(d, buf, n);

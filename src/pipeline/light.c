@@ -59,7 +59,8 @@ static int encode_one(struct light_lane *l, int64_t n)
 {
     struct light_bench *b = l->b;
     const tachy_frame *f = b->outs[n % b->nb_frames];
-    int64_t step = b->nb_frames > 1 ? TACHY_MAX(1, b->frames[1]->pts - b->frames[0]->pts) : 1;
+    double apart = b->nb_frames > 1 ? (double)b->frames[1]->pts - (double)b->frames[0]->pts : 1;
+    int64_t step = (int64_t)TACHY_CLAMP(apart, 1.0, (double)INT32_MAX); // those made here are many
     struct tachy_frame_params fp = {.format = f->format,
                                     .width = f->width,
                                     .height = f->height,

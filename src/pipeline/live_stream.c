@@ -50,15 +50,24 @@ static int send_end(struct live_stream *ls)
     return tachy_stream_push(ls->stream, NULL);
 }
 
-// Sends a ticket or the end where one is due. A stream that has failed takes none, and says so
-// to whoever pulls.
+// A stream that has failed takes no ticket, and says so to whoever pulls. One that cannot take it fails:
+// nobody else would hear of it where a worker sends.
+static int send_ticket(struct live_stream *ls, tachy_frame *f)
+{
+    int err = tachy_stream_push(ls->stream, f);
+    if (err < 0 && err != TACHY_ERR_INTERRUPTED)
+        pipeline_abort(ls->stream, err);
+    return err;
+}
+
+// Sends a ticket or the end where one is due.
 static void kick(void *user)
 {
     struct live_stream *ls = user;
     tachy_frame *f;
     pthread_mutex_lock(&ls->send);
     if (tachy_live_kick(&ls->live, has_room(ls), &f))
-        tachy_stream_push(ls->stream, f);
+        send_ticket(ls, f);
     tachy_frame_unref(&f);
     send_end(ls);
     pthread_mutex_unlock(&ls->send);
@@ -212,7 +221,7 @@ static int push_live(struct live_stream *ls, tachy_frame *f)
     } else {
         uint64_t ticks = tachy_ticks();
         if (tachy_live_arrive(&ls->live, f, ticks, has_room(ls), clock_at(ls, ticks)))
-            err = tachy_stream_push(ls->stream, f);
+            err = send_ticket(ls, f);
     }
     pthread_mutex_unlock(&ls->send);
     return err;

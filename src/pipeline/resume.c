@@ -2,6 +2,7 @@
 #include "pipeline/checkpoint.h"
 #include "base/cpu.h"
 #include "base/mix.h"
+#include "base/numeric.h"
 #include "media/place.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
@@ -86,9 +87,11 @@ static int describe_range(const struct tachy_resume *r, json_t *what)
 {
     const struct tachy_source_params *p = &r->p->source->params;
     char text[80];
+    locale_t before = tachy_numeric_enter();
     snprintf(text, sizeof(text), "%.9g s", p->start);
     bool ok = put_text(what, "input.start", text);
     snprintf(text, sizeof(text), "%.9g s", p->duration);
+    tachy_numeric_leave(before);
     ok = ok && put_text(what, "input.duration", text);
     snprintf(text, sizeof(text), "%lld", (long long)p->max_frames);
     ok = ok && put_text(what, "input.max_frames", text);

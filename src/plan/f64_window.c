@@ -196,14 +196,15 @@ static double source(const struct tachy_node *n, int axis, int64_t o)
     double in = (double)n->in[0]->shape[2 + axis], out = (double)n->out->shape[2 + axis];
     float given = n->attr.resize.scale[axis];
     // A scale that is only the sizes' ratio, rounded, is meant to be the ratio.
-    double scale = given == (float)out / (float)in ? out / in : (double)given;
+    bool ratio = given == (float)out / (float)in;
+    double times = ratio ? in : 1, scale = ratio ? out : (double)given;
     switch (n->attr.resize.coords) {
-    case TACHY_PLAN_ASYMMETRIC: return (double)o / scale;
+    case TACHY_PLAN_ASYMMETRIC: return (double)o * times / scale;
     case TACHY_PLAN_ALIGN_CORNERS: return out > 1 ? (double)o * (in - 1) / (out - 1) : 0;
-    case TACHY_PLAN_PYTORCH_HALF_PIXEL: return out > 1 ? ((double)o + 0.5) / scale - 0.5 : 0;
+    case TACHY_PLAN_PYTORCH_HALF_PIXEL: return out > 1 ? ((double)o + 0.5) * times / scale - 0.5 : 0;
     case TACHY_PLAN_HALF_PIXEL: break;
     }
-    return ((double)o + 0.5) / scale - 0.5;
+    return ((double)o + 0.5) * times / scale - 0.5;
 }
 
 static int64_t nearest(const struct tachy_node *n, int axis, int64_t o)

@@ -8,7 +8,7 @@ static bool number(const struct tachy_value *v, float *to)
     if (!v || !v->data || v->dtype != TACHY_F32 || tachy_value_elements(v) != 1)
         return false;
     *to = *(const float *)v->data;
-    return true;
+    return !isnan(*to); // which is no limit and no factor: what is computed with it is NaN
 }
 
 static bool near(float a, float b) { return fabsf(a - b) <= 1e-6f * fabsf(b); }

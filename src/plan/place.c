@@ -99,7 +99,8 @@ static bool may_be_view(const struct placing *p, const struct tachy_value *v)
     for (const struct tachy_use *u = v->used; u; u = u->next) {
         const struct tachy_node *n = u->by;
         ptrdiff_t i = u - n->use;
-        if (!takes_views(p->rules, n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) || (i == 1 && n->op == TACHY_OP_CONV))
+        bool dense = n->op == TACHY_OP_RESIZE ? i == 2 : n->op == TACHY_OP_CONV && (i == 1 || i == 4); // weights, scales
+        if (!takes_views(p->rules, n->op) || dense)
             return false;
     }
     for (int i = 0; i < g->nb_out; i++)

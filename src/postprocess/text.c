@@ -1,5 +1,7 @@
 #include "postprocess/text.h"
 
+#include "base/numeric.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,9 +34,11 @@ void tachy_text_add(struct tachy_text *t, const char *fmt, ...)
 {
     va_list ap;
     char buf[256]; // callers write numbers and short names
+    locale_t before = tachy_numeric_enter();
     va_start(ap, fmt);
     int n = vsnprintf(buf, sizeof(buf), fmt, ap);
     va_end(ap);
+    tachy_numeric_leave(before);
     if (n < 0 || (size_t)n >= sizeof(buf) || !room(t, (size_t)n)) {
         t->failed = true;
         return;

@@ -252,7 +252,7 @@ int profile_figures(struct tachy_profile *p, struct profile_figures *f)
 
 int profile_file_open(struct profile_file *o, const char *path, const struct tachy_log *log)
 {
-    *o = (struct profile_file){.log = log};
+    *o = (struct profile_file){.log = log, .before = tachy_numeric_enter()};
     o->path = tachy_asprintf("%s", path);
     o->part = tachy_asprintf("%s.%ld.part", path, (long)getpid());
     o->f = o->path && o->part ? fopen(o->part, "w") : NULL;
@@ -261,6 +261,7 @@ int profile_file_open(struct profile_file *o, const char *path, const struct tac
     int err = o->path && o->part ? tachy_fail(log, tachy_err_from_errno(errno),
                                               "%s: cannot be written: %s", path, strerror(errno))
                                  : TACHY_ERR_NOMEM;
+    tachy_numeric_leave(o->before);
     free(o->path);
     free(o->part);
     return err;
@@ -268,6 +269,7 @@ int profile_file_open(struct profile_file *o, const char *path, const struct tac
 
 int profile_file_close(struct profile_file *o, int err)
 {
+    tachy_numeric_leave(o->before);
     errno = 0;
     bool bad = fflush(o->f) != 0 || ferror(o->f);
     int code = TACHY_DEF(errno, EIO);

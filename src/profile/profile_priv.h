@@ -1,5 +1,6 @@
 #pragma once
 #include "base/base.h"
+#include "base/numeric.h"
 #include "profile/gpu_priv.h"
 #include "profile/profile.h"
 
@@ -94,6 +95,7 @@ struct profile_file {
     FILE *f;
     char *path, *part;
     const struct tachy_log *log;
+    locale_t before; // of the thread, which writes a decimal point until close
 };
 int profile_file_open(struct profile_file *o, const char *path, const struct tachy_log *log);
 // Renames where everything arrived; else removes it and says why.

@@ -131,7 +131,7 @@ static struct tachy_value *one_a_channel(struct reader_node *n, struct tachy_val
     return one ? tachy_graph_constant(n->r->g, slope->name, TACHY_F32, 4, shape, one) : slope;
 }
 
-// A slope that the activation does not know: max(x, 0) + slope min(x, 0).
+// A slope that the activation does not know: x < 0 ? slope x : x.
 static const char *prelu(struct reader_node *n)
 {
     struct tachy_plan_attr a = {.act = {TACHY_PLAN_PRELU, 0, 0}};
@@ -142,10 +142,13 @@ static const char *prelu(struct reader_node *n)
     bool channels = x->rank == 4 && s->rank >= 3 && s->shape[s->rank - 3] == count && x->shape[1] == count;
     if (s->data && s->dtype == TACHY_F32 && (channels || count == 1))
         return reader_emit(n, TACHY_OP_UNARY, &a, in, 2, n->out[0]) ? NULL : READER_NOMEM;
-    struct tachy_value *below = reader_combine(n, TACHY_PLAN_MIN, x, reader_number(n, 0), NULL);
-    struct tachy_value *above = reader_apply(n, TACHY_PLAN_RELU, 0, 0, x, NULL);
-    below = reader_combine(n, TACHY_PLAN_MUL, below, s, NULL);
-    return reader_combine(n, TACHY_PLAN_ADD, above, below, n->out[0]) ? NULL : READER_NOMEM;
+    struct tachy_plan_attr less = {.binary = TACHY_PLAN_LESS};
+    struct tachy_value *below = tachy_graph_value(n->r->g, NULL, TACHY_U8, x->rank, x->shape);
+    struct tachy_value *zero = reader_number(n, 0), *product = reader_combine(n, TACHY_PLAN_MUL, x, s, NULL);
+    return below && zero && product && reader_emit(n, TACHY_OP_BINARY, &less, (struct tachy_value *[]){x, zero}, 2, below) &&
+                   reader_emit(n, TACHY_OP_SELECT, NULL, (struct tachy_value *[]){below, product, x}, 3, n->out[0])
+               ? NULL
+               : READER_NOMEM;
 }
 
 // Limits that are computed: as the larger and the smaller of two.

@@ -62,19 +62,26 @@ static void split_pad(int64_t total, bool upper, int *before, int *behind)
     *behind = (int)total - *before;
 }
 
-static bool window_pads(const struct reader_node *n, const struct tachy_value *x, const struct tachy_value *y,
-                        struct window *w)
+// SAME_* makes as many windows as strides fit into the input, the last one perhaps not whole. NULL: done, else why
+// not.
+static const char *window_pads(const struct reader_node *n, const struct tachy_value *x, const struct tachy_value *y,
+                               struct window *w)
 {
     enum auto_pad how = auto_pad(n);
     if (how == PAD_UNKNOWN || !pads_attr(n, w->dims, w->pad))
-        return false;
+        return READER_ATTRIBUTE;
     if (how == PAD_NONE)
         memset(w->pad, 0, sizeof(w->pad));
-    for (int i = 0; how > PAD_NONE && i < 2; i++)
+    for (int i = 0; how > PAD_NONE && i < 2; i++) {
+        if (w->stride[i] < 1)
+            return READER_ATTRIBUTE;
+        if (y->shape[2 + i] != (x->shape[2 + i] + w->stride[i] - 1) / w->stride[i])
+            return reader_wrong_shape;
         split_pad((y->shape[2 + i] - 1) * w->stride[i] + (int64_t)(w->kernel[i] - 1) * w->dilation[i] + 1 -
                       x->shape[2 + i],
                   how == PAD_UPPER, &w->pad[i], &w->pad[2 + i]);
-    return true;
+    }
+    return NULL;
 }
 
 // Of a transposed convolution, whose output's size may be what is given; SAME_* makes it `stride` times the
@@ -185,11 +192,7 @@ static const char *convolution(struct reader_node *n, bool transposed, struct ta
         return READER_ATTRIBUTE;
     if (k.dims == 1) // the rows' is not there
         a->conv.out_pad[0] = 0;
-    const char *why = NULL;
-    if (transposed)
-        why = transposed_pads(n, &x, &y, a->conv.out_pad, &k);
-    else if (!window_pads(n, &x, &y, &k))
-        why = READER_ATTRIBUTE;
+    const char *why = transposed ? transposed_pads(n, &x, &y, a->conv.out_pad, &k) : window_pads(n, &x, &y, &k);
     if (why)
         return why;
     bool dilated = k.dilation[0] > 1 || k.dilation[1] > 1;
@@ -267,6 +270,22 @@ static void hang_over(struct tachy_plan_attr *a, const struct tachy_value *x, co
     }
 }
 
+// Whether a pooling whose last windows may hang over makes what ONNX infers: one that would begin behind the
+// input is not there, which older rules of inference do not know.
+static bool pools_as_inferred(const struct window *w, const struct tachy_value *x, const struct tachy_value *y)
+{
+    for (int i = 0; i < 2; i++) {
+        int64_t size = x->shape[2 + i], room = size + w->pad[i] + w->pad[2 + i] - w->kernel[i];
+        if (w->stride[i] < 1)
+            return false;
+        int64_t windows = room < 0 ? 0 : (room + w->stride[i] - 1) / w->stride[i] + 1;
+        windows -= windows > 0 && (windows - 1) * w->stride[i] >= size + w->pad[i];
+        if (windows != y->shape[2 + i])
+            return false;
+    }
+    return true;
+}
+
 static const char *pool(struct reader_node *n, bool average)
 {
     struct tachy_plan_attr a = {.pool = {.average = average}};
@@ -277,12 +296,15 @@ static const char *pool(struct reader_node *n, bool average)
     if (!window_attr(n, "kernel_shape", k.dims, 1, k.kernel) || !window_attr(n, "strides", k.dims, 1, k.stride) ||
         !window_attr(n, "dilations", k.dims, 1, k.dilation))
         return READER_ATTRIBUTE;
-    if (k.dilation[0] != 1 || k.dilation[1] != 1 || !window_pads(n, &x, &y, &k))
-        return READER_ATTRIBUTE;
+    const char *why = window_pads(n, &x, &y, &k);
+    if (why || k.dilation[0] != 1 || k.dilation[1] != 1)
+        return why ? why : READER_ATTRIBUTE;
     memcpy(a.pool.kernel, k.kernel, sizeof(k.kernel));
     memcpy(a.pool.stride, k.stride, sizeof(k.stride));
     memcpy(a.pool.pad, k.pad, sizeof(k.pad));
     bool padded = k.pad[0] || k.pad[1] || k.pad[2] || k.pad[3], ceil_mode = reader_int(n, "ceil_mode", 0);
+    if (ceil_mode && auto_pad(n) < PAD_UPPER && !pools_as_inferred(&k, &x, &y))
+        return reader_wrong_shape;
     a.pool.count_padding = average && padded && reader_int(n, "count_include_pad", 0);
     if (average && !padded && k.kernel[0] == x.shape[2] && k.kernel[1] == x.shape[3])
         return mean_of_pixels(n, TACHY_PLAN_MEAN);

@@ -8,10 +8,11 @@ static double place(const struct tachy_resize_shape *s, bool vertical, int o)
 {
     int in = vertical ? s->h : s->w, out = vertical ? s->out_h : s->out_w;
     float given = vertical ? s->scale_h : s->scale_w;
-    double scale = given > 0 ? (double)given : (double)out / in;
+    // Multiplied before it is divided, so that a place that is a whole number is one here.
+    double times = given > 0 ? 1 : in, scale = given > 0 ? (double)given : out;
     if (s->place == TACHY_RESIZE_ALIGN)
         return out > 1 ? (double)o * (in - 1) / (out - 1) : 0;
-    return s->place == TACHY_RESIZE_HALF ? (o + 0.5) / scale - 0.5 : o / scale;
+    return s->place == TACHY_RESIZE_HALF ? (o + 0.5) * times / scale - 0.5 : o * times / scale;
 }
 
 double tachy_resize_source(const struct tachy_resize_shape *s, bool vertical, int o)

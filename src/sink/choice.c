@@ -1,4 +1,6 @@
 #include "sink/choice.h"
+
+#include "base/parse.h"
 #include "sink/nvenc.h"
 #include "sink/pixels.h"
 #include "sink/turn.h"
@@ -12,6 +14,7 @@
 
 enum {
     WIDEST_H264 = 4096, // levels that players know end here; HEVC is the default above
+    LEAST_X265 = 32,    // rows: x265 refuses wide pictures of fewer
     JPEG_QSCALE = 2,    // FFmpeg's best ordinary quality
 };
 
@@ -200,7 +203,7 @@ static int default_encoder(const AVCodec **out, const AVOutputFormat *c,
                           "%s holds no transparency that players show: write .mov (ProRes 4444), "
                           ".webm (VP9), .mkv (FFV1) or a PNG sequence (name_%%04d.png)",
                           c->name);
-    if (width > WIDEST_H264 && tachy_choice_holds(c, AV_CODEC_ID_HEVC))
+    if (width > WIDEST_H264 && info->height >= LEAST_X265 && tachy_choice_holds(c, AV_CODEC_ID_HEVC))
         return find_default(out, "libx265", AV_CODEC_ID_HEVC, log);
     if (tachy_choice_holds(c, AV_CODEC_ID_H264))
         return find_default(out, "libx264", AV_CODEC_ID_H264, log);
@@ -249,13 +252,6 @@ static int unknown_preset(const AVCodec *c, const char *preset, const char *cons
                       preset, c->name, n ? names[0] : "numbers", n ? names[n - 1] : "only");
 }
 
-static bool is_number(const char *s, double *value)
-{
-    char *end;
-    *value = strtod(s, &end);
-    return end != s && !*end && isfinite(*value);
-}
-
 // The encoder's own preset names: 0 where it has none, or does not list them.
 static size_t preset_names(const AVCodec *c, const AVOption *o, const char **names, size_t max)
 {
@@ -275,7 +271,7 @@ static bool takes_preset(const AVCodec *c, const AVOption *o, const char *preset
     double v;
     if (!n && o->type == AV_OPT_TYPE_STRING)
         return true; // the encoder itself knows
-    if (!is_number(preset, &v))
+    if (!tachy_parse_float(preset, &v))
         return false;
     return is_x26x(c) ? v == floor(v) && v >= 0 && v <= 9 // x264 and x265 number theirs
                       : o->type == AV_OPT_TYPE_INT && v >= o->min && v <= o->max;
@@ -347,7 +343,7 @@ static int add_crf(struct tachy_choice *choice, const char *crf, const struct ta
                           "crf %s: the encoder %s has no such setting; leave out -crf or choose "
                           "another encoder with -c:v",
                           crf, c->name);
-    if (!is_number(crf, &v) || v < min || v > max)
+    if (!tachy_parse_float(crf, &v) || v < min || v > max)
         return tachy_fail(log, TACHY_ERR_INVAL, "crf %s: must be a number from %g to %g for %s", crf,
                           min, max, c->name);
     if (!strcmp(option, "qscale"))

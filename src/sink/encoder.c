@@ -181,7 +181,7 @@ const AVCodecContext *tachy_encoder_context(const tachy_encoder *e) { return e->
 static void remember(tachy_encoder *e, int64_t pts, int64_t duration)
 {
     if (e->last_pts != AV_NOPTS_VALUE)
-        e->last_distance = pts - e->last_pts;
+        e->last_distance = av_sat_sub64(pts, e->last_pts);
     if (duration <= 0)
         duration = e->last_distance;
     if (duration <= 0)
@@ -253,7 +253,7 @@ static int prepare(tachy_encoder *e, tachy_frame *f, AVFrame **out)
     AVFrame *o = *out;
     o->pts = av_rescale_q(f->pts, e->time_base, e->ctx->time_base);
     if (e->last_pts != AV_NOPTS_VALUE && o->pts <= e->last_pts)
-        o->pts = e->last_pts + 1; // a coarser clock of the encoder
+        o->pts = av_sat_add64(e->last_pts, 1); // a coarser clock of the encoder
     o->pict_type = AV_PICTURE_TYPE_NONE; // the decoder's choice is not ours
     o->quality = 0;
     o->colorspace = e->ctx->colorspace;

@@ -124,9 +124,9 @@ int tachy_mux_start(struct tachy_mux *m, AVDictionary **options)
 static void move(AVPacket *p, int64_t by)
 {
     if (p->pts != AV_NOPTS_VALUE)
-        p->pts += by;
+        p->pts = av_sat_add64(p->pts, by);
     if (p->dts != AV_NOPTS_VALUE)
-        p->dts += by;
+        p->dts = av_sat_add64(p->dts, by);
 }
 
 // Decoding times must rise; by at least `step`.
@@ -136,9 +136,9 @@ static void make_rise(struct tachy_mux *m, AVPacket *p, int stream, int step)
     if (p->dts == AV_NOPTS_VALUE)
         p->dts = p->pts;
     if (p->dts == AV_NOPTS_VALUE)
-        p->dts = *last == AV_NOPTS_VALUE ? 0 : *last + step;
-    if (*last != AV_NOPTS_VALUE && p->dts < *last + step)
-        p->dts = *last + step;
+        p->dts = *last == AV_NOPTS_VALUE ? 0 : av_sat_add64(*last, step);
+    if (*last != AV_NOPTS_VALUE && p->dts < av_sat_add64(*last, step))
+        p->dts = av_sat_add64(*last, step);
     if (p->pts == AV_NOPTS_VALUE || p->pts < p->dts)
         p->pts = p->dts;
     *last = p->dts;

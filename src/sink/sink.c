@@ -1,5 +1,6 @@
 #include "sink/output.h"
 
+#include "base/numeric.h"
 #include "media/place.h"
 #include "sink/sink_ops.h"
 
@@ -122,7 +123,9 @@ int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
         return TACHY_ERR_INVAL;
     s->info = *info;
     s->info.codec = NULL; // the source's memory
+    locale_t before = tachy_numeric_enter(); // FFmpeg reads options by it
     int err = s->ops->start(s, &s->info);
+    tachy_numeric_leave(before);
     if (err < 0)
         s->error = err;
     else
@@ -151,7 +154,12 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
     int err = f ? tachy_frame_check(f, log, "the output") : TACHY_OK;
     if (err < 0)
         return err;
-    int64_t pts = f ? f->pts : r->pts, id = f ? f->id : r->frame_id;
+    int64_t pts = f ? f->pts : r->pts, id = f ? f->id : r->frame_id, duration = f ? f->duration : 0;
+    double tick = (double)s->info.time_base.num / s->info.time_base.den;
+    if (!tachy_time_ok(pts, tick) || !tachy_time_ok(duration, tick))
+        return tachy_fail(log, TACHY_ERR_INVAL,
+                          "frame %lld has pts %lld and duration %lld in units of %d/%d s; times must lie within 4e9 s",
+                          (long long)id, (long long)pts, (long long)duration, s->info.time_base.num, s->info.time_base.den);
     if (s->frames && pts <= s->last_pts)
         return tachy_fail(log, TACHY_ERR_INVAL,
                           "frame %lld has pts %lld, which does not come after %lld of the frame "
@@ -168,9 +176,8 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
             s->error = err;
         return err;
     }
-    int64_t distance = s->frames ? pts - s->last_pts : 0;
-    int64_t duration = f && f->duration > 0 ? f->duration : distance;
-    s->end_time = (double)(pts + duration) * s->info.time_base.num / s->info.time_base.den;
+    double distance = s->frames ? (double)pts - (double)s->last_pts : 0;
+    s->end_time = ((double)pts + (duration > 0 ? (double)duration : distance)) * tick;
     s->last_pts = pts;
     s->frames++;
     return TACHY_OK;

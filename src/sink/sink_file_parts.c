@@ -82,7 +82,7 @@ static int join_part(tachy_sink *s, const struct tachy_join *j, int64_t number)
     while (err == TACHY_OK && (err = tachy_part_read(&p->reader, p->packet)) == TACHY_OK) {
         if (!number && p->reader.packets == 1 && p->packet->pts < 0 &&
             tachy_mux_counts_from_zero(p->format))
-            p->mux.shift = av_rescale_q(-p->packet->pts, p->time_base, AV_TIME_BASE_Q);
+            p->mux.shift = av_rescale_q(av_sat_sub64(0, p->packet->pts), p->time_base, AV_TIME_BASE_Q);
         err = j->more(j->user, (double)p->packet->dts * av_q2d(p->time_base));
         if (err == TACHY_OK)
             err = file_sink_emit(s);

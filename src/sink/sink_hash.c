@@ -96,7 +96,7 @@ static int hash_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *
         return err;
     p->packet->pts = av_rescale_q(f->pts, p->from, p->time_base);
     if (p->last_dts != AV_NOPTS_VALUE && p->packet->pts <= p->last_dts)
-        p->packet->pts = p->last_dts + 1;
+        p->packet->pts = av_sat_add64(p->last_dts, 1);
     p->last_dts = p->packet->dts = p->packet->pts;
     p->packet->duration = av_rescale_q(f->duration, p->from, p->time_base);
     p->packet->flags |= AV_PKT_FLAG_KEY;

@@ -180,6 +180,16 @@ static bool copies(const AVOutputFormat *c, const struct tachy_side_stream *s)
     return tachy_choice_holds(c, par->codec_id);
 }
 
+// Whether no decoder could make anything of it: the codec's own header, which is copied with it, is damaged.
+static bool is_unreadable(const struct tachy_side_stream *s)
+{
+    const AVCodec *codec = s->par->codec_type == AVMEDIA_TYPE_AUDIO ? avcodec_find_decoder(s->par->codec_id) : NULL;
+    AVCodecContext *ctx = codec ? avcodec_alloc_context3(codec) : NULL;
+    bool bad = ctx && avcodec_parameters_to_context(ctx, s->par) >= 0 && avcodec_open2(ctx, codec, NULL) == AVERROR_INVALIDDATA;
+    avcodec_free_context(&ctx);
+    return bad;
+}
+
 // Samples of a stream that come before 0.
 static int padding(const tachy_tracks *t, int index, const struct tachy_side_stream *s)
 {
@@ -276,6 +286,10 @@ static int add_track(tachy_tracks *t, int i)
     if (type == AVMEDIA_TYPE_DATA && t->side->nb_chapters &&
         s->par->codec_tag == MKTAG('t', 'e', 'x', 't'))
         return TACHY_OK;
+    if (is_unreadable(s)) {
+        leave_out(t, s, "its header is damaged");
+        return TACHY_OK;
+    }
     t->track[i].cover = is_cover(c, s->par);
     if (t->track[i].cover || copies(c, s))
         return add_stream(t, &t->track[i], s);

@@ -180,6 +180,8 @@ static int64_t step_of(const struct file *p, const AVFrame *picture)
     int64_t step = picture->pkt_duration;
 #endif
     AVRational fps = p->st->avg_frame_rate;
+    if (step > INT32_MAX)
+        step = 0; // damage
     if (step <= 0 && fps.num > 0 && fps.den > 0)
         step = av_rescale_q(1, av_inv_q(fps), p->st->time_base);
     return TACHY_MAX(step, 1);
@@ -188,8 +190,8 @@ static int64_t step_of(const struct file *p, const AVFrame *picture)
 // The picture's time in ticks from the file's time 0. Rules: the decoder's best guess; where
 // there is none, one length after the picture before; where it does not rise, one tick after
 // the picture before, and after a step back of more than a second all later times are moved
-// along, until a step forward undoes it: then one picture was late. Formats without times are
-// counted at their rate.
+// along, until a step forward undoes it: then one picture was late. A time that no file has is none.
+// Formats without times are counted at their rate.
 static int64_t rising_time(const struct file *p, struct file_lane *l)
 {
     const AVFrame *picture = l->picture;
@@ -200,7 +202,7 @@ static int64_t rising_time(const struct file *p, struct file_lane *l)
     if (p->in.counted)
         return l->last = av_rescale_q(n, (AVRational){p->count_rate.den, p->count_rate.num}, tb);
     int64_t step = step_of(p, picture);
-    if (t == AV_NOPTS_VALUE) {
+    if (t == AV_NOPTS_VALUE || !tachy_time_ok(av_sat_sub64(t, p->zero), av_q2d(tb))) {
         t = first ? 0 : av_sat_add64(l->last, step);
     } else {
         int64_t raw = av_sat_sub64(t, p->zero), before = av_sat_sub64(l->offset, l->back);
@@ -221,6 +223,8 @@ static int64_t rising_time(const struct file *p, struct file_lane *l)
             }
             t = av_sat_add64(l->last, jump ? step : 1);
         }
+        if (!tachy_time_ok(t, av_q2d(tb))) // after many jumps
+            t = first ? 0 : av_sat_add64(l->last, step);
     }
     return l->last = t;
 }

@@ -45,6 +45,13 @@ static long long fitting_number(const char *name, const char *pattern, const cha
     return strtoll(first, NULL, 10);
 }
 
+// With the slash at its end; "." for a bare name. NULL: no memory.
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+}
+
 // Lowest number of the files that fit shot_%04d.png; -1: there is none.
 static int first_number(const char *path)
 {
@@ -52,7 +59,7 @@ static int first_number(const char *path)
     const char *pattern = slash ? slash + 1 : path;
     int digits = 0;
     const char *number = number_pattern(pattern, &after, &digits);
-    char *dir_name = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    char *dir_name = folder_of(path);
     DIR *dir = dir_name && number ? opendir(dir_name) : NULL;
     long long lowest = -1;
     for (struct dirent *e; dir && (e = readdir(dir));) {
@@ -118,10 +125,12 @@ static enum input_kind kind_of(const char *url, const char **path, struct stat *
 int tachy_source_reads(const char *url, char **out)
 {
     struct stat st;
-    const char *path, *slash;
+    struct file_input in = {.list = NULL};
+    const char *path;
     *out = NULL;
     if (tachy_source_null.probe(url))
         return TACHY_OK;
+    url = file_list_prefix(&in, url);
     switch (kind_of(url, &path, &st)) {
     case INPUT_STDIN:
     case INPUT_MISSING:
@@ -129,13 +138,12 @@ int tachy_source_reads(const char *url, char **out)
     case INPUT_ADDRESS:
         return TACHY_ERR_UNSUPPORTED;
     case INPUT_PATTERN:
-        slash = strrchr(path, '/');
-        *out = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+        *out = folder_of(path);
         break;
     case INPUT_PATH:
         if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
             return TACHY_ERR_UNSUPPORTED;
-        *out = strdup(path);
+        *out = in.list || file_list_by_name(path) ? folder_of(path) : strdup(path);
         break;
     }
     return *out ? TACHY_OK : TACHY_ERR_NOMEM;

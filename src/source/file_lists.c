@@ -39,8 +39,7 @@ const char *file_list_prefix(struct file_input *in, const char *url)
     return url;
 }
 
-// The list format that the address says by its ending, of its path where it is a network's.
-static const char *list_by_name(const char *url)
+const char *file_list_by_name(const char *url)
 {
     size_t n = strstr(url, "://") ? strcspn(url, "?#") : strlen(url), dot = n;
     while (dot && url[dot - 1] != '.' && url[dot - 1] != '/')
@@ -121,7 +120,7 @@ static int open_checked(AVFormatContext *fmt, AVIOContext **pb, const char *url,
 
 int file_list_guard(struct file_input *in)
 {
-    in->list = in->list ? in->list : list_by_name(in->name);
+    in->list = in->list ? in->list : file_list_by_name(in->name);
     in->io_open = in->fmt->io_open;
     in->fmt->io_open = open_checked;
     in->fmt->opaque = in;

@@ -54,6 +54,8 @@ int file_input_silent(const struct file_input *in, const char *url, const struct
 // file_lists.c: formats that name other files.
 // The address without the list format in front ("hls+http://..."), which is noted in `in`.
 const char *file_list_prefix(struct file_input *in, const char *url);
+// The list format that the address says by its ending, of its path where it is a network's; NULL: none.
+const char *file_list_by_name(const char *url);
 // Makes in->fmt, before it is opened, refuse lists that the address does not say, and what they may not name.
 // TACHY_ERR_NOMEM.
 int file_list_guard(struct file_input *in);

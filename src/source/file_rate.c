@@ -18,7 +18,7 @@ static int64_t end_tick(const struct file *p, const tachy_frame *f)
     AVRational fps = p->st->avg_frame_rate;
     if (length <= 0 && fps.num > 0 && fps.den > 0)
         length = av_rescale_q(1, av_inv_q(fps), p->st->time_base);
-    int64_t end = f->pts + TACHY_MAX(length, 1);
+    int64_t end = av_sat_add64(f->pts, TACHY_MAX(length, 1));
     return tick_of(p, p->end == INT64_MAX ? end : TACHY_MIN(end, p->end - p->start));
 }
 

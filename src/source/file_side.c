@@ -167,8 +167,8 @@ static int add_chapter(tachy_source *s, const AVChapter *from)
     double tick = av_q2d(from->time_base);
     if (!(tick > 0))
         return TACHY_OK;
-    int64_t zero = av_rescale_q(p->zero_us, AV_TIME_BASE_Q, from->time_base) +
-                   llrint(s->params.start / tick);
+    int64_t zero = av_sat_add64(av_rescale_q(p->zero_us, AV_TIME_BASE_Q, from->time_base),
+                                llrint(s->params.start / tick));
     int64_t length = s->params.duration > 0 ? llrint(s->params.duration / tick) : INT64_MAX;
     int64_t start = TACHY_MAX(av_sat_sub64(from->start, zero), 0);
     int64_t end = TACHY_MIN(av_sat_sub64(from->end, zero), length);
@@ -230,8 +230,12 @@ static bool into_range(tachy_source *s, AVPacket *packet, AVRational tb)
     if (packet->dts != AV_NOPTS_VALUE)
         packet->dts = av_sat_sub64(packet->dts, zero);
     int64_t t = packet->pts != AV_NOPTS_VALUE ? packet->pts : packet->dts;
+    if (!tachy_time_ok(packet->duration, tick))
+        packet->duration = 0; // damage
     if (t == AV_NOPTS_VALUE)
         return s->params.start <= 0;
+    if (!tachy_time_ok(t, tick) || (packet->dts != AV_NOPTS_VALUE && !tachy_time_ok(packet->dts, tick)))
+        return false;
 
     bool subtitle = p->in.fmt->streams[packet->stream_index]->codecpar->codec_type ==
                     AVMEDIA_TYPE_SUBTITLE;
@@ -243,8 +247,8 @@ static bool into_range(tachy_source *s, AVPacket *packet, AVRational tb)
         packet->duration = stop;
     }
     int64_t end = s->params.duration > 0 ? llrint(s->params.duration / tick) : INT64_MAX;
-    if (subtitle && t < end && packet->duration > end - t)
-        packet->duration = end - t;
+    if (subtitle && t < end && packet->duration > av_sat_sub64(end, t))
+        packet->duration = av_sat_sub64(end, t);
     return t < end;
 }
 

@@ -185,19 +185,19 @@ static int read_next(tachy_source *s, tachy_frame **out)
 // so that the whole keeps its length.
 static void leave_out(tachy_source *s, tachy_frame *f)
 {
-    int64_t last = f->pts, end = f->pts + f->duration;
+    int64_t last = f->pts, end = av_sat_add64(f->pts, f->duration);
     for (int i = 1; i < s->params.every_nth && !s->ahead_err; i++) {
         tachy_frame *g = NULL;
         s->ahead_err = read_next(s, &g);
         if (s->ahead_err)
             break;
-        int64_t length = g->duration ? g->duration : g->pts - last;
+        int64_t length = g->duration ? g->duration : av_sat_sub64(g->pts, last);
         last = g->pts;
-        end = TACHY_MAX(end, g->pts + length);
+        end = TACHY_MAX(end, av_sat_add64(g->pts, length));
         s->discontinuity |= g->discontinuity != 0;
         tachy_frame_unref(&g);
     }
-    f->duration = end - f->pts;
+    f->duration = av_sat_sub64(end, f->pts);
 }
 
 int tachy_source_read(tachy_source *s, tachy_frame **out)

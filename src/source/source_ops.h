@@ -58,7 +58,7 @@ struct tachy_source {
 
 extern const struct tachy_source_ops tachy_source_file, tachy_source_null;
 
-// The file, or the folder of numbered pictures, that a source of this url reads; *path (free with
+// The file that a source of this url reads, or the folder of numbered pictures and of lists of files; *path (free with
 // free()) is NULL for standard input, made-up frames and what is not there. TACHY_ERR_UNSUPPORTED: an
 // address, a device or a folder; TACHY_ERR_NOMEM.
 int tachy_source_reads(const char *url, char **path);

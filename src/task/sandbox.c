@@ -25,6 +25,7 @@ static const struct {
     {"model.provider", "auto|tachy|cpu|null", "loads no plugins"},
     {"metrics.address", "", "opens no sockets"},
     {"run.interactive", "no", "has no prompt, which reads files of its own"},
+    {"run.calibrate", "no", "cannot measure steps alone, which takes files of its own"},
 };
 
 // What libraries read on their way: loading, how many cores there are, how busy the machine is.

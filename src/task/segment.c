@@ -302,8 +302,6 @@ int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width
     size_t n = (size_t)width * (size_t)height;
     eye_free(e);
     int err = s->gpu ? segment_gpu_ensure_eye(s, e, n) : TACHY_OK;
-    if (err < 0)
-        return err;
     if (!s->gpu)
         e->mask = tachy_aligned_alloc(n);
     if (segment_needs_guide(s) && !s->gpu)
@@ -313,8 +311,11 @@ int segment_ensure_eye(const struct segment *s, struct segment_eye *e, int width
         e->coefficients = tachy_aligned_alloc(2 * n * sizeof(float));
     e->width = width;
     e->height = height;
-    return e->mask && (e->guide || !segment_needs_guide(s)) && (e->coefficients || !fits) ? TACHY_OK
-                                                                                          : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && (!e->mask || (!e->guide && segment_needs_guide(s)) || (!e->coefficients && fits)))
+        err = TACHY_ERR_NOMEM;
+    if (err < 0)
+        eye_free(e); // the next try must not take the half for the whole
+    return err;
 }
 
 struct tachy_placement segment_mask_place(const struct segment_net *net, const struct tachy_placement *p, int width,

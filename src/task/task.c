@@ -1,3 +1,4 @@
+#include "base/numeric.h"
 #include "pipeline/stage_save.h"
 
 #include <jansson.h>
@@ -48,11 +49,13 @@ static json_t *setting_text(const tachy_settings *s, const struct tachy_option *
 static int keep_settings(tachy_task *t, const tachy_settings *s)
 {
     json_t *all = json_object();
+    locale_t before = tachy_numeric_enter();
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
         json_t *text = is_outside(o) ? NULL : setting_text(s, o);
         if (text)
             json_object_set_new(all, o->path, text);
     }
+    tachy_numeric_leave(before);
     t->settings = all ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return t->settings ? TACHY_OK : TACHY_ERR_NOMEM;

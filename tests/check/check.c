@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/guard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,21 @@ void check_fill(struct check *c, void *dst, size_t bytes)
         bytes -= n;
     }
 }
+
+static struct check sides = {.rng = 0}; // numbers of its own: cases do not depend on where memory lies
+
+void *check_alloc(size_t bytes, size_t align)
+{
+    // Timed kernels always have the same.
+    bool end = !sides.bench && check_range(&sides, 0, 1);
+    void *p = tachy_guard_alloc(bytes, align, end ? TACHY_GUARD_END : TACHY_GUARD_BEGIN);
+    if (p)
+        return p;
+    fprintf(stderr, "no memory for %zu bytes\n", bytes);
+    exit(1);
+}
+
+void check_free(void *p) { tachy_guard_free(p); }
 
 void check_case(struct check *c, bool ok, const char *fmt, ...)
 {
@@ -138,6 +154,8 @@ int main(int argc, char **argv)
     }
     if (cuda && !check_gpu_open(&gpu))
         return 77;
+    sides = (struct check){.rng = seed, .bench = bench};
+    setvbuf(stdout, NULL, _IOLBF, 0); // a kernel beside its memory ends the program: what was said so far stays
     printf("seed %llu, %s\n", (unsigned long long)seed, cuda ? gpu.device.name : tachy_isa_name(tachy_cpu_isa()));
     int failed = 0;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(ops); i++) {

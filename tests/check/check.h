@@ -35,6 +35,13 @@ float check_float(struct check *c, float lo, float hi);
 size_t check_first_set(const struct check *c);
 void check_fill(struct check *c, void *dst, size_t bytes); // random bytes
 
+// Memory for what a kernel reads or writes, beside a page that nobody may touch: one follows it or one precedes
+// it, at random (base/guard.h), so that what is touched beside it ends the program. All bytes are 0xff. `align`:
+// what the kernel is promised, a power of two; if it is larger than 1, the page follows the last byte that is
+// still within such a unit. Never NULL; `bytes` may be 0. Freed by check_free(), which takes NULL.
+void *check_alloc(size_t bytes, size_t align);
+void check_free(void *p);
+
 // Counts a case; on !ok prints the message once and counts a failure.
 void check_case(struct check *c, bool ok, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -12,14 +12,14 @@ static const char *const isas[] = {"avx2", "avx512", "neon"};
 
 static void *bytes(struct check *c, size_t n)
 {
-    void *p = malloc(n ? n : 1);
+    void *p = check_alloc(n, 1);
     check_fill(c, p, n);
     return p;
 }
 
 static int16_t *words(struct check *c, int n, int max)
 {
-    int16_t *p = malloc((size_t)n * 2 + 1);
+    int16_t *p = check_alloc((size_t)n * 2, 2);
     for (int i = 0; i < n; i++)
         p[i] = (int16_t)check_range(c, 0, max);
     return p;
@@ -33,7 +33,7 @@ struct two {
 
 static struct two two(struct check *c, size_t n)
 {
-    struct two t = {bytes(c, n), malloc(n ? n : 1), n};
+    struct two t = {bytes(c, n), check_alloc(n, 1), n};
     memcpy(t.b, t.a, n);
     return t;
 }
@@ -41,8 +41,8 @@ static struct two two(struct check *c, size_t n)
 static void same(struct check *c, struct two t, const char *what, const char *isa, int n)
 {
     check_case(c, !memcmp(t.a, t.b, t.n), "%s %s n %d", what, isa, n);
-    free(t.a);
-    free(t.b);
+    check_free(t.a);
+    check_free(t.b);
 }
 
 #define BOTH(bytes_out, name, ...)                                                                 \
@@ -66,9 +66,9 @@ static void stretches(struct check *c, const struct tachy_post_kernels *k, const
         tachy_curve_make(check_float(c, 0, 1), check_range(c, 0, 3) ? check_float(c, 0, 1) : 0);
     BOTH(2 * n, stretch, row, &t);
     BOTH(n, alpha, row, &t, &curve);
-    float *a = malloc(((size_t)src + TACHY_STRETCH_PAD) * 4),
-          *b = malloc(((size_t)src + TACHY_STRETCH_PAD) * 4);
-    float *luma = malloc((size_t)n * 4);
+    float *a = check_alloc(((size_t)src + TACHY_STRETCH_PAD) * 4, 4),
+          *b = check_alloc(((size_t)src + TACHY_STRETCH_PAD) * 4, 4);
+    float *luma = check_alloc((size_t)n * 4, 4);
     for (int i = 0; i < src + TACHY_STRETCH_PAD; i++) {
         a[i] = check_float(c, -9, 9);
         b[i] = check_float(c, -900, 900);
@@ -79,14 +79,14 @@ static void stretches(struct check *c, const struct tachy_post_kernels *k, const
     float w = check_float(c, 0, 1);
     BOTH(4 * n, lerp_f32, luma, luma, w, n);
     tachy_stretch_free(&t);
-    free(row), free(a), free(b), free(luma);
+    check_free(row), check_free(a), check_free(b), check_free(luma);
 }
 
 static void blends(struct check *c, const struct tachy_post_kernels *k, const char *isa)
 {
     int n = check_range(c, 0, 400), shift = check_range(c, 0, 1) ? 6 : 0;
     uint8_t *f = bytes(c, 2 * (size_t)n), *b = bytes(c, 2 * (size_t)n),
-            *a = malloc(2 * (size_t)n + 1);
+            *a = check_alloc(2 * (size_t)n, 1);
     check_runs(c, a, 2 * n);
     BOTH(n, blend8, f, b, a, n);
     BOTH(2 * n, blend16, (uint16_t *)(void *)f, (uint16_t *)(void *)b, a, shift, n);
@@ -104,28 +104,29 @@ static void blends(struct check *c, const struct tachy_post_kernels *k, const ch
     BOTH(2 * n, narrow16, v, shift, n);
     struct tachy_curve curve = tachy_curve_make(check_float(c, 0, 1), check_float(c, 0, 0.3f));
     BOTH(n, curve, v, &curve, n);
-    free(f), free(b), free(a), free(v), free(w);
+    check_free(f), check_free(b), check_free(a), check_free(v), check_free(w);
 }
 
 static void blurs(struct check *c, const struct tachy_post_kernels *k, const char *isa)
 {
     int n = check_range(c, 1, 200), log2 = check_range(c, 0, 2), r = check_range(c, 1, 5);
-    uint8_t *s = bytes(c, 2 * (size_t)n), *w = malloc((size_t)n);
+    uint8_t *s = bytes(c, 2 * (size_t)n), *w = check_alloc((size_t)n, 1);
     for (int i = 0; i < n; i++)
         w[i] = (uint8_t)check_range(c, 0, 63);
-    int32_t *sum[2] = {calloc((size_t)n + 1, 4), calloc((size_t)n + 1, 4)};
+    int32_t *sum[2] = {check_alloc((size_t)n * 4, 4), check_alloc((size_t)n * 4, 4)};
     for (int i = 0; i < 2; i++) {
         const struct tachy_post_kernels *v = i ? k : tachy_post_kernels("c");
+        memset(sum[i], 0, (size_t)n * 4);
         v->gather8(sum[i], s, w, log2, n);
         v->gather16(sum[i], (uint16_t *)(void *)s, w, log2, n);
         v->gather_weight(sum[i], w, log2, n);
     }
-    check_case(c, !memcmp(sum[0], sum[1], 4 * (size_t)n + 4), "gather %s n %d log2 %d", isa, n,
+    check_case(c, !memcmp(sum[0], sum[1], 4 * (size_t)n), "gather %s n %d log2 %d", isa, n,
                log2);
     int h = check_range(c, 1, 20);
     size_t cells = 4 * (size_t)n * (size_t)h;
-    int32_t *img[2] = {malloc(cells * 4), malloc(cells * 4)},
-            *tmp = malloc(cells * 4 + 64 * (size_t)h);
+    int32_t *img[2] = {check_alloc(cells * 4, 4), check_alloc(cells * 4, 4)},
+            *tmp = check_alloc(cells * 4, 4);
     for (size_t i = 0; i < cells; i++)
         img[0][i] = img[1][i] = check_range(c, -63 * 512 * 16, 63 * 512 * 16);
     for (int i = 0; i < 2; i++) {
@@ -142,7 +143,7 @@ static void blurs(struct check *c, const struct tachy_post_kernels *k, const cha
     float unit = ten ? 32 : 128, middle = (float)(ten ? 512 : 128) * unit,
           top = (float)(ten ? 1023 : 255) * unit;
     BOTH(6 * n, divide, n, cell, unit, middle, top, n);
-    free(s), free(w), free(sum[0]), free(sum[1]), free(img[0]), free(img[1]), free(tmp);
+    check_free(s), check_free(w), check_free(sum[0]), check_free(sum[1]), check_free(img[0]), check_free(img[1]), check_free(tmp);
 }
 
 static void compare(struct check *c, const struct check_picture *a, const struct check_picture *b,
@@ -194,8 +195,8 @@ static void frames(struct check *c)
     check_case(c, err == TACHY_OK, "mode %d %s %dx%d: error %d", p.mode,
                tachy_pix_desc(format)->name, w, h, err);
     for (int i = 0; i < r.eyes; i++) {
-        free((void *)(uintptr_t)r.mask[i].data);
-        free(refine[i].a), free(refine[i].b);
+        check_free((void *)(uintptr_t)r.mask[i].data);
+        check_free(refine[i].a), check_free(refine[i].b);
     }
     check_picture_free(&in), check_picture_free(&bg), check_picture_free(&out[0]), check_picture_free(&out[1]);
 }

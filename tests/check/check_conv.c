@@ -103,11 +103,12 @@ static void magnitudes(struct check *c, struct sample *t)
     const struct tachy_conv_shape *s = &t->s;
     int nw = s->cout * (s->cin / s->groups) * s->kh * s->kw;
     struct plan_buffer in = t->in;
-    in.mem = malloc(in.floats * sizeof(float));
+    in.mem = check_alloc(in.floats * sizeof(float), sizeof(float));
     in.v.data = in.mem + (t->in.v.data - t->in.mem);
     for (size_t i = 0; i < in.floats; i++)
         in.mem[i] = fabsf(t->in.mem[i]);
-    float *w = malloc((size_t)nw * sizeof(float)), *b = malloc((size_t)s->cout * sizeof(float));
+    float *w = check_alloc((size_t)nw * sizeof(float), sizeof(float));
+    float *b = check_alloc((size_t)s->cout * sizeof(float), sizeof(float));
     for (int i = 0; i < nw; i++)
         w[i] = fabsf(t->weights[i]);
     for (int i = 0; i < s->cout; i++)
@@ -116,7 +117,7 @@ static void magnitudes(struct check *c, struct sample *t)
     struct tachy_conv_io io = {
         .in = in.v, .out = t->most.v, .scale = t->io.scale, .scale_image = t->io.scale_image};
     tachy_ref_conv(s, w, b, &io, 0, s->n * t->out_h);
-    free(in.mem), free(w), free(b);
+    check_free(in.mem), check_free(w), check_free(b);
 }
 
 static void sample_new(struct check *c, struct sample *t)
@@ -132,7 +133,7 @@ static void sample_new(struct check *c, struct sample *t)
     t->add = plan_buffer_in(c, s->n, t->out_h, t->out_w, s->cout);
     t->want = plan_buffer_out(c, s->n, t->out_h, t->out_w, s->cout);
     size_t sums = (size_t)s->n * (size_t)t->out_h * (size_t)s->cout * sizeof(float);
-    t->sums = malloc(sums), t->want_sums = malloc(sums);
+    t->sums = check_alloc(sums, sizeof(float)), t->want_sums = check_alloc(sums, sizeof(float));
     t->io.in = t->in.v;
     t->io.out = t->want.v;
     if (check_range(c, 0, 3) == 0) {
@@ -150,8 +151,8 @@ static void sample_new(struct check *c, struct sample *t)
 
 static void sample_free(struct sample *t)
 {
-    free(t->weights), free(t->bias), free(t->scale), free(t->slope), free(t->sums);
-    free(t->want_sums), free(t->in.mem), free(t->add.mem), free(t->want.mem), free(t->most.mem);
+    check_free(t->weights), check_free(t->bias), check_free(t->scale), check_free(t->slope), check_free(t->sums);
+    check_free(t->want_sums), check_free(t->in.mem), check_free(t->add.mem), check_free(t->want.mem), check_free(t->most.mem);
 }
 
 // Largest difference in units of what rounding allows; INFINITY where a NaN or a write beside
@@ -221,8 +222,8 @@ static void variant(struct check *c, struct sample *t, const struct tachy_conv_v
         check_case(c, false, "a listed variant was refused");
         return;
     }
-    void *packed = tachy_aligned_alloc(tachy_conv_packed_size(&conv));
-    void *scratch = tachy_aligned_alloc(tachy_conv_scratch_size(&conv, t->io.scale != NULL) + 1);
+    void *packed = check_alloc(tachy_conv_packed_size(&conv), 64);
+    void *scratch = check_alloc(tachy_conv_scratch_size(&conv, t->io.scale != NULL), 64);
     struct tachy_conv_weights w = tachy_conv_oihw(&t->s, t->weights, t->bias);
     tachy_conv_pack(&conv, &w, packed);
     struct plan_buffer whole = plan_buffer_out(c, t->s.n, t->out_h, t->out_w, t->s.cout);
@@ -249,21 +250,21 @@ static void variant(struct check *c, struct sample *t, const struct tachy_conv_v
     check_case(c, !memcmp(whole.mem, parts.mem, whole.floats * sizeof(float)),
                "%s: cut at row %d of %d gives other bits", text, cut, rows);
     plan_buffer_free(&whole), plan_buffer_free(&parts);
-    tachy_aligned_free(packed), tachy_aligned_free(scratch);
+    check_free(packed), check_free(scratch);
 }
 
 static void run_narrow(struct check *c, const struct sample *t, const struct tachy_narrow *narrow,
                        const struct plan_buffer *out, int row0, int row1)
 {
-    float *packed = tachy_aligned_alloc(tachy_narrow_packed_size(narrow));
-    void *scratch = tachy_aligned_alloc(tachy_narrow_scratch_size(narrow));
+    float *packed = check_alloc(tachy_narrow_packed_size(narrow), 64);
+    void *scratch = check_alloc(tachy_narrow_scratch_size(narrow), 64);
     memset(scratch, 0xff, tachy_narrow_scratch_size(narrow)); // NaN
     struct tachy_conv_weights w = tachy_conv_oihw(&t->s, t->weights, t->bias);
     struct tachy_conv_io io = t->io;
     io.out = out->v;
     tachy_narrow_pack(narrow, &w, packed);
     tachy_narrow_run(narrow, packed, &io, row0, row1, scratch);
-    tachy_aligned_free(packed), tachy_aligned_free(scratch);
+    check_free(packed), check_free(scratch);
 }
 
 // Few output channels: whole, in two parts, and the bits of the first variant.
@@ -290,8 +291,8 @@ static void narrow(struct check *c, const struct sample *t, enum tachy_isa isa)
     struct tachy_conv_variant all[TACHY_CONV_VARIANTS_MAX];
     struct tachy_conv conv;
     if (tachy_conv_variants(&t->s, isa, all) && tachy_conv_init(&conv, &t->s, all, NULL) == TACHY_OK) {
-        void *packed = tachy_aligned_alloc(tachy_conv_packed_size(&conv));
-        void *scratch = tachy_aligned_alloc(tachy_conv_scratch_size(&conv, false) + 1);
+        void *packed = check_alloc(tachy_conv_packed_size(&conv), 64);
+        void *scratch = check_alloc(tachy_conv_scratch_size(&conv, false), 64);
         struct tachy_conv_weights w = tachy_conv_oihw(&t->s, t->weights, t->bias);
         struct tachy_conv_io io = t->io;
         io.out = parts.v;
@@ -299,7 +300,7 @@ static void narrow(struct check *c, const struct sample *t, enum tachy_isa isa)
         tachy_conv_run(&conv, packed, &io, 0, rows, scratch);
         check_case(c, !memcmp(whole.mem, parts.mem, whole.floats * sizeof(float)),
                    "narrow %s: other bits than by tiles", text);
-        tachy_aligned_free(packed), tachy_aligned_free(scratch);
+        check_free(packed), check_free(scratch);
     }
     plan_buffer_free(&whole), plan_buffer_free(&parts);
 }
@@ -338,8 +339,8 @@ static void product(struct check *c)
     float *y = plan_floats(c, m * n, 0, 0);
     struct tachy_conv conv;
     check_case(c, tachy_conv_init(&conv, &s, NULL, NULL) == TACHY_OK, "product");
-    void *packed = tachy_aligned_alloc(tachy_conv_packed_size(&conv));
-    void *scratch = tachy_aligned_alloc(tachy_conv_scratch_size(&conv, false));
+    void *packed = check_alloc(tachy_conv_packed_size(&conv), 64);
+    void *scratch = check_alloc(tachy_conv_scratch_size(&conv, false), 64);
     struct tachy_conv_weights from = {w, 1, n, 0, 0, NULL};
     tachy_conv_pack(&conv, &from, packed);
     struct tachy_conv_io io = {.in = tachy_view_dense(x, 1, 1, m, k),
@@ -353,8 +354,8 @@ static void product(struct check *c)
         worst = fmax(worst, fabs(sum - (double)y[i]));
     }
     check_case(c, worst <= k * k * 0x1p-24, "product %dx%dx%d: off by %g", m, k, n, worst);
-    free(x), free(w), free(y);
-    tachy_aligned_free(packed), tachy_aligned_free(scratch);
+    check_free(x), check_free(w), check_free(y);
+    check_free(packed), check_free(scratch);
 }
 
 // What is no convolution is refused.
@@ -411,10 +412,10 @@ static void bench_shape(struct check *c, const struct tachy_conv_shape *s, const
         struct tachy_conv conv;
         if (!tachy_conv_variants(s, (enum tachy_isa)isa, v) || tachy_conv_init(&conv, s, v, NULL))
             continue;
-        struct timing t = {&conv, tachy_aligned_alloc(tachy_conv_packed_size(&conv)), w, bias,
+        struct timing t = {&conv, check_alloc(tachy_conv_packed_size(&conv), 64), w, bias,
                            .io = {.in = tachy_view_dense(in, 1, s->h, s->w, s->cin),
                                   .out = tachy_view_dense(out, 1, oh, ow, s->cout)},
-                           .scratch = tachy_aligned_alloc(tachy_conv_scratch_size(&conv, false))};
+                           .scratch = check_alloc(tachy_conv_scratch_size(&conv, false), 64)};
         struct tachy_conv_weights from = tachy_conv_oihw(s, w, bias);
         tachy_conv_pack(&conv, &from, (void *)t.packed);
         t.io.epilogue.act = (struct tachy_act){TACHY_ACT_CLIP, 0, INFINITY, NULL};
@@ -422,9 +423,9 @@ static void bench_shape(struct check *c, const struct tachy_conv_shape *s, const
         double bytes = 4.0 * (s->h * s->w * s->cin + oh * ow * s->cout);
         check_row("conv", tachy_isa_name((enum tachy_isa)isa), what, check_time(time_kernel, &t),
                   bytes, twin);
-        tachy_aligned_free((void *)t.packed), tachy_aligned_free(t.scratch);
+        check_free((void *)t.packed), check_free(t.scratch);
     }
-    free(in), free(w), free(out), free(bias);
+    check_free(in), check_free(w), check_free(out), check_free(bias);
 }
 
 static void run(struct check *c)

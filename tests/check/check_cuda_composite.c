@@ -109,8 +109,8 @@ static void free_job(struct check *c, struct job *j)
         check_gpu_free(c, (cuda_address)(uintptr_t)j->gpu_result.mask[i].data);
         check_gpu_free(c, (cuda_address)(uintptr_t)j->gpu_refine[i].a);
         check_gpu_free(c, (cuda_address)(uintptr_t)j->gpu_refine[i].b);
-        free((void *)(uintptr_t)j->result.mask[i].data);
-        free(j->refine[i].a), free(j->refine[i].b);
+        check_free((void *)(uintptr_t)j->result.mask[i].data);
+        check_free(j->refine[i].a), check_free(j->refine[i].b);
     }
 }
 

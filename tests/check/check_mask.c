@@ -21,7 +21,7 @@ static float strange(struct check *c)
 
 static float *floats(struct check *c, int n, float lo, float hi)
 {
-    float *p = malloc((size_t)TACHY_MAX(n, 1) * sizeof(float));
+    float *p = check_alloc((size_t)n * sizeof(float), sizeof(float));
     for (int i = 0; i < n; i++)
         p[i] = check_range(c, 0, 30) ? check_float(c, lo, hi) : strange(c);
     return p;
@@ -31,8 +31,8 @@ static void rows(struct check *c, const struct tachy_post_kernels *k, const char
 {
     int n = check_range(c, 0, 200);
     float *p = floats(c, n, -0.5f, 1.5f), *x = floats(c, n, -30, 30), *y = floats(c, n, -30, 30);
-    uint8_t *a = malloc((size_t)n + 1), *b = malloc((size_t)n + 1);
-    float *s = malloc(((size_t)n + 1) * 4), *t = malloc(((size_t)n + 1) * 4);
+    uint8_t *a = check_alloc((size_t)n, 1), *b = check_alloc((size_t)n, 1);
+    float *s = check_alloc((size_t)n * 4, 4), *t = check_alloc((size_t)n * 4, 4);
     k->prob(a, p, n);
     tachy_ref_prob(b, p, n);
     check_case(c, !memcmp(a, b, (size_t)n), "prob %s n %d", isa, n);
@@ -46,7 +46,7 @@ static void rows(struct check *c, const struct tachy_post_kernels *k, const char
         tachy_ref_recip(t, n);
         check_case(c, !memcmp(s, t, (size_t)n * 4), "recip %s n %d", isa, n);
     }
-    free(p), free(x), free(y), free(a), free(b), free(s), free(t);
+    check_free(p), check_free(x), check_free(y), check_free(a), check_free(b), check_free(s), check_free(t);
 }
 
 // A random tensor and what it says.
@@ -100,7 +100,7 @@ static void make(struct check *c, struct sample *s)
         memmove(s->t.shape, s->t.shape + 1, 3 * sizeof(int64_t));
     }
     size_t n = (size_t)s->w * (size_t)s->h * (size_t)s->c;
-    s->t.data = malloc(n * tachy_dtype_size(s->t.dtype));
+    s->t.data = check_alloc(n * tachy_dtype_size(s->t.dtype), tachy_dtype_size(s->t.dtype));
     bool logits = s->spec.meaning == TACHY_OUT_LOGIT || s->spec.meaning == TACHY_OUT_SOFTMAX;
     for (size_t i = 0; i < n; i++) {
         float v =
@@ -150,7 +150,7 @@ static void whole(struct check *c)
     check_case(c, tachy_mask_extent(&s.spec, &s.t, &tw, &th) == TACHY_OK && tw == s.w && th == s.h,
                "extent");
     tachy_mask_size(tw, th, all ? NULL : &pl, rotation, &w, &h);
-    uint8_t *m = malloc((size_t)w * (size_t)h);
+    uint8_t *m = check_alloc((size_t)w * (size_t)h, 1);
     bool down = check_range(c, 0, 1); // stored bottom up
     ptrdiff_t stride = down ? -w : w;
     uint8_t *top = down ? m + (ptrdiff_t)w * (h - 1) : m;
@@ -175,8 +175,8 @@ static void whole(struct check *c)
     check_case(c, err == TACHY_OK && worst <= 0.501,
                "from_tensor %dx%dx%d meaning %d %s rotation %d flip %d: %d, off by %g", s.w, s.h,
                s.c, s.spec.meaning, tachy_dtype_name(s.t.dtype), rotation, flip, err, worst);
-    free(m);
-    free(s.t.data);
+    check_free(m);
+    check_free(s.t.data);
 }
 
 struct timing {

@@ -13,18 +13,16 @@ void check_runs(struct check *c, uint8_t *a, int n)
     }
 }
 
-// Memory for a plane, not filled.
+// Memory for a plane, not filled, whose samples are aligned; `slack` is rounded down for that.
 static void add_plane(struct check_picture *p, int i, int slack, bool upside_down)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(p->f.format);
     bool chroma = !d->rgb && (i == 1 || i == 2);
     int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
     int columns = (p->f.width + (1 << sx) - 1) >> sx, rows = (p->f.height + (1 << sy) - 1) >> sy;
-    size_t row = (size_t)columns * d->components[i] * d->bytes, stride = row + (size_t)slack;
+    size_t row = (size_t)columns * d->components[i] * d->bytes, stride = row + (size_t)(slack - slack % d->bytes);
     p->size[i] = stride * (size_t)(rows - 1) + row;
-    p->memory[i] = malloc(p->size[i]);
-    if (!p->memory[i])
-        abort();
+    p->memory[i] = check_alloc(p->size[i], (size_t)d->bytes);
     p->f.data[i] = upside_down ? p->memory[i] + stride * (size_t)(rows - 1) : p->memory[i];
     p->f.stride[i] = upside_down ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
 }
@@ -68,7 +66,7 @@ void check_picture(struct check *c, struct check_picture *p, enum tachy_pix form
 void check_picture_free(struct check_picture *p)
 {
     for (int i = 0; i < 4; i++)
-        free(p->memory[i]);
+        check_free(p->memory[i]);
     *p = (struct check_picture){0};
 }
 
@@ -80,7 +78,7 @@ void check_result(struct check *c, struct tachy_result *r, int w, int h, int mos
         m->width = check_range(c, 1, most);
         m->height = check_range(c, 1, TACHY_MIN(most, 40));
         m->stride = m->width;
-        uint8_t *p = malloc((size_t)m->width * (size_t)m->height);
+        uint8_t *p = check_alloc((size_t)m->width * (size_t)m->height, 1);
         check_runs(c, p, m->width * m->height);
         m->data = p;
         m->region = (struct tachy_rect){0, 0, w, h};
@@ -108,7 +106,7 @@ struct tachy_composite_params check_composite_params(struct check *c)
 void check_refine(struct check *c, struct tachy_refine *f, const struct tachy_mask *m)
 {
     int n = m->width * m->height;
-    *f = (struct tachy_refine){malloc((size_t)n * 4), malloc((size_t)n * 4), m->width, m->height};
+    *f = (struct tachy_refine){check_alloc((size_t)n * 4, 4), check_alloc((size_t)n * 4, 4), m->width, m->height};
     for (int k = 0; k < n; k++) {
         f->a[k] = check_float(c, -3, 3);
         f->b[k] = check_float(c, -200, 400);

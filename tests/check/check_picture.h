@@ -6,7 +6,7 @@
 
 // Random pictures, masks and parameters for checks of whole composites.
 
-// A frame whose planes end with their last sample, so that a sanitizer sees over-reads.
+// A frame whose planes end with their last sample, from check_alloc().
 struct check_picture {
     uint8_t *memory[4];
     size_t size[4]; // bytes
@@ -23,9 +23,9 @@ void check_picture_free(struct check_picture *p);
 // Alpha as it is in masks: long runs of 0 and 255 with something between.
 void check_runs(struct check *c, uint8_t *a, int n);
 // Up to two eyes, regions inside and across the edges of a frame, masks at most `most` wide;
-// mask[i].data is from malloc().
+// mask[i].data is from check_alloc().
 void check_result(struct check *c, struct tachy_result *r, int w, int h, int most);
-// Coefficients at the mask's size, from malloc().
+// Coefficients at the mask's size, from check_alloc().
 void check_refine(struct check *c, struct tachy_refine *f, const struct tachy_mask *m);
 struct tachy_composite_params check_composite_params(struct check *c);
 // A person of about a third of the picture, with a soft edge.

@@ -78,8 +78,8 @@ static void deconv(struct check *c, const struct set *s)
     tachy_ref_deconv(&d, w, bias, &io, 0, rows);
     struct tachy_deconv dc;
     check_case(c, tachy_deconv_init(&dc, &d, s->k->isa, NULL) == TACHY_OK, "deconv init");
-    void *packed = tachy_aligned_alloc(tachy_deconv_packed_size(&dc));
-    void *scratch = tachy_aligned_alloc(tachy_deconv_scratch_size(&dc, io.scale != NULL) + 1);
+    void *packed = check_alloc(tachy_deconv_packed_size(&dc), 64);
+    void *scratch = check_alloc(tachy_deconv_scratch_size(&dc, io.scale != NULL), 64);
     check_case(c, tachy_deconv_pack(&dc, w, bias, packed) == TACHY_OK, "deconv pack");
     io.out = got.v;
     io.epilogue.sums = io.epilogue.sums ? sums + rows * sh->cout : NULL;
@@ -92,8 +92,8 @@ static void deconv(struct check *c, const struct set *s)
     check_case(c, worst <= d.out_w * tolerance(terms + d.out_w, terms + 3), "deconv %s: sums",
                s->name);
     plan_buffer_free(&in), plan_buffer_free(&add), plan_buffer_free(&got), plan_buffer_free(&want);
-    free(w), free(bias), free(scale), free(sums);
-    tachy_aligned_free(packed), tachy_aligned_free(scratch);
+    check_free(w), check_free(bias), check_free(scale), check_free(sums);
+    check_free(packed), check_free(scratch);
 }
 
 static float odd_number(struct check *c)
@@ -125,7 +125,7 @@ static void extreme(struct check *c, const struct set *s)
         check_case(c, got == want[least] || (got != got && want[least] != want[least]), "%s of %d %s: %g, not %g",
                    least ? "smallest" : "largest", n, s->name, (double)got, (double)want[least]);
     }
-    free(x);
+    check_free(x);
 }
 
 static void pool(struct check *c, const struct set *s)
@@ -154,14 +154,14 @@ static void pool(struct check *c, const struct set *s)
     struct plan_buffer got = plan_buffer_out(c, p.n, p.out_h, p.out_w, p.c);
     struct plan_buffer want = plan_buffer_like(&got);
     int rows = p.n * p.out_h, at = cut(c, rows);
-    float *sums = malloc((size_t)(p.n * p.h * p.c) * 4), mean[2 * 70], twin[2 * 70];
+    float *sums = check_alloc((size_t)(p.n * p.h * p.c) * sizeof(float), sizeof(float)), mean[2 * 70], twin[2 * 70];
     tachy_pool_rows(s->k, &in.v, sums, 0, p.n * p.h);
     tachy_pool_mean(s->k, sums, p.n, p.h, p.w, p.c, mean);
     tachy_ref_pool_global(&in.v, twin);
     for (int i = 0; i < p.n * p.c; i++)
         check_case(c, fabs((double)(mean[i] - twin[i])) <= tolerance(p.h + p.w, 1),
                    "global pool %s", s->name);
-    free(sums);
+    check_free(sums);
     if (!p.average)
         spoil(c, &in);
     tachy_ref_pool(&p, &in.v, &want.v, 0, rows);
@@ -199,8 +199,8 @@ static void resize(struct check *c, const struct set *s)
     io.scale_image = r.c;
     io.epilogue.sums = check_range(c, 0, 1) ? sums : NULL;
     tachy_ref_resize(&r, &io, 0, rows);
-    void *tables = tachy_aligned_alloc(tachy_resize_tables_size(&r));
-    void *scratch = tachy_aligned_alloc(tachy_resize_scratch_size(&r));
+    void *tables = check_alloc(tachy_resize_tables_size(&r), 64);
+    void *scratch = check_alloc(tachy_resize_scratch_size(&r), 64);
     tachy_resize_prepare(&r, &in.v, tables);
     io.out = got.v;
     io.epilogue.sums = io.epilogue.sums ? sums + rows * r.c : NULL;
@@ -209,8 +209,8 @@ static void resize(struct check *c, const struct set *s)
     compare(c, "resize", s, &got, &want, tolerance(4, 2));
     double worst = io.epilogue.sums ? largest_difference(sums, sums + rows * r.c, rows * r.c) : 0;
     check_case(c, worst <= r.out_w * tolerance(r.out_w + 4, 2), "resize %s: sums", s->name);
-    tachy_aligned_free(tables), tachy_aligned_free(scratch);
-    free(scale), free(sums);
+    check_free(tables), check_free(scratch);
+    check_free(scale), check_free(sums);
     plan_buffer_free(&in), plan_buffer_free(&add), plan_buffer_free(&got), plan_buffer_free(&want);
 }
 
@@ -249,7 +249,7 @@ static void binary(struct check *c, const struct set *s)
     tachy_binary_run(s->k, &io, at, n * h);
     tachy_binary_run(s->k, &io, 0, at);
     compare(c, "binary", s, &got, &want, tolerance(8, 20));
-    free(slope);
+    check_free(slope);
     plan_buffer_free(&a), plan_buffer_free(&b), plan_buffer_free(&third);
     plan_buffer_free(&got), plan_buffer_free(&want);
 }
@@ -290,7 +290,7 @@ static void unary(struct check *c, const struct set *s)
         }
     check_case(c, worst <= 1, "activation %d %s: of %g off by %.3g of the tolerance", (int)a.kind,
                s->name, (double)bad, worst);
-    free(slope);
+    check_free(slope);
     plan_buffer_free(&in), plan_buffer_free(&got);
 }
 
@@ -317,7 +317,7 @@ static void channels(struct check *c, const struct set *s)
     // least sqrt(1e-3) with one channel, where the difference is rounded away.
     compare(c, kind < 2 ? "softmax" : "layer norm", s, &got, &want,
             kind < 2 ? tolerance(8, kind ? 20 : 1) : tolerance(ch, 40));
-    free(scale), free(shift);
+    check_free(scale), check_free(shift);
     plan_buffer_free(&in), plan_buffer_free(&got), plan_buffer_free(&want);
 }
 
@@ -327,13 +327,57 @@ static void transpose(struct check *c, const struct set *s)
     int columns = check_range(c, 1, 40);
     int x_step = columns + check_range(c, 0, 3), y_step = rows + check_range(c, 0, 3);
     float *x = plan_floats(c, rows * x_step, -1, 1), *y = plan_floats(c, columns * y_step, 2, 3);
-    float *want = malloc((size_t)(columns * y_step) * sizeof(float));
+    float *want = check_alloc((size_t)(columns * y_step) * sizeof(float), sizeof(float));
     memcpy(want, y, (size_t)(columns * y_step) * sizeof(float));
     tachy_ref_transpose(want, y_step, x, x_step, rows, columns);
     s->k->transpose(y, y_step, x, x_step, rows, columns);
     check_case(c, !memcmp(want, y, (size_t)(columns * y_step) * sizeof(float)),
                "transpose %s of %dx%d", s->name, rows, columns);
-    free(x), free(y), free(want);
+    check_free(x), check_free(y), check_free(want);
+}
+
+// Functions, and numbers that become integers, with odd ones among them: the bits of the portable set.
+static void function(struct check *c, const struct set *s)
+{
+    const struct tachy_plan_kernels *twin = tachy_plan_kernels(TACHY_ISA_C);
+    struct tachy_plan_act_of f = {.act = (enum tachy_plan_act)check_range(c, 1, TACHY_PLAN_ACTS - 1), .a = 0.3f, .b = 0.7f};
+    int n = check_range(c, 1, 90);
+    float *x = plan_floats(c, n, -300, 300), *y = plan_floats(c, n, 0, 1), *want = plan_floats(c, n, 0, 1);
+    if (f.act == TACHY_PLAN_TRUNC)
+        tachy_dtype_limits(check_range(c, 0, 1) ? TACHY_I32 : TACHY_I64, &f.a, &f.b);
+    for (int i = 0; i < n; i++)
+        x[i] = check_range(c, 0, 9) ? x[i] : check_range(c, 0, 1) ? odd_number(c) : x[i] * 1e17f;
+    memcpy(want, y, (size_t)n * sizeof(float)); // what is no function here leaves them
+    twin->function(&f, x, want, n);
+    s->k->function(&f, x, y, n);
+    bool same = true;
+    for (int i = 0; i < n; i++)
+        same = same && (!memcmp(y + i, want + i, sizeof(float)) || (y[i] != y[i] && want[i] != want[i]));
+    check_case(c, same, "function %s %s of %d", tachy_plan_act_name(f.act), s->name, n);
+    double sum = s->k->total(x, n), of = twin->total(x, n);
+    check_case(c, sum == of || (sum != sum && of != of), "sum of %d %s", n, s->name);
+    check_free(x), check_free(y), check_free(want);
+}
+
+// Numbers of other types become float32, and back.
+static void types(struct check *c, const struct set *s)
+{
+    static const enum tachy_dtype all[] = {TACHY_U8, TACHY_I8, TACHY_I32, TACHY_I64};
+    const struct tachy_plan_kernels *twin = tachy_plan_kernels(TACHY_ISA_C);
+    enum tachy_dtype type = all[check_range(c, 0, 3)];
+    int n = check_range(c, 1, 90), step = check_range(c, 0, 1) ? 1 : check_range(c, 2, 5), lines = (n - 1) * step + 1;
+    size_t size = tachy_dtype_size(type), bytes = (size_t)n * size;
+    uint8_t *whole = check_alloc(bytes, size), *back = check_alloc(bytes, size), *want = check_alloc(bytes, size);
+    float *x = plan_floats(c, lines, -1e10f, 1e10f), *y = plan_floats(c, n, 0, 1), *z = plan_floats(c, n, 0, 1);
+    check_fill(c, whole, bytes);
+    s->k->enter(type, whole, y, n);
+    twin->enter(type, whole, z, n);
+    check_case(c, !memcmp(y, z, (size_t)n * sizeof(float)), "%s to float32 %s of %d", tachy_dtype_name(type), s->name, n);
+    x[check_range(c, 0, lines - 1)] = odd_number(c);
+    s->k->leave(type, x, step, back, 0, n);
+    twin->leave(type, x, step, want, 0, n);
+    check_case(c, !memcmp(back, want, bytes), "float32 to %s %s of %d", tachy_dtype_name(type), s->name, n);
+    check_free(whole), check_free(back), check_free(want), check_free(x), check_free(y), check_free(z);
 }
 
 static void run(struct check *c)
@@ -344,7 +388,7 @@ static void run(struct check *c)
         struct set s = {tachy_plan_kernels(isas[i]), tachy_isa_name(isas[i])};
         for (int n = 0; s.k && n < check_times(c, 300); n++) {
             deconv(c, &s), pool(c, &s), resize(c, &s), extreme(c, &s);
-            binary(c, &s), unary(c, &s), channels(c, &s), transpose(c, &s);
+            binary(c, &s), unary(c, &s), channels(c, &s), transpose(c, &s), function(c, &s), types(c, &s);
         }
     }
 }

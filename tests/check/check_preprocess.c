@@ -231,8 +231,9 @@ static void one_case(struct check *c, enum tachy_pix format)
     pic.f.color = check_pre_color(c);
     struct setup s;
     random_setup(c, &pic.f, &s);
-    uint8_t *want = malloc(s.bytes), *got = malloc(s.bytes);
-    int err = want && got ? run_version(&s, &pic.f, "c", want, 0xff) : TACHY_ERR_NOMEM;
+    size_t align = tachy_dtype_size(s.p.dtype);
+    uint8_t *want = check_alloc(s.bytes, align), *got = check_alloc(s.bytes, align);
+    int err = run_version(&s, &pic.f, "c", want, 0xff);
     check_case(c, err == TACHY_OK, "preprocess c: %s: %s", tachy_err_name(err), s.text);
     if (err == TACHY_OK)
         check_slack(c, &s, &pic.f, "c", want, got);
@@ -244,8 +245,8 @@ static void one_case(struct check *c, enum tachy_pix format)
         run_version(&s, &pic.f, versions[v], got, 0xff);
         compare(c, &s, &pic.f, versions[v], want, got);
     }
-    free(want);
-    free(got);
+    check_free(want);
+    check_free(got);
     check_picture_free(&pic);
 }
 

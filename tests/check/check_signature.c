@@ -7,40 +7,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 // The luma signature: the same numbers from every instruction set, and the cells against means in
 // double over the pixels.
 
 static const char *const isas[] = {"avx2", "avx512", "neon"};
 
-// A frame of random pixels whose last row ends at a page that may not be touched.
+// A frame of random pixels that ends with its last one.
 struct picture {
     tachy_frame frame; // nobody counts it
-    uint8_t *map;
-    size_t size;
+    uint8_t *data;
 };
 
 static void picture_open(struct check *c, struct picture *p, enum tachy_pix format, int w, int h)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(format);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     ptrdiff_t row = (ptrdiff_t)w * d->components[0] * d->bytes, stride = row + check_range(c, 0, 70);
     size_t need = (size_t)(stride * (h - 1) + row);
-    p->size = TACHY_ALIGN(need, page) + page;
-    p->map = mmap(NULL, p->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    mprotect(p->map + p->size - page, page, PROT_NONE);
-    uint8_t *data = p->map + p->size - page - need;
-    check_fill(c, data, need);
+    p->data = check_alloc(need, 1);
+    check_fill(c, p->data, need);
     if (check_range(c, 0, 9) == 0)
-        memset(data, 255, need); // the largest sums
+        memset(p->data, 255, need); // the largest sums
     // Only the first plane is read.
     p->frame = (tachy_frame){
-        .format = format, .width = w, .height = h, .data = {data}, .stride = {stride}};
+        .format = format, .width = w, .height = h, .data = {p->data}, .stride = {stride}};
 }
 
-static void picture_close(struct picture *p) { munmap(p->map, p->size); }
+static void picture_close(struct picture *p) { check_free(p->data); }
 
 static double luma(const tachy_frame *f, int x, int y) // 0..255
 {

@@ -79,7 +79,7 @@ static void sample_new(struct check *c, struct sample *t)
 
 static void sample_free(struct sample *t)
 {
-    free(t->weights), free(t->bias), free(t->slope), free(t->in.mem), free(t->add.mem), free(t->want.mem);
+    check_free(t->weights), check_free(t->bias), check_free(t->slope), check_free(t->in.mem), check_free(t->add.mem), check_free(t->want.mem);
 }
 
 // Largest difference in units of what is allowed: the transforms mix a tile's pixels, so it counts from
@@ -109,7 +109,7 @@ static void one_set(struct check *c, struct sample *t, enum tachy_isa isa)
     struct tachy_winograd w;
     tachy_winograd_init(&w, s, t->m, isa);
     size_t size = tachy_winograd_scratch_size(&w);
-    void *packed = tachy_aligned_alloc(tachy_winograd_packed_size(&w)), *scratch = tachy_aligned_alloc(size);
+    void *packed = check_alloc(tachy_winograd_packed_size(&w), 64), *scratch = check_alloc(size, 64);
     memset(scratch, 0xff, size); // NaN
     struct tachy_conv_weights from = tachy_conv_oihw(s, t->weights, t->bias);
     check_case(c, tachy_winograd_pack(&w, &from, packed) == TACHY_OK, "no memory");
@@ -136,7 +136,7 @@ static void one_set(struct check *c, struct sample *t, enum tachy_isa isa)
         check_case(c, bits == t->bits, "%s: other bits than the first set", text);
     }
     plan_buffer_free(&whole), plan_buffer_free(&parts);
-    tachy_aligned_free(packed), tachy_aligned_free(scratch);
+    check_free(packed), check_free(scratch);
 }
 
 static void cases(struct check *c, int count)
@@ -209,9 +209,9 @@ static double bench_one(const struct tachy_conv_shape *s, const struct tachy_con
         tachy_winograd_init(&t.winograd, s, m, isa);
     else
         tachy_conv_setup(&t.conv, s, v);
-    t.packed = tachy_aligned_alloc(m ? tachy_winograd_packed_size(&t.winograd) : tachy_conv_packed_size(&t.conv));
-    t.scratch = tachy_aligned_alloc(m ? tachy_winograd_scratch_size(&t.winograd) :
-                                        tachy_conv_scratch_size(&t.conv, false));
+    t.packed = check_alloc(m ? tachy_winograd_packed_size(&t.winograd) : tachy_conv_packed_size(&t.conv), 64);
+    t.scratch = check_alloc(m ? tachy_winograd_scratch_size(&t.winograd) :
+                                        tachy_conv_scratch_size(&t.conv, false), 64);
     if (m)
         tachy_winograd_pack(&t.winograd, w, t.packed);
     else
@@ -222,7 +222,7 @@ static double bench_one(const struct tachy_conv_shape *s, const struct tachy_con
         off += d * d, all += (double)want[i] * (double)want[i];
     }
     *error = sqrt(off / all);
-    tachy_aligned_free(t.packed), tachy_aligned_free(t.scratch);
+    check_free(t.packed), check_free(t.scratch);
     return time;
 }
 
@@ -251,7 +251,7 @@ static void bench_shape(struct check *c, int side, int channels)
             check_row("winograd", tachy_isa_name((enum tachy_isa)isa), what, time, 8.0 * pixels, direct);
         }
     }
-    free(x), free(y), free(want), free(w), free(bias);
+    check_free(x), check_free(y), check_free(want), check_free(w), check_free(bias);
 }
 
 static void run(struct check *c)

@@ -5,9 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Tensors of random layout: a view of n x h x w x c inside of a larger buffer. Gaps between
-// pixels and rows hold NaN where it is read (so that reading them shows) and a guard where it
-// is written. The buffer ends where the view may: a sanitizer sees what is beside.
+// Tensors of random layout: a view of n x h x w x c. Gaps between pixels and rows hold NaN where it is read (so
+// that reading them shows) and a guard where it is written. The memory begins and ends with the view.
 
 static const float plan_guard = -12345.5f;
 
@@ -23,12 +22,11 @@ static inline struct plan_buffer plan_buffer_new(struct check *c, int n, int h, 
     struct plan_buffer b = {0};
     int pixel = ch + (check_range(c, 0, 2) ? 0 : check_range(c, 0, 9));
     int row = w * pixel + (check_range(c, 0, 2) ? 0 : check_range(c, 0, 9));
-    int first = pixel > ch ? check_range(c, 0, pixel - ch) : 0;
-    b.floats = (size_t)n * (size_t)h * (size_t)row;
-    b.mem = malloc(b.floats * sizeof(float));
+    b.floats = (size_t)(n * h - 1) * (size_t)row + (size_t)(w - 1) * (size_t)pixel + (size_t)ch;
+    b.mem = check_alloc(b.floats * sizeof(float), sizeof(float));
     for (size_t i = 0; i < b.floats; i++)
         b.mem[i] = fill;
-    b.v = (struct tachy_view){b.mem + first, pixel, row, (ptrdiff_t)h * row, n, h, w, ch};
+    b.v = (struct tachy_view){b.mem, pixel, row, (ptrdiff_t)h * row, n, h, w, ch};
     return b;
 }
 
@@ -58,7 +56,7 @@ static inline struct plan_buffer plan_buffer_in(struct check *c, int n, int h, i
 static inline struct plan_buffer plan_buffer_like(const struct plan_buffer *b)
 {
     struct plan_buffer r = *b;
-    r.mem = malloc(b->floats * sizeof(float));
+    r.mem = check_alloc(b->floats * sizeof(float), sizeof(float));
     r.v.data = r.mem + (b->v.data - b->mem);
     for (size_t i = 0; i < b->floats; i++)
         r.mem[i] = plan_guard;
@@ -73,7 +71,7 @@ static inline void plan_buffer_map(struct plan_buffer *b, float scale, float shi
             plan_at(b, i)[k] = plan_at(b, i)[k] * scale + shift;
 }
 
-static inline void plan_buffer_free(struct plan_buffer *b) { free(b->mem); }
+static inline void plan_buffer_free(struct plan_buffer *b) { check_free(b->mem); }
 
 // As many guards as were there: nothing beside the view was written (no result is the guard).
 static inline bool plan_buffer_clean(const struct plan_buffer *b)
@@ -98,9 +96,10 @@ static inline double plan_buffer_difference(const struct plan_buffer *got,
     return plan_buffer_clean(got) ? worst : INFINITY;
 }
 
+// Freed with check_free().
 static inline float *plan_floats(struct check *c, int n, float lo, float hi)
 {
-    float *p = malloc((size_t)n * sizeof(float));
+    float *p = check_alloc((size_t)n * sizeof(float), sizeof(float));
     for (int i = 0; i < n; i++)
         p[i] = check_float(c, lo, hi);
     return p;

@@ -109,6 +109,38 @@ class Operators(provider.OperatorCase):
         self.assertIn("as ONNX infers it", ran["ConvTranspose"])
         self.assertEqual(ran["Relu"], ran["ConvTranspose"])
 
+    def test_odd_values(self):
+        """A slope that is infinite where it does not count, and a limit that is no number."""
+        make, inf, nan = onnx.helper.make_node, np.inf, np.nan
+        x = np.array([[1, -2, 0, inf, nan, -0.5]], np.float32)
+        slope = np.array([[inf, 0.5, -inf, nan, 1, inf]], np.float32)
+        limit = [("k", np.array([[nan]], np.float32))]
+        for node, feed, constants, want in (
+                (make("PRelu", ["x", "s"], ["y"]), {"x": x, "s": slope}, [], [1, -1, 0, inf, nan, -inf]),
+                (make("Max", ["x", "k"], ["y"]), {"x": x}, limit, [nan] * 6),
+                (make("Min", ["k", "x"], ["y"]), {"x": x}, limit, [nan] * 6)):
+            model = provider.net([node], {n: v.shape for n, v in feed.items()}, "y", constants, opset=17)
+            with self.subTest(op=node.op_type):
+                got = provider.both(model, whole=True)[1].run(None, feed)[0]
+                np.testing.assert_array_equal(got, np.array([want], np.float32))
+
+    def test_place_on_a_border(self):
+        """Sizes whose ratio is not exact put an output exactly on a pixel, which rounding up must not leave."""
+        none, at = np.array([], np.float32), "coordinate_transformation_mode"
+        for coords in ("pytorch_half_pixel", "half_pixel", "asymmetric"):
+            for size in range(3, 40):
+                self.op("Resize", (1, 2, 3, 15), constants=[none, none, np.array([1, 2, 3, size])], mode="nearest",
+                        nearest_mode="ceil" if size == 11 else "round_prefer_floor", **{at: coords})
+
+    def test_windows_that_are_not_there(self):
+        """ceil_mode: ONNX infers a window that begins behind the input, which nobody computes. Such nodes are left."""
+        make = onnx.helper.make_node
+        for shape, pads, more in (((1, 3, 1, 8), [1, 0, 2, 0], {"kernel_shape": [3, 3], "strides": [3, 1]}),
+                                  ((1, 3, 4, 4), [1, 1, 1, 1], {"kernel_shape": [2, 2], "strides": [3, 3]})):
+            nodes = [make("MaxPool", ["x"], ["p"], ceil_mode=1, pads=pads, **more), make("Conv", ["p", "w"], ["c"]), make("Relu", ["c"], ["y"])]
+            with self.subTest(shape=shape, **more):
+                self.check(nodes, {"x": shape}, constants=[("w", self.random(4, 3, 1, 1))])
+
     def test_elements(self):
         for name in ("Sin", "Cos", "Tan", "Sinh", "Cosh", "Atan", "Asinh", "Floor", "Ceil", "Round", "Sign",
                      "Reciprocal", "Softsign", "Selu", "Celu", "ThresholdedRelu", "Shrink", "IsNaN", "IsInf"):

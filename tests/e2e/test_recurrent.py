@@ -15,7 +15,7 @@ SIDE, DECAY = 48, 0.8
 TOLERANCE = 1
 
 
-def recurrent(path, card_changes=None):
+def recurrent(path, card_changes=None, gain=(1,)):
     """state' = DECAY state + gain conv(x), mask = sigmoid(state'); ONNX and its card."""
     rng = np.random.default_rng(7)
     w = rng.normal(0, 0.5, (1, 3, 3, 3)).astype(np.float32)
@@ -26,7 +26,7 @@ def recurrent(path, card_changes=None):
         node("Sigmoid", ["h_out"], ["s"]), node("Transpose", ["s"], ["y"], perm=[0, 2, 3, 1]),
     ]
     value = helper.make_tensor_value_info
-    ins = [value("h_in", TensorProto.FLOAT, [1, 1, SIDE, SIDE]), value("gain", TensorProto.FLOAT, [1]),
+    ins = [value("h_in", TensorProto.FLOAT, [1, 1, SIDE, SIDE]), value("gain", TensorProto.FLOAT, list(gain)),
            value("x", TensorProto.FLOAT, [1, SIDE, SIDE, 3])]
     outs = [value("h_out", TensorProto.FLOAT, [1, 1, SIDE, SIDE]), value("y", TensorProto.FLOAT, [1, SIDE, SIDE, 1])]
     init = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.array([DECAY], np.float32), "decay")]
@@ -208,6 +208,13 @@ class Recurrent(common.Case):
             p = self.segment([clip], self.tmp / "m.mkv", check=False)
             self.assertNotEqual(p.returncode, 0)
             self.assertIn(says, p.stderr)
+
+    def test_a_constant_of_any_size(self):
+        """A model of a few bytes does not get a gigabyte."""
+        recurrent(self.model, gain=[1 << 14, 1 << 14])
+        p = self.segment([self.clip("a.mkv", frames=2)], self.tmp / "m.mkv", check=False)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("too many for a constant", p.stderr)
 
     def test_states_of_free_size(self):
         """The interface of Robust Video Matting's own export: names of dimensions that pictures and states share, a

@@ -112,9 +112,13 @@ class Inside(Sandbox):
         self.assertEqual((away / "secret").read_text(), "secret")
         self.assertEqual([f.name for f in away.iterdir()], ["secret"])
 
-    def test_a_list_of_files_opens_no_other_file(self):
+    def test_a_list_of_files_opens_what_is_beside_it(self):
         away = self.tmp / "away.ts"
         subprocess.run(["ffmpeg", "-v", "error", "-i", self.clip, "-c", "copy", away], check=True)
+        (self.tmp / "in" / "a.ts").write_bytes(away.read_bytes())
+        good = self.tmp / "in" / "good.m3u8"
+        good.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\na.ts\n#EXT-X-ENDLIST\n")
+        self.same("segment", "-q", good, "--mode", "json", name="o.jsonl")
         evil = self.tmp / "in" / "evil.m3u8"
         evil.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{away}\n#EXT-X-ENDLIST\n")
         p = run("segment", "--sandbox", evil, "--mode", "json", "-o", self.out / "o.jsonl", check=False)

@@ -1,7 +1,8 @@
 """Files that somebody sent: they do not have other files opened, and are refused with a sentence."""
 import functools
 import http.server
-import pathlib
+import os
+import struct
 import threading
 import unittest
 
@@ -9,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from common import Case, ffmpeg, main, run
+from common import Case, ffmpeg, ffprobe, main, run
 
 LISTS = {
     "hls": "#EXTM3U\n#EXT-X-TARGETDURATION:2\n" + "#EXTINF:1.0,\n{}\n" + "#EXT-X-ENDLIST\n",
@@ -101,6 +102,69 @@ class Untrusted(Case):
         self.refused("probe", f"{at}/evil.mp4?x.m3u8", words=["hls"])
         self.put("evil.m3u8", LISTS["hls"].format(f"file:{self.tmp / 'secret.ts'}"))
         self.refused("probe", f"{at}/evil.m3u8", words=["evil.m3u8"])
+
+    def test_times_that_no_file_has(self):
+        """IVF has 64 bits for a time; what is computed from it overflows nowhere."""
+        whole = self.tmp / "whole.ivf"
+        ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=10:duration=1", "-pix_fmt", "yuv420p", "-c:v", "libvpx", whole)
+        data = whole.read_bytes()
+        at, times = 32, []
+        while at < len(data):
+            size, = struct.unpack_from("<I", data, at)
+            times.append(at + 4)
+            at += 12 + size
+        self.assertEqual(len(times), 10)
+        most, least = 2**63 - 1, -2**63
+        for name, edit in {"one": {4: most}, "first": {0: most - 3}, "all": {i: most - 10 + i for i in range(10)},
+                           "none": {3: least}, "back": {5: least + 1}, "steps": {i: most // (10 - i) for i in range(10)},
+                           "turns": {i: (most - i, 2**61, 5)[i % 3] for i in range(10)}}.items():
+            with self.subTest(name):
+                bad = bytearray(data)
+                for i, t in edit.items():
+                    struct.pack_into("<q", bad, times[i], t)
+                path = self.tmp / f"{name}.ivf"
+                path.write_bytes(bad)
+                if name == "steps":
+                    run("probe", path)
+                out = self.tmp / f"{name}.mkv"
+                p = run("segment", path, "--mode", "mask", "--provider", "null", "-c:v", "ffv1", "-y", "-o", out)
+                self.assertNotIn("runtime error", p.stderr) # the sanitizer's
+                shown = [float(f["pts_time"]) for f in ffprobe(out, "-show_frames")["frames"]]
+                self.assertEqual(shown, sorted(set(shown)))
+                self.assertGreaterEqual(len(shown), 8)
+                self.assertLess(shown[-1], 4e9)
+
+    def test_a_named_pipe_is_not_waited_for(self):
+        pipe = self.tmp / "pipe"
+        os.mkfifo(pipe)
+        for args in (["config", "-c", pipe], ["config", "--config", pipe], ["model", "verify", "--card", pipe, pipe],
+                     ["model", "import", pipe, "-o", self.tmp / "o.onnx"]):
+            with self.subTest(args=args[:2]):
+                p = run(*args, check=False, timeout=60)
+                self.assertNotEqual(p.returncode, 0)
+                self.assertIn("regular file", p.stderr)
+
+    def test_sound_that_no_decoder_can_read(self):
+        whole, bad, out = (self.tmp / n for n in ("whole.mkv", "bad.mkv", "out.mkv"))
+        ffmpeg("-i", self.tmp / "secret.ts", "-f", "lavfi", "-i", "sine=duration=1", "-c:v", "copy", "-c:a", "libvorbis", whole)
+        data = bytearray(whole.read_bytes())
+        at = data.index(b"\x05vorbis") + 7 # the codebooks
+        data[at:at + 64] = bytes(64)
+        bad.write_bytes(data)
+        segment = ["--mode", "mask", "--provider", "null", "-c:v", "ffv1", "-y", "-o", out]
+        kinds = lambda: [s["codec_type"] for s in ffprobe(out)["streams"]]
+        run("segment", whole, *segment)
+        self.assertEqual(kinds(), ["video", "audio"])
+        p = run("segment", bad, *segment)
+        self.assertIn("vorbis", p.stderr)
+        self.assertIn("its header is damaged", p.stderr)
+        self.assertEqual(kinds(), ["video"])
+
+    def test_wide_and_low(self):
+        path, out = self.tmp / "wide.mkv", self.tmp / "o.mp4"
+        ffmpeg("-f", "lavfi", "-i", "color=size=8192x16:rate=5:duration=0.4", "-c:v", "ffv1", "-pix_fmt", "yuv420p", path)
+        run("segment", path, "--mode", "mask", "--provider", "null", "-o", out) # x265 refuses it
+        self.assertEqual(ffprobe(out)["streams"][0]["codec_name"], "h264")
 
     def model(self, location, inside_node=False):
         """A model whose weights are in another file."""

@@ -142,6 +142,14 @@ static _Unwind_Reason_Code add_frame(struct _Unwind_Context *c, void *to)
     return s->n == FAULT_STACK ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
+static void name_stack(char names[FAULT_STACK][FAULT_NAME])
+{
+    struct stack s = {.n = 0};
+    _Unwind_Backtrace(add_frame, &s);
+    for (int i = 0; i < s.n; i++)
+        name_place(names[i], s.at[i]);
+}
+
 // Counts a call and says whether it is the one that fails.
 static bool is_it(void)
 {
@@ -156,11 +164,10 @@ static bool is_it(void)
         struct stack s = {.n = 0};
         _Unwind_Backtrace(add_frame, &s);
         uint64_t h = 14695981039346656037u;
-        for (int i = 0; i < s.n; i++) {
+        for (int i = 0; i < s.n; i++)
             h = (h ^ number_of(s.at[i])) * 1099511628211u;
-            if (fails)
-                name_place(report->stack[i], s.at[i]);
-        }
+        if (fails)
+            name_stack(report->stack);
         if (n < FAULT_CALLS)
             report->path[n] = h;
         report->fired = fails;
@@ -529,6 +536,13 @@ static void catch_calls(void)
 
 // ---- the server
 
+static void on_crash(int sig)
+{
+    name_stack(report->crash);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
 static int (*real_main)(int argc, char **argv, char **env);
 
 static void to_file(int fd, const char *name)
@@ -543,6 +557,8 @@ static int command(int argc, char **argv, char **env)
 {
     to_file(STDOUT_FILENO, "stdout");
     to_file(STDERR_FILENO, "stderr");
+    for (size_t i = 0; i < 4; i++)
+        signal((const int[]){SIGSEGV, SIGBUS, SIGFPE, SIGABRT}[i], on_crash);
     if (report->kind == FAULT_ALLOC) {
         slots = mmap(NULL, SLOTS * sizeof(*slots), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         atexit(count_live);

@@ -21,6 +21,7 @@ struct fault_report {
     uint64_t calls; // of this kind
     uint32_t fired, nb_sites;
     char stack[FAULT_STACK][FAULT_NAME]; // of the call that failed, innermost first
+    char crash[FAULT_STACK][FAULT_NAME]; // of the signal that ended the process, if one did
     struct fault_site sites[FAULT_SITES];
     uint64_t path[FAULT_CALLS]; // of each call, a number for the way that led there
 };

@@ -61,11 +61,12 @@ static void type(struct shell *s, const char *line)
 }
 
 static FILE *nowhere;
+static tachy_control *control;
 
 static void start_once(void)
 {
     nowhere = fopen("/dev/null", "w");
-    if (!nowhere || chdir(fuzz_folder()) < 0)
+    if (!nowhere || chdir(fuzz_folder()) < 0 || tachy_control_open(&control, tachy_control_params()) < 0)
         abort();
 }
 
@@ -75,17 +76,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!nowhere)
         start_once();
     struct cli c = {.log = message_log(NULL)};
-    struct shell s = {.console = {.c = &c, .out = nowhere}};
+    struct shell s = {.console = {.c = &c, .control = control, .out = nowhere}};
     struct console *k = &s.console;
     int in = open(fuzz_file(data, size), O_RDONLY | O_CLOEXEC);
-    if (in < 0 || dup2(in, STDIN_FILENO) < 0 || tachy_control_open(&k->control, tachy_control_params()) < 0 ||
+    if (in < 0 || dup2(in, STDIN_FILENO) < 0 ||
         prompt_open(&k->prompt, &(struct prompt_params){.text = "tachy> ", .out = nowhere}) < 0)
         abort();
     close(in);
     while (!k->leave && (line = prompt_read(k->prompt)))
         type(&s, line);
     prompt_close(&k->prompt);
-    tachy_control_close(&k->control);
     tachy_free(k->mark);
     while (s.presets) {
         struct preset *next = s.presets->next;

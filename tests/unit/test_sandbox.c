@@ -15,7 +15,7 @@
 enum { WORKED = 99, ENTERED_NOT = 98 };
 
 static char root[] = "/tmp/tachy-sandbox-XXXXXX";
-static char in[64], out[64], away[64];
+static char in[64], out[64], away[64], home[64];
 
 static void prepare(void)
 {
@@ -210,7 +210,7 @@ TEST(refusals_of_what_is_not_local)
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && can(); i++)
         CHECK_INT(in_child(refuse, &all[i]), 0);
-    setenv("HOME", "/nonexistent", 1);
+    setenv("HOME", home, 1);
 }
 
 TEST(refusals_of_settings)
@@ -218,7 +218,8 @@ TEST(refusals_of_settings)
     static const char *const rows[][2] = {
         {"gpu.device", "cuda"}, {"gpu.ids", "0,1"}, {"pipeline.stages.decode.device", "nvdec"},
         {"output.encoder", "nvenc"}, {"model.provider", "cuda-ort"}, {"metrics.address", "9464"},
-        {"run.interactive", "yes"}, {"model.provider_options", "library=/tmp/x.so"}, {"model.card", "x.json"},
+        {"run.interactive", "yes"}, {"run.calibrate", "yes"},
+        {"model.provider_options", "library=/tmp/x.so"}, {"model.card", "x.json"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         tachy_settings *s;
@@ -295,7 +296,8 @@ int main(void)
     };
     char command[64];
     CHECK(mkdtemp(root));
-    setenv("HOME", "/nonexistent", 1);
+    snprintf(home, sizeof(home), "%s/home", root);
+    setenv("HOME", home, 1);
     bool here = can();
     int result = test_run(cases, sizeof(cases) / sizeof(cases[0]));
     snprintf(command, sizeof(command), "rm -rf %s", root);

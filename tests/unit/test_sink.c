@@ -159,6 +159,49 @@ TEST(order_of_calls)
     clean();
 }
 
+// Times that no file has are refused before anything is computed from them; the largest that are taken do not
+// overflow in any time base.
+TEST(absurd_times)
+{
+    static const char *const outputs[][3] = {{"a.mkv"}, {"a.mp4"}, {"a.json"}, {"a.md5", "framemd5"},
+                                             {"p_%04d.png", NULL, "png"}, {NULL, "null"}};
+    for (size_t k = 0; k < sizeof(outputs) / sizeof(outputs[0]); k++) {
+        struct tachy_video_info i = info_of(TACHY_PIX_YUV420P, 32, 32);
+        tachy_sink *s = open_sink(outputs[k][0] ? in_dir(outputs[k][0]) : NULL, outputs[k][1], outputs[k][2]);
+        CHECK_INT(tachy_sink_start(s, &i), TACHY_OK);
+        static const int64_t bad[] = {INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1, INT64_C(1) << 62};
+        for (size_t b = 0; b < sizeof(bad) / sizeof(bad[0]); b++) {
+            tachy_frame *f = NULL;
+            struct tachy_frame_params p = {.format = i.format, .width = 32, .height = 32, .pts = bad[b], .duration = 1};
+            CHECK_INT(tachy_frame_new(&f, &p), TACHY_OK);
+            struct tachy_result r = {.pts = bad[b], .json = "{}"};
+            CHECK_INT(tachy_sink_write(s, f, &r), TACHY_ERR_INVAL);
+            f->pts = 1;
+            f->duration = bad[b];
+            CHECK_INT(tachy_sink_write(s, f, &r), TACHY_ERR_INVAL);
+            tachy_frame_unref(&f);
+        }
+        tachy_sink_close(&s);
+        clean();
+    }
+    static const int dens[] = {1, 1000, 90000, INT32_MAX};
+    for (size_t k = 0; k < sizeof(dens) / sizeof(dens[0]); k++) {
+        struct tachy_video_info i = info_of(TACHY_PIX_YUV420P, 32, 32);
+        i.time_base = (struct tachy_rational){1, dens[k]};
+        tachy_sink *s = open_sink(in_dir("a.md5"), "framemd5", NULL);
+        CHECK_INT(tachy_sink_start(s, &i), TACHY_OK);
+        for (int64_t seconds = -4000000000; seconds <= 4000000000; seconds += 4000000000) {
+            tachy_frame *f = frame_of(&i, 0);
+            f->pts = seconds * dens[k];
+            CHECK_INT(tachy_sink_write(s, f, NULL), TACHY_OK);
+            tachy_frame_unref(&f);
+        }
+        CHECK_INT(tachy_sink_finish(s, false), TACHY_OK);
+        tachy_sink_close(&s);
+        clean();
+    }
+}
+
 TEST(bad_info)
 {
     static const struct tachy_rational bases[] = {{0, 25}, {1, 0}, {-1, 25}};
@@ -524,7 +567,7 @@ int main(void)
 {
     static const struct test_case cases[] = {
         TEST_CASE(null_counts),       TEST_CASE(backends_by_name),         TEST_CASE(order_of_calls),
-        TEST_CASE(bad_info),          TEST_CASE(unfinished),               TEST_CASE(file_that_came_meanwhile),
+        TEST_CASE(absurd_times), TEST_CASE(bad_info),          TEST_CASE(unfinished),               TEST_CASE(file_that_came_meanwhile),
         TEST_CASE(two_outputs_of_one_name), TEST_CASE(long_names),         TEST_CASE(full_device_is_named),
         TEST_CASE(choices),  TEST_CASE(alpha_by_chance),           TEST_CASE(quality_defaults), TEST_CASE(gpu_encoder_is_tried_where_it_may),
         TEST_CASE(gpu_encoders_know_their_options),         TEST_CASE(containers),

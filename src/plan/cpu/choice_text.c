@@ -1,6 +1,7 @@
 #include "plan/cpu/choice.h"
 
 #include "base/base.h"
+#include "base/numeric.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,9 @@ char *choice_print(const struct choice *c, const struct plan_choice *about)
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
+    locale_t before = tachy_numeric_enter();
     fprintf(f, "effort %d\nrun %.4f ms, default %.4f ms\n", about->effort, about->run_ms, about->default_run_ms);
+    tachy_numeric_leave(before);
     for (int i = 0; i < c->nb_groups; i++) {
         const struct choice_group *g = &c->groups[i];
         head_of(g, head);
@@ -60,8 +63,10 @@ static int find_variant(const struct choice_group *g, const char *text)
 bool choice_parse(struct choice *c, struct plan_choice *about, const char *text, int effort)
 {
     struct plan_choice a = {0};
-    if (sscanf(text, "effort %d\nrun %lf ms, default %lf ms", &a.effort, &a.run_ms, &a.default_run_ms) != 3 ||
-        a.effort < effort || a.effort > 3 || !(a.run_ms >= 0) || !(a.default_run_ms >= 0))
+    locale_t before = tachy_numeric_enter();
+    int got = sscanf(text, "effort %d\nrun %lf ms, default %lf ms", &a.effort, &a.run_ms, &a.default_run_ms);
+    tachy_numeric_leave(before);
+    if (got != 3 || a.effort < effort || a.effort > 3 || !(a.run_ms >= 0) || !(a.default_run_ms >= 0))
         return false;
     for (int i = 0; i < c->nb_groups; i++)
         if (c->groups[i].nb > 1 && find_variant(&c->groups[i], text) < 0)

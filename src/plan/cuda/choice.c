@@ -19,6 +19,7 @@ struct shape {
     struct cuda_way ways[CUDA_WAYS];
     int nb_ways;
     int nb[CUDA_WAYS];
+    float best_ms, first_ms; // medians over all of its steps of the way that was picked and of the default; 0: not timed
     float ms[CUDA_WAYS][SAMPLES];
 };
 
@@ -173,13 +174,16 @@ static bool take_known(struct choice *c, const char *text)
     return found == c->nb_shapes;
 }
 
+// What is behind a line's numbers is for people.
 static int write_text(struct choice *c)
 {
+    static const char *const names[CUDA_CONVS] = {"any", "depthwise", "stem", "tma", "cublaslt"};
     char *text = tachy_asprintf("cuda 1 effort %d\n", c->p->effort);
     for (int i = 0; i < c->nb_shapes && text; i++) {
         const struct shape *s = &c->shapes[i];
-        char *longer = tachy_asprintf("%s%016llx %d %d\n", text, (unsigned long long)s->key, (int)s->ways[0].kernel,
-                                      s->ways[0].variant);
+        char *longer = tachy_asprintf("%s%016llx %d %d %s %.4f ms, default %.4f: %s\n", text, (unsigned long long)s->key,
+                                      (int)s->ways[0].kernel, s->ways[0].variant, names[s->ways[0].kernel],
+                                      (double)s->best_ms, (double)s->first_ms, c->p->steps[s->first].label.name);
         tachy_free(text);
         text = longer;
     }
@@ -266,6 +270,8 @@ static void pick(struct shape *s)
         if (median(s->ms[k], s->nb[k]) < median(s->ms[best], s->nb[best]))
             best = k;
     struct cuda_way way = s->ways[best];
+    s->first_ms = median(s->ms[0], s->nb[0]);
+    s->best_ms = median(s->ms[best], s->nb[best]);
     s->ways[best] = s->ways[0];
     s->ways[0] = way;
 }
