@@ -181,10 +181,10 @@ enum {
     CUBLASLT_DESC_EPILOGUE = 7,
     CUBLASLT_DESC_BIAS = 8,
     CUBLASLT_DESC_BIAS_TYPE = 26,
-    CUBLASLT_EPILOGUE_NONE = 1,
-    CUBLASLT_EPILOGUE_RELU = 2,
-    CUBLASLT_EPILOGUE_BIAS = 4,
-    CUBLASLT_EPILOGUE_GELU = 32, // the approximation by tanh
+    CUBLASLT_END_NONE = 1,
+    CUBLASLT_END_RELU = 2,
+    CUBLASLT_END_BIAS = 4,
+    CUBLASLT_END_GELU = 32, // the approximation by tanh
     CUBLASLT_LAYOUT_BATCH = 5,   // of cublasLtMatrixLayoutSetAttribute()
     CUBLASLT_LAYOUT_NEXT = 6,
     CUBLASLT_PREF_WORKSPACE = 1, // of cublasLtMatmulPreferenceSetAttribute()

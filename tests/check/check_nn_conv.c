@@ -360,6 +360,7 @@ static void bench_stem(struct check *c, int n, int hw, int cout, int kernel)
     *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = 4, .cout = cout, .kh = kernel, .kw = kernel, .stride_h = 2, .stride_w = 2,
                                    .dil_h = 1, .dil_w = 1, .pad_top = pad, .pad_left = pad, .pad_bottom = pad, .pad_right = pad, .groups = 1};
     make(c, &k, 0, false, true);
+    k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
     char what[64];
     snprintf(what, sizeof(what), "%dx%dx%d 4->%d k%d s2", n, hw, hw, cout, kernel);
     time_kernel(c, &k, "conv_stem", tachy_nn_kernels()->conv_stem, 1, what);

@@ -394,19 +394,35 @@ static void choose_tile(work *w, int pixels, int n)
     w->tiles_x = parts(w->out_w, w->tw), w->tiles_y = parts(w->out_h, w->th), w->tiles_n = parts(n, w->tn);
 }
 
+// Taps of an image's i-th tile.
+static int taps_of(const work *w, int i)
+{
+    const tachy_conv_shape *s = &w->s;
+    int y = i / w->tiles_x * w->th, x = i % w->tiles_x * w->tw, first;
+    return valid_taps(y, least(y + w->th, w->out_h), s->stride_h, s->pad_top, s->dil_h, s->kh, s->h, &first) *
+           valid_taps(x, least(x + w->tw, w->out_w), s->stride_w, s->pad_left, s->dil_w, s->kw, s->w, &first);
+}
+
 // Tiles of an image with the most steps first.
 static void order_tiles(work *w)
 {
-    int count = w->tiles_x * w->tiles_y, cost[MOST_ORDER], first;
+    int count = w->tiles_x * w->tiles_y, cost[MOST_ORDER];
     w->ordered = count <= MOST_ORDER && w->s.kh * w->s.kw > 1;
     for (int i = 0; w->ordered && i < count; i++) {
-        int y = i / w->tiles_x * w->th, x = i % w->tiles_x * w->tw, k = i;
-        int mine = valid_taps(y, least(y + w->th, w->out_h), w->s.stride_h, w->s.pad_top, w->s.dil_h, w->s.kh, w->s.h, &first) *
-                   valid_taps(x, least(x + w->tw, w->out_w), w->s.stride_w, w->s.pad_left, w->s.dil_w, w->s.kw, w->s.w, &first);
+        int mine = taps_of(w, i), k = i;
         for (; k > 0 && cost[k - 1] < mine; k--)
             cost[k] = cost[k - 1], w->order[k] = w->order[k - 1];
         cost[k] = mine, w->order[k] = (uint16_t)i;
     }
+}
+
+// A cluster's tile: each block must have a step, for its sums begin with one.
+static bool may_split(const work *w, int64_t tiles, int split, int sms)
+{
+    bool fits = tiles * split <= sms;
+    for (int i = 0; fits && i < w->tiles_x * w->tiles_y; i++)
+        fits = taps_of(w, i) * w->chunks >= split;
+    return fits;
 }
 
 template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a, cuda_stream stream)
@@ -423,8 +439,8 @@ template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a
     order_tiles(&w);
     w.columns = parts(s->cout, N), w.chunks = parts(s->cin, DEPTH);
     int64_t tiles = (int64_t)w.tiles_x * w.tiles_y * w.tiles_n * w.columns;
-    int sms = attribute(cudaDevAttrMultiProcessorCount), steps = s->kh * s->kw * w.chunks;
-    if (tiles < 1 || tiles > INT32_MAX / 64 || (SPLIT > 1 && (tiles * SPLIT > sms || steps < 2 * SPLIT)) || (N > 64 && N / 2 >= s->cout))
+    int sms = attribute(cudaDevAttrMultiProcessorCount);
+    if (tiles < 1 || tiles > INT32_MAX / 64 || (SPLIT > 1 && !may_split(&w, tiles, SPLIT, sms)) || (N > 64 && N / 2 >= s->cout))
         return cudaErrorInvalidValue;
     w.tiles = (int)tiles;
     // What a warpgroup stores at once: 64 pixels of the box, in its order.

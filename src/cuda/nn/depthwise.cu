@@ -1,30 +1,61 @@
 #include "cuda/nn/conv.h"
 #include "cuda/nn/tensor.cuh"
 
-// A thread has STRIP outputs side by side of 16 bytes of channels (a slice): an input pixel is read once for all of
-// them, and neighbours in a warp have the next channels, then the next strip. With few channels strips stand upright, so
-// that neighbours still read side by side. A block has up to SLICES slices and a part of an image's strips, so that the
-// sums of a part are one block's.
-enum { THREADS = 256, STRIP = 4, SLICES = 16, MOST_PARTS = 64, MOST_SUMS = 16, BLOCKS = 264 };
+// A thread has STRIP outputs side by side of 16 bytes of channels (a slice), and neighbours in a warp have the next
+// channels, then the next strip; with few channels strips stand upright, so that neighbours still lie side by side. A
+// block has up to SLICES slices of a tile of outputs and takes tile after tile of one image; the sums of a block are a
+// part. Kernels of known size bring the tile's input into shared memory first, so that much is on its way at once.
+enum { STRIP = 4, SLICES = 16, MOST_PARTS = 64, MOST_THREADS = 256, MOST_SHARED = 64 * 1024 };
 
-// Taps of a strip: kernel and stride known, so that every index is; a line's loads go out before the first is used.
-// A line is a row of a lying strip and a column of an upright one. `w`: shared memory, [tap row][tap column], `next`
-// floats from tap to tap. (y, x): the input's corner.
-template <typename T, int N, int K, int S, bool UPRIGHT>
-__device__ static inline void taps_of_strip(float (&sum)[STRIP][N], const T *picture, const tachy_nn_tensor &in, int height, int width,
-                                            const float *w, int next, int y, int x)
+struct cut { // how the work is dealt
+    int slices, threads, parts, out_h, out_w;
+    int wide, high, tiles_x, tiles; // a tile's outputs; tiles of an image
+    int in_wide, in_high;           // its input
+    bool vectors, upright;
+};
+
+__device__ static inline void copy_16(uint32_t to, const void *from, bool there)
 {
-    const int READ = (STRIP - 1) * S + K;
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+#else
+    uint4 v = there ? *static_cast<const uint4 *>(from) : uint4{0, 0, 0, 0};
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+#endif
+}
+__device__ static inline void copied(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// A tile's input, [row][column][slice] of 16 bytes; zero outside. (y, x): its corner.
+template <typename T>
+__device__ static inline void load_tile(pack<T, VECTOR<T>> *tile, const tachy_nn_conv &a, const cut &u, const T *picture, bool channel,
+                                        int y, int x, int lane, int lanes, int slice)
+{
+    for (int p = lane; p < u.in_wide * u.in_high; p += lanes) {
+        int row = p / u.in_wide, iy = y + row, ix = x + p - row * u.in_wide;
+        bool there = channel && (unsigned)iy < (unsigned)a.shape.h && (unsigned)ix < (unsigned)a.shape.w;
+        copy_16((uint32_t)__cvta_generic_to_shared(tile + p * u.slices + slice), there ? picture + iy * a.in.row + ix * a.in.pixel : picture,
+                there);
+    }
+}
+
+// Taps of a strip; kernel and stride are known, so that every index is. A line is a row of a lying strip and a column of
+// an upright one. `tile` is at the strip's corner, `w` at the slice's weights, [tap row][tap column][slices][N].
+template <typename T, int K, int S, bool UPRIGHT>
+__device__ static inline void taps_of_strip(float (&sum)[STRIP][VECTOR<T>], const pack<T, VECTOR<T>> *tile, const cut &u, const float *w)
+{
+    const int N = VECTOR<T>, READ = (STRIP - 1) * S + K;
+    int along = (UPRIGHT ? u.in_wide : 1) * u.slices, across = (UPRIGHT ? 1 : u.in_wide) * u.slices, next = u.slices * N;
 #pragma unroll 1
     for (int r = 0; r < K; r++) {
         pack<T, N> v[READ];
-        int across = UPRIGHT ? x + r : y + r, from = UPRIGHT ? y : x, size = UPRIGHT ? height : width;
-        bool line = (unsigned)across < (unsigned)(UPRIGHT ? width : height);
-        int64_t step = UPRIGHT ? in.row : in.pixel;
-        const T *p = picture + across * (UPRIGHT ? in.pixel : in.row) + from * step;
 #pragma unroll
         for (int j = 0; j < READ; j++)
-            v[j] = line && (unsigned)(from + j) < (unsigned)size ? *reinterpret_cast<const pack<T, N> *>(p + j * step) : pack<T, N>{};
+            v[j] = tile[r * across + j * along];
 #pragma unroll
         for (int k = 0; k < K; k++) {
             float by[N];
@@ -72,37 +103,22 @@ __device__ static inline void taps_of_any(float (&sum)[STRIP][N], const T *row, 
     }
 }
 
-struct cut { // how the work is dealt: a block is `slices` wide and has one of `parts` parts of an image's `items` strips
-    int slices, strips, items, parts, out_h, out_w; // strips: in a row, of an upright one in a row of strips
-    bool vectors;
-};
-
-template <typename T, int K, int S, bool UPRIGHT>
-__device__ static inline void strip_of(const tachy_nn_conv &a, const cut &u, int n, int y, int x, int c, const float *shared,
-                                       float (&total)[VECTOR<T>])
+// What a strip's sums become; (y, x) its first output.
+template <typename T>
+__device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][VECTOR<T>], int n, int y, int x, int c,
+                                           float (&total)[VECTOR<T>])
 {
     const int N = VECTOR<T>;
-    const tachy_conv_shape &s = a.shape;
-    int some = s.cin - c;
-    float sum[STRIP][N] = {};
-    const T *picture = at<const T>(a.in.data) + n * a.in.image + c;
-    if (K)
-        taps_of_strip<T, N, K ? K : 1, S ? S : 1, UPRIGHT>(sum, picture, a.in, s.h, s.w, shared, u.slices * N, y * S - s.pad_top,
-                                                           x * S - s.pad_left);
-    for (int r = 0; !K && r < s.kh; r++) {
-        int from = y * s.stride_h - s.pad_top + r * s.dil_h;
-        if (from >= 0 && from < s.h)
-            taps_of_any<T, N>(sum, picture + from * a.in.row, at<const T>(a.weights) + c + (int64_t)r * s.kw * s.cin, a,
-                              x * s.stride_w - s.pad_left, some, u.vectors);
-    }
+    int some = a.shape.cin - c;
 #pragma unroll
     for (int o = 0; o < STRIP; o++) {
-        if (UPRIGHT ? y + o >= u.out_h : x + o >= u.out_w)
+        int to_y = y + (u.upright ? o : 0), to_x = x + (u.upright ? 0 : o);
+        if (to_y >= u.out_h || to_x >= u.out_w)
             break;
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum[o][j] += a.bias && j < some ? at<const float>(a.bias)[c + j] : 0.0f;
-        finish<T, N>(a.epilogue, a.out, sum[o], n, y + (UPRIGHT ? o : 0), x + (UPRIGHT ? 0 : o), c, some, u.vectors);
+        finish<T, N>(a.epilogue, a.out, sum[o], n, to_y, to_x, c, some, u.vectors);
 #pragma unroll
         for (int j = 0; j < N; j++)
             total[j] += sum[o][j];
@@ -112,14 +128,14 @@ __device__ static inline void strip_of(const tachy_nn_conv &a, const cut &u, int
 // The block's sums in the order of its threads.
 template <int N> __device__ static void sum_up(const tachy_nn_conv &a, const cut &u, float (&total)[N])
 {
-    __shared__ float all[THREADS][N + 1];
+    __shared__ float all[MOST_THREADS][N + 1];
 #pragma unroll
     for (int j = 0; j < N; j++)
         all[threadIdx.x][j] = total[j];
     __syncthreads();
     int first = blockIdx.x * u.slices * N, count = min(u.slices * N, a.shape.cin - first);
-    int lanes = THREADS / u.slices;
-    for (int c = threadIdx.x; c < count; c += THREADS) {
+    int lanes = u.threads / u.slices;
+    for (int c = threadIdx.x; c < count; c += u.threads) {
         float v = 0;
         for (int k = 0; k < lanes; k++)
             v += all[k * u.slices + c / N][c % N];
@@ -127,50 +143,75 @@ template <int N> __device__ static void sum_up(const tachy_nn_conv &a, const cut
     }
 }
 
-template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bounds__(THREADS, 2) depthwise(tachy_nn_conv a, cut u)
+template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bounds__(MOST_THREADS) depthwise(tachy_nn_conv a, cut u)
 {
     const int N = VECTOR<T>;
-    int slice = threadIdx.x % u.slices, lane = threadIdx.x / u.slices, lanes = THREADS / u.slices;
-    int c = (blockIdx.x * u.slices + slice) * N;
-    int first = (int)((int64_t)u.items * blockIdx.y / u.parts), end = (int)((int64_t)u.items * (blockIdx.y + 1) / u.parts);
+    const tachy_conv_shape &s = a.shape;
+    int slice = threadIdx.x % u.slices, lane = threadIdx.x / u.slices, lanes = u.threads / u.slices, n = blockIdx.z;
+    int c = (blockIdx.x * u.slices + slice) * N, strips = UPRIGHT ? u.wide : u.wide / STRIP;
+    extern __shared__ __align__(16) float weights[]; // [tap][slices][N], then the tile
+    pack<T, N> *tile = reinterpret_cast<pack<T, N> *>(weights + K * K * u.slices * N);
     float total[N] = {0};
-    extern __shared__ __align__(16) float weights[]; // [tap][slices][N], where the kernel is known
-    for (int i = threadIdx.x; K && i < K * K * u.slices * N; i += THREADS) {
+    for (int i = threadIdx.x; i < K * K * u.slices * N; i += u.threads) {
         int channel = blockIdx.x * u.slices * N + i % (u.slices * N);
-        weights[i] = channel < a.shape.cin ? value(at<const T>(a.weights)[i / (u.slices * N) * a.shape.cin + channel]) : 0.0f;
+        weights[i] = channel < s.cin ? value(at<const T>(a.weights)[i / (u.slices * N) * s.cin + channel]) : 0.0f;
     }
-    __syncthreads();
-    for (int i = first + lane; i < end && lane < lanes && c < a.shape.cin; i += lanes)
-        strip_of<T, K, S, UPRIGHT>(a, u, blockIdx.z, i / u.strips * (UPRIGHT ? (int)STRIP : 1), i % u.strips * (UPRIGHT ? 1 : (int)STRIP), c,
-                                   weights + slice * N, total);
+    for (int t = blockIdx.y; t < u.tiles; t += u.parts) {
+        int y = t / u.tiles_x * u.high, x = t % u.tiles_x * u.wide;
+        int ty = lane / strips * (UPRIGHT ? (int)STRIP : 1), tx = lane % strips * (UPRIGHT ? 1 : (int)STRIP);
+        __syncthreads(); // the tile before is done with
+        if (lane < lanes)
+            load_tile<T>(tile, a, u, at<const T>(a.in.data) + n * a.in.image + (c < s.cin ? c : 0), c < s.cin, y * S - s.pad_top,
+                         x * S - s.pad_left, lane, lanes, slice);
+        copied();
+        __syncthreads();
+        if (lane >= lanes || c >= s.cin || ty >= u.high)
+            continue;
+        float sum[STRIP][N] = {};
+        taps_of_strip<T, K, S, UPRIGHT>(sum, tile + (ty * S * u.in_wide + tx * S) * u.slices + slice, u, weights + slice * N);
+        finish_strip<T>(a, u, sum, n, y + ty, x + tx, c, total);
+    }
+    if (a.sums) {
+        __syncthreads();
+        sum_up<N>(a, u, total);
+    }
+}
+
+// The others, from global memory.
+template <typename T> __global__ void __launch_bounds__(MOST_THREADS) depthwise_any(tachy_nn_conv a, cut u)
+{
+    const int N = VECTOR<T>;
+    const tachy_conv_shape &s = a.shape;
+    int slice = threadIdx.x % u.slices, lane = threadIdx.x / u.slices, lanes = u.threads / u.slices, n = blockIdx.z;
+    int c = (blockIdx.x * u.slices + slice) * N, strips = u.wide / STRIP;
+    float total[N] = {0};
+    for (int t = blockIdx.y; t < u.tiles && lane < lanes && c < s.cin; t += u.parts) {
+        int ty = lane / strips, y = t / u.tiles_x * u.high + ty, x = t % u.tiles_x * u.wide + lane % strips * STRIP;
+        if (ty >= u.high || y >= u.out_h)
+            continue;
+        float sum[STRIP][N] = {};
+        for (int r = 0; r < s.kh; r++) {
+            int from = y * s.stride_h - s.pad_top + r * s.dil_h;
+            if (from >= 0 && from < s.h)
+                taps_of_any<T, N>(sum, at<const T>(a.in.data) + n * a.in.image + from * a.in.row + c,
+                                  at<const T>(a.weights) + c + (int64_t)r * s.kw * s.cin, a, x * s.stride_w - s.pad_left, s.cin - c, u.vectors);
+        }
+        finish_strip<T>(a, u, sum, n, y, x, c, total);
+    }
     if (a.sums)
         sum_up<N>(a, u, total);
 }
 
 // The width in slices with the fewest idle threads; wide ones read longer pieces.
-static int slices_of(int slices)
+static int slices_of(int slices, int threads)
 {
     int idle = INT32_MAX, best = 1;
     for (int k = 1; k <= SLICES && k <= slices; k++) {
-        int lost = (parts(slices, k) * k - slices) * 100 / slices + THREADS % k * 100 / THREADS + (k < 4 && k < slices ? 100 : 0);
+        int lost = (parts(slices, k) * k - slices) * 100 / slices + threads % k * 100 / threads + (k < 4 && k < slices ? 100 : 0);
         if (lost <= idle)
             idle = lost, best = k;
     }
     return best;
-}
-
-// Parts so that all blocks together are done soonest: rounds of a block, and one and a half for its start, times how
-// many blocks one place of the chip gets. By shape alone, whatever the chip.
-static int parts_of(const cut *u, int columns, int most)
-{
-    int64_t best = INT64_MAX;
-    int found = 1, lanes = THREADS / u->slices;
-    for (int p = 1; p <= most && p <= u->items; p++) {
-        int64_t cost = (int64_t)parts((int64_t)columns * p, BLOCKS) * (2 * parts(parts(u->items, p), lanes) + 3);
-        if (cost < best)
-            best = cost, found = p;
-    }
-    return found;
 }
 
 static bool is_known(const tachy_conv_shape *s)
@@ -179,48 +220,65 @@ static bool is_known(const tachy_conv_shape *s)
            s->stride_w <= 2;
 }
 
-template <typename T> static cut cut_of(const tachy_nn_conv *a, bool *upright)
+// By shape and alignment alone, whatever the chip.
+template <typename T> static cut cut_of(const tachy_nn_conv *a)
 {
     const tachy_conv_shape *s = &a->shape;
     const int N = VECTOR<T>;
-    cut u = {slices_of(parts(s->cin, N)), 0, 0, 0, tachy_conv_out_h(s), tachy_conv_out_w(s), false};
+    cut u = {};
+    u.out_h = tachy_conv_out_h(s), u.out_w = tachy_conv_out_w(s);
     u.vectors = s->cin % N == 0 && whole_vectors(&a->in, N) && whole_vectors(&a->out, N) && whole_vectors(&a->epilogue.add, N) &&
                 a->weights % 16 == 0;
-    *upright = is_known(s) && u.vectors && s->kw == 3 && u.slices < 4;
-    u.strips = *upright ? u.out_w : parts(u.out_w, STRIP);
-    u.items = u.strips * (*upright ? parts(u.out_h, STRIP) : u.out_h);
-    u.parts = parts_of(&u, parts(parts(s->cin, N), u.slices) * s->n, a->sums ? MOST_SUMS : MOST_PARTS);
+    bool known = is_known(s) && u.vectors;
+    u.threads = known && s->stride_w == 2 ? 128 : 256; // a tile's input grows with the stride
+    u.slices = slices_of(parts(s->cin, N), u.threads);
+    u.upright = known && s->kw == 3 && u.slices < 4;
+    int lanes = u.threads / u.slices, most = u.upright ? 32 : 16;
+    u.wide = parts(u.out_w, STRIP) * STRIP < most ? parts(u.out_w, STRIP) * STRIP : most;
+    if (!u.upright && u.wide / STRIP > lanes)
+        u.wide = lanes * STRIP;
+    u.high = u.upright ? lanes / u.wide * STRIP : lanes / (u.wide / STRIP);
+    u.tiles_x = parts(u.out_w, u.wide), u.tiles = u.tiles_x * parts(u.out_h, u.high);
+    u.parts = u.tiles < MOST_PARTS || !a->sums ? u.tiles : (int)MOST_PARTS;
+    u.in_wide = (u.wide - 1) * s->stride_w + s->kw, u.in_high = (u.high - 1) * s->stride_h + s->kh;
     return u;
+}
+
+template <typename T, int K> static void (*known_kernel(int stride, bool upright))(tachy_nn_conv, cut)
+{
+    if (K == 3 && upright)
+        return stride == 1 ? depthwise<T, 3, 1, true> : depthwise<T, 3, 2, true>;
+    return stride == 1 ? depthwise<T, K, 1, false> : depthwise<T, K, 2, false>;
 }
 
 template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stream)
 {
     const tachy_conv_shape *s = &a->shape;
-    const int N = VECTOR<T>;
-    bool upright;
-    cut u = cut_of<T>(a, &upright);
-    dim3 grid((unsigned)parts(parts(s->cin, N), u.slices), (unsigned)u.parts, (unsigned)s->n);
-    if (u.out_h < 1 || u.out_w < 1 || grid.z > 65535)
+    cut u = cut_of<T>(a);
+    dim3 grid((unsigned)parts(parts(s->cin, VECTOR<T>), u.slices), (unsigned)u.parts, (unsigned)s->n);
+    if (u.out_h < 1 || u.out_w < 1 || grid.y > 65535 || grid.z > 65535)
         return cudaErrorInvalidValue;
-    void (*kernel)(tachy_nn_conv, cut) = depthwise<T, 0, 0, false>;
-    bool known = is_known(s) && u.vectors;
-    if (known && upright)
-        kernel = s->stride_w == 1 ? depthwise<T, 3, 1, true> : depthwise<T, 3, 2, true>;
-    else if (known && s->stride_w == 1)
-        kernel = s->kw == 3 ? depthwise<T, 3, 1, false> : s->kw == 5 ? depthwise<T, 5, 1, false> : depthwise<T, 7, 1, false>;
-    else if (known)
-        kernel = s->kw == 3 ? depthwise<T, 3, 2, false> : s->kw == 5 ? depthwise<T, 5, 2, false> : depthwise<T, 7, 2, false>;
-    int taps = known ? s->kh * s->kw : 0;
-    kernel<<<grid, THREADS, (unsigned)(taps * u.slices * N * (int)sizeof(float)), on(stream)>>>(*a, u);
+    int64_t bytes = ((int64_t)s->kh * s->kw * VECTOR<T> * 4 + (int64_t)u.in_wide * u.in_high * 16) * u.slices;
+    if (!is_known(s) || !u.vectors || bytes > MOST_SHARED) {
+        u.upright = false;
+        depthwise_any<T><<<grid, (unsigned)u.threads, 0, on(stream)>>>(*a, u);
+        return cudaGetLastError();
+    }
+    auto kernel = s->kw == 3   ? known_kernel<T, 3>(s->stride_w, u.upright)
+                  : s->kw == 5 ? known_kernel<T, 5>(s->stride_w, false)
+                               : known_kernel<T, 7>(s->stride_w, false);
+    cudaError_t err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
+    if (err != cudaSuccess)
+        return err;
+    kernel<<<grid, (unsigned)u.threads, (unsigned)bytes, on(stream)>>>(*a, u);
     return cudaGetLastError();
 }
 
 int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a)
 {
     tachy_nn_conv with = *a;
-    bool upright;
     with.sums = 1;
-    return a->dtype == TACHY_F32 ? cut_of<float>(&with, &upright).parts : cut_of<half16>(&with, &upright).parts;
+    return a->dtype == TACHY_F32 ? cut_of<float>(&with).parts : cut_of<half16>(&with).parts;
 }
 
 int tachy_nn_run_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream stream)

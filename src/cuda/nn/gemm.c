@@ -21,14 +21,14 @@ struct tachy_nn_gemm {
 
 static int type_of(enum tachy_dtype t) { return t == TACHY_F16 ? CUBLAS_F16 : CUBLAS_F32; }
 
-// CUBLASLT_EPILOGUE_*; -1: it has none for this.
+// CUBLASLT_END_*; -1: it has none for this.
 static int epilogue_of(const struct tachy_nn_gemm_shape *s)
 {
-    int bias = s->bias ? CUBLASLT_EPILOGUE_BIAS : 0;
+    int bias = s->bias ? CUBLASLT_END_BIAS : 0;
     switch (s->act) {
-    case TACHY_ACT_NONE: return bias ? bias : CUBLASLT_EPILOGUE_NONE;
-    case TACHY_ACT_CLIP: return CUBLASLT_EPILOGUE_RELU | bias;
-    case TACHY_ACT_GELU_TANH: return CUBLASLT_EPILOGUE_GELU | bias;
+    case TACHY_ACT_NONE: return bias ? bias : CUBLASLT_END_NONE;
+    case TACHY_ACT_CLIP: return CUBLASLT_END_RELU | bias;
+    case TACHY_ACT_GELU_TANH: return CUBLASLT_END_GELU | bias;
     default: return -1;
     }
 }

@@ -137,6 +137,7 @@ template <typename U> __global__ void __launch_bounds__(THREADS) gather_parts(ta
     if (i >= all)
         return;
     two sum = start(a.kind);
+#pragma unroll 8
     for (int k = 0; k < nb_parts; k++)
         sum = join(a.kind, sum, at<const two>(a.workspace)[k * all + i]);
     put(at<U>(a.out) + i / a.inner * a.out_outer + i % a.inner * a.out_inner, last_of(a.kind, sum, a.n));

@@ -30,30 +30,40 @@ __device__ static inline void multiply(float (&d)[4], const uint32_t (&a)[4], ui
 #endif
 }
 
-// [channel][depth + GAP], zero where a tap row is shorter than its stretch.
+// [channel][depth + GAP], zero where a tap row is shorter than its stretch. A lane has a term of all channels.
 __device__ static void load_weights(const tachy_nn_conv &a, const stem &g, uint16_t *to, int first)
 {
     const tachy_conv_shape &s = a.shape;
-    const uint16_t *from = at<const uint16_t>(a.weights);
-    for (int i = threadIdx.x; i < CHANNELS * g.depth; i += THREADS) {
-        int o = i / g.depth, k = i % g.depth, r = k / g.stretch, x = k % g.stretch / g.packed, c = k % g.packed;
-        bool there = first + o < s.cout && x < s.kw && c < s.cin;
-        to[o * (g.depth + GAP) + k] = there ? from[(((int64_t)(first + o) * s.kh + r) * s.kw + x) * s.cin + c] : (uint16_t)0;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int64_t terms = (int64_t)s.kh * s.kw * s.cin;
+    for (int k = lane; k < g.depth; k += 32) {
+        int r = k / g.stretch, x = k % g.stretch / g.packed, c = k % g.packed;
+        const uint16_t *from = at<const uint16_t>(a.weights) + first * terms + (r * s.kw + x) * s.cin + c;
+        bool there = x < s.kw && c < s.cin;
+#pragma unroll
+        for (int o = warp; o < CHANNELS; o += THREADS / 32)
+            to[o * (g.depth + GAP) + k] = there && first + o < s.cout ? from[o * terms] : (uint16_t)0;
     }
 }
 
-// The tile's input rows, 8 bytes at a time; zero outside.
+// The tile's input rows, a warp each, 8 bytes at a time; zero outside.
 __device__ static void load_input(const tachy_nn_conv &a, const stem &g, uint16_t *to, int n, int y, int x)
 {
     const tachy_conv_shape &s = a.shape;
-    int each = g.packed / 4, count = g.rows * g.columns * each;
-    for (int i = threadIdx.x; i < count; i += THREADS) {
-        int row = i / (g.columns * each), rest = i % (g.columns * each), iy = y + row, ix = x + rest / each;
-        uint2 v = {0, 0};
-        if ((unsigned)iy < (unsigned)s.h && (unsigned)ix < (unsigned)s.w)
-            v = *reinterpret_cast<const uint2 *>(at<const uint16_t>(a.in.data) + n * a.in.image + iy * a.in.row + ix * a.in.pixel +
-                                                 rest % each * 4);
-        *reinterpret_cast<uint2 *>(to + row * g.row_halves + rest * 4) = v;
+    int each = g.packed / 4, count = g.columns * each;
+    const uint16_t *picture = at<const uint16_t>(a.in.data) + n * a.in.image;
+    for (int row = threadIdx.x / 32; row < g.rows; row += THREADS / 32) {
+        int iy = y + row;
+        const uint16_t *from = picture + iy * a.in.row;
+        for (int i = threadIdx.x % 32; i < count; i += 32) {
+            int ix = x + (each == 1 ? i : i / 2);
+            bool there = (unsigned)iy < (unsigned)s.h && (unsigned)ix < (unsigned)s.w;
+            const uint16_t *p = there ? from + ix * a.in.pixel + (each == 1 ? 0 : i % 2 * 4) : picture;
+#if __CUDA_ARCH__ >= 800
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_at(to + row * g.row_halves + i * 4)), "l"(p),
+                         "r"(there ? 8 : 0) : "memory");
+#endif
+        }
     }
 }
 
@@ -133,6 +143,9 @@ template <int NT> __global__ void __launch_bounds__(THREADS, 2) conv_stem(tachy_
         int x = t % g.tiles_x * WIDE, y = t / g.tiles_x % g.tiles_y * HIGH, n = t / g.tiles_x / g.tiles_y;
         __syncthreads();
         load_input(a, g, input, n, y * s.stride_h - s.pad_top, x * s.stride_w - s.pad_left);
+#if __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
         __syncthreads();
         float d[2][NT][4] = {};
         sums_of<NT>(d, a, g, input, weights, warp, lane);
