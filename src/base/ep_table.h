@@ -9,7 +9,7 @@
 //   table->want(); create the session on the same thread; plan = table->take();
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 4 };
+enum { TACHY_EP_TABLE_VERSION = 5 };
 
 struct tachy_ep_plan;
 
@@ -28,6 +28,7 @@ struct tachy_ep_plan_info {
     int effort;    // that its kernels were chosen with, 0: defaults
     double choice_seconds;         // that timing them took in this process; 0: nothing was timed
     double run_ms, default_run_ms; // of a run as chosen and with the defaults, where that was timed
+    const char *device; // what the plan runs on: "cpu", "cuda"; static
 };
 
 // A node of a model, as it is after ONNX Runtime's first passes.
@@ -69,7 +70,8 @@ struct tachy_ep_table {
     // Shape of an input or output by its number.
     void (*input)(const struct tachy_ep_plan *p, int i, struct tachy_ep_tensor *t);
     void (*output)(const struct tachy_ep_plan *p, int i, struct tachy_ep_tensor *t);
-    // As tachy_cpu_plan_run(): TACHY_OK or TACHY_ERR_NOMEM. Thread-safe.
+    // Tensors in host memory, on whatever device; returns when the result is there. TACHY_OK, TACHY_ERR_NOMEM, or
+    // TACHY_ERR_EXTERNAL: the device failed. Thread-safe.
     int (*run)(struct tachy_ep_plan *p, const float *const in[], float *const out[]);
     void (*release)(struct tachy_ep_plan *p); // NULL is allowed
     // Version and the kernels' instruction set, "0.1.0 avx2". Plans of equal texts and weights give
@@ -104,4 +106,8 @@ struct tachy_ep_table {
     const char *(*pass)(int i); // name of the i-th pass; NULL past the last. Static.
     // Multiply-adds a second of one core, in registers only: measured, about 10 ms.
     double (*peak)(void);
+    // As run() with tensors in the device's memory, queued on its stream (a CUstream of the primary context; NULL:
+    // the default stream) and not waited for. TACHY_ERR_UNSUPPORTED: the plan's device has no memory of its own.
+    // Thread-safe.
+    int (*queue)(struct tachy_ep_plan *p, const void *const in[], void *const out[], void *stream);
 };

@@ -14,6 +14,8 @@ typedef struct cuda_context_handle *cuda_context;
 typedef struct cuda_stream_handle *cuda_stream;
 typedef struct cuda_event_handle *cuda_event;
 typedef unsigned long long cuda_address;
+typedef struct cuda_capture_handle *cuda_capture;       // CUgraph
+typedef struct cuda_graph_exec_handle *cuda_graph_exec; // CUgraphExec
 
 enum {
     CUDA_OK = 0,
@@ -22,6 +24,7 @@ enum {
     CUDA_NO_DEVICE = 100,
     CUDA_INVALID_CONTEXT = 201,
     CUDA_NOT_READY = 600,
+    CUDA_CAPTURE_THREAD = 1, // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
     CUDA_STREAM_OWN_ORDER = 1, // CU_STREAM_NON_BLOCKING: not ordered with the default stream
     CUDA_EVENT_TIMED = 0,      // CU_EVENT_DEFAULT
     CUDA_EVENT_ORDERS = 2,     // CU_EVENT_DISABLE_TIMING: streams wait for it
@@ -154,6 +157,40 @@ enum {
     CUBLAS_F16 = 2,
     CUBLAS_COMPUTE_F32 = 68,
     CUBLAS_COMPUTE_TF32 = 77,
+};
+
+// cuBLASLt ("Using the cuBLASLt API")
+typedef struct cublaslt_handle_context *cublaslt_handle;
+typedef struct cublaslt_desc_opaque *cublaslt_desc;     // cublasLtMatmulDesc_t
+typedef struct cublaslt_layout_opaque *cublaslt_layout; // cublasLtMatrixLayout_t
+typedef struct cublaslt_pref_opaque *cublaslt_pref;     // cublasLtMatmulPreference_t
+struct cublaslt_algo {
+    uint64_t data[8];
+};
+struct cublaslt_found { // cublasLtMatmulHeuristicResult_t
+    struct cublaslt_algo algo;
+    size_t workspace;
+    int state; // CUBLAS_OK: the algorithm can be used
+    float waves;
+    int reserved[4];
+};
+enum {
+    CUBLAS_TRANSPOSED = 1,
+    CUBLASLT_DESC_OP_A = 3, // of cublasLtMatmulDescSetAttribute()
+    CUBLASLT_DESC_OP_B = 4,
+    CUBLASLT_DESC_EPILOGUE = 7,
+    CUBLASLT_DESC_BIAS = 8,
+    CUBLASLT_DESC_BIAS_TYPE = 26,
+    CUBLASLT_END_NONE = 1,
+    CUBLASLT_END_RELU = 2,
+    CUBLASLT_END_BIAS = 4,
+    CUBLASLT_END_GELU = 32, // the approximation by tanh
+    CUBLASLT_LAYOUT_BATCH = 5,   // of cublasLtMatrixLayoutSetAttribute()
+    CUBLASLT_LAYOUT_NEXT = 6,
+    CUBLASLT_PREF_WORKSPACE = 1, // of cublasLtMatmulPreferenceSetAttribute()
+    CUBLASLT_MAJOR = 0,          // of cublasLtGetProperty()
+    CUBLASLT_MINOR = 1,
+    CUBLASLT_PATCH = 2,
 };
 
 // NVTX, injection interface: a tool's library exports InitializeInjectionNvtx2(), which asks

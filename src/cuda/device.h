@@ -27,3 +27,9 @@ void tachy_device_leave(struct tachy_device *d);
 void tachy_device_linger(bool on);
 // Gives the context back. `d` may be zeroed or only described.
 void tachy_device_close(struct tachy_device *d);
+
+// Whether the kernels run on this device: NULL, or one sentence in `why` that names the least driver
+// or chip and what to do.
+const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]);
+// TACHY_OK, or the sentence as an error (TACHY_ERR_UNAVAILABLE).
+int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log);

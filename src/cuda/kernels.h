@@ -43,9 +43,3 @@ struct tachy_cuda_kernels {
 
 // NULL: built without.
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void);
-
-// Whether the kernels run on this device: NULL, or one sentence in `why` that names the least driver
-// or chip and what to do.
-const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]);
-// TACHY_OK, or the sentence as an error (TACHY_ERR_UNAVAILABLE).
-int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log);

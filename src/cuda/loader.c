@@ -13,6 +13,7 @@ static const char *const nvml_files[] = {"libnvidia-ml.so.1", NULL};
 static const char *const cupti_files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL};
 static const char *const cublas_files[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so",
                                            NULL};
+static const char *const cublaslt_files[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
 static const char *const cuvid_files[] = {"libnvcuvid.so.1", NULL};
 
 struct symbol {
@@ -24,11 +25,13 @@ struct symbol {
 #define NVML_ROW(member, symbol, args) ROW(tachy_nvml, member, symbol)
 #define CUPTI_ROW(member, symbol, args) ROW(tachy_cupti, member, symbol)
 #define CUBLAS_ROW(member, symbol, args) ROW(tachy_cublas, member, symbol)
+#define CUBLASLT_ROW(member, symbol, args) ROW(tachy_cublaslt, member, symbol)
 #define CUVID_ROW(member, symbol, args) ROW(tachy_cuvid, member, symbol)
 static const struct symbol cu_symbols[] = {TACHY_CU_CALLS(CU_ROW)};
 static const struct symbol nvml_symbols[] = {TACHY_NVML_CALLS(NVML_ROW)};
 static const struct symbol cupti_symbols[] = {TACHY_CUPTI_CALLS(CUPTI_ROW)};
 static const struct symbol cublas_symbols[] = {TACHY_CUBLAS_CALLS(CUBLAS_ROW)};
+static const struct symbol cublaslt_symbols[] = {TACHY_CUBLASLT_CALLS(CUBLASLT_ROW)};
 static const struct symbol cuvid_symbols[] = {TACHY_CUVID_CALLS(CUVID_ROW)};
 
 #define DRIVER_GET "it comes with NVIDIA's driver (Debian: apt-get install nvidia-driver)"
@@ -44,12 +47,16 @@ static const struct tachy_library libraries[] = {
      "it comes with the CUDA toolkit, or `pip install nvidia-cublas`; LD_LIBRARY_PATH or CUDA_HOME "
      "says where it lies",
      true, SYMBOLS(cublas_symbols)},
+    {"cublaslt", cublaslt_files, "cuBLASLt",
+     "it comes with the CUDA toolkit, or `pip install nvidia-cublas`; LD_LIBRARY_PATH or CUDA_HOME "
+     "says where it lies",
+     true, SYMBOLS(cublaslt_symbols)},
     {"nvcuvid", cuvid_files, "NVDEC's library",
      "it comes with NVIDIA's driver (Debian: apt-get install libnvcuvid1; in a container the "
      "capability `video`)",
      false, SYMBOLS(cuvid_symbols)},
 };
-enum library_id { LIB_CU, LIB_NVML, LIB_CUPTI, LIB_CUBLAS, LIB_CUVID, LIB_COUNT };
+enum library_id { LIB_CU, LIB_NVML, LIB_CUPTI, LIB_CUBLAS, LIB_CUBLASLT, LIB_CUVID, LIB_COUNT };
 
 // What was loaded in this process. A table is written once, before its `path` is set.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -58,9 +65,10 @@ static struct tachy_cu cu_table;
 static struct tachy_nvml nvml_table;
 static struct tachy_cupti cupti_table;
 static struct tachy_cublas cublas_table;
+static struct tachy_cublaslt cublaslt_table;
 static struct tachy_cuvid cuvid_table;
 static void *const tables[LIB_COUNT] = {&cu_table, &nvml_table, &cupti_table, &cublas_table,
-                                         &cuvid_table};
+                                         &cublaslt_table, &cuvid_table};
 
 static void *try_folder(const char *root, const char *below, const char *file)
 {
@@ -202,6 +210,7 @@ LOAD(cu, LIB_CU)
 LOAD(nvml, LIB_NVML)
 LOAD(cupti, LIB_CUPTI)
 LOAD(cublas, LIB_CUBLAS)
+LOAD(cublaslt, LIB_CUBLASLT)
 LOAD(cuvid, LIB_CUVID)
 
 const char *tachy_cuda_library_path(const char *name)

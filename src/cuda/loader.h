@@ -56,7 +56,15 @@
     X(event_record, "cuEventRecord", (cuda_event event, cuda_stream stream))                       \
     X(event_query, "cuEventQuery", (cuda_event event))                                             \
     X(event_wait, "cuEventSynchronize", (cuda_event event))                                        \
-    X(event_elapsed, "cuEventElapsedTime", (float *ms, cuda_event from, cuda_event to))
+    X(event_elapsed, "cuEventElapsedTime", (float *ms, cuda_event from, cuda_event to))            \
+    /* Drivers before CUDA 12 lack one of them: runs are launched step by step then. */            \
+    X(capture_begin, "?cuStreamBeginCapture_v2", (cuda_stream stream, int mode))                   \
+    X(capture_end, "?cuStreamEndCapture", (cuda_stream stream, cuda_capture * capture))            \
+    X(capture_free, "?cuGraphDestroy", (cuda_capture capture))                                     \
+    X(graph_make, "?cuGraphInstantiateWithFlags",                                                  \
+      (cuda_graph_exec * graph, cuda_capture capture, unsigned long long flags))                   \
+    X(graph_free, "?cuGraphExecDestroy", (cuda_graph_exec graph))                                  \
+    X(graph_launch, "?cuGraphLaunch", (cuda_graph_exec graph, cuda_stream stream))
 
 #define TACHY_NVML_CALLS(X)                                                                        \
     X(init, "nvmlInit_v2", (void))                                                                 \
@@ -101,6 +109,37 @@
        cuda_address a, int a_type, int lda, cuda_address b, int b_type, int ldb, const void *beta, \
        cuda_address c, int c_type, int ldc, int compute, int algo))
 
+#define TACHY_CUBLASLT_CALLS(X)                                                                    \
+    X(create, "cublasLtCreate", (cublaslt_handle * handle))                                        \
+    X(destroy, "cublasLtDestroy", (cublaslt_handle handle))                                        \
+    X(property, "cublasLtGetProperty", (int which, int *value))                                    \
+    X(desc_create, "cublasLtMatmulDescCreate", (cublaslt_desc * desc, int compute, int scale))     \
+    X(desc_destroy, "cublasLtMatmulDescDestroy", (cublaslt_desc desc))                             \
+    X(desc_set, "cublasLtMatmulDescSetAttribute",                                                  \
+      (cublaslt_desc desc, int which, const void *value, size_t size))                             \
+    X(layout_create, "cublasLtMatrixLayoutCreate",                                                 \
+      (cublaslt_layout * layout, int type, uint64_t rows, uint64_t columns, int64_t leading))      \
+    X(layout_destroy, "cublasLtMatrixLayoutDestroy", (cublaslt_layout layout))                     \
+    X(layout_set, "cublasLtMatrixLayoutSetAttribute",                                              \
+      (cublaslt_layout layout, int which, const void *value, size_t size))                         \
+    X(pref_create, "cublasLtMatmulPreferenceCreate", (cublaslt_pref * pref))                       \
+    X(pref_destroy, "cublasLtMatmulPreferenceDestroy", (cublaslt_pref pref))                       \
+    X(pref_set, "cublasLtMatmulPreferenceSetAttribute",                                            \
+      (cublaslt_pref pref, int which, const void *value, size_t size))                             \
+    X(find, "cublasLtMatmulAlgoGetHeuristic",                                                      \
+      (cublaslt_handle handle, cublaslt_desc desc, cublaslt_layout a, cublaslt_layout b,           \
+       cublaslt_layout c, cublaslt_layout d, cublaslt_pref pref, int most,                         \
+       struct cublaslt_found *found, int *n))                                                      \
+    X(check, "cublasLtMatmulAlgoCheck",                                                            \
+      (cublaslt_handle handle, cublaslt_desc desc, cublaslt_layout a, cublaslt_layout b,           \
+       cublaslt_layout c, cublaslt_layout d, const struct cublaslt_algo *algo,                     \
+       struct cublaslt_found *found))                                                              \
+    X(run, "cublasLtMatmul",                                                                       \
+      (cublaslt_handle handle, cublaslt_desc desc, const void *alpha, cuda_address a,              \
+       cublaslt_layout a_layout, cuda_address b, cublaslt_layout b_layout, const void *beta,       \
+       cuda_address c, cublaslt_layout c_layout, cuda_address d, cublaslt_layout d_layout,         \
+       const struct cublaslt_algo *algo, cuda_address workspace, size_t bytes, cuda_stream stream))
+
 #define TACHY_CUVID_CALLS(X) X(caps, "cuvidGetDecoderCaps", (struct cuvid_caps * caps))
 
 #define TACHY_CALL_MEMBER(member, symbol, args) int(*member) args;
@@ -115,6 +154,9 @@ struct tachy_cupti {
 };
 struct tachy_cublas {
     TACHY_CUBLAS_CALLS(TACHY_CALL_MEMBER)
+};
+struct tachy_cublaslt {
+    TACHY_CUBLASLT_CALLS(TACHY_CALL_MEMBER)
 };
 struct tachy_cuvid {
     TACHY_CUVID_CALLS(TACHY_CALL_MEMBER)
@@ -131,10 +173,12 @@ int tachy_cupti_load(const struct tachy_cupti **out, enum tachy_log_level level,
                      const struct tachy_log *log);
 int tachy_cublas_load(const struct tachy_cublas **out, enum tachy_log_level level,
                       const struct tachy_log *log);
+int tachy_cublaslt_load(const struct tachy_cublaslt **out, enum tachy_log_level level,
+                        const struct tachy_log *log);
 int tachy_cuvid_load(const struct tachy_cuvid **out, enum tachy_log_level level,
                      const struct tachy_log *log);
 
-// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "nvcuvid"); NULL: it was not.
+// File of a library that was loaded ("cuda", "nvml", "cupti", "cublas", "cublaslt", "nvcuvid"); NULL: it was not.
 const char *tachy_cuda_library_path(const char *name);
 
 // Of memory that the host names by a pointer into the GPU's.

@@ -229,7 +229,9 @@ struct tachy_use {
 
 // A tensor: an input of the graph, a constant, or what a node makes.
 //
-// Types: what is computed is F32. Values of U8, I8, I32 and I64 hold whole numbers of magnitude
+// Types: what is computed are floats, F32 as a front end makes them; a pass may give a value that a node makes the
+// type F16 (tachy_plan_half()): it is rounded to it where it is stored, or not at all by a back end without float16.
+// Values of U8, I8, I32 and I64 hold whole numbers of magnitude
 // `most` at the most (a truth value is a U8 of 0 or 1), so a back end may hold every element as a
 // float where `most` is at most TACHY_PLAN_WHOLE. Where it is larger each element is a float all the same (Cast
 // cut it off), unless `most` is TACHY_PLAN_ANY: such numbers, a graph's int32 and int64 inputs and what moves them,
@@ -251,7 +253,7 @@ struct tachy_value {
     struct tachy_node *made_by; // NULL: an input or a constant
     int uses;                   // by nodes' inputs and the graph's outputs
     struct tachy_use *used;     // those by nodes' inputs
-    int64_t most; // of types other than F32: the largest magnitude that an element can have
+    int64_t most; // of whole numbers: the largest magnitude that an element can have
 };
 
 struct tachy_node {
@@ -321,7 +323,7 @@ static inline bool tachy_value_same_shape(const struct tachy_value *a, const str
 }
 
 // Types (graph_types.c). The largest magnitude of a type, INT64_MAX for the wide ones; that of a
-// constant's elements; that of what a node makes, by its inputs' `most`. 0 for F32.
+// constant's elements; that of what a node makes, by its inputs' `most`. 0 for floats.
 int64_t tachy_dtype_most(enum tachy_dtype t);
 // The smallest number of an integer type, and its largest that is a float32.
 void tachy_dtype_limits(enum tachy_dtype t, float *least, float *most);

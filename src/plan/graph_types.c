@@ -43,6 +43,8 @@ int64_t tachy_constant_most(const struct tachy_value *v)
     return most > 1e15 ? INT64_MAX : (int64_t)most;
 }
 
+static bool is_float(const struct tachy_value *v) { return v->dtype == TACHY_F32 || v->dtype == TACHY_F16; }
+
 static int64_t of(const struct tachy_node *n, int i) { return n->in[i] ? n->in[i]->most : 0; }
 
 static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
@@ -73,7 +75,7 @@ int64_t tachy_node_most(const struct tachy_node *n)
 {
     const enum tachy_plan_act act = n->attr.act.act;
     int64_t most = 0;
-    if (n->out->dtype == TACHY_F32)
+    if (is_float(n->out))
         return 0;
     switch (n->op) {
     case TACHY_OP_UNARY:
@@ -91,15 +93,21 @@ int64_t tachy_node_most(const struct tachy_node *n)
     }
 }
 
-static bool is_whole(const struct tachy_value *v) { return v->dtype != TACHY_F32 && v->dtype != TACHY_F16; }
+static bool is_whole(const struct tachy_value *v) { return !is_float(v); }
 
-// The same type all over, and float32 unless `whole` types will do.
+// Floats of either width may stand beside each other: a back end widens and rounds.
+static bool alike(const struct tachy_value *a, const struct tachy_value *b)
+{
+    return a->dtype == b->dtype || (is_float(a) && is_float(b));
+}
+
+// The same type all over, and floats unless `whole` types will do.
 static const char *all_same(const struct tachy_node *n, bool whole)
 {
     for (int i = 0; i < n->nb_in; i++)
-        if (n->in[i] && n->in[i]->dtype != n->out->dtype)
+        if (n->in[i] && !alike(n->in[i], n->out))
             return "operands of different types";
-    return n->out->dtype == TACHY_F32 || (whole && is_whole(n->out)) ? NULL : "a type other than float32";
+    return is_float(n->out) || (whole && is_whole(n->out)) ? NULL : "a type other than float32";
 }
 
 // Whole numbers stay exact in float32 up to here.
@@ -114,7 +122,7 @@ static const char *quantize(const struct tachy_node *n)
 {
     const float zero = n->attr.act.a, least = n->attr.act.b;
     bool byte = n->out->dtype == TACHY_U8 ? least == 0 : n->out->dtype == TACHY_I8 && least == -128;
-    if (n->in[0]->dtype != TACHY_F32 || !byte)
+    if (!is_float(n->in[0]) || !byte)
         return "a type that numbers are not quantised to";
     return zero >= least && zero <= least + 255 && zero == rintf(zero) ? NULL : "a zero point outside of its type";
 }
@@ -125,12 +133,12 @@ static const char *unary(const struct tachy_node *n)
     switch (n->attr.act.act) {
     case TACHY_PLAN_IS_NAN:
     case TACHY_PLAN_IS_INF:
-        return x->dtype == TACHY_F32 && y->dtype == TACHY_U8 ? NULL : "another type than a truth value";
+        return is_float(x) && y->dtype == TACHY_U8 ? NULL : "another type than a truth value";
     case TACHY_PLAN_QUANTIZE: return quantize(n);
     case TACHY_PLAN_NOT:
     case TACHY_PLAN_TRUTH: return y->dtype == TACHY_U8 ? NULL : "another type than a truth value";
     case TACHY_PLAN_TRUNC:
-        return x->dtype == TACHY_F32 && (y->dtype == TACHY_I32 || y->dtype == TACHY_I64)
+        return is_float(x) && (y->dtype == TACHY_I32 || y->dtype == TACHY_I64)
                    ? NULL
                    : "a type that numbers are not cut to";
     case TACHY_PLAN_SIGN:
@@ -142,7 +150,7 @@ static const char *unary(const struct tachy_node *n)
 static const char *binary(const struct tachy_node *n)
 {
     enum tachy_plan_binary how = n->attr.binary;
-    if (n->in[0]->dtype != n->in[1]->dtype)
+    if (!alike(n->in[0], n->in[1]))
         return "operands of different types";
     if (how >= TACHY_PLAN_AND && n->in[0]->dtype != TACHY_U8)
         return "a type other than truth values";
@@ -156,13 +164,13 @@ static const char *gather(const struct tachy_node *n)
 {
     if (n->in[1]->dtype != TACHY_I32 && n->in[1]->dtype != TACHY_I64)
         return "indices that are no whole numbers";
-    return n->in[0]->dtype == n->out->dtype ? NULL : "operands of different types";
+    return alike(n->in[0], n->out) ? NULL : "operands of different types";
 }
 
 static const char *renamed(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
-    if (x->dtype == y->dtype || (is_whole(x) && y->dtype == TACHY_F32))
+    if (alike(x, y) || (is_whole(x) && is_float(y)))
         return NULL;
     return is_whole(x) && is_whole(y) && x->most <= tachy_dtype_most(y->dtype) ? NULL
                                                                                : "a type that does not hold it";
@@ -205,7 +213,7 @@ const char *tachy_node_types_wrong(const struct tachy_node *n)
     case TACHY_OP_SELECT:
         if (n->in[0]->dtype != TACHY_U8)
             return "a condition that is no truth value";
-        return n->in[1]->dtype == n->out->dtype && n->in[2]->dtype == n->out->dtype
+        return alike(n->in[1], n->out) && alike(n->in[2], n->out)
                    ? NULL
                    : "operands of different types";
     case TACHY_OP_GATHER:

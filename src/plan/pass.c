@@ -27,7 +27,12 @@ const struct tachy_plan_pass tachy_plan_all_passes[] = {
 
 int tachy_plan_passes(struct tachy_graph *g, const char *last)
 {
-    for (const struct tachy_plan_pass *p = tachy_plan_all_passes; p->name; p++) {
+    return tachy_plan_run_passes(g, tachy_plan_all_passes, last);
+}
+
+int tachy_plan_run_passes(struct tachy_graph *g, const struct tachy_plan_pass *list, const char *last)
+{
+    for (const struct tachy_plan_pass *p = list; p->name; p++) {
         int err = p->run(g);
         if (err == TACHY_OK)
             err = tachy_graph_verify(g);

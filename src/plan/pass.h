@@ -10,12 +10,14 @@ struct tachy_plan_pass {
     const char *name; // of `tachy engine show --after NAME`
     tachy_plan_pass_fn *run;
 };
-// In the order in which they run; ends with a row of NULLs.
+// In the order in which they run for a processor; ends with a row of NULLs.
 extern const struct tachy_plan_pass tachy_plan_all_passes[];
 
 // Runs all passes, or those up to and with `last` (NULL: all), verifying after each.
 // TACHY_ERR_NOT_FOUND: no pass of that name.
 int tachy_plan_passes(struct tachy_graph *g, const char *last);
+// The same with a back end's own list (plan/backend.h).
+int tachy_plan_run_passes(struct tachy_graph *g, const struct tachy_plan_pass *list, const char *last);
 
 // Pictures get their channels last wherever a node works on pictures; Transpose nodes of equal
 // order (perm 0,1,2,3) are put where the layout changes. Graph inputs and outputs stay as they are.
@@ -58,5 +60,11 @@ int tachy_plan_affine(struct tachy_graph *g);
 int tachy_plan_pad(struct tachy_graph *g);
 // Nodes that compute what another node computes.
 int tachy_plan_common(struct tachy_graph *g);
+// Transposed convolutions become convolutions whose channels are moved to pixels, for a back end without the former;
+// shuffle should follow.
+int tachy_plan_deconv(struct tachy_graph *g);
+// Values between nodes become float16, for a back end that has it: after all others. What may grow too large
+// for it stays float32, as do the graph's inputs and outputs, and constants, which a back end converts.
+int tachy_plan_half(struct tachy_graph *g);
 // Nodes that nobody needs.
 int tachy_plan_dead(struct tachy_graph *g);

@@ -10,6 +10,7 @@
 // them and comes back would have raised the level.
 struct claims {
     const struct provider *p;
+    const struct provider_options *o;
     const OrtNode **nodes;
     size_t nb;
     const char **why; // a node is not ours; NULL: it is
@@ -252,7 +253,7 @@ static bool costs_nothing_more(const char *op)
 static int read_all(struct claims *c, const struct tachy_log *log)
 {
     struct reader r;
-    int err = reader_open(&r, c->p->api, log);
+    int err = reader_open(&r, c->p->api, c->o->backend, log);
     for (size_t i = 0; err == TACHY_OK && i < c->nb; i++) {
         const struct tachy_node *last = r.g->last;
         const char *why = reader_add(&r, c->nodes[i]), *name = "", *op = "";
@@ -350,10 +351,12 @@ static bool compiles(const struct claims *c, const OrtGraph *graph, const OrtNod
     const OrtValueInfo **in = NULL, **out = NULL;
     size_t nb_in, nb_out;
     struct provider_plan *plan = NULL;
+    struct provider_options trial = *c->o;
+    trial.plan.trial = true;
     struct tachy_log quiet = log ? *log : (struct tachy_log){0};
     bool ok = reader_ok(&r, c->p->api->Graph_GetGraphView(graph, nodes, nb, &view)) &&
               ends_of(c->p, view, &in, &nb_in, &out, &nb_out) &&
-              provider_plan_open(&plan, c->p, NULL, view, in, nb_in, out, nb_out, &quiet) == TACHY_OK;
+              provider_plan_open(&plan, c->p, &trial, view, in, nb_in, out, nb_out, &quiet) == TACHY_OK;
     *border = ok ? turned(plan->in, plan->nb_in) + turned(plan->out, plan->nb_out) : 0;
     provider_plan_close(&plan);
     free(in);
@@ -462,7 +465,7 @@ static bool is_nested(const struct provider *p, const OrtGraph *graph)
 OrtStatus *provider_claim(const struct provider *p, const struct provider_options *o, const OrtGraph *graph,
                           OrtEpGraphSupportInfo *to, bool *whole, const struct tachy_log *log)
 {
-    struct claims c = {.p = p};
+    struct claims c = {.p = p, .o = o};
     OrtStatus *s = NULL;
     c.nodes = provider_nodes(p, graph, &c.nb);
     c.ours = calloc(c.nb + 1, sizeof(*c.ours));

@@ -13,16 +13,23 @@ struct option {
     size_t at; // in struct provider_options: of an int, or of a text of `size` bytes
     int lo, hi;
     size_t size;
+    const char *const *words; // what the int may be, by name; ends with NULL
 };
 
+static const char *const devices[] = {"cpu", "cuda", NULL}, *const precisions[] = {"fp32", "fp16", NULL};
+static const struct plan_backend *const backends[] = {&tachy_plan_cpu, &tachy_plan_cuda};
+
 static const struct option known[] = {
-    {"threads", offsetof(struct provider_options, plan.threads), 1, 256, 0},
-    {"build_effort", offsetof(struct provider_options, plan.effort), 0, 3, 0},
-    {"claim_qdq", offsetof(struct provider_options, claim_qdq), 0, 1, 0},
-    {"direct", offsetof(struct provider_options, plan.direct), 0, 1, 0},
-    {"apart", offsetof(struct provider_options, plan.apart), 0, 1, 0},
-    {"guard", offsetof(struct provider_options, plan.guard), 0, 2, 0},
-    {"store", offsetof(struct provider_options, store), 0, 0, sizeof(((struct provider_options *)0)->store)},
+    {"device", offsetof(struct provider_options, device), .words = devices},
+    {"gpu_id", offsetof(struct provider_options, plan.gpu), .lo = 0, .hi = TACHY_MAX_GPUS - 1},
+    {"precision", offsetof(struct provider_options, plan.precision), .words = precisions},
+    {"threads", offsetof(struct provider_options, plan.threads), .lo = 1, .hi = 256},
+    {"build_effort", offsetof(struct provider_options, plan.effort), .lo = 0, .hi = 3},
+    {"claim_qdq", offsetof(struct provider_options, claim_qdq), .lo = 0, .hi = 1},
+    {"direct", offsetof(struct provider_options, plan.direct), .lo = 0, .hi = 1},
+    {"apart", offsetof(struct provider_options, plan.apart), .lo = 0, .hi = 1},
+    {"guard", offsetof(struct provider_options, plan.guard), .lo = 0, .hi = 2},
+    {"store", offsetof(struct provider_options, store), .size = sizeof(((struct provider_options *)0)->store)},
 };
 
 static OrtStatus *fail(const struct provider *p, const char *fmt, const char *a, const char *b)
@@ -40,6 +47,31 @@ static OrtStatus *unknown(const struct provider *p, const char *key)
     return fail(p, "tachy: there is no provider option `%.60s`; there are %s", key, names);
 }
 
+static OrtStatus *set_word(const struct provider *p, const struct option *k, struct provider_options *o, const char *value)
+{
+    char words[100] = "";
+    for (int i = 0; k->words[i]; i++) {
+        if (!strcmp(k->words[i], value)) {
+            *(int *)((char *)o + k->at) = i;
+            return NULL;
+        }
+        snprintf(words + strlen(words), sizeof(words) - strlen(words), "%s%s", i ? " or " : "", k->words[i]);
+    }
+    return fail(p, "tachy: the provider option `%s` is %s", k->key, words);
+}
+
+// What the options say of each other.
+static OrtStatus *settle(const struct provider *p, struct provider_options *o)
+{
+    o->backend = backends[o->device];
+    if (o->on_gpu && !o->backend->queue)
+        return fail(p, "tachy: device=%s cannot be had on a session's %s: add the provider for the CPU device",
+                    o->backend->name, "GPU device");
+    if (o->plan.precision != TACHY_PLAN_FP32 && !o->backend->queue)
+        return fail(p, "tachy: precision=%s needs device=%s: a CPU computes in fp32", precisions[o->plan.precision], "cuda");
+    return NULL;
+}
+
 static OrtStatus *set(const struct provider *p, struct provider_options *o, const char *key, const char *value)
 {
     const struct option *k = known;
@@ -53,6 +85,8 @@ static OrtStatus *set(const struct provider *p, struct provider_options *o, cons
         memcpy((char *)o + k->at, value, strlen(value) + 1);
         return NULL;
     }
+    if (k->words)
+        return set_word(p, k, o, value);
     char *end, range[40];
     long v = strtol(value, &end, 10);
     snprintf(range, sizeof(range), "%d to %d", k->lo, k->hi);
@@ -63,13 +97,13 @@ static OrtStatus *set(const struct provider *p, struct provider_options *o, cons
 }
 
 OrtStatus *provider_read_options(struct provider_options *o, const struct provider *p, const char *name,
-                                 const OrtSessionOptions *options)
+                                 const OrtSessionOptions *options, bool on_gpu)
 {
     char prefix[64];
     OrtKeyValuePairs *entries = NULL;
     const char *const *keys = NULL, *const *values = NULL;
     size_t nb = 0;
-    *o = (struct provider_options){.plan = {.threads = 1, .effort = 2}};
+    *o = (struct provider_options){.on_gpu = on_gpu, .device = on_gpu, .plan = {.threads = 1, .effort = 2}};
     size_t length = (size_t)snprintf(prefix, sizeof(prefix), "ep.%.50s.", name);
     for (char *c = prefix; *c; c++)
         *c = (char)tolower((unsigned char)*c);
@@ -81,5 +115,5 @@ OrtStatus *provider_read_options(struct provider_options *o, const struct provid
         if (!strncmp(keys[i], prefix, length))
             s = set(p, o, keys[i] + length, values[i]);
     p->api->ReleaseKeyValuePairs(entries);
-    return s;
+    return s ? s : settle(p, o);
 }

@@ -1,6 +1,7 @@
 #include "provider/provider.h"
 
 #include "base/base.h"
+#include "provider/gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ struct factory {
     OrtEpFactory ort; // first: ONNX Runtime hands us its address
     struct provider p;
     char *name; // as it was registered
+    struct provider_gpus *gpus; // NULL: no driver, or built without kernels
 };
 
 struct ep {
@@ -23,6 +25,7 @@ struct ep {
     struct tachy_log log;
     struct provider_options options;
     bool whole; // what was claimed last is one plan for the whole model
+    char error[400]; // the last that was logged
 };
 
 struct kernel {
@@ -33,7 +36,9 @@ struct kernel {
 
 static void log_to_ort(void *user, enum tachy_log_level level, const char *text)
 {
-    const struct ep *ep = user;
+    struct ep *ep = user;
+    if (level <= TACHY_LOG_ERR)
+        snprintf(ep->error, sizeof(ep->error), "%s", text);
     OrtLoggingLevel severity = level <= TACHY_LOG_ERR      ? ORT_LOGGING_LEVEL_WARNING
                                : level <= TACHY_LOG_WARN ? ORT_LOGGING_LEVEL_WARNING
                                                            : ORT_LOGGING_LEVEL_INFO;
@@ -66,6 +71,15 @@ static void kernel_free(struct kernel *k)
     free(k);
 }
 
+// With what was logged last, which says why.
+static OrtStatus *compile_failed(const struct ep *ep)
+{
+    char text[sizeof(ep->error) + 100];
+    snprintf(text, sizeof(text), "tachy: a subgraph that was claimed could not be compiled%s%s", *ep->error ? ": " : "",
+             ep->error);
+    return ep->of->p.api->CreateStatus(ORT_FAIL, text);
+}
+
 static OrtStatus *compile_one(struct ep *ep, const OrtGraph *graph, const OrtNode *fused, struct kernel *k)
 {
     const struct provider *p = &ep->of->p;
@@ -83,8 +97,9 @@ static OrtStatus *compile_one(struct ep *ep, const OrtGraph *graph, const OrtNod
     if (s)
         return s;
     k->p = p;
+    ep->error[0] = 0;
     if (provider_plan_open(&k->plan, p, &ep->options, graph, in, nb_in, out, nb_out, &ep->log) < 0)
-        return p->api->CreateStatus(ORT_FAIL, "tachy: a subgraph that was claimed could not be compiled");
+        return compile_failed(ep);
     return NULL;
 }
 
@@ -138,16 +153,26 @@ static const char *factory_vendor(const OrtEpFactory *f) { return "Tachyscope"; 
 static const char *factory_version(const OrtEpFactory *f) { return TACHY_VERSION; }
 static uint32_t factory_vendor_id(const OrtEpFactory *f) { return 0; } // no vendor of hardware
 
+static bool is_gpu(const struct factory *f, const OrtHardwareDevice *d)
+{
+    enum { NVIDIA = 0x10DE };
+    return f->p.api->HardwareDevice_Type(d) == OrtHardwareDeviceType_GPU && f->p.api->HardwareDevice_VendorId(d) == NVIDIA;
+}
+
+// GPUs in ONNX Runtime's order, which is that of the bus, as the driver's.
 static OrtStatus *factory_devices(OrtEpFactory *f, const OrtHardwareDevice *const *devices, size_t count,
                                   OrtEpDevice **out, size_t max, size_t *nb)
 {
     struct factory *self = (struct factory *)f;
     OrtStatus *s = NULL;
+    int gpus = 0;
     *nb = 0;
     for (size_t i = 0; i < count && *nb < max && !s; i++) {
-        if (self->p.api->HardwareDevice_Type(devices[i]) != OrtHardwareDeviceType_CPU)
+        bool cpu = self->p.api->HardwareDevice_Type(devices[i]) == OrtHardwareDeviceType_CPU;
+        if (!cpu && (!is_gpu(self, devices[i]) || gpus >= provider_gpus_count(self->gpus)))
             continue;
-        s = self->p.ep_api->CreateEpDevice(f, devices[i], NULL, NULL, &out[*nb]);
+        s = cpu ? self->p.ep_api->CreateEpDevice(f, devices[i], NULL, NULL, &out[*nb])
+                : provider_gpu_device(self->gpus, gpus++, f, devices[i], &out[*nb]);
         *nb += !s;
     }
     return s;
@@ -162,7 +187,8 @@ static OrtStatus *factory_create(OrtEpFactory *f, const OrtHardwareDevice *const
     *out = NULL;
     if (!ep)
         return self->p.api->CreateStatus(ORT_FAIL, "tachy: no memory");
-    OrtStatus *s = provider_read_options(&ep->options, &self->p, self->name, options);
+    bool on_gpu = count && is_gpu(self, devices[0]);
+    OrtStatus *s = provider_read_options(&ep->options, &self->p, self->name, options, on_gpu);
     if (s) {
         free(ep);
         return s;
@@ -182,27 +208,25 @@ static OrtStatus *factory_create(OrtEpFactory *f, const OrtHardwareDevice *const
 
 static void factory_release(OrtEpFactory *f, OrtEp *ep) { free(ep); }
 
-static OrtStatus *no_allocator(OrtEpFactory *f, const OrtMemoryInfo *info, const OrtKeyValuePairs *options,
-                               OrtAllocator **out)
+static OrtStatus *create_allocator(OrtEpFactory *f, const OrtMemoryInfo *info, const OrtKeyValuePairs *options,
+                                   OrtAllocator **out)
 {
-    *out = NULL; // ONNX Runtime's own: everything lies in host memory
-    return NULL;
+    return provider_gpu_allocator(((struct factory *)f)->gpus, info, out);
 }
-static void release_allocator(OrtEpFactory *f, OrtAllocator *a) {}
+static void release_allocator(OrtEpFactory *f, OrtAllocator *a) { provider_gpu_allocator_free(a); }
 
-static OrtStatus *no_transfer(OrtEpFactory *f, OrtDataTransferImpl **out)
+static OrtStatus *create_transfer(OrtEpFactory *f, OrtDataTransferImpl **out)
 {
-    *out = NULL;
-    return NULL;
+    return provider_gpu_transfer(((struct factory *)f)->gpus, out);
 }
 
-static bool no_streams(const OrtEpFactory *f) { return false; }
+// Streams are of sessions on a GPU alone.
+static bool has_streams(const OrtEpFactory *f) { return provider_gpus_count(((const struct factory *)f)->gpus) > 0; }
 
-static OrtStatus *no_stream(OrtEpFactory *f, const OrtMemoryDevice *device, const OrtKeyValuePairs *options,
-                            OrtSyncStreamImpl **out)
+static OrtStatus *create_stream(OrtEpFactory *f, const OrtMemoryDevice *device, const OrtKeyValuePairs *options,
+                                OrtSyncStreamImpl **out)
 {
-    *out = NULL;
-    return NULL;
+    return provider_gpu_stream(((struct factory *)f)->gpus, device, out);
 }
 
 static OrtStatus *not_precompiled(OrtEpFactory *f, const OrtHardwareDevice *const *devices, size_t count,
@@ -222,11 +246,11 @@ static void set_functions(OrtEpFactory *f)
     f->GetSupportedDevices = factory_devices;
     f->CreateEp = factory_create;
     f->ReleaseEp = factory_release;
-    f->CreateAllocator = no_allocator;
+    f->CreateAllocator = create_allocator;
     f->ReleaseAllocator = release_allocator;
-    f->CreateDataTransfer = no_transfer;
-    f->IsStreamAware = no_streams;
-    f->CreateSyncStreamForDevice = no_stream;
+    f->CreateDataTransfer = create_transfer;
+    f->IsStreamAware = has_streams;
+    f->CreateSyncStreamForDevice = create_stream;
     f->ValidateCompiledModelCompatibilityInfo = not_precompiled;
 }
 
@@ -252,6 +276,7 @@ OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base, const Ort
     }
     f->p = (struct provider){api, api->GetEpApi()};
     f->name = copy;
+    provider_gpus_open(&f->gpus, f->p.api, f->p.ep_api);
     set_functions(&f->ort);
     out[0] = &f->ort;
     *nb = 1;
@@ -261,8 +286,10 @@ OrtStatus *CreateEpFactories(const char *name, const OrtApiBase *base, const Ort
 OrtStatus *ReleaseEpFactory(OrtEpFactory *ort)
 {
     struct factory *f = (struct factory *)ort;
-    if (f)
-        tachy_free(f->name);
+    if (!f)
+        return NULL;
+    provider_gpus_close(&f->gpus);
+    tachy_free(f->name);
     free(f);
     return NULL;
 }

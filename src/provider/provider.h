@@ -1,6 +1,6 @@
 #pragma once
 #include "base/ep_table.h"
-#include "plan/cpu/plan.h"
+#include "plan/backend.h"
 #include "provider/reader.h"
 
 #include <stdatomic.h>
@@ -14,7 +14,10 @@ struct provider {
 
 // Of a session.
 struct provider_options {
-    struct tachy_cpu_plan_params plan;
+    const struct plan_backend *backend;
+    struct tachy_plan_params plan;
+    int device; // number of `backend`
+    bool on_gpu; // tensors come and go in a GPU's memory
     int claim_qdq; // 1: also layers that ONNX Runtime has int8 arithmetic for
     char store[1024]; // folder of the engine store; "": the user's; "0": none
 };
@@ -28,16 +31,17 @@ struct provider_tensor {
 // A compiled subgraph: the plan and which of the fused node's inputs are its inputs.
 struct provider_plan {
     atomic_int owners;
-    struct tachy_cpu_plan *plan;
+    struct tachy_plan *plan;
     struct tachy_graph *reference; // as it was read, where it was asked for
     int nb_in, nb_out;
     int index[READER_INPUTS]; // of the kernel's inputs
     struct provider_tensor in[READER_INPUTS], out[READER_OUTPUTS];
+    bool on_gpu; // as in provider_options
     bool whole_numbers; // go in or out: such a plan is not for the function table
 };
 
 // Reads, runs the passes and compiles what `graph` holds, with inputs and outputs in the order
-// given. NULL options: a trial that nobody runs. Negative, logged: it cannot be one plan.
+// given. options->plan.trial: nobody runs it. Negative, logged: it cannot be one plan.
 int provider_plan_open(struct provider_plan **out, const struct provider *p,
                        const struct provider_options *options, const OrtGraph *graph,
                        const OrtValueInfo *const *in, size_t nb_in, const OrtValueInfo *const *out_values,
@@ -49,9 +53,9 @@ struct provider_plan *provider_plan_ref(struct provider_plan *p);
 // model is more than one plan.
 void provider_keep(struct provider_plan *p);
 // Reads the session's options; `name`: that the provider was registered under. What does not exist
-// or lies out of range is an error that says what there is.
+// or lies out of range is an error that says what there is. `on_gpu`: the session's device is a GPU.
 OrtStatus *provider_read_options(struct provider_options *o, const struct provider *p, const char *name,
-                                 const OrtSessionOptions *options);
+                                 const OrtSessionOptions *options, bool on_gpu);
 
 // Whether this thread has asked for a plan, and so wants to know who runs which node. record()
 // takes over `nodes` and its strings but `why`, also where nobody has asked.
@@ -67,8 +71,8 @@ int provider_layers(const struct tachy_ep_plan *p, const void *const in[],
 // each plan, one after the other, before the passes and when it is there.
 void provider_want_graphs(bool want, const char *after);
 void provider_end_graphs(void);
-int provider_show_graph(const struct tachy_graph *g);
-void provider_show_plan(const struct tachy_cpu_plan_info *i);
+int provider_show_graph(const struct tachy_graph *g, const struct provider_options *o);
+void provider_show_plan(const struct tachy_plan_info *i);
 bool provider_graph(int i, struct tachy_ep_graph *g);
 const char *provider_pass(int i);
 double provider_peak(void);

@@ -1,6 +1,5 @@
 #include "base/base.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/store.h"
 #include "plan/pass.h"
 #include "provider/provider.h"
@@ -75,7 +74,7 @@ static int set_ends(struct reader *r, struct provider_plan *plan, const OrtValue
 }
 
 // `start`: when the plan was begun.
-static void say(const struct tachy_cpu_plan_info *i, uint64_t start, const struct tachy_log *log)
+static void say(const struct tachy_plan_info *i, uint64_t start, const struct tachy_log *log)
 {
     tachy_msg(log, TACHY_LOG_VERBOSE,
               "provider: %d nodes as %d steps in %.1f ms, weights %zu KiB (%zu KiB shared), arena %zu KiB of %zu "
@@ -90,56 +89,59 @@ static void say(const struct tachy_cpu_plan_info *i, uint64_t start, const struc
 }
 
 // What is found out faster than a file is read need not be kept.
-static void keep_choice(const struct provider_plan *plan, const struct tachy_cpu_plan_info *i, const char *dir,
-                        const char *key, const char *name, const struct tachy_log *log)
+static void keep_choice(const struct provider_plan *plan, const struct tachy_plan_params *params,
+                        const struct tachy_plan_info *i, const char *dir, const char *key, const char *name,
+                        const struct tachy_log *log)
 {
-    char shape[128] = "";
+    const struct plan_backend *b = plan->plan->backend;
+    char shape[128] = "", device[160];
     const struct provider_tensor *t = &plan->in[0];
     if (i->choice_seconds < 0.02)
         return;
     for (int d = 0; plan->nb_in && d < t->rank; d++)
         snprintf(shape + strlen(shape), sizeof(shape) - strlen(shape), "%s%lld", d ? "x" : " ", (long long)t->shape[d]);
-    char *title = tachy_asprintf("%s%s, %s %s, effort %d, %.3f ms (%.3f with the defaults)", name, shape, tachy_cpu_name(),
-                                 tachy_isa_name(tachy_cpu_isa()), i->effort, i->run_ms,
-                                 i->default_run_ms);
+    b->about(params, device, sizeof(device));
+    char *title = tachy_asprintf("%s%s, %s, effort %d, %.3f ms (%.3f with the defaults)", name, shape, device, i->effort,
+                                 i->run_ms, i->default_run_ms);
     if (title)
-        tachy_store_save(dir, key, title, tachy_cpu_plan_choice(plan->plan), log);
+        tachy_store_save(dir, key, title, b->choice(plan->plan), log);
     tachy_free(title);
 }
 
-// `name`: the network's, for people. NULL `o`: a trial.
+// `name`: the network's, for people.
 static int compile(struct provider_plan *plan, struct tachy_graph *g, const struct provider_options *o,
                    const char *name)
 {
-    struct tachy_cpu_plan_params params = o ? o->plan : (struct tachy_cpu_plan_params){.trial = true};
+    const struct plan_backend *b = o->backend;
+    struct tachy_plan_params params = o->plan;
     char key[TACHY_STORE_KEY + 1], *known = NULL;
     uint64_t start = tachy_now_ns();
-    bool store = o && !params.direct && !params.apart && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
+    bool store = !params.trial && !params.direct && !params.apart && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
     const char *dir = store && o->store[0] ? o->store : NULL;
     int err = tachy_graph_verify(g);
     if (err == TACHY_OK && provider_keeps_reference())
         err = tachy_graph_copy(&plan->reference, g, true);
     if (plan->reference)
         plan->reference->log = NULL; // the session's
-    if (err == TACHY_OK && o)
-        err = provider_show_graph(g);
+    if (err == TACHY_OK && !params.trial)
+        err = provider_show_graph(g, o);
     if (err == TACHY_OK && store)
-        err = tachy_cpu_plan_key(g, key);
+        err = b->key(g, &params, key);
     if (err == TACHY_OK && store && tachy_store_load(dir, key, &known, g->log) == TACHY_OK)
         params.choice = known;
     if (err == TACHY_OK)
-        err = tachy_plan_passes(g, NULL);
+        err = tachy_plan_run_passes(g, b->passes(&params), NULL);
     if (err == TACHY_OK)
-        err = tachy_cpu_plan_open(&plan->plan, g, &params);
+        err = b->open(&plan->plan, g, &params);
     tachy_free(known);
     if (err < 0 || params.trial)
         return err;
-    struct tachy_cpu_plan_info i;
-    tachy_cpu_plan_info(plan->plan, &i);
+    struct tachy_plan_info i;
+    b->info(plan->plan, &i);
     provider_show_plan(&i);
     say(&i, start, g->log);
     if (store)
-        keep_choice(plan, &i, dir, key, name, g->log);
+        keep_choice(plan, &params, &i, dir, key, name, g->log);
     return TACHY_OK;
 }
 
@@ -160,11 +162,13 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
 {
     struct reader r;
     struct provider_plan *plan = *out = calloc(1, sizeof(*plan));
-    int err = reader_open(&r, p->api, log);
+    int err = reader_open(&r, p->api, options->backend, log);
     if (!plan)
         err = TACHY_ERR_NOMEM;
     if (plan)
         atomic_init(&plan->owners, 1);
+    if (plan)
+        plan->on_gpu = options->on_gpu;
     if (err == TACHY_OK)
         err = read_nodes(&r, p, graph);
     if (err == TACHY_OK)
@@ -187,7 +191,7 @@ void provider_plan_close(struct provider_plan **p)
         tachy_free(plan->in[i].name);
     for (int i = 0; i < plan->nb_out; i++)
         tachy_free(plan->out[i].name);
-    tachy_cpu_plan_close(&plan->plan);
+    tachy_plan_close(&plan->plan);
     tachy_graph_close(&plan->reference);
     free(plan);
 }
@@ -219,10 +223,24 @@ static OrtStatus *check_input(const struct provider *p, const struct provider_te
                                                       "run it with provider cpu, or mend the model's shapes");
 }
 
+static OrtStatus *run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k, const void *const *in,
+                      void *const *out)
+{
+    const struct plan_backend *b = plan->plan->backend;
+    void *stream = NULL;
+    OrtStatus *s = plan->on_gpu ? p->api->KernelContext_GetGPUComputeStream(k, &stream) : NULL;
+    if (s)
+        return s;
+    int err = plan->on_gpu ? b->queue(plan->plan, in, out, stream) : b->run(plan->plan, in, out, NULL);
+    if (err == TACHY_ERR_NOMEM)
+        return p->api->CreateStatus(ORT_FAIL, "tachy: no memory for a run");
+    return err < 0 ? p->api->CreateStatus(ORT_FAIL, "tachy: the GPU failed in a run") : NULL;
+}
+
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k)
 {
-    const float *in[READER_INPUTS];
-    float *out[READER_OUTPUTS];
+    const void *in[READER_INPUTS];
+    void *out[READER_OUTPUTS];
     OrtStatus *s = NULL;
     for (int i = 0; i < plan->nb_in && !s; i++) {
         const OrtValue *v = NULL;
@@ -243,7 +261,5 @@ OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *pla
             s = p->api->GetTensorMutableData(v, &data);
         out[i] = data;
     }
-    if (!s && tachy_cpu_plan_run(plan->plan, in, out) < 0)
-        s = p->api->CreateStatus(ORT_FAIL, "tachy: no memory for a run");
-    return s;
+    return s ? s : run(p, plan, k, in, out);
 }

@@ -2,13 +2,12 @@
 
 #include "base/base.h"
 #include "base/mix.h"
-#include "plan/cpu/plan.h"
 
 const char reader_wrong_shape[] = "its shape, as ONNX infers it, is not the one that is computed";
 
-int reader_open(struct reader *r, const OrtApi *api, const struct tachy_log *log)
+int reader_open(struct reader *r, const OrtApi *api, const struct plan_backend *backend, const struct tachy_log *log)
 {
-    *r = (struct reader){.api = api};
+    *r = (struct reader){.api = api, .backend = backend};
     return tachy_graph_open(&r->g, log);
 }
 
@@ -270,7 +269,7 @@ const char *reader_add(struct reader *r, const OrtNode *node)
     const char *why = reader_convert(&n);
     for (struct tachy_node *m = last ? last->next : r->g->first; m && !why; m = m->next) {
         why = tachy_node_wrong(m);
-        why = why ? why : tachy_cpu_refuses(m);
+        why = why ? why : r->backend->refuses(m);
     }
     if (why)
         undo(r->g, last);

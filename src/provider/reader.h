@@ -1,6 +1,6 @@
 #pragma once
 #include "base/index.h"
-#include "plan/graph.h"
+#include "plan/backend.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wstrict-prototypes" // its table has () for (void)
@@ -13,6 +13,7 @@ enum { READER_INPUTS = 64, READER_OUTPUTS = 64 };
 
 struct reader {
     const OrtApi *api;
+    const struct plan_backend *backend; // that is to run what is read
     struct tachy_graph *g;
     struct tachy_index names; // of the graph's values
 };
@@ -28,7 +29,7 @@ struct reader_node {
 };
 
 // With an empty graph. TACHY_ERR_NOMEM.
-int reader_open(struct reader *r, const OrtApi *api, const struct tachy_log *log);
+int reader_open(struct reader *r, const OrtApi *api, const struct plan_backend *backend, const struct tachy_log *log);
 void reader_close(struct reader *r); // and the graph
 
 // Frees a status and says whether there was none.
@@ -39,7 +40,7 @@ bool reader_ok(const struct reader *r, OrtStatus *s);
 struct tachy_value *reader_value(struct reader *r, const OrtValueInfo *info);
 
 // Adds what the node computes to the graph, whole or not at all. NULL, or why it cannot be: a
-// static sentence fragment. The back end's word (tachy_cpu_refuses) counts too.
+// static sentence fragment. The back end's word counts too.
 const char *reader_add(struct reader *r, const OrtNode *node);
 
 // Attributes. ints, floats: how many there are, -1 for none; string: into `to`, false for none.

@@ -80,10 +80,11 @@ static struct tachy_ep_plan *take(void)
 static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to)
 {
     const struct provider_plan *p = (const struct provider_plan *)plan;
-    struct tachy_cpu_plan_info i;
-    tachy_cpu_plan_info(p->plan, &i);
+    struct tachy_plan_info i;
+    p->plan->backend->info(p->plan, &i);
     *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch,
-                                       i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms};
+                                       i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms,
+                                       p->plan->backend->name};
 }
 
 static void tensor(const struct provider_tensor *t, struct tachy_ep_tensor *to)
@@ -103,9 +104,15 @@ static void output(const struct tachy_ep_plan *p, int i, struct tachy_ep_tensor 
     tensor(&((const struct provider_plan *)p)->out[i], t);
 }
 
+static int run_timed(struct tachy_ep_plan *plan, const float *const in[], float *const out[], uint64_t *end)
+{
+    struct tachy_plan *p = ((struct provider_plan *)plan)->plan;
+    return p->backend->run(p, (const void *const *)in, (void *const *)out, end);
+}
+
 static int run(struct tachy_ep_plan *p, const float *const in[], float *const out[])
 {
-    return tachy_cpu_plan_run(((struct provider_plan *)p)->plan, in, out);
+    return run_timed(p, in, out, NULL);
 }
 
 static void release(struct tachy_ep_plan *plan)
@@ -136,15 +143,17 @@ static bool node(int i, struct tachy_ep_node *n)
     return true;
 }
 
-static int run_timed(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end)
+static int queue(struct tachy_ep_plan *plan, const void *const in[], void *const out[], void *stream)
 {
-    return tachy_cpu_plan_run_timed(((struct provider_plan *)p)->plan, in, out, end);
+    struct tachy_plan *p = ((struct provider_plan *)plan)->plan;
+    return p->backend->queue ? p->backend->queue(p, in, out, stream) : TACHY_ERR_UNSUPPORTED;
 }
 
 static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
 {
-    struct tachy_cpu_plan_step s;
-    tachy_cpu_plan_step(((const struct provider_plan *)p)->plan, i, &s);
+    struct tachy_plan_step s;
+    const struct tachy_plan *of = ((const struct provider_plan *)p)->plan;
+    of->backend->step(of, i, &s);
     *to = (struct tachy_ep_step){s.op, s.name, s.bytes};
 }
 
@@ -152,5 +161,5 @@ TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
     TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
     want_reference, provider_reference, provider_layers, run_timed, step, want_whole,
-    want_graphs, provider_graph, provider_pass, provider_peak,
+    want_graphs, provider_graph, provider_pass, provider_peak, queue,
 };

@@ -30,19 +30,19 @@ void provider_want_graphs(bool want, const char *pass)
 void provider_end_graphs(void) { wanted = false; }
 
 // A copy goes through the passes, so that the plan is made as ever.
-static int print(char **text, const struct tachy_graph *g)
+static int print(char **text, const struct tachy_graph *g, const struct provider_options *o)
 {
     struct tachy_graph *copy = NULL;
     int err = tachy_graph_copy(&copy, g, false);
     if (!err && !(after && !strcmp(after, "none")))
-        err = tachy_plan_passes(copy, after);
+        err = tachy_plan_run_passes(copy, o->backend->passes(&o->plan), after);
     if (!err && !(*text = tachy_graph_print(copy)))
         err = TACHY_ERR_NOMEM;
     tachy_graph_close(&copy);
     return err;
 }
 
-int provider_show_graph(const struct tachy_graph *g)
+int provider_show_graph(const struct tachy_graph *g, const struct provider_options *o)
 {
     char *text = NULL;
     if (!wanted)
@@ -51,13 +51,13 @@ int provider_show_graph(const struct tachy_graph *g)
     if (!longer)
         return TACHY_ERR_NOMEM;
     graphs = longer;
-    int err = print(&text, g);
+    int err = print(&text, g, o);
     if (!err)
         graphs[nb_graphs++] = (struct tachy_ep_graph){.text = text, .multiply_adds = tachy_graph_work(g)};
     return err;
 }
 
-void provider_show_plan(const struct tachy_cpu_plan_info *i)
+void provider_show_plan(const struct tachy_plan_info *i)
 {
     if (!wanted || !nb_graphs)
         return;

@@ -63,7 +63,8 @@ class PlanInfo(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int) for n in ("nb_in", "nb_out", "nodes", "steps")] + \
                [(n, ctypes.c_size_t) for n in ("weights", "arena", "scratch", "shared")] + \
                [("effort", ctypes.c_int)] + \
-               [(n, ctypes.c_double) for n in ("choice_seconds", "run_ms", "default_run_ms")]
+               [(n, ctypes.c_double) for n in ("choice_seconds", "run_ms", "default_run_ms")] + \
+               [("device", ctypes.c_char_p)]
 
 
 class Node(ctypes.Structure):
@@ -214,7 +215,7 @@ class Networks(common.Case):
     def test_function_table(self):
         """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
         table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-        self.assertEqual(table.version, 4)
+        self.assertEqual(table.version, 5)
         self.assertFalse(table.take())
         table.want()
         _, session = both(self.path("selfie"))
@@ -281,9 +282,21 @@ class Networks(common.Case):
         ort.InferenceSession(model, options(True, own={"threads": "2"}))
         for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
                           ({"threads": "2x"}, "`threads` is a whole number"),
-                          ({"thread": "2"}, "no provider option `thread`; there are threads, build_effort, claim_qdq, direct, apart, guard, store")):
+                          ({"thread": "2"}, "no provider option `thread`; there are device, gpu_id, precision, threads, build_effort, claim_qdq, direct, apart, guard, store"),
+                          ({"device": "gpu"}, "`device` is cpu or cuda"), ({"gpu_id": "-1"}, "`gpu_id` is a whole number from 0"),
+                          ({"precision": "fp16"}, "precision=fp16 needs device=cuda")):
             with self.assertRaisesRegex(Exception, said):
                 ort.InferenceSession(model, options(True, own=own), enable_fallback=0)
+
+    def test_gpu_where_there_is_none(self):
+        """A session for a GPU that is not there ends with what is missing; the library serves the CPU all the same."""
+        if any(str(d.device.type).endswith("GPU") for d in ort.get_ep_devices() if d.ep_name == "tachy"):
+            self.skipTest("there is a GPU")
+        model = net([onnx.helper.make_node("Conv", ["x", "w"], ["y"])], {"x": (1, 4, 9, 7)}, "y",
+                    [("w", np.ones((4, 4, 1, 1), np.float32))])
+        with self.assertRaisesRegex(Exception, "libcuda.so.1|no CUDA kernels"):
+            ort.InferenceSession(model, options(True, own={"device": "cuda", "precision": "fp16", "store": "0"}))
+        ort.InferenceSession(model, options(True, own={"device": "cpu"}))
 
     def test_direct(self):
         """The option leaves Winograd's tiles out: other bits, the same numbers."""

@@ -693,7 +693,7 @@ static void compare(const struct tachy_graph *g, const struct tachy_f64 *want, c
 static float **run_once(const struct tachy_graph *g, float **in, int threads, int fill, enum tachy_guard guard)
 {
     struct tachy_cpu_plan *p = NULL;
-    if (tachy_cpu_plan_open(&p, g, &(struct tachy_cpu_plan_params){.threads = threads, .guard = guard}) < 0) {
+    if (tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.threads = threads, .guard = guard}) < 0) {
         if (p)
             abort();
         return NULL;
@@ -747,6 +747,11 @@ static bool refused(const struct tachy_graph *g)
     return false;
 }
 
+// What else is made of each sound graph, for tests that have another back end; NULL: nothing.
+typedef void also_fn(const struct tachy_graph *g, float **in, const struct tachy_f64 *want, const struct tachy_f64 *rounded,
+                     bool tame);
+static also_fn *also;
+
 // All passes one by one, each judged by what the graph gave before.
 static void run_passes(struct tachy_graph *of, float **in)
 {
@@ -769,6 +774,8 @@ static void run_passes(struct tachy_graph *of, float **in)
     }
     if (err == TACHY_OK)
         run_plan(g, in, of, want, rounded, tame);
+    if (err == TACHY_OK && also)
+        also(of, in, want, rounded, tame);
     tachy_graph_close(&g);
     tachy_f64_close(&want);
     tachy_f64_close(&rounded);

@@ -114,7 +114,7 @@ static inline float *run_graph(const float *x, enum tachy_guard guard)
 {
     struct tachy_cpu_plan *p = NULL;
     float *y = calloc((size_t)tachy_value_elements(g->out[0]), sizeof(*y));
-    CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_cpu_plan_params){.guard = guard}), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.guard = guard}), TACHY_OK);
     if (p)
         CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){x}, (float *const[]){y}), TACHY_OK);
     tachy_cpu_plan_close(&p);

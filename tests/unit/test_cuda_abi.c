@@ -9,6 +9,7 @@
 int main(void) { SKIP("CUDA's headers are not installed"); }
 #else
 
+#include <cublasLt.h>
 #include <cublas_api.h>
 #include <cuda.h>
 #include <cupti.h>
@@ -125,6 +126,29 @@ TEST(cublas)
     SAME(CUBLAS_COMPUTE_TF32, CUBLAS_COMPUTE_32F_FAST_TF32);
 }
 
+TEST(cublaslt)
+{
+    SAME(CUBLAS_TRANSPOSED, CUBLAS_OP_T);
+    SAME(CUBLASLT_DESC_OP_A, CUBLASLT_MATMUL_DESC_TRANSA);
+    SAME(CUBLASLT_DESC_OP_B, CUBLASLT_MATMUL_DESC_TRANSB);
+    SAME(CUBLASLT_DESC_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE);
+    SAME(CUBLASLT_DESC_BIAS, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+    SAME(CUBLASLT_DESC_BIAS_TYPE, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
+    SAME(CUBLASLT_END_NONE, CUBLASLT_EPILOGUE_DEFAULT);
+    SAME(CUBLASLT_END_RELU | CUBLASLT_END_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS);
+    SAME(CUBLASLT_END_GELU | CUBLASLT_END_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS);
+    SAME(CUBLASLT_LAYOUT_BATCH, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+    SAME(CUBLASLT_LAYOUT_NEXT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+    SAME(CUBLASLT_PREF_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+    SAME(CUBLASLT_MAJOR, MAJOR_VERSION);
+    SAME(CUBLASLT_PATCH, PATCH_LEVEL);
+    SAME(sizeof(struct cublaslt_algo), sizeof(cublasLtMatmulAlgo_t));
+    SAME(sizeof(struct cublaslt_found), sizeof(cublasLtMatmulHeuristicResult_t));
+    AT(cublaslt_found, algo, cublasLtMatmulHeuristicResult_t, algo);
+    AT(cublaslt_found, workspace, cublasLtMatmulHeuristicResult_t, workspaceSize);
+    AT(cublaslt_found, state, cublasLtMatmulHeuristicResult_t, state);
+}
+
 TEST(nvtx)
 {
     SAME(NVTX_TABLE_CALLBACKS, NVTX_ETID_CALLBACKS);
@@ -149,5 +173,5 @@ TEST(nvtx)
     AT(nvtx_version_table, version, NvtxExportTableVersionInfo, version);
 }
 
-TEST_MAIN(TEST_CASE(driver), TEST_CASE(copies), TEST_CASE(ffmpeg_device), TEST_CASE(cupti), TEST_CASE(cublas), TEST_CASE(nvtx))
+TEST_MAIN(TEST_CASE(driver), TEST_CASE(copies), TEST_CASE(ffmpeg_device), TEST_CASE(cupti), TEST_CASE(cublas), TEST_CASE(cublaslt), TEST_CASE(nvtx))
 #endif

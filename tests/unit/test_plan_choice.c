@@ -51,14 +51,14 @@ static struct tachy_cpu_plan *open_plan(int effort, const char *choice)
     struct tachy_cpu_plan *p = NULL;
     build();
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
-    CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_cpu_plan_params){.effort = effort, .choice = choice}), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.effort = effort, .choice = choice}), TACHY_OK);
     tachy_graph_close(&g);
     return p;
 }
 
-static struct tachy_cpu_plan_info info_of(const struct tachy_cpu_plan *p)
+static struct tachy_plan_info info_of(const struct tachy_cpu_plan *p)
 {
-    struct tachy_cpu_plan_info i;
+    struct tachy_plan_info i;
     tachy_cpu_plan_info(p, &i);
     return i;
 }
@@ -150,7 +150,7 @@ TEST(timed_once)
     make_reference();
     for (int effort = 1; effort <= 2; effort++) {
         struct tachy_cpu_plan *p = open_plan(effort, NULL), *again = NULL;
-        struct tachy_cpu_plan_info i = info_of(p);
+        struct tachy_plan_info i = info_of(p);
         CHECK_INT(i.effort, effort);
         CHECK(i.choice_seconds > 0 && i.choice_seconds < 5);
         CHECK(i.run_ms > 0 && i.run_ms <= i.default_run_ms);
@@ -216,7 +216,7 @@ static void *open_often(void *arg)
     float *y = malloc(sizeof(want));
     for (int i = 0; i < 10; i++) {
         struct tachy_cpu_plan *p = NULL;
-        *wrong += tachy_cpu_plan_open(&p, of, &(struct tachy_cpu_plan_params){.effort = i == 5}) != TACHY_OK ||
+        *wrong += tachy_cpu_plan_open(&p, of, &(struct tachy_plan_params){.effort = i == 5}) != TACHY_OK ||
                   tachy_cpu_plan_run(p, (const float *const[]){x}, (float *const[]){y}) != TACHY_OK ||
                   memcmp(y, want, sizeof(want)) != 0;
         tachy_cpu_plan_close(&p);

@@ -104,7 +104,7 @@ static struct tachy_value *head(void)
 TEST(heads_are_turned_first)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_cpu_plan_info info;
+    struct tachy_plan_info info;
     begin();
     tachy_graph_add_output(g, heads());
     CHECK_INT(tachy_plan_heads(g), TACHY_OK);

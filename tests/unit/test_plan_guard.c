@@ -113,8 +113,8 @@ TEST(a_step_that_goes_wrong)
     for (int scratch = 0; scratch < 2; scratch++) {
         struct tachy_cpu_plan *end = NULL, *begin_plan = NULL;
         chain();
-        CHECK_INT(tachy_cpu_plan_open(&end, g, &(struct tachy_cpu_plan_params){.guard = TACHY_GUARD_END}), TACHY_OK);
-        CHECK_INT(tachy_cpu_plan_open(&begin_plan, g, &(struct tachy_cpu_plan_params){.guard = TACHY_GUARD_BEGIN}),
+        CHECK_INT(tachy_cpu_plan_open(&end, g, &(struct tachy_plan_params){.guard = TACHY_GUARD_END}), TACHY_OK);
+        CHECK_INT(tachy_cpu_plan_open(&begin_plan, g, &(struct tachy_plan_params){.guard = TACHY_GUARD_BEGIN}),
                   TACHY_OK);
         for (int i = 0; i < end->nb_steps; i++) {
             CHECK(dies(run_wrong, &(struct job){end, i, 0, scratch}, SIGSEGV));
@@ -134,7 +134,7 @@ TEST(several_threads_and_runs)
         x[i] = noise();
     for (int i = 0; i < 7; i++) { // threads and guards
         struct tachy_cpu_plan *p = NULL;
-        struct tachy_cpu_plan_params params = {.threads = 1 + i / 3, .guard = i % 3, .effort = 1};
+        struct tachy_plan_params params = {.threads = 1 + i / 3, .guard = i % 3, .effort = 1};
         CHECK_INT(tachy_cpu_plan_open(&p, g, &params), TACHY_OK);
         for (int k = 0; k < 2; k++) {
             memset(y, 0, sizeof(y));

@@ -67,10 +67,10 @@ static void build(const struct shape *s)
 struct result {
     float *out[2];
     int64_t n[2];
-    struct tachy_cpu_plan_info info;
+    struct tachy_plan_info info;
 };
 
-static struct result run(const struct shape *s, const struct tachy_cpu_plan_params *params)
+static struct result run(const struct shape *s, const struct tachy_plan_params *params)
 {
     struct result r = {0};
     struct tachy_cpu_plan *p = NULL;
@@ -115,12 +115,12 @@ static bool is_joined(const struct result *joined, const struct result *apart)
     return joined->info.values < apart->info.values;
 }
 
-static const struct tachy_cpu_plan_params apart_params = {.apart = 1};
+static const struct tachy_plan_params apart_params = {.apart = 1};
 
 static void compare(const struct shape *s)
 {
     struct result apart = run(s, &apart_params);
-    static const struct tachy_cpu_plan_params ways[] = {
+    static const struct tachy_plan_params ways[] = {
         {.threads = 1}, {.threads = 2}, {.threads = 5}, {.effort = 1}, {.effort = 1, .threads = 3}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(ways); i++) {
         struct result joined = run(s, &ways[i]);
@@ -164,7 +164,7 @@ TEST(what_stays_apart)
     tachy_graph_add_output(g, binary(TACHY_PLAN_ADD, second(&s, y), y));
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_cpu_plan_info info;
+    struct tachy_plan_info info;
     CHECK_INT(tachy_cpu_plan_open(&p, g, NULL), TACHY_OK);
     tachy_cpu_plan_info(p, &info);
     CHECK(info.values >= 48 * 48 * 40 * sizeof(float));

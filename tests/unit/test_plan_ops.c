@@ -262,7 +262,7 @@ static double at(const struct tachy_value *v, const void *data, int64_t i)
 static void run(const float *in, void *out, int threads, enum tachy_guard guard)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_cpu_plan_params params = {.threads = threads, .guard = guard};
+    struct tachy_plan_params params = {.threads = threads, .guard = guard};
     CHECK_INT(tachy_cpu_plan_open(&p, g, &params), TACHY_OK);
     if (p)
         CHECK_INT(tachy_cpu_plan_run(p, (const float *const[]){in}, (float *const[]){out}), TACHY_OK);

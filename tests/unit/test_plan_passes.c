@@ -186,7 +186,7 @@ static struct tachy_value *joined(void)
 TEST(layout_and_addresses)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_cpu_plan_info info;
+    struct tachy_plan_info info;
     begin();
     tachy_graph_add_output(g, joined());
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
@@ -204,7 +204,7 @@ TEST(layout_and_addresses)
 struct runner {
     struct tachy_cpu_plan *plan;  // of all
     struct tachy_graph *own;      // one that this one alone compiles
-    struct tachy_cpu_plan_params params;
+    struct tachy_plan_params params;
     const float *x, *want;
     bool same;
 };

@@ -81,7 +81,7 @@ TEST(pads)
 TEST(takes_no_place)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_cpu_plan_info info;
+    struct tachy_plan_info info;
     begin();
     tachy_graph_add_output(g, wider());
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);

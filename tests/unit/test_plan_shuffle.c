@@ -59,7 +59,7 @@ static struct tachy_value *space_to_batch(void)
 TEST(batches)
 {
     struct tachy_cpu_plan *p = NULL;
-    struct tachy_cpu_plan_info info;
+    struct tachy_plan_info info;
     begin();
     tachy_graph_add_output(g, space_to_batch());
     CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
@@ -76,7 +76,7 @@ TEST(forms)
     struct tachy_value *(*const form[])(void) = {depth_to_space, pixel_shuffle, space_to_depth, channel_shuffle};
     for (size_t i = 0; i < sizeof(form) / sizeof(form[0]); i++) {
         struct tachy_cpu_plan *p = NULL;
-        struct tachy_cpu_plan_info info;
+        struct tachy_plan_info info;
         begin();
         tachy_graph_add_output(g, form[i]());
         CHECK_INT(tachy_plan_shuffle(g), TACHY_OK);

@@ -1,5 +1,5 @@
 #include "base/base.h"
-#include "plan/cpu/spans.h"
+#include "plan/spans.h"
 #include "test.h"
 
 // Places in an arena: what a search through all values finds.

@@ -81,7 +81,7 @@ TEST(threads)
         for (int i = 0; i < IN; i++)
             x[i] = noise();
         CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
-        CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_cpu_plan_params){.threads = threads}), TACHY_OK);
+        CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.threads = threads}), TACHY_OK);
         tachy_graph_close(&g);
         const float *in = x;
         for (int i = 0; i < 3 && p; i++) {

@@ -53,7 +53,7 @@ static struct tachy_cpu_plan *open_plan(int threads)
 {
     struct tachy_cpu_plan *p = NULL;
     build();
-    CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_cpu_plan_params){.threads = threads}), TACHY_OK);
+    CHECK_INT(tachy_cpu_plan_open(&p, g, &(struct tachy_plan_params){.threads = threads}), TACHY_OK);
     tachy_graph_close(&g);
     return p;
 }

@@ -112,7 +112,7 @@ static void choice_free(struct choice *c)
     free(c->groups);
 }
 
-int plan_choose(struct plan_build *b, const struct tachy_cpu_plan_params *params)
+int plan_choose(struct plan_build *b, const struct tachy_plan_params *params)
 {
     struct choice c = {.b = b};
     struct plan_choice *about = &b->plan->choice;

@@ -29,7 +29,7 @@ struct choice {
     int nb_groups;
 };
 
-// A choice as a text, one line a shape that has several kernels: for tachy_cpu_plan_params. NULL: no memory.
+// A choice as a text, one line a shape that has several kernels: for tachy_plan_params. NULL: no memory.
 char *choice_print(const struct choice *c, const struct plan_choice *about);
 // Sets what each group chose. False: the text does not fit the groups, or is of less effort.
 bool choice_parse(struct choice *c, struct plan_choice *about, const char *text, int effort);

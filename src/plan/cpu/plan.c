@@ -70,7 +70,7 @@ static int add_steps(struct plan_build *b)
         if (g->in[i]->dtype != TACHY_F32)
             err = plan_convert_input(b, g->in[i], i);
     for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
-        const char *why = tachy_cpu_refuses(n);
+        const char *why = plan_refuses_form(n);
         b->plan->nodes++;
         if (why)
             return tachy_fail(g->log, TACHY_ERR_UNSUPPORTED, "plan: %s %s is not built: %s",
@@ -115,12 +115,13 @@ int plan_keep(struct tachy_cpu_plan *p, struct plan_packed *k)
 }
 
 int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g,
-                        const struct tachy_cpu_plan_params *params)
+                        const struct tachy_plan_params *params)
 {
     struct tachy_cpu_plan *p = calloc(1, sizeof(*p));
     *out = NULL;
     if (!p)
         return TACHY_ERR_NOMEM;
+    p->base.backend = &tachy_plan_cpu;
     pthread_mutex_init(&p->lock, NULL);
     p->nb_in = g->nb_in;
     p->nb_out = g->nb_out;
@@ -128,7 +129,9 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
     struct plan_build b = {.plan = p, .g = g, .k = tachy_plan_kernels(tachy_cpu_isa()),
                            .trial = params && params->trial, .direct = params && params->direct};
     p->guard = params ? (enum tachy_guard)params->guard : TACHY_GUARD_NONE;
-    int err = plan_place(&b.places, g, params && params->apart, p->guard != TACHY_GUARD_NONE);
+    struct plan_place_rules rules = {.own_bases = p->guard != TACHY_GUARD_NONE,
+                                     .joins = params && params->apart ? NULL : plan_joins};
+    int err = plan_place(&b.places, g, &rules);
     if (err == TACHY_OK) {
         p->arena = b.places.arena;
         p->values = b.places.values;
@@ -139,7 +142,7 @@ int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g
     if (err == TACHY_OK)
         err = add_steps(&b);
     if (err == TACHY_OK)
-        err = plan_choose(&b, params ? params : &(struct tachy_cpu_plan_params){0});
+        err = plan_choose(&b, params ? params : &(struct tachy_plan_params){0});
     free(b.kernels);
     for (int i = 0; i < p->nb_steps; i++)
         p->steps[i].split = plan_worth_splitting(&p->steps[i]);
@@ -180,14 +183,14 @@ void tachy_cpu_plan_close(struct tachy_cpu_plan **pp)
 
 const char *tachy_cpu_plan_choice(const struct tachy_cpu_plan *p) { return p->choice.text; }
 
-void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_info *info)
+void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_plan_info *info)
 {
     size_t packed = 0, shared = 0;
     for (int i = 0; i < p->nb_packed; i++) {
         packed += plan_packed_size(p->packed[i]);
         shared += plan_packed_owners(p->packed[i]) > 1 ? plan_packed_size(p->packed[i]) : 0;
     }
-    *info = (struct tachy_cpu_plan_info){
+    *info = (struct tachy_plan_info){
         .steps = p->nb_steps,
         .nodes = p->nodes,
         .weights = p->nb_weights * sizeof(float) + packed,

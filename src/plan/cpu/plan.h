@@ -1,5 +1,5 @@
 #pragma once
-#include "plan/graph.h"
+#include "plan/backend.h"
 
 // A graph compiled for this processor: an ordered list of steps over one arena.
 //
@@ -8,39 +8,8 @@
 // A plan is constant once it is open: any number of threads may run it at the same time, each run
 // takes a workspace (arena and scratch) of the plan's and gives it back. The bits of the result do
 // not depend on which.
+// tachy_plan_cpu (plan/backend.h) is the same for who knows no back end by name.
 struct tachy_cpu_plan;
-
-// Figures of a plan, in bytes unless said otherwise.
-struct tachy_cpu_plan_info {
-    int steps;      // that run; a node that became an address needs none
-    int nodes;      // of the graph
-    size_t weights; // packed, once for all runs
-    size_t shared;  // of these, what other plans of the process use as well at the moment
-    size_t arena;   // of a run: what is alive at the same time, coloured
-    size_t scratch; // of a run: what a step needs while it runs
-    size_t values;  // what the arena would be if nothing shared its place
-    int effort;     // that the kernels were chosen with, 0: defaults
-    double choice_seconds;         // that timing them took here; 0: nothing was timed
-    double run_ms, default_run_ms; // of a run as chosen and with the defaults, where that was timed
-};
-
-struct tachy_cpu_plan_params { // {0} is valid
-    int threads; // inside of one run, the caller's among them; 0: 1
-    // What may be spent on timing kernels against each other: 0 nothing, 1 half a second, 2 three
-    // seconds, 3 thirty seconds at most. Which kernels run changes no bit of a result.
-    int effort;
-    int parts; // plans that share this time; 0: 1
-    // What tachy_cpu_plan_choice() gave for the same graph on such a machine. Taken where it fits and
-    // its effort is at least `effort`, else made again. NULL: none.
-    const char *choice;
-    bool trial; // nobody will run the plan: no weights are packed
-    int direct; // 1: no convolution by Winograd's tiles, which gives other bits; `choice` must be of such a plan
-    int apart;  // 1: each convolution is a step of its own; the same bits
-    // enum tachy_guard (base/guard.h): every value, input and output of a run has memory of its own beside
-    // pages that nobody may touch, and a step's scratch too, so that a kernel which reads or writes beside
-    // them faults; what was not written is NaN. For tests: the same bits, slower; no kernels are timed.
-    int guard;
-};
 
 // Whether the plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not,
 // a static string that follows "is not built: ".
@@ -50,11 +19,11 @@ const char *tachy_cpu_refuses(const struct tachy_node *n);
 // copied: `g` and its constants may go afterwards. `params` NULL: as {0}. TACHY_ERR_UNSUPPORTED names
 // the node, TACHY_ERR_NOMEM.
 int tachy_cpu_plan_open(struct tachy_cpu_plan **out, const struct tachy_graph *g,
-                        const struct tachy_cpu_plan_params *params);
+                        const struct tachy_plan_params *params);
 void tachy_cpu_plan_close(struct tachy_cpu_plan **p);
-void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_cpu_plan_info *info);
+void tachy_cpu_plan_info(const struct tachy_cpu_plan *p, struct tachy_plan_info *info);
 
-// Which kernel runs each shape, one a line, for tachy_cpu_plan_params. The plan's memory.
+// Which kernel runs each shape, one a line, for tachy_plan_params. The plan's memory.
 const char *tachy_cpu_plan_choice(const struct tachy_cpu_plan *p);
 
 // A key for the choice of a graph on this machine: the graph before its passes, processor, instruction
@@ -70,9 +39,5 @@ int tachy_cpu_plan_run(struct tachy_cpu_plan *p, const float *const in[], float 
 int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], float *const out[],
                              uint64_t *end);
 
-// What a step computes.
-struct tachy_cpu_plan_step {
-    const char *op, *name; // of the node it comes from, "" where it has none; the plan's memory
-    size_t bytes;          // of its output
-};
-void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_cpu_plan_step *step);
+// What step `i` computes.
+void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_plan_step *step);

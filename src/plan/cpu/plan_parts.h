@@ -7,21 +7,12 @@
 #include "plan/cpu/plan.h"
 #include "plan/cpu/team.h"
 #include "plan/cpu/winograd.h"
+#include "plan/place.h"
+#include "plan/shapes.h"
 
 #include <pthread.h>
 
 // Inside of src/plan/cpu/plan*.c.
-
-// What an address counts from. Inputs follow, then outputs, then values with memory of their own.
-enum { BASE_ARENA, BASE_WEIGHTS, BASE_SCRATCH, BASE_INPUTS };
-
-// A tensor before a run says where it lies: `v.data` is NULL, `base` NO_BASE where there is none.
-enum { NO_BASE = -1 };
-struct plan_ref {
-    int base;
-    ptrdiff_t offset; // floats
-    struct tachy_view v;
-};
 
 // Elements one by one from one order to another; steps in floats.
 struct plan_copy {
@@ -163,6 +154,7 @@ struct plan_choice {
 };
 
 struct tachy_cpu_plan {
+    struct tachy_plan base; // first
     const struct tachy_log *log; // while it opens
     struct plan_step *steps;
     int nb_steps, max_steps;
@@ -187,29 +179,12 @@ struct tachy_cpu_plan {
     struct plan_workspace *idle; // under the lock
 };
 
-// Where each value of a graph lies.
-struct plan_places {
-    struct plan_ref *ref; // by a value's id; rank 4: as the value's layout says; else rows
-    struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
-    bool *joined; // by a value's id: has no memory, since what makes and what reads it are joined
-    size_t arena, values; // floats
-    size_t *own; // floats of the values that have a base of their own, in its order
-    int nb_own;
-};
-// Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
-// Slice and Concat where that can be, the rest coloured by lifetime, or with a base of its own each if `own`.
-// `apart`: no steps are joined.
-int plan_place(struct plan_places *p, const struct tachy_graph *g, bool apart, bool own);
-void plan_place_free(struct plan_places *p);
 // Whether a convolution and the node behind it run as one (plan_joined.c).
 bool plan_joins(const struct tachy_node *n);
 // Makes one of two convolutions' steps, the second of which comes last. Their rows are set then.
 void plan_join(struct plan_step *first, struct plan_step *second);
 // Bytes of scratch that a step has in front of what its kernels use.
 size_t plan_joined_band(const struct plan_step *s);
-struct tachy_conv_shape plan_conv_shape(const struct tachy_node *n);
-// A mean over the pixels of a picture with its channels last, which can be read from sums of rows.
-bool plan_is_mean_of_rows(const struct tachy_node *n);
 
 void plan_workspace_free(struct plan_workspace *w); // plan_threads.c
 
@@ -226,13 +201,17 @@ void plan_guard_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, c
 // Whether a step is long enough, and has rows enough, for more than one thread.
 bool plan_worth_splitting(const struct plan_step *s);
 
+// As tachy_cpu_refuses(), but values that nodes make may be float16: they are held as floats and not rounded, which is
+// for graphs that were made for another back end.
+const char *plan_refuses_form(const struct tachy_node *n);
+
 // Steps of a node (plan_steps.c, steps_*.c). What a node needs beside its operands comes from the plan.
 struct plan_build {
     struct tachy_cpu_plan *plan;
     const struct tachy_graph *g;
     struct plan_places places;
     const struct tachy_plan_kernels *k;
-    bool trial, direct; // as in tachy_cpu_plan_params
+    bool trial, direct; // as in tachy_plan_params
     struct plan_kernel *kernels; // to be chosen and packed when all steps are there
     int nb_kernels;
 };
@@ -244,7 +223,7 @@ struct plan_kernel {
 };
 int plan_later(struct plan_build *b, const struct plan_step *s, const struct tachy_conv_weights *w);
 // Chooses as `params` say and packs (choice.c). TACHY_ERR_NOMEM.
-int plan_choose(struct plan_build *b, const struct tachy_cpu_plan_params *params);
+int plan_choose(struct plan_build *b, const struct tachy_plan_params *params);
 // Memory of a convolution's weights for its kernel: packed, and shared with all plans that have the
 // same. NULL: no memory.
 struct plan_packed *plan_pack(const struct tachy_conv *c, const struct tachy_conv_weights *w);
@@ -281,8 +260,7 @@ int plan_begin_two(struct plan_build *b, const struct tachy_node *n, struct plan
 int plan_operand(struct plan_build *b, const struct tachy_value *v, struct plan_ref *out);
 // A constant in the plan's weights, in its layout; negative when out of memory.
 ptrdiff_t plan_constant(struct plan_build *b, const struct tachy_value *v);
-// What kernels call an activation; a slope is set by plan_set_act().
-struct tachy_act plan_act(const struct tachy_plan_act_of *a);
+// The activation of a node and its slope.
 int plan_set_act(struct plan_build *b, struct plan_step *s, const struct tachy_node *n,
                  const struct tachy_value *slope);
 // A copy of `from` to where the graph's output `i` lies, where the value could not lie there.
@@ -293,22 +271,6 @@ ptrdiff_t plan_weights(struct tachy_cpu_plan *p, size_t floats);
 struct plan_step *plan_step(struct plan_build *b); // NULL when out of memory
 void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t bytes);
 
-// Steps of a value's dimensions, as ONNX counts them, from one element to the next.
-void plan_strides(const struct tachy_value *v, const struct tachy_view *at, ptrdiff_t *stride);
-// A dense value as a view: pictures by their layout, everything else as rows of its last axis.
-struct tachy_view plan_view(const struct tachy_value *v);
-// Whether the elements lie one after the other in the order of the layout.
-bool plan_is_dense(const struct tachy_view *v);
-// Whether channels-last and ONNX's order are the same bytes.
-static inline bool plan_order_is_free(const struct tachy_value *v)
-{
-    return v->rank == 4 && (v->shape[1] == 1 || v->shape[2] * v->shape[3] == 1);
-}
-// Whether a node gives numbers another type where they lie: their shape and layout stay.
-static inline bool plan_changes_type(const struct tachy_node *n)
-{
-    return n->op == TACHY_OP_RESHAPE && tachy_value_same_shape(n->in[0], n->out) && n->in[0]->nhwc == n->out->nhwc;
-}
 
 // What steps do (plan_run.c, plan_loops.c).
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);

@@ -80,12 +80,20 @@ static const char *refuse_function(const struct tachy_node *n)
 static const char *refuse_value(const struct tachy_value *v)
 {
     int64_t elements = tachy_value_elements(v);
-    if (v->dtype == TACHY_F16)
+    if (v->dtype == TACHY_F16 && !v->made_by)
         return "a type other than float32";
     return elements < 1 || elements > INT32_MAX / 2 ? "an empty or very large tensor" : NULL;
 }
 
 const char *tachy_cpu_refuses(const struct tachy_node *n)
+{
+    bool half = n->out->dtype == TACHY_F16;
+    for (int i = 0; i < n->nb_in && !half; i++)
+        half = n->in[i] && n->in[i]->dtype == TACHY_F16;
+    return half ? "a type other than float32" : plan_refuses_form(n);
+}
+
+const char *plan_refuses_form(const struct tachy_node *n)
 {
     const char *why = refuse_value(n->out);
     for (int i = 0; i < n->nb_in && !why; i++)

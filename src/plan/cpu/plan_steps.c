@@ -1,8 +1,6 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
 
-#include <math.h>
-
 // What steps of every kind are made of, and which file makes those of an operator.
 
 struct tachy_value *plan_input(const struct tachy_node *n, int i)
@@ -47,30 +45,6 @@ int plan_operand(struct plan_build *b, const struct tachy_value *v, struct plan_
         return TACHY_OK;
     *out = (struct plan_ref){BASE_WEIGHTS, plan_constant(b, v), plan_view(v)};
     return out->offset < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
-}
-
-struct tachy_act plan_act(const struct tachy_plan_act_of *a)
-{
-    static const enum tachy_act_kind kinds[] = {
-        [TACHY_PLAN_NONE] = TACHY_ACT_NONE,         [TACHY_PLAN_RELU] = TACHY_ACT_CLIP,
-        [TACHY_PLAN_CLIP] = TACHY_ACT_CLIP,         [TACHY_PLAN_LEAKY] = TACHY_ACT_LEAKY,
-        [TACHY_PLAN_PRELU] = TACHY_ACT_PRELU,       [TACHY_PLAN_SIGMOID] = TACHY_ACT_SIGMOID,
-        [TACHY_PLAN_HSIGMOID] = TACHY_ACT_HSIGMOID, [TACHY_PLAN_HSWISH] = TACHY_ACT_HSWISH,
-        [TACHY_PLAN_SWISH] = TACHY_ACT_SWISH,       [TACHY_PLAN_TANH] = TACHY_ACT_TANH,
-        [TACHY_PLAN_EXP] = TACHY_ACT_EXP,           [TACHY_PLAN_SQRT] = TACHY_ACT_SQRT,
-        [TACHY_PLAN_ABS] = TACHY_ACT_ABS,           [TACHY_PLAN_GELU] = TACHY_ACT_GELU,
-        [TACHY_PLAN_GELU_TANH] = TACHY_ACT_GELU_TANH, [TACHY_PLAN_ELU] = TACHY_ACT_ELU,
-        [TACHY_PLAN_SOFTPLUS] = TACHY_ACT_SOFTPLUS, [TACHY_PLAN_MISH] = TACHY_ACT_MISH,
-        [TACHY_PLAN_ERF] = TACHY_ACT_ERF,           [TACHY_PLAN_LEVELS] = TACHY_ACT_LEVELS,
-    };
-    struct tachy_act k = {kinds[a->act], a->a, a->b, NULL};
-    if (a->act == TACHY_PLAN_RELU)
-        k.a = 0, k.b = INFINITY;
-    else if (a->act == TACHY_PLAN_HSWISH)
-        k.a = 1.0f / 6, k.b = 0.5f;
-    else if (a->act == TACHY_PLAN_SWISH)
-        k.a = 1;
-    return k;
 }
 
 int plan_set_act(struct plan_build *b, struct plan_step *s, const struct tachy_node *n,

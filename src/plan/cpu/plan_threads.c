@@ -159,10 +159,10 @@ int tachy_cpu_plan_run_timed(struct tachy_cpu_plan *p, const float *const in[], 
     return TACHY_OK;
 }
 
-void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_cpu_plan_step *step)
+void tachy_cpu_plan_step(const struct tachy_cpu_plan *p, int i, struct tachy_plan_step *step)
 {
     const struct tachy_view *y = &p->steps[i].out.v;
-    *step = (struct tachy_cpu_plan_step){
+    *step = (struct tachy_plan_step){
         tachy_plan_op_name(p->labels[i].op), p->labels[i].name,
         (size_t)y->n * (size_t)y->h * (size_t)y->w * (size_t)y->c * sizeof(float)};
 }

@@ -5,17 +5,6 @@
 
 // Steps of convolutions and matrix products.
 
-struct tachy_conv_shape plan_conv_shape(const struct tachy_node *n)
-{
-    const struct tachy_value *x = n->in[0];
-    const struct tachy_plan_attr *a = &n->attr;
-    return (struct tachy_conv_shape){
-        (int)x->shape[0], (int)x->shape[2], (int)x->shape[3], (int)x->shape[1],
-        (int)n->out->shape[1], a->conv.kernel[0], a->conv.kernel[1], a->conv.stride[0],
-        a->conv.stride[1], a->conv.dilation[0], a->conv.dilation[1], a->conv.pad[0], a->conv.pad[1],
-        a->conv.pad[2], a->conv.pad[3], a->conv.groups};
-}
-
 static const float *data_of(const struct tachy_value *v) { return v ? v->data : NULL; }
 
 static int convolve(struct plan_build *b, struct plan_step *s, const struct tachy_conv_shape *shape,

@@ -19,12 +19,6 @@ int plan_steps_unary(struct plan_build *b, const struct tachy_node *n)
 
 int plan_steps_binary(struct plan_build *b, const struct tachy_node *n)
 {
-    static const enum tachy_binary_kind kinds[] = {
-        [TACHY_PLAN_ADD] = TACHY_BINARY_ADD, [TACHY_PLAN_SUB] = TACHY_BINARY_SUB,
-        [TACHY_PLAN_MUL] = TACHY_BINARY_MUL, [TACHY_PLAN_DIV] = TACHY_BINARY_DIV,
-        [TACHY_PLAN_MIN] = TACHY_BINARY_MIN, [TACHY_PLAN_MAX] = TACHY_BINARY_MAX,
-        [TACHY_PLAN_POW] = TACHY_BINARY_POW,
-    };
     if (n->out->rank > 4 || n->attr.binary > TACHY_PLAN_POW || n->out->dtype != TACHY_F32)
         return plan_steps_spread(b, n);
     struct plan_step *s;
@@ -32,7 +26,7 @@ int plan_steps_binary(struct plan_build *b, const struct tachy_node *n)
     if (err < 0)
         return err;
     s->act = plan_act(&n->attr.act);
-    s->binary = kinds[n->attr.binary];
+    s->binary = plan_binary(n->attr.binary);
     s->run = plan_run_binary;
     s->rows = s->out.v.n * s->out.v.h;
     return TACHY_OK;
@@ -44,39 +38,14 @@ int plan_steps_pool(struct plan_build *b, const struct tachy_node *n)
     int err = plan_begin(b, n, &s);
     if (err < 0)
         return err;
-    const int64_t *x = n->in[0]->shape, *y = n->out->shape;
-    const struct tachy_plan_attr *a = &n->attr;
-    s->pool = (struct tachy_pool_shape){
-        .n = (int)x[0], .h = (int)x[2], .w = (int)x[3], .c = (int)x[1],
-        .kh = a->pool.kernel[0], .kw = a->pool.kernel[1],
-        .stride_h = a->pool.stride[0], .stride_w = a->pool.stride[1],
-        .pad_top = a->pool.pad[0], .pad_left = a->pool.pad[1],
-        .pad_bottom = a->pool.pad[2], .pad_right = a->pool.pad[3],
-        .out_h = (int)y[2], .out_w = (int)y[3],
-        .average = a->pool.average, .count_pad = a->pool.count_padding};
+    s->pool = plan_pool_shape(n);
     s->run = plan_run_pool;
     s->rows = s->out.v.n * s->out.v.h;
     return TACHY_OK;
 }
 
-// A model's scale that is only out / in, rounded: 0, since the exact ratio puts pixels that lie on
-// a border between two where ONNX Runtime's single precision happens to put them.
-static float resize_scale(const struct tachy_node *n, int axis)
-{
-    float given = n->attr.resize.scale[axis];
-    bool ratio = given == (float)n->out->shape[2 + axis] / (float)n->in[0]->shape[2 + axis];
-    return ratio ? 0 : given;
-}
-
 int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
 {
-    static const enum tachy_resize_round rounds[] = {TACHY_ROUND_PREFER_FLOOR, TACHY_ROUND_FLOOR,
-                                                     TACHY_ROUND_PREFER_CEIL, TACHY_ROUND_CEIL};
-    static const enum tachy_resize_place places[] = {
-        [TACHY_PLAN_HALF_PIXEL] = TACHY_RESIZE_HALF,
-        [TACHY_PLAN_ASYMMETRIC] = TACHY_RESIZE_ASYMMETRIC,
-        [TACHY_PLAN_ALIGN_CORNERS] = TACHY_RESIZE_ALIGN,
-        [TACHY_PLAN_PYTORCH_HALF_PIXEL] = TACHY_RESIZE_HALF};
     if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
         return plan_steps_cubic(b, n);
     struct plan_step *s;
@@ -87,16 +56,10 @@ int plan_steps_resize(struct plan_build *b, const struct tachy_node *n)
         err = plan_operand(b, plan_input(n, 2), &s->scale);
     if (err < 0)
         return err;
-    const int64_t *x = n->in[0]->shape, *y = n->out->shape;
-    const struct tachy_plan_attr *a = &n->attr;
-    s->act = plan_act(&a->act);
-    s->add_last = a->act_before_add;
+    s->act = plan_act(&n->attr.act);
+    s->add_last = n->attr.act_before_add;
     s->sums = b->places.sums[n->out->id];
-    s->resize = (struct tachy_resize_shape){
-        (int)x[0], (int)x[2], (int)x[3], (int)x[1], (int)y[2], (int)y[3],
-        resize_scale(n, 0), resize_scale(n, 1),
-        a->resize.mode == TACHY_PLAN_LINEAR ? TACHY_RESIZE_LINEAR : TACHY_RESIZE_NEAREST,
-        places[a->resize.coords], rounds[a->resize.round & 3]};
+    s->resize = plan_resize_shape(n);
     size_t size = tachy_resize_tables_size(&s->resize);
     s->weights = plan_weights(b->plan, (size + sizeof(float) - 1) / sizeof(float));
     if (!size || s->weights < 0)

@@ -1,4 +1,4 @@
-#include "plan/cpu/spans.h"
+#include "plan/spans.h"
 
 #include "base/base.h"
 

@@ -1,6 +1,7 @@
+#include "plan/place.h"
+
 #include "base/base.h"
-#include "plan/cpu/plan_parts.h"
-#include "plan/cpu/spans.h"
+#include "plan/spans.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 struct slot {
     int base;            // BASE_ARENA, or an input or output
     ptrdiff_t offset;    // in the arena
-    size_t size;         // floats
+    size_t size;         // units
     int first, last;     // nodes between which it holds something
 };
 
@@ -18,9 +19,15 @@ struct placing {
     const struct tachy_graph *g;
     struct plan_ref *ref, *sums; // base: the slot until the end
     struct slot *slots;
-    bool *joined, apart;
+    bool *joined;
+    const struct plan_place_rules *rules;
     int nb_slots, nb_times; // nodes, and the end
 };
+
+static size_t unit(const struct plan_place_rules *r, const struct tachy_value *v)
+{
+    return r->own_types ? tachy_dtype_size(v->dtype) : 1;
+}
 
 struct tachy_view plan_view(const struct tachy_value *v)
 {
@@ -70,20 +77,30 @@ static bool is_renaming(const struct tachy_node *n, const struct tachy_view *in)
     return plan_is_dense(in);
 }
 
-static bool takes_views(enum tachy_plan_op op)
+// Whether it works along an axis, for which a GPU's kernels want dense tensors.
+static bool is_along(enum tachy_plan_op op)
 {
+    return op == TACHY_OP_REDUCE || op == TACHY_OP_ARG || op == TACHY_OP_SOFTMAX;
+}
+
+static bool takes_views(const struct plan_place_rules *r, enum tachy_plan_op op)
+{
+    if (r->own_types && is_along(op))
+        return false;
     return op != TACHY_OP_RESHAPE && op != TACHY_OP_MATMUL && op != TACHY_OP_LAYER_NORM;
 }
 
 // Whether a part of a larger tensor will do for `v` wherever it is read.
-static bool may_be_view(const struct tachy_graph *g, const struct tachy_value *v)
+static bool may_be_view(const struct placing *p, const struct tachy_value *v)
 {
+    const struct tachy_graph *g = p->g;
     if (v->rank != 4)
         return false;
     for (const struct tachy_use *u = v->used; u; u = u->next) {
         const struct tachy_node *n = u->by;
         ptrdiff_t i = u - n->use;
-        if (!takes_views(n->op) || i == (n->op == TACHY_OP_RESIZE ? 2 : 4) || (i == 1 && n->op == TACHY_OP_CONV))
+        bool dense = n->op == TACHY_OP_RESIZE ? i == 2 : n->op == TACHY_OP_CONV && (i == 1 || i == 4); // weights, scales
+        if (!takes_views(p->rules, n->op) || dense)
             return false;
     }
     for (int i = 0; i < g->nb_out; i++)
@@ -102,20 +119,28 @@ static bool is_step_slice(const struct tachy_node *n)
 
 static void new_slot(struct placing *p, const struct tachy_value *v, int base)
 {
-    p->ref[v->id] = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
-    size_t size = p->joined[v->id] ? 0 : (size_t)tachy_value_elements(v);
+    struct plan_ref *r = &p->ref[v->id];
+    int pixel = p->rules->pixel ? p->rules->pixel(v) : 0;
+    *r = (struct plan_ref){p->nb_slots, 0, plan_view(v)};
+    if (pixel) {
+        r->v.pixel = pixel;
+        r->v.row = pixel * (ptrdiff_t)r->v.w;
+        r->v.image = r->v.row * r->v.h;
+    }
+    size_t elements = pixel ? (size_t)(r->v.image * r->v.n) : (size_t)tachy_value_elements(v);
+    size_t size = p->joined[v->id] ? 0 : elements * unit(p->rules, v);
     p->slots[p->nb_slots++] = (struct slot){base, 0, size, INT_MAX, 0};
 }
 
 // The part of `whole` that begins at `start` along an axis, with the shape of `v`.
-static struct plan_ref sub_view(const struct plan_ref *whole, const struct tachy_value *v,
+static struct plan_ref sub_view(const struct placing *p, const struct plan_ref *whole, const struct tachy_value *v,
                                 const int64_t *start)
 {
     ptrdiff_t stride[TACHY_MAX_RANK];
     struct plan_ref r = {whole->base, whole->offset, plan_view(v)};
     plan_strides(v, &whole->v, stride);
     for (int i = 0; i < v->rank; i++)
-        r.offset += start[i] * stride[i];
+        r.offset += start[i] * stride[i] * (ptrdiff_t)unit(p->rules, v);
     r.v.pixel = whole->v.pixel, r.v.row = whole->v.row, r.v.image = whole->v.image;
     return r;
 }
@@ -128,11 +153,12 @@ static void place_part(struct placing *p, const struct tachy_node *n, const stru
     const struct tachy_value *whole = n->out;
     bool writes = by && by->op != TACHY_OP_RESHAPE && by->op != TACHY_OP_TRANSPOSE &&
                   by->op != TACHY_OP_SLICE && by->op != TACHY_OP_MATMUL && by->op != TACHY_OP_PAD;
-    if (!writes || p->ref[v->id].base != NO_BASE || v->nhwc != whole->nhwc || !may_be_view(p->g, v))
+    if (!writes || p->ref[v->id].base != NO_BASE || v->nhwc != whole->nhwc || !may_be_view(p, v) ||
+        (p->rules->own_types && (is_along(by->op) || v->dtype != whole->dtype)))
         return;
     if (p->ref[whole->id].base == NO_BASE)
         new_slot(p, whole, BASE_ARENA);
-    p->ref[v->id] = sub_view(&p->ref[whole->id], v, start);
+    p->ref[v->id] = sub_view(p, &p->ref[whole->id], v, start);
 }
 
 // Places what a Concat's or Pad's producers can write straight into its output, which lies where it is to lie.
@@ -186,9 +212,11 @@ static bool place_alias(struct placing *p, const struct tachy_node *n)
     const struct plan_ref *in = &p->ref[x->id];
     if (in->base == NO_BASE) // a constant
         return false;
+    if (p->rules->own_types && x->dtype != n->out->dtype)
+        return false;
     if (n->op == TACHY_OP_SLICE && is_step_slice(n) && x->nhwc == n->out->nhwc &&
-        may_be_view(p->g, n->out)) {
-        p->ref[n->out->id] = sub_view(in, n->out, n->attr.slice.start);
+        may_be_view(p, n->out)) {
+        p->ref[n->out->id] = sub_view(p, in, n->out, n->attr.slice.start);
         return true;
     }
     bool same = n->op == TACHY_OP_RESHAPE && plan_is_dense(&in->v) &&
@@ -219,10 +247,10 @@ static void place_outputs(struct placing *p, int end)
             continue;
         struct slot *s = &p->slots[r->base];
         touch(p, v, end);
-        if (v->dtype != TACHY_F32) // leaves the arena in its own type
+        if (v->dtype != TACHY_F32 && !p->rules->own_types) // leaves the arena in its own type
             continue;
         if (s->base == BASE_ARENA && !r->offset && plan_is_dense(&r->v) &&
-            s->size == (size_t)tachy_value_elements(v) && (!v->nhwc || plan_order_is_free(v)))
+            s->size == (size_t)tachy_value_elements(v) * unit(p->rules, v) && (!v->nhwc || plan_order_is_free(v)))
             s->base = BASE_INPUTS + p->g->nb_in + i;
     }
 }
@@ -259,6 +287,7 @@ static int colour(struct placing *p, struct plan_places *out)
 {
     struct slot **order = malloc(sizeof(*order) * (size_t)TACHY_MAX(p->nb_slots, 1));
     struct plan_spans spans;
+    size_t align = p->rules->own_types ? 256 : 16;
     int n = 0, err = plan_spans_open(&spans, p->nb_times);
     if (!order)
         err = TACHY_ERR_NOMEM;
@@ -269,7 +298,7 @@ static int colour(struct placing *p, struct plan_places *out)
         qsort(order, (size_t)n, sizeof(*order), larger);
     for (int i = 0; i < n && !err; i++) {
         struct slot *s = order[i];
-        size_t size = TACHY_ALIGN(s->size, 16), at = plan_spans_lowest(&spans, s->first, s->last, size);
+        size_t size = TACHY_ALIGN(s->size, align), at = plan_spans_lowest(&spans, s->first, s->last, size);
         err = plan_spans_take(&spans, s->first, s->last, at, size);
         s->offset = (ptrdiff_t)at;
         out->arena = TACHY_MAX(out->arena, at + size);
@@ -287,14 +316,14 @@ static void place_all(struct placing *p)
     for (int i = 0; i < g->nb_values; i++)
         p->ref[i].base = p->sums[i].base = NO_BASE;
     for (int i = 0; i < g->nb_in; i++) {
-        new_slot(p, g->in[i], g->in[i]->dtype == TACHY_F32 ? BASE_INPUTS + i : BASE_ARENA);
+        new_slot(p, g->in[i], g->in[i]->dtype == TACHY_F32 || p->rules->own_types ? BASE_INPUTS + i : BASE_ARENA);
         touch(p, g->in[i], 0);
     }
     for (const struct tachy_node *n = g->last; n; n = n->prev) // outer ones first
         if (n->out->rank == 4)
             place_parts(p, n);
     for (const struct tachy_node *n = g->first; n; n = n->next, at++) {
-        p->joined[n->out->id] = !p->apart && plan_joins(n);
+        p->joined[n->out->id] = p->rules->joins && p->rules->joins(n);
         if (p->ref[n->out->id].base == NO_BASE && !place_alias(p, n))
             new_slot(p, n->out, BASE_ARENA);
         place_sums(p, n, at);
@@ -319,10 +348,10 @@ static void settle(const struct placing *p, struct plan_ref *ref)
     }
 }
 
-int plan_place(struct plan_places *out, const struct tachy_graph *g, bool apart, bool own)
+int plan_place(struct plan_places *out, const struct tachy_graph *g, const struct plan_place_rules *rules)
 {
     size_t n = (size_t)TACHY_MAX(g->nb_values, 1);
-    struct placing p = {.g = g, .apart = apart};
+    struct placing p = {.g = g, .rules = rules};
     p.ref = calloc(n, sizeof(*p.ref));
     p.sums = calloc(n, sizeof(*p.sums));
     p.slots = calloc(2 * n, sizeof(*p.slots)); // of values and of their sums
@@ -331,7 +360,7 @@ int plan_place(struct plan_places *out, const struct tachy_graph *g, bool apart,
     *out = (struct plan_places){.ref = p.ref, .sums = p.sums, .joined = p.joined};
     if (err == TACHY_OK) {
         place_all(&p);
-        err = own ? separate(&p, out) : colour(&p, out);
+        err = rules->own_bases ? separate(&p, out) : colour(&p, out);
     }
     if (err == TACHY_OK) {
         settle(&p, p.ref);

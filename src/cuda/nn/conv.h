@@ -1,0 +1,46 @@
+#pragma once
+#include "cuda/nn/launch.h"
+#include "cuda/nn/tensor.h"
+
+// Convolution: y = epilogue(bias + sum of x * weights). Twin: tachy_ref_conv().
+//
+// Several kernels compute it, each launcher returns CUDA_INVALID_VALUE for what it cannot do:
+//   conv            any shape, groups and scale, float32 and float16, plain multiply-adds in float32
+//   conv_tma        float16, no groups; compute capability 9.0 (TMA and wgmma). cin and cout multiples of 8, tensors
+//                   aligned for vectors. Taps that lie in the padding for a whole tile are skipped.
+//   conv_depthwise  groups = cin = cout, float16 and float32; weights lie differently
+//   conv_stem       a network's first: float16, cin at most in.pixel, which is 4 or 8 (with 4 an even stride); what lies
+//                   in a pixel after cin must be finite. No groups, dilation or added tensor; compute capability 8.0
+struct tachy_nn_conv {
+    struct tachy_conv_shape shape;
+    struct tachy_nn_tensor in, out;
+    cuda_address weights; // of `dtype`: [cout][kh][kw][cin / groups]; conv_depthwise: [kh][kw][c]
+    cuda_address bias;    // float32 [cout]; 0: none
+    // conv alone: each input channel times this first, float32 [cin] for each image, `scale_image` apart; 0: none.
+    cuda_address scale;
+    int64_t scale_image;
+    struct tachy_nn_epilogue epilogue;
+    enum tachy_dtype dtype; // of in, out, weights and what is added
+    // conv_depthwise: sums of what is stored, float32 [n][parts][cout] with tachy_nn_depthwise_parts() parts of an image,
+    // overwritten; the same bits in each run. 0: not wanted.
+    cuda_address sums;
+    // conv_tma: which of its tile shapes, 0 to TACHY_NN_TMA_VARIANTS - 1: what is fastest is found by time. All give
+    // the same results but for the order of sums.
+    int variant;
+};
+TACHY_NN_LAUNCHER(conv, tachy_nn_conv)
+TACHY_NN_LAUNCHER(conv_depthwise, tachy_nn_conv)
+TACHY_NN_LAUNCHER(conv_stem, tachy_nn_conv)
+TACHY_NN_LAUNCHER(conv_tma, tachy_nn_conv)
+
+// How many variants the kernels have (not each fits each shape).
+enum { TACHY_NN_TMA_VARIANTS = 10 };
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+// Parts of an image that conv_depthwise sums apart, at most 64; of all of `a` but the addresses, which must be aligned alike.
+int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a);
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,483 @@
+#include "cuda/nn/conv.h"
+#include "cuda/nn/hopper.cuh"
+#include "cuda/nn/tensor.cuh"
+
+// Implicit matrix product by TMA and wgmma. A tile is 128 BLOCKS output pixels (a box of tw x th pixels of tn images)
+// by COLUMNS output channels. For each tap and each 64 input channels one TMA box brings the pixels shifted by the tap
+// (what is outside is zero) and one the weights, four to eight such steps ahead. Two warpgroups multiply, each half
+// of the pixels; their results go through shared memory and TMA to the output, while the loads of the next tile run.
+// Taps that lie in the padding for a whole tile are left out. A cluster of SPLIT blocks may share a tile: each takes a
+// part of the steps, the sums meet in shared memory.
+enum { CONSUMERS = 256, THREADS = CONSUMERS + 128, DEPTH = 64, MOST_ORDER = 512, SHARED = 227 * 1024 };
+
+template <int BLOCKS, int COLUMNS> struct layout { // of shared memory: stages, staging, biases, barriers
+    static constexpr int PIXELS = 128 * BLOCKS, A_BYTES = PIXELS * DEPTH * 2, B_BYTES = COLUMNS * DEPTH * 2;
+    static constexpr int STAGE = A_BYTES + B_BYTES, CHUNK = 64 * 64 * 2, STAGING = 4 * CHUNK; // two chunks a warpgroup
+    static constexpr int BIASES = 2 * COLUMNS * (int)sizeof(float), BARRIERS = 256;
+    // Swizzled tiles begin at multiples of 1024, as shared memory does after what the system has of it.
+    static constexpr int SPARE = 512, STAGES_FIT = (SHARED - SPARE - STAGING - BIASES - BARRIERS) / STAGE;
+    static constexpr int STAGES = STAGES_FIT < 8 ? STAGES_FIT : 8;
+    static constexpr int USED = STAGES * STAGE + STAGING + BIASES + BARRIERS, BYTES = USED + SPARE;
+};
+
+struct work { // of one launch
+    CUtensorMap in, weights, out, add;
+    tachy_conv_shape s;
+    tachy_nn_act act;
+    const float *bias;
+    int out_h, out_w;
+    int tw, th, tn;                 // a tile; powers of two
+    int tiles_x, tiles_y, tiles_n, columns; // columns: of COLUMNS channels
+    int tiles, chunks;              // chunks: of 64 input channels
+    bool has_add, add_last, ordered;
+    uint16_t order[MOST_ORDER];     // of the tiles in an image, most steps first
+};
+
+struct tile {
+    int n, y, x, channel; // its first
+    int rows, row0, taps_in_row, column0; // valid taps: rows row0.., columns column0..
+};
+
+// Taps k whose input o * stride - pad + k * dilation, for o in [from, to), meets [0, size): they are adjacent. At least
+// one is given, so that a tile has a sum.
+__host__ __device__ static inline int valid_taps(int from, int to, int stride, int pad, int dilation, int taps, int size, int *first)
+{
+    int low = from * stride - pad, high = (to - 1) * stride - pad, n = 0;
+    *first = 0;
+    for (int k = 0; k < taps; k++)
+        if (high + k * dilation >= 0 && low + k * dilation < size) {
+            if (!n)
+                *first = k;
+            n++;
+        }
+    return n ? n : 1;
+}
+
+__device__ static inline tile tile_of(const work &w, int rank, int columns_each)
+{
+    tile t;
+    t.channel = rank % w.columns * columns_each;
+    rank /= w.columns;
+    int in_image = rank / w.tiles_n;
+    t.n = rank % w.tiles_n * w.tn;
+    if (w.ordered)
+        in_image = w.order[in_image];
+    t.y = in_image / w.tiles_x * w.th;
+    t.x = in_image % w.tiles_x * w.tw;
+    const tachy_conv_shape &s = w.s;
+    t.rows = valid_taps(t.y, min(t.y + w.th, w.out_h), s.stride_h, s.pad_top, s.dil_h, s.kh, s.h, &t.row0);
+    t.taps_in_row = valid_taps(t.x, min(t.x + w.tw, w.out_w), s.stride_w, s.pad_left, s.dil_w, s.kw, s.w, &t.column0);
+    return t;
+}
+
+// The k-th tile of this block (of this cluster): to and fro, so that who had a long one gets a short one.
+__device__ static inline int rank_of(int k, int block, int blocks) { return k * blocks + (k & 1 ? blocks - 1 - block : block); }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+template <class L, int SPLIT>
+__device__ static void produce(const work &w, uint32_t stages, uint32_t full, uint32_t empty, int columns_each)
+{
+    int s = 0, cluster = blockIdx.x / SPLIT, clusters = gridDim.x / SPLIT, part = SPLIT > 1 ? cluster_rank() : 0;
+    uint32_t phase = 1;
+    for (int k = 0, rank; (rank = rank_of(k, cluster, clusters)) < w.tiles; k++) {
+        tile t = tile_of(w, rank, columns_each);
+        int steps = t.rows * t.taps_in_row * w.chunks, end = (part + 1) * steps / SPLIT;
+        for (int i = part * steps / SPLIT; i < end; i++) {
+            int chunk = i % w.chunks, tap = i / w.chunks, r = t.row0 + tap / t.taps_in_row, q = t.column0 + tap % t.taps_in_row;
+            barrier_wait(empty + 8 * s, phase);
+            uint32_t a = stages + s * L::STAGE, bar = full + 8 * s;
+            barrier_expect(bar, L::STAGE);
+            tma_load(a, &w.in, bar, chunk * DEPTH, t.x * w.s.stride_w - w.s.pad_left + q * w.s.dil_w,
+                     t.y * w.s.stride_h - w.s.pad_top + r * w.s.dil_h, t.n);
+            tma_load(a + L::A_BYTES, &w.weights, bar, chunk * DEPTH, r * w.s.kw + q, t.channel);
+            if (++s == L::STAGES)
+                s = 0, phase ^= 1;
+        }
+    }
+}
+
+// The sums of a tile: each warpgroup has BLOCKS times 64 pixels.
+template <class L, int BLOCKS, int N>
+__device__ static inline void multiply(float (&d)[BLOCKS][N / 2], uint32_t stages, uint32_t full, uint32_t empty, int steps, int &s,
+                                       uint32_t &phase, int group, int lane)
+{
+    int before = -1;
+    for (int i = 0; i < steps; i++) {
+        barrier_wait(full + 8 * s, phase);
+        uint64_t a = tile_descriptor(stages + s * L::STAGE + group * BLOCKS * 64 * DEPTH * 2);
+        uint64_t b = tile_descriptor(stages + s * L::STAGE + L::A_BYTES);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < DEPTH / 16; k++)
+#pragma unroll
+            for (int m = 0; m < BLOCKS; m++)
+                wgmma(d[m], a + m * (64 * DEPTH * 2 / 16) + 2 * k, b + 2 * k, i || k);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (before >= 0 && lane == 0)
+            barrier_arrive(empty + 8 * before);
+        before = s;
+        if (++s == L::STAGES)
+            s = 0, phase ^= 1;
+    }
+    wgmma_wait<0>();
+    if (before >= 0 && lane == 0)
+        barrier_arrive(empty + 8 * before);
+}
+
+__device__ static inline uint32_t halves(float a, float b)
+{
+    __half2 h = __floats2half2_rn(a, b);
+    return *reinterpret_cast<uint32_t *>(&h);
+}
+__device__ static inline float2 floats(uint32_t v) { return __half22float2(*reinterpret_cast<__half2 *>(&v)); }
+
+struct place { // of one warpgroup's thread
+    int group, warp, lane, thread;
+    uint32_t staging, added; // two chunks; two barriers of what is added
+    float *bias;             // of the tile's channels
+};
+
+// What is added to chunk u (64 pixels of block `block`, 64 channels) into the buffer of `turn`. One thread calls it.
+__device__ static inline void fetch_added(const work &w, const tile &t, const place &p, int block, int channel, int turn)
+{
+    int pixel = block * 64;
+    uint32_t bar = p.added + 8 * (turn & 1);
+    barrier_expect(bar, 64 * 64 * 2);
+    tma_load(p.staging + (turn & 1) * (64 * 64 * 2), &w.add, bar, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th,
+             t.n + pixel / w.tw / w.th);
+}
+
+// Added to d, or returned in `more` if it comes after the activation.
+__device__ static inline void take_added(const work &w, uint32_t line, int row, int lane, float (&d)[32], float (&more)[32])
+{
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+        uint32_t r[4];
+        matrices_get(r, line + (((j + (lane >> 4)) ^ (row & 7)) << 4));
+#pragma unroll
+        for (int k = 0; k < 4; k++) { // matrices: rows 0 and 8 of j, of j + 1
+            float2 v = floats(r[k]);
+            int i = (j + k / 2) * 4 + k % 2 * 2;
+            more[i] = v.x, more[i + 1] = v.y;
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < 32; k++)
+        d[k] += w.add_last ? 0.0f : more[k];
+}
+
+// 64 pixels by 64 channels from the sums in d to the output. `turn` counts the chunks.
+__device__ static inline void store_chunk(const work &w, const tile &t, const place &p, float (&d)[32], int block, int channel, int turn)
+{
+    uint32_t buffer = p.staging + (turn & 1) * (64 * 64 * 2), row = p.lane % 8 + (p.lane & 8);
+    uint32_t line = buffer + (p.warp * 16 + row) * 128;
+    int pixel = block * 64;
+    float more[32];
+    const float *bias = p.bias + channel - t.channel + p.lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        float2 b = *reinterpret_cast<const float2 *>(bias + j * 8);
+        d[j * 4] += b.x, d[j * 4 + 1] += b.y, d[j * 4 + 2] += b.x, d[j * 4 + 3] += b.y;
+    }
+    if (w.has_add) {
+        barrier_wait(p.added + 8 * (turn & 1), turn >> 1 & 1);
+        take_added(w, line, row, p.lane, d, more);
+    }
+    activate_common<32>(w.act, d);
+    if (w.has_add && w.add_last)
+#pragma unroll
+        for (int k = 0; k < 32; k++)
+            d[k] += more[k];
+    if (!w.has_add) { // else what was added came where the chunk before last had been read
+        if (p.thread == 0)
+            tma_store_read<1>();
+        named_barrier(1 + p.group, 128);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+        uint32_t r[4] = {halves(d[j * 4], d[j * 4 + 1]), halves(d[j * 4 + 2], d[j * 4 + 3]), halves(d[j * 4 + 4], d[j * 4 + 5]),
+                         halves(d[j * 4 + 6], d[j * 4 + 7])};
+        matrices_put(line + (((j + (p.lane >> 4)) ^ (row & 7)) << 4), r);
+    }
+    fence_async();
+    named_barrier(1 + p.group, 128);
+    if (p.thread == 0)
+        tma_store(&w.out, buffer, channel, t.x + pixel % w.tw, t.y + pixel / w.tw % w.th, t.n + pixel / w.tw / w.th);
+}
+
+// Every block of the cluster gets the others' sums of the chunks that are its own: chunk u of a warpgroup is block
+// u % SPLIT's. They are received where the stages were.
+template <int BLOCKS, int N, int SPLIT>
+__device__ static inline void meet(float (&d)[BLOCKS][N / 2], uint32_t stages, const place &p, int mine)
+{
+    constexpr int UNITS = BLOCKS * N / 64;
+    cluster_sync(); // nobody's stages are needed any more
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        int owner = u % SPLIT, from = (mine - owner + SPLIT) % SPLIT - 1;
+        uint32_t to = stages + ((((u / SPLIT) * (SPLIT - 1) + from) * 2 + p.group) * 8 * 128 + p.thread) * 16;
+        if (owner != mine)
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                const float *v = d[u / (N / 64)] + u % (N / 64) * 32 + k * 4;
+                cluster_put(to + k * 128 * 16, owner, v[0], v[1], v[2], v[3]);
+            }
+    }
+    cluster_sync();
+#pragma unroll
+    for (int u = 0; u < UNITS; u++)
+        if (u % SPLIT == mine)
+#pragma unroll
+            for (int from = 0; from < SPLIT - 1; from++)
+#pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    uint32_t at = stages + ((((u / SPLIT) * (SPLIT - 1) + from) * 2 + p.group) * 8 * 128 + p.thread + k * 128) * 16;
+                    float *v = d[u / (N / 64)] + u % (N / 64) * 32 + k * 4, x, y, z, q;
+                    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(x), "=f"(y), "=f"(z), "=f"(q) : "r"(at) : "memory");
+                    v[0] += x, v[1] += y, v[2] += z, v[3] += q;
+                }
+}
+
+// Chunk u of a warpgroup's: 64 pixels of block u / (N / 64) and 64 channels. Whether it is this block's and there.
+template <int N, int SPLIT> __device__ static inline bool is_mine(const work &w, const tile &t, int u, int part)
+{
+    return u % SPLIT == part && t.channel + u % (N / 64) * 64 < w.s.cout;
+}
+
+template <int BLOCKS, int N, int SPLIT>
+__device__ static inline void store_tile(const work &w, const tile &t, const place &p, float (&d)[BLOCKS][N / 2], int part, int &turn)
+{
+    constexpr int UNITS = BLOCKS * N / 64;
+    int ahead = 0; // the first chunk whose added tensor was not asked for, and its turn
+    int turn_ahead = turn;
+    auto fetch = [&]() {
+        for (; ahead < UNITS && !is_mine<N, SPLIT>(w, t, ahead, part); ahead++)
+            ;
+        if (ahead == UNITS)
+            return;
+        fetch_added(w, t, p, p.group * BLOCKS + ahead / (N / 64), t.channel + ahead % (N / 64) * 64, turn_ahead++);
+        ahead++;
+    };
+    bool fetches = w.has_add && p.thread == 0;
+    if (fetches) {
+        tma_store_read<0>();
+        fetch();
+    }
+#pragma unroll
+    for (int u = 0; u < UNITS; u++)
+        if (is_mine<N, SPLIT>(w, t, u, part)) {
+            if (fetches) {
+                tma_store_read<0>();
+                fetch();
+            }
+            store_chunk(w, t, p, *reinterpret_cast<float(*)[32]>(d[u / (N / 64)] + u % (N / 64) * 32), p.group * BLOCKS + u / (N / 64),
+                        t.channel + u % (N / 64) * 64, turn);
+            turn++;
+        }
+}
+
+template <class L, int BLOCKS, int N, int SPLIT>
+__device__ static void consume(const work &w, uint32_t stages, uint32_t full, uint32_t empty, const place &p)
+{
+    int s = 0, turn = 0, cluster = blockIdx.x / SPLIT, clusters = gridDim.x / SPLIT, part = SPLIT > 1 ? cluster_rank() : 0;
+    uint32_t phase = 0;
+    float d[BLOCKS][N / 2];
+    for (int k = 0, rank; (rank = rank_of(k, cluster, clusters)) < w.tiles; k++) {
+        tile t = tile_of(w, rank, N);
+        // The chunks' barriers are between this and its readers, and between the readers before and this.
+        for (int c = p.thread; c < N; c += 128)
+            p.bias[c] = w.bias && t.channel + c < w.s.cout ? w.bias[t.channel + c] : 0.0f;
+        named_barrier(1 + p.group, 128);
+        int steps = t.rows * t.taps_in_row * w.chunks;
+        multiply<L, BLOCKS, N>(d, stages, full, empty, (part + 1) * steps / SPLIT - part * steps / SPLIT, s, phase, p.group, p.lane);
+        if (SPLIT > 1)
+            meet<BLOCKS, N, SPLIT>(d, stages, p, part);
+        store_tile<BLOCKS, N, SPLIT>(w, t, p, d, part, turn);
+    }
+    if (p.thread == 0)
+        tma_store_read<0>(); // shared memory goes with the block
+}
+#endif
+
+template <int BLOCKS, int N, int SPLIT> __global__ void __launch_bounds__(THREADS, 1) conv_tma(const __grid_constant__ work w)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef layout<BLOCKS, N> L;
+    extern __shared__ uint8_t raw[];
+    uint32_t start = shared_at(raw), stages = (start + 1023) & ~1023u, staging = stages + L::STAGES * L::STAGE;
+    uint32_t biases = staging + L::STAGING, full = biases + L::BIASES, empty = full + 8 * L::STAGES, added = empty + 8 * L::STAGES;
+    if (stages - start > L::SPARE)
+        __trap();
+    if (threadIdx.x == 0) {
+        tma_prefetch(&w.in), tma_prefetch(&w.weights), tma_prefetch(&w.out);
+        for (int i = 0; i < L::STAGES; i++) {
+            barrier_init(full + 8 * i, 1);
+            barrier_init(empty + 8 * i, CONSUMERS / 32);
+        }
+        for (int i = 0; i < 4; i++)
+            barrier_init(added + 8 * i, 1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x == 0)
+            produce<L, SPLIT>(w, stages, full, empty, N);
+        if (SPLIT > 1) { // as meet()
+            __syncwarp();
+            cluster_sync();
+            cluster_sync();
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        int group = threadIdx.x / 128 - 1;
+        place p = {group, (int)threadIdx.x / 32 % 4, (int)threadIdx.x % 32, (int)threadIdx.x % 128, staging + group * 2 * L::CHUNK,
+                   added + group * 16, reinterpret_cast<float *>(raw + (biases - start)) + group * N};
+        consume<L, BLOCKS, N, SPLIT>(w, stages, full, empty, p);
+    }
+#endif
+}
+
+typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
+                              const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                              CUtensorMapFloatOOBfill);
+static encode_fn encoder(void)
+{
+    static encode_fn found;
+    void *fn = NULL;
+    cudaDriverEntryPointQueryResult result;
+    if (!found && cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000, cudaEnableDefault, &result) == cudaSuccess)
+        found = (encode_fn)fn;
+    return found;
+}
+
+static bool encode(CUtensorMap *map, cuda_address data, int rank, const int64_t *size, const int64_t *stride, const int *box, const int *step)
+{
+    cuuint64_t sizes[4], strides[3];
+    cuuint32_t boxes[4], steps[4];
+    for (int d = 0; d < rank; d++) {
+        sizes[d] = (cuuint64_t)size[d], boxes[d] = (cuuint32_t)(box[d] * step[d]), steps[d] = (cuuint32_t)step[d];
+        if (d)
+            strides[d - 1] = (cuuint64_t)stride[d] * 2;
+    }
+    encode_fn fn = encoder();
+    return fn && fn(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, (cuuint32_t)rank, at<void>(data), sizes, strides, boxes, steps,
+                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// A picture of c channels by boxes of 64 channels and w x h pixels of n images, `sw` and `sh` apart.
+static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, int w, int h, int n, const int box[3], int sw, int sh)
+{
+    int64_t size[4] = {c, w, h, n}, stride[4] = {1, t->pixel, t->row, t->image ? t->image : t->row * h};
+    int boxes[4] = {DEPTH, box[0], box[1], box[2]}, step[4] = {1, sw, sh, 1};
+    return encode(map, t->data, 4, size, stride, boxes, step);
+}
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+// The box of `pixels` pixels with the fewest tiles; of equal ones the squarest, whose padding is skipped soonest.
+static void choose_tile(work *w, int pixels, int n)
+{
+    int64_t best = INT64_MAX;
+    for (int tn = 1; tn <= pixels && tn < 2 * n; tn *= 2)
+        for (int th = 1; th * tn <= pixels; th *= 2) {
+            int tw = pixels / th / tn;
+            if (tw * w->s.stride_w > 256 || th * w->s.stride_h > 256)
+                continue;
+            int64_t tiles = (int64_t)parts(w->out_w, tw) * parts(w->out_h, th) * parts(n, tn);
+            int64_t cost = tiles * 1024 + (tw > th ? tw / th : th / tw) + tn * 64;
+            if (cost < best)
+                best = cost, w->tw = tw, w->th = th, w->tn = tn;
+        }
+    w->tiles_x = parts(w->out_w, w->tw), w->tiles_y = parts(w->out_h, w->th), w->tiles_n = parts(n, w->tn);
+}
+
+// Taps of an image's i-th tile.
+static int taps_of(const work *w, int i)
+{
+    const tachy_conv_shape *s = &w->s;
+    int y = i / w->tiles_x * w->th, x = i % w->tiles_x * w->tw, first;
+    return valid_taps(y, least(y + w->th, w->out_h), s->stride_h, s->pad_top, s->dil_h, s->kh, s->h, &first) *
+           valid_taps(x, least(x + w->tw, w->out_w), s->stride_w, s->pad_left, s->dil_w, s->kw, s->w, &first);
+}
+
+// Tiles of an image with the most steps first.
+static void order_tiles(work *w)
+{
+    int count = w->tiles_x * w->tiles_y, cost[MOST_ORDER];
+    w->ordered = count <= MOST_ORDER && w->s.kh * w->s.kw > 1;
+    for (int i = 0; w->ordered && i < count; i++) {
+        int mine = taps_of(w, i), k = i;
+        for (; k > 0 && cost[k - 1] < mine; k--)
+            cost[k] = cost[k - 1], w->order[k] = w->order[k - 1];
+        cost[k] = mine, w->order[k] = (uint16_t)i;
+    }
+}
+
+// A cluster's tile: each block must have a step, for its sums begin with one.
+static bool may_split(const work *w, int64_t tiles, int split, int sms)
+{
+    bool fits = tiles * split <= sms;
+    for (int i = 0; fits && i < w->tiles_x * w->tiles_y; i++)
+        fits = taps_of(w, i) * w->chunks >= split;
+    return fits;
+}
+
+template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a, cuda_stream stream)
+{
+    typedef layout<BLOCKS, N> L;
+    static_assert(L::STAGES >= 4 && L::BYTES <= SHARED, "shared memory");
+    work w;
+    w.s = a->shape;
+    const tachy_conv_shape *s = &w.s;
+    w.act = a->epilogue.act, w.bias = at<const float>(a->bias);
+    w.out_h = tachy_conv_out_h(s), w.out_w = tachy_conv_out_w(s);
+    w.has_add = a->epilogue.add.data != 0, w.add_last = a->epilogue.add_last;
+    choose_tile(&w, L::PIXELS, s->n);
+    order_tiles(&w);
+    w.columns = parts(s->cout, N), w.chunks = parts(s->cin, DEPTH);
+    int64_t tiles = (int64_t)w.tiles_x * w.tiles_y * w.tiles_n * w.columns;
+    int sms = attribute(cudaDevAttrMultiProcessorCount);
+    if (tiles < 1 || tiles > INT32_MAX / 64 || (SPLIT > 1 && !may_split(&w, tiles, SPLIT, sms)) || (N > 64 && N / 2 >= s->cout))
+        return cudaErrorInvalidValue;
+    w.tiles = (int)tiles;
+    // What a warpgroup stores at once: 64 pixels of the box, in its order.
+    int box[3] = {w.tw, w.th, w.tn}, part[3] = {least(w.tw, 64), 1, 1};
+    part[1] = least(w.th, 64 / part[0]), part[2] = 64 / part[0] / part[1];
+    int64_t size[3] = {s->cin, s->kh * s->kw, s->cout}, stride[3] = {1, s->cin, (int64_t)s->cin * s->kh * s->kw};
+    int rows[3] = {DEPTH, 1, N}, one[3] = {1, 1, 1};
+    if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, s->n, box, s->stride_w, s->stride_h) ||
+        !encode(&w.weights, a->weights, 3, size, stride, rows, one) ||
+        !encode_picture(&w.out, &a->out, s->cout, w.out_w, w.out_h, s->n, part, 1, 1) ||
+        !encode_picture(&w.add, w.has_add ? &a->epilogue.add : &a->out, s->cout, w.out_w, w.out_h, s->n, part, 1, 1))
+        return cudaErrorInvalidValue;
+    cudaError_t err = cudaFuncSetAttribute(conv_tma<BLOCKS, N, SPLIT>, cudaFuncAttributeMaxDynamicSharedMemorySize, L::BYTES);
+    if (err != cudaSuccess)
+        return err;
+    cudaLaunchConfig_t c = {};
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = SPLIT, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    c.gridDim = dim3((unsigned)least((int)tiles, sms / SPLIT) * SPLIT);
+    c.blockDim = dim3(THREADS), c.dynamicSmemBytes = L::BYTES, c.stream = on(stream), c.attrs = &cluster, c.numAttrs = 1;
+    return cudaLaunchKernelEx(&c, conv_tma<BLOCKS, N, SPLIT>, w);
+}
+
+int tachy_nn_run_conv_tma(const struct tachy_nn_conv *a, cuda_stream stream)
+{
+    const tachy_conv_shape *s = &a->shape;
+    bool aligned = whole_vectors(&a->in, 8) && whole_vectors(&a->out, 8) && whole_vectors(&a->epilogue.add, 8) && a->weights % 16 == 0 &&
+                   a->bias % 8 == 0 && s->cin % 8 == 0;
+    if (attribute(cudaDevAttrComputeCapabilityMajor) != 9 || a->dtype != TACHY_F16 || s->groups != 1 || a->scale || a->sums || !aligned ||
+        !is_common(a->epilogue.act.kind) || s->n < 1 || s->stride_h > 8 || s->stride_w > 8)
+        return cudaErrorInvalidValue;
+    static int (*const variants[TACHY_NN_TMA_VARIANTS])(const tachy_nn_conv *, cuda_stream) = {
+        launch<1, 256, 1>, launch<2, 128, 1>, launch<1, 128, 1>, launch<2, 64, 1>, launch<1, 64, 1>,
+        launch<1, 256, 2>, launch<1, 256, 4>, launch<1, 128, 2>, launch<2, 128, 2>, launch<2, 128, 4>,
+    };
+    if (a->variant < 0 || a->variant >= TACHY_NN_TMA_VARIANTS)
+        return cudaErrorInvalidValue;
+    return variants[a->variant](a, stream);
+}

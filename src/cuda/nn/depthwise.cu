@@ -1,0 +1,292 @@
+#include "cuda/nn/conv.h"
+#include "cuda/nn/tensor.cuh"
+
+// A thread has STRIP outputs side by side of 16 bytes of channels (a slice), and neighbours in a warp have the next
+// channels, then the next strip; with few channels strips stand upright, so that neighbours still lie side by side. A
+// block has up to SLICES slices of a tile of outputs and takes tile after tile of one image; the sums of a block are a
+// part. Kernels of known size bring the tile's input into shared memory first, so that much is on its way at once.
+enum { STRIP = 4, SLICES = 16, MOST_PARTS = 64, MOST_THREADS = 256, MOST_SHARED = 64 * 1024 };
+
+struct cut { // how the work is dealt
+    int slices, threads, parts, out_h, out_w;
+    int wide, high, tiles_x, tiles; // a tile's outputs; tiles of an image
+    int in_wide, in_high;           // its input
+    bool vectors, upright;
+};
+
+__device__ static inline void copy_16(uint32_t to, const void *from, bool there)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+#else
+    uint4 v = there ? *static_cast<const uint4 *>(from) : uint4{0, 0, 0, 0};
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+#endif
+}
+__device__ static inline void copied(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// A tile's input, [row][column][slice] of 16 bytes; zero outside. (y, x): its corner.
+template <typename T>
+__device__ static inline void load_tile(pack<T, VECTOR<T>> *tile, const tachy_nn_conv &a, const cut &u, const T *picture, bool channel,
+                                        int y, int x, int lane, int lanes, int slice)
+{
+    for (int p = lane; p < u.in_wide * u.in_high; p += lanes) {
+        int row = p / u.in_wide, iy = y + row, ix = x + p - row * u.in_wide;
+        bool there = channel && (unsigned)iy < (unsigned)a.shape.h && (unsigned)ix < (unsigned)a.shape.w;
+        copy_16((uint32_t)__cvta_generic_to_shared(tile + p * u.slices + slice), there ? picture + iy * a.in.row + ix * a.in.pixel : picture,
+                there);
+    }
+}
+
+// Taps of a strip; kernel and stride are known, so that every index is. A line is a row of a lying strip and a column of
+// an upright one. `tile` is at the strip's corner, `w` at the slice's weights, [tap row][tap column][slices][N].
+template <typename T, int K, int S, bool UPRIGHT>
+__device__ static inline void taps_of_strip(float (&sum)[STRIP][VECTOR<T>], const pack<T, VECTOR<T>> *tile, const cut &u, const float *w)
+{
+    const int N = VECTOR<T>, READ = (STRIP - 1) * S + K;
+    int along = (UPRIGHT ? u.in_wide : 1) * u.slices, across = (UPRIGHT ? 1 : u.in_wide) * u.slices, next = u.slices * N;
+#pragma unroll 1
+    for (int r = 0; r < K; r++) {
+        pack<T, N> v[READ];
+#pragma unroll
+        for (int j = 0; j < READ; j++)
+            v[j] = tile[r * across + j * along];
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            float by[N];
+            const float *tap = w + (UPRIGHT ? k * K + r : r * K + k) * next;
+#pragma unroll
+            for (int i = 0; i < N; i += 4)
+                *reinterpret_cast<float4 *>(by + i) = *reinterpret_cast<const float4 *>(tap + i);
+#pragma unroll
+            for (int o = 0; o < STRIP; o++)
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    sum[o][i] += value(v[o * S + k].v[i]) * by[i];
+        }
+    }
+}
+
+// Any kernel, stride and dilation; `some` of the N channels exist.
+template <typename T, int N>
+__device__ static inline void taps_of_any(float (&sum)[STRIP][N], const T *row, const T *weights, const tachy_nn_conv &a,
+                                          int first, int some, bool vectors)
+{
+    const tachy_conv_shape &s = a.shape;
+    for (int k = 0; k < s.kw; k++) {
+        float w[N], v[N];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            w[i] = i < some ? value(weights[(int64_t)k * s.cin + i]) : 0.0f;
+#pragma unroll
+        for (int o = 0; o < STRIP; o++) {
+            int x = first + o * s.stride_w + k * s.dil_w;
+            if (x < 0 || x >= s.w)
+                continue;
+            const T *p = row + x * a.in.pixel;
+            if (vectors)
+                load<T, N>(v, p);
+            else {
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    v[i] = i < some ? value(p[i]) : 0.0f;
+            }
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                sum[o][i] += v[i] * w[i];
+        }
+    }
+}
+
+// What a strip's sums become; (y, x) its first output.
+template <typename T>
+__device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][VECTOR<T>], int n, int y, int x, int c,
+                                           float (&total)[VECTOR<T>])
+{
+    const int N = VECTOR<T>;
+    int some = a.shape.cin - c;
+#pragma unroll
+    for (int o = 0; o < STRIP; o++) {
+        int to_y = y + (u.upright ? o : 0), to_x = x + (u.upright ? 0 : o);
+        if (to_y >= u.out_h || to_x >= u.out_w)
+            break;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[o][j] += a.bias && j < some ? at<const float>(a.bias)[c + j] : 0.0f;
+        finish<T, N>(a.epilogue, a.out, sum[o], n, to_y, to_x, c, some, u.vectors);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            total[j] += sum[o][j];
+    }
+}
+
+// The block's sums in the order of its threads.
+template <int N> __device__ static void sum_up(const tachy_nn_conv &a, const cut &u, float (&total)[N])
+{
+    __shared__ float all[MOST_THREADS][N + 1];
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        all[threadIdx.x][j] = total[j];
+    __syncthreads();
+    int first = blockIdx.x * u.slices * N, count = min(u.slices * N, a.shape.cin - first);
+    int lanes = u.threads / u.slices;
+    for (int c = threadIdx.x; c < count; c += u.threads) {
+        float v = 0;
+        for (int k = 0; k < lanes; k++)
+            v += all[k * u.slices + c / N][c % N];
+        at<float>(a.sums)[((int64_t)blockIdx.z * u.parts + blockIdx.y) * a.shape.cin + first + c] = v;
+    }
+}
+
+template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bounds__(MOST_THREADS) depthwise(tachy_nn_conv a, cut u)
+{
+    const int N = VECTOR<T>;
+    const tachy_conv_shape &s = a.shape;
+    int slice = threadIdx.x % u.slices, lane = threadIdx.x / u.slices, lanes = u.threads / u.slices, n = blockIdx.z;
+    int c = (blockIdx.x * u.slices + slice) * N, strips = UPRIGHT ? u.wide : u.wide / STRIP;
+    extern __shared__ __align__(16) float weights[]; // [tap][slices][N], then the tile
+    pack<T, N> *tile = reinterpret_cast<pack<T, N> *>(weights + K * K * u.slices * N);
+    float total[N] = {0};
+    for (int i = threadIdx.x; i < K * K * u.slices * N; i += u.threads) {
+        int channel = blockIdx.x * u.slices * N + i % (u.slices * N);
+        weights[i] = channel < s.cin ? value(at<const T>(a.weights)[i / (u.slices * N) * s.cin + channel]) : 0.0f;
+    }
+    for (int t = blockIdx.y; t < u.tiles; t += u.parts) {
+        int y = t / u.tiles_x * u.high, x = t % u.tiles_x * u.wide;
+        int ty = lane / strips * (UPRIGHT ? (int)STRIP : 1), tx = lane % strips * (UPRIGHT ? 1 : (int)STRIP);
+        __syncthreads(); // the tile before is done with
+        if (lane < lanes)
+            load_tile<T>(tile, a, u, at<const T>(a.in.data) + n * a.in.image + (c < s.cin ? c : 0), c < s.cin, y * S - s.pad_top,
+                         x * S - s.pad_left, lane, lanes, slice);
+        copied();
+        __syncthreads();
+        if (lane >= lanes || c >= s.cin || ty >= u.high)
+            continue;
+        float sum[STRIP][N] = {};
+        taps_of_strip<T, K, S, UPRIGHT>(sum, tile + (ty * S * u.in_wide + tx * S) * u.slices + slice, u, weights + slice * N);
+        finish_strip<T>(a, u, sum, n, y + ty, x + tx, c, total);
+    }
+    if (a.sums) {
+        __syncthreads();
+        sum_up<N>(a, u, total);
+    }
+}
+
+// The others, from global memory.
+template <typename T> __global__ void __launch_bounds__(MOST_THREADS) depthwise_any(tachy_nn_conv a, cut u)
+{
+    const int N = VECTOR<T>;
+    const tachy_conv_shape &s = a.shape;
+    int slice = threadIdx.x % u.slices, lane = threadIdx.x / u.slices, lanes = u.threads / u.slices, n = blockIdx.z;
+    int c = (blockIdx.x * u.slices + slice) * N, strips = u.wide / STRIP;
+    float total[N] = {0};
+    for (int t = blockIdx.y; t < u.tiles && lane < lanes && c < s.cin; t += u.parts) {
+        int ty = lane / strips, y = t / u.tiles_x * u.high + ty, x = t % u.tiles_x * u.wide + lane % strips * STRIP;
+        if (ty >= u.high || y >= u.out_h)
+            continue;
+        float sum[STRIP][N] = {};
+        for (int r = 0; r < s.kh; r++) {
+            int from = y * s.stride_h - s.pad_top + r * s.dil_h;
+            if (from >= 0 && from < s.h)
+                taps_of_any<T, N>(sum, at<const T>(a.in.data) + n * a.in.image + from * a.in.row + c,
+                                  at<const T>(a.weights) + c + (int64_t)r * s.kw * s.cin, a, x * s.stride_w - s.pad_left, s.cin - c, u.vectors);
+        }
+        finish_strip<T>(a, u, sum, n, y, x, c, total);
+    }
+    if (a.sums)
+        sum_up<N>(a, u, total);
+}
+
+// The width in slices with the fewest idle threads; wide ones read longer pieces.
+static int slices_of(int slices, int threads)
+{
+    int idle = INT32_MAX, best = 1;
+    for (int k = 1; k <= SLICES && k <= slices; k++) {
+        int lost = (parts(slices, k) * k - slices) * 100 / slices + threads % k * 100 / threads + (k < 4 && k < slices ? 100 : 0);
+        if (lost <= idle)
+            idle = lost, best = k;
+    }
+    return best;
+}
+
+static bool is_known(const tachy_conv_shape *s)
+{
+    return s->kh == s->kw && s->stride_h == s->stride_w && s->dil_h == 1 && s->dil_w == 1 && (s->kw == 3 || s->kw == 5 || s->kw == 7) &&
+           s->stride_w <= 2;
+}
+
+// By shape and alignment alone, whatever the chip.
+template <typename T> static cut cut_of(const tachy_nn_conv *a)
+{
+    const tachy_conv_shape *s = &a->shape;
+    const int N = VECTOR<T>;
+    cut u = {};
+    u.out_h = tachy_conv_out_h(s), u.out_w = tachy_conv_out_w(s);
+    u.vectors = s->cin % N == 0 && whole_vectors(&a->in, N) && whole_vectors(&a->out, N) && whole_vectors(&a->epilogue.add, N) &&
+                a->weights % 16 == 0;
+    bool known = is_known(s) && u.vectors;
+    u.threads = known && s->stride_w == 2 ? 128 : 256; // a tile's input grows with the stride
+    u.slices = slices_of(parts(s->cin, N), u.threads);
+    u.upright = known && s->kw == 3 && u.slices < 4;
+    int lanes = u.threads / u.slices, most = u.upright ? 32 : 16;
+    u.wide = parts(u.out_w, STRIP) * STRIP < most ? parts(u.out_w, STRIP) * STRIP : most;
+    if (!u.upright && u.wide / STRIP > lanes)
+        u.wide = lanes * STRIP;
+    u.high = u.upright ? lanes / u.wide * STRIP : lanes / (u.wide / STRIP);
+    u.tiles_x = parts(u.out_w, u.wide), u.tiles = u.tiles_x * parts(u.out_h, u.high);
+    u.parts = u.tiles < MOST_PARTS || !a->sums ? u.tiles : (int)MOST_PARTS;
+    u.in_wide = (u.wide - 1) * s->stride_w + s->kw, u.in_high = (u.high - 1) * s->stride_h + s->kh;
+    return u;
+}
+
+template <typename T, int K> static void (*known_kernel(int stride, bool upright))(tachy_nn_conv, cut)
+{
+    if (K == 3 && upright)
+        return stride == 1 ? depthwise<T, 3, 1, true> : depthwise<T, 3, 2, true>;
+    return stride == 1 ? depthwise<T, K, 1, false> : depthwise<T, K, 2, false>;
+}
+
+template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stream)
+{
+    const tachy_conv_shape *s = &a->shape;
+    cut u = cut_of<T>(a);
+    dim3 grid((unsigned)parts(parts(s->cin, VECTOR<T>), u.slices), (unsigned)u.parts, (unsigned)s->n);
+    if (u.out_h < 1 || u.out_w < 1 || grid.y > 65535 || grid.z > 65535)
+        return cudaErrorInvalidValue;
+    int64_t bytes = ((int64_t)s->kh * s->kw * VECTOR<T> * 4 + (int64_t)u.in_wide * u.in_high * 16) * u.slices;
+    if (!is_known(s) || !u.vectors || bytes > MOST_SHARED) {
+        u.upright = false;
+        depthwise_any<T><<<grid, (unsigned)u.threads, 0, on(stream)>>>(*a, u);
+        return cudaGetLastError();
+    }
+    auto kernel = s->kw == 3   ? known_kernel<T, 3>(s->stride_w, u.upright)
+                  : s->kw == 5 ? known_kernel<T, 5>(s->stride_w, false)
+                               : known_kernel<T, 7>(s->stride_w, false);
+    cudaError_t err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
+    if (err != cudaSuccess)
+        return err;
+    kernel<<<grid, (unsigned)u.threads, (unsigned)bytes, on(stream)>>>(*a, u);
+    return cudaGetLastError();
+}
+
+int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a)
+{
+    tachy_nn_conv with = *a;
+    with.sums = 1;
+    return a->dtype == TACHY_F32 ? cut_of<float>(&with).parts : cut_of<half16>(&with).parts;
+}
+
+int tachy_nn_run_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream stream)
+{
+    const tachy_conv_shape *s = &a->shape;
+    if (s->groups != s->cin || s->cout != s->cin || s->kh < 1 || s->kw < 1 || s->n < 1 || a->scale || a->variant)
+        return cudaErrorInvalidValue;
+    if (a->dtype == TACHY_F32)
+        return launch<float>(a, stream);
+    return a->dtype == TACHY_F16 ? launch<half16>(a, stream) : (int)cudaErrorInvalidValue;
+}

@@ -1,0 +1,15 @@
+#include "cuda/nn/kernels.h"
+
+const struct tachy_nn_kernels *tachy_nn_kernels(void)
+{
+#if TACHY_CUDA
+    static const struct tachy_nn_kernels all = {
+#define KERNEL(name, type) .name = tachy_nn_run_##name,
+#include "cuda/nn/kernels.inc"
+#undef KERNEL
+    };
+    return &all;
+#else
+    return NULL;
+#endif
+}

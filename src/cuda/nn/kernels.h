@@ -1,0 +1,19 @@
+#pragma once
+#include "cuda/nn/conv.h"
+#include "cuda/nn/interpolate.h"
+#include "cuda/nn/pointwise.h"
+#include "cuda/nn/pool.h"
+#include "cuda/nn/reduce.h"
+#include "cuda/nn/squeeze.h"
+#include "cuda/nn/transpose.h"
+
+// The kernels that plans of networks are made of; NULL in a build without them. As struct tachy_cuda_kernels
+// (cuda/kernels.h): a launcher puts its work on `stream` and returns at once with a status of the driver's numbers;
+// arguments that it cannot take give CUDA_INVALID_VALUE and start nothing. Nothing is allocated and nothing is
+// waited for, so launches may be captured. tachy_cuda_refuses() says whether they run on a device.
+struct tachy_nn_kernels {
+#define KERNEL(name, type) int (*name)(const struct type *a, cuda_stream stream);
+#include "cuda/nn/kernels.inc"
+#undef KERNEL
+};
+const struct tachy_nn_kernels *tachy_nn_kernels(void);

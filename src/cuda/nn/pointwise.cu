@@ -1,0 +1,380 @@
+#include "cuda/nn/pointwise.h"
+#include "cuda/nn/tensor.cuh"
+
+// A thread takes V elements that lie side by side through the chain; every thread of a launch takes the same way
+// through it, so the switches cost a few instructions for V elements.
+enum { THREADS = 256, RANK = TACHY_NN_RANK, IN = TACHY_NN_OPERANDS };
+
+static int bytes_of(int t)
+{
+    return t == TACHY_I64 ? 8 : t == TACHY_F32 || t == TACHY_I32 ? 4 : t == TACHY_F16 ? 2 : t == TACHY_U8 || t == TACHY_I8;
+}
+
+template <int V, typename T> __device__ static inline void read_some(float (&v)[V], cuda_address data, int64_t i, bool one)
+{
+    const T *p = at<const T>(data) + i;
+    if (!one && V > 1) {
+        pack<T, V> in = *reinterpret_cast<const pack<T, V> *>(p);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            v[k] = (float)in.v[k];
+        return;
+    }
+    float x = (float)*p;
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        v[k] = x;
+}
+// `one`: the innermost stride is 0.
+template <int V> __device__ static inline void read(float (&v)[V], const tachy_nn_operand &o, int64_t i)
+{
+    bool one = o.stride[RANK - 1] == 0;
+    switch (o.dtype) {
+    case TACHY_F32: return read_some<V, float>(v, o.data, i, one);
+    case TACHY_F16: return read_some<V, __half>(v, o.data, i, one);
+    case TACHY_U8: return read_some<V, uint8_t>(v, o.data, i, one);
+    case TACHY_I8: return read_some<V, int8_t>(v, o.data, i, one);
+    case TACHY_I32: return read_some<V, int32_t>(v, o.data, i, one);
+    default: return read_some<V, int64_t>(v, o.data, i, one);
+    }
+}
+
+// Cut off towards zero within the type's range, NaN gives 0: what the conversions of the chip do.
+__device__ static inline void write_one(float *p, float v) { *p = v; }
+__device__ static inline void write_one(__half *p, float v) { *p = __float2half_rn(v); }
+__device__ static inline void write_one(uint8_t *p, float v) { *p = (uint8_t)min(__float2uint_rz(v), 255u); }
+__device__ static inline void write_one(int8_t *p, float v) { *p = (int8_t)min(max(__float2int_rz(v), -128), 127); }
+__device__ static inline void write_one(int32_t *p, float v) { *p = v != v ? 0 : __float2int_rz(v); }
+__device__ static inline void write_one(int64_t *p, float v) { *p = v != v ? 0 : __float2ll_rz(v); }
+template <int V, typename T> __device__ static inline void write_some(cuda_address data, int64_t i, const float (&v)[V])
+{
+    pack<T, V> out;
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        write_one(&out.v[k], v[k]);
+    *reinterpret_cast<pack<T, V> *>(at<T>(data) + i) = out;
+}
+template <int V> __device__ static inline void write(const tachy_nn_operand &o, int64_t i, const float (&v)[V])
+{
+    switch (o.dtype) {
+    case TACHY_F32: return write_some<V, float>(o.data, i, v);
+    case TACHY_F16: return write_some<V, __half>(o.data, i, v);
+    case TACHY_U8: return write_some<V, uint8_t>(o.data, i, v);
+    case TACHY_I8: return write_some<V, int8_t>(o.data, i, v);
+    case TACHY_I32: return write_some<V, int32_t>(o.data, i, v);
+    default: return write_some<V, int64_t>(o.data, i, v);
+    }
+}
+
+__device__ static float power(float a, float b) { return b == 2 ? a * a : b == 0.5f ? sqrtf(a) : powf(a, b); }
+__device__ __noinline__ static float unary(int what, float a, float b, float x)
+{
+    switch (what) {
+    case TACHY_NN_NEG: return -x;
+    case TACHY_NN_LOG: return logf(x);
+    case TACHY_NN_SIN: return sinf(x);
+    case TACHY_NN_COS: return cosf(x);
+    case TACHY_NN_TAN: return tanf(x);
+    case TACHY_NN_ASIN: return asinf(x);
+    case TACHY_NN_ACOS: return acosf(x);
+    case TACHY_NN_ATAN: return atanf(x);
+    case TACHY_NN_SINH: return sinhf(x);
+    case TACHY_NN_COSH: return coshf(x);
+    case TACHY_NN_ASINH: return asinhf(x);
+    case TACHY_NN_ACOSH: return acoshf(x);
+    case TACHY_NN_ATANH: return atanhf(x);
+    case TACHY_NN_FLOOR: return floorf(x);
+    case TACHY_NN_CEIL: return ceilf(x);
+    case TACHY_NN_ROUND: return rintf(x);
+    case TACHY_NN_RECIPROCAL: return __frcp_rn(x);
+    case TACHY_NN_SOFTSIGN: return x / (1 + fabsf(x));
+    case TACHY_NN_THRESHOLD: return x > a ? x : 0;
+    case TACHY_NN_SHRINK: return x < -a ? x + b : x > a ? x - b : 0;
+    case TACHY_NN_IS_NAN: return x != x;
+    case TACHY_NN_IS_INF: return (a != 0 && x == -INFINITY) || (b != 0 && x == INFINITY);
+    case TACHY_NN_QUANTIZE: return fminf(fmaxf(rintf(x) + a, b), b + 255);
+    case TACHY_NN_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
+    case TACHY_NN_TRUNC: return truncf(x);
+    case TACHY_NN_TRUTH: return x != 0;
+    case TACHY_NN_NOT: return x == 0;
+    default: return x;
+    }
+}
+__device__ static float compare(int what, float a, float b)
+{
+    switch (what) {
+    case TACHY_NN_EQUAL: return a == b;
+    case TACHY_NN_LESS: return a < b;
+    case TACHY_NN_LESS_EQUAL: return a <= b;
+    case TACHY_NN_GREATER: return a > b;
+    case TACHY_NN_GREATER_EQUAL: return a >= b;
+    case TACHY_NN_AND: return a != 0 && b != 0;
+    case TACHY_NN_OR: return a != 0 || b != 0;
+    case TACHY_NN_XOR: return (a != 0) != (b != 0);
+    case TACHY_NN_FMOD: return fmodf(a, b);
+    case TACHY_NN_MOD: {
+        float r = fmodf(a, b);
+        return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    }
+    default: return a;
+    }
+}
+
+template <int V> __device__ static inline void binary(int what, float (&v)[V], const float (&o)[V], bool swapped)
+{
+#define EACH(formula)                                                                              \
+    {                                                                                              \
+        _Pragma("unroll") for (int k = 0; k < V; k++)                                              \
+        {                                                                                          \
+            float a = swapped ? o[k] : v[k], b = swapped ? v[k] : o[k];                            \
+            v[k] = (formula);                                                                      \
+        }                                                                                          \
+        break;                                                                                     \
+    }
+    switch (what) { // MIN and MAX keep NaN of both sides
+    case TACHY_BINARY_ADD: EACH(a + b)
+    case TACHY_BINARY_SUB: EACH(a - b)
+    case TACHY_BINARY_MUL: EACH(a * b)
+    case TACHY_BINARY_DIV: EACH(__fdiv_rn(a, b))
+    case TACHY_BINARY_MIN: EACH(a != a || a < b ? a : b)
+    case TACHY_BINARY_MAX: EACH(a != a || a > b ? a : b)
+    case TACHY_BINARY_POW: EACH(power(a, b))
+    default: break;
+    }
+#undef EACH
+}
+
+// The operand's V values at this thread's place.
+template <int V> __device__ static inline void other(float (&o)[V], const tachy_nn_operand &from, const int64_t (&where)[RANK])
+{
+    int64_t i = 0;
+#pragma unroll
+    for (int d = 0; d < RANK; d++)
+        i += where[d] * from.stride[d];
+    read<V>(o, from, i);
+}
+
+template <int V> __device__ static inline void step(const tachy_nn_pointwise &p, const tachy_nn_step &s, float (&v)[V],
+                                                    float (&kept)[V], const int64_t (&where)[RANK])
+{
+    float o[V], no[V];
+    bool reads = s.kind != TACHY_NN_ACT && s.kind != TACHY_NN_UNARY && s.kind != TACHY_NN_KEEP;
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        o[k] = kept[k];
+    if (reads && s.operand != TACHY_NN_KEPT)
+        other<V>(o, p.in[s.operand], where);
+    switch (s.kind) {
+    case TACHY_NN_BINARY: binary<V>(s.what, v, o, false); break;
+    case TACHY_NN_BINARY_SWAPPED: binary<V>(s.what, v, o, true); break;
+    case TACHY_NN_ACT: {
+        tachy_nn_act act = {(tachy_act_kind)s.what, s.a, s.b, 0};
+        activate<V>(act, v, 0, 0);
+        break;
+    }
+    case TACHY_NN_UNARY:
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            v[k] = unary(s.what, s.a, s.b, v[k]);
+        break;
+    case TACHY_NN_COMPARE:
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            v[k] = compare(s.what, v[k], o[k]);
+        break;
+    case TACHY_NN_PRELU:
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            v[k] = v[k] < 0 ? o[k] * v[k] : v[k];
+        break;
+    case TACHY_NN_SELECT:
+        other<V>(no, p.in[s.operand + 1], where);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            v[k] = v[k] != 0 ? o[k] : no[k];
+        break;
+    case TACHY_NN_KEEP:
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            kept[k] = v[k];
+        break;
+    default: // LOAD
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            v[k] = o[k];
+    }
+}
+
+template <int V> __global__ void __launch_bounds__(THREADS) pointwise(const __grid_constant__ tachy_nn_pointwise p, int64_t threads)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= threads)
+        return;
+    int64_t where[RANK], to = 0;
+    where[RANK - 1] = i % (p.shape[RANK - 1] / V) * V;
+    i /= p.shape[RANK - 1] / V;
+#pragma unroll
+    for (int d = RANK - 2; d >= 0; d--) {
+        where[d] = p.shape[d] == 1 ? 0 : i % p.shape[d];
+        i = p.shape[d] == 1 ? i : i / p.shape[d];
+    }
+    float v[V], kept[V] = {0};
+    other<V>(v, p.in[0], where);
+    for (int s = 0; s < p.nb_steps; s++)
+        step<V>(p, p.steps[s], v, kept, where);
+#pragma unroll
+    for (int d = 0; d < RANK; d++)
+        to += where[d] * p.out.stride[d];
+    write<V>(p.out, to, v);
+}
+
+// Bits as they are.
+template <typename T> __global__ void __launch_bounds__(THREADS) copy(const __grid_constant__ tachy_nn_pointwise p, int64_t threads)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, from = 0, to = 0;
+    if (i >= threads)
+        return;
+#pragma unroll
+    for (int d = RANK - 1; d >= 0; d--) {
+        int64_t w = p.shape[d] == 1 ? 0 : i % p.shape[d];
+        i = p.shape[d] == 1 ? i : i / p.shape[d];
+        from += w * p.in[0].stride[d];
+        to += w * p.out.stride[d];
+    }
+    at<T>(p.out.data)[to] = at<const T>(p.in[0].data)[from];
+}
+
+static bool joins(const tachy_nn_operand *o, int d, int64_t inner) { return o->stride[d - 1] == o->stride[d] * inner; }
+
+// Fewer, longer dimensions: neighbours that lie in all operands as one would are made one, those of length 1 go to the
+// front.
+static void collapse(tachy_nn_pointwise *p)
+{
+    for (int pass = 0; pass < RANK; pass++)
+        for (int d = RANK - 1; d > 0; d--) {
+            bool one = p->shape[d] == 1, join = joins(&p->out, d, p->shape[d]);
+            for (int k = 0; k < p->nb_in; k++)
+                join = join && joins(&p->in[k], d, p->shape[d]);
+            if (!one && (!join || p->shape[d - 1] == 1))
+                continue;
+            if (one && p->shape[d - 1] == 1)
+                continue;
+            if (!one)
+                p->shape[d] *= p->shape[d - 1];
+            else { // d takes what is in front of it
+                p->shape[d] = p->shape[d - 1];
+                p->out.stride[d] = p->out.stride[d - 1];
+                for (int k = 0; k < p->nb_in; k++)
+                    p->in[k].stride[d] = p->in[k].stride[d - 1];
+            }
+            p->shape[d - 1] = 1;
+        }
+}
+
+static bool fits(const tachy_nn_operand *o, int v, bool output)
+{
+    int64_t size = (int64_t)bytes_of(o->dtype);
+    if (o->stride[RANK - 1] == 0 && !output)
+        return true;
+    bool ok = o->stride[RANK - 1] == 1 && (int64_t)o->data % (size * v) == 0;
+    for (int d = 0; d < RANK - 1; d++)
+        ok = ok && o->stride[d] % v == 0;
+    return ok;
+}
+
+// Two-byte elements and the like, side by side, are copied as units of up to 16 bytes.
+static int copy_bits(tachy_nn_pointwise *p, cuda_stream stream)
+{
+    int size = bytes_of(p->out.dtype), unit = 16;
+    for (; unit > size; unit /= 2)
+        if (p->shape[RANK - 1] % (unit / size) == 0 && p->in[0].stride[RANK - 1] == 1 && fits(&p->in[0], unit / size, true) &&
+            fits(&p->out, unit / size, true))
+            break;
+    if (unit > size) {
+        p->shape[RANK - 1] /= unit / size;
+        for (int d = 0; d < RANK - 1; d++)
+            p->in[0].stride[d] /= unit / size, p->out.stride[d] /= unit / size;
+    }
+    int64_t threads = 1;
+    for (int d = 0; d < RANK; d++)
+        threads *= p->shape[d];
+    int64_t blocks = (threads + THREADS - 1) / THREADS;
+    if (blocks < 1 || blocks > INT32_MAX)
+        return cudaErrorInvalidValue;
+    auto kernel = unit == 16 ? copy<uint4> : unit == 8 ? copy<uint2> : unit == 4 ? copy<uint32_t> : unit == 2 ? copy<uint16_t> : copy<uint8_t>;
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*p, threads);
+    return cudaGetLastError();
+}
+
+static bool sound(const tachy_nn_pointwise *p)
+{
+    bool ok = p->nb_in >= 1 && p->nb_in <= IN && p->nb_steps >= 0 && p->nb_steps <= TACHY_NN_CHAIN && bytes_of(p->out.dtype);
+    for (int k = 0; ok && k < p->nb_in; k++)
+        ok = bytes_of(p->in[k].dtype);
+    for (int s = 0; ok && s < p->nb_steps; s++) {
+        int kind = p->steps[s].kind, operand = p->steps[s].operand;
+        bool none = kind == TACHY_NN_ACT || kind == TACHY_NN_UNARY || kind == TACHY_NN_KEEP;
+        ok = kind <= TACHY_NN_LOAD && (none || operand + (kind == TACHY_NN_SELECT) < p->nb_in ||
+                                       (operand == TACHY_NN_KEPT && kind != TACHY_NN_SELECT));
+        ok = ok && !(kind == TACHY_NN_ACT && p->steps[s].what == TACHY_ACT_PRELU);
+    }
+    for (int d = 0; ok && d < RANK; d++)
+        ok = p->shape[d] >= 1;
+    return ok;
+}
+
+int tachy_nn_run_pointwise(const struct tachy_nn_pointwise *a, cuda_stream stream)
+{
+    if (!sound(a))
+        return cudaErrorInvalidValue;
+    tachy_nn_pointwise p = *a;
+    collapse(&p);
+    if (!p.nb_steps && p.in[0].dtype == p.out.dtype)
+        return copy_bits(&p, stream);
+    int v = 8;
+    for (; v > 1; v /= 2) {
+        bool ok = p.shape[RANK - 1] % v == 0 && fits(&p.out, v, true);
+        for (int k = 0; k < p.nb_in; k++)
+            ok = ok && fits(&p.in[k], v, false);
+        if (ok)
+            break;
+    }
+    int64_t threads = 1;
+    for (int d = 0; d < RANK; d++)
+        threads *= p.shape[d];
+    threads /= v;
+    int64_t blocks = (threads + THREADS - 1) / THREADS;
+    if (blocks > INT32_MAX)
+        return cudaErrorInvalidValue;
+    auto kernel = v == 8 ? pointwise<8> : v == 4 ? pointwise<4> : v == 2 ? pointwise<2> : pointwise<1>;
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(p, threads);
+    return cudaGetLastError();
+}
+
+template <typename T> __global__ void __launch_bounds__(THREADS) fill(const __grid_constant__ tachy_nn_fill p, int64_t threads)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, to = 0;
+    if (i >= threads)
+        return;
+#pragma unroll
+    for (int d = RANK - 1; d >= 0; d--) {
+        to += i % p.shape[d] * p.out.stride[d];
+        i /= p.shape[d];
+    }
+    write_one(at<T>(p.out.data) + to, p.value);
+}
+
+int tachy_nn_run_fill(const struct tachy_nn_fill *a, cuda_stream stream)
+{
+    int64_t threads = 1;
+    for (int d = 0; d < RANK; d++)
+        threads *= a->shape[d] > 0 ? a->shape[d] : 0;
+    int64_t blocks = (threads + THREADS - 1) / THREADS;
+    if (blocks < 1 || blocks > INT32_MAX || !bytes_of(a->out.dtype))
+        return cudaErrorInvalidValue;
+    tachy_dtype t = a->out.dtype;
+    auto kernel = t == TACHY_F32 ? fill<float> : t == TACHY_F16 ? fill<__half> : t == TACHY_U8 ? fill<uint8_t> : t == TACHY_I8 ? fill<int8_t> :
+                  t == TACHY_I32 ? fill<int32_t> : fill<int64_t>;
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a, threads);
+    return cudaGetLastError();
+}

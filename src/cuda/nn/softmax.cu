@@ -1,0 +1,159 @@
+#include "cuda/nn/reduce.h"
+#include "cuda/nn/tensor.cuh"
+
+// A thread has one of `inner` and goes through its n where neighbours lie side by side, else a warp has one row.
+enum { THREADS = 256 };
+
+struct way { // how n is gone through: from, by
+    int64_t i;
+    int from, by;
+};
+template <bool WARP> __device__ static inline way way_of()
+{
+    int64_t t = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    return WARP ? way{t / 32, (int)(t % 32), 32} : way{t, 0, 1};
+}
+template <bool WARP> __device__ static inline float sum_of(float v)
+{
+    for (int d = 16; WARP && d; d >>= 1)
+        v += __shfl_xor_sync(0xffffffffu, v, d);
+    return v;
+}
+template <bool WARP> __device__ static inline float most_of(float v)
+{
+    for (int d = 16; WARP && d; d >>= 1)
+        v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, d));
+    return v;
+}
+
+template <typename T, typename U, bool WARP> __global__ void __launch_bounds__(THREADS) softmax(tachy_nn_softmax a)
+{
+    way w = way_of<WARP>();
+    if (w.i >= a.outer * a.inner)
+        return;
+    const T *p = at<const T>(a.in) + w.i / a.inner * a.in_outer + w.i % a.inner * a.in_inner;
+    U *q = at<U>(a.out) + w.i / a.inner * a.out_outer + w.i % a.inner * a.out_inner;
+    float most = -INFINITY, sum = 0;
+    for (int64_t k = w.from; k < a.n; k += w.by)
+        most = fmaxf(most, value(p[k * a.in_step]));
+    most = most_of<WARP>(most);
+    for (int64_t k = w.from; k < a.n; k += w.by)
+        sum += expf(value(p[k * a.in_step]) - most);
+    sum = sum_of<WARP>(sum);
+    float log_sum = logf(sum), share = 1 / sum;
+    for (int64_t k = w.from; k < a.n; k += w.by) {
+        float v = value(p[k * a.in_step]) - most;
+        put(q + k * a.out_step, a.log ? v - log_sum : expf(v) * share);
+    }
+}
+
+// Largest first, of equal ones the first (last: the last); NaN is never larger.
+struct found {
+    float v;
+    int at;
+};
+__device__ static inline found better(const tachy_nn_arg &a, found x, found y)
+{
+    if (x.at < 0 || y.at < 0)
+        return x.at < 0 ? y : x;
+    bool larger = a.min ? y.v < x.v : y.v > x.v, equal = y.v == x.v;
+    return larger || (equal && (a.last ? y.at > x.at : y.at < x.at)) ? y : x;
+}
+
+__device__ static inline void put_place(const tachy_nn_arg &a, int64_t to, int place)
+{
+    if (a.out_dtype == TACHY_I64)
+        at<int64_t>(a.out)[to] = place;
+    else if (a.out_dtype == TACHY_I32)
+        at<int32_t>(a.out)[to] = place;
+    else
+        at<uint8_t>(a.out)[to] = (uint8_t)place;
+}
+
+template <typename T, bool WARP> __global__ void __launch_bounds__(THREADS) arg(tachy_nn_arg a)
+{
+    way w = way_of<WARP>();
+    if (w.i >= a.outer * a.inner)
+        return;
+    const T *p = at<const T>(a.in) + w.i / a.inner * a.in_outer + w.i % a.inner * a.in_inner;
+    found best = {0, -1};
+    for (int k = w.from; k < a.n; k += w.by)
+        best = better(a, best, {value(p[k * a.in_step]), k});
+    for (int d = 16; WARP && d; d >>= 1)
+        best = better(a, best, {__shfl_xor_sync(0xffffffffu, best.v, d), __shfl_xor_sync(0xffffffffu, best.at, d)});
+    if (w.from == 0)
+        put_place(a, w.i / a.inner * a.out_outer + w.i % a.inner * a.out_inner, best.at);
+}
+
+template <typename T> __global__ void __launch_bounds__(THREADS) layer_norm(tachy_nn_layer_norm a)
+{
+    way w = way_of<true>();
+    if (w.i >= a.rows)
+        return;
+    const T *p = at<const T>(a.in) + w.i * a.in_row;
+    float mean = 0, variance = 0;
+    for (int k = w.from; k < a.n; k += w.by)
+        mean += value(p[k]);
+    mean = sum_of<true>(mean) / (float)a.n;
+    for (int k = w.from; k < a.n; k += w.by) {
+        float v = value(p[k]) - mean;
+        variance += v * v;
+    }
+    float by = rsqrtf(sum_of<true>(variance) / (float)a.n + a.epsilon);
+    for (int k = w.from; k < a.n; k += w.by)
+        put(at<T>(a.out) + w.i * a.out_row + k,
+            (value(p[k]) - mean) * by * at<const float>(a.scale)[k] + (a.shift ? at<const float>(a.shift)[k] : 0.0f));
+}
+
+// A warp for each row where its elements are adjacent and many, or where there are few rows.
+static bool by_warps(int64_t rows, int64_t n, int64_t step, int64_t inner_step, int64_t inner)
+{
+    return n >= 16 && (inner == 1 || inner_step != 1 || rows < 4096) && (step == 1 || rows < 4096);
+}
+static int64_t blocks_of(int64_t rows, bool warps) { return (rows * (warps ? 32 : 1) + THREADS - 1) / THREADS; }
+
+template <typename T, typename U> static int launch(const tachy_nn_softmax *a, cuda_stream stream)
+{
+    int64_t rows = a->outer * a->inner;
+    bool warps = by_warps(rows, a->n, a->in_step, a->in_inner, a->inner);
+    int64_t blocks = blocks_of(rows, warps);
+    if (a->n < 1 || blocks < 1 || blocks > INT32_MAX)
+        return cudaErrorInvalidValue;
+    auto kernel = warps ? softmax<T, U, true> : softmax<T, U, false>;
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
+    return cudaGetLastError();
+}
+
+int tachy_nn_run_softmax(const struct tachy_nn_softmax *a, cuda_stream stream)
+{
+    if (a->dtype == TACHY_F32 && a->out_dtype == TACHY_F32)
+        return launch<float, float>(a, stream);
+    if (a->dtype == TACHY_F16 && a->out_dtype == TACHY_F16)
+        return launch<half16, half16>(a, stream);
+    return a->dtype == TACHY_F16 && a->out_dtype == TACHY_F32 ? launch<half16, float>(a, stream) : (int)cudaErrorInvalidValue;
+}
+
+int tachy_nn_run_arg(const struct tachy_nn_arg *a, cuda_stream stream)
+{
+    int64_t rows = a->outer * a->inner;
+    bool warps = by_warps(rows, a->n, a->in_step, a->in_inner, a->inner);
+    int64_t blocks = blocks_of(rows, warps);
+    bool place = a->out_dtype == TACHY_I64 || a->out_dtype == TACHY_I32 || (a->out_dtype == TACHY_U8 && a->n <= 256);
+    if (a->n < 1 || a->n > INT32_MAX || blocks < 1 || blocks > INT32_MAX || !place)
+        return cudaErrorInvalidValue;
+    if (a->dtype != TACHY_F32 && a->dtype != TACHY_F16)
+        return cudaErrorInvalidValue;
+    auto kernel = a->dtype == TACHY_F32 ? (warps ? arg<float, true> : arg<float, false>) : warps ? arg<half16, true> : arg<half16, false>;
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
+    return cudaGetLastError();
+}
+
+int tachy_nn_run_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stream)
+{
+    int64_t blocks = blocks_of(a->rows, true);
+    if (a->n < 1 || blocks < 1 || blocks > INT32_MAX || (a->dtype != TACHY_F32 && a->dtype != TACHY_F16))
+        return cudaErrorInvalidValue;
+    auto kernel = a->dtype == TACHY_F32 ? layer_norm<float> : layer_norm<half16>;
+    kernel<<<(unsigned)blocks, THREADS, 0, on(stream)>>>(*a);
+    return cudaGetLastError();
+}

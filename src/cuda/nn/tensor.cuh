@@ -1,0 +1,136 @@
+#pragma once
+// What the kernels of networks share: types, vectors of 16 bytes, activations and the ends of kernels.
+#include "cuda/nn/tensor.h"
+#include "cuda/values.cuh"
+
+#include <cuda_fp16.h>
+
+// Elements of type T in 16 bytes.
+template <typename T> constexpr int VECTOR = 16 / (int)sizeof(T);
+
+template <typename T> __device__ static inline void put(T *d, float v) { store(d, v, 0); }
+
+// N adjacent elements as floats.
+template <typename T, int N> __device__ static inline void load(float (&v)[N], const T *p)
+{
+    pack<T, N> in = *reinterpret_cast<const pack<T, N> *>(p);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = value(in.v[i]);
+}
+template <typename T, int N> __device__ static inline void save(T *p, const float (&v)[N])
+{
+    pack<T, N> out;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        put(&out.v[i], v[i]);
+    *reinterpret_cast<pack<T, N> *>(p) = out;
+}
+
+static inline bool whole_vectors(const tachy_nn_tensor *t, int n)
+{
+    return (t->pixel | t->row | t->image) % n == 0 && t->data % 16 == 0;
+}
+
+// For float16 results the fast functions' few units of 2^-22 do not count, so that they serve float32 too.
+__device__ static inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+__device__ static inline float hyperbolic(float x) // tanh
+{
+    float e = __expf(-2 * fabsf(x)), y = __fdividef(1 - e, 1 + e);
+    return fabsf(x) < 0.02f ? x * (1 - x * x * (1.0f / 3)) : copysignf(y, x);
+}
+__device__ static inline float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(__expf(-fabsf(x))); }
+__device__ static inline float clip(float x, float low, float high)
+{
+    return x < low ? low : x > high ? high : x; // NaN stays
+}
+
+// Those that a convolution's end has as a rule; false: none of them.
+template <int N> __device__ static inline bool activate_common(const tachy_nn_act &a, float (&v)[N])
+{
+#define EACH(formula)                                                                              \
+    {                                                                                              \
+        _Pragma("unroll") for (int i = 0; i < N; i++) { float x = v[i]; v[i] = (formula); }        \
+        return true;                                                                               \
+    }
+    switch (a.kind) {
+    case TACHY_ACT_NONE: return true;
+    case TACHY_ACT_CLIP: EACH(clip(x, a.a, a.b))
+    case TACHY_ACT_HSIGMOID: EACH(clip(a.a * x + a.b, 0.0f, 1.0f))
+    case TACHY_ACT_HSWISH: EACH(x * clip(a.a * x + a.b, 0.0f, 1.0f))
+    case TACHY_ACT_LEAKY: EACH(x < 0 ? a.a * x : x)
+    case TACHY_ACT_SIGMOID: EACH(sigmoid(x))
+    case TACHY_ACT_SWISH: EACH(x * sigmoid(a.a * x))
+    case TACHY_ACT_TANH: EACH(hyperbolic(x))
+    default: return false;
+    }
+#undef EACH
+}
+static inline bool is_common(enum tachy_act_kind k)
+{
+    return k == TACHY_ACT_NONE || k == TACHY_ACT_CLIP || k == TACHY_ACT_HSIGMOID || k == TACHY_ACT_HSWISH ||
+           k == TACHY_ACT_LEAKY || k == TACHY_ACT_SIGMOID || k == TACHY_ACT_SWISH || k == TACHY_ACT_TANH;
+}
+__device__ static inline float seldom(const tachy_nn_act &a, float x)
+{
+    switch (a.kind) {
+    case TACHY_ACT_GELU: return x * 0.5f * (1 + erff(x * 0.70710678f));
+    case TACHY_ACT_GELU_TANH: return x * 0.5f * (1 + hyperbolic(0.79788456f * (x + 0.044715f * x * x * x)));
+    case TACHY_ACT_ELU: return x < 0 ? a.a * expm1f(x) : x;
+    case TACHY_ACT_SOFTPLUS: return softplus(x);
+    case TACHY_ACT_MISH: return x * hyperbolic(softplus(x));
+    case TACHY_ACT_ERF: return erff(x);
+    case TACHY_ACT_EXP: return expf(x);
+    case TACHY_ACT_SQRT: return sqrtf(x);
+    case TACHY_ACT_ABS: return fabsf(x);
+    case TACHY_ACT_LEVELS: return x != x ? a.a : clip(rintf(x), a.a, a.b);
+    default: return x;
+    }
+}
+// Of the channels from `channel` on, `some` of which exist.
+template <int N>
+__device__ static inline void activate(const tachy_nn_act &a, float (&v)[N], int channel, int some)
+{
+    if (activate_common<N>(a, v))
+        return;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (a.kind != TACHY_ACT_PRELU)
+            v[i] = seldom(a, v[i]);
+        else if (v[i] < 0 && i < some)
+            v[i] *= at<const float>(a.slope)[channel + i];
+}
+
+// N adjacent channels of one pixel, of which the first `some` exist, from sums to what is stored. `vectors`: out and
+// what is added may be read and written N at a time.
+template <typename T, int N>
+__device__ static inline void finish(const tachy_nn_epilogue &e, const tachy_nn_tensor &out, float (&v)[N], int n, int y,
+                                     int x, int channel, int some, bool vectors)
+{
+    const T *p = at<const T>(e.add.data) + n * e.add.image + y * e.add.row + x * e.add.pixel + channel;
+    T *q = at<T>(out.data) + n * out.image + y * out.row + x * out.pixel + channel;
+    float more[N] = {0};
+    bool all = vectors && some >= N;
+    if (e.add.data && all)
+        load<T, N>(more, p);
+    else if (e.add.data) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            more[i] = i < some ? value(p[i]) : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] += e.add_last ? 0.0f : more[i];
+    activate<N>(e.act, v, channel, some);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] += e.add_last ? more[i] : 0.0f;
+    if (all)
+        save<T, N>(q, v);
+    else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (i < some)
+                put(q + i, v[i]);
+    }
+}

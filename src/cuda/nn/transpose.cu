@@ -1,0 +1,87 @@
+#include "cuda/nn/transpose.h"
+#include "cuda/values.cuh"
+
+// A block turns TILE x TILE elements in shared memory; both sides read and write side by side.
+enum { TILE = 32, LINES = 8 };
+
+template <typename T, typename U> __global__ void __launch_bounds__(TILE *LINES) transpose(tachy_nn_transpose a, int rows)
+{
+    __shared__ float tile[TILE][TILE + 1];
+    int column = blockIdx.x * TILE, row = blockIdx.y * TILE, x = threadIdx.x, y = threadIdx.y;
+    const T *in = at<const T>(a.in) + blockIdx.z * a.in_batch;
+    U *out = at<U>(a.out) + blockIdx.z * a.out_batch;
+#pragma unroll
+    for (int i = 0; i < TILE; i += LINES)
+        if (row + y + i < rows && column + x < a.columns)
+            tile[y + i][x] = row + y + i < a.rows ? value(in[(row + y + i) * a.in_row + column + x]) : 0.0f;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < TILE; i += LINES)
+        if (column + y + i < a.columns && row + x < rows) {
+            float v = tile[x][y + i];
+            if (a.scale != 0 && row + x < a.rows)
+                v = v * a.scale + a.shift;
+            store(&out[(column + y + i) * a.out_row + row + x], v, 255);
+        }
+}
+
+// Few rows (the channels of a picture): a thread has one column and writes its rows side by side.
+template <typename T, typename U> __global__ void __launch_bounds__(256) transpose_few(tachy_nn_transpose a, int rows)
+{
+    int column = blockIdx.x * 256 + threadIdx.x;
+    if (column >= a.columns)
+        return;
+    const T *in = at<const T>(a.in) + blockIdx.z * a.in_batch + column;
+    U *out = at<U>(a.out) + blockIdx.z * a.out_batch + column * a.out_row;
+    alignas(16) U v[8];
+#pragma unroll
+    for (int r = 0; r < 8; r++) {
+        float x = r < a.rows ? value(in[r * a.in_row]) : 0.0f;
+        store(&v[r], a.scale != 0 && r < a.rows ? x * a.scale + a.shift : x, 255);
+    }
+    if (rows * sizeof(U) == 16 && a.out % 16 == 0 && (a.out_row | a.out_batch) * sizeof(U) % 16 == 0) {
+        *reinterpret_cast<pack<U, 16 / sizeof(U)> *>(out) = *reinterpret_cast<pack<U, 16 / sizeof(U)> *>(v);
+        return;
+    }
+    if (rows * sizeof(U) == 8 && a.out % 8 == 0 && (a.out_row | a.out_batch) * sizeof(U) % 8 == 0) {
+        *reinterpret_cast<pack<U, 8 / sizeof(U)> *>(out) = *reinterpret_cast<pack<U, 8 / sizeof(U)> *>(v);
+        return;
+    }
+#pragma unroll
+    for (int r = 0; r < 8; r++)
+        if (r < rows)
+            out[r] = v[r];
+}
+
+template <typename T, typename U> static int launch(const tachy_nn_transpose *a, cuda_stream stream)
+{
+    int rows = a->padded_rows > a->rows ? a->padded_rows : a->rows;
+    dim3 grid((unsigned)parts(a->columns, TILE), (unsigned)parts(rows, TILE), (unsigned)a->batch);
+    if (a->rows < 1 || a->columns < 1 || a->batch < 1 || a->batch > 65535 || grid.y > 65535)
+        return cudaErrorInvalidValue;
+    if (rows <= 8 && sizeof(U) > 1)
+        transpose_few<T, U><<<dim3((unsigned)parts(a->columns, 256), 1, (unsigned)a->batch), 256, 0, on(stream)>>>(*a, rows);
+    else
+        transpose<T, U><<<grid, dim3(TILE, LINES), 0, on(stream)>>>(*a, rows);
+    return cudaGetLastError();
+}
+
+template <typename T> static int launch_to(const tachy_nn_transpose *a, cuda_stream stream)
+{
+    switch (a->out_dtype) {
+    case TACHY_F32: return launch<T, float>(a, stream);
+    case TACHY_F16: return launch<T, half16>(a, stream);
+    case TACHY_U8: return launch<T, uint8_t>(a, stream);
+    default: return cudaErrorInvalidValue;
+    }
+}
+
+int tachy_nn_run_transpose(const struct tachy_nn_transpose *a, cuda_stream stream)
+{
+    switch (a->in_dtype) {
+    case TACHY_F32: return launch_to<float>(a, stream);
+    case TACHY_F16: return launch_to<half16>(a, stream);
+    case TACHY_U8: return launch_to<uint8_t>(a, stream);
+    default: return cudaErrorInvalidValue;
+    }
+}

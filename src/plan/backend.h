@@ -1,0 +1,105 @@
+#pragma once
+#include "plan/pass.h"
+
+// What executes graphs: a processor's or a GPU's kernels. A back end turns a graph, after its passes,
+// into a plan: an ordered list of steps over one arena. The front end (src/provider) asks the back end of
+// the session's device and knows none by name.
+//
+//   graph -> tachy_plan_run_passes(g, backend->passes(params), NULL) -> open() -> run() or queue(), any number of times
+//
+// A plan is constant once it is open: any number of threads may run it at the same time.
+
+// Of what is computed. Inputs and outputs of a plan keep the graph's own types.
+enum tachy_plan_precision {
+    TACHY_PLAN_FP32 = 0,
+    TACHY_PLAN_FP16, // values between nodes are float16, sums float32; a CPU has fp32 only
+};
+
+struct tachy_nn_kernels;
+struct tachy_plan_params { // {0} is valid
+    // What may be spent on timing kernels against each other: 0 nothing, 1 half a second, 2 three
+    // seconds, 3 thirty seconds at most; on a GPU 5, 15, 60 and 600.
+    int effort;
+    int parts; // plans that share this time; 0: 1
+    // What choice() gave for the same graph on such a machine. Taken where it fits and its effort is at
+    // least `effort`, else made again. NULL: none.
+    const char *choice;
+    bool trial; // nobody will run the plan: no weights are packed, no device is touched
+    // CPU:
+    int threads; // inside of one run, the caller's among them; 0: 1
+    int direct;  // 1: no convolution by Winograd's tiles, which gives other bits; `choice` must be of such a plan
+    int apart;   // 1: each convolution is a step of its own; the same bits
+    // enum tachy_guard (base/guard.h): every value, input and output of a run has memory of its own beside
+    // pages that nobody may touch, and a step's scratch too, so that a kernel which reads or writes beside
+    // them faults; what was not written is NaN. For tests: the same bits, slower; no kernels are timed.
+    int guard;
+    // CUDA:
+    int gpu; // ordinal as the driver counts
+    enum tachy_plan_precision precision;
+    const struct tachy_nn_kernels *kernels; // (cuda/nn/kernels.h) to run in place of the library's own; NULL: those
+};
+
+// Figures of a plan, in bytes unless said otherwise.
+struct tachy_plan_info {
+    int steps;      // that run; a node that became an address needs none
+    int nodes;      // of the graph
+    size_t weights; // packed, once for all runs
+    size_t shared;  // of these, what other plans of the process use as well at the moment
+    size_t arena;   // of a run: what is alive at the same time, coloured
+    size_t scratch; // of a run: what a step needs while it runs
+    size_t values;  // what the arena would be if nothing shared its place
+    int effort;     // that the kernels were chosen with, 0: defaults
+    double choice_seconds;         // that timing them took here; 0: nothing was timed
+    double run_ms, default_run_ms; // of a run as chosen and with the defaults, where that was timed
+};
+
+// What a step computes.
+struct tachy_plan_step {
+    const char *op, *name; // of the node it comes from, "" where it has none; the plan's memory
+    size_t bytes;          // of its output
+};
+
+struct plan_backend;
+struct tachy_plan { // the first member of each back end's own
+    const struct plan_backend *backend;
+};
+
+struct plan_backend {
+    const char *name; // "cpu", "cuda"
+    // Whether a plan can run this node, whose shapes hold (tachy_graph_verify()): NULL, or why not, a
+    // static string that follows "is not built: ". Asked before any pass.
+    const char *(*refuses)(const struct tachy_node *n);
+    // What is done to a graph before open(), in this order; ends with a row of NULLs.
+    const struct tachy_plan_pass *(*passes)(const struct tachy_plan_params *p);
+    // A key for the choice of a graph on this machine, from the graph before its passes; `key` as
+    // tachy_store_key() has it. TACHY_ERR_NOMEM.
+    int (*key)(const struct tachy_graph *g, const struct tachy_plan_params *p, char *key);
+    // What the plan runs on, for people.
+    void (*about)(const struct tachy_plan_params *p, char *text, size_t size);
+    // Compiles a graph. Everything that the plan needs is copied: `g` and its constants may go
+    // afterwards. TACHY_ERR_UNSUPPORTED names the node; TACHY_ERR_UNAVAILABLE: no such device;
+    // TACHY_ERR_NOMEM.
+    int (*open)(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *p);
+    void (*close)(struct tachy_plan *p);
+    void (*info)(const struct tachy_plan *p, struct tachy_plan_info *info);
+    // Which kernel runs each shape, one a line, for tachy_plan_params. The plan's memory.
+    const char *(*choice)(const struct tachy_plan *p);
+    void (*step)(const struct tachy_plan *p, int i, struct tachy_plan_step *step);
+    // Runs once and waits for the result. `in` and `out` lie in host memory, dense in ONNX's order, in
+    // the order of the graph's inputs and outputs, aligned to their type, and do not overlap. end[i]
+    // becomes the time at which step i ended (tachy_now_ns()), for info.steps steps; NULL: not wanted.
+    // TACHY_ERR_NOMEM: no memory for a workspace; TACHY_ERR_EXTERNAL: the device failed.
+    int (*run)(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end);
+    // The same with tensors on the device: queued on `stream` (a CUstream of the device's primary context;
+    // NULL: its default stream), not waited for. NULL: a back end without memory of its own.
+    int (*queue)(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
+};
+
+extern const struct plan_backend tachy_plan_cpu, tachy_plan_cuda;
+
+static inline void tachy_plan_close(struct tachy_plan **p) // *p becomes NULL, and may be it
+{
+    if (*p)
+        (*p)->backend->close(*p);
+    *p = NULL;
+}

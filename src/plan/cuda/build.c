@@ -1,0 +1,305 @@
+#include "base/base.h"
+#include "plan/cuda/parts.h"
+#include "ref/ref_preprocess.h" // float16
+
+#include <stdlib.h>
+
+// What steps of every kind are made of, and which file makes those of an operator.
+
+struct cuda_step *cuda_step(struct cuda_build *b, enum cuda_kind kind)
+{
+    struct cuda_plan *p = b->plan;
+    if (p->nb_steps == p->max_steps) {
+        int max = TACHY_MAX(64, 2 * p->max_steps);
+        struct cuda_step *s = realloc(p->steps, sizeof(*s) * (size_t)max);
+        if (!s)
+            return NULL;
+        p->steps = s;
+        p->max_steps = max;
+    }
+    struct cuda_step *s = &p->steps[p->nb_steps++];
+    memset(s, 0, sizeof(*s));
+    s->kind = kind;
+    return s;
+}
+
+void cuda_needs_scratch(struct cuda_build *b, size_t bytes)
+{
+    b->plan->scratch = TACHY_MAX(b->plan->scratch, TACHY_ALIGN(bytes, 256));
+}
+
+ptrdiff_t cuda_blob(struct cuda_build *b, size_t bytes)
+{
+    size_t size = TACHY_ALIGN(bytes, 256), at = b->nb_blob;
+    if (b->trial) {
+        b->nb_blob = at + size;
+        return (ptrdiff_t)at;
+    }
+    if (at + size > b->max_blob) {
+        size_t max = (at + size) * 3 / 2;
+        uint8_t *blob = realloc(b->blob, max);
+        if (!blob)
+            return TACHY_ERR_NOMEM;
+        b->blob = blob;
+        b->max_blob = max;
+    }
+    memset(b->blob + at, 0, size);
+    b->nb_blob = at + size;
+    return (ptrdiff_t)at;
+}
+
+void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v)
+{
+    if (t == TACHY_F16)
+        ((uint16_t *)to)[i] = tachy_ref_half(v);
+    else
+        ((float *)to)[i] = v;
+}
+
+cuda_address cuda_floats(struct cuda_build *b, enum tachy_dtype t, const float *from, int64_t n)
+{
+    ptrdiff_t at = cuda_blob(b, (size_t)n * tachy_dtype_size(t));
+    for (int64_t i = 0; at >= 0 && !b->trial && i < n; i++)
+        cuda_store(b->blob + at, t, i, from[i]);
+    return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
+}
+
+bool cuda_value(struct cuda_build *b, const struct tachy_value *v, cuda_address *at)
+{
+    const struct plan_ref *r = &b->places.ref[v->id];
+    if (!v->data) {
+        *at = cuda_at(r->base, (size_t)r->offset);
+        return true;
+    }
+    size_t bytes = (size_t)tachy_value_elements(v) * tachy_dtype_size(v->dtype);
+    ptrdiff_t to = cuda_blob(b, bytes);
+    if (to < 0)
+        return false;
+    if (!b->trial)
+        memcpy(b->blob + to, v->data, bytes);
+    *at = cuda_at(BASE_WEIGHTS, (size_t)to);
+    return true;
+}
+
+struct tachy_nn_tensor cuda_tensor(const struct cuda_build *b, const struct tachy_value *v)
+{
+    const struct plan_ref *r = &b->places.ref[v->id];
+    return (struct tachy_nn_tensor){cuda_at(r->base, (size_t)r->offset), r->v.pixel, r->v.row, r->v.image};
+}
+
+bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_dtype t, struct tachy_nn_tensor *to)
+{
+    int64_t c = v->shape[1], hw = v->shape[2] * v->shape[3];
+    if (!v->data) {
+        *to = cuda_tensor(b, v);
+        return v->dtype == t;
+    }
+    ptrdiff_t at = v->dtype == TACHY_F32 ? cuda_blob(b, (size_t)tachy_value_elements(v) * tachy_dtype_size(t)) : -1;
+    for (int64_t i = 0; at >= 0 && !b->trial && i < tachy_value_elements(v); i++)
+        cuda_store(b->blob + at, t, (i / (c * hw) * hw + i % hw) * c + i / hw % c, ((const float *)v->data)[i]);
+    *to = tachy_nn_dense(cuda_at(BASE_WEIGHTS, (size_t)TACHY_MAX(at, 0)), (int)v->shape[2], (int)v->shape[3], (int)c);
+    return at >= 0;
+}
+
+bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to)
+{
+    struct tachy_act act = plan_act(&n->attr.act);
+    *to = (struct tachy_nn_act){act.kind, act.a, act.b, 0};
+    if (n->attr.act.act != TACHY_PLAN_PRELU)
+        return true;
+    if (tachy_value_elements(slope) == 1) {
+        to->kind = TACHY_ACT_LEAKY;
+        to->a = (float)tachy_constant_at(slope, 0);
+        return true;
+    }
+    to->slope = cuda_floats(b, TACHY_F32, slope->data, tachy_value_elements(slope));
+    return to->slope;
+}
+
+static cuda_steps_fn *const steps_of[TACHY_OP_COUNT] = {
+    [TACHY_OP_CONV] = cuda_steps_conv,         [TACHY_OP_MATMUL] = cuda_steps_matmul,
+    [TACHY_OP_UNARY] = cuda_steps_elements,    [TACHY_OP_BINARY] = cuda_steps_elements,
+    [TACHY_OP_SELECT] = cuda_steps_elements,   [TACHY_OP_CONCAT] = cuda_steps_concat,
+    [TACHY_OP_SLICE] = cuda_steps_copy,        [TACHY_OP_PAD] = cuda_steps_pad,
+    [TACHY_OP_TRANSPOSE] = cuda_steps_copy,    [TACHY_OP_RESHAPE] = cuda_steps_copy,
+    [TACHY_OP_EXPAND] = cuda_steps_copy,       [TACHY_OP_RESIZE] = cuda_steps_resize,
+    [TACHY_OP_POOL] = cuda_steps_pool,         [TACHY_OP_REDUCE] = cuda_steps_reduce,
+    [TACHY_OP_SOFTMAX] = cuda_steps_softmax,   [TACHY_OP_ARG] = cuda_steps_arg,
+    [TACHY_OP_LAYER_NORM] = cuda_steps_layer_norm,
+};
+
+static int label(struct cuda_plan *p, int from, enum tachy_plan_op op, const char *name, const struct tachy_value *out)
+{
+    for (int i = from; i < p->nb_steps; i++) {
+        char *copy = tachy_asprintf("%s", name ? name : "");
+        if (!copy)
+            return TACHY_ERR_NOMEM;
+        p->steps[i].label = (struct tachy_plan_step){tachy_plan_op_name(op), copy,
+                                                      (size_t)tachy_value_elements(out) * tachy_dtype_size(out->dtype)};
+    }
+    return TACHY_OK;
+}
+
+static int add_steps(struct cuda_build *b)
+{
+    const struct tachy_graph *g = b->g;
+    struct cuda_plan *p = b->plan;
+    int err = TACHY_OK, from = 0;
+    for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
+        from = p->nb_steps;
+        p->nodes++;
+        err = steps_of[n->op] ? steps_of[n->op](b, n) : TACHY_ERR_UNSUPPORTED;
+        if (err == TACHY_ERR_UNSUPPORTED)
+            return tachy_fail(g->log, err, "plan: %s %s is not built on a GPU in this form", tachy_plan_op_name(n->op),
+                              n->name ? n->name : "");
+        if (err == TACHY_OK)
+            err = label(p, from, n->op, n->name, n->out);
+    }
+    for (int i = 0; i < g->nb_out && err == TACHY_OK; i++) {
+        from = p->nb_steps;
+        if (b->places.ref[g->out[i]->id].base != BASE_INPUTS + g->nb_in + i)
+            err = cuda_copy_output(b, g->out[i], i);
+        if (err == TACHY_OK)
+            err = label(p, from, TACHY_OP_TRANSPOSE, "output", g->out[i]);
+    }
+    return err;
+}
+
+static int set_ends(struct cuda_plan *p, const struct tachy_graph *g)
+{
+    p->nb_in = g->nb_in;
+    p->nb_out = g->nb_out;
+    p->end_bytes = calloc((size_t)(g->nb_in + g->nb_out) + 1, sizeof(*p->end_bytes));
+    for (int i = 0; p->end_bytes && i < g->nb_in + g->nb_out; i++) {
+        const struct tachy_value *v = i < g->nb_in ? g->in[i] : g->out[i - g->nb_in];
+        p->end_bytes[i] = (size_t)tachy_value_elements(v) * tachy_dtype_size(v->dtype);
+    }
+    return p->end_bytes ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// What lies in a GPU's memory and what is found out there.
+static int set_device(struct cuda_build *b)
+{
+    struct cuda_plan *p = b->plan;
+    const struct tachy_log *log = b->g->log;
+    int err = tachy_gpu_open(&p->gpu, p->params.gpu, NULL, log);
+    if (err == TACHY_OK && !p->params.kernels)
+        err = tachy_cuda_need(&p->gpu->device, log);
+    if (err == TACHY_OK)
+        err = cuda_weights_share(&p->weights, p->gpu, b->blob, b->nb_blob, log);
+    return err == TACHY_OK ? cuda_choose(p, log) : err;
+}
+
+static int open_plan(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params)
+{
+    static const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins};
+    struct cuda_plan *p = calloc(1, sizeof(*p));
+    *out = NULL;
+    if (!p)
+        return TACHY_ERR_NOMEM;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->launching, NULL);
+    p->base.backend = &tachy_plan_cuda;
+    p->params = params ? *params : (struct tachy_plan_params){0};
+    p->kernels = p->params.kernels ? p->params.kernels : tachy_nn_kernels();
+    struct cuda_build b = {.plan = p, .g = g, .trial = p->params.trial};
+    int err = plan_place(&b.places, g, &rules);
+    if (err == TACHY_OK) {
+        p->arena = b.places.arena;
+        p->values = b.places.values;
+        err = add_steps(&b);
+    }
+    plan_place_free(&b.places);
+    p->weight_bytes = b.nb_blob;
+    if (err == TACHY_OK)
+        err = set_ends(p, g);
+    if (err == TACHY_OK && !b.trial)
+        err = set_device(&b);
+    free(b.blob);
+    p->params.choice = NULL; // the caller's
+    *out = &p->base;
+    if (err < 0)
+        tachy_plan_close(out);
+    return err;
+}
+
+static void close_plan(struct tachy_plan *plan)
+{
+    struct cuda_plan *p = (struct cuda_plan *)plan;
+    bool inside = p->gpu && tachy_device_enter(&p->gpu->device, NULL) == TACHY_OK;
+    while (p->idle) {
+        struct cuda_workspace *w = p->idle;
+        p->idle = w->next;
+        cuda_workspace_free(p, w);
+    }
+    for (int i = 0; i < p->nb_steps; i++) {
+        tachy_nn_gemm_close(&p->steps[i].gemm);
+        tachy_free((void *)(uintptr_t)p->steps[i].label.name);
+    }
+    if (inside)
+        tachy_device_leave(&p->gpu->device);
+    cuda_weights_unref(&p->weights);
+    tachy_gpu_unref(&p->gpu);
+    free(p->steps);
+    free(p->end_bytes);
+    tachy_free(p->choice);
+    pthread_mutex_destroy(&p->launching);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+static void info(const struct tachy_plan *plan, struct tachy_plan_info *to)
+{
+    const struct cuda_plan *p = (const struct cuda_plan *)plan;
+    *to = (struct tachy_plan_info){
+        .steps = p->nb_steps,
+        .nodes = p->nodes,
+        .weights = p->weight_bytes,
+        .shared = p->weights && cuda_weights_shared(p->weights) ? p->weight_bytes : 0,
+        .arena = p->arena,
+        .scratch = p->scratch,
+        .values = p->values,
+        .effort = p->effort,
+        .choice_seconds = p->choice_seconds,
+        .run_ms = p->run_ms,
+        .default_run_ms = p->default_run_ms,
+    };
+}
+
+static void step(const struct tachy_plan *plan, int i, struct tachy_plan_step *to)
+{
+    *to = ((const struct cuda_plan *)plan)->steps[i].label;
+}
+
+static const char *choice(const struct tachy_plan *plan) { return ((const struct cuda_plan *)plan)->choice; }
+
+// Channels are scaled by a pass over the tensor, and rows are not summed on the way: those passes are left out.
+static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
+{
+#define PASSES                                                                                                    \
+    {"levels", tachy_plan_levels}, {"common", tachy_plan_common}, {"focus", tachy_plan_focus},                     \
+        {"heads", tachy_plan_heads}, {"pools", tachy_plan_pools}, {"shuffle", tachy_plan_shuffle},                 \
+        {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
+        {"prelu", tachy_plan_prelu}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad},                       \
+        {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse},                       \
+        {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"dead", tachy_plan_dead},                    \
+        {"layout", tachy_plan_layout}
+    static const struct tachy_plan_pass single[] = {PASSES, {NULL, NULL}};
+    static const struct tachy_plan_pass half[] = {PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
+    return p && p->precision == TACHY_PLAN_FP16 ? half : single;
+}
+
+const struct plan_backend tachy_plan_cuda = {
+    .name = "cuda",
+    .refuses = cuda_refuses,
+    .passes = passes,
+    .key = cuda_key,
+    .about = cuda_about,
+    .open = open_plan,
+    .close = close_plan,
+    .info = info,
+    .choice = choice,
+    .step = step,
+    .run = cuda_run,
+    .queue = cuda_queue,
+};

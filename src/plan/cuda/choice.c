@@ -1,0 +1,347 @@
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/mix.h"
+#include "plan/cuda/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// Which kernel runs each convolution. Every step starts with the first that can; with an effort the whole plan runs
+// again and again, every shape with its next kernel in each run, and the medians decide: so caches are as they will be,
+// and all kernels share what else the GPU does. Steps of one shape choose together.
+
+enum { SAMPLES = 31, PRODUCT_SCRATCH = 32 << 20 };
+static const int samples_of[] = {0, 3, 7, 15}, seconds_of[] = {5, 15, 60, 600};
+
+struct shape {
+    uint64_t key;
+    int first; // step
+    struct cuda_way ways[CUDA_WAYS];
+    int nb_ways;
+    int nb[CUDA_WAYS];
+    float best_ms, first_ms; // medians over all of its steps of the way that was picked and of the default; 0: not timed
+    float ms[CUDA_WAYS][SAMPLES];
+};
+
+struct choice {
+    struct cuda_plan *p;
+    const struct tachy_log *log;
+    struct cuda_workspace *w;
+    void *ends;
+    struct shape *shapes;
+    int nb_shapes;
+    int *of; // a step's shape, -1: it has no choice
+    cuda_event *events; // one in front of each step and one behind the last
+};
+
+// What two steps have in common that choose together: all but addresses.
+static uint64_t key_of(const struct cuda_step *s)
+{
+    const struct tachy_nn_conv *c = &s->a.conv;
+    const struct tachy_nn_tensor *add = &c->epilogue.add;
+    int64_t parts[] = {c->in.pixel, c->in.row, c->in.image, c->out.pixel, c->out.row, c->out.image, add->pixel, add->row,
+                       add->image, add->data != 0, c->epilogue.add_last, c->bias != 0, c->epilogue.act.kind, c->dtype,
+                       s->product.m, s->depthwise != 0};
+    return tachy_mix(tachy_mix(1, &c->shape, sizeof(c->shape)), parts, sizeof(parts));
+}
+
+static int check(const struct choice *c, int status, const char *what)
+{
+    return tachy_cu_check(c->p->gpu->device.cu, status, c->log, what);
+}
+
+static int open_products(struct cuda_plan *p, const struct tachy_log *log)
+{
+    const int most = p->params.effort ? CUDA_GEMMS : 1;
+    for (int i = 0; i < p->nb_steps; i++) {
+        struct cuda_step *s = &p->steps[i];
+        if (!s->product.m)
+            continue;
+        int err = tachy_nn_gemm_open(&s->gemm, &s->product, PRODUCT_SCRATCH, most, &s->nb_gemms, log);
+        if (err == TACHY_ERR_UNAVAILABLE && s->kind == CUDA_CONV)
+            continue; // our own kernels do it as well
+        if (err < 0)
+            return tachy_fail(log, err, "plan: %s %s: products of two computed matrices need cuBLASLt, which comes with the "
+                              "CUDA toolkit or `pip install nvidia-cublas`", s->label.op, s->label.name);
+        for (int k = 0; k < s->nb_gemms; k++)
+            p->scratch = TACHY_MAX(p->scratch, TACHY_ALIGN(tachy_nn_gemm_workspace(s->gemm, k), 256));
+        s->way = (struct cuda_way){CUDA_CONV_GEMM, 0};
+    }
+    return TACHY_OK;
+}
+
+// Memory of a run, with numbers in it that are none of 0, huge or NaN in any type.
+static int open_workspace(struct choice *c)
+{
+    struct cuda_plan *p = c->p;
+    const struct tachy_cu *cu = p->gpu->device.cu;
+    size_t size = 256;
+    for (int i = 0; i < p->nb_in + p->nb_out; i++)
+        size += TACHY_ALIGN(p->end_bytes[i], 256);
+    int err = cuda_workspace_new(p, &c->w, c->log);
+    if (!err)
+        err = tachy_gpu_alloc(p->gpu, size, &c->ends, c->log);
+    if (err)
+        return err;
+    cuda_address at = tachy_cu_address(c->ends), *ends = calloc((size_t)(p->nb_in + p->nb_out) + 1, sizeof(*ends));
+    if (!ends)
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < p->nb_in + p->nb_out; at += TACHY_ALIGN(p->end_bytes[i], 256), i++)
+        ends[i] = at;
+    cuda_set_bases(p, c->w, ends);
+    free(ends);
+    err = check(c, cu->fill(tachy_cu_address(c->ends), 0x2b, size), "a plan's tensors");
+    return err ? err : check(c, cu->fill(tachy_cu_address(c->w->memory), 0x2b, TACHY_ALIGN(p->arena, 256) + p->scratch),
+                             "a plan's arena");
+}
+
+// Those that take the step's form; none is left waiting.
+static int find_ways(struct choice *c, struct shape *s, const struct cuda_step *step)
+{
+    struct cuda_way all[CUDA_WAYS];
+    int n = cuda_ways(c->p, step, all);
+    for (int i = 0; i < n; i++) {
+        int status = cuda_launch(c->p, step, all[i], c->w->base, c->w->stream);
+        if (!status)
+            s->ways[s->nb_ways++] = all[i];
+        if (!status && !c->p->params.effort && !c->p->params.choice)
+            break; // the default will do
+        if (status && status != CUDA_INVALID_VALUE && all[i].kernel != CUDA_CONV_GEMM)
+            return check(c, status, step->label.name);
+    }
+    return s->nb_ways ? TACHY_OK
+                      : tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "plan: no kernel runs %s %s on this GPU", step->label.op,
+                                   step->label.name);
+}
+
+static struct shape *shape_of(struct choice *c, uint64_t key)
+{
+    for (int i = 0; i < c->nb_shapes; i++)
+        if (c->shapes[i].key == key)
+            return &c->shapes[i];
+    return NULL;
+}
+
+static int find_shapes(struct choice *c)
+{
+    struct cuda_plan *p = c->p;
+    c->shapes = calloc((size_t)p->nb_steps + 1, sizeof(*c->shapes));
+    c->of = malloc(sizeof(*c->of) * (size_t)(p->nb_steps + 1));
+    if (!c->shapes || !c->of)
+        return TACHY_ERR_NOMEM;
+    for (int i = 0; i < p->nb_steps; i++) {
+        struct cuda_step *step = &p->steps[i];
+        c->of[i] = -1;
+        if (step->kind != CUDA_CONV)
+            continue;
+        uint64_t key = key_of(step);
+        struct shape *s = shape_of(c, key);
+        if (!s) {
+            s = &c->shapes[c->nb_shapes++];
+            s->key = key;
+            s->first = i;
+            int err = find_ways(c, s, step);
+            if (err < 0)
+                return err;
+        }
+        c->of[i] = (int)(s - c->shapes);
+        step->way = s->ways[0];
+    }
+    return check(c, p->gpu->device.cu->stream_wait(c->w->stream), "the kernels of a plan");
+}
+
+// Takes what is known of these shapes: a line "KEY KERNEL VARIANT" each. False: not all of it fits.
+static bool take_known(struct choice *c, const char *text)
+{
+    int effort, found = 0, length = 0;
+    if (!text || sscanf(text, "cuda 1 effort %d%n", &effort, &length) != 1 || effort < c->p->params.effort)
+        return false;
+    for (const char *at = strchr(text, '\n'); at && at[1]; at = strchr(at + 1, '\n')) {
+        unsigned long long key;
+        int kernel, variant;
+        struct shape *s = sscanf(at, "%llx %d %d", &key, &kernel, &variant) == 3 ? shape_of(c, key) : NULL;
+        for (int k = 0; s && k < s->nb_ways; k++) {
+            if ((int)s->ways[k].kernel != kernel || s->ways[k].variant != variant)
+                continue;
+            struct cuda_way way = s->ways[k];
+            s->ways[k] = s->ways[0];
+            s->ways[0] = way;
+            found++;
+        }
+    }
+    if (found == c->nb_shapes)
+        c->p->effort = effort;
+    return found == c->nb_shapes;
+}
+
+// What is behind a line's numbers is for people.
+static int write_text(struct choice *c)
+{
+    static const char *const names[CUDA_CONVS] = {"any", "depthwise", "stem", "tma", "cublaslt"};
+    char *text = tachy_asprintf("cuda 1 effort %d\n", c->p->effort);
+    for (int i = 0; i < c->nb_shapes && text; i++) {
+        const struct shape *s = &c->shapes[i];
+        char *longer = tachy_asprintf("%s%016llx %d %d %s %.4f ms, default %.4f: %s\n", text, (unsigned long long)s->key,
+                                      (int)s->ways[0].kernel, s->ways[0].variant, names[s->ways[0].kernel],
+                                      (double)s->best_ms, (double)s->first_ms, c->p->steps[s->first].label.name);
+        tachy_free(text);
+        text = longer;
+    }
+    c->p->choice = text;
+    return text ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void settle(struct choice *c)
+{
+    for (int i = 0; i < c->p->nb_steps; i++)
+        if (c->of[i] >= 0)
+            c->p->steps[i].way = c->shapes[c->of[i]].ways[0];
+}
+
+// Keeps the GPU busy until the host has queued a run: a step's time would have the host's in it.
+static int hold_back(struct choice *c)
+{
+    const size_t a_step = 20 << 20; // bytes that are filled while a step is queued
+    size_t size = TACHY_MAX(TACHY_ALIGN(c->p->arena, 256), 256), left = a_step * (size_t)c->p->nb_steps;
+    int status = CUDA_OK;
+    for (; left && !status; left -= TACHY_MIN(left, size))
+        status = c->p->gpu->device.cu->fill_async(tachy_cu_address(c->w->memory), 0x2b, TACHY_MIN(left, size), c->w->stream);
+    return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? -1 : x > y;
+}
+
+static float median(const float *ms, int n)
+{
+    float sorted[SAMPLES];
+    memcpy(sorted, ms, sizeof(*ms) * (size_t)n);
+    qsort(sorted, (size_t)n, sizeof(*sorted), by_value);
+    return n ? sorted[n / 2] : 1e30f;
+}
+
+// A run with way `round` of each shape; *ms is that of the whole.
+static int run_round(struct choice *c, int round, float *ms)
+{
+    struct cuda_plan *p = c->p;
+    const struct tachy_cu *cu = p->gpu->device.cu;
+    int status = hold_back(c);
+    for (int i = 0; i < p->nb_steps && !status; i++) {
+        const struct shape *s = c->of[i] < 0 ? NULL : &c->shapes[c->of[i]];
+        status = cu->event_record(c->events[i], c->w->stream);
+        if (!status)
+            status = cuda_launch(p, &p->steps[i], s ? s->ways[round % s->nb_ways] : p->steps[i].way, c->w->base, c->w->stream);
+    }
+    if (!status)
+        status = cu->event_record(c->events[p->nb_steps], c->w->stream);
+    if (!status)
+        status = cu->stream_wait(c->w->stream);
+    if (!status && ms)
+        status = cu->event_elapsed(ms, c->events[0], c->events[p->nb_steps]);
+    return status;
+}
+
+static int note_round(struct choice *c, int round)
+{
+    struct cuda_plan *p = c->p;
+    int status = CUDA_OK;
+    for (int i = 0; i < p->nb_steps && !status; i++) {
+        struct shape *s = c->of[i] < 0 ? NULL : &c->shapes[c->of[i]];
+        float ms = 0;
+        if (!s)
+            continue;
+        int way = round % s->nb_ways, at = round / s->nb_ways % SAMPLES;
+        status = p->gpu->device.cu->event_elapsed(&ms, c->events[i], c->events[i + 1]);
+        s->ms[way][at] = (s->nb[way] > at ? s->ms[way][at] : 0) + ms; // all steps of the shape together
+        if (s->first == i)
+            s->ms[way][at] = ms;
+        s->nb[way] = TACHY_MAX(s->nb[way], at + 1);
+    }
+    return status;
+}
+
+static void pick(struct shape *s)
+{
+    int best = 0;
+    for (int k = 1; k < s->nb_ways; k++)
+        if (median(s->ms[k], s->nb[k]) < median(s->ms[best], s->nb[best]))
+            best = k;
+    struct cuda_way way = s->ways[best];
+    s->first_ms = median(s->ms[0], s->nb[0]);
+    s->best_ms = median(s->ms[best], s->nb[best]);
+    s->ways[best] = s->ways[0];
+    s->ways[0] = way;
+}
+
+static int time_all(struct choice *c)
+{
+    struct cuda_plan *p = c->p;
+    const struct tachy_cu *cu = p->gpu->device.cu;
+    const int effort = TACHY_MIN(p->params.effort, 3);
+    uint64_t start = tachy_now_ns(), budget = (uint64_t)seconds_of[effort] * 1000000000u / (uint64_t)TACHY_MAX(p->params.parts, 1);
+    int rounds = 0, status = CUDA_OK;
+    float defaults[5] = {0}, chosen[5] = {0};
+    c->events = calloc((size_t)p->nb_steps + 1, sizeof(cuda_event));
+    for (int i = 0; c->events && i <= p->nb_steps && !status; i++)
+        status = cu->event_create(&c->events[i], CUDA_EVENT_TIMED);
+    for (int i = 0; i < c->nb_shapes; i++)
+        rounds = TACHY_MAX(rounds, c->shapes[i].nb_ways * samples_of[effort]);
+    for (int i = -1; c->events && i < 5 && !status; i++) // the first warms up
+        status = run_round(c, 0, &defaults[TACHY_MAX(i, 0)]);
+    for (int r = 0; c->events && r < rounds && !status && tachy_now_ns() - start < budget; r++) {
+        status = run_round(c, r, NULL);
+        if (!status)
+            status = note_round(c, r);
+    }
+    for (int i = 0; i < c->nb_shapes; i++)
+        pick(&c->shapes[i]);
+    for (int i = 0; c->events && i < 5 && !status; i++)
+        status = run_round(c, 0, &chosen[i]);
+    p->default_run_ms = (double)median(defaults, 5);
+    p->run_ms = (double)median(chosen, 5);
+    p->choice_seconds = (double)(tachy_now_ns() - start) / 1e9;
+    p->effort = effort;
+    return c->events ? check(c, status, "timing the kernels of a plan") : TACHY_ERR_NOMEM;
+}
+
+static void choice_close(struct choice *c)
+{
+    struct cuda_plan *p = c->p;
+    for (int i = 0; c->events && i <= p->nb_steps; i++)
+        if (c->events[i])
+            p->gpu->device.cu->event_destroy(c->events[i]);
+    if (c->ends)
+        tachy_gpu_free(p->gpu, c->ends);
+    if (c->w) { // the first run's
+        c->w->next = p->idle;
+        p->idle = c->w;
+    }
+    free(c->events);
+    free(c->shapes);
+    free(c->of);
+}
+
+int cuda_choose(struct cuda_plan *p, const struct tachy_log *log)
+{
+    struct choice c = {.p = p, .log = log};
+    int err = tachy_device_enter(&p->gpu->device, log);
+    if (err < 0)
+        return err;
+    err = open_products(p, log);
+    if (!err)
+        err = open_workspace(&c);
+    if (!err)
+        err = find_shapes(&c);
+    if (!err && !take_known(&c, p->params.choice) && p->params.effort)
+        err = time_all(&c);
+    if (!err) {
+        settle(&c);
+        err = write_text(&c);
+    }
+    choice_close(&c);
+    tachy_device_leave(&p->gpu->device);
+    return err;
+}

@@ -1,0 +1,179 @@
+#pragma once
+#include "cuda/gpu.h"
+#include "cuda/nn/gemm.h"
+#include "cuda/nn/kernels.h"
+#include "plan/backend.h"
+#include "plan/place.h"
+#include "plan/shapes.h"
+
+#include <pthread.h>
+
+// Inside of src/plan/cuda: a graph as launches over one arena in a GPU's memory.
+
+// An address in a step's arguments before a run: which base (place.h) and how many bytes behind it. 0: absent.
+// cuda_patch() makes an address of it.
+static inline cuda_address cuda_at(int base, size_t bytes) { return (cuda_address)(base + 1) << 48 | bytes; }
+
+enum cuda_kind {
+    CUDA_CONV,
+    CUDA_GEMM,
+    CUDA_POINTWISE,
+    CUDA_FILL,
+    CUDA_POOL,
+    CUDA_INTERPOLATE,
+    CUDA_REDUCE,
+    CUDA_ARG,
+    CUDA_SOFTMAX,
+    CUDA_LAYER_NORM,
+    CUDA_TRANSPOSE,
+    CUDA_KINDS
+};
+
+// The kernels that a convolution may run on; a `way` is one of them and which of its variants.
+enum cuda_conv {
+    CUDA_CONV_ANY,
+    CUDA_CONV_DEPTHWISE,
+    CUDA_CONV_STEM,
+    CUDA_CONV_TMA,
+    CUDA_CONV_GEMM,
+    CUDA_CONVS
+};
+struct cuda_way {
+    enum cuda_conv kernel;
+    int variant;
+};
+enum { CUDA_WAYS = 40, CUDA_GEMMS = 8 }; // of a step; algorithms of cuBLASLt among them
+
+union cuda_args {
+    struct tachy_nn_conv conv;
+    struct tachy_nn_gemm_io gemm;
+    struct tachy_nn_pointwise pointwise;
+    struct tachy_nn_fill fill;
+    struct tachy_nn_pool pool;
+    struct tachy_nn_interpolate interpolate;
+    struct tachy_nn_reduce reduce;
+    struct tachy_nn_arg arg;
+    struct tachy_nn_softmax softmax;
+    struct tachy_nn_layer_norm layer_norm;
+    struct tachy_nn_transpose transpose;
+};
+
+struct cuda_step {
+    enum cuda_kind kind;
+    union cuda_args a;
+    struct tachy_plan_step label;
+    // A convolution's other forms: weights as conv_depthwise has them, 0: it is none; as a product (m 0: it is none),
+    // whose bias is of the tensors' type.
+    cuda_address depthwise, bias;
+    struct tachy_nn_gemm_shape product;
+    struct tachy_nn_gemm *gemm; // opened with the device; also of CUDA_GEMM
+    int nb_gemms;
+    struct cuda_way way; // the one that runs
+};
+
+// Weights of equal bytes on one GPU, shared by the plans of the process.
+struct cuda_weights;
+int cuda_weights_share(struct cuda_weights **out, struct tachy_gpu *gpu, const void *data, size_t size,
+                       const struct tachy_log *log);
+void cuda_weights_unref(struct cuda_weights **w);
+cuda_address cuda_weights_at(const struct cuda_weights *w);
+bool cuda_weights_shared(const struct cuda_weights *w); // by several plans at the moment
+
+// A captured run: launched again for the same tensors.
+enum { CUDA_GRAPHS = 4 };
+struct cuda_graph {
+    cuda_graph_exec exec; // NULL: none
+    int runs;             // with these tensors; the first is not captured
+    cuda_address *ends;   // the tensors
+};
+
+// What one run needs. Taken by one run at a time on the host; runs that are queued on several streams follow each
+// other on the device by `done`.
+struct cuda_workspace {
+    struct cuda_workspace *next;
+    void *memory; // arena, then scratch
+    cuda_stream last; // stream of the last run
+    bool used;
+    cuda_event done;  // behind the last run
+    struct cuda_graph graphs[CUDA_GRAPHS];
+    int turn; // which of the graphs gives way
+    cuda_stream stream; // of runs with host memory, and of captures
+    void *ends;         // inputs and outputs of runs with host memory, made by the first; one after the other
+    cuda_address base[]; // of cuda_at()
+};
+
+struct cuda_plan {
+    struct tachy_plan base; // first
+    struct tachy_plan_params params;
+    struct tachy_gpu *gpu; // NULL: a trial
+    const struct tachy_nn_kernels *kernels;
+    struct cuda_step *steps;
+    int nb_steps, max_steps, nodes;
+    struct cuda_weights *weights;
+    size_t weight_bytes, arena, values, scratch;
+    int nb_in, nb_out;
+    size_t *end_bytes;  // of inputs, then outputs
+    char *choice;       // text
+    int effort;
+    double choice_seconds, run_ms, default_run_ms;
+    pthread_mutex_t launching; // one thread at a time launches steps: products of cuBLASLt want it
+    pthread_mutex_t lock;
+    struct cuda_workspace *idle; // under the lock
+};
+
+// While a plan is made.
+struct cuda_build {
+    struct cuda_plan *plan;
+    const struct tachy_graph *g;
+    struct plan_places places;
+    uint8_t *blob; // weights on the host
+    size_t nb_blob, max_blob;
+    bool trial;
+};
+
+// build.c
+struct cuda_step *cuda_step(struct cuda_build *b, enum cuda_kind kind); // NULL: out of memory
+void cuda_needs_scratch(struct cuda_build *b, size_t bytes);
+// Zeroed bytes of weights: where they start, negative when out of memory. Moves the blob; a trial has none.
+ptrdiff_t cuda_blob(struct cuda_build *b, size_t bytes);
+void cuda_store(void *to, enum tachy_dtype t, int64_t i, float v); // element i of F32 or F16
+// Where a value lies, a constant among the weights in ONNX's order and its own type. False: out of memory.
+bool cuda_value(struct cuda_build *b, const struct tachy_value *v, cuda_address *at);
+// `n` floats as F32 or F16 among the weights. 0: out of memory.
+cuda_address cuda_floats(struct cuda_build *b, enum tachy_dtype t, const float *from, int64_t n);
+struct tachy_nn_tensor cuda_tensor(const struct cuda_build *b, const struct tachy_value *v); // a computed one
+// The same of any picture with channels last; a constant goes among the weights as type `t`. False: out of memory, or a
+// constant of whole numbers.
+bool cuda_picture(struct cuda_build *b, const struct tachy_value *v, enum tachy_dtype t, struct tachy_nn_tensor *to);
+// An activation, whose slope (of PRelu, constant) goes among the weights. False: out of memory.
+bool cuda_act(struct cuda_build *b, const struct tachy_node *n, const struct tachy_value *slope, struct tachy_nn_act *to);
+static inline struct tachy_value *cuda_input(const struct tachy_node *n, int i) { return i < n->nb_in ? n->in[i] : NULL; }
+// A network's picture that its first convolutions alone read, as conv_stem wants it: see plan_place_rules.
+int cuda_pixel(const struct tachy_value *v);
+// Whether the Transpose behind a Resize takes over: planes are written at once.
+bool cuda_joins(const struct tachy_node *n);
+
+// Steps of a node. TACHY_ERR_UNSUPPORTED: a form that only shows here.
+typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
+cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,
+    cuda_steps_pool, cuda_steps_resize, cuda_steps_reduce, cuda_steps_arg, cuda_steps_softmax, cuda_steps_layer_norm;
+// A copy of a value to where the graph's output `i` lies, where it could not lie there.
+int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i);
+const char *cuda_refuses(const struct tachy_node *n);
+
+// run.c
+// Puts step `s` on a stream by `way`: the driver's or the library's status, 0 for success.
+int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way way, const cuda_address *base,
+                cuda_stream stream);
+int cuda_run(struct tachy_plan *p, const void *const in[], void *const out[], uint64_t *end);
+int cuda_queue(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
+int cuda_workspace_new(struct cuda_plan *p, struct cuda_workspace **out, const struct tachy_log *log);
+void cuda_workspace_free(struct cuda_plan *p, struct cuda_workspace *w);
+void cuda_set_bases(const struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends);
+
+// ways.c: which kernels can run step `s`, a convolution; the first is the default.
+int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS]);
+// choice.c: opens what the steps need of libraries and settles each convolution's way.
+int cuda_choose(struct cuda_plan *p, const struct tachy_log *log);
+int cuda_key(const struct tachy_graph *g, const struct tachy_plan_params *params, char *key);
+void cuda_about(const struct tachy_plan_params *params, char *text, size_t size);

@@ -1,0 +1,110 @@
+#include "plan/cuda/parts.h"
+
+// What no plan of a GPU can run. Shapes have been verified; layouts are not set yet.
+
+static const char *refuse_value(const struct tachy_value *v)
+{
+    int64_t elements = tachy_value_elements(v);
+    if (v->dtype == TACHY_F16)
+        return "a model of float16 (its float32 form runs as float16 with precision=fp16)";
+    return elements < 1 || elements > INT32_MAX / 2 ? "an empty or very large tensor" : NULL;
+}
+
+static const char *refuse_slope(const struct tachy_value *slope, const struct tachy_value *of)
+{
+    if (!slope || !slope->data)
+        return "a slope that is not constant";
+    int64_t n = tachy_value_elements(slope);
+    bool channels = of->rank == 4 && n == of->shape[1] && slope->rank >= 3 && slope->shape[slope->rank - 3] == n;
+    return n == 1 || channels ? NULL : "a slope that is neither one nor one a channel";
+}
+
+static const char *refuse_conv(const struct tachy_node *n)
+{
+    const struct tachy_value *bias = cuda_input(n, 2);
+    if (!n->in[1]->data || (bias && !bias->data))
+        return "weights that are not constant";
+    for (int i = 0; i < 4; i++)
+        if (n->attr.conv.pad[i] < 0)
+            return "negative padding";
+    return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(cuda_input(n, 5), n->out) : NULL;
+}
+
+// What the pass `deconv` does not take.
+static const char *refuse_deconv(const struct tachy_node *n)
+{
+    const struct tachy_plan_attr *a = &n->attr;
+    const struct tachy_value *bias = cuda_input(n, 2);
+    if (!n->in[1]->data || (bias && !bias->data))
+        return "weights that are not constant";
+    if (a->conv.groups != 1 || a->conv.dilation[0] != 1 || a->conv.dilation[1] != 1 || a->act.act == TACHY_PLAN_PRELU)
+        return "groups or dilation of a transposed convolution";
+    for (int i = 0; i < 4; i++)
+        if (a->conv.pad[i] < 0 || a->conv.pad[i] >= a->conv.kernel[i % 2])
+            return "such padding of a transposed convolution";
+    return NULL;
+}
+
+static const char *refuse_matmul(const struct tachy_node *n)
+{
+    const struct tachy_value *bias = cuda_input(n, 2);
+    if (bias && (!bias->data || tachy_value_elements(bias) != n->out->shape[n->out->rank - 1]))
+        return "a bias that is not one constant a column";
+    if (n->attr.matmul.trans_a)
+        return "a first matrix that is transposed";
+    return n->attr.act.act == TACHY_PLAN_PRELU ? "PRelu here" : NULL;
+}
+
+// Axes that lie side by side whether channels are last or not.
+static const char *refuse_axes(const struct tachy_node *n)
+{
+    const bool *a = n->attr.reduce.axis;
+    int rank = n->in[0]->rank, first = 0, last = rank - 1;
+    if (n->out->rank != rank)
+        return "a reduction that drops dimensions";
+    while (first < rank && !a[first])
+        first++;
+    while (last > first && !a[last])
+        last--;
+    for (int i = first; i <= last && i < rank; i++)
+        if (!a[i])
+            return "axes that do not lie side by side";
+    bool torn = rank == 4 && ((a[0] && a[1] && !a[2]) || (a[1] && a[2] && !a[3]));
+    return torn ? "axes that do not lie side by side" : NULL;
+}
+
+const char *cuda_refuses(const struct tachy_node *n)
+{
+    const char *why = refuse_value(n->out);
+    for (int i = 0; i < n->nb_in && !why; i++)
+        if (n->in[i])
+            why = refuse_value(n->in[i]);
+    if (why)
+        return why;
+    switch (n->op) {
+    case TACHY_OP_CONV: return refuse_conv(n);
+    case TACHY_OP_DECONV: return refuse_deconv(n);
+    case TACHY_OP_MATMUL: return refuse_matmul(n);
+    case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(cuda_input(n, 1), n->out) : NULL;
+    case TACHY_OP_REDUCE: return refuse_axes(n);
+    case TACHY_OP_RESIZE:
+        if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
+            return "cubic resize on a GPU";
+        return n->attr.resize.coords == TACHY_PLAN_PYTORCH_HALF_PIXEL && (n->out->shape[2] == 1 || n->out->shape[3] == 1)
+                   ? "a size of one"
+                   : NULL;
+    case TACHY_OP_LAYER_NORM:
+        return n->in[1]->data && (!cuda_input(n, 2) || n->in[2]->data) ? NULL : "a scale or shift that is not constant";
+    case TACHY_OP_POOL:
+        for (int i = 0; i < 4; i++)
+            if (n->attr.pool.pad[i] >= n->attr.pool.kernel[i % 2])
+                return "windows that see nothing but padding";
+        return NULL;
+    case TACHY_OP_GATHER:
+    case TACHY_OP_GATHER_EACH:
+    case TACHY_OP_GATHER_ND:
+    case TACHY_OP_GROUP_NORM:
+    case TACHY_OP_GRID_SAMPLE: return "an operator that plans of a GPU do not have yet";
+    default: return NULL;
+    }
+}

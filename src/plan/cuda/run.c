@@ -1,0 +1,344 @@
+#include "base/base.h"
+#include "base/clock.h"
+#include "plan/cuda/parts.h"
+
+#include <stdlib.h>
+
+// Runs: the steps on a stream, one by one the first time and as a captured graph from then on.
+
+// Where the addresses lie in each kind's arguments.
+enum { ADDRESSES = 8 };
+#define AT(member) (offsetof(union cuda_args, member) + 1)
+static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
+    [CUDA_CONV] = {AT(conv.in.data), AT(conv.out.data), AT(conv.weights), AT(conv.bias), AT(conv.scale),
+                   AT(conv.epilogue.act.slope), AT(conv.epilogue.add.data), AT(conv.sums)},
+    [CUDA_GEMM] = {AT(gemm.x), AT(gemm.w), AT(gemm.bias), AT(gemm.add), AT(gemm.y), AT(gemm.workspace)},
+    [CUDA_POINTWISE] = {AT(pointwise.out.data), AT(pointwise.in[0].data), AT(pointwise.in[1].data),
+                        AT(pointwise.in[2].data), AT(pointwise.in[3].data), AT(pointwise.in[4].data),
+                        AT(pointwise.in[5].data)},
+    [CUDA_FILL] = {AT(fill.out.data)},
+    [CUDA_POOL] = {AT(pool.in.data), AT(pool.out.data)},
+    [CUDA_INTERPOLATE] = {AT(interpolate.in.data), AT(interpolate.out.data), AT(interpolate.add_scale),
+                          AT(interpolate.epilogue.act.slope), AT(interpolate.epilogue.add.data)},
+    [CUDA_REDUCE] = {AT(reduce.in), AT(reduce.out), AT(reduce.workspace)},
+    [CUDA_ARG] = {AT(arg.in), AT(arg.out)},
+    [CUDA_SOFTMAX] = {AT(softmax.in), AT(softmax.out)},
+    [CUDA_LAYER_NORM] = {AT(layer_norm.in), AT(layer_norm.out), AT(layer_norm.scale), AT(layer_norm.shift)},
+    [CUDA_TRANSPOSE] = {AT(transpose.in), AT(transpose.out)},
+};
+
+static cuda_address real(cuda_address at, const cuda_address *base)
+{
+    return at ? base[(at >> 48) - 1] + (at & (((cuda_address)1 << 48) - 1)) : 0;
+}
+
+static void patch(enum cuda_kind kind, union cuda_args *a, const cuda_address *base)
+{
+    for (int i = 0; i < ADDRESSES && addresses[kind][i]; i++) {
+        cuda_address *at = (cuda_address *)((char *)a + addresses[kind][i] - 1);
+        *at = real(*at, base);
+    }
+}
+
+// The convolution as a product of cuBLASLt's.
+static int run_product(const struct cuda_step *s, int algorithm, const union cuda_args *a, const cuda_address *base,
+                       cuda_stream stream)
+{
+    struct tachy_nn_gemm_io io = a->gemm;
+    if (s->kind == CUDA_CONV)
+        io = (struct tachy_nn_gemm_io){.x = a->conv.in.data, .w = a->conv.weights, .bias = real(s->bias, base),
+                                       .add = a->conv.epilogue.add.data, .y = a->conv.out.data};
+    io.workspace = base[BASE_SCRATCH];
+    return tachy_nn_gemm_run(s->gemm, algorithm, &io, stream);
+}
+
+static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way way, union cuda_args *a,
+                    const cuda_address *base, cuda_stream stream)
+{
+    const struct tachy_nn_kernels *k = p->kernels;
+    a->conv.variant = way.variant;
+    switch (way.kernel) {
+    case CUDA_CONV_DEPTHWISE: a->conv.weights = real(s->depthwise, base); return k->conv_depthwise(&a->conv, stream);
+    case CUDA_CONV_STEM: return k->conv_stem(&a->conv, stream);
+    case CUDA_CONV_TMA: return k->conv_tma(&a->conv, stream);
+    case CUDA_CONV_GEMM: return run_product(s, way.variant, a, base, stream);
+    default: return k->conv(&a->conv, stream);
+    }
+}
+
+int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way way, const cuda_address *base,
+                cuda_stream stream)
+{
+    const struct tachy_nn_kernels *k = p->kernels;
+    union cuda_args a = s->a;
+    patch(s->kind, &a, base);
+    switch (s->kind) {
+    case CUDA_CONV: return run_conv(p, s, way, &a, base, stream);
+    case CUDA_GEMM: return run_product(s, way.variant, &a, base, stream);
+    case CUDA_POINTWISE: return k->pointwise(&a.pointwise, stream);
+    case CUDA_FILL: return k->fill(&a.fill, stream);
+    case CUDA_POOL: return k->pool(&a.pool, stream);
+    case CUDA_INTERPOLATE: return k->interpolate(&a.interpolate, stream);
+    case CUDA_REDUCE: return k->reduce(&a.reduce, stream);
+    case CUDA_ARG: return k->arg(&a.arg, stream);
+    case CUDA_SOFTMAX: return k->softmax(&a.softmax, stream);
+    case CUDA_LAYER_NORM: return k->layer_norm(&a.layer_norm, stream);
+    case CUDA_TRANSPOSE: return k->transpose(&a.transpose, stream);
+    case CUDA_KINDS: break;
+    }
+    return CUDA_INVALID_VALUE;
+}
+
+// Workspaces. The device's context is current to the caller.
+
+static int nb_ends(const struct cuda_plan *p) { return p->nb_in + p->nb_out; }
+static const struct tachy_cu *cu_of(const struct cuda_plan *p) { return p->gpu->device.cu; }
+
+void cuda_set_bases(const struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends)
+{
+    w->base[BASE_ARENA] = tachy_cu_address(w->memory);
+    w->base[BASE_WEIGHTS] = cuda_weights_at(p->weights);
+    w->base[BASE_SCRATCH] = tachy_cu_address(w->memory) + TACHY_ALIGN(p->arena, 256);
+    memcpy(w->base + BASE_INPUTS, ends, sizeof(*ends) * (size_t)nb_ends(p));
+}
+
+int cuda_workspace_new(struct cuda_plan *p, struct cuda_workspace **out, const struct tachy_log *log)
+{
+    size_t bases = (size_t)(BASE_INPUTS + nb_ends(p));
+    struct cuda_workspace *w = *out = calloc(1, sizeof(*w) + sizeof(w->base[0]) * bases);
+    if (!w)
+        return TACHY_ERR_NOMEM;
+    int err = TACHY_OK;
+    for (int i = 0; i < CUDA_GRAPHS && err == TACHY_OK; i++)
+        if (!(w->graphs[i].ends = calloc((size_t)nb_ends(p) + 1, sizeof(cuda_address))))
+            err = TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = tachy_gpu_alloc(p->gpu, TACHY_ALIGN(p->arena, 256) + p->scratch + 256, &w->memory, log);
+    if (err == TACHY_OK)
+        err = tachy_cu_check(cu_of(p), cu_of(p)->event_create(&w->done, CUDA_EVENT_ORDERS), log, "a plan's event");
+    if (err == TACHY_OK)
+        err = tachy_cu_check(cu_of(p), cu_of(p)->stream_create(&w->stream, CUDA_STREAM_OWN_ORDER), log, "a plan's stream");
+    if (err < 0) {
+        cuda_workspace_free(p, w);
+        *out = NULL;
+    }
+    return err;
+}
+
+void cuda_workspace_free(struct cuda_plan *p, struct cuda_workspace *w)
+{
+    if (w->used)
+        cu_of(p)->event_wait(w->done);
+    for (int i = 0; i < CUDA_GRAPHS; i++) {
+        if (w->graphs[i].exec)
+            cu_of(p)->graph_free(w->graphs[i].exec);
+        free(w->graphs[i].ends);
+    }
+    if (w->stream)
+        cu_of(p)->stream_destroy(w->stream);
+    if (w->done)
+        cu_of(p)->event_destroy(w->done);
+    if (w->memory)
+        tachy_gpu_free(p->gpu, w->memory);
+    if (w->ends)
+        tachy_gpu_free(p->gpu, w->ends);
+    free(w);
+}
+
+// The best of the idle: one of this stream, one that is done, any while there are enough of them. NULL: make one.
+static struct cuda_workspace *choose_idle(struct cuda_plan *p, cuda_stream stream)
+{
+    enum { ENOUGH = 4 };
+    struct cuda_workspace **best = NULL;
+    int n = 0;
+    for (struct cuda_workspace **at = &p->idle; *at; at = &(*at)->next, n++) {
+        bool same = !(*at)->used || (*at)->last == stream;
+        if (same || (!best && cu_of(p)->event_query((*at)->done) == CUDA_OK))
+            best = at;
+        if (same)
+            break;
+    }
+    if (!best && n >= ENOUGH)
+        best = &p->idle;
+    struct cuda_workspace *w = best ? *best : NULL;
+    if (w)
+        *best = w->next;
+    return w;
+}
+
+static int take(struct cuda_plan *p, cuda_stream stream, struct cuda_workspace **w)
+{
+    pthread_mutex_lock(&p->lock);
+    *w = choose_idle(p, stream);
+    pthread_mutex_unlock(&p->lock);
+    return *w ? TACHY_OK : cuda_workspace_new(p, w, NULL);
+}
+
+static void give(struct cuda_plan *p, struct cuda_workspace *w)
+{
+    pthread_mutex_lock(&p->lock);
+    w->next = p->idle;
+    p->idle = w;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static int launch_all(struct cuda_plan *p, const struct cuda_workspace *w, cuda_stream stream)
+{
+    int status = CUDA_OK;
+    pthread_mutex_lock(&p->launching);
+    for (int i = 0; i < p->nb_steps && status == CUDA_OK; i++)
+        status = cuda_launch(p, &p->steps[i], p->steps[i].way, w->base, stream);
+    pthread_mutex_unlock(&p->launching);
+    return status;
+}
+
+static int capture(struct cuda_plan *p, struct cuda_workspace *w, struct cuda_graph *g)
+{
+    const struct tachy_cu *cu = cu_of(p);
+    cuda_capture captured = NULL;
+    int status = cu->capture_begin(w->stream, CUDA_CAPTURE_THREAD);
+    if (status)
+        return status;
+    int launched = launch_all(p, w, w->stream);
+    status = cu->capture_end(w->stream, &captured);
+    status = launched ? launched : status;
+    if (!status)
+        status = cu->graph_make(&g->exec, captured, 0);
+    if (captured)
+        cu->capture_free(captured);
+    if (status)
+        g->exec = NULL;
+    return status;
+}
+
+static struct cuda_graph *graph_of(const struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends)
+{
+    size_t size = sizeof(*ends) * (size_t)nb_ends(p);
+    for (int i = 0; i < CUDA_GRAPHS; i++)
+        if (w->graphs[i].runs && !memcmp(w->graphs[i].ends, ends, size))
+            return &w->graphs[i];
+    struct cuda_graph *g = &w->graphs[w->turn++ % CUDA_GRAPHS];
+    if (g->exec) {
+        if (w->used)
+            cu_of(p)->event_wait(w->done); // it may still run
+        cu_of(p)->graph_free(g->exec);
+    }
+    memcpy(g->ends, ends, size);
+    g->exec = NULL;
+    g->runs = 0;
+    return g;
+}
+
+// Queues the plan's steps. A second run of the same tensors is captured first.
+static int queue_steps(struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends, cuda_stream stream)
+{
+    const struct tachy_cu *cu = cu_of(p);
+    struct cuda_graph *g = graph_of(p, w, ends);
+    bool captures = cu->capture_begin && cu->capture_end && cu->capture_free && cu->graph_make && cu->graph_free &&
+                    cu->graph_launch;
+    int status = w->used && w->last != stream ? cu->stream_wait_event(stream, w->done, 0) : CUDA_OK;
+    cuda_set_bases(p, w, ends);
+    if (!status && g->runs == 1 && captures)
+        status = capture(p, w, g);
+    if (!status)
+        status = g->exec ? cu->graph_launch(g->exec, stream) : launch_all(p, w, stream);
+    g->runs = status ? 0 : TACHY_MIN(g->runs + 1, 2);
+    if (!status)
+        status = cu->event_record(w->done, stream);
+    w->last = stream;
+    w->used = true;
+    return status;
+}
+
+int cuda_queue(struct tachy_plan *plan, const void *const in[], void *const out[], void *stream)
+{
+    struct cuda_plan *p = (struct cuda_plan *)plan;
+    cuda_address ends[128];
+    struct cuda_workspace *w;
+    if (nb_ends(p) > (int)TACHY_ARRAY_SIZE(ends))
+        return TACHY_ERR_UNSUPPORTED;
+    for (int i = 0; i < nb_ends(p); i++)
+        ends[i] = tachy_cu_address(i < p->nb_in ? in[i] : out[i - p->nb_in]);
+    int err = tachy_device_enter(&p->gpu->device, NULL);
+    if (err < 0)
+        return err;
+    err = take(p, stream, &w);
+    if (err == TACHY_OK) {
+        err = tachy_cu_check_memory(cu_of(p), queue_steps(p, w, ends, stream), NULL);
+        give(p, w);
+    }
+    tachy_device_leave(&p->gpu->device);
+    return err;
+}
+
+// Tensors in host memory.
+
+static int make_ends(struct cuda_plan *p, struct cuda_workspace *w, cuda_address *ends)
+{
+    size_t size = 0;
+    for (int i = 0; i < nb_ends(p); i++)
+        size += TACHY_ALIGN(p->end_bytes[i], 256);
+    int err = w->ends ? TACHY_OK : tachy_gpu_alloc(p->gpu, size + 256, &w->ends, NULL);
+    cuda_address at = tachy_cu_address(w->ends);
+    for (int i = 0; i < nb_ends(p); at += TACHY_ALIGN(p->end_bytes[i], 256), i++)
+        ends[i] = at;
+    return err;
+}
+
+static int run_timed(struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends, uint64_t *end)
+{
+    int status = CUDA_OK;
+    cuda_set_bases(p, w, ends);
+    pthread_mutex_lock(&p->launching);
+    for (int i = 0; i < p->nb_steps && !status; i++) {
+        status = cuda_launch(p, &p->steps[i], p->steps[i].way, w->base, w->stream);
+        if (!status)
+            status = cu_of(p)->stream_wait(w->stream);
+        end[i] = tachy_now_ns();
+    }
+    pthread_mutex_unlock(&p->launching);
+    return status;
+}
+
+static int run_host(struct cuda_plan *p, struct cuda_workspace *w, const cuda_address *ends, const void *const in[],
+                    void *const out[], uint64_t *end)
+{
+    const struct tachy_cu *cu = cu_of(p);
+    int status = w->used && w->last != w->stream ? cu->stream_wait_event(w->stream, w->done, 0) : CUDA_OK;
+    for (int i = 0; i < p->nb_in && !status; i++)
+        status = cu->copy_to_device_async(ends[i], in[i], p->end_bytes[i], w->stream);
+    if (!status)
+        status = end ? run_timed(p, w, ends, end) : queue_steps(p, w, ends, w->stream);
+    for (int i = 0; i < p->nb_out && !status; i++)
+        status = cu->copy_to_host_async(out[i], ends[p->nb_in + i], p->end_bytes[p->nb_in + i], w->stream);
+    int waited = cu->stream_wait(w->stream); // also after a failure: the caller's memory may be in use
+    return status ? status : waited;
+}
+
+int cuda_run(struct tachy_plan *plan, const void *const in[], void *const out[], uint64_t *end)
+{
+    struct cuda_plan *p = (struct cuda_plan *)plan;
+    cuda_address *ends = malloc(sizeof(*ends) * (size_t)TACHY_MAX(nb_ends(p), 1));
+    struct cuda_workspace *w;
+    int err = ends ? tachy_device_enter(&p->gpu->device, NULL) : TACHY_ERR_NOMEM;
+    if (err < 0) {
+        free(ends);
+        return err;
+    }
+    pthread_mutex_lock(&p->lock); // runs of several threads go side by side, so each has a workspace
+    w = p->idle;
+    if (w)
+        p->idle = w->next;
+    pthread_mutex_unlock(&p->lock);
+    if (!w)
+        err = cuda_workspace_new(p, &w, NULL);
+    if (err == TACHY_OK) {
+        err = make_ends(p, w, ends);
+        if (err == TACHY_OK)
+            err = tachy_cu_check_memory(cu_of(p), run_host(p, w, ends, in, out, end), NULL);
+        give(p, w);
+    }
+    tachy_device_leave(&p->gpu->device);
+    free(ends);
+    return err;
+}

@@ -1,0 +1,156 @@
+#include "base/base.h"
+#include "plan/cuda/parts.h"
+
+// Steps of what works on windows or along axes.
+
+int cuda_steps_pool(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct cuda_step *s = cuda_step(b, CUDA_POOL);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    s->a.pool = (struct tachy_nn_pool){.shape = plan_pool_shape(n), .out = cuda_tensor(b, n->out), .dtype = n->out->dtype};
+    return cuda_picture(b, n->in[0], n->out->dtype, &s->a.pool.in) ? TACHY_OK : TACHY_ERR_UNSUPPORTED;
+}
+
+bool cuda_joins(const struct tachy_node *n)
+{
+    const struct tachy_node *t = n->next;
+    const int *perm = t ? t->attr.perm : NULL;
+    bool turned = n->op == TACHY_OP_RESIZE && t && t->op == TACHY_OP_TRANSPOSE && t->in[0] == n->out && t->out->rank == 4 &&
+                  perm[0] == 0 && perm[1] == 1 && perm[2] == 2 && perm[3] == 3;
+    return turned && n->out->nhwc && !t->out->nhwc && n->out->uses == 1;
+}
+
+int cuda_steps_resize(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *add = cuda_input(n, 1), *scale = cuda_input(n, 2);
+    const struct tachy_value *y = cuda_joins(n) ? n->next->out : n->out;
+    struct cuda_step *s = cuda_step(b, CUDA_INTERPOLATE);
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    struct tachy_nn_interpolate *r = &s->a.interpolate;
+    if (n->attr.act.act == TACHY_PLAN_PRELU || (scale && scale->dtype != TACHY_F32) || !cuda_picture(b, x, x->dtype, &r->in) ||
+        (add && !cuda_picture(b, add, x->dtype, &r->epilogue.add)))
+        return TACHY_ERR_UNSUPPORTED;
+    r->shape = plan_resize_shape(n);
+    r->out = cuda_tensor(b, y);
+    r->out_channel = 1;
+    if (y != n->out) { // planes
+        int64_t w = y->shape[3], h = y->shape[2];
+        r->out = (struct tachy_nn_tensor){cuda_tensor(b, y).data, 1, w, h * w * y->shape[1]};
+        r->out_channel = h * w;
+    }
+    r->dtype = x->dtype;
+    r->out_dtype = y->dtype;
+    r->epilogue.add_last = n->attr.act_before_add;
+    if (scale && !cuda_value(b, scale, &r->add_scale))
+        return TACHY_ERR_NOMEM;
+    if (scale)
+        r->scale_image = tachy_value_elements(scale) > scale->shape[1] ? scale->shape[1] : 0;
+    return cuda_act(b, n, NULL, &r->epilogue.act) ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// A dense tensor as [outer][n][inner], the marked axes being the n. False: they do not lie side by side.
+struct axes {
+    int64_t outer, n, inner;
+};
+static bool find_axes(const struct tachy_value *v, const bool *axis, struct axes *a)
+{
+    static const int last[] = {0, 2, 3, 1}, plain[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const int *order = v->nhwc && v->rank == 4 ? last : plain;
+    int i = 0;
+    *a = (struct axes){1, 1, 1};
+    for (; i < v->rank && !axis[order[i]]; i++)
+        a->outer *= v->shape[order[i]];
+    for (; i < v->rank && (axis[order[i]] || v->shape[order[i]] == 1); i++)
+        a->n *= v->shape[order[i]];
+    for (; i < v->rank && !axis[order[i]]; i++)
+        a->inner *= v->shape[order[i]];
+    return i == v->rank;
+}
+
+// Where it lies, if as its layout says and without gaps; a computed value.
+static bool dense(const struct cuda_build *b, const struct tachy_value *v, cuda_address *at)
+{
+    *at = cuda_tensor(b, v).data;
+    return !v->data && plan_is_dense(&b->places.ref[v->id].v);
+}
+
+int cuda_steps_reduce(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct cuda_step *s = cuda_step(b, CUDA_REDUCE);
+    struct axes a;
+    cuda_address in, out;
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    bool same_order = n->in[0]->nhwc == n->out->nhwc || plan_order_is_free(n->out) || plan_order_is_free(n->in[0]);
+    if (!find_axes(n->in[0], n->attr.reduce.axis, &a) || !dense(b, n->in[0], &in) || !dense(b, n->out, &out) || !same_order)
+        return TACHY_ERR_UNSUPPORTED;
+    s->a.reduce = (struct tachy_nn_reduce){
+        .in = in, .out = out, .in_outer = a.n * a.inner, .in_step = a.inner, .in_inner = 1,
+        .out_outer = a.inner, .out_inner = 1, .outer = a.outer, .n = a.n, .inner = a.inner,
+        .kind = (enum tachy_nn_reduce_kind)n->attr.reduce.how, .dtype = n->in[0]->dtype, .out_dtype = n->out->dtype};
+    size_t scratch = tachy_nn_reduce_workspace(&s->a.reduce);
+    if (scratch)
+        s->a.reduce.workspace = cuda_at(BASE_SCRATCH, 0);
+    cuda_needs_scratch(b, scratch);
+    return TACHY_OK;
+}
+
+int cuda_steps_arg(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct cuda_step *s = cuda_step(b, CUDA_ARG);
+    bool axis[TACHY_MAX_RANK] = {false};
+    struct axes a;
+    cuda_address in, out;
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    axis[n->attr.arg.axis] = true;
+    bool same_order = n->in[0]->nhwc == n->out->nhwc || plan_order_is_free(n->out) || plan_order_is_free(n->in[0]);
+    if (!find_axes(n->in[0], axis, &a) || !dense(b, n->in[0], &in) || !dense(b, n->out, &out) || !same_order)
+        return TACHY_ERR_UNSUPPORTED;
+    s->a.arg = (struct tachy_nn_arg){
+        .in = in, .out = out, .in_outer = a.n * a.inner, .in_step = a.inner, .in_inner = 1, .out_outer = a.inner,
+        .out_inner = 1, .outer = a.outer, .n = a.n, .inner = a.inner, .min = n->attr.arg.min, .last = n->attr.arg.last,
+        .dtype = n->in[0]->dtype, .out_dtype = n->out->dtype};
+    return TACHY_OK;
+}
+
+int cuda_steps_softmax(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct cuda_step *s = cuda_step(b, CUDA_SOFTMAX);
+    bool axis[TACHY_MAX_RANK] = {false};
+    struct axes a;
+    cuda_address in, out;
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    axis[n->attr.axis] = true;
+    bool same_order = n->in[0]->nhwc == n->out->nhwc;
+    if (!find_axes(n->in[0], axis, &a) || !dense(b, n->in[0], &in) || !dense(b, n->out, &out) || !same_order)
+        return TACHY_ERR_UNSUPPORTED;
+    s->a.softmax = (struct tachy_nn_softmax){
+        .in = in, .out = out, .in_outer = a.n * a.inner, .in_step = a.inner, .in_inner = 1, .out_outer = a.n * a.inner,
+        .out_step = a.inner, .out_inner = 1, .outer = a.outer, .n = a.n, .inner = a.inner, .log = n->attr.log,
+        .dtype = n->in[0]->dtype, .out_dtype = n->out->dtype};
+    return TACHY_OK;
+}
+
+int cuda_steps_layer_norm(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct cuda_step *s = cuda_step(b, CUDA_LAYER_NORM);
+    const struct tachy_value *x = n->in[0], *shift = cuda_input(n, 2);
+    cuda_address in, out;
+    if (!s)
+        return TACHY_ERR_NOMEM;
+    int64_t row = x->shape[x->rank - 1];
+    if (!dense(b, x, &in) || !dense(b, n->out, &out) || x->dtype != n->out->dtype ||
+        tachy_value_elements(n->in[1]) != row || (shift && tachy_value_elements(shift) != row))
+        return TACHY_ERR_UNSUPPORTED;
+    struct tachy_nn_layer_norm *l = &s->a.layer_norm;
+    *l = (struct tachy_nn_layer_norm){.in = in, .out = out, .in_row = row, .out_row = row,
+                                      .rows = tachy_value_elements(x) / row, .n = (int)row,
+                                      .epsilon = n->attr.norm.epsilon, .dtype = x->dtype};
+    l->scale = cuda_floats(b, TACHY_F32, n->in[1]->data, row);
+    l->shift = shift ? cuda_floats(b, TACHY_F32, shift->data, row) : 0;
+    return l->scale && (!shift || l->shift) ? TACHY_OK : TACHY_ERR_NOMEM;
+}

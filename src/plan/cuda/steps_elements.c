@@ -1,0 +1,369 @@
+#include "base/base.h"
+#include "plan/cuda/parts.h"
+
+// Steps that go element by element: functions, sums and products that stretch, selection, and everything that only
+// moves numbers or gives them another type.
+
+// Dimensions of an output and steps of it ([0]) and of its operands along them, in elements.
+enum { WALKERS = 1 + TACHY_NN_OPERANDS };
+struct walk {
+    int rank, nb; // nb: walkers
+    int64_t dim[TACHY_MAX_RANK];
+    int64_t step[WALKERS][TACHY_MAX_RANK];
+};
+
+static int64_t size_of(int64_t v) { return v < 0 ? -v : v; }
+
+static void swap(struct walk *w, int a, int b)
+{
+    int64_t t = w->dim[a];
+    w->dim[a] = w->dim[b];
+    w->dim[b] = t;
+    for (int i = 0; i < w->nb; i++) {
+        t = w->step[i][a];
+        w->step[i][a] = w->step[i][b];
+        w->step[i][b] = t;
+    }
+}
+
+// In the order in which the output lies, without dimensions of one element, and those that all walk through evenly as
+// one.
+static void simplify(struct walk *w)
+{
+    int rank = 0;
+    for (int i = 0; i < w->rank; i++)
+        for (int k = i; k > 0 && size_of(w->step[0][k]) > size_of(w->step[0][k - 1]); k--)
+            swap(w, k, k - 1);
+    for (int d = 0; d < w->rank; d++) {
+        bool joins = rank > 0;
+        if (w->dim[d] == 1)
+            continue;
+        for (int i = 0; i < w->nb && joins; i++)
+            joins = w->step[i][rank - 1] == w->step[i][d] * w->dim[d];
+        int at = joins ? rank - 1 : rank++;
+        w->dim[at] = joins ? w->dim[at] * w->dim[d] : w->dim[d];
+        for (int i = 0; i < w->nb; i++)
+            w->step[i][at] = w->step[i][d];
+    }
+    w->rank = rank;
+}
+
+// A constant lies in ONNX's order.
+static void strides(const struct cuda_build *b, const struct tachy_value *v, int64_t *to)
+{
+    ptrdiff_t own[TACHY_MAX_RANK] = {0};
+    struct tachy_value plain = *v;
+    plain.nhwc = plain.nhwc && !v->data;
+    struct tachy_view dense = plan_view(&plain);
+    plan_strides(&plain, v->data ? &dense : &b->places.ref[v->id].v, own);
+    for (int i = 0; i < v->rank; i++)
+        to[i] = own[i];
+}
+
+// Steps of operand `i`, which stretches to the output.
+static void walk_operand(const struct cuda_build *b, struct walk *w, int i, const struct tachy_value *v,
+                         const struct tachy_value *y)
+{
+    int64_t own[TACHY_MAX_RANK] = {0};
+    strides(b, v, own);
+    for (int d = 0; d < y->rank; d++) {
+        int k = d - (y->rank - v->rank);
+        w->step[i][d] = k < 0 || v->shape[k] == 1 ? 0 : own[k];
+    }
+}
+
+static void operand(struct tachy_nn_operand *o, const struct walk *w, int i, cuda_address at, enum tachy_dtype t)
+{
+    o->data = at;
+    o->dtype = t;
+    for (int d = 0; d < w->rank; d++)
+        o->stride[TACHY_NN_RANK - w->rank + d] = w->step[i][d];
+}
+
+static void set_shape(int64_t shape[TACHY_NN_RANK], const struct walk *w)
+{
+    for (int d = 0; d < TACHY_NN_RANK; d++) {
+        int k = d - (TACHY_NN_RANK - w->rank);
+        shape[d] = k < 0 ? 1 : w->dim[k];
+    }
+}
+
+// A launch over `w`, whose walkers lie at `at` and are of types `t`. NULL: too many dimensions, or out of memory.
+static struct tachy_nn_pointwise *emit(struct cuda_build *b, struct walk *w, const cuda_address *at,
+                                       const enum tachy_dtype *t)
+{
+    simplify(w);
+    struct cuda_step *s = w->rank > TACHY_NN_RANK ? NULL : cuda_step(b, CUDA_POINTWISE);
+    if (!s)
+        return NULL;
+    struct tachy_nn_pointwise *p = &s->a.pointwise;
+    set_shape(p->shape, w);
+    operand(&p->out, w, 0, at[0], t[0]);
+    for (int i = 1; i < w->nb; i++)
+        operand(&p->in[i - 1], w, i, at[i], t[i]);
+    p->nb_in = w->nb - 1;
+    return p;
+}
+
+static void then(struct tachy_nn_pointwise *p, enum tachy_nn_step_kind kind, int what, int operand_of, float a, float b)
+{
+    p->steps[p->nb_steps++] =
+        (struct tachy_nn_step){(unsigned char)kind, (unsigned char)what, (unsigned char)operand_of, a, b};
+}
+
+// The function of a node or its end; PRelu's slope is the operand behind the others.
+static void then_act(struct tachy_nn_pointwise *p, const struct tachy_plan_act_of *a)
+{
+    if (a->act == TACHY_PLAN_NONE)
+        return;
+    if (a->act == TACHY_PLAN_PRELU) {
+        then(p, TACHY_NN_PRELU, 0, p->nb_in - 1, 0, 0);
+    } else if (a->act == TACHY_PLAN_NEG) {
+        then(p, TACHY_NN_UNARY, TACHY_NN_NEG, 0, 0, 0);
+    } else if (tachy_plan_act_ends(a->act)) {
+        struct tachy_act act = plan_act(a);
+        then(p, TACHY_NN_ACT, act.kind, 0, act.a, act.b);
+    } else {
+        then(p, TACHY_NN_UNARY, (int)a->act - TACHY_PLAN_LOG + TACHY_NN_LOG, 0, a->a, a->b);
+    }
+}
+
+static void then_binary(struct tachy_nn_pointwise *p, enum tachy_plan_binary how)
+{
+    if (how <= TACHY_PLAN_POW)
+        then(p, TACHY_NN_BINARY, plan_binary(how), 1, 0, 0);
+    else if (how == TACHY_PLAN_FMOD || how == TACHY_PLAN_MOD)
+        then(p, TACHY_NN_COMPARE, how == TACHY_PLAN_FMOD ? TACHY_NN_FMOD : TACHY_NN_MOD, 1, 0, 0);
+    else
+        then(p, TACHY_NN_COMPARE, (int)how - TACHY_PLAN_EQUAL, 1, 0, 0);
+}
+
+int cuda_steps_elements(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *y = n->out;
+    struct walk w = {.rank = y->rank, .nb = 1 + n->nb_in};
+    cuda_address at[WALKERS];
+    enum tachy_dtype t[WALKERS] = {y->dtype};
+    if (!cuda_value(b, y, &at[0]))
+        return TACHY_ERR_NOMEM;
+    memcpy(w.dim, y->shape, sizeof(w.dim));
+    strides(b, y, w.step[0]);
+    for (int i = 0; i < n->nb_in; i++) {
+        walk_operand(b, &w, 1 + i, n->in[i], y);
+        t[1 + i] = n->in[i]->dtype;
+        if (!cuda_value(b, n->in[i], &at[1 + i]))
+            return TACHY_ERR_NOMEM;
+    }
+    struct tachy_nn_pointwise *p = emit(b, &w, at, t);
+    if (!p)
+        return w.rank > TACHY_NN_RANK ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
+    if (n->op == TACHY_OP_SELECT)
+        then(p, TACHY_NN_SELECT, 0, 1, 0, 0);
+    else if (n->op == TACHY_OP_BINARY)
+        then_binary(p, n->attr.binary);
+    if (n->op != TACHY_OP_SELECT)
+        then_act(p, &n->attr.act);
+    return TACHY_OK;
+}
+
+// Copies `from` walked by step[1] to `to` walked by step[0].
+static int copy(struct cuda_build *b, struct walk *w, cuda_address to, enum tachy_dtype to_type, cuda_address from,
+                enum tachy_dtype from_type)
+{
+    if (emit(b, w, (cuda_address[]){to, from}, (enum tachy_dtype[]){to_type, from_type}))
+        return TACHY_OK;
+    return w->rank > TACHY_NN_RANK ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
+}
+
+static size_t bytes(int64_t elements, const struct tachy_value *v) { return (size_t)elements * tachy_dtype_size(v->dtype); }
+
+static bool moves_bytes(enum tachy_dtype t) { return t == TACHY_F32 || t == TACHY_F16 || t == TACHY_U8; }
+
+// Pixels at even steps, without gaps but for channels that are more than the picture's.
+static bool is_even(const struct tachy_view *v)
+{
+    return v->pixel >= v->c && v->row == v->pixel * v->w && v->image == v->row * v->h;
+}
+
+// Channels first to channels last or back of dense pictures: matrices that are turned over. False: it is not that.
+static bool turn(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    const int *perm = n->attr.perm;
+    const struct tachy_view *from = &b->places.ref[x->id].v, *to = &b->places.ref[y->id].v;
+    bool same = n->op == TACHY_OP_TRANSPOSE && y->rank == 4 && perm[0] == 0 && perm[1] == 1 && perm[2] == 2 && perm[3] == 3;
+    if (!same || x->data || x->nhwc == y->nhwc || !plan_is_dense(from) || !is_even(to) || x->shape[0] > 65535 ||
+        !moves_bytes(x->dtype) || !moves_bytes(y->dtype))
+        return false;
+    struct cuda_step *s = cuda_step(b, CUDA_TRANSPOSE);
+    int c = (int)x->shape[1], pixels = (int)(x->shape[2] * x->shape[3]);
+    int rows = x->nhwc ? pixels : c, columns = x->nhwc ? c : pixels;
+    if (s)
+        s->a.transpose = (struct tachy_nn_transpose){
+            .in = cuda_tensor(b, x).data, .out = cuda_tensor(b, y).data, .in_row = columns,
+            .out_row = to->pixel > to->c ? to->pixel : rows, .padded_rows = to->pixel > to->c ? (int)to->pixel : 0,
+            .in_batch = (int64_t)rows * columns, .out_batch = to->image,
+            .rows = rows, .columns = columns, .batch = (int)x->shape[0], .in_dtype = x->dtype, .out_dtype = y->dtype};
+    return s;
+}
+
+// Whether the output of Reshape, Transpose or Slice lies within its input: what is alive at the same time never shares
+// a place otherwise.
+static bool is_address(const struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0];
+    const struct plan_ref *from = &b->places.ref[x->id], *to = &b->places.ref[n->out->id];
+    int64_t own[TACHY_MAX_RANK] = {0}, offset = 0;
+    if (x->data || n->op == TACHY_OP_EXPAND || from->base != to->base || x->dtype != n->out->dtype)
+        return false;
+    strides(b, x, own);
+    for (int i = 0; i < x->rank && n->op == TACHY_OP_SLICE; i++)
+        offset += n->attr.slice.start[i] * own[i];
+    return from->offset + (ptrdiff_t)bytes(offset, x) == to->offset;
+}
+
+// Steps through the input of Slice, Transpose, Expand and Reshape; how far behind its start, in elements.
+static int64_t walk_copy(const struct cuda_build *b, const struct tachy_node *n, struct walk *w)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    bool reshapes = n->op == TACHY_OP_RESHAPE && !plan_changes_type(n);
+    int64_t in[TACHY_MAX_RANK] = {0}, offset = 0;
+    const struct tachy_value *shape = reshapes ? x : y;
+    *w = (struct walk){.rank = shape->rank, .nb = 2};
+    memcpy(w->dim, shape->shape, sizeof(w->dim));
+    strides(b, x, in);
+    strides(b, y, w->step[0]);
+    for (int i = w->rank - 1, step = 1; i >= 0 && reshapes; step *= (int)x->shape[i], i--)
+        w->step[0][i] = step;
+    for (int i = 0; i < w->rank; i++) {
+        int k = i - (y->rank - x->rank);
+        w->step[1][i] = in[i];
+        if (n->op == TACHY_OP_TRANSPOSE)
+            w->step[1][i] = in[n->attr.perm[i]];
+        else if (n->op == TACHY_OP_EXPAND)
+            w->step[1][i] = k < 0 || x->shape[k] == 1 ? 0 : in[k];
+        else if (n->op == TACHY_OP_SLICE) {
+            w->step[1][i] = in[i] * n->attr.slice.step[i];
+            offset += n->attr.slice.start[i] * in[i];
+        }
+    }
+    return offset;
+}
+
+int cuda_steps_copy(struct cuda_build *b, const struct tachy_node *n)
+{
+    struct walk w;
+    cuda_address from, to;
+    if (n->prev && n->in[0] == n->prev->out && cuda_joins(n->prev))
+        return TACHY_OK; // its input wrote it
+    if (is_address(b, n) || turn(b, n))
+        return TACHY_OK;
+    if (!cuda_value(b, n->in[0], &from) || !cuda_value(b, n->out, &to))
+        return TACHY_ERR_NOMEM;
+    int64_t offset = walk_copy(b, n, &w);
+    return copy(b, &w, to, n->out->dtype, from + bytes(offset, n->in[0]), n->in[0]->dtype);
+}
+
+int cuda_steps_concat(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct plan_ref *whole = &b->places.ref[n->out->id];
+    int64_t out[TACHY_MAX_RANK] = {0}, start = 0;
+    strides(b, n->out, out);
+    for (int i = 0; i < n->nb_in; start += n->in[i]->shape[n->attr.axis], i++) {
+        const struct tachy_value *v = n->in[i];
+        const struct plan_ref *at = &b->places.ref[v->id];
+        size_t offset = bytes(start * out[n->attr.axis], n->out);
+        struct walk w = {.rank = v->rank, .nb = 2};
+        cuda_address from;
+        if (!v->data && at->base == whole->base && at->offset == whole->offset + (ptrdiff_t)offset)
+            continue; // is there already
+        if (!cuda_value(b, v, &from))
+            return TACHY_ERR_NOMEM;
+        memcpy(w.dim, v->shape, sizeof(w.dim));
+        memcpy(w.step[0], out, sizeof(out));
+        strides(b, v, w.step[1]);
+        int err = copy(b, &w, cuda_at(whole->base, (size_t)whole->offset + offset), n->out->dtype, from, v->dtype);
+        if (err < 0)
+            return err;
+    }
+    return TACHY_OK;
+}
+
+// A block of the output of Pad becomes its value.
+static int fill(struct cuda_build *b, const struct tachy_node *n, const int64_t *first, const int64_t *dim)
+{
+    struct walk w = {.rank = n->out->rank, .nb = 1};
+    int64_t offset = 0;
+    memcpy(w.dim, dim, sizeof(w.dim));
+    strides(b, n->out, w.step[0]);
+    for (int i = 0; i < w.rank; i++) {
+        offset += first[i] * w.step[0][i];
+        if (!dim[i])
+            return TACHY_OK;
+    }
+    simplify(&w);
+    struct cuda_step *s = w.rank > TACHY_NN_RANK ? NULL : cuda_step(b, CUDA_FILL);
+    if (!s)
+        return w.rank > TACHY_NN_RANK ? TACHY_ERR_UNSUPPORTED : TACHY_ERR_NOMEM;
+    set_shape(s->a.fill.shape, &w);
+    operand(&s->a.fill.out, &w, 0, cuda_tensor(b, n->out).data + bytes(offset, n->out), n->out->dtype);
+    s->a.fill.value = n->attr.pad.value;
+    return TACHY_OK;
+}
+
+// What lies around the input, axis by axis: in front and behind, over what the axes before it leave.
+static int frame(struct cuda_build *b, const struct tachy_node *n)
+{
+    int64_t first[TACHY_MAX_RANK] = {0}, dim[TACHY_MAX_RANK];
+    int err = TACHY_OK;
+    memcpy(dim, n->out->shape, sizeof(dim));
+    for (int i = 0; i < n->out->rank && err == TACHY_OK; i++) {
+        const int64_t before = n->attr.pad.before[i], after = n->attr.pad.after[i], whole = dim[i];
+        dim[i] = before;
+        err = fill(b, n, first, dim);
+        first[i] = whole - after;
+        dim[i] = after;
+        if (err == TACHY_OK)
+            err = fill(b, n, first, dim);
+        first[i] = before;
+        dim[i] = whole - before - after;
+    }
+    return err;
+}
+
+int cuda_steps_pad(struct cuda_build *b, const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    const struct plan_ref *from = &b->places.ref[x->id], *to = &b->places.ref[y->id];
+    struct walk w = {.rank = y->rank, .nb = 2};
+    int64_t offset = 0;
+    cuda_address at;
+    memcpy(w.dim, x->shape, sizeof(w.dim));
+    strides(b, y, w.step[0]);
+    strides(b, x, w.step[1]);
+    for (int i = 0; i < y->rank; i++)
+        offset += n->attr.pad.before[i] * w.step[0][i];
+    size_t inside = (size_t)to->offset + bytes(offset, y);
+    int err = frame(b, n);
+    if (err < 0 || (!x->data && from->base == to->base && (size_t)from->offset == inside))
+        return err; // the input was written there
+    return cuda_value(b, x, &at) ? copy(b, &w, cuda_at(to->base, inside), y->dtype, at, x->dtype) : TACHY_ERR_NOMEM;
+}
+
+int cuda_copy_output(struct cuda_build *b, const struct tachy_value *v, int i)
+{
+    struct walk w = {.rank = v->rank, .nb = 2};
+    cuda_address from;
+    struct tachy_value plain = *v; // outputs are in ONNX's order
+    plain.nhwc = false;
+    struct tachy_view dense = plan_view(&plain);
+    ptrdiff_t out[TACHY_MAX_RANK];
+    plan_strides(&plain, &dense, out);
+    memcpy(w.dim, v->shape, sizeof(w.dim));
+    for (int d = 0; d < v->rank; d++)
+        w.step[0][d] = out[d];
+    strides(b, v, w.step[1]);
+    if (!cuda_value(b, v, &from))
+        return TACHY_ERR_NOMEM;
+    return copy(b, &w, cuda_at(BASE_INPUTS + b->g->nb_in + i, 0), v->dtype, from, v->dtype);
+}

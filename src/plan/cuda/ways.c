@@ -1,0 +1,91 @@
+#include "base/base.h"
+#include "plan/cuda/parts.h"
+
+#include <stdlib.h>
+
+// Which kernels are asked to run a convolution, what is thought to be fastest first: without an effort that one runs. A
+// launcher refuses what it cannot do, so this is only about what makes no sense to ask.
+
+struct ways {
+    struct cuda_way *to;
+    int n;
+};
+
+static void add(struct ways *w, enum cuda_conv kernel, int variants)
+{
+    for (int i = 0; i < variants && w->n < CUDA_WAYS; i++)
+        w->to[w->n++] = (struct cuda_way){kernel, i};
+}
+
+// Tiles of conv_tma's variants: 128 `blocks` pixels by `columns` channels, shared by `split` blocks of threads. Variants
+// beyond these are asked last.
+static const struct tma_tile {
+    int blocks, columns, split;
+} tma_tiles[] = {{1, 256, 1}, {2, 128, 1}, {1, 128, 1}, {2, 64, 1}, {1, 64, 1},
+                 {1, 256, 2}, {1, 256, 4}, {1, 128, 2}, {2, 128, 2}, {2, 128, 4}};
+
+// About how long a variant takes, in us: rounds of tiles over the multiprocessors, each as long as its steps of 64
+// channels take to multiply or to load, whichever is longer. The rates are an H200's for one multiprocessor.
+static double tma_time(const struct tachy_conv_shape *s, const struct tma_tile *t, int sms)
+{
+    const double flops = 5.4e6, bytes = 90e3, a_tile = 2.5, a_step = 0.05; // per us, us
+    int64_t h = (s->h + s->pad_top + s->pad_bottom - s->dil_h * (s->kh - 1) - 1) / s->stride_h + 1;
+    int64_t w = (s->w + s->pad_left + s->pad_right - s->dil_w * (s->kw - 1) - 1) / s->stride_w + 1;
+    int64_t pixels = s->n * h * w, rows = 128 * t->blocks;
+    int64_t tiles = (pixels + rows - 1) / rows * ((s->cout + t->columns - 1) / t->columns) * t->split;
+    int64_t steps = ((s->cin + 63) / 64 * s->kh * s->kw + t->split - 1) / t->split;
+    double multiply = 2.0 * (double)rows * t->columns * 64 / flops, load = (double)(rows + t->columns) * 64 * 2 / bytes;
+    double tile = (double)steps * (TACHY_MAX(multiply, load) + a_step) + a_tile * t->blocks * t->columns / 128;
+    return (double)((tiles + sms - 1) / sms) * tile;
+}
+
+struct timed {
+    double us;
+    int variant;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct timed *x = a, *y = b;
+    return x->us < y->us ? -1 : x->us > y->us ? 1 : x->variant - y->variant;
+}
+
+static void add_tma(struct ways *w, const struct tachy_conv_shape *s, int sms)
+{
+    struct timed order[TACHY_NN_TMA_VARIANTS];
+    for (int i = 0; i < TACHY_NN_TMA_VARIANTS; i++) {
+        bool known = i < (int)TACHY_ARRAY_SIZE(tma_tiles);
+        order[i] = (struct timed){known ? tma_time(s, &tma_tiles[i], sms) : 1e30, i};
+    }
+    qsort(order, TACHY_NN_TMA_VARIANTS, sizeof(*order), by_time);
+    for (int i = 0; i < TACHY_NN_TMA_VARIANTS && w->n < CUDA_WAYS; i++)
+        w->to[w->n++] = (struct cuda_way){CUDA_CONV_TMA, order[i].variant};
+}
+
+// Products that fill the GPU go to cuBLASLt first.
+static bool is_large(const struct tachy_nn_gemm_shape *g, int sms)
+{
+    return (g->m + 127) / 128 * ((g->n + 255) / 256) >= sms;
+}
+
+int cuda_ways(const struct cuda_plan *p, const struct cuda_step *s, struct cuda_way to[CUDA_WAYS])
+{
+    struct ways w = {to, 0};
+    const struct tachy_nn_conv *c = &s->a.conv;
+    const struct tachy_device *d = &p->gpu->device;
+    bool half = c->dtype == TACHY_F16 && !c->scale, whole = c->shape.groups == 1;
+    bool hopper = half && whole && d->cc_major == 9 && d->cc_minor == 0 && c->shape.cin % 8 == 0;
+    bool product = s->gemm && (!hopper || is_large(&s->product, d->sm_count));
+    if (s->depthwise)
+        add(&w, CUDA_CONV_DEPTHWISE, 1);
+    if (half && whole && c->shape.cin <= 4 && c->in.pixel > c->shape.cin)
+        add(&w, CUDA_CONV_STEM, 1);
+    if (product)
+        add(&w, CUDA_CONV_GEMM, s->nb_gemms);
+    if (hopper)
+        add_tma(&w, &c->shape, TACHY_MAX(d->sm_count, 1));
+    if (s->gemm && !product)
+        add(&w, CUDA_CONV_GEMM, s->nb_gemms);
+    add(&w, CUDA_CONV_ANY, 1);
+    return w.n;
+}

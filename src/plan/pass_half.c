@@ -1,0 +1,149 @@
+#include "base/base.h"
+#include "plan/pass.h"
+
+#include <stdlib.h>
+
+// Precision: float16 between nodes. Sums are float32 in every kernel, so what is lost is one rounding a value.
+
+// Whether a node reads floats of one type only, that of its first operand; others widen as they read.
+static bool is_strict(const struct tachy_node *n, int i)
+{
+    switch (n->op) {
+    case TACHY_OP_CONV: return i == 0 || i == 1 || i == 3;
+    case TACHY_OP_DECONV:
+    case TACHY_OP_MATMUL: return i < 2;
+    case TACHY_OP_RESIZE: return i < 2;
+    case TACHY_OP_POOL:
+    case TACHY_OP_LAYER_NORM:
+    case TACHY_OP_GROUP_NORM: return i == 0;
+    default: return false;
+    }
+}
+
+// Whether it can write another type of float than it reads.
+static bool writes_either(enum tachy_plan_op op)
+{
+    switch (op) {
+    case TACHY_OP_CONV:
+    case TACHY_OP_DECONV:
+    case TACHY_OP_MATMUL:
+    case TACHY_OP_POOL:
+    case TACHY_OP_LAYER_NORM:
+    case TACHY_OP_GROUP_NORM: return false;
+    default: return true;
+    }
+}
+
+// Results that may be far beyond 65504, or that small differences matter of.
+static bool grows(const struct tachy_node *n)
+{
+    const enum tachy_plan_reduce how = n->attr.reduce.how;
+    switch (n->op) {
+    case TACHY_OP_REDUCE: return how != TACHY_PLAN_MEAN && how != TACHY_PLAN_RMAX && how != TACHY_PLAN_RMIN;
+    case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_EXP || n->attr.act.act == TACHY_PLAN_RECIPROCAL;
+    case TACHY_OP_BINARY: return n->attr.binary == TACHY_PLAN_POW || n->attr.binary == TACHY_PLAN_DIV;
+    case TACHY_OP_RESHAPE: return n->in[0]->dtype != TACHY_F32 && n->in[0]->dtype != TACHY_F16; // whole numbers
+    default: return false;
+    }
+}
+
+struct half {
+    struct tachy_graph *g;
+    int nb;                    // values when it began; by their ids:
+    struct tachy_value **cast; // what it was cast to before
+    bool *scale;               // it scales channels, which kernels take as float32
+};
+
+static void find_scales(struct half *h)
+{
+    for (const struct tachy_node *n = h->g->first; n; n = n->next) {
+        int i = n->op == TACHY_OP_RESIZE ? 2 : n->op == TACHY_OP_CONV ? 4 : n->nb_in;
+        if (i < n->nb_in && n->in[i])
+            h->scale[n->in[i]->id] = true;
+    }
+}
+
+static bool is_output(const struct tachy_graph *g, const struct tachy_value *v)
+{
+    for (int i = 0; i < g->nb_out; i++)
+        if (g->out[i] == v)
+            return true;
+    return false;
+}
+
+static struct tachy_value *cast_before(struct tachy_graph *g, struct tachy_node *before, struct tachy_value *v,
+                                       enum tachy_dtype to)
+{
+    struct tachy_value *c = tachy_graph_value(g, NULL, to, v->rank, v->shape);
+    if (!c)
+        return NULL;
+    c->nhwc = v->nhwc;
+    return tachy_graph_node(g, before, TACHY_OP_RESHAPE, "cast", NULL, &v, 1, c) ? c : NULL;
+}
+
+// An output of the graph, or a scale, behind a node that writes what it reads: made as float16 and widened. `all`:
+// every other user gets the float16 value.
+static int widen(struct tachy_graph *g, struct tachy_node *n, bool all)
+{
+    struct tachy_value *out = n->out, *half = tachy_graph_value(g, out->name, TACHY_F16, out->rank, out->shape);
+    if (!half)
+        return TACHY_ERR_NOMEM;
+    half->nhwc = out->nhwc;
+    n->out = half;
+    half->made_by = n;
+    out->made_by = NULL;
+    if (!tachy_graph_node(g, n->next, TACHY_OP_RESHAPE, "cast", NULL, &half, 1, out))
+        return TACHY_ERR_NOMEM;
+    for (struct tachy_node *user = n->next->next; user && all; user = user->next)
+        for (int i = 0; i < user->nb_in; i++)
+            if (user->in[i] == out)
+                tachy_node_set_input(user, i, half);
+    return TACHY_OK;
+}
+
+static int narrow_result(struct half *h, struct tachy_node *n)
+{
+    bool scale = n->out->id < h->nb && h->scale[n->out->id];
+    if (n->out->dtype != TACHY_F32)
+        return TACHY_OK;
+    if (!scale && !is_output(h->g, n->out)) {
+        n->out->dtype = grows(n) ? TACHY_F32 : TACHY_F16;
+        return TACHY_OK;
+    }
+    return writes_either(n->op) ? TACHY_OK : widen(h->g, n, !scale);
+}
+
+static int narrow_operands(struct half *h, struct tachy_node *n)
+{
+    for (int i = 0; i < n->nb_in; i++) {
+        struct tachy_value *v = n->in[i];
+        if (!v || v->data || v->dtype != TACHY_F32 || !is_strict(n, i))
+            continue;
+        struct tachy_value **c = v->id < h->nb ? &h->cast[v->id] : NULL;
+        struct tachy_value *to = c && *c ? *c : cast_before(h->g, n, v, TACHY_F16);
+        if (!to)
+            return TACHY_ERR_NOMEM;
+        if (c)
+            *c = to;
+        tachy_node_set_input(n, i, to);
+    }
+    return TACHY_OK;
+}
+
+int tachy_plan_half(struct tachy_graph *g)
+{
+    struct half h = {.g = g, .nb = g->nb_values};
+    h.cast = calloc((size_t)h.nb + 1, sizeof(*h.cast));
+    h.scale = calloc((size_t)h.nb + 1, sizeof(*h.scale));
+    int err = h.cast && h.scale ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        find_scales(&h);
+    for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
+        err = narrow_operands(&h, n);
+        if (err == TACHY_OK)
+            err = narrow_result(&h, n);
+    }
+    free(h.cast);
+    free(h.scale);
+    return err;
+}

@@ -1,0 +1,59 @@
+#pragma once
+#include "plan/graph.h"
+#include "ref/ref_plan.h"
+
+// Where the values of a graph lie while a plan runs; shared by the back ends.
+
+// What an address counts from. Inputs follow, then outputs, then values with memory of their own.
+enum { BASE_ARENA, BASE_WEIGHTS, BASE_SCRATCH, BASE_INPUTS };
+
+// A tensor before a run says where it lies: `v.data` is NULL, `base` NO_BASE where there is none.
+enum { NO_BASE = -1 };
+struct plan_ref {
+    int base;
+    ptrdiff_t offset; // units: floats, or bytes (plan_place_rules.own_types)
+    struct tachy_view v;
+};
+
+// Where each value of a graph lies.
+struct plan_places {
+    struct plan_ref *ref; // by a value's id; rank 4: as the value's layout says; else rows
+    struct plan_ref *sums; // of a value's rows, where they are made and read; else NO_BASE
+    bool *joined; // by a value's id: has no memory, since what makes and what reads it are joined
+    size_t arena, values; // units
+    size_t *own; // units of the values that have a base of their own, in its order
+    int nb_own;
+};
+// What a back end wants of it. {0} is valid.
+struct plan_place_rules {
+    // Every value lies in memory in its own type: units are bytes. Else every element is a float, which is the unit, and
+    // what is of another type outside of the plan comes in and goes out by a step.
+    bool own_types;
+    bool own_bases; // no arena: every value has a base of its own
+    // Elements from pixel to pixel of a picture with channels last, which are more than its channels; 0: as many. NULL: 0.
+    int (*pixel)(const struct tachy_value *v);
+    bool (*joins)(const struct tachy_node *n); // n's result needs no memory; NULL: none
+};
+// Memory of every value that a node makes: addresses instead of copies for Reshape, Transpose,
+// Slice and Concat where that can be, the rest coloured by lifetime.
+int plan_place(struct plan_places *p, const struct tachy_graph *g, const struct plan_place_rules *rules);
+void plan_place_free(struct plan_places *p);
+// A mean over the pixels of a picture with its channels last, which can be read from sums of rows.
+bool plan_is_mean_of_rows(const struct tachy_node *n);
+
+// Steps of a value's dimensions, as ONNX counts them, from one element to the next.
+void plan_strides(const struct tachy_value *v, const struct tachy_view *at, ptrdiff_t *stride);
+// A dense value as a view: pictures by their layout, everything else as rows of its last axis.
+struct tachy_view plan_view(const struct tachy_value *v);
+// Whether the elements lie one after the other in the order of the layout.
+bool plan_is_dense(const struct tachy_view *v);
+// Whether channels-last and ONNX's order are the same bytes.
+static inline bool plan_order_is_free(const struct tachy_value *v)
+{
+    return v->rank == 4 && (v->shape[1] == 1 || v->shape[2] * v->shape[3] == 1);
+}
+// Whether a node gives numbers another type where they lie: their shape and layout stay.
+static inline bool plan_changes_type(const struct tachy_node *n)
+{
+    return n->op == TACHY_OP_RESHAPE && tachy_value_same_shape(n->in[0], n->out) && n->in[0]->nhwc == n->out->nhwc;
+}

@@ -1,0 +1,92 @@
+#include "plan/shapes.h"
+
+#include "base/base.h"
+
+#include <math.h>
+
+struct tachy_conv_shape plan_conv_shape(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0];
+    const struct tachy_plan_attr *a = &n->attr;
+    return (struct tachy_conv_shape){
+        (int)x->shape[0], (int)x->shape[2], (int)x->shape[3], (int)x->shape[1],
+        (int)n->out->shape[1], a->conv.kernel[0], a->conv.kernel[1], a->conv.stride[0],
+        a->conv.stride[1], a->conv.dilation[0], a->conv.dilation[1], a->conv.pad[0], a->conv.pad[1],
+        a->conv.pad[2], a->conv.pad[3], a->conv.groups};
+}
+
+struct tachy_pool_shape plan_pool_shape(const struct tachy_node *n)
+{
+    const int64_t *x = n->in[0]->shape, *y = n->out->shape;
+    const struct tachy_plan_attr *a = &n->attr;
+    return (struct tachy_pool_shape){
+        .n = (int)x[0], .h = (int)x[2], .w = (int)x[3], .c = (int)x[1],
+        .kh = a->pool.kernel[0], .kw = a->pool.kernel[1],
+        .stride_h = a->pool.stride[0], .stride_w = a->pool.stride[1],
+        .pad_top = a->pool.pad[0], .pad_left = a->pool.pad[1],
+        .pad_bottom = a->pool.pad[2], .pad_right = a->pool.pad[3],
+        .out_h = (int)y[2], .out_w = (int)y[3],
+        .average = a->pool.average, .count_pad = a->pool.count_padding};
+}
+
+// A model's scale that is only out / in, rounded: 0, since the exact ratio puts pixels that lie on
+// a border between two where ONNX Runtime's single precision happens to put them.
+static float resize_scale(const struct tachy_node *n, int axis)
+{
+    float given = n->attr.resize.scale[axis];
+    bool ratio = given == (float)n->out->shape[2 + axis] / (float)n->in[0]->shape[2 + axis];
+    return ratio ? 0 : given;
+}
+
+struct tachy_resize_shape plan_resize_shape(const struct tachy_node *n)
+{
+    static const enum tachy_resize_round rounds[] = {TACHY_ROUND_PREFER_FLOOR, TACHY_ROUND_FLOOR,
+                                                     TACHY_ROUND_PREFER_CEIL, TACHY_ROUND_CEIL};
+    static const enum tachy_resize_place places[] = {
+        [TACHY_PLAN_HALF_PIXEL] = TACHY_RESIZE_HALF,
+        [TACHY_PLAN_ASYMMETRIC] = TACHY_RESIZE_ASYMMETRIC,
+        [TACHY_PLAN_ALIGN_CORNERS] = TACHY_RESIZE_ALIGN,
+        [TACHY_PLAN_PYTORCH_HALF_PIXEL] = TACHY_RESIZE_HALF};
+    const int64_t *x = n->in[0]->shape, *y = n->out->shape;
+    const struct tachy_plan_attr *a = &n->attr;
+    return (struct tachy_resize_shape){
+        (int)x[0], (int)x[2], (int)x[3], (int)x[1], (int)y[2], (int)y[3],
+        resize_scale(n, 0), resize_scale(n, 1),
+        a->resize.mode == TACHY_PLAN_LINEAR ? TACHY_RESIZE_LINEAR : TACHY_RESIZE_NEAREST,
+        places[a->resize.coords], rounds[a->resize.round & 3]};
+}
+
+struct tachy_act plan_act(const struct tachy_plan_act_of *a)
+{
+    static const enum tachy_act_kind kinds[] = {
+        [TACHY_PLAN_NONE] = TACHY_ACT_NONE,         [TACHY_PLAN_RELU] = TACHY_ACT_CLIP,
+        [TACHY_PLAN_CLIP] = TACHY_ACT_CLIP,         [TACHY_PLAN_LEAKY] = TACHY_ACT_LEAKY,
+        [TACHY_PLAN_PRELU] = TACHY_ACT_PRELU,       [TACHY_PLAN_SIGMOID] = TACHY_ACT_SIGMOID,
+        [TACHY_PLAN_HSIGMOID] = TACHY_ACT_HSIGMOID, [TACHY_PLAN_HSWISH] = TACHY_ACT_HSWISH,
+        [TACHY_PLAN_SWISH] = TACHY_ACT_SWISH,       [TACHY_PLAN_TANH] = TACHY_ACT_TANH,
+        [TACHY_PLAN_EXP] = TACHY_ACT_EXP,           [TACHY_PLAN_SQRT] = TACHY_ACT_SQRT,
+        [TACHY_PLAN_ABS] = TACHY_ACT_ABS,           [TACHY_PLAN_GELU] = TACHY_ACT_GELU,
+        [TACHY_PLAN_GELU_TANH] = TACHY_ACT_GELU_TANH, [TACHY_PLAN_ELU] = TACHY_ACT_ELU,
+        [TACHY_PLAN_SOFTPLUS] = TACHY_ACT_SOFTPLUS, [TACHY_PLAN_MISH] = TACHY_ACT_MISH,
+        [TACHY_PLAN_ERF] = TACHY_ACT_ERF,           [TACHY_PLAN_LEVELS] = TACHY_ACT_LEVELS,
+    };
+    struct tachy_act k = {kinds[a->act], a->a, a->b, NULL};
+    if (a->act == TACHY_PLAN_RELU)
+        k.a = 0, k.b = INFINITY;
+    else if (a->act == TACHY_PLAN_HSWISH)
+        k.a = 1.0f / 6, k.b = 0.5f;
+    else if (a->act == TACHY_PLAN_SWISH)
+        k.a = 1;
+    return k;
+}
+
+enum tachy_binary_kind plan_binary(enum tachy_plan_binary b)
+{
+    static const enum tachy_binary_kind kinds[] = {
+        [TACHY_PLAN_ADD] = TACHY_BINARY_ADD, [TACHY_PLAN_SUB] = TACHY_BINARY_SUB,
+        [TACHY_PLAN_MUL] = TACHY_BINARY_MUL, [TACHY_PLAN_DIV] = TACHY_BINARY_DIV,
+        [TACHY_PLAN_MIN] = TACHY_BINARY_MIN, [TACHY_PLAN_MAX] = TACHY_BINARY_MAX,
+        [TACHY_PLAN_POW] = TACHY_BINARY_POW,
+    };
+    return kinds[b];
+}

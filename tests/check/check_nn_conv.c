@@ -1,0 +1,426 @@
+#include "check_nn.h"
+
+#include "base/base.h"
+#include "cuda/nn/gemm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// Convolutions of cuda/nn against tachy_ref_conv(), which sums in double. Inputs are within 1 and weights within
+// 1 / sqrt(terms), so sums are about 1 and their rounding in float32 stays within 4e-6; activations are within 4e-6 of
+// it. float16 adds half a unit in the last place (1 / 2048 of the value, 3e-8 near 0). Pictures that the twin takes
+// too long for are compared with the kernel `conv`, which is checked by it.
+
+struct conv_case {
+    struct tachy_nn_conv a;
+    struct nn_buffer in, out, weights, bias, add, slope, scale, sums;
+    int out_h, out_w, more;
+};
+
+typedef int (*conv_fn)(const struct tachy_nn_conv *a, cuda_stream stream);
+
+// The device's order [cout][kh][kw][cin] (depthwise [kh][kw][c]) as ONNX's.
+static float *onnx_weights(const struct conv_case *k, bool depthwise)
+{
+    const struct tachy_conv_shape *s = &k->a.shape;
+    int cin = s->cin / s->groups, taps = s->kh * s->kw;
+    float *w = malloc(k->weights.n * sizeof(float));
+    for (int o = 0; o < s->cout; o++)
+        for (int t = 0; t < taps; t++)
+            for (int i = 0; i < cin; i++)
+                w[((size_t)o * (size_t)cin + (size_t)i) * (size_t)taps + (size_t)t] =
+                    k->weights.value[depthwise ? t * s->cout + o : (o * taps + t) * cin + i];
+    return w;
+}
+
+static void make(struct check *c, struct conv_case *k, int more, bool add, bool common)
+{
+    struct tachy_conv_shape *s = &k->a.shape;
+    enum tachy_dtype t = k->a.dtype;
+    k->more = more, k->out_h = tachy_conv_out_h(s), k->out_w = tachy_conv_out_w(s);
+    int terms = s->cin / s->groups * s->kh * s->kw;
+    float limit = 1 / sqrtf((float)terms);
+    k->in = nn_random(c, nn_elements(s->n, s->h, s->w, s->cin, more), t, -1, 1);
+    k->weights = nn_random(c, (size_t)s->cout * (size_t)terms, t, -limit, limit);
+    k->bias = nn_random(c, (size_t)s->cout, TACHY_F32, -1, 1);
+    k->slope = nn_random(c, (size_t)s->cout, TACHY_F32, -1, 1);
+    k->out = nn_poison(c, nn_elements(s->n, k->out_h, k->out_w, s->cout, more), t);
+    k->a.in = nn_tensor(&k->in, s->h, s->w, s->cin, more);
+    k->a.out = nn_tensor(&k->out, k->out_h, k->out_w, s->cout, more);
+    k->a.weights = k->weights.at, k->a.bias = check_range(c, 0, 4) ? k->bias.at : 0;
+    if (add) {
+        k->add = nn_random(c, k->out.n, t, -1, 1);
+        k->a.epilogue.add = nn_tensor(&k->add, k->out_h, k->out_w, s->cout, more);
+        k->a.epilogue.add_last = check_range(c, 0, 1);
+    }
+    k->a.epilogue.act = nn_act(c, k->slope.at, common);
+}
+
+static void unmake(struct check *c, struct conv_case *k)
+{
+    struct nn_buffer *all[] = {&k->in, &k->out, &k->weights, &k->bias, &k->add, &k->slope, &k->scale, &k->sums};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
+        nn_close(c, all[i]);
+}
+
+static void against_twin(struct check *c, struct conv_case *k, const char *name, bool depthwise)
+{
+    const struct tachy_conv_shape *s = &k->a.shape;
+    struct tachy_view add = nn_view(k->add.value, &k->a.epilogue.add, s->n, k->out_h, k->out_w, s->cout);
+    float *want = malloc(k->out.n * sizeof(float)), *weights = onnx_weights(k, depthwise);
+    struct tachy_conv_io io = {.in = nn_view(k->in.value, &k->a.in, s->n, s->h, s->w, s->cin),
+                               .out = nn_view(want, &k->a.out, s->n, k->out_h, k->out_w, s->cout),
+                               .scale = k->scale.value, .scale_image = k->a.scale_image,
+                               .epilogue = {.act = nn_ref_act(&k->a.epilogue.act, k->slope.value),
+                                            .add = k->add.at ? &add : NULL, .add_last = k->a.epilogue.add_last}};
+    tachy_ref_conv(s, weights, k->a.bias ? k->bias.value : NULL, &io, 0, s->n * k->out_h);
+    nn_get(c, &k->out);
+    struct tachy_view got = nn_view(k->out.value, &k->a.out, s->n, k->out_h, k->out_w, s->cout);
+    double worst = nn_worst(&got, &io.out, nn_rounding(k->a.dtype));
+    check_case(c, worst < 8e-6, "%s variant %d: %dx%dx%dx%d to %d, kernel %dx%d stride %d dilation %d pad %d groups %d %s act %d add %d: "
+               "off by %g", name, k->a.variant, s->n, s->h, s->w, s->cin, s->cout, s->kh, s->kw, s->stride_h, s->dil_h, s->pad_top,
+               s->groups, tachy_dtype_name(k->a.dtype), k->a.epilogue.act.kind, k->add.at != 0, worst);
+    free(want), free(weights);
+}
+
+static void draw_shape(struct check *c, struct tachy_conv_shape *s, int most)
+{
+    do {
+        int k = check_range(c, 1, 3), d = check_range(c, 1, 3), stride = check_range(c, 1, 2);
+        *s = (struct tachy_conv_shape){.n = check_range(c, 1, 3), .h = check_range(c, 1, 20), .w = check_range(c, 1, 20),
+                                       .cin = check_range(c, 1, most), .cout = check_range(c, 1, most), .kh = k,
+                                       .kw = check_range(c, 0, 3) ? k : check_range(c, 1, 7), .stride_h = stride, .stride_w = stride,
+                                       .dil_h = d, .dil_w = check_range(c, 0, 3) ? d : 1, .pad_top = check_range(c, 0, 3),
+                                       .pad_left = check_range(c, 0, 3), .pad_bottom = check_range(c, -1, 3),
+                                       .pad_right = check_range(c, 0, 3), .groups = 1};
+    } while (s->h + s->pad_top + s->pad_bottom <= (s->kh - 1) * s->dil_h || s->w + s->pad_left + s->pad_right <= (s->kw - 1) * s->dil_w);
+}
+
+static void plain(struct check *c)
+{
+    struct conv_case k = {.a = {.dtype = check_range(c, 0, 1) ? TACHY_F32 : TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    draw_shape(c, s, 40);
+    if (check_range(c, 0, 2) == 0) {
+        s->groups = check_range(c, 1, 6);
+        s->cin = s->groups * check_range(c, 1, 9), s->cout = s->groups * check_range(c, 1, 9);
+    }
+    make(c, &k, check_range(c, 0, 2) * 4, check_range(c, 0, 1), false);
+    if (check_range(c, 0, 3) == 0) {
+        k.scale = nn_random(c, (size_t)(s->n * s->cin), TACHY_F32, 0, 1);
+        k.a.scale = k.scale.at, k.a.scale_image = s->cin;
+    }
+    check_gpu_launched(c, tachy_nn_kernels()->conv(&k.a, c->gpu->stream), "conv");
+    against_twin(c, &k, "conv", false);
+    unmake(c, &k);
+}
+
+// Sums of the parts, and that they are what is stored.
+static void sums_right(struct check *c, struct conv_case *k, int nb_parts)
+{
+    const struct tachy_conv_shape *s = &k->a.shape;
+    nn_get(c, &k->sums);
+    double worst = 0;
+    for (int n = 0; n < s->n; n++)
+        for (int ch = 0; ch < s->cout; ch++) {
+            double want = 0, got = 0, size = 0;
+            for (int y = 0; y < k->out_h; y++)
+                for (int x = 0; x < k->out_w; x++) {
+                    double v = (double)k->out.value[n * k->a.out.image + y * k->a.out.row + x * k->a.out.pixel + ch];
+                    want += v, size += fabs(v);
+                }
+            for (int p = 0; p < nb_parts; p++)
+                got += (double)k->sums.value[(n * nb_parts + p) * s->cout + ch];
+            double off = fabs(got - want) - size * nn_rounding(k->a.dtype);
+            worst = !(off <= worst) ? off : worst;
+        }
+    check_case(c, worst < 1e-4, "depthwise sums of %dx%dx%dx%d in %d parts: off by %g", s->n, k->out_h, k->out_w, s->cout, nb_parts, worst);
+}
+
+static void depthwise(struct check *c)
+{
+    struct conv_case k = {.a = {.dtype = check_range(c, 0, 2) ? TACHY_F16 : TACHY_F32}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    draw_shape(c, s, 40);
+    if (check_range(c, 0, 2)) {
+        s->kh = s->kw = 3 + 2 * check_range(c, 0, 2);
+        s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2, s->dil_h = s->dil_w = 1;
+        s->cin = 8 * check_range(c, 1, 20), s->h = check_range(c, 1, 40), s->w = check_range(c, 1, 40);
+    }
+    s->cout = s->groups = s->cin;
+    make(c, &k, check_range(c, 0, 2) * 8, check_range(c, 0, 1), false);
+    int nb_parts = tachy_nn_depthwise_parts(&k.a);
+    if (check_range(c, 0, 1)) {
+        k.sums = nn_poison(c, (size_t)(s->n * nb_parts * s->cout), TACHY_F32);
+        k.a.sums = k.sums.at;
+    }
+    check_gpu_launched(c, tachy_nn_kernels()->conv_depthwise(&k.a, c->gpu->stream), "conv_depthwise");
+    against_twin(c, &k, "conv_depthwise", true);
+    if (k.a.sums)
+        sums_right(c, &k, nb_parts);
+    unmake(c, &k);
+}
+
+// A tensor-core kernel's variant on a shape that the twin can do, or on a larger one against `conv`.
+static void cores(struct check *c, const char *name, conv_fn run, int variants, bool large)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    draw_shape(c, s, 8);
+    s->cin = 8 * check_range(c, 1, 12), s->cout = 8 * check_range(c, 1, 12);
+    if (large) {
+        s->h = check_range(c, 8, 70), s->w = check_range(c, 8, 70), s->cin = 64 * check_range(c, 1, 4), s->cout = 8 * check_range(c, 1, 70);
+        int d = check_range(c, 0, 2) ? 1 : check_range(c, 2, 36);
+        s->dil_h = s->dil_w = d, s->kh = s->kw = 1 + 2 * check_range(c, 0, 1);
+        s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * d;
+    }
+    make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), true);
+    struct nn_buffer plain = nn_poison(c, k.out.n, TACHY_F16), mine = k.out;
+    struct tachy_nn_conv a = k.a;
+    a.out.data = plain.at;
+    if (large)
+        check_gpu_launched(c, tachy_nn_kernels()->conv(&a, c->gpu->stream), "conv");
+    nn_get(c, &plain);
+    for (k.a.variant = 0; k.a.variant < variants; k.a.variant++) {
+        k.out = nn_poison(c, mine.n, TACHY_F16), k.a.out.data = k.out.at;
+        int status = run(&k.a, c->gpu->stream);
+        if (status != CUDA_INVALID_VALUE) {
+            check_gpu_launched(c, status, name);
+            if (!large)
+                against_twin(c, &k, name, false);
+            else {
+                nn_get(c, &k.out);
+                struct tachy_view got = nn_view(k.out.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout),
+                                  want = nn_view(plain.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout);
+                double worst = nn_worst(&got, &want, 2 * nn_rounding(TACHY_F16));
+                check_case(c, worst < 8e-6, "%s variant %d: %dx%dx%dx%d to %d, kernel %d stride %d dilation %d act %d add %d%s: off by %g",
+                           name, k.a.variant, s->n, s->h, s->w, s->cin, s->cout, s->kh, s->stride_h, s->dil_h, k.a.epilogue.act.kind,
+                           k.add.at != 0, k.a.epilogue.add_last ? " last" : "", worst);
+            }
+        }
+        nn_close(c, &k.out);
+    }
+    k.out = mine;
+    nn_close(c, &plain);
+    unmake(c, &k);
+}
+
+// A first convolution: few channels in pixels of 4 or 8.
+static void stem(struct check *c)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    int packed = check_range(c, 1, 2) * 4, stride = packed == 4 ? 2 : check_range(c, 1, 2), kernel = check_range(c, 1, 7);
+    *s = (struct tachy_conv_shape){.n = check_range(c, 1, 2), .h = check_range(c, 8, 90), .w = check_range(c, 8, 90),
+                                   .cin = check_range(c, 1, packed), .cout = check_range(c, 1, 70), .kh = kernel, .kw = check_range(c, 1, 7),
+                                   .stride_h = check_range(c, 1, 2), .stride_w = stride, .dil_h = 1, .dil_w = 1,
+                                   .pad_top = check_range(c, 0, 3), .pad_left = check_range(c, 0, 3), .pad_bottom = check_range(c, 0, 3),
+                                   .pad_right = check_range(c, 0, 3), .groups = 1};
+    make(c, &k, packed - s->cin, false, true);
+    nn_close(c, &k.out);
+    int more = (8 - s->cout % 8) % 8;
+    k.out = nn_poison(c, nn_elements(s->n, k.out_h, k.out_w, s->cout, more), TACHY_F16);
+    k.a.out = nn_tensor(&k.out, k.out_h, k.out_w, s->cout, more);
+    k.a.in.row += (8 - k.a.in.row % 8) % 8; // rows begin at vectors
+    k.a.in.image = k.a.in.row * s->h;
+    nn_close(c, &k.in);
+    k.in = nn_random(c, (size_t)(k.a.in.image * s->n), TACHY_F16, -1, 1), k.a.in.data = k.in.at;
+    check_gpu_launched(c, tachy_nn_kernels()->conv_stem(&k.a, c->gpu->stream), "conv_stem");
+    against_twin(c, &k, "conv_stem", false);
+    unmake(c, &k);
+}
+
+struct timed {
+    struct check *c;
+    const struct tachy_nn_conv *a;
+    conv_fn run;
+    const struct tachy_nn_gemm *gemm;
+    int algorithm;
+    struct tachy_nn_gemm_io io;
+};
+static void launch(void *arg)
+{
+    struct timed *t = arg;
+    int status = t->gemm ? tachy_nn_gemm_run(t->gemm, t->algorithm, &t->io, t->c->gpu->stream) : t->run(t->a, t->c->gpu->stream);
+    if (status)
+        check_gpu_launched(t->c, status, "a timed convolution");
+}
+
+static double flop_of(const struct tachy_conv_shape *s)
+{
+    return 2.0 * s->n * tachy_conv_out_h(s) * tachy_conv_out_w(s) * s->cout * s->cin / s->groups * s->kh * s->kw;
+}
+static double bytes_of(const struct conv_case *k)
+{
+    return 2.0 * (double)(k->in.n + k->out.n + k->add.n + k->weights.n);
+}
+
+static void time_kernel(struct check *c, const struct conv_case *k, const char *name, conv_fn run, int variants, const char *what)
+{
+    struct tachy_nn_conv a = k->a;
+    double best = 0;
+    int which = -1;
+    for (a.variant = 0; a.variant < variants; a.variant++) {
+        if (run(&a, c->gpu->stream) != CUDA_OK)
+            continue;
+        struct timed t = {.c = c, .a = &a, .run = run};
+        double seconds = nn_time(c, launch, &t);
+        char text[96];
+        snprintf(text, sizeof(text), "%s v%d", what, a.variant);
+        nn_row(c, name, text, seconds, flop_of(&a.shape), bytes_of(k));
+        if (which < 0 || seconds < best)
+            best = seconds, which = a.variant;
+    }
+}
+
+// cuBLASLt's best of eight, and that it is right.
+static void time_gemm(struct check *c, struct conv_case *k, const char *what)
+{
+    enum { MOST = 8, WORKSPACE = 32 << 20 };
+    const struct tachy_conv_shape *s = &k->a.shape;
+    struct tachy_nn_gemm_shape g = {.m = (int64_t)s->n * s->h * s->w, .n = s->cout, .k = s->cin, .x_row = s->cin, .w_row = s->cin,
+                                    .y_row = s->cout, .add_row = s->cout, .batch = 1, .bias = true, .add = k->add.at != 0,
+                                    .act = k->a.epilogue.act.kind, .dtype = TACHY_F16};
+    struct tachy_nn_gemm *gemm;
+    int n, best = -1;
+    double seconds = 0;
+    struct nn_buffer bias = nn_random(c, (size_t)s->cout, TACHY_F16, -1, 1), plain = nn_poison(c, k->out.n, TACHY_F16);
+    for (size_t i = 0; i < bias.n; i++)
+        k->bias.value[i] = bias.value[i];
+    c->gpu->cu->copy_to_device(k->bias.at, k->bias.value, bias.n * sizeof(float));
+    check_case(c, tachy_nn_gemm_open(&gemm, &g, WORKSPACE, MOST, &n, NULL) == TACHY_OK, "cuBLASLt has nothing for %s", what);
+    struct timed t = {.c = c, .gemm = gemm, .io = {k->in.at, k->weights.at, bias.at, k->add.at, k->out.at, check_gpu_poison(c, WORKSPACE)}};
+    for (t.algorithm = 0; gemm && t.algorithm < n; t.algorithm++) {
+        double each = nn_time(c, launch, &t);
+        if (best < 0 || each < seconds)
+            seconds = each, best = t.algorithm;
+    }
+    struct tachy_nn_conv a = k->a;
+    a.out.data = plain.at, a.epilogue.add_last = false;
+    check_gpu_launched(c, tachy_nn_kernels()->conv(&a, c->gpu->stream), "conv");
+    t.algorithm = best;
+    if (gemm)
+        launch(&t);
+    nn_get(c, &plain), nn_get(c, &k->out);
+    struct tachy_view got = nn_view(k->out.value, &a.out, s->n, s->h, s->w, s->cout), want = nn_view(plain.value, &a.out, s->n, s->h, s->w, s->cout);
+    double worst = nn_worst(&got, &want, 2 * nn_rounding(TACHY_F16));
+    check_case(c, worst < 8e-6, "cuBLASLt %s: off by %g", what, worst);
+    char text[96];
+    snprintf(text, sizeof(text), "%s cuBLASLt %d of %d", what, best, n);
+    nn_row(c, "gemm", text, seconds, flop_of(s), bytes_of(k));
+    check_gpu_free(c, t.io.workspace);
+    tachy_nn_gemm_close(&gemm);
+    nn_close(c, &bias), nn_close(c, &plain);
+}
+
+static void bench_one(struct check *c, int n, int hw, int cin, int cout, int kernel, int stride, int dilation, bool add)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    int pad = kernel / 2 * dilation;
+    *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = cin, .cout = cout, .kh = kernel, .kw = kernel, .stride_h = stride,
+                                   .stride_w = stride, .dil_h = dilation, .dil_w = dilation, .pad_top = pad, .pad_left = pad,
+                                   .pad_bottom = pad, .pad_right = pad, .groups = 1};
+    make(c, &k, 0, add, true);
+    k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
+    k.a.epilogue.add_last = false;
+    char what[64];
+    snprintf(what, sizeof(what), "%dx%dx%d %d->%d k%d s%d d%d%s", n, hw, hw, cin, cout, kernel, stride, dilation, add ? " add" : "");
+    time_kernel(c, &k, "conv_tma", tachy_nn_kernels()->conv_tma, TACHY_NN_TMA_VARIANTS, what);
+    if (kernel == 1 && stride == 1)
+        time_gemm(c, &k, what);
+    unmake(c, &k);
+}
+
+static void bench_depthwise(struct check *c, int n, int hw, int channels, int kernel, int stride, bool sums)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = channels, .cout = channels, .kh = kernel, .kw = kernel, .stride_h = stride,
+                                   .stride_w = stride, .dil_h = 1, .dil_w = 1, .pad_top = kernel / 2, .pad_left = kernel / 2,
+                                   .pad_bottom = kernel / 2, .pad_right = kernel / 2, .groups = channels};
+    make(c, &k, 0, false, true);
+    k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_HSWISH, 1.0f / 6, 0.5f, 0};
+    if (sums) {
+        k.sums = nn_poison(c, (size_t)(n * tachy_nn_depthwise_parts(&k.a) * channels), TACHY_F32);
+        k.a.sums = k.sums.at;
+    }
+    char what[64];
+    snprintf(what, sizeof(what), "%dx%dx%dx%d k%d s%d%s", n, hw, hw, channels, kernel, stride, sums ? " sums" : "");
+    time_kernel(c, &k, "conv_depthwise", tachy_nn_kernels()->conv_depthwise, 1, what);
+    unmake(c, &k);
+}
+
+static void bench_stem(struct check *c, int n, int hw, int cout, int kernel)
+{
+    struct conv_case k = {.a = {.dtype = TACHY_F16}};
+    struct tachy_conv_shape *s = &k.a.shape;
+    int pad = kernel / 2;
+    *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = 4, .cout = cout, .kh = kernel, .kw = kernel, .stride_h = 2, .stride_w = 2,
+                                   .dil_h = 1, .dil_w = 1, .pad_top = pad, .pad_left = pad, .pad_bottom = pad, .pad_right = pad, .groups = 1};
+    make(c, &k, 0, false, true);
+    k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0};
+    char what[64];
+    snprintf(what, sizeof(what), "%dx%dx%d 4->%d k%d s2", n, hw, hw, cout, kernel);
+    time_kernel(c, &k, "conv_stem", tachy_nn_kernels()->conv_stem, 1, what);
+    unmake(c, &k);
+}
+
+static void bench(struct check *c)
+{
+    bench_stem(c, 8, 512, 64, 7);
+    bench_stem(c, 8, 512, 16, 3);
+    bench_stem(c, 1, 512, 64, 7);
+    for (int n = 8; n > 0; n -= 7) { // DeepLabV3-ResNet101's layers at 512x512, batch 8 and 1
+        bench_one(c, n, 64, 256, 256, 3, 1, 2, false);
+        bench_one(c, n, 64, 256, 256, 3, 1, 1, false);
+        bench_one(c, n, 64, 512, 512, 3, 1, 4, false);
+        bench_one(c, n, 64, 2048, 256, 3, 1, 12, false);
+        bench_one(c, n, 64, 2048, 256, 3, 1, 24, false);
+        bench_one(c, n, 64, 2048, 256, 3, 1, 36, false);
+        bench_one(c, n, 64, 256, 1024, 1, 1, 1, true);
+        bench_one(c, n, 64, 1024, 256, 1, 1, 1, false);
+        bench_one(c, n, 64, 512, 2048, 1, 1, 1, true);
+        bench_one(c, n, 64, 2048, 512, 1, 1, 1, false);
+        bench_one(c, n, 64, 1280, 256, 1, 1, 1, false);
+        bench_one(c, n, 128, 64, 64, 3, 1, 1, false);
+        bench_one(c, n, 128, 64, 256, 1, 1, 1, true);
+        bench_one(c, n, 128, 256, 64, 1, 1, 1, false);
+        bench_one(c, n, 128, 128, 128, 3, 2, 1, false);
+        bench_one(c, n, 64, 128, 128, 3, 1, 1, false);
+        bench_one(c, n, 64, 128, 512, 1, 1, 1, true);
+        bench_one(c, n, 64, 512, 128, 1, 1, 1, false);
+        bench_one(c, n, 128, 256, 512, 1, 2, 1, false);
+    }
+    bench_depthwise(c, 8, 256, 16, 3, 1, false); // MobileNetV3-Large's
+    bench_depthwise(c, 8, 256, 64, 3, 2, false);
+    bench_depthwise(c, 8, 128, 72, 3, 1, false);
+    bench_depthwise(c, 8, 128, 72, 5, 2, true);
+    bench_depthwise(c, 8, 64, 120, 5, 1, true);
+    bench_depthwise(c, 8, 64, 240, 3, 2, false);
+    bench_depthwise(c, 8, 32, 200, 3, 1, false);
+    bench_depthwise(c, 8, 32, 672, 3, 1, true);
+    bench_depthwise(c, 8, 32, 960, 5, 1, true);
+}
+
+static void run(struct check *c)
+{
+    const struct tachy_nn_kernels *k = tachy_nn_kernels();
+    for (int i = 0; i < check_times(c, 120); i++)
+        plain(c);
+    for (int i = 0; i < check_times(c, 120); i++)
+        depthwise(c);
+    for (int i = 0; i < check_times(c, 60) && c->gpu->device.cc_major >= 8; i++)
+        stem(c);
+    if (c->gpu->device.cc_major == 9) {
+        for (int i = 0; i < check_times(c, 40); i++)
+            cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, false);
+        for (int i = 0; i < check_times(c, 30); i++)
+            cores(c, "conv_tma", k->conv_tma, TACHY_NN_TMA_VARIANTS, true);
+    }
+    if (c->bench)
+        bench(c);
+}
+
+const struct check_op check_nn_conv = {.name = "nn_conv", .run = run, .cuda = true};

@@ -1,0 +1,358 @@
+#include "check_nn.h"
+
+#include "base/base.h"
+#include "ref/ref_argmax.h"
+#include "ref/ref_preprocess.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// The other kernels of cuda/nn against their twins, which sum in double. float32 sums of values within 1 stay within
+// 4e-6 of it for these sizes, fast exponentials within 4e-6 relative; float16 adds half a unit in the last place.
+#define KERNELS tachy_nn_kernels()
+
+static enum tachy_dtype floats(struct check *c) { return check_range(c, 0, 1) ? TACHY_F32 : TACHY_F16; }
+
+static void pool(struct check *c)
+{
+    struct tachy_nn_pool a = {.dtype = floats(c)};
+    struct tachy_pool_shape *s = &a.shape;
+    *s = (struct tachy_pool_shape){.n = check_range(c, 1, 3), .h = check_range(c, 4, 30), .w = check_range(c, 4, 30),
+                                   .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 20),
+                                   .kh = check_range(c, 1, 4), .kw = check_range(c, 1, 4), .stride_h = check_range(c, 1, 3),
+                                   .stride_w = check_range(c, 1, 3), .average = check_range(c, 0, 1), .count_pad = check_range(c, 0, 1)};
+    s->pad_top = check_range(c, 0, s->kh - 1), s->pad_left = check_range(c, 0, s->kw - 1);
+    s->pad_bottom = check_range(c, 0, s->kh - 1), s->pad_right = check_range(c, 0, s->kw - 1);
+    s->out_h = (s->h + s->pad_top + s->pad_bottom - s->kh) / s->stride_h + 1;
+    s->out_w = (s->w + s->pad_left + s->pad_right - s->kw) / s->stride_w + 1;
+    int more = 8 * check_range(c, 0, 1);
+    struct nn_buffer in = nn_random(c, nn_elements(s->n, s->h, s->w, s->c, more), a.dtype, -1, 1);
+    struct nn_buffer out = nn_poison(c, nn_elements(s->n, s->out_h, s->out_w, s->c, more), a.dtype);
+    a.in = nn_tensor(&in, s->h, s->w, s->c, more), a.out = nn_tensor(&out, s->out_h, s->out_w, s->c, more);
+    check_gpu_launched(c, KERNELS->pool(&a, c->gpu->stream), "pool");
+    nn_get(c, &out);
+    float *want = malloc(out.n * sizeof(float));
+    struct tachy_view from = nn_view(in.value, &a.in, s->n, s->h, s->w, s->c), to = nn_view(want, &a.out, s->n, s->out_h, s->out_w, s->c);
+    tachy_ref_pool(s, &from, &to, 0, s->n * s->out_h);
+    struct tachy_view got = nn_view(out.value, &a.out, s->n, s->out_h, s->out_w, s->c);
+    double worst = nn_worst(&got, &to, nn_rounding(a.dtype));
+    check_case(c, worst < 1e-6, "pool %dx%dx%dx%d kernel %dx%d average %d: off by %g", s->n, s->h, s->w, s->c, s->kh, s->kw, s->average, worst);
+    free(want), nn_close(c, &in), nn_close(c, &out);
+}
+
+// NHWC and planes as results, with what is added, scaled.
+static void interpolate(struct check *c)
+{
+    struct tachy_nn_interpolate a = {.dtype = floats(c), .out_channel = 1};
+    struct tachy_resize_shape *s = &a.shape;
+    *s = (struct tachy_resize_shape){.n = check_range(c, 1, 2), .h = check_range(c, 1, 20), .w = check_range(c, 1, 20),
+                                     .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 21),
+                                     .out_h = check_range(c, 1, 40), .out_w = check_range(c, 1, 40), .kind = check_range(c, 0, 1),
+                                     .place = check_range(c, 0, 2), .round = check_range(c, 0, 3)};
+    bool planes = check_range(c, 0, 1), add = !planes && check_range(c, 0, 1);
+    a.out_dtype = a.dtype == TACHY_F16 && check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
+    int more = 8 * check_range(c, 0, 1), out_more = planes ? 0 : more;
+    struct nn_buffer in = nn_random(c, nn_elements(s->n, s->h, s->w, s->c, more), a.dtype, -1, 1), adds = {0}, scale = {0};
+    struct nn_buffer out = nn_poison(c, nn_elements(s->n, s->out_h, s->out_w, s->c, out_more), a.out_dtype);
+    a.in = nn_tensor(&in, s->h, s->w, s->c, more), a.out = nn_tensor(&out, s->out_h, s->out_w, s->c, out_more);
+    struct tachy_nn_tensor dense = a.out;
+    if (planes)
+        a.out.pixel = 1, a.out.row = s->out_w, a.out_channel = (int64_t)s->out_h * s->out_w;
+    a.epilogue.act = nn_act(c, 0, false);
+    if (add) {
+        adds = nn_random(c, out.n, a.dtype, -1, 1), scale = nn_random(c, (size_t)(s->n * s->c), TACHY_F32, -1, 1);
+        a.epilogue.add = nn_tensor(&adds, s->out_h, s->out_w, s->c, out_more), a.epilogue.add_last = check_range(c, 0, 1);
+        a.add_scale = check_range(c, 0, 1) ? scale.at : 0, a.scale_image = s->c;
+    }
+    check_gpu_launched(c, KERNELS->interpolate(&a, c->gpu->stream), "interpolate");
+    nn_get(c, &out);
+    float *want = malloc(out.n * sizeof(float)), *got = malloc(out.n * sizeof(float));
+    for (int n = 0; n < s->n; n++) // as NHWC
+        for (int k = 0; k < s->c; k++)
+            for (int i = 0; i < s->out_h * s->out_w; i++) {
+                int64_t to = n * dense.image + i / s->out_w * dense.row + i % s->out_w * dense.pixel + k;
+                got[to] = out.value[planes ? n * a.out.image + k * a.out_channel + i : to];
+            }
+    struct tachy_view added = nn_view(adds.value, &dense, s->n, s->out_h, s->out_w, s->c);
+    struct tachy_resize_io io = {.in = nn_view(in.value, &a.in, s->n, s->h, s->w, s->c),
+                                 .out = nn_view(want, &dense, s->n, s->out_h, s->out_w, s->c),
+                                 .add_scale = a.add_scale ? scale.value : NULL, .scale_image = s->c,
+                                 .epilogue = {.act = nn_ref_act(&a.epilogue.act, NULL), .add = add ? &added : NULL,
+                                              .add_last = a.epilogue.add_last}};
+    tachy_ref_resize(s, &io, 0, s->n * s->out_h);
+    struct tachy_view mine = nn_view(got, &dense, s->n, s->out_h, s->out_w, s->c);
+    double worst = nn_worst(&mine, &io.out, nn_rounding(a.out_dtype));
+    check_case(c, worst < 8e-6, "interpolate %dx%dx%dx%d to %dx%d kind %d place %d round %d planes %d act %d add %d: off by %g", s->n, s->h,
+               s->w, s->c, s->out_h, s->out_w, s->kind, s->place, s->round, planes, a.epilogue.act.kind, add, worst);
+    free(want), free(got), nn_close(c, &in), nn_close(c, &out), nn_close(c, &adds), nn_close(c, &scale);
+}
+
+static void transpose(struct check *c)
+{
+    static const enum tachy_dtype types[] = {TACHY_F32, TACHY_F16, TACHY_U8};
+    struct tachy_nn_transpose a = {.rows = check_range(c, 1, check_range(c, 0, 1) ? 8 : 90), .columns = check_range(c, 1, 300),
+                                   .batch = check_range(c, 1, 3), .in_dtype = types[check_range(c, 0, 2)],
+                                   .out_dtype = types[check_range(c, 0, 2)]};
+    a.padded_rows = check_range(c, 0, 1) ? (a.rows + 3) / 4 * 4 : 0;
+    a.scale = check_range(c, 0, 1) ? 0.5f : 0, a.shift = a.scale != 0 ? 0.25f : 0;
+    int rows = TACHY_MAX(a.rows, a.padded_rows);
+    a.in_row = a.columns + check_range(c, 0, 3), a.in_batch = a.in_row * a.rows;
+    a.out_row = rows + 8 * check_range(c, 0, 1), a.out_batch = a.out_row * a.columns;
+    float low = a.in_dtype == TACHY_U8 || a.out_dtype == TACHY_U8 ? 0 : -1, high = a.in_dtype == TACHY_U8 ? 255 : 1;
+    struct nn_buffer in = nn_random(c, (size_t)(a.in_batch * a.batch), a.in_dtype, low, high);
+    struct nn_buffer out = nn_poison(c, (size_t)(a.out_batch * a.batch), a.out_dtype);
+    a.in = in.at, a.out = out.at;
+    check_gpu_launched(c, KERNELS->transpose(&a, c->gpu->stream), "transpose");
+    nn_get(c, &out);
+    double worst = 0;
+    for (int b = 0; b < a.batch; b++)
+        for (int k = 0; k < a.columns; k++)
+            for (int r = 0; r < rows; r++) {
+                double v = r < a.rows ? (double)in.value[b * a.in_batch + r * a.in_row + k] : 0;
+                if (a.scale != 0 && r < a.rows)
+                    v = v * (double)a.scale + (double)a.shift;
+                v = a.out_dtype == TACHY_U8 ? rint(TACHY_CLAMP(v, 0.0, 255.0)) : v;
+                double got = (double)out.value[b * a.out_batch + k * a.out_row + r], off = fabs(got - v) - fabs(v) * nn_rounding(a.out_dtype);
+                worst = !(off <= worst) ? off : worst;
+            }
+    check_case(c, worst <= 1e-6, "transpose %dx%d padded %d %s to %s: off by %g", a.rows, a.columns, a.padded_rows,
+               tachy_dtype_name(a.in_dtype), tachy_dtype_name(a.out_dtype), worst);
+    nn_close(c, &in), nn_close(c, &out);
+}
+
+static double reduced(enum tachy_nn_reduce_kind kind, const float *p, int64_t step, int64_t n)
+{
+    double sum = kind == TACHY_NN_PROD, most = -INFINITY, least = INFINITY, exps = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = (double)p[i * step];
+        most = v > most ? v : most, least = v < least ? v : least, exps += exp(v);
+        if (kind == TACHY_NN_PROD)
+            sum *= v;
+        else
+            sum += kind == TACHY_NN_L1 ? fabs(v) : kind == TACHY_NN_L2 || kind == TACHY_NN_SUM_SQUARE ? v * v : v;
+    }
+    switch (kind) {
+    case TACHY_NN_MEAN: return sum / (double)n;
+    case TACHY_NN_MAX: return most;
+    case TACHY_NN_MIN: return least;
+    case TACHY_NN_L2: return sqrt(sum);
+    case TACHY_NN_LOG_SUM: return log(sum);
+    case TACHY_NN_LOG_SUM_EXP: return log(exps);
+    default: return sum;
+    }
+}
+
+// [outer][n][inner], in either order of n and inner.
+static void lay(struct check *c, int64_t outer, int64_t n, int64_t inner, int64_t *o, int64_t *s, int64_t *i)
+{
+    bool swapped = check_range(c, 0, 1);
+    *o = n * inner, *s = swapped ? 1 : inner, *i = swapped ? n : 1;
+}
+
+static void reduce(struct check *c)
+{
+    struct tachy_nn_reduce a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, check_range(c, 0, 1) ? 40 : 1500),
+                                .inner = check_range(c, 0, 2) ? check_range(c, 1, 60) : 1, .kind = check_range(c, 0, TACHY_NN_REDUCES - 1),
+                                .dtype = floats(c)};
+    a.out_dtype = a.dtype == TACHY_F16 && check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
+    lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
+    a.out_outer = a.inner, a.out_inner = 1;
+    struct nn_buffer in = nn_random(c, (size_t)(a.outer * a.n * a.inner), a.dtype, a.kind == TACHY_NN_LOG_SUM ? 0.1f : -1, 1);
+    struct nn_buffer out = nn_poison(c, (size_t)(a.outer * a.inner), a.out_dtype);
+    size_t bytes = tachy_nn_reduce_workspace(&a);
+    a.in = in.at, a.out = out.at, a.workspace = bytes && check_range(c, 0, 1) ? check_gpu_poison(c, bytes) : 0;
+    check_gpu_launched(c, KERNELS->reduce(&a, c->gpu->stream), "reduce");
+    nn_get(c, &out);
+    double worst = 0;
+    for (int64_t k = 0; k < a.outer * a.inner; k++) {
+        double want = reduced(a.kind, in.value + k / a.inner * a.in_outer + k % a.inner * a.in_inner, a.in_step, a.n);
+        double off = fabs((double)out.value[k] - want) - fabs(want) * (nn_rounding(a.out_dtype) + 2e-5);
+        worst = !(off <= worst) ? off : worst;
+    }
+    check_case(c, worst < 2e-5, "reduce kind %d of %dx%dx%d step %d: off by %g", a.kind, (int)a.outer, (int)a.n, (int)a.inner, (int)a.in_step, worst);
+    if (a.workspace)
+        check_gpu_free(c, a.workspace);
+    nn_close(c, &in), nn_close(c, &out);
+}
+
+static void softmax(struct check *c)
+{
+    struct tachy_nn_softmax a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, 150), .inner = check_range(c, 1, 60),
+                                 .log = check_range(c, 0, 1), .dtype = floats(c)};
+    a.out_dtype = a.dtype;
+    lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
+    lay(c, a.outer, a.n, a.inner, &a.out_outer, &a.out_step, &a.out_inner);
+    size_t n = (size_t)(a.outer * a.n * a.inner);
+    struct nn_buffer in = nn_random(c, n, a.dtype, -20, 20), out = nn_poison(c, n, a.dtype);
+    a.in = in.at, a.out = out.at;
+    check_gpu_launched(c, KERNELS->softmax(&a, c->gpu->stream), "softmax");
+    nn_get(c, &out);
+    double worst = 0;
+    float *row = malloc((size_t)a.n * sizeof(float)), *want = malloc((size_t)a.n * sizeof(float));
+    for (int64_t k = 0; k < a.outer * a.inner; k++) {
+        for (int64_t i = 0; i < a.n; i++)
+            row[i] = in.value[k / a.inner * a.in_outer + k % a.inner * a.in_inner + i * a.in_step];
+        struct tachy_view from = tachy_view_dense(row, 1, 1, 1, (int)a.n), to = tachy_view_dense(want, 1, 1, 1, (int)a.n);
+        tachy_ref_softmax(&from, &to, a.log, 0, 1);
+        for (int64_t i = 0; i < a.n; i++) {
+            double got = (double)out.value[k / a.inner * a.out_outer + k % a.inner * a.out_inner + i * a.out_step];
+            double off = fabs(got - (double)want[i]) - fabs((double)want[i]) * (nn_rounding(a.dtype) + 4e-6);
+            worst = !(off <= worst) ? off : worst;
+        }
+    }
+    check_case(c, worst < 1e-6, "softmax %dx%dx%d log %d: off by %g", (int)a.outer, (int)a.n, (int)a.inner, a.log, worst);
+    free(row), free(want), nn_close(c, &in), nn_close(c, &out);
+}
+
+static void arg(struct check *c)
+{
+    static const enum tachy_dtype types[] = {TACHY_I64, TACHY_I32, TACHY_U8};
+    struct tachy_nn_arg a = {.outer = check_range(c, 1, 5), .n = check_range(c, 1, 150), .inner = check_range(c, 1, 60),
+                             .min = check_range(c, 0, 1), .last = check_range(c, 0, 1), .dtype = floats(c),
+                             .out_dtype = types[check_range(c, 0, 2)]};
+    lay(c, a.outer, a.n, a.inner, &a.in_outer, &a.in_step, &a.in_inner);
+    a.out_outer = a.inner, a.out_inner = 1;
+    struct nn_buffer in = nn_random(c, (size_t)(a.outer * a.n * a.inner), a.dtype, -1, 1);
+    for (size_t i = 0; i < in.n; i++) // equal ones
+        in.value[i] = rintf(in.value[i] * 20) / 4;
+    uint16_t *half = malloc(in.n * 4);
+    for (size_t i = 0; i < in.n; i++)
+        if (a.dtype == TACHY_F16)
+            half[i] = tachy_ref_half(in.value[i]);
+        else
+            memcpy((float *)(void *)half + i, &in.value[i], 4);
+    c->gpu->cu->copy_to_device(in.at, half, in.n * tachy_dtype_size(a.dtype)), c->gpu->cu->stream_wait(NULL);
+    struct nn_buffer out = nn_poison(c, (size_t)(a.outer * a.inner), a.out_dtype);
+    a.in = in.at, a.out = out.at;
+    check_gpu_launched(c, KERNELS->arg(&a, c->gpu->stream), "arg");
+    nn_get(c, &out);
+    int wrong = 0;
+    for (int64_t k = 0; k < a.outer * a.inner; k++) {
+        const float *p = in.value + k / a.inner * a.in_outer + k % a.inner * a.in_inner;
+        int best = a.min || a.last ? 0 : tachy_ref_argmax(p, a.in_step, (int)a.n);
+        for (int i = 1; (a.min || a.last) && i < a.n; i++) {
+            float v = p[i * a.in_step], b = p[best * a.in_step];
+            best = (a.min ? v < b : v > b) || (a.last && v == b) ? i : best;
+        }
+        wrong += out.value[k] != (float)best;
+    }
+    check_case(c, !wrong, "arg %dx%dx%d min %d last %d: %d wrong", (int)a.outer, (int)a.n, (int)a.inner, a.min, a.last, wrong);
+    free(half), nn_close(c, &in), nn_close(c, &out);
+}
+
+static void layer_norm(struct check *c)
+{
+    struct tachy_nn_layer_norm a = {.rows = check_range(c, 1, 40), .n = check_range(c, 1, 300), .epsilon = 1e-5f, .dtype = floats(c)};
+    a.in_row = a.n + check_range(c, 0, 3), a.out_row = a.n;
+    struct nn_buffer in = nn_random(c, (size_t)(a.in_row * a.rows), a.dtype, -1, 3), out = nn_poison(c, (size_t)(a.n * a.rows), a.dtype);
+    struct nn_buffer scale = nn_random(c, (size_t)a.n, TACHY_F32, -1, 1), shift = nn_random(c, (size_t)a.n, TACHY_F32, -1, 1);
+    a.in = in.at, a.out = out.at, a.scale = scale.at, a.shift = check_range(c, 0, 1) ? shift.at : 0;
+    check_gpu_launched(c, KERNELS->layer_norm(&a, c->gpu->stream), "layer_norm");
+    nn_get(c, &out);
+    float *want = malloc(out.n * sizeof(float));
+    struct tachy_view from = {in.value, a.in_row, a.in_row, a.in_row * a.rows, 1, (int)a.rows, 1, a.n};
+    struct tachy_view to = {want, a.n, a.n, a.n * a.rows, 1, (int)a.rows, 1, a.n}, got = to;
+    tachy_ref_layer_norm(&from, &to, scale.value, a.shift ? shift.value : NULL, a.epsilon, 0, (int)a.rows);
+    got.data = out.value;
+    double worst = nn_worst(&got, &to, nn_rounding(a.dtype) + 4e-6);
+    check_case(c, worst < 1e-5, "layer_norm %dx%d: off by %g", (int)a.rows, a.n, worst);
+    free(want), nn_close(c, &in), nn_close(c, &out), nn_close(c, &scale), nn_close(c, &shift);
+}
+
+static void squeeze(struct check *c)
+{
+    struct tachy_nn_squeeze a = {.parts = check_range(c, 1, 5), .n = check_range(c, 1, 3), .c = check_range(c, 1, 200),
+                                 .hidden = check_range(c, 1, 60), .pixels = 50, .rows = check_range(c, 1, 40), .dtype = floats(c)};
+    a.act1 = (struct tachy_nn_act){TACHY_ACT_CLIP, 0, INFINITY, 0}, a.act2 = (struct tachy_nn_act){TACHY_ACT_HSIGMOID, 0.2f, 0.5f, 0};
+    struct nn_buffer sums = nn_random(c, (size_t)(a.n * a.parts * a.c), TACHY_F32, -10, 10);
+    struct nn_buffer w1 = nn_random(c, (size_t)(a.hidden * a.c), a.dtype, -0.2f, 0.2f), w2 = nn_random(c, (size_t)(a.c * a.hidden), a.dtype, -0.2f, 0.2f);
+    struct nn_buffer b1 = nn_random(c, (size_t)a.hidden, TACHY_F32, -1, 1), b2 = nn_random(c, (size_t)a.c, TACHY_F32, -1, 1);
+    struct nn_buffer w = nn_random(c, (size_t)(a.rows * a.c), a.dtype, -1, 1), between = nn_poison(c, (size_t)(a.n * a.hidden), TACHY_F32);
+    struct nn_buffer scale = nn_poison(c, (size_t)(a.n * a.c), TACHY_F32), scaled = nn_poison(c, (size_t)(a.n * a.rows * a.c), a.dtype);
+    a.sums = sums.at, a.w1 = w1.at, a.w2 = w2.at, a.bias1 = b1.at, a.bias2 = check_range(c, 0, 1) ? b2.at : 0;
+    a.between = between.at, a.scale = scale.at, a.weights = w.at, a.scaled = scaled.at;
+    check_gpu_launched(c, KERNELS->squeeze(&a, c->gpu->stream), "squeeze");
+    nn_get(c, &scale), nn_get(c, &scaled);
+    double worst = 0, *unit = malloc((size_t)a.hidden * sizeof(double));
+    for (int n = 0; n < a.n; n++) {
+        for (int h = 0; h < a.hidden; h++) {
+            unit[h] = (double)b1.value[h];
+            for (int k = 0; k < a.parts * a.c; k++)
+                unit[h] += (double)w1.value[h * a.c + k % a.c] * (double)sums.value[n * a.parts * a.c + k] / (double)a.pixels;
+            unit[h] = unit[h] > 0 ? unit[h] : 0;
+        }
+        for (int k = 0; k < a.c; k++) {
+            double v = a.bias2 ? (double)b2.value[k] : 0;
+            for (int h = 0; h < a.hidden; h++)
+                v += (double)w2.value[k * a.hidden + h] * unit[h];
+            v = TACHY_CLAMP((double)a.act2.a * v + (double)a.act2.b, 0.0, 1.0);
+            double off = fabs((double)scale.value[n * a.c + k] - v);
+            for (int r = 0; r < a.rows; r++) {
+                double want = (double)w.value[r * a.c + k] * v;
+                double each = fabs((double)scaled.value[(n * a.rows + r) * a.c + k] - want) - fabs(want) * nn_rounding(a.dtype);
+                off = !(each <= off) ? each : off;
+            }
+            worst = !(off <= worst) ? off : worst;
+        }
+    }
+    check_case(c, worst < 8e-6, "squeeze %dx%d hidden %d parts %d rows %d: off by %g", a.n, a.c, a.hidden, a.parts, a.rows, worst);
+    struct nn_buffer *all[] = {&sums, &w1, &w2, &b1, &b2, &w, &between, &scale, &scaled};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
+        nn_close(c, all[i]);
+    free(unit);
+}
+
+struct timed_reduce {
+    struct check *c;
+    struct tachy_nn_reduce a;
+    struct tachy_nn_interpolate i;
+};
+static void launch_reduce(void *arg)
+{
+    struct timed_reduce *t = arg;
+    check_gpu_launched(t->c, KERNELS->reduce(&t->a, t->c->gpu->stream), "reduce");
+}
+static void launch_interpolate(void *arg)
+{
+    struct timed_reduce *t = arg;
+    check_gpu_launched(t->c, KERNELS->interpolate(&t->i, t->c->gpu->stream), "interpolate");
+}
+
+// Global averages of DeepLabV3 and LR-ASPP, and their last resize.
+static void bench(struct check *c)
+{
+    static const int shapes[][3] = {{8, 4096, 2048}, {8, 4096, 72}, {8, 1024, 672}, {1, 4096, 2048}};
+    struct timed_reduce t = {.c = c};
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(shapes); k++) {
+        int64_t outer = shapes[k][0], n = shapes[k][1], inner = shapes[k][2];
+        t.a = (struct tachy_nn_reduce){.outer = outer, .n = n, .inner = inner, .in_outer = n * inner, .in_step = inner, .in_inner = 1,
+                                       .out_outer = inner, .out_inner = 1, .dtype = TACHY_F16, .out_dtype = TACHY_F16};
+        size_t bytes = (size_t)(outer * n * inner) * 2;
+        t.a.in = check_gpu_poison(c, bytes), t.a.out = check_gpu_poison(c, (size_t)(outer * inner) * 2);
+        t.a.workspace = check_gpu_poison(c, tachy_nn_reduce_workspace(&t.a));
+        char what[64];
+        snprintf(what, sizeof(what), "mean %dx%dx%d f16", shapes[k][0], shapes[k][1], shapes[k][2]);
+        nn_row(c, "reduce", what, nn_time(c, launch_reduce, &t), 0, (double)bytes);
+        check_gpu_free(c, t.a.in), check_gpu_free(c, t.a.out), check_gpu_free(c, t.a.workspace);
+    }
+    t.i = (struct tachy_nn_interpolate){.shape = {8, 64, 64, 21, 512, 512, 0, 0, TACHY_RESIZE_LINEAR, TACHY_RESIZE_HALF, 0},
+                                        .out_channel = 512 * 512, .dtype = TACHY_F16, .out_dtype = TACHY_F32};
+    t.i.in = tachy_nn_dense(check_gpu_poison(c, 8 * 64 * 64 * 21 * 2), 64, 64, 21);
+    size_t bytes = 8u * 21 * 512 * 512 * 4;
+    t.i.out = (struct tachy_nn_tensor){check_gpu_poison(c, bytes), 1, 512, 21 * 512 * 512};
+    nn_row(c, "interpolate", "8 x 64x64 to 512x512 x21 f16 to f32 planes", nn_time(c, launch_interpolate, &t), 0, (double)bytes);
+    check_gpu_free(c, t.i.in.data), check_gpu_free(c, t.i.out.data);
+}
+
+static void run(struct check *c)
+{
+    static void (*const each[])(struct check *) = {pool, interpolate, transpose, reduce, softmax, arg, layer_norm, squeeze};
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(each); k++)
+        for (int i = 0; i < check_times(c, 80); i++)
+            each[k](c);
+    if (c->bench)
+        bench(c);
+}
+
+const struct check_op check_nn_elements = {.name = "nn_elements", .run = run, .cuda = true};

@@ -1,0 +1,387 @@
+#pragma once
+#include "cuda/nn/kernels.h"
+
+#include "ref/ref_preprocess.h"
+
+#include <math.h>
+#include <string.h>
+
+// The kernels of networks (cuda/nn/kernels.h) as plain loops on the host, for plans of a GPU over the fake driver, whose
+// device memory is the host's: what is tested is everything around the kernels. They do at once what a stream would do
+// later. Sums are in double, what is stored is rounded once to its type.
+
+static inline double host_load(cuda_address at, enum tachy_dtype t, int64_t i)
+{
+    const void *p = (const void *)(uintptr_t)at;
+    switch (t) {
+    case TACHY_F16: return tachy_ref_float(((const uint16_t *)p)[i]);
+    case TACHY_U8: return ((const uint8_t *)p)[i];
+    case TACHY_I8: return ((const int8_t *)p)[i];
+    case TACHY_I32: return (float)((const int32_t *)p)[i];
+    case TACHY_I64: return (float)((const int64_t *)p)[i];
+    default: return ((const float *)p)[i];
+    }
+}
+
+static inline double host_whole(double v, double least, double most)
+{
+    return v != v ? 0 : trunc(fmin(fmax(v, least), most));
+}
+
+static inline void host_store(cuda_address at, enum tachy_dtype t, int64_t i, double v)
+{
+    void *p = (void *)(uintptr_t)at;
+    switch (t) {
+    case TACHY_F16: ((uint16_t *)p)[i] = tachy_ref_half((float)v); break;
+    case TACHY_U8: ((uint8_t *)p)[i] = (uint8_t)host_whole(v, 0, 255); break;
+    case TACHY_I8: ((int8_t *)p)[i] = (int8_t)host_whole(v, -128, 127); break;
+    case TACHY_I32: ((int32_t *)p)[i] = (int32_t)host_whole(v, INT32_MIN, INT32_MAX); break;
+    case TACHY_I64: ((int64_t *)p)[i] = (int64_t)host_whole(v, -9.2e18, 9.2e18); break;
+    default: ((float *)p)[i] = (float)v; break;
+    }
+}
+
+static inline double host_act(const struct tachy_nn_act *a, double v, int channel)
+{
+    struct tachy_act act = {a->kind, a->a, a->b, NULL};
+    return tachy_ref_act(&act, v, a->slope ? host_load(a->slope, TACHY_F32, channel) : 0);
+}
+
+static inline double host_end(const struct tachy_nn_epilogue *e, enum tachy_dtype t, double v, int n, int y, int x, int c)
+{
+    const struct tachy_nn_tensor *d = &e->add;
+    double add = d->data ? host_load(d->data, t, n * d->image + y * d->row + x * d->pixel + c) : 0;
+    return e->add_last ? host_act(&e->act, v, c) + add : host_act(&e->act, v + add, c);
+}
+
+static inline double host_taps(const struct tachy_nn_conv *a, bool depthwise, int n, int oy, int ox, int o)
+{
+    const struct tachy_conv_shape *s = &a->shape;
+    int cin = s->cin / s->groups, group = o / (s->cout / s->groups);
+    double sum = a->bias ? host_load(a->bias, TACHY_F32, o) : 0;
+    for (int i = 0; i < s->kh; i++)
+        for (int j = 0; j < s->kw; j++) {
+            int y = oy * s->stride_h - s->pad_top + i * s->dil_h, x = ox * s->stride_w - s->pad_left + j * s->dil_w;
+            if (y < 0 || x < 0 || y >= s->h || x >= s->w)
+                continue;
+            int64_t at = n * a->in.image + y * a->in.row + x * a->in.pixel + group * cin, tap = i * s->kw + j;
+            for (int c = 0; c < cin; c++) {
+                int64_t w = depthwise ? tap * s->cout + o : ((int64_t)o * s->kh * s->kw + tap) * cin + c;
+                sum += host_load(a->in.data, a->dtype, at + c) * host_load(a->weights, a->dtype, w);
+            }
+        }
+    return sum;
+}
+
+static inline int host_conv_of(const struct tachy_nn_conv *a, bool depthwise)
+{
+    const struct tachy_conv_shape *s = &a->shape;
+    int h = (s->h + s->pad_top + s->pad_bottom - s->dil_h * (s->kh - 1) - 1) / s->stride_h + 1;
+    int w = (s->w + s->pad_left + s->pad_right - s->dil_w * (s->kw - 1) - 1) / s->stride_w + 1;
+    if (a->variant || a->scale || a->sums || (depthwise && (s->groups != s->cin || s->cout != s->cin)))
+        return CUDA_INVALID_VALUE;
+    for (int n = 0; n < s->n; n++)
+        for (int y = 0; y < h; y++)
+            for (int x = 0; x < w; x++)
+                for (int o = 0; o < s->cout; o++)
+                    host_store(a->out.data, a->dtype, n * a->out.image + y * a->out.row + x * a->out.pixel + o,
+                               host_end(&a->epilogue, a->dtype, host_taps(a, depthwise, n, y, x, o), n, y, x, o));
+    return 0;
+}
+static int host_conv(const struct tachy_nn_conv *a, cuda_stream s) { return host_conv_of(a, false); }
+static int host_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream s) { return host_conv_of(a, true); }
+static int host_stems; // how often it was taken
+
+// As the kernel: what lies in a pixel after the channels is multiplied by zeros.
+static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
+{
+    const struct tachy_conv_shape *q = &a->shape;
+    bool fits = a->dtype == TACHY_F16 && (a->in.pixel == 4 || a->in.pixel == 8) && q->stride_w * a->in.pixel % 8 == 0;
+    for (int64_t i = 0; fits && i < q->n * a->in.image; i++)
+        fits = isfinite(host_load(a->in.data, a->dtype, i));
+    host_stems += fits;
+    return fits ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
+}
+static int host_conv_none(const struct tachy_nn_conv *a, cuda_stream s) { return CUDA_INVALID_VALUE; }
+
+static inline double host_binary(int how, double a, double b)
+{
+    switch ((enum tachy_binary_kind)how) {
+    case TACHY_BINARY_ADD: return a + b;
+    case TACHY_BINARY_SUB: return a - b;
+    case TACHY_BINARY_MUL: return a * b;
+    case TACHY_BINARY_DIV: return a / b;
+    case TACHY_BINARY_MIN: return a < b || a != a ? a : b;
+    case TACHY_BINARY_MAX: return a > b || a != a ? a : b;
+    default: return pow(a, b);
+    }
+}
+
+static inline double host_compare(int how, double a, double b)
+{
+    double r;
+    switch ((enum tachy_nn_compare)how) {
+    case TACHY_NN_EQUAL: return a >= b && a <= b;
+    case TACHY_NN_LESS: return a < b;
+    case TACHY_NN_LESS_EQUAL: return a <= b;
+    case TACHY_NN_GREATER: return a > b;
+    case TACHY_NN_GREATER_EQUAL: return a >= b;
+    case TACHY_NN_AND: return (fabs(a) > 0) && (fabs(b) > 0);
+    case TACHY_NN_OR: return (fabs(a) > 0) || (fabs(b) > 0);
+    case TACHY_NN_XOR: return (fabs(a) > 0) != (fabs(b) > 0);
+    case TACHY_NN_FMOD: return fmod(a, b);
+    default: r = fmod(a, b); return fabs(r) > 0 && (r < 0) != (b < 0) ? r + b : r;
+    }
+}
+
+static inline double host_unary(const struct tachy_nn_step *s, double x)
+{
+    const double a = (double)s->a, b = (double)s->b;
+    switch ((enum tachy_nn_unary)s->what) {
+    case TACHY_NN_NEG: return -x;
+    case TACHY_NN_LOG: return log(x);
+    case TACHY_NN_SIN: return sin(x);
+    case TACHY_NN_COS: return cos(x);
+    case TACHY_NN_TAN: return tan(x);
+    case TACHY_NN_ASIN: return asin(x);
+    case TACHY_NN_ACOS: return acos(x);
+    case TACHY_NN_ATAN: return atan(x);
+    case TACHY_NN_SINH: return sinh(x);
+    case TACHY_NN_COSH: return cosh(x);
+    case TACHY_NN_ASINH: return asinh(x);
+    case TACHY_NN_ACOSH: return acosh(x);
+    case TACHY_NN_ATANH: return atanh(x);
+    case TACHY_NN_FLOOR: return floor(x);
+    case TACHY_NN_CEIL: return ceil(x);
+    case TACHY_NN_ROUND: return rint(x);
+    case TACHY_NN_RECIPROCAL: return 1 / x;
+    case TACHY_NN_SOFTSIGN: return x / (1 + fabs(x));
+    case TACHY_NN_THRESHOLD: return x > a ? x : 0;
+    case TACHY_NN_SHRINK: return x < -a ? x + b : x > a ? x - b : 0;
+    case TACHY_NN_IS_NAN: return x != x;
+    case TACHY_NN_IS_INF: return isinf(x) && (x < 0 ? a > 0 : b > 0);
+    case TACHY_NN_QUANTIZE: return fmin(fmax(rint(x) + a, b), b + 255);
+    case TACHY_NN_SIGN: return x > 0 ? 1 : x < 0 ? -1 : x;
+    case TACHY_NN_TRUNC: return trunc(x);
+    case TACHY_NN_TRUTH: return !(x >= 0 && x <= 0);
+    case TACHY_NN_NOT: return x >= 0 && x <= 0;
+    default: return NAN;
+    }
+}
+
+static inline double host_chain(const struct tachy_nn_pointwise *p, const double *in)
+{
+    double v = in[0];
+    for (int i = 0; i < p->nb_steps; i++) {
+        const struct tachy_nn_step *s = &p->steps[i];
+        struct tachy_nn_act act = {(enum tachy_act_kind)s->what, s->a, s->b, 0};
+        switch ((enum tachy_nn_step_kind)s->kind) {
+        case TACHY_NN_BINARY: v = host_binary(s->what, v, in[s->operand]); break;
+        case TACHY_NN_ACT: v = host_act(&act, v, 0); break;
+        case TACHY_NN_UNARY: v = host_unary(s, v); break;
+        case TACHY_NN_COMPARE: v = host_compare(s->what, v, in[s->operand]); break;
+        case TACHY_NN_PRELU: v = v < 0 ? in[s->operand] * v : v; break;
+        case TACHY_NN_SELECT: v = fabs(v) > 0 || v != v ? in[s->operand] : in[s->operand + 1]; break;
+        default: v = NAN; break;
+        }
+        v = (double)(float)v;
+    }
+    return v;
+}
+
+// Offset of element `i` of `shape` in an operand.
+static inline int64_t host_at(const int64_t *shape, const struct tachy_nn_operand *o, int64_t i)
+{
+    int64_t at = 0;
+    for (int d = TACHY_NN_RANK - 1; d >= 0; i /= shape[d], d--)
+        at += i % shape[d] * o->stride[d];
+    return at;
+}
+
+static inline int64_t host_count(const int64_t *shape)
+{
+    int64_t n = 1;
+    for (int d = 0; d < TACHY_NN_RANK; d++)
+        n *= shape[d];
+    return n;
+}
+
+static int host_pointwise(const struct tachy_nn_pointwise *p, cuda_stream stream)
+{
+    for (int64_t i = 0; i < host_count(p->shape); i++) {
+        double in[TACHY_NN_OPERANDS];
+        int64_t to = host_at(p->shape, &p->out, i);
+        for (int k = 0; k < p->nb_in; k++)
+            in[k] = host_load(p->in[k].data, p->in[k].dtype, host_at(p->shape, &p->in[k], i));
+        if (!p->nb_steps && p->in[0].dtype == p->out.dtype) {
+            size_t size = tachy_dtype_size(p->out.dtype);
+            int64_t from = host_at(p->shape, &p->in[0], i);
+            memcpy((char *)(uintptr_t)p->out.data + to * (int64_t)size, (char *)(uintptr_t)p->in[0].data + from * (int64_t)size, size);
+        } else {
+            host_store(p->out.data, p->out.dtype, to, host_chain(p, in));
+        }
+    }
+    return 0;
+}
+
+static int host_fill(const struct tachy_nn_fill *f, cuda_stream stream)
+{
+    for (int64_t i = 0; i < host_count(f->shape); i++)
+        host_store(f->out.data, f->out.dtype, host_at(f->shape, &f->out, i), (double)f->value);
+    return 0;
+}
+
+static inline double host_window(const struct tachy_nn_pool *a, int n, int oy, int ox, int c)
+{
+    const struct tachy_pool_shape *s = &a->shape;
+    double v = s->average ? 0 : -INFINITY;
+    int count = 0;
+    for (int i = 0; i < s->kh; i++)
+        for (int j = 0; j < s->kw; j++) {
+            int y = oy * s->stride_h - s->pad_top + i, x = ox * s->stride_w - s->pad_left + j;
+            bool inside = y >= 0 && x >= 0 && y < s->h && x < s->w;
+            bool padded = s->count_pad && y < s->h + s->pad_bottom && x < s->w + s->pad_right;
+            double in = inside ? host_load(a->in.data, a->dtype, n * a->in.image + y * a->in.row + x * a->in.pixel + c) : 0;
+            count += inside || padded;
+            if (inside)
+                v = s->average ? v + in : in > v || in != in ? in : v;
+        }
+    return s->average ? v / count : v;
+}
+
+static int host_pool(const struct tachy_nn_pool *a, cuda_stream stream)
+{
+    const struct tachy_pool_shape *s = &a->shape;
+    for (int n = 0; n < s->n; n++)
+        for (int y = 0; y < s->out_h; y++)
+            for (int x = 0; x < s->out_w; x++)
+                for (int c = 0; c < s->c; c++)
+                    host_store(a->out.data, a->dtype, n * a->out.image + y * a->out.row + x * a->out.pixel + c,
+                               host_window(a, n, y, x, c));
+    return 0;
+}
+
+static inline double host_sample(const struct tachy_nn_interpolate *a, int n, int oy, int ox, int c)
+{
+    const struct tachy_resize_shape *s = &a->shape;
+    const struct tachy_nn_tensor *t = &a->in;
+    int64_t at = n * t->image + c;
+    if (s->kind == TACHY_RESIZE_NEAREST)
+        return host_load(t->data, a->dtype, at + tachy_resize_nearest(s, true, oy) * t->row +
+                                                tachy_resize_nearest(s, false, ox) * t->pixel);
+    double y = tachy_resize_source(s, true, oy), x = tachy_resize_source(s, false, ox);
+    int y0 = (int)y, x0 = (int)x, y1 = y0 + 1 < s->h ? y0 + 1 : y0, x1 = x0 + 1 < s->w ? x0 + 1 : x0;
+    double fy = y - y0, fx = x - x0;
+#define TAKE(y, x) host_load(t->data, a->dtype, at + (y) * t->row + (x) * t->pixel)
+    return (1 - fy) * ((1 - fx) * TAKE(y0, x0) + fx * TAKE(y0, x1)) + fy * ((1 - fx) * TAKE(y1, x0) + fx * TAKE(y1, x1));
+}
+
+static int host_interpolate(const struct tachy_nn_interpolate *a, cuda_stream stream)
+{
+    const struct tachy_resize_shape *s = &a->shape;
+    const struct tachy_nn_tensor *d = &a->epilogue.add;
+    for (int n = 0; n < s->n; n++)
+        for (int y = 0; y < s->out_h; y++)
+            for (int x = 0; x < s->out_w; x++)
+                for (int c = 0; c < s->c; c++) {
+                    double v = host_sample(a, n, y, x, c);
+                    double add = d->data ? host_load(d->data, a->dtype, n * d->image + y * d->row + x * d->pixel + c) : 0;
+                    if (a->add_scale)
+                        add *= host_load(a->add_scale, TACHY_F32, n * a->scale_image + c);
+                    v = a->epilogue.add_last ? host_act(&a->epilogue.act, v, c) + add : host_act(&a->epilogue.act, v + add, c);
+                    host_store(a->out.data, a->out_dtype,
+                               n * a->out.image + y * a->out.row + x * a->out.pixel + c * a->out_channel, v);
+                }
+    return 0;
+}
+
+static inline double host_reduced(const struct tachy_nn_reduce *a, int64_t at)
+{
+    enum tachy_nn_reduce_kind k = a->kind;
+    double v = k == TACHY_NN_MAX ? -INFINITY : k == TACHY_NN_MIN ? INFINITY : k == TACHY_NN_PROD ? 1 : 0;
+    for (int64_t i = 0; i < a->n; i++) {
+        double x = host_load(a->in, a->dtype, at + i * a->in_step);
+        v = k == TACHY_NN_MAX ? (x > v || x != x ? x : v) : k == TACHY_NN_MIN ? (x < v || x != x ? x : v) :
+            k == TACHY_NN_PROD ? v * x : k == TACHY_NN_L1 ? v + fabs(x) :
+            k == TACHY_NN_L2 || k == TACHY_NN_SUM_SQUARE ? v + x * x : k == TACHY_NN_LOG_SUM_EXP ? v + exp(x) : v + x;
+    }
+    return k == TACHY_NN_MEAN ? v / (double)a->n : k == TACHY_NN_L2 ? sqrt(v) :
+           k == TACHY_NN_LOG_SUM || k == TACHY_NN_LOG_SUM_EXP ? log(v) : v;
+}
+
+static int host_reduce(const struct tachy_nn_reduce *a, cuda_stream stream)
+{
+    for (int64_t o = 0; o < a->outer; o++)
+        for (int64_t i = 0; i < a->inner; i++)
+            host_store(a->out, a->out_dtype, o * a->out_outer + i * a->out_inner,
+                       host_reduced(a, o * a->in_outer + i * a->in_inner));
+    return 0;
+}
+
+static int host_arg(const struct tachy_nn_arg *a, cuda_stream stream)
+{
+    for (int64_t o = 0; o < a->outer; o++)
+        for (int64_t i = 0; i < a->inner; i++) {
+            int64_t best = 0, from = o * a->in_outer + i * a->in_inner;
+            for (int64_t k = 1; k < a->n; k++) {
+                double x = host_load(a->in, a->dtype, from + k * a->in_step), y = host_load(a->in, a->dtype, from + best * a->in_step);
+                bool better = a->min ? x < y : x > y;
+                best = better || (a->last && x >= y && x <= y) ? k : best;
+            }
+            host_store(a->out, a->out_dtype, o * a->out_outer + i * a->out_inner, (double)best);
+        }
+    return 0;
+}
+
+static int host_softmax(const struct tachy_nn_softmax *a, cuda_stream stream)
+{
+    for (int64_t o = 0; o < a->outer; o++)
+        for (int64_t i = 0; i < a->inner; i++) {
+            int64_t from = o * a->in_outer + i * a->in_inner, to = o * a->out_outer + i * a->out_inner;
+            double top = -INFINITY, sum = 0;
+            for (int64_t k = 0; k < a->n; k++)
+                top = fmax(top, host_load(a->in, a->dtype, from + k * a->in_step));
+            for (int64_t k = 0; k < a->n; k++)
+                sum += exp(host_load(a->in, a->dtype, from + k * a->in_step) - top);
+            for (int64_t k = 0; k < a->n; k++) {
+                double x = host_load(a->in, a->dtype, from + k * a->in_step) - top;
+                host_store(a->out, a->out_dtype, to + k * a->out_step, a->log ? x - log(sum) : exp(x) / sum);
+            }
+        }
+    return 0;
+}
+
+static int host_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stream)
+{
+    for (int64_t r = 0; r < a->rows; r++) {
+        double mean = 0, var = 0;
+        for (int i = 0; i < a->n; i++)
+            mean += host_load(a->in, a->dtype, r * a->in_row + i) / a->n;
+        for (int i = 0; i < a->n; i++)
+            var += pow(host_load(a->in, a->dtype, r * a->in_row + i) - mean, 2) / a->n;
+        for (int i = 0; i < a->n; i++) {
+            double x = (host_load(a->in, a->dtype, r * a->in_row + i) - mean) / sqrt(var + (double)a->epsilon);
+            double shift = a->shift ? host_load(a->shift, TACHY_F32, i) : 0;
+            host_store(a->out, a->dtype, r * a->out_row + i, x * host_load(a->scale, TACHY_F32, i) + shift);
+        }
+    }
+    return 0;
+}
+
+static int host_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream) { return CUDA_INVALID_VALUE; }
+
+static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream)
+{
+    for (int b = 0; b < a->batch; b++)
+        for (int r = 0; r < (a->padded_rows > a->rows ? a->padded_rows : a->rows); r++)
+            for (int c = 0; c < a->columns; c++)
+                host_store(a->out, a->out_dtype, b * a->out_batch + c * a->out_row + r,
+                           r < a->rows ? host_load(a->in, a->in_dtype, b * a->in_batch + r * a->in_row + c) : 0);
+    return 0;
+}
+
+static const struct tachy_nn_kernels host_kernels = {
+    .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_none, .fill = host_fill,
+    .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
+    .reduce = host_reduce, .softmax = host_softmax, .squeeze = host_squeeze, .transpose = host_transpose,
+};

@@ -1,0 +1,198 @@
+#include "graph_build.h"
+#include "nn_host.h"
+
+// Plans of a GPU over the fake driver, with the kernels as plain loops: what becomes an address, which steps are left,
+// float16 and what the passes for it keep as float32.
+
+static struct tachy_plan *opened(const struct tachy_plan_params *params)
+{
+    struct tachy_plan *p = NULL;
+    CHECK_INT(tachy_plan_run_passes(g, tachy_plan_cuda.passes(params), NULL), TACHY_OK);
+    CHECK_INT(tachy_plan_cuda.open(&p, g, params), TACHY_OK);
+    return p;
+}
+
+static int steps(const struct tachy_plan *p)
+{
+    struct tachy_plan_info i;
+    tachy_plan_cuda.info(p, &i);
+    return i.steps;
+}
+
+static int steps_called(const struct tachy_plan *p, const char *op)
+{
+    struct tachy_plan_step s;
+    int n = 0;
+    for (int i = 0; i < steps(p); i++) {
+        tachy_plan_cuda.step(p, i, &s);
+        n += !strcmp(s.op, op);
+    }
+    return n;
+}
+
+static struct tachy_value *mean(struct tachy_value *x)
+{
+    struct tachy_plan_attr a = {.reduce = {.how = TACHY_PLAN_MEAN, .axis = {[2] = true, [3] = true}}};
+    return make(TACHY_OP_REDUCE, a, VALUE(x->shape[0], x->shape[1], 1, 1), x, NULL, NULL);
+}
+
+static struct tachy_value *resized(struct tachy_value *x, int h, int w)
+{
+    struct tachy_plan_attr a = {.resize = {.mode = TACHY_PLAN_LINEAR, .scale = {(float)h / (float)x->shape[2],
+                                                                                (float)w / (float)x->shape[3]}}};
+    return make(TACHY_OP_RESIZE, a, VALUE(x->shape[0], x->shape[1], h, w), x, NULL, NULL);
+}
+
+// The end of DeepLabV3: branches side by side, a mean that is blown up among them, and a larger picture of the classes.
+static void branches(void)
+{
+    begin();
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 8, 8)), 16, 3, true)), *in[5];
+    struct tachy_plan_attr side = {.axis = 1};
+    in[0] = unary(TACHY_PLAN_RELU, conv(x, 8, 1, true));
+    in[1] = unary(TACHY_PLAN_RELU, conv(x, 8, 3, true));
+    in[2] = unary(TACHY_PLAN_RELU, conv(x, 8, 3, false));
+    in[3] = conv(x, 8, 1, false);
+    in[4] = resized(unary(TACHY_PLAN_RELU, conv(mean(x), 8, 1, true)), 8, 8);
+    struct tachy_value *y = VALUE(2, 40, 8, 8);
+    tachy_graph_node(g, NULL, TACHY_OP_CONCAT, "n", &side, in, 5, y);
+    y = conv(unary(TACHY_PLAN_RELU, conv(y, 16, 1, true)), 5, 1, true);
+    tachy_graph_add_output(g, resized(y, 32, 32));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(what_becomes_an_address)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    branches();
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_called(p, "Concat"), 0);
+    CHECK_INT(steps_called(p, "Conv"), 8);
+    CHECK_INT(steps_called(p, "Resize"), 2);
+    CHECK_INT(steps_called(p, "Transpose"), 1); // the input; the output's planes are the resize's
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
+// What a plan of the CPU gives for the same graph in float32.
+static float *expected(void (*build)(void))
+{
+    build();
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    float *y = results();
+    tachy_graph_close(&g);
+    return y;
+}
+
+static double off(const float *got, const float *want, int64_t n)
+{
+    double norm = 0, error = 0;
+    for (int64_t i = 0; i < n; i++) {
+        norm += (double)want[i] * (double)want[i];
+        error += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+    }
+    return norm > 0 ? sqrt(error / norm) : 1;
+}
+
+// The same graph on a GPU; freed by the caller.
+static float *on_gpu(void (*build)(void), enum tachy_plan_precision precision)
+{
+    const struct tachy_plan_params params = {.precision = precision, .kernels = &host_kernels};
+    build();
+    int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);
+    float *x = calloc((size_t)nb_in, sizeof(*x)), *y = calloc((size_t)nb_out, sizeof(*y));
+    seed = 99;
+    for (int64_t i = 0; i < nb_in; i++)
+        x[i] = 3 * noise();
+    struct tachy_plan *p = opened(&params);
+    for (int i = 0; i < 3 && p; i++)
+        CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+    free(x);
+    return y;
+}
+
+// A network whose values pass through every kind of step that mixes types: softmax, a mean, sums that grow, a scale.
+static void mixed(void)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 3, 12, 10)), *y, *s;
+    struct tachy_plan_attr soft = {.axis = 1}, pool = {.pool = {.kernel = {2, 2}, .stride = {2, 2}}};
+    struct tachy_plan_attr sums = {.reduce = {.how = TACHY_PLAN_L2, .axis = {[2] = true, [3] = true}}};
+    y = unary(TACHY_PLAN_HSWISH, conv(x, 16, 3, true));
+    s = unary(TACHY_PLAN_SIGMOID, conv(mean(y), 16, 1, true));
+    y = binary(TACHY_PLAN_MUL, y, s);
+    y = binary(TACHY_PLAN_ADD, conv(y, 16, 3, true), y);
+    y = binary(TACHY_PLAN_DIV, y, make(TACHY_OP_REDUCE, sums, VALUE(2, 16, 1, 1), y, NULL, NULL));
+    y = make(TACHY_OP_POOL, pool, VALUE(2, 16, 6, 5), y, NULL, NULL);
+    y = make(TACHY_OP_SOFTMAX, soft, VALUE(2, 7, 6, 5), conv(y, 7, 1, true), NULL, NULL);
+    tachy_graph_add_output(g, resized(y, 12, 10));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(precision)
+{
+    void (*const builds[])(void) = {branches, mixed};
+    host_stems = 0;
+    for (int i = 0; i < 2; i++) {
+        float *want = expected(builds[i]), *single = on_gpu(builds[i], TACHY_PLAN_FP32), *half = on_gpu(builds[i], TACHY_PLAN_FP16);
+        int64_t n = i ? 2 * 7 * 12 * 10 : 2 * 5 * 32 * 32;
+        CHECK(off(single, want, n) < 1e-6);
+        CHECK(off(half, want, n) < 3e-3 && off(half, want, n) > 1e-6); // half of 2^-11 a value and some
+        free(want);
+        free(single);
+        free(half);
+    }
+    CHECK(host_stems >= 2); // the first convolutions, of three channels
+}
+
+// A picture that is added to a resized one times a scale by channel, which a convolution makes.
+static void scaled(void)
+{
+    begin();
+    struct tachy_value *x = input(4, SHAPE(2, 3, 8, 8)), *small, *s, *big;
+    big = unary(TACHY_PLAN_RELU, conv(x, 8, 3, true));
+    small = conv(make(TACHY_OP_POOL, (struct tachy_plan_attr){.pool = {.kernel = {2, 2}, .stride = {2, 2}}}, VALUE(2, 8, 4, 4),
+                      big, NULL, NULL), 8, 1, true);
+    s = unary(TACHY_PLAN_SIGMOID, conv(mean(big), 8, 1, true));
+    tachy_graph_add_output(g, conv(binary(TACHY_PLAN_ADD, resized(small, 8, 8), binary(TACHY_PLAN_MUL, big, s)), 4, 3, true));
+}
+
+TEST(scale_by_channel)
+{
+    float *want = expected(scaled), *half = on_gpu(scaled, TACHY_PLAN_FP16);
+    scaled();
+    CHECK_INT(tachy_plan_passes(g, NULL), TACHY_OK);
+    bool found = false;
+    for (const struct tachy_node *n = g->first; n; n = n->next)
+        found = found || (n->op == TACHY_OP_RESIZE && n->nb_in == 3 && n->in[2]);
+    CHECK(found); // the case that is meant
+    CHECK(off(half, want, 2 * 4 * 8 * 8) < 3e-3);
+    tachy_graph_close(&g);
+    free(want);
+    free(half);
+}
+
+// What the passes of a GPU leave computes the same on a CPU, which does not round to float16.
+TEST(half_on_a_cpu)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16};
+    float *want = expected(mixed);
+    mixed();
+    CHECK_INT(tachy_plan_run_passes(g, tachy_plan_cuda.passes(&params), NULL), TACHY_OK);
+    int halves = 0;
+    for (const struct tachy_node *n = g->first; n; n = n->next) {
+        halves += n->out->dtype == TACHY_F16;
+        CHECK(n->op != TACHY_OP_REDUCE || n->attr.reduce.how != TACHY_PLAN_L2 || n->out->dtype == TACHY_F32);
+    }
+    CHECK(halves >= 8);
+    CHECK_INT(g->out[0]->dtype, TACHY_F32);
+    float *got = results();
+    CHECK(off(got, want, 2 * 7 * 12 * 10) < 1e-6);
+    tachy_graph_close(&g);
+    free(want);
+    free(got);
+}
+
+TEST_MAIN(TEST_CASE(what_becomes_an_address), TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(half_on_a_cpu))
