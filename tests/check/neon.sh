@@ -49,7 +49,7 @@ void check_gpu_close(struct check_gpu *g) {}' >"$dir/source/check_no_cuda.c"
 compile vec_c "-O0 -DTACHY_VEC=0" src/plan/cpu/vec/*.c
 compile vec_neon "-O2 -DTACHY_VEC=3" src/plan/cpu/vec/*.c
 compile plan -O1 src/plan/*.c src/plan/cpu/*.c src/ref/ref_*.c
-compile base -O1 src/base/base.c src/base/cpu.c src/base/guard.c src/base/index.c src/base/store.c src/base/tensor.c src/base/ycbcr.c
+compile base -O1 src/base/base.c src/base/cpu.c src/base/guard.c src/base/index.c src/base/numeric.c src/base/store.c src/base/tensor.c src/base/ycbcr.c
 compile media -O1 src/media/color.c src/media/download.c src/media/frame.c
 compile preprocess -O2 src/preprocess/*.c
 compile postprocess -O2 src/postprocess/*.c

@@ -474,7 +474,8 @@ class Operators(ImportCase):
         self.assertEqual([report[k][0]["dtype"] for k in ("inputs", "outputs")], ["uint8", "int8"])
         x = noise(rng, (1, 4, 4, 3), np.uint8)
         want = self.references(data, {"t0": x})
-        got = session(path).run(None, {"t0": x})[0]
+        # Not ONNX Runtime's int8 arithmetic, whose sums of pairs saturate on processors without VNNI.
+        got = session(path, optimise=False).run(None, {"t0": x})[0]
         self.assertLessEqual(np.abs(got.astype(int) - list(want.values())[0]).max(), 1)  # a tie may round either way
         net = tflite_build.Net()
         x = net.input([1, 4, 4, 8])

@@ -53,6 +53,7 @@ __host__ __device__ static inline int valid_taps(int from, int to, int stride, i
     return n ? n : 1;
 }
 
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 __device__ static inline tile tile_of(const work &w, int rank, int columns_each)
 {
     tile t;
@@ -73,7 +74,6 @@ __device__ static inline tile tile_of(const work &w, int rank, int columns_each)
 // The k-th tile of this block (of this cluster): to and fro, so that who had a long one gets a short one.
 __device__ static inline int rank_of(int k, int block, int blocks) { return k * blocks + (k & 1 ? blocks - 1 - block : block); }
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 template <class L, int SPLIT>
 __device__ static void produce(const work &w, uint32_t stages, uint32_t full, uint32_t empty, int columns_each)
 {
