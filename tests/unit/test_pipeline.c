@@ -287,5 +287,5 @@ TEST(a_change_of_size_is_served)
 
 TEST_MAIN(TEST_CASE(what_is_pushed_is_checked), TEST_CASE(a_change_of_size_is_served), TEST_CASE(every_frame_once_and_in_order),
           TEST_CASE(a_failure_ends_after_the_frames_before_it), TEST_CASE(closing_early_is_clean),
-          
+
           TEST_CASE(jobs_share_a_pipeline_and_fail_alone), TEST_CASE(a_stop_begins_no_other_job))
