@@ -129,17 +129,6 @@ TEST(closing_early_is_clean)
     }
 }
 
-TEST(depth_follows_the_budget)
-{
-    struct tachy_video_info v = {.format = TACHY_PIX_YUV420P, .width = 1280, .height = 720};
-    CHECK(tachy_pipeline_depth(&v, &v, 2, 0) >= 4);
-    CHECK(tachy_pipeline_depth(&v, &v, 2, 0) <= 10);
-    CHECK_INT(tachy_pipeline_depth(&v, &v, 2, 1), 2);
-    v.width = 7680;
-    v.height = 3840;
-    CHECK(tachy_pipeline_depth(&v, &v, 64, (int64_t)1 << 30) <= 12);
-}
-
 // ---- Several runs through one pipeline ----
 
 enum { JOBS = 7, BAD_JOB = 2, FAILING_JOB = 4 };
@@ -298,5 +287,5 @@ TEST(a_change_of_size_is_served)
 
 TEST_MAIN(TEST_CASE(what_is_pushed_is_checked), TEST_CASE(a_change_of_size_is_served), TEST_CASE(every_frame_once_and_in_order),
           TEST_CASE(a_failure_ends_after_the_frames_before_it), TEST_CASE(closing_early_is_clean),
-          TEST_CASE(depth_follows_the_budget),
+
           TEST_CASE(jobs_share_a_pipeline_and_fail_alone), TEST_CASE(a_stop_begins_no_other_job))

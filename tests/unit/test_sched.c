@@ -44,6 +44,26 @@ TEST(bounds_hold)
     }
 }
 
+TEST(depth_follows_the_budget)
+{
+    static const struct {
+        int64_t picture, max_bytes;
+        int workers;
+        int64_t least, most;
+    } cases[] = {
+        {1280 * 720 * 3 / 2, 0, 2, 4, 10},
+        {1280 * 720 * 3 / 2, 1, 2, 2, 2},
+        {7680 * 3840 * 3 / 2, 1024 * MIB, 64, 2, 12},
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(cases); i++) {
+        struct sched_stream s = plain(cases[i].picture, cases[i].picture, cases[i].workers);
+        struct sched_bounds b;
+        s.max_bytes = cases[i].max_bytes;
+        sched_bounds(&s, &b);
+        CHECK(b.depth >= cases[i].least && b.depth <= cases[i].most);
+    }
+}
+
 // What waits for a turn with its picture waits in fewer positions than what waits as a mask.
 TEST(masks_may_wait_further_ahead)
 {
@@ -124,5 +144,5 @@ TEST(the_gate_lets_groups_through)
     CHECK(!sched_gate_waits(&all, true, 32, 1));
 }
 
-TEST_MAIN(TEST_CASE(bounds_hold), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
+TEST_MAIN(TEST_CASE(bounds_hold), TEST_CASE(depth_follows_the_budget), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
           TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))
