@@ -36,7 +36,8 @@ struct tachy_plan_params { // {0} is valid
     // CUDA:
     int gpu; // ordinal as the driver counts
     enum tachy_plan_precision precision;
-    const struct tachy_nn_kernels *kernels; // (cuda/nn/kernels.h) to run in place of the library's own; NULL: those
+    // For tests: (cuda/nn/kernels.h) run in place of the library's own, and without cuBLASLt. NULL: the library's.
+    const struct tachy_nn_kernels *kernels;
 };
 
 // Figures of a plan, in bytes unless said otherwise.

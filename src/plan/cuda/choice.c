@@ -57,7 +57,8 @@ static int open_products(struct cuda_plan *p, const struct tachy_log *log)
         struct cuda_step *s = &p->steps[i];
         if (!s->product.m)
             continue;
-        int err = tachy_nn_gemm_open(&s->gemm, &s->product, PRODUCT_SCRATCH, most, &s->nb_gemms, log);
+        int err = p->params.kernels ? TACHY_ERR_UNAVAILABLE
+                                    : tachy_nn_gemm_open(&s->gemm, &s->product, PRODUCT_SCRATCH, most, &s->nb_gemms, log);
         if (err == TACHY_ERR_UNAVAILABLE && s->kind == CUDA_CONV)
             continue; // our own kernels do it as well
         if (err < 0)
