@@ -6,7 +6,7 @@
 // profile that records every span, and what one span costs.
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "pipeline/recipe.h"
+#include "../tests/unit/steps.h"
 #include "profile/prof.h"
 
 #include <stdio.h>
@@ -19,16 +19,6 @@ struct null_worker {
     tachy_engine *engine;
     struct tachy_tensor in, out;
 };
-
-static int null_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
-static void null_close(tachy_task *t) {}
-
-static int null_start(tachy_task *t, const struct tachy_video_info *in,
-                      struct tachy_video_info *out)
-{
-    *out = *in;
-    return TACHY_OK;
-}
 
 static int worker_open(tachy_task *t, void **worker)
 {
@@ -71,11 +61,8 @@ static int composite(void *worker, struct tachy_item *item)
     return TACHY_OK;
 }
 
-static const struct tachy_task_ops null_task = {
+static const struct test_steps null_task = {
     .name = "null",
-    .open = null_open,
-    .close = null_close,
-    .start = null_start,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .preprocess = nothing,
@@ -126,7 +113,7 @@ int main(int argc, char **argv)
     struct tachy_log log = {.fn = print_log};
     char url[64];
     snprintf(url, sizeof(url), "null:64x64@30,frames=%lld", (long long)frames);
-    tachy_task task = {.ops = &null_task, .log = &log, .eyes = 1};
+    tachy_task *task = test_task(&null_task, NULL, 0);
     tachy_source *source = NULL;
     tachy_sink *sink = NULL;
     tachy_profile *profile = NULL;
@@ -138,7 +125,7 @@ int main(int argc, char **argv)
         err = tachy_profile_open(&profile, tachy_profile_params(.log = &log));
     uint64_t cpu = tachy_process_cpu_ns();
     if (err == TACHY_OK)
-        err = tachy_run(tachy_run_params(.task = &task, .source = source, .sink = sink,
+        err = tachy_run(tachy_run_params(.task = task, .source = source, .sink = sink,
                                          .workers = workers, .log = &log, .profile = profile),
                         &s);
     cpu = tachy_process_cpu_ns() - cpu;
@@ -151,5 +138,6 @@ int main(int argc, char **argv)
     tachy_profile_close(&profile);
     tachy_sink_close(&sink);
     tachy_source_close(&source);
+    test_task_free(task);
     return err ? 1 : 0;
 }

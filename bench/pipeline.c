@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "pipeline/recipe.h"
+#include "../tests/unit/steps.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,29 +45,11 @@ double bench_median(double *v, int n)
 
 // ---- The task that does nothing ----
 
-static int null_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
-static void null_close(tachy_task *t) {}
-
-static int null_start(tachy_task *t, const struct tachy_video_info *in,
-                      struct tachy_video_info *out)
-{
-    *out = *in;
-    return TACHY_OK;
-}
-
-static int worker_open(tachy_task *t, void **worker)
-{
-    *worker = t;
-    return TACHY_OK;
-}
-
-static void worker_close(void *worker) {}
-
 static int nothing(void *worker, struct tachy_item *item, int eye) { return TACHY_OK; }
 
 static int model(void *worker, struct tachy_item *item, int eye)
 {
-    const struct bench_task *conf = (const void *)((tachy_task *)worker)->priv;
+    const struct bench_task *conf = test_priv(worker);
     if (conf->model_sleep_us)
         nanosleep(&(struct timespec){.tv_nsec = conf->model_sleep_us * 1000}, NULL);
     return TACHY_OK;
@@ -79,13 +61,8 @@ static int composite(void *worker, struct tachy_item *item)
     return TACHY_OK;
 }
 
-static const struct tachy_task_ops null_task = {
+static const struct test_steps null_task = {
     .name = "null",
-    .open = null_open,
-    .close = null_close,
-    .start = null_start,
-    .worker_open = worker_open,
-    .worker_close = worker_close,
     .preprocess = nothing,
     .model = model,
     .postprocess = nothing,
@@ -94,15 +71,12 @@ static const struct tachy_task_ops null_task = {
 
 tachy_task *bench_task_new(struct bench_task conf)
 {
-    tachy_task *t = calloc(1, sizeof(*t) + sizeof(conf));
-    if (!t)
-        return NULL;
-    t->ops = &null_task;
+    tachy_task *t = test_task(&null_task, &conf, sizeof(conf));
     t->log = &bench_log;
-    t->eyes = 1;
-    memcpy(t->priv, &conf, sizeof(conf));
     return t;
 }
+
+void bench_task_free(tachy_task *t) { test_task_free(t); }
 
 // ---- ----
 

@@ -18,7 +18,8 @@ json_t *bench_soak(bool quick);
 struct bench_task {
     int64_t model_sleep_us;
 };
-tachy_task *bench_task_new(struct bench_task conf); // free() it
+tachy_task *bench_task_new(struct bench_task conf);
+void bench_task_free(tachy_task *t);
 
 // Prints the library's errors.
 extern const struct tachy_log bench_log;

@@ -4,6 +4,8 @@
 // can take over results; and an hour of it on a simulated clock, in which nothing grows.
 #include "pipeline_bench.h"
 
+#include "../tests/unit/steps.h"
+
 #include "base/base.h"
 #include "pipeline/live.h"
 
@@ -21,63 +23,29 @@ enum { RATE = 60, WORK_MS = 25, DEADLINE_MS = 60, HOUR = 3600 };
 
 // ---- A task whose model sleeps ----
 
-static int t_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
-static void t_close(tachy_task *t) {}
-static int t_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
-{
-    t->eyes = 1;
-    *out = *in;
-    return TACHY_OK;
-}
-static int t_worker_open(tachy_task *t, void **worker)
-{
-    *worker = t;
-    return TACHY_OK;
-}
-static void t_worker_close(void *worker) {}
 static int t_nothing(void *worker, struct tachy_item *item, int eye) { return TACHY_OK; }
 static int t_model(void *worker, struct tachy_item *item, int eye)
 {
     nanosleep(&(struct timespec){.tv_nsec = (long)(WORK_MS * MS)}, NULL);
     return TACHY_OK;
 }
-static int t_keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye)
-{
-    return TACHY_OK;
-}
-static int t_reuse(const tachy_task *t, const void *kept, struct tachy_item *item, int eye)
-{
-    return TACHY_OK;
-}
+static int t_copy(tachy_task *t, struct tachy_item *to, const struct tachy_item *from, int region) { return TACHY_OK; }
 static int t_composite(void *worker, struct tachy_item *item)
 {
     item->out = tachy_frame_ref(item->in);
     return TACHY_OK;
 }
 
-static const struct tachy_task_ops sleeps = {
+static const struct test_steps sleeps = {
     .name = "sleeps",
-    .open = t_open,
-    .close = t_close,
-    .start = t_start,
-    .worker_open = t_worker_open,
-    .worker_close = t_worker_close,
     .preprocess = t_nothing,
     .model = t_model,
     .postprocess = t_nothing,
-    .keep = t_keep,
-    .reuse = t_reuse,
-    .kept_close = free,
+    .copy = t_copy,
     .composite = t_composite,
 };
 
-static tachy_task *task_new(void)
-{
-    tachy_task *t = calloc(1, sizeof(*t));
-    t->ops = &sleeps;
-    t->eyes = 1;
-    return t;
-}
+static tachy_task *task_new(void) { return test_task(&sleeps, NULL, 0); }
 
 // ---- The run ----
 
@@ -99,7 +67,7 @@ static int run(int seconds, bool steps_down, struct tachy_summary *sum)
                         sum);
     tachy_sink_close(&sink);
     tachy_source_close(&source);
-    free(t);
+    test_task_free(t);
     return err;
 }
 
@@ -227,7 +195,7 @@ static json_t *simulated(void)
                           (json_int_t)growth, "holds",
                           steady && m.in == m.out + shed && m.out >= (int64_t)39 * HOUR);
     tachy_live_close(&m.live);
-    free(t);
+    test_task_free(t);
     return o;
 }
 

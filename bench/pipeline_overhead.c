@@ -42,7 +42,7 @@ static int run_once(int64_t frames, bool profiled, struct figure *f)
     tachy_profile_close(&profile);
     tachy_sink_close(&sink);
     tachy_source_close(&source);
-    free(task);
+    bench_task_free(task);
     return err;
 }
 

@@ -67,7 +67,7 @@ static double three(int frames)
     pthread_join(thread, NULL);
     tachy_pipeline_close(&f.p);
     tachy_frame_unref(&f.frame);
-    free(task);
+    bench_task_free(task);
     return n == frames ? seconds : -1;
 }
 

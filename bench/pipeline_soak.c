@@ -39,7 +39,7 @@ static int one_source(tachy_pipeline *p, int i)
                         &s);
     tachy_sink_close(&sink);
     tachy_source_close(&source);
-    free(task);
+    bench_task_free(task);
     return err < 0 ? err : s.frames == FRAMES ? TACHY_OK : TACHY_ERR_EXTERNAL;
 }
 

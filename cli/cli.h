@@ -227,7 +227,7 @@ bool is_picture_name(const char *name);
 bool is_numbered_name(const char *name, size_t *at, size_t *len);
 
 // output_text.c: where --json goes.
-// Says that `name` cannot be written, by errno; TACHY_ERR_NO_SPACE or TACHY_ERR_IO.
+// Leaves the message that `name` cannot be written, by errno; TACHY_ERR_NO_SPACE or TACHY_ERR_IO.
 int write_failed(const char *name);
 // Writes text to FILE, or to standard output for "-"; the text ends with a newline afterwards.
 int write_text(const char *path, const char *text);

@@ -13,12 +13,12 @@ static void on_signal(int sig)
     *(volatile int *)&stop = 1;
 }
 
-static enum tachy_stage stage_of(const char *name)
+static enum tachy_replay_stage stage_of(const char *name)
 {
-    for (int i = 0; i < TACHY_STAGE_COUNT; i++)
-        if (!strcmp(tachy_stage_name((enum tachy_stage)i), name))
-            return (enum tachy_stage)i;
-    return TACHY_STAGE_ENGINE; // the option table admits no other name
+    for (int i = 0; i < TACHY_REPLAY_COUNT; i++)
+        if (!strcmp(tachy_replay_stage_name((enum tachy_replay_stage)i), name))
+            return (enum tachy_replay_stage)i;
+    return TACHY_REPLAY_ENGINE; // the option table admits no other name
 }
 
 static int report(const struct cli *c, const struct tachy_replay *r)

@@ -78,7 +78,7 @@ int cli_enter_sandbox(struct cli *c, const char *const *inputs, size_t nb_inputs
                       size_t nb_outputs)
 {
     if (c->in_shell) {
-        message_error("--sandbox shuts the whole process in; run this command outside of the shell");
+        message_error("--sandbox confines the whole process; run this command outside of the shell");
         return TACHY_ERR_INVAL;
     }
     return tachy_sandbox(tachy_sandbox_params(.inputs = inputs, .nb_inputs = nb_inputs, .outputs = outputs,

@@ -9,17 +9,17 @@ extern "C" {
 // fast it is with its input ready, and whether it still gives the same. docs/replay.md has the
 // files.
 
-enum tachy_stage {
-    TACHY_STAGE_PREPROCESS = 0, // frame -> the model's input
-    TACHY_STAGE_ENGINE,         // the model's input -> its outputs
-    TACHY_STAGE_POSTPROCESS,    // the model's outputs -> mask, without what goes frame by frame
-    TACHY_STAGE_COUNT
+enum tachy_replay_stage {
+    TACHY_REPLAY_PREPROCESS = 0, // frame -> the model's input
+    TACHY_REPLAY_ENGINE,         // the model's input -> its outputs
+    TACHY_REPLAY_POSTPROCESS,    // the model's outputs -> mask, without what goes frame by frame
+    TACHY_REPLAY_COUNT
 };
-TACHY_API const char *tachy_stage_name(enum tachy_stage s); // "preprocess", ...
+TACHY_API const char *tachy_replay_stage_name(enum tachy_replay_stage s); // "preprocess", ...
 
 struct tachy_replay_params {
     const char *dir;        // required: the folder of --save-stage
-    enum tachy_stage stage;
+    enum tachy_replay_stage stage;
     int64_t loop;           // runs that are timed, over the items in turn, 1..10^7; 0: 1000
     bool golden;            // compare with what was saved
     double tolerance;       // largest difference of a value that matches; 0: the same bits
@@ -33,7 +33,7 @@ struct tachy_replay_params {
 #define tachy_replay_params(...) (&(struct tachy_replay_params){__VA_ARGS__})
 
 struct tachy_replay {
-    enum tachy_stage stage;
+    enum tachy_replay_stage stage;
     int64_t items, runs;    // saved frames (eyes counted apart); runs that were timed
     double median_ms, p99_ms, max_ms;
     double rate;            // runs a second, one after the other on one thread

@@ -23,12 +23,12 @@ struct tachy_sandbox_params {
 };
 #define tachy_sandbox_params(...) (&(struct tachy_sandbox_params){__VA_ARGS__})
 
-// Shuts the calling process in, for as long as it lives. Call it before anything is opened and before
-// any thread is started. Never half: after a failure the process has to end, or to go on knowing that it
-// is not shut in as asked. TACHY_ERR_UNSUPPORTED: a kernel without Landlock (Linux 5.19) or seccomp;
+// Confines the calling process for as long as it lives. Call it before anything is opened and before
+// any thread is started. After a failure the process is not confined as asked, but may be in part: it has
+// to end, or to go on knowing that. TACHY_ERR_UNSUPPORTED: a kernel without Landlock (Linux 5.19) or seccomp;
 // TACHY_ERR_INVAL: an input or setting that is not local or not the CPU's, an output in a folder that
 // holds the home folder; TACHY_ERR_STATE: there are other threads; TACHY_ERR_NOT_FOUND, TACHY_ERR_IO: an
-// output's folder; TACHY_ERR_NOMEM. Each is said in a sentence.
+// output's folder; TACHY_ERR_NOMEM. Each is logged as one sentence.
 TACHY_API int tachy_sandbox(const struct tachy_sandbox_params *p);
 
 #ifdef __cplusplus

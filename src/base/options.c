@@ -289,7 +289,7 @@ static const struct tachy_option options[] = {
     {"run.json", "json", 0, TACHY_OPT_STRING, .arg = "FILE", .bare = "-", .group = "Run",
      .verbs = TACHY_VERB_ALL, .help = "write the result as JSON to standard output or to FILE"},
     {"run.sandbox", "sandbox", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = RUNS | TACHY_VERB_PROBE,
-     .help = "shut the process in before it reads anything: it can open the input, the output's folder, the model "
+     .help = "confine the process before it reads anything: it can open the input, the output's folder, the model "
              "and the engine store, and nothing else; for local input on the CPU"},
     {"run.quiet", "quiet", 'q', TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_ALL,
      .help = "print errors only"},

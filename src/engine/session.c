@@ -428,7 +428,7 @@ static int create(struct load *l)
     if (table && l->p->look && dims == l->nb_dims) // else the next round's is the session
         err = tachy_session_show_plan(l->s, table, l->p->look, err);
     else if (table)
-        tachy_session_take_plan(l->s, table);
+        tachy_session_take_plan(l->s, table, err);
     if (err || !l->s->plan)
         return err;
     // What ONNX Runtime holds is not needed any more.

@@ -68,8 +68,9 @@ int tachy_session_open(struct tachy_session **out, const char *library,
                        const struct tachy_session_params *p, const struct tachy_log *log);
 void tachy_session_close(struct tachy_session **s);
 
-// session_plan.c: after table->want() and the making of the session on this thread.
-void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table);
+// session_plan.c: after table->want() and the making of the session on this thread, which ended with `err`: the
+// plan of one that failed goes.
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table, int err);
 
 // session_fix.c: whether the inputs are to be fixed in the model itself, and the model with that done, to be
 // freed with free(). TACHY_ERR_MISMATCH: a constant does not fit; TACHY_ERR_FORMAT: no ONNX model.

@@ -56,7 +56,7 @@ int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table
     return err;
 }
 
-void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table)
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table, int err)
 {
     struct tachy_ep_plan_info info = {0};
     s->table = table;
@@ -70,7 +70,7 @@ void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_tabl
     s->nb_plan_in = info.nb_in;
     s->nb_plan_out = info.nb_out;
     // An output that the plan does not write (a constant, an input handed through) is the session's.
-    if (info.nb_out == s->n_out && match(s, true, info.nb_in, s->in, s->n_in, s->plan_in) &&
+    if (err == TACHY_OK && info.nb_out == s->n_out && match(s, true, info.nb_in, s->in, s->n_in, s->plan_in) &&
         match(s, false, info.nb_out, s->out, s->n_out, s->plan_out))
         return;
     table->release(s->plan);

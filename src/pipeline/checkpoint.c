@@ -4,7 +4,7 @@
 
 struct checkpoint_entry {
     int64_t id;
-    enum checkpoint_part part;
+    int part;
     struct checkpoint_bytes bytes;
     struct checkpoint_entry *next;
 };
@@ -33,7 +33,7 @@ void checkpoint_close(struct checkpoint *c)
     pthread_mutex_destroy(&c->lock);
 }
 
-int checkpoint_add(struct checkpoint *c, int64_t id, enum checkpoint_part part, struct checkpoint_bytes *b,
+int checkpoint_add(struct checkpoint *c, int64_t id, int part, struct checkpoint_bytes *b,
                    int err)
 {
     struct checkpoint_entry *e = err < 0 ? NULL : calloc(1, sizeof(*e));
@@ -53,7 +53,7 @@ int checkpoint_add(struct checkpoint *c, int64_t id, enum checkpoint_part part, 
     return err;
 }
 
-static struct checkpoint_bytes remove_part(struct checkpoint *c, int64_t id, enum checkpoint_part part, bool *found)
+static struct checkpoint_bytes remove_part(struct checkpoint *c, int64_t id, int part, bool *found)
 {
     struct checkpoint_bytes b = {0};
     *found = false;
@@ -103,7 +103,7 @@ int checkpoint_take(struct checkpoint *c, int64_t id, struct checkpoint_bytes *a
     for (int i = 0; i < CHECKPOINT_PARTS && err == TACHY_OK; i++) {
         bool found = false;
         if (c->parts >> i & 1)
-            part[i] = remove_part(c, id, (enum checkpoint_part)i, &found);
+            part[i] = remove_part(c, id, i, &found);
         if (c->parts >> i & 1 && !found)
             err = TACHY_ERR_STATE;
     }

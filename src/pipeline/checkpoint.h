@@ -1,5 +1,5 @@
 #pragma once
-#include "base/base.h"
+#include "stage/stage_ops.h"
 
 #include <pthread.h>
 
@@ -7,12 +7,11 @@
 // written by the threads that have them, ahead of the cut and at different times; at the cut they are
 // taken together.
 
-enum checkpoint_part {
-    CHECKPOINT_ORDER, // of the task's ordered part (smoothing)
-    CHECKPOINT_MODEL, // a recurrent model's state
+enum {
     CHECKPOINT_SKIP,  // which frame the next ones are compared with (frame_skip)
     CHECKPOINT_KEPT,  // its result
-    CHECKPOINT_PARTS
+    CHECKPOINT_STATE, // of the ordered stage 0; stage i: CHECKPOINT_STATE + i
+    CHECKPOINT_PARTS = CHECKPOINT_STATE + TACHY_MAX_STAGES
 };
 
 struct checkpoint_bytes {
@@ -21,7 +20,7 @@ struct checkpoint_bytes {
 };
 
 struct checkpoint {
-    unsigned parts; // bits 1 << enum checkpoint_part that every cut has
+    unsigned parts; // bits 1 << part that every cut has
     pthread_mutex_t lock; // guards the rest
     struct checkpoint_entry *entries;
     int err; // what went wrong where nobody could be told
@@ -32,7 +31,7 @@ void checkpoint_close(struct checkpoint *c);
 
 // Keeps a part behind frame `id`; takes over `b->data` also on failure. `err`: making it failed,
 // which the cut is told. Any thread. Returns `err`, or TACHY_ERR_NOMEM.
-int checkpoint_add(struct checkpoint *c, int64_t id, enum checkpoint_part part, struct checkpoint_bytes *b,
+int checkpoint_add(struct checkpoint *c, int64_t id, int part, struct checkpoint_bytes *b,
                    int err);
 // All parts behind frame `id` as one block, to be freed; {NULL, 0} where there are none to be had.
 // TACHY_ERR_STATE: one is missing.

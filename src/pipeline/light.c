@@ -1,6 +1,7 @@
 #include "pipeline/light_priv.h"
 
 #include "base/cpu.h"
+#include "pipeline/spans.h"
 #include "profile/prof.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
@@ -108,50 +109,68 @@ static int lane_encode(struct light_lane *l)
     return err;
 }
 
-// One eye's part of a step of one frame; composite has one part.
-static int run_one(struct light_lane *l, enum tachy_step step, struct tachy_item *item, int eye)
+// A stage of a step that is measured: what ordered stages without workers' objects do is no worker's.
+static bool is_of(const tachy_task *t, int i, enum tachy_step step)
 {
-    const struct tachy_task_ops *ops = l->b->p->task->ops;
-    if (step == TACHY_STEP_COMPOSITE) {
-        tachy_frame_unref(&item->out);
-        int err = ops->composite(l->worker, item);
-        return err < 0 ? err : tachy_task_settle(ops, item);
-    }
-    return step == TACHY_STEP_PREPROCESS ? ops->preprocess(l->worker, item, eye)
-           : step == TACHY_STEP_MODEL    ? ops->model(l->worker, item, eye)
-                                         : ops->postprocess(l->worker, item, eye);
+    const struct tachy_stage *st = t->stage[i];
+    bool own = st->flags & TACHY_STAGE_ORDERED && !t->stage[st->worker_of]->ops->worker_open;
+    return st->ops->step == step && !own;
 }
 
-// The same for a group's frames, from items[first] on.
-static int run_step(struct light_lane *l, enum tachy_step step, int first, int eye)
+static bool has_step(const tachy_task *t, enum tachy_step step)
 {
-    const struct tachy_task_ops *ops = l->b->p->task->ops;
-    struct tachy_item *items[LIGHT_FRAMES] = {0};
-    int err[LIGHT_FRAMES] = {0}, n = TACHY_MIN(l->b->group, l->b->nb_frames - first), bad = TACHY_OK;
-    if (l->b->group == 1)
-        return run_one(l, step, &l->items[first], eye);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < t->nb_stages; i++)
+        if (is_of(t, i, step))
+            return true;
+    return false;
+}
+
+// Stages from .. end - 1 of a group's items, from items[first] on.
+static int run_stages(struct light_lane *l, int from, int end, int first, int n, void *const state[])
+{
+    struct tachy_item *items[LIGHT_FRAMES];
+    int err[LIGHT_FRAMES] = {0};
+    for (int i = 0; i < n; i++)
         items[i] = &l->items[first + i];
-        if (step == TACHY_STEP_COMPOSITE)
-            tachy_frame_unref(&items[i]->out);
-    }
-    ops->group_step(l->worker, step, items, n, eye, err);
+    struct tachy_stage_pass p = {.task = l->b->p->task, .worker = l->worker, .state = state, .items = items, .n = n, .err = err};
+    tachy_stage_pass(&p, from, end);
     for (int i = 0; i < n; i++) {
-        if (step == TACHY_STEP_COMPOSITE && err[i] == TACHY_OK)
-            err[i] = tachy_task_settle(ops, items[i]);
-        bad = bad < 0 ? bad : err[i];
+        int end_err = tachy_task_settle(p.task, items[i]);
+        err[i] = err[i] < 0 ? err[i] : end_err;
     }
-    return bad;
+    for (int i = 0; i < n; i++)
+        if (err[i] < 0)
+            return err[i];
+    return TACHY_OK;
+}
+
+static int group_at(const struct light_lane *l, int first) { return TACHY_MIN(l->b->group, l->b->nb_frames - first); }
+
+// A step of the group's items.
+static int run_step(struct light_lane *l, enum tachy_step step, int first)
+{
+    const tachy_task *t = l->b->p->task;
+    int err = TACHY_OK, n = group_at(l, first);
+    for (int i = 0; i < n && step == TACHY_STEP_COMPOSITE; i++)
+        tachy_frame_unref(&l->items[first + i].out);
+    for (int from = 0, end; from < t->nb_stages && err == TACHY_OK; from = end) {
+        for (end = from; end < t->nb_stages && is_of(t, end, step);)
+            end++;
+        if (end > from)
+            err = run_stages(l, from, end, first, n, NULL);
+        else
+            end++;
+    }
+    return err;
 }
 
 static int lane_step(struct light_lane *l)
 {
-    int eyes = l->step == TACHY_STEP_COMPOSITE ? 1 : l->b->p->task->eyes, err = TACHY_OK;
+    int err = TACHY_OK;
     uint64_t start = tachy_now_ns(), now = start;
     do {
-        for (int eye = 0; eye < eyes && err == TACHY_OK; eye++)
-            err = run_step(l, l->step, l->next, eye);
-        int done = TACHY_MIN(l->b->group, l->b->nb_frames - l->next);
+        err = run_step(l, l->step, l->next);
+        int done = group_at(l, l->next);
         l->next = (l->next + done) % l->b->nb_frames;
         now = tachy_now_ns();
         l->frames += (uint64_t)done;
@@ -270,30 +289,34 @@ static int load_frames(struct light_bench *b)
 
 static int make_item(struct light_lane *l, int i)
 {
-    const struct tachy_task_ops *ops = l->b->p->task->ops;
+    const tachy_task *t = l->b->p->task;
     struct tachy_item *item = &l->items[i];
     item->in = tachy_frame_ref(l->b->frames[i]);
     item->result = (struct tachy_result){.frame_id = i, .pts = item->in->pts};
     item->anew = item->in->discontinuity != 0;
-    item->priv = ops->item_size ? calloc(1, ops->item_size) : NULL;
-    return ops->item_size && !item->priv ? TACHY_ERR_NOMEM : TACHY_OK;
+    item->priv = t->item_size ? calloc(1, t->item_size) : NULL;
+    return t->item_size && !item->priv ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
-// Items first .. end - 1, a group or fewer, through all steps.
-static int prepare_group(struct light_lane *l, int first, int end, void *order)
+// Items of a group through a span: one by one where that is ordered.
+static int prepare_span(struct light_lane *l, const struct pipeline_span *s, int first, void *const state[])
+{
+    int err = TACHY_OK, n = group_at(l, first), each = s->kind == SPAN_ORDERED ? 1 : n;
+    for (int i = 0; i < n && err == TACHY_OK; i += each)
+        err = run_stages(l, s->first, s->end, first + i, each, state);
+    return err;
+}
+
+// A group's items through all stages.
+static int prepare_group(struct light_lane *l, int first, void *const state[])
 {
     struct light_bench *b = l->b;
-    const tachy_task *t = b->p->task;
-    int err = TACHY_OK;
+    struct pipeline_span span[PIPELINE_SPANS];
+    int err = TACHY_OK, end = first + group_at(l, first), n = pipeline_spans(b->p->task, false, false, span);
     for (int i = first; i < end && err == TACHY_OK; i++)
         err = make_item(l, i);
-    for (int eye = 0; eye < t->eyes; eye++)
-        for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_POSTPROCESS && err == TACHY_OK; s++)
-            err = run_step(l, (enum tachy_step)s, first, eye);
-    for (int i = first; i < end && err == TACHY_OK && t->ops->order && (order || !t->ops->order_open); i++)
-        err = t->ops->order(order, &l->items[i]);
-    if (err == TACHY_OK && t->ops->composite)
-        err = run_step(l, TACHY_STEP_COMPOSITE, first, 0);
+    for (int k = 0; k < n && err == TACHY_OK; k++)
+        err = prepare_span(l, &span[k], first, state);
     for (int i = first; i < end; i++) {
         struct tachy_item *item = &l->items[i];
         if (l->index == 0 && item->out)
@@ -304,24 +327,26 @@ static int prepare_group(struct light_lane *l, int first, int end, void *order)
     return err;
 }
 
-// Carries every frame through the steps once, so that each step's input is ready.
+// Carries every frame through the stages once, so that each step's input is ready.
 static int prepare(struct light_lane *l)
 {
     struct light_bench *b = l->b;
     tachy_task *t = b->p->task;
-    int err = t->ops->worker_open(t, &l->worker);
+    void *state[TACHY_MAX_STAGES] = {0};
+    int err = tachy_task_worker_open(t, l->worker);
     if (err < 0)
         return err;
     l->items = calloc((size_t)b->nb_frames, sizeof(*l->items));
     if (!l->items)
         return TACHY_ERR_NOMEM;
-    void *order = NULL;
-    if (t->ops->order_open)
-        err = t->ops->order_open(t, &order);
+    for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
+        if (tachy_stage_has_state(t->stage[i]) && t->stage[i]->ops->state_open)
+            err = t->stage[i]->ops->state_open(t->stage[i], &state[i]);
     for (int i = 0; i < b->nb_frames && err == TACHY_OK; i += b->group)
-        err = prepare_group(l, i, TACHY_MIN(i + b->group, b->nb_frames), order);
-    if (order)
-        t->ops->order_close(order);
+        err = prepare_group(l, i, state);
+    for (int i = 0; i < t->nb_stages; i++)
+        if (state[i])
+            t->stage[i]->ops->state_close(state[i]);
     return err;
 }
 
@@ -333,14 +358,12 @@ static void release(struct light_bench *b, struct light_lane *lanes, int n)
             struct tachy_item *item = &lanes[k].items[i];
             tachy_frame_unref(&item->in);
             tachy_frame_unref(&item->out);
-            if (item->priv && t->ops->item_close)
-                t->ops->item_close(item->priv);
+            tachy_task_item_close(t, item->priv);
             free(item->priv);
         }
         free(lanes[k].items);
         tachy_source_close(&lanes[k].source);
-        if (lanes[k].worker)
-            t->ops->worker_close(lanes[k].worker);
+        tachy_task_worker_close(t, lanes[k].worker);
     }
     for (int i = 0; i < LIGHT_FRAMES; i++) {
         tachy_frame_unref(&b->frames[i]);
@@ -416,7 +439,7 @@ static int measure_round(struct light_bench *b, struct light_lane *lanes, int n,
     for (int s = TACHY_STEP_DECODE; s <= TACHY_STEP_COMPOSITE && err == TACHY_OK; s++)
         if (l->of[s] != TACHY_RESOURCE_CORES)
             err = light_gpu_measure(b, lanes, all, (enum tachy_step)s, l);
-        else if (cores && (s != TACHY_STEP_COMPOSITE || b->p->task->ops->composite))
+        else if (cores && (s == TACHY_STEP_DECODE || has_step(b->p->task, (enum tachy_step)s)))
             light_add_rate(l, (enum tachy_step)s, rate_of(b, lanes, n, (enum tachy_step)s, &err));
     return err || !cores ? err : measure_encode(b, lanes, l->of[TACHY_STEP_ENCODE] == TACHY_RESOURCE_NVENC ? all : n, l);
 }
@@ -424,10 +447,10 @@ static int measure_round(struct light_bench *b, struct light_lane *lanes, int n,
 // Whether a worker's steps are the cores' in part.
 static bool has_cores(const tachy_task *t, const struct tachy_light *l)
 {
-    int last = t->ops->composite ? TACHY_STEP_COMPOSITE : TACHY_STEP_POSTPROCESS, s = TACHY_STEP_PREPROCESS;
-    while (s <= last && l->of[s] != TACHY_RESOURCE_CORES)
-        s++;
-    return s <= last;
+    for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_COMPOSITE; s++)
+        if (has_step(t, (enum tachy_step)s) && l->of[s] == TACHY_RESOURCE_CORES)
+            return true;
+    return false;
 }
 
 int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *l)

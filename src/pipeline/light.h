@@ -1,5 +1,5 @@
 #pragma once
-#include "pipeline/recipe.h"
+#include "stage/stage.h"
 
 #include <tachy/run.h>
 

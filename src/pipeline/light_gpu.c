@@ -16,9 +16,18 @@ static const double lead_in_s = 0.15, longest_s = 10;
 
 void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struct tachy_light *l)
 {
-    const tachy_task *t = b->p->task;
-    if (!t->ops->gpu || !t->ops->gpu(t, &lanes[0].items[0], &b->gpu.task))
-        b->gpu.task = (struct tachy_task_gpu){0};
+    tachy_task *t = b->p->task;
+    b->gpu.task = (struct light_gpu_task){0};
+    for (int i = 0; i < t->nb_stages; i++) {
+        struct tachy_stage *st = t->stage[i];
+        struct tachy_stage_load load = {0};
+        if (!st->ops->load || !st->ops->load(st, tachy_stage_worker(st, lanes[0].worker), &lanes[0].items[0], &load))
+            continue;
+        b->gpu.task.device = load.device;
+        b->gpu.task.steps |= load.computes ? 1u << st->ops->step : 0;
+        b->gpu.task.to_host += load.to_host;
+        b->gpu.task.to_device += load.to_device;
+    }
     for (int s = 0; s < TACHY_STEP_COUNT; s++)
         l->of[s] = b->gpu.task.steps & (1u << s) ? TACHY_RESOURCE_SMS : TACHY_RESOURCE_CORES;
     if (b->gpu.decodes)
@@ -139,7 +148,27 @@ static int queue(void *user, int lane)
     for (int i = 0; i < x->frames; i++)
         items[i] = &l->items[l->next + i];
     l->next = (l->next + x->frames) % x->b->nb_frames;
-    return x->b->p->task->ops->gpu_queue(l->worker, x->step, items, x->frames);
+    const tachy_task *t = x->b->p->task;
+    int err = TACHY_OK;
+    for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++) {
+        struct tachy_stage *st = t->stage[i];
+        if (st->ops->queue && st->ops->step == x->step)
+            err = st->ops->queue(st, tachy_stage_worker(st, l->worker), items, x->frames);
+    }
+    return err;
+}
+
+// The stream that a lane's worker queues a step on; a task's stages share it.
+static cuda_stream stream_of(const struct light_lane *l, enum tachy_step step)
+{
+    const tachy_task *t = l->b->p->task;
+    struct tachy_stage_load load = {0};
+    for (int i = 0; i < t->nb_stages; i++) {
+        struct tachy_stage *st = t->stage[i];
+        if (st->ops->load && st->ops->step == step)
+            st->ops->load(st, tachy_stage_worker(st, l->worker), &l->items[0], &load);
+    }
+    return load.stream;
 }
 
 static int measure_step(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
@@ -151,7 +180,7 @@ static int measure_step(struct light_bench *b, struct light_lane *lanes, int n, 
     struct tachy_gpu_load load = {.queue = queue, .user = &x, .frames = x.frames, .streams = streams,
                                   .lanes = TACHY_MIN(n, LIGHT_STREAMS)};
     for (int i = 0; i < load.lanes; i++)
-        streams[i] = b->p->task->ops->gpu_stream(lanes[i].worker);
+        streams[i] = stream_of(&lanes[i], step);
     int err = tachy_gpu_saturate(&fps, &l->copies[step], b->gpu.task.device, &load, b->p->log);
     if (err == TACHY_OK)
         light_add_rate(l, step, fps);

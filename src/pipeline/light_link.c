@@ -129,7 +129,7 @@ static int measure(struct light_bench *b, struct tachy_gpu *gpu, const tachy_fra
 }
 
 // Masks and other small things.
-static int add_rest(const struct tachy_task_gpu *t, const struct tachy_log *log, struct tachy_light *l)
+static int add_rest(const struct light_gpu_task *t, const struct tachy_log *log, struct tachy_light *l)
 {
     struct tachy_gpu_rates r;
     int err = t->to_host > 0 || t->to_device > 0 ? tachy_gpu_rates(&r, t->device, log) : TACHY_ERR_NOT_FOUND;
@@ -142,7 +142,7 @@ static int add_rest(const struct tachy_task_gpu *t, const struct tachy_log *log,
 
 int light_gpu_link(struct light_bench *b, struct tachy_light *l)
 {
-    const struct tachy_task_gpu *t = &b->gpu.task;
+    const struct light_gpu_task *t = &b->gpu.task;
     const tachy_frame *in = b->frames[0], *out = t->steps & (1u << TACHY_STEP_COMPOSITE) ? b->outs[0] : NULL;
     struct tachy_gpu *gpu;
     bool known = l->link_ms[TACHY_RESOURCE_TO_HOST] > 0 || l->link_ms[TACHY_RESOURCE_TO_DEVICE] > 0;

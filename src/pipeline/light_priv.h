@@ -1,6 +1,6 @@
 #pragma once
 #include "pipeline/light.h"
-#include "pipeline/recipe.h"
+#include "stage/stage.h"
 
 #include <pthread.h>
 
@@ -12,7 +12,11 @@ enum { LIGHT_FRAMES = 24, LIGHT_STREAMS = 8, LIGHT_LANES = 256 };
 // What a GPU does of the job.
 struct light_gpu {
     bool decodes;               // its decoders do, wherever the frames then are
-    struct tachy_task_gpu task; // steps 0: it does nothing else
+    struct light_gpu_task {
+        struct tachy_device *device;
+        unsigned steps; // bits 1 << enum tachy_step: its multiprocessors do their work; 0: nothing else
+        double to_host, to_device; // bytes that are copied for a frame, besides its pictures
+    } task;
     struct light_lane *sessions; // decoders side by side; opened as they are tried
     int nb_sessions;             // that are open
 };
@@ -37,7 +41,7 @@ struct light_lane {
     struct light_bench *b;
     int index;
     enum tachy_step step;
-    void *worker;
+    void *worker[TACHY_MAX_STAGES];
     struct tachy_item *items; // one a frame, processed up to the step before
     int next;                 // of items
     tachy_source *source;     // for decoding

@@ -19,7 +19,7 @@ void tachy_live_open(struct tachy_live *l, const struct tachy_live_params *p, co
     memset(l, 0, sizeof(*l));
     l->p = *p;
     l->log = log;
-    l->can_reuse = t->ops->keep && t->ops->reuse;
+    l->can_reuse = tachy_task_copies(t) != NULL;
     pthread_mutex_init(&l->lock, NULL);
     bool live = p->mode == TACHY_RUN_LIVE;
     uint64_t deadline = live ? (uint64_t)(p->max_latency_ms * 1e6) : 0;

@@ -1,7 +1,7 @@
 #pragma once
 #include "pipeline/controller.h"
 #include "pipeline/frame_skip.h"
-#include "pipeline/recipe.h"
+#include "stage/stage.h"
 #include "pipeline/shed.h"
 
 #include <pthread.h>

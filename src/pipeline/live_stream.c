@@ -4,14 +4,12 @@
 
 struct live_stream {
     struct tachy_live live;
-    const tachy_task *task;
     bool on; // mode live
     unsigned eases; // steps down that the task declares besides taking over results
     struct pipeline_policy policy;
     tachy_stream *stream;
     int64_t room;   // items that may be in flight
     uint64_t epoch; // of the clock, ticks
-    void *kept;     // results for others to take over; of whoever orders
     bool batches;   // are larger than one
     _Atomic bool small_batch; // has been asked for
     void (*look)(void *user, const struct tachy_frame_skip *s, int64_t frame_id); // NULL: nobody watches
@@ -96,26 +94,15 @@ static void arrived_all(void *user, struct tachy_item *item)
         ls->look(ls->look_user, &ls->live.skip, item->result.frame_id);
 }
 
-static bool wanted(void *user, struct tachy_item *item, enum tachy_step next)
+static bool wanted(void *user, struct tachy_item *item, bool writes)
 {
     struct live_stream *ls = user;
-    if (next != TACHY_STEP_PREPROCESS)
+    if (writes)
         return tachy_live_goes_on(&ls->live, TACHY_SHED_COMPOSITE, &item->due, now(ls));
     bool any = tachy_live_take(&ls->live, item, now(ls));
     heed(ls);
     kick(ls);
     return any;
-}
-
-static int in_order(void *user, struct tachy_item *item)
-{
-    struct live_stream *ls = user;
-    const struct tachy_task_ops *ops = ls->task->ops;
-    int err = TACHY_OK;
-    for (int eye = 0; eye < ls->task->eyes && err == TACHY_OK; eye++)
-        err = item->reuse >> eye & 1 ? ops->reuse(ls->task, ls->kept, item, eye)
-                                     : ops->keep(ls->task, &ls->kept, item, eye);
-    return err;
 }
 
 // ---- Open and close ----
@@ -128,10 +115,10 @@ static int check(const tachy_task *t, const struct tachy_live_params *p,
         !TACHY_CHECK(log, p->target_fps >= 0 && p->target_fps <= 1000) ||
         !TACHY_CHECK(log, p->frame_skip_threshold >= 0 && p->frame_skip_threshold <= 1))
         return TACHY_ERR_INVAL;
-    if (p->frame_skip && !t->ops->reuse)
+    if (p->frame_skip && !tachy_task_copies(t))
         return tachy_fail(log, TACHY_ERR_INVAL,
                           "the task %s cannot take over results; leave --frame-skip out",
-                          t->ops->name);
+                          t->name);
     return TACHY_OK;
 }
 
@@ -145,19 +132,18 @@ int live_stream_open(struct live_stream **out, tachy_task *t,
     struct live_stream *ls = calloc(1, sizeof(*ls));
     if (!ls)
         return TACHY_ERR_NOMEM;
-    ls->task = t;
     ls->live.p = *p;
     ls->live.log = log;
     ls->on = p->mode == TACHY_RUN_LIVE;
     pthread_mutex_init(&ls->send, NULL);
     bool controlled = ls->on && p->max_latency_ms > 0 && !p->no_ease;
-    bool eases = controlled && t->ops->reuse;
-    ls->eases = controlled && t->ops->eases ? t->ops->eases(t) : 0;
+    bool eases = controlled && tachy_task_copies(t);
+    ls->eases = controlled ? tachy_task_eases(t) : 0;
     ls->policy = (struct pipeline_policy){
         .user = ls,
         .arrived = !ls->on && p->frame_skip ? arrived_all : NULL,
         .wanted = ls->on ? wanted : NULL,
-        .in_order = p->frame_skip || eases ? in_order : NULL,
+        .copies = p->frame_skip || eases,
         .passed = ls->on ? kick : NULL,
     };
     *out = ls;
@@ -178,13 +164,13 @@ void live_stream_start(struct live_stream *ls, tachy_stream *s)
     ls->batches = s->bind->batcher != NULL;
     // One with each worker or in a batch, one that waits, one that is written.
     int work = TACHY_MAX(s->pipeline->nb_workers, ls->batches ? s->pipeline->batch : 0);
-    ls->room = TACHY_MIN(work + 2, s->depth);
+    ls->room = TACHY_MIN(work + 2, s->bounds.depth);
     // The engine of a batch has one size.
     if (ls->batches && ls->eases & 1u << TACHY_EASE_SMALL_INPUT)
         tachy_msg(log, TACHY_LOG_INFO, "live: there is no step down to a smaller input, because pictures run in "
                                        "batches; leave --batch out for it");
     unsigned declared = ls->batches ? 1u << TACHY_EASE_SMALL_BATCH : ls->eases;
-    tachy_live_open(&ls->live, &p, ls->task, s->bind->input.stereo, declared, log, now(ls));
+    tachy_live_open(&ls->live, &p, s->bind->task, s->bind->input.stereo, declared, log, now(ls));
 }
 
 void live_stream_stop(struct live_stream *ls)
@@ -201,8 +187,6 @@ void live_stream_close(struct live_stream **live_stream)
         return;
     if (ls->stream)
         tachy_live_close(&ls->live);
-    if (ls->kept)
-        ls->task->ops->kept_close(ls->kept);
     pthread_mutex_destroy(&ls->send);
     free(ls);
 }
@@ -260,8 +244,6 @@ void live_stream_watch(struct live_stream *ls,
 }
 
 struct tachy_frame_skip *live_stream_skip(struct live_stream *ls) { return &ls->live.skip; }
-
-void **live_stream_kept(struct live_stream *ls) { return &ls->kept; }
 
 void live_stream_read(struct live_stream *ls, struct tachy_live_stats *out)
 {

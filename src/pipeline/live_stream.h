@@ -41,7 +41,5 @@ void live_stream_watch(struct live_stream *ls,
                        void (*look)(void *user, const struct tachy_frame_skip *s, int64_t frame_id), void *user);
 // What it knows, to be loaded before the first push.
 struct tachy_frame_skip *live_stream_skip(struct live_stream *ls);
-// The results that may be taken over, the task's (keep, reuse); whoever orders.
-void **live_stream_kept(struct live_stream *ls);
 // At any time from any thread.
 void live_stream_read(struct live_stream *ls, struct tachy_live_stats *out);

@@ -9,35 +9,12 @@
 
 // ---- Bounds ----
 
-// Of an item in flight: both pictures, and what else comes with a frame.
-static int64_t item_cost(const struct tachy_video_info *in, const struct tachy_video_info *out)
-{
-    int64_t bytes = (int64_t)tachy_frame_bytes(in->format, in->width, in->height) + 65536;
-    if (out->format)
-        bytes += (int64_t)tachy_frame_bytes(out->format, out->width, out->height);
-    return bytes;
-}
-
-int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
-                             int workers, int64_t max_bytes)
-{
-    int64_t bytes = item_cost(in, out), need = workers + 2;
-    // Small pictures wait side by side: hand-overs are then few.
-    int64_t small = TACHY_MIN(((int64_t)8 << 20) / bytes, 64);
-    int64_t most = TACHY_MAX(3 * (int64_t)workers + 4, small);
-    if (!max_bytes) {
-        int64_t quarter = (int64_t)sysconf(_SC_PHYS_PAGES) / 4 * sysconf(_SC_PAGESIZE);
-        max_bytes = TACHY_MAX((int64_t)160 << 20, TACHY_MIN(need * bytes, quarter));
-    }
-    return TACHY_CLAMP(max_bytes / bytes, 2, most);
-}
-
 // The GPUs that a stream's frames may be on.
 static int devices_of(const tachy_stream *s, enum tachy_place place[TACHY_MAX_GPUS])
 {
     const tachy_task *t = s->bind->task;
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
-    int n = t->ops->gpus ? t->ops->gpus(t, share) : 0;
+    int n = tachy_task_gpus(t, share);
     place[0] = TACHY_DEVICE;
     for (int i = 0; i < n; i++)
         place[i] = tachy_place_of_gpu(share[i].gpu);
@@ -59,87 +36,70 @@ static int64_t device_room(const tachy_stream *s)
     return least;
 }
 
-// Frames of a GPU's wait there: as many as fit a quarter of what the run may still take of its memory, and
-// results as many as a gigabyte holds, since their host memory is pinned. They may all be on one of several.
-static int64_t device_fit(const tachy_stream *s)
+// The stream's way through the task's stages, and what it means for decoded pictures.
+static void set_spans(tachy_stream *s)
 {
     const tachy_task *t = s->bind->task;
-    int64_t room = device_room(s);
-    int64_t priv = TACHY_MAX(t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0, 4096);
-    int64_t picture = s->keeps_input ? (int64_t)s->in_bytes : 0;
-    return TACHY_MIN(room / 4 / (priv + picture), ((int64_t)1 << 30) / priv);
+    s->nb_spans = pipeline_spans(t, s->bind->batcher, s->policy && s->policy->copies, s->span);
+    s->first_turn = s->nb_spans;
+    for (int k = s->nb_spans - 1; k >= 0; k--) {
+        const struct pipeline_span *span = &s->span[k];
+        bool reads = tachy_task_flag(t, span->first, TACHY_STAGE_READS);
+        if (span->kind == SPAN_ORDERED) {
+            s->first_turn = k;
+            s->holds_input |= reads;
+        }
+        s->keeps_input |= span->writes && reads;
+    }
 }
 
-// What an item holds that is ahead of its turn, once the workers have done with it what they can.
-static int64_t resting_bytes(const tachy_stream *s)
+// Items of it that a worker takes at once.
+static int group_of(const tachy_task *t)
 {
-    const tachy_task *t = s->bind->task;
-    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0;
-    int64_t picture = !s->keeps_input ? 0 : s->ordered ? (int64_t)s->in_bytes : (int64_t)s->out_bytes;
-    if (s->state) // decoded pictures wait for their turn
-        picture = (int64_t)s->in_bytes;
-    return TACHY_MAX(priv + picture, 4096);
-}
-
-// Items in flight beside a GPU, whose queue is fed by few workers: so many that several pictures can be
-// finished at once, their pinned memory within 320 MB.
-static int64_t gpu_depth(const tachy_stream *s)
-{
-    return TACHY_MIN((int64_t)32, ((int64_t)320 << 20) / TACHY_MAX((int64_t)s->out_bytes, 1));
+    int group = 1;
+    for (int i = 0; i < t->nb_stages; i++)
+        group = TACHY_MAX(group, t->stage[i]->group);
+    return TACHY_MIN(group, (int)PIPELINE_BATCH);
 }
 
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
 {
     const struct tachy_pipeline *p = s->pipeline;
     const struct pipeline_bind *b = s->bind;
-    const struct tachy_task_ops *ops = b->task->ops;
-    int64_t max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes);
     s->in_bytes = tachy_frame_bytes(b->input.format, b->input.width, b->input.height);
     if (b->output.format)
         s->out_bytes = tachy_frame_bytes(b->output.format, b->output.width, b->output.height);
-    s->has_order = ops->order && (s->order_state || !ops->order_open);
-    s->ordered = s->has_order || (s->policy && s->policy->in_order);
-    s->keeps_input = ops->composite && (!ops->keeps_input || ops->keeps_input(b->task));
-    s->depth = tachy_pipeline_depth(&b->input, &b->output, p->nb_workers, max_bytes);
     s->on_gpu = b->input.place == TACHY_DEVICE;
-    bool alone = s->state || b->batcher || b->task->save || !ops->group;
-    int group = alone ? 1 : ops->group(b->task);
-    s->group = TACHY_CLAMP(group, 1, PIPELINE_BATCH);
-    if (s->on_gpu && !max_bytes)
-        s->depth = TACHY_MAX(s->depth, gpu_depth(s));
-    int64_t fit = s->on_gpu && !max_bytes ? device_fit(s) : TACHY_DEF(max_bytes, (int64_t)160 << 20) / resting_bytes(s);
-    int64_t most = TACHY_MAX(s->depth, s->on_gpu ? 4096 : 512);
-    s->window = TACHY_DEF(params->window, TACHY_CLAMP(fit, s->depth, most));
-    s->depth = TACHY_MIN(s->depth, s->window);
-}
-
-// What follows from depth and window.
-static void set_reach(tachy_stream *s)
-{
-    // A GPU's frames rest in its memory, which is large, their composites in the host's.
-    s->near = s->keeps_input && !s->on_gpu ? s->window : s->depth;
-    // Pictures that wait for the ones before them are bounded by the window instead.
-    s->inputs_max = s->state || (s->keeps_input && (s->ordered || s->on_gpu)) ? INT64_MAX : s->depth;
+    s->group = b->batcher || b->task->save ? 1 : group_of(b->task);
+    s->sched = (struct sched_stream){
+        .in_bytes = (int64_t)s->in_bytes,
+        .out_bytes = (int64_t)s->out_bytes,
+        .item_bytes = (int64_t)tachy_task_item_bytes(b->task),
+        .workers = p->nb_workers,
+        .max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes),
+        .window = params->window,
+        .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
+        .device_room = s->on_gpu ? device_room(s) : 0,
+        .on_gpu = s->on_gpu,
+        .holds_input = s->holds_input,
+        .keeps_input = s->keeps_input,
+    };
+    sched_bounds(&s->sched, &s->bounds);
 }
 
 // Fewer items in flight where the host's memory has too little room for them.
-static void fit_host(tachy_stream *s, int64_t priv)
+static void fit_host(tachy_stream *s)
 {
     struct tachy_memory_stats now;
     tachy_memory_read(s->pipeline->memory, &now);
-    int64_t room = now.budget[TACHY_HOST] ? (int64_t)(now.budget[TACHY_HOST] - now.total[TACHY_HOST])
-                                          : INT64_MAX;
-    int64_t pictures = (int64_t)(s->in_bytes + s->out_bytes), wanted = s->depth;
-    while (s->depth > 2 && s->depth * pictures > room - s->window * priv) {
-        s->window = TACHY_MAX(s->window / 2, 2);
-        s->depth = TACHY_MIN(s->depth, s->window);
-        if (s->depth * pictures > room - s->window * priv)
-            s->depth = TACHY_MAX(s->depth / 2, 2);
-    }
-    if (s->depth < wanted)
+    if (!now.budget[TACHY_HOST])
+        return;
+    int64_t wanted = s->bounds.depth;
+    sched_fit(&s->sched, &s->bounds, (int64_t)(now.budget[TACHY_HOST] - now.total[TACHY_HOST]));
+    if (s->bounds.depth < wanted)
         tachy_msg(s->pipeline->log, TACHY_LOG_VERBOSE,
                   "%s%smemory: %lld frames in flight instead of %lld fit the budget",
-                  s->name ? s->name : "", s->name ? ": " : "", (long long)s->depth, (long long)wanted);
+                  s->name ? s->name : "", s->name ? ": " : "", (long long)s->bounds.depth, (long long)wanted);
 }
 
 // Takes the stream's part of the budget. A GPU's frames wait in its memory, and with them results that the
@@ -149,20 +109,20 @@ static int take_memory(tachy_stream *s)
     struct tachy_memory *m = s->pipeline->memory;
     const tachy_task *t = s->bind->task;
     if (s->on_gpu) {
-        size_t frames = (size_t)(s->keeps_input ? s->window : s->depth);
+        size_t frames = (size_t)(s->keeps_input ? s->bounds.window : s->bounds.depth);
         enum tachy_place place[TACHY_MAX_GPUS];
         int n = devices_of(s, place), err = TACHY_OK;
         for (int i = 0; i < n && err == TACHY_OK; i++)
             err = tachy_memory_reserve(m, &s->held[i], place[i], TACHY_MEMORY_FRAMES, frames * s->in_bytes);
         return err;
     }
-    int64_t priv = t->ops->item_bytes ? (int64_t)t->ops->item_bytes(t) : 0;
-    fit_host(s, priv);
+    int64_t priv = (int64_t)tachy_task_item_bytes(t);
+    fit_host(s);
     int err = tachy_memory_reserve(m, &s->held[0], TACHY_HOST, TACHY_MEMORY_FRAMES,
-                                   (size_t)s->depth * s->in_bytes);
+                                   (size_t)s->bounds.depth * s->in_bytes);
     if (err == TACHY_OK && priv)
         err = tachy_memory_reserve(m, &s->results, TACHY_HOST, TACHY_MEMORY_RESULTS,
-                                   (size_t)(s->window * priv));
+                                   (size_t)(s->bounds.window * priv));
     return err;
 }
 
@@ -184,7 +144,7 @@ static void init_stream(tachy_stream *s, struct tachy_pipeline *p)
 static int open_slots(tachy_stream *s)
 {
     int64_t n = 2;
-    while (n <= s->window) // the pulled one stays
+    while (n <= s->bounds.window) // the pulled one stays
         n *= 2;
     s->slots = calloc((size_t)n, sizeof(*s->slots));
     if (!s->slots)
@@ -193,19 +153,22 @@ static int open_slots(tachy_stream *s)
     return TACHY_OK;
 }
 
+static int open_prof(tachy_stream *s, struct tachy_prof **prof)
+{
+    *prof = tachy_prof_new();
+    return *prof ? tachy_profile_join(s->pipeline->profile, TACHY_LANE_ORDER, *prof) : TACHY_ERR_NOMEM;
+}
+
 static int open_figures(tachy_stream *s, bool figures)
 {
-    int n = s->pipeline->nb_workers;
-    if (s->ordered || s->pipeline->profile || figures) {
-        s->order_prof = tachy_prof_new();
-        if (!s->order_prof)
-            return TACHY_ERR_NOMEM;
-        int err = tachy_profile_join(s->pipeline->profile, TACHY_LANE_ORDER, s->order_prof);
-        if (err < 0)
-            return err;
-    }
-    if (!figures)
-        return TACHY_OK;
+    int n = s->pipeline->nb_workers, err = TACHY_OK;
+    for (int k = 0; k < s->nb_spans && err == TACHY_OK; k++)
+        if (s->span[k].own)
+            err = open_prof(s, &s->turn[k].prof);
+    if (err == TACHY_OK && s->pipeline->profile)
+        err = open_prof(s, &s->sample_prof);
+    if (err < 0 || !figures)
+        return err;
     s->figures = calloc((size_t)n, sizeof(struct tachy_prof *));
     for (int i = 0; s->figures && i < n; i++)
         if (!(s->figures[i] = tachy_prof_new()))
@@ -213,20 +176,41 @@ static int open_figures(tachy_stream *s, bool figures)
     return s->figures ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
+// The states of the ordered stages, and room for results that are taken over.
+static int open_states(tachy_stream *s)
+{
+    tachy_task *t = s->bind->task;
+    int err = TACHY_OK;
+    for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
+        if (tachy_stage_has_state(t->stage[i]) && t->stage[i]->ops->state_open)
+            err = t->stage[i]->ops->state_open(t->stage[i], &s->state[i]);
+    if (err < 0 || !s->policy || !s->policy->copies || !t->item_size)
+        return err;
+    s->kept.priv = calloc(1, t->item_size);
+    return s->kept.priv ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void close_states(tachy_stream *s)
+{
+    const tachy_task *t = s->bind->task;
+    for (int i = 0; i < t->nb_stages; i++)
+        if (s->state[i])
+            t->stage[i]->ops->state_close(s->state[i]);
+    tachy_task_item_close(t, s->kept.priv);
+    free(s->kept.priv);
+}
+
 // Everything but its place in the pipeline. The binding is there.
 static int open_stream(tachy_stream *s, const struct tachy_stream_params *params, bool figures)
 {
-    tachy_task *task = s->bind->task;
     if (params->name && !(s->name = strdup(params->name)))
         return TACHY_ERR_NOMEM;
-    int err = task->ops->order_open ? task->ops->order_open(task, &s->order_state) : TACHY_OK;
-    if (err == TACHY_OK && tachy_task_recurrent(task))
-        err = task->ops->state_open(task, &s->state);
+    set_spans(s);
+    int err = open_states(s);
     if (err < 0)
         return err;
     set_bounds(s, params);
     err = take_memory(s);
-    set_reach(s);
     if (err == TACHY_OK)
         err = open_slots(s);
     return err < 0 ? err : open_figures(s, figures);
@@ -238,8 +222,7 @@ static void close_slots(tachy_stream *s)
         pipeline_empty_slot(s, &s->slots[i]);
     for (struct pipeline_priv *p = atomic_load(&s->privs), *next; p; p = next) {
         next = p->next;
-        if (s->bind->task->ops->item_close)
-            s->bind->task->ops->item_close(p->data);
+        tachy_task_item_close(s->bind->task, p->data);
         free(p);
     }
     free(s->slots);
@@ -249,22 +232,25 @@ static void close_slots(tachy_stream *s)
 static void close_stream(tachy_stream *s)
 {
     struct tachy_pipeline *p = s->pipeline;
-    close_slots(s);
+    if (s->bind) {
+        close_slots(s);
+        close_states(s);
+    }
     for (int i = 0; i < TACHY_MAX_GPUS; i++)
         tachy_memory_give(p->memory, &s->held[i]);
     tachy_memory_give(p->memory, &s->results);
-    if (s->order_state)
-        s->bind->task->ops->order_close(s->order_state);
-    if (s->state)
-        s->bind->task->ops->state_close(s->state);
     pthread_mutex_lock(&p->join);
     pipeline_bind_put(p, s->bind);
     pthread_mutex_unlock(&p->join);
     for (int i = 0; s->figures && i < p->nb_workers; i++)
         tachy_aligned_free(s->figures[i]);
     free(s->figures);
-    tachy_profile_leave(p->profile, s->order_prof);
-    tachy_aligned_free(s->order_prof);
+    for (int k = 0; k < PIPELINE_SPANS; k++) {
+        tachy_profile_leave(p->profile, s->turn[k].prof);
+        tachy_aligned_free(s->turn[k].prof);
+    }
+    tachy_profile_leave(p->profile, s->sample_prof);
+    tachy_aligned_free(s->sample_prof);
     pipeline_event_destroy(&s->space);
     pipeline_event_destroy(&s->done);
     pthread_mutex_destroy(&s->fail);
@@ -289,9 +275,9 @@ static int enlist(tachy_stream *s)
     p->grouped |= s->group > 1;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {
-        s->after = p->streams;
-        if (s->after)
-            s->after->before = s;
+        s->next = p->streams;
+        if (s->next)
+            s->next->before = s;
         p->streams = s;
     }
     pthread_mutex_unlock(&p->list);
@@ -348,16 +334,18 @@ static void unlist(tachy_stream *s)
 {
     struct tachy_pipeline *p = s->pipeline;
     pthread_mutex_lock(&p->list);
-    if (s->order_prof && !p->left)
-        p->left = tachy_prof_new();
-    if (s->order_prof && p->left)
-        tachy_prof_merge(p->left, s->order_prof);
+    for (int k = s->first_turn; k < s->nb_spans; k++) {
+        if (s->turn[k].prof && !p->left)
+            p->left = tachy_prof_new();
+        if (s->turn[k].prof && p->left)
+            tachy_prof_merge(p->left, s->turn[k].prof);
+    }
     if (s->before)
-        s->before->after = s->after;
+        s->before->next = s->next;
     else
-        p->streams = s->after;
-    if (s->after)
-        s->after->before = s->before;
+        p->streams = s->next;
+    if (s->next)
+        s->next->before = s->before;
     pthread_mutex_unlock(&p->list);
 }
 
@@ -391,7 +379,7 @@ const struct tachy_video_info *tachy_stream_output(const tachy_stream *s)
     return s ? &s->bind->output : NULL;
 }
 
-int64_t tachy_stream_window(const tachy_stream *s) { return s ? s->window : 0; }
+int64_t tachy_stream_window(const tachy_stream *s) { return s ? s->bounds.window : 0; }
 
 void pipeline_wake_stream(tachy_stream *s)
 {
@@ -457,7 +445,7 @@ static int open_workers(struct tachy_pipeline *p, int n)
 
 static int enough_workers(const tachy_task *t)
 {
-    int n = t && t->ops->workers ? t->ops->workers(t) : 0, cores = tachy_cpu_count();
+    int n = t ? t->workers : 0, cores = tachy_cpu_count();
     return n ? TACHY_MIN(n, cores) : cores;
 }
 
@@ -482,7 +470,7 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
     int err = pipeline_join(p, &p->first,
                             tachy_stream_params(.task = params->task, .input = params->input),
                             policy, false);
-    void *worker;
+    void *const *worker;
     for (int i = 0; i < p->nb_workers && err == TACHY_OK; i++)
         err = pipeline_bind_worker(p->first->bind, i, &worker);
     return err;
@@ -575,7 +563,7 @@ static bool is_drained(struct tachy_pipeline *p)
 {
     bool drained = true;
     pthread_mutex_lock(&p->list);
-    for (tachy_stream *s = p->streams; s && drained; s = s->after)
+    for (tachy_stream *s = p->streams; s && drained; s = s->next)
         drained = atomic_load(&s->next_pull) >= atomic_load(&s->end) || atomic_load(&s->err);
     pthread_mutex_unlock(&p->list);
     return drained || atomic_load(&p->stopped);
@@ -598,7 +586,7 @@ int tachy_pipeline_drain(tachy_pipeline *p, int timeout_ms)
         return TACHY_ERR_INVAL;
     uint64_t until = tachy_now_ns() + (uint64_t)TACHY_MAX(timeout_ms, 0) * 1000000;
     pthread_mutex_lock(&p->list);
-    for (tachy_stream *s = p->streams; s; s = s->after)
+    for (tachy_stream *s = p->streams; s; s = s->next)
         tachy_stream_push(s, NULL);
     pthread_mutex_unlock(&p->list);
     tachy_pipeline_resume(p);
@@ -619,7 +607,7 @@ void tachy_pipeline_stop(tachy_pipeline *p)
         return;
     pthread_mutex_lock(&p->list);
     atomic_store(&p->stopped, true);
-    for (tachy_stream *s = p->streams; s; s = s->after)
+    for (tachy_stream *s = p->streams; s; s = s->next)
         pipeline_wake_stream(s);
     pthread_mutex_unlock(&p->list);
 }

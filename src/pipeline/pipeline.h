@@ -1,30 +1,34 @@
 #pragma once
 #include "base/memory.h"
-#include "pipeline/backoff.h"
+#include "batcher/backoff.h"
 #include "pipeline/intake.h"
 #include "pipeline/pipeline_wait.h"
-#include "pipeline/recipe.h"
+#include "pipeline/sched.h"
+#include "pipeline/spans.h"
 #include "profile/profile.h"
+#include "stage/stage.h"
 
 #include <tachy/batcher.h>
 #include <tachy/control.h>
 
 // The runner: streams, each a ring of items in its order, and one set of workers that take from
-// two queues whatever was pushed first, of any stream. An item goes
-//   push -> QUEUED -> (worker: preprocess, model, postprocess) -> INFERRED
-//        -> (whoever completes the next in order: order) -> ORDERED
-//        -> (worker: composite) -> DONE -> pull
-// and skips what its task does not have: without an ordered part the worker composites at once.
+// two queues whatever was pushed first, of any stream. A task's stages are cut into spans (spans.h), and an
+// item goes
+//   push -> span 0 -> span 1 -> ... -> DONE -> pull
+// A worker carries an item as far as it can: until it is not its turn in an ordered span, too far ahead of
+// pull for one that writes, or in a batch. Then the item is parked, and whoever ends the turn before it, pulls
+// what is in front of it, or ran the batch puts it into a queue.
 //
 //   pipeline.c          opening, joining, leaving, pausing
-//   pipeline_bind.c     a task on one format, with a worker object a worker
-//   pipeline_queue.c    the two queues, and whose turn it is in streams of a recurrent task
-//   pipeline_work.c     the workers: infer, order, composite
-//   pipeline_batch.c    batches larger than one: the model apart from the workers
+//   pipeline_bind.c     a task on one format, with its workers' objects
+//   pipeline_queue.c    the two queues
+//   pipeline_turn.c     whose turn it is in ordered spans, and the gate before the one that writes
+//   pipeline_work.c     the workers
+//   pipeline_batch.c    stages in batches
 //   pipeline_stats.c    figures
 //   stream.c            push and pull
 //
-// Who owns what: a slot is the pusher's until it is QUEUED, then whoever took it from a queue, from
+// Who owns what: a slot is the pusher's until it is READY or PARKED, then whoever took it from a queue, from
 // DONE on the puller's; its `state` hands it over. The queues and what is counted in them are
 // guarded by tachy_pipeline.lock, the list of streams by .list, the tasks' bindings by .join.
 //
@@ -35,26 +39,26 @@
 enum slot_state {
     SLOT_FREE = 0,
     SLOT_FILLING, // a pusher writes it
-    SLOT_QUEUED,  // waits for a worker or is with one
-    SLOT_INFERRED,
-    SLOT_ORDERED, // waits for composite or is in it
+    SLOT_READY,   // in a queue, in a batch or with a worker
+    SLOT_PARKED,  // waits before `span`
     SLOT_DONE,    // `err`: the stream ends before this item; item.pending: pull waits for another device
     SLOT_HOLE,    // nothing is pulled here
 };
 
-// An eye of an item on its way through a batch.
+// A region of an item on its way through a batch.
 struct pipeline_eye {
     struct tachy_stream *stream;
     int64_t seq;
-    int eye;
-    uint64_t start, end, wait; // of the model, ticks
+    int region;
+    uint64_t start, end, wait; // of the call, ticks
 };
 
 struct pipeline_slot {
     struct tachy_item item;
     _Atomic int state;
+    int span; // that the item is in or waits for; of who has the slot
     int err;
-    struct pipeline_eye eye[2]; // the batcher's until eyes_left is 0
+    struct pipeline_eye eye[TACHY_MAX_EYES]; // the batcher's until eyes_left is 0
     _Atomic int eyes_left, batch_err;
 };
 
@@ -73,9 +77,20 @@ struct pipeline_bind {
     int streams;          // that use it
     pthread_mutex_t open; // one thread at a time is in worker_open
     int nb_workers;
-    // By worker; written by that worker's thread. `spare` was opened by the thread that joined.
-    void **worker, *spare;
+    // By worker, and of each by stage; written by that worker's thread. The spare ones were opened by the thread
+    // that joined.
+    struct pipeline_objects {
+        void *of[TACHY_MAX_STAGES];
+        bool open;
+    } *worker, spare;
     struct pipeline_batcher *batcher; // NULL: workers run the model themselves
+};
+
+// Whose turn it is in an ordered span. Under the pipeline's lock, but for `prof`.
+struct pipeline_turn {
+    int64_t next; // everything below has passed
+    bool taken;   // the item there, and maybe some after it, are in the queue or with a worker
+    struct tachy_prof *prof; // of a span without workers' objects, written by whose turn it is; NULL: the worker's is
 };
 
 // Decides about single items, see above. All may be NULL. Called from any thread, at most once
@@ -85,12 +100,11 @@ struct pipeline_policy {
     // The item has been filled and is not queued yet; on the pusher's thread, in order where
     // frames are pushed in order.
     void (*arrived)(void *user, struct tachy_item *item);
-    // Before preprocess and before composite, on the worker's thread: false drops the item, its
-    // position becomes a hole. Before preprocess it may put another picture into the item.
-    bool (*wanted)(void *user, struct tachy_item *item, enum tachy_step next);
-    // The item is next in order, before the task's ordered part; given this, the stream is
-    // ordered whatever the task says.
-    int (*in_order)(void *user, struct tachy_item *item);
+    // Before the first span and before the one that `writes`, on the worker's thread: false drops the item, its
+    // position becomes a hole. Before the first it may put another picture into the item.
+    bool (*wanted)(void *user, struct tachy_item *item, bool writes);
+    // Results may be taken over (tachy_item.reuse): they are kept in order.
+    bool copies;
     // The item can be pulled: on a worker's thread, in any order.
     void (*finished)(void *user, const struct tachy_item *item);
     // Pull has gone past positions; on the puller's thread.
@@ -100,12 +114,11 @@ struct pipeline_policy {
 struct tachy_stream {
     struct tachy_pipeline *pipeline;
     struct pipeline_bind *bind;
-    struct tachy_stream *before, *after; // in the pipeline's list
+    struct tachy_stream *before, *next;  // in the pipeline's list
     char *name;                          // NULL: none
     uint32_t number;                     // in the profile
-    bool ordered;                        // waits for its turn after inference
-    bool has_order;                      // the task has an ordered part
-    bool keeps_input;                    // composite reads the decoded picture
+    bool holds_input;                    // items wait for a turn with their decoded picture
+    bool keeps_input;                    // the span that writes reads it
     bool on_gpu;                         // decoded pictures come in a GPU's memory
     int group;                           // items that a worker takes through its steps at once, at most; 1: one by one
     const struct pipeline_policy *policy; // NULL: none. Set before the first push
@@ -114,10 +127,8 @@ struct tachy_stream {
     _Atomic(struct pipeline_priv *) privs; // free ones; added by any thread, taken under the
                                            // pipeline's lock
     int64_t mask;
-    int64_t depth;    // items that push() lets be in flight
-    int64_t window;   // positions that push_at() lets be ahead of pull
-    int64_t near;     // composite runs this far ahead of pull
-    int64_t inputs_max; // decoded pictures that may wait for a worker
+    struct sched_stream sched; // what the bounds follow from
+    struct sched_bounds bounds;
     size_t in_bytes, out_bytes;
     struct tachy_block held[TACHY_MAX_GPUS]; // of the pipeline's budget: decoded pictures, in each place they may be in
     struct tachy_block results;              // and priv of items
@@ -132,29 +143,25 @@ struct tachy_stream {
     struct pipeline_spin push_spin;
     _Atomic int64_t space_at; // next_pull for which a waiting push is woken
 
-    // Order: whoever raises order_work from 0 does all of it (pipeline_work.c).
-    _Atomic int order_work;
-    _Atomic int64_t next_order, next_composite; // everything below has passed
-    void *order_state;
+    // The way of an item.
+    struct pipeline_span span[PIPELINE_SPANS];
+    struct pipeline_turn turn[PIPELINE_SPANS]; // by span
+    int nb_spans, first_turn; // the latter: nb_spans where nothing is ordered
+    void *state[TACHY_MAX_STAGES];
+    struct tachy_item kept;   // results for later items to take over; of whose turn that is
+    _Atomic int nb_gated;     // items parked before the span that writes
+    int64_t gate_from;        // those below may go on. Pipeline's lock
     // Positions behind which the next item starts anew, whether or not they have one: pull passes holes
     // before they are ordered. `nb_breaks` is also read without the lock.
     pthread_mutex_t break_lock;
     int64_t *breaks;
     _Atomic int nb_breaks;
     int break_room;
-    // Called behind each `order` by the one that orders; NULL: nothing to do. Set before the first push.
-    int (*after_order)(void *user, const void *order_state, int64_t frame_id);
-    // Of a recurrent stream, behind each frame's model by the worker whose turn it is; the same.
-    int (*after_model)(void *user, const void *state, int64_t frame_id);
+    // After each item in an ordered stage, by whose turn it is; `st` NULL: results were kept. NULL: nothing to do. Set
+    // before the first push.
+    int (*after)(void *user, const struct tachy_stage *st, const void *state, int64_t frame_id);
     void *after_user;
-    struct tachy_prof *order_prof; // written by the one that orders, its samples under the
-                                   // pipeline's lock; NULL: nothing to measure
-
-    // A recurrent task: one item at a time goes through the model. The last two under the
-    // pipeline's lock.
-    void *state;       // the task's; NULL: items go in any order
-    int64_t next_turn; // everything below has been through, or has no item
-    bool in_turn;      // the item there is in the queue or with a worker
+    struct tachy_prof *sample_prof; // its samples under the pipeline's lock; NULL: there is no profile
 
     // Pull.
     _Atomic int64_t next_pull;
@@ -178,12 +185,6 @@ struct tachy_stream {
     struct tachy_prof **figures;
 };
 
-enum pipeline_part {
-    PIPELINE_INFER = 0,
-    PIPELINE_POST, // it comes back from a batch
-    PIPELINE_COMPOSITE,
-};
-
 enum {
     PIPELINE_BATCH = 16, // jobs that a worker takes at once, at most
     PIPELINE_ENOUGH = 16, // that a worker which rests is woken for: a group to infer and one to composite
@@ -193,7 +194,6 @@ enum {
 struct pipeline_job {
     struct tachy_stream *stream;
     int64_t seq;
-    enum pipeline_part part;
 };
 
 struct pipeline_queue {
@@ -263,9 +263,9 @@ int pipeline_bind_get(struct tachy_pipeline *p, tachy_task *task,
                       const struct tachy_video_info *input, struct pipeline_bind **out);
 // Under `join`, when no worker has an item of the stream: the last stream closes it.
 void pipeline_bind_put(struct tachy_pipeline *p, struct pipeline_bind *b);
-// The worker object of `index`, opened by the first call; by that worker's thread, or before the
+// The objects of worker `index`, by stage, opened by the first call; by that worker's thread, or before the
 // threads run.
-int pipeline_bind_worker(struct pipeline_bind *b, int index, void **worker);
+int pipeline_bind_worker(struct pipeline_bind *b, int index, void *const **worker);
 
 // ---- pipeline_queue.c: all under `lock` ----
 
@@ -275,21 +275,32 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
 // Takes up to `most` jobs, composites first or in turns, and more where they go through their steps together;
 // returns how many, at most PIPELINE_BATCH.
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most);
-// Of a stream with a state: queues the next item in order where it is there and none is at work.
-void pipeline_queue_turn(tachy_stream *s);
-// The item at `seq` has been through the model, or will not; the second time nothing happens.
-void pipeline_queue_turn_over(tachy_stream *s, int64_t seq);
 // Takes a stream's jobs out.
 void pipeline_queue_purge(struct tachy_pipeline *p, const tachy_stream *s);
 // Wakes a worker where there is work and none is on its way.
 void pipeline_queue_wake(struct tachy_pipeline *p);
 
+// ---- pipeline_turn.c: all under `lock` but for the last ----
+
+// Claims the turn of ordered span k, where it is free and the next item is parked there: up to `most` items one after
+// another are READY then. Returns how many, 0: none; seq[] are their positions.
+int pipeline_turn_claim(tachy_stream *s, int k, int64_t seq[], int most);
+// Whose turn it is takes more items: of those parked after the n that it has. Returns how many it has then.
+int pipeline_turn_extend(tachy_stream *s, int k, int64_t seq[], int n, int most);
+// Puts the next item into a queue where the turn of span k is free and it is parked there.
+void pipeline_turn_look(tachy_stream *s, int k);
+// The same for all ordered spans: a position has become a hole.
+void pipeline_turn_look_all(tachy_stream *s);
+// The items up to position `last` have had their turn in span k. Takes the lock.
+void pipeline_turn_over(tachy_stream *s, int k, int64_t last);
+// Whether the item may go into the span that writes; false: it is parked now. Takes the lock where need be.
+bool pipeline_gate(tachy_stream *s, int64_t seq);
+// Pull has gone on: queues what is parked there and may go on now. Takes the lock where need be.
+void pipeline_gate_open(tachy_stream *s);
+
 // ---- pipeline_work.c ----
 
 void *pipeline_worker_main(void *worker);
-// Orders what can be ordered and queues what can be composited. After a slot has changed or a
-// result was pulled; from any thread.
-void pipeline_advance(tachy_stream *s);
 // The item at `seq` failed in `step`; the stream ends before it. `seq` may be a position that has
 // no item: then the code is all that is kept.
 void pipeline_fail(tachy_stream *s, int64_t seq, int err);
@@ -305,8 +316,7 @@ void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot);
 // one picture a run.
 int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out);
 void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b);
-// Hands an item that has been preprocessed to the batcher; it comes back as a job PIPELINE_POST,
-// also where that fails.
+// Hands an item to the batcher of its span; it comes back as a job of the next one, also where that fails.
 void pipeline_batch_submit(tachy_stream *s, int64_t seq);
 // The stream has ended: its items wait for no others.
 void pipeline_batch_end(tachy_stream *s);
@@ -318,10 +328,14 @@ void pipeline_batch_ease(tachy_stream *s, bool small);
 // Batches have at most `n` items from now on, 1 up to tachy_pipeline.batch. Returns how many models
 // run in batches. Any thread.
 int pipeline_set_batch(struct tachy_pipeline *p, int n);
-// How full its runs were so far, for all streams that share it.
-void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use);
-// Of its runs so far, copies between host and device, ns.
-uint64_t pipeline_batch_transfer_ns(const struct pipeline_batcher *b);
+// How full its runs were so far, for all streams that share it. A session's batch is fixed and padded, so a run costs
+// the same however few pictures are in it.
+struct pipeline_batch_use {
+    int max;             // pictures a run may hold
+    int64_t runs, items; // runs, and pictures in them
+    double run_s;        // of all runs together
+};
+void pipeline_batch_use(struct pipeline_batcher *b, struct pipeline_batch_use *use);
 // Adds what the batchers' threads measured. Under `list`.
 void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all);
 
@@ -340,7 +354,7 @@ void pipeline_abort(tachy_stream *s, int err);
 void pipeline_set_workers(struct tachy_pipeline *p, int n);
 // As tachy_stream_push_at(). `breaks`: the next item starts anew, wherever it is by now.
 int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks);
-// Whether an item that is ordered now starts anew because of a position before it.
+// Whether an item whose first turn it is starts anew because of a position before it.
 bool pipeline_breaks_before(tachy_stream *s, int64_t seq);
 // Wakes whoever waits in push or pull.
 void pipeline_wake_stream(tachy_stream *s);
@@ -363,7 +377,7 @@ double pipeline_work_s(struct tachy_pipeline *p);
 // Seconds of copies between host and device so far, of the workers, or with batches of the model's
 // runs, for all streams that share the stream's task and format.
 double pipeline_transfer_s(const tachy_stream *s);
-// Seconds in the ordered part of a stream's task.
+// Seconds in a stream's ordered spans that have no workers' objects.
 double pipeline_order_s(const tachy_stream *s);
 
 // The worker steps of this stream alone; needs `figures`.
@@ -384,10 +398,6 @@ struct pipeline_times {
 // `times` may be NULL.
 int pipeline_pull_timed(tachy_stream *s, int timeout_ms, tachy_frame **frame,
                         const struct tachy_result **result, struct pipeline_times *times);
-
-// Items that may be in flight within `max_bytes` (0: default), at least 2.
-int64_t tachy_pipeline_depth(const struct tachy_video_info *in, const struct tachy_video_info *out,
-                             int workers, int64_t max_bytes);
 
 // Whether pull has something to say about its next position.
 bool pipeline_answered(const tachy_stream *s);

@@ -4,38 +4,41 @@
 
 #include <stdlib.h>
 
-// Batches larger than one split the workers' stage: a worker preprocesses an item into tensors of
-// its own and submits it; a batcher, which collects across all streams of one model, runs the
-// model on its own threads; what comes out goes back into the workers' queue for postprocess.
+// Batches larger than one: a worker takes an item up to the stage that batches (tachy_item.apart: its tensors are the
+// item's) and submits its regions; a batcher, which collects across all streams of one model, runs the stage on its own
+// threads; then the item goes back into the workers' queue for the next span.
 
 enum { QUIET_S = 10 }; // without a shortage of memory, before larger batches are tried again
 
 struct pipeline_batcher {
     struct pipeline_batcher *next; // in the pipeline's list, under `join`
     struct tachy_pipeline *pipeline;
-    const struct tachy_task_ops *ops;
+    const struct tachy_stage_ops *ops;
+    int index;      // of the stage in its tasks
+    size_t item_at; // of its bytes in their items
     char *key;
     int binds; // that use it
     tachy_batcher *batcher;
     int nb_engines, most;
-    void **engine;           // the task's, one for each thread of the batcher
+    void **engine;           // the stage's objects for batches, one for each thread of the batcher
     struct tachy_prof **prof; // the same
     pthread_mutex_t lock;    // guards the next two
     struct tachy_backoff backoff;
     int eased; // streams that ask for batches of half the size
 };
 
-// Both eyes of an item went through the model, or one of them failed.
+// All regions of an item went through the stage, or one of them failed.
 static void item_back(tachy_stream *s, int64_t seq)
 {
     struct tachy_pipeline *p = s->pipeline;
     struct pipeline_slot *slot = pipeline_slot(s, seq);
     bool leaving;
     slot->item.arrived = tachy_ticks();
+    slot->span++;
     pthread_mutex_lock(&p->lock);
     leaving = s->leaving;
     if (!leaving)
-        pipeline_queue_add(p, &(struct pipeline_job){s, seq, PIPELINE_POST});
+        pipeline_queue_add(p, &(struct pipeline_job){s, seq});
     else
         pipeline_give_up(s, slot);
     if (--s->busy == 0 && leaving)
@@ -68,7 +71,7 @@ static void measure(struct pipeline_batcher *b, const struct tachy_batch *batch,
         e->start = start + (uint64_t)i * each;
         e->end = e->start + each;
         e->wait = start - TACHY_MIN(item->arrived, start);
-        tachy_prof_add(b->prof[batch->worker], TACHY_STEP_MODEL, whose, e->start, e->end, e->wait);
+        tachy_prof_add(b->prof[batch->worker], b->ops->step, whose, e->start, e->end, e->wait);
     }
 }
 
@@ -120,38 +123,50 @@ int pipeline_set_batch(struct tachy_pipeline *p, int n)
     return found;
 }
 
-// A batch failed: its items are run one by one, so that only what is at fault fails.
-static void run_each(struct pipeline_batcher *b, const struct tachy_batch *batch,
-                     struct tachy_item *const items[], const int eyes[])
+// One call for `n` pieces, which may be of several tasks: the first one's stage answers for all.
+static int run_pieces(struct pipeline_batcher *b, const struct tachy_batch *batch, const struct tachy_piece *pieces,
+                      int n, int err[])
+{
+    struct pipeline_eye *e = batch->items[0].user;
+    struct tachy_stage *st = e->stream->bind->task->stage[b->index];
+    memset(err, 0, (size_t)n * sizeof(*err));
+    st->ops->run(st, b->engine[batch->worker], NULL, pieces, n, err);
+    for (int i = 0; i < n; i++)
+        if (err[i] < 0)
+            return err[i];
+    return TACHY_OK;
+}
+
+// A batch failed: its pieces are run one by one, so that only what is at fault fails.
+static void run_each(struct pipeline_batcher *b, const struct tachy_batch *batch, const struct tachy_piece pieces[])
 {
     for (int i = 0; i < batch->count; i++)
-        batch->items[i].err = b->ops->batch_model(b->engine[batch->worker], &items[i], &eyes[i], 1);
+        run_pieces(b, batch, &pieces[i], 1, &batch->items[i].err);
 }
 
 static int run_batch(void *user, const struct tachy_batch *batch)
 {
     struct pipeline_batcher *b = user;
-    struct tachy_item *items[TACHY_BATCH_MAX];
-    int eyes[TACHY_BATCH_MAX];
+    struct tachy_piece pieces[TACHY_BATCH_MAX];
+    int each[TACHY_BATCH_MAX];
     for (int i = 0; i < batch->count; i++) {
         struct pipeline_eye *e = batch->items[i].user;
-        items[i] = &pipeline_slot(e->stream, e->seq)->item;
-        eyes[i] = e->eye;
+        pieces[i] = (struct tachy_piece){&pipeline_slot(e->stream, e->seq)->item, e->region};
     }
     uint64_t start = tachy_ticks();
-    tachy_step_begin(TACHY_STEP_MODEL); // a retry is left out
-    int err = b->ops->batch_model(b->engine[batch->worker], items, eyes, batch->count);
+    tachy_step_begin(b->ops->step); // a retry is left out
+    int err = run_pieces(b, batch, pieces, batch->count, each);
     tachy_step_end();
     if (err == TACHY_ERR_NOMEM) {
         // The batcher brings the same items again in halves; a single one is tried once more here.
         learn(b, batch->count, true);
         if (tachy_memory_shrink(b->pipeline->memory, TACHY_HOST, SIZE_MAX) && batch->count == 1)
-            err = b->ops->batch_model(b->engine[batch->worker], items, eyes, 1);
+            err = run_pieces(b, batch, pieces, 1, each);
     } else if (err == TACHY_OK) {
         measure(b, batch, start);
         learn(b, batch->count, false);
     } else if (batch->count > 1) {
-        run_each(b, batch, items, eyes);
+        run_each(b, batch, pieces);
         err = TACHY_OK;
     }
     return err;
@@ -174,7 +189,7 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq)
     for (int eye = 0; eye < eyes; eye++) {
         if (reuse >> eye & 1)
             continue;
-        slot->eye[eye] = (struct pipeline_eye){.stream = s, .seq = seq, .eye = eye};
+        slot->eye[eye] = (struct pipeline_eye){.stream = s, .seq = seq, .region = eye};
         if (err == TACHY_OK)
             err = tachy_batcher_submit(
                 s->bind->batcher->batcher,
@@ -204,7 +219,7 @@ static void close_batcher(struct pipeline_batcher *b)
     tachy_batcher_close(&b->batcher);
     for (int i = 0; i < b->nb_engines; i++) {
         if (b->engine && b->engine[i])
-            b->ops->batch_close(b->engine[i]);
+            b->ops->worker_close(b->engine[i]);
         if (!b->prof || !b->prof[i])
             continue;
         tachy_profile_leave(b->pipeline->profile, b->prof[i]);
@@ -217,7 +232,7 @@ static void close_batcher(struct pipeline_batcher *b)
     free(b);
 }
 
-static int open_engines(struct pipeline_batcher *b, tachy_task *task)
+static int open_engines(struct pipeline_batcher *b, struct tachy_stage *st)
 {
     b->engine = calloc((size_t)b->nb_engines, sizeof(*b->engine));
     b->prof = calloc((size_t)b->nb_engines, sizeof(*b->prof));
@@ -227,13 +242,12 @@ static int open_engines(struct pipeline_batcher *b, tachy_task *task)
         err = b->prof[i] ? tachy_profile_join(b->pipeline->profile, TACHY_LANE_WORKER, b->prof[i])
                          : TACHY_ERR_NOMEM;
         if (err == TACHY_OK)
-            err = b->ops->batch_open(task, b->most, &b->engine[i]);
+            err = b->ops->worker_open(st, b->most, &b->engine[i]);
     }
     return err;
 }
 
-static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p, tachy_task *task,
-                        const char *key)
+static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p, struct tachy_stage *st)
 {
     struct pipeline_batcher *b = calloc(1, sizeof(*b));
     *out = NULL;
@@ -241,12 +255,14 @@ static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p,
         return TACHY_ERR_NOMEM;
     pthread_mutex_init(&b->lock, NULL);
     b->pipeline = p;
-    b->ops = task->ops;
+    b->ops = st->ops;
+    b->index = st->index;
+    b->item_at = st->item_at;
     b->most = p->batch;
     b->nb_engines = p->nb_workers;
-    b->key = strdup(key);
+    b->key = strdup(st->batch_key);
     tachy_backoff_init(&b->backoff, b->most, QUIET_S * (uint64_t)1000000000);
-    int err = b->key ? open_engines(b, task) : TACHY_ERR_NOMEM;
+    int err = b->key ? open_engines(b, st) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         err = tachy_batcher_open(&b->batcher,
                                  tachy_batcher_params(.max_batch = b->most, .workers = b->nb_engines,
@@ -260,6 +276,17 @@ static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p,
     return TACHY_OK;
 }
 
+// The task's stage that batches; NULL: there is none, or it is ordered.
+static struct tachy_stage *find_stage(tachy_task *task)
+{
+    for (int i = 0; i < task->nb_stages; i++) {
+        struct tachy_stage *st = task->stage[i];
+        if (st->flags & TACHY_STAGE_BATCHES && !(st->flags & TACHY_STAGE_ORDERED) && st->batch_key)
+            return st;
+    }
+    return NULL;
+}
+
 int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeline_batcher **out)
 {
     *out = NULL;
@@ -267,18 +294,17 @@ int pipeline_batch_get(struct tachy_pipeline *p, tachy_task *task, struct pipeli
         tachy_msg(p->log, TACHY_LOG_WARN, "--save-stage: pictures run one at a time in this run");
         return TACHY_OK;
     }
-    bool batches = p->batch > 1 && task->ops->batch_key && !tachy_task_recurrent(task);
-    const char *key = batches ? task->ops->batch_key(task) : NULL;
-    if (!key)
+    struct tachy_stage *st = p->batch > 1 ? find_stage(task) : NULL;
+    if (!st)
         return TACHY_OK;
     struct pipeline_batcher *b = p->batchers;
-    while (b && (b->ops != task->ops || strcmp(b->key, key)))
+    while (b && (b->ops != st->ops || b->index != st->index || b->item_at != st->item_at || strcmp(b->key, st->batch_key)))
         b = b->next;
     if (!b) {
-        int err = open_batcher(&b, p, task, key);
+        int err = open_batcher(&b, p, st);
         if (err == TACHY_ERR_MISMATCH || err == TACHY_ERR_UNSUPPORTED) {
             tachy_msg(p->log, TACHY_LOG_WARN,
-                      "model: %s takes one picture a run, so batches of %d become batches of 1", key,
+                      "model: %s takes one picture a run, so batches of %d become batches of 1", st->batch_key,
                       p->batch);
             return TACHY_OK;
         }
@@ -318,21 +344,13 @@ void pipeline_batch_figures(struct tachy_pipeline *p, struct tachy_prof *all)
             tachy_prof_merge(all, b->prof[i]);
 }
 
-void pipeline_batch_use(struct pipeline_batcher *b, struct tachy_task_batches *use)
+void pipeline_batch_use(struct pipeline_batcher *b, struct pipeline_batch_use *use)
 {
     struct tachy_batcher_stats stats;
     tachy_batcher_stats(b->batcher, &stats);
-    *use = (struct tachy_task_batches){.max = b->most, .items = (int64_t)stats.done};
+    *use = (struct pipeline_batch_use){.max = b->most, .items = (int64_t)stats.done};
     for (int i = 0; i < TACHY_BATCH_REASONS; i++)
         use->runs += (int64_t)stats.batches[i];
     for (int i = 0; i < b->nb_engines; i++)
-        use->run_s += 1e-9 * (double)atomic_load(&b->prof[i]->step[TACHY_STEP_MODEL].busy_ns);
-}
-
-uint64_t pipeline_batch_transfer_ns(const struct pipeline_batcher *b)
-{
-    uint64_t ns = 0;
-    for (int i = 0; b->ops->batch_transfer_ns && i < b->nb_engines; i++)
-        ns += b->ops->batch_transfer_ns(b->engine[i]);
-    return ns;
+        use->run_s += 1e-9 * (double)atomic_load(&b->prof[i]->step[b->ops->step].busy_ns);
 }

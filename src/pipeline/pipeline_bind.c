@@ -19,12 +19,9 @@ static bool same_input(const struct tachy_video_info *a, const struct tachy_vide
 
 static void close_bind(struct pipeline_bind *b)
 {
-    const struct tachy_task_ops *ops = b->task->ops;
     for (int i = 0; b->worker && i < b->nb_workers; i++)
-        if (b->worker[i])
-            ops->worker_close(b->worker[i]);
-    if (b->spare)
-        ops->worker_close(b->spare);
+        tachy_task_worker_close(b->task, b->worker[i].of);
+    tachy_task_worker_close(b->task, b->spare.of);
     b->task->memory = NULL;
     b->task->profile = NULL;
     free(b->worker);
@@ -46,9 +43,10 @@ static int open_bind(struct pipeline_bind **out, struct tachy_pipeline *p, tachy
     b->worker = calloc((size_t)p->nb_workers, sizeof(*b->worker));
     task->memory = p->memory;
     task->profile = p->profile;
-    int err = b->worker ? task->ops->start(task, input, &b->output) : TACHY_ERR_NOMEM;
+    int err = b->worker ? tachy_stages_start(task, input, &b->output) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
-        err = task->ops->worker_open(task, &b->spare);
+        err = tachy_task_worker_open(task, b->spare.of);
+    b->spare.open = err == TACHY_OK;
     if (err < 0) {
         close_bind(b);
         return err;
@@ -99,17 +97,21 @@ void pipeline_bind_put(struct tachy_pipeline *p, struct pipeline_bind *b)
     close_bind(b);
 }
 
-int pipeline_bind_worker(struct pipeline_bind *b, int index, void **worker)
+int pipeline_bind_worker(struct pipeline_bind *b, int index, void *const **worker)
 {
+    struct pipeline_objects *o = &b->worker[index];
     int err = TACHY_OK;
-    if (!b->worker[index]) {
+    if (!o->open) {
         pthread_mutex_lock(&b->open);
-        b->worker[index] = b->spare;
-        b->spare = NULL;
-        if (!b->worker[index])
-            err = b->task->ops->worker_open(b->task, &b->worker[index]);
+        if (b->spare.open) {
+            *o = b->spare;
+            b->spare = (struct pipeline_objects){0};
+        } else {
+            err = tachy_task_worker_open(b->task, o->of);
+        }
+        o->open = err == TACHY_OK;
         pthread_mutex_unlock(&b->open);
     }
-    *worker = b->worker[index];
+    *worker = o->of;
     return err;
 }

@@ -47,50 +47,14 @@ void pipeline_queue_wake(struct tachy_pipeline *p)
 
 void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job)
 {
-    bool late = job->part != PIPELINE_INFER;
-    struct pipeline_queue *q = late ? &p->composite : &p->infer;
     tachy_stream *s = job->stream;
+    bool late = pipeline_slot(s, job->seq)->span > 0;
+    struct pipeline_queue *q = late ? &p->composite : &p->infer;
     *at(q, q->tail++) = *job;
     s->busy++;
     *(late ? &s->to_composite : &s->to_infer) += 1;
     atomic_fetch_add(&p->ready, 1);
     pipeline_queue_wake(p);
-}
-
-// Whether the next item in order waits. Positions without one are passed.
-static bool finds_turn(tachy_stream *s)
-{
-    while (s->next_turn < atomic_load(&s->next_push)) {
-        int state = atomic_load(&pipeline_slot(s, s->next_turn)->state);
-        int64_t pulled = atomic_load(&s->next_pull);
-        if (pulled > s->next_turn) { // the slot may be another position's by now
-            s->next_turn = pulled;
-            continue;
-        }
-        if (state == SLOT_QUEUED)
-            return true;
-        if (state == SLOT_FILLING || (state == SLOT_FREE && atomic_load(&s->end) == INT64_MAX))
-            return false;
-        s->next_turn++;
-    }
-    return false;
-}
-
-void pipeline_queue_turn(tachy_stream *s)
-{
-    if (s->in_turn || s->leaving || !finds_turn(s))
-        return;
-    s->in_turn = true;
-    pipeline_queue_add(s->pipeline, &(struct pipeline_job){s, s->next_turn, PIPELINE_INFER});
-}
-
-void pipeline_queue_turn_over(tachy_stream *s, int64_t seq)
-{
-    if (!s->in_turn || s->next_turn != seq)
-        return;
-    s->in_turn = false;
-    s->next_turn++;
-    pipeline_queue_turn(s);
 }
 
 int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int most)
@@ -122,7 +86,7 @@ static void purge(struct tachy_pipeline *p, struct pipeline_queue *q, const tach
             continue;
         }
         job.stream->busy--;
-        *(job.part == PIPELINE_INFER ? &job.stream->to_infer : &job.stream->to_composite) -= 1;
+        *(q == &p->infer ? &job.stream->to_infer : &job.stream->to_composite) -= 1;
         atomic_fetch_sub(&p->ready, 1);
     }
     q->tail = to;

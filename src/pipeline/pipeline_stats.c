@@ -8,7 +8,7 @@ void pipeline_sample(tachy_stream *s, uint64_t now)
     int64_t pushed = atomic_load(&s->next_push), next = atomic_load(&s->next_pull);
     int64_t held = next ? next - 1 : 0; // the pulled one stays
     int64_t made = atomic_load(&s->nb_done) - atomic_load(&s->nb_pulled);
-    tachy_sample_add(s->order_prof->samples,
+    tachy_sample_add(s->sample_prof->samples,
                      &(struct tachy_sample){
                          .time = now,
                          .bytes = (uint64_t)atomic_load(&s->inputs) * s->in_bytes +
@@ -31,9 +31,16 @@ void pipeline_queues(const tachy_stream *s, struct tachy_queues *q)
         .to_composite = atomic_load(&s->to_composite),
         .to_write = made,
         .in_flight = TACHY_MAX(pushed - next, 0),
-        .capacity = s->depth,
+        .capacity = s->bounds.depth,
         .bytes = atomic_load(&s->inputs) * (int64_t)s->in_bytes + made * (int64_t)s->out_bytes,
     };
+}
+
+static void merge_turns(const tachy_stream *s, struct tachy_prof *sum)
+{
+    for (int k = s->first_turn; k < s->nb_spans; k++)
+        if (s->turn[k].prof)
+            tachy_prof_merge(sum, s->turn[k].prof);
 }
 
 void pipeline_merge(tachy_pipeline *p, struct tachy_prof *sum)
@@ -43,9 +50,8 @@ void pipeline_merge(tachy_pipeline *p, struct tachy_prof *sum)
     pthread_mutex_lock(&p->list);
     if (p->left)
         tachy_prof_merge(sum, p->left);
-    for (tachy_stream *s = p->streams; s; s = s->after)
-        if (s->order_prof)
-            tachy_prof_merge(sum, s->order_prof);
+    for (tachy_stream *s = p->streams; s; s = s->next)
+        merge_turns(s, sum);
     pipeline_batch_figures(p, sum);
     pthread_mutex_unlock(&p->list);
 }
@@ -67,8 +73,7 @@ void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum)
 {
     for (int i = 0; i < s->pipeline->nb_workers; i++)
         tachy_prof_merge(sum, s->figures[i]);
-    if (s->order_prof)
-        tachy_prof_merge(sum, s->order_prof);
+    merge_turns(s, sum);
 }
 
 void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps)
@@ -103,32 +108,29 @@ double pipeline_work_s(struct tachy_pipeline *p)
     pthread_mutex_lock(&p->list);
     if (p->left)
         sum += busy_s(p->left);
-    for (tachy_stream *s = p->streams; s; s = s->after)
-        if (s->order_prof)
-            sum += busy_s(s->order_prof);
+    for (tachy_stream *s = p->streams; s; s = s->next)
+        for (int k = s->first_turn; k < s->nb_spans; k++)
+            sum += s->turn[k].prof ? busy_s(s->turn[k].prof) : 0;
     pthread_mutex_unlock(&p->list);
     return sum;
 }
 
 double pipeline_transfer_s(const tachy_stream *s)
 {
-    struct pipeline_bind *b = s->bind;
-    const struct tachy_task_ops *ops = b->task->ops;
+    const tachy_task *t = s->bind->task;
     uint64_t ns = 0;
-    if (b->batcher)
-        return (double)pipeline_batch_transfer_ns(b->batcher) * 1e-9;
-    pthread_mutex_lock(&b->open);
-    for (int i = 0; ops->transfer_ns && i < b->nb_workers; i++)
-        if (b->worker[i])
-            ns += ops->transfer_ns(b->worker[i]);
-    pthread_mutex_unlock(&b->open);
+    for (int i = 0; i < t->nb_stages; i++)
+        ns += atomic_load(&t->stage[i]->transfer_ns);
     return (double)ns * 1e-9;
 }
 
 double pipeline_order_s(const tachy_stream *s)
 {
-    const struct tachy_prof *p = s->order_prof;
-    return p ? (double)atomic_load(&p->step[TACHY_STEP_POSTPROCESS].busy_ns) * 1e-9 : 0;
+    double sum = 0;
+    for (int k = s->first_turn; k < s->nb_spans; k++)
+        if (s->turn[k].prof)
+            sum += (double)atomic_load(&s->turn[k].prof->step[TACHY_STEP_POSTPROCESS].busy_ns) * 1e-9;
+    return sum;
 }
 
 void tachy_stream_stats(const tachy_stream *s, struct tachy_stream_stats *out)

@@ -10,17 +10,13 @@
 
 // ---- One item ----
 
-static struct tachy_prof_item whose(const struct tachy_item *item)
-{
-    return (struct tachy_prof_item){item->result.frame_id, item->stream};
-}
-
 static void measure(struct pipeline_worker *w, tachy_stream *s, enum tachy_step step,
                     const struct tachy_item *item, uint64_t start, uint64_t end, uint64_t wait)
 {
-    tachy_prof_add(w->prof, step, whose(item), start, end, wait);
+    struct tachy_prof_item whose = {item->result.frame_id, item->stream};
+    tachy_prof_add(w->prof, step, whose, start, end, wait);
     if (s->figures)
-        tachy_prof_add(s->figures[w->index], step, whose(item), start, end, wait);
+        tachy_prof_add(s->figures[w->index], step, whose, start, end, wait);
 }
 
 static void set_state(struct pipeline_slot *slot, enum slot_state state)
@@ -35,7 +31,7 @@ static void drop_input(tachy_stream *s, struct tachy_item *item)
     if (!item->in)
         return;
     tachy_frame_unref(&item->in);
-    if (atomic_fetch_sub(&s->inputs, 1) >= s->inputs_max)
+    if (atomic_fetch_sub(&s->inputs, 1) >= s->bounds.inputs_max)
         pipeline_event_wake(&s->space);
 }
 
@@ -55,12 +51,6 @@ void pipeline_give_up(tachy_stream *s, struct pipeline_slot *slot)
     set_state(slot, SLOT_DONE);
 }
 
-static void make_hole(tachy_stream *s, struct pipeline_slot *slot)
-{
-    drop_input(s, &slot->item);
-    set_state(slot, SLOT_HOLE);
-}
-
 void pipeline_fail(tachy_stream *s, int64_t seq, int err)
 {
     pthread_mutex_lock(&s->fail);
@@ -71,144 +61,18 @@ void pipeline_fail(tachy_stream *s, int64_t seq, int err)
     pthread_mutex_unlock(&s->fail);
 }
 
-void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *step, int err)
+void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *stage, int err)
 {
     struct pipeline_slot *slot = pipeline_slot(s, seq);
     if (!atomic_load(&s->err))
         tachy_msg(s->pipeline->log, TACHY_LOG_ERR, "%s%sframe %lld: %s failed (%s)",
                   s->name ? s->name : "", s->name ? ": " : "", (long long)slot->item.result.frame_id,
-                  step, tachy_err_text(err));
+                  stage, tachy_err_text(err));
     pipeline_fail(s, seq, err);
     drop_input(s, &slot->item);
     slot->err = err;
     set_state(slot, SLOT_DONE);
     pipeline_wake_stream(s);
-}
-
-static bool wanted(const tachy_stream *s, struct tachy_item *item, enum tachy_step next)
-{
-    return !s->policy || !s->policy->wanted || s->policy->wanted(s->policy->user, item, next);
-}
-
-// ---- The steps ----
-
-// All eyes through preprocess, model, postprocess. *step: the one that failed.
-static int infer_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
-                      struct tachy_item *item, enum tachy_step *step)
-{
-    const struct tachy_task_ops *ops = s->bind->task->ops;
-    uint64_t start = tachy_ticks(), wait = start - item->arrived;
-    int eyes = s->bind->task->eyes, err;
-    if (s->state && item->anew)
-        ops->state_reset(s->state);
-    for (int eye = 0; eye < eyes; eye++) {
-        if (item->reuse >> eye & 1)
-            continue;
-        tachy_step_begin(*step = TACHY_STEP_PREPROCESS);
-        err = ops->preprocess(worker, item, eye);
-        tachy_step_end();
-        if (err < 0)
-            return err;
-        uint64_t a = tachy_ticks();
-        tachy_step_begin(*step = TACHY_STEP_MODEL);
-        err = ops->model(worker, item, eye);
-        tachy_step_end();
-        if (err < 0)
-            return err;
-        uint64_t b = tachy_ticks();
-        tachy_step_begin(*step = TACHY_STEP_POSTPROCESS);
-        err = ops->postprocess(worker, item, eye);
-        tachy_step_end();
-        if (err < 0)
-            return err;
-        uint64_t c = tachy_ticks();
-        measure(w, s, TACHY_STEP_PREPROCESS, item, start, a, wait);
-        measure(w, s, TACHY_STEP_MODEL, item, a, b, 0);
-        measure(w, s, TACHY_STEP_POSTPROCESS, item, b, c, 0);
-        start = c;
-        wait = 0;
-        if (s->bind->task->save) {
-            err = tachy_stage_save_item(s->bind->task->save, s->bind->task, worker, item, eye,
-                                        &s->bind->input);
-            if (err < 0)
-                return err;
-            start = tachy_ticks();
-        }
-    }
-    item->arrived = start;
-    return TACHY_OK;
-}
-
-// With batches: every eye into the item's own tensors ...
-static int preprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
-                           struct tachy_item *item)
-{
-    const struct tachy_task_ops *ops = s->bind->task->ops;
-    uint64_t start = tachy_ticks(), wait = start - item->arrived;
-    for (int eye = 0; eye < s->bind->task->eyes; eye++) {
-        if (item->reuse >> eye & 1)
-            continue;
-        tachy_step_begin(TACHY_STEP_PREPROCESS);
-        int err = ops->batch_preprocess(worker, item, eye);
-        tachy_step_end();
-        uint64_t end = tachy_ticks();
-        if (err < 0)
-            return err;
-        measure(w, s, TACHY_STEP_PREPROCESS, item, start, end, wait);
-        start = end;
-        wait = 0;
-    }
-    return TACHY_OK;
-}
-
-// ... and out of them.
-static int postprocess_eyes(struct pipeline_worker *w, void *worker, tachy_stream *s,
-                            struct pipeline_slot *slot)
-{
-    const struct tachy_task_ops *ops = s->bind->task->ops;
-    struct tachy_item *item = &slot->item;
-    uint64_t start = tachy_ticks(), wait = start - item->arrived;
-    for (int eye = 0; eye < s->bind->task->eyes; eye++) {
-        const struct pipeline_eye *e = &slot->eye[eye];
-        if (item->reuse >> eye & 1)
-            continue;
-        tachy_step_begin(TACHY_STEP_POSTPROCESS);
-        int err = ops->batch_postprocess(worker, item, eye);
-        tachy_step_end();
-        uint64_t end = tachy_ticks();
-        if (err < 0)
-            return err;
-        if (s->figures) // the batch's own thread has counted it for all streams
-            tachy_prof_add(s->figures[w->index], TACHY_STEP_MODEL, whose(item), e->start, e->end,
-                           e->wait);
-        measure(w, s, TACHY_STEP_POSTPROCESS, item, start, end, wait);
-        start = end;
-        wait = 0;
-    }
-    item->arrived = start;
-    return TACHY_OK;
-}
-
-static void composite(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
-{
-    tachy_stream *s = job->stream;
-    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
-    struct tachy_item *item = &slot->item;
-    if (!wanted(s, item, TACHY_STEP_COMPOSITE)) {
-        make_hole(s, slot);
-        return;
-    }
-    uint64_t start = tachy_ticks();
-    tachy_step_begin(TACHY_STEP_COMPOSITE);
-    int err = s->bind->task->ops->composite(worker, item);
-    tachy_step_end();
-    uint64_t end = tachy_ticks();
-    measure(w, s, TACHY_STEP_COMPOSITE, item, start, end, start - item->arrived);
-    item->arrived = end;
-    if (err < 0)
-        pipeline_item_failed(s, job->seq, tachy_step_name(TACHY_STEP_COMPOSITE), err);
-    else
-        finish(s, slot);
 }
 
 // What holds of the decoded picture once its pixels are not needed.
@@ -218,259 +82,325 @@ static void keep_head(struct tachy_item *item)
     memset(item->head.data, 0, sizeof(item->head.data));
 }
 
-// What a worker does first: all steps, or with batches what comes before the model.
-static int first_steps(struct pipeline_worker *w, void *worker, tachy_stream *s,
-                       struct tachy_item *item, enum tachy_step *step)
-{
-    *step = TACHY_STEP_PREPROCESS;
-    return s->bind->batcher ? preprocess_eyes(w, worker, s, item)
-                            : infer_eyes(w, worker, s, item, step);
-}
-
-// The item has gone through the model and what belongs to it. Returns whether it is to be composited at once.
-static bool inferred(const struct pipeline_job *job)
-{
-    tachy_stream *s = job->stream;
-    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
-    const struct tachy_task_ops *ops = s->bind->task->ops;
-    if (!s->keeps_input) {
-        keep_head(&slot->item);
-        drop_input(s, &slot->item);
-    }
-    bool near = job->seq < atomic_load(&s->next_pull) + s->near;
-    if (!s->ordered && !ops->composite)
-        finish(s, slot);
-    else if (!s->ordered && near)
-        return true;
-    else
-        set_state(slot, SLOT_INFERRED);
-    return false;
-}
-
 static bool all_reused(const tachy_stream *s, const struct tachy_item *item)
 {
     return item->reuse == (1u << s->bind->task->eyes) - 1;
 }
 
-// The next frame of a recurrent stream may begin. Also after what ended an item before the model.
-static void end_turn(const struct pipeline_job *job)
-{
-    tachy_stream *s = job->stream;
-    if (!s->state || job->part != PIPELINE_INFER)
-        return;
-    tachy_pipeline_delay();
-    pthread_mutex_lock(&s->pipeline->lock);
-    pipeline_queue_turn_over(s, job->seq);
-    pthread_mutex_unlock(&s->pipeline->lock);
-}
+// ---- Items that a worker carries together ----
 
-static void infer(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
-{
-    tachy_stream *s = job->stream;
-    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
-    if (!wanted(s, &slot->item, TACHY_STEP_PREPROCESS)) {
-        end_turn(job); // while pull cannot go past it
-        make_hole(s, slot);
-        return;
-    }
-    enum tachy_step step;
-    int err = first_steps(w, worker, s, &slot->item, &step);
-    // A state has gone on: its frame cannot come again.
-    if (err == TACHY_ERR_NOMEM && !s->state && tachy_memory_shrink(s->pipeline->memory, TACHY_HOST, SIZE_MAX))
-        err = first_steps(w, worker, s, &slot->item, &step);
-    if (err == TACHY_OK && s->after_model)
-        err = s->after_model(s->after_user, s->state, slot->item.result.frame_id);
-    if (err < 0) {
-        pipeline_item_failed(s, job->seq, tachy_step_name(step), err);
-    } else if (s->bind->batcher && !all_reused(s, &slot->item)) {
-        pipeline_batch_submit(s, job->seq);
-    } else {
-        end_turn(job); // before it is composited
-        if (inferred(job))
-            composite(w, worker, job);
-    }
-}
-
-// The item comes back from a batch.
-static void post(struct pipeline_worker *w, void *worker, const struct pipeline_job *job)
-{
-    tachy_stream *s = job->stream;
-    struct pipeline_slot *slot = pipeline_slot(s, job->seq);
-    enum tachy_step step = TACHY_STEP_MODEL;
-    int err = atomic_load(&slot->batch_err);
-    if (err == TACHY_OK) {
-        step = TACHY_STEP_POSTPROCESS;
-        err = postprocess_eyes(w, worker, s, slot);
-    }
-    if (err < 0)
-        pipeline_item_failed(s, job->seq, tachy_step_name(step), err);
-    else if (inferred(job))
-        composite(w, worker, job);
-}
-
-static void work(struct pipeline_worker *w, const struct pipeline_job *job)
-{
-    tachy_stream *s = job->stream;
-    if (pipeline_given_up(s, job->seq)) {
-        pipeline_give_up(s, pipeline_slot(s, job->seq));
-        end_turn(job);
-        return;
-    }
-    void *worker;
-    int err = pipeline_bind_worker(s->bind, w->index, &worker);
-    if (err < 0)
-        pipeline_item_failed(s, job->seq, "opening a worker of the task", err);
-    else if (job->part == PIPELINE_COMPOSITE)
-        composite(w, worker, job);
-    else if (job->part == PIPELINE_POST)
-        post(w, worker, job);
-    else
-        infer(w, worker, job);
-    end_turn(job);
-}
-
-// ---- Several items at once ----
-
-// Jobs of one stream and part; those that are over leave it.
+// Of one stream, all at one span; those that are over or parked leave it. An item alone is a group of one.
 struct group {
     struct pipeline_worker *w;
-    void *worker;
     tachy_stream *s;
-    enum tachy_step next; // preprocess or composite
+    void *const *worker;
+    int k; // the span
     int n;
-    struct member {
-        const struct pipeline_job *job;
-        struct tachy_item *item;
-        int err;
-        enum tachy_step step; // that the item is at
-    } of[PIPELINE_BATCH];
+    int64_t seq[PIPELINE_BATCH];
+    struct tachy_item *item[PIPELINE_BATCH];
+    int err[PIPELINE_BATCH];
+    const struct tachy_stage *at[PIPELINE_BATCH];
+    uint64_t begun; // of the stages that run, ticks
+    bool waited;    // what the items waited for before this span has been counted
 };
 
-static void add_member(struct group *g, const struct pipeline_job *job)
+static struct pipeline_slot *slot_of(const struct group *g, int i) { return pipeline_slot(g->s, g->seq[i]); }
+
+static const struct pipeline_span *span_of(const struct group *g) { return &g->s->span[g->k]; }
+
+// The members are those at g->seq.
+static void set_members(struct group *g, int n)
 {
-    g->of[g->n++] = (struct member){.job = job, .item = &pipeline_slot(g->s, job->seq)->item};
+    g->n = n;
+    for (int i = 0; i < n; i++) {
+        g->item[i] = &slot_of(g, i)->item;
+        g->err[i] = TACHY_OK;
+        g->at[i] = NULL;
+    }
 }
 
 // Leaves those out that `stays` says no to.
-static void keep_members(struct group *g, bool (*stays)(struct group *g, struct member *m))
+static void keep_members(struct group *g, bool (*stays)(struct group *g, int i))
 {
     int n = 0;
-    for (int i = 0; i < g->n; i++)
-        if (stays(g, &g->of[i]))
-            g->of[n++] = g->of[i];
+    for (int i = 0; i < g->n; i++) {
+        if (!stays(g, i))
+            continue;
+        if (n < i) {
+            g->seq[n] = g->seq[i];
+            g->item[n] = g->item[i];
+            g->err[n] = g->err[i];
+            g->at[n] = g->at[i];
+        }
+        n++;
+    }
     g->n = n;
 }
 
-static bool goes_on(struct group *g, struct member *m)
+static bool goes_on(struct group *g, int i)
 {
-    if (!pipeline_given_up(g->s, m->job->seq))
+    if (!pipeline_given_up(g->s, g->seq[i]))
         return true;
-    pipeline_give_up(g->s, pipeline_slot(g->s, m->job->seq));
+    pipeline_give_up(g->s, slot_of(g, i));
     return false;
 }
 
-static bool is_wanted(struct group *g, struct member *m)
+static bool is_wanted(struct group *g, int i)
 {
-    if (wanted(g->s, m->item, g->next))
+    tachy_stream *s = g->s;
+    const struct pipeline_policy *p = s->policy;
+    if (p->wanted(p->user, g->item[i], g->k > 0))
         return true;
-    make_hole(g->s, pipeline_slot(g->s, m->job->seq));
-    return false;
-}
-
-static bool is_whole(struct group *g, struct member *m)
-{
-    if (m->err < 0)
-        pipeline_item_failed(g->s, m->job->seq, tachy_step_name(m->step), m->err);
-    return m->err == TACHY_OK;
-}
-
-static bool is_near(struct group *g, struct member *m) { return inferred(m->job); }
-
-// A step of those that have not failed and whose result is not taken over, each with an even share of the time.
-static void group_step(struct group *g, enum tachy_step step, int eye)
-{
-    struct member *of[PIPELINE_BATCH];
-    struct tachy_item *items[PIPELINE_BATCH];
-    int err[PIPELINE_BATCH] = {0}, n = 0;
-    for (int i = 0; i < g->n; i++) {
-        struct member *m = &g->of[i];
-        if (m->err < 0 || (step != TACHY_STEP_COMPOSITE && m->item->reuse >> eye & 1))
-            continue;
-        of[n] = m;
-        items[n++] = m->item;
+    drop_input(s, g->item[i]);
+    set_state(slot_of(g, i), SLOT_HOLE);
+    if (s->first_turn < s->nb_spans) { // an item after it may wait for this one's turn
+        pthread_mutex_lock(&s->pipeline->lock);
+        pipeline_turn_look_all(s);
+        pthread_mutex_unlock(&s->pipeline->lock);
     }
-    if (!n)
-        return;
-    uint64_t start = tachy_ticks();
-    tachy_step_begin(step);
-    g->s->bind->task->ops->group_step(g->worker, step, items, n, eye, err);
-    tachy_step_end();
-    uint64_t each = (tachy_ticks() - start) / (uint64_t)n;
-    bool waited = step == TACHY_STEP_COMPOSITE || step == TACHY_STEP_PREPROCESS;
+    return false;
+}
+
+static bool is_whole(struct group *g, int i)
+{
+    if (g->err[i] < 0)
+        pipeline_item_failed(g->s, g->seq[i], g->at[i] ? g->at[i]->ops->name : "a turn", g->err[i]);
+    return g->err[i] == TACHY_OK;
+}
+
+// It comes back from a batch, whose figures for the stream are the worker's to count.
+static bool was_run(struct group *g, int i)
+{
+    struct pipeline_slot *slot = slot_of(g, i);
+    const struct tachy_stage *st = g->s->bind->task->stage[g->s->span[g->k - 1].first];
+    int err = all_reused(g->s, g->item[i]) ? TACHY_OK : atomic_load(&slot->batch_err);
+    if (err < 0)
+        pipeline_item_failed(g->s, g->seq[i], st->ops->name, err);
+    for (int r = 0; r < g->s->bind->task->eyes && g->s->figures && err == TACHY_OK; r++)
+        if (!(g->item[i]->reuse >> r & 1)) // the batch's own thread has counted it for all streams
+            tachy_prof_add(g->s->figures[g->w->index], st->ops->step,
+                           (struct tachy_prof_item){g->item[i]->result.frame_id, g->item[i]->stream},
+                           slot->eye[r].start, slot->eye[r].end, slot->eye[r].wait);
+    return err == TACHY_OK;
+}
+
+// ---- Stages ----
+
+// Each of those that ran has an even share of the time.
+static void ran(struct tachy_stage_pass *p, const struct tachy_stage *st, const int of[], int n)
+{
+    struct group *g = p->user;
+    uint64_t end = tachy_ticks(), each = end - g->begun;
+    if (n > 1)
+        each /= (uint64_t)n;
     for (int i = 0; i < n; i++) {
-        uint64_t from = start + (uint64_t)i * each;
-        of[i]->err = err[i];
-        of[i]->step = step;
-        measure(g->w, g->s, step, items[i], from, from + each, waited ? start - items[i]->arrived : 0);
-        items[i]->arrived = start + (uint64_t)n * each;
+        struct tachy_item *item = p->items[of[i]];
+        uint64_t from = g->begun + (uint64_t)i * each;
+        if (p->err[of[i]] == TACHY_OK)
+            measure(g->w, g->s, st->ops->step, item, from, from + each, g->waited ? 0 : g->begun - TACHY_MIN(item->arrived, g->begun));
+        item->arrived = end;
+    }
+    g->waited = true;
+    g->begun = end;
+}
+
+static void save_region(struct tachy_stage_pass *p, int region)
+{
+    struct group *g = p->user;
+    tachy_task *t = p->task;
+    for (int i = 0; i < p->n; i++)
+        if (p->err[i] == TACHY_OK && !(p->items[i]->reuse >> region & 1))
+            p->err[i] = tachy_stage_save_item(t->save, t, p->worker, p->items[i], region, &g->s->bind->input);
+    g->begun = tachy_ticks();
+}
+
+// The span's stages for members from .. from + n - 1.
+static void run_stages(struct group *g, int from, int n)
+{
+    const struct pipeline_span *span = span_of(g);
+    tachy_task *t = g->s->bind->task;
+    struct tachy_stage_pass p = {
+        .task = t, .worker = g->worker, .state = g->s->state, .items = g->item + from, .n = n, .err = g->err + from,
+        .at = g->at + from, .ran = span->own ? NULL : ran, .region_done = t->save ? save_region : NULL, .user = g,
+    };
+    tachy_stage_pass(&p, span->first, span->end);
+}
+
+static void run_carried(struct group *g)
+{
+    g->begun = tachy_ticks();
+    g->waited = false;
+    run_stages(g, 0, g->n);
+    for (int i = 0; i < g->n && !span_of(g)->writes; i++) { // with what others gave back, one by one
+        if (g->err[i] != TACHY_ERR_NOMEM || !tachy_memory_shrink(g->s->pipeline->memory, TACHY_HOST, SIZE_MAX))
+            continue;
+        g->err[i] = TACHY_OK;
+        g->begun = tachy_ticks();
+        run_stages(g, i, 1);
     }
 }
 
-static void composite_group(struct group *g)
+// ---- Turns ----
+
+// Keeps what an item's regions have for later ones, or takes it over.
+static int copy_results(tachy_stream *s, struct tachy_item *item)
 {
-    g->next = TACHY_STEP_COMPOSITE;
-    keep_members(g, is_wanted);
-    group_step(g, TACHY_STEP_COMPOSITE, 0);
-    keep_members(g, is_whole);
-    for (int i = 0; i < g->n; i++)
-        finish(g->s, pipeline_slot(g->s, g->of[i].job->seq));
+    tachy_task *t = s->bind->task;
+    struct tachy_stage *st = tachy_task_copies(t);
+    int err = TACHY_OK;
+    for (int r = 0; r < t->eyes && err == TACHY_OK; r++)
+        err = item->reuse >> r & 1 ? st->ops->copy(st, item, &s->kept, r) : st->ops->copy(st, &s->kept, item, r);
+    return err;
 }
 
-static void infer_group(struct group *g)
+// Who keeps checkpoints is told of each ordered stage.
+static int tell(tachy_stream *s, const struct pipeline_span *span, int64_t frame_id)
 {
-    g->next = TACHY_STEP_PREPROCESS;
-    keep_members(g, is_wanted);
-    for (int eye = 0; eye < g->s->bind->task->eyes; eye++)
-        for (enum tachy_step step = TACHY_STEP_PREPROCESS; step <= TACHY_STEP_POSTPROCESS; step++)
-            group_step(g, step, eye);
-    for (int i = 0; i < g->n; i++) { // with what others gave back, one by one
-        struct member *m = &g->of[i];
-        if (m->err == TACHY_ERR_NOMEM && tachy_memory_shrink(g->s->pipeline->memory, TACHY_HOST, SIZE_MAX))
-            m->err = infer_eyes(g->w, g->worker, g->s, m->item, &m->step);
-    }
-    keep_members(g, is_whole);
-    keep_members(g, is_near);
-    composite_group(g);
+    int err = span->copies ? s->after(s->after_user, NULL, &s->kept, frame_id) : TACHY_OK;
+    for (int i = span->first; i < span->end && err == TACHY_OK; i++)
+        if (tachy_stage_has_state(s->bind->task->stage[i]))
+            err = s->after(s->after_user, s->bind->task->stage[i], s->state[i], frame_id);
+    return err;
 }
 
-static void work_group(struct group *g)
+static void run_turn(struct group *g, int i)
+{
+    tachy_stream *s = g->s;
+    const struct pipeline_span *span = span_of(g);
+    struct tachy_prof *prof = s->turn[g->k].prof;
+    struct tachy_item *item = g->item[i];
+    uint64_t start = g->begun = tachy_ticks();
+    g->waited = false;
+    if (g->k == s->first_turn)
+        item->anew |= pipeline_breaks_before(s, g->seq[i]);
+    if (span->copies)
+        g->err[i] = copy_results(s, item);
+    if (g->err[i] == TACHY_OK)
+        run_stages(g, i, 1);
+    if (g->err[i] == TACHY_OK && s->after)
+        g->err[i] = tell(s, span, item->result.frame_id);
+    if (!prof)
+        return;
+    uint64_t end = tachy_ticks();
+    tachy_prof_add(prof, TACHY_STEP_POSTPROCESS, (struct tachy_prof_item){item->result.frame_id, item->stream},
+                   start, end, 0);
+    item->arrived = end;
+}
+
+// ---- From span to span ----
+
+// At the begin of the span: only those that go into it stay.
+static void admit(struct group *g)
 {
     keep_members(g, goes_on);
-    int err = pipeline_bind_worker(g->s->bind, g->w->index, &g->worker);
-    for (int i = 0; i < g->n && err < 0; i++)
-        pipeline_item_failed(g->s, g->of[i].job->seq, "opening a worker of the task", err);
-    if (err < 0 || !g->n)
-        return;
-    if (g->of[0].job->part == PIPELINE_COMPOSITE)
-        composite_group(g);
-    else
-        infer_group(g);
+    if (g->k && g->s->span[g->k - 1].kind == SPAN_BATCHED)
+        keep_members(g, was_run);
+    if (g->s->policy && g->s->policy->wanted && (g->k == 0 || span_of(g)->writes))
+        keep_members(g, is_wanted);
 }
 
-// The job `i` with those behind it that go together with it.
+static void run_span(struct group *g)
+{
+    const int64_t last = g->n ? g->seq[g->n - 1] : -1; // of an ordered span
+    admit(g);
+    if (span_of(g)->kind == SPAN_CARRIED) {
+        run_carried(g);
+    } else {
+        for (int i = 0; i < g->n; i++)
+            run_turn(g, i);
+    }
+    keep_members(g, is_whole);
+    if (span_of(g)->kind == SPAN_ORDERED)
+        pipeline_turn_over(g->s, g->k, last);
+}
+
+static bool stays_with_batch(struct group *g, int i)
+{
+    if (all_reused(g->s, g->item[i]))
+        return true;
+    pipeline_batch_submit(g->s, g->seq[i]);
+    return false;
+}
+
+static bool passes_gate(struct group *g, int i) { return pipeline_gate(g->s, g->seq[i]); }
+
+// All members are parked; those whose turn it is, with others that wait right after them, are the members then.
+static void take_turn(struct group *g)
+{
+    struct tachy_pipeline *p = g->s->pipeline;
+    tachy_pipeline_delay();
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < g->n; i++)
+        atomic_store(&slot_of(g, i)->state, SLOT_PARKED);
+    int n = pipeline_turn_claim(g->s, g->k, g->seq, g->s->group);
+    pthread_mutex_unlock(&p->lock);
+    set_members(g, n);
+}
+
+// To the next span, as far as the members can go there at once.
+static void go_on(struct group *g)
+{
+    tachy_stream *s = g->s;
+    const bool drops = span_of(g)->drops;
+    if (++g->k == s->nb_spans) {
+        for (int i = 0; i < g->n; i++)
+            finish(s, slot_of(g, i));
+        g->n = 0;
+        return;
+    }
+    for (int i = 0; i < g->n; i++) {
+        slot_of(g, i)->span = g->k;
+        if (!drops || !g->item[i]->in)
+            continue;
+        keep_head(g->item[i]);
+        drop_input(s, g->item[i]);
+    }
+    if (span_of(g)->kind == SPAN_BATCHED)
+        keep_members(g, stays_with_batch);
+    else if (span_of(g)->kind == SPAN_ORDERED && g->n)
+        take_turn(g);
+    else if (span_of(g)->writes)
+        keep_members(g, passes_gate);
+}
+
+static void carry(struct group *g)
+{
+    while (g->n) {
+        if (span_of(g)->kind != SPAN_BATCHED) // else its result is taken over
+            run_span(g);
+        if (g->n)
+            go_on(g);
+    }
+}
+
+// The job `i` with those after it that go together with it, or that wait for the turn after its.
 static void work_from(struct pipeline_worker *w, const struct pipeline_job *jobs, int n, int i, bool taken[])
 {
     struct group g;
     g.w = w;
     g.s = jobs[i].stream;
+    g.k = pipeline_slot(g.s, jobs[i].seq)->span;
     g.n = 0;
     for (; i < n && g.n < g.s->group; i++) {
-        if (taken[i] || jobs[i].stream != g.s || (g.n && jobs[i].part != g.of[0].job->part))
+        if (taken[i] || jobs[i].stream != g.s || pipeline_slot(g.s, jobs[i].seq)->span != g.k)
             continue;
         taken[i] = true;
-        add_member(&g, &jobs[i]);
+        g.seq[g.n++] = jobs[i].seq;
     }
-    work_group(&g);
+    if (span_of(&g)->kind == SPAN_ORDERED && g.s->group > 1) {
+        pthread_mutex_lock(&w->pipeline->lock);
+        g.n = pipeline_turn_extend(g.s, g.k, g.seq, g.n, g.s->group);
+        pthread_mutex_unlock(&w->pipeline->lock);
+    }
+    set_members(&g, g.n);
+    int err = pipeline_bind_worker(g.s->bind, w->index, &g.worker);
+    const int64_t last = g.seq[g.n - 1];
+    for (int m = 0; m < g.n && err < 0; m++)
+        pipeline_item_failed(g.s, g.seq[m], "opening a worker of the task", err);
+    if (err == TACHY_OK)
+        carry(&g);
+    else if (span_of(&g)->kind == SPAN_ORDERED)
+        pipeline_turn_over(g.s, g.k, last);
 }
 
 // What a worker has taken, in as few groups as there can be.
@@ -478,150 +408,36 @@ static void work_all(struct pipeline_worker *w, const struct pipeline_job *jobs,
 {
     bool taken[PIPELINE_BATCH] = {0};
     for (int i = 0; i < n; i++)
-        if (jobs[i].stream->group <= 1)
-            work(w, &jobs[i]);
-        else if (!taken[i])
+        if (!taken[i])
             work_from(w, jobs, n, i, taken);
-}
-
-// ---- Order ----
-
-static int order_steps(tachy_stream *s, struct tachy_item *item)
-{
-    const struct pipeline_policy *p = s->policy;
-    int err = p && p->in_order ? p->in_order(p->user, item) : TACHY_OK;
-    return err == TACHY_OK && s->has_order ? s->bind->task->ops->order(s->order_state, item) : err;
-}
-
-// The next item in order has been inferred.
-static void order_item(tachy_stream *s, int64_t seq)
-{
-    struct pipeline_slot *slot = pipeline_slot(s, seq);
-    const struct tachy_task_ops *ops = s->bind->task->ops;
-    if (pipeline_given_up(s, seq)) {
-        pipeline_give_up(s, slot);
-        return;
-    }
-    if (s->ordered) {
-        uint64_t start = tachy_ticks();
-        tachy_step_begin(TACHY_STEP_POSTPROCESS);
-        slot->item.anew |= pipeline_breaks_before(s, seq);
-        int err = order_steps(s, &slot->item);
-        tachy_step_end();
-        uint64_t end = tachy_ticks();
-        tachy_prof_add(s->order_prof, TACHY_STEP_POSTPROCESS, whose(&slot->item), start, end, 0);
-        slot->item.arrived = end;
-        if (err == TACHY_OK && s->after_order)
-            err = s->after_order(s->after_user, s->order_state, slot->item.result.frame_id);
-        if (err < 0) {
-            pipeline_item_failed(s, seq, "ordered postprocess", err);
-            return;
-        }
-    }
-    if (ops->composite)
-        set_state(slot, SLOT_ORDERED);
-    else
-        finish(s, slot);
-}
-
-static void order_all(tachy_stream *s)
-{
-    int64_t n = atomic_load(&s->next_order);
-    while (n < atomic_load(&s->next_push)) {
-        struct pipeline_slot *slot = pipeline_slot(s, n);
-        int state = atomic_load(&slot->state);
-        int64_t pulled = atomic_load(&s->next_pull);
-        if (pulled > n) { // the slot may be another position's by now
-            n = pulled;
-            continue;
-        }
-        if (state == SLOT_FREE && atomic_load(&s->end) != INT64_MAX) // never pushed
-            set_state(slot, state = SLOT_HOLE);
-        if (state == SLOT_FREE || state == SLOT_FILLING || state == SLOT_QUEUED)
-            break;
-        if (state == SLOT_INFERRED)
-            order_item(s, n);
-        n++;
-    }
-    atomic_store(&s->next_order, n);
-}
-
-static void queue_composites(tachy_stream *s)
-{
-    struct tachy_pipeline *p = s->pipeline;
-    int64_t n = atomic_load(&s->next_composite);
-    // Each read once: a macro that reads again may see pull further on, and pass what is not ordered.
-    int64_t ordered = atomic_load(&s->next_order);
-    tachy_pipeline_delay();
-    int64_t pulled = atomic_load(&s->next_pull), limit = TACHY_MIN(ordered, pulled + s->near);
-    bool locked = false;
-    if (s->on_gpu && s->near < s->window && n - pulled > s->near / 2)
-        return; // so many are on their way: the next ones go together, when pull has got through half of them
-    for (; n < limit; n++) {
-        struct pipeline_slot *slot = pipeline_slot(s, n);
-        bool ready = atomic_load(&slot->state) == SLOT_ORDERED;
-        if (!ready || atomic_load(&s->next_pull) > n)
-            continue;
-        if (!locked)
-            pthread_mutex_lock(&p->lock);
-        locked = true;
-        if (s->leaving)
-            pipeline_give_up(s, slot);
-        else
-            pipeline_queue_add(p, &(struct pipeline_job){s, n, PIPELINE_COMPOSITE});
-    }
-    if (locked)
-        pthread_mutex_unlock(&p->lock);
-    if (limit > atomic_load(&s->next_composite))
-        atomic_store(&s->next_composite, limit);
-}
-
-void pipeline_advance(tachy_stream *s)
-{
-    tachy_pipeline_delay();
-    if (atomic_fetch_add(&s->order_work, 1))
-        return; // whoever is at it looks again
-    int seen = 1;
-    do {
-        order_all(s);
-        queue_composites(s);
-        tachy_pipeline_delay();
-    } while (!atomic_compare_exchange_strong(&s->order_work, &seen, 0));
 }
 
 // ---- The worker ----
 
-// Once for each stream of a batch.
-static void settle(const struct pipeline_job *jobs, int n)
+// Once for each stream of what was taken.
+static void wake_pulls(const struct pipeline_job *jobs, int n)
 {
-    for (int i = 0; i < n; i++) {
-        if (i + 1 < n && jobs[i + 1].stream == jobs[i].stream)
-            continue;
-        pipeline_advance(jobs[i].stream);
-        if (pipeline_answered(jobs[i].stream)) // else pull would only look and wait again
+    for (int i = 0; i < n; i++)
+        if ((i + 1 == n || jobs[i + 1].stream != jobs[i].stream) &&
+            pipeline_answered(jobs[i].stream)) // else pull would only look and wait again
             pipeline_event_wake(&jobs[i].stream->done);
-    }
 }
 
 // Under the lock: the worker touches these streams no more.
 static void give_back(struct tachy_pipeline *p, const struct pipeline_job *jobs, int n)
 {
-    if (n && jobs[0].stream->order_prof && jobs[0].stream->order_prof->samples)
+    if (n && jobs[0].stream->sample_prof && jobs[0].stream->sample_prof->samples)
         pipeline_sample(jobs[0].stream, tachy_ticks());
     for (int i = 0; i < n; i++)
         if (--jobs[i].stream->busy == 0 && jobs[i].stream->leaving)
             pthread_cond_broadcast(&p->left_one);
 }
 
-// How many jobs to take: several only of those that are done in a moment, and not more than one's
-// share.
 static int share(const struct pipeline_worker *w)
 {
     const struct tachy_pipeline *p = w->pipeline;
     int ready = atomic_load_explicit(&p->ready, memory_order_relaxed);
-    int fair = ready / p->nb_workers + 1;
-    uint64_t ns = tachy_ticks_ns(w->cost), fit = ns ? 20000 / ns : PIPELINE_BATCH;
-    return (int)TACHY_CLAMP(TACHY_MIN(fit, (uint64_t)fair), 1, (uint64_t)PIPELINE_BATCH);
+    return sched_share(ready, p->nb_workers, tachy_ticks_ns(w->cost), PIPELINE_BATCH);
 }
 
 static bool has_work(void *pipeline)
@@ -649,8 +465,6 @@ static void idle(struct pipeline_worker *w)
     p->waking = false;
 }
 
-enum { REST_US = 50, REST_MOST_US = 4000 };
-
 // Where a worker only puts work on another device it has time: behind few jobs it rests, longer and longer, until some
 // have come that go together, and nobody is woken for each of them. Of several that rest one comes by itself, the
 // others when there is enough to do: else each would find a part of what goes together. Not where frames are live.
@@ -660,7 +474,7 @@ static void rest(struct pipeline_worker *w, int done)
     struct tachy_pipeline *p = w->pipeline;
     if (!p->grouped || atomic_load_explicit(&p->prompt, memory_order_relaxed))
         return;
-    w->rest_us = done < PIPELINE_ENOUGH ? TACHY_MIN(w->rest_us * 3 / 2 + REST_US, (long)REST_MOST_US) : w->rest_us / 2;
+    w->rest_us = sched_rest(w->rest_us, done >= PIPELINE_ENOUGH);
     p->resting++;
     p->first_back = TACHY_DEF(p->first_back, w);
     bool late = false;
@@ -725,7 +539,7 @@ void *pipeline_worker_main(void *arg)
             prompt = schedule(w, false);
         tachy_device_linger(true); // jobs' contexts are kept by their streams, which cannot leave before take()
         work_all(w, jobs, n);
-        settle(jobs, n);
+        wake_pulls(jobs, n);
         tachy_device_linger(false);
         uint64_t each = (tachy_ticks() - start) / (uint64_t)n;
         w->cost = w->cost ? (3 * w->cost + each) / 4 : each;

@@ -14,10 +14,10 @@ enum {
 // Pictures that must stay until they are in order would fill the host's memory with more than one
 // decoder; there the decoder's own threads are the better use of the cores. On a GPU they wait in its
 // memory, and as many decoders work as fill the room for them.
-// Who must see frames in order, or one at a time, has one decoder.
+// Who must see frames in order as they are read has one decoder.
 static bool one_decoder(const struct run_readers *r)
 {
-    return r->resume || r->paced || live_stream_policy(r->live) || r->stream->state;
+    return r->resume || r->paced || live_stream_policy(r->live) ;
 }
 
 static int wanted_decoders(const struct run_readers *r)

@@ -111,8 +111,7 @@ static int describe_task(const struct tachy_resume *r, json_t *what)
     const tachy_task *t = r->p->task;
     json_t *settings = t->settings ? json_loads(t->settings, 0, NULL) : json_object();
     bool ok = settings && json_object_update(what, settings) == 0 &&
-              put_text(what, "task", t->ops->name) &&
-              put_text(what, "model", t->ops->describe ? t->ops->describe(t) : "");
+              put_text(what, "task", t->name) && put_text(what, "model", t->describe);
     int err = ok ? TACHY_OK : TACHY_ERR_NOMEM;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(files) && err == TACHY_OK; i++) {
         const char *path = json_string_value(json_object_get(settings, files[i]));
@@ -175,9 +174,12 @@ static int compare(const struct tachy_resume *r, json_t *was, json_t *is)
 }
 
 // Whether the task saves all that it keeps from frame to frame.
-static bool can_save(const struct tachy_task_ops *o, bool recurrent, bool frame_skip)
+static bool can_save(const tachy_task *t, bool frame_skip)
 {
-    return (!o->order || o->order_save) && (!recurrent || o->state_save) && (!frame_skip || o->kept_save);
+    for (int i = 0; i < t->nb_stages; i++)
+        if (tachy_stage_has_state(t->stage[i]) && !t->stage[i]->ops->state_save)
+            return false;
+    return !frame_skip || tachy_task_copies(t);
 }
 
 int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *p)
@@ -205,9 +207,9 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
     else if (err == TACHY_OK && json_object_set(r->job->record, "of", is) < 0)
         err = TACHY_ERR_NOMEM;
     json_decref(is);
-    if (err == TACHY_OK && !can_save(p->task->ops, tachy_task_recurrent(p->task), p->live.frame_skip))
+    if (err == TACHY_OK && !can_save(p->task, p->live.frame_skip))
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
-                         "tachy %s cannot be resumed; leave --resume out", p->task->ops->name);
+                         "tachy %s cannot be resumed; leave --resume out", p->task->name);
     if (err == TACHY_OK && p->live.mode == TACHY_RUN_LIVE)
         err = tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,
                          "a live run cannot be resumed; leave --live or --resume out");
@@ -267,36 +269,22 @@ int tachy_resume_read(struct tachy_resume *r, const tachy_frame *f)
 
 static bool is_last(const struct tachy_resume *r, int64_t frame_id) { return (frame_id + 1) % r->part == 0; }
 
-static int add(struct tachy_resume *r, int64_t id, enum checkpoint_part part, struct checkpoint_bytes *b, int err)
+static int add(struct tachy_resume *r, int64_t id, int part, struct checkpoint_bytes *b, int err)
 {
     return checkpoint_add(&r->states, id, part, b, err);
 }
 
-// The thread that orders.
-static int after_order(void *user, const void *order_state, int64_t frame_id)
-{
-    struct tachy_resume *r = user;
-    const tachy_task *t = r->p->task;
-    struct checkpoint_bytes b = {0};
-    int err = TACHY_OK;
-    if (!is_last(r, frame_id))
-        return TACHY_OK;
-    if (r->states.parts & 1u << CHECKPOINT_ORDER)
-        err = add(r, frame_id, CHECKPOINT_ORDER, &b, t->ops->order_save(order_state, &b.data, &b.size));
-    if (err == TACHY_OK && r->states.parts & 1u << CHECKPOINT_KEPT)
-        err = add(r, frame_id, CHECKPOINT_KEPT, &b,
-                  t->ops->kept_save(t, *live_stream_kept(r->live), &b.data, &b.size));
-    return err;
-}
-
-// The worker whose turn it is.
-static int after_model(void *user, const void *state, int64_t frame_id)
+// Whose turn it is.
+static int after(void *user, const struct tachy_stage *st, const void *state, int64_t frame_id)
 {
     struct tachy_resume *r = user;
     struct checkpoint_bytes b = {0};
     if (!is_last(r, frame_id))
         return TACHY_OK;
-    return add(r, frame_id, CHECKPOINT_MODEL, &b, r->p->task->ops->state_save(state, &b.data, &b.size));
+    if (st)
+        return add(r, frame_id, CHECKPOINT_STATE + st->index, &b, st->ops->state_save(state, &b.data, &b.size));
+    struct tachy_stage *copies = tachy_task_copies(r->p->task);
+    return add(r, frame_id, CHECKPOINT_KEPT, &b, copies->ops->copy_save(copies, state, &b.data, &b.size));
 }
 
 // The source's thread.
@@ -386,20 +374,19 @@ int tachy_resume_cut(struct tachy_resume *r, int64_t frame_id)
 // Gives each part to whom it belongs.
 static int load_parts(struct tachy_resume *r, tachy_stream *stream, const void *data, size_t size)
 {
-    const tachy_task *t = r->p->task;
-    struct checkpoint_bytes b[CHECKPOINT_PARTS];
+    tachy_task *t = r->p->task;
+    struct checkpoint_bytes b[CHECKPOINT_PARTS], *of = b + CHECKPOINT_STATE;
+    struct tachy_stage *copies = tachy_task_copies(t);
     unsigned parts = r->states.parts;
     int err = checkpoint_split(&r->states, data, size, b);
-    if (err == TACHY_OK && parts & 1u << CHECKPOINT_ORDER)
-        err = t->ops->order_load(stream->order_state, b[CHECKPOINT_ORDER].data, b[CHECKPOINT_ORDER].size);
-    if (err == TACHY_OK && parts & 1u << CHECKPOINT_MODEL)
-        err = t->ops->state_load(stream->state, b[CHECKPOINT_MODEL].data, b[CHECKPOINT_MODEL].size);
+    for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
+        if (parts >> (CHECKPOINT_STATE + i) & 1)
+            err = t->stage[i]->ops->state_load(stream->state[i], of[i].data, of[i].size);
     if (err == TACHY_OK && parts & 1u << CHECKPOINT_SKIP)
         err = tachy_frame_skip_load(live_stream_skip(r->live), b[CHECKPOINT_SKIP].data,
                                     b[CHECKPOINT_SKIP].size);
     if (err == TACHY_OK && parts & 1u << CHECKPOINT_KEPT)
-        err = t->ops->kept_load(t, live_stream_kept(r->live), b[CHECKPOINT_KEPT].data,
-                                b[CHECKPOINT_KEPT].size);
+        err = copies->ops->copy_load(copies, &stream->kept, b[CHECKPOINT_KEPT].data, b[CHECKPOINT_KEPT].size);
     return err;
 }
 
@@ -489,15 +476,14 @@ bool tachy_resume_all_in(const struct tachy_resume *r)
 // What the run keeps from frame to frame, and who tells it.
 static void watch(struct tachy_resume *r, tachy_stream *stream)
 {
-    if (stream->has_order)
-        r->states.parts |= 1u << CHECKPOINT_ORDER;
-    if (stream->state)
-        r->states.parts |= 1u << CHECKPOINT_MODEL;
+    const tachy_task *t = r->p->task;
+    for (int i = 0; i < t->nb_stages; i++)
+        if (tachy_stage_has_state(t->stage[i]))
+            r->states.parts |= 1u << (CHECKPOINT_STATE + i);
     if (r->p->live.frame_skip)
         r->states.parts |= 1u << CHECKPOINT_SKIP | 1u << CHECKPOINT_KEPT;
     stream->after_user = r;
-    stream->after_order = stream->ordered ? after_order : NULL;
-    stream->after_model = stream->state ? after_model : NULL;
+    stream->after = after;
     if (r->p->live.frame_skip)
         live_stream_watch(r->live, after_look, r);
 }

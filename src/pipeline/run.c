@@ -41,7 +41,7 @@ static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - star
 static void read_gpus(const struct run *r, struct tachy_summary *s)
 {
     const tachy_task *t = r->p->task;
-    s->nb_gpus = t->ops->gpus ? t->ops->gpus(t, s->gpus) : 0;
+    s->nb_gpus = tachy_task_gpus(t, s->gpus);
     for (int i = 0; i < s->nb_gpus; i++)
         s->gpus[i].frames -= r->gpus_before[i].frames;
 }
@@ -286,8 +286,7 @@ static int run_frames(struct run *r)
     atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
     read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
     r->sum->peak_memory_mib = peak_memory_mib();
-    if (r->p->task->ops->engine)
-        snprintf(r->sum->engine, sizeof(r->sum->engine), "%s", r->p->task->ops->engine(r->p->task));
+    snprintf(r->sum->engine, sizeof(r->sum->engine), "%s", r->p->task->engine);
     struct progress_state ps = {.last_ns = r->start_ns};
     report_progress(r, &ps, true);
     if (err == TACHY_OK)
@@ -302,8 +301,7 @@ static int run_controlled(struct run *r)
     tachy_system_read(&r->before, NULL);
     r->work_before_s = pipeline_work_s(r->pipeline);
     r->transfer_before_s = pipeline_transfer_s(r->stream);
-    if (r->p->task->ops->gpus)
-        r->p->task->ops->gpus(r->p->task, r->gpus_before);
+    tachy_task_gpus(r->p->task, r->gpus_before);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
@@ -359,7 +357,11 @@ static int offer_surfaces(struct run *r)
 {
     const struct tachy_surface_spec *spec = tachy_sink_surfaces(r->p->sink);
     tachy_task *t = r->p->task;
-    return spec && t->ops->surfaces ? t->ops->surfaces(t, spec) : TACHY_OK;
+    int err = TACHY_OK;
+    for (int i = 0; spec && i < t->nb_stages && err == TACHY_OK; i++)
+        if (t->stage[i]->ops->surfaces)
+            err = t->stage[i]->ops->surfaces(t->stage[i], spec);
+    return err;
 }
 
 static void close_stream(struct run *r)

@@ -31,7 +31,7 @@ static char *key_of(const struct run_light *l, int i)
         snprintf(gpu, sizeof(gpu), " | GPU %d", l->gpu[i]);
     return tachy_asprintf(
         "%s | %d cores | %s | %s %s %dx%d%s | %s %s %s crf %s preset %s%s%s", tachy_cpu_name(),
-        tachy_cpu_count(), t->ops->describe ? t->ops->describe(t) : t->ops->name,
+        tachy_cpu_count(), *t->describe ? t->describe : t->name,
         in->codec ? in->codec : "?", tachy_pix_desc(in->format)->name, in->width, in->height,
         atomic_load(&l->p->source->nvdec) ? " by NVDEC" : "",
         k->ops->name, k->params.format ? k->params.format : "",
@@ -65,13 +65,9 @@ static int measure(struct run_light *l, int i)
         .gpu_only = i > 0,
         .log = l->p->log,
     };
-    const struct tachy_task_ops *ops = l->p->task->ops;
-    const bool pins = l->nb > 1 && ops->gpu_pin;
-    if (pins)
-        ops->gpu_pin(l->p->task, l->gpu[i]);
+    l->p->task->pinned = l->nb > 1 ? i : -1;
     int err = tachy_light_measure(&p, &l->samples[i]);
-    if (pins)
-        ops->gpu_pin(l->p->task, -1);
+    l->p->task->pinned = -1;
     return err;
 }
 
@@ -99,7 +95,7 @@ void run_light_begin(struct run_light *l, const struct tachy_run_params *p, cons
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
     const tachy_task *t = p->task;
     *l = (struct run_light){.p = p, .input = &s->bind->input, .output = &s->bind->output, .group = s->group};
-    l->nb = TACHY_MAX(t->ops->gpus ? t->ops->gpus(t, share) : 0, 1);
+    l->nb = TACHY_MAX(tachy_task_gpus(t, share), 1);
     for (int i = 0; i < l->nb; i++)
         l->gpu[i] = l->nb > 1 ? share[i].gpu : 0;
     if (!p->calibrate)

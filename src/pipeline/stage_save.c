@@ -57,14 +57,22 @@ static int make_folder(const char *dir, const struct tachy_log *log)
     return err;
 }
 
+struct tachy_stage *tachy_stage_save_of(const tachy_task *task)
+{
+    for (int i = 0; i < task->nb_stages; i++)
+        if (task->stage[i]->ops->tensors)
+            return task->stage[i];
+    return NULL;
+}
+
 int tachy_stage_save_open(struct tachy_stage_save **out, const char *dir, int64_t frames,
                           const tachy_task *task, const tachy_settings *settings,
                           const struct tachy_log *log)
 {
     *out = NULL;
-    if (!task->ops->tensors)
+    if (!tachy_stage_save_of(task))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "task %s: its stages cannot be saved",
-                          task->ops->name);
+                          task->name);
     int err = make_folder(dir, log);
     if (err < 0)
         return err;
@@ -77,8 +85,8 @@ int tachy_stage_save_open(struct tachy_stage_save **out, const char *dir, int64_
     s->dir = tachy_asprintf("%s", dir);
     s->seen = calloc((size_t)frames * TACHY_MAX_EYES, sizeof(*s->seen));
     s->index = json_pack("{s:i, s:s, s:s, s:s, s:o, s:[]}", "version", STAGE_INDEX_VERSION, "tachy",
-                         tachy_version(), "task", task->ops->name, "describe",
-                         task->ops->describe ? task->ops->describe(task) : "", "settings",
+                         tachy_version(), "task", task->name, "describe",
+                         task->describe, "settings",
                          settings_json(settings), "items");
     *out = s;
     if (s->dir && s->seen && s->index)
@@ -169,7 +177,7 @@ static int put_mask(const struct tachy_stage_save *s, json_t *list, const struct
     return err;
 }
 
-static json_t *entry_of(const struct tachy_item *item, int eye, const struct tachy_task_tensors *t)
+static json_t *entry_of(const struct tachy_item *item, int eye, const struct tachy_stage_tensors *t)
 {
     const tachy_frame *f = item->in;
     json_t *o = json_pack("{s:I, s:i, s:I, s:I, s:i, s:o}", "frame", (json_int_t)f->id, "eye", eye,
@@ -197,14 +205,15 @@ static bool claim(struct tachy_stage_save *s, int64_t id, int eye, const struct 
     return mine;
 }
 
-int tachy_stage_save_item(struct tachy_stage_save *s, const tachy_task *task, void *worker,
+int tachy_stage_save_item(struct tachy_stage_save *s, const tachy_task *task, void *const worker[],
                           const struct tachy_item *item, int eye,
                           const struct tachy_video_info *input)
 {
     if (!claim(s, item->in->id, eye, input))
         return TACHY_OK;
-    struct tachy_task_tensors t = {0};
-    task->ops->tensors(worker, &t);
+    struct tachy_stage_tensors t = {0};
+    struct tachy_stage *st = tachy_stage_save_of(task);
+    st->ops->tensors(st, tachy_stage_worker(st, worker), &t);
     json_t *entry = entry_of(item, eye, &t), *planes = json_array(), *in = json_array(),
            *out = json_array(), *mask = json_array();
     int err = eye == 0 ? put_frame(s, planes, item->in) : TACHY_OK;

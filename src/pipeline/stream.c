@@ -23,7 +23,7 @@ static bool has_room(void *arg)
 {
     struct room *r = arg;
     return (r->seq < atomic_load(&r->s->next_pull) + r->limit &&
-            atomic_load(&r->s->inputs) < r->s->inputs_max) ||
+            atomic_load(&r->s->inputs) < r->s->bounds.inputs_max) ||
            over(r->s);
 }
 
@@ -59,8 +59,8 @@ static void fill(tachy_stream *s, struct tachy_item *item, tachy_frame *f)
     item->result = (struct tachy_result){.frame_id = f->id, .pts = f->pts};
     item->anew = f->discontinuity != 0;
     item->pending = item->small = false;
+    item->apart = s->bind->batcher != NULL;
     item->reuse = 0;
-    item->state = s->state;
     item->due = (struct tachy_due){.deadline = UINT64_MAX};
     atomic_fetch_add(&s->inputs, 1);
     if (s->policy && s->policy->arrived)
@@ -71,7 +71,7 @@ static void fill(tachy_stream *s, struct tachy_item *item, tachy_frame *f)
 // or another is put before it.
 static int take_priv(tachy_stream *s, struct tachy_item *item)
 {
-    size_t size = s->bind->task->ops->item_size;
+    size_t size = s->bind->task->item_size;
     if (!size)
         return TACHY_OK;
     struct pipeline_priv *p = atomic_load(&s->privs);
@@ -97,33 +97,35 @@ static void give_priv(tachy_stream *s, struct tachy_item *item)
 
 void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot)
 {
-    tachy_task_settle(s->bind->task->ops, &slot->item); // nobody asks any more how it ended
+    tachy_task_settle(s->bind->task, &slot->item); // nobody asks any more how it ended
     tachy_frame_unref(&slot->item.in);
     tachy_frame_unref(&slot->item.out);
     give_priv(s, &slot->item);
 }
 
 // Makes the filled slot known. TACHY_ERR_STATE where the stream has been ended meanwhile.
-static int publish(tachy_stream *s, int64_t seq, enum slot_state state)
+static int publish(tachy_stream *s, int64_t seq, bool hole)
 {
     struct tachy_pipeline *p = s->pipeline;
     struct pipeline_slot *slot = pipeline_slot(s, seq);
+    enum slot_state state = hole ? SLOT_HOLE : s->first_turn == 0 ? SLOT_PARKED : SLOT_READY;
     int err = TACHY_OK;
     tachy_pipeline_delay();
     pthread_mutex_lock(&p->lock);
     if (ended(s))
         err = TACHY_ERR_STATE;
-    else if (state == SLOT_QUEUED)
+    else if (!hole)
         err = take_priv(s, &slot->item);
     if (err == TACHY_OK) {
+        slot->span = 0;
         atomic_store(&slot->state, state);
         if (seq >= atomic_load_explicit(&s->next_push, memory_order_relaxed))
             atomic_store(&s->next_push, seq + 1);
-        if (s->state)
-            pipeline_queue_turn(s);
-        else if (state == SLOT_QUEUED)
-            pipeline_queue_add(p, &(struct pipeline_job){s, seq, PIPELINE_INFER});
-        if (s->order_prof && s->order_prof->samples)
+        if (state == SLOT_READY)
+            pipeline_queue_add(p, &(struct pipeline_job){s, seq});
+        else
+            pipeline_turn_look_all(s);
+        if (s->sample_prof && s->sample_prof->samples)
             pipeline_sample(s, slot->item.pushed);
     }
     pthread_mutex_unlock(&p->lock);
@@ -165,6 +167,18 @@ bool pipeline_breaks_before(tachy_stream *s, int64_t seq)
     return left < n;
 }
 
+// The stream has been ended: positions that were never pushed have no items.
+static void make_holes(tachy_stream *s)
+{
+    struct tachy_pipeline *p = s->pipeline;
+    pthread_mutex_lock(&p->lock);
+    for (int64_t n = atomic_load(&s->next_pull); n < atomic_load(&s->end); n++)
+        atomic_compare_exchange_strong(&pipeline_slot(s, n)->state, &(int){SLOT_FREE}, SLOT_HOLE);
+    pipeline_turn_look_all(s);
+    pthread_mutex_unlock(&p->lock);
+    pipeline_wake_stream(s);
+}
+
 static int push_fit(struct room *r, tachy_frame *f)
 {
     tachy_stream *s = r->s;
@@ -184,14 +198,15 @@ static int push_fit(struct room *r, tachy_frame *f)
         fill(s, &slot->item, f);
     err = r->breaks ? add_break(s, seq) : TACHY_OK;
     if (err == TACHY_OK)
-        err = publish(s, seq, f ? SLOT_QUEUED : SLOT_HOLE);
+        err = publish(s, seq, !f);
     if (err < 0) {
         if (f)
             atomic_fetch_sub(&s->inputs, 1);
         pipeline_empty_slot(s, slot);
         atomic_store(&slot->state, SLOT_FREE);
+        if (ended(s)) // meanwhile
+            make_holes(s);
     } else if (!f) {
-        pipeline_advance(s);
         pipeline_event_wake(&s->done);
     }
     return err;
@@ -212,12 +227,9 @@ static void end_stream(tachy_stream *s)
     pthread_mutex_lock(&s->pipeline->lock);
     if (!ended(s))
         atomic_store(&s->end, atomic_load(&s->next_push));
-    if (s->state)
-        pipeline_queue_turn(s); // passes what was never pushed
     pthread_mutex_unlock(&s->pipeline->lock);
     pipeline_batch_end(s);
-    pipeline_advance(s); // passes the positions that were never pushed
-    pipeline_wake_stream(s);
+    make_holes(s);
 }
 
 int tachy_stream_push(tachy_stream *s, tachy_frame *f)
@@ -228,7 +240,7 @@ int tachy_stream_push(tachy_stream *s, tachy_frame *f)
         end_stream(s);
         return TACHY_OK;
     }
-    int err = push(&(struct room){s, s->next_seq, s->depth, .in_order = true}, f);
+    int err = push(&(struct room){s, s->next_seq, s->bounds.depth, .in_order = true}, f);
     if (err == TACHY_OK)
         s->next_seq++;
     return err;
@@ -241,7 +253,7 @@ int tachy_stream_push_at(tachy_stream *s, tachy_frame *f, int64_t seq)
 
 int pipeline_push_at(tachy_stream *s, tachy_frame *f, int64_t seq, bool breaks)
 {
-    return push(&(struct room){s, seq, s->window, .breaks = breaks}, f);
+    return push(&(struct room){s, seq, s->bounds.window, .breaks = breaks}, f);
 }
 
 // ---- Pull ----
@@ -276,8 +288,7 @@ static void pass(tachy_stream *s, int64_t n)
     atomic_store(&s->next_pull, n + 1);
     if (atomic_load(&s->space_at) <= n + 1)
         pipeline_event_wake(&s->space);
-    if (s->near < s->window && atomic_load(&s->next_composite) < atomic_load(&s->next_order))
-        pipeline_advance(s);
+    pipeline_gate_open(s);
     if (n + 1 >= atomic_load(&s->end))
         pipeline_news(s->pipeline);
     if (s->policy && s->policy->passed)
@@ -315,9 +326,9 @@ static int next_done(tachy_stream *s, int timeout_ms, int64_t *at)
 // The item at `n` is done but for what its composite may have left to another device.
 static int settle(tachy_stream *s, int64_t n)
 {
-    int err = tachy_task_settle(s->bind->task->ops, &pipeline_slot(s, n)->item);
+    int err = tachy_task_settle(s->bind->task, &pipeline_slot(s, n)->item);
     if (err < 0)
-        pipeline_item_failed(s, n, tachy_step_name(TACHY_STEP_COMPOSITE), err);
+        pipeline_item_failed(s, n, "waiting for a device", err);
     return err;
 }
 

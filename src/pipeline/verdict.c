@@ -57,12 +57,9 @@ static void read_system(struct tachy_verdict_in *in, const struct tachy_system *
 
 static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
 {
-    struct tachy_task_batches b = {0};
-    const tachy_task *task = s->bind->task;
+    struct pipeline_batch_use b = {0};
     if (s->bind->batcher)
         pipeline_batch_use(s->bind->batcher, &b);
-    else if (task->ops->batches)
-        task->ops->batches(task, &b);
     in->batch.max = b.max;
     in->batch.runs = b.runs;
     in->batch.items = b.items;

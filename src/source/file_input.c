@@ -283,7 +283,7 @@ int file_input_open(struct file_input *in, const char *url, struct tachy_rationa
     int e = avformat_open_input(&in->fmt, in->name, sequence, &options);
     av_dict_free(&options);
     if (e < 0) {
-        err = e == AVERROR_EXIT ? TACHY_OK : file_list_failed(in, url, log);
+        err = file_list_failed(in, e, url, log);
         return err < 0 ? err : open_failed(in, url, e, log);
     }
     if (is_text_art(in->fmt->iformat))

@@ -136,17 +136,30 @@ int file_list_refused(const struct file_input *in, const char *url, const struct
                       "%s: names %s, which does not lie below its own folder; only what does is opened", url, in->refused);
 }
 
-int file_list_failed(struct file_input *in, const char *url, const struct tachy_log *log)
+// The format of the input by its beginning, which is read again; NULL: not known.
+static const AVInputFormat *probe_again(struct file_input *in)
+{
+    AVFormatContext *fmt = file_context(in);
+    AVIOContext *pb = in->pb;
+    const AVInputFormat *f = NULL;
+    file_input_wait(in);
+    if (fmt && (pb || avio_open2(&pb, in->name, AVIO_FLAG_READ, &fmt->interrupt_callback, NULL) >= 0))
+        av_probe_input_buffer2(pb, &f, in->name, NULL, 0, 0);
+    if (!in->pb)
+        avio_closep(&pb);
+    if (fmt)
+        fmt->pb = NULL;
+    avformat_free_context(fmt);
+    return f;
+}
+
+int file_list_failed(struct file_input *in, int e, const char *url, const struct tachy_log *log)
 {
     if (in->refused)
         return file_list_refused(in, url, log);
-    AVIOContext *pb = in->pb;
-    const AVInputFormat *f = NULL;
-    if (!pb && avio_open2(&pb, in->name, AVIO_FLAG_READ, NULL, NULL) < 0)
+    if (e != AVERROR(EINVAL)) // what a format that is not on the whitelist ends with
         return TACHY_OK;
-    av_probe_input_buffer2(pb, &f, in->name, NULL, 0, 0);
-    if (!in->pb)
-        avio_closep(&pb);
+    const AVInputFormat *f = probe_again(in);
     const struct list_format *l = f ? find_list(f->name) : NULL;
     if (!l || (in->list && !strcmp(in->list, l->demuxer)))
         return TACHY_OK;

@@ -48,7 +48,7 @@ AVFormatContext *file_context(struct file_input *in);
 void file_input_wait(struct file_input *in);
 // av_read_frame() with that.
 int file_input_read(struct file_input *in, AVPacket *packet);
-// Says that in->silent ended it. TACHY_ERR_AGAIN.
+// Logs that in->silent ended it. TACHY_ERR_AGAIN.
 int file_input_silent(const struct file_input *in, const char *url, const struct tachy_log *log);
 
 // file_lists.c: formats that name other files.
@@ -59,8 +59,8 @@ const char *file_list_by_name(const char *url);
 // Makes in->fmt, before it is opened, refuse lists that the address does not say, and what they may not name.
 // TACHY_ERR_NOMEM.
 int file_list_guard(struct file_input *in);
-// Where opening failed: TACHY_OK, or the sentence and code if it was for one of these reasons.
-int file_list_failed(struct file_input *in, const char *url, const struct tachy_log *log);
+// Where opening failed with FFmpeg's code `e`: TACHY_OK, or the sentence and code if it was for one of these reasons.
+int file_list_failed(struct file_input *in, int e, const char *url, const struct tachy_log *log);
 // The sentence and code for in->refused.
 int file_list_refused(const struct file_input *in, const char *url, const struct tachy_log *log);
 

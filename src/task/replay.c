@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const names[TACHY_STAGE_COUNT] = {"preprocess", "engine", "postprocess"};
+static const char *const names[TACHY_REPLAY_COUNT] = {"preprocess", "engine", "postprocess"};
 
-const char *tachy_stage_name(enum tachy_stage s)
+const char *tachy_replay_stage_name(enum tachy_replay_stage s)
 {
-    return (unsigned)s < TACHY_STAGE_COUNT ? names[s] : "?";
+    return (unsigned)s < TACHY_REPLAY_COUNT ? names[s] : "?";
 }
 
 // The settings, the task, and one worker of it.
@@ -23,14 +23,14 @@ static int open_worker(struct replay *r)
         err = tachy_task_open(&r->task, name ? name : "?", r->settings, r->p->log);
     if (err < 0)
         return err;
-    const struct tachy_task_ops *ops = r->task->ops;
-    if (!ops->tensors)
-        return tachy_fail(r->p->log, TACHY_ERR_UNSUPPORTED, "task %s: cannot be replayed", ops->name);
-    err = ops->start(r->task, &r->input, &out);
+    tachy_task *t = r->task;
+    if (!tachy_stage_save_of(t))
+        return tachy_fail(r->p->log, TACHY_ERR_UNSUPPORTED, "task %s: cannot be replayed", t->name);
+    err = tachy_stages_start(t, &r->input, &out);
     if (err == TACHY_OK)
-        err = ops->worker_open(r->task, &r->worker);
-    r->item.priv = err == TACHY_OK && ops->item_size ? calloc(1, ops->item_size) : NULL;
-    if (err == TACHY_OK && ops->item_size && !r->item.priv)
+        err = tachy_task_worker_open(t, r->worker);
+    r->item.priv = err == TACHY_OK && t->item_size ? calloc(1, t->item_size) : NULL;
+    if (err == TACHY_OK && t->item_size && !r->item.priv)
         err = TACHY_ERR_NOMEM;
     return err;
 }
@@ -39,12 +39,9 @@ static void close_worker(struct replay *r)
 {
     if (!r->task)
         return;
-    const struct tachy_task_ops *ops = r->task->ops;
-    if (r->item.priv && ops->item_close)
-        ops->item_close(r->item.priv);
+    tachy_task_item_close(r->task, r->item.priv);
     free(r->item.priv);
-    if (r->worker)
-        ops->worker_close(r->worker);
+    tachy_task_worker_close(r->task, r->worker);
     tachy_task_close(&r->task);
 }
 
@@ -66,13 +63,14 @@ static int ready(struct replay *r, const struct replay_item *i)
 {
     r->item.in = i->frame;
     r->item.result = (struct tachy_result){.frame_id = i->frame->id, .pts = i->frame->pts};
-    r->task->ops->tensors(r->worker, &r->tensors);
+    struct tachy_stage *st = tachy_stage_save_of(r->task);
+    st->ops->tensors(st, tachy_stage_worker(st, r->worker), &r->tensors);
     if (i->eye >= r->task->eyes)
         return tachy_fail(r->p->log, TACHY_ERR_MISMATCH, "%s: frame %lld has no eye %d", r->p->dir,
                           (long long)i->frame->id, i->eye);
-    if (r->p->stage == TACHY_STAGE_ENGINE)
+    if (r->p->stage == TACHY_REPLAY_ENGINE)
         return fill(r, i, r->tensors.in, r->tensors.n_in);
-    if (r->p->stage == TACHY_STAGE_POSTPROCESS) {
+    if (r->p->stage == TACHY_REPLAY_POSTPROCESS) {
         if (r->tensors.placement)
             *r->tensors.placement = i->placement;
         return fill(r, i, r->tensors.out, r->tensors.n_out);
@@ -80,17 +78,20 @@ static int ready(struct replay *r, const struct replay_item *i)
     return TACHY_OK;
 }
 
+// The stages of this step that have regions, for one of them.
 static int run_stage(struct replay *r, int eye)
 {
-    const struct tachy_task_ops *ops = r->task->ops;
-    switch (r->p->stage) {
-    case TACHY_STAGE_PREPROCESS:
-        return ops->preprocess(r->worker, &r->item, eye);
-    case TACHY_STAGE_ENGINE:
-        return ops->model(r->worker, &r->item, eye);
-    default:
-        return ops->postprocess(r->worker, &r->item, eye);
-    }
+    static const enum tachy_step steps[TACHY_REPLAY_COUNT] = {TACHY_STEP_PREPROCESS, TACHY_STEP_MODEL,
+                                                              TACHY_STEP_POSTPROCESS};
+    struct tachy_item *item = &r->item;
+    const tachy_task *t = r->task;
+    int err = TACHY_OK;
+    item->reuse = ~(1u << eye); // the others are left out
+    struct tachy_stage_pass p = {.task = r->task, .worker = r->worker, .items = &item, .n = 1, .err = &err};
+    for (int i = 0; i < t->nb_stages; i++)
+        if (t->stage[i]->flags & TACHY_STAGE_REGIONS && t->stage[i]->ops->step == steps[r->p->stage])
+            tachy_stage_pass(&p, i, i + 1);
+    return err;
 }
 
 static int compare_tensors(const struct replay *r, const struct replay_item *i, const char *list,
@@ -133,9 +134,9 @@ static int compare_mask(const struct replay *r, const struct replay_item *i, str
 static int compare(const struct replay *r, const struct replay_item *i, struct tachy_replay *out)
 {
     struct replay_difference d = {.identical = true};
-    const struct tachy_task_tensors *t = &r->tensors;
-    int err = r->p->stage == TACHY_STAGE_PREPROCESS ? compare_tensors(r, i, "inputs", t->in, t->n_in, &d)
-              : r->p->stage == TACHY_STAGE_ENGINE ? compare_tensors(r, i, "outputs", t->out, t->n_out, &d)
+    const struct tachy_stage_tensors *t = &r->tensors;
+    int err = r->p->stage == TACHY_REPLAY_PREPROCESS ? compare_tensors(r, i, "inputs", t->in, t->n_in, &d)
+              : r->p->stage == TACHY_REPLAY_ENGINE ? compare_tensors(r, i, "outputs", t->out, t->n_out, &d)
                                                   : compare_mask(r, i, &d);
     if (err < 0)
         return err;
@@ -211,7 +212,7 @@ int tachy_replay(const struct tachy_replay_params *p, struct tachy_replay *out)
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && out))
         return TACHY_ERR_INVAL;
     *out = (struct tachy_replay){.stage = p->stage, .worst_frame = -1, .min_psnr = INFINITY};
-    if (!TACHY_CHECK(p->log, p->dir) || !TACHY_CHECK(p->log, (unsigned)p->stage < TACHY_STAGE_COUNT) ||
+    if (!TACHY_CHECK(p->log, p->dir) || !TACHY_CHECK(p->log, (unsigned)p->stage < TACHY_REPLAY_COUNT) ||
         !TACHY_CHECK(p->log, p->loop >= 0 && p->loop <= 10000000) ||
         !TACHY_CHECK(p->log, p->tolerance >= 0))
         return TACHY_ERR_INVAL;
@@ -222,8 +223,7 @@ int tachy_replay(const struct tachy_replay_params *p, struct tachy_replay *out)
     if (err == TACHY_OK) {
         const char *saved = json_string_value(json_object_get(r.index, "describe"));
         snprintf(out->saved, sizeof(out->saved), "%s", saved ? saved : "");
-        snprintf(out->now, sizeof(out->now), "%s",
-                 r.task->ops->describe ? r.task->ops->describe(r.task) : "");
+        snprintf(out->now, sizeof(out->now), "%s", r.task->describe);
         out->items = r.nb_items;
         err = first_pass(&r, out);
     }

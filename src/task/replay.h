@@ -26,8 +26,8 @@ struct replay {
     // What runs.
     tachy_settings *settings;
     tachy_task *task;
-    void *worker;
-    struct tachy_task_tensors tensors;
+    void *worker[TACHY_MAX_STAGES];
+    struct tachy_stage_tensors tensors;
     struct tachy_item item; // of the stage in work; its frame is borrowed
 };
 

@@ -92,7 +92,7 @@ static int load_frame(struct replay *r, struct replay_item *i)
     i->frame->id = int_of(i->entry, "frame");
     i->frame->discontinuity = int_of(i->entry, "discontinuity") != 0;
     // The engine does not look at the picture.
-    int planes = r->p->stage == TACHY_STAGE_ENGINE ? 0 : tachy_pix_desc(fp.format)->planes;
+    int planes = r->p->stage == TACHY_REPLAY_ENGINE ? 0 : tachy_pix_desc(fp.format)->planes;
     for (int k = 0; k < planes && err == TACHY_OK; k++)
         err = read_plane(r, json_array_get(i->planes, (size_t)k), i->frame, k);
     return err;
@@ -100,7 +100,7 @@ static int load_frame(struct replay *r, struct replay_item *i)
 
 static int load_given(const struct replay *r, struct replay_item *i)
 {
-    static const char *const lists[TACHY_STAGE_COUNT] = {NULL, "inputs", "outputs"};
+    static const char *const lists[TACHY_REPLAY_COUNT] = {NULL, "inputs", "outputs"};
     const char *list = lists[r->p->stage];
     size_t n = list ? json_array_size(json_object_get(i->entry, list)) : 0;
     int err = n <= TACHY_MAX_IO ? TACHY_OK : bad(r, "an item has too many arrays");

@@ -24,7 +24,7 @@ int tachy_replay_json(char **json, const struct tachy_replay *r)
     if (!json || !r)
         return TACHY_ERR_INVAL;
     json_t *o = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:s, s:s, s:o}", "stage",
-                          tachy_stage_name(r->stage), "items", (json_int_t)r->items, "runs",
+                          tachy_replay_stage_name(r->stage), "items", (json_int_t)r->items, "runs",
                           (json_int_t)r->runs, "median_ms", r->median_ms, "p99_ms", r->p99_ms,
                           "max_ms", r->max_ms, "rate", r->rate, "saved", r->saved, "now", r->now,
                           "golden", golden_json(r));
@@ -59,7 +59,7 @@ int tachy_replay_text(char **text, const struct tachy_replay *r)
     fprintf(f,
             "%-13s %lld runs over %lld saved results: median %.3f, p99 %.3f, max %.3f ms, "
             "%.1f a second\n",
-            tachy_stage_name(r->stage), (long long)r->runs, (long long)r->items, r->median_ms,
+            tachy_replay_stage_name(r->stage), (long long)r->runs, (long long)r->items, r->median_ms,
             r->p99_ms, r->max_ms, r->rate);
     if (r->compared)
         put_golden(f, r);

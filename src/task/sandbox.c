@@ -1,4 +1,5 @@
 #include "base/landlock.h"
+#include "base/options.h"
 #include "base/place.h"
 #include "base/seccomp.h"
 #include "model/zoo.h"
@@ -47,11 +48,14 @@ static bool is_one_of(const char *value, const char *words)
 static int check_settings(const tachy_settings *s, const struct tachy_log *log)
 {
     const char *const *options;
+    char shown[64];
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(limits); i++) {
         const char *value = tachy_settings_str(s, limits[i].path);
+        const struct tachy_option *o = tachy_option_find(limits[i].path, NULL);
         if (value && !is_one_of(value, limits[i].allowed))
-            return tachy_fail(log, TACHY_ERR_INVAL, "--sandbox %s; leave %s %s out", limits[i].why, limits[i].path,
-                              value);
+            return tachy_fail(log, TACHY_ERR_INVAL, "--sandbox %s; leave %s%s%s out", limits[i].why,
+                              tachy_option_shown(o, shown, sizeof(shown)), o->type == TACHY_OPT_BOOL ? "" : " ",
+                              o->type == TACHY_OPT_BOOL ? "" : value);
     }
     size_t n = tachy_settings_list(s, "model.provider_options", &options);
     for (size_t i = 0; i < n; i++)

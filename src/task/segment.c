@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static struct segment *priv(tachy_task *t) { return (void *)t->priv; }
+static struct segment *priv(tachy_task *t) { return t->shared; }
 
 struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct tachy_card *c)
 {
@@ -16,9 +16,10 @@ struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct t
         .meaning = c->meaning, .channel = c->channel, .layout = c->out_layout};
 }
 
-static int segment_open(tachy_task *t, const tachy_settings *set)
+int segment_open(tachy_task *t, const tachy_settings *set)
 {
     struct segment *s = priv(t);
+    s->task = t;
     int err = segment_read_settings(t, s, set);
     if (err < 0)
         return err;
@@ -49,20 +50,23 @@ static int segment_open(tachy_task *t, const tachy_settings *set)
     if (err < 0)
         return err;
     s->only_queues = s->gpu && segment_gpu_runs_model(s);
+    // Where the GPU runs the model too, a worker only queues: one does, beside another that just began, for each
+    // GPU. In mode json it waits for the picture.
+    t->workers = s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 * s->nb_cards : 0;
     // The other workers' engines are of the provider that was picked.
     free(s->provider);
     s->provider = strdup(tachy_engine_provider(net->first));
     if (!s->provider)
         return TACHY_ERR_NOMEM;
-    snprintf(s->engine, sizeof(s->engine), "%s", tachy_engine_version(net->first));
-    snprintf(s->describe, sizeof(s->describe), "segment %s %s %s mode %d%s%s threads %d%s%s",
+    snprintf(t->engine, sizeof(t->engine), "%s", tachy_engine_version(net->first));
+    snprintf(t->describe, sizeof(t->describe), "segment %s %s %s mode %d%s%s threads %d%s%s",
              card->name, card->sha256 ? card->sha256 : "", tachy_engine_version(net->first),
              (int)s->composite.mode, s->refine ? " refine" : "", s->smooth > 0 ? " smooth" : "",
              s->engine_threads, s->gpu ? " on " : "", s->gpu ? s->gpu->device.name : "");
     return TACHY_OK;
 }
 
-static void segment_close(tachy_task *t)
+void segment_close(tachy_task *t)
 {
     struct segment *s = priv(t);
     for (int i = 0; i < SEGMENT_SIZES; i++) {
@@ -118,7 +122,7 @@ static void set_regions(tachy_task *t)
         crop_to_card(s, &s->region[e]);
 }
 
-static int segment_start(tachy_task *t, const struct tachy_video_info *in,
+int segment_start(tachy_task *t, const struct tachy_video_info *in,
                          struct tachy_video_info *out)
 {
     struct segment *s = priv(t);
@@ -152,11 +156,9 @@ bool segment_keeps_input(const struct segment *s)
     return s->refine || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON);
 }
 
-static bool keeps_input(const tachy_task *t) { return segment_keeps_input((const void *)t->priv); }
-
-static size_t item_bytes(const tachy_task *t)
+size_t segment_item_bytes(const tachy_task *t)
 {
-    const struct segment *s = (const void *)t->priv;
+    const struct segment *s = t->shared;
     const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
     size_t n = (size_t)in->width * (size_t)in->height;
     size_t each = 1 + segment_needs_guide(s) + (s->refine && !s->gpu ? 2 * sizeof(float) : 0);
@@ -189,7 +191,7 @@ static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_n
     return err == TACHY_OK ? segment_tensors_open(priv(t), net, e->engine, 1, &e->tensors) : err;
 }
 
-static void worker_close(void *worker)
+void segment_worker_close(void *worker)
 {
     struct segment_worker *w = worker;
     segment_cards_close_worker(w);
@@ -200,7 +202,7 @@ static void worker_close(void *worker)
     free(w);
 }
 
-static int worker_open(tachy_task *t, void **worker)
+int segment_worker_open(tachy_task *t, void **worker)
 {
     struct segment *s = priv(t);
     *worker = NULL;
@@ -216,7 +218,7 @@ static int worker_open(tachy_task *t, void **worker)
     if (err == TACHY_OK && s->gpu)
         err = segment_cards_open_worker(w);
     if (err < 0) {
-        worker_close(w);
+        segment_worker_close(w);
         return err;
     }
     *worker = w;
@@ -253,28 +255,24 @@ int segment_size_of(const struct segment_worker *w, const struct tachy_item *ite
     return item->small && w->size[SEGMENT_SMALL].engine ? SEGMENT_SMALL : SEGMENT_FULL;
 }
 
-static int segment_preprocess(void *worker, struct tachy_item *item, int eye)
+int segment_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (w->gpu)
-        return segment_gpu_step(w, TACHY_STEP_PREPROCESS, item, eye);
     w->last = segment_size_of(w, item);
     struct segment_tensors *t = &w->size[w->last].tensors;
     return segment_preprocess_into(w, w->last, item, eye, &t->in[t->picture], &w->placement);
 }
 
-static int segment_model(void *worker, struct tachy_item *item, int eye)
+int segment_model(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (w->gpu)
-        return segment_gpu_step(w, TACHY_STEP_MODEL, item, eye);
-    if (item->state)
-        return segment_state_run(w, item->state, eye);
+    if (w->state)
+        return segment_state_run(w, w->state, eye);
     struct segment_engine *e = &w->size[segment_size_of(w, item)];
     return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
 }
 
-static uint64_t segment_transfer_ns(const void *worker)
+uint64_t segment_transfer_ns(const void *worker)
 {
     const struct segment_worker *w = worker;
     uint64_t ns = 0;
@@ -361,265 +359,17 @@ int segment_postprocess_from(struct segment_worker *w, int size, struct tachy_it
     return err;
 }
 
-static int segment_postprocess(void *worker, struct tachy_item *item, int eye)
+int segment_postprocess(void *worker, struct tachy_item *item, int eye)
 {
     struct segment_worker *w = worker;
-    if (w->gpu)
-        return segment_gpu_step(w, TACHY_STEP_POSTPROCESS, item, eye);
     int size = segment_size_of(w, item);
     const struct segment_tensors *t = &w->size[size].tensors;
     return segment_postprocess_from(w, size, item, eye, &t->out[t->mask], &w->placement);
 }
 
-// The ordered part: what depends on the frames before.
-struct order {
-    const struct segment *s;
-    tachy_task *task;
-    tachy_smooth *smooth[TACHY_MAX_EYES];
-    int width[TACHY_MAX_EYES], height[TACHY_MAX_EYES];
-    struct segment_background *background;
-    struct segment_gpu_order *gpu; // --device cuda: in the place of `smooth`
-};
-
-static void order_close(void *state)
+double segment_time_of(const struct segment *s, const struct tachy_item *item)
 {
-    struct order *o = state;
-    for (int e = 0; e < TACHY_MAX_EYES; e++)
-        tachy_smooth_close(&o->smooth[e]);
-    segment_background_close(&o->background);
-    segment_gpu_order_close(&o->gpu);
-    free(o);
-}
-
-static int order_open(tachy_task *t, void **state)
-{
-    const struct segment *s = priv(t);
-    *state = NULL;
-    if (!(s->smooth > 0) && !s->background)
-        return TACHY_OK; // every frame for itself
-    struct order *o = calloc(1, sizeof(*o));
-    *state = o;
-    if (!o)
-        return TACHY_ERR_NOMEM;
-    o->s = priv(t);
-    o->task = t;
-    int err = o->s->background ? segment_background_open(&o->background, o->s, t->log) : TACHY_OK;
-    if (err == TACHY_OK && o->s->gpu)
-        err = segment_gpu_order_open(&o->gpu, t);
-    if (err < 0) {
-        order_close(o);
-        *state = NULL;
-    }
-    return err;
-}
-
-// Makes the eye's smoothing one for masks of this size.
-static int ensure_smooth(struct order *o, int eye, int width, int height)
-{
-    if (o->smooth[eye] && o->width[eye] == width && o->height[eye] == height)
-        return TACHY_OK;
-    tachy_smooth_close(&o->smooth[eye]);
-    int err = tachy_smooth_open(&o->smooth[eye], width, height, o->s->smooth);
-    o->width[eye] = width;
-    o->height[eye] = height;
-    return err;
-}
-
-static int smooth_eye(struct order *o, struct tachy_item *item, int eye)
-{
-    struct segment_eye *e = &((struct segment_item *)item->priv)->eye[eye];
-    if (o->gpu)
-        return segment_gpu_order_smooth(o->gpu, item, eye);
-    int err = ensure_smooth(o, eye, e->width, e->height);
-    if (err < 0)
-        return err;
-    tachy_smooth_apply(o->smooth[eye], e->mask, e->width, e->guide, e->width, item->anew);
-    return TACHY_OK;
-}
-
-static int segment_order(void *state, struct tachy_item *item)
-{
-    struct order *o = state;
-    int err = TACHY_OK;
-    for (int eye = 0; eye < o->task->eyes && o->s->smooth > 0 && err == TACHY_OK; eye++)
-        err = smooth_eye(o, item, eye);
-    if (err < 0 || !o->background)
-        return err;
-    struct segment_item *si = item->priv;
-    struct tachy_rational tb = o->s->in.time_base;
-    tachy_frame_unref(&si->background);
-    err = segment_background_at(o->background, (double)item->result.pts * tb.num / tb.den, &si->background);
-    if (err < 0 || !o->gpu)
-        return err;
-    tachy_frame *host = si->background;
-    err = segment_gpu_order_background(o->gpu, item, host, &si->background);
-    tachy_frame_unref(&host);
-    return err;
-}
-
-// Before the state of each eye; width 0: it has none. A video behind people follows from the time.
-struct saved_eye {
-    int32_t width, height;
-};
-
-// Bytes of the eye's state, and what stands before them.
-static size_t saved_size(const struct order *o, int e, struct saved_eye *head)
-{
-    int w = o->smooth[e] ? o->width[e] : 0, h = o->smooth[e] ? o->height[e] : 0;
-    size_t n = o->smooth[e] ? tachy_smooth_state_size(o->smooth[e]) : 0;
-    if (o->gpu)
-        segment_gpu_order_size(o->gpu, e, &w, &h, &n);
-    *head = (struct saved_eye){w, h};
-    return n;
-}
-
-static int order_save(const void *state, void **data, size_t *size)
-{
-    const struct order *o = state;
-    struct saved_eye head;
-    *size = 0;
-    for (int e = 0; e < TACHY_MAX_EYES; e++)
-        *size += sizeof(struct saved_eye) + saved_size(o, e, &head);
-    uint8_t *d = *data = malloc(*size);
-    if (!d)
-        return TACHY_ERR_NOMEM;
-    int err = TACHY_OK;
-    for (int e = 0; e < TACHY_MAX_EYES && err == TACHY_OK; e++) {
-        size_t n = saved_size(o, e, &head);
-        memcpy(d, &head, sizeof(head));
-        d += sizeof(head);
-        if (n && o->gpu)
-            err = segment_gpu_order_save(o->gpu, e, d);
-        else if (n)
-            tachy_smooth_save(o->smooth[e], d);
-        d += n;
-    }
-    if (err < 0) {
-        free(*data);
-        *data = NULL;
-    }
-    return err;
-}
-
-// The eye's state from `data`, of at most `size` bytes; *used: of them.
-static int load_eye(struct order *o, int e, const struct saved_eye *head, const void *data, size_t size, size_t *used)
-{
-    if (o->gpu) {
-        int w, h, err = segment_gpu_order_load(o->gpu, e, head->width, head->height, data, size);
-        segment_gpu_order_size(o->gpu, e, &w, &h, used);
-        return err;
-    }
-    int err = ensure_smooth(o, e, head->width, head->height);
-    *used = err < 0 ? 0 : tachy_smooth_state_size(o->smooth[e]);
-    if (err == TACHY_OK && size < *used)
-        err = TACHY_ERR_FORMAT;
-    return err < 0 ? err : tachy_smooth_load(o->smooth[e], data, *used);
-}
-
-static int order_load(void *state, const void *data, size_t size)
-{
-    struct order *o = state;
-    const uint8_t *d = data, *end = d + size;
-    for (int e = 0; e < TACHY_MAX_EYES; e++) {
-        struct saved_eye head;
-        if ((size_t)(end - d) < sizeof(head))
-            return TACHY_ERR_FORMAT;
-        memcpy(&head, d, sizeof(head));
-        d += sizeof(head);
-        if (!head.width)
-            continue;
-        size_t n;
-        int err = load_eye(o, e, &head, d, (size_t)(end - d), &n);
-        if (err < 0)
-            return err;
-        d += n;
-    }
-    return d == end ? TACHY_OK : TACHY_ERR_FORMAT;
-}
-
-static int fit_refine(struct segment_worker *w, struct tachy_item *item,
-                      struct tachy_refine r[TACHY_MAX_EYES])
-{
-    struct segment_item *si = item->priv;
-    for (int eye = 0; eye < w->task->eyes; eye++) {
-        struct segment_eye *e = &si->eye[eye];
-        size_t n = (size_t)e->width * (size_t)e->height;
-        size_t need = tachy_refine_scratch(e->width, e->height);
-        if (need > w->scratch_size) {
-            tachy_aligned_free(w->scratch);
-            w->scratch = tachy_aligned_alloc(need);
-            w->scratch_size = w->scratch ? need : 0;
-            if (!w->scratch)
-                return TACHY_ERR_NOMEM;
-        }
-        r[eye] = (struct tachy_refine){e->coefficients, e->coefficients + n, e->width, e->height};
-        tachy_refine_fit(&r[eye], e->mask, e->width, e->guide, e->width, w->scratch);
-    }
-    return TACHY_OK;
-}
-
-// Where a GPU made the alpha, item->out is its picture of it.
-static int composite_json(struct segment_worker *w, struct tachy_item *item,
-                          const struct tachy_refine *refine)
-{
-    struct segment_item *si = item->priv;
-    tachy_frame *alpha = w->gpu ? item->out : NULL;
-    const tachy_frame *in = tachy_item_head(item);
-    struct tachy_rational tb = w->s->in.time_base;
-    double time_s = (double)in->pts * tb.num / tb.den;
-    const char *line;
-    int err = alpha ? tachy_composite_json_of(w->composite, in, &item->result, tachy_frame_writable(alpha, 0),
-                                              alpha->stride[0], time_s, &line)
-                    : tachy_composite_json(w->composite, in, &item->result, refine, time_s, &line);
-    if (err < 0)
-        return err;
-    size_t n = strlen(line) + 1;
-    if (n > si->json_size) {
-        free(si->json);
-        si->json_size = 0;
-        si->json = malloc(n + n / 2);
-        if (!si->json)
-            return TACHY_ERR_NOMEM;
-        si->json_size = n + n / 2;
-    }
-    memcpy(si->json, line, n);
-    item->result.json = si->json;
-    return TACHY_OK;
-}
-
-static int gpu_composite(struct segment_worker *w, struct tachy_item *item)
-{
-    int err = segment_gpu_step(w, TACHY_STEP_COMPOSITE, item, 0);
-    if (w->s->composite.mode != TACHY_MODE_JSON)
-        return err;
-    if (err == TACHY_OK)
-        err = segment_gpu_finish(item);
-    if (err == TACHY_OK)
-        err = composite_json(w, item, NULL);
-    tachy_frame_unref(&item->out);
-    return err;
-}
-
-static int segment_composite(void *worker, struct tachy_item *item)
-{
-    struct segment_worker *w = worker;
-    struct segment *s = w->s;
-    struct segment_item *si = item->priv;
-    struct tachy_refine refine[TACHY_MAX_EYES];
-    if (w->gpu)
-        return gpu_composite(w, item);
-    int err = s->refine ? fit_refine(w, item, refine) : TACHY_OK;
-    const struct tachy_refine *r = s->refine ? refine : NULL;
-    if (err < 0)
-        return err;
-    if (s->composite.mode == TACHY_MODE_JSON)
-        return composite_json(w, item, r);
-    err = tachy_frame_pool_get(s->pool, &item->out);
-    if (err < 0)
-        return err;
-    err = tachy_composite_run(w->composite, tachy_item_head(item), &item->result, r, si->background, item->out);
-    segment_name_out(s, item);
-    return err;
+    return (double)item->result.pts * s->in.time_base.num / s->in.time_base.den;
 }
 
 void segment_name_out(const struct segment *s, struct tachy_item *item)
@@ -631,7 +381,7 @@ void segment_name_out(const struct segment *s, struct tachy_item *item)
     item->out->color = s->out.color;
 }
 
-static void item_close(void *item_priv)
+void segment_item_close(void *item_priv)
 {
     struct segment_item *si = item_priv;
     for (int e = 0; e < TACHY_MAX_EYES; e++) {
@@ -643,96 +393,3 @@ static void item_close(void *item_priv)
     tachy_frame_unref(&si->on_gpu);
     free(si->json);
 }
-
-static int group(const tachy_task *t) { return segment_gpu_group((const void *)t->priv); }
-
-static void group_step(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[])
-{
-    segment_gpu_group_step(worker, step, items, n, eye, err);
-}
-
-// Where the GPU runs the model too, a worker only queues: one does, beside another that just began, for each
-// GPU. In mode json it waits for the picture.
-static int workers(const tachy_task *t)
-{
-    const struct segment *s = (const void *)t->priv;
-    return s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 * s->nb_cards : 0;
-}
-
-static void tensors(void *worker, struct tachy_task_tensors *t)
-{
-    struct segment_worker *w = worker;
-    struct segment_tensors *of = &w->size[w->last].tensors;
-    if (w->gpu)
-        segment_gpu_fetch_tensors(w);
-    *t = (struct tachy_task_tensors){.in = of->in, .n_in = of->nb_in, .out = of->out,
-                                     .n_out = of->nb_out, .placement = &w->placement};
-}
-
-static const char *describe(const tachy_task *t)
-{
-    const struct segment *s = (const void *)t->priv;
-    return s->describe;
-}
-
-static const char *engine(const tachy_task *t)
-{
-    const struct segment *s = (const void *)t->priv;
-    return s->engine;
-}
-
-const struct tachy_task_ops tachy_task_segment = {
-    .name = "segment",
-    .priv_size = sizeof(struct segment),
-    .item_size = sizeof(struct segment_item),
-    .open = segment_open,
-    .close = segment_close,
-    .start = segment_start,
-    .keeps_input = keeps_input,
-    .item_bytes = item_bytes,
-    .workers = workers,
-    .group = group,
-    .group_step = group_step,
-    .worker_open = worker_open,
-    .worker_close = worker_close,
-    .preprocess = segment_preprocess,
-    .model = segment_model,
-    .postprocess = segment_postprocess,
-    .keep = segment_keep,
-    .reuse = segment_reuse,
-    .kept_close = segment_kept_close,
-    .kept_save = segment_kept_save,
-    .kept_load = segment_kept_load,
-    .eases = segment_eases,
-    .recurrent = segment_recurrent,
-    .state_open = segment_state_open,
-    .state_close = segment_state_close,
-    .state_reset = segment_state_reset,
-    .state_save = segment_state_save,
-    .state_load = segment_state_load,
-    .batch_key = segment_batch_key,
-    .batch_open = segment_batch_open,
-    .batch_close = segment_batch_close,
-    .transfer_ns = segment_transfer_ns,
-    .batch_transfer_ns = segment_batch_transfer_ns,
-    .batch_preprocess = segment_batch_preprocess,
-    .batch_model = segment_batch_model,
-    .batch_postprocess = segment_batch_postprocess,
-    .order_open = order_open,
-    .order_close = order_close,
-    .order = segment_order,
-    .order_save = order_save,
-    .order_load = order_load,
-    .composite = segment_composite,
-    .settle = segment_gpu_finish,
-    .surfaces = segment_gpu_surfaces,
-    .gpus = segment_gpus,
-    .item_close = item_close,
-    .tensors = tensors,
-    .gpu_pin = segment_gpu_pin,
-    .gpu = segment_gpu_load,
-    .gpu_queue = segment_gpu_queue,
-    .gpu_stream = segment_gpu_stream,
-    .describe = describe,
-    .engine = engine,
-};

@@ -2,7 +2,7 @@
 #include "media/convert.h"
 #include "media/surface.h"
 #include "model/card.h"
-#include "pipeline/recipe.h"
+#include "stage/stage.h"
 #include "postprocess/composite.h"
 #include "postprocess/mask.h"
 
@@ -33,6 +33,7 @@ struct segment_net {
 enum { SEGMENT_FULL, SEGMENT_SMALL, SEGMENT_SIZES };
 
 struct segment {
+    tachy_task *task;
     struct segment_net net[SEGMENT_SIZES];
     char *model_dir; // copy of the setting
     char *provider, *library; // copies of the settings
@@ -43,7 +44,6 @@ struct segment {
     struct tachy_composite_params composite;
     struct tachy_gpu *gpu; // --device cuda: that of cards[0]; NULL: all steps but the model's are the CPU's
     struct segment_card *cards; // one a GPU, segment_cards.h
-    struct segment_card *pinned; // that the host's frames go to; NULL: any
     int nb_cards;
     struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
     int gpu_ids[TACHY_MAX_GPUS], nb_gpu_ids; // asked for; none: no GPU
@@ -57,7 +57,6 @@ struct segment {
     bool refine;
     float smooth;     // 0: off
     char *background; // file for mode replace, NULL otherwise
-    char describe[256], engine[128]; // the latter: tachy_engine_version()
     int nb_states; // of a recurrent model; 0: every picture for itself
     struct segment_state_io state[TACHY_MAX_STATES];
 
@@ -117,10 +116,13 @@ struct segment_engine {
 };
 
 struct segment_worker {
+    int batch; // 0; an object for batches begins with its size
     tachy_task *task;
     struct segment *s;
     struct segment_engine size[SEGMENT_SIZES];
     int last; // size that was run last
+    void *state; // of the stream whose item is in work; NULL: it has none
+    uint64_t counted_ns; // of the engines' copies between host and device
     tachy_composite *composite;
     // NULL: steps on the CPU. Else the one of the card that the frame in hand is on.
     struct segment_gpu_worker *gpu;
@@ -147,12 +149,30 @@ tachy_frame segment_region_of(const tachy_frame *f, const struct tachy_rect *r);
 struct tachy_placement segment_mask_place(const struct segment_net *net, const struct tachy_placement *p, int width,
                                           int height);
 
-// segment_reuse.c: keep, reuse and kept_* of the recipe.
-int segment_keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye);
-int segment_reuse(const tachy_task *t, const void *kept, struct tachy_item *item, int eye);
-void segment_kept_close(void *kept);
-int segment_kept_save(const tachy_task *t, const void *kept, void **data, size_t *size);
-int segment_kept_load(const tachy_task *t, void **kept, const void *data, size_t size);
+// segment.c: what the stages are made of, see struct tachy_stage_ops.
+int segment_open(tachy_task *t, const tachy_settings *set);
+void segment_close(tachy_task *t);
+int segment_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out);
+size_t segment_item_bytes(const tachy_task *t);
+void segment_item_close(void *item_priv);
+int segment_worker_open(tachy_task *t, void **worker);
+void segment_worker_close(void *worker);
+uint64_t segment_transfer_ns(const void *worker);
+int segment_preprocess(void *worker, struct tachy_item *item, int eye);
+int segment_model(void *worker, struct tachy_item *item, int eye);
+int segment_postprocess(void *worker, struct tachy_item *item, int eye);
+// Seconds from the start of the stream.
+double segment_time_of(const struct segment *s, const struct tachy_item *item);
+
+// Before each eye's smoothing in a saved state; width 0: it has none.
+struct segment_saved_smooth {
+    int32_t width, height;
+};
+
+// segment_reuse.c: copy, copy_save and copy_load.
+int segment_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int eye);
+int segment_copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size);
+int segment_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
 
 // segment_engine.c
 // Opens the network for `batch` pictures a run, with its sizes and constants from the card and the states,
@@ -189,25 +209,25 @@ void segment_name_out(const struct segment *s, struct tachy_item *item);
 // What the network's output means.
 struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct tachy_card *c);
 
-// segment_small.c: see struct tachy_task_ops.
+// segment_small.c: see struct tachy_stage_ops.
 unsigned segment_eases(tachy_task *t);
 
-// segment_batch.c: see struct tachy_task_ops.
-const char *segment_batch_key(const tachy_task *t);
+// segment_batch.c: a model that takes several pictures a run.
 int segment_batch_open(tachy_task *t, int most, void **engine);
 void segment_batch_close(void *engine);
 uint64_t segment_batch_transfer_ns(const void *engine);
-int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye);
-int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n);
-int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye);
+uint64_t *segment_batch_counted(void *engine); // how much of that has been counted
+// The eye's input of the model in its item, with room for the output; and that output.
+int segment_batch_input(const struct segment_worker *w, struct tachy_item *item, int eye, struct tachy_tensor *in);
+struct tachy_tensor segment_batch_output(const struct segment_worker *w, const struct tachy_item *item, int eye);
+int segment_batch_model(void *engine, const struct tachy_piece pieces[], int n);
 
-// segment_state.c: the recurrent part of the recipe. begin: the first state's elements into host memory.
+// segment_state.c: a recurrent model's states of a stream. begin: the first state's elements into host memory.
 void segment_state_begin(void *data, const struct segment_state_io *io);
 size_t segment_state_bytes(const struct segment *s); // of one eye's states
-bool segment_recurrent(const tachy_task *t);
 int segment_state_open(tachy_task *t, void **state);
 void segment_state_close(void *state);
-void segment_state_reset(void *state);
+void segment_state_reset(void *state, int eye);
 int segment_state_save(const void *state, void **data, size_t *size);
 int segment_state_load(void *state, const void *data, size_t size);
 // Runs the worker's engine from the eye's state and puts what comes out in its place; of a state on the host.

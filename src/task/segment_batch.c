@@ -6,9 +6,10 @@
 // the inputs of several items side by side.
 
 struct segment_batch {
+    int most; // first: see struct segment_worker
     tachy_engine *engine;
     struct segment_tensors tensors;
-    int most;
+    uint64_t counted_ns;
     size_t in_bytes, out_bytes; // of one picture
 };
 
@@ -26,31 +27,22 @@ static struct segment_eye *eye_of(const struct tachy_item *item, int eye)
     return &((struct segment_item *)item->priv)->eye[eye];
 }
 
-int segment_batch_preprocess(void *worker, struct tachy_item *item, int eye)
+int segment_batch_input(const struct segment_worker *w, struct tachy_item *item, int eye, struct tachy_tensor *in)
 {
-    struct segment_worker *w = worker;
     struct segment_eye *e = eye_of(item, eye);
     const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
-    struct tachy_tensor in = t->in[t->picture];
-    int err = ensure_tensors(e, tachy_tensor_bytes(&in), tachy_tensor_bytes(&t->out[t->mask]));
-    if (err < 0)
-        return err;
-    in.data = e->in;
-    if (w->gpu)
-        return segment_gpu_batch_step(w, TACHY_STEP_PREPROCESS, item, eye, &in);
-    return segment_preprocess_into(w, SEGMENT_FULL, item, eye, &in, &e->placement);
+    *in = t->in[t->picture];
+    int err = ensure_tensors(e, tachy_tensor_bytes(in), tachy_tensor_bytes(&t->out[t->mask]));
+    in->data = e->in;
+    return err;
 }
 
-int segment_batch_postprocess(void *worker, struct tachy_item *item, int eye)
+struct tachy_tensor segment_batch_output(const struct segment_worker *w, const struct tachy_item *item, int eye)
 {
-    struct segment_worker *w = worker;
-    struct segment_eye *e = eye_of(item, eye);
     const struct segment_tensors *t = &w->size[SEGMENT_FULL].tensors;
     struct tachy_tensor out = t->out[t->mask];
-    out.data = e->out;
-    if (w->gpu)
-        return segment_gpu_batch_step(w, TACHY_STEP_POSTPROCESS, item, eye, &out);
-    return segment_postprocess_from(w, SEGMENT_FULL, item, eye, &out, &e->placement);
+    out.data = eye_of(item, eye)->out;
+    return out;
 }
 
 void segment_batch_close(void *engine)
@@ -66,10 +58,12 @@ uint64_t segment_batch_transfer_ns(const void *engine)
     return tachy_engine_transfer_ns(((const struct segment_batch *)engine)->engine);
 }
 
+uint64_t *segment_batch_counted(void *engine) { return &((struct segment_batch *)engine)->counted_ns; }
+
 // The model's tensors for `most` pictures.
 static int open_tensors(struct segment_batch *b, const tachy_task *t)
 {
-    const struct segment *s = (const void *)t->priv;
+    const struct segment *s = t->shared;
     int err = segment_tensors_open(s, &s->net[SEGMENT_FULL], b->engine, b->most, &b->tensors);
     if (err < 0)
         return err;
@@ -85,7 +79,7 @@ static int open_tensors(struct segment_batch *b, const tachy_task *t)
 
 int segment_batch_open(tachy_task *t, int most, void **engine)
 {
-    const struct segment *s = (const void *)t->priv;
+    const struct segment *s = t->shared;
     struct segment_batch *b = calloc(1, sizeof(*b));
     *engine = NULL;
     if (!b)
@@ -102,22 +96,16 @@ int segment_batch_open(tachy_task *t, int most, void **engine)
     return TACHY_OK;
 }
 
-int segment_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n)
+int segment_batch_model(void *engine, const struct tachy_piece pieces[], int n)
 {
     struct segment_batch *b = engine;
     struct segment_tensors *t = &b->tensors;
     char *in = t->in[t->picture].data;
     for (int i = 0; i < n; i++)
-        memcpy(in + (size_t)i * b->in_bytes, eye_of(items[i], eyes[i])->in, b->in_bytes);
+        memcpy(in + (size_t)i * b->in_bytes, eye_of(pieces[i].item, pieces[i].region)->in, b->in_bytes);
     int err = tachy_engine_run(b->engine, t->in, t->out); // the rest is what was there: padding
     const char *out = t->out[t->mask].data;
     for (int i = 0; i < n && err == TACHY_OK; i++)
-        memcpy(eye_of(items[i], eyes[i])->out, out + (size_t)i * b->out_bytes, b->out_bytes);
+        memcpy(eye_of(pieces[i].item, pieces[i].region)->out, out + (size_t)i * b->out_bytes, b->out_bytes);
     return err;
-}
-
-const char *segment_batch_key(const tachy_task *t)
-{
-    const struct segment *s = (const void *)t->priv;
-    return tachy_model_path(s->net[SEGMENT_FULL].model);
 }

@@ -19,7 +19,8 @@ int segment_cards_open(tachy_task *t, struct segment *s)
         err = tachy_gpu_open(&c->gpu, s->gpu_ids[i], NULL, t->log);
         if (err < 0)
             return tachy_fail(t->log, err, "--device cuda: GPU %d cannot be used", s->gpu_ids[i]);
-        s->nb_cards = i + 1;
+        s->nb_cards = t->nb_gpus = i + 1;
+        t->gpu[i].ordinal = c->gpu->device.ordinal;
         c->place = tachy_place_of_gpu(s->gpu_ids[i]);
         err = tachy_cuda_need(&c->gpu->device, t->log);
     }
@@ -152,9 +153,9 @@ int segment_cards_begin(struct segment_worker *w, struct tachy_item *item)
     int err = card_with(w->s, w->task, item, &c);
     if (err < 0)
         return err;
-    struct segment_gpu_state *state = item->state ? segment_state_gpu(item->state) : NULL;
+    struct segment_gpu_state *state = w->state ? segment_state_gpu(w->state) : NULL;
     if (!c)
-        c = w->s->pinned ? w->s->pinned : state ? segment_gpu_state_card(state) : idlest(w->s);
+        c = w->task->pinned >= 0 ? segment_card_pinned(w->s) : state ? segment_gpu_state_card(state) : idlest(w->s);
     atomic_fetch_add_explicit(&c->busy, 1, memory_order_relaxed);
     w->counted = c;
     return part_on(w, c, &w->gpu);
@@ -163,7 +164,7 @@ int segment_cards_begin(struct segment_worker *w, struct tachy_item *item)
 void segment_cards_count(struct segment_worker *w)
 {
     if (w->counted)
-        atomic_fetch_add_explicit(&w->counted->eyes, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&w->task->gpu[w->counted - w->s->cards].regions, 1, memory_order_relaxed);
 }
 
 void segment_cards_end(struct segment_worker *w)
@@ -191,20 +192,4 @@ int segment_cards_composite(struct segment_worker *w, struct tachy_item *item, s
     return err < 0 ? err : part_on(w, c, out);
 }
 
-int segment_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS])
-{
-    const struct segment *s = (const void *)t->priv;
-    for (int i = 0; i < s->nb_cards; i++)
-        share[i] = (struct tachy_gpu_share){.gpu = s->cards[i].gpu->device.ordinal,
-                                            .frames = atomic_load(&s->cards[i].eyes) / TACHY_MAX(t->eyes, 1)};
-    return s->nb_cards;
-}
-
-void segment_gpu_pin(tachy_task *t, int gpu)
-{
-    struct segment *s = (void *)t->priv;
-    s->pinned = NULL;
-    for (int i = 0; i < s->nb_cards; i++)
-        if (s->cards[i].gpu->device.ordinal == gpu)
-            s->pinned = &s->cards[i];
-}
+struct segment_card *segment_card_pinned(const struct segment *s) { return &s->cards[TACHY_MAX(s->task->pinned, 0)]; }

@@ -21,7 +21,6 @@ struct segment_card {
     struct tachy_block model;    // reservation of them
     atomic_int busy;         // workers that are at a frame there, from its preprocess to its mask
     atomic_int states;       // streams whose states are there
-    _Atomic int64_t eyes;    // that were preprocessed there, ever
 };
 
 // The cards that the settings ask for, each with its kernels tried. Negative, said: the card is named.
@@ -48,6 +47,5 @@ int segment_cards_of(const struct segment *s, const tachy_task *t, const struct 
 // For composite, which other items' steps may surround: the worker's part on that card. w->gpu stays.
 int segment_cards_composite(struct segment_worker *w, struct tachy_item *item, struct segment_gpu_worker **out);
 
-// See struct tachy_task_ops.
-int segment_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
-void segment_gpu_pin(tachy_task *t, int gpu);
+// For the light ratio: the card that tachy_task.pinned names, else the first.
+struct segment_card *segment_card_pinned(const struct segment *s);

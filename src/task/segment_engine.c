@@ -17,7 +17,7 @@ struct asked {
 static struct tachy_engine_params ask(const tachy_task *t, const struct segment_net *net, int batch, int gpu,
                                       struct asked *a)
 {
-    const struct segment *s = (const void *)t->priv;
+    const struct segment *s = t->shared;
     const struct tachy_card *c = net->card;
     const tachy_model *model = net->model ? net->model : s->net[SEGMENT_FULL].model;
     bool nchw = c->in.layout == TACHY_NCHW;
@@ -65,7 +65,7 @@ static int check(const tachy_task *t, const struct tachy_card *card, const tachy
 
 int segment_open_engine(tachy_task *t, const struct segment_net *net, int batch, int gpu, tachy_engine **out)
 {
-    const struct segment *s = (const void *)t->priv;
+    const struct segment *s = t->shared;
     struct asked a;
     struct tachy_engine_params p = ask(t, net, batch, gpu, &a);
     int err = tachy_engine_open(out, &p);
@@ -102,7 +102,7 @@ static int take_shape(tachy_task *t, const struct tachy_card *c, const tachy_eng
     int n_in = tachy_engine_inputs(e, &in), n_out = tachy_engine_outputs(e, &out);
     const struct tachy_tensor *to = &in[index_of(in, n_in, c->state[k].input)].spec,
                               *from = &out[index_of(out, n_out, c->state[k].output)].spec;
-    struct segment *s = (void *)t->priv;
+    struct segment *s = t->shared;
     struct tachy_tensor *spec = &s->state[k].spec;
     if (spec->rank)
         return TACHY_OK;
@@ -139,7 +139,7 @@ static int look(tachy_task *t, const struct segment_net *net)
 
 int segment_find_states(tachy_task *t)
 {
-    struct segment *s = (void *)t->priv;
+    struct segment *s = t->shared;
     const struct segment_net *net = &s->net[SEGMENT_FULL];
     bool known = true;
     s->nb_states = segment_pretends(s) ? 0 : net->card->n_states;
@@ -156,7 +156,7 @@ int segment_find_states(tachy_task *t)
 
 int segment_match_states(tachy_task *t)
 {
-    struct segment *s = (void *)t->priv;
+    struct segment *s = t->shared;
     const struct tachy_card *c = s->net[SEGMENT_FULL].card;
     const struct tachy_io *in, *out;
     int n_in = tachy_engine_inputs(s->net[SEGMENT_FULL].first, &in),

@@ -160,7 +160,7 @@ static void preprocess(struct segment_gpu_part *p)
 static void model(struct segment_gpu_part *p)
 {
     int at[MOST];
-    void *state = p->items[0]->state; // then there is one item
+    void *state = p->g->w->state; // then there is one item
     if (!p->g->size[p->g->w->last].out.data) {
         *p->err = segment_gpu_model_of_host(p->g, p->items[0], p->eye);
         return;

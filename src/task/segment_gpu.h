@@ -30,7 +30,7 @@ void segment_gpu_close(struct segment *s);
 int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_card *card);
 void segment_gpu_worker_close(struct segment_gpu_worker **g);
 
-// The steps of a worker; see struct tachy_task_ops. Composite is queued and sets item->pending; on failure nothing is
+// The steps of a worker; see struct tachy_stage_ops. Composite is queued and sets item->pending; on failure nothing is
 // on its way any more.
 int segment_gpu_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye);
 // Of several items at once, where a worker only queues.
@@ -42,21 +42,22 @@ int segment_gpu_batch_step(struct segment_worker *w, enum tachy_step step, struc
                            const struct tachy_tensor *batch);
 // For who looks at the host's tensors: what the last run of an engine on the card left there, and its mask. Waits.
 int segment_gpu_fetch_tensors(struct segment_worker *w);
-// segment_gpu_out.c: an encoder's surfaces; see struct tachy_task_ops.
+// segment_gpu_out.c: an encoder's surfaces; see struct tachy_stage_ops.
 int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec);
-// Ends an item that is pending: `settle` of struct tachy_task_ops.
+// Ends an item that is pending: `settle` of struct tachy_stage_ops.
 int segment_gpu_finish(struct tachy_item *item);
 
-// For the light ratio; see struct tachy_task_ops.
-bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g);
+// For the light ratio; see struct tachy_stage_ops.
+void *segment_gpu_stream(const void *worker); // a CUstream
+// Whether the model ran on the host for this eye.
+bool segment_gpu_mask_from_host(const struct tachy_item *item, int eye);
 int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n);
-void *segment_gpu_stream(const void *worker);
 
 // segment_gpu_state.c: the states of a stream, all eyes, where the engine runs on the card. One thread at a time but
 // for close(). The bytes of save and load are those of the host's states: eye by eye, and of each the card's order.
 struct segment_gpu_state;
 int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t);
-void segment_gpu_state_reset(struct segment_gpu_state *st);
+void segment_gpu_state_reset(struct segment_gpu_state *st, int eye);
 struct segment_card *segment_gpu_state_card(struct segment_gpu_state *st); // any thread: where they are
 int segment_gpu_state_save(struct segment_gpu_state *st, void *to);
 int segment_gpu_state_load(struct segment_gpu_state *st, const void *from);

@@ -23,7 +23,7 @@ int segment_gpu_model_of_host(struct segment_gpu_worker *g, struct tachy_item *i
     int err = segment_gpu_fetch_input(g, t->in[t->picture].data);
     if (err < 0)
         return err;
-    return item->state ? segment_state_run(w, item->state, eye) : tachy_engine_run(e->engine, t->in, t->out);
+    return w->state ? segment_state_run(w, w->state, eye) : tachy_engine_run(e->engine, t->in, t->out);
 }
 
 static int fetch_tensor(struct segment_gpu_worker *g, const struct tachy_tensor *from, void *to)

@@ -5,36 +5,13 @@
 
 enum { MOST = SEGMENT_GPU_GROUP };
 
-bool segment_gpu_load(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g)
-{
-    const struct segment *s = (const void *)t->priv;
-    const struct segment_item *si = item->priv;
-    const struct tachy_preprocess_params *in = &s->net[SEGMENT_FULL].card->in;
-    if (!s->gpu)
-        return false;
-    *g = (struct tachy_task_gpu){.device = &(s->pinned ? s->pinned : s->cards)->gpu->device,
-                                 .steps = 1u << TACHY_STEP_PREPROCESS | 1u << TACHY_STEP_COMPOSITE};
-    for (int i = 0; i < t->eyes; i++) {
-        const struct segment_eye *e = &si->eye[i];
-        double mask = (double)e->width * e->height;
-        if (segment_needs_guide(s))
-            g->steps |= 1u << TACHY_STEP_POSTPROCESS;
-        if (s->smooth > 0)
-            g->to_host += mask;
-        if (!e->gpu->from_host) {
-            g->steps |= 1u << TACHY_STEP_MODEL | 1u << TACHY_STEP_POSTPROCESS;
-            g->to_host += mask;
-        } else {
-            g->to_host += (double)in->width * in->height * 3 * (double)tachy_dtype_size(in->dtype);
-            g->to_device += mask;
-        }
-    }
-    if (s->composite.mode == TACHY_MODE_JSON)
-        g->to_host += (double)item->in->width * item->in->height;
-    return true;
-}
-
 void *segment_gpu_stream(const void *worker) { return ((const struct segment_worker *)worker)->gpu->stream; }
+
+bool segment_gpu_mask_from_host(const struct tachy_item *item, int eye)
+{
+    const struct segment_eye *e = &((const struct segment_item *)item->priv)->eye[eye];
+    return e->gpu->from_host;
+}
 
 static struct segment_eye *eye_of(const struct tachy_item *item, int eye)
 {

@@ -34,7 +34,7 @@ int segment_gpu_order_open(struct segment_gpu_order **out, tachy_task *t)
     struct segment_gpu_order *o = *out = calloc(1, sizeof(*o));
     if (!o)
         return TACHY_ERR_NOMEM;
-    o->s = (const void *)t->priv;
+    o->s = t->shared;
     o->task = t;
     o->gpu = tachy_gpu_ref(o->s->gpu);
     o->cu = o->gpu->device.cu;

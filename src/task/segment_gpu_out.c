@@ -22,7 +22,7 @@ static struct segment_card *card_of(const struct segment *s, int device)
 
 int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec)
 {
-    struct segment *s = (void *)t->priv;
+    struct segment *s = t->shared;
     const struct segment_card *c = card_of(s, spec->device);
     bool grey = s->out.format == TACHY_PIX_GRAY8 && spec->format == TACHY_PIX_NV12;
     if (!c || !s->pool || s->composite.mode == TACHY_MODE_JSON || (spec->format != s->out.format && !grey) ||

@@ -72,7 +72,7 @@ int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t)
     if (!st)
         return TACHY_ERR_NOMEM;
     st->task = t;
-    st->s = (const void *)t->priv;
+    st->s = t->shared;
     st->eyes = t->eyes;
     int err = TACHY_OK;
     for (int i = 0; i < st->s->nb_states && err == TACHY_OK; i++) {
@@ -117,11 +117,7 @@ void segment_gpu_state_close(struct segment_gpu_state **state)
     free(st);
 }
 
-void segment_gpu_state_reset(struct segment_gpu_state *st)
-{
-    for (int e = 0; e < st->eyes; e++)
-        st->eye[e].begins = true;
-}
+void segment_gpu_state_reset(struct segment_gpu_state *st, int eye) { st->eye[eye].begins = true; }
 
 // Queues the first state of an eye that begins. The context is current.
 static int begin(struct segment_gpu_state *st, struct gpu_state_eye *e)

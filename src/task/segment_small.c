@@ -32,7 +32,7 @@ static int same_model(struct segment_net *net, const struct tachy_card *full)
 
 static int other_model(tachy_task *t, struct segment_net *net, const struct tachy_card *full)
 {
-    const struct segment *s = (const void *)t->priv;
+    const struct segment *s = t->shared;
     struct tachy_model_params p = {.name = full->smaller, .dir = s->model_dir}; // told below
     int err = tachy_model_open(&net->model, &p);
     if (err < 0) {
@@ -48,7 +48,7 @@ static int other_model(tachy_task *t, struct segment_net *net, const struct tach
 
 static int open_net(tachy_task *t, struct segment_net *net, const struct tachy_card *full)
 {
-    const struct segment *s = (const void *)t->priv;
+    const struct segment *s = t->shared;
     int err = *full->smaller ? other_model(t, net, full) : same_model(net, full);
     if (err < 0)
         return err;
@@ -64,7 +64,7 @@ static int open_net(tachy_task *t, struct segment_net *net, const struct tachy_c
 
 unsigned segment_eases(tachy_task *t)
 {
-    struct segment *s = (void *)t->priv;
+    struct segment *s = t->shared;
     struct segment_net *net = &s->net[SEGMENT_SMALL];
     const struct tachy_card *full = s->net[SEGMENT_FULL].card;
     if (net->card)

@@ -15,12 +15,6 @@ struct segment_state {
     } eye[TACHY_MAX_EYES];
 };
 
-bool segment_recurrent(const tachy_task *t)
-{
-    const struct segment *s = (const void *)t->priv;
-    return s->nb_states > 0;
-}
-
 struct segment_gpu_state *segment_state_gpu(void *state) { return ((struct segment_state *)state)->gpu; }
 
 void segment_state_begin(void *data, const struct segment_state_io *io)
@@ -32,14 +26,13 @@ void segment_state_begin(void *data, const struct segment_state_io *io)
         ((float *)data)[i] = io->start;
 }
 
-void segment_state_reset(void *state)
+void segment_state_reset(void *state, int eye)
 {
     struct segment_state *st = state;
     if (st->gpu)
-        segment_gpu_state_reset(st->gpu);
-    for (int e = 0; e < st->eyes && !st->gpu; e++)
-        for (int i = 0; i < st->s->nb_states; i++)
-            segment_state_begin(st->eye[e].now[i], &st->s->state[i]);
+        segment_gpu_state_reset(st->gpu, eye);
+    for (int i = 0; i < st->s->nb_states && !st->gpu; i++)
+        segment_state_begin(st->eye[eye].now[i], &st->s->state[i]);
 }
 
 void segment_state_close(void *state)
@@ -61,7 +54,7 @@ int segment_state_open(tachy_task *t, void **state)
     *state = NULL;
     if (!st)
         return TACHY_ERR_NOMEM;
-    st->s = (const void *)t->priv;
+    st->s = t->shared;
     st->eyes = t->eyes;
     bool there = st->s->only_queues, ok = true;
     int err = there ? segment_gpu_state_open(&st->gpu, t) : TACHY_OK;
@@ -77,7 +70,8 @@ int segment_state_open(tachy_task *t, void **state)
         segment_state_close(st);
         return err < 0 ? err : TACHY_ERR_NOMEM;
     }
-    segment_state_reset(st);
+    for (int e = 0; e < t->eyes; e++)
+        segment_state_reset(st, e);
     *state = st;
     return TACHY_OK;
 }

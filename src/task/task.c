@@ -1,11 +1,32 @@
 #include "base/numeric.h"
 #include "pipeline/stage_save.h"
+#include "task/segment_stages.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 
-static const struct tachy_task_ops *const tasks[] = {
-    &tachy_task_segment,
+// A stage of a task in its two forms; NULL: where frames are there, the task goes without it.
+struct forms {
+    const struct tachy_stage_ops *cpu, *cuda;
+};
+
+static const struct forms segment[] = {
+    {&segment_stage_preprocess, &segment_stage_preprocess_cuda},
+    {&segment_stage_model, &segment_stage_model_cuda},
+    {&segment_stage_mask, &segment_stage_mask_cuda},
+    {&segment_stage_smooth, &segment_stage_smooth_cuda},
+    {&segment_stage_background, &segment_stage_background_cuda},
+    {&segment_stage_refine, NULL},
+    {&segment_stage_composite, &segment_stage_composite_cuda},
+    {&segment_stage_lines, &segment_stage_lines_cuda},
+    {0},
+};
+
+static const struct {
+    const char *name;
+    const struct forms *stages; // ends with {0}
+} tasks[] = {
+    {"segment", segment},
 };
 
 // Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
@@ -67,11 +88,10 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(log, out && name))
         return TACHY_ERR_INVAL;
-    const struct tachy_task_ops *ops = NULL;
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(tasks); i++)
-        if (!strcmp(tasks[i]->name, name))
-            ops = tasks[i];
-    if (!ops)
+    size_t k = 0;
+    while (k < TACHY_ARRAY_SIZE(tasks) && strcmp(tasks[k].name, name))
+        k++;
+    if (k == TACHY_ARRAY_SIZE(tasks))
         return tachy_fail(log, TACHY_ERR_NOT_FOUND,
                           "task %s: there is none of this name; there is: segment", name);
 
@@ -82,16 +102,19 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
             return err;
         settings = defaults;
     }
-    tachy_task *t = calloc(1, sizeof(*t) + ops->priv_size);
+    tachy_task *t = calloc(1, sizeof(*t));
     int err = TACHY_ERR_NOMEM;
     if (t) {
-        t->ops = ops;
+        t->name = tasks[k].name;
         t->log = log;
         t->eyes = 1;
+        t->pinned = -1;
         err = keep_settings(t, settings);
-        if (err == TACHY_OK)
-            err = ops->open(t, settings);
     }
+    bool cuda = !strcmp(TACHY_DEF(tachy_settings_str(settings, "gpu.device"), ""), "cuda");
+    for (const struct forms *f = tasks[k].stages; f->cpu && err == TACHY_OK; f++)
+        if (!cuda || f->cuda)
+            err = tachy_stage_add(t, cuda ? f->cuda : f->cpu, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
         err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"),
@@ -110,7 +133,7 @@ void tachy_task_close(tachy_task **t)
     if (!t || !*t)
         return;
     tachy_stage_save_close(&(*t)->save); // what went wrong was logged
-    (*t)->ops->close(*t);
+    tachy_stages_close(*t);
     free((*t)->settings);
     free(*t);
     *t = NULL;

@@ -177,25 +177,13 @@ static bool is_it(void)
     return fails;
 }
 
-// ---- memory: what our code got, until it is freed
+// ---- memory: what anybody got, until it is freed
 
 enum { SLOTS = 1 << 20 };
 static struct slot {
     _Atomic uintptr_t p; // 1: was freed
     uintptr_t site;
 } *slots;
-
-static void keep(void *p, const void *site)
-{
-    for (size_t i = ((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 44; p; i++) {
-        struct slot *s = &slots[i % SLOTS];
-        uintptr_t was = atomic_load(&s->p);
-        if (was <= 1 && atomic_compare_exchange_strong(&s->p, &was, (uintptr_t)p)) {
-            s->site = (uintptr_t)site;
-            return;
-        }
-    }
-}
 
 static void forget(void *p)
 {
@@ -212,8 +200,24 @@ static void forget(void *p)
     }
 }
 
+// Of a function that calls malloc() itself the second one counts, which is nearer to us.
+static void keep(void *p, const void *site)
+{
+    forget(p);
+    for (size_t i = ((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 44; p; i++) {
+        struct slot *s = &slots[i % SLOTS];
+        uintptr_t was = atomic_load(&s->p);
+        if (was <= 1 && atomic_compare_exchange_strong(&s->p, &was, (uintptr_t)p)) {
+            s->site = (uintptr_t)site;
+            return;
+        }
+    }
+}
+
 static void count_live(void)
 {
+    for (int i = 0; i < 2; i++)
+        dlerror(); // lets go of the text that it keeps
     for (size_t i = 0; i < SLOTS; i++) {
         char name[FAULT_NAME];
         if (atomic_load(&slots[i].p) <= 1)
@@ -240,7 +244,7 @@ static bool fails(const void *caller)
 
 static void *kept(void *p, const void *caller)
 {
-    if (report && report->kind == FAULT_ALLOC && is_ours(caller))
+    if (report && report->kind == FAULT_ALLOC)
         keep(p, caller);
     return p;
 }
@@ -382,7 +386,6 @@ char *realpath(const char *path, char *to)
     return !to && fails(CALLER) ? NULL : to ? f(path, to) : kept(f(path, to), CALLER);
 }
 
-// What is closed otherwise than by free() fails, but its end is not watched here.
 FILE *fopen(const char *path, const char *mode)
 {
     LOOK_UP(f, fopen)

@@ -9,7 +9,7 @@ enum fault_kind { FAULT_NONE, FAULT_ALLOC, FAULT_WRITE };
 
 struct fault_site {
     char name[FAULT_NAME]; // "libtachy.so+0x1234"
-    uint64_t live;         // allocations made there that nobody freed until the end
+    uint64_t live;         // allocations asked for there that nobody freed until the end
 };
 
 struct fault_report {

@@ -6,8 +6,8 @@ For each of a dozen typical jobs the calls are counted first. Then the job is ru
 failing. Of allocations, those that are reached by the same way through the same functions are one: the first and the
 last of them fail, and none that an earlier job reached in this way. With --every N it is an Nth of all these, the same
 ones each time. What must hold: no signal, no hang, a sentence where the status is not 0; the output is as without the
-fault, as it was before, or a playable part; nothing else is left; memory that our code got is freed as in a sound
-run (in AddressSanitizer's builds its own search for leaks counts instead)."""
+fault, as it was before, or a playable part; nothing else is left; memory is freed as in a sound run, whichever library
+asked for it."""
 import argparse
 import contextlib
 import ctypes
@@ -30,7 +30,7 @@ NEVER = 2**64 - 1
 KINDS = {"alloc": 1, "write": 2}
 # A call that is interrupted or takes less than it was given is no failure; it may be tried again.
 ERRORS = {"alloc": ["ENOMEM"], "write": ["ENOSPC", "EIO", "EINTR", "short"]}
-HANGS_S = 60 if common.SANITIZER else 30
+HANGS_S = 60
 
 
 class Site(ctypes.Structure):
@@ -103,13 +103,8 @@ class Server:
         order, self.order = os.pipe()
         self.answer, answer = os.pipe()
         fds = [self.map.fileno(), order, answer]
-        preload = [shim]
-        if common.SANITIZER == "address":
-            preload.append(subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True,
-                                          check=True).stdout.strip())
-        env = {**os.environ, "LD_PRELOAD": " ".join(map(str, preload)), "TACHY_FAULTS": " ".join(map(str, fds)),
+        env = {**os.environ, "LD_PRELOAD": str(shim), "TACHY_FAULTS": " ".join(map(str, fds)),
                "XDG_STATE_HOME": str(folder.parent / "state")}
-        env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
         self.p = subprocess.Popen([common.TACHY, *job.args], cwd=folder, env=env, pass_fds=fds, stdin=self.stdin,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(order)
@@ -130,7 +125,9 @@ class Server:
         return None if hung else status
 
     def sites(self):
-        return {s.name.decode(): s.live for s in self.report.sites[:self.report.nb_sites]}
+        """Allocations that are left, by who asked; without the dynamic loader's, which keeps its tables."""
+        sites = {s.name.decode(): s.live for s in self.report.sites[:self.report.nb_sites]}
+        return {name: live for name, live in sites.items() if not name.startswith("ld-")}
 
     def stack(self, which="stack"):
         return [s.value.decode() for s in getattr(self.report, which) if s.value]
@@ -194,6 +191,9 @@ class Faults:
         for _ in range(2):
             self.tidy()
             status = self.server.run(self.kind)
+            if status and os.WIFEXITED(status) and os.WEXITSTATUS(status) == 99:
+                print(f"skipped: this system allows no seccomp filter: {self.said()}")
+                sys.exit(77)
             if status:
                 raise AssertionError(f"{self.name}: status {status} without a fault: {self.said()}")
         self.whole, self.text = self.left(), self.said("stdout")
@@ -223,8 +223,6 @@ class Faults:
             return f"killed by signal {os.WTERMSIG(status)} in\n      {crash}\n      {self.said()[-3000:]}"
         code = os.WEXITSTATUS(status)
         err = self.said()
-        if "AddressSanitizer" in err or "LeakSanitizer" in err or "runtime error" in err:
-            return err[-6000:]
         if code not in (0, 1, 2, 75):
             return f"exit status {code}: {err}"
         sentence = any(line.startswith("tachy: ") for line in err.splitlines())
@@ -254,7 +252,7 @@ class Faults:
         return f"status {code}, and these are left: {rest}: {self.said()}" if rest else None
 
     def leak(self):
-        if self.kind != "alloc" or common.SANITIZER:
+        if self.kind != "alloc":
             return None
         more = [f"{live - self.live.get(site, 0)} x {next(lines_of([site]))}" for site, live in self.server.sites().items()
                 if live > self.live.get(site, 0)]
@@ -293,7 +291,7 @@ class Faults:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("shim")
+    p.add_argument("shim", type=os.path.abspath)
     p.add_argument("kind", choices=KINDS)
     p.add_argument("--every", type=int, default=1)
     p.add_argument("--job", action="append", choices=JOBS)

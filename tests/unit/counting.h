@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "pipeline/pipeline.h"
+#include "steps.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -42,7 +43,7 @@ struct counting_order {
     int64_t next;
 };
 
-static struct counting *conf(tachy_task *t) { return (struct counting *)t->priv; }
+static struct counting *conf(tachy_task *t) { return test_priv(t); }
 
 static void random_delay(int most_us)
 {
@@ -50,8 +51,6 @@ static void random_delay(int most_us)
         usleep((useconds_t)(rand() % (most_us + 1)));
 }
 
-static int c_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
-static void c_close(tachy_task *t) {}
 static int c_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
 {
     *out = *in;
@@ -86,12 +85,12 @@ static int c_model(void *w, struct tachy_item *item, int eye)
 static int c_postprocess(void *w, struct tachy_item *item, int eye) { return TACHY_OK; }
 static bool c_keeps_input(const tachy_task *t)
 {
-    const struct counting *c = (const void *)t->priv;
+    const struct counting *c = test_priv(t);
     return !c->drops_input;
 }
 static size_t c_item_bytes(const tachy_task *t)
 {
-    const struct counting *c = (const void *)t->priv;
+    const struct counting *c = test_priv(t);
     return c->item_bytes;
 }
 static int c_order_open(tachy_task *t, void **state)
@@ -129,11 +128,9 @@ static int c_composite(void *w, struct tachy_item *item)
     return conf(w)->fail_composite_at == head->id ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
-static const struct tachy_task_ops counting_ops = {
+static const struct test_steps counting_ops = {
     .name = "counting",
     .item_size = sizeof(struct counting_item),
-    .open = c_open,
-    .close = c_close,
     .start = c_start,
     .keeps_input = c_keeps_input,
     .item_bytes = c_item_bytes,
@@ -148,13 +145,6 @@ static const struct tachy_task_ops counting_ops = {
     .composite = c_composite,
 };
 
-static inline tachy_task *task_new(struct counting c)
-{
-    tachy_task *t = calloc(1, sizeof(*t) + sizeof(c));
-    t->ops = &counting_ops;
-    t->eyes = 1;
-    memcpy(t->priv, &c, sizeof(c));
-    return t;
-}
+static inline tachy_task *task_new(struct counting c) { return test_task(&counting_ops, &c, sizeof(c)); }
 
 static const struct counting never = {.fail_at = -1, .fail_composite_at = -1, .fail_order_at = -1};

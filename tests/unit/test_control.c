@@ -1,5 +1,7 @@
 #include "test.h"
 
+#include "steps.h"
+
 #include "base/clock.h"
 #include "pipeline/pipeline.h"
 
@@ -12,17 +14,6 @@
 // A run that goes on, held, ended and read from other threads. Source and sink are the library's
 // null ones; the task hands pictures through and takes 200 us for each.
 
-static int t_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
-{
-    *out = *in;
-    return TACHY_OK;
-}
-static int t_worker_open(tachy_task *t, void **w)
-{
-    *w = t;
-    return TACHY_OK;
-}
-static void t_worker_close(void *w) {}
 static int t_nothing(void *w, struct tachy_item *item, int eye) { return TACHY_OK; }
 static int t_model(void *w, struct tachy_item *item, int eye)
 {
@@ -34,11 +25,8 @@ static int t_composite(void *w, struct tachy_item *item)
     item->out = tachy_frame_ref(item->in);
     return TACHY_OK;
 }
-static const struct tachy_task_ops ops = {
+static const struct test_steps ops = {
     .name = "through",
-    .start = t_start,
-    .worker_open = t_worker_open,
-    .worker_close = t_worker_close,
     .preprocess = t_nothing,
     .model = t_model,
     .postprocess = t_nothing,
@@ -56,16 +44,17 @@ struct job {
 static void *job_main(void *arg)
 {
     struct job *j = arg;
-    tachy_task task = {.ops = &ops, .eyes = 1};
+    tachy_task *task = test_task(&ops, NULL, 0);
     tachy_source *source;
     tachy_sink *sink;
     CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = j->url)), TACHY_OK);
     CHECK_INT(tachy_sink_open(&sink, tachy_sink_params(.url = "-", .format = "null")), TACHY_OK);
-    int err = tachy_run(tachy_run_params(.task = &task, .source = source, .sink = sink,
+    int err = tachy_run(tachy_run_params(.task = task, .source = source, .sink = sink,
                                          .workers = 2, .control = j->control),
                         &j->summary);
     tachy_sink_close(&sink);
     tachy_source_close(&source);
+    test_task_free(task);
     atomic_store(&j->err, err);
     return NULL;
 }

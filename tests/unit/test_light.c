@@ -5,6 +5,7 @@
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
 #include "pipeline/light.h"
+#include "steps.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -58,13 +59,12 @@ static int composite(void *worker, struct tachy_item *item)
     return TACHY_OK;
 }
 
-static bool gpu(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g)
+static bool load(tachy_task *t, void *worker, enum tachy_step step, const struct tachy_item *item, struct tachy_stage_load *l)
 {
-    *g = (struct tachy_task_gpu){.device = &device,
-                                 .steps = 1u << TACHY_STEP_PREPROCESS | 1u << TACHY_STEP_COMPOSITE,
-                                 .to_host = 4e6,
-                                 .to_device = 1e6};
-    CHECK(item->out && item->in->place == TACHY_HOST);
+    bool last = step == TACHY_STEP_COMPOSITE;
+    *l = (struct tachy_stage_load){.device = &device, .stream = worker, .computes = true, .to_host = last ? 4e6 : 0,
+                                   .to_device = last ? 1e6 : 0};
+    CHECK(item->in->place == TACHY_HOST);
     return true;
 }
 
@@ -80,8 +80,6 @@ static int gpu_queue(void *worker, enum tachy_step step, struct tachy_item *cons
     return TACHY_OK;
 }
 
-static void *gpu_stream(const void *worker) { return (void *)(uintptr_t)worker; }
-
 // No step comes before the one in front of it.
 static void group_step(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[])
 {
@@ -93,7 +91,7 @@ static void group_step(void *worker, enum tachy_step step, struct tachy_item *co
     }
 }
 
-static const struct tachy_task_ops ops = {
+static const struct test_steps ops = {
     .name = "test",
     .worker_open = worker_open,
     .worker_close = worker_close,
@@ -102,9 +100,8 @@ static const struct tachy_task_ops ops = {
     .model = model,
     .postprocess = nothing,
     .composite = composite,
-    .gpu = gpu,
-    .gpu_queue = gpu_queue,
-    .gpu_stream = gpu_stream,
+    .load = load,
+    .queue = gpu_queue,
 };
 
 static bool near(double v, double expected, double tolerance)
@@ -123,9 +120,7 @@ TEST(steps_of_a_card_are_measured_there)
     struct tachy_light_times t;
     struct tachy_video_info info = {.format = TACHY_PIX_YUV420P, .width = 64, .height = 48, .time_base = {1, 30}};
     const struct tachy_source_params sp = {0};
-    tachy_task *task = calloc(1, sizeof(*task));
-    task->ops = &ops;
-    task->eyes = 1;
+    tachy_task *task = test_task(&ops, NULL, 0);
     open_device();
     const struct tachy_light_params p = {.task = task, .url = "null:64x48@30,frames=40", .source = &sp,
                                          .input = &info, .output = &info, .workers = STREAMS, .seconds = 0.1};
@@ -147,7 +142,7 @@ TEST(steps_of_a_card_are_measured_there)
     CHECK(t.link_copies[TACHY_RESOURCE_TO_HOST] && t.link_copies[TACHY_RESOURCE_TO_DEVICE]);
     CHECK_INT(t.link_copies[TACHY_RESOURCE_SMS], 0);
     tachy_device_close(&device);
-    free(task);
+    test_task_free(task);
 }
 
 // What a worker takes at once is queued at once, and a launch's time is that of all of its frames.
@@ -157,9 +152,9 @@ TEST(frames_of_a_group_are_measured_together)
     struct tachy_light_times t;
     struct tachy_video_info info = {.format = TACHY_PIX_YUV420P, .width = 64, .height = 48, .time_base = {1, 30}};
     const struct tachy_source_params sp = {0};
-    struct tachy_task task = {.ops = &ops, .eyes = 1};
+    tachy_task *task = test_task(&ops, NULL, 0);
     open_device();
-    struct tachy_light_params p = {.task = &task, .url = "null:64x48@30,frames=40", .source = &sp, .input = &info,
+    struct tachy_light_params p = {.task = task, .url = "null:64x48@30,frames=40", .source = &sp, .input = &info,
                                    .output = &info, .workers = STREAMS, .group = GROUP, .seconds = 0.05};
     atomic_store(&together, 0);
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
@@ -179,6 +174,7 @@ TEST(frames_of_a_group_are_measured_together)
     tachy_light_times(&l, &t);
     CHECK(near(t.step[TACHY_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS / 5, 0.05));
     tachy_device_close(&device);
+    test_task_free(task);
 }
 
 // Where opening an encoder, or a step's first frame, takes longer than the step was given, what comes behind it counts.
@@ -188,13 +184,13 @@ TEST(slow_steps_have_a_frame)
     struct tachy_light_times t;
     struct tachy_video_info info = {.format = TACHY_PIX_YUV420P, .width = 64, .height = 48, .time_base = {1, 30}};
     const struct tachy_source_params sp = {0};
-    struct tachy_task_ops cpu = ops;
-    cpu.gpu = NULL;
-    struct tachy_task task = {.ops = &cpu, .eyes = 1};
+    struct test_steps cpu = ops;
+    cpu.load = NULL;
+    tachy_task *task = test_task(&cpu, NULL, 0);
     tachy_sink *sink = NULL;
     char *path = tachy_asprintf("%s/slow.mp4", dir);
     CHECK_INT(tachy_sink_open(&sink, &(struct tachy_sink_params){.url = path, .encode = TACHY_ENCODE_CPU}), TACHY_OK);
-    const struct tachy_light_params p = {.task = &task, .url = "null:64x48@30,frames=40", .source = &sp, .sink = sink,
+    const struct tachy_light_params p = {.task = task, .url = "null:64x48@30,frames=40", .source = &sp, .sink = sink,
                                          .input = &info, .output = &info, .workers = STREAMS, .seconds = 1e-9};
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
     tachy_light_times(&l, &t);
@@ -207,6 +203,7 @@ TEST(slow_steps_have_a_frame)
     tachy_sink_close(&sink);
     CHECK_INT(access(path, F_OK), -1);
     free(path);
+    test_task_free(task);
 }
 
 static const struct tachy_light_times made = {
@@ -256,18 +253,12 @@ TEST(the_busiest_resource_is_the_ratio)
 enum { CARDS = 2, EVERY = 4 };
 static struct tachy_device cards[CARDS];
 static atomic_int worked;
-static int pinned = -1;
+static tachy_task *spread_task;
 
 struct spread {
     cuda_stream stream[CARDS];
     int card; // of the frame that it has
 };
-
-static int spread_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
-{
-    *out = *in;
-    return TACHY_OK;
-}
 
 static int spread_open(tachy_task *t, void **worker)
 {
@@ -290,56 +281,54 @@ static void spread_close(void *worker)
 
 static int spread_preprocess(void *worker, struct tachy_item *item, int eye)
 {
-    int frame = pinned < 0 ? atomic_fetch_add(&worked, 1) : 0;
-    ((struct spread *)worker)->card = pinned >= 0 ? pinned : frame % EVERY == EVERY - 1;
+    tachy_task *t = spread_task;
+    int frame = t->pinned < 0 ? atomic_fetch_add(&worked, 1) : 0;
+    int card = ((struct spread *)worker)->card = t->pinned >= 0 ? t->pinned : frame % EVERY == EVERY - 1;
+    if (t->pinned < 0)
+        atomic_fetch_add(&t->gpu[card].regions, 1);
     return TACHY_OK;
 }
 
-static int spread_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS])
+static bool spread_load(tachy_task *t, void *worker, enum tachy_step step, const struct tachy_item *item,
+                        struct tachy_stage_load *l)
 {
-    int all = atomic_load(&worked);
-    for (int i = 0; i < CARDS; i++)
-        share[i] = (struct tachy_gpu_share){.gpu = i, .frames = i ? all / EVERY : all - all / EVERY};
-    return CARDS;
-}
-
-static void spread_pin(tachy_task *t, int gpu) { pinned = gpu; }
-
-static bool spread_gpu(const tachy_task *t, const struct tachy_item *item, struct tachy_task_gpu *g)
-{
-    CHECK(pinned >= 0);
-    *g = (struct tachy_task_gpu){.device = &cards[pinned], .steps = 1u << TACHY_STEP_COMPOSITE, .to_host = 4e6};
+    CHECK(t->pinned >= 0);
+    if (step != TACHY_STEP_COMPOSITE)
+        return false;
+    *l = (struct tachy_stage_load){.device = &cards[t->pinned], .stream = ((struct spread *)worker)->stream[t->pinned],
+                                   .computes = true, .to_host = 4e6};
     return true;
 }
 
 static int spread_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n)
 {
     struct spread *w = worker;
-    CHECK(step == TACHY_STEP_COMPOSITE && w->card == pinned && n == 1);
-    launch(w->stream[pinned], COMPOSITE_NS * (pinned ? 3 : 1));
+    CHECK(step == TACHY_STEP_COMPOSITE && w->card == spread_task->pinned && n == 1);
+    launch(w->stream[w->card], COMPOSITE_NS * (w->card ? 3 : 1));
     return TACHY_OK;
 }
 
-static void *spread_stream(const void *worker) { return ((const struct spread *)worker)->stream[pinned]; }
-
-static const struct tachy_task_ops spread_ops = {
-    .name = "spread", .start = spread_start, .worker_open = spread_open, .worker_close = spread_close, .preprocess = spread_preprocess,
-    .model = nothing, .postprocess = nothing, .composite = composite, .gpus = spread_gpus, .gpu_pin = spread_pin,
-    .gpu = spread_gpu, .gpu_queue = spread_queue, .gpu_stream = spread_stream,
+static const struct test_steps spread_steps = {
+    .name = "spread", .worker_open = spread_open, .worker_close = spread_close, .preprocess = spread_preprocess,
+    .model = nothing, .postprocess = nothing, .composite = composite, .load = spread_load, .queue = spread_queue,
 };
 
 static int run_spread(struct tachy_summary *s, bool calibrate)
 {
-    struct tachy_task task = {.ops = &spread_ops, .eyes = 1};
+    tachy_task *task = spread_task = test_task(&spread_steps, NULL, 0);
+    task->nb_gpus = CARDS;
+    for (int i = 0; i < CARDS; i++)
+        task->gpu[i].ordinal = i;
     tachy_source *source;
     tachy_sink *sink;
     CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = "null:64x48@30,frames=80")), TACHY_OK);
     CHECK_INT(tachy_sink_open(&sink, tachy_sink_params(.url = "-", .format = "null")), TACHY_OK);
     atomic_store(&worked, 0);
-    int err = tachy_run(tachy_run_params(.task = &task, .source = source, .sink = sink, .workers = STREAMS,
+    int err = tachy_run(tachy_run_params(.task = task, .source = source, .sink = sink, .workers = STREAMS,
                                          .calibrate = calibrate, .cache_dir = dir), s);
     tachy_sink_close(&sink);
     tachy_source_close(&source);
+    test_task_free(task);
     return err;
 }
 

@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "pipeline/live.h"
+#include "steps.h"
 
 #include <malloc.h>
 
@@ -10,16 +11,9 @@
 #define MS 1000000ull
 #define S (1000 * MS)
 
-static int take_over(const tachy_task *t, const void *kept, struct tachy_item *item, int eye)
-{
-    return TACHY_OK;
-}
-static int keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye)
-{
-    return TACHY_OK;
-}
-static const struct tachy_task_ops reuses = {.name = "reuses", .keep = keep, .reuse = take_over};
-static const struct tachy_task_ops plain = {.name = "plain"};
+static int copy(tachy_task *t, struct tachy_item *to, const struct tachy_item *from, int region) { return TACHY_OK; }
+static const struct test_steps reuses = {.name = "reuses", .copy = copy};
+static const struct test_steps plain = {.name = "plain"};
 
 static tachy_frame *gray(int width, int height, int value)
 {
@@ -88,9 +82,10 @@ static bool like(struct tachy_frame_skip *s, tachy_frame *f, bool anew, unsigned
 static int taken_of(double target, double fps, double jitter_ms)
 {
     struct tachy_live l;
-    tachy_task t = {.ops = &plain, .eyes = 1};
-    tachy_live_open(&l, &(struct tachy_live_params){.mode = TACHY_RUN_LIVE, .target_fps = target}, &t,
+    tachy_task *t = test_task(&plain, NULL, 0);
+    tachy_live_open(&l, &(struct tachy_live_params){.mode = TACHY_RUN_LIVE, .target_fps = target}, t,
                     TACHY_STEREO_MONO, 0, NULL, S);
+    test_task_free(t); // it was only looked at
     struct tachy_live_stats stats;
     srand(3);
     int n = (int)(20 * fps);
@@ -346,13 +341,11 @@ static int64_t shed_of(struct sim *m)
     return tachy_live_shed(&s);
 }
 
-static void sim_open(struct sim *m, const struct tachy_task_ops *ops, double max_latency_ms,
+static void sim_open(struct sim *m, const struct test_steps *ops, double max_latency_ms,
                      int workers)
 {
     memset(m, 0, sizeof(*m));
-    tachy_task *t = calloc(1, sizeof(*t));
-    t->ops = ops;
-    t->eyes = 1;
+    tachy_task *t = test_task(ops, NULL, 0);
     struct tachy_live_params p = {.mode = TACHY_RUN_LIVE, .max_latency_ms = max_latency_ms};
     m->workers = workers;
     m->room = workers + 2;
@@ -360,7 +353,7 @@ static void sim_open(struct sim *m, const struct tachy_task_ops *ops, double max
     m->last_id = -1;
     m->reused = MS;
     tachy_live_open(&m->live, &p, t, TACHY_STEREO_MONO, 0, NULL, m->now);
-    free(t);
+    test_task_free(t);
 }
 
 static void sim_close(struct sim *m)

@@ -1,6 +1,8 @@
 #include "delays.h"
 #include "test.h"
 
+#include "steps.h"
+
 #include "base/clock.h"
 #include "pipeline/live_stream.h"
 
@@ -21,18 +23,8 @@ struct thing {
     int64_t since; // frames since the state began anew
 };
 
-static struct conf *conf(const tachy_task *t) { return (struct conf *)(uintptr_t)t->priv; }
-static int t_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
-{
-    *out = *in;
-    return TACHY_OK;
-}
-static int t_worker_open(tachy_task *t, void **w)
-{
-    *w = t;
-    return TACHY_OK;
-}
-static void t_worker_close(void *w) {}
+static struct conf *conf(const tachy_task *t) { return test_priv(t); }
+static void t_batch_close(void *engine) {}
 static int t_nothing(void *w, struct tachy_item *item, int eye) { return TACHY_OK; }
 static int t_model(void *w, struct tachy_item *item, int eye)
 {
@@ -49,28 +41,21 @@ static int t_batch_open(tachy_task *t, int most, void **engine)
     *engine = t;
     return TACHY_OK;
 }
-static int t_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n)
+static int t_batch_model(void *engine, const struct tachy_piece pieces[], int n)
 {
     struct conf *c = conf(engine);
     if (c->work_us)
         usleep((useconds_t)(c->work_us * n));
     for (int i = 0; i < n; i++) {
-        CHECK(!(items[i]->reuse >> eyes[i] & 1));
-        ((struct thing *)items[i]->priv)->from = items[i]->in->id;
+        struct tachy_item *item = pieces[i].item;
+        CHECK(!(item->reuse >> pieces[i].region & 1));
+        ((struct thing *)item->priv)->from = item->in->id;
     }
     return TACHY_OK;
 }
-static int t_keep(const tachy_task *t, void **kept, const struct tachy_item *item, int eye)
+static int t_copy(tachy_task *t, struct tachy_item *to, const struct tachy_item *from, int region)
 {
-    if (!*kept)
-        *kept = malloc(sizeof(struct thing));
-    *(struct thing *)*kept = *(const struct thing *)item->priv;
-    return TACHY_OK;
-}
-static int t_reuse(const tachy_task *t, const void *kept, struct tachy_item *item, int eye)
-{
-    CHECK(kept != NULL);
-    *(struct thing *)item->priv = *(const struct thing *)kept;
+    *(struct thing *)to->priv = *(const struct thing *)from->priv;
     return TACHY_OK;
 }
 static int t_order_open(tachy_task *t, void **state)
@@ -95,24 +80,17 @@ static int t_composite(void *w, struct tachy_item *item)
     return TACHY_OK;
 }
 
-static const struct tachy_task_ops ops = {
+static const struct test_steps ops = {
     .name = "things",
     .item_size = sizeof(struct thing),
-    .start = t_start,
-    .worker_open = t_worker_open,
-    .worker_close = t_worker_close,
     .preprocess = t_nothing,
     .model = t_model,
     .postprocess = t_nothing,
     .batch_key = t_batch_key,
     .batch_open = t_batch_open,
-    .batch_close = t_worker_close,
-    .batch_preprocess = t_nothing,
+    .batch_close = t_batch_close,
     .batch_model = t_batch_model,
-    .batch_postprocess = t_nothing,
-    .keep = t_keep,
-    .reuse = t_reuse,
-    .kept_close = free,
+    .copy = t_copy,
     .order_open = t_order_open,
     .order_close = free,
     .order = t_order,
@@ -189,9 +167,7 @@ static void pull_all(struct job *j)
 
 static void run(struct job *j)
 {
-    j->task = calloc(1, sizeof(tachy_task) + sizeof(struct conf));
-    j->task->ops = &ops;
-    j->task->eyes = 1;
+    j->task = test_task(&ops, NULL, sizeof(struct conf));
     conf(j->task)->work_us = j->work_us;
     conf(j->task)->fail_at = j->fail_at;
     struct tachy_video_info in = {.format = TACHY_PIX_GRAY8, .width = 32, .height = 18,
@@ -221,7 +197,7 @@ static void run(struct job *j)
         CHECK(j->ids[i] > j->ids[i - 1]);
     for (int64_t i = 0; i < j->pulled; i++)
         CHECK(j->from[i] <= j->ids[i]);
-    free(j->task);
+    test_task_free(j->task);
 }
 
 static struct job *job(struct job from)
@@ -412,9 +388,7 @@ TEST(a_failure_ends_a_live_stream)
 
 TEST(wrong_parameters_are_refused)
 {
-    tachy_task *t = calloc(1, sizeof(*t));
-    struct tachy_task_ops cannot = {.name = "cannot"};
-    t->ops = &cannot;
+    tachy_task *t = test_task(&(struct test_steps){.name = "cannot"}, NULL, 0);
     struct live_stream *ls;
     CHECK_INT(live_stream_open(&ls, t, &(struct tachy_live_params){.frame_skip = true}, NULL),
               TACHY_ERR_INVAL);
@@ -428,7 +402,7 @@ TEST(wrong_parameters_are_refused)
     CHECK_INT(live_stream_open(&ls, t, &(struct tachy_live_params){0}, NULL), 0);
     CHECK(live_stream_policy(ls) == NULL); // nothing in the way
     live_stream_close(&ls);
-    free(t);
+    test_task_free(t);
 }
 
 TEST_MAIN(TEST_CASE(nothing_is_shed_where_there_is_time), TEST_CASE(live_counts_exactly),

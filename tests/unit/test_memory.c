@@ -1,6 +1,6 @@
 #include "base/memory.h"
 #include "media/media.h"
-#include "pipeline/backoff.h"
+#include "batcher/backoff.h"
 #include "test.h"
 
 #include <stdatomic.h>

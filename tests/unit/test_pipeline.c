@@ -62,7 +62,7 @@ static int run(struct counting c, int frames, int workers, int64_t max_bytes, in
     CHECK(s.steps[TACHY_STEP_MODEL].calls >= n);
     tachy_pipeline_close(&f.p);
     CHECK_INT(atomic_load(&conf(t)->workers), 0);
-    free(t);
+    test_task_free(t);
     return n;
 }
 
@@ -125,7 +125,7 @@ TEST(closing_early_is_clean)
             tachy_frame_unref(&frame);
         }
         tachy_pipeline_close(&p);
-        free(t);
+        test_task_free(t);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "media/media.h"
 #include "pipeline/pipeline.h"
+#include "steps.h"
 #include "test.h"
 
 #include "base/clock.h"
@@ -27,7 +28,7 @@ struct adder_item {
 static struct adder *of(const tachy_task *t)
 {
     struct adder *a;
-    memcpy(&a, t->priv, sizeof(a));
+    memcpy(&a, test_priv(t), sizeof(a));
     return a;
 }
 
@@ -63,12 +64,12 @@ static void a_batch_close(void *engine)
     if (!((struct adder *)engine)->mismatch)
         atomic_fetch_sub(&((struct adder *)engine)->engines, 1);
 }
-static int a_batch_preprocess(void *w, struct tachy_item *item, int eye)
+static int a_preprocess(void *w, struct tachy_item *item, int eye)
 {
     ((struct adder_item *)item->priv)->in[eye] = item->in->id + eye;
     return TACHY_OK;
 }
-static int a_batch_model(void *engine, struct tachy_item *const items[], const int eyes[], int n)
+static int a_batch_model(void *engine, const struct tachy_piece pieces[], int n)
 {
     struct adder *a = engine;
     if (a->fits && n > a->fits) {
@@ -76,12 +77,13 @@ static int a_batch_model(void *engine, struct tachy_item *const items[], const i
         return TACHY_ERR_NOMEM;
     }
     for (int i = 0; i < n; i++)
-        if (items[i]->result.frame_id == a->fail_at)
+        if (pieces[i].item->result.frame_id == a->fail_at)
             return TACHY_ERR_EXTERNAL;
     usleep(200);
     for (int i = 0; i < n; i++) {
-        struct adder_item *it = items[i]->priv;
-        it->out[eyes[i]] = it->in[eyes[i]] + 1;
+        struct adder_item *it = pieces[i].item->priv;
+        CHECK(pieces[i].item->apart);
+        it->out[pieces[i].region] = it->in[pieces[i].region] + 1;
     }
     atomic_fetch_add(&a->runs, 1);
     atomic_fetch_add(&a->pictures, n);
@@ -99,31 +101,25 @@ static int a_composite(void *w, struct tachy_item *item)
     return TACHY_OK;
 }
 
-static const struct tachy_task_ops adder_ops = {
+static const struct test_steps adder_ops = {
     .name = "adder",
     .item_size = sizeof(struct adder_item),
     .start = a_start,
     .worker_open = a_worker_open,
     .worker_close = a_worker_close,
-    .preprocess = a_step,
+    .preprocess = a_preprocess,
     .model = a_model,
     .postprocess = a_step,
     .batch_key = a_key,
     .batch_open = a_batch_open,
     .batch_close = a_batch_close,
-    .batch_preprocess = a_batch_preprocess,
     .batch_model = a_batch_model,
-    .batch_postprocess = a_step,
     .composite = a_composite,
 };
 
 static tachy_task *task_of(struct adder *a)
 {
-    tachy_task *t = calloc(1, sizeof(*t) + sizeof(a));
-    t->ops = &adder_ops;
-    t->eyes = a->eyes;
-    memcpy(t->priv, &a, sizeof(a));
-    return t;
+    return test_task(&adder_ops, &a, sizeof(a));
 }
 
 static const struct tachy_video_info info = {.format = TACHY_PIX_GRAY8, .width = 32, .height = 8};
@@ -216,7 +212,7 @@ static struct outcome run(struct adder *a, int batch, int frames, struct notes *
         tachy_stream_leave(&f[i].s);
     tachy_pipeline_close(&p);
     for (int i = 0; i < STREAMS; i++)
-        free(t[i]);
+        test_task_free(t[i]);
     CHECK_INT(a->engines, 0);
     return o;
 }
@@ -303,7 +299,7 @@ TEST(a_stalled_stream_holds_nobody)
     CHECK(ms >= 19 && ms < 2000); // its own deadline, nobody else's frame
     tachy_stream_leave(&stalled);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 TEST(leaves_in_the_middle)
@@ -333,7 +329,7 @@ TEST(leaves_in_the_middle)
         pthread_join(th, NULL);
         tachy_stream_leave(&stays.s);
         tachy_pipeline_close(&p);
-        free(t);
+        test_task_free(t);
     }
 }
 
@@ -354,7 +350,7 @@ TEST(the_budget_bounds_all_streams)
     CHECK_INT(err, TACHY_ERR_NOMEM);
     CHECK(!p);
     CHECK(n.warnings >= 1);
-    free(t);
+    test_task_free(t);
 }
 
 TEST_MAIN(TEST_CASE(batches_across_streams), TEST_CASE(eyes_are_pictures), TEST_CASE(a_model_of_one_picture),

@@ -26,8 +26,6 @@ static uint64_t mixed(uint64_t value, int64_t id, int eye)
     return value * 31 + (uint64_t)id * 2 + (uint64_t)eye + 1;
 }
 
-static bool r_recurrent(const tachy_task *t) { return true; }
-
 static int r_state_open(tachy_task *t, void **state)
 {
     struct chain *c = *state = calloc(1, sizeof(*c));
@@ -43,17 +41,14 @@ static void r_state_close(void *state)
     free(state);
 }
 
-static void r_state_reset(void *state)
+static int r_model(void *w, void *state, struct tachy_item *item, int eye)
 {
     struct chain *c = state;
-    memset(c->value, 0, sizeof(c->value));
-    c->resets++;
-}
-
-static int r_model(void *w, struct tachy_item *item, int eye)
-{
-    struct chain *c = item->state;
     int64_t id = item->in->id;
+    if (item->anew && !eye) {
+        memset(c->value, 0, sizeof(c->value));
+        c->resets++;
+    }
     CHECK_INT(atomic_fetch_add(&c->inside, 1), 0); // one at a time
     CHECK(eye ? id == c->last : id > c->last);     // in order
     c->last = id;
@@ -86,24 +81,21 @@ static int r_composite(void *w, struct tachy_item *item)
     return TACHY_OK;
 }
 
-static struct tachy_task_ops recurrent_ops(void)
+static struct test_steps recurrent_ops(void)
 {
-    struct tachy_task_ops o = counting_ops;
-    o.recurrent = r_recurrent;
+    struct test_steps o = counting_ops;
     o.state_open = r_state_open;
     o.state_close = r_state_close;
-    o.state_reset = r_state_reset;
-    o.model = r_model;
+    o.recur = r_model;
     o.composite = r_composite;
     o.order = NULL;
     o.order_open = NULL;
     return o;
 }
 
-static tachy_task *recurrent_new(const struct tachy_task_ops *ops, struct counting c, int eyes)
+static tachy_task *recurrent_new(const struct test_steps *ops, struct counting c, int eyes)
 {
-    tachy_task *t = task_new(c);
-    t->ops = ops;
+    tachy_task *t = test_task(ops, &c, sizeof(c));
     t->eyes = eyes;
     return t;
 }
@@ -179,14 +171,14 @@ static void *guest_main(void *arg)
     CHECK_INT(pull_all(f.s, g->eyes, &end), g->frames);
     CHECK_INT(end, TACHY_ERR_EOF);
     pthread_join(thread, NULL);
-    CHECK_INT(((struct chain *)f.s->state)->resets, (g->frames - 1) / ANEW_EVERY);
+    CHECK_INT(((struct chain *)f.s->state[TEST_MODEL])->resets, (g->frames - 1) / ANEW_EVERY);
     tachy_stream_leave(&f.s);
     return NULL;
 }
 
 static void run_guests(int n, int workers, int frames, int eyes)
 {
-    struct tachy_task_ops ops = recurrent_ops();
+    struct test_steps ops = recurrent_ops();
     tachy_task *t = recurrent_new(&ops, never, eyes);
     tachy_pipeline *p = NULL;
     struct guest g[4];
@@ -201,7 +193,7 @@ static void run_guests(int n, int workers, int frames, int eyes)
         pthread_join(thread[i], NULL);
     tachy_pipeline_close(&p);
     CHECK_INT(atomic_load(&states_open), 0);
-    free(t);
+    test_task_free(t);
 }
 
 TEST(one_at_a_time_in_order_with_its_state)
@@ -238,7 +230,7 @@ TEST(composites_overlap_the_model)
 TEST(positions_in_any_order)
 {
     enum { BLOCK = 8, BLOCKS = 30 };
-    struct tachy_task_ops ops = recurrent_ops();
+    struct test_steps ops = recurrent_ops();
     tachy_task *t = recurrent_new(&ops, never, 1);
     tachy_pipeline *p = NULL;
     CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = 8)), 0);
@@ -266,12 +258,12 @@ TEST(positions_in_any_order)
     CHECK_INT(tachy_stream_pull(s, NULL, NULL), TACHY_ERR_EOF);
     tachy_stream_leave(&s);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 TEST(a_failure_ends_its_stream_only)
 {
-    struct tachy_task_ops ops = recurrent_ops();
+    struct test_steps ops = recurrent_ops();
     struct counting c = never;
     c.fail_at = 37;
     tachy_task *bad = recurrent_new(&ops, c, 1), *good = recurrent_new(&ops, never, 1);
@@ -296,7 +288,7 @@ TEST(a_failure_ends_its_stream_only)
 
 TEST(leaving_while_frames_wait_for_their_turn)
 {
-    struct tachy_task_ops ops = recurrent_ops();
+    struct test_steps ops = recurrent_ops();
     tachy_task *t = recurrent_new(&ops, never, 1);
     tachy_pipeline *p = NULL;
     model_us = 300;
@@ -314,21 +306,21 @@ TEST(leaving_while_frames_wait_for_their_turn)
     }
     tachy_pipeline_close(&p);
     CHECK_INT(atomic_load(&states_open), 0);
-    free(t);
+    test_task_free(t);
     model_us = 0;
 }
 
 // A policy as mode live's, that drops or takes over some items: the state does not see them.
-static bool wants(void *user, struct tachy_item *item, enum tachy_step next)
+static bool wants(void *user, struct tachy_item *item, bool writes)
 {
     if (item->result.frame_id % 5 == 4)
         item->reuse = 1;
-    return next != TACHY_STEP_PREPROCESS || item->result.frame_id % 3 != 1;
+    return writes || item->result.frame_id % 3 != 1;
 }
 
 TEST(skipped_and_shed_frames_leave_the_state)
 {
-    struct tachy_task_ops ops = recurrent_ops();
+    struct test_steps ops = recurrent_ops();
     tachy_task *t = recurrent_new(&ops, never, 1);
     tachy_pipeline *p = NULL;
     struct pipeline_policy policy = {.wanted = wants};
@@ -356,7 +348,7 @@ TEST(skipped_and_shed_frames_leave_the_state)
     pthread_join(thread, NULL);
     tachy_stream_leave(&f.s);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 TEST_MAIN(TEST_CASE(one_at_a_time_in_order_with_its_state), TEST_CASE(streams_run_side_by_side),

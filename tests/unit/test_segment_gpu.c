@@ -1,5 +1,7 @@
 #include "test.h"
 
+#include "pipeline/stage_save.h"
+
 #include "fakes/fake.h"
 #include "fakes/marks.h"
 #include "fakes/symbol.h"
@@ -195,7 +197,7 @@ static void check_shares(const tachy_task *t, const struct way *way)
 {
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
     int cards = TACHY_MAX(way->cards, 1), all = 0;
-    CHECK_INT(t->ops->gpus(t, share), cards);
+    CHECK_INT(tachy_task_gpus(t, share), cards);
     for (int i = 0; i < cards; i++) {
         CHECK_INT(share[i].gpu, i);
         CHECK(!way->on_gpu || share[i].frames == way->frames / cards);
@@ -343,38 +345,42 @@ TEST(closing_in_the_middle)
     }
 }
 
-// What a step reads on the host before the composite (tachy_task_ops.tensors, frame skip) is there.
+// What a step reads on the host before the composite (tachy_stage_ops.tensors, frame skip) is there.
 TEST(a_mask_is_fetched_when_it_is_asked_for)
 {
     tachy_task *t = open_task(&(struct way){.mode = "mask"});
-    const struct tachy_task_ops *ops = t->ops;
     struct tachy_memory *memory;
     struct tachy_video_info out, in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250}};
     CHECK_INT(tachy_memory_open(&memory, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
     t->memory = memory;
-    CHECK_INT(ops->start(t, &in, &out), TACHY_OK);
-    void *worker = NULL, *kept = NULL;
-    CHECK_INT(ops->worker_open(t, &worker), TACHY_OK);
-    struct tachy_item item[2] = {{.priv = calloc(1, ops->item_size)}, {.priv = calloc(1, ops->item_size)}};
+    CHECK_INT(tachy_stages_start(t, &in, &out), TACHY_OK);
+    void *worker[TACHY_MAX_STAGES];
+    CHECK_INT(tachy_task_worker_open(t, worker), TACHY_OK);
+    struct tachy_stage *copies = tachy_task_copies(t), *model = tachy_stage_save_of(t);
+    struct tachy_item kept = {.priv = calloc(1, t->item_size)};
     for (int i = 0; i < 2; i++) {
-        struct tachy_task_tensors tensors;
-        CHECK_INT(tachy_frame_new(&item[i].in, &(struct tachy_frame_params){.format = TACHY_PIX_NV12, .width = W,
-                                                                            .height = H}), TACHY_OK);
-        item[i].result.frame_id = i + 1;
-        CHECK_INT(ops->preprocess(worker, &item[i], 0), TACHY_OK);
-        CHECK_INT(ops->model(worker, &item[i], 0), TACHY_OK);
-        CHECK_INT(ops->postprocess(worker, &item[i], 0), TACHY_OK);
+        struct tachy_stage_tensors tensors;
+        struct tachy_item one = {.priv = calloc(1, t->item_size)}, *item = &one;
+        int err = TACHY_OK;
+        CHECK_INT(tachy_frame_new(&one.in, &(struct tachy_frame_params){.format = TACHY_PIX_NV12, .width = W, .height = H}),
+                  TACHY_OK);
+        one.result.frame_id = i + 1;
+        struct tachy_stage_pass p = {.task = t, .worker = worker, .items = &item, .n = 1, .err = &err};
+        tachy_stage_pass(&p, 0, copies->index + 1);
+        CHECK_INT(err, TACHY_OK);
         if (i)
-            CHECK_INT(ops->keep(t, &kept, &item[i], 0), TACHY_OK);
+            CHECK_INT(copies->ops->copy(copies, &kept, item, 0), TACHY_OK);
         else
-            ops->tensors(worker, &tensors);
-        CHECK_INT(item[i].result.mask[0].data[0], 200);
-        tachy_frame_unref(&item[i].in);
-        ops->item_close(item[i].priv);
-        free(item[i].priv);
+            model->ops->tensors(model, tachy_stage_worker(model, worker), &tensors);
+        CHECK_INT((i ? &kept : item)->result.mask[0].data[0], 200);
+        CHECK_INT(one.result.mask[0].data[0], 200);
+        tachy_frame_unref(&one.in);
+        tachy_task_item_close(t, one.priv);
+        free(one.priv);
     }
-    ops->kept_close(kept);
-    ops->worker_close(worker);
+    tachy_task_item_close(t, kept.priv);
+    free(kept.priv);
+    tachy_task_worker_close(t, worker);
     tachy_task_close(&t);
     tachy_memory_close(&memory);
     CHECK_INT(counts()->allocations, 0);

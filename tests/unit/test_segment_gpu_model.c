@@ -1,5 +1,7 @@
 #include "test.h"
 
+#include "pipeline/stage_save.h"
+
 #include "base/clock.h"
 #include "cuda/kernels.h"
 #include "engine/engine_ops.h"
@@ -388,7 +390,7 @@ static void check_shares(const tachy_task *t, const struct way *way)
 {
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
     int used = 0, all = 0;
-    CHECK_INT(t->ops->gpus(t, share), way->cards);
+    CHECK_INT(tachy_task_gpus(t, share), way->cards);
     for (int i = 0; i < way->cards; i++) {
         used += share[i].frames > 0;
         all += (int)share[i].frames;
@@ -503,7 +505,8 @@ TEST(the_light_ratio_counts_the_model)
 struct bench {
     tachy_task *t;
     struct tachy_memory *memory;
-    void *worker, *state;
+    void *worker[TACHY_MAX_STAGES], *state;
+    struct tachy_stage *model; // whose state it is
 };
 
 static void open_bench(struct bench *b, int eyes)
@@ -514,64 +517,77 @@ static void open_bench(struct bench *b, int eyes)
     *b = (struct bench){.t = open_task("rec", "mask", "0", "0.5")};
     CHECK_INT(tachy_memory_open(&b->memory, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
     b->t->memory = b->memory;
-    CHECK_INT(b->t->ops->start(b->t, &in, &out), TACHY_OK);
-    CHECK_INT(b->t->ops->worker_open(b->t, &b->worker), TACHY_OK);
-    CHECK_INT(b->t->ops->state_open(b->t, &b->state), TACHY_OK);
+    CHECK_INT(tachy_stages_start(b->t, &in, &out), TACHY_OK);
+    CHECK_INT(tachy_task_worker_open(b->t, b->worker), TACHY_OK);
+    b->model = tachy_stage_save_of(b->t);
+    CHECK_INT(b->model->ops->state_open(b->model, &b->state), TACHY_OK);
 }
 
 static void close_bench(struct bench *b)
 {
-    b->t->ops->state_close(b->state);
-    b->t->ops->worker_close(b->worker);
+    b->model->ops->state_close(b->state);
+    tachy_task_worker_close(b->t, b->worker);
     tachy_task_close(&b->t);
     tachy_memory_close(&b->memory);
     nothing_is_left();
 }
 
-// Frame `id` through the model from `state`; each eye's mask.
-static void step(struct bench *b, void *state, int64_t id, int mask[2])
+// Frame `id` through the model from `state`; each region's mask.
+struct stepped {
+    struct bench *b;
+    int *mask;
+};
+
+static void look(struct tachy_stage_pass *p, int region)
 {
-    const struct tachy_task_ops *ops = b->t->ops;
-    struct tachy_item item = {.priv = calloc(1, ops->item_size), .state = state};
-    CHECK_INT(tachy_frame_new(&item.in, &(struct tachy_frame_params){.format = TACHY_PIX_NV12, .width = W,
-                                                                     .height = H}), TACHY_OK);
-    draw(item.in, id);
-    item.result.frame_id = id;
-    for (int eye = 0; eye < b->t->eyes; eye++) {
-        CHECK_INT(ops->preprocess(b->worker, &item, eye), TACHY_OK);
-        CHECK_INT(ops->model(b->worker, &item, eye), TACHY_OK);
-        CHECK_INT(ops->postprocess(b->worker, &item, eye), TACHY_OK);
-        struct tachy_task_tensors tensors;
-        ops->tensors(b->worker, &tensors); // also waits for the mask
-        CHECK_INT(tensors.n_in, 3);
-        CHECK_INT(tensors.n_out, 4);
-        const float *h = tensors.out[OUT_H].data, *k = tensors.out[OUT_K].data, *y = tensors.out[OUT_Y].data;
-        CHECK(h[0] + k[0] == y[0]); // states are fetched with the rest
-        mask[eye] = item.result.mask[eye].data[0];
-    }
-    tachy_frame_unref(&item.in);
-    ops->item_close(item.priv);
-    free(item.priv);
+    const struct stepped *s = p->user;
+    struct tachy_stage_tensors t;
+    s->b->model->ops->tensors(s->b->model, tachy_stage_worker(s->b->model, p->worker), &t); // also waits for the mask
+    CHECK_INT(t.n_in, 3);
+    CHECK_INT(t.n_out, 4);
+    const float *h = t.out[OUT_H].data, *k = t.out[OUT_K].data, *y = t.out[OUT_Y].data;
+    CHECK(h[0] + k[0] == y[0]); // states are fetched with the rest
+    s->mask[region] = p->items[0]->result.mask[region].data[0];
+}
+
+static void step(struct bench *b, void *state, int64_t id, bool anew, int mask[2])
+{
+    struct tachy_item one = {.priv = calloc(1, b->t->item_size), .anew = anew}, *item = &one;
+    void *states[TACHY_MAX_STAGES] = {0};
+    int err = TACHY_OK;
+    CHECK_INT(tachy_frame_new(&one.in, &(struct tachy_frame_params){.format = TACHY_PIX_NV12, .width = W, .height = H}),
+              TACHY_OK);
+    draw(one.in, id);
+    one.result.frame_id = id;
+    states[b->model->index] = state;
+    struct stepped s = {b, mask};
+    struct tachy_stage_pass p = {.task = b->t, .worker = b->worker, .state = states, .items = &item, .n = 1, .err = &err,
+                                 .region_done = look, .user = &s};
+    tachy_stage_pass(&p, 0, tachy_task_copies(b->t)->index + 1);
+    CHECK_INT(err, TACHY_OK);
+    tachy_frame_unref(&one.in);
+    tachy_task_item_close(b->t, one.priv);
+    free(one.priv);
 }
 
 TEST(states_are_saved_and_loaded)
 {
     for (int eyes = 1; eyes <= 2; eyes++) {
         struct bench b;
-        void *data[3] = {0}, *other;
-        size_t size[3];
+        void *data[2] = {0}, *other;
+        size_t size[2];
         int one[2], two[2];
         open_bench(&b, eyes);
-        const struct tachy_task_ops *ops = b.t->ops;
+        const struct tachy_stage_ops *ops = b.model->ops;
         CHECK_INT(ops->state_save(b.state, &data[0], &size[0]), TACHY_OK);
         CHECK_INT(size[0], (8 + 16) * sizeof(float) * (size_t)eyes);
         const float *f = data[0]; // as the host's: zeros, then the start of the other
         CHECK(f[0] == 0 && f[7] == 0 && f[8] == START && f[23] == START);
         for (int i = 0; i < 7; i++)
-            step(&b, b.state, i, one);
+            step(&b, b.state, i, false, one);
         CHECK_INT(ops->state_save(b.state, &data[1], &size[1]), TACHY_OK);
         CHECK(size[1] == size[0] && memcmp(data[0], data[1], size[0]));
-        CHECK_INT(ops->state_open(b.t, &other), TACHY_OK);
+        CHECK_INT(ops->state_open(b.model, &other), TACHY_OK);
         CHECK_INT(ops->state_load(other, data[1], size[1] - 1), TACHY_ERR_FORMAT);
         CHECK_INT(ops->state_load(other, data[1], size[1]), TACHY_OK);
         struct pair state[2] = {first, first};
@@ -581,18 +597,19 @@ TEST(states_are_saved_and_loaded)
                 want[eye] = mask_of(state, i, eye, false);
             if (i < 7)
                 continue;
-            step(&b, b.state, i, one);
-            step(&b, other, i, two);
+            step(&b, b.state, i, false, one);
+            step(&b, other, i, false, two);
             for (int eye = 0; eye < eyes; eye++) {
                 CHECK_INT(one[eye], want[eye]);
                 CHECK_INT(two[eye], want[eye]);
             }
         }
-        ops->state_reset(other);
-        CHECK_INT(ops->state_save(other, &data[2], &size[2]), TACHY_OK);
-        CHECK(size[2] == size[0] && !memcmp(data[0], data[2], size[0]));
+        state[0] = state[1] = first; // a frame that begins anew is as the first one
+        step(&b, other, 3, true, two);
+        for (int eye = 0; eye < eyes; eye++)
+            CHECK_INT(two[eye], mask_of(state, 3, eye, false));
         ops->state_close(other);
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 2; i++)
             free(data[i]);
         close_bench(&b);
     }
@@ -610,7 +627,7 @@ TEST(engines_are_counted)
         tachy_task *t = open_task("flat", "mask", "0,1", fractions[i]);
         CHECK_INT(tachy_memory_open(&memory, &(struct tachy_memory_params){.log = NULL}), TACHY_OK);
         t->memory = memory;
-        CHECK_INT(t->ops->start(t, &video, &out), i ? TACHY_ERR_NOMEM : TACHY_OK);
+        CHECK_INT(tachy_stages_start(t, &video, &out), i ? TACHY_ERR_NOMEM : TACHY_OK);
         tachy_memory_read(memory, &stats);
         for (int gpu = 0; gpu < 2 && !i; gpu++)
             CHECK(stats.used[tachy_place_of_gpu(gpu)][TACHY_MEMORY_TENSORS] >= TAKEN);

@@ -35,7 +35,7 @@ struct later_item {
     struct job job;
 };
 
-static struct later *later_of(tachy_task *t) { return (struct later *)t->priv; }
+static struct later *later_of(const tachy_task *t) { return test_priv(t); }
 
 static uint8_t pixel_of(int64_t id) { return (uint8_t)(id * 7 + 1); }
 
@@ -103,7 +103,7 @@ static int settle(struct tachy_item *item)
 
 static int group(const tachy_task *t)
 {
-    const struct later *l = (const void *)t->priv;
+    const struct later *l = later_of(t);
     return l->group;
 }
 
@@ -119,7 +119,7 @@ static void group_step(void *worker, enum tachy_step step, struct tachy_item *co
 {
     struct later *l = later_of(worker);
     int most = atomic_load(&l->together);
-    CHECK(n >= 1 && n <= l->group && eye == 0);
+    CHECK(n >= 1 && n <= TACHY_MAX(l->group, 1) && eye == 0);
     while (n > most && !atomic_compare_exchange_weak(&l->together, &most, n))
         continue;
     for (int i = 0; i < n; i++) {
@@ -131,7 +131,7 @@ static void group_step(void *worker, enum tachy_step step, struct tachy_item *co
 
 static tachy_task *later_new(struct counting c, int fail_later_at, int most_us)
 {
-    static struct tachy_task_ops ops;
+    static struct test_steps ops;
     if (!ops.name) {
         ops = counting_ops;
         ops.item_size = sizeof(struct later_item);
@@ -140,11 +140,9 @@ static tachy_task *later_new(struct counting c, int fail_later_at, int most_us)
         ops.group = group;
         ops.group_step = group_step;
     }
-    tachy_task *t = calloc(1, sizeof(*t) + sizeof(struct later));
+    const struct later start = {.counting = c};
+    tachy_task *t = test_task(&ops, &start, sizeof(start));
     struct later *l = later_of(t);
-    t->ops = &ops;
-    t->eyes = 1;
-    l->counting = c;
     l->fail_later_at = fail_later_at;
     l->most_us = most_us;
     pthread_mutex_init(&l->lock, NULL);
@@ -166,7 +164,7 @@ static void later_free(tachy_task *t)
     pthread_join(l->device, NULL);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->news);
-    free(t);
+    test_task_free(t);
 }
 
 struct feed {

@@ -81,36 +81,33 @@ struct outcome {
 
 static void run(tachy_task *t, unsigned small, unsigned anew, struct outcome *o)
 {
-    const struct tachy_task_ops *ops = t->ops;
     struct tachy_video_info in = {.format = TACHY_PIX_GRAY8, .width = W, .height = H, .time_base = {1, 25},
                                   .fps = {25, 1}, .stereo = TACHY_STEREO_SBS}, out;
-    void *worker = NULL, *order = NULL, *priv = calloc(1, ops->item_size);
-    CHECK_INT(ops->start(t, &in, &out), TACHY_OK);
+    void *worker[TACHY_MAX_STAGES], *state[TACHY_MAX_STAGES] = {0}, *priv = calloc(1, t->item_size);
+    CHECK_INT(tachy_stages_start(t, &in, &out), TACHY_OK);
     CHECK_INT(t->eyes, 2);
-    CHECK_INT(ops->worker_open(t, &worker), TACHY_OK);
-    CHECK_INT(ops->order_open(t, &order), TACHY_OK);
-    for (int n = 0; n < FRAMES && worker; n++) {
-        struct tachy_item item = {.in = picture(n), .small = small >> n & 1, .anew = anew >> n & 1,
-                                  .priv = priv};
-        for (int eye = 0; eye < t->eyes; eye++) {
-            CHECK_INT(ops->preprocess(worker, &item, eye), TACHY_OK);
-            CHECK_INT(ops->model(worker, &item, eye), TACHY_OK);
-            CHECK_INT(ops->postprocess(worker, &item, eye), TACHY_OK);
-        }
-        if (order)
-            CHECK_INT(ops->order(order, &item), TACHY_OK);
-        o->width[n] = item.result.mask[0].width;
-        CHECK_INT(ops->composite(worker, &item), TACHY_OK);
-        CHECK_INT(tachy_task_settle(ops, &item), TACHY_OK);
+    CHECK_INT(tachy_task_worker_open(t, worker), TACHY_OK);
+    for (int i = 0; i < t->nb_stages; i++)
+        if (t->stage[i]->ops->state_open)
+            CHECK_INT(t->stage[i]->ops->state_open(t->stage[i], &state[i]), TACHY_OK);
+    for (int n = 0; n < FRAMES; n++) {
+        struct tachy_item one = {.in = picture(n), .small = small >> n & 1, .anew = anew >> n & 1, .priv = priv}, *item = &one;
+        int err = TACHY_OK;
+        struct tachy_stage_pass p = {.task = t, .worker = worker, .state = state, .items = &item, .n = 1, .err = &err};
+        tachy_stage_pass(&p, 0, t->nb_stages);
+        CHECK_INT(err, TACHY_OK);
+        CHECK_INT(tachy_task_settle(t, item), TACHY_OK);
+        o->width[n] = item->result.mask[0].width;
         for (int y = 0; y < H; y++)
-            memcpy(o->pixels[n][y], item.out->data[0] + y * item.out->stride[0], W);
-        tachy_frame_unref(&item.in);
-        tachy_frame_unref(&item.out);
+            memcpy(o->pixels[n][y], item->out->data[0] + y * item->out->stride[0], W);
+        tachy_frame_unref(&item->in);
+        tachy_frame_unref(&item->out);
     }
-    if (order)
-        ops->order_close(order);
-    ops->worker_close(worker);
-    ops->item_close(priv);
+    for (int i = 0; i < t->nb_stages; i++)
+        if (state[i])
+            t->stage[i]->ops->state_close(state[i]);
+    tachy_task_worker_close(t, worker);
+    tachy_task_item_close(t, priv);
     free(priv);
 }
 
@@ -123,15 +120,15 @@ static void compare(const char *model, const char *smaller, const char *smooth)
     bool smooths = strcmp(smooth, "0") != 0;
     unsigned sizes = smooths ? 0xff00u : 0x6b4d36u, anew = smooths ? 1u | 1u << 8 | 1u << 16 : 1u;
     tachy_task *t = open_task(model, smooth);
-    CHECK_INT(t->ops->eases(t), 1 << TACHY_EASE_SMALL_INPUT);
-    CHECK_INT(t->ops->eases(t), 1 << TACHY_EASE_SMALL_INPUT); // for the next run
+    CHECK_INT(tachy_task_eases(t), 1 << TACHY_EASE_SMALL_INPUT);
+    CHECK_INT(tachy_task_eases(t), 1 << TACHY_EASE_SMALL_INPUT); // for the next run
     run(t, sizes, 1, &mixed);
     tachy_task_close(&t);
     t = open_task(model, smooth);
     run(t, ~0u, anew, &full); // it was not made ready
     tachy_task_close(&t);
     t = open_task(smaller, smooth);
-    CHECK_INT(t->ops->eases(t), 0);
+    CHECK_INT(tachy_task_eases(t), 0);
     run(t, 0, anew, &small);
     tachy_task_close(&t);
     for (int n = 0; n < FRAMES; n++) {
@@ -153,7 +150,7 @@ TEST(what_cannot_be)
     static const char *const names[] = {"missing", "cropped", "larger", "lone"};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         tachy_task *t = open_task(names[i], "0");
-        CHECK_INT(t->ops->eases(t), 0);
+        CHECK_INT(tachy_task_eases(t), 0);
         run(t, ~0u, 1, &mixed); // at full size
         CHECK_INT(mixed.width[0], i == 2 ? 40 : 64);
         tachy_task_close(&t);

@@ -231,7 +231,7 @@ TEST(a_task_serves_one_format)
     CHECK_INT(get(b), 0);
     tachy_pipeline_close(&p); // with a stream in it
     CHECK_INT(atomic_load(&conf(t)->workers), 0);
-    free(t);
+    test_task_free(t);
 }
 
 // ---- Positions ----
@@ -288,7 +288,7 @@ static void run_scatter(struct counting conf_, int workers)
     CHECK_INT(st.in_flight, 0);
     tachy_stream_leave(&s);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 TEST(positions_come_out_in_order_from_any_order)
@@ -329,7 +329,7 @@ TEST(a_position_is_pushed_once_and_missing_ones_are_holes)
     CHECK(st.ended);
     tachy_stream_leave(&s);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 struct late {
@@ -375,7 +375,7 @@ TEST(push_waits_at_the_end_of_the_window)
     s = join(p, t, 16, 0);
     CHECK_INT(tachy_stream_window(s), 160); // of 160 MiB
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 // They rest in the GPU's memory; only those that are soon pulled are composited, into the host's.
@@ -405,7 +405,7 @@ TEST(frames_of_a_gpu_wait_as_they_are)
     CHECK_INT(atomic_load(&conf(t)->composites), N);
     tachy_stream_leave(&s);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 // ---- Control ----
@@ -435,7 +435,7 @@ TEST(pause_holds_the_workers)
         CHECK_INT(get(s), i);
     CHECK_INT(atomic_load(&conf(u)->calls), 0);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
     free(u);
 }
 
@@ -473,7 +473,7 @@ TEST(drain_loses_nothing)
     tachy_stream_leave(&v);
     CHECK_INT(tachy_pipeline_drain(p, 0), TACHY_OK); // no stream is left
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 static void *fill_main(void *arg)
@@ -506,7 +506,7 @@ TEST(stop_ends_every_wait)
     tachy_stream_leave(&v);
     tachy_pipeline_close(&p);
     CHECK_INT(atomic_load(&conf(t)->workers), 0);
-    free(t);
+    test_task_free(t);
 }
 
 struct watch {
@@ -559,13 +559,13 @@ TEST(figures_can_be_read_meanwhile)
     CHECK_INT(sum.workers, 3);
     tachy_stream_leave(&g.s);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
-static bool odd_only(void *user, struct tachy_item *item, enum tachy_step next)
+static bool odd_only(void *user, struct tachy_item *item, bool writes)
 {
     atomic_fetch_add((atomic_int *)user, 1);
-    return next != TACHY_STEP_PREPROCESS || item->result.frame_id % 2;
+    return writes || item->result.frame_id % 2;
 }
 
 TEST(a_policy_sheds_items)
@@ -591,7 +591,7 @@ TEST(a_policy_sheds_items)
     CHECK_INT(steps[TACHY_STEP_MODEL].calls, 4);
     tachy_stream_leave(&s);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 TEST(an_idle_pipeline_takes_no_time)
@@ -613,7 +613,7 @@ TEST(an_idle_pipeline_takes_no_time)
     CHECK(took < 2000000);
     tachy_stream_leave(&g.s);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 TEST_MAIN(TEST_CASE(streams_join_and_leave_and_keep_their_order),

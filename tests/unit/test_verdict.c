@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "pipeline/recipe.h"
+#include "steps.h"
 #include "profile/system.h"
 
 #include <fcntl.h>
@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <tachy/batcher.h>
 #include <tachy/engine.h>
 #include <unistd.h>
 
@@ -41,11 +40,9 @@ struct job {
 
 struct null_task {
     struct costs c;
-    tachy_batcher *batcher;
-    atomic_llong runs, items, run_ns;
 };
 
-static struct null_task *conf(const tachy_task *t) { return (struct null_task *)(uintptr_t)t->priv; }
+static struct null_task *conf(const tachy_task *t) { return test_priv(t); }
 
 static int wait_us(int us)
 {
@@ -143,13 +140,6 @@ struct worker {
 
 static struct null_task *of_worker(void *w) { return conf(((struct worker *)w)->task); }
 
-static int t_open(tachy_task *t, const tachy_settings *s) { return TACHY_OK; }
-static void t_close(tachy_task *t) {}
-static int t_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
-{
-    *out = *in;
-    return TACHY_OK;
-}
 static int t_worker_open(tachy_task *t, void **w)
 {
     struct worker *k = *w = calloc(1, sizeof(*k));
@@ -180,42 +170,31 @@ static void t_worker_close(void *w)
     tachy_tensor_free(&k->out);
     free(k);
 }
-static uint64_t t_transfer_ns(const void *w)
-{
-    const struct worker *k = w;
-    return k->engine ? tachy_engine_transfer_ns(k->engine) : 0;
-}
 static int t_preprocess(void *w, struct tachy_item *item, int eye)
 {
     return wait_us(of_worker(w)->c.preprocess_us);
 }
-static int run_batch(void *user, const struct tachy_batch *batch)
+static const char *t_batch_key(const tachy_task *t) { return conf(t)->c.batch_us ? "null" : NULL; }
+static int t_batch_open(tachy_task *t, int most, void **engine)
 {
-    struct null_task *n = user;
-    uint64_t start = tachy_now_ns();
-    wait_us(n->c.batch_us); // as long for one as for all: the session's batch is fixed
-    n->runs++;
-    n->items += batch->count;
-    n->run_ns += (long long)(tachy_now_ns() - start);
+    *engine = t;
     return TACHY_OK;
 }
+static void t_batch_close(void *engine) {}
+// As long for one as for all: the session's batch is fixed.
+static int t_batch_model(void *engine, const struct tachy_piece pieces[], int n) { return wait_us(conf(engine)->c.batch_us); }
 static int t_model(void *w, struct tachy_item *item, int eye)
 {
     struct null_task *n = of_worker(w);
-    if (n->batcher) {
-        tachy_ticket *ticket;
-        int err = tachy_batcher_submit(n->batcher, tachy_submit_params(.user = item), &ticket);
-        if (err == TACHY_OK)
-            err = tachy_ticket_wait(ticket, -1);
-        tachy_ticket_close(&ticket);
-        return err;
-    }
     uint64_t end = tachy_thread_cpu_ns() + (uint64_t)n->c.compute_us * 1000;
     while (n->c.compute_us && tachy_thread_cpu_ns() < end)
         continue;
     struct worker *k = w;
-    if (k->engine)
+    if (k->engine) {
+        uint64_t before = tachy_engine_transfer_ns(k->engine);
         CHECK_INT(tachy_engine_run(k->engine, &k->in, &k->out), TACHY_OK);
+        atomic_fetch_add(&k->task->stage[TEST_MODEL]->transfer_ns, tachy_engine_transfer_ns(k->engine) - before);
+    }
     if (n->c.stall_us)
         stall(n->c.stall_us);
     if (n->c.hot)
@@ -242,21 +221,8 @@ static int t_composite(void *w, struct tachy_item *item)
     item->out = tachy_frame_ref(item->in);
     return wait_us(of_worker(w)->c.composite_us);
 }
-static void t_batches(const tachy_task *t, struct tachy_task_batches *b)
-{
-    struct null_task *n = conf(t);
-    if (n->batcher)
-        *b = (struct tachy_task_batches){.max = BATCH,
-                                         .runs = atomic_load(&n->runs),
-                                         .items = atomic_load(&n->items),
-                                         .run_s = (double)atomic_load(&n->run_ns) * 1e-9};
-}
-
-static const struct tachy_task_ops ops = {
+static const struct test_steps ops = {
     .name = "null",
-    .open = t_open,
-    .close = t_close,
-    .start = t_start,
     .worker_open = t_worker_open,
     .worker_close = t_worker_close,
     .preprocess = t_preprocess,
@@ -266,8 +232,10 @@ static const struct tachy_task_ops ops = {
     .order_close = t_order_close,
     .order = t_order,
     .composite = t_composite,
-    .batches = t_batches,
-    .transfer_ns = t_transfer_ns,
+    .batch_key = t_batch_key,
+    .batch_open = t_batch_open,
+    .batch_close = t_batch_close,
+    .batch_model = t_batch_model,
 };
 
 static void print(void *user, enum tachy_log_level level, const char *msg)
@@ -276,25 +244,12 @@ static void print(void *user, enum tachy_log_level level, const char *msg)
 }
 static const struct tachy_log say = {.fn = print, .max_level = TACHY_LOG_WARN};
 
-static tachy_task *task_new(struct costs c)
-{
-    tachy_task *t = calloc(1, sizeof(*t) + sizeof(struct null_task));
-    t->ops = &ops;
-    t->eyes = 1;
-    conf(t)->c = c;
-    if (c.batch_us)
-        CHECK_INT(tachy_batcher_open(&conf(t)->batcher,
-                                     tachy_batcher_params(.max_batch = BATCH, .timeout_us = 200,
-                                                          .run = run_batch, .user = conf(t))),
-                  TACHY_OK);
-    return t;
-}
-
 static void run(const struct job *j, struct tachy_summary *sum)
 {
     tachy_source *source;
     tachy_sink *sink;
-    tachy_task *t = task_new(j->costs);
+    const struct null_task of = {j->costs};
+    tachy_task *t = test_task(&ops, &of, sizeof(of));
     says(CPU0 "cpufreq/scaling_cur_freq", "%lld\n", j->costs.hot ? 1500000 : 3000000);
     setenv("TACHY_SYSROOT", machine.root, 1);
     CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = j->source, .log = &say)), 0);
@@ -303,14 +258,14 @@ static void run(const struct job *j, struct tachy_summary *sum)
               0);
     CHECK_INT(tachy_run(tachy_run_params(.task = t, .source = source, .sink = sink,
                                          .workers = j->workers ? j->workers : 2,
-                                         .max_bytes = j->max_bytes, .log = &say),
+                                         .max_bytes = j->max_bytes, .log = &say,
+                                         .batch = j->costs.batch_us ? BATCH : 1, .batch_timeout_us = 200),
                         sum),
               TACHY_OK);
     unsetenv("TACHY_SYSROOT");
     tachy_sink_close(&sink);
     tachy_source_close(&source);
-    tachy_batcher_close(&conf(t)->batcher);
-    free(t);
+    test_task_free(t);
 }
 
 static bool computes(const struct costs *c) { return c->compute_us || c->order_us; }

@@ -1,4 +1,4 @@
-#include "pipeline/batcher_priv.h"
+#include "batcher/batcher_priv.h"
 
 #include "base/base.h"
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-#include "pipeline/batch_queue.h"
+#include "batcher/batch_queue.h"
 
 #include "base/base.h"
 

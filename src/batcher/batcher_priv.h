@@ -1,5 +1,5 @@
 #pragma once
-#include "pipeline/batch_queue.h"
+#include "batcher/batch_queue.h"
 #include "profile/hist.h"
 
 #include <stdatomic.h>

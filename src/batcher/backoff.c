@@ -1,4 +1,4 @@
-#include "pipeline/backoff.h"
+#include "batcher/backoff.h"
 
 #include "base/base.h"
 

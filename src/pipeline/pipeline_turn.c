@@ -1,0 +1,113 @@
+#include "pipeline/pipeline.h"
+
+// ---- Turns ----
+
+static bool parked_at(tachy_stream *s, int64_t seq, int k)
+{
+    struct pipeline_slot *slot = pipeline_slot(s, seq);
+    return seq < atomic_load(&s->next_push) && atomic_load(&slot->state) == SLOT_PARKED && slot->span == k;
+}
+
+// Whether the next item in order is parked there. Positions without one are passed.
+static bool is_there(tachy_stream *s, int k)
+{
+    struct pipeline_turn *t = &s->turn[k];
+    while (t->next < atomic_load(&s->next_push)) {
+        int state = atomic_load(&pipeline_slot(s, t->next)->state);
+        int64_t pulled = atomic_load(&s->next_pull);
+        if (pulled > t->next) { // the slot may be another position's by now
+            t->next = pulled;
+            continue;
+        }
+        if (state == SLOT_PARKED)
+            return parked_at(s, t->next, k);
+        if (state == SLOT_FREE || state == SLOT_FILLING || state == SLOT_READY)
+            return false;
+        t->next++; // it has no item, or one that failed
+    }
+    return false;
+}
+
+int pipeline_turn_extend(tachy_stream *s, int k, int64_t seq[], int n, int most)
+{
+    for (; n < most && parked_at(s, s->turn[k].next + n, k); n++) {
+        seq[n] = s->turn[k].next + n;
+        atomic_store(&pipeline_slot(s, seq[n])->state, SLOT_READY);
+    }
+    return n;
+}
+
+int pipeline_turn_claim(tachy_stream *s, int k, int64_t seq[], int most)
+{
+    if (s->turn[k].taken || s->leaving || !is_there(s, k))
+        return 0;
+    s->turn[k].taken = true;
+    return pipeline_turn_extend(s, k, seq, 0, most);
+}
+
+void pipeline_turn_look(tachy_stream *s, int k)
+{
+    int64_t seq;
+    if (pipeline_turn_claim(s, k, &seq, 1))
+        pipeline_queue_add(s->pipeline, &(struct pipeline_job){s, seq});
+}
+
+void pipeline_turn_look_all(tachy_stream *s)
+{
+    for (int k = s->first_turn; k < s->nb_spans; k++)
+        if (s->span[k].kind == SPAN_ORDERED)
+            pipeline_turn_look(s, k);
+}
+
+void pipeline_turn_over(tachy_stream *s, int k, int64_t last)
+{
+    struct pipeline_turn *t = &s->turn[k];
+    tachy_pipeline_delay();
+    pthread_mutex_lock(&s->pipeline->lock);
+    t->taken = false;
+    t->next = TACHY_MAX(t->next, last + 1);
+    pipeline_turn_look(s, k);
+    pthread_mutex_unlock(&s->pipeline->lock);
+}
+
+// ---- The gate ----
+
+static bool is_near(const tachy_stream *s, int64_t seq) { return seq < atomic_load(&s->next_pull) + s->bounds.near; }
+
+bool pipeline_gate(tachy_stream *s, int64_t seq)
+{
+    if (is_near(s, seq))
+        return true;
+    tachy_pipeline_delay();
+    pthread_mutex_lock(&s->pipeline->lock);
+    atomic_fetch_add(&s->nb_gated, 1); // before it looks again: pull goes on, then looks at this
+    bool near = is_near(s, seq);
+    if (near)
+        atomic_fetch_sub(&s->nb_gated, 1);
+    else
+        atomic_store(&pipeline_slot(s, seq)->state, SLOT_PARKED);
+    pthread_mutex_unlock(&s->pipeline->lock);
+    return near;
+}
+
+void pipeline_gate_open(tachy_stream *s)
+{
+    if (!atomic_load(&s->nb_gated))
+        return;
+    tachy_pipeline_delay();
+    pthread_mutex_lock(&s->pipeline->lock);
+    int64_t pulled = atomic_load(&s->next_pull), limit = pulled + s->bounds.near;
+    int64_t pushed = atomic_load(&s->next_push);
+    bool later = s->leaving || sched_gate_waits(&s->bounds, s->on_gpu, s->gate_from, pulled);
+    for (int64_t n = TACHY_MAX(s->gate_from, pulled); n < limit && n < pushed && !later; n++) {
+        struct pipeline_slot *slot = pipeline_slot(s, n);
+        if (atomic_load(&slot->state) != SLOT_PARKED || !s->span[slot->span].writes)
+            continue;
+        atomic_store(&slot->state, SLOT_READY);
+        atomic_fetch_sub(&s->nb_gated, 1);
+        pipeline_queue_add(s->pipeline, &(struct pipeline_job){s, n});
+    }
+    if (!later)
+        s->gate_from = TACHY_MAX(s->gate_from, limit);
+    pthread_mutex_unlock(&s->pipeline->lock);
+}

@@ -1,0 +1,91 @@
+#include "pipeline/sched.h"
+
+#define MIB ((int64_t)1 << 20)
+#define GIB ((int64_t)1 << 30)
+
+enum {
+    ITEM_REST = 65536,   // bytes of an item besides its pictures
+    LEAST_RESTING = 4096,
+    GPU_DEPTH = 32,      // so many that several pictures can be finished at once
+    MOST_WINDOW = 512, MOST_WINDOW_GPU = 4096,
+    MOMENT_NS = 20000,   // that jobs taken at once may last
+    REST_US = 50, REST_MOST_US = 4000,
+};
+
+// Items in flight by bytes and workers.
+static int64_t depth_of(const struct sched_stream *s)
+{
+    int64_t bytes = s->in_bytes + s->out_bytes + ITEM_REST, need = s->workers + 2, max_bytes = s->max_bytes;
+    // Small pictures wait side by side: hand-overs are then few.
+    int64_t small = TACHY_MIN(8 * MIB / bytes, 64);
+    int64_t most = TACHY_MAX(3 * (int64_t)s->workers + 4, small);
+    if (!max_bytes)
+        max_bytes = TACHY_MAX(160 * MIB, TACHY_MIN(need * bytes, s->memory / 4));
+    return TACHY_CLAMP(max_bytes / bytes, 2, most);
+}
+
+// Frames of a GPU's wait there: as many as fit a quarter of what the run may still take of its memory, and
+// results as many as a gigabyte holds, since their host memory is pinned.
+static int64_t device_fit(const struct sched_stream *s)
+{
+    int64_t item = TACHY_MAX(s->item_bytes, LEAST_RESTING);
+    int64_t picture = s->keeps_input ? s->in_bytes : 0;
+    return TACHY_MIN(s->device_room / 4 / (item + picture), GIB / item);
+}
+
+// What an item holds that is ahead of its turn, once the workers have done with it what they can.
+static int64_t resting_bytes(const struct sched_stream *s)
+{
+    int64_t picture = s->holds_input ? s->in_bytes : s->keeps_input ? s->out_bytes : 0;
+    return TACHY_MAX(s->item_bytes + picture, LEAST_RESTING);
+}
+
+// What follows from depth and window.
+static void set_reach(const struct sched_stream *s, struct sched_bounds *b)
+{
+    // A GPU's frames rest in its memory, which is large, their composites in the host's.
+    b->near = s->keeps_input && !s->on_gpu ? b->window : b->depth;
+    // Pictures that wait for the ones before them are bounded by the window instead.
+    b->inputs_max = s->holds_input || (s->keeps_input && s->on_gpu) ? INT64_MAX : b->depth;
+}
+
+void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
+{
+    bool by_device = s->on_gpu && !s->max_bytes;
+    b->depth = depth_of(s);
+    if (by_device) // pinned memory within 320 MB
+        b->depth = TACHY_MAX(b->depth, TACHY_MIN((int64_t)GPU_DEPTH, 320 * MIB / TACHY_MAX(s->out_bytes, 1)));
+    int64_t fit = by_device ? device_fit(s) : TACHY_DEF(s->max_bytes, 160 * MIB) / resting_bytes(s);
+    int64_t most = TACHY_MAX(b->depth, s->on_gpu ? MOST_WINDOW_GPU : MOST_WINDOW);
+    b->window = TACHY_DEF(s->window, TACHY_CLAMP(fit, b->depth, most));
+    b->depth = TACHY_MIN(b->depth, b->window);
+    set_reach(s, b);
+}
+
+void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t room)
+{
+    int64_t pictures = s->in_bytes + s->out_bytes;
+    while (b->depth > 2 && b->depth * pictures > room - b->window * s->item_bytes) {
+        b->window = TACHY_MAX(b->window / 2, 2);
+        b->depth = TACHY_MIN(b->depth, b->window);
+        if (b->depth * pictures > room - b->window * s->item_bytes)
+            b->depth = TACHY_MAX(b->depth / 2, 2);
+    }
+    set_reach(s, b);
+}
+
+int sched_share(int ready, int workers, uint64_t cost_ns, int most)
+{
+    uint64_t fair = (uint64_t)(ready / workers + 1), fit = cost_ns ? MOMENT_NS / cost_ns : (uint64_t)most;
+    return (int)TACHY_CLAMP(TACHY_MIN(fit, fair), 1, (uint64_t)most);
+}
+
+long sched_rest(long rest_us, bool enough)
+{
+    return enough ? rest_us / 2 : TACHY_MIN(rest_us * 3 / 2 + REST_US, (long)REST_MOST_US);
+}
+
+bool sched_gate_waits(const struct sched_bounds *b, bool on_gpu, int64_t from, int64_t pulled)
+{
+    return on_gpu && b->near < b->window && from - pulled > b->near / 2;
+}

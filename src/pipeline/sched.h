@@ -1,0 +1,42 @@
+#pragma once
+#include "base/base.h"
+
+// What the executor decides: how many items may be where, and how much a worker takes. Pure functions of numbers;
+// tests/unit/test_sched.c simulates them.
+
+// What a stream's bounds follow from. Bytes are of one.
+struct sched_stream {
+    int64_t in_bytes, out_bytes; // decoded and written picture; 0: none is written
+    int64_t item_bytes;          // of what the stages keep in an item
+    int workers;
+    int64_t max_bytes;   // that pictures in flight may take; 0: no wish
+    int64_t window;      // positions ahead of pull that push may reach; 0: no wish
+    int64_t memory;      // of the machine
+    int64_t device_room; // that the run may still take of a GPU's memory; with on_gpu
+    bool on_gpu;         // decoded pictures are in a GPU's memory
+    bool holds_input;    // items wait for a turn with their decoded picture
+    bool keeps_input;    // the span that writes reads it
+};
+
+struct sched_bounds {
+    int64_t depth;      // items that push in order lets be in flight, at least 2
+    int64_t window;     // positions that push lets be ahead of pull, at least depth
+    int64_t near;       // items go into the span that writes this far ahead of pull
+    int64_t inputs_max; // decoded pictures that may wait for a worker
+};
+
+void sched_bounds(const struct sched_stream *s, struct sched_bounds *b);
+// Fewer, where the host's memory has `room` for pictures in flight and what waits with them. Sets near and inputs_max anew.
+void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t room);
+
+// Jobs that a worker takes of `ready` ones: several only of those that are done in a moment (`cost_ns` is what one took
+// lately, 0: not known), not more than its share, 1..most.
+int sched_share(int ready, int workers, uint64_t cost_ns, int most);
+
+// How long a worker rests between its jobs, where they go several at once, after it had rested for `rest_us` and found
+// `enough` to do or not.
+long sched_rest(long rest_us, bool enough);
+
+// Whether items parked before the span that writes stay there although pull has gone on to `pulled`: beside a GPU the
+// next ones go together, when half of those below `from`, which may go on, have been pulled.
+bool sched_gate_waits(const struct sched_bounds *b, bool on_gpu, int64_t from, int64_t pulled);

@@ -1,0 +1,52 @@
+#include "pipeline/spans.h"
+
+static enum pipeline_span_kind kind_of(const struct tachy_stage *st, bool batched)
+{
+    return st->flags & TACHY_STAGE_ORDERED                ? SPAN_ORDERED
+           : batched && st->flags & TACHY_STAGE_BATCHES ? SPAN_BATCHED
+                                                          : SPAN_CARRIED;
+}
+
+static int index_of_copies(const tachy_task *t)
+{
+    for (int i = 0; i < t->nb_stages; i++)
+        if (t->stage[i]->ops->copy)
+            return i;
+    return -2;
+}
+
+// What follows from the stages that a span has.
+static void describe(const tachy_task *t, struct pipeline_span *s)
+{
+    s->drops = true;
+    for (int i = s->end; i < t->nb_stages; i++)
+        s->drops = s->drops && !(t->stage[i]->flags & TACHY_STAGE_READS);
+    s->own = s->kind == SPAN_ORDERED;
+    for (int i = s->first; i < s->end; i++)
+        s->own = s->own && !t->stage[t->stage[i]->worker_of]->ops->worker_open;
+}
+
+int pipeline_spans(const tachy_task *t, bool batched, bool copies, struct pipeline_span span[PIPELINE_SPANS])
+{
+    int n = 0, copied = copies ? index_of_copies(t) : -2;
+    bool writes = false; // a span that does is there
+    for (int i = 0; i < t->nb_stages; i++) {
+        enum pipeline_span_kind kind = kind_of(t->stage[i], batched);
+        bool first_writes = !writes && t->stage[i]->flags & TACHY_STAGE_WRITES && kind == SPAN_CARRIED;
+        bool goes_on = n && span[n - 1].kind == kind && kind != SPAN_BATCHED && !first_writes && i != copied + 1;
+        if (i == copied + 1 && kind != SPAN_ORDERED)
+            span[n++] = (struct pipeline_span){SPAN_ORDERED, i, i, .copies = true};
+        if (!goes_on)
+            span[n++] = (struct pipeline_span){
+                kind, i, i, .writes = first_writes, .copies = i == copied + 1 && kind == SPAN_ORDERED};
+        span[n - 1].end = i + 1;
+        writes = writes || first_writes;
+    }
+    if (copied == t->nb_stages - 1)
+        span[n++] = (struct pipeline_span){SPAN_ORDERED, t->nb_stages, t->nb_stages, .copies = true};
+    if (n && span[n - 1].kind == SPAN_BATCHED) // where items come back to
+        span[n++] = (struct pipeline_span){SPAN_CARRIED, t->nb_stages, t->nb_stages, .writes = false};
+    for (int i = 0; i < n; i++)
+        describe(t, &span[i]);
+    return n;
+}

@@ -1,0 +1,207 @@
+#include "stage/stage.h"
+
+#include "profile/prof.h"
+
+#include <stdlib.h>
+
+// ---- The list ----
+
+static void close_stage(struct tachy_stage *st)
+{
+    if (st->ops->close)
+        st->ops->close(st);
+    free(st);
+}
+
+int tachy_stage_add(tachy_task *t, const struct tachy_stage_ops *ops, const tachy_settings *s)
+{
+    if (!TACHY_CHECK(t->log, t->nb_stages < TACHY_MAX_STAGES))
+        return TACHY_ERR_INVAL;
+    struct tachy_stage *st = calloc(1, sizeof(*st) + ops->priv_size);
+    if (!st)
+        return TACHY_ERR_NOMEM;
+    st->ops = ops;
+    st->task = t;
+    st->flags = ops->flags;
+    st->index = st->worker_of = st->item_of = t->nb_stages;
+    int err = ops->open ? ops->open(st, s) : TACHY_OK;
+    if (err != TACHY_OK) {
+        close_stage(st);
+        return err == TACHY_STAGE_LEFT_OUT ? TACHY_OK : err;
+    }
+    t->stage[t->nb_stages++] = st;
+    if (st->item_of == st->index) {
+        st->item_at = t->item_size;
+        t->item_size += TACHY_ALIGN(ops->item_size, _Alignof(max_align_t));
+    } else {
+        st->item_at = t->stage[st->item_of]->item_at;
+    }
+    return TACHY_OK;
+}
+
+void tachy_stages_close(tachy_task *t)
+{
+    while (t->nb_stages)
+        close_stage(t->stage[--t->nb_stages]);
+}
+
+int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out)
+{
+    int err = TACHY_OK;
+    t->in = *out = *in;
+    for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++) {
+        struct tachy_stage *st = t->stage[i];
+        err = st->ops->start ? st->ops->start(st, out) : TACHY_OK;
+    }
+    return err;
+}
+
+size_t tachy_task_item_bytes(const tachy_task *t)
+{
+    size_t n = 0;
+    for (int i = 0; i < t->nb_stages; i++)
+        n += t->stage[i]->item_bytes;
+    return n;
+}
+
+bool tachy_task_flag(const tachy_task *t, int first, unsigned flag)
+{
+    for (int i = first; i < t->nb_stages; i++)
+        if (t->stage[i]->flags & flag)
+            return true;
+    return false;
+}
+
+struct tachy_stage *tachy_task_copies(const tachy_task *t)
+{
+    for (int i = 0; i < t->nb_stages; i++)
+        if (t->stage[i]->ops->copy)
+            return t->stage[i];
+    return NULL;
+}
+
+unsigned tachy_task_eases(tachy_task *t)
+{
+    unsigned bits = 0;
+    for (int i = 0; i < t->nb_stages; i++)
+        if (t->stage[i]->ops->eases)
+            bits |= t->stage[i]->ops->eases(t->stage[i]);
+    return bits;
+}
+
+int tachy_task_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS])
+{
+    for (int i = 0; i < t->nb_gpus; i++)
+        share[i] = (struct tachy_gpu_share){.gpu = t->gpu[i].ordinal,
+                                            .frames = atomic_load(&t->gpu[i].regions) / TACHY_MAX(t->eyes, 1)};
+    return t->nb_gpus;
+}
+
+// ---- Workers and items ----
+
+void tachy_task_worker_close(const tachy_task *t, void *worker[TACHY_MAX_STAGES])
+{
+    for (int i = t->nb_stages - 1; i >= 0; i--) {
+        if (worker[i])
+            t->stage[i]->ops->worker_close(worker[i]);
+        worker[i] = NULL;
+    }
+}
+
+int tachy_task_worker_open(tachy_task *t, void *worker[TACHY_MAX_STAGES])
+{
+    int err = TACHY_OK;
+    memset(worker, 0, TACHY_MAX_STAGES * sizeof(*worker));
+    for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++) {
+        struct tachy_stage *st = t->stage[i];
+        if (st->ops->worker_open && st->worker_of == i)
+            err = st->ops->worker_open(st, 0, &worker[i]);
+    }
+    if (err < 0)
+        tachy_task_worker_close(t, worker);
+    return err;
+}
+
+void tachy_task_item_close(const tachy_task *t, void *priv)
+{
+    for (int i = 0; priv && i < t->nb_stages; i++)
+        if (t->stage[i]->ops->item_close)
+            t->stage[i]->ops->item_close((char *)priv + t->stage[i]->item_at);
+}
+
+int tachy_task_settle(const tachy_task *t, struct tachy_item *item)
+{
+    int err = TACHY_OK;
+    for (int i = 0; item->pending && i < t->nb_stages; i++) {
+        int one = t->stage[i]->ops->settle ? t->stage[i]->ops->settle(item) : TACHY_OK;
+        err = err < 0 ? err : one;
+    }
+    item->pending = false;
+    return err;
+}
+
+// ---- A pass ----
+
+static bool takes_part(const struct tachy_stage_pass *p, int i, bool regions, int region)
+{
+    return p->err[i] == TACHY_OK && !(regions && p->items[i]->reuse >> region & 1);
+}
+
+// Of the items `of`, those that have not failed.
+static void run_stage(struct tachy_stage_pass *p, struct tachy_stage *st, int region, const int of[], int n)
+{
+    struct tachy_piece pieces[TACHY_STAGE_ITEMS];
+    int at[TACHY_STAGE_ITEMS], err[TACHY_STAGE_ITEMS], m = 0;
+    for (int i = 0; i < n; i++) {
+        if (p->err[of[i]] < 0)
+            continue;
+        if (p->at)
+            p->at[of[i]] = st;
+        at[m] = of[i];
+        err[m] = TACHY_OK;
+        pieces[m++] = (struct tachy_piece){p->items[of[i]], region};
+    }
+    if (m)
+        st->ops->run(st, tachy_stage_worker(st, p->worker), p->state ? p->state[st->worker_of] : NULL, pieces, m, err);
+    for (int i = 0; i < m; i++)
+        p->err[at[i]] = err[i];
+}
+
+// Stages first .. end - 1, whose time is counted as one.
+static void run_step(struct tachy_stage_pass *p, int first, int end, int region, bool regions)
+{
+    int of[TACHY_STAGE_ITEMS], n = 0;
+    for (int i = 0; i < p->n; i++)
+        if (takes_part(p, i, regions, region))
+            of[n++] = i;
+    if (!n)
+        return;
+    tachy_step_begin(p->task->stage[first]->ops->step);
+    for (int i = first; i < end; i++)
+        run_stage(p, p->task->stage[i], region, of, n);
+    tachy_step_end();
+    if (p->ran)
+        p->ran(p, p->task->stage[first], of, n);
+}
+
+static void run_region(struct tachy_stage_pass *p, int first, int end, int region, bool regions)
+{
+    for (int i = first, next; i < end; i = next) {
+        for (next = i + 1; next < end && p->task->stage[next]->ops->step == p->task->stage[i]->ops->step;)
+            next++;
+        run_step(p, i, next, region, regions);
+    }
+    if (regions && p->region_done)
+        p->region_done(p, region);
+}
+
+void tachy_stage_pass(struct tachy_stage_pass *p, int first, int end)
+{
+    for (int i = first, next; i < end; i = next) {
+        bool regions = p->task->stage[i]->flags & TACHY_STAGE_REGIONS;
+        for (next = i + 1; next < end && !(p->task->stage[next]->flags & TACHY_STAGE_REGIONS) == !regions;)
+            next++;
+        for (int region = 0; region < (regions ? p->task->eyes : 1); region++)
+            run_region(p, i, next, region, regions);
+    }
+}

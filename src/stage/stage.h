@@ -1,0 +1,59 @@
+#pragma once
+#include "stage/stage_ops.h"
+
+// A task's list of stages, and the one way to run it.
+
+// Opens a stage at the end of the task's list. `task->log` is set. On failure the list is as before.
+int tachy_stage_add(tachy_task *t, const struct tachy_stage_ops *ops, const tachy_settings *s);
+// The stages are closed, the last first. Not the task itself.
+void tachy_stages_close(tachy_task *t);
+// A pipeline begins on a stream of `in`; *out: what the sink is given. The task's memory and profile are set.
+int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out);
+
+// Bytes that an item holds besides tachy_task.item_size, about. After the start.
+size_t tachy_task_item_bytes(const tachy_task *t);
+// Whether a stage from index `first` on has the flag.
+bool tachy_task_flag(const tachy_task *t, int first, unsigned flag);
+// The stage that copies results, NULL: results cannot be taken over.
+struct tachy_stage *tachy_task_copies(const tachy_task *t);
+// What mode live may ask of the stages, bits 1 << enum tachy_ease; see tachy_stage_ops.eases.
+unsigned tachy_task_eases(tachy_task *t);
+// The GPUs that items are worked on, with the frames of each since the task was opened; returns how many. Any
+// thread, after the start.
+int tachy_task_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
+
+// The worker objects of one worker, one a stage.
+int tachy_task_worker_open(tachy_task *t, void *worker[TACHY_MAX_STAGES]);
+void tachy_task_worker_close(const tachy_task *t, void *worker[TACHY_MAX_STAGES]);
+// What the stage is called with.
+static inline void *tachy_stage_worker(const struct tachy_stage *st, void *const worker[])
+{
+    return worker[st->worker_of];
+}
+
+// Frees what the stages keep in an item's priv, not the block itself; NULL allowed.
+void tachy_task_item_close(const tachy_task *t, void *priv);
+// Ends what a device still does for the item.
+int tachy_task_settle(const tachy_task *t, struct tachy_item *item);
+
+enum { TACHY_STAGE_ITEMS = 32 }; // items of a pass, at most
+
+// Items on their way through some of a task's stages. Whoever starts a pass has its items and workers to itself.
+struct tachy_stage_pass {
+    tachy_task *task;
+    void *const *worker; // by stage, see tachy_task_worker_open()
+    void *const *state;  // by stage, of the items' stream; NULL: there is none
+    struct tachy_item *const *items;
+    int n;
+    int *err;            // by item: negative: it has failed and goes no further
+    const struct tachy_stage **at; // by item: the stage that it was in last; NULL: nobody asks
+    // Both may be NULL. Stages one after another with one step have run `n` of the items, of[i] (their region).
+    void (*ran)(struct tachy_stage_pass *p, const struct tachy_stage *st, const int of[], int n);
+    // A region has been through all stages that have regions.
+    void (*region_done)(struct tachy_stage_pass *p, int region);
+    void *user;
+};
+
+// Takes the items through the stages first .. end - 1: stages with regions one region after another, so that what
+// one hands to the next is still in the core's cache.
+void tachy_stage_pass(struct tachy_stage_pass *p, int first, int end);

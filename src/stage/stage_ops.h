@@ -1,0 +1,221 @@
+#pragma once
+#include "base/base.h"
+
+#include <stdatomic.h>
+#include <tachy/live.h>
+#include <tachy/preprocess.h>
+#include <tachy/result.h>
+#include <tachy/run.h>
+#include <tachy/task.h>
+
+// What a stage provides and an executor runs (docs/stage.md). A stage is one operator between source and sink:
+// it reads and writes the frame and the result of an item. A task is a list of stages. The executor is in
+// src/pipeline; calibration and replay run the same stages through the same call, tachy_stage_pass() (stage.h).
+//
+// The work of a call is `n` pieces. A piece is one item or, for a stage with TACHY_STAGE_REGIONS, one region of
+// an item (a region is an eye today). There is no other way in: a single item is n = 1, a group of items that a
+// worker takes together is n > 1, a batch is a group whose pieces may come from several streams.
+
+struct tachy_stage;
+struct tachy_stage_save;
+struct tachy_surface_spec;
+struct tachy_device;
+
+enum { TACHY_MAX_STAGES = 16 };
+
+// What the executor must know. open() and start() may change tachy_stage.flags, which begin as those of the ops.
+enum tachy_stage_flag {
+    // One call at a time for a stream, its items in their order, n = 1, with the stream's state. Other streams,
+    // and other stages of this one, go on beside it. Items wait for their turn; decoders do not.
+    TACHY_STAGE_ORDERED = 1 << 0,
+    // A piece is a region. The stage is not called for a region whose result is taken over (tachy_item.reuse).
+    TACHY_STAGE_REGIONS = 1 << 1,
+    // Reads the pixels of tachy_item.in. After the last such stage they are dropped.
+    TACHY_STAGE_READS = 1 << 2,
+    // Makes what the sink is given, or what only that needs. Mode live may drop an item before it, and only items
+    // that are nearly due are taken that far: finished pictures are large.
+    TACHY_STAGE_WRITES = 1 << 3,
+    // Several pieces in one call are faster, also those of several streams: see `batch_key`.
+    TACHY_STAGE_BATCHES = 1 << 4,
+};
+
+// What mode live keeps of an item, on the clock of live.h.
+struct tachy_due {
+    uint64_t deadline; // UINT64_MAX: none
+    uint64_t taken;    // when a worker began
+    bool inferred;     // not all of its result was taken over
+};
+
+// One frame on its way through a task. Owned by the executor; a stage has it during a call.
+struct tachy_item {
+    tachy_frame *in;  // decoded; NULL once no stage reads it any more
+    tachy_frame head; // all but the pixels of `in`, where that is NULL
+    tachy_frame *out; // NULL before the stage that writes, or where the task makes none
+    struct tachy_result result;
+    uint64_t arrived;    // when the stage before was done with it, tachy_ticks()
+    uint64_t pushed;     // into the pipeline, tachy_ticks()
+    uint32_t stream;     // number of its stream in the profile
+    bool anew;           // ordered stages begin with a new state here
+    bool small;          // the model is to see a smaller picture (TACHY_EASE_SMALL_INPUT)
+    bool apart;          // the model's call is not the worker's that preprocesses: tensors stay with the item
+    bool pending;        // a device still works at `out` and `result`: see `settle`
+    unsigned reuse;      // regions (bits 1 << region) whose result is taken over from an earlier item
+    struct tachy_due due;
+    void *priv;          // zeroed bytes of the stages', see item_size; kept from frame to frame
+};
+
+// What is known of the decoded frame besides its pixels.
+static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
+{
+    return item->in ? item->in : &item->head;
+}
+
+struct tachy_piece {
+    struct tachy_item *item;
+    int region; // 0 where the stage has no TACHY_STAGE_REGIONS
+};
+
+// What a model reads and writes for one piece, for who saves, replays or compares it.
+struct tachy_stage_tensors {
+    struct tachy_tensor *in, *out;     // arrays; the stage's memory
+    int n_in, n_out;
+    struct tachy_placement *placement; // from preprocess to postprocess; NULL: none
+};
+
+// What a GPU does of a stage, for the light ratio.
+struct tachy_stage_load {
+    struct tachy_device *device;
+    void *stream;  // a CUstream: the worker's
+    bool computes; // its multiprocessors do the stage's work
+    double to_host, to_device; // bytes that are copied for an item, besides the item's own pictures
+};
+
+// All functions return TACHY_OK or a negative code, after a message that says what to do. Any may be NULL
+// but `run`. "Worker": an object of one thread at a time, opened by the executor for each of its workers.
+struct tachy_stage_ops {
+    const char *name;     // in messages and tables
+    unsigned flags;       // of enum tachy_stage_flag
+    enum tachy_step step; // under which its time is counted
+    size_t priv_size;     // zeroed bytes at tachy_stage.priv
+    size_t item_size;     // zeroed bytes in each item, see tachy_stage_item()
+
+    // ---- The task's. One thread at a time.
+
+    // Reads the settings, which end with the call. TACHY_STAGE_LEFT_OUT: they leave nothing to do, and the stage is
+    // closed and not part of the task. Stages are opened in the task's order.
+    int (*open)(struct tachy_stage *st, const tachy_settings *s);
+    void (*close)(struct tachy_stage *st); // also after a failed open
+    // A pipeline begins: the task's memory, profile and `in` are set; *video comes as the stage before leaves it. Comes
+    // again for the next pipeline, when nothing of the last one is left.
+    int (*start)(struct tachy_stage *st, struct tachy_video_info *video);
+    // For mode live under a deadline: makes ready what the steps down need; returns those it heeds from then on, as bits
+    // 1 << enum tachy_ease. May come again.
+    unsigned (*eases)(struct tachy_stage *st);
+    // A sink reads pictures on a GPU: those written from now on may be its surfaces. After start(), before the
+    // first item.
+    int (*surfaces)(struct tachy_stage *st, const struct tachy_surface_spec *spec);
+
+    // ---- Workers.
+
+    // `batch` > 1: an object for calls of up to so many pieces, of a stage that batches. TACHY_ERR_MISMATCH: it
+    // takes one a call. On failure *worker is NULL and everything is closed.
+    int (*worker_open)(struct tachy_stage *st, int batch, void **worker);
+    void (*worker_close)(void *worker);
+    // The call. worker, state: of tachy_stage.worker_of; NULL where it has none. The state is the stream's;
+    // NULL where no stream is at hand (calibration, replay): then each item is a first one. err[i] is TACHY_OK at
+    // entry, and is set to what became of piece i; one that fails does so alone. A stage that works on a device queues,
+    // does not wait, and has what it reads kept until the device has read it. TACHY_ERR_NOMEM from an unordered stage
+    // that does not write: comes again when others have given memory back; from a batch: comes again in halves.
+    void (*run)(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[]);
+
+    // ---- The state of a stream, of an ordered stage.
+
+    // *state may stay NULL. `save` gives bytes that `load`, in another process of the same build, takes into an opened
+    // state; *data is for free(). Between two calls of run. Ordered without `save`: such a run cannot be resumed.
+    int (*state_open)(struct tachy_stage *st, void **state);
+    void (*state_close)(void *state);
+    int (*state_save)(const void *state, void **data, size_t *size);
+    int (*state_load)(void *state, const void *data, size_t size); // TACHY_ERR_FORMAT: of another size
+
+    // ---- What it keeps in an item.
+
+    void (*item_close)(void *item); // frees what its bytes of an item hold
+    // Gives `to` the result of a region of `from`, as this stage left it there: for results that are taken over. `from`
+    // has result and priv, no frame. All three or none; given by one stage of a task, the last with
+    // TACHY_STAGE_REGIONS.
+    int (*copy)(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region);
+    // All regions of such a `from` as bytes, as state_save and state_load.
+    int (*copy_save)(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size);
+    int (*copy_load)(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
+    // Ends what `run` left to a device (tachy_item.pending), waiting for it. Any thread, once an item.
+    int (*settle)(struct tachy_item *item);
+
+    // ---- For who looks on.
+
+    // What the last piece that `worker` ran read and wrote.
+    void (*tensors)(struct tachy_stage *st, void *worker, struct tachy_stage_tensors *t);
+    // Of an item that has been through all stages. false: no device does anything of it.
+    bool (*load)(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *load);
+    // Queues the stage's kernels for all regions of n items on the worker's stream, without the copies between host
+    // and device, and does not wait. The device's context is current.
+    int (*queue)(struct tachy_stage *st, void *worker, struct tachy_item *const items[], int n);
+};
+
+enum { TACHY_STAGE_LEFT_OUT = 1 };
+
+struct tachy_stage {
+    const struct tachy_stage_ops *ops;
+    tachy_task *task;
+    int index;       // in tachy_task.stage
+    unsigned flags;
+    int worker_of;   // index of the stage whose worker and state it is called with: its own, or another's
+    int item_of;     // of the stage whose bytes of an item it uses: its own, or an earlier one's
+    size_t item_at;  // where they begin in tachy_item.priv
+    int group;       // items of a stream that it pays to take at once; 0, 1: one by one. Set by start()
+    size_t item_bytes; // that an item holds besides item_size, about; set by start()
+    const char *batch_key; // what calls that may be shared have in common (the model's path); NULL: no batches
+    _Atomic uint64_t transfer_ns; // of its calls so far: copies between host and device
+    max_align_t priv[];
+};
+
+// A GPU that items are worked on.
+struct tachy_task_gpu {
+    int ordinal; // CUDA's
+    _Atomic int64_t regions; // that were worked on there since the task was opened
+};
+
+struct tachy_task {
+    const char *name;
+    const struct tachy_log *log;
+    struct tachy_stage *stage[TACHY_MAX_STAGES];
+    int nb_stages;
+    int eyes;            // regions of a frame, 1 or 2; set by the first stage that has regions
+    int workers;         // that are enough, where they only queue work on a device; 0: one a core is not too many
+    size_t item_size;    // of all stages
+    char describe[256];  // model, mode: key of the stored light figures
+    char engine[128];    // what runs the model, with its version; "": nothing does
+    void *shared;        // of its stages; NULL: they have nothing in common
+    char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
+    struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved
+
+    struct tachy_task_gpu gpu[TACHY_MAX_GPUS];
+    int nb_gpus;         // 0: none
+    int pinned;          // where the host's frames go, an index in `gpu`; -1: any. For the light ratio
+
+    // From start() until the last worker is closed.
+    struct tachy_video_info in;
+    struct tachy_memory *memory;   // the pipeline's
+    struct tachy_profile *profile; // NULL: there is none
+};
+
+// Whether streams have a state of this stage's own.
+static inline bool tachy_stage_has_state(const struct tachy_stage *st)
+{
+    return st->flags & TACHY_STAGE_ORDERED && st->worker_of == st->index;
+}
+
+// The stage's bytes in an item.
+static inline void *tachy_stage_item(const struct tachy_stage *st, const struct tachy_item *item)
+{
+    return (char *)item->priv + st->item_at;
+}

@@ -1,0 +1,128 @@
+#include "test.h"
+
+#include "pipeline/sched.h"
+
+#include <stdlib.h>
+
+// The executor's decisions about how much may be where, without an executor.
+
+#define MIB ((int64_t)1 << 20)
+
+static struct sched_stream plain(int64_t in_bytes, int64_t out_bytes, int workers)
+{
+    return (struct sched_stream){.in_bytes = in_bytes, .out_bytes = out_bytes, .item_bytes = 65536, .workers = workers,
+                                 .memory = 16384 * MIB, .keeps_input = out_bytes > 0};
+}
+
+static int64_t random_to(int64_t most) { return (int64_t)((double)rand() / RAND_MAX * (double)most); }
+
+// Whatever a stream is like, it can go on, and what was asked for holds.
+TEST(bounds_hold)
+{
+    srand(5);
+    for (int i = 0; i < 100000; i++) {
+        struct sched_stream s = plain(64 + random_to(64 * MIB), i % 3 ? random_to(64 * MIB) : 0, 1 + rand() % 64);
+        struct sched_bounds b;
+        s.item_bytes = i % 5 ? random_to(4 * MIB) : 0;
+        s.max_bytes = i % 4 ? 0 : 1 + random_to(512 * MIB);
+        s.window = i % 7 ? 0 : 2 + rand() % 1000;
+        s.on_gpu = i & 1;
+        s.device_room = random_to(65536 * MIB);
+        s.holds_input = i & 2;
+        sched_bounds(&s, &b);
+        CHECK(b.depth >= 2 && b.depth <= b.window && b.near >= 2 && b.near <= b.window);
+        CHECK(b.window <= TACHY_MAX(s.window, TACHY_MAX(b.depth, s.on_gpu ? 4096 : 512)));
+        CHECK(!s.window || b.window == s.window);
+        CHECK(b.inputs_max >= b.depth);
+        CHECK(!s.max_bytes || b.depth == 2 || b.depth * (s.in_bytes + s.out_bytes) <= s.max_bytes);
+        if (s.on_gpu && !s.max_bytes && !s.window && b.window > b.depth && s.keeps_input)
+            CHECK(b.window * s.in_bytes <= s.device_room / 4);
+        int64_t room = random_to(1024 * MIB);
+        sched_fit(&s, &b, room);
+        CHECK(b.depth >= 2 && b.depth <= TACHY_MAX(b.window, 2) && b.near <= b.window);
+        CHECK(b.depth == 2 || b.depth * (s.in_bytes + s.out_bytes) + b.window * s.item_bytes <= room);
+    }
+}
+
+// What waits for a turn with its picture waits in fewer positions than what waits as a mask.
+TEST(masks_may_wait_further_ahead)
+{
+    struct sched_stream s = plain(1280 * 720 * 3 / 2, 1280 * 720, 8);
+    struct sched_bounds as_mask, as_picture;
+    s.keeps_input = false;
+    sched_bounds(&s, &as_mask);
+    s.holds_input = true;
+    sched_bounds(&s, &as_picture);
+    CHECK(as_picture.window * s.in_bytes <= 160 * MIB);
+    CHECK(as_mask.window > 4 * as_picture.window);
+    CHECK_INT(as_mask.near, as_mask.depth);             // finished pictures are large
+    CHECK(as_picture.inputs_max > as_picture.window);   // decoders are not held back by it
+    CHECK_INT(as_mask.inputs_max, as_mask.depth);
+}
+
+// Workers that empty a queue: each job is done once, none waits behind more than a moment's work of its neighbour.
+TEST(shares_are_fair)
+{
+    enum { JOBS = 1000, WORKERS = 4, MOST = 16 };
+    static const uint64_t costs[] = {0, 100, 900, 5000, 30000, 2000000};
+    for (size_t c = 0; c < TACHY_ARRAY_SIZE(costs); c++) {
+        uint64_t busy[WORKERS] = {0};
+        int ready = JOBS, taken = 0, largest = 0;
+        while (ready) {
+            int w = 0;
+            for (int i = 1; i < WORKERS; i++)
+                w = busy[i] < busy[w] ? i : w;
+            int n = TACHY_MIN(sched_share(ready, WORKERS, costs[c], MOST), ready);
+            CHECK(n >= 1 && n <= MOST && n <= ready / WORKERS + 1);
+            CHECK(n == 1 || (uint64_t)n * costs[c] <= 20000);
+            busy[w] += (uint64_t)n * TACHY_DEF(costs[c], 1000);
+            ready -= n;
+            taken += n;
+            largest = TACHY_MAX(largest, n);
+        }
+        CHECK_INT(taken, JOBS);
+        CHECK(largest == (costs[c] <= 900 ? MOST : costs[c] == 5000 ? 4 : 1));
+        for (int i = 1; i < WORKERS; i++) // they end at about the same time
+            CHECK(busy[i] + MOST * TACHY_DEF(costs[c], 1000) >= busy[0]);
+    }
+}
+
+// Jobs that come at a rate: the rest becomes as long as 16 of them take to come, but no longer than 4 ms, and short
+// again when there is more to do.
+TEST(rests_become_as_long_as_a_group)
+{
+    static const double every_us[] = {2, 20, 100, 1000};
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(every_us); k++) {
+        long rest = 0;
+        double sum = 0;
+        for (int i = 0; i < 400; i++) {
+            rest = sched_rest(rest, (double)rest / every_us[k] >= 16);
+            CHECK(rest >= 0 && rest <= 4000);
+            sum += i >= 200 ? (double)rest / 200 : 0;
+        }
+        double group = TACHY_MIN(16 * every_us[k], 4000);
+        CHECK(sum > 0.4 * group && sum < TACHY_MAX(1.6 * group, 120));
+    }
+}
+
+// Beside a GPU, pull by pull: what is parked goes on in groups of half of what may be on its way, and all of it does.
+TEST(the_gate_lets_groups_through)
+{
+    const struct sched_bounds b = {.depth = 32, .window = 500, .near = 32};
+    int64_t from = 32, opened = 0, largest = 0;
+    for (int64_t pulled = 1; pulled <= 1000; pulled++) {
+        CHECK(pulled <= from); // nothing that may not go on is waited for
+        if (sched_gate_waits(&b, true, from, pulled))
+            continue;
+        largest = TACHY_MAX(largest, pulled + b.near - from);
+        from = pulled + b.near;
+        opened++;
+    }
+    CHECK(largest == 16 && opened <= 1000 / 16 + 1);
+    CHECK(!sched_gate_waits(&b, false, 64, 1)); // the host's frames go one by one
+    const struct sched_bounds all = {.depth = 8, .window = 32, .near = 32};
+    CHECK(!sched_gate_waits(&all, true, 32, 1));
+}
+
+TEST_MAIN(TEST_CASE(bounds_hold), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
+          TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))
