@@ -136,6 +136,9 @@ template <int NT> __global__ void __launch_bounds__(THREADS, 2) conv_stem(tachy_
     uint16_t *weights = memory, *input = weights + CHANNELS * (g.depth + GAP), *staging = input + g.rows * g.row_halves;
     const tachy_conv_shape &s = a.shape;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = blockIdx.y * CHANNELS;
+    __shared__ __align__(8) float biases[CHANNELS];
+    if (threadIdx.x < CHANNELS)
+        biases[threadIdx.x] = a.bias && first + (int)threadIdx.x < s.cout ? at<const float>(a.bias)[first + threadIdx.x] : 0.0f;
     load_weights(a, g, weights, first);
     for (int i = threadIdx.x; i < g.rows * g.row_halves; i += THREADS)
         input[i] = 0; // between what is loaded and the stretches' ends
@@ -150,14 +153,13 @@ template <int NT> __global__ void __launch_bounds__(THREADS, 2) conv_stem(tachy_
         float d[2][NT][4] = {};
         sums_of<NT>(d, a, g, input, weights, warp, lane);
 #pragma unroll
-        for (int j = 0; j < NT; j++) {
-            int c = first + j * 8 + lane % 4 * 2;
-            float b0 = a.bias && c < s.cout ? at<const float>(a.bias)[c] : 0.0f, b1 = a.bias && c + 1 < s.cout ? at<const float>(a.bias)[c + 1] : 0.0f;
+        for (int m = 0; m < 2; m++) {
 #pragma unroll
-            for (int m = 0; m < 2; m++) {
-                d[m][j][0] += b0, d[m][j][1] += b1, d[m][j][2] += b0, d[m][j][3] += b1;
-                activate_common<4>(a.epilogue.act, d[m][j]);
+            for (int j = 0; j < NT; j++) {
+                float2 b = *reinterpret_cast<const float2 *>(biases + j * 8 + lane % 4 * 2);
+                d[m][j][0] += b.x, d[m][j][1] += b.y, d[m][j][2] += b.x, d[m][j][3] += b.y;
             }
+            activate_common<NT * 4>(a.epilogue.act, *reinterpret_cast<float(*)[NT * 4]>(d[m]));
         }
         store_row<NT>(d, a, g, staging + warp * WIDE * (NT * 8 + GAP), first, n, y + warp, x, lane);
     }
