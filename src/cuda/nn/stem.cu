@@ -58,7 +58,7 @@ __device__ static void load_input(const tachy_nn_conv &a, const stem &g, uint16_
         for (int i = threadIdx.x % 32; i < count; i += 32) {
             int ix = x + (each == 1 ? i : i / 2);
             bool there = (unsigned)iy < (unsigned)s.h && (unsigned)ix < (unsigned)s.w;
-            const uint16_t *p = there ? from + ix * a.in.pixel + (each == 1 ? 0 : i % 2 * 4) : picture;
+            [[maybe_unused]] const uint16_t *p = there ? from + ix * a.in.pixel + (each == 1 ? 0 : i % 2 * 4) : picture;
 #if __CUDA_ARCH__ >= 800
             asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_at(to + row * g.row_halves + i * 4)), "l"(p),
                          "r"(there ? 8 : 0) : "memory");
