@@ -153,10 +153,10 @@ static int open_slots(tachy_stream *s)
     return TACHY_OK;
 }
 
-static int open_prof(tachy_stream *s, struct tachy_prof **prof)
+static int open_prof(tachy_stream *s, enum tachy_lane_kind kind, struct tachy_prof **prof)
 {
     *prof = tachy_prof_new();
-    return *prof ? tachy_profile_join(s->pipeline->profile, TACHY_LANE_ORDER, *prof) : TACHY_ERR_NOMEM;
+    return *prof ? tachy_profile_join(s->pipeline->profile, kind, *prof) : TACHY_ERR_NOMEM;
 }
 
 static int open_figures(tachy_stream *s, bool figures)
@@ -164,9 +164,9 @@ static int open_figures(tachy_stream *s, bool figures)
     int n = s->pipeline->nb_workers, err = TACHY_OK;
     for (int k = 0; k < s->nb_spans && err == TACHY_OK; k++)
         if (s->span[k].own)
-            err = open_prof(s, &s->turn[k].prof);
+            err = open_prof(s, TACHY_LANE_ORDER, &s->turn[k].prof);
     if (err == TACHY_OK && s->pipeline->profile)
-        err = open_prof(s, &s->sample_prof);
+        err = open_prof(s, TACHY_LANE_SAMPLES, &s->sample_prof);
     if (err < 0 || !figures)
         return err;
     s->figures = calloc((size_t)n, sizeof(struct tachy_prof *));

@@ -113,7 +113,7 @@ int tachy_profile_describe(tachy_profile *p, const char *json)
 const char *profile_kind_name(enum tachy_lane_kind kind)
 {
     static const char *const names[TACHY_LANE_KINDS] = {"source", "worker", "order", "sink",
-                                                        "gpu",    "copy"};
+                                                        "gpu",    "copy",   "samples"};
     return names[kind];
 }
 
@@ -154,9 +154,9 @@ static struct tachy_lane *take_lane(struct tachy_profile *p, enum tachy_lane_kin
     l->index = index;
     l->total = tachy_prof_new();
     l->spans = tachy_ring_new(p->params.max_spans);
-    if (kind == TACHY_LANE_ORDER)
+    if (kind == TACHY_LANE_SAMPLES)
         l->samples = tachy_ring_new(p->params.max_spans);
-    if (!l->total || !l->spans || (kind == TACHY_LANE_ORDER && !l->samples)) {
+    if (!l->total || !l->spans || (kind == TACHY_LANE_SAMPLES && !l->samples)) {
         free_lane(l);
         return NULL;
     }

@@ -10,10 +10,11 @@
 enum tachy_lane_kind {
     TACHY_LANE_SOURCE,
     TACHY_LANE_WORKER,
-    TACHY_LANE_ORDER, // whichever worker completes the order; has the samples
+    TACHY_LANE_ORDER, // an ordered stage: whichever worker has its turn
     TACHY_LANE_SINK,
     TACHY_LANE_GPU, // what one CUDA stream did; its steps add to nobody's thread
     TACHY_LANE_COPY, // the same: its copies between host and card, by the step that they are for
+    TACHY_LANE_SAMPLES, // of a stream's queues and memory; no steps
     TACHY_LANE_KINDS
 };
 

@@ -313,6 +313,8 @@ static void put_lanes(FILE *f, const struct trace *t)
     char name[32];
     for (int i = 0; i < t->p->nb_lanes; i++) {
         const struct tachy_lane *l = t->p->lane[i];
+        if (l->kind == TACHY_LANE_SAMPLES)
+            continue;
         fprintf(f,
                 "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%"
                 "s\"}},\n"

@@ -41,15 +41,19 @@ cd "$root"
 # Without the kernels of CUDA.
 mkdir "$dir/source"
 cp tests/check/*.h tests/check/check.c tests/check/check_*.c "$dir/source"
-rm "$dir"/source/check_cuda*.c
-grep -v cuda_ tests/check/ops.inc >"$dir/source/ops.inc"
+rm "$dir"/source/check_cuda*.c "$dir"/source/check_nn*.c
+grep -v -e cuda_ -e nn_ tests/check/ops.inc >"$dir/source/ops.inc"
 echo '#include "check_cuda.h"
 bool check_gpu_open(struct check_gpu *g) { return false; }
 void check_gpu_close(struct check_gpu *g) {}' >"$dir/source/check_no_cuda.c"
 compile vec_c "-O0 -DTACHY_VEC=0" src/plan/cpu/vec/*.c
 compile vec_neon "-O2 -DTACHY_VEC=3" src/plan/cpu/vec/*.c
 compile plan -O1 src/plan/*.c src/plan/cpu/*.c src/ref/ref_*.c
-compile base -O1 src/base/base.c src/base/cpu.c src/base/guard.c src/base/index.c src/base/numeric.c src/base/store.c src/base/tensor.c src/base/ycbcr.c
+no_cuda='-O0 -DTACHY_CUDA=0 -DTACHY_CUDA_VERSION=0 -DTACHY_CUDA_CHIPS=""'
+compile plan_cuda "$no_cuda" src/plan/cuda/*.c
+compile nn "$no_cuda" src/cuda/nn/*.c
+compile cuda "$no_cuda" src/cuda/*.c
+compile base -O1 src/base/base.c src/base/cpu.c src/base/guard.c src/base/index.c src/base/numeric.c src/base/path.c src/base/store.c src/base/tensor.c src/base/ycbcr.c
 compile media -O1 src/media/color.c src/media/download.c src/media/frame.c
 compile preprocess -O2 src/preprocess/*.c
 compile postprocess -O2 src/postprocess/*.c
@@ -58,9 +62,11 @@ compile provider -O0 src/provider/*.c
 ar=${cc%gcc}ar
 command -v "$ar" >/dev/null || ar=ar
 "$ar" rcs "$dir/plan.a" "$dir"/plan/*.o "$dir"/base/*.o "$dir"/vec_*/*.o
+"$ar" rcs "$dir/nn.a" "$dir"/nn/*.o
+"$ar" rcs "$dir/cuda.a" "$dir"/cuda/*.o
 link="-pthread -Wl,--gc-sections,-z,defs"
 # shellcheck disable=SC2086
-"$cc" -shared $link "$dir"/provider/*.o "$dir/plan.a" -lm -o "$dir/libtachy_ep.so"
+"$cc" -shared $link "$dir"/provider/*.o "$dir"/plan_cuda/*.o "$dir/nn.a" "$dir/cuda.a" "$dir/plan.a" -ldl -lm -o "$dir/libtachy_ep.so"
 # shellcheck disable=SC2086
 "$cc" -static $link "$dir"/check/*.o "$dir"/media/*.o "$dir"/preprocess/*.o "$dir"/postprocess/*.o "$dir/plan.a" \
     -lm -o "$dir/tachy_check"

@@ -741,7 +741,7 @@ class Rules(SinkCase):
         src = self.noise()
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         for name in "out.mp4", "out.mkv":
-            p = self.copy("-crf", 1, "-preset", "ultrafast", src, self.tmp / name, status=LIMIT, preexec_fn=limit)
+            p = self.copy("-crf", 1, "-preset", "ultrafast", src, self.tmp / name, status=NO_SPACE, preexec_fn=limit)
             self.assertIn("limit", p.err)
             self.assertIn("removed", p.err)
             self.assertEqual(p.err.count("error:"), 1)

@@ -157,7 +157,7 @@ TEST(bad_options)
     CHECK_INT(open_model(&e, "tachy", model(true), false, "threads=0"), TACHY_ERR_INVAL);
     CHECK_TEXT(said, "the provider option `threads` is a whole number from 1 to 256");
     CHECK_INT(open_model(&e, "tachy", model(true), false, "speed=high"), TACHY_ERR_INVAL);
-    CHECK_TEXT(said, "there is no provider option `speed`; there are threads");
+    CHECK_TEXT(said, "there is no provider option `speed`; there are device, ");
     CHECK_INT(open_model(&e, "tachy", model(true), false, "speed"), TACHY_ERR_INVAL);
     CHECK_INT(open_model(&e, "tachy", model(true), false, "arena=2"), TACHY_ERR_INVAL);
     CHECK_INT(open_model(&e, "tachy", model(true), false, "threads=2"), TACHY_OK);
