@@ -150,7 +150,7 @@ static void depthwise(struct check *c)
     }
     s->cout = s->groups = s->cin;
     make(c, &k, check_range(c, 0, 2) * 8, check_range(c, 0, 1), false);
-    int nb_parts = tachy_nn_depthwise_parts(&k.a);
+    int nb_parts = tachy_nn_kernels()->depthwise_parts(&k.a);
     if (check_range(c, 0, 1)) {
         k.sums = nn_poison(c, (size_t)(s->n * nb_parts * s->cout), TACHY_F32);
         k.a.sums = k.sums.at;
@@ -343,7 +343,7 @@ static void bench_depthwise(struct check *c, int n, int hw, int channels, int ke
     make(c, &k, 0, false, true);
     k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_HSWISH, 1.0f / 6, 0.5f, 0};
     if (sums) {
-        k.sums = nn_poison(c, (size_t)(n * tachy_nn_depthwise_parts(&k.a) * channels), TACHY_F32);
+        k.sums = nn_poison(c, (size_t)(n * tachy_nn_kernels()->depthwise_parts(&k.a) * channels), TACHY_F32);
         k.a.sums = k.sums.at;
     }
     char what[64];

@@ -21,7 +21,7 @@ struct tachy_nn_conv {
     int64_t scale_image;
     struct tachy_nn_epilogue epilogue;
     enum tachy_dtype dtype; // of in, out, weights and what is added
-    // conv_depthwise: sums of what is stored, float32 [n][parts][cout] with tachy_nn_depthwise_parts() parts of an image,
+    // conv_depthwise: sums of what is stored, float32 [n][parts][cout] with depthwise_parts() (kernels.h) parts of an image,
     // overwritten; the same bits in each run. 0: not wanted.
     cuda_address sums;
     // conv_tma: which of its tile shapes, 0 to TACHY_NN_TMA_VARIANTS - 1: what is fastest is found by time. All give

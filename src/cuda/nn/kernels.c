@@ -7,6 +7,7 @@ const struct tachy_nn_kernels *tachy_nn_kernels(void)
 #define KERNEL(name, type) .name = tachy_nn_run_##name,
 #include "cuda/nn/kernels.inc"
 #undef KERNEL
+        .depthwise_parts = tachy_nn_depthwise_parts,
     };
     return &all;
 #else

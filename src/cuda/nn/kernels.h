@@ -15,5 +15,6 @@ struct tachy_nn_kernels {
 #define KERNEL(name, type) int (*name)(const struct type *a, cuda_stream stream);
 #include "cuda/nn/kernels.inc"
 #undef KERNEL
+    int (*depthwise_parts)(const struct tachy_nn_conv *a); // of the sums of conv_depthwise: see conv.h
 };
 const struct tachy_nn_kernels *tachy_nn_kernels(void);
