@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size || !is_small(data + 1, size - 1))
         return 0;
     fuzz_write(path, data + 1, size - 1);
-    struct tachy_replay_params p = {.dir = fuzz_folder(), .stage = (enum tachy_stage)(*data % TACHY_STAGE_COUNT)};
+    struct tachy_replay_params p = {.dir = fuzz_folder(), .stage = (enum tachy_replay_stage)(*data % TACHY_REPLAY_COUNT)};
     struct replay r = {.p = &p};
     if (replay_load(&r) == TACHY_OK)
         replay_settings(&r);
