@@ -144,7 +144,7 @@ static void close_objects(void)
     tachy_control_close(&api.tachy_control);
     tachy_ticket_close(&api.tachy_ticket);
     tachy_batcher_close(&api.tachy_batcher);
-    free(task);
+    test_task_free(task);
 }
 
 int main(int argc, char **argv)

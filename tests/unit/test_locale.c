@@ -66,7 +66,7 @@ TEST(files_for_programs)
     CHECK_INT(tachy_run(&r, &sum), TACHY_OK);
     tachy_sink_close(&r.sink);
     tachy_source_close(&r.source);
-    free(task);
+    test_task_free(task);
 
     json_error_t e;
     CHECK_INT(tachy_profile_write_trace(p, in_folder("trace.json")), TACHY_OK);

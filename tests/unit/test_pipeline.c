@@ -170,7 +170,7 @@ static void close_run(void *user, int job, struct tachy_run_params *p, int err,
     j->open -= p->task != NULL;
     tachy_sink_close(&p->sink);
     tachy_source_close(&p->source);
-    free(j->task[job]);
+    test_task_free(j->task[job]);
 }
 
 TEST(jobs_share_a_pipeline_and_fail_alone)
@@ -253,7 +253,7 @@ TEST(what_is_pushed_is_checked)
     tachy_pipeline_push(p, NULL);
     CHECK_INT(tachy_pipeline_pull(p, NULL, NULL), TACHY_ERR_EOF);
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 // As a file may: the stream's size and format hold.
@@ -282,7 +282,7 @@ TEST(a_change_of_size_is_served)
         tachy_frame_unref(&out);
     }
     tachy_pipeline_close(&p);
-    free(t);
+    test_task_free(t);
 }
 
 TEST_MAIN(TEST_CASE(what_is_pushed_is_checked), TEST_CASE(a_change_of_size_is_served), TEST_CASE(every_frame_once_and_in_order),

@@ -282,8 +282,8 @@ TEST(a_failure_ends_its_stream_only)
     pthread_join(thread, NULL);
     tachy_pipeline_close(&p);
     CHECK_INT(atomic_load(&states_open), 0);
-    free(bad);
-    free(good);
+    test_task_free(bad);
+    test_task_free(good);
 }
 
 TEST(leaving_while_frames_wait_for_their_turn)

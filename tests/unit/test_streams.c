@@ -135,8 +135,8 @@ static void run_party(int workers, int delay_us)
     CHECK_INT(atomic_load(&conf(shared)->workers), 0);
     tachy_pipeline_close(&p);
     for (int i = 0; i < 6; i++)
-        free(own[i]);
-    free(shared);
+        test_task_free(own[i]);
+    test_task_free(shared);
 }
 
 TEST(streams_join_and_leave_and_keep_their_order)
@@ -167,8 +167,8 @@ TEST(a_stream_is_not_starved_by_another)
     pipeline_abort(g.s, TACHY_ERR_INTERRUPTED);
     pthread_join(thread, NULL);
     tachy_pipeline_close(&p);
-    free(a);
-    free(b);
+    test_task_free(a);
+    test_task_free(b);
 }
 
 static void last_message(void *user, enum tachy_log_level level, const char *msg)
@@ -209,8 +209,8 @@ TEST(a_failure_ends_its_own_stream_only)
     tachy_stream_leave(&b);
     tachy_stream_leave(&g);
     tachy_pipeline_close(&p);
-    free(bad);
-    free(good);
+    test_task_free(bad);
+    test_task_free(good);
 }
 
 TEST(a_task_serves_one_format)
@@ -436,7 +436,7 @@ TEST(pause_holds_the_workers)
     CHECK_INT(atomic_load(&conf(u)->calls), 0);
     tachy_pipeline_close(&p);
     test_task_free(t);
-    free(u);
+    test_task_free(u);
 }
 
 static void *pull_all(void *arg)
