@@ -267,8 +267,10 @@ static inline tachy_task *test_task(const struct test_steps *steps, const void *
     return t;
 }
 
-static inline void test_task_free(tachy_task *t)
+static inline void test_task_free(tachy_task *t) // NULL is allowed
 {
+    if (!t)
+        return;
     tachy_stages_close(t);
     free(t->shared);
     free(t);
