@@ -102,24 +102,18 @@ static void deny(struct program *p, int number, int e)
     fail_with(p, e);
 }
 
-// Denies this call unless its argument i is `value`.
-static void deny_unless(struct program *p, int number, int i, uint32_t value)
+// Denies this call if its argument i is `value`, or if it is another one.
+static void deny_by(struct program *p, int number, int i, uint32_t value, bool equal)
 {
     put(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number, 0, 4);
     load_argument(p, i);
-    put(p, BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
+    put(p, BPF_JMP | BPF_JEQ | BPF_K, value, !equal, equal);
     fail_with(p, EPERM);
     load_number(p);
 }
 
-static void deny_if(struct program *p, int number, int i, uint32_t value)
-{
-    put(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number, 0, 4);
-    load_argument(p, i);
-    put(p, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
-    fail_with(p, EPERM);
-    load_number(p);
-}
+static void deny_unless(struct program *p, int number, int i, uint32_t value) { deny_by(p, number, i, value, false); }
+static void deny_if(struct program *p, int number, int i, uint32_t value) { deny_by(p, number, i, value, true); }
 
 // Only threads of this process, in the namespaces that it is in.
 static void deny_processes(struct program *p)
