@@ -32,6 +32,8 @@ void decode_read(const struct tachy_decode *d, const struct decode_part *part, c
         to[i] = decode_at(d, part, f, first + i * step);
 }
 
+float decode_sigmoid(float v) { return 1 / (1 + expf(-v)); }
+
 void decode_scores(enum tachy_decoder_scores how, float *v, int n)
 {
     float most = v[0], sum = 0;
@@ -39,7 +41,7 @@ void decode_scores(enum tachy_decoder_scores how, float *v, int n)
         most = fmaxf(most, v[i]);
     for (int i = 0; i < n; i++) {
         if (how == TACHY_SCORES_SIGMOID)
-            v[i] = 1 / (1 + expf(-v[i]));
+            v[i] = decode_sigmoid(v[i]);
         else if (how == TACHY_SCORES_SOFTMAX)
             sum += v[i] = expf(v[i] - most);
     }

@@ -66,7 +66,7 @@ static struct best score_row(struct tachy_decode *d, const struct decode_part *p
 static float objectness(const struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t row)
 {
     float v = number(d, d->part, f, row, 4);
-    return d->card->how == TACHY_SCORES_SIGMOID ? 1 / (1 + expf(-v)) : v;
+    return d->card->how == TACHY_SCORES_SIGMOID ? decode_sigmoid(v) : v;
 }
 
 static struct best score_of(struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t row)

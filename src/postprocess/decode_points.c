@@ -17,8 +17,6 @@ static void set_points(const struct tachy_decode *d, const struct tachy_decode_f
     f->about->nb_points = d->card->nb_points;
 }
 
-static float sigmoid(float v) { return 1 / (1 + expf(-v)); }
-
 static struct tachy_point point_of(const struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t first)
 {
     float sx = d->card->shares ? (float)d->width : 1, sy = d->card->shares ? (float)d->height : 1;
@@ -30,7 +28,7 @@ static struct tachy_point point_of(const struct tachy_decode *d, const struct ta
         case 'y': p.y = v * sy; break;
         case 'z': p.z = v * sx; break;
         case 's': p.score = v; break;
-        case 'v': p.score = sigmoid(v); break;
+        case 'v': p.score = decode_sigmoid(v); break;
         }
     }
     return p;
@@ -83,7 +81,7 @@ static struct tachy_point peak(const struct tachy_decode *d, const struct tachy_
     int64_t at = base + y * m->y + x * m->x;
     float dx = x > 0 && x < m->w - 1 ? shift(decode_at(d, part, f, at - m->x), decode_at(d, part, f, at + m->x)) : 0;
     float dy = y > 0 && y < m->h - 1 ? shift(decode_at(d, part, f, at - m->y), decode_at(d, part, f, at + m->y)) : 0;
-    float score = d->card->how == TACHY_SCORES_SIGMOID ? sigmoid(most) : most;
+    float score = d->card->how == TACHY_SCORES_SIGMOID ? decode_sigmoid(most) : most;
     return (struct tachy_point){((float)x + 0.5f + dx) * (float)d->width / (float)m->w,
                                 ((float)y + 0.5f + dy) * (float)d->height / (float)m->h, 0, score};
 }
@@ -152,7 +150,7 @@ int decode_vector_run(tachy_decode *d, const struct tachy_decode_frame *f, struc
     int64_t n = d->part[0].cols;
     if (d->card->kind == TACHY_DECODE_SCORE) {
         float v = decode_at(d, &d->part[0], f, 0);
-        f->about->score = d->card->how == TACHY_SCORES_SIGMOID ? sigmoid(v) : v;
+        f->about->score = d->card->how == TACHY_SCORES_SIGMOID ? decode_sigmoid(v) : v;
         return TACHY_OK;
     }
     float *v = tachy_regions_alloc(list, sizeof(*v) * (size_t)n);

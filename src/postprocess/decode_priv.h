@@ -40,6 +40,7 @@ float decode_at(const struct tachy_decode *d, const struct decode_part *part, co
 // n numbers from number `first` on, `step` apart.
 void decode_read(const struct tachy_decode *d, const struct decode_part *part, const struct tachy_decode_frame *f,
                  int64_t first, int64_t n, int64_t step, float *to);
+float decode_sigmoid(float v);
 // Scores out of what a network gives, in place: `how` for n classes.
 void decode_scores(enum tachy_decoder_scores how, float *v, int n);
 
