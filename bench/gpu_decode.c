@@ -57,7 +57,7 @@ static void *read_main(void *arg)
     bool breaks, first = true;
     int err = TACHY_OK;
     while (tachy_now_ns() < atomic_load(&r->until_ns) && !(err = tachy_source_read_any(r->source, &f, &seq, &breaks, NULL))) {
-        if (f && f->place != (r->cpu ? TACHY_HOST : TACHY_DEVICE))
+        if (f && f->mem != (r->cpu ? TACHY_HOST : TACHY_DEVICE))
             err = TACHY_ERR_STATE;
         if (f) {
             count(r, first);

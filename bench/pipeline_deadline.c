@@ -63,7 +63,7 @@ static int run(int seconds, bool steps_down, struct tachy_summary *sum)
         err = tachy_run(tachy_run_params(.task = t, .source = source, .sink = sink, .workers = 1,
                                          .live = {.mode = TACHY_RUN_LIVE,
                                                   .max_latency_ms = DEADLINE_MS,
-                                                  .no_ease = !steps_down}),
+                                                  .no_degrade = !steps_down}),
                         sum);
     tachy_sink_close(&sink);
     tachy_source_close(&source);
@@ -167,7 +167,7 @@ static json_t *simulated(void)
 {
     struct sim m = {0};
     struct tachy_live_params p = {
-        .mode = TACHY_RUN_LIVE, .max_latency_ms = DEADLINE_MS, .no_ease = true};
+        .mode = TACHY_RUN_LIVE, .max_latency_ms = DEADLINE_MS, .no_degrade = true};
     struct tachy_live_stats stats;
     tachy_task *t = task_new();
     tachy_live_open(&m.live, &p, t, TACHY_STEREO_MONO, 0, NULL, S);

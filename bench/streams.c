@@ -79,7 +79,7 @@ static void *run_stream(void *arg)
         s->err = tachy_run(tachy_run_params(.task = s->task, .source = source, .sink = sink, .pipeline = s->pipeline,
                                             .max_bytes = 1 << 20, .control = s->control, .log = &log_errors,
                                             .live = {.mode = s->live ? TACHY_RUN_LIVE : TACHY_RUN_ALL,
-                                                     .max_latency_ms = s->live ? s->o->deadline_ms : 0, .no_ease = true}),
+                                                     .max_latency_ms = s->live ? s->o->deadline_ms : 0, .no_degrade = true}),
                            &s->sum);
     tachy_sink_close(&sink);
     tachy_source_close(&source);

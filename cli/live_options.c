@@ -24,7 +24,7 @@ struct tachy_live_params live_options(const tachy_settings *set)
         .frame_skip_threshold = tachy_settings_float(set, threshold),
         .realtime = tachy_settings_bool(set, "input.realtime"),
         .target_fps = tachy_settings_float(set, "performance.target_fps"),
-        .no_ease = !tachy_settings_bool(set, "performance.adapt"),
+        .no_degrade = !tachy_settings_bool(set, "performance.adapt"),
     };
 }
 

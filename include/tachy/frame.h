@@ -83,7 +83,7 @@ struct tachy_frame {
     struct tachy_color color;  // as tagged; see tachy_color_resolve()
     bool key;                  // a keyframe of its stream
     int discontinuity;         // 1: stream state (smoothing, recurrence) starts anew here
-    enum tachy_place place;    // of the pixels
+    enum tachy_mem mem;    // of the pixels
     int device;                // CUDA's ordinal where place is TACHY_DEVICE
     void *stream;              // TACHY_DEVICE: the CUDA stream (a CUstream; NULL: the default one) in
                                // whose order the pixels are written. Work on it may be queued at
@@ -109,7 +109,7 @@ struct tachy_frame_params {
     void (*release)(void *user);
     void *user;
     // Of wrapped memory; as in struct tachy_frame. What is allocated is host memory.
-    enum tachy_place place;
+    enum tachy_mem mem;
     int device;
     void *stream;
 };
@@ -154,7 +154,7 @@ struct tachy_video_info {
     bool transparent;                // alpha is what matters (mode alpha): a sink that cannot
                                      // keep it refuses; else it leaves it out with a warning
     const char *codec;               // FFmpeg's decoder or codec name; static or the owner's
-    enum tachy_place place;          // of the first frame's pixels
+    enum tachy_mem mem;          // of the first frame's pixels
     int device;                      // CUDA's ordinal where that is TACHY_DEVICE
 };
 

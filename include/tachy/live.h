@@ -31,19 +31,19 @@ enum tachy_shed_reason {
 };
 
 // The steps that a live run takes down, in this order, to hold its deadline, and back up.
-enum tachy_ease {
-    TACHY_EASE_SIMILAR = 0, // a frame like the last one inferred takes over its result
-    TACHY_EASE_ALTERNATE,   // every other frame takes over the result of the one before it
-    TACHY_EASE_SMALL_INPUT, // the model sees a smaller picture, where the task declares one
-    TACHY_EASE_SMALL_BATCH, // smaller batches, where a batch is larger than one
-    TACHY_EASE_COUNT
+enum tachy_degrade {
+    TACHY_DEGRADE_SIMILAR = 0, // a frame like the last one inferred takes over its result
+    TACHY_DEGRADE_ALTERNATE,   // every other frame takes over the result of the one before it
+    TACHY_DEGRADE_SMALL_INPUT, // the model sees a smaller picture, where the task declares one
+    TACHY_DEGRADE_SMALL_BATCH, // smaller batches, where a batch is larger than one
+    TACHY_DEGRADE_COUNT
 };
 
 // "all", "infer", "replaced", "similar", ...: as in the summary. Static memory.
 TACHY_API const char *tachy_run_mode_name(enum tachy_run_mode m);
 TACHY_API const char *tachy_shed_stage_name(enum tachy_shed_stage s);
 TACHY_API const char *tachy_shed_reason_name(enum tachy_shed_reason r);
-TACHY_API const char *tachy_ease_name(enum tachy_ease e);
+TACHY_API const char *tachy_degrade_name(enum tachy_degrade e);
 
 // {0}: mode all, nothing is skipped.
 struct tachy_live_params {
@@ -55,13 +55,13 @@ struct tachy_live_params {
                            // difference of luma means over a grid of 32x18 cells
     bool realtime;         // frames are read no sooner than their time, as FFmpeg's -re; in mode
                            // live always so from a null source
-    bool no_ease;          // mode live: the deadline is held by shedding alone
+    bool no_degrade;          // mode live: the deadline is held by shedding alone
     double target_fps;     // mode live: frames a second that are worked on, 0..1000, the others are shed when
                            // they come; 0: all
 };
 
 // How often, and for how long in all, a step down was in force.
-struct tachy_eased {
+struct tachy_degraded {
     int64_t times;
     double seconds;
 };
@@ -76,8 +76,8 @@ struct tachy_live_stats {
     // Results taken over from an earlier frame, one an eye: of similar frames, and of every
     // other one.
     int64_t similar, alternate;
-    struct tachy_eased eased[TACHY_EASE_COUNT];
-    unsigned easing;       // steps in force at the end (or now): bits 1 << enum tachy_ease
+    struct tachy_degraded degraded[TACHY_DEGRADE_COUNT];
+    unsigned degrading;       // steps in force at the end (or now): bits 1 << enum tachy_degrade
 };
 
 // All of stats->shed.

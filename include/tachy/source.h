@@ -32,7 +32,7 @@ struct tachy_source_params {
     bool in_order;        // an encoder follows, which takes frames one by one: one decoder serves it
                           // better than several side by side, unless `decoders` says more
     enum tachy_decode decode;
-    bool on_gpu;          // frames are wanted in a GPU's memory (tachy_frame.place says where each
+    bool on_gpu;          // frames are wanted in a GPU's memory (tachy_frame.mem says where each
                           // is): what NVDEC decodes stays there. false: it is downloaded
     int gpu;              // which, CUDA's ordinal
     const int *gpus;      // several, each once: the decoders are dealt to them, and tachy_frame.device says

@@ -21,7 +21,7 @@ enum tachy_dtype {
 
 #define TACHY_MAX_GPUS 16 // those that CUDA counts behind them are not used
 
-enum tachy_place {
+enum tachy_mem {
     TACHY_HOST = 0,
     TACHY_PINNED = 1, // host memory that a device can reach
     TACHY_DEVICE = 2,
@@ -33,7 +33,7 @@ struct tachy_tensor {
     int rank;                        // 0 (scalar) .. TACHY_MAX_RANK
     int64_t shape[TACHY_MAX_RANK];   // elements, outermost first
     int64_t stride[TACHY_MAX_RANK];  // elements; all zero: dense, row-major
-    enum tachy_place place;
+    enum tachy_mem mem;
     int device; // ordinal where place is TACHY_DEVICE
 };
 

@@ -12,7 +12,7 @@ struct tachy_memory {
     struct tachy_memory_stats stats;
     struct tachy_block *blocks;  // taken
     bool told;                   // a shortage was logged
-    struct tachy_place_ops places[TACHY_PLACES];
+    struct tachy_mem_ops ops[TACHY_MEM_KINDS];
 
     pthread_mutex_t cache_lock;  // held while caches shrink, so that none goes away meanwhile
     struct tachy_cache *caches;
@@ -24,13 +24,13 @@ const char *tachy_memory_use_name(enum tachy_memory_use u)
     return (unsigned)u < TACHY_MEMORY_USES ? names[u] : "?";
 }
 
-const char *tachy_place_name(enum tachy_place p)
+const char *tachy_mem_name(enum tachy_mem p)
 {
-    static const char *const names[TACHY_PLACES] = {
+    static const char *const names[TACHY_MEM_KINDS] = {
         "host",     "pinned",   "device",   "device 1",  "device 2",  "device 3",  "device 4",  "device 5",  "device 6",
         "device 7", "device 8", "device 9", "device 10", "device 11", "device 12", "device 13", "device 14", "device 15",
     };
-    return (unsigned)p < TACHY_PLACES ? names[p] : "?";
+    return (unsigned)p < TACHY_MEM_KINDS ? names[p] : "?";
 }
 
 static int host_alloc(void *user, size_t size, void **data)
@@ -51,7 +51,7 @@ int tachy_memory_open(struct tachy_memory **out, const struct tachy_memory_param
     atomic_init(&m->refs, 1);
     m->log = p->log;
     memcpy(m->stats.budget, p->budget, sizeof(m->stats.budget));
-    m->places[TACHY_HOST] = (struct tachy_place_ops){.alloc = host_alloc, .free = host_free};
+    m->ops[TACHY_HOST] = (struct tachy_mem_ops){.alloc = host_alloc, .free = host_free};
     return TACHY_OK;
 }
 
@@ -66,11 +66,11 @@ static void report_leaks(const struct tachy_memory *m)
 #ifndef NDEBUG
     for (const struct tachy_block *b = m->blocks; b; b = b->next)
         tachy_msg(m->log, TACHY_LOG_WARN, "memory: %zu bytes of %s memory (%s), taken at %s, were not given back",
-                  b->size, tachy_place_name(b->place), tachy_memory_use_name(b->use), b->site);
+                  b->size, tachy_mem_name(b->mem), tachy_memory_use_name(b->use), b->site);
 #endif
 }
 
-static void close_place(struct tachy_place_ops *ops)
+static void close_place(struct tachy_mem_ops *ops)
 {
     if (ops->close)
         ops->close(ops->user);
@@ -83,26 +83,26 @@ void tachy_memory_close(struct tachy_memory **pm)
     if (!m || atomic_fetch_sub(&m->refs, 1) > 1)
         return;
     report_leaks(m);
-    for (int p = 0; p < TACHY_PLACES; p++)
-        close_place(&m->places[p]);
+    for (int p = 0; p < TACHY_MEM_KINDS; p++)
+        close_place(&m->ops[p]);
     pthread_mutex_destroy(&m->lock);
     pthread_mutex_destroy(&m->cache_lock);
     free(m);
 }
 
-void tachy_memory_set_place(struct tachy_memory *m, enum tachy_place place,
-                            const struct tachy_place_ops *ops)
+void tachy_memory_set_ops(struct tachy_memory *m, enum tachy_mem mem,
+                            const struct tachy_mem_ops *ops)
 {
-    close_place(&m->places[place]);
-    m->places[place] = *ops;
+    close_place(&m->ops[mem]);
+    m->ops[mem] = *ops;
 }
 
-bool tachy_memory_has_place(const struct tachy_memory *m, enum tachy_place place) { return m->places[place].alloc; }
+bool tachy_memory_has(const struct tachy_memory *m, enum tachy_mem mem) { return m->ops[mem].alloc; }
 
-void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_place place, uint64_t bytes)
+void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_mem mem, uint64_t bytes)
 {
     pthread_mutex_lock(&m->lock);
-    m->stats.budget[place] = bytes;
+    m->stats.budget[mem] = bytes;
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -111,12 +111,12 @@ static bool book(struct tachy_memory *m, struct tachy_block *b)
 {
     struct tachy_memory_stats *s = &m->stats;
     pthread_mutex_lock(&m->lock);
-    uint64_t budget = s->budget[b->place], total = s->total[b->place];
+    uint64_t budget = s->budget[b->mem], total = s->total[b->mem];
     bool fits = !budget || (b->size <= budget && total <= budget - b->size);
     if (fits) {
-        s->total[b->place] = total += b->size;
-        s->used[b->place][b->use] += b->size;
-        s->peak[b->place] = TACHY_MAX(s->peak[b->place], total);
+        s->total[b->mem] = total += b->size;
+        s->used[b->mem][b->use] += b->size;
+        s->peak[b->mem] = TACHY_MAX(s->peak[b->mem], total);
         b->prev = NULL;
         b->next = m->blocks;
         if (b->next)
@@ -130,8 +130,8 @@ static bool book(struct tachy_memory *m, struct tachy_block *b)
 static void unbook(struct tachy_memory *m, struct tachy_block *b)
 {
     pthread_mutex_lock(&m->lock);
-    m->stats.total[b->place] -= b->size;
-    m->stats.used[b->place][b->use] -= b->size;
+    m->stats.total[b->mem] -= b->size;
+    m->stats.used[b->mem][b->use] -= b->size;
     if (b->prev)
         b->prev->next = b->next;
     else
@@ -144,7 +144,7 @@ static void unbook(struct tachy_memory *m, struct tachy_block *b)
 // Books and allocates once.
 static int try_take(struct tachy_memory *m, struct tachy_block *b, bool allocate)
 {
-    const struct tachy_place_ops *ops = &m->places[b->place];
+    const struct tachy_mem_ops *ops = &m->ops[b->mem];
     if (!book(m, b))
         return TACHY_ERR_NOMEM;
     int err = allocate ? ops->alloc(ops->user, b->size, &b->data) : TACHY_OK;
@@ -157,31 +157,31 @@ static int try_take(struct tachy_memory *m, struct tachy_block *b, bool allocate
 static size_t lacking(struct tachy_memory *m, const struct tachy_block *b)
 {
     pthread_mutex_lock(&m->lock);
-    uint64_t budget = m->stats.budget[b->place], total = m->stats.total[b->place];
+    uint64_t budget = m->stats.budget[b->mem], total = m->stats.total[b->mem];
     uint64_t need = budget && total + b->size > budget ? total + b->size - budget : b->size;
     m->stats.shortages++;
     pthread_mutex_unlock(&m->lock);
     return (size_t)TACHY_MIN(need, (uint64_t)SIZE_MAX);
 }
 
-int tachy_memory_short(struct tachy_memory *m, enum tachy_place place, enum tachy_memory_use use, size_t size)
+int tachy_memory_short(struct tachy_memory *m, enum tachy_mem mem, enum tachy_memory_use use, size_t size)
 {
     pthread_mutex_lock(&m->lock);
     bool told = m->told;
     m->told = true;
-    uint64_t total = m->stats.total[place], budget = m->stats.budget[place];
+    uint64_t total = m->stats.total[mem], budget = m->stats.budget[mem];
     pthread_mutex_unlock(&m->lock);
     if (!told && budget && (size > budget || total > budget - size))
         tachy_msg(m->log, TACHY_LOG_WARN,
                   "memory: %zu more bytes for %s do not fit: %llu of %llu bytes of %s memory are "
                   "taken; allow more, or use smaller pictures",
                   size, tachy_memory_use_name(use), (unsigned long long)total, (unsigned long long)budget,
-                  tachy_place_name(place));
+                  tachy_mem_name(mem));
     else if (!told)
         tachy_msg(m->log, TACHY_LOG_WARN,
                   "memory: the system has no %zu bytes of %s memory for %s: close what else uses it, or use smaller "
                   "pictures or fewer workers",
-                  size, tachy_place_name(place), tachy_memory_use_name(use));
+                  size, tachy_mem_name(mem), tachy_memory_use_name(use));
     return TACHY_ERR_NOMEM;
 }
 
@@ -191,37 +191,37 @@ static int take(struct tachy_memory *m, struct tachy_block *b, const struct tach
                 bool allocate)
 {
     *b = *what;
-    if (!TACHY_CHECK(m->log, (unsigned)b->place < TACHY_PLACES) ||
+    if (!TACHY_CHECK(m->log, (unsigned)b->mem < TACHY_MEM_KINDS) ||
         !TACHY_CHECK(m->log, (unsigned)b->use < TACHY_MEMORY_USES) || !TACHY_CHECK(m->log, b->size))
         return TACHY_ERR_INVAL;
     int err = TACHY_OK;
-    if (allocate && !m->places[b->place].alloc)
+    if (allocate && !m->ops[b->mem].alloc)
         err = tachy_fail(m->log, TACHY_ERR_UNSUPPORTED, "memory: there is no %s memory here",
-                         tachy_place_name(b->place));
+                         tachy_mem_name(b->mem));
     else
         err = try_take(m, b, allocate);
     if (err == TACHY_ERR_NOMEM) {
         size_t want = lacking(m, b);
-        err = tachy_memory_shrink(m, b->place, want) ? try_take(m, b, allocate) : TACHY_ERR_NOMEM;
+        err = tachy_memory_shrink(m, b->mem, want) ? try_take(m, b, allocate) : TACHY_ERR_NOMEM;
         if (err == TACHY_ERR_NOMEM)
-            err = tachy_memory_short(m, b->place, b->use, b->size);
+            err = tachy_memory_short(m, b->mem, b->use, b->size);
     }
     if (err < 0)
         *b = (struct tachy_block){0};
     return err;
 }
 
-int tachy_memory_take_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_place place,
+int tachy_memory_take_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_mem mem,
                          enum tachy_memory_use use, size_t size, const char *site)
 {
-    return take(m, b, &(struct tachy_block){.size = size, .place = place, .use = use, .site = site},
+    return take(m, b, &(struct tachy_block){.size = size, .mem = mem, .use = use, .site = site},
                 true);
 }
 
-int tachy_memory_reserve_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_place place,
+int tachy_memory_reserve_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_mem mem,
                             enum tachy_memory_use use, size_t size, const char *site)
 {
-    return take(m, b, &(struct tachy_block){.size = size, .place = place, .use = use, .site = site},
+    return take(m, b, &(struct tachy_block){.size = size, .mem = mem, .use = use, .site = site},
                 false);
 }
 
@@ -231,7 +231,7 @@ void tachy_memory_give(struct tachy_memory *m, struct tachy_block *b)
         return;
     unbook(m, b);
     if (b->data)
-        m->places[b->place].free(m->places[b->place].user, b->data);
+        m->ops[b->mem].free(m->ops[b->mem].user, b->data);
     *b = (struct tachy_block){0};
 }
 
@@ -255,12 +255,12 @@ void tachy_memory_remove_cache(struct tachy_memory *m, struct tachy_cache *c)
     pthread_mutex_unlock(&m->cache_lock);
 }
 
-size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_place place, size_t want)
+size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_mem mem, size_t want)
 {
     size_t got = 0;
     pthread_mutex_lock(&m->cache_lock);
     for (struct tachy_cache *c = m->caches; c && got < want; c = c->next)
-        if (c->place == place)
+        if (c->mem == mem)
             got += c->shrink(c->user, want - got);
     pthread_mutex_unlock(&m->cache_lock);
     return got;
@@ -283,22 +283,22 @@ void tachy_memory_read(struct tachy_memory *m, struct tachy_memory_stats *s)
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
 // One line, or nothing for a place that was never used.
-static void report_place(FILE *f, const struct tachy_memory_stats *s, int place)
+static void report_place(FILE *f, const struct tachy_memory_stats *s, int mem)
 {
-    if (!s->peak[place])
+    if (!s->peak[mem])
         return;
-    fprintf(f, "%s: %.1f MiB", tachy_place_name((enum tachy_place)place), mib(s->total[place]));
-    if (s->budget[place])
-        fprintf(f, " of %.1f MiB", mib(s->budget[place]));
+    fprintf(f, "%s: %.1f MiB", tachy_mem_name((enum tachy_mem)mem), mib(s->total[mem]));
+    if (s->budget[mem])
+        fprintf(f, " of %.1f MiB", mib(s->budget[mem]));
     const char *between = " (";
     for (int u = 0; u < TACHY_MEMORY_USES; u++) {
-        if (!s->used[place][u])
+        if (!s->used[mem][u])
             continue;
         fprintf(f, "%s%s %.1f", between, tachy_memory_use_name((enum tachy_memory_use)u),
-                mib(s->used[place][u]));
+                mib(s->used[mem][u]));
         between = ", ";
     }
-    fprintf(f, "%s, peak %.1f MiB\n", *between == ',' ? ")" : "", mib(s->peak[place]));
+    fprintf(f, "%s, peak %.1f MiB\n", *between == ',' ? ")" : "", mib(s->peak[mem]));
 }
 
 char *tachy_memory_report(struct tachy_memory *m)
@@ -310,7 +310,7 @@ char *tachy_memory_report(struct tachy_memory *m)
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
-    for (int p = 0; p < TACHY_PLACES; p++)
+    for (int p = 0; p < TACHY_MEM_KINDS; p++)
         report_place(f, &s, p);
     if (fclose(f)) {
         free(text);

@@ -8,12 +8,12 @@
 // runs out. Blocks are taken by pools when a run starts, not frame by frame.
 // Thread-safety: all calls may come from any thread, but open and close.
 
-// enum tachy_place, and behind it the memory of further GPUs.
-enum { TACHY_PLACES = TACHY_DEVICE + TACHY_MAX_GPUS };
+// enum tachy_mem, and behind it the memory of further GPUs.
+enum { TACHY_MEM_KINDS = TACHY_DEVICE + TACHY_MAX_GPUS };
 // The memory of the GPU with this ordinal, 0..TACHY_MAX_GPUS - 1. The first one's is TACHY_DEVICE.
-static inline enum tachy_place tachy_place_of_gpu(int ordinal)
+static inline enum tachy_mem tachy_mem_of_gpu(int ordinal)
 {
-    return (enum tachy_place)(TACHY_DEVICE + ordinal);
+    return (enum tachy_mem)(TACHY_DEVICE + ordinal);
 }
 
 enum tachy_memory_use {
@@ -24,7 +24,7 @@ enum tachy_memory_use {
     TACHY_MEMORY_USES
 };
 const char *tachy_memory_use_name(enum tachy_memory_use u); // "frames", ...
-const char *tachy_place_name(enum tachy_place p);           // "host", "pinned", "device", "device 1", ...
+const char *tachy_mem_name(enum tachy_mem p);           // "host", "pinned", "device", "device 1", ...
 
 struct tachy_memory;
 
@@ -32,14 +32,14 @@ struct tachy_memory;
 struct tachy_block {
     void *data; // 64-byte aligned, not cleared; NULL for a reservation
     size_t size;
-    enum tachy_place place;
+    enum tachy_mem mem;
     enum tachy_memory_use use;
     const char *site; // file:line of the call that took it
     struct tachy_block *prev, *next;
 };
 
 struct tachy_memory_params {
-    uint64_t budget[TACHY_PLACES]; // bytes; 0: what the place gives
+    uint64_t budget[TACHY_MEM_KINDS]; // bytes; 0: what the place gives
     const struct tachy_log *log;   // NULL: silent; must outlive the manager
 };
 
@@ -52,33 +52,33 @@ void tachy_memory_close(struct tachy_memory **m);
 
 // How memory of a place is had; host memory is there from the start. `alloc` returns TACHY_ERR_NOMEM where
 // there is no more, and another code, logged, where that is not why. Before the first block of that place.
-struct tachy_place_ops {
+struct tachy_mem_ops {
     int (*alloc)(void *user, size_t size, void **data);
     void (*free)(void *user, void *data);
     void (*close)(void *user); // with the manager, or when the place is set anew; may be NULL
     void *user;
 };
-void tachy_memory_set_place(struct tachy_memory *m, enum tachy_place place,
-                            const struct tachy_place_ops *ops);
-bool tachy_memory_has_place(const struct tachy_memory *m, enum tachy_place place);
+void tachy_memory_set_ops(struct tachy_memory *m, enum tachy_mem mem,
+                            const struct tachy_mem_ops *ops);
+bool tachy_memory_has(const struct tachy_memory *m, enum tachy_mem mem);
 
 // Bytes; 0: what the place gives. What is taken already stays.
-void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_place place, uint64_t bytes);
+void tachy_memory_set_budget(struct tachy_memory *m, enum tachy_mem mem, uint64_t bytes);
 
 // Takes `size` > 0 bytes. Where the budget or the place has too little, caches are asked to shrink
 // and it is tried once more. TACHY_ERR_NOMEM: nothing was taken; logged once, then only counted,
 // until tachy_memory_quiet(). TACHY_ERR_UNSUPPORTED: the place has no ops. Others are the place's.
-#define tachy_memory_take(m, b, place, use, size)                                                  \
-    tachy_memory_take_at(m, b, place, use, size, TACHY_SITE)
+#define tachy_memory_take(m, b, mem, use, size)                                                  \
+    tachy_memory_take_at(m, b, mem, use, size, TACHY_SITE)
 // Counts memory that somebody else allocates (a decoder's pictures); b->data stays NULL.
-#define tachy_memory_reserve(m, b, place, use, size)                                               \
-    tachy_memory_reserve_at(m, b, place, use, size, TACHY_SITE)
+#define tachy_memory_reserve(m, b, mem, use, size)                                               \
+    tachy_memory_reserve_at(m, b, mem, use, size, TACHY_SITE)
 #define TACHY_SITE_TEXT(line) #line
 #define TACHY_SITE_LINE(line) TACHY_SITE_TEXT(line)
 #define TACHY_SITE __FILE__ ":" TACHY_SITE_LINE(__LINE__)
-int tachy_memory_take_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_place place,
+int tachy_memory_take_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_mem mem,
                          enum tachy_memory_use use, size_t size, const char *site);
-int tachy_memory_reserve_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_place place,
+int tachy_memory_reserve_at(struct tachy_memory *m, struct tachy_block *b, enum tachy_mem mem,
                             enum tachy_memory_use use, size_t size, const char *site);
 // Gives a block back and zeroes it; nothing where it was never taken.
 void tachy_memory_give(struct tachy_memory *m, struct tachy_block *b);
@@ -87,7 +87,7 @@ void tachy_memory_give(struct tachy_memory *m, struct tachy_block *b);
 // it can, and returns how many that were; it must not take blocks, add or remove caches. It may be
 // called from any thread that takes memory.
 struct tachy_cache {
-    enum tachy_place place;
+    enum tachy_mem mem;
     size_t (*shrink)(void *user, size_t want);
     void *user;
     struct tachy_cache *next;
@@ -95,10 +95,10 @@ struct tachy_cache {
 void tachy_memory_add_cache(struct tachy_memory *m, struct tachy_cache *c);
 void tachy_memory_remove_cache(struct tachy_memory *m, struct tachy_cache *c);
 // Asks the caches of a place for `want` bytes; what they gave.
-size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_place place, size_t want);
+size_t tachy_memory_shrink(struct tachy_memory *m, enum tachy_mem mem, size_t want);
 
 // TACHY_ERR_NOMEM, logged as a take is, for who had `size` bytes counted that the place did not have.
-int tachy_memory_short(struct tachy_memory *m, enum tachy_place place, enum tachy_memory_use use, size_t size);
+int tachy_memory_short(struct tachy_memory *m, enum tachy_mem mem, enum tachy_memory_use use, size_t size);
 // The params'.
 const struct tachy_log *tachy_memory_log(const struct tachy_memory *m);
 
@@ -106,8 +106,8 @@ const struct tachy_log *tachy_memory_log(const struct tachy_memory *m);
 void tachy_memory_quiet(struct tachy_memory *m);
 
 struct tachy_memory_stats {
-    uint64_t used[TACHY_PLACES][TACHY_MEMORY_USES];
-    uint64_t total[TACHY_PLACES], peak[TACHY_PLACES], budget[TACHY_PLACES];
+    uint64_t used[TACHY_MEM_KINDS][TACHY_MEMORY_USES];
+    uint64_t total[TACHY_MEM_KINDS], peak[TACHY_MEM_KINDS], budget[TACHY_MEM_KINDS];
     uint64_t shortages; // takes that failed or needed a cache to shrink
 };
 void tachy_memory_read(struct tachy_memory *m, struct tachy_memory_stats *s);

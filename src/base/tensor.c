@@ -69,7 +69,7 @@ int tachy_tensor_alloc(struct tachy_tensor *t)
     if (!bytes)
         return TACHY_ERR_INVAL;
     memset(t->stride, 0, sizeof(t->stride));
-    t->place = TACHY_HOST;
+    t->mem = TACHY_HOST;
     t->data = tachy_aligned_alloc(bytes);
     return t->data ? TACHY_OK : TACHY_ERR_NOMEM;
 }

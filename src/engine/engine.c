@@ -260,7 +260,7 @@ static int check_tensor(const tachy_engine *e, const char *kind, const struct ta
         return tachy_fail(e->params.log, TACHY_ERR_MISMATCH,
                           "%s: the %s `%s` is %s, the tensor given is %s", e->path, kind, io->name,
                           tachy_tensor_text(want, should), tachy_tensor_text(t, is));
-    if (!t->data || (t->place == TACHY_DEVICE && !tachy_engine_on_device(e)) || !is_dense(t))
+    if (!t->data || (t->mem == TACHY_DEVICE && !tachy_engine_on_device(e)) || !is_dense(t))
         return tachy_fail(e->params.log, TACHY_ERR_INVAL,
                           "%s: the tensor for the %s `%s` must be dense, with data in host memory%s",
                           e->path, kind, io->name, tachy_engine_on_device(e) ? " or a GPU's" : "");

@@ -79,7 +79,7 @@ static int null_run(tachy_engine *e, const struct tachy_tensor in[], struct tach
         return tachy_fail(e->params.log, TACHY_ERR_EXTERNAL,
                           "engine null: run %lld fails because of fail_every=%d",
                           (long long)p->runs, p->fail_every);
-    if (out[0].place != TACHY_DEVICE)
+    if (out[0].mem != TACHY_DEVICE)
         memset(out[0].data, 0, tachy_tensor_bytes(&out[0]));
     while (p->cost_us && tachy_now_ns() < end)
         ; // busy, as a model would be

@@ -96,7 +96,7 @@ static int bind(tachy_engine *e, struct tachy_ort_engine *r, bool input, int i, 
     OrtValue **slot = input ? &r->in[i] : &r->out[i];
     OrtValue *value = NULL;
     OrtStatus *status = ort->api->CreateTensorWithDataAsOrtValue(
-        t->place == TACHY_DEVICE ? r->device : ort->host, t->data, tachy_tensor_bytes(t), t->shape, (size_t)t->rank, type_of(t->dtype),
+        t->mem == TACHY_DEVICE ? r->device : ort->host, t->data, tachy_tensor_bytes(t), t->shape, (size_t)t->rank, type_of(t->dtype),
         &value);
     if (!status)
         status = input ? ort->api->BindInput(r->binding, name, value)
@@ -118,7 +118,7 @@ static int bind_changed(tachy_engine *e, struct tachy_ort_engine *r, const struc
     int err = TACHY_OK;
     // Until a first run has fixed the shapes, an address says nothing about its view.
     for (int i = 0; i < e->n_in && !err; i++)
-        if (!e->fixed || r->in_data[i] != in[i].data || (r->bind_always && in[i].place != TACHY_DEVICE))
+        if (!e->fixed || r->in_data[i] != in[i].data || (r->bind_always && in[i].mem != TACHY_DEVICE))
             err = bind(e, r, true, i, &in[i]);
     for (int i = 0; i < e->n_out && !err; i++)
         if (!e->fixed || r->out_data[i] != out[i].data)
@@ -160,7 +160,7 @@ static const OrtRunOptions *options_for(const tachy_engine *e, const struct tach
 {
     bool there = true;
     for (int i = 0; i < e->n_out; i++)
-        there = there && out[i].place == TACHY_DEVICE;
+        there = there && out[i].mem == TACHY_DEVICE;
     return there ? r->queued : NULL;
 }
 

@@ -177,7 +177,7 @@ int tachy_frame_from_av(tachy_frame **out, AVFrame *av)
         f->pub.stride[i] = av->linesize[i];
     }
     if (gpu) {
-        f->pub.place = TACHY_DEVICE;
+        f->pub.mem = TACHY_DEVICE;
         f->pub.device = gpu->device.ordinal;
         f->pub.stream = gpu->stream;
         if (!tachy_av_crop(av, &f->pub)) {
@@ -241,7 +241,7 @@ static void describe(AVFrame *av, const tachy_frame *f)
 int tachy_frame_to_av(AVFrame **out, tachy_frame *f)
 {
     *out = NULL;
-    if (f->place == TACHY_DEVICE)
+    if (f->mem == TACHY_DEVICE)
         return TACHY_ERR_UNSUPPORTED;
     AVFrame *av = av_frame_alloc();
     if (!av)
@@ -262,7 +262,7 @@ int tachy_frame_to_av(AVFrame **out, tachy_frame *f)
 int tachy_frame_to_av_gpu(AVFrame **out, tachy_frame *f, AVBufferRef *frames)
 {
     *out = NULL;
-    if (f->place != TACHY_DEVICE)
+    if (f->mem != TACHY_DEVICE)
         return TACHY_ERR_INVAL;
     AVFrame *av = av_frame_alloc();
     int err = av ? share_planes(av, f) : TACHY_ERR_NOMEM;

@@ -18,7 +18,7 @@ int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum 
 
 // The same in any place: pinned frames are the host's, laid out as the GPU's, which copies into them by itself. `g` is
 // not looked at for TACHY_HOST; TACHY_ERR_INVAL where another place has none.
-int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_place place,
+int tachy_frame_pool_open_mem(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_mem mem,
                                 enum tachy_pix format, int width, int height);
 
 // A frame of the format and size of `like` from *p, which becomes a pool of such frames where it is none (NULL, or of

@@ -4,7 +4,7 @@
 
 int tachy_frame_need_host(const tachy_frame *f, const struct tachy_log *log, const char *who)
 {
-    if (f->place != TACHY_DEVICE)
+    if (f->mem != TACHY_DEVICE)
         return TACHY_OK;
     return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
                       "%s works on the CPU, which cannot read a frame in the memory of GPU %d: "
@@ -38,8 +38,8 @@ int tachy_frame_copy_list(tachy_frame *to, const tachy_frame *from, struct tachy
             .to_pitch = (size_t)to->stride[i],
             .width = tachy_plane_row_bytes(desc, i, from->width),
             .height = (size_t)tachy_plane_rows(desc, i, from->height),
-            .from_gpu = from->place == TACHY_DEVICE,
-            .to_gpu = to->place == TACHY_DEVICE,
+            .from_gpu = from->mem == TACHY_DEVICE,
+            .to_gpu = to->mem == TACHY_DEVICE,
         };
     to->id = from->id;
     to->pts = from->pts;
@@ -67,7 +67,7 @@ int tachy_frame_download_to(tachy_frame *to, const tachy_frame *f, const struct 
     const struct tachy_cu *cu;
     struct tachy_device d = {0};
     if (to->format != f->format || to->width != f->width || to->height != f->height ||
-        to->place == TACHY_DEVICE || f->place != TACHY_DEVICE || !tachy_frame_writable(to, 0))
+        to->mem == TACHY_DEVICE || f->mem != TACHY_DEVICE || !tachy_frame_writable(to, 0))
         return TACHY_ERR_INVAL;
     int err = tachy_cu_load(&cu, TACHY_LOG_ERR, log);
     if (err == TACHY_OK)
@@ -83,7 +83,7 @@ int tachy_frame_download(tachy_frame **out, tachy_frame *f, const struct tachy_l
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(log, out && f))
         return TACHY_ERR_INVAL;
-    if (f->place != TACHY_DEVICE) {
+    if (f->mem != TACHY_DEVICE) {
         *out = tachy_frame_ref(f);
         return TACHY_OK;
     }

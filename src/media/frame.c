@@ -85,20 +85,20 @@ size_t tachy_frame_bytes(enum tachy_pix format, int width, int height)
                : 0;
 }
 
-static int alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_gpu *gpu, enum tachy_place place,
+static int alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_gpu *gpu, enum tachy_mem mem,
                         const struct tachy_log *log)
 {
-    void *data = place == TACHY_HOST ? tachy_aligned_alloc(bytes) : NULL;
-    int err = place == TACHY_DEVICE   ? tachy_gpu_alloc(gpu, bytes, &data, log)
-              : place == TACHY_PINNED ? tachy_gpu_pinned_alloc(gpu, bytes, &data, log)
+    void *data = mem == TACHY_HOST ? tachy_aligned_alloc(bytes) : NULL;
+    int err = mem == TACHY_DEVICE   ? tachy_gpu_alloc(gpu, bytes, &data, log)
+              : mem == TACHY_PINNED ? tachy_gpu_pinned_alloc(gpu, bytes, &data, log)
               : data                  ? TACHY_OK
                                       : TACHY_ERR_NOMEM;
     if (err < 0)
         return err;
     f->memory = data;
-    f->pub.place = place;
+    f->pub.mem = mem;
     f->gpu = tachy_gpu_ref(gpu);
-    if (place == TACHY_DEVICE) {
+    if (mem == TACHY_DEVICE) {
         f->pub.device = gpu->device.ordinal;
         f->pub.stream = gpu->stream;
     } else {
@@ -108,7 +108,7 @@ static int alloc_pixels(struct tachy_frame_full *f, size_t bytes, struct tachy_g
 }
 
 int tachy_frame_alloc(struct tachy_frame_full **out, enum tachy_pix format, int width, int height, struct tachy_gpu *gpu,
-                      enum tachy_place place, const struct tachy_log *log)
+                      enum tachy_mem mem, const struct tachy_log *log)
 {
     *out = NULL;
     struct tachy_frame_full *f = calloc(1, sizeof(*f));
@@ -116,7 +116,7 @@ int tachy_frame_alloc(struct tachy_frame_full **out, enum tachy_pix format, int 
         return TACHY_ERR_NOMEM;
     size_t offset[4];
     size_t bytes = layout(format, width, height, gpu ? GPU_ALIGN : ALIGN, offset, f->pub.stride);
-    int err = alloc_pixels(f, bytes, gpu, place, log);
+    int err = alloc_pixels(f, bytes, gpu, mem, log);
     if (err < 0) {
         free(f);
         return err;
@@ -133,7 +133,7 @@ int tachy_frame_alloc(struct tachy_frame_full **out, enum tachy_pix format, int 
 
 void tachy_frame_destroy(struct tachy_frame_full *f)
 {
-    if (f->gpu && f->pub.place == TACHY_DEVICE)
+    if (f->gpu && f->pub.mem == TACHY_DEVICE)
         tachy_gpu_free(f->gpu, f->memory);
     else if (f->gpu)
         tachy_gpu_pinned_free(f->gpu, f->memory);
@@ -173,7 +173,7 @@ static bool plane_ok(const tachy_frame *f, const struct tachy_pix_desc *d, int p
     ptrdiff_t stride = f->stride[plane];
     size_t apart = stride < 0 ? 0 - (size_t)stride : (size_t)stride;
     bool one = tachy_plane_rows(d, plane, f->height) == 1;
-    return f->data[plane] && (f->place != TACHY_DEVICE || stride >= 0) &&
+    return f->data[plane] && (f->mem != TACHY_DEVICE || stride >= 0) &&
            ((uintptr_t)f->data[plane] | apart) % d->bytes == 0 &&
            (one || apart >= tachy_plane_row_bytes(d, plane, f->width));
 }
@@ -181,7 +181,7 @@ static bool plane_ok(const tachy_frame *f, const struct tachy_pix_desc *d, int p
 static bool frame_ok(const tachy_frame *f)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    bool ok = tachy_frame_size_ok(f->format, f->width, f->height) && (unsigned)f->place <= TACHY_DEVICE;
+    bool ok = tachy_frame_size_ok(f->format, f->width, f->height) && (unsigned)f->mem <= TACHY_DEVICE;
     for (int i = 0; ok && i < d->planes; i++)
         ok = plane_ok(f, d, i);
     return ok;
@@ -208,7 +208,7 @@ static struct tachy_frame_full *wrap(const struct tachy_frame_params *p)
     f->pub.format = p->format;
     f->pub.width = p->width;
     f->pub.height = p->height;
-    f->pub.place = p->place;
+    f->pub.mem = p->mem;
     f->pub.device = p->device;
     f->pub.stream = p->stream;
     f->release = p->release;
@@ -222,7 +222,7 @@ int tachy_frame_new(tachy_frame **out, const struct tachy_frame_params *p)
     TACHY_CLEAR(out);
     if (!out || !p || !tachy_frame_size_ok(p->format, p->width, p->height))
         return TACHY_ERR_INVAL;
-    if (!p->data[0] && p->place != TACHY_HOST)
+    if (!p->data[0] && p->mem != TACHY_HOST)
         return TACHY_ERR_INVAL;
     struct tachy_frame_full *f = p->data[0] ? wrap(p) : NULL;
     if (!p->data[0])

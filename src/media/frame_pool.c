@@ -12,7 +12,7 @@ struct share {
 
 struct tachy_frame_pool {
     struct tachy_gpu *gpu; // NULL: the host's own memory
-    enum tachy_place place;
+    enum tachy_mem mem;
     enum tachy_pix format;
     int width, height;
     pthread_mutex_t lock; // holds what is below
@@ -26,11 +26,11 @@ struct tachy_frame_pool {
     struct tachy_cache cache;
 };
 
-int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_place place,
+int tachy_frame_pool_open_mem(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_mem mem,
                                 enum tachy_pix format, int width, int height)
 {
     *out = NULL;
-    if (!tachy_frame_size_ok(format, width, height) || (place != TACHY_HOST && !g))
+    if (!tachy_frame_size_ok(format, width, height) || (mem != TACHY_HOST && !g))
         return TACHY_ERR_INVAL;
     tachy_frame_pool *p = calloc(1, sizeof(*p));
     if (!p)
@@ -42,21 +42,21 @@ int tachy_frame_pool_open_place(tachy_frame_pool **out, struct tachy_gpu *g, enu
         free(p);
         return TACHY_ERR_NOMEM;
     }
-    p->gpu = place == TACHY_HOST ? NULL : tachy_gpu_ref(g);
-    p->place = place;
+    p->gpu = mem == TACHY_HOST ? NULL : tachy_gpu_ref(g);
+    p->mem = mem;
     *out = p;
     return TACHY_OK;
 }
 
 int tachy_frame_pool_open(tachy_frame_pool **out, enum tachy_pix format, int width, int height)
 {
-    return tachy_frame_pool_open_place(out, NULL, TACHY_HOST, format, width, height);
+    return tachy_frame_pool_open_mem(out, NULL, TACHY_HOST, format, width, height);
 }
 
 int tachy_frame_pool_open_gpu(tachy_frame_pool **out, struct tachy_gpu *g, enum tachy_pix format,
                               int width, int height)
 {
-    return tachy_frame_pool_open_place(out, g, g ? TACHY_DEVICE : TACHY_HOST, format, width, height);
+    return tachy_frame_pool_open_mem(out, g, g ? TACHY_DEVICE : TACHY_HOST, format, width, height);
 }
 
 // Room to take one more frame back; under the lock.
@@ -116,15 +116,15 @@ static size_t shrink(void *user, size_t want)
 }
 
 // Where its frames count.
-static enum tachy_place counted_place(const tachy_frame_pool *p)
+static enum tachy_mem counted_place(const tachy_frame_pool *p)
 {
-    return p->place == TACHY_DEVICE ? tachy_place_of_gpu(p->gpu->device.ordinal) : p->place;
+    return p->mem == TACHY_DEVICE ? tachy_mem_of_gpu(p->gpu->device.ordinal) : p->mem;
 }
 
 void tachy_frame_pool_account(tachy_frame_pool *p, struct tachy_memory *m)
 {
     p->memory = tachy_memory_ref(m);
-    p->cache = (struct tachy_cache){.place = counted_place(p), .shrink = shrink, .user = p};
+    p->cache = (struct tachy_cache){.mem = counted_place(p), .shrink = shrink, .user = p};
     tachy_memory_add_cache(m, &p->cache);
 }
 
@@ -152,11 +152,11 @@ static int new_frame(tachy_frame_pool *p, struct tachy_frame_full **out)
 {
     size_t bytes = tachy_frame_bytes(p->format, p->width, p->height);
     const struct tachy_log *log = p->memory ? tachy_memory_log(p->memory) : NULL;
-    int err = tachy_frame_alloc(out, p->format, p->width, p->height, p->gpu, p->place, log);
+    int err = tachy_frame_alloc(out, p->format, p->width, p->height, p->gpu, p->mem, log);
     if (err != TACHY_ERR_NOMEM || !p->memory)
         return err;
     if (tachy_memory_shrink(p->memory, counted_place(p), bytes))
-        err = tachy_frame_alloc(out, p->format, p->width, p->height, p->gpu, p->place, log);
+        err = tachy_frame_alloc(out, p->format, p->width, p->height, p->gpu, p->mem, log);
     return err == TACHY_ERR_NOMEM ? tachy_memory_short(p->memory, counted_place(p), TACHY_MEMORY_FRAMES, bytes) : err;
 }
 

@@ -7,7 +7,7 @@ struct tachy_frame_full {
     atomic_int refs;
     // Who owns the pixels: exactly one of the three, or nobody (wrapped without release).
     uint8_t *memory;             // allocated by frame_alloc()
-    struct tachy_gpu *gpu;       // it is memory of this GPU, or pinned for it; by pub.place
+    struct tachy_gpu *gpu;       // it is memory of this GPU, or pinned for it; by pub.mem
     AVFrame *av;                 // a decoder's picture
     void (*release)(void *user); // the caller's memory
     void *user;
@@ -27,7 +27,7 @@ int tachy_plane_rows(const struct tachy_pix_desc *d, int plane, int height);
 // A frame with its own memory and one reference. `gpu`: whose memory, or pinned for it; a reference is taken. NULL for
 // the host's. TACHY_ERR_NOMEM, or what the GPU said, logged; *out is NULL then.
 int tachy_frame_alloc(struct tachy_frame_full **out, enum tachy_pix format, int width, int height, struct tachy_gpu *gpu,
-                      enum tachy_place place, const struct tachy_log *log);
+                      enum tachy_mem mem, const struct tachy_log *log);
 // Frees frame and pixels whatever the count is.
 void tachy_frame_destroy(struct tachy_frame_full *f);
 // The last reference of a pool's frame is gone.

@@ -27,7 +27,7 @@ static ptrdiff_t place_of(const tachy_frame *f, int plane, ptrdiff_t *stride)
 
 bool tachy_surface_is(const struct tachy_surface_spec *spec, const tachy_frame *f)
 {
-    bool is = f->place == TACHY_DEVICE && f->device == spec->device && f->format == spec->format &&
+    bool is = f->mem == TACHY_DEVICE && f->device == spec->device && f->format == spec->format &&
               f->width == spec->width && f->height == spec->height;
     for (int i = 1; is && i < tachy_pix_desc(f->format)->planes; i++) {
         ptrdiff_t stride, at = place_of(f, i, &stride);

@@ -7,20 +7,20 @@ enum { BAD_ONE_IN = 50 }; // a window is bad where more than one frame in so man
 
 static const struct {
     const char *name, *now, *again;
-} eases[TACHY_EASE_COUNT] = {
-    [TACHY_EASE_SIMILAR] = {"similar", "a frame like the last one takes over its result",
+} degrades[TACHY_DEGRADE_COUNT] = {
+    [TACHY_DEGRADE_SIMILAR] = {"similar", "a frame like the last one takes over its result",
                             "the model runs on similar frames again"},
-    [TACHY_EASE_ALTERNATE] = {"alternate", "every other frame takes over the result before it",
+    [TACHY_DEGRADE_ALTERNATE] = {"alternate", "every other frame takes over the result before it",
                               "the model runs on every frame again"},
-    [TACHY_EASE_SMALL_INPUT] = {"small-input", "the model sees a smaller picture",
+    [TACHY_DEGRADE_SMALL_INPUT] = {"small-input", "the model sees a smaller picture",
                                 "the model sees the whole size again"},
-    [TACHY_EASE_SMALL_BATCH] = {"small-batch", "batches are smaller",
+    [TACHY_DEGRADE_SMALL_BATCH] = {"small-batch", "batches are smaller",
                                 "batches have their size again"},
 };
 
-const char *tachy_ease_name(enum tachy_ease e)
+const char *tachy_degrade_name(enum tachy_degrade e)
 {
-    return (unsigned)e < TACHY_EASE_COUNT ? eases[e].name : "?";
+    return (unsigned)e < TACHY_DEGRADE_COUNT ? degrades[e].name : "?";
 }
 
 void tachy_controller_open(struct tachy_controller *c, const struct tachy_controller_params *p,
@@ -31,15 +31,15 @@ void tachy_controller_open(struct tachy_controller *c, const struct tachy_contro
     c->p.hold_ns = TACHY_DEF(p->hold_ns, 3000ull * MS);
     c->p.hold_max_ns = TACHY_MAX(TACHY_DEF(p->hold_max_ns, 60000ull * MS), c->p.hold_ns);
     c->hold_ns = c->p.hold_ns;
-    for (int e = 0; e < TACHY_EASE_COUNT; e++)
+    for (int e = 0; e < TACHY_DEGRADE_COUNT; e++)
         if (p->steps & 1u << e)
-            c->steps[c->nb_steps++] = (enum tachy_ease)e;
+            c->steps[c->nb_steps++] = (enum tachy_degrade)e;
 }
 
 static void count_time(struct tachy_controller *c, uint64_t now)
 {
     for (int i = 0; i < c->level; i++)
-        c->eased[c->steps[i]].seconds += (double)(now - c->counted) * 1e-9;
+        c->degraded[c->steps[i]].seconds += (double)(now - c->counted) * 1e-9;
     c->counted = now;
 }
 
@@ -48,22 +48,22 @@ static void step_down(struct tachy_controller *c, uint64_t now)
     if (c->went_up && now - c->changed < c->hold_ns)
         c->hold_ns = TACHY_MIN(2 * c->hold_ns, c->p.hold_max_ns);
     count_time(c, now);
-    enum tachy_ease e = c->steps[c->level++];
-    c->eased[e].times++;
+    enum tachy_degrade e = c->steps[c->level++];
+    c->degraded[e].times++;
     c->went_up = false;
     tachy_msg(c->p.log, TACHY_LOG_INFO,
               "live: %.0f %% of the frames missed %.0f ms; from now on %s (step %d of %d)",
-              100 * c->miss_share, (double)c->p.deadline_ns * 1e-6, eases[e].now, c->level,
+              100 * c->miss_share, (double)c->p.deadline_ns * 1e-6, degrades[e].now, c->level,
               c->nb_steps);
 }
 
 static void step_up(struct tachy_controller *c, uint64_t now)
 {
     count_time(c, now);
-    enum tachy_ease e = c->steps[--c->level];
+    enum tachy_degrade e = c->steps[--c->level];
     c->went_up = true;
     tachy_msg(c->p.log, TACHY_LOG_INFO, "live: no frame was late for %.1f s; %s (step %d of %d)",
-              (double)(now - c->good_since) * 1e-9, eases[e].again, c->level, c->nb_steps);
+              (double)(now - c->good_since) * 1e-9, degrades[e].again, c->level, c->nb_steps);
 }
 
 static bool judge(struct tachy_controller *c, uint64_t now)
@@ -103,7 +103,7 @@ bool tachy_controller_frame(struct tachy_controller *c, uint64_t now, bool misse
     return changed;
 }
 
-bool tachy_controller_has(const struct tachy_controller *c, enum tachy_ease e)
+bool tachy_controller_has(const struct tachy_controller *c, enum tachy_degrade e)
 {
     return tachy_controller_bits(c) >> e & 1;
 }
@@ -117,8 +117,8 @@ unsigned tachy_controller_bits(const struct tachy_controller *c)
 }
 
 void tachy_controller_stats(struct tachy_controller *c, uint64_t now,
-                            struct tachy_eased out[TACHY_EASE_COUNT])
+                            struct tachy_degraded out[TACHY_DEGRADE_COUNT])
 {
     count_time(c, now);
-    memcpy(out, c->eased, sizeof(c->eased));
+    memcpy(out, c->degraded, sizeof(c->degraded));
 }

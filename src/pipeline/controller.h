@@ -14,7 +14,7 @@
 // time that a step up is taken back within it, and is `hold_ns` again once one has lasted so long.
 
 struct tachy_controller_params { // {0} but for `steps`: defaults
-    unsigned steps;       // bits 1 << enum tachy_ease: what the pipeline can do
+    unsigned steps;       // bits 1 << enum tachy_degrade: what the pipeline can do
     uint64_t down_ns;     // 0: 500 ms
     uint64_t hold_ns;     // 0: 3 s
     uint64_t hold_max_ns; // 0: 60 s
@@ -24,7 +24,7 @@ struct tachy_controller_params { // {0} but for `steps`: defaults
 
 struct tachy_controller {
     struct tachy_controller_params p;
-    enum tachy_ease steps[TACHY_EASE_COUNT]; // the declared ones, in order
+    enum tachy_degrade steps[TACHY_DEGRADE_COUNT]; // the declared ones, in order
     int nb_steps, level;                     // steps[0 .. level - 1] are in force
     uint64_t hold_ns;                        // now
     uint64_t changed;                        // last step, or start
@@ -32,8 +32,8 @@ struct tachy_controller {
     uint64_t window, bad_since, good_since;  // start of the window; 0: the last was not
     int64_t frames, missed;                  // in the window
     double miss_share;                       // of the last window
-    uint64_t counted;                        // up to when eased[].seconds is
-    struct tachy_eased eased[TACHY_EASE_COUNT];
+    uint64_t counted;                        // up to when degraded[].seconds is
+    struct tachy_degraded degraded[TACHY_DEGRADE_COUNT];
 };
 
 // `now`: any rising clock in nanoseconds, greater than 0.
@@ -42,9 +42,9 @@ void tachy_controller_open(struct tachy_controller *c, const struct tachy_contro
 // A frame is through: delivered in time, or `missed` (delivered late, or shed). True: the level
 // has changed; `now` must not fall.
 bool tachy_controller_frame(struct tachy_controller *c, uint64_t now, bool missed);
-bool tachy_controller_has(const struct tachy_controller *c, enum tachy_ease e);
-// The steps in force as bits 1 << enum tachy_ease.
+bool tachy_controller_has(const struct tachy_controller *c, enum tachy_degrade e);
+// The steps in force as bits 1 << enum tachy_degrade.
 unsigned tachy_controller_bits(const struct tachy_controller *c);
 // How often and how long each step was in force until `now`.
 void tachy_controller_stats(struct tachy_controller *c, uint64_t now,
-                            struct tachy_eased out[TACHY_EASE_COUNT]);
+                            struct tachy_degraded out[TACHY_DEGRADE_COUNT]);

@@ -31,7 +31,7 @@ static struct tachy_rect eye_of(const struct tachy_frame_skip *s, const tachy_fr
 
 static bool make(struct tachy_frame_skip *s, struct tachy_signature *out, const tachy_frame *f, const struct tachy_rect *r)
 {
-    if (f->place != TACHY_DEVICE)
+    if (f->mem != TACHY_DEVICE)
         return tachy_signature_make(out, f, r) == TACHY_OK;
     if (!s->gpu_fails && tachy_signature_make_gpu(&s->gpu, out, f, r, s->log) == TACHY_OK)
         return true;
@@ -48,16 +48,16 @@ static bool look_eye(struct tachy_frame_skip *s, struct tachy_frame_skip_eye *e,
     if (!make(s, &e->now, f, r) || !e->known)
         return false;
     float d = tachy_signature_distance(&e->last, &e->now);
-    e->similar = d <= s->threshold && allowed & 1u << TACHY_EASE_SIMILAR;
+    e->similar = d <= s->threshold && allowed & 1u << TACHY_DEGRADE_SIMILAR;
     bool between = e->inferred && d <= TACHY_ALTERNATE_MOST;
-    return e->similar || (between && allowed & 1u << TACHY_EASE_ALTERNATE);
+    return e->similar || (between && allowed & 1u << TACHY_DEGRADE_ALTERNATE);
 }
 
 unsigned tachy_frame_skip_look(struct tachy_frame_skip *s, const tachy_frame *f, unsigned allowed,
                                bool anew)
 {
     unsigned reuse = 0;
-    allowed &= 1u << TACHY_EASE_SIMILAR | 1u << TACHY_EASE_ALTERNATE;
+    allowed &= 1u << TACHY_DEGRADE_SIMILAR | 1u << TACHY_DEGRADE_ALTERNATE;
     for (int i = 0; i < s->eyes; i++) {
         struct tachy_frame_skip_eye *e = &s->eye[i];
         struct tachy_rect r = eye_of(s, f, i);

@@ -7,7 +7,7 @@
 // result can be taken over. Frames are asked about in the order of the stream, by one thread at a
 // time; each stream has one of these.
 
-// How different two frames may be for TACHY_EASE_ALTERNATE: a cut is more.
+// How different two frames may be for TACHY_DEGRADE_ALTERNATE: a cut is more.
 #define TACHY_ALTERNATE_MOST 0.35f
 
 struct tachy_frame_skip {
@@ -29,7 +29,7 @@ struct tachy_frame_skip {
 void tachy_frame_skip_open(struct tachy_frame_skip *s, int eyes, enum tachy_stereo stereo,
                            float threshold, const struct tachy_log *log);
 void tachy_frame_skip_close(struct tachy_frame_skip *s);
-// Looks at the next frame under `allowed` (bits 1 << TACHY_EASE_SIMILAR and _ALTERNATE; with
+// Looks at the next frame under `allowed` (bits 1 << TACHY_DEGRADE_SIMILAR and _ALTERNATE; with
 // none, nothing is read) and returns the eyes whose results can be taken over as bits 1 << eye.
 // `anew`: the stream starts anew here, nothing of before counts.
 unsigned tachy_frame_skip_look(struct tachy_frame_skip *s, const tachy_frame *f, unsigned allowed,

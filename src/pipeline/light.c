@@ -68,7 +68,7 @@ static int encode_one(struct light_lane *l, int64_t n)
                                     .color = f->color,
                                     .pts = n * step,
                                     .duration = step,
-                                    .place = f->place,
+                                    .mem = f->mem,
                                     .device = f->device,
                                     .stream = f->stream};
     for (int i = 0; i < 4; i++) {
@@ -135,7 +135,7 @@ static int run_stages(struct light_lane *l, int from, int end, int first, int n,
     struct tachy_stage_pass p = {.task = l->b->p->task, .worker = l->worker, .state = state, .items = items, .n = n, .err = err};
     tachy_stage_pass(&p, from, end);
     for (int i = 0; i < n; i++) {
-        int end_err = tachy_task_settle(p.task, items[i]);
+        int end_err = tachy_task_sync(p.task, items[i]);
         err[i] = err[i] < 0 ? err[i] : end_err;
     }
     for (int i = 0; i < n; i++)
@@ -383,7 +383,7 @@ void light_add_rate(struct tachy_light *l, enum tachy_step step, double rate)
         l->rate[step][l->nb[step]++] = rate;
 }
 
-// As many sessions of a card's encoders as give the most, or as it allows.
+// As many sessions of a device's encoders as give the most, or as it allows.
 static int measure_nvenc(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)
 {
     int *best = &l->copies[TACHY_STEP_ENCODE], err = TACHY_OK;
@@ -431,7 +431,7 @@ static int make_folder(struct light_bench *b)
     return err;
 }
 
-// n lanes for the cores, and all of them for what is a card's.
+// n lanes for the cores, and all of them for what is a device's.
 static int measure_round(struct light_bench *b, struct light_lane *lanes, int n, int all, struct tachy_light *l)
 {
     int err = TACHY_OK;
@@ -469,7 +469,7 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
             err = prepare(&lanes[i]);
         if (err == TACHY_OK && i == 0) {
             light_gpu_find(&b, &lanes[0], l);
-            // A card takes work of more streams than there are cores; engines there would take its memory.
+            // A device takes work of more streams than there are cores; engines there would take its memory.
             if (b.gpu.task.steps && !(b.gpu.task.steps & (1u << TACHY_STEP_MODEL)) && !p->workers)
                 all = TACHY_MAX(n, (int)LIGHT_STREAMS);
         }

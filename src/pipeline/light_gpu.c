@@ -83,7 +83,7 @@ static int in_threads(struct light_bench *b, int n, void *(*main)(void *))
     return err;
 }
 
-// Frames a second of n sessions together; 0 where the card has no room for so many. A loaded machine may need
+// Frames a second of n sessions together; 0 where the device has no room for so many. A loaded machine may need
 // longer for a first frame than it was given.
 static int sessions_rate(struct light_bench *b, int n, double seconds, double *rate)
 {

@@ -4,7 +4,7 @@
 #include "cuda/rates.h"
 #include "media/device.h"
 
-// What a frame's copies between card and host cost: its pictures by how many of them get across a second, as they are
+// What a frame's copies between device and host cost: its pictures by how many of them get across a second, as they are
 // copied in a run and alone, from as many threads as give the most; the rest, a few masks, by the link's own rate.
 
 enum { MOST_LANES = 8, PICTURES = 4 };
@@ -12,7 +12,7 @@ enum { MOST_LANES = 8, PICTURES = 4 };
 struct link_lane {
     struct link *k;
     cuda_stream stream;
-    tachy_frame *there[PICTURES], *here[PICTURES]; // on the card and the host's
+    tachy_frame *there[PICTURES], *here[PICTURES]; // on the device and the host's
     uint64_t frames, ns;
     int err;
 };
@@ -102,16 +102,16 @@ static void close_link(struct link *k)
     tachy_frame_pool_close(&k->here);
 }
 
-// Pictures like `like`, the host's, to the card (`up`) or from it: what one of them costs is added to *l.
+// Pictures like `like`, the host's, to the device (`up`) or from it: what one of them costs is added to *l.
 static int measure(struct light_bench *b, struct tachy_gpu *gpu, const tachy_frame *like, bool up,
                    struct tachy_light *l)
 {
     enum tachy_resource r = up ? TACHY_RESOURCE_TO_DEVICE : TACHY_RESOURCE_TO_HOST;
     struct link k = {.b = b, .gpu = gpu, .from = up ? b->frames : NULL};
     double most = 0, rate = 0;
-    int err = tachy_frame_pool_open_place(&k.there, gpu, TACHY_DEVICE, like->format, like->width, like->height);
+    int err = tachy_frame_pool_open_mem(&k.there, gpu, TACHY_DEVICE, like->format, like->width, like->height);
     if (err == TACHY_OK && !up)
-        err = tachy_frame_pool_open_place(&k.here, gpu, like->place, like->format, like->width, like->height);
+        err = tachy_frame_pool_open_mem(&k.here, gpu, like->mem, like->format, like->width, like->height);
     for (int n = 1, opened = 0; n <= MOST_LANES && err == TACHY_OK; n *= 2) {
         while (opened < n && err == TACHY_OK)
             err = open_lane(&k, &k.lane[opened++]);
@@ -151,12 +151,12 @@ int light_gpu_link(struct light_bench *b, struct tachy_light *l)
     int err = tachy_gpu_open(&gpu, t->steps ? t->device->ordinal : b->p->source->gpu, NULL, b->p->log);
     if (err < 0)
         return err;
-    bool host = in->place != TACHY_DEVICE;
+    bool host = in->mem != TACHY_DEVICE;
     if (host && b->gpu.decodes)
         err = measure(b, gpu, in, false, l);
     if (host && t->steps && err == TACHY_OK)
         err = measure(b, gpu, in, true, l);
-    if (out && out->place != TACHY_DEVICE && err == TACHY_OK)
+    if (out && out->mem != TACHY_DEVICE && err == TACHY_OK)
         err = measure(b, gpu, out, false, l);
     tachy_gpu_unref(&gpu);
     return err == TACHY_OK && t->steps ? add_rest(t, b->p->log, l) : err;

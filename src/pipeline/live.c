@@ -1,14 +1,14 @@
 #include "pipeline/live.h"
 
-static unsigned bit(enum tachy_ease e) { return 1u << e; }
+static unsigned bit(enum tachy_degrade e) { return 1u << e; }
 
 // What the controller may do: taking over similar frames' results is no step down where it is
 // done anyway.
 static unsigned steps(const struct tachy_live *l, unsigned declared)
 {
-    unsigned s = declared & (bit(TACHY_EASE_SMALL_INPUT) | bit(TACHY_EASE_SMALL_BATCH));
+    unsigned s = declared & (bit(TACHY_DEGRADE_SMALL_INPUT) | bit(TACHY_DEGRADE_SMALL_BATCH));
     if (l->can_reuse)
-        s |= bit(TACHY_EASE_ALTERNATE) | (l->p.frame_skip ? 0 : bit(TACHY_EASE_SIMILAR));
+        s |= bit(TACHY_DEGRADE_ALTERNATE) | (l->p.frame_skip ? 0 : bit(TACHY_DEGRADE_SIMILAR));
     return s;
 }
 
@@ -25,7 +25,7 @@ void tachy_live_open(struct tachy_live *l, const struct tachy_live_params *p, co
     uint64_t deadline = live ? (uint64_t)(p->max_latency_ms * 1e6) : 0;
     tachy_shed_open(&l->shed, deadline);
     tachy_frame_skip_open(&l->skip, t->eyes, stereo, (float)p->frame_skip_threshold, log);
-    l->controlled = deadline && !p->no_ease && steps(l, declared);
+    l->controlled = deadline && !p->no_degrade && steps(l, declared);
     struct tachy_controller_params cp = {
         .steps = l->controlled ? steps(l, declared) : 0, .deadline_ns = deadline, .log = log};
     tachy_controller_open(&l->controller, &cp, now);
@@ -121,7 +121,7 @@ static void fill(struct tachy_live *l, struct tachy_item *item)
 static unsigned allowed(const struct tachy_live *l)
 {
     unsigned a = tachy_controller_bits(&l->controller);
-    return l->can_reuse ? a | (l->p.frame_skip ? bit(TACHY_EASE_SIMILAR) : 0) : 0;
+    return l->can_reuse ? a | (l->p.frame_skip ? bit(TACHY_DEGRADE_SIMILAR) : 0) : 0;
 }
 
 // Whether the item is worked on, and how. Without the lock but where said: signatures take time,
@@ -131,7 +131,7 @@ static bool decide(struct tachy_live *l, struct tachy_item *item, uint64_t now)
     enum tachy_shed_reason reason;
     pthread_mutex_lock(&l->lock);
     unsigned may = allowed(l);
-    item->small = tachy_controller_has(&l->controller, TACHY_EASE_SMALL_INPUT);
+    item->small = tachy_controller_has(&l->controller, TACHY_DEGRADE_SMALL_INPUT);
     pthread_mutex_unlock(&l->lock);
     unsigned all = (1u << l->skip.eyes) - 1;
     unsigned reuse = tachy_frame_skip_look(&l->skip, item->in, may, item->anew);
@@ -173,7 +173,7 @@ bool tachy_live_take(struct tachy_live *l, struct tachy_item *item, uint64_t now
 
 void tachy_live_take_all(struct tachy_live *l, struct tachy_item *item)
 {
-    unsigned may = l->can_reuse && l->p.frame_skip ? bit(TACHY_EASE_SIMILAR) : 0;
+    unsigned may = l->can_reuse && l->p.frame_skip ? bit(TACHY_DEGRADE_SIMILAR) : 0;
     item->reuse = tachy_frame_skip_look(&l->skip, item->in, may, item->anew);
     tachy_frame_skip_take(&l->skip, may, item->reuse);
 }
@@ -226,8 +226,8 @@ void tachy_live_read(struct tachy_live *l, uint64_t now, struct tachy_live_stats
     out->mode = l->p.mode;
     tachy_shed_read(&l->shed, out);
     pthread_mutex_lock(&l->lock);
-    tachy_controller_stats(&l->controller, TACHY_MAX(now, l->controller.counted), out->eased);
-    out->easing = tachy_controller_bits(&l->controller);
+    tachy_controller_stats(&l->controller, TACHY_MAX(now, l->controller.counted), out->degraded);
+    out->degrading = tachy_controller_bits(&l->controller);
     pthread_mutex_unlock(&l->lock);
     out->similar = l->skip.similar;
     out->alternate = l->skip.alternate;

@@ -38,7 +38,7 @@ struct tachy_live {
     int64_t arrived;
 };
 
-// `declared`: what the task declares besides taking over results, bits of enum tachy_ease.
+// `declared`: what the task declares besides taking over results, bits of enum tachy_degrade.
 void tachy_live_open(struct tachy_live *l, const struct tachy_live_params *p, const tachy_task *t,
                      enum tachy_stereo stereo, unsigned declared, const struct tachy_log *log,
                      uint64_t now);
@@ -68,6 +68,6 @@ void tachy_live_written(struct tachy_live *l, const struct tachy_due *due, uint6
                         uint64_t now);
 // Frames that come from now on have this deadline; 0: none.
 void tachy_live_set_latency(struct tachy_live *l, double max_latency_ms);
-// The steps down in force, bits 1 << enum tachy_ease.
+// The steps down in force, bits 1 << enum tachy_degrade.
 unsigned tachy_live_easing(struct tachy_live *l);
 void tachy_live_read(struct tachy_live *l, uint64_t now, struct tachy_live_stats *out);

@@ -5,7 +5,7 @@
 struct live_stream {
     struct tachy_live live;
     bool on; // mode live
-    unsigned eases; // steps down that the task declares besides taking over results
+    unsigned degrade; // steps down that the task declares besides taking over results
     struct pipeline_policy policy;
     tachy_stream *stream;
     int64_t room;   // items that may be in flight
@@ -74,14 +74,14 @@ static void kick(void *user)
 static void ask_batch(struct live_stream *ls, bool small)
 {
     if (atomic_exchange(&ls->small_batch, small) != small)
-        pipeline_batch_ease(ls->stream, small);
+        pipeline_batch_degrade(ls->stream, small);
 }
 
 // What the controller decided that is not an item's.
 static void heed(struct live_stream *ls)
 {
     if (ls->batches)
-        ask_batch(ls, tachy_live_easing(&ls->live) >> TACHY_EASE_SMALL_BATCH & 1);
+        ask_batch(ls, tachy_live_easing(&ls->live) >> TACHY_DEGRADE_SMALL_BATCH & 1);
 }
 
 // ---- The policy ----
@@ -136,14 +136,14 @@ int live_stream_open(struct live_stream **out, tachy_task *t,
     ls->live.log = log;
     ls->on = p->mode == TACHY_RUN_LIVE;
     pthread_mutex_init(&ls->send, NULL);
-    bool controlled = ls->on && p->max_latency_ms > 0 && !p->no_ease;
-    bool eases = controlled && tachy_task_copies(t);
-    ls->eases = controlled ? tachy_task_eases(t) : 0;
+    bool controlled = ls->on && p->max_latency_ms > 0 && !p->no_degrade;
+    bool degrades = controlled && tachy_task_copies(t);
+    ls->degrade = controlled ? tachy_task_degrades(t) : 0;
     ls->policy = (struct pipeline_policy){
         .user = ls,
         .arrived = !ls->on && p->frame_skip ? arrived_all : NULL,
         .wanted = ls->on ? wanted : NULL,
-        .copies = p->frame_skip || eases,
+        .copies = p->frame_skip || degrades,
         .passed = ls->on ? kick : NULL,
     };
     *out = ls;
@@ -166,10 +166,10 @@ void live_stream_start(struct live_stream *ls, tachy_stream *s)
     int work = TACHY_MAX(s->pipeline->nb_workers, ls->batches ? s->pipeline->batch : 0);
     ls->room = TACHY_MIN(work + 2, s->bounds.depth);
     // The engine of a batch has one size.
-    if (ls->batches && ls->eases & 1u << TACHY_EASE_SMALL_INPUT)
+    if (ls->batches && ls->degrade & 1u << TACHY_DEGRADE_SMALL_INPUT)
         tachy_msg(log, TACHY_LOG_INFO, "live: there is no step down to a smaller input, because pictures run in "
                                        "batches; leave --batch out for it");
-    unsigned declared = ls->batches ? 1u << TACHY_EASE_SMALL_BATCH : ls->eases;
+    unsigned declared = ls->batches ? 1u << TACHY_DEGRADE_SMALL_BATCH : ls->degrade;
     tachy_live_open(&ls->live, &p, s->bind->task, s->bind->input.stereo, declared, log, now(ls));
 }
 

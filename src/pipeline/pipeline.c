@@ -10,14 +10,14 @@
 // ---- Bounds ----
 
 // The GPUs that a stream's frames may be on.
-static int devices_of(const tachy_stream *s, enum tachy_place place[TACHY_MAX_GPUS])
+static int devices_of(const tachy_stream *s, enum tachy_mem mem[TACHY_MAX_GPUS])
 {
     const tachy_task *t = s->bind->task;
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
     int n = tachy_task_gpus(t, share);
-    place[0] = TACHY_DEVICE;
+    mem[0] = TACHY_DEVICE;
     for (int i = 0; i < n; i++)
-        place[i] = tachy_place_of_gpu(share[i].gpu);
+        mem[i] = tachy_mem_of_gpu(share[i].gpu);
     return TACHY_MAX(n, 1);
 }
 
@@ -25,11 +25,11 @@ static int devices_of(const tachy_stream *s, enum tachy_place place[TACHY_MAX_GP
 static int64_t device_room(const tachy_stream *s)
 {
     struct tachy_memory_stats now;
-    enum tachy_place place[TACHY_MAX_GPUS];
+    enum tachy_mem mem[TACHY_MAX_GPUS];
     int64_t least = INT64_MAX;
     tachy_memory_read(s->pipeline->memory, &now);
-    for (int i = 0, n = devices_of(s, place); i < n; i++) {
-        uint64_t budget = now.budget[place[i]], taken = now.total[place[i]];
+    for (int i = 0, n = devices_of(s, mem); i < n; i++) {
+        uint64_t budget = now.budget[mem[i]], taken = now.total[mem[i]];
         int64_t room = !budget ? (int64_t)1 << 30 : budget > taken ? (int64_t)(budget - taken) : 0;
         least = TACHY_MIN(least, room);
     }
@@ -69,7 +69,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     s->in_bytes = tachy_frame_bytes(b->input.format, b->input.width, b->input.height);
     if (b->output.format)
         s->out_bytes = tachy_frame_bytes(b->output.format, b->output.width, b->output.height);
-    s->on_gpu = b->input.place == TACHY_DEVICE;
+    s->on_gpu = b->input.mem == TACHY_DEVICE;
     s->group = b->batcher || b->task->save ? 1 : group_of(b->task);
     s->sched = (struct sched_stream){
         .in_bytes = (int64_t)s->in_bytes,
@@ -110,10 +110,10 @@ static int take_memory(tachy_stream *s)
     const tachy_task *t = s->bind->task;
     if (s->on_gpu) {
         size_t frames = (size_t)(s->keeps_input ? s->bounds.window : s->bounds.depth);
-        enum tachy_place place[TACHY_MAX_GPUS];
-        int n = devices_of(s, place), err = TACHY_OK;
+        enum tachy_mem mem[TACHY_MAX_GPUS];
+        int n = devices_of(s, mem), err = TACHY_OK;
         for (int i = 0; i < n && err == TACHY_OK; i++)
-            err = tachy_memory_reserve(m, &s->held[i], place[i], TACHY_MEMORY_FRAMES, frames * s->in_bytes);
+            err = tachy_memory_reserve(m, &s->held[i], mem[i], TACHY_MEMORY_FRAMES, frames * s->in_bytes);
         return err;
     }
     int64_t priv = (int64_t)tachy_task_item_bytes(t);

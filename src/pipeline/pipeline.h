@@ -324,7 +324,7 @@ void pipeline_batch_end(tachy_stream *s);
 void pipeline_batch_cancel(tachy_stream *s);
 // The stream, whose bind has a batcher, asks for batches of half the size, or no longer. Each
 // `true` is followed by a `false` before the stream leaves.
-void pipeline_batch_ease(tachy_stream *s, bool small);
+void pipeline_batch_degrade(tachy_stream *s, bool small);
 // Batches have at most `n` items from now on, 1 up to tachy_pipeline.batch. Returns how many models
 // run in batches. Any thread.
 int pipeline_set_batch(struct tachy_pipeline *p, int n);

@@ -24,7 +24,7 @@ struct pipeline_batcher {
     struct tachy_prof **prof; // the same
     pthread_mutex_t lock;    // guards the next two
     struct tachy_backoff backoff;
-    int eased; // streams that ask for batches of half the size
+    int degraded; // streams that ask for batches of half the size
 };
 
 // All regions of an item went through the stage, or one of them failed.
@@ -78,15 +78,15 @@ static void measure(struct pipeline_batcher *b, const struct tachy_batch *batch,
 // Under the lock: what memory and deadlines leave.
 static void set_most(struct pipeline_batcher *b)
 {
-    int most = b->eased ? TACHY_MAX(b->most / 2, 1) : b->most;
+    int most = b->degraded ? TACHY_MAX(b->most / 2, 1) : b->most;
     tachy_batcher_set_max_batch(b->batcher, TACHY_MIN(most, b->backoff.now));
 }
 
-void pipeline_batch_ease(tachy_stream *s, bool small)
+void pipeline_batch_degrade(tachy_stream *s, bool small)
 {
     struct pipeline_batcher *b = s->bind->batcher;
     pthread_mutex_lock(&b->lock);
-    b->eased += small ? 1 : -1;
+    b->degraded += small ? 1 : -1;
     set_most(b);
     pthread_mutex_unlock(&b->lock);
 }

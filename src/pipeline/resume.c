@@ -224,7 +224,7 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
 static uint64_t digest(const tachy_frame *f)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    if (f->place == TACHY_DEVICE) {
+    if (f->mem == TACHY_DEVICE) {
         tachy_frame *host;
         uint64_t h = 0; // a frame that cannot be read is like none
         struct tachy_frame_params p = {.format = f->format, .width = f->width, .height = f->height};

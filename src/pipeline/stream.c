@@ -97,7 +97,7 @@ static void give_priv(tachy_stream *s, struct tachy_item *item)
 
 void pipeline_empty_slot(tachy_stream *s, struct pipeline_slot *slot)
 {
-    tachy_task_settle(s->bind->task, &slot->item); // nobody asks any more how it ended
+    tachy_task_sync(s->bind->task, &slot->item); // nobody asks any more how it ended
     tachy_frame_unref(&slot->item.in);
     tachy_frame_unref(&slot->item.out);
     give_priv(s, &slot->item);
@@ -326,7 +326,7 @@ static int next_done(tachy_stream *s, int timeout_ms, int64_t *at)
 // The item at `n` is done but for what its composite may have left to another device.
 static int settle(tachy_stream *s, int64_t n)
 {
-    int err = tachy_task_settle(s->bind->task, &pipeline_slot(s, n)->item);
+    int err = tachy_task_sync(s->bind->task, &pipeline_slot(s, n)->item);
     if (err < 0)
         pipeline_item_failed(s, n, "waiting for a device", err);
     return err;

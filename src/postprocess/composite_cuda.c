@@ -26,7 +26,7 @@ int tachy_composite_cuda_open(tachy_composite_cuda **out, const struct tachy_com
     c->params.blur = p->composite.blur > 0 ? p->composite.blur : 0.02f;
     c->log = log;
     c->memory = p->memory;
-    c->place = TACHY_DEF(p->place, TACHY_DEVICE);
+    c->mem = TACHY_DEF(p->mem, TACHY_DEVICE);
     c->cu = p->cu;
     c->kernels = k;
     c->curve = tachy_curve_make(p->composite.threshold, p->composite.feather);
@@ -50,7 +50,7 @@ void tachy_composite_cuda_close(tachy_composite_cuda **pc)
 
 int tachy_composite_cuda_need(struct tachy_composite_cuda *c, struct tachy_block *b, size_t size)
 {
-    struct tachy_gpu_scratch s = {c->memory, c->place, c->cu, c->stream, c->log};
+    struct tachy_gpu_scratch s = {c->memory, c->mem, c->cu, c->stream, c->log};
     return tachy_gpu_scratch_need(&s, b, size);
 }
 
@@ -188,7 +188,7 @@ static int check_item(const struct tachy_composite_cuda *c, const item *it)
                           "composite: the GPU's version does not take %s", d ? d->name : "an unknown format");
     // A mask is made of no sample of the frame, which may be a head without planes.
     bool reads = c->params.mode != TACHY_MODE_MASK || it->refine;
-    if ((reads && f->place != TACHY_DEVICE) || (c->params.mode == TACHY_MODE_REPLACE && b && b->place != TACHY_DEVICE))
+    if ((reads && f->mem != TACHY_DEVICE) || (c->params.mode == TACHY_MODE_REPLACE && b && b->mem != TACHY_DEVICE))
         return tachy_fail(c->log, TACHY_ERR_UNSUPPORTED, "composite: the GPU's version takes frames in its memory");
     if (c->params.mode == TACHY_MODE_REPLACE &&
         (!b || b->format != f->format || b->width != f->width || b->height != f->height))

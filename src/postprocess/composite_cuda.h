@@ -12,7 +12,7 @@ struct tachy_composite_cuda_params {
     struct tachy_composite_params composite; // `isa` is not used; mode json is refused
     struct tachy_memory *memory;             // tables and scratch lie in its `place`; outlives it
     const struct tachy_cu *cu;
-    enum tachy_place place;                  // of the GPU; TACHY_HOST: TACHY_DEVICE, the first one
+    enum tachy_mem mem;                  // of the GPU; TACHY_HOST: TACHY_DEVICE, the first one
 };
 
 // One frame of a call. Every address is the GPU's and stays valid and unchanged until the stream has

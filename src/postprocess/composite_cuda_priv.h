@@ -1,5 +1,5 @@
 #pragma once
-#include "cuda/places.h"
+#include "cuda/mem.h"
 #include "postprocess/composite_cuda.h"
 #include "postprocess/composite_priv.h"
 
@@ -26,7 +26,7 @@ struct tachy_composite_cuda {
     struct tachy_composite_params params;
     const struct tachy_log *log;
     struct tachy_memory *memory;
-    enum tachy_place place;     // in it, of tables and scratch
+    enum tachy_mem mem;     // in it, of tables and scratch
     const struct tachy_cu *cu;
     const struct tachy_cuda_kernels *kernels;
     struct tachy_curve curve;

@@ -2,7 +2,7 @@
 
 #include "base/ycbcr.h"
 #include "cuda/kernels.h"
-#include "cuda/places.h"
+#include "cuda/mem.h"
 #include "ref/ref_resample.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static int wait_for(struct tachy_fit_cuda *f, cuda_stream stream)
 
 static int need(struct tachy_fit_cuda *f, struct tachy_block *b, size_t size, cuda_stream stream)
 {
-    struct tachy_gpu_scratch s = {f->p.memory, f->p.place, f->p.cu, stream, f->p.log};
+    struct tachy_gpu_scratch s = {f->p.memory, f->p.mem, f->p.cu, stream, f->p.log};
     return tachy_gpu_scratch_need(&s, b, size);
 }
 

@@ -10,7 +10,7 @@
 // as lying in the middle of its pixels.
 struct tachy_fit_cuda_params {
     struct tachy_memory *memory; // whose `place` is the GPU's; must outlive the object
-    enum tachy_place place;
+    enum tachy_mem mem;
     const struct tachy_cu *cu;
     const struct tachy_log *log; // NULL: silent; must outlive the object
 };

@@ -120,7 +120,7 @@ int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     struct tachy_rect g = *region;
-    if (f->place == TACHY_DEVICE)
+    if (f->mem == TACHY_DEVICE)
         return TACHY_ERR_UNSUPPORTED;
     if (!d || width < 1 || height < 1 || g.x < 0 || g.y < 0 || g.w < 1 || g.h < 1 ||
         g.x > f->width - g.w || g.y > f->height - g.h)

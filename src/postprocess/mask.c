@@ -140,7 +140,7 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
     if (!mask_grid_of(spec, t, &g) ||
         (t->dtype != TACHY_F32 && t->dtype != TACHY_F16 && t->dtype != TACHY_U8))
         return TACHY_ERR_MISMATCH;
-    if (!t->data || t->place == TACHY_DEVICE)
+    if (!t->data || t->mem == TACHY_DEVICE)
         return TACHY_ERR_INVAL;
     const struct tachy_post_kernels *k = tachy_post_kernels(NULL);
     struct tachy_rect r = mask_cut((int)g.w, (int)g.h, pl);

@@ -15,7 +15,7 @@ int tachy_mask_from_tensor_cuda(const struct tachy_mask_spec *spec, const struct
 {
     struct mask_grid g;
     const struct tachy_cuda_kernels *k = tachy_cuda_kernels();
-    if (!k || !mask_grid_of(spec, t, &g) || t->place != TACHY_DEVICE)
+    if (!k || !mask_grid_of(spec, t, &g) || t->mem != TACHY_DEVICE)
         return TACHY_ERR_MISMATCH;
     struct tachy_rect r = mask_cut((int)g.w, (int)g.h, pl);
     struct mask_turn to = mask_turn_back(rotation, flip, r.w, r.h, (ptrdiff_t)stride);

@@ -14,7 +14,7 @@ static int check_eye(const struct tachy_refine_cuda *r, const struct tachy_refin
     if (!d || d->rgb)
         return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED, "refine: the GPU's version takes frames with luma, not %s",
                           d ? d->name : "an unknown format");
-    if (f->place != TACHY_DEVICE)
+    if (f->mem != TACHY_DEVICE)
         return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED, "refine: the GPU's version takes frames in its memory");
     if (f->format != format || !inside(&e->region, f))
         return tachy_fail(r->log, TACHY_ERR_INVAL, "refine: an eye's region leaves its frame");

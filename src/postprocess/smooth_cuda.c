@@ -25,7 +25,7 @@ int tachy_smooth_cuda_open(tachy_smooth_cuda **out, const struct tachy_smooth_cu
         return TACHY_ERR_NOMEM;
     s->params = *p;
     s->n = (size_t)p->width * (size_t)p->height;
-    int err = tachy_memory_take(p->memory, &s->block, TACHY_DEF(p->place, TACHY_DEVICE), TACHY_MEMORY_RESULTS,
+    int err = tachy_memory_take(p->memory, &s->block, TACHY_DEF(p->mem, TACHY_DEVICE), TACHY_MEMORY_RESULTS,
                                 s->n * (2 * sizeof(float) + 2));
     if (err < 0) {
         tachy_smooth_cuda_close(&s);

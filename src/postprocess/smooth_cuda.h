@@ -13,7 +13,7 @@ struct tachy_smooth_cuda_params {
     int width, height;           // of the masks, 1..65535
     float strength;              // 0..1
     struct tachy_memory *memory; // the state lies in its `place`; outlives the object
-    enum tachy_place place;      // of the GPU; TACHY_HOST: TACHY_DEVICE, the first one
+    enum tachy_mem mem;      // of the GPU; TACHY_HOST: TACHY_DEVICE, the first one
     const struct tachy_cu *cu;
     const struct tachy_log *log;
 };

@@ -83,7 +83,7 @@ static int build_grid(struct tachy_plan *plan)
     g->planes = plan->color.lines;
     g->stride = TACHY_ALIGN(g->w, TACHY_LINE_ROUND);
     size_t one = (size_t)g->stride * (size_t)g->h;
-    int err = tachy_mem_need(&plan->grid_mem, one * (size_t)g->planes * sizeof(float));
+    int err = tachy_growing_need(&plan->grid_mem, one * (size_t)g->planes * sizeof(float));
     for (int c = 0; c < g->planes && err == TACHY_OK; c++)
         g->plane[c] = (float *)plan->grid_mem.p + (size_t)c * one;
     return err;
@@ -142,8 +142,8 @@ void tachy_plan_free(struct tachy_plan *plan)
 {
     for (int s = 0; s < TACHY_PRE_SHAPES; s++)
         for (int i = 0; i < 2; i++)
-            tachy_mem_free(&plan->taps_mem[s][i]);
-    tachy_mem_free(&plan->grid_mem);
+            tachy_growing_free(&plan->taps_mem[s][i]);
+    tachy_growing_free(&plan->grid_mem);
     plan->valid = false;
 }
 

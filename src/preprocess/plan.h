@@ -8,13 +8,13 @@
 // What preprocess works out once for a (frame format, size, colour, view) and keeps.
 
 // Memory that only grows, so that rebuilding a plan of about the same size allocates nothing.
-struct tachy_mem {
+struct tachy_growing {
     void *p;
     size_t size;
 };
 // At least `size` bytes at m->p, 64-byte aligned, contents lost. TACHY_ERR_NOMEM leaves m empty.
-int tachy_mem_need(struct tachy_mem *m, size_t size);
-void tachy_mem_free(struct tachy_mem *m);
+int tachy_growing_need(struct tachy_growing *m, size_t size);
+void tachy_growing_free(struct tachy_growing *m);
 
 // One axis of one plane in plane samples: output i covers origin + i * step to
 // origin + (i + 1) * step (step may be negative or 0). Sample j covers j to j + 1.
@@ -27,7 +27,7 @@ struct tachy_axis {
 // Fills `t` with memory of `m`. Outputs wider than one sample take a box of their own width,
 // others two neighbours linearly. `columns`: with vweight for `lanes` lanes (0: none); else
 // with w16. TACHY_ERR_NOMEM.
-int tachy_taps_build(struct tachy_taps *t, struct tachy_mem *m, const struct tachy_axis *a,
+int tachy_taps_build(struct tachy_taps *t, struct tachy_growing *m, const struct tachy_axis *a,
                      bool columns, int lanes);
 
 // Where tensor pixels lie in the frame (pixel edges at integers, t = 0 at the left or upper
@@ -83,7 +83,7 @@ struct tachy_plan {
     int lines, length; // of the separable pass: of the picture, or of the grid
 
     struct tachy_pre_plane shape[TACHY_PRE_SHAPES]; // luma or packed; chroma
-    struct tachy_mem taps_mem[TACHY_PRE_SHAPES][2];
+    struct tachy_growing taps_mem[TACHY_PRE_SHAPES][2];
     int planes; // that are read
     struct {
         int shape, first_line;
@@ -95,7 +95,7 @@ struct tachy_plan {
     double cell_x, cell_y;
     int cell_x0, cell_y0; // number of the first cell; cell c covers c * cell_x to (c + 1) * cell_x
     struct tachy_pre_grid grid;
-    struct tachy_mem grid_mem;
+    struct tachy_growing grid_mem;
 };
 
 int tachy_plan_build(struct tachy_plan *plan, const struct tachy_preprocess_params *p,

@@ -18,9 +18,9 @@ struct tachy_preprocess {
     uint64_t uses;
     struct tachy_plan plan[PLANS];
     struct tachy_tone *tone;
-    struct tachy_mem scratch, strip;
+    struct tachy_growing scratch, strip;
     float *line[3], *rgb[3];
-    struct tachy_mem lines;
+    struct tachy_growing lines;
 };
 
 static const struct tachy_pre_kernels *const kernels[] = {
@@ -102,9 +102,9 @@ void tachy_preprocess_close(tachy_preprocess **p)
         return;
     for (int i = 0; i < PLANS; i++)
         tachy_plan_free(&pre->plan[i]);
-    tachy_mem_free(&pre->scratch);
-    tachy_mem_free(&pre->strip);
-    tachy_mem_free(&pre->lines);
+    tachy_growing_free(&pre->scratch);
+    tachy_growing_free(&pre->strip);
+    tachy_growing_free(&pre->lines);
     tachy_tone_close(&pre->tone);
     free(pre);
     *p = NULL;
@@ -127,7 +127,7 @@ static int check_tensor(const tachy_preprocess *pre, const struct tachy_tensor *
     int first = t->rank - 3, n = p->channels == TACHY_LUMA ? 1 : 3;
     bool planar = p->layout == TACHY_NCHW;
     int64_t want[3] = {planar ? n : p->height, planar ? p->height : p->width, planar ? p->width : n};
-    bool ok = t->data && t->place != TACHY_DEVICE && t->dtype == p->dtype &&
+    bool ok = t->data && t->mem != TACHY_DEVICE && t->dtype == p->dtype &&
               (first == 0 || (first == 1 && t->shape[0] == 1)) &&
               !memcmp(want, t->shape + first, sizeof(want));
     if (!ok)
@@ -304,9 +304,9 @@ static int reserve(tachy_preprocess *pre, const struct tachy_plan *plan)
         scratch = TACHY_MAX(scratch, need);
     }
     size_t before = pre->lines.size;
-    if (tachy_mem_need(&pre->scratch, scratch) < 0 ||
-        tachy_mem_need(&pre->lines, 6 * padded * sizeof(float)) < 0 ||
-        (g->transposed && tachy_mem_need(&pre->strip, STRIP * pixels * 3 * sizeof(float)) < 0))
+    if (tachy_growing_need(&pre->scratch, scratch) < 0 ||
+        tachy_growing_need(&pre->lines, 6 * padded * sizeof(float)) < 0 ||
+        (g->transposed && tachy_growing_need(&pre->strip, STRIP * pixels * 3 * sizeof(float)) < 0))
         return TACHY_ERR_NOMEM;
     if (before != pre->lines.size)
         memset(pre->lines.p, 0, pre->lines.size);

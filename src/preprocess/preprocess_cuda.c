@@ -41,7 +41,7 @@ struct tachy_preprocess_gpu {
     cuda_stream stream;
     uint64_t uses;
     struct gpu_plan plan[PLANS];
-    struct tachy_mem staged;
+    struct tachy_growing staged;
     struct tachy_tone *tone;
     struct gpu_mem tone_gpu, grid;
     size_t grid_used; // by pictures that wait
@@ -151,7 +151,7 @@ static int upload(struct tachy_preprocess_gpu *g, struct gpu_plan *p)
     bytes = taps = entries * sizeof(struct tachy_cuda_pre_tap);
     if (tachy_columns_fit(plan, d->row_bytes, &d->columns))
         bytes += tachy_columns_bytes(plan, &d->columns);
-    int err = tachy_mem_need(&g->staged, bytes);
+    int err = tachy_growing_need(&g->staged, bytes);
     if (err < 0)
         return tachy_fail(g->params.log, err, "preprocess: out of memory");
     err = gpu_need(g, &p->taps, bytes);
@@ -399,7 +399,7 @@ static int check_tensor(const struct tachy_preprocess_gpu *g, const struct tachy
     const struct tachy_preprocess_params *p = &g->params;
     const bool planar = p->layout == TACHY_NCHW;
     const int colours = p->channels == TACHY_LUMA ? 1 : 3, h = planar ? 2 : 1, w = planar ? 3 : 2, c = planar ? 1 : 3;
-    bool ok = t->data && t->place == TACHY_DEVICE && t->device == g->device->ordinal && t->dtype == p->dtype &&
+    bool ok = t->data && t->mem == TACHY_DEVICE && t->device == g->device->ordinal && t->dtype == p->dtype &&
               t->rank == 4 && t->shape[0] >= n && t->shape[h] == p->height && t->shape[w] == p->width &&
               t->shape[c] >= colours && t->shape[c] <= 16;
     if (!ok)
@@ -540,7 +540,7 @@ void tachy_preprocess_gpu_close(struct tachy_preprocess_gpu **p)
         cu->memory_free(g->grid.at);
     if (entered)
         tachy_device_leave(g->device);
-    tachy_mem_free(&g->staged);
+    tachy_growing_free(&g->staged);
     tachy_tone_close(&g->tone);
     free(g);
     *p = NULL;

@@ -92,7 +92,7 @@ static int make(struct tachy_signature *s, const tachy_frame *f, const struct ta
 {
     struct tachy_rect g;
     struct tachy_signature_layout l;
-    int err = f->place == TACHY_DEVICE ? TACHY_ERR_UNSUPPORTED : tachy_signature_begin(s, &l, &g, f, region);
+    int err = f->mem == TACHY_DEVICE ? TACHY_ERR_UNSUPPORTED : tachy_signature_begin(s, &l, &g, f, region);
     if (err < 0)
         return err;
     uint32_t sum[GROUPS];

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 // What is kept for one GPU.
-struct card {
-    struct card *next;
+struct device {
+    struct device *next;
     struct tachy_gpu *gpu;
     cuda_address cells;
     uint16_t *host; // pinned
@@ -15,12 +15,12 @@ struct card {
 };
 
 struct tachy_signature_gpu {
-    struct card *cards;
+    struct device *devices;
 };
 
 enum { BYTES = TACHY_SIGNATURE_CELLS * sizeof(uint16_t) };
 
-static void close_card(struct card *c)
+static void close_device(struct device *c)
 {
     if (c->gpu && tachy_device_enter(&c->gpu->device, NULL) == TACHY_OK) {
         if (c->done)
@@ -39,14 +39,14 @@ void tachy_signature_gpu_close(struct tachy_signature_gpu **pg)
 {
     struct tachy_signature_gpu *g = *pg;
     *pg = NULL;
-    for (struct card *c = g ? g->cards : NULL, *next; c; c = next) {
+    for (struct device *c = g ? g->devices : NULL, *next; c; c = next) {
         next = c->next;
-        close_card(c);
+        close_device(c);
     }
     free(g);
 }
 
-static int open_card(struct card *c, int ordinal, const struct tachy_log *log)
+static int open_device(struct device *c, int ordinal, const struct tachy_log *log)
 {
     if (!tachy_cuda_kernels())
         return tachy_fail(log, TACHY_ERR_UNAVAILABLE,
@@ -71,28 +71,28 @@ static int open_card(struct card *c, int ordinal, const struct tachy_log *log)
 }
 
 // That of the frame's GPU.
-static int card_of(struct tachy_signature_gpu **pg, int ordinal, struct card **out, const struct tachy_log *log)
+static int device_of(struct tachy_signature_gpu **pg, int ordinal, struct device **out, const struct tachy_log *log)
 {
     if (!*pg && !(*pg = calloc(1, sizeof(**pg))))
         return TACHY_ERR_NOMEM;
-    for (*out = (*pg)->cards; *out && (*out)->gpu->device.ordinal != ordinal;)
+    for (*out = (*pg)->devices; *out && (*out)->gpu->device.ordinal != ordinal;)
         *out = (*out)->next;
     if (*out)
         return TACHY_OK;
-    struct card *c = calloc(1, sizeof(*c));
-    int err = c ? open_card(c, ordinal, log) : TACHY_ERR_NOMEM;
+    struct device *c = calloc(1, sizeof(*c));
+    int err = c ? open_device(c, ordinal, log) : TACHY_ERR_NOMEM;
     if (err < 0) {
         if (c)
-            close_card(c);
+            close_device(c);
         return err;
     }
-    c->next = (*pg)->cards;
-    *out = (*pg)->cards = c;
+    c->next = (*pg)->devices;
+    *out = (*pg)->devices = c;
     return TACHY_OK;
 }
 
 // On the frame's own stream, so that it may be given back at once.
-static int run(struct card *c, const struct tachy_cuda_signature *k, size_t bytes, cuda_stream stream,
+static int run(struct device *c, const struct tachy_cuda_signature *k, size_t bytes, cuda_stream stream,
                const struct tachy_log *log)
 {
     const struct tachy_cu *cu = c->gpu->device.cu;
@@ -113,12 +113,12 @@ static int run(struct card *c, const struct tachy_cuda_signature *k, size_t byte
 int tachy_signature_make_gpu(struct tachy_signature_gpu **g, struct tachy_signature *s, const tachy_frame *f,
                              const struct tachy_rect *region, const struct tachy_log *log)
 {
-    struct card *c = NULL;
+    struct device *c = NULL;
     struct tachy_rect part;
     struct tachy_cuda_signature k = {.count = 1, .stride = {f->stride[0]}};
     int err = tachy_signature_begin(s, &k.layout, &part, f, region);
     if (err == TACHY_OK)
-        err = card_of(g, f->device, &c, log);
+        err = device_of(g, f->device, &c, log);
     if (err < 0)
         return err;
     size_t bytes = (size_t)(s->columns * s->rows) * sizeof(uint16_t);

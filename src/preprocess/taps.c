@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-int tachy_mem_need(struct tachy_mem *m, size_t size)
+int tachy_growing_need(struct tachy_growing *m, size_t size)
 {
     if (m->size >= size)
         return TACHY_OK;
-    tachy_mem_free(m);
+    tachy_growing_free(m);
     m->p = tachy_aligned_alloc(size);
     if (!m->p)
         return TACHY_ERR_NOMEM;
@@ -14,10 +14,10 @@ int tachy_mem_need(struct tachy_mem *m, size_t size)
     return TACHY_OK;
 }
 
-void tachy_mem_free(struct tachy_mem *m)
+void tachy_growing_free(struct tachy_growing *m)
 {
     tachy_aligned_free(m->p);
-    *m = (struct tachy_mem){0};
+    *m = (struct tachy_growing){0};
 }
 
 // Overlaps below this share of a sample come from rounding of the positions.
@@ -118,7 +118,7 @@ static void fill_output(struct tachy_taps *t, const struct tachy_axis *a, int la
         t->vstart[i] = start - t->lo;
 }
 
-int tachy_taps_build(struct tachy_taps *t, struct tachy_mem *m, const struct tachy_axis *a,
+int tachy_taps_build(struct tachy_taps *t, struct tachy_growing *m, const struct tachy_axis *a,
                      bool columns, int lanes)
 {
     *t = (struct tachy_taps){0};
@@ -131,7 +131,7 @@ int tachy_taps_build(struct tachy_taps *t, struct tachy_mem *m, const struct tac
     size_t vstart = vector ? padded * sizeof(int32_t) : 0;
     size_t vweight = vector ? padded * (size_t)(t->block * t->blocks) * sizeof(int16_t) : 0;
 
-    int err = tachy_mem_need(m, 2 * ints + floats + rows + vstart + vweight);
+    int err = tachy_growing_need(m, 2 * ints + floats + rows + vstart + vweight);
     if (err < 0)
         return err;
     uint8_t *p = m->p;

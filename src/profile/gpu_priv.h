@@ -12,7 +12,7 @@ enum { PROFILE_MAX_GPUS = 16 };
 enum { GPU_UNKNOWN = 0xffff };
 struct gpu_sample {
     uint64_t ns;         // CLOCK_MONOTONIC
-    uint64_t used_bytes; // of the whole card, all processes; UINT64_MAX: not known
+    uint64_t used_bytes; // of the whole device, all processes; UINT64_MAX: not known
     uint16_t gpu, memory, encoder, decoder; // utilisation, percent
     uint16_t celsius, sm_mhz, memory_mhz;
     uint16_t throttle;  // NVML's reasons, bit by bit
@@ -43,7 +43,7 @@ double gpu_sample_value(const struct gpu_sample *s, enum gpu_sensor which);
 
 enum { GPU_THROTTLE_REASONS = 11 };
 const char *gpu_throttle_name(int bit);
-// Reasons that mean the card ran slower than it could: not idleness, not a user's setting.
+// Reasons that mean the device ran slower than it could: not idleness, not a user's setting.
 enum { GPU_THROTTLE_SLOW = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400 };
 
 struct gpu_sampled {

@@ -23,14 +23,14 @@ static json_t *shed_json(const struct tachy_live_stats *s)
 static json_t *steps_json(const struct tachy_live_stats *s)
 {
     json_t *a = json_array();
-    for (int e = 0; e < TACHY_EASE_COUNT; e++) {
-        if (!s->eased[e].times)
+    for (int e = 0; e < TACHY_DEGRADE_COUNT; e++) {
+        if (!s->degraded[e].times)
             continue;
         json_t *o = json_object();
-        json_object_set_new(o, "name", json_string(tachy_ease_name((enum tachy_ease)e)));
-        json_object_set_new(o, "times", json_integer(s->eased[e].times));
-        json_object_set_new(o, "seconds", json_real(s->eased[e].seconds));
-        json_object_set_new(o, "now", json_boolean(s->easing >> e & 1));
+        json_object_set_new(o, "name", json_string(tachy_degrade_name((enum tachy_degrade)e)));
+        json_object_set_new(o, "times", json_integer(s->degraded[e].times));
+        json_object_set_new(o, "seconds", json_real(s->degraded[e].seconds));
+        json_object_set_new(o, "now", json_boolean(s->degrading >> e & 1));
         json_array_append_new(a, o);
     }
     return a;
@@ -72,11 +72,11 @@ static void shed_line(FILE *f, const struct tachy_live_stats *s)
 static void steps_line(FILE *f, const struct tachy_live_stats *s)
 {
     const char *between = "steps down    ";
-    for (int e = 0; e < TACHY_EASE_COUNT; e++) {
-        if (!s->eased[e].times)
+    for (int e = 0; e < TACHY_DEGRADE_COUNT; e++) {
+        if (!s->degraded[e].times)
             continue;
-        fprintf(f, "%s%s %lld times, %.1f s", between, tachy_ease_name((enum tachy_ease)e),
-                (long long)s->eased[e].times, s->eased[e].seconds);
+        fprintf(f, "%s%s %lld times, %.1f s", between, tachy_degrade_name((enum tachy_degrade)e),
+                (long long)s->degraded[e].times, s->degraded[e].seconds);
         between = "; ";
     }
     if (between[0] == ';')

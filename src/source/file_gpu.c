@@ -123,35 +123,35 @@ static int check_caps(const AVCodecParameters *par, struct tachy_gpu *g, struct 
     return TACHY_OK;
 }
 
-static void close_card(struct file_card *c)
+static void close_device(struct file_device *c)
 {
-    av_buffer_unref(&c->device);
+    av_buffer_unref(&c->hw);
     tachy_gpu_unref(&c->gpu);
 }
 
-static int open_card(tachy_source *s, struct file_card *c, int ordinal, struct reason *r)
+static int open_device(tachy_source *s, struct file_device *c, int ordinal, struct reason *r)
 {
     int err = tachy_gpu_open(&c->gpu, ordinal, s->params.gpu_stream, &r->log);
     if (err == TACHY_OK)
         err = check_caps(file_of(s)->st->codecpar, c->gpu, r);
     if (err == TACHY_OK)
-        err = tachy_av_device_open(&c->device, c->gpu, &r->log);
+        err = tachy_av_device_open(&c->hw, c->gpu, &r->log);
     return err;
 }
 
 // A GPU that cannot be opened ends it; one that does not decode this is left out where another one does.
-static int open_cards(tachy_source *s, struct reason *r)
+static int open_devices(tachy_source *s, struct reason *r)
 {
     struct file *p = file_of(s);
     int err = TACHY_OK, refused = TACHY_OK;
     for (int i = 0; i < s->params.nb_gpus; i++) {
-        struct file_card *c = &p->gpu.card[p->gpu.nb];
-        err = open_card(s, c, s->params.gpus[i], r);
+        struct file_device *c = &p->gpu.device[p->gpu.nb];
+        err = open_device(s, c, s->params.gpus[i], r);
         if (err == TACHY_OK) {
             p->gpu.nb++;
             continue;
         }
-        close_card(c);
+        close_device(c);
         if (err != TACHY_ERR_UNSUPPORTED)
             return err;
         refused = err;
@@ -171,7 +171,7 @@ static int prepare(tachy_source *s, struct reason *r)
     if (!p->gpu.codec)
         return refuse(r, "this FFmpeg cannot have %s decoded by NVDEC",
                       avcodec_get_name(par->codec_id));
-    return open_cards(s, r);
+    return open_devices(s, r);
 }
 
 static size_t bytes_free(struct tachy_device *d)
@@ -185,15 +185,15 @@ static size_t bytes_free(struct tachy_device *d)
     return idle;
 }
 
-// Frames that wait to be in order may take a quarter of what is free on a card. Of several cards each
+// Frames that wait to be in order may take a quarter of what is free on a device. Of several devices each
 // has a share of them, which may be twice as large for a while.
 static void set_budget(tachy_source *s)
 {
     struct file *p = file_of(s);
     size_t least = SIZE_MAX;
     for (int i = 0; i < p->gpu.nb; i++) {
-        p->gpu.card[i].free_bytes = bytes_free(&p->gpu.card[i].gpu->device);
-        least = TACHY_MIN(least, p->gpu.card[i].free_bytes);
+        p->gpu.device[i].free_bytes = bytes_free(&p->gpu.device[i].gpu->device);
+        least = TACHY_MIN(least, p->gpu.device[i].free_bytes);
     }
     size_t share = p->gpu.nb > 1 ? least / 8 * (size_t)p->gpu.nb : least / 4;
     if (s->params.on_gpu)
@@ -227,7 +227,7 @@ int file_gpu_open(tachy_source *s)
 void file_gpu_close(struct file *p)
 {
     for (int i = 0; i < p->gpu.nb; i++)
-        close_card(&p->gpu.card[i]);
+        close_device(&p->gpu.device[i]);
     p->gpu.nb = 0;
     p->gpu.codec = NULL;
     p->gpu.on = false;
@@ -241,8 +241,8 @@ int file_gpu_lanes(tachy_source *s, int lanes)
     size_t fit = 0;
     bool known = p->gpu.on;
     for (int i = 0; i < p->gpu.nb; i++) {
-        fit += p->gpu.card[i].free_bytes / 2 / TACHY_MAX(one, (size_t)1);
-        known = known && p->gpu.card[i].free_bytes;
+        fit += p->gpu.device[i].free_bytes / 2 / TACHY_MAX(one, (size_t)1);
+        known = known && p->gpu.device[i].free_bytes;
     }
     if (!known || fit >= (size_t)lanes)
         return lanes;
@@ -271,25 +271,25 @@ static enum AVPixelFormat choose_format(AVCodecContext *dec, const enum AVPixelF
 }
 
 // The GPU with the fewest decoders, of all sources of this process.
-static struct file_card *deal(struct file *p)
+static struct file_device *deal(struct file *p)
 {
     struct tachy_gpu *gpus[TACHY_MAX_GPUS];
     for (int i = 0; i < p->gpu.nb; i++)
-        gpus[i] = p->gpu.card[i].gpu;
-    return &p->gpu.card[tachy_gpu_take_decoder(gpus, p->gpu.nb)];
+        gpus[i] = p->gpu.device[i].gpu;
+    return &p->gpu.device[tachy_gpu_take_decoder(gpus, p->gpu.nb)];
 }
 
 int file_gpu_prepare(tachy_source *s, struct file_lane *l)
 {
-    if (!l->card)
-        l->card = deal(file_of(s));
+    if (!l->device)
+        l->device = deal(file_of(s));
     if (!l->held) {
         l->held = calloc(1, sizeof(*l->held));
         if (!l->held)
             return TACHY_ERR_NOMEM;
         atomic_init(&l->held->refs, 1);
     }
-    l->dec->hw_device_ctx = av_buffer_ref(l->card->device);
+    l->dec->hw_device_ctx = av_buffer_ref(l->device->hw);
     l->dec->get_format = choose_format;
     l->dec->thread_count = 1; // threads would only decode ahead into more surfaces
     l->dec->extra_hw_frames = HELD;
@@ -301,9 +301,9 @@ int file_gpu_prepare(tachy_source *s, struct file_lane *l)
 
 void file_gpu_close_lane(struct file_lane *l)
 {
-    if (l->card)
-        tachy_gpu_give_decoder(l->card->gpu);
-    l->card = NULL;
+    if (l->device)
+        tachy_gpu_give_decoder(l->device->gpu);
+    l->device = NULL;
     held_unref(l->held);
     l->held = NULL;
     tachy_frame_pool_close(&l->copies);
@@ -326,7 +326,7 @@ static bool lend(struct file_lane *l, AVFrame *picture)
 
 static int copy_out(tachy_source *s, struct file_lane *l, const tachy_frame *f, tachy_frame **out)
 {
-    struct tachy_gpu *g = l->card->gpu;
+    struct tachy_gpu *g = l->device->gpu;
     bool stay = s->params.on_gpu;
     int err = tachy_frame_pool_get_like(&l->copies, stay ? g : NULL, NULL, f, out);
     if (err == TACHY_ERR_NOMEM)

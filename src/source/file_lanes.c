@@ -48,7 +48,7 @@ int file_lanes_open(tachy_source *s)
         err = file_decode_open(s, l, file_decode_threads(s));
     if (!err && p->gpu.on)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s on NVDEC of GPU %d (%s)",
-                  s->url, l->dec->codec->name, l->card->gpu->device.ordinal, l->card->gpu->device.name);
+                  s->url, l->dec->codec->name, l->device->gpu->device.ordinal, l->device->gpu->device.name);
     else if (!err)
         tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoding with %s, %d thread%s", s->url,
                   l->dec->codec->name, l->dec->thread_count, l->dec->thread_count == 1 ? "" : "s");
@@ -184,8 +184,8 @@ static struct file_lane *lane_to_go_on(const struct file *p, int64_t until, bool
 static int load_of(const struct file *p, const struct file_lane *l)
 {
     int n = 0;
-    for (int i = 0; i < p->nb_lanes && l->card; i++)
-        n += p->lanes[i]->segment && p->lanes[i]->card == l->card;
+    for (int i = 0; i < p->nb_lanes && l->device; i++)
+        n += p->lanes[i]->segment && p->lanes[i]->device == l->device;
     return n;
 }
 

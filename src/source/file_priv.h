@@ -141,9 +141,9 @@ struct file_cut {
 };
 
 // A GPU that lanes decode on.
-struct file_card {
+struct file_device {
     struct tachy_gpu *gpu;
-    AVBufferRef *device; // FFmpeg's view of it
+    AVBufferRef *hw;     // FFmpeg's view of it
     size_t free_bytes;   // when it was opened
 };
 
@@ -182,7 +182,7 @@ struct file_lane {
     enum tachy_pix format;   // of the last frame
     int width, height;
 
-    struct file_card *card;   // NVDEC: the GPU that it decodes on, once it has a decoder
+    struct file_device *device;   // NVDEC: the GPU that it decodes on, once it has a decoder
     struct file_held *held;   // NVDEC's surfaces that frames hold
     tachy_frame_pool *copies; // of pictures of NVDEC's
 };
@@ -217,7 +217,7 @@ struct file {
 
     struct {
         bool on; // lanes decode with NVDEC; all below is set then
-        struct file_card card[TACHY_MAX_GPUS];
+        struct file_device device[TACHY_MAX_GPUS];
         int nb;
         const AVCodec *codec;
         atomic_bool missed;   // said that the CPU decodes after all

@@ -35,7 +35,7 @@ static int repeat(struct file *p, tachy_frame **out)
     struct tachy_frame_params fp = {.format = f->format, .width = f->width, .height = f->height,
                                     .color = f->color, .pts = p->rate.k, .duration = 1,
                                     .release = release_frame, .user = f,
-                                    .place = f->place, .device = f->device, .stream = f->stream};
+                                    .mem = f->mem, .device = f->device, .stream = f->stream};
     for (int i = 0; i < 4; i++) {
         fp.data[i] = (uint8_t *)(uintptr_t)f->data[i]; // a wrapped frame is never written
         fp.stride[i] = f->stride[i];

@@ -150,7 +150,7 @@ static void describe(tachy_source *s, bool vfr)
     i->width = f->width;
     i->height = f->height;
     i->color = f->color;
-    i->place = f->place;
+    i->mem = f->mem;
     i->device = f->device;
     i->codec = p->lanes[0]->dec->codec->name;
     i->still = p->in.still;

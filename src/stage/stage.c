@@ -80,12 +80,12 @@ struct tachy_stage *tachy_task_copies(const tachy_task *t)
     return NULL;
 }
 
-unsigned tachy_task_eases(tachy_task *t)
+unsigned tachy_task_degrades(tachy_task *t)
 {
     unsigned bits = 0;
     for (int i = 0; i < t->nb_stages; i++)
-        if (t->stage[i]->ops->eases)
-            bits |= t->stage[i]->ops->eases(t->stage[i]);
+        if (t->stage[i]->ops->degrade)
+            bits |= t->stage[i]->ops->degrade(t->stage[i]);
     return bits;
 }
 
@@ -129,11 +129,11 @@ void tachy_task_item_close(const tachy_task *t, void *priv)
             t->stage[i]->ops->item_close((char *)priv + t->stage[i]->item_at);
 }
 
-int tachy_task_settle(const tachy_task *t, struct tachy_item *item)
+int tachy_task_sync(const tachy_task *t, struct tachy_item *item)
 {
     int err = TACHY_OK;
     for (int i = 0; item->pending && i < t->nb_stages; i++) {
-        int one = t->stage[i]->ops->settle ? t->stage[i]->ops->settle(item) : TACHY_OK;
+        int one = t->stage[i]->ops->sync ? t->stage[i]->ops->sync(item) : TACHY_OK;
         err = err < 0 ? err : one;
     }
     item->pending = false;

@@ -16,8 +16,8 @@ size_t tachy_task_item_bytes(const tachy_task *t);
 bool tachy_task_flag(const tachy_task *t, int first, unsigned flag);
 // The stage that copies results, NULL: results cannot be taken over.
 struct tachy_stage *tachy_task_copies(const tachy_task *t);
-// What mode live may ask of the stages, bits 1 << enum tachy_ease; see tachy_stage_ops.eases.
-unsigned tachy_task_eases(tachy_task *t);
+// What mode live may ask of the stages, bits 1 << enum tachy_degrade; see tachy_stage_ops.degrade.
+unsigned tachy_task_degrades(tachy_task *t);
 // The GPUs that items are worked on, with the frames of each since the task was opened; returns how many. Any
 // thread, after the start.
 int tachy_task_gpus(const tachy_task *t, struct tachy_gpu_share share[TACHY_MAX_GPUS]);
@@ -34,7 +34,7 @@ static inline void *tachy_stage_worker(const struct tachy_stage *st, void *const
 // Frees what the stages keep in an item's priv, not the block itself; NULL allowed.
 void tachy_task_item_close(const tachy_task *t, void *priv);
 // Ends what a device still does for the item.
-int tachy_task_settle(const tachy_task *t, struct tachy_item *item);
+int tachy_task_sync(const tachy_task *t, struct tachy_item *item);
 
 enum { TACHY_STAGE_ITEMS = 32 }; // items of a pass, at most
 

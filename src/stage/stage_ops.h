@@ -56,9 +56,9 @@ struct tachy_item {
     uint64_t pushed;     // into the pipeline, tachy_ticks()
     uint32_t stream;     // number of its stream in the profile
     bool anew;           // ordered stages begin with a new state here
-    bool small;          // the model is to see a smaller picture (TACHY_EASE_SMALL_INPUT)
+    bool small;          // the model is to see a smaller picture (TACHY_DEGRADE_SMALL_INPUT)
     bool apart;          // the model's call is not the worker's that preprocesses: tensors stay with the item
-    bool pending;        // a device still works at `out` and `result`: see `settle`
+    bool pending;        // a device still works at `out` and `result`: see `sync`
     unsigned reuse;      // regions (bits 1 << region) whose result is taken over from an earlier item
     struct tachy_due due;
     void *priv;          // zeroed bytes of the stages', see item_size; kept from frame to frame
@@ -109,8 +109,8 @@ struct tachy_stage_ops {
     // again for the next pipeline, when nothing of the last one is left.
     int (*start)(struct tachy_stage *st, struct tachy_video_info *video);
     // For mode live under a deadline: makes ready what the steps down need; returns those it heeds from then on, as bits
-    // 1 << enum tachy_ease. May come again.
-    unsigned (*eases)(struct tachy_stage *st);
+    // 1 << enum tachy_degrade. May come again.
+    unsigned (*degrade)(struct tachy_stage *st);
     // A sink reads pictures on a GPU: those written from now on may be its surfaces. After start(), before the
     // first item.
     int (*surfaces)(struct tachy_stage *st, const struct tachy_surface_spec *spec);
@@ -148,7 +148,7 @@ struct tachy_stage_ops {
     int (*copy_save)(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size);
     int (*copy_load)(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
     // Ends what `run` left to a device (tachy_item.pending), waiting for it. Any thread, once an item.
-    int (*settle)(struct tachy_item *item);
+    int (*sync)(struct tachy_item *item);
 
     // ---- For who looks on.
 

@@ -1,5 +1,5 @@
 #include "media/device.h"
-#include "task/segment_cards.h"
+#include "task/segment_devices.h"
 #include "task/segment_gpu.h"
 #include "task/segment_gpu_order.h"
 
@@ -52,7 +52,7 @@ int segment_open(tachy_task *t, const tachy_settings *set)
     s->only_queues = s->gpu && segment_gpu_runs_model(s);
     // Where the GPU runs the model too, a worker only queues: one does, beside another that just began, for each
     // GPU. In mode json it waits for the picture.
-    t->workers = s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 * s->nb_cards : 0;
+    t->workers = s->only_queues && s->composite.mode != TACHY_MODE_JSON ? 2 * s->nb_devices : 0;
     // The other workers' engines are of the provider that was picked.
     free(s->provider);
     s->provider = strdup(tachy_engine_provider(net->first));
@@ -142,7 +142,7 @@ int segment_start(tachy_task *t, const struct tachy_video_info *in,
     if (json && !s->gpu)
         return TACHY_OK;
     // Mode json: the alpha that a GPU makes.
-    err = tachy_frame_pool_open_place(&s->pool, s->gpu, s->gpu ? TACHY_PINNED : TACHY_HOST,
+    err = tachy_frame_pool_open_mem(&s->pool, s->gpu, s->gpu ? TACHY_PINNED : TACHY_HOST,
                                       json ? TACHY_PIX_GRAY8 : out->format, out->width, out->height);
     if (err == TACHY_OK && t->memory)
         tachy_frame_pool_account(s->pool, t->memory);
@@ -194,7 +194,7 @@ static int engine_open(struct segment_engine *e, tachy_task *t, struct segment_n
 void segment_worker_close(void *worker)
 {
     struct segment_worker *w = worker;
-    segment_cards_close_worker(w);
+    segment_devices_close_worker(w);
     for (int i = 0; i < SEGMENT_SIZES; i++)
         engine_close(&w->size[i]);
     tachy_composite_close(&w->composite);
@@ -216,7 +216,7 @@ int segment_worker_open(tachy_task *t, void **worker)
         if (s->net[i].card)
             err = engine_open(&w->size[i], t, &s->net[i]);
     if (err == TACHY_OK && s->gpu)
-        err = segment_cards_open_worker(w);
+        err = segment_devices_open_worker(w);
     if (err < 0) {
         segment_worker_close(w);
         return err;

@@ -42,9 +42,9 @@ struct segment {
     int build_effort;
     bool strict;
     struct tachy_composite_params composite;
-    struct tachy_gpu *gpu; // --device cuda: that of cards[0]; NULL: all steps but the model's are the CPU's
-    struct segment_card *cards; // one a GPU, segment_cards.h
-    int nb_cards;
+    struct tachy_gpu *gpu; // --device cuda: that of devices[0]; NULL: all steps but the model's are the CPU's
+    struct segment_device *devices; // one a GPU, segment_devices.h
+    int nb_devices;
     struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
     int gpu_ids[TACHY_MAX_GPUS], nb_gpu_ids; // asked for; none: no GPU
     // Of each of gpu_ids, where the provider runs there: whose stream its engines queue their runs on, and the
@@ -66,7 +66,7 @@ struct segment {
     bool flip;
     struct tachy_rect region[TACHY_MAX_EYES];
     tachy_frame_pool *pool; // of composited frames; NULL: none are made
-    tachy_frame_pool *surfaces; // of those that an encoder reads on a card; NULL: it reads the host's
+    tachy_frame_pool *surfaces; // of those that an encoder reads on a device; NULL: it reads the host's
     struct tachy_surface_spec surface;
 };
 
@@ -74,7 +74,7 @@ struct segment {
 struct segment_item {
     struct segment_eye {
         uint8_t *mask, *guide; // width * height; guide NULL where nobody needs it
-        struct segment_gpu_eye *gpu; // what the card has of the mask; NULL without
+        struct segment_gpu_eye *gpu; // what the device has of the mask; NULL without
         float *coefficients;   // refine: a then b
         int width, height;
         void *in, *out;        // batches: the model's; NULL without
@@ -124,10 +124,10 @@ struct segment_worker {
     void *state; // of the stream whose item is in work; NULL: it has none
     uint64_t counted_ns; // of the engines' copies between host and device
     tachy_composite *composite;
-    // NULL: steps on the CPU. Else the one of the card that the frame in hand is on.
+    // NULL: steps on the CPU. Else the one of the device that the frame in hand is on.
     struct segment_gpu_worker *gpu;
-    struct segment_gpu_worker *gpus[TACHY_MAX_GPUS]; // one a card, in the order of `cards`; NULL: not opened yet
-    struct segment_card *counted;                    // as busy on that card; NULL: between frames
+    struct segment_gpu_worker *gpus[TACHY_MAX_GPUS]; // one a device, in the order of `devices`; NULL: not opened yet
+    struct segment_device *counted;                    // as busy on that device; NULL: between frames
     struct tachy_placement placement;
     void *scratch; // of refine
     size_t scratch_size;
@@ -210,7 +210,7 @@ void segment_name_out(const struct segment *s, struct tachy_item *item);
 struct tachy_mask_spec segment_mask_spec(const struct segment *s, const struct tachy_card *c);
 
 // segment_small.c: see struct tachy_stage_ops.
-unsigned segment_eases(tachy_task *t);
+unsigned segment_degrade(tachy_task *t);
 
 // segment_batch.c: a model that takes several pictures a run.
 int segment_batch_open(tachy_task *t, int most, void **engine);
@@ -232,7 +232,7 @@ int segment_state_save(const void *state, void **data, size_t *size);
 int segment_state_load(void *state, const void *data, size_t size);
 // Runs the worker's engine from the eye's state and puts what comes out in its place; of a state on the host.
 int segment_state_run(struct segment_worker *w, void *state, int eye);
-// Where it lies on a card: that part; NULL: it is the host's.
+// Where it lies on a device: that part; NULL: it is the host's.
 struct segment_gpu_state;
 struct segment_gpu_state *segment_state_gpu(void *state);
 

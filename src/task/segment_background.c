@@ -64,7 +64,7 @@ static int fit(struct segment_background *b, tachy_frame *f, tachy_frame **out)
     x &= ~((1 << d->chroma_shift_x) - 1);
     y &= ~((1 << d->chroma_shift_y) - 1);
     struct tachy_frame_params p = {.format = f->format, .width = w, .height = h, .color = f->color,
-                                    .place = f->place, .device = f->device, .stream = f->stream};
+                                    .mem = f->mem, .device = f->device, .stream = f->stream};
     for (int i = 0; i < d->planes; i++) {
         bool chroma = !d->rgb && (i == 1 || i == 2);
         int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-// The picture behind people on the card that the item is composited on.
+// The picture behind people on the device that the item is composited on.
 
 struct behind {
     struct segment_background *pictures; // the host's

@@ -1,7 +1,7 @@
 #include "task/segment_gpu.h"
 #include "task/segment_stages.h"
 
-// The picture that is written, composited on a card and fetched from there when it is pulled.
+// The picture that is written, composited on a device and fetched from there when it is pulled.
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
@@ -25,7 +25,7 @@ const struct tachy_stage_ops segment_stage_composite_cuda = {
     .open = segment_composite_open,
     .surfaces = surfaces,
     .run = run,
-    .settle = segment_gpu_finish,
+    .sync = segment_gpu_finish,
     .load = load,
     .queue = segment_cuda_queue,
 };

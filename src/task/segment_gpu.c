@@ -3,7 +3,7 @@
 #include "media/device.h"
 #include "postprocess/mask_cuda.h"
 
-// The steps of segment on a card up to the mask, of one item or, where a worker only queues, of several at once: a
+// The steps of segment on a device up to the mask, of one item or, where a worker only queues, of several at once: a
 // launch, a copy, an event for all of them. An item that fails does so alone; what has been queued for its mask or
 // picture is waited for, since that memory is about to be used again.
 
@@ -41,7 +41,7 @@ int segment_gpu_come_after(struct segment_gpu_part *p, cuda_stream from)
     return err;
 }
 
-// A frame of the host's, on the card.
+// A frame of the host's, on the device.
 static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_frame **out)
 {
     int err = tachy_frame_pool_get_like(&g->uploads, g->gpu, g->w->task->memory, f, out);
@@ -59,7 +59,7 @@ int segment_gpu_frame_of(struct segment_gpu_part *p, struct tachy_item *item, co
 {
     struct segment_gpu_worker *g = p->g;
     struct segment_item *si = item->priv;
-    if (item->in->place != TACHY_DEVICE) {
+    if (item->in->mem != TACHY_DEVICE) {
         int err = si->on_gpu ? TACHY_OK : upload(g, item->in, &si->on_gpu);
         *out = si->on_gpu;
         return err;
@@ -76,11 +76,11 @@ int segment_gpu_frame_of(struct segment_gpu_part *p, struct tachy_item *item, co
     return err;
 }
 
-// The pipeline may let go of the frame before the card has read it.
+// The pipeline may let go of the frame before the device has read it.
 static int keep_frame(struct segment_gpu_part *p, struct tachy_item *item)
 {
     const struct segment_item *si = item->priv;
-    tachy_frame *f = item->in->place == TACHY_DEVICE ? item->in : si->on_gpu;
+    tachy_frame *f = item->in->mem == TACHY_DEVICE ? item->in : si->on_gpu;
     return f && !segment_keeps_input(p->g->w->s) ? segment_gpu_flight_keep(p->g->flight, f) : TACHY_OK;
 }
 
@@ -184,7 +184,7 @@ struct masks {
     struct tachy_placement at;
 };
 
-// What the host has of the item's output; NULL: it is on the card.
+// What the host has of the item's output; NULL: it is on the device.
 static const struct tachy_tensor *host_output(const struct segment_gpu_part *p)
 {
     const struct segment_worker *w = p->g->w;
@@ -205,7 +205,7 @@ static int place_mask(struct segment_gpu_part *p, int i, struct tachy_placement 
     struct segment_eye *e = eye_of(p, i);
     struct tachy_tensor out = output_of(p, i);
     int err = segment_place_mask(w, w->last, p->items[i], p->eye, &out, &e->placement, at);
-    return err < 0 ? err : segment_gpu_settle(e);
+    return err < 0 ? err : segment_gpu_sync(e);
 }
 
 int segment_gpu_queue_masks(struct segment_gpu_part *p, const int of[], int n, const struct tachy_placement *at)
@@ -225,7 +225,7 @@ int segment_gpu_queue_masks(struct segment_gpu_part *p, const int of[], int n, c
     return err;
 }
 
-// A mask that the host made follows its guide to the card.
+// A mask that the host made follows its guide to the device.
 static int make_guide(struct segment_gpu_part *p, struct tachy_item *item)
 {
     struct segment_gpu_worker *g = p->g;
@@ -250,7 +250,7 @@ static int make_masks(struct segment_gpu_part *p, const struct masks *m)
     int err = TACHY_OK;
     for (int i = 0; i < m->n; i++) {
         struct segment_gpu_eye *e = m->eye[i]->gpu;
-        err = err < 0 ? err : segment_gpu_eye_move(m->eye[i], p->g->card, false);
+        err = err < 0 ? err : segment_gpu_eye_move(m->eye[i], p->g->device, false);
         p->items[m->of[i]]->result.mask[p->eye].data = m->eye[i]->mask;
         e->from_host = e->stale = host;
         e->unfetched = !host;
@@ -322,7 +322,7 @@ static void postprocess(struct segment_gpu_part *p)
     flush_masks(p, &m);
     if (!on_host)
         segment_gpu_kernels_end(p->g, bytes);
-    segment_cards_end(p->g->w);
+    segment_devices_end(p->g->w);
     mark_masks(p);
     if (segment_needs_guide(p->g->w->s))
         let_go(p);
@@ -330,7 +330,7 @@ static void postprocess(struct segment_gpu_part *p)
 
 // ---- Who works at which
 
-// Before the first step of a worker at these items: their cards; a frame of the host's goes to the one with the fewest
+// Before the first step of a worker at these items: their devices; a frame of the host's goes to the one with the fewest
 // workers at a frame.
 static void choose(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n, int err[])
 {
@@ -338,14 +338,14 @@ static void choose(struct segment_worker *w, enum tachy_step step, struct tachy_
         struct segment_gpu_item *si = &priv_of(items[i])->gpu;
         bool last = step == TACHY_STEP_COMPOSITE;
         si->at = NULL;
-        err[i] = last ? segment_cards_composite(w, items[i], &si->at) : segment_cards_begin(w, items[i]);
+        err[i] = last ? segment_devices_composite(w, items[i], &si->at) : segment_devices_begin(w, items[i]);
         si->size = last ? w->last : segment_size_of(w, items[i]);
         if (last || err[i] < 0)
             continue;
         si->at = w->gpu;
         si->picture = i;
         if (step == TACHY_STEP_PREPROCESS)
-            segment_cards_count(w);
+            segment_devices_count(w);
     }
 }
 

@@ -2,7 +2,7 @@
 
 #include "media/device.h"
 
-// The composite of segment on a card, of the items of a part.
+// The composite of segment on a device, of the items of a part.
 
 enum { MOST = SEGMENT_GPU_GROUP };
 
@@ -24,7 +24,7 @@ static int follow_masks(struct segment_gpu_part *p)
     for (int i = 0; i < p->n && err == TACHY_OK; i++) {
         struct segment_gpu_eye *e = priv_of(p->items[i])->eye[0].gpu;
         uint64_t last = 0;
-        if (!e->flight || e->by == p->g->stream || e->card != p->g->card)
+        if (!e->flight || e->by == p->g->stream || e->device != p->g->device)
             continue;
         struct segment_gpu_flight *f = e->flight;
         for (int k = i; k < p->n; k++)
@@ -42,12 +42,12 @@ static int follow_masks(struct segment_gpu_part *p)
     return err;
 }
 
-// Whoever comes behind a mask that the card made of the frame comes behind the frame.
+// Whoever comes behind a mask that the device made of the frame comes behind the frame.
 static void frame_is_there(struct segment_gpu_part *p, struct tachy_item *item)
 {
     struct segment_item *si = item->priv;
     const struct segment_gpu_eye *e = si->eye[0].gpu;
-    if (e->stale || e->from_host || item->reuse || e->card != p->g->card)
+    if (e->stale || e->from_host || item->reuse || e->device != p->g->device)
         return;
     si->gpu.behind = p->g;
     si->gpu.behind_id = item->result.frame_id;
@@ -65,7 +65,7 @@ static int keep(struct segment_gpu_worker *g, struct tachy_item *item)
     return err;
 }
 
-// The result with masks on the card in place of the host's; what is queued from here on finds them there.
+// The result with masks on the device in place of the host's; what is queued from here on finds them there.
 static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, struct tachy_result *there)
 {
     struct segment_item *si = item->priv;
@@ -73,7 +73,7 @@ static int masks_there(struct segment_gpu_worker *g, struct tachy_item *item, st
     *there = item->result;
     for (int i = 0; i < there->eyes && err == TACHY_OK; i++) {
         struct segment_eye *e = &si->eye[i];
-        err = segment_gpu_eye_move(e, g->card, true); // where it was taken over from another frame
+        err = segment_gpu_eye_move(e, g->device, true); // where it was taken over from another frame
         if (err == TACHY_OK)
             err = segment_gpu_eye_there(e, g->stream, g->w->task->log);
         item->result.mask[i].data = e->mask;
@@ -114,7 +114,7 @@ static int begin_composite(struct segment_gpu_part *p, int i, struct composites 
     struct tachy_item *item = p->items[i];
     struct segment_item *si = item->priv;
     const tachy_frame *f = &item->head;
-    int k = c->n, err = segment_gpu_out_on(g->w->s, g->card, &item->out);
+    int k = c->n, err = segment_gpu_out_on(g->w->s, g->device, &item->out);
     c->own[k] = NULL;
     if (err == TACHY_OK)
         err = keep(g, item);

@@ -14,7 +14,7 @@ struct segment_gpu_piece {
     size_t bytes;
     cuda_address device;
     uint8_t *host;
-    bool used, miscounted; // miscounted: the card's count is not the host's
+    bool used, miscounted; // miscounted: the device's count is not the host's
     size_t count_at;       // where it is
     cuda_event done; // NULL before its first use
 };
@@ -75,7 +75,7 @@ void segment_gpu_masks_close(struct segment_gpu_masks **masks)
     free(p);
 }
 
-// Counts on the card begin at 0.
+// Counts on the device begin at 0.
 static int clear(struct tachy_device *d, const struct mask_chunk *c, size_t bytes, const struct tachy_log *log)
 {
     int err = tachy_device_enter(d, log);
@@ -96,7 +96,7 @@ static int add_chunk(struct segment_gpu_masks *p, size_t bytes)
     if (!c)
         return TACHY_ERR_NOMEM;
     c->nb = n;
-    enum tachy_place device = tachy_place_of_gpu(p->gpu->device.ordinal);
+    enum tachy_mem device = tachy_mem_of_gpu(p->gpu->device.ordinal);
     int err = tachy_memory_take(p->memory, &c->device, device, TACHY_MEMORY_RESULTS, n * bytes);
     if (err == TACHY_OK)
         err = tachy_memory_take(p->memory, &c->host, TACHY_PINNED, TACHY_MEMORY_RESULTS, n * bytes);
@@ -160,10 +160,10 @@ static struct inside inside(const struct segment_gpu_eye *g, size_t bytes)
     return (struct inside){count, guide, g->guided ? guide + bytes : guide};
 }
 
-static void set_piece(struct segment_eye *e, struct segment_card *c, struct segment_gpu_piece *piece, const struct inside *in)
+static void set_piece(struct segment_eye *e, struct segment_device *c, struct segment_gpu_piece *piece, const struct inside *in)
 {
     struct segment_gpu_eye *g = e->gpu;
-    g->card = c;
+    g->device = c;
     g->piece = piece;
     g->by = NULL;
     g->flight = NULL;
@@ -181,9 +181,9 @@ static void set_piece(struct segment_eye *e, struct segment_card *c, struct segm
     g->guide = g->guided ? g->mask + in->guide : 0;
 }
 
-// Gives the eye memory of a card in the place of what it has; `keep`: with what the host's side holds.
+// Gives the eye memory of a device in the place of what it has; `keep`: with what the host's side holds.
 // Failures leave it as it was.
-static int take(struct segment_eye *e, struct segment_card *c, size_t bytes, bool keep)
+static int take(struct segment_eye *e, struct segment_device *c, size_t bytes, bool keep)
 {
     struct segment_gpu_eye *g = e->gpu;
     struct inside in = inside(g, bytes);
@@ -196,7 +196,7 @@ static int take(struct segment_eye *e, struct segment_card *c, size_t bytes, boo
     if (keep && g->guided)
         memcpy(piece->host + in.guide, e->guide, bytes);
     if (g->piece)
-        put_piece(g->card->masks, g->piece);
+        put_piece(g->device->masks, g->piece);
     set_piece(e, c, piece, &in);
     return TACHY_OK;
 }
@@ -207,17 +207,17 @@ int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_
     if (!e->gpu)
         return TACHY_ERR_NOMEM;
     e->gpu->guided = segment_needs_guide(s);
-    return take(e, s->cards, bytes, false);
+    return take(e, s->devices, bytes, false);
 }
 
-int segment_gpu_eye_move(struct segment_eye *e, struct segment_card *to, bool keep)
+int segment_gpu_eye_move(struct segment_eye *e, struct segment_device *to, bool keep)
 {
     struct segment_gpu_eye *g = e->gpu;
-    if (g->card == to)
+    if (g->device == to)
         return TACHY_OK;
-    int err = keep ? segment_gpu_guide_settle(e) : TACHY_OK;
+    int err = keep ? segment_gpu_guide_sync(e) : TACHY_OK;
     if (err == TACHY_OK)
-        err = segment_gpu_settle(e);
+        err = segment_gpu_sync(e);
     if (err == TACHY_OK)
         err = take(e, to, (size_t)e->width * (size_t)e->height, keep);
     if (err == TACHY_OK)
@@ -228,9 +228,9 @@ int segment_gpu_eye_move(struct segment_eye *e, struct segment_card *to, bool ke
 void segment_gpu_eye_free(struct segment_eye *e)
 {
     struct segment_gpu_eye *g = e->gpu;
-    segment_gpu_settle(e); // what is being copied must have arrived before another gets the memory
+    segment_gpu_sync(e); // what is being copied must have arrived before another gets the memory
     if (g->piece)
-        put_piece(g->card->masks, g->piece);
+        put_piece(g->device->masks, g->piece);
     free(g);
     e->gpu = NULL;
     e->mask = e->guide = NULL;
@@ -252,8 +252,8 @@ int segment_gpu_eye_to_fetch(struct segment_eye *e, bool with_count, struct tach
 int segment_gpu_eye_count_from(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from)
 {
     struct segment_gpu_eye *g = e->gpu;
-    const struct tachy_cu *cu = g->card->gpu->device.cu;
-    *from = g->piece->miscounted ? 0 : *g->counted_host; // the card's only grows
+    const struct tachy_cu *cu = g->device->gpu->device.cu;
+    *from = g->piece->miscounted ? 0 : *g->counted_host; // the device's only grows
     if (!g->piece->miscounted)
         return TACHY_OK;
     int err = tachy_cu_check(cu, cu->fill_async(g->counted, 0, sizeof(*from), stream), log, "clearing a count");
@@ -270,20 +270,20 @@ void segment_gpu_eye_miscounts(struct segment_eye *e)
 // Records on a stream, whose context is current, what `done` is.
 static int record(struct segment_gpu_eye *g, cuda_stream stream, const struct tachy_log *log)
 {
-    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    const struct tachy_cu *cu = g->device->gpu->device.cu;
     int status = g->piece->done ? CUDA_OK : cu->event_create(&g->piece->done, CUDA_EVENT_ORDERS);
     g->flight = NULL;
     return tachy_cu_check(cu, status == CUDA_OK ? cu->event_record(g->piece->done, stream) : status, log, "an event");
 }
 
-static const struct tachy_log *log_of(const struct segment_gpu_eye *g) { return tachy_memory_log(g->card->masks->memory); }
+static const struct tachy_log *log_of(const struct segment_gpu_eye *g) { return tachy_memory_log(g->device->masks->memory); }
 
 // On the stream that made the mask, behind what else has been put there by now.
 static int fetch_late(struct segment_eye *e)
 {
     struct segment_gpu_eye *g = e->gpu;
     struct tachy_gpu_plane mask;
-    struct tachy_device *d = &g->card->gpu->device;
+    struct tachy_device *d = &g->device->gpu->device;
     int err = tachy_device_enter(d, log_of(g));
     if (err < 0)
         return err;
@@ -295,7 +295,7 @@ static int fetch_late(struct segment_eye *e)
     return err;
 }
 
-int segment_gpu_settle(struct segment_eye *e)
+int segment_gpu_sync(struct segment_eye *e)
 {
     struct segment_gpu_eye *g = e->gpu;
     if (!g || !g->pending)
@@ -305,7 +305,7 @@ int segment_gpu_settle(struct segment_eye *e)
     if (err < 0)
         return err;
     return g->flight ? segment_gpu_flight_wait(g->flight, g->part)
-                     : segment_gpu_event_wait(g->card->gpu, g->piece->done, log_of(g));
+                     : segment_gpu_event_wait(g->device->gpu, g->piece->done, log_of(g));
 }
 
 void segment_gpu_touched(struct segment_eye *e)
@@ -334,7 +334,7 @@ void segment_gpu_eye_flies(struct segment_eye *e, cuda_stream stream, struct seg
 int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
 {
     struct segment_gpu_eye *g = e->gpu;
-    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    const struct tachy_cu *cu = g->device->gpu->device.cu;
     size_t n = (size_t)e->width * (size_t)e->height;
     bool ordered = stream == g->by || (g->stale && (!g->guide || g->guide_stale));
     if (!ordered && g->flight) {
@@ -351,18 +351,18 @@ int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struc
     return tachy_cu_check(cu, status, log, "the mask's way to the GPU");
 }
 
-int segment_gpu_guide_settle(struct segment_eye *e)
+int segment_gpu_guide_sync(struct segment_eye *e)
 {
     struct segment_gpu_eye *g = e->gpu;
     if (!g || !g->guide || g->guide_stale)
         return TACHY_OK;
-    int err = segment_gpu_settle(e);
+    int err = segment_gpu_sync(e);
     if (err == TACHY_OK)
-        err = tachy_device_enter(&g->card->gpu->device, log_of(g));
+        err = tachy_device_enter(&g->device->gpu->device, log_of(g));
     if (err < 0)
         return err;
-    const struct tachy_cu *cu = g->card->gpu->device.cu;
+    const struct tachy_cu *cu = g->device->gpu->device.cu;
     err = tachy_cu_check(cu, cu->copy_to_host(e->guide, g->guide, (size_t)e->width * (size_t)e->height), log_of(g), "a copy");
-    tachy_device_leave(&g->card->gpu->device);
+    tachy_device_leave(&g->device->gpu->device);
     return err;
 }

@@ -2,16 +2,16 @@
 #include "base/memory.h"
 #include "cuda/gpu.h"
 #include "cuda/loader.h"
-#include "task/segment_cards.h"
+#include "task/segment_devices.h"
 #include "task/segment_gpu.h"
 
-// What the card has of an eye's mask. `host` of the piece is the eye's own `mask`.
+// What the device has of an eye's mask. `host` of the piece is the eye's own `mask`.
 struct segment_gpu_eye {
-    struct segment_card *card; // that the piece is of
+    struct segment_device *device; // that the piece is of
     struct segment_gpu_piece *piece;
     bool guided;               // a guide comes with the mask
     cuda_address mask, guide; // guide: 0 where nobody needs it
-    cuda_stream by;   // that makes them: mask and guide are on the card and, but for `unfetched`, the mask on the host
+    cuda_stream by;   // that makes them: mask and guide are on the device and, but for `unfetched`, the mask on the host
     struct segment_gpu_flight *flight; // when `part` of a worker's flight is done, whose stream `by` is; NULL: when the
     uint64_t part;                     // piece's event is
     cuda_address counted;   // uint32_t: pixels that its composites counted, which grow; of eye 0
@@ -34,7 +34,7 @@ int segment_gpu_eye_to_fetch(struct segment_eye *e, bool with_count, struct tach
 int segment_gpu_eye_count_from(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from);
 // A composite failed, which may have been counted or not: the next one begins anew.
 void segment_gpu_eye_miscounts(struct segment_eye *e);
-// What is queued on `stream` from here on finds the eye's mask and guide on the card. The device's context
+// What is queued on `stream` from here on finds the eye's mask and guide on the device. The device's context
 // is current to the thread.
 int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log);
 
@@ -46,7 +46,7 @@ int segment_gpu_masks_open(struct segment_gpu_masks **out, struct tachy_memory *
 // Every piece must have been put back.
 void segment_gpu_masks_close(struct segment_gpu_masks **m);
 
-// The eye's memory becomes that of another card; nothing where it is there already. `keep`: with what is
+// The eye's memory becomes that of another device; nothing where it is there already. `keep`: with what is
 // in it, which the host's mask and guide then say, once the host has waited for them; else they are about
 // to be written.
-int segment_gpu_eye_move(struct segment_eye *e, struct segment_card *to, bool keep);
+int segment_gpu_eye_move(struct segment_eye *e, struct segment_device *to, bool keep);

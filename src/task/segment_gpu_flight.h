@@ -19,11 +19,11 @@ int segment_gpu_flight_keep(struct segment_gpu_flight *f, tachy_frame *frame);
 int segment_gpu_flight_kept(const struct segment_gpu_flight *f);
 // What has been queued since the mark before is one part, *number, which somebody will wait for; NULL: nobody, so
 // frames of parts that are done go back. Where very many parts are not done, the oldest is waited for.
-// TACHY_ERR_EXTERNAL, logged: the card failed, now or earlier.
+// TACHY_ERR_EXTERNAL, logged: the device failed, now or earlier.
 int segment_gpu_flight_mark(struct segment_gpu_flight *f, uint64_t *number);
 // Frames of parts that are done go back, where they are more than a few. The thread that adds.
 void segment_gpu_flight_tidy(struct segment_gpu_flight *f);
-// What `stream`, of the same card, does from here on comes after the part. Any thread that knows of the mark.
+// What `stream`, of the same device, does from here on comes after the part. Any thread that knows of the mark.
 int segment_gpu_flight_follow(struct segment_gpu_flight *f, uint64_t number, cuda_stream stream);
 // Waits until a part is done, in naps of up to half a millisecond. Any thread. Errors as above.
 int segment_gpu_flight_wait(struct segment_gpu_flight *f, uint64_t number);

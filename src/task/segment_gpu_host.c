@@ -1,6 +1,6 @@
 #include "task/segment_gpu_priv.h"
 
-// Where a card's worker waits for the host: a model that runs there, and who looks at the model's tensors.
+// Where a device's worker waits for the host: a model that runs there, and who looks at the model's tensors.
 
 int segment_gpu_fetch_input(struct segment_gpu_worker *g, void *to)
 {
@@ -49,5 +49,5 @@ int segment_gpu_fetch_tensors(struct segment_worker *w)
     if (err == TACHY_OK)
         err = segment_gpu_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
     tachy_device_leave(&g->gpu->device);
-    return err == TACHY_OK && g->made ? segment_gpu_settle(g->made) : err;
+    return err == TACHY_OK && g->made ? segment_gpu_sync(g->made) : err;
 }

@@ -1,7 +1,7 @@
 #include "task/segment_gpu_priv.h"
 
 // The steps' kernels alone, for the light ratio: what a worker queues for the items that it takes at once, without
-// the copies between host and card and without what it keeps for later.
+// the copies between host and device and without what it keeps for later.
 
 enum { MOST = SEGMENT_GPU_GROUP };
 

@@ -2,8 +2,8 @@
 
 #include "engine/engine_ops.h"
 
-// A model that runs on the cards. On each its engines work on one stream for all workers; a worker's stream and that
-// one wait for each other by events, the thread for neither. One run at a time is queued on a card: a provider that
+// A model that runs on the devices. On each its engines work on one stream for all workers; a worker's stream and that
+// one wait for each other by events, the thread for neither. One run at a time is queued on a device: a provider that
 // is asked by several threads at once makes them wait in turn all the same, and takes longer for it.
 
 // 0: the driver does not say.
@@ -31,8 +31,8 @@ int segment_gpu_model_open(tachy_task *t, struct segment *s)
 int segment_gpu_model_spread(tachy_task *t, struct segment *s)
 {
     const struct segment_net *net = &s->net[SEGMENT_FULL];
-    for (int i = 0; i < s->nb_cards && s->model_gpu[i] && tachy_engine_on_device(net->first); i++) {
-        struct segment_card *c = &s->cards[i];
+    for (int i = 0; i < s->nb_devices && s->model_gpu[i] && tachy_engine_on_device(net->first); i++) {
+        struct segment_device *c = &s->devices[i];
         int err = i ? segment_open_engine(t, net, 1, i, &c->first) : TACHY_OK;
         if (err < 0)
             return tachy_fail(t->log, err, "--gpus: the model cannot be opened on GPU %d; leave that out",
@@ -53,17 +53,17 @@ int segment_gpu_model_engine(struct segment_gpu_worker *g, int i)
 {
     const struct segment_engine *e = &g->w->size[i];
     struct segment_gpu_size *size = &g->size[i];
-    int card = (int)(g->card - g->w->s->cards);
+    int device = (int)(g->device - g->w->s->devices);
     size->engine = e->engine;
-    if (!card || !tachy_engine_on_device(e->engine) || !tachy_engine_stream(e->engine))
+    if (!device || !tachy_engine_on_device(e->engine) || !tachy_engine_stream(e->engine))
         return TACHY_OK;
     if (i == SEGMENT_FULL) {
-        pthread_mutex_lock(&g->card->running);
-        size->own_engine = g->card->first;
-        g->card->first = NULL;
-        pthread_mutex_unlock(&g->card->running);
+        pthread_mutex_lock(&g->device->running);
+        size->own_engine = g->device->first;
+        g->device->first = NULL;
+        pthread_mutex_unlock(&g->device->running);
     }
-    int err = size->own_engine ? TACHY_OK : segment_open_engine(g->w->task, e->net, 1, card, &size->own_engine);
+    int err = size->own_engine ? TACHY_OK : segment_open_engine(g->w->task, e->net, 1, device, &size->own_engine);
     size->engine = size->own_engine;
     return err;
 }
@@ -89,7 +89,7 @@ void segment_gpu_run_models(struct segment_gpu_worker *g, const int at[], int n,
     cuda_stream stream = tachy_engine_stream(g->size[g->w->last].engine);
     int all = TACHY_OK;
     if (stream) {
-        pthread_mutex_lock(&g->card->running);
+        pthread_mutex_lock(&g->device->running);
         all = segment_gpu_follow(g, stream, g->stream);
     }
     for (int i = 0; i < n; i++)
@@ -99,5 +99,5 @@ void segment_gpu_run_models(struct segment_gpu_worker *g, const int at[], int n,
     all = all < 0 ? all : segment_gpu_follow(g, g->stream, stream); // also behind those of a run that failed
     for (int i = 0; i < n; i++)
         err[i] = err[i] < 0 ? err[i] : all;
-    pthread_mutex_unlock(&g->card->running);
+    pthread_mutex_unlock(&g->device->running);
 }

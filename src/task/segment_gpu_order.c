@@ -21,7 +21,7 @@ struct segment_gpu_order {
         tachy_frame_pool *pool, *raw; // raw: of pictures that are fitted there
         tachy_fit_cuda *fit;
         tachy_frame *host, *there; // the last one that was composited there, and its copy
-    } background[TACHY_MAX_GPUS]; // a card
+    } background[TACHY_MAX_GPUS]; // a device
 };
 
 static int failed(struct segment_gpu_order *o, int status, const char *what)
@@ -85,7 +85,7 @@ static int ensure_smooth(struct segment_gpu_order *o, int eye, int width, int he
     int err = e->smooth ? failed(o, o->cu->stream_wait(o->stream), "waiting for a stream") : TACHY_OK;
     tachy_smooth_cuda_close(&e->smooth);
     struct tachy_smooth_cuda_params p = {.width = width, .height = height, .strength = o->s->smooth,
-                                         .memory = o->s->memory, .place = o->s->cards[0].place, .cu = o->cu, .log = o->task->log};
+                                         .memory = o->s->memory, .mem = o->s->devices[0].mem, .cu = o->cu, .log = o->task->log};
     e->width = width;
     e->height = height;
     return err < 0 ? err : tachy_smooth_cuda_open(&e->smooth, &p);
@@ -94,7 +94,7 @@ static int ensure_smooth(struct segment_gpu_order *o, int eye, int width, int he
 static int smooth(struct segment_gpu_order *o, struct segment_eye *e, int eye, bool anew)
 {
     size_t n = (size_t)e->width * (size_t)e->height;
-    int err = segment_gpu_eye_move(e, &o->s->cards[0], true); // the state is there
+    int err = segment_gpu_eye_move(e, &o->s->devices[0], true); // the state is there
     if (err < 0)
         return err; // it is where it was, and nothing was queued
     err = ensure_smooth(o, eye, e->width, e->height);
@@ -163,20 +163,20 @@ bool segment_gpu_order_fits(const struct segment *s, const tachy_frame *f)
                                                   .color = in->color});
 }
 
-// A picture as it was decoded: it is copied to the card, and brought to the stream's format and size there.
-static int fit_background(struct segment_gpu_order *o, const struct segment_card *c, struct order_background *b)
+// A picture as it was decoded: it is copied to the device, and brought to the stream's format and size there.
+static int fit_background(struct segment_gpu_order *o, const struct segment_device *c, struct order_background *b)
 {
     const tachy_frame *host = b->host;
     tachy_frame *raw = NULL;
     int err = TACHY_OK;
     if (!b->fit)
-        err = tachy_fit_cuda_open(&b->fit, &(struct tachy_fit_cuda_params){.memory = o->s->memory, .place = c->place,
+        err = tachy_fit_cuda_open(&b->fit, &(struct tachy_fit_cuda_params){.memory = o->s->memory, .mem = c->mem,
                                                                            .cu = o->cu, .log = o->task->log});
     if (err == TACHY_OK)
         err = tachy_frame_pool_get_like(&b->raw, c->gpu, o->s->memory, host, &raw);
     if (err < 0)
         return err;
-    cuda_stream stream = b->there->stream; // that of all frames of the card's pools, so of what `raw` is next
+    cuda_stream stream = b->there->stream; // that of all frames of the device's pools, so of what `raw` is next
     err = tachy_frame_copy_planes(raw, host, &c->gpu->device, stream, false, o->task->log);
     if (err == TACHY_OK)
         err = tachy_fit_cuda_run(b->fit, raw, b->there, stream);
@@ -184,7 +184,7 @@ static int fit_background(struct segment_gpu_order *o, const struct segment_card
     return err;
 }
 
-static int copy_background(struct segment_gpu_order *o, const struct segment_card *c, struct order_background *b)
+static int copy_background(struct segment_gpu_order *o, const struct segment_device *c, struct order_background *b)
 {
     const struct tachy_video_info *in = &o->s->in;
     const tachy_frame *host = b->host;
@@ -209,12 +209,12 @@ static int copy_background(struct segment_gpu_order *o, const struct segment_car
 int segment_gpu_order_background(struct segment_gpu_order *o, const struct tachy_item *item, tachy_frame *host,
                                  tachy_frame **out)
 {
-    struct segment_card *c;
+    struct segment_device *c;
     *out = NULL;
-    int err = segment_cards_of(o->s, o->task, item, &c);
+    int err = segment_devices_of(o->s, o->task, item, &c);
     if (err < 0)
         return err;
-    struct order_background *b = &o->background[c - o->s->cards];
+    struct order_background *b = &o->background[c - o->s->devices];
     if (host != b->host) {
         err = tachy_device_enter(&c->gpu->device, o->task->log);
         if (err < 0)

@@ -3,7 +3,7 @@
 #include "media/device.h"
 
 // Where composited pictures go: to surfaces of the encoder's GPU where there is one that reads them, else to
-// pinned memory of the host's. A surface is whole when its item is settled, before the encoder is given it, and
+// pinned memory of the host's. A surface is whole when its item is synchronised, before the encoder is given it, and
 // comes back to the pool when the encoder has read it, so neither waits for the other's stream.
 
 enum {
@@ -12,18 +12,18 @@ enum {
     MOST_OUT = 56,
 };
 
-static struct segment_card *card_of(const struct segment *s, int device)
+static struct segment_device *device_of(const struct segment *s, int device)
 {
-    for (int i = 0; i < s->nb_cards; i++)
-        if (s->cards[i].gpu->device.ordinal == device)
-            return &s->cards[i];
+    for (int i = 0; i < s->nb_devices; i++)
+        if (s->devices[i].gpu->device.ordinal == device)
+            return &s->devices[i];
     return NULL;
 }
 
 int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec)
 {
     struct segment *s = t->shared;
-    const struct segment_card *c = card_of(s, spec->device);
+    const struct segment_device *c = device_of(s, spec->device);
     bool grey = s->out.format == TACHY_PIX_GRAY8 && spec->format == TACHY_PIX_NV12;
     if (!c || !s->pool || s->composite.mode == TACHY_MODE_JSON || (spec->format != s->out.format && !grey) ||
         spec->width != s->out.width || spec->height != s->out.height)
@@ -36,7 +36,7 @@ int segment_gpu_surfaces(tachy_task *t, const struct tachy_surface_spec *spec)
     return err;
 }
 
-int segment_gpu_out_on(const struct segment *s, const struct segment_card *c, tachy_frame **out)
+int segment_gpu_out_on(const struct segment *s, const struct segment_device *c, tachy_frame **out)
 {
     bool there = s->surfaces && c->gpu->device.ordinal == s->surface.device &&
                  tachy_frame_pool_out(s->surfaces) < MOST_OUT;
@@ -55,7 +55,7 @@ static int fill_chroma(struct segment_gpu_worker *g, tachy_frame *surface)
 
 int segment_gpu_surface_for(struct segment_gpu_worker *g, tachy_frame *out, tachy_frame **own, tachy_frame **to)
 {
-    bool there = out->place == TACHY_DEVICE;
+    bool there = out->mem == TACHY_DEVICE;
     *own = NULL;
     int err = there ? fill_chroma(g, out) : tachy_frame_pool_get(g->surfaces, own);
     *to = there ? out : *own;

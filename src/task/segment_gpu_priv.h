@@ -4,7 +4,7 @@
 #include "postprocess/composite_cuda.h"
 #include "preprocess/preprocess_cuda.h"
 #include "profile/gpu.h"
-#include "task/segment_cards.h"
+#include "task/segment_devices.h"
 #include "task/segment_gpu_eye.h"
 #include "task/segment_gpu_flight.h"
 
@@ -17,12 +17,12 @@ enum {
 
 struct segment_gpu_size {
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
-    // On the card; `out` where the engine runs there. They are the first of segment_gpu_group() pictures each.
+    // On the device; `out` where the engine runs there. They are the first of segment_gpu_group() pictures each.
     struct tachy_tensor in, out;
     // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
     // stands in the place of the worker's own memory for it while a frame is run.
     struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
-    tachy_engine *engine;        // that runs there: the worker's, or of further cards its own
+    tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
     tachy_engine *own_engine;
     void *own_in;                // the host's input that pinned memory stands in for
     struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither
@@ -30,8 +30,8 @@ struct segment_gpu_size {
 
 struct segment_gpu_worker {
     struct segment_worker *w;
-    struct segment_card *card;
-    struct tachy_gpu *gpu; // of the card, a reference
+    struct segment_device *device;
+    struct tachy_gpu *gpu; // of the device, a reference
     const struct tachy_cu *cu;
     const struct tachy_cuda_kernels *kernels;
     cuda_stream stream;
@@ -81,7 +81,7 @@ static inline int segment_gpu_failed(struct segment_gpu_worker *g, int status, c
     return tachy_cu_check(g->cu, status, g->w->task->log, what);
 }
 
-// segment_gpu_model.c: queues the model of the worker's size, from the card's input to its output there.
+// segment_gpu_model.c: queues the model of the worker's size, from the device's input to its output there.
 int segment_gpu_run_model(struct segment_gpu_worker *g);
 // The same for n of the pictures there, err[i] of the picture at[i].
 void segment_gpu_run_models(struct segment_gpu_worker *g, const int at[], int n, int err[]);
@@ -92,13 +92,13 @@ static inline struct tachy_tensor segment_gpu_picture(const struct tachy_tensor 
     t.data = (uint8_t *)t.data + (size_t)at * tachy_tensor_bytes(first);
     return t;
 }
-// The engine of the worker's network `i` on the card; its own is to be closed also on failure.
+// The engine of the worker's network `i` on the device; its own is to be closed also on failure.
 int segment_gpu_model_engine(struct segment_gpu_worker *g, int i);
 
-// segment_gpu_state.c: the same from the eye's state on the card, where what comes out takes its place.
+// segment_gpu_state.c: the same from the eye's state on the device, where what comes out takes its place.
 int segment_gpu_state_run(struct segment_gpu_worker *g, struct segment_gpu_state *st, int eye);
 
-// Neighbours of a group that one card's part of the worker has in hand, of one network. An item alone is a group of one,
+// Neighbours of a group that one device's part of the worker has in hand, of one network. An item alone is a group of one,
 // and every item is alone where the host is waited for, in batches, and where the stream has states.
 struct segment_gpu_part {
     struct segment_gpu_worker *g;
@@ -116,7 +116,7 @@ static inline void segment_gpu_fail_all(const struct segment_gpu_part *p, int er
         p->err[i] = p->err[i] < 0 ? p->err[i] : err;
 }
 
-// segment_gpu.c: the item's frame on the card, where it is copied to if it is the host's. What is queued
+// segment_gpu.c: the item's frame on the device, where it is copied to if it is the host's. What is queued
 // from here on comes after it was written; frames of one decoder are followed once, since all of the part's were on its
 // stream before.
 int segment_gpu_frame_of(struct segment_gpu_part *p, struct tachy_item *item, const tachy_frame **out);
@@ -124,9 +124,9 @@ int segment_gpu_frame_of(struct segment_gpu_part *p, struct tachy_item *item, co
 int segment_gpu_follow(struct segment_gpu_worker *g, cuda_stream to, cuda_stream from);
 // The same of the worker's stream, once in a step.
 int segment_gpu_come_after(struct segment_gpu_part *p, cuda_stream from);
-// Queues the eye's preprocess, from the items' frames to the card's input of the worker's size.
+// Queues the eye's preprocess, from the items' frames to the device's input of the worker's size.
 void segment_gpu_queue_preprocess(struct segment_gpu_part *p);
-// Queues the masks of n of the items, of one form, into the memory of their eyes on the card: a launch for each row of
+// Queues the masks of n of the items, of one form, into the memory of their eyes on the device: a launch for each row of
 // them whose outputs lie next to each other. `at`: the picture's place in the output.
 int segment_gpu_queue_masks(struct segment_gpu_part *p, const int of[], int n, const struct tachy_placement *at);
 
@@ -143,14 +143,14 @@ int segment_gpu_laid(struct segment_gpu_part *p, const struct tachy_item *item, 
                      struct tachy_composite_cuda_item *of);
 // segment_gpu_out.c: what an item's picture is composited into: a surface where it is worked on beside the encoder,
 // else a frame of the host's.
-int segment_gpu_out_on(const struct segment *s, const struct segment_card *c, tachy_frame **out);
+int segment_gpu_out_on(const struct segment *s, const struct segment_device *c, tachy_frame **out);
 // What the kernels write for `out`, *to: itself where it is a surface, else one of the worker's, *own, which is the
 // caller's; NULL: it is not. Queues what the composite leaves of it.
 int segment_gpu_surface_for(struct segment_gpu_worker *g, tachy_frame *out, tachy_frame **own, tachy_frame **to);
 
-// segment_gpu_refine.c: queues the eye's guide, from the item's frame on the card.
+// segment_gpu_refine.c: queues the eye's guide, from the item's frame on the device.
 int segment_gpu_queue_guide(struct segment_gpu_worker *g, const struct tachy_item *item, const tachy_frame *f, int eye);
-// Queues the coefficients of the item's eyes, whose masks and guides are on the card already. They are good
+// Queues the coefficients of the item's eyes, whose masks and guides are on the device already. They are good
 // until the next item's.
 int segment_gpu_fit(struct segment_gpu_worker *g, const struct tachy_item *item,
                     struct tachy_refine refine[TACHY_MAX_EYES]);

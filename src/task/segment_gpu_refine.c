@@ -1,6 +1,6 @@
 #include "task/segment_gpu_priv.h"
 
-#include "cuda/places.h"
+#include "cuda/mem.h"
 #include "postprocess/refine_cuda.h"
 
 // Edge-guided upsampling on a GPU: the guide is made behind the mask, the coefficients where they are used.
@@ -9,7 +9,7 @@ static uint8_t *bytes(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 
 static int need(struct segment_gpu_worker *g, struct tachy_block *b, size_t size)
 {
-    struct tachy_gpu_scratch s = {g->w->task->memory, g->card->place, g->cu, g->stream, g->w->task->log};
+    struct tachy_gpu_scratch s = {g->w->task->memory, g->device->mem, g->cu, g->stream, g->w->task->log};
     return tachy_gpu_scratch_need(&s, b, size);
 }
 

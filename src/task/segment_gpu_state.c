@@ -2,13 +2,13 @@
 
 #include <stdlib.h>
 
-// What a recurrent model keeps of a stream where its engine runs on a card: as segment_state.c has it on the host.
+// What a recurrent model keeps of a stream where its engine runs on a device: as segment_state.c has it on the host.
 // Whoever reads or writes a state does so on the stream that the runs are queued on, so it waits for nothing.
 
 struct segment_gpu_state {
     tachy_task *task;
     const struct segment *s;
-    _Atomic(struct segment_card *) card; // whose memory it is in: that of the last frame
+    _Atomic(struct segment_device *) device; // whose memory it is in: that of the last frame
     const struct tachy_cu *cu;
     cuda_stream stream; // of the runs there
     struct tachy_block block;
@@ -27,23 +27,23 @@ static int failed(const struct segment_gpu_state *st, int status, const char *wh
 
 static size_t bytes_of(const struct segment_gpu_state *st, int i) { return tachy_tensor_bytes(&st->s->state[i].spec); }
 
-// Memory for all of it on the card, and where each state is there.
-static int place(struct segment_gpu_state *st, struct segment_card *card)
+// Memory for all of it on the device, and where each state is there.
+static int place(struct segment_gpu_state *st, struct segment_device *device)
 {
     size_t all = 0, at[TACHY_MAX_STATES];
     for (int i = 0; i < st->s->nb_states; i++) {
         at[i] = all;
         all += TACHY_ALIGN(bytes_of(st, i), (size_t)SEGMENT_GPU_ALIGN);
     }
-    atomic_fetch_add(&card->states, 1);
-    atomic_store(&st->card, card);
-    st->cu = card->gpu->device.cu;
-    st->stream = st->s->model_gpu[card - st->s->cards]->stream;
-    int err = tachy_memory_take(st->task->memory, &st->block, card->place, TACHY_MEMORY_TENSORS,
+    atomic_fetch_add(&device->states, 1);
+    atomic_store(&st->device, device);
+    st->cu = device->gpu->device.cu;
+    st->stream = st->s->model_gpu[device - st->s->devices]->stream;
+    int err = tachy_memory_take(st->task->memory, &st->block, device->mem, TACHY_MEMORY_TENSORS,
                                 2 * all * (size_t)st->eyes);
     if (err == TACHY_ERR_NOMEM)
         return tachy_fail(st->task->log, err, "GPU %d has no %zu bytes left for the model's states: close what else uses "
-                          "it, or use fewer workers", card->gpu->device.ordinal, 2 * all * (size_t)st->eyes);
+                          "it, or use fewer workers", device->gpu->device.ordinal, 2 * all * (size_t)st->eyes);
     if (err < 0)
         return err;
     cuda_address from = tachy_cu_address(st->block.data);
@@ -56,13 +56,13 @@ static int place(struct segment_gpu_state *st, struct segment_card *card)
     return TACHY_OK;
 }
 
-// The first of the cards that have the fewest streams' states.
-static struct segment_card *fewest(const struct segment *s)
+// The first of the devices that have the fewest streams' states.
+static struct segment_device *fewest(const struct segment *s)
 {
-    struct segment_card *best = s->cards;
-    for (int i = 1; i < s->nb_cards; i++)
-        if (atomic_load(&s->cards[i].states) < atomic_load(&best->states))
-            best = &s->cards[i];
+    struct segment_device *best = s->devices;
+    for (int i = 1; i < s->nb_devices; i++)
+        if (atomic_load(&s->devices[i].states) < atomic_load(&best->states))
+            best = &s->devices[i];
     return best;
 }
 
@@ -92,7 +92,7 @@ int segment_gpu_state_open(struct segment_gpu_state **out, tachy_task *t)
 
 static void leave(struct segment_gpu_state *st)
 {
-    struct segment_card *c = st->card;
+    struct segment_device *c = st->device;
     if (!c)
         return;
     if (st->block.data && tachy_device_enter(&c->gpu->device, NULL) == TACHY_OK) {
@@ -103,7 +103,7 @@ static void leave(struct segment_gpu_state *st)
     atomic_fetch_sub(&c->states, 1);
 }
 
-struct segment_card *segment_gpu_state_card(struct segment_gpu_state *st) { return st->card; }
+struct segment_device *segment_gpu_state_device(struct segment_gpu_state *st) { return st->device; }
 
 void segment_gpu_state_close(struct segment_gpu_state **state)
 {
@@ -137,7 +137,7 @@ int segment_gpu_state_save(struct segment_gpu_state *st, void *data)
 {
     const struct tachy_cu *cu = st->cu;
     char *to = data;
-    int err = tachy_device_enter(&st->card->gpu->device, st->task->log);
+    int err = tachy_device_enter(&st->device->gpu->device, st->task->log);
     if (err < 0)
         return err;
     for (int e = 0; e < st->eyes && err == TACHY_OK; e++) {
@@ -148,7 +148,7 @@ int segment_gpu_state_save(struct segment_gpu_state *st, void *data)
         }
     }
     int end = failed(st, cu->stream_wait(st->stream), "waiting for a stream");
-    tachy_device_leave(&st->card->gpu->device);
+    tachy_device_leave(&st->device->gpu->device);
     return err < 0 ? err : end;
 }
 
@@ -156,7 +156,7 @@ int segment_gpu_state_load(struct segment_gpu_state *st, const void *data)
 {
     const struct tachy_cu *cu = st->cu;
     const char *from = data;
-    int err = tachy_device_enter(&st->card->gpu->device, st->task->log);
+    int err = tachy_device_enter(&st->device->gpu->device, st->task->log);
     if (err < 0)
         return err;
     for (int e = 0; e < st->eyes && err == TACHY_OK; e++) {
@@ -167,12 +167,12 @@ int segment_gpu_state_load(struct segment_gpu_state *st, const void *data)
         }
     }
     int end = failed(st, cu->stream_wait(st->stream), "waiting for a stream");
-    tachy_device_leave(&st->card->gpu->device);
+    tachy_device_leave(&st->device->gpu->device);
     return err < 0 ? err : end;
 }
 
-// To the card that the next frame is on, by way of the host: a file's parts follow each other from card to card.
-static int move(struct segment_gpu_state *st, struct segment_card *to)
+// To the device that the next frame is on, by way of the host: a file's parts follow each other from device to device.
+static int move(struct segment_gpu_state *st, struct segment_device *to)
 {
     void *data = malloc(segment_state_bytes(st->s) * (size_t)st->eyes);
     int err = data ? segment_gpu_state_save(st, data) : TACHY_ERR_NOMEM;
@@ -190,7 +190,7 @@ int segment_gpu_state_run(struct segment_gpu_worker *g, struct segment_gpu_state
 {
     struct gpu_state_eye *e = &st->eye[eye];
     struct segment_gpu_size *size = &g->size[g->w->last];
-    int err = st->card == g->card ? TACHY_OK : move(st, g->card);
+    int err = st->device == g->device ? TACHY_OK : move(st, g->device);
     if (err == TACHY_OK)
         err = begin(st, e);
     for (int i = 0; i < st->s->nb_states; i++) {

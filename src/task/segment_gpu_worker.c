@@ -14,7 +14,7 @@ int segment_gpu_open(tachy_task *t, struct segment *s)
         tachy_msg(t->log, TACHY_LOG_INFO,
                   "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
                   "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
-    int err = segment_cards_open(t, s);
+    int err = segment_devices_open(t, s);
     return err < 0 ? err : segment_gpu_model_spread(t, s);
 }
 
@@ -29,10 +29,10 @@ int segment_gpu_start(tachy_task *t, struct segment *s)
     if (!tachy_composite_cuda_takes(&p, s->in.format))
         return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
                           "--device cuda does not take pictures of %s: use --device cpu", d ? d->name : "this format");
-    return segment_cards_start(t, s);
+    return segment_devices_start(t, s);
 }
 
-void segment_gpu_close(struct segment *s) { segment_cards_close(s); }
+void segment_gpu_close(struct segment *s) { segment_devices_close(s); }
 
 // ---- A worker
 
@@ -40,9 +40,9 @@ void segment_gpu_close(struct segment *s) { segment_cards_close(s); }
 static int tensors_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, struct tachy_block *b, int n)
 {
     size_t bytes = tachy_tensor_bytes(t) * (size_t)n;
-    t->place = TACHY_DEVICE;
+    t->mem = TACHY_DEVICE;
     t->device = g->gpu->device.ordinal;
-    int err = tachy_memory_take(g->w->task->memory, b, g->card->place, TACHY_MEMORY_TENSORS, bytes);
+    int err = tachy_memory_take(g->w->task->memory, b, g->device->mem, TACHY_MEMORY_TENSORS, bytes);
     t->data = b->data;
     if (err == TACHY_ERR_NOMEM)
         return tachy_fail(g->w->task->log, err, "GPU %d has no %zu bytes left for the model's tensors: close what else "
@@ -55,7 +55,7 @@ static int tensors_on_gpu(struct segment_gpu_worker *g, struct tachy_tensor *t, 
 
 static size_t rounded(const struct tachy_tensor *t) { return TACHY_ALIGN(tachy_tensor_bytes(t), (size_t)SEGMENT_GPU_ALIGN); }
 
-// All of an engine that runs on the card, in one block but for the picture and the mask, which are there.
+// All of an engine that runs on the device, in one block but for the picture and the mask, which are there.
 static int rest_on_gpu(struct segment_gpu_worker *g, const struct segment_tensors *t, struct segment_gpu_size *size)
 {
     struct tachy_tensor *rest[2 * TACHY_MAX_IO], whole = {.dtype = TACHY_U8, .rank = 1};
@@ -74,7 +74,7 @@ static int rest_on_gpu(struct segment_gpu_worker *g, const struct segment_tensor
     uint8_t *data = whole.data;
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         rest[i]->data = data;
-        rest[i]->place = TACHY_DEVICE;
+        rest[i]->mem = TACHY_DEVICE;
         rest[i]->device = whole.device;
         data += rounded(rest[i]);
     }
@@ -83,7 +83,7 @@ static int rest_on_gpu(struct segment_gpu_worker *g, const struct segment_tensor
     return err;
 }
 
-// The model's picture goes to the card's memory; the host's copy of it, for an engine that runs there,
+// The model's picture goes to the device's memory; the host's copy of it, for an engine that runs there,
 // is pinned.
 static int open_size(struct segment_gpu_worker *g, int i)
 {
@@ -111,8 +111,8 @@ static int open_size(struct segment_gpu_worker *g, int i)
     if (err < 0)
         return err;
     size->out.data = NULL;
-    if (g->card != g->w->s->cards)
-        return TACHY_OK; // the first card's serves all
+    if (g->device != g->w->s->devices)
+        return TACHY_OK; // the first device's serves all
     err = tachy_memory_take(g->w->task->memory, &size->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS,
                             tachy_tensor_bytes(&size->in));
     if (err == TACHY_ERR_NOMEM)
@@ -165,7 +165,7 @@ static int open_all(struct segment_gpu_worker *g)
         if (g->w->size[i].engine)
             err = open_size(g, i);
     struct tachy_composite_cuda_params cp = {
-        .composite = s->composite, .memory = g->w->task->memory, .place = g->card->place, .cu = g->cu};
+        .composite = s->composite, .memory = g->w->task->memory, .mem = g->device->mem, .cu = g->cu};
     bool json = s->composite.mode == TACHY_MODE_JSON; // the host writes its line from the alpha
     if (json)
         cp.composite.mode = TACHY_MODE_MASK;
@@ -178,15 +178,15 @@ static int open_all(struct segment_gpu_worker *g)
     return err;
 }
 
-int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_card *card)
+int segment_gpu_worker_open(struct segment_gpu_worker **out, struct segment_worker *w, struct segment_device *device)
 {
     struct segment_gpu_worker *g = calloc(1, sizeof(*g));
     *out = g;
     if (!g)
         return TACHY_ERR_NOMEM;
     g->w = w;
-    g->card = card;
-    g->gpu = tachy_gpu_ref(card->gpu);
+    g->device = device;
+    g->gpu = tachy_gpu_ref(device->gpu);
     g->cu = g->gpu->device.cu;
     g->kernels = tachy_cuda_kernels();
     int err = tachy_device_enter(&g->gpu->device, w->task->log);

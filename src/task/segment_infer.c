@@ -1,4 +1,4 @@
-#include "task/segment_cards.h"
+#include "task/segment_devices.h"
 #include "task/segment_stages.h"
 
 // The three stages of the network: preprocess, model, and the mask of what it says.
@@ -27,7 +27,7 @@ int segment_preprocess_start(struct tachy_stage *st, struct tachy_video_info *vi
     return err;
 }
 
-unsigned segment_preprocess_eases(struct tachy_stage *st) { return segment_eases(st->task); }
+unsigned segment_preprocess_degrade(struct tachy_stage *st) { return segment_degrade(st->task); }
 
 static int preprocess_apart(struct segment_worker *w, const struct tachy_piece *p)
 {
@@ -54,7 +54,7 @@ const struct tachy_stage_ops segment_stage_preprocess = {
     .open = segment_preprocess_open,
     .close = segment_preprocess_close,
     .start = segment_preprocess_start,
-    .eases = segment_preprocess_eases,
+    .degrade = segment_preprocess_degrade,
     .run = preprocess_run,
     .item_close = segment_item_close,
 };

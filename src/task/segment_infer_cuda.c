@@ -1,8 +1,8 @@
-#include "task/segment_cards.h"
+#include "task/segment_devices.h"
 #include "task/segment_gpu.h"
 #include "task/segment_stages.h"
 
-// The stages of the network where frames are on a card: queued there, for one item or several at once.
+// The stages of the network where frames are on a device: queued there, for one item or several at once.
 
 void segment_cuda_run(struct segment_worker *w, enum tachy_step step, const struct tachy_piece pieces[], int n, int err[])
 {
@@ -17,7 +17,7 @@ void segment_cuda_run(struct segment_worker *w, enum tachy_step step, const stru
 
 bool segment_cuda_load(struct tachy_stage *st, void *worker, bool computes, struct tachy_stage_load *l)
 {
-    l->device = &segment_card_pinned(segment_of(st))->gpu->device;
+    l->device = &segment_device_pinned(segment_of(st))->gpu->device;
     l->stream = worker ? segment_gpu_stream(worker) : l->stream;
     l->computes = computes;
     return true;
@@ -71,7 +71,7 @@ const struct tachy_stage_ops segment_stage_preprocess_cuda = {
     .open = segment_preprocess_open,
     .close = segment_preprocess_close,
     .start = preprocess_start,
-    .eases = segment_preprocess_eases,
+    .degrade = segment_preprocess_degrade,
     .run = preprocess_run,
     .item_close = segment_item_close,
     .load = preprocess_load,

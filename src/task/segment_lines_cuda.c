@@ -1,7 +1,7 @@
 #include "task/segment_gpu.h"
 #include "task/segment_stages.h"
 
-// Mode json on a card: it makes the alpha, which is waited for, and the host writes the line from that.
+// Mode json on a device: it makes the alpha, which is waited for, and the host writes the line from that.
 
 static int line(struct segment_worker *w, const struct tachy_piece *p)
 {

@@ -15,7 +15,7 @@ static int room_for(const struct segment *s, struct tachy_item *item, int eye, c
     struct segment_eye *e = eye_of(item, eye);
     int err = segment_ensure_eye(s, e, m->width, m->height);
     if (err == TACHY_OK)
-        err = segment_gpu_settle(e);
+        err = segment_gpu_sync(e);
     item->result.mask[eye] = *m;
     item->result.mask[eye].data = e->mask;
     return err;
@@ -25,9 +25,9 @@ int segment_copy(struct tachy_stage *st, struct tachy_item *to, const struct tac
 {
     const struct segment *s = st->task->shared;
     struct segment_eye *f = eye_of(from, eye), *t = eye_of(to, eye);
-    int err = f->mask ? segment_gpu_settle(f) : TACHY_ERR_STATE;
+    int err = f->mask ? segment_gpu_sync(f) : TACHY_ERR_STATE;
     if (err == TACHY_OK)
-        err = segment_gpu_guide_settle(f);
+        err = segment_gpu_guide_sync(f);
     if (err == TACHY_OK)
         err = room_for(s, to, eye, &from->result.mask[eye]);
     if (err < 0)

@@ -62,13 +62,13 @@ static int open_net(tachy_task *t, struct segment_net *net, const struct tachy_c
     return segment_open_engine(t, net, 1, 0, &net->first); // which tells what fails
 }
 
-unsigned segment_eases(tachy_task *t)
+unsigned segment_degrade(tachy_task *t)
 {
     struct segment *s = t->shared;
     struct segment_net *net = &s->net[SEGMENT_SMALL];
     const struct tachy_card *full = s->net[SEGMENT_FULL].card;
     if (net->card)
-        return 1u << TACHY_EASE_SMALL_INPUT;
+        return 1u << TACHY_DEGRADE_SMALL_INPUT;
     if (!*full->smaller && !full->smaller_width)
         return 0;
     if (open_net(t, net, full) < 0) {
@@ -79,5 +79,5 @@ unsigned segment_eases(tachy_task *t)
     tachy_msg(t->log, TACHY_LOG_VERBOSE, "live: %s %dx%d is held ready beside %s %dx%d",
               net->card->name, net->card->in.width, net->card->in.height, full->name, full->in.width,
               full->in.height);
-    return 1u << TACHY_EASE_SMALL_INPUT;
+    return 1u << TACHY_DEGRADE_SMALL_INPUT;
 }

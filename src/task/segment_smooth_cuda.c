@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-// Temporal smoothing on a card; the bytes of a saved state are those of the other form.
+// Temporal smoothing on a device; the bytes of a saved state are those of the other form.
 
 static int state_open(struct tachy_stage *st, void **state)
 {

@@ -1,7 +1,7 @@
 #pragma once
 #include "task/segment.h"
 
-// segment as a list of stages: each a file with its form for the CPU, and the form for a card in a second file of the same
+// segment as a list of stages: each a file with its form for the CPU, and the form for a device in a second file of the same
 // stem. A task has one of the two lists; no stage asks where it runs. The first stage has what all share (struct
 // segment); those that a worker runs share its engine, tables and buffers, which are the model's stage's.
 
@@ -12,7 +12,7 @@ extern const struct tachy_stage_ops segment_stage_model, segment_stage_model_cud
 extern const struct tachy_stage_ops segment_stage_mask, segment_stage_mask_cuda;
 extern const struct tachy_stage_ops segment_stage_smooth, segment_stage_smooth_cuda;
 extern const struct tachy_stage_ops segment_stage_background, segment_stage_background_cuda;
-extern const struct tachy_stage_ops segment_stage_refine; // a card's composite fits the edges itself
+extern const struct tachy_stage_ops segment_stage_refine; // a device's composite fits the edges itself
 extern const struct tachy_stage_ops segment_stage_composite, segment_stage_composite_cuda;
 extern const struct tachy_stage_ops segment_stage_lines, segment_stage_lines_cuda;
 
@@ -23,7 +23,7 @@ static inline struct segment *segment_of(const struct tachy_stage *st) { return 
 int segment_preprocess_open(struct tachy_stage *st, const tachy_settings *set);
 void segment_preprocess_close(struct tachy_stage *st);
 int segment_preprocess_start(struct tachy_stage *st, struct tachy_video_info *video);
-unsigned segment_preprocess_eases(struct tachy_stage *st);
+unsigned segment_preprocess_degrade(struct tachy_stage *st);
 
 int segment_model_open(struct tachy_stage *st, const tachy_settings *set);
 int segment_model_worker_open(struct tachy_stage *st, int batch, void **worker);
@@ -51,7 +51,7 @@ int segment_write_line(struct segment_worker *w, struct tachy_item *item, const 
 const struct tachy_refine *segment_refined(const struct segment *s, const struct tachy_item *item,
                                            struct tachy_refine r[TACHY_MAX_EYES]);
 
-// ---- segment_infer_cuda.c: what the stages on a card have in common
+// ---- segment_infer_cuda.c: what the stages on a device have in common
 
 // A step of the pieces, which are of one region.
 void segment_cuda_run(struct segment_worker *w, enum tachy_step step, const struct tachy_piece pieces[], int n, int err[]);

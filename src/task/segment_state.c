@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-// What a recurrent model keeps of a stream: for each eye and each state of the card two buffers, of
+// What a recurrent model keeps of a stream: for each eye and each state of the model's card two buffers, of
 // which the model reads one and writes the other; then they change places, and nothing is copied. Where the
-// engine runs on a card they are there, segment_gpu_state.c.
+// engine runs on a device they are there, segment_gpu_state.c.
 
 struct segment_state {
     const struct segment *s;

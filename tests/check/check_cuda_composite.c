@@ -2,7 +2,7 @@
 #include "check_picture.h"
 
 #include "base/base.h"
-#include "cuda/places.h"
+#include "cuda/mem.h"
 #include "postprocess/composite_cuda.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static void make(struct check *c, struct both *b, enum tachy_pix format, int w, 
 {
     check_picture(c, &b->host, format, w, h, random);
     b->gpu = b->host.f;
-    b->gpu.place = TACHY_DEVICE;
+    b->gpu.mem = TACHY_DEVICE;
     for (int i = 0; i < 4; i++) {
         b->memory[i] = b->host.memory[i] ? check_gpu_put(c, b->host.memory[i], b->host.size[i]) : 0;
         if (b->memory[i])
@@ -238,7 +238,7 @@ static void refuses(struct check *c, struct tachy_memory *m)
 {
     tachy_composite_cuda *t;
     struct tachy_composite_cuda_params p = {{.mode = TACHY_MODE_CUTOUT}, m, c->gpu->cu, TACHY_DEVICE};
-    tachy_frame f = {.format = TACHY_PIX_NV12, .width = 4, .height = 4, .place = TACHY_HOST};
+    tachy_frame f = {.format = TACHY_PIX_NV12, .width = 4, .height = 4, .mem = TACHY_HOST};
     struct tachy_result r = {0};
     struct tachy_composite_cuda_item it = {.in = &f, .result = &r};
     if (tachy_composite_cuda_open(&t, &p) < 0)
@@ -363,7 +363,7 @@ static void run(struct check *c)
 {
     struct tachy_memory *m;
     if (tachy_memory_open(&m, &(struct tachy_memory_params){0}) < 0 ||
-        tachy_gpu_places_open(m, &c->gpu->device, &(struct tachy_gpu_places_params){0}) < 0) {
+        tachy_gpu_mem_open(m, &c->gpu->device, &(struct tachy_gpu_mem_params){0}) < 0) {
         check_case(c, false, "memory of the GPU");
         return;
     }

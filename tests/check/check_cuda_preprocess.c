@@ -94,7 +94,7 @@ static void make_tensor(struct check *c, struct batch *b)
     int64_t plane = row * h + slack, image = (planar ? plane * ch : row * h) + slack;
     const int64_t shape[2][4] = {{b->n, h, w, ch}, {b->n, ch, h, w}};
     const int64_t stride[2][4] = {{image, row, ch, 1}, {image, plane, row, 1}};
-    b->t = (struct tachy_tensor){.dtype = p->dtype, .rank = 4, .place = TACHY_DEVICE, .device = 0};
+    b->t = (struct tachy_tensor){.dtype = p->dtype, .rank = 4, .mem = TACHY_DEVICE, .device = 0};
     memcpy(b->t.shape, shape[planar], sizeof(shape[0]));
     memcpy(b->t.stride, stride[planar], sizeof(stride[0]));
     const int64_t steps[4] = {image, planar ? plane : 1, row, planar ? 1 : ch};
@@ -336,7 +336,7 @@ static void launch(void *arg)
         }
         struct tachy_tensor out = {
             .data = (void *)(uintptr_t)(t->out + (cuda_address)((size_t)(first * b->eyes) * t->image)),
-            .dtype = b->dtype, .rank = 4, .place = TACHY_DEVICE,
+            .dtype = b->dtype, .rank = 4, .mem = TACHY_DEVICE,
             .shape = {n, planar ? 3 : b->side, b->side, planar ? b->side : 3}};
         int err = tachy_preprocess_gpu_run(t->g, pic, n, &out, NULL);
         if (err < 0)

@@ -66,7 +66,7 @@ static void one(struct check *c)
     cuda_address luma = check_gpu_put(c, f.memory[0], f.size[0]), m = check_gpu_put(c, mask, all);
     cuda_address g = check_gpu_poison(c, all), a = check_gpu_poison(c, all * 4), b = check_gpu_poison(c, all * 4);
     tachy_frame on_gpu = f.f;
-    on_gpu.place = TACHY_DEVICE;
+    on_gpu.mem = TACHY_DEVICE;
     on_gpu.data[0] = (const uint8_t *)(uintptr_t)(luma + (cuda_address)(f.f.data[0] - f.memory[0]));
     struct tachy_refine_cuda_eye eye[EYES];
     for (int i = 0; i < n; i++) {
@@ -117,7 +117,7 @@ static void bench(struct check *c)
         mine[i][3] = check_gpu_poison(c, 8 * SIDE * SIDE);
         float *fit = (float *)(uintptr_t)mine[i][3];
         on_gpu[i] = f.f;
-        on_gpu[i].place = TACHY_DEVICE;
+        on_gpu[i].mem = TACHY_DEVICE;
         on_gpu[i].data[0] = (const uint8_t *)(uintptr_t)mine[i][0];
         eye[i] = (struct tachy_refine_cuda_eye){
             .frame = &on_gpu[i], .region = {0, 0, W, H}, .guide = (uint8_t *)(uintptr_t)mine[i][2],

@@ -53,7 +53,7 @@ static void of_a_frame(struct check *c, const struct frames *f, const struct tac
 {
     struct tachy_signature_gpu *g = NULL;
     struct tachy_signature got;
-    tachy_frame frame = {.format = f->format, .width = f->w, .height = f->h, .place = TACHY_DEVICE,
+    tachy_frame frame = {.format = f->format, .width = f->w, .height = f->h, .mem = TACHY_DEVICE,
                          .data = {(const uint8_t *)(uintptr_t)f->frame[0].at}, .stride = {(ptrdiff_t)f->frame[0].stride},
                          .device = c->gpu->device.ordinal, .stream = c->gpu->stream};
     if (check_range(c, 0, 9))

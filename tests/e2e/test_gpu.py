@@ -28,7 +28,7 @@ class Gpu(Case):
     def setUpClass(cls):
         models("selfie")
 
-    def test_doctor_names_card_and_libraries(self):
+    def test_doctor_names_device_and_libraries(self):
         text = run("doctor", env=with_fakes(), check=False).stdout
         self.assertRegex(text, r"GPU +Fake GPU, driver .*CUDA 13.0, 16384 MiB")
         self.assertRegex(text, r"cupti +\S*libcupti\.so\.13")
@@ -53,7 +53,7 @@ class Gpu(Case):
         self.assertIn("the CUDA driver (libcuda.so.1) was not found", p.stderr)
 
     def test_where_the_model_runs_is_said(self):
-        # This build's kernels need a real card, which is asked for behind the model.
+        # This build's kernels need a real device, which is asked for behind the model.
         args = ["segment", SAMPLE, "--device", "cuda", "-f", "null", "-"]
         self.assertIn("the model stays on the CPU, because", run(*args, env=with_fakes(), check=False).stderr)
         p = run(*args, "--provider", "cpu", env=with_fakes(), check=False)
@@ -61,7 +61,7 @@ class Gpu(Case):
         p = run(*args, "--provider", "cuda-ort", env=with_fakes(), check=False)
         self.assertEqual(p.returncode, 1, p.stderr)
         self.assertIn("`pip download onnxruntime-gpu` has it", p.stderr)
-        # Without --device nothing is the card's.
+        # Without --device nothing is the device's.
         self.assertNotIn("CUDA", run("segment", SPEC, "--provider", "cpu", "-f", "null", "-", env=with_fakes()).stderr)
 
     def test_sensors_are_in_all_files(self):

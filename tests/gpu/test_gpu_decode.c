@@ -68,7 +68,7 @@ static int64_t differing(const tachy_frame *a, const tachy_frame *b)
 static bool check_frame(const char *clip, const tachy_frame *f, tachy_frame *g, bool on_gpu)
 {
     tachy_frame *host = NULL;
-    CHECK_INT(g->place, on_gpu ? TACHY_DEVICE : TACHY_HOST);
+    CHECK_INT(g->mem, on_gpu ? TACHY_DEVICE : TACHY_HOST);
     CHECK(!on_gpu || tachy_frame_need_host(g, NULL, "a test") == TACHY_ERR_UNSUPPORTED);
     CHECK_INT(tachy_frame_download(&host, g, &log_all), TACHY_OK);
     if (!host)
@@ -103,7 +103,7 @@ static int64_t compare(const char *clip, int decoders, int keep, bool on_gpu)
     CHECK(a && b);
     bool ok = a && b;
     if (ok)
-        CHECK_INT(tachy_source_info(b)->place, on_gpu ? TACHY_DEVICE : TACHY_HOST);
+        CHECK_INT(tachy_source_info(b)->mem, on_gpu ? TACHY_DEVICE : TACHY_HOST);
     while (ok && n < MOST) {
         ea = tachy_source_read(a, &wanted[nb]);
         eb = tachy_source_read(b, &kept[nb]);
@@ -178,9 +178,9 @@ TEST(falls_back)
     struct tachy_source_params p = {.on_gpu = true};
     tachy_source *s = open_clip("h264_422.mp4", p);
     tachy_frame *f = NULL;
-    CHECK(s && tachy_source_info(s)->place == TACHY_HOST);
+    CHECK(s && tachy_source_info(s)->mem == TACHY_HOST);
     CHECK(strstr(messages, "decoded on the CPU: "));
-    CHECK(s && tachy_source_read(s, &f) == TACHY_OK && f->place == TACHY_HOST);
+    CHECK(s && tachy_source_read(s, &f) == TACHY_OK && f->mem == TACHY_HOST);
     tachy_frame_unref(&f);
     tachy_source_close(&s);
     p.decode = TACHY_DECODE_NVDEC;
@@ -222,7 +222,7 @@ static int gpus_here(void)
     return tachy_cu_load(&cu, TACHY_LOG_VERBOSE, &log_all) == TACHY_OK && cu->device_count(&n) == CUDA_OK ? n : 0;
 }
 
-// One file over all cards: the same frames in the same order, and each card has its part.
+// One file over all devices: the same frames in the same order, and each device has its part.
 TEST(over_all_gpus)
 {
     int n = gpus_here();
@@ -244,7 +244,7 @@ TEST(over_all_gpus)
     nb_gpus = 0;
 }
 
-// Sources with one decoder each: the next one goes to the card that has the fewest.
+// Sources with one decoder each: the next one goes to the device that has the fewest.
 TEST(streams_are_dealt)
 {
     struct tachy_source_params p = {.on_gpu = true, .decode = TACHY_DECODE_NVDEC, .gpus = gpus, .nb_gpus = 2};

@@ -1,9 +1,9 @@
 #include "../unit/test.h"
 
 #include "base/clock.h"
-#include "cuda/places.h"
+#include "cuda/mem.h"
 
-// A real card's memory as places of the memory manager: what the driver says is free must agree with
+// A real device's memory as places of the memory manager: what the driver says is free must agree with
 // what was taken and given back, budgets hold, caches give way, and pinned memory is copied faster
 // than ordinary memory. Exit status 77 where there is no GPU.
 
@@ -29,12 +29,12 @@ static size_t free_bytes(void)
 
 static void open_places(struct tachy_memory **m, double fraction, double most)
 {
-    struct tachy_gpu_places_params p = {.fraction = fraction, .vram_most = most, .pinned = 256 * mib, .log = &log_errors};
+    struct tachy_gpu_mem_params p = {.fraction = fraction, .vram_most = most, .pinned = 256 * mib, .log = &log_errors};
     CHECK_INT(tachy_memory_open(m, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
-    CHECK_INT(tachy_gpu_places_open(*m, &device, &p), TACHY_OK);
+    CHECK_INT(tachy_gpu_mem_open(*m, &device, &p), TACHY_OK);
 }
 
-// Blocks of 64 MiB up to the budget of a hundredth of the card.
+// Blocks of 64 MiB up to the budget of a hundredth of the device.
 TEST(budget)
 {
     struct tachy_memory *m;
@@ -74,12 +74,12 @@ static size_t give_way(void *user, size_t want)
     return got;
 }
 
-// Others fill the card up to the mark of all programs together: as many idle blocks as need be give way.
+// Others fill the device up to the mark of all programs together: as many idle blocks as need be give way.
 TEST(high_water)
 {
     struct tachy_memory *m;
     struct blocks idle = {0};
-    struct tachy_cache cache = {.place = TACHY_DEVICE, .shrink = give_way, .user = &idle};
+    struct tachy_cache cache = {.mem = TACHY_DEVICE, .shrink = give_way, .user = &idle};
     struct tachy_block block = {0};
     cuda_address others = 0;
     CHECK_INT(tachy_device_enter(&device, &log_errors), TACHY_OK);
@@ -105,7 +105,7 @@ TEST(high_water)
     tachy_device_leave(&device);
 }
 
-// Seconds of the best of five copies to the card.
+// Seconds of the best of five copies to the device.
 static double copy_time(cuda_address to, const void *from, size_t bytes)
 {
     double best = 1e9;
@@ -121,23 +121,23 @@ static double copy_time(cuda_address to, const void *from, size_t bytes)
 TEST(pinned_copies)
 {
     struct tachy_memory *m;
-    struct tachy_block on_card = {0}, plain = {0}, pinned = {0};
+    struct tachy_block on_device = {0}, plain = {0}, pinned = {0};
     const size_t size = 128 * mib;
     open_places(&m, 0, 0);
     CHECK_INT(tachy_memory_take(m, &pinned, TACHY_PINNED, TACHY_MEMORY_FRAMES, size), TACHY_OK);
-    CHECK_INT(tachy_memory_take(m, &on_card, TACHY_DEVICE, TACHY_MEMORY_FRAMES, size), TACHY_OK);
+    CHECK_INT(tachy_memory_take(m, &on_device, TACHY_DEVICE, TACHY_MEMORY_FRAMES, size), TACHY_OK);
     CHECK_INT(tachy_memory_take(m, &plain, TACHY_HOST, TACHY_MEMORY_FRAMES, size), TACHY_OK);
     memset(pinned.data, 1, size);
     memset(plain.data, 1, size);
     CHECK_INT(tachy_device_enter(&device, &log_errors), TACHY_OK);
-    cuda_address to = (cuda_address)(uintptr_t)on_card.data;
+    cuda_address to = (cuda_address)(uintptr_t)on_device.data;
     double fast = copy_time(to, pinned.data, size), slow = copy_time(to, plain.data, size);
     tachy_device_leave(&device);
     printf("figure copy_pinned %.4g GB/s\n", (double)size / fast * 1e-9);
     printf("figure copy_pageable %.4g GB/s\n", (double)size / slow * 1e-9);
     CHECK(fast < slow);
     tachy_memory_give(m, &pinned);
-    tachy_memory_give(m, &on_card);
+    tachy_memory_give(m, &on_device);
     tachy_memory_give(m, &plain);
     tachy_memory_close(&m);
 }
@@ -150,6 +150,6 @@ static void open_device(void)
         SKIP("there is no GPU");
 }
 
-TEST(card) { open_device(); }
+TEST(opened) { open_device(); }
 
-TEST_MAIN(TEST_CASE(card), TEST_CASE(budget), TEST_CASE(high_water), TEST_CASE(pinned_copies))
+TEST_MAIN(TEST_CASE(opened), TEST_CASE(budget), TEST_CASE(high_water), TEST_CASE(pinned_copies))

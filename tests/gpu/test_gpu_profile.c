@@ -7,7 +7,7 @@
 #include <math.h>
 #include <unistd.h>
 
-// The GPU's side of the profiler on a real card: known work (matrix products through cuBLAS,
+// The GPU's side of the profiler on a real device: known work (matrix products through cuBLAS,
 // copies) measured by events, CUPTI, NVML and the host's clock, which must agree. Exit status 77
 // where there is no GPU. Figures go to standard output as lines "figure NAME VALUE UNIT".
 //
@@ -311,7 +311,7 @@ static int events_of(const char *cat, const char *name, double (*out)[2], int mo
 // figures say how far apart they really were.
 TEST(trace_and_clocks)
 {
-    enum { SLACK_US = 200 }; // CUPTI converts from the card's clock itself, which adds to ours
+    enum { SLACK_US = 200 }; // CUPTI converts from the device's clock itself, which adds to ours
     static double kernel[3 * MAX_PRODUCTS][2], span[MAX_PRODUCTS][2];
     char path[] = P_tmpdir "/tachy-gpu-trace-XXXXXX";
     close(mkstemp(path));

@@ -19,7 +19,7 @@ struct test_steps {
     int (*model)(void *worker, struct tachy_item *item, int region);
     int (*postprocess)(void *worker, struct tachy_item *item, int region);
     int (*composite)(void *worker, struct tachy_item *item);
-    int (*settle)(struct tachy_item *item);
+    int (*sync)(struct tachy_item *item);
     void (*item_close)(void *item);
 
     // A recurrent model, in the place of `model`.
@@ -235,7 +235,7 @@ static inline const struct tachy_stage_ops *test_table(const struct test_steps *
          .run = test_order, .state_open = test_order_state, .state_close = steps->order_close,
          .state_save = steps->order_save, .state_load = steps->order_load},
         {.name = "composite", .flags = TACHY_STAGE_WRITES, .step = TACHY_STEP_COMPOSITE, .open = test_open_member,
-         .start = test_start_composite, .run = test_stage_run, .settle = steps->settle, .load = test_load,
+         .start = test_start_composite, .run = test_stage_run, .sync = steps->sync, .load = test_load,
          .queue = test_queue},
     };
     if (!known) {

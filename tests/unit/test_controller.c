@@ -8,7 +8,7 @@
 
 #define S 1000000000ull
 enum { FPS = 60, HOUR = 3600 };
-static const unsigned every = (1u << TACHY_EASE_COUNT) - 1;
+static const unsigned every = (1u << TACHY_DEGRADE_COUNT) - 1;
 
 // A machine that needs load * factor[level] of the time that a frame has. What it cannot work on
 // misses, evenly spread.
@@ -22,7 +22,7 @@ struct machine {
     double level_seconds;
 };
 
-static const double factor[TACHY_EASE_COUNT + 1] = {1, 0.8, 0.45, 0.3, 0.25};
+static const double factor[TACHY_DEGRADE_COUNT + 1] = {1, 0.8, 0.45, 0.3, 0.25};
 
 static void machine_open(struct machine *m, unsigned steps)
 {
@@ -76,19 +76,19 @@ TEST(goes_down_as_far_as_needed)
     run(&m, 2.0, 2);
     CHECK_INT(m.c.level, 2);
     run(&m, 100, 3);
-    CHECK_INT(m.c.level, TACHY_EASE_COUNT);
+    CHECK_INT(m.c.level, TACHY_DEGRADE_COUNT);
     CHECK_INT(tachy_controller_bits(&m.c), every);
 }
 
 TEST(takes_declared_steps_only)
 {
     struct machine m;
-    machine_open(&m, 1u << TACHY_EASE_ALTERNATE | 1u << TACHY_EASE_SMALL_BATCH);
+    machine_open(&m, 1u << TACHY_DEGRADE_ALTERNATE | 1u << TACHY_DEGRADE_SMALL_BATCH);
     run(&m, 100, 10);
     CHECK_INT(m.c.level, 2);
-    CHECK(!tachy_controller_has(&m.c, TACHY_EASE_SIMILAR));
-    CHECK(tachy_controller_has(&m.c, TACHY_EASE_ALTERNATE));
-    CHECK(tachy_controller_has(&m.c, TACHY_EASE_SMALL_BATCH));
+    CHECK(!tachy_controller_has(&m.c, TACHY_DEGRADE_SIMILAR));
+    CHECK(tachy_controller_has(&m.c, TACHY_DEGRADE_ALTERNATE));
+    CHECK(tachy_controller_has(&m.c, TACHY_DEGRADE_SMALL_BATCH));
     machine_open(&m, 0);
     run(&m, 100, 10);
     CHECK_INT(m.c.level, 0);
@@ -134,7 +134,7 @@ TEST(returns_to_the_top_when_load_falls)
         run(&m, load, 600);
         CHECK(m.c.level > 0);
         // No step is held for longer than the longest hold time.
-        run(&m, 0.7, 60 * TACHY_EASE_COUNT + 10);
+        run(&m, 0.7, 60 * TACHY_DEGRADE_COUNT + 10);
         CHECK_INT(m.c.level, 0);
         int changes = m.changes;
         run(&m, 0.7, 600);
@@ -166,14 +166,14 @@ TEST(counts_how_often_and_how_long)
     struct machine m;
     machine_open(&m, every);
     run(&m, 1.2, 100);
-    struct tachy_eased e[TACHY_EASE_COUNT];
+    struct tachy_degraded e[TACHY_DEGRADE_COUNT];
     tachy_controller_stats(&m.c, m.now, e);
     double sum = 0;
-    for (int i = 0; i < TACHY_EASE_COUNT; i++)
+    for (int i = 0; i < TACHY_DEGRADE_COUNT; i++)
         sum += e[i].seconds;
     CHECK(fabs(sum - m.level_seconds) < 0.05);
-    CHECK_INT(e[TACHY_EASE_SIMILAR].times, (m.changes + m.c.level) / 2);
-    CHECK_INT(e[TACHY_EASE_ALTERNATE].times, 0);
+    CHECK_INT(e[TACHY_DEGRADE_SIMILAR].times, (m.changes + m.c.level) / 2);
+    CHECK_INT(e[TACHY_DEGRADE_ALTERNATE].times, 0);
 }
 
 static char logged[4096];

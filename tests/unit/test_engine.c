@@ -53,9 +53,9 @@ TEST(null_pretends)
     CHECK_TEXT(said, "dense");
     a.stride[0] = 384, a.stride[1] = 128, a.stride[2] = 16;
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
-    a.place = TACHY_DEVICE; // which this one alone takes
+    a.mem = TACHY_DEVICE; // which this one alone takes
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_OK);
-    a.place = TACHY_HOST;
+    a.mem = TACHY_HOST;
     tachy_tensor_free(&a);
     CHECK_INT(tachy_engine_run(e, &a, &b), TACHY_ERR_INVAL);
     tachy_tensor_free(&b);
@@ -197,10 +197,10 @@ TEST(cpu_adds)
     // Two sets of buffers in turn: the bindings follow the addresses.
     struct tachy_tensor a[2] = {tensor(&in->spec, 1), tensor(&in->spec, 1)};
     struct tachy_tensor b[2] = {tensor(&out->spec, 1), tensor(&out->spec, 1)};
-    a[0].place = TACHY_DEVICE;
+    a[0].mem = TACHY_DEVICE;
     CHECK_INT(tachy_engine_run(e, a, b), TACHY_ERR_INVAL);
     CHECK_TEXT(said, "in host memory");
-    a[0].place = TACHY_HOST;
+    a[0].mem = TACHY_HOST;
     for (int run = 0; run < 6; run++) {
         struct tachy_tensor *x = &a[run % 2], *y = &b[run / 2 % 2];
         for (int i = 0; i < 6; i++)
@@ -236,7 +236,7 @@ TEST(tensors_are_bound_where_they_lie)
     float *x = a.data, *y[2] = {b[0].data, b[1].data};
     for (int i = 0; i < 6; i++)
         x[i] = (float)i;
-    a.place = b[0].place = TACHY_DEVICE;
+    a.mem = b[0].mem = TACHY_DEVICE;
     CHECK_INT(tachy_engine_run(e, &a, &b[0]), TACHY_ERR_INVAL);
     CHECK_INT(tachy_ort_engine_use_device(e, (void *)e->priv, "No such memory", 0), TACHY_ERR_INVAL);
     CHECK_TEXT(said, "cannot lie in GPU 0's memory");
@@ -250,7 +250,7 @@ TEST(tensors_are_bound_where_they_lie)
     CHECK(y[0][1] == 14);
     CHECK_INT(tachy_engine_run(e, &a, &b[1]), TACHY_OK); // an output on the host
     CHECK(y[1][1] == 14 && y[1][5] == 10);
-    a.place = b[0].place = TACHY_HOST;
+    a.mem = b[0].mem = TACHY_HOST;
     tachy_engine_close(&e);
     tachy_tensor_free(&a);
     tachy_tensor_free(&b[0]);

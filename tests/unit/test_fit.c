@@ -3,7 +3,7 @@
 #include "base/ycbcr.h"
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
-#include "cuda/places.h"
+#include "cuda/mem.h"
 #include "media/convert.h"
 #include "postprocess/fit_cuda.h"
 #include "ref/ref_resample.h"
@@ -127,8 +127,8 @@ static double part_of(int src, int n, int i, int k)
     double scale = (double)src / n;
     if (n <= src)
         return fmax(0, fmin(k + 1, (i + 1) * scale) - fmax(k, i * scale)) / scale;
-    double place = fmin(fmax((i + 0.5) * scale - 0.5, 0), src - 1);
-    return fmax(0, 1 - fabs(place - k));
+    double mem = fmin(fmax((i + 0.5) * scale - 0.5, 0), src - 1);
+    return fmax(0, 1 - fabs(mem - k));
 }
 
 // A component at another size.
@@ -250,7 +250,7 @@ static tachy_frame *on_gpu(const struct fit *c, const tachy_frame *from, struct 
 {
     tachy_fit_cuda *f = NULL;
     tachy_frame *to = NULL;
-    struct tachy_fit_cuda_params p = {.memory = m, .place = tachy_place_of_gpu(0), .cu = g->device.cu};
+    struct tachy_fit_cuda_params p = {.memory = m, .mem = tachy_mem_of_gpu(0), .cu = g->device.cu};
     struct tachy_frame_params size = {.format = c->to, .width = c->to_w, .height = c->to_h, .color = *c->to_color};
     CHECK_INT(tachy_frame_new(&to, &size), TACHY_OK);
     CHECK(tachy_fit_cuda_takes(from, to));
@@ -324,7 +324,7 @@ TEST(as_it_should_be)
         exit(1);
     }
     CHECK_INT(tachy_memory_open(&m, &(struct tachy_memory_params){0}), TACHY_OK);
-    CHECK_INT(tachy_gpu_places_open(m, &g->device, &(struct tachy_gpu_places_params){0}), TACHY_OK);
+    CHECK_INT(tachy_gpu_mem_open(m, &g->device, &(struct tachy_gpu_mem_params){0}), TACHY_OK);
     CHECK_INT(tachy_device_enter(&g->device, NULL), TACHY_OK);
     for (int i = 0; i < (int)TACHY_ARRAY_SIZE(fits); i++) {
         hold(i, false, &worst, m, g);

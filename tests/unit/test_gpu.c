@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "cuda/kernels.h"
 #include "cuda/nvtx.h"
-#include "cuda/places.h"
+#include "cuda/mem.h"
 #include "cuda/saturate.h"
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
@@ -216,7 +216,7 @@ TEST(sensors_over_time)
     CHECK(slowed > 0.03 && slowed < 0.18);
     CHECK(real(first, "clock_reasons_s", "power cap") == slowed);
     CHECK(real(first, "clock_reasons_s", "idle") > 0.03);
-    // What a card does not tell is absent, not zero.
+    // What a device does not tell is absent, not zero.
     json_t *second = json_object_get(json_array_get(devices, 1), "sensors");
     CHECK(!json_object_get(second, "power") && !json_object_get(second, "decoder"));
     CHECK(json_object_get(second, "memory"));
@@ -298,7 +298,7 @@ TEST(rates_are_measured_once)
     CHECK_INT(counts->gemms, gemms);
     CHECK(near(again.to_host_bps, r.to_host_bps, 1e-9));
     CHECK(near(again.copy_bps, r.copy_bps, 1e-9) && near(again.flops[0], r.flops[0], 1e-9));
-    struct tachy_device other = device; // another card, and the same with another driver
+    struct tachy_device other = device; // another device, and the same with another driver
     snprintf(other.name, sizeof(other.name), "Another GPU");
     CHECK(!tachy_gpu_rates_cached(&r, &other));
     other = device;
@@ -329,7 +329,7 @@ static int queue_apart(void *user, int lane)
     return l->left-- ? TACHY_OK : TACHY_ERR_EXTERNAL;
 }
 
-// All lanes need the same part of the card.
+// All lanes need the same part of the device.
 static int queue_shared(void *user, int lane)
 {
     struct lanes *l = user;
@@ -342,7 +342,7 @@ static int queue_shared(void *user, int lane)
     return TACHY_OK;
 }
 
-TEST(a_card_is_saturated_by_several_streams)
+TEST(a_device_is_saturated_by_several_streams)
 {
     struct lanes l = {.left = -1};
     open_device();
@@ -433,7 +433,7 @@ static size_t give_way(void *user, size_t want)
 }
 
 // The budget of this program, and of all programs together: a cache gives way for either.
-TEST(memory_on_the_card)
+TEST(memory_on_the_device)
 {
     struct {
         struct tachy_block block;
@@ -443,11 +443,11 @@ TEST(memory_on_the_card)
     const size_t gib = (size_t)1 << 30;
     open_device();
     CHECK_INT(tachy_memory_open(&cached.m, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
-    struct tachy_gpu_places_params p = {.fraction = 0.5, .vram_most = 0.75, .pinned = gib, .log = &log_errors};
+    struct tachy_gpu_mem_params p = {.fraction = 0.5, .vram_most = 0.75, .pinned = gib, .log = &log_errors};
     CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, gib), TACHY_ERR_UNSUPPORTED);
-    CHECK_INT(tachy_gpu_places_open(cached.m, &device, &p), TACHY_OK);
+    CHECK_INT(tachy_gpu_mem_open(cached.m, &device, &p), TACHY_OK);
     CHECK_INT(tachy_memory_take(cached.m, &cached.block, TACHY_DEVICE, TACHY_MEMORY_CACHE, 2 * gib), TACHY_OK);
-    struct tachy_cache c = {.place = TACHY_DEVICE, .shrink = give_way, .user = &cached};
+    struct tachy_cache c = {.mem = TACHY_DEVICE, .shrink = give_way, .user = &cached};
     tachy_memory_add_cache(cached.m, &c);
     CHECK_INT(tachy_memory_take(cached.m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, 7 * gib), TACHY_OK);
     CHECK(!cached.block.size); // 9 of 8 GiB
@@ -574,7 +574,7 @@ TEST(copies_have_lanes_of_their_own)
     CHECK_INT(counts->streams + counts->events, 0);
 }
 
-// Three seconds with a card whose clock runs 150 ppm fast: 450 us, were it not followed.
+// Three seconds with a device whose clock runs 150 ppm fast: 450 us, were it not followed.
 TEST(events_stay_on_the_clock)
 {
     tachy_profile *p = open_profile(false);
@@ -622,7 +622,7 @@ TEST(events_that_do_not_fit_are_dropped)
     CHECK_INT(real(json_object_get(o, "gpu"), "work", "dropped"), 6);
     json_decref(o);
     device.cu->stream_destroy(stream);
-    // A card in trouble is named once and no longer measured; the run itself finds out on its own.
+    // A device in trouble is named once and no longer measured; the run itself finds out on its own.
     t = open_timer(p, &stream, 4);
     messages = 0;
     CUDA(fake_cuda_fail, 719);
@@ -766,8 +766,8 @@ int main(void)
         TEST_CASE(sensors_over_time),
         TEST_CASE(no_sensors),
         TEST_CASE(rates_are_measured_once),
-        TEST_CASE(a_card_is_saturated_by_several_streams),
-        TEST_CASE(memory_on_the_card), TEST_CASE(events_time_two_streams),
+        TEST_CASE(a_device_is_saturated_by_several_streams),
+        TEST_CASE(memory_on_the_device), TEST_CASE(events_time_two_streams),
         TEST_CASE(copies_have_lanes_of_their_own), TEST_CASE(events_stay_on_the_clock),
         TEST_CASE(events_that_do_not_fit_are_dropped),
         TEST_CASE(kernels_and_copies),

@@ -20,7 +20,7 @@
 // run comes to an end, says what failed with the right code or goes on correctly, leaves nothing behind, and the next
 // one works. TACHY_FAULTS=all, or a job's name: each of its calls, with a line about each; else a sample.
 
-enum { W = 64, H = 32, FRAMES = 10, CLIP = 3, CARDS = 2, STREAMS = 2, HANGS_S = 60 };
+enum { W = 64, H = 32, FRAMES = 10, CLIP = 3, DEVICES = 2, STREAMS = 2, HANGS_S = 60 };
 
 // ---- The driver
 
@@ -116,7 +116,7 @@ bool tachy_engine_takes_stream(const char *name) { return name && !strcmp(name, 
 struct job {
     const char *name, *mode;
     bool on_gpu; // decoded frames are
-    int workers, cards; // 0: 1
+    int workers, devices; // 0: 1
     bool smooth, refine;
     const char *model, *provider, *behind; // NULL: tiny, null, a picture
     enum tachy_pix format;                 // 0: NV12
@@ -156,12 +156,12 @@ static tachy_settings *settings_of(const struct job *job)
 static uint8_t byte_of(int64_t id) { return (uint8_t)(id * STEP + 5); }
 
 static enum tachy_pix format_of(const struct job *job) { return TACHY_DEF(job->format, TACHY_PIX_NV12); }
-static int cards_of(const struct job *job) { return TACHY_MAX(job->cards, 1); }
+static int devices_of(const struct job *job) { return TACHY_MAX(job->devices, 1); }
 
 // The decoder's side, which no fault concerns.
 struct input {
-    struct tachy_gpu *gpu[CARDS];
-    tachy_frame_pool *pool[CARDS];
+    struct tachy_gpu *gpu[DEVICES];
+    tachy_frame_pool *pool[DEVICES];
     tachy_frame *frame[FRAMES];
 };
 
@@ -174,7 +174,7 @@ struct guest {
 static void open_input(struct input *in, const struct job *job)
 {
     *in = (struct input){0};
-    for (int i = 0; i < cards_of(job); i++) {
+    for (int i = 0; i < devices_of(job); i++) {
         CHECK_INT(tachy_gpu_open(&in->gpu[i], i, NULL, &to_here), TACHY_OK);
         struct tachy_gpu *g = job->on_gpu ? in->gpu[i] : NULL;
         CHECK_INT(tachy_frame_pool_open_gpu(&in->pool[i], g, format_of(job), W, H), TACHY_OK);
@@ -183,7 +183,7 @@ static void open_input(struct input *in, const struct job *job)
     }
     for (int64_t i = 0; i < FRAMES; i++) {
         tachy_frame *f = NULL;
-        CHECK_INT(tachy_frame_pool_get(in->pool[i / 2 % cards_of(job)], &f), TACHY_OK);
+        CHECK_INT(tachy_frame_pool_get(in->pool[i / 2 % devices_of(job)], &f), TACHY_OK);
         tachy_frame_writable(f, 0)[0] = byte_of(i);
         f->id = i;
         f->pts = i * 10;
@@ -195,7 +195,7 @@ static void close_input(struct input *in)
 {
     for (int i = 0; i < FRAMES; i++)
         tachy_frame_unref(&in->frame[i]);
-    for (int i = 0; i < CARDS; i++) {
+    for (int i = 0; i < DEVICES; i++) {
         tachy_frame_pool_close(&in->pool[i]);
         tachy_gpu_unref(&in->gpu[i]);
     }
@@ -244,7 +244,7 @@ static int run_guests(tachy_pipeline *p, tachy_task *t, const struct job *job, c
     struct guest g[STREAMS] = {0};
     int n = 0, err = TACHY_OK;
     struct tachy_video_info video = {.format = format_of(job), .width = W, .height = H, .time_base = {1, 250},
-                                     .fps = {25, 1}, .place = job->on_gpu ? TACHY_DEVICE : TACHY_HOST};
+                                     .fps = {25, 1}, .mem = job->on_gpu ? TACHY_DEVICE : TACHY_HOST};
     for (int i = 0; i < TACHY_MAX(job->streams, 1) && err == TACHY_OK; i++) {
         g[n].in = in;
         err = tachy_pipeline_join(p, &g[n].to, tachy_stream_params(.task = t, .input = video));
@@ -333,7 +333,7 @@ static int run(const struct job *job, int at, int status, int how, int *calls)
     const struct fake_cuda_counts before = *fake.count();
     errors = 0;
     first_error[0] = '\0';
-    fake.list(cards_of(job));
+    fake.list(devices_of(job));
     fake.one_by_one(job->one_by_one);
     runs = job->resume ? -1 : 0;
     open_input(&in, job);
@@ -502,7 +502,7 @@ TEST(models)
 {
     sweep(&(struct job){"a model on the GPU", "mask", .on_gpu = true, .workers = 2, .provider = "cuda-ort"});
     sweep(&(struct job){"a recurrent one", "cutout", .on_gpu = true, .workers = 2, .model = "counts", .provider = "cuda-ort"});
-    sweep(&(struct job){"a recurrent one on two cards", "mask", .on_gpu = true, .workers = 2, .cards = 2, .model = "counts",
+    sweep(&(struct job){"a recurrent one on two devices", "mask", .on_gpu = true, .workers = 2, .devices = 2, .model = "counts",
                         .provider = "cuda-ort"});
     sweep(&(struct job){"a model on the host", "cutout", .on_gpu = true, .provider = "openvino", .refine = true});
     sweep(&(struct job){"batches", "cutout", .on_gpu = true, .workers = 2, .provider = "openvino", .batch = 3});
@@ -511,7 +511,7 @@ TEST(models)
 TEST(pictures_behind)
 {
     sweep(&(struct job){"a picture behind", "replace", .on_gpu = true});
-    sweep(&(struct job){"a video behind", "replace", .on_gpu = true, .cards = 2, .behind = "behind.y4m"});
+    sweep(&(struct job){"a video behind", "replace", .on_gpu = true, .devices = 2, .behind = "behind.y4m"});
     sweep(&(struct job){"RGB", "replace", .smooth = true, .refine = true, .format = TACHY_PIX_RGB24});
     sweep(&(struct job){"RGB, blurred", "blur", .format = TACHY_PIX_RGB24});
 }
@@ -527,11 +527,11 @@ TEST(files)
         sweep(&(struct job){"an encoded run", "cutout", .file = "out.mp4", .encodes = true});
 }
 
-TEST(two_cards)
+TEST(two_devices)
 {
-    sweep(&(struct job){"two cards", "cutout", .on_gpu = true, .workers = 2, .cards = 2, .smooth = true,
+    sweep(&(struct job){"two devices", "cutout", .on_gpu = true, .workers = 2, .devices = 2, .smooth = true,
                         .refine = true});
-    sweep(&(struct job){"two cards, the host's frames", "cutout", .workers = 2, .cards = 2, .smooth = true, .refine = true});
+    sweep(&(struct job){"two devices, the host's frames", "cutout", .workers = 2, .devices = 2, .smooth = true, .refine = true});
 }
 
 static void write_grey(const char *name, const char *head, int n, int grey)
@@ -591,7 +591,7 @@ int main(void)
 {
     find_fake();
     static const struct test_case cases[] = {TEST_CASE(opens), TEST_CASE(masks), TEST_CASE(cutouts), TEST_CASE(two_streams), TEST_CASE(lines),
-                                             TEST_CASE(two_cards), TEST_CASE(files), TEST_CASE(models), TEST_CASE(pictures_behind),
+                                             TEST_CASE(two_devices), TEST_CASE(files), TEST_CASE(models), TEST_CASE(pictures_behind),
                                              TEST_CASE(beside_segment), TEST_CASE(cleans)};
     return test_run(cases, TACHY_ARRAY_SIZE(cases));
 }

@@ -20,7 +20,7 @@
 
 // Frames in a GPU's memory, over a driver without a GPU (fakes/), whose memory is the host's in
 // truth: so what was copied can be looked at. What is cropped is held against FFmpeg's own
-// cropping of the same picture. The real card: tests/gpu/test_gpu_decode.c.
+// cropping of the same picture. The real device: tests/gpu/test_gpu_decode.c.
 
 static char last_message[1024];
 static void on_message(void *user, enum tachy_log_level level, const char *msg)
@@ -68,7 +68,7 @@ TEST(download)
         tachy_frame_pool *pool;
         CHECK_INT(tachy_frame_pool_open_gpu(&pool, g, formats[k], 37, 21), TACHY_OK);
         tachy_frame *f = on_gpu(pool), *host = NULL;
-        CHECK_INT(f->place, TACHY_DEVICE);
+        CHECK_INT(f->mem, TACHY_DEVICE);
         CHECK(f->device == 0 && f->stream == g->stream && f->stride[0] % 256 == 0);
         f->id = 7;
         f->pts = 70;
@@ -81,7 +81,7 @@ TEST(download)
         CHECK_INT(tachy_frame_download(&host, f, &log_errors), TACHY_OK);
         tachy_frame_unref(&f);
         CHECK_INT(counts()->allocations + counts()->streams + counts()->contexts, 0);
-        CHECK(host->place == TACHY_HOST && host->id == 7 && host->pts == 70 && host->duration == 3 &&
+        CHECK(host->mem == TACHY_HOST && host->id == 7 && host->pts == 70 && host->duration == 3 &&
               host->key && host->discontinuity && host->color.matrix == 9);
         const struct tachy_pix_desc *d = tachy_pix_desc(host->format);
         int wrong = 0;
@@ -113,20 +113,20 @@ static void write_to_sink(const char *format, tachy_frame *f, int expected)
 // Frames of each place are taken there and given back there; the host's need no GPU, also where one is named.
 TEST(places)
 {
-    static const enum tachy_place places[] = {TACHY_HOST, TACHY_PINNED, TACHY_DEVICE};
+    static const enum tachy_mem places[] = {TACHY_HOST, TACHY_PINNED, TACHY_DEVICE};
     struct tachy_gpu *g = open_gpu();
     tachy_frame_pool *pool;
     tachy_frame *f;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(places); i++) {
         const int before = counts()->allocations;
-        CHECK_INT(tachy_frame_pool_open_place(&pool, g, places[i], TACHY_PIX_NV12, 64, 48), TACHY_OK);
+        CHECK_INT(tachy_frame_pool_open_mem(&pool, g, places[i], TACHY_PIX_NV12, 64, 48), TACHY_OK);
         CHECK_INT(tachy_frame_pool_get(pool, &f), TACHY_OK);
-        CHECK_INT(f->place, places[i]);
+        CHECK_INT(f->mem, places[i]);
         CHECK_INT(counts()->allocations, before + (places[i] != TACHY_HOST));
         tachy_frame_unref(&f);
         tachy_frame_pool_close(&pool);
         CHECK_INT(counts()->allocations, before);
-        int err = tachy_frame_pool_open_place(&pool, NULL, places[i], TACHY_PIX_NV12, 64, 48);
+        int err = tachy_frame_pool_open_mem(&pool, NULL, places[i], TACHY_PIX_NV12, 64, 48);
         CHECK_INT(err, i ? TACHY_ERR_INVAL : TACHY_OK);
         CHECK(!pool == (i > 0));
         tachy_frame_pool_close(&pool);
@@ -275,7 +275,7 @@ TEST(crops_are_ffmpegs)
         }
         tachy_frame *f = NULL;
         CHECK_INT(tachy_frame_from_av(&f, gpu), TACHY_OK);
-        CHECK(f->place == TACHY_DEVICE && f->device == 0 && f->stream == g->stream);
+        CHECK(f->mem == TACHY_DEVICE && f->device == 0 && f->stream == g->stream);
         CHECK_INT(f->format, deep ? TACHY_PIX_P010 : TACHY_PIX_NV12);
         CHECK_INT(f->width, cpu->width);
         CHECK_INT(f->height, cpu->height);
@@ -318,12 +318,12 @@ TEST(wrapped)
     tachy_frame *f = NULL;
     struct tachy_frame_params p = {.format = TACHY_PIX_GRAY8, .width = 64, .height = 32, .data = {pixels},
                                    .stride = {64}, .release = count_release, .user = &released,
-                                   .place = TACHY_PINNED};
+                                   .mem = TACHY_PINNED};
     CHECK_INT(tachy_frame_new(&f, &p), TACHY_OK);
-    CHECK_INT(f->place, TACHY_PINNED);
+    CHECK_INT(f->mem, TACHY_PINNED);
     CHECK_INT(tachy_frame_need_host(f, &log_errors, "a test"), TACHY_OK);
     tachy_frame_unref(&f);
-    p.place = TACHY_DEVICE;
+    p.mem = TACHY_DEVICE;
     p.device = 0;
     CHECK_INT(tachy_frame_new(&f, &p), TACHY_OK);
     CHECK_INT(tachy_frame_need_host(f, &log_errors, "a test"), TACHY_ERR_UNSUPPORTED);
@@ -331,7 +331,7 @@ TEST(wrapped)
     CHECK_INT(released, 2);
     p.stride[0] = -64;
     CHECK_INT(tachy_frame_new(&f, &p), TACHY_ERR_INVAL); // no copy of the GPU's goes upwards
-    struct tachy_frame_params none = {.format = TACHY_PIX_GRAY8, .width = 4, .height = 4, .place = TACHY_DEVICE};
+    struct tachy_frame_params none = {.format = TACHY_PIX_GRAY8, .width = 4, .height = 4, .mem = TACHY_DEVICE};
     CHECK_INT(tachy_frame_new(&f, &none), TACHY_ERR_INVAL); // pools allocate there
 }
 
@@ -356,8 +356,8 @@ static int open_source(const char *clip, struct tachy_source_params p)
     int err = tachy_source_open(&s, &p);
     if (err < 0)
         return err;
-    CHECK_INT(tachy_source_info(s)->place, TACHY_HOST);
-    CHECK(tachy_source_read(s, &f) == TACHY_OK && f->place == TACHY_HOST);
+    CHECK_INT(tachy_source_info(s)->mem, TACHY_HOST);
+    CHECK(tachy_source_read(s, &f) == TACHY_OK && f->mem == TACHY_HOST);
     tachy_frame_unref(&f);
     tachy_source_close(&s);
     return TACHY_OK;

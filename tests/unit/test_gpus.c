@@ -1,7 +1,7 @@
 #include "test.h"
 
 #include "base/base.h"
-#include "cuda/places.h"
+#include "cuda/mem.h"
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
 #include "task/segment_gpu_eye.h"
@@ -12,7 +12,7 @@
 #include <tachy/source.h>
 
 // Several GPUs for one job, over a driver that counts as many as the test says (fakes/): which are asked
-// for, who gets the next decoder, whose memory is whose, and masks that change cards. The work itself
+// for, who gets the next decoder, whose memory is whose, and masks that change devices. The work itself
 // needs real ones: tests/gpu/test_gpu_multi.c.
 
 static char last_message[1024];
@@ -158,17 +158,17 @@ TEST(decoders_go_to_the_least_loaded)
 static struct tachy_memory *memory_of(struct tachy_gpu *g[], int n)
 {
     struct tachy_memory *m;
-    struct tachy_gpu_places_params p = {.fraction = 0.25, .log = &log_errors};
+    struct tachy_gpu_mem_params p = {.fraction = 0.25, .log = &log_errors};
     CHECK_INT(tachy_memory_open(&m, &(struct tachy_memory_params){.log = &log_errors}), TACHY_OK);
     for (int i = 0; i < n; i++) {
         CHECK_INT(tachy_gpu_open(&g[i], i, NULL, &log_errors), TACHY_OK);
-        CHECK_INT(tachy_gpu_places_open(m, &g[i]->device, &p), TACHY_OK);
+        CHECK_INT(tachy_gpu_mem_open(m, &g[i]->device, &p), TACHY_OK);
     }
     return m;
 }
 
-// A card's blocks count against its own budget, and the places stay while the manager does.
-TEST(a_budget_a_card)
+// A device's blocks count against its own budget, and the places stay while the manager does.
+TEST(a_budget_a_device)
 {
     struct tachy_gpu *g[2];
     struct tachy_block a = {0}, b = {0}, c = {0}, d = {0};
@@ -176,18 +176,18 @@ TEST(a_budget_a_card)
     const size_t gib = (size_t)1 << 30;
     list(2);
     struct tachy_memory *m = memory_of(g, 2);
-    struct tachy_gpu_places_params again = {.fraction = 0.5};
-    CHECK_INT(tachy_gpu_places_open(m, &g[1]->device, &again), TACHY_OK); // another task's: nothing changes
+    struct tachy_gpu_mem_params again = {.fraction = 0.5};
+    CHECK_INT(tachy_gpu_mem_open(m, &g[1]->device, &again), TACHY_OK); // another task's: nothing changes
     for (int i = 0; i < 2; i++)
         tachy_gpu_unref(&g[i]);
-    CHECK_INT(tachy_memory_take(m, &a, tachy_place_of_gpu(0), TACHY_MEMORY_FRAMES, 3 * gib), TACHY_OK);
-    CHECK_INT(tachy_memory_take(m, &b, tachy_place_of_gpu(1), TACHY_MEMORY_FRAMES, 4 * gib), TACHY_OK);
-    CHECK_INT(tachy_memory_take(m, &c, tachy_place_of_gpu(1), TACHY_MEMORY_TENSORS, 1), TACHY_ERR_NOMEM);
+    CHECK_INT(tachy_memory_take(m, &a, tachy_mem_of_gpu(0), TACHY_MEMORY_FRAMES, 3 * gib), TACHY_OK);
+    CHECK_INT(tachy_memory_take(m, &b, tachy_mem_of_gpu(1), TACHY_MEMORY_FRAMES, 4 * gib), TACHY_OK);
+    CHECK_INT(tachy_memory_take(m, &c, tachy_mem_of_gpu(1), TACHY_MEMORY_TENSORS, 1), TACHY_ERR_NOMEM);
     CHECK(strstr(last_message, "of device 1 memory are taken"));
-    CHECK_INT(tachy_memory_take(m, &c, tachy_place_of_gpu(0), TACHY_MEMORY_TENSORS, gib), TACHY_OK);
+    CHECK_INT(tachy_memory_take(m, &c, tachy_mem_of_gpu(0), TACHY_MEMORY_TENSORS, gib), TACHY_OK);
     tachy_memory_read(m, &s);
-    CHECK(s.total[TACHY_DEVICE] == 4 * gib && s.total[tachy_place_of_gpu(1)] == 4 * gib);
-    CHECK_INT(tachy_memory_take(m, &d, tachy_place_of_gpu(2), TACHY_MEMORY_TENSORS, 1), TACHY_ERR_UNSUPPORTED);
+    CHECK(s.total[TACHY_DEVICE] == 4 * gib && s.total[tachy_mem_of_gpu(1)] == 4 * gib);
+    CHECK_INT(tachy_memory_take(m, &d, tachy_mem_of_gpu(2), TACHY_MEMORY_TENSORS, 1), TACHY_ERR_UNSUPPORTED);
     tachy_memory_give(m, &a);
     tachy_memory_give(m, &b);
     tachy_memory_give(m, &c);
@@ -202,7 +202,7 @@ TEST(a_budget_a_card)
 
 static void fail_push(int pushes) { ((__typeof__(fake_cuda_fail_push) *)driver("fake_cuda_fail_push"))(pushes); }
 
-// A card whose context cannot be made current any more ends who waits for its work.
+// A device whose context cannot be made current any more ends who waits for its work.
 TEST(lost_context_ends_a_wait)
 {
     struct tachy_gpu *g;
@@ -222,7 +222,7 @@ TEST(lost_context_ends_a_wait)
     CHECK_INT(counts()->events, 0);
 }
 
-// However far it comes, opening a card's places leaves nothing when it fails.
+// However far it comes, opening a device's places leaves nothing when it fails.
 TEST(places_that_fail_leave_nothing)
 {
     const struct tachy_cu *cu;
@@ -233,9 +233,9 @@ TEST(places_that_fail_leave_nothing)
     for (int pushes = 0; pushes < 3; pushes++) {
         CHECK_INT(tachy_memory_open(&m, &(struct tachy_memory_params){0}), TACHY_OK);
         fail_push(pushes);
-        CHECK_INT(tachy_gpu_places_open(m, &d, &(struct tachy_gpu_places_params){0}), TACHY_ERR_EXTERNAL);
+        CHECK_INT(tachy_gpu_mem_open(m, &d, &(struct tachy_gpu_mem_params){0}), TACHY_ERR_EXTERNAL);
         fail_push(-1);
-        CHECK(!tachy_memory_has_place(m, TACHY_DEVICE));
+        CHECK(!tachy_memory_has(m, TACHY_DEVICE));
         tachy_memory_close(&m);
         CHECK_INT(counts()->contexts, 0);
     }
@@ -243,40 +243,40 @@ TEST(places_that_fail_leave_nothing)
 
 // ---- Masks
 
-TEST(masks_change_cards)
+TEST(masks_change_devices)
 {
     struct tachy_gpu *g[2];
     list(2);
     struct tachy_memory *m = memory_of(g, 2);
-    struct segment_card cards[2] = {{.gpu = g[0], .place = tachy_place_of_gpu(0)},
-                                    {.gpu = g[1], .place = tachy_place_of_gpu(1)}};
-    const struct segment s = {.gpu = g[0], .cards = cards, .nb_cards = 2};
+    struct segment_device devices[2] = {{.gpu = g[0], .mem = tachy_mem_of_gpu(0)},
+                                    {.gpu = g[1], .mem = tachy_mem_of_gpu(1)}};
+    const struct segment s = {.gpu = g[0], .devices = devices, .nb_devices = 2};
     struct segment_eye e = {.width = 40, .height = 30};
     for (int i = 0; i < 2; i++)
-        CHECK_INT(segment_gpu_masks_open(&cards[i].masks, m, g[i]), TACHY_OK);
+        CHECK_INT(segment_gpu_masks_open(&devices[i].masks, m, g[i]), TACHY_OK);
     CHECK_INT(segment_gpu_ensure_eye(&s, &e, 1200), TACHY_OK);
-    CHECK(e.mask && e.gpu->card == &cards[0]);
+    CHECK(e.mask && e.gpu->device == &devices[0]);
     memset(e.mask, 77, 1200);
     const uint8_t *first = e.mask;
-    CHECK_INT(segment_gpu_eye_move(&e, &cards[0], true), TACHY_OK);
+    CHECK_INT(segment_gpu_eye_move(&e, &devices[0], true), TACHY_OK);
     CHECK(e.mask == first && !e.gpu->stale);
-    CHECK_INT(segment_gpu_eye_move(&e, &cards[1], true), TACHY_OK);
-    CHECK(e.mask != first && e.gpu->card == &cards[1] && e.gpu->stale); // the host's is the true one
+    CHECK_INT(segment_gpu_eye_move(&e, &devices[1], true), TACHY_OK);
+    CHECK(e.mask != first && e.gpu->device == &devices[1] && e.gpu->stale); // the host's is the true one
     for (int i = 0; i < 1200; i++)
         CHECK(e.mask[i] == 77);
-    CHECK_INT(segment_gpu_eye_move(&e, &cards[0], false), TACHY_OK);
-    CHECK(e.mask == first && e.gpu->card == &cards[0] && !e.gpu->stale); // the piece that was given back
+    CHECK_INT(segment_gpu_eye_move(&e, &devices[0], false), TACHY_OK);
+    CHECK(e.mask == first && e.gpu->device == &devices[0] && !e.gpu->stale); // the piece that was given back
     struct tachy_memory_stats before, after;
     tachy_memory_read(m, &before);
     for (int i = 0; i < 100; i++)
-        CHECK_INT(segment_gpu_eye_move(&e, &cards[i % 2], i % 3 == 0), TACHY_OK);
+        CHECK_INT(segment_gpu_eye_move(&e, &devices[i % 2], i % 3 == 0), TACHY_OK);
     tachy_memory_read(m, &after);
     CHECK(!memcmp(before.total, after.total, sizeof(before.total))); // nothing is taken anew
     segment_gpu_eye_free(&e);
     for (int i = 0; i < 2; i++)
-        segment_gpu_masks_close(&cards[i].masks);
+        segment_gpu_masks_close(&devices[i].masks);
     tachy_memory_read(m, &after);
-    CHECK(!after.total[tachy_place_of_gpu(0)] && !after.total[tachy_place_of_gpu(1)] && !after.total[TACHY_PINNED]);
+    CHECK(!after.total[tachy_mem_of_gpu(0)] && !after.total[tachy_mem_of_gpu(1)] && !after.total[TACHY_PINNED]);
     tachy_memory_close(&m);
     for (int i = 0; i < 2; i++)
         tachy_gpu_unref(&g[i]);
@@ -304,6 +304,6 @@ TEST(summary_names_them)
 }
 
 TEST_MAIN(TEST_CASE(lists), TEST_CASE(wrong_lists), TEST_CASE(both_options), TEST_CASE(source_refuses),
-          TEST_CASE(decoders_go_to_the_least_loaded), TEST_CASE(a_budget_a_card), TEST_CASE(masks_change_cards),
+          TEST_CASE(decoders_go_to_the_least_loaded), TEST_CASE(a_budget_a_device), TEST_CASE(masks_change_devices),
           TEST_CASE(lost_context_ends_a_wait), TEST_CASE(places_that_fail_leave_nothing),
           TEST_CASE(summary_names_them))

@@ -64,7 +64,7 @@ static bool load(tachy_task *t, void *worker, enum tachy_step step, const struct
     bool last = step == TACHY_STEP_COMPOSITE;
     *l = (struct tachy_stage_load){.device = &device, .stream = worker, .computes = true, .to_host = last ? 4e6 : 0,
                                    .to_device = last ? 1e6 : 0};
-    CHECK(item->in->place == TACHY_HOST);
+    CHECK(item->in->mem == TACHY_HOST);
     return true;
 }
 
@@ -114,7 +114,7 @@ static bool near(double v, double expected, double tolerance)
 
 static char dir[] = P_tmpdir "/tachy-light-test-XXXXXX";
 
-TEST(steps_of_a_card_are_measured_there)
+TEST(steps_of_a_device_are_measured_there)
 {
     struct tachy_light l = {0};
     struct tachy_light_times t;
@@ -247,26 +247,26 @@ TEST(the_busiest_resource_is_the_ratio)
     tachy_free(text);
 }
 
-// ---- Several cards
+// ---- Several devices
 
-// The second card takes three times as long for a composite, and gets every fourth frame.
-enum { CARDS = 2, EVERY = 4 };
-static struct tachy_device cards[CARDS];
+// The second device takes three times as long for a composite, and gets every fourth frame.
+enum { DEVICES = 2, EVERY = 4 };
+static struct tachy_device devices[DEVICES];
 static atomic_int worked;
 static tachy_task *spread_task;
 
 struct spread {
-    cuda_stream stream[CARDS];
-    int card; // of the frame that it has
+    cuda_stream stream[DEVICES];
+    int device; // of the frame that it has
 };
 
 static int spread_open(tachy_task *t, void **worker)
 {
     struct spread *w = *worker = calloc(1, sizeof(*w));
-    for (int i = 0; i < CARDS; i++) {
-        CHECK_INT(tachy_device_enter(&cards[i], NULL), TACHY_OK);
-        CHECK_INT(cards[i].cu->stream_create(&w->stream[i], CUDA_STREAM_OWN_ORDER), 0);
-        tachy_device_leave(&cards[i]);
+    for (int i = 0; i < DEVICES; i++) {
+        CHECK_INT(tachy_device_enter(&devices[i], NULL), TACHY_OK);
+        CHECK_INT(devices[i].cu->stream_create(&w->stream[i], CUDA_STREAM_OWN_ORDER), 0);
+        tachy_device_leave(&devices[i]);
     }
     return TACHY_OK;
 }
@@ -274,8 +274,8 @@ static int spread_open(tachy_task *t, void **worker)
 static void spread_close(void *worker)
 {
     struct spread *w = worker;
-    for (int i = 0; i < CARDS; i++)
-        cards[i].cu->stream_destroy(w->stream[i]);
+    for (int i = 0; i < DEVICES; i++)
+        devices[i].cu->stream_destroy(w->stream[i]);
     free(w);
 }
 
@@ -283,9 +283,9 @@ static int spread_preprocess(void *worker, struct tachy_item *item, int eye)
 {
     tachy_task *t = spread_task;
     int frame = t->pinned < 0 ? atomic_fetch_add(&worked, 1) : 0;
-    int card = ((struct spread *)worker)->card = t->pinned >= 0 ? t->pinned : frame % EVERY == EVERY - 1;
+    int at = ((struct spread *)worker)->device = t->pinned >= 0 ? t->pinned : frame % EVERY == EVERY - 1;
     if (t->pinned < 0)
-        atomic_fetch_add(&t->gpu[card].regions, 1);
+        atomic_fetch_add(&t->gpu[at].regions, 1);
     return TACHY_OK;
 }
 
@@ -295,7 +295,7 @@ static bool spread_load(tachy_task *t, void *worker, enum tachy_step step, const
     CHECK(t->pinned >= 0);
     if (step != TACHY_STEP_COMPOSITE)
         return false;
-    *l = (struct tachy_stage_load){.device = &cards[t->pinned], .stream = ((struct spread *)worker)->stream[t->pinned],
+    *l = (struct tachy_stage_load){.device = &devices[t->pinned], .stream = ((struct spread *)worker)->stream[t->pinned],
                                    .computes = true, .to_host = 4e6};
     return true;
 }
@@ -303,8 +303,8 @@ static bool spread_load(tachy_task *t, void *worker, enum tachy_step step, const
 static int spread_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n)
 {
     struct spread *w = worker;
-    CHECK(step == TACHY_STEP_COMPOSITE && w->card == spread_task->pinned && n == 1);
-    launch(w->stream[w->card], COMPOSITE_NS * (w->card ? 3 : 1));
+    CHECK(step == TACHY_STEP_COMPOSITE && w->device == spread_task->pinned && n == 1);
+    launch(w->stream[w->device], COMPOSITE_NS * (w->device ? 3 : 1));
     return TACHY_OK;
 }
 
@@ -316,8 +316,8 @@ static const struct test_steps spread_steps = {
 static int run_spread(struct tachy_summary *s, bool calibrate)
 {
     tachy_task *task = spread_task = test_task(&spread_steps, NULL, 0);
-    task->nb_gpus = CARDS;
-    for (int i = 0; i < CARDS; i++)
+    task->nb_gpus = DEVICES;
+    for (int i = 0; i < DEVICES; i++)
         task->gpu[i].ordinal = i;
     tachy_source *source;
     tachy_sink *sink;
@@ -332,17 +332,17 @@ static int run_spread(struct tachy_summary *s, bool calibrate)
     return err;
 }
 
-// Each card is measured by itself, and a run counts what each had of its frames; so does a later one by what was kept.
-TEST(each_card_is_measured)
+// Each device is measured by itself, and a run counts what each had of its frames; so does a later one by what was kept.
+TEST(each_device_is_measured)
 {
     const struct tachy_cu *cu;
     open_device();
-    list(CARDS);
+    list(DEVICES);
     CHECK_INT(tachy_cu_load(&cu, TACHY_LOG_ERR, NULL), TACHY_OK);
-    for (int i = 0; i < CARDS; i++) {
-        CHECK_INT(tachy_device_describe(&cards[i], cu, i, NULL), TACHY_OK);
-        CHECK_INT(tachy_device_enter(&cards[i], NULL), TACHY_OK);
-        tachy_device_leave(&cards[i]);
+    for (int i = 0; i < DEVICES; i++) {
+        CHECK_INT(tachy_device_describe(&devices[i], cu, i, NULL), TACHY_OK);
+        CHECK_INT(tachy_device_enter(&devices[i], NULL), TACHY_OK);
+        tachy_device_leave(&devices[i]);
     }
     for (int stored = 0; stored < 2; stored++) {
         struct tachy_summary s;
@@ -363,8 +363,8 @@ TEST(each_card_is_measured)
         CHECK(near(s.resources[TACHY_RESOURCE_CORES].light_ms,
                    0.75 * a[TACHY_RESOURCE_CORES].light_ms + 0.25 * b[TACHY_RESOURCE_CORES].light_ms, 1e-9));
     }
-    for (int i = 0; i < CARDS; i++)
-        tachy_device_close(&cards[i]);
+    for (int i = 0; i < DEVICES; i++)
+        tachy_device_close(&devices[i]);
     tachy_device_close(&device);
     list(1);
     char *path = tachy_asprintf("%s/light.json", dir);
@@ -372,7 +372,7 @@ TEST(each_card_is_measured)
     tachy_free(path);
 }
 
-// The encoder is one for all cards, whoever's frames they are.
+// The encoder is one for all devices, whoever's frames they are.
 TEST(an_encoder_is_shared)
 {
     struct tachy_light_times t[2] = {made, made};
@@ -395,8 +395,8 @@ TEST(an_encoder_is_shared)
     tachy_free(text);
 }
 
-// The card with the most to do, not the one whose frames cost the most.
-TEST(the_busiest_card_is_the_ratio)
+// The device with the most to do, not the one whose frames cost the most.
+TEST(the_busiest_device_is_the_ratio)
 {
     struct tachy_light_times t[2] = {made, made};
     struct tachy_summary s = {.fps = 2000, .cores = 16, .frames = 100, .nb_gpus = 2,
@@ -447,13 +447,13 @@ TEST(figures_are_kept_by_key)
 
 int main(void)
 {
-    static const struct test_case cases[] = {TEST_CASE(steps_of_a_card_are_measured_there),
+    static const struct test_case cases[] = {TEST_CASE(steps_of_a_device_are_measured_there),
                                              TEST_CASE(frames_of_a_group_are_measured_together),
                                              TEST_CASE(slow_steps_have_a_frame),
                                              TEST_CASE(the_busiest_resource_is_the_ratio),
-                                             TEST_CASE(each_card_is_measured),
+                                             TEST_CASE(each_device_is_measured),
                                              TEST_CASE(an_encoder_is_shared),
-                                             TEST_CASE(the_busiest_card_is_the_ratio),
+                                             TEST_CASE(the_busiest_device_is_the_ratio),
                                              TEST_CASE(figures_are_kept_by_key)};
     if (!mkdtemp(dir))
         return 1;

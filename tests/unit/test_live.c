@@ -70,7 +70,7 @@ TEST(a_mean_is_forgotten)
 
 static bool like(struct tachy_frame_skip *s, tachy_frame *f, bool anew, unsigned *eyes)
 {
-    unsigned may = 1u << TACHY_EASE_SIMILAR;
+    unsigned may = 1u << TACHY_DEGRADE_SIMILAR;
     unsigned reuse = tachy_frame_skip_look(s, f, may, anew);
     tachy_frame_skip_take(s, may, reuse);
     if (eyes)
@@ -203,7 +203,7 @@ TEST(each_eye_on_its_own)
 TEST(every_other_frame)
 {
     struct tachy_frame_skip s;
-    unsigned may = 1u << TACHY_EASE_ALTERNATE, taken = 0;
+    unsigned may = 1u << TACHY_DEGRADE_ALTERNATE, taken = 0;
     tachy_frame_skip_open(&s, 1, TACHY_STEREO_MONO, 0, NULL);
     tachy_frame *f = gray(64, 36, 0);
     for (int i = 0; i < 100; i++) {
@@ -412,8 +412,8 @@ TEST(steps_down_deliver_what_shedding_would_not)
     CHECK(m.worst <= 60 * MS);
     CHECK(m.written >= 58 * 600);
     CHECK(s.alternate > 290 * 60);
-    CHECK(s.eased[TACHY_EASE_ALTERNATE].times >= 1);
-    CHECK(s.eased[TACHY_EASE_ALTERNATE].seconds > 500);
+    CHECK(s.degraded[TACHY_DEGRADE_ALTERNATE].times >= 1);
+    CHECK(s.degraded[TACHY_DEGRADE_ALTERNATE].seconds > 500);
     sim_close(&m);
 }
 

@@ -331,9 +331,9 @@ TEST(a_deadline_makes_batches_smaller)
     j->value = apart; // nothing can be taken over
     run(j);
     CHECK_INT(j->pushed, j->pulled + tachy_live_shed(&j->stats));
-    CHECK_INT(j->stats.eased[TACHY_EASE_SMALL_BATCH].times, 1);
-    CHECK_INT(j->stats.easing, 1u << TACHY_EASE_SIMILAR | 1u << TACHY_EASE_ALTERNATE |
-                                   1u << TACHY_EASE_SMALL_BATCH);
+    CHECK_INT(j->stats.degraded[TACHY_DEGRADE_SMALL_BATCH].times, 1);
+    CHECK_INT(j->stats.degrading, 1u << TACHY_DEGRADE_SIMILAR | 1u << TACHY_DEGRADE_ALTERNATE |
+                                   1u << TACHY_DEGRADE_SMALL_BATCH);
 }
 
 static int alike(int i) { return 77; }
@@ -344,7 +344,7 @@ TEST(live_reuse_takes_real_results)
 {
     struct job *j = job(base);
     j->p = (struct tachy_live_params){
-        .mode = TACHY_RUN_LIVE, .max_latency_ms = 30, .frame_skip = true, .no_ease = true};
+        .mode = TACHY_RUN_LIVE, .max_latency_ms = 30, .frame_skip = true, .no_degrade = true};
     j->work_us = 5000;
     j->value = alike;
     j->anew_every = 50;

@@ -74,7 +74,7 @@ TEST(refuses_what_cannot_be)
     CHECK_INT(tachy_memory_take(m, &a, TACHY_DEVICE, TACHY_MEMORY_FRAMES, 64), TACHY_ERR_UNSUPPORTED);
     CHECK(strstr(n.last, "no device memory"));
     CHECK_INT(tachy_memory_take(m, &a, TACHY_HOST, TACHY_MEMORY_FRAMES, 0), TACHY_ERR_INVAL);
-    CHECK_INT(tachy_memory_take(m, &a, (enum tachy_place)TACHY_PLACES, TACHY_MEMORY_FRAMES, 1), TACHY_ERR_INVAL);
+    CHECK_INT(tachy_memory_take(m, &a, (enum tachy_mem)TACHY_MEM_KINDS, TACHY_MEMORY_FRAMES, 1), TACHY_ERR_INVAL);
     tachy_memory_close(&m);
     // A size that overflows the sum must not look small.
     m = open_with(100, &n, &log);
@@ -123,7 +123,7 @@ TEST(caches_give_way)
     struct notes n = {0};
     struct tachy_log log;
     struct box box = {.m = open_with(1000, &n, &log)};
-    struct tachy_cache cache = {.place = TACHY_HOST, .shrink = empty_box, .user = &box};
+    struct tachy_cache cache = {.mem = TACHY_HOST, .shrink = empty_box, .user = &box};
     tachy_memory_add_cache(box.m, &cache);
     for (int i = 0; i < 10; i++)
         CHECK_INT(tachy_memory_take(box.m, &box.blocks[i], TACHY_HOST, TACHY_MEMORY_CACHE, 100), TACHY_OK);
@@ -163,8 +163,8 @@ TEST(a_place_that_is_full)
     struct notes n = {0};
     struct tachy_log log;
     struct tachy_memory *m = open_with(0, &n, &log);
-    tachy_memory_set_place(m, TACHY_DEVICE,
-                           &(struct tachy_place_ops){.alloc = device_alloc, .free = device_free});
+    tachy_memory_set_ops(m, TACHY_DEVICE,
+                           &(struct tachy_mem_ops){.alloc = device_alloc, .free = device_free});
     struct tachy_block b[3] = {0};
     for (int i = 0; i < 3; i++)
         CHECK_INT(tachy_memory_take(m, &b[i], TACHY_DEVICE, TACHY_MEMORY_TENSORS, 64),

@@ -313,7 +313,7 @@ static void remove_one(const char *name)
     remove(path);
 }
 
-// It is the card's resource, not the cores', in the light ratio; surfaces are not copied to the host.
+// It is the device's resource, not the cores', in the light ratio; surfaces are not copied to the host.
 TEST(the_light_ratio_counts_it)
 {
     struct way way = {.name = "light.mp4", .format = "nv12", .calibrate = true};
@@ -562,9 +562,9 @@ TEST(turned_pictures)
     check_all_back();
 }
 
-TEST(the_card_fails)
+TEST(the_device_fails)
 {
-    const struct way way = {.name = "card.mp4", .format = "nv12"};
+    const struct way way = {.name = "device.mp4", .format = "nv12"};
     char path[160];
     anew();
     fail_cuda(700);
@@ -601,7 +601,7 @@ int main(void)
     static const struct test_case cases[] = {
         TEST_CASE(opens), TEST_CASE(surfaces_are_encoded_where_they_are), TEST_CASE(the_host_steps_in), TEST_CASE(ten_bits),
         TEST_CASE(there_is_none), TEST_CASE(it_fails_on_the_way), TEST_CASE(several_gpus), TEST_CASE(surfaces_stay_few),
-        TEST_CASE(in_parts), TEST_CASE(pictures_of_every_kind), TEST_CASE(turned_pictures), TEST_CASE(the_card_fails),
+        TEST_CASE(in_parts), TEST_CASE(pictures_of_every_kind), TEST_CASE(turned_pictures), TEST_CASE(the_device_fails),
         TEST_CASE(the_light_ratio_counts_it), TEST_CASE(cleans)};
     return test_run(cases, TACHY_ARRAY_SIZE(cases));
 }

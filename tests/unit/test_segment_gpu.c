@@ -14,7 +14,7 @@
 // segment on a GPU over a driver without one (fakes/) and kernels that only mark what they were given: every
 // picture comes out once, in order, made of its own frame; frames, events and memory go back, also after
 // failures and when closed in the middle; how many calls of the driver a frame takes. What the kernels
-// compute and whether the card is waited for where it must be: tests/gpu/run on a card.
+// compute and whether the device is waited for where it must be: tests/gpu/run on a device.
 
 enum { W = 64, H = 32 };
 
@@ -65,7 +65,7 @@ static void write_video(void)
     fclose(f);
 }
 
-static void write_card(void)
+static void write_device(void)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s/tiny.json", folder);
@@ -91,9 +91,9 @@ struct way {
     const char *mode;
     bool on_gpu; // decoded frames are
     int workers, lanes, frames, most;
-    int fail_at; // the card fails when this many have been pulled; -1: never
+    int fail_at; // the device fails when this many have been pulled; -1: never
     bool smooth, refine;
-    int cards; // that the run is spread over; 0: one, without a list of them
+    int devices; // that the run is spread over; 0: one, without a list of them
     enum tachy_pix format; // of the frames; 0: NV12
 };
 
@@ -111,7 +111,7 @@ static tachy_task *open_task(const struct way *way)
                                    {"segment.background", strcmp(way->mode, "replace") ? "black" : picture}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
-    if (way->cards)
+    if (way->devices)
         CHECK_INT(tachy_settings_set(set, "gpu.ids", "all", "test"), TACHY_OK);
     CHECK_INT(tachy_task_open(&t, "segment", set, &log_errors), TACHY_OK);
     tachy_settings_free(&set);
@@ -124,8 +124,8 @@ enum { CARDS = 3 };
 
 struct feed {
     tachy_stream *s;
-    tachy_frame_pool **pool; // one a card
-    int frames, lanes, lane, cards;
+    tachy_frame_pool **pool; // one a device
+    int frames, lanes, lane, devices;
 };
 
 static uint8_t byte_of(int64_t id) { return (uint8_t)(id * STEP + 5); }
@@ -135,7 +135,7 @@ static void *feed_main(void *arg)
     struct feed *f = arg;
     for (int64_t i = f->lane; i < f->frames; i += f->lanes) {
         tachy_frame *frame = NULL;
-        if (tachy_frame_pool_get(f->pool[i / 2 % f->cards], &frame) < 0)
+        if (tachy_frame_pool_get(f->pool[i / 2 % f->devices], &frame) < 0)
             break;
         tachy_frame_writable(frame, 0)[0] = byte_of(i);
         frame->id = i;
@@ -153,7 +153,7 @@ enum { LANES = 4 };
 static void check_picture(const struct way *way, int n, const tachy_frame *f)
 {
     int mask = way->smooth ? byte_of(n) : 200;
-    CHECK(f->id == n && f->pts == n * 10 && f->place == TACHY_PINNED);
+    CHECK(f->id == n && f->pts == n * 10 && f->mem == TACHY_PINNED);
     if (way->fail_at < 0)
         CHECK_INT(f->data[0][0], strcmp(way->mode, "mask") ? byte_of(n) : mask);
 }
@@ -192,15 +192,15 @@ static int pull_all(tachy_stream *s, const struct way *way, int *end)
     return n;
 }
 
-// Frames that were on a card are worked on there, all of them once.
+// Frames that were on a device are worked on there, all of them once.
 static void check_shares(const tachy_task *t, const struct way *way)
 {
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
-    int cards = TACHY_MAX(way->cards, 1), all = 0;
-    CHECK_INT(tachy_task_gpus(t, share), cards);
-    for (int i = 0; i < cards; i++) {
+    int devices = TACHY_MAX(way->devices, 1), all = 0;
+    CHECK_INT(tachy_task_gpus(t, share), devices);
+    for (int i = 0; i < devices; i++) {
         CHECK_INT(share[i].gpu, i);
-        CHECK(!way->on_gpu || share[i].frames == way->frames / cards);
+        CHECK(!way->on_gpu || share[i].frames == way->frames / devices);
         all += (int)share[i].frames;
     }
     CHECK_INT(all, way->frames);
@@ -208,9 +208,9 @@ static void check_shares(const tachy_task *t, const struct way *way)
 
 static int run(const struct way *way, int *end)
 {
-    int cards = TACHY_MAX(way->cards, 1);
+    int devices = TACHY_MAX(way->devices, 1);
     enum tachy_pix format = TACHY_DEF(way->format, TACHY_PIX_NV12);
-    list(cards);
+    list(devices);
     tachy_task *t = open_task(way);
     struct tachy_gpu *g[CARDS] = {0};
     tachy_pipeline *p = NULL;
@@ -218,16 +218,16 @@ static int run(const struct way *way, int *end)
     tachy_frame_pool *pool[CARDS] = {0};
     struct feed feed[LANES];
     pthread_t thread[LANES];
-    for (int i = 0; i < cards; i++) {
+    for (int i = 0; i < devices; i++) {
         CHECK_INT(tachy_gpu_open(&g[i], i, NULL, &log_errors), TACHY_OK);
         CHECK_INT(tachy_frame_pool_open_gpu(&pool[i], way->on_gpu ? g[i] : NULL, format, W, H), TACHY_OK);
     }
     struct tachy_video_info in = {.format = format, .width = W, .height = H, .time_base = {1, 250},
-                                  .fps = {25, 1}, .place = way->on_gpu ? TACHY_DEVICE : TACHY_HOST};
+                                  .fps = {25, 1}, .mem = way->on_gpu ? TACHY_DEVICE : TACHY_HOST};
     CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = way->workers, .log = &log_errors)), TACHY_OK);
     CHECK_INT(tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in, .window = 96)), TACHY_OK);
     for (int i = 0; i < way->lanes && s; i++) {
-        feed[i] = (struct feed){s, pool, way->frames, way->lanes, i, cards};
+        feed[i] = (struct feed){s, pool, way->frames, way->lanes, i, devices};
         pthread_create(&thread[i], NULL, feed_main, &feed[i]);
     }
     int n = pull_all(s, way, end);
@@ -239,7 +239,7 @@ static int run(const struct way *way, int *end)
         check_shares(t, way);
     tachy_stream_leave(&s);
     tachy_pipeline_close(&p);
-    for (int i = 0; i < cards; i++) {
+    for (int i = 0; i < devices; i++) {
         tachy_frame_pool_close(&pool[i]);
         tachy_gpu_unref(&g[i]);
     }
@@ -276,8 +276,8 @@ TEST(smoothing_sees_every_frame_in_order)
     }
 }
 
-// Frames by twos on each card, or dealt from the host: every mode, and what hangs on the frame before.
-TEST(several_cards_share_a_stream)
+// Frames by twos on each device, or dealt from the host: every mode, and what hangs on the frame before.
+TEST(several_devices_share_a_stream)
 {
     static const char *const modes[] = {"mask", "cutout", "replace", "json"};
     int end;
@@ -307,8 +307,8 @@ TEST(frames_of_other_formats)
     }
 }
 
-// Each of its pictures is fitted once on every card that has frames of that time.
-TEST(a_video_behind_is_fitted_on_the_card)
+// Each of its pictures is fitted once on every device that has frames of that time.
+TEST(a_video_behind_is_fitted_on_the_device)
 {
     behind = "behind.y4m";
     for (int i = 0; i < 4; i++) {
@@ -317,12 +317,12 @@ TEST(a_video_behind_is_fitted_on_the_card)
         CHECK_INT(run(&way, &end), 60); // 2.4 s: twelve pictures of it
         CHECK_INT(end, TACHY_OK);
         CHECK_INT(wrong, 0);
-        CHECK(fits - before >= 12 * 3 && fits - before <= 12 * 3 * TACHY_MAX(way.cards, 1));
+        CHECK(fits - before >= 12 * 3 && fits - before <= 12 * 3 * TACHY_MAX(way.devices, 1));
     }
     behind = "behind.ppm";
 }
 
-TEST(a_card_that_fails_ends_the_stream)
+TEST(a_device_that_fails_ends_the_stream)
 {
     int end;
     for (int i = 0; i < 6; i++) {
@@ -439,7 +439,7 @@ static double calls_of(const char *mode, int wait, double *needed)
     tachy_stream *s = NULL;
     tachy_frame_pool *pool = NULL;
     struct tachy_video_info in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250},
-                                  .place = TACHY_DEVICE};
+                                  .mem = TACHY_DEVICE};
     CHECK_INT(tachy_gpu_open(&g, 0, NULL, &log_errors), TACHY_OK);
     CHECK_INT(tachy_frame_pool_open_gpu(&pool, g, TACHY_PIX_NV12, W, H), TACHY_OK);
     CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = 1, .log = &log_errors)), TACHY_OK);
@@ -459,7 +459,7 @@ static double calls_of(const char *mode, int wait, double *needed)
         if (n % wait < wait - 1)
             continue;
         tachy_pipeline_resume(p);
-        usleep(4000); // a worker has come and the card has done its work: who pulls need not look again and again
+        usleep(4000); // a worker has come and the device has done its work: who pulls need not look again and again
         for (int64_t k = n - wait + 1; k <= n; k++) {
             const struct tachy_result *r;
             tachy_frame *f = NULL;
@@ -496,7 +496,7 @@ static void open_folder(void)
     snprintf(folder, sizeof(folder), "/tmp/test_segment_gpu-XXXXXX");
     CHECK(mkdtemp(folder));
     launch = (__typeof__(launch))symbol("fake_cuda_launch");
-    write_card();
+    write_device();
     write_video();
 }
 
@@ -518,7 +518,7 @@ TEST(opens) { open_folder(); }
 TEST(cleans) { remove_folder(); }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(pictures_are_of_their_frames),
-          TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(several_cards_share_a_stream),
-          TEST_CASE(frames_of_other_formats), TEST_CASE(a_video_behind_is_fitted_on_the_card),
-          TEST_CASE(a_card_that_fails_ends_the_stream), TEST_CASE(closing_in_the_middle),
+          TEST_CASE(smoothing_sees_every_frame_in_order), TEST_CASE(several_devices_share_a_stream),
+          TEST_CASE(frames_of_other_formats), TEST_CASE(a_video_behind_is_fitted_on_the_device),
+          TEST_CASE(a_device_that_fails_ends_the_stream), TEST_CASE(closing_in_the_middle),
           TEST_CASE(a_mask_is_fetched_when_it_is_asked_for), TEST_CASE(few_calls), TEST_CASE(cleans))

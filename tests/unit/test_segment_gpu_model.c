@@ -16,10 +16,10 @@
 #include <tachy/source.h>
 #include <unistd.h>
 
-// segment with the model on the card too, over a driver without one (fakes/): the provider cuda-ort is an engine of
+// segment with the model on the device too, over a driver without one (fakes/): the provider cuda-ort is an engine of
 // this file, which works on the stream that it is given: a recurrent one, and one without states. Every tensor says
 // when it was ready on its stream, and whoever reads it must have been put behind that, or have waited: under another
-// provider's name the engine is the host's, also in batches. With a true model on a card: tests/gpu/run.
+// provider's name the engine is the host's, also in batches. With a true model on a device: tests/gpu/run.
 
 enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, RUN_NS = 80000, ANEW_EVERY = 13, START = 5 };
 
@@ -176,7 +176,7 @@ static const struct pair first = {0, START};
 
 static _Atomic int on_gpu[TACHY_MAX_GPUS], most_on_gpu; // runs that are being queued
 
-// The host makes the mask of probabilities, the card's kernel of this file of the sum itself.
+// The host makes the mask of probabilities, the device's kernel of this file of the sum itself.
 static void put_mask(tachy_engine *e, float *to, struct pair after)
 {
     put(to, after.h + after.k, e->stream);
@@ -215,7 +215,7 @@ static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct
     const struct recurrent *r = (void *)e->priv;
     for (int i = 0; i < e->n_in + e->n_out; i++) {
         const struct tachy_tensor *t = i < e->n_in ? &in[i] : &out[i - e->n_in];
-        elsewhere += e->stream ? t->place != TACHY_DEVICE || t->device != r->gpu : t->place == TACHY_DEVICE;
+        elsewhere += e->stream ? t->mem != TACHY_DEVICE || t->device != r->gpu : t->mem == TACHY_DEVICE;
     }
     most_on_gpu |= on_gpu[r->gpu]++ > 0 && e->stream;
     runs++;
@@ -296,12 +296,12 @@ static int mask_of(struct pair state[2], int64_t id, int eye, bool flat)
 struct way {
     const char *mode;
     bool on_gpu; // decoded frames are
-    int workers, streams, eyes, frames, cards;
+    int workers, streams, eyes, frames, devices;
     bool flat;
     int batch; // pictures a run of the host's engine; 0: one
 };
 
-enum { CARDS = 3, IN_A_ROW = 7 }; // frames on one card
+enum { CARDS = 3, IN_A_ROW = 7 }; // frames on one device
 
 struct guest {
     const struct way *way;
@@ -315,7 +315,7 @@ static void *feed_main(void *arg)
     struct guest *g = arg;
     for (int i = 0; i < g->way->frames; i++) {
         tachy_frame *f = NULL;
-        if (tachy_frame_pool_get(g->pool[i / IN_A_ROW % g->way->cards], &f) < 0)
+        if (tachy_frame_pool_get(g->pool[i / IN_A_ROW % g->way->devices], &f) < 0)
             break;
         draw(f, i);
         int err = tachy_stream_push(g->s, f);
@@ -368,10 +368,10 @@ static void nothing_is_left(void)
 static void open_guest(struct guest *g, const struct way *way, tachy_pipeline *p, tachy_task *t, struct tachy_gpu **gpu)
 {
     struct tachy_video_info in = video;
-    in.place = way->on_gpu ? TACHY_DEVICE : TACHY_HOST;
+    in.mem = way->on_gpu ? TACHY_DEVICE : TACHY_HOST;
     in.stereo = way->eyes == 2 ? TACHY_STEREO_SBS : TACHY_STEREO_MONO;
     g->way = way;
-    for (int i = 0; i < way->cards; i++)
+    for (int i = 0; i < way->devices; i++)
         CHECK_INT(tachy_frame_pool_open_gpu(&g->pool[i], way->on_gpu ? gpu[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
     CHECK_INT(tachy_pipeline_join(p, &g->s, tachy_stream_params(.task = t, .input = in, .window = 32)), TACHY_OK);
     pthread_create(&g->thread, NULL, feed_main, g);
@@ -385,32 +385,32 @@ static void close_guest(struct guest *g)
         tachy_frame_pool_close(&g->pool[i]);
 }
 
-// Frames that were on a card are worked on there; the host's of a recurrent model are where the stream's state is.
+// Frames that were on a device are worked on there; the host's of a recurrent model are where the stream's state is.
 static void check_shares(const tachy_task *t, const struct way *way)
 {
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
     int used = 0, all = 0;
-    CHECK_INT(tachy_task_gpus(t, share), way->cards);
-    for (int i = 0; i < way->cards; i++) {
+    CHECK_INT(tachy_task_gpus(t, share), way->devices);
+    for (int i = 0; i < way->devices; i++) {
         used += share[i].frames > 0;
         all += (int)share[i].frames;
     }
     CHECK_INT(all, way->streams * way->frames);
-    CHECK_INT(used, way->on_gpu ? way->cards : TACHY_MIN(way->cards, way->streams));
+    CHECK_INT(used, way->on_gpu ? way->devices : TACHY_MIN(way->devices, way->streams));
 }
 
 static void run(const struct way *way)
 {
     enum { MOST = 3 };
-    list(way->cards);
+    list(way->devices);
     tachy_task *t = open_task(way->flat ? "flat" : "rec", way->mode, "all", "0.5");
     struct tachy_gpu *gpu[CARDS] = {0};
     tachy_pipeline *p = NULL;
     struct guest g[MOST] = {0};
     int before = runs;
     bool there = tachy_engine_takes_stream(provider);
-    CHECK_INT(opened, there ? way->cards : 1); // an engine each before the first frame
-    for (int i = 0; i < way->cards; i++)
+    CHECK_INT(opened, there ? way->devices : 1); // an engine each before the first frame
+    for (int i = 0; i < way->devices; i++)
         CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
     const struct tachy_pipeline_params params = {.workers = way->workers, .batch = way->batch, .log = &log_errors};
     CHECK_INT(tachy_pipeline_open(&p, &params), TACHY_OK);
@@ -423,7 +423,7 @@ static void run(const struct way *way)
     for (int i = 0; i < way->streams; i++)
         close_guest(&g[i]);
     tachy_pipeline_close(&p);
-    for (int i = 0; i < way->cards; i++)
+    for (int i = 0; i < way->devices; i++)
         tachy_gpu_unref(&gpu[i]);
     tachy_task_close(&t);
     list(1);
@@ -431,7 +431,7 @@ static void run(const struct way *way)
     nothing_is_left();
 }
 
-TEST(states_stay_on_the_card)
+TEST(states_stay_on_the_device)
 {
     static const char *const modes[] = {"mask", "cutout", "json"};
     for (int i = 0; i < 12; i++)
@@ -445,14 +445,14 @@ TEST(states_go_with_their_frames)
                           false, 0});
 }
 
-TEST(a_model_on_every_card)
+TEST(a_model_on_every_device)
 {
     for (int i = 0; i < 8; i++)
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 4, 1 + i % 2, 1 + (i / 4) % 2, 60, 1 + i % 3,
                           true, 0});
 }
 
-// The model's picture comes to the host, and the mask goes to the card.
+// The model's picture comes to the host, and the mask goes to the device.
 TEST(a_model_on_the_host)
 {
     static const char *const modes[] = {"mask", "cutout", "json"};
@@ -470,7 +470,7 @@ TEST(a_model_on_the_host)
 
 // ---- The light ratio
 
-// The model's time is that of its runs on each card, one a frame, on the stream that all workers share.
+// The model's time is that of its runs on each device, one a frame, on the stream that all workers share.
 TEST(the_light_ratio_counts_the_model)
 {
     struct tachy_summary s;
@@ -630,7 +630,7 @@ TEST(engines_are_counted)
         CHECK_INT(tachy_stages_start(t, &video, &out), i ? TACHY_ERR_NOMEM : TACHY_OK);
         tachy_memory_read(memory, &stats);
         for (int gpu = 0; gpu < 2 && !i; gpu++)
-            CHECK(stats.used[tachy_place_of_gpu(gpu)][TACHY_MEMORY_TENSORS] >= TAKEN);
+            CHECK(stats.used[tachy_mem_of_gpu(gpu)][TACHY_MEMORY_TENSORS] >= TAKEN);
         CHECK(strstr(last, "takes 900 MiB there, more than gpu.memory_fraction") ? i : !i);
         tachy_task_close(&t);
         tachy_memory_close(&memory);
@@ -671,7 +671,7 @@ TEST(cleans)
     rmdir(folder);
 }
 
-TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_card), TEST_CASE(states_go_with_their_frames),
-          TEST_CASE(a_model_on_every_card),
+TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_device), TEST_CASE(states_go_with_their_frames),
+          TEST_CASE(a_model_on_every_device),
           TEST_CASE(the_light_ratio_counts_the_model), TEST_CASE(a_model_on_the_host),
           TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded), TEST_CASE(cleans))

@@ -96,7 +96,7 @@ static void run(tachy_task *t, unsigned small, unsigned anew, struct outcome *o)
         struct tachy_stage_pass p = {.task = t, .worker = worker, .state = state, .items = &item, .n = 1, .err = &err};
         tachy_stage_pass(&p, 0, t->nb_stages);
         CHECK_INT(err, TACHY_OK);
-        CHECK_INT(tachy_task_settle(t, item), TACHY_OK);
+        CHECK_INT(tachy_task_sync(t, item), TACHY_OK);
         o->width[n] = item->result.mask[0].width;
         for (int y = 0; y < H; y++)
             memcpy(o->pixels[n][y], item->out->data[0] + y * item->out->stride[0], W);
@@ -120,15 +120,15 @@ static void compare(const char *model, const char *smaller, const char *smooth)
     bool smooths = strcmp(smooth, "0") != 0;
     unsigned sizes = smooths ? 0xff00u : 0x6b4d36u, anew = smooths ? 1u | 1u << 8 | 1u << 16 : 1u;
     tachy_task *t = open_task(model, smooth);
-    CHECK_INT(tachy_task_eases(t), 1 << TACHY_EASE_SMALL_INPUT);
-    CHECK_INT(tachy_task_eases(t), 1 << TACHY_EASE_SMALL_INPUT); // for the next run
+    CHECK_INT(tachy_task_degrades(t), 1 << TACHY_DEGRADE_SMALL_INPUT);
+    CHECK_INT(tachy_task_degrades(t), 1 << TACHY_DEGRADE_SMALL_INPUT); // for the next run
     run(t, sizes, 1, &mixed);
     tachy_task_close(&t);
     t = open_task(model, smooth);
     run(t, ~0u, anew, &full); // it was not made ready
     tachy_task_close(&t);
     t = open_task(smaller, smooth);
-    CHECK_INT(tachy_task_eases(t), 0);
+    CHECK_INT(tachy_task_degrades(t), 0);
     run(t, 0, anew, &small);
     tachy_task_close(&t);
     for (int n = 0; n < FRAMES; n++) {
@@ -150,7 +150,7 @@ TEST(what_cannot_be)
     static const char *const names[] = {"missing", "cropped", "larger", "lone"};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         tachy_task *t = open_task(names[i], "0");
-        CHECK_INT(tachy_task_eases(t), 0);
+        CHECK_INT(tachy_task_degrades(t), 0);
         run(t, ~0u, 1, &mixed); // at full size
         CHECK_INT(mixed.width[0], i == 2 ? 40 : 64);
         tachy_task_close(&t);
@@ -160,7 +160,7 @@ TEST(what_cannot_be)
 TEST(only_where_a_controller_would_use_it)
 {
     static const struct tachy_live_params cases[] = {
-        {.mode = TACHY_RUN_LIVE}, {.mode = TACHY_RUN_LIVE, .max_latency_ms = 60, .no_ease = true},
+        {.mode = TACHY_RUN_LIVE}, {.mode = TACHY_RUN_LIVE, .max_latency_ms = 60, .no_degrade = true},
         {.max_latency_ms = 60},
     };
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(cases); i++) {

@@ -672,7 +672,7 @@ TEST(no_driver_for_nvdec)
         messages[0] = '\0';
         p.on_gpu = wanted;
         CHECK_INT(tachy_source_open(&s, &p), TACHY_OK);
-        CHECK(s && tachy_source_info(s)->place == TACHY_HOST);
+        CHECK(s && tachy_source_info(s)->mem == TACHY_HOST);
         CHECK_INT(strstr(messages, "decoded on the CPU: ") && strstr(messages, "libcuda.so.1"), wanted);
         tachy_source_close(&s);
     }

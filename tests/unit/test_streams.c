@@ -387,7 +387,7 @@ TEST(frames_of_a_gpu_wait_as_they_are)
     tachy_task *t = task_new(c);
     tachy_pipeline *p = open_pipeline(2, NULL);
     struct tachy_video_info in = input_of(16);
-    in.place = TACHY_DEVICE;
+    in.mem = TACHY_DEVICE;
     tachy_stream *s = NULL;
     CHECK_INT(tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in)), 0);
     CHECK_INT(tachy_stream_window(s), 4096);

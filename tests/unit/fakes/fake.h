@@ -61,7 +61,7 @@ struct fake_nvenc_state {
     int sessions, opened;                // that are open; ever
     int device;                          // GPU of the last one
     void *stream;                        // that it reads in the order of
-    int surfaces, uploads;               // pictures that were read on the card, and from a buffer of the encoder's
+    int surfaces, uploads;               // pictures that were read on the device, and from a buffer of the encoder's
     int registrations, most_registered;  // of surfaces: ever; of a session at once
     int wrong;                           // what a driver would not forgive
     int other_version;                   // calls of a client that was built with another nvEncodeAPI.h

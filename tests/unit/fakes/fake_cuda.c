@@ -1,6 +1,6 @@
 // A CUDA driver without a GPU: streams are moments up to which they are busy, events moments at
 // which they happen. Time passes as the host's does, on a clock that is 150 ppm faster and starts
-// elsewhere, as a card's own would. Nothing is computed; device memory is memory of the host's that
+// elsewhere, as a device's own would. Nothing is computed; device memory is memory of the host's that
 // nobody has touched, which pictures (cuMemcpy2D) and small pieces are copied from and to, and filled.
 #include "cuda/abi.h"
 #include "fake.h"
@@ -237,14 +237,14 @@ FAKE_API int fake_cuda_device_of(const void *context)
     return -1;
 }
 
-enum { CARD_GIB = 16, BLOCKS = 2048 };
+enum { DEVICE_GIB = 16, BLOCKS = 2048 };
 static struct {
     cuda_address at;
     size_t bytes;
     cuda_context of;
     int pinned;
 } blocks[BLOCKS];
-static size_t others = (size_t)1 << 30, ours; // bytes taken on the card
+static size_t others = (size_t)1 << 30, ours; // bytes taken on the device
 
 // Under the lock.
 static int free_block(void)
@@ -414,7 +414,7 @@ FAKE_API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     MAY_FAIL();
     pthread_mutex_lock(&lock);
-    *total = (size_t)CARD_GIB << 30;
+    *total = (size_t)DEVICE_GIB << 30;
     *free_bytes = *total - others - ours;
     pthread_mutex_unlock(&lock);
     return 0;
@@ -426,7 +426,7 @@ FAKE_API int cuMemAlloc_v2(cuda_address *at, size_t bytes)
     int err = CUDA_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     int i = free_block();
-    if (i < BLOCKS && bytes <= ((size_t)CARD_GIB << 30) - others - ours) {
+    if (i < BLOCKS && bytes <= ((size_t)DEVICE_GIB << 30) - others - ours) {
         void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (data != MAP_FAILED) {

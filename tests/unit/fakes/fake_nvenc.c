@@ -1,5 +1,5 @@
 // NVENC's driver library without a GPU: what FFmpeg's h264_nvenc and hevc_nvenc call, with pictures encoded
-// without loss by libx264 and libx265. A picture is read as late as a card might read it, when its bits are
+// without loss by libx264 and libx265. A picture is read as late as a device might read it, when its bits are
 // fetched. What a driver would refuse is refused, and what it would not forgive (a surface that is written
 // while it is read, one that is still registered at the end) is counted as wrong and said.
 #include "fake.h"

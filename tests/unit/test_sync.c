@@ -136,7 +136,7 @@ static tachy_task *later_new(struct counting c, int fail_later_at, int most_us)
         ops = counting_ops;
         ops.item_size = sizeof(struct later_item);
         ops.composite = composite_later;
-        ops.settle = settle;
+        ops.sync = settle;
         ops.group = group;
         ops.group_step = group_step;
     }
@@ -249,7 +249,7 @@ TEST(pictures_are_whole_and_in_order)
         c.drops_input = i & 2;
         c.delay_us = i < 8 ? 0 : 50;
         window = i % 5 ? 64 : 400; // as far as composites go ahead of pull, or further
-        input.place = i & 4 ? TACHY_DEVICE : TACHY_HOST; // the frames are the host's either way
+        input.mem = i & 4 ? TACHY_DEVICE : TACHY_HOST; // the frames are the host's either way
         int frames = i < 8 ? FRAMES : FRAMES / 5, end;
         tachy_task *t = later_new(c, -1, i % 4 ? 0 : 100);
         CHECK_INT(run(t, workers[i % 3], LANES, frames, frames, &end), frames);
@@ -298,7 +298,7 @@ TEST(groups_are_of_one_stream_and_lose_nothing)
         c.unordered = i & 1;
         c.drops_input = i & 2;
         window = i % 3 ? 64 : 400;
-        input.place = i & 4 ? TACHY_DEVICE : TACHY_HOST;
+        input.mem = i & 4 ? TACHY_DEVICE : TACHY_HOST;
         tachy_task *t = later_new(c, -1, i % 4 ? 0 : 50);
         later_of(t)->group = sizes[i % 4];
         CHECK_INT(run(t, 1 + i % 3, LANES, FRAMES / 3, FRAMES / 3, &end), FRAMES / 3);

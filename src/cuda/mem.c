@@ -1,18 +1,18 @@
-#include "cuda/places.h"
+#include "cuda/mem.h"
 
 #include <stdlib.h>
 
 enum { PINNED_PORTABLE = 1 }; // CU_MEMHOSTALLOC_PORTABLE: for every context
 
 // Of one GPU: what a place's functions are given. Each place has one of its own.
-struct gpu_place {
+struct gpu_mem {
     struct tachy_device d; // with a reference to its context
     const struct tachy_log *log;
     double vram_most;
 };
 
 // Within the share of the GPU that may be taken by whomever.
-static int alloc_within(const struct gpu_place *g, size_t size, cuda_address *at)
+static int alloc_within(const struct gpu_mem *g, size_t size, cuda_address *at)
 {
     const struct tachy_cu *cu = g->d.cu;
     size_t idle = 0, all = 0;
@@ -27,7 +27,7 @@ static int alloc_within(const struct gpu_place *g, size_t size, cuda_address *at
 
 static int device_alloc(void *user, size_t size, void **data)
 {
-    struct gpu_place *g = user;
+    struct gpu_mem *g = user;
     cuda_address at = 0;
     int err = tachy_device_enter(&g->d, g->log);
     if (err < 0)
@@ -40,7 +40,7 @@ static int device_alloc(void *user, size_t size, void **data)
 
 static void device_free(void *user, void *data)
 {
-    struct gpu_place *g = user;
+    struct gpu_mem *g = user;
     if (tachy_device_enter(&g->d, g->log) < 0)
         return;
     g->d.cu->memory_free(tachy_cu_address(data));
@@ -49,7 +49,7 @@ static void device_free(void *user, void *data)
 
 static int pinned_alloc(void *user, size_t size, void **data)
 {
-    struct gpu_place *g = user;
+    struct gpu_mem *g = user;
     int err = tachy_device_enter(&g->d, g->log);
     if (err < 0)
         return err;
@@ -62,7 +62,7 @@ static int pinned_alloc(void *user, size_t size, void **data)
 
 static void pinned_free(void *user, void *data)
 {
-    struct gpu_place *g = user;
+    struct gpu_mem *g = user;
     if (tachy_device_enter(&g->d, g->log) < 0)
         return;
     g->d.cu->pinned_free(data);
@@ -71,17 +71,17 @@ static void pinned_free(void *user, void *data)
 
 static void place_close(void *user)
 {
-    struct gpu_place *g = user;
+    struct gpu_mem *g = user;
     tachy_device_close(&g->d);
     free(g);
 }
 
-static int open_place(struct gpu_place **out, const struct tachy_device *d, const struct tachy_gpu_places_params *p)
+static int open_place(struct gpu_mem **out, const struct tachy_device *d, const struct tachy_gpu_mem_params *p)
 {
-    struct gpu_place *g = *out = calloc(1, sizeof(*g));
+    struct gpu_mem *g = *out = calloc(1, sizeof(*g));
     if (!g)
         return TACHY_ERR_NOMEM;
-    *g = (struct gpu_place){.d = *d, .log = p->log, .vram_most = p->vram_most > 0 ? p->vram_most : 1};
+    *g = (struct gpu_mem){.d = *d, .log = p->log, .vram_most = p->vram_most > 0 ? p->vram_most : 1};
     g->d.context = NULL; // its own reference
     int err = tachy_device_enter(&g->d, p->log);
     if (err == TACHY_OK)
@@ -91,22 +91,22 @@ static int open_place(struct gpu_place **out, const struct tachy_device *d, cons
     return err;
 }
 
-static int open_pinned(struct tachy_memory *m, const struct tachy_device *d, const struct tachy_gpu_places_params *p)
+static int open_pinned(struct tachy_memory *m, const struct tachy_device *d, const struct tachy_gpu_mem_params *p)
 {
-    struct gpu_place *g;
-    if (tachy_memory_has_place(m, TACHY_PINNED))
+    struct gpu_mem *g;
+    if (tachy_memory_has(m, TACHY_PINNED))
         return TACHY_OK;
     int err = open_place(&g, d, p);
     if (err < 0)
         return err;
     tachy_memory_set_budget(m, TACHY_PINNED, p->pinned ? p->pinned : tachy_memory_of_machine() / 4);
-    tachy_memory_set_place(m, TACHY_PINNED, &(struct tachy_place_ops){pinned_alloc, pinned_free, place_close, g});
+    tachy_memory_set_ops(m, TACHY_PINNED, &(struct tachy_mem_ops){pinned_alloc, pinned_free, place_close, g});
     return TACHY_OK;
 }
 
-static int open_device(struct tachy_memory *m, const struct tachy_device *d, const struct tachy_gpu_places_params *p)
+static int open_device(struct tachy_memory *m, const struct tachy_device *d, const struct tachy_gpu_mem_params *p)
 {
-    struct gpu_place *g;
+    struct gpu_mem *g;
     size_t idle = 0, all = 0;
     int err = open_place(&g, d, p);
     if (err < 0)
@@ -120,20 +120,20 @@ static int open_device(struct tachy_memory *m, const struct tachy_device *d, con
         place_close(g);
         return err;
     }
-    enum tachy_place place = tachy_place_of_gpu(d->ordinal);
-    tachy_memory_set_budget(m, place, p->fraction > 0 ? (uint64_t)(p->fraction * (double)all) : (uint64_t)idle);
-    tachy_memory_set_place(m, place, &(struct tachy_place_ops){device_alloc, device_free, place_close, g});
+    enum tachy_mem mem = tachy_mem_of_gpu(d->ordinal);
+    tachy_memory_set_budget(m, mem, p->fraction > 0 ? (uint64_t)(p->fraction * (double)all) : (uint64_t)idle);
+    tachy_memory_set_ops(m, mem, &(struct tachy_mem_ops){device_alloc, device_free, place_close, g});
     return TACHY_OK;
 }
 
-int tachy_gpu_places_open(struct tachy_memory *m, const struct tachy_device *d,
-                          const struct tachy_gpu_places_params *p)
+int tachy_gpu_mem_open(struct tachy_memory *m, const struct tachy_device *d,
+                          const struct tachy_gpu_mem_params *p)
 {
     if (d->ordinal < 0 || d->ordinal >= TACHY_MAX_GPUS)
         return tachy_fail(p->log, TACHY_ERR_UNSUPPORTED, "GPU %d: only those below %d are used; CUDA_VISIBLE_DEVICES "
                           "numbers them anew", d->ordinal, TACHY_MAX_GPUS);
     int err = open_pinned(m, d, p);
-    if (err < 0 || tachy_memory_has_place(m, tachy_place_of_gpu(d->ordinal)))
+    if (err < 0 || tachy_memory_has(m, tachy_mem_of_gpu(d->ordinal)))
         return err;
     return open_device(m, d, p);
 }
@@ -146,5 +146,5 @@ int tachy_gpu_scratch_need(const struct tachy_gpu_scratch *s, struct tachy_block
     if (err < 0)
         return err;
     tachy_memory_give(s->memory, b);
-    return tachy_memory_take(s->memory, b, s->place, TACHY_MEMORY_RESULTS, size);
+    return tachy_memory_take(s->memory, b, s->mem, TACHY_MEMORY_RESULTS, size);
 }

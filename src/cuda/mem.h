@@ -5,7 +5,7 @@
 // A GPU's memory, and host memory that GPUs read and write on their own (pinned), as places of a
 // memory manager. A block's `data` in device memory is the GPU's address: the CPU must not read it.
 
-struct tachy_gpu_places_params {
+struct tachy_gpu_mem_params {
     double fraction;  // of the GPU's memory that this program may take, 0..1; 0: all that is free
     double vram_most; // share of the GPU's memory, of all programs together, above which caches
                       // shrink before more is taken, 0..1; 0: 1
@@ -13,17 +13,17 @@ struct tachy_gpu_places_params {
     const struct tachy_log *log; // NULL: silent; must outlive the manager
 };
 
-// Sets budget and ops of the GPU's place (tachy_place_of_gpu()) in `m`, and of TACHY_PINNED, which all
+// Sets budget and ops of the GPU's place (tachy_mem_of_gpu()) in `m`, and of TACHY_PINNED, which all
 // GPUs share, with the first of them. What is there already stays. The manager ends it. One thread at a
 // time. Negative, logged: no context on the GPU (TACHY_ERR_EXTERNAL), a number that has no place
 // (TACHY_ERR_UNSUPPORTED).
-int tachy_gpu_places_open(struct tachy_memory *m, const struct tachy_device *d,
-                          const struct tachy_gpu_places_params *p);
+int tachy_gpu_mem_open(struct tachy_memory *m, const struct tachy_device *d,
+                          const struct tachy_gpu_mem_params *p);
 
 // Memory for results of a stream's kernels, which the manager counts.
 struct tachy_gpu_scratch {
     struct tachy_memory *memory;
-    enum tachy_place place;
+    enum tachy_mem mem;
     const struct tachy_cu *cu;
     cuda_stream stream;
     const struct tachy_log *log;
