@@ -8,7 +8,7 @@
 
 static const struct verb *const verbs[] = {
     &verb_segment, &verb_probe, &verb_doctor, &verb_model, &verb_engine, &verb_config,
-    &verb_profile, &verb_replay, &verb_shell, &verb_help, &verb_man, &verb_completion,
+    &verb_profile, &verb_replay, &verb_compare_mattes, &verb_shell, &verb_help, &verb_man, &verb_completion,
     NULL,
 };
 

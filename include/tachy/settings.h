@@ -33,6 +33,7 @@ enum {
     TACHY_VERB_REPLAY = 1 << 6,
     TACHY_VERB_ENGINE = 1 << 7,
     TACHY_VERB_SHELL = 1 << 8,
+    TACHY_VERB_COMPARE = 1 << 9,
     TACHY_VERB_ALL = ~0,
 };
 

@@ -67,14 +67,14 @@ static const struct tachy_option options[] = {
                 "(model.num_workers)"},
 
     {"output.file", "output", 'o', TACHY_OPT_STRING, .arg = "FILE", .group = "Output",
-     .verbs = RUNS | TACHY_VERB_MODEL,
+     .verbs = RUNS | TACHY_VERB_MODEL | TACHY_VERB_COMPARE,
      .help = "where to write; a folder ending in / takes derived names, - is standard output; "
              "without it in.mp4 becomes in.cutout.mp4, after the mode"},
     {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output",
      .verbs = RUNS,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
     {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",
-     .verbs = RUNS | TACHY_VERB_MODEL | TACHY_VERB_PROFILE,
+     .verbs = RUNS | TACHY_VERB_MODEL | TACHY_VERB_PROFILE | TACHY_VERB_COMPARE,
      .help = "replace an output file that exists already"},
     {"output.no_overwrite", NULL, 'n', TACHY_OPT_BOOL, "no", .group = "Output", .verbs = RUNS,
      .help = "never replace a file, whatever a configuration file says"},
@@ -336,6 +336,9 @@ static const struct tachy_option options[] = {
     {"replay.min_psnr", "min-psnr", 0, TACHY_OPT_FLOAT, .max = 1000, .group = "Replay",
      .verbs = TACHY_VERB_REPLAY, .command_only = true,
      .help = "let --golden pass whatever has at least this PSNR in dB"},
+
+    {"compare.truth", "truth", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Compare", .verbs = TACHY_VERB_COMPARE,
+     .command_only = true, .help = "the matte that both are held against; without it A is held against B"},
 
     {"engine.after", "after", 0, TACHY_OPT_STRING, .arg = "PASS", .group = "Engine",
      .verbs = TACHY_VERB_ENGINE, .command_only = true,
