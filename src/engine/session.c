@@ -386,9 +386,7 @@ static int create_session(struct load *l, const OrtSessionOptions *options)
     const OrtApi *api = l->s->ort->api;
     void *data = NULL;
     size_t size = 0;
-    int err = tachy_session_check_weights(l->p->path, l->log);
-    if (err == TACHY_OK && tachy_session_fixes(l->p))
-        err = tachy_session_fix(&data, &size, l->p, l->log);
+    int err = tachy_session_file(&data, &size, l->p, l->log);
     if (err < 0)
         return err;
     err = tachy_ort_check(

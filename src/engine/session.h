@@ -78,10 +78,10 @@ static inline bool tachy_session_fixes(const struct tachy_session_params *p)
 {
     return p->nb_constants || p->nb_shapes > 1 || p->settle;
 }
-int tachy_session_fix(void **data, size_t *size, const struct tachy_session_params *p, const struct tachy_log *log);
-
-// session_weights.c: TACHY_ERR_FORMAT, logged, if the model at `path` names weights in files outside its folder.
-int tachy_session_check_weights(const char *path, const struct tachy_log *log);
+// session_file.c: checks the model's file. *data: its bytes with the inputs fixed, for free(); NULL: it can be loaded as
+// it is. TACHY_ERR_FORMAT: no ONNX model, or it names weights in files outside its folder; TACHY_ERR_MISMATCH: a
+// constant does not fit.
+int tachy_session_file(void **data, size_t *size, const struct tachy_session_params *p, const struct tachy_log *log);
 
 // session_settle.c: fills in what is open of the outputs' shapes. TACHY_ERR_MISMATCH: the model does not run.
 int tachy_session_settle(struct tachy_session *s, const char *path, const struct tachy_log *log);
