@@ -1,5 +1,7 @@
 #include "base/numeric.h"
 #include "pipeline/stage_save.h"
+#include "stage/composite.h"
+#include "stage/smooth.h"
 #include "task/segment_stages.h"
 
 #include <jansson.h>
@@ -11,14 +13,14 @@ struct forms {
 };
 
 static const struct forms segment[] = {
-    {&segment_stage_preprocess, &segment_stage_preprocess_cuda},
-    {&segment_stage_model, &segment_stage_model_cuda},
-    {&segment_stage_mask, &segment_stage_mask_cuda},
-    {&segment_stage_smooth, &segment_stage_smooth_cuda},
-    {&segment_stage_background, &segment_stage_background_cuda},
-    {&segment_stage_refine, NULL},
-    {&segment_stage_composite, &segment_stage_composite_cuda},
-    {&segment_stage_lines, &segment_stage_lines_cuda},
+    {&tachy_stage_preprocess, &segment_stage_preprocess_cuda},
+    {&tachy_stage_model, &segment_stage_model_cuda},
+    {&tachy_stage_mask, &segment_stage_mask_cuda},
+    {&tachy_stage_smooth, &segment_stage_smooth_cuda},
+    {&tachy_stage_background, &segment_stage_background_cuda},
+    {&tachy_stage_refine, NULL},
+    {&tachy_stage_composite, &segment_stage_composite_cuda},
+    {&tachy_stage_mask_lines, &segment_stage_lines_cuda},
     {0},
 };
 
