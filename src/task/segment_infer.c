@@ -1,3 +1,4 @@
+#include "engine/engine_options.h"
 #include "task/segment_devices.h"
 #include "task/segment_stages.h"
 
@@ -139,6 +140,7 @@ void segment_model_tensors(struct tachy_stage *st, void *worker, struct tachy_st
 
 const struct tachy_stage_ops segment_stage_model = {
     .name = "model",
+    .options = tachy_model_options,
     .flags = TACHY_STAGE_REGIONS,
     .step = TACHY_STEP_MODEL,
     .open = segment_model_open,
