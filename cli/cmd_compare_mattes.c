@@ -1,17 +1,9 @@
 #include "cli.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 // docs/compare.md documents the figures, the JSON and the picture.
-
-static int stop; // set by the signal handler
-
-static void on_signal(int sig)
-{
-    *(volatile int *)&stop = 1;
-}
 
 static int report(const struct cli *c, const tachy_comparison *r)
 {
@@ -42,14 +34,17 @@ static int run_compare_mattes(struct cli *c)
     int err = file && strcmp(file, "-") ? check_writable(file) : TACHY_OK;
     if (err < 0)
         return message_failed(err);
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    tachy_control *control;
     tachy_comparison *r = NULL;
+    err = control_open(&control);
+    if (err < 0)
+        return message_failed(err);
     err = tachy_compare_mattes(&r, tachy_compare_params(.a = c->args[0], .b = c->args[1],
                                                         .truth = tachy_settings_str(set, "compare.truth"),
                                                         .report = tachy_settings_str(set, "output.file"),
                                                         .overwrite = tachy_settings_bool(set, "output.overwrite"),
-                                                        .stop = &stop, .log = &c->log));
+                                                        .stop = tachy_control_stop_flag(control), .log = &c->log));
+    control_close(&control);
     if (err == TACHY_ERR_INTERRUPTED)
         message_error("interrupted");
     if (err == TACHY_OK)
@@ -70,8 +65,8 @@ const struct verb verb_compare_mattes = {
         "frames and the worst frames; --json has every frame's figures. -o writes a picture of the frame that is worst "
         "by each figure. docs/compare.md has the definitions.",
     .options = TACHY_VERB_COMPARE,
-    .examples = {{"tachy compare-mattes old.mkv new.mkv --truth truth.mkv -o worst.png",
-                  "is the new one better, and where is it not?"},
-                 {"tachy compare-mattes mine.mov theirs.mov --json", "how far apart are two programs?"}},
+    .examples = EXAMPLES({"tachy compare-mattes old.mkv new.mkv --truth truth.mkv -o worst.png",
+                          "is the new one better, and where is it not?"},
+                         {"tachy compare-mattes mine.mov theirs.mov --json", "how far apart are two programs?"}),
     .run = run_compare_mattes,
 };
