@@ -142,7 +142,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     return err;
 }
 
-static int worker_open(struct tachy_stage *st, int batch, void **worker)
+int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker)
 {
     tachy_composite *c = NULL;
     int err = tachy_composite_open(&c, &((struct tachy_composite_stage *)tachy_stage_priv(st))->params);
@@ -150,7 +150,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     return err;
 }
 
-static void worker_close(void *worker) { tachy_composite_close(&(tachy_composite *){worker}); }
+void tachy_composite_worker_close(void *worker) { tachy_composite_close(&(tachy_composite *){worker}); }
 
 static int composite(const struct tachy_composite_stage *c, tachy_composite *worker, struct tachy_item *item)
 {
@@ -178,7 +178,7 @@ const struct tachy_stage_ops tachy_stage_composite = {
     .open = open,
     .close = tachy_composite_close_stage,
     .start = start,
-    .worker_open = worker_open,
-    .worker_close = worker_close,
+    .worker_open = tachy_composite_worker_open,
+    .worker_close = tachy_composite_worker_close,
     .run = run,
 };

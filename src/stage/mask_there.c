@@ -1,6 +1,8 @@
-#include "task/segment_gpu_eye.h"
+#include "stage/mask_cuda.h"
 
-#include "task/segment_gpu_flight.h"
+#include "cuda/mem.h"
+
+#include <pthread.h>
 
 #include <stdlib.h>
 
@@ -9,8 +11,8 @@ enum {
     ALIGN = 256,
 };
 
-struct segment_gpu_piece {
-    struct segment_gpu_piece *next; // free one
+struct mask_piece {
+    struct mask_piece *next; // free one
     size_t bytes;
     cuda_address device;
     uint8_t *host;
@@ -23,20 +25,20 @@ struct mask_chunk {
     struct mask_chunk *next;
     struct tachy_block device, host;
     size_t nb; // pieces
-    struct segment_gpu_piece piece[];
+    struct mask_piece piece[];
 };
 
-struct segment_gpu_masks {
+struct mask_pieces {
     struct tachy_memory *memory; // reference
     struct tachy_gpu *gpu;       // reference
     pthread_mutex_t lock;        // guards the lists
     struct mask_chunk *chunks;
-    struct segment_gpu_piece *free;
+    struct mask_piece *free;
 };
 
-int segment_gpu_masks_open(struct segment_gpu_masks **out, struct tachy_memory *m, struct tachy_gpu *g)
+int mask_pieces_open(struct mask_pieces **out, struct tachy_memory *m, struct tachy_gpu *g)
 {
-    struct segment_gpu_masks *p = *out = calloc(1, sizeof(*p));
+    struct mask_pieces *p = *out = calloc(1, sizeof(*p));
     if (!p)
         return TACHY_ERR_NOMEM;
     p->memory = tachy_memory_ref(m);
@@ -45,7 +47,7 @@ int segment_gpu_masks_open(struct segment_gpu_masks **out, struct tachy_memory *
     return TACHY_OK;
 }
 
-static void close_chunk(struct segment_gpu_masks *p, struct mask_chunk *c)
+static void close_chunk(struct mask_pieces *p, struct mask_chunk *c)
 {
     struct tachy_device *d = &p->gpu->device;
     bool in = tachy_device_enter(d, NULL) == TACHY_OK;
@@ -59,9 +61,9 @@ static void close_chunk(struct segment_gpu_masks *p, struct mask_chunk *c)
     free(c);
 }
 
-void segment_gpu_masks_close(struct segment_gpu_masks **masks)
+void mask_pieces_close(struct mask_pieces **masks)
 {
-    struct segment_gpu_masks *p = *masks;
+    struct mask_pieces *p = *masks;
     *masks = NULL;
     if (!p)
         return;
@@ -89,7 +91,7 @@ static int clear(struct tachy_device *d, const struct mask_chunk *c, size_t byte
 }
 
 // More free pieces of `bytes`, a multiple of ALIGN.
-static int add_chunk(struct segment_gpu_masks *p, size_t bytes)
+static int add_chunk(struct mask_pieces *p, size_t bytes)
 {
     size_t n = TACHY_MAX(CHUNK_BYTES / bytes, (size_t)1);
     struct mask_chunk *c = calloc(1, sizeof(*c) + n * sizeof(c->piece[0]));
@@ -109,7 +111,7 @@ static int add_chunk(struct segment_gpu_masks *p, size_t bytes)
     c->next = p->chunks;
     p->chunks = c;
     for (size_t i = n; i-- > 0;) {
-        c->piece[i] = (struct segment_gpu_piece){.next = p->free, .bytes = bytes,
+        c->piece[i] = (struct mask_piece){.next = p->free, .bytes = bytes,
                                                  .device = tachy_cu_address(c->device.data) + i * bytes,
                                                  .host = (uint8_t *)c->host.data + i * bytes};
         p->free = &c->piece[i];
@@ -117,19 +119,19 @@ static int add_chunk(struct segment_gpu_masks *p, size_t bytes)
     return TACHY_OK;
 }
 
-static struct segment_gpu_piece **find_free(struct segment_gpu_masks *p, size_t bytes)
+static struct mask_piece **find_free(struct mask_pieces *p, size_t bytes)
 {
-    struct segment_gpu_piece **at = &p->free;
+    struct mask_piece **at = &p->free;
     while (*at && (*at)->bytes != bytes)
         at = &(*at)->next;
     return at;
 }
 
-static int take_piece(struct segment_gpu_masks *p, size_t bytes, struct segment_gpu_piece **out)
+static int take_piece(struct mask_pieces *p, size_t bytes, struct mask_piece **out)
 {
     bytes = TACHY_ALIGN(bytes, (size_t)ALIGN);
     pthread_mutex_lock(&p->lock);
-    struct segment_gpu_piece **at = find_free(p, bytes);
+    struct mask_piece **at = find_free(p, bytes);
     int err = *at ? TACHY_OK : add_chunk(p, bytes);
     if (err == TACHY_OK) {
         at = *at ? at : &p->free;
@@ -140,7 +142,7 @@ static int take_piece(struct segment_gpu_masks *p, size_t bytes, struct segment_
     return err;
 }
 
-static void put_piece(struct segment_gpu_masks *p, struct segment_gpu_piece *piece)
+static void put_piece(struct mask_pieces *p, struct mask_piece *piece)
 {
     pthread_mutex_lock(&p->lock);
     piece->next = p->free;
@@ -153,16 +155,16 @@ struct inside {
     size_t count, guide, all; // where the count and the guide begin; of the piece
 };
 
-static struct inside inside(const struct segment_gpu_eye *g, size_t bytes)
+static struct inside inside(const struct tachy_mask_there *g, size_t bytes)
 {
     size_t count = TACHY_ALIGN(bytes, sizeof(uint32_t)); // close to the mask, for one copy of both
     size_t guide = TACHY_ALIGN(count + sizeof(uint32_t), (size_t)ALIGN);
     return (struct inside){count, guide, g->guided ? guide + bytes : guide};
 }
 
-static void set_piece(struct segment_eye *e, struct segment_device *c, struct segment_gpu_piece *piece, const struct inside *in)
+static void set_piece(struct tachy_mask_eye *e, struct task_device *c, struct mask_piece *piece, const struct inside *in)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     g->device = c;
     g->piece = piece;
     g->by = NULL;
@@ -183,11 +185,11 @@ static void set_piece(struct segment_eye *e, struct segment_device *c, struct se
 
 // Gives the eye memory of a device in the place of what it has; `keep`: with what the host's side holds.
 // Failures leave it as it was.
-static int take(struct segment_eye *e, struct segment_device *c, size_t bytes, bool keep)
+static int take(struct tachy_mask_eye *e, struct task_device *c, size_t bytes, bool keep)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     struct inside in = inside(g, bytes);
-    struct segment_gpu_piece *piece = NULL;
+    struct mask_piece *piece = NULL;
     int err = take_piece(c->masks, in.all, &piece);
     if (err < 0)
         return err;
@@ -201,23 +203,32 @@ static int take(struct segment_eye *e, struct segment_device *c, size_t bytes, b
     return TACHY_OK;
 }
 
-int segment_gpu_ensure_eye(const struct segment *s, struct segment_eye *e, size_t bytes)
+int mask_there_room(const struct tachy_masks *m, struct tachy_mask_eye *e, int width, int height)
 {
-    e->gpu = calloc(1, sizeof(*e->gpu));
-    if (!e->gpu)
+    if (e->mask && e->width == width && e->height == height)
+        return TACHY_OK;
+    if (e->there)
+        mask_there_free(e);
+    e->width = width;
+    e->height = height;
+    e->there = calloc(1, sizeof(*e->there));
+    if (!e->there)
         return TACHY_ERR_NOMEM;
-    e->gpu->guided = segment_needs_guide(s);
-    return take(e, s->devices, bytes, false);
+    e->there->guided = m->guided;
+    int err = take(e, m->st->task->devices->list, (size_t)width * (size_t)height, false);
+    if (err < 0)
+        mask_there_free(e); // the next try must not take the half for the whole
+    return err;
 }
 
-int segment_gpu_eye_move(struct segment_eye *e, struct segment_device *to, bool keep)
+int mask_there_move(struct tachy_mask_eye *e, struct task_device *to, bool keep)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     if (g->device == to)
         return TACHY_OK;
-    int err = keep ? segment_gpu_guide_sync(e) : TACHY_OK;
+    int err = keep ? mask_there_sync_guide(e) : TACHY_OK;
     if (err == TACHY_OK)
-        err = segment_gpu_sync(e);
+        err = mask_there_sync(e);
     if (err == TACHY_OK)
         err = take(e, to, (size_t)e->width * (size_t)e->height, keep);
     if (err == TACHY_OK)
@@ -225,20 +236,20 @@ int segment_gpu_eye_move(struct segment_eye *e, struct segment_device *to, bool 
     return err;
 }
 
-void segment_gpu_eye_free(struct segment_eye *e)
+void mask_there_free(struct tachy_mask_eye *e)
 {
-    struct segment_gpu_eye *g = e->gpu;
-    segment_gpu_sync(e); // what is being copied must have arrived before another gets the memory
+    struct tachy_mask_there *g = e->there;
+    mask_there_sync(e); // what is being copied must have arrived before another gets the memory
     if (g->piece)
         put_piece(g->device->masks, g->piece);
     free(g);
-    e->gpu = NULL;
+    e->there = NULL;
     e->mask = e->guide = NULL;
 }
 
-int segment_gpu_eye_to_fetch(struct segment_eye *e, bool with_count, struct tachy_gpu_plane *p)
+int mask_there_to_fetch(struct tachy_mask_eye *e, bool with_count, struct tachy_gpu_plane *p)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     uint8_t *to = g->unfetched ? e->mask : (uint8_t *)g->counted_host;
     uint8_t *end = with_count ? (uint8_t *)(g->counted_host + 1) : e->mask + (size_t)e->width * (size_t)e->height;
     if (!with_count && !g->unfetched)
@@ -249,9 +260,9 @@ int segment_gpu_eye_to_fetch(struct segment_eye *e, bool with_count, struct tach
     return 1;
 }
 
-int segment_gpu_eye_count_from(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from)
+int mask_there_count_from(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     const struct tachy_cu *cu = g->device->gpu->device.cu;
     *from = g->piece->miscounted ? 0 : *g->counted_host; // the device's only grows
     if (!g->piece->miscounted)
@@ -261,14 +272,14 @@ int segment_gpu_eye_count_from(struct segment_eye *e, cuda_stream stream, const 
     return err;
 }
 
-void segment_gpu_eye_miscounts(struct segment_eye *e)
+void mask_there_miscounts(struct tachy_mask_eye *e)
 {
-    if (e->gpu && e->gpu->piece)
-        e->gpu->piece->miscounted = true;
+    if (e->there && e->there->piece)
+        e->there->piece->miscounted = true;
 }
 
 // Records on a stream, whose context is current, what `done` is.
-static int record(struct segment_gpu_eye *g, cuda_stream stream, const struct tachy_log *log)
+static int record(struct tachy_mask_there *g, cuda_stream stream, const struct tachy_log *log)
 {
     const struct tachy_cu *cu = g->device->gpu->device.cu;
     int status = g->piece->done ? CUDA_OK : cu->event_create(&g->piece->done, CUDA_EVENT_ORDERS);
@@ -276,18 +287,18 @@ static int record(struct segment_gpu_eye *g, cuda_stream stream, const struct ta
     return tachy_cu_check(cu, status == CUDA_OK ? cu->event_record(g->piece->done, stream) : status, log, "an event");
 }
 
-static const struct tachy_log *log_of(const struct segment_gpu_eye *g) { return tachy_memory_log(g->device->masks->memory); }
+static const struct tachy_log *log_of(const struct tachy_mask_there *g) { return tachy_memory_log(g->device->masks->memory); }
 
 // On the stream that made the mask, behind what else has been put there by now.
-static int fetch_late(struct segment_eye *e)
+static int fetch_late(struct tachy_mask_eye *e)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     struct tachy_gpu_plane mask;
     struct tachy_device *d = &g->device->gpu->device;
     int err = tachy_device_enter(d, log_of(g));
     if (err < 0)
         return err;
-    err = tachy_gpu_copy(d, &mask, segment_gpu_eye_to_fetch(e, false, &mask), g->by, false, log_of(g));
+    err = tachy_gpu_copy(d, &mask, mask_there_to_fetch(e, false, &mask), g->by, false, log_of(g));
     if (err == TACHY_OK)
         err = record(g, g->by, log_of(g));
     g->flight = NULL;
@@ -295,50 +306,50 @@ static int fetch_late(struct segment_eye *e)
     return err;
 }
 
-int segment_gpu_sync(struct segment_eye *e)
+int mask_there_sync(struct tachy_mask_eye *e)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     if (!g || !g->pending)
         return TACHY_OK;
     g->pending = false;
     int err = g->unfetched ? fetch_late(e) : TACHY_OK;
     if (err < 0)
         return err;
-    return g->flight ? segment_gpu_flight_wait(g->flight, g->part)
-                     : segment_gpu_event_wait(g->device->gpu, g->piece->done, log_of(g));
+    return g->flight ? device_flight_wait(g->flight, g->part)
+                     : device_event_wait(g->device->gpu, g->piece->done, log_of(g));
 }
 
-void segment_gpu_touched(struct segment_eye *e)
+void mask_there_touched(struct tachy_mask_eye *e)
 {
-    if (e->gpu)
-        e->gpu->stale = e->gpu->guide_stale = true;
+    if (e->there)
+        e->there->stale = e->there->guide_stale = true;
 }
 
-int segment_gpu_eye_written(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
+int mask_there_written(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     g->by = stream;
     int err = record(g, stream, log);
     g->pending = err == TACHY_OK;
     return err;
 }
 
-void segment_gpu_eye_flies(struct segment_eye *e, cuda_stream stream, struct segment_gpu_flight *f, uint64_t part)
+void mask_there_flies(struct tachy_mask_eye *e, cuda_stream stream, struct device_flight *f, uint64_t part)
 {
-    e->gpu->by = stream;
-    e->gpu->flight = f;
-    e->gpu->part = part;
-    e->gpu->pending = true;
+    e->there->by = stream;
+    e->there->flight = f;
+    e->there->part = part;
+    e->there->pending = true;
 }
 
-int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struct tachy_log *log)
+int mask_there_ready(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     const struct tachy_cu *cu = g->device->gpu->device.cu;
     size_t n = (size_t)e->width * (size_t)e->height;
     bool ordered = stream == g->by || (g->stale && (!g->guide || g->guide_stale));
     if (!ordered && g->flight) {
-        int err = segment_gpu_flight_follow(g->flight, g->part, stream);
+        int err = device_flight_follow(g->flight, g->part, stream);
         if (err < 0)
             return err;
         ordered = true;
@@ -351,12 +362,12 @@ int segment_gpu_eye_there(struct segment_eye *e, cuda_stream stream, const struc
     return tachy_cu_check(cu, status, log, "the mask's way to the GPU");
 }
 
-int segment_gpu_guide_sync(struct segment_eye *e)
+int mask_there_sync_guide(struct tachy_mask_eye *e)
 {
-    struct segment_gpu_eye *g = e->gpu;
+    struct tachy_mask_there *g = e->there;
     if (!g || !g->guide || g->guide_stale)
         return TACHY_OK;
-    int err = segment_gpu_sync(e);
+    int err = mask_there_sync(e);
     if (err == TACHY_OK)
         err = tachy_device_enter(&g->device->gpu->device, log_of(g));
     if (err < 0)

@@ -1,4 +1,4 @@
-#include "task/segment_gpu_flight.h"
+#include "stage/device_flight.h"
 
 #include "base/base.h"
 
@@ -21,7 +21,7 @@ struct part {
     int nb_frames;
 };
 
-struct segment_gpu_flight {
+struct device_flight {
     struct tachy_gpu *gpu; // reference
     const struct tachy_cu *cu;
     const struct tachy_log *log;
@@ -34,10 +34,10 @@ struct segment_gpu_flight {
     _Atomic int err;
 };
 
-int segment_gpu_flight_open(struct segment_gpu_flight **out, struct tachy_gpu *g, cuda_stream stream,
+int device_flight_open(struct device_flight **out, struct tachy_gpu *g, cuda_stream stream,
                             const struct tachy_log *log)
 {
-    struct segment_gpu_flight *f = *out = calloc(1, sizeof(*f));
+    struct device_flight *f = *out = calloc(1, sizeof(*f));
     if (!f)
         return TACHY_ERR_NOMEM;
     f->gpu = tachy_gpu_ref(g);
@@ -57,9 +57,9 @@ static void give_back(struct part *p)
         tachy_frame_unref(&p->frames[--p->nb_frames]);
 }
 
-void segment_gpu_flight_close(struct segment_gpu_flight **flight)
+void device_flight_close(struct device_flight **flight)
 {
-    struct segment_gpu_flight *f = *flight;
+    struct device_flight *f = *flight;
     *flight = NULL;
     if (!f)
         return;
@@ -90,7 +90,7 @@ static int query(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log,
 }
 
 // Whether part `number` is done. After a failure nothing runs any more.
-static bool is_done(struct segment_gpu_flight *f, uint64_t number)
+static bool is_done(struct device_flight *f, uint64_t number)
 {
     int status = CUDA_OK;
     int err = atomic_load(&f->err) ? TACHY_OK : query(f->gpu, f->parts[(number - 1) % PARTS].end, f->log, &status);
@@ -104,7 +104,7 @@ static bool is_done(struct segment_gpu_flight *f, uint64_t number)
 }
 
 // Looks whether part `number` is done, and if it is not, which ones before it are; gives their frames back.
-static void look(struct segment_gpu_flight *f, uint64_t number)
+static void look(struct device_flight *f, uint64_t number)
 {
     pthread_mutex_lock(&f->lock);
     uint64_t done = atomic_load(&f->done);
@@ -127,7 +127,7 @@ static void nap(long *us)
     *us = TACHY_MIN(*us * 2, (long)NAP_MOST_US);
 }
 
-int segment_gpu_flight_wait(struct segment_gpu_flight *f, uint64_t number)
+int device_flight_wait(struct device_flight *f, uint64_t number)
 {
     long us = NAP_US;
     if (atomic_load(&f->done) < number)
@@ -139,10 +139,10 @@ int segment_gpu_flight_wait(struct segment_gpu_flight *f, uint64_t number)
     return atomic_load(&f->err);
 }
 
-int segment_gpu_flight_mark(struct segment_gpu_flight *f, uint64_t *number)
+int device_flight_mark(struct device_flight *f, uint64_t *number)
 {
     uint64_t n = atomic_load(&f->marked) + 1;
-    int err = n > PARTS ? segment_gpu_flight_wait(f, n - PARTS) : TACHY_OK;
+    int err = n > PARTS ? device_flight_wait(f, n - PARTS) : TACHY_OK;
     struct part *p = &f->parts[(n - 1) % PARTS];
     if (err == TACHY_OK)
         err = tachy_cu_check(f->cu, f->cu->event_record(p->end, f->stream), f->log, "an event");
@@ -161,18 +161,18 @@ int segment_gpu_flight_mark(struct segment_gpu_flight *f, uint64_t *number)
     if (number)
         *number = n;
     else
-        segment_gpu_flight_tidy(f);
+        device_flight_tidy(f);
     return TACHY_OK;
 }
 
-void segment_gpu_flight_tidy(struct segment_gpu_flight *f)
+void device_flight_tidy(struct device_flight *f)
 {
     uint64_t n = atomic_load(&f->marked);
     if (n > 1 && atomic_load(&f->held) >= MANY)
         look(f, n - 1); // the last one cannot be done yet
 }
 
-int segment_gpu_flight_follow(struct segment_gpu_flight *f, uint64_t number, cuda_stream stream)
+int device_flight_follow(struct device_flight *f, uint64_t number, cuda_stream stream)
 {
     if (atomic_load(&f->done) >= number)
         return TACHY_OK;
@@ -180,17 +180,17 @@ int segment_gpu_flight_follow(struct segment_gpu_flight *f, uint64_t number, cud
     return tachy_cu_check(f->cu, f->cu->stream_wait_event(stream, f->parts[(number - 1) % PARTS].end, 0), f->log, "an event");
 }
 
-int segment_gpu_flight_keep(struct segment_gpu_flight *f, tachy_frame *frame)
+int device_flight_keep(struct device_flight *f, tachy_frame *frame)
 {
-    int err = f->next.nb_frames == FRAMES ? segment_gpu_flight_mark(f, NULL) : TACHY_OK;
+    int err = f->next.nb_frames == FRAMES ? device_flight_mark(f, NULL) : TACHY_OK;
     if (err == TACHY_OK)
         f->next.frames[f->next.nb_frames++] = tachy_frame_ref(frame);
     return err;
 }
 
-int segment_gpu_flight_kept(const struct segment_gpu_flight *f) { return f->next.nb_frames; }
+int device_flight_kept(const struct device_flight *f) { return f->next.nb_frames; }
 
-int segment_gpu_event_wait(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log)
+int device_event_wait(struct tachy_gpu *g, cuda_event e, const struct tachy_log *log)
 {
     long us = NAP_US;
     int status, err;
