@@ -118,6 +118,11 @@ void option_right(const struct tachy_option *o, char *buf, size_t size);
 const char *nth_word(const char *words, int n, char *buf, size_t size);
 char *list_words(const char *words, char *buf, size_t size); // "a, b" of "a|b"; `buf` is returned
 
+// Of a JSON object; `other`, "" or 0 where the key is missing or empty.
+const char *text_or(const json_t *o, const char *key, const char *other);
+const char *text_of(const json_t *o, const char *key);
+long long int_of(const json_t *o, const char *key);
+
 // terminal.c: the terminal's settings are put back whatever way the process ends or is stopped.
 // Keeps the settings of the terminal on standard input and watches signals. `changed` (may be
 // NULL) is called in a signal handler after the process was continued. False: no terminal.
@@ -216,6 +221,7 @@ int config_print(FILE *f, const tachy_settings *s, bool all);
 
 // cmd_help.c
 void help_overview(FILE *f);
+extern const struct tachy_example exit_statuses[]; // number and meaning; ends with {0}
 void help_verb(FILE *f, const struct verb *v);
 // cmd_doctor.c: name and versions, from tachy_doctor().
 int print_version(void);

@@ -32,17 +32,6 @@ struct tachy_engine_params engine_params(const struct cli *c, const char *path, 
                                         .log = &c->log};
 }
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
-static long long int_of(const json_t *o, const char *key)
-{
-    return json_integer_value(json_object_get(o, key));
-}
-
 // One line about each plan, as a comment: what follows may be compared between two versions.
 static void print_plan(const json_t *plan, size_t i)
 {

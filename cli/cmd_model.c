@@ -5,12 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
 static const char *dir_of(const struct cli *c)
 {
     return tachy_settings_str(c->settings, "model.dir");

@@ -146,33 +146,13 @@ int profile_check_files(struct cli *c, const char *input, const char *output, bo
     return TACHY_OK;
 }
 
-static json_t *list_json(const char *const *items, size_t n)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, json_string(items[i]));
-    return list;
-}
-
-// The command and its effective settings, for the environment block.
+// The command, for the environment block; the job adds its settings.
 static int describe(struct cli *c)
 {
-    json_t *set = json_object();
-    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        const char *const *items;
-        const char *text =
-            o->type == TACHY_OPT_LIST ? NULL : tachy_settings_str(c->settings, o->path);
-        size_t n =
-            o->type == TACHY_OPT_LIST ? tachy_settings_list(c->settings, o->path, &items) : 0;
-        if (text && !o->command_only)
-            json_object_set_new(set, o->path, json_string(text));
-        else if (n && !o->command_only)
-            json_object_set_new(set, o->path, list_json(items, n));
-    }
-    json_t *o = json_object();
-    json_object_set_new(o, "command", list_json(c->inner_argv, c->n_inner));
-    json_object_set_new(o, "settings", set);
-    char *text = json_dumps(o, JSON_COMPACT);
+    json_t *words = json_array(), *o = json_pack("{s:o}", "command", words);
+    for (size_t i = 0; i < c->n_inner; i++)
+        json_array_append_new(words, json_string(c->inner_argv[i]));
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     int err = text ? tachy_profile_describe(c->profile, text) : TACHY_ERR_NOMEM;
     json_decref(o);
     free(text);
