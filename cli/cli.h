@@ -186,7 +186,6 @@ extern const struct command console_commands[]; // ends with {0}
 const struct command *console_find(const struct command *table, const char *name);
 void console_help(struct console *k, const struct command *table);
 void console_idle(struct console *k); // ends a profile in time
-char *console_config(const tachy_settings *s, bool all); // free it; NULL: out of memory
 // Candidates for completion: names of a table, of settings, of files.
 typedef void add_word(void *to, const char *word);
 void console_add_commands(const struct command *table, add_word *add, void *to);
@@ -212,12 +211,6 @@ void metrics_show(const struct sockaddr_storage *a, char *buf, size_t size); // 
 int metrics_token(const struct cli *c, char **token);
 // Takes as long whatever the two texts share.
 bool metrics_same_secret(const char *a, const char *b);
-// metrics_text.c: Prometheus' text format. Free it; NULL: out of memory.
-char *metrics_text(const struct tachy_snapshot *s);
-
-// cmd_config.c: the settings as a configuration file; `all`: also those that have their default.
-// TACHY_ERR_NOMEM: a part is missing.
-int config_print(FILE *f, const tachy_settings *s, bool all);
 
 // cmd_help.c
 void help_overview(FILE *f);

@@ -52,6 +52,7 @@ int tachy_settings_new_of(tachy_settings **out, const struct tachy_option *table
 int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const struct tachy_log *log);
 
 const struct tachy_option *tachy_settings_options(const tachy_settings *s); // the table
+const struct tachy_log *tachy_settings_log(const tachy_settings *s);
 
 // Whether tachy_settings_set() gave the value that holds: a person or a program asked for it by name, not a file,
 // preset or default.

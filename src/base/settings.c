@@ -275,6 +275,8 @@ int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const 
 
 const struct tachy_option *tachy_settings_options(const tachy_settings *s) { return s->options; }
 
+const struct tachy_log *tachy_settings_log(const tachy_settings *s) { return s->log; }
+
 void tachy_settings_free(tachy_settings **s)
 {
     if (!s || !*s)
