@@ -68,6 +68,17 @@ int cli_check_sandbox(const struct cli *c);
 // What run.json asks for: `value` goes to its file, or to standard output. `value` is released.
 int cli_write_json(const struct cli *c, json_t *value);
 
+// The first argument of some verbs says what to do. Of the functions one or two are there.
+struct word {
+    const char *name;
+    int (*all)(struct cli *c);                   // without names
+    int (*one)(struct cli *c, const char *name); // for each name
+    int (*together)(struct cli *c);              // for all names: c->args[1] and on
+    const char *needs; // what a name is; NULL: it goes without
+};
+// `words` ends with {0}; `otherwise`: the word where there is none, NULL: an error. An exit status.
+int cli_run_word(struct cli *c, const struct word *words, const char *otherwise);
+
 // cmd_run.c: the verbs of tasks.
 int run_task(struct cli *c); // an exit status
 static inline bool runs_task(const struct verb *v) { return v && v->run == run_task; }
@@ -116,7 +127,8 @@ const char *option_value(const struct tachy_option *o, char *buf, size_t size);
 void option_right(const struct tachy_option *o, char *buf, size_t size);
 // "cutout" of "mask|cutout", n = 1; NULL past the last. `buf` is returned.
 const char *nth_word(const char *words, int n, char *buf, size_t size);
-char *list_words(const char *words, char *buf, size_t size); // "a, b" of "a|b"; `buf` is returned
+// "a, b and c" of "a|b|c", with " and " as `last`; `buf` is returned.
+char *list_words(const char *words, const char *last, char *buf, size_t size);
 
 // Of a JSON object; `other`, "" or 0 where the key is missing or empty.
 const char *text_or(const json_t *o, const char *key, const char *other);
