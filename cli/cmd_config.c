@@ -79,10 +79,10 @@ static int run_config(struct cli *c)
 
 const struct verb verb_config = {
     .name = "config",
-    .usage = "[options of tachy segment]",
+    .usage = "[options of a task]",
     .summary = "print the effective settings and where each comes from",
     .details =
-        "Takes the same options and configuration files as tachy segment, runs nothing, and prints "
+        "Takes the options and configuration files of every task, runs nothing, and prints "
         "what would hold as a configuration file, with the origin of each value behind it: "
         "default, FILE:LINE, or command line. docs/config.md explains the files.",
     .options = TACHY_VERB_CONFIG | TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_PROFILE | TACHY_VERB_TASKS,

@@ -159,32 +159,6 @@ static int describe(struct cli *c)
     return err;
 }
 
-// Adds the profile's folder to the provider's options; what a file has set stays.
-static int ask_for_operators(struct cli *c)
-{
-    static const char path[] = "model.provider_options";
-    const char *provider = tachy_settings_str(c->settings, "model.provider");
-    if (!tachy_settings_bool(c->settings, "profile.operators") ||
-        (provider && !strcmp(provider, "null")))
-        return TACHY_OK;
-    const char *option = tachy_profile_engine_option(c->profile);
-    const char *const *items;
-    size_t n = tachy_settings_list(c->settings, path, &items);
-    bool typed = !strcmp(tachy_settings_origin(c->settings, path), "command line");
-    char **copy = calloc(n + 1, sizeof(*copy));
-    int err = copy ? TACHY_OK : TACHY_ERR_NOMEM;
-    for (size_t i = 0; i < n && !err && !typed; i++)
-        err = (copy[i] = strdup(items[i])) ? TACHY_OK : TACHY_ERR_NOMEM;
-    for (size_t i = 0; i < n && !err && !typed; i++)
-        err = tachy_settings_set(c->settings, path, copy[i], "command line");
-    if (!err && option)
-        err = tachy_settings_set(c->settings, path, option, "command line");
-    for (size_t i = 0; copy && i < n; i++)
-        free(copy[i]);
-    free(copy);
-    return err;
-}
-
 static int report(struct cli *c)
 {
     FILE *f = c->stdout_taken ? stderr : stdout;
@@ -231,8 +205,6 @@ static int run_profile(struct cli *c)
                              .log = &c->log));
     if (err == TACHY_OK)
         err = describe(c);
-    if (err == TACHY_OK)
-        err = ask_for_operators(c);
     int status = err == TACHY_OK ? c->inner->run(c) : message_failed(err);
     if (c->profile_ready && (status == STATUS_OK || status == STATUS_INTERRUPTED)) {
         err = report(c);

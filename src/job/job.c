@@ -93,6 +93,8 @@ static int keep_settings(tachy_job *j, const tachy_settings *s)
     int err = tachy_settings_copy(&j->set, s, j->p.log);
     if (err == TACHY_OK && tachy_option_is_section(tachy_settings_options(j->set), j->p.task))
         err = tachy_settings_for(j->set, j->p.task);
+    if (err == TACHY_OK && j->p.engine_option && !is(text_of(j, "model.provider"), "null"))
+        err = tachy_settings_append(j->set, "model.provider_options", j->p.engine_option);
     const char *file = err == TACHY_OK ? text_of(j, "output.file") : NULL;
     j->file = file ? strdup(file) : NULL;
     return err < 0 ? err : !file == !j->file ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -142,6 +144,7 @@ int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
         err = job_enter_sandbox(j); // the last thing before any input is opened
     j->p.task = j->ops ? j->ops->info.name : NULL; // the caller's memory
     j->p.settings = NULL;
+    j->p.engine_option = NULL;
     if (err < 0)
         tachy_job_close(&j);
     *out = j;
