@@ -49,15 +49,17 @@ static const struct tachy_example examples[] = {
     {0},
 };
 
-// In the modes that show the background, it is a colour.
+// In the modes that show the background, it is a colour; replace has no default.
 static int check(const tachy_settings *s, const struct tachy_log *log)
 {
     const char *mode = tachy_settings_str(s, "segment.mode"), *background = tachy_settings_str(s, "segment.background");
     bool shown = !strcmp(mode, "cutout") || !strcmp(mode, "side-by-side");
+    if (!strcmp(mode, "replace") && !tachy_settings_is_set(s, "segment.background"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "--mode replace needs a picture or a video: --background FILE");
     if (!shown || tachy_settings_color(s, "segment.background"))
         return TACHY_OK;
     return tachy_fail(log, TACHY_ERR_INVAL, "--background: \"%.80s\" is not a colour (a CSS name, #RRGGBB); a picture or "
-                      "video needs --mode replace, transparency --mode alpha", background ? background : "");
+                      "video needs --mode replace, transparency --mode alpha", background);
 }
 
 const struct tachy_task_ops tachy_task_segment = {

@@ -1,6 +1,7 @@
-#include "job/replay.h"
+#include "base/npy.h"
 
 #include <math.h>
+#include <string.h>
 
 static double half(uint16_t h)
 {
@@ -49,7 +50,7 @@ static double difference(double a, double b)
     return isnan(d) ? INFINITY : d;
 }
 
-void replay_compare(struct replay_difference *d, const struct tachy_npy *saved, const void *now)
+void tachy_npy_compare(struct tachy_npy_difference *d, const struct tachy_npy *saved, const void *now)
 {
     size_t n = saved->bytes / (size_t)saved->size;
     double lo = INFINITY, hi = -INFINITY, sum = 0;
@@ -69,7 +70,7 @@ void replay_compare(struct replay_difference *d, const struct tachy_npy *saved, 
     d->range = fmax(d->range, saved->kind == 'u' && saved->size == 1 ? 255 : hi - lo);
 }
 
-double replay_psnr(const struct replay_difference *d)
+double tachy_npy_psnr(const struct tachy_npy_difference *d)
 {
     if (d->mse <= 0)
         return INFINITY;

@@ -1,6 +1,9 @@
-#include "cli.h"
+#include "base/base.h"
+#include "base/numeric.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <tachy/control.h>
 
 // Prometheus' text exposition format, version 0.0.4: names in base units (seconds, bytes),
 // counters end in _total, histograms are cumulative.
@@ -105,25 +108,28 @@ static void put_queues(FILE *f, const struct tachy_queues *q)
     fprintf(f, "tachy_memory_bytes{kind=\"frames\"} %lld\n", (long long)q->bytes);
 }
 
-char *metrics_text(const struct tachy_snapshot *s)
+int tachy_snapshot_metrics(char **text, const struct tachy_snapshot *s)
 {
-    char *text = NULL;
     size_t size;
-    FILE *f = open_memstream(&text, &size);
+    TACHY_CLEAR(text);
+    if (!text || !s)
+        return TACHY_ERR_INVAL;
+    FILE *f = open_memstream(text, &size);
     if (!f)
-        return NULL;
+        return TACHY_ERR_NOMEM;
+    locale_t before = tachy_numeric_enter();
     head(f, "tachy_build_info", "gauge", "Version, as a label.");
     fprintf(f, "tachy_build_info{version=\"%s\"} 1\n", tachy_version());
     put_counters(f, &s->totals);
     put_steps(f, &s->totals);
     put_state(f, s);
     put_queues(f, &s->queues);
-    fprintf(f, "tachy_memory_bytes{kind=\"peak\"} %.0f\n",
-            s->summary.peak_memory_mib * (1 << 20));
+    fprintf(f, "tachy_memory_bytes{kind=\"peak\"} %.0f\n", s->summary.peak_memory_mib * (1 << 20));
+    tachy_numeric_leave(before);
     bool bad = ferror(f);
-    if (fclose(f) != 0 || bad) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    if (fclose(f) == 0 && !bad)
+        return TACHY_OK;
+    free(*text);
+    *text = NULL;
+    return TACHY_ERR_NOMEM;
 }
