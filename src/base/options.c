@@ -128,6 +128,10 @@ static const struct tachy_option options[] = {
      .group = "Segment", .verbs = RUNS,
      .help = "calm the mask over time; 0: not at all, 1: most"},
 
+    {"task.stages", "stage", 0, TACHY_OPT_LIST, .arg = "NAME|FILE", .group = "Segment", .verbs = RUNS, .command_only = true,
+     .help = "another stage, which adds values to the results: a shared library, named with its path (./motion.so), or "
+             "one that the program has registered"},
+
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
      .verbs = RUNS | TACHY_VERB_REPLAY,
      .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
@@ -321,9 +325,9 @@ static const struct tachy_option options[] = {
     {"debug.save_frames", NULL, 0, TACHY_OPT_INT, "8", .min = 1, .max = 100000, .group = "Run",
      .verbs = RUNS, .help = "the N of --save-stage"},
 
-    {"replay.stage", "stage", 0, TACHY_OPT_ENUM, "engine", .values = "preprocess|engine|postprocess",
+    {"replay.stage", "saved-stage", 0, TACHY_OPT_ENUM, "engine", .values = "preprocess|engine|postprocess",
      .group = "Replay", .verbs = TACHY_VERB_REPLAY, .command_only = true,
-     .help = "what is run"},
+     .help = "what is run; also --stage"},
     {"replay.loop", "loop", 0, TACHY_OPT_INT, "1000", .min = 1, .max = 10000000, .group = "Replay",
      .verbs = TACHY_VERB_REPLAY, .command_only = true,
      .help = "how often it is run, over the saved frames in turn"},

@@ -193,7 +193,7 @@ int replay_settings(struct replay *r)
         const json_t *value = json_object_get(saved, o->path);
         if (given)
             err = set_given(r, o);
-        else if (value)
+        else if (value && !o->command_only) // nothing that a file may not name
             err = set_saved(r, o->path, value);
     }
     // A step is run on its own on the CPU, wherever it was saved.
