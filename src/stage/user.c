@@ -92,12 +92,18 @@ static int add(const struct tachy_stage_def *def, const struct tachy_log *log)
     const struct user_stage *same = find(def->name);
     if (same && same->def != def)
         return tachy_fail(log, TACHY_ERR_STATE, "stage %s: another one has this name", def->name);
-    struct user_stage *u = same ? NULL : calloc(1, sizeof(*u));
-    if (!u)
-        return same ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (same)
+        return TACHY_OK;
+    struct user_stage *u = calloc(1, sizeof(*u));
+    char *inner = tachy_asprintf("user.%s", def->name); // no stage of the library finds it for one of theirs
+    if (!u || !inner) {
+        free(u);
+        tachy_free(inner);
+        return TACHY_ERR_NOMEM;
+    }
     u->def = def;
     u->ops = (struct tachy_stage_ops){
-        .name = def->name,
+        .name = inner,
         .flags = def->flags & (TACHY_STAGE_ORDERED | TACHY_STAGE_READS),
         .step = TACHY_STEP_POSTPROCESS,
         .priv_size = sizeof(struct priv),
