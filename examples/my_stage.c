@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     tachy_pipeline *pipeline = NULL;
     tachy_task *task = NULL;
     if (argc != 2) {
-        fprintf(stderr, "my_stage VIDEO\n");
+        fprintf(stderr, "usage: my_stage VIDEO\n");
         return 2;
     }
     int err = open_task(&task);
