@@ -60,6 +60,35 @@ static int keep_settings(tachy_task *t, const tachy_settings *s, unsigned verbs)
     return t->settings ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
+// Those that the program brings (tachy/stage.h).
+static int add_user_stages(tachy_task *t, bool cuda, const tachy_settings *s)
+{
+    const char *const *names;
+    size_t n = tachy_settings_list(s, "task.stages", &names);
+    int err = TACHY_OK;
+    if (n && cuda)
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "stage %s: sees frames in host memory only; use --device cpu, or leave the stage out", names[0]);
+    for (size_t i = 0; i < n && err == TACHY_OK; i++)
+        err = tachy_stage_add_user(t, names[i], s);
+    return err;
+}
+
+static int add_stages(tachy_task *t, const struct tachy_task_stage *stage, bool cuda, const tachy_settings *s)
+{
+    bool added = false; // the program's, before anything is written
+    int err = TACHY_OK;
+    for (; err == TACHY_OK && stage->cpu; stage++) {
+        if (!added && stage->cpu->flags & TACHY_STAGE_WRITES) {
+            added = true;
+            err = add_user_stages(t, cuda, s);
+        }
+        if (err == TACHY_OK && (!cuda || stage->cuda))
+            err = tachy_stage_add(t, cuda ? stage->cuda : stage->cpu, s);
+    }
+    return err == TACHY_OK && !added ? add_user_stages(t, cuda, s) : err;
+}
+
 int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log)
 {
     int k = tachy_task_find(name, log);
@@ -77,9 +106,8 @@ int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *se
     t->pinned = -1;
     err = keep_settings(t, settings, TACHY_VERB_RUN | TACHY_VERB_TASK(k));
     bool cuda = !strcmp(tachy_settings_str(settings, "gpu.device"), "cuda");
-    for (const struct tachy_task_stage *s = ops->stages; s->cpu && err == TACHY_OK; s++)
-        if (!cuda || s->cuda)
-            err = tachy_stage_add(t, cuda ? s->cuda : s->cpu, settings);
+    if (err == TACHY_OK)
+        err = add_stages(t, ops->stages, cuda, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
         err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"), t, settings, log);
