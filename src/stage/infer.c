@@ -1,3 +1,4 @@
+#include "engine/engine_options.h"
 #include "stage/infer_priv.h"
 
 #include <math.h>
@@ -413,6 +414,7 @@ int infer_model_tensors(struct tachy_stage *st, void *worker, const struct tachy
 
 const struct tachy_stage_ops tachy_stage_model = {
     .name = "model",
+    .options = tachy_model_options,
     .flags = TACHY_STAGE_REGIONS,
     .step = TACHY_STEP_MODEL,
     .open = infer_model_open,
