@@ -49,7 +49,7 @@ struct verb {
 enum { VERB_GENERAL = 1 << 15 }; // takes the rows of TACHY_VERB_ALL only
 
 extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile,
-    verb_replay, verb_shell, verb_help, verb_man, verb_completion;
+    verb_replay, verb_compare_mattes, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 extern char all_verbs[], task_verbs[]; // their names: "segment|probe"

@@ -34,6 +34,7 @@ enum {
     TACHY_VERB_REPLAY = 1 << 7,
     TACHY_VERB_ENGINE = 1 << 8,
     TACHY_VERB_SHELL = 1 << 9,
+    TACHY_VERB_COMPARE = 1 << 10,
     TACHY_VERB_ALL = 0xfffe,     // every verb of the command, but no job
 };
 #define TACHY_VERB_TASK(i) (1u << (16 + (i))) // a job of the task tachy_task_at(i), i: 0..15
