@@ -134,6 +134,12 @@ TACHY_API size_t tachy_settings_list(const tachy_settings *s, const char *path,
 // "default", "preset fast (configs/fast.yaml:3)", "my.yaml:12", "command line".
 TACHY_API const char *tachy_settings_origin(const tachy_settings *s, const char *path);
 
+// The settings as a configuration file, which tachy_settings_load() takes, with the origin of each as a comment; `all`:
+// also what has its default. And as a JSON object: path -> value, origin, and no_effect_yet where that is so. *yaml
+// and *json: free with tachy_free(). TACHY_ERR_NOMEM.
+TACHY_API int tachy_settings_yaml(char **yaml, const tachy_settings *s, bool all);
+TACHY_API int tachy_settings_json(char **json, const tachy_settings *s);
+
 #ifdef __cplusplus
 }
 #endif

@@ -21,6 +21,7 @@
 #include <tachy/settings.h>
 #include <tachy/sink.h>
 #include <tachy/source.h>
+#include <tachy/stage.h>
 #include <tachy/store.h>
 #include <tachy/task.h>
 #include <tachy/tensor.h>

@@ -25,6 +25,10 @@ const struct tachy_option tachy_job_run_options[] = {
      .verbs = TACHY_VERB_RUN,
      .help = "settings that go together, from configs/PRESET.yaml; a file given with -c and the command line win "
              "over them"},
+    {"task.stages", "stage", 0, TACHY_OPT_LIST, .arg = "NAME|FILE", .group = "Run", .verbs = TACHY_VERB_RUN,
+     .command_only = true,
+     .help = "another stage, which adds values to the results: a shared library, named with its path (./motion.so), "
+             "or one that the program has registered"},
     {"run.calibrate", "calibrate", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_RUN,
      .help = "measure each step alone as well, for the light ratio"},
     {"run.parallel", "parallel", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Run", .verbs = TACHY_VERB_RUN,
