@@ -2,6 +2,7 @@
 // Everything at once.
 #include <tachy/batcher.h>
 #include <tachy/common.h>
+#include <tachy/compare.h>
 #include <tachy/control.h>
 #include <tachy/doctor.h>
 #include <tachy/engine.h>

@@ -32,6 +32,9 @@ const struct tachy_option tachy_command_options[] = {
      .help = "largest difference of a value that --golden lets pass; 0: the same bits"},
     {"replay.min_psnr", "min-psnr", 0, TACHY_OPT_FLOAT, .max = 1000, .group = "Replay", .verbs = TACHY_VERB_REPLAY,
      .command_only = true, .help = "let --golden pass whatever has at least this PSNR in dB"},
+    {"compare.truth", "truth", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Compare", .verbs = TACHY_VERB_COMPARE,
+     .command_only = true, .help = "the matte that both are held against; without it A is held against B"},
+
     {"engine.after", "after", 0, TACHY_OPT_STRING, .arg = "PASS", .group = "Engine", .verbs = TACHY_VERB_ENGINE,
      .command_only = true,
      .help = "show: the graph as it is after this pass; none: as it was read; without it as it is compiled"},

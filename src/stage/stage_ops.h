@@ -21,6 +21,7 @@ struct tachy_stage;
 struct tachy_stage_save;
 struct tachy_surface_spec;
 struct tachy_device;
+struct task_devices;
 
 enum { TACHY_MAX_STAGES = 16 };
 
@@ -118,7 +119,9 @@ struct tachy_stage_ops {
     // ---- Workers.
 
     // `batch` > 1: an object for calls of up to so many pieces, of a stage that batches. TACHY_ERR_MISMATCH: it
-    // takes one a call. On failure *worker is NULL and everything is closed.
+    // takes one a call. On failure *worker is NULL and everything is closed. A stage whose worker is another's
+    // (tachy_stage.worker_of) is called by that one's device context instead, for what it keeps on each device: *worker
+    // comes as the struct device_worker (stage/device.h), whose device's context is current.
     int (*worker_open)(struct tachy_stage *st, int batch, void **worker);
     void (*worker_close)(void *worker);
     // The call. worker, state: of tachy_stage.worker_of; NULL where it has none. The state is the stream's;
@@ -148,7 +151,7 @@ struct tachy_stage_ops {
     int (*copy_save)(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size);
     int (*copy_load)(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
     // Ends what `run` left to a device (tachy_item.pending), waiting for it. Any thread, once an item.
-    int (*sync)(struct tachy_item *item);
+    int (*sync)(struct tachy_stage *st, struct tachy_item *item);
 
     // ---- For who looks on.
 
@@ -194,7 +197,7 @@ struct tachy_task {
     size_t item_size;    // of all stages
     char describe[256];  // model, mode: key of the stored light figures
     char engine[128];    // what runs the model, with its version; "": nothing does
-    void *shared;        // of its stages; NULL: they have nothing in common
+    struct task_devices *devices; // stage/device.h, of the first stage; NULL: all is the host's
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved
 

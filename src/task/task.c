@@ -1,5 +1,5 @@
-#include "base/numeric.h"
 #include "base/options.h"
+#include "base/settings_json.h"
 #include "pipeline/stage_save.h"
 #include "stage/stage.h"
 #include "task/task.h"
@@ -47,37 +47,14 @@ static bool is_outside(const struct tachy_option *o)
     return false;
 }
 
-static json_t *setting_text(const tachy_settings *s, const struct tachy_option *o)
-{
-    const char *const *items, *text = tachy_settings_str(s, o->path);
-    if (o->type == TACHY_OPT_BOOL && text) // one text for each value, however it was written
-        return json_string(tachy_settings_bool(s, o->path) ? "yes" : "no");
-    if ((o->type == TACHY_OPT_INT || o->type == TACHY_OPT_FLOAT) && text)
-        return json_sprintf("%.9g", tachy_settings_float(s, o->path));
-    if (o->type != TACHY_OPT_LIST)
-        return text ? json_string(text) : NULL;
-    size_t n = tachy_settings_list(s, o->path, &items);
-    char *all = strdup("");
-    for (size_t i = 0; i < n && all; i++) {
-        char *longer = tachy_asprintf("%s%s%s", all, i ? " " : "", items[i]);
-        free(all);
-        all = longer;
-    }
-    json_t *one = n && all ? json_string(all) : NULL;
-    free(all);
-    return one;
-}
-
 static int keep_settings(tachy_task *t, const tachy_settings *s, unsigned verbs)
 {
     json_t *all = json_object();
-    locale_t before = tachy_numeric_enter();
     for (const struct tachy_option *o = tachy_settings_options(s); o->path; o++) {
-        json_t *text = !(o->verbs & verbs) || is_outside(o) ? NULL : setting_text(s, o);
+        json_t *text = !(o->verbs & verbs) || is_outside(o) ? NULL : tachy_setting_json(s, o);
         if (text)
             json_object_set_new(all, o->path, text);
     }
-    tachy_numeric_leave(before);
     t->settings = all ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return t->settings ? TACHY_OK : TACHY_ERR_NOMEM;

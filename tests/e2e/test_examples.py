@@ -38,6 +38,22 @@ class Examples(common.Case):
         video = next(s for s in common.ffprobe(out)["streams"] if s["codec_type"] == "video")
         self.assertEqual(video["nb_frames"], "20")
 
+    def test_segment_file_takes_every_option_of_a_job(self):
+        good, poor, summary = self.tmp / "good.mp4", self.tmp / "poor.mp4", self.tmp / "s.json"
+        self.assertEqual(example("segment_file", self.clip, good, "output.crf=10").returncode, 0)
+        p = example("segment_file", self.clip, poor, "output.crf=50", "output.no_audio=yes", f"run.json={summary}")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertLess(poor.stat().st_size * 3, good.stat().st_size)
+        self.assertEqual([s["codec_type"] for s in common.ffprobe(poor)["streams"]], ["video"])
+        self.assertEqual(json.loads(summary.read_text())["frames"], 20)
+
+    def test_segment_file_refuses_what_nobody_reads(self):
+        for option, name in (("replay.loop=3", b"--loop"), ("run.keys=no", b"--keys"), ("engine.rounds=2", b"--rounds")):
+            p = example("segment_file", self.clip, self.tmp / "out.mp4", option)
+            self.assertEqual(p.returncode, 1)
+            self.assertIn(name, p.stderr)
+            self.assertFalse((self.tmp / "out.mp4").exists())
+
     def test_segment_file_refuses(self):
         p = example("segment_file", self.tmp / "absent.mp4", self.tmp / "out.mp4")
         self.assertEqual(p.returncode, 1)
