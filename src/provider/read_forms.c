@@ -77,16 +77,12 @@ static const char *one_hot(struct reader_node *n)
     int64_t shape[TACHY_MAX_RANK] = {0};
     float off_on[2];
     int axis;
-    if ((index->dtype != TACHY_I64 && index->dtype != TACHY_I32 && !is_float(index)) || !is_float(y) || y->rank != index->rank + 1 ||
+    if ((index->dtype != TACHY_I64 && index->dtype != TACHY_I32) || !is_float(y) || y->rank != index->rank + 1 ||
         reader_const_floats(n, 2, off_on, 2) != 2 || !reader_axis(reader_int(n, "axis", -1), y->rank, &axis) ||
         y->shape[axis] >= TACHY_PLAN_WHOLE)
         return READER_ATTRIBUTE;
     for (int d = 0; d < y->rank; d++)
         shape[d] = d == axis ? 1 : index->shape[d - (d > axis)];
-    if (is_float(index)) {
-        struct tachy_value *cut = tachy_graph_value(n->r->g, NULL, TACHY_I64, index->rank, index->shape);
-        index = cut ? reader_apply(n, TACHY_PLAN_TRUNC, 0, 0, index, cut) : NULL;
-    }
     index = reshaped(n, index, y->rank, shape);
     struct tachy_value *from_start = equal(n, index, numbers(n, index ? index->dtype : TACHY_I64, 0, axis));
     struct tachy_value *from_end = equal(n, index, numbers(n, index ? index->dtype : TACHY_I64, -y->shape[axis], axis));

@@ -131,8 +131,7 @@ class Operators(provider.OperatorCase):
         for axis in (-1, 0, 1):
             self.op("OneHot", (3, 4), constants=[np.int64(5), np.array([-1.5, 2], np.float32)], axis=axis,
                     feed=[self.rng.integers(-8, 9, (3, 4))])
-        self.op("OneHot", (6,), constants=[np.float32(5), np.array([0, 1], np.float32)],
-                feed=[np.array([-6, -5, -1.9, 0.7, 4, 5], np.float32)])
+        self.left("OneHot", (3,), constants=[np.float32(5), np.array([0, 1], np.float32)], feed=[np.array([-6, -5, 4], np.float32)])
         two = [("ij,jk->ik", (3, 4), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)),
                ("bnqd,bnkd->bnqk", (2, 3, 4, 5), (2, 3, 6, 5)), ("bqnd,bknd->bnqk", (2, 4, 3, 5), (2, 6, 3, 5)),
                ("bnqk,bknd->bqnd", (2, 3, 4, 6), (2, 6, 3, 5)), ("bhwc,hkc->bhwk", (1, 4, 5, 6), (4, 3, 6)),
