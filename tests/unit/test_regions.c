@@ -215,7 +215,29 @@ TEST(regions_as_text)
     tachy_text_free(&t);
 }
 
+// What "%g" writes with the fewest of 6 to 9 digits that give the same float back.
+TEST(numbers_as_text)
+{
+    struct tachy_text t = {0};
+    for (int i = 0; i < 30000; i++) {
+        char want[32] = "null";
+        float v = (uniform() - 0.5f) * powf(10, floorf(uniform() * 14) - 5);
+        v = i % 3 ? v : roundf(v * 100) / 100;
+        v = i % 1000 ? v : i % 2000 ? NAN : i % 3000 ? INFINITY : 0;
+        bool same = !isfinite(v);
+        for (int digits = 6; digits <= 9 && !same; digits++) {
+            snprintf(want, sizeof(want), "%.*g", digits, (double)v);
+            same = strtof(want, NULL) == v;
+        }
+        t.len = 0;
+        tachy_text_number(&t, v);
+        CHECK_STR(t.p, want);
+    }
+    tachy_text_free(&t);
+}
+
 TEST_MAIN(TEST_CASE(suppression_is_the_twin_s), TEST_CASE(a_region_comes_back_from_its_view), TEST_CASE(maps_of_views),
           TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to),
           TEST_CASE(an_overlay_in_every_format), TEST_CASE(an_overlay_of_odd_regions),
-          TEST_CASE(regions_as_text))
+          TEST_CASE(regions_as_text),
+          TEST_CASE(numbers_as_text))
