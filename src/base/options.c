@@ -18,7 +18,8 @@
 // What happens instead of options whose part is not built yet.
 #define NO_GPU "models run on the CPU, in the precision they are stored in"
 #define NO_ANIMATE "there is no tachy animate yet"
-#define NO_TRACKING "there is no face tracking yet"
+#define NO_IRISES "the face mesh has 468 points, without irises"
+#define NO_WINDOW "points are calmed by the one-euro filter (tracking.min_cutoff, tracking.beta)"
 #define NO_CACHE "results are not kept from one frame to the next"
 
 static const struct tachy_option options[] = {
@@ -269,14 +270,48 @@ static const struct tachy_option options[] = {
     {"animation.enable_tensorrt", NULL, 0, TACHY_OPT_BOOL, .group = "Animation", .verbs = RUNS,
      .help = "animate with the provider tensorrt", .planned = NO_ANIMATE},
 
-    {"tracking.max_num_faces", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 100, .group = "Tracking",
-     .verbs = RUNS, .help = "most faces that are followed", .planned = NO_TRACKING},
+    {"regions.confidence", "conf", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions", .verbs = RUNS,
+     .aliases = "confidence", .help = "least score of what is kept; the model card's without it"},
+    {"regions.overlap", "iou", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions", .verbs = RUNS,
+     .help = "intersection over union above which the lower of two boxes of a class goes; the model card's without it"},
+    {"regions.limit", "max-det", 0, TACHY_OPT_INT, .min = 1, .max = 100000, .group = "Regions", .verbs = RUNS,
+     .help = "most regions of a frame, the best; the model card's without it"},
+    {"regions.classes", "classes", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "Regions", .verbs = RUNS,
+     .help = "keep these classes only: names or numbers with commas between them"},
+    {"regions.top", "top", 0, TACHY_OPT_INT, .min = 1, .max = 1000, .group = "Regions", .verbs = RUNS,
+     .help = "classes that are named for a picture, the best; the model card's without it"},
+    {"regions.labels", "labels", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Regions", .verbs = RUNS,
+     .help = "names of the classes, one a line, in place of the model card's"},
+
+    {"draw.boxes", "boxes", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .verbs = RUNS, .help = "draw boxes"},
+    {"draw.names", "names", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .verbs = RUNS,
+     .help = "write names and scores beside the boxes"},
+    {"draw.points", "points", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .verbs = RUNS, .help = "draw points"},
+    {"draw.line", "line-width", 0, TACHY_OPT_FLOAT, .max = 0.5, .group = "Overlay", .verbs = RUNS,
+     .help = "width of lines as a share of the frame height; 1/360 without it"},
+    {"draw.text", "text-size", 0, TACHY_OPT_FLOAT, .max = 0.5, .group = "Overlay", .verbs = RUNS,
+     .help = "height of letters as a share of the frame height; 1/40 without it"},
+
+    {"tracking.max_num_faces", "max-faces", 0, TACHY_OPT_INT, "1", .min = 1, .max = 32, .group = "Tracking",
+     .verbs = RUNS, .aliases = "num-faces", .help = "most faces that are followed"},
+    {"tracking.detector", "detector", 0, TACHY_OPT_STRING, "face", .arg = "NAME", .group = "Tracking", .verbs = RUNS,
+     .help = "model card of the face detector"},
+    {"tracking.detect_every", "detect-every", 0, TACHY_OPT_INT, "15", .min = 1, .max = 100000, .group = "Tracking",
+     .verbs = RUNS, .help = "frames after which the detector looks for more faces, while fewer than --max-faces are followed"},
+    {"tracking.confidence", "tracking-conf", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Tracking", .verbs = RUNS,
+     .help = "score of a face's points below which it is lost"},
+    {"tracking.smoothing", "smoothing", 0, TACHY_OPT_BOOL, "yes", .group = "Tracking", .verbs = RUNS,
+     .help = "calm the points with the one-euro filter"},
+    {"tracking.min_cutoff", "min-cutoff", 0, TACHY_OPT_FLOAT, "1", .min = 0.001, .max = 1000, .arg = "HZ",
+     .group = "Tracking", .verbs = RUNS, .help = "cut-off of that filter for what is still: lower is calmer"},
+    {"tracking.beta", "beta", 0, TACHY_OPT_FLOAT, "30", .max = 10000, .group = "Tracking", .verbs = RUNS,
+     .help = "what that cut-off rises by with speed: higher lags less"},
     {"tracking.refine_landmarks", NULL, 0, TACHY_OPT_BOOL, .group = "Tracking", .verbs = RUNS,
-     .help = "find irises and lips more exactly", .planned = NO_TRACKING},
+     .help = "find irises and lips more exactly", .planned = NO_IRISES},
     {"tracking.smoothing_window", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1000,
      .group = "Tracking", .verbs = RUNS,
      .help = "frames over which a face's movement is calmed; 1: not at all",
-     .planned = NO_TRACKING},
+     .planned = NO_WINDOW},
 
     {"run.profile", "profile", 0, TACHY_OPT_ENUM, .values = "fast|balanced|quality",
      .arg = "PRESET", .group = "Run", .verbs = RUNS,

@@ -1,5 +1,6 @@
 #include "base/numeric.h"
 #include "pipeline/stage_save.h"
+#include "stage/stages.h"
 #include "task/segment_stages.h"
 
 #include <jansson.h>
@@ -22,12 +23,18 @@ static const struct forms segment[] = {
     {0},
 };
 
+static const struct forms track[] = {{&tachy_stage_track, NULL}, {&tachy_stage_draw, NULL}, {&tachy_stage_lines, NULL}, {0}};
+
 static const struct {
     const char *name;
     const struct forms *stages; // ends with {0}
+    bool host;                  // no form for a device
 } tasks[] = {
-    {"segment", segment},
+    {"segment", segment, false},
+    {"track", track, true},
 };
+
+static const char task_names[] = "segment, track";
 
 // Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
 // or sink answers for.
@@ -93,7 +100,7 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
         k++;
     if (k == TACHY_ARRAY_SIZE(tasks))
         return tachy_fail(log, TACHY_ERR_NOT_FOUND,
-                          "task %s: there is none of this name; there is: segment", name);
+                          "task %s: there is none of this name; there are: %s", name, task_names);
 
     tachy_settings *defaults = NULL;
     if (!settings) {
@@ -112,6 +119,8 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
         err = keep_settings(t, settings);
     }
     bool cuda = !strcmp(TACHY_DEF(tachy_settings_str(settings, "gpu.device"), ""), "cuda");
+    if (cuda && tasks[k].host && err == TACHY_OK)
+        err = tachy_fail(log, TACHY_ERR_UNSUPPORTED, "task %s: runs on the CPU only; leave --device cuda out", name);
     for (const struct forms *f = tasks[k].stages; f->cpu && err == TACHY_OK; f++)
         if (!cuda || f->cuda)
             err = tachy_stage_add(t, cuda ? f->cuda : f->cpu, settings);
