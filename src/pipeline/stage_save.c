@@ -206,17 +206,18 @@ static bool claim(struct tachy_stage_save *s, int64_t id, int eye, const struct 
 }
 
 int tachy_stage_save_item(struct tachy_stage_save *s, const tachy_task *task, void *const worker[],
-                          const struct tachy_item *item, int eye,
-                          const struct tachy_video_info *input)
+                          struct tachy_item *item, int eye, const struct tachy_video_info *input)
 {
     if (!claim(s, item->in->id, eye, input))
         return TACHY_OK;
     struct tachy_stage_tensors t = {0};
     struct tachy_stage *st = tachy_stage_save_of(task);
-    st->ops->tensors(st, tachy_stage_worker(st, worker), &t);
+    const struct tachy_piece piece = {item, eye};
+    int err = st->ops->tensors(st, tachy_stage_worker(st, worker), &piece, &t);
     json_t *entry = entry_of(item, eye, &t), *planes = json_array(), *in = json_array(),
            *out = json_array(), *mask = json_array();
-    int err = eye == 0 ? put_frame(s, planes, item->in) : TACHY_OK;
+    if (err == TACHY_OK && eye == 0)
+        err = put_frame(s, planes, item->in);
     if (err == TACHY_OK)
         err = put_tensors(s, in, item, eye, "in", t.in, t.n_in);
     if (err == TACHY_OK)

@@ -14,7 +14,7 @@ struct draw {
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
-    struct draw *d = (void *)st->priv;
+    struct draw *d = tachy_stage_priv(st);
     d->overlay = (struct tachy_overlay_params){
         .line = (float)tachy_settings_float(s, "draw.line"),
         .text = (float)tachy_settings_float(s, "draw.text"),
@@ -27,13 +27,13 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
 
 static void close(struct tachy_stage *st)
 {
-    struct draw *d = (void *)st->priv;
+    struct draw *d = tachy_stage_priv(st);
     tachy_frame_pool_close(&d->pool);
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
-    struct draw *d = (void *)st->priv;
+    struct draw *d = tachy_stage_priv(st);
     tachy_frame_pool_close(&d->pool);
     int err = tachy_frame_pool_open(&d->pool, video->format, video->width, video->height);
     if (err == TACHY_OK && st->task->memory)
@@ -76,7 +76,7 @@ static int draw(const struct draw *d, struct tachy_shapes *shapes, struct tachy_
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     for (int i = 0; i < n; i++)
-        err[i] = draw((void *)st->priv, worker, pieces[i].item);
+        err[i] = draw(tachy_stage_priv(st), worker, pieces[i].item);
 }
 
 const struct tachy_stage_ops tachy_stage_draw = {

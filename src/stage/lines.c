@@ -17,7 +17,7 @@ enum tachy_text_format tachy_text_asked(const tachy_settings *s)
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
-    struct lines *l = (void *)st->priv;
+    struct lines *l = tachy_stage_priv(st);
     enum tachy_text_format f = tachy_text_asked(s);
     l->csv = f == TACHY_TEXT_CSV;
     return f ? TACHY_OK : TACHY_STAGE_LEFT_OUT;
@@ -25,14 +25,14 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
-    struct lines *l = (void *)st->priv;
+    struct lines *l = tachy_stage_priv(st);
     l->tick = (double)video->time_base.num / video->time_base.den;
     return TACHY_OK;
 }
 
 static int write_lines(struct tachy_stage *st, struct tachy_item *item)
 {
-    const struct lines *l = (void *)st->priv;
+    const struct lines *l = tachy_stage_priv(st);
     struct tachy_text *t = tachy_stage_item(st, item);
     struct tachy_result *r = &item->result;
     const tachy_frame *head = tachy_item_head(item);

@@ -2,6 +2,8 @@
 
 #include "profile/prof.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 // ---- The list ----
@@ -54,6 +56,28 @@ int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct 
         err = st->ops->start ? st->ops->start(st, out) : TACHY_OK;
     }
     return err;
+}
+
+struct tachy_stage *tachy_stage_before(const struct tachy_stage *st, const char *name)
+{
+    int i = st->index - 1;
+    while (i >= 0 && strcmp(st->task->stage[i]->ops->name, name))
+        i--;
+    return i < 0 ? NULL : st->task->stage[i];
+}
+
+void tachy_task_describe(tachy_task *t, const char *format, ...)
+{
+    size_t n = strlen(t->describe);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t->describe + n, sizeof(t->describe) - n, format, args);
+    va_end(args);
+}
+
+const char *tachy_task_model(const tachy_task *t, const tachy_settings *s)
+{
+    return tachy_settings_is_set(s, "model.name") ? tachy_settings_str(s, "model.name") : t->model;
 }
 
 size_t tachy_task_item_bytes(const tachy_task *t)

@@ -152,8 +152,8 @@ struct tachy_stage_ops {
 
     // ---- For who looks on.
 
-    // What the last piece that `worker` ran read and wrote.
-    void (*tensors)(struct tachy_stage *st, void *worker, struct tachy_stage_tensors *t);
+    // What a piece reads and writes that `worker` runs next or ran last.
+    int (*tensors)(struct tachy_stage *st, void *worker, const struct tachy_piece *piece, struct tachy_stage_tensors *t);
     // Of an item that has been through all stages. false: no device does anything of it.
     bool (*load)(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *load);
     // Queues the stage's kernels for all regions of n items on the worker's stream, without the copies between host
@@ -186,6 +186,7 @@ struct tachy_task_gpu {
 
 struct tachy_task {
     const char *name;
+    const char *model; // card that it runs if the settings name none; NULL: they must
     const struct tachy_log *log;
     struct tachy_stage *stage[TACHY_MAX_STAGES];
     int nb_stages;
@@ -213,6 +214,9 @@ static inline bool tachy_stage_has_state(const struct tachy_stage *st)
 {
     return st->flags & TACHY_STAGE_ORDERED && st->worker_of == st->index;
 }
+
+// The memory of ops->priv_size bytes, which is the stage's own.
+static inline void *tachy_stage_priv(const struct tachy_stage *st) { return (void *)(uintptr_t)st->priv; }
 
 // The stage's bytes in an item.
 static inline void *tachy_stage_item(const struct tachy_stage *st, const struct tachy_item *item)

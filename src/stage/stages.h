@@ -5,6 +5,8 @@
 // The stages that every task can use, each a file of its name. What one hands to the next is in the item: the decoded
 // frame, the result's regions, the frame that the sink is given.
 
+// After preprocess and model (infer.h): sets the result's regions by the card's `outputs`. Settings: regions.*.
+extern const struct tachy_stage_ops tachy_stage_decode;
 // Faces with points and numbers of their own: sets the result's regions. Settings: tracking.*, model.*.
 extern const struct tachy_stage_ops tachy_stage_track;
 // The regions over the picture. Settings: draw.*; left out where the output is text.

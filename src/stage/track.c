@@ -52,16 +52,15 @@ static void read_settings(struct track *t, const tachy_settings *s)
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
-    struct track *t = (void *)st->priv;
+    struct track *t = tachy_stage_priv(st);
     tachy_task *task = st->task;
-    bool named = tachy_settings_is_set(s, "model.name");
     read_settings(t, s);
     int err = tachy_net_open(&t->net[DETECTOR],
                              &(struct tachy_net_params){.name = tachy_settings_str(s, "tracking.detector"),
                                                         .task = "detect", .log = task->log}, s);
     if (err == TACHY_OK)
         err = tachy_net_open(&t->net[POINTS],
-                             &(struct tachy_net_params){.name = named ? tachy_settings_str(s, "model.name") : "face-mesh",
+                             &(struct tachy_net_params){.name = tachy_task_model(task, s),
                                                         .card = tachy_settings_str(s, "model.card"), .task = "track",
                                                         .log = task->log}, s);
     if (err < 0)
@@ -75,14 +74,14 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
 
 static void close(struct tachy_stage *st)
 {
-    struct track *t = (void *)st->priv;
+    struct track *t = tachy_stage_priv(st);
     for (int i = 0; i < NETS; i++)
         tachy_net_close(&t->net[i]);
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
-    struct track *t = (void *)st->priv;
+    struct track *t = tachy_stage_priv(st);
     t->rotation = video->rotation;
     t->flip = video->flipped;
     t->tick = (double)video->time_base.num / video->time_base.den;
@@ -102,7 +101,7 @@ static void worker_close(void *worker)
 
 static int worker_open(struct tachy_stage *st, int batch, void **worker)
 {
-    struct track *t = (void *)st->priv;
+    struct track *t = tachy_stage_priv(st);
     struct track_worker *w = *worker = calloc(1, sizeof(*w));
     int err = w ? TACHY_OK : TACHY_ERR_NOMEM;
     for (int i = 0; i < NETS && err == TACHY_OK; i++)
@@ -193,7 +192,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 {
     struct track_worker *w = worker;
     struct track_state *s = state ? state : &w->own;
-    const struct track *t = (void *)st->priv;
+    const struct track *t = tachy_stage_priv(st);
     for (int i = 0; i < n; i++) {
         struct tachy_item *item = pieces[i].item;
         double now = (double)item->in->pts * t->tick;

@@ -64,10 +64,13 @@ static int ready(struct replay *r, const struct replay_item *i)
     r->item.in = i->frame;
     r->item.result = (struct tachy_result){.frame_id = i->frame->id, .pts = i->frame->pts};
     struct tachy_stage *st = tachy_stage_save_of(r->task);
-    st->ops->tensors(st, tachy_stage_worker(st, r->worker), &r->tensors);
     if (i->eye >= r->task->eyes)
         return tachy_fail(r->p->log, TACHY_ERR_MISMATCH, "%s: frame %lld has no eye %d", r->p->dir,
                           (long long)i->frame->id, i->eye);
+    const struct tachy_piece piece = {&r->item, i->eye};
+    int err = st->ops->tensors(st, tachy_stage_worker(st, r->worker), &piece, &r->tensors);
+    if (err < 0)
+        return err;
     if (r->p->stage == TACHY_REPLAY_ENGINE)
         return fill(r, i, r->tensors.in, r->tensors.n_in);
     if (r->p->stage == TACHY_REPLAY_POSTPROCESS) {

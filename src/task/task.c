@@ -1,5 +1,7 @@
 #include "base/numeric.h"
 #include "pipeline/stage_save.h"
+#include "stage/composite.h"
+#include "stage/smooth.h"
 #include "stage/stages.h"
 #include "task/segment_stages.h"
 
@@ -12,29 +14,40 @@ struct forms {
 };
 
 static const struct forms segment[] = {
-    {&segment_stage_preprocess, &segment_stage_preprocess_cuda},
-    {&segment_stage_model, &segment_stage_model_cuda},
-    {&segment_stage_mask, &segment_stage_mask_cuda},
-    {&segment_stage_smooth, &segment_stage_smooth_cuda},
-    {&segment_stage_background, &segment_stage_background_cuda},
-    {&segment_stage_refine, NULL},
-    {&segment_stage_composite, &segment_stage_composite_cuda},
-    {&segment_stage_lines, &segment_stage_lines_cuda},
+    {&tachy_stage_preprocess, &segment_stage_preprocess_cuda},
+    {&tachy_stage_model, &segment_stage_model_cuda},
+    {&tachy_stage_mask, &segment_stage_mask_cuda},
+    {&tachy_stage_smooth, &segment_stage_smooth_cuda},
+    {&tachy_stage_background, &segment_stage_background_cuda},
+    {&tachy_stage_refine, NULL},
+    {&tachy_stage_composite, &segment_stage_composite_cuda},
+    {&tachy_stage_mask_lines, &segment_stage_lines_cuda},
     {0},
 };
 
-static const struct forms track[] = {{&tachy_stage_track, NULL}, {&tachy_stage_draw, NULL}, {&tachy_stage_lines, NULL}, {0}};
+// detect, classify
+static const struct forms find[] = {
+    {&tachy_stage_preprocess, NULL}, {&tachy_stage_model, NULL}, {&tachy_stage_decode, NULL},
+    {&tachy_stage_draw, NULL},       {&tachy_stage_lines, NULL}, {0},
+};
+
+static const struct forms track[] = {
+    {&tachy_stage_track, NULL}, {&tachy_stage_draw, NULL}, {&tachy_stage_lines, NULL}, {0},
+};
 
 static const struct {
     const char *name;
     const struct forms *stages; // ends with {0}
-    bool host;                  // no form for a device
+    const char *model;          // card that it runs if none is named; NULL: one must be
+    bool host;                  // its stages have no form for devices
 } tasks[] = {
-    {"segment", segment, false},
-    {"track", track, true},
+    {"segment", segment, "selfie", false},
+    {"detect", find, "face", true},
+    {"classify", find, NULL, true},
+    {"track", track, "face-mesh", true},
 };
 
-static const char task_names[] = "segment, track";
+static const char task_names[] = "segment, detect, classify, track";
 
 // Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
 // or sink answers for.
@@ -113,6 +126,7 @@ int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *se
     int err = TACHY_ERR_NOMEM;
     if (t) {
         t->name = tasks[k].name;
+        t->model = tasks[k].model;
         t->log = log;
         t->eyes = 1;
         t->pinned = -1;
