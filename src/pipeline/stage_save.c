@@ -1,5 +1,7 @@
 #include "pipeline/stage_save.h"
 
+#include "base/options.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,7 +23,7 @@ static json_t *settings_json(const tachy_settings *set)
 {
     static const char *const of_run[] = {"input.", "output.", "run.", "debug.", "profile.", "general."};
     json_t *o = json_object();
-    for (const struct tachy_option *opt = tachy_options(); opt->path; opt++) {
+    for (const struct tachy_option *opt = tachy_settings_options(set); opt->path; opt++) {
         bool other = false;
         const char *const *items;
         for (size_t i = 0; i < TACHY_ARRAY_SIZE(of_run); i++)

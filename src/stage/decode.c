@@ -1,6 +1,7 @@
 #include "stage/infer.h"
 #include "stage/stages.h"
 
+#include "base/options.h"
 #include "model/labels.h"
 #include "postprocess/decode.h"
 
@@ -26,6 +27,22 @@ struct decode_worker {
 struct decode_item {
     struct tachy_regions view[TACHY_MAX_EYES];
     struct tachy_regions all; // of two views; it points into theirs
+};
+
+static const struct tachy_option options[] = {
+    {"regions.confidence", "conf", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions", .aliases = "confidence",
+     .help = "least score of what is kept; the model card's without it"},
+    {"regions.overlap", "iou", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions",
+     .help = "intersection over union above which the lower of two boxes of a class goes; the model card's without it"},
+    {"regions.limit", "max-det", 0, TACHY_OPT_INT, .min = 1, .max = 100000, .group = "Regions",
+     .help = "most regions of a frame, the best; the model card's without it"},
+    {"regions.classes", "classes", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "Regions",
+     .help = "keep these classes only: names or numbers with commas between them"},
+    {"regions.top", "top", 0, TACHY_OPT_INT, .min = 1, .max = 1000, .group = "Regions",
+     .help = "classes that are named for a picture, the best; the model card's without it"},
+    {"regions.labels", "labels", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Regions",
+     .help = "names of the classes, one a line, in place of the model card's"},
+    {0},
 };
 
 // ---- The task's
@@ -185,6 +202,7 @@ static void item_close(void *item)
 
 const struct tachy_stage_ops tachy_stage_decode = {
     .name = "postprocess",
+    .options = options,
     .flags = TACHY_STAGE_REGIONS,
     .step = TACHY_STEP_POSTPROCESS,
     .priv_size = sizeof(struct decode),

@@ -1,5 +1,6 @@
 #include "stage/stages.h"
 
+#include "base/options.h"
 #include "media/media.h"
 #include "postprocess/overlay.h"
 
@@ -10,6 +11,17 @@
 struct draw {
     struct tachy_overlay_params overlay;
     tachy_frame_pool *pool; // of pictures that are written
+};
+
+static const struct tachy_option options[] = {
+    {"draw.boxes", "boxes", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "draw boxes"},
+    {"draw.names", "names", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "write names and scores beside the boxes"},
+    {"draw.points", "points", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "draw points"},
+    {"draw.line", "line-width", 0, TACHY_OPT_FLOAT, .max = 0.5, .group = "Overlay",
+     .help = "width of lines as a share of the frame height; 1/360 without it"},
+    {"draw.text", "text-size", 0, TACHY_OPT_FLOAT, .max = 0.5, .group = "Overlay",
+     .help = "height of letters as a share of the frame height; 1/40 without it"},
+    {0},
 };
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
@@ -81,6 +93,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 
 const struct tachy_stage_ops tachy_stage_draw = {
     .name = "draw",
+    .options = options,
     .flags = TACHY_STAGE_READS | TACHY_STAGE_WRITES,
     .step = TACHY_STEP_COMPOSITE,
     .priv_size = sizeof(struct draw),

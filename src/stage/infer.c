@@ -1,5 +1,7 @@
 #include "stage/infer_priv.h"
 
+#include "engine/engine_options.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +48,7 @@ int infer_open_model(struct tachy_stage *st, const tachy_settings *set)
     int err = copy_settings(in, set);
     if (err == TACHY_OK)
         err = tachy_model_open(&net->model, &(struct tachy_model_params){
-                                                .name = tachy_task_model(t, set),
+                                                .name = tachy_settings_str(set, "model.name"),
                                                 .card = tachy_settings_str(set, "model.card"),
                                                 .dir = in->model_dir,
                                                 .log = t->log,
@@ -413,6 +415,7 @@ int infer_model_tensors(struct tachy_stage *st, void *worker, const struct tachy
 
 const struct tachy_stage_ops tachy_stage_model = {
     .name = "model",
+    .options = tachy_model_options,
     .flags = TACHY_STAGE_REGIONS,
     .step = TACHY_STEP_MODEL,
     .open = infer_model_open,

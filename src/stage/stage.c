@@ -75,11 +75,6 @@ void tachy_task_describe(tachy_task *t, const char *format, ...)
     va_end(args);
 }
 
-const char *tachy_task_model(const tachy_task *t, const tachy_settings *s)
-{
-    return tachy_settings_is_set(s, "model.name") ? tachy_settings_str(s, "model.name") : t->model;
-}
-
 size_t tachy_task_item_bytes(const tachy_task *t)
 {
     size_t n = 0;

@@ -16,8 +16,6 @@ struct tachy_stage *tachy_stage_before(const struct tachy_stage *st, const char 
 // Adds to tachy_task.describe what of a stage's settings changes its speed or its results.
 void tachy_task_describe(tachy_task *t, const char *format, ...) TACHY_PRINTF(2, 3);
 
-// The model that the settings name, else the task's own; NULL: there is none, which tachy_model_open() says.
-const char *tachy_task_model(const tachy_task *t, const tachy_settings *s);
 // Bytes that an item holds besides tachy_task.item_size, about. After the start.
 size_t tachy_task_item_bytes(const tachy_task *t);
 // Whether a stage from index `first` on has the flag.

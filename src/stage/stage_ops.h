@@ -98,6 +98,7 @@ struct tachy_stage_ops {
     enum tachy_step step; // under which its time is counted
     size_t priv_size;     // zeroed bytes at tachy_stage.priv
     size_t item_size;     // zeroed bytes in each item, see tachy_stage_item()
+    const struct tachy_option *options; // rows that it reads, for every task with it; ends with {0}; NULL: none
 
     // ---- The task's. One thread at a time.
 
@@ -186,7 +187,6 @@ struct tachy_task_gpu {
 
 struct tachy_task {
     const char *name;
-    const char *model; // card that it runs if the settings name none; NULL: they must
     const struct tachy_log *log;
     struct tachy_stage *stage[TACHY_MAX_STAGES];
     int nb_stages;

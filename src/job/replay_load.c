@@ -1,4 +1,7 @@
-#include "task/replay.h"
+#include "job/replay.h"
+
+#include "base/options.h"
+#include "base/settings_priv.h"
 
 #include <stdlib.h>
 
@@ -167,33 +170,15 @@ static int set_saved(struct replay *r, const char *path, const json_t *value)
     return err;
 }
 
-static int set_given(struct replay *r, const struct tachy_option *o)
-{
-    const tachy_settings *from = r->p->settings;
-    const char *const *items;
-    if (o->type != TACHY_OPT_LIST)
-        return tachy_settings_set(r->settings, o->path, tachy_settings_str(from, o->path),
-                                  tachy_settings_origin(from, o->path));
-    int err = TACHY_OK;
-    size_t n = tachy_settings_list(from, o->path, &items);
-    for (size_t i = 0; i < n && err == TACHY_OK; i++)
-        err = tachy_settings_set(r->settings, o->path, items[i],
-                                 tachy_settings_origin(from, o->path));
-    return err;
-}
-
 int replay_settings(struct replay *r)
 {
-    const json_t *saved = json_object_get(r->index, "settings");
-    int err = tachy_settings_new(&r->settings, r->p->log);
+    const json_t *saved = json_object_get(r->index, "settings"), *value;
+    const tachy_settings *given = r->p->settings;
+    int err = given ? tachy_settings_copy(&r->settings, given, r->p->log) : tachy_settings_new(&r->settings, r->p->log);
     for (const struct tachy_option *o = tachy_options(); o->path && err == TACHY_OK; o++) {
-        bool given = r->p->settings && !o->command_only && !o->planned &&
-                     tachy_settings_is_set(r->p->settings, o->path) &&
-                     strncmp(o->path, "debug.", 6); // nothing is saved again
-        const json_t *value = json_object_get(saved, o->path);
-        if (given)
-            err = set_given(r, o);
-        else if (value)
+        if (!strncmp(o->path, "debug.", 6)) // nothing is saved again
+            err = tachy_settings_reset(r->settings, (size_t)(o - tachy_options()));
+        else if ((value = json_object_get(saved, o->path)) && !tachy_settings_is_set(r->settings, o->path))
             err = set_saved(r, o->path, value);
     }
     // A step is run on its own on the CPU, wherever it was saved.

@@ -1,15 +1,15 @@
-#include "cli.h"
+#include "job/job.h"
 
-#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
-static bool one_of(const char *ext, size_t n, const char *words)
+// Whether `ext` is one of "mp4|mov", in any case.
+static bool one_of(const char *ext, const char *words)
 {
-    char word[16];
-    for (int i = 0; nth_word(words, i, word, sizeof(word)); i++)
-        if (strlen(word) == n && !strncasecmp(word, ext, n))
+    size_t n = strlen(ext);
+    for (const char *w = words; *w; w += strcspn(w, "|"), w += *w == '|')
+        if (strcspn(w, "|") == n && !strncasecmp(w, ext, n))
             return true;
     return false;
 }
@@ -21,7 +21,7 @@ static bool one_of(const char *ext, size_t n, const char *words)
 // kind of sound and subtitle.
 #define VIDEOS_OUT "mp4|m4v|mov|mkv|webm|ts|avi|mpg|nut"
 
-bool is_numbered_name(const char *name, size_t *at, size_t *len)
+bool job_is_numbered(const char *name, size_t *at, size_t *len)
 {
     for (const char *p = strchr(name, '%'); p; p = strchr(p + 1, '%')) {
         size_t n = 1 + strspn(p + 1, "0123456789");
@@ -34,10 +34,10 @@ bool is_numbered_name(const char *name, size_t *at, size_t *len)
     return false;
 }
 
-bool is_picture_name(const char *name)
+static bool is_picture(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot && one_of(dot + 1, strlen(dot + 1), PICTURES_IN);
+    return dot && one_of(dot + 1, PICTURES_IN);
 }
 
 // The extension of a muxer's usual files.
@@ -53,19 +53,17 @@ static const char *format_extension(const char *format)
     return format;
 }
 
-static const char *pick_extension(const char *ext, bool picture, const char *mode,
-                                  const char *format)
+static const char *pick_extension(const char *ext, bool picture, const char *mode, const char *format)
 {
-    size_t n = strlen(ext);
     if (format)
         return format_extension(format);
     if (!strcmp(mode, "json"))
         return "jsonl";
     if (picture)
-        return strcmp(mode, "alpha") && one_of(ext, n, PICTURES_OUT) ? ext : "png";
+        return strcmp(mode, "alpha") && one_of(ext, PICTURES_OUT) ? ext : "png";
     if (!strcmp(mode, "alpha"))
         return "mov";
-    return one_of(ext, n, VIDEOS_OUT) ? ext : "mkv";
+    return one_of(ext, VIDEOS_OUT) ? ext : "mkv";
 }
 
 // Name of the input without what belongs to an address, as an allocated text.
@@ -89,7 +87,7 @@ static char *local_name(const char *input)
 static void drop_pattern(char *stem)
 {
     size_t at, len;
-    if (!is_numbered_name(stem, &at, &len))
+    if (!job_is_numbered(stem, &at, &len))
         return;
     memmove(stem + at, stem + at + len, strlen(stem + at + len) + 1);
     size_t n = strlen(stem);
@@ -114,7 +112,7 @@ static char *join(const char *folder, const char *stem, const char *mode, const 
     return out;
 }
 
-char *output_name(const char *input, const char *mode, const char *format, const char *folder)
+char *job_output_name(const char *input, const char *mode, const char *format, const char *folder)
 {
     char *stem = local_name(input);
     if (!stem)
@@ -123,14 +121,14 @@ char *output_name(const char *input, const char *mode, const char *format, const
     char *dot = strrchr(slash ? slash + 1 : stem, '.');
     if (dot == stem || (dot && dot == slash + 1)) // a hidden file's name has no extension
         dot = NULL;
-    bool picture = is_picture_name(stem);
+    bool picture = is_picture(stem);
     const char *in_ext = dot ? dot + 1 : "";
     const char *ext = pick_extension(in_ext, picture, mode, format);
     char kept[16];
     snprintf(kept, sizeof(kept), "%s", ext); // `ext` may lie in `stem`
     if (dot)
         *dot = '\0';
-    if (!one_of(kept, strlen(kept), PICTURES_OUT))
+    if (!one_of(kept, PICTURES_OUT))
         drop_pattern(stem);
     char *out = join(folder, stem, mode, kept);
     free(stem);

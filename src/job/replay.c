@@ -1,4 +1,4 @@
-#include "task/replay.h"
+#include "job/replay.h"
 
 #include "base/clock.h"
 

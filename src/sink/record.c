@@ -1,4 +1,4 @@
-#include "sink/job.h"
+#include "sink/record.h"
 #include "sink/output.h"
 
 #include <dirent.h>
@@ -12,7 +12,7 @@
 
 enum { RECORD_MAX = 64 << 20 };
 
-char *tachy_job_dir(const char *url)
+char *tachy_record_dir(const char *url)
 {
     const char *file = tachy_output_file(url);
     char *real = file ? realpath(file, NULL) : NULL; // a link's parts lie beside what it points to
@@ -21,12 +21,12 @@ char *tachy_job_dir(const char *url)
     return dir;
 }
 
-char *tachy_job_name(const struct tachy_job *j, const char *kind, int64_t number)
+char *tachy_record_name(const struct tachy_record *j, const char *kind, int64_t number)
 {
     return tachy_asprintf("%s/%s-%06lld", j->dir, kind, (long long)number);
 }
 
-static int failed(const struct tachy_job *j, int e, const char *what)
+static int failed(const struct tachy_record *j, int e, const char *what)
 {
     return tachy_fail(j->log, tachy_err_from_errno(e), "%s: the job folder cannot be %s: %s", j->dir,
                       what, strerror(e));
@@ -34,14 +34,14 @@ static int failed(const struct tachy_job *j, int e, const char *what)
 
 // The folder of a finished job is removed by the process that holds the lock, which may be on a file
 // that nobody sees any more.
-static bool still_there(const struct tachy_job *j, const char *path)
+static bool still_there(const struct tachy_record *j, const char *path)
 {
     struct stat held, named;
     return fstat(j->lock, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino &&
            held.st_dev == named.st_dev;
 }
 
-static int lock_once(struct tachy_job *j, const char *path)
+static int lock_once(struct tachy_record *j, const char *path)
 {
     if (mkdir(j->dir, 0777) < 0 && errno != EEXIST)
         return failed(j, errno, "made");
@@ -63,7 +63,7 @@ static int lock_once(struct tachy_job *j, const char *path)
                       j->dir, n > 0 ? " " : "", n > 0 ? (int)strcspn(text, "\n") : 0, text);
 }
 
-static int lock(struct tachy_job *j)
+static int lock(struct tachy_record *j)
 {
     char *path = tachy_asprintf("%s/lock", j->dir);
     int err = path ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -117,7 +117,7 @@ static void remove_in(const char *dir, bool (*which)(const char *name))
         closedir(d);
 }
 
-static int read_record(struct tachy_job *j)
+static int read_record(struct tachy_record *j)
 {
     char *path = tachy_asprintf("%s/job.json", j->dir), *text = NULL;
     size_t size = 0;
@@ -137,15 +137,15 @@ static int read_record(struct tachy_job *j)
     return err;
 }
 
-int tachy_job_open(struct tachy_job **out, const char *url, const struct tachy_log *log)
+int tachy_record_open(struct tachy_record **out, const char *url, const struct tachy_log *log)
 {
     *out = NULL;
-    struct tachy_job *j = calloc(1, sizeof(*j));
+    struct tachy_record *j = calloc(1, sizeof(*j));
     if (!j)
         return TACHY_ERR_NOMEM;
     j->log = log;
     j->lock = -1;
-    j->dir = tachy_job_dir(url);
+    j->dir = tachy_record_dir(url);
     j->output = j->dir ? strndup(j->dir, strlen(j->dir) - strlen(".tachy")) : NULL;
     int err = j->output ? lock(j) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK) {
@@ -153,14 +153,14 @@ int tachy_job_open(struct tachy_job **out, const char *url, const struct tachy_l
         err = read_record(j);
     }
     if (err < 0) {
-        tachy_job_close(&j);
+        tachy_record_close(&j);
         return err;
     }
     *out = j;
     return TACHY_OK;
 }
 
-static int sync_dir(const struct tachy_job *j)
+static int sync_dir(const struct tachy_record *j)
 {
     int fd = open(j->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -170,7 +170,7 @@ static int sync_dir(const struct tachy_job *j)
     return e ? failed(j, e, "written to disk") : TACHY_OK;
 }
 
-int tachy_job_write(struct tachy_job *j, const char *path, const void *data, size_t size)
+int tachy_record_write(struct tachy_record *j, const char *path, const void *data, size_t size)
 {
     struct tachy_output o;
     int err = tachy_output_open(&o, path, true, j->log);
@@ -183,28 +183,28 @@ int tachy_job_write(struct tachy_job *j, const char *path, const void *data, siz
     return err == TACHY_OK ? sync_dir(j) : err;
 }
 
-int tachy_job_save(struct tachy_job *j)
+int tachy_record_save(struct tachy_record *j)
 {
     char *path = tachy_asprintf("%s/job.json", j->dir);
     char *text = json_dumps(j->record, JSON_INDENT(2) | JSON_SORT_KEYS);
-    int err = path && text ? tachy_job_write(j, path, text, strlen(text)) : TACHY_ERR_NOMEM;
+    int err = path && text ? tachy_record_write(j, path, text, strlen(text)) : TACHY_ERR_NOMEM;
     j->begun = j->begun || err == TACHY_OK;
     free(path);
     free(text);
     return err;
 }
 
-int tachy_job_publish(struct tachy_job *j, int fd)
+int tachy_record_publish(struct tachy_record *j, int fd)
 {
     struct stat st = {0};
     if (fd >= 0 && fstat(fd, &st) < 0)
         return failed(j, errno, "used");
     if (json_object_set_new(j->record, "inode", json_integer((json_int_t)st.st_ino)) < 0)
         return TACHY_ERR_NOMEM;
-    return tachy_job_save(j);
+    return tachy_record_save(j);
 }
 
-bool tachy_job_published(const struct tachy_job *j)
+bool tachy_record_published(const struct tachy_record *j)
 {
     const json_t *inode = json_object_get(j->record, "inode");
     struct stat st;
@@ -212,7 +212,7 @@ bool tachy_job_published(const struct tachy_job *j)
     return inode && (!n || (stat(j->output, &st) == 0 && (json_int_t)st.st_ino == n));
 }
 
-void tachy_job_remove(struct tachy_job *j)
+void tachy_record_remove(struct tachy_record *j)
 {
     char *record = tachy_asprintf("%s/job.json", j->dir), *path = tachy_asprintf("%s/lock", j->dir);
     remove_in(j->dir, is_ours);
@@ -228,14 +228,14 @@ void tachy_job_remove(struct tachy_job *j)
     j->begun = false;
 }
 
-void tachy_job_close(struct tachy_job **job)
+void tachy_record_close(struct tachy_record **job)
 {
-    struct tachy_job *j = *job;
+    struct tachy_record *j = *job;
     if (!j)
         return;
     *job = NULL;
     if (j->lock >= 0 && !j->begun && j->record && access(j->dir, F_OK) == 0)
-        tachy_job_remove(j);
+        tachy_record_remove(j);
     if (j->lock >= 0)
         close(j->lock);
     json_decref(j->record);

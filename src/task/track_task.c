@@ -1,0 +1,36 @@
+#include "stage/stages.h"
+#include "task/task.h"
+
+static const struct tachy_option options[] = {
+    {"track.model", NULL, 0, TACHY_OPT_STRING, "face-mesh", .arg = "NAME|FILE", .group = "Tracking", .over = "model.name",
+     .help = "model card of the points; --model says the same"},
+    {0},
+};
+
+static const struct tachy_task_stage stages[] = {
+    {&tachy_stage_track, NULL},
+    {&tachy_stage_draw, NULL},
+    {&tachy_stage_lines, NULL},
+    {0},
+};
+
+static const struct tachy_example examples[] = {
+    {"tachy track talk.mp4", "writes talk.track.mp4: the face's box and points over the picture"},
+    {"tachy track --max-faces 4 group.mp4 -o group.jsonl", "468 points of each face as JSON lines"},
+    {"tachy track --no-smoothing -o raw.csv talk.mp4", "as the network says them, one row per face"},
+    {0},
+};
+
+const struct tachy_task_ops tachy_task_track = {
+    .info =
+        {
+            .name = "track",
+            .summary = "follow faces with 468 points each",
+            .details = "Finds faces, keeps their numbers from frame to frame and places 468 points on each. The output is the "
+                       "picture with boxes and points, or their numbers as .jsonl or .csv (docs/results.md).",
+            .examples = examples,
+        },
+    .options = options,
+    .stages = stages,
+    .host = true,
+};
