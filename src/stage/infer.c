@@ -1,3 +1,4 @@
+#include "engine/engine_options.h"
 #include "stage/infer_priv.h"
 
 #include "engine/engine_options.h"

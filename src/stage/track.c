@@ -1,7 +1,6 @@
 #include "stage/net.h"
 #include "stage/stages.h"
 
-#include "base/options.h"
 #include "engine/engine_options.h"
 #include "postprocess/follow.h"
 
@@ -37,24 +36,6 @@ struct track_worker {
 // detector's six points, and the outer corners among the mesh's 468.
 static const struct tachy_crop detected = {.from = 0, .to = 1, .scale_x = 1.5, .scale_y = 1.5, .square = true};
 static const struct tachy_crop followed = {.from = 33, .to = 263, .scale_x = 1.5, .scale_y = 1.5, .square = true};
-
-static const struct tachy_option options[] = {
-    {"tracking.max_num_faces", "max-faces", 0, TACHY_OPT_INT, "1", .min = 1, .max = TACHY_MAX_FOLLOWED, .group = "Tracking",
-     .aliases = "num-faces", .help = "most faces that are followed"},
-    {"tracking.detector", "detector", 0, TACHY_OPT_STRING, "face", .arg = "NAME", .group = "Tracking",
-     .help = "model card of the face detector"},
-    {"tracking.detect_every", "detect-every", 0, TACHY_OPT_INT, "15", .min = 1, .max = 100000, .group = "Tracking",
-     .help = "frames after which the detector looks for more faces, while fewer than --max-faces are followed"},
-    {"tracking.confidence", "tracking-conf", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Tracking",
-     .help = "score of a face's points below which it is lost"},
-    {"tracking.smoothing", "smoothing", 0, TACHY_OPT_BOOL, "yes", .group = "Tracking",
-     .help = "calm the points with the one-euro filter"},
-    {"tracking.min_cutoff", "min-cutoff", 0, TACHY_OPT_FLOAT, "1", .min = 0.001, .max = 1000, .arg = "HZ",
-     .group = "Tracking", .help = "cut-off of that filter for what is still: lower is calmer"},
-    {"tracking.beta", "beta", 0, TACHY_OPT_FLOAT, "30", .max = 10000, .group = "Tracking",
-     .help = "what that cut-off rises by with speed: higher lags less"},
-    {0},
-};
 
 static void read_settings(struct track *t, const tachy_settings *s)
 {
@@ -271,7 +252,7 @@ static void item_close(void *item) { tachy_regions_free(item); }
 
 const struct tachy_stage_ops tachy_stage_track = {
     .name = "track",
-    .options = options,
+    .options = tachy_model_options,
     .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS,
     .step = TACHY_STEP_MODEL,
     .priv_size = sizeof(struct track),

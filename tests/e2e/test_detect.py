@@ -46,9 +46,7 @@ class Detect(Base):
         loader = importlib.machinery.SourceFileLoader("bench_detect", str(ROOT / "bench" / "detect"))
         bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_detect", loader))
         loader.exec_module(bench)
-        short = self.tmp / "short.mkv"
-        subprocess.run(["ffmpeg", "-v", "error", "-y", "-ss", "20", "-i", str(clip), "-frames:v", "40", "-c:v", "ffv1", str(short)],
-                       check=True)
+        short = bench.rgb_copy(clip, self.tmp / "short.mkv", "-ss", "20", "-t", "3")
         card = self.tmp / "card.json"
         card.write_text(json.dumps(bench.CARD))
         args = ("--model", str(model), "--card", str(card))

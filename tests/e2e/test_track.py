@@ -141,8 +141,9 @@ class Track(common.Case):
         self.assertLess(abs(xs.min() - x0), 3)
         self.assertLess(abs(ys.max() + 1 - y1), 3)
         self.assertFalse(changed[int(y0) + 4:int(y1) - 4, int(x0) + 4:int(x1) - 4].any())  # the face itself is seen
-        # The first colour of the palette, 2ecc71, on the left edge.
-        np.testing.assert_allclose(frame[int(box[1]), round(x0)], [0x71, 0xcc, 0x2e], atol=90)
+        # The first colour of the palette, 2ecc71, on the left edge, which may be between two columns.
+        edge = frame[int(box[1]), int(x0) - 1:int(x0) + 2].astype(int)
+        self.assertLess(np.abs(edge - [0x71, 0xcc, 0x2e]).max(axis=1).min(), 110)
 
     def test_what_is_refused(self):
         clip = self.clip([scene()] * 2)

@@ -4,8 +4,7 @@
 #include <stdint.h>
 #include <tachy/common.h>
 
-// A graph in ONNX's terms that is built in memory and written as an ONNX file, and a small
-// reader for what checking a file against its card needs. Field numbers are those of onnx.proto.
+// A graph in ONNX's terms that is built in memory and written as an ONNX file. One thread at a time.
 
 #define ONNX_MAX_RANK 8
 #define ONNX_OPSET 17 // and IR version 8: what ONNX Runtime 1.12 and newer read
@@ -121,25 +120,3 @@ void onnx_prune(struct onnx_graph *g);
 // Serialises: *data is to be freed with tachy_free(). The same graph gives the same bytes on
 // every machine.
 int onnx_write(const struct onnx_graph *g, const char *graph_name, char **data, size_t *size);
-
-// What a file says about itself. Initializers that are also inputs (old files) are no inputs.
-struct onnx_info_io {
-    char *name;
-    int dtype; // TensorProto.DataType; 0: unknown
-    struct onnx_shape shape; // -1: free
-    bool has_shape;
-};
-
-struct onnx_info {
-    int64_t ir_version, opset;
-    char *producer;
-    int n_in, n_out, n_initializers, n_nodes;
-    struct onnx_info_io *in, *out;
-    char **initializers;
-};
-
-// Reads the head of an ONNX file's bytes; every length is checked. `path` names it in
-// messages. TACHY_ERR_FORMAT, TACHY_ERR_LIMIT, TACHY_ERR_NOMEM.
-int onnx_read_info(struct onnx_info **out, const void *data, size_t size, const char *path,
-                   const struct tachy_log *log);
-void onnx_info_free(struct onnx_info **info);

@@ -1,4 +1,4 @@
-#include "model/onnx.h"
+#include "onnx/graph.h"
 
 #include "base/base.h"
 
