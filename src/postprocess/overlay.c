@@ -77,7 +77,7 @@ static void draw_box(struct drawing *d, const struct tachy_region *r, struct tac
 // Many points are small, so that they do not hide what they are on.
 static void draw_points(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
 {
-    double size = hypot(r->w, r->h), radius = TACHY_CLAMP(size / (r->nb_points > 60 ? 500 : 100), 0.6, 2.5 * d->line);
+    double size = hypot(r->w, r->h), radius = TACHY_CLAMP(size / (r->nb_points > 60 ? 260 : 100), 1, 2.5 * d->line);
     for (int i = 0; i < r->nb_points; i++)
         if (r->points[i].score >= 0.3f)
             add(d, color, r->points[i].x, r->points[i].y, r->points[i].x, r->points[i].y, radius);

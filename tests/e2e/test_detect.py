@@ -46,7 +46,7 @@ class Detect(Base):
         loader = importlib.machinery.SourceFileLoader("bench_detect", str(ROOT / "bench" / "detect"))
         bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_detect", loader))
         loader.exec_module(bench)
-        short = bench.rgb_copy(clip, self.tmp / "short.mkv", "-ss", "20", "-t", "3")
+        short = bench.rgb_copy(clip, self.tmp / "short.mkv", "-ss", "20", "-t", "5")
         card = self.tmp / "card.json"
         card.write_text(json.dumps(bench.CARD))
         args = ("--model", str(model), "--card", str(card))
