@@ -69,8 +69,8 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     d->infer = tachy_infer_of(st);
     const struct tachy_card *card = d->infer->net[TACHY_INFER_FULL].card;
     if (!card->n_decoders)
-        return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: its card describes a mask; %s needs a card with `outputs`",
-                          card->name, st->task->name);
+        return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: its card says task \"%s\"; %s needs one with `outputs`",
+                          card->name, card->task, st->task->name);
     int err = file ? tachy_labels_read(&d->labels, file, log) : TACHY_OK;
     d->limit = (int)tachy_settings_int(s, "regions.limit");
     for (d->nb = 0; d->nb < card->n_decoders && err == TACHY_OK; d->nb++) {

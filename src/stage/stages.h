@@ -9,6 +9,8 @@
 extern const struct tachy_stage_ops tachy_stage_decode;
 // Faces with points and numbers of their own: sets the result's regions. Settings: tracking.*, model.*.
 extern const struct tachy_stage_ops tachy_stage_track;
+// The regions as a mask, for a composite (composite.h) that changes what lies in them.
+extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where the output is text.
 extern const struct tachy_stage_ops tachy_stage_draw;
 // The regions as text: JSON lines or CSV, as the output's name or format says; left out where it is no text.

@@ -9,10 +9,9 @@
 #include <stdlib.h>
 
 const struct tachy_task_ops *const tachy_tasks[] = {
-    &tachy_task_segment,
-    &tachy_task_detect,
-    &tachy_task_classify,
-    &tachy_task_track,
+#define TASK(name) &tachy_task_##name,
+#include "task/tasks.inc"
+#undef TASK
     NULL,
 };
 
