@@ -62,6 +62,8 @@ struct tachy_result {
     const char *csv_columns;                 // with csv: the line that names the columns, with a newline
     const struct tachy_region *regions;      // what stages found, in their order; NULL: nothing
     int nb_regions;
+    const struct tachy_named *values;        // of the frame; NULL: none
+    int nb_values;
 };
 
 #ifdef __cplusplus

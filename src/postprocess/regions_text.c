@@ -33,17 +33,16 @@ static void add_points(struct tachy_text *t, const struct tachy_region *r)
     tachy_text_char(t, ']');
 }
 
-static void add_values(struct tachy_text *t, const struct tachy_region *r)
+void tachy_values_json(struct tachy_text *t, const struct tachy_named v[], int n)
 {
-    tachy_text_add(t, ",\"values\":{");
-    for (int i = 0; i < r->nb_values; i++) {
-        if (i)
-            tachy_text_char(t, ',');
-        tachy_text_string(t, r->values[i].name);
+    for (int i = 0; i < n; i++) {
+        tachy_text_add(t, i ? "," : ",\"values\":{");
+        tachy_text_string(t, v[i].name);
         tachy_text_char(t, ':');
-        tachy_text_number(t, (float)r->values[i].value);
+        tachy_text_number(t, (float)v[i].value);
     }
-    tachy_text_char(t, '}');
+    if (n)
+        tachy_text_char(t, '}');
 }
 
 static void add_region(struct tachy_text *t, const struct tachy_region *r)
@@ -66,26 +65,26 @@ static void add_region(struct tachy_text *t, const struct tachy_region *r)
     }
     if (r->nb_points)
         add_points(t, r);
-    if (r->nb_values)
-        add_values(t, r);
+    tachy_values_json(t, r->values, r->nb_values);
     if (r->nb_embedding)
         add_numbers(t, "embedding", r->embedding, r->nb_embedding);
     tachy_text_char(t, '}');
 }
 
-void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const struct tachy_region *regions, int nb,
-                        double time_s)
+void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const struct tachy_result *r, double time_s)
 {
     tachy_text_add(t, "{\"frame\":%" PRId64 ",\"pts\":%" PRId64 ",\"time\":", head->id, head->pts);
     if (isfinite(time_s))
         tachy_text_add(t, "%.6f", time_s);
     else
         tachy_text_add(t, "null");
-    tachy_text_add(t, ",\"width\":%d,\"height\":%d,\"regions\":[", head->width, head->height);
-    for (int i = 0; i < nb; i++) {
+    tachy_text_add(t, ",\"width\":%d,\"height\":%d", head->width, head->height);
+    tachy_values_json(t, r->values, r->nb_values);
+    tachy_text_add(t, ",\"regions\":[");
+    for (int i = 0; i < r->nb_regions; i++) {
         if (i)
             tachy_text_char(t, ',');
-        add_region(t, &regions[i]);
+        add_region(t, &r->regions[i]);
     }
     tachy_text_add(t, "]}");
 }

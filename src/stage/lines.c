@@ -43,7 +43,7 @@ static int write_lines(struct tachy_stage *st, struct tachy_item *item)
     if (l->csv)
         tachy_regions_csv(t, head, r->regions, r->nb_regions, time_s);
     else
-        tachy_regions_json(t, head, r->regions, r->nb_regions, time_s);
+        tachy_regions_json(t, head, r, time_s);
     if (t->failed)
         return TACHY_ERR_NOMEM;
     *(l->csv ? &r->csv : &r->json) = t->p;

@@ -30,7 +30,7 @@ static enum tachy_dtype type_of(const struct tachy_npy *a)
 static void print_regions(const struct tachy_region *v, int nb)
 {
     struct tachy_text t = {0};
-    tachy_regions_json(&t, &(tachy_frame){0}, v, nb, 0);
+    tachy_regions_json(&t, &(tachy_frame){0}, &(struct tachy_result){.regions = v, .nb_regions = nb}, 0);
     puts(t.failed ? "" : t.p);
     tachy_text_free(&t);
 }

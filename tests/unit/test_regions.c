@@ -197,7 +197,7 @@ TEST(regions_as_text)
                                    .label = "caf\xc3\xa9, \"noir\"", .track = 1LL << 40, .points = &point, .nb_points = 1,
                                    .embedding = v, .nb_embedding = 2, .values = &named, .nb_values = 1};
     struct tachy_text t = {0};
-    tachy_regions_json(&t, &(tachy_frame){.id = 5, .pts = -3, .width = 7, .height = 9}, &r, 1, 0.2);
+    tachy_regions_json(&t, &(tachy_frame){.id = 5, .pts = -3, .width = 7, .height = 9}, &(struct tachy_result){.regions = &r, .nb_regions = 1}, 0.2);
     json_t *o = json_loads(t.p, 0, NULL), *region = json_array_get(json_object_get(o, "regions"), 0);
     CHECK(json_integer_value(json_object_get(o, "frame")) == 5 && json_integer_value(json_object_get(o, "pts")) == -3);
     CHECK_STR(json_string_value(json_object_get(region, "label")), r.label);
