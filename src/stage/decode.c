@@ -81,6 +81,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
             continue;
         d->boxes = true;
         d->limit = TACHY_DEF(d->limit, c->limit);
+        tachy_classes_free(&d->classes); // of a list of boxes before
         err = tachy_classes_read(&d->classes, tachy_settings_str(s, "regions.classes"), c->labels, c->nb_labels, log);
         c->limit = d->classes.nb ? INT32_MAX : d->limit; // the others do not count
     }

@@ -46,7 +46,7 @@ class Detect(Base):
         loader = importlib.machinery.SourceFileLoader("bench_detect", str(ROOT / "bench" / "detect"))
         bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_detect", loader))
         loader.exec_module(bench)
-        short = bench.rgb_copy(clip, self.tmp / "short.mkv", "-ss", "20", "-t", "5")
+        short = bench.rgb_copy(clip, self.tmp / "short.mkv", "-ss", "20", "-t", "4")
         card = self.tmp / "card.json"
         card.write_text(json.dumps(bench.CARD))
         args = ("--model", str(model), "--card", str(card))
@@ -55,20 +55,17 @@ class Detect(Base):
                    r["box"][1] + r["box"][3] / 2, r["score"], r["class"]] for r in f["regions"]] for f in frames]
         same = bench.compare(boxes, bench.loop(model, short)["boxes"])
         self.assertEqual(same["alone"], 0)
-        self.assertGreater(same["pairs"], 20)
+        self.assertGreater(same["pairs"], 15)
         self.assertGreaterEqual(same["worst_overlap"], 0.98)
         self.assertLessEqual(same["score_difference"], 0.01)
-        # Classes by number, and the best of each frame.
-        persons = [[r for r in f["regions"] if r["class"] == 0] for f in frames]
-        found = self.lines("detect", short, *args, "--classes", "0")
-        self.assertEqual([f["regions"] for f in found], persons)
-        found = self.lines("detect", short, *args, "--max-det", "1")
-        self.assertEqual([f["regions"] for f in found], [f["regions"][:1] for f in frames])
+        # Some classes, by the names of a file.
+        persons = [[r["box"] for r in f["regions"] if r["class"] == 0] for f in frames]
         names = self.tmp / "names.txt"
         names.write_text("".join(f"thing {i}\n" for i in range(80)))
         found = self.lines("detect", short, *args, "--labels", names, "--classes", "thing 0")
+        self.assertEqual([[r["box"] for r in f["regions"]] for f in found], persons)
         self.assertEqual({r["label"] for f in found for r in f["regions"]}, {"thing 0"})
-        # Batches of several frames, and any number of workers.
+        # Any number of workers.
         one = (self.tmp / "out.jsonl").read_bytes()
         self.lines("detect", short, *args, "--labels", names, "--classes", "thing 0", "--workers", "3", name="more.jsonl")
         self.assertEqual((self.tmp / "more.jsonl").read_bytes(), one)
