@@ -96,9 +96,14 @@ static int text_of(const struct tachy_region *r, char text[LINES][LINE])
         snprintf(number, sizeof(number), "%d ", r->class_id);
     snprintf(text[0], LINE, "%s%.60s%s%d%%", number, r->label ? r->label : "", r->label ? " " : "",
              (int)lrintf(100 * r->score));
-    for (int i = 0; i < r->nb_values && n < LINES; i++)
-        if (r->values[i].name != r->label) // the best class is above
-            snprintf(text[n++], LINE, "%.60s %.3g", r->values[i].name, r->values[i].value);
+    bool classes = r->nb_values && r->values[0].name == r->label; // the best is above
+    for (int i = classes; i < r->nb_values && n < LINES; i++) {
+        const struct tachy_named *v = &r->values[i];
+        if (classes)
+            snprintf(text[n++], LINE, "%.60s %d%%", v->name, (int)lrint(100 * v->value));
+        else
+            snprintf(text[n++], LINE, "%.60s %.3g", v->name, v->value);
+    }
     return n;
 }
 
