@@ -107,7 +107,7 @@ static int describe_range(const struct tachy_resume *r, json_t *what)
 // The settings, and the files that they name.
 static int describe_task(const struct tachy_resume *r, json_t *what)
 {
-    static const char *const files[] = {"model.name", "model.card", "segment.background"};
+    static const char *const files[] = {"model.name", "model.card", "segment.background", "regions.labels"};
     const tachy_task *t = r->p->task;
     json_t *settings = t->settings ? json_loads(t->settings, 0, NULL) : json_object();
     bool ok = settings && json_object_update(what, settings) == 0 &&
