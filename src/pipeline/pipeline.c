@@ -155,7 +155,7 @@ static int open_slots(tachy_stream *s)
 
 static int open_prof(tachy_stream *s, enum tachy_lane_kind kind, struct tachy_prof **prof)
 {
-    *prof = tachy_prof_new();
+    *prof = tachy_prof_new(s->pipeline->steps);
     return *prof ? tachy_profile_join(s->pipeline->profile, kind, *prof) : TACHY_ERR_NOMEM;
 }
 
@@ -171,7 +171,7 @@ static int open_figures(tachy_stream *s, bool figures)
         return err;
     s->figures = calloc((size_t)n, sizeof(struct tachy_prof *));
     for (int i = 0; s->figures && i < n; i++)
-        if (!(s->figures[i] = tachy_prof_new()))
+        if (!(s->figures[i] = tachy_prof_new(s->pipeline->steps)))
             return TACHY_ERR_NOMEM;
     return s->figures ? TACHY_OK : TACHY_ERR_NOMEM;
 }
@@ -336,7 +336,7 @@ static void unlist(tachy_stream *s)
     pthread_mutex_lock(&p->list);
     for (int k = s->first_turn; k < s->nb_spans; k++) {
         if (s->turn[k].prof && !p->left)
-            p->left = tachy_prof_new();
+            p->left = tachy_prof_new(p->steps);
         if (s->turn[k].prof && p->left)
             tachy_prof_merge(p->left, s->turn[k].prof);
     }
@@ -406,6 +406,8 @@ static void init_pipeline(struct tachy_pipeline *p, const struct tachy_pipeline_
 {
     p->log = params->log;
     p->profile = params->profile;
+    tachy_rows_open(&p->own_steps);
+    p->steps = TACHY_DEF(tachy_profile_rows(p->profile), &p->own_steps);
     p->max_bytes = params->max_bytes;
     p->batch = TACHY_MAX(params->batch, 1);
     p->batch_timeout_us = params->batch_timeout_us;
@@ -434,7 +436,7 @@ static int open_workers(struct tachy_pipeline *p, int n)
         w->index = i;
         p->nb_workers = i + 1;
         atomic_store(&p->active, i + 1);
-        w->prof = tachy_prof_new();
+        w->prof = tachy_prof_new(p->steps);
         int err =
             w->prof ? tachy_profile_join(p->profile, TACHY_LANE_WORKER, w->prof) : TACHY_ERR_NOMEM;
         if (err < 0)
@@ -639,6 +641,7 @@ void tachy_pipeline_close(tachy_pipeline **pp)
     free(p->infer.v);
     free(p->composite.v);
     tachy_aligned_free(p->left);
+    tachy_rows_close(&p->own_steps);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->enough);
     pthread_cond_destroy(&p->left_one);

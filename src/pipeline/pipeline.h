@@ -216,6 +216,7 @@ struct pipeline_worker {
 struct tachy_pipeline {
     const struct tachy_log *log;
     struct tachy_profile *profile; // NULL: off
+    struct tachy_rows own_steps, *steps; // what is measured; `steps`: the profile's, or its own
     int64_t max_bytes;
     struct tachy_memory *memory; // what the streams hold, within the budget
     int batch;                   // items that the model takes at once, at most
@@ -331,6 +332,7 @@ int pipeline_set_batch(struct tachy_pipeline *p, int n);
 // How full its runs were so far, for all streams that share it. A session's batch is fixed and padded, so a run costs
 // the same however few pictures are in it.
 struct pipeline_batch_use {
+    int step;            // that it runs
     int max;             // pictures a run may hold
     int64_t runs, items; // runs, and pictures in them
     double run_s;        // of all runs together
@@ -380,8 +382,6 @@ double pipeline_transfer_s(const tachy_stream *s);
 // Seconds in a stream's ordered spans that have no workers' objects.
 double pipeline_order_s(const tachy_stream *s);
 
-// The worker steps of this stream alone; needs `figures`.
-void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps);
 // Records queues and memory for the profile, 10000 times a second at most. Under `lock`.
 void pipeline_sample(tachy_stream *s, uint64_t now);
 

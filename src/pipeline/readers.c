@@ -58,7 +58,7 @@ int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *
     int n = tachy_source_spread(source, wanted_decoders(r), tachy_stream_window(stream));
     for (int i = 0; i < n; i++) {
         r->one[i].all = r;
-        r->one[i].prof = r->profs[i] = tachy_prof_new();
+        r->one[i].prof = r->profs[i] = tachy_prof_new(stream->pipeline->steps);
         r->nb = i + 1;
         int err = r->profs[i] ? tachy_profile_join(profile, TACHY_LANE_SOURCE, r->profs[i])
                               : TACHY_ERR_NOMEM;
@@ -97,7 +97,7 @@ static int read_next(struct run_reader *one, tachy_frame **f, int64_t *seq, bool
 {
     struct run_readers *r = one->all;
     uint64_t waited = 0, start = tachy_ticks();
-    tachy_step_begin(TACHY_STEP_DECODE);
+    tachy_step_begin("decode");
     int err = tachy_source_read_any(r->source, f, seq, breaks, &waited);
     tachy_step_end();
     if (err < 0 || !*f)

@@ -18,10 +18,13 @@ enum tachy_lane_kind {
     TACHY_LANE_KINDS
 };
 
+// The table under which all that joins the profile counts; NULL without a profile.
+struct tachy_rows *tachy_profile_rows(struct tachy_profile *profile);
+
 // A number for a stream, so that its frame ids do not collide with another run's.
 uint32_t tachy_profile_stream(struct tachy_profile *profile);
 
-// Gives `prof` a lane of this kind. Before its thread starts. Until leave, the profile reads
+// Gives `prof`, which counts under the profile's steps, a lane of this kind. Before its thread starts. Until leave, the profile reads
 // the figures of `prof` at any time.
 int tachy_profile_join(struct tachy_profile *profile, enum tachy_lane_kind kind,
                        struct tachy_prof *prof);

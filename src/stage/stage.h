@@ -1,4 +1,5 @@
 #pragma once
+#include "profile/rows.h"
 #include "stage/stage_ops.h"
 
 // A task's list of stages, and the one way to run it.
@@ -9,6 +10,10 @@ int tachy_stage_add(tachy_task *t, const struct tachy_stage_ops *ops, const tach
 void tachy_stages_close(tachy_task *t);
 // A pipeline begins on a stream of `in`; *out: what the sink is given. The task's memory and profile are set.
 int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out);
+
+// Time is counted in this table from now on: it gets a row for each name of the task's stages. After the start, before
+// anything runs.
+void tachy_task_count(tachy_task *t, struct tachy_rows *steps);
 
 // Bytes that an item holds besides tachy_task.item_size, about. After the start.
 size_t tachy_task_item_bytes(const tachy_task *t);
@@ -47,7 +52,7 @@ struct tachy_stage_pass {
     int n;
     int *err;            // by item: negative: it has failed and goes no further
     const struct tachy_stage **at; // by item: the stage that it was in last; NULL: nobody asks
-    // Both may be NULL. Stages one after another with one step have run `n` of the items, of[i] (their region).
+    // Both may be NULL. Stages one after another that count as one have run `n` of the items, of[i] (their region).
     void (*ran)(struct tachy_stage_pass *p, const struct tachy_stage *st, const int of[], int n);
     // A region has been through all stages that have regions.
     void (*region_done)(struct tachy_stage_pass *p, int region);

@@ -46,7 +46,8 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 const struct tachy_stage_ops segment_stage_background_cuda = {
     .name = "background",
     .flags = TACHY_STAGE_ORDERED,
-    .step = TACHY_STEP_POSTPROCESS,
+    .step = "postprocess",
+    .remedy = "leave out what goes frame by frame (--smooth=0)",
     .open = segment_background_stage_open,
     .run = run,
     .state_open = state_open,

@@ -34,7 +34,6 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 const struct tachy_stage_ops segment_stage_composite = {
     .name = "composite",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
     .open = segment_composite_open,
     .run = run,
 };

@@ -5,7 +5,7 @@
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    segment_cuda_run(worker, TACHY_STEP_COMPOSITE, pieces, n, err);
+    segment_cuda_run(worker, SEGMENT_STEP_COMPOSITE, pieces, n, err);
 }
 
 static int surfaces(struct tachy_stage *st, const struct tachy_surface_spec *spec)
@@ -21,7 +21,6 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 const struct tachy_stage_ops segment_stage_composite_cuda = {
     .name = "composite",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
     .open = segment_composite_open,
     .surfaces = surfaces,
     .run = run,

@@ -47,7 +47,7 @@ static int upload(struct segment_gpu_worker *g, const tachy_frame *f, tachy_fram
     int err = tachy_frame_pool_get_like(&g->uploads, g->gpu, g->w->task->memory, f, out);
     if (err < 0)
         return err;
-    segment_gpu_copies(g, TACHY_STEP_PREPROCESS);
+    segment_gpu_copies(g, SEGMENT_STEP_PREPROCESS);
     err = tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->w->task->log);
     segment_gpu_copies_end(g);
     if (err < 0)
@@ -132,7 +132,7 @@ void segment_gpu_queue_preprocess(struct segment_gpu_part *p)
         q.of[q.n++] = i;
         bytes += segment_gpu_bytes(part) + (double)tachy_tensor_bytes(&p->g->size[w->last].in);
     }
-    segment_gpu_kernels(p->g, TACHY_STEP_PREPROCESS);
+    segment_gpu_kernels(p->g, SEGMENT_STEP_PREPROCESS);
     int err = q.n ? run_preprocess(p, &q, 0, q.n) : TACHY_OK;
     for (int k = 0; k < q.n; k++) {
         bool again = err < 0 && err != TACHY_ERR_EXTERNAL && q.n > 1; // which of them is it?
@@ -167,7 +167,7 @@ static void model(struct segment_gpu_part *p)
     }
     for (int i = 0; i < p->n; i++)
         at[i] = priv_of(p->items[i])->gpu.picture;
-    segment_gpu_kernels(p->g, TACHY_STEP_MODEL);
+    segment_gpu_kernels(p->g, SEGMENT_STEP_MODEL);
     if (state)
         *p->err = segment_gpu_state_run(p->g, segment_state_gpu(state), p->eye);
     else
@@ -305,7 +305,7 @@ static void postprocess(struct segment_gpu_part *p)
     double bytes = 0;
     bool on_host = host_output(p);
     if (!on_host)
-        segment_gpu_kernels(p->g, TACHY_STEP_POSTPROCESS);
+        segment_gpu_kernels(p->g, SEGMENT_STEP_POSTPROCESS);
     for (int i = 0; i < p->n; i++) {
         p->err[i] = place_mask(p, i, &at);
         if (p->err[i] < 0)
@@ -332,11 +332,11 @@ static void postprocess(struct segment_gpu_part *p)
 
 // Before the first step of a worker at these items: their devices; a frame of the host's goes to the one with the fewest
 // workers at a frame.
-static void choose(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n, int err[])
+static void choose(struct segment_worker *w, enum segment_step step, struct tachy_item *const items[], int n, int err[])
 {
     for (int i = 0; i < n; i++) {
         struct segment_gpu_item *si = &priv_of(items[i])->gpu;
-        bool last = step == TACHY_STEP_COMPOSITE;
+        bool last = step == SEGMENT_STEP_COMPOSITE;
         si->at = NULL;
         err[i] = last ? segment_devices_composite(w, items[i], &si->at) : segment_devices_begin(w, items[i]);
         si->size = last ? w->last : segment_size_of(w, items[i]);
@@ -344,33 +344,33 @@ static void choose(struct segment_worker *w, enum tachy_step step, struct tachy_
             continue;
         si->at = w->gpu;
         si->picture = i;
-        if (step == TACHY_STEP_PREPROCESS)
+        if (step == SEGMENT_STEP_PREPROCESS)
             segment_devices_count(w);
     }
 }
 
-static void run_part(struct segment_worker *w, struct segment_gpu_part *p, int size, enum tachy_step step)
+static void run_part(struct segment_worker *w, struct segment_gpu_part *p, int size, enum segment_step step)
 {
     int err = tachy_device_enter(&p->g->gpu->device, w->task->log);
     if (err < 0) {
         segment_gpu_fail_all(p, err);
         return;
     }
-    if (step != TACHY_STEP_COMPOSITE) { // which other items' steps may surround
+    if (step != SEGMENT_STEP_COMPOSITE) { // which other items' steps may surround
         w->gpu = p->g;
         w->last = size;
     }
     segment_gpu_works_at(p->g, p->items[0]);
     switch (step) {
-    case TACHY_STEP_PREPROCESS: preprocess(p); break;
-    case TACHY_STEP_MODEL: model(p); break;
-    case TACHY_STEP_POSTPROCESS: postprocess(p); break;
+    case SEGMENT_STEP_PREPROCESS: preprocess(p); break;
+    case SEGMENT_STEP_MODEL: model(p); break;
+    case SEGMENT_STEP_POSTPROCESS: postprocess(p); break;
     default: segment_gpu_composite(p); break;
     }
     tachy_device_leave(&p->g->gpu->device);
 }
 
-static void run_parts(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n, int eye,
+static void run_parts(struct segment_worker *w, enum segment_step step, struct tachy_item *const items[], int n, int eye,
                       const struct tachy_tensor *batch, int err[])
 {
     for (int i = 0, last; i < n; i = last) {
@@ -384,19 +384,19 @@ static void run_parts(struct segment_worker *w, enum tachy_step step, struct tac
     }
 }
 
-void segment_gpu_group_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n,
+void segment_gpu_group_step(struct segment_worker *w, enum segment_step step, struct tachy_item *const items[], int n,
                             int eye, int err[])
 {
-    if (step == TACHY_STEP_PREPROCESS || step == TACHY_STEP_COMPOSITE)
+    if (step == SEGMENT_STEP_PREPROCESS || step == SEGMENT_STEP_COMPOSITE)
         choose(w, step, items, n, err);
     run_parts(w, step, items, n, eye, NULL, err);
 }
 
-int segment_gpu_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye)
+int segment_gpu_step(struct segment_worker *w, enum segment_step step, struct tachy_item *item, int eye)
 {
     struct segment_item *si = item->priv;
     int err = TACHY_OK;
-    if (step == TACHY_STEP_MODEL || step == TACHY_STEP_POSTPROCESS) { // of what the worker has from the step before
+    if (step == SEGMENT_STEP_MODEL || step == SEGMENT_STEP_POSTPROCESS) { // of what the worker has from the step before
         si->gpu.at = w->gpu;
         si->gpu.size = w->last;
         si->gpu.picture = 0;
@@ -406,7 +406,7 @@ int segment_gpu_step(struct segment_worker *w, enum tachy_step step, struct tach
     return err;
 }
 
-int segment_gpu_batch_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye,
+int segment_gpu_batch_step(struct segment_worker *w, enum segment_step step, struct tachy_item *item, int eye,
                            const struct tachy_tensor *batch)
 {
     int err = TACHY_OK;

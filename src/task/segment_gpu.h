@@ -12,6 +12,14 @@
 struct segment_gpu_worker;
 struct segment_device;
 
+// What a device does for an item: of the stages with these indices, and of those that write.
+enum segment_step { SEGMENT_STEP_PREPROCESS, SEGMENT_STEP_MODEL, SEGMENT_STEP_POSTPROCESS, SEGMENT_STEP_COMPOSITE };
+
+static inline enum segment_step segment_step_of(const struct tachy_stage *st)
+{
+    return (enum segment_step)TACHY_MIN(st->index, (int)SEGMENT_STEP_COMPOSITE);
+}
+
 // Before the first worker. Takes and logs what does not work on a GPU yet as TACHY_ERR_UNSUPPORTED.
 int segment_gpu_open(tachy_task *t, struct segment *s);
 // Whether the engine that was opened with the task runs there too.
@@ -32,13 +40,13 @@ void segment_gpu_worker_close(struct segment_gpu_worker **g);
 
 // The steps of a worker; see struct tachy_stage_ops. Composite is queued and sets item->pending; on failure nothing is
 // on its way any more.
-int segment_gpu_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye);
+int segment_gpu_step(struct segment_worker *w, enum segment_step step, struct tachy_item *item, int eye);
 // Of several items at once, where a worker only queues.
 int segment_gpu_group(const struct segment *s); // items at most
-void segment_gpu_group_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *const items[], int n,
+void segment_gpu_group_step(struct segment_worker *w, enum segment_step step, struct tachy_item *const items[], int n,
                             int eye, int err[]);
 // Preprocess and postprocess around a batch; `batch`: the eye's input or output of the model, on the host.
-int segment_gpu_batch_step(struct segment_worker *w, enum tachy_step step, struct tachy_item *item, int eye,
+int segment_gpu_batch_step(struct segment_worker *w, enum segment_step step, struct tachy_item *item, int eye,
                            const struct tachy_tensor *batch);
 // For who looks at the host's tensors: what the last run of an engine on the device left there, and its mask. Waits.
 int segment_gpu_fetch_tensors(struct segment_worker *w);
@@ -51,7 +59,7 @@ int segment_gpu_finish(struct tachy_item *item);
 void *segment_gpu_stream(const void *worker); // a CUstream
 // Whether the model ran on the host for this eye.
 bool segment_gpu_mask_from_host(const struct tachy_item *item, int eye);
-int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n);
+int segment_gpu_queue(void *worker, enum segment_step step, struct tachy_item *const items[], int n);
 
 // segment_gpu_state.c: the states of a stream, all eyes, where the engine runs on the device. One thread at a time but
 // for close(). The bytes of save and load are those of the host's states: eye by eye, and of each the model card's order.

@@ -154,7 +154,7 @@ static void queue_composites(struct segment_gpu_part *p, struct composites *c)
     const struct segment *s = p->g->w->s;
     double bytes = 0;
     int all = follow_masks(p);
-    segment_gpu_kernels(p->g, TACHY_STEP_COMPOSITE);
+    segment_gpu_kernels(p->g, SEGMENT_STEP_COMPOSITE);
     for (int i = 0; i < p->n; i++) {
         p->err[i] = all < 0 ? all : begin_composite(p, i, c);
         bytes += p->err[i] == TACHY_OK ? segment_gpu_bytes(c->surface[c->n - 1]) : 0;
@@ -182,7 +182,7 @@ static void fetch_composites(struct segment_gpu_part *p, const struct composites
         for (int eye = 0; eye < item->result.eyes; eye++)
             nb += segment_gpu_eye_to_fetch(&priv_of(item)->eye[eye], eye == 0, planes + nb);
     }
-    segment_gpu_copies(p->g, TACHY_STEP_COMPOSITE);
+    segment_gpu_copies(p->g, SEGMENT_STEP_COMPOSITE);
     int err = tachy_gpu_copy(&p->g->gpu->device, planes, nb, p->g->stream, false, p->g->w->task->log);
     segment_gpu_copies_end(p->g);
     for (int k = 0; k < c->n; k++)

@@ -6,7 +6,7 @@ int segment_gpu_fetch_input(struct segment_gpu_worker *g, void *to)
 {
     const struct segment_gpu_size *size = &g->size[g->w->last];
     cuda_address from = tachy_cu_address(size->in.data);
-    segment_gpu_copies(g, TACHY_STEP_MODEL);
+    segment_gpu_copies(g, SEGMENT_STEP_MODEL);
     int err = segment_gpu_failed(g, g->cu->copy_to_host_async(to, from, tachy_tensor_bytes(&size->in), g->stream),
                                  "a copy");
     segment_gpu_copies_end(g);

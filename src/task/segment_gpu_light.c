@@ -105,18 +105,18 @@ static int composite(struct segment_gpu_part *p)
     return err;
 }
 
-int segment_gpu_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n)
+int segment_gpu_queue(void *worker, enum segment_step step, struct tachy_item *const items[], int n)
 {
     struct segment_worker *w = worker;
     int each[MOST], err = TACHY_OK;
     struct segment_gpu_part p = {.g = w->gpu, .items = items, .err = each, .n = n};
     for (int i = 0; i < n; i++)
         ((struct segment_item *)items[i]->priv)->gpu.picture = i;
-    if (step == TACHY_STEP_COMPOSITE)
+    if (step == SEGMENT_STEP_COMPOSITE)
         return composite(&p);
     for (int eye = 0; eye < w->task->eyes && err == TACHY_OK; eye++) {
         p.eye = eye;
-        err = step == TACHY_STEP_PREPROCESS ? preprocess(&p) : step == TACHY_STEP_MODEL ? model(&p) : postprocess(&p);
+        err = step == SEGMENT_STEP_PREPROCESS ? preprocess(&p) : step == SEGMENT_STEP_MODEL ? model(&p) : postprocess(&p);
     }
     return err;
 }

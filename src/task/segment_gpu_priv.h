@@ -5,6 +5,7 @@
 #include "preprocess/preprocess_cuda.h"
 #include "profile/gpu.h"
 #include "task/segment_devices.h"
+#include "task/segment_gpu.h"
 #include "task/segment_gpu_eye.h"
 #include "task/segment_gpu_flight.h"
 
@@ -48,19 +49,26 @@ struct segment_gpu_worker {
     struct tachy_prof_item at_work; // the item that this worker has
 };
 
-// Between the two is what the stream does for a step of the item that the worker has.
-static inline void segment_gpu_kernels(struct segment_gpu_worker *g, enum tachy_step step)
+// The row under which it is counted: that of the stage, or of the last one.
+static inline int segment_gpu_row(const struct segment_gpu_worker *g, enum segment_step step)
 {
-    tachy_gpu_timer_begin(g->kernel_times, step, g->at_work);
+    const tachy_task *t = g->w->task;
+    return t->stage[step == SEGMENT_STEP_COMPOSITE ? t->nb_stages - 1 : (int)step]->step;
+}
+
+// Between the two is what the stream does for a step of the item that the worker has.
+static inline void segment_gpu_kernels(struct segment_gpu_worker *g, enum segment_step step)
+{
+    tachy_gpu_timer_begin(g->kernel_times, segment_gpu_row(g, step), g->at_work);
 }
 // `bytes`: that have to be read and written.
 static inline void segment_gpu_kernels_end(struct segment_gpu_worker *g, double bytes)
 {
     tachy_gpu_timer_end(g->kernel_times, &(struct tachy_gpu_work){.bytes = bytes});
 }
-static inline void segment_gpu_copies(struct segment_gpu_worker *g, enum tachy_step step)
+static inline void segment_gpu_copies(struct segment_gpu_worker *g, enum segment_step step)
 {
-    tachy_gpu_timer_begin(g->copy_times, step, g->at_work);
+    tachy_gpu_timer_begin(g->copy_times, segment_gpu_row(g, step), g->at_work);
 }
 static inline void segment_gpu_copies_end(struct segment_gpu_worker *g)
 {

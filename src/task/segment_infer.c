@@ -48,7 +48,6 @@ static void preprocess_run(struct tachy_stage *st, void *worker, void *state, co
 const struct tachy_stage_ops segment_stage_preprocess = {
     .name = "preprocess",
     .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS,
-    .step = TACHY_STEP_PREPROCESS,
     .priv_size = sizeof(struct segment),
     .item_size = sizeof(struct segment_item),
     .open = segment_preprocess_open,
@@ -139,8 +138,7 @@ void segment_model_tensors(struct tachy_stage *st, void *worker, struct tachy_st
 
 const struct tachy_stage_ops segment_stage_model = {
     .name = "model",
-    .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_MODEL,
+    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_MODEL,
     .open = segment_model_open,
     .worker_open = segment_model_worker_open,
     .worker_close = segment_model_worker_close,
@@ -181,7 +179,7 @@ static void mask_run(struct tachy_stage *st, void *worker, void *state, const st
 const struct tachy_stage_ops segment_stage_mask = {
     .name = "postprocess",
     .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_POSTPROCESS,
+    .remedy = "leave out what refines the result (--no-refine, --smooth=0)",
     .open = segment_mask_open,
     .run = mask_run,
     .copy = segment_copy,

@@ -4,7 +4,7 @@
 
 // The stages of the network where frames are on a device: queued there, for one item or several at once.
 
-void segment_cuda_run(struct segment_worker *w, enum tachy_step step, const struct tachy_piece pieces[], int n, int err[])
+void segment_cuda_run(struct segment_worker *w, enum segment_step step, const struct tachy_piece pieces[], int n, int err[])
 {
     struct tachy_item *items[TACHY_STAGE_ITEMS];
     for (int i = 0; i < n; i++)
@@ -25,7 +25,7 @@ bool segment_cuda_load(struct tachy_stage *st, void *worker, bool computes, stru
 
 int segment_cuda_queue(struct tachy_stage *st, void *worker, struct tachy_item *const items[], int n)
 {
-    return segment_gpu_queue(worker, st->ops->step, items, n);
+    return segment_gpu_queue(worker, segment_step_of(st), items, n);
 }
 
 // ---- Preprocess ----
@@ -43,13 +43,13 @@ static void preprocess_run(struct tachy_stage *st, void *worker, void *state, co
     struct tachy_tensor in;
     w->state = state;
     if (!pieces[0].item->apart) {
-        segment_cuda_run(w, TACHY_STEP_PREPROCESS, pieces, n, err);
+        segment_cuda_run(w, SEGMENT_STEP_PREPROCESS, pieces, n, err);
         return;
     }
     for (int i = 0; i < n; i++) {
         err[i] = segment_batch_input(w, pieces[i].item, pieces[i].region, &in);
         if (err[i] == TACHY_OK)
-            err[i] = segment_gpu_batch_step(w, TACHY_STEP_PREPROCESS, pieces[i].item, pieces[i].region, &in);
+            err[i] = segment_gpu_batch_step(w, SEGMENT_STEP_PREPROCESS, pieces[i].item, pieces[i].region, &in);
     }
 }
 
@@ -65,7 +65,6 @@ static bool preprocess_load(struct tachy_stage *st, void *worker, const struct t
 const struct tachy_stage_ops segment_stage_preprocess_cuda = {
     .name = "preprocess",
     .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS,
-    .step = TACHY_STEP_PREPROCESS,
     .priv_size = sizeof(struct segment),
     .item_size = sizeof(struct segment_item),
     .open = segment_preprocess_open,
@@ -85,7 +84,7 @@ static void model_run(struct tachy_stage *st, void *worker, void *state, const s
     if (segment_model_batch(st, worker, pieces, n, err))
         return;
     segment_model_begin(worker, state, pieces);
-    segment_cuda_run(worker, TACHY_STEP_MODEL, pieces, n, err);
+    segment_cuda_run(worker, SEGMENT_STEP_MODEL, pieces, n, err);
     segment_model_end(st, worker);
 }
 
@@ -102,8 +101,7 @@ static bool model_load(struct tachy_stage *st, void *worker, const struct tachy_
 
 const struct tachy_stage_ops segment_stage_model_cuda = {
     .name = "model",
-    .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_MODEL,
+    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_MODEL,
     .open = segment_model_open,
     .worker_open = segment_model_worker_open,
     .worker_close = segment_model_worker_close,
@@ -124,12 +122,12 @@ static void mask_run(struct tachy_stage *st, void *worker, void *state, const st
     struct segment_worker *w = worker;
     w->state = state;
     if (!pieces[0].item->apart) {
-        segment_cuda_run(w, TACHY_STEP_POSTPROCESS, pieces, n, err);
+        segment_cuda_run(w, SEGMENT_STEP_POSTPROCESS, pieces, n, err);
         return;
     }
     for (int i = 0; i < n; i++) {
         const struct tachy_tensor out = segment_batch_output(w, pieces[i].item, pieces[i].region);
-        err[i] = segment_gpu_batch_step(w, TACHY_STEP_POSTPROCESS, pieces[i].item, pieces[i].region, &out);
+        err[i] = segment_gpu_batch_step(w, SEGMENT_STEP_POSTPROCESS, pieces[i].item, pieces[i].region, &out);
     }
 }
 
@@ -153,7 +151,7 @@ static bool mask_load(struct tachy_stage *st, void *worker, const struct tachy_i
 const struct tachy_stage_ops segment_stage_mask_cuda = {
     .name = "postprocess",
     .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_POSTPROCESS,
+    .remedy = "leave out what refines the result (--no-refine, --smooth=0)",
     .open = segment_mask_open,
     .run = mask_run,
     .copy = segment_copy,

@@ -49,7 +49,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 const struct tachy_stage_ops segment_stage_lines = {
     .name = "lines",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
+    .step = "composite",
     .open = segment_lines_open,
     .run = run,
 };

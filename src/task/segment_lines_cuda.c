@@ -7,7 +7,7 @@ static int line(struct segment_worker *w, const struct tachy_piece *p)
 {
     struct tachy_item *item = p->item;
     int err = TACHY_OK;
-    segment_cuda_run(w, TACHY_STEP_COMPOSITE, p, 1, &err);
+    segment_cuda_run(w, SEGMENT_STEP_COMPOSITE, p, 1, &err);
     if (err == TACHY_OK)
         err = segment_gpu_finish(item);
     if (err == TACHY_OK)
@@ -32,7 +32,7 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 const struct tachy_stage_ops segment_stage_lines_cuda = {
     .name = "lines",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
+    .step = "composite",
     .open = segment_lines_open,
     .run = run,
     .load = load,

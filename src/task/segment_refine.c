@@ -56,7 +56,7 @@ const struct tachy_refine *segment_refined(const struct segment *s, const struct
 const struct tachy_stage_ops segment_stage_refine = {
     .name = "refine",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
+    .step = "composite",
     .open = open,
     .run = run,
 };

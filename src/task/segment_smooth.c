@@ -111,7 +111,8 @@ static int state_load(void *state, const void *data, size_t size)
 const struct tachy_stage_ops segment_stage_smooth = {
     .name = "smooth",
     .flags = TACHY_STAGE_ORDERED,
-    .step = TACHY_STEP_POSTPROCESS,
+    .step = "postprocess",
+    .remedy = "leave out what goes frame by frame (--smooth=0)",
     .open = segment_smooth_open,
     .run = run,
     .state_open = state_open,

@@ -82,7 +82,8 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 const struct tachy_stage_ops segment_stage_smooth_cuda = {
     .name = "smooth",
     .flags = TACHY_STAGE_ORDERED,
-    .step = TACHY_STEP_POSTPROCESS,
+    .step = "postprocess",
+    .remedy = "leave out what goes frame by frame (--smooth=0)",
     .open = segment_smooth_open,
     .run = run,
     .state_open = state_open,

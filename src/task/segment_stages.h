@@ -1,5 +1,6 @@
 #pragma once
 #include "task/segment.h"
+#include "task/segment_gpu.h"
 
 // segment as a list of stages: each a file with its form for the CPU, and the form for a device in a second file of the same
 // stem. A task has one of the two lists; no stage asks where it runs. The first stage has what all share (struct
@@ -54,7 +55,7 @@ const struct tachy_refine *segment_refined(const struct segment *s, const struct
 // ---- segment_infer_cuda.c: what the stages on a device have in common
 
 // A step of the pieces, which are of one region.
-void segment_cuda_run(struct segment_worker *w, enum tachy_step step, const struct tachy_piece pieces[], int n, int err[]);
+void segment_cuda_run(struct segment_worker *w, enum segment_step step, const struct tachy_piece pieces[], int n, int err[]);
 // struct tachy_stage_ops.load but for the bytes.
 bool segment_cuda_load(struct tachy_stage *st, void *worker, bool computes, struct tachy_stage_load *l);
 int segment_cuda_queue(struct tachy_stage *st, void *worker, struct tachy_item *const items[], int n);
