@@ -1,25 +1,14 @@
+#include "memory.h"
 #include "pipeline_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 // Sources that join one pipeline, run to their end and leave, each with a sink and a task of its
 // own: what stays of each in the process's memory.
 
 enum { FRAMES = 20, WARM = 100 };
 #define MUST_BYTES 1024.0
-
-static double resident_bytes(void)
-{
-    long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%*d %ld", &pages) != 1)
-        pages = 0;
-    if (f)
-        fclose(f);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE);
-}
 
 static int one_source(tachy_pipeline *p, int i)
 {
@@ -66,7 +55,7 @@ json_t *bench_soak(bool quick)
     for (int i = 0; i < WARM + sources && err == TACHY_OK; i++) {
         err = one_source(p, i);
         if (i >= WARM)
-            rss[i - WARM] = resident_bytes();
+            rss[i - WARM] = bench_resident_bytes();
     }
     if (err < 0)
         goto error;

@@ -6,6 +6,8 @@
 // Half in mode live, 30 frames a second each, far more than the workers can do: the latency of what is delivered
 // has its 99th percentile within the deadline (1000 ms), and the least-served stream gets at least 0.8 of what the best
 // gets. Memory stays flat in both. Exit status 1 where a figure does not hold. TACHY_MODELS, TACHY_EP as for tachy.
+#include "memory.h"
+
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +16,6 @@
 #include <tachy/control.h>
 #include <tachy/run.h>
 #include <time.h>
-#include <unistd.h>
 
 // Between the end of the first third and the end, of all streams together.
 #define MUST_MIB 8.0
@@ -56,17 +57,6 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static double resident_mib(void)
-{
-    long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%*d %ld", &pages) != 1)
-        pages = 0;
-    if (f)
-        fclose(f);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
-}
-
 static void *run_stream(void *arg)
 {
     struct stream *s = arg;
@@ -96,9 +86,9 @@ static void watch(tachy_control *control, const struct options *o, double second
     for (start = now_s(); now_s() - start < seconds;) {
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         if (now_s() - start <= seconds / 3 || !third)
-            third = resident_mib();
+            third = bench_resident_bytes() / (1 << 20);
     }
-    f->rss_mib = resident_mib();
+    f->rss_mib = bench_resident_bytes() / (1 << 20);
     f->growth_mib = f->rss_mib - third;
     free(s);
 }

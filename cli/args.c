@@ -122,22 +122,26 @@ static const char *take_second(struct parser *p, const struct found *f)
 // What the command under the profile gets: everything but the profile's own options.
 static void pass_on(struct parser *p, const struct tachy_option *o, int from)
 {
-    for (int i = from; i < p->at && (o->verbs & ~(unsigned)TACHY_VERB_CONFIG) != TACHY_VERB_PROFILE; i++)
+    for (int i = from; i < p->at && o->verbs != TACHY_VERB_PROFILE; i++)
         p->c->inner_argv[p->c->n_inner++] = p->argv[i];
 }
 
-// A verb may have a row of its own under another's name: --batch of `tachy engine` is engine.batch.
-static void prefer_own(const struct verb *v, struct found *f)
+// Several verbs may have an option of one name: the one of this verb is meant. --batch of `tachy engine` is engine.batch.
+static void prefer_own(const struct cli *c, struct found *f)
 {
     char path[128];
-    if (!v || (f->option->verbs & v->options))
+    unsigned verbs = (c->verb ? c->verb->options : 0) | (c->inner ? c->inner->options : 0);
+    if (!verbs || (f->option->verbs & verbs))
         return;
-    snprintf(path, sizeof(path), "%s.%s", v->name, f->name);
-    const struct tachy_option *own = tachy_option_find(path, NULL);
-    if (!own || !(own->verbs & v->options) || strlen(path) >= sizeof(f->name))
+    snprintf(path, sizeof(path), "%s.%s", c->verb->name, f->name);
+    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
+        bool named = (o->name && !strcmp(o->name, f->name)) || !strcmp(o->path, path);
+        if (!named || !(o->verbs & verbs) || strlen(o->path) >= sizeof(f->name))
+            continue;
+        f->option = o;
+        strcpy(f->name, o->path);
         return;
-    f->option = own;
-    strcpy(f->name, path);
+    }
 }
 
 static int take_option(struct parser *p, const char *arg)
@@ -147,7 +151,7 @@ static int take_option(struct parser *p, const char *arg)
     int from = p->at - 1;
     if (!match(arg + (arg[1] == '-' ? 2 : 1), &f, &nearest))
         return unknown(arg, nearest);
-    prefer_own(p->c->verb, &f);
+    prefer_own(p->c, &f);
     int err = TACHY_OK;
     if (f.negated)
         f.value = "no";
@@ -179,13 +183,12 @@ static int take_argument(struct parser *p, const char *arg)
         c->inner_argv[c->n_inner++] = arg;
     if (*verb)
         return TACHY_OK;
+    char names[512];
     const char *dot = strrchr(arg, '.');
     if (dot || strchr(arg, '/') || !strcmp(arg, "-"))
         message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
     else
-        message_error("%.60s is not a command; there are segment, probe, doctor, model, engine, config, "
-                      "profile, replay, shell, help, man and completion",
-                      arg);
+        message_error("%.60s is not a command; there are %s", arg, list_words(all_verbs, names, sizeof(names)));
     return TACHY_ERR_INVAL;
 }
 

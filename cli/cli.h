@@ -1,4 +1,5 @@
 #pragma once
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <tachy/tachy.h>
@@ -32,7 +33,9 @@ struct cli {
     bool in_shell;            // one of the commands of `tachy shell`
 };
 
-// One `tachy NAME ...`; defined in cmd_NAME.c, listed in main.c.
+#define EXAMPLES(...) (const struct tachy_example[]){__VA_ARGS__, {0}}
+
+// One `tachy NAME ...`; defined in cmd_NAME.c, listed in main.c. The library's tasks are made into verbs there.
 struct verb {
     const char *name;
     const char *usage;    // after "tachy NAME "
@@ -40,17 +43,16 @@ struct verb {
     const char *details;  // paragraphs, separated by an empty line; may be NULL
     const char *words;    // first arguments to choose from: "list|pull"; may be NULL
     unsigned options;     // TACHY_VERB_*: rows of the option table that belong here
-    struct example {
-        const char *command, *what;
-    } examples[9];        // ends with {0}
+    const struct tachy_example *examples; // ends with {0}; NULL: none
     int (*run)(struct cli *c); // returns an exit status
 };
-enum { VERB_GENERAL = 1 << 16 }; // takes the rows of TACHY_VERB_ALL only
+enum { VERB_GENERAL = 1 << 15 }; // takes the rows of TACHY_VERB_ALL only
 
-extern const struct verb verb_segment, verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile,
+extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile,
     verb_replay, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
+extern char all_verbs[], task_verbs[]; // their names: "segment|probe"
 
 // main.c
 // How much is printed, by the settings as they are.
@@ -58,21 +60,24 @@ void cli_level(struct cli *c);
 // Reads a command: c->settings, args and verb. Returns an exit status, -1: it is to be run.
 int cli_parse(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c); // the exit status
-// input.timeout as in tachy_source_params.
-double cli_timeout(const struct cli *c);
 void cli_free(struct cli *c);
+// The arguments are inputs. The sentence of a failure is left for message_failed().
+int cli_take_inputs(struct cli *c);
+// The shell cannot be confined with --sandbox; the same.
+int cli_check_sandbox(const struct cli *c);
+// What run.json asks for: `value` goes to its file, or to standard output. `value` is released.
+int cli_write_json(const struct cli *c, json_t *value);
 
-// --sandbox: see tachy_sandbox(). The sentence of a failure is left for message_failed().
-int cli_enter_sandbox(struct cli *c, const char *const *inputs, size_t nb_inputs, const char *const *outputs,
-                      size_t nb_outputs);
+// cmd_run.c: the verbs of tasks.
+int run_task(struct cli *c); // an exit status
+static inline bool runs_task(const struct verb *v) { return v && v->run == run_task; }
+extern const char run_usage[], run_details[]; // of a verb; the latter after the task's
+// A control that SIGINT, SIGTERM and SIGHUP stop; a second one ends the process. One at a time.
+int control_open(tachy_control **out);
+void control_close(tachy_control **c);
 
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
-
-// live_options.c: how frames that cannot wait are dealt with; and a note on what is asked for and
-// has no effect.
-struct tachy_live_params live_options(const tachy_settings *set);
-void live_options_say(const struct cli *c, const char *input);
 
 // message.c: everything on standard error. A failure is said once: errors are kept, and the
 // last one is printed by message_failed(). Thread-safe.
@@ -111,6 +116,7 @@ const char *option_value(const struct tachy_option *o, char *buf, size_t size);
 void option_right(const struct tachy_option *o, char *buf, size_t size);
 // "cutout" of "mask|cutout", n = 1; NULL past the last. `buf` is returned.
 const char *nth_word(const char *words, int n, char *buf, size_t size);
+char *list_words(const char *words, char *buf, size_t size); // "a, b" of "a|b"; `buf` is returned
 
 // terminal.c: the terminal's settings are put back whatever way the process ends or is stopped.
 // Keeps the settings of the terminal on standard input and watches signals. `changed` (may be
@@ -218,13 +224,6 @@ int print_version(void);
 // Before any work: names the trace after the output (NULL: after the input) where no file was
 // asked for, and refuses to replace a file. TACHY_OK without a profile.
 int profile_check_files(struct cli *c, const char *input, const char *output, bool overwrite);
-
-// output_name.c
-// The name that is derived from an input's. `folder` (may be NULL) ends in '/'. Free it.
-char *output_name(const char *input, const char *mode, const char *format, const char *folder);
-bool is_picture_name(const char *name);
-// True where the name has FFmpeg's number pattern, "shot_%04d.png"; *at and *len: the pattern.
-bool is_numbered_name(const char *name, size_t *at, size_t *len);
 
 // output_text.c: where --json goes.
 // Leaves the message that `name` cannot be written, by errno; TACHY_ERR_NO_SPACE or TACHY_ERR_IO.

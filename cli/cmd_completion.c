@@ -13,7 +13,7 @@ static bool is_file_option(const struct tachy_option *o)
 // A profile takes the options of what it runs as well.
 static unsigned options_of(const struct verb *v)
 {
-    return v->options | (v == &verb_profile ? (unsigned)TACHY_VERB_SEGMENT : 0u);
+    return v->options | (v == &verb_profile ? TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_TASKS : 0);
 }
 
 static bool is_offered(const struct tachy_option *o, const struct verb *v)
@@ -255,10 +255,8 @@ const struct verb verb_completion = {
     .summary = "print a completion script for a shell",
     .words = "bash|zsh|fish",
     .options = VERB_GENERAL,
-    .examples =
-        {
-            {"source <(tachy completion bash)", "completion in this shell"},
-            {"tachy completion fish > ~/.config/fish/completions/tachy.fish", "for good, in fish"},
-        },
+    .examples = EXAMPLES(
+        {"source <(tachy completion bash)", "completion in this shell"},
+        {"tachy completion fish > ~/.config/fish/completions/tachy.fish", "for good, in fish"}),
     .run = run_completion,
 };

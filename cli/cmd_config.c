@@ -96,17 +96,33 @@ static bool print_row(FILE *to, const tachy_settings *s, const struct tachy_opti
     return whole;
 }
 
+static bool same_section(const struct tachy_option *a, const struct tachy_option *b)
+{
+    return !strncmp(a->path, b->path, strcspn(a->path, ".") + 1);
+}
+
+// The table is in the order of help; the rows of a section come where its first one is.
+static bool is_first(const struct tachy_option *o)
+{
+    const struct tachy_option *p = tachy_options();
+    while (!same_section(p, o))
+        p++;
+    return p == o;
+}
+
 int config_print(FILE *f, const tachy_settings *s, bool all)
 {
     fputs("# Effective settings; behind each where it comes from.\nversion: 1\n", f);
     const char *previous = "";
-    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (o->command_only || (!all && !tachy_settings_is_set(s, o->path)))
-            continue;
-        int depth = open_sections(f, o->path, previous);
-        if (!print_row(f, s, o, depth))
-            return TACHY_ERR_NOMEM;
-        previous = o->path;
+    for (const struct tachy_option *first = tachy_options(); first->path; first++) {
+        for (const struct tachy_option *o = is_first(first) ? first : NULL; o && o->path; o++) {
+            if (!same_section(o, first) || o->command_only || (!all && !tachy_settings_is_set(s, o->path)))
+                continue;
+            int depth = open_sections(f, o->path, previous);
+            if (!print_row(f, s, o, depth))
+                return TACHY_ERR_NOMEM;
+            previous = o->path;
+        }
     }
     return TACHY_OK;
 }
@@ -136,8 +152,9 @@ static json_t *value_json(const tachy_settings *s, const struct tachy_option *o)
     }
 }
 
-static int print_json(const tachy_settings *s)
+static int print_json(const struct cli *c)
 {
+    const tachy_settings *s = c->settings;
     json_t *all = json_object();
     for (const struct tachy_option *o = tachy_options(); o->path; o++) {
         if (o->command_only)
@@ -148,11 +165,7 @@ static int print_json(const tachy_settings *s)
             json_object_set_new(row, "no_effect_yet", json_string(o->planned));
         json_object_set_new(all, o->path, row);
     }
-    char *text = json_dumps(all, JSON_INDENT(2));
-    json_decref(all);
-    int err = text ? write_text(tachy_settings_str(s, "run.json"), text) : TACHY_ERR_NOMEM;
-    free(text);
-    return err;
+    return cli_write_json(c, all);
 }
 
 static const char *type_name(enum tachy_opt_type type)
@@ -215,21 +228,12 @@ static void print_markdown(void)
 
 static int run_config(struct cli *c)
 {
-    for (size_t i = 0; i < c->n_args; i++) {
-        int err = tachy_settings_set(c->settings, "input.files", c->args[i], "command line");
-        if (err < 0)
-            return message_failed(err);
-    }
-    if (tachy_settings_bool(c->settings, "general.markdown")) {
+    int err = cli_take_inputs(c);
+    if (err == TACHY_OK && tachy_settings_bool(c->settings, "general.markdown"))
         print_markdown();
-    } else if (tachy_settings_str(c->settings, "run.json")) {
-        int err = print_json(c->settings);
-        return err < 0 ? message_failed(err) : STATUS_OK;
-    } else {
-        int err = config_print(stdout, c->settings, true);
-        return err < 0 ? message_failed(err) : STATUS_OK;
-    }
-    return STATUS_OK;
+    else if (err == TACHY_OK)
+        err = tachy_settings_str(c->settings, "run.json") ? print_json(c) : config_print(stdout, c->settings, true);
+    return err < 0 ? message_failed(err) : STATUS_OK;
 }
 
 const struct verb verb_config = {
@@ -240,11 +244,9 @@ const struct verb verb_config = {
         "Takes the same options and configuration files as tachy segment, runs nothing, and prints "
         "what would hold as a configuration file, with the origin of each value behind it: "
         "default, FILE:LINE, or command line. docs/config.md explains the files.",
-    .options = TACHY_VERB_CONFIG,
-    .examples =
-        {
-            {"tachy config > my.yaml", "a file to start from"},
-            {"tachy config -c my.yaml -crf 20", "what holds when both are given"},
-        },
+    .options = TACHY_VERB_CONFIG | TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_PROFILE | TACHY_VERB_TASKS,
+    .examples = EXAMPLES(
+        {"tachy config > my.yaml", "a file to start from"},
+        {"tachy config -c my.yaml -crf 20", "what holds when both are given"}),
     .run = run_config,
 };

@@ -213,6 +213,6 @@ const struct verb verb_doctor = {
         "the models that are present. For each thing that is missing it names the command that "
         "brings it. Exit status 0: all that is needed is here; 1: something is missing.",
     .options = TACHY_VERB_DOCTOR,
-    .examples = {{"tachy doctor --json", "the same for programs"}},
+    .examples = EXAMPLES({"tachy doctor --json", "the same for programs"}),
     .run = run_doctor,
 };

@@ -97,17 +97,12 @@ static void print_show(const json_t *e)
 
 static int print(const struct cli *c, const char *json, void (*text)(const json_t *e))
 {
-    const char *file = tachy_settings_str(c->settings, "run.json");
     json_t *e = json_loads(json, 0, NULL);
-    char *pretty = e && file ? json_dumps(e, JSON_INDENT(1)) : NULL;
-    int err = e && (pretty || !file) ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK && file)
-        err = write_text(file, pretty);
-    else if (err == TACHY_OK)
-        text(e);
-    free(pretty);
+    if (!e || tachy_settings_str(c->settings, "run.json"))
+        return cli_write_json(c, e);
+    text(e);
     json_decref(e);
-    return err;
+    return TACHY_OK;
 }
 
 static int explain(struct cli *c, const char *after, void (*text)(const json_t *e))
@@ -180,13 +175,11 @@ const struct verb verb_engine = {
         "--provider-option store=DIR means another folder.",
     .words = "why|show|bench|ls|gc",
     .options = TACHY_VERB_ENGINE,
-    .examples =
-        {
-            {"tachy engine why net.onnx", "what runs where, and why"},
-            {"tachy engine show selfie --after fuse", "the graph behind one pass"},
-            {"tachy engine bench selfie --provider tachy,cpu --batch 1,4 --threads 1,2 --json=bench.json",
-             "every combination, in turn"},
-            {"tachy engine gc --unused-days 30", "make the store smaller"},
-        },
+    .examples = EXAMPLES(
+        {"tachy engine why net.onnx", "what runs where, and why"},
+        {"tachy engine show selfie --after fuse", "the graph behind one pass"},
+        {"tachy engine bench selfie --provider tachy,cpu --batch 1,4 --threads 1,2 --json=bench.json",
+         "every combination, in turn"},
+        {"tachy engine gc --unused-days 30", "make the store smaller"}),
     .run = run_engine,
 };

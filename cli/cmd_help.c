@@ -57,11 +57,11 @@ void help_verb(FILE *f, const struct verb *v)
     fprintf(f, "Usage: tachy %s %s\n\n", v->name, v->usage);
     print_paragraphs(f, v->details, width);
     print_options(f, v->options, width);
-    if (v->examples[0].command)
+    if (v->examples)
         fputs("\nExamples:\n", f);
-    for (const struct example *e = v->examples; e->command; e++)
+    for (const struct tachy_example *e = v->examples; e && e->command; e++)
         fprintf(f, "  %s\n      %s\n", e->command, e->what);
-    if (v->options & TACHY_VERB_SEGMENT)
+    if (runs_task(v))
         fputs("\nEvery option takes one dash or two; --no-NAME turns a yes-or-no option off. All "
               "of\nthem can stand in a file (-c FILE), with more that have no name here: "
               "docs/config.md.\n",
@@ -110,7 +110,7 @@ const struct verb verb_help = {
     .name = "help",
     .usage = "[COMMAND]",
     .summary = "say what there is, or all about one command",
-    .words = "segment|probe|doctor|model|engine|config|profile|replay|shell|man|completion",
+    .words = all_verbs,
     .options = VERB_GENERAL,
     .run = run_help,
 };

@@ -102,7 +102,7 @@ static void put_examples(void)
 {
     puts(".SH EXAMPLES");
     for (const struct verb *const *v = cli_verbs(); *v; v++) {
-        for (const struct example *e = (*v)->examples; e->command; e++) {
+        for (const struct tachy_example *e = (*v)->examples; e && e->command; e++) {
             puts(".TP");
             put_line(".B ", e->command);
             put_roff(e->what);

@@ -29,17 +29,6 @@ static int get_zoo(struct cli *c, json_t **cards)
     return *cards ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-// Writes what --json asks for; frees nothing.
-static int write_json(struct cli *c, const json_t *value)
-{
-    char *text = json_dumps(value, JSON_INDENT(2));
-    int err = TACHY_ERR_NOMEM;
-    if (text)
-        err = write_text(tachy_settings_str(c->settings, "run.json"), text);
-    free(text);
-    return err;
-}
-
 static bool wants_json(const struct cli *c)
 {
     return tachy_settings_str(c->settings, "run.json") != NULL;
@@ -63,7 +52,7 @@ static int model_list(struct cli *c)
     if (err < 0)
         return err;
     if (wants_json(c))
-        err = write_json(c, cards);
+        err = cli_write_json(c, json_incref(cards));
     else
         print_table(cards);
     json_decref(cards);
@@ -161,7 +150,7 @@ static int model_info(struct cli *c, const char *name)
         }
         tachy_model_close(&m);
     } else if (wants_json(c)) {
-        err = write_json(c, card);
+        err = cli_write_json(c, json_incref((json_t *)(uintptr_t)card));
     } else {
         print_tree(card, 0);
     }
@@ -240,7 +229,7 @@ static int model_import(struct cli *c, const char *file)
         err = tachy_model_import(file, out, card, &report, &c->log);
     json_t *tree = err == TACHY_OK && report ? json_loads(report, 0, NULL) : NULL;
     if (tree && wants_json(c)) {
-        err = write_json(c, tree);
+        err = cli_write_json(c, json_incref(tree));
     } else if (err == TACHY_OK) {
         printf("%s%s%s\n", out, card ? ", " : "", card ? card : "");
         print_tree(tree, 1);
@@ -303,12 +292,10 @@ const struct verb verb_model = {
         "--card FILE.json writes a card to complete.",
     .words = "list|pull|info|verify|import",
     .options = TACHY_VERB_MODEL,
-    .examples =
-        {
-            {"tachy model pull selfie", "get the default model"},
-            {"tachy model import face.tflite -o face.onnx --card face.json",
-             "a network of one's own"},
-            {"tachy segment --model my.onnx --card my.json in.mp4", "and its use"},
-        },
+    .examples = EXAMPLES(
+        {"tachy model pull selfie", "get the default model"},
+        {"tachy model import face.tflite -o face.onnx --card face.json",
+         "a network of one's own"},
+        {"tachy segment --model my.onnx --card my.json in.mp4", "and its use"}),
     .run = run_model,
 };

@@ -160,23 +160,14 @@ static void print_file(const json_t *o)
         printf("  %zu chapter%s\n", chapters, chapters == 1 ? "" : "s");
 }
 
-// What --json collects: the object of a single file as it is, else an array.
-static int write_json(const struct cli *c, json_t *all)
-{
-    json_t *what = json_array_size(all) == 1 ? json_array_get(all, 0) : all;
-    char *text = json_dumps(what, JSON_INDENT(2));
-    int err = TACHY_ERR_NOMEM;
-    if (text)
-        err = write_text(tachy_settings_str(c->settings, "run.json"), text);
-    free(text);
-    return err;
-}
-
 static int probe_file(struct cli *c, const char *file, json_t *all)
 {
     char *text;
-    int err = tachy_probe(&text, tachy_source_params(.url = strcmp(file, "-") ? file : "pipe:0",
-                                                     .timeout = cli_timeout(c), .log = &c->log));
+    double timeout = tachy_settings_float(c->settings, "input.timeout");
+    if (!timeout && tachy_settings_is_set(c->settings, "input.timeout"))
+        timeout = -1; // 0 was asked for: no limit
+    int err = tachy_probe(&text, tachy_source_params(.url = strcmp(file, "-") ? file : "pipe:0", .timeout = timeout,
+                                                     .log = &c->log));
     if (err < 0)
         return err;
     json_t *o = json_loads(text, 0, NULL);
@@ -193,25 +184,24 @@ static int probe_file(struct cli *c, const char *file, json_t *all)
 static int run_probe(struct cli *c)
 {
     const char *const *files;
-    for (size_t i = 0; i < c->n_args; i++) {
-        int err = tachy_settings_set(c->settings, "input.files", c->args[i], "command line");
-        if (err < 0)
-            return message_failed(err);
-    }
+    int err = cli_take_inputs(c);
+    if (err < 0)
+        return message_failed(err);
     size_t n = tachy_settings_list(c->settings, "input.files", &files);
     if (!n)
         return message_usage("no input is given: tachy probe FILE");
     const char *json = tachy_settings_str(c->settings, "run.json");
-    int err = TACHY_OK;
-    if (tachy_settings_bool(c->settings, "run.sandbox"))
-        err = cli_enter_sandbox(c, files, n, &json, json != NULL);
+    err = cli_check_sandbox(c);
+    if (err == TACHY_OK && tachy_settings_bool(c->settings, "run.sandbox"))
+        err = tachy_sandbox(tachy_sandbox_params(.inputs = files, .nb_inputs = n, .outputs = &json,
+                                                 .nb_outputs = json != NULL, .settings = c->settings, .log = &c->log));
     if (err < 0)
         return err == TACHY_ERR_INVAL ? (message_failed(err), STATUS_USAGE) : message_failed(err);
     json_t *all = json_array();
     for (size_t i = 0; i < n && err == TACHY_OK; i++)
         err = probe_file(c, files[i], all);
     if (err == TACHY_OK && json)
-        err = write_json(c, all);
+        err = cli_write_json(c, json_incref(json_array_size(all) == 1 ? json_array_get(all, 0) : all));
     json_decref(all);
     return err < 0 ? message_failed(err) : STATUS_OK;
 }
@@ -225,7 +215,8 @@ const struct verb verb_probe = {
         "constant), colour, rotation, stereo and spherical boxes, sound and subtitles. With --json "
         "the same as an object (several files: an array), whose keys docs/probe.md documents.",
     .options = TACHY_VERB_PROBE,
-    .examples = {{"tachy probe in.mp4", "for a person"},
-                 {"tachy probe --json in.mp4 | jq .streams[0].fps", "for a program"}},
+    .examples = EXAMPLES(
+        {"tachy probe in.mp4", "for a person"},
+        {"tachy probe --json in.mp4 | jq .streams[0].fps", "for a program"}),
     .run = run_probe,
 };

@@ -232,7 +232,7 @@ static int report(struct cli *c)
 static int run_profile(struct cli *c)
 {
     const char *name = tachy_settings_str(c->settings, "profile.tool");
-    if (!c->inner || !(c->inner->options & TACHY_VERB_SEGMENT))
+    if (!runs_task(c->inner))
         return message_usage("%s; write tachy profile segment FILE",
                              c->inner ? "only a run can be profiled"
                                       : "no command to profile is given");
@@ -266,7 +266,7 @@ static int run_profile(struct cli *c)
 
 const struct verb verb_profile = {
     .name = "profile",
-    .usage = "[options] segment ARGUMENTS...",
+    .usage = "[options] TASK ARGUMENTS...",
     .summary = "run a command and say where its time goes",
     .details =
         "Runs the command as it would run without this word and measures every step of every "
@@ -276,16 +276,14 @@ const struct verb verb_profile = {
         "out.trace.json; where nothing is written to a file, it has the input's name and is in the "
         "current folder. Nothing is ever replaced without -y.\n\n"
         "The newest spans are kept in a fixed amount of memory; the table counts all of them.",
-    .words = "segment",
+    .words = task_verbs,
     .options = TACHY_VERB_PROFILE,
-    .examples =
-        {
-            {"tachy profile segment in.mp4 -o out.mp4", "writes out.trace.json as well"},
-            {"tachy profile --folded out.folded segment in.mp4 -f null -",
-             "where a flame graph comes from"},
-            {"tachy profile --csv spans.csv --profile-json all.json segment in.mp4 -f null -",
-             "for programs of one's own"},
-            {"tachy profile --tool perf segment in.mp4 -f null -", "inside of functions"},
-        },
+    .examples = EXAMPLES(
+        {"tachy profile segment in.mp4 -o out.mp4", "writes out.trace.json as well"},
+        {"tachy profile --folded out.folded segment in.mp4 -f null -",
+         "where a flame graph comes from"},
+        {"tachy profile --csv spans.csv --profile-json all.json segment in.mp4 -f null -",
+         "for programs of one's own"},
+        {"tachy profile --tool perf segment in.mp4 -f null -", "inside of functions"}),
     .run = run_profile,
 };

@@ -1,17 +1,9 @@
 #include "cli.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 // docs/replay.md documents the files and the JSON.
-
-static int stop; // set by the signal handler
-
-static void on_signal(int sig)
-{
-    *(volatile int *)&stop = 1;
-}
 
 static enum tachy_replay_stage stage_of(const char *name)
 {
@@ -53,18 +45,21 @@ static int run_replay(struct cli *c)
         if (err < 0)
             return message_failed(err);
     }
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
     struct tachy_replay r;
-    int err = tachy_replay(
+    tachy_control *control; // of this command alone: the shell's is for runs
+    int err = control_open(&control);
+    if (err < 0)
+        return message_failed(err);
+    err = tachy_replay(
         tachy_replay_params(.dir = c->args[0], .settings = set,
                             .stage = stage_of(tachy_settings_str(set, "replay.stage")),
                             .loop = tachy_settings_int(set, "replay.loop"),
                             .golden = tachy_settings_bool(set, "replay.golden"),
                             .tolerance = tachy_settings_float(set, "replay.tolerance"),
-                            .min_psnr = tachy_settings_float(set, "replay.min_psnr"), .stop = &stop,
-                            .log = &c->log),
+                            .min_psnr = tachy_settings_float(set, "replay.min_psnr"), .log = &c->log,
+                            .stop = tachy_control_stop_flag(control)),
         &r);
+    control_close(&control);
     if (err == TACHY_ERR_INTERRUPTED)
         message_error("interrupted");
     if (err == TACHY_OK)
@@ -88,13 +83,11 @@ const struct verb verb_replay = {
         "The saved run's settings hold; those of the model may be given anew, to compare another "
         "provider or other threads on the same input.",
     .options = TACHY_VERB_REPLAY,
-    .examples =
-        {
-            {"tachy segment --save-stage stages 16 -f null in.mp4 -", "keep the first 16 frames"},
-            {"tachy replay stages --stage engine --loop 1000", "the model alone"},
-            {"tachy replay stages --stage preprocess --golden", "does it still give the same?"},
-            {"tachy replay stages --golden --engine-threads 2 --tolerance 1e-4",
-             "another engine on the same input"},
-        },
+    .examples = EXAMPLES(
+        {"tachy segment --save-stage stages 16 -f null in.mp4 -", "keep the first 16 frames"},
+        {"tachy replay stages --stage engine --loop 1000", "the model alone"},
+        {"tachy replay stages --stage preprocess --golden", "does it still give the same?"},
+        {"tachy replay stages --golden --engine-threads 2 --tolerance 1e-4",
+         "another engine on the same input"}),
     .run = run_replay,
 };

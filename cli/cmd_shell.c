@@ -124,12 +124,14 @@ static void free_job(struct job *j)
 }
 
 // What `set` has kept gives way to what the command itself says.
-static int apply_presets(const struct preset *p, tachy_settings *set)
+static int apply_presets(const struct preset *p, const struct cli *c)
 {
-    int err = p ? apply_presets(p->next, set) : TACHY_OK; // oldest first
-    if (!p || err < 0 || !strcmp(tachy_settings_origin(set, p->path), "command line"))
+    int err = p ? apply_presets(p->next, c) : TACHY_OK; // oldest first
+    unsigned verbs = c->verb->options | (c->inner ? c->inner->options : 0);
+    if (!p || err < 0 || !strcmp(tachy_settings_origin(c->settings, p->path), "command line") ||
+        !(tachy_option_find(p->path, NULL)->verbs & verbs)) // another task's
         return err;
-    return tachy_settings_set(set, p->path, p->value, "set in the shell");
+    return tachy_settings_set(c->settings, p->path, p->value, "set in the shell");
 }
 
 static int add_job(struct shell *s, struct job *j)
@@ -155,7 +157,7 @@ static int refuse(const struct cli *c)
         return message_usage("the shell is the prompt; leave --interactive out");
     const char *const *files;
     size_t n = tachy_settings_list(c->settings, "input.files", &files);
-    bool run = (c->verb->options | (c->inner ? c->inner->options : 0)) & TACHY_VERB_SEGMENT;
+    bool run = runs_task(c->verb) || runs_task(c->inner);
     for (size_t i = 0; i < n + c->n_args && !run; i++) // a run looks itself: it may be the output
         if (!strcmp(i < n ? files[i] : c->args[i - n], "-") && c->verb != &verb_config)
             return message_usage("standard input is the shell's; name a file");
@@ -169,14 +171,14 @@ static bool begin(struct shell *s, struct job *j, int argc, char **argv, int *st
     if (*status >= 0)
         return false;
     *status = refuse(&j->c);
-    if (*status == STATUS_OK && apply_presets(s->presets, j->c.settings) < 0)
+    if (*status == STATUS_OK && apply_presets(s->presets, &j->c) < 0)
         *status = message_failed(TACHY_ERR_INVAL);
     if (*status != STATUS_OK)
         return false;
     cli_level(&j->c);
     j->config = console_config(j->c.settings, false);
     j->config_all = console_config(j->c.settings, true);
-    if (j->c.verb == &verb_profile || (j->c.verb->options & TACHY_VERB_SEGMENT))
+    if (j->c.verb == &verb_profile || runs_task(j->c.verb))
         return true;
     *status = cli_run(&j->c);
     fflush(stdout);
@@ -223,7 +225,7 @@ static int do_set(struct console *k, int argc, char **argv)
     int err = tachy_control_set(k->control, argv[1], argv[2], &why);
     bool fixed = err == TACHY_ERR_UNSUPPORTED || err == TACHY_ERR_STATE;
     const struct tachy_option *o = tachy_option_lookup(argv[1], &nearest);
-    bool runs = o && (o->verbs & TACHY_VERB_SEGMENT) && o->type != TACHY_OPT_LIST && !o->planned;
+    bool runs = o && (o->verbs & (TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_TASKS)) && o->type != TACHY_OPT_LIST && !o->planned;
     if ((err < 0 && !fixed) || !runs) {
         message_error("%s", why && err < 0 ? why : "this belongs to the command that it is for");
         tachy_free(why);
@@ -530,10 +532,8 @@ const struct verb verb_shell = {
         "in $XDG_STATE_HOME/tachy/history. Elsewhere lines are read as a script: its end waits for "
         "the runs, and the exit status is the last one's.",
     .options = TACHY_VERB_SHELL,
-    .examples =
-        {
-            {"tachy shell", "a session"},
-            {"printf 'segment a.mp4\\nwait\\nstats\\n' | tachy shell", "a script"},
-        },
+    .examples = EXAMPLES(
+        {"tachy shell", "a session"},
+        {"printf 'segment a.mp4\\nwait\\nstats\\n' | tachy shell", "a script"}),
     .run = run_shell,
 };

@@ -48,7 +48,7 @@ static json_t *row_json(const struct bench *b, const struct bench_row *r)
     return o;
 }
 
-static int write_json(const struct bench *all, int n, const char *file)
+static int write_json(const struct cli *c, const struct bench *all, int n)
 {
     json_t *rows = json_array();
     for (int i = 0; i < n; i++)
@@ -56,11 +56,7 @@ static int write_json(const struct bench *all, int n, const char *file)
             json_array_append_new(rows, row_json(&all[i], &all[i].rows[k]));
     json_t *o = json_pack("{s:i, s:i, s:o, s:o}", "rounds", all->rounds, "burst_ms", BENCH_BURST_MS,
                           "peak_multiply_adds_per_s", number(all->peak > 0 ? all->peak : NAN), "rows", rows);
-    char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
-    int err = text ? write_text(file, text) : TACHY_ERR_NOMEM;
-    free(text);
-    json_decref(o);
-    return err;
+    return cli_write_json(c, o);
 }
 
 // In `width` columns; what is not known is "-".
@@ -97,7 +93,7 @@ static void print_notes(const struct bench *b)
 int bench_print(const struct cli *c, const struct bench *all, int n)
 {
     const char *file = tachy_settings_str(c->settings, "run.json");
-    int err = file ? write_json(all, n, file) : TACHY_OK;
+    int err = file ? write_json(c, all, n) : TACHY_OK;
     if (err < 0 || (file && !strcmp(file, "-")) || c->log.max_level < TACHY_LOG_INFO)
         return err;
     printf("%d rounds of %d ms", all->rounds, BENCH_BURST_MS);

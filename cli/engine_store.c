@@ -18,15 +18,6 @@ static struct tachy_store_params params_of(const struct cli *c)
     return p;
 }
 
-static int write_json(const struct cli *c, json_t *o)
-{
-    char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
-    int err = text ? write_text(tachy_settings_str(c->settings, "run.json"), text) : TACHY_ERR_NOMEM;
-    free(text);
-    json_decref(o);
-    return err;
-}
-
 // "2026-11-21", UTC; the store knows no finer.
 static const char *day(int64_t used, char buf[16])
 {
@@ -69,7 +60,7 @@ int engine_ls(struct cli *c)
     struct tachy_store_entries *l = NULL;
     int err = tachy_store_list(&l, &p);
     if (err == TACHY_OK && tachy_settings_str(c->settings, "run.json"))
-        err = write_json(c, list_json(l));
+        err = cli_write_json(c, list_json(l));
     else if (err == TACHY_OK)
         print_list(l);
     tachy_store_list_free(&l);
@@ -85,7 +76,7 @@ int engine_gc(struct cli *c)
     uint64_t bytes = 0;
     int err = tachy_store_remove(&p, &what, &n, &bytes);
     if (err == TACHY_OK && tachy_settings_str(c->settings, "run.json"))
-        err = write_json(c, json_pack("{s:i, s:I}", "removed", n, "bytes", (json_int_t)bytes));
+        err = cli_write_json(c, json_pack("{s:i, s:I}", "removed", n, "bytes", (json_int_t)bytes));
     else if (err == TACHY_OK)
         printf("removed %d entries, %.1f KiB\n", n, (double)bytes / 1024);
     return err < 0 ? message_failed(err) : STATUS_OK;

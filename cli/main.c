@@ -6,11 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct verb *const verbs[] = {
-    &verb_segment, &verb_probe, &verb_doctor, &verb_model, &verb_engine, &verb_config,
-    &verb_profile, &verb_replay, &verb_shell, &verb_help, &verb_man, &verb_completion,
-    NULL,
+// Tasks first, then the command's own; made once, before any thread.
+static const struct verb *const own[] = {
+    &verb_probe,   &verb_doctor, &verb_model, &verb_engine, &verb_config,     &verb_profile,
+    &verb_replay,  &verb_shell,  &verb_help,  &verb_man,    &verb_completion,
 };
+enum { N_OWN = sizeof(own) / sizeof(own[0]), TASKS_MAX = 16 };
+static struct verb tasks[TASKS_MAX];
+static char details[TASKS_MAX][4096];
+static const struct verb *verbs[TASKS_MAX + N_OWN + 1]; // ends with NULL
+
+char all_verbs[512], task_verbs[256];
+
+static void add_name(char *to, size_t size, const char *name)
+{
+    size_t n = strlen(to);
+    snprintf(to + n, size - n, "%s%s", n ? "|" : "", name);
+}
+
+static void list_verbs(void)
+{
+    int n = 0;
+    for (const struct tachy_task_info *t; n < TASKS_MAX && (t = tachy_task_at(n)); n++) {
+        snprintf(details[n], sizeof(details[n]), "%s\n\n%s", t->details, run_details);
+        tasks[n] = (struct verb){.name = t->name, .usage = run_usage, .summary = t->summary, .details = details[n],
+                                 .options = TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_TASK(n),
+                                 .examples = t->examples, .run = run_task};
+        verbs[n] = &tasks[n];
+        add_name(task_verbs, sizeof(task_verbs), t->name);
+    }
+    memcpy(&verbs[n], own, sizeof(own));
+    for (size_t i = 0; verbs[i]; i++)
+        add_name(all_verbs, sizeof(all_verbs), verbs[i]->name);
+}
 
 const struct verb *const *cli_verbs(void) { return verbs; }
 
@@ -55,8 +83,7 @@ int cli_parse(struct cli *c, int argc, char **argv)
             help_overview(stdout);
         return STATUS_OK;
     }
-    if (c->verb && (c->verb->options & TACHY_VERB_SEGMENT) &&
-        tachy_settings_bool(c->settings, "debug.profile_performance")) {
+    if (runs_task(c->verb) && tachy_settings_bool(c->settings, "debug.profile_performance")) {
         c->inner = c->verb;
         c->verb = &verb_profile;
     }
@@ -68,21 +95,29 @@ int cli_parse(struct cli *c, int argc, char **argv)
     return STATUS_USAGE;
 }
 
-double cli_timeout(const struct cli *c)
+int cli_take_inputs(struct cli *c)
 {
-    double s = tachy_settings_float(c->settings, "input.timeout");
-    return s == 0 && tachy_settings_is_set(c->settings, "input.timeout") ? -1 : s;
+    int err = TACHY_OK;
+    for (size_t i = 0; i < c->n_args && err == TACHY_OK; i++)
+        err = tachy_settings_set(c->settings, "input.files", c->args[i], "command line");
+    return err;
 }
 
-int cli_enter_sandbox(struct cli *c, const char *const *inputs, size_t nb_inputs, const char *const *outputs,
-                      size_t nb_outputs)
+int cli_check_sandbox(const struct cli *c)
 {
-    if (c->in_shell) {
-        message_error("--sandbox confines the whole process; run this command outside of the shell");
-        return TACHY_ERR_INVAL;
-    }
-    return tachy_sandbox(tachy_sandbox_params(.inputs = inputs, .nb_inputs = nb_inputs, .outputs = outputs,
-                                              .nb_outputs = nb_outputs, .settings = c->settings, .log = &c->log));
+    if (!c->in_shell || !tachy_settings_bool(c->settings, "run.sandbox"))
+        return TACHY_OK;
+    message_error("--sandbox confines the whole process; run this command outside of the shell");
+    return TACHY_ERR_INVAL;
+}
+
+int cli_write_json(const struct cli *c, json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_INDENT(2)) : NULL;
+    int err = text ? write_text(tachy_settings_str(c->settings, "run.json"), text) : TACHY_ERR_NOMEM;
+    free(text);
+    json_decref(value);
+    return err;
 }
 
 int cli_run(struct cli *c) { return c->verb->run(c); }
@@ -119,6 +154,7 @@ static void hold_standard_streams(void)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
+    list_verbs();
     // A closed pipe and a limit on file size are errors of write(), with a message.
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);

@@ -48,6 +48,18 @@ const char *nth_word(const char *words, int n, char *buf, size_t size)
     return NULL;
 }
 
+char *list_words(const char *words, char *buf, size_t size)
+{
+    size_t n = 0;
+    for (const char *p = words; *p && n + 3 < size; p++) {
+        buf[n++] = *p == '|' ? ',' : *p;
+        if (*p == '|')
+            buf[n++] = ' ';
+    }
+    buf[n] = '\0';
+    return buf;
+}
+
 static bool is_short(const char *values) { return strlen(values) <= 20; }
 
 const char *option_value(const struct tachy_option *o, char *buf, size_t size)
@@ -100,15 +112,9 @@ void option_left(const struct tachy_option *o, char *buf, size_t size)
 void option_right(const struct tachy_option *o, char *buf, size_t size)
 {
     size_t n = (size_t)snprintf(buf, size, "%s", o->help);
-    if (o->type == TACHY_OPT_ENUM && !is_short(o->values) && n < size) {
-        n += (size_t)snprintf(buf + n, size - n, " (");
-        for (const char *p = o->values; *p && n + 3 < size; p++) {
-            buf[n++] = *p == '|' ? ',' : *p;
-            if (*p == '|')
-                buf[n++] = ' ';
-        }
-        n += (size_t)snprintf(buf + n, size - n, ")");
-    }
+    char values[256];
+    if (o->type == TACHY_OPT_ENUM && !is_short(o->values) && n < size)
+        n += (size_t)snprintf(buf + n, size - n, " (%s)", list_words(o->values, values, sizeof(values)));
     if (o->bare && strcmp(o->bare, "-") && n < size)
         n += (size_t)snprintf(buf + n, size - n, "; without a value %s", o->bare);
     if (o->def && o->type != TACHY_OPT_BOOL && n < size)

@@ -1,13 +1,13 @@
-// Cuts people out of a video, as `tachy segment` does, in one call of the library.
+// Cuts people out of a video, as `tachy segment` does, with the library's own job.
 //
 //   segment_file IN OUT [OPTION=VALUE]...
-//   segment_file in.mp4 out.mp4 segment.mode=blur segment.threshold=0.6
+//   segment_file in.mp4 out.mp4 segment.mode=blur output.crf=20
 //
-// OPTION is a dotted path of the option table; `tachy config` lists them all.
+// OPTION is a dotted path of the option table; `tachy config` lists them all. One that has no effect on such a job
+// (replay.loop, run.keys) is an error.
 #include <stdio.h>
 #include <string.h>
-#include <tachy/run.h>
-#include <tachy/settings.h>
+#include <tachy/job.h>
 
 // The library never prints: this is where its messages go. Called from any thread.
 static void print_log(void *user, enum tachy_log_level level, const char *msg)
@@ -17,10 +17,18 @@ static void print_log(void *user, enum tachy_log_level level, const char *msg)
 
 static const struct tachy_log log_to_stderr = {.fn = print_log, .max_level = TACHY_LOG_INFO};
 
-static bool print_progress(void *user, const struct tachy_progress *p)
+static bool print_progress(void *user, const struct tachy_job_file *f, const struct tachy_progress *p)
 {
     fprintf(stderr, "\r%lld frames, %.0f fps ", (long long)p->frames, p->fps);
     return true; // false would stop the run
+}
+
+static void print_end(void *user, const struct tachy_job_file *f, int err, const struct tachy_summary *s)
+{
+    char *text = NULL;
+    if (err == TACHY_OK && tachy_summary_text(&text, s) == TACHY_OK)
+        printf("\n%s\n%s is ready\n", text, f->output ? f->output : "nothing");
+    tachy_free(text);
 }
 
 // Sets each "path=value" of the command line.
@@ -40,39 +48,6 @@ static int read_options(tachy_settings *s, char **args, int count)
     return TACHY_OK;
 }
 
-static int run(const char *in, const char *out, const tachy_settings *settings)
-{
-    tachy_source *source = NULL;
-    tachy_task *task = NULL;
-    tachy_sink *sink = NULL;
-    struct tachy_summary summary;
-    char *text = NULL;
-
-    // want_side: collect sound, subtitles, chapters and metadata, so that the sink keeps them.
-    int err = tachy_source_open(
-        &source, tachy_source_params(.url = in, .want_side = true, .log = &log_to_stderr));
-    if (err == TACHY_OK)
-        err = tachy_task_open(&task, "segment", settings, &log_to_stderr);
-    if (err == TACHY_OK)
-        err = tachy_sink_open(
-            &sink, tachy_sink_params(.url = out, .overwrite = true, .log = &log_to_stderr));
-    if (err == TACHY_OK)
-        err = tachy_run(tachy_run_params(.task = task, .source = source, .sink = sink,
-                                         .progress = print_progress, .log = &log_to_stderr),
-                        &summary);
-    if (err == TACHY_OK)
-        err = tachy_summary_text(&text, &summary);
-    if (err == TACHY_OK)
-        printf("\n%s\n%s is ready\n", text, out);
-
-    // Each close accepts NULL; the order is the reverse of the opening.
-    tachy_free(text);
-    tachy_sink_close(&sink);
-    tachy_task_close(&task);
-    tachy_source_close(&source);
-    return err;
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 3) {
@@ -80,11 +55,22 @@ int main(int argc, char **argv)
         return 2;
     }
     tachy_settings *settings = NULL;
+    tachy_job *job = NULL;
     int err = tachy_settings_new(&settings, &log_to_stderr);
+    if (err == TACHY_OK)
+        err = tachy_settings_set(settings, "input.files", argv[1], "command line");
+    if (err == TACHY_OK)
+        err = tachy_settings_set(settings, "output.file", argv[2], "command line");
+    if (err == TACHY_OK)
+        err = tachy_settings_set(settings, "output.overwrite", "yes", "command line");
     if (err == TACHY_OK)
         err = read_options(settings, argv + 3, argc - 3);
     if (err == TACHY_OK)
-        err = run(argv[1], argv[2], settings);
-    tachy_settings_free(&settings);
+        err = tachy_job_open(&job, tachy_job_params(.task = "segment", .settings = settings, .log = &log_to_stderr,
+                                                    .progress = print_progress, .end = print_end));
+    tachy_settings_free(&settings); // the job has its own copy
+    if (err == TACHY_OK)
+        err = tachy_job_run(job);
+    tachy_job_close(&job);
     return err == TACHY_OK ? 0 : 1;
 }

@@ -22,19 +22,22 @@ enum tachy_opt_type {
     TACHY_OPT_SIZE,   // 256, 256x144: width and height, each 1..16384
 };
 
-// Verbs that an option belongs to, as bits.
+// Verbs that an option belongs to, as bits: who reads it.
 enum {
-    TACHY_VERB_SEGMENT = 1 << 0,
-    TACHY_VERB_PROBE = 1 << 1,
-    TACHY_VERB_DOCTOR = 1 << 2,
-    TACHY_VERB_MODEL = 1 << 3,
-    TACHY_VERB_CONFIG = 1 << 4,
-    TACHY_VERB_PROFILE = 1 << 5,
-    TACHY_VERB_REPLAY = 1 << 6,
-    TACHY_VERB_ENGINE = 1 << 7,
-    TACHY_VERB_SHELL = 1 << 8,
-    TACHY_VERB_ALL = ~0,
+    TACHY_VERB_RUN = 1 << 0,     // a job of any task (job.h)
+    TACHY_VERB_COMMAND = 1 << 1, // the command, around a job: its prompt, its metrics
+    TACHY_VERB_PROBE = 1 << 2,
+    TACHY_VERB_DOCTOR = 1 << 3,
+    TACHY_VERB_MODEL = 1 << 4,
+    TACHY_VERB_CONFIG = 1 << 5,
+    TACHY_VERB_PROFILE = 1 << 6,
+    TACHY_VERB_REPLAY = 1 << 7,
+    TACHY_VERB_ENGINE = 1 << 8,
+    TACHY_VERB_SHELL = 1 << 9,
+    TACHY_VERB_ALL = 0xfffe,     // every verb of the command, but no job
 };
+#define TACHY_VERB_TASK(i) (1u << (16 + (i))) // a job of the task tachy_task_at(i), i: 0..15
+#define TACHY_VERB_TASKS (~0u << 16)          // of any of them
 
 // Another key of a configuration file for a row.
 struct tachy_key {

@@ -7,6 +7,7 @@
 #include <tachy/engine.h>
 #include <tachy/frame.h>
 #include <tachy/gpu.h>
+#include <tachy/job.h>
 #include <tachy/live.h>
 #include <tachy/model.h>
 #include <tachy/pipeline.h>

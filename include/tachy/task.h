@@ -18,6 +18,19 @@ typedef struct tachy_task tachy_task;
 TACHY_API int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings,
                               const struct tachy_log *log);
 
+// The tasks that there are, in the order of help.
+struct tachy_example {
+    const char *command, *what;
+};
+struct tachy_task_info {
+    const char *name;    // "segment"
+    const char *summary; // one line, lower case, no full stop
+    const char *details; // paragraphs, with an empty line between them
+    const struct tachy_example *examples; // of the command; ends with {0}
+};
+// Static memory; NULL: there are not so many.
+TACHY_API const struct tachy_task_info *tachy_task_at(int i);
+
 TACHY_API void tachy_task_close(tachy_task **t); // after every pipeline that uses it
 
 #ifdef __cplusplus

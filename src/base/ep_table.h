@@ -6,12 +6,27 @@
 // What libtachy_ep.so exports under the name tachy_ep_table beside ONNX Runtime's entry points: the
 // plan of a session that one plan covers whole, to be run without ONNX Runtime in between.
 //
-//   table->want(); create the session on the same thread; plan = table->take();
+//   c = table->open(0, NULL); create a session with the provider option context=<table->id(c)>;
+//   plan = table->take(c); table->close(c);
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 5 };
+enum { TACHY_EP_TABLE_VERSION = 6 };
 
 struct tachy_ep_plan;
+
+// What a program asks of one session, and what it learns of it: the session's plan and who runs which node. The session
+// writes to it while ONNX Runtime creates it, and never later. Used by one thread at a time.
+struct tachy_ep_context;
+
+enum tachy_ep_want {
+    // One plan for the model or none: unless one covers it, nothing is compiled, and node() has no plan for the nodes
+    // that one could run.
+    TACHY_EP_WHOLE = 1 << 0,
+    // The plan keeps what reference() and layers() need: the model's graph and a copy of its constants.
+    TACHY_EP_REFERENCE = 1 << 1,
+    // graph() has every plan of the session.
+    TACHY_EP_GRAPHS = 1 << 2,
+};
 
 // A float32 tensor of fixed shape, dense in ONNX's order.
 struct tachy_ep_tensor {
@@ -61,11 +76,21 @@ struct tachy_ep_step {
 
 struct tachy_ep_table {
     uint32_t version; // first in every version; others are not to be used
-    // The next session that this thread creates keeps its plan for take().
-    void (*want)(void);
-    // That plan, where it covers the whole model; NULL otherwise. The caller's, also after the
-    // session is closed; release() it before the library is unloaded. Ends want().
-    struct tachy_ep_plan *(*take)(void);
+    // `want`: of enum tachy_ep_want. `after`: of TACHY_EP_GRAPHS: the pass after which graphs are printed; copied; NULL:
+    // the last; "none": before the first. NULL: no memory. Thread-safe.
+    struct tachy_ep_context *(*open)(unsigned want, const char *after);
+    const char *(*id)(const struct tachy_ep_context *c); // valid until close()
+    // After the session, or instead of it, before the library is unloaded; NULL is allowed. Thread-safe.
+    void (*close)(struct tachy_ep_context *c);
+    // The session's plan, where it covers the whole model; NULL otherwise, and when it was taken. The caller's, also
+    // after the session and the context are closed; release() it before the library is unloaded.
+    struct tachy_ep_plan *(*take)(struct tachy_ep_context *c);
+    // The session's nodes in an order in which they can run: who runs each. node(): false if there is none of this
+    // number; the strings are the context's. A node's nested graphs are not listed.
+    int (*nodes)(const struct tachy_ep_context *c);
+    bool (*node)(const struct tachy_ep_context *c, int i, struct tachy_ep_node *n);
+    // A plan of the session, by the number of tachy_ep_node.plan. false: there is none; the text is the context's.
+    bool (*graph)(const struct tachy_ep_context *c, int i, struct tachy_ep_graph *g);
     void (*info)(const struct tachy_ep_plan *p, struct tachy_ep_plan_info *info);
     // Shape of an input or output by its number.
     void (*input)(const struct tachy_ep_plan *p, int i, struct tachy_ep_tensor *t);
@@ -77,16 +102,8 @@ struct tachy_ep_table {
     // Version and the kernels' instruction set, "0.1.0 avx2". Plans of equal texts and weights give
     // equal bits. Static.
     const char *(*about)(void);
-    // The nodes of the session that take() has ended on this thread, in an order in which they can
-    // run: who runs each. Until the thread's next want(). node(): false where there is none of this
-    // number; the strings live as long. A node's nested graphs are not listed.
-    int (*nodes)(void);
-    bool (*node)(int i, struct tachy_ep_node *n);
-    // Like want(); the plan also keeps what reference() and layers() need: the model's graph and a
-    // copy of its constants.
-    void (*want_reference)(void);
-    // What the model gives in double precision, slowly: outputs dense in ONNX's order. TACHY_ERR_INVAL
-    // where want_reference() was not asked for, TACHY_ERR_UNSUPPORTED, TACHY_ERR_NOMEM. Thread-safe.
+    // What the model gives in double precision, slowly: outputs dense in ONNX's order. TACHY_ERR_INVAL:
+    // TACHY_EP_REFERENCE was not asked for; TACHY_ERR_UNSUPPORTED, TACHY_ERR_NOMEM. Thread-safe.
     int (*reference)(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
     // Calls `each` for every step that computes, with its error when its own inputs are exact. Codes as
     // reference(). Thread-safe.
@@ -95,14 +112,6 @@ struct tachy_ep_table {
     // As run(); end[i] becomes the time at which step i ended, ns of CLOCK_MONOTONIC, for info.steps.
     int (*run_timed)(struct tachy_ep_plan *p, const float *const in[], float *const out[], uint64_t *end);
     void (*step)(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *step);
-    // Like want(), for who wants all or nothing: unless one plan covers the model, nothing is compiled, and
-    // node() has no plan for the nodes that one could run.
-    void (*want_whole)(void);
-    // Like want(); graph() then has every plan of the session, by the number of tachy_ep_node.plan, with its
-    // graph as it is after the pass (NULL: after the last; "none": before the first).
-    void (*want_graphs)(const char *after);
-    // False where there is none of this number; the text lives until the thread's next want().
-    bool (*graph)(int i, struct tachy_ep_graph *g);
     const char *(*pass)(int i); // name of the i-th pass; NULL past the last. Static.
     // Multiply-adds a second of one core, in registers only: measured, about 10 ms.
     double (*peak)(void);

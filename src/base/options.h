@@ -1,11 +1,26 @@
 #pragma once
 #include <tachy/settings.h>
 
-// Rows of the table without its end.
-size_t tachy_option_count(void);
+// Tables of options. Each part has its own rows beside it (source_options.c, segment_rows.c, ...), and src/job joins them
+// into the one table of <tachy/settings.h>, which settings are made from. A table ends with {0}.
+
+#define TACHY_KEYS(...) (const struct tachy_key[]){__VA_ARGS__, {0}}
+#define TACHY_KEY(p) {.path = p}
+#define TACHY_SWITCH(p, y, n) {.path = p, .yes = y, .no = n}
+
+enum {
+    TACHY_THREADS_MAX = 256,
+    TACHY_OPTIONS_MAX = 512, // rows of the joined table
+};
+
+extern const struct tachy_option tachy_command_options[]; // that the command reads, not a job
+extern const struct tachy_option tachy_planned_options[]; // whose part is not built yet
+
+// Rows without the end.
+size_t tachy_option_count(const struct tachy_option *table);
 
 // Row with this dotted path, -1: none. Rows are numbered in the order of the table.
-int tachy_option_index(const char *path);
+int tachy_option_index(const struct tachy_option *table, const char *path);
 
 // How the option is written on a command line: "-crf", "--threshold"; its path where it has
 // no name. `buf` may be what is returned.
@@ -13,14 +28,31 @@ const char *tachy_option_shown(const struct tachy_option *o, char *buf, size_t s
 
 // Row of a key of a configuration file: its path or another key. *key: the latter's entry, NULL
 // for the path itself. NULL: no row.
-const struct tachy_option *tachy_option_by_key(const char *path, const struct tachy_key **key);
+const struct tachy_option *tachy_option_by_key(const struct tachy_option *table, const char *path,
+                                               const struct tachy_key **key);
+
+// As tachy_option_find() and tachy_option_lookup().
+const struct tachy_option *tachy_option_find_in(const struct tachy_option *table, const char *name,
+                                                const char **nearest);
+const struct tachy_option *tachy_option_lookup_in(const struct tachy_option *table, const char *name,
+                                                  const char **nearest);
 
 // How special the section of a key is: where several keys name one option, a higher one wins.
 int tachy_option_order(const char *key);
 
 // True for a path that keys lie below: "output", "pipeline.stages".
-bool tachy_option_is_section(const char *path);
+bool tachy_option_is_section(const struct tachy_option *table, const char *path);
 
 // Closest path for an unknown key of a configuration file; a command-line name gives the path
 // of its row. NULL: none is near.
-const char *tachy_option_nearest_path(const char *key);
+const char *tachy_option_nearest_path(const struct tachy_option *table, const char *key);
+
+// Settings of a table with their defaults; a copy of settings. Errors are logged; then *out is NULL.
+int tachy_settings_new_of(tachy_settings **out, const struct tachy_option *table, const struct tachy_log *log);
+int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const struct tachy_log *log);
+
+const struct tachy_option *tachy_settings_options(const tachy_settings *s); // the table
+
+// Whether tachy_settings_set() gave the value that holds: a person or a program asked for it by name, not a file,
+// preset or default.
+bool tachy_settings_by_name(const tachy_settings *s, const char *path);

@@ -206,7 +206,7 @@ bool tachy_value_equal(const struct tachy_option *o, const struct tachy_value *a
 
 int tachy_settings_reset(tachy_settings *s, size_t row)
 {
-    const struct tachy_option *o = &tachy_options()[row];
+    const struct tachy_option *o = &s->options[row];
     struct tachy_value v = {0};
     char *why = NULL;
     int err = o->def ? tachy_value_parse(o, o->def, &v, &why) : TACHY_OK;
@@ -220,31 +220,66 @@ int tachy_settings_reset(tachy_settings *s, size_t row)
     return TACHY_OK;
 }
 
-int tachy_settings_new(tachy_settings **out, const struct tachy_log *log)
+static int make(tachy_settings **out, const struct tachy_option *table, const struct tachy_log *log)
 {
-    TACHY_CLEAR(out);
-    if (!TACHY_CHECK(log, out))
-        return TACHY_ERR_INVAL;
-    size_t n = tachy_option_count();
+    size_t n = tachy_option_count(table);
+    *out = NULL;
     tachy_settings *s = calloc(1, sizeof(*s) + n * sizeof(s->values[0]));
     if (!s)
         return tachy_fail(log, TACHY_ERR_NOMEM, "no memory for the settings");
     s->log = log;
+    s->options = table;
+    s->nb_options = n;
     s->warned = calloc(n, sizeof(*s->warned));
-    int err = s->warned ? TACHY_OK : tachy_fail(log, TACHY_ERR_NOMEM, "no memory for the settings");
-    for (size_t i = 0; i < n && err == TACHY_OK; i++)
-        err = tachy_settings_reset(s, i);
-    if (err < 0)
-        tachy_settings_free(&s);
     *out = s;
+    return s->warned ? TACHY_OK : tachy_fail(log, TACHY_ERR_NOMEM, "no memory for the settings");
+}
+
+int tachy_settings_new_of(tachy_settings **out, const struct tachy_option *table, const struct tachy_log *log)
+{
+    int err = make(out, table, log);
+    for (size_t i = 0; err == TACHY_OK && i < (*out)->nb_options; i++)
+        err = tachy_settings_reset(*out, i);
+    if (err < 0)
+        tachy_settings_free(out);
     return err;
 }
+
+static int copy_value(struct tachy_value *to, const struct tachy_value *from)
+{
+    *to = *from;
+    to->text = from->text ? strdup(from->text) : NULL;
+    to->origin = from->origin ? strdup(from->origin) : NULL;
+    to->items = NULL;
+    to->count = 0;
+    int err = !from->text == !to->text && !from->origin == !to->origin ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < from->count && err == TACHY_OK; i++)
+        err = add_item(to, from->items[i]);
+    return err;
+}
+
+int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const struct tachy_log *log)
+{
+    int err = make(out, from->options, log);
+    for (size_t i = 0; err == TACHY_OK && i < from->nb_options; i++)
+        err = copy_value(&(*out)->values[i], &from->values[i]);
+    if (err < 0) {
+        tachy_settings_free(out);
+        return err;
+    }
+    (*out)->section = from->section;
+    (*out)->files = from->files;
+    memcpy((*out)->warned, from->warned, from->nb_options * sizeof(*from->warned));
+    return TACHY_OK;
+}
+
+const struct tachy_option *tachy_settings_options(const tachy_settings *s) { return s->options; }
 
 void tachy_settings_free(tachy_settings **s)
 {
     if (!s || !*s)
         return;
-    for (size_t i = 0; i < tachy_option_count(); i++)
+    for (size_t i = 0; i < (*s)->nb_options; i++)
         tachy_value_clear(&(*s)->values[i]);
     free((*s)->warned);
     free(*s);
@@ -263,7 +298,7 @@ static int unknown_option(const tachy_settings *s, const char *name, const char 
 void tachy_settings_warn_planned(tachy_settings *s, const struct tachy_option *o, const char *name,
                                  const char *origin)
 {
-    bool *warned = &s->warned[o - tachy_options()];
+    bool *warned = &s->warned[o - s->options];
     if (!o->planned || *warned)
         return;
     *warned = true;
@@ -290,15 +325,15 @@ int tachy_settings_set(tachy_settings *s, const char *name, const char *value, c
     const struct tachy_key *key = NULL;
     if (!TACHY_CHECK(TACHY_LOG_OF(s, log), s && name && value))
         return TACHY_ERR_INVAL;
-    const struct tachy_option *o = tachy_option_by_key(name, &key);
+    const struct tachy_option *o = tachy_option_by_key(s->options, name, &key);
     if (!o)
-        o = tachy_option_find(name, &nearest);
+        o = tachy_option_find_in(s->options, name, &nearest);
     if (!o)
         return unknown_option(s, name, nearest);
     int err = take_preset(s, o, value);
     if (err < 0)
         return err;
-    struct tachy_value *v = &s->values[o - tachy_options()];
+    struct tachy_value *v = &s->values[o - s->options];
     char *from = strdup(origin ? origin : "program");
     if (!from)
         return tachy_fail(s->log, TACHY_ERR_NOMEM, "no memory for the option %s", o->path);
@@ -330,7 +365,7 @@ int tachy_settings_for(tachy_settings *s, const char *section)
     if (!s)
         return TACHY_ERR_INVAL;
     s->section = NULL;
-    for (const struct tachy_option *o = tachy_options(); section && o->path && !s->section; o++)
+    for (const struct tachy_option *o = s->options; section && o->path && !s->section; o++)
         if (!strncmp(o->path, section, strlen(section)) && o->path[strlen(section)] == '.')
             s->section = o->path;
     if (section && !s->section)
@@ -342,13 +377,12 @@ int tachy_settings_for(tachy_settings *s, const char *section)
 // What the task's section says instead of a general value.
 static const struct tachy_value *special(const tachy_settings *s, const struct tachy_value *general)
 {
-    const struct tachy_option *all = tachy_options(), *o = &all[general - s->values];
+    const struct tachy_option *all = s->options, *o = &all[general - s->values];
     size_t n = s->section ? strcspn(s->section, ".") + 1 : 0;
     for (size_t i = 0; n && all[i].path; i++) {
         const struct tachy_value *v = &s->values[i];
         if (all[i].over && !strcmp(all[i].over, o->path) &&
-            !strncmp(all[i].path, s->section, n) && v->rank > TACHY_RANK_DEFAULT &&
-            v->rank >= general->rank)
+            !strncmp(all[i].path, s->section, n) && v->present && v->rank >= general->rank)
             return v;
     }
     return general;
@@ -359,7 +393,7 @@ static const struct tachy_value *get(const tachy_settings *s, const char *path)
     static const struct tachy_value none;
     if (!TACHY_CHECK(TACHY_LOG_OF(s, log), s && path))
         return &none;
-    int i = tachy_option_index(path);
+    int i = tachy_option_index(s->options, path);
     if (i >= 0)
         return special(s, &s->values[i]);
     tachy_msg(s->log, TACHY_LOG_ERR, "the program asks for the setting %s, which does not exist",
@@ -371,6 +405,8 @@ bool tachy_settings_is_set(const tachy_settings *s, const char *path)
 {
     return get(s, path)->rank > TACHY_RANK_DEFAULT;
 }
+
+bool tachy_settings_by_name(const tachy_settings *s, const char *path) { return get(s, path)->rank == TACHY_RANK_SET; }
 
 bool tachy_settings_bool(const tachy_settings *s, const char *path) { return get(s, path)->on; }
 

@@ -27,6 +27,8 @@ struct tachy_value {
 struct tachy_settings {
     const struct tachy_log *log;
     const char *section; // tachy_settings_for(); NULL: none
+    const struct tachy_option *options; // the table; static
+    size_t nb_options;
     int files;           // read so far
     bool *warned;        // one a row: that its part is not built yet was said
     struct tachy_value values[]; // one a row of the table

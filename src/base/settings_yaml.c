@@ -27,6 +27,7 @@ struct staged {
 
 struct loader {
     const struct tachy_log *log;
+    const struct tachy_option *options;
     const char *file;
     const char *preset; // its name; NULL: the file is no preset
     int rank;
@@ -131,12 +132,12 @@ static int note_seen(struct loader *l, const char *path, size_t line)
 
 static int unknown_key(const struct loader *l, const char *path, size_t line)
 {
-    int i = tachy_option_index(path);
+    int i = tachy_option_index(l->options, path);
     if (i >= 0)
         return tachy_fail(l->log, TACHY_ERR_FORMAT,
                           "%s:%zu: %s belongs on the command line, not into a file", l->file, line,
                           path);
-    const char *near = tachy_option_nearest_path(path);
+    const char *near = tachy_option_nearest_path(l->options, path);
     if (near)
         return tachy_fail(l->log, TACHY_ERR_FORMAT,
                           "%s:%zu: the key %s is not known; did you mean %s?", l->file, line, path,
@@ -170,7 +171,7 @@ static bool same_section(const char *a, const char *b)
 // special section wins, and within one section both must say the same. `v` is taken over.
 static int stage(struct loader *l, const struct leaf *f, struct tachy_value *v)
 {
-    struct staged *old = &l->staged[f->o - tachy_options()];
+    struct staged *old = &l->staged[f->o - l->options];
     if (old->line && same_section(old->key, f->path) &&
         !tachy_value_equal(f->o, &old->value, v)) {
         tachy_value_clear(v);
@@ -294,9 +295,9 @@ static int load_pair(struct loader *l, const char *prefix, int depth, const yaml
         return tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: the key %.40s... is too long", l->file,
                           line, name);
     struct leaf leaf = {.path = path, .line = line};
-    const struct tachy_option *o = leaf.o = tachy_option_by_key(path, &leaf.key);
+    const struct tachy_option *o = leaf.o = tachy_option_by_key(l->options, path, &leaf.key);
     bool version = !strcmp(path, "version");
-    if (!version && (o ? o->command_only : !tachy_option_is_section(path)))
+    if (!version && (o ? o->command_only : !tachy_option_is_section(l->options, path)))
         return unknown_key(l, path, line);
     if (l->preset && o && !strcmp(o->path, TACHY_PROFILE))
         return tachy_fail(l->log, TACHY_ERR_FORMAT, "%s:%zu: a preset cannot name another one",
@@ -368,14 +369,14 @@ static bool wins(const tachy_settings *s, const struct loader *l, size_t row)
 
 static void take_over(tachy_settings *s, struct loader *l)
 {
-    for (size_t i = 0; i < tachy_option_count(); i++) {
+    for (size_t i = 0; i < s->nb_options; i++) {
         struct staged *from = &l->staged[i];
         if (!wins(s, l, i))
             continue;
         tachy_value_clear(&s->values[i]);
         s->values[i] = from->value;
         from->value = (struct tachy_value){0};
-        tachy_settings_warn_planned(s, &tachy_options()[i], from->key, s->values[i].origin);
+        tachy_settings_warn_planned(s, &s->options[i], from->key, s->values[i].origin);
     }
 }
 
@@ -383,7 +384,7 @@ static void take_over(tachy_settings *s, struct loader *l)
 static int drop_preset(tachy_settings *s)
 {
     int err = TACHY_OK;
-    for (size_t i = 0; i < tachy_option_count() && err == TACHY_OK; i++)
+    for (size_t i = 0; i < s->nb_options && err == TACHY_OK; i++)
         if (s->values[i].rank == TACHY_RANK_PRESET)
             err = tachy_settings_reset(s, i);
     return err;
@@ -392,19 +393,19 @@ static int drop_preset(tachy_settings *s)
 // A file may name a preset, which comes in below it.
 static int take_preset(tachy_settings *s, const struct loader *l)
 {
-    size_t row = (size_t)tachy_option_index(TACHY_PROFILE);
+    size_t row = (size_t)tachy_option_index(s->options, TACHY_PROFILE);
     return wins(s, l, row) ? tachy_settings_preset(s, l->staged[row].value.text) : TACHY_OK;
 }
 
 int tachy_settings_load_as(tachy_settings *s, const char *yaml_path, const char *preset, int rank)
 {
-    struct loader l = {.log = s->log, .file = yaml_path, .preset = preset, .rank = rank};
+    struct loader l = {.log = s->log, .options = s->options, .file = yaml_path, .preset = preset, .rank = rank};
     char *text;
     size_t size;
     int err = tachy_read_file(yaml_path, FILE_MAX, &text, &size, s->log);
     if (err < 0)
         return err;
-    size_t n = tachy_option_count();
+    size_t n = s->nb_options;
     l.staged = calloc(n, sizeof(*l.staged));
     if (!l.staged || !yaml_parser_initialize(&l.parser)) {
         err = tachy_fail(s->log, TACHY_ERR_NOMEM, "%s: no memory to read it", yaml_path);

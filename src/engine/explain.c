@@ -9,18 +9,18 @@
 struct explain {
     struct tachy_session_look look; // first: handed back
     const struct tachy_engine_params *p;
-    const char *after;
+    bool graphs; // are part of the answer
     json_t *json;
 };
 
 static json_t *text_or_null(const char *s) { return s ? json_string(s) : json_null(); }
 
-static json_t *nodes_json(const struct tachy_ep_table *table, int *ours)
+static json_t *nodes_json(const struct tachy_ep_table *table, const struct tachy_ep_context *context, int *ours)
 {
     json_t *list = json_array();
     struct tachy_ep_node n;
     *ours = 0;
-    for (int i = 0; table->node(i, &n); i++) {
+    for (int i = 0; table->node(context, i, &n); i++) {
         *ours += !n.why;
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:o}", "op", TACHY_DEF(n.op, ""), "name",
                                               TACHY_DEF(n.name, ""), "by", n.why ? "onnxruntime" : "tachy", "plan",
@@ -30,11 +30,11 @@ static json_t *nodes_json(const struct tachy_ep_table *table, int *ours)
     return list;
 }
 
-static json_t *plans_json(const struct tachy_ep_table *table, bool graphs)
+static json_t *plans_json(const struct tachy_ep_table *table, const struct tachy_ep_context *context, bool graphs)
 {
     json_t *list = json_array();
     struct tachy_ep_graph g;
-    for (int i = 0; table->graph(i, &g); i++) {
+    for (int i = 0; table->graph(context, i, &g); i++) {
         json_t *o = json_pack("{s:i, s:i, s:I, s:I, s:I, s:I}", "nodes", g.nodes, "steps", g.steps, "multiply_adds",
                               (json_int_t)g.multiply_adds, "weights", (json_int_t)g.weights, "arena",
                               (json_int_t)g.arena, "scratch", (json_int_t)g.scratch);
@@ -45,25 +45,20 @@ static json_t *plans_json(const struct tachy_ep_table *table, bool graphs)
     return list;
 }
 
-static void explain_want(const struct tachy_session_look *l, const struct tachy_ep_table *table)
-{
-    const char *after = ((const struct explain *)l)->after;
-    table->want_graphs(after && *after ? after : NULL);
-}
-
 static int explain_see(const struct tachy_session_look *l, const struct tachy_session *s,
-                       const struct tachy_ep_table *table, const struct tachy_ep_plan *plan)
+                       const struct tachy_ep_table *table, const struct tachy_ep_context *context,
+                       const struct tachy_ep_plan *plan)
 {
     struct explain *e = (struct explain *)(uintptr_t)l;
     char runtime[64];
     int ours;
     snprintf(runtime, sizeof(runtime), "ONNX Runtime %s", s->ort->version);
-    json_t *nodes = nodes_json(table, &ours);
+    json_t *nodes = nodes_json(table, context, &ours);
     json_decref(e->json);
     e->json = json_pack("{s:s, s:s, s:s, s:b, s:i, s:i, s:o, s:o}", "model", e->p->model_path, "provider",
                         table->about(), "runtime", runtime, "whole", plan != NULL, "ours", ours, "left",
                         (int)json_array_size(nodes) - ours, "nodes", nodes, "plans",
-                        plans_json(table, e->after != NULL));
+                        plans_json(table, context, e->graphs));
     return e->json ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
@@ -94,7 +89,7 @@ static int check_pass(const struct tachy_ep_table *table, const char *after, con
 
 int tachy_engine_explain(char **json, const struct tachy_engine_params *p, const char *after)
 {
-    struct explain e = {{explain_want, explain_see}, p, after, NULL};
+    struct explain e = {{TACHY_EP_GRAPHS, after && *after ? after : NULL, explain_see}, p, after != NULL, NULL};
     const struct tachy_ep_table *table = NULL;
     char *library = NULL;
     TACHY_CLEAR(json);
@@ -131,11 +126,6 @@ struct reference {
     double *const *out;
 };
 
-static void reference_want(const struct tachy_session_look *l, const struct tachy_ep_table *table)
-{
-    table->want_reference();
-}
-
 static int find_io(const struct tachy_io *io, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
@@ -145,7 +135,8 @@ static int find_io(const struct tachy_io *io, int n, const char *name)
 }
 
 static int reference_see(const struct tachy_session_look *l, const struct tachy_session *s,
-                         const struct tachy_ep_table *table, const struct tachy_ep_plan *plan)
+                         const struct tachy_ep_table *table, const struct tachy_ep_context *context,
+                         const struct tachy_ep_plan *plan)
 {
     const struct reference *r = (const struct reference *)l;
     struct tachy_ep_plan_info info = {0};
@@ -177,7 +168,7 @@ static int reference_see(const struct tachy_session_look *l, const struct tachy_
 
 int tachy_engine_reference(const struct tachy_engine_params *p, const struct tachy_tensor in[], double *const out[])
 {
-    struct reference r = {{reference_want, reference_see}, p, in, out};
+    struct reference r = {{TACHY_EP_REFERENCE, NULL, reference_see}, p, in, out};
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && in && out))
         return TACHY_ERR_INVAL;
     return tachy_engine_look(p, &r.look);

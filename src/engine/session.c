@@ -95,6 +95,7 @@ struct load {
     } dim[MAX_DIMS];
     int nb_dims;
     bool batch; // the first of them, of the first input whose leading dimension is free
+    struct tachy_ep_context *context; // of the session that is made; NULL: its provider has no table
 };
 
 #define TRY(call, what)                                                                            \
@@ -269,6 +270,23 @@ static int set_profile(struct load *l, OrtSessionOptions *o)
     return err;
 }
 
+// Of our provider: the session is to leave its plan with a context.
+static int set_context(struct load *l, OrtSessionOptions *o)
+{
+    const OrtApi *api = l->s->ort->api;
+    const struct tachy_ep *ep = l->p->ep;
+    const struct tachy_session_look *look = l->p->look;
+    char key[80];
+    if (!ep->table)
+        return TACHY_OK;
+    l->context = ep->table->open(look ? look->want : ep->whole ? TACHY_EP_WHOLE : 0, look ? look->after : NULL);
+    if (!l->context)
+        return TACHY_ERR_NOMEM;
+    snprintf(key, sizeof(key), "ep.%.60s.context", ep->name);
+    TRY(AddSessionConfigEntry(o, key, ep->table->id(l->context)), "its context cannot be set");
+    return TACHY_OK;
+}
+
 static int set_options(struct load *l, OrtSessionOptions *o)
 {
     const OrtApi *api = l->s->ort->api;
@@ -290,7 +308,8 @@ static int set_options(struct load *l, OrtSessionOptions *o)
         return err;
     if (!l->p->ep->table) // which node runs where is said there alone
         TRY(SetSessionLogSeverityLevel(o, ORT_LOGGING_LEVEL_VERBOSE), "its log cannot be set");
-    return tachy_ep_add(l->s->ort, o, l->p->ep, l->log);
+    err = tachy_ep_add(l->s->ort, o, l->p->ep, l->log);
+    return err < 0 ? err : set_context(l, o);
 }
 
 // ONNX Runtime counts from a time of std::chrono::high_resolution_clock, which is the realtime
@@ -386,9 +405,7 @@ static int create_session(struct load *l, const OrtSessionOptions *options)
     const OrtApi *api = l->s->ort->api;
     void *data = NULL;
     size_t size = 0;
-    int err = tachy_session_check_weights(l->p->path, l->log);
-    if (err == TACHY_OK && tachy_session_fixes(l->p))
-        err = tachy_session_fix(&data, &size, l->p, l->log);
+    int err = tachy_session_file(&data, &size, l->p, l->log);
     if (err < 0)
         return err;
     err = tachy_ort_check(
@@ -401,34 +418,37 @@ static int create_session(struct load *l, const OrtSessionOptions *options)
     return (err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL ? TACHY_ERR_FORMAT : err;
 }
 
+// Makes the session, and takes from the context what its provider has left there.
+static int create_with(struct load *l, const OrtSessionOptions *options)
+{
+    const struct tachy_ep_table *table = l->p->ep ? l->p->ep->table : NULL;
+    int dims = l->nb_dims;
+    if (l->p->ep && !table)
+        tachy_ort_watch(tachy_session_on_line, l->s);
+    int err = create_session(l, options);
+    tachy_ort_watch(NULL, NULL);
+    l->s->profiling = !err && l->p->profile_dir;
+    if (!err)
+        err = read_all_io(l);
+    if (table && l->p->look && dims == l->nb_dims) // else the next round's is the session
+        err = tachy_session_show_plan(l->s, table, l->context, l->p->look, err);
+    else if (table)
+        tachy_session_take_plan(l->s, table, l->context, err);
+    return err;
+}
+
 static int create(struct load *l)
 {
     const OrtApi *api = l->s->ort->api;
     OrtSessionOptions *options = NULL;
     TRY(CreateSessionOptions(&options), "cannot be opened");
-    const struct tachy_ep_table *table = l->p->ep ? l->p->ep->table : NULL;
-    int dims = l->nb_dims;
     int err = set_options(l, options);
-    if (err < 0) {
-        api->ReleaseSessionOptions(options);
-        return err;
-    }
-    if (table && l->p->look)
-        l->p->look->want(l->p->look, table);
-    else if (table)
-        (l->p->ep->whole ? table->want_whole : table->want)();
-    else if (l->p->ep)
-        tachy_ort_watch(tachy_session_on_line, l->s);
-    err = create_session(l, options);
-    tachy_ort_watch(NULL, NULL);
-    api->ReleaseSessionOptions(options);
-    l->s->profiling = !err && l->p->profile_dir;
     if (!err)
-        err = read_all_io(l);
-    if (table && l->p->look && dims == l->nb_dims) // else the next round's is the session
-        err = tachy_session_show_plan(l->s, table, l->p->look, err);
-    else if (table)
-        tachy_session_take_plan(l->s, table, err);
+        err = create_with(l, options);
+    api->ReleaseSessionOptions(options);
+    if (l->context)
+        l->p->ep->table->close(l->context);
+    l->context = NULL;
     if (err || !l->s->plan)
         return err;
     // What ONNX Runtime holds is not needed any more.

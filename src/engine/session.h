@@ -36,13 +36,13 @@ struct tachy_session {
     struct tachy_session *next;
 };
 
-// For whoever wants to know what libtachy_ep.so makes of a model instead of running it. `want` is called
-// in place of table->want(), `see` once when the session is there, with the plan where one covers it, which goes
-// afterwards; both on the thread that opens.
+// For whoever wants to know what libtachy_ep.so makes of a model instead of running it. `see` is called once when the
+// session is there, on the thread that opens; plan: NULL if none covers the model. Plan and context go afterwards.
 struct tachy_session_look {
-    void (*want)(const struct tachy_session_look *l, const struct tachy_ep_table *table);
-    int (*see)(const struct tachy_session_look *l, const struct tachy_session *s,
-               const struct tachy_ep_table *table, const struct tachy_ep_plan *plan);
+    unsigned want;     // of enum tachy_ep_want
+    const char *after; // as tachy_ep_table.open() has it
+    int (*see)(const struct tachy_session_look *l, const struct tachy_session *s, const struct tachy_ep_table *table,
+               const struct tachy_ep_context *context, const struct tachy_ep_plan *plan);
 };
 
 // What a session is made with, besides the engine's parameters.
@@ -68,20 +68,19 @@ int tachy_session_open(struct tachy_session **out, const char *library,
                        const struct tachy_session_params *p, const struct tachy_log *log);
 void tachy_session_close(struct tachy_session **s);
 
-// session_plan.c: after table->want() and the making of the session on this thread, which ended with `err`: the
-// plan of one that failed goes.
-void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table, int err);
+// session_plan.c: after the session was made with this context, which ended with `err`: the plan of one that failed goes.
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table,
+                             struct tachy_ep_context *context, int err);
 
-// session_fix.c: whether the inputs are to be fixed in the model itself, and the model with that done, to be
-// freed with free(). TACHY_ERR_MISMATCH: a constant does not fit; TACHY_ERR_FORMAT: no ONNX model.
+// Whether the inputs are to be fixed in the model itself.
 static inline bool tachy_session_fixes(const struct tachy_session_params *p)
 {
     return p->nb_constants || p->nb_shapes > 1 || p->settle;
 }
-int tachy_session_fix(void **data, size_t *size, const struct tachy_session_params *p, const struct tachy_log *log);
-
-// session_weights.c: TACHY_ERR_FORMAT, logged, if the model at `path` names weights in files outside its folder.
-int tachy_session_check_weights(const char *path, const struct tachy_log *log);
+// session_file.c: checks the model's file. *data: its bytes with the inputs fixed, for free(); NULL: it can be loaded as
+// it is. TACHY_ERR_FORMAT: no ONNX model, or it names weights in files outside its folder; TACHY_ERR_MISMATCH: a
+// constant does not fit.
+int tachy_session_file(void **data, size_t *size, const struct tachy_session_params *p, const struct tachy_log *log);
 
 // session_settle.c: fills in what is open of the outputs' shapes. TACHY_ERR_MISMATCH: the model does not run.
 int tachy_session_settle(struct tachy_session *s, const char *path, const struct tachy_log *log);
@@ -99,7 +98,7 @@ void tachy_steps_close(struct tachy_session *s);
 
 // The same for l->see().
 int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table *table,
-                            const struct tachy_session_look *l, int err);
+                            struct tachy_ep_context *context, const struct tachy_session_look *l, int err);
 
 // One run with the buffers of `binding`; `options` may be NULL. From any thread.
 OrtStatus *tachy_session_run(struct tachy_session *s, const OrtRunOptions *options, const OrtIoBinding *binding);

@@ -6,12 +6,12 @@
 // What libtachy_ep.so has made of a session.
 
 // Counts the nodes and puts the first that are left to ONNX Runtime into words.
-static void read_nodes(struct tachy_session *s)
+static void read_nodes(struct tachy_session *s, const struct tachy_ep_context *context)
 {
     struct tachy_ep_node n;
     char one[200];
-    s->nb_nodes = s->table->nodes();
-    for (int i = 0; s->table->node(i, &n); i++) {
+    s->nb_nodes = s->table->nodes(context);
+    for (int i = 0; s->table->node(context, i, &n); i++) {
         if (!n.why)
             continue;
         s->nb_left++;
@@ -45,25 +45,22 @@ static bool match(const struct tachy_session *s, bool input, int count, struct t
 }
 
 int tachy_session_show_plan(struct tachy_session *s, const struct tachy_ep_table *table,
-                            const struct tachy_session_look *l, int err)
+                            struct tachy_ep_context *context, const struct tachy_session_look *l, int err)
 {
-    struct tachy_ep_plan *plan = table->take();
+    struct tachy_ep_plan *plan = table->take(context);
     if (err == TACHY_OK)
-        err = l->see(l, s, table, plan);
+        err = l->see(l, s, table, context, plan);
     table->release(plan);
-    table->want(); // frees what it has kept
-    table->take();
     return err;
 }
 
-void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table, int err)
+void tachy_session_take_plan(struct tachy_session *s, const struct tachy_ep_table *table,
+                             struct tachy_ep_context *context, int err)
 {
     struct tachy_ep_plan_info info = {0};
     s->table = table;
-    s->plan = table->take();
-    read_nodes(s);
-    table->want(); // frees the list of nodes
-    table->take();
+    s->plan = table->take(context);
+    read_nodes(s, context);
     if (!s->plan)
         return;
     table->info(s->plan, &info);

@@ -1,6 +1,6 @@
 #pragma once
-#include "model/onnx.h"
 #include "model/tflite.h"
+#include "onnx/graph.h"
 
 // From a TFLite graph to an ONNX graph. TFLite keeps pictures as N H W C; the ONNX graph
 // computes in N C H W ("planar"), where ONNX Runtime is fast, and converts only at its borders

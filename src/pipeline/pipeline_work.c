@@ -219,9 +219,10 @@ static void run_stages(struct group *g, int from, int n)
 {
     const struct pipeline_span *span = span_of(g);
     tachy_task *t = g->s->bind->task;
+    bool saves = t->save && !tachy_task_flag(t, span->end, TACHY_STAGE_REGIONS); // the last span that has regions
     struct tachy_stage_pass p = {
         .task = t, .worker = g->worker, .state = g->s->state, .items = g->item + from, .n = n, .err = g->err + from,
-        .at = g->at + from, .ran = ran, .region_done = t->save ? save_region : NULL, .user = g,
+        .at = g->at + from, .ran = ran, .region_done = saves ? save_region : NULL, .user = g,
     };
     tachy_stage_pass(&p, span->first, span->end);
 }

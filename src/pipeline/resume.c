@@ -27,7 +27,7 @@ struct mark {
 struct tachy_resume {
     const struct tachy_run_params *p;
     const struct tachy_log *log;
-    struct tachy_job *job; // the sink's
+    struct tachy_record *job; // the sink's
     struct live_stream *live;
     int64_t part;          // frames of a part
     int64_t kept;          // frames in whole parts that are recorded
@@ -328,8 +328,8 @@ static int record_state(struct tachy_resume *r, int64_t cut)
     int err = checkpoint_take(&r->states, cut - 1, &all);
     if (err < 0 || !all.data)
         return err;
-    char *path = tachy_job_name(r->job, "state", cut);
-    err = path ? tachy_job_write(r->job, path, all.data, all.size) : TACHY_ERR_NOMEM;
+    char *path = tachy_record_name(r->job, "state", cut);
+    err = path ? tachy_record_write(r->job, path, all.data, all.size) : TACHY_ERR_NOMEM;
     json_t *o = json_pack("{s:I, s:o}", "bytes", (json_int_t)all.size, "digest",
                           json_sprintf("%016llx", (unsigned long long)tachy_mix(0, all.data, all.size)));
     if (err == TACHY_OK && (!o || json_object_set(r->job->record, "state", o) < 0))
@@ -358,11 +358,11 @@ int tachy_resume_cut(struct tachy_resume *r, int64_t frame_id)
     if (err == TACHY_OK)
         err = record_marks(r, k->frames);
     if (err == TACHY_OK)
-        err = tachy_job_save(r->job);
+        err = tachy_record_save(r->job);
     if (err < 0)
         return err;
     r->kept = k->frames;
-    char *old = before ? tachy_job_name(r->job, "state", before) : NULL;
+    char *old = before ? tachy_record_name(r->job, "state", before) : NULL;
     if (old)
         unlink(old);
     free(old);
@@ -395,7 +395,7 @@ static int load_state(struct tachy_resume *r, tachy_stream *stream)
     const json_t *o = json_object_get(r->job->record, "state");
     if (!r->states.parts)
         return TACHY_OK;
-    char *path = tachy_job_name(r->job, "state", r->kept), *data = NULL, text[20];
+    char *path = tachy_record_name(r->job, "state", r->kept), *data = NULL, text[20];
     size_t size = 0;
     int err = path ? tachy_read_file(path, (size_t)1 << 32, &data, &size, r->log) : TACHY_ERR_NOMEM;
     const char *was = json_string_value(json_object_get(o, "digest"));
@@ -500,7 +500,7 @@ int tachy_resume_start(struct tachy_resume *r, tachy_stream *stream, struct live
     r->live = live;
     watch(r, stream);
     if (!begun || !r->kept)
-        return tachy_job_save(r->job);
+        return tachy_record_save(r->job);
     tachy_msg(r->log, TACHY_LOG_INFO, "%s: goes on at frame %lld", r->job->output, (long long)r->kept);
     if (tachy_resume_all_in(r))
         return TACHY_OK;
@@ -564,7 +564,7 @@ int tachy_resume_finish(struct tachy_resume *r, bool whole)
                                 (int)tachy_source_was_cut(r->p->source));
         if (!end || json_object_set_new(r->job->record, "all_in", end) < 0)
             return TACHY_ERR_NOMEM;
-        err = tachy_job_save(r->job);
+        err = tachy_record_save(r->job);
     }
     if (err < 0)
         return err;

@@ -44,10 +44,10 @@ static void read_steps(const struct run *r, struct tachy_summary *s, struct tach
 // What can be said while the run goes on; `paused_s`: not counted. Any thread.
 static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s, struct tachy_prof *sum)
 {
-    read_steps(r, s, sum);
     s->workers = atomic_load(&r->pipeline->active);
-    s->decoded = atomic_load(&r->readers.decoded);
     s->frames = atomic_load(&r->written);
+    s->decoded = atomic_load(&r->readers.decoded);
+    read_steps(r, s, sum); // then each of these frames is in them
     s->damaged = atomic_load(&r->damaged);
     s->first_frame_s = (double)atomic_load(&r->first_ns) * 1e-9;
     s->seconds = TACHY_MAX(since_s(r->start_ns) - paused_s, 0.0);

@@ -18,7 +18,7 @@ static int index_of_copies(const tachy_task *t)
 // What follows from the stages that a span has.
 static void describe(const tachy_task *t, struct pipeline_span *s)
 {
-    s->drops = true;
+    s->drops = !t->save || !tachy_task_flag(t, s->end, TACHY_STAGE_REGIONS); // who saves a region saves its frame
     for (int i = s->end; i < t->nb_stages; i++)
         s->drops = s->drops && !(t->stage[i]->flags & TACHY_STAGE_READS);
     s->own = s->kind == SPAN_ORDERED;

@@ -1,5 +1,5 @@
 #pragma once
-#include "stage/stage_ops.h"
+#include "stage/stage.h"
 
 // How a stream takes a task's stages: as spans, which an item passes one after another. Pure.
 

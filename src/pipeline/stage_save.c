@@ -1,5 +1,7 @@
 #include "pipeline/stage_save.h"
 
+#include "base/options.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,7 +23,7 @@ static json_t *settings_json(const tachy_settings *set)
 {
     static const char *const of_run[] = {"input.", "output.", "run.", "debug.", "profile.", "general."};
     json_t *o = json_object();
-    for (const struct tachy_option *opt = tachy_options(); opt->path; opt++) {
+    for (const struct tachy_option *opt = tachy_settings_options(set); opt->path; opt++) {
         bool other = false;
         const char *const *items;
         for (size_t i = 0; i < TACHY_ARRAY_SIZE(of_run); i++)
@@ -206,17 +208,18 @@ static bool claim(struct tachy_stage_save *s, int64_t id, int eye, const struct 
 }
 
 int tachy_stage_save_item(struct tachy_stage_save *s, const tachy_task *task, void *const worker[],
-                          const struct tachy_item *item, int eye,
-                          const struct tachy_video_info *input)
+                          struct tachy_item *item, int eye, const struct tachy_video_info *input)
 {
     if (!claim(s, item->in->id, eye, input))
         return TACHY_OK;
     struct tachy_stage_tensors t = {0};
     struct tachy_stage *st = tachy_stage_save_of(task);
-    st->ops->tensors(st, tachy_stage_worker(st, worker), &t);
+    const struct tachy_piece piece = {item, eye};
+    int err = st->ops->tensors(st, tachy_stage_worker(st, worker), &piece, &t);
     json_t *entry = entry_of(item, eye, &t), *planes = json_array(), *in = json_array(),
            *out = json_array(), *mask = json_array();
-    int err = eye == 0 ? put_frame(s, planes, item->in) : TACHY_OK;
+    if (err == TACHY_OK && eye == 0)
+        err = put_frame(s, planes, item->in);
     if (err == TACHY_OK)
         err = put_tensors(s, in, item, eye, "in", t.in, t.n_in);
     if (err == TACHY_OK)

@@ -23,7 +23,7 @@ int tachy_stage_save_open(struct tachy_stage_save **out, const char *dir, int64_
 // After the stages of this region, with the objects of the worker that ran them. Nothing for frames from N on
 // and for those that were saved before. Thread-safe.
 int tachy_stage_save_item(struct tachy_stage_save *s, const tachy_task *task, void *const worker[],
-                          const struct tachy_item *item, int eye,
+                          struct tachy_item *item, int eye,
                           const struct tachy_video_info *input);
 // Writes the index and frees. TACHY_OK for NULL.
 int tachy_stage_save_close(struct tachy_stage_save **s);

@@ -442,7 +442,7 @@ static OrtStatus *claim_part(struct claims *c, const OrtGraph *graph, struct par
 static void record(const struct claims *c)
 {
     struct reader r = {.api = c->p->api};
-    struct tachy_ep_node *nodes = provider_wanted() ? calloc(c->nb + 1, sizeof(*nodes)) : NULL;
+    struct tachy_ep_node *nodes = c->o->context ? calloc(c->nb + 1, sizeof(*nodes)) : NULL;
     for (size_t i = 0; nodes && i < c->nb; i++) {
         const char *name = "", *op = "";
         reader_ok(&r, c->p->api->Node_GetName(c->nodes[i], &name));
@@ -451,7 +451,7 @@ static void record(const struct claims *c)
                                           c->plan[i]};
     }
     if (nodes)
-        provider_record(nodes, (int)c->nb);
+        provider_record(c->o->context, nodes, (int)c->nb);
 }
 
 // A graph inside of a node of another one.
@@ -487,7 +487,7 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
     bool nested = is_nested(p, graph), all = c.levels == 1 && !nested;
     for (size_t i = 0; i < c.nb && all; i++)
         all = c.ours[i];
-    for (int l = 0; !s && l < c.levels && (all || !provider_whole_only()); l++)
+    for (int l = 0; !s && l < c.levels && (all || !provider_wants(o->context, TACHY_EP_WHOLE)); l++)
         if (c.part[l].nb)
             s = claim_part(&c, graph, &c.part[l], to, log);
     *whole = !s && all;

@@ -75,6 +75,11 @@ static OrtStatus *settle(const struct provider *p, struct provider_options *o)
 static OrtStatus *set(const struct provider *p, struct provider_options *o, const char *key, const char *value)
 {
     const struct option *k = known;
+    if (!strcmp(key, "context")) { // of programs that use the function table
+        provider_context_close(&o->context);
+        o->context = provider_context_find(value);
+        return o->context ? NULL : fail(p, "tachy: the provider option `%s` is %s", key, "the id of an open context");
+    }
     while (k < known + TACHY_ARRAY_SIZE(known) && strcmp(k->key, key) != 0)
         k++;
     if (k == known + TACHY_ARRAY_SIZE(known))

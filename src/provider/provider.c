@@ -120,7 +120,7 @@ static OrtStatus *ep_compile(OrtEp *ort, const OrtGraph **graphs, const OrtNode 
         infos[i] = &k->ort;
         s = compile_one(ep, graphs[i], fused[i], k);
         if (!s)
-            provider_keep(ep->whole && count == 1 ? k->plan : NULL);
+            provider_keep(ep->options.context, ep->whole && count == 1 ? k->plan : NULL);
     }
     return s;
 }
@@ -178,6 +178,13 @@ static OrtStatus *factory_devices(OrtEpFactory *f, const OrtHardwareDevice *cons
     return s;
 }
 
+static void factory_release(OrtEpFactory *f, OrtEp *ort)
+{
+    struct ep *ep = (struct ep *)ort;
+    provider_context_close(&ep->options.context);
+    free(ep);
+}
+
 static OrtStatus *factory_create(OrtEpFactory *f, const OrtHardwareDevice *const *devices,
                                  const OrtKeyValuePairs *const *metadata, size_t count,
                                  const OrtSessionOptions *options, const OrtLogger *logger, OrtEp **out)
@@ -190,7 +197,7 @@ static OrtStatus *factory_create(OrtEpFactory *f, const OrtHardwareDevice *const
     bool on_gpu = count && is_gpu(self, devices[0]);
     OrtStatus *s = provider_read_options(&ep->options, &self->p, self->name, options, on_gpu);
     if (s) {
-        free(ep);
+        factory_release(f, &ep->ort);
         return s;
     }
     ep->of = self;
@@ -205,8 +212,6 @@ static OrtStatus *factory_create(OrtEpFactory *f, const OrtHardwareDevice *const
     *out = &ep->ort;
     return NULL;
 }
-
-static void factory_release(OrtEpFactory *f, OrtEp *ep) { free(ep); }
 
 static OrtStatus *create_allocator(OrtEpFactory *f, const OrtMemoryInfo *info, const OrtKeyValuePairs *options,
                                    OrtAllocator **out)

@@ -14,6 +14,7 @@ struct provider {
 
 // Of a session.
 struct provider_options {
+    struct tachy_ep_context *context; // one owner's share; NULL: nobody asks
     const struct plan_backend *backend;
     struct tachy_plan_params plan;
     int device; // number of `backend`
@@ -49,35 +50,31 @@ int provider_plan_open(struct provider_plan **out, const struct provider *p,
 // Gives one owner's share up; *p becomes NULL.
 void provider_plan_close(struct provider_plan **p);
 struct provider_plan *provider_plan_ref(struct provider_plan *p);
-// Keeps the plan for the function table's take() where this thread has asked for it; NULL: the
-// model is more than one plan.
-void provider_keep(struct provider_plan *p);
 // Reads the session's options; `name`: that the provider was registered under. What does not exist
-// or lies out of range is an error that says what there is. `on_gpu`: the session's device is a GPU.
+// or lies out of range is an error that says what there is. `on_gpu`: the session's device is a GPU. The context is for
+// provider_context_close(), also after a failure.
 OrtStatus *provider_read_options(struct provider_options *o, const struct provider *p, const char *name,
                                  const OrtSessionOptions *options, bool on_gpu);
 
-// Whether this thread has asked for a plan, and so wants to know who runs which node. record()
-// takes over `nodes` and its strings but `why`, also where nobody has asked.
-bool provider_wanted(void);
-bool provider_whole_only(void); // it wants one plan for the model or none
-void provider_record(struct tachy_ep_node *nodes, int nb);
+// A session's side of its context (context.c). find(), record() and add_graph() are for one that is there; the others
+// take NULL: nobody asks.
+// find(): the one with this id, with one more owner; NULL: there is none. Thread-safe, as is close().
+struct tachy_ep_context *provider_context_find(const char *id);
+void provider_context_close(struct tachy_ep_context **c); // gives one owner's share up; *c becomes NULL
+bool provider_wants(const struct tachy_ep_context *c, enum tachy_ep_want want);
+// Keeps the plan for take(); NULL: the model is more than one plan.
+void provider_keep(struct tachy_ep_context *c, struct provider_plan *p);
+// Who runs which node. Takes over `nodes` and its strings but `why`.
+void provider_record(struct tachy_ep_context *c, struct tachy_ep_node *nodes, int nb);
+// A plan's graph as text, which is taken over on success, and the figures of the plan that was made from the last one.
+int provider_add_graph(struct tachy_ep_context *c, char *text, int64_t multiply_adds);
+void provider_set_figures(struct tachy_ep_context *c, const struct tachy_plan_info *i);
+const char *provider_after(const struct tachy_ep_context *c); // of the function table's open()
+
 // Of the function table (table_f64.c).
 int provider_reference(const struct tachy_ep_plan *p, const void *const in[], double *const out[]);
 int provider_layers(const struct tachy_ep_plan *p, const void *const in[],
                     void (*each)(void *user, const struct tachy_ep_layer *layer), void *user);
-// Of the function table (table_graphs.c): whether the plans that this thread compiles from now on leave
-// their graphs' text; forgets those before. end: no more do. show_graph() and show_plan() are called for
-// each plan, one after the other, before the passes and when it is there.
-void provider_want_graphs(bool want, const char *after);
-void provider_end_graphs(void);
-int provider_show_graph(const struct tachy_graph *g, const struct provider_options *o);
-void provider_show_plan(const struct tachy_plan_info *i);
-bool provider_graph(int i, struct tachy_ep_graph *g);
-const char *provider_pass(int i);
-double provider_peak(void);
-// Whether the session that this thread creates keeps its plan's graph for the function table.
-bool provider_keeps_reference(void);
 OrtStatus *provider_plan_run(const struct provider *p, struct provider_plan *plan, OrtKernelContext *k);
 
 // Hands ONNX Runtime the sets of nodes that plans will run (claim.c). `whole`: one set, all nodes.
@@ -86,3 +83,12 @@ OrtStatus *provider_claim(const struct provider *p, const struct provider_option
 
 // Nodes of a graph, free()d by the caller; NULL on failure.
 const OrtNode **provider_nodes(const struct provider *p, const OrtGraph *graph, size_t *nb);
+
+// Of the function table (context.c).
+struct tachy_ep_context *provider_context_open(unsigned want, const char *after);
+const char *provider_context_id(const struct tachy_ep_context *c);
+void provider_context_release(struct tachy_ep_context *c);
+struct tachy_ep_plan *provider_take(struct tachy_ep_context *c);
+int provider_nodes_of(const struct tachy_ep_context *c);
+bool provider_node(const struct tachy_ep_context *c, int i, struct tachy_ep_node *n);
+bool provider_graph(const struct tachy_ep_context *c, int i, struct tachy_ep_graph *g);

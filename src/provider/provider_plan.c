@@ -108,6 +108,27 @@ static void keep_choice(const struct provider_plan *plan, const struct tachy_pla
     tachy_free(title);
 }
 
+// Leaves the graph as text, if the context asks for it. A copy goes through the passes, so that the plan is made as ever.
+static int show_graph(const struct tachy_graph *g, const struct provider_options *o)
+{
+    const char *after = provider_after(o->context);
+    struct tachy_graph *copy = NULL;
+    char *text = NULL;
+    if (!provider_wants(o->context, TACHY_EP_GRAPHS))
+        return TACHY_OK;
+    int err = tachy_graph_copy(&copy, g, false);
+    if (err == TACHY_OK && !(after && !strcmp(after, "none")))
+        err = tachy_plan_run_passes(copy, o->backend->passes(&o->plan), after);
+    if (err == TACHY_OK && !(text = tachy_graph_print(copy)))
+        err = TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = provider_add_graph(o->context, text, tachy_graph_work(g));
+    if (err < 0)
+        tachy_free(text);
+    tachy_graph_close(&copy);
+    return err;
+}
+
 // `name`: the network's, for people.
 static int compile(struct provider_plan *plan, struct tachy_graph *g, const struct provider_options *o,
                    const char *name)
@@ -119,12 +140,12 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
     bool store = !params.trial && !params.direct && !params.apart && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
     const char *dir = store && o->store[0] ? o->store : NULL;
     int err = tachy_graph_verify(g);
-    if (err == TACHY_OK && provider_keeps_reference())
+    if (err == TACHY_OK && provider_wants(o->context, TACHY_EP_REFERENCE))
         err = tachy_graph_copy(&plan->reference, g, true);
     if (plan->reference)
         plan->reference->log = NULL; // the session's
     if (err == TACHY_OK && !params.trial)
-        err = provider_show_graph(g, o);
+        err = show_graph(g, o);
     if (err == TACHY_OK && store)
         err = b->key(g, &params, key);
     if (err == TACHY_OK && store && tachy_store_load(dir, key, &known, g->log) == TACHY_OK)
@@ -138,7 +159,7 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
         return err;
     struct tachy_plan_info i;
     b->info(plan->plan, &i);
-    provider_show_plan(&i);
+    provider_set_figures(o->context, &i);
     say(&i, start, g->log);
     if (store)
         keep_choice(plan, &params, &i, dir, key, name, g->log);

@@ -1,81 +1,12 @@
 #include "provider/provider.h"
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/cpu.h"
-
-#include <stdlib.h>
+#include "plan/cpu/kernels.h"
+#include "plan/pass.h"
 
 // The function table; see base/ep_table.h. A tachy_ep_plan is a provider_plan with one more owner.
-
-static _Thread_local bool wanted, wanted_reference, wanted_whole;
-static _Thread_local struct provider_plan *kept;
-static _Thread_local struct tachy_ep_node *recorded;
-static _Thread_local int nb_recorded;
-
-bool provider_wanted(void) { return wanted; }
-
-static void drop_nodes(struct tachy_ep_node *nodes, int nb)
-{
-    for (int i = 0; i < nb; i++) {
-        tachy_free((void *)(uintptr_t)nodes[i].op);
-        tachy_free((void *)(uintptr_t)nodes[i].name);
-    }
-    free(nodes);
-}
-
-void provider_record(struct tachy_ep_node *nodes, int nb)
-{
-    drop_nodes(recorded, nb_recorded);
-    recorded = nodes;
-    nb_recorded = nodes ? nb : 0;
-}
-
-void provider_keep(struct provider_plan *p)
-{
-    if (!wanted)
-        return;
-    provider_plan_close(&kept);
-    kept = p && !p->whole_numbers ? provider_plan_ref(p) : NULL;
-}
-
-bool provider_keeps_reference(void) { return wanted_reference; }
-bool provider_whole_only(void) { return wanted_whole; }
-
-static void want(void)
-{
-    wanted = true;
-    wanted_reference = wanted_whole = false;
-    provider_plan_close(&kept);
-    provider_record(NULL, 0);
-    provider_want_graphs(false, NULL);
-}
-
-static void want_reference(void)
-{
-    want();
-    wanted_reference = true;
-}
-
-static void want_graphs(const char *after)
-{
-    want();
-    provider_want_graphs(true, after);
-}
-
-static void want_whole(void)
-{
-    want();
-    wanted_whole = true;
-}
-
-static struct tachy_ep_plan *take(void)
-{
-    struct provider_plan *p = kept;
-    kept = NULL;
-    wanted = wanted_reference = wanted_whole = false;
-    provider_end_graphs();
-    return (struct tachy_ep_plan *)p;
-}
 
 static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to)
 {
@@ -133,16 +64,6 @@ static const char *about(void)
     return texts[tachy_cpu_isa()];
 }
 
-static int nodes(void) { return nb_recorded; }
-
-static bool node(int i, struct tachy_ep_node *n)
-{
-    if (i < 0 || i >= nb_recorded)
-        return false;
-    *n = recorded[i];
-    return true;
-}
-
 static int queue(struct tachy_ep_plan *plan, const void *const in[], void *const out[], void *stream)
 {
     struct tachy_plan *p = ((struct provider_plan *)plan)->plan;
@@ -157,9 +78,51 @@ static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
     *to = (struct tachy_ep_step){s.op, s.name, s.bytes};
 }
 
+static const char *pass(int i)
+{
+    int n = 0;
+    while (tachy_plan_all_passes[n].name)
+        n++;
+    return i >= 0 && i < n ? tachy_plan_all_passes[i].name : NULL;
+}
+
+// The best of short turns: a turn in which something else ran says nothing about the processor.
+static double peak(void)
+{
+    enum { TURNS = 40, ROUNDS = 20000, A_ROUND = 24 };
+    const struct tachy_plan_kernels *kernels = tachy_plan_kernels(tachy_cpu_isa());
+    double best = 0;
+    volatile float sink = 0;
+    for (int i = 0; i < TURNS; i++) {
+        uint64_t start = tachy_now_ns();
+        sink = sink + kernels->peak(ROUNDS);
+        double ns = (double)(tachy_now_ns() - start);
+        best = TACHY_MAX(best, (double)ROUNDS * A_ROUND * kernels->width / TACHY_MAX(ns, 1) * 1e9);
+    }
+    return best;
+}
+
 TACHY_API extern const struct tachy_ep_table tachy_ep_table;
 const struct tachy_ep_table tachy_ep_table = {
-    TACHY_EP_TABLE_VERSION, want, take, info, input, output, run, release, about, nodes, node,
-    want_reference, provider_reference, provider_layers, run_timed, step, want_whole,
-    want_graphs, provider_graph, provider_pass, provider_peak, queue,
+    .version = TACHY_EP_TABLE_VERSION,
+    .open = provider_context_open,
+    .id = provider_context_id,
+    .close = provider_context_release,
+    .take = provider_take,
+    .nodes = provider_nodes_of,
+    .node = provider_node,
+    .graph = provider_graph,
+    .info = info,
+    .input = input,
+    .output = output,
+    .run = run,
+    .release = release,
+    .about = about,
+    .reference = provider_reference,
+    .layers = provider_layers,
+    .run_timed = run_timed,
+    .step = step,
+    .pass = pass,
+    .peak = peak,
+    .queue = queue,
 };

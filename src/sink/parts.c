@@ -12,7 +12,7 @@
 
 bool tachy_sink_has_job(const char *url)
 {
-    char *dir = url ? tachy_job_dir(url) : NULL;
+    char *dir = url ? tachy_record_dir(url) : NULL;
     char *path = dir ? tachy_asprintf("%s/job.json", dir) : NULL;
     bool has = path && access(path, F_OK) == 0;
     free(path);
@@ -31,7 +31,7 @@ int tachy_sink_open_job(tachy_sink *s)
                           file          ? file
                           : s->params.url ? "standard output"
                                           : s->ops->name);
-    return tachy_job_open(&s->job, s->params.url, s->params.log);
+    return tachy_record_open(&s->job, s->params.url, s->params.log);
 }
 
 static int64_t get(const json_t *o, const char *key, int64_t missing)
@@ -49,7 +49,7 @@ static bool set(json_t *o, const char *key, int64_t v)
 static int check_parts(const tachy_sink *s, const json_t *sizes)
 {
     for (int64_t i = 0; i < s->nb_parts; i++) {
-        char *path = tachy_job_name(s->job, "part", i);
+        char *path = tachy_record_name(s->job, "part", i);
         if (!path)
             return TACHY_ERR_NOMEM;
         struct stat st;
@@ -93,7 +93,7 @@ int tachy_sink_parts_start(tachy_sink *s, const struct tachy_video_info *info)
         return tachy_fail(s->params.log, TACHY_ERR_FORMAT,
                           "%s/job.json: is damaged; to start over, remove the folder %s", s->job->dir,
                           s->job->dir);
-    int err = tachy_job_published(s->job) ? TACHY_OK : check_parts(s, parts);
+    int err = tachy_record_published(s->job) ? TACHY_OK : check_parts(s, parts);
     if (err < 0)
         return err;
     s->last_pts = get(r, "last_pts", 0);
@@ -107,7 +107,7 @@ int tachy_sink_parts_start(tachy_sink *s, const struct tachy_video_info *info)
 
 int tachy_sink_begin_part(tachy_sink *s)
 {
-    char *path = tachy_job_name(s->job, "part", s->nb_parts);
+    char *path = tachy_record_name(s->job, "part", s->nb_parts);
     int err = path ? s->ops->part_begin(s, path) : TACHY_ERR_NOMEM;
     s->in_part = err == TACHY_OK;
     free(path);
@@ -125,7 +125,7 @@ int tachy_sink_cut(tachy_sink *s)
     if (err < 0)
         return s->error = err;
     json_t *r = s->job->record;
-    char *path = tachy_job_name(s->job, "part", s->nb_parts++);
+    char *path = tachy_record_name(s->job, "part", s->nb_parts++);
     struct stat st = {0};
     if (path)
         stat(path, &st);
@@ -148,7 +148,7 @@ int tachy_sink_join(tachy_sink *s, const struct tachy_join *j)
     s->finished = true;
     if (err < 0)
         return s->error = err;
-    tachy_job_remove(s->job);
+    tachy_record_remove(s->job);
     return TACHY_OK;
 }
 

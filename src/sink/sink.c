@@ -208,7 +208,7 @@ void tachy_sink_close(tachy_sink **s)
     if (!s || !*s)
         return;
     (*s)->ops->close(*s);
-    tachy_job_close(&(*s)->job);
+    tachy_record_close(&(*s)->job);
     tachy_side_unref(&(*s)->side);
     free_params(&(*s)->params);
     free((*s)->path);

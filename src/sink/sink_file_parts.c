@@ -77,7 +77,7 @@ static int check_extradata(tachy_sink *s, const struct tachy_part_reader *r)
 static int join_part(tachy_sink *s, const struct tachy_join *j, int64_t number)
 {
     struct file_sink *p = file_sink_of(s);
-    char *path = tachy_job_name(s->job, "part", number);
+    char *path = tachy_record_name(s->job, "part", number);
     int err = path ? tachy_part_open(&p->reader, path, s->params.log) : TACHY_ERR_NOMEM;
     while (err == TACHY_OK && (err = tachy_part_read(&p->reader, p->packet)) == TACHY_OK) {
         if (!number && p->reader.packets == 1 && p->packet->pts < 0 &&
@@ -98,7 +98,7 @@ static int join_part(tachy_sink *s, const struct tachy_join *j, int64_t number)
 int file_sink_join(tachy_sink *s, const struct tachy_join *j)
 {
     struct file_sink *p = file_sink_of(s);
-    if (tachy_job_published(s->job))
+    if (tachy_record_published(s->job))
         return (s->path = strdup(s->job->output)) ? TACHY_OK : TACHY_ERR_NOMEM;
     // An encoder tells what a file says of its stream; it gets no frame.
     int err = p->encoder ? TACHY_OK : file_sink_encoder(s, file_sink_fixed_threads(s));
@@ -112,6 +112,6 @@ int file_sink_join(tachy_sink *s, const struct tachy_join *j)
     if (err == TACHY_OK)
         err = j->more(j->user, INFINITY);
     if (err == TACHY_OK)
-        err = tachy_job_publish(s->job, p->mux.out.fd);
+        err = tachy_record_publish(s->job, p->mux.out.fd);
     return err == TACHY_OK ? file_sink_trailer(s, INFINITY) : err;
 }

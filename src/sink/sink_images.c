@@ -246,7 +246,7 @@ static int images_part_end(tachy_sink *s)
 static int publish(tachy_sink *s, int64_t number)
 {
     struct priv *p = (void *)s->priv;
-    char *folder = tachy_job_name(s->job, "part", (number - 1) / s->part_frames);
+    char *folder = tachy_record_name(s->job, "part", (number - 1) / s->part_frames);
     char *from = folder ? name_in(p, folder, number) : NULL, *to = file_name(p, number);
     int err = from && to ? TACHY_OK : TACHY_ERR_NOMEM;
     if (err == TACHY_OK && access(from, F_OK) == 0)
@@ -267,11 +267,11 @@ static int images_join(tachy_sink *s, const struct tachy_join *j)
 {
     struct priv *p = (void *)s->priv;
     int err = TACHY_OK;
-    bool done = tachy_job_published(s->job);
+    bool done = tachy_record_published(s->job);
     for (int64_t n = 1; n <= s->frames && err == TACHY_OK && !done; n++)
         err = publish(s, n);
     if (err == TACHY_OK && !done)
-        err = tachy_job_publish(s->job, -1);
+        err = tachy_record_publish(s->job, -1);
     if (err == TACHY_OK && !(s->path = strdup(p->pattern)))
         err = TACHY_ERR_NOMEM;
     return err;

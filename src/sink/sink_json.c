@@ -133,20 +133,20 @@ static int add_part(tachy_sink *s, const char *from)
 static int json_join(tachy_sink *s, const struct tachy_join *j)
 {
     struct priv *p = (void *)s->priv;
-    if (tachy_job_published(s->job))
+    if (tachy_record_published(s->job))
         return (s->path = strdup(s->job->output)) ? TACHY_OK : TACHY_ERR_NOMEM;
     int err = tachy_output_open_in(&p->out, s->params.url, s->job->dir, s->params.overwrite,
                                    s->params.log);
     p->out.sync = p->out.resumable = true;
     for (int64_t i = 0; i < s->nb_parts && err >= 0; i++) {
-        char *path = tachy_job_name(s->job, "part", i);
+        char *path = tachy_record_name(s->job, "part", i);
         err = path ? j->more(j->user, 0) : TACHY_ERR_NOMEM;
         if (err == TACHY_OK)
             err = add_part(s, path);
         free(path);
     }
     if (err >= 0)
-        err = tachy_job_publish(s->job, p->out.fd);
+        err = tachy_record_publish(s->job, p->out.fd);
     return err < 0 ? err : json_finish(s, false);
 }
 

@@ -3,7 +3,7 @@
 #include "media/media.h"
 #include "media/side.h"
 #include "media/surface.h"
-#include "sink/job.h"
+#include "sink/record.h"
 
 #include <tachy/sink.h>
 
@@ -53,7 +53,7 @@ struct tachy_sink {
     int error;        // sticky: the output is lost and was removed
     bool started, finished;
     bool nvenc;       // what was started encodes with NVENC, without a name
-    struct tachy_job *job; // of an output that is written in parts, else NULL
+    struct tachy_record *job; // of an output that is written in parts, else NULL
     int64_t part_frames;   // of a part; 0: not started
     int64_t nb_parts;      // that are whole
     bool in_part;          // one more has been begun

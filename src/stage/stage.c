@@ -2,6 +2,8 @@
 
 #include "profile/prof.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 // ---- The list ----
@@ -70,6 +72,23 @@ void tachy_task_count(tachy_task *t, struct tachy_rows *steps)
         unsigned order = tachy_stage_of_nobody(st) ? TACHY_STEP_IN_ORDER : 0;
         st->step = tachy_rows_add(steps, step_name(st), model | order, st->ops->remedy);
     }
+}
+
+struct tachy_stage *tachy_stage_before(const struct tachy_stage *st, const char *name)
+{
+    int i = st->index - 1;
+    while (i >= 0 && strcmp(st->task->stage[i]->ops->name, name))
+        i--;
+    return i < 0 ? NULL : st->task->stage[i];
+}
+
+void tachy_task_describe(tachy_task *t, const char *format, ...)
+{
+    size_t n = strlen(t->describe);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t->describe + n, sizeof(t->describe) - n, format, args);
+    va_end(args);
 }
 
 size_t tachy_task_item_bytes(const tachy_task *t)

@@ -15,6 +15,12 @@ int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct 
 // anything runs.
 void tachy_task_count(tachy_task *t, struct tachy_rows *steps);
 
+// The nearest stage before `st` in its task of that name; NULL: there is none. Also in open(), when `st` is not in the
+// list yet.
+struct tachy_stage *tachy_stage_before(const struct tachy_stage *st, const char *name);
+// Adds to tachy_task.describe what of a stage's settings changes its speed or its results.
+void tachy_task_describe(tachy_task *t, const char *format, ...) TACHY_PRINTF(2, 3);
+
 // Bytes that an item holds besides tachy_task.item_size, about. After the start.
 size_t tachy_task_item_bytes(const tachy_task *t);
 // Whether a stage from index `first` on has the flag.

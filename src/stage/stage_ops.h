@@ -102,6 +102,7 @@ struct tachy_stage_ops {
                           // smaller pictures do
     size_t priv_size;     // zeroed bytes at tachy_stage.priv
     size_t item_size;     // zeroed bytes in each item, see tachy_stage_item()
+    const struct tachy_option *options; // rows that it reads, for every task with it; ends with {0}; NULL: none
 
     // ---- The task's. One thread at a time.
 
@@ -156,8 +157,8 @@ struct tachy_stage_ops {
 
     // ---- For who looks on.
 
-    // What the last piece that `worker` ran read and wrote.
-    void (*tensors)(struct tachy_stage *st, void *worker, struct tachy_stage_tensors *t);
+    // What a piece reads and writes that `worker` runs next or ran last.
+    int (*tensors)(struct tachy_stage *st, void *worker, const struct tachy_piece *piece, struct tachy_stage_tensors *t);
     // Of an item that has been through all stages. false: no device does anything of it.
     bool (*load)(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *load);
     // Queues the stage's kernels for all regions of n items on the worker's stream, without the copies between host
@@ -224,6 +225,9 @@ static inline bool tachy_stage_of_nobody(const struct tachy_stage *st)
 {
     return st->flags & TACHY_STAGE_ORDERED && !st->task->stage[st->worker_of]->ops->worker_open;
 }
+
+// The memory of ops->priv_size bytes, which is the stage's own.
+static inline void *tachy_stage_priv(const struct tachy_stage *st) { return (void *)(uintptr_t)st->priv; }
 
 // The stage's bytes in an item.
 static inline void *tachy_stage_item(const struct tachy_stage *st, const struct tachy_item *item)

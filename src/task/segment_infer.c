@@ -29,35 +29,6 @@ int segment_preprocess_start(struct tachy_stage *st, struct tachy_video_info *vi
 
 unsigned segment_preprocess_degrade(struct tachy_stage *st) { return segment_degrade(st->task); }
 
-static int preprocess_apart(struct segment_worker *w, const struct tachy_piece *p)
-{
-    struct tachy_tensor in;
-    int err = segment_batch_input(w, p->item, p->region, &in);
-    struct tachy_placement *at = &((struct segment_item *)p->item->priv)->eye[p->region].placement;
-    return err < 0 ? err : segment_preprocess_into(w, SEGMENT_FULL, p->item, p->region, &in, at);
-}
-
-static void preprocess_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n,
-                           int err[])
-{
-    for (int i = 0; i < n; i++)
-        err[i] = pieces[i].item->apart ? preprocess_apart(worker, &pieces[i])
-                                       : segment_preprocess(worker, pieces[i].item, pieces[i].region);
-}
-
-const struct tachy_stage_ops segment_stage_preprocess = {
-    .name = "preprocess",
-    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS,
-    .priv_size = sizeof(struct segment),
-    .item_size = sizeof(struct segment_item),
-    .open = segment_preprocess_open,
-    .close = segment_preprocess_close,
-    .start = segment_preprocess_start,
-    .degrade = segment_preprocess_degrade,
-    .run = preprocess_run,
-    .item_close = segment_item_close,
-};
-
 // ---- Model ----
 
 int segment_model_open(struct tachy_stage *st, const tachy_settings *set)
@@ -118,16 +89,6 @@ bool segment_model_batch(struct tachy_stage *st, void *worker, const struct tach
     return true;
 }
 
-static void model_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
-{
-    if (segment_model_batch(st, worker, pieces, n, err))
-        return;
-    segment_model_begin(worker, state, pieces);
-    for (int i = 0; i < n; i++)
-        err[i] = segment_model(worker, pieces[i].item, pieces[i].region);
-    segment_model_end(st, worker);
-}
-
 void segment_model_tensors(struct tachy_stage *st, void *worker, struct tachy_stage_tensors *t)
 {
     struct segment_worker *w = worker;
@@ -136,19 +97,6 @@ void segment_model_tensors(struct tachy_stage *st, void *worker, struct tachy_st
                                       .n_out = of->nb_out, .placement = &w->placement};
 }
 
-const struct tachy_stage_ops segment_stage_model = {
-    .name = "model",
-    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_MODEL,
-    .open = segment_model_open,
-    .worker_open = segment_model_worker_open,
-    .worker_close = segment_model_worker_close,
-    .run = model_run,
-    .state_open = segment_model_state_open,
-    .state_close = segment_state_close,
-    .state_save = segment_state_save,
-    .state_load = segment_state_load,
-    .tensors = segment_model_tensors,
-};
 
 // ---- Postprocess: the mask ----
 
@@ -162,27 +110,3 @@ int segment_mask_open(struct tachy_stage *st, const tachy_settings *set)
     return TACHY_OK;
 }
 
-static int mask_apart(struct segment_worker *w, const struct tachy_piece *p)
-{
-    const struct tachy_tensor out = segment_batch_output(w, p->item, p->region);
-    struct tachy_placement *at = &((struct segment_item *)p->item->priv)->eye[p->region].placement;
-    return segment_postprocess_from(w, SEGMENT_FULL, p->item, p->region, &out, at);
-}
-
-static void mask_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
-{
-    for (int i = 0; i < n; i++)
-        err[i] = pieces[i].item->apart ? mask_apart(worker, &pieces[i])
-                                       : segment_postprocess(worker, pieces[i].item, pieces[i].region);
-}
-
-const struct tachy_stage_ops segment_stage_mask = {
-    .name = "postprocess",
-    .flags = TACHY_STAGE_REGIONS,
-    .remedy = "leave out what refines the result (--no-refine, --smooth=0)",
-    .open = segment_mask_open,
-    .run = mask_run,
-    .copy = segment_copy,
-    .copy_save = segment_copy_save,
-    .copy_load = segment_copy_load,
-};

@@ -88,10 +88,11 @@ static void model_run(struct tachy_stage *st, void *worker, void *state, const s
     segment_model_end(st, worker);
 }
 
-static void model_tensors(struct tachy_stage *st, void *worker, struct tachy_stage_tensors *t)
+static int model_tensors(struct tachy_stage *st, void *worker, const struct tachy_piece *p, struct tachy_stage_tensors *t)
 {
-    segment_gpu_fetch_tensors(worker);
+    int err = segment_gpu_fetch_tensors(worker);
     segment_model_tensors(st, worker, t);
+    return err;
 }
 
 static bool model_load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)

@@ -1,40 +1,41 @@
 #include "base/numeric.h"
+#include "base/options.h"
 #include "pipeline/stage_save.h"
-#include "task/segment_stages.h"
+#include "stage/stage.h"
+#include "task/task.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-// A stage of a task in its two forms; NULL: where frames are there, the task goes without it.
-struct forms {
-    const struct tachy_stage_ops *cpu, *cuda;
+const struct tachy_task_ops *const tachy_tasks[] = {
+    &tachy_task_segment,
+    NULL,
 };
 
-static const struct forms segment[] = {
-    {&segment_stage_preprocess, &segment_stage_preprocess_cuda},
-    {&segment_stage_model, &segment_stage_model_cuda},
-    {&segment_stage_mask, &segment_stage_mask_cuda},
-    {&segment_stage_smooth, &segment_stage_smooth_cuda},
-    {&segment_stage_background, &segment_stage_background_cuda},
-    {&segment_stage_refine, NULL},
-    {&segment_stage_composite, &segment_stage_composite_cuda},
-    {&segment_stage_lines, &segment_stage_lines_cuda},
-    {0},
-};
+const struct tachy_task_info *tachy_task_at(int i)
+{
+    return i >= 0 && (size_t)i + 1 < TACHY_ARRAY_SIZE(tachy_tasks) ? &tachy_tasks[i]->info : NULL;
+}
 
-static const struct {
-    const char *name;
-    const struct forms *stages; // ends with {0}
-} tasks[] = {
-    {"segment", segment},
-};
+int tachy_task_find(const char *name, const struct tachy_log *log)
+{
+    char names[256] = "";
+    size_t n = 0;
+    for (int i = 0; tachy_tasks[i]; i++) {
+        const char *one = tachy_tasks[i]->info.name;
+        if (!strcmp(one, name))
+            return i;
+        n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", one);
+    }
+    return tachy_fail(log, TACHY_ERR_NOT_FOUND, "task %s: there is none of this name; there is: %s", name, names);
+}
 
 // Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
 // or sink answers for.
 static bool is_outside(const struct tachy_option *o)
 {
-    static const char *const sections[] = {"input.", "output.", "run.", "general.", "profile.",
-                                           "debug.", "processing.", "pipeline.", "dataloader."};
+    static const char *const sections[] = {"input.", "output.", "run.", "debug.", "processing.", "pipeline.", "dataloader."};
     static const char *const rows[] = {"model.num_workers", "model.dir", "model.library",
                                        "model.prefetch_factor", "model.build_effort"};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(sections); i++)
@@ -67,12 +68,12 @@ static json_t *setting_text(const tachy_settings *s, const struct tachy_option *
     return one;
 }
 
-static int keep_settings(tachy_task *t, const tachy_settings *s)
+static int keep_settings(tachy_task *t, const tachy_settings *s, unsigned verbs)
 {
     json_t *all = json_object();
     locale_t before = tachy_numeric_enter();
-    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        json_t *text = is_outside(o) ? NULL : setting_text(s, o);
+    for (const struct tachy_option *o = tachy_settings_options(s); o->path; o++) {
+        json_t *text = !(o->verbs & verbs) || is_outside(o) ? NULL : setting_text(s, o);
         if (text)
             json_object_set_new(all, o->path, text);
     }
@@ -82,44 +83,29 @@ static int keep_settings(tachy_task *t, const tachy_settings *s)
     return t->settings ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings,
-                    const struct tachy_log *log)
+int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log)
 {
-    TACHY_CLEAR(out);
-    if (!TACHY_CHECK(log, out && name))
-        return TACHY_ERR_INVAL;
-    size_t k = 0;
-    while (k < TACHY_ARRAY_SIZE(tasks) && strcmp(tasks[k].name, name))
-        k++;
-    if (k == TACHY_ARRAY_SIZE(tasks))
-        return tachy_fail(log, TACHY_ERR_NOT_FOUND,
-                          "task %s: there is none of this name; there is: segment", name);
-
-    tachy_settings *defaults = NULL;
-    if (!settings) {
-        int err = tachy_settings_new(&defaults, log);
-        if (err < 0)
-            return err;
-        settings = defaults;
-    }
-    tachy_task *t = calloc(1, sizeof(*t));
-    int err = TACHY_ERR_NOMEM;
-    if (t) {
-        t->name = tasks[k].name;
-        t->log = log;
-        t->eyes = 1;
-        t->pinned = -1;
-        err = keep_settings(t, settings);
-    }
-    bool cuda = !strcmp(TACHY_DEF(tachy_settings_str(settings, "gpu.device"), ""), "cuda");
-    for (const struct forms *f = tasks[k].stages; f->cpu && err == TACHY_OK; f++)
-        if (!cuda || f->cuda)
-            err = tachy_stage_add(t, cuda ? f->cuda : f->cpu, settings);
+    int k = tachy_task_find(name, log);
+    const struct tachy_task_ops *ops = k < 0 ? NULL : tachy_tasks[k];
+    *out = NULL;
+    if (!ops)
+        return k;
+    int err = ops->check ? ops->check(settings, log) : TACHY_OK;
+    tachy_task *t = err == TACHY_OK ? calloc(1, sizeof(*t)) : NULL;
+    if (!t)
+        return err < 0 ? err : TACHY_ERR_NOMEM;
+    t->name = ops->info.name;
+    t->log = log;
+    t->eyes = 1;
+    t->pinned = -1;
+    err = keep_settings(t, settings, TACHY_VERB_RUN | TACHY_VERB_TASK(k));
+    bool cuda = !strcmp(tachy_settings_str(settings, "gpu.device"), "cuda");
+    for (const struct tachy_task_stage *s = ops->stages; s->cpu && err == TACHY_OK; s++)
+        if (!cuda || s->cuda)
+            err = tachy_stage_add(t, cuda ? s->cuda : s->cpu, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
-        err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"),
-                                    t, settings, log);
-    tachy_settings_free(&defaults);
+        err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"), t, settings, log);
     if (err < 0) {
         tachy_task_close(&t);
         return err;

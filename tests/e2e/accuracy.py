@@ -23,12 +23,10 @@ class Plan:
 
     def __init__(self, model, fixed=()):
         self.plan = None
-        self.table = provider.Table.in_dll(ctypes.CDLL(provider.LIBRARY), "tachy_ep_table")
-        self.table.want_reference()
-        try:
-            self.session = provider.ort.InferenceSession(model, provider.options(True, fixed))
-        finally:
-            self.plan = self.table.take()
+        context = provider.Context(provider.Context.REFERENCE)
+        self.table = context.table
+        self.session = provider.ort.InferenceSession(model, provider.options(True, fixed, context.own))
+        self.plan = context.take()
         if not self.plan:
             raise ValueError("the model is not one plan")
         info = provider.PlanInfo()

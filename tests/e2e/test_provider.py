@@ -78,33 +78,55 @@ class Step(ctypes.Structure):
 class Table(ctypes.Structure):
     """src/base/ep_table.h"""
     _fields_ = [("version", ctypes.c_uint32),
-                ("want", ctypes.CFUNCTYPE(None)),
-                ("take", ctypes.CFUNCTYPE(ctypes.c_void_p)),
+                ("open", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint, ctypes.c_char_p)),
+                ("id", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)),
+                ("close", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+                ("take", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)),
+                ("nodes", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)),
+                ("node", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
+                ("graph", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("info", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)),
                 ("input", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("output", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
                 ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
                 ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
                 ("about", ctypes.CFUNCTYPE(ctypes.c_char_p)),
-                ("nodes", ctypes.CFUNCTYPE(ctypes.c_int)),
-                ("node", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int, ctypes.c_void_p)),
-                ("want_reference", ctypes.CFUNCTYPE(None)),
                 ("reference", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
                 ("layers", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
                                             ctypes.c_void_p)),
                 ("run_timed", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
                                                ctypes.c_void_p)),
-                ("step", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)),
-                ("want_whole", ctypes.CFUNCTYPE(None))]
+                ("step", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p))]
+
+
+def function_table():
+    return Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
+
+
+class Context:
+    """What one session is asked for, as an option of ours, and what it then leaves. `want`: of the constants below."""
+    WHOLE, REFERENCE, GRAPHS = 1, 2, 4
+
+    def __init__(self, want=0):
+        self.table = function_table()
+        self.at = self.table.open(want, None)
+        self.own = {"context": self.table.id(self.at).decode()}
+
+    def take(self):
+        return self.table.take(self.at)
 
     def ran(self):
-        """(operator, who runs it or why not) of each node of the last session."""
+        """(operator, who runs it or why not) of each node."""
         found, n = [], Node()
-        for i in range(self.nodes()):
-            assert self.node(i, ctypes.byref(n))
+        for i in range(self.table.nodes(self.at)):
+            assert self.table.node(self.at, i, ctypes.byref(n))
             found.append((n.op.decode(), n.plan if n.why is None else n.why.decode()))
-        assert not self.node(len(found), ctypes.byref(n)) and not self.node(-1, ctypes.byref(n))
+        for i in (len(found), -1):
+            assert not self.table.node(self.at, i, ctypes.byref(n))
         return found
+
+    def __del__(self):
+        self.table.close(self.at)
 
 
 def options(ours, fixed=(), own=None):
@@ -214,14 +236,13 @@ class Networks(common.Case):
 
     def test_function_table(self):
         """The plan without ONNX Runtime in between: the same bits, also when the session is gone."""
-        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-        self.assertEqual(table.version, 5)
-        self.assertFalse(table.take())
-        table.want()
-        _, session = both(self.path("selfie"))
-        plan = table.take()
+        table, context = function_table(), Context()
+        self.assertEqual(table.version, 6)
+        self.assertFalse(context.take())
+        _, session = both(self.path("selfie"), own=context.own)
+        plan = context.take()
         self.assertTrue(plan)
-        self.assertFalse(table.take())
+        self.assertFalse(context.take())
         info = PlanInfo()
         table.info(plan, ctypes.byref(info))
         self.assertEqual((info.nb_in, info.nb_out), (1, 1))
@@ -232,9 +253,9 @@ class Networks(common.Case):
         table.output(plan, 0, ctypes.byref(shape))
         self.assertEqual(list(shape.shape[:shape.rank]), list(want.shape))
         self.assertEqual(shape.name.decode(), session.get_outputs()[0].name)
-        self.assertEqual({plan for _, plan in table.ran()}, {0})
+        self.assertEqual({plan for _, plan in context.ran()}, {0})
         self.assertRegex(table.about().decode(), r"^\d+\.\d+\.\d+ (c|avx2|avx512|neon)$")
-        del session
+        del session, context
         got = np.empty_like(want)
         self.assertEqual(table.run(plan, (ctypes.c_void_p * 1)(x.ctypes.data),
                                    (ctypes.c_void_p * 1)(got.ctypes.data)), 0)
@@ -255,26 +276,48 @@ class Networks(common.Case):
         table.release(plan)
 
     def test_table_wants_the_whole_model(self):
-        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
         make, w = onnx.helper.make_node, np.ones((4, 4, 1, 1), np.float32)
         nodes = [make("Conv", ["x", "w"], ["a"]), make("Hardmax", ["a"], ["y"])]
-        table.want()
-        both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]))
-        self.assertFalse(table.take())
-        (conv, plan), (left, why) = table.ran()
+        context = Context()
+        both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]), own=context.own)
+        self.assertFalse(context.take())
+        (conv, plan), (left, why) = context.ran()
         self.assertEqual((conv, plan, left), ("Conv", 0, "Hardmax"))
         self.assertIn("operator", why)
-        table.want_whole()
-        self.assertEqual(table.ran(), [])
-        _, ours = both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]))
-        self.assertFalse(table.take())
-        self.assertEqual(table.ran(), [("Conv", -1), ("Hardmax", why)])
+        context = Context(Context.WHOLE)
+        self.assertEqual(context.ran(), [])
+        _, ours = both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", w)]), own=context.own)
+        self.assertFalse(context.take())
+        self.assertEqual(context.ran(), [("Conv", -1), ("Hardmax", why)])
         self.assertEqual(ours.run(None, {"x": np.ones((1, 4, 9, 7), np.float32)})[0].sum(), 4 * 9)
-        table.want_whole()
-        both(net(nodes[:1], {"x": (1, 4, 9, 7)}, "a", [("w", w)]))
-        plan = table.take()
+        context = Context(Context.WHOLE)
+        both(net(nodes[:1], {"x": (1, 4, 9, 7)}, "a", [("w", w)]), own=context.own)
+        plan = context.take()
         self.assertTrue(plan)
-        table.release(plan)
+        function_table().release(plan)
+
+    def test_contexts_are_apart(self):
+        """Sessions are created in any order and on any thread: each leaves its plan with its own context alone."""
+        make, w = onnx.helper.make_node, np.ones((4, 4, 1, 1), np.float32)
+        models = [net([make("Conv", ["x", "w"], ["a"]), make(op, ["a"], ["y"])], {"x": (1, 4, 9, 7)}, "y", [("w", w)])
+                  for op in ("Relu", "Tanh", "Hardmax")]
+        contexts, table = [Context() for _ in range(12)], function_table()
+        threads = [threading.Thread(target=both, args=(models[i % 3],), kwargs={"own": c.own})
+                   for i, c in enumerate(contexts)]
+        for thread in threads[::-1]:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for i, context in enumerate(contexts):
+            self.assertEqual([op for op, _ in context.ran()], ["Conv", ("Relu", "Tanh", "Hardmax")[i % 3]])
+            plan = context.take()
+            self.assertEqual(bool(plan), i % 3 < 2)
+            table.release(plan)
+        # A context may go before its session, and no session finds it then.
+        own = contexts.pop().own
+        del context
+        with self.assertRaisesRegex(Exception, "`context` is the id of an open context"):
+            ort.InferenceSession(models[0], options(True, own=own), enable_fallback=0)
 
     def test_options(self):
         model = net([onnx.helper.make_node("Conv", ["x", "w"], ["y"])], {"x": (1, 4, 9, 7)}, "y",
@@ -323,21 +366,19 @@ class Networks(common.Case):
                              [onnx.numpy_helper.from_array(v, n) for n, v in (
                                  ("w", w), ("one", np.full(1, 1, np.float32)), ("two", np.full(1, 2, np.float32)))])
         model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
-        table = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table")
-        table.want()
-        reference, ours = both(model)
-        self.assertFalse(table.take())
-        self.assertEqual([op for op, _ in table.ran()], ["If"])
+        context = Context()
+        reference, ours = both(model, own=context.own)
+        self.assertFalse(context.take())
+        self.assertEqual([op for op, _ in context.ran()], ["If"])
         for which in (False, True):
             feed = {"x": np.random.default_rng(3).standard_normal((1, 4, 9, 7), np.float32), "which": np.array(which)}
             np.testing.assert_allclose(ours.run(None, feed)[0], reference.run(None, feed)[0], rtol=1e-5, atol=1e-6)
 
     def test_table_is_for_float32(self):
-        table, make = Table.in_dll(ctypes.CDLL(LIBRARY), "tachy_ep_table"), onnx.helper.make_node
+        context, make = Context(), onnx.helper.make_node
         nodes = [make("Conv", ["x", "w"], ["a"]), make("ArgMax", ["a"], ["y"], axis=1)]
-        table.want()
-        both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", np.ones((4, 4, 1, 1), np.float32))]), whole=True)
-        self.assertFalse(table.take())
+        both(net(nodes, {"x": (1, 4, 9, 7)}, "y", [("w", np.ones((4, 4, 1, 1), np.float32))]), whole=True, own=context.own)
+        self.assertFalse(context.take())
 
     def test_time(self):
         reference, ours = both(self.path("selfie"))
@@ -375,12 +416,13 @@ class OperatorCase(common.Case):
     def random(self, *shape):
         return self.rng.standard_normal(shape).astype(np.float32)
 
-    def check(self, nodes, inputs, output="y", constants=(), limit=2e-6, feed=None, whole=False, **kw):
-        """`feed`: what the inputs are, random otherwise; `whole`: nothing may be left to ONNX Runtime."""
+    def check(self, nodes, inputs, output="y", constants=(), limit=2e-6, feed=None, whole=False, own=None, **kw):
+        """`feed`: what the inputs are, random otherwise; `whole`: nothing may be left to ONNX Runtime; `own`: options
+        of ours."""
         feed = feed or {n: self.random(*s) for n, s in inputs.items()}
         types = {n: onnx.helper.np_dtype_to_tensor_dtype(v.dtype) for n, v in feed.items()}
         model = net(nodes, inputs, output, constants, types=types, **kw)
-        reference, ours = both(model, whole=whole)
+        reference, ours = both(model, whole=whole, own=own)
         want, got = reference.run(None, feed)[0], ours.run(None, feed)[0]
         self.assertEqual((want.shape, want.dtype), (got.shape, got.dtype))
         if want.dtype != np.float32:

@@ -92,7 +92,6 @@ class Operators(provider.OperatorCase):
         """SAME_* with output_padding: ONNX infers a pixel more than is computed, also for what comes after. Such
         nodes are left, as are those that read what they make; what does not depend on them is taken."""
         w, make = self.random, onnx.helper.make_node
-        table = provider.Table.in_dll(provider.ctypes.CDLL(provider.LIBRARY), "tachy_ep_table")
         for how in ("SAME_UPPER", "SAME_LOWER"):
             for kernel, stride, more in ((3, 2, 1), (4, 3, 2), (2, 2, 1), (1, 2, 1), (2, 3, 1), (2, 3, 0)):
                 conv = {"strides": [stride] * 2, "auto_pad": how, "output_padding": [more] * 2}
@@ -102,10 +101,10 @@ class Operators(provider.OperatorCase):
         nodes = [make("Conv", ["x", "v"], ["a"]), make("ConvTranspose", ["a", "w"], ["b"], auto_pad="SAME_UPPER",
                                                        strides=[2, 2], output_padding=[1, 1]),
                  make("Hardmax", ["b"], ["c"]), make("Conv", ["c", "u"], ["d"]), make("Relu", ["d"], ["y"])]
-        table.want()
-        self.check(nodes, {"x": (2, 3, 7, 5)}, constants=[("v", w(3, 3, 1, 1)), ("w", w(3, 4, 3, 3)), ("u", w(5, 4, 3, 3))])
-        table.take()
-        ran = dict(table.ran())
+        context = provider.Context()
+        self.check(nodes, {"x": (2, 3, 7, 5)}, own=context.own,
+                   constants=[("v", w(3, 3, 1, 1)), ("w", w(3, 4, 3, 3)), ("u", w(5, 4, 3, 3))])
+        ran = dict(context.ran())
         self.assertIn("as ONNX infers it", ran["ConvTranspose"])
         self.assertEqual(ran["Relu"], ran["ConvTranspose"])
 
@@ -407,12 +406,10 @@ class Operators(provider.OperatorCase):
         """Unasked, layers between quantised numbers stay with what quantises them: ONNX Runtime's int8
         arithmetic, bit for bit. Layers that are not quantised are ours, and the rest is not."""
         def ran(path):
-            table.want()
-            sessions = provider.both(path)
-            table.take()
+            context = provider.Context()
+            sessions = provider.both(path, own=context.own)
             x = {"x": self.rng.random(shape).astype(np.float32)}
-            return table.ran(), sessions[0].run(None, x)[0], sessions[1].run(None, x)[0]
-        table = provider.Table.in_dll(provider.ctypes.CDLL(provider.LIBRARY), "tachy_ep_table")
+            return context.ran(), sessions[0].run(None, x)[0], sessions[1].run(None, x)[0]
         path, shape = self.quantised()
         nodes, want, got = ran(path)
         self.assertTrue(all(isinstance(why, str) for _, why in nodes))

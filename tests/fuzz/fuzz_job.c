@@ -55,7 +55,7 @@ static void read_record(const uint8_t *data, size_t size)
     fuzz_write(record, data, size);
     tachy_sink *s = NULL;
     if (tachy_sink_open(&s, tachy_sink_params(.url = output, .format = "json", .resume = true)) == TACHY_OK) {
-        tachy_job_published(s->job);
+        tachy_record_published(s->job);
         tachy_sink_parts_start(s, &info);
     }
     tachy_sink_close(&s);

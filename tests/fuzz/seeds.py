@@ -123,6 +123,6 @@ def prompt(out):
     write(out, "long", "a" * 4090 + "\nb\n" + "set " * 1100)
 
 
-FUZZERS = {"fuzz_npy": npy, "fuzz_plan": plan, "fuzz_onnx": onnx, "fuzz_session_fix": onnx, "fuzz_tflite": tflite,
+FUZZERS = {"fuzz_npy": npy, "fuzz_plan": plan, "fuzz_onnx": onnx, "fuzz_tflite": tflite,
            "fuzz_job": job, "fuzz_profile": profile, "fuzz_replay": replay, "fuzz_metrics": metrics, "fuzz_prompt": prompt}
 FUZZERS[sys.argv[1]](pathlib.Path(sys.argv[2]))

@@ -1,13 +1,14 @@
 #include "test.h"
 
 #include "../../cli/cli.h"
+#include "job/job.h"
 
 // Parts of the command that need no video: derived names and the progress line.
 
 static void derived(const char *input, const char *mode, const char *format, const char *folder,
                     const char *wanted)
 {
-    char *name = output_name(input, mode, format, folder);
+    char *name = job_output_name(input, mode, format, folder);
     CHECK_STR(name, wanted);
     free(name);
 }
@@ -48,14 +49,14 @@ TEST(output_names)
 TEST(number_patterns)
 {
     size_t at, len;
-    CHECK(is_numbered_name("a_%04d.png", &at, &len));
+    CHECK(job_is_numbered("a_%04d.png", &at, &len));
     CHECK_INT(at, 2);
     CHECK_INT(len, 4);
-    CHECK(is_numbered_name("%d", &at, &len));
-    CHECK(is_numbered_name("50%_%3d", &at, &len));
+    CHECK(job_is_numbered("%d", &at, &len));
+    CHECK(job_is_numbered("50%_%3d", &at, &len));
     CHECK_INT(at, 4);
-    CHECK(!is_numbered_name("50%", &at, &len));
-    CHECK(!is_numbered_name("%s%x", &at, &len));
+    CHECK(!job_is_numbered("50%", &at, &len));
+    CHECK(!job_is_numbered("%s%x", &at, &len));
 }
 
 TEST(line_fits_every_width)

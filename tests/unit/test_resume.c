@@ -1,7 +1,7 @@
 #include "base/base.h"
 #include "base/mix.h"
 #include "postprocess/mask.h"
-#include "sink/job.h"
+#include "sink/record.h"
 #include "sink/part.h"
 #include "source/source_ops.h"
 #include "test.h"
@@ -136,27 +136,27 @@ TEST(a_part_gives_back_what_was_put_in)
 
 TEST(a_job_is_one_process_s)
 {
-    struct tachy_job *a, *b;
+    struct tachy_record *a, *b;
     const char *out = in_dir("out.mp4"), *folder = in_dir("out.mp4.tachy");
-    CHECK_INT(tachy_job_open(&a, out, &log_), TACHY_OK);
+    CHECK_INT(tachy_record_open(&a, out, &log_), TACHY_OK);
     CHECK(!a->begun);
-    CHECK_INT(tachy_job_open(&b, out, &log_), TACHY_ERR_AGAIN);
+    CHECK_INT(tachy_record_open(&b, out, &log_), TACHY_ERR_AGAIN);
     CHECK(!b && strstr(last, "another process"));
     json_object_set_new(a->record, "frames", json_integer(5));
-    CHECK_INT(tachy_job_save(a), TACHY_OK);
-    tachy_job_close(&a);
+    CHECK_INT(tachy_record_save(a), TACHY_OK);
+    tachy_record_close(&a);
     CHECK(!a && access(folder, F_OK) == 0); // what is recorded stays
 
-    CHECK_INT(tachy_job_open(&b, out, &log_), TACHY_OK);
+    CHECK_INT(tachy_record_open(&b, out, &log_), TACHY_OK);
     CHECK(b->begun);
     CHECK_INT(json_integer_value(json_object_get(b->record, "frames")), 5);
-    char *part = tachy_job_name(b, "part", 3), *other = tachy_asprintf("%s/notes.txt", folder);
+    char *part = tachy_record_name(b, "part", 3), *other = tachy_asprintf("%s/notes.txt", folder);
     CHECK(strstr(part, "/out.mp4.tachy/part-000003"));
-    CHECK_INT(tachy_job_write(b, part, "x", 1), TACHY_OK);
+    CHECK_INT(tachy_record_write(b, part, "x", 1), TACHY_OK);
     CHECK_INT(tachy_write_file(other, "mine", 4, &log_), TACHY_OK);
-    tachy_job_remove(b);
+    tachy_record_remove(b);
     CHECK(access(part, F_OK) != 0 && access(other, F_OK) == 0); // somebody else's file is left
-    tachy_job_close(&b);
+    tachy_record_close(&b);
     unlink(other);
     rmdir(folder);
     free(part);
@@ -165,13 +165,13 @@ TEST(a_job_is_one_process_s)
 
 TEST(a_folder_without_a_record_goes)
 {
-    struct tachy_job *j;
-    CHECK_INT(tachy_job_open(&j, in_dir("none.mp4"), &log_), TACHY_OK);
+    struct tachy_record *j;
+    CHECK_INT(tachy_record_open(&j, in_dir("none.mp4"), &log_), TACHY_OK);
     CHECK(access(in_dir("none.mp4.tachy"), F_OK) == 0);
-    tachy_job_close(&j);
+    tachy_record_close(&j);
     CHECK(access(in_dir("none.mp4.tachy"), F_OK) != 0);
-    CHECK(tachy_job_dir("-") == NULL);
-    CHECK_INT(tachy_job_open(&j, in_dir("no/such/out.mp4"), &log_), TACHY_ERR_NOT_FOUND);
+    CHECK(tachy_record_dir("-") == NULL);
+    CHECK_INT(tachy_record_open(&j, in_dir("no/such/out.mp4"), &log_), TACHY_ERR_NOT_FOUND);
 }
 
 // The lock of a killed process is nobody's.
@@ -183,21 +183,21 @@ TEST(a_killed_process_holds_no_lock)
     CHECK_INT(pipe(pipe_), 0);
     pid_t child = fork();
     if (!child) {
-        struct tachy_job *j;
-        if (tachy_job_open(&j, out, NULL) == TACHY_OK && tachy_job_save(j) == TACHY_OK &&
+        struct tachy_record *j;
+        if (tachy_record_open(&j, out, NULL) == TACHY_OK && tachy_record_save(j) == TACHY_OK &&
             write(pipe_[1], "x", 1) == 1)
             pause();
         _exit(1);
     }
     CHECK_INT(read(pipe_[0], &c, 1), 1);
-    struct tachy_job *j;
-    CHECK_INT(tachy_job_open(&j, out, &log_), TACHY_ERR_AGAIN);
+    struct tachy_record *j;
+    CHECK_INT(tachy_record_open(&j, out, &log_), TACHY_ERR_AGAIN);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    CHECK_INT(tachy_job_open(&j, out, &log_), TACHY_OK);
+    CHECK_INT(tachy_record_open(&j, out, &log_), TACHY_OK);
     CHECK(j && j->begun);
-    tachy_job_remove(j);
-    tachy_job_close(&j);
+    tachy_record_remove(j);
+    tachy_record_close(&j);
     close(pipe_[0]);
     close(pipe_[1]);
 }

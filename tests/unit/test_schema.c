@@ -124,7 +124,7 @@ TEST(every_key_is_taken)
 {
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(schema); i++) {
         const struct tachy_key *key;
-        const struct tachy_option *o = tachy_option_by_key(schema[i].key, &key);
+        const struct tachy_option *o = tachy_option_by_key(tachy_options(), schema[i].key, &key);
         if (!o)
             fprintf(stderr, "no key %s\n", schema[i].key);
         CHECK(o != NULL);
@@ -154,7 +154,7 @@ TEST(table_of_keys_is_sound)
         CHECK(!o->keys || (o->type != TACHY_OPT_LIST && tachy_option_order(o->path) > 0));
         for (const struct tachy_key *k = o->keys; k && k->path; k++, n++) {
             const struct tachy_key *found;
-            CHECK(tachy_option_by_key(k->path, &found) == o && found == k); // unique
+            CHECK(tachy_option_by_key(tachy_options(), k->path, &found) == o && found == k); // unique
             CHECK(!k->yes == !k->no);
             int order = tachy_option_order(k->path);
             CHECK(order > 0);
@@ -166,7 +166,7 @@ TEST(table_of_keys_is_sound)
         CHECK(!o->over || (over && over->type == o->type && over->min == o->min &&
                            over->max == o->max));
     }
-    CHECK(n > 0 && n <= tachy_option_count()); // as lists of all keys are made for
+    CHECK(n > 0 && n <= tachy_option_count(tachy_options())); // as lists of all keys are made for
 }
 
 TEST(other_keys_of_an_option)

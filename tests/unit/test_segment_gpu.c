@@ -371,7 +371,8 @@ TEST(a_mask_is_fetched_when_it_is_asked_for)
         if (i)
             CHECK_INT(copies->ops->copy(copies, &kept, item, 0), TACHY_OK);
         else
-            model->ops->tensors(model, tachy_stage_worker(model, worker), &tensors);
+            CHECK_INT(model->ops->tensors(model, tachy_stage_worker(model, worker), &(struct tachy_piece){item, 0}, &tensors),
+                      TACHY_OK);
         CHECK_INT((i ? &kept : item)->result.mask[0].data[0], 200);
         CHECK_INT(one.result.mask[0].data[0], 200);
         tachy_frame_unref(&one.in);

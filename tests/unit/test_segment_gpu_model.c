@@ -542,7 +542,9 @@ static void look(struct tachy_stage_pass *p, int region)
 {
     const struct stepped *s = p->user;
     struct tachy_stage_tensors t;
-    s->b->model->ops->tensors(s->b->model, tachy_stage_worker(s->b->model, p->worker), &t); // also waits for the mask
+    const struct tachy_piece piece = {p->items[0], region};
+    void *worker = tachy_stage_worker(s->b->model, p->worker);
+    CHECK_INT(s->b->model->ops->tensors(s->b->model, worker, &piece, &t), TACHY_OK); // also waits for the mask
     CHECK_INT(t.n_in, 3);
     CHECK_INT(t.n_out, 4);
     const float *h = t.out[OUT_H].data, *k = t.out[OUT_K].data, *y = t.out[OUT_Y].data;

@@ -78,7 +78,7 @@ TEST(table_is_sound)
         for (const struct tachy_option *p = all; p < o; p++)
             CHECK(!o->letter || o->letter != p->letter);
     }
-    CHECK_INT(tachy_option_index("no.such"), -1);
+    CHECK_INT(tachy_option_index(tachy_options(), "no.such"), -1);
 }
 
 TEST(find_by_every_name)
@@ -103,9 +103,9 @@ TEST(find_by_every_name)
     CHECK_STR(near, "segment.threshold");
     CHECK(!tachy_option_find("", &near));
     CHECK(!near);
-    CHECK_STR(tachy_option_nearest_path("crf"), "output.crf");
-    CHECK_STR(tachy_option_nearest_path("output.batch_size"), "model.batch_size");
-    CHECK(!tachy_option_nearest_path("zzzzzzzzzzzzzzzzzzzz"));
+    CHECK_STR(tachy_option_nearest_path(tachy_options(), "crf"), "output.crf");
+    CHECK_STR(tachy_option_nearest_path(tachy_options(), "output.batch_size"), "model.batch_size");
+    CHECK(!tachy_option_nearest_path(tachy_options(), "zzzzzzzzzzzzzzzzzzzz"));
 }
 
 TEST(defaults)

@@ -4,6 +4,9 @@
 
 #include "base/base.h"
 #include "model/import.h"
+#include "onnx/fields.h"
+#include "onnx/file.h"
+#include "onnx/wire.h"
 
 #include <tachy/model.h>
 
@@ -257,29 +260,45 @@ static int import(const uint8_t *data, size_t n, char **onnx, size_t *size)
 
 static struct writer net;
 
+static int count_fields(struct wire_span s, int number)
+{
+    struct wire_field f;
+    bool bad = false;
+    int n = 0;
+    while (wire_next(&s, &f, &bad))
+        n += f.number == number;
+    return bad ? -1 : n;
+}
+
+// The last field of this number, an empty one if there is none.
+static struct wire_field inside(struct wire_span s, int number, enum wire_type type)
+{
+    struct wire_field f = {.bytes = {s.end, s.end}};
+    return wire_find(s, number, type, &f) ? f : (struct wire_field){.bytes = {s.end, s.end}};
+}
+
 TEST(test_import)
 {
     char *onnx, *again;
     size_t size, size_again;
-    struct onnx_info *info = NULL;
     CHECK_INT(import(net.b, net.n, &onnx, &size), TACHY_OK);
     CHECK_INT(import(net.b, net.n, &again, &size_again), TACHY_OK);
     CHECK(onnx && again && size == size_again && !memcmp(onnx, again, size));
-    CHECK_INT(onnx_read_info(&info, onnx, size, "test", NULL), TACHY_OK);
-    if (info) {
-        CHECK_INT(info->opset, ONNX_OPSET);
-        CHECK_INT(info->n_in, 1);
-        CHECK_INT(info->n_out, 2);
-        CHECK_STR(info->in[0].name, "t0");
-        CHECK_STR(info->out[0].name, "t17");
-        CHECK_STR(info->out[1].name, "t11");
-        CHECK_INT(info->in[0].shape.dim[3], 2);
-        CHECK_INT(info->out[1].shape.rank, 4);
-        CHECK_INT(info->out[1].shape.dim[1], 4);
-        CHECK_INT(info->out[1].dtype, ONNX_FLOAT);
-        CHECK_STR(info->producer, "tachyscope");
+    if (onnx) {
+        struct wire_span model = {(uint8_t *)onnx, (uint8_t *)onnx + size};
+        struct wire_span graph = inside(model, MODEL_GRAPH, WIRE_BYTES).bytes;
+        struct wire_span in = inside(graph, GRAPH_INPUT, WIRE_BYTES).bytes;
+        struct wire_span out = inside(graph, GRAPH_OUTPUT, WIRE_BYTES).bytes; // the last
+        struct wire_span type = inside(inside(out, VALUE_TYPE, WIRE_BYTES).bytes, TYPE_TENSOR, WIRE_BYTES).bytes;
+        CHECK(wire_is(inside(model, MODEL_PRODUCER, WIRE_BYTES).bytes, "tachyscope"));
+        CHECK_INT(inside(inside(model, MODEL_OPSET, WIRE_BYTES).bytes, OPSET_VERSION, WIRE_VARINT).value, ONNX_OPSET);
+        CHECK_INT(count_fields(graph, GRAPH_INPUT), 1);
+        CHECK_INT(count_fields(graph, GRAPH_OUTPUT), 2);
+        CHECK(wire_is(inside(in, VALUE_NAME, WIRE_BYTES).bytes, "t0"));
+        CHECK(wire_is(inside(out, VALUE_NAME, WIRE_BYTES).bytes, "t11"));
+        CHECK_INT(inside(type, TYPE_ELEMENT, WIRE_VARINT).value, ONNX_FLOAT);
+        CHECK_INT(count_fields(inside(type, TYPE_SHAPE, WIRE_BYTES).bytes, SHAPE_DIM), 4);
     }
-    onnx_info_free(&info);
     tachy_free(onnx);
     tachy_free(again);
 }
@@ -307,6 +326,8 @@ TEST(test_halves)
     CHECK(tflite_half(0x7c00) > 3e38f);
     CHECK(tflite_half(0x7e00) != tflite_half(0x7e00));
 }
+
+static int no_location(void *user, const char *location) { return TACHY_ERR_FORMAT; }
 
 static bool is_refusal(int err)
 {
@@ -340,10 +361,8 @@ TEST(test_flipped_bits)
             fprintf(stderr, "bit %zu of byte %zu: code %d\n", i % 8, i / 8, err);
             CHECK(false);
         }
-        struct onnx_info *info = NULL;
         if (!err) // what is written after all must be readable
-            CHECK_INT(onnx_read_info(&info, onnx, size, "test", NULL), TACHY_OK);
-        onnx_info_free(&info);
+            CHECK_INT(onnx_each_location(onnx, size, no_location, NULL), TACHY_OK);
         tachy_free(onnx);
         refused += err != TACHY_OK;
         kept += err == TACHY_OK;
@@ -351,29 +370,36 @@ TEST(test_flipped_bits)
     CHECK(refused > 1000 && kept > 1000); // offsets and shapes are checked, weights may change
 }
 
+// A file cut at `n` bytes, in memory of just that size.
+static void check_damaged(const char *onnx, size_t n, int64_t flip)
+{
+    static const struct onnx_fix fix = {.path = "test", .batch = 3};
+    char *copy = malloc(n ? n : 1);
+    void *fixed = NULL;
+    size_t size;
+    if (!copy)
+        exit(1);
+    memcpy(copy, onnx, n);
+    if (flip >= 0)
+        copy[flip / 8] ^= (char)(1 << flip % 8);
+    int err = onnx_each_location(copy, n, no_location, NULL);
+    CHECK(err == TACHY_OK || is_refusal(err));
+    err = onnx_fix_inputs(&fixed, &size, copy, n, &fix, NULL);
+    CHECK(err == TACHY_OK || is_refusal(err));
+    CHECK((err == TACHY_OK) == (fixed != NULL));
+    free(fixed);
+    free(copy);
+}
+
 TEST(test_onnx_reader_on_damage)
 {
     char *onnx;
     size_t size;
     CHECK_INT(import(net.b, net.n, &onnx, &size), TACHY_OK);
-    if (!onnx)
-        return;
-    for (size_t i = 0; i < size + size * 8; i++) {
-        char *copy = malloc(size + 1);
-        size_t n = i < size ? i : size;
-        struct onnx_info *info = NULL;
-        if (!copy)
-            exit(1);
-        memcpy(copy, onnx, n);
-        if (i >= size)
-            copy[(i - size) / 8] ^= (char)(1 << i % 8);
-        copy = realloc(copy, n ? n : 1);
-        int err = onnx_read_info(&info, copy, n, "test", NULL);
-        CHECK(err == TACHY_OK || is_refusal(err));
-        CHECK((err == TACHY_OK) == (info != NULL));
-        onnx_info_free(&info);
-        free(copy);
-    }
+    for (size_t n = 0; onnx && n < size; n++)
+        check_damaged(onnx, n, -1);
+    for (size_t bit = 0; onnx && bit < size * 8; bit++)
+        check_damaged(onnx, size, (int64_t)bit);
     tachy_free(onnx);
 }
 

@@ -1,86 +1,50 @@
 #pragma once
-// Writes a tiny ONNX file: out = in + in, for tests that need a model of a certain shape. The
-// bytes are protocol buffers, written here so that no tool is needed.
-#include <stdint.h>
+// Writes a tiny ONNX file: out = in + in, for tests that need a model of a certain shape.
+#include "onnx/fields.h"
+#include "onnx/wire.h"
+
 #include <stdio.h>
-#include <string.h>
-
-struct tiny {
-    uint8_t data[2048];
-    size_t size;
-};
-
-static inline void tiny_varint(struct tiny *t, uint64_t v)
-{
-    for (; v > 127; v >>= 7)
-        t->data[t->size++] = (uint8_t)(v | 128);
-    t->data[t->size++] = (uint8_t)v;
-}
-
-static inline void tiny_int(struct tiny *t, int field, uint64_t v)
-{
-    tiny_varint(t, (uint64_t)field << 3);
-    tiny_varint(t, v);
-}
-
-static inline void tiny_bytes(struct tiny *t, int field, const void *data, size_t size)
-{
-    tiny_varint(t, (uint64_t)field << 3 | 2);
-    tiny_varint(t, size);
-    memcpy(t->data + t->size, data, size);
-    t->size += size;
-}
-
-static inline void tiny_text(struct tiny *t, int field, const char *s)
-{
-    tiny_bytes(t, field, s, strlen(s));
-}
-
-static inline void tiny_message(struct tiny *t, int field, const struct tiny *m)
-{
-    tiny_bytes(t, field, m->data, m->size);
-}
+#include <stdlib.h>
 
 // ValueInfoProto. Extents end with 0; a negative one is free, the first is called "batch".
-static inline struct tiny tiny_value(const char *name, int elem_type, const int64_t *dims)
+static inline void tiny_put_value(struct wire_out *graph, int field, const char *name, int elem_type, const int64_t *dims)
 {
-    struct tiny shape = {0}, tensor = {0}, type = {0}, value = {0};
+    struct wire_out shape = {0}, tensor = {0}, type = {0}, value = {0};
     for (int i = 0; dims[i]; i++) {
-        struct tiny dim = {0};
+        struct wire_out dim = {0};
         if (dims[i] > 0)
-            tiny_int(&dim, 1, (uint64_t)dims[i]);
+            wire_put_int(&dim, DIM_VALUE, dims[i]);
         else
-            tiny_text(&dim, 2, i ? "extent" : "batch");
-        tiny_message(&shape, 1, &dim);
+            wire_put_text(&dim, DIM_NAME, i ? "extent" : "batch");
+        wire_put_message(&shape, SHAPE_DIM, &dim);
     }
-    tiny_int(&tensor, 1, (uint64_t)elem_type);
-    tiny_message(&tensor, 2, &shape);
-    tiny_message(&type, 1, &tensor);
-    tiny_text(&value, 1, name);
-    tiny_message(&value, 2, &type);
-    return value;
+    wire_put_int(&tensor, TYPE_ELEMENT, elem_type);
+    wire_put_message(&tensor, TYPE_SHAPE, &shape);
+    wire_put_message(&type, TYPE_TENSOR, &tensor);
+    wire_put_text(&value, VALUE_NAME, name);
+    wire_put_message(&value, VALUE_TYPE, &type);
+    wire_put_message(graph, field, &value);
 }
 
 // elem_type: ONNX's, 1 float, 7 int64, 11 double. Returns whether the file was written.
 static inline int tiny_write(const char *path, const char *op, int elem_type, const int64_t *dims)
 {
-    struct tiny node = {0}, graph = {0}, opset = {0}, model = {0};
-    struct tiny in = tiny_value("picture", elem_type, dims), out = tiny_value("mask", elem_type, dims);
-    tiny_text(&node, 1, "picture");
-    tiny_text(&node, 1, "picture");
-    tiny_text(&node, 2, "mask");
-    tiny_text(&node, 4, op);
-    tiny_message(&graph, 1, &node);
-    tiny_text(&graph, 2, "tiny");
-    tiny_message(&graph, 11, &in);
-    tiny_message(&graph, 12, &out);
-    tiny_int(&opset, 2, 13);
-    tiny_int(&model, 1, 8); // ir_version
-    tiny_message(&model, 7, &graph);
-    tiny_message(&model, 8, &opset);
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        return 0;
-    int ok = fwrite(model.data, 1, model.size, f) == model.size;
-    return fclose(f) == 0 && ok;
+    struct wire_out node = {0}, graph = {0}, opset = {0}, model = {0};
+    wire_put_text(&node, NODE_INPUT, "picture");
+    wire_put_text(&node, NODE_INPUT, "picture");
+    wire_put_text(&node, NODE_OUTPUT, "mask");
+    wire_put_text(&node, NODE_OP, op);
+    wire_put_message(&graph, GRAPH_NODE, &node);
+    wire_put_text(&graph, GRAPH_NAME, "tiny");
+    tiny_put_value(&graph, GRAPH_INPUT, "picture", elem_type, dims);
+    tiny_put_value(&graph, GRAPH_OUTPUT, "mask", elem_type, dims);
+    wire_put_int(&opset, OPSET_VERSION, 13);
+    wire_put_int(&model, MODEL_IR_VERSION, 8);
+    wire_put_message(&model, MODEL_GRAPH, &graph);
+    wire_put_message(&model, MODEL_OPSET, &opset);
+    FILE *f = model.err ? NULL : fopen(path, "wb");
+    int ok = f && fwrite(model.data, 1, model.size, f) == model.size;
+    ok = f && fclose(f) == 0 && ok;
+    free(model.data);
+    return ok;
 }

@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "plan/cpu/plan_parts.h"
+#include "plan/refuse.h"
 
 // What the plan cannot run. Shapes have been verified; layouts are not set yet.
 
@@ -10,23 +11,12 @@ static struct tachy_value *input(const struct tachy_node *n, int i)
 
 static bool is_absent_or_constant(const struct tachy_value *v) { return !v || v->data; }
 
-static const char *refuse_slope(const struct tachy_value *slope, const struct tachy_value *of)
-{
-    if (!slope || !slope->data)
-        return "a slope that is not constant";
-    int64_t n = tachy_value_elements(slope);
-    // One a channel is [C,1,1] or [1,C,1,1]: a slope for each column is another thing.
-    bool channels = of->rank == 4 && n == of->shape[1] && slope->rank >= 3 &&
-                    slope->shape[slope->rank - 3] == n;
-    return n == 1 || channels ? NULL : "a slope that is neither one nor one a channel";
-}
-
 static const char *refuse_conv(const struct tachy_node *n)
 {
     if (!is_absent_or_constant(input(n, 2)) || (n->op == TACHY_OP_DECONV && !n->in[1]->data))
         return "weights that are not constant";
     if (n->attr.act.act == TACHY_PLAN_PRELU)
-        return n->op == TACHY_OP_CONV ? refuse_slope(input(n, 5), n->out) : "PRelu here";
+        return n->op == TACHY_OP_CONV ? tachy_refuse_slope(input(n, 5), n->out) : "PRelu here";
     if (n->op == TACHY_OP_CONV)
         return NULL;
     const int *stride = n->attr.conv.stride, *dilation = n->attr.conv.dilation;
@@ -53,14 +43,6 @@ static const char *refuse_norm(const struct tachy_node *n)
     return n->in[1]->data && is_absent_or_constant(input(n, 2)) ? NULL : "a scale or shift that is not constant";
 }
 
-static const char *refuse_pool(const struct tachy_node *n)
-{
-    for (int i = 0; i < 4; i++)
-        if (n->attr.pool.pad[i] >= n->attr.pool.kernel[i % 2])
-            return "windows that see nothing but padding";
-    return NULL;
-}
-
 static const char *refuse_resize(const struct tachy_node *n)
 {
     bool line = n->attr.resize.mode != TACHY_PLAN_CUBIC && (n->out->shape[2] == 1 || n->out->shape[3] == 1);
@@ -79,10 +61,9 @@ static const char *refuse_function(const struct tachy_node *n)
 
 static const char *refuse_value(const struct tachy_value *v)
 {
-    int64_t elements = tachy_value_elements(v);
     if (v->dtype == TACHY_F16 && !v->made_by)
         return "a type other than float32";
-    return elements < 1 || elements > INT32_MAX / 2 ? "an empty or very large tensor" : NULL;
+    return tachy_refuse_size(v);
 }
 
 const char *tachy_cpu_refuses(const struct tachy_node *n)
@@ -105,12 +86,12 @@ const char *plan_refuses_form(const struct tachy_node *n)
     case TACHY_OP_CONV:
     case TACHY_OP_DECONV: return refuse_conv(n);
     case TACHY_OP_MATMUL: return refuse_matmul(n);
-    case TACHY_OP_POOL: return refuse_pool(n);
+    case TACHY_OP_POOL: return tachy_refuse_pool(n);
     case TACHY_OP_RESIZE: return refuse_resize(n);
     case TACHY_OP_LAYER_NORM:
     case TACHY_OP_GROUP_NORM: return refuse_norm(n);
     case TACHY_OP_UNARY:
-        return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(input(n, 1), n->out) : refuse_function(n);
+        return n->attr.act.act == TACHY_PLAN_PRELU ? tachy_refuse_slope(input(n, 1), n->out) : refuse_function(n);
     case TACHY_OP_REDUCE:
         return n->in[0]->rank == n->out->rank ? NULL : "a reduction that drops dimensions";
     default: return NULL;

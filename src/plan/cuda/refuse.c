@@ -1,22 +1,14 @@
 #include "plan/cuda/parts.h"
 
+#include "plan/refuse.h"
+
 // What no plan of a GPU can run. Shapes have been verified; layouts are not set yet.
 
 static const char *refuse_value(const struct tachy_value *v)
 {
-    int64_t elements = tachy_value_elements(v);
     if (v->dtype == TACHY_F16)
         return "a model of float16 (its float32 form runs as float16 with precision=fp16)";
-    return elements < 1 || elements > INT32_MAX / 2 ? "an empty or very large tensor" : NULL;
-}
-
-static const char *refuse_slope(const struct tachy_value *slope, const struct tachy_value *of)
-{
-    if (!slope || !slope->data)
-        return "a slope that is not constant";
-    int64_t n = tachy_value_elements(slope);
-    bool channels = of->rank == 4 && n == of->shape[1] && slope->rank >= 3 && slope->shape[slope->rank - 3] == n;
-    return n == 1 || channels ? NULL : "a slope that is neither one nor one a channel";
+    return tachy_refuse_size(v);
 }
 
 static const char *refuse_conv(const struct tachy_node *n)
@@ -27,7 +19,7 @@ static const char *refuse_conv(const struct tachy_node *n)
     for (int i = 0; i < 4; i++)
         if (n->attr.conv.pad[i] < 0)
             return "negative padding";
-    return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(cuda_input(n, 5), n->out) : NULL;
+    return n->attr.act.act == TACHY_PLAN_PRELU ? tachy_refuse_slope(cuda_input(n, 5), n->out) : NULL;
 }
 
 // What the pass `deconv` does not take.
@@ -85,7 +77,7 @@ const char *cuda_refuses(const struct tachy_node *n)
     case TACHY_OP_CONV: return refuse_conv(n);
     case TACHY_OP_DECONV: return refuse_deconv(n);
     case TACHY_OP_MATMUL: return refuse_matmul(n);
-    case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_PRELU ? refuse_slope(cuda_input(n, 1), n->out) : NULL;
+    case TACHY_OP_UNARY: return n->attr.act.act == TACHY_PLAN_PRELU ? tachy_refuse_slope(cuda_input(n, 1), n->out) : NULL;
     case TACHY_OP_REDUCE: return refuse_axes(n);
     case TACHY_OP_RESIZE:
         if (n->attr.resize.mode == TACHY_PLAN_CUBIC)
@@ -95,11 +87,7 @@ const char *cuda_refuses(const struct tachy_node *n)
                    : NULL;
     case TACHY_OP_LAYER_NORM:
         return n->in[1]->data && (!cuda_input(n, 2) || n->in[2]->data) ? NULL : "a scale or shift that is not constant";
-    case TACHY_OP_POOL:
-        for (int i = 0; i < 4; i++)
-            if (n->attr.pool.pad[i] >= n->attr.pool.kernel[i % 2])
-                return "windows that see nothing but padding";
-        return NULL;
+    case TACHY_OP_POOL: return tachy_refuse_pool(n);
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_GATHER_ND:

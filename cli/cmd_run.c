@@ -1,0 +1,215 @@
+#include "cli.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tachy/job.h>
+
+// `tachy TASK`, for every task that the library has: a job (tachy/job.h), and what a person or another program watches
+// it with.
+
+struct run {
+    struct cli *c;
+    tachy_job *job;
+    struct tachy_job_info info;
+    struct progress *progress; // one a file
+    int told;                  // status of the first failure that was told already; 0: none
+    bool misused;              // one failed because of an option's value
+};
+
+// ---- Signals ----
+
+static _Atomic(tachy_control *) signalled; // what a signal stops; NULL: nothing is left to
+static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_ENDS = sizeof(ends) / sizeof(ends[0]) };
+static struct sigaction before[N_ENDS];
+
+static void on_signal(int sig)
+{
+    tachy_control *control = signalled;
+    if (!control || tachy_control_stopped(control))
+        terminal_exit(STATUS_INTERRUPTED, "\ntachy: stopped at once; a .part file may be left\n");
+    terminal_unblock();
+    tachy_control_stop(control);
+}
+
+int control_open(tachy_control **out)
+{
+    int err = tachy_control_open(out, tachy_control_params());
+    signalled = *out;
+    for (int i = 0; i < N_ENDS && err == TACHY_OK; i++) {
+        sigaction(ends[i], &(struct sigaction){.sa_handler = on_signal}, &before[i]);
+        if (ends[i] == SIGHUP && before[i].sa_handler == SIG_IGN) // of nohup
+            sigaction(SIGHUP, &before[i], NULL);
+    }
+    return err;
+}
+
+void control_close(tachy_control **c)
+{
+    for (int i = 0; i < N_ENDS && *c; i++)
+        sigaction(ends[i], &before[i], NULL);
+    signalled = NULL;
+    tachy_control_close(c);
+}
+
+// ---- What a file has to say ----
+
+static void on_begin(void *user, const struct tachy_job_file *f)
+{
+    struct run *r = user;
+    struct progress *p = &r->progress[f->index];
+    progress_start(p, r->c, f->input);
+    p->bar = p->bar && !r->info.parallel; // a terminal's line shows one run
+}
+
+static bool on_progress(void *user, const struct tachy_job_file *f, const struct tachy_progress *now)
+{
+    return progress_show(&((struct run *)user)->progress[f->index], now);
+}
+
+static void print_summary(const struct run *r, const struct tachy_job_file *f, const struct tachy_summary *s)
+{
+    char *text = NULL, *all = NULL;
+    bool named = f->output && strcmp(f->output, "-");
+    if (r->c->log.max_level < TACHY_LOG_INFO || r->c->profile) // its tables say more
+        return;
+    if (tachy_summary_text(&text, s) == TACHY_OK &&
+        asprintf(&all, "%s%s%s", named ? f->output : "", named ? "\n" : "", text) >= 0) {
+        message_text(r->info.to_stdout ? stderr : stdout, all);
+        free(all);
+    }
+    tachy_free(text);
+}
+
+static void on_end(void *user, const struct tachy_job_file *f, int err, const struct tachy_summary *s)
+{
+    struct run *r = user;
+    message_log(r->c->log.user); // errors of this thread are the command's
+    progress_end(&r->progress[f->index]);
+    r->misused |= f->misused;
+    if (s->frames > 0)
+        print_summary(r, f, s);
+    if (err == TACHY_OK || err == TACHY_ERR_INTERRUPTED || !r->info.parallel)
+        return;
+    message_note(&r->c->log, "%s failed; the other inputs go on", f->input);
+    int status = message_failed(err);
+    r->told = r->told ? r->told : status;
+}
+
+// ---- The command ----
+
+// As in FFmpeg, with -f a last lone "-" is the output. The other arguments are inputs.
+static int take_arguments(struct cli *c)
+{
+    bool dash = c->n_args && !strcmp(c->args[c->n_args - 1], "-") &&
+                tachy_settings_str(c->settings, "output.format") &&
+                strcmp(tachy_settings_origin(c->settings, "output.file"), "command line");
+    c->n_args -= dash;
+    int err = dash ? tachy_settings_set(c->settings, "output.file", "-", "command line") : TACHY_OK;
+    return err == TACHY_OK ? cli_take_inputs(c) : err;
+}
+
+// A prompt and the shell read standard input; the shell is a process of other runs, too.
+static int check_shell(const struct cli *c)
+{
+    const char *const *inputs;
+    size_t n = tachy_settings_list(c->settings, "input.files", &inputs);
+    bool prompt = c->in_shell || tachy_settings_bool(c->settings, "run.interactive");
+    for (size_t i = 0; i < n && prompt; i++) {
+        if (strcmp(inputs[i], "-"))
+            continue;
+        message_error("commands are read from standard input, so the input cannot come from there; name a file");
+        return TACHY_ERR_INVAL;
+    }
+    return cli_check_sandbox(c);
+}
+
+static int open_job(struct run *r)
+{
+    struct cli *c = r->c;
+    int err = take_arguments(c);
+    if (err == TACHY_OK)
+        err = check_shell(c);
+    if (err == TACHY_OK)
+        err = tachy_job_open(&r->job, tachy_job_params(
+            .task = (c->inner ? c->inner : c->verb)->name, .settings = c->settings,
+            .reads = TACHY_VERB_COMMAND | (c->profile ? TACHY_VERB_PROFILE : 0), .begin = on_begin,
+            .progress = on_progress, .end = on_end, .user = r, .profile = c->profile, .control = c->control,
+            .log = &c->log));
+    r->misused = err == TACHY_ERR_INVAL;
+    if (err < 0)
+        return err;
+    r->info = tachy_job_info(r->job);
+    c->stdout_taken = r->info.to_stdout;
+    r->progress = calloc((size_t)r->info.nb_files, sizeof(*r->progress));
+    return r->progress ? profile_check_files(c, r->info.files[0].input, r->info.files[0].output, r->info.overwrite)
+                       : TACHY_ERR_NOMEM;
+}
+
+static int run_job(void *user) { return tachy_job_run(((struct run *)user)->job); }
+
+// With what a person or another program has a hand on it: a prompt or keys, metrics.
+static int run_watched(struct run *r)
+{
+    struct cli *c = r->c;
+    struct metrics *metrics;
+    int err = metrics_start(&metrics, c);
+    r->misused = err == TACHY_ERR_INVAL;
+    if (err < 0)
+        return err;
+    if (tachy_settings_bool(c->settings, "run.interactive")) {
+        err = console_run(c, run_job, r);
+    } else {
+        keys_start(c);
+        err = run_job(r);
+        keys_stop();
+    }
+    metrics_stop(&metrics);
+    return err;
+}
+
+// Memory that is asked for begins as zeros. libx264 164 decides with some that it never wrote (lists of motion vectors,
+// for mbtree with B pictures, in its AVX2 code), and an encoder that is opened for each part gets what others left
+// there: the same frames would become other bytes.
+static void begin_with_zeros(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_PERTURB, 255);
+#endif
+}
+
+int run_task(struct cli *c)
+{
+    struct run r = {.c = c};
+    tachy_control *own = NULL;
+    int status = STATUS_OK;
+    if (tachy_settings_bool(c->settings, "output.resume"))
+        begin_with_zeros();
+    int err = c->control ? TACHY_OK : control_open(&own); // the shell has one, with handlers of its own
+    c->control = own ? own : c->control;
+    if (err == TACHY_OK)
+        err = open_job(&r);
+    if (err == TACHY_OK)
+        err = run_watched(&r);
+    if (err < 0)
+        status = r.told && err != TACHY_ERR_INTERRUPTED ? r.told : message_failed(err);
+    if (r.misused)
+        status = STATUS_USAGE;
+    tachy_job_close(&r.job);
+    free(r.progress);
+    c->control = own ? NULL : c->control;
+    control_close(&own);
+    return status;
+}
+
+const char run_usage[] = "[options] [-i] FILE... [-o OUTPUT]";
+const char run_details[] =
+    "Several inputs are worked on one after the other, or with --parallel N as many at once through one set of workers; "
+    "there a failing one does not end the others. Nothing is ever replaced without -y.\n\n"
+    "With -f a last lone - is the output (standard output), as in FFmpeg: -f null - throws the frames away, -f framemd5 - "
+    "prints a hash of each.\n\n"
+    "Ctrl-C ends the output cleanly, so that it plays, and says how much is in it; a second Ctrl-C ends at once. With "
+    "--resume the run is kept instead, whatever ended it, and the same command goes on.";

@@ -1,0 +1,31 @@
+#include "engine/engine_options.h"
+
+#include "base/options.h"
+
+const struct tachy_option tachy_model_options[] = {
+    {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
+     .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
+    {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
+     .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of one's own (JSON)"},
+    {"model.dir", "model-dir", 0, TACHY_OPT_STRING, .arg = "DIR", .group = "Model",
+     .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY | TACHY_VERB_ENGINE,
+     .help = "folder of the models; without it $TACHY_MODELS, then the user's data folder"},
+    {"model.provider", "provider", 0, TACHY_OPT_STRING, "auto", .arg = "NAME", .group = "Model",
+     .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE,
+     .help = "what runs the model: tachy (our own plans), cpu (ONNX Runtime's kernels), auto (tachy where it runs "
+             "all of the model, else cpu), null, or a provider of ONNX Runtime's (docs/models.md)"},
+    {"model.strict", "strict", 0, TACHY_OPT_BOOL, "no", .group = "Model", .verbs = TACHY_VERB_REPLAY,
+     .help = "it is an error when the provider does not run all of the model"},
+    {"model.build_effort", "build-effort", 0, TACHY_OPT_INT, "0", .max = 3, .group = "Model",
+     .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE,
+     .help = "what the provider tachy may spend on finding the fastest kernels for a model on this machine, once: "
+             "nothing, 0.5, 3 or 30 seconds at most; what was found serves every later run; engine bench: 2 without "
+             "it"},
+    {"model.provider_options", "provider-option", 0, TACHY_OPT_LIST, .arg = "KEY=VALUE", .group = "Model",
+     .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE, .help = "handed to the provider"},
+    {"model.library", "ort-library", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
+     .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE, .help = "libonnxruntime.so to load; searched without it"},
+    {"model.threads", "engine-threads", 0, TACHY_OPT_INT, "1", .max = TACHY_THREADS_MAX, .group = "Model",
+     .verbs = TACHY_VERB_REPLAY, .help = "threads inside one run of the model; 0: 1"},
+    {0},
+};

@@ -1,0 +1,345 @@
+#include "job/job.h"
+#include "pipeline/run_options.h"
+#include "sink/sink_options.h"
+#include "source/source_options.h"
+#include "task/task.h"
+
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <tachy/gpu.h>
+
+static const char *text_of(const tachy_job *j, const char *path) { return tachy_settings_str(j->set, path); }
+
+static bool is(const char *text, const char *word) { return text && !strcmp(text, word); }
+
+static bool stopped(const tachy_job *j) { return j->p.control && tachy_control_stopped(j->p.control); }
+
+static const int *stop_flag(const tachy_job *j)
+{
+    return j->p.control ? tachy_control_stop_flag(j->p.control) : NULL;
+}
+
+// ---- What is wanted ----
+
+static int wrong(const tachy_job *j, const char *why) { return tachy_fail(j->p.log, TACHY_ERR_INVAL, "%s", why); }
+
+// Whoever sets an option by name must not be left thinking that it has an effect.
+static int refuse_unread(const tachy_job *j)
+{
+    char shown[80];
+    unsigned verbs = TACHY_VERB_RUN | TACHY_VERB_TASK(j->task_index) | j->p.reads;
+    for (const struct tachy_option *o = tachy_settings_options(j->set); o->path; o++)
+        if (tachy_settings_by_name(j->set, o->path) && !(o->verbs & verbs))
+            return tachy_fail(j->p.log, TACHY_ERR_INVAL, "%s does not belong to the task %s; leave it out",
+                              tachy_option_shown(o, shown, sizeof(shown)), j->p.task);
+    return TACHY_OK;
+}
+
+// A file's -n gives way to the command's -y.
+static bool may_overwrite(const tachy_job *j)
+{
+    static const char yes[] = "output.overwrite", no[] = "output.no_overwrite";
+    bool given = tachy_settings_by_name(j->set, yes) && !tachy_settings_by_name(j->set, no);
+    return tachy_settings_bool(j->set, yes) && (!tachy_settings_bool(j->set, no) || given);
+}
+
+// What the task writes: the value of its row `mode`, else its name.
+static const char *mode_of(const tachy_job *j)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "%s.mode", j->p.task);
+    return tachy_option_index(tachy_settings_options(j->set), path) < 0 ? j->ops->info.name : text_of(j, path);
+}
+
+static int check_format(tachy_job *j)
+{
+    bool lines = is(j->mode = mode_of(j), "json");
+    j->format = text_of(j, "output.format");
+    j->json = text_of(j, "run.json");
+    if (lines && !j->format)
+        j->format = "json";
+    if (lines && !is(j->format, "json") && !is(j->format, "null"))
+        return wrong(j, "--mode json writes lines of text; leave -f out, or use -f json or -f null");
+    if (!lines && is(j->format, "json"))
+        return wrong(j, "-f json writes what --mode json finds; add --mode json");
+    return TACHY_OK;
+}
+
+static int check_settings(tachy_job *j)
+{
+    const tachy_settings *s = j->set;
+    bool several = tachy_settings_int(s, "run.parallel") > 1;
+    int err = refuse_unread(j);
+    if (err == TACHY_OK)
+        err = check_format(j);
+    if (err < 0)
+        return err;
+    if (tachy_settings_bool(s, "output.overwrite") && tachy_settings_by_name(s, "output.overwrite") &&
+        tachy_settings_bool(s, "output.no_overwrite") && tachy_settings_by_name(s, "output.no_overwrite"))
+        return wrong(j, "-y and -n contradict each other; give one of them");
+    if (several && tachy_settings_bool(s, "run.calibrate"))
+        return wrong(j, "--calibrate measures one run alone; leave --parallel out");
+    if (several && tachy_settings_bool(s, "output.resume"))
+        return wrong(j, "runs that can be resumed go one after the other; leave --parallel out");
+    if (tachy_settings_is_set(s, "input.duration") && tachy_settings_float(s, "input.duration") <= 0)
+        return wrong(j, "-t 0 reads nothing; give a time above 0, or leave -t out for the whole input");
+    return j->ops->check ? j->ops->check(s, j->p.log) : TACHY_OK;
+}
+
+static int keep_settings(tachy_job *j, const tachy_settings *s)
+{
+    int err = tachy_settings_copy(&j->set, s, j->p.log);
+    if (err == TACHY_OK && tachy_option_is_section(tachy_settings_options(j->set), j->p.task))
+        err = tachy_settings_for(j->set, j->p.task);
+    const char *file = err == TACHY_OK ? text_of(j, "output.file") : NULL;
+    j->file = file ? strdup(file) : NULL;
+    return err < 0 ? err : !file == !j->file ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
+{
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p && p->task && p->settings))
+        return TACHY_ERR_INVAL;
+    tachy_job *j = calloc(1, sizeof(*j));
+    if (!j)
+        return TACHY_ERR_NOMEM;
+    j->p = *p;
+    j->task_index = tachy_task_find(p->task, p->log);
+    j->ops = j->task_index < 0 ? NULL : tachy_tasks[j->task_index];
+    int err = j->ops ? keep_settings(j, p->settings) : TACHY_ERR_NOT_FOUND;
+    if (err == TACHY_OK)
+        err = check_settings(j);
+    if (err == TACHY_OK) {
+        j->info.overwrite = may_overwrite(j);
+        err = job_find_files(j);
+    }
+    if (err == TACHY_OK)
+        err = tachy_gpus_asked(j->set, j->gpus, &j->nb_gpus, p->log);
+    if (err == TACHY_OK)
+        err = job_check_files(j);
+    if (err == TACHY_OK && j->json && !(j->summaries = json_array()))
+        err = TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = job_enter_sandbox(j); // the last thing before any input is opened
+    j->p.task = j->ops ? j->ops->info.name : NULL; // the caller's memory
+    j->p.settings = NULL;
+    if (err < 0)
+        tachy_job_close(&j);
+    *out = j;
+    return err;
+}
+
+struct tachy_job_info tachy_job_info(const tachy_job *j) { return j ? j->info : (struct tachy_job_info){0}; }
+
+int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log)
+{
+    tachy_settings *defaults = NULL;
+    TACHY_CLEAR(out);
+    if (!TACHY_CHECK(log, out && name))
+        return TACHY_ERR_INVAL;
+    int err = settings ? TACHY_OK : tachy_settings_new(&defaults, log);
+    if (err == TACHY_OK)
+        err = tachy_task_make(out, name, settings ? settings : defaults, log);
+    tachy_settings_free(&defaults);
+    return err;
+}
+
+// ---- One file ----
+
+static int open_source(const tachy_job *j, struct job_work *w)
+{
+    struct tachy_source_params p = {
+        .url = strcmp(w->file->input, "-") ? w->file->input : "pipe:0",
+        .gpus = j->gpus,
+        .nb_gpus = j->nb_gpus,
+        .in_order = !job_writes_nothing(j) && !job_writes_text(j),
+        .want_side = !job_writes_nothing(j),
+        .stop = stop_flag(j),
+        .log = j->p.log,
+    };
+    tachy_source_read_settings(&p, j->set);
+    int err = tachy_source_open(&w->source, &p);
+    return err < 0 && stopped(j) ? tachy_fail(j->p.log, TACHY_ERR_INTERRUPTED, "interrupted; no file was left") : err;
+}
+
+static int open_sink(const tachy_job *j, struct job_work *w)
+{
+    struct tachy_sink_params p = {
+        .url = w->output ? w->output : "-",
+        .format = j->format,
+        .overwrite = j->info.overwrite,
+        .gpu = j->nb_gpus ? j->gpus[0] : (int)tachy_settings_int(j->set, "gpu.id"),
+        .log = j->p.log,
+    };
+    tachy_sink_read_settings(&p, j->set);
+    return tachy_sink_open(&w->sink, &p);
+}
+
+// One task serves files one after the other; what its pictures look like may depend on the output's name.
+static int open_task(tachy_job *j, struct job_work *w)
+{
+    const char *ext = job_extension(w->output);
+    if (!j->info.parallel && j->task && !strcasecmp(ext, j->task_extension))
+        return TACHY_OK;
+    tachy_task_close(&j->task);
+    j->task_extension = ext;
+    int err = w->output ? tachy_settings_set(j->set, "output.file", w->output, "derived") : TACHY_OK;
+    return err < 0 ? err : tachy_task_open(j->info.parallel ? &w->task : &j->task, j->p.task, j->set, j->p.log);
+}
+
+// What is asked for and has no effect, or one that surprises.
+static void note_live(const tachy_job *j, const char *input)
+{
+    struct stat st;
+    bool live = tachy_settings_bool(j->set, "performance.live");
+    if (!live && tachy_settings_by_name(j->set, "performance.max_latency_ms"))
+        tachy_msg(j->p.log, TACHY_LOG_INFO, "--max-latency has no effect without --live: every frame is worked on, "
+                  "however long it takes");
+    if (live && !tachy_settings_bool(j->set, "input.realtime") && stat(input, &st) == 0 && S_ISREG(st.st_mode))
+        tachy_msg(j->p.log, TACHY_LOG_INFO, "%s is read as fast as it decodes, and frames that nobody has time for are "
+                  "shed; add -re to read it at its own rate", input);
+}
+
+static bool on_progress(void *user, const struct tachy_progress *now)
+{
+    const struct job_work *w = user;
+    return !w->job->p.progress || w->job->p.progress(w->job->p.user, w->file, now);
+}
+
+// Opens the file's input, output and task, and sets what its run needs.
+static int begin(struct job_work *w, struct tachy_run_params *p)
+{
+    tachy_job *j = w->job;
+    int err = open_source(j, w);
+    if (err == TACHY_OK)
+        err = open_sink(j, w);
+    if (err == TACHY_OK)
+        err = open_task(j, w);
+    w->file->misused = w->source && err == TACHY_ERR_INVAL;
+    if (err < 0)
+        return err;
+    note_live(j, w->file->input);
+    tachy_run_read_settings(p, j->set);
+    p->task = w->task ? w->task : j->task;
+    p->source = w->source;
+    p->sink = w->sink;
+    p->progress = on_progress;
+    p->user = w;
+    p->control = j->p.control;
+    if (j->p.begin)
+        j->p.begin(j->p.user, w->file);
+    return TACHY_OK;
+}
+
+// After a stop: what there is now.
+static void note_interrupted(const struct job_work *w, const struct tachy_summary *s)
+{
+    const struct tachy_log *log = w->job->p.log;
+    const char *path = tachy_sink_path(w->sink);
+    if (s->kept >= 0)
+        tachy_msg(log, TACHY_LOG_ERR, "interrupted; the same command goes on at frame %lld (what there is lies in "
+                  "%s.tachy)", (long long)s->kept, job_without_scheme(w->output));
+    else if (path && s->frames > 0)
+        tachy_msg(log, TACHY_LOG_ERR, "interrupted; %s holds the first %lld frames and is whole", path,
+                  (long long)s->frames);
+    else
+        tachy_msg(log, TACHY_LOG_ERR, "interrupted; no file was left");
+}
+
+static int end(struct job_work *w, int err, const struct tachy_summary *s)
+{
+    tachy_job *j = w->job;
+    bool ran = w->sink && (err == TACHY_OK || s->frames > 0);
+    w->file->misused |= w->sink && err == TACHY_ERR_INVAL && s->frames == 0;
+    if (err == TACHY_ERR_INTERRUPTED && w->sink)
+        note_interrupted(w, s);
+    int kept = ran && j->summaries ? job_keep_summary(j, w->file, s) : TACHY_OK;
+    err = err < 0 ? err : kept;
+    if (j->p.end)
+        j->p.end(j->p.user, w->file, err, s);
+    tachy_sink_close(&w->sink);
+    tachy_source_close(&w->source);
+    tachy_task_close(&w->task);
+    return err;
+}
+
+static int run_file(struct job_work *w)
+{
+    struct tachy_summary s = {0};
+    struct tachy_run_params p = {.log = w->job->p.log, .profile = w->job->p.profile};
+    int err = begin(w, &p);
+    if (err == TACHY_OK)
+        err = tachy_run(&p, &s);
+    return end(w, err, &s);
+}
+
+// ---- All ----
+
+static int run_in_turn(tachy_job *j)
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < j->info.nb_files && err == TACHY_OK && !stopped(j); i++) {
+        if (j->files[i].done)
+            tachy_msg(j->p.log, TACHY_LOG_INFO, "%s is there already and is left alone", j->files[i].output);
+        else
+            err = run_file(&j->work[i]);
+    }
+    return err;
+}
+
+static int begin_parallel(void *user, int i, struct tachy_run_params *p)
+{
+    return begin(&((tachy_job *)user)->work[i], p);
+}
+
+static void end_parallel(void *user, int i, struct tachy_run_params *p, int err, const struct tachy_summary *s)
+{
+    end(&((tachy_job *)user)->work[i], err, s);
+}
+
+static int run_parallel(tachy_job *j)
+{
+    struct tachy_summary all;
+    struct tachy_run_params p = {0};
+    tachy_run_read_settings(&p, j->set);
+    int err = tachy_run_many(
+        tachy_run_many_params(.jobs = j->info.nb_files, .parallel = (int)tachy_settings_int(j->set, "run.parallel"),
+                              .workers = p.workers, .max_bytes = p.max_bytes, .batch = p.batch,
+                              .batch_timeout_us = p.batch_timeout_us, .open = begin_parallel, .close = end_parallel,
+                              .user = j, .stop = stop_flag(j), .log = j->p.log, .profile = j->p.profile),
+        &all);
+    if (all.frames > 0)
+        tachy_msg(j->p.log, TACHY_LOG_INFO, "%d inputs: %lld frames in %.1f s, %.1f frames/s", j->info.nb_files,
+                  (long long)all.frames, all.seconds, all.fps);
+    return err;
+}
+
+int tachy_job_run(tachy_job *j)
+{
+    if (!TACHY_CHECK(j ? j->p.log : NULL, j))
+        return TACHY_ERR_INVAL;
+    int err = j->info.parallel ? run_parallel(j) : run_in_turn(j);
+    if (err == TACHY_OK && stopped(j))
+        err = TACHY_ERR_INTERRUPTED;
+    int written = job_write_summaries(j);
+    return written < 0 ? written : err;
+}
+
+void tachy_job_close(tachy_job **out)
+{
+    tachy_job *j = out ? *out : NULL;
+    if (!j)
+        return;
+    *out = NULL;
+    tachy_task_close(&j->task);
+    json_decref(j->summaries);
+    for (int i = 0; i < j->info.nb_files; i++)
+        free(j->work[i].output);
+    free(j->work);
+    free(j->files);
+    free(j->file);
+    tachy_settings_free(&j->set);
+    free(j);
+}

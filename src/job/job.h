@@ -1,0 +1,58 @@
+#pragma once
+#include "base/base.h"
+#include "base/options.h"
+
+#include <jansson.h>
+#include <tachy/job.h>
+
+// What the files of a job share.
+
+extern const struct tachy_option tachy_job_options[], tachy_job_run_options[]; // end with {0}
+
+struct tachy_task_ops;
+
+// What a file has while it is worked on.
+struct job_work {
+    tachy_job *job;
+    struct tachy_job_file *file;
+    char *output; // owns file->output
+    tachy_source *source;
+    tachy_sink *sink;
+    tachy_task *task; // of its own, where several run at once; NULL: the job's
+};
+
+struct tachy_job {
+    struct tachy_job_params p; // task, settings: NULL once it is open
+    int task_index;
+    const struct tachy_task_ops *ops;
+    tachy_settings *set;      // a copy, in which output.file names the output in work
+    const char *mode;         // how a derived name says what is written
+    const char *format, *json; // output.format, or what the mode wants; run.json; NULL: none
+    char *file;               // output.file as it was given; NULL: it was not
+    struct tachy_job_info info;
+    struct tachy_job_file *files; // info.nb_files
+    struct job_work *work;        // the same number
+    int gpus[TACHY_MAX_GPUS], nb_gpus; // that it is spread over; none: it is the CPU's
+    tachy_task *task;           // of the files that run in turn
+    const char *task_extension; // of the output that the task was opened for
+    json_t *summaries;          // array; NULL: nobody asked
+};
+
+// job_files.c: what is to be read and written, and whether it can be.
+int job_find_files(tachy_job *j);  // wrong settings: TACHY_ERR_INVAL
+int job_check_files(tachy_job *j); // looks at the files
+int job_enter_sandbox(const tachy_job *j);
+bool job_writes_nothing(const tachy_job *j);
+bool job_writes_text(const tachy_job *j); // JSON lines, hashes
+const char *job_extension(const char *name); // without the dot; "": none
+const char *job_without_scheme(const char *name); // "file:" taken off
+
+// job_summary.c: what goes to run.json.
+int job_keep_summary(tachy_job *j, const struct tachy_job_file *f, const struct tachy_summary *s);
+int job_write_summaries(const tachy_job *j);
+
+// output_name.c
+// The name that is derived from an input's. `folder` (may be NULL) ends in '/'. Free it.
+char *job_output_name(const char *input, const char *mode, const char *format, const char *folder);
+// True if the name has FFmpeg's number pattern, "shot_%04d.png"; *at and *len: the pattern.
+bool job_is_numbered(const char *name, size_t *at, size_t *len);

@@ -1,0 +1,256 @@
+#include "job/job.h"
+#include "sink/output.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <tachy/sandbox.h>
+#include <unistd.h>
+
+static bool is(const char *text, const char *word) { return text && !strcmp(text, word); }
+
+static const char *text_of(const tachy_job *j, const char *path) { return tachy_settings_str(j->set, path); }
+
+const char *job_extension(const char *name)
+{
+    const char *dot = name ? strrchr(name, '.') : NULL;
+    return dot && !strchr(dot, '/') ? dot + 1 : "";
+}
+
+const char *job_without_scheme(const char *name) { return strncmp(name, "file:", 5) ? name : name + 5; }
+
+bool job_writes_nothing(const tachy_job *j) { return is(j->format, "null"); }
+
+bool job_writes_text(const tachy_job *j)
+{
+    return is(j->format, "json") || is(j->format, "framemd5") || is(j->format, "framehash");
+}
+
+static bool is_folder(const char *name)
+{
+    struct stat st;
+    size_t n = name ? strlen(name) : 0;
+    return n && (name[n - 1] == '/' || (stat(name, &st) == 0 && S_ISDIR(st.st_mode)));
+}
+
+static int find_inputs(tachy_job *j)
+{
+    const char *const *inputs;
+    size_t n = tachy_settings_list(j->set, "input.files", &inputs);
+    if (!n)
+        return tachy_fail(j->p.log, TACHY_ERR_INVAL, "no input is given: tachy %s FILE", j->p.task);
+    j->files = calloc(n, sizeof(*j->files));
+    j->work = calloc(n, sizeof(*j->work));
+    if (!j->files || !j->work)
+        return TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        j->files[i] = (struct tachy_job_file){.index = (int)i, .input = inputs[i]};
+        j->work[i] = (struct job_work){.job = j, .file = &j->files[i]};
+    }
+    j->info.files = j->files;
+    j->info.nb_files = (int)n;
+    j->info.parallel = n > 1 && tachy_settings_int(j->set, "run.parallel") > 1;
+    return TACHY_OK;
+}
+
+// `folder`: ends in '/'; NULL: the input's.
+static int derive_output(tachy_job *j, struct job_work *w, const char *folder)
+{
+    if (is(w->file->input, "-"))
+        return tachy_fail(j->p.log, TACHY_ERR_INVAL,
+                          "standard input has no name to derive the output's from; give one with -o FILE");
+    w->output = job_output_name(w->file->input, j->mode, j->format, folder);
+    return w->output ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static int find_outputs(tachy_job *j)
+{
+    const char *file = j->file;
+    bool folder = is_folder(file), nothing = job_writes_nothing(j) && (!file || is(file, "-"));
+    char with_slash[PATH_MAX];
+    if (file && !folder && !nothing && j->info.nb_files > 1)
+        return tachy_fail(j->p.log, TACHY_ERR_INVAL,
+                          "-o %s names one output for %d inputs; name a folder (-o DIR/), or leave -o out", file,
+                          j->info.nb_files);
+    if (folder)
+        snprintf(with_slash, sizeof(with_slash), "%s%s", file, file[strlen(file) - 1] == '/' ? "" : "/");
+    int err = TACHY_OK;
+    for (int i = 0; i < j->info.nb_files && err == TACHY_OK && !nothing; i++) {
+        struct job_work *w = &j->work[i];
+        if (!file || folder)
+            err = derive_output(j, w, folder ? with_slash : NULL);
+        else
+            err = (w->output = strdup(file)) ? TACHY_OK : TACHY_ERR_NOMEM;
+        w->file->output = w->output;
+    }
+    return err;
+}
+
+// What goes to standard output must be one thing, and fit a terminal.
+static int check_stdout(tachy_job *j)
+{
+    bool output = is(j->files[0].output, "-");
+    const char *wrong = NULL;
+    j->info.to_stdout = output || is(j->json, "-");
+    if (output && is(j->json, "-"))
+        wrong = "the summary (--json) and the output (-) would both go to standard output; write --json=FILE";
+    else if (output && !j->format)
+        wrong = "the output - has no name to tell its format; give it with -f";
+    else if (output && isatty(STDOUT_FILENO) && !job_writes_text(j))
+        wrong = "standard output is a terminal, which cannot show a video; send it to a program or a file";
+    return wrong ? tachy_fail(j->p.log, TACHY_ERR_INVAL, "%s", wrong) : TACHY_OK;
+}
+
+int job_find_files(tachy_job *j)
+{
+    int err = find_inputs(j);
+    if (err == TACHY_OK)
+        err = find_outputs(j);
+    return err == TACHY_OK ? check_stdout(j) : err;
+}
+
+// True if both name one file, or would once it is there.
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    a = job_without_scheme(a);
+    b = job_without_scheme(b);
+    return !strcmp(a, b) || (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
+}
+
+// The first name of an output that exists already; a pattern stands for its first numbers.
+static bool output_exists(const char *name, char *found, size_t size)
+{
+    size_t at, len;
+    name = job_without_scheme(name);
+    snprintf(found, size, "%s", name);
+    if (!job_is_numbered(name, &at, &len))
+        return access(name, F_OK) == 0;
+    int digits = atoi(name + at + 1);
+    for (int i = 0; i <= 1; i++) {
+        snprintf(found, size, "%.*s%0*d%s", (int)at, name, digits > 0 && digits < 32 ? digits : 1, i,
+                 name + at + len);
+        if (access(found, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool resumes(const tachy_job *j) { return tachy_settings_bool(j->set, "output.resume"); }
+
+// Of several files, those that an earlier job with --resume came to the end of are not done again.
+static bool is_done(const tachy_job *j, const struct tachy_job_file *f)
+{
+    char found[PATH_MAX];
+    return resumes(j) && j->info.nb_files > 1 && f->output && !j->info.overwrite &&
+           output_exists(f->output, found, sizeof(found)) && !tachy_sink_has_job(f->output);
+}
+
+static int check_output(const tachy_job *j, const struct tachy_job_file *f)
+{
+    char found[PATH_MAX];
+    struct stat st;
+    if (!f->output || is(f->output, "-"))
+        return TACHY_OK;
+    for (int i = 0; i < j->info.nb_files; i++)
+        if (same_file(j->files[i].input, f->output))
+            return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
+                              "%s is %s and would be the output as well; give another -o FILE", f->output,
+                              j->info.nb_files > 1 ? "an input" : "the input");
+    bool plain = stat(job_without_scheme(f->output), &st) != 0 || S_ISREG(st.st_mode); // no device
+    bool begun = resumes(j) && tachy_sink_has_job(f->output); // the run that goes on sees for itself
+    if (plain && !begun && !j->info.overwrite && output_exists(f->output, found, sizeof(found)))
+        return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
+                          "%s exists already; pass -y to replace it, or give another -o FILE", found);
+    for (const struct tachy_job_file *k = j->files; k < f; k++)
+        if (k->output && same_file(k->output, f->output))
+            return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
+                              "%s and %s would both be written to %s; run them one by one with -o", k->input, f->input,
+                              f->output);
+    return TACHY_OK;
+}
+
+// The summary's file must be no input or output and, as any other, is not replaced without -y.
+static int check_json(const tachy_job *j)
+{
+    struct stat st;
+    if (!j->json || is(j->json, "-"))
+        return TACHY_OK;
+    for (int i = 0; i < j->info.nb_files; i++) {
+        const struct tachy_job_file *f = &j->files[i];
+        bool output = f->output && same_file(f->output, j->json);
+        if (output || same_file(f->input, j->json))
+            return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
+                              "--json=%s is an %s of this run; give the summary another name", j->json,
+                              output ? "output" : "input");
+    }
+    if (stat(j->json, &st) == 0 && S_ISREG(st.st_mode) && !j->info.overwrite)
+        return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
+                          "--json=%s exists already; pass -y to replace it, or give another name", j->json);
+    return tachy_output_check(j->json, j->info.overwrite, j->p.log);
+}
+
+// True for a plain file name that is not there; addresses and number patterns are the source's.
+static bool is_missing(const char *input)
+{
+    return strcmp(input, "-") && !strpbrk(input, ":%") && access(input, F_OK) != 0;
+}
+
+// Of several inputs none is found missing after hours. The last may be meant as the output, as other programs have it:
+// `tachy segment in.mp4 out.mp4`.
+static int check_inputs(const tachy_job *j)
+{
+    int n = j->info.nb_files;
+    for (int i = 0; i < n && n > 1; i++) {
+        const char *input = j->files[i].input;
+        if (is_missing(input) && i + 1 == n && !j->file)
+            return tachy_fail(j->p.log, TACHY_ERR_NOT_FOUND,
+                              "%s: there is no such file; every argument is an input, the output is named with -o %s",
+                              input, input);
+        if (is_missing(input))
+            return tachy_fail(j->p.log, TACHY_ERR_NOT_FOUND, "%s: there is no such file", input);
+    }
+    return TACHY_OK;
+}
+
+int job_check_files(tachy_job *j)
+{
+    int err = TACHY_OK;
+    if (is_folder(j->file) && mkdir(j->file, 0777) < 0 && errno != EEXIST)
+        return tachy_fail(j->p.log, TACHY_ERR_IO, "%s: the folder cannot be made: %s", j->file, strerror(errno));
+    for (int i = 0; i < j->info.nb_files; i++)
+        j->files[i].done = is_done(j, &j->files[i]);
+    for (int i = 0; i < j->info.nb_files && err == TACHY_OK; i++)
+        err = j->files[i].done ? TACHY_OK : check_output(j, &j->files[i]);
+    if (err == TACHY_OK)
+        err = check_json(j);
+    return err == TACHY_OK ? check_inputs(j) : err;
+}
+
+int job_enter_sandbox(const tachy_job *j)
+{
+    if (!tachy_settings_bool(j->set, "run.sandbox"))
+        return TACHY_OK;
+    if (j->p.profile)
+        return tachy_fail(j->p.log, TACHY_ERR_INVAL,
+                          "--sandbox is not for a profile, which measures what lies outside; leave one of them out");
+    size_t inputs = (size_t)j->info.nb_files, n = 0;
+    const char **names = calloc(2 * inputs + 2, sizeof(*names)), **outputs = names + inputs;
+    const char *others[] = {j->json, text_of(j, "debug.save_stage")};
+    if (!names)
+        return TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < inputs; i++) {
+        names[i] = j->files[i].input;
+        if (j->files[i].output)
+            outputs[n++] = j->files[i].output;
+    }
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(others); i++)
+        if (others[i])
+            outputs[n++] = others[i];
+    int err = tachy_sandbox(tachy_sandbox_params(.inputs = names, .nb_inputs = inputs, .outputs = outputs,
+                                                 .nb_outputs = n, .settings = j->set, .log = j->p.log));
+    free(names);
+    return err;
+}

@@ -1,0 +1,38 @@
+#include "base/options.h"
+#include "job/job.h"
+
+const struct tachy_option tachy_job_options[] = {
+    {"input.files", "input", 'i', TACHY_OPT_LIST, .arg = "FILE", .group = "Input",
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
+     .help = "video, picture, numbered pictures (shot_%04d.png), address, or - for standard input; arguments "
+             "without an option are inputs as well"},
+    {"output.file", "output", 'o', TACHY_OPT_STRING, .arg = "FILE", .group = "Output",
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL,
+     .help = "where to write; a folder ending in / takes derived names, - is standard output; without it in.mp4 "
+             "becomes in.cutout.mp4, after the mode"},
+    {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
+    {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_PROFILE,
+     .help = "replace an output file that exists already"},
+    {"output.no_overwrite", NULL, 'n', TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .help = "never replace a file, whatever a configuration file says"},
+    {0},
+};
+
+const struct tachy_option tachy_job_run_options[] = {
+    {"run.profile", "profile", 0, TACHY_OPT_ENUM, .values = "fast|balanced|quality", .arg = "PRESET", .group = "Run",
+     .verbs = TACHY_VERB_RUN,
+     .help = "settings that go together, from configs/PRESET.yaml; a file given with -c and the command line win "
+             "over them"},
+    {"run.calibrate", "calibrate", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_RUN,
+     .help = "measure each step alone as well, for the light ratio"},
+    {"run.parallel", "parallel", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Run", .verbs = TACHY_VERB_RUN,
+     .help = "inputs worked on at once, through one set of workers"},
+    {"run.json", "json", 0, TACHY_OPT_STRING, .arg = "FILE", .bare = "-", .group = "Run",
+     .verbs = TACHY_VERB_ALL | TACHY_VERB_RUN, .help = "write the result as JSON to standard output or to FILE"},
+    {"run.sandbox", "sandbox", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
+     .help = "confine the process before it reads anything: it can open the input, the output's folder, the model "
+             "and the engine store, and nothing else; for local input on the CPU"},
+    {0},
+};

@@ -1,0 +1,136 @@
+#include "job/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+// Whether `ext` is one of "mp4|mov", in any case.
+static bool one_of(const char *ext, const char *words)
+{
+    size_t n = strlen(ext);
+    for (const char *w = words; *w; w += strcspn(w, "|"), w += *w == '|')
+        if (strcspn(w, "|") == n && !strncasecmp(w, ext, n))
+            return true;
+    return false;
+}
+
+// Pictures that are written as well as read; others become PNG.
+#define PICTURES_OUT "png|jpg|jpeg|bmp|tif|tiff|webp|ppm"
+#define PICTURES_IN PICTURES_OUT "|pgm|pbm|pnm|heic|heif|avif|jxl|jp2|exr|dpx|tga|qoi|psd"
+// Containers that are written as well as read; others become Matroska, which holds every
+// kind of sound and subtitle.
+#define VIDEOS_OUT "mp4|m4v|mov|mkv|webm|ts|avi|mpg|nut"
+
+bool job_is_numbered(const char *name, size_t *at, size_t *len)
+{
+    for (const char *p = strchr(name, '%'); p; p = strchr(p + 1, '%')) {
+        size_t n = 1 + strspn(p + 1, "0123456789");
+        if (p[n] == 'd') {
+            *at = (size_t)(p - name);
+            *len = n + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_picture(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && one_of(dot + 1, PICTURES_IN);
+}
+
+// The extension of a muxer's usual files.
+static const char *format_extension(const char *format)
+{
+    static const char *const pairs[][2] = {
+        {"matroska", "mkv"}, {"mpegts", "ts"}, {"json", "jsonl"}, {"image2", "png"},
+        {"framemd5", "framemd5"},
+    };
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+        if (!strcmp(format, pairs[i][0]))
+            return pairs[i][1];
+    return format;
+}
+
+static const char *pick_extension(const char *ext, bool picture, const char *mode, const char *format)
+{
+    if (format)
+        return format_extension(format);
+    if (!strcmp(mode, "json"))
+        return "jsonl";
+    if (picture)
+        return strcmp(mode, "alpha") && one_of(ext, PICTURES_OUT) ? ext : "png";
+    if (!strcmp(mode, "alpha"))
+        return "mov";
+    return one_of(ext, VIDEOS_OUT) ? ext : "mkv";
+}
+
+// Name of the input without what belongs to an address, as an allocated text.
+static char *local_name(const char *input)
+{
+    if (!strncmp(input, "null:", 5))
+        return strdup("null");
+    if (!strncmp(input, "file:", 5))
+        return strdup(input + 5);
+    if (!strstr(input, "://"))
+        return strdup(input);
+    size_t n = strcspn(input, "?#");
+    const char *start = input + n;
+    while (start > input && start[-1] != '/')
+        start--;
+    return start < input + n ? strndup(start, (size_t)(input + n - start)) : strdup("stream");
+}
+
+// A single file cannot carry a number pattern: "shot_%04d" becomes "shot". In place: the
+// text gets no longer, because the shortest pattern is replaced by less.
+static void drop_pattern(char *stem)
+{
+    size_t at, len;
+    if (!job_is_numbered(stem, &at, &len))
+        return;
+    memmove(stem + at, stem + at + len, strlen(stem + at + len) + 1);
+    size_t n = strlen(stem);
+    while (n && strchr("_-. ", stem[n - 1]))
+        stem[--n] = '\0';
+    if (!n || stem[n - 1] == '/')
+        snprintf(stem + n, 2, "x"); // nothing but the pattern: "%04d.png"
+}
+
+// Folder, name without extension, mode, extension.
+static char *join(const char *folder, const char *stem, const char *mode, const char *ext)
+{
+    const char *slash = strrchr(stem, '/');
+    if (folder && slash)
+        stem = slash + 1;
+    bool plain = !strcmp(mode, "json"); // in.jsonl says it
+    size_t size = (folder ? strlen(folder) : 0) + strlen(stem) + strlen(mode) + strlen(ext) + 3;
+    char *out = malloc(size);
+    if (out)
+        snprintf(out, size, "%s%s%s%s.%s", folder ? folder : "", stem, plain ? "" : ".",
+                 plain ? "" : mode, ext);
+    return out;
+}
+
+char *job_output_name(const char *input, const char *mode, const char *format, const char *folder)
+{
+    char *stem = local_name(input);
+    if (!stem)
+        return NULL;
+    const char *slash = strrchr(stem, '/');
+    char *dot = strrchr(slash ? slash + 1 : stem, '.');
+    if (dot == stem || (dot && dot == slash + 1)) // a hidden file's name has no extension
+        dot = NULL;
+    bool picture = is_picture(stem);
+    const char *in_ext = dot ? dot + 1 : "";
+    const char *ext = pick_extension(in_ext, picture, mode, format);
+    char kept[16];
+    snprintf(kept, sizeof(kept), "%s", ext); // `ext` may lie in `stem`
+    if (dot)
+        *dot = '\0';
+    if (!one_of(kept, PICTURES_OUT))
+        drop_pattern(stem);
+    char *out = join(folder, stem, mode, kept);
+    free(stem);
+    return out;
+}

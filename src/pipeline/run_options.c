@@ -1,0 +1,78 @@
+#include "pipeline/run_options.h"
+
+#include "base/options.h"
+
+const struct tachy_option tachy_run_options[] = {
+    {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
+     .verbs = TACHY_VERB_RUN,
+     .help = "pictures in one run of the model, of all inputs together; more than 1 where the model takes them",
+     .keys = TACHY_KEYS(TACHY_KEY("batching.dynamic.max_batch_size"),
+     TACHY_KEY("pipeline.stages.inference.batch_size"))},
+    {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model", .verbs = TACHY_VERB_RUN,
+     .help = "frames in work side by side; 0: one a core, or two where a GPU runs model and all",
+     .keys = TACHY_KEYS(TACHY_KEY("processing.num_threads"))},
+    {"processing.max_memory", "max-memory", 0, TACHY_OPT_INT, "0", .max = 1 << 30, .arg = "MIB", .group = "Model",
+     .verbs = TACHY_VERB_RUN,
+     .help = "bound of what is in flight in MiB: pictures and results; 0: 160 MiB or what the workers need"},
+    {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
+     .verbs = TACHY_VERB_RUN, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
+    {"performance.live", "live", 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
+     .help = "never hold back the source: the newest frame wins, and frames that nobody has time for are shed and "
+             "counted; without it every frame is worked on"},
+    {"performance.max_latency_ms", "max-latency", 0, TACHY_OPT_FLOAT, "0", .max = 60000, .arg = "MS",
+     .group = "Performance", .verbs = TACHY_VERB_RUN,
+     .help = "with --live: deadline of a frame from its arrival to its result in ms; frames that miss it are shed; "
+             "0: none"},
+    {"performance.adapt", "adapt", 0, TACHY_OPT_BOOL, "yes", .group = "Performance", .verbs = TACHY_VERB_RUN,
+     .help = "with --max-latency: do less for a frame, step by step, while frames miss the deadline"},
+    {"performance.frame_skip_enabled", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
+     .help = "a frame like the last one that the model has seen takes over its result"},
+    {"performance.frame_skip_threshold", "frame-skip", 0, TACHY_OPT_FLOAT, "0.02", .max = 1, .bare = "0.02",
+     .arg = "THRESHOLD", .group = "Performance", .verbs = TACHY_VERB_RUN,
+     .help = "how different two frames may be for that (largest difference of luma means over a grid); 0: not at "
+             "all. On the command line it turns frame skipping on"},
+    {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, "0", .max = 1000, .group = "Performance",
+     .verbs = TACHY_VERB_RUN,
+     .help = "with --live: frames a second that are worked on; what comes beyond is shed when it comes; 0: all"},
+    {"performance.clear_cache_interval", NULL, 0, TACHY_OPT_INT, .max = 1e9, .group = "Performance",
+     .verbs = TACHY_VERB_RUN,
+     .help = "frames after which memory that is kept for the next ones is given back; 0: never"},
+    {0},
+};
+
+const struct tachy_option tachy_save_options[] = {
+    {"debug.save_stage", "save-stage", 0, TACHY_OPT_STRING, .arg = "DIR [N]", .group = "Run", .verbs = TACHY_VERB_RUN,
+     .then = "debug.save_frames",
+     .help = "keep what preprocess, model and postprocess read and write in the first N frames, as .npy files, for "
+             "tachy replay"},
+    {"debug.save_frames", NULL, 0, TACHY_OPT_INT, "8", .min = 1, .max = 100000, .group = "Run",
+     .verbs = TACHY_VERB_RUN, .help = "the N of --save-stage"},
+    {0},
+};
+
+static struct tachy_live_params live_settings(const tachy_settings *s)
+{
+    // --frame-skip=THRESHOLD says both that and from where; in a file these are two keys.
+    static const char enabled[] = "performance.frame_skip_enabled", threshold[] = "performance.frame_skip_threshold";
+    bool asked = tachy_settings_by_name(s, threshold) && !tachy_settings_by_name(s, enabled);
+    return (struct tachy_live_params){
+        .mode = tachy_settings_bool(s, "performance.live") ? TACHY_RUN_LIVE : TACHY_RUN_ALL,
+        .max_latency_ms = tachy_settings_float(s, "performance.max_latency_ms"),
+        .frame_skip = tachy_settings_bool(s, enabled) || asked,
+        .frame_skip_threshold = tachy_settings_float(s, threshold),
+        .realtime = tachy_settings_bool(s, "input.realtime"),
+        .target_fps = tachy_settings_float(s, "performance.target_fps"),
+        .no_degrade = !tachy_settings_bool(s, "performance.adapt"),
+    };
+}
+
+void tachy_run_read_settings(struct tachy_run_params *p, const tachy_settings *s)
+{
+    p->workers = (int)tachy_settings_int(s, "model.num_workers");
+    p->max_bytes = tachy_settings_int(s, "processing.max_memory") << 20;
+    p->batch = (int)tachy_settings_int(s, "model.batch_size");
+    p->batch_timeout_us = (int64_t)(1000 * tachy_settings_float(s, "batching.dynamic.timeout_ms"));
+    p->trim_every = tachy_settings_int(s, "performance.clear_cache_interval");
+    p->calibrate = tachy_settings_bool(s, "run.calibrate");
+    p->live = live_settings(s);
+}

@@ -1,0 +1,57 @@
+#include "sink/sink_options.h"
+
+#include "base/options.h"
+
+#include <string.h>
+
+const struct tachy_option tachy_sink_options[] = {
+    {"output.resume", "resume", 0, TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .help = "write in parts that are kept in OUTPUT.tachy/ until the output is whole; where a run was ended, the "
+             "same command goes on"},
+    {"output.codec", "c:v", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .aliases = "vcodec|codec:v", .one_dash = true,
+     .help = "FFmpeg's video encoder; by container without it: H.264, above 4096 wide HEVC"},
+    {"output.encoder", "encoder", 0, TACHY_OPT_ENUM, "auto", .values = "auto|cpu|nvenc", .group = "Output",
+     .verbs = TACHY_VERB_RUN,
+     .help = "what makes H.264 and HEVC without -c:v; auto: NVENC with --device cuda where the GPU has it, else "
+             "x264 and x265 on the CPU"},
+    {"output.crf", "crf", 0, TACHY_OPT_FLOAT, .max = 63, .group = "Output", .verbs = TACHY_VERB_RUN, .one_dash = true,
+     .help = "constant quality on the encoder's scale, lower is better; 18 for x264 and x265 without it"},
+    {"output.preset", "preset", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .one_dash = true, .help = "speed preset of the encoder"},
+    {"output.pix_fmt", "pix_fmt", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .aliases = "pix-fmt", .one_dash = true,
+     .help = "FFmpeg's pixel format; that of the frames, or the nearest the encoder takes, without it"},
+    {"output.no_audio", "an", 0, TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .aliases = "no-audio", .one_dash = true, .help = "leave the audio out"},
+    {"output.no_subtitles", "sn", 0, TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .aliases = "no-subtitles", .one_dash = true, .help = "leave the subtitles out"},
+    {"output.threads", "encode-threads", 0, TACHY_OPT_INT, "0", .max = TACHY_THREADS_MAX, .group = "Output",
+     .verbs = TACHY_VERB_RUN, .help = "encoder threads; 0: the encoder's choice"},
+    {"processing.chunk_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1e9, .group = "Output",
+     .verbs = TACHY_VERB_RUN,
+     .help = "frames in each of the parts that a run with --resume is written in; those of ten seconds without it"},
+    {0},
+};
+
+static enum tachy_encode encode_by(const char *name)
+{
+    return !strcmp(name, "nvenc") ? TACHY_ENCODE_NVENC : !strcmp(name, "cpu") ? TACHY_ENCODE_CPU : TACHY_ENCODE_AUTO;
+}
+
+void tachy_sink_read_settings(struct tachy_sink_params *p, const tachy_settings *s)
+{
+    p->codec = tachy_settings_str(s, "output.codec");
+    p->encode = encode_by(tachy_settings_str(s, "output.encoder"));
+    p->on_gpu = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda");
+    p->preset = tachy_settings_str(s, "output.preset");
+    // What a preset (--profile) says, nobody asked for by name.
+    p->preset_optional = !strncmp(tachy_settings_origin(s, "output.preset"), "preset ", 7);
+    p->crf = tachy_settings_str(s, "output.crf");
+    p->pix_fmt = tachy_settings_str(s, "output.pix_fmt");
+    p->no_audio = tachy_settings_bool(s, "output.no_audio");
+    p->no_subtitles = tachy_settings_bool(s, "output.no_subtitles");
+    p->threads = (int)tachy_settings_int(s, "output.threads");
+    p->resume = tachy_settings_bool(s, "output.resume");
+    p->part_frames = tachy_settings_int(s, "processing.chunk_size");
+}

@@ -1,0 +1,70 @@
+#include "source/source_options.h"
+
+#include "base/options.h"
+
+#include <string.h>
+
+const struct tachy_option tachy_source_options[] = {
+    {"input.start", "ss", 0, TACHY_OPT_TIME, .max = 1e9, .group = "Input", .verbs = TACHY_VERB_RUN,
+     .aliases = "start", .one_dash = true, .help = "start here, exact to the frame"},
+    {"input.duration", "duration", 't', TACHY_OPT_TIME, .max = 1e9, .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "read this much of the input"},
+    {"input.rate", "rate", 'r', TACHY_OPT_RATE, .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "constant frame rate: frames are dropped or repeated to it; pictures are read at it"},
+    {"input.max_frames", "max-frames", 0, TACHY_OPT_INT, "0", .max = 1e15, .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "stop after this many frames; 0: all"},
+    {"input.every_nth", "every-nth", 0, TACHY_OPT_INT, "1", .min = 1, .max = 1e9, .group = "Input",
+     .verbs = TACHY_VERB_RUN, .help = "take the frames 0, N, 2N, ... only"},
+    {"input.realtime", "re", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = TACHY_VERB_RUN,
+     .aliases = "realtime", .one_dash = true, .help = "read the input at its own rate, as a camera would deliver it"},
+    {"input.timeout", "timeout", 0, TACHY_OPT_FLOAT, .max = 1e6, .arg = "SECONDS", .group = "Input",
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
+     .help = "give an input up that sends nothing for so long; 0: wait for ever; without it 10 for addresses, 0 for "
+             "files and pipes"},
+    {"input.stereo", "stereo", 0, TACHY_OPT_ENUM, "auto", .values = "auto|mono|sbs|tb", .group = "Input",
+     .verbs = TACHY_VERB_RUN,
+     .help = "how two eyes lie in a picture: side by side, top and bottom; auto: from side data, file name or "
+             "aspect"},
+    {"pipeline.stages.decode.device", "decode", 0, TACHY_OPT_ENUM, "auto", .values = "auto|cpu|nvdec",
+     .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "what decodes the input; auto: the GPU's decoder for frames that stay on the GPU, else the CPU; nvdec: "
+             "the GPU's, or it is an error"},
+    {"pipeline.stages.decode.threads", "decode-threads", 0, TACHY_OPT_INT, "0", .max = TACHY_THREADS_MAX,
+     .group = "Input", .verbs = TACHY_VERB_RUN, .help = "decoder threads; 0: by picture size and cores"},
+    {"pipeline.stages.decode.decoders", "decoders", 0, TACHY_OPT_INT, "0", .max = TACHY_THREADS_MAX, .group = "Input",
+     .verbs = TACHY_VERB_RUN,
+     .help = "decoders of one file side by side; 0: one a core where results are small (mask, json), on a GPU one "
+             "for 250 frames, else 1"},
+    {0},
+};
+
+static enum tachy_decode decode_by(const char *name)
+{
+    return !strcmp(name, "nvdec") ? TACHY_DECODE_NVDEC : !strcmp(name, "cpu") ? TACHY_DECODE_CPU : TACHY_DECODE_AUTO;
+}
+
+static enum tachy_stereo stereo_by(const char *name)
+{
+    static const char *const names[] = {"auto", "mono", "sbs", "tb"};
+    int i = TACHY_STEREO_TB;
+    while (i > TACHY_STEREO_AUTO && strcmp(name, names[i]))
+        i--;
+    return (enum tachy_stereo)i;
+}
+
+void tachy_source_read_settings(struct tachy_source_params *p, const tachy_settings *s)
+{
+    p->start = tachy_settings_float(s, "input.start");
+    p->duration = tachy_settings_float(s, "input.duration");
+    p->max_frames = tachy_settings_int(s, "input.max_frames");
+    p->every_nth = (int)tachy_settings_int(s, "input.every_nth");
+    p->rate = tachy_settings_rate(s, "input.rate");
+    p->stereo = stereo_by(tachy_settings_str(s, "input.stereo"));
+    p->threads = (int)tachy_settings_int(s, "pipeline.stages.decode.threads");
+    p->decoders = (int)tachy_settings_int(s, "pipeline.stages.decode.decoders");
+    p->decode = decode_by(tachy_settings_str(s, "pipeline.stages.decode.device"));
+    p->on_gpu = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda");
+    p->timeout = tachy_settings_float(s, "input.timeout");
+    if (!p->timeout && tachy_settings_is_set(s, "input.timeout"))
+        p->timeout = -1; // 0 was asked for: no limit
+}

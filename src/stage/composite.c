@@ -1,0 +1,183 @@
+#include "stage/composite.h"
+
+#include <stdlib.h>
+#include <strings.h>
+#include <unistd.h>
+
+// The picture that is written.
+
+// ---- Settings ----
+
+static enum tachy_mode mode_by_name(const char *name)
+{
+    static const char *const names[] = {"mask",    "cutout", "blur", "replace",
+                                        "overlay", "alpha",  "json", "side-by-side"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++)
+        if (!strcmp(names[i], name))
+            return (enum tachy_mode)i;
+    return TACHY_MODE_CUTOUT; // the option table admits no other name
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = s ? strlen(s) : 0, m = strlen(end);
+    return n >= m && !strcasecmp(s + n - m, end);
+}
+
+// The container decides what an alpha plane may look like: ProRes 4444, VP9, else RGBA.
+static enum tachy_pix alpha_format(const tachy_settings *set)
+{
+    const char *file = tachy_settings_str(set, "output.file");
+    const char *format = tachy_settings_str(set, "output.format");
+    if (ends_with(file, ".webm") || (format && !strcmp(format, "webm")))
+        return TACHY_PIX_YUVA420P;
+    if (ends_with(file, ".mov") || (format && !strcmp(format, "mov")) || (!file && !format))
+        return TACHY_PIX_YUVA444P10;
+    return TACHY_PIX_RGBA;
+}
+
+// In mode replace the background is a file; in the others it is a colour.
+static int read_background(const tachy_settings *set, struct tachy_composite_params *p, const char **file)
+{
+    const char *text = tachy_settings_str(set, "segment.background");
+    if (p->mode != TACHY_MODE_REPLACE) {
+        bool tint = p->mode == TACHY_MODE_OVERLAY;
+        p->color = tachy_settings_color(set, tint ? "segment.tint" : "segment.background");
+        bool shown = p->mode == TACHY_MODE_CUTOUT || p->mode == TACHY_MODE_SIDE_BY_SIDE;
+        if (shown && !p->color) // what is no colour reads as 0
+            return tachy_fail(p->log, TACHY_ERR_INVAL,
+                              "segment.background: \"%.80s\" is not a colour (a CSS name, #RRGGBB)",
+                              text ? text : "");
+        return TACHY_OK;
+    }
+    bool given = text && tachy_settings_is_set(set, "segment.background");
+    if (!given)
+        return tachy_fail(p->log, TACHY_ERR_INVAL,
+                          "--mode replace needs a picture or a video: --background FILE");
+    // A colour and no file of that name: as in mode cutout.
+    p->color = tachy_settings_color(set, "segment.background");
+    if (p->color && access(text, F_OK) != 0)
+        p->mode = TACHY_MODE_CUTOUT;
+    else
+        *file = text;
+    return TACHY_OK;
+}
+
+int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *log, struct tachy_composite_params *p,
+                             const char **background)
+{
+    *background = NULL;
+    *p = (struct tachy_composite_params){
+        .mode = mode_by_name(tachy_settings_str(set, "segment.mode")),
+        .threshold = (float)tachy_settings_float(set, "segment.threshold"),
+        .feather = (float)tachy_settings_float(set, "segment.feather"),
+        .blur = (float)tachy_settings_float(set, "segment.blur"),
+        .alpha_format = alpha_format(set),
+        .log = log,
+    };
+    return read_background(set, p, background);
+}
+
+// ---- What composite and lines have in common ----
+
+int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set, bool lines)
+{
+    struct tachy_composite_stage *c = tachy_stage_priv(st);
+    const char *background;
+    int err = tachy_composite_settings(set, st->task->log, &c->params, &background);
+    if (err < 0)
+        return err;
+    enum tachy_mode m = c->params.mode;
+    if ((m == TACHY_MODE_JSON) != lines)
+        return TACHY_STAGE_LEFT_OUT;
+    c->st = st;
+    c->masks = tachy_masks_of(st);
+    c->refine = tachy_stage_before(st, "refine");
+    c->background = tachy_stage_before(st, "background");
+    c->refines = tachy_settings_bool(set, "segment.refine");
+    // The guided filter applies its coefficients to the picture's luma.
+    if (c->refines)
+        tachy_masks_guide(c->masks);
+    st->flags |= c->refines || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON) ? TACHY_STAGE_READS : 0;
+    tachy_task_describe(st->task, " mode %d%s", (int)m, c->refines ? " refine" : "");
+    return TACHY_OK;
+}
+
+int tachy_composite_start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct tachy_composite_stage *c = tachy_stage_priv(st);
+    const struct tachy_video_info in = *video;
+    tachy_frame_pool_close(&c->pool); // of the pipeline before
+    int err = tachy_composite_output(&c->params, &in, video);
+    c->out = *video;
+    return err;
+}
+
+void tachy_composite_close_stage(struct tachy_stage *st)
+{
+    tachy_frame_pool_close(&((struct tachy_composite_stage *)tachy_stage_priv(st))->pool);
+}
+
+void tachy_composite_name(const struct tachy_composite_stage *c, struct tachy_item *item)
+{
+    const tachy_frame *in = tachy_item_head(item);
+    item->out->id = in->id;
+    item->out->pts = in->pts;
+    item->out->duration = in->duration;
+    item->out->color = c->out.color;
+}
+
+// ---- On the host ----
+
+static int open(struct tachy_stage *st, const tachy_settings *set) { return tachy_composite_open_stage(st, set, false); }
+
+static int start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct tachy_composite_stage *c = tachy_stage_priv(st);
+    int err = tachy_composite_start(st, video);
+    if (err == TACHY_OK)
+        err = tachy_frame_pool_open(&c->pool, video->format, video->width, video->height);
+    if (err == TACHY_OK && st->task->memory)
+        tachy_frame_pool_account(c->pool, st->task->memory);
+    return err;
+}
+
+static int worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    tachy_composite *c = NULL;
+    int err = tachy_composite_open(&c, &((struct tachy_composite_stage *)tachy_stage_priv(st))->params);
+    *worker = c;
+    return err;
+}
+
+static void worker_close(void *worker) { tachy_composite_close(&(tachy_composite *){worker}); }
+
+static int composite(const struct tachy_composite_stage *c, tachy_composite *worker, struct tachy_item *item)
+{
+    struct tachy_refine refine[TACHY_MAX_EYES];
+    int err = tachy_frame_pool_get(c->pool, &item->out);
+    if (err < 0)
+        return err;
+    err = tachy_composite_run(worker, tachy_item_head(item), &item->result, tachy_refined(c, item, refine),
+                              tachy_background_of(c, item), item->out);
+    tachy_composite_name(c, item);
+    return err;
+}
+
+static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    for (int i = 0; i < n; i++)
+        err[i] = composite(tachy_stage_priv(st), worker, pieces[i].item);
+}
+
+const struct tachy_stage_ops tachy_stage_composite = {
+    .name = "composite",
+    .flags = TACHY_STAGE_WRITES,
+    .priv_size = sizeof(struct tachy_composite_stage),
+    .open = open,
+    .close = tachy_composite_close_stage,
+    .start = start,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .run = run,
+};

@@ -1,0 +1,52 @@
+#pragma once
+#include "media/surface.h"
+#include "postprocess/composite.h"
+#include "stage/mask.h"
+
+// What is made of masks in the end: a picture (composite) or a line of JSON (mode json), with the edges of --refine and,
+// in mode replace, the picture behind people.
+
+extern const struct tachy_stage_ops tachy_stage_background, tachy_stage_background_cuda; // background.c
+extern const struct tachy_stage_ops tachy_stage_refine; // refine.c; a device's composite fits the edges itself
+extern const struct tachy_stage_ops tachy_stage_composite, tachy_stage_composite_cuda;
+extern const struct tachy_stage_ops tachy_stage_mask_lines, tachy_stage_mask_lines_cuda;
+
+// The settings segment.*: what is made, and the file behind people (NULL: none), which lives as long as `set`.
+int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *log, struct tachy_composite_params *p,
+                             const char **background);
+
+// The memory of a stage that ends a task of masks: composite or lines.
+struct tachy_composite_stage {
+    struct tachy_stage *st;
+    struct tachy_masks *masks;
+    struct tachy_composite_params params;
+    const struct tachy_stage *refine, *background; // NULL: there is none
+    bool refines;                // also if a device does it itself
+    struct tachy_video_info out; // of start()
+    tachy_frame_pool *pool;      // of finished pictures; NULL: none are made
+};
+
+// TACHY_STAGE_LEFT_OUT: the mode is the other stage's.
+int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set, bool lines);
+// The settings of what is made; *video becomes the sink's. The pool is the form's to open.
+int tachy_composite_start(struct tachy_stage *st, struct tachy_video_info *video);
+void tachy_composite_close_stage(struct tachy_stage *st);
+// The times and numbers of a finished picture are its frame's.
+void tachy_composite_name(const struct tachy_composite_stage *c, struct tachy_item *item);
+
+// background.c: the picture behind the item; NULL: there is none.
+tachy_frame *tachy_background_of(const struct tachy_composite_stage *c, const struct tachy_item *item);
+// refine.c: the coefficients of the item's regions; NULL without --refine.
+const struct tachy_refine *tachy_refined(const struct tachy_composite_stage *c, const struct tachy_item *item,
+                                         struct tachy_refine r[TACHY_MAX_EYES]);
+
+// mask_lines.c: what both forms of lines have.
+int tachy_mask_line(struct tachy_stage *st, tachy_composite *c, struct tachy_item *item, const struct tachy_refine *refine,
+                    tachy_frame *alpha); // alpha: the line is of that picture; NULL: of the masks
+int tachy_mask_lines_open(struct tachy_stage *st, const tachy_settings *set);
+void tachy_mask_lines_item_close(void *item);
+// Seconds from the start of the stream.
+static inline double tachy_item_time(const tachy_task *t, const struct tachy_item *item)
+{
+    return (double)item->result.pts * t->in.time_base.num / t->in.time_base.den;
+}

@@ -1,0 +1,427 @@
+#include "engine/engine_options.h"
+#include "stage/infer_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// A network as two stages, preprocess and model. The first has the network, the second the workers and the states.
+
+struct tachy_infer *tachy_infer_of(const struct tachy_stage *st)
+{
+    return tachy_stage_priv(tachy_stage_before(st, "preprocess"));
+}
+
+// ---- The network ----
+
+static int copy_settings(struct tachy_infer *in, const tachy_settings *set)
+{
+    const char *provider = tachy_settings_str(set, "model.provider");
+    const char *library = tachy_settings_str(set, "model.library");
+    const char *dir = tachy_settings_str(set, "model.dir");
+    const char *const *options;
+    size_t n = tachy_settings_list(set, "model.provider_options", &options);
+    in->build_effort = (int)tachy_settings_int(set, "model.build_effort");
+    in->strict = tachy_settings_bool(set, "model.strict");
+    in->engine_threads = (int)tachy_settings_int(set, "model.threads");
+    in->pretends = provider && !strcmp(provider, "null");
+    in->provider = provider ? strdup(provider) : NULL;
+    in->library = library ? strdup(library) : NULL;
+    in->model_dir = dir ? strdup(dir) : NULL;
+    in->provider_options = calloc(n + 1, sizeof(*in->provider_options));
+    if ((provider && !in->provider) || (library && !in->library) || (dir && !in->model_dir) || !in->provider_options)
+        return TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        if (!(in->provider_options[i] = strdup(options[i])))
+            return TACHY_ERR_NOMEM;
+    return TACHY_OK;
+}
+
+int infer_open_model(struct tachy_stage *st, const tachy_settings *set)
+{
+    struct tachy_infer *in = tachy_stage_priv(st);
+    const tachy_task *t = st->task;
+    struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
+    in->st = st;
+    st->worker_of = st->index + 1; // the model's
+    int err = copy_settings(in, set);
+    if (err == TACHY_OK)
+        err = tachy_model_open(&net->model, &(struct tachy_model_params){
+                                                .name = tachy_settings_str(set, "model.name"),
+                                                .card = tachy_settings_str(set, "model.card"),
+                                                .dir = in->model_dir,
+                                                .log = t->log,
+                                            });
+    if (err < 0)
+        return err;
+    net->card = tachy_model_card(net->model);
+    return strcmp(net->card->task, t->name)
+               ? tachy_fail(t->log, TACHY_ERR_MISMATCH, "model %s: its card says task \"%s\", but %s needs \"%s\"",
+                            net->card->name, net->card->task, t->name, t->name)
+               : TACHY_OK;
+}
+
+int infer_open_first(struct tachy_infer *in)
+{
+    struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
+    tachy_task *t = in->st->task;
+    int err = infer_find_states(in);
+    if (err == TACHY_OK)
+        err = infer_open_engine(in, net, 1, 0, &net->first);
+    if (err == TACHY_OK)
+        err = infer_match_states(in);
+    if (err == TACHY_OK)
+        err = infer_net_describe(in, net);
+    if (err < 0)
+        return err;
+    // The other workers' engines are of the provider that was picked.
+    free(in->provider);
+    in->provider = strdup(tachy_engine_provider(net->first));
+    if (!in->provider)
+        return TACHY_ERR_NOMEM;
+    snprintf(t->engine, sizeof(t->engine), "%s", tachy_engine_version(net->first));
+    tachy_task_describe(t, "%s %s %s %s threads %d", t->name, net->card->name, net->card->sha256 ? net->card->sha256 : "",
+                        t->engine, in->engine_threads);
+    return TACHY_OK;
+}
+
+void infer_close(struct tachy_stage *st)
+{
+    struct tachy_infer *in = tachy_stage_priv(st);
+    for (int i = 0; i < TACHY_INFER_SIZES; i++)
+        infer_net_free(&in->net[i]);
+    free(in->model_dir);
+    free(in->provider);
+    free(in->library);
+    for (size_t i = 0; in->provider_options && in->provider_options[i]; i++)
+        free(in->provider_options[i]);
+    free(in->provider_options);
+}
+
+// ---- Regions ----
+
+// The middle of `r` with the aspect of the model's input, for cards with fit "crop".
+static void crop_to_card(const struct tachy_infer *in, struct tachy_rect *r)
+{
+    const struct tachy_preprocess_params *p = &in->net[TACHY_INFER_FULL].card->in;
+    bool turned = in->rotation == 90 || in->rotation == 270;
+    double tw = turned ? p->height : p->width;
+    double th = turned ? p->width : p->height;
+    int w = (int)lrint(TACHY_MIN(r->w, r->h * tw / th)),
+        h = (int)lrint(TACHY_MIN(r->h, r->w * th / tw));
+    w = TACHY_MAX(w, 1);
+    h = TACHY_MAX(h, 1);
+    r->x += (r->w - w) / 2;
+    r->y += (r->h - h) / 2;
+    r->w = w;
+    r->h = h;
+}
+
+static void set_regions(struct tachy_infer *in, const struct tachy_video_info *video)
+{
+    tachy_task *t = in->st->task;
+    int w = video->width, h = video->height;
+    t->eyes = 1;
+    in->region[0] = (struct tachy_rect){0, 0, w, h};
+    if (video->stereo == TACHY_STEREO_SBS && w >= 2) {
+        t->eyes = 2;
+        in->region[0].w = w / 2;
+        in->region[1] = (struct tachy_rect){w / 2, 0, w - w / 2, h};
+    } else if (video->stereo == TACHY_STEREO_TB && h >= 2) {
+        t->eyes = 2;
+        in->region[0].h = h / 2;
+        in->region[1] = (struct tachy_rect){0, h / 2, w, h - h / 2};
+    }
+    for (int e = 0; e < t->eyes && in->net[TACHY_INFER_FULL].card->in.fit == TACHY_FIT_CROP; e++)
+        crop_to_card(in, &in->region[e]);
+}
+
+// The card's, but for regions that have been cropped already.
+static struct tachy_preprocess_params params_of(const struct tachy_infer *in, const struct tachy_card *card)
+{
+    struct tachy_preprocess_params p = card->in;
+    p.log = in->st->task->log;
+    if (p.fit == TACHY_FIT_CROP)
+        p.fit = TACHY_FIT_STRETCH;
+    return p;
+}
+
+int tachy_infer_map(const struct tachy_infer *in, const struct tachy_piece *p, int size, double map[6])
+{
+    const struct tachy_preprocess_params params = params_of(in, in->net[size].card);
+    const struct tachy_rect *r = &in->region[p->region];
+    const tachy_frame *f = tachy_item_head(p->item);
+    const struct tachy_view view = {
+        .x = r->x, .y = r->y, .w = r->w, .h = r->h, .rotation = in->rotation, .flip = in->flip};
+    return tachy_preprocess_map(&params, f->width, f->height, &view, map);
+}
+
+tachy_frame tachy_infer_part(const tachy_frame *f, const struct tachy_rect *r)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    tachy_frame part = *f;
+    part.width = r->w;
+    part.height = r->h;
+    for (int i = 0; i < d->planes; i++) {
+        bool chroma = !d->rgb && (i == 1 || i == 2);
+        ptrdiff_t x = r->x >> (chroma ? d->chroma_shift_x : 0),
+                  y = r->y >> (chroma ? d->chroma_shift_y : 0);
+        part.data[i] += y * f->stride[i] + x * d->components[i] * d->bytes;
+    }
+    return part;
+}
+
+// ---- Preprocess ----
+
+int infer_start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct tachy_infer *in = tachy_stage_priv(st);
+    in->rotation = video->rotation;
+    in->flip = video->flipped;
+    set_regions(in, video);
+    st->flags = TACHY_STAGE_READS | tachy_infer_flags(in);
+    return TACHY_OK;
+}
+
+static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
+{
+    int err = infer_open_model(st, set);
+    return err < 0 ? err : infer_open_first(tachy_stage_priv(st));
+}
+
+static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct tachy_infer *in = tachy_stage_priv(st);
+    const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
+    in->apart = in->nb_states && !st->task->save; // whoever saves looks at a worker's tensors right after its run
+    int err = infer_start(st, video);
+    if (in->apart)
+        st->item_bytes = (size_t)st->task->eyes * (tachy_tensor_bytes(&net->in[net->picture].spec) + net->out_bytes);
+    return err;
+}
+
+int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tachy_tensor *in)
+{
+    struct infer_region *r = infer_region_of(w->infer, p);
+    bool apart = p->item->apart || w->infer->apart;
+    r->size = !apart && p->item->small && w->size[TACHY_INFER_SMALL].engine ? TACHY_INFER_SMALL : TACHY_INFER_FULL;
+    const struct infer_engine *e = &w->size[r->size];
+    const struct tachy_infer_net *net = e->net;
+    r->by = apart ? NULL : e;
+    int err = apart ? infer_region_ensure(net, r) : TACHY_OK;
+    *in = net->in[net->picture].spec;
+    in->data = apart ? r->in : e->tensors.own_in[net->picture];
+    return err;
+}
+
+static int preprocess(struct infer_worker *w, const struct tachy_piece *p)
+{
+    const struct tachy_infer *in = w->infer;
+    struct infer_region *r = infer_region_of(in, p);
+    const tachy_frame *f = p->item->in;
+    struct tachy_tensor to;
+    int err = infer_input(w, p, &to);
+    if (err < 0)
+        return err;
+    tachy_frame part = tachy_infer_part(f, &in->region[p->region]);
+    struct tachy_view view = {.rotation = in->rotation, .flip = in->flip};
+    // What the tags leave open is decided by the size of the whole frame.
+    part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
+    return tachy_preprocess_run(w->size[r->size].preprocess[p->region], &part, &view, &to, &r->placement);
+}
+
+static void preprocess_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n,
+                           int err[])
+{
+    for (int i = 0; i < n; i++)
+        err[i] = preprocess(worker, &pieces[i]);
+}
+
+void infer_item_close(void *item)
+{
+    struct infer_item *it = item;
+    for (int i = 0; i < TACHY_MAX_EYES; i++) {
+        tachy_aligned_free(it->region[i].in);
+        tachy_aligned_free(it->region[i].out);
+    }
+}
+
+const struct tachy_stage_ops tachy_stage_preprocess = {
+    .name = "preprocess",
+    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS,
+    .priv_size = sizeof(struct tachy_infer),
+    .item_size = sizeof(struct infer_item),
+    .open = preprocess_open,
+    .close = infer_close,
+    .start = preprocess_start,
+    .degrade = infer_degrade,
+    .run = preprocess_run,
+    .item_close = infer_item_close,
+};
+
+// ---- Workers ----
+
+// The network with all that a worker needs to run it.
+static int engine_open(struct infer_engine *e, const struct tachy_infer *in, struct tachy_infer_net *net)
+{
+    const struct tachy_preprocess_params pp = params_of(in, net->card);
+    int err = TACHY_OK;
+    e->net = net;
+    e->engine = net->first;
+    net->first = NULL;
+    if (!e->engine)
+        err = infer_open_engine(in, net, 1, 0, &e->engine);
+    for (int i = 0; i < in->st->task->eyes && err == TACHY_OK; i++)
+        err = tachy_preprocess_open(&e->preprocess[i], &pp);
+    return err == TACHY_OK ? infer_tensors_open(in, net, e->engine, 1, &e->tensors) : err;
+}
+
+// The same for several pictures a run. TACHY_ERR_MISMATCH: the model does not take them.
+static int batch_open(struct infer_engine *e, const struct tachy_infer *in, const struct tachy_infer_net *net, int most)
+{
+    struct infer_tensors *t = &e->tensors;
+    e->net = net;
+    int err = infer_open_engine(in, net, most, 0, &e->engine);
+    if (err == TACHY_OK)
+        err = infer_tensors_open(in, net, e->engine, most, t);
+    for (int i = 0; i < t->nb_out && err == TACHY_OK; i++)
+        err = net->kept >> i & 1 && t->out[i].shape[0] != most ? TACHY_ERR_MISMATCH : TACHY_OK;
+    if (err < 0)
+        return err;
+    struct tachy_tensor *in0 = &t->in[net->picture];
+    memset(in0->data, 0, tachy_tensor_bytes(in0));
+    return in0->shape[0] == most ? TACHY_OK : TACHY_ERR_MISMATCH;
+}
+
+int infer_worker_open(struct tachy_infer *in, int batch, struct infer_worker *w)
+{
+    int err = TACHY_OK;
+    w->infer = in;
+    w->batch = batch > 1 ? batch : 0;
+    if (w->batch)
+        return batch_open(&w->size[TACHY_INFER_FULL], in, &in->net[TACHY_INFER_FULL], batch);
+    for (int i = 0; i < TACHY_INFER_SIZES && err == TACHY_OK; i++)
+        if (in->net[i].card)
+            err = engine_open(&w->size[i], in, &in->net[i]);
+    return err;
+}
+
+void infer_worker_close(struct infer_worker *w)
+{
+    for (int i = 0; i < TACHY_INFER_SIZES; i++) {
+        struct infer_engine *e = &w->size[i];
+        tachy_engine_close(&e->engine);
+        for (int k = 0; k < TACHY_MAX_EYES; k++)
+            tachy_preprocess_close(&e->preprocess[k]);
+        infer_tensors_free(&e->tensors);
+    }
+}
+
+// ---- Model ----
+
+int infer_model_open(struct tachy_stage *st, const tachy_settings *set)
+{
+    const struct tachy_infer *in = tachy_infer_of(st);
+    st->item_of = in->st->index;
+    st->flags |= in->nb_states ? TACHY_STAGE_ORDERED : TACHY_STAGE_BATCHES;
+    st->batch_key = tachy_model_path(in->net[TACHY_INFER_FULL].model);
+    return TACHY_OK;
+}
+
+static int model_worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    struct infer_worker *w = *worker = calloc(1, sizeof(*w));
+    int err = w ? infer_worker_open(tachy_infer_of(st), batch, w) : TACHY_ERR_NOMEM;
+    if (err < 0 && w) {
+        infer_worker_close(w);
+        free(w);
+        *worker = NULL;
+    }
+    return err;
+}
+
+static void model_worker_close(void *worker)
+{
+    infer_worker_close(worker);
+    free(worker);
+}
+
+void infer_count_transfer(struct tachy_stage *st, struct infer_worker *w)
+{
+    uint64_t now = 0;
+    for (int i = 0; i < TACHY_INFER_SIZES; i++)
+        now += w->size[i].engine ? tachy_engine_transfer_ns(w->size[i].engine) : 0;
+    if (now != w->counted_ns)
+        atomic_fetch_add_explicit(&st->transfer_ns, now - w->counted_ns, memory_order_relaxed);
+    w->counted_ns = now;
+}
+
+void infer_run_batch(struct infer_worker *w, const struct tachy_piece pieces[], int n, int err[])
+{
+    struct infer_engine *e = &w->size[TACHY_INFER_FULL];
+    const struct tachy_infer_net *net = e->net;
+    struct infer_tensors *t = &e->tensors;
+    size_t bytes = tachy_tensor_bytes(&net->in[net->picture].spec);
+    for (int i = 0; i < n; i++)
+        memcpy((char *)t->in[net->picture].data + (size_t)i * bytes, infer_region_of(w->infer, &pieces[i])->in, bytes);
+    int all = tachy_engine_run(e->engine, t->in, t->out); // the rest is what was there: padding
+    for (int k = 0; k < net->nb_out && all == TACHY_OK; k++) {
+        bytes = tachy_tensor_bytes(&net->out[k].spec);
+        for (int i = 0; i < n && net->kept >> k & 1; i++)
+            memcpy((char *)infer_region_of(w->infer, &pieces[i])->out + net->out_at[k],
+                   (const char *)t->out[k].data + (size_t)i * bytes, bytes);
+    }
+    for (int i = 0; i < n; i++)
+        err[i] = all;
+}
+
+static int model(struct infer_worker *w, void *state, const struct tachy_piece *p)
+{
+    const struct infer_region *r = infer_region_of(w->infer, p);
+    struct infer_engine *e = &w->size[r->size];
+    infer_tensors_bind(e, r);
+    if (!state)
+        return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
+    if (p->item->anew)
+        infer_state_reset(state, p->region);
+    return infer_state_run(e, state, p->region);
+}
+
+static void model_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    struct infer_worker *w = worker;
+    if (w->batch)
+        infer_run_batch(w, pieces, n, err);
+    for (int i = 0; i < n && !w->batch; i++)
+        err[i] = model(w, state, &pieces[i]);
+    infer_count_transfer(st, w);
+}
+
+int infer_model_tensors(struct tachy_stage *st, void *worker, const struct tachy_piece *p, struct tachy_stage_tensors *t)
+{
+    struct infer_worker *w = worker;
+    struct infer_region *r = infer_region_of(w->infer, p);
+    struct tachy_tensor in;
+    int err = r->by || r->in ? TACHY_OK : infer_input(w, p, &in); // nothing has run of it yet
+    struct infer_engine *e = &w->size[r->size];
+    if (!r->by && err == TACHY_OK)
+        infer_tensors_bind(e, r);
+    *t = (struct tachy_stage_tensors){.in = e->tensors.in, .n_in = e->tensors.nb_in, .out = e->tensors.out,
+                                      .n_out = e->tensors.nb_out, .placement = &r->placement};
+    return err;
+}
+
+const struct tachy_stage_ops tachy_stage_model = {
+    .name = "model",
+    .options = tachy_model_options,
+    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_MODEL,
+    .open = infer_model_open,
+    .worker_open = model_worker_open,
+    .worker_close = model_worker_close,
+    .run = model_run,
+    .state_open = infer_state_open,
+    .state_close = infer_state_close,
+    .state_save = infer_state_save,
+    .state_load = infer_state_load,
+    .tensors = infer_model_tensors,
+};

@@ -1,0 +1,92 @@
+#pragma once
+#include "stage/stage.h"
+
+#include <tachy/engine.h>
+#include <tachy/model.h>
+
+// A network as stages of a task: preprocess, model, and after them a stage that decodes what the model says (a mask,
+// boxes, classes). A decode stage finds the network with tachy_infer_of() and gets the tensors of each piece with
+// tachy_infer_output(); what they mean is on the card. Settings: model.*.
+
+extern const struct tachy_stage_ops tachy_stage_preprocess, tachy_stage_preprocess_cuda;
+extern const struct tachy_stage_ops tachy_stage_model, tachy_stage_model_cuda;
+
+// The smaller network is what mode live may run while frames miss their deadline (tachy_item.small).
+enum { TACHY_INFER_FULL, TACHY_INFER_SMALL, TACHY_INFER_SIZES };
+
+// A network in one of the two sizes. `card` is NULL if there is none of this size; the smaller one may come after the
+// start (tachy_stage_ops.degrade), before the first item that needs it.
+struct tachy_infer_net {
+    const struct tachy_card *card;
+    struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // of one picture, in the model's order; all extents are known
+    int nb_in, nb_out;
+    int picture; // the input that preprocess writes
+    int output;  // the output that the card names, or the first; for cards of masks
+
+    // Of the stages preprocess and model alone.
+    tachy_model *model;    // NULL: the full one's, or there is none
+    struct tachy_card own; // the full one's card with other extents
+    tachy_engine *first;   // opened with the task; the first worker takes it
+    unsigned kept;         // outputs (bits 1 << index) that an item can hold itself
+    size_t out_at[TACHY_MAX_IO], out_bytes; // where they are in that memory, and all of it
+};
+
+// A state of a recurrent model: its place among the model's inputs and outputs.
+struct tachy_infer_state {
+    int in, out;
+    struct tachy_tensor spec; // rank 0: not known yet
+    float start;              // every element of the first one
+};
+
+// The network of a task; the memory of its preprocess stage. Other stages read it, after that stage's open() and, for
+// the second half, start().
+struct tachy_infer {
+    struct tachy_stage *st; // preprocess
+    struct tachy_infer_net net[TACHY_INFER_SIZES];
+    bool pretends; // no model runs at all (provider null)
+    int nb_states; // of a recurrent model; 0: every picture for itself
+    struct tachy_infer_state state[TACHY_MAX_STATES];
+    char *model_dir, *provider, *library; // copies of the settings
+    char **provider_options;              // ends with NULL
+    int engine_threads, build_effort;
+    bool strict;
+    // Of each device that the task asks for, if the provider runs on devices: CUDA's ordinal, and the stream (a CUstream)
+    // that runs are queued on. NULL: it runs on the host.
+    int device_id[TACHY_MAX_GPUS];
+    void *device_stream[TACHY_MAX_GPUS];
+
+    // The view of the frame that each region is.
+    struct tachy_rect region[TACHY_MAX_EYES]; // frame pixels as stored
+    int rotation;
+    bool flip;
+    // Tensors stay with the item. Of a recurrent model, so that only its calls are in order.
+    bool apart;
+};
+
+// The network that the stages before this one run. In open() and later.
+struct tachy_infer *tachy_infer_of(const struct tachy_stage *st);
+
+// What the model said of a piece.
+struct tachy_infer_output {
+    int size; // of the network that ran, see tachy_infer.net
+    struct tachy_tensor out[TACHY_MAX_IO]; // host memory, of one picture, in the model's order; data NULL: not kept
+    int nb_out;
+    struct tachy_placement at; // where the region's picture lies in the model's input
+};
+
+// In run() of a stage after the model, which has the flags of tachy_infer_flags(). The tensors stay as they are until
+// run() returns.
+void tachy_infer_output(const struct tachy_infer *in, const struct tachy_piece *p, struct tachy_infer_output *o);
+
+// After start(): flags of enum tachy_stage_flag that a stage needs which reads the model's tensors.
+static inline unsigned tachy_infer_flags(const struct tachy_infer *in)
+{
+    return TACHY_STAGE_REGIONS | (in->nb_states && !in->apart ? TACHY_STAGE_ORDERED : 0);
+}
+
+// Tensor pixels of the piece to frame pixels, as tachy_preprocess_map().
+int tachy_infer_map(const struct tachy_infer *in, const struct tachy_piece *p, int size, double map[6]);
+
+// A region as a picture of its own, so that no filter reaches across the seam between two eyes. It shares the frame's
+// memory and lives as long as the frame.
+tachy_frame tachy_infer_part(const tachy_frame *f, const struct tachy_rect *r);

@@ -1,0 +1,80 @@
+#include "stage/infer_priv.h"
+
+// The smaller network that a card names for mode live: held ready beside the full one, so that
+// frames change from one to the other without waiting.
+
+// What keeps the two from taking turns; NULL: nothing.
+static const char *unfit(const struct tachy_card *full, const struct tachy_card *small)
+{
+    if (strcmp(small->task, full->task))
+        return "is no model of this task";
+    if (small->n_states || full->n_states)
+        return "and the full one would not share a state";
+    if (full->in.fit == TACHY_FIT_CROP || small->in.fit == TACHY_FIT_CROP)
+        return "would see another part of the picture (fit crop)";
+    if ((int64_t)small->in.width * small->in.height >= (int64_t)full->in.width * full->in.height)
+        return "sees no smaller picture";
+    return NULL;
+}
+
+// The same model with the extents that its card names.
+static int same_model(struct tachy_infer_net *net, const struct tachy_card *full)
+{
+    net->own = *full;
+    net->own.in.width = full->smaller_width;
+    net->own.in.height = full->smaller_height;
+    // The mask is to the picture as it was.
+    net->own.out_width = full->out_width * full->smaller_width / full->in.width;
+    net->own.out_height = full->out_height * full->smaller_height / full->in.height;
+    net->card = &net->own;
+    return TACHY_OK;
+}
+
+static int other_model(const struct tachy_infer *in, struct tachy_infer_net *net, const struct tachy_card *full)
+{
+    struct tachy_model_params p = {.name = full->smaller, .dir = in->model_dir}; // told below
+    int err = tachy_model_open(&net->model, &p);
+    if (err < 0) {
+        tachy_msg(in->st->task->log, TACHY_LOG_INFO,
+                  "live: the smaller model %s cannot be read (%s), so there is no step down to it; "
+                  "`tachy model pull %s` gets it",
+                  full->smaller, tachy_err_text(err), full->smaller);
+        return err;
+    }
+    net->card = tachy_model_card(net->model);
+    return TACHY_OK;
+}
+
+static int open_net(const struct tachy_infer *in, struct tachy_infer_net *net, const struct tachy_card *full)
+{
+    int err = *full->smaller ? other_model(in, net, full) : same_model(net, full);
+    if (err < 0)
+        return err;
+    const char *why = unfit(full, net->card);
+    if (why) {
+        tachy_msg(in->st->task->log, TACHY_LOG_WARN, "live: the smaller input of model %s %s; it is not used",
+                  full->name, why);
+        return TACHY_ERR_MISMATCH;
+    }
+    err = infer_open_engine(in, net, 1, 0, &net->first); // which tells what fails
+    return err < 0 ? err : infer_net_describe(in, net);
+}
+
+unsigned infer_degrade(struct tachy_stage *st)
+{
+    struct tachy_infer *in = tachy_stage_priv(st);
+    struct tachy_infer_net *net = &in->net[TACHY_INFER_SMALL];
+    const struct tachy_card *full = in->net[TACHY_INFER_FULL].card;
+    if (net->card)
+        return 1u << TACHY_DEGRADE_SMALL_INPUT;
+    if (!*full->smaller && !full->smaller_width)
+        return 0;
+    if (open_net(in, net, full) < 0) {
+        infer_net_free(net);
+        return 0;
+    }
+    tachy_msg(in->st->task->log, TACHY_LOG_VERBOSE, "live: %s %dx%d is held ready beside %s %dx%d",
+              net->card->name, net->card->in.width, net->card->in.height, full->name, full->in.width,
+              full->in.height);
+    return 1u << TACHY_DEGRADE_SMALL_INPUT;
+}

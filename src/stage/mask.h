@@ -1,0 +1,65 @@
+#pragma once
+#include "postprocess/mask.h"
+#include "stage/infer.h"
+
+// The stage "postprocess" of a network whose output is a mask: it makes masks of tensors. Stages after it find the masks
+// of an item here, at their own size; tachy_result has them for everybody.
+
+extern const struct tachy_stage_ops tachy_stage_mask, tachy_stage_mask_cuda;
+
+struct tachy_mask_there;
+struct tachy_masks;
+
+// A region's mask. Memory is the item's and stays from frame to frame.
+struct tachy_mask_eye {
+    uint8_t *mask, *guide;   // width * height each; guide: luma of the picture, NULL if nobody needs it
+    int width, height;
+    struct tachy_mask_there *there; // mask_cuda.h: what a device has of it; NULL: it is the host's alone
+};
+
+struct tachy_mask_item {
+    struct tachy_mask_eye eye[TACHY_MAX_EYES];
+};
+
+// What is different about masks whose memory a device can reach; NULL: nothing is to be done.
+struct tachy_mask_memory {
+    int (*room)(const struct tachy_masks *m, struct tachy_mask_eye *e, int width, int height);
+    int (*sync)(struct tachy_mask_eye *e);     // mask and guide are on the host when it returns
+    void (*touched)(struct tachy_mask_eye *e); // the host has written them
+};
+
+// The stage's memory.
+struct tachy_masks {
+    struct tachy_stage *st;
+    struct tachy_infer *infer;
+    const struct tachy_mask_memory *memory;
+    bool guided; // masks come with a guide
+};
+
+// The masks that a stage before this one makes. In open() and later.
+struct tachy_masks *tachy_masks_of(const struct tachy_stage *st);
+// In open() of a stage that needs guides.
+void tachy_masks_guide(struct tachy_masks *m);
+
+static inline struct tachy_mask_eye *tachy_mask_eye(const struct tachy_masks *m, const struct tachy_item *item, int region)
+{
+    return &((struct tachy_mask_item *)tachy_stage_item(m->st, item))->eye[region];
+}
+
+// ---- What both forms of the stage have; see struct tachy_stage_ops
+
+int tachy_mask_open(struct tachy_stage *st, const struct tachy_mask_memory *memory);
+int tachy_mask_start(struct tachy_stage *st, struct tachy_video_info *video);
+int tachy_mask_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region);
+int tachy_mask_copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size);
+int tachy_mask_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
+
+struct tachy_mask_spec tachy_mask_spec_of(const struct tachy_infer *in, int size);
+// Where the picture lies in a mask of width x height, from where it lies in the model's input.
+struct tachy_placement tachy_mask_at(const struct tachy_infer_net *net, const struct tachy_placement *p, int width, int height);
+// Room for the region's mask of the network's output `out`, which goes to the result, and where the picture lies in that
+// output: *pl.
+int tachy_mask_place(const struct tachy_masks *m, const struct tachy_piece *p, int size, const struct tachy_tensor *out,
+                     const struct tachy_placement *at, struct tachy_placement *pl);
+// Room on the host: all of it or nothing.
+int tachy_mask_room(const struct tachy_masks *m, struct tachy_mask_eye *e, int width, int height);

@@ -1,0 +1,28 @@
+#pragma once
+#include "stage/stage_ops.h"
+
+// A task as the library knows it: one table in a file of its own, src/task/<name>_task.c, and one line in tachy_tasks
+// (docs/job.md). Command line, help, man page, completion and jobs read it from here.
+
+// A stage in its two forms; NULL: where frames are there, the task goes without it.
+struct tachy_task_stage {
+    const struct tachy_stage_ops *cpu, *cuda;
+};
+
+struct tachy_task_ops {
+    struct tachy_task_info info;
+    const struct tachy_option *options;    // the task's own rows, ends with {0}; NULL: none
+    const struct tachy_task_stage *stages; // in their order; ends with {0}
+    // Whether the settings contradict each other, before anything is opened: TACHY_ERR_INVAL, after a message. NULL:
+    // nothing to check.
+    int (*check)(const tachy_settings *s, const struct tachy_log *log);
+};
+
+extern const struct tachy_task_ops tachy_task_segment;
+extern const struct tachy_task_ops *const tachy_tasks[]; // in the order of help; ends with NULL
+
+// Index in tachy_tasks. TACHY_ERR_NOT_FOUND: none has this name; the message lists those that there are.
+int tachy_task_find(const char *name, const struct tachy_log *log);
+
+// tachy_task_open() with settings and a name that are not NULL.
+int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log);
