@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -52,11 +53,7 @@ int tachy_control_open(tachy_control **out, const struct tachy_control_params *p
         return TACHY_ERR_NOMEM;
     }
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    tachy_cond_init(&c->changed);
     return TACHY_OK;
 }
 
@@ -139,15 +136,10 @@ bool tachy_control_hold(tachy_control *c, struct control_run *r)
 {
     if (!c || !atomic_load_explicit(&c->paused, memory_order_relaxed) || tachy_control_ending(c, r))
         return false;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 50000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&c->lock);
     r->held_from = TACHY_DEF(r->held_from, tachy_now_ns());
     if (atomic_load(&c->paused) && !tachy_control_ending(c, r))
-        pthread_cond_timedwait(&c->changed, &c->lock, &until);
+        tachy_cond_wait_until(&c->changed, &c->lock, tachy_now_ns() + 50000000);
     if (r->held_from && (!atomic_load(&c->paused) || tachy_control_ending(c, r))) {
         r->held_ns += tachy_now_ns() - r->held_from;
         r->held_from = 0;

@@ -16,7 +16,7 @@ struct tachy_light_params {
     const struct tachy_source_params *source; // url and side are ignored
     tachy_sink *sink; // its settings are used for encoders of its own; NULL: no encode step
     const struct tachy_video_info *input, *output;
-    int workers, decoders; // 0: one a core
+    int workers;           // 0: one a core
     int group;             // frames that a worker takes through its steps at once; 0: 1
     double seconds;        // for each step in all; 0: 0.4
     bool gpu_only;         // what the cores do is not measured

@@ -220,10 +220,8 @@ static void close_batcher(struct pipeline_batcher *b)
     for (int i = 0; i < b->nb_engines; i++) {
         if (b->engine && b->engine[i])
             b->ops->worker_close(b->engine[i]);
-        if (!b->prof || !b->prof[i])
-            continue;
-        tachy_profile_leave(b->pipeline->profile, b->prof[i]);
-        tachy_aligned_free(b->prof[i]);
+        if (b->prof)
+            tachy_profile_close_prof(b->pipeline->profile, &b->prof[i]);
     }
     pthread_mutex_destroy(&b->lock);
     free(b->engine);
@@ -238,9 +236,7 @@ static int open_engines(struct pipeline_batcher *b, struct tachy_stage *st)
     b->prof = calloc((size_t)b->nb_engines, sizeof(*b->prof));
     int err = b->engine && b->prof ? TACHY_OK : TACHY_ERR_NOMEM;
     for (int i = 0; i < b->nb_engines && err == TACHY_OK; i++) {
-        b->prof[i] = tachy_prof_new(b->pipeline->steps);
-        err = b->prof[i] ? tachy_profile_join(b->pipeline->profile, TACHY_LANE_WORKER, b->prof[i])
-                         : TACHY_ERR_NOMEM;
+        err = tachy_profile_open_prof(b->pipeline->profile, b->pipeline->steps, TACHY_LANE_WORKER, &b->prof[i]);
         if (err == TACHY_OK)
             err = b->ops->worker_open(st, b->most, &b->engine[i]);
     }
@@ -330,10 +326,8 @@ void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b)
     while (*link != b)
         link = &(*link)->next;
     *link = b->next;
-    if (!p->left)
-        p->left = tachy_prof_new(p->steps);
-    for (int i = 0; p->left && i < b->nb_engines; i++)
-        tachy_prof_merge(p->left, b->prof[i]);
+    for (int i = 0; i < b->nb_engines; i++)
+        pipeline_keep(p, b->prof[i]);
     pthread_mutex_unlock(&p->list);
     close_batcher(b);
 }

@@ -11,8 +11,8 @@ void pipeline_sample(tachy_stream *s, uint64_t now)
     tachy_sample_add(s->sample_prof->samples,
                      &(struct tachy_sample){
                          .time = now,
-                         .bytes = (uint64_t)atomic_load(&s->inputs) * s->in_bytes +
-                                  (uint64_t)TACHY_MAX(made, 0) * s->out_bytes,
+                         .bytes = (uint64_t)(atomic_load(&s->inputs) * s->sched.in_bytes +
+                                             TACHY_MAX(made, 0) * s->sched.out_bytes),
                          .to_infer = (uint32_t)s->to_infer,
                          .to_composite = (uint32_t)s->to_composite,
                          .to_write = (uint32_t)TACHY_MAX(made, 0),
@@ -32,8 +32,15 @@ void pipeline_queues(const tachy_stream *s, struct tachy_queues *q)
         .to_write = made,
         .in_flight = TACHY_MAX(pushed - next, 0),
         .capacity = s->bounds.depth,
-        .bytes = atomic_load(&s->inputs) * (int64_t)s->in_bytes + made * (int64_t)s->out_bytes,
+        .bytes = atomic_load(&s->inputs) * s->sched.in_bytes + made * s->sched.out_bytes,
     };
+}
+
+void pipeline_keep(struct tachy_pipeline *p, const struct tachy_prof *prof)
+{
+    p->left = TACHY_DEF(p->left, tachy_prof_new(p->steps));
+    if (p->left && prof)
+        tachy_prof_merge(p->left, prof);
 }
 
 static void merge_turns(const tachy_stream *s, struct tachy_prof *sum)

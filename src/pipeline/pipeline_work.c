@@ -5,7 +5,6 @@
 #include "cuda/device.h"
 #include "pipeline/stage_save.h"
 
-#include <errno.h>
 #include <sched.h>
 
 // ---- One item ----
@@ -482,8 +481,7 @@ static void rest(struct pipeline_worker *w, int done)
     bool late = false;
     while (!p->closing && !late && atomic_load(&p->ready) < PIPELINE_ENOUGH) {
         uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
-        struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
-        late = pthread_cond_timedwait(&p->enough, &p->lock, &t) == ETIMEDOUT && TACHY_DEF(p->first_back, w) == w;
+        late = tachy_cond_wait_until(&p->enough, &p->lock, until) && TACHY_DEF(p->first_back, w) == w;
     }
     p->first_back = p->first_back == w ? NULL : p->first_back;
     p->resting--;

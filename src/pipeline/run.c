@@ -334,20 +334,6 @@ static void close_stream(struct run *r)
     live_stream_close(&r->live);
 }
 
-static int open_profile(struct run *r)
-{
-    r->encode = tachy_rows_add(r->pipeline->steps, "encode", 0, NULL);
-    r->sink_prof = tachy_prof_new(r->pipeline->steps);
-    return r->sink_prof ? tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof)
-                        : TACHY_ERR_NOMEM;
-}
-
-static void close_profile(struct run *r)
-{
-    tachy_profile_leave(r->p->profile, r->sink_prof);
-    tachy_aligned_free(r->sink_prof);
-}
-
 // A live run of made-up frames gets them at their rate; a file is read as fast as it decodes
 // where nothing else is asked for.
 static bool is_paced(const struct tachy_run_params *p)
@@ -375,8 +361,10 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     r.readers.resume = r.resume;
     if (err == TACHY_OK)
         err = open_stream(&r);
-    if (err == TACHY_OK)
-        err = open_profile(&r);
+    if (err == TACHY_OK) {
+        r.encode = tachy_rows_add(r.pipeline->steps, "encode", 0, NULL);
+        err = tachy_profile_open_prof(p->profile, r.pipeline->steps, TACHY_LANE_SINK, &r.sink_prof);
+    }
     r.readers.live = r.live;
     r.readers.paced = is_paced(p);
     if (err == TACHY_OK)
@@ -403,6 +391,6 @@ error:
     close_stream(&r);
     tachy_resume_close(&r.resume);
     run_readers_close(&r.readers);
-    close_profile(&r);
+    tachy_profile_close_prof(p->profile, &r.sink_prof);
     return err;
 }

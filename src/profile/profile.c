@@ -186,6 +186,13 @@ int tachy_profile_join(struct tachy_profile *p, enum tachy_lane_kind kind, struc
                           "profile: no memory for the spans of another thread; keep fewer spans");
 }
 
+int tachy_profile_open_prof(struct tachy_profile *p, struct tachy_rows *steps, enum tachy_lane_kind kind,
+                            struct tachy_prof **prof)
+{
+    *prof = tachy_prof_new(steps);
+    return *prof ? tachy_profile_join(p, kind, *prof) : TACHY_ERR_NOMEM;
+}
+
 void tachy_profile_thread(struct tachy_profile *p, struct tachy_prof *prof)
 {
     tachy_prof_thread_start(prof);
@@ -214,6 +221,13 @@ void tachy_profile_leave(struct tachy_profile *p, struct tachy_prof *prof)
     prof->lane = NULL;
     prof->spans = prof->samples = NULL;
     pthread_mutex_unlock(&p->lock);
+}
+
+void tachy_profile_close_prof(struct tachy_profile *p, struct tachy_prof **prof)
+{
+    tachy_profile_leave(p, *prof);
+    tachy_aligned_free(*prof);
+    *prof = NULL;
 }
 
 void tachy_profile_run(struct tachy_profile *p, const struct tachy_summary *s)
