@@ -188,7 +188,7 @@ static int take_argument(struct parser *p, const char *arg)
     if (dot || strchr(arg, '/') || !strcmp(arg, "-"))
         message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
     else
-        message_error("%.60s is not a command; there are %s", arg, list_words(all_verbs, names, sizeof(names)));
+        message_error("%.60s is not a command; there are %s", arg, list_words(all_verbs, " and ", names, sizeof(names)));
     return TACHY_ERR_INVAL;
 }
 

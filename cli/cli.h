@@ -49,7 +49,7 @@ struct verb {
 enum { VERB_GENERAL = 1 << 15 }; // takes the rows of TACHY_VERB_ALL only
 
 extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_config, verb_profile,
-    verb_replay, verb_shell, verb_help, verb_man, verb_completion;
+    verb_replay, verb_compare_mattes, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
 extern char all_verbs[], task_verbs[]; // their names: "segment|probe"
@@ -67,6 +67,17 @@ int cli_take_inputs(struct cli *c);
 int cli_check_sandbox(const struct cli *c);
 // What run.json asks for: `value` goes to its file, or to standard output. `value` is released.
 int cli_write_json(const struct cli *c, json_t *value);
+
+// The first argument of some verbs says what to do. Of the functions one or two are there.
+struct word {
+    const char *name;
+    int (*all)(struct cli *c);                   // without names
+    int (*one)(struct cli *c, const char *name); // for each name
+    int (*together)(struct cli *c);              // for all names: c->args[1] and on
+    const char *needs; // what a name is; NULL: it goes without
+};
+// `words` ends with {0}; `otherwise`: the word where there is none, NULL: an error. An exit status.
+int cli_run_word(struct cli *c, const struct word *words, const char *otherwise);
 
 // cmd_run.c: the verbs of tasks.
 int run_task(struct cli *c); // an exit status
@@ -116,7 +127,13 @@ const char *option_value(const struct tachy_option *o, char *buf, size_t size);
 void option_right(const struct tachy_option *o, char *buf, size_t size);
 // "cutout" of "mask|cutout", n = 1; NULL past the last. `buf` is returned.
 const char *nth_word(const char *words, int n, char *buf, size_t size);
-char *list_words(const char *words, char *buf, size_t size); // "a, b" of "a|b"; `buf` is returned
+// "a, b and c" of "a|b|c", with " and " as `last`; `buf` is returned.
+char *list_words(const char *words, const char *last, char *buf, size_t size);
+
+// Of a JSON object; `other`, "" or 0 where the key is missing or empty.
+const char *text_or(const json_t *o, const char *key, const char *other);
+const char *text_of(const json_t *o, const char *key);
+long long int_of(const json_t *o, const char *key);
 
 // terminal.c: the terminal's settings are put back whatever way the process ends or is stopped.
 // Keeps the settings of the terminal on standard input and watches signals. `changed` (may be
@@ -181,7 +198,6 @@ extern const struct command console_commands[]; // ends with {0}
 const struct command *console_find(const struct command *table, const char *name);
 void console_help(struct console *k, const struct command *table);
 void console_idle(struct console *k); // ends a profile in time
-char *console_config(const tachy_settings *s, bool all); // free it; NULL: out of memory
 // Candidates for completion: names of a table, of settings, of files.
 typedef void add_word(void *to, const char *word);
 void console_add_commands(const struct command *table, add_word *add, void *to);
@@ -207,15 +223,10 @@ void metrics_show(const struct sockaddr_storage *a, char *buf, size_t size); // 
 int metrics_token(const struct cli *c, char **token);
 // Takes as long whatever the two texts share.
 bool metrics_same_secret(const char *a, const char *b);
-// metrics_text.c: Prometheus' text format. Free it; NULL: out of memory.
-char *metrics_text(const struct tachy_snapshot *s);
-
-// cmd_config.c: the settings as a configuration file; `all`: also those that have their default.
-// TACHY_ERR_NOMEM: a part is missing.
-int config_print(FILE *f, const tachy_settings *s, bool all);
 
 // cmd_help.c
 void help_overview(FILE *f);
+extern const struct tachy_example exit_statuses[]; // number and meaning; ends with {0}
 void help_verb(FILE *f, const struct verb *v);
 // cmd_doctor.c: name and versions, from tachy_doctor().
 int print_version(void);

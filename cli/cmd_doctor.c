@@ -5,12 +5,6 @@
 #include <string.h>
 #include <tachy/doctor.h>
 
-static const char *text_of(const json_t *o, const char *key, const char *unknown)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s && *s ? s : unknown;
-}
-
 // "a, b, c" of an array of texts, as columns of the page allow.
 static void print_list(const char *label, const json_t *list)
 {
@@ -30,8 +24,8 @@ static void print_list(const char *label, const json_t *list)
 
 static void print_cpu(const json_t *cpu)
 {
-    printf("CPU           %s, %lld cores, kernels for %s\n", text_of(cpu, "name", "unknown"),
-           (long long)json_integer_value(json_object_get(cpu, "cores")), text_of(cpu, "isa", "c"));
+    printf("CPU           %s, %lld cores, kernels for %s\n", text_or(cpu, "name", "unknown"),
+           int_of(cpu, "cores"), text_or(cpu, "isa", "c"));
     print_list("  features", json_object_get(cpu, "features"));
 }
 
@@ -46,15 +40,15 @@ static void print_decode(const json_t *rows)
     const char *codec = "";
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *r = json_array_get(rows, i), *next = json_array_get(rows, i + 1);
-        const char *name = text_of(r, "codec", "?");
-        bool first = strcmp(name, codec) != 0, last = !next || strcmp(name, text_of(next, "codec", "?"));
+        const char *name = text_or(r, "codec", "?");
+        bool first = strcmp(name, codec) != 0, last = !next || strcmp(name, text_or(next, "codec", "?"));
         if (first)
             printf("  %-11s %s ", i ? "" : "NVDEC", name);
-        printf("%s%lld bit %s", first ? "" : ", ", (long long)json_integer_value(json_object_get(r, "bits")),
-               text_of(r, "chroma", "?"));
+        printf("%s%lld bit %s", first ? "" : ", ", int_of(r, "bits"),
+               text_or(r, "chroma", "?"));
         if (last)
-            printf(" up to %lldx%lld\n", (long long)json_integer_value(json_object_get(r, "max_width")),
-                   (long long)json_integer_value(json_object_get(r, "max_height")));
+            printf(" up to %lldx%lld\n", int_of(r, "max_width"),
+                   int_of(r, "max_height"));
         codec = name;
     }
 }
@@ -62,17 +56,17 @@ static void print_decode(const json_t *rows)
 static void print_gpu(const json_t *g)
 {
     const json_t *m = json_object_get(g, "measured");
-    printf("GPU           %s, driver %s, %lld MiB\n", text_of(g, "name", "unknown"),
-           text_of(g, "driver", "unknown"),
-           (long long)json_integer_value(json_object_get(g, "memory_mib")));
+    printf("GPU           %s, driver %s, %lld MiB\n", text_or(g, "name", "unknown"),
+           text_or(g, "driver", "unknown"),
+           int_of(g, "memory_mib"));
     printf("  compute     %s, %lld multiprocessors, L2 %lld MiB\n",
-           text_of(g, "compute_capability", "unknown"),
-           (long long)json_integer_value(json_object_get(g, "multiprocessors")),
-           (long long)json_integer_value(json_object_get(g, "l2_mib")));
+           text_or(g, "compute_capability", "unknown"),
+           int_of(g, "multiprocessors"),
+           int_of(g, "l2_mib"));
     if (json_is_object(m))
         printf("  measured    copy %.2f TB/s, matmul fp16 %.0f, tf32 %.0f TFLOP/s\n",
                tera(m, "copy_bytes_per_s"), tera(m, "fp16_ops_per_s"), tera(m, "tf32_ops_per_s"));
-    printf("  kernels     %s\n", text_of(g, "kernels", "unknown"));
+    printf("  kernels     %s\n", text_or(g, "kernels", "unknown"));
     print_decode(json_object_get(g, "decode"));
 }
 
@@ -107,12 +101,12 @@ static void print_runtime(const json_t *ort)
         puts("ONNX Runtime  not found");
         return;
     }
-    printf("ONNX Runtime  %s (%s)\n", text_of(ort, "version", "unknown"),
-           text_of(ort, "path", "found by the system"));
+    printf("ONNX Runtime  %s (%s)\n", text_or(ort, "version", "unknown"),
+           text_or(ort, "path", "found by the system"));
     print_list("  providers", json_object_get(ort, "providers"));
     const json_t *own = json_object_get(ort, "tachy");
     if (json_is_object(own))
-        printf("  tachy       %s (%s)\n", text_of(own, "version", "?"), text_of(own, "path", "?"));
+        printf("  tachy       %s (%s)\n", text_or(own, "version", "?"), text_or(own, "path", "?"));
     else
         puts("  tachy       libtachy_ep.so not found");
 }
@@ -124,8 +118,8 @@ static void print_models(const json_t *models)
     json_array_foreach(models, i, m)
     {
         bool present = json_is_true(json_object_get(m, "present"));
-        printf("%-13s %-20s %s\n", i ? "" : "models", text_of(m, "name", "?"),
-               present ? text_of(m, "path", "present") : "not here");
+        printf("%-13s %-20s %s\n", i ? "" : "models", text_or(m, "name", "?"),
+               present ? text_or(m, "path", "present") : "not here");
     }
 }
 
@@ -140,7 +134,7 @@ static void print_missing(const json_t *missing)
     }
     puts("\nMissing:");
     json_array_foreach(missing, i, m)
-        printf("  %s\n      %s\n", text_of(m, "what", "?"), text_of(m, "command", ""));
+        printf("  %s\n      %s\n", text_or(m, "what", "?"), text_or(m, "command", ""));
 }
 
 static int get_report(const struct tachy_log *log, char **text, json_t **report)
@@ -173,7 +167,7 @@ static int run_doctor(struct cli *c)
         if (err < 0)
             status = message_failed(err);
     } else {
-        printf("tachy         %s\n", text_of(r, "tachy", tachy_version()));
+        printf("tachy         %s\n", text_or(r, "tachy", tachy_version()));
         print_cpu(json_object_get(r, "cpu"));
         print_gpus(json_object_get(r, "gpu"), json_object_get(r, "cuda"));
         print_ffmpeg(json_object_get(r, "ffmpeg"));
@@ -198,7 +192,7 @@ int print_version(void)
         printf("%s %s\n", key, json_string_value(v));
     const json_t *ort = json_object_get(r, "onnxruntime");
     printf("ONNX Runtime %s\n",
-           json_is_object(ort) ? text_of(ort, "version", "unknown") : "not found");
+           json_is_object(ort) ? text_or(ort, "version", "unknown") : "not found");
     json_decref(r);
     tachy_free(text);
     return STATUS_OK;

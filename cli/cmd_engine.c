@@ -1,10 +1,11 @@
 #include "engine.h"
 
 #include <jansson.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define MODEL "a model: a name of the zoo or an ONNX file"
 
 int engine_model(const struct cli *c, const char *name, char **path)
 {
@@ -30,17 +31,6 @@ struct tachy_engine_params engine_params(const struct cli *c, const char *path, 
                                         .library = tachy_settings_str(c->settings, "model.library"),
                                         .provider_options = options,
                                         .log = &c->log};
-}
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
-static long long int_of(const json_t *o, const char *key)
-{
-    return json_integer_value(json_object_get(o, key));
 }
 
 // One line about each plan, as a comment: what follows may be compared between two versions.
@@ -105,11 +95,11 @@ static int print(const struct cli *c, const char *json, void (*text)(const json_
     return TACHY_OK;
 }
 
-static int explain(struct cli *c, const char *after, void (*text)(const json_t *e))
+static int explain(struct cli *c, const char *model, const char *after, void (*text)(const json_t *e))
 {
     const char *options[ENGINE_OPTIONS + 1];
     char *path = NULL, *json = NULL;
-    int err = engine_model(c, c->args[1], &path);
+    int err = engine_model(c, model, &path);
     if (err == TACHY_OK) {
         struct tachy_engine_params p = engine_params(c, path, options);
         err = tachy_engine_explain(&json, &p, after);
@@ -118,41 +108,31 @@ static int explain(struct cli *c, const char *after, void (*text)(const json_t *
         err = print(c, json, text);
     tachy_free(json);
     free(path);
-    return err < 0 ? message_failed(err) : STATUS_OK;
+    return err;
 }
 
-static int engine_why(struct cli *c) { return explain(c, NULL, print_why); }
+static int engine_why(struct cli *c, const char *model) { return explain(c, model, NULL, print_why); }
 
-static int engine_show(struct cli *c)
+static int engine_show(struct cli *c, const char *model)
 {
     const char *after = tachy_settings_str(c->settings, "engine.after");
-    return explain(c, after ? after : "", print_show);
+    return explain(c, model, after ? after : "", print_show);
 }
+
+static const struct word words[] = {
+    {"why", .one = engine_why, .needs = MODEL},
+    {"show", .one = engine_show, .needs = MODEL},
+    {"bench", .together = engine_bench, .needs = MODEL},
+    {"ls", .all = engine_ls},
+    {"gc", .all = engine_gc},
+    {0},
+};
 
 static int run_engine(struct cli *c)
 {
-    static const struct {
-        const char *name;
-        size_t least, most; // models
-        int (*run)(struct cli *c);
-    } words[] = {{"why", 1, 1, engine_why},  {"show", 1, 1, engine_show}, {"bench", 1, SIZE_MAX, engine_bench},
-                 {"ls", 0, 0, engine_ls}, {"gc", 0, 0, engine_gc}};
-    const char *word = c->n_args ? c->args[0] : "";
-    size_t n = c->n_args ? c->n_args - 1 : 0;
-    if (tachy_settings_is_set(c->settings, "engine.after") && strcmp(word, "show"))
+    if (tachy_settings_is_set(c->settings, "engine.after") && (!c->n_args || strcmp(c->args[0], "show")))
         return message_usage("--after belongs to tachy engine show");
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (strcmp(words[i].name, word))
-            continue;
-        if (n < words[i].least)
-            return message_usage("tachy engine %s needs %s: a name of the zoo or an ONNX file", word,
-                                 words[i].most > 1 ? "models" : "one model");
-        if (n > words[i].most)
-            return message_usage("tachy engine %s takes %s", word, words[i].most ? "one model" : "no names");
-        return words[i].run(c);
-    }
-    return message_usage("%s%sthere are why, show, bench, ls and gc: `tachy help engine`", word,
-                         *word ? " is not known; " : "tachy engine needs a word; ");
+    return cli_run_word(c, words, NULL);
 }
 
 const struct verb verb_engine = {

@@ -68,6 +68,15 @@ void help_verb(FILE *f, const struct verb *v)
               f);
 }
 
+const struct tachy_example exit_statuses[] = {
+    {"0", "done"},
+    {"1", "failed; one sentence on standard error says why"},
+    {"2", "an option or a configuration file is wrong; nothing was done"},
+    {"75", "failed for now (a full disk): the same command may succeed later"},
+    {"130", "interrupted; what was finished is kept and named"},
+    {0},
+};
+
 void help_overview(FILE *f)
 {
     int width = help_width(f);
@@ -83,14 +92,10 @@ void help_overview(FILE *f)
     for (const struct tachy_option *o = tachy_options(); o->path; o++)
         if (o->verbs & VERB_GENERAL)
             print_option(f, o, width);
-    fputs("\nExit status:\n"
-          "  0    done\n"
-          "  1    failed; one sentence on standard error says why\n"
-          "  2    an option or a configuration file is wrong; nothing was done\n"
-          "  75   failed for now (a full disk): the same command may succeed later\n"
-          "  130  interrupted; what was finished is kept and named\n"
-          "\n`tachy help COMMAND` says more.\n",
-          f);
+    fputs("\nExit status:\n", f);
+    for (const struct tachy_example *s = exit_statuses; s->command; s++)
+        fprintf(f, "  %-4s %s\n", s->command, s->what);
+    fputs("\n`tachy help COMMAND` says more.\n", f);
 }
 
 static int run_help(struct cli *c)

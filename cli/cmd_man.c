@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include <ctype.h>
 #include <string.h>
 
 // The manual page in man(7) macros, out of the same tables as the help.
@@ -126,11 +127,9 @@ static int run_man(struct cli *c)
     puts(".SH FILES\nConfiguration files (\\-c) are YAML: the dotted names above as nested keys. "
          "\\(lqtachy config\\(rq prints one to start from, with "
          "more settings than have a name above.\n"
-         ".SH EXIT STATUS\n.TP\n0\nDone.\n"
-         ".TP\n1\nFailed; one sentence on standard error says why.\n"
-         ".TP\n2\nAn option or a configuration file is wrong; nothing was done.\n"
-         ".TP\n75\nFailed for now (a full disk): the same command may succeed later.\n"
-         ".TP\n130\nInterrupted; what was finished is kept and named.");
+         ".SH EXIT STATUS");
+    for (const struct tachy_example *s = exit_statuses; s->command; s++)
+        printf(".TP\n%s\n%c%s.\n", s->command, toupper((unsigned char)*s->what), s->what + 1);
     put_examples();
     puts(".SH SEE ALSO\n.BR ffmpeg (1),\n.BR ffprobe (1)");
     return STATUS_OK;

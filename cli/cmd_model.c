@@ -5,12 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
 static const char *dir_of(const struct cli *c)
 {
     return tachy_settings_str(c->settings, "model.dir");
@@ -240,44 +234,16 @@ static int model_import(struct cli *c, const char *file)
     return err;
 }
 
-static int each(struct cli *c, int (*fn)(struct cli *c, const char *name))
-{
-    int err = TACHY_OK;
-    for (size_t i = 1; i < c->n_args && err == TACHY_OK; i++)
-        err = fn(c, c->args[i]);
-    return err;
-}
+static const struct word words[] = {
+    {"list", .all = model_list},
+    {"pull", .one = model_pull, .needs = "a name; `tachy model list` shows them"},
+    {"info", .one = model_info, .needs = "a name; `tachy model list` shows them"},
+    {"verify", .all = verify_all, .one = model_verify},
+    {"import", .one = model_import, .needs = "a TFLite file"},
+    {0},
+};
 
-static int run_model(struct cli *c)
-{
-    static const struct {
-        const char *name;
-        int (*all)(struct cli *c);                   // without names; NULL: one is needed
-        int (*one)(struct cli *c, const char *name); // NULL: takes no names
-    } actions[] = {
-        {"list", model_list, NULL},     {"pull", NULL, model_pull},     {"info", NULL, model_info},
-        {"verify", verify_all, model_verify}, {"import", NULL, model_import},
-    };
-    const char *word = c->n_args ? c->args[0] : "list";
-    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
-        if (strcmp(actions[i].name, word))
-            continue;
-        bool named = c->n_args > 1;
-        if (named && !actions[i].one)
-            return message_usage("tachy model %s takes no names", word);
-        if (!named && !actions[i].all)
-            return message_usage("tachy model %s needs a %s", word,
-                                 strcmp(word, "import") ? "name; `tachy model list` shows them"
-                                                        : "TFLite file");
-        if (c->n_args > 2 && (tachy_settings_str(c->settings, "output.file") || wants_json(c)))
-            return message_usage("tachy model %s takes one name with -o or --json", word);
-        int err = named ? each(c, actions[i].one) : actions[i].all(c);
-        return err < 0 ? message_failed(err) : STATUS_OK;
-    }
-    return message_usage("tachy model %s is not known; there are list, pull, info, verify and "
-                         "import",
-                         word);
-}
+static int run_model(struct cli *c) { return cli_run_word(c, words, "list"); }
 
 const struct verb verb_model = {
     .name = "model",

@@ -6,17 +6,6 @@
 
 // docs/probe.md documents the keys.
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
-static long long int_of(const json_t *o, const char *key)
-{
-    return json_integer_value(json_object_get(o, key));
-}
-
 // ", text" where there is some that says something.
 static void put(const char *text)
 {

@@ -146,62 +146,16 @@ int profile_check_files(struct cli *c, const char *input, const char *output, bo
     return TACHY_OK;
 }
 
-static json_t *list_json(const char *const *items, size_t n)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, json_string(items[i]));
-    return list;
-}
-
-// The command and its effective settings, for the environment block.
+// The command, for the environment block; the job adds its settings.
 static int describe(struct cli *c)
 {
-    json_t *set = json_object();
-    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        const char *const *items;
-        const char *text =
-            o->type == TACHY_OPT_LIST ? NULL : tachy_settings_str(c->settings, o->path);
-        size_t n =
-            o->type == TACHY_OPT_LIST ? tachy_settings_list(c->settings, o->path, &items) : 0;
-        if (text && !o->command_only)
-            json_object_set_new(set, o->path, json_string(text));
-        else if (n && !o->command_only)
-            json_object_set_new(set, o->path, list_json(items, n));
-    }
-    json_t *o = json_object();
-    json_object_set_new(o, "command", list_json(c->inner_argv, c->n_inner));
-    json_object_set_new(o, "settings", set);
-    char *text = json_dumps(o, JSON_COMPACT);
+    json_t *words = json_array(), *o = json_pack("{s:o}", "command", words);
+    for (size_t i = 0; i < c->n_inner; i++)
+        json_array_append_new(words, json_string(c->inner_argv[i]));
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     int err = text ? tachy_profile_describe(c->profile, text) : TACHY_ERR_NOMEM;
     json_decref(o);
     free(text);
-    return err;
-}
-
-// Adds the profile's folder to the provider's options; what a file has set stays.
-static int ask_for_operators(struct cli *c)
-{
-    static const char path[] = "model.provider_options";
-    const char *provider = tachy_settings_str(c->settings, "model.provider");
-    if (!tachy_settings_bool(c->settings, "profile.operators") ||
-        (provider && !strcmp(provider, "null")))
-        return TACHY_OK;
-    const char *option = tachy_profile_engine_option(c->profile);
-    const char *const *items;
-    size_t n = tachy_settings_list(c->settings, path, &items);
-    bool typed = !strcmp(tachy_settings_origin(c->settings, path), "command line");
-    char **copy = calloc(n + 1, sizeof(*copy));
-    int err = copy ? TACHY_OK : TACHY_ERR_NOMEM;
-    for (size_t i = 0; i < n && !err && !typed; i++)
-        err = (copy[i] = strdup(items[i])) ? TACHY_OK : TACHY_ERR_NOMEM;
-    for (size_t i = 0; i < n && !err && !typed; i++)
-        err = tachy_settings_set(c->settings, path, copy[i], "command line");
-    if (!err && option)
-        err = tachy_settings_set(c->settings, path, option, "command line");
-    for (size_t i = 0; copy && i < n; i++)
-        free(copy[i]);
-    free(copy);
     return err;
 }
 
@@ -251,8 +205,6 @@ static int run_profile(struct cli *c)
                              .machine = tachy_doctor, .log = &c->log));
     if (err == TACHY_OK)
         err = describe(c);
-    if (err == TACHY_OK)
-        err = ask_for_operators(c);
     int status = err == TACHY_OK ? c->inner->run(c) : message_failed(err);
     if (c->profile_ready && (status == STATUS_OK || status == STATUS_INTERRUPTED)) {
         err = report(c);

@@ -130,6 +130,7 @@ static int check_shell(const struct cli *c)
 static int open_job(struct run *r)
 {
     struct cli *c = r->c;
+    bool operators = c->profile && tachy_settings_bool(c->settings, "profile.operators");
     int err = take_arguments(c);
     if (err == TACHY_OK)
         err = check_shell(c);
@@ -138,7 +139,7 @@ static int open_job(struct run *r)
             .task = (c->inner ? c->inner : c->verb)->name, .settings = c->settings,
             .reads = TACHY_VERB_COMMAND | (c->profile ? TACHY_VERB_PROFILE : 0), .begin = on_begin,
             .progress = on_progress, .end = on_end, .user = r, .profile = c->profile, .control = c->control,
-            .log = &c->log));
+            .engine_option = operators ? tachy_profile_engine_option(c->profile) : NULL, .log = &c->log));
     r->misused = err == TACHY_ERR_INVAL;
     if (err < 0)
         return err;

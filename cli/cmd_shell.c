@@ -116,8 +116,8 @@ static bool has_jobs(void *user)
 static void free_job(struct job *j)
 {
     cli_free(&j->c);
-    free(j->config);
-    free(j->config_all);
+    tachy_free(j->config);
+    tachy_free(j->config_all);
     free(j->line);
     free(j->argv);
     free(j);
@@ -176,8 +176,8 @@ static bool begin(struct shell *s, struct job *j, int argc, char **argv, int *st
     if (*status != STATUS_OK)
         return false;
     cli_level(&j->c);
-    j->config = console_config(j->c.settings, false);
-    j->config_all = console_config(j->c.settings, true);
+    tachy_settings_yaml(&j->config, j->c.settings, false);
+    tachy_settings_yaml(&j->config_all, j->c.settings, true);
     if (j->c.verb == &verb_profile || runs_task(j->c.verb))
         return true;
     *status = cli_run(&j->c);

@@ -225,20 +225,6 @@ void console_idle(struct console *k)
     k->mark = NULL;
 }
 
-char *console_config(const tachy_settings *s, bool all)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    if (!f)
-        return NULL;
-    int err = config_print(f, s, all);
-    if (fclose(f) == 0 && err == TACHY_OK)
-        return text;
-    free(text);
-    return NULL;
-}
-
 void console_add_commands(const struct command *table, add_word *add, void *to)
 {
     for (; table->name; table++)
@@ -367,7 +353,9 @@ int console_run(struct cli *c, int (*work)(void *arg), void *arg)
     *k = (struct console){.c = c, .control = c->control, .for_run = true};
     k->out = c->stdout_taken ? stderr : stdout;
     pthread_t thread;
-    char *config = console_config(c->settings, false), *all = console_config(c->settings, true);
+    char *config, *all;
+    tachy_settings_yaml(&config, c->settings, false);
+    tachy_settings_yaml(&all, c->settings, true);
     k->config = config;
     k->config_all = all;
     message_log(&slot); // the run's errors and those of commands are kept apart
@@ -389,7 +377,7 @@ int console_run(struct cli *c, int (*work)(void *arg), void *arg)
     prompt_close(&k->prompt);
     message_log(NULL);
     tachy_free(k->mark);
-    free(config);
-    free(all);
+    tachy_free(config);
+    tachy_free(all);
     return err < 0 ? message_failed(err) : w.result;
 }

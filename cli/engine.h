@@ -9,7 +9,7 @@ int engine_model(const struct cli *c, const char *name, char **path);
 enum { ENGINE_OPTIONS = 32 };
 struct tachy_engine_params engine_params(const struct cli *c, const char *path, const char **options);
 
-// Each is a word; an exit status.
+// Each is a word; a code, or an exit status.
 int engine_bench(struct cli *c); // engine_bench.c
 int engine_ls(struct cli *c);    // engine_store.c
 int engine_gc(struct cli *c);    // engine_store.c

@@ -64,7 +64,7 @@ int engine_ls(struct cli *c)
     else if (err == TACHY_OK)
         print_list(l);
     tachy_store_list_free(&l);
-    return err < 0 ? message_failed(err) : STATUS_OK;
+    return err;
 }
 
 int engine_gc(struct cli *c)
@@ -79,5 +79,5 @@ int engine_gc(struct cli *c)
         err = cli_write_json(c, json_pack("{s:i, s:I}", "removed", n, "bytes", (json_int_t)bytes));
     else if (err == TACHY_OK)
         printf("removed %d entries, %.1f KiB\n", n, (double)bytes / 1024);
-    return err < 0 ? message_failed(err) : STATUS_OK;
+    return err;
 }

@@ -9,7 +9,7 @@
 // Tasks first, then the command's own; made once, before any thread.
 static const struct verb *const own[] = {
     &verb_probe,   &verb_doctor, &verb_model, &verb_engine, &verb_config,     &verb_profile,
-    &verb_replay,  &verb_shell,  &verb_help,  &verb_man,    &verb_completion,
+    &verb_replay,  &verb_compare_mattes, &verb_shell, &verb_help, &verb_man, &verb_completion,
 };
 enum { N_OWN = sizeof(own) / sizeof(own[0]), TASKS_MAX = 16 };
 static struct verb tasks[TASKS_MAX];
@@ -118,6 +118,36 @@ int cli_write_json(const struct cli *c, json_t *value)
     free(text);
     json_decref(value);
     return err;
+}
+
+static int run_names(struct cli *c, const struct word *w)
+{
+    int err = TACHY_OK;
+    if (c->n_args < 2)
+        return w->all(c);
+    for (size_t i = 1; i < c->n_args && err == TACHY_OK; i++)
+        err = w->one(c, c->args[i]);
+    return err;
+}
+
+int cli_run_word(struct cli *c, const struct word *w, const char *otherwise)
+{
+    char names[128];
+    const char *verb = c->verb->name, *word = c->n_args ? c->args[0] : otherwise;
+    bool single = tachy_settings_str(c->settings, "output.file") || tachy_settings_str(c->settings, "run.json");
+    while (word && w->name && strcmp(w->name, word))
+        w++;
+    if (!word || !w->name)
+        return message_usage("%s%s; there are %s", word ? word : "a word is needed", word ? " is not known" : "",
+                             list_words(c->verb->words, " and ", names, sizeof(names)));
+    if (c->n_args > 1 && !w->one && !w->together)
+        return message_usage("tachy %s %s takes no names", verb, word);
+    if (c->n_args < 2 && !w->all)
+        return message_usage("tachy %s %s needs %s", verb, word, w->needs);
+    if (c->n_args > 2 && w->one && single)
+        return message_usage("tachy %s %s takes one name with -o or --json", verb, word);
+    int err = w->together ? w->together(c) : run_names(c, w);
+    return err < 0 ? message_failed(err) : err;
 }
 
 int cli_run(struct cli *c) { return c->verb->run(c); }

@@ -192,7 +192,9 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *
     if (strcmp(url, "/metrics"))
         return refuse(c, MHD_HTTP_NOT_FOUND, "the figures are at /metrics\n");
     struct tachy_snapshot *s = malloc(sizeof(*s));
-    char *text = s && tachy_control_snapshot(m->control, s) == TACHY_OK ? metrics_text(s) : NULL;
+    char *text = NULL;
+    if (s && tachy_control_snapshot(m->control, s) == TACHY_OK)
+        tachy_snapshot_metrics(&text, s);
     free(s);
     if (!text)
         return refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");

@@ -48,13 +48,14 @@ const char *nth_word(const char *words, int n, char *buf, size_t size)
     return NULL;
 }
 
-char *list_words(const char *words, char *buf, size_t size)
+char *list_words(const char *words, const char *last, char *buf, size_t size)
 {
     size_t n = 0;
-    for (const char *p = words; *p && n + 3 < size; p++) {
-        buf[n++] = *p == '|' ? ',' : *p;
-        if (*p == '|')
-            buf[n++] = ' ';
+    for (const char *p = words; *p && n + 8 < size; p++) {
+        if (*p != '|')
+            buf[n++] = *p;
+        else
+            n += (size_t)snprintf(buf + n, size - n, "%s", strchr(p + 1, '|') ? ", " : last);
     }
     buf[n] = '\0';
     return buf;
@@ -114,9 +115,19 @@ void option_right(const struct tachy_option *o, char *buf, size_t size)
     size_t n = (size_t)snprintf(buf, size, "%s", o->help);
     char values[256];
     if (o->type == TACHY_OPT_ENUM && !is_short(o->values) && n < size)
-        n += (size_t)snprintf(buf + n, size - n, " (%s)", list_words(o->values, values, sizeof(values)));
+        n += (size_t)snprintf(buf + n, size - n, " (%s)", list_words(o->values, ", ", values, sizeof(values)));
     if (o->bare && strcmp(o->bare, "-") && n < size)
         n += (size_t)snprintf(buf + n, size - n, "; without a value %s", o->bare);
     if (o->def && o->type != TACHY_OPT_BOOL && n < size)
         snprintf(buf + n, size - n, " [%s]", o->def);
 }
+
+const char *text_or(const json_t *o, const char *key, const char *other)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s && *s ? s : other;
+}
+
+const char *text_of(const json_t *o, const char *key) { return text_or(o, key, ""); }
+
+long long int_of(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }

@@ -115,6 +115,10 @@ struct tachy_snapshot {
 // TACHY_ERR_NOMEM: *s is zeroed.
 TACHY_API int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s);
 
+// The snapshot in Prometheus' text exposition format, version 0.0.4 (docs/metrics.md). Free with tachy_free().
+// TACHY_ERR_NOMEM.
+TACHY_API int tachy_snapshot_metrics(char **text, const struct tachy_snapshot *s);
+
 // Figures of a stretch of time: a mark, and later what has happened since. Figures of steps,
 // latency, frames, decoded, seconds, fps, utilisation, workers and cores are filled in, the rest
 // is zero; max_ms is within 3.2 %. Several marks may be held; free each with tachy_free().

@@ -37,6 +37,7 @@ struct tachy_job_params {
     void (*end)(void *user, const struct tachy_job_file *f, int err, const struct tachy_summary *s);
     void *user;
     struct tachy_profile *profile;  // as in tachy_run_params
+    const char *engine_option;      // added to model.provider_options: tachy_profile_engine_option(); NULL: none
     struct tachy_control *control;  // the same. What it stops is not followed by another file
     const struct tachy_log *log;    // NULL: silent; must outlive the job
 };

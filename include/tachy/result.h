@@ -60,6 +60,8 @@ struct tachy_result {
                                              // see docs/segment.md; else NULL
     const struct tachy_region *regions;      // what stages found, in their order; NULL: nothing
     int nb_regions;
+    const struct tachy_named *values;        // of the frame; NULL: none
+    int nb_values;
 };
 
 #ifdef __cplusplus

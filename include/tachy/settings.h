@@ -34,6 +34,7 @@ enum {
     TACHY_VERB_REPLAY = 1 << 7,
     TACHY_VERB_ENGINE = 1 << 8,
     TACHY_VERB_SHELL = 1 << 9,
+    TACHY_VERB_COMPARE = 1 << 10,
     TACHY_VERB_ALL = 0xfffe,     // every verb of the command, but no job
 };
 #define TACHY_VERB_TASK(i) (1u << (16 + (i))) // a job of the task tachy_task_at(i), i: 0..15
@@ -132,6 +133,12 @@ TACHY_API size_t tachy_settings_list(const tachy_settings *s, const char *path,
                                      const char *const **items);
 // "default", "preset fast (configs/fast.yaml:3)", "my.yaml:12", "command line".
 TACHY_API const char *tachy_settings_origin(const tachy_settings *s, const char *path);
+
+// The settings as a configuration file, which tachy_settings_load() takes, with the origin of each as a comment; `all`:
+// also what has its default. And as a JSON object: path -> value, origin, and no_effect_yet where that is so. *yaml
+// and *json: free with tachy_free(). TACHY_ERR_NOMEM.
+TACHY_API int tachy_settings_yaml(char **yaml, const tachy_settings *s, bool all);
+TACHY_API int tachy_settings_json(char **json, const tachy_settings *s);
 
 #ifdef __cplusplus
 }

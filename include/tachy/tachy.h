@@ -2,6 +2,7 @@
 // Everything at once.
 #include <tachy/batcher.h>
 #include <tachy/common.h>
+#include <tachy/compare.h>
 #include <tachy/control.h>
 #include <tachy/doctor.h>
 #include <tachy/engine.h>
@@ -20,6 +21,7 @@
 #include <tachy/settings.h>
 #include <tachy/sink.h>
 #include <tachy/source.h>
+#include <tachy/stage.h>
 #include <tachy/store.h>
 #include <tachy/task.h>
 #include <tachy/tensor.h>

@@ -221,24 +221,28 @@ int tachy_write_file(const char *path, const void *data, size_t size, const stru
     return err;
 }
 
-static size_t distance(const char *a, const char *b)
+// Letters to change, add or leave out; may be SIZE_MAX if these are `most` or more.
+static size_t distance(const char *a, const char *b, size_t most)
 {
     enum { LONGEST = 63 };
     size_t n = strlen(a), m = strlen(b);
-    if (n > LONGEST || m > LONGEST)
+    if (n > LONGEST || m > LONGEST || TACHY_MAX(n, m) - TACHY_MIN(n, m) >= most)
         return SIZE_MAX;
     size_t row[LONGEST + 1];
     for (size_t j = 0; j <= m; j++)
         row[j] = j;
     for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
+        size_t diagonal = row[0], least = i;
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
             size_t change = diagonal + (a[i - 1] != b[j - 1]);
             diagonal = row[j];
             size_t step = TACHY_MIN(row[j], row[j - 1]) + 1;
             row[j] = TACHY_MIN(change, step);
+            least = TACHY_MIN(least, row[j]);
         }
+        if (least >= most) // no row has less than the one before it
+            return SIZE_MAX;
     }
     return row[m];
 }
@@ -248,7 +252,7 @@ const char *tachy_nearest(const char *word, const char *const *names, size_t n)
     const char *best = NULL;
     size_t least = strlen(word) / 2 + 1;
     for (size_t i = 0; i < n; i++) {
-        size_t d = names[i] ? distance(word, names[i]) : SIZE_MAX;
+        size_t d = names[i] ? distance(word, names[i], least) : SIZE_MAX;
         if (d < least) {
             least = d;
             best = names[i];

@@ -28,3 +28,15 @@ void tachy_npy_free(struct tachy_npy *a);
 struct tachy_npy tachy_npy_of(const struct tachy_tensor *t);
 // Whether the array has the tensor's type and shape.
 bool tachy_npy_fits(const struct tachy_npy *a, const struct tachy_tensor *t);
+
+// npy_compare.c
+struct tachy_npy_difference {
+    bool identical;
+    double max; // infinite where one is NaN and the other is not
+    double mse, range; // mean square of the difference; of the saved values
+};
+// Adds what differs between two arrays of one type and size to `d`; start with
+// identical = true.
+void tachy_npy_compare(struct tachy_npy_difference *d, const struct tachy_npy *saved, const void *now);
+// 20 log10(range / rms); infinite for identical ones.
+double tachy_npy_psnr(const struct tachy_npy_difference *d);

@@ -51,7 +51,11 @@ const char *tachy_option_nearest_path(const struct tachy_option *table, const ch
 int tachy_settings_new_of(tachy_settings **out, const struct tachy_option *table, const struct tachy_log *log);
 int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const struct tachy_log *log);
 
+// Adds to a list, wherever its items came from. TACHY_ERR_NOMEM.
+int tachy_settings_append(tachy_settings *s, const char *path, const char *text);
+
 const struct tachy_option *tachy_settings_options(const tachy_settings *s); // the table
+const struct tachy_log *tachy_settings_log(const tachy_settings *s);
 
 // Whether tachy_settings_set() gave the value that holds: a person or a program asked for it by name, not a file,
 // preset or default.

@@ -273,7 +273,14 @@ int tachy_settings_copy(tachy_settings **out, const tachy_settings *from, const 
     return TACHY_OK;
 }
 
+int tachy_settings_append(tachy_settings *s, const char *path, const char *text)
+{
+    return add_item(&s->values[tachy_option_index(s->options, path)], text);
+}
+
 const struct tachy_option *tachy_settings_options(const tachy_settings *s) { return s->options; }
+
+const struct tachy_log *tachy_settings_log(const tachy_settings *s) { return s->log; }
 
 void tachy_settings_free(tachy_settings **s)
 {

@@ -1,3 +1,4 @@
+#include "base/settings_json.h"
 #include "job/job.h"
 #include "pipeline/run_options.h"
 #include "sink/sink_options.h"
@@ -92,9 +93,25 @@ static int keep_settings(tachy_job *j, const tachy_settings *s)
     int err = tachy_settings_copy(&j->set, s, j->p.log);
     if (err == TACHY_OK && tachy_option_is_section(tachy_settings_options(j->set), j->p.task))
         err = tachy_settings_for(j->set, j->p.task);
+    if (err == TACHY_OK && j->p.engine_option && !is(text_of(j, "model.provider"), "null"))
+        err = tachy_settings_append(j->set, "model.provider_options", j->p.engine_option);
     const char *file = err == TACHY_OK ? text_of(j, "output.file") : NULL;
     j->file = file ? strdup(file) : NULL;
     return err < 0 ? err : !file == !j->file ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// The settings that hold, for the profile's environment.
+static int describe(const tachy_job *j)
+{
+    json_t *all = json_object(), *o = json_pack("{s:o}", "settings", all);
+    for (const struct tachy_option *row = tachy_settings_options(j->set); row->path; row++)
+        if (!row->command_only)
+            json_object_set_new(all, row->path, tachy_setting_json(j->set, row));
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    int err = text ? tachy_profile_describe(j->p.profile, text) : TACHY_ERR_NOMEM;
+    json_decref(o);
+    free(text);
+    return err;
 }
 
 int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
@@ -121,10 +138,13 @@ int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
         err = job_check_files(j);
     if (err == TACHY_OK && j->json && !(j->summaries = json_array()))
         err = TACHY_ERR_NOMEM;
+    if (err == TACHY_OK && p->profile)
+        err = describe(j);
     if (err == TACHY_OK)
         err = job_enter_sandbox(j); // the last thing before any input is opened
     j->p.task = j->ops ? j->ops->info.name : NULL; // the caller's memory
     j->p.settings = NULL;
+    j->p.engine_option = NULL;
     if (err < 0)
         tachy_job_close(&j);
     *out = j;

@@ -7,13 +7,13 @@ const struct tachy_option tachy_job_options[] = {
      .help = "video, picture, numbered pictures (shot_%04d.png), address, or - for standard input; arguments "
              "without an option are inputs as well"},
     {"output.file", "output", 'o', TACHY_OPT_STRING, .arg = "FILE", .group = "Output",
-     .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL,
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_COMPARE,
      .help = "where to write; a folder ending in / takes derived names, - is standard output; without it in.mp4 "
              "becomes in.cutout.mp4, after the mode"},
     {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
     {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",
-     .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_PROFILE,
+     .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_PROFILE | TACHY_VERB_COMPARE,
      .help = "replace an output file that exists already"},
     {"output.no_overwrite", NULL, 'n', TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "never replace a file, whatever a configuration file says"},
@@ -25,6 +25,10 @@ const struct tachy_option tachy_job_run_options[] = {
      .verbs = TACHY_VERB_RUN,
      .help = "settings that go together, from configs/PRESET.yaml; a file given with -c and the command line win "
              "over them"},
+    {"task.stages", "stage", 0, TACHY_OPT_LIST, .arg = "NAME|FILE", .group = "Run", .verbs = TACHY_VERB_RUN,
+     .command_only = true,
+     .help = "another stage, which adds values to the results: a shared library, named with its path (./motion.so), "
+             "or one that the program has registered"},
     {"run.calibrate", "calibrate", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_RUN,
      .help = "measure each step alone as well, for the light ratio"},
     {"run.parallel", "parallel", 0, TACHY_OPT_INT, "1", .min = 1, .max = 64, .group = "Run", .verbs = TACHY_VERB_RUN,

@@ -101,7 +101,7 @@ static int run_stage(struct replay *r, int eye)
 }
 
 static int compare_tensors(const struct replay *r, const struct replay_item *i, const char *list,
-                           const struct tachy_tensor *t, int n, struct replay_difference *d)
+                           const struct tachy_tensor *t, int n, struct tachy_npy_difference *d)
 {
     int err = TACHY_OK;
     for (int k = 0; k < n && err == TACHY_OK; k++) {
@@ -110,7 +110,7 @@ static int compare_tensors(const struct replay *r, const struct replay_item *i, 
         if (err < 0)
             break;
         if (tachy_npy_fits(&a, &t[k]))
-            replay_compare(d, &a, t[k].data);
+            tachy_npy_compare(d, &a, t[k].data);
         else
             err = tachy_fail(r->p->log, TACHY_ERR_MISMATCH,
                              "%s: %s %d of frame %lld is not of the type and shape that the stage "
@@ -121,7 +121,7 @@ static int compare_tensors(const struct replay *r, const struct replay_item *i, 
     return err;
 }
 
-static int compare_mask(const struct replay *r, const struct replay_item *i, struct replay_difference *d)
+static int compare_mask(const struct replay *r, const struct replay_item *i, struct tachy_npy_difference *d)
 {
     const struct tachy_mask *m = &r->item.result.mask[i->eye];
     struct tachy_tensor t = {.dtype = TACHY_U8, .rank = 2, .shape = {m->height, m->width}};
@@ -139,14 +139,14 @@ static int compare_mask(const struct replay *r, const struct replay_item *i, str
 
 static int compare(const struct replay *r, const struct replay_item *i, struct tachy_replay *out)
 {
-    struct replay_difference d = {.identical = true};
+    struct tachy_npy_difference d = {.identical = true};
     const struct tachy_stage_tensors *t = &r->tensors;
     int err = r->p->stage == TACHY_REPLAY_PREPROCESS ? compare_tensors(r, i, "inputs", t->in, t->n_in, &d)
               : r->p->stage == TACHY_REPLAY_ENGINE ? compare_tensors(r, i, "outputs", t->out, t->n_out, &d)
                                                   : compare_mask(r, i, &d);
     if (err < 0)
         return err;
-    double psnr = replay_psnr(&d);
+    double psnr = tachy_npy_psnr(&d);
     bool matches = d.identical || (r->p->tolerance > 0 && d.max <= r->p->tolerance) ||
                    (r->p->min_psnr > 0 && psnr >= r->p->min_psnr);
     out->identical += d.identical;

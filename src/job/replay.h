@@ -1,4 +1,5 @@
 #pragma once
+#include "base/npy.h"
 #include "pipeline/stage_save.h"
 
 #include <tachy/engine.h>
@@ -39,15 +40,3 @@ int replay_settings(struct replay *r);
 // Reads the n-th array of a list of names ("inputs", "outputs", "mask") of an item.
 int replay_array(const struct replay *r, const struct replay_item *i, const char *list, size_t n,
                  struct tachy_npy *a);
-
-// replay_compare.c
-struct replay_difference {
-    bool identical;
-    double max; // infinite where one is NaN and the other is not
-    double mse, range; // mean square of the difference; of the saved values
-};
-// Adds what differs between two arrays of one type and size to `d`; start with
-// identical = true.
-void replay_compare(struct replay_difference *d, const struct tachy_npy *saved, const void *now);
-// 20 log10(range / rms); infinite for identical ones.
-double replay_psnr(const struct replay_difference *d);

@@ -178,7 +178,7 @@ int replay_settings(struct replay *r)
     for (const struct tachy_option *o = tachy_options(); o->path && err == TACHY_OK; o++) {
         if (!strncmp(o->path, "debug.", 6)) // nothing is saved again
             err = tachy_settings_reset(r->settings, (size_t)(o - tachy_options()));
-        else if ((value = json_object_get(saved, o->path)) && !tachy_settings_is_set(r->settings, o->path))
+        else if (!o->command_only && (value = json_object_get(saved, o->path)) && !tachy_settings_is_set(r->settings, o->path))
             err = set_saved(r, o->path, value);
     }
     // A step is run on its own on the CPU, wherever it was saved.

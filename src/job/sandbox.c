@@ -47,7 +47,7 @@ static bool is_one_of(const char *value, const char *words)
 
 static int check_settings(const tachy_settings *s, const struct tachy_log *log)
 {
-    const char *const *options;
+    const char *const *options, *const *stages;
     char shown[64];
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(limits); i++) {
         const char *value = tachy_settings_str(s, limits[i].path);
@@ -62,6 +62,10 @@ static int check_settings(const tachy_settings *s, const struct tachy_log *log)
         if (!strncmp(options[i], "library=", 8))
             return tachy_fail(log, TACHY_ERR_INVAL, "--sandbox loads no plugins; leave the provider option %s out",
                               options[i]);
+    n = tachy_settings_list(s, "task.stages", &stages);
+    for (size_t i = 0; i < n; i++)
+        if (strchr(stages[i], '/'))
+            return tachy_fail(log, TACHY_ERR_INVAL, "--sandbox loads no plugins; leave --stage %s out", stages[i]);
     const char *name = tachy_settings_str(s, "model.name");
     if (tachy_settings_str(s, "model.card") && !(name && strchr(name, '/')))
         return tachy_fail(log, TACHY_ERR_INVAL,

@@ -1,6 +1,7 @@
 #include "pipeline/stage_save.h"
 
 #include "base/options.h"
+#include "base/settings_json.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,20 +26,11 @@ static json_t *settings_json(const tachy_settings *set)
     json_t *o = json_object();
     for (const struct tachy_option *opt = tachy_settings_options(set); opt->path; opt++) {
         bool other = false;
-        const char *const *items;
         for (size_t i = 0; i < TACHY_ARRAY_SIZE(of_run); i++)
             other = other || !strncmp(opt->path, of_run[i], strlen(of_run[i]));
         if (other || opt->planned || opt->command_only || !tachy_settings_is_set(set, opt->path))
             continue;
-        if (opt->type != TACHY_OPT_LIST) {
-            json_object_set_new(o, opt->path, json_string(tachy_settings_str(set, opt->path)));
-            continue;
-        }
-        json_t *list = json_array();
-        size_t n = tachy_settings_list(set, opt->path, &items);
-        for (size_t i = 0; i < n; i++)
-            json_array_append_new(list, json_string(items[i]));
-        json_object_set_new(o, opt->path, list);
+        json_object_set_new(o, opt->path, tachy_setting_json(set, opt));
     }
     return o;
 }

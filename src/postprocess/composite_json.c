@@ -77,6 +77,7 @@ int tachy_composite_json_of(tachy_composite *c, const tachy_frame *in, struct ta
     int err = r->eyes > 1 ? add_eyes(c, r, &all) : add_mask(c, &all);
     if (err < 0)
         return err;
+    tachy_values_json(t, r->values, r->nb_values);
     tachy_text_char(t, '}');
     if (t->failed)
         return TACHY_ERR_NOMEM;

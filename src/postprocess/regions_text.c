@@ -33,17 +33,16 @@ static void add_points(struct tachy_text *t, const struct tachy_region *r)
     tachy_text_char(t, ']');
 }
 
-static void add_values(struct tachy_text *t, const struct tachy_region *r)
+void tachy_values_json(struct tachy_text *t, const struct tachy_named v[], int n)
 {
-    tachy_text_add(t, ",\"values\":{");
-    for (int i = 0; i < r->nb_values; i++) {
-        if (i)
-            tachy_text_char(t, ',');
-        tachy_text_string(t, r->values[i].name);
+    for (int i = 0; i < n; i++) {
+        tachy_text_add(t, i ? "," : ",\"values\":{");
+        tachy_text_string(t, v[i].name);
         tachy_text_char(t, ':');
-        tachy_text_number(t, (float)r->values[i].value);
+        tachy_text_number(t, (float)v[i].value);
     }
-    tachy_text_char(t, '}');
+    if (n)
+        tachy_text_char(t, '}');
 }
 
 static void add_region(struct tachy_text *t, const struct tachy_region *r)
@@ -66,8 +65,7 @@ static void add_region(struct tachy_text *t, const struct tachy_region *r)
     }
     if (r->nb_points)
         add_points(t, r);
-    if (r->nb_values)
-        add_values(t, r);
+    tachy_values_json(t, r->values, r->nb_values);
     if (r->nb_embedding)
         add_numbers(t, "embedding", r->embedding, r->nb_embedding);
     tachy_text_char(t, '}');

@@ -44,11 +44,17 @@ void tachy_hist_subtract(struct tachy_hist *sum, const struct tachy_hist *h)
     }
 }
 
-uint64_t tachy_hist_up_to(const struct tachy_hist *h, double ns)
+uint64_t tachy_hist_up_to(const struct tachy_hist *h, int nb, const double bound_ns[], int64_t up_to[])
 {
     uint64_t n = 0;
-    for (unsigned i = 0; i < TACHY_HIST_BUCKETS && middle_of(i) <= ns; i++)
+    int b = 0;
+    for (unsigned i = 0; i < TACHY_HIST_BUCKETS; i++) {
+        while (b < nb && middle_of(i) > bound_ns[b])
+            up_to[b++] = (int64_t)n;
         n += atomic_load_explicit(&h->count[i], memory_order_relaxed);
+    }
+    while (b < nb)
+        up_to[b++] = (int64_t)n;
     return n;
 }
 

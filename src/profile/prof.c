@@ -116,10 +116,11 @@ void tachy_prof_histogram(const struct tachy_prof *p, int step, struct tachy_his
                           double *wait_s)
 {
     const struct tachy_hist *h = step < 0 ? &p->latency : &p->step[step].busy;
+    double bound_ns[TACHY_HISTOGRAM_BOUNDS];
     for (int i = 0; i < TACHY_HISTOGRAM_BOUNDS; i++)
-        out->le[i] = (int64_t)tachy_hist_up_to(h, tachy_histogram_bound(i) * 1e9);
-    // Of the buckets too: the count of calls may be a few ahead of them.
-    out->count = (int64_t)tachy_hist_up_to(h, INFINITY);
+        bound_ns[i] = tachy_histogram_bound(i) * 1e9;
+    // The sum of the buckets: the count of calls may be a few ahead of them.
+    out->count = (int64_t)tachy_hist_up_to(h, TACHY_HISTOGRAM_BOUNDS, bound_ns, out->le);
     out->sum_s = (double)get(step < 0 ? &p->latency_sum_ns : &p->step[step].busy_ns) * 1e-9;
     if (wait_s)
         *wait_s = step < 0 ? 0 : (double)get(&p->step[step].wait_ns) * 1e-9;

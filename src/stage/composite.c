@@ -36,31 +36,16 @@ static enum tachy_pix alpha_format(const tachy_settings *set)
     return TACHY_PIX_RGBA;
 }
 
-// In mode replace the background is a file; in the others it is a colour.
-static int read_background(const tachy_settings *set, struct tachy_composite_params *p, const char **file)
+// In mode replace the background is a file; in the others it is a colour (the task has checked that).
+static void read_background(const tachy_settings *set, struct tachy_composite_params *p, const char **file)
 {
     const char *text = tachy_settings_str(set, "segment.background");
-    if (p->mode != TACHY_MODE_REPLACE) {
-        bool tint = p->mode == TACHY_MODE_OVERLAY;
-        p->color = tachy_settings_color(set, tint ? "segment.tint" : "segment.background");
-        bool shown = p->mode == TACHY_MODE_CUTOUT || p->mode == TACHY_MODE_SIDE_BY_SIDE;
-        if (shown && !p->color) // what is no colour reads as 0
-            return tachy_fail(p->log, TACHY_ERR_INVAL,
-                              "segment.background: \"%.80s\" is not a colour (a CSS name, #RRGGBB)",
-                              text ? text : "");
-        return TACHY_OK;
-    }
-    bool given = text && tachy_settings_is_set(set, "segment.background");
-    if (!given)
-        return tachy_fail(p->log, TACHY_ERR_INVAL,
-                          "--mode replace needs a picture or a video: --background FILE");
+    bool tint = p->mode == TACHY_MODE_OVERLAY;
+    p->color = tachy_settings_color(set, tint ? "segment.tint" : "segment.background");
     // A colour and no file of that name: as in mode cutout.
-    p->color = tachy_settings_color(set, "segment.background");
-    if (p->color && access(text, F_OK) != 0)
+    if (p->mode == TACHY_MODE_REPLACE && p->color && access(text, F_OK) != 0)
         p->mode = TACHY_MODE_CUTOUT;
-    else
-        *file = text;
-    return TACHY_OK;
+    *file = p->mode == TACHY_MODE_REPLACE ? text : NULL;
 }
 
 int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *log, struct tachy_composite_params *p,
@@ -75,7 +60,8 @@ int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *
         .alpha_format = alpha_format(set),
         .log = log,
     };
-    return read_background(set, p, background);
+    read_background(set, p, background);
+    return TACHY_OK;
 }
 
 // ---- What composite and lines have in common ----
@@ -142,7 +128,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     return err;
 }
 
-static int worker_open(struct tachy_stage *st, int batch, void **worker)
+int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker)
 {
     tachy_composite *c = NULL;
     int err = tachy_composite_open(&c, &((struct tachy_composite_stage *)tachy_stage_priv(st))->params);
@@ -150,7 +136,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     return err;
 }
 
-static void worker_close(void *worker) { tachy_composite_close(&(tachy_composite *){worker}); }
+void tachy_composite_worker_close(void *worker) { tachy_composite_close(&(tachy_composite *){worker}); }
 
 static int composite(const struct tachy_composite_stage *c, tachy_composite *worker, struct tachy_item *item)
 {
@@ -177,7 +163,7 @@ const struct tachy_stage_ops tachy_stage_composite = {
     .open = open,
     .close = tachy_composite_close_stage,
     .start = start,
-    .worker_open = worker_open,
-    .worker_close = worker_close,
+    .worker_open = tachy_composite_worker_open,
+    .worker_close = tachy_composite_worker_close,
     .run = run,
 };

@@ -31,6 +31,8 @@ int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set
 // The settings of what is made; *video becomes the sink's. The pool is the form's to open.
 int tachy_composite_start(struct tachy_stage *st, struct tachy_video_info *video);
 void tachy_composite_close_stage(struct tachy_stage *st);
+int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker); // on the host: a tachy_composite
+void tachy_composite_worker_close(void *worker);
 // The times and numbers of a finished picture are its frame's.
 void tachy_composite_name(const struct tachy_composite_stage *c, struct tachy_item *item);
 
@@ -40,7 +42,11 @@ tachy_frame *tachy_background_of(const struct tachy_composite_stage *c, const st
 const struct tachy_refine *tachy_refined(const struct tachy_composite_stage *c, const struct tachy_item *item,
                                          struct tachy_refine r[TACHY_MAX_EYES]);
 
-// mask_lines.c: what both forms of lines have.
+// mask_lines.c: what both forms of lines have. An item's bytes begin with its line.
+struct tachy_mask_line_item {
+    char *json; // grown as needed
+    size_t size;
+};
 int tachy_mask_line(struct tachy_stage *st, tachy_composite *c, struct tachy_item *item, const struct tachy_refine *refine,
                     tachy_frame *alpha); // alpha: the line is of that picture; NULL: of the masks
 int tachy_mask_lines_open(struct tachy_stage *st, const tachy_settings *set);

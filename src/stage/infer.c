@@ -136,8 +136,7 @@ static void set_regions(struct tachy_infer *in, const struct tachy_video_info *v
         crop_to_card(in, &in->region[e]);
 }
 
-// The card's, but for regions that have been cropped already.
-static struct tachy_preprocess_params params_of(const struct tachy_infer *in, const struct tachy_card *card)
+struct tachy_preprocess_params infer_params(const struct tachy_infer *in, const struct tachy_card *card)
 {
     struct tachy_preprocess_params p = card->in;
     p.log = in->st->task->log;
@@ -148,7 +147,7 @@ static struct tachy_preprocess_params params_of(const struct tachy_infer *in, co
 
 int tachy_infer_map(const struct tachy_infer *in, const struct tachy_piece *p, int size, double map[6])
 {
-    const struct tachy_preprocess_params params = params_of(in, in->net[size].card);
+    const struct tachy_preprocess_params params = infer_params(in, in->net[size].card);
     const struct tachy_rect *r = &in->region[p->region];
     const tachy_frame *f = tachy_item_head(p->item);
     const struct tachy_view view = {
@@ -264,7 +263,7 @@ const struct tachy_stage_ops tachy_stage_preprocess = {
 // The network with all that a worker needs to run it.
 static int engine_open(struct infer_engine *e, const struct tachy_infer *in, struct tachy_infer_net *net)
 {
-    const struct tachy_preprocess_params pp = params_of(in, net->card);
+    const struct tachy_preprocess_params pp = infer_params(in, net->card);
     int err = TACHY_OK;
     e->net = net;
     e->engine = net->first;

@@ -63,6 +63,8 @@ void infer_count_transfer(struct tachy_stage *st, struct infer_worker *w);
 // `tensors` of struct tachy_stage_ops, of a model that runs on the host.
 int infer_model_tensors(struct tachy_stage *st, void *worker, const struct tachy_piece *p, struct tachy_stage_tensors *t);
 
+// The card's preprocess, for regions that have been cropped already.
+struct tachy_preprocess_params infer_params(const struct tachy_infer *in, const struct tachy_card *card);
 // What preprocess writes of a piece: the item's own memory if the model's call is not the worker's.
 int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tachy_tensor *in);
 

@@ -4,22 +4,17 @@
 
 // Mode json: a line for each frame.
 
-struct lines_item {
-    char *json; // the line, grown as needed
-    size_t size;
-};
-
 int tachy_mask_lines_open(struct tachy_stage *st, const tachy_settings *set)
 {
     return tachy_composite_open_stage(st, set, true);
 }
 
-void tachy_mask_lines_item_close(void *item) { free(((struct lines_item *)item)->json); }
+void tachy_mask_lines_item_close(void *item) { free(((struct tachy_mask_line_item *)item)->json); }
 
 int tachy_mask_line(struct tachy_stage *st, tachy_composite *c, struct tachy_item *item, const struct tachy_refine *refine,
                     tachy_frame *alpha)
 {
-    struct lines_item *own = tachy_stage_item(st, item);
+    struct tachy_mask_line_item *own = tachy_stage_item(st, item);
     const tachy_frame *in = tachy_item_head(item);
     double time_s = tachy_item_time(st->task, item);
     const char *line;
@@ -41,16 +36,6 @@ int tachy_mask_line(struct tachy_stage *st, tachy_composite *c, struct tachy_ite
     return TACHY_OK;
 }
 
-static int worker_open(struct tachy_stage *st, int batch, void **worker)
-{
-    tachy_composite *c = NULL;
-    int err = tachy_composite_open(&c, &((struct tachy_composite_stage *)tachy_stage_priv(st))->params);
-    *worker = c;
-    return err;
-}
-
-static void worker_close(void *worker) { tachy_composite_close(&(tachy_composite *){worker}); }
-
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     struct tachy_refine refine[TACHY_MAX_EYES];
@@ -63,11 +48,11 @@ const struct tachy_stage_ops tachy_stage_mask_lines = {
     .flags = TACHY_STAGE_WRITES,
     .step = "composite",
     .priv_size = sizeof(struct tachy_composite_stage),
-    .item_size = sizeof(struct lines_item),
+    .item_size = sizeof(struct tachy_mask_line_item),
     .open = tachy_mask_lines_open,
     .start = tachy_composite_start,
-    .worker_open = worker_open,
-    .worker_close = worker_close,
+    .worker_open = tachy_composite_worker_open,
+    .worker_close = tachy_composite_worker_close,
     .run = run,
     .item_close = tachy_mask_lines_item_close,
 };

@@ -168,7 +168,7 @@ int tachy_task_sync(const tachy_task *t, struct tachy_item *item)
 {
     int err = TACHY_OK;
     for (int i = 0; item->pending && i < t->nb_stages; i++) {
-        int one = t->stage[i]->ops->sync ? t->stage[i]->ops->sync(item) : TACHY_OK;
+        int one = t->stage[i]->ops->sync ? t->stage[i]->ops->sync(t->stage[i], item) : TACHY_OK;
         err = err < 0 ? err : one;
     }
     item->pending = false;

@@ -6,6 +6,8 @@
 
 // Opens a stage at the end of the task's list. `task->log` is set. On failure the list is as before.
 int tachy_stage_add(tachy_task *t, const struct tachy_stage_ops *ops, const tachy_settings *s);
+// The same with one that a program has registered, or that a shared library is (docs/stage.md).
+int tachy_stage_add_user(tachy_task *t, const char *name, const tachy_settings *s);
 // The stages are closed, the last first. Not the task itself.
 void tachy_stages_close(tachy_task *t);
 // A pipeline begins on a stream of `in`; *out: what the sink is given. The task's memory and profile are set.

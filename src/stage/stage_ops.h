@@ -6,6 +6,7 @@
 #include <tachy/preprocess.h>
 #include <tachy/result.h>
 #include <tachy/run.h>
+#include <tachy/stage.h>
 #include <tachy/task.h>
 
 // What a stage provides and an executor runs (docs/stage.md). A stage is one operator between source and sink:
@@ -20,25 +21,23 @@ struct tachy_stage;
 struct tachy_stage_save;
 struct tachy_surface_spec;
 struct tachy_device;
+struct task_devices;
 
 enum { TACHY_MAX_STAGES = 16 };
 
-// What the executor must know. open() and start() may change tachy_stage.flags, which begin as those of the ops.
-enum tachy_stage_flag {
-    // One call at a time for a stream, its items in their order, n = 1, with the stream's state. Other streams,
-    // and other stages of this one, go on beside it. Items wait for their turn; decoders do not.
-    TACHY_STAGE_ORDERED = 1 << 0,
+// What the executor must know, besides enum tachy_stage_flag of tachy/stage.h. open() and start() may change
+// tachy_stage.flags, which begin as those of the ops. An ordered stage has n = 1; items wait for their turn, decoders do
+// not. After the last stage that reads tachy_item.in its pixels are dropped.
+enum {
     // A piece is a region. The stage is not called for a region whose result is taken over (tachy_item.reuse).
-    TACHY_STAGE_REGIONS = 1 << 1,
-    // Reads the pixels of tachy_item.in. After the last such stage they are dropped.
-    TACHY_STAGE_READS = 1 << 2,
+    TACHY_STAGE_REGIONS = 1 << 8,
     // Makes what the sink is given, or what only that needs. Mode live may drop an item before it, and only items
     // that are nearly due are taken that far: finished pictures are large.
-    TACHY_STAGE_WRITES = 1 << 3,
+    TACHY_STAGE_WRITES = 1 << 9,
     // Several pieces in one call are faster, also those of several streams: see `batch_key`.
-    TACHY_STAGE_BATCHES = 1 << 4,
+    TACHY_STAGE_BATCHES = 1 << 10,
     // Runs a network.
-    TACHY_STAGE_MODEL = 1 << 5,
+    TACHY_STAGE_MODEL = 1 << 11,
 };
 
 // What mode live keeps of an item, on the clock of live.h.
@@ -63,6 +62,7 @@ struct tachy_item {
     bool pending;        // a device still works at `out` and `result`: see `sync`
     unsigned reuse;      // regions (bits 1 << region) whose result is taken over from an earlier item
     struct tachy_due due;
+    struct tachy_named values[TACHY_MAX_VALUES]; // of the result
     void *priv;          // zeroed bytes of the stages', see item_size; kept from frame to frame
 };
 
@@ -123,7 +123,9 @@ struct tachy_stage_ops {
     // ---- Workers.
 
     // `batch` > 1: an object for calls of up to so many pieces, of a stage that batches. TACHY_ERR_MISMATCH: it
-    // takes one a call. On failure *worker is NULL and everything is closed.
+    // takes one a call. On failure *worker is NULL and everything is closed. A stage whose worker is another's
+    // (tachy_stage.worker_of) is called by that one's device context instead, for what it keeps on each device: *worker
+    // comes as the struct device_worker (stage/device.h), whose device's context is current.
     int (*worker_open)(struct tachy_stage *st, int batch, void **worker);
     void (*worker_close)(void *worker);
     // The call. worker, state: of tachy_stage.worker_of; NULL where it has none. The state is the stream's;
@@ -153,7 +155,7 @@ struct tachy_stage_ops {
     int (*copy_save)(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size);
     int (*copy_load)(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
     // Ends what `run` left to a device (tachy_item.pending), waiting for it. Any thread, once an item.
-    int (*sync)(struct tachy_item *item);
+    int (*sync)(struct tachy_stage *st, struct tachy_item *item);
 
     // ---- For who looks on.
 
@@ -200,7 +202,7 @@ struct tachy_task {
     size_t item_size;    // of all stages
     char describe[256];  // model, mode: key of the stored light figures
     char engine[128];    // what runs the model, with its version; "": nothing does
-    void *shared;        // of its stages; NULL: they have nothing in common
+    struct task_devices *devices; // stage/device.h, of the first stage; NULL: all is the host's
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved
 

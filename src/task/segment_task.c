@@ -1,7 +1,6 @@
 #include "base/base.h"
 #include "stage/composite.h"
 #include "stage/smooth.h"
-#include "task/segment_stages.h"
 #include "task/task.h"
 
 static const struct tachy_option options[] = {
@@ -27,14 +26,14 @@ static const struct tachy_option options[] = {
 };
 
 static const struct tachy_task_stage stages[] = {
-    {&tachy_stage_preprocess, &segment_stage_preprocess_cuda},
-    {&tachy_stage_model, &segment_stage_model_cuda},
-    {&tachy_stage_mask, &segment_stage_mask_cuda},
-    {&tachy_stage_smooth, &segment_stage_smooth_cuda},
-    {&tachy_stage_background, &segment_stage_background_cuda},
+    {&tachy_stage_preprocess, &tachy_stage_preprocess_cuda},
+    {&tachy_stage_model, &tachy_stage_model_cuda},
+    {&tachy_stage_mask, &tachy_stage_mask_cuda},
+    {&tachy_stage_smooth, &tachy_stage_smooth_cuda},
+    {&tachy_stage_background, &tachy_stage_background_cuda},
     {&tachy_stage_refine, NULL},
-    {&tachy_stage_composite, &segment_stage_composite_cuda},
-    {&tachy_stage_mask_lines, &segment_stage_lines_cuda},
+    {&tachy_stage_composite, &tachy_stage_composite_cuda},
+    {&tachy_stage_mask_lines, &tachy_stage_mask_lines_cuda},
     {0},
 };
 
@@ -50,15 +49,17 @@ static const struct tachy_example examples[] = {
     {0},
 };
 
-// In the modes that show the background, it is a colour.
+// In the modes that show the background, it is a colour; replace has no default.
 static int check(const tachy_settings *s, const struct tachy_log *log)
 {
     const char *mode = tachy_settings_str(s, "segment.mode"), *background = tachy_settings_str(s, "segment.background");
     bool shown = !strcmp(mode, "cutout") || !strcmp(mode, "side-by-side");
+    if (!strcmp(mode, "replace") && !tachy_settings_is_set(s, "segment.background"))
+        return tachy_fail(log, TACHY_ERR_INVAL, "--mode replace needs a picture or a video: --background FILE");
     if (!shown || tachy_settings_color(s, "segment.background"))
         return TACHY_OK;
     return tachy_fail(log, TACHY_ERR_INVAL, "--background: \"%.80s\" is not a colour (a CSS name, #RRGGBB); a picture or "
-                      "video needs --mode replace, transparency --mode alpha", background ? background : "");
+                      "video needs --mode replace, transparency --mode alpha", background);
 }
 
 const struct tachy_task_ops tachy_task_segment = {

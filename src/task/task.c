@@ -1,5 +1,5 @@
-#include "base/numeric.h"
 #include "base/options.h"
+#include "base/settings_json.h"
 #include "pipeline/stage_save.h"
 #include "stage/stage.h"
 #include "task/task.h"
@@ -47,40 +47,46 @@ static bool is_outside(const struct tachy_option *o)
     return false;
 }
 
-static json_t *setting_text(const tachy_settings *s, const struct tachy_option *o)
-{
-    const char *const *items, *text = tachy_settings_str(s, o->path);
-    if (o->type == TACHY_OPT_BOOL && text) // one text for each value, however it was written
-        return json_string(tachy_settings_bool(s, o->path) ? "yes" : "no");
-    if ((o->type == TACHY_OPT_INT || o->type == TACHY_OPT_FLOAT) && text)
-        return json_sprintf("%.9g", tachy_settings_float(s, o->path));
-    if (o->type != TACHY_OPT_LIST)
-        return text ? json_string(text) : NULL;
-    size_t n = tachy_settings_list(s, o->path, &items);
-    char *all = strdup("");
-    for (size_t i = 0; i < n && all; i++) {
-        char *longer = tachy_asprintf("%s%s%s", all, i ? " " : "", items[i]);
-        free(all);
-        all = longer;
-    }
-    json_t *one = n && all ? json_string(all) : NULL;
-    free(all);
-    return one;
-}
-
 static int keep_settings(tachy_task *t, const tachy_settings *s, unsigned verbs)
 {
     json_t *all = json_object();
-    locale_t before = tachy_numeric_enter();
     for (const struct tachy_option *o = tachy_settings_options(s); o->path; o++) {
-        json_t *text = !(o->verbs & verbs) || is_outside(o) ? NULL : setting_text(s, o);
+        json_t *text = !(o->verbs & verbs) || is_outside(o) ? NULL : tachy_setting_json(s, o);
         if (text)
             json_object_set_new(all, o->path, text);
     }
-    tachy_numeric_leave(before);
     t->settings = all ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return t->settings ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// Those that the program brings (tachy/stage.h).
+static int add_user_stages(tachy_task *t, bool cuda, const tachy_settings *s)
+{
+    const char *const *names;
+    size_t n = tachy_settings_list(s, "task.stages", &names);
+    int err = TACHY_OK;
+    if (n && cuda)
+        return tachy_fail(t->log, TACHY_ERR_UNSUPPORTED,
+                          "stage %s: sees frames in host memory only; use --device cpu, or leave the stage out", names[0]);
+    for (size_t i = 0; i < n && err == TACHY_OK; i++)
+        err = tachy_stage_add_user(t, names[i], s);
+    return err;
+}
+
+static int add_stages(tachy_task *t, const struct tachy_task_stage *stage, bool cuda, const tachy_settings *s)
+{
+    bool added = false; // the program's, before anything is written
+    int err = TACHY_OK;
+    for (; err == TACHY_OK && stage->cpu; stage++) {
+        if (!added && stage->cpu->flags & TACHY_STAGE_WRITES) {
+            added = true;
+            err = add_user_stages(t, cuda, s);
+        }
+        if (err == TACHY_OK && (!cuda || stage->cuda))
+            err = tachy_stage_add(t, cuda ? stage->cuda : stage->cpu, s);
+    }
+    return err == TACHY_OK && !added ? add_user_stages(t, cuda, s) : err;
 }
 
 int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log)
@@ -100,9 +106,8 @@ int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *se
     t->pinned = -1;
     err = keep_settings(t, settings, TACHY_VERB_RUN | TACHY_VERB_TASK(k));
     bool cuda = !strcmp(tachy_settings_str(settings, "gpu.device"), "cuda");
-    for (const struct tachy_task_stage *s = ops->stages; s->cpu && err == TACHY_OK; s++)
-        if (!cuda || s->cuda)
-            err = tachy_stage_add(t, cuda ? s->cuda : s->cpu, settings);
+    if (err == TACHY_OK)
+        err = add_stages(t, ops->stages, cuda, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
         err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"), t, settings, log);

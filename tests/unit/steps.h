@@ -68,11 +68,21 @@ static inline int test_step_of(const struct tachy_stage *st)
 }
 
 // What the task was made with.
-static inline void *test_priv(const tachy_task *t) { return ((struct test_shared *)t->shared)->priv; }
+struct test_task {
+    tachy_task task; // first
+    struct test_shared shared;
+};
+
+static inline struct test_shared *test_shared_of(const tachy_task *t)
+{
+    return &((struct test_task *)(uintptr_t)t)->shared;
+}
+
+static inline void *test_priv(const tachy_task *t) { return test_shared_of(t)->priv; }
 
 static inline const struct test_steps *test_steps_of(const struct tachy_stage *st)
 {
-    return &((struct test_shared *)st->task->shared)->steps;
+    return &test_shared_of(st->task)->steps;
 }
 
 static inline int test_step(const struct test_steps *s, void *worker, int step, void *state, struct tachy_item *item,
@@ -207,6 +217,11 @@ static inline bool test_load(struct tachy_stage *st, void *worker, const struct 
     return s->load && s->load(st->task, w->own, test_step_of(st), item, l);
 }
 
+static inline int test_sync_item(struct tachy_stage *st, struct tachy_item *item)
+{
+    return test_steps_of(st)->sync(item);
+}
+
 static inline int test_queue(struct tachy_stage *st, void *worker, struct tachy_item *const items[], int n)
 {
     const struct test_worker *w = worker;
@@ -242,7 +257,7 @@ static inline const struct tachy_stage_ops *test_table(const struct test_steps *
          .run = test_order, .state_open = test_order_state, .state_close = steps->order_close,
          .state_save = steps->order_save, .state_load = steps->order_load},
         {.name = "composite", .flags = TACHY_STAGE_WRITES, .open = test_open_member,
-         .start = test_start_composite, .run = test_stage_run, .sync = steps->sync, .load = test_load,
+         .start = test_start_composite, .run = test_stage_run, .sync = steps->sync ? test_sync_item : NULL, .load = test_load,
          .queue = test_queue},
     };
     if (!known) {
@@ -256,17 +271,17 @@ static inline const struct tachy_stage_ops *test_table(const struct test_steps *
 // A task of the steps with `size` bytes of its own, copied from `priv`.
 static inline tachy_task *test_task(const struct test_steps *steps, const void *priv, size_t size)
 {
-    struct test_shared *shared = calloc(1, sizeof(*shared) + size);
-    tachy_task *t = calloc(1, sizeof(*t));
-    if (!shared || !t)
+    struct test_task *whole = calloc(1, sizeof(*whole) + size);
+    if (!whole)
         abort();
+    struct test_shared *shared = &whole->shared;
+    tachy_task *t = &whole->task;
     shared->steps = *steps;
     if (size && priv)
         memcpy(shared->priv, priv, size);
     t->name = steps->name;
     t->eyes = 1;
     t->pinned = -1;
-    t->shared = shared;
     const struct tachy_stage_ops *ops = test_table(steps);
     for (int i = 0; i < 5; i++)
         if (tachy_stage_add(t, &ops[i], NULL) < 0)
@@ -279,6 +294,5 @@ static inline void test_task_free(tachy_task *t) // NULL is allowed
     if (!t)
         return;
     tachy_stages_close(t);
-    free(t->shared);
     free(t);
 }

@@ -91,6 +91,7 @@ static void fill_params(void)
     api.log = (struct tachy_log){.fn = count};
     api_hand_log();
     api.given_tachy_batcher_params.workers = TACHY_BATCHER_NO_WORKERS;
+    api.given_tachy_compare_params.a = api.given_tachy_compare_params.b = "null:16x16@10,frames=2,format=gray";
     api.given_tachy_engine_params.provider = "null";
     api.given_tachy_frame_params.format = TACHY_PIX_GRAY8;
     api.given_tachy_frame_params.width = api.given_tachy_frame_params.height = 16;
@@ -111,6 +112,7 @@ static void open_objects(void)
 {
     CHECK_INT(tachy_batcher_open(&api.tachy_batcher, &api.given_tachy_batcher_params), TACHY_OK);
     CHECK_INT(tachy_batcher_submit(api.tachy_batcher, &api.given_tachy_submit_params, &api.tachy_ticket), TACHY_OK);
+    CHECK_INT(tachy_compare_mattes(&api.tachy_comparison, &api.given_tachy_compare_params), TACHY_OK);
     CHECK_INT(tachy_control_open(&api.tachy_control, &api.given_tachy_control_params), TACHY_OK);
     CHECK_INT(tachy_control_mark(api.tachy_control, &api.tachy_mark), TACHY_OK);
     CHECK_INT(tachy_engine_open(&api.tachy_engine, &api.given_tachy_engine_params), TACHY_OK);
@@ -140,6 +142,7 @@ static void close_objects(void)
     tachy_pipeline_close(&api.tachy_pipeline);
     tachy_frame_unref(&api.tachy_frame);
     tachy_engine_close(&api.tachy_engine);
+    tachy_comparison_free(&api.tachy_comparison);
     tachy_free(api.tachy_mark);
     tachy_control_close(&api.tachy_control);
     tachy_ticket_close(&api.tachy_ticket);

@@ -4,8 +4,7 @@
 #include "cuda/mem.h"
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
-#include "task/segment_gpu_eye.h"
-#include "task/segment_gpu_flight.h"
+#include "stage/mask_cuda.h"
 
 #include <tachy/gpu.h>
 #include <tachy/run.h>
@@ -206,18 +205,18 @@ static void fail_push(int pushes) { ((__typeof__(fake_cuda_fail_push) *)driver("
 TEST(lost_context_ends_a_wait)
 {
     struct tachy_gpu *g;
-    struct segment_gpu_flight *f;
+    struct device_flight *f;
     uint64_t part;
     CHECK_INT(tachy_gpu_open(&g, 0, NULL, &log_errors), TACHY_OK);
     CHECK_INT(tachy_device_enter(&g->device, NULL), TACHY_OK);
-    CHECK_INT(segment_gpu_flight_open(&f, g, g->stream, &log_errors), TACHY_OK);
-    CHECK_INT(segment_gpu_flight_mark(f, &part), TACHY_OK);
+    CHECK_INT(device_flight_open(&f, g, g->stream, &log_errors), TACHY_OK);
+    CHECK_INT(device_flight_mark(f, &part), TACHY_OK);
     tachy_device_leave(&g->device);
     fail_push(0);
-    CHECK_INT(segment_gpu_flight_wait(f, part), TACHY_ERR_EXTERNAL);
+    CHECK_INT(device_flight_wait(f, part), TACHY_ERR_EXTERNAL);
     CHECK(strstr(last_message, "Fake GPU"));
     fail_push(-1);
-    segment_gpu_flight_close(&f);
+    device_flight_close(&f);
     tachy_gpu_unref(&g);
     CHECK_INT(counts()->events, 0);
 }
@@ -248,33 +247,35 @@ TEST(masks_change_devices)
     struct tachy_gpu *g[2];
     list(2);
     struct tachy_memory *m = memory_of(g, 2);
-    struct segment_device devices[2] = {{.gpu = g[0], .mem = tachy_mem_of_gpu(0)},
-                                    {.gpu = g[1], .mem = tachy_mem_of_gpu(1)}};
-    const struct segment s = {.gpu = g[0], .devices = devices, .nb_devices = 2};
-    struct segment_eye e = {.width = 40, .height = 30};
+    struct task_devices of = {.list = {{.gpu = g[0], .mem = tachy_mem_of_gpu(0)}, {.gpu = g[1], .mem = tachy_mem_of_gpu(1)}}};
+    struct task_device *devices = of.list;
+    tachy_task t = {.devices = &of};
+    struct tachy_stage st = {.task = &t};
+    const struct tachy_masks masks = {.st = &st};
+    struct tachy_mask_eye e = {0};
     for (int i = 0; i < 2; i++)
-        CHECK_INT(segment_gpu_masks_open(&devices[i].masks, m, g[i]), TACHY_OK);
-    CHECK_INT(segment_gpu_ensure_eye(&s, &e, 1200), TACHY_OK);
-    CHECK(e.mask && e.gpu->device == &devices[0]);
+        CHECK_INT(mask_pieces_open(&devices[i].masks, m, g[i]), TACHY_OK);
+    CHECK_INT(mask_there_room(&masks, &e, 40, 30), TACHY_OK);
+    CHECK(e.mask && e.there->device == &devices[0]);
     memset(e.mask, 77, 1200);
     const uint8_t *first = e.mask;
-    CHECK_INT(segment_gpu_eye_move(&e, &devices[0], true), TACHY_OK);
-    CHECK(e.mask == first && !e.gpu->stale);
-    CHECK_INT(segment_gpu_eye_move(&e, &devices[1], true), TACHY_OK);
-    CHECK(e.mask != first && e.gpu->device == &devices[1] && e.gpu->stale); // the host's is the true one
+    CHECK_INT(mask_there_move(&e, &devices[0], true), TACHY_OK);
+    CHECK(e.mask == first && !e.there->stale);
+    CHECK_INT(mask_there_move(&e, &devices[1], true), TACHY_OK);
+    CHECK(e.mask != first && e.there->device == &devices[1] && e.there->stale); // the host's is the true one
     for (int i = 0; i < 1200; i++)
         CHECK(e.mask[i] == 77);
-    CHECK_INT(segment_gpu_eye_move(&e, &devices[0], false), TACHY_OK);
-    CHECK(e.mask == first && e.gpu->device == &devices[0] && !e.gpu->stale); // the piece that was given back
+    CHECK_INT(mask_there_move(&e, &devices[0], false), TACHY_OK);
+    CHECK(e.mask == first && e.there->device == &devices[0] && !e.there->stale); // the piece that was given back
     struct tachy_memory_stats before, after;
     tachy_memory_read(m, &before);
     for (int i = 0; i < 100; i++)
-        CHECK_INT(segment_gpu_eye_move(&e, &devices[i % 2], i % 3 == 0), TACHY_OK);
+        CHECK_INT(mask_there_move(&e, &devices[i % 2], i % 3 == 0), TACHY_OK);
     tachy_memory_read(m, &after);
     CHECK(!memcmp(before.total, after.total, sizeof(before.total))); // nothing is taken anew
-    segment_gpu_eye_free(&e);
+    mask_there_free(&e);
     for (int i = 0; i < 2; i++)
-        segment_gpu_masks_close(&devices[i].masks);
+        mask_pieces_close(&devices[i].masks);
     tachy_memory_read(m, &after);
     CHECK(!after.total[tachy_mem_of_gpu(0)] && !after.total[tachy_mem_of_gpu(1)] && !after.total[TACHY_PINNED]);
     tachy_memory_close(&m);

@@ -50,6 +50,10 @@ TEST(text_for_programs)
     char *text = tachy_asprintf("%g", 0.25);
     CHECK_STR(text, "0.25");
     tachy_free(text);
+    const struct tachy_snapshot s = {.summary = {.fps = 12.5}};
+    CHECK_INT(tachy_snapshot_metrics(&text, &s), TACHY_OK);
+    CHECK(strstr(text, "tachy_run_frames_per_second 12.5\n") && !strstr(text, "12,5"));
+    tachy_free(text);
 }
 
 // A run whose profile is written.

@@ -293,6 +293,30 @@ TEST(a_task_s_section)
     tachy_settings_free(&s);
 }
 
+// A task may have another default than the general one; whoever sets the general one is heard.
+TEST(a_task_s_default)
+{
+    static const struct tachy_option table[] = {
+        {"model.name", "model", .type = TACHY_OPT_STRING, .def = "selfie", .group = "Model", .help = "-", .verbs = 1},
+        {"find.model", .type = TACHY_OPT_STRING, .def = "face", .over = "model.name", .group = "Find", .help = "-"},
+        {0},
+    };
+    tachy_settings *s, *copy;
+    CHECK_INT(tachy_settings_new_of(&s, table, &test_log), TACHY_OK);
+    CHECK_STR(tachy_settings_str(s, "model.name"), "selfie");
+    CHECK_INT(tachy_settings_for(s, "find"), TACHY_OK);
+    CHECK_STR(tachy_settings_str(s, "model.name"), "face");
+    CHECK(!tachy_settings_by_name(s, "model.name"));
+    CHECK_INT(tachy_settings_set(s, "model", "own", NULL), TACHY_OK);
+    CHECK_STR(tachy_settings_str(s, "model.name"), "own");
+    CHECK_INT(tachy_settings_copy(&copy, s, &test_log), TACHY_OK);
+    CHECK_INT(tachy_settings_set(s, "model", "other", NULL), TACHY_OK);
+    CHECK_STR(tachy_settings_str(copy, "model.name"), "own");
+    CHECK(tachy_settings_by_name(copy, "model.name"));
+    tachy_settings_free(&copy);
+    tachy_settings_free(&s);
+}
+
 static void use_presets_of_the_project(void)
 {
     char dir[1024];
@@ -379,5 +403,6 @@ TEST(broken_presets)
 TEST_MAIN(TEST_CASE(every_key_is_taken), TEST_CASE(table_of_keys_is_sound),
           TEST_CASE(other_keys_of_an_option), TEST_CASE(planned_is_said_once),
           TEST_CASE(conflicts), TEST_CASE(more_special_section_wins), TEST_CASE(a_task_s_section),
+          TEST_CASE(a_task_s_default),
           TEST_CASE(presets), TEST_CASE(presets_give_way), TEST_CASE(presets_are_sound),
           TEST_CASE(broken_presets))

@@ -74,11 +74,16 @@ TEST(table_is_sound)
         CHECK(o->help[strlen(o->help) - 1] != '.');
         CHECK((o->type == TACHY_OPT_ENUM) == (o->values != NULL));
         CHECK(tachy_option_find(o->path, NULL) == o);
-        CHECK(!o->name || tachy_option_find(o->name, NULL) == o); // unique
-        for (const struct tachy_option *p = all; p < o; p++)
+        for (const struct tachy_option *p = all; p < o; p++) {
+            bool same = o->name && p->name && !strcmp(o->name, p->name);
+            CHECK(!same || !(o->verbs & p->verbs)); // no verb takes two of one name
             CHECK(!o->letter || o->letter != p->letter);
+            CHECK(strcmp(o->path, p->path));
+            CHECK(strcmp(o->group, p->group) || !strcmp(p[1].group, o->group)); // groups are kept together
+        }
     }
     CHECK_INT(tachy_option_index(tachy_options(), "no.such"), -1);
+    CHECK(tachy_option_count(all) < TACHY_OPTIONS_MAX);
 }
 
 TEST(find_by_every_name)

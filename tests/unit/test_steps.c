@@ -1,6 +1,5 @@
 #include "test.h"
 
-#include "../../cli/cli.h"
 #include "base/base.h"
 #include "profile/profile.h"
 #include "rows.h"
@@ -125,7 +124,7 @@ TEST(metrics_and_profile_have_all_rows)
     CHECK_INT(s.steps[s.nb_steps - 1].calls, FRAMES); // "more", of the second run alone
     CHECK_INT(tachy_control_snapshot(c, &snap), TACHY_OK);
     CHECK_INT(snap.totals.nb_steps, ROWS + 1);
-    text = metrics_text(&snap);
+    CHECK_INT(tachy_snapshot_metrics(&text, &snap), TACHY_OK);
     for (int i = 0; i <= ROWS; i++) {
         const char *name = i < ROWS ? names[i] : "more";
         CHECK_STR(snap.totals.step[i].name, name);
@@ -136,7 +135,7 @@ TEST(metrics_and_profile_have_all_rows)
         CHECK(strstr(text, row));
     }
     CHECK(!strstr(text, "step=\"composite\""));
-    free(text);
+    tachy_free(text);
     static const char *const lanes[] = {"decode", "find", "draw", "more", "track", "blur", "encode"};
     CHECK_INT(tachy_profile_json(p, &text), TACHY_OK);
     json_t *o = json_loads(text, 0, NULL);

@@ -1,0 +1,72 @@
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// docs/compare.md documents the figures, the JSON and the picture.
+
+static int report(const struct cli *c, const tachy_comparison *r)
+{
+    const char *file = tachy_settings_str(c->settings, "run.json");
+    char *text = NULL;
+    int err = TACHY_OK;
+    if (file) {
+        err = tachy_comparison_json(&text, r);
+        if (err == TACHY_OK)
+            err = write_text(file, text);
+        tachy_free(text);
+    }
+    if (err == TACHY_OK && c->log.max_level >= TACHY_LOG_INFO && (!file || strcmp(file, "-"))) {
+        err = tachy_comparison_text(&text, r);
+        if (err == TACHY_OK)
+            fputs(text, stdout);
+        tachy_free(text);
+    }
+    return err;
+}
+
+static int run_compare_mattes(struct cli *c)
+{
+    const tachy_settings *set = c->settings;
+    const char *file = tachy_settings_str(set, "run.json");
+    if (c->n_args != 2)
+        return message_usage("two mattes are compared: tachy compare-mattes A B [--truth T]");
+    int err = file && strcmp(file, "-") ? check_writable(file) : TACHY_OK;
+    if (err < 0)
+        return message_failed(err);
+    tachy_control *control;
+    tachy_comparison *r = NULL;
+    err = control_open(&control);
+    if (err < 0)
+        return message_failed(err);
+    err = tachy_compare_mattes(&r, tachy_compare_params(.a = c->args[0], .b = c->args[1],
+                                                        .truth = tachy_settings_str(set, "compare.truth"),
+                                                        .report = tachy_settings_str(set, "output.file"),
+                                                        .overwrite = tachy_settings_bool(set, "output.overwrite"),
+                                                        .stop = tachy_control_stop_flag(control), .log = &c->log));
+    control_close(&control);
+    if (err == TACHY_ERR_INTERRUPTED)
+        message_error("interrupted");
+    if (err == TACHY_OK)
+        err = report(c, r);
+    tachy_comparison_free(&r);
+    return err < 0 ? message_failed(err) : STATUS_OK;
+}
+
+const struct verb verb_compare_mattes = {
+    .name = "compare-mattes",
+    .usage = "[options] A B",
+    .summary = "measure how good mattes are",
+    .details =
+        "A, B and the truth are videos, pictures or numbered pictures of alpha, as tachy segment --mode alpha and "
+        "--mode mask write them; all have as many frames, of one size. A picture with an alpha plane is judged by "
+        "it, any other by its luma.\n\n"
+        "With --truth A and B are both held against it, without it A is held against B. Printed are means over the "
+        "frames and the worst frames; --json has every frame's figures. -o writes a picture of the frame that is worst "
+        "by each figure. docs/compare.md has the definitions.",
+    .options = TACHY_VERB_COMPARE,
+    .examples = EXAMPLES({"tachy compare-mattes old.mkv new.mkv --truth truth.mkv -o worst.png",
+                          "is the new one better, and where is it not?"},
+                         {"tachy compare-mattes mine.mov theirs.mov --json", "how far apart are two programs?"}),
+    .run = run_compare_mattes,
+};

@@ -1,0 +1,203 @@
+#pragma once
+#include "base/memory.h"
+#include "cuda/gpu.h"
+#include "cuda/kernels.h"
+#include "media/device.h"
+#include "profile/gpu.h"
+#include "stage/device_flight.h"
+#include "stage/stage.h"
+
+// Where the CUDA forms of stages work: the devices (GPUs) of a task, and what a worker has on each of them: a stream, its
+// order with other streams, copies of the host's frames, frames that are kept until the device has read them, times.
+//
+// A frame is worked on where it lies; one of the host's goes to the device with its stream's state of a recurrent model,
+// else to that with the fewest workers at a frame. A worker queues what belongs to a frame on a stream of its own, after
+// the stream that the frame was written in, and waits for nothing: who pulls the finished picture does.
+
+enum {
+    DEVICE_GROUP = 8,   // items that a worker takes at once
+    DEVICE_ALIGN = 256, // what tensors of one block begin at multiples of, as what the driver gives does
+};
+
+struct device_worker;
+
+// One of the task's.
+struct task_device {
+    struct tachy_gpu *gpu; // reference
+    enum tachy_mem mem;    // of its memory
+    struct mask_pieces *masks; // mask_cuda.h: memory for masks there; the mask stage's
+    atomic_int busy;       // workers that are at a frame there, from its preprocess to its mask
+};
+
+// Of a task, from the open of its first stage to that stage's close.
+struct task_devices {
+    struct tachy_stage *st; // the first stage
+    size_t item_at;         // of struct device_item in that stage's bytes of an item
+    struct task_device list[TACHY_MAX_GPUS]; // in the order of the settings
+    int nb;
+    int ids[TACHY_MAX_GPUS], nb_ids; // asked for
+    double fraction, vram;           // settings gpu.*
+    struct tachy_memory *memory; // of the pipeline that the task works in; NULL until a stream starts
+    bool only_queues; // workers: the model runs on devices too
+    bool waits;       // a stage waits for the device for each item
+    bool states;      // streams have states there
+};
+
+// An item's, for all stages.
+struct device_item {
+    tachy_frame *frame; // copy of a frame of the host's, until it is composited
+    // The worker whose stream comes after the frame's writer, and the frame.
+    const struct device_worker *behind;
+    int64_t behind_id;
+    // From its preprocess on: who has it in hand, its place among the pictures there, and what kind of item it is: only
+    // neighbours of one kind go together.
+    struct device_worker *at;
+    int picture, kind;
+};
+
+// What a worker has on all devices: on the first from the start, on another once a frame of it comes. The worker of all
+// CUDA forms of a task begins with it.
+struct device_set {
+    struct task_devices *devices;
+    struct device_worker *on[TACHY_MAX_GPUS]; // in the order of the task's; NULL: not opened yet
+    struct device_worker *now;                // of the device that the frame in hand is on
+    struct task_device *counted;              // as busy on that device; NULL: between frames
+};
+
+// A worker on one device; one thread's at a time.
+struct device_worker {
+    struct device_set *set;
+    tachy_task *task;
+    struct task_device *device;
+    struct tachy_gpu *gpu; // of the device, a reference
+    const struct tachy_cu *cu;
+    const struct tachy_cuda_kernels *kernels;
+    cuda_stream stream;
+    cuda_event arrived, done; // done: of what the host waits for
+    tachy_frame_pool *uploads; // copies of the host's frames
+    struct device_flight *flight; // with frames that the pipeline lets go of while the device reads them
+    // Times of the stream's kernels and copies; NULL: there is no profile.
+    struct tachy_gpu_timer *kernel_times, *copy_times;
+    struct tachy_prof_item at_work; // the item that this worker has
+    int step;                       // of the stage that it is at
+    // Waits for results on their way to the host, of the last item; NULL: there are none.
+    int (*wait)(void *of);
+    void *waits_for;
+    void *part[TACHY_MAX_STAGES]; // by stage: what those that share the worker keep, see tachy_stage_ops.worker_open
+};
+
+// Neighbours of a group that one device's part of the worker has in hand, of one kind. An item alone is a group of one,
+// and every item is alone if the host is waited for, in batches, and if the stream has states.
+struct device_group {
+    struct device_worker *g;
+    struct tachy_stage *st;
+    void *part; // of the stage
+    void *state; // of the stream; NULL: it has none
+    struct tachy_item *const *items;
+    int *err; // one an item
+    int n, region;
+    int kind;
+    cuda_stream behind[2 * DEVICE_GROUP]; // that the worker's stream comes after, since this call began
+    int nb_behind;
+};
+
+// ---- The task's
+
+// The devices that the settings ask for, their numbers alone; then each with its kernels tried.
+int device_read_settings(struct task_devices *d, struct tachy_stage *st, const tachy_settings *set);
+int device_open(struct task_devices *d);
+void device_close(struct task_devices *d);
+// Whether device_start() has not been called for the pipeline's memory yet: what stages have of the memory of the
+// pipeline before goes first. After it the devices' memory belongs to the memory manager.
+bool device_starts_anew(const struct task_devices *d);
+int device_start(struct task_devices *d);
+// For the light ratio: the device that tachy_task.pinned names, else the first.
+struct task_device *device_pinned(struct task_devices *d);
+// The one with this ordinal of CUDA's; NULL: none of the task's.
+struct task_device *device_with(struct task_devices *d, int ordinal);
+// Items that a worker takes at once.
+int device_group_size(const struct task_devices *d);
+
+static inline int device_index(const struct task_devices *d, const struct task_device *of) { return (int)(of - d->list); }
+static inline struct device_item *device_item_of(const struct task_devices *d, const struct tachy_item *item)
+{
+    return (void *)((char *)tachy_stage_item(d->st, item) + d->item_at);
+}
+
+// ---- A worker's
+
+// The parts that stages keep are opened with it, in the task's order; `set` is zeroed. To be closed also on failure.
+int device_set_open(struct device_set *set, struct task_devices *d);
+void device_set_close(struct device_set *set);
+// The worker on that device, opened if it is not there yet.
+int device_worker_on(struct device_set *set, struct task_device *device, struct device_worker **out);
+
+// Where the picture of an item is already; *out NULL: on the host, or gone. TACHY_ERR_UNSUPPORTED, logged: on none of
+// the task's.
+int device_of_item(struct task_devices *d, const struct tachy_item *item, struct task_device **out);
+// Before the first call for an item of a worker: it is worked on from here on, up to device_end(), where its picture is,
+// else on `preferred`, else (NULL) on the idlest device.
+int device_begin(struct device_set *set, struct tachy_item *item, struct task_device *preferred);
+// One region more was begun there.
+void device_count(struct device_set *set);
+// After the mask of one region, or before the next item.
+void device_end(struct device_set *set);
+
+// Runs `call` for neighbours of the pieces, all of one region, that are on one device and of one kind. The items'
+// device_item.at is set; NULL, with its err: it is left out. `keeps`: set->now stays as it is, since other items' calls
+// may surround this one.
+void device_run(struct device_set *set, struct tachy_stage *st, void *state, const struct tachy_piece pieces[], int n,
+                int err[], bool keeps, void (*call)(struct device_group *p));
+// `queue` of struct tachy_stage_ops: `call` for n items, on set->now, of each of the first `regions`.
+int device_queue(struct device_set *set, struct tachy_stage *st, struct tachy_item *const items[], int n, int regions,
+                 void (*call)(struct device_group *p));
+
+// ---- In a call
+
+// The item's frame on the device, to which it is copied if it is the host's. What is queued from here on comes after it was
+// written; frames of one decoder are followed once, since all of the group's were on its stream before.
+int device_frame_of(struct device_group *p, struct tachy_item *item, const tachy_frame **out);
+// The pipeline may let go of the frame before the device has read it: it is kept until the flight's next part is done,
+// unless a later stage than p->st reads it too.
+int device_keep_frame(struct device_group *p, struct tachy_item *item);
+// Copies of the host's frames go, if no later stage reads them and the region is the last.
+void device_let_go(struct device_group *p);
+// What `to` does from here on comes after what `from` has been given.
+int device_follow(struct device_worker *g, cuda_stream to, cuda_stream from);
+// The same of the worker's stream, once in a call.
+int device_come_after(struct device_group *p, cuda_stream from);
+// One of the pictures of a tensor like the first one.
+struct tachy_tensor device_picture(const struct tachy_tensor *first, int at);
+
+static inline void device_fail_all(const struct device_group *p, int err)
+{
+    for (int i = 0; i < p->n; i++)
+        p->err[i] = p->err[i] < 0 ? p->err[i] : err;
+}
+
+// The code for a call's status, logged with `what` if it is an error.
+static inline int device_failed(const struct device_worker *g, int status, const char *what)
+{
+    return tachy_cu_check(g->cu, status, g->task->log, what);
+}
+
+// Between the two is what the stream does for the stage and the item that the worker has.
+static inline void device_kernels(struct device_worker *g)
+{
+    tachy_gpu_timer_begin(g->kernel_times, g->step, g->at_work);
+}
+// `bytes`: that have to be read and written.
+static inline void device_kernels_end(struct device_worker *g, double bytes)
+{
+    tachy_gpu_timer_end(g->kernel_times, &(struct tachy_gpu_work){.bytes = bytes});
+}
+static inline void device_copies(struct device_worker *g)
+{
+    tachy_gpu_timer_begin(g->copy_times, g->step, g->at_work);
+}
+static inline void device_copies_end(struct device_worker *g) { tachy_gpu_timer_end(g->copy_times, NULL); }
+
+static inline double device_bytes(const tachy_frame *f) { return (double)tachy_frame_bytes(f->format, f->width, f->height); }
+
+// struct tachy_stage_ops.load but for the bytes; `worker` NULL: the stream stays.
+bool device_load(struct tachy_stage *st, void *worker, bool computes, struct tachy_stage_load *l);

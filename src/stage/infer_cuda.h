@@ -1,0 +1,107 @@
+#pragma once
+#include "preprocess/preprocess_cuda.h"
+#include "stage/device.h"
+#include "stage/infer_priv.h"
+
+#include <pthread.h>
+
+// Networks whose frames are on devices: what the files of that form share, and what decode stages there ask.
+
+// What the network has on one of the task's devices, if the provider runs there.
+struct infer_device {
+    struct tachy_gpu *gpu; // reference; its stream is that of all runs there
+    size_t free_before;    // bytes, before the first engine there was opened
+    pthread_mutex_t running; // held while a run is queued, and for `first`
+    tachy_engine *first;   // opened with the task; the first worker that comes takes it. NULL on the first device
+    size_t model_bytes;    // that the engines were seen to take
+    struct tachy_memory *memory; // reference; NULL: they are not counted
+    struct tachy_block model;    // reservation of them
+    atomic_int states;     // streams whose states are there
+};
+
+// The memory of the preprocess stage.
+struct infer_cuda {
+    struct tachy_infer infer; // first
+    struct task_devices devices;
+    struct infer_device device[TACHY_MAX_GPUS]; // in the order of `devices`
+    int nb_locks;
+};
+
+struct infer_cuda_item {
+    struct infer_item infer; // first
+    struct device_item device;
+};
+
+// The worker of all stages of the task.
+struct infer_cuda_worker {
+    struct device_set set; // first
+    struct infer_worker host;
+};
+
+// A worker's part of a device: pictures there, and engines.
+struct infer_part {
+    struct device_worker *g;
+    struct infer_part_size {
+        struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
+        // On the device; `out` if the engine runs there. They are the first of device_group_size() pictures each.
+        struct tachy_tensor in, out;
+        // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
+        // stands in the place of the worker's own memory for it while a frame is run.
+        struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
+        tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
+        tachy_engine *own_engine;
+        struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: the host's input
+    } size[TACHY_INFER_SIZES];
+};
+
+static inline struct infer_cuda *infer_cuda_of(const struct device_worker *g)
+{
+    return tachy_stage_priv(g->task->devices->st);
+}
+static inline struct infer_part_size *infer_part_of(const struct device_worker *g, int size)
+{
+    return &((struct infer_part *)g->part[g->task->devices->st->index])->size[size];
+}
+static inline struct infer_region *infer_region_in(const struct device_group *p, int i)
+{
+    return infer_region_of(tachy_stage_priv(p->g->task->devices->st), &(struct tachy_piece){p->items[i], p->region});
+}
+
+// For decode stages, of items of a group. Whether the model's outputs are on the host, where tachy_infer_output() has them.
+bool infer_cuda_on_host(const struct device_group *p);
+// Else the card's output on the device, of one picture.
+struct tachy_tensor infer_cuda_output(const struct device_group *p, int i);
+// Where that is among the pictures there.
+static inline int infer_cuda_picture(const struct device_group *p, int i)
+{
+    return device_item_of(p->g->task->devices, p->items[i])->picture;
+}
+// Whether the model says on the host what it says of the item.
+bool infer_cuda_from_host(const struct tachy_infer *in, const struct tachy_item *item);
+// For items whose tensors are their own, another worker may have run the stages before: chooses where this one works.
+void infer_cuda_choose(struct device_set *set, void *state, const struct tachy_piece pieces[], int n, int err[]);
+
+// infer_cuda_model.c: queues the model for the pictures of a group, err[i] of item i; from the region's state if the stream
+// has one.
+void infer_cuda_queue_models(struct device_group *p);
+int infer_cuda_streams(struct infer_cuda *c); // before the engine: one on each device, for providers that work on one
+int infer_cuda_spread(struct infer_cuda *c);  // after the first engine and the devices: an engine for each of the others
+int infer_cuda_count_models(struct infer_cuda *c); // a share of a device has to hold the engines too; after device_start()
+void infer_cuda_leave_memory(struct infer_cuda *c); // of the pipeline before
+void infer_cuda_close_models(struct infer_cuda *c);
+// `worker_open` and `worker_close` of the preprocess stage: a worker's part.
+int infer_part_open(struct tachy_stage *st, int batch, void **part);
+void infer_part_close(void *part);
+
+// infer_state_cuda.c: a stream's states where the engine runs on a device. One thread at a time but for close(). The bytes
+// of save and load are those of the host's states.
+struct infer_state_cuda;
+int infer_state_cuda_open(struct infer_state_cuda **out, struct infer_cuda *c);
+void infer_state_cuda_reset(struct infer_state_cuda *st, int region);
+struct task_device *infer_state_cuda_device(struct infer_state_cuda *st); // any thread: where they are
+size_t infer_state_cuda_size(const struct infer_state_cuda *st); // of save()
+int infer_state_cuda_save(struct infer_state_cuda *st, void *to);
+int infer_state_cuda_load(struct infer_state_cuda *st, const void *from);
+void infer_state_cuda_close(struct infer_state_cuda **st);
+// Queues the model of the first picture from the region's state, which is moved to the device.
+int infer_state_cuda_run(struct device_group *p, struct infer_state_cuda *st);

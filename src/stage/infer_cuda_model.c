@@ -1,0 +1,271 @@
+#include "stage/infer_cuda.h"
+
+#include "engine/engine_ops.h"
+
+#include <stdlib.h>
+
+// A model that runs on devices. On each its engines work on one stream for all workers; a worker's stream and that
+// one wait for each other by events, the thread for neither. One run at a time is queued on a device: a provider that
+// is asked by several threads at once makes them wait in turn all the same, and takes longer for it.
+
+// ---- The network's ----
+
+// 0: the driver does not say.
+static size_t free_on(struct tachy_gpu *g)
+{
+    size_t idle = 0, all = 0;
+    if (tachy_device_enter(&g->device, NULL) < 0)
+        return 0;
+    bool known = g->device.cu->memory_info(&idle, &all) == CUDA_OK;
+    tachy_device_leave(&g->device);
+    return known ? idle : 0;
+}
+
+int infer_cuda_streams(struct infer_cuda *c)
+{
+    const struct task_devices *d = &c->devices;
+    int err = TACHY_OK;
+    for (int i = 0; i < d->nb_ids; i++, c->nb_locks++)
+        pthread_mutex_init(&c->device[i].running, NULL);
+    for (int i = 0; i < d->nb_ids && err == TACHY_OK; i++) {
+        c->infer.device_id[i] = d->ids[i];
+        if (!tachy_engine_takes_stream(c->infer.provider))
+            continue;
+        err = tachy_gpu_open(&c->device[i].gpu, d->ids[i], NULL, d->st->task->log);
+        if (err < 0)
+            break;
+        c->device[i].free_before = free_on(c->device[i].gpu);
+        c->infer.device_stream[i] = c->device[i].gpu->stream;
+    }
+    return err;
+}
+
+int infer_cuda_spread(struct infer_cuda *c)
+{
+    const struct tachy_infer_net *net = &c->infer.net[TACHY_INFER_FULL];
+    for (int i = 0; i < c->devices.nb && c->device[i].gpu && tachy_engine_on_device(net->first); i++) {
+        struct infer_device *d = &c->device[i];
+        int err = i ? infer_open_engine(&c->infer, net, 1, i, &d->first) : TACHY_OK;
+        if (err < 0)
+            return tachy_fail(c->infer.st->task->log, err, "--gpus: the model cannot be opened on GPU %d; leave that out",
+                              c->devices.ids[i]);
+        size_t idle = free_on(d->gpu);
+        d->model_bytes = idle < d->free_before ? d->free_before - idle : 0;
+    }
+    return TACHY_OK;
+}
+
+int infer_cuda_count_models(struct infer_cuda *c)
+{
+    const tachy_task *t = c->infer.st->task;
+    int err = TACHY_OK;
+    for (int i = 0; i < c->devices.nb && err == TACHY_OK; i++) {
+        struct infer_device *d = &c->device[i];
+        if (!d->model_bytes || !(c->devices.fraction > 0))
+            continue;
+        d->memory = tachy_memory_ref(t->memory);
+        err = tachy_memory_reserve(t->memory, &d->model, c->devices.list[i].mem, TACHY_MEMORY_TENSORS, d->model_bytes);
+        if (err < 0)
+            return tachy_fail(t->log, err, "GPU %d: the model takes %zu MiB there, more than gpu.memory_fraction allows",
+                              c->devices.list[i].gpu->device.ordinal, d->model_bytes >> 20);
+    }
+    return err;
+}
+
+void infer_cuda_leave_memory(struct infer_cuda *c)
+{
+    for (int i = 0; i < c->devices.nb; i++) {
+        struct infer_device *d = &c->device[i];
+        if (d->memory)
+            tachy_memory_give(d->memory, &d->model);
+        tachy_memory_close(&d->memory);
+    }
+    c->devices.memory = NULL;
+}
+
+void infer_cuda_close_models(struct infer_cuda *c)
+{
+    for (int i = 0; i < c->nb_locks; i++) {
+        tachy_engine_close(&c->device[i].first);
+        pthread_mutex_destroy(&c->device[i].running);
+        tachy_gpu_unref(&c->device[i].gpu);
+    }
+    c->nb_locks = 0;
+}
+
+// ---- A worker's part of a device ----
+
+static struct infer_engine *host_engine(const struct device_worker *g, int size)
+{
+    return &((struct infer_cuda_worker *)(void *)g->set)->host.size[size];
+}
+
+// The engine of the worker's network on the device.
+static int open_engine(struct device_worker *g, struct infer_part_size *size, int of)
+{
+    struct infer_cuda *c = infer_cuda_of(g);
+    const struct infer_engine *e = host_engine(g, of);
+    int i = device_index(&c->devices, g->device);
+    size->engine = e->engine;
+    if (!i || !tachy_engine_on_device(e->engine) || !tachy_engine_stream(e->engine))
+        return TACHY_OK;
+    if (of == TACHY_INFER_FULL) {
+        pthread_mutex_lock(&c->device[i].running);
+        size->own_engine = c->device[i].first;
+        c->device[i].first = NULL;
+        pthread_mutex_unlock(&c->device[i].running);
+    }
+    int err = size->own_engine ? TACHY_OK : infer_open_engine(&c->infer, e->net, 1, i, &size->own_engine);
+    size->engine = size->own_engine;
+    return err;
+}
+
+// `n` of them one after the other.
+static int tensors_there(struct device_worker *g, struct tachy_tensor *t, struct tachy_block *b, int n)
+{
+    size_t bytes = tachy_tensor_bytes(t) * (size_t)n;
+    t->mem = TACHY_DEVICE;
+    t->device = g->gpu->device.ordinal;
+    int err = tachy_memory_take(g->task->memory, b, g->device->mem, TACHY_MEMORY_TENSORS, bytes);
+    t->data = b->data;
+    if (err == TACHY_ERR_NOMEM)
+        return tachy_fail(g->task->log, err, "GPU %d has no %zu bytes left for the model's tensors: close what else "
+                          "uses it, or use fewer workers", t->device, bytes);
+    if (err < 0)
+        return err;
+    return device_failed(g, g->cu->fill_async(tachy_cu_address(t->data), 0, bytes, g->stream), "clearing a tensor");
+}
+
+static size_t rounded(const struct tachy_tensor *t) { return TACHY_ALIGN(tachy_tensor_bytes(t), (size_t)DEVICE_ALIGN); }
+
+// All of an engine that runs on the device, in one block but for the picture and the card's output, which are there.
+static int rest_there(struct device_worker *g, const struct infer_engine *e, struct infer_part_size *size)
+{
+    struct tachy_tensor *rest[2 * TACHY_MAX_IO], whole = {.dtype = TACHY_U8, .rank = 1};
+    const struct infer_tensors *t = &e->tensors;
+    int n = 0;
+    memcpy(size->all_in, t->in, sizeof(t->in));
+    memcpy(size->all_out, t->out, sizeof(t->out));
+    for (int i = 0; i < t->nb_in; i++)
+        if (i != e->net->picture)
+            rest[n++] = &size->all_in[i];
+    for (int i = 0; i < t->nb_out; i++)
+        if (i != e->net->output)
+            rest[n++] = &size->all_out[i];
+    for (int i = 0; i < n; i++)
+        whole.shape[0] += (int64_t)rounded(rest[i]);
+    int err = whole.shape[0] ? tensors_there(g, &whole, &size->rest, 1) : TACHY_OK;
+    uint8_t *data = whole.data;
+    for (int i = 0; i < n && err == TACHY_OK; i++) {
+        rest[i]->data = data;
+        rest[i]->mem = TACHY_DEVICE;
+        rest[i]->device = whole.device;
+        data += rounded(rest[i]);
+    }
+    size->all_in[e->net->picture] = size->in;
+    size->all_out[e->net->output] = size->out;
+    return err;
+}
+
+// The host's copy of the model's picture, for an engine that runs there, is pinned; the first device's serves all.
+static int pin_input(struct device_worker *g, struct infer_engine *e, struct infer_part_size *size)
+{
+    size->out.data = NULL;
+    if (g->device != g->task->devices->list)
+        return TACHY_OK;
+    int err = tachy_memory_take(g->task->memory, &size->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS,
+                                tachy_tensor_bytes(&size->in));
+    if (err == TACHY_ERR_NOMEM)
+        return tachy_fail(g->task->log, err, "there is no pinned memory left for the model's input: use fewer workers");
+    if (err == TACHY_OK)
+        e->tensors.in[e->net->picture].data = size->pinned.data;
+    return err;
+}
+
+static int open_size(struct device_worker *g, struct infer_part_size *size, int of)
+{
+    struct infer_engine *e = host_engine(g, of);
+    const struct tachy_preprocess_params pp = infer_params(&infer_cuda_of(g)->infer, e->net->card);
+    int err = TACHY_OK;
+    for (int r = 0; r < g->task->eyes && err == TACHY_OK; r++)
+        err = tachy_preprocess_gpu_open(&size->preprocess[r], &pp, &g->gpu->device, g->stream);
+    size->in = e->tensors.in[e->net->picture];
+    size->out = e->tensors.out[e->net->output];
+    int pictures = device_group_size(g->task->devices);
+    if (err == TACHY_OK)
+        err = tensors_there(g, &size->in, &size->in_block, pictures);
+    if (err < 0)
+        return err;
+    if (!tachy_engine_on_device(e->engine))
+        return pin_input(g, e, size);
+    err = tensors_there(g, &size->out, &size->out_block, pictures);
+    if (err == TACHY_OK)
+        err = rest_there(g, e, size);
+    return err < 0 ? err : open_engine(g, size, of);
+}
+
+void infer_part_close(void *part)
+{
+    struct infer_part *p = part;
+    struct tachy_memory *m = p->g->task->memory;
+    for (int i = 0; i < TACHY_INFER_SIZES; i++) {
+        struct infer_part_size *size = &p->size[i];
+        struct infer_engine *e = host_engine(p->g, i);
+        for (int r = 0; r < TACHY_MAX_EYES; r++)
+            tachy_preprocess_gpu_close(&size->preprocess[r]);
+        tachy_engine_close(&size->own_engine);
+        if (size->pinned.data)
+            e->tensors.in[e->net->picture].data = e->tensors.own_in[e->net->picture];
+        tachy_memory_give(m, &size->in_block);
+        tachy_memory_give(m, &size->out_block);
+        tachy_memory_give(m, &size->rest);
+        tachy_memory_give(m, &size->pinned);
+    }
+    free(p);
+}
+
+int infer_part_open(struct tachy_stage *st, int batch, void **part)
+{
+    struct device_worker *g = *part;
+    struct infer_part *p = *part = calloc(1, sizeof(*p));
+    int err = p ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (p)
+        p->g = g;
+    for (int i = 0; i < TACHY_INFER_SIZES && err == TACHY_OK; i++)
+        if (host_engine(g, i)->engine)
+            err = open_size(g, &p->size[i], i);
+    if (err < 0 && p) {
+        infer_part_close(p);
+        *part = NULL;
+    }
+    return err;
+}
+
+// ---- Runs ----
+
+static int run_at(struct infer_part_size *size, const struct tachy_infer_net *net, int picture)
+{
+    size->all_in[net->picture] = device_picture(&size->in, picture);
+    size->all_out[net->output] = device_picture(&size->out, picture);
+    return tachy_engine_run(size->engine, size->all_in, size->all_out);
+}
+
+void infer_cuda_queue_models(struct device_group *p)
+{
+    struct device_worker *g = p->g;
+    struct infer_part_size *size = infer_part_of(g, p->kind);
+    pthread_mutex_t *running = &infer_cuda_of(g)->device[device_index(g->task->devices, g->device)].running;
+    cuda_stream stream = tachy_engine_stream(size->engine);
+    int all = TACHY_OK;
+    if (stream) {
+        pthread_mutex_lock(running);
+        all = device_follow(g, stream, g->stream);
+    }
+    for (int i = 0; i < p->n; i++)
+        p->err[i] = all < 0 ? all : run_at(size, host_engine(g, p->kind)->net, infer_cuda_picture(p, i));
+    if (!stream)
+        return;
+    all = all < 0 ? all : device_follow(g, g->stream, stream); // also after those of a run that failed
+    device_fail_all(p, all);
+    pthread_mutex_unlock(running);
+}

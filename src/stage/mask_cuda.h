@@ -1,0 +1,61 @@
+#pragma once
+#include "stage/device.h"
+#include "stage/mask.h"
+
+// Masks of items on devices.
+
+// What the device has of an eye's mask. `host` of the piece is the eye's own `mask`.
+struct tachy_mask_there {
+    struct task_device *device; // that the piece is of
+    struct mask_piece *piece;
+    bool guided;               // a guide comes with the mask
+    cuda_address mask, guide; // guide: 0 where nobody needs it
+    cuda_stream by;   // that makes them: mask and guide are on the device and, but for `unfetched`, the mask on the host
+    struct device_flight *flight; // when `part` of a worker's flight is done, whose stream `by` is; NULL: when the
+    uint64_t part;                     // piece's event is
+    cuda_address counted;   // uint32_t: pixels that its composites counted, which grow; of eye 0
+    uint32_t *counted_host; // pinned: the same, of the last composite that is done
+    bool pending;     // and that has not been waited for
+    bool unfetched;   // nobody has copied the mask to the host yet
+    bool from_host;   // the engine's output was there
+    bool stale;       // the host's mask is the true one
+    bool guide_stale; // the same of the guide
+};
+
+// What is queued on `stream` so far makes the mask. The context is current.
+int mask_there_written(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log);
+// The same by the part of a flight, which is on `stream`.
+void mask_there_flies(struct tachy_mask_eye *e, cuda_stream stream, struct device_flight *f, uint64_t part);
+// What is to be copied to the host of the eye's mask, where it is missing there, and of its count (eye 0's): how many
+// planes, 0 or 1. They count as copied.
+int mask_there_to_fetch(struct tachy_mask_eye *e, bool with_count, struct tachy_gpu_plane *p);
+// What a composite that is queued on `stream` next begins to count from. The context is current.
+int mask_there_count_from(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log, uint32_t *from);
+// A composite failed, which may have been counted or not: the next one begins anew.
+void mask_there_miscounts(struct tachy_mask_eye *e);
+// What is queued on `stream` from here on finds the eye's mask and guide on the device. The device's context
+// is current to the thread.
+int mask_there_ready(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log);
+
+// Memory for masks of items: pairs of device and pinned memory, many of one size in a block, since as many
+// items as a stream's window has may wait and each block costs the driver a tenth of a millisecond.
+// Pieces may be taken and put by any thread.
+struct mask_pieces;
+int mask_pieces_open(struct mask_pieces **out, struct tachy_memory *m, struct tachy_gpu *g);
+// Every piece must have been put back.
+void mask_pieces_close(struct mask_pieces **m);
+
+// The eye's memory becomes that of another device; nothing where it is there already. `keep`: with what is
+// in it, which the host's mask and guide then say, once the host has waited for them; else they are about
+// to be written.
+int mask_there_move(struct tachy_mask_eye *e, struct task_device *to, bool keep);
+
+// `room` of struct tachy_mask_memory: memory for mask and guide that a device can write, and its counterpart there.
+int mask_there_room(const struct tachy_masks *m, struct tachy_mask_eye *e, int width, int height);
+void mask_there_free(struct tachy_mask_eye *e);
+// The eye's mask is on the host when it returns; nothing if it was not made on a device.
+int mask_there_sync(struct tachy_mask_eye *e);
+// The same of its guide.
+int mask_there_sync_guide(struct tachy_mask_eye *e);
+// The host's mask and guide were written: the device's are made of them when they are needed.
+void mask_there_touched(struct tachy_mask_eye *e);
