@@ -7,7 +7,7 @@ extern "C" {
 #endif
 
 // Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "images" (a picture
-// or a numbered sequence), "json" (a line a frame), "hash" (framemd5), "null".
+// or a numbered sequence), "json" (a line per frame), "csv" (a row per region), "hash" (framemd5), "null".
 // Thread-safety: use one sink from one thread; separate sinks are independent.
 typedef struct tachy_sink tachy_sink;
 
@@ -18,7 +18,7 @@ enum tachy_encode { TACHY_ENCODE_AUTO = 0, TACHY_ENCODE_CPU = 1, TACHY_ENCODE_NV
 
 struct tachy_sink_params {
     const char *url;     // file name; "-": standard output; ignored by "null"
-    const char *format;  // FFmpeg's muxer name, "null", "framemd5", "json"; NULL: by name
+    const char *format;  // FFmpeg's muxer name, "null", "framemd5", "json", "csv"; NULL: by name
     bool overwrite;      // false: TACHY_ERR_EXISTS where the file is there already
     const char *codec;   // FFmpeg's encoder name; NULL: by container, see docs/segment.md
     enum tachy_encode encode;
@@ -53,7 +53,7 @@ TACHY_API int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *inf
 // Hands over one frame and what the task said about it. `f` and `r` may be NULL, not both: what
 // the sink does not use. The caller keeps its references. Frames must come in rising pts,
 // with times within 4e9 seconds, and sound (TACHY_ERR_INVAL, the stream goes on). A GPU's frame
-// is taken by "null", "json", and by a file that NVENC encodes with on_gpu, from whatever GPU; the others
+// is taken by "null", "json", "csv", and by a file that NVENC encodes with on_gpu, from whatever GPU; the others
 // return TACHY_ERR_UNSUPPORTED. Its pixels must be there: nothing waits for its stream.
 // TACHY_ERR_NO_SPACE names the full device.
 TACHY_API int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r);

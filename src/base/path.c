@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,4 +41,20 @@ bool tachy_path_outside(const char *path, const char *file)
     free(root);
     free(real);
     return there && !below;
+}
+
+bool tachy_path_ends(const char *name, const char *tail)
+{
+    size_t n = name ? strlen(name) : 0, m = strlen(tail);
+    return n >= m && !strcasecmp(name + n - m, tail);
+}
+
+enum tachy_text_format tachy_text_format(const char *file, const char *format)
+{
+    if (format)
+        return !strcmp(format, "json") ? TACHY_TEXT_JSON : !strcmp(format, "csv") ? TACHY_TEXT_CSV : TACHY_TEXT_NONE;
+    if (tachy_path_ends(file, ".csv"))
+        return TACHY_TEXT_CSV;
+    bool json = tachy_path_ends(file, ".json") || tachy_path_ends(file, ".jsonl") || tachy_path_ends(file, ".ndjson");
+    return json ? TACHY_TEXT_JSON : TACHY_TEXT_NONE;
 }

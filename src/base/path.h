@@ -7,6 +7,15 @@
 // followed: what a file that somebody sent must not name. False where it is not there.
 bool tachy_path_outside(const char *path, const char *file);
 
+// Whether a name ends in `tail`, in capitals or not; `name` may be NULL.
+bool tachy_path_ends(const char *name, const char *tail);
+
+// Outputs that are text, a part for each frame.
+enum tachy_text_format { TACHY_TEXT_NONE = 0, TACHY_TEXT_JSON, TACHY_TEXT_CSV };
+// By the format's name ("json", "csv") where there is one, else by the file's: .json, .jsonl, .ndjson, .csv. Both may be
+// NULL.
+enum tachy_text_format tachy_text_format(const char *file, const char *format);
+
 // Opens a regular file to read and gives its size; *out is the caller's, for fclose(). Does not wait, as opening a named
 // pipe would. TACHY_ERR_NOT_FOUND, TACHY_ERR_IO, logged; *out is NULL then.
 int tachy_open_regular(FILE **out, const char *path, uint64_t *size, const struct tachy_log *log);

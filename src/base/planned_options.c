@@ -4,7 +4,8 @@
 
 #define NO_GPU "models run on the CPU, in the precision they are stored in"
 #define NO_ANIMATE "there is no tachy animate yet"
-#define NO_TRACKING "there is no face tracking yet"
+#define NO_IRISES "the face mesh has 468 points, without irises"
+#define NO_WINDOW "points are calmed by the one-euro filter (tracking.min_cutoff, tracking.beta)"
 #define NO_CACHE "results are not kept from one frame to the next"
 
 const struct tachy_option tachy_planned_options[] = {
@@ -65,12 +66,10 @@ const struct tachy_option tachy_planned_options[] = {
      .planned = NO_ANIMATE},
     {"animation.enable_tensorrt", NULL, 0, TACHY_OPT_BOOL, .group = "Animation", .verbs = TACHY_VERB_RUN,
      .help = "animate with the provider tensorrt", .planned = NO_ANIMATE},
-    {"tracking.max_num_faces", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 100, .group = "Tracking",
-     .verbs = TACHY_VERB_RUN, .help = "most faces that are followed", .planned = NO_TRACKING},
     {"tracking.refine_landmarks", NULL, 0, TACHY_OPT_BOOL, .group = "Tracking", .verbs = TACHY_VERB_RUN,
-     .help = "find irises and lips more exactly", .planned = NO_TRACKING},
+     .help = "find irises and lips more exactly", .planned = NO_IRISES},
     {"tracking.smoothing_window", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1000, .group = "Tracking",
      .verbs = TACHY_VERB_RUN, .help = "frames over which a face's movement is calmed; 1: not at all",
-     .planned = NO_TRACKING},
+     .planned = NO_WINDOW},
     {0},
 };

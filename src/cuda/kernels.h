@@ -8,6 +8,7 @@
 #include "cuda/composite.h"
 #include "cuda/convert.h"
 #include "cuda/device.h"
+#include "cuda/draw.h"
 #include "cuda/feather.h"
 #include "cuda/grid_sample.h"
 #include "cuda/histogram.h"

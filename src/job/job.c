@@ -1,5 +1,6 @@
 #include "base/settings_json.h"
 #include "job/job.h"
+#include "base/path.h"
 #include "pipeline/run_options.h"
 #include "sink/sink_options.h"
 #include "source/source_options.h"
@@ -45,12 +46,22 @@ static bool may_overwrite(const tachy_job *j)
     return tachy_settings_bool(j->set, yes) && (!tachy_settings_bool(j->set, no) || given);
 }
 
-// What the task writes: the value of its row `mode`, else its name.
+// What the task writes: the value of its row `mode`; NULL: it has none.
 static const char *mode_of(const tachy_job *j)
 {
     char path[64];
     snprintf(path, sizeof(path), "%s.mode", j->p.task);
-    return tachy_option_index(tachy_settings_options(j->set), path) < 0 ? j->ops->info.name : text_of(j, path);
+    return tachy_option_index(tachy_settings_options(j->set), path) < 0 ? NULL : text_of(j, path);
+}
+
+// A task without modes writes text if the output's name or format says so.
+static int check_text(tachy_job *j)
+{
+    static const char *const names[] = {[TACHY_TEXT_JSON] = "json", [TACHY_TEXT_CSV] = "csv"};
+    enum tachy_text_format f = tachy_text_format(j->file, j->format);
+    j->mode = j->ops->info.name;
+    j->format = f ? names[f] : j->format;
+    return TACHY_OK;
 }
 
 static int check_format(tachy_job *j)
@@ -58,6 +69,8 @@ static int check_format(tachy_job *j)
     bool lines = is(j->mode = mode_of(j), "json");
     j->format = text_of(j, "output.format");
     j->json = text_of(j, "run.json");
+    if (!j->mode)
+        return check_text(j);
     if (lines && !j->format)
         j->format = "json";
     if (lines && !is(j->format, "json") && !is(j->format, "null"))

@@ -25,7 +25,7 @@ bool job_writes_nothing(const tachy_job *j) { return is(j->format, "null"); }
 
 bool job_writes_text(const tachy_job *j)
 {
-    return is(j->format, "json") || is(j->format, "framemd5") || is(j->format, "framehash");
+    return is(j->format, "json") || is(j->format, "csv") || is(j->format, "framemd5") || is(j->format, "framehash");
 }
 
 static bool is_folder(const char *name)

@@ -166,7 +166,8 @@ static int allow_libraries(struct tachy_landlock *l, const tachy_settings *s)
 // Its file, its card, and what else the folders of models and of kept results hold.
 static int allow_model(struct tachy_landlock *l, const tachy_settings *s)
 {
-    const char *files[] = {tachy_settings_str(s, "model.name"), tachy_settings_str(s, "model.card")};
+    const char *files[] = {tachy_settings_str(s, "model.name"), tachy_settings_str(s, "model.card"),
+                           tachy_settings_str(s, "regions.labels")};
     int err = TACHY_OK;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(files) && err == TACHY_OK; i++) // a name without / is the zoo's
         err = files[i] && (i || strchr(files[i], '/')) ? tachy_landlock_read(l, files[i]) : TACHY_OK;

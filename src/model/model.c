@@ -39,7 +39,7 @@ static int locate(tachy_model *m, const struct tachy_model_params *p)
                           "how to write one",
                           p->name);
     if (!p->name && !p->card)
-        return tachy_fail(p->log, TACHY_ERR_INVAL, "model: a name or a card is required");
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "no model was named: give one with --model NAME or FILE (tachy model list)");
     m->dir = zoo_dir(p->dir);
     int err = p->card ? card_read(&m->doc, p->card, p->log)
                       : zoo_find(&m->doc, p->name, m->dir, p->log);

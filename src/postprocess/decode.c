@@ -9,7 +9,7 @@
 
 // Opening a decoder: which output is what, and how many rows of how many numbers it has.
 
-float decode_at(const struct tachy_decode *d, const struct decode_part *part, const struct tachy_decode_frame *f,
+float decode_at(const struct tachy_decoder *d, const struct decode_part *part, const struct tachy_decoder_frame *f,
                 int64_t i)
 {
     const struct tachy_tensor *t = &f->out[part->out];
@@ -25,7 +25,7 @@ float decode_at(const struct tachy_decode *d, const struct decode_part *part, co
     return NAN;
 }
 
-void decode_read(const struct tachy_decode *d, const struct decode_part *part, const struct tachy_decode_frame *f,
+void decode_read(const struct tachy_decoder *d, const struct decode_part *part, const struct tachy_decoder_frame *f,
                  int64_t first, int64_t n, int64_t step, float *to)
 {
     for (int64_t i = 0; i < n; i++)
@@ -53,7 +53,7 @@ void decode_scores(enum tachy_decoder_scores how, float *v, int n)
 
 // Numbers of the output of this name that one picture has; 0, logged: there is no such output, or it is not
 // of `batch` pictures.
-static int64_t find_part(const struct tachy_decode *d, const struct tachy_io *io, int nb_io, const char *name,
+static int64_t find_part(const struct tachy_decoder *d, const struct tachy_io *io, int nb_io, const char *name,
                          struct decode_part *part)
 {
     int i = 0;
@@ -79,8 +79,8 @@ static int64_t find_part(const struct tachy_decode *d, const struct tachy_io *io
     return n / d->batch;
 }
 
-static int wrong(const struct tachy_decode *d, const char *output, const char *fmt, ...) TACHY_PRINTF(3, 4);
-static int wrong(const struct tachy_decode *d, const char *output, const char *fmt, ...)
+static int wrong(const struct tachy_decoder *d, const char *output, const char *fmt, ...) TACHY_PRINTF(3, 4);
+static int wrong(const struct tachy_decoder *d, const char *output, const char *fmt, ...)
 {
     char what[256];
     va_list ap;
@@ -91,7 +91,7 @@ static int wrong(const struct tachy_decode *d, const char *output, const char *f
 }
 
 // The output of this name as `rows` rows.
-static int find_rows(const struct tachy_decode *d, const struct tachy_io *io, int nb_io, const char *name,
+static int find_rows(const struct tachy_decoder *d, const struct tachy_io *io, int nb_io, const char *name,
                      int64_t rows, struct decode_part *part)
 {
     int64_t n = find_part(d, io, nb_io, name, part);
@@ -104,18 +104,18 @@ static int find_rows(const struct tachy_decode *d, const struct tachy_io *io, in
     return TACHY_OK;
 }
 
-static int64_t cells(const struct tachy_decode *d, int level)
+static int64_t cells(const struct tachy_decoder *d, int level)
 {
     return (int64_t)(d->width / d->card->stride[level]) * (d->height / d->card->stride[level]);
 }
 
-static int64_t boxes_of_level(const struct tachy_decode *d, int level)
+static int64_t boxes_of_level(const struct tachy_decoder *d, int level)
 {
     return cells(d, level) * TACHY_DEF(d->card->per_cell[level], 1);
 }
 
 // Where each row of a grid is: level after level, row after row of cells, then what a cell has.
-static int make_cells(struct tachy_decode *d)
+static int make_cells(struct tachy_decoder *d)
 {
     const struct tachy_card_decoder *c = d->card;
     float (*cell)[3] = d->cell = calloc((size_t)d->rows, sizeof(*d->cell));
@@ -137,7 +137,7 @@ static int make_cells(struct tachy_decode *d)
 }
 
 // Rows of boxes that are not on a grid: the model's shape says how many.
-static int64_t free_rows(const struct tachy_decode *d, const struct tachy_io *io, int nb_io)
+static int64_t free_rows(const struct tachy_decoder *d, const struct tachy_io *io, int nb_io)
 {
     struct decode_part p;
     int64_t n = find_part(d, io, nb_io, d->card->output[0], &p);
@@ -150,7 +150,7 @@ static int64_t free_rows(const struct tachy_decode *d, const struct tachy_io *io
     return n / last;
 }
 
-static int find_levels(struct tachy_decode *d, const struct tachy_io *io, int nb_io)
+static int find_levels(struct tachy_decoder *d, const struct tachy_io *io, int nb_io)
 {
     const struct tachy_card_decoder *c = d->card;
     int64_t total = 0;
@@ -184,7 +184,7 @@ static int fixed_cols(const struct tachy_card_decoder *c)
     return 4 + own + points;
 }
 
-static int check_cols(struct tachy_decode *d)
+static int check_cols(struct tachy_decoder *d)
 {
     const struct tachy_card_decoder *c = d->card;
     bool inside = c->kind == TACHY_DECODE_YOLOX || c->kind == TACHY_DECODE_YOLO;
@@ -202,7 +202,7 @@ static int check_cols(struct tachy_decode *d)
     return TACHY_OK;
 }
 
-static int open_boxes(struct tachy_decode *d, const struct tachy_io *io, int nb_io)
+static int open_boxes(struct tachy_decoder *d, const struct tachy_io *io, int nb_io)
 {
     const struct tachy_card_decoder *c = d->card;
     int err = find_levels(d, io, nb_io);
@@ -231,7 +231,7 @@ static int open_boxes(struct tachy_decode *d, const struct tachy_io *io, int nb_
 }
 
 // What is no boxes is one output.
-static int open_other(struct tachy_decode *d, const struct tachy_io *io, int nb_io)
+static int open_other(struct tachy_decoder *d, const struct tachy_io *io, int nb_io)
 {
     const struct tachy_card_decoder *c = d->card;
     int64_t n = find_part(d, io, nb_io, c->output[0], &d->part[0]), unit = 1;
@@ -255,23 +255,23 @@ static int open_other(struct tachy_decode *d, const struct tachy_io *io, int nb_
     return d->spot && d->value ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-int tachy_decode_open(tachy_decode **out, const struct tachy_card *card, const struct tachy_card_decoder *decoder,
+int tachy_decoder_open(tachy_decoder **out, const struct tachy_card *card, const struct tachy_card_decoder *decoder,
                       const struct tachy_io *io, int nb_io, int batch, const struct tachy_log *log)
 {
-    struct tachy_decode *d = *out = calloc(1, sizeof(*d));
+    struct tachy_decoder *d = *out = calloc(1, sizeof(*d));
     if (!d)
         return TACHY_ERR_NOMEM;
-    *d = (struct tachy_decode){.card = decoder, .name = card->name, .width = card->in.width, .height = card->in.height,
+    *d = (struct tachy_decoder){.card = decoder, .name = card->name, .width = card->in.width, .height = card->in.height,
                                .batch = batch, .classes.out = -1, .count.out = -1, .log = log};
     int err = decode_is_boxes(decoder->kind) ? open_boxes(d, io, nb_io) : open_other(d, io, nb_io);
     if (err < 0)
-        tachy_decode_close(out);
+        tachy_decoder_close(out);
     return err;
 }
 
-void tachy_decode_close(tachy_decode **out)
+void tachy_decoder_close(tachy_decoder **out)
 {
-    struct tachy_decode *d = *out;
+    struct tachy_decoder *d = *out;
     *out = NULL;
     if (!d)
         return;
@@ -287,7 +287,7 @@ void tachy_decode_close(tachy_decode **out)
     free(d);
 }
 
-int tachy_decode_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+int tachy_decoder_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
     switch (d->card->kind) {
     case TACHY_DECODE_POINTS: return decode_points_run(d, f, list);

@@ -6,25 +6,25 @@
 
 // From a network's outputs to regions, as its card says (struct tachy_card_decoder, docs/models.md). One
 // picture of a batch at a time. A decoder is constant once it is open; its scratch is one thread's.
-typedef struct tachy_decode tachy_decode;
+typedef struct tachy_decoder tachy_decoder;
 
 // What a decoder reads and where its findings go.
-struct tachy_decode_frame {
+struct tachy_decoder_frame {
     const struct tachy_tensor *out; // of the model, in its order; host memory
-    int item;                       // picture of the batch, below `batch` of tachy_decode_open()
+    int item;                       // picture of the batch, below `batch` of tachy_decoder_open()
     double map[6];                  // tensor pixels to frame pixels (tachy_preprocess_map())
     struct tachy_region *about;     // the region that the network saw, a copy of the list's; boxes do not need it
 };
 
 // Holds the card's decoder against the model: names, number types and shapes. TACHY_ERR_MISMATCH and one
 // sentence that names what differs; TACHY_ERR_NOMEM. `card` must outlive the decoder. `batch`: pictures in a run.
-int tachy_decode_open(tachy_decode **out, const struct tachy_card *card, const struct tachy_card_decoder *decoder,
+int tachy_decoder_open(tachy_decoder **out, const struct tachy_card *card, const struct tachy_card_decoder *decoder,
                       const struct tachy_io *io, int nb_io, int batch, const struct tachy_log *log);
-void tachy_decode_close(tachy_decode **d);
+void tachy_decoder_close(tachy_decoder **d);
 
 // Boxes: adds the regions to `list`, best first. Others: sets what the decoder finds in frame->about, whose
 // memory is the list's. TACHY_ERR_NOMEM: nothing was added.
-int tachy_decode_run(tachy_decode *d, const struct tachy_decode_frame *frame, struct tachy_regions *list);
+int tachy_decoder_run(tachy_decoder *d, const struct tachy_decoder_frame *frame, struct tachy_regions *list);
 
 // Greedy suppression: numbers of the boxes (x0, y0, x1, y1) that stay, best first, at most `limit`; returns how
 // many. The same boxes as tachy_ref_nms() with `least` below every score. `order`: scratch of n. Scores are no NaN.

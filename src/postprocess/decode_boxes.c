@@ -8,7 +8,7 @@
 // Rows of numbers -> boxes with a score and a class -> the best of those that overlap.
 
 // Level of a row, whose number within it remains.
-static int level_of(const struct tachy_decode *d, const struct decode_part *parts, int64_t *row)
+static int level_of(const struct tachy_decoder *d, const struct decode_part *parts, int64_t *row)
 {
     int l = 0;
     while (l + 1 < d->card->levels && *row >= parts[l].rows)
@@ -17,7 +17,7 @@ static int level_of(const struct tachy_decode *d, const struct decode_part *part
 }
 
 // Number k of a row.
-static float number(const struct tachy_decode *d, const struct decode_part *parts, const struct tachy_decode_frame *f,
+static float number(const struct tachy_decoder *d, const struct decode_part *parts, const struct tachy_decoder_frame *f,
                     int64_t row, int64_t k)
 {
     int l = level_of(d, parts, &row);
@@ -32,14 +32,14 @@ struct best {
     int class_id;
 };
 
-static bool is_nothing(const struct tachy_decode *d, int i)
+static bool is_nothing(const struct tachy_decoder *d, int i)
 {
     int nothing = d->card->nothing;
     return nothing != INT_MAX && i == (nothing < 0 ? d->nb_classes + nothing : nothing);
 }
 
 // The best class among d->value.
-static struct best best_class(const struct tachy_decode *d)
+static struct best best_class(const struct tachy_decoder *d)
 {
     struct best b = {-1, -1};
     int number = 0;
@@ -54,7 +54,7 @@ static struct best best_class(const struct tachy_decode *d)
 }
 
 // Scores of a row's classes, from number `first` of `parts` on.
-static struct best score_row(struct tachy_decode *d, const struct decode_part *parts, const struct tachy_decode_frame *f,
+static struct best score_row(struct tachy_decoder *d, const struct decode_part *parts, const struct tachy_decoder_frame *f,
                              int64_t row, int first)
 {
     for (int i = 0; i < d->nb_classes; i++)
@@ -63,13 +63,13 @@ static struct best score_row(struct tachy_decode *d, const struct decode_part *p
     return best_class(d);
 }
 
-static float objectness(const struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t row)
+static float objectness(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, int64_t row)
 {
     float v = number(d, d->part, f, row, 4);
     return d->card->how == TACHY_SCORES_SIGMOID ? decode_sigmoid(v) : v;
 }
 
-static struct best score_of(struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t row)
+static struct best score_of(struct tachy_decoder *d, const struct tachy_decoder_frame *f, int64_t row)
 {
     const struct tachy_card_decoder *c = d->card;
     bool object = c->kind == TACHY_DECODE_YOLOX || (c->kind == TACHY_DECODE_YOLO && c->objectness);
@@ -93,14 +93,14 @@ static void from_centre(float x, float y, float w, float h, float box[4])
 }
 
 // Offsets from an anchor, x and y, as pixels.
-static void anchored(const struct tachy_decode *d, int64_t row, float x, float y, float *px, float *py)
+static void anchored(const struct tachy_decoder *d, int64_t row, float x, float y, float *px, float *py)
 {
     const struct tachy_card_decoder *c = d->card;
     *px = x / c->scale[0] * c->anchor[0] * (float)d->width + d->cell[row][0];
     *py = y / c->scale[1] * c->anchor[1] * (float)d->height + d->cell[row][1];
 }
 
-static void ssd_box(const struct tachy_decode *d, int64_t row, const float v[4], float box[4])
+static void ssd_box(const struct tachy_decoder *d, int64_t row, const float v[4], float box[4])
 {
     const struct tachy_card_decoder *c = d->card;
     float x, y, w = v[2 + c->yx] / c->scale[2], h = v[3 - c->yx] / c->scale[3];
@@ -110,7 +110,7 @@ static void ssd_box(const struct tachy_decode *d, int64_t row, const float v[4],
     from_centre(x, y, w, h, box);
 }
 
-static void box_of(const struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t row, float box[4])
+static void box_of(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, int64_t row, float box[4])
 {
     const struct tachy_card_decoder *c = d->card;
     const float *cell = d->cell ? d->cell[row] : NULL, w = (float)d->width, h = (float)d->height;
@@ -146,7 +146,7 @@ static bool sane(const float box[4])
     return box[2] > box[0] && box[3] > box[1];
 }
 
-static int64_t rows_given(const struct tachy_decode *d, const struct tachy_decode_frame *f)
+static int64_t rows_given(const struct tachy_decoder *d, const struct tachy_decoder_frame *f)
 {
     if (d->count.out < 0)
         return d->rows;
@@ -154,7 +154,7 @@ static int64_t rows_given(const struct tachy_decode *d, const struct tachy_decod
     return n > 0 ? TACHY_MIN((int64_t)fminf(n, 1e9f), d->rows) : 0;
 }
 
-static void find(struct tachy_decode *d, const struct tachy_decode_frame *f)
+static void find(struct tachy_decoder *d, const struct tachy_decoder_frame *f)
 {
     struct decode_boxes *b = &d->found;
     int64_t rows = rows_given(d, f);
@@ -176,7 +176,7 @@ static void find(struct tachy_decode *d, const struct tachy_decode_frame *f)
 
 // ---- Points of a box
 
-static void read_point(const struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t row, int i,
+static void read_point(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, int64_t row, int i,
                        struct tachy_point *p)
 {
     const struct tachy_card_decoder *c = d->card;
@@ -194,7 +194,7 @@ static void read_point(const struct tachy_decode *d, const struct tachy_decode_f
 // ---- Regions
 
 // The weighted mean of a box and of those that it hides, and of their points.
-static void blend(struct tachy_decode *d, const struct tachy_decode_frame *f, int best, float box[4])
+static void blend(struct tachy_decoder *d, const struct tachy_decoder_frame *f, int best, float box[4])
 {
     const struct decode_boxes *b = &d->found;
     double sum = 0, mean[4] = {0};
@@ -232,7 +232,7 @@ static void set_around(struct tachy_region *r, const struct tachy_point *middle,
     r->angle = atan2(dx, -dy) * 180 / 3.14159265358979323846;
 }
 
-static int add_region(struct tachy_decode *d, const struct tachy_decode_frame *f, int i, struct tachy_regions *list)
+static int add_region(struct tachy_decoder *d, const struct tachy_decoder_frame *f, int i, struct tachy_regions *list)
 {
     const struct tachy_card_decoder *c = d->card;
     const struct decode_boxes *b = &d->found;
@@ -265,7 +265,7 @@ static int add_region(struct tachy_decode *d, const struct tachy_decode_frame *f
     return TACHY_OK;
 }
 
-int decode_boxes_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+int decode_boxes_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
     struct decode_boxes *b = &d->found;
     int before = list->nb, err = TACHY_OK;

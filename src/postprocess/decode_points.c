@@ -5,19 +5,19 @@
 
 // What a network finds in one region: points, classes, a vector.
 
-static struct tachy_point *place_for_points(const struct tachy_decode *d, struct tachy_regions *list)
+static struct tachy_point *place_for_points(const struct tachy_decoder *d, struct tachy_regions *list)
 {
     return tachy_regions_alloc(list, sizeof(struct tachy_point) * (size_t)d->card->nb_points);
 }
 
-static void set_points(const struct tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_point *p)
+static void set_points(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_point *p)
 {
     tachy_points_to_frame(p, d->card->nb_points, f->map);
     f->about->points = p;
     f->about->nb_points = d->card->nb_points;
 }
 
-static struct tachy_point point_of(const struct tachy_decode *d, const struct tachy_decode_frame *f, int64_t first)
+static struct tachy_point point_of(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, int64_t first)
 {
     float sx = d->card->shares ? (float)d->width : 1, sy = d->card->shares ? (float)d->height : 1;
     struct tachy_point p = {.score = 1};
@@ -34,7 +34,7 @@ static struct tachy_point point_of(const struct tachy_decode *d, const struct ta
     return p;
 }
 
-int decode_points_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+int decode_points_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
     struct tachy_point *p = place_for_points(d, list);
     if (!p)
@@ -52,7 +52,7 @@ struct map {
     int64_t x, y, map; // from one number to the next
 };
 
-static struct map map_of(const struct tachy_decode *d)
+static struct map map_of(const struct tachy_decoder *d)
 {
     const struct decode_part *p = &d->part[0];
     int n = d->card->nb_points, h = (int)p->rows;
@@ -65,7 +65,7 @@ static struct map map_of(const struct tachy_decode *d)
 // A quarter of a cell towards the higher neighbour, as published for such networks (Newell et al. 2016).
 static float shift(float below, float above) { return above > below ? 0.25f : above < below ? -0.25f : 0; }
 
-static struct tachy_point peak(const struct tachy_decode *d, const struct tachy_decode_frame *f, const struct map *m, int k)
+static struct tachy_point peak(const struct tachy_decoder *d, const struct tachy_decoder_frame *f, const struct map *m, int k)
 {
     const struct decode_part *part = &d->part[0];
     int64_t base = k * m->map, best = 0;
@@ -86,7 +86,7 @@ static struct tachy_point peak(const struct tachy_decode *d, const struct tachy_
                                 ((float)y + 0.5f + dy) * (float)d->height / (float)m->h, 0, score};
 }
 
-int decode_heatmaps_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+int decode_heatmaps_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
     struct map m = map_of(d);
     struct tachy_point *p = place_for_points(d, list);
@@ -100,7 +100,7 @@ int decode_heatmaps_run(tachy_decode *d, const struct tachy_decode_frame *f, str
 
 // ---- Classes
 
-static const char *label_of(const struct tachy_decode *d, int i, struct tachy_regions *list)
+static const char *label_of(const struct tachy_decoder *d, int i, struct tachy_regions *list)
 {
     if (i < d->card->nb_labels)
         return d->card->labels[i];
@@ -110,7 +110,7 @@ static const char *label_of(const struct tachy_decode *d, int i, struct tachy_re
     return text;
 }
 
-int decode_classes_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+int decode_classes_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
     struct tachy_region *r = f->about;
     int n = d->nb_classes, top = TACHY_MIN(d->card->top, n);
@@ -145,7 +145,7 @@ int decode_classes_run(tachy_decode *d, const struct tachy_decode_frame *f, stru
 
 // ---- Vectors
 
-int decode_vector_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list)
+int decode_vector_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list)
 {
     int64_t n = d->part[0].cols;
     if (d->card->kind == TACHY_DECODE_SCORE) {

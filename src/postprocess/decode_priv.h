@@ -19,7 +19,7 @@ struct decode_boxes {
     int32_t *kept, *order;
 };
 
-struct tachy_decode {
+struct tachy_decoder {
     const struct tachy_card_decoder *card;
     const char *name; // of the model
     int width, height, batch;
@@ -35,19 +35,19 @@ struct tachy_decode {
 };
 
 // Number i of picture `item`.
-float decode_at(const struct tachy_decode *d, const struct decode_part *part, const struct tachy_decode_frame *f,
+float decode_at(const struct tachy_decoder *d, const struct decode_part *part, const struct tachy_decoder_frame *f,
                 int64_t i);
 // n numbers from number `first` on, `step` apart.
-void decode_read(const struct tachy_decode *d, const struct decode_part *part, const struct tachy_decode_frame *f,
+void decode_read(const struct tachy_decoder *d, const struct decode_part *part, const struct tachy_decoder_frame *f,
                  int64_t first, int64_t n, int64_t step, float *to);
 float decode_sigmoid(float v);
 // Scores out of what a network gives, in place: `how` for n classes.
 void decode_scores(enum tachy_decoder_scores how, float *v, int n);
 
-int decode_boxes_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
-int decode_points_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
-int decode_heatmaps_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
-int decode_classes_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
-int decode_vector_run(tachy_decode *d, const struct tachy_decode_frame *f, struct tachy_regions *list);
+int decode_boxes_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list);
+int decode_points_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list);
+int decode_heatmaps_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list);
+int decode_classes_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list);
+int decode_vector_run(tachy_decoder *d, const struct tachy_decoder_frame *f, struct tachy_regions *list);
 
 static inline bool decode_is_boxes(enum tachy_decoder_kind k) { return k <= TACHY_DECODE_CORNERS; }

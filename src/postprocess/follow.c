@@ -36,6 +36,13 @@ static bool is_followed(const struct tachy_follow *f, const struct tachy_follow_
     return false;
 }
 
+// Of a region, where it is; nothing that it points to outlives its frame.
+static struct tachy_region place_of(const struct tachy_region *r)
+{
+    return (struct tachy_region){.x = r->x, .y = r->y, .w = r->w, .h = r->h, .angle = r->angle, .class_id = r->class_id,
+                                 .score = r->score, .track = -1};
+}
+
 void tachy_follow_detected(struct tachy_follow *f, const struct tachy_follow_params *p,
                            const struct tachy_region *found, int nb)
 {
@@ -43,11 +50,8 @@ void tachy_follow_detected(struct tachy_follow *f, const struct tachy_follow_par
     for (int i = 0; i < nb && f->nb < TACHY_MIN(p->most, TACHY_MAX_FOLLOWED); i++) {
         struct tachy_region crop = found[i];
         tachy_region_crop(&crop, &p->detected);
-        if (is_followed(f, p, &crop))
-            continue;
-        crop.points = NULL;
-        crop.nb_points = 0;
-        f->thing[f->nb++] = (struct tachy_followed){.id = f->next_id++, .crop = crop};
+        if (!is_followed(f, p, &crop))
+            f->thing[f->nb++] = (struct tachy_followed){.id = f->next_id++, .crop = place_of(&crop)};
     }
 }
 
@@ -92,10 +96,9 @@ bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_param
         t->id = -1;
         return false;
     }
-    t->crop = *r;
-    tachy_region_crop(&t->crop, &p->followed);
-    t->crop.points = NULL;
-    t->crop.nb_points = 0;
+    struct tachy_region crop = *r;
+    tachy_region_crop(&crop, &p->followed);
+    t->crop = place_of(&crop);
     r->track = t->id;
     *err = calm(t, p, points, r->nb_points, TACHY_MAX(r->w, r->h), seconds);
     return *err == TACHY_OK && box_around(r);
@@ -116,4 +119,61 @@ void tachy_follow_end(struct tachy_follow *f, const struct tachy_follow_params *
     }
     if (lost) // it may be seen again at once
         f->since = TACHY_DEF(p->every, 15);
+}
+
+// ---- As bytes: the struct, then the filters' states of each thing
+
+static size_t calm_bytes(const struct tachy_followed *t) { return 2 * (size_t)t->nb_points * sizeof(*t->calm); }
+
+int tachy_follow_save(const struct tachy_follow *f, void **data, size_t *size)
+{
+    struct tachy_follow plain = *f;
+    *size = sizeof(plain);
+    for (int i = 0; i < f->nb; i++) {
+        *size += calm_bytes(&f->thing[i]);
+        plain.thing[i].calm = NULL;
+    }
+    char *to = *data = malloc(*size);
+    if (!to)
+        return TACHY_ERR_NOMEM;
+    memcpy(to, &plain, sizeof(plain));
+    to += sizeof(plain);
+    for (int i = 0; i < f->nb; i++) {
+        if (f->thing[i].nb_points)
+            memcpy(to, f->thing[i].calm, calm_bytes(&f->thing[i]));
+        to += calm_bytes(&f->thing[i]);
+    }
+    return TACHY_OK;
+}
+
+static int load_calm(struct tachy_followed *t, const char **from, size_t *left)
+{
+    size_t n = t->nb_points < 0 ? SIZE_MAX : calm_bytes(t);
+    t->calm = NULL;
+    if (n > *left)
+        return TACHY_ERR_FORMAT;
+    if (n && !(t->calm = malloc(n)))
+        return TACHY_ERR_NOMEM;
+    if (n)
+        memcpy(t->calm, *from, n);
+    *from += n;
+    *left -= n;
+    return TACHY_OK;
+}
+
+int tachy_follow_load(struct tachy_follow *f, const void *data, size_t size)
+{
+    const char *from = (const char *)data + sizeof(*f);
+    if (size < sizeof(*f))
+        return TACHY_ERR_FORMAT;
+    memcpy(f, data, sizeof(*f));
+    size -= sizeof(*f);
+    int err = f->nb < 0 || f->nb > TACHY_MAX_FOLLOWED ? TACHY_ERR_FORMAT : TACHY_OK, n = err < 0 ? 0 : f->nb;
+    for (f->nb = 0; f->nb < n && err == TACHY_OK; f->nb++)
+        err = load_calm(&f->thing[f->nb], &from, &size);
+    if (err == TACHY_OK && size)
+        err = TACHY_ERR_FORMAT;
+    if (err < 0)
+        tachy_follow_free(f);
+    return err;
 }

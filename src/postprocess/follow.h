@@ -18,15 +18,15 @@ struct tachy_follow_params {
     struct tachy_one_euro calm; // of points; min_cutoff 0: points stay as they are
 };
 
-// State of one stream; {0} at its beginning. Plain data but for `calm`: saved as bytes.
+// State of one stream; {0} at its beginning.
 struct tachy_follow {
     int nb;
     int64_t next_id;
     int since; // frames since the detector last looked
     struct tachy_followed {
         int64_t id;
-        struct tachy_region crop; // of the next frame; no points
-        int nb_points;
+        struct tachy_region crop; // of the next frame; it points to nothing
+        int nb_points;                     // that are calmed
         struct tachy_one_euro_state *calm; // 2 a point: x, y; NULL: none
     } thing[TACHY_MAX_FOLLOWED];
 };
@@ -46,3 +46,8 @@ bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_param
                          struct tachy_point *points, double seconds, int *err);
 // Ends a frame: what was lost goes, and of two that cover the same the younger one.
 void tachy_follow_end(struct tachy_follow *f, const struct tachy_follow_params *p);
+
+// The state as bytes, which another process of the same build takes; *data is for free(). TACHY_ERR_NOMEM.
+int tachy_follow_save(const struct tachy_follow *f, void **data, size_t *size);
+// Into an empty state, which stays empty on failure: TACHY_ERR_FORMAT, TACHY_ERR_NOMEM.
+int tachy_follow_load(struct tachy_follow *f, const void *data, size_t size);

@@ -77,39 +77,53 @@ static void draw_box(struct drawing *d, const struct tachy_region *r, struct tac
 // Many points are small, so that they do not hide what they are on.
 static void draw_points(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
 {
-    double size = hypot(r->w, r->h), radius = TACHY_CLAMP(size / (r->nb_points > 60 ? 500 : 100), 0.6, 2.5 * d->line);
+    double size = hypot(r->w, r->h), radius = TACHY_CLAMP(size / (r->nb_points > 60 ? 260 : 100), 1, 2.5 * d->line);
     for (int i = 0; i < r->nb_points; i++)
         if (r->points[i].score >= 0.3f)
             add(d, color, r->points[i].x, r->points[i].y, r->points[i].x, r->points[i].y, radius);
 }
 
-static void name_of(const struct tachy_region *r, char *text, size_t size)
+enum { LINES = 6, LINE = 96 }; // of a region's text
+
+// Name and score, then values by name; returns how many lines.
+static int text_of(const struct tachy_region *r, char text[LINES][LINE])
 {
     char number[32] = "";
+    int n = 1;
     if (r->track >= 0)
         snprintf(number, sizeof(number), "#%lld ", (long long)r->track);
     else if (!r->label && r->class_id >= 0)
         snprintf(number, sizeof(number), "%d ", r->class_id);
-    snprintf(text, size, "%s%.60s%s%d%%", number, r->label ? r->label : "", r->label ? " " : "",
+    snprintf(text[0], LINE, "%s%.60s%s%d%%", number, r->label ? r->label : "", r->label ? " " : "",
              (int)lrintf(100 * r->score));
+    bool classes = r->nb_values && r->values[0].name == r->label; // the best is above
+    for (int i = classes; i < r->nb_values && n < LINES; i++) {
+        const struct tachy_named *v = &r->values[i];
+        if (classes)
+            snprintf(text[n++], LINE, "%.60s %d%%", v->name, (int)lrint(100 * v->value));
+        else
+            snprintf(text[n++], LINE, "%.60s %.3g", v->name, v->value);
+    }
+    return n;
 }
 
 // Above the region's upper edge, or inside of the picture if there is no room.
-static void draw_name(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
+static void draw_text(struct drawing *d, const struct tachy_region *r, struct tachy_shape color)
 {
-    char text[128];
-    double x[4], y[4];
-    name_of(r, text, sizeof(text));
+    char text[LINES][LINE];
+    double x[4], y[4], w = 0, pad = d->text / 3, step = d->text * 1.5;
+    int n = text_of(r, text);
     tachy_region_corners(r, x, y);
-    double left = fmin(fmin(x[0], x[1]), fmin(x[2], x[3])), top = fmin(fmin(y[0], y[1]), fmin(y[2], y[3]));
-    double pad = d->text / 3, w = tachy_overlay_text_width(text, d->text) + 2 * pad, h = d->text + 2 * pad;
-    left = TACHY_CLAMP(left, 0, fmax(d->f->width - w, 0));
-    top = TACHY_CLAMP(top - h, 0, fmax(d->f->height - h, 0));
+    for (int i = 0; i < n; i++)
+        w = fmax(w, tachy_overlay_text_width(text[i], d->text) + 2 * pad);
+    double h = (n - 1) * step + d->text + 2 * pad;
+    double left = TACHY_CLAMP(fmin(fmin(x[0], x[1]), fmin(x[2], x[3])), 0, fmax(d->f->width - w, 0));
+    double top = TACHY_CLAMP(fmin(fmin(y[0], y[1]), fmin(y[2], y[3])) - h, 0, fmax(d->f->height - h, 0));
     add(d, color, left, top, left + w, top + h, -1);
     struct tachy_shape ink = paint(d, 0x000000ff);
     ink.radius = d->text / 12;
-    if (d->err == TACHY_OK)
-        d->err = tachy_overlay_text(d->to, text, &ink, (float)(left + pad), (float)(top + pad + d->text), d->text);
+    for (int i = 0; i < n && d->err == TACHY_OK; i++)
+        d->err = tachy_overlay_text(d->to, text[i], &ink, (float)(left + pad), (float)(top + pad + d->text + i * step), d->text);
 }
 
 int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_params *p, const tachy_frame *f,
@@ -127,7 +141,7 @@ int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_par
         if (!p->no_points)
             draw_points(&d, r, color);
         if (!p->no_names)
-            draw_name(&d, r, color);
+            draw_text(&d, r, color);
     }
     return d.err;
 }
@@ -150,4 +164,16 @@ void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint
         }
     }
     tachy_ref_draw(&c, s->v, s->nb);
+}
+
+void tachy_overlay_copy(const tachy_frame *in, tachy_frame *out)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(in->format);
+    for (int i = 0; i < d->planes; i++) {
+        struct tachy_plane p = tachy_plane_of(d, i, in->width, in->height);
+        uint8_t *to = tachy_frame_writable(out, i);
+        size_t row = (size_t)p.w * (size_t)p.comps * d->bytes;
+        for (int y = 0; y < p.h; y++)
+            memcpy(to + y * out->stride[i], in->data[i] + y * in->stride[i], row);
+    }
 }

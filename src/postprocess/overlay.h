@@ -23,6 +23,8 @@ void tachy_shapes_free(struct tachy_shapes *s);
 // TACHY_ERR_NOMEM.
 int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_params *p, const tachy_frame *f,
                          const struct tachy_region *regions, int nb);
+// Copies the pixels of a frame into another of its format and size that can be written.
+void tachy_overlay_copy(const tachy_frame *in, tachy_frame *out);
 // Draws into planes of the format and size of `f`.
 void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint8_t *const data[4],
                         const ptrdiff_t stride[4]);

@@ -71,19 +71,20 @@ static void add_region(struct tachy_text *t, const struct tachy_region *r)
     tachy_text_char(t, '}');
 }
 
-void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const struct tachy_region *regions, int nb,
-                        double time_s)
+void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const struct tachy_result *r, double time_s)
 {
     tachy_text_add(t, "{\"frame\":%" PRId64 ",\"pts\":%" PRId64 ",\"time\":", head->id, head->pts);
     if (isfinite(time_s))
         tachy_text_add(t, "%.6f", time_s);
     else
         tachy_text_add(t, "null");
-    tachy_text_add(t, ",\"width\":%d,\"height\":%d,\"regions\":[", head->width, head->height);
-    for (int i = 0; i < nb; i++) {
+    tachy_text_add(t, ",\"width\":%d,\"height\":%d", head->width, head->height);
+    tachy_values_json(t, r->values, r->nb_values);
+    tachy_text_add(t, ",\"regions\":[");
+    for (int i = 0; i < r->nb_regions; i++) {
         if (i)
             tachy_text_char(t, ',');
-        add_region(t, &regions[i]);
+        add_region(t, &r->regions[i]);
     }
     tachy_text_add(t, "]}");
 }

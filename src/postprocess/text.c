@@ -47,17 +47,61 @@ void tachy_text_add(struct tachy_text *t, const char *fmt, ...)
     t->len += (size_t)n;
 }
 
+// |v| of 0.001 up to a million with `digits` significant ones, 6..9, in fixed notation: what "%.*g" gives. false: another
+// float comes back. Every product is exact: 24 bits of v and 26 of 5^11 fit a double.
+static bool fixed(char *to, double v, int digits)
+{
+    static const double power[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11};
+    int whole = v < 1 ? v < 0.01 ? -2 : v < 0.1 ? -1 : 0 : 1; // places before the point
+    while (whole > 0 && v >= power[whole])
+        whole++;
+    int places = digits - whole;
+    double n = nearbyint(v * power[places]);
+    if ((float)(n / power[places]) != (float)v)
+        return false;
+    int64_t all = (int64_t)n, unit = (int64_t)power[places], part = all % unit;
+    while (places && part % 10 == 0) {
+        part /= 10;
+        places--;
+    }
+    to += sprintf(to, "%d", (int)(all / unit));
+    if (places)
+        *to++ = '.';
+    for (int i = places - 1; i >= 0; i--, part /= 10)
+        to[i] = (char)('0' + part % 10);
+    to[places] = '\0';
+    return true;
+}
+
+// In the notation that "%g" chooses, whatever the locale.
+static void any(char *to, size_t size, float v)
+{
+    locale_t before = tachy_numeric_enter();
+    int digits = 6;
+    do
+        snprintf(to, size, "%.*g", digits, (double)v);
+    while (strtof(to, NULL) != v && digits++ < 9);
+    tachy_numeric_leave(before);
+}
+
 void tachy_text_number(struct tachy_text *t, float v)
 {
-    char text[32] = "null";
-    bool same = !isfinite(v);
-    for (int digits = 6; digits <= 9 && !same; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, (double)v);
-        same = strtof(text, NULL) == v;
+    char text[32] = "null", *to = text;
+    float size = fabsf(v);
+    bool done = !isfinite(v);
+    if (size >= 0.001f && size < 1e6f) {
+        if (v < 0)
+            *to++ = '-';
+        for (int digits = 6; digits <= 9 && !done; digits++)
+            done = fixed(to, size, digits);
     }
-    for (char *c = text; *c; c++) // whatever the locale
-        *c = *c == ',' ? '.' : *c;
-    tachy_text_add(t, "%s", text);
+    if (!done)
+        any(text, sizeof(text), v);
+    size_t n = strlen(text);
+    if (!room(t, n))
+        return;
+    memcpy(t->p + t->len, text, n + 1);
+    t->len += n;
 }
 
 void tachy_text_string(struct tachy_text *t, const char *s)

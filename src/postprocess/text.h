@@ -22,8 +22,7 @@ void tachy_text_free(struct tachy_text *t);
 // its pixels. `time_s`: NaN if it is not known.
 // `,"values":{"name":1.5}`; nothing if n is 0.
 void tachy_values_json(struct tachy_text *t, const struct tachy_named v[], int n);
-void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const struct tachy_region *regions, int nb,
-                        double time_s);
+void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const struct tachy_result *r, double time_s);
 // A row of values with commas for each region; the first line of a file names the columns. With newlines.
 extern const char tachy_regions_csv_columns[];
 void tachy_regions_csv(struct tachy_text *t, const tachy_frame *head, const struct tachy_region *regions, int nb,

@@ -1,12 +1,14 @@
 #include "sink/output.h"
+
+#include "base/path.h"
 #include "sink/sink_ops.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-// One line a frame: the result's JSON. To a terminal or pipe each line goes at once, into a
-// file they are gathered.
+// What is text: a JSON object per frame, or rows of CSV below one line of columns. To a terminal or pipe each frame's
+// text goes at once, into a file it is gathered.
 
 enum { GATHER = 64 << 10 };
 
@@ -16,18 +18,8 @@ struct priv {
     size_t used;
 };
 
-static bool ends_in(const char *s, const char *tail)
-{
-    size_t n = strlen(s), m = strlen(tail);
-    return n > m && !strcmp(s + n - m, tail);
-}
-
-static bool json_probe(const char *url, const char *format)
-{
-    if (format)
-        return !strcmp(format, "json");
-    return url && (ends_in(url, ".json") || ends_in(url, ".jsonl") || ends_in(url, ".ndjson"));
-}
+static bool json_probe(const char *url, const char *format) { return tachy_text_format(url, format) == TACHY_TEXT_JSON; }
+static bool csv_probe(const char *url, const char *format) { return tachy_text_format(url, format) == TACHY_TEXT_CSV; }
 
 static int json_open(tachy_sink *s) { return TACHY_OK; }
 
@@ -79,6 +71,17 @@ static int json_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *
     int err = append(s, r->json, strlen(r->json));
     if (err >= 0)
         err = append(s, "\n", 1);
+    return err < 0 || p->out.seekable ? err : flush(s);
+}
+
+static int csv_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
+{
+    struct priv *p = (void *)s->priv;
+    if (!r || !r->csv)
+        return tachy_fail(s->params.log, TACHY_ERR_INVAL, "%s: this task makes no CSV; choose another format", p->out.name);
+    int err = s->frames ? TACHY_OK : append(s, r->csv_columns, strlen(r->csv_columns));
+    if (err >= 0)
+        err = append(s, r->csv, strlen(r->csv));
     return err < 0 || p->out.seekable ? err : flush(s);
 }
 
@@ -157,17 +160,9 @@ static void json_close(tachy_sink *s)
     free(p->buffer);
 }
 
-const struct tachy_sink_ops tachy_sink_json = {
-    .name = "json",
-    .no_pixels = true,
-    .priv_size = sizeof(struct priv),
-    .probe = json_probe,
-    .open = json_open,
-    .start = json_start,
-    .write = json_write,
-    .finish = json_finish,
-    .close = json_close,
-    .part_begin = json_part_begin,
-    .part_end = json_part_end,
-    .join = json_join,
-};
+#define TEXT_SINK                                                                                                      \
+    .no_pixels = true, .priv_size = sizeof(struct priv), .open = json_open, .start = json_start, .finish = json_finish, \
+    .close = json_close, .part_begin = json_part_begin, .part_end = json_part_end, .join = json_join
+
+const struct tachy_sink_ops tachy_sink_json = {.name = "json", .probe = json_probe, .write = json_write, TEXT_SINK};
+const struct tachy_sink_ops tachy_sink_csv = {.name = "csv", .probe = csv_probe, .write = csv_write, TEXT_SINK};

@@ -62,7 +62,7 @@ struct tachy_sink {
     max_align_t priv[];
 };
 
-extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_images, tachy_sink_json,
+extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
     tachy_sink_hash, tachy_sink_null;
 
 // What else should be in the output; before tachy_sink_start(). The sink takes a reference.

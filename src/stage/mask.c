@@ -19,7 +19,11 @@ int tachy_mask_open(struct tachy_stage *st, const struct tachy_mask_memory *memo
     m->st = st;
     m->infer = tachy_infer_of(st);
     m->memory = memory;
-    return TACHY_OK;
+    const struct tachy_card *card = m->infer->net[TACHY_INFER_FULL].card;
+    return strcmp(card->task, "segment")
+               ? tachy_fail(st->task->log, TACHY_ERR_MISMATCH, "model %s: its card says task \"%s\", but %s needs \"segment\"",
+                            card->name, card->task, st->task->name)
+               : TACHY_OK;
 }
 
 int tachy_mask_start(struct tachy_stage *st, struct tachy_video_info *video)
@@ -242,7 +246,7 @@ static int open(struct tachy_stage *st, const tachy_settings *set)
 const struct tachy_stage_ops tachy_stage_mask = {
     .name = "postprocess",
     .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_POSTPROCESS,
+    .remedy = "leave out what refines the result (--no-refine, --smooth=0)",
     .priv_size = sizeof(struct tachy_masks),
     .item_size = sizeof(struct tachy_mask_item),
     .open = open,

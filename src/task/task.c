@@ -9,7 +9,9 @@
 #include <stdlib.h>
 
 const struct tachy_task_ops *const tachy_tasks[] = {
-    &tachy_task_segment,
+#define TASK(name) &tachy_task_##name,
+#include "task/tasks.inc"
+#undef TASK
     NULL,
 };
 
@@ -28,7 +30,7 @@ int tachy_task_find(const char *name, const struct tachy_log *log)
             return i;
         n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", one);
     }
-    return tachy_fail(log, TACHY_ERR_NOT_FOUND, "task %s: there is none of this name; there is: %s", name, names);
+    return tachy_fail(log, TACHY_ERR_NOT_FOUND, "task %s: there is none of this name; there are: %s", name, names);
 }
 
 // Where a setting belongs that changes nothing of what a task makes of a frame, or that the source
@@ -106,6 +108,8 @@ int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *se
     t->pinned = -1;
     err = keep_settings(t, settings, TACHY_VERB_RUN | TACHY_VERB_TASK(k));
     bool cuda = !strcmp(tachy_settings_str(settings, "gpu.device"), "cuda");
+    if (cuda && ops->host && err == TACHY_OK)
+        err = tachy_fail(log, TACHY_ERR_UNSUPPORTED, "task %s: runs on the CPU only; leave --device cuda out", name);
     if (err == TACHY_OK)
         err = add_stages(t, ops->stages, cuda, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");

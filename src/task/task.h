@@ -1,7 +1,7 @@
 #pragma once
 #include "stage/stage_ops.h"
 
-// A task as the library knows it: one table in a file of its own, src/task/<name>_task.c, and one line in tachy_tasks
+// A task as the library knows it: one table in a file of its own, src/task/<name>_task.c, and one line in tasks.inc
 // (docs/job.md). Command line, help, man page, completion and jobs read it from here.
 
 // A stage in its two forms; NULL: where frames are there, the task goes without it.
@@ -13,12 +13,16 @@ struct tachy_task_ops {
     struct tachy_task_info info;
     const struct tachy_option *options;    // the task's own rows, ends with {0}; NULL: none
     const struct tachy_task_stage *stages; // in their order; ends with {0}
+    bool host;                             // its stages have no form for devices: --device cuda is refused
     // Whether the settings contradict each other, before anything is opened: TACHY_ERR_INVAL, after a message. NULL:
     // nothing to check.
     int (*check)(const tachy_settings *s, const struct tachy_log *log);
 };
 
-extern const struct tachy_task_ops tachy_task_segment;
+// tasks.inc: TASK(name) a line, in the order of help.
+#define TASK(name) extern const struct tachy_task_ops tachy_task_##name;
+#include "task/tasks.inc"
+#undef TASK
 extern const struct tachy_task_ops *const tachy_tasks[]; // in the order of help; ends with NULL
 
 // Index in tachy_tasks. TACHY_ERR_NOT_FOUND: none has this name; the message lists those that there are.

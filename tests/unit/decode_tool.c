@@ -30,13 +30,13 @@ static enum tachy_dtype type_of(const struct tachy_npy *a)
 static void print_regions(const struct tachy_region *v, int nb)
 {
     struct tachy_text t = {0};
-    tachy_regions_json(&t, &(tachy_frame){0}, v, nb, 0);
+    tachy_regions_json(&t, &(tachy_frame){0}, &(struct tachy_result){.regions = v, .nb_regions = nb}, 0);
     puts(t.failed ? "" : t.p);
     tachy_text_free(&t);
 }
 
 static int decode(const struct tachy_card *card, const struct tachy_io *io, const struct tachy_tensor *out, int n,
-                  int batch, struct tachy_decode_frame *f)
+                  int batch, struct tachy_decoder_frame *f)
 {
     struct tachy_regions found = {0}, whole = {0};
     struct tachy_region *about = tachy_regions_add(&whole);
@@ -45,12 +45,12 @@ static int decode(const struct tachy_card *card, const struct tachy_io *io, cons
     f->out = out;
     f->about = about;
     for (int i = 0; i < card->n_decoders && err == TACHY_OK; i++) {
-        tachy_decode *d;
+        tachy_decoder *d;
         boxes |= card->decoder[i].kind <= TACHY_DECODE_CORNERS;
-        err = tachy_decode_open(&d, card, &card->decoder[i], io, n, batch, &logger);
+        err = tachy_decoder_open(&d, card, &card->decoder[i], io, n, batch, &logger);
         if (err == TACHY_OK)
-            err = tachy_decode_run(d, f, &found);
-        tachy_decode_close(&d);
+            err = tachy_decoder_run(d, f, &found);
+        tachy_decoder_close(&d);
     }
     if (err == TACHY_OK)
         print_regions(boxes ? found.v : about, boxes ? found.nb : 1);
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
         memcpy(out[n].shape, array[n].shape, sizeof(out[n].shape));
         io[n] = (struct tachy_io){argv[i], out[n]};
     }
-    struct tachy_decode_frame f = {.item = atoi(argv[3])};
+    struct tachy_decoder_frame f = {.item = atoi(argv[3])};
     int err = tachy_preprocess_map(&card->card.in, atoi(argv[4]), atoi(argv[5]), NULL, f.map);
     if (err == TACHY_OK)
         err = decode(&card->card, io, out, n, atoi(argv[2]), &f);

@@ -125,5 +125,44 @@ TEST(points_are_calmed)
     tachy_follow_free(&f);
 }
 
+// A state that was saved in the middle goes on as the one that was not, to the same points.
+TEST(a_saved_state_goes_on)
+{
+    struct tachy_follow_params p = params;
+    struct tachy_follow one = {0}, other = {0};
+    struct tachy_region r, found[2] = {at(100, 100), at(300, 100)};
+    struct tachy_point a[2], b[2];
+    void *data;
+    size_t size;
+    p.calm = (struct tachy_one_euro){.min_cutoff = 1, .beta = 30};
+    tachy_follow_detected(&one, &p, found, 2);
+    for (int t = 0; t < 10; t++) {
+        CHECK(see(&one, &p, 0, 100 + 3 * t, 100, 0.9f, &r, a) && see(&one, &p, 1, 300, 100 + t, 0.9f, &r, a));
+        tachy_follow_end(&one, &p);
+    }
+    CHECK_INT(tachy_follow_save(&one, &data, &size), TACHY_OK);
+    CHECK_INT(tachy_follow_load(&other, data, size), TACHY_OK);
+    CHECK(other.nb == 2 && other.next_id == 2 && other.since == one.since);
+    for (int i = 0; i < 2; i++) {
+        CHECK(see(&one, &p, i, 140 + 160 * i, 110, 0.9f, &r, a) && see(&other, &p, i, 140 + 160 * i, 110, 0.9f, &r, b));
+        CHECK(r.track == i && !memcmp(a, b, sizeof(a)) && !memcmp(&one.thing[i].crop, &other.thing[i].crop, sizeof(r)));
+    }
+    tachy_follow_free(&other);
+    for (size_t n = 0; n < size; n += 1 + n / 3) { // cut off anywhere, or too long
+        CHECK_INT(tachy_follow_load(&other, data, n), TACHY_ERR_FORMAT);
+        CHECK_INT(other.nb, 0);
+    }
+    ((struct tachy_follow *)data)->nb = 1;
+    CHECK_INT(tachy_follow_load(&other, data, size), TACHY_ERR_FORMAT);
+    ((struct tachy_follow *)data)->nb = TACHY_MAX_FOLLOWED + 1;
+    CHECK_INT(tachy_follow_load(&other, data, size), TACHY_ERR_FORMAT);
+    ((struct tachy_follow *)data)->nb = 2;
+    ((struct tachy_follow *)data)->thing[1].nb_points = -1;
+    CHECK_INT(tachy_follow_load(&other, data, size), TACHY_ERR_FORMAT);
+    free(data);
+    tachy_follow_free(&one);
+    tachy_follow_free(&other);
+}
+
 TEST_MAIN(TEST_CASE(a_thing_keeps_its_number), TEST_CASE(what_is_lost_is_looked_for_at_once),
-          TEST_CASE(a_free_place_is_filled_now_and_then), TEST_CASE(points_are_calmed))
+          TEST_CASE(a_free_place_is_filled_now_and_then), TEST_CASE(points_are_calmed), TEST_CASE(a_saved_state_goes_on))

@@ -197,7 +197,7 @@ TEST(regions_as_text)
                                    .label = "caf\xc3\xa9, \"noir\"", .track = 1LL << 40, .points = &point, .nb_points = 1,
                                    .embedding = v, .nb_embedding = 2, .values = &named, .nb_values = 1};
     struct tachy_text t = {0};
-    tachy_regions_json(&t, &(tachy_frame){.id = 5, .pts = -3, .width = 7, .height = 9}, &r, 1, 0.2);
+    tachy_regions_json(&t, &(tachy_frame){.id = 5, .pts = -3, .width = 7, .height = 9}, &(struct tachy_result){.regions = &r, .nb_regions = 1}, 0.2);
     json_t *o = json_loads(t.p, 0, NULL), *region = json_array_get(json_object_get(o, "regions"), 0);
     CHECK(json_integer_value(json_object_get(o, "frame")) == 5 && json_integer_value(json_object_get(o, "pts")) == -3);
     CHECK_STR(json_string_value(json_object_get(region, "label")), r.label);
@@ -215,7 +215,29 @@ TEST(regions_as_text)
     tachy_text_free(&t);
 }
 
+// What "%g" writes with the fewest of 6 to 9 digits that give the same float back.
+TEST(numbers_as_text)
+{
+    struct tachy_text t = {0};
+    for (int i = 0; i < 30000; i++) {
+        char want[32] = "null";
+        float v = (uniform() - 0.5f) * powf(10, floorf(uniform() * 14) - 5);
+        v = i % 3 ? v : roundf(v * 100) / 100;
+        v = i % 1000 ? v : i % 2000 ? NAN : i % 3000 ? INFINITY : 0;
+        bool same = !isfinite(v);
+        for (int digits = 6; digits <= 9 && !same; digits++) {
+            snprintf(want, sizeof(want), "%.*g", digits, (double)v);
+            same = strtof(want, NULL) == v;
+        }
+        t.len = 0;
+        tachy_text_number(&t, v);
+        CHECK_STR(t.p, want);
+    }
+    tachy_text_free(&t);
+}
+
 TEST_MAIN(TEST_CASE(suppression_is_the_twin_s), TEST_CASE(a_region_comes_back_from_its_view), TEST_CASE(maps_of_views),
           TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to),
           TEST_CASE(an_overlay_in_every_format), TEST_CASE(an_overlay_of_odd_regions),
-          TEST_CASE(regions_as_text))
+          TEST_CASE(regions_as_text),
+          TEST_CASE(numbers_as_text))

@@ -383,9 +383,9 @@ static int fit(const struct tachy_card *card, const char *path)
     int n = tachy_engine_inputs(e, &in), m = tachy_engine_outputs(e, &out);
     err = tachy_card_check(card, in, n, out, m, &logger);
     for (int i = 0; i < card->n_decoders && err == TACHY_OK; i++) {
-        tachy_decode *d;
-        err = tachy_decode_open(&d, card, &card->decoder[i], out, m, 1, &logger);
-        tachy_decode_close(&d);
+        tachy_decoder *d;
+        err = tachy_decoder_open(&d, card, &card->decoder[i], out, m, 1, &logger);
+        tachy_decoder_close(&d);
     }
     tachy_engine_close(&e);
     return err;

@@ -1,0 +1,218 @@
+#include "stage/infer.h"
+#include "stage/stages.h"
+
+#include "base/options.h"
+#include "model/labels.h"
+#include "postprocess/decode.h"
+
+#include <stdlib.h>
+
+// What a network says as regions: its outputs through the decoders of its card (docs/models.md).
+
+struct decode {
+    const struct tachy_infer *infer;
+    struct tachy_card_decoder decoder[TACHY_MAX_DECODERS]; // the card's, with what the settings say
+    int nb;
+    bool boxes;                   // the network finds regions; else it describes the one that it saw
+    struct tachy_labels labels;   // of a file; none: the card's
+    struct tachy_classes classes; // that are kept; none: all
+    int limit;                    // most regions of a view
+};
+
+// Decoders with their scratch, for each of the network's sizes.
+struct decode_worker {
+    tachy_decoder *decode[TACHY_INFER_SIZES][TACHY_MAX_DECODERS];
+};
+
+struct decode_item {
+    struct tachy_regions view[TACHY_MAX_EYES];
+    struct tachy_regions all; // of two views; it points into theirs
+};
+
+static const struct tachy_option options[] = {
+    {"regions.confidence", "conf", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions", .aliases = "confidence",
+     .help = "least score of what is kept; the model card's without it"},
+    {"regions.overlap", "iou", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions",
+     .help = "intersection over union above which the lower of two boxes of a class goes; the model card's without it"},
+    {"regions.limit", "max-det", 0, TACHY_OPT_INT, .min = 1, .max = 100000, .group = "Regions",
+     .help = "most regions of a frame, the best; the model card's without it"},
+    {"regions.classes", "classes", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "Regions",
+     .help = "keep these classes only: names or numbers with commas between them"},
+    {"regions.top", "top", 0, TACHY_OPT_INT, .min = 1, .max = 1000, .group = "Regions",
+     .help = "classes that are named for a picture, the best; the model card's without it"},
+    {"regions.labels", "labels", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Regions",
+     .help = "names of the classes, one a line, in place of the model card's"},
+    {0},
+};
+
+// ---- The task's
+
+static void take_settings(struct tachy_card_decoder *c, const struct decode *d, const tachy_settings *s)
+{
+    if (tachy_settings_is_set(s, "regions.confidence"))
+        c->threshold = (float)tachy_settings_float(s, "regions.confidence");
+    if (tachy_settings_is_set(s, "regions.overlap"))
+        c->overlap = (float)tachy_settings_float(s, "regions.overlap");
+    if (tachy_settings_is_set(s, "regions.top"))
+        c->top = (int)tachy_settings_int(s, "regions.top");
+    if (d->labels.nb) {
+        c->labels = d->labels.v;
+        c->nb_labels = d->labels.nb;
+    }
+}
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct decode *d = tachy_stage_priv(st);
+    const struct tachy_log *log = st->task->log;
+    const char *file = tachy_settings_str(s, "regions.labels");
+    d->infer = tachy_infer_of(st);
+    const struct tachy_card *card = d->infer->net[TACHY_INFER_FULL].card;
+    if (!card->n_decoders)
+        return tachy_fail(log, TACHY_ERR_MISMATCH, "model %s: its card says task \"%s\"; %s needs one with `outputs`",
+                          card->name, card->task, st->task->name);
+    int err = file ? tachy_labels_read(&d->labels, file, log) : TACHY_OK;
+    d->limit = (int)tachy_settings_int(s, "regions.limit");
+    for (d->nb = 0; d->nb < card->n_decoders && err == TACHY_OK; d->nb++) {
+        struct tachy_card_decoder *c = &d->decoder[d->nb];
+        *c = card->decoder[d->nb];
+        take_settings(c, d, s);
+        if (c->kind > TACHY_DECODE_CORNERS)
+            continue;
+        d->boxes = true;
+        d->limit = TACHY_DEF(d->limit, c->limit);
+        tachy_classes_free(&d->classes); // of a list of boxes before
+        err = tachy_classes_read(&d->classes, tachy_settings_str(s, "regions.classes"), c->labels, c->nb_labels, log);
+        c->limit = d->classes.nb ? INT32_MAX : d->limit; // the others do not count
+    }
+    return err;
+}
+
+static int start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    const struct decode *d = tachy_stage_priv(st);
+    st->flags = st->ops->flags | tachy_infer_flags(d->infer);
+    return TACHY_OK;
+}
+
+static void close(struct tachy_stage *st)
+{
+    struct decode *d = tachy_stage_priv(st);
+    tachy_labels_free(&d->labels);
+    tachy_classes_free(&d->classes);
+}
+
+// ---- A worker's
+
+static void worker_close(void *worker)
+{
+    struct decode_worker *w = worker;
+    for (int i = 0; i < TACHY_INFER_SIZES; i++)
+        for (int k = 0; k < TACHY_MAX_DECODERS; k++)
+            tachy_decoder_close(&w->decode[i][k]);
+    free(w);
+}
+
+static int worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    const struct decode *d = tachy_stage_priv(st);
+    struct decode_worker *w = *worker = calloc(1, sizeof(*w));
+    int err = w ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (int i = 0; i < TACHY_INFER_SIZES; i++) {
+        const struct tachy_infer_net *net = &d->infer->net[i];
+        for (int k = 0; k < d->nb && net->card && err == TACHY_OK; k++)
+            err = tachy_decoder_open(&w->decode[i][k], net->card, &d->decoder[k], net->out, net->nb_out, 1, st->task->log);
+    }
+    if (err < 0 && w) {
+        worker_close(w);
+        *worker = NULL;
+    }
+    return err;
+}
+
+// ---- A frame
+
+// Of the regions, those of the classes that are kept, at most `limit`.
+static void filter(const struct decode *d, struct tachy_regions *list)
+{
+    int n = 0;
+    for (int i = 0; i < list->nb && n < d->limit; i++)
+        if (!d->classes.nb || tachy_classes_have(&d->classes, list->v[i].class_id))
+            list->v[n++] = list->v[i];
+    list->nb = n;
+}
+
+static int decode(const struct decode *d, struct decode_worker *w, const struct tachy_piece *p, struct tachy_regions *list)
+{
+    const struct tachy_rect *r = &d->infer->region[p->region];
+    struct tachy_region about = {.x = r->x + r->w / 2.0, .y = r->y + r->h / 2.0, .w = r->w, .h = r->h, .class_id = -1,
+                                 .track = -1, .score = 1};
+    struct tachy_infer_output o;
+    tachy_regions_clear(list);
+    tachy_infer_output(d->infer, p, &o);
+    struct tachy_decoder_frame f = {.out = o.out, .about = &about};
+    int err = tachy_infer_map(d->infer, p, o.size, f.map);
+    for (int k = 0; k < d->nb && err == TACHY_OK; k++)
+        err = tachy_decoder_run(w->decode[o.size][k], &f, list);
+    if (err == TACHY_OK && d->boxes) {
+        filter(d, list);
+    } else if (err == TACHY_OK) {
+        struct tachy_region *added = tachy_regions_add(list);
+        err = added ? TACHY_OK : TACHY_ERR_NOMEM;
+        if (added)
+            *added = about;
+    }
+    return err;
+}
+
+// What is known of the frame: the views' regions, the left one's first.
+static int tell(const struct tachy_stage *st, struct tachy_item *item)
+{
+    struct decode_item *di = tachy_stage_item(st, item);
+    struct tachy_regions *list = st->task->eyes > 1 ? &di->all : di->view;
+    tachy_regions_clear(&di->all);
+    for (int e = 0; e < st->task->eyes && list == &di->all; e++)
+        for (int i = 0; i < di->view[e].nb; i++) {
+            struct tachy_region *r = tachy_regions_add(list);
+            if (!r)
+                return TACHY_ERR_NOMEM;
+            *r = di->view[e].v[i];
+        }
+    item->result.regions = list->v;
+    item->result.nb_regions = list->nb;
+    return TACHY_OK;
+}
+
+static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    for (int i = 0; i < n; i++) {
+        struct decode_item *di = tachy_stage_item(st, pieces[i].item);
+        err[i] = decode(tachy_stage_priv(st), worker, &pieces[i], &di->view[pieces[i].region]);
+        if (err[i] == TACHY_OK)
+            err[i] = tell(st, pieces[i].item);
+    }
+}
+
+static void item_close(void *item)
+{
+    struct decode_item *di = item;
+    for (int e = 0; e < TACHY_MAX_EYES; e++)
+        tachy_regions_free(&di->view[e]);
+    tachy_regions_free(&di->all);
+}
+
+const struct tachy_stage_ops tachy_stage_decode = {
+    .name = "postprocess",
+    .options = options,
+    .flags = TACHY_STAGE_REGIONS,
+    .step = TACHY_STEP_POSTPROCESS,
+    .priv_size = sizeof(struct decode),
+    .item_size = sizeof(struct decode_item),
+    .open = open,
+    .close = close,
+    .start = start,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .run = run,
+    .item_close = item_close,
+};

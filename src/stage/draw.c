@@ -1,0 +1,106 @@
+#include "stage/stages.h"
+
+#include "base/options.h"
+#include "media/media.h"
+#include "postprocess/overlay.h"
+
+#include <stdlib.h>
+
+// The regions over the picture: boxes, names, points.
+
+struct draw {
+    struct tachy_overlay_params overlay;
+    tachy_frame_pool *pool; // of pictures that are written
+};
+
+static const struct tachy_option options[] = {
+    {"draw.boxes", "boxes", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "draw boxes"},
+    {"draw.names", "names", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "write names and scores beside the boxes"},
+    {"draw.points", "points", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "draw points"},
+    {"draw.line", "line-width", 0, TACHY_OPT_FLOAT, .max = 0.5, .group = "Overlay",
+     .help = "width of lines as a share of the frame height; 1/360 without it"},
+    {"draw.text", "text-size", 0, TACHY_OPT_FLOAT, .max = 0.5, .group = "Overlay",
+     .help = "height of letters as a share of the frame height; 1/40 without it"},
+    {0},
+};
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct draw *d = tachy_stage_priv(st);
+    d->overlay = (struct tachy_overlay_params){
+        .line = (float)tachy_settings_float(s, "draw.line"),
+        .text = (float)tachy_settings_float(s, "draw.text"),
+        .no_boxes = !tachy_settings_bool(s, "draw.boxes"),
+        .no_names = !tachy_settings_bool(s, "draw.names"),
+        .no_points = !tachy_settings_bool(s, "draw.points"),
+    };
+    return tachy_text_asked(s) ? TACHY_STAGE_LEFT_OUT : TACHY_OK;
+}
+
+static void close(struct tachy_stage *st)
+{
+    struct draw *d = tachy_stage_priv(st);
+    tachy_frame_pool_close(&d->pool);
+}
+
+static int start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct draw *d = tachy_stage_priv(st);
+    tachy_frame_pool_close(&d->pool);
+    int err = tachy_frame_pool_open(&d->pool, video->format, video->width, video->height);
+    if (err == TACHY_OK && st->task->memory)
+        tachy_frame_pool_account(d->pool, st->task->memory);
+    return err;
+}
+
+static int worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    *worker = calloc(1, sizeof(struct tachy_shapes));
+    return *worker ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void worker_close(void *worker)
+{
+    tachy_shapes_free(worker);
+    free(worker);
+}
+
+static int draw(const struct draw *d, struct tachy_shapes *shapes, struct tachy_item *item)
+{
+    const struct tachy_result *r = &item->result;
+    int err = tachy_overlay_shapes(shapes, &d->overlay, item->in, r->regions, r->nb_regions);
+    if (err == TACHY_OK)
+        err = tachy_frame_pool_get(d->pool, &item->out);
+    if (err < 0)
+        return err;
+    tachy_overlay_copy(item->in, item->out);
+    item->out->id = item->in->id;
+    item->out->pts = item->in->pts;
+    item->out->duration = item->in->duration;
+    item->out->color = item->in->color;
+    uint8_t *planes[4];
+    for (int i = 0; i < 4; i++)
+        planes[i] = tachy_frame_writable(item->out, i);
+    tachy_overlay_draw(shapes, item->out, planes, item->out->stride);
+    return TACHY_OK;
+}
+
+static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    for (int i = 0; i < n; i++)
+        err[i] = draw(tachy_stage_priv(st), worker, pieces[i].item);
+}
+
+const struct tachy_stage_ops tachy_stage_draw = {
+    .name = "draw",
+    .options = options,
+    .flags = TACHY_STAGE_READS | TACHY_STAGE_WRITES,
+    .step = TACHY_STEP_COMPOSITE,
+    .priv_size = sizeof(struct draw),
+    .open = open,
+    .close = close,
+    .start = start,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .run = run,
+};

@@ -1,0 +1,20 @@
+#pragma once
+#include "base/path.h"
+#include "stage/stage.h"
+
+// The stages that every task can use, each a file of its name. What one hands to the next is in the item: the decoded
+// frame, the result's regions, the frame that the sink is given.
+
+// After preprocess and model (infer.h): sets the result's regions by the card's `outputs`. Settings: regions.*.
+extern const struct tachy_stage_ops tachy_stage_decode;
+// Faces with points and numbers of their own: sets the result's regions. Settings: tracking.*, model.*.
+extern const struct tachy_stage_ops tachy_stage_track;
+// The regions as a mask, for a composite (composite.h) that changes what lies in them.
+extern const struct tachy_stage_ops tachy_stage_cover;
+// The regions over the picture. Settings: draw.*; left out where the output is text.
+extern const struct tachy_stage_ops tachy_stage_draw;
+// The regions as text: JSON lines or CSV, as the output's name or format says; left out where it is no text.
+extern const struct tachy_stage_ops tachy_stage_lines;
+
+// The text that the output of these settings is; none: pictures.
+enum tachy_text_format tachy_text_asked(const tachy_settings *s);

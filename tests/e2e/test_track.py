@@ -1,0 +1,164 @@
+"""tachy track: points against ONNX Runtime's own package, numbers that stay, cuts, text and overlay."""
+import csv
+import json
+import os
+import subprocess
+
+import cv2
+import numpy as np
+import onnxruntime
+
+import common
+from common import DEPS, ffprobe, models, run
+
+FACE = DEPS / "media" / "astronaut.png"
+W, H = 640, 360
+EYES = (33, 263)
+
+
+def face(size, flip=False):
+    """The head of the picture, `size` pixels square."""
+    picture = cv2.imread(str(FACE))[20:200, 135:315]
+    return cv2.resize(picture[:, ::-1] if flip else picture, (size, size), interpolation=cv2.INTER_AREA)
+
+
+def scene(*heads, shade=90):
+    """A frame with heads at (x, y), the left upper corner."""
+    frame = np.full((H, W, 3), shade, np.uint8)
+    for head, x, y in heads:
+        frame[y:y + head.shape[0], x:x + head.shape[1]] = head
+    return frame
+
+
+def points(region):
+    return np.array(region["points"])[:, :2]
+
+
+def crop_of(p):
+    """What the next frame's crop is, from this one's points: centre, side, angle in radians."""
+    low, high = p.min(0), p.max(0)
+    d = p[EYES[1]] - p[EYES[0]]
+    return (low + high) / 2, 1.5 * (high - low).max(), np.arctan2(d[1], d[0])
+
+
+class Track(common.Case):
+    @classmethod
+    def setUpClass(cls):
+        models("face", "face-mesh")
+
+    def clip(self, frames, name="clip.mkv"):
+        """A lossless video, in R'G'B'."""
+        path = self.tmp / name
+        raw = b"".join(f.tobytes() for f in frames)
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "bgr24", "-s", f"{W}x{H}", "-r", "25",
+                        "-i", "-", "-c:v", "libx264rgb", "-qp", "0", "-preset", "ultrafast", str(path)], input=raw, check=True)
+        return path
+
+    def track(self, clip, *args, name="out.jsonl"):
+        run("track", clip, "-o", self.tmp / name, "-y", *args)
+        return [json.loads(line) for line in (self.tmp / name).read_text().splitlines()]
+
+    def test_points_are_those_of_the_network(self):
+        head = face(260)
+        turned = cv2.warpAffine(scene((head, 180, 60)), cv2.getRotationMatrix2D((310, 190), 20, 1), (W, H), borderValue=(90,) * 3)
+        frames = self.track(self.clip([turned] * 4), "--no-smoothing")
+        session = onnxruntime.InferenceSession(os.environ["TACHY_MODELS"] + "/face-mesh.onnx", providers=["CPUExecutionProvider"])
+        for before, now in zip(frames[1:], frames[2:]):
+            (cx, cy), side, angle = crop_of(points(before["regions"][0]))
+            scale = side / 192
+            turn = scale * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            shift = np.array([cx, cy]) - turn @ [96, 96]  # pixel edges at integers
+            at = np.concatenate([turn, (shift + turn @ [0.5, 0.5] - 0.5)[:, None]], axis=1)
+            crop = cv2.warpAffine(turned, at, (192, 192), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+            out = session.run(["conv2d_21"], {session.get_inputs()[0].name:
+                              crop[None, :, :, ::-1].astype(np.float32) / 255})[0].reshape(468, 3)[:, :2]
+            want = out @ turn.T + shift
+            found = points(now["regions"][0])
+            eye = np.linalg.norm(want[EYES[0]] - want[EYES[1]])
+            error = np.linalg.norm(found - want, axis=1) / eye
+            self.assertLess(error.mean(), 0.005)
+            self.assertLess(np.percentile(error, 95), 0.01)
+            self.assertGreater(now["regions"][0]["score"], 0.9)
+
+    def test_found_again_after_a_cut(self):
+        small, large = face(180), face(300, flip=True)
+        frames = [scene((small, 20, 20))] * 6 + [scene((large, 330, 40), shade=30)] * 6 + [scene(shade=200)] * 3 \
+            + [scene((small, 400, 150))] * 6
+        found = self.track(self.clip(frames))
+        self.assertEqual(len(found), len(frames))
+        for first, last, x in ((0, 6, 110), (8, 12, 480), (17, 21, 490)):  # two frames after each cut
+            for f in found[first:last]:
+                self.assertEqual(len(f["regions"]), 1, f["frame"])
+                self.assertLess(abs(f["regions"][0]["box"][0] - x), 60)
+        self.assertEqual([len(f["regions"]) for f in found[12:15]], [0, 0, 0])
+
+    def test_numbers_stay(self):
+        a, b = face(200), face(200, flip=True)
+        clip = self.clip([scene((a, 10 + 5 * t, 20), (b, 420 - 3 * t, 140)) for t in range(30)])
+        frames = self.track(clip, "--max-faces", "4")
+        for t, f in enumerate(frames):
+            left, right = sorted(f["regions"], key=lambda r: r["box"][0])
+            self.assertEqual({left["track"], right["track"]}, {0, 1})
+            self.assertEqual(left["track"], min(frames[0]["regions"], key=lambda r: r["box"][0])["track"])
+            # Smoothed points lag by less than what a frame moves.
+            self.assertLess(abs((right["box"][0] - left["box"][0]) - (410 - 8 * t)), 40)
+        self.assertEqual([len(f["regions"]) for f in self.track(clip)], [1] * 30)  # one face is the default
+
+    def test_workers_change_nothing(self):
+        clip = self.clip([scene((face(220), 100 + 6 * t, 40)) for t in range(16)])
+        one = (self.track(clip, "--workers", "1"), (self.tmp / "out.jsonl").read_bytes())[1]
+        self.track(clip, "--workers", "5", name="more.jsonl")
+        self.assertEqual((self.tmp / "more.jsonl").read_bytes(), one)
+        # With a smoothing that goes on where the part before ended.
+        self.track(clip, "--resume", name="parts.jsonl")
+        self.assertEqual((self.tmp / "parts.jsonl").read_bytes(), one)
+
+    def test_csv_has_the_same(self):
+        clip = self.clip([scene()] * 2 + [scene((face(220), 100 + 6 * t, 40)) for t in range(5)])
+        frames = self.track(clip)
+        run("track", clip, "-o", self.tmp / "out.csv")
+        rows = list(csv.DictReader((self.tmp / "out.csv").read_text().splitlines()))
+        regions = [(f, r) for f in frames for r in f["regions"]]
+        self.assertEqual(len(rows), len(regions))
+        self.assertGreaterEqual(len(rows), 4)
+        for row, (f, r) in zip(rows, regions):
+            self.assertEqual((int(row["frame"]), int(row["track"])), (f["frame"], r["track"]))
+            np.testing.assert_allclose([float(row[k]) for k in "xywh"], r["box"], rtol=1e-6)
+            np.testing.assert_allclose(np.array(row["points"].split(), float).reshape(-1, 2), points(r), rtol=1e-6)
+
+    def test_overlay(self):
+        clip = self.clip([scene((face(260), 180, 60))] * 5)
+        box = self.track(clip, "--no-smoothing")[3]["regions"][0]["box"]
+        out = self.tmp / "out.mkv"
+        run("track", clip, "-o", out, "--no-smoothing", "--no-points", "-c:v", "libx264rgb", "-crf", "0")
+        self.assertEqual(int(ffprobe(out, "-count_frames")["streams"][0]["nb_read_frames"]), 5)
+        video = cv2.VideoCapture(str(out))
+        for _ in range(4):
+            _, frame = video.read()
+        changed = (np.abs(frame.astype(int) - scene((face(260), 180, 60))) > 20).any(axis=2)
+        x0, y0, x1, y1 = box[0] - box[2] / 2, box[1] - box[3] / 2, box[0] + box[2] / 2, box[1] + box[3] / 2
+        ys, xs = np.nonzero(changed)
+        self.assertLess(abs(xs.min() - x0), 3)
+        self.assertLess(abs(ys.max() + 1 - y1), 3)
+        self.assertFalse(changed[int(y0) + 4:int(y1) - 4, int(x0) + 4:int(x1) - 4].any())  # the face itself is seen
+        # The first colour of the palette, 2ecc71, on the left edge, which may be between two columns.
+        edge = frame[int(box[1]), int(x0) - 1:int(x0) + 2].astype(int)
+        self.assertLess(np.abs(edge - [0x71, 0xcc, 0x2e]).max(axis=1).min(), 110)
+
+    def test_what_is_refused(self):
+        clip = self.clip([scene()] * 2)
+        for args, status, text in ((("--model", "face"), 1, 'its card says task "detect"'),
+                                   (("--detector", "face-mesh"), 1, 'its card says task "track"'),
+                                   (("--device", "cuda"), 1, "runs on the CPU only"),
+                                   (("--max-faces", "0"), 2, "max-faces")):
+            p = run("track", clip, "-o", self.tmp / "no.jsonl", *args, check=False)
+            self.assertEqual(p.returncode, status, p.stderr)
+            self.assertIn(text, p.stderr)
+            self.assertFalse((self.tmp / "no.jsonl").exists())
+
+
+if __name__ == "__main__":
+    if not FACE.exists():
+        print("skipped: the test media are not here (tools/setup --tests)")
+        raise SystemExit(77)
+    common.main()
