@@ -67,12 +67,17 @@ int cli_take_inputs(struct cli *c);
 int cli_check_sandbox(const struct cli *c);
 // What run.json asks for: `value` goes to its file, or to standard output. `value` is released.
 int cli_write_json(const struct cli *c, json_t *value);
+// The same of a text, and `text` to standard output where it is free and not --quiet.
+int cli_report(const struct cli *c, const char *json, const char *text);
+// Whether the file of run.json could be written. The sentence is left for message_failed().
+int cli_check_json(const struct cli *c);
 
 // The first argument of some verbs says what to do. Of the functions one or two are there.
 struct word {
     const char *name;
     int (*all)(struct cli *c);                   // without names
     int (*one)(struct cli *c, const char *name); // for each name
+    bool single;                                 // there is one name
     int (*together)(struct cli *c);              // for all names: c->args[1] and on
     const char *needs; // what a name is; NULL: it goes without
 };

@@ -1,42 +1,18 @@
 #include "cli.h"
 
-#include <stdio.h>
-#include <string.h>
-
 // docs/compare.md documents the figures, the JSON and the picture.
-
-static int report(const struct cli *c, const tachy_comparison *r)
-{
-    const char *file = tachy_settings_str(c->settings, "run.json");
-    char *text = NULL;
-    int err = TACHY_OK;
-    if (file) {
-        err = tachy_comparison_json(&text, r);
-        if (err == TACHY_OK)
-            err = write_text(file, text);
-        tachy_free(text);
-    }
-    if (err == TACHY_OK && c->log.max_level >= TACHY_LOG_INFO && (!file || strcmp(file, "-"))) {
-        err = tachy_comparison_text(&text, r);
-        if (err == TACHY_OK)
-            fputs(text, stdout);
-        tachy_free(text);
-    }
-    return err;
-}
 
 static int run_compare_mattes(struct cli *c)
 {
     const tachy_settings *set = c->settings;
-    const char *file = tachy_settings_str(set, "run.json");
+    char *json = NULL, *text = NULL;
     if (c->n_args != 2)
         return message_usage("two mattes are compared: tachy compare-mattes A B [--truth T]");
-    int err = file && strcmp(file, "-") ? check_writable(file) : TACHY_OK;
-    if (err < 0)
-        return message_failed(err);
-    tachy_control *control;
+    tachy_control *control = NULL;
     tachy_comparison *r = NULL;
-    err = control_open(&control);
+    int err = cli_check_json(c);
+    if (err == TACHY_OK)
+        err = control_open(&control);
     if (err < 0)
         return message_failed(err);
     err = tachy_compare_mattes(&r, tachy_compare_params(.a = c->args[0], .b = c->args[1],
@@ -47,8 +23,12 @@ static int run_compare_mattes(struct cli *c)
     control_close(&control);
     if (err == TACHY_ERR_INTERRUPTED)
         message_error("interrupted");
+    if (err == TACHY_OK && (err = tachy_comparison_json(&json, r)) == TACHY_OK)
+        err = tachy_comparison_text(&text, r);
     if (err == TACHY_OK)
-        err = report(c, r);
+        err = cli_report(c, json, text);
+    tachy_free(json);
+    tachy_free(text);
     tachy_comparison_free(&r);
     return err < 0 ? message_failed(err) : STATUS_OK;
 }

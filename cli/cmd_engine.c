@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODEL "a model: a name of the zoo or an ONNX file"
+#define MODEL "one model: a name of the zoo or an ONNX file"
 
 int engine_model(const struct cli *c, const char *name, char **path)
 {
@@ -120,9 +120,9 @@ static int engine_show(struct cli *c, const char *model)
 }
 
 static const struct word words[] = {
-    {"why", .one = engine_why, .needs = MODEL},
-    {"show", .one = engine_show, .needs = MODEL},
-    {"bench", .together = engine_bench, .needs = MODEL},
+    {"why", .one = engine_why, .single = true, .needs = MODEL},
+    {"show", .one = engine_show, .single = true, .needs = MODEL},
+    {"bench", .together = engine_bench, .needs = "models: names of the zoo or ONNX files"},
     {"ls", .all = engine_ls},
     {"gc", .all = engine_gc},
     {0},

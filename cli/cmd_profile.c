@@ -202,7 +202,7 @@ static int run_profile(struct cli *c)
                              .max_spans = tachy_settings_int(c->settings, "profile.max_spans"),
                              .max_trace_bytes = tachy_settings_int(c->settings, "profile.max_trace")
                                                 << 20,
-                             .log = &c->log));
+                             .machine = tachy_doctor, .log = &c->log));
     if (err == TACHY_OK)
         err = describe(c);
     int status = err == TACHY_OK ? c->inner->run(c) : message_failed(err);

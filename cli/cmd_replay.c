@@ -13,41 +13,18 @@ static enum tachy_replay_stage stage_of(const char *name)
     return TACHY_REPLAY_ENGINE; // the option table admits no other name
 }
 
-static int report(const struct cli *c, const struct tachy_replay *r)
-{
-    const char *file = tachy_settings_str(c->settings, "run.json");
-    char *text = NULL;
-    int err = TACHY_OK;
-    if (file) {
-        err = tachy_replay_json(&text, r);
-        if (err == TACHY_OK)
-            err = write_text(file, text);
-        tachy_free(text);
-    }
-    if (err == TACHY_OK && c->log.max_level >= TACHY_LOG_INFO && (!file || strcmp(file, "-"))) {
-        err = tachy_replay_text(&text, r);
-        if (err == TACHY_OK)
-            fputs(text, stdout);
-        tachy_free(text);
-    }
-    return err;
-}
-
 static int run_replay(struct cli *c)
 {
     const tachy_settings *set = c->settings;
-    const char *file = tachy_settings_str(set, "run.json");
+    char *json = NULL, *text = NULL;
     if (c->n_args != 1)
         return message_usage("one folder is replayed: tachy replay DIR (tachy segment --save-stage "
                              "DIR makes it)");
-    if (file && strcmp(file, "-")) {
-        int err = check_writable(file);
-        if (err < 0)
-            return message_failed(err);
-    }
     struct tachy_replay r;
-    tachy_control *control; // of this command alone: the shell's is for runs
-    int err = control_open(&control);
+    tachy_control *control = NULL; // of this command alone: the shell's is for runs
+    int err = cli_check_json(c);
+    if (err == TACHY_OK)
+        err = control_open(&control);
     if (err < 0)
         return message_failed(err);
     err = tachy_replay(
@@ -62,8 +39,12 @@ static int run_replay(struct cli *c)
     control_close(&control);
     if (err == TACHY_ERR_INTERRUPTED)
         message_error("interrupted");
+    if (err == TACHY_OK && (err = tachy_replay_json(&json, &r)) == TACHY_OK)
+        err = tachy_replay_text(&text, &r);
     if (err == TACHY_OK)
-        err = report(c, &r);
+        err = cli_report(c, json, text);
+    tachy_free(json);
+    tachy_free(text);
     if (err < 0)
         return message_failed(err);
     return r.compared && !r.same ? STATUS_FAILED : STATUS_OK;

@@ -219,12 +219,11 @@ static int do_set(struct console *k, int argc, char **argv)
 {
     struct shell *s = shell_of(k);
     char *why;
-    const char *nearest;
     if (argc != 3)
         return message_usage("write set NAME VALUE, as in set crf 20");
     int err = tachy_control_set(k->control, argv[1], argv[2], &why);
     bool fixed = err == TACHY_ERR_UNSUPPORTED || err == TACHY_ERR_STATE;
-    const struct tachy_option *o = tachy_option_lookup(argv[1], &nearest);
+    const struct tachy_option *o = tachy_option_lookup(argv[1], NULL);
     bool runs = o && (o->verbs & (TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_TASKS)) && o->type != TACHY_OPT_LIST && !o->planned;
     if ((err < 0 && !fixed) || !runs) {
         message_error("%s", why && err < 0 ? why : "this belongs to the command that it is for");

@@ -186,19 +186,17 @@ void console_help(struct console *k, const struct command *table)
 static void print_window(FILE *f, const struct tachy_summary *s)
 {
     double all = 0;
-    for (int i = 0; i < TACHY_STEP_COUNT; i++)
+    for (int i = 0; i < s->nb_steps; i++)
         all += s->steps[i].busy_s;
     fprintf(f, "the last %.1f s: %lld frames, %.1f a second, %.0f %% of %d cores busy\n",
             s->seconds, (long long)s->frames, s->fps, 100 * s->utilisation, s->cores);
     fprintf(f, "  %-12s %8s %9s %9s %8s %8s %8s %7s\n", "step", "calls", "busy s", "wait s",
             "p50 ms", "p95 ms", "p99 ms", "share");
-    for (int i = 0; i < TACHY_STEP_COUNT; i++) {
+    for (int i = 0; i < s->nb_steps; i++) {
         const struct tachy_step_stats *st = &s->steps[i];
         if (st->calls)
-            fprintf(f, "  %-12s %8lld %9.3f %9.3f %8.3f %8.3f %8.3f %5.1f %%\n",
-                    tachy_step_name((enum tachy_step)i), (long long)st->calls, st->busy_s,
-                    st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms,
-                    all > 0 ? 100 * st->busy_s / all : 0);
+            fprintf(f, "  %-12s %8lld %9.3f %9.3f %8.3f %8.3f %8.3f %5.1f %%\n", st->name, (long long)st->calls,
+                    st->busy_s, st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, all > 0 ? 100 * st->busy_s / all : 0);
     }
     fprintf(f, "latency p50 %.2f, p95 %.2f, p99 %.2f ms\n", s->latency.p50_ms, s->latency.p95_ms,
             s->latency.p99_ms);

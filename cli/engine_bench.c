@@ -301,7 +301,7 @@ static int run_all(struct cli *c, struct bench *all, int n)
 
 int engine_bench(struct cli *c)
 {
-    const char *options[ENGINE_OPTIONS + 1], *file = tachy_settings_str(c->settings, "run.json");
+    const char *options[ENGINE_OPTIONS + 1];
     struct tachy_engine_params base = engine_params(c, NULL, options);
     bool given = tachy_settings_is_set(c->settings, "model.build_effort"); // it measures what can be had
     base.build_effort = given ? (int)tachy_settings_int(c->settings, "model.build_effort") : 2;
@@ -311,8 +311,8 @@ int engine_bench(struct cli *c)
         return status;
     struct bench *all = calloc((size_t)n, sizeof(*all));
     int err = all ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK && file && strcmp(file, "-"))
-        err = check_writable(file);
+    if (err == TACHY_OK)
+        err = cli_check_json(c);
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         all[i] = (struct bench){.base = &base, .rounds = (int)tachy_settings_int(c->settings, "engine.rounds"),
                                 .reference = !tachy_settings_bool(c->settings, "engine.no_reference")};

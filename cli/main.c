@@ -120,6 +120,21 @@ int cli_write_json(const struct cli *c, json_t *value)
     return err;
 }
 
+int cli_report(const struct cli *c, const char *json, const char *text)
+{
+    const char *file = tachy_settings_str(c->settings, "run.json");
+    int err = file ? write_text(file, json) : TACHY_OK;
+    if (err == TACHY_OK && c->log.max_level >= TACHY_LOG_INFO && (!file || strcmp(file, "-")))
+        fputs(text, stdout);
+    return err;
+}
+
+int cli_check_json(const struct cli *c)
+{
+    const char *file = tachy_settings_str(c->settings, "run.json");
+    return file && strcmp(file, "-") ? check_writable(file) : TACHY_OK;
+}
+
 static int run_names(struct cli *c, const struct word *w)
 {
     int err = TACHY_OK;
@@ -144,6 +159,8 @@ int cli_run_word(struct cli *c, const struct word *w, const char *otherwise)
         return message_usage("tachy %s %s takes no names", verb, word);
     if (c->n_args < 2 && !w->all)
         return message_usage("tachy %s %s needs %s", verb, word, w->needs);
+    if (c->n_args > 2 && w->single)
+        return message_usage("tachy %s %s takes %s", verb, word, w->needs);
     if (c->n_args > 2 && w->one && single)
         return message_usage("tachy %s %s takes one name with -o or --json", verb, word);
     int err = w->together ? w->together(c) : run_names(c, w);

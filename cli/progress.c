@@ -65,7 +65,7 @@ void progress_line(char *buf, size_t size, int width, bool bar, const struct tac
         add(buf, size, width, text);
     }
     if (now->frames > 0) {
-        snprintf(text, sizeof(text), "limited by %s", tachy_step_name(now->limited_by));
+        snprintf(text, sizeof(text), "limited by %s", now->limited_by);
         add(buf, size, width, text);
     }
 }

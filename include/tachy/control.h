@@ -84,6 +84,12 @@ struct tachy_queues {
     int64_t bytes;        // of their pictures, about
 };
 
+struct tachy_step_totals {
+    char name[TACHY_STEP_NAME];
+    double wait_s;               // in the queue in front of the step
+    struct tachy_histogram busy; // time of one call
+};
+
 // Sums over every run of this control, the one under way included. They only rise.
 struct tachy_totals {
     int64_t runs;                  // begun
@@ -92,8 +98,8 @@ struct tachy_totals {
     int64_t shed[TACHY_SHED_STAGES][TACHY_SHED_COUNT]; // frames; see live.h
     int64_t reused;                   // results taken over from an earlier frame, one an eye
     double seconds, paused_s, cpu_s;  // cpu_s: of the process, during the runs
-    double wait_s[TACHY_STEP_COUNT];  // in the queue in front of the step
-    struct tachy_histogram step[TACHY_STEP_COUNT]; // busy time of one call
+    int nb_steps;                     // of all runs, each name once; 0 before the first run
+    struct tachy_step_totals step[TACHY_MAX_STEPS];
     struct tachy_histogram latency;   // from a frame's arrival to written
 };
 

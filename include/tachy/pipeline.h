@@ -15,18 +15,6 @@ typedef struct tachy_pipeline tachy_pipeline;
 // Thread-safety: one thread may push while another pulls; different streams are independent.
 typedef struct tachy_stream tachy_stream;
 
-// The steps that are measured, in the order of the data flow.
-enum tachy_step {
-    TACHY_STEP_DECODE = 0,
-    TACHY_STEP_PREPROCESS,
-    TACHY_STEP_MODEL,
-    TACHY_STEP_POSTPROCESS,
-    TACHY_STEP_COMPOSITE,
-    TACHY_STEP_ENCODE,
-    TACHY_STEP_COUNT
-};
-TACHY_API const char *tachy_step_name(enum tachy_step s); // "decode", ...
-
 struct tachy_summary; // run.h
 
 struct tachy_pipeline_params {
@@ -78,8 +66,8 @@ TACHY_API void tachy_pipeline_stop(tachy_pipeline *p);
 // From any thread.
 TACHY_API size_t tachy_pipeline_trim(tachy_pipeline *p);
 
-// Figures of all streams' steps so far, those that have left included: s->steps of the workers'
-// steps and s->workers. At any time from any thread; stops nothing.
+// Figures of all streams so far, those that have left included: s->steps, s->nb_steps (the stages of their tasks) and
+// s->workers. At any time from any thread; stops nothing.
 TACHY_API void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *s);
 
 struct tachy_stream_params {

@@ -23,6 +23,9 @@ struct tachy_profile_params {
     bool gpu_activity;   // record every kernel and copy through CUPTI
     bool nvtx;           // fail where no tool takes the steps as NVTX ranges; where one does,
                          // they are handed to it in any case
+    // Describes the machine for the environment block of trace and JSON, when that is written: tachy_doctor (doctor.h).
+    // NULL: the block has its CPU and clocks only.
+    int (*machine)(char **json, const struct tachy_log *log);
     const struct tachy_log *log; // must outlive the profile
 };
 #define tachy_profile_params(...) (&(struct tachy_profile_params){__VA_ARGS__})

@@ -13,7 +13,12 @@ extern "C" {
 // Running a task from sources to sinks in one call. A pipeline that is fed and drained by one's
 // own code: pipeline.h.
 
+// What is measured: decode, the stages of the task by name (stages may share a name), and encode.
+#define TACHY_MAX_STEPS 24 // further names share the last one, "other"
+#define TACHY_STEP_NAME 32 // bytes of a name
+
 struct tachy_step_stats {
+    char name[TACHY_STEP_NAME];    // "decode", "preprocess", "model", ...
     int64_t calls;
     double busy_s;                 // in the step itself, summed over its workers
     double wait_s;                 // its items waited for it (queue) in all
@@ -73,7 +78,7 @@ struct tachy_summary {
                              // do there, spread over all frames of the run
     bool light_stored;       // it uses figures of an earlier calibrated run
     double utilisation;      // CPU time of the process / (cores x seconds), 0..1
-    enum tachy_step limited_by;
+    int limited_by;          // index in `steps`
     char limited_text[160];  // in words: verdict.words
     struct tachy_verdict verdict; // the same with evidence, remedy and expected gain
     double peak_memory_mib;  // of the process
@@ -83,7 +88,9 @@ struct tachy_summary {
     int64_t resumed;         // frames that an earlier run had written; not counted in `frames`
     int64_t kept;            // frames that the next run need not do again where this one did not
                              // end; -1: it cannot be resumed (tachy_sink_params.resume)
-    struct tachy_step_stats steps[TACHY_STEP_COUNT];
+    int nb_steps;            // 0 if nothing ran
+    struct tachy_step_stats steps[TACHY_MAX_STEPS]; // in the order of the data flow; of several tasks in one pipeline
+                             // those of the first come first
     struct tachy_latency latency;
     struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down
     int nb_gpus;             // that frames were worked on; 0: the CPU did it all
@@ -95,7 +102,7 @@ struct tachy_progress {
     int64_t total;        // estimate; 0: unknown
     double seconds;       // since the start
     double fps;           // over the last seconds
-    enum tachy_step limited_by; // so far
+    const char *limited_by; // the step's name, so far; valid during the call
 };
 
 struct tachy_run_params {

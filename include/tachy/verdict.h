@@ -11,11 +11,9 @@ extern "C" {
 enum tachy_limit {
     TACHY_LIMIT_NONE = 0,    // too short to tell
     TACHY_LIMIT_DECODE,      // frames are not decoded faster
-    TACHY_LIMIT_PREPROCESS,
+    TACHY_LIMIT_STAGE,       // a stage of the task that is no model
     TACHY_LIMIT_TRANSFER,    // copies between host and device
-    TACHY_LIMIT_ENGINE,      // the model's runs
-    TACHY_LIMIT_POSTPROCESS,
-    TACHY_LIMIT_COMPOSITE,
+    TACHY_LIMIT_ENGINE,      // a model's runs
     TACHY_LIMIT_ENCODE,      // the sink does not take frames faster
     TACHY_LIMIT_DISK,        // reading the input, or writing the output
     TACHY_LIMIT_MEMORY,      // the bound of the frames in flight, or the system is short of it
@@ -25,7 +23,7 @@ enum tachy_limit {
     TACHY_LIMIT_SOURCE_RATE, // frames come no faster: a camera, a paced source
     TACHY_LIMIT_COUNT
 };
-// "none", "decode", ..., "one-core-busy", "batch-too-small", "source-rate". Static string.
+// "none", "decode", "stage", ..., "one-core-busy", "batch-too-small", "source-rate". Static string.
 TACHY_API const char *tachy_limit_name(enum tachy_limit l);
 
 #define TACHY_EVIDENCE_MAX 6
@@ -33,6 +31,8 @@ TACHY_API const char *tachy_limit_name(enum tachy_limit l);
 // Plain data: copying the struct copies everything.
 struct tachy_verdict {
     enum tachy_limit limit;
+    int step;              // that shows it, an index in tachy_summary.steps
+    char name[32];         // of the limit; of TACHY_LIMIT_STAGE the step's: "preprocess", ...
     char words[160];       // "decode-bound: the workers waited 62 % of the time for frames"
     char remedy[240];      // what to do; empty for TACHY_LIMIT_NONE
     double expected_gain;  // end-to-end speed-up if this limit vanished, up to the next one:

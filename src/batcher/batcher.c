@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,13 +13,7 @@ static uint64_t real_now(void *user) { return tachy_now_ns(); }
 
 static void real_wait(void *user, pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
 {
-    if (until_ns == TACHY_NEVER) {
-        pthread_cond_wait(cond, lock);
-        return;
-    }
-    struct timespec t = {.tv_sec = (time_t)(until_ns / 1000000000u),
-                         .tv_nsec = (long)(until_ns % 1000000000u)};
-    pthread_cond_timedwait(cond, lock, &t); // conditions are made for the monotonic clock
+    tachy_cond_wait_until(cond, lock, until_ns);
 }
 
 static bool preferred_valid(const struct tachy_batcher_params *p)
@@ -59,15 +54,6 @@ static void fill_defaults(struct tachy_batcher_params *p)
     p->ageing_us = TACHY_DEF(p->ageing_us, 10000);
     p->max_items = TACHY_DEF(p->max_items, TACHY_MAX(4 * p->max_batch, 256));
     p->workers = TACHY_DEF(p->workers, 1);
-}
-
-static void init_cond(pthread_cond_t *c)
-{
-    pthread_condattr_t a;
-    pthread_condattr_init(&a);
-    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-    pthread_cond_init(c, &a);
-    pthread_condattr_destroy(&a);
 }
 
 static int alloc_parts(tachy_batcher *b)
@@ -126,9 +112,9 @@ int tachy_batcher_open(tachy_batcher **out, const struct tachy_batcher_params *p
     b->clock = params.clock ? *params.clock : (struct tachy_clock){real_now, real_wait, NULL};
     b->watched = TACHY_NEVER;
     pthread_mutex_init(&b->lock, NULL);
-    init_cond(&b->work);
-    init_cond(&b->space);
-    init_cond(&b->quiet);
+    tachy_cond_init(&b->work);
+    tachy_cond_init(&b->space);
+    tachy_cond_init(&b->quiet);
     err = alloc_parts(b);
     if (err < 0)
         tachy_fail(params.log, err, "batcher: out of memory for max_items=%d", params.max_items);

@@ -1,6 +1,7 @@
 #include "batcher/batcher_priv.h"
 
 #include "base/base.h"
+#include "base/thread.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -14,11 +15,7 @@ tachy_ticket *tachy_ticket_new(const tachy_batcher *b)
     t->owner = b;
     t->clock = b->clock;
     pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_t a;
-    pthread_condattr_init(&a);
-    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->done, &a);
-    pthread_condattr_destroy(&a);
+    tachy_cond_init(&t->done);
     return t;
 }
 

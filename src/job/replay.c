@@ -81,19 +81,22 @@ static int ready(struct replay *r, const struct replay_item *i)
     return TACHY_OK;
 }
 
-// The stages of this step that have regions, for one of them.
+// The stages with regions that belong to this one (the model, or those before or after it), for one of them.
 static int run_stage(struct replay *r, int eye)
 {
-    static const enum tachy_step steps[TACHY_REPLAY_COUNT] = {TACHY_STEP_PREPROCESS, TACHY_STEP_MODEL,
-                                                              TACHY_STEP_POSTPROCESS};
+    const int model = tachy_stage_save_of(r->task)->index;
     struct tachy_item *item = &r->item;
     const tachy_task *t = r->task;
     int err = TACHY_OK;
     item->reuse = ~(1u << eye); // the others are left out
     struct tachy_stage_pass p = {.task = r->task, .worker = r->worker, .items = &item, .n = 1, .err = &err};
-    for (int i = 0; i < t->nb_stages; i++)
-        if (t->stage[i]->flags & TACHY_STAGE_REGIONS && t->stage[i]->ops->step == steps[r->p->stage])
+    for (int i = 0; i < t->nb_stages; i++) {
+        enum tachy_replay_stage of = i < model    ? TACHY_REPLAY_PREPROCESS
+                                     : i == model ? TACHY_REPLAY_ENGINE
+                                                  : TACHY_REPLAY_POSTPROCESS;
+        if (t->stage[i]->flags & TACHY_STAGE_REGIONS && of == r->p->stage)
             tachy_stage_pass(&p, i, i + 1);
+    }
     return err;
 }
 

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,13 +11,6 @@
 
 // Figures are read under `lock`, which the run takes only to begin, to end and while it is
 // paused. Flags are atomics, so that a signal handler may set them.
-
-// Sums of what `struct tachy_prof` does not hold.
-struct sums {
-    int64_t frames, decoded, damaged;
-    int64_t shed[TACHY_SHED_STAGES][TACHY_SHED_COUNT], reused;
-    double seconds, paused_s, cpu_s;
-};
 
 struct tachy_control {
     const struct tachy_log *log;
@@ -30,13 +24,13 @@ struct tachy_control {
     struct tachy_summary last;   // of the run that ended last
     double last_paused_s;
     int64_t last_total;
-    int64_t runs, done, failed, stops;
-    struct sums past;            // of the runs that have ended
+    struct tachy_totals past;    // of the runs that have ended, but for the steps
+    struct tachy_rows steps;    // of all runs
     struct tachy_prof *past_prof;
 };
 
 struct tachy_mark {
-    struct sums sums;
+    struct tachy_totals sums;
     uint64_t time_ns;
     struct tachy_prof prof;
 };
@@ -50,18 +44,16 @@ int tachy_control_open(tachy_control **out, const struct tachy_control_params *p
     if (!c)
         return TACHY_ERR_NOMEM;
     c->log = p->log;
-    c->past_prof = tachy_prof_new();
+    tachy_rows_open(&c->steps);
+    c->past_prof = tachy_prof_new(&c->steps);
     if (!c->past_prof) {
+        tachy_rows_close(&c->steps);
         free(c);
         *out = NULL;
         return TACHY_ERR_NOMEM;
     }
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    tachy_cond_init(&c->changed);
     return TACHY_OK;
 }
 
@@ -72,6 +64,7 @@ void tachy_control_close(tachy_control **cc)
         return;
     *cc = NULL;
     tachy_aligned_free(c->past_prof);
+    tachy_rows_close(&c->steps);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     free(c);
@@ -143,15 +136,10 @@ bool tachy_control_hold(tachy_control *c, struct control_run *r)
 {
     if (!c || !atomic_load_explicit(&c->paused, memory_order_relaxed) || tachy_control_ending(c, r))
         return false;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 50000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&c->lock);
     r->held_from = TACHY_DEF(r->held_from, tachy_now_ns());
     if (atomic_load(&c->paused) && !tachy_control_ending(c, r))
-        pthread_cond_timedwait(&c->changed, &c->lock, &until);
+        tachy_cond_wait_until(&c->changed, &c->lock, tachy_now_ns() + 50000000);
     if (r->held_from && (!atomic_load(&c->paused) || tachy_control_ending(c, r))) {
         r->held_ns += tachy_now_ns() - r->held_from;
         r->held_from = 0;
@@ -192,13 +180,13 @@ void tachy_control_begin(tachy_control *c, struct control_run *r,
     r->next = NULL;
     r->ops = ops;
     r->run = run;
-    c->runs++;
+    c->past.runs++;
     pthread_mutex_unlock(&c->lock);
 }
 
 // What is so of a run that goes on, added to `sums`; its threads' figures go into f->sum. Under
 // the lock.
-static void add_run(const struct control_run *r, struct control_figures *f, struct sums *sums)
+static void add_run(const struct control_run *r, struct control_figures *f, struct tachy_totals *sums)
 {
     f->paused_s = paused_s(r);
     r->ops->read(r->run, f);
@@ -238,9 +226,9 @@ void tachy_control_end(tachy_control *c, struct control_run *r, int err,
     c->last = *summary;
     c->last_paused_s = paused_s(r);
     c->last_total = f.total_frames;
-    c->done += err == TACHY_OK;
-    c->failed += err < 0 && err != TACHY_ERR_INTERRUPTED;
-    c->stops += err == TACHY_ERR_INTERRUPTED;
+    c->past.done += err == TACHY_OK;
+    c->past.failed += err < 0 && err != TACHY_ERR_INTERRUPTED;
+    c->past.stopped += err == TACHY_ERR_INTERRUPTED;
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -304,8 +292,7 @@ static void add_beside(struct tachy_snapshot *s, const struct control_figures *f
 }
 
 // The runs that go on; `live` gets their threads' figures. Under the lock.
-static void read_live(tachy_control *c, struct tachy_prof *live, struct sums *sums,
-                      struct tachy_snapshot *s)
+static void read_live(tachy_control *c, struct tachy_prof *live, struct tachy_totals *sums, struct tachy_snapshot *s)
 {
     s->state = state_of(c);
     for (const struct control_run *r = c->first; r; r = r->next) {
@@ -321,8 +308,9 @@ static void read_live(tachy_control *c, struct tachy_prof *live, struct sums *su
         s->queues = f.queues;
     }
     if (c->first && c->first->next) { // the steps of all of them
-        tachy_prof_read(&live, 1, s->summary.steps);
-        tachy_prof_read_latency(&live, 1, &s->summary.latency);
+        s->summary.limited_by = tachy_rows_add(&c->steps, s->summary.steps[s->summary.limited_by].name, 0, NULL);
+        s->summary.nb_steps = tachy_prof_read(live, s->summary.steps);
+        tachy_prof_read_latency(live, &s->summary.latency);
     }
     if (!c->first) {
         s->summary = c->last;
@@ -330,17 +318,12 @@ static void read_live(tachy_control *c, struct tachy_prof *live, struct sums *su
         s->paused_s = c->last_paused_s;
     }
     sums->cpu_s += live_cpu_s(c);
-    s->totals.runs = c->runs;
-    s->totals.done = c->done;
-    s->totals.failed = c->failed;
-    s->totals.stopped = c->stops;
 }
 
 // The figures of every run up to now. *sum: to be freed with tachy_aligned_free().
-static int read_all(tachy_control *c, struct tachy_prof **sum, struct sums *sums,
-                    struct tachy_snapshot *s)
+static int read_all(tachy_control *c, struct tachy_prof **sum, struct tachy_totals *sums, struct tachy_snapshot *s)
 {
-    *sum = tachy_prof_new();
+    *sum = tachy_prof_new(&c->steps);
     if (!*sum)
         return TACHY_ERR_NOMEM;
     pthread_mutex_lock(&c->lock);
@@ -354,24 +337,18 @@ static int read_all(tachy_control *c, struct tachy_prof **sum, struct sums *sums
 int tachy_control_snapshot(tachy_control *c, struct tachy_snapshot *s)
 {
     struct tachy_prof *sum;
-    struct sums sums;
     if (!TACHY_CHECK(TACHY_LOG_OF(c, log), c && s))
         return TACHY_ERR_INVAL;
     memset(s, 0, sizeof(*s));
-    int err = read_all(c, &sum, &sums, s);
+    struct tachy_totals *t = &s->totals;
+    int err = read_all(c, &sum, t, s);
     if (err < 0)
         return err;
-    struct tachy_totals *t = &s->totals;
-    t->frames = sums.frames;
-    t->decoded = sums.decoded;
-    t->damaged = sums.damaged;
-    memcpy(t->shed, sums.shed, sizeof(t->shed));
-    t->reused = sums.reused;
-    t->seconds = sums.seconds;
-    t->paused_s = sums.paused_s;
-    t->cpu_s = sums.cpu_s;
-    for (int i = 0; i < TACHY_STEP_COUNT; i++)
-        tachy_prof_histogram(sum, i, &t->step[i], &t->wait_s[i]);
+    t->nb_steps = t->runs ? tachy_rows_count(&c->steps) : 0;
+    for (int i = 0; i < t->nb_steps; i++) {
+        memcpy(t->step[i].name, c->steps.row[i].name, sizeof(t->step[i].name));
+        tachy_prof_histogram(sum, i, &t->step[i].busy, &t->step[i].wait_s);
+    }
     tachy_prof_histogram(sum, -1, &t->latency, NULL);
     tachy_aligned_free(sum);
     return TACHY_OK;
@@ -392,6 +369,7 @@ int tachy_control_mark(tachy_control *c, tachy_mark **out)
         return err;
     }
     m->time_ns = tachy_now_ns();
+    m->prof.steps = &c->steps;
     tachy_prof_merge(&m->prof, sum);
     tachy_aligned_free(sum);
     return TACHY_OK;
@@ -400,7 +378,7 @@ int tachy_control_mark(tachy_control *c, tachy_mark **out)
 int tachy_control_since(tachy_control *c, const tachy_mark *m, struct tachy_summary *out)
 {
     struct tachy_prof *sum;
-    struct sums now;
+    struct tachy_totals now;
     struct tachy_snapshot s = {0};
     if (!TACHY_CHECK(TACHY_LOG_OF(c, log), c && m && out))
         return TACHY_ERR_INVAL;
@@ -409,8 +387,8 @@ int tachy_control_since(tachy_control *c, const tachy_mark *m, struct tachy_summ
     if (err < 0)
         return err;
     tachy_prof_subtract(sum, &m->prof);
-    tachy_prof_read(&sum, 1, out->steps);
-    tachy_prof_read_latency(&sum, 1, &out->latency);
+    out->nb_steps = tachy_prof_read(sum, out->steps);
+    tachy_prof_read_latency(sum, &out->latency);
     tachy_aligned_free(sum);
     out->frames = now.frames - m->sums.frames;
     out->decoded = now.decoded - m->sums.decoded;

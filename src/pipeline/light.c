@@ -110,17 +110,16 @@ static int lane_encode(struct light_lane *l)
 }
 
 // A stage of a step that is measured: what ordered stages without workers' objects do is no worker's.
-static bool is_of(const tachy_task *t, int i, enum tachy_step step)
+static bool is_of(const tachy_task *t, int i, int step)
 {
-    const struct tachy_stage *st = t->stage[i];
-    bool own = st->flags & TACHY_STAGE_ORDERED && !t->stage[st->worker_of]->ops->worker_open;
-    return st->ops->step == step && !own;
+    return t->stage[i]->step == step && !tachy_stage_of_nobody(t->stage[i]);
 }
 
-static bool has_step(const tachy_task *t, enum tachy_step step)
+// Whether the task has such a stage, with these flags.
+static bool has_step(const tachy_task *t, int step, unsigned flags)
 {
     for (int i = 0; i < t->nb_stages; i++)
-        if (is_of(t, i, step))
+        if (is_of(t, i, step) && (t->stage[i]->flags & flags) == flags)
             return true;
     return false;
 }
@@ -147,11 +146,11 @@ static int run_stages(struct light_lane *l, int from, int end, int first, int n,
 static int group_at(const struct light_lane *l, int first) { return TACHY_MIN(l->b->group, l->b->nb_frames - first); }
 
 // A step of the group's items.
-static int run_step(struct light_lane *l, enum tachy_step step, int first)
+static int run_step(struct light_lane *l, int step, int first)
 {
     const tachy_task *t = l->b->p->task;
     int err = TACHY_OK, n = group_at(l, first);
-    for (int i = 0; i < n && step == TACHY_STEP_COMPOSITE; i++)
+    for (int i = 0; i < n && has_step(t, step, TACHY_STAGE_WRITES); i++)
         tachy_frame_unref(&l->items[first + i].out);
     for (int from = 0, end; from < t->nb_stages && err == TACHY_OK; from = end) {
         for (end = from; end < t->nb_stages && is_of(t, end, step);)
@@ -194,12 +193,12 @@ static void *lane_main(void *arg)
 {
     struct light_lane *l = arg;
     l->frames = l->ns = 0;
-    l->err = l->step == TACHY_STEP_ENCODE ? open_encode(l) : TACHY_OK;
+    l->err = l->step == l->b->encode ? open_encode(l) : TACHY_OK;
     wait_for_others(l->b);
     if (l->err == TACHY_OK)
-        l->err = l->step == TACHY_STEP_DECODE   ? lane_decode(l)
-                 : l->step == TACHY_STEP_ENCODE ? lane_encode(l)
-                                                : lane_step(l);
+        l->err = l->step == TACHY_STEP_DECODE ? lane_decode(l)
+                 : l->step == l->b->encode    ? lane_encode(l)
+                                              : lane_step(l);
     tachy_sink_close(&l->sink);
     return NULL;
 }
@@ -231,12 +230,12 @@ int light_in_threads(void *lanes, size_t size, int n, void *(*main)(void *))
 }
 
 // Frames a second of `n` lanes side by side, 0 with *err set where one failed.
-static double rate_of(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step, int *err)
+static double rate_of(struct light_bench *b, struct light_lane *lanes, int n, int step, int *err)
 {
     pthread_t threads[LIGHT_LANES];
     double rate = 0;
     // An encoder is flushed each time, which must not be most of it.
-    double rounds = step == TACHY_STEP_ENCODE ? TACHY_LIGHT_ROUNDS / 2.0 : TACHY_LIGHT_ROUNDS;
+    double rounds = step == b->encode ? TACHY_LIGHT_ROUNDS / 2.0 : TACHY_LIGHT_ROUNDS;
     int started = 0;
     b->ready = 0;
     b->begun = false;
@@ -377,7 +376,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return 0;
 }
 
-void light_add_rate(struct tachy_light *l, enum tachy_step step, double rate)
+void light_add_rate(struct tachy_light *l, int step, double rate)
 {
     if (rate > 0 && l->nb[step] < TACHY_LIGHT_MOST)
         l->rate[step][l->nb[step]++] = rate;
@@ -386,20 +385,20 @@ void light_add_rate(struct tachy_light *l, enum tachy_step step, double rate)
 // As many sessions of a device's encoders as give the most, or as it allows.
 static int measure_nvenc(struct light_bench *b, struct light_lane *lanes, int n, struct tachy_light *l)
 {
-    int *best = &l->copies[TACHY_STEP_ENCODE], err = TACHY_OK;
+    int *best = &l->copies[b->encode], err = TACHY_OK;
     if (*best) {
-        light_add_rate(l, TACHY_STEP_ENCODE, rate_of(b, lanes, *best, TACHY_STEP_ENCODE, &err));
+        light_add_rate(l, b->encode, rate_of(b, lanes, *best, b->encode, &err));
         return err;
     }
     double most = 0;
     for (int k = 1; k <= n; k *= 2) {
-        double rate = rate_of(b, lanes, k, TACHY_STEP_ENCODE, &err);
+        double rate = rate_of(b, lanes, k, b->encode, &err);
         if (err < 0 || rate <= most * LIGHT_GAIN_LEAST)
             break;
         most = rate;
         *best = k;
     }
-    light_add_rate(l, TACHY_STEP_ENCODE, most);
+    light_add_rate(l, b->encode, most);
     return *best ? TACHY_OK : err;
 }
 
@@ -408,13 +407,13 @@ static int measure_encode(struct light_bench *b, struct light_lane *lanes, int n
     int err;
     if (!b->dir[0])
         return TACHY_OK;
-    if (l->of[TACHY_STEP_ENCODE] == TACHY_RESOURCE_NVENC)
+    if (l->of[b->encode] == TACHY_RESOURCE_NVENC)
         return measure_nvenc(b, lanes, n, l);
     // One encoder with threads of its own, then one a core, where there is room for them: what gives the most counts.
-    double one = rate_of(b, lanes, 1, TACHY_STEP_ENCODE, &err), many = 0;
+    double one = rate_of(b, lanes, 1, b->encode, &err), many = 0;
     if (err == TACHY_OK && n > 1)
-        many = rate_of(b, lanes, n, TACHY_STEP_ENCODE, &(int){0});
-    light_add_rate(l, TACHY_STEP_ENCODE, TACHY_MAX(one, many));
+        many = rate_of(b, lanes, n, b->encode, &(int){0});
+    light_add_rate(l, b->encode, TACHY_MAX(one, many));
     return err == TACHY_ERR_UNSUPPORTED ? TACHY_OK : err;
 }
 
@@ -431,31 +430,44 @@ static int make_folder(struct light_bench *b)
     return err;
 }
 
-// n lanes for the cores, and all of them for what is a device's.
+// n lanes for the cores, and all of them for what is a GPU's.
 static int measure_round(struct light_bench *b, struct light_lane *lanes, int n, int all, struct tachy_light *l)
 {
     int err = TACHY_OK;
     const bool cores = !b->p->gpu_only;
-    for (int s = TACHY_STEP_DECODE; s <= TACHY_STEP_COMPOSITE && err == TACHY_OK; s++)
+    for (int s = 0, nb = tachy_rows_count(b->p->steps); s < nb && err == TACHY_OK; s++) {
+        if (s == b->encode)
+            continue;
         if (l->of[s] != TACHY_RESOURCE_CORES)
-            err = light_gpu_measure(b, lanes, all, (enum tachy_step)s, l);
-        else if (cores && (s == TACHY_STEP_DECODE || has_step(b->p->task, (enum tachy_step)s)))
-            light_add_rate(l, (enum tachy_step)s, rate_of(b, lanes, n, (enum tachy_step)s, &err));
-    return err || !cores ? err : measure_encode(b, lanes, l->of[TACHY_STEP_ENCODE] == TACHY_RESOURCE_NVENC ? all : n, l);
+            err = light_gpu_measure(b, lanes, all, s, l);
+        else if (cores && (s == TACHY_STEP_DECODE || has_step(b->p->task, s, 0)))
+            light_add_rate(l, s, rate_of(b, lanes, n, s, &err));
+    }
+    return err || !cores ? err : measure_encode(b, lanes, l->of[b->encode] == TACHY_RESOURCE_NVENC ? all : n, l);
 }
 
 // Whether a worker's steps are the cores' in part.
 static bool has_cores(const tachy_task *t, const struct tachy_light *l)
 {
-    for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_COMPOSITE; s++)
-        if (has_step(t, (enum tachy_step)s) && l->of[s] == TACHY_RESOURCE_CORES)
+    for (int i = 0; i < t->nb_stages; i++)
+        if (is_of(t, i, t->stage[i]->step) && l->of[t->stage[i]->step] == TACHY_RESOURCE_CORES)
             return true;
     return false;
 }
 
+// Whether a GPU does the work of stages that have no model, and of none that has.
+static bool only_queues(const struct light_bench *b)
+{
+    const tachy_task *t = b->p->task;
+    bool model = false;
+    for (int i = 0; i < t->nb_stages; i++)
+        model |= t->stage[i]->flags & TACHY_STAGE_MODEL && b->gpu.task.steps >> t->stage[i]->step & 1;
+    return b->gpu.task.steps && !model;
+}
+
 int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *l)
 {
-    struct light_bench b = {.p = p, .group = TACHY_CLAMP(p->group, 1, (int)LIGHT_FRAMES),
+    struct light_bench b = {.p = p, .encode = tachy_rows_add(p->steps, "encode", 0, NULL), .group = TACHY_CLAMP(p->group, 1, (int)LIGHT_FRAMES),
                             .lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
     struct light_lane lanes[LIGHT_LANES] = {0};
     struct tachy_profile *profile = p->task->profile;
@@ -470,7 +482,7 @@ int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *
         if (err == TACHY_OK && i == 0) {
             light_gpu_find(&b, &lanes[0], l);
             // A device takes work of more streams than there are cores; engines there would take its memory.
-            if (b.gpu.task.steps && !(b.gpu.task.steps & (1u << TACHY_STEP_MODEL)) && !p->workers)
+            if (only_queues(&b) && !p->workers)
                 all = TACHY_MAX(n, (int)LIGHT_STREAMS);
         }
         if (err == TACHY_OK && !b.gpu.decodes && i < n) // a GPU's sessions are opened as they are tried

@@ -11,33 +11,34 @@
 
 struct tachy_light_params {
     tachy_task *task;                         // started on the stream that is run
+    struct tachy_rows *steps;                // the table that its time is counted in
     const char *url;                          // of the source; it is opened again
     const struct tachy_source_params *source; // url and side are ignored
     tachy_sink *sink; // its settings are used for encoders of its own; NULL: no encode step
     const struct tachy_video_info *input, *output;
-    int workers, decoders; // 0: one a core
+    int workers;           // 0: one a core
     int group;             // frames that a worker takes through its steps at once; 0: 1
     double seconds;        // for each step in all; 0: 0.4
     bool gpu_only;         // what the cores do is not measured
     const struct tachy_log *log;
 };
 
-// Rates that were measured, frames a second of all copies together, and where.
+// Rates that were measured, frames a second of all copies together, and where; by step.
 enum { TACHY_LIGHT_ROUNDS = 5, TACHY_LIGHT_MOST = 4 * TACHY_LIGHT_ROUNDS };
 struct tachy_light {
-    double rate[TACHY_STEP_COUNT][TACHY_LIGHT_MOST];
-    int nb[TACHY_STEP_COUNT];
-    enum tachy_resource of[TACHY_STEP_COUNT];
-    int copies[TACHY_STEP_COUNT]; // that gave the most; 0: all of the machine's cores
+    double rate[TACHY_MAX_STEPS][TACHY_LIGHT_MOST];
+    int nb[TACHY_MAX_STEPS];
+    enum tachy_resource of[TACHY_MAX_STEPS];
+    int copies[TACHY_MAX_STEPS]; // that gave the most; 0: all of the machine's cores
     double link_ms[TACHY_RESOURCE_COUNT]; // of a frame's copies: to_host and to_device alone
     int link_copies[TACHY_RESOURCE_COUNT]; // threads that copied the most pictures
 };
 
 // What a frame costs, in milliseconds.
 struct tachy_light_times {
-    double step[TACHY_STEP_COUNT]; // 0 where the step costs nothing or does not exist
-    enum tachy_resource of[TACHY_STEP_COUNT];
-    int copies[TACHY_STEP_COUNT];
+    double step[TACHY_MAX_STEPS]; // 0 where the step costs nothing or does not exist
+    enum tachy_resource of[TACHY_MAX_STEPS];
+    int copies[TACHY_MAX_STEPS];
     double link[TACHY_RESOURCE_COUNT];
     int link_copies[TACHY_RESOURCE_COUNT]; // 0: not pictures
 };
@@ -58,6 +59,7 @@ void tachy_light_apply(const struct tachy_light_times *t, int n, double decoded,
 // Figures kept from run to run in <dir>/light.json (dir NULL: the user's cache folder), by a
 // key that names the machine, the task and the formats. load: TACHY_ERR_NOT_FOUND where
 // there are none.
-int tachy_light_load(const char *dir, const char *key, struct tachy_light_times *t);
-int tachy_light_save(const char *dir, const char *key, const struct tachy_light_times *t,
+// The file has steps by name.
+int tachy_light_load(const char *dir, const char *key, const struct tachy_rows *steps, struct tachy_light_times *t);
+int tachy_light_save(const char *dir, const char *key, const struct tachy_rows *steps, const struct tachy_light_times *t,
                      const struct tachy_log *log);

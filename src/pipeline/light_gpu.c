@@ -24,18 +24,19 @@ void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struc
         if (!st->ops->load || !st->ops->load(st, tachy_stage_worker(st, lanes[0].worker), &lanes[0].items[0], &load))
             continue;
         b->gpu.task.device = load.device;
-        b->gpu.task.steps |= load.computes ? 1u << st->ops->step : 0;
+        b->gpu.task.steps |= load.computes ? 1u << st->step : 0;
+        b->gpu.task.writes |= load.computes && st->flags & TACHY_STAGE_WRITES;
         b->gpu.task.to_host += load.to_host;
         b->gpu.task.to_device += load.to_device;
     }
-    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+    for (int s = 0; s < TACHY_MAX_STEPS; s++)
         l->of[s] = b->gpu.task.steps & (1u << s) ? TACHY_RESOURCE_SMS : TACHY_RESOURCE_CORES;
     if (b->gpu.decodes)
         l->of[TACHY_STEP_DECODE] = TACHY_RESOURCE_NVDEC;
     const tachy_sink *k = b->p->sink;
     const char *codec = k ? k->params.codec : NULL;
     if (k && (k->nvenc || (codec && strstr(codec, "_nvenc"))))
-        l->of[TACHY_STEP_ENCODE] = TACHY_RESOURCE_NVENC;
+        l->of[b->encode] = TACHY_RESOURCE_NVENC;
 }
 
 // ---- Decoders
@@ -136,7 +137,7 @@ static int measure_decoders(struct light_bench *b, struct tachy_light *l)
 struct step_load {
     struct light_bench *b;
     struct light_lane *lanes;
-    enum tachy_step step;
+    int step;
     int frames; // at once
 };
 
@@ -152,26 +153,26 @@ static int queue(void *user, int lane)
     int err = TACHY_OK;
     for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++) {
         struct tachy_stage *st = t->stage[i];
-        if (st->ops->queue && st->ops->step == x->step)
+        if (st->ops->queue && st->step == x->step)
             err = st->ops->queue(st, tachy_stage_worker(st, l->worker), items, x->frames);
     }
     return err;
 }
 
 // The stream that a lane's worker queues a step on; a task's stages share it.
-static cuda_stream stream_of(const struct light_lane *l, enum tachy_step step)
+static cuda_stream stream_of(const struct light_lane *l, int step)
 {
     const tachy_task *t = l->b->p->task;
     struct tachy_stage_load load = {0};
     for (int i = 0; i < t->nb_stages; i++) {
         struct tachy_stage *st = t->stage[i];
-        if (st->ops->load && st->ops->step == step)
+        if (st->ops->load && st->step == step)
             st->ops->load(st, tachy_stage_worker(st, l->worker), &l->items[0], &load);
     }
     return load.stream;
 }
 
-static int measure_step(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
+static int measure_step(struct light_bench *b, struct light_lane *lanes, int n, int step,
                         struct tachy_light *l)
 {
     struct step_load x = {b, lanes, step, TACHY_MIN(b->group, b->nb_frames)};
@@ -187,7 +188,7 @@ static int measure_step(struct light_bench *b, struct light_lane *lanes, int n, 
     return err;
 }
 
-int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
+int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, int step,
                       struct tachy_light *l)
 {
     return l->of[step] == TACHY_RESOURCE_NVDEC ? measure_decoders(b, l) : measure_step(b, lanes, n, step, l);

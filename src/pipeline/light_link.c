@@ -143,7 +143,7 @@ static int add_rest(const struct light_gpu_task *t, const struct tachy_log *log,
 int light_gpu_link(struct light_bench *b, struct tachy_light *l)
 {
     const struct light_gpu_task *t = &b->gpu.task;
-    const tachy_frame *in = b->frames[0], *out = t->steps & (1u << TACHY_STEP_COMPOSITE) ? b->outs[0] : NULL;
+    const tachy_frame *in = b->frames[0], *out = t->writes ? b->outs[0] : NULL;
     struct tachy_gpu *gpu;
     bool known = l->link_ms[TACHY_RESOURCE_TO_HOST] > 0 || l->link_ms[TACHY_RESOURCE_TO_DEVICE] > 0;
     if (known || (!t->steps && !b->gpu.decodes))

@@ -14,7 +14,8 @@ struct light_gpu {
     bool decodes;               // its decoders do, wherever the frames then are
     struct light_gpu_task {
         struct tachy_device *device;
-        unsigned steps; // bits 1 << enum tachy_step: its multiprocessors do their work; 0: nothing else
+        unsigned steps; // bits 1 << step: its multiprocessors do their work; 0: nothing else
+        bool writes;    // one of them makes what the sink is given
         double to_host, to_device; // bytes that are copied for a frame, besides its pictures
     } task;
     struct light_lane *sessions; // decoders side by side; opened as they are tried
@@ -23,6 +24,7 @@ struct light_gpu {
 
 struct light_bench {
     const struct tachy_light_params *p;
+    int encode; // the sink's step
     tachy_frame *frames[LIGHT_FRAMES]; // decoded
     tachy_frame *outs[LIGHT_FRAMES];   // composited
     int nb_frames;
@@ -40,7 +42,7 @@ struct light_bench {
 struct light_lane {
     struct light_bench *b;
     int index;
-    enum tachy_step step;
+    int step;
     void *worker[TACHY_MAX_STAGES];
     struct tachy_item *items; // one a frame, processed up to the step before
     int next;                 // of items
@@ -55,13 +57,13 @@ int light_open_decode(struct light_lane *l);
 // A thread of `main` for each of n structures of `size` bytes, at most LIGHT_LANES, and their end. TACHY_ERR_AGAIN:
 // there were fewer.
 int light_in_threads(void *lanes, size_t size, int n, void *(*main)(void *));
-void light_add_rate(struct tachy_light *l, enum tachy_step step, double rate);
+void light_add_rate(struct tachy_light *l, int step, double rate);
 static inline double light_seconds(const struct light_bench *b) { return b->p->seconds > 0 ? b->p->seconds : 0.4; }
 
 // light_gpu.c. After the frames have been through all steps in lanes[0]: what is the GPU's; fills in l->of.
 void light_gpu_find(struct light_bench *b, const struct light_lane *lanes, struct tachy_light *l);
 // A round of a step that is the GPU's.
-int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, enum tachy_step step,
+int light_gpu_measure(struct light_bench *b, struct light_lane *lanes, int n, int step,
                       struct tachy_light *l);
 // light_link.c. What a frame's copies cost; once, with all frames composited.
 int light_gpu_link(struct light_bench *b, struct tachy_light *l);

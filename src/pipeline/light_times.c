@@ -29,7 +29,7 @@ static int compare(const void *a, const void *b)
 
 void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t)
 {
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+    for (int s = 0; s < TACHY_MAX_STEPS; s++) {
         double v[TACHY_LIGHT_MOST];
         int n = l->nb[s];
         memcpy(v, l->rate[s], sizeof(v));
@@ -47,7 +47,7 @@ static void sum_up(const struct tachy_light_times *t, double decoded, struct tac
 {
     for (int r = 0; r < TACHY_RESOURCE_COUNT; r++)
         all[r] = (struct tachy_resource_stats){.light_ms = t->link[r], .copies = t->link_copies[r]};
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+    for (int s = 0; s < TACHY_MAX_STEPS; s++) {
         struct tachy_resource_stats *of = &all[t->of[s]];
         of->light_ms += t->step[s] * (s == TACHY_STEP_DECODE ? decoded : 1.0);
         of->copies = TACHY_MAX(of->copies, t->copies[s]);
@@ -77,13 +77,13 @@ void tachy_light_apply(const struct tachy_light_times *t, int n, double decoded,
     struct tachy_resource_stats *all = sum->resources;
     int gpu[TACHY_RESOURCE_COUNT] = {0}; // that has the most to do there
     memset(all, 0, sizeof(sum->resources));
-    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+    for (int s = 0; s < sum->nb_steps; s++)
         sum->steps[s].light_ms = 0;
     for (int i = 0; i < n; i++) {
         struct tachy_resource_stats own[TACHY_RESOURCE_COUNT];
         const double part = part_of(sum, n, i);
         sum_up(&t[i], decoded, own);
-        for (int s = 0; s < TACHY_STEP_COUNT; s++)
+        for (int s = 0; s < sum->nb_steps; s++)
             sum->steps[s].light_ms = of_a_frame(t[i].of[s], sum->steps[s].light_ms, part * t[i].step[s]);
         for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
             if (part * own[r].light_ms > all[r].light_ms)
@@ -119,15 +119,15 @@ static char *store_path(const char *dir)
     return path;
 }
 
-int tachy_light_load(const char *dir, const char *key, struct tachy_light_times *t)
+int tachy_light_load(const char *dir, const char *key, const struct tachy_rows *steps, struct tachy_light_times *t)
 {
     char *path = store_path(dir);
     json_t *all = path ? json_load_file(path, 0, NULL) : NULL;
     json_t *row = json_object_get(all, key), *where = json_object_get(row, "where"),
            *link = json_object_get(row, "link"), *threads = json_object_get(row, "link_copies");
     *t = (struct tachy_light_times){0};
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-        const char *name = tachy_step_name((enum tachy_step)s);
+    for (int s = 0, n = tachy_rows_count(steps); s < n; s++) {
+        const char *name = steps->row[s].name;
         const json_t *at = json_object_get(where, name);
         t->step[s] = json_number_value(json_object_get(row, name));
         t->of[s] = resource_of(json_string_value(json_object_get(at, "resource")));
@@ -144,11 +144,11 @@ int tachy_light_load(const char *dir, const char *key, struct tachy_light_times 
     return err;
 }
 
-static json_t *row_of(const struct tachy_light_times *t)
+static json_t *row_of(const struct tachy_rows *steps, const struct tachy_light_times *t)
 {
     json_t *row = json_object(), *where = json_object(), *link = json_object(), *threads = json_object();
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-        const char *name = tachy_step_name((enum tachy_step)s);
+    for (int s = 0, n = tachy_rows_count(steps); s < n; s++) {
+        const char *name = steps->row[s].name;
         json_object_set_new(row, name, json_real(t->step[s]));
         if (t->of[s] != TACHY_RESOURCE_CORES)
             json_object_set_new(where, name, json_pack("{s:s, s:i}", "resource", tachy_resource_name(t->of[s]),
@@ -167,7 +167,7 @@ static json_t *row_of(const struct tachy_light_times *t)
     return row;
 }
 
-int tachy_light_save(const char *dir, const char *key, const struct tachy_light_times *t,
+int tachy_light_save(const char *dir, const char *key, const struct tachy_rows *steps, const struct tachy_light_times *t,
                      const struct tachy_log *log)
 {
     char *path = store_path(dir);
@@ -178,7 +178,7 @@ int tachy_light_save(const char *dir, const char *key, const struct tachy_light_
         json_decref(all);
         all = json_object();
     }
-    json_object_set_new(all, key, row_of(t));
+    json_object_set_new(all, key, row_of(steps, t));
     char *text = json_dumps(all, JSON_INDENT(1) | JSON_SORT_KEYS);
     int err = text ? tachy_write_file(path, text, strlen(text), log) : TACHY_ERR_NOMEM;
     free(text);

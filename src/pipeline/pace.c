@@ -2,15 +2,7 @@
 
 #include "base/clock.h"
 
-#include <time.h>
-
 static const uint64_t SLICE = 50000000; // between looks at stop(), ns
-
-static void sleep_until(uint64_t ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
-}
 
 bool tachy_pace_wait(struct tachy_pace *p, double time_s, bool (*stop)(void *user), void *user)
 {
@@ -22,7 +14,7 @@ bool tachy_pace_wait(struct tachy_pace *p, double time_s, bool (*stop)(void *use
     for (; now < due; now = tachy_now_ns()) {
         if (stop(user))
             return false;
-        sleep_until(TACHY_MIN(due, now + SLICE));
+        tachy_sleep_until(TACHY_MIN(due, now + SLICE));
     }
     return true;
 }

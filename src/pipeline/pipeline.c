@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/thread.h"
 #include "media/media.h"
 
 #include <stdlib.h>
@@ -47,42 +48,34 @@ static void set_spans(tachy_stream *s)
         bool reads = tachy_task_flag(t, span->first, TACHY_STAGE_READS);
         if (span->kind == SPAN_ORDERED) {
             s->first_turn = k;
-            s->holds_input |= reads;
+            s->sched.holds_input |= reads;
         }
-        s->keeps_input |= span->writes && reads;
+        s->sched.keeps_input |= span->writes && reads;
     }
-}
-
-// Items of it that a worker takes at once.
-static int group_of(const tachy_task *t)
-{
-    int group = 1;
-    for (int i = 0; i < t->nb_stages; i++)
-        group = TACHY_MAX(group, t->stage[i]->group);
-    return TACHY_MIN(group, (int)PIPELINE_BATCH);
 }
 
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
 {
     const struct tachy_pipeline *p = s->pipeline;
     const struct pipeline_bind *b = s->bind;
-    s->in_bytes = tachy_frame_bytes(b->input.format, b->input.width, b->input.height);
-    if (b->output.format)
-        s->out_bytes = tachy_frame_bytes(b->output.format, b->output.width, b->output.height);
-    s->on_gpu = b->input.mem == TACHY_DEVICE;
-    s->group = b->batcher || b->task->save ? 1 : group_of(b->task);
+    const struct tachy_video_info *in = &b->input, *out = &b->output;
+    const bool on_gpu = in->mem == TACHY_DEVICE;
+    int group = 1;
+    for (int i = 0; i < b->task->nb_stages; i++)
+        group = TACHY_MAX(group, b->task->stage[i]->group);
+    s->group = sched_group(group, b->batcher || b->task->save, PIPELINE_BATCH);
     s->sched = (struct sched_stream){
-        .in_bytes = (int64_t)s->in_bytes,
-        .out_bytes = (int64_t)s->out_bytes,
+        .in_bytes = (int64_t)tachy_frame_bytes(in->format, in->width, in->height),
+        .out_bytes = out->format ? (int64_t)tachy_frame_bytes(out->format, out->width, out->height) : 0,
         .item_bytes = (int64_t)tachy_task_item_bytes(b->task),
         .workers = p->nb_workers,
         .max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes),
         .window = params->window,
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
-        .device_room = s->on_gpu ? device_room(s) : 0,
-        .on_gpu = s->on_gpu,
-        .holds_input = s->holds_input,
-        .keeps_input = s->keeps_input,
+        .device_room = on_gpu ? device_room(s) : 0,
+        .on_gpu = on_gpu,
+        .holds_input = s->sched.holds_input,
+        .keeps_input = s->sched.keeps_input,
     };
     sched_bounds(&s->sched, &s->bounds);
 }
@@ -108,18 +101,18 @@ static int take_memory(tachy_stream *s)
 {
     struct tachy_memory *m = s->pipeline->memory;
     const tachy_task *t = s->bind->task;
-    if (s->on_gpu) {
-        size_t frames = (size_t)(s->keeps_input ? s->bounds.window : s->bounds.depth);
+    if (s->sched.on_gpu) {
+        size_t frames = (size_t)(s->sched.keeps_input ? s->bounds.window : s->bounds.depth);
         enum tachy_mem mem[TACHY_MAX_GPUS];
         int n = devices_of(s, mem), err = TACHY_OK;
         for (int i = 0; i < n && err == TACHY_OK; i++)
-            err = tachy_memory_reserve(m, &s->held[i], mem[i], TACHY_MEMORY_FRAMES, frames * s->in_bytes);
+            err = tachy_memory_reserve(m, &s->held[i], mem[i], TACHY_MEMORY_FRAMES, frames * (size_t)s->sched.in_bytes);
         return err;
     }
     int64_t priv = (int64_t)tachy_task_item_bytes(t);
     fit_host(s);
     int err = tachy_memory_reserve(m, &s->held[0], TACHY_HOST, TACHY_MEMORY_FRAMES,
-                                   (size_t)s->bounds.depth * s->in_bytes);
+                                   (size_t)(s->bounds.depth * s->sched.in_bytes));
     if (err == TACHY_OK && priv)
         err = tachy_memory_reserve(m, &s->results, TACHY_HOST, TACHY_MEMORY_RESULTS,
                                    (size_t)(s->bounds.window * priv));
@@ -155,8 +148,7 @@ static int open_slots(tachy_stream *s)
 
 static int open_prof(tachy_stream *s, enum tachy_lane_kind kind, struct tachy_prof **prof)
 {
-    *prof = tachy_prof_new();
-    return *prof ? tachy_profile_join(s->pipeline->profile, kind, *prof) : TACHY_ERR_NOMEM;
+    return tachy_profile_open_prof(s->pipeline->profile, s->pipeline->steps, kind, prof);
 }
 
 static int open_figures(tachy_stream *s, bool figures)
@@ -171,7 +163,7 @@ static int open_figures(tachy_stream *s, bool figures)
         return err;
     s->figures = calloc((size_t)n, sizeof(struct tachy_prof *));
     for (int i = 0; s->figures && i < n; i++)
-        if (!(s->figures[i] = tachy_prof_new()))
+        if (!(s->figures[i] = tachy_prof_new(s->pipeline->steps)))
             return TACHY_ERR_NOMEM;
     return s->figures ? TACHY_OK : TACHY_ERR_NOMEM;
 }
@@ -245,12 +237,9 @@ static void close_stream(tachy_stream *s)
     for (int i = 0; s->figures && i < p->nb_workers; i++)
         tachy_aligned_free(s->figures[i]);
     free(s->figures);
-    for (int k = 0; k < PIPELINE_SPANS; k++) {
-        tachy_profile_leave(p->profile, s->turn[k].prof);
-        tachy_aligned_free(s->turn[k].prof);
-    }
-    tachy_profile_leave(p->profile, s->sample_prof);
-    tachy_aligned_free(s->sample_prof);
+    for (int k = 0; k < PIPELINE_SPANS; k++)
+        tachy_profile_close_prof(p->profile, &s->turn[k].prof);
+    tachy_profile_close_prof(p->profile, &s->sample_prof);
     pipeline_event_destroy(&s->space);
     pipeline_event_destroy(&s->done);
     pthread_mutex_destroy(&s->fail);
@@ -271,7 +260,7 @@ static int enlist(tachy_stream *s)
                   : pipeline_queue_reserve(p, p->window_sum + s->mask + 1);
     if (err == TACHY_OK)
         p->window_sum += s->mask + 1;
-    p->in_turns |= s->on_gpu;
+    p->in_turns |= s->sched.on_gpu;
     p->grouped |= s->group > 1;
     pthread_mutex_unlock(&p->lock);
     if (err == TACHY_OK) {
@@ -334,12 +323,8 @@ static void unlist(tachy_stream *s)
 {
     struct tachy_pipeline *p = s->pipeline;
     pthread_mutex_lock(&p->list);
-    for (int k = s->first_turn; k < s->nb_spans; k++) {
-        if (s->turn[k].prof && !p->left)
-            p->left = tachy_prof_new();
-        if (s->turn[k].prof && p->left)
-            tachy_prof_merge(p->left, s->turn[k].prof);
-    }
+    for (int k = s->first_turn; k < s->nb_spans; k++)
+        pipeline_keep(p, s->turn[k].prof);
     if (s->before)
         s->before->next = s->next;
     else
@@ -406,6 +391,8 @@ static void init_pipeline(struct tachy_pipeline *p, const struct tachy_pipeline_
 {
     p->log = params->log;
     p->profile = params->profile;
+    tachy_rows_open(&p->own_steps);
+    p->steps = TACHY_DEF(tachy_profile_rows(p->profile), &p->own_steps);
     p->max_bytes = params->max_bytes;
     p->batch = TACHY_MAX(params->batch, 1);
     p->batch_timeout_us = params->batch_timeout_us;
@@ -414,11 +401,7 @@ static void init_pipeline(struct tachy_pipeline *p, const struct tachy_pipeline_
     pipeline_event_init(&p->drained);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->enough, &attr);
-    pthread_condattr_destroy(&attr);
+    tachy_cond_init(&p->enough);
     pthread_cond_init(&p->left_one, NULL);
     pthread_cond_init(&p->rest, NULL);
 }
@@ -434,9 +417,7 @@ static int open_workers(struct tachy_pipeline *p, int n)
         w->index = i;
         p->nb_workers = i + 1;
         atomic_store(&p->active, i + 1);
-        w->prof = tachy_prof_new();
-        int err =
-            w->prof ? tachy_profile_join(p->profile, TACHY_LANE_WORKER, w->prof) : TACHY_ERR_NOMEM;
+        int err = tachy_profile_open_prof(p->profile, p->steps, TACHY_LANE_WORKER, &w->prof);
         if (err < 0)
             return err;
     }
@@ -630,15 +611,14 @@ void tachy_pipeline_close(tachy_pipeline **pp)
             pthread_join(p->workers[i].thread, NULL);
     while (p->streams)
         tachy_stream_leave(&(tachy_stream *){p->streams});
-    for (int i = 0; i < p->nb_workers; i++) {
-        tachy_profile_leave(p->profile, p->workers[i].prof);
-        tachy_aligned_free(p->workers[i].prof);
-    }
+    for (int i = 0; i < p->nb_workers; i++)
+        tachy_profile_close_prof(p->profile, &p->workers[i].prof);
     free(p->workers);
     tachy_memory_close(&p->memory);
     free(p->infer.v);
     free(p->composite.v);
     tachy_aligned_free(p->left);
+    tachy_rows_close(&p->own_steps);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->enough);
     pthread_cond_destroy(&p->left_one);

@@ -117,9 +117,6 @@ struct tachy_stream {
     struct tachy_stream *before, *next;  // in the pipeline's list
     char *name;                          // NULL: none
     uint32_t number;                     // in the profile
-    bool holds_input;                    // items wait for a turn with their decoded picture
-    bool keeps_input;                    // the span that writes reads it
-    bool on_gpu;                         // decoded pictures come in a GPU's memory
     int group;                           // items that a worker takes through its steps at once, at most; 1: one by one
     const struct pipeline_policy *policy; // NULL: none. Set before the first push
 
@@ -129,7 +126,6 @@ struct tachy_stream {
     int64_t mask;
     struct sched_stream sched; // what the bounds follow from
     struct sched_bounds bounds;
-    size_t in_bytes, out_bytes;
     struct tachy_block held[TACHY_MAX_GPUS]; // of the pipeline's budget: decoded pictures, in each place they may be in
     struct tachy_block results;              // and priv of items
 
@@ -216,6 +212,7 @@ struct pipeline_worker {
 struct tachy_pipeline {
     const struct tachy_log *log;
     struct tachy_profile *profile; // NULL: off
+    struct tachy_rows own_steps, *steps; // what is measured; `steps`: the profile's, or its own
     int64_t max_bytes;
     struct tachy_memory *memory; // what the streams hold, within the budget
     int batch;                   // items that the model takes at once, at most
@@ -287,9 +284,8 @@ void pipeline_queue_wake(struct tachy_pipeline *p);
 int pipeline_turn_claim(tachy_stream *s, int k, int64_t seq[], int most);
 // Whose turn it is takes more items: of those parked after the n that it has. Returns how many it has then.
 int pipeline_turn_extend(tachy_stream *s, int k, int64_t seq[], int n, int most);
-// Puts the next item into a queue where the turn of span k is free and it is parked there.
-void pipeline_turn_look(tachy_stream *s, int k);
-// The same for all ordered spans: a position has become a hole.
+// A position has become a hole: puts the next item of each ordered span into a queue, if its turn is free and it is
+// parked there.
 void pipeline_turn_look_all(tachy_stream *s);
 // The items up to position `last` have had their turn in span k. Takes the lock.
 void pipeline_turn_over(tachy_stream *s, int k, int64_t last);
@@ -331,6 +327,7 @@ int pipeline_set_batch(struct tachy_pipeline *p, int n);
 // How full its runs were so far, for all streams that share it. A session's batch is fixed and padded, so a run costs
 // the same however few pictures are in it.
 struct pipeline_batch_use {
+    int step;            // that it runs
     int max;             // pictures a run may hold
     int64_t runs, items; // runs, and pictures in them
     double run_s;        // of all runs together
@@ -365,6 +362,8 @@ void pipeline_news(struct tachy_pipeline *p);
 
 // Adds the figures of the workers and of every stream's order to `sum`.
 void pipeline_merge(struct tachy_pipeline *p, struct tachy_prof *sum);
+// Keeps the figures of what leaves; NULL is allowed. Under `list`.
+void pipeline_keep(struct tachy_pipeline *p, const struct tachy_prof *prof);
 // The same of one stream that has `figures`.
 void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum);
 // What a stream has in flight now.
@@ -380,8 +379,6 @@ double pipeline_transfer_s(const tachy_stream *s);
 // Seconds in a stream's ordered spans that have no workers' objects.
 double pipeline_order_s(const tachy_stream *s);
 
-// The worker steps of this stream alone; needs `figures`.
-void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps);
 // Records queues and memory for the profile, 10000 times a second at most. Under `lock`.
 void pipeline_sample(tachy_stream *s, uint64_t now);
 

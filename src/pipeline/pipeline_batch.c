@@ -14,7 +14,7 @@ struct pipeline_batcher {
     struct pipeline_batcher *next; // in the pipeline's list, under `join`
     struct tachy_pipeline *pipeline;
     const struct tachy_stage_ops *ops;
-    int index;      // of the stage in its tasks
+    int index, step; // of the stage in its tasks
     size_t item_at; // of its bytes in their items
     char *key;
     int binds; // that use it
@@ -71,7 +71,7 @@ static void measure(struct pipeline_batcher *b, const struct tachy_batch *batch,
         e->start = start + (uint64_t)i * each;
         e->end = e->start + each;
         e->wait = start - TACHY_MIN(item->arrived, start);
-        tachy_prof_add(b->prof[batch->worker], b->ops->step, whose, e->start, e->end, e->wait);
+        tachy_prof_add(b->prof[batch->worker], b->step, whose, e->start, e->end, e->wait);
     }
 }
 
@@ -154,7 +154,7 @@ static int run_batch(void *user, const struct tachy_batch *batch)
         pieces[i] = (struct tachy_piece){&pipeline_slot(e->stream, e->seq)->item, e->region};
     }
     uint64_t start = tachy_ticks();
-    tachy_step_begin(b->ops->step); // a retry is left out
+    tachy_step_begin(b->pipeline->steps->row[b->step].name); // a retry is left out
     int err = run_pieces(b, batch, pieces, batch->count, each);
     tachy_step_end();
     if (err == TACHY_ERR_NOMEM) {
@@ -220,10 +220,8 @@ static void close_batcher(struct pipeline_batcher *b)
     for (int i = 0; i < b->nb_engines; i++) {
         if (b->engine && b->engine[i])
             b->ops->worker_close(b->engine[i]);
-        if (!b->prof || !b->prof[i])
-            continue;
-        tachy_profile_leave(b->pipeline->profile, b->prof[i]);
-        tachy_aligned_free(b->prof[i]);
+        if (b->prof)
+            tachy_profile_close_prof(b->pipeline->profile, &b->prof[i]);
     }
     pthread_mutex_destroy(&b->lock);
     free(b->engine);
@@ -238,9 +236,7 @@ static int open_engines(struct pipeline_batcher *b, struct tachy_stage *st)
     b->prof = calloc((size_t)b->nb_engines, sizeof(*b->prof));
     int err = b->engine && b->prof ? TACHY_OK : TACHY_ERR_NOMEM;
     for (int i = 0; i < b->nb_engines && err == TACHY_OK; i++) {
-        b->prof[i] = tachy_prof_new();
-        err = b->prof[i] ? tachy_profile_join(b->pipeline->profile, TACHY_LANE_WORKER, b->prof[i])
-                         : TACHY_ERR_NOMEM;
+        err = tachy_profile_open_prof(b->pipeline->profile, b->pipeline->steps, TACHY_LANE_WORKER, &b->prof[i]);
         if (err == TACHY_OK)
             err = b->ops->worker_open(st, b->most, &b->engine[i]);
     }
@@ -257,6 +253,7 @@ static int open_batcher(struct pipeline_batcher **out, struct tachy_pipeline *p,
     b->pipeline = p;
     b->ops = st->ops;
     b->index = st->index;
+    b->step = st->step;
     b->item_at = st->item_at;
     b->most = p->batch;
     b->nb_engines = p->nb_workers;
@@ -329,10 +326,8 @@ void pipeline_batch_put(struct tachy_pipeline *p, struct pipeline_batcher *b)
     while (*link != b)
         link = &(*link)->next;
     *link = b->next;
-    if (!p->left)
-        p->left = tachy_prof_new();
-    for (int i = 0; p->left && i < b->nb_engines; i++)
-        tachy_prof_merge(p->left, b->prof[i]);
+    for (int i = 0; i < b->nb_engines; i++)
+        pipeline_keep(p, b->prof[i]);
     pthread_mutex_unlock(&p->list);
     close_batcher(b);
 }
@@ -348,9 +343,9 @@ void pipeline_batch_use(struct pipeline_batcher *b, struct pipeline_batch_use *u
 {
     struct tachy_batcher_stats stats;
     tachy_batcher_stats(b->batcher, &stats);
-    *use = (struct pipeline_batch_use){.max = b->most, .items = (int64_t)stats.done};
+    *use = (struct pipeline_batch_use){.step = b->step, .max = b->most, .items = (int64_t)stats.done};
     for (int i = 0; i < TACHY_BATCH_REASONS; i++)
         use->runs += (int64_t)stats.batches[i];
     for (int i = 0; i < b->nb_engines; i++)
-        use->run_s += 1e-9 * (double)atomic_load(&b->prof[i]->step[b->ops->step].busy_ns);
+        use->run_s += 1e-9 * (double)atomic_load(&b->prof[i]->step[b->step].busy_ns);
 }

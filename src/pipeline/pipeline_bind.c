@@ -44,8 +44,10 @@ static int open_bind(struct pipeline_bind **out, struct tachy_pipeline *p, tachy
     task->memory = p->memory;
     task->profile = p->profile;
     int err = b->worker ? tachy_stages_start(task, input, &b->output) : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK)
+    if (err == TACHY_OK) {
+        tachy_task_count(task, p->steps);
         err = tachy_task_worker_open(task, b->spare.of);
+    }
     b->spare.open = err == TACHY_OK;
     if (err < 0) {
         close_bind(b);

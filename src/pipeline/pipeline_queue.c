@@ -9,6 +9,12 @@ static struct pipeline_job *at(const struct pipeline_queue *q, uint32_t n)
     return &q->v[n & (q->capacity - 1)];
 }
 
+// Of what is written under the lock alone: no locked instruction.
+static void add_to(_Atomic int *v, int n)
+{
+    atomic_store_explicit(v, atomic_load_explicit(v, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
 static int grow(struct pipeline_queue *q, uint32_t capacity)
 {
     if (capacity <= q->capacity)
@@ -52,7 +58,7 @@ void pipeline_queue_add(struct tachy_pipeline *p, const struct pipeline_job *job
     struct pipeline_queue *q = late ? &p->composite : &p->infer;
     *at(q, q->tail++) = *job;
     s->busy++;
-    *(late ? &s->to_composite : &s->to_infer) += 1;
+    add_to(late ? &s->to_composite : &s->to_infer, 1);
     atomic_fetch_add(&p->ready, 1);
     pipeline_queue_wake(p);
 }
@@ -69,7 +75,7 @@ int pipeline_queue_take(struct tachy_pipeline *p, struct pipeline_job *out, int 
         if (n >= most && at(q, q->head)->stream->group <= 1)
             break;
         out[n] = *at(q, q->head++);
-        *(infer ? &out[n].stream->to_infer : &out[n].stream->to_composite) -= 1;
+        add_to(infer ? &out[n].stream->to_infer : &out[n].stream->to_composite, -1);
         p->took_composite = !infer;
     }
     atomic_fetch_sub(&p->ready, n);
@@ -86,7 +92,7 @@ static void purge(struct tachy_pipeline *p, struct pipeline_queue *q, const tach
             continue;
         }
         job.stream->busy--;
-        *(q == &p->infer ? &job.stream->to_infer : &job.stream->to_composite) -= 1;
+        add_to(q == &p->infer ? &job.stream->to_infer : &job.stream->to_composite, -1);
         atomic_fetch_sub(&p->ready, 1);
     }
     q->tail = to;

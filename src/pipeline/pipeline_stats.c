@@ -11,8 +11,8 @@ void pipeline_sample(tachy_stream *s, uint64_t now)
     tachy_sample_add(s->sample_prof->samples,
                      &(struct tachy_sample){
                          .time = now,
-                         .bytes = (uint64_t)atomic_load(&s->inputs) * s->in_bytes +
-                                  (uint64_t)TACHY_MAX(made, 0) * s->out_bytes,
+                         .bytes = (uint64_t)(atomic_load(&s->inputs) * s->sched.in_bytes +
+                                             TACHY_MAX(made, 0) * s->sched.out_bytes),
                          .to_infer = (uint32_t)s->to_infer,
                          .to_composite = (uint32_t)s->to_composite,
                          .to_write = (uint32_t)TACHY_MAX(made, 0),
@@ -32,8 +32,15 @@ void pipeline_queues(const tachy_stream *s, struct tachy_queues *q)
         .to_write = made,
         .in_flight = TACHY_MAX(pushed - next, 0),
         .capacity = s->bounds.depth,
-        .bytes = atomic_load(&s->inputs) * (int64_t)s->in_bytes + made * (int64_t)s->out_bytes,
+        .bytes = atomic_load(&s->inputs) * s->sched.in_bytes + made * s->sched.out_bytes,
     };
+}
+
+void pipeline_keep(struct tachy_pipeline *p, const struct tachy_prof *prof)
+{
+    p->left = TACHY_DEF(p->left, tachy_prof_new(p->steps));
+    if (p->left && prof)
+        tachy_prof_merge(p->left, prof);
 }
 
 static void merge_turns(const tachy_stream *s, struct tachy_prof *sum)
@@ -60,11 +67,11 @@ void tachy_pipeline_stats(tachy_pipeline *p, struct tachy_summary *sum)
 {
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && sum))
         return;
-    struct tachy_prof *all = tachy_prof_new();
+    struct tachy_prof *all = tachy_prof_new(p->steps);
     if (!all)
         return;
     pipeline_merge(p, all);
-    tachy_prof_read(&all, 1, sum->steps);
+    sum->nb_steps = tachy_prof_read(all, sum->steps);
     sum->workers = atomic_load(&p->active);
     tachy_aligned_free(all);
 }
@@ -76,16 +83,6 @@ void pipeline_merge_stream(const tachy_stream *s, struct tachy_prof *sum)
     merge_turns(s, sum);
 }
 
-void pipeline_stream_steps(tachy_stream *s, struct tachy_step_stats *steps)
-{
-    struct tachy_prof *all = tachy_prof_new();
-    if (!all)
-        return;
-    pipeline_merge_stream(s, all);
-    tachy_prof_read(&all, 1, steps);
-    tachy_aligned_free(all);
-}
-
 void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *queued_s)
 {
     for (int i = 0; i < p->nb_workers; i++)
@@ -95,9 +92,17 @@ void pipeline_threads(const struct tachy_pipeline *p, double *cpu_s, double *que
 static double busy_s(const struct tachy_prof *p)
 {
     uint64_t ns = 0;
-    for (int s = TACHY_STEP_PREPROCESS; s <= TACHY_STEP_COMPOSITE; s++)
+    for (int s = 0, n = tachy_rows_count(p->steps); s < n; s++)
         ns += atomic_load(&p->step[s].busy_ns);
     return (double)ns * 1e-9;
+}
+
+double pipeline_order_s(const tachy_stream *s)
+{
+    double sum = 0;
+    for (int k = s->first_turn; k < s->nb_spans; k++)
+        sum += s->turn[k].prof ? busy_s(s->turn[k].prof) : 0;
+    return sum;
 }
 
 double pipeline_work_s(struct tachy_pipeline *p)
@@ -109,8 +114,7 @@ double pipeline_work_s(struct tachy_pipeline *p)
     if (p->left)
         sum += busy_s(p->left);
     for (tachy_stream *s = p->streams; s; s = s->next)
-        for (int k = s->first_turn; k < s->nb_spans; k++)
-            sum += s->turn[k].prof ? busy_s(s->turn[k].prof) : 0;
+        sum += pipeline_order_s(s);
     pthread_mutex_unlock(&p->list);
     return sum;
 }
@@ -122,15 +126,6 @@ double pipeline_transfer_s(const tachy_stream *s)
     for (int i = 0; i < t->nb_stages; i++)
         ns += atomic_load(&t->stage[i]->transfer_ns);
     return (double)ns * 1e-9;
-}
-
-double pipeline_order_s(const tachy_stream *s)
-{
-    double sum = 0;
-    for (int k = s->first_turn; k < s->nb_spans; k++)
-        if (s->turn[k].prof)
-            sum += (double)atomic_load(&s->turn[k].prof->step[TACHY_STEP_POSTPROCESS].busy_ns) * 1e-9;
-    return sum;
 }
 
 void tachy_stream_stats(const tachy_stream *s, struct tachy_stream_stats *out)

@@ -45,7 +45,7 @@ int pipeline_turn_claim(tachy_stream *s, int k, int64_t seq[], int most)
     return pipeline_turn_extend(s, k, seq, 0, most);
 }
 
-void pipeline_turn_look(tachy_stream *s, int k)
+static void look(tachy_stream *s, int k)
 {
     int64_t seq;
     if (pipeline_turn_claim(s, k, &seq, 1))
@@ -56,7 +56,7 @@ void pipeline_turn_look_all(tachy_stream *s)
 {
     for (int k = s->first_turn; k < s->nb_spans; k++)
         if (s->span[k].kind == SPAN_ORDERED)
-            pipeline_turn_look(s, k);
+            look(s, k);
 }
 
 void pipeline_turn_over(tachy_stream *s, int k, int64_t last)
@@ -66,7 +66,7 @@ void pipeline_turn_over(tachy_stream *s, int k, int64_t last)
     pthread_mutex_lock(&s->pipeline->lock);
     t->taken = false;
     t->next = TACHY_MAX(t->next, last + 1);
-    pipeline_turn_look(s, k);
+    look(s, k);
     pthread_mutex_unlock(&s->pipeline->lock);
 }
 
@@ -98,7 +98,7 @@ void pipeline_gate_open(tachy_stream *s)
     pthread_mutex_lock(&s->pipeline->lock);
     int64_t pulled = atomic_load(&s->next_pull), limit = pulled + s->bounds.near;
     int64_t pushed = atomic_load(&s->next_push);
-    bool later = s->leaving || sched_gate_waits(&s->bounds, s->on_gpu, s->gate_from, pulled);
+    bool later = s->leaving || sched_gate_waits(&s->bounds, s->sched.on_gpu, s->gate_from, pulled);
     for (int64_t n = TACHY_MAX(s->gate_from, pulled); n < limit && n < pushed && !later; n++) {
         struct pipeline_slot *slot = pipeline_slot(s, n);
         if (atomic_load(&slot->state) != SLOT_PARKED || !s->span[slot->span].writes)

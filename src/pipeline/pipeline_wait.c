@@ -2,19 +2,14 @@
 
 #include "base/base.h"
 #include "base/clock.h"
-
-#include <errno.h>
+#include "base/thread.h"
 
 enum { SPIN_MIN = 2, SPIN_MAX = 32, SPIN_RETRY = 32 };
 
 void pipeline_event_init(struct pipeline_event *e)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->cond, &attr);
-    pthread_condattr_destroy(&attr);
+    tachy_cond_init(&e->cond);
 }
 
 void pipeline_event_destroy(struct pipeline_event *e)
@@ -33,21 +28,13 @@ void pipeline_event_broadcast(struct pipeline_event *e)
 bool pipeline_event_wait(struct pipeline_event *e, bool (*holds)(void *user), void *user,
                          uint64_t timeout_ns)
 {
-    struct timespec t;
-    if (timeout_ns != UINT64_MAX) {
-        uint64_t until = tachy_now_ns() + timeout_ns;
-        t = (struct timespec){.tv_sec = (time_t)(until / 1000000000u),
-                              .tv_nsec = (long)(until % 1000000000u)};
-    }
+    uint64_t until = timeout_ns == UINT64_MAX ? UINT64_MAX : tachy_now_ns() + timeout_ns;
     bool held = false, late = false;
     pthread_mutex_lock(&e->lock);
     atomic_fetch_add(&e->waiters, 1);
     while (!(held = holds(user)) && !late) {
         tachy_pipeline_delay();
-        if (timeout_ns == UINT64_MAX)
-            pthread_cond_wait(&e->cond, &e->lock);
-        else
-            late = pthread_cond_timedwait(&e->cond, &e->lock, &t) == ETIMEDOUT;
+        late = tachy_cond_wait_until(&e->cond, &e->lock, until);
     }
     atomic_fetch_sub(&e->waiters, 1);
     pthread_mutex_unlock(&e->lock);

@@ -5,19 +5,9 @@
 #include "cuda/device.h"
 #include "pipeline/stage_save.h"
 
-#include <errno.h>
 #include <sched.h>
 
 // ---- One item ----
-
-static void measure(struct pipeline_worker *w, tachy_stream *s, enum tachy_step step,
-                    const struct tachy_item *item, uint64_t start, uint64_t end, uint64_t wait)
-{
-    struct tachy_prof_item whose = {item->result.frame_id, item->stream};
-    tachy_prof_add(w->prof, step, whose, start, end, wait);
-    if (s->figures)
-        tachy_prof_add(s->figures[w->index], step, whose, start, end, wait);
-}
 
 static void set_state(struct pipeline_slot *slot, enum slot_state state)
 {
@@ -100,6 +90,7 @@ struct group {
     struct tachy_item *item[PIPELINE_BATCH];
     int err[PIPELINE_BATCH];
     const struct tachy_stage *at[PIPELINE_BATCH];
+    struct tachy_prof *prof; // where time is counted: the worker's, or of the turn that it has
     uint64_t begun; // of the stages that run, ticks
     bool waited;    // what the items waited for before this span has been counted
 };
@@ -178,13 +169,21 @@ static bool was_run(struct group *g, int i)
         pipeline_item_failed(g->s, g->seq[i], st->ops->name, err);
     for (int r = 0; r < g->s->bind->task->eyes && g->s->figures && err == TACHY_OK; r++)
         if (!(g->item[i]->reuse >> r & 1)) // the batch's own thread has counted it for all streams
-            tachy_prof_add(g->s->figures[g->w->index], st->ops->step,
+            tachy_prof_add(g->s->figures[g->w->index], st->step,
                            (struct tachy_prof_item){g->item[i]->result.frame_id, g->item[i]->stream},
                            slot->eye[r].start, slot->eye[r].end, slot->eye[r].wait);
     return err == TACHY_OK;
 }
 
 // ---- Stages ----
+
+static void measure(struct group *g, int step, const struct tachy_item *item, uint64_t start, uint64_t end, uint64_t wait)
+{
+    struct tachy_prof_item whose = {item->result.frame_id, item->stream};
+    tachy_prof_add(g->prof, step, whose, start, end, wait);
+    if (g->s->figures && g->prof == g->w->prof)
+        tachy_prof_add(g->s->figures[g->w->index], step, whose, start, end, wait);
+}
 
 // Each of those that ran has an even share of the time.
 static void ran(struct tachy_stage_pass *p, const struct tachy_stage *st, const int of[], int n)
@@ -197,7 +196,7 @@ static void ran(struct tachy_stage_pass *p, const struct tachy_stage *st, const 
         struct tachy_item *item = p->items[of[i]];
         uint64_t from = g->begun + (uint64_t)i * each;
         if (p->err[of[i]] == TACHY_OK)
-            measure(g->w, g->s, st->ops->step, item, from, from + each, g->waited ? 0 : g->begun - TACHY_MIN(item->arrived, g->begun));
+            measure(g, st->step, item, from, from + each, g->waited ? 0 : g->begun - TACHY_MIN(item->arrived, g->begun));
         item->arrived = end;
     }
     g->waited = true;
@@ -222,7 +221,7 @@ static void run_stages(struct group *g, int from, int n)
     bool saves = t->save && !tachy_task_flag(t, span->end, TACHY_STAGE_REGIONS); // the last span that has regions
     struct tachy_stage_pass p = {
         .task = t, .worker = g->worker, .state = g->s->state, .items = g->item + from, .n = n, .err = g->err + from,
-        .at = g->at + from, .ran = span->own ? NULL : ran, .region_done = saves ? save_region : NULL, .user = g,
+        .at = g->at + from, .ran = ran, .region_done = saves ? save_region : NULL, .user = g,
     };
     tachy_stage_pass(&p, span->first, span->end);
 }
@@ -264,28 +263,28 @@ static int tell(tachy_stream *s, const struct pipeline_span *span, int64_t frame
     return err;
 }
 
+// If the span is nobody's, the wait for its turn is not counted.
 static void run_turn(struct group *g, int i)
 {
     tachy_stream *s = g->s;
     const struct pipeline_span *span = span_of(g);
-    struct tachy_prof *prof = s->turn[g->k].prof;
     struct tachy_item *item = g->item[i];
-    uint64_t start = g->begun = tachy_ticks();
-    g->waited = false;
+    g->prof = TACHY_DEF(s->turn[g->k].prof, g->w->prof);
+    g->begun = tachy_ticks();
+    g->waited = span->own;
     if (g->k == s->first_turn)
         item->anew |= pipeline_breaks_before(s, g->seq[i]);
     if (span->copies)
         g->err[i] = copy_results(s, item);
+    if (span->copies && span->first == span->end) {
+        item->arrived = tachy_ticks();
+        measure(g, tachy_task_copies(s->bind->task)->step, item, g->begun, item->arrived, 0);
+    }
     if (g->err[i] == TACHY_OK)
         run_stages(g, i, 1);
     if (g->err[i] == TACHY_OK && s->after)
         g->err[i] = tell(s, span, item->result.frame_id);
-    if (!prof)
-        return;
-    uint64_t end = tachy_ticks();
-    tachy_prof_add(prof, TACHY_STEP_POSTPROCESS, (struct tachy_prof_item){item->result.frame_id, item->stream},
-                   start, end, 0);
-    item->arrived = end;
+    g->prof = g->w->prof;
 }
 
 // ---- From span to span ----
@@ -379,6 +378,7 @@ static void work_from(struct pipeline_worker *w, const struct pipeline_job *jobs
 {
     struct group g;
     g.w = w;
+    g.prof = w->prof;
     g.s = jobs[i].stream;
     g.k = pipeline_slot(g.s, jobs[i].seq)->span;
     g.n = 0;
@@ -481,8 +481,7 @@ static void rest(struct pipeline_worker *w, int done)
     bool late = false;
     while (!p->closing && !late && atomic_load(&p->ready) < PIPELINE_ENOUGH) {
         uint64_t until = tachy_now_ns() + (uint64_t)w->rest_us * 1000;
-        struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
-        late = pthread_cond_timedwait(&p->enough, &p->lock, &t) == ETIMEDOUT && TACHY_DEF(p->first_back, w) == w;
+        late = tachy_cond_wait_until(&p->enough, &p->lock, until) && TACHY_DEF(p->first_back, w) == w;
     }
     p->first_back = p->first_back == w ? NULL : p->first_back;
     p->resting--;

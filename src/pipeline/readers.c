@@ -27,14 +27,14 @@ static int wanted_decoders(const struct run_readers *r)
         return 1;
     if (asked)
         return TACHY_MIN(asked, READERS_MAX);
-    int gpus = r->stream->on_gpu ? r->source->params.nb_gpus : 1; // each is given something
-    if (r->shared || r->source->params.in_order || (r->stream->keeps_input && !r->stream->on_gpu))
+    int gpus = r->stream->sched.on_gpu ? r->source->params.nb_gpus : 1; // each is given something
+    if (r->shared || r->source->params.in_order || (r->stream->sched.keeps_input && !r->stream->sched.on_gpu))
         return r->shared ? 1 : gpus;
-    if (!r->stream->on_gpu)
+    if (!r->stream->sched.on_gpu)
         return r->source->params.threads ? 1 : TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
     // Sessions wait for the GPU, not for cores, and each takes a while to open.
     int64_t n = tachy_source_info(r->source)->frames / SESSION_FRAMES;
-    if (r->stream->keeps_input)
+    if (r->stream->sched.keeps_input)
         n = TACHY_MIN(n, tachy_stream_window(r->stream) / SESSION_WAITING);
     return (int)TACHY_CLAMP(n, gpus, TACHY_MIN(gpus * DECODERS_AUTO_MAX, READERS_MAX));
 }
@@ -58,10 +58,9 @@ int run_readers_open(struct run_readers *r, tachy_source *source, tachy_stream *
     int n = tachy_source_spread(source, wanted_decoders(r), tachy_stream_window(stream));
     for (int i = 0; i < n; i++) {
         r->one[i].all = r;
-        r->one[i].prof = r->profs[i] = tachy_prof_new();
         r->nb = i + 1;
-        int err = r->profs[i] ? tachy_profile_join(profile, TACHY_LANE_SOURCE, r->profs[i])
-                              : TACHY_ERR_NOMEM;
+        int err = tachy_profile_open_prof(profile, stream->pipeline->steps, TACHY_LANE_SOURCE, &r->profs[i]);
+        r->one[i].prof = r->profs[i];
         if (err < 0)
             return err;
     }
@@ -97,7 +96,7 @@ static int read_next(struct run_reader *one, tachy_frame **f, int64_t *seq, bool
 {
     struct run_readers *r = one->all;
     uint64_t waited = 0, start = tachy_ticks();
-    tachy_step_begin(TACHY_STEP_DECODE);
+    tachy_step_begin("decode");
     int err = tachy_source_read_any(r->source, f, seq, breaks, &waited);
     tachy_step_end();
     if (err < 0 || !*f)
@@ -198,9 +197,7 @@ int run_readers_join(struct run_readers *r)
 
 void run_readers_close(struct run_readers *r)
 {
-    for (int i = 0; i < r->nb; i++) {
-        tachy_profile_leave(r->profile, r->profs[i]);
-        tachy_aligned_free(r->profs[i]);
-    }
+    for (int i = 0; i < r->nb; i++)
+        tachy_profile_close_prof(r->profile, &r->profs[i]);
     r->nb = 0;
 }

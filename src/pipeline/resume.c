@@ -1,9 +1,9 @@
 #include "pipeline/resume.h"
 #include "pipeline/checkpoint.h"
+#include "pipeline/stage_save.h"
 #include "base/cpu.h"
 #include "base/mix.h"
 #include "base/numeric.h"
-#include "media/place.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
@@ -39,9 +39,17 @@ struct tachy_resume {
 
 // ---- what must stay as it was
 
-static bool put_text(json_t *what, const char *name, const char *text)
+static bool put(json_t *what, const char *name, const char *format, ...) TACHY_PRINTF(3, 4);
+static bool put(json_t *what, const char *name, const char *format, ...)
 {
-    return json_object_set_new(what, name, json_string(text ? text : "")) == 0;
+    char text[512];
+    va_list args;
+    locale_t before = tachy_numeric_enter();
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    tachy_numeric_leave(before);
+    return json_object_set_new(what, name, json_string(text)) == 0;
 }
 
 // Size, time of change, and a digest of both ends of a file.
@@ -58,11 +66,8 @@ static int identify(json_t *what, const char *name, const char *path)
         err = n < 0 ? TACHY_ERR_IO : TACHY_OK;
         h = n > 0 ? tachy_mix(h, buffer, (size_t)n) : h;
     }
-    char text[120];
-    if (err == TACHY_OK)
-        snprintf(text, sizeof(text), "%lld bytes of %lld.%09ld, %016llx", (long long)st.st_size,
-                 (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (unsigned long long)h);
-    if (err == TACHY_OK && !put_text(what, name, text))
+    if (err == TACHY_OK && !put(what, name, "%lld bytes of %lld.%09ld, %016llx", (long long)st.st_size,
+                                (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (unsigned long long)h))
         err = TACHY_ERR_NOMEM;
     if (fd >= 0)
         close(fd);
@@ -86,21 +91,11 @@ static int describe_input(const struct tachy_resume *r, json_t *what)
 static int describe_range(const struct tachy_resume *r, json_t *what)
 {
     const struct tachy_source_params *p = &r->p->source->params;
-    char text[80];
-    locale_t before = tachy_numeric_enter();
-    snprintf(text, sizeof(text), "%.9g s", p->start);
-    bool ok = put_text(what, "input.start", text);
-    snprintf(text, sizeof(text), "%.9g s", p->duration);
-    tachy_numeric_leave(before);
-    ok = ok && put_text(what, "input.duration", text);
-    snprintf(text, sizeof(text), "%lld", (long long)p->max_frames);
-    ok = ok && put_text(what, "input.max_frames", text);
-    snprintf(text, sizeof(text), "%d", p->every_nth);
-    ok = ok && put_text(what, "input.every_nth", text);
-    snprintf(text, sizeof(text), "%d/%d", p->rate.num, p->rate.den);
-    ok = ok && put_text(what, "input.rate", text);
-    snprintf(text, sizeof(text), "%d", (int)p->stereo);
-    ok = ok && put_text(what, "input.stereo", text);
+    bool ok = put(what, "input.start", "%.9g s", p->start) && put(what, "input.duration", "%.9g s", p->duration) &&
+              put(what, "input.max_frames", "%lld", (long long)p->max_frames) &&
+              put(what, "input.every_nth", "%d", p->every_nth) &&
+              put(what, "input.rate", "%d/%d", p->rate.num, p->rate.den) &&
+              put(what, "input.stereo", "%d", (int)p->stereo);
     return ok ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
@@ -111,7 +106,7 @@ static int describe_task(const struct tachy_resume *r, json_t *what)
     const tachy_task *t = r->p->task;
     json_t *settings = t->settings ? json_loads(t->settings, 0, NULL) : json_object();
     bool ok = settings && json_object_update(what, settings) == 0 &&
-              put_text(what, "task", t->name) && put_text(what, "model", t->describe);
+              put(what, "task", "%s", t->name) && put(what, "model", "%s", t->describe);
     int err = ok ? TACHY_OK : TACHY_ERR_NOMEM;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(files) && err == TACHY_OK; i++) {
         const char *path = json_string_value(json_object_get(settings, files[i]));
@@ -128,11 +123,8 @@ static int describe_task(const struct tachy_resume *r, json_t *what)
 static int describe(const struct tachy_resume *r, json_t **out)
 {
     json_t *what = *out = json_object();
-    char processor[200];
-    snprintf(processor, sizeof(processor), "%s, %s", tachy_cpu_name(),
-             tachy_isa_name(tachy_cpu_isa()));
-    bool ok = what && put_text(what, "program", "tachy " TACHY_VERSION) &&
-              put_text(what, "processor", processor);
+    bool ok = what && put(what, "program", "tachy " TACHY_VERSION) &&
+              put(what, "processor", "%s, %s", tachy_cpu_name(), tachy_isa_name(tachy_cpu_isa()));
     int err = ok ? describe_input(r, what) : TACHY_ERR_NOMEM;
     if (err == TACHY_OK)
         err = describe_range(r, what);
@@ -223,24 +215,16 @@ int tachy_resume_open(struct tachy_resume **out, const struct tachy_run_params *
 
 static uint64_t digest(const tachy_frame *f)
 {
-    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    if (f->mem == TACHY_DEVICE) {
-        tachy_frame *host;
-        uint64_t h = 0; // a frame that cannot be read is like none
-        struct tachy_frame_params p = {.format = f->format, .width = f->width, .height = f->height};
-        if (tachy_frame_new(&host, &p) == TACHY_OK && tachy_frame_download_to(host, f, NULL) == TACHY_OK)
-            h = digest(host);
-        tachy_frame_unref(&host);
-        return h;
-    }
+    tachy_frame *host;
+    if (tachy_frame_download(&host, (tachy_frame *)(uintptr_t)f, NULL) < 0)
+        return 0; // a frame that cannot be read is like none
     uint64_t h = (uint64_t)f->format << 32 ^ (uint64_t)f->width << 16 ^ (uint64_t)f->height;
-    for (int i = 0; i < d->planes; i++) {
-        bool chroma = !d->rgb && (i == 1 || i == 2);
-        int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
-        size_t row = (size_t)((f->width + (1 << sx) - 1) >> sx) * d->components[i] * d->bytes;
-        for (int y = 0; y < (f->height + (1 << sy) - 1) >> sy; y++)
-            h = tachy_mix(h, f->data[i] + y * f->stride[i], row);
+    for (int i = 0; i < tachy_pix_desc(f->format)->planes; i++) {
+        const struct tachy_npy plane = tachy_plane_array(host, i);
+        for (int64_t y = 0; y < plane.shape[0]; y++)
+            h = tachy_mix(h, host->data[i] + y * host->stride[i], plane.bytes / (size_t)plane.shape[0]);
     }
+    tachy_frame_unref(&host);
     return h;
 }
 

@@ -1,12 +1,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "pipeline/control.h"
-#include "pipeline/live_stream.h"
-#include "pipeline/readers.h"
-#include "pipeline/resume.h"
 #include "pipeline/run_light.h"
-#include "pipeline/verdict.h"
-#include "sink/sink_ops.h"
+#include "pipeline/run_priv.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,26 +10,6 @@
 
 // A run: threads read the source and push (readers.c), the pipeline's workers work, the calling
 // thread pulls, writes to the sink and reports progress.
-
-struct run {
-    const struct tachy_run_params *p;
-    tachy_pipeline *pipeline;
-    tachy_stream *stream;
-    struct live_stream *live; // what is pushed and pulled in order goes through it
-    struct run_readers readers;
-    struct tachy_resume *resume;    // NULL: the output is written in one piece
-    struct tachy_prof *sink_prof;   // written by the calling thread
-    _Atomic int64_t written;        // by the calling thread
-    _Atomic uint64_t starved_ticks; // the calling thread waited for results
-    _Atomic int64_t damaged;        // known at the end
-    _Atomic uint64_t first_ns;      // from the start to the first frame written
-    uint64_t start_ns, cpu_start_ns;
-    struct control_run controlled;
-    struct tachy_system before; // when the run began
-    double work_before_s, transfer_before_s; // the pipeline's then
-    struct tachy_gpu_share gpus_before[TACHY_MAX_GPUS]; // the task's then
-    struct tachy_summary *sum;
-};
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
@@ -46,22 +21,33 @@ static void read_gpus(const struct run *r, struct tachy_summary *s)
         s->gpus[i].frames -= r->gpus_before[i].frames;
 }
 
-// What can be said while the run goes on; `paused_s`: not counted. Any thread.
-static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s)
+// The figures of all its threads; also added to `sum`, which may be NULL.
+static void read_steps(const struct run *r, struct tachy_summary *s, struct tachy_prof *sum)
 {
-    struct tachy_step_stats edge[TACHY_STEP_COUNT];
+    struct tachy_prof *all = tachy_prof_new(r->pipeline->steps);
+    if (!all)
+        return;
     if (r->p->pipeline)
-        pipeline_stream_steps(r->stream, s->steps);
+        pipeline_merge_stream(r->stream, all);
     else
-        tachy_pipeline_stats(r->pipeline, s);
+        pipeline_merge(r->pipeline, all);
+    for (int i = 0; i < r->readers.nb; i++)
+        tachy_prof_merge(all, r->readers.profs[i]);
+    tachy_prof_merge(all, r->sink_prof);
+    s->nb_steps = tachy_prof_read(all, s->steps);
+    tachy_prof_read_latency(all, &s->latency);
+    if (sum)
+        tachy_prof_merge(sum, all);
+    tachy_aligned_free(all);
+}
+
+// What can be said while the run goes on; `paused_s`: not counted. Any thread.
+static void read_figures(const struct run *r, double paused_s, struct tachy_summary *s, struct tachy_prof *sum)
+{
     s->workers = atomic_load(&r->pipeline->active);
-    tachy_prof_read(r->readers.profs, r->readers.nb, edge);
-    s->steps[TACHY_STEP_DECODE] = edge[TACHY_STEP_DECODE];
-    tachy_prof_read(&r->sink_prof, 1, edge);
-    s->steps[TACHY_STEP_ENCODE] = edge[TACHY_STEP_ENCODE];
-    tachy_prof_read_latency(&r->sink_prof, 1, &s->latency);
-    s->decoded = atomic_load(&r->readers.decoded);
     s->frames = atomic_load(&r->written);
+    s->decoded = atomic_load(&r->readers.decoded);
+    read_steps(r, s, sum); // then each of these frames is in them
     s->damaged = atomic_load(&r->damaged);
     s->first_frame_s = (double)atomic_load(&r->first_ns) * 1e-9;
     s->seconds = TACHY_MAX(since_s(r->start_ns) - paused_s, 0.0);
@@ -71,25 +57,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     read_gpus(r, s);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
-    double starved_s = (double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9;
-    double held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) * 1e-9;
-    tachy_run_verdict(s, &(struct run_readings){
-                             .sum = s,
-                             .stream = r->stream,
-                             .source = r->p->source,
-                             .sink = r->p->sink,
-                             .source_profs = r->readers.profs,
-                             .nb_source = r->readers.nb,
-                             .more_decoders = run_readers_could_be_more(&r->readers),
-                             .sink_prof = r->sink_prof,
-                             .held_back_s = held_back_s / TACHY_MAX(r->readers.nb, 1),
-                             .starved_s = TACHY_MAX(starved_s - paused_s, 0.0),
-                             .process_cpu_s = cpu,
-                             .max_bytes = r->p->max_bytes,
-                             .before = &r->before,
-                             .work_before_s = r->work_before_s,
-                             .transfer_before_s = r->transfer_before_s,
-                         });
+    run_verdict(r, paused_s, cpu, s);
 }
 
 static double peak_memory_mib(void)
@@ -113,14 +81,7 @@ static double peak_memory_mib(void)
 static void read_for_control(void *run, struct control_figures *f)
 {
     const struct run *r = run;
-    read_figures(r, f->paused_s, &f->summary);
-    if (r->p->pipeline)
-        pipeline_merge_stream(r->stream, f->sum);
-    else
-        pipeline_merge(r->pipeline, f->sum);
-    for (int i = 0; i < r->readers.nb; i++)
-        tachy_prof_merge(f->sum, r->readers.profs[i]);
-    tachy_prof_merge(f->sum, r->sink_prof);
+    read_figures(r, f->paused_s, &f->summary, f->sum);
     pipeline_queues(r->stream, &f->queues);
     f->summary.peak_memory_mib = peak_memory_mib();
     f->total_frames = tachy_source_info(r->p->source)->frames;
@@ -175,13 +136,13 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
     ps->fps = ps->fps > 0 ? 0.7 * ps->fps + 0.3 * fps : fps;
     ps->last_ns = now;
     ps->last_frames = frames;
-    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
+    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum, NULL);
     struct tachy_progress p = {
         .frames = r->sum->resumed + r->sum->frames,
         .total = tachy_source_info(r->p->source)->frames,
         .seconds = r->sum->seconds,
         .fps = last ? r->sum->fps : ps->fps,
-        .limited_by = r->sum->limited_by,
+        .limited_by = r->sum->steps[r->sum->limited_by].name,
     };
     if (!r->p->progress(r->p->user, &p))
         atomic_store(&r->readers.stop, true);
@@ -226,14 +187,14 @@ static int drain(struct run *r)
             result = &numbered;
         }
         if (err == TACHY_OK) {
-            tachy_step_begin(TACHY_STEP_ENCODE);
+            tachy_step_begin("encode");
             err = tachy_resume_cut(r->resume, result->frame_id);
             if (err == TACHY_OK)
                 err = tachy_sink_write(r->p->sink, f, result);
             tachy_step_end();
             tachy_frame_unref(&f);
             uint64_t end = tachy_ticks();
-            tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
+            tachy_prof_add(r->sink_prof, r->encode,
                            (struct tachy_prof_item){result->frame_id, r->stream->number}, start,
                            end, times.waited);
             tachy_prof_latency(r->sink_prof, end - times.pushed);
@@ -275,16 +236,16 @@ static int run_frames(struct run *r)
 
     uint64_t start = tachy_ticks();
     bool whole = err == TACHY_OK && !asked && !(r->resume && drained);
-    tachy_step_begin(TACHY_STEP_ENCODE);
+    tachy_step_begin("encode");
     int finish = r->resume ? tachy_resume_finish(r->resume, whole)
                            : tachy_sink_finish(r->p->sink, !whole);
     tachy_step_end();
     r->sum->kept = tachy_resume_kept(r->resume);
     // The flush belongs to no frame.
-    tachy_prof_add(r->sink_prof, TACHY_STEP_ENCODE,
+    tachy_prof_add(r->sink_prof, r->encode,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
     atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
-    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum);
+    read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum, NULL);
     r->sum->peak_memory_mib = peak_memory_mib();
     snprintf(r->sum->engine, sizeof(r->sum->engine), "%s", r->p->task->engine);
     struct progress_state ps = {.last_ns = r->start_ns};
@@ -373,19 +334,6 @@ static void close_stream(struct run *r)
     live_stream_close(&r->live);
 }
 
-static int open_profile(struct run *r)
-{
-    r->sink_prof = tachy_prof_new();
-    return r->sink_prof ? tachy_profile_join(r->p->profile, TACHY_LANE_SINK, r->sink_prof)
-                        : TACHY_ERR_NOMEM;
-}
-
-static void close_profile(struct run *r)
-{
-    tachy_profile_leave(r->p->profile, r->sink_prof);
-    tachy_aligned_free(r->sink_prof);
-}
-
 // A live run of made-up frames gets them at their rate; a file is read as fast as it decodes
 // where nothing else is asked for.
 static bool is_paced(const struct tachy_run_params *p)
@@ -408,13 +356,15 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     r.readers.control = p->control;
     r.readers.controlled = &r.controlled;
     r.readers.shared = p->pipeline != NULL;
-    int err = open_profile(&r);
-    if (err == TACHY_OK)
-        err = tachy_resume_open(&r.resume, p);
+    int err = tachy_resume_open(&r.resume, p);
     summary->kept = tachy_resume_kept(r.resume);
     r.readers.resume = r.resume;
     if (err == TACHY_OK)
         err = open_stream(&r);
+    if (err == TACHY_OK) {
+        r.encode = tachy_rows_add(r.pipeline->steps, "encode", 0, NULL);
+        err = tachy_profile_open_prof(p->profile, r.pipeline->steps, TACHY_LANE_SINK, &r.sink_prof);
+    }
     r.readers.live = r.live;
     r.readers.paced = is_paced(p);
     if (err == TACHY_OK)
@@ -441,6 +391,6 @@ error:
     close_stream(&r);
     tachy_resume_close(&r.resume);
     run_readers_close(&r.readers);
-    close_profile(&r);
+    tachy_profile_close_prof(p->profile, &r.sink_prof);
     return err;
 }

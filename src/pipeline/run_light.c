@@ -56,6 +56,7 @@ static int measure(struct run_light *l, int i)
     };
     const struct tachy_light_params p = {
         .task = l->p->task,
+        .steps = l->steps,
         .url = l->p->source->url,
         .source = &sp,
         .sink = l->p->sink,
@@ -94,7 +95,8 @@ void run_light_begin(struct run_light *l, const struct tachy_run_params *p, cons
 {
     struct tachy_gpu_share share[TACHY_MAX_GPUS];
     const tachy_task *t = p->task;
-    *l = (struct run_light){.p = p, .input = &s->bind->input, .output = &s->bind->output, .group = s->group};
+    *l = (struct run_light){.p = p, .input = &s->bind->input, .output = &s->bind->output,
+                           .steps = s->pipeline->steps, .group = s->group};
     l->nb = TACHY_MAX(tachy_task_gpus(t, share), 1);
     for (int i = 0; i < l->nb; i++)
         l->gpu[i] = l->nb > 1 ? share[i].gpu : 0;
@@ -112,7 +114,7 @@ void run_light_begin(struct run_light *l, const struct tachy_run_params *p, cons
 // What the cores do, and the encoder, is the same for all GPUs and measured with the first.
 static void add_shared(struct tachy_light_times *t, const struct tachy_light_times *first)
 {
-    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+    for (int s = 0; s < TACHY_MAX_STEPS; s++)
         if ((t->of[s] == TACHY_RESOURCE_CORES || t->of[s] == TACHY_RESOURCE_NVENC) && t->of[s] == first->of[s]) {
             t->step[s] = first->step[s];
             t->copies[s] = first->copies[s];
@@ -130,9 +132,9 @@ static int times_of(struct run_light *l, struct tachy_light_times *t)
             tachy_light_times(&l->samples[i], &t[i]);
             add_shared(&t[i], t);
             if (key)
-                tachy_light_save(dir, key, &t[i], NULL);
+                tachy_light_save(dir, key, l->steps, &t[i], NULL);
         } else {
-            err = key ? tachy_light_load(dir, key, &t[i]) : TACHY_ERR_NOMEM;
+            err = key ? tachy_light_load(dir, key, l->steps, &t[i]) : TACHY_ERR_NOMEM;
         }
         free(key);
     }

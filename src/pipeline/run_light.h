@@ -7,6 +7,7 @@
 struct run_light {
     const struct tachy_run_params *p;
     const struct tachy_video_info *input, *output; // of the stream
+    struct tachy_rows *steps;   // the pipeline's
     int group;                   // of its frames that a worker takes at once
     int nb;                      // GPUs; 1 where there is one or none
     int gpu[TACHY_MAX_GPUS];     // CUDA's ordinals

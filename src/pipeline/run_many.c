@@ -13,6 +13,7 @@ struct many {
     pthread_mutex_t lock; // guards the rest
     int next, err;
     struct tachy_summary *all;
+    struct tachy_step_stats decode, encode; // of all jobs
 };
 
 static bool stop_asked(const struct many *m)
@@ -20,10 +21,20 @@ static bool stop_asked(const struct many *m)
     return m->p->stop && *(const volatile int *)m->p->stop;
 }
 
-// Adds a job's figures that are not the pipeline's.
-static void add_summary(struct tachy_summary *all, const struct tachy_summary *s, double start_s)
+// The pipeline's step of what is not its workers' work.
+static int encode_of(const struct many *m) { return tachy_rows_add(m->pipeline->steps, "encode", 0, NULL); }
+
+static void add_step(struct tachy_step_stats *to, const struct tachy_step_stats *s)
 {
-    static const enum tachy_step edges[] = {TACHY_STEP_DECODE, TACHY_STEP_ENCODE};
+    to->calls += s->calls;
+    to->busy_s += s->busy_s;
+    to->wait_s += s->wait_s;
+}
+
+// Adds a job's figures that are not the pipeline's.
+static void add_summary(struct many *m, const struct tachy_summary *s, double start_s)
+{
+    struct tachy_summary *all = m->all;
     if (s->frames && (!all->frames || start_s + s->first_frame_s < all->first_frame_s))
         all->first_frame_s = start_s + s->first_frame_s;
     all->frames += s->frames;
@@ -37,12 +48,8 @@ static void add_summary(struct tachy_summary *all, const struct tachy_summary *s
         memcpy(all->limited_text, s->limited_text, sizeof(all->limited_text));
     }
     all->peak_memory_mib = TACHY_MAX(all->peak_memory_mib, s->peak_memory_mib);
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(edges); i++) {
-        struct tachy_step_stats *to = &all->steps[edges[i]];
-        to->calls += s->steps[edges[i]].calls;
-        to->busy_s += s->steps[edges[i]].busy_s;
-        to->wait_s += s->steps[edges[i]].wait_s;
-    }
+    add_step(&m->decode, &s->steps[TACHY_STEP_DECODE]);
+    add_step(&m->encode, &s->steps[encode_of(m)]);
 }
 
 static void run_job(struct many *m, int job, uint64_t begin_ns)
@@ -57,7 +64,7 @@ static void run_job(struct many *m, int job, uint64_t begin_ns)
     if (err == TACHY_OK)
         err = tachy_run(&run, &s);
     pthread_mutex_lock(&m->lock);
-    add_summary(m->all, &s, start_s);
+    add_summary(m, &s, start_s);
     if (err < 0 && !m->err)
         m->err = err;
     p->close(p->user, job, &run, err, &s);
@@ -104,11 +111,10 @@ static int run_lanes(struct many *m, int n)
 static void sum_up(struct many *m, double seconds, double cpu_s)
 {
     struct tachy_summary *all = m->all;
-    struct tachy_step_stats decode = all->steps[TACHY_STEP_DECODE],
-                            encode = all->steps[TACHY_STEP_ENCODE];
+    const int encode = encode_of(m);
     tachy_pipeline_stats(m->pipeline, all);
-    all->steps[TACHY_STEP_DECODE] = decode;
-    all->steps[TACHY_STEP_ENCODE] = encode;
+    add_step(&all->steps[TACHY_STEP_DECODE], &m->decode);
+    add_step(&all->steps[encode], &m->encode);
     all->seconds = seconds;
     all->fps = seconds > 0 ? (double)all->frames / seconds : 0;
     all->cores = tachy_cpu_count();

@@ -74,6 +74,8 @@ void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t roo
     set_reach(s, b);
 }
 
+int sched_group(int wanted, bool one_by_one, int most) { return one_by_one ? 1 : TACHY_CLAMP(wanted, 1, most); }
+
 int sched_share(int ready, int workers, uint64_t cost_ns, int most)
 {
     uint64_t fair = (uint64_t)(ready / workers + 1), fit = cost_ns ? MOMENT_NS / cost_ns : (uint64_t)most;

@@ -29,6 +29,10 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b);
 // Fewer, where the host's memory has `room` for pictures in flight and what waits with them. Sets near and inputs_max anew.
 void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t room);
 
+// Items of a stream that a worker takes through its stages at once, 1..most: as many as pay for one of them (`wanted`),
+// or one by one.
+int sched_group(int wanted, bool one_by_one, int most);
+
 // Jobs that a worker takes of `ready` ones: several only of those that are done in a moment (`cost_ns` is what one took
 // lately, 0: not known), not more than its share, 1..most.
 int sched_share(int ready, int workers, uint64_t cost_ns, int most);

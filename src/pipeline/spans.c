@@ -23,7 +23,7 @@ static void describe(const tachy_task *t, struct pipeline_span *s)
         s->drops = s->drops && !(t->stage[i]->flags & TACHY_STAGE_READS);
     s->own = s->kind == SPAN_ORDERED;
     for (int i = s->first; i < s->end; i++)
-        s->own = s->own && !t->stage[t->stage[i]->worker_of]->ops->worker_open;
+        s->own = s->own && tachy_stage_of_nobody(t->stage[i]);
 }
 
 int pipeline_spans(const tachy_task *t, bool batched, bool copies, struct pipeline_span span[PIPELINE_SPANS])

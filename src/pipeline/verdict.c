@@ -1,13 +1,10 @@
-#include "pipeline/verdict.h"
-
 #include "base/base.h"
+#include "pipeline/run_priv.h"
+#include "profile/verdict.h"
 
 #include <stdio.h>
 
-static struct verdict_stage stage(double busy_s, int threads)
-{
-    return (struct verdict_stage){.threads = threads, .busy_s = busy_s};
-}
+// What a run knows about itself, for the verdict (profile/verdict.h). All since it began.
 
 // A thread's figures are of its whole life: outside of its steps it computes next to nothing, but
 // it waits for a core when it is woken up as well.
@@ -17,21 +14,18 @@ static void within(struct verdict_stage *s)
     s->queued_s = TACHY_MIN(s->queued_s, s->busy_s - s->cpu_s);
 }
 
-static void read_stages(struct tachy_verdict_in *in, const struct run_readings *r)
+static void read_stages(struct tachy_verdict_in *in, const struct run *r, const struct tachy_summary *s)
 {
-    const struct tachy_step_stats *steps = r->sum->steps;
-    double work = pipeline_work_s(r->stream->pipeline) - r->work_before_s;
-    for (int s = 0; s < TACHY_STEP_COUNT; s++)
-        in->step_busy_s[s] = steps[s].busy_s;
-    if (r->stream->bind->batcher)
-        in->engine = stage(steps[TACHY_STEP_MODEL].busy_s, r->sum->workers);
-    in->source = stage(steps[TACHY_STEP_DECODE].busy_s, r->nb_source);
-    in->work = stage(work, r->sum->workers);
-    in->sink = stage(steps[TACHY_STEP_ENCODE].busy_s, 1);
-    for (int i = 0; i < r->nb_source; i++)
-        tachy_prof_thread_read(r->source_profs[i], &in->source.cpu_s, &in->source.queued_s);
+    const tachy_pipeline *p = r->pipeline;
+    for (int i = 0; i < s->nb_steps; i++)
+        in->step_busy_s[i] = s->steps[i].busy_s;
+    in->source = (struct verdict_stage){.threads = r->readers.nb, .busy_s = s->steps[TACHY_STEP_DECODE].busy_s};
+    in->work = (struct verdict_stage){.threads = s->workers, .busy_s = pipeline_work_s(r->pipeline) - r->work_before_s};
+    in->sink = (struct verdict_stage){.threads = 1, .busy_s = s->steps[r->encode].busy_s};
+    for (int i = 0; i < r->readers.nb; i++)
+        tachy_prof_thread_read(r->readers.profs[i], &in->source.cpu_s, &in->source.queued_s);
     tachy_prof_thread_read(r->sink_prof, &in->sink.cpu_s, &in->sink.queued_s);
-    pipeline_threads(r->stream->pipeline, &in->work.cpu_s, &in->work.queued_s);
+    pipeline_threads(p, &in->work.cpu_s, &in->work.queued_s);
     in->transfer_s = pipeline_transfer_s(r->stream) - r->transfer_before_s;
     in->order_s = pipeline_order_s(r->stream);
     in->read_s = TACHY_MIN(in->read_s, in->source.busy_s); // opening reads as well
@@ -57,9 +51,12 @@ static void read_system(struct tachy_verdict_in *in, const struct tachy_system *
 
 static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
 {
-    struct pipeline_batch_use b = {0};
-    if (s->bind->batcher)
-        pipeline_batch_use(s->bind->batcher, &b);
+    struct pipeline_batch_use b;
+    if (!s->bind->batcher)
+        return;
+    pipeline_batch_use(s->bind->batcher, &b);
+    in->batched = b.step;
+    in->engine = (struct verdict_stage){.threads = in->work.threads, .busy_s = in->step_busy_s[b.step]};
     in->batch.max = b.max;
     in->batch.runs = b.runs;
     in->batch.items = b.items;
@@ -67,25 +64,28 @@ static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
     in->batch.fixed_s = b.runs ? b.run_s / (double)b.runs : 0;
 }
 
-void tachy_run_verdict(struct tachy_summary *s, const struct run_readings *r)
+void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tachy_summary *s)
 {
     struct tachy_verdict_in in = {
+        .steps = r->pipeline->steps,
+        .encode = r->encode,
+        .batched = -1,
         .seconds = s->seconds > 0 ? s->seconds : 1e-9,
         .frames = s->frames,
         .cores = s->cores,
-        .held_back_s = r->held_back_s,
-        .starved_s = r->starved_s,
-        .pace_s = (double)r->source->pace_ns * 1e-9,
-        .read_s = (double)r->source->read_ns * 1e-9,
-        .write_s = (double)r->sink->write_ns * 1e-9,
-        .process_cpu_s = r->process_cpu_s,
-        .more_decoders = r->more_decoders,
-        .max_bytes = r->max_bytes,
+        .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) * 1e-9 / TACHY_MAX(r->readers.nb, 1),
+        .starved_s = TACHY_MAX((double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9 - paused_s, 0.0),
+        .pace_s = (double)r->p->source->pace_ns * 1e-9,
+        .read_s = (double)r->p->source->read_ns * 1e-9,
+        .write_s = (double)r->p->sink->write_ns * 1e-9,
+        .process_cpu_s = cpu_s,
+        .more_decoders = run_readers_could_be_more(&r->readers),
+        .max_bytes = r->p->max_bytes,
     };
-    read_stages(&in, r);
-    read_system(&in, r->before);
+    read_stages(&in, r, s);
+    read_system(&in, &r->before);
     read_batches(&in, r->stream);
     tachy_verdict(&s->verdict, &in);
-    s->limited_by = tachy_limit_step(s->verdict.limit, &in);
+    s->limited_by = s->verdict.step;
     snprintf(s->limited_text, sizeof(s->limited_text), "%s", s->verdict.words);
 }

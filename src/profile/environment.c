@@ -1,7 +1,8 @@
 #include "profile/profile_priv.h"
 
+#include "base/cpu.h"
+
 #include <stdlib.h>
-#include <tachy/doctor.h>
 
 // What a figure depends on besides the program: machine, clocks, versions, settings.
 
@@ -61,7 +62,10 @@ json_t *profile_environment(struct tachy_profile *p)
 {
     char *text = NULL;
     json_t *env = json_object();
-    json_t *doctor = tachy_doctor(&text, NULL) == TACHY_OK ? json_loads(text, 0, NULL) : NULL;
+    bool known = p->params.machine && p->params.machine(&text, NULL) == TACHY_OK;
+    json_t *doctor = known ? json_loads(text, 0, NULL)
+                           : json_pack("{s:s, s:{s:s, s:i}}", "tachy", tachy_version(), "cpu", "name", tachy_cpu_name(),
+                                       "cores", tachy_cpu_count());
     static const char *const keys[] = {"tachy", "cpu", "gpu", "onnxruntime"};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(keys); i++)
         copy(env, doctor, keys[i]);

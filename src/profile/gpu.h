@@ -30,7 +30,7 @@ struct tachy_gpu_work {
 
 // What is enqueued between the two belongs to `step` of `item`. Where `depth` intervals are
 // unfinished already, this one is counted as dropped and not measured.
-void tachy_gpu_timer_begin(struct tachy_gpu_timer *t, enum tachy_step step,
+void tachy_gpu_timer_begin(struct tachy_gpu_timer *t, int step,
                            struct tachy_prof_item item);
 // `work` may be NULL.
 void tachy_gpu_timer_end(struct tachy_gpu_timer *t, const struct tachy_gpu_work *work);

@@ -27,7 +27,7 @@ struct interval {
     cuda_event begin, end;
     uint64_t host_ns; // begin was called
     struct tachy_prof_item item;
-    enum tachy_step step;
+    int step;
     struct tachy_gpu_work work;
 };
 
@@ -229,7 +229,7 @@ void tachy_gpu_timer_poll(struct tachy_gpu_timer *t)
     take_finished(t);
 }
 
-void tachy_gpu_timer_begin(struct tachy_gpu_timer *t, enum tachy_step step,
+void tachy_gpu_timer_begin(struct tachy_gpu_timer *t, int step,
                            struct tachy_prof_item item)
 {
     if (!t)
@@ -323,7 +323,7 @@ int tachy_gpu_timer_open(struct tachy_gpu_timer **out, const struct tachy_gpu_ti
     t->log = log;
     t->stream = p->stream;
     t->copies = p->copies;
-    t->prof = tachy_prof_new();
+    t->prof = tachy_prof_new(tachy_profile_rows(p->profile));
     t->start = tachy_ticks_anchor();
     know_device(p->profile, p->device, log);
     t->sums = profile_gpu_work(p->profile);

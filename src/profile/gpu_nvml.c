@@ -1,6 +1,8 @@
 #include "profile/gpu_priv.h"
 
 #include "base/base.h"
+#include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <math.h>
@@ -165,18 +167,14 @@ static void sample(struct gpu_sampler *s, struct gpu *g)
 static void *sampler_main(void *arg)
 {
     struct gpu_sampler *s = arg;
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
+    uint64_t at = tachy_now_ns();
     for (;;) {
         for (int i = 0; i < s->count; i++)
             sample(s, &s->gpu[i]);
-        at.tv_nsec += (long)s->interval_ms % 1000 * 1000000;
-        at.tv_sec += s->interval_ms / 1000 + at.tv_nsec / 1000000000;
-        at.tv_nsec %= 1000000000;
+        at += (uint64_t)s->interval_ms * 1000000;
         pthread_mutex_lock(&s->lock);
-        int late = 0;
-        while (!s->stop && late != ETIMEDOUT)
-            late = pthread_cond_timedwait(&s->wake, &s->lock, &at);
+        while (!s->stop && !tachy_cond_wait_until(&s->wake, &s->lock, at))
+            continue;
         bool stop = s->stop;
         pthread_mutex_unlock(&s->lock);
         if (stop)
@@ -222,11 +220,7 @@ static int list_gpus(struct gpu_sampler *s, enum tachy_log_level level)
 
 static int start_thread(struct gpu_sampler *s)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    tachy_cond_init(&s->wake);
     int code = pthread_create(&s->thread, NULL, sampler_main, s);
     s->started = !code;
     return code ? tachy_fail(s->log, TACHY_ERR_NOMEM, "the GPU's sampling thread: %s",

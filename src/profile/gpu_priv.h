@@ -73,7 +73,7 @@ struct gpu_step_work {
     _Atomic uint64_t ops[TACHY_RATE_COUNT]; // in units of 1e3 operations
 };
 struct gpu_work {
-    struct gpu_step_work step[TACHY_STEP_COUNT];
+    struct gpu_step_work step[TACHY_MAX_STEPS];
     _Atomic uint64_t dropped;
     int device;                   // of the first timer; -1: no timer yet
     char device_name[128];        // and its name

@@ -88,7 +88,7 @@ static uint64_t covered(struct stretch *s, size_t n, uint64_t *sum)
 }
 
 // Of the kept spans of a step on all GPU lanes.
-static struct stretch *step_stretches(const struct tachy_profile *p, enum tachy_step step,
+static struct stretch *step_stretches(const struct tachy_profile *p, int step,
                                       size_t *n)
 {
     size_t room = 1;
@@ -120,7 +120,7 @@ struct step_figures {
 
 // Seconds in which a step kept at least one stream busy: of all spans, with the overlap that the
 // kept ones have.
-static double time_in(const struct tachy_profile *p, enum tachy_step step, double busy_s)
+static double time_in(const struct tachy_profile *p, int step, double busy_s)
 {
     size_t n;
     uint64_t sum;
@@ -130,7 +130,7 @@ static double time_in(const struct tachy_profile *p, enum tachy_step step, doubl
     return together ? busy_s * (double)together / (double)sum : busy_s;
 }
 
-static struct step_figures figures_of(struct tachy_profile *p, enum tachy_step step)
+static struct step_figures figures_of(struct tachy_profile *p, int step)
 {
     const struct gpu_work *w = &p->gpu.work;
     const struct gpu_step_work *s = &w->step[step];
@@ -173,11 +173,11 @@ static void text_work(struct tachy_profile *p, FILE *f)
             w->rates.flops[TACHY_RATE_TF32] * 1e-12);
     fprintf(f, "  %-12s %9s %9s %9s %10s %9s %10s\n", "step", "busy s", "time s", "GB/s",
             "bandwidth", "TFLOP/s", "efficiency");
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-        struct step_figures g = figures_of(p, (enum tachy_step)s);
+    for (int s = 0, n = tachy_rows_count(&p->steps); s < n; s++) {
+        struct step_figures g = figures_of(p, s);
         if (g.busy_s <= 0)
             continue;
-        fprintf(f, "  %-12s %9.3f %9.3f %9.1f", tachy_step_name((enum tachy_step)s), g.busy_s,
+        fprintf(f, "  %-12s %9.3f %9.3f %9.1f", p->steps.row[s].name, g.busy_s,
                 g.time_s, g.bps * 1e-9);
         put_percent(f, g.bandwidth);
         fprintf(f, " %9.2f", g.flops * 1e-12);
@@ -289,12 +289,12 @@ static json_t *work_json(struct tachy_profile *p)
         json_decref(steps);
         return json_null();
     }
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-        struct step_figures g = figures_of(p, (enum tachy_step)s);
+    for (int s = 0, n = tachy_rows_count(&p->steps); s < n; s++) {
+        struct step_figures g = figures_of(p, s);
         if (g.busy_s > 0)
             json_array_append_new(
                 steps, json_pack("{s:s, s:f, s:f, s:f, s:o, s:f, s:o}", "name",
-                                 tachy_step_name((enum tachy_step)s), "busy_s", g.busy_s, "time_s",
+                                 p->steps.row[s].name, "busy_s", g.busy_s, "time_s",
                                  g.time_s, "bytes_per_s", g.bps, "bandwidth", known(g.bandwidth),
                                  "ops_per_s", g.flops, "efficiency", known(g.efficiency)));
     }

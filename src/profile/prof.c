@@ -5,20 +5,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const char *const names[TACHY_STEP_COUNT] = {"decode",      "preprocess", "model",
-                                                    "postprocess", "composite",  "encode"};
-
-const char *tachy_step_name(enum tachy_step s)
-{
-    return (unsigned)s < TACHY_STEP_COUNT ? names[s] : "?";
-}
-
-struct tachy_prof *tachy_prof_new(void)
+struct tachy_prof *tachy_prof_new(struct tachy_rows *steps)
 {
     tachy_ticks_init();
     struct tachy_prof *p = tachy_aligned_alloc(sizeof(*p));
-    if (p)
-        memset((void *)p, 0, sizeof(*p));
+    if (!p)
+        return NULL;
+    memset((void *)p, 0, sizeof(*p));
+    p->steps = steps;
     return p;
 }
 
@@ -38,7 +32,7 @@ static void raise_to(_Atomic uint64_t *v, uint64_t to)
         atomic_store_explicit(v, to, memory_order_relaxed);
 }
 
-void tachy_prof_add(struct tachy_prof *p, enum tachy_step step, struct tachy_prof_item item,
+void tachy_prof_add(struct tachy_prof *p, int step, struct tachy_prof_item item,
                     uint64_t start, uint64_t end, uint64_t wait)
 {
     struct tachy_prof_step *s = &p->step[step];
@@ -64,14 +58,25 @@ void tachy_prof_latency(struct tachy_prof *p, uint64_t ticks)
     tachy_hist_add(&p->latency, ns);
 }
 
+// The row of `to` that is row `i` of `from`.
+static int row_in(struct tachy_rows *to, const struct tachy_rows *from, int i)
+{
+    const struct tachy_row *r = &from->row[i];
+    return to == from ? i : tachy_rows_add(to, r->name, atomic_load(&r->flags), NULL);
+}
+
 void tachy_prof_merge(struct tachy_prof *sum, const struct tachy_prof *p)
 {
-    for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-        bump(&sum->step[s].calls, get(&p->step[s].calls));
-        bump(&sum->step[s].busy_ns, get(&p->step[s].busy_ns));
-        bump(&sum->step[s].wait_ns, get(&p->step[s].wait_ns));
-        raise_to(&sum->step[s].max_ns, get(&p->step[s].max_ns));
-        tachy_hist_merge(&sum->step[s].busy, &p->step[s].busy);
+    for (int i = 0, n = tachy_rows_count(p->steps); i < n; i++) {
+        struct tachy_prof_step *to = &sum->step[row_in(sum->steps, p->steps, i)];
+        const struct tachy_prof_step *s = &p->step[i];
+        if (!get(&s->calls))
+            continue;
+        bump(&to->calls, get(&s->calls));
+        bump(&to->busy_ns, get(&s->busy_ns));
+        bump(&to->wait_ns, get(&s->wait_ns));
+        raise_to(&to->max_ns, get(&s->max_ns));
+        tachy_hist_merge(&to->busy, &s->busy);
     }
     bump(&sum->latency_sum_ns, get(&p->latency_sum_ns));
     raise_to(&sum->latency_max_ns, get(&p->latency_max_ns));
@@ -85,7 +90,7 @@ static void take(_Atomic uint64_t *v, uint64_t by)
 
 void tachy_prof_subtract(struct tachy_prof *sum, const struct tachy_prof *base)
 {
-    for (int i = 0; i < TACHY_STEP_COUNT; i++) {
+    for (int i = 0, n = tachy_rows_count(base->steps); i < n; i++) {
         struct tachy_prof_step *s = &sum->step[i];
         const struct tachy_prof_step *b = &base->step[i];
         take(&s->calls, get(&b->calls));
@@ -121,14 +126,6 @@ void tachy_prof_histogram(const struct tachy_prof *p, int step, struct tachy_his
         *wait_s = step < 0 ? 0 : (double)get(&p->step[step].wait_ns) * 1e-9;
 }
 
-static struct tachy_prof *sum_of(struct tachy_prof *const *profs, int n)
-{
-    struct tachy_prof *sum = tachy_prof_new();
-    for (int i = 0; sum && i < n; i++)
-        tachy_prof_merge(sum, profs[i]);
-    return sum;
-}
-
 // The middle of a bucket may lie above the largest duration.
 static double quantile_ms(const struct tachy_hist *h, double q, double max_ms)
 {
@@ -136,34 +133,30 @@ static double quantile_ms(const struct tachy_hist *h, double q, double max_ms)
     return TACHY_MIN(v, max_ms);
 }
 
-void tachy_prof_read(struct tachy_prof *const *profs, int n, struct tachy_step_stats *steps)
+int tachy_prof_read(const struct tachy_prof *p, struct tachy_step_stats steps[TACHY_MAX_STEPS])
 {
-    struct tachy_prof *sum = sum_of(profs, n);
-    for (int i = 0; sum && i < TACHY_STEP_COUNT; i++) {
-        const struct tachy_prof_step *p = &sum->step[i];
+    const int n = tachy_rows_count(p->steps);
+    for (int i = 0; i < n; i++) {
+        const struct tachy_prof_step *of = &p->step[i];
         struct tachy_step_stats *s = &steps[i];
-        s->calls = (int64_t)get(&p->calls);
-        s->busy_s = (double)get(&p->busy_ns) * 1e-9;
-        s->wait_s = (double)get(&p->wait_ns) * 1e-9;
-        s->max_ms = (double)get(&p->max_ns) * 1e-6;
-        s->p50_ms = quantile_ms(&p->busy, 0.50, s->max_ms);
-        s->p90_ms = quantile_ms(&p->busy, 0.90, s->max_ms);
-        s->p95_ms = quantile_ms(&p->busy, 0.95, s->max_ms);
-        s->p99_ms = quantile_ms(&p->busy, 0.99, s->max_ms);
+        memcpy(s->name, p->steps->row[i].name, sizeof(s->name));
+        s->calls = (int64_t)get(&of->calls);
+        s->busy_s = (double)get(&of->busy_ns) * 1e-9;
+        s->wait_s = (double)get(&of->wait_ns) * 1e-9;
+        s->max_ms = (double)get(&of->max_ns) * 1e-6;
+        s->p50_ms = quantile_ms(&of->busy, 0.50, s->max_ms);
+        s->p90_ms = quantile_ms(&of->busy, 0.90, s->max_ms);
+        s->p95_ms = quantile_ms(&of->busy, 0.95, s->max_ms);
+        s->p99_ms = quantile_ms(&of->busy, 0.99, s->max_ms);
     }
-    tachy_aligned_free(sum);
+    return n;
 }
 
-void tachy_prof_read_latency(struct tachy_prof *const *profs, int n, struct tachy_latency *out)
+void tachy_prof_read_latency(const struct tachy_prof *p, struct tachy_latency *out)
 {
-    struct tachy_prof *sum = sum_of(profs, n);
-    *out = (struct tachy_latency){0};
-    if (!sum)
-        return;
-    out->max_ms = (double)get(&sum->latency_max_ns) * 1e-6;
-    out->p50_ms = quantile_ms(&sum->latency, 0.50, out->max_ms);
-    out->p90_ms = quantile_ms(&sum->latency, 0.90, out->max_ms);
-    out->p95_ms = quantile_ms(&sum->latency, 0.95, out->max_ms);
-    out->p99_ms = quantile_ms(&sum->latency, 0.99, out->max_ms);
-    tachy_aligned_free(sum);
+    out->max_ms = (double)get(&p->latency_max_ns) * 1e-6;
+    out->p50_ms = quantile_ms(&p->latency, 0.50, out->max_ms);
+    out->p90_ms = quantile_ms(&p->latency, 0.90, out->max_ms);
+    out->p95_ms = quantile_ms(&p->latency, 0.95, out->max_ms);
+    out->p99_ms = quantile_ms(&p->latency, 0.99, out->max_ms);
 }

@@ -2,6 +2,7 @@
 #include "cuda/nvtx.h"
 #include "profile/hist.h"
 #include "profile/span.h"
+#include "profile/rows.h"
 #include "profile/ticks.h"
 
 #include <tachy/control.h>
@@ -23,7 +24,8 @@ struct tachy_prof_thread {
 };
 
 struct tachy_prof {
-    struct tachy_prof_step step[TACHY_STEP_COUNT];
+    struct tachy_rows *steps; // what the indices of `step` mean
+    struct tachy_prof_step step[TACHY_MAX_STEPS];
     // From arrival in the pipeline to written.
     _Atomic uint64_t latency_max_ns, latency_sum_ns;
     struct tachy_hist latency;
@@ -34,9 +36,9 @@ struct tachy_prof {
     struct tachy_lane *lane;
 };
 
-// Zeroed; NULL when out of memory. Free with tachy_aligned_free(). The clock of spans is
+// Zeroed; NULL when out of memory. Free with tachy_aligned_free(), before `steps` is closed. The clock of spans is
 // calibrated afterwards.
-struct tachy_prof *tachy_prof_new(void);
+struct tachy_prof *tachy_prof_new(struct tachy_rows *steps);
 
 // Whose time it was.
 struct tachy_prof_item {
@@ -45,10 +47,10 @@ struct tachy_prof_item {
 };
 
 // Around one call of a step: an NVTX range where a tool takes them (tachy_nvtx_init()).
-static inline void tachy_step_begin(enum tachy_step step)
+static inline void tachy_step_begin(const char *name)
 {
     if (tachy_nvtx_on)
-        tachy_nvtx_push(tachy_step_name(step));
+        tachy_nvtx_push(name);
 }
 
 static inline void tachy_step_end(void)
@@ -59,16 +61,17 @@ static inline void tachy_step_end(void)
 
 // Adds one call that ran from `start` to `end` (tachy_ticks()) after waiting in a queue for
 // `wait` ticks.
-void tachy_prof_add(struct tachy_prof *p, enum tachy_step step, struct tachy_prof_item item,
+void tachy_prof_add(struct tachy_prof *p, int step, struct tachy_prof_item item,
                     uint64_t start, uint64_t end, uint64_t wait);
 
 // Adds one frame that was written `ticks` after it had arrived.
 void tachy_prof_latency(struct tachy_prof *p, uint64_t ticks);
 
-// sum += p, figures only. One thread at a time may write to `sum`.
+// sum += p, figures only; by name if the two count under rows of different tables. One thread at a time may write to
+// `sum`.
 void tachy_prof_merge(struct tachy_prof *sum, const struct tachy_prof *p);
 
-// sum -= base, figures only: an earlier state of the same threads. The largest durations are then
+// sum -= base, figures only: an earlier state of the same threads, of the same table. The largest durations are then
 // those of the buckets.
 void tachy_prof_subtract(struct tachy_prof *sum, const struct tachy_prof *base);
 
@@ -76,10 +79,9 @@ void tachy_prof_subtract(struct tachy_prof *sum, const struct tachy_prof *base);
 void tachy_prof_histogram(const struct tachy_prof *p, int step, struct tachy_histogram *out,
                           double *wait_s);
 
-// Sums `n` threads' figures into the steps of a summary (light_ms is left alone).
-void tachy_prof_read(struct tachy_prof *const *profs, int n, struct tachy_step_stats *steps);
-// The same of the latency.
-void tachy_prof_read_latency(struct tachy_prof *const *profs, int n, struct tachy_latency *out);
+// The figures of each row; light_ms is left alone. Returns how many rows there are.
+int tachy_prof_read(const struct tachy_prof *p, struct tachy_step_stats steps[TACHY_MAX_STEPS]);
+void tachy_prof_read_latency(const struct tachy_prof *p, struct tachy_latency *out);
 
 // The calling thread is the one that measures with `p`; from here on its time on a core, and
 // ready without one, can be read from any thread. Only the first call counts.

@@ -25,6 +25,7 @@ int tachy_profile_open(tachy_profile **out, const struct tachy_profile_params *p
     p->params.max_operators = TACHY_DEF(params->max_operators, 131072);
     p->params.max_trace_bytes = TACHY_DEF(params->max_trace_bytes, (int64_t)64 << 20);
     pthread_mutex_init(&p->lock, NULL);
+    tachy_rows_open(&p->steps);
     tachy_ticks_init();
     p->start = tachy_ticks_anchor();
     int err = profile_gpu_open(p);
@@ -66,6 +67,7 @@ void tachy_profile_close(tachy_profile **pp)
     free(p->thread);
     free(p->dir);
     free(p->option);
+    tachy_rows_close(&p->steps);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }
@@ -126,6 +128,8 @@ const char *profile_lane_name(const struct tachy_lane *l, char buf[32])
     return buf;
 }
 
+struct tachy_rows *tachy_profile_rows(struct tachy_profile *p) { return p ? &p->steps : NULL; }
+
 uint32_t tachy_profile_stream(struct tachy_profile *p)
 {
     if (!p)
@@ -152,7 +156,7 @@ static struct tachy_lane *take_lane(struct tachy_profile *p, enum tachy_lane_kin
         return NULL;
     l->kind = kind;
     l->index = index;
-    l->total = tachy_prof_new();
+    l->total = tachy_prof_new(&p->steps);
     l->spans = tachy_ring_new(p->params.max_spans);
     if (kind == TACHY_LANE_SAMPLES)
         l->samples = tachy_ring_new(p->params.max_spans);
@@ -180,6 +184,13 @@ int tachy_profile_join(struct tachy_profile *p, enum tachy_lane_kind kind, struc
     return l ? TACHY_OK
              : tachy_fail(p->log, TACHY_ERR_NOMEM,
                           "profile: no memory for the spans of another thread; keep fewer spans");
+}
+
+int tachy_profile_open_prof(struct tachy_profile *p, struct tachy_rows *steps, enum tachy_lane_kind kind,
+                            struct tachy_prof **prof)
+{
+    *prof = tachy_prof_new(steps);
+    return *prof ? tachy_profile_join(p, kind, *prof) : TACHY_ERR_NOMEM;
 }
 
 void tachy_profile_thread(struct tachy_profile *p, struct tachy_prof *prof)
@@ -212,6 +223,13 @@ void tachy_profile_leave(struct tachy_profile *p, struct tachy_prof *prof)
     pthread_mutex_unlock(&p->lock);
 }
 
+void tachy_profile_close_prof(struct tachy_profile *p, struct tachy_prof **prof)
+{
+    tachy_profile_leave(p, *prof);
+    tachy_aligned_free(*prof);
+    *prof = NULL;
+}
+
 void tachy_profile_run(struct tachy_profile *p, const struct tachy_summary *s)
 {
     if (!p)
@@ -227,27 +245,32 @@ void tachy_profile_run(struct tachy_profile *p, const struct tachy_summary *s)
 
 int profile_figures(struct tachy_profile *p, struct profile_figures *f)
 {
+    struct tachy_prof *all = tachy_prof_new(&p->steps);
+    int err = all ? TACHY_OK : TACHY_ERR_NOMEM;
     memset(f, 0, sizeof(*f));
-    struct tachy_prof **profs = calloc(2 * (size_t)p->nb_lanes + 1, sizeof(*profs));
-    if (!profs)
-        return TACHY_ERR_NOMEM;
-    int n = 0, begin;
-    for (int kind = 0; kind < TACHY_LANE_KINDS; kind++) {
-        begin = n;
-        for (int i = 0; i < p->nb_lanes; i++) {
+    for (int kind = 0; kind < TACHY_LANE_KINDS && err == TACHY_OK; kind++) {
+        struct tachy_prof *sum = tachy_prof_new(&p->steps);
+        err = sum ? TACHY_OK : TACHY_ERR_NOMEM;
+        for (int i = 0; i < p->nb_lanes && sum; i++) {
             const struct tachy_lane *l = p->lane[i];
             if (l->kind != (enum tachy_lane_kind)kind)
                 continue;
-            profs[n++] = l->total;
+            tachy_prof_merge(sum, l->total);
             if (l->live)
-                profs[n++] = l->live;
+                tachy_prof_merge(sum, l->live);
         }
-        tachy_prof_read(profs + begin, n - begin, f->step[kind]);
+        if (sum) {
+            tachy_prof_read(sum, f->step[kind]);
+            tachy_prof_merge(all, sum);
+        }
+        tachy_aligned_free(sum);
     }
-    tachy_prof_read(profs, n, f->all);
-    tachy_prof_read_latency(profs, n, &f->latency);
-    free(profs);
-    return TACHY_OK;
+    if (err == TACHY_OK) {
+        f->nb_steps = tachy_prof_read(all, f->all);
+        tachy_prof_read_latency(all, &f->latency);
+    }
+    tachy_aligned_free(all);
+    return err;
 }
 
 int profile_file_open(struct profile_file *o, const char *path, const struct tachy_log *log)

@@ -18,13 +18,21 @@ enum tachy_lane_kind {
     TACHY_LANE_KINDS
 };
 
+// The table under which all that joins the profile counts; NULL without a profile.
+struct tachy_rows *tachy_profile_rows(struct tachy_profile *profile);
+
 // A number for a stream, so that its frame ids do not collide with another run's.
 uint32_t tachy_profile_stream(struct tachy_profile *profile);
 
-// Gives `prof` a lane of this kind. Before its thread starts. Until leave, the profile reads
+// Gives `prof`, which counts under the profile's steps, a lane of this kind. Before its thread starts. Until leave, the profile reads
 // the figures of `prof` at any time.
 int tachy_profile_join(struct tachy_profile *profile, enum tachy_lane_kind kind,
                        struct tachy_prof *prof);
+// A new `*prof` that counts under `steps`, the profile's where there is one, with a lane of this kind.
+int tachy_profile_open_prof(struct tachy_profile *profile, struct tachy_rows *steps, enum tachy_lane_kind kind,
+                            struct tachy_prof **prof);
+// Leaves and frees it; NULL inside is allowed. Sets *prof to NULL.
+void tachy_profile_close_prof(struct tachy_profile *profile, struct tachy_prof **prof);
 // Names the calling thread as the one that does this lane's work: ONNX Runtime's events are
 // attributed by it, and its CPU time counts (tachy_prof_thread_start(), also without a profile).
 void tachy_profile_thread(struct tachy_profile *profile, struct tachy_prof *prof);

@@ -44,6 +44,7 @@ struct profile_ops {
 
 struct tachy_profile {
     struct tachy_profile_params params;
+    struct tachy_rows steps; // of all lanes
     const struct tachy_log *log;
     struct tachy_tick_anchor start;
     pthread_mutex_t lock; // guards all of the following
@@ -71,8 +72,9 @@ const char *profile_kind_name(enum tachy_lane_kind kind);
 
 // What the tables show. Under the lock.
 struct profile_figures {
-    struct tachy_step_stats step[TACHY_LANE_KINDS][TACHY_STEP_COUNT];
-    struct tachy_step_stats all[TACHY_STEP_COUNT];
+    int nb_steps;
+    struct tachy_step_stats step[TACHY_LANE_KINDS][TACHY_MAX_STEPS];
+    struct tachy_step_stats all[TACHY_MAX_STEPS];
     struct tachy_latency latency;
 };
 int profile_figures(struct tachy_profile *p, struct profile_figures *f);

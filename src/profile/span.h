@@ -44,7 +44,7 @@ struct tachy_span {
     uint64_t wait;       // ticks in the queue before `start`
     int64_t frame;       // id within its stream
     uint32_t stream;
-    uint32_t step; // enum tachy_step
+    uint32_t step; // in the profile's table
 };
 
 static inline void tachy_span_add(struct tachy_ring *r, const struct tachy_span *s)

@@ -10,7 +10,7 @@ enum { TOP_TEXT = 10 };
 static double busy_of_all(const struct profile_figures *f)
 {
     double busy = 0;
-    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+    for (int s = 0; s < f->nb_steps; s++)
         busy += f->all[s].busy_s;
     return busy > 0 ? busy : 1;
 }
@@ -21,14 +21,12 @@ static void text_steps(FILE *f, const struct profile_figures *fig)
     fprintf(f, "  %-8s %-12s %8s %9s %9s %8s %8s %8s %8s %7s\n", "stage", "step", "calls", "busy s",
             "wait s", "p50 ms", "p95 ms", "p99 ms", "max ms", "share");
     for (int k = 0; k < TACHY_LANE_KINDS; k++) {
-        for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+        for (int s = 0; s < fig->nb_steps; s++) {
             const struct tachy_step_stats *st = &fig->step[k][s];
             if (st->calls)
                 fprintf(f, "  %-8s %-12s %8lld %9.3f %9.3f %8.3f %8.3f %8.3f %8.3f %5.1f %%\n",
-                        profile_kind_name((enum tachy_lane_kind)k),
-                        tachy_step_name((enum tachy_step)s), (long long)st->calls, st->busy_s,
-                        st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, st->max_ms,
-                        100 * st->busy_s / all);
+                        profile_kind_name((enum tachy_lane_kind)k), st->name, (long long)st->calls, st->busy_s,
+                        st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, st->max_ms, 100 * st->busy_s / all);
         }
     }
 }
@@ -99,14 +97,14 @@ static json_t *steps_json(const struct profile_figures *fig)
     json_t *list = json_array();
     double all = busy_of_all(fig);
     for (int k = 0; k < TACHY_LANE_KINDS; k++) {
-        for (int s = 0; s < TACHY_STEP_COUNT; s++) {
+        for (int s = 0; s < fig->nb_steps; s++) {
             const struct tachy_step_stats *st = &fig->step[k][s];
             if (!st->calls)
                 continue;
             json_array_append_new(
                 list, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stage",
-                                profile_kind_name((enum tachy_lane_kind)k), "name",
-                                tachy_step_name((enum tachy_step)s), "calls", (json_int_t)st->calls,
+                                profile_kind_name((enum tachy_lane_kind)k), "name", st->name, "calls",
+                                (json_int_t)st->calls,
                                 "busy_s", number(st->busy_s), "wait_s", number(st->wait_s),
                                 "p50_ms", number(st->p50_ms), "p90_ms", number(st->p90_ms),
                                 "p95_ms", number(st->p95_ms), "p99_ms", number(st->p99_ms),
@@ -232,13 +230,13 @@ static void put_frame(FILE *f, const char *text)
 
 // The model's time is shared out to its operators as far as they were measured. Returns what
 // is left.
-static double fold_operators(FILE *f, const struct profile_ops *ops, double model_us)
+static double fold_operators(FILE *f, const struct profile_ops *ops, const char *step, double model_us)
 {
     uint64_t total;
     const struct profile_op_sum **list = profile_ops_sorted(ops, &total);
     for (size_t i = 0; list && i < ops->n && model_us >= (double)list[i]->ns * 1e-3; i++) {
         model_us -= (double)list[i]->ns * 1e-3;
-        fputs("tachy;worker;model;", f);
+        fprintf(f, "tachy;worker;%s;", step);
         put_frame(f, list[i]->type);
         putc(';', f);
         put_frame(f, list[i]->name);
@@ -246,6 +244,17 @@ static double fold_operators(FILE *f, const struct profile_ops *ops, double mode
     }
     free(list);
     return model_us;
+}
+
+// The workers' step with a model that took longest, to which the operators are shared out; -1: there is none.
+static int model_of(const struct tachy_profile *p, const struct profile_figures *fig)
+{
+    const struct tachy_step_stats *work = fig->step[TACHY_LANE_WORKER];
+    int best = -1;
+    for (int s = 0; s < fig->nb_steps; s++)
+        if (tachy_rows_has(&p->steps, s, TACHY_STEP_MODEL) && (best < 0 || work[s].busy_s > work[best].busy_s))
+            best = s;
+    return best;
 }
 
 int tachy_profile_write_folded(tachy_profile *p, const char *path)
@@ -262,14 +271,15 @@ int tachy_profile_write_folded(tachy_profile *p, const char *path)
     pthread_mutex_lock(&p->lock);
     profile_ops_collect(p);
     err = profile_figures(p, fig);
+    const int operators = err == TACHY_OK ? model_of(p, fig) : -1;
     for (int k = 0; k < TACHY_LANE_KINDS && err == TACHY_OK; k++) {
-        for (int s = 0; s < TACHY_STEP_COUNT; s++) {
-            double us = fig->step[k][s].busy_s * 1e6;
-            if (k == TACHY_LANE_WORKER && s == TACHY_STEP_MODEL)
-                us = fold_operators(o.f, &p->ops, us);
-            if (fig->step[k][s].calls)
-                fprintf(o.f, "tachy;%s;%s %.0f\n", profile_kind_name((enum tachy_lane_kind)k),
-                        tachy_step_name((enum tachy_step)s), us);
+        for (int s = 0; s < fig->nb_steps; s++) {
+            const struct tachy_step_stats *st = &fig->step[k][s];
+            double us = st->busy_s * 1e6;
+            if (k == TACHY_LANE_WORKER && s == operators)
+                us = fold_operators(o.f, &p->ops, st->name, us);
+            if (st->calls)
+                fprintf(o.f, "tachy;%s;%s %.0f\n", profile_kind_name((enum tachy_lane_kind)k), st->name, us);
         }
     }
     pthread_mutex_unlock(&p->lock);

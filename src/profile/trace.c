@@ -161,7 +161,8 @@ static void add_operators(struct trace *t)
         for (; at < spans; at++) {
             const struct event *s = &t->event[at];
             if (s->lane > run[i].lane ||
-                (s->lane == run[i].lane && s->end > middle && s->span.step == TACHY_STEP_MODEL))
+                (s->lane == run[i].lane && s->end > middle &&
+                 tachy_rows_has(&t->p->steps, (int)s->span.step, TACHY_STEP_MODEL)))
                 break;
         }
         if (at == spans || t->event[at].lane != run[i].lane || t->event[at].start > middle)
@@ -262,7 +263,7 @@ static double us(const struct trace *t, uint64_t ns)
 static void put_span(FILE *f, const struct trace *t, const struct event *e)
 {
     const struct tachy_span *s = &e->span;
-    const char *name = tachy_step_name((enum tachy_step)s->step);
+    const char *name = t->p->steps.row[s->step].name;
     fprintf(f,
             "{\"ph\":\"X\",\"cat\":\"step\",\"name\":\"%s\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,"
             "\"dur\":%.3f,"
@@ -425,7 +426,7 @@ int tachy_profile_write_csv(tachy_profile *p, const char *path)
         const struct event *e = &t.event[i];
         fprintf(o.f, "%s,%u,%" PRId64 ",%s,%.3f,%.3f,%.3f\n",
                 profile_lane_name(p->lane[e->lane], name), e->span.stream, e->span.frame,
-                tachy_step_name((enum tachy_step)e->span.step), us(&t, e->start),
+                p->steps.row[e->span.step].name, us(&t, e->start),
                 (double)(e->end - e->start) * 1e-3, (double)tachy_ticks_ns(e->span.wait) * 1e-3);
     }
     pthread_mutex_unlock(&p->lock);

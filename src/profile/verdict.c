@@ -11,8 +11,8 @@
 // frame that each part allows are computed again with the limit taken out (verdict_gain.c).
 
 static const char *const names[TACHY_LIMIT_COUNT] = {
-    "none",   "decode", "preprocess", "transfer", "engine",        "postprocess",     "composite",
-    "encode", "disk",   "memory",     "thermal",  "one-core-busy", "batch-too-small", "source-rate",
+    "none", "decode", "stage",   "transfer",      "engine",          "encode",
+    "disk", "memory", "thermal", "one-core-busy", "batch-too-small", "source-rate",
 };
 
 const char *tachy_limit_name(enum tachy_limit l)
@@ -24,46 +24,62 @@ const char *tachy_limit_name(enum tachy_limit l)
 // a frame over costs more than what is done with it.
 enum { MIN_FRAMES = 8, MIN_PERIOD_US = 20 };
 
-static enum tachy_limit limit_of_step(enum tachy_step s)
+static bool has_flag(const struct tachy_verdict_in *in, int step, unsigned flag)
 {
-    static const enum tachy_limit of[TACHY_STEP_COUNT] = {
-        TACHY_LIMIT_DECODE,      TACHY_LIMIT_PREPROCESS, TACHY_LIMIT_ENGINE,
-        TACHY_LIMIT_POSTPROCESS, TACHY_LIMIT_COMPOSITE,  TACHY_LIMIT_ENCODE,
-    };
-    return of[s];
+    return tachy_rows_has(in->steps, step, flag);
 }
 
-static enum tachy_step longest_step(const struct tachy_verdict_in *in)
+bool verdict_is_work(const struct tachy_verdict_in *in, int step)
 {
-    int best = TACHY_STEP_PREPROCESS;
-    for (int s = best + 1; s <= TACHY_STEP_COMPOSITE; s++) {
-        bool elsewhere = s == TACHY_STEP_MODEL && in->engine.threads;
-        if (!elsewhere && in->step_busy_s[s] > in->step_busy_s[best])
+    return step != TACHY_STEP_DECODE && step != in->encode && step != in->batched;
+}
+
+static enum tachy_limit limit_of_step(const struct tachy_verdict_in *in, int step)
+{
+    return step == TACHY_STEP_DECODE                 ? TACHY_LIMIT_DECODE
+           : step == in->encode                      ? TACHY_LIMIT_ENCODE
+           : has_flag(in, step, TACHY_STEP_MODEL) ? TACHY_LIMIT_ENGINE
+                                                     : TACHY_LIMIT_STAGE;
+}
+
+// Of the workers' steps that have one of the flags; -1: there is none.
+static int longest_with(const struct tachy_verdict_in *in, unsigned flags)
+{
+    int best = -1;
+    for (int s = 0, n = tachy_rows_count(in->steps); s < n; s++)
+        if (verdict_is_work(in, s) && (!flags || has_flag(in, s, flags)) &&
+            (best < 0 || in->step_busy_s[s] > in->step_busy_s[best]))
             best = s;
-    }
-    return (enum tachy_step)best;
+    return best;
 }
 
-enum tachy_step tachy_limit_step(enum tachy_limit l, const struct tachy_verdict_in *in)
+static int longest_step(const struct tachy_verdict_in *in)
+{
+    return TACHY_MAX(longest_with(in, 0), (int)TACHY_STEP_DECODE);
+}
+
+// Of the model that a limit of models is about.
+static int model_step(const struct tachy_verdict_in *in)
+{
+    int step = in->batched >= 0 ? in->batched : longest_with(in, TACHY_STEP_MODEL);
+    return step >= 0 ? step : longest_step(in);
+}
+
+// Whose limit it is, if the choice does not say.
+static int step_of(enum tachy_limit l, const struct tachy_verdict_in *in)
 {
     switch (l) {
     case TACHY_LIMIT_DECODE:
     case TACHY_LIMIT_SOURCE_RATE:
         return TACHY_STEP_DECODE;
-    case TACHY_LIMIT_PREPROCESS:
-        return TACHY_STEP_PREPROCESS;
     case TACHY_LIMIT_ENGINE:
     case TACHY_LIMIT_BATCH:
     case TACHY_LIMIT_TRANSFER:
-        return TACHY_STEP_MODEL;
-    case TACHY_LIMIT_POSTPROCESS:
-        return TACHY_STEP_POSTPROCESS;
-    case TACHY_LIMIT_COMPOSITE:
-        return TACHY_STEP_COMPOSITE;
+        return model_step(in);
     case TACHY_LIMIT_ENCODE:
-        return TACHY_STEP_ENCODE;
+        return in->encode;
     case TACHY_LIMIT_DISK:
-        return in->write_s > in->read_s ? TACHY_STEP_ENCODE : TACHY_STEP_DECODE;
+        return in->write_s > in->read_s ? in->encode : TACHY_STEP_DECODE;
     default:
         return longest_step(in);
     }
@@ -92,33 +108,34 @@ static bool batch_is_small(const struct tachy_verdict_in *in)
     // Workers that run the model themselves wait for the whole of it, each for its picture.
     double times = (double)(in->engine.threads ? in->batch.runs : in->batch.items);
     return in->batch.max > 1 && in->batch.runs > 0 && fill < 0.7 * in->batch.max &&
-           in->batch.fixed_s * times >= 0.2 * in->step_busy_s[TACHY_STEP_MODEL];
+           in->batch.fixed_s * times >= 0.2 * in->step_busy_s[model_step(in)];
 }
 
 // The workers are what all wait for.
-static enum tachy_limit limit_of_work(const struct tachy_verdict_in *in)
+static enum tachy_limit limit_of_work(const struct tachy_verdict_in *in, int *step)
 {
     const struct verdict_stage *w = &in->work;
-    enum tachy_step s = longest_step(in);
+    int s = longest_step(in);
     bool computes = w->cpu_s + w->queued_s >= 0.8 * w->busy_s;
     if (in->order_s >= 0.8 * in->seconds)
         return TACHY_LIMIT_ONE_CORE;
     if (!in->engine.threads && in->transfer_s >= 0.5 * w->busy_s)
         return TACHY_LIMIT_TRANSFER;
-    if (s == TACHY_STEP_MODEL && batch_is_small(in))
+    if (has_flag(in, s, TACHY_STEP_MODEL) && batch_is_small(in))
         return TACHY_LIMIT_BATCH;
     if (w->threads == 1 && in->cores > 1 && computes)
         return TACHY_LIMIT_ONE_CORE;
-    return limit_of_step(s);
+    *step = s;
+    return limit_of_step(in, s);
 }
 
-static enum tachy_limit limit_of_cores(const struct tachy_verdict_in *in)
+static enum tachy_limit limit_of_cores(const struct tachy_verdict_in *in, int *step)
 {
-    int best = TACHY_STEP_DECODE;
-    for (int s = best + 1; s < TACHY_STEP_COUNT; s++)
-        if (verdict_cpu_of(in, (enum tachy_step)s) > verdict_cpu_of(in, (enum tachy_step)best))
-            best = s;
-    return limit_of_step((enum tachy_step)best);
+    *step = TACHY_STEP_DECODE;
+    for (int s = 1, n = tachy_rows_count(in->steps); s < n; s++)
+        if (verdict_cpu_of(in, s) > verdict_cpu_of(in, *step))
+            *step = s;
+    return limit_of_step(in, *step);
 }
 
 static bool is_hot(const struct tachy_verdict_in *in)
@@ -128,7 +145,8 @@ static bool is_hot(const struct tachy_verdict_in *in)
            cpu >= 0.5 * in->seconds;
 }
 
-static enum tachy_limit choose(const struct tachy_verdict_in *in)
+// *step: whose it is, set by those that find the limit by its step.
+static enum tachy_limit choose(const struct tachy_verdict_in *in, int *step)
 {
     struct waits w = waits_of(in);
     double period = in->seconds / (double)TACHY_MAX(in->frames, 1);
@@ -141,7 +159,7 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in)
     if (in->pace_s >= 0.5 * in->source.busy_s && in->pace_s >= 0.3 * in->seconds && w.held < 0.3)
         return TACHY_LIMIT_SOURCE_RATE;
     if (verdict_cores_busy(in))
-        return limit_of_cores(in);
+        return limit_of_cores(in, step);
     // Everybody waits: for room, and the workers not for a core to go on.
     double late = share(in->work_queued_s, in->seconds * TACHY_MAX(in->work.threads, 1));
     if (w.held >= 0.3 && w.idle - late >= 0.3 && w.engine >= 0.3 && w.starved >= 0.3 &&
@@ -152,7 +170,7 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in)
                : batch_is_small(in)                      ? TACHY_LIMIT_BATCH
                                                          : TACHY_LIMIT_ENGINE;
     if (w.idle <= w.held && w.idle <= w.starved)
-        return limit_of_work(in);
+        return limit_of_work(in, step);
     if (in->order_s >= 0.8 * in->seconds)
         return TACHY_LIMIT_ONE_CORE;
     if (w.held <= w.starved)
@@ -163,8 +181,13 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in)
 void tachy_verdict(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
     memset(v, 0, sizeof(*v));
-    v->limit = choose(in);
+    v->step = -1;
+    v->limit = choose(in, &v->step);
+    if (v->step < 0)
+        v->step = step_of(v->limit, in);
+    const char *name = v->limit == TACHY_LIMIT_STAGE ? in->steps->row[v->step].name : tachy_limit_name(v->limit);
+    snprintf(v->name, sizeof(v->name), "%s", name);
     if (v->limit != TACHY_LIMIT_NONE)
-        v->expected_gain = verdict_gain(in, v->limit);
+        v->expected_gain = verdict_gain(in, v);
     verdict_words(v, in);
 }

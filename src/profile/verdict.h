@@ -1,5 +1,6 @@
 #pragma once
-#include <tachy/run.h>
+#include "profile/rows.h"
+
 #include <tachy/verdict.h>
 
 // The rules behind struct tachy_verdict, on plain figures, so that each can be tested alone.
@@ -15,6 +16,9 @@ struct verdict_stage {
 };
 
 struct tachy_verdict_in {
+    const struct tachy_rows *steps; // what a step is
+    int encode;  // the sink's step
+    int batched; // that `engine` runs; -1: there is none
     double seconds;
     int64_t frames;
     int cores;
@@ -24,7 +28,7 @@ struct tachy_verdict_in {
     double work_queued_s; // the workers' queued time, also between their steps
     double held_back_s; // the source's thread waited for room behind it
     double starved_s;   // the sink's thread waited for a result
-    double step_busy_s[TACHY_STEP_COUNT]; // all threads together
+    double step_busy_s[TACHY_MAX_STEPS]; // by step, all threads together
     double order_s;       // of the workers' busy time: what goes frame by frame
     double pace_s;        // of the source's busy time: it waited for its own clock
     double read_s;        // of the source's busy time: reading the input
@@ -49,14 +53,13 @@ struct tachy_verdict_in {
 // Chooses one limit and fills *v.
 void tachy_verdict(struct tachy_verdict *v, const struct tachy_verdict_in *in);
 
+// Whether the workers run this step.
+bool verdict_is_work(const struct tachy_verdict_in *in, int step);
 // verdict_gain.c: CPU time that belongs to a step, that of codecs' threads included.
-double verdict_cpu_of(const struct tachy_verdict_in *in, enum tachy_step step);
+double verdict_cpu_of(const struct tachy_verdict_in *in, int step);
 // Whether this process wanted more cores than there are.
 bool verdict_cores_busy(const struct tachy_verdict_in *in);
-// End-to-end speed-up if this limit vanished, >= 1.
-double verdict_gain(const struct tachy_verdict_in *in, enum tachy_limit l);
-// verdict_words.c: words, evidence and remedy for v->limit and v->expected_gain.
+// End-to-end speed-up if the limit v->limit of v->step vanished, >= 1.
+double verdict_gain(const struct tachy_verdict_in *in, const struct tachy_verdict *v);
+// verdict_words.c: words, evidence and remedy for v->limit, v->step and v->expected_gain.
 void verdict_words(struct tachy_verdict *v, const struct tachy_verdict_in *in);
-
-// Whose step it is, for what shows a step.
-enum tachy_step tachy_limit_step(enum tachy_limit l, const struct tachy_verdict_in *in);

@@ -30,14 +30,14 @@ static struct foreign foreign_cpu(const struct tachy_verdict_in *in)
     return (struct foreign){f.source * scale, f.work * scale, f.engine * scale, f.sink * scale};
 }
 
-double verdict_cpu_of(const struct tachy_verdict_in *in, enum tachy_step step)
+double verdict_cpu_of(const struct tachy_verdict_in *in, int step)
 {
     struct foreign f = foreign_cpu(in);
     if (step == TACHY_STEP_DECODE)
         return in->source.cpu_s + f.source;
-    if (step == TACHY_STEP_ENCODE)
+    if (step == in->encode)
         return in->sink.cpu_s + f.sink;
-    if (step == TACHY_STEP_MODEL && in->engine.threads)
+    if (step == in->batched)
         return f.engine;
     return in->work.busy_s > 0
                ? (in->work.cpu_s + f.work) * in->step_busy_s[step] / in->work.busy_s
@@ -113,21 +113,21 @@ static void take(struct tachy_verdict_in *in, struct verdict_stage *st, double s
 }
 
 // The stage that a step of the workers runs in.
-static struct verdict_stage *runs(struct tachy_verdict_in *in, enum tachy_step step)
+static struct verdict_stage *runs(struct tachy_verdict_in *in, int step)
 {
-    return step == TACHY_STEP_MODEL && in->engine.threads ? &in->engine : &in->work;
+    return step == in->batched ? &in->engine : &in->work;
 }
 
-static void take_step(struct tachy_verdict_in *in, enum tachy_step step)
+static void take_step(struct tachy_verdict_in *in, int step)
 {
     double cpu = verdict_cpu_of(in, step);
     if (step == TACHY_STEP_DECODE)
         take(in, &in->source, in->source.busy_s - in->read_s - in->pace_s, cpu);
-    else if (step == TACHY_STEP_ENCODE)
+    else if (step == in->encode)
         take(in, &in->sink, in->sink.busy_s - in->write_s, cpu);
     else
         take(in, runs(in, step), in->step_busy_s[step], cpu);
-    if (step == TACHY_STEP_POSTPROCESS)
+    if (tachy_rows_has(in->steps, step, TACHY_STEP_IN_ORDER))
         in->order_s = 0;
 }
 
@@ -142,14 +142,14 @@ static void cool(struct tachy_verdict_in *in)
 }
 
 // Every run full: what a run costs beside its pictures is shared by more of them.
-static void fill_batches(struct tachy_verdict_in *in)
+static void fill_batches(struct tachy_verdict_in *in, int step)
 {
-    double model = in->step_busy_s[TACHY_STEP_MODEL];
+    double model = in->step_busy_s[step];
     double a = in->batch.fixed_s, n = (double)in->batch.items / (double)in->batch.runs;
     double item = TACHY_MAX(in->batch.run_s / (double)in->batch.items - a / n, 0.0);
     double full = a / in->batch.max + item, now = a / n + item;
     double less = now > 0 ? 1 - TACHY_MIN(full / now, 1.0) : 0;
-    take(in, runs(in, TACHY_STEP_MODEL), model * less, verdict_cpu_of(in, TACHY_STEP_MODEL) * less);
+    take(in, runs(in, step), model * less, verdict_cpu_of(in, step) * less);
 }
 
 // All cores for what one thread does: of the workers, or of the ordered part.
@@ -164,9 +164,9 @@ static void spread(struct tachy_verdict_in *in)
     }
 }
 
-static void remove_limit(struct tachy_verdict_in *in, enum tachy_limit l)
+static void remove_limit(struct tachy_verdict_in *in, const struct tachy_verdict *v)
 {
-    switch (l) {
+    switch (v->limit) {
     case TACHY_LIMIT_SOURCE_RATE:
         take(in, &in->source, in->pace_s, 0);
         break;
@@ -175,10 +175,10 @@ static void remove_limit(struct tachy_verdict_in *in, enum tachy_limit l)
         take(in, &in->sink, in->write_s, 0);
         break;
     case TACHY_LIMIT_TRANSFER:
-        take(in, runs(in, TACHY_STEP_MODEL), in->transfer_s, 0);
+        take(in, runs(in, v->step), in->transfer_s, 0);
         break;
     case TACHY_LIMIT_BATCH:
-        fill_batches(in);
+        fill_batches(in, v->step);
         break;
     case TACHY_LIMIT_ONE_CORE:
         spread(in);
@@ -191,22 +191,22 @@ static void remove_limit(struct tachy_verdict_in *in, enum tachy_limit l)
     case TACHY_LIMIT_COUNT:
         break;
     default:
-        take_step(in, tachy_limit_step(l, in));
+        take_step(in, v->step);
     }
 }
 
-double verdict_gain(const struct tachy_verdict_in *in, enum tachy_limit l)
+double verdict_gain(const struct tachy_verdict_in *in, const struct tachy_verdict *v)
 {
     bool busy = verdict_cores_busy(in);
     double period = in->seconds / (double)in->frames, cores = cores_for(in, busy);
     double now = bound(in, cores, busy);
-    if (l == TACHY_LIMIT_MEMORY) {
+    if (v->limit == TACHY_LIMIT_MEMORY) {
         double stall = in->major_faults > 0 ? in->memory_stall_s / in->seconds : 0;
         return stall >= 0.1 ? 1 / (1 - TACHY_MIN(stall, 0.95))
                             : TACHY_MAX(period / TACHY_MAX(now, 1e-9), 1.0);
     }
     struct tachy_verdict_in rest = *in;
-    remove_limit(&rest, l);
+    remove_limit(&rest, v);
     // What no part explains (hand-overs, filling and draining) stays as it is.
     double next = bound(&rest, cores, busy) + TACHY_MAX(period - now, 0.0);
     return TACHY_MAX(period / TACHY_MAX(next, 1e-9), 1.0);

@@ -13,7 +13,7 @@ int tachy_verdict_json(char **json, const struct tachy_verdict *v)
     for (int i = 0; i < v->n_evidence; i++)
         json_array_append_new(list, json_string(v->evidence[i]));
     json_t *gain = v->expected_gain > 0 ? json_real(v->expected_gain) : json_null();
-    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o}", "limit", tachy_limit_name(v->limit), "words",
+    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o}", "limit", *v->name ? v->name : tachy_limit_name(v->limit), "words",
                           v->words, "remedy", v->remedy, "expected_gain", gain, "evidence", list);
     *json = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
     json_decref(o);

@@ -22,30 +22,23 @@ static double idle_percent(const struct tachy_verdict_in *in)
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
 // A step of the workers, or whatever took most of busy cores.
-static void words_of_step(char *t, size_t n, const struct tachy_verdict_in *in, enum tachy_limit l)
+static void words_of_step(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
-    enum tachy_step s = tachy_limit_step(l, in);
+    const size_t n = sizeof(v->words);
     if (verdict_cores_busy(in))
-        snprintf(t, n,
-                 "%s-bound: all %d cores are busy, %.0f %% with this run and %.0f %% of that with "
-                 "this step",
-                 tachy_limit_name(l), in->cores, cores_percent(in),
-                 percent(verdict_cpu_of(in, s), in->process_cpu_s));
-    else if (l == TACHY_LIMIT_DECODE)
-        snprintf(t, n, "decode-bound: the workers waited %.0f %% of the time for frames",
-                 idle_percent(in));
-    else if (l == TACHY_LIMIT_ENCODE)
-        snprintf(t, n,
-                 "encode-bound: the sink was busy %.0f %% of the time and finished frames waited "
-                 "for it",
+        snprintf(v->words, n, "%s-bound: all %d cores are busy, %.0f %% with this run and %.0f %% of that with this step",
+                 v->name, in->cores, cores_percent(in), percent(verdict_cpu_of(in, v->step), in->process_cpu_s));
+    else if (v->limit == TACHY_LIMIT_DECODE)
+        snprintf(v->words, n, "decode-bound: the workers waited %.0f %% of the time for frames", idle_percent(in));
+    else if (v->limit == TACHY_LIMIT_ENCODE)
+        snprintf(v->words, n, "encode-bound: the sink was busy %.0f %% of the time and finished frames waited for it",
                  percent(in->sink.busy_s, in->seconds));
-    else if (s == TACHY_STEP_MODEL && in->engine.threads)
-        snprintf(t, n, "engine-bound: frames waited for the model, busy %.0f %% of the time",
+    else if (v->step == in->batched)
+        snprintf(v->words, n, "engine-bound: frames waited for the model, busy %.0f %% of the time",
                  percent(in->engine.busy_s, in->seconds * in->engine.threads));
     else
-        snprintf(t, n,
-                 "%s-bound: frames waited for the %d worker%s, idle %.0f %% of the time",
-                 tachy_limit_name(l), in->work.threads, plural(in->work.threads), idle_percent(in));
+        snprintf(v->words, n, "%s-bound: frames waited for the %d worker%s, idle %.0f %% of the time", v->name,
+                 in->work.threads, plural(in->work.threads), idle_percent(in));
 }
 
 static void words_of_disk(char *t, size_t n, const struct tachy_verdict_in *in)
@@ -83,9 +76,11 @@ static void words_of_one_core(char *t, size_t n, const struct tachy_verdict_in *
                  percent(in->work.busy_s, in->seconds), in->cores);
 }
 
-static void set_words(char *t, size_t n, const struct tachy_verdict_in *in, enum tachy_limit l)
+static void set_words(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
-    switch (l) {
+    char *t = v->words;
+    const size_t n = sizeof(v->words);
+    switch (v->limit) {
     case TACHY_LIMIT_NONE:
         snprintf(t, n, "none: the run is too short, or its frames too quick, to tell");
         break;
@@ -115,8 +110,19 @@ static void set_words(char *t, size_t n, const struct tachy_verdict_in *in, enum
                  (double)in->frames / in->seconds);
         break;
     default:
-        words_of_step(t, n, in, l);
+        words_of_step(v, in);
     }
+}
+
+// What makes a stage cheaper says the stage.
+static void remedy_of_stage(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    const char *cheaper = atomic_load(&in->steps->row[v->step].remedy);
+    bool cores = verdict_cores_busy(in);
+    if (cheaper)
+        snprintf(v->remedy, sizeof(v->remedy), "%s; more workers (--workers)", cheaper);
+    else
+        snprintf(v->remedy, sizeof(v->remedy), "more %s; smaller pictures", cores ? "cores" : "workers (--workers)");
 }
 
 static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
@@ -127,10 +133,6 @@ static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
                                    "decode"
                                  : "more decoder threads (--decode-threads); an input that is cheaper to "
                                    "decode";
-    case TACHY_LIMIT_PREPROCESS:
-    case TACHY_LIMIT_COMPOSITE:
-        return verdict_cores_busy(in) ? "more cores; smaller pictures"
-                                      : "more workers (--workers); smaller pictures";
     case TACHY_LIMIT_TRANSFER:
         return "pinned memory (dataloader.pin_memory); keep frames on the device; smaller inputs";
     case TACHY_LIMIT_ENGINE:
@@ -138,9 +140,6 @@ static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
                    ? "a smaller model (tachy model list), a faster provider (--provider); more cores"
                    : "more workers (--workers), a smaller model (tachy model list), a faster "
                      "provider (--provider)";
-    case TACHY_LIMIT_POSTPROCESS:
-        return "leave out what refines the result (--no-refine, --smooth=0); more workers "
-               "(--workers)";
     case TACHY_LIMIT_ENCODE:
         return "a faster encoder preset (-preset veryfast), more encoder threads "
                "(--encode-threads), another encoder (-c:v)";
@@ -155,7 +154,7 @@ static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
         return "better cooling, a higher power limit; a power profile for performance";
     case TACHY_LIMIT_ONE_CORE:
         return in->order_s >= 0.8 * in->seconds
-                   ? "leave out what goes frame by frame (--smooth=0)"
+                   ? TACHY_DEF(atomic_load(&in->steps->in_order), "leave out what goes frame by frame")
                    : "more workers (--workers 0: one a core), or threads inside the model "
                      "(--engine-threads)";
     case TACHY_LIMIT_BATCH:
@@ -215,17 +214,18 @@ static void add_special(struct tachy_verdict *v, const struct tachy_verdict_in *
         add(v, "frames in flight may take %.0f MiB", (double)in->max_bytes / (1 << 20));
     if (v->limit == TACHY_LIMIT_MEMORY && in->major_faults > 0)
         add(v, "%lld pages were read back from the disk", (long long)in->major_faults);
-    enum tachy_step s = tachy_limit_step(v->limit, in);
-    if (s >= TACHY_STEP_PREPROCESS && s <= TACHY_STEP_COMPOSITE &&
-        !(s == TACHY_STEP_MODEL && in->engine.threads))
-        add(v, "%s takes %.0f %% of the workers' busy time", tachy_step_name(s),
-            percent(in->step_busy_s[s], in->work.busy_s));
+    if (verdict_is_work(in, v->step))
+        add(v, "%s takes %.0f %% of the workers' busy time", in->steps->row[v->step].name,
+            percent(in->step_busy_s[v->step], in->work.busy_s));
 }
 
 void verdict_words(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
-    set_words(v->words, sizeof(v->words), in, v->limit);
-    snprintf(v->remedy, sizeof(v->remedy), "%s", remedy(in, v->limit));
+    set_words(v, in);
+    if (v->limit == TACHY_LIMIT_STAGE)
+        remedy_of_stage(v, in);
+    else
+        snprintf(v->remedy, sizeof(v->remedy), "%s", remedy(in, v->limit));
     if (v->limit == TACHY_LIMIT_NONE)
         return;
     add_special(v, in);

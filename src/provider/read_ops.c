@@ -279,5 +279,7 @@ const char *reader_convert(struct reader_node *n)
         op = find(reader_shapes, n->op);
     if (!op && !microsoft)
         op = find(reader_indices, n->op);
+    if (!op && !microsoft)
+        op = find(reader_forms, n->op);
     return op ? op->read(n) : "the operator is not built";
 }

@@ -67,8 +67,8 @@ struct reader_op {
     const char *name;
     const char *(*read)(struct reader_node *n);
 };
-// Tables that end with NULL (read_elements.c, read_shapes.c, read_indices.c).
-extern const struct reader_op reader_elements[], reader_shapes[], reader_indices[];
+// Tables that end with NULL (read_elements.c, read_shapes.c, read_indices.c, read_forms.c).
+extern const struct reader_op reader_elements[], reader_shapes[], reader_indices[], reader_forms[];
 const char *reader_conv(struct reader_node *n), *reader_deconv(struct reader_node *n),
     *reader_fused_conv(struct reader_node *n), *reader_global_average(struct reader_node *n),
     *reader_global_max(struct reader_node *n), *reader_max_pool(struct reader_node *n),

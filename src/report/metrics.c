@@ -62,17 +62,15 @@ static void put_counters(FILE *f, const struct tachy_totals *t)
 static void put_steps(FILE *f, const struct tachy_totals *t)
 {
     head(f, "tachy_step_busy_seconds_total", "counter", "Time in a step, all threads together.");
-    for (int i = 0; i < TACHY_STEP_COUNT; i++)
-        fprintf(f, "tachy_step_busy_seconds_total{step=\"%s\"} %.17g\n",
-                tachy_step_name((enum tachy_step)i), t->step[i].sum_s);
+    for (int i = 0; i < t->nb_steps; i++)
+        fprintf(f, "tachy_step_busy_seconds_total{step=\"%s\"} %.17g\n", t->step[i].name, t->step[i].busy.sum_s);
     head(f, "tachy_step_wait_seconds_total", "counter",
          "Time that frames waited in the queue in front of a step.");
-    for (int i = 0; i < TACHY_STEP_COUNT; i++)
-        fprintf(f, "tachy_step_wait_seconds_total{step=\"%s\"} %.17g\n",
-                tachy_step_name((enum tachy_step)i), t->wait_s[i]);
+    for (int i = 0; i < t->nb_steps; i++)
+        fprintf(f, "tachy_step_wait_seconds_total{step=\"%s\"} %.17g\n", t->step[i].name, t->step[i].wait_s);
     head(f, "tachy_step_seconds", "histogram", "Time of one call of a step.");
-    for (int i = 0; i < TACHY_STEP_COUNT; i++)
-        histogram(f, "tachy_step_seconds", tachy_step_name((enum tachy_step)i), &t->step[i]);
+    for (int i = 0; i < t->nb_steps; i++)
+        histogram(f, "tachy_step_seconds", t->step[i].name, &t->step[i].busy);
     head(f, "tachy_frame_latency_seconds", "histogram",
          "From a frame's arrival in the pipeline to written.");
     histogram(f, "tachy_frame_latency_seconds", NULL, &t->latency);

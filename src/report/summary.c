@@ -1,8 +1,10 @@
 #include "base/base.h"
+#include "base/numeric.h"
 #include "report/summary_live.h"
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <tachy/run.h>
 
@@ -14,10 +16,10 @@ static json_t *number(double v, int decimals)
     return json_real(isfinite(v) ? round(v * scale) / scale : 0);
 }
 
-static json_t *step_json(const struct tachy_step_stats *s, enum tachy_step step)
+static json_t *step_json(const struct tachy_step_stats *s)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "name", json_string(tachy_step_name(step)));
+    json_object_set_new(o, "name", json_string(s->name));
     json_object_set_new(o, "calls", json_integer(s->calls));
     json_object_set_new(o, "busy_s", number(s->busy_s, 6));
     json_object_set_new(o, "wait_s", number(s->wait_s, 6));
@@ -104,7 +106,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "light_gpu", several ? json_integer(s->light_gpu) : json_null());
     json_object_set_new(o, "resources", s->light_ratio > 0 ? resources_json(s->resources) : json_array());
     json_object_set_new(o, "utilisation", number(s->utilisation, 4));
-    json_object_set_new(o, "limited_by", json_string(tachy_step_name(s->limited_by)));
+    json_object_set_new(o, "limited_by", s->nb_steps ? json_string(s->steps[s->limited_by].name) : json_null());
     json_object_set_new(o, "limited_text", json_string(s->limited_text));
     json_object_set_new(o, "verdict", verdict_json(&s->verdict));
     json_object_set_new(o, "peak_memory_mib", number(s->peak_memory_mib, 1));
@@ -115,8 +117,8 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "resumed", json_integer(s->resumed));
     json_object_set_new(o, "kept", s->kept >= 0 ? json_integer(s->kept) : json_null());
     json_t *steps = json_array();
-    for (int i = 0; i < TACHY_STEP_COUNT; i++)
-        json_array_append_new(steps, step_json(&s->steps[i], (enum tachy_step)i));
+    for (int i = 0; i < s->nb_steps; i++)
+        json_array_append_new(steps, step_json(&s->steps[i]));
     json_object_set_new(o, "steps", steps);
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
     tachy_summary_live_json(o, &s->live);
@@ -142,99 +144,93 @@ static const char *resource_words(enum tachy_resource r)
 }
 
 // A line a resource, for a job that has more than the cores.
-static void resource_lines(char *text, size_t n, const struct tachy_summary *s)
+static void resource_lines(FILE *f, const struct tachy_summary *s)
 {
-    size_t used = (size_t)snprintf(text, n, "  resource        alone ms  frames/s alone   busy  side by side\n");
-    for (int r = 0; r < TACHY_RESOURCE_COUNT && used < n; r++) {
+    fputs("  resource        alone ms  frames/s alone   busy  side by side\n", f);
+    for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
         const struct tachy_resource_stats *u = &s->resources[r];
         char copies[16] = "";
         if (u->copies)
             snprintf(copies, sizeof(copies), "%d", u->copies);
         if (u->light_ms > 0)
-            used += (size_t)snprintf(text + used, n - used, "  %-14s %9.4f %15.1f %4.0f %% %13s\n",
-                                     resource_words((enum tachy_resource)r), u->light_ms, 1e3 / u->light_ms,
-                                     100 * u->busy, copies);
+            fprintf(f, "  %-14s %9.4f %15.1f %4.0f %% %13s\n", resource_words((enum tachy_resource)r), u->light_ms,
+                    1e3 / u->light_ms, 100 * u->busy, copies);
     }
 }
 
-static void light_line(char *line, size_t n, const struct tachy_summary *s)
+static void light_line(FILE *f, const struct tachy_summary *s)
 {
     const char *stored = s->light_stored ? "; stored figures of this machine" : "";
-    double light = s->resources[s->light_by].light_ms;
     char of[32] = "";
     if (s->nb_gpus > 1 && s->light_gpu >= 0)
         snprintf(of, sizeof(of), " of GPU %d", s->light_gpu);
     if (s->light_ratio > 0 && uses_gpu(s))
-        snprintf(line, n, "light ratio   %.2f (of what %s%s would do if each step ran alone%s)", s->light_ratio,
-                 resource_words(s->light_by), of, stored);
+        fprintf(f, "light ratio   %.2f (of what %s%s would do if each step ran alone%s)\n", s->light_ratio,
+                resource_words(s->light_by), of, stored);
     else if (s->light_ratio > 0)
-        snprintf(
-            line, n,
-            "light ratio   %.2f (a frame costs %.2f ms of all cores when each step runs alone%s)",
-            s->light_ratio, light, stored);
+        fprintf(f, "light ratio   %.2f (a frame costs %.2f ms of all cores when each step runs alone%s)\n",
+                s->light_ratio, s->resources[s->light_by].light_ms, stored);
     else
-        snprintf(
-            line, n,
-            "light ratio   not known: no calibrated run of this model and format on this machine "
-            "(--calibrate measures it)");
+        fputs("light ratio   not known: no calibrated run of this model and format on this machine "
+              "(--calibrate measures it)\n", f);
 }
 
-// "GPUs          300 frames on GPU 0, 298 on GPU 1"; nothing where the CPU did it all.
-static void gpus_line(char line[TACHY_MAX_GPUS * 40], const struct tachy_summary *s)
+// "GPUs          300 frames on GPU 0, 298 on GPU 1"; nothing if the CPU did it all.
+static void gpus_line(FILE *f, const struct tachy_summary *s)
 {
-    size_t n = 0, size = (size_t)TACHY_MAX_GPUS * 40;
-    line[0] = '\0';
-    for (int i = 0; i < s->nb_gpus && n < size; i++)
-        n += (size_t)snprintf(line + n, size - n, "%s%lld %son GPU %d%s", i ? ", " : "GPUs          ",
-                              (long long)s->gpus[i].frames, i ? "" : "frames ", s->gpus[i].gpu,
-                              i + 1 == s->nb_gpus ? "\n" : "");
+    for (int i = 0; i < s->nb_gpus; i++)
+        fprintf(f, "%s%lld %son GPU %d%s", i ? ", " : "GPUs          ", (long long)s->gpus[i].frames,
+                i ? "" : "frames ", s->gpus[i].gpu, i + 1 == s->nb_gpus ? "\n" : "");
+}
+
+static void step_lines(FILE *f, const struct tachy_summary *s)
+{
+    fputs("  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n", f);
+    for (int i = 0; i < s->nb_steps; i++) {
+        const struct tachy_step_stats *st = &s->steps[i];
+        char alone[24] = "-";
+        if (st->light_ms > 0)
+            snprintf(alone, sizeof(alone), "%.3f", st->light_ms);
+        if (st->calls)
+            fprintf(f, "  %-12s %8lld %9.2f %9.2f %8.2f %8.2f %8.2f %9s\n", st->name, (long long)st->calls, st->busy_s,
+                    st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, alone);
+    }
+}
+
+static void frames_line(FILE *f, const struct tachy_summary *s)
+{
+    fprintf(f, "frames        %lld in %.2f s, %.1f a second", (long long)s->frames, s->seconds, s->fps);
+    if (s->resumed)
+        fprintf(f, ", behind %lld of an earlier run", (long long)s->resumed);
+    if (s->damaged)
+        fprintf(f, ", %lld damaged", (long long)s->damaged);
+    fputs(s->interrupted ? ", interrupted\n" : "\n", f);
 }
 
 int tachy_summary_text(char **text, const struct tachy_summary *s)
 {
-    char light[200], steps[1024] = "", resources[600] = "", gpus[TACHY_MAX_GPUS * 40];
+    size_t size;
     TACHY_CLEAR(text);
     if (!text || !s)
         return TACHY_ERR_INVAL;
-    gpus_line(gpus, s);
-    light_line(light, sizeof(light), s);
-    if (s->light_ratio > 0 && uses_gpu(s))
-        resource_lines(resources, sizeof(resources), s);
-    size_t used = 0;
-    for (int i = 0; i < TACHY_STEP_COUNT; i++) {
-        const struct tachy_step_stats *st = &s->steps[i];
-        if (!st->calls)
-            continue;
-        char alone[24] = "-";
-        if (st->light_ms > 0)
-            snprintf(alone, sizeof(alone), "%.3f", st->light_ms);
-        used += (size_t)snprintf(steps + used, sizeof(steps) - used,
-                                 "  %-12s %8lld %9.2f %9.2f %8.2f %8.2f %8.2f %9s\n",
-                                 tachy_step_name((enum tachy_step)i), (long long)st->calls,
-                                 st->busy_s, st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, alone);
-        used = TACHY_MIN(used, sizeof(steps) - 1);
-    }
-    char damaged[64] = "";
-    if (s->damaged)
-        snprintf(damaged, sizeof(damaged), ", %lld damaged", (long long)s->damaged);
-    char resumed[64] = "";
-    if (s->resumed)
-        snprintf(resumed, sizeof(resumed), ", behind %lld of an earlier run", (long long)s->resumed);
     char *verdict = NULL, *live = tachy_summary_live_text(&s->live, &s->latency);
-    if (!live || tachy_verdict_text(&verdict, &s->verdict, false) < 0) {
-        tachy_free(live);
-        return TACHY_ERR_NOMEM;
+    locale_t before = tachy_numeric_enter();
+    FILE *f = live && tachy_verdict_text(&verdict, &s->verdict, false) == TACHY_OK ? open_memstream(text, &size) : NULL;
+    if (f) {
+        frames_line(f, s);
+        step_lines(f, s);
+        fprintf(f, "%s%s", live, verdict);
+        if (*s->engine)
+            fprintf(f, "engine        %s\n", s->engine);
+        gpus_line(f, s);
+        fprintf(f, "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n", 100 * s->utilisation, s->cores,
+                s->workers, s->peak_memory_mib);
+        if (s->light_ratio > 0 && uses_gpu(s))
+            resource_lines(f, s);
+        light_line(f, s);
     }
-    *text = tachy_asprintf(
-        "frames        %lld in %.2f s, %.1f a second%s%s%s\n"
-        "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n%s"
-        "%s%s%s%s%s%s"
-        "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n"
-        "%s%s\n",
-        (long long)s->frames, s->seconds, s->fps, resumed, damaged, s->interrupted ? ", interrupted" : "",
-        steps, live, verdict, *s->engine ? "engine        " : "", s->engine, *s->engine ? "\n" : "", gpus,
-        100 * s->utilisation, s->cores, s->workers, s->peak_memory_mib, resources, light);
+    tachy_numeric_leave(before);
     tachy_free(live);
     tachy_free(verdict);
-    return *text ? TACHY_OK : TACHY_ERR_NOMEM;
+    return f && fclose(f) == 0 ? TACHY_OK : TACHY_ERR_NOMEM;
 }

@@ -303,7 +303,8 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 const struct tachy_stage_ops tachy_stage_background = {
     .name = "background",
     .flags = TACHY_STAGE_ORDERED,
-    .step = TACHY_STEP_POSTPROCESS,
+    .step = "postprocess",
+    .remedy = "leave out what goes frame by frame (--smooth=0)",
     .priv_size = sizeof(struct background),
     .item_size = sizeof(tachy_frame *),
     .open = background_open,

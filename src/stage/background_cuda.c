@@ -150,7 +150,8 @@ static int open(struct tachy_stage *st, const tachy_settings *set)
 const struct tachy_stage_ops tachy_stage_background_cuda = {
     .name = "background",
     .flags = TACHY_STAGE_ORDERED,
-    .step = TACHY_STEP_POSTPROCESS,
+    .step = "postprocess",
+    .remedy = "leave out what goes frame by frame (--smooth=0)",
     .priv_size = sizeof(struct background),
     .item_size = sizeof(tachy_frame *),
     .open = open,

@@ -159,7 +159,6 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 const struct tachy_stage_ops tachy_stage_composite = {
     .name = "composite",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
     .priv_size = sizeof(struct tachy_composite_stage),
     .open = open,
     .close = tachy_composite_close_stage,

@@ -260,7 +260,7 @@ static void queue_composites(struct device_group *p, struct composites *c)
     bool refines = stage_of(p)->base.refines, reads = p->st->flags & TACHY_STAGE_READS;
     double bytes = 0;
     int all = follow_masks(p);
-    device_kernels(p->g, TACHY_STEP_COMPOSITE);
+    device_kernels(p->g);
     for (int i = 0; i < p->n; i++) {
         p->err[i] = all < 0 ? all : begin_composite(p, i, c);
         bytes += p->err[i] == TACHY_OK ? device_bytes(c->surface[c->n - 1]) : 0;
@@ -288,7 +288,7 @@ static void fetch_composites(struct device_group *p, const struct composites *c)
         for (int eye = 0; eye < item->result.eyes; eye++)
             nb += mask_there_to_fetch(eye_of(p, item, eye), eye == 0, planes + nb);
     }
-    device_copies(p->g, TACHY_STEP_COMPOSITE);
+    device_copies(p->g);
     int err = tachy_gpu_copy(&p->g->gpu->device, planes, nb, p->g->stream, false, p->g->task->log);
     device_copies_end(p->g);
     for (int k = 0; k < c->n; k++)
@@ -523,7 +523,6 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 const struct tachy_stage_ops tachy_stage_composite_cuda = {
     .name = "composite",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
     .priv_size = sizeof(struct composite_cuda),
     .item_size = sizeof(struct composite_cuda_item),
     .open = open,

@@ -251,6 +251,7 @@ static void run_one(struct device_group *p, bool keeps, void (*call)(struct devi
     }
     g->set->now = keeps ? g->set->now : g;
     g->at_work = (struct tachy_prof_item){p->items[0]->result.frame_id, p->items[0]->stream};
+    g->step = p->st->step;
     call(p);
     tachy_device_leave(&g->gpu->device);
 }
@@ -315,7 +316,7 @@ static int upload(struct device_worker *g, const tachy_frame *f, tachy_frame **o
     int err = tachy_frame_pool_get_like(&g->uploads, g->gpu, g->task->memory, f, out);
     if (err < 0)
         return err;
-    device_copies(g, TACHY_STEP_PREPROCESS);
+    device_copies(g);
     err = tachy_frame_copy_planes(*out, f, &g->gpu->device, g->stream, false, g->task->log);
     device_copies_end(g);
     if (err < 0)

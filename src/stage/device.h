@@ -79,6 +79,7 @@ struct device_worker {
     // Times of the stream's kernels and copies; NULL: there is no profile.
     struct tachy_gpu_timer *kernel_times, *copy_times;
     struct tachy_prof_item at_work; // the item that this worker has
+    int step;                       // of the stage that it is at
     // Waits for results on their way to the host, of the last item; NULL: there are none.
     int (*wait)(void *of);
     void *waits_for;
@@ -180,19 +181,19 @@ static inline int device_failed(const struct device_worker *g, int status, const
     return tachy_cu_check(g->cu, status, g->task->log, what);
 }
 
-// Between the two is what the stream does for a step of the item that the worker has.
-static inline void device_kernels(struct device_worker *g, enum tachy_step step)
+// Between the two is what the stream does for the stage and the item that the worker has.
+static inline void device_kernels(struct device_worker *g)
 {
-    tachy_gpu_timer_begin(g->kernel_times, step, g->at_work);
+    tachy_gpu_timer_begin(g->kernel_times, g->step, g->at_work);
 }
 // `bytes`: that have to be read and written.
 static inline void device_kernels_end(struct device_worker *g, double bytes)
 {
     tachy_gpu_timer_end(g->kernel_times, &(struct tachy_gpu_work){.bytes = bytes});
 }
-static inline void device_copies(struct device_worker *g, enum tachy_step step)
+static inline void device_copies(struct device_worker *g)
 {
-    tachy_gpu_timer_begin(g->copy_times, step, g->at_work);
+    tachy_gpu_timer_begin(g->copy_times, g->step, g->at_work);
 }
 static inline void device_copies_end(struct device_worker *g) { tachy_gpu_timer_end(g->copy_times, NULL); }
 

@@ -245,7 +245,6 @@ void infer_item_close(void *item)
 const struct tachy_stage_ops tachy_stage_preprocess = {
     .name = "preprocess",
     .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS,
-    .step = TACHY_STEP_PREPROCESS,
     .priv_size = sizeof(struct tachy_infer),
     .item_size = sizeof(struct infer_item),
     .open = preprocess_open,
@@ -411,8 +410,7 @@ int infer_model_tensors(struct tachy_stage *st, void *worker, const struct tachy
 const struct tachy_stage_ops tachy_stage_model = {
     .name = "model",
     .options = tachy_model_options,
-    .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_MODEL,
+    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_MODEL,
     .open = infer_model_open,
     .worker_open = model_worker_open,
     .worker_close = model_worker_close,

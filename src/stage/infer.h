@@ -74,8 +74,8 @@ struct tachy_infer_output {
     struct tachy_placement at; // where the region's picture lies in the model's input
 };
 
-// In run() of a stage after the model, which has the flags of tachy_infer_flags(). The tensors stay as they are until
-// run() returns.
+// In run() of the stage right after the model, which has the flags of tachy_infer_flags(). The tensors stay as they are
+// until run() returns.
 void tachy_infer_output(const struct tachy_infer *in, const struct tachy_piece *p, struct tachy_infer_output *o);
 
 // After start(): flags of enum tachy_stage_flag that a stage needs which reads the model's tensors.

@@ -138,7 +138,7 @@ static void queue_preprocess(struct device_group *p)
         q.of[q.n++] = i;
         bytes += device_bytes(part) + (double)tachy_tensor_bytes(&infer_part_of(p->g, p->kind)->in);
     }
-    device_kernels(p->g, TACHY_STEP_PREPROCESS);
+    device_kernels(p->g);
     int err = q.n ? run_preprocess(p, &q, 0, q.n) : TACHY_OK;
     for (int k = 0; k < q.n; k++) {
         bool again = err < 0 && err != TACHY_ERR_EXTERNAL && q.n > 1; // which of them is it?
@@ -153,7 +153,7 @@ static int fetch_input(struct device_group *p, void *to)
 {
     struct device_worker *g = p->g;
     const struct tachy_tensor *in = &infer_part_of(g, p->kind)->in;
-    device_copies(g, TACHY_STEP_MODEL);
+    device_copies(g);
     int err = device_failed(g, g->cu->copy_to_host_async(to, tachy_cu_address(in->data), tachy_tensor_bytes(in), g->stream),
                             "a copy");
     device_copies_end(g);
@@ -257,7 +257,7 @@ static void model(struct device_group *p)
         *p->err = model_of_host(p);
         return;
     }
-    device_kernels(p->g, TACHY_STEP_MODEL);
+    device_kernels(p->g);
     if (state)
         *p->err = infer_state_cuda_run(p, state->there);
     else
@@ -409,7 +409,6 @@ static int state_load(void *state, const void *data, size_t size)
 const struct tachy_stage_ops tachy_stage_preprocess_cuda = {
     .name = "preprocess",
     .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS,
-    .step = TACHY_STEP_PREPROCESS,
     .priv_size = sizeof(struct infer_cuda),
     .item_size = sizeof(struct infer_cuda_item),
     .open = preprocess_open,
@@ -427,8 +426,7 @@ const struct tachy_stage_ops tachy_stage_preprocess_cuda = {
 const struct tachy_stage_ops tachy_stage_model_cuda = {
     .name = "model",
     .options = tachy_model_options,
-    .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_MODEL,
+    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_MODEL,
     .open = infer_model_open,
     .worker_open = worker_open,
     .worker_close = worker_close,

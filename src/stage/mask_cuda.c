@@ -193,7 +193,7 @@ static void make(struct device_group *p)
     double bytes = 0;
     bool on_host = infer_cuda_on_host(p);
     if (!on_host)
-        device_kernels(p->g, TACHY_STEP_POSTPROCESS);
+        device_kernels(p->g);
     for (int i = 0; i < p->n; i++) {
         struct tachy_tensor out = output_of(p, i);
         p->err[i] = place(p, i, &out, &at);
@@ -329,7 +329,7 @@ static int open_there(struct tachy_stage *st, const tachy_settings *set)
 const struct tachy_stage_ops tachy_stage_mask_cuda = {
     .name = "postprocess",
     .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_POSTPROCESS,
+    .remedy = "leave out what refines the result (--no-refine, --smooth=0)",
     .priv_size = sizeof(struct tachy_masks),
     .item_size = sizeof(struct tachy_mask_item),
     .open = open_there,

@@ -46,7 +46,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 const struct tachy_stage_ops tachy_stage_mask_lines = {
     .name = "lines",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
+    .step = "composite",
     .priv_size = sizeof(struct tachy_composite_stage),
     .item_size = sizeof(struct tachy_mask_line_item),
     .open = tachy_mask_lines_open,

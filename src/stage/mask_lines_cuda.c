@@ -41,7 +41,7 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 const struct tachy_stage_ops tachy_stage_mask_lines_cuda = {
     .name = "lines",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
+    .step = "composite",
     .priv_size = sizeof(struct composite_cuda),
     .item_size = sizeof(struct composite_cuda_item),
     .open = open,

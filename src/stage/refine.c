@@ -120,7 +120,7 @@ const struct tachy_refine *tachy_refined(const struct tachy_composite_stage *c, 
 const struct tachy_stage_ops tachy_stage_refine = {
     .name = "refine",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
+    .step = "composite",
     .priv_size = sizeof(struct refine),
     .item_size = sizeof(struct refine_item),
     .open = open,

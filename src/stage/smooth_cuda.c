@@ -157,7 +157,8 @@ static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *
 const struct tachy_stage_ops tachy_stage_smooth_cuda = {
     .name = "smooth",
     .flags = TACHY_STAGE_ORDERED,
-    .step = TACHY_STEP_POSTPROCESS,
+    .step = "postprocess",
+    .remedy = "leave out what goes frame by frame (--smooth=0)",
     .priv_size = sizeof(struct smooth),
     .open = smooth_open,
     .run = run,

@@ -8,6 +8,9 @@
 
 // ---- The list ----
 
+// The name under which its time is counted.
+static const char *step_name(const struct tachy_stage *st) { return TACHY_DEF(st->ops->step, st->ops->name); }
+
 static void close_stage(struct tachy_stage *st)
 {
     if (st->ops->close)
@@ -31,6 +34,9 @@ int tachy_stage_add(tachy_task *t, const struct tachy_stage_ops *ops, const tach
         close_stage(st);
         return err == TACHY_STAGE_LEFT_OUT ? TACHY_OK : err;
     }
+    st->step = st->index; // until it is counted anywhere
+    for (int i = st->index - 1; i >= 0; i--)
+        st->step = strcmp(step_name(t->stage[i]), step_name(st)) ? st->step : t->stage[i]->step;
     t->stage[t->nb_stages++] = st;
     if (st->item_of == st->index) {
         st->item_at = t->item_size;
@@ -56,6 +62,16 @@ int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct 
         err = st->ops->start ? st->ops->start(st, out) : TACHY_OK;
     }
     return err;
+}
+
+void tachy_task_count(tachy_task *t, struct tachy_rows *steps)
+{
+    for (int i = 0; i < t->nb_stages; i++) {
+        struct tachy_stage *st = t->stage[i];
+        unsigned model = st->flags & TACHY_STAGE_MODEL ? TACHY_STEP_MODEL : 0;
+        unsigned order = tachy_stage_of_nobody(st) ? TACHY_STEP_IN_ORDER : 0;
+        st->step = tachy_rows_add(steps, step_name(st), model | order, st->ops->remedy);
+    }
 }
 
 struct tachy_stage *tachy_stage_before(const struct tachy_stage *st, const char *name)
@@ -195,7 +211,7 @@ static void run_step(struct tachy_stage_pass *p, int first, int end, int region,
             of[n++] = i;
     if (!n)
         return;
-    tachy_step_begin(p->task->stage[first]->ops->step);
+    tachy_step_begin(step_name(p->task->stage[first]));
     for (int i = first; i < end; i++)
         run_stage(p, p->task->stage[i], region, of, n);
     tachy_step_end();
@@ -206,7 +222,7 @@ static void run_step(struct tachy_stage_pass *p, int first, int end, int region,
 static void run_region(struct tachy_stage_pass *p, int first, int end, int region, bool regions)
 {
     for (int i = first, next; i < end; i = next) {
-        for (next = i + 1; next < end && p->task->stage[next]->ops->step == p->task->stage[i]->ops->step;)
+        for (next = i + 1; next < end && p->task->stage[next]->step == p->task->stage[i]->step;)
             next++;
         run_step(p, i, next, region, regions);
     }

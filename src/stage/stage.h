@@ -1,4 +1,5 @@
 #pragma once
+#include "profile/rows.h"
 #include "stage/stage_ops.h"
 
 // A task's list of stages, and the one way to run it.
@@ -11,6 +12,10 @@ int tachy_stage_add_user(tachy_task *t, const char *name, const tachy_settings *
 void tachy_stages_close(tachy_task *t);
 // A pipeline begins on a stream of `in`; *out: what the sink is given. The task's memory and profile are set.
 int tachy_stages_start(tachy_task *t, const struct tachy_video_info *in, struct tachy_video_info *out);
+
+// Time is counted in this table from now on: it gets a row for each name of the task's stages. After the start, before
+// anything runs.
+void tachy_task_count(tachy_task *t, struct tachy_rows *steps);
 
 // The nearest stage before `st` in its task of that name; NULL: there is none. Also in open(), when `st` is not in the
 // list yet.
@@ -55,7 +60,7 @@ struct tachy_stage_pass {
     int n;
     int *err;            // by item: negative: it has failed and goes no further
     const struct tachy_stage **at; // by item: the stage that it was in last; NULL: nobody asks
-    // Both may be NULL. Stages one after another with one step have run `n` of the items, of[i] (their region).
+    // Both may be NULL. Stages one after another that count as one have run `n` of the items, of[i] (their region).
     void (*ran)(struct tachy_stage_pass *p, const struct tachy_stage *st, const int of[], int n);
     // A region has been through all stages that have regions.
     void (*region_done)(struct tachy_stage_pass *p, int region);

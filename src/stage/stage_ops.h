@@ -36,6 +36,8 @@ enum {
     TACHY_STAGE_WRITES = 1 << 9,
     // Several pieces in one call are faster, also those of several streams: see `batch_key`.
     TACHY_STAGE_BATCHES = 1 << 10,
+    // Runs a network.
+    TACHY_STAGE_MODEL = 1 << 11,
 };
 
 // What mode live keeps of an item, on the clock of live.h.
@@ -95,7 +97,9 @@ struct tachy_stage_load {
 struct tachy_stage_ops {
     const char *name;     // in messages and tables
     unsigned flags;       // of enum tachy_stage_flag
-    enum tachy_step step; // under which its time is counted
+    const char *step;     // name under which its time is counted, NULL: its own; not "decode" or "encode"
+    const char *remedy;   // what makes it cheaper ("leave out ... (--option)"), if it is what limits a run; NULL:
+                          // smaller pictures do
     size_t priv_size;     // zeroed bytes at tachy_stage.priv
     size_t item_size;     // zeroed bytes in each item, see tachy_stage_item()
     const struct tachy_option *options; // rows that it reads, for every task with it; ends with {0}; NULL: none
@@ -170,6 +174,7 @@ struct tachy_stage {
     const struct tachy_stage_ops *ops;
     tachy_task *task;
     int index;       // in tachy_task.stage
+    int step;        // its row in the figures, the same for stages that share a name; see tachy_task_count()
     unsigned flags;
     int worker_of;   // index of the stage whose worker and state it is called with: its own, or another's
     int item_of;     // of the stage whose bytes of an item it uses: its own, or an earlier one's
@@ -215,6 +220,12 @@ struct tachy_task {
 static inline bool tachy_stage_has_state(const struct tachy_stage *st)
 {
     return st->flags & TACHY_STAGE_ORDERED && st->worker_of == st->index;
+}
+
+// Whether it is ordered and needs no worker's object: its time is no worker's.
+static inline bool tachy_stage_of_nobody(const struct tachy_stage *st)
+{
+    return st->flags & TACHY_STAGE_ORDERED && !st->task->stage[st->worker_of]->ops->worker_open;
 }
 
 // The memory of ops->priv_size bytes, which is the stage's own.

@@ -105,7 +105,7 @@ static int add(const struct tachy_stage_def *def, const struct tachy_log *log)
     u->ops = (struct tachy_stage_ops){
         .name = inner,
         .flags = def->flags & (TACHY_STAGE_ORDERED | TACHY_STAGE_READS),
-        .step = TACHY_STEP_POSTPROCESS,
+        .step = def->name,
         .priv_size = sizeof(struct priv),
         .open = user_open,
         .close = user_close,

@@ -108,6 +108,45 @@ class Operators(provider.OperatorCase):
         self.assertIn("as ONNX infers it", ran["ConvTranspose"])
         self.assertEqual(ran["Relu"], ran["ConvTranspose"])
 
+    def left(self, *args, **kw):
+        """The same of what ONNX Runtime keeps."""
+        super().op(*args, whole=False, **kw)
+
+    def test_other_forms(self):
+        """Operators that become others: whole, and what has no such form is left."""
+        i = lambda *v: np.array(v, np.int64)
+        for axis in (0, 1, -1):
+            for reverse in (0, 1):
+                for exclusive in (0, 1):
+                    self.op("CumSum", (3, 9, 20), constants=[np.int64(axis)], reverse=reverse, exclusive=exclusive)
+        self.op("CumSum", (1, 128), constants=[np.int32(1)])
+        self.left("CumSum", (1, 129), constants=[np.int64(1)])
+        odd = np.array([[1, -0.0, np.inf, 2, -np.inf, 1], [np.nan, 1, 2, 3, 4, 5]], np.float32)
+        model = provider.net([onnx.helper.make_node("Trilu", ["x"], ["y"])], {"x": odd.shape}, "y")
+        np.testing.assert_array_equal(whole(model, odd), np.where(np.triu(np.ones(odd.shape, bool)), odd, 0))
+        for shape in ((5, 5), (2, 3, 4, 6), (2, 6, 4)):
+            for upper in (0, 1):
+                for k in (None, -7, -1, 0, 2, 9):
+                    self.op("Trilu", shape, constants=[] if k is None else [np.int64(k)], upper=upper)
+        for axis in (-1, 0, 1):
+            self.op("OneHot", (3, 4), constants=[np.int64(5), np.array([-1.5, 2], np.float32)], axis=axis,
+                    feed=[self.rng.integers(-8, 9, (3, 4))])
+        self.left("OneHot", (3,), constants=[np.float32(5), np.array([0, 1], np.float32)], feed=[np.array([-6, -5, 4], np.float32)])
+        two = [("ij,jk->ik", (3, 4), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)),
+               ("bnqd,bnkd->bnqk", (2, 3, 4, 5), (2, 3, 6, 5)), ("bqnd,bknd->bnqk", (2, 4, 3, 5), (2, 6, 3, 5)),
+               ("bnqk,bknd->bqnd", (2, 3, 4, 6), (2, 6, 3, 5)), ("bhwc,hkc->bhwk", (1, 4, 5, 6), (4, 3, 6)),
+               ("i,j->ji", (3,), (4,)), ("i,i->", (5,), (5,)), ("ij,ij->ij", (3, 4), (3, 4)), ("abc,cd", (2, 3, 4), (4, 5)),
+               ("bchw,bc->bhw", (2, 3, 4, 5), (2, 3)), ("abk,cdk->adbc", (2, 3, 4), (5, 6, 4)), ("ij,kl->il", (2, 3), (4, 5)),
+               (" i j , j k -> k i ", (3, 4), (4, 5)), ("nchw,nmhw->ncm", (2, 3, 4, 5), (2, 6, 4, 5))]
+        for equation, a, b in two:
+            self.op("Einsum", a, b, equation=equation)
+            self.op("Einsum", a, constants=[self.random(*b)], equation=equation)
+        for equation, a in (("ij->ji", (3, 4)), ("abc->b", (2, 3, 4)), ("ba", (3, 4)), ("ij->", (3, 4))):
+            self.op("Einsum", a, equation=equation)
+        for equation, shapes in (("...ij,...jk->...ik", [(2, 3, 4), (2, 4, 5)]), ("ii->i", [(4, 4)]),
+                                 ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]), ("ij,jk->ik", [(3, 1), (4, 5)])):
+            self.left("Einsum", *shapes, equation=equation)
+
     def test_odd_values(self):
         """A slope that is infinite where it does not count, and a limit that is no number."""
         make, inf, nan = onnx.helper.make_node, np.inf, np.nan

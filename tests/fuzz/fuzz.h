@@ -1,5 +1,6 @@
 #pragma once
 // What the fuzzers share.
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,13 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+// Its pages stay: to get and to clear others takes longer than most inputs.
+static inline void fuzz_fill(int fd, const uint8_t *data, size_t size)
+{
+    if (fd < 0 || pwrite(fd, data, size, 0) != (ssize_t)size || ftruncate(fd, (off_t)size) < 0)
+        abort();
+}
 
 // The name of a file with these bytes, until the next call. It lies in memory.
 static inline const char *fuzz_file(const uint8_t *data, size_t size)
@@ -17,8 +25,7 @@ static inline const char *fuzz_file(const uint8_t *data, size_t size)
         fd = memfd_create("fuzz", 0);
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     }
-    if (fd < 0 || ftruncate(fd, 0) < 0 || pwrite(fd, data, size, 0) != (ssize_t)size)
-        abort();
+    fuzz_fill(fd, data, size);
     return path;
 }
 
@@ -45,7 +52,7 @@ static inline const char *fuzz_folder(void)
 
 static inline void fuzz_write(const char *path, const uint8_t *data, size_t size)
 {
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, size, f) != size || fclose(f))
-        abort();
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    fuzz_fill(fd, data, size);
+    close(fd);
 }

@@ -2,6 +2,7 @@
 // calibrated times; the first byte says which. What was read is printed in every form.
 #include "fuzz.h"
 
+#include "../unit/rows.h"
 #include "pipeline/light.h"
 #include "profile/operators.c" // its reader of one file
 
@@ -48,12 +49,12 @@ static void read_times(const uint8_t *data, size_t size)
     if (!*path)
         snprintf(path, sizeof(path), "%s/light.json", fuzz_folder());
     fuzz_write(path, data, size);
-    if (tachy_light_load(fuzz_folder(), "a", &t) < 0)
+    if (tachy_light_load(fuzz_folder(), "a", test_table_of_rows(), &t) < 0)
         return;
-    for (int s = 0; s < TACHY_STEP_COUNT; s++)
+    for (int s = 0; s < TACHY_MAX_STEPS; s++)
         if (t.of[s] < 0 || t.of[s] >= TACHY_RESOURCE_COUNT)
             abort();
-    tachy_light_save(fuzz_folder(), "b", &t, NULL);
+    tachy_light_save(fuzz_folder(), "b", test_table_of_rows(), &t, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

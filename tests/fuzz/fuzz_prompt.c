@@ -35,7 +35,7 @@ static void read_as_command_line(struct shell *s, int argc, char **argv)
     for (int i = 0; i < argc; i++)
         asks = asks || strstr(argv[i], "-h") || strstr(argv[i], "-V") || strstr(argv[i], "version");
     if (!asks && cli_parse(&c, argc + 1, list) < 0 && refuse(&c) == STATUS_OK)
-        apply_presets(s->presets, c.settings);
+        apply_presets(s->presets, &c);
     cli_free(&c);
     free(list);
 }

@@ -2,7 +2,7 @@
 // names are in the folder.
 #include "fuzz.h"
 
-#include "task/replay.h"
+#include "job/replay.h"
 
 #include <jansson.h>
 #include <string.h>

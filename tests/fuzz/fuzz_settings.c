@@ -21,6 +21,7 @@ static void read_back(const tachy_settings *s)
         sum += tachy_settings_color(s, o->path);
         sum += (double)strlen(tachy_settings_origin(s, o->path));
     }
+    (void)sum;
 }
 
 static void set_lines(tachy_settings *s, const uint8_t *data, size_t size)

@@ -329,7 +329,8 @@ def pool(t):
 
 def global_pool(t):
     x = picture(t)
-    return x and t.add(t.pick(["GlobalAveragePool", "GlobalAveragePool", "GlobalMaxPool"]), [x])
+    kinds = ["GlobalAveragePool"] * 2 + ["GlobalMaxPool"] * (bool(x) and t.values[x].ndim == 4) # the reference needs 4
+    return x and t.add(t.pick(kinds), [x])
 
 
 def squeeze_excite(t):
@@ -637,7 +638,37 @@ def quantise(t):
 def foreign(t):
     """What we leave, so that a network falls into parts."""
     x = t.float_value(1)
-    return x and (t.add("Hardmax", [x], axis=-1) if t.chance(0.5) else t.add("CumSum", [x, t.constant(np.int64(0))]))
+    return x and t.add("Hardmax", [x], axis=-1)
+
+
+def other_form(t):
+    """What becomes other operators of ours."""
+    x = t.float_value(1)
+    if not x:
+        return None
+    v, op = t.values[x], t.pick(["CumSum", "Einsum", "OneHot", "Trilu"])
+    if op == "CumSum":
+        return t.add(op, [x, t.constant(np.int64(t.int(-v.ndim, v.ndim - 1)))], reverse=t.int(0, 1), exclusive=t.int(0, 1))
+    if op == "OneHot":
+        shape = [t.int(1, 4) for _ in range(t.int(0, 3))]
+        i = t.rng.integers(-6, 7, shape)
+        keep = t.add_input if t.chance(0.5) and len(t.inputs) < 4 else t.constant
+        return t.add(op, [keep(np.asarray(i)), t.constant(np.int64(t.int(1, 5))), t.constant(np.array([0, 1], np.float32))],
+                     axis=t.int(-len(shape) - 1, len(shape)))
+    if op == "Trilu":
+        k = [] if t.chance(0.3) else [t.constant(np.int64(t.int(-4, 4)))]
+        return v.ndim > 1 and t.opset >= 14 and t.add(op, [x, *k], upper=t.int(0, 1)) or None
+    letters = "abcdefg"[:v.ndim]
+    if v.ndim > 6 or not v.size: # ONNX Runtime's Einsum divides by an empty tensor's size
+        return None
+    if t.chance(0.3):  # turned and added up
+        return t.add(op, [x], equation=f"{letters}->{''.join(c for c in t.rng.permutation(list(letters)) if t.chance(0.8))}")
+    other = [c for c in letters if t.chance(0.6)] + ["z"] * t.chance(0.7)
+    other = "".join(t.rng.permutation(other)) if other else "z"
+    size = dict(zip(letters, v.shape), z=t.int(1, 5))
+    y = t.constant(t.floats([size[c] for c in other]))
+    out = [c for c in dict.fromkeys(letters + other) if t.chance(0.7)]
+    return t.add(op, [x, y], equation=f"{letters},{other}->{''.join(t.rng.permutation(out)) if out else ''}")
 
 
 def shape_of(t):
@@ -647,4 +678,4 @@ def shape_of(t):
 
 KINDS = ([conv] * 9 + [binary] * 7 + [unary] * 6 + [matmul] * 3 + [clip, with_numbers, several, reduce, concat, pad, reshape,
          transpose, slice_] * 2 + [deconv, pool, resize] * 3 + [whole, truth, where, cast, global_pool, squeeze_excite, norm, gemm,
-         softmax, arg, split, focus, renamed, expand, gather, grid_sample, blocks, quantise, foreign, shape_of])
+         softmax, arg, split, focus, renamed, expand, gather, grid_sample, blocks, quantise, foreign, other_form, other_form, shape_of])

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "profile/profile_priv.h"
+#include "../unit/rows.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -129,10 +130,11 @@ TEST(cost_of_an_interval)
     tachy_profile *p;
     CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = -1, .log = &log_all)),
               TACHY_OK);
+    test_rows(&p->steps);
     struct tachy_gpu_timer *t = open_timer(p, 0, 256);
     uint64_t start = tachy_now_ns();
     for (int i = 0; i < TIMES; i++) {
-        tachy_gpu_timer_begin(t, TACHY_STEP_MODEL, (struct tachy_prof_item){i, 0});
+        tachy_gpu_timer_begin(t, TEST_STEP_MODEL, (struct tachy_prof_item){i, 0});
         tachy_gpu_timer_end(t, NULL);
     }
     double us = (double)(tachy_now_ns() - start) * 1e-3 / TIMES;
@@ -151,6 +153,7 @@ TEST(profile_opens)
     g.profile = p;
     if (!p)
         exit(1);    // said above; nothing else can be checked
+    test_rows(&p->steps);
     usleep(300000); // sensors before anything is allocated
     size_t free_bytes, total;
     OK(g.cu->memory_info(&free_bytes, &total));
@@ -174,7 +177,7 @@ TEST(events_against_the_wall)
     g.begun = tachy_now_ns();
     for (int i = 0; i < g.products; i++) {
         struct tachy_gpu_work w = {.bytes = 3.0 * (double)product_bytes, .ops = product_ops};
-        tachy_gpu_timer_begin(t, TACHY_STEP_MODEL, (struct tachy_prof_item){i, 0});
+        tachy_gpu_timer_begin(t, TEST_STEP_MODEL, (struct tachy_prof_item){i, 0});
         multiply();
         tachy_gpu_timer_end(t, &w);
     }
@@ -182,7 +185,7 @@ TEST(events_against_the_wall)
     g.ended = tachy_now_ns();
     tachy_gpu_timer_close(&t);
     double wall = (double)(g.ended - g.begun) * 1e-9;
-    double busy = (double)atomic_load(&g.profile->gpu.work.step[TACHY_STEP_MODEL].busy_ns) * 1e-9;
+    double busy = (double)atomic_load(&g.profile->gpu.work.step[TEST_STEP_MODEL].busy_ns) * 1e-9;
     figure("products", g.products, "runs");
     figure("events_over_wall", busy / wall, "ratio");
     CHECK_INT(atomic_load(&g.profile->gpu.work.dropped), 0);
@@ -198,7 +201,7 @@ TEST(copies_on_two_streams)
     for (int n = 0; n < g.copies; n++) {
         for (int i = 0; i < 2; i++) {
             struct tachy_gpu_work w = {.bytes = 2.0 * (double)copy_bytes};
-            tachy_gpu_timer_begin(t[i], TACHY_STEP_COMPOSITE, (struct tachy_prof_item){n, 0});
+            tachy_gpu_timer_begin(t[i], TEST_STEP_COMPOSITE, (struct tachy_prof_item){n, 0});
             OK(g.cu->copy_on_device(g.to[i], g.from[i], copy_bytes, g.stream[i]));
             tachy_gpu_timer_end(t[i], &w);
         }
@@ -369,7 +372,7 @@ static void run_ranges(void)
     start_work();
     for (int i = 0; i < 5; i++) {
         if (i % 2 == 0)
-            tachy_step_begin(TACHY_STEP_MODEL);
+            tachy_step_begin("model");
         multiply();
         OK(g.cu->stream_wait(g.stream[0]));
         if (i % 2 == 0)

@@ -1,4 +1,5 @@
 #pragma once
+#include "rows.h"
 #include "stage/stage.h"
 
 #include <pthread.h>
@@ -41,10 +42,10 @@ struct test_steps {
     int (*batch_model)(void *engine, const struct tachy_piece pieces[], int n);
 
     int (*group)(const tachy_task *t); // items at once; more than one go to group_step
-    void (*group_step)(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int region, int err[]);
+    void (*group_step)(void *worker, int step, struct tachy_item *const items[], int n, int region, int err[]);
 
-    bool (*load)(tachy_task *t, void *worker, enum tachy_step step, const struct tachy_item *item, struct tachy_stage_load *l);
-    int (*queue)(void *worker, enum tachy_step step, struct tachy_item *const items[], int n);
+    bool (*load)(tachy_task *t, void *worker, int step, const struct tachy_item *item, struct tachy_stage_load *l);
+    int (*queue)(void *worker, int step, struct tachy_item *const items[], int n);
 };
 
 struct test_shared {
@@ -59,6 +60,12 @@ struct test_worker {
 };
 
 enum { TEST_PREPROCESS, TEST_MODEL, TEST_POSTPROCESS }; // indices of stages
+
+// What a stage does, as one of TEST_STEP_*.
+static inline int test_step_of(const struct tachy_stage *st)
+{
+    return TACHY_MIN(st->index + TEST_STEP_PREPROCESS, (int)TEST_STEP_COMPOSITE);
+}
 
 // What the task was made with.
 struct test_task {
@@ -78,13 +85,13 @@ static inline const struct test_steps *test_steps_of(const struct tachy_stage *s
     return &test_shared_of(st->task)->steps;
 }
 
-static inline int test_step(const struct test_steps *s, void *worker, enum tachy_step step, void *state, struct tachy_item *item,
+static inline int test_step(const struct test_steps *s, void *worker, int step, void *state, struct tachy_item *item,
                             int region)
 {
     switch (step) {
-    case TACHY_STEP_PREPROCESS: return s->preprocess(worker, item, region);
-    case TACHY_STEP_MODEL: return s->recur ? s->recur(worker, state, item, region) : s->model(worker, item, region);
-    case TACHY_STEP_POSTPROCESS: return s->postprocess(worker, item, region);
+    case TEST_STEP_PREPROCESS: return s->preprocess(worker, item, region);
+    case TEST_STEP_MODEL: return s->recur ? s->recur(worker, state, item, region) : s->model(worker, item, region);
+    case TEST_STEP_POSTPROCESS: return s->postprocess(worker, item, region);
     default: return s->composite(worker, item);
     }
 }
@@ -101,12 +108,12 @@ static inline void test_stage_run(struct tachy_stage *st, void *worker, void *st
     }
     if (!w->steps->group_step || n == 1) {
         for (int i = 0; i < n; i++)
-            err[i] = test_step(w->steps, w->own, st->ops->step, state, pieces[i].item, pieces[i].region);
+            err[i] = test_step(w->steps, w->own, test_step_of(st), state, pieces[i].item, pieces[i].region);
         return;
     }
     for (int i = 0; i < n; i++)
         items[i] = pieces[i].item;
-    w->steps->group_step(w->own, st->ops->step, items, n, pieces[0].region, err);
+    w->steps->group_step(w->own, test_step_of(st), items, n, pieces[0].region, err);
 }
 
 static inline int test_worker_open(struct tachy_stage *st, int batch, void **worker)
@@ -163,9 +170,9 @@ static inline int test_open_member(struct tachy_stage *st, const tachy_settings 
     const struct test_steps *s = test_steps_of(st);
     st->worker_of = TEST_MODEL;
     st->item_of = TEST_PREPROCESS;
-    if (st->ops->step != TACHY_STEP_COMPOSITE)
+    if (test_step_of(st) != TEST_STEP_COMPOSITE)
         st->flags |= s->recur ? TACHY_STAGE_ORDERED : 0;
-    return st->ops->step == TACHY_STEP_COMPOSITE && !s->composite ? TACHY_STAGE_LEFT_OUT : TACHY_OK;
+    return test_step_of(st) == TEST_STEP_COMPOSITE && !s->composite ? TACHY_STAGE_LEFT_OUT : TACHY_OK;
 }
 
 static inline int test_open_order(struct tachy_stage *st, const tachy_settings *set)
@@ -207,7 +214,7 @@ static inline bool test_load(struct tachy_stage *st, void *worker, const struct 
 {
     const struct test_steps *s = test_steps_of(st);
     const struct test_worker *w = worker;
-    return s->load && s->load(st->task, w->own, st->ops->step, item, l);
+    return s->load && s->load(st->task, w->own, test_step_of(st), item, l);
 }
 
 static inline int test_sync_item(struct tachy_stage *st, struct tachy_item *item)
@@ -218,7 +225,7 @@ static inline int test_sync_item(struct tachy_stage *st, struct tachy_item *item
 static inline int test_queue(struct tachy_stage *st, void *worker, struct tachy_item *const items[], int n)
 {
     const struct test_worker *w = worker;
-    return w->steps->queue(w->own, st->ops->step, items, n);
+    return w->steps->queue(w->own, test_step_of(st), items, n);
 }
 
 // The stages of these steps: one table for all tasks that have the same.
@@ -238,18 +245,18 @@ static inline const struct tachy_stage_ops *test_table(const struct test_steps *
     if (!known && (i == TABLES || !(tables[i] = calloc(1, sizeof(*tables[i])))))
         abort();
     const struct tachy_stage_ops all[STAGES] = {
-        {.name = "preprocess", .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS, .step = TACHY_STEP_PREPROCESS,
+        {.name = "preprocess", .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS,
          .item_size = steps->item_size, .open = test_open_member, .start = test_start, .run = test_stage_run,
          .item_close = steps->item_close, .load = test_load, .queue = test_queue},
-        {.name = "model", .flags = TACHY_STAGE_REGIONS, .step = TACHY_STEP_MODEL, .open = test_open_model,
+        {.name = "model", .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_MODEL, .open = test_open_model,
          .worker_open = test_worker_open, .worker_close = test_worker_close, .run = test_stage_run,
          .state_open = test_state_open, .state_close = steps->state_close},
-        {.name = "postprocess", .flags = TACHY_STAGE_REGIONS, .step = TACHY_STEP_POSTPROCESS, .open = test_open_member,
+        {.name = "postprocess", .flags = TACHY_STAGE_REGIONS, .open = test_open_member,
          .run = test_stage_run, .copy = steps->copy ? test_copy : NULL},
-        {.name = "order", .flags = TACHY_STAGE_ORDERED, .step = TACHY_STEP_POSTPROCESS, .open = test_open_order,
+        {.name = "order", .flags = TACHY_STAGE_ORDERED, .step = "postprocess", .open = test_open_order,
          .run = test_order, .state_open = test_order_state, .state_close = steps->order_close,
          .state_save = steps->order_save, .state_load = steps->order_load},
-        {.name = "composite", .flags = TACHY_STAGE_WRITES, .step = TACHY_STEP_COMPOSITE, .open = test_open_member,
+        {.name = "composite", .flags = TACHY_STAGE_WRITES, .open = test_open_member,
          .start = test_start_composite, .run = test_stage_run, .sync = steps->sync ? test_sync_item : NULL, .load = test_load,
          .queue = test_queue},
     };

@@ -61,8 +61,8 @@ TEST(number_patterns)
 
 TEST(line_fits_every_width)
 {
-    const struct tachy_progress known = {.frames = 1234, .total = 5000, .fps = 123.4},
-                                open = {.frames = 123456789, .seconds = 1e6, .fps = 1e5},
+    const struct tachy_progress known = {.frames = 1234, .total = 5000, .fps = 123.4, .limited_by = "decode"},
+                                open = {.frames = 123456789, .seconds = 1e6, .fps = 1e5, .limited_by = "a stage"},
                                 none = {.total = 10};
     const struct tachy_progress *all[] = {&known, &open, &none};
     char line[256];

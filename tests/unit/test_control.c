@@ -217,7 +217,7 @@ TEST(several_runs_at_once)
     wait_frames(c, 200);
     struct tachy_snapshot s = snap(c);
     CHECK_INT(s.summary.frames, s.totals.frames);
-    CHECK_INT(s.summary.steps[TACHY_STEP_MODEL].calls >= s.summary.frames, true);
+    CHECK_INT(s.summary.steps[TEST_STEP_MODEL].calls >= s.summary.frames, true);
     tachy_control_pause(c);
     wait_quiet(c);
     int64_t frames = snap(c).summary.frames;
@@ -228,7 +228,7 @@ TEST(several_runs_at_once)
         CHECK_INT(finish(&j[i]), TACHY_OK);
     s = snap(c);
     CHECK_INT(s.totals.frames, j[0].summary.frames + j[1].summary.frames);
-    CHECK_INT(s.totals.step[TACHY_STEP_MODEL].count, s.totals.frames);
+    CHECK_INT(s.totals.step[TEST_STEP_MODEL].busy.count, s.totals.frames);
     CHECK_INT(s.totals.done, 2);
     CHECK(s.totals.cpu_s > 0 && s.totals.paused_s > 0.2);
     tachy_control_close(&c);
@@ -251,14 +251,14 @@ TEST(totals_and_histograms_are_those_of_all_runs)
         CHECK_INT(finish(&j), TACHY_OK);
     }
     struct tachy_snapshot s = snap(c);
-    const struct tachy_histogram *model = &s.totals.step[TACHY_STEP_MODEL];
+    const struct tachy_histogram *model = &s.totals.step[TEST_STEP_MODEL].busy;
     CHECK_INT(s.state, TACHY_RUN_IDLE);
     CHECK_INT(s.summary.frames, 100);
     CHECK_INT(s.totals.frames, 200);
     CHECK_INT(s.totals.decoded, 200);
     CHECK_INT(model->count, 200);
     CHECK_INT(s.totals.latency.count, 200);
-    CHECK_INT(s.totals.step[TACHY_STEP_ENCODE].count, 202); // and two flushes
+    CHECK_INT(s.totals.step[TEST_STEP_ENCODE].busy.count, 202); // and two flushes
     CHECK(model->sum_s >= 200 * 200e-6 && model->sum_s < 60);
     CHECK_INT(model->le[0], 0); // none is done in 0.1 ms
     CHECK(s.totals.seconds > 0 && s.totals.cpu_s > 0);
@@ -283,14 +283,14 @@ TEST(a_mark_tells_what_has_happened_since)
     CHECK_INT(tachy_control_mark(c, &later), TACHY_OK);
     CHECK_INT(tachy_control_since(c, m, &s), TACHY_OK);
     CHECK(s.frames >= 100 && s.frames <= j.summary.frames - 100);
-    const struct tachy_step_stats *model = &s.steps[TACHY_STEP_MODEL];
+    const struct tachy_step_stats *model = &s.steps[TEST_STEP_MODEL];
     CHECK(model->calls >= 90 && model->calls <= j.summary.frames - 90);
     CHECK(model->p50_ms >= 0.19 && model->p50_ms <= model->p99_ms && model->p99_ms <= model->max_ms);
     CHECK(s.latency.p50_ms >= 0.19);
     CHECK(s.seconds > 0 && s.fps > 0 && s.utilisation > 0 && s.utilisation <= 1);
     CHECK_INT(tachy_control_since(c, later, &s), TACHY_OK);
     CHECK_INT(s.frames, 0);
-    CHECK_INT(s.steps[TACHY_STEP_MODEL].calls, 0);
+    CHECK_INT(s.steps[TEST_STEP_MODEL].calls, 0);
     tachy_free(m);
     tachy_free(later);
     tachy_control_close(&c);
@@ -346,7 +346,7 @@ static bool model_is_busy(tachy_control *c, int workers, double from, double to)
         usleep(200000);
         CHECK_INT(tachy_control_since(c, m, &s), TACHY_OK);
         CHECK_INT(s.workers, workers);
-        busy = s.steps[TACHY_STEP_MODEL].busy_s / s.seconds;
+        busy = s.steps[TEST_STEP_MODEL].busy_s / s.seconds;
         tachy_free(m);
     }
     return busy > from && busy <= to;

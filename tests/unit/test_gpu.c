@@ -9,6 +9,7 @@
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
 #include "profile/profile_priv.h"
+#include "rows.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -403,6 +404,7 @@ static tachy_profile *open_profile(bool activity)
         tachy_profile_open(&p, tachy_profile_params(.gpu_interval_ms = -1, .gpu_activity = activity,
                                                     .log = &log_errors)),
         TACHY_OK);
+    test_rows(&p->steps);
     return p;
 }
 
@@ -491,7 +493,7 @@ TEST(events_time_two_streams)
     for (int frame = 0; frame < 20; frame++) {
         for (int i = 0; i < 2; i++) {
             struct tachy_gpu_work w = {.bytes = 4e9, .ops = 1.75e12, .rate = TACHY_RATE_FP16};
-            tachy_gpu_timer_begin(t[i], TACHY_STEP_MODEL, (struct tachy_prof_item){frame, 0});
+            tachy_gpu_timer_begin(t[i], TEST_STEP_MODEL, (struct tachy_prof_item){frame, 0});
             CUDA(fake_cuda_launch, stream[i], 5000000);
             tachy_gpu_timer_end(t[i], &w);
         }
@@ -545,10 +547,10 @@ TEST(copies_have_lanes_of_their_own)
     struct tachy_gpu_timer_params q = {.profile = p, .device = &device, .stream = stream, .copies = true};
     const struct tachy_prof_item item = {7, 0};
     CHECK_INT(tachy_gpu_timer_open(&copies, &q), TACHY_OK);
-    tachy_gpu_timer_begin(kernels, TACHY_STEP_COMPOSITE, item);
+    tachy_gpu_timer_begin(kernels, TEST_STEP_COMPOSITE, item);
     CUDA(fake_cuda_launch, stream, 2000000);
     tachy_gpu_timer_end(kernels, &(struct tachy_gpu_work){.bytes = 1e6});
-    tachy_gpu_timer_begin(copies, TACHY_STEP_COMPOSITE, item);
+    tachy_gpu_timer_begin(copies, TEST_STEP_COMPOSITE, item);
     CUDA(fake_cuda_launch, stream, 3000000);
     tachy_gpu_timer_end(copies, NULL);
     tachy_gpu_timer_close(&kernels);
@@ -583,7 +585,7 @@ TEST(events_stay_on_the_clock)
     double host[160], span[160][2], worst = 0;
     int n = 0;
     for (; n < 150; n++) {
-        tachy_gpu_timer_begin(t, TACHY_STEP_DECODE, (struct tachy_prof_item){n, 0});
+        tachy_gpu_timer_begin(t, TEST_STEP_DECODE, (struct tachy_prof_item){n, 0});
         host[n] = (double)(tachy_now_ns() - p->start.ns);
         CUDA(fake_cuda_launch, stream, 1000000);
         tachy_gpu_timer_end(t, NULL);
@@ -612,7 +614,7 @@ TEST(events_that_do_not_fit_are_dropped)
     struct tachy_gpu_timer *t = open_timer(p, &stream, 4);
     CUDA(fake_cuda_launch, stream, 50000000);
     for (int i = 0; i < 10; i++) {
-        tachy_gpu_timer_begin(t, TACHY_STEP_ENCODE, (struct tachy_prof_item){i, 0});
+        tachy_gpu_timer_begin(t, TEST_STEP_ENCODE, (struct tachy_prof_item){i, 0});
         tachy_gpu_timer_end(t, NULL);
     }
     tachy_gpu_timer_close(&t);
@@ -627,7 +629,7 @@ TEST(events_that_do_not_fit_are_dropped)
     messages = 0;
     CUDA(fake_cuda_fail, 719);
     for (int i = 0; i < 10; i++) {
-        tachy_gpu_timer_begin(t, TACHY_STEP_ENCODE, (struct tachy_prof_item){i, 0});
+        tachy_gpu_timer_begin(t, TEST_STEP_ENCODE, (struct tachy_prof_item){i, 0});
         tachy_gpu_timer_end(t, NULL);
     }
     tachy_gpu_timer_close(&t);
@@ -641,7 +643,7 @@ TEST(events_that_do_not_fit_are_dropped)
     tachy_profile_close(&p);
     q.profile = NULL; // off
     CHECK_INT(tachy_gpu_timer_open(&t, &q), TACHY_OK);
-    tachy_gpu_timer_begin(t, TACHY_STEP_MODEL, (struct tachy_prof_item){0, 0});
+    tachy_gpu_timer_begin(t, TEST_STEP_MODEL, (struct tachy_prof_item){0, 0});
     tachy_gpu_timer_end(t, NULL);
     tachy_gpu_timer_close(&t);
     struct fake_cuda_counts *counts = CUDA(fake_cuda_count);
@@ -748,8 +750,8 @@ TEST(ranges_reach_the_tool)
     const char *text;
     CHECK(tachy_nvtx_on); // main() has named the tool before the first profile
     CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.nvtx = true)), TACHY_OK);
-    tachy_step_begin(TACHY_STEP_MODEL);
-    tachy_step_begin(TACHY_STEP_COMPOSITE);
+    tachy_step_begin("model");
+    tachy_step_begin("composite");
     tachy_step_end();
     tachy_step_end();
     CHECK_INT(FAKE(getenv("NVTX_INJECTION64_PATH"), fake_nvtx_calls, &text), 4);

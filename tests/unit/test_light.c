@@ -59,9 +59,9 @@ static int composite(void *worker, struct tachy_item *item)
     return TACHY_OK;
 }
 
-static bool load(tachy_task *t, void *worker, enum tachy_step step, const struct tachy_item *item, struct tachy_stage_load *l)
+static bool load(tachy_task *t, void *worker, int step, const struct tachy_item *item, struct tachy_stage_load *l)
 {
-    bool last = step == TACHY_STEP_COMPOSITE;
+    bool last = step == TEST_STEP_COMPOSITE;
     *l = (struct tachy_stage_load){.device = &device, .stream = worker, .computes = true, .to_host = last ? 4e6 : 0,
                                    .to_device = last ? 1e6 : 0};
     CHECK(item->in->mem == TACHY_HOST);
@@ -70,24 +70,24 @@ static bool load(tachy_task *t, void *worker, enum tachy_step step, const struct
 
 static _Atomic int together; // items of a call, ORed
 
-static int gpu_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n)
+static int gpu_queue(void *worker, int step, struct tachy_item *const items[], int n)
 {
-    CHECK(step == TACHY_STEP_PREPROCESS || step == TACHY_STEP_COMPOSITE);
+    CHECK(step == TEST_STEP_PREPROCESS || step == TEST_STEP_COMPOSITE);
     atomic_fetch_or(&together, n);
     for (int i = 0; i < n; i++) // each once
         CHECK(items[i]->in && items[i]->result.frame_id == items[0]->result.frame_id + i);
-    launch(worker, step == TACHY_STEP_PREPROCESS ? PREPROCESS_NS : COMPOSITE_NS);
+    launch(worker, step == TEST_STEP_PREPROCESS ? PREPROCESS_NS : COMPOSITE_NS);
     return TACHY_OK;
 }
 
 // No step comes before the one in front of it.
-static void group_step(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[])
+static void group_step(void *worker, int step, struct tachy_item *const items[], int n, int eye, int err[])
 {
     atomic_fetch_or(&together, n);
     for (int i = 0; i < n; i++) {
         CHECK(items[i]->stream + 1 >= (uint32_t)step);
         items[i]->stream = step;
-        err[i] = step == TACHY_STEP_COMPOSITE ? composite(worker, items[i]) : TACHY_OK;
+        err[i] = step == TEST_STEP_COMPOSITE ? composite(worker, items[i]) : TACHY_OK;
     }
 }
 
@@ -114,6 +114,12 @@ static bool near(double v, double expected, double tolerance)
 
 static char dir[] = P_tmpdir "/tachy-light-test-XXXXXX";
 
+static struct tachy_rows *rows_of(tachy_task *task)
+{
+    tachy_task_count(task, test_table_of_rows());
+    return test_table_of_rows();
+}
+
 TEST(steps_of_a_device_are_measured_there)
 {
     struct tachy_light l = {0};
@@ -122,19 +128,19 @@ TEST(steps_of_a_device_are_measured_there)
     const struct tachy_source_params sp = {0};
     tachy_task *task = test_task(&ops, NULL, 0);
     open_device();
-    const struct tachy_light_params p = {.task = task, .url = "null:64x48@30,frames=40", .source = &sp,
+    const struct tachy_light_params p = {.task = task, .steps = rows_of(task), .url = "null:64x48@30,frames=40", .source = &sp,
                                          .input = &info, .output = &info, .workers = STREAMS, .seconds = 0.1};
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK); // as behind a run
     tachy_light_times(&l, &t);
-    CHECK_INT(t.of[TACHY_STEP_DECODE], TACHY_RESOURCE_CORES);
-    CHECK_INT(t.of[TACHY_STEP_PREPROCESS], TACHY_RESOURCE_SMS);
-    CHECK_INT(t.of[TACHY_STEP_MODEL], TACHY_RESOURCE_CORES);
-    CHECK_INT(t.of[TACHY_STEP_COMPOSITE], TACHY_RESOURCE_SMS);
-    CHECK_INT(t.copies[TACHY_STEP_COMPOSITE], STREAMS);
-    CHECK(near(t.step[TACHY_STEP_PREPROCESS], PREPROCESS_NS * 1e-6 / STREAMS, 0.05));
-    CHECK(near(t.step[TACHY_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS, 0.05));
-    CHECK(t.step[TACHY_STEP_MODEL] >= MODEL_US * 1e-3 / STREAMS);
+    CHECK_INT(t.of[TEST_STEP_DECODE], TACHY_RESOURCE_CORES);
+    CHECK_INT(t.of[TEST_STEP_PREPROCESS], TACHY_RESOURCE_SMS);
+    CHECK_INT(t.of[TEST_STEP_MODEL], TACHY_RESOURCE_CORES);
+    CHECK_INT(t.of[TEST_STEP_COMPOSITE], TACHY_RESOURCE_SMS);
+    CHECK_INT(t.copies[TEST_STEP_COMPOSITE], STREAMS);
+    CHECK(near(t.step[TEST_STEP_PREPROCESS], PREPROCESS_NS * 1e-6 / STREAMS, 0.05));
+    CHECK(near(t.step[TEST_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS, 0.05));
+    CHECK(t.step[TEST_STEP_MODEL] >= MODEL_US * 1e-3 / STREAMS);
     CHECK_INT(together, 1);
     // The task's own bytes, and the pictures by what was copied of them.
     CHECK(t.link[TACHY_RESOURCE_TO_HOST] > 4e6 / (FAKE_COPY_BPS / 2) * 1e3);
@@ -154,14 +160,14 @@ TEST(frames_of_a_group_are_measured_together)
     const struct tachy_source_params sp = {0};
     tachy_task *task = test_task(&ops, NULL, 0);
     open_device();
-    struct tachy_light_params p = {.task = task, .url = "null:64x48@30,frames=40", .source = &sp, .input = &info,
+    struct tachy_light_params p = {.task = task, .steps = rows_of(task), .url = "null:64x48@30,frames=40", .source = &sp, .input = &info,
                                    .output = &info, .workers = STREAMS, .group = GROUP, .seconds = 0.05};
     atomic_store(&together, 0);
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
     CHECK_INT(together, GROUP);
     tachy_light_times(&l, &t);
-    CHECK(near(t.step[TACHY_STEP_PREPROCESS], PREPROCESS_NS * 1e-6 / STREAMS / GROUP, 0.05));
-    CHECK(near(t.step[TACHY_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS / GROUP, 0.05));
+    CHECK(near(t.step[TEST_STEP_PREPROCESS], PREPROCESS_NS * 1e-6 / STREAMS / GROUP, 0.05));
+    CHECK(near(t.step[TEST_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS / GROUP, 0.05));
     p.url = "null:64x48@30,frames=21"; // two groups
     l = (struct tachy_light){0};
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
@@ -172,7 +178,7 @@ TEST(frames_of_a_group_are_measured_together)
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
     CHECK_INT(together, 5);
     tachy_light_times(&l, &t);
-    CHECK(near(t.step[TACHY_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS / 5, 0.05));
+    CHECK(near(t.step[TEST_STEP_COMPOSITE], COMPOSITE_NS * 1e-6 / STREAMS / 5, 0.05));
     tachy_device_close(&device);
     test_task_free(task);
 }
@@ -190,16 +196,16 @@ TEST(slow_steps_have_a_frame)
     tachy_sink *sink = NULL;
     char *path = tachy_asprintf("%s/slow.mp4", dir);
     CHECK_INT(tachy_sink_open(&sink, &(struct tachy_sink_params){.url = path, .encode = TACHY_ENCODE_CPU}), TACHY_OK);
-    const struct tachy_light_params p = {.task = task, .url = "null:64x48@30,frames=40", .source = &sp, .sink = sink,
+    const struct tachy_light_params p = {.task = task, .steps = rows_of(task), .url = "null:64x48@30,frames=40", .source = &sp, .sink = sink,
                                          .input = &info, .output = &info, .workers = STREAMS, .seconds = 1e-9};
     CHECK_INT(tachy_light_measure(&p, &l), TACHY_OK);
     tachy_light_times(&l, &t);
-    for (int s = TACHY_STEP_DECODE; s <= TACHY_STEP_ENCODE; s++) {
+    for (int s = TEST_STEP_DECODE; s <= TEST_STEP_ENCODE; s++) {
         CHECK_INT(l.nb[s], TACHY_LIGHT_ROUNDS);
         CHECK(t.step[s] > 0 && t.step[s] < 1e4);
     }
-    CHECK(t.step[TACHY_STEP_MODEL] >= MODEL_US * 1e-3 / STREAMS);
-    CHECK(t.step[TACHY_STEP_ENCODE] > 1e-4); // frames, not less than none
+    CHECK(t.step[TEST_STEP_MODEL] >= MODEL_US * 1e-3 / STREAMS);
+    CHECK(t.step[TEST_STEP_ENCODE] > 1e-4); // frames, not less than none
     tachy_sink_close(&sink);
     CHECK_INT(access(path, F_OK), -1);
     free(path);
@@ -207,18 +213,18 @@ TEST(slow_steps_have_a_frame)
 }
 
 static const struct tachy_light_times made = {
-    .step = {[TACHY_STEP_DECODE] = 0.3, [TACHY_STEP_PREPROCESS] = 0.01, [TACHY_STEP_MODEL] = 0.2,
-             [TACHY_STEP_COMPOSITE] = 0.03, [TACHY_STEP_ENCODE] = 0.05},
-    .of = {[TACHY_STEP_DECODE] = TACHY_RESOURCE_NVDEC, [TACHY_STEP_PREPROCESS] = TACHY_RESOURCE_SMS,
-           [TACHY_STEP_COMPOSITE] = TACHY_RESOURCE_SMS},
-    .copies = {[TACHY_STEP_DECODE] = 14, [TACHY_STEP_PREPROCESS] = 4, [TACHY_STEP_COMPOSITE] = 2},
+    .step = {[TEST_STEP_DECODE] = 0.3, [TEST_STEP_PREPROCESS] = 0.01, [TEST_STEP_MODEL] = 0.2,
+             [TEST_STEP_COMPOSITE] = 0.03, [TEST_STEP_ENCODE] = 0.05},
+    .of = {[TEST_STEP_DECODE] = TACHY_RESOURCE_NVDEC, [TEST_STEP_PREPROCESS] = TACHY_RESOURCE_SMS,
+           [TEST_STEP_COMPOSITE] = TACHY_RESOURCE_SMS},
+    .copies = {[TEST_STEP_DECODE] = 14, [TEST_STEP_PREPROCESS] = 4, [TEST_STEP_COMPOSITE] = 2},
     .link = {[TACHY_RESOURCE_TO_HOST] = 0.06},
     .link_copies = {[TACHY_RESOURCE_TO_HOST] = 4},
 };
 
 TEST(the_busiest_resource_is_the_ratio)
 {
-    struct tachy_summary s = {.fps = 3000, .cores = 16};
+    struct tachy_summary s = {.nb_steps = TEST_STEPS, .fps = 3000, .cores = 16};
     tachy_light_apply(&made, 1, 1, &s);
     CHECK_INT(s.light_by, TACHY_RESOURCE_NVDEC);
     CHECK(near(s.light_ratio, 0.9, 1e-9));
@@ -289,21 +295,21 @@ static int spread_preprocess(void *worker, struct tachy_item *item, int eye)
     return TACHY_OK;
 }
 
-static bool spread_load(tachy_task *t, void *worker, enum tachy_step step, const struct tachy_item *item,
+static bool spread_load(tachy_task *t, void *worker, int step, const struct tachy_item *item,
                         struct tachy_stage_load *l)
 {
     CHECK(t->pinned >= 0);
-    if (step != TACHY_STEP_COMPOSITE)
+    if (step != TEST_STEP_COMPOSITE)
         return false;
     *l = (struct tachy_stage_load){.device = &devices[t->pinned], .stream = ((struct spread *)worker)->stream[t->pinned],
                                    .computes = true, .to_host = 4e6};
     return true;
 }
 
-static int spread_queue(void *worker, enum tachy_step step, struct tachy_item *const items[], int n)
+static int spread_queue(void *worker, int step, struct tachy_item *const items[], int n)
 {
     struct spread *w = worker;
-    CHECK(step == TACHY_STEP_COMPOSITE && w->device == spread_task->pinned && n == 1);
+    CHECK(step == TEST_STEP_COMPOSITE && w->device == spread_task->pinned && n == 1);
     launch(w->stream[w->device], COMPOSITE_NS * (w->device ? 3 : 1));
     return TACHY_OK;
 }
@@ -376,12 +382,12 @@ TEST(each_device_is_measured)
 TEST(an_encoder_is_shared)
 {
     struct tachy_light_times t[2] = {made, made};
-    struct tachy_summary s = {.fps = 1000, .cores = 16, .frames = 100, .nb_gpus = 2,
+    struct tachy_summary s = {.nb_steps = TEST_STEPS, .fps = 1000, .cores = 16, .frames = 100, .nb_gpus = 2,
                               .gpus = {{.gpu = 3, .frames = 80}, {.gpu = 5, .frames = 20}}};
     for (int i = 0; i < 2; i++) {
-        t[i].of[TACHY_STEP_ENCODE] = TACHY_RESOURCE_NVENC;
-        t[i].step[TACHY_STEP_ENCODE] = 0.9;
-        t[i].copies[TACHY_STEP_ENCODE] = 3;
+        t[i].of[TEST_STEP_ENCODE] = TACHY_RESOURCE_NVENC;
+        t[i].step[TEST_STEP_ENCODE] = 0.9;
+        t[i].copies[TEST_STEP_ENCODE] = 3;
     }
     tachy_light_apply(t, 2, 1, &s);
     CHECK_INT(s.light_by, TACHY_RESOURCE_NVENC);
@@ -399,20 +405,20 @@ TEST(an_encoder_is_shared)
 TEST(the_busiest_device_is_the_ratio)
 {
     struct tachy_light_times t[2] = {made, made};
-    struct tachy_summary s = {.fps = 2000, .cores = 16, .frames = 100, .nb_gpus = 2,
+    struct tachy_summary s = {.nb_steps = TEST_STEPS, .fps = 2000, .cores = 16, .frames = 100, .nb_gpus = 2,
                               .gpus = {{.gpu = 3, .frames = 80}, {.gpu = 5, .frames = 20}}};
-    t[1].step[TACHY_STEP_DECODE] = 0.6;
+    t[1].step[TEST_STEP_DECODE] = 0.6;
     tachy_light_apply(t, 2, 1, &s);
     CHECK_INT(s.light_by, TACHY_RESOURCE_CORES); // 0.25 ms of each frame, whose it is
     CHECK_INT(s.light_gpu, -1);
     CHECK(near(s.light_ratio, 0.5, 1e-9));
-    t[0].step[TACHY_STEP_MODEL] = t[1].step[TACHY_STEP_MODEL] = 0.1;
+    t[0].step[TEST_STEP_MODEL] = t[1].step[TEST_STEP_MODEL] = 0.1;
     tachy_light_apply(t, 2, 1, &s);
     CHECK_INT(s.light_by, TACHY_RESOURCE_NVDEC);
     CHECK_INT(s.light_gpu, 3);
     CHECK(near(s.light_ratio, 0.8 * 0.3 * 2, 1e-9));
     CHECK(near(s.gpus[1].resources[TACHY_RESOURCE_NVDEC].busy, 0.2 * 0.6 * 2, 1e-9));
-    CHECK(near(s.steps[TACHY_STEP_DECODE].light_ms, 0.24, 1e-9));
+    CHECK(near(s.steps[TEST_STEP_DECODE].light_ms, 0.24, 1e-9));
     char *text;
     CHECK_INT(tachy_summary_text(&text, &s), TACHY_OK);
     CHECK(strstr(text, "(of what NVDEC of GPU 3 would do"));
@@ -432,13 +438,13 @@ TEST(the_busiest_device_is_the_ratio)
 TEST(figures_are_kept_by_key)
 {
     struct tachy_light_times t;
-    CHECK_INT(tachy_light_load(dir, "a", &t), TACHY_ERR_NOT_FOUND);
-    CHECK_INT(tachy_light_save(dir, "a", &made, NULL), TACHY_OK);
-    CHECK_INT(tachy_light_load(dir, "b", &t), TACHY_ERR_NOT_FOUND);
-    CHECK_INT(tachy_light_load(dir, "a", &t), TACHY_OK);
+    CHECK_INT(tachy_light_load(dir, "a", test_table_of_rows(), &t), TACHY_ERR_NOT_FOUND);
+    CHECK_INT(tachy_light_save(dir, "a", test_table_of_rows(), &made, NULL), TACHY_OK);
+    CHECK_INT(tachy_light_load(dir, "b", test_table_of_rows(), &t), TACHY_ERR_NOT_FOUND);
+    CHECK_INT(tachy_light_load(dir, "a", test_table_of_rows(), &t), TACHY_OK);
     CHECK(!memcmp(t.step, made.step, sizeof(t.step)) && !memcmp(t.of, made.of, sizeof(t.of)));
     CHECK(t.link[TACHY_RESOURCE_TO_HOST] == made.link[TACHY_RESOURCE_TO_HOST]);
-    CHECK_INT(t.copies[TACHY_STEP_DECODE], 14);
+    CHECK_INT(t.copies[TEST_STEP_DECODE], 14);
     CHECK_INT(t.link_copies[TACHY_RESOURCE_TO_HOST], 4);
     char *path = tachy_asprintf("%s/light.json", dir);
     CHECK_INT(unlink(path), 0);

@@ -4,6 +4,7 @@
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
 #include "media/device.h"
+#include "rows.h"
 #include "sink/nvenc.h"
 #include "sink/sink_ops.h"
 
@@ -325,7 +326,7 @@ TEST(the_light_ratio_counts_it)
     remove_one("tachy");
     const struct tachy_resource_stats *r = sum.resources;
     CHECK(sum.light_ratio > 0 && r[TACHY_RESOURCE_NVENC].light_ms > 0);
-    CHECK(r[TACHY_RESOURCE_NVENC].light_ms == sum.steps[TACHY_STEP_ENCODE].light_ms);
+    CHECK(r[TACHY_RESOURCE_NVENC].light_ms == sum.steps[TEST_STEP_ENCODE].light_ms);
     CHECK_INT(r[TACHY_RESOURCE_NVENC].copies, 1);
     CHECK(r[TACHY_RESOURCE_TO_HOST].light_ms < 0.1 * r[TACHY_RESOURCE_TO_DEVICE].light_ms); // masks; pictures of a file's
     CHECK_INT(nvenc->uploads, 0);

@@ -59,7 +59,7 @@ static int run(struct counting c, int frames, int workers, int64_t max_bytes, in
     pthread_join(thread, NULL);
     struct tachy_summary s = {0};
     tachy_pipeline_stats(f.p, &s);
-    CHECK(s.steps[TACHY_STEP_MODEL].calls >= n);
+    CHECK(s.steps[TEST_STEP_MODEL].calls >= n);
     tachy_pipeline_close(&f.p);
     CHECK_INT(atomic_load(&conf(t)->workers), 0);
     test_task_free(t);
@@ -193,13 +193,13 @@ TEST(jobs_share_a_pipeline_and_fail_alone)
                             : i == FAILING_JOB ? TACHY_ERR_EXTERNAL
                                                : TACHY_OK);
         if (i != BAD_JOB && i != FAILING_JOB)
-            CHECK_INT(j.sum[i].steps[TACHY_STEP_MODEL].calls, want); // its own, of shared workers
+            CHECK_INT(j.sum[i].steps[TEST_STEP_MODEL].calls, want); // its own, of shared workers
         frames += want;
     }
     CHECK_INT(all.frames, frames);
     CHECK_INT(all.workers, 2);
     CHECK(all.seconds > 0 && all.first_frame_s > 0);
-    CHECK_INT(all.steps[TACHY_STEP_DECODE].calls, all.decoded);
+    CHECK_INT(all.steps[TEST_STEP_DECODE].calls, all.decoded);
 }
 
 TEST(a_stop_begins_no_other_job)

@@ -229,8 +229,8 @@ TEST(batches_across_streams)
     CHECK_INT(a.pictures, 603);
     CHECK(a.largest > 2 && a.largest <= 8);
     CHECK(a.runs < 400);
-    CHECK_INT(o.sum.steps[TACHY_STEP_MODEL].calls, 603);
-    CHECK_INT(o.sum.steps[TACHY_STEP_POSTPROCESS].calls, 603);
+    CHECK_INT(o.sum.steps[TEST_STEP_MODEL].calls, 603);
+    CHECK_INT(o.sum.steps[TEST_STEP_POSTPROCESS].calls, 603);
 }
 
 TEST(eyes_are_pictures)

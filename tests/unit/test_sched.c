@@ -144,5 +144,16 @@ TEST(the_gate_lets_groups_through)
     CHECK(!sched_gate_waits(&all, true, 32, 1));
 }
 
-TEST_MAIN(TEST_CASE(bounds_hold), TEST_CASE(depth_follows_the_budget), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
+// A stage's wish counts up to what a worker can take, and not where each item goes its own way.
+TEST(groups)
+{
+    CHECK_INT(sched_group(0, false, 16), 1);
+    CHECK_INT(sched_group(1, false, 16), 1);
+    CHECK_INT(sched_group(8, false, 16), 8);
+    CHECK_INT(sched_group(40, false, 16), 16);
+    CHECK_INT(sched_group(8, true, 16), 1);
+}
+
+TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(depth_follows_the_budget),
+          TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
           TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))

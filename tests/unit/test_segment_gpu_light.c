@@ -4,6 +4,7 @@
 #include "fakes/fake.h"
 #include "fakes/symbol.h"
 #include "media/device.h"
+#include "rows.h"
 
 #include <tachy/run.h>
 #include <tachy/settings.h>
@@ -114,8 +115,8 @@ TEST(frames_are_queued_as_a_worker_does)
     struct tachy_summary s;
     calibrate("mask", "no", &s);
     CHECK(s.light_ratio > 0 && s.resources[TACHY_RESOURCE_SMS].copies > 0);
-    CHECK(near(s.steps[TACHY_STEP_POSTPROCESS].light_ms, kernel_ms(&s) / GROUP));
-    CHECK(near(s.steps[TACHY_STEP_COMPOSITE].light_ms, kernel_ms(&s) / GROUP));
+    CHECK(near(s.steps[TEST_STEP_POSTPROCESS].light_ms, kernel_ms(&s) / GROUP));
+    CHECK(near(s.steps[TEST_STEP_COMPOSITE].light_ms, kernel_ms(&s) / GROUP));
     for (int r = TACHY_RESOURCE_TO_HOST; r <= TACHY_RESOURCE_TO_DEVICE; r++) // frames of the host's: pictures go both ways
         CHECK(s.resources[r].light_ms > 0 && s.resources[r].copies > 0);
 }
@@ -125,8 +126,8 @@ TEST(what_goes_frame_by_frame_is_queued_so)
 {
     struct tachy_summary s;
     calibrate("cutout", "yes", &s);
-    CHECK(near(s.steps[TACHY_STEP_POSTPROCESS].light_ms, kernel_ms(&s) * (1 + 1.0 / GROUP)));
-    CHECK(near(s.steps[TACHY_STEP_COMPOSITE].light_ms, 2 * kernel_ms(&s)));
+    CHECK(near(s.steps[TEST_STEP_POSTPROCESS].light_ms, kernel_ms(&s) * (1 + 1.0 / GROUP)));
+    CHECK(near(s.steps[TEST_STEP_COMPOSITE].light_ms, 2 * kernel_ms(&s)));
 }
 
 TEST(cleans)

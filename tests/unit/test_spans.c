@@ -23,7 +23,7 @@ static int copy(struct tachy_stage *st, struct tachy_item *to, const struct tach
 // A stage a letter: p, m, b (batches), k (regions, copies), o (ordered, no worker), r (ordered, with one), c (writes).
 static struct tachy_stage_ops ops_of(char letter)
 {
-    struct tachy_stage_ops o = {.name = "stage", .run = run, .step = TACHY_STEP_MODEL};
+    struct tachy_stage_ops o = {.name = "stage", .run = run};
     switch (letter) {
     case 'p': o.flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS; break;
     case 'm': o.flags = TACHY_STAGE_REGIONS; break;

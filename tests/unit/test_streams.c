@@ -129,7 +129,7 @@ static void run_party(int workers, int delay_us)
         pthread_join(thread[i], NULL);
     struct tachy_summary sum = {0};
     tachy_pipeline_stats(p, &sum);
-    CHECK(sum.steps[TACHY_STEP_MODEL].calls >= 7 * 4 * MANY);
+    CHECK(sum.steps[TEST_STEP_MODEL].calls >= 7 * 4 * MANY);
     for (int i = 0; i < 6; i++) // closed with the last stream that used it
         CHECK_INT(atomic_load(&conf(own[i])->workers), 0);
     CHECK_INT(atomic_load(&conf(shared)->workers), 0);
@@ -525,9 +525,9 @@ static void *watch_main(void *arg)
         struct tachy_stream_stats st;
         tachy_pipeline_stats(w->p, &sum);
         tachy_stream_stats(w->s, &st);
-        CHECK(sum.steps[TACHY_STEP_MODEL].calls >= calls);
+        CHECK(sum.steps[TEST_STEP_MODEL].calls >= calls);
         CHECK(st.pulled >= pulled && st.pushed >= st.pulled && st.waiting >= 0);
-        calls = sum.steps[TACHY_STEP_MODEL].calls;
+        calls = sum.steps[TEST_STEP_MODEL].calls;
         pulled = st.pulled;
         w->reads++;
     }
@@ -554,8 +554,8 @@ TEST(figures_can_be_read_meanwhile)
     CHECK(w.reads > 0);
     struct tachy_summary sum = {0};
     tachy_pipeline_stats(p, &sum);
-    CHECK_INT(sum.steps[TACHY_STEP_MODEL].calls, 10 * MANY + 20 * 5);
-    CHECK_INT(sum.steps[TACHY_STEP_COMPOSITE].calls, 10 * MANY + 20 * 5);
+    CHECK_INT(sum.steps[TEST_STEP_MODEL].calls, 10 * MANY + 20 * 5);
+    CHECK_INT(sum.steps[TEST_STEP_COMPOSITE].calls, 10 * MANY + 20 * 5);
     CHECK_INT(sum.workers, 3);
     tachy_stream_leave(&g.s);
     tachy_pipeline_close(&p);
@@ -586,9 +586,12 @@ TEST(a_policy_sheds_items)
         CHECK_INT(get(s), i);
     CHECK_INT(get(s), TACHY_ERR_EOF);
     CHECK_INT(atomic_load(&asked), 8 + 4);
-    struct tachy_step_stats steps[TACHY_STEP_COUNT] = {0};
-    pipeline_stream_steps(s, steps); // this stream's alone
-    CHECK_INT(steps[TACHY_STEP_MODEL].calls, 4);
+    struct tachy_step_stats steps[TACHY_MAX_STEPS] = {0};
+    struct tachy_prof *alone = tachy_prof_new(p->steps);
+    pipeline_merge_stream(s, alone);
+    tachy_prof_read(alone, steps);
+    CHECK_INT(steps[TEST_STEP_MODEL].calls, 4);
+    tachy_aligned_free(alone);
     tachy_stream_leave(&s);
     tachy_pipeline_close(&p);
     test_task_free(t);

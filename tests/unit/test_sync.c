@@ -107,15 +107,15 @@ static int group(const tachy_task *t)
     return l->group;
 }
 
-static int one_step(void *worker, enum tachy_step step, struct tachy_item *item, int eye)
+static int one_step(void *worker, int step, struct tachy_item *item, int eye)
 {
-    return step == TACHY_STEP_PREPROCESS  ? c_preprocess(worker, item, eye)
-           : step == TACHY_STEP_MODEL     ? c_model(worker, item, eye)
-           : step == TACHY_STEP_COMPOSITE ? composite_later(worker, item)
+    return step == TEST_STEP_PREPROCESS  ? c_preprocess(worker, item, eye)
+           : step == TEST_STEP_MODEL     ? c_model(worker, item, eye)
+           : step == TEST_STEP_COMPOSITE ? composite_later(worker, item)
                                           : c_postprocess(worker, item, eye);
 }
 
-static void group_step(void *worker, enum tachy_step step, struct tachy_item *const items[], int n, int eye, int err[])
+static void group_step(void *worker, int step, struct tachy_item *const items[], int n, int eye, int err[])
 {
     struct later *l = later_of(worker);
     int most = atomic_load(&l->together);

@@ -2,10 +2,12 @@
 
 #include "base/base.h"
 #include "profile/profile.h"
+#include "rows.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
+#include <tachy/doctor.h>
 #include <tachy/profile.h>
 #include <unistd.h>
 
@@ -112,17 +114,19 @@ static tachy_profile *filled(int64_t frames, int64_t max_spans, int64_t max_byte
 {
     tachy_profile *p;
     CHECK_INT(tachy_profile_open(
-                  &p, tachy_profile_params(.max_spans = max_spans, .max_trace_bytes = max_bytes)),
+                  &p, tachy_profile_params(.max_spans = max_spans, .max_trace_bytes = max_bytes,
+                                           .machine = tachy_doctor)),
               TACHY_OK);
-    struct tachy_prof *source = tachy_prof_new(), *worker = tachy_prof_new();
+    struct tachy_rows *steps = test_rows(tachy_profile_rows(p));
+    struct tachy_prof *source = tachy_prof_new(steps), *worker = tachy_prof_new(steps);
     uint32_t stream = tachy_profile_stream(p);
     CHECK_INT(tachy_profile_join(p, TACHY_LANE_SOURCE, source), TACHY_OK);
     CHECK_INT(tachy_profile_join(p, TACHY_LANE_WORKER, worker), TACHY_OK);
     uint64_t t = tachy_ticks();
     for (int64_t i = 0; i < frames; i++, t += 1000) {
-        tachy_prof_add(source, TACHY_STEP_DECODE, (struct tachy_prof_item){i, stream}, t, t + 400,
+        tachy_prof_add(source, TEST_STEP_DECODE, (struct tachy_prof_item){i, stream}, t, t + 400,
                        0);
-        tachy_prof_add(worker, TACHY_STEP_MODEL, (struct tachy_prof_item){i, stream}, t + 500,
+        tachy_prof_add(worker, TEST_STEP_MODEL, (struct tachy_prof_item){i, stream}, t + 500,
                        t + 900, 100);
         tachy_prof_latency(worker, 900);
     }
@@ -246,16 +250,18 @@ TEST(lanes_are_used_again)
 {
     tachy_profile *p;
     CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.max_spans = 16)), TACHY_OK);
-    struct tachy_prof *a = tachy_prof_new(), *b = tachy_prof_new();
+    struct tachy_rows *steps = test_rows(tachy_profile_rows(p));
+    struct tachy_prof *a = tachy_prof_new(steps), *b = tachy_prof_new(steps);
     for (int run = 0; run < 100;
          run++) { // a thousand sources that come and go stay within two lanes
         CHECK_INT(tachy_profile_join(p, TACHY_LANE_WORKER, a), TACHY_OK);
         CHECK_INT(tachy_profile_join(p, TACHY_LANE_WORKER, b), TACHY_OK);
         CHECK(a->lane != b->lane);
-        tachy_prof_add(a, TACHY_STEP_MODEL, (struct tachy_prof_item){run, 0}, 10, 20, 0);
+        tachy_prof_add(a, TEST_STEP_MODEL, (struct tachy_prof_item){run, 0}, 10, 20, 0);
         tachy_profile_leave(p, a);
         tachy_profile_leave(p, b);
         memset((void *)a, 0, sizeof(*a));
+        a->steps = steps;
     }
     long size;
     json_t *trace = trace_of(p, &size);
@@ -270,7 +276,7 @@ static void *work(void *prof)
 {
     for (int64_t i = 0; i < 20000; i++) {
         uint64_t t = tachy_ticks();
-        tachy_prof_add(prof, TACHY_STEP_MODEL, (struct tachy_prof_item){i, 0}, t, t + 10, 0);
+        tachy_prof_add(prof, TEST_STEP_MODEL, (struct tachy_prof_item){i, 0}, t, t + 10, 0);
         tachy_prof_latency(prof, 10);
     }
     return NULL;
@@ -280,7 +286,7 @@ TEST(files_while_it_runs)
 {
     tachy_profile *p;
     CHECK_INT(tachy_profile_open(&p, tachy_profile_params(.max_spans = 256)), TACHY_OK);
-    struct tachy_prof *prof = tachy_prof_new();
+    struct tachy_prof *prof = tachy_prof_new(test_rows(tachy_profile_rows(p)));
     CHECK_INT(tachy_profile_join(p, TACHY_LANE_WORKER, prof), TACHY_OK);
     pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, work, prof));

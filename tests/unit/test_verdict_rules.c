@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "profile/system.h"
+#include "rows.h"
 #include "profile/verdict.h"
 
 #include <math.h>
@@ -15,6 +16,9 @@
 static struct tachy_verdict_in quiet(void)
 {
     return (struct tachy_verdict_in){
+        .steps = test_table_of_rows(),
+        .encode = TEST_STEP_ENCODE,
+        .batched = -1,
         .seconds = 10,
         .frames = 1000,
         .cores = 4,
@@ -50,14 +54,15 @@ TEST(transfer)
     struct tachy_verdict_in in = quiet();
     in.work.busy_s = 39;
     in.transfer_s = 24;
-    in.step_busy_s[TACHY_STEP_MODEL] = 36;
+    in.step_busy_s[TEST_STEP_MODEL] = 36;
     struct tachy_verdict v = told(&in, TACHY_LIMIT_TRANSFER, 10 / (15.0 / 4 + 0.25));
     CHECK(strstr(v.words, "62 %"));
     // Batches run on threads of their own.
     in = quiet();
     in.engine = (struct verdict_stage){1, 9.8, 0, 0};
+    in.batched = TEST_STEP_MODEL;
     in.transfer_s = 6;
-    in.step_busy_s[TACHY_STEP_MODEL] = 9.8;
+    in.step_busy_s[TEST_STEP_MODEL] = 9.8;
     told(&in, TACHY_LIMIT_TRANSFER, 10 / (3.8 + 0.2));
 }
 
@@ -69,14 +74,14 @@ TEST(decode_says_what_helps)
     in.held_back_s = 0.1;
     in.starved_s = 9;
     in.work.busy_s = 8;
-    in.step_busy_s[TACHY_STEP_DECODE] = 9.8;
+    in.step_busy_s[TEST_STEP_DECODE] = 9.8;
     struct tachy_verdict v;
     tachy_verdict(&v, &in);
-    CHECK_STR(tachy_limit_name(v.limit), "decode");
+    CHECK_STR(v.name, "decode");
     CHECK(strstr(v.remedy, "--decode-threads") && !strstr(v.remedy, "--decoders"));
     in.more_decoders = true;
     tachy_verdict(&v, &in);
-    CHECK_STR(tachy_limit_name(v.limit), "decode");
+    CHECK_STR(v.name, "decode");
     CHECK(strstr(v.remedy, "--decoders") && !strstr(v.remedy, "--decode-threads"));
 }
 
@@ -87,7 +92,7 @@ TEST(thermal)
     struct tachy_verdict_in in = quiet();
     in.cores = 2;
     in.work = (struct verdict_stage){2, 20, 18, 0};
-    in.step_busy_s[TACHY_STEP_MODEL] = 17;
+    in.step_busy_s[TEST_STEP_MODEL] = 17;
     in.process_cpu_s = 19.5;
     in.clock_mhz = 1500;
     in.clock_max_mhz = 3000;
@@ -96,7 +101,7 @@ TEST(thermal)
     CHECK(strstr(v.words, "1500 of 3000 MHz"));
     in.throttled = 0; // a governor that saves power is no heat
     tachy_verdict(&v, &in);
-    CHECK_STR(tachy_limit_name(v.limit), "engine");
+    CHECK_STR(v.name, "engine");
 }
 
 TEST(short_of_memory)
@@ -108,7 +113,7 @@ TEST(short_of_memory)
     CHECK(strstr(v.words, "60 %"));
     in.major_faults = 0; // others' stall, not ours
     in.work.busy_s = 39.9;
-    in.step_busy_s[TACHY_STEP_MODEL] = 37;
+    in.step_busy_s[TEST_STEP_MODEL] = 37;
     told(&in, TACHY_LIMIT_ENGINE, 10 / 2.0);
 }
 
@@ -119,13 +124,13 @@ TEST(other_programs)
     in.cores = 2;
     in.source = (struct verdict_stage){1, 1, 0.5, 0.5};
     in.work = (struct verdict_stage){1, 9.8, 4.8, 4.9};
-    in.step_busy_s[TACHY_STEP_MODEL] = 9;
+    in.step_busy_s[TEST_STEP_MODEL] = 9;
     in.process_cpu_s = 5.8;
     told(&in, TACHY_LIMIT_ONE_CORE, 10 / 5.1); // the other core is idle
     in.other_cpu_s = 14;
     struct tachy_verdict v;
     tachy_verdict(&v, &in);
-    CHECK_STR(tachy_limit_name(v.limit), "engine");
+    CHECK_STR(v.name, "engine");
     CHECK(strstr(v.words, "all 2 cores are busy"));
 }
 
@@ -138,10 +143,13 @@ TEST(too_short_to_tell)
     CHECK_INT(v.limit, TACHY_LIMIT_NONE);
     CHECK(v.expected_gain == 0 && !v.n_evidence && !v.remedy[0]);
     CHECK(strstr(v.words, "none"));
-    in = (struct tachy_verdict_in){.seconds = 1e-9};
+    in = quiet();
+    in = (struct tachy_verdict_in){.steps = in.steps, .encode = in.encode, .batched = -1, .seconds = 1e-9};
     tachy_verdict(&v, &in);
     CHECK_INT(v.limit, TACHY_LIMIT_NONE);
-    in = (struct tachy_verdict_in){.seconds = 0.01, .frames = 1000, .cores = 2};
+    in.seconds = 0.01;
+    in.frames = 1000;
+    in.cores = 2;
     tachy_verdict(&v, &in); // 10 us a frame
     CHECK_INT(v.limit, TACHY_LIMIT_NONE);
 }
@@ -151,7 +159,8 @@ TEST(any_figures_are_taken)
 {
     srand(3);
     for (int i = 0; i < 200000; i++) {
-        struct tachy_verdict_in in = {.seconds = 1 + rand() % 50, .frames = rand() % 2000, .cores = 1 + rand() % 64};
+        struct tachy_verdict_in in = {.steps = test_table_of_rows(), .encode = TEST_STEP_ENCODE,
+                                      .batched = rand() % 2 ? TEST_STEP_MODEL : -1, .seconds = 1 + rand() % 50, .frames = rand() % 2000, .cores = 1 + rand() % 64};
         double *figures[] = {&in.source.busy_s, &in.source.cpu_s, &in.source.queued_s,
                              &in.work.busy_s, &in.work.cpu_s, &in.work.queued_s,
                              &in.sink.busy_s, &in.sink.cpu_s, &in.sink.queued_s,
@@ -160,7 +169,7 @@ TEST(any_figures_are_taken)
                              &in.clock_mhz, &in.clock_max_mhz, &in.batch.run_s, &in.batch.fixed_s};
         for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++)
             *figures[k] = rand() % 3 ? rand() % 100 : 0;
-        for (int s = 0; s < TACHY_STEP_COUNT; s++)
+        for (int s = 0; s < TEST_STEPS; s++)
             in.step_busy_s[s] = rand() % 3 ? rand() % 100 : 0;
         in.work.threads = rand() % 9;
         in.major_faults = rand() % 3;
@@ -172,7 +181,7 @@ TEST(any_figures_are_taken)
         tachy_verdict(&v, &in);
         CHECK(v.limit < TACHY_LIMIT_COUNT && v.words[0]);
         CHECK(v.limit == TACHY_LIMIT_NONE || (isfinite(v.expected_gain) && v.expected_gain >= 1));
-        CHECK((unsigned)tachy_limit_step(v.limit, &in) < TACHY_STEP_COUNT);
+        CHECK(v.step >= 0 && v.step < TEST_STEPS && v.name[0]);
         if (test_failures)
             return;
     }

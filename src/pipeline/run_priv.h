@@ -1,0 +1,34 @@
+#pragma once
+#include "pipeline/control.h"
+#include "pipeline/live_stream.h"
+#include "pipeline/readers.h"
+#include "pipeline/resume.h"
+#include "profile/system.h"
+#include "sink/sink_ops.h"
+
+// Of run.c; read by verdict.c.
+
+struct run {
+    const struct tachy_run_params *p;
+    tachy_pipeline *pipeline;
+    tachy_stream *stream;
+    struct live_stream *live; // what is pushed and pulled in order goes through it
+    struct run_readers readers;
+    struct tachy_resume *resume;    // NULL: the output is written in one piece
+    struct tachy_prof *sink_prof;   // written by the calling thread
+    int encode;                     // the sink's step
+    _Atomic int64_t written;        // by the calling thread
+    _Atomic uint64_t starved_ticks; // the calling thread waited for results
+    _Atomic int64_t damaged;        // known at the end
+    _Atomic uint64_t first_ns;      // from the start to the first frame written
+    uint64_t start_ns, cpu_start_ns;
+    struct control_run controlled;
+    struct tachy_system before; // when the run began
+    double work_before_s, transfer_before_s; // the pipeline's then
+    struct tachy_gpu_share gpus_before[TACHY_MAX_GPUS]; // the task's then
+    struct tachy_summary *sum;
+};
+
+// verdict.c. Sets s->verdict, s->limited_by and s->limited_text; steps, frames, seconds, cores and workers of `s` are
+// set. `cpu_s`: the process's since the run began. Any thread.
+void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tachy_summary *s);

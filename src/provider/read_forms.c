@@ -1,0 +1,374 @@
+#include "base/base.h"
+#include "provider/reader.h"
+
+#include <ctype.h>
+
+// Operators that are others in another form: what a plan has no step for of its own.
+
+static bool is_float(const struct tachy_value *v) { return v && v->dtype == TACHY_F32; }
+
+// `x` with another shape; itself if it has it. NULL stays NULL, and constants stay constants.
+static struct tachy_value *reshaped(struct reader_node *n, struct tachy_value *x, int rank, const int64_t *shape)
+{
+    if (!x || (x->rank == rank && !memcmp(x->shape, shape, sizeof(*shape) * (size_t)rank)))
+        return x;
+    if (x->data)
+        return tachy_graph_constant(n->r->g, x->name, x->dtype, rank, shape, x->data);
+    struct tachy_value *y = tachy_graph_value(n->r->g, NULL, x->dtype, rank, shape);
+    return y && reader_emit(n, TACHY_OP_RESHAPE, NULL, &x, 1, y) ? y : NULL;
+}
+
+// The node's output is `x` under another name.
+static const char *finish(struct reader_node *n, struct tachy_value *x)
+{
+    return x && reader_emit(n, TACHY_OP_RESHAPE, NULL, &x, 1, n->out[0]) ? NULL : READER_NOMEM;
+}
+
+// ---- Trilu: numbers beside the diagonal are 0.
+
+static const char *trilu(struct reader_node *n)
+{
+    const struct tachy_value *x = n->in[0];
+    int64_t k = 0, rows = x->rank < 2 ? 0 : x->shape[x->rank - 2], columns = x->rank < 2 ? 0 : x->shape[x->rank - 1];
+    bool upper = reader_int(n, "upper", 1);
+    if (!is_float(x) || (reader_in(n, 1) && reader_const_ints(n, 1, &k, 1) != 1) || rows < 1 || columns < 1 ||
+        rows > TACHY_PLAN_WHOLE / columns)
+        return READER_ATTRIBUTE;
+    uint8_t *stays = tachy_graph_alloc(n->r->g, (size_t)(rows * columns));
+    for (int64_t i = 0; stays && i < rows * columns; i++) {
+        int64_t over = i % columns - i / columns; // the diagonal
+        stays[i] = upper ? over >= k : over <= k;
+    }
+    int64_t shape[2] = {rows, columns};
+    struct tachy_value *in[] = {NULL, n->in[0], reader_number(n, 0)};
+    in[0] = stays ? tachy_graph_constant(n->r->g, NULL, TACHY_U8, 2, shape, stays) : NULL;
+    return in[0] && in[2] && reader_emit(n, TACHY_OP_SELECT, NULL, in, 3, n->out[0]) ? NULL : READER_NOMEM;
+}
+
+// ---- OneHot: an index is compared with every number that it can be.
+
+// 0, 1, 2, ... plus `first` along `axis` of an output of this rank, in the type of the indices.
+static struct tachy_value *numbers(struct reader_node *n, enum tachy_dtype type, int64_t first, int axis)
+{
+    const struct tachy_value *y = n->out[0];
+    int64_t depth = y->shape[axis], shape[TACHY_MAX_RANK];
+    void *to = tachy_graph_alloc(n->r->g, sizeof(int64_t) * (size_t)TACHY_MAX(depth, 1));
+    for (int64_t i = 0; to && i < depth; i++) {
+        if (type == TACHY_I64)
+            ((int64_t *)to)[i] = first + i;
+        else
+            ((int32_t *)to)[i] = (int32_t)(first + i);
+    }
+    for (int d = axis; d < y->rank; d++)
+        shape[d - axis] = d == axis ? depth : 1;
+    return to ? tachy_graph_constant(n->r->g, NULL, type, y->rank - axis, shape, to) : NULL;
+}
+
+// Where the indices are these numbers: truth values in the output's shape.
+static struct tachy_value *equal(struct reader_node *n, struct tachy_value *index, struct tachy_value *what)
+{
+    struct tachy_value *is = tachy_graph_value(n->r->g, NULL, TACHY_U8, n->out[0]->rank, n->out[0]->shape);
+    return is ? reader_combine(n, TACHY_PLAN_EQUAL, index, what, is) : NULL;
+}
+
+static const char *one_hot(struct reader_node *n)
+{
+    struct tachy_value *index = n->in[0], *y = n->out[0];
+    int64_t shape[TACHY_MAX_RANK] = {0};
+    float off_on[2];
+    int axis;
+    if ((index->dtype != TACHY_I64 && index->dtype != TACHY_I32) || !is_float(y) || y->rank != index->rank + 1 ||
+        reader_const_floats(n, 2, off_on, 2) != 2 || !reader_axis(reader_int(n, "axis", -1), y->rank, &axis) ||
+        y->shape[axis] >= TACHY_PLAN_WHOLE)
+        return READER_ATTRIBUTE;
+    for (int d = 0; d < y->rank; d++)
+        shape[d] = d == axis ? 1 : index->shape[d - (d > axis)];
+    index = reshaped(n, index, y->rank, shape);
+    struct tachy_value *from_start = equal(n, index, numbers(n, index ? index->dtype : TACHY_I64, 0, axis));
+    struct tachy_value *from_end = equal(n, index, numbers(n, index ? index->dtype : TACHY_I64, -y->shape[axis], axis));
+    struct tachy_value *in[] = {reader_combine(n, TACHY_PLAN_OR, from_start, from_end, NULL),
+                                reader_number(n, off_on[1]), reader_number(n, off_on[0])};
+    return in[0] && in[1] && in[2] && reader_emit(n, TACHY_OP_SELECT, NULL, in, 3, y) ? NULL : READER_NOMEM;
+}
+
+// ---- CumSum: sums of 1, 2, 4, ... neighbours.
+
+// What lies `by` places before along the axis (`back`: behind), `outside` where there is nothing.
+static struct tachy_value *shifted(struct reader_node *n, struct tachy_value *x, int axis, int64_t by, bool back,
+                                   float outside)
+{
+    struct tachy_plan_attr slice = {0}, pad = {.pad = {.value = outside}};
+    int64_t shape[TACHY_MAX_RANK];
+    if (!x)
+        return NULL;
+    memcpy(shape, x->shape, sizeof(shape));
+    shape[axis] -= by;
+    for (int d = 0; d < TACHY_MAX_RANK; d++)
+        slice.slice.step[d] = 1;
+    slice.slice.start[axis] = back ? by : 0;
+    (back ? pad.pad.after : pad.pad.before)[axis] = by;
+    struct tachy_value *part = reader_temp(n, x->rank, shape), *y = reader_temp(n, x->rank, x->shape);
+    return part && y && reader_emit(n, TACHY_OP_SLICE, &slice, &x, 1, part) &&
+                   reader_emit(n, TACHY_OP_PAD, &pad, &part, 1, y)
+               ? y
+               : NULL;
+}
+
+static const char *cum_sum(struct reader_node *n)
+{
+    enum { LONGEST = 128 }; // each doubling is a pass over all numbers, where ONNX Runtime makes one in all
+    struct tachy_value *x = n->in[0];
+    int64_t at;
+    int axis;
+    bool back = reader_int(n, "reverse", 0), exclusive = reader_int(n, "exclusive", 0);
+    if (!is_float(x) || reader_const_ints(n, 1, &at, 1) != 1 || !reader_axis(at, x->rank, &axis) ||
+        (exclusive && x->shape[axis] < 2))
+        return READER_ATTRIBUTE;
+    int64_t size = x->shape[axis];
+    if (size > LONGEST)
+        return "a long sum, which ONNX Runtime is faster at";
+    if (exclusive)
+        x = shifted(n, x, axis, 1, back, 0);
+    for (int64_t by = 1; by < size; by *= 2) // -0 leaves every number as it is
+        x = reader_combine(n, TACHY_PLAN_ADD, x, shifted(n, x, axis, by, back, -0.0f), NULL);
+    return finish(n, x);
+}
+
+// ---- Einsum: products of matrices, and what moves, stretches or adds up a tensor.
+
+enum { LETTERS = 'z' - 'A' + 1 };
+
+// An equation's operand or result: one letter for each dimension.
+struct term {
+    int rank;
+    char letter[TACHY_MAX_RANK];
+};
+
+struct einsum {
+    struct reader_node *n;
+    struct term in[2], out;
+    int nb_in;
+    int64_t size[LETTERS]; // of a letter's dimensions; 0: it is in no operand
+};
+
+static bool has(const struct term *t, char letter) { return memchr(t->letter, letter, (size_t)t->rank); }
+
+// Reads letters up to the end, a comma or an arrow. NULL: there is something else, or a letter twice (a diagonal).
+static const char *read_term(const char *at, struct term *t)
+{
+    for (; *at && *at != ',' && *at != '-'; at++) {
+        if (*at == ' ')
+            continue;
+        if (!isalpha((unsigned char)*at) || t->rank == TACHY_MAX_RANK || has(t, *at))
+            return NULL;
+        t->letter[t->rank++] = *at;
+    }
+    return at;
+}
+
+// Without an arrow the result has the letters that are there once, in alphabetical order.
+static void imply_result(struct einsum *e)
+{
+    for (char c = 'A'; c <= 'z'; c++)
+        if (has(&e->in[0], c) != has(&e->in[1], c) && e->out.rank < TACHY_MAX_RANK)
+            e->out.letter[e->out.rank++] = c;
+}
+
+static bool read_equation(struct einsum *e, const char *at)
+{
+    at = read_term(at, &e->in[0]);
+    e->nb_in = at && *at == ',' ? 2 : 1;
+    if (e->nb_in > 1)
+        at = read_term(at + 1, &e->in[1]);
+    if (!at || (*at && strncmp(at, "->", 2)))
+        return false;
+    if (!*at) {
+        imply_result(e);
+        return true;
+    }
+    at = read_term(at + 2, &e->out);
+    return at && !*at;
+}
+
+// The letters' sizes, and whether everything fits. A dimension of 1 beside a larger one of the same letter does not.
+static bool check_sizes(struct einsum *e)
+{
+    for (int i = 0; i < e->nb_in; i++) {
+        const struct tachy_value *v = reader_in(e->n, i);
+        if (!is_float(v) || v->rank != e->in[i].rank)
+            return false;
+        for (int d = 0; d < v->rank; d++) {
+            int64_t *size = &e->size[e->in[i].letter[d] - 'A'];
+            if (*size && *size != v->shape[d])
+                return false;
+            *size = v->shape[d];
+        }
+    }
+    const struct tachy_value *y = e->n->out[0];
+    bool fits = is_float(y) && y->rank == e->out.rank;
+    for (int d = 0; fits && d < y->rank; d++)
+        fits = e->size[e->out.letter[d] - 'A'] == y->shape[d] && y->shape[d];
+    return fits;
+}
+
+static int64_t extent(const struct einsum *e, const struct term *t)
+{
+    int64_t n = 1;
+    for (int d = 0; d < t->rank; d++)
+        n *= e->size[t->letter[d] - 'A'];
+    return n;
+}
+
+static bool same(const struct term *a, const struct term *b)
+{
+    return a->rank == b->rank && !memcmp(a->letter, b->letter, (size_t)a->rank);
+}
+
+// A constant's numbers with their dimensions in another order. NULL: no memory.
+static struct tachy_value *turned_constant(struct reader_node *n, const struct tachy_value *x, const int *perm,
+                                           const int64_t *shape)
+{
+    int64_t count = tachy_value_elements(x), step[TACHY_MAX_RANK], at[TACHY_MAX_RANK] = {0}, from = 0;
+    float *to = tachy_graph_alloc(n->r->g, sizeof(*to) * (size_t)TACHY_MAX(count, 1));
+    for (int d = x->rank - 1; d >= 0; d--)
+        step[d] = d == x->rank - 1 ? 1 : step[d + 1] * x->shape[d + 1];
+    for (int64_t i = 0; to && i < count; i++) {
+        to[i] = ((const float *)x->data)[from];
+        for (int d = x->rank - 1; d >= 0; d--) {
+            from += step[perm[d]];
+            if (++at[d] < shape[d])
+                break;
+            from -= at[d] * step[perm[d]];
+            at[d] = 0;
+        }
+    }
+    return to ? tachy_graph_constant(n->r->g, x->name, TACHY_F32, x->rank, shape, to) : NULL;
+}
+
+// `x` with its dimensions in another order.
+static struct tachy_value *turned(const struct einsum *e, struct tachy_value *x, const struct term *from,
+                                  const struct term *to)
+{
+    struct tachy_plan_attr a = {0};
+    int64_t shape[TACHY_MAX_RANK];
+    if (!x || same(from, to))
+        return x;
+    for (int d = 0; d < to->rank; d++) {
+        a.perm[d] = (int)((const char *)memchr(from->letter, to->letter[d], (size_t)from->rank) - from->letter);
+        shape[d] = e->size[to->letter[d] - 'A'];
+    }
+    if (x->data)
+        return turned_constant(e->n, x, a.perm, shape);
+    struct tachy_value *y = reader_temp(e->n, to->rank, shape);
+    return y && reader_emit(e->n, TACHY_OP_TRANSPOSE, &a, &x, 1, y) ? y : NULL;
+}
+
+// Sums over the letters of operand `i` that nothing else has.
+static struct tachy_value *add_up(struct einsum *e, int i)
+{
+    struct tachy_plan_attr a = {.reduce = {.how = TACHY_PLAN_SUM}};
+    struct term *t = &e->in[i], left = {0};
+    struct tachy_value *x = e->n->in[i];
+    int64_t kept[TACHY_MAX_RANK], shape[TACHY_MAX_RANK];
+    for (int d = 0; d < t->rank; d++) {
+        char c = t->letter[d];
+        a.reduce.axis[d] = !has(&e->out, c) && !(e->nb_in > 1 && has(&e->in[1 - i], c));
+        kept[d] = a.reduce.axis[d] ? 1 : x->shape[d];
+        if (!a.reduce.axis[d]) {
+            shape[left.rank] = x->shape[d];
+            left.letter[left.rank++] = c;
+        }
+    }
+    if (left.rank == t->rank)
+        return x;
+    struct tachy_value *y = reader_temp(e->n, t->rank, kept);
+    *t = left;
+    return y && reader_emit(e->n, TACHY_OP_REDUCE, &a, &x, 1, y) ? reshaped(e->n, y, left.rank, shape) : NULL;
+}
+
+static void append(struct term *t, const struct term *more)
+{
+    for (int d = 0; d < more->rank && t->rank < TACHY_MAX_RANK; d++)
+        t->letter[t->rank++] = more->letter[d];
+}
+
+// Letters of two operands by what becomes of them.
+struct parts {
+    struct term batch, rows, columns, inner; // in both and the result; in the first; in the second; in both, added up
+};
+
+static struct parts parts_of(const struct einsum *e)
+{
+    struct parts p = {0};
+    for (int d = 0; d < e->in[0].rank; d++) {
+        const char c = e->in[0].letter[d];
+        struct term *to = !has(&e->in[1], c) ? &p.rows : has(&e->out, c) ? &p.batch : &p.inner;
+        to->letter[to->rank++] = c;
+    }
+    for (int d = 0; d < e->in[1].rank; d++)
+        if (!has(&e->in[0], e->in[1].letter[d]))
+            p.columns.letter[p.columns.rank++] = e->in[1].letter[d];
+    return p;
+}
+
+// An operand as matrices: its dimensions in the order batch, `a`, `b`, one each; without a batch only two.
+static struct tachy_value *matrices(const struct einsum *e, int i, struct tachy_value *x, const struct parts *p,
+                                    const struct term *a, const struct term *b)
+{
+    struct term to = p->batch;
+    append(&to, a);
+    append(&to, b);
+    int64_t shape[3] = {extent(e, &p->batch), extent(e, a), extent(e, b)};
+    int rank = p->batch.rank ? 3 : 2;
+    return reshaped(e->n, turned(e, x, &e->in[i], &to), rank, shape + 3 - rank);
+}
+
+static struct tachy_value *product(struct einsum *e, struct tachy_value *a, struct tachy_value *b, struct term *order)
+{
+    const struct parts p = parts_of(e);
+    struct tachy_plan_attr attr = {.matmul = {.alpha = 1}};
+    struct term as_it_is = p.batch;
+    int64_t shape[3] = {extent(e, &p.batch), extent(e, &p.rows), extent(e, &p.columns)};
+    append(&as_it_is, &p.columns);
+    append(&as_it_is, &p.inner);
+    attr.matmul.trans_b = p.inner.rank && p.columns.rank && same(&e->in[1], &as_it_is);
+    *order = p.batch;
+    append(order, &p.rows);
+    append(order, &p.columns);
+    a = matrices(e, 0, a, &p, &p.rows, &p.inner);
+    b = attr.matmul.trans_b ? matrices(e, 1, b, &p, &p.columns, &p.inner) : matrices(e, 1, b, &p, &p.inner, &p.columns);
+    if (!a || !b)
+        return NULL;
+    if (!p.inner.rank) // nothing is added up: [batch][rows][1] times [batch][1][columns]
+        return reader_combine(e->n, TACHY_PLAN_MUL, a, b, NULL);
+    struct tachy_value *y = reader_temp(e->n, a->rank, shape + 3 - a->rank);
+    return y && reader_emit(e->n, TACHY_OP_MATMUL, &attr, (struct tachy_value *[]){a, b}, 2, y) ? y : NULL;
+}
+
+static const char *einsum(struct reader_node *n)
+{
+    struct einsum e = {.n = n};
+    struct term order;
+    char equation[64];
+    int64_t shape[TACHY_MAX_RANK];
+    if (!reader_string(n, "equation", equation, sizeof(equation)) || strlen(equation) + 1 == sizeof(equation) ||
+        !read_equation(&e, equation) || e.nb_in != n->nb_in || !check_sizes(&e))
+        return "a sum of products that is no product of two matrices";
+    struct tachy_value *x = add_up(&e, 0), *b = e.nb_in > 1 ? add_up(&e, 1) : NULL;
+    if (!x || (e.nb_in > 1 && !b))
+        return READER_NOMEM;
+    order = e.in[0];
+    if (b)
+        x = product(&e, x, b, &order);
+    for (int d = 0; d < order.rank; d++)
+        shape[d] = e.size[order.letter[d] - 'A'];
+    return finish(n, turned(&e, reshaped(n, x, order.rank, shape), &order, &e.out));
+}
+
+const struct reader_op reader_forms[] = {
+    {"CumSum", cum_sum},
+    {"Einsum", einsum},
+    {"OneHot", one_hot},
+    {"Trilu", trilu},
+    {NULL, NULL},
+};
