@@ -253,8 +253,8 @@ static void item_close(void *item) { tachy_regions_free(item); }
 const struct tachy_stage_ops tachy_stage_track = {
     .name = "track",
     .options = tachy_model_options,
-    .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS,
-    .step = TACHY_STEP_MODEL,
+    .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS | TACHY_STAGE_MODEL,
+    .step = "model",
     .priv_size = sizeof(struct track),
     .item_size = sizeof(struct tachy_regions),
     .open = open,
