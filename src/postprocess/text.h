@@ -18,10 +18,10 @@ void tachy_text_number(struct tachy_text *t, float v);
 void tachy_text_string(struct tachy_text *t, const char *s);
 void tachy_text_free(struct tachy_text *t);
 
-// What is known of a frame, as a JSON object in one line without newline (docs/results.md). `head`: of the frame, all but
-// its pixels. `time_s`: NaN if it is not known.
 // `,"values":{"name":1.5}`; nothing if n is 0.
 void tachy_values_json(struct tachy_text *t, const struct tachy_named v[], int n);
+// What is known of a frame, as a JSON object in one line without newline (docs/results.md). `head`: of the frame, all but
+// its pixels. `time_s`: NaN if it is not known.
 void tachy_regions_json(struct tachy_text *t, const tachy_frame *head, const struct tachy_result *r, double time_s);
 // A row of values with commas for each region; the first line of a file names the columns. With newlines.
 extern const char tachy_regions_csv_columns[];

@@ -62,7 +62,6 @@ static void item_close(void *item) { tachy_aligned_free(((struct cover_item *)it
 
 const struct tachy_stage_ops tachy_stage_cover = {
     .name = "cover",
-    .step = TACHY_STEP_POSTPROCESS,
     .item_size = sizeof(struct cover_item),
     .run = run,
     .item_close = item_close,

@@ -205,7 +205,6 @@ const struct tachy_stage_ops tachy_stage_decode = {
     .name = "postprocess",
     .options = options,
     .flags = TACHY_STAGE_REGIONS,
-    .step = TACHY_STEP_POSTPROCESS,
     .priv_size = sizeof(struct decode),
     .item_size = sizeof(struct decode_item),
     .open = open,

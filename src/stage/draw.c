@@ -95,7 +95,6 @@ const struct tachy_stage_ops tachy_stage_draw = {
     .name = "draw",
     .options = options,
     .flags = TACHY_STAGE_READS | TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
     .priv_size = sizeof(struct draw),
     .open = open,
     .close = close,

@@ -62,7 +62,6 @@ static void item_close(void *item) { tachy_text_free(item); }
 const struct tachy_stage_ops tachy_stage_lines = {
     .name = "lines",
     .flags = TACHY_STAGE_WRITES,
-    .step = TACHY_STEP_COMPOSITE,
     .priv_size = sizeof(struct lines),
     .item_size = sizeof(struct tachy_text),
     .open = open,

@@ -253,8 +253,7 @@ static void item_close(void *item) { tachy_regions_free(item); }
 const struct tachy_stage_ops tachy_stage_track = {
     .name = "track",
     .options = tachy_model_options,
-    .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS,
-    .step = TACHY_STEP_MODEL,
+    .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS | TACHY_STAGE_MODEL,
     .priv_size = sizeof(struct track),
     .item_size = sizeof(struct tachy_regions),
     .open = open,
