@@ -25,11 +25,11 @@ class Files(Case):
         return p.stderr
 
     def test_one_warning_for_each_key_without_effect(self):
-        s, said = self.config("version: 1\ngpu:\n  precision: fp16\ntracking: {max_num_faces: 2}\n"
+        s, said = self.config("version: 1\ngpu:\n  precision: fp16\ntracking: {smoothing_window: 2}\n"
                               "model: {batch_size: 2}\n")
         self.assertEqual(len(said.splitlines()), 2, said)
         self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:3: gpu\.precision has no effect yet: models run on")
-        self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:4: tracking\.max_num_faces has no effect yet: ")
+        self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:4: tracking\.smoothing_window has no effect yet: ")
         self.assertEqual((s["gpu.precision"]["value"], s["gpu.precision"]["origin"]), ("fp16", "studio.yaml:3"))
         self.assertIn("CPU", s["gpu.precision"]["no_effect_yet"])
         self.assertNotIn("no_effect_yet", s["model.batch_size"])

@@ -597,7 +597,10 @@ static int serve(int argc, char **argv, char **env)
         return 97;
     unsetenv("TACHY_FAULTS");
     unsetenv("LD_PRELOAD");
-    tzset(); // whoever logs a time first makes the C library allocate its time zone, which it never frees
+    // Whoever first asks for the local time makes the C library allocate its time zone, which it never frees; without
+    // TZ it does so each time anew.
+    setenv("TZ", "UTC0", 1);
+    tzset();
     while (read(in, &order, 1) == 1) {
         pid_t pid = fork();
         if (!pid) {
