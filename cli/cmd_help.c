@@ -68,6 +68,8 @@ void help_verb(FILE *f, const struct verb *v)
               f);
 }
 
+enum { VERBS_AT = 18 }; // column of the verbs' summaries
+
 const struct tachy_example exit_statuses[] = {
     {"0", "done"},
     {"1", "failed; one sentence on standard error says why"},
@@ -85,7 +87,7 @@ void help_overview(FILE *f)
           f);
     for (const struct verb *const *v = cli_verbs(); *v; v++) {
         int at = fprintf(f, "  %s", (*v)->name);
-        text_wrap(f, (*v)->summary, at, 15, width);
+        text_wrap(f, (*v)->summary, at, VERBS_AT, width);
         fputc('\n', f);
     }
     fputs("\nOptions of every command:\n", f);

@@ -208,6 +208,7 @@ int run_task(struct cli *c)
 
 const char run_usage[] = "[options] [-i] FILE... [-o OUTPUT]";
 const char run_details[] =
+    "Without -o the output stands beside the input and is named after the task or its mode, as in in.cutout.mp4.\n\n"
     "Several inputs are worked on one after the other, or with --parallel N as many at once through one set of workers; "
     "there a failing one does not end the others. Nothing is ever replaced without -y.\n\n"
     "With -f a last lone - is the output (standard output), as in FFmpeg: -f null - throws the frames away, -f framemd5 - "

@@ -98,7 +98,7 @@ static int check_settings(tachy_job *j)
         return wrong(j, "runs that can be resumed go one after the other; leave --parallel out");
     if (tachy_settings_is_set(s, "input.duration") && tachy_settings_float(s, "input.duration") <= 0)
         return wrong(j, "-t 0 reads nothing; give a time above 0, or leave -t out for the whole input");
-    return j->ops->check ? j->ops->check(s, j->p.log) : TACHY_OK;
+    return tachy_task_check(j->ops, s, j->p.log);
 }
 
 static int keep_settings(tachy_job *j, const tachy_settings *s)

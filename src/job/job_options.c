@@ -8,8 +8,7 @@ const struct tachy_option tachy_job_options[] = {
              "without an option are inputs as well"},
     {"output.file", "output", 'o', TACHY_OPT_STRING, .arg = "FILE", .group = "Output",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_COMPARE,
-     .help = "where to write; a folder ending in / takes derived names, - is standard output; without it in.mp4 "
-             "becomes in.cutout.mp4, after the mode"},
+     .help = "where to write; a folder ending in / takes derived names, - is standard output"},
     {"output.format", "format", 'f', TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
     {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",

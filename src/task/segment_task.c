@@ -70,9 +70,7 @@ const struct tachy_task_ops tachy_task_segment = {
             .details =
                 "Finds the people in every frame and writes a video (or picture, or numbered pictures) of the same "
                 "length, timing, rotation and colour, with its sound, subtitles, chapters and metadata. What is done "
-                "with the people is the --mode.\n\n"
-                "Without -o the output stands beside the input: in.mp4 becomes in.cutout.mp4, with --mode alpha "
-                "in.alpha.mov, with --mode json in.jsonl.",
+                "with the people is the --mode.",
             .examples = examples,
         },
     .options = options,

@@ -91,6 +91,13 @@ static int add_stages(tachy_task *t, const struct tachy_task_stage *stage, bool 
     return err == TACHY_OK && !added ? add_user_stages(t, cuda, s) : err;
 }
 
+int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_log *log)
+{
+    if (ops->host && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s runs on the CPU only: leave --device cuda out", ops->info.name);
+    return ops->check ? ops->check(s, log) : TACHY_OK;
+}
+
 int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log)
 {
     int k = tachy_task_find(name, log);
@@ -98,7 +105,7 @@ int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *se
     *out = NULL;
     if (!ops)
         return k;
-    int err = ops->check ? ops->check(settings, log) : TACHY_OK;
+    int err = tachy_task_check(ops, settings, log);
     tachy_task *t = err == TACHY_OK ? calloc(1, sizeof(*t)) : NULL;
     if (!t)
         return err < 0 ? err : TACHY_ERR_NOMEM;
@@ -108,8 +115,6 @@ int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *se
     t->pinned = -1;
     err = keep_settings(t, settings, TACHY_VERB_RUN | TACHY_VERB_TASK(k));
     bool cuda = !strcmp(tachy_settings_str(settings, "gpu.device"), "cuda");
-    if (cuda && ops->host && err == TACHY_OK)
-        err = tachy_fail(log, TACHY_ERR_UNSUPPORTED, "task %s: runs on the CPU only; leave --device cuda out", name);
     if (err == TACHY_OK)
         err = add_stages(t, ops->stages, cuda, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");

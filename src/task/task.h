@@ -28,5 +28,9 @@ extern const struct tachy_task_ops *const tachy_tasks[]; // in the order of help
 // Index in tachy_tasks. TACHY_ERR_NOT_FOUND: none has this name; the message lists those that there are.
 int tachy_task_find(const char *name, const struct tachy_log *log);
 
+// Whether the task can run with these settings, before anything is opened: TACHY_ERR_INVAL or TACHY_ERR_UNSUPPORTED, after
+// a message.
+int tachy_task_check(const struct tachy_task_ops *ops, const tachy_settings *s, const struct tachy_log *log);
+
 // tachy_task_open() with settings and a name that are not NULL.
 int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log);
