@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "pipeline/live_stream.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -379,6 +380,7 @@ TEST(a_failure_ends_a_live_stream)
         j->p = (struct tachy_live_params){.mode = TACHY_RUN_LIVE, .max_latency_ms = k % 2 ? 50 : 0};
         j->work_us = k * 300;
         j->fail_at = 50;
+        j->frames = INT_MAX; // until the failure is known
         run(j);
         CHECK_INT(j->end, TACHY_ERR_EXTERNAL);
         CHECK_INT(j->push_end, TACHY_ERR_INTERRUPTED);
