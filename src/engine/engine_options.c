@@ -2,6 +2,9 @@
 
 #include "base/options.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 const struct tachy_option tachy_model_options[] = {
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
      .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
@@ -29,3 +32,47 @@ const struct tachy_option tachy_model_options[] = {
      .verbs = TACHY_VERB_REPLAY, .help = "threads inside one run of the model; 0: 1"},
     {0},
 };
+
+static int copy_text(char **to, const char *text)
+{
+    *to = text ? strdup(text) : NULL;
+    return text && !*to ? TACHY_ERR_NOMEM : TACHY_OK;
+}
+
+int tachy_engine_setup_read(struct tachy_engine_setup *e, const tachy_settings *s)
+{
+    const char *const *options;
+    size_t n = tachy_settings_list(s, "model.provider_options", &options);
+    e->build_effort = (int)tachy_settings_int(s, "model.build_effort");
+    e->strict = tachy_settings_bool(s, "model.strict");
+    e->threads = (int)tachy_settings_int(s, "model.threads");
+    e->provider_options = calloc(n + 1, sizeof(*e->provider_options));
+    int err = e->provider_options ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (size_t i = 0; i < n && err == TACHY_OK; i++)
+        err = copy_text(&e->provider_options[i], options[i]);
+    if (err == TACHY_OK)
+        err = copy_text(&e->provider, tachy_settings_str(s, "model.provider"));
+    return err == TACHY_OK ? copy_text(&e->library, tachy_settings_str(s, "model.library")) : err;
+}
+
+void tachy_engine_setup_free(struct tachy_engine_setup *e)
+{
+    for (size_t i = 0; e->provider_options && e->provider_options[i]; i++)
+        free(e->provider_options[i]);
+    free(e->provider_options);
+    free(e->provider);
+    free(e->library);
+    *e = (struct tachy_engine_setup){0};
+}
+
+struct tachy_engine_params tachy_engine_setup_params(const struct tachy_engine_setup *e)
+{
+    return (struct tachy_engine_params){
+        .provider = e->provider,
+        .library = e->library,
+        .provider_options = (const char *const *)e->provider_options,
+        .threads = e->threads,
+        .build_effort = e->build_effort,
+        .strict = e->strict,
+    };
+}

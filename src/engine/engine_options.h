@@ -1,5 +1,19 @@
 #pragma once
+#include <tachy/engine.h>
 #include <tachy/settings.h>
 
 // Which model a task runs, and what runs it. Ends with {0}.
 extern const struct tachy_option tachy_model_options[];
+
+// What they say about every engine of a model. The texts are copies.
+struct tachy_engine_setup {
+    char *provider, *library; // NULL: not set
+    char **provider_options;  // ends with NULL
+    int threads, build_effort;
+    bool strict;
+};
+// `e` is zeroed at entry and is to be freed also on failure. TACHY_ERR_NOMEM.
+int tachy_engine_setup_read(struct tachy_engine_setup *e, const tachy_settings *s);
+void tachy_engine_setup_free(struct tachy_engine_setup *e);
+// As parameters, with no model yet. Their texts belong to `e`.
+struct tachy_engine_params tachy_engine_setup_params(const struct tachy_engine_setup *e);

@@ -16,25 +16,11 @@ struct tachy_infer *tachy_infer_of(const struct tachy_stage *st)
 
 static int copy_settings(struct tachy_infer *in, const tachy_settings *set)
 {
-    const char *provider = tachy_settings_str(set, "model.provider");
-    const char *library = tachy_settings_str(set, "model.library");
     const char *dir = tachy_settings_str(set, "model.dir");
-    const char *const *options;
-    size_t n = tachy_settings_list(set, "model.provider_options", &options);
-    in->build_effort = (int)tachy_settings_int(set, "model.build_effort");
-    in->strict = tachy_settings_bool(set, "model.strict");
-    in->engine_threads = (int)tachy_settings_int(set, "model.threads");
-    in->pretends = provider && !strcmp(provider, "null");
-    in->provider = provider ? strdup(provider) : NULL;
-    in->library = library ? strdup(library) : NULL;
     in->model_dir = dir ? strdup(dir) : NULL;
-    in->provider_options = calloc(n + 1, sizeof(*in->provider_options));
-    if ((provider && !in->provider) || (library && !in->library) || (dir && !in->model_dir) || !in->provider_options)
-        return TACHY_ERR_NOMEM;
-    for (size_t i = 0; i < n; i++)
-        if (!(in->provider_options[i] = strdup(options[i])))
-            return TACHY_ERR_NOMEM;
-    return TACHY_OK;
+    int err = dir && !in->model_dir ? TACHY_ERR_NOMEM : tachy_engine_setup_read(&in->setup, set);
+    in->pretends = in->setup.provider && !strcmp(in->setup.provider, "null");
+    return err;
 }
 
 int infer_open_model(struct tachy_stage *st, const tachy_settings *set)
@@ -72,13 +58,13 @@ int infer_open_first(struct tachy_infer *in)
     if (err < 0)
         return err;
     // The other workers' engines are of the provider that was picked.
-    free(in->provider);
-    in->provider = strdup(tachy_engine_provider(net->first));
-    if (!in->provider)
+    free(in->setup.provider);
+    in->setup.provider = strdup(tachy_engine_provider(net->first));
+    if (!in->setup.provider)
         return TACHY_ERR_NOMEM;
     snprintf(t->engine, sizeof(t->engine), "%s", tachy_engine_version(net->first));
     tachy_task_describe(t, "%s %s %s %s threads %d", t->name, net->card->name, net->card->sha256 ? net->card->sha256 : "",
-                        t->engine, in->engine_threads);
+                        t->engine, in->setup.threads);
     return TACHY_OK;
 }
 
@@ -88,11 +74,7 @@ void infer_close(struct tachy_stage *st)
     for (int i = 0; i < TACHY_INFER_SIZES; i++)
         infer_net_free(&in->net[i]);
     free(in->model_dir);
-    free(in->provider);
-    free(in->library);
-    for (size_t i = 0; in->provider_options && in->provider_options[i]; i++)
-        free(in->provider_options[i]);
-    free(in->provider_options);
+    tachy_engine_setup_free(&in->setup);
 }
 
 // ---- Regions ----

@@ -1,4 +1,5 @@
 #pragma once
+#include "engine/engine_options.h"
 #include "stage/stage.h"
 
 #include <tachy/engine.h>
@@ -46,10 +47,8 @@ struct tachy_infer {
     bool pretends; // no model runs at all (provider null)
     int nb_states; // of a recurrent model; 0: every picture for itself
     struct tachy_infer_state state[TACHY_MAX_STATES];
-    char *model_dir, *provider, *library; // copies of the settings
-    char **provider_options;              // ends with NULL
-    int engine_threads, build_effort;
-    bool strict;
+    char *model_dir; // copy of the setting
+    struct tachy_engine_setup setup;
     // Of each device that the task asks for, if the provider runs on devices: CUDA's ordinal, and the stream (a CUstream)
     // that runs are queued on. NULL: it runs on the host.
     int device_id[TACHY_MAX_GPUS];

@@ -58,7 +58,7 @@ static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
         err = infer_open_model(st, set);
     if (err == TACHY_OK)
         err = infer_cuda_streams(c);
-    bool automatic = !c->infer.provider || !strcmp(c->infer.provider, "auto");
+    bool automatic = !c->infer.setup.provider || !strcmp(c->infer.setup.provider, "auto");
     if (err == TACHY_OK)
         err = infer_open_first(&c->infer);
     if (err == TACHY_OK)

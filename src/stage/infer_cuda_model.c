@@ -29,7 +29,7 @@ int infer_cuda_streams(struct infer_cuda *c)
         pthread_mutex_init(&c->device[i].running, NULL);
     for (int i = 0; i < d->nb_ids && err == TACHY_OK; i++) {
         c->infer.device_id[i] = d->ids[i];
-        if (!tachy_engine_takes_stream(c->infer.provider))
+        if (!tachy_engine_takes_stream(c->infer.setup.provider))
             continue;
         err = tachy_gpu_open(&c->device[i].gpu, d->ids[i], NULL, d->st->task->log);
         if (err < 0)

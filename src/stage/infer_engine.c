@@ -28,26 +28,22 @@ static struct tachy_engine_params ask(const struct tachy_infer *s, const struct 
             a->shape[a->nb_shapes++] = (struct tachy_io){c->state[i].input, s->state[i].spec};
     for (int i = 0; i < c->n_constants; i++)
         a->constant[i] = (struct tachy_engine_constant){c->constant[i].input, c->constant[i].value, c->constant[i].n};
-    return (struct tachy_engine_params){
-        .provider = s->provider,
-        .strict = s->strict,
-        .build_effort = s->build_effort,
-        .shapes = a->shape,
-        .nb_shapes = a->nb_shapes,
-        .constants = a->constant,
-        .nb_constants = c->n_constants,
-        .settle = c->n_states > 0 || c->n_decoders > 0,
-        .model_path = tachy_model_path(model),
-        .library = s->library,
-        .threads = s->engine_threads,
-        .batch_max = batch > 1 ? batch : 0,
-        .provider_options = (const char *const *)s->provider_options,
-        .gpu_stream = s->device_stream[device],
-        .gpu = s->device_id[device],
-        .null_shape_in = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3},
-        .null_shape_out = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1},
-        .log = s->st->task->log,
-    };
+    struct tachy_engine_params p = tachy_engine_setup_params(&s->setup);
+    p.shapes = a->shape;
+    p.nb_shapes = a->nb_shapes;
+    p.constants = a->constant;
+    p.nb_constants = c->n_constants;
+    p.settle = c->n_states > 0 || c->n_decoders > 0;
+    p.model_path = tachy_model_path(model);
+    p.batch_max = batch > 1 ? batch : 0;
+    p.gpu_stream = s->device_stream[device];
+    p.gpu = s->device_id[device];
+    p.log = s->st->task->log;
+    const int64_t in[] = {batch, nchw ? 3 : h, nchw ? h : w, nchw ? w : 3};
+    const int64_t out[] = {batch, c->out_height ? c->out_height : h, c->out_width ? c->out_width : w, 1};
+    memcpy(p.null_shape_in, in, sizeof(in));
+    memcpy(p.null_shape_out, out, sizeof(out));
+    return p;
 }
 
 // The engine has found that the constants fit, and has no inputs for them.

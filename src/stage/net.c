@@ -6,25 +6,7 @@
 
 // ---- The stage's
 
-static int copy_text(const char **to, const char *text)
-{
-    *to = text ? strdup(text) : NULL;
-    return text && !*to ? TACHY_ERR_NOMEM : TACHY_OK;
-}
-
-static int copy_options(struct tachy_engine_params *p, const tachy_settings *s)
-{
-    const char *const *given;
-    size_t n = tachy_settings_list(s, "model.provider_options", &given);
-    const char **all = calloc(n + 1, sizeof(*all));
-    p->provider_options = all;
-    int err = all ? TACHY_OK : TACHY_ERR_NOMEM;
-    for (size_t i = 0; i < n && err == TACHY_OK; i++)
-        err = copy_text(&all[i], given[i]);
-    return err;
-}
-
-static int read_settings(struct tachy_net *n, const tachy_settings *s)
+static int read_settings(struct tachy_net *n, const tachy_settings *s, const struct tachy_log *log)
 {
     const struct tachy_preprocess_params *in = &n->card->in;
     bool nchw = in->layout == TACHY_NCHW;
@@ -32,16 +14,13 @@ static int read_settings(struct tachy_net *n, const tachy_settings *s)
     n->input = (struct tachy_io){*n->card->input ? n->card->input : NULL,
                                  {.rank = 4, .shape = {1, nchw ? channels : in->height, nchw ? in->height : in->width,
                                                        nchw ? in->width : channels}}};
+    int err = tachy_engine_setup_read(&n->setup, s);
+    n->engine = tachy_engine_setup_params(&n->setup);
+    n->engine.log = log;
     n->engine.model_path = tachy_model_path(n->model);
     n->engine.shapes = &n->input;
     n->engine.nb_shapes = 1;
-    n->engine.strict = tachy_settings_bool(s, "model.strict");
-    n->engine.build_effort = (int)tachy_settings_int(s, "model.build_effort");
-    n->engine.threads = (int)tachy_settings_int(s, "model.threads");
-    int err = copy_text(&n->engine.provider, tachy_settings_str(s, "model.provider"));
-    if (err == TACHY_OK)
-        err = copy_text(&n->engine.library, tachy_settings_str(s, "model.library"));
-    return err == TACHY_OK ? copy_options(&n->engine, s) : err;
+    return err;
 }
 
 static int check(const struct tachy_net *n)
@@ -53,7 +32,6 @@ static int check(const struct tachy_net *n)
 
 int tachy_net_open(struct tachy_net *n, const struct tachy_net_params *p, const tachy_settings *s)
 {
-    n->engine.log = p->log;
     int err = tachy_model_open(&n->model, &(struct tachy_model_params){.name = p->name, .card = p->card,
                                                                        .dir = tachy_settings_str(s, "model.dir"),
                                                                        .log = p->log});
@@ -64,7 +42,7 @@ int tachy_net_open(struct tachy_net *n, const struct tachy_net_params *p, const 
         return tachy_fail(p->log, TACHY_ERR_MISMATCH,
                           "model %s: its card says task \"%s\"; needed is one of task \"%s\" with `outputs`, without `state`",
                           n->card->name, n->card->task, p->task);
-    err = read_settings(n, s);
+    err = read_settings(n, s, p->log);
     if (err == TACHY_OK)
         err = tachy_engine_open(&n->first, &n->engine);
     return err == TACHY_OK ? check(n) : err;
@@ -72,14 +50,9 @@ int tachy_net_open(struct tachy_net *n, const struct tachy_net_params *p, const 
 
 void tachy_net_close(struct tachy_net *n)
 {
-    struct tachy_engine_params *p = &n->engine;
     tachy_engine_close(&n->first);
     tachy_model_close(&n->model);
-    for (size_t i = 0; p->provider_options && p->provider_options[i]; i++)
-        free((void *)(uintptr_t)p->provider_options[i]);
-    free((void *)(uintptr_t)p->provider_options);
-    free((void *)(uintptr_t)p->provider);
-    free((void *)(uintptr_t)p->library);
+    tachy_engine_setup_free(&n->setup);
     *n = (struct tachy_net){0};
 }
 

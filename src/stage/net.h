@@ -1,4 +1,5 @@
 #pragma once
+#include "engine/engine_options.h"
 #include "postprocess/decode.h"
 
 #include <tachy/engine.h>
@@ -19,7 +20,8 @@ struct tachy_net_params {
 struct tachy_net {
     tachy_model *model;
     const struct tachy_card *card;
-    struct tachy_engine_params engine; // of every engine; the texts belong to the network
+    struct tachy_engine_setup setup;
+    struct tachy_engine_params engine; // of every engine; the texts are the setup's and the model's
     struct tachy_io input;
     tachy_engine *first; // opened with the stage; the first worker takes it
 };
