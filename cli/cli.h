@@ -65,9 +65,9 @@ void cli_free(struct cli *c);
 int cli_take_inputs(struct cli *c);
 // The shell cannot be confined with --sandbox; the same.
 int cli_check_sandbox(const struct cli *c);
-// What run.json asks for: `value` goes to its file, or to standard output. `value` is released.
+// Writes `value` where run.json says, a file or standard output, and releases it.
 int cli_write_json(const struct cli *c, json_t *value);
-// The same of a text, and `text` to standard output where it is free and not --quiet.
+// Writes `json` as cli_write_json() does, and prints `text` unless standard output is taken or --quiet was given.
 int cli_report(const struct cli *c, const char *json, const char *text);
 // Whether the file of run.json could be written. The sentence is left for message_failed().
 int cli_check_json(const struct cli *c);
@@ -81,7 +81,8 @@ struct word {
     int (*together)(struct cli *c);              // for all names: c->args[1] and on
     const char *needs; // what a name is; NULL: it goes without
 };
-// `words` ends with {0}; `otherwise`: the word where there is none, NULL: an error. An exit status.
+// Runs the word that the first argument names, or `otherwise` if there is no argument (NULL: an error). `words` ends with
+// {0}. Returns an exit status.
 int cli_run_word(struct cli *c, const struct word *words, const char *otherwise);
 
 // cmd_run.c: the verbs of tasks.
@@ -135,7 +136,7 @@ const char *nth_word(const char *words, int n, char *buf, size_t size);
 // "a, b and c" of "a|b|c", with " and " as `last`; `buf` is returned.
 char *list_words(const char *words, const char *last, char *buf, size_t size);
 
-// Of a JSON object; `other`, "" or 0 where the key is missing or empty.
+// The value of a key of a JSON object; `other`, "" or 0 if it is missing or empty.
 const char *text_or(const json_t *o, const char *key, const char *other);
 const char *text_of(const json_t *o, const char *key);
 long long int_of(const json_t *o, const char *key);

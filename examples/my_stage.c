@@ -3,7 +3,7 @@
 //
 //   my_stage VIDEO       runs segment with it: a line for each frame, its number and its motion
 //
-// The same file as a shared library is for the command: tachy segment in.mp4 --mode json --stage ./my_stage.so
+// Built as a shared library, the same file serves the command: tachy segment in.mp4 --mode json --stage ./my_stage.so
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

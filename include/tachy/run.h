@@ -13,7 +13,7 @@ extern "C" {
 // Running a task from sources to sinks in one call. A pipeline that is fed and drained by one's
 // own code: pipeline.h.
 
-// What is measured: decode, the stages of the task by name (stages may share a name), and encode.
+// A run measures decoding, each stage of its task by name (stages may share one), and encoding.
 #define TACHY_MAX_STEPS 24 // further names share the last one, "other"
 #define TACHY_STEP_NAME 32 // bytes of a name
 

@@ -43,7 +43,7 @@ struct tachy_stage_def {
     int (*open)(void **priv, const struct tachy_log *log);
     void (*close)(void *priv); // of a priv that is not NULL
 
-    // What an ordered stage keeps of a stream. `*state` is NULL at entry and may stay so. `in`: the stream's frames.
+    // The state that an ordered stage keeps for a stream. `*state` is NULL at entry and may stay so. `in`: the stream's frames.
     int (*state_open)(void *priv, const struct tachy_video_info *in, void **state);
     void (*state_close)(void *state); // of a state that is not NULL
     // With state_open(): the state as bytes, *data for free(), and back into an opened one, in another process of the
@@ -52,7 +52,7 @@ struct tachy_stage_def {
     int (*state_load)(void *state, const void *data, size_t size); // TACHY_ERR_FORMAT: of another size
 
     // The frame. `state` is the stream's; NULL: the stage keeps none, or the frame comes alone (a measurement). A frame
-    // that fails ends the stream behind the frames before it.
+    // that fails ends the stream after the frames before it.
     int (*run)(void *priv, void *state, struct tachy_item *item);
 };
 
@@ -62,7 +62,7 @@ TACHY_API int tachy_stage_register(const struct tachy_stage_def *def, const stru
 
 // The frame's format, size, pts and id, and its pixels for a stage with TACHY_STAGE_READS. The item's.
 TACHY_API const tachy_frame *tachy_item_frame(const struct tachy_item *item);
-// What the stages before have found: masks, regions, values. The item's.
+// The masks, regions and values that earlier stages found. The item owns them.
 TACHY_API const struct tachy_result *tachy_item_result(const struct tachy_item *item);
 // The stream begins or has a gap here: what a state has of frames before no longer counts.
 TACHY_API bool tachy_item_restarts(const struct tachy_item *item);
