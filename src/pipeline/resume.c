@@ -1,10 +1,10 @@
 #include "pipeline/resume.h"
 #include "pipeline/checkpoint.h"
-#include "pipeline/stage_save.h"
 #include "base/cpu.h"
 #include "base/mix.h"
 #include "base/numeric.h"
 #include "base/path.h"
+#include "media/describe.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
