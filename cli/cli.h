@@ -212,6 +212,8 @@ int console_open(struct console *k, bool catch_int, bool (*idle)(void *console))
 int console_line(struct console *k, const char *line);
 void console_help(struct console *k); // lists the commands
 void console_idle(struct console *k); // ends a profile in time
+// The figures so far, as `stats` and the key r print them; free() it. NULL: no memory.
+char *console_stats(tachy_control *control);
 // A prompt while `work` goes on in a thread of its own; returns what `work` does.
 int console_run(struct cli *c, int (*work)(void *arg), void *arg);
 

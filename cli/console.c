@@ -23,26 +23,29 @@ static bool runs(struct console *k)
 
 static int no_run(void) { return message_usage("no run goes on"); }
 
-static int do_stats(struct console *k, int argc, char **argv)
+char *console_stats(tachy_control *control)
 {
     struct tachy_snapshot s;
-    char *text = NULL;
-    int err = tachy_control_snapshot(k->control, &s);
-    if (err == TACHY_OK)
-        err = tachy_summary_text(&text, &s.summary);
-    if (err < 0)
-        return message_failed(err);
-    fprintf(k->out, "%s%s", tachy_run_state_name(s.state),
-            s.totals.runs ? "" : ", it has not begun\n");
-    if (s.state != TACHY_RUN_IDLE)
-        fprintf(k->out, ", %lld of at most %lld frames in flight (%.0f MiB)\n",
-                (long long)s.queues.in_flight, (long long)s.queues.capacity,
-                (double)s.queues.bytes / (1 << 20));
-    else if (s.totals.runs)
-        fputs("; the last run:\n", k->out);
-    if (s.totals.runs)
-        fputs(text, k->out);
-    tachy_free(text);
+    char *summary = NULL, *all = NULL, queues[96];
+    if (tachy_control_snapshot(control, &s) < 0 || tachy_summary_text(&summary, &s.summary) < 0)
+        return NULL;
+    snprintf(queues, sizeof(queues), ", %lld of at most %lld frames in flight (%.0f MiB)\n",
+             (long long)s.queues.in_flight, (long long)s.queues.capacity, (double)s.queues.bytes / (1 << 20));
+    const char *what = !s.totals.runs              ? ", it has not begun\n"
+                       : s.state == TACHY_RUN_IDLE ? "; the last run:\n"
+                                                   : queues;
+    int n = asprintf(&all, "%s%s%s", tachy_run_state_name(s.state), what, s.totals.runs ? summary : "");
+    tachy_free(summary);
+    return n < 0 ? NULL : all;
+}
+
+static int do_stats(struct console *k, int argc, char **argv)
+{
+    char *text = console_stats(k->control);
+    if (!text)
+        return message_failed(TACHY_ERR_NOMEM);
+    fputs(text, k->out);
+    free(text);
     return STATUS_OK;
 }
 
