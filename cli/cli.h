@@ -93,6 +93,12 @@ extern const char run_usage[], run_details[]; // of a verb; the latter after the
 int control_open(tachy_control **out);
 void control_close(tachy_control **c);
 
+// complete.c: calls `add` for each word that may stand in the place of the last of `words`, without tachy itself, with
+// what it means ("": nothing to say). Those that do not begin as the last one does are the caller's to leave out. True:
+// a file may stand there as well. n >= 1.
+typedef void add_word(void *to, const char *word, const char *what);
+bool complete_words(const char *const *words, size_t n, add_word *add, void *to);
+
 // args.c: fills c->settings, c->args and c->verb. Errors are logged.
 int args_parse(struct cli *c, int argc, char **argv);
 
@@ -162,15 +168,11 @@ void keys_stop(void);
 // prompt.c: lines from standard input, with an editor on a terminal where one was built in.
 struct prompt;
 struct prompt_params {
-    const char *text; // "tachy> "
-    FILE *out;        // where commands print
-    bool history;     // kept in a file from one session to the next
-    bool catch_int;   // Ctrl-C clears the line
+    bool catch_int; // Ctrl-C clears the line
     // Called a few times a second by the thread that reads; false ends the reading.
     bool (*idle)(void *user);
-    // Calls `add` for each word that may stand at the end of `line`, whose last word is `word`.
-    void (*complete)(void *user, const char *line, const char *word,
-                     void (*add)(void *to, const char *candidate), void *to);
+    // Calls `add` for each word that may stand at the end of `line` in place of `word`, the last one there.
+    void (*complete)(void *user, const char *line, const char *word, add_word *add, void *to);
     void *user;
 };
 int prompt_open(struct prompt **out, const struct prompt_params *p);
@@ -189,6 +191,10 @@ struct console {
     tachy_control *control;
     FILE *out;
     struct prompt *prompt;
+    const struct command *own; // go before the common ones of the same name; end with {0}; NULL: none
+    // Runs a line that is a command of tachy, takes `argv` and sets *status; false: it is none. NULL: there are none here.
+    bool (*run_verb)(struct console *k, const char *line, int argc, char **argv, int *status);
+    int last_status;           // of the run that ended last
     const char *config, *config_all; // what `config` and `config all` print; NULL: no run
     bool for_run;              // --interactive: it is there from the start
     bool leave;                // by quit
@@ -200,18 +206,14 @@ struct command {
     const char *name, *args, *what;
     int (*run)(struct console *k, int argc, char **argv); // exit status
 };
-extern const struct command console_commands[]; // ends with {0}
-const struct command *console_find(const struct command *table, const char *name);
-void console_help(struct console *k, const struct command *table);
+// Opens k->prompt; `idle` gets `k`. Close it with prompt_close().
+int console_open(struct console *k, bool catch_int, bool (*idle)(void *console));
+// Runs a line; the status of its command. Of an empty line: k->last_status.
+int console_line(struct console *k, const char *line);
+void console_help(struct console *k); // lists the commands
 void console_idle(struct console *k); // ends a profile in time
-// Candidates for completion: names of a table, of settings, of files.
-typedef void add_word(void *to, const char *word);
-void console_add_commands(const struct command *table, add_word *add, void *to);
-void console_add_settings(add_word *add, void *to);
-void console_add_files(const char *word, add_word *add, void *to);
-// Splits a line as a shell does, with quotes and backslashes. argv (ends with NULL) and its
-// words are one piece of memory, to be freed. A usage status where a quote is not closed, else 0.
-int console_split(const char *line, int *argc, char ***argv);
+// The figures so far, as `stats` and the key r print them; free() it. NULL: no memory.
+char *console_stats(tachy_control *control);
 // A prompt while `work` goes on in a thread of its own; returns what `work` does.
 int console_run(struct cli *c, int (*work)(void *arg), void *arg);
 

@@ -39,7 +39,7 @@ struct shell {
     pthread_t runner;
     struct job *jobs; // all, oldest first
     bool leaving;     // no queued job begins any more
-    int last_id, last_status;
+    int last_id;
     struct preset *presets; // newest first
 };
 
@@ -92,7 +92,7 @@ static void *runner_main(void *arg)
         message_log(&j->slot);
         int status = cli_run(&j->c);
         pthread_mutex_lock(&s->lock);
-        j->status = s->last_status = status;
+        j->status = s->console.last_status = status;
         j->state = JOB_ENDED;
         tachy_control_rearm(s->console.control);
         pthread_mutex_unlock(&s->lock);
@@ -186,7 +186,7 @@ static bool begin(struct shell *s, struct job *j, int argc, char **argv, int *st
 }
 
 // A command as main() gets them. A run becomes a job, anything else runs now. `words` is taken.
-static int run_verb(struct shell *s, const char *line, int argc, char **words)
+static int begin_verb(struct shell *s, const char *line, int argc, char **words)
 {
     static char name[] = "tachy";
     struct job *j = calloc(1, sizeof(*j));
@@ -266,7 +266,7 @@ static int do_wait(struct console *k, int argc, char **argv)
     if (tachy_control_state(k->control) == TACHY_RUN_PAUSED)
         return message_usage("the run is paused and would be waited for without end; resume first");
     prompt_wait(k->prompt, has_jobs, s);
-    return s->last_status;
+    return s->console.last_status;
 }
 
 static int do_stop(struct console *k, int argc, char **argv)
@@ -291,11 +291,9 @@ static const struct command shell_commands[] = {
     {0},
 };
 
-static bool is_verb(const char *name) { return cli_verb(name) != NULL; }
-
 static int do_help(struct console *k, int argc, char **argv)
 {
-    if (argc > 1 && is_verb(argv[1])) {
+    if (argc > 1 && cli_verb(argv[1])) {
         help_verb(k->out, cli_verb(argv[1]));
         return STATUS_OK;
     }
@@ -304,21 +302,18 @@ static int do_help(struct console *k, int argc, char **argv)
         if (*v != &verb_shell && *v != &verb_help)
             fprintf(k->out, "  %-18s %s\n", (*v)->name, (*v)->summary);
     fputs("Of this shell:\n", k->out);
-    console_help(k, shell_commands);
-    for (const struct command *c = console_commands; c->name; c++)
-        if (!console_find(shell_commands, c->name))
-            console_help(k, (const struct command[]){*c, {0}});
+    console_help(k);
     return STATUS_OK;
 }
 
-// Which of the two is meant where a name stands for both.
+// Whether a command of tachy is meant, where a name may stand for both.
 static bool means_verb(struct shell *s, int argc, char **argv)
 {
     if (!strcmp(argv[0], "profile"))
-        return argc > 1 && (argv[1][0] == '-' || is_verb(argv[1]));
+        return argc > 1 && (argv[1][0] == '-' || cli_verb(argv[1]));
     if (!strcmp(argv[0], "config"))
         return argc > 2 || (argc == 2 && strcmp(argv[1], "all")) || !s->console.config;
-    return is_verb(argv[0]) && strcmp(argv[0], "help");
+    return cli_verb(argv[0]) && strcmp(argv[0], "help");
 }
 
 // The settings of the job that runs, for `config`.
@@ -332,28 +327,13 @@ static void follow_config(struct shell *s)
     s->console.config_all = all;
 }
 
-static int run_line(struct shell *s, const char *line)
+static bool run_verb(struct console *k, const char *line, int argc, char **argv, int *status)
 {
-    struct console *k = &s->console;
-    int argc;
-    char **argv;
-    int status = console_split(line, &argc, &argv);
-    if (status != STATUS_OK)
-        return status;
-    follow_config(s);
-    const struct command *c = argc ? console_find(shell_commands, argv[0]) : NULL;
-    c = c || !argc ? c : console_find(console_commands, argv[0]);
-    if (argc && means_verb(s, argc, argv))
-        return run_verb(s, line, argc, argv);
-    if (c)
-        status = c->run(k, argc, argv);
-    else if (argc)
-        status = message_usage("%.60s is no command; help lists them", argv[0]);
-    else
-        status = s->last_status;
-    fflush(k->out);
-    free(argv);
-    return status;
+    follow_config(shell_of(k));
+    if (!means_verb(shell_of(k), argc, argv))
+        return false;
+    *status = begin_verb(shell_of(k), line, argc, argv);
+    return true;
 }
 
 static bool idle(void *user)
@@ -363,63 +343,6 @@ static bool idle(void *user)
     return !atomic_load(&ended);
 }
 
-static const struct verb *verb_of_line(const char *line)
-{
-    char name[32];
-    return sscanf(line, "%31s", name) == 1 ? cli_verb(name) : NULL;
-}
-
-static void add_options(const struct verb *v, add_word *add, void *to)
-{
-    char name[80];
-    for (const struct tachy_option *o = tachy_options(); o->path; o++) {
-        if (!(o->verbs & v->options) || !o->name)
-            continue;
-        snprintf(name, sizeof(name), "%s%s", o->one_dash ? "-" : "--", o->name);
-        add(to, name);
-    }
-}
-
-// The values of the option in front of the last word; false: there is none to choose from.
-static bool add_values(const char *line, const char *word, add_word *add, void *to)
-{
-    char before[256], value[64];
-    snprintf(before, sizeof(before), "%.*s", (int)(strlen(line) - strlen(word)), line);
-    for (size_t n = strlen(before); n && before[n - 1] == ' '; n--)
-        before[n - 1] = '\0';
-    const char *last = strrchr(before, ' ');
-    const struct tachy_option *o =
-        last && last[1] == '-' ? tachy_option_find(last + 1 + strspn(last + 1, "-"), NULL) : NULL;
-    for (int i = 0; o && o->values && nth_word(o->values, i, value, sizeof(value)); i++)
-        add(to, value);
-    return o && o->values;
-}
-
-static void complete(void *user, const char *line, const char *word, add_word *add, void *to)
-{
-    const struct verb *v = verb_of_line(line);
-    char value[64];
-    bool first = strlen(line) == strlen(word);
-    if (first || !strncmp(line, "help ", 5))
-        for (const struct verb *const *i = cli_verbs(); *i; i++)
-            add(to, (*i)->name);
-    if (first) {
-        for (const struct command *c = shell_commands; c->name; c++)
-            add(to, c->name);
-        for (const struct command *c = console_commands; c->name; c++)
-            if (!is_verb(c->name) && !console_find(shell_commands, c->name))
-                add(to, c->name);
-    } else if (!strncmp(line, "set ", 4)) {
-        console_add_settings(add, to);
-    } else if (v && word[0] == '-') {
-        add_options(v, add, to);
-    } else if (v && !add_values(line, word, add, to)) {
-        for (int i = 0; v->words && nth_word(v->words, i, value, sizeof(value)); i++)
-            add(to, value);
-        console_add_files(word, add, to);
-    }
-}
-
 static int open_shell(struct shell *s)
 {
     struct console *k = &s->console;
@@ -427,13 +350,7 @@ static int open_shell(struct shell *s)
     pthread_cond_init(&s->more, NULL);
     int err = tachy_control_open(&k->control, tachy_control_params());
     if (err == TACHY_OK)
-        err = prompt_open(&k->prompt, &(struct prompt_params){.text = "tachy> ",
-                                                              .out = k->out,
-                                                              .history = true,
-                                                              .catch_int = true,
-                                                              .idle = idle,
-                                                              .complete = complete,
-                                                              .user = s});
+        err = console_open(k, true, idle);
     if (err == TACHY_OK && pthread_create(&s->runner, NULL, runner_main, s)) {
         message_error("the system gives no more threads; try again later");
         err = TACHY_ERR_AGAIN;
@@ -484,7 +401,7 @@ static void free_shell(struct shell *s)
 
 static int run_shell(struct cli *c)
 {
-    struct shell s = {.console = {.c = c, .out = stdout}};
+    struct shell s = {.console = {.c = c, .out = stdout, .own = shell_commands, .run_verb = run_verb}};
     struct console *k = &s.console;
     struct metrics *metrics = NULL;
     const char *line;
@@ -507,10 +424,10 @@ static int run_shell(struct cli *c)
         message_note(&c->log, "built without libedit: no completion, no history");
     bool terminal = isatty(STDIN_FILENO);
     while (err == TACHY_OK && !k->leave && (line = prompt_read(k->prompt)))
-        status = run_line(&s, line);
+        status = console_line(k, line);
     if (err == TACHY_OK && !k->leave && !terminal && !atomic_load(&ended)) {
         prompt_wait(k->prompt, has_jobs, &s); // the script's end is not that of its runs
-        status = s.last_id ? s.last_status : status;
+        status = s.last_id ? k->last_status : status;
     }
     leave(&s);
     metrics_stop(&metrics);

@@ -23,26 +23,29 @@ static bool runs(struct console *k)
 
 static int no_run(void) { return message_usage("no run goes on"); }
 
-static int do_stats(struct console *k, int argc, char **argv)
+char *console_stats(tachy_control *control)
 {
     struct tachy_snapshot s;
-    char *text = NULL;
-    int err = tachy_control_snapshot(k->control, &s);
-    if (err == TACHY_OK)
-        err = tachy_summary_text(&text, &s.summary);
-    if (err < 0)
-        return message_failed(err);
-    fprintf(k->out, "%s%s", tachy_run_state_name(s.state),
-            s.totals.runs ? "" : ", it has not begun\n");
-    if (s.state != TACHY_RUN_IDLE)
-        fprintf(k->out, ", %lld of at most %lld frames in flight (%.0f MiB)\n",
-                (long long)s.queues.in_flight, (long long)s.queues.capacity,
-                (double)s.queues.bytes / (1 << 20));
-    else if (s.totals.runs)
-        fputs("; the last run:\n", k->out);
-    if (s.totals.runs)
-        fputs(text, k->out);
-    tachy_free(text);
+    char *summary = NULL, *all = NULL, queues[96];
+    if (tachy_control_snapshot(control, &s) < 0 || tachy_summary_text(&summary, &s.summary) < 0)
+        return NULL;
+    snprintf(queues, sizeof(queues), ", %lld of at most %lld frames in flight (%.0f MiB)\n",
+             (long long)s.queues.in_flight, (long long)s.queues.capacity, (double)s.queues.bytes / (1 << 20));
+    const char *what = !s.totals.runs              ? ", it has not begun\n"
+                       : s.state == TACHY_RUN_IDLE ? "; the last run:\n"
+                                                   : queues;
+    int n = asprintf(&all, "%s%s%s", tachy_run_state_name(s.state), what, s.totals.runs ? summary : "");
+    tachy_free(summary);
+    return n < 0 ? NULL : all;
+}
+
+static int do_stats(struct console *k, int argc, char **argv)
+{
+    char *text = console_stats(k->control);
+    if (!text)
+        return message_failed(TACHY_ERR_NOMEM);
+    fputs(text, k->out);
+    free(text);
     return STATUS_OK;
 }
 
@@ -141,7 +144,7 @@ static int do_profile(struct console *k, int argc, char **argv)
 
 static int do_help(struct console *k, int argc, char **argv)
 {
-    console_help(k, console_commands);
+    console_help(k);
     return STATUS_OK;
 }
 
@@ -151,7 +154,7 @@ static int do_quit(struct console *k, int argc, char **argv)
     return STATUS_OK;
 }
 
-const struct command console_commands[] = {
+static const struct command commands[] = {
     {"stats", "", "figures of the run so far", do_stats},
     {"hardware", "", "what this machine has, as tachy doctor prints it", do_hardware},
     {"config", "[all]", "settings of the run and where each comes from", do_config},
@@ -165,21 +168,27 @@ const struct command console_commands[] = {
     {0},
 };
 
-const struct command *console_find(const struct command *table, const char *name)
+static const struct command *find(const struct command *table, const char *name)
 {
-    for (; table->name; table++)
-        if (!strcmp(table->name, name))
-            return table;
-    return NULL;
+    while (table && table->name && strcmp(table->name, name))
+        table++;
+    return table && table->name ? table : NULL;
 }
 
-void console_help(struct console *k, const struct command *table)
+static void print_commands(struct console *k, const struct command *table, const struct command *but)
 {
-    for (; table->name; table++) {
+    for (; table && table->name; table++) {
         char left[40];
         snprintf(left, sizeof(left), "%s %s", table->name, table->args);
-        fprintf(k->out, "  %-18s %s\n", left, table->what);
+        if (!find(but, table->name))
+            fprintf(k->out, "  %-18s %s\n", left, table->what);
     }
+}
+
+void console_help(struct console *k)
+{
+    print_commands(k, k->own, NULL);
+    print_commands(k, commands, k->own);
 }
 
 // The table of `profile`.
@@ -225,20 +234,22 @@ void console_idle(struct console *k)
     k->mark = NULL;
 }
 
-void console_add_commands(const struct command *table, add_word *add, void *to)
+// ---- Completion ----
+
+static void add_commands(const struct command *table, add_word *add, void *to)
 {
-    for (; table->name; table++)
-        add(to, table->name);
+    for (; table && table->name; table++)
+        add(to, table->name, table->what);
 }
 
-void console_add_settings(add_word *add, void *to)
+static void add_settings(add_word *add, void *to)
 {
     for (const struct tachy_option *o = tachy_options(); o->path; o++)
         if (!o->command_only && !o->planned && o->type != TACHY_OPT_LIST)
-            add(to, o->path);
+            add(to, o->path, o->help);
 }
 
-void console_add_files(const char *word, add_word *add, void *to)
+static void add_files(const char *word, add_word *add, void *to)
 {
     char pattern[4096];
     glob_t g;
@@ -246,9 +257,42 @@ void console_add_files(const char *word, add_word *add, void *to)
     if (glob(pattern, GLOB_MARK, NULL, &g))
         return;
     for (size_t i = 0; i < g.gl_pathc; i++)
-        add(to, g.gl_pathv[i]);
+        add(to, g.gl_pathv[i], "");
     globfree(&g);
 }
+
+// The line's words, where it is one of tachy's commands.
+static void add_of_verbs(const char *line, const char *word, add_word *add, void *to)
+{
+    const char *words[64];
+    char copy[1024], *rest = copy;
+    size_t n = 0;
+    snprintf(copy, sizeof(copy), "%.*s", (int)(word - line), line);
+    for (char *w; n + 1 < sizeof(words) / sizeof(words[0]) && (w = strtok_r(rest, " \t", &rest));)
+        words[n++] = w;
+    words[n++] = word;
+    if (complete_words(words, n, add, to))
+        add_files(word, add, to);
+}
+
+static void complete(void *user, const char *line, const char *word, add_word *add, void *to)
+{
+    struct console *k = user;
+    if (!strncmp(line, "set ", 4)) {
+        add_settings(add, to);
+        return;
+    }
+    if (k->run_verb)
+        add_of_verbs(line, word, add, to);
+    if (word == line || !strncmp(line, "help ", 5)) {
+        add_commands(k->own, add, to);
+        add_commands(commands, add, to);
+    } else if (!strncmp(line, "config ", 7)) {
+        add(to, "all", "");
+    }
+}
+
+// ---- Lines ----
 
 // One word of a line, from *at; *at: behind it. False: a quote is not closed.
 static bool take_word(const char **at, char **to)
@@ -272,7 +316,9 @@ static bool take_word(const char **at, char **to)
     return true;
 }
 
-int console_split(const char *line, int *argc, char ***argv)
+// Splits a line as a shell does, with quotes and backslashes. argv (ends with NULL) and its words are one piece of
+// memory, to be freed. A usage status if a quote is not closed, else 0.
+static int split(const char *line, int *argc, char ***argv)
 {
     size_t n = strlen(line), most = n / 2 + 2; // words, and the NULL
     char **list = *argv = calloc(1, most * sizeof(*list) + n + 2);
@@ -293,8 +339,36 @@ int console_split(const char *line, int *argc, char ***argv)
     }
 }
 
+int console_line(struct console *k, const char *line)
+{
+    int argc = 0;
+    char **argv;
+    int status = split(line, &argc, &argv);
+    if (status != STATUS_OK)
+        return status;
+    const char *name = argc ? argv[0] : "";
+    if (argc && k->run_verb && k->run_verb(k, line, argc, argv, &status))
+        return status;
+    const struct command *c = find(k->own, name) ? find(k->own, name) : find(commands, name);
+    if (c)
+        status = c->run(k, argc, argv);
+    else
+        status = argc ? message_usage("%.60s is no command; help lists them", name) : k->last_status;
+    fflush(k->out);
+    free(argv);
+    return status;
+}
+
+int console_open(struct console *k, bool catch_int, bool (*idle)(void *console))
+{
+    return prompt_open(&k->prompt, &(struct prompt_params){
+                                       .catch_int = catch_int, .idle = idle, .complete = complete, .user = k});
+}
+
+// ---- Beside a run ----
+
 struct work {
-    struct console console;
+    struct console console; // first: `goes_on` gets a pointer to it
     int (*fn)(void *arg);
     void *arg;
     int result;
@@ -317,34 +391,6 @@ static bool goes_on(void *user)
     return !atomic_load(&w->done);
 }
 
-static void complete(void *user, const char *line, const char *word, add_word *add, void *to)
-{
-    if (line + strlen(line) - strlen(word) == line || !strncmp(line, "help ", 5))
-        console_add_commands(console_commands, add, to);
-    else if (!strncmp(line, "set ", 4))
-        console_add_settings(add, to);
-    else if (!strncmp(line, "config ", 7))
-        add(to, "all");
-}
-
-static void read_commands(struct console *k)
-{
-    const char *line;
-    while (!k->leave && (line = prompt_read(k->prompt))) {
-        int argc;
-        char **argv;
-        if (console_split(line, &argc, &argv) != STATUS_OK)
-            continue;
-        const struct command *found = argc ? console_find(console_commands, argv[0]) : NULL;
-        if (found)
-            found->run(k, argc, argv);
-        else if (argc)
-            message_usage("%.60s is no command; help lists them", argv[0]);
-        fflush(k->out);
-        free(argv);
-    }
-}
-
 int console_run(struct cli *c, int (*work)(void *arg), void *arg)
 {
     struct message_slot slot = {""};
@@ -359,16 +405,12 @@ int console_run(struct cli *c, int (*work)(void *arg), void *arg)
     k->config = config;
     k->config_all = all;
     message_log(&slot); // the run's errors and those of commands are kept apart
-    int err = prompt_open(&k->prompt, &(struct prompt_params){.text = "tachy> ",
-                                                              .out = k->out,
-                                                              .history = true,
-                                                              .idle = goes_on,
-                                                              .complete = complete,
-                                                              .user = &w});
+    int err = console_open(k, false, goes_on);
     if (err == TACHY_OK && pthread_create(&thread, NULL, work_main, &w))
         err = TACHY_ERR_AGAIN;
     if (err == TACHY_OK) {
-        read_commands(k);
+        for (const char *line; !k->leave && (line = prompt_read(k->prompt));)
+            console_line(k, line);
         if (k->leave)
             tachy_control_stop(k->control);
         prompt_wait(k->prompt, goes_on, &w);

@@ -24,17 +24,10 @@ static void say_help(void)
 
 static void report(void)
 {
-    struct tachy_snapshot s;
-    char head[160], *text = NULL;
-    if (tachy_control_snapshot(keys.c->control, &s) < 0 ||
-        tachy_summary_text(&text, &s.summary) < 0)
-        return;
-    snprintf(head, sizeof(head), "%s, %lld of at most %lld frames in flight\n",
-             tachy_run_state_name(s.state), (long long)s.queues.in_flight,
-             (long long)s.queues.capacity);
-    message_text(stderr, head);
-    message_text(stderr, text);
-    tachy_free(text);
+    char *text = console_stats(keys.c->control);
+    if (text)
+        message_text(stderr, text);
+    free(text);
 }
 
 static void toggle_pause(void)

@@ -20,6 +20,7 @@
 // The thread that reads lines has the terminal: what others print waits in a queue until it
 // gets there, above the line that is being edited. A pipe wakes it.
 
+#define PROMPT "tachy> "
 enum { HISTORY_LINES = 500, LINE_MAX_BYTES = 4096 };
 
 struct note {
@@ -128,7 +129,7 @@ static void redraw(struct prompt *p)
     }
 #endif
     if (p->terminal) {
-        fputs(p->params.text, stderr);
+        fputs(PROMPT, stderr);
         fflush(stderr);
     }
 }
@@ -196,9 +197,8 @@ bool prompt_wait(struct prompt *p, bool (*more)(void *user), void *user)
 
 static char *prompt_text(EditLine *el)
 {
-    void *p;
-    el_get(el, EL_CLIENTDATA, &p);
-    return (char *)(uintptr_t)((struct prompt *)p)->params.text;
+    static char text[] = PROMPT;
+    return text;
 }
 
 // One character for the editor: 1, 0 at the end.
@@ -237,7 +237,7 @@ struct candidates {
     char *list[CANDIDATES];
 };
 
-static void add_candidate(void *to, const char *candidate)
+static void add_candidate(void *to, const char *candidate, const char *what)
 {
     struct candidates *c = to;
     for (size_t i = 0; i < c->n; i++)
@@ -343,7 +343,7 @@ static int open_editor(struct prompt *p)
     history(p->history, &p->event, H_SETSIZE, HISTORY_LINES);
     history(p->history, &p->event, H_SETUNIQUE, 1);
     el_set(p->el, EL_HIST, history, p->history);
-    p->file = p->params.history ? history_file() : NULL;
+    p->file = history_file();
     if (p->file)
         history(p->history, &p->event, H_LOAD, p->file);
     return TACHY_OK;

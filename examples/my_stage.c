@@ -1,9 +1,9 @@
-// A stage of one's own: which share of each picture moves. It is a value of the frame's result, "motion", beside what the
-// task finds.
+// A stage of your own. It measures the share of moving pixels in each picture and adds it to the frame's result as the
+// value "motion".
 //
-//   my_stage VIDEO       runs segment with it: a line for each frame, its number and its motion
+//   my_stage VIDEO       runs segment with this stage and prints the number and the motion of each frame
 //
-// Built as a shared library, the same file serves the command: tachy segment in.mp4 --mode json --stage ./my_stage.so
+// The same file, built as a shared library, works with the command: tachy segment in.mp4 --mode json --stage ./my_stage.so
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int state_open(void *priv, const struct tachy_video_info *in, void **stat
     return TACHY_OK;
 }
 
-// For --resume: nothing of the state lies elsewhere, so its bytes are the state.
+// For --resume. The state holds no pointers, so its bytes can be saved as they are.
 static size_t size_of(const struct motion *m) { return sizeof(*m) + (size_t)m->width * (size_t)m->height; }
 
 static int state_save(const void *state, void **data, size_t *size)
@@ -60,7 +60,7 @@ static int run(void *priv, void *state, struct tachy_item *item)
     const tachy_frame *f = tachy_item_frame(item);
     struct motion *m = state;
     int64_t moving = 0;
-    if (!m) // a measurement of this stage alone
+    if (!m) // --calibrate runs this stage alone, without a stream
         return tachy_item_set_value(item, "motion", 0);
     if (tachy_item_restarts(item))
         m->known = false;
@@ -76,7 +76,7 @@ static int run(void *priv, void *state, struct tachy_item *item)
     return tachy_item_set_value(item, "motion", (double)moving / ((double)m->width * m->height));
 }
 
-// What `--stage ./my_stage.so` looks for; the program below registers it itself.
+// `--stage ./my_stage.so` loads this symbol; the program below registers it itself.
 #ifdef MY_STAGE_LIBRARY
 TACHY_API
 #else

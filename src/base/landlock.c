@@ -1,5 +1,6 @@
 #include "base/landlock.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
@@ -31,9 +32,27 @@ struct attributes {
     uint64_t scoped; // abstract sockets and signals that leave the sandbox
 };
 
+// Landlock's rules hold for a thread and those it starts.
+static int check_threads(const struct tachy_log *log)
+{
+    DIR *dir = opendir("/proc/self/task");
+    int n = 0;
+    for (const struct dirent *e; dir && (e = readdir(dir));)
+        n += e->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    if (n == 1)
+        return TACHY_OK;
+    return n ? tachy_fail(log, TACHY_ERR_STATE, "sandbox: %d threads run already, and it can only hold one", n)
+             : tachy_fail(log, TACHY_ERR_UNSUPPORTED, "sandbox: /proc is needed, to see whether other threads run");
+}
+
 int tachy_landlock_open(struct tachy_landlock *l, const struct tachy_log *log)
 {
     *l = (struct tachy_landlock){.fd = -1, .log = log};
+    int err = check_threads(log);
+    if (err < 0)
+        return err;
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi < 0)
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED,

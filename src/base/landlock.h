@@ -11,7 +11,8 @@ struct tachy_landlock {
     const struct tachy_log *log;
 };
 
-// No rule yet. TACHY_ERR_UNSUPPORTED, logged: the kernel has no Landlock, or too old a one.
+// No rule yet. Logged: TACHY_ERR_UNSUPPORTED: the kernel has no Landlock, or too old a one; TACHY_ERR_STATE: the process has
+// other threads, which no rule would hold.
 int tachy_landlock_open(struct tachy_landlock *l, const struct tachy_log *log);
 // A file may be read, or a folder's files and all below. A path that is not there is left out.
 int tachy_landlock_read(struct tachy_landlock *l, const char *path);

@@ -69,12 +69,12 @@ bool tachy_option_is_section(const struct tachy_option *table, const char *path)
     return false;
 }
 
-static bool has_alias(const struct tachy_option *o, const char *name)
+bool tachy_word_in(const char *words, const char *word)
 {
-    size_t len = strlen(name);
-    for (const char *p = o->aliases; p && *p;) {
+    size_t len = strlen(word);
+    for (const char *p = words; p && *p;) {
         size_t n = strcspn(p, "|");
-        if (n == len && !memcmp(p, name, n))
+        if (n == len && !memcmp(p, word, n))
             return true;
         p += n + (p[n] == '|');
     }
@@ -92,7 +92,7 @@ static const struct tachy_option *find(const struct tachy_option *table, const c
             return o;
         if (o->letter && name[0] == o->letter && !name[1])
             return o;
-        if (has_alias(o, name))
+        if (tachy_word_in(o->aliases, name))
             return o;
     }
     return NULL;

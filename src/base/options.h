@@ -16,6 +16,9 @@ enum {
 extern const struct tachy_option tachy_command_options[]; // that the command reads, not a job
 extern const struct tachy_option tachy_planned_options[]; // whose part is not built yet
 
+// Whether `word` is one of "a|b|c"; `words` may be NULL.
+bool tachy_word_in(const char *words, const char *word);
+
 // Rows without the end.
 size_t tachy_option_count(const struct tachy_option *table);
 

@@ -49,6 +49,22 @@ bool tachy_path_ends(const char *name, const char *tail)
     return n >= m && !strcasecmp(name + n - m, tail);
 }
 
+const char *tachy_path_local(const char *url) { return strncmp(url, "file:", 5) ? url : url + 5; }
+
+const char *tachy_path_number(const char *name, const char **end, int *digits)
+{
+    for (const char *p = strchr(name, '%'); p; p = strchr(p + 1, '%')) {
+        size_t n = strspn(p + 1, "0123456789");
+        long least = strtol(n ? p + 1 : "0", NULL, 10);
+        if (p[n + 1] == 'd' && least <= 20) {
+            *digits = (int)least;
+            *end = p + n + 2;
+            return p;
+        }
+    }
+    return NULL;
+}
+
 enum tachy_text_format tachy_text_format(const char *file, const char *format)
 {
     if (format)

@@ -10,6 +10,13 @@ bool tachy_path_outside(const char *path, const char *file);
 // Whether a name ends in `tail`, in capitals or not; `name` may be NULL.
 bool tachy_path_ends(const char *name, const char *tail);
 
+// A name or address without "file:" in front.
+const char *tachy_path_local(const char *url);
+
+// Where a name has FFmpeg's number pattern, as in "shot_%04d.png"; *end: after it; *digits: at least so many, 0..20. NULL: it
+// has none.
+const char *tachy_path_number(const char *name, const char **end, int *digits);
+
 // Outputs that are text, a part for each frame.
 enum tachy_text_format { TACHY_TEXT_NONE = 0, TACHY_TEXT_JSON, TACHY_TEXT_CSV };
 // By the format's name ("json", "csv") where there is one, else by the file's: .json, .jsonl, .ndjson, .csv. Both may be

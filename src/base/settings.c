@@ -33,18 +33,6 @@ static void list_values(const char *values, char *out, size_t size)
     out[n] = '\0';
 }
 
-static bool is_value(const char *values, const char *text)
-{
-    size_t len = strlen(text);
-    for (const char *p = values; *p;) {
-        size_t n = strcspn(p, "|");
-        if (n == len && !memcmp(p, text, n))
-            return true;
-        p += n + (p[n] == '|');
-    }
-    return false;
-}
-
 // "a whole number from 1 to 256".
 static void describe_range(const struct tachy_option *o, const char *what, char *out, size_t size)
 {
@@ -122,7 +110,7 @@ static bool interpret(const struct tachy_option *o, const char *text, struct tac
     case TACHY_OPT_SIZE:
         return tachy_parse_size(text, &v->width, &v->height);
     case TACHY_OPT_ENUM:
-        return is_value(o->values, text);
+        return tachy_word_in(o->values, text);
     default:
         return true;
     }

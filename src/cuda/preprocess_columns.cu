@@ -272,6 +272,48 @@ __device__ static inline void end_overlap()
 #endif
 }
 
+// Adds a chunk's rows, which are in `w`, to the line that is being summed up.
+template <int BYTES, int N, int COLS, int ROWS>
+__device__ static __forceinline__ void add_rows(column<BYTES, N, COLS> &c, const chunk<ROWS> &k,
+                                                unsigned (&w)[chunk<ROWS>::ALL][N], int shift, float (&in)[COLS][3])
+{
+#pragma unroll
+    for (int o = 0; o < COLS; o++) {
+        in[o][0] = fmaf(k.keep[0], c.y[o], in[o][0]);
+        in[o][1] = fmaf(k.keep[1], c.u[o], in[o][1]);
+        in[o][2] = fmaf(k.keep[1], c.v[o], in[o][2]);
+    }
+#pragma unroll
+    for (int j = 0; j < ROWS; j++) {
+        sum_luma(c, w[j], shift);
+#pragma unroll
+        for (int o = 0; o < COLS; o++)
+            in[o][0] = fmaf(k.weight[j], c.y[o], in[o][0]);
+    }
+#pragma unroll
+    for (int j = ROWS; j < chunk<ROWS>::ALL; j++) {
+        sum_chroma(c, w[j], shift);
+#pragma unroll
+        for (int o = 0; o < COLS; o++) {
+            in[o][1] = fmaf(k.weight[j], c.u[o], in[o][1]);
+            in[o][2] = fmaf(k.weight[j], c.v[o], in[o][2]);
+        }
+    }
+}
+
+// The sums as a line's values; the next line begins.
+template <int BYTES, int N, int COLS>
+__device__ static __forceinline__ void take_line(const column<BYTES, N, COLS> &c, float (&in)[COLS][3], float (&line)[COLS][3])
+{
+#pragma unroll
+    for (int o = 0; o < COLS; o++) {
+        line[o][0] = in[o][0] * c.scale[o][0];
+        line[o][1] = in[o][1] * c.scale[o][1];
+        line[o][2] = in[o][2] * c.scale[o][1];
+        in[o][0] = in[o][1] = in[o][2] = -EXTRA;
+    }
+}
+
 // N: words of a row. BLOCKS: on a multiprocessor, which bounds the registers.
 template <int BYTES, int N, int COLS, int ROWS, int BLOCKS, bool HDR>
 __global__ void __launch_bounds__(LANES, PLACES(BLOCKS)) columns(const __grid_constant__ tachy_cuda_preprocess p, int rows)
@@ -310,38 +352,11 @@ __global__ void __launch_bounds__(LANES, PLACES(BLOCKS)) columns(const __grid_co
 #pragma unroll
         for (int j = 0; j < all; j++)
             fetch<N>(w[j], src[j >= ROWS] + (cuda_address)(int64_t)k.row[j]);
-#pragma unroll
-        for (int o = 0; o < COLS; o++) {
-            in[o][0] = fmaf(k.keep[0], c.y[o], in[o][0]);
-            in[o][1] = fmaf(k.keep[1], c.u[o], in[o][1]);
-            in[o][2] = fmaf(k.keep[1], c.v[o], in[o][2]);
-        }
-#pragma unroll
-        for (int j = 0; j < ROWS; j++) {
-            sum_luma(c, w[j], p.shift);
-#pragma unroll
-            for (int o = 0; o < COLS; o++)
-                in[o][0] = fmaf(k.weight[j], c.y[o], in[o][0]);
-        }
-#pragma unroll
-        for (int j = ROWS; j < all; j++) {
-            sum_chroma(c, w[j], p.shift);
-#pragma unroll
-            for (int o = 0; o < COLS; o++) {
-                in[o][1] = fmaf(k.weight[j], c.u[o], in[o][1]);
-                in[o][2] = fmaf(k.weight[j], c.v[o], in[o][2]);
-            }
-        }
+        add_rows(c, k, w, p.shift, in);
         if (k.line < 0)
             continue;
         float line[COLS][3];
-#pragma unroll
-        for (int o = 0; o < COLS; o++) {
-            line[o][0] = in[o][0] * c.scale[o][0];
-            line[o][1] = in[o][1] * c.scale[o][1];
-            line[o][2] = in[o][2] * c.scale[o][1];
-            in[o][0] = in[o][1] = in[o][2] = -EXTRA;
-        }
+        take_line(c, in, line);
         put_line<COLS, HDR>(p, line, to, k.line);
     }
 }

@@ -273,7 +273,7 @@ static void note_interrupted(const struct job_work *w, const struct tachy_summar
     const char *path = tachy_sink_path(w->sink);
     if (s->kept >= 0)
         tachy_msg(log, TACHY_LOG_ERR, "interrupted; the same command goes on at frame %lld (what there is lies in "
-                  "%s.tachy)", (long long)s->kept, job_without_scheme(w->output));
+                  "%s.tachy)", (long long)s->kept, tachy_path_local(w->output));
     else if (path && s->frames > 0)
         tachy_msg(log, TACHY_LOG_ERR, "interrupted; %s holds the first %lld frames and is whole", path,
                   (long long)s->frames);

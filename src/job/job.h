@@ -45,7 +45,6 @@ int job_enter_sandbox(const tachy_job *j);
 bool job_writes_nothing(const tachy_job *j);
 bool job_writes_text(const tachy_job *j); // JSON lines, hashes
 const char *job_extension(const char *name); // without the dot; "": none
-const char *job_without_scheme(const char *name); // "file:" taken off
 
 // job_summary.c: what goes to run.json.
 int job_keep_summary(tachy_job *j, const struct tachy_job_file *f, const struct tachy_summary *s);
@@ -54,5 +53,3 @@ int job_write_summaries(const tachy_job *j);
 // output_name.c
 // The name that is derived from an input's. `folder` (may be NULL) ends in '/'. Free it.
 char *job_output_name(const char *input, const char *mode, const char *format, const char *folder);
-// True if the name has FFmpeg's number pattern, "shot_%04d.png"; *at and *len: the pattern.
-bool job_is_numbered(const char *name, size_t *at, size_t *len);

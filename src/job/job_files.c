@@ -1,3 +1,4 @@
+#include "base/path.h"
 #include "job/job.h"
 #include "sink/output.h"
 
@@ -18,8 +19,6 @@ const char *job_extension(const char *name)
     const char *dot = name ? strrchr(name, '.') : NULL;
     return dot && !strchr(dot, '/') ? dot + 1 : "";
 }
-
-const char *job_without_scheme(const char *name) { return strncmp(name, "file:", 5) ? name : name + 5; }
 
 bool job_writes_nothing(const tachy_job *j) { return is(j->format, "null"); }
 
@@ -115,23 +114,22 @@ int job_find_files(tachy_job *j)
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
-    a = job_without_scheme(a);
-    b = job_without_scheme(b);
+    a = tachy_path_local(a);
+    b = tachy_path_local(b);
     return !strcmp(a, b) || (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
 // The first name of an output that exists already; a pattern stands for its first numbers.
 static bool output_exists(const char *name, char *found, size_t size)
 {
-    size_t at, len;
-    name = job_without_scheme(name);
+    const char *end, *number;
+    int digits;
+    name = tachy_path_local(name);
     snprintf(found, size, "%s", name);
-    if (!job_is_numbered(name, &at, &len))
+    if (!(number = tachy_path_number(name, &end, &digits)))
         return access(name, F_OK) == 0;
-    int digits = atoi(name + at + 1);
     for (int i = 0; i <= 1; i++) {
-        snprintf(found, size, "%.*s%0*d%s", (int)at, name, digits > 0 && digits < 32 ? digits : 1, i,
-                 name + at + len);
+        snprintf(found, size, "%.*s%0*d%s", (int)(number - name), name, TACHY_CLAMP(digits, 1, 20), i, end);
         if (access(found, F_OK) == 0)
             return true;
     }
@@ -159,7 +157,7 @@ static int check_output(const tachy_job *j, const struct tachy_job_file *f)
             return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
                               "%s is %s and would be the output as well; give another -o FILE", f->output,
                               j->info.nb_files > 1 ? "an input" : "the input");
-    bool plain = stat(job_without_scheme(f->output), &st) != 0 || S_ISREG(st.st_mode); // no device
+    bool plain = stat(tachy_path_local(f->output), &st) != 0 || S_ISREG(st.st_mode); // no device
     bool begun = resumes(j) && tachy_sink_has_job(f->output); // the run that goes on sees for itself
     if (plain && !begun && !j->info.overwrite && output_exists(f->output, found, sizeof(found)))
         return tachy_fail(j->p.log, TACHY_ERR_EXISTS,

@@ -1,3 +1,4 @@
+#include "base/path.h"
 #include "job/job.h"
 
 #include <stdio.h>
@@ -20,19 +21,6 @@ static bool one_of(const char *ext, const char *words)
 // Containers that are written as well as read; others become Matroska, which holds every
 // kind of sound and subtitle.
 #define VIDEOS_OUT "mp4|m4v|mov|mkv|webm|ts|avi|mpg|nut"
-
-bool job_is_numbered(const char *name, size_t *at, size_t *len)
-{
-    for (const char *p = strchr(name, '%'); p; p = strchr(p + 1, '%')) {
-        size_t n = 1 + strspn(p + 1, "0123456789");
-        if (p[n] == 'd') {
-            *at = (size_t)(p - name);
-            *len = n + 1;
-            return true;
-        }
-    }
-    return false;
-}
 
 static bool is_picture(const char *name)
 {
@@ -71,10 +59,8 @@ static char *local_name(const char *input)
 {
     if (!strncmp(input, "null:", 5))
         return strdup("null");
-    if (!strncmp(input, "file:", 5))
-        return strdup(input + 5);
-    if (!strstr(input, "://"))
-        return strdup(input);
+    if (tachy_path_local(input) > input || !strstr(input, "://"))
+        return strdup(tachy_path_local(input));
     size_t n = strcspn(input, "?#");
     const char *start = input + n;
     while (start > input && start[-1] != '/')
@@ -86,10 +72,11 @@ static char *local_name(const char *input)
 // text gets no longer, because the shortest pattern is replaced by less.
 static void drop_pattern(char *stem)
 {
-    size_t at, len;
-    if (!job_is_numbered(stem, &at, &len))
+    const char *end, *number;
+    int digits;
+    if (!(number = tachy_path_number(stem, &end, &digits)))
         return;
-    memmove(stem + at, stem + at + len, strlen(stem + at + len) + 1);
+    memmove(stem + (number - stem), end, strlen(end) + 1);
     size_t n = strlen(stem);
     while (n && strchr("_-. ", stem[n - 1]))
         stem[--n] = '\0';

@@ -1,11 +1,11 @@
 #include "base/landlock.h"
 #include "base/options.h"
+#include "base/path.h"
 #include "base/place.h"
 #include "base/seccomp.h"
 #include "model/zoo.h"
 #include "source/source_ops.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,15 +36,6 @@ static const char *const system_files[] = {
     "/sys/devices/system", "/sys/fs/cgroup",
 };
 
-static bool is_one_of(const char *value, const char *words)
-{
-    size_t n = strlen(value);
-    for (const char *w = words; *w; w += w[strcspn(w, "|")] ? strcspn(w, "|") + 1 : strlen(w))
-        if (strcspn(w, "|") == n && !strncmp(w, value, n))
-            return true;
-    return false;
-}
-
 static int check_settings(const tachy_settings *s, const struct tachy_log *log)
 {
     const char *const *options, *const *stages;
@@ -52,7 +43,7 @@ static int check_settings(const tachy_settings *s, const struct tachy_log *log)
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(limits); i++) {
         const char *value = tachy_settings_str(s, limits[i].path);
         const struct tachy_option *o = tachy_option_find(limits[i].path, NULL);
-        if (value && !is_one_of(value, limits[i].allowed))
+        if (value && !tachy_word_in(limits[i].allowed, value))
             return tachy_fail(log, TACHY_ERR_INVAL, "--sandbox %s; leave %s%s%s out", limits[i].why,
                               tachy_option_shown(o, shown, sizeof(shown)), o->type == TACHY_OPT_BOOL ? "" : " ",
                               o->type == TACHY_OPT_BOOL ? "" : value);
@@ -115,7 +106,7 @@ static char *folder_of(const char *name)
 
 static int allow_output(struct tachy_landlock *l, const char *url)
 {
-    const char *name = strncmp(url, "file:", 5) ? url : url + 5;
+    const char *name = tachy_path_local(url);
     struct stat st;
     if (!strcmp(name, "-") || !strncmp(name, "pipe:", 5))
         return TACHY_OK;
@@ -183,21 +174,6 @@ static int allow_model(struct tachy_landlock *l, const tachy_settings *s)
     return err == TACHY_OK && file ? allow_input(l, behind) : err;
 }
 
-// Landlock's rules hold for a thread and those it starts.
-static int check_threads(const struct tachy_log *log)
-{
-    DIR *dir = opendir("/proc/self/task");
-    int n = 0;
-    for (const struct dirent *e; dir && (e = readdir(dir));)
-        n += e->d_name[0] != '.';
-    if (dir)
-        closedir(dir);
-    if (n == 1)
-        return TACHY_OK;
-    return n ? tachy_fail(log, TACHY_ERR_STATE, "sandbox: %d threads run already, and it can only hold one", n)
-             : tachy_fail(log, TACHY_ERR_UNSUPPORTED, "sandbox: /proc is needed, to see whether other threads run");
-}
-
 static int allow_all(struct tachy_landlock *l, const struct tachy_sandbox_params *p)
 {
     int err = TACHY_OK;
@@ -218,8 +194,6 @@ int tachy_sandbox(const struct tachy_sandbox_params *p)
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && (p->inputs || !p->nb_inputs) && (p->outputs || !p->nb_outputs)))
         return TACHY_ERR_INVAL;
     int err = p->settings ? check_settings(p->settings, p->log) : TACHY_OK;
-    if (err == TACHY_OK)
-        err = check_threads(p->log);
     if (err < 0)
         return err;
     err = tachy_landlock_open(&l, p->log);

@@ -1,7 +1,6 @@
 #pragma once
+#include "profile/light_times.h"
 #include "stage/stage.h"
-
-#include <tachy/run.h>
 
 // The light time: what a frame costs on the busiest resource when each step runs alone, inputs ready,
 // saturated (docs/design.md). A step's time is 1 / (frames a second that its resource does of that step
@@ -23,43 +22,8 @@ struct tachy_light_params {
     const struct tachy_log *log;
 };
 
-// Rates that were measured, frames a second of all copies together, and where; by step.
-enum { TACHY_LIGHT_ROUNDS = 5, TACHY_LIGHT_MOST = 4 * TACHY_LIGHT_ROUNDS };
-struct tachy_light {
-    double rate[TACHY_MAX_STEPS][TACHY_LIGHT_MOST];
-    int nb[TACHY_MAX_STEPS];
-    enum tachy_resource of[TACHY_MAX_STEPS];
-    int copies[TACHY_MAX_STEPS]; // that gave the most; 0: all of the machine's cores
-    double link_ms[TACHY_RESOURCE_COUNT]; // of a frame's copies: to_host and to_device alone
-    int link_copies[TACHY_RESOURCE_COUNT]; // threads that copied the most pictures
-};
-
-// What a frame costs, in milliseconds.
-struct tachy_light_times {
-    double step[TACHY_MAX_STEPS]; // 0 where the step costs nothing or does not exist
-    enum tachy_resource of[TACHY_MAX_STEPS];
-    int copies[TACHY_MAX_STEPS];
-    double link[TACHY_RESOURCE_COUNT];
-    int link_copies[TACHY_RESOURCE_COUNT]; // 0: not pictures
-};
-
 // Measures each step TACHY_LIGHT_ROUNDS times for a short while, the steps in turn, so that what
 // else the machine does falls on all of them, and adds the rates to *l (zeroed before the first
 // call; calls before and after a run are added up).
 // TACHY_ERR_UNSUPPORTED where the source cannot be opened a second time (a pipe).
 int tachy_light_measure(const struct tachy_light_params *p, struct tachy_light *l);
-// By the median of each step's rates.
-void tachy_light_times(const struct tachy_light *l, struct tachy_light_times *t);
-// Fills in the summary's light_ms, resources and ratio, whose frames and fps are known. `decoded`: frames
-// decoded for each that was written. Of n > 1 GPUs, t[i] is what a frame costs where GPU i does what a GPU does; sum->gpus,
-// n of them, says how many frames each had. A resource's light time is then that of a frame of the run, on the GPU whose
-// resource has the most to do.
-void tachy_light_apply(const struct tachy_light_times *t, int n, double decoded, struct tachy_summary *sum);
-
-// Figures kept from run to run in <dir>/light.json (dir NULL: the user's cache folder), by a
-// key that names the machine, the task and the formats. load: TACHY_ERR_NOT_FOUND where
-// there are none.
-// The file has steps by name.
-int tachy_light_load(const char *dir, const char *key, const struct tachy_rows *steps, struct tachy_light_times *t);
-int tachy_light_save(const char *dir, const char *key, const struct tachy_rows *steps, const struct tachy_light_times *t,
-                     const struct tachy_log *log);

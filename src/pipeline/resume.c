@@ -1,9 +1,10 @@
 #include "pipeline/resume.h"
 #include "pipeline/checkpoint.h"
-#include "pipeline/stage_save.h"
 #include "base/cpu.h"
 #include "base/mix.h"
 #include "base/numeric.h"
+#include "base/path.h"
+#include "media/describe.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
@@ -77,7 +78,7 @@ static int identify(json_t *what, const char *name, const char *path)
 
 static int describe_input(const struct tachy_resume *r, json_t *what)
 {
-    const char *url = r->p->source->url, *file = strncmp(url, "file:", 5) ? url : url + 5;
+    const char *url = r->p->source->url, *file = tachy_path_local(url);
     struct stat st;
     if (stat(file, &st) < 0 || !S_ISREG(st.st_mode))
         return tachy_fail(r->log, TACHY_ERR_UNSUPPORTED,

@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 // A run: threads read the source and push (readers.c), the pipeline's workers work, the calling
@@ -60,30 +59,12 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     run_verdict(r, paused_s, cpu, s);
 }
 
-static double peak_memory_mib(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    long kib = u.ru_maxrss;
-    // VmHWM can be reset (see forget_peak()), ru_maxrss cannot.
-    char *text = NULL;
-    FILE *f = fopen("/proc/self/status", "r");
-    size_t size = 0;
-    while (f && getline(&text, &size, f) > 0)
-        if (sscanf(text, "VmHWM: %ld kB", &kib) == 1)
-            break;
-    free(text);
-    if (f)
-        fclose(f);
-    return (double)kib / 1024;
-}
-
 static void read_for_control(void *run, struct control_figures *f)
 {
     const struct run *r = run;
     read_figures(r, f->paused_s, &f->summary, f->sum);
     pipeline_queues(r->stream, &f->queues);
-    f->summary.peak_memory_mib = peak_memory_mib();
+    f->summary.peak_memory_mib = tachy_peak_memory_mib();
     f->total_frames = tachy_source_info(r->p->source)->frames;
 }
 
@@ -246,7 +227,7 @@ static int run_frames(struct run *r)
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
     atomic_store(&r->damaged, tachy_source_damaged(r->p->source));
     read_figures(r, tachy_control_paused_s(r->p->control, &r->controlled), r->sum, NULL);
-    r->sum->peak_memory_mib = peak_memory_mib();
+    r->sum->peak_memory_mib = tachy_peak_memory_mib();
     snprintf(r->sum->engine, sizeof(r->sum->engine), "%s", r->p->task->engine);
     struct progress_state ps = {.last_ns = r->start_ns};
     report_progress(r, &ps, true);

@@ -1,24 +1,11 @@
 #include "pipeline/run_light.h"
 
 #include "base/cpu.h"
+#include "profile/system.h"
 #include "sink/sink_ops.h"
 #include "source/source_ops.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-// Calibration is not the job: its memory is not counted as the job's where the system lets
-// the peak be reset.
-static void forget_peak(void)
-{
-    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (write(fd, "5", 1) != 1) { /* the peak then includes the calibration */
-    }
-    close(fd);
-}
 
 // Under which the figures of GPU i are kept.
 static char *key_of(const struct run_light *l, int i)
@@ -108,7 +95,7 @@ void run_light_begin(struct run_light *l, const struct tachy_run_params *p, cons
         said(l, err);
         run_light_close(l);
     }
-    forget_peak();
+    tachy_forget_peak_memory(); // calibration is not the job
 }
 
 // What the cores do, and the encoder, is the same for all GPUs and measured with the first.

@@ -91,18 +91,6 @@ int tachy_stage_save_open(struct tachy_stage_save **out, const char *dir, int64_
     return TACHY_ERR_NOMEM;
 }
 
-struct tachy_npy tachy_plane_array(const tachy_frame *f, int plane)
-{
-    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    bool chroma = !d->rgb && (plane == 1 || plane == 2);
-    struct tachy_npy a = {.kind = 'u', .size = d->bytes, .rank = d->components[plane] > 1 ? 3 : 2};
-    a.shape[0] = chroma ? -(-f->height >> d->chroma_shift_y) : f->height;
-    a.shape[1] = chroma ? -(-f->width >> d->chroma_shift_x) : f->width;
-    a.shape[2] = d->components[plane];
-    a.bytes = (size_t)(a.shape[0] * a.shape[1]) * d->components[plane] * d->bytes;
-    return a;
-}
-
 // Writes an array and appends its name to `list`. The name: "frame-000003.eye0.in0.npy".
 static int put_array(const struct tachy_stage_save *s, json_t *list, const char *name,
                      const struct tachy_npy *a)

@@ -1,8 +1,6 @@
 #pragma once
-#include "base/npy.h"
+#include "media/describe.h"
 #include "stage/stage.h"
-
-#include <jansson.h>
 
 // --save-stage DIR N: for the first N frames of a stream, what preprocess, model and postprocess
 // read and wrote, as .npy files with an index (docs/replay.md), and the way back for a replay.
@@ -27,12 +25,3 @@ int tachy_stage_save_item(struct tachy_stage_save *s, const tachy_task *task, vo
                           const struct tachy_video_info *input);
 // Writes the index and frees. TACHY_OK for NULL.
 int tachy_stage_save_close(struct tachy_stage_save **s);
-
-// Describes a frame's plane i as an array of its rows without padding; `data` is left NULL.
-struct tachy_npy tachy_plane_array(const tachy_frame *f, int plane);
-
-json_t *tachy_video_to_json(const struct tachy_video_info *v);
-// What the steps need of it. false: it is no description of a video.
-bool tachy_video_from_json(struct tachy_video_info *v, const json_t *o);
-json_t *tachy_color_to_json(struct tachy_color c);
-struct tachy_color tachy_color_from_json(const json_t *o);

@@ -118,3 +118,27 @@ void tachy_system_read(struct tachy_system *s, const char *root)
     if (getrusage(RUSAGE_SELF, &u) == 0)
         s->major_faults = u.ru_majflt;
 }
+
+double tachy_peak_memory_mib(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    long kib = u.ru_maxrss; // cannot be reset as VmHWM can
+    char line[128];
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "VmHWM: %ld kB", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return (double)kib / 1024;
+}
+
+void tachy_forget_peak_memory(void)
+{
+    FILE *f = fopen("/proc/self/clear_refs", "we");
+    if (!f)
+        return;
+    fputs("5", f);
+    fclose(f);
+}

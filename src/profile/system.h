@@ -16,3 +16,8 @@ struct tachy_system {
 // `root`: folder that stands for /. NULL: $TACHY_SYSROOT, where a container has its host's /proc and
 // /sys for example, else the real one.
 void tachy_system_read(struct tachy_system *s, const char *root);
+
+// The most memory that this process has had so far, in MiB.
+double tachy_peak_memory_mib(void);
+// From now on: what was done before does not count, if the system lets the peak be reset.
+void tachy_forget_peak_memory(void);

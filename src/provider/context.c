@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What a program asks of one session and learns of it; see base/ep_table.h. A session's options are text, so it names
-// its context by a number, which is looked up here.
+// The context that a program and one session share (base/ep_table.h). A session's options are text, so an option names
+// the context by its number, and the session looks it up here.
 
 struct tachy_ep_context {
     // Under `lock`.
     struct tachy_ep_context *next;
-    int owners; // the program, the session
+    int owners; // the program and the session
     // Constant.
     char id[24];
     unsigned want;
@@ -24,8 +24,8 @@ struct tachy_ep_context {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tachy_ep_context *contexts; // that the program has open
-static unsigned long long opened;         // so far
+static struct tachy_ep_context *contexts; // open ones
+static unsigned long long opened;         // number of contexts opened so far
 
 static void drop_nodes(struct tachy_ep_node *nodes, int nb)
 {
@@ -47,7 +47,7 @@ static void context_free(struct tachy_ep_context *c)
     free(c);
 }
 
-// ---- The program's side
+// ---- For the program
 
 struct tachy_ep_context *provider_context_open(unsigned want, const char *after)
 {
@@ -71,7 +71,7 @@ struct tachy_ep_context *provider_context_open(unsigned want, const char *after)
 
 const char *provider_context_id(const struct tachy_ep_context *c) { return c->id; }
 
-// No session finds it from now on.
+// Sessions that are created later do not find it.
 void provider_context_release(struct tachy_ep_context *c)
 {
     if (!c)
@@ -110,7 +110,7 @@ bool provider_graph(const struct tachy_ep_context *c, int i, struct tachy_ep_gra
     return true;
 }
 
-// ---- The session's side
+// ---- For the session
 
 struct tachy_ep_context *provider_context_find(const char *id)
 {

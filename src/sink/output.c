@@ -1,6 +1,7 @@
 #include "sink/output.h"
 
 #include "base/clock.h"
+#include "base/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@ const char *tachy_output_file(const char *url)
 {
     if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:1"))
         return NULL;
-    return strncmp(url, "file:", 5) ? url : url + 5;
+    return tachy_path_local(url);
 }
 
 // The folder a file lies in, "." for a bare name. Free with free().

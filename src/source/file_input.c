@@ -1,5 +1,7 @@
 #include "source/file_priv.h"
 
+#include "base/path.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,21 +15,6 @@ static bool has_scheme(const char *url)
 {
     size_t n = strspn(url, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.,");
     return n > 1 && url[n] == ':';
-}
-
-// Position of a "%d" or "%0Nd" in a name, and the end of it; NULL: none.
-static const char *number_pattern(const char *name, const char **end, int *digits)
-{
-    for (const char *p = strchr(name, '%'); p; p = strchr(p + 1, '%')) {
-        char *after = NULL;
-        long n = strtol(p + 1, &after, 10);
-        if (*after == 'd' && n >= 0 && n <= 20) {
-            *digits = (int)n;
-            *end = after + 1;
-            return p;
-        }
-    }
-    return NULL;
 }
 
 // The number of a file name that fits the pattern, -1: it does not.
@@ -58,7 +45,7 @@ static int first_number(const char *path)
     const char *slash = strrchr(path, '/'), *after = NULL;
     const char *pattern = slash ? slash + 1 : path;
     int digits = 0;
-    const char *number = number_pattern(pattern, &after, &digits);
+    const char *number = tachy_path_number(pattern, &after, &digits);
     char *dir_name = folder_of(path);
     DIR *dir = dir_name && number ? opendir(dir_name) : NULL;
     long long lowest = -1;
@@ -109,14 +96,14 @@ static enum input_kind kind_of(const char *url, const char **path, struct stat *
 {
     const char *after;
     int digits;
-    *path = strncmp(url, "file:", 5) ? url : url + 5;
+    *path = tachy_path_local(url);
     if (!strcmp(url, "-") || !strcmp(url, "pipe:") || !strcmp(url, "pipe:0"))
         return INPUT_STDIN;
     if (!stat(*path, st))
         return INPUT_PATH;
     int missing = errno;
     bool local = *path != url || !has_scheme(url);
-    if (local && number_pattern(*path, &after, &digits))
+    if (local && tachy_path_number(*path, &after, &digits))
         return INPUT_PATTERN;
     errno = missing;
     return local ? INPUT_MISSING : INPUT_ADDRESS;

@@ -267,7 +267,7 @@ class Pages(Case):
         for shell in ["bash", "zsh", "fish"]:
             script = self.tmp / shell
             script.write_text(run("completion", shell).stdout)
-            self.assertGreater(script.stat().st_size, 1000)
+            self.assertIn("completion words", script.read_text())
             if shutil.which(shell):
                 p = subprocess.run([shell, "-n", script], capture_output=True, text=True)
                 self.assertEqual((p.returncode, p.stderr), (0, ""), shell)
@@ -275,17 +275,32 @@ class Pages(Case):
     def complete(self, *words):
         """What bash offers for the last word."""
         code = f'''source <("{TACHY}" completion bash)
-            compopt() {{ :; }}
+            compopt() {{ echo "compopt $*"; }}
             COMP_WORDS=({" ".join(f"'{w}'" for w in words)}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-            _tachy; printf '%s\\n' "${{COMPREPLY[@]}}"'''
+            _tachy "{TACHY}"; printf '%s\\n' "${{COMPREPLY[@]}}"'''
         return subprocess.run(["bash", "-c", code], check=True, capture_output=True, text=True).stdout.split()
 
     def test_bash_completes(self):
         self.assertEqual(self.complete("tachy", "seg"), ["segment"])
         self.assertEqual(self.complete("tachy", "segment", "--thr"), ["--threshold"])
         self.assertEqual(self.complete("tachy", "segment", "--mode", "ma"), ["mask"])
+        self.assertEqual(self.complete("tachy", "segment", "--mode", "=", "ma"), ["mask"])
         self.assertEqual(self.complete("tachy", "model", "im"), ["import"])
         self.assertEqual(self.complete("tachy", "probe", "--thr"), [])
+        self.assertEqual(self.complete("tachy", "segment", "-ss", ""), [])
+        for words in (["segment", "-o", ""], ["probe", ""], ["model", "import", "fa"]):
+            self.assertEqual(self.complete("tachy", *words), ["compopt", "-o", "default"], words)  # a file
+
+    def test_completion_words(self):
+        """What the scripts of all shells ask for: a word and its meaning a line."""
+        def words(*of):
+            return [line.split("\t")[0] for line in run("completion", "words", "--", *of).stdout.splitlines()]
+        self.assertIn("probe\tsay what is in a file\n", run("completion", "words", "--", "").stdout)
+        self.assertEqual(words("segment", "--mode=ma"), ["--mode=mask"])
+        self.assertEqual(words("segment", "--no-ref"), ["--no-refine"])
+        self.assertEqual(words("profile", "segment", "--thr"), ["--threshold"])
+        self.assertEqual(words("profile", "--csv", "out.csv", "seg"), ["segment"])
+        self.assertEqual(words("model", "import", ""), [":files"])
 
 
 def on_terminal(*args, columns=80, stop_after=None, cwd=None):

@@ -1,6 +1,7 @@
 #include "test.h"
 
 #include "../../cli/cli.h"
+#include "base/path.h"
 #include "job/job.h"
 
 // Parts of the command that need no video: derived names and the progress line.
@@ -48,15 +49,17 @@ TEST(output_names)
 
 TEST(number_patterns)
 {
-    size_t at, len;
-    CHECK(job_is_numbered("a_%04d.png", &at, &len));
-    CHECK_INT(at, 2);
-    CHECK_INT(len, 4);
-    CHECK(job_is_numbered("%d", &at, &len));
-    CHECK(job_is_numbered("50%_%3d", &at, &len));
-    CHECK_INT(at, 4);
-    CHECK(!job_is_numbered("50%", &at, &len));
-    CHECK(!job_is_numbered("%s%x", &at, &len));
+    static const char *const plain[] = {"50%", "%s%x", "%+3d", "% 3d", "%21d", ""};
+    const char *end, *name = "a_%04d.png", *two = "50%_%3d";
+    int digits;
+    CHECK(tachy_path_number(name, &end, &digits) == name + 2);
+    CHECK_STR(end, ".png");
+    CHECK_INT(digits, 4);
+    CHECK(tachy_path_number("%d", &end, &digits));
+    CHECK_INT(digits, 0);
+    CHECK(tachy_path_number(two, &end, &digits) == two + 4);
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(plain); i++)
+        CHECK(!tachy_path_number(plain[i], &end, &digits));
 }
 
 TEST(line_fits_every_width)

@@ -636,9 +636,16 @@ TEST(probe_describes)
         CHECK(!vfr_of(clips[i].file));
     CHECK(vfr_of("vfr.mkv") && vfr_of("vfr.mp4"));
     json_decref(probe("sound.m4a")); // has no video and is described all the same
-    char *text = NULL;
+    char *text = NULL, *lines;
     CHECK_INT(tachy_probe(&text, tachy_source_params(.url = path("missing.mp4"), .log = &quiet)), TACHY_ERR_NOT_FOUND);
     CHECK(!text && messages[0]);
+    CHECK_INT(tachy_probe(&text, tachy_source_params(.url = path("side.mkv"), .log = &quiet)), TACHY_OK);
+    CHECK_INT(tachy_probe_text(&lines, text), TACHY_OK);
+    CHECK(strstr(lines, "h264") && strstr(lines, "25 fps") && strstr(lines, "2 chapters") && strstr(lines, "A title"));
+    tachy_free(lines);
+    tachy_free(text);
+    CHECK_INT(tachy_probe_text(&lines, "[]"), TACHY_ERR_FORMAT);
+    CHECK(!lines);
 }
 
 static void clean_up(void)

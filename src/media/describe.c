@@ -1,6 +1,6 @@
-#include "pipeline/stage_save.h"
+#include "media/describe.h"
 
-// Frames and streams in the index of saved stages.
+#include "base/base.h"
 
 json_t *tachy_color_to_json(struct tachy_color c)
 {
@@ -58,4 +58,16 @@ bool tachy_video_from_json(struct tachy_video_info *v, const json_t *o)
     return v->format && v->width > 0 && v->width <= 65535 && v->height > 0 && v->height <= 65535 &&
            v->time_base.num > 0 && v->time_base.den > 0 && v->rotation >= 0 && v->rotation < 360 &&
            v->rotation % 90 == 0 && stereo >= TACHY_STEREO_MONO && stereo <= TACHY_STEREO_TB;
+}
+
+struct tachy_npy tachy_plane_array(const tachy_frame *f, int plane)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    bool chroma = !d->rgb && (plane == 1 || plane == 2);
+    struct tachy_npy a = {.kind = 'u', .size = d->bytes, .rank = d->components[plane] > 1 ? 3 : 2};
+    a.shape[0] = chroma ? -(-f->height >> d->chroma_shift_y) : f->height;
+    a.shape[1] = chroma ? -(-f->width >> d->chroma_shift_x) : f->width;
+    a.shape[2] = d->components[plane];
+    a.bytes = (size_t)(a.shape[0] * a.shape[1]) * d->components[plane] * d->bytes;
+    return a;
 }

@@ -1,11 +1,9 @@
-#include "pipeline/light.h"
+#include "profile/light_times.h"
 
-#include "profile/prof.h"
+#include "base/base.h"
 
 #include <jansson.h>
 #include <stdlib.h>
-
-// From rates to what a frame costs, and the file that keeps it.
 
 const char *tachy_resource_name(enum tachy_resource r)
 {
