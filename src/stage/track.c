@@ -236,7 +236,7 @@ static int follow(struct frame *f)
 }
 
 // Of two that cover the same only the one that is still followed is told.
-static void tell(const struct frame *f, struct tachy_result *result)
+static void keep_followed(const struct frame *f)
 {
     struct tachy_regions *list = &f->found->all;
     int n = 0;
@@ -244,8 +244,14 @@ static void tell(const struct frame *f, struct tachy_result *result)
         for (int k = 0; k < f->follow->nb; k++)
             if (f->follow->thing[k].id == list->v[i].track)
                 list->v[n++] = list->v[i];
-    result->regions = list->v;
-    result->nb_regions = list->nb = n;
+    list->nb = n;
+}
+
+static void tell(struct tachy_stage *st, struct tachy_item *item)
+{
+    const struct track_item *ti = tachy_stage_item(st, item);
+    item->result.regions = ti->all.v;
+    item->result.nb_regions = ti->all.nb;
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
@@ -265,7 +271,8 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
         for (int k = 0; k < TACHY_MAX_FOLLOWED; k++)
             tachy_regions_clear(&f.found->face[k]);
         err[i] = follow(&f);
-        tell(&f, &item->result);
+        keep_followed(&f);
+        tell(st, item);
     }
 }
 
@@ -310,6 +317,31 @@ static int state_load(void *state, const void *data, size_t size)
     return tachy_follow_load(&s->follow, data, size);
 }
 
+// ---- Faces that later frames take over
+
+static int copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region)
+{
+    struct tachy_regions *all = &((struct track_item *)tachy_stage_item(st, to))->all;
+    tachy_regions_clear(all);
+    int err = tachy_regions_copy(all, from->result.regions, from->result.nb_regions);
+    tell(st, to);
+    return err;
+}
+
+static int copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size)
+{
+    const struct track_item *ti = tachy_stage_item(st, from);
+    return tachy_regions_save(&ti->all, 1, data, size);
+}
+
+static int copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
+{
+    struct track_item *ti = tachy_stage_item(st, to);
+    int err = tachy_regions_load(&ti->all, 1, data, size);
+    tell(st, to);
+    return err;
+}
+
 static void item_close(void *item)
 {
     struct track_item *ti = item;
@@ -321,7 +353,7 @@ static void item_close(void *item)
 const struct tachy_stage_ops tachy_stage_track = {
     .name = "track",
     .options = tachy_model_options,
-    .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS | TACHY_STAGE_MODEL,
+    .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_ORDERED | TACHY_STAGE_READS | TACHY_STAGE_MODEL,
     .priv_size = sizeof(struct track),
     .item_size = sizeof(struct track_item),
     .open = open,
@@ -335,4 +367,7 @@ const struct tachy_stage_ops tachy_stage_track = {
     .state_save = state_save,
     .state_load = state_load,
     .item_close = item_close,
+    .copy = copy,
+    .copy_save = copy_save,
+    .copy_load = copy_load,
 };
