@@ -15,7 +15,7 @@ static const struct tachy_option options[] = {
     {"segment.blur", "blur", 0, TACHY_OPT_FLOAT, "0.02", .max = 0.5, .group = "Segment",
      .help = "radius of the mode blur as a share of the frame height"},
     {"segment.threshold", "threshold", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Segment",
-     .help = "probability from which a pixel is a person"},
+     .help = "probability from which a pixel is a person; a matting network's alpha is kept unless this or --feather is given"},
     {"segment.feather", "feather", 0, TACHY_OPT_FLOAT, "0.3", .max = 1, .group = "Segment",
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
     {"segment.refine", "refine", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
