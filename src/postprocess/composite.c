@@ -116,6 +116,7 @@ void tachy_composite_close(tachy_composite **pc)
         return;
     tachy_alpha_free(&c->alpha);
     tachy_blur_free(&c->blur);
+    tachy_front_free(&c->front);
     tachy_alpha_out_free(&c->alpha_out);
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 2; k++)
@@ -195,6 +196,18 @@ static int prepare(struct tachy_composite *c, const tachy_frame *in)
     return TACHY_OK;
 }
 
+static bool estimates_front(const struct tachy_composite_params *p)
+{
+    return p->foreground && (p->mode == TACHY_MODE_CUTOUT || p->mode == TACHY_MODE_BLUR ||
+                             p->mode == TACHY_MODE_REPLACE || p->mode == TACHY_MODE_SIDE_BY_SIDE);
+}
+
+// Whether the whole picture of alpha is there before the first row.
+static bool alpha_first(const struct tachy_composite_params *p)
+{
+    return p->mode == TACHY_MODE_BLUR || estimates_front(p);
+}
+
 // Alpha of `rows` rows from y on, each with its last value repeated once past its end.
 static void alpha_rows(struct job *j, int y, int rows)
 {
@@ -202,7 +215,7 @@ static void alpha_rows(struct job *j, int y, int rows)
     int w = j->in->width;
     for (int i = 0; i < rows; i++) {
         uint8_t *a = c->rows[i].p;
-        if (c->params.mode == TACHY_MODE_BLUR) // made already, with the blur
+        if (alpha_first(&c->params))
             memcpy(a, (uint8_t *)c->full.p + (y + i) * full_stride(w), (size_t)w);
         else
             tachy_alpha_row(&c->alpha, y + i, a);
@@ -260,7 +273,8 @@ static void blend_plane_row(struct job *j, int plane, int y, const uint8_t *alph
         n = tachy_plane_of(c->d, plane, 2 * j->in->width, j->in->height).w - p.w;
     }
     bool overlay = c->params.mode == TACHY_MODE_OVERLAY;
-    tachy_blend_row(c->k, c->d, dst, overlay ? other : in, overlay ? in : other, a, n * p.comps);
+    const void *front = overlay ? other : estimates_front(&c->params) ? tachy_front_row(&c->front, j->in, plane, y, alpha) : in;
+    tachy_blend_row(c->k, c->d, dst, front, overlay ? in : other, a, n * p.comps);
 }
 
 static void blend_rows(struct job *j, int y, int rows)
@@ -341,7 +355,7 @@ static int begin(struct job *j, struct tachy_result *r, const struct tachy_refin
 {
     struct tachy_composite *c = j->c;
     const tachy_frame *b = j->background;
-    ptrdiff_t stride;
+    ptrdiff_t stride = 0;
     int err = tachy_frame_need_host(j->in, c->params.log, "composite");
     if (err == TACHY_OK && b)
         err = tachy_frame_need_host(b, c->params.log, "composite's background");
@@ -349,12 +363,15 @@ static int begin(struct job *j, struct tachy_result *r, const struct tachy_refin
         err = prepare(c, j->in);
     if (err < 0)
         return err;
+    if (alpha_first(&c->params))
+        err = tachy_composite_alpha(c, j->in, r, refine, &stride);
+    if (err == TACHY_OK && estimates_front(&c->params))
+        err = tachy_front_prepare(&c->front, j->in, c->full.p, stride);
+    if (err < 0)
+        return err;
     switch (c->params.mode) {
     case TACHY_MODE_BLUR:
-        err = tachy_composite_alpha(c, j->in, r, refine, &stride);
-        return err < 0
-                   ? err
-                   : tachy_blur_prepare(&c->blur, c->k, j->in, c->params.blur, c->full.p, stride);
+        return tachy_blur_prepare(&c->blur, c->k, j->in, c->params.blur, c->full.p, stride);
     case TACHY_MODE_REPLACE:
         if (!b || b->format != j->in->format || b->width != j->in->width ||
             b->height != j->in->height)

@@ -7,7 +7,8 @@
 
 // From a decoded frame and its mask to the output picture, in the decoder's own pixel
 // format. The mask is brought to frame size row by row on the fly; a pixel whose alpha says
-// "unchanged" keeps the decoded value exactly.
+// "unchanged" keeps the decoded value exactly. Where alpha is between, the decoded value holds some of what lies behind
+// the person; with `foreground` the person's own colour is estimated there and composited instead.
 
 enum tachy_mode {
     TACHY_MODE_MASK,    // grey: alpha as luma (full 0..255 in GRAY8; the stream's range in YUV)
@@ -26,6 +27,7 @@ struct tachy_composite_params {
     float threshold;             // alpha is 0.5 at this probability; 0..1
     float feather;               // width of the ramp in probability; 0: a hard edge
     float blur;                  // radius as a share of the frame's height, 0: 0.02
+    bool foreground;             // cutout, blur, replace, side by side: soft edges show the person's own colours
     enum tachy_pix alpha_format; // mode alpha: YUVA420P, YUVA444P10 or RGBA
     enum tachy_pix mask_format;  // mode mask: GRAY8, or a YUV format; NONE: GRAY8
     const char *isa;             // as in tachy_preprocess_params

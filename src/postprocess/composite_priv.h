@@ -1,6 +1,7 @@
 #pragma once
 #include "postprocess/alpha.h"
 #include "postprocess/composite.h"
+#include "postprocess/foreground.h"
 #include "postprocess/text.h"
 
 // What the files of composite share.
@@ -62,6 +63,22 @@ void tachy_blur_measure(struct tachy_blur *b, const tachy_frame *f, float share)
 int tachy_blur_across(const struct tachy_blur *b, bool chroma, struct tachy_stretch *t);
 int tachy_blur_down(const struct tachy_blur *b, bool chroma, int y, int *frac);
 
+// The person's own colours of one frame, without what the picture mixes in behind soft edges.
+struct tachy_front {
+    const struct tachy_pix_desc *d;
+    int w, h; // cells
+    struct tachy_foreground solver;
+    struct tachy_buf planes, row;
+    float top;       // largest code value
+    float gain[256]; // by alpha: how much of a sample's error is the foreground's
+};
+// `alpha`: the frame's, rows of `stride` bytes. TACHY_ERR_NOMEM.
+int tachy_front_prepare(struct tachy_front *f, const tachy_frame *in, const uint8_t *alpha, ptrdiff_t stride);
+// Row y of a plane: the frame's own where `alpha`, of the plane's pixels, is 0 or 255 throughout; else valid until the next
+// call.
+const void *tachy_front_row(struct tachy_front *f, const tachy_frame *in, int plane, int y, const uint8_t *alpha);
+void tachy_front_free(struct tachy_front *f);
+
 // Code value = v * scale + offset for v of 0..1 (luma, RGB) or -0.5..0.5 (chroma).
 struct tachy_range {
     float scale, offset, max;
@@ -108,6 +125,7 @@ struct tachy_composite {
     struct tachy_buf fill[4][2]; // a row of `color` for each plane; [1]: black for mode mask
     struct tachy_buf rows[2], chroma, spread, background, full;
     struct tachy_blur blur;
+    struct tachy_front front;
     struct tachy_alpha_out alpha_out;
     struct tachy_buf runs, points;
     struct tachy_text text;

@@ -7,8 +7,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PLANES = 10, SPAN = 64 }; // image, colours (F, then B), alpha; pixels that are solved, or not, together
+enum { PLANES = 10, SPAN = 32 }; // image, colours (F, then B), alpha; pixels that are solved, or not, together
+// Of a neighbour: its least weight, and what a difference of alpha of 1 adds.
 #define LITTLE 1e-5f
+#define STEEP 0.03f
 
 // One size of the picture. The planes may be the caller's.
 struct level {
@@ -33,8 +35,8 @@ INLINE void weigh(struct run *r, const float *restrict alpha_up, const float *re
 {
     for (int i = 0; i < r->n; i++) {
         float a = r->alpha[i + 1], q = 1 - a;
-        float left = LITTLE + fabsf(a - r->alpha[i]), right = LITTLE + fabsf(a - r->alpha[i + 2]);
-        float up = LITTLE + fabsf(a - alpha_up[i]), down = LITTLE + fabsf(a - alpha_down[i]);
+        float left = LITTLE + STEEP * fabsf(a - r->alpha[i]), right = LITTLE + STEEP * fabsf(a - r->alpha[i + 2]);
+        float up = LITTLE + STEEP * fabsf(a - alpha_up[i]), down = LITTLE + STEEP * fabsf(a - alpha_down[i]);
         float total = left + right + up + down, share = 1 / total;
         r->weight[0][i] = left * share;
         r->weight[1][i] = right * share;

@@ -52,7 +52,7 @@ static void solve(struct level *l, const double *own, int x, int y)
         sum[c] = (c < 3 ? a : b) * l->image[c % 3][y * l->w + x];
     for (int k = 0; k < 4; k++) {
         int nx = TACHY_CLAMP(x + dx[k], 0, l->w - 1), ny = TACHY_CLAMP(y + dy[k], 0, l->h - 1);
-        double weight = 1e-5 + fabs(a - l->alpha[ny * l->w + nx]);
+        double weight = 1e-5 + 0.03 * fabs(a - l->alpha[ny * l->w + nx]);
         total += weight;
         for (int c = 0; c < 6; c++)
             sum[c] += weight * (ny == y ? own[c * l->w + nx] : l->colour[c][ny * l->w + nx]);

@@ -6,7 +6,8 @@
 //
 // image = alpha F + (1 - alpha) B does not say what F and B are; both are taken to vary little where alpha does.
 // At each pixel the sum of (alpha F + (1 - alpha) B - image)^2 and of w ((F - F')^2 + (B - B')^2) over the four
-// neighbours F', B' is smallest, w = 1e-5 + |alpha - alpha'|. That is solved from a picture of 1 x 1 pixels to the
+// neighbours F', B' is smallest, w = 0.00001 + 0.03 |alpha - alpha'|; the paper has 1 for 0.03, which on strands of known
+// colour trusts the neighbours too much (docs/segment-quality.md). That is solved from a picture of 1 x 1 pixels to the
 // whole one, each size beginning with the one before: 10 passes up to 32 x 32, else 2. A pass goes down the rows; a
 // row sees the new row above it, the old row below it and its own old values.
 

@@ -21,6 +21,9 @@ static const struct tachy_option options[] = {
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
     {"segment.refine", "refine", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
      .help = "fit the mask to the picture's edges, guided by luma"},
+    {"segment.foreground", "foreground", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
+     .help = "soft edges show people's own colours, estimated, instead of what the picture mixes in from behind them; "
+             "modes cutout, blur, replace and side-by-side; on the CPU"},
     {"segment.smooth", "smooth", 0, TACHY_OPT_FLOAT, "0", .max = 1, .bare = "0.7", .group = "Segment",
      .help = "calm the mask over time; 0: not at all, 1: most"},
     {0},
@@ -58,6 +61,8 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
     if (tachy_settings_is_set(s, "segment.focus") && !strcmp(tachy_settings_str(s, "segment.focus"), "auto") &&
         !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--focus auto runs on the CPU only: leave it or --device cuda out");
+    if (tachy_settings_bool(s, "segment.foreground") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--foreground runs on the CPU only: leave it or --device cuda out");
     bool shown = !strcmp(mode, "cutout") || !strcmp(mode, "side-by-side");
     if (!strcmp(mode, "replace") && !tachy_settings_is_set(s, "segment.background"))
         return tachy_fail(log, TACHY_ERR_INVAL, "--mode replace needs a picture or a video: --background FILE");

@@ -678,6 +678,77 @@ TEST(bad_arguments_are_refused)
     tachy_composite_close(&c);
 }
 
+// A red disc with a soft edge over blue: the composite over black shows red in every part of its edge, not violet. The
+// definition does not know the colours; it only sees the mix.
+TEST(foreground_colours_have_no_fringe)
+{
+    static const enum tachy_pix formats[] = {TACHY_PIX_RGB24, TACHY_PIX_RGBA, TACHY_PIX_BGRA};
+    enum { BIG = 160 };
+    static uint8_t soft[BIG * BIG];
+    for (int i = 0; i < BIG * BIG; i++) {
+        double x = i % BIG - 80, y = (double)i / BIG - 80, v = (60 - sqrt(x * x + y * y)) / 16;
+        soft[i] = (uint8_t)(TACHY_CLAMP(v, 0, 1) * 255);
+    }
+    struct tachy_result r = {.eyes = 1, .mask[0] = {soft, BIG, BIG, BIG, {0, 0, BIG, BIG}}};
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(formats); k++) {
+        tachy_frame *in = picture(formats[k], BIG, BIG);
+        int red = formats[k] == TACHY_PIX_BGRA ? 2 : 0, comps = tachy_pix_desc(formats[k])->components[0];
+        for (int i = 0; i < BIG * BIG * comps; i++) {
+            int at = i % comps, a = soft[i / comps], v = at == red ? a : at == 2 - red ? 255 - a : 0;
+            put(in, 0, i / comps % BIG, i / comps / BIG, at, at == 3 ? 77 : v);
+        }
+        double error[2] = {0};
+        for (int own = 0; own <= 1; own++) {
+            struct tachy_composite_params p = {.mode = TACHY_MODE_CUTOUT, .color = 0x000000ff, .threshold = 0.5f,
+                                               .feather = 1, .foreground = own};
+            tachy_frame *out = run(p, in, &r, NULL);
+            for (int i = 0; i < BIG * BIG; i++)
+                error[own] += abs(get(out, 0, i % BIG, i / BIG, red) - soft[i]) + get(out, 0, i % BIG, i / BIG, 2 - red);
+            for (int i = 0; comps == 4 && i < BIG * BIG; i++)
+                CHECK(soft[i] < 255 || get(out, 0, i % BIG, i / BIG, 3) == 77); // its own alpha is no colour
+            tachy_frame_unref(&out);
+        }
+        CHECK(error[1] <= 0.1 * error[0]);
+        tachy_frame_unref(&in);
+    }
+}
+
+// Every format: only samples whose alpha is between change, and some do.
+TEST(foreground_of_every_format)
+{
+    for (enum tachy_pix f = 1; tachy_pix_desc(f); f++) {
+        tachy_frame *in = noise(f, W, H), *hard[2], *soft[2];
+        struct tachy_result r = soft_result(W, H);
+        for (int own = 0; own <= 1; own++) {
+            struct tachy_composite_params p = {.mode = TACHY_MODE_CUTOUT, .color = 0x336699ff, .threshold = 0.5f,
+                                               .foreground = own};
+            hard[own] = run(p, in, &r, NULL);
+            p.feather = 0.6f;
+            soft[own] = run(p, in, &r, NULL);
+        }
+        tachy_frame *a = alpha_of(in, &r);
+        const struct tachy_pix_desc *d = tachy_pix_desc(f);
+        int differ = 0;
+        for (int p = 0; p < d->planes; p++)
+            for (int y = 0; y < plane_h(d, p, H); y++)
+                for (int x = 0; x < plane_w(d, p, W) * d->components[p]; x++) {
+                    int c = x % d->components[p], at = x / d->components[p], al = alpha_at(a, d, p, at, y);
+                    bool chroma = plane_w(d, p, W) < W; // its alpha is a mean: soft also beside a hard edge
+                    CHECK(chroma || get(hard[0], p, at, y, c) == get(hard[1], p, at, y, c));
+                    bool same = get(soft[0], p, at, y, c) == get(soft[1], p, at, y, c);
+                    CHECK(same || (al > 0 && al < 255));
+                    differ += !same;
+                }
+        CHECK(differ > 0);
+        for (int own = 0; own <= 1; own++) {
+            tachy_frame_unref(&hard[own]);
+            tachy_frame_unref(&soft[own]);
+        }
+        tachy_frame_unref(&a);
+        tachy_frame_unref(&in);
+    }
+}
+
 TEST_MAIN(TEST_CASE(ramp_is_what_its_definition_says), TEST_CASE(wide_stretch_has_no_steps),
           TEST_CASE(blends_are_rounded_and_unchanged_pixels_exact),
           TEST_CASE(cutout_color_follows_matrix_and_range),
@@ -692,4 +763,5 @@ TEST_MAIN(TEST_CASE(ramp_is_what_its_definition_says), TEST_CASE(wide_stretch_ha
           TEST_CASE(smooth_holds_still_parts_and_follows_motion),
           TEST_CASE(refine_moves_the_edge_to_that_of_the_picture),
           TEST_CASE(masks_lie_as_preprocess_turned_the_picture),
-          TEST_CASE(json_has_lengths_and_outlines), TEST_CASE(bad_arguments_are_refused))
+          TEST_CASE(json_has_lengths_and_outlines), TEST_CASE(bad_arguments_are_refused),
+          TEST_CASE(foreground_colours_have_no_fringe), TEST_CASE(foreground_of_every_format))
