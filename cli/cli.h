@@ -142,8 +142,7 @@ const char *nth_word(const char *words, int n, char *buf, size_t size);
 // "a, b and c" of "a|b|c", with " and " as `last`; `buf` is returned.
 char *list_words(const char *words, const char *last, char *buf, size_t size);
 
-// The value of a key of a JSON object; `other`, "" or 0 if it is missing or empty.
-const char *text_or(const json_t *o, const char *key, const char *other);
+// The value of a key of a JSON object; "" or 0 if it is missing.
 const char *text_of(const json_t *o, const char *key);
 long long int_of(const json_t *o, const char *key);
 
