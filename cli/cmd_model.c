@@ -124,6 +124,7 @@ static int open_model(struct cli *c, const char *name, bool fetch, tachy_model *
                                    .card = tachy_settings_str(c->settings, "model.card"),
                                    .dir = dir_of(c),
                                    .fetch = fetch,
+                                   .accept_licence = tachy_settings_bool(c->settings, "model.accept_licence"),
                                    .log = &c->log};
     return tachy_model_open(m, &p);
 }
@@ -251,8 +252,8 @@ const struct verb verb_model = {
     .summary = "list, get, describe and check models; turn TFLite into ONNX",
     .details =
         "list shows the zoo. pull gets a model from the sources of its card and checks its "
-        "SHA-256. info prints the card: licence, digest, sources and the contract of inputs and "
-        "outputs. "
+        "SHA-256; one under a licence that is not permissive needs --accept-licence. "
+        "info prints the card: licence, digest, sources and the contract of inputs and outputs. "
         "verify checks the digests of the models that are present. import turns a TFLite file "
         "into ONNX (-o FILE.onnx; without it in the current folder) and with "
         "--card FILE.json writes a card to complete.",

@@ -13,7 +13,8 @@ enum tachy_output_meaning {
     TACHY_OUT_PROBABILITY,  // one channel, 0..1, person
     TACHY_OUT_LOGIT,        // one channel, sigmoid gives the probability
     TACHY_OUT_SOFTMAX,      // several channels of logits; `channel` is the person
-    TACHY_OUT_PROBABILITIES // several channels that sum to 1; `channel` is the person
+    TACHY_OUT_PROBABILITIES, // several channels that sum to 1; `channel` is the person
+    TACHY_OUT_ALPHA         // one channel, 0..1, the share of the person in the pixel: a matte
 };
 
 #define TACHY_MAX_STATES 8
@@ -128,13 +129,15 @@ struct tachy_model_params {
     const char *card;   // path of a card; required where `name` is a path
     const char *dir;    // model folder; NULL: $TACHY_MODELS, else the user's data folder
     bool fetch;         // get what is missing from the card's sources
+    bool accept_licence; // fetch also under a licence that is not permissive
     bool no_verify;     // skip the digest (start-up time); size is checked all the same
     const struct tachy_log *log;
 };
 
 // Finds (and with `fetch` gets) a model and checks its digest. Errors: TACHY_ERR_NOT_FOUND
 // (unknown name: the nearest is named; file missing: the command that gets it is named),
-// TACHY_ERR_DIGEST, TACHY_ERR_FORMAT (card), TACHY_ERR_IO.
+// TACHY_ERR_DIGEST, TACHY_ERR_FORMAT (card), TACHY_ERR_IO, TACHY_ERR_INVAL (also: it would have to be fetched, its
+// card names a licence that is not permissive, and `accept_licence` is not set).
 TACHY_API int tachy_model_open(tachy_model **out, const struct tachy_model_params *p);
 TACHY_API const struct tachy_card *tachy_model_card(const tachy_model *m); // until close
 TACHY_API const char *tachy_model_path(const tachy_model *m);              // until close

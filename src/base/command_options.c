@@ -32,6 +32,8 @@ const struct tachy_option tachy_command_options[] = {
      .help = "largest difference of a value that --golden lets pass; 0: the same bits"},
     {"replay.min_psnr", "min-psnr", 0, TACHY_OPT_FLOAT, .max = 1000, .group = "Replay", .verbs = TACHY_VERB_REPLAY,
      .command_only = true, .help = "let --golden pass whatever has at least this PSNR in dB"},
+    {"model.accept_licence", "accept-licence", 0, TACHY_OPT_BOOL, "no", .group = "Model", .verbs = TACHY_VERB_MODEL,
+     .command_only = true, .help = "pull: get a model whose licence is not a permissive one"},
     {"compare.truth", "truth", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Compare", .verbs = TACHY_VERB_COMPARE,
      .command_only = true, .help = "the matte that both are held against; without it A is held against B"},
 

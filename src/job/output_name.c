@@ -104,9 +104,9 @@ char *job_output_name(const char *input, const char *mode, const char *format, c
     char *stem = local_name(input);
     if (!stem)
         return NULL;
-    const char *slash = strrchr(stem, '/');
-    char *dot = strrchr(slash ? slash + 1 : stem, '.');
-    if (dot == stem || (dot && dot == slash + 1)) // a hidden file's name has no extension
+    char *slash = strrchr(stem, '/'), *name = slash ? slash + 1 : stem;
+    char *dot = strrchr(name, '.');
+    if (dot == name) // a hidden file's name has no extension
         dot = NULL;
     bool picture = is_picture(stem);
     const char *in_ext = dot ? dot + 1 : "";

@@ -43,7 +43,7 @@ static void read_output(struct card_reader *r, json_t *o, struct tachy_card *c)
 {
     static const char *const known[] = {"name", "meaning", "channel", "layout", "width", "height"};
     static const char *const layouts[] = {"nhwc", "nchw", NULL};
-    static const char *const meanings[] = {"probability", "logit", "softmax", "probabilities", NULL};
+    static const char *const meanings[] = {"probability", "logit", "softmax", "probabilities", "alpha", NULL};
     r->section = "output.";
     card_only(r, o, known, TACHY_ARRAY_SIZE(known));
     c->output = card_text(r, o, "name", "");

@@ -87,6 +87,18 @@ static int verify(const tachy_model *m, bool digest, const struct tachy_log *log
                       m->path, hex, c->sha256, m->doc->origin, c->name);
 }
 
+// Whether the licence (SPDX) asks no more than to be named. A card that names none is its writer's own affair.
+static bool permissive(const char *licence)
+{
+    static const char *const known[] = {"",           "0BSD",    "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0",
+                                        "CC-BY-4.0",  "CC0-1.0", "ISC",        "MIT",          "MIT-0",        "PSF-2.0",
+                                        "Python-2.0", "Unlicense", "Zlib"};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++)
+        if (!strcmp(licence, known[i]))
+            return true;
+    return false;
+}
+
 static int get(tachy_model *m, const struct tachy_model_params *p)
 {
     const char *name = m->doc->card.name;
@@ -108,6 +120,10 @@ static int get(tachy_model *m, const struct tachy_model_params *p)
                           "model %s: %s is missing; `tachy model pull %s` gets it", name, m->path,
                           name);
     }
+    if (!p->accept_licence && !permissive(m->doc->card.license))
+        return tachy_fail(p->log, TACHY_ERR_INVAL,
+                          "model %s: its licence is %s, which is not a permissive one; read it, and to accept it use "
+                          "`tachy model pull %s --accept-licence`", name, m->doc->card.license, name);
     return zoo_fetch(m->doc, m->dir, m->path, p->log);
 }
 

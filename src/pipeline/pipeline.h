@@ -58,7 +58,7 @@ struct pipeline_slot {
     _Atomic int state;
     int span; // that the item is in or waits for; of who has the slot
     int err;
-    struct pipeline_eye eye[TACHY_MAX_EYES]; // the batcher's until eyes_left is 0
+    struct pipeline_eye eye[TACHY_MAX_PARTS]; // by region; the batcher's until eyes_left is 0
     _Atomic int eyes_left, batch_err;
 };
 

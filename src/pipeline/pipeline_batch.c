@@ -176,7 +176,7 @@ void pipeline_batch_submit(tachy_stream *s, int64_t seq)
 {
     struct tachy_pipeline *p = s->pipeline;
     struct pipeline_slot *slot = pipeline_slot(s, seq);
-    int eyes = s->bind->task->eyes, err = TACHY_OK, left = 0;
+    int eyes = tachy_item_regions(&slot->item, s->bind->task->eyes), err = TACHY_OK, left = 0;
     for (int eye = 0; eye < eyes; eye++)
         left += !(slot->item.reuse >> eye & 1);
     const unsigned reuse = slot->item.reuse; // the item may be gone once all eyes are submitted

@@ -167,7 +167,8 @@ static bool was_run(struct group *g, int i)
     int err = all_reused(g->s, g->item[i]) ? TACHY_OK : atomic_load(&slot->batch_err);
     if (err < 0)
         pipeline_item_failed(g->s, g->seq[i], st->ops->name, err);
-    for (int r = 0; r < g->s->bind->task->eyes && g->s->figures && err == TACHY_OK; r++)
+    int regions = tachy_item_regions(g->item[i], g->s->bind->task->eyes);
+    for (int r = 0; r < regions && g->s->figures && err == TACHY_OK; r++)
         if (!(g->item[i]->reuse >> r & 1)) // the batch's own thread has counted it for all streams
             tachy_prof_add(g->s->figures[g->w->index], st->step,
                            (struct tachy_prof_item){g->item[i]->result.frame_id, g->item[i]->stream},

@@ -9,7 +9,7 @@ enum { CHUNK = 256 }; // tensor pixels handled at a time, on the stack
 
 static bool single(enum tachy_output_meaning m)
 {
-    return m == TACHY_OUT_PROBABILITY || m == TACHY_OUT_LOGIT || m == TACHY_OUT_UNKNOWN;
+    return m == TACHY_OUT_PROBABILITY || m == TACHY_OUT_LOGIT || m == TACHY_OUT_ALPHA || m == TACHY_OUT_UNKNOWN;
 }
 
 static void dense_strides(const struct tachy_tensor *t, int64_t stride[TACHY_MAX_RANK])

@@ -71,57 +71,6 @@ void *tachy_regions_alloc(struct tachy_regions *list, size_t size)
     return p;
 }
 
-// Copies `bytes` that *p points to; false: out of memory.
-static bool copy_part(struct tachy_regions *to, const void **p, size_t bytes)
-{
-    if (!bytes)
-        return true;
-    void *copy = tachy_regions_alloc(to, bytes);
-    if (copy)
-        *p = memcpy(copy, *p, bytes);
-    return copy;
-}
-
-static bool copy_mask(struct tachy_regions *to, struct tachy_mask *m)
-{
-    if (!m->data)
-        return true;
-    uint8_t *data = tachy_regions_alloc(to, (size_t)m->width * (size_t)m->height);
-    for (int y = 0; data && y < m->height; y++)
-        memcpy(data + (size_t)y * (size_t)m->width, m->data + y * m->stride, (size_t)m->width);
-    m->data = data;
-    m->stride = m->width;
-    return data;
-}
-
-static bool copy_region(struct tachy_regions *to, const struct tachy_region *from)
-{
-    struct tachy_region *r = tachy_regions_add(to);
-    if (!r)
-        return false;
-    *r = *from;
-    const void *points = r->points, *embedding = r->embedding, *values = r->values;
-    bool ok = copy_part(to, &points, sizeof(*r->points) * (size_t)r->nb_points) &&
-              copy_part(to, &embedding, sizeof(*r->embedding) * (size_t)r->nb_embedding) &&
-              copy_part(to, &values, sizeof(*r->values) * (size_t)r->nb_values) && copy_mask(to, &r->mask);
-    r->points = points;
-    r->embedding = embedding;
-    r->values = values;
-    return ok;
-}
-
-int tachy_regions_copy(struct tachy_regions *to, const struct tachy_region *from, int nb)
-{
-    int before = to->nb;
-    for (int i = 0; i < nb; i++) {
-        if (!copy_region(to, &from[i])) {
-            to->nb = before;
-            return TACHY_ERR_NOMEM;
-        }
-    }
-    return TACHY_OK;
-}
-
 // ---- Geometry
 
 static const double DEGREE = 3.14159265358979323846 / 180;

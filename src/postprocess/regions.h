@@ -21,6 +21,11 @@ struct tachy_region *tachy_regions_add(struct tachy_regions *list);
 void *tachy_regions_alloc(struct tachy_regions *list, size_t size);
 // Adds copies of a frame's regions with all that they point to. TACHY_ERR_NOMEM: none is added.
 int tachy_regions_copy(struct tachy_regions *to, const struct tachy_region *from, int nb);
+// Lists that tachy_regions_copy() filled as bytes, which another process of the same build takes; *data is for free().
+// TACHY_ERR_NOMEM.
+int tachy_regions_save(const struct tachy_regions list[], int n, void **data, size_t *size);
+// In place of what the lists have. TACHY_ERR_FORMAT, TACHY_ERR_NOMEM: they are empty.
+int tachy_regions_load(struct tachy_regions list[], int n, const void *data, size_t size);
 
 // How a rotated crop is made of a region, as detectors and landmark networks are joined.
 struct tachy_crop {

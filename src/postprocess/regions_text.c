@@ -22,7 +22,9 @@ static void add_points(struct tachy_text *t, const struct tachy_region *r)
     tachy_text_add(t, ",\"points\":[");
     for (int i = 0; i < r->nb_points; i++) {
         const float v[4] = {r->points[i].x, r->points[i].y, r->points[i].z, r->points[i].score};
-        tachy_text_add(t, i ? ",[" : "[");
+        if (i)
+            tachy_text_char(t, ',');
+        tachy_text_char(t, '[');
         for (int k = 0; k < 4; k++) {
             if (k)
                 tachy_text_char(t, ',');

@@ -47,6 +47,14 @@ void tachy_text_add(struct tachy_text *t, const char *fmt, ...)
     t->len += (size_t)n;
 }
 
+// The last `n` digits of `v`; returns their end.
+static char *digits_of(char *to, int64_t v, int n)
+{
+    for (int i = n - 1; i >= 0; i--, v /= 10)
+        to[i] = (char)('0' + v % 10);
+    return to + n;
+}
+
 // |v| of 0.001 up to a million with `digits` significant ones, 6..9, in fixed notation: what "%.*g" gives. false: another
 // float comes back. Every product is exact: 24 bits of v and 26 of 5^11 fit a double.
 static bool fixed(char *to, double v, int digits)
@@ -64,12 +72,10 @@ static bool fixed(char *to, double v, int digits)
         part /= 10;
         places--;
     }
-    to += sprintf(to, "%d", (int)(all / unit));
+    to = digits_of(to, all / unit, TACHY_MAX(whole, 1));
     if (places)
         *to++ = '.';
-    for (int i = places - 1; i >= 0; i--, part /= 10)
-        to[i] = (char)('0' + part % 10);
-    to[places] = '\0';
+    *digits_of(to, part, places) = '\0';
     return true;
 }
 

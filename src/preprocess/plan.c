@@ -82,8 +82,11 @@ static int build_grid(struct tachy_plan *plan)
     g->h = plan->lines = cells(y_lo, y_hi, plan->cell_y, plan->key.height, &plan->cell_y0);
     g->planes = plan->color.lines;
     g->stride = TACHY_ALIGN(g->w, TACHY_LINE_ROUND);
-    size_t one = (size_t)g->stride * (size_t)g->h;
-    int err = tachy_growing_need(&plan->grid_mem, one * (size_t)g->planes * sizeof(float));
+    size_t one = (size_t)g->stride * (size_t)g->h, before = plan->grid_mem.size;
+    // The kernel reads a column more, which does not count but must be a number.
+    int err = tachy_growing_need(&plan->grid_mem, (one * (size_t)g->planes + 1) * sizeof(float));
+    if (err == TACHY_OK && plan->grid_mem.size != before)
+        memset(plan->grid_mem.p, 0, plan->grid_mem.size);
     for (int c = 0; c < g->planes && err == TACHY_OK; c++)
         g->plane[c] = (float *)plan->grid_mem.p + (size_t)c * one;
     return err;

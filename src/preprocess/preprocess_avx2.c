@@ -282,33 +282,43 @@ AVX2 static void line_avx2(const struct tachy_pre_plane *p, const uint8_t *data,
 
 INLINE __m256 mix(__m256 a, __m256 b, __m256 t) { return _mm256_fmadd_ps(t, _mm256_sub_ps(b, a), a); }
 
+// Left and right neighbours of 8 pixels in one line, a pair at p + at[i]. Loads of pairs: a gather takes longer.
+INLINE void load_pairs(const float *p, const int32_t at[8], __m256 *left, __m256 *right)
+{
+    const void *q[8];
+    for (int i = 0; i < 8; i++)
+        q[i] = p + at[i];
+    __m256i a = _mm256_inserti128_si256(_mm256_castsi128_si256(load_halves(q[0], q[1])), load_halves(q[4], q[5]), 1);
+    __m256i b = _mm256_inserti128_si256(_mm256_castsi128_si256(load_halves(q[2], q[3])), load_halves(q[6], q[7]), 1);
+    *left = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88);
+    *right = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd);
+}
+
 AVX2 void tachy_preprocess_bilinear_avx2(const struct tachy_pre_grid *g,
                                          const struct tachy_pre_step *s, int n, float *const out[3])
 {
     const __m256 zero = _mm256_setzero_ps(), right = _mm256_set1_ps((float)(g->w - 1)),
                  lower = _mm256_set1_ps((float)(g->h - 1));
-    const __m256i one = _mm256_set1_epi32(1), last_u = _mm256_set1_epi32(g->w - 1),
-                  last_v = _mm256_set1_epi32(g->h - 1), stride = _mm256_set1_epi32((int)g->stride);
+    const __m256i one = _mm256_set1_epi32(1), last_v = _mm256_set1_epi32(g->h - 1),
+                  stride = _mm256_set1_epi32((int)g->stride);
     const __m256 du = _mm256_mul_ps(_mm256_set1_ps((float)s->du), _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7));
     const __m256 dv = _mm256_mul_ps(_mm256_set1_ps((float)s->dv), _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7));
+    _Alignas(32) int32_t upper_at[8], lower_at[8];
     for (int i = 0; i < n; i += 8) {
         __m256 u = _mm256_add_ps(_mm256_set1_ps((float)(s->u + i * s->du)), du);
         __m256 v = _mm256_add_ps(_mm256_set1_ps((float)(s->v + i * s->dv)), dv);
         u = _mm256_min_ps(_mm256_max_ps(u, zero), right);
         v = _mm256_min_ps(_mm256_max_ps(v, zero), lower);
         __m256i u0 = _mm256_cvttps_epi32(u), v0 = _mm256_cvttps_epi32(v);
-        __m256 fu = _mm256_sub_ps(u, _mm256_cvtepi32_ps(u0));
+        __m256 fu = _mm256_sub_ps(u, _mm256_cvtepi32_ps(u0)); // 0 in the last column, whose pair reaches past the line
         __m256 fv = _mm256_sub_ps(v, _mm256_cvtepi32_ps(v0));
-        __m256i u1 = _mm256_min_epi32(_mm256_add_epi32(u0, one), last_u);
         __m256i v1 = _mm256_min_epi32(_mm256_add_epi32(v0, one), last_v);
-        v0 = _mm256_mullo_epi32(v0, stride);
-        v1 = _mm256_mullo_epi32(v1, stride);
+        _mm256_store_si256((void *)upper_at, _mm256_add_epi32(_mm256_mullo_epi32(v0, stride), u0));
+        _mm256_store_si256((void *)lower_at, _mm256_add_epi32(_mm256_mullo_epi32(v1, stride), u0));
         for (int c = 0; c < g->planes; c++) {
-            const float *p = g->plane[c];
-            __m256 a = _mm256_i32gather_ps(p, _mm256_add_epi32(v0, u0), 4);
-            __m256 b = _mm256_i32gather_ps(p, _mm256_add_epi32(v0, u1), 4);
-            __m256 d = _mm256_i32gather_ps(p, _mm256_add_epi32(v1, u0), 4);
-            __m256 e = _mm256_i32gather_ps(p, _mm256_add_epi32(v1, u1), 4);
+            __m256 a, b, d, e;
+            load_pairs(g->plane[c], upper_at, &a, &b);
+            load_pairs(g->plane[c], lower_at, &d, &e);
             _mm256_storeu_ps(out[c] + i, mix(mix(a, b, fu), mix(d, e, fu), fv));
         }
     }

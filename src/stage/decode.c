@@ -193,6 +193,30 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
     }
 }
 
+// ---- Regions that later frames take over
+
+static int copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region)
+{
+    const struct tachy_regions *list = &((struct decode_item *)tachy_stage_item(st, from))->view[region];
+    struct tachy_regions *copies = &((struct decode_item *)tachy_stage_item(st, to))->view[region];
+    tachy_regions_clear(copies);
+    int err = tachy_regions_copy(copies, list->v, list->nb);
+    return err == TACHY_OK ? tell(st, to) : err;
+}
+
+static int copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size)
+{
+    const struct decode_item *di = tachy_stage_item(st, from);
+    return tachy_regions_save(di->view, st->task->eyes, data, size);
+}
+
+static int copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
+{
+    struct decode_item *di = tachy_stage_item(st, to);
+    int err = tachy_regions_load(di->view, st->task->eyes, data, size);
+    return err == TACHY_OK ? tell(st, to) : err;
+}
+
 static void item_close(void *item)
 {
     struct decode_item *di = item;
@@ -214,4 +238,7 @@ const struct tachy_stage_ops tachy_stage_decode = {
     .worker_close = worker_close,
     .run = run,
     .item_close = item_close,
+    .copy = copy,
+    .copy_save = copy_save,
+    .copy_load = copy_load,
 };

@@ -127,7 +127,7 @@ struct tachy_preprocess_params infer_params(const struct tachy_infer *in, const 
 int tachy_infer_map(const struct tachy_infer *in, const struct tachy_piece *p, int size, double map[6])
 {
     const struct tachy_preprocess_params params = infer_params(in, in->net[size].card);
-    const struct tachy_rect *r = &in->region[p->region];
+    const struct tachy_rect *r = tachy_infer_region(in, p);
     const tachy_frame *f = tachy_item_head(p->item);
     const struct tachy_view view = {
         .x = r->x, .y = r->y, .w = r->w, .h = r->h, .rotation = in->rotation, .flip = in->flip};
@@ -201,7 +201,7 @@ static int preprocess(struct infer_worker *w, const struct tachy_piece *p)
     int err = infer_input(w, p, &to);
     if (err < 0)
         return err;
-    tachy_frame part = tachy_infer_part(f, &in->region[p->region]);
+    tachy_frame part = tachy_infer_part(f, tachy_infer_region(in, p));
     struct tachy_view view = {.rotation = in->rotation, .flip = in->flip};
     // What the tags leave open is decided by the size of the whole frame.
     part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
@@ -218,7 +218,7 @@ static void preprocess_run(struct tachy_stage *st, void *worker, void *state, co
 void infer_item_close(void *item)
 {
     struct infer_item *it = item;
-    for (int i = 0; i < TACHY_MAX_EYES; i++) {
+    for (int i = 0; i < TACHY_MAX_PARTS; i++) {
         tachy_aligned_free(it->region[i].in);
         tachy_aligned_free(it->region[i].out);
     }
@@ -249,7 +249,8 @@ static int engine_open(struct infer_engine *e, const struct tachy_infer *in, str
     net->first = NULL;
     if (!e->engine)
         err = infer_open_engine(in, net, 1, 0, &e->engine);
-    for (int i = 0; i < in->st->task->eyes && err == TACHY_OK; i++)
+    int regions = in->st->task->parts ? TACHY_MAX_PARTS : in->st->task->eyes;
+    for (int i = 0; i < regions && err == TACHY_OK; i++)
         err = tachy_preprocess_open(&e->preprocess[i], &pp);
     return err == TACHY_OK ? infer_tensors_open(in, net, e->engine, 1, &e->tensors) : err;
 }
@@ -289,7 +290,7 @@ void infer_worker_close(struct infer_worker *w)
     for (int i = 0; i < TACHY_INFER_SIZES; i++) {
         struct infer_engine *e = &w->size[i];
         tachy_engine_close(&e->engine);
-        for (int k = 0; k < TACHY_MAX_EYES; k++)
+        for (int k = 0; k < TACHY_MAX_PARTS; k++)
             tachy_preprocess_close(&e->preprocess[k]);
         infer_tensors_free(&e->tensors);
     }

@@ -54,7 +54,7 @@ struct tachy_infer {
     int device_id[TACHY_MAX_GPUS];
     void *device_stream[TACHY_MAX_GPUS];
 
-    // The view of the frame that each region is.
+    // The part of the frame that each eye is; an item may have parts of its own: tachy_infer_region().
     struct tachy_rect region[TACHY_MAX_EYES]; // frame pixels as stored
     int rotation;
     bool flip;
@@ -64,6 +64,12 @@ struct tachy_infer {
 
 // The network that the stages before this one run. In open() and later.
 struct tachy_infer *tachy_infer_of(const struct tachy_stage *st);
+
+// What the network sees of the frame in this piece, frame pixels as stored.
+static inline const struct tachy_rect *tachy_infer_region(const struct tachy_infer *in, const struct tachy_piece *p)
+{
+    return p->item->nb_parts ? &p->item->part[p->region] : &in->region[p->region];
+}
 
 // What the model said of a piece.
 struct tachy_infer_output {

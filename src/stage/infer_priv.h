@@ -15,7 +15,7 @@ struct infer_tensors {
 struct infer_engine {
     const struct tachy_infer_net *net;
     tachy_engine *engine; // NULL: the worker has none of this size
-    tachy_preprocess *preprocess[TACHY_MAX_EYES]; // one a region: each keeps its tables
+    tachy_preprocess *preprocess[TACHY_MAX_PARTS]; // one a region: each keeps its tables
     struct infer_tensors tensors;
 };
 
@@ -35,7 +35,7 @@ struct infer_region {
 };
 
 struct infer_item {
-    struct infer_region region[TACHY_MAX_EYES];
+    struct infer_region region[TACHY_MAX_PARTS];
 };
 
 static inline struct infer_region *infer_region_of(const struct tachy_infer *in, const struct tachy_piece *p)

@@ -31,7 +31,10 @@ int tachy_mask_start(struct tachy_stage *st, struct tachy_video_info *video)
     const struct tachy_masks *m = tachy_stage_priv(st);
     const struct tachy_preprocess_params *in = &m->infer->net[TACHY_INFER_FULL].card->in;
     st->flags = tachy_infer_flags(m->infer) | (m->guided ? TACHY_STAGE_READS : 0);
-    st->item_bytes = (size_t)st->task->eyes * (size_t)in->width * (size_t)in->height * (m->guided ? 2 : 1);
+    int w = in->width, h = in->height;
+    if (st->task->parts)
+        tachy_mask_joined_size(video->width, video->height, &w, &h);
+    st->item_bytes = (size_t)st->task->eyes * (size_t)w * (size_t)h * (m->guided ? 2 : 1);
     return TACHY_OK;
 }
 
@@ -64,6 +67,7 @@ static void item_close(void *item)
 {
     for (int i = 0; i < TACHY_MAX_EYES; i++)
         free_eye(&((struct tachy_mask_item *)item)->eye[i]);
+    tachy_aligned_free(((struct tachy_mask_item *)item)->part);
 }
 
 // ---- From tensor to mask ----
@@ -103,6 +107,62 @@ int tachy_mask_place(const struct tachy_masks *m, const struct tachy_piece *p, i
     return err;
 }
 
+// Room for the mask of an item's part, of one part after the other.
+static int part_room(struct tachy_mask_item *item, size_t bytes)
+{
+    if (bytes <= item->room)
+        return TACHY_OK;
+    tachy_aligned_free(item->part);
+    item->part = tachy_aligned_alloc(bytes);
+    item->room = item->part ? bytes : 0;
+    return item->part ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// Of a frame with parts: room for the whole frame's mask, which the first part finds empty.
+static int joined_room(const struct tachy_masks *m, const struct tachy_piece *p, const tachy_frame *f)
+{
+    struct tachy_mask_eye *e = tachy_mask_eye(m, p->item, 0);
+    int w, h;
+    tachy_mask_joined_size(f->width, f->height, &w, &h);
+    int err = m->memory->room(m, e, w, h);
+    if (err == TACHY_OK && p->region == 0)
+        memset(e->mask, 0, (size_t)w * (size_t)h);
+    p->item->result.eyes = 1;
+    p->item->result.mask[0] = (struct tachy_mask){e->mask, w, h, w, {0, 0, f->width, f->height}};
+    return err;
+}
+
+static int join_part(const struct tachy_masks *m, const struct tachy_piece *p)
+{
+    const struct tachy_infer *in = m->infer;
+    const tachy_frame *f = tachy_item_head(p->item);
+    struct tachy_mask_item *own = tachy_stage_item(m->st, p->item);
+    struct tachy_mask part = {.region = *tachy_infer_region(in, p)};
+    struct tachy_infer_output o;
+    int tw, th;
+    tachy_infer_output(in, p, &o);
+    const struct tachy_tensor *out = &o.out[in->net[o.size].output];
+    const struct tachy_mask_spec spec = tachy_mask_spec_of(in, o.size);
+    int err = tachy_mask_extent(&spec, out, &tw, &th);
+    if (err < 0)
+        return err;
+    const struct tachy_placement pl = tachy_mask_at(&in->net[o.size], &o.at, tw, th);
+    tachy_mask_size(tw, th, &pl, in->rotation, &part.width, &part.height);
+    part.stride = part.width;
+    err = part.width > TACHY_MASK_PART ? TACHY_ERR_UNSUPPORTED : part_room(own, (size_t)part.width * (size_t)part.height);
+    part.data = own->part;
+    if (err == TACHY_OK)
+        err = joined_room(m, p, f);
+    if (err == TACHY_OK)
+        err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, own->part, part.stride);
+    struct tachy_mask_eye *e = own->eye;
+    if (err == TACHY_OK)
+        tachy_mask_join(e->mask, e->width, e->height, f->width, f->height, &part);
+    if (err == TACHY_OK && e->guide && p->region == p->item->nb_parts - 1)
+        err = tachy_luma_guide(p->item->in, &p->item->result.mask[0].region, e->guide, e->width, e->width, e->height);
+    return err;
+}
+
 static int make_mask(const struct tachy_masks *m, const struct tachy_piece *p)
 {
     const struct tachy_infer *in = m->infer;
@@ -117,13 +177,16 @@ static int make_mask(const struct tachy_masks *m, const struct tachy_piece *p)
         err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, e->mask, e->width);
     if (err == TACHY_OK && e->guide)
         err = tachy_luma_guide(p->item->in, &in->region[p->region], e->guide, e->width, e->width, e->height);
+    if (err == TACHY_OK && p->item->nobody)
+        memset(e->mask, 0, (size_t)e->width * (size_t)e->height);
     return err;
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     for (int i = 0; i < n; i++)
-        err[i] = make_mask(tachy_stage_priv(st), &pieces[i]);
+        err[i] = pieces[i].item->nb_parts ? join_part(tachy_stage_priv(st), &pieces[i])
+                                          : make_mask(tachy_stage_priv(st), &pieces[i]);
 }
 
 // ---- Results that later frames take over: masks and guides ----

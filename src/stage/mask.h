@@ -10,7 +10,7 @@ extern const struct tachy_stage_ops tachy_stage_mask, tachy_stage_mask_cuda;
 struct tachy_mask_there;
 struct tachy_masks;
 
-// A region's mask. Memory is the item's and stays from frame to frame.
+// An eye's mask: of its region, or joined from the item's parts. Memory is the item's and stays from frame to frame.
 struct tachy_mask_eye {
     uint8_t *mask, *guide;   // width * height each; guide: luma of the picture, NULL if nobody needs it
     int width, height;
@@ -19,6 +19,8 @@ struct tachy_mask_eye {
 
 struct tachy_mask_item {
     struct tachy_mask_eye eye[TACHY_MAX_EYES];
+    uint8_t *part; // the mask of the part that is joined next; NULL before the first one
+    size_t room;   // bytes of it
 };
 
 // What is different about masks whose memory a device can reach; NULL: nothing is to be done.

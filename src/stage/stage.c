@@ -179,7 +179,9 @@ int tachy_task_sync(const tachy_task *t, struct tachy_item *item)
 
 static bool takes_part(const struct tachy_stage_pass *p, int i, bool regions, int region)
 {
-    return p->err[i] == TACHY_OK && !(regions && p->items[i]->reuse >> region & 1);
+    const struct tachy_item *item = p->items[i];
+    return p->err[i] == TACHY_OK &&
+           (!regions || (region < tachy_item_regions(item, p->task->eyes) && !(item->reuse >> region & 1)));
 }
 
 // Of the items `of`, those that have not failed.
@@ -230,13 +232,21 @@ static void run_region(struct tachy_stage_pass *p, int first, int end, int regio
         p->region_done(p, region);
 }
 
+static int most_regions(const struct tachy_stage_pass *p)
+{
+    int most = 0;
+    for (int i = 0; i < p->n; i++)
+        most = TACHY_MAX(most, tachy_item_regions(p->items[i], p->task->eyes));
+    return most;
+}
+
 void tachy_stage_pass(struct tachy_stage_pass *p, int first, int end)
 {
     for (int i = first, next; i < end; i = next) {
         bool regions = p->task->stage[i]->flags & TACHY_STAGE_REGIONS;
         for (next = i + 1; next < end && !(p->task->stage[next]->flags & TACHY_STAGE_REGIONS) == !regions;)
             next++;
-        for (int region = 0; region < (regions ? p->task->eyes : 1); region++)
+        for (int region = 0, most = regions ? most_regions(p) : 1; region < most; region++)
             run_region(p, i, next, region, regions);
     }
 }

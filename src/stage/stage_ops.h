@@ -14,7 +14,7 @@
 // src/pipeline; calibration and replay run the same stages through the same call, tachy_stage_pass() (stage.h).
 //
 // The work of a call is `n` pieces. A piece is one item or, for a stage with TACHY_STAGE_REGIONS, one region of
-// an item (a region is an eye today). There is no other way in: a single item is n = 1, a group of items that a
+// an item: a part that an earlier stage has set (tachy_item.part), or an eye. There is no other way in: a single item is n = 1, a group of items that a
 // worker takes together is n > 1, a batch is a group whose pieces may come from several streams.
 
 struct tachy_stage;
@@ -23,7 +23,7 @@ struct tachy_surface_spec;
 struct tachy_device;
 struct task_devices;
 
-enum { TACHY_MAX_STAGES = 16 };
+enum { TACHY_MAX_STAGES = 16, TACHY_MAX_PARTS = 4 };
 
 // What the executor must know, besides enum tachy_stage_flag of tachy/stage.h. open() and start() may change
 // tachy_stage.flags, which begin as those of the ops. An ordered stage has n = 1; items wait for their turn, decoders do
@@ -61,6 +61,11 @@ struct tachy_item {
     bool apart;          // the model's call is not the worker's that preprocesses: tensors stay with the item
     bool pending;        // a device still works at `out` and `result`: see `sync`
     unsigned reuse;      // regions (bits 1 << region) whose result is taken over from an earlier item
+    // What stages with regions see of a frame with one eye, set by a stage before them: frame pixels, not empty, inside
+    // the frame, best last. Their results are joined to one. None while `reuse` is set.
+    struct tachy_rect part[TACHY_MAX_PARTS];
+    int nb_parts;        // 0: the regions are the eyes
+    bool nobody;         // a stage before them found that the frame shows nothing: the result is empty
     struct tachy_due due;
     struct tachy_named values[TACHY_MAX_VALUES]; // of the result
     void *priv;          // zeroed bytes of the stages', see item_size; kept from frame to frame
@@ -70,6 +75,12 @@ struct tachy_item {
 static inline const tachy_frame *tachy_item_head(const struct tachy_item *item)
 {
     return item->in ? item->in : &item->head;
+}
+
+// How many regions it has for the stages with TACHY_STAGE_REGIONS.
+static inline int tachy_item_regions(const struct tachy_item *item, int eyes)
+{
+    return item->nb_parts ? item->nb_parts : eyes;
 }
 
 struct tachy_piece {
@@ -197,7 +208,8 @@ struct tachy_task {
     const struct tachy_log *log;
     struct tachy_stage *stage[TACHY_MAX_STAGES];
     int nb_stages;
-    int eyes;            // regions of a frame, 1 or 2; set by the first stage that has regions
+    int eyes;            // regions of a frame without parts, 1 or 2; set by the first stage that has regions
+    bool parts;          // items may have parts
     int workers;         // that are enough, where they only queue work on a device; 0: one a core is not too many
     size_t item_size;    // of all stages
     char describe[256];  // model, mode: key of the stored light figures

@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "stage/composite.h"
+#include "stage/focus.h"
 #include "stage/smooth.h"
 #include "task/task.h"
 
@@ -15,7 +16,7 @@ static const struct tachy_option options[] = {
     {"segment.blur", "blur", 0, TACHY_OPT_FLOAT, "0.02", .max = 0.5, .group = "Segment",
      .help = "radius of the mode blur as a share of the frame height"},
     {"segment.threshold", "threshold", 0, TACHY_OPT_FLOAT, "0.5", .max = 1, .group = "Segment",
-     .help = "probability from which a pixel is a person"},
+     .help = "probability from which a pixel is a person; a matting network's alpha is kept unless this or --feather is given"},
     {"segment.feather", "feather", 0, TACHY_OPT_FLOAT, "0.3", .max = 1, .group = "Segment",
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
     {"segment.refine", "refine", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
@@ -26,6 +27,7 @@ static const struct tachy_option options[] = {
 };
 
 static const struct tachy_task_stage stages[] = {
+    {&tachy_stage_focus, &tachy_stage_focus_cuda},
     {&tachy_stage_preprocess, &tachy_stage_preprocess_cuda},
     {&tachy_stage_model, &tachy_stage_model_cuda},
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
@@ -53,6 +55,9 @@ static const struct tachy_example examples[] = {
 static int check(const tachy_settings *s, const struct tachy_log *log)
 {
     const char *mode = tachy_settings_str(s, "segment.mode"), *background = tachy_settings_str(s, "segment.background");
+    if (tachy_settings_is_set(s, "segment.focus") && !strcmp(tachy_settings_str(s, "segment.focus"), "auto") &&
+        !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--focus auto runs on the CPU only: leave it or --device cuda out");
     bool shown = !strcmp(mode, "cutout") || !strcmp(mode, "side-by-side");
     if (!strcmp(mode, "replace") && !tachy_settings_is_set(s, "segment.background"))
         return tachy_fail(log, TACHY_ERR_INVAL, "--mode replace needs a picture or a video: --background FILE");

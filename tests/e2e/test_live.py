@@ -137,6 +137,25 @@ class Live(Case):
         s, _ = self.summary(path, "--stereo", "sbs", "--frame-skip=0.001")
         self.assertEqual(self.steps(s)["model"], 1 + 12)  # the left one once
 
+    def test_regions_are_taken_over(self):
+        models("face", "face-mesh")
+        path = self.still("still.mkv")
+        eyes = self.clip("still_sbs.mkv", "-c:v", "ffv1", frames=30, size="640:320",
+                         vf="crop=320:320:20*floor(n/10):0,split[l][r];[l][r]hstack")
+        for task, clip, *args in (("detect", path), ("track", path, "--no-smoothing"), ("detect", eyes, "--stereo", "sbs")):
+            out, where = self.tmp / "out.jsonl", self.tmp / "summary.json"
+            found = {}
+            for skip in ("--frame-skip=0", "--frame-skip"):
+                run(task, clip, *args, skip, "-o", out, "-y", "--workers", 3, f"--json={where}")
+                found[skip] = [json.loads(line)["regions"] for line in out.read_text().splitlines()]
+            s, nb = json.loads(where.read_text()), 2 if args and "sbs" in args else 1
+            self.assertEqual(s["reused"], {"similar": 27 * nb, "alternate": 0})
+            self.assertEqual([len(r) for r in found["--frame-skip"]], [nb] * 30, task)
+            for first in (0, 10, 20):  # a scene's frames have what was found in its first one
+                self.assertEqual(found["--frame-skip"][first:first + 10], [found["--frame-skip"][first]] * 10)
+            if task == "detect":
+                self.assertEqual(found["--frame-skip"], found["--frame-skip=0"])
+
     def test_keys_of_files(self):
         path = self.still("still.mkv")
         config = self.tmp / "c.yaml"
@@ -184,6 +203,17 @@ class Live(Case):
         self.assertGreater(s["shed_frames"], 150)
         self.assertLessEqual(s["late"], s["frames"])
         self.counted(s)
+
+    def test_regions_under_load(self):
+        models("face", "face-mesh")
+        for task in ("detect", "track"):  # more than any machine does: results are taken over, not only shed
+            where = self.tmp / "s.json"
+            p = run(task, "--live", "--max-latency", 30, "null:1280x720@20000,frames=25000,pattern=noise",
+                    "-f", "null", "-", f"--json={where}", "-y")
+            s = json.loads(where.read_text())
+            self.counted(s)
+            self.assertIn("similar", [x["name"] for x in s["steps_down"]], p.stderr)
+            self.assertGreater(s["reused"]["similar"], 0)
 
     def test_a_file_of_a_live_run_plays(self):
         out = self.tmp / "out.mkv"

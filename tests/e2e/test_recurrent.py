@@ -122,15 +122,16 @@ class Recurrent(common.Case):
                       "-pix_fmt", "gbrp", "-c:v", "ffv1", out)
         return out
 
-    # A soft edge of width 1 leaves probabilities as they are.
-    def segment(self, inputs, out, *args, check=True):
+    # A soft edge of width 1 leaves probabilities as they are; a matte is left so without it.
+    def segment(self, inputs, out, *args, check=True, feather=("--feather", "1")):
         return common.run("segment", *inputs, "--model", self.model, "--card", self.model.with_suffix(".json"),
-                          "--mode", "mask", "--feather", "1", "-c:v", "ffv1", "-y", *args, "-o", out, check=check)
+                          "--mode", "mask", *feather, "-c:v", "ffv1", "-y", *args, "-o", out, check=check)
 
-    def compare(self, mask, want):
+    def compare(self, mask, want, tolerance=TOLERANCE):
         got = raw(mask, "gray", 1)[..., 0].astype(float)
         self.assertEqual(got.shape, want.shape)
-        self.assertLessEqual(np.abs(got - want).max(), TOLERANCE)
+        self.assertLessEqual(np.abs(got - want).max(), tolerance)
+        return np.abs(got - want).mean() / 255
 
     def test_every_frame_as_a_loop(self):
         clip, out = self.clip("a.mkv"), self.tmp / "mask.mkv"
@@ -249,6 +250,16 @@ class Recurrent(common.Case):
         self.segment([clip], out)
         self.compare(out, loop(self.model, raw(clip, "rgb24", 3), start=2.5))
 
+    def test_matte_keeps_its_values(self):
+        recurrent(self.model, {"output": {"name": "y", "meaning": "alpha"}})
+        clip, out = self.clip("a.mkv", frames=8), self.tmp / "mask.mkv"
+        want = loop(self.model, raw(clip, "rgb24", 3))
+        self.segment([clip], out, feather=())
+        self.compare(out, want)
+        for asked in (("--feather", "0.3"), ("--threshold", "0.5")):  # one that is asked for is done
+            self.segment([clip], out, feather=asked)
+            self.compare(out, np.clip((want / 255 - 0.35) / 0.3, 0, 1) * 255, tolerance=3)  # a step of the mask is 1 / 0.3 steps here
+
     def test_robust_video_matting(self):
         rvm = common.shared("models/segment/rvm_mobilenetv3_288x512_w8.onnx")
         self.model = self.tmp / "rvm.onnx"
@@ -257,11 +268,11 @@ class Recurrent(common.Case):
         self.model.with_suffix(".json").write_text(json.dumps({
             "name": "rvm", "task": "segment", "file": "rvm.onnx", "state": states,
             "input": {"name": "src", "width": 512, "height": 288, "layout": "nhwc", "scale": 1 / 255},
-            "output": {"name": "pha", "meaning": "probability"}}))
+            "output": {"name": "pha", "meaning": "alpha"}}))
         clip, out = self.tmp / "p.mkv", self.tmp / "mask.mkv"
         common.ffmpeg("-i", common.DEPS / "media" / "sample.mp4", "-frames:v", 6, "-vf", "scale=512:288",
                       "-pix_fmt", "gbrp", "-c:v", "ffv1", "-an", clip)
-        self.segment([clip], out, "--workers", 2)
+        self.segment([clip], out, "--workers", 2, feather=())
         session = onnxruntime.InferenceSession(str(rvm), providers=["CPUExecutionProvider"])
         names = [i.name for i in session.get_inputs()]
         feed = {i.name: np.zeros(i.shape, np.float32) for i in session.get_inputs()}
@@ -271,7 +282,9 @@ class Recurrent(common.Case):
             got = dict(zip([o.name for o in session.get_outputs()], session.run(None, feed)))
             feed.update({n: got[n[:-1] + "o"] for n in names if n != "src"})
             want.append(got["pha"][0, :, :, 0] * 255)
-        self.compare(out, np.stack(want))
+        mean = self.compare(out, np.stack(want))
+        print(f"mean absolute difference of alpha: {mean:.1e}")
+        self.assertLessEqual(mean, 1e-3)
 
 
 if __name__ == "__main__":

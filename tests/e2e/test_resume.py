@@ -38,6 +38,8 @@ def times(path):
 
 
 class Resume(common.Case):
+    verb = "segment"
+
     @classmethod
     def setUpClass(cls):
         common.models("selfie")
@@ -61,7 +63,7 @@ class Resume(common.Case):
 
     def start(self, *args, **kw):
         # A pipe of its own for each process: a killed one leaves nothing behind.
-        return subprocess.Popen([TACHY, "segment", "-q", "--resume", f"--processing.chunk_size={PART}", *map(str, args)],
+        return subprocess.Popen([TACHY, self.verb, "-q", "--resume", f"--processing.chunk_size={PART}", *map(str, args)],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **kw)
 
     def whole(self, *args):
@@ -196,6 +198,20 @@ class Resume(common.Case):
         self.assertGreater(json.loads(reused)["reused"]["similar"], PART)
         for cut in (1, 3):
             self.assertTrue(self.kill_at(out, cut * PART, clip, *args))
+            self.whole(clip, "-o", out, *args)
+            self.assertEqual(sha(out), sha(ref))
+            out.unlink()
+
+    def test_regions_that_are_taken_over(self):
+        common.models("face", "face-mesh")
+        clip = self.clip("a.mp4", "-c:v", "libx264", seconds=2)
+        for self.verb in ("detect", "track"):
+            ref, out = self.tmp / f"{self.verb}.mp4", self.tmp / "out.mp4"
+            args = ("--frame-skip=0.15", "--workers", 2)
+            self.whole(clip, "-o", ref, *args)
+            reused = json.loads(run(self.verb, clip, "-f", "null", "-", *args, "--json").stdout)["reused"]["similar"]
+            self.assertGreater(reused, PART)
+            self.assertTrue(self.kill_at(out, 2 * PART, clip, *args))
             self.whole(clip, "-o", out, *args)
             self.assertEqual(sha(out), sha(ref))
             out.unlink()

@@ -54,8 +54,8 @@ class Track(common.Case):
                         "-i", "-", "-c:v", "libx264rgb", "-qp", "0", "-preset", "ultrafast", str(path)], input=raw, check=True)
         return path
 
-    def track(self, clip, *args, name="out.jsonl"):
-        run("track", clip, "-o", self.tmp / name, "-y", *args)
+    def track(self, clip, *args, name="out.jsonl", **kw):
+        run("track", clip, "-o", self.tmp / name, "-y", *args, **kw)
         return [json.loads(line) for line in (self.tmp / name).read_text().splitlines()]
 
     def test_points_are_those_of_the_network(self):
@@ -112,6 +112,17 @@ class Track(common.Case):
         # With a smoothing that goes on where the part before ended.
         self.track(clip, "--resume", name="parts.jsonl")
         self.assertEqual((self.tmp / "parts.jsonl").read_bytes(), one)
+
+    def test_cores_change_nothing(self):
+        a, b = face(150), face(150, flip=True)  # three, two, three: the detector finds the third again
+        frames = [scene((a, 10 + 3 * t, 20), (b, 250, 150 - t), *([] if 8 <= t < 12 else [(a, 470, 190)])) for t in range(24)]
+        clip, found = self.clip(frames), {}
+        cores = sorted(os.sched_getaffinity(0))
+        for some in (cores[:1], cores):  # of one core the faces are looked at one after the other
+            regions = self.track(clip, "--max-faces", "4", "--detect-every", "2", preexec_fn=lambda: os.sched_setaffinity(0, some))
+            self.assertEqual([len(f["regions"]) for f in regions[:8] + regions[13:]], [3] * 19)
+            found[len(some)] = (self.tmp / "out.jsonl").read_bytes()
+        self.assertEqual(found[1], found[len(cores)])
 
     def test_csv_has_the_same(self):
         clip = self.clip([scene()] * 2 + [scene((face(220), 100 + 6 * t, 40)) for t in range(5)])

@@ -94,6 +94,46 @@ TEST(a_crop_turns_with_its_points)
     CHECK(near(r.angle, 90));
 }
 
+// Two lists as another process has them; nothing of the first ones is read by then. What is cut off anywhere is refused.
+TEST(lists_as_bytes)
+{
+    struct tachy_regions from[2] = {{0}}, to[2] = {{0}};
+    char label[] = "cup", name[] = "tea";
+    const uint8_t pixels[6] = {1, 2, 0, 3, 4, 0};
+    const float vector[3] = {0.5f, -1, 2};
+    const struct tachy_named value = {name, 0.25};
+    const struct tachy_point point[2] = {{1, 2, 3, 0.5f}, {4, 5, 6, 1}};
+    const struct tachy_region r[2] = {{.x = 1.5, .track = 7, .label = label, .points = point, .nb_points = 2,
+                                       .embedding = vector, .nb_embedding = 3, .values = &value, .nb_values = 1,
+                                       .mask = {pixels, 2, 2, 3, {0, 0, 2, 2}}},
+                                      {.score = 0.5f}};
+    void *data;
+    size_t size;
+    CHECK_INT(tachy_regions_copy(&from[1], r, 2), TACHY_OK);
+    label[0] = name[0] = 'x';
+    CHECK_INT(tachy_regions_save(from, 2, &data, &size), TACHY_OK);
+    for (int i = 0; i < 2; i++)
+        tachy_regions_free(&from[i]);
+    for (size_t n = 0; n < size; n++) {
+        void *cut = malloc(n + 1); // of its extent, for AddressSanitizer
+        memcpy(cut, data, n);
+        CHECK_INT(tachy_regions_load(to, 2, cut, n), TACHY_ERR_FORMAT);
+        CHECK(!to[0].nb && !to[1].nb);
+        free(cut);
+    }
+    CHECK_INT(tachy_regions_load(to, 2, data, size), TACHY_OK);
+    free(data);
+    CHECK(to[0].nb == 0 && to[1].nb == 2);
+    const struct tachy_region *a = &to[1].v[0];
+    CHECK(a->x == 1.5 && a->track == 7 && to[1].v[1].score == 0.5f && !to[1].v[1].label && !to[1].v[1].points);
+    CHECK_STR(a->label, "cup");
+    CHECK_STR(a->values[0].name, "tea");
+    CHECK(a->values[0].value == 0.25 && !memcmp(a->points, point, sizeof(point)) && a->embedding[2] == 2);
+    CHECK(a->mask.stride == 2 && a->mask.data[1] == 2 && a->mask.data[3] == 4);
+    for (int i = 0; i < 2; i++)
+        tachy_regions_free(&to[i]);
+}
+
 TEST(lists_keep_what_regions_point_to)
 {
     struct tachy_regions a = {0}, b = {0};
@@ -237,7 +277,7 @@ TEST(numbers_as_text)
 }
 
 TEST_MAIN(TEST_CASE(suppression_is_the_twin_s), TEST_CASE(a_region_comes_back_from_its_view), TEST_CASE(maps_of_views),
-          TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to),
+          TEST_CASE(a_crop_turns_with_its_points), TEST_CASE(lists_keep_what_regions_point_to), TEST_CASE(lists_as_bytes),
           TEST_CASE(an_overlay_in_every_format), TEST_CASE(an_overlay_of_odd_regions),
           TEST_CASE(regions_as_text),
           TEST_CASE(numbers_as_text))

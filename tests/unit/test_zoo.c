@@ -69,19 +69,21 @@ static bool make_files(void)
     return !tachy_sha256_file(onnx, onnx_sha, &logger) && !tachy_sha256_file(wheel, wheel_sha, &logger);
 }
 
-// A card with these sources in the model folder.
-static void write_card(const char *sha256, const char *sources)
+// A card with this licence and these sources in the model folder.
+static void write_licensed(const char *licence, const char *sha256, const char *sources)
 {
     char *text = tachy_asprintf(
-        "{\"name\":\"tiny\",\"task\":\"segment\",\"file\":\"tiny.onnx\",\"sha256\":\"%s\","
+        "{\"name\":\"tiny\",\"task\":\"segment\",\"file\":\"tiny.onnx\",\"license\":\"%s\",\"sha256\":\"%s\","
         "\"input\":{\"width\":8,\"height\":8,\"layout\":\"nhwc\",\"channels\":\"luma\"},"
         "\"output\":{\"meaning\":\"probability\"},\"sources\":[%s]}",
-        sha256, sources);
+        licence, sha256, sources);
     char *path = tachy_asprintf("%s/tiny.json", models);
     write_text(path, text);
     tachy_free(text);
     tachy_free(path);
 }
+
+static void write_card(const char *sha256, const char *sources) { write_licensed("", sha256, sources); }
 
 static int open_model(const char *name, bool fetch)
 {
@@ -187,6 +189,26 @@ TEST(lists_and_finds)
     CHECK_SAID("`tachy model pull tiny` gets it");
     CHECK_INT(open_model("x/y.onnx", false), TACHY_ERR_INVAL);
     CHECK_SAID("--card");
+}
+
+TEST(fetches_under_conditions_only_when_accepted)
+{
+    for (int permissive = 0; permissive <= 1; permissive++) {
+        fresh();
+        write_licensed(permissive ? "Apache-2.0" : "GPL-3.0-only", onnx_sha, file_source());
+        CHECK_INT(open_model("tiny", true), permissive ? TACHY_OK : TACHY_ERR_INVAL);
+        CHECK_INT(count_files(), permissive);
+    }
+    fresh();
+    write_licensed("GPL-3.0-only", onnx_sha, file_source());
+    CHECK_INT(open_model("tiny", true), TACHY_ERR_INVAL);
+    CHECK_SAID("its licence is GPL-3.0-only");
+    CHECK_SAID("tachy model pull tiny --accept-licence");
+    tachy_model *m;
+    struct tachy_model_params p = {.name = "tiny", .dir = models, .fetch = true, .accept_licence = true, .log = &logger};
+    CHECK_INT(tachy_model_open(&m, &p), TACHY_OK);
+    tachy_model_close(&m);
+    CHECK_INT(open_model("tiny", true), TACHY_OK); // it is there: nothing has to be accepted any more
 }
 
 TEST(fetches_a_file)
@@ -462,6 +484,7 @@ int main(void)
 {
     static const struct test_case cases[] = {
         TEST_CASE(sha256_of_known_texts),  TEST_CASE(lists_and_finds),
+        TEST_CASE(fetches_under_conditions_only_when_accepted),
         TEST_CASE(fetches_a_file),         TEST_CASE(sources_in_order),
         TEST_CASE(fetches_out_of_a_wheel), TEST_CASE(gets_a_wheel_with_pip),
         TEST_CASE(pulls_at_the_same_time), TEST_CASE(own_file_and_card),

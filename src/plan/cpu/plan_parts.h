@@ -1,11 +1,11 @@
 #pragma once
 #include "base/guard.h"
+#include "base/team.h"
 #include "plan/cpu/conv.h"
 #include "plan/cpu/deconv.h"
 #include "plan/cpu/narrow.h"
 #include "plan/cpu/packed.h"
 #include "plan/cpu/plan.h"
-#include "plan/cpu/team.h"
 #include "plan/cpu/winograd.h"
 #include "plan/place.h"
 #include "plan/shapes.h"
@@ -138,7 +138,7 @@ struct plan_run {
 // What one run needs; with several threads each has scratch and bases of its own.
 struct plan_workspace {
     struct plan_workspace *next;
-    struct plan_team *team; // NULL: the caller alone
+    struct tachy_team *team; // NULL: the caller alone
     float *arena, *scratch;
     float **guarded; // of a plan with a guard, in place of these two: tensors, then each thread's scratch
     int nb_guarded;

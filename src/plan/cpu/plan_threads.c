@@ -15,7 +15,7 @@ void plan_workspace_free(struct plan_workspace *w)
 {
     if (!w)
         return;
-    plan_team_close(w->team);
+    tachy_team_close(w->team);
     plan_guard_free(w);
     tachy_aligned_free(w->arena);
     tachy_aligned_free(w->scratch);
@@ -42,7 +42,7 @@ static struct plan_workspace *workspace_new(const struct tachy_cpu_plan *p)
     struct plan_workspace *w = calloc(1, sizeof(*w) + threads * bases * sizeof(w->base[0]));
     if (!w)
         return NULL;
-    w->team = p->threads > 1 ? plan_team_open(p->threads) : NULL;
+    w->team = p->threads > 1 ? tachy_team_open(p->threads) : NULL;
     if ((p->guard ? plan_guard_alloc(p, w) : alloc_shared(p, w)) < 0 || (p->threads > 1 && !w->team)) {
         plan_workspace_free(w);
         return NULL;
@@ -117,7 +117,7 @@ static void run_step(const struct tachy_cpu_plan *p, struct plan_workspace *w, c
         s->run(s, &run, 0, s->rows);
         return;
     }
-    plan_team_run(w->team, run_piece, &(struct split){s, w, (size_t)p->nb_bases, p->threads});
+    tachy_team_run(w->team, run_piece, &(struct split){s, w, (size_t)p->nb_bases, p->threads});
 }
 
 // The caller's tensors for a run; no step writes an input.

@@ -1,4 +1,4 @@
-#include "plan/cpu/team.h"
+#include "base/team.h"
 
 #include "base/base.h"
 #include "base/clock.h"
@@ -22,12 +22,12 @@ struct piece {
 };
 
 struct member {
-    struct plan_team *team;
+    struct tachy_team *team;
     int index;
     pthread_t thread;
 };
 
-struct plan_team {
+struct tachy_team {
     _Alignas(LINE) atomic_uint call; // counts calls; what follows is that call's
     void (*fn)(void *user, int thread, int piece);
     void *user;
@@ -52,7 +52,7 @@ static inline void relax(void)
 
 // Takes piece `i` of a call unless it is taken; calls only go forward, so one that came late finds
 // everything of its call taken.
-static bool take(struct plan_team *t, unsigned call, int i)
+static bool take(struct tachy_team *t, unsigned call, int i)
 {
     atomic_uint *taken = &t->piece[i].taken;
     unsigned last = atomic_load_explicit(taken, memory_order_relaxed);
@@ -60,7 +60,7 @@ static bool take(struct plan_team *t, unsigned call, int i)
            atomic_compare_exchange_strong_explicit(taken, &last, call, memory_order_acquire, memory_order_relaxed);
 }
 
-static void work(struct plan_team *t, unsigned call, int thread)
+static void work(struct tachy_team *t, unsigned call, int thread)
 {
     int mine = 0;
     for (int k = 0, i = thread; k < t->threads; k++, i = i + 1 < t->threads ? i + 1 : 0)
@@ -73,7 +73,7 @@ static void work(struct plan_team *t, unsigned call, int thread)
 }
 
 // False at the end.
-static bool sleep_until_work(struct plan_team *t, unsigned seen)
+static bool sleep_until_work(struct tachy_team *t, unsigned seen)
 {
     pthread_mutex_lock(&t->lock);
     atomic_fetch_add(&t->asleep, 1);
@@ -117,10 +117,10 @@ static void *member_main(void *arg)
     return NULL;
 }
 
-struct plan_team *plan_team_open(int threads)
+struct tachy_team *tachy_team_open(int threads)
 {
-    size_t size = sizeof(struct plan_team) + sizeof(struct piece) * (size_t)threads;
-    struct plan_team *t = tachy_aligned_alloc(size);
+    size_t size = sizeof(struct tachy_team) + sizeof(struct piece) * (size_t)threads;
+    struct tachy_team *t = tachy_aligned_alloc(size);
     if (!t)
         return NULL;
     memset(t, 0, size);
@@ -136,13 +136,13 @@ struct plan_team *plan_team_open(int threads)
             break;
     }
     if (t->started < threads - 1) {
-        plan_team_close(t);
+        tachy_team_close(t);
         return NULL;
     }
     return t;
 }
 
-void plan_team_close(struct plan_team *t)
+void tachy_team_close(struct tachy_team *t)
 {
     if (!t)
         return;
@@ -158,7 +158,7 @@ void plan_team_close(struct plan_team *t)
     tachy_aligned_free(t);
 }
 
-void plan_team_run(struct plan_team *t, void (*fn)(void *user, int thread, int piece), void *user)
+void tachy_team_run(struct tachy_team *t, void (*fn)(void *user, int thread, int piece), void *user)
 {
     unsigned call = atomic_load_explicit(&t->call, memory_order_relaxed) + 1;
     t->fn = fn;

@@ -1,0 +1,57 @@
+#pragma once
+#include "base/base.h"
+
+#include <tachy/result.h>
+
+// Where a network is to look closer: a steady region around each person, which is framed like a camera operator does.
+// No network is run here. When a look is due, a caller finds the people in the frame and says where they are. In the
+// order of the stream; one thread at a time.
+
+enum { TACHY_FOCUS_MOST = 3 }; // people with a region of their own
+
+// Frame pixels as stored; x1 and y1 are the far edges.
+struct tachy_focus_box {
+    double x0, y0, x1, y1;
+};
+
+// State of one stream, without pointers: its bytes can be saved. tachy_focus_begin() sets it up.
+struct tachy_focus {
+    int width, height; // of the frame
+    int nb;
+    struct tachy_focused {
+        struct tachy_focus_box person; // when last looked at
+        struct tachy_focus_box view;   // the region of this frame
+        struct tachy_focus_box goal;   // where the view goes from frame to frame
+        bool large, seen;              // fills most of the frame; seen in this look
+    } one[TACHY_FOCUS_MOST];
+    bool crowd; // there are more than these
+    int wait;   // frames to the next look
+    int pause;  // frames from the last look to the next
+    double drift; // in this look: the largest movement since the last one, of a person's extents
+    bool fresh;   // in this look: somebody is new
+    int looks;  // since the beginning or the last cut
+};
+void tachy_focus_begin(struct tachy_focus *f, int width, int height);
+// A cut: nothing is known any more.
+void tachy_focus_cut(struct tachy_focus *f);
+
+// Once a frame, first: whether the caller is to look at it.
+bool tachy_focus_due(struct tachy_focus *f);
+// A look: for each of f->one its person, unless that is lost; then new people, of whom those that are known already are
+// ignored; then the end, after which what was lost is gone.
+void tachy_focus_saw(struct tachy_focus *f, int i, const struct tachy_focus_box *person);
+bool tachy_focus_knows(const struct tachy_focus *f, const struct tachy_focus_box *person);
+void tachy_focus_found(struct tachy_focus *f, const struct tachy_focus_box *person);
+void tachy_focus_looked(struct tachy_focus *f);
+
+// Once a frame, last: views move on, and the parts of the frame that the network is to see are `part`, the whole frame
+// first if it is one of them. Returns how many; 0: the whole frame alone.
+int tachy_focus_parts(struct tachy_focus *f, struct tachy_rect part[TACHY_FOCUS_MOST + 1]);
+// The last look found nobody.
+static inline bool tachy_focus_nobody(const struct tachy_focus *f) { return f->looks && !f->nb; }
+
+// The box grown by `share` of its extents to each side, within the frame.
+struct tachy_focus_box tachy_focus_pad(const struct tachy_focus *f, const struct tachy_focus_box *b, double share);
+// The box around the largest thing in a mask of width x height bytes and all that are a tenth of its size, in pixels of
+// the mask; specks do not count. *sharp: the share of these pixels that are surely a person, 0..1. false: there is none.
+bool tachy_focus_mask_box(const uint8_t *mask, int width, int height, struct tachy_focus_box *box, double *sharp);

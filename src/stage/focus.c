@@ -1,0 +1,551 @@
+#include "stage/focus.h"
+
+#include "model/card.h"
+#include "postprocess/focus.h"
+#include "postprocess/mask.h"
+#include "preprocess/signature.h"
+#include "stage/net.h"
+#include "stage/stage.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// A second look: the network of the masks sees a region around each person at its full input size instead of the whole
+// frame. What is found is followed: a look runs the network on a person's region, and the mask's box is where the person is
+// now. So a look needs the look before, and all are in the order of the stream; what is in any order are the networks'
+// runs on the frames. A detector looks for people who are not known yet: on the whole frame, and on tiles for those who are
+// small in it.
+
+enum {
+    LEVELS = 4,      // of tiles: the whole frame, and tiles of about 1/2, 1/3 and 1/4 of its height
+    CANDIDATES = 6,  // of a search
+    NEWCOMERS = 12,  // least frames between two looks for them, while somebody is there
+    TWINS = 2,       // of these, how many may be of the same person
+    REFINED = 3,     // times that a person's box is taken from the own mask
+};
+static const double TILE = 1.34, STEP = 1.3; // tiles overlap: extents and number, as a share of what would just do
+static const double DETECTED = 1.1;          // of a detection's box that is looked at
+static const double ROOM = 0.2;              // around a box whose mask is asked for
+static const double SHARP = 0.5, SURE = 0.8; // least sharpness of a detected person, and of one that no detector found
+static const double MERIT = 1.4;             // least sum of a detected person's score and sharpness
+static const double STABLE = 0.06;           // of the extents, a box's change that ends the refinement
+static const double CUT = 0.12;              // mean difference of luma between two frames that are of two scenes
+static const float GOOD = 0.7f, FAIR = 0.5f; // scores that make a search on smaller tiles superfluous
+
+struct focus {
+    struct tachy_net detector, masks;
+    struct tachy_mask_spec spec;
+    int output; // of the network of masks
+    int rotation;
+    bool flip;
+    bool idle; // this stream is seen as a whole
+};
+
+// A stream's.
+struct focus_state {
+    struct tachy_focus plan;
+    struct tachy_signature before;
+    bool has_before;
+    int tile;  // of the next look for people who are not known yet
+    int since; // frames since the last one
+};
+
+struct focus_worker {
+    struct tachy_net_worker detector, masks;
+    struct tachy_regions found;
+    uint8_t *mask; // of one run
+    int width, height;
+};
+
+static const struct tachy_option options[] = {
+    {"segment.focus", "focus", 0, TACHY_OPT_ENUM, "off", .values = "auto|off", .group = "Segment",
+     .help = "find people first and look at the part of the frame that they are in; off: at the whole frame"},
+    {0},
+};
+
+// ---- Open ----
+
+// Why masks are not made of regions; NULL: they are.
+static const char *unfit(const struct tachy_card *c, const tachy_settings *s)
+{
+    const char *provider = tachy_settings_str(s, "model.provider");
+    if (provider && !strcmp(provider, "null"))
+        return "no model runs (--provider null)";
+    if (tachy_settings_str(s, "debug.save_stage"))
+        return "stages are saved (--save-stage)";
+    if (c->n_states)
+        return "the model carries a state from frame to frame";
+    return c->in.fit == TACHY_FIT_CROP ? "the model's card crops the picture itself" : NULL;
+}
+
+static int leave_out(const tachy_task *t, const char *why)
+{
+    tachy_msg(t->log, TACHY_LOG_INFO, "focus: off: %s; the whole frame is looked at", why);
+    return TACHY_STAGE_LEFT_OUT;
+}
+
+// The detector's file and card. TACHY_STAGE_LEFT_OUT: it is not installed.
+static int find_detector(const tachy_task *t, const tachy_settings *s)
+{
+    tachy_model *m = NULL;
+    const struct tachy_model_params p = {.name = TACHY_FOCUS_DETECTOR, .dir = tachy_settings_str(s, "model.dir")};
+    int err = tachy_model_open(&m, &p);
+    tachy_model_close(&m);
+    return err == TACHY_OK ? TACHY_OK : leave_out(t, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull "
+                                                     TACHY_FOCUS_DETECTOR "` gets it)");
+}
+
+static int open_nets(struct focus *f, const tachy_task *t, const tachy_settings *s)
+{
+    int err = tachy_net_open(&f->masks,
+                             &(struct tachy_net_params){.name = tachy_settings_str(s, "model.name"),
+                                                        .card = tachy_settings_str(s, "model.card"), .task = "segment",
+                                                        .log = t->log}, s);
+    if (err == TACHY_OK)
+        err = tachy_net_open(&f->detector,
+                             &(struct tachy_net_params){.name = TACHY_FOCUS_DETECTOR, .task = "detect", .log = t->log}, s);
+    if (err < 0)
+        return err;
+    const struct tachy_card *c = f->masks.card;
+    const struct tachy_io *out;
+    int n = tachy_engine_outputs(f->masks.first, &out);
+    for (int i = 0; i < n; i++)
+        f->output = c->output && !strcmp(out[i].name, c->output) ? i : f->output;
+    f->spec = (struct tachy_mask_spec){.meaning = c->meaning, .channel = c->channel, .layout = c->out_layout};
+    return TACHY_OK;
+}
+
+// What the card says, before anything is opened.
+static int check_card(const tachy_task *t, const tachy_settings *s)
+{
+    tachy_model *m = NULL;
+    const struct tachy_model_params p = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
+                                         .dir = tachy_settings_str(s, "model.dir")};
+    if (tachy_model_open(&m, &p) < 0)
+        return TACHY_STAGE_LEFT_OUT; // the stage of the network says what is wrong
+    const char *why = unfit(tachy_model_card(m), s);
+    tachy_model_close(&m);
+    return why ? leave_out(t, why) : TACHY_OK;
+}
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct focus *f = tachy_stage_priv(st);
+    tachy_task *t = st->task;
+    if (!strcmp(tachy_settings_str(s, "segment.focus"), "off"))
+        return TACHY_STAGE_LEFT_OUT;
+    int err = check_card(t, s);
+    if (err == TACHY_OK)
+        err = find_detector(t, s);
+    if (err == TACHY_OK)
+        err = open_nets(f, t, s);
+    if (err != TACHY_OK)
+        return err;
+    t->parts = true;
+    tachy_task_describe(t, "focus ");
+    tachy_msg(t->log, TACHY_LOG_INFO, "focus: on: the model " TACHY_FOCUS_DETECTOR " finds people for %s (--focus off: the whole frame)",
+              f->masks.card->name);
+    return TACHY_OK;
+}
+
+static void close(struct tachy_stage *st)
+{
+    struct focus *f = tachy_stage_priv(st);
+    tachy_net_close(&f->detector);
+    tachy_net_close(&f->masks);
+}
+
+static int start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct focus *f = tachy_stage_priv(st);
+    f->rotation = video->rotation;
+    f->flip = video->flipped;
+    f->idle = video->stereo == TACHY_STEREO_SBS || video->stereo == TACHY_STEREO_TB;
+    if (f->idle)
+        leave_out(st->task, "the picture is stereo");
+    return TACHY_OK;
+}
+
+// ---- A worker ----
+
+static void worker_close(void *worker)
+{
+    struct focus_worker *w = worker;
+    tachy_net_worker_close(&w->detector);
+    tachy_net_worker_close(&w->masks);
+    tachy_regions_free(&w->found);
+    tachy_aligned_free(w->mask);
+    free(w);
+}
+
+static int worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    struct focus *f = tachy_stage_priv(st);
+    struct focus_worker *w = *worker = calloc(1, sizeof(*w));
+    int err = w ? tachy_net_worker_open(&w->detector, &f->detector) : TACHY_ERR_NOMEM;
+    if (err == TACHY_OK)
+        err = tachy_net_worker_open(&w->masks, &f->masks);
+    if (err == TACHY_OK)
+        err = tachy_mask_extent(&f->spec, &w->masks.out[f->output], &w->width, &w->height);
+    if (err == TACHY_OK) {
+        w->mask = tachy_aligned_alloc((size_t)w->width * (size_t)w->height);
+        err = w->mask ? TACHY_OK : TACHY_ERR_NOMEM;
+    }
+    if (err < 0 && w) {
+        worker_close(w);
+        *worker = NULL;
+    }
+    return err;
+}
+
+// ---- A look ----
+
+struct look {
+    const struct focus *f;
+    struct focus_worker *w;
+    struct focus_state *s;
+    const tachy_frame *in;
+};
+
+// Somebody who may be there.
+struct candidate {
+    struct tachy_focus_box box;
+    double merit; // the detector's score, and later the mask's sharpness as well
+};
+
+struct search {
+    struct candidate c[CANDIDATES];
+    int nb;
+};
+
+static struct tachy_view view_of(const struct look *l, const struct tachy_focus_box *b)
+{
+    return (struct tachy_view){.x = b->x0, .y = b->y0, .w = b->x1 - b->x0, .h = b->y1 - b->y0, .rotation = l->f->rotation,
+                               .flip = l->f->flip};
+}
+
+// A box in pixels of the mask's picture to frame pixels.
+static void to_frame(const struct look *l, const double map[6], struct tachy_focus_box *b)
+{
+    const struct tachy_card *c = l->f->masks.card;
+    double sx = (double)c->in.width / l->w->width, sy = (double)c->in.height / l->w->height;
+    double x0 = b->x0 * sx, y0 = b->y0 * sy, x1 = b->x1 * sx, y1 = b->y1 * sy;
+    double ax = map[0] * x0 + map[1] * y0 + map[2], ay = map[3] * x0 + map[4] * y0 + map[5];
+    double bx = map[0] * x1 + map[1] * y1 + map[2], by = map[3] * x1 + map[4] * y1 + map[5];
+    *b = (struct tachy_focus_box){TACHY_MIN(ax, bx), TACHY_MIN(ay, by), TACHY_MAX(ax, bx), TACHY_MAX(ay, by)};
+}
+
+// Where the person is whom the network sees in a part of the frame: 1, or 0: it sees nobody. Negative: an error.
+static int see(const struct look *l, const struct tachy_focus_box *part, struct tachy_focus_box *person, double *sharp)
+{
+    struct focus_worker *w = l->w;
+    if (part->x1 - part->x0 < 8 || part->y1 - part->y0 < 8)
+        return 0;
+    const struct tachy_view view = view_of(l, part);
+    double map[6];
+    int err = tachy_net_run(&w->masks, l->in, &view, NULL, NULL);
+    if (err == TACHY_OK)
+        err = tachy_mask_from_tensor(&l->f->spec, &w->masks.out[l->f->output], NULL, 0, false, w->mask, w->width);
+    if (err == TACHY_OK)
+        err = tachy_preprocess_map(&l->f->masks.card->in, l->in->width, l->in->height, &view, map);
+    if (err < 0)
+        return err;
+    if (!tachy_focus_mask_box(w->mask, w->width, w->height, person, sharp))
+        return 0;
+    to_frame(l, map, person);
+    return 1;
+}
+
+// The box is replaced by that of its own mask until it stays as it is. As see().
+static int refine(const struct look *l, struct tachy_focus_box *box, double *sharp)
+{
+    double room = 0;
+    for (int i = 0; i < REFINED; i++, room = ROOM) {
+        const struct tachy_focus_box before = *box, part = tachy_focus_pad(&l->s->plan, box, room);
+        int seen = see(l, &part, box, sharp);
+        if (seen <= 0)
+            return seen;
+        double size = TACHY_MAX(box->x1 - box->x0, box->y1 - box->y0);
+        double x = TACHY_MAX(fabs(box->x0 - before.x0), fabs(box->x1 - before.x1)),
+               y = TACHY_MAX(fabs(box->y0 - before.y0), fabs(box->y1 - before.y1));
+        if (room > 0 && TACHY_MAX(x, y) < STABLE * size)
+            break;
+    }
+    return 1;
+}
+
+static bool overlap(const struct tachy_focus_box *a, const struct tachy_focus_box *b)
+{
+    double w = TACHY_MIN(a->x1, b->x1) - TACHY_MAX(a->x0, b->x0), h = TACHY_MIN(a->y1, b->y1) - TACHY_MAX(a->y0, b->y0);
+    return w > 0 && h > 0 && 2 * w * h > TACHY_MIN((a->x1 - a->x0) * (a->y1 - a->y0), (b->x1 - b->x0) * (b->y1 - b->y0));
+}
+
+// Keeps the best, best first; few of one person, so that there is room for others.
+static void consider(struct search *s, const struct candidate *c)
+{
+    int twins = 0, at = s->nb;
+    for (int i = 0; i < s->nb; i++)
+        twins += s->c[i].merit >= c->merit && overlap(&s->c[i].box, &c->box);
+    if (twins >= TWINS)
+        return;
+    while (at > 0 && s->c[at - 1].merit < c->merit)
+        at--;
+    if (at == CANDIDATES)
+        return;
+    s->nb = TACHY_MIN(s->nb + 1, CANDIDATES);
+    memmove(&s->c[at + 1], &s->c[at], (size_t)(s->nb - 1 - at) * sizeof(s->c[0]));
+    s->c[at] = *c;
+}
+
+// People whom the detector sees in a part of the frame.
+static int detect(const struct look *l, const struct tachy_focus_box *part, struct search *s)
+{
+    const struct tachy_view view = view_of(l, part);
+    tachy_regions_clear(&l->w->found);
+    int err = tachy_net_run(&l->w->detector, l->in, &view, NULL, &l->w->found);
+    for (int i = 0; i < l->w->found.nb && err == TACHY_OK; i++) {
+        const struct tachy_region *r = &l->w->found.v[i];
+        double x = DETECTED * r->w / 2, y = DETECTED * r->h / 2;
+        const struct tachy_focus_box b = {r->x - x, r->y - y, r->x + x, r->y + y};
+        const struct candidate c = {tachy_focus_pad(&l->s->plan, &b, 0), (double)r->score};
+        if (!tachy_focus_knows(&l->s->plan, &c.box))
+            consider(s, &c);
+    }
+    return err;
+}
+
+// How many tiles a level has along each axis, and their extent.
+static double tiles_of(const tachy_frame *f, int level, int *columns, int *rows)
+{
+    double extent = TACHY_MIN(f->width, f->height) / (double)level * TILE;
+    *columns = level == 1 ? 1 : (int)ceil(f->width / extent * STEP);
+    *rows = level == 1 ? 1 : (int)ceil(f->height / extent * STEP);
+    return extent;
+}
+
+static struct tachy_focus_box tile_of(const tachy_frame *f, int level, int i)
+{
+    int columns, rows;
+    double extent = tiles_of(f, level, &columns, &rows);
+    if (level == 1)
+        return (struct tachy_focus_box){0, 0, f->width, f->height};
+    double x = columns > 1 ? i % columns * (f->width - extent) / (columns - 1) : 0,
+           y = rows > 1 ? (double)(i / columns) * (f->height - extent) / (rows - 1) : 0;
+    return (struct tachy_focus_box){x, y, TACHY_MIN(x + extent, f->width), TACHY_MIN(y + extent, f->height)};
+}
+
+static int detect_level(const struct look *l, int level, struct search *s)
+{
+    int columns, rows, err = TACHY_OK;
+    tiles_of(l->in, level, &columns, &rows);
+    for (int i = 0; i < columns * rows && err == TACHY_OK; i++) {
+        const struct tachy_focus_box tile = tile_of(l->in, level, i);
+        err = detect(l, &tile, s);
+    }
+    return err;
+}
+
+// The whole frame and all tiles; smaller ones only if larger ones did not do.
+static int detect_all(const struct look *l, struct search *s)
+{
+    int err = detect_level(l, 1, s);
+    for (int level = 2; level <= LEVELS && err == TACHY_OK; level++)
+        if (!s->nb || s->c[0].merit < (double)(level < 4 ? GOOD : FAIR))
+            err = detect_level(l, level, s);
+    return err;
+}
+
+// One of the whole frame's looks and the tiles' after the other.
+static int detect_some(const struct look *l, struct search *s)
+{
+    int columns, rows, i = l->s->tile / 2, level = 2;
+    l->s->since = 0;
+    if (l->s->tile++ % 2 == 0)
+        return detect_level(l, 1, s);
+    for (tiles_of(l->in, level, &columns, &rows); i >= columns * rows; tiles_of(l->in, level, &columns, &rows)) {
+        i -= columns * rows;
+        level++;
+        if (level > LEVELS) {
+            l->s->tile = i = 0;
+            level = 2;
+        }
+    }
+    const struct tachy_focus_box tile = tile_of(l->in, level, i);
+    return detect(l, &tile, s);
+}
+
+// Of the candidates those that the network's mask confirms, the best first.
+static int confirm(const struct look *l, const struct search *s)
+{
+    struct search good = {.nb = 0};
+    for (int i = 0; i < s->nb; i++) {
+        struct candidate c = s->c[i];
+        double sharp = 0;
+        int seen = refine(l, &c.box, &sharp);
+        if (seen < 0)
+            return seen;
+        c.merit += sharp;
+        if (seen && sharp >= SHARP && c.merit >= MERIT)
+            consider(&good, &c);
+    }
+    for (int i = 0; i < good.nb; i++)
+        if (!tachy_focus_knows(&l->s->plan, &good.c[i].box))
+            tachy_focus_found(&l->s->plan, &good.c[i].box);
+    return TACHY_OK;
+}
+
+// Whom the detector does not know, for only a part of a person is in the frame, the mask of the whole frame may show.
+static int trust_mask(const struct look *l)
+{
+    struct tachy_focus_box box = {0, 0, l->in->width, l->in->height};
+    double sharp = 0;
+    int seen = refine(l, &box, &sharp);
+    if (seen > 0 && sharp >= SURE)
+        tachy_focus_found(&l->s->plan, &box);
+    return seen < 0 ? seen : TACHY_OK;
+}
+
+static int follow(const struct look *l)
+{
+    struct tachy_focus *plan = &l->s->plan;
+    int seen = 0;
+    for (int i = 0; i < plan->nb && seen >= 0; i++) {
+        struct tachy_focus_box person;
+        double sharp;
+        seen = see(l, &plan->one[i].view, &person, &sharp);
+        if (seen > 0 && sharp >= SHARP)
+            tachy_focus_saw(plan, i, &person);
+    }
+    return seen < 0 ? seen : TACHY_OK;
+}
+
+static bool sees_anybody(const struct tachy_focus *plan)
+{
+    bool any = false;
+    for (int i = 0; i < plan->nb; i++)
+        any |= plan->one[i].seen;
+    return any;
+}
+
+static int look(const struct look *l)
+{
+    struct tachy_focus *plan = &l->s->plan;
+    struct search s = {.nb = 0};
+    bool lost = plan->nb > 0;
+    int err = follow(l);
+    lost = lost && !sees_anybody(plan);
+    if (err == TACHY_OK && (!plan->looks || lost))
+        err = detect_all(l, &s);
+    else if (err == TACHY_OK && (!plan->nb || l->s->since >= NEWCOMERS))
+        err = detect_some(l, &s);
+    if (err == TACHY_OK)
+        err = confirm(l, &s);
+    if (err == TACHY_OK && !sees_anybody(plan))
+        err = trust_mask(l);
+    tachy_focus_looked(plan);
+    return err;
+}
+
+// ---- A frame ----
+
+static bool is_cut(struct focus_state *s, const tachy_frame *f)
+{
+    struct tachy_signature now;
+    double sum = 0;
+    if (tachy_signature_make(&now, f, NULL) < 0)
+        return false;
+    int n = now.columns * now.rows;
+    for (int i = 0; i < n; i++)
+        sum += abs(now.cell[i] - s->before.cell[i]);
+    bool cut = s->has_before && sum > CUT * n * TACHY_SIGNATURE_ONE;
+    s->before = now;
+    s->has_before = true;
+    return cut;
+}
+
+static int focus(const struct focus *f, struct focus_worker *w, struct focus_state *s, struct tachy_item *item)
+{
+    struct tachy_focus *plan = &s->plan;
+    const struct look l = {f, w, s, item->in};
+    bool cut = is_cut(s, item->in);
+    int err = TACHY_OK;
+    if (item->anew || !plan->width)
+        tachy_focus_begin(plan, item->in->width, item->in->height);
+    else if (cut)
+        tachy_focus_cut(plan);
+    s->since++;
+    if (tachy_focus_due(plan))
+        err = look(&l);
+    if (item->reuse) // the whole result is another frame's
+        return err;
+    item->nb_parts = tachy_focus_parts(plan, item->part);
+    item->nobody = tachy_focus_nobody(plan);
+    return err;
+}
+
+static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    const struct focus *f = tachy_stage_priv(st);
+    if (state && !f->idle) // a frame without a stream is seen as a whole
+        err[0] = focus(f, worker, state, pieces[0].item);
+}
+
+static int state_open(struct tachy_stage *st, void **state)
+{
+    *state = calloc(1, sizeof(struct focus_state));
+    return *state ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void state_close(void *state) { free(state); }
+
+static int state_save(const void *state, void **data, size_t *size)
+{
+    *size = sizeof(struct focus_state);
+    *data = malloc(*size);
+    if (!*data)
+        return TACHY_ERR_NOMEM;
+    memcpy(*data, state, *size);
+    return TACHY_OK;
+}
+
+static int state_load(void *state, const void *data, size_t size)
+{
+    if (size != sizeof(struct focus_state))
+        return TACHY_ERR_FORMAT;
+    memcpy(state, data, size);
+    const struct tachy_focus *plan = &((struct focus_state *)state)->plan;
+    return plan->nb >= 0 && plan->nb <= TACHY_FOCUS_MOST ? TACHY_OK : TACHY_ERR_FORMAT;
+}
+
+const struct tachy_stage_ops tachy_stage_focus = {
+    .name = "focus",
+    .options = options,
+    .flags = TACHY_STAGE_ORDERED | TACHY_STAGE_READS | TACHY_STAGE_MODEL,
+    .remedy = "look at the whole frame (--focus off)",
+    .priv_size = sizeof(struct focus),
+    .open = open,
+    .close = close,
+    .start = start,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .run = run,
+    .state_open = state_open,
+    .state_close = state_close,
+    .state_save = state_save,
+    .state_load = state_load,
+};
+
+// ---- On a device ----
+
+static int open_cuda(struct tachy_stage *st, const tachy_settings *s)
+{
+    if (!strcmp(tachy_settings_str(s, "segment.focus"), "off"))
+        return TACHY_STAGE_LEFT_OUT;
+    return leave_out(st->task, "it runs on the CPU only (--device cpu)");
+}
+
+const struct tachy_stage_ops tachy_stage_focus_cuda = {
+    .name = "focus",
+    .options = options,
+    .open = open_cuda,
+};

@@ -1,0 +1,87 @@
+"""--focus auto: people who are small in the frame are found and cut out as well as large ones, by labels that are not ours;
+the result depends neither on workers nor on batches, and --focus off is what a run without the detector does."""
+import shutil
+import unittest
+
+import cv2
+import numpy as np
+
+from common import Case, DEPS, main, models, run, shared
+
+SIZE = (1280, 720)
+
+
+def material(i, share, x, wall):
+    """Labelled person i at this share of the height, over a photo without people: frame and truth. x: from the left, 0..1."""
+    path = sorted(shared("labels/people/images").iterdir())[i]
+    label = cv2.imread(str(next(shared("labels/people/masks").glob(path.stem + ".*"))), cv2.IMREAD_GRAYSCALE)
+    picture = cv2.imread(str(path))
+    h = int(SIZE[1] * share)
+    w = min(picture.shape[1] * h // picture.shape[0], SIZE[0])
+    alpha = cv2.resize(label, (w, h)).astype(np.float32)[..., None] / 255
+    frame = cv2.resize(wall, SIZE).astype(np.float32)
+    truth = np.zeros((SIZE[1], SIZE[0]), bool)
+    at = (slice(SIZE[1] - h, None), slice(int((SIZE[0] - w) * x), int((SIZE[0] - w) * x) + w))
+    frame[at] = cv2.resize(picture, (w, h)) * alpha + frame[at] * (1 - alpha)
+    truth[at] = alpha[..., 0] > 0.5
+    return frame.astype(np.uint8), truth
+
+
+def wall(i=0):
+    return cv2.imread(str(sorted(shared("media").glob("sam2_*.jpg"))[i]))
+
+
+class Focus(Case):
+    def write(self, name, frames):
+        (self.tmp / name).mkdir()
+        for i, f in enumerate(frames):
+            cv2.imwrite(str(self.tmp / name / f"{i:04d}.png"), f, [cv2.IMWRITE_PNG_COMPRESSION, 1])
+        return self.tmp / name / "%04d.png"
+
+    def masks(self, source, *options):
+        out = self.tmp / "masks"
+        shutil.rmtree(out, True)
+        run("segment", source, "--mode", "mask", "--stereo", "mono", "-q", *options, "-o", f"{out}/", timeout=600)
+        return [cv2.imread(str(p), cv2.IMREAD_GRAYSCALE) > 127 for p in sorted(out.iterdir())]
+
+    def iou(self, masks, truths):
+        self.assertEqual(len(masks), len(truths))
+        return [(m & t).sum() / (m | t).sum() for m, t in zip(masks, truths)]
+
+    def test_small_people_who_walk_and_a_cut(self):
+        back = wall()
+        walk = [material(20, 0.25, 0.1 + 0.006 * i, back) for i in range(18)]
+        walk += [material(48, 0.25, 0.9, wall(1)) for i in range(4)]  # another scene
+        source = self.write("walk", [f for f, _ in walk])
+        truth = [t for _, t in walk]
+        got = self.iou(self.masks(source, "--focus", "auto"), truth)
+        whole = self.iou(self.masks(source, "--focus", "off"), truth)
+        print(f"mean IoU at 1/4 of the height: {np.mean(got):.3f}, lowest {min(got):.3f}; --focus off {np.mean(whole):.3f}")
+        self.assertGreater(np.mean(got), 0.85)
+        self.assertGreater(min(got), 0.7)
+        self.assertLess(np.mean(whole), 0.5)
+        hashes = {run("segment", source, "--mode", "mask", "--focus", "auto", "-q", "-f", "framemd5", "-o", "-", *o).stdout
+                  for o in ([], ["--workers", "1"], ["--workers", "3"], ["--batch", "4"])}
+        self.assertEqual(len(hashes), 1)
+
+    def test_nobody(self):
+        masks = self.masks(self.write("empty", [cv2.resize(wall(i), SIZE) for i in (0, 1)]), "--focus", "auto")
+        self.assertEqual(max(m.mean() for m in masks), 0)
+
+    def test_without_the_detector(self):
+        """The same as --focus off, with a line that says how to get it."""
+        shutil.copy(DEPS / "models" / "selfie.onnx", self.tmp)
+        clip = DEPS / "media" / "sample.mp4"
+        args = ["segment", clip, "-t", "0.5", "--mode", "mask", "--model-dir", self.tmp, "-f", "framemd5", "-o", "-"]
+        off, auto = run(*args, "-q", "--focus", "off"), run(*args, "--focus", "auto")
+        self.assertEqual(off.stdout, auto.stdout)
+        self.assertEqual(auto.stderr.count("`tachy model pull person` gets it"), 1, auto.stderr)
+
+    def test_a_device_refuses(self):
+        p = run("segment", "x.mp4", "--device", "cuda", "--focus", "auto", "-o", self.tmp / "y.mp4", check=False)
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("--focus auto runs on the CPU only", p.stderr)
+
+
+models("selfie", "person")
+main()
