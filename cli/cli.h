@@ -67,8 +67,9 @@ int cli_take_inputs(struct cli *c);
 int cli_check_sandbox(const struct cli *c);
 // Writes `value` where run.json says, a file or standard output, and releases it.
 int cli_write_json(const struct cli *c, json_t *value);
-// Writes `json` as cli_write_json() does, and prints `text` unless standard output is taken or --quiet was given.
-int cli_report(const struct cli *c, const char *json, const char *text);
+// Unless `err` is a failure: writes `json` as cli_write_json() does, and prints `text` unless standard output is taken or
+// --quiet was given. Frees both. Returns `err`, or what went wrong here.
+int cli_report(const struct cli *c, int err, char *json, char *text);
 // Whether the file of run.json could be written. The sentence is left for message_failed().
 int cli_check_json(const struct cli *c);
 
