@@ -11,6 +11,10 @@
 #include <sys/stat.h>
 #include <tachy/gpu.h>
 
+static const char *text_of(const tachy_job *j, const char *path) { return tachy_settings_str(j->set, path); }
+
+static bool is(const char *text, const char *word) { return text && !strcmp(text, word); }
+
 static bool stopped(const tachy_job *j) { return j->p.control && tachy_control_stopped(j->p.control); }
 
 static const int *stop_flag(const tachy_job *j)

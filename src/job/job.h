@@ -38,9 +38,6 @@ struct tachy_job {
     json_t *summaries;          // array; NULL: nobody asked
 };
 
-static inline const char *text_of(const tachy_job *j, const char *path) { return tachy_settings_str(j->set, path); }
-static inline bool is(const char *text, const char *word) { return text && !strcmp(text, word); }
-
 // job_files.c: what is to be read and written, and whether it can be.
 int job_find_files(tachy_job *j);  // wrong settings: TACHY_ERR_INVAL
 int job_check_files(tachy_job *j); // looks at the files

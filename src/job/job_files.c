@@ -10,6 +10,10 @@
 #include <tachy/sandbox.h>
 #include <unistd.h>
 
+static bool is(const char *text, const char *word) { return text && !strcmp(text, word); }
+
+static const char *text_of(const tachy_job *j, const char *path) { return tachy_settings_str(j->set, path); }
+
 const char *job_extension(const char *name)
 {
     const char *dot = name ? strrchr(name, '.') : NULL;
