@@ -36,9 +36,20 @@ static inline VF vexp_cut(VF x)
     return vscale2(p, n);
 }
 
+// 1 / (1 + 2^t), t = -x / ln 2, with t cut as above: 2^t is 2^n 2^-r for a whole n and |r| <= 1/2. The series is fitted to
+// 2^-r with a relative error of 2e-9.
 static inline VF vsigmoid(VF x)
 {
-    return vdiv(vset1(1), vadd(vset1(1), vexp_cut(vsub(vset1(0), x))));
+    const float to_two = 1.44269504f, rest = 1.925963e-8f; // 1 / ln 2
+    x = vmin(vset1(87.0f), vmax(vset1(-87.0f), x));
+    VF n = vround(vmul(x, vset1(-to_two))), r = vfma(x, vset1(rest), vfma(x, vset1(to_two), n));
+    VF p = vfma(r, vset1(1.535336e-4f), vset1(-1.3398874e-3f));
+    p = vfma(p, r, vset1(9.618437e-3f));
+    p = vfma(p, r, vset1(-5.5503324e-2f));
+    p = vfma(p, r, vset1(0.24022648f));
+    p = vfma(p, r, vset1(-0.6931472f));
+    p = vfma(p, r, vset1(1));
+    return vdiv(vset1(1), vadd(vset1(1), vscale2(p, n)));
 }
 
 static inline VF vtanh(VF x)
