@@ -18,7 +18,7 @@
 
 enum {
     LEVELS = 4,      // of tiles, see tachy_focus_tile()
-    NEWCOMERS = 12,  // least frames between two looks for them, while somebody is there
+    NEWCOMERS = 24,  // least frames between two looks for them, while somebody is there
     REFINED = 3,     // times that a person's box is taken from the own mask
 };
 static const double DETECTED = 1.1;          // of a detection's box that is looked at
