@@ -67,8 +67,9 @@ int cli_take_inputs(struct cli *c);
 int cli_check_sandbox(const struct cli *c);
 // Writes `value` where run.json says, a file or standard output, and releases it.
 int cli_write_json(const struct cli *c, json_t *value);
-// Writes `json` as cli_write_json() does, and prints `text` unless standard output is taken or --quiet was given.
-int cli_report(const struct cli *c, const char *json, const char *text);
+// Unless `err` is a failure: writes `json` as cli_write_json() does, and prints `text` unless standard output is taken or
+// --quiet was given. Frees both. Returns `err`, or what went wrong here.
+int cli_report(const struct cli *c, int err, char *json, char *text);
 // Whether the file of run.json could be written. The sentence is left for message_failed().
 int cli_check_json(const struct cli *c);
 
@@ -142,8 +143,7 @@ const char *nth_word(const char *words, int n, char *buf, size_t size);
 // "a, b and c" of "a|b|c", with " and " as `last`; `buf` is returned.
 char *list_words(const char *words, const char *last, char *buf, size_t size);
 
-// The value of a key of a JSON object; `other`, "" or 0 if it is missing or empty.
-const char *text_or(const json_t *o, const char *key, const char *other);
+// The value of a key of a JSON object; "" or 0 if it is missing.
 const char *text_of(const json_t *o, const char *key);
 long long int_of(const json_t *o, const char *key);
 

@@ -21,14 +21,9 @@ static int run_compare_mattes(struct cli *c)
                                                         .overwrite = tachy_settings_bool(set, "output.overwrite"),
                                                         .stop = tachy_control_stop_flag(control), .log = &c->log));
     control_close(&control);
-    if (err == TACHY_ERR_INTERRUPTED)
-        message_error("interrupted");
     if (err == TACHY_OK && (err = tachy_comparison_json(&json, r)) == TACHY_OK)
         err = tachy_comparison_text(&text, r);
-    if (err == TACHY_OK)
-        err = cli_report(c, json, text);
-    tachy_free(json);
-    tachy_free(text);
+    err = cli_report(c, err, json, text);
     tachy_comparison_free(&r);
     return err < 0 ? message_failed(err) : STATUS_OK;
 }

@@ -37,14 +37,9 @@ static int run_replay(struct cli *c)
                             .stop = tachy_control_stop_flag(control)),
         &r);
     control_close(&control);
-    if (err == TACHY_ERR_INTERRUPTED)
-        message_error("interrupted");
     if (err == TACHY_OK && (err = tachy_replay_json(&json, &r)) == TACHY_OK)
         err = tachy_replay_text(&text, &r);
-    if (err == TACHY_OK)
-        err = cli_report(c, json, text);
-    tachy_free(json);
-    tachy_free(text);
+    err = cli_report(c, err, json, text);
     if (err < 0)
         return message_failed(err);
     return r.compared && !r.same ? STATUS_FAILED : STATUS_OK;

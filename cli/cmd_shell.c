@@ -25,13 +25,6 @@ struct job {
     int status;
 };
 
-// A setting that later commands begin with.
-struct preset {
-    struct preset *next;
-    const char *path; // of the option table
-    char *value;
-};
-
 struct shell {
     struct console console; // first: commands get a pointer to it
     pthread_mutex_t lock;   // guards jobs, leaving
@@ -40,7 +33,7 @@ struct shell {
     struct job *jobs; // all, oldest first
     bool leaving;     // no queued job begins any more
     int last_id;
-    struct preset *presets; // newest first
+    tachy_settings *presets; // that later commands begin with
 };
 
 static struct shell *shell_of(struct console *k) { return (struct shell *)k; }
@@ -123,15 +116,16 @@ static void free_job(struct job *j)
     free(j);
 }
 
-// What `set` has kept gives way to what the command itself says.
-static int apply_presets(const struct preset *p, const struct cli *c)
+// What `set` has kept gives way to what the command itself says. Rows of another task are left out.
+static int apply_presets(const tachy_settings *presets, const struct cli *c)
 {
-    int err = p ? apply_presets(p->next, c) : TACHY_OK; // oldest first
     unsigned verbs = c->verb->options | (c->inner ? c->inner->options : 0);
-    if (!p || err < 0 || !strcmp(tachy_settings_origin(c->settings, p->path), "command line") ||
-        !(tachy_option_find(p->path, NULL)->verbs & verbs)) // another task's
-        return err;
-    return tachy_settings_set(c->settings, p->path, p->value, "set in the shell");
+    int err = TACHY_OK;
+    for (const struct tachy_option *o = tachy_options(); o->path && err == TACHY_OK; o++)
+        if (o->verbs & verbs && tachy_settings_is_set(presets, o->path) &&
+            strcmp(tachy_settings_origin(c->settings, o->path), "command line"))
+            err = tachy_settings_set(c->settings, o->path, tachy_settings_str(presets, o->path), "set in the shell");
+    return err;
 }
 
 static int add_job(struct shell *s, struct job *j)
@@ -217,7 +211,6 @@ static int begin_verb(struct shell *s, const char *line, int argc, char **words)
 
 static int do_set(struct console *k, int argc, char **argv)
 {
-    struct shell *s = shell_of(k);
     char *why;
     if (argc != 3)
         return message_usage("write set NAME VALUE, as in set crf 20");
@@ -233,15 +226,10 @@ static int do_set(struct console *k, int argc, char **argv)
     if (err == TACHY_ERR_UNSUPPORTED)
         fprintf(k->out, "the run that goes on keeps its own: %s\n", why);
     tachy_free(why);
-    struct preset *p = calloc(1, sizeof(*p));
-    if (!p || !(p->value = strdup(argv[2]))) {
-        free(p);
-        return message_failed(TACHY_ERR_NOMEM);
-    }
-    p->path = o->path;
-    p->next = s->presets;
-    s->presets = p;
-    fprintf(k->out, "%s is %s from the next command on\n", p->path, p->value);
+    err = tachy_settings_set(shell_of(k)->presets, o->path, argv[2], "set in the shell");
+    if (err < 0)
+        return message_failed(err);
+    fprintf(k->out, "%s is %s from the next command on\n", o->path, argv[2]);
     return STATUS_OK;
 }
 
@@ -350,6 +338,8 @@ static int open_shell(struct shell *s)
     pthread_cond_init(&s->more, NULL);
     int err = tachy_control_open(&k->control, tachy_control_params());
     if (err == TACHY_OK)
+        err = tachy_settings_new(&s->presets, &k->c->log);
+    if (err == TACHY_OK)
         err = console_open(k, true, idle);
     if (err == TACHY_OK && pthread_create(&s->runner, NULL, runner_main, s)) {
         message_error("the system gives no more threads; try again later");
@@ -388,12 +378,7 @@ static void free_shell(struct shell *s)
         free_job(s->jobs);
         s->jobs = next;
     }
-    while (s->presets) {
-        struct preset *next = s->presets->next;
-        free(s->presets->value);
-        free(s->presets);
-        s->presets = next;
-    }
+    tachy_settings_free(&s->presets);
     tachy_free(k->mark);
     pthread_cond_destroy(&s->more);
     pthread_mutex_destroy(&s->lock);

@@ -51,16 +51,14 @@ static int do_stats(struct console *k, int argc, char **argv)
 
 static int do_hardware(struct console *k, int argc, char **argv)
 {
-    char *line[] = {(char[]){"tachy"}, (char[]){"doctor"}, NULL};
-    struct cli c = {.log = k->c->log};
-    int status = cli_parse(&c, 2, line);
-    if (status < 0) {
-        fflush(k->out);
-        status = cli_run(&c);
-        fflush(stdout);
-    }
-    cli_free(&c);
-    return status;
+    char *json, *text = NULL;
+    int err = tachy_doctor(&json, &k->c->log);
+    if (err == TACHY_OK)
+        err = tachy_doctor_text(&text, json);
+    fputs(text ? text : "", k->out);
+    tachy_free(text);
+    tachy_free(json);
+    return err < 0 ? message_failed(err) : STATUS_OK;
 }
 
 static int do_config(struct console *k, int argc, char **argv)

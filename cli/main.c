@@ -120,12 +120,17 @@ int cli_write_json(const struct cli *c, json_t *value)
     return err;
 }
 
-int cli_report(const struct cli *c, const char *json, const char *text)
+int cli_report(const struct cli *c, int err, char *json, char *text)
 {
     const char *file = tachy_settings_str(c->settings, "run.json");
-    int err = file ? write_text(file, json) : TACHY_OK;
+    if (err == TACHY_ERR_INTERRUPTED)
+        message_error("interrupted");
+    if (err == TACHY_OK && file)
+        err = write_text(file, json);
     if (err == TACHY_OK && c->log.max_level >= TACHY_LOG_INFO && (!file || strcmp(file, "-")))
         fputs(text, stdout);
+    tachy_free(json);
+    tachy_free(text);
     return err;
 }
 

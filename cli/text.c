@@ -122,12 +122,10 @@ void option_right(const struct tachy_option *o, char *buf, size_t size)
         snprintf(buf + n, size - n, " [%s]", o->def);
 }
 
-const char *text_or(const json_t *o, const char *key, const char *other)
+const char *text_of(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
-    return s && *s ? s : other;
+    return s ? s : "";
 }
-
-const char *text_of(const json_t *o, const char *key) { return text_or(o, key, ""); }
 
 long long int_of(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }

@@ -1,17 +1,7 @@
-#include "base/base.h"
-#include "base/numeric.h"
+#include "report/json_text.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <tachy/source.h>
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
-static long long int_of(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }
 
 // ", text" if it says something.
 static void put(FILE *f, const char *text)
@@ -24,15 +14,14 @@ static void put_clock(FILE *f, double seconds)
 {
     long long ms = (long long)(seconds * 1000 + 0.5);
     if (ms >= 3600000)
-        fprintf(f, ", %lld:%02lld:%02lld.%03lld", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60,
-               ms % 1000);
+        fprintf(f, ", %lld:%02lld:%02lld.%03lld", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, ms % 1000);
     else
         fprintf(f, ", %lld:%02lld.%03lld", ms / 60000, ms / 1000 % 60, ms % 1000);
 }
 
 static void put_bit_rate(FILE *f, const json_t *o)
 {
-    long long rate = int_of(o, "bit_rate");
+    long long rate = report_int(o, "bit_rate");
     if (rate > 0)
         fprintf(f, ", %.*f kbit/s", rate < 10000 ? 1 : 0, (double)rate / 1000);
 }
@@ -40,7 +29,7 @@ static void put_bit_rate(FILE *f, const json_t *o)
 // "30000/1001" as "29.97 fps", and whether it varies.
 static void put_fps(FILE *f, const json_t *s)
 {
-    const char *text = text_of(s, "fps");
+    const char *text = report_text(s, "fps", "");
     const char *slash = strchr(text, '/');
     double num = strtod(text, NULL), den = slash ? strtod(slash + 1, NULL) : 1;
     if (num > 0 && den > 0)
@@ -57,7 +46,7 @@ static void print_color(FILE *f, const json_t *s)
     const char *gap = "      colour: ";
     bool any = false;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        const char *v = text_of(c, keys[i]);
+        const char *v = report_text(c, keys[i], "");
         if (!*v || !strcmp(v, "unknown") || !strcmp(v, "unspecified"))
             continue;
         fprintf(f, "%s%s %s", gap, keys[i], v);
@@ -66,11 +55,11 @@ static void print_color(FILE *f, const json_t *s)
     }
     if (!any)
         fprintf(f, "%snot tagged", gap);
-    const char *hdr = text_of(s, "hdr");
+    const char *hdr = report_text(s, "hdr", "");
     if (*hdr) {
         fprintf(f, "; HDR %s", hdr);
-        if (int_of(s, "max_cll") > 0)
-            fprintf(f, ", at most %lld nits", int_of(s, "max_cll"));
+        if (report_int(s, "max_cll") > 0)
+            fprintf(f, ", at most %lld nits", report_int(s, "max_cll"));
     }
     fputc('\n', f);
 }
@@ -78,52 +67,51 @@ static void print_color(FILE *f, const json_t *s)
 // Rotation, stereo and spherical projection, if there are any.
 static void print_geometry(FILE *f, const json_t *s)
 {
-    long long rotation = int_of(s, "rotation");
+    long long rotation = report_int(s, "rotation");
     bool flipped = json_is_true(json_object_get(s, "flipped"));
     if (rotation || flipped)
-        fprintf(f, "      shown turned by %lld degrees clockwise%s\n", rotation,
-               flipped ? ", mirrored" : "");
-    const char *stereo = text_of(s, "stereo");
+        fprintf(f, "      shown turned by %lld degrees clockwise%s\n", rotation, flipped ? ", mirrored" : "");
+    const char *stereo = report_text(s, "stereo", "");
     if (!strcmp(stereo, "sbs") || !strcmp(stereo, "tb"))
         fprintf(f, "      stereo: %s (told from: %s)\n",
-               stereo[0] == 's' ? "side by side" : "top and bottom", text_of(s, "stereo_from"));
+                stereo[0] == 's' ? "side by side" : "top and bottom", report_text(s, "stereo_from", ""));
     const json_t *ball = json_object_get(s, "spherical");
     if (ball)
-        fprintf(f, "      spherical: %s, yaw %g, pitch %g, roll %g\n", text_of(ball, "projection"),
-               json_real_value(json_object_get(ball, "yaw")),
-               json_real_value(json_object_get(ball, "pitch")),
-               json_real_value(json_object_get(ball, "roll")));
+        fprintf(f, "      spherical: %s, yaw %g, pitch %g, roll %g\n", report_text(ball, "projection", ""),
+                json_real_value(json_object_get(ball, "yaw")),
+                json_real_value(json_object_get(ball, "pitch")),
+                json_real_value(json_object_get(ball, "roll")));
 }
 
 static void print_video(FILE *f, const json_t *s, bool still)
 {
-    const char *sar = text_of(s, "sar");
-    fprintf(f, ", %lldx%lld", int_of(s, "width"), int_of(s, "height"));
+    const char *sar = report_text(s, "sar", "");
+    fprintf(f, ", %lldx%lld", report_int(s, "width"), report_int(s, "height"));
     if (*sar && strcmp(sar, "1:1"))
         fprintf(f, " (pixels %s)", sar);
-    put(f, text_of(s, "pix_fmt"));
+    put(f, report_text(s, "pix_fmt", ""));
     bool cover = json_is_true(json_object_get(s, "attached_picture"));
     if (!cover && !still)
         put_fps(f, s);
-    if (int_of(s, "frames") > 0)
-        fprintf(f, ", %lld frames", int_of(s, "frames"));
+    if (report_int(s, "frames") > 0)
+        fprintf(f, ", %lld frames", report_int(s, "frames"));
     fputs(cover ? ", cover picture" : "", f);
 }
 
 static void print_stream(FILE *f, const json_t *s, bool still)
 {
-    const char *type = text_of(s, "type"), *title = text_of(s, "title");
+    const char *type = report_text(s, "type", ""), *title = report_text(s, "title", "");
     bool video = !strcmp(type, "video");
-    fprintf(f, "  %lld %-10s %s", int_of(s, "index"), type, text_of(s, "codec"));
-    if (*text_of(s, "profile"))
-        fprintf(f, " (%s)", text_of(s, "profile"));
+    fprintf(f, "  %lld %-10s %s", report_int(s, "index"), type, report_text(s, "codec", ""));
+    if (*report_text(s, "profile", ""))
+        fprintf(f, " (%s)", report_text(s, "profile", ""));
     if (video)
         print_video(f, s, still);
-    if (int_of(s, "sample_rate") > 0)
-        fprintf(f, ", %lld Hz", int_of(s, "sample_rate"));
-    put(f, text_of(s, "layout"));
+    if (report_int(s, "sample_rate") > 0)
+        fprintf(f, ", %lld Hz", report_int(s, "sample_rate"));
+    put(f, report_text(s, "layout", ""));
     put_bit_rate(f, s);
-    put(f, text_of(s, "language"));
+    put(f, report_text(s, "language", ""));
     if (*title)
         fprintf(f, ", \"%s\"", title);
     fputc('\n', f);
@@ -133,13 +121,13 @@ static void print_stream(FILE *f, const json_t *s, bool still)
     }
 }
 
-static void print_file(FILE *f, const json_t *o)
+static void print_file(FILE *f, json_t *o)
 {
     size_t i;
     json_t *s;
-    const char *title = text_of(json_object_get(o, "metadata"), "title");
+    const char *title = report_text(json_object_get(o, "metadata"), "title", "");
     double seconds = json_number_value(json_object_get(o, "duration_s"));
-    fprintf(f, "%s: %s", text_of(o, "url"), text_of(o, "format"));
+    fprintf(f, "%s: %s", report_text(o, "url", ""), report_text(o, "format", ""));
     bool still = json_is_true(json_object_get(o, "still"));
     if (still)
         fputs(", a single picture", f);
@@ -156,22 +144,4 @@ static void print_file(FILE *f, const json_t *o)
         fprintf(f, "  %zu chapter%s\n", chapters, chapters == 1 ? "" : "s");
 }
 
-int tachy_probe_text(char **text, const char *json)
-{
-    size_t size;
-    TACHY_CLEAR(text);
-    if (!text || !json)
-        return TACHY_ERR_INVAL;
-    json_t *o = json_loads(json, 0, NULL);
-    if (!json_is_object(o)) {
-        json_decref(o);
-        return TACHY_ERR_FORMAT;
-    }
-    FILE *f = open_memstream(text, &size);
-    locale_t before = tachy_numeric_enter();
-    if (f)
-        print_file(f, o);
-    tachy_numeric_leave(before);
-    json_decref(o);
-    return f && fclose(f) == 0 ? TACHY_OK : TACHY_ERR_NOMEM;
-}
+int tachy_probe_text(char **text, const char *json) { return report_as_text(text, json, print_file); }

@@ -29,8 +29,8 @@ class Terminal:
                 os.dup2(os.open(stdout, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), 1)
             os.environ.update({"TERM": "xterm", **(env or {})})
             argv = [str(a) for a in (argv or [TACHY, *args])]
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))  # before it is looked at
             os.execvp(argv[0], argv)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
 
     def read(self, seconds):
         """Takes in what is shown next; False at the end."""

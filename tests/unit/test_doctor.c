@@ -52,6 +52,18 @@ TEST(says_what_is_here)
     json_decref(o);
 }
 
+TEST(as_text)
+{
+    char *json = NULL, *text = NULL;
+    CHECK_INT(tachy_doctor(&json, NULL), TACHY_OK);
+    CHECK_INT(tachy_doctor_text(&text, json), TACHY_OK);
+    CHECK(strstr(text, "CPU  ") && strstr(text, "libavcodec") && strstr(text, "selfie"));
+    tachy_free(text);
+    tachy_free(json);
+    CHECK_INT(tachy_doctor_text(&text, "{"), TACHY_ERR_FORMAT);
+    CHECK(!text);
+}
+
 TEST(says_what_is_missing)
 {
     setenv("TACHY_ORT", "/nowhere/libonnxruntime.so", 1);
@@ -91,4 +103,4 @@ TEST(names_the_processor)
     }
 }
 
-TEST_MAIN(TEST_CASE(says_what_is_here), TEST_CASE(says_what_is_missing), TEST_CASE(names_the_processor))
+TEST_MAIN(TEST_CASE(says_what_is_here), TEST_CASE(as_text), TEST_CASE(says_what_is_missing), TEST_CASE(names_the_processor))
