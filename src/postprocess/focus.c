@@ -10,9 +10,11 @@ static const double OFF = 0.12;     // distance of their centres from which the 
 static const double EASE = 0.15;    // of the way to its goal that a view goes each frame
 static const double DRIFT = 0.1;    // that a person may move between two looks
 static const double LARGE = 0.65, SMALL = 0.5; // of the frame: a view that becomes, or is no longer, all of it
+static const double TILE = 1.34;    // a tile's extent, of what would just do
+static const double STEP = 1.3;     // how many there are, of what would just do
 static const double SAME = 0.3;     // of the smaller one's area that two have in common if they are one
 
-enum { LATEST = 15, EMPTY = 5, ALIGN = 8 };
+enum { LATEST = 15, EMPTY = 5, ALIGN = 8, TWINS = 2 };
 
 static double area(const struct tachy_focus_box *b)
 {
@@ -65,12 +67,14 @@ bool tachy_focus_due(struct tachy_focus *f) { return f->wait-- <= 0; }
 static double movement(const struct tachy_focus_box *a, const struct tachy_focus_box *b)
 {
     double w = TACHY_MAX(a->x1 - a->x0, 1), h = TACHY_MAX(a->y1 - a->y0, 1);
-    double x = TACHY_MAX(fabs(a->x0 - b->x0), fabs(a->x1 - b->x1)), y = TACHY_MAX(fabs(a->y0 - b->y0), fabs(a->y1 - b->y1));
+    double x = TACHY_MAX(fabs(a->x0 - b->x0), fabs(a->x1 - b->x1));
+    double y = TACHY_MAX(fabs(a->y0 - b->y0), fabs(a->y1 - b->y1));
     return TACHY_MAX(x / w, y / h);
 }
 
 // Sides of the view that come too close to the person go where they are wanted at once.
-static bool correct(struct tachy_focus_box *view, const struct tachy_focus_box *least, const struct tachy_focus_box *wanted)
+static bool correct(struct tachy_focus_box *view, const struct tachy_focus_box *least,
+                    const struct tachy_focus_box *wanted)
 {
     const struct tachy_focus_box before = *view;
     if (least->x0 < view->x0)
@@ -86,13 +90,15 @@ static bool correct(struct tachy_focus_box *view, const struct tachy_focus_box *
 
 static bool is_off(const struct tachy_focus_box *view, const struct tachy_focus_box *wanted)
 {
-    double x = fabs(view->x0 + view->x1 - wanted->x0 - wanted->x1) / 2, y = fabs(view->y0 + view->y1 - wanted->y0 - wanted->y1) / 2;
+    double x = fabs(view->x0 + view->x1 - wanted->x0 - wanted->x1) / 2;
+    double y = fabs(view->y0 + view->y1 - wanted->y0 - wanted->y1) / 2;
     return x > OFF * (wanted->x1 - wanted->x0) || y > OFF * (wanted->y1 - wanted->y0);
 }
 
 static void frame_person(struct tachy_focus *f, struct tachy_focused *o)
 {
-    const struct tachy_focus_box wanted = tachy_focus_pad(f, &o->person, ROOM), least = tachy_focus_pad(f, &o->person, SAFE);
+    const struct tachy_focus_box wanted = tachy_focus_pad(f, &o->person, ROOM);
+    const struct tachy_focus_box least = tachy_focus_pad(f, &o->person, SAFE);
     bool moves = memcmp(&o->view, &o->goal, sizeof(o->goal)) != 0; // and then all the way
     moves |= correct(&o->view, &least, &wanted);
     o->goal = moves || is_off(&o->view, &wanted) || area(&o->view) > LOOSE * area(&wanted) ? wanted : o->view;
@@ -161,10 +167,53 @@ void tachy_focus_looked(struct tachy_focus *f)
         f->one[i].seen = false;
     f->looks++;
     // As soon as the fastest may have moved so far that the view is too narrow.
-    f->pause = !f->nb ? EMPTY : f->fresh ? 1 : (int)TACHY_CLAMP(DRIFT * f->pause / TACHY_MAX(f->drift, 1e-3), 1, LATEST);
+    double soon = DRIFT * f->pause / TACHY_MAX(f->drift, 1e-3);
+    f->pause = !f->nb ? EMPTY : f->fresh ? 1 : (int)TACHY_CLAMP(soon, 1, LATEST);
     f->wait = f->pause - 1; // this frame is one of them
     f->drift = 0;
     f->fresh = false;
+}
+
+// ---- A search ----
+
+static double tile_extent(const struct tachy_focus *f, int level, int *columns, int *rows)
+{
+    double extent = TACHY_MIN(f->width, f->height) / (double)level * TILE;
+    *columns = (int)ceil(f->width / extent * STEP);
+    *rows = (int)ceil(f->height / extent * STEP);
+    return extent;
+}
+
+int tachy_focus_tiles(const struct tachy_focus *f, int level)
+{
+    int columns, rows;
+    tile_extent(f, level, &columns, &rows);
+    return level == 1 ? 1 : columns * rows;
+}
+
+bool tachy_focus_tile(const struct tachy_focus *f, int level, int i, struct tachy_focus_box *tile)
+{
+    int columns, rows;
+    double extent = tile_extent(f, level, &columns, &rows);
+    double x = columns > 1 ? i % columns * (f->width - extent) / (columns - 1) : 0,
+           y = rows > 1 ? (double)(i / columns) * (f->height - extent) / (rows - 1) : 0;
+    *tile = level == 1 ? (struct tachy_focus_box){0, 0, f->width, f->height}
+                       : in_frame(f, (struct tachy_focus_box){x, y, x + extent, y + extent});
+    return i < tachy_focus_tiles(f, level);
+}
+
+void tachy_focus_consider(struct tachy_focus_search *s, const struct tachy_focus_candidate *c)
+{
+    int twins = 0, at = s->nb;
+    for (int i = 0; i < s->nb; i++)
+        twins += s->c[i].merit >= c->merit && same(&s->c[i].box, &c->box);
+    while (at > 0 && s->c[at - 1].merit < c->merit)
+        at--;
+    if (twins >= TWINS || at == TACHY_FOCUS_CANDIDATES)
+        return;
+    s->nb = TACHY_MIN(s->nb + 1, TACHY_FOCUS_CANDIDATES);
+    memmove(&s->c[at + 1], &s->c[at], (size_t)(s->nb - 1 - at) * sizeof(s->c[0]));
+    s->c[at] = *c;
 }
 
 // ---- A frame ----

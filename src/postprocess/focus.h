@@ -50,8 +50,30 @@ int tachy_focus_parts(struct tachy_focus *f, struct tachy_rect part[TACHY_FOCUS_
 // The last look found nobody.
 static inline bool tachy_focus_nobody(const struct tachy_focus *f) { return f->looks && !f->nb; }
 
+// ---- A search ----
+
+// Tile `i` of a level: 1 is the whole frame; the tiles of level n have about 1/n of its height and overlap. false: the
+// level has not so many.
+bool tachy_focus_tile(const struct tachy_focus *f, int level, int i, struct tachy_focus_box *tile);
+int tachy_focus_tiles(const struct tachy_focus *f, int level); // how many it has
+
+// People who may be there, best first. {0} is an empty one.
+enum { TACHY_FOCUS_CANDIDATES = 6 };
+struct tachy_focus_search {
+    struct tachy_focus_candidate {
+        struct tachy_focus_box box;
+        double merit; // more is better
+    } c[TACHY_FOCUS_CANDIDATES];
+    int nb;
+};
+// Keeps the best; at most two of one person, so that there is room for others.
+void tachy_focus_consider(struct tachy_focus_search *s, const struct tachy_focus_candidate *c);
+
+// ---- Boxes ----
+
 // The box grown by `share` of its extents to each side, within the frame.
 struct tachy_focus_box tachy_focus_pad(const struct tachy_focus *f, const struct tachy_focus_box *b, double share);
 // The box around the largest thing in a mask of width x height bytes and all that are a tenth of its size, in pixels of
-// the mask; specks do not count. *sharp: the share of these pixels that are surely a person, 0..1. false: there is none.
+// the mask; specks do not count. *sharp: the share of these pixels that are surely a person, 0..1. false: there is
+// none.
 bool tachy_focus_mask_box(const uint8_t *mask, int width, int height, struct tachy_focus_box *box, double *sharp);

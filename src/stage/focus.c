@@ -11,19 +11,16 @@
 #include <stdlib.h>
 
 // A second look: the network of the masks sees a region around each person at its full input size instead of the whole
-// frame. What is found is followed: a look runs the network on a person's region, and the mask's box is where the person is
-// now. So a look needs the look before, and all are in the order of the stream; what is in any order are the networks'
-// runs on the frames. A detector looks for people who are not known yet: on the whole frame, and on tiles for those who are
+// frame. What is found is followed: a look runs the network on a person's region, and the mask's box is where the
+// person is now. So a look needs the look before, and all are in the order of the stream; the networks' runs on the frames are
+// in any order. A detector looks for people who are not known yet: on the whole frame, and on tiles for those who are
 // small in it.
 
 enum {
-    LEVELS = 4,      // of tiles: the whole frame, and tiles of about 1/2, 1/3 and 1/4 of its height
-    CANDIDATES = 6,  // of a search
-    NEWCOMERS = 12,  // least frames between two looks for them, while somebody is there
-    TWINS = 2,       // of these, how many may be of the same person
+    LEVELS = 4,      // of tiles, see tachy_focus_tile()
+    NEWCOMERS = 24,  // least frames between two looks for them, while somebody is there
     REFINED = 3,     // times that a person's box is taken from the own mask
 };
-static const double TILE = 1.34, STEP = 1.3; // tiles overlap: extents and number, as a share of what would just do
 static const double DETECTED = 1.1;          // of a detection's box that is looked at
 static const double ROOM = 0.2;              // around a box whose mask is asked for
 static const double SHARP = 0.5, SURE = 0.8; // least sharpness of a detected person, and of one that no detector found
@@ -91,8 +88,10 @@ static int find_detector(const tachy_task *t, const tachy_settings *s)
     const struct tachy_model_params p = {.name = TACHY_FOCUS_DETECTOR, .dir = tachy_settings_str(s, "model.dir")};
     int err = tachy_model_open(&m, &p);
     tachy_model_close(&m);
-    return err == TACHY_OK ? TACHY_OK : leave_out(t, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull "
-                                                     TACHY_FOCUS_DETECTOR "` gets it)");
+    if (err == TACHY_OK)
+        return TACHY_OK;
+    return leave_out(t, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
+                        "` gets it)");
 }
 
 static int open_nets(struct focus *f, const tachy_task *t, const tachy_settings *s)
@@ -103,7 +102,8 @@ static int open_nets(struct focus *f, const tachy_task *t, const tachy_settings 
                                                         .log = t->log}, s);
     if (err == TACHY_OK)
         err = tachy_net_open(&f->detector,
-                             &(struct tachy_net_params){.name = TACHY_FOCUS_DETECTOR, .task = "detect", .log = t->log}, s);
+                             &(struct tachy_net_params){.name = TACHY_FOCUS_DETECTOR, .task = "detect", .log = t->log},
+                             s);
     if (err < 0)
         return err;
     const struct tachy_card *c = f->masks.card;
@@ -119,7 +119,8 @@ static int open_nets(struct focus *f, const tachy_task *t, const tachy_settings 
 static int check_card(const tachy_task *t, const tachy_settings *s)
 {
     tachy_model *m = NULL;
-    const struct tachy_model_params p = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
+    const struct tachy_model_params p = {.name = tachy_settings_str(s, "model.name"),
+                                         .card = tachy_settings_str(s, "model.card"),
                                          .dir = tachy_settings_str(s, "model.dir")};
     if (tachy_model_open(&m, &p) < 0)
         return TACHY_STAGE_LEFT_OUT; // the stage of the network says what is wrong
@@ -143,7 +144,8 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
         return err;
     t->parts = true;
     tachy_task_describe(t, "focus ");
-    tachy_msg(t->log, TACHY_LOG_INFO, "focus: on: the model " TACHY_FOCUS_DETECTOR " finds people for %s (--focus off: the whole frame)",
+    tachy_msg(t->log, TACHY_LOG_INFO,
+              "focus: on: the model " TACHY_FOCUS_DETECTOR " finds people for %s (--focus off: the whole frame)",
               f->masks.card->name);
     return TACHY_OK;
 }
@@ -205,23 +207,13 @@ struct look {
     struct focus_worker *w;
     struct focus_state *s;
     const tachy_frame *in;
-};
-
-// Somebody who may be there.
-struct candidate {
-    struct tachy_focus_box box;
-    double merit; // the detector's score, and later the mask's sharpness as well
-};
-
-struct search {
-    struct candidate c[CANDIDATES];
-    int nb;
+    bool hurried; // the frame has a deadline: no search that takes long
 };
 
 static struct tachy_view view_of(const struct look *l, const struct tachy_focus_box *b)
 {
-    return (struct tachy_view){.x = b->x0, .y = b->y0, .w = b->x1 - b->x0, .h = b->y1 - b->y0, .rotation = l->f->rotation,
-                               .flip = l->f->flip};
+    return (struct tachy_view){.x = b->x0, .y = b->y0, .w = b->x1 - b->x0, .h = b->y1 - b->y0,
+                               .rotation = l->f->rotation, .flip = l->f->flip};
 }
 
 // A box in pixels of the mask's picture to frame pixels.
@@ -274,31 +266,8 @@ static int refine(const struct look *l, struct tachy_focus_box *box, double *sha
     return 1;
 }
 
-static bool overlap(const struct tachy_focus_box *a, const struct tachy_focus_box *b)
-{
-    double w = TACHY_MIN(a->x1, b->x1) - TACHY_MAX(a->x0, b->x0), h = TACHY_MIN(a->y1, b->y1) - TACHY_MAX(a->y0, b->y0);
-    return w > 0 && h > 0 && 2 * w * h > TACHY_MIN((a->x1 - a->x0) * (a->y1 - a->y0), (b->x1 - b->x0) * (b->y1 - b->y0));
-}
-
-// Keeps the best, best first; few of one person, so that there is room for others.
-static void consider(struct search *s, const struct candidate *c)
-{
-    int twins = 0, at = s->nb;
-    for (int i = 0; i < s->nb; i++)
-        twins += s->c[i].merit >= c->merit && overlap(&s->c[i].box, &c->box);
-    if (twins >= TWINS)
-        return;
-    while (at > 0 && s->c[at - 1].merit < c->merit)
-        at--;
-    if (at == CANDIDATES)
-        return;
-    s->nb = TACHY_MIN(s->nb + 1, CANDIDATES);
-    memmove(&s->c[at + 1], &s->c[at], (size_t)(s->nb - 1 - at) * sizeof(s->c[0]));
-    s->c[at] = *c;
-}
-
 // People whom the detector sees in a part of the frame.
-static int detect(const struct look *l, const struct tachy_focus_box *part, struct search *s)
+static int detect(const struct look *l, const struct tachy_focus_box *part, struct tachy_focus_search *s)
 {
     const struct tachy_view view = view_of(l, part);
     tachy_regions_clear(&l->w->found);
@@ -307,46 +276,24 @@ static int detect(const struct look *l, const struct tachy_focus_box *part, stru
         const struct tachy_region *r = &l->w->found.v[i];
         double x = DETECTED * r->w / 2, y = DETECTED * r->h / 2;
         const struct tachy_focus_box b = {r->x - x, r->y - y, r->x + x, r->y + y};
-        const struct candidate c = {tachy_focus_pad(&l->s->plan, &b, 0), (double)r->score};
+        const struct tachy_focus_candidate c = {tachy_focus_pad(&l->s->plan, &b, 0), (double)r->score};
         if (!tachy_focus_knows(&l->s->plan, &c.box))
-            consider(s, &c);
+            tachy_focus_consider(s, &c);
     }
     return err;
 }
 
-// How many tiles a level has along each axis, and their extent.
-static double tiles_of(const tachy_frame *f, int level, int *columns, int *rows)
+static int detect_level(const struct look *l, int level, struct tachy_focus_search *s)
 {
-    double extent = TACHY_MIN(f->width, f->height) / (double)level * TILE;
-    *columns = level == 1 ? 1 : (int)ceil(f->width / extent * STEP);
-    *rows = level == 1 ? 1 : (int)ceil(f->height / extent * STEP);
-    return extent;
-}
-
-static struct tachy_focus_box tile_of(const tachy_frame *f, int level, int i)
-{
-    int columns, rows;
-    double extent = tiles_of(f, level, &columns, &rows);
-    if (level == 1)
-        return (struct tachy_focus_box){0, 0, f->width, f->height};
-    double x = columns > 1 ? i % columns * (f->width - extent) / (columns - 1) : 0,
-           y = rows > 1 ? (double)(i / columns) * (f->height - extent) / (rows - 1) : 0;
-    return (struct tachy_focus_box){x, y, TACHY_MIN(x + extent, f->width), TACHY_MIN(y + extent, f->height)};
-}
-
-static int detect_level(const struct look *l, int level, struct search *s)
-{
-    int columns, rows, err = TACHY_OK;
-    tiles_of(l->in, level, &columns, &rows);
-    for (int i = 0; i < columns * rows && err == TACHY_OK; i++) {
-        const struct tachy_focus_box tile = tile_of(l->in, level, i);
+    struct tachy_focus_box tile;
+    int err = TACHY_OK;
+    for (int i = 0; err == TACHY_OK && tachy_focus_tile(&l->s->plan, level, i, &tile); i++)
         err = detect(l, &tile, s);
-    }
     return err;
 }
 
 // The whole frame and all tiles; smaller ones only if larger ones did not do.
-static int detect_all(const struct look *l, struct search *s)
+static int detect_all(const struct look *l, struct tachy_focus_search *s)
 {
     int err = detect_level(l, 1, s);
     for (int level = 2; level <= LEVELS && err == TACHY_OK; level++)
@@ -355,38 +302,35 @@ static int detect_all(const struct look *l, struct search *s)
     return err;
 }
 
-// One of the whole frame's looks and the tiles' after the other.
-static int detect_some(const struct look *l, struct search *s)
+// The whole frame, and at the next look one of the tiles: all of them in turn.
+static int detect_some(const struct look *l, struct tachy_focus_search *s)
 {
-    int columns, rows, i = l->s->tile / 2, level = 2;
+    struct tachy_focus_box tile;
+    int level = 1, i = l->s->tile / 2;
     l->s->since = 0;
-    if (l->s->tile++ % 2 == 0)
-        return detect_level(l, 1, s);
-    for (tiles_of(l->in, level, &columns, &rows); i >= columns * rows; tiles_of(l->in, level, &columns, &rows)) {
-        i -= columns * rows;
-        level++;
-        if (level > LEVELS) {
-            l->s->tile = i = 0;
-            level = 2;
-        }
+    if (l->s->tile++ % 2)
+        for (level = 2; level <= LEVELS && i >= tachy_focus_tiles(&l->s->plan, level); level++)
+            i -= tachy_focus_tiles(&l->s->plan, level);
+    if (level > LEVELS) { // all have been looked at
+        l->s->tile = 0;
+        level = 1;
     }
-    const struct tachy_focus_box tile = tile_of(l->in, level, i);
-    return detect(l, &tile, s);
+    return tachy_focus_tile(&l->s->plan, level, level == 1 ? 0 : i, &tile) ? detect(l, &tile, s) : TACHY_OK;
 }
 
 // Of the candidates those that the network's mask confirms, the best first.
-static int confirm(const struct look *l, const struct search *s)
+static int confirm(const struct look *l, const struct tachy_focus_search *s)
 {
-    struct search good = {.nb = 0};
+    struct tachy_focus_search good = {.nb = 0};
     for (int i = 0; i < s->nb; i++) {
-        struct candidate c = s->c[i];
+        struct tachy_focus_candidate c = s->c[i];
         double sharp = 0;
         int seen = refine(l, &c.box, &sharp);
         if (seen < 0)
             return seen;
         c.merit += sharp;
         if (seen && sharp >= SHARP && c.merit >= MERIT)
-            consider(&good, &c);
+            tachy_focus_consider(&good, &c);
     }
     for (int i = 0; i < good.nb; i++)
         if (!tachy_focus_knows(&l->s->plan, &good.c[i].box))
@@ -430,13 +374,13 @@ static bool sees_anybody(const struct tachy_focus *plan)
 static int look(const struct look *l)
 {
     struct tachy_focus *plan = &l->s->plan;
-    struct search s = {.nb = 0};
+    struct tachy_focus_search s = {.nb = 0};
     bool lost = plan->nb > 0;
     int err = follow(l);
     lost = lost && !sees_anybody(plan);
-    if (err == TACHY_OK && (!plan->looks || lost))
+    if (err == TACHY_OK && (!plan->looks || lost) && !l->hurried)
         err = detect_all(l, &s);
-    else if (err == TACHY_OK && (!plan->nb || l->s->since >= NEWCOMERS))
+    else if (err == TACHY_OK && (!plan->nb || lost || l->s->since >= NEWCOMERS))
         err = detect_some(l, &s);
     if (err == TACHY_OK)
         err = confirm(l, &s);
@@ -466,7 +410,7 @@ static bool is_cut(struct focus_state *s, const tachy_frame *f)
 static int focus(const struct focus *f, struct focus_worker *w, struct focus_state *s, struct tachy_item *item)
 {
     struct tachy_focus *plan = &s->plan;
-    const struct look l = {f, w, s, item->in};
+    const struct look l = {f, w, s, item->in, item->due.deadline != UINT64_MAX};
     bool cut = is_cut(s, item->in);
     int err = TACHY_OK;
     if (item->anew || !plan->width)

@@ -26,8 +26,8 @@ static bool equal(const struct tachy_rect *a, const struct tachy_rect *b)
 }
 
 // One frame with this person in it; sets the parts and returns how many. *looks counts.
-static int frame(struct tachy_focus *f, const struct tachy_focus_box *person, struct tachy_rect part[TACHY_FOCUS_MOST + 1],
-                 int *looks)
+static int frame(struct tachy_focus *f, const struct tachy_focus_box *person,
+                 struct tachy_rect part[TACHY_FOCUS_MOST + 1], int *looks)
 {
     if (tachy_focus_due(f)) {
         ++*looks;
@@ -167,6 +167,39 @@ TEST(two_who_meet_share_a_region)
     CHECK(holds(&part[0], &(struct tachy_focus_box){350, 300, 480, 600}));
 }
 
+TEST(tiles_cover_the_frame)
+{
+    struct tachy_focus f;
+    struct tachy_focus_box t;
+    tachy_focus_begin(&f, W, H);
+    CHECK(tachy_focus_tile(&f, 1, 0, &t) && t.x1 == W && t.y1 == H && !tachy_focus_tile(&f, 1, 1, &t));
+    for (int level = 2; level < 5; level++) {
+        // Whoever is of the level's height or smaller is in one tile as a whole, wherever it is.
+        for (int y = 0; y + 0.3 * H / level <= H; y += 7)
+            for (int x = 0; x + 0.3 * H / level <= W; x += 7) {
+                bool in = false;
+                for (int i = 0; tachy_focus_tile(&f, level, i, &t); i++)
+                    in |= t.x0 <= x && t.y0 <= y && t.x1 >= x + 0.3 * H / level && t.y1 >= y + 0.3 * H / level;
+                CHECK(in);
+            }
+    }
+}
+
+TEST(a_search_keeps_the_best_of_several_people)
+{
+    struct tachy_focus_search s = {.nb = 0};
+    for (int i = 0; i < 20; i++)
+        tachy_focus_consider(&s, &(struct tachy_focus_candidate){{0, 0, 100, 200}, 0.9 - 0.001 * i});
+    CHECK_INT(s.nb, 2);
+    for (int i = 0; i < 9; i++)
+        tachy_focus_consider(
+            &s, &(struct tachy_focus_candidate){{200 * i + 200, 0, 200 * i + 300, 200}, 0.5 + 0.05 * i});
+    CHECK_INT(s.nb, TACHY_FOCUS_CANDIDATES);
+    for (int i = 1; i < s.nb; i++)
+        CHECK(s.c[i].merit <= s.c[i - 1].merit);
+    CHECK(s.c[0].merit == 0.9 && s.c[2].merit == 0.899);
+}
+
 TEST(a_mask_has_a_box_without_specks)
 {
     enum { N = 256 };
@@ -197,7 +230,9 @@ static double sampled(const struct tachy_mask *m, double x, double y)
     v = v < 0 ? 0 : v > m->height - 1 ? m->height - 1 : v;
     int x0 = (int)u, y0 = (int)v, x1 = x0 + (x0 < m->width - 1), y1 = y0 + (y0 < m->height - 1);
     const uint8_t *a = m->data + y0 * m->stride, *b = m->data + y1 * m->stride;
-    return (a[x0] * (1 - u + x0) + a[x1] * (u - x0)) * (1 - v + y0) + (b[x0] * (1 - u + x0) + b[x1] * (u - x0)) * (v - y0);
+    u -= x0;
+    v -= y0;
+    return (a[x0] * (1 - u) + a[x1] * u) * (1 - v) + (b[x0] * (1 - u) + b[x1] * u) * v;
 }
 
 static void check_join(int frame_w, int frame_h, const struct tachy_rect *r, int pw, int ph, bool whole)
@@ -216,8 +251,8 @@ static void check_join(int frame_w, int frame_h, const struct tachy_rect *r, int
         for (int x = 0; x < w; x++) {
             double fx = (x + 0.5) * sx, fy = (y + 0.5) * sy;
             bool in = fx >= r->x && fy >= r->y && fx < r->x + r->w && fy < r->y + r->h;
-            double dx = fmin(r->x ? (fx - r->x) * 16 / r->w : 1, r->x + r->w < frame_w ? (r->x + r->w - fx) * 16 / r->w : 1);
-            double dy = fmin(r->y ? (fy - r->y) * 16 / r->h : 1, r->y + r->h < frame_h ? (r->y + r->h - fy) * 16 / r->h : 1);
+            double dx = fmin(r->x ? fx - r->x : r->w, r->x + r->w < frame_w ? r->x + r->w - fx : r->w) * 16 / r->w;
+            double dy = fmin(r->y ? fy - r->y : r->h, r->y + r->h < frame_h ? r->y + r->h - fy : r->h) * 16 / r->h;
             double weight = in ? fmin(fmin(dx, dy), 1) : 0;
             double want = 77 + weight * (sampled(&part, fx, fy) - 77);
             // Weights are of 1/256 each, of 255 levels.
@@ -238,4 +273,14 @@ TEST(parts_are_joined_without_a_seam)
     check_join(3840, 2160, &(struct tachy_rect){0, 1000, 33, 17}, 256, 256, false);
 }
 
-TEST_MAIN(TEST_CASE(a_region_rests_while_a_person_sways), TEST_CASE(a_region_follows_who_walks), TEST_CASE(a_region_becomes_narrower_slowly_and_wider_at_once), TEST_CASE(a_large_person_is_the_whole_frame), TEST_CASE(several_people_and_a_crowd_have_the_whole_frame_too), TEST_CASE(who_is_lost_is_gone_and_a_cut_forgets_all), TEST_CASE(two_who_meet_share_a_region), TEST_CASE(a_mask_has_a_box_without_specks), TEST_CASE(parts_are_joined_without_a_seam))
+TEST_MAIN(TEST_CASE(a_region_rests_while_a_person_sways),
+          TEST_CASE(a_region_follows_who_walks),
+          TEST_CASE(a_region_becomes_narrower_slowly_and_wider_at_once),
+          TEST_CASE(a_large_person_is_the_whole_frame),
+          TEST_CASE(several_people_and_a_crowd_have_the_whole_frame_too),
+          TEST_CASE(who_is_lost_is_gone_and_a_cut_forgets_all),
+          TEST_CASE(two_who_meet_share_a_region),
+          TEST_CASE(tiles_cover_the_frame),
+          TEST_CASE(a_search_keeps_the_best_of_several_people),
+          TEST_CASE(a_mask_has_a_box_without_specks),
+          TEST_CASE(parts_are_joined_without_a_seam))
