@@ -1,6 +1,7 @@
 #include "postprocess/focus.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 // Shares are of a person's extents, times are frames.
 static const double ROOM = 0.2;     // around a person in a new view
@@ -55,6 +56,36 @@ void tachy_focus_begin(struct tachy_focus *f, int width, int height)
     memset(f, 0, sizeof(*f)); // all bytes: they are saved
     f->width = width;
     f->height = height;
+}
+
+// A person may reach beyond the frame.
+static bool finite_box(const struct tachy_focus_box *b)
+{
+    return isfinite(b->x0) && isfinite(b->y0) && isfinite(b->x1) && isfinite(b->y1);
+}
+
+// Also not if an edge is no number.
+static bool within(const struct tachy_focus *f, const struct tachy_focus_box *b)
+{
+    return b->x0 >= 0 && b->x0 <= b->x1 && b->x1 <= f->width && b->y0 >= 0 && b->y0 <= b->y1 && b->y1 <= f->height;
+}
+
+// A bool of another byte than 0 and 1 must not be read as one.
+static bool is_bool(const void *p) { return *(const unsigned char *)p <= 1; }
+
+bool tachy_focus_sound(const struct tachy_focus *f)
+{
+    const int longest = 1 << 30;
+    if (f->width < 0 || f->height < 0 || f->nb < 0 || f->nb > TACHY_FOCUS_MOST || abs(f->wait) > longest ||
+        abs(f->pause) > longest || f->looks < 0 || f->looks > longest || !isfinite(f->drift) || !is_bool(&f->crowd) ||
+        !is_bool(&f->fresh))
+        return false;
+    for (int i = 0; i < f->nb; i++) {
+        const struct tachy_focused *o = &f->one[i];
+        if (!finite_box(&o->person) || !within(f, &o->view) || !within(f, &o->goal) || !is_bool(&o->large) || !is_bool(&o->seen))
+            return false;
+    }
+    return true;
 }
 
 void tachy_focus_cut(struct tachy_focus *f) { tachy_focus_begin(f, f->width, f->height); }

@@ -32,6 +32,8 @@ struct tachy_focus {
     int looks;  // since the beginning or the last cut
 };
 void tachy_focus_begin(struct tachy_focus *f, int width, int height);
+// Whether bytes that were read back from a file are a state: numbers are finite and boxes within the frame.
+bool tachy_focus_sound(const struct tachy_focus *f);
 // A cut: nothing is known any more.
 void tachy_focus_cut(struct tachy_focus *f);
 

@@ -413,7 +413,7 @@ static int focus(const struct focus *f, struct focus_worker *w, struct focus_sta
     const struct look l = {f, w, s, item->in, item->due.deadline != UINT64_MAX};
     bool cut = is_cut(s, item->in);
     int err = TACHY_OK;
-    if (item->anew || !plan->width)
+    if (item->anew || plan->width != item->in->width || plan->height != item->in->height)
         tachy_focus_begin(plan, item->in->width, item->in->height);
     else if (cut)
         tachy_focus_cut(plan);
@@ -454,11 +454,14 @@ static int state_save(const void *state, void **data, size_t *size)
 
 static int state_load(void *state, const void *data, size_t size)
 {
-    if (size != sizeof(struct focus_state))
+    struct focus_state *s = state;
+    if (size != sizeof(*s))
         return TACHY_ERR_FORMAT;
-    memcpy(state, data, size);
-    const struct tachy_focus *plan = &((struct focus_state *)state)->plan;
-    return plan->nb >= 0 && plan->nb <= TACHY_FOCUS_MOST ? TACHY_OK : TACHY_ERR_FORMAT;
+    memcpy(s, data, size);
+    s->has_before = *(const unsigned char *)&s->has_before == 1;
+    s->tile &= 0xffff; // they only count
+    s->since &= 0xffff;
+    return tachy_focus_sound(&s->plan) ? TACHY_OK : TACHY_ERR_FORMAT;
 }
 
 const struct tachy_stage_ops tachy_stage_focus = {

@@ -57,6 +57,33 @@ TEST(a_region_rests_while_a_person_sways)
     CHECK(looks < 25); // they become rare
 }
 
+TEST(a_state_from_a_file_is_checked)
+{
+    struct tachy_focus f, bad;
+    struct tachy_rect part[TACHY_FOCUS_MOST + 1];
+    const struct tachy_focus_box b = person_at(1250, 400, 100, 300); // partly outside the frame
+    int looks = 0;
+    tachy_focus_begin(&f, W, H);
+    CHECK(tachy_focus_sound(&f));
+    frame(&f, &b, part, &looks);
+    CHECK(tachy_focus_sound(&f));
+    bad = f;
+    bad.one[0].view.x1 = W + 1;
+    CHECK(!tachy_focus_sound(&bad));
+    bad = f;
+    bad.one[0].goal.y0 = NAN;
+    CHECK(!tachy_focus_sound(&bad));
+    bad = f;
+    bad.one[0].person.x0 = INFINITY;
+    CHECK(!tachy_focus_sound(&bad));
+    bad = f;
+    bad.nb = TACHY_FOCUS_MOST + 1;
+    CHECK(!tachy_focus_sound(&bad));
+    bad = f;
+    memset(&bad.crowd, 7, sizeof(bad.crowd));
+    CHECK(!tachy_focus_sound(&bad));
+}
+
 TEST(a_region_follows_who_walks)
 {
     struct tachy_focus f;
@@ -274,6 +301,7 @@ TEST(parts_are_joined_without_a_seam)
 }
 
 TEST_MAIN(TEST_CASE(a_region_rests_while_a_person_sways),
+          TEST_CASE(a_state_from_a_file_is_checked),
           TEST_CASE(a_region_follows_who_walks),
           TEST_CASE(a_region_becomes_narrower_slowly_and_wider_at_once),
           TEST_CASE(a_large_person_is_the_whole_frame),
