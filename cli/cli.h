@@ -210,6 +210,7 @@ struct command {
 int console_open(struct console *k, bool catch_int, bool (*idle)(void *console));
 // Runs a line; the status of its command. Of an empty line: k->last_status.
 int console_line(struct console *k, const char *line);
+void console_complete(void *console, const char *line, const char *word, add_word *add, void *to); // prompt_params.complete
 void console_help(struct console *k); // lists the commands
 void console_idle(struct console *k); // ends a profile in time
 // The figures so far, as `stats` and the key r print them; free() it. NULL: no memory.

@@ -273,9 +273,9 @@ static void add_of_verbs(const char *line, const char *word, add_word *add, void
         add_files(word, add, to);
 }
 
-static void complete(void *user, const char *line, const char *word, add_word *add, void *to)
+void console_complete(void *console, const char *line, const char *word, add_word *add, void *to)
 {
-    struct console *k = user;
+    struct console *k = console;
     if (!strncmp(line, "set ", 4)) {
         add_settings(add, to);
         return;
@@ -360,7 +360,7 @@ int console_line(struct console *k, const char *line)
 int console_open(struct console *k, bool catch_int, bool (*idle)(void *console))
 {
     return prompt_open(&k->prompt, &(struct prompt_params){
-                                       .catch_int = catch_int, .idle = idle, .complete = complete, .user = k});
+                                       .catch_int = catch_int, .idle = idle, .complete = console_complete, .user = k});
 }
 
 // ---- Beside a run ----

@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/options.h"
 #include "pipeline/control.h"
 
 #include <stdio.h>
@@ -19,8 +20,9 @@ static void keep_text(void *user, enum tachy_log_level level, const char *msg)
 static int parse(const struct tachy_option *o, const char *value, double *number, char *text)
 {
     const struct tachy_log log = {.fn = keep_text, .user = text, .max_level = TACHY_LOG_ERR};
+    const struct tachy_option alone[] = {*o, {0}};
     tachy_settings *s;
-    int err = tachy_settings_new(&s, &log);
+    int err = tachy_settings_new_of(&s, alone, &log);
     if (err < 0)
         return err;
     err = tachy_settings_set(s, o->path, value, "control");

@@ -15,10 +15,10 @@ static bool stays_here(int argc, char **argv)
     return true;
 }
 
-static void drop(void *to, const char *candidate)
+static void drop(void *to, const char *candidate, const char *what)
 {
     size_t *letters = to;
-    *letters += strlen(candidate);
+    *letters += strlen(candidate) + strlen(what);
 }
 
 static void read_as_command_line(struct shell *s, int argc, char **argv)
@@ -40,28 +40,31 @@ static void read_as_command_line(struct shell *s, int argc, char **argv)
     free(list);
 }
 
-static void type(struct shell *s, const char *line)
+// In the place of run_verb(): no job is begun. Waiting for runs, the machine's hardware and help are left out.
+static bool read_verb(struct console *k, const char *line, int argc, char **argv, int *status)
 {
-    struct console *k = &s->console;
-    int argc;
-    char **argv;
+    bool verb = means_verb(shell_of(k), argc, argv);
+    if (verb && stays_here(argc, argv))
+        read_as_command_line(shell_of(k), argc, argv);
+    if (!verb && strcmp(argv[0], "hardware") && strcmp(argv[0], "wait") && strcmp(argv[0], "help"))
+        return false;
+    *status = STATUS_OK;
+    free(argv);
+    return true;
+}
+
+static void type(struct console *k, const char *line)
+{
     size_t letters = 0;
     const char *blank = strrchr(line, ' '), *word = blank ? blank + 1 : line;
     if (!strpbrk(word, "/*?[~"))
-        complete(s, line, word, drop, &letters);
-    if (console_split(line, &argc, &argv) != STATUS_OK)
-        return;
-    const struct command *c = argc ? console_find(shell_commands, argv[0]) : NULL;
-    c = c || !argc ? c : console_find(console_commands, argv[0]);
-    if (argc && means_verb(s, argc, argv) && stays_here(argc, argv))
-        read_as_command_line(s, argc, argv);
-    else if (c && strcmp(c->name, "hardware") && strcmp(c->name, "wait") && strcmp(c->name, "help"))
-        c->run(k, argc, argv);
-    free(argv);
+        console_complete(k, line, word, drop, &letters);
+    console_line(k, line);
 }
 
 static FILE *nowhere;
 static tachy_control *control;
+static tachy_settings *presets; // none is set
 
 static void start_once(void)
 {
@@ -75,23 +78,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *line;
     if (!nowhere)
         start_once();
+    if (!presets && tachy_settings_new(&presets, NULL) < 0)
+        abort();
     struct cli c = {.log = message_log(NULL)};
-    struct shell s = {.console = {.c = &c, .control = control, .out = nowhere}};
+    struct shell s = {.console = {.c = &c, .control = control, .out = nowhere, .own = shell_commands, .run_verb = read_verb},
+                      .presets = presets};
     struct console *k = &s.console;
+    pthread_mutex_init(&s.lock, NULL);
     int in = open(fuzz_file(data, size), O_RDONLY | O_CLOEXEC);
-    if (in < 0 || dup2(in, STDIN_FILENO) < 0 ||
-        prompt_open(&k->prompt, &(struct prompt_params){.text = "tachy> ", .out = nowhere}) < 0)
+    if (in < 0 || dup2(in, STDIN_FILENO) < 0 || prompt_open(&k->prompt, &(struct prompt_params){0}) < 0)
         abort();
     close(in);
-    while (!k->leave && (line = prompt_read(k->prompt)))
-        type(&s, line);
+    while (!k->leave && (line = prompt_read(k->prompt))) {
+        if (strstr(line, "set"))
+            presets = NULL; // they may change: the next input has new ones
+        type(k, line);
+    }
     prompt_close(&k->prompt);
     tachy_free(k->mark);
-    while (s.presets) {
-        struct preset *next = s.presets->next;
-        free(s.presets->value);
-        free(s.presets);
-        s.presets = next;
-    }
+    pthread_mutex_destroy(&s.lock);
+    if (!presets)
+        tachy_settings_free(&s.presets);
     return 0;
 }
