@@ -68,10 +68,11 @@ int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *
 // ---- What composite and lines have in common ----
 
 // A matte keeps its soft values; a ramp over them would harden hair, so only who asks for one gets it.
-static void keep_soft(struct tachy_composite_params *p, const struct tachy_masks *m, const tachy_settings *set)
+static void keep_soft(struct tachy_composite_params *p, const struct tachy_stage *st, const tachy_settings *set)
 {
+    const struct tachy_infer *in = tachy_stage_before(st, "preprocess") ? tachy_infer_of(st) : NULL;
     bool asked = tachy_settings_is_set(set, "segment.threshold") || tachy_settings_is_set(set, "segment.feather");
-    if (m->infer->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA && !asked) {
+    if (in && in->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA && !asked) {
         p->threshold = 0.5f;
         p->feather = 1;
     }
@@ -89,7 +90,7 @@ int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set
         return TACHY_STAGE_LEFT_OUT;
     c->st = st;
     c->masks = tachy_masks_of(st);
-    keep_soft(&c->params, c->masks, set);
+    keep_soft(&c->params, st, set);
     c->refine = tachy_stage_before(st, "refine");
     c->background = tachy_stage_before(st, "background");
     c->refines = tachy_settings_bool(set, "segment.refine");
