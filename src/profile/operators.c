@@ -61,11 +61,12 @@ static uint64_t number(const json_t *o, const char *key)
     return json_is_integer(v) && json_integer_value(v) > 0 ? (uint64_t)json_integer_value(v) : 0;
 }
 
-// A time of the file, in microseconds there: whole ones from ONNX Runtime.
+// A time of the file, in microseconds there: whole ones from ONNX Runtime. Longer ones than a century are broken.
 static uint64_t time_ns(const json_t *o, const char *key)
 {
+    const double longest = 3.2e15;
     double us = json_number_value(json_object_get(o, key));
-    return us > 0 ? (uint64_t)(us * 1e3 + 0.5) : 0;
+    return us > 0 && us <= longest ? (uint64_t)(us * 1e3 + 0.5) : 0;
 }
 
 static void add_kernel(struct reader *r, const json_t *e, const char *name, size_t length)
