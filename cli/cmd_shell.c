@@ -116,7 +116,7 @@ static void free_job(struct job *j)
     free(j);
 }
 
-// What `set` has kept gives way to what the command itself says. Rows of another task are left out.
+// Applies what `set` has kept. An option of the command itself wins; options of other tasks are left out.
 static int apply_presets(const tachy_settings *presets, const struct cli *c)
 {
     unsigned verbs = c->verb->options | (c->inner ? c->inner->options : 0);

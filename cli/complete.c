@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// What may be the last word of a command: for the completion of shells and for the prompt of `tachy shell`.
+// Completes the last word of a command, for shells and for the prompt of `tachy shell`.
 
 static bool names_file(const struct tachy_option *o)
 {
@@ -19,7 +19,7 @@ static const struct tachy_option *option_of(const char *word, size_t n)
     return tachy_option_find(name + 1 + (name[1] == '-'), NULL);
 }
 
-// Each of "a|b|c" behind the first `n` characters of `before`.
+// Adds each value of "a|b|c" after the first `n` characters of `before`.
 static void add_words(const char *words, const char *before, size_t n, add_word *add, void *to)
 {
     char word[64], all[128];

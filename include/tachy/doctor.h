@@ -19,7 +19,7 @@ extern "C" {
 // Looks only: nothing is fetched. What is missing is no failure; TACHY_ERR_NOMEM.
 // Thread-safe.
 TACHY_API int tachy_doctor(char **json, const struct tachy_log *log);
-// The same for a person, from that object. Free *text with tachy_free(); it is NULL on failure: TACHY_ERR_FORMAT (`json` is
+// Formats that object as text. Free *text with tachy_free(); it is NULL on failure: TACHY_ERR_FORMAT (`json` is
 // no object), TACHY_ERR_NOMEM. Thread-safe.
 TACHY_API int tachy_doctor_text(char **text, const char *json);
 

@@ -77,7 +77,7 @@ TACHY_API void tachy_source_close(tachy_source **s);
 // *json: an object documented in docs/probe.md, to be freed with tachy_free().
 // Errors are those of tachy_source_open().
 TACHY_API int tachy_probe(char **json, const struct tachy_source_params *p);
-// The same for a person, from that object: a line for the file and some for each stream. Free *text with tachy_free(); it is
+// Formats that object as text: a line for the file and some for each stream. Free *text with tachy_free(); it is
 // NULL on failure: TACHY_ERR_FORMAT (`json` is no object), TACHY_ERR_NOMEM. Thread-safe.
 TACHY_API int tachy_probe_text(char **text, const char *json);
 

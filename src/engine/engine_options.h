@@ -5,7 +5,7 @@
 // Which model a task runs, and what runs it. Ends with {0}.
 extern const struct tachy_option tachy_model_options[];
 
-// What they say about every engine of a model. The texts are copies.
+// The settings that all engines of a model share. The strings are copies.
 struct tachy_engine_setup {
     char *provider, *library; // NULL: not set
     char **provider_options;  // ends with NULL

@@ -8,7 +8,7 @@
 // Frames and streams as data that files keep: JSON objects and NumPy's arrays.
 
 json_t *tachy_video_to_json(const struct tachy_video_info *v);
-// What a task's stages look at. False: it does not describe a video.
+// Reads the members that stages use. False: the object does not describe a video.
 bool tachy_video_from_json(struct tachy_video_info *v, const json_t *o);
 json_t *tachy_color_to_json(struct tachy_color c);
 struct tachy_color tachy_color_from_json(const json_t *o);

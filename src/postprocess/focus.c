@@ -316,7 +316,7 @@ static int take(struct cells *c, int x, int y, struct tachy_focus_box *box)
     return n;
 }
 
-// Of the pixels that may be a person in the box, the share that surely are.
+// The share of the box's possible person pixels that are certain.
 static double sharpness(const uint8_t *mask, int width, int height, const struct tachy_focus_box *b)
 {
     int64_t sure = 0, any = 1;

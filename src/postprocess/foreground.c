@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum { PLANES = 10, SPAN = 32 }; // image, colours (F, then B), alpha; pixels that are solved, or not, together
-// Of a neighbour: its least weight, and what a difference of alpha of 1 adds.
+// A neighbour's least weight, and how much an alpha difference of 1 adds to it.
 #define LITTLE 1e-5f
 #define STEEP 0.03f
 

@@ -67,7 +67,7 @@ static void item_close(void *item)
 {
     for (int i = 0; i < TACHY_MAX_EYES; i++)
         free_eye(&((struct tachy_mask_item *)item)->eye[i]);
-    tachy_aligned_free(((struct tachy_mask_item *)item)->part);
+    tachy_buf_free(&((struct tachy_mask_item *)item)->part);
 }
 
 // ---- From tensor to mask ----
@@ -107,17 +107,6 @@ int tachy_mask_place(const struct tachy_masks *m, const struct tachy_piece *p, i
     return err;
 }
 
-// Room for the mask of an item's part, of one part after the other.
-static int part_room(struct tachy_mask_item *item, size_t bytes)
-{
-    if (bytes <= item->room)
-        return TACHY_OK;
-    tachy_aligned_free(item->part);
-    item->part = tachy_aligned_alloc(bytes);
-    item->room = item->part ? bytes : 0;
-    return item->part ? TACHY_OK : TACHY_ERR_NOMEM;
-}
-
 // Of a frame with parts: room for the whole frame's mask, which the first part finds empty.
 static int joined_room(const struct tachy_masks *m, const struct tachy_piece *p, const tachy_frame *f)
 {
@@ -149,12 +138,14 @@ static int join_part(const struct tachy_masks *m, const struct tachy_piece *p)
     const struct tachy_placement pl = tachy_mask_at(&in->net[o.size], &o.at, tw, th);
     tachy_mask_size(tw, th, &pl, in->rotation, &part.width, &part.height);
     part.stride = part.width;
-    err = part.width > TACHY_MASK_PART ? TACHY_ERR_UNSUPPORTED : part_room(own, (size_t)part.width * (size_t)part.height);
-    part.data = own->part;
+    if (part.width > TACHY_MASK_PART)
+        return TACHY_ERR_UNSUPPORTED;
+    err = tachy_buf_need(&own->part, (size_t)part.width * (size_t)part.height) ? TACHY_OK : TACHY_ERR_NOMEM;
+    part.data = own->part.p;
     if (err == TACHY_OK)
         err = joined_room(m, p, f);
     if (err == TACHY_OK)
-        err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, own->part, part.stride);
+        err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, own->part.p, part.stride);
     struct tachy_mask_eye *e = own->eye;
     if (err == TACHY_OK)
         tachy_mask_join(e->mask, e->width, e->height, f->width, f->height, &part);

@@ -1,4 +1,5 @@
 #pragma once
+#include "postprocess/alpha.h"
 #include "postprocess/mask.h"
 #include "stage/infer.h"
 
@@ -19,8 +20,7 @@ struct tachy_mask_eye {
 
 struct tachy_mask_item {
     struct tachy_mask_eye eye[TACHY_MAX_EYES];
-    uint8_t *part; // the mask of the part that is joined next; NULL before the first one
-    size_t room;   // bytes of it
+    struct tachy_buf part; // the mask of the part that is joined next
 };
 
 // What is different about masks whose memory a device can reach; NULL: nothing is to be done.

@@ -16,11 +16,6 @@ struct refine_item {
     } eye[TACHY_MAX_EYES];
 };
 
-struct scratch {
-    void *data;
-    size_t size;
-};
-
 static int open(struct tachy_stage *st, const tachy_settings *set)
 {
     struct refine *r = tachy_stage_priv(st);
@@ -40,24 +35,14 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 
 static int worker_open(struct tachy_stage *st, int batch, void **worker)
 {
-    *worker = calloc(1, sizeof(struct scratch));
+    *worker = calloc(1, sizeof(struct tachy_buf));
     return *worker ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 static void worker_close(void *worker)
 {
-    tachy_aligned_free(((struct scratch *)worker)->data);
+    tachy_buf_free(worker);
     free(worker);
-}
-
-static int need(struct scratch *s, size_t size)
-{
-    if (size <= s->size)
-        return TACHY_OK;
-    tachy_aligned_free(s->data);
-    s->data = tachy_aligned_alloc(size);
-    s->size = s->data ? size : 0;
-    return s->data ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
 static int room(struct refine_eye *e, int width, int height)
@@ -77,7 +62,7 @@ static struct tachy_refine refine_of(const struct refine_eye *e)
     return (struct tachy_refine){e->coefficients, e->coefficients + n, e->width, e->height};
 }
 
-static int fit(const struct tachy_stage *st, struct scratch *scratch, const struct tachy_item *item)
+static int fit(const struct tachy_stage *st, struct tachy_buf *scratch, const struct tachy_item *item)
 {
     const struct refine *r = tachy_stage_priv(st);
     struct refine_item *own = tachy_stage_item(st, item);
@@ -85,11 +70,11 @@ static int fit(const struct tachy_stage *st, struct scratch *scratch, const stru
     for (int i = 0; i < st->task->eyes && err == TACHY_OK; i++) {
         const struct tachy_mask_eye *e = tachy_mask_eye(r->masks, item, i);
         err = room(&own->eye[i], e->width, e->height);
-        if (err == TACHY_OK)
-            err = need(scratch, tachy_refine_scratch(e->width, e->height));
+        if (err == TACHY_OK && !tachy_buf_need(scratch, tachy_refine_scratch(e->width, e->height)))
+            err = TACHY_ERR_NOMEM;
         struct tachy_refine to = refine_of(&own->eye[i]);
         if (err == TACHY_OK)
-            tachy_refine_fit(&to, e->mask, e->width, e->guide, e->width, scratch->data);
+            tachy_refine_fit(&to, e->mask, e->width, e->guide, e->width, scratch->p);
     }
     return err;
 }
