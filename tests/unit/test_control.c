@@ -89,12 +89,15 @@ static struct tachy_snapshot snap(tachy_control *c)
     return s;
 }
 
-// Waits for that many frames of the run, 20 s at most.
+// Waits for that many frames of the run, 20 s at most. Before a run begins, the last one's figures stand.
 static void wait_frames(tachy_control *c, int64_t frames)
 {
-    for (int i = 0; i < 20000 && snap(c).summary.frames < frames; i++)
+    struct tachy_snapshot s = snap(c);
+    for (int i = 0; i < 20000 && (s.state == TACHY_RUN_IDLE || s.summary.frames < frames); i++) {
         usleep(1000);
-    CHECK(snap(c).summary.frames >= frames);
+        s = snap(c);
+    }
+    CHECK(s.state != TACHY_RUN_IDLE && s.summary.frames >= frames);
 }
 
 static void wait_state(tachy_control *c, enum tachy_run_state state)
