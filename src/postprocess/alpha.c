@@ -1,4 +1,4 @@
-#include "postprocess/alpha.h"
+#include "postprocess/edges.h"
 
 #include <math.h>
 
@@ -71,7 +71,7 @@ bool tachy_alpha_eye_set(struct tachy_alpha_eye *e, const struct tachy_mask *m, 
     e->refine = f;
     if (!m->data || m->width < 1 || m->height < 1 || (f && (!f->a || !f->b || f->width < 1 || f->height < 1)))
         return false;
-    if (f) { // the coefficients have the mask's place
+    if (f && !f->cell) { // the coefficients have the mask's place
         e->mask.width = f->width;
         e->mask.height = f->height;
     }
@@ -93,6 +93,8 @@ int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct 
         if (!tachy_alpha_eye_set(e, &r->mask[i], refine ? &refine[i] : NULL))
             return TACHY_ERR_INVAL;
         int err = prepare_eye(a, e);
+        if (err == TACHY_OK && refine && refine[i].cell && !tachy_buf_need(&a->luma, tachy_edges_row_scratch(&refine[i])))
+            err = TACHY_ERR_NOMEM;
         if (err < 0)
             return err;
         a->covered |= e->x1 - e->x0 == f->width && e->y1 - e->y0 == f->height;
@@ -116,6 +118,12 @@ static void plain_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, in
                   frac, n);
     row[n] = row[n - 1];
     a->k->alpha(dst, row, &e->across, &a->curve);
+}
+
+static void solved_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, int y, uint8_t *dst)
+{
+    tachy_edges_row(e->refine, a->frame, e->x0, e->y0, e->x1, y, a->fine.p, a->luma.p);
+    a->k->curve(dst, a->fine.p, &a->curve, e->x1 - e->x0);
 }
 
 static void refined_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, int y, uint8_t *dst)
@@ -142,7 +150,9 @@ void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst)
         const struct tachy_alpha_eye *e = &a->eye[i];
         if (y < e->y0 || y >= e->y1)
             continue;
-        if (e->refine)
+        if (e->refine && e->refine->cell)
+            solved_row(a, e, y, dst + e->x0);
+        else if (e->refine)
             refined_row(a, e, y, dst + e->x0);
         else
             plain_row(a, e, y, dst + e->x0);

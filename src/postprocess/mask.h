@@ -71,12 +71,13 @@ void tachy_smooth_save(const tachy_smooth *s, void *data);
 int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size);
 void tachy_smooth_close(tachy_smooth **s);
 
-// Edge-aware upsampling guided by luma: at mask size a linear model mask = a * luma + b is
-// made (refine.c says how; the slope is that of a guided filter), and composite evaluates it
-// on the frame's own luma rows. The planes belong to the caller: width * height floats each.
+// Alpha as a linear function of the picture's colours, which composite evaluates on the frame's own rows. The planes belong
+// to the caller: width * height floats each.
 struct tachy_refine {
-    float *a, *b; // on luma 0..255 -> mask 0..255
-    int width, height;
+    // cell 0, edge-aware upsampling guided by luma (refine.c): at mask size, mask = a * luma + b, both 0..255.
+    // cell > 0, solved in cells of so many pixels (edges.h): a three planes of slopes, b the offsets after them, 0..1.
+    float *a, *b;
+    int width, height, cell;
 };
 // `scratch`: tachy_refine_scratch(width, height) bytes, aligned for float. The guide is
 // tachy_luma_guide()'s.

@@ -67,15 +67,26 @@ int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *
 
 // ---- What composite and lines have in common ----
 
-// A matte keeps its soft values; a ramp over them would harden hair, so only who asks for one gets it.
-static void keep_soft(struct tachy_composite_params *p, const struct tachy_stage *st, const tachy_settings *set)
+enum tachy_edge tachy_edge_of(const tachy_settings *set)
+{
+    const char *name = tachy_settings_str(set, "segment.edge");
+    return !strcmp(name, "natural") ? TACHY_EDGE_NATURAL : !strcmp(name, "hard") ? TACHY_EDGE_HARD : TACHY_EDGE_SOFT;
+}
+
+// The ramp from probability to alpha. A matte keeps its soft values; a ramp over them would harden hair, so only who asks
+// for one gets it. What is solved for has some haze, of which a tenth at both ends is cut.
+static void set_ramp(struct tachy_composite_params *p, const struct tachy_stage *st, const tachy_settings *set)
 {
     const struct tachy_infer *in = tachy_stage_before(st, "preprocess") ? tachy_infer_of(st) : NULL;
     bool asked = tachy_settings_is_set(set, "segment.threshold") || tachy_settings_is_set(set, "segment.feather");
-    if (in && in->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA && !asked) {
+    bool matte = in && in->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA;
+    enum tachy_edge edge = tachy_edge_of(set);
+    if (!asked && (matte || edge == TACHY_EDGE_NATURAL)) {
         p->threshold = 0.5f;
-        p->feather = 1;
+        p->feather = edge == TACHY_EDGE_NATURAL ? 0.8f : 1;
     }
+    if (edge == TACHY_EDGE_HARD)
+        p->feather = 0;
 }
 
 int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set, bool lines)
@@ -90,15 +101,16 @@ int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set
         return TACHY_STAGE_LEFT_OUT;
     c->st = st;
     c->masks = tachy_masks_of(st);
-    keep_soft(&c->params, st, set);
+    set_ramp(&c->params, st, set);
     c->refine = tachy_stage_before(st, "refine");
     c->background = tachy_stage_before(st, "background");
-    c->refines = tachy_settings_bool(set, "segment.refine");
+    bool solves = tachy_edge_of(set) == TACHY_EDGE_NATURAL;
+    c->refines = tachy_settings_bool(set, "segment.refine") && !solves;
     // The guided filter applies its coefficients to the picture's luma.
     if (c->refines)
         tachy_masks_guide(c->masks);
-    st->flags |= c->refines || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON) ? TACHY_STAGE_READS : 0;
-    tachy_task_describe(st->task, " mode %d%s", (int)m, c->refines ? " refine" : "");
+    st->flags |= c->refines || solves || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON) ? TACHY_STAGE_READS : 0;
+    tachy_task_describe(st->task, " mode %d%s", (int)m, solves ? " natural" : c->refines ? " refine" : "");
     return TACHY_OK;
 }
 

@@ -11,6 +11,10 @@ extern const struct tachy_stage_ops tachy_stage_refine; // refine.c; a device's 
 extern const struct tachy_stage_ops tachy_stage_composite, tachy_stage_composite_cuda;
 extern const struct tachy_stage_ops tachy_stage_mask_lines, tachy_stage_mask_lines_cuda;
 
+// --edge
+enum tachy_edge { TACHY_EDGE_SOFT, TACHY_EDGE_NATURAL, TACHY_EDGE_HARD };
+enum tachy_edge tachy_edge_of(const tachy_settings *set);
+
 // The settings segment.*: what is made, and the file behind people (NULL: none), which lives as long as `set`.
 int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *log, struct tachy_composite_params *p,
                              const char **background);

@@ -100,7 +100,7 @@ static int fit(struct device_group *p, const struct tachy_item *item, struct tac
     for (int i = 0; i < item->result.eyes && err == TACHY_OK; i++) { // eyes may differ in size
         const struct tachy_mask_eye *e = eye_of(p, item, i);
         size_t n = (size_t)e->width * (size_t)e->height;
-        refine[i] = (struct tachy_refine){at, at + n, e->width, e->height};
+        refine[i] = (struct tachy_refine){.a = at, .b = at + n, .width = e->width, .height = e->height};
         at += 2 * n;
         struct tachy_refine_cuda_eye part = {.guide = bytes_at(e->there->guide), .mask = bytes_at(e->there->mask),
                                              .fit = refine[i]};

@@ -19,8 +19,6 @@ static const struct tachy_option options[] = {
      .help = "probability from which a pixel is a person; a matting network's alpha is kept unless this or --feather is given"},
     {"segment.feather", "feather", 0, TACHY_OPT_FLOAT, "0.3", .max = 1, .group = "Segment",
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
-    {"segment.refine", "refine", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
-     .help = "fit the mask to the picture's edges, guided by luma"},
     {"segment.foreground", "foreground", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
      .help = "soft edges show people's own colours, estimated, instead of what the picture mixes in from behind them; "
              "modes cutout, blur, replace and side-by-side; on the CPU"},
@@ -63,6 +61,8 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--focus auto runs on the CPU only: leave it or --device cuda out");
     if (tachy_settings_bool(s, "segment.foreground") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--foreground runs on the CPU only: leave it or --device cuda out");
+    if (!strcmp(tachy_settings_str(s, "segment.edge"), "natural") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--edge natural runs on the CPU only: leave it or --device cuda out");
     bool shown = !strcmp(mode, "cutout") || !strcmp(mode, "side-by-side");
     if (!strcmp(mode, "replace") && !tachy_settings_is_set(s, "segment.background"))
         return tachy_fail(log, TACHY_ERR_INVAL, "--mode replace needs a picture or a video: --background FILE");

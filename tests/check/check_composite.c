@@ -250,7 +250,7 @@ static void bench(struct check *c, enum tachy_pix format)
             check_row("composite", p.isa, what, s, 1280 * 720 * 3.0, twin);
             if (mode == TACHY_MODE_MASK && i >= 0) {
                 static float a[65536], b[65536];
-                t.refine = &(struct tachy_refine){a, b, 256, 256};
+                t.refine = &(struct tachy_refine){.a = a, .b = b, .width = 256, .height = 256};
                 snprintf(what, sizeof(what), "mask, refined %s 1280x720",
                          tachy_pix_desc(format)->name);
                 check_row("composite", p.isa, what, check_time(time_run, &t), 1280 * 720 * 3.0, s);

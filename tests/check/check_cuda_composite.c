@@ -307,7 +307,7 @@ static void bench(struct check *c, struct tachy_memory *m, const struct bench *b
         const uint8_t *on_gpu = (const uint8_t *)(uintptr_t)check_gpu_put(c, mask, sizeof(mask));
         r[i] = (struct tachy_result){.eyes = 1, .mask[0] = {on_gpu, SIDE, SIDE, SIDE, {0, 0, b->w, b->h}}};
         cuda_address a = check_gpu_put(c, slope, SIDE * SIDE * 4);
-        fit[i] = (struct tachy_refine){(float *)(uintptr_t)a, (float *)(uintptr_t)a, SIDE, SIDE};
+        fit[i] = (struct tachy_refine){.a = (float *)(uintptr_t)a, .b = (float *)(uintptr_t)a, .width = SIDE, .height = SIDE};
         t.item[i] = (struct tachy_composite_cuda_item){.in = &in[i].gpu, .result = &r[i], .background = &bg[i].gpu,
                                                        .refine = b->fit ? &fit[i] : NULL};
         for (int k = 0; k < 4; k++) {

@@ -27,7 +27,7 @@ static void compare(struct check *c, const tachy_frame *f, const struct tachy_re
 {
     size_t n = (size_t)w * (size_t)h;
     uint8_t *want = malloc(n);
-    struct tachy_refine fit = {malloc(n * 4), malloc(n * 4), w, h};
+    struct tachy_refine fit = {.a = malloc(n * 4), .b = malloc(n * 4), .width = w, .height = h};
     void *scratch = malloc(tachy_refine_scratch(w, h));
     tachy_luma_guide(f, g, want, w, w, h);
     tachy_refine_fit(&fit, mask, w, want, w, scratch);

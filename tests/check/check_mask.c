@@ -250,7 +250,7 @@ static void bench_extras(struct check *c)
     struct extras e = {.mask = malloc(65536),
                        .guide = malloc(65536),
                        .scratch = malloc(tachy_refine_scratch(256, 256))};
-    e.fit = (struct tachy_refine){malloc(4 * 65536), malloc(4 * 65536), 256, 256};
+    e.fit = (struct tachy_refine){.a = malloc(4 * 65536), .b = malloc(4 * 65536), .width = 256, .height = 256};
     uint8_t *luma = malloc(1280 * 720);
     check_fill(c, luma, 1280 * 720);
     e.f = (tachy_frame){

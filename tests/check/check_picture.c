@@ -106,7 +106,8 @@ struct tachy_composite_params check_composite_params(struct check *c)
 void check_refine(struct check *c, struct tachy_refine *f, const struct tachy_mask *m)
 {
     int n = m->width * m->height;
-    *f = (struct tachy_refine){check_alloc((size_t)n * 4, 4), check_alloc((size_t)n * 4, 4), m->width, m->height};
+    *f = (struct tachy_refine){
+        .a = check_alloc((size_t)n * 4, 4), .b = check_alloc((size_t)n * 4, 4), .width = m->width, .height = m->height};
     for (int k = 0; k < n; k++) {
         f->a[k] = check_float(c, -3, 3);
         f->b[k] = check_float(c, -200, 400);

@@ -81,7 +81,7 @@ static int refine(int w, int h, int mw, int mh)
     uint8_t *a = memory(4 * m), *b = memory(4 * m), *scratch = memory(tachy_refine_scratch(mw, mh));
     tachy_frame *f = grey(w, h, luma);
     tachy_composite *c = NULL;
-    struct tachy_refine fit = {(float *)(void *)a, (float *)(void *)b, mw, mh};
+    struct tachy_refine fit = {.a = (float *)(void *)a, .b = (float *)(void *)b, .width = mw, .height = mh};
     struct tachy_rect all = {0, 0, w, h};
     struct tachy_result r = {.eyes = 1, .mask[0] = {mask, mw, mh, mw, all}};
     struct tachy_composite_params p = {.mode = TACHY_MODE_MASK, .threshold = 0.5f, .feather = 1};

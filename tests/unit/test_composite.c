@@ -558,7 +558,7 @@ TEST(refine_moves_the_edge_to_that_of_the_picture)
     float a[M * M], b[M * M];
     struct tachy_rect all = {0, 0, N, N};
     CHECK_INT(tachy_luma_guide(in, &all, guide, M, M, M), TACHY_OK);
-    struct tachy_refine f = {a, b, M, M};
+    struct tachy_refine f = {.a = a, .b = b, .width = M, .height = M};
     void *scratch = malloc(tachy_refine_scratch(M, M));
     tachy_refine_fit(&f, mask, M, guide, M, scratch);
     struct tachy_result r = {.eyes = 1, .mask[0] = {mask, M, M, M, all}};

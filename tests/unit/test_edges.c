@@ -1,0 +1,125 @@
+#include "test.h"
+
+#include "base/base.h"
+#include "postprocess/composite.h"
+#include "postprocess/edges.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// --edge natural from a frame to rows of alpha; what is solved is compared with its definition in tests/check.
+
+enum { W = 259, H = 190, M = 48, TOP = 90, ROOTS = 120 }; // odd on purpose
+
+// The person fills the picture from row ROOTS down; above it strands three pixels wide reach to row TOP.
+static int truth(int x, int y) { return y >= ROOTS || (y >= TOP && x % 9 < 3) ? 255 : 0; }
+
+// Light person, dark background, in grey.
+static tachy_frame *strands(enum tachy_pix format)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(format);
+    tachy_frame *f;
+    if (tachy_frame_new(&f, &(struct tachy_frame_params){.format = format, .width = W, .height = H}) < 0)
+        abort();
+    for (int p = 0; p < d->planes; p++) {
+        bool chroma = !d->rgb && (p == 1 || p == 2);
+        int w = chroma ? (W + d->chroma_shift_x) >> d->chroma_shift_x : W, n = w * d->components[p];
+        for (int y = 0; y < (chroma ? (H + d->chroma_shift_y) >> d->chroma_shift_y : H); y++) {
+            uint8_t *row = tachy_frame_writable(f, p) + y * f->stride[p];
+            for (int i = 0; i < n; i++) {
+                int v = chroma ? 128 : truth(i / d->components[p], y) ? 200 : 50;
+                v = v << (d->bits - 8) << d->shift;
+                if (d->bytes == 2)
+                    ((uint16_t *)(void *)row)[i] = (uint16_t)v;
+                else
+                    row[i] = (uint8_t)v;
+            }
+        }
+    }
+    return f;
+}
+
+// What a network would say of it: unsure from above the strands to below their roots.
+static struct tachy_mask coarse(uint8_t data[M * M], struct tachy_rect region)
+{
+    for (int i = 0; i < M * M; i++) {
+        double y = ((double)(i / M) + 0.5) * region.h / M + region.y, v = (y - 85) / 40;
+        data[i] = (uint8_t)(255 * TACHY_CLAMP(v, 0, 1));
+    }
+    return (struct tachy_mask){data, M, M, M, region};
+}
+
+// Alpha of the frame, W * H, with the edge solved for or as the mask has it.
+static void alpha_of(uint8_t *to, const tachy_frame *f, const struct tachy_mask *m, bool natural)
+{
+    struct tachy_edges e = {0};
+    struct tachy_refine fit = {.cell = tachy_edges_cell(f)};
+    tachy_edges_size(f, &m->region, &fit.width, &fit.height);
+    size_t n = (size_t)fit.width * (size_t)fit.height;
+    fit.a = malloc(4 * n * sizeof(float));
+    fit.b = fit.a + 3 * n;
+    CHECK_INT(tachy_edges_fit(&e, &fit, f, m), TACHY_OK);
+    struct tachy_result r = {.eyes = 1, .mask[0] = *m};
+    tachy_composite *c;
+    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.mode = TACHY_MODE_MASK, .threshold = 0.5f,
+                                                                        .feather = 1}), TACHY_OK);
+    uint8_t *const data[4] = {to};
+    const ptrdiff_t stride[4] = {W};
+    CHECK_INT(tachy_composite_planes(c, f, &r, natural ? &fit : NULL, NULL, data, stride), TACHY_OK);
+    tachy_composite_close(&c);
+    tachy_edges_free(&e);
+    free(fit.a);
+}
+
+static double error_of(const uint8_t *alpha, int y0, int y1)
+{
+    double sum = 0;
+    for (int y = y0; y < y1; y++)
+        for (int x = 0; x < W; x++)
+            sum += abs(alpha[y * W + x] - truth(x, y));
+    return sum / 255 / ((y1 - y0) * W);
+}
+
+TEST(strands_are_found_in_every_format)
+{
+    static uint8_t plain[W * H], natural[W * H], mask[M * M];
+    struct tachy_mask m = coarse(mask, (struct tachy_rect){0, 0, W, H});
+    for (enum tachy_pix f = 1; tachy_pix_desc(f); f++) {
+        tachy_frame *in = strands(f);
+        alpha_of(plain, in, &m, false);
+        alpha_of(natural, in, &m, true);
+        double before = error_of(plain, TOP, ROOTS), after = error_of(natural, TOP, ROOTS);
+        CHECK(before > 0.3);
+        CHECK(after < 0.25 * before);
+        CHECK(error_of(natural, 0, 60) == 0); // outside the band nothing is touched
+        CHECK(error_of(natural, 160, H) == 0);
+        tachy_frame_unref(&in);
+    }
+}
+
+// The band lies where the region does, also if part of the region is outside the frame.
+TEST(regions_keep_to_their_place)
+{
+    static const struct tachy_rect regions[] = {{-31, -17, 330, 240}, {7, 11, 200, 170}, {0, 0, 3, 2}, {W - 5, 0, 5, H}};
+    static uint8_t plain[W * H], natural[W * H], mask[M * M];
+    tachy_frame *in = strands(TACHY_PIX_YUV420P);
+    for (size_t k = 0; k < TACHY_ARRAY_SIZE(regions); k++) {
+        const struct tachy_rect *g = &regions[k];
+        struct tachy_mask m = coarse(mask, *g);
+        alpha_of(plain, in, &m, false);
+        alpha_of(natural, in, &m, true);
+        for (int i = 0; i < W * H; i++) {
+            int x = i % W, y = i / W;
+            bool inside = x >= g->x && x < g->x + g->w && y >= g->y && y < g->y + g->h;
+            CHECK(inside || !natural[i]);
+            CHECK((y > 60 && y < 160) || natural[i] == plain[i]);
+        }
+        if (k < 2) {
+            int x = 100 - 100 % 9;
+            CHECK(natural[105 * W + x + 1] > natural[105 * W + x + 5] + 100);
+        }
+    }
+    tachy_frame_unref(&in);
+}
+
+TEST_MAIN(TEST_CASE(strands_are_found_in_every_format), TEST_CASE(regions_keep_to_their_place))
