@@ -67,6 +67,10 @@ int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct 
 void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst);
 void tachy_alpha_free(struct tachy_alpha *a);
 
+// Moves the edge of a picture of alpha outward by pixels, inward if `by` is negative; a fraction of a pixel counts. Alpha
+// beyond the picture is that of its border. TACHY_ERR_NOMEM.
+int tachy_alpha_grow(uint8_t *alpha, ptrdiff_t stride, int width, int height, float by, struct tachy_buf *scratch);
+
 // n luma samples of row y from x on, in 0..255 as stored (10-bit samples / 4; RGB: BT.709).
 void tachy_luma_row(float *dst, const tachy_frame *f, int x, int y, int n);
 // The same weights for one RGB pixel.

@@ -44,6 +44,8 @@ int tachy_composite_check(const struct tachy_composite_params *p)
     if (!(p->threshold >= 0 && p->threshold <= 1) || !(p->feather >= 0 && p->feather <= 1))
         return tachy_fail(p->log, TACHY_ERR_INVAL,
                           "composite: threshold and feather are probabilities from 0 to 1");
+    if (!(p->grow >= -64 && p->grow <= 64))
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "composite: an edge can grow or shrink by at most 64 pixels");
     if (!(p->blur >= 0 && p->blur <= 1))
         return tachy_fail(p->log, TACHY_ERR_INVAL,
                           "composite: the blur radius is a share of the height from 0 to 1");
@@ -122,7 +124,7 @@ void tachy_composite_close(tachy_composite **pc)
         for (int k = 0; k < 2; k++)
             tachy_buf_free(&c->fill[i][k]);
     struct tachy_buf *const all[] = {&c->rows[0],    &c->rows[1], &c->chroma, &c->spread,
-                                     &c->background, &c->full,    &c->runs,   &c->points};
+                                     &c->background, &c->full,    &c->runs,   &c->points, &c->grown};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
         tachy_buf_free(all[i]);
     tachy_text_free(&c->text);
@@ -205,7 +207,18 @@ static bool estimates_front(const struct tachy_composite_params *p)
 // Whether the whole picture of alpha is there before the first row.
 static bool alpha_first(const struct tachy_composite_params *p)
 {
-    return p->mode == TACHY_MODE_BLUR || estimates_front(p);
+    return p->mode == TACHY_MODE_BLUR || p->grow != 0 || estimates_front(p);
+}
+
+// The frame's alpha of row y.
+static void alpha_row(struct job *j, int y, uint8_t *dst)
+{
+    struct tachy_composite *c = j->c;
+    if (alpha_first(&c->params))
+        memcpy(dst, (uint8_t *)c->full.p + y * full_stride(j->in->width), (size_t)j->in->width);
+    else
+        tachy_alpha_row(&c->alpha, y, dst);
+    j->counted += c->k->count(dst, j->in->width);
 }
 
 // Alpha of `rows` rows from y on, each with its last value repeated once past its end.
@@ -215,11 +228,7 @@ static void alpha_rows(struct job *j, int y, int rows)
     int w = j->in->width;
     for (int i = 0; i < rows; i++) {
         uint8_t *a = c->rows[i].p;
-        if (alpha_first(&c->params))
-            memcpy(a, (uint8_t *)c->full.p + (y + i) * full_stride(w), (size_t)w);
-        else
-            tachy_alpha_row(&c->alpha, y + i, a);
-        j->counted += c->k->count(a, w);
+        alpha_row(j, y + i, a);
         if (c->params.mode == TACHY_MODE_OVERLAY)
             c->k->scale(a, a, (int)(c->params.color & 255), w);
         a[w] = a[w - 1];
@@ -310,8 +319,7 @@ static void run_mask(struct job *j)
     for (int y = 0; y < j->in->height; y++) {
         uint8_t *dst = j->dst[0] + y * j->stride[0];
         uint8_t *a = f == TACHY_PIX_GRAY8 ? dst : c->rows[0].p;
-        tachy_alpha_row(&c->alpha, y, a);
-        j->counted += c->k->count(a, j->in->width);
+        alpha_row(j, y, a);
         if (a != dst)
             tachy_blend_row(c->k, d, dst, c->fill[0][0].p, c->fill[0][1].p, a, j->in->width);
     }
@@ -347,7 +355,12 @@ int tachy_composite_alpha(struct tachy_composite *c, const tachy_frame *in, stru
         return TACHY_ERR_NOMEM;
     for (int y = 0; y < in->height; y++)
         tachy_alpha_row(&c->alpha, y, (uint8_t *)c->full.p + y * *stride);
-    return TACHY_OK;
+    for (int i = 0; err == TACHY_OK && c->params.grow != 0 && i < c->alpha.eyes; i++) { // eyes never mix
+        const struct tachy_alpha_eye *e = &c->alpha.eye[i];
+        err = tachy_alpha_grow((uint8_t *)c->full.p + e->y0 * *stride + e->x0, *stride, e->x1 - e->x0, e->y1 - e->y0,
+                               c->params.grow, &c->grown);
+    }
+    return err;
 }
 
 // What a mode needs before its first row.

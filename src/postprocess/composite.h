@@ -27,6 +27,7 @@ struct tachy_composite_params {
     float threshold;             // alpha is 0.5 at this probability; 0..1
     float feather;               // width of the ramp in probability; 0: a hard edge
     float blur;                  // radius as a share of the frame's height, 0: 0.02
+    float grow;                  // pixels that the edge moves outward, -64..64; below 0: inward
     bool foreground;             // cutout, blur, replace, side by side: soft edges show the person's own colours
     enum tachy_pix alpha_format; // mode alpha: YUVA420P, YUVA444P10 or RGBA
     enum tachy_pix mask_format;  // mode mask: GRAY8, or a YUV format; NONE: GRAY8

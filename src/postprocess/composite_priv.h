@@ -123,7 +123,7 @@ struct tachy_composite {
     const struct tachy_pix_desc *d;
     tachy_frame head;            // format, size and colour that `fill` was made for
     struct tachy_buf fill[4][2]; // a row of `color` for each plane; [1]: black for mode mask
-    struct tachy_buf rows[2], chroma, spread, background, full;
+    struct tachy_buf rows[2], chroma, spread, background, full, grown;
     struct tachy_blur blur;
     struct tachy_front front;
     struct tachy_alpha_out alpha_out;

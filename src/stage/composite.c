@@ -57,6 +57,7 @@ int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *
         .threshold = (float)tachy_settings_float(set, "segment.threshold"),
         .feather = (float)tachy_settings_float(set, "segment.feather"),
         .blur = (float)tachy_settings_float(set, "segment.blur"),
+        .grow = (float)(tachy_settings_float(set, "segment.grow") - tachy_settings_float(set, "segment.shrink")),
         .foreground = tachy_settings_bool(set, "segment.foreground"),
         .alpha_format = alpha_format(set),
         .log = log,

@@ -55,6 +55,11 @@ static const struct tachy_example examples[] = {
 // In the modes that show the background, it is a colour; replace has no default.
 static int check(const tachy_settings *s, const struct tachy_log *log)
 {
+    bool shrinks = tachy_settings_float(s, "segment.shrink") > 0, grows = tachy_settings_float(s, "segment.grow") > 0;
+    if (shrinks && grows)
+        return tachy_fail(log, TACHY_ERR_INVAL, "--shrink and --grow exclude each other: leave one of them out");
+    if ((shrinks || grows) && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--shrink and --grow run on the CPU only: leave them or --device cuda out");
     const char *mode = tachy_settings_str(s, "segment.mode"), *background = tachy_settings_str(s, "segment.background");
     if (tachy_settings_is_set(s, "segment.focus") && !strcmp(tachy_settings_str(s, "segment.focus"), "auto") &&
         !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))

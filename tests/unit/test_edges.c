@@ -122,4 +122,67 @@ TEST(regions_keep_to_their_place)
     tachy_frame_unref(&in);
 }
 
-TEST_MAIN(TEST_CASE(strands_are_found_in_every_format), TEST_CASE(regions_keep_to_their_place))
+// Alpha of a disc with an edge of a pixel; the radius that an alpha's area has.
+static void disc(uint8_t *to, double radius)
+{
+    for (int i = 0; i < W * H; i++)
+        to[i] = (uint8_t)(255 * TACHY_CLAMP(radius + 0.5 - hypot(i % W - W / 2, (double)(i / W) - H / 2), 0, 1));
+}
+
+static double radius_of(const uint8_t *alpha)
+{
+    double sum = 0;
+    for (int i = 0; i < W * H; i++)
+        sum += alpha[i] / 255.0;
+    return sqrt(sum / acos(-1));
+}
+
+// The octagon of many steps lies within 4 % of a circle.
+TEST(edges_move_by_pixels_and_parts_of_them)
+{
+    static const float by[] = {0.25f, 0.5f, 1, 1.5f, 3, 7.75f, -0.5f, -1, -2.5f, -6};
+    static uint8_t alpha[W * H];
+    struct tachy_buf scratch = {0};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(by); i++) {
+        disc(alpha, 40);
+        double before = radius_of(alpha);
+        CHECK_INT(tachy_alpha_grow(alpha, W, W, H, by[i], &scratch), TACHY_OK);
+        CHECK(fabs(radius_of(alpha) - before - by[i]) < 0.12 + 0.04 * fabsf(by[i]));
+    }
+    memset(alpha, 255, sizeof(alpha)); // the picture's border is no edge
+    CHECK_INT(tachy_alpha_grow(alpha, W, W, H, -9, &scratch), TACHY_OK);
+    CHECK(radius_of(alpha) == sqrt(W * H / acos(-1)));
+    tachy_buf_free(&scratch);
+}
+
+// Each mode takes the moved edge, and an eye's does not enter the other's region.
+TEST(every_mode_moves_the_edge)
+{
+    static const enum tachy_mode modes[] = {TACHY_MODE_MASK, TACHY_MODE_CUTOUT, TACHY_MODE_BLUR, TACHY_MODE_OVERLAY};
+    static uint8_t full[8 * 8], none[8 * 8], data[W * H];
+    memset(full, 255, sizeof(full));
+    tachy_frame *in = strands(TACHY_PIX_GRAY8);
+    struct tachy_result r = {.eyes = 2, .mask = {{full, 8, 8, 8, {0, 0, W / 2, H / 2}}, {none, 8, 8, 8, {W / 2, 0, W - W / 2, H}}}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(modes); i++) {
+        tachy_composite *c;
+        struct tachy_composite_params p = {.mode = modes[i], .threshold = 0.5f, .grow = -3};
+        CHECK_INT(tachy_composite_open(&c, &p), TACHY_OK);
+        CHECK_INT(tachy_composite_planes(c, in, &r, NULL, NULL, (uint8_t *const[4]){data}, (const ptrdiff_t[4]){W}), TACHY_OK);
+        CHECK(fabs(r.coverage * W * H - (W / 2) * (H / 2)) < 1); // the eye's own border is no edge, and the seam holds
+        tachy_composite_close(&c);
+    }
+    tachy_composite *c;
+    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.grow = 65}), TACHY_ERR_INVAL);
+    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.grow = NAN}), TACHY_ERR_INVAL);
+    disc(data, 30);
+    r = (struct tachy_result){.eyes = 1, .mask[0] = {data, W, H, W, {0, 0, W, H}}};
+    static uint8_t out[W * H];
+    CHECK_INT(tachy_composite_open(&c, &(struct tachy_composite_params){.threshold = 0.5f, .feather = 1, .grow = 4}), TACHY_OK);
+    CHECK_INT(tachy_composite_planes(c, in, &r, NULL, NULL, (uint8_t *const[4]){out}, (const ptrdiff_t[4]){W}), TACHY_OK);
+    CHECK(fabs(radius_of(out) - 34) < 0.4);
+    tachy_composite_close(&c);
+    tachy_frame_unref(&in);
+}
+
+TEST_MAIN(TEST_CASE(strands_are_found_in_every_format), TEST_CASE(regions_keep_to_their_place),
+          TEST_CASE(edges_move_by_pixels_and_parts_of_them), TEST_CASE(every_mode_moves_the_edge))
