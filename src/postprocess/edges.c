@@ -2,168 +2,146 @@
 
 #include "ref/ref_edges.h"
 
-enum { R = TACHY_EDGES_RADIUS, SIDE = 2 * R + 1, PART = 64, LANES = 8 };
+enum { R = TACHY_EDGES_RADIUS, SIDE = 2 * R + 1, BLOCK = 8 };
 #define SHARE (1.0f / (SIDE * SIDE))
 #define INLINE static inline __attribute__((always_inline)) // into the function of each instruction set
 
-// Neighbouring cells of a row, PART at most.
-struct span {
-    int x, y, n;
-};
+// A block of cells, at any address. As a type of vectors each line is an instruction or two, also where planes may overlap.
+typedef float vec __attribute__((vector_size(4 * BLOCK), aligned(4), may_alias));
+typedef int32_t bits __attribute__((vector_size(4 * BLOCK)));
+typedef double wide __attribute__((vector_size(8 * BLOCK)));
+#define AT(p) (*(vec *)(p))
+#define CHOOSE(cond, a, b) ((vec)(((bits)(a) & (cond)) | ((bits)(b) & ~(cond))))
 
-struct spans {
-    struct span *at;
-    int n;
-};
-
-// The planes of one solve. Of a window: at the cell in its middle.
+// The planes of one solve, with BLOCK columns more on both sides and R rows above and below. They are worked on in blocks:
+// BLOCK cells of a row from a multiple of BLOCK on. Cells of a block that do not count hold anything, even NaN, in the planes
+// that are not said to hold 0 there. Of a window: at the cell in its middle.
 struct solver {
     int w, h;
-    size_t n;
-    const float *guide;
-    float *fit;                        // slopes and offset of a window
-    float *mean[3], *lower[3], *scale[3]; // of a window: mean colour; its covariance as L D L', scale = 1 / D
-    float *times[4];                   // alpha and alpha times colour, of the cells that windows read
-    float *x, *left, *way, *change;    // of cells
-    const float *columns, *rows;       // how many windows hold a cell: the product
-    struct spans unknown, windows, cells;
+    ptrdiff_t stride, n;
+    float *guide[3], *open;                      // open: 1 for unknown cells, else 0
+    float *fit[4];                               // slopes and offset of a window; 0: it leaves the picture
+    float *mean[3], *lower[3], *scale[3];        // mean colour; its covariance as L D L', scale = 1 / D
+    float *times[4];                             // alpha times colour, and alpha
+    float *x, *left, *way, *change;              // of unknown cells; way: 0 for the others
+    float *columns, *rows;                       // how many windows hold a cell: the product
+    ptrdiff_t *unknown, *windows, *cells;        // where blocks begin
+    int nb_unknown, nb_windows, nb_cells;
 };
 
-// Sums over the window around each cell of a span: columns, then rows.
-INLINE void sums(float to[4][PART], float *const from[4], const struct solver *s, const struct span *at)
+static inline int row_of(const struct solver *s, ptrdiff_t at) { return (int)(at / s->stride) - R; }
+static inline int column_of(const struct solver *s, ptrdiff_t at) { return (int)(at % s->stride) - BLOCK; }
+
+// Sums over the window around each cell of a block.
+INLINE void sums(vec to[4], float *const from[4], ptrdiff_t stride, ptrdiff_t at)
 {
     for (int c = 0; c < 4; c++) {
-        float column[PART + 2 * R] = {0};
-        for (int dy = -R; dy <= R; dy++) {
-            int y = at->y + dy, x0 = TACHY_MAX(at->x - R, 0), x1 = TACHY_MIN(at->x + at->n + R, s->w);
-            if (y < 0 || y >= s->h)
-                continue;
-            const float *row = from[c] + (ptrdiff_t)y * s->w + x0;
-            float *sum = column + (x0 - (at->x - R));
-            for (int i = 0; i < x1 - x0; i++)
-                sum[i] += row[i];
-        }
-        for (int i = 0; i < at->n; i++)
-            to[c][i] = column[i] + column[i + 1] + column[i + 2] + column[i + 3] + column[i + 4];
+        const float *row = from[c] + at - R * stride;
+        vec sum = {0};
+        for (int k = 0; k < SIDE; k++, row += stride)
+            sum += ((AT(row - 2) + AT(row - 1)) + (AT(row) + AT(row + 1))) + AT(row + 2);
+        to[c] = sum;
     }
-    _Static_assert(SIDE == 5, "the sum of a row has SIDE terms");
+    _Static_assert(R == 2, "the sum of a row has 2 R + 1 terms");
 }
 
-// Mean and covariance of the colours in each window of a span.
-INLINE void measure(const struct solver *s, const struct span *at)
+// Mean and covariance of the colours in each window of a block.
+INLINE void measure(const struct solver *s, ptrdiff_t at)
 {
-    size_t mid = (size_t)at->y * (size_t)s->w + (size_t)at->x;
-    float v[6][PART] = {{0}};
-    for (size_t c = 0; c < 3; c++) {
-        float sum[PART] = {0};
-        for (int k = 0; k < SIDE * SIDE; k++) {
-            const float *g = s->guide + c * s->n + mid + (k / SIDE - R) * s->w + k % SIDE - R;
-            for (int i = 0; i < at->n; i++)
-                sum[i] += g[i];
-        }
-        for (int i = 0; i < at->n; i++)
-            s->mean[c][mid + (size_t)i] = sum[i] * SHARE;
-    }
-    const float *m0 = s->mean[0] + mid, *m1 = s->mean[1] + mid, *m2 = s->mean[2] + mid;
+    vec v[6] = {{0}}, m[3] = {{0}};
+    for (int k = 0; k < SIDE * SIDE; k++)
+        for (int c = 0; c < 3; c++)
+            m[c] += AT(s->guide[c] + at + (k / SIDE - R) * s->stride + k % SIDE - R);
+    for (int c = 0; c < 3; c++)
+        m[c] *= SHARE;
     for (int k = 0; k < SIDE * SIDE; k++) {
-        const float *g = s->guide + mid + (k / SIDE - R) * s->w + k % SIDE - R;
-        for (int i = 0; i < at->n; i++) {
-            float a = g[i] - m0[i], b = g[s->n + (size_t)i] - m1[i], c = g[2 * s->n + (size_t)i] - m2[i];
-            v[0][i] += a * a, v[1][i] += a * b, v[2][i] += a * c;
-            v[3][i] += b * b, v[4][i] += b * c, v[5][i] += c * c;
-        }
+        ptrdiff_t cell = at + (k / SIDE - R) * s->stride + k % SIDE - R;
+        vec a = AT(s->guide[0] + cell) - m[0], b = AT(s->guide[1] + cell) - m[1], c = AT(s->guide[2] + cell) - m[2];
+        v[0] += a * a, v[1] += a * b, v[2] += a * c;
+        v[3] += b * b, v[4] += b * c, v[5] += c * c;
     }
     const float eps = (float)TACHY_EDGES_EPS * SHARE;
-    float *l0 = s->lower[0] + mid, *l1 = s->lower[1] + mid, *l2 = s->lower[2] + mid;
-    float *d0 = s->scale[0] + mid, *d1 = s->scale[1] + mid, *d2 = s->scale[2] + mid;
-    for (int i = 0; i < at->n; i++) {
-        float a = v[0][i] * SHARE + eps, b = v[1][i] * SHARE, c = v[2][i] * SHARE;
-        d0[i] = 1 / a;
-        l0[i] = b * d0[i];
-        l1[i] = c * d0[i];
-        float e = v[3][i] * SHARE + eps - l0[i] * b, f = v[4][i] * SHARE - l0[i] * c;
-        d1[i] = 1 / TACHY_MAX(e, eps); // rounding alone makes it smaller
-        l2[i] = f * d1[i];
-        float g = v[5][i] * SHARE + eps - l1[i] * c - l2[i] * f;
-        d2[i] = 1 / TACHY_MAX(g, eps);
-    }
+    vec least = (vec){0} + eps; // rounding alone makes a pivot smaller
+    vec a = v[0] * SHARE + eps, b = v[1] * SHARE, c = v[2] * SHARE, d0 = 1 / a, l0 = b * d0, l1 = c * d0;
+    vec e = v[3] * SHARE + eps - l0 * b, f = v[4] * SHARE - l0 * c;
+    e = CHOOSE(e > least, e, least);
+    vec d1 = 1 / e, l2 = f * d1, g = v[5] * SHARE + eps - l1 * c - l2 * f;
+    g = CHOOSE(g > least, g, least);
+    for (int k = 0; k < 3; k++)
+        AT(s->mean[k] + at) = m[k];
+    AT(s->lower[0] + at) = l0, AT(s->lower[1] + at) = l1, AT(s->lower[2] + at) = l2;
+    AT(s->scale[0] + at) = d0, AT(s->scale[1] + at) = d1, AT(s->scale[2] + at) = 1 / g;
+}
+
+// The least squares of alpha in one block of windows.
+INLINE void fit_block(const struct solver *s, ptrdiff_t at)
+{
+    vec t[4];
+    sums(t, s->times, s->stride, at);
+    vec m0 = AT(s->mean[0] + at), m1 = AT(s->mean[1] + at), m2 = AT(s->mean[2] + at), mean = t[3] * SHARE;
+    vec l0 = AT(s->lower[0] + at), l1 = AT(s->lower[1] + at), l2 = AT(s->lower[2] + at);
+    vec v0 = t[0] * SHARE - mean * m0, v1 = t[1] * SHARE - mean * m1, v2 = t[2] * SHARE - mean * m2;
+    v1 -= l0 * v0;
+    v2 -= l1 * v0 + l2 * v1;
+    vec a2 = v2 * AT(s->scale[2] + at), a1 = v1 * AT(s->scale[1] + at) - l2 * a2;
+    vec a0 = v0 * AT(s->scale[0] + at) - l0 * a1 - l1 * a2, none = {0};
+    bits inside = AT(s->columns + s->w + column_of(s, at)) != none;
+    AT(s->fit[0] + at) = CHOOSE(inside, a0, none);
+    AT(s->fit[1] + at) = CHOOSE(inside, a1, none);
+    AT(s->fit[2] + at) = CHOOSE(inside, a2, none);
+    AT(s->fit[3] + at) = CHOOSE(inside, mean - a0 * m0 - a1 * m1 - a2 * m2, none);
 }
 
 INLINE void fit_windows(const struct solver *s, const float *alpha)
 {
-    for (const struct span *at = s->cells.at; at < s->cells.at + s->cells.n; at++) {
-        size_t first = (size_t)at->y * (size_t)s->w + (size_t)at->x;
-        memcpy(s->times[3] + first, alpha + first, (size_t)at->n * sizeof(float));
-        for (size_t c = 0; c < 3; c++) {
-            const float *g = s->guide + c * s->n + first, *a = alpha + first;
-            float *to = s->times[c] + first;
-            for (int i = 0; i < at->n; i++)
-                to[i] = a[i] * g[i];
-        }
+    for (int k = 0; k < s->nb_cells; k++) {
+        ptrdiff_t at = s->cells[k];
+        vec a = AT(alpha + at);
+        for (int c = 0; c < 3; c++)
+            AT(s->times[c] + at) = a * AT(s->guide[c] + at);
+        AT(s->times[3] + at) = a;
     }
-    for (const struct span *at = s->windows.at; at < s->windows.at + s->windows.n; at++) {
-        size_t mid = (size_t)at->y * (size_t)s->w + (size_t)at->x;
-        float t[4][PART];
-        sums(t, s->times, s, at);
-        const float *m0 = s->mean[0] + mid, *m1 = s->mean[1] + mid, *m2 = s->mean[2] + mid;
-        const float *l0 = s->lower[0] + mid, *l1 = s->lower[1] + mid, *l2 = s->lower[2] + mid;
-        const float *d0 = s->scale[0] + mid, *d1 = s->scale[1] + mid, *d2 = s->scale[2] + mid;
-        float *f0 = s->fit + mid, *f1 = f0 + s->n, *f2 = f1 + s->n, *f3 = f2 + s->n;
-        for (int i = 0; i < at->n; i++) {
-            float mean = t[3][i] * SHARE;
-            float v0 = t[0][i] * SHARE - mean * m0[i], v1 = t[1][i] * SHARE - mean * m1[i], v2 = t[2][i] * SHARE - mean * m2[i];
-            v1 -= l0[i] * v0;
-            v2 -= l1[i] * v0 + l2[i] * v1;
-            float a2 = v2 * d2[i], a1 = v1 * d1[i] - l2[i] * a2, a0 = v0 * d0[i] - l0[i] * a1 - l1[i] * a2;
-            f0[i] = a0, f1[i] = a1, f2[i] = a2;
-            f3[i] = mean - a0 * m0[i] - a1 * m1[i] - a2 * m2[i];
-        }
-    }
+    for (int k = 0; k < s->nb_windows; k++)
+        fit_block(s, s->windows[k]);
 }
 
-// to = what the windows' errors change with each unknown cell's alpha.
+// to = what the windows' errors change with each unknown cell's alpha; 0 for the others.
 INLINE void slopes_of_error(const struct solver *s, float *to, const float *alpha)
 {
-    float *const fit[4] = {s->fit, s->fit + s->n, s->fit + 2 * s->n, s->fit + 3 * s->n};
     fit_windows(s, alpha);
-    for (const struct span *at = s->unknown.at; at < s->unknown.at + s->unknown.n; at++) {
-        size_t first = (size_t)at->y * (size_t)s->w + (size_t)at->x;
-        const float *g0 = s->guide + first, *g1 = g0 + s->n, *g2 = g1 + s->n, *a = alpha + first, *c = s->columns + at->x;
-        float t[4][PART], rows = s->rows[at->y], *e = to + first;
-        sums(t, fit, s, at);
-        for (int i = 0; i < at->n; i++)
-            e[i] = rows * c[i] * a[i] - t[0][i] * g0[i] - t[1][i] * g1[i] - t[2][i] * g2[i] - t[3][i];
+    for (int k = 0; k < s->nb_unknown; k++) {
+        ptrdiff_t at = s->unknown[k];
+        vec t[4], none = {0}, held = s->rows[row_of(s, at)] * AT(s->columns + column_of(s, at));
+        sums(t, s->fit, s->stride, at);
+        vec e = held * AT(alpha + at) - t[0] * AT(s->guide[0] + at) - t[1] * AT(s->guide[1] + at) -
+                t[2] * AT(s->guide[2] + at) - t[3];
+        AT(to + at) = CHOOSE(AT(s->open + at) != none, e, none);
     }
 }
 
-// Over the unknown cells, in an order that no instruction set changes.
+// In an order that no instruction set changes.
 INLINE double dot(const struct solver *s, const float *a, const float *b)
 {
-    double lane[LANES] = {0}, sum = 0;
-    for (const struct span *at = s->unknown.at; at < s->unknown.at + s->unknown.n; at++) {
-        size_t first = (size_t)at->y * (size_t)s->w + (size_t)at->x;
-        for (int i = 0; i < at->n; i++)
-            lane[i % LANES] += (double)a[first + (size_t)i] * (double)b[first + (size_t)i];
-    }
-    for (int i = 0; i < LANES; i++)
+    wide lane = {0};
+    double sum = 0;
+    for (int k = 0; k < s->nb_unknown; k++)
+        lane += __builtin_convertvector(AT(a + s->unknown[k]), wide) * __builtin_convertvector(AT(b + s->unknown[k]), wide);
+    for (int i = 0; i < BLOCK; i++)
         sum += lane[i];
     return sum;
 }
 
-// to = a + k b over the unknown cells.
+// to = a + k b.
 INLINE void add(const struct solver *s, float *to, const float *a, float k, const float *b)
 {
-    for (const struct span *at = s->unknown.at; at < s->unknown.at + s->unknown.n; at++) {
-        size_t first = (size_t)at->y * (size_t)s->w + (size_t)at->x;
-        for (size_t i = first; i < first + (size_t)at->n; i++)
-            to[i] = a[i] + k * b[i];
-    }
+    for (int j = 0; j < s->nb_unknown; j++)
+        AT(to + s->unknown[j]) = AT(a + s->unknown[j]) + k * AT(b + s->unknown[j]);
 }
 
 INLINE void descend(const struct solver *s)
 {
-    for (const struct span *at = s->windows.at; at < s->windows.at + s->windows.n; at++)
-        measure(s, at);
+    for (int k = 0; k < s->nb_windows; k++)
+        measure(s, s->windows[k]);
     slopes_of_error(s, s->left, s->x);
     add(s, s->left, s->left, -2, s->left);
     add(s, s->way, s->left, 0, s->left);
@@ -177,11 +155,9 @@ INLINE void descend(const struct solver *s)
         size = dot(s, s->left, s->left);
         add(s, s->way, s->left, (float)(size / before), s->way);
     }
-    for (const struct span *at = s->unknown.at; at < s->unknown.at + s->unknown.n; at++)
-        for (int i = 0; i < at->n; i++) {
-            float *x = s->x + (size_t)at->y * (size_t)s->w + at->x + i;
-            *x = TACHY_CLAMP(*x, 0, 1);
-        }
+    for (int k = 0; k < s->nb_unknown; k++)
+        for (ptrdiff_t i = s->unknown[k]; i < s->unknown[k] + BLOCK; i++)
+            s->x[i] = TACHY_CLAMP(s->x[i], 0, 1);
     fit_windows(s, s->x);
 }
 
@@ -202,39 +178,38 @@ static void (*best(void))(const struct solver *)
     return descend_any;
 }
 
-// The cells of what windows found: means over the windows around each; known cells keep their alpha.
-static void store(const struct solver *s, float *to)
+// What the windows found, of cells: means over the windows around each; known cells keep their alpha.
+static void store(const struct solver *s, float *to, const float *alpha)
 {
-    float *const fit[4] = {s->fit, s->fit + s->n, s->fit + 2 * s->n, s->fit + 3 * s->n};
-    memset(to, 0, 3 * s->n * sizeof(float));
-    memcpy(to + 3 * s->n, s->x, s->n * sizeof(float));
-    for (const struct span *at = s->unknown.at; at < s->unknown.at + s->unknown.n; at++) {
-        float t[4][PART];
-        sums(t, fit, s, at);
-        for (int i = 0; i < at->n; i++) {
-            float count = s->rows[at->y] * s->columns[at->x + i];
+    size_t n = (size_t)s->w * (size_t)s->h;
+    memset(to, 0, 3 * n * sizeof(float));
+    memcpy(to + 3 * n, alpha, n * sizeof(float));
+    for (int k = 0; k < s->nb_unknown; k++) {
+        ptrdiff_t at = s->unknown[k];
+        int x = column_of(s, at), y = row_of(s, at);
+        vec t[4];
+        float *cell = to + (size_t)y * (size_t)s->w + x;
+        sums(t, s->fit, s->stride, at);
+        for (int i = 0; i < BLOCK && x + i < s->w; i++) {
+            if (s->open[at + i] == 0)
+                continue;
+            float count = s->rows[y] * s->columns[x + i];
+            cell[3 * n + (size_t)i] = s->x[at + i];
             for (size_t c = 0; count > 0 && c < 4; c++)
-                to[c * s->n + (size_t)at->y * (size_t)s->w + (size_t)(at->x + i)] = t[c][i] / count;
+                cell[c * n + (size_t)i] = t[c][i] / count;
         }
     }
 }
 
-// Cells of value 1 among columns x0..x1 - 1 and rows y0..y1 - 1, as spans.
-static struct spans spans_of(struct span *to, const uint8_t *marks, int w, int x0, int y0, int x1, int y1)
+// Blocks of rows y0..y1 - 1 that hold a marked cell.
+static int blocks_of(ptrdiff_t *to, const struct solver *s, const uint8_t *marks, int y0, int y1)
 {
-    struct spans s = {.at = to};
+    int n = 0;
     for (int y = y0; y < y1; y++)
-        for (int x = x0; x < x1;) {
-            const uint8_t *row = marks + (ptrdiff_t)y * w, *next = memchr(row + x, 1, (size_t)(x1 - x));
-            if (!next)
-                break;
-            int n = 0;
-            for (x = (int)(next - row); x + n < x1 && n < PART && row[x + n]; n++)
-                ;
-            to[s.n++] = (struct span){x, y, n};
-            x += n;
-        }
-    return s;
+        for (int x = 0; x < s->w; x += BLOCK)
+            if (memchr(marks + (ptrdiff_t)y * s->w + x, 1, (size_t)TACHY_MIN(BLOCK, s->w - x)))
+                to[n++] = (y + R) * s->stride + BLOCK + x;
+    return n;
 }
 
 void tachy_edges_grow(uint8_t *marks, uint8_t *scratch, int w, int h, int by)
@@ -265,43 +240,95 @@ static float windows_at(int i, int n)
     return (float)TACHY_MAX(count, 0);
 }
 
+// Takes the planes out of the memory, in which nothing is set.
+static int lay_out(struct solver *s, struct tachy_edges *e)
+{
+    float **const planes[] = {&s->guide[0], &s->guide[1], &s->guide[2], &s->open, &s->fit[0], &s->fit[1], &s->fit[2], &s->fit[3],
+        &s->mean[0], &s->mean[1], &s->mean[2], &s->lower[0], &s->lower[1], &s->lower[2], &s->scale[0], &s->scale[1],
+        &s->scale[2], &s->times[0], &s->times[1], &s->times[2], &s->times[3], &s->x, &s->left, &s->way, &s->change};
+    size_t n = (size_t)s->n, columns = TACHY_ALIGN((size_t)s->w, (size_t)BLOCK), blocks = n / BLOCK;
+    size_t floats = TACHY_ARRAY_SIZE(planes) * n + (size_t)s->w + columns + BLOCK + (size_t)s->h;
+    if (!tachy_buf_need(&e->solver, floats * sizeof(float)) || !tachy_buf_need(&e->blocks, 3 * blocks * sizeof(ptrdiff_t)) ||
+        !tachy_buf_need(&e->marks, 2 * (size_t)s->w * (size_t)s->h))
+        return TACHY_ERR_NOMEM;
+    float *next = e->solver.p;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes); i++, next += n)
+        *planes[i] = next;
+    s->columns = next;
+    s->rows = next + s->w + columns + BLOCK;
+    s->unknown = e->blocks.p;
+    s->windows = s->unknown + blocks;
+    s->cells = s->windows + blocks;
+    return TACHY_OK;
+}
+
+// Windows of the columns and rows next to the picture's border are left out: 0.
+static void clear_border(const struct solver *s)
+{
+    for (int c = 0; c < 4; c++)
+        for (int y = -R; y < s->h + R; y++) {
+            float *row = s->fit[c] + (y + R) * s->stride + BLOCK;
+            if (y < R || y >= s->h - R)
+                memset(row - BLOCK, 0, (size_t)s->stride * sizeof(float));
+            memset(row - R, 0, R * sizeof(float));
+            memset(row + s->w, 0, R * sizeof(float));
+        }
+}
+
+static void take_in(const struct solver *s, const float *guide, const float *alpha, const uint8_t *unknown)
+{
+    size_t n = (size_t)s->w * (size_t)s->h, row = (size_t)s->w * sizeof(float);
+    memset(s->way, 0, (size_t)s->n * sizeof(float));
+    memset(s->open, 0, (size_t)s->n * sizeof(float));
+    clear_border(s);
+    for (int y = 0; y < s->h; y++) {
+        ptrdiff_t to = (y + R) * s->stride + BLOCK, from = (ptrdiff_t)y * s->w;
+        for (size_t c = 0; c < 3; c++)
+            memcpy(s->guide[c] + to, guide + c * n + from, row);
+        memcpy(s->x + to, alpha + from, row);
+        for (int x = 0; x < s->w; x++)
+            s->open[to + x] = unknown[from + x];
+    }
+}
+
+// `columns`: how many windows hold a column, and after these whether it is the middle of one.
+static void count_windows(const struct solver *s)
+{
+    for (int x = 0; x < s->w; x++) {
+        s->columns[x] = windows_at(x, s->w);
+        s->columns[s->w + x] = x >= R && x < s->w - R;
+    }
+    for (int x = 2 * s->w; x < s->w + (int)TACHY_ALIGN(s->w, BLOCK) + BLOCK; x++)
+        s->columns[x] = 0;
+    for (int y = 0; y < s->h; y++)
+        s->rows[y] = windows_at(y, s->h);
+}
+
 int tachy_edges_solve(struct tachy_edges *e, float *fit, const float *guide, const float *alpha, const uint8_t *unknown,
                       int w, int h)
 {
-    enum { PLANES = 21 };
-    size_t n = (size_t)w * (size_t)h, most = (size_t)h * ((size_t)w / 2 + (size_t)w / PART + 2);
-    if (!tachy_buf_need(&e->solver, (PLANES * n + (size_t)w + (size_t)h) * sizeof(float)) ||
-        !tachy_buf_need(&e->marks, 2 * n) || !tachy_buf_need(&e->spans, 3 * most * sizeof(struct span)))
+    struct solver s = {.w = w, .h = h, .stride = (ptrdiff_t)TACHY_ALIGN(w, BLOCK) + 2 * BLOCK};
+    s.n = s.stride * (h + 2 * R);
+    if (lay_out(&s, e) < 0)
         return TACHY_ERR_NOMEM;
-    struct solver s = {.w = w, .h = h, .n = n, .guide = guide, .fit = e->solver.p};
-    float *next = s.fit + 4 * n, **const planes[] = {&s.mean[0], &s.mean[1], &s.mean[2], &s.lower[0], &s.lower[1],
-        &s.lower[2], &s.scale[0], &s.scale[1], &s.scale[2], &s.times[0], &s.times[1], &s.times[2], &s.times[3], &s.x,
-        &s.left, &s.way, &s.change};
-    _Static_assert(TACHY_ARRAY_SIZE(planes) + 4 == PLANES, "every plane has room");
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes); i++, next += n)
-        *planes[i] = next;
-    for (int i = 0; i < w + h; i++)
-        next[i] = i < w ? windows_at(i, w) : windows_at(i - w, h);
-    s.columns = next;
-    s.rows = next + w;
-    memset(s.fit, 0, 4 * n * sizeof(float)); // windows that leave the picture
-    memset(s.way, 0, n * sizeof(float));     // known cells do not move
-    memcpy(s.x, alpha, n * sizeof(float));
+    take_in(&s, guide, alpha, unknown);
+    count_windows(&s);
     uint8_t *marks = e->marks.p;
+    size_t n = (size_t)w * (size_t)h;
     memcpy(marks, unknown, n);
-    s.unknown = spans_of(e->spans.p, marks, w, 0, 0, w, h);
+    s.nb_unknown = blocks_of(s.unknown, &s, marks, 0, h);
     tachy_edges_grow(marks, marks + n, w, h, R);
-    s.windows = spans_of(s.unknown.at + most, marks, w, R, R, w - R, h - R);
+    s.nb_windows = blocks_of(s.windows, &s, marks, R, h - R);
     tachy_edges_grow(marks, marks + n, w, h, R);
-    s.cells = spans_of(s.windows.at + most, marks, w, 0, 0, w, h);
+    s.nb_cells = blocks_of(s.cells, &s, marks, 0, h);
     best()(&s);
-    store(&s, fit);
+    store(&s, fit, alpha);
     return TACHY_OK;
 }
 
 void tachy_edges_free(struct tachy_edges *s)
 {
-    struct tachy_buf *const all[] = {&s->planes, &s->solver, &s->marks, &s->spans};
+    struct tachy_buf *const all[] = {&s->planes, &s->solver, &s->marks, &s->blocks};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(all); i++)
         tachy_buf_free(all[i]);
 }

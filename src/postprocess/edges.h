@@ -6,7 +6,7 @@
 
 // Memory that is kept from frame to frame. {0} is empty. One thread at a time.
 struct tachy_edges {
-    struct tachy_buf planes, solver, marks, spans;
+    struct tachy_buf planes, solver, marks, blocks;
 };
 
 // What tachy_ref_edges() does, in single precision: `fit` four planes, `guide` three, `alpha` and `unknown` one, dense. The

@@ -96,8 +96,10 @@ static void take(const struct tachy_refine *r, const struct tachy_alpha_eye *e, 
         int y0 = TACHY_MIN((e->y0 + cy * r->cell) >> c.sy, c.h - 1);
         int y1 = TACHY_CLAMP((TACHY_MIN(e->y0 + (cy + 1) * r->cell, e->y1)) >> c.sy, y0 + 1, c.h);
         for (int cx = 0; cx < r->width; cx++, to++) {
-            if (!*marks++)
+            if (!*marks++) {
+                *to = 0;
                 continue;
+            }
             int x0 = TACHY_MIN((e->x0 + cx * r->cell) >> c.sx, c.w - 1), sum = 0;
             int x1 = TACHY_CLAMP((TACHY_MIN(e->x0 + (cx + 1) * r->cell, e->x1)) >> c.sx, x0 + 1, c.w);
             for (int y = y0; y < y1; y++)
