@@ -55,7 +55,7 @@ static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
     c->devices.item_at = offsetof(struct infer_cuda_item, device);
     int err = device_read_settings(&c->devices, st, set);
     if (err == TACHY_OK)
-        err = infer_open_model(st, set);
+        err = infer_open_whole(st, set);
     if (err == TACHY_OK)
         err = infer_cuda_streams(c);
     bool automatic = !c->infer.setup.provider || !strcmp(c->infer.setup.provider, "auto");
@@ -65,6 +65,7 @@ static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
         err = open_there(c, automatic);
     if (err < 0)
         return err;
+    infer_describe(&c->infer);
     // If the device runs the model too, a worker only queues: one does, beside another that just began, for each device.
     t->workers = c->devices.only_queues ? 2 * c->devices.nb : 0;
     tachy_task_describe(t, " on %s", c->devices.list[0].gpu->device.name);
@@ -74,7 +75,7 @@ static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
 static void preprocess_close(struct tachy_stage *st)
 {
     struct infer_cuda *c = tachy_stage_priv(st);
-    infer_close(st);
+    infer_free(&c->infer);
     infer_cuda_leave_memory(c);
     infer_cuda_close_models(c);
     device_close(&c->devices);

@@ -18,7 +18,7 @@ enum { DETECTOR, POINTS, NETS };
 enum { MOST_THREADS = 8 };
 
 struct track {
-    struct tachy_net net[NETS];
+    struct tachy_infer net[NETS];
     struct tachy_follow_params follow;
     int rotation; // of the stream
     bool flip;
@@ -68,23 +68,18 @@ static void read_settings(struct track *t, const tachy_settings *s)
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
     struct track *t = tachy_stage_priv(st);
-    tachy_task *task = st->task;
     pthread_mutex_init(&t->helping, NULL);
     read_settings(t, s);
-    int err = tachy_net_open(&t->net[DETECTOR],
-                             &(struct tachy_net_params){.name = tachy_settings_str(s, "tracking.detector"),
-                                                        .task = "detect", .log = task->log}, s);
+    const struct tachy_net_params detector = {.name = tachy_settings_str(s, "tracking.detector"), .task = "detect"},
+                                  points = {.name = tachy_settings_str(s, "model.name"),
+                                            .card = tachy_settings_str(s, "model.card"), .task = "track"};
+    int err = tachy_net_open(&t->net[DETECTOR], st, &detector, s);
     if (err == TACHY_OK)
-        err = tachy_net_open(&t->net[POINTS],
-                             &(struct tachy_net_params){.name = tachy_settings_str(s, "model.name"),
-                                                        .card = tachy_settings_str(s, "model.card"), .task = "track",
-                                                        .log = task->log}, s);
+        err = tachy_net_open(&t->net[POINTS], st, &points, s);
     if (err < 0)
         return err;
-    const struct tachy_card *c = t->net[POINTS].card;
-    snprintf(task->engine, sizeof(task->engine), "%s", tachy_engine_version(t->net[POINTS].first));
-    snprintf(task->describe, sizeof(task->describe), "track %s %s %s faces %d", c->name, c->sha256, task->engine,
-             t->follow.most);
+    infer_describe(&t->net[POINTS]);
+    tachy_task_describe(st->task, " faces %d", t->follow.most);
     return TACHY_OK;
 }
 
@@ -95,7 +90,7 @@ static void close(struct tachy_stage *st)
     for (int i = 0; i < MOST_THREADS - 1; i++)
         tachy_net_worker_close(&t->helper[i]);
     for (int i = 0; i < NETS; i++)
-        tachy_net_close(&t->net[i]);
+        infer_free(&t->net[i]);
     pthread_mutex_destroy(&t->helping);
 }
 
@@ -176,7 +171,7 @@ static int detect(const struct frame *f)
 
 static int look_at(struct frame *f, struct tachy_net_worker *net, int i)
 {
-    const struct tachy_card *c = f->t->net[POINTS].card;
+    const struct tachy_card *c = f->t->net[POINTS].net[TACHY_INFER_FULL].card;
     struct tachy_region *r = &f->seen[i];
     struct tachy_view view;
     *r = (struct tachy_region){.class_id = -1, .track = -1, .score = 1};
