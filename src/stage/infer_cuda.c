@@ -149,18 +149,41 @@ static void queue_preprocess(struct device_group *p)
     device_kernels_end(p->g, bytes);
 }
 
-// The model's picture to the host, and there when it returns.
+static int fetch_tensor(struct device_worker *g, const struct tachy_tensor *from, void *to)
+{
+    cuda_address at = tachy_cu_address(from->data);
+    return device_failed(g, g->cu->copy_to_host_async(to, at, tachy_tensor_bytes(from), g->stream), "a copy");
+}
+
+// What has been copied to the host is there when it returns.
+static int wait_for_copies(struct device_worker *g)
+{
+    int err = device_failed(g, g->cu->event_record(g->done, g->stream), "an event");
+    return err < 0 ? err : device_failed(g, g->cu->event_wait(g->done), "the model's stages");
+}
+
+// The model's picture to the host.
 static int fetch_input(struct device_group *p, void *to)
 {
-    struct device_worker *g = p->g;
-    const struct tachy_tensor *in = &infer_part_of(g, p->kind)->in;
-    device_copies(g);
-    int err = device_failed(g, g->cu->copy_to_host_async(to, tachy_cu_address(in->data), tachy_tensor_bytes(in), g->stream),
-                            "a copy");
-    device_copies_end(g);
-    if (err == TACHY_OK)
-        err = device_failed(g, g->cu->event_record(g->done, g->stream), "an event");
-    return err < 0 ? err : device_failed(g, g->cu->event_wait(g->done), "preprocess");
+    device_copies(p->g);
+    int err = fetch_tensor(p->g, &infer_part_of(p->g, p->kind)->in, to);
+    device_copies_end(p->g);
+    return err < 0 ? err : wait_for_copies(p->g);
+}
+
+int infer_cuda_fetch(struct device_group *p, void *to, struct tachy_infer_output *o)
+{
+    const struct infer_part_size *size = infer_part_of(p->g, p->kind);
+    const struct tachy_infer_net *net = &infer_cuda_of(p->g)->infer.net[p->kind];
+    int err = TACHY_OK;
+    device_copies(p->g);
+    for (int i = 0; i < net->nb_out && err == TACHY_OK; i++) {
+        o->out[i].data = net->kept >> i & 1 ? (uint8_t *)to + net->out_at[i] : NULL;
+        if (o->out[i].data)
+            err = fetch_tensor(p->g, &size->all_out[i], o->out[i].data);
+    }
+    device_copies_end(p->g);
+    return err < 0 ? err : wait_for_copies(p->g);
 }
 
 static void preprocess(struct device_group *p)
@@ -294,12 +317,6 @@ static int model_queue(struct tachy_stage *st, void *worker, struct tachy_item *
 static bool model_load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
 {
     return device_load(st, worker, !infer_cuda_from_host(tachy_infer_of(st), item), l);
-}
-
-static int fetch_tensor(struct device_worker *g, const struct tachy_tensor *from, void *to)
-{
-    cuda_address at = tachy_cu_address(from->data);
-    return device_failed(g, g->cu->copy_to_host_async(to, at, tachy_tensor_bytes(from), g->stream), "a copy");
 }
 
 // For who looks at the host's tensors: what the last run of an engine on the device left there.
