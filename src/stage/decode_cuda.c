@@ -31,16 +31,6 @@ static void part_close(void *part)
     free(p);
 }
 
-static int pin_outputs(struct tachy_stage *st, struct part *p)
-{
-    const struct tachy_infer *in = tachy_infer_of(st);
-    size_t bytes = TACHY_MAX(in->net[TACHY_INFER_FULL].out_bytes, in->net[TACHY_INFER_SMALL].out_bytes);
-    int err = tachy_memory_take(st->task->memory, &p->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS, bytes);
-    if (err == TACHY_ERR_NOMEM)
-        return tachy_fail(st->task->log, err, "there is no pinned memory left for the model's outputs: use fewer workers");
-    return err;
-}
-
 static int part_open(struct tachy_stage *st, int batch, void **part)
 {
     struct device_worker *g = *part;
@@ -48,7 +38,9 @@ static int part_open(struct tachy_stage *st, int batch, void **part)
     if (!p)
         return TACHY_ERR_NOMEM;
     p->g = g;
-    int err = st->task->devices->only_queues ? pin_outputs(st, p) : TACHY_OK;
+    const struct tachy_infer *in = tachy_infer_of(st);
+    size_t bytes = TACHY_MAX(in->net[TACHY_INFER_FULL].out_bytes, in->net[TACHY_INFER_SMALL].out_bytes);
+    int err = st->task->devices->only_queues ? infer_cuda_pin(g, &p->pinned, bytes) : TACHY_OK;
     if (err == TACHY_OK)
         err = tachy_decode_worker_open(st, &p->decode);
     if (err < 0) {
@@ -64,7 +56,7 @@ static int output_of(struct device_group *p, int i, struct tachy_infer_output *o
     const struct tachy_infer *in = tachy_infer_of(p->st);
     const struct tachy_piece piece = {p->items[i], p->region};
     tachy_infer_output(in, &piece, o);
-    return infer_cuda_on_host(p) ? TACHY_OK : infer_cuda_fetch(p, ((struct part *)p->part)->pinned.data, o);
+    return infer_cuda_on_host(p) ? TACHY_OK : infer_cuda_output_to_host(p, ((struct part *)p->part)->pinned.data, o);
 }
 
 static void decode(struct device_group *p)

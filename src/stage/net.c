@@ -1,6 +1,7 @@
 #include "stage/net.h"
 
-int tachy_net_open(struct tachy_infer *n, struct tachy_stage *st, const struct tachy_net_params *p, const tachy_settings *s)
+int tachy_net_open_model(struct tachy_infer *n, struct tachy_stage *st, const struct tachy_net_params *p,
+                         const tachy_settings *s)
 {
     int err = infer_open_model(n, st, p->name, p->card, s);
     if (err < 0)
@@ -11,15 +12,27 @@ int tachy_net_open(struct tachy_infer *n, struct tachy_stage *st, const struct t
         return tachy_fail(st->task->log, TACHY_ERR_MISMATCH,
                           "model %s: its card says task \"%s\"; needed is one of task \"%s\" with `outputs`, without `state`",
                           c->name, c->task, p->task);
-    return infer_open_first(n);
+    return TACHY_OK;
+}
+
+int tachy_net_open(struct tachy_infer *n, struct tachy_stage *st, const struct tachy_net_params *p, const tachy_settings *s)
+{
+    int err = tachy_net_open_model(n, st, p, s);
+    return err < 0 ? err : infer_open_first(n);
+}
+
+struct tachy_preprocess_params tachy_net_params_of(const struct tachy_infer *n)
+{
+    struct tachy_preprocess_params p = n->net[TACHY_INFER_FULL].card->in;
+    p.log = n->st->task->log;
+    return p;
 }
 
 int tachy_net_worker_open(struct tachy_net_worker *w, struct tachy_infer *n)
 {
     struct tachy_infer_net *net = &n->net[TACHY_INFER_FULL];
     const struct tachy_card *c = net->card;
-    struct tachy_preprocess_params pp = c->in;
-    pp.log = n->st->task->log;
+    const struct tachy_preprocess_params pp = tachy_net_params_of(n);
     int err = infer_engine_open(&w->run, n, net, &pp, 1);
     for (int i = 0; i < c->n_decoders && err == TACHY_OK; i++)
         err = tachy_decoder_open(&w->decode[i], c, &c->decoder[i], net->out, net->nb_out, 1, pp.log);
@@ -33,18 +46,23 @@ void tachy_net_worker_close(struct tachy_net_worker *w)
     infer_engine_close(&w->run);
 }
 
+int tachy_net_decode(struct tachy_net_worker *w, const struct tachy_tensor out[], const tachy_frame *f,
+                     const struct tachy_view *view, struct tachy_region *about, struct tachy_regions *list)
+{
+    const struct tachy_card *c = w->run.net->card;
+    struct tachy_decoder_frame d = {.out = out, .about = about};
+    int err = tachy_preprocess_map(&c->in, f->width, f->height, view, d.map);
+    for (int i = 0; i < c->n_decoders && err == TACHY_OK; i++)
+        err = tachy_decoder_run(w->decode[i], &d, list);
+    return err;
+}
+
 int tachy_net_run(struct tachy_net_worker *w, const tachy_frame *f, const struct tachy_view *view,
                   struct tachy_region *about, struct tachy_regions *list)
 {
     struct infer_tensors *t = &w->run.tensors;
-    const struct tachy_card *c = w->run.net->card;
-    struct tachy_decoder_frame d = {.out = t->out, .about = about};
     int err = tachy_preprocess_run(w->run.preprocess[0], f, view, &t->in[w->run.net->picture], NULL);
     if (err == TACHY_OK)
-        err = tachy_preprocess_map(&c->in, f->width, f->height, view, d.map);
-    if (err == TACHY_OK)
         err = tachy_engine_run(w->run.engine, t->in, t->out);
-    for (int i = 0; i < c->n_decoders && err == TACHY_OK; i++)
-        err = tachy_decoder_run(w->decode[i], &d, list);
-    return err;
+    return err < 0 ? err : tachy_net_decode(w, t->out, f, view, about, list);
 }

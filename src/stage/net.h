@@ -16,6 +16,11 @@ struct tachy_net_params {
 // stage. As tachy_model_open() and tachy_engine_open(); TACHY_ERR_MISMATCH: the card is for another task or its model is
 // another one. To be closed with infer_free(), also on failure.
 int tachy_net_open(struct tachy_infer *n, struct tachy_stage *st, const struct tachy_net_params *p, const tachy_settings *s);
+// The same without the engine, for infer_cuda_open_first().
+int tachy_net_open_model(struct tachy_infer *n, struct tachy_stage *st, const struct tachy_net_params *p,
+                         const tachy_settings *s);
+// The card's preprocess.
+struct tachy_preprocess_params tachy_net_params_of(const struct tachy_infer *n);
 
 // A worker's.
 struct tachy_net_worker {
@@ -29,3 +34,6 @@ void tachy_net_worker_close(struct tachy_net_worker *w);
 // find is set in `about`, whose memory is the list's; `about` may be NULL of a network of boxes.
 int tachy_net_run(struct tachy_net_worker *w, const tachy_frame *f, const struct tachy_view *view,
                   struct tachy_region *about, struct tachy_regions *list);
+// The last part of it: from what the network said of the view, on the host. Of the frame only the size is read.
+int tachy_net_decode(struct tachy_net_worker *w, const struct tachy_tensor out[], const tachy_frame *f,
+                     const struct tachy_view *view, struct tachy_region *about, struct tachy_regions *list);

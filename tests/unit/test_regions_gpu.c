@@ -14,10 +14,10 @@
 #include <tachy/settings.h>
 #include <unistd.h>
 
-// detect on a GPU over a driver without one (fakes/): the network is an engine of this file, on the device that its
-// stream is of, or on the host, also in batches. A box says which byte its frame begins with, so every region is of its own
-// frame and eye, and what was drawn is of the region. Nobody reads what the device has not written yet. With true networks
-// and kernels: tests/gpu/run.
+// detect and track on a GPU over a driver without one (fakes/): the networks are engines of this file, on the device that
+// their stream is of, or on the host, also in batches. A box or a score says which byte its frame begins with, so every
+// region is of its own frame and eye, and what was drawn is of the region. Nobody reads what the device has not written yet.
+// With true networks and kernels: tests/gpu/run.
 
 enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, RUN_NS = 1500000, BOXES = 2, CARDS = 2 };
 
@@ -33,7 +33,8 @@ static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 // ---- The kernels
 
 static _Atomic int drawn, wrong;
-static int part; // width of an eye
+static int part;  // width of an eye
+static bool still; // the box is where that of the first frame was
 
 static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream)
 {
@@ -47,6 +48,8 @@ static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream)
 // Centre of the box of a picture that begins with this byte.
 static float centre_of(int byte, int width) { return (float)byte / 255 * (float)width; }
 
+static uint8_t byte_of(int64_t id, int eye) { return (uint8_t)(id * STEP + 40 + eye * 60); }
+
 // The first shape is an edge of the first box, whose left end is there.
 static int run_draw(const struct tachy_cuda_draw *a, cuda_stream stream)
 {
@@ -56,7 +59,7 @@ static int run_draw(const struct tachy_cuda_draw *a, cuda_stream stream)
         left = fminf(left, fminf(s[i].x0, s[i].x1));
     drawn++;
     wrong += a->width != W || a->height != H || a->nb != 3;
-    wrong += fabsf(left - (centre_of(*at(a->component[0]), part) - (float)part / 8)) > 3;
+    wrong += fabsf(left - (centre_of(still ? byte_of(0, 0) : *at(a->component[0]), part) - (float)part / 8)) > 3;
     return launch(stream, KERNEL_NS);
 }
 
@@ -69,13 +72,17 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
 int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
 
-// ---- The engine: a box whose centre is the first number of the picture, and one that is too unsure
+// ---- The engines. A detector: a box whose centre is the first number of the picture, and one that is too unsure. Points: two
+// near the corners of the crop, so that it stays as it is, and a score that is the first number.
 
-struct detector {
+struct network {
     int batch;
+    bool points;
 };
-static _Atomic int opened, runs, elsewhere;
-static _Atomic uint64_t ready[256]; // by the picture's byte: when its box is there, CLOCK_MONOTONIC, ns
+static _Atomic int opened, runs, looks, elsewhere; // looks: runs of points
+static _Atomic uint64_t ready[256]; // by the picture's byte: when what is said of it is there, CLOCK_MONOTONIC, ns
+
+static float score_of(float byte) { return 0.6f + byte / 1000; }
 
 static struct tachy_io io_of(const char *name, int rank, const int64_t *shape)
 {
@@ -84,44 +91,55 @@ static struct tachy_io io_of(const char *name, int rank, const int64_t *shape)
     return io;
 }
 
-static int detector_open(tachy_engine *e)
+static int network_open(tachy_engine *e)
 {
-    struct detector *d = (void *)e->priv;
+    struct network *d = (void *)e->priv;
     d->batch = TACHY_MAX(e->params.batch_max, 1);
+    d->points = strstr(e->params.model_path, "points.onnx");
     e->stream = e->params.gpu_stream;
     e->on_device = e->stream != NULL;
     e->n_in = 1;
     e->n_out = 2;
     e->in[0] = io_of("x", 4, (int64_t[]){d->batch, SIDE, SIDE, 1});
-    e->out[0] = io_of("scores", 3, (int64_t[]){d->batch, BOXES, 2});
-    e->out[1] = io_of("boxes", 3, (int64_t[]){d->batch, BOXES, 4});
+    e->out[0] = io_of("scores", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 1 : BOXES, 2}); // points: [batch, 1]
+    e->out[1] = io_of("boxes", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 4 : BOXES, 4});
     snprintf(e->version, sizeof(e->version), "test");
     opened++;
     return TACHY_OK;
 }
 
-static int detector_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+static void run_one(const struct network *d, int i, float byte, float *score, float *place)
 {
-    const struct detector *d = (void *)e->priv;
+    if (d->points) {
+        *score = score_of(byte);
+        memcpy(place, (float[]){1 / 6.0f, 1 / 6.0f, 5 / 6.0f, 5 / 6.0f}, 4 * sizeof(float));
+        looks++;
+        return;
+    }
+    memcpy(score + i * BOXES * 2, (float[]){0.1f, 0.9f, 0.2f, 0.3f}, BOXES * 2 * sizeof(float));
+    memcpy(place + i * BOXES * 4, (float[]){byte / 255, 0.5f, 0.25f, 0.5f, 0, 0, 1, 1}, BOXES * 4 * sizeof(float));
+    runs++;
+}
+
+static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    const struct network *d = (void *)e->priv;
     for (int i = 0; i < 2; i++)
         elsewhere += (out[i].mem == TACHY_DEVICE) != e->on_device || (in[0].mem == TACHY_DEVICE) != e->on_device;
     for (int i = 0; i < d->batch; i++) {
         float byte = ((const float *)in[0].data)[i * SIDE * SIDE];
-        float *score = (float *)out[0].data + i * BOXES * 2, *box = (float *)out[1].data + i * BOXES * 4;
-        memcpy(score, (float[]){0.1f, 0.9f, 0.2f, 0.3f}, BOXES * 2 * sizeof(float));
-        memcpy(box, (float[]){byte / 255, 0.5f, 0.25f, 0.5f, 0, 0, 1, 1}, BOXES * 4 * sizeof(float));
+        run_one(d, i, byte, out[0].data, out[1].data);
         if (e->stream)
             launch(e->stream, RUN_NS);
         ready[(uint8_t)byte] = e->stream ? busy(e->stream) : 0;
-        runs++;
     }
     return TACHY_OK;
 }
 
-static void detector_close(tachy_engine *e) { opened--; }
+static void network_close(tachy_engine *e) { opened--; }
 
-const struct tachy_engine_ops tachy_engine_ep = {.name = "", .needs_model = true, .priv_size = sizeof(struct detector),
-                                                 .open = detector_open, .run = detector_run, .close = detector_close};
+const struct tachy_engine_ops tachy_engine_ep = {.name = "", .needs_model = true, .priv_size = sizeof(struct network),
+                                                 .open = network_open, .run = network_run, .close = network_close};
 bool tachy_engine_takes_stream(const char *name) { return name && !strcmp(name, "cuda-ort"); }
 
 // ---- The task
@@ -130,6 +148,7 @@ static char folder[64];
 static const struct tachy_log log_errors = {.fn = NULL};
 
 struct way {
+    const char *task;
     bool text, on_gpu, there; // JSON lines; decoded frames are on the device; the engine is
     int workers, streams, eyes, frames, devices;
     int batch; // pictures a run of the host's engine; 0: one
@@ -140,17 +159,16 @@ static tachy_task *open_task(const struct way *way)
     tachy_settings *set = NULL;
     tachy_task *t = NULL;
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
-    const char *const with[][2] = {{"model.name", "boxes"}, {"model.dir", folder}, {"gpu.device", "cuda"}, {"gpu.ids", "all"},
+    const char *const with[][2] = {{"model.name", still ? "points" : "boxes"}, {"model.dir", folder}, {"gpu.device", "cuda"}, {"gpu.ids", "all"},
                                    {"model.provider", way->there ? "cuda-ort" : "openvino"}, {"draw.names", "no"},
+                                   {"tracking.detector", "boxes"}, {"tracking.smoothing", "no"},
                                    {"output.file", way->text ? "x.jsonl" : "x.mkv"}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
-    CHECK_INT(tachy_task_open(&t, "detect", set, &log_errors), TACHY_OK);
+    CHECK_INT(tachy_task_open(&t, way->task, set, &log_errors), TACHY_OK);
     tachy_settings_free(&set);
     return t;
 }
-
-static uint8_t byte_of(int64_t id, int eye) { return (uint8_t)(id * STEP + 40 + eye * 60); }
 
 // ---- Streams
 
@@ -181,6 +199,14 @@ static void *feed_main(void *arg)
     return NULL;
 }
 
+static void check_face(int n, const struct tachy_region *g)
+{
+    CHECK_INT(g->track, 0);
+    CHECK_INT(g->nb_points, 2);
+    CHECK(fabsf(g->score - score_of(byte_of(n, 0))) < 1e-5f);
+    CHECK(fabs((double)g->x - (double)centre_of(byte_of(0, 0), W)) < 0.01 && fabs((double)g->w - W / 4.0) < 0.01);
+}
+
 static void check_regions(const struct way *way, int n, const struct tachy_result *r)
 {
     int width = W / way->eyes;
@@ -188,6 +214,10 @@ static void check_regions(const struct way *way, int n, const struct tachy_resul
     CHECK_INT(r->nb_regions, way->eyes);
     for (int eye = 0; eye < way->eyes && eye < r->nb_regions; eye++) {
         const struct tachy_region *g = &r->regions[eye];
+        if (still) {
+            check_face(n, g);
+            continue;
+        }
         CHECK_INT(g->class_id, 1);
         CHECK(fabs((double)g->x - (double)centre_of(byte_of(n, eye), width) - eye * width) < 0.01);
         CHECK(fabs((double)g->y - H / 2) < 0.01 && fabs((double)g->w - width / 4.0) < 0.01);
@@ -252,11 +282,12 @@ static void run(const struct way *way)
     enum { MOST = 2 };
     list(way->devices);
     part = W / way->eyes;
+    still = !strcmp(way->task, "track");
     tachy_task *t = open_task(way);
     struct tachy_gpu *gpu[CARDS] = {0};
     tachy_pipeline *p = NULL;
     struct guest g[MOST] = {0};
-    int before = runs, drawn_before = drawn, all = way->streams * way->frames;
+    int before = runs, looks_before = looks, drawn_before = drawn, all = way->streams * way->frames;
     for (int i = 0; i < way->devices; i++)
         CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
     const struct tachy_pipeline_params params = {.workers = way->workers, .batch = way->batch, .log = &log_errors};
@@ -272,7 +303,8 @@ static void run(const struct way *way)
         tachy_gpu_unref(&gpu[i]);
     tachy_task_close(&t);
     list(1);
-    CHECK(way->batch || runs - before == all * way->eyes);
+    CHECK(way->batch || runs - before == (still ? way->streams : all * way->eyes));
+    CHECK_INT(looks - looks_before, still ? all : 0);
     CHECK_INT(drawn - drawn_before, way->text ? 0 : all);
     nothing_is_left();
 }
@@ -280,13 +312,20 @@ static void run(const struct way *way)
 TEST(a_detector_on_the_device)
 {
     for (int i = 0; i < 8; i++)
-        run(&(struct way){i & 1, i & 2, true, i % 4, 1 + (i / 4) % 2, 1 + (i / 3) % 2, 24, 1 + (i / 2) % 2, 0});
+        run(&(struct way){"detect", i & 1, i & 2, true, i % 4, 1 + (i / 4) % 2, 1 + (i / 3) % 2, 24, 1 + (i / 2) % 2, 0});
 }
 
 TEST(a_detector_on_the_host)
 {
     for (int i = 0; i < 12; i++)
-        run(&(struct way){i & 1, i & 2, false, i % 4, 1 + i % 2, 1 + (i / 3) % 2, 30, 1 + (i / 2) % 2, i / 4 * 2});
+        run(&(struct way){"detect", i & 1, i & 2, false, i % 4, 1 + i % 2, 1 + (i / 3) % 2, 30, 1 + (i / 2) % 2, i / 4 * 2});
+}
+
+// The detector looks once, then the face is followed, over frames of both devices.
+TEST(a_face_is_followed)
+{
+    for (int i = 0; i < 16; i++)
+        run(&(struct way){"track", i & 1, i & 2, i & 8, i % 3, 1 + (i / 4) % 2, 1, 20, 1 + (i / 2) % 2, 0});
 }
 
 TEST(opens)
@@ -300,12 +339,17 @@ TEST(opens)
     test_write(folder, "boxes.json", "{\"name\": \"boxes\", \"task\": \"detect\", \"file\": \"boxes.onnx\", \"input\": "
                "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
                "\"boxes\", \"form\": \"detr\", \"name\": \"boxes\", \"scores\": \"scores\", \"labels\": [\"one\", \"two\"]}]}");
-    test_write(folder, "boxes.onnx", "no model"); // nobody reads it
+    test_write(folder, "points.json", "{\"name\": \"points\", \"task\": \"track\", \"file\": \"points.onnx\", \"input\": "
+               "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
+               "\"points\", \"name\": \"boxes\", \"points\": 2, \"unit\": \"share\"}, {\"meaning\": \"score\", \"name\": "
+               "\"scores\"}]}");
+    test_write(folder, "boxes.onnx", "no model"); // nobody reads them
+    test_write(folder, "points.onnx", "no model");
 }
 
 TEST(cleans)
 {
-    static const char *const names[] = {"boxes.json", "boxes.onnx"};
+    static const char *const names[] = {"boxes.json", "boxes.onnx", "points.json", "points.onnx"};
     char path[128];
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -314,4 +358,5 @@ TEST(cleans)
     rmdir(folder);
 }
 
-TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host), TEST_CASE(cleans))
+TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
+          TEST_CASE(a_face_is_followed), TEST_CASE(cleans))
