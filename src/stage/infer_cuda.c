@@ -51,8 +51,6 @@ static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
     if (err == TACHY_OK)
         err = infer_open_whole(st, set);
     if (err == TACHY_OK)
-        err = device_open(c->devices);
-    if (err == TACHY_OK)
         err = infer_cuda_open_first(c);
     if (err < 0)
         return err;

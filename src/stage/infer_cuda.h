@@ -92,7 +92,8 @@ void infer_cuda_choose(struct device_set *set, void *state, const struct tachy_p
 // infer_cuda_model.c: queues the model for the pictures of a group, err[i] of item i; from the region's state if the stream
 // has one.
 void infer_cuda_queue_models(struct device_group *p);
-// infer_open_first() of a model whose frames are on c->devices, which are open; then an engine for each further device.
+// infer_open_first() of a model whose frames are on c->devices; opens these, if they are not, and an engine for each further
+// one.
 int infer_cuda_open_first(struct infer_cuda *c);
 int infer_cuda_count_models(struct infer_cuda *c); // a share of a device has to hold the engines too; after device_start()
 void infer_cuda_leave_memory(struct infer_cuda *c); // of the pipeline before

@@ -72,7 +72,8 @@ int infer_cuda_open_first(struct infer_cuda *c)
         tachy_msg(c->infer.st->task->log, TACHY_LOG_INFO,
                   "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
                   "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
-    return spread(c);
+    err = c->devices->nb ? TACHY_OK : device_open(c->devices);
+    return err < 0 ? err : spread(c);
 }
 
 int infer_cuda_count_models(struct infer_cuda *c)

@@ -51,8 +51,6 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     d->devices.waits = true;
     int err = device_read_settings(&d->devices, st, s);
     if (err == TACHY_OK)
-        err = device_open(&d->devices);
-    if (err == TACHY_OK)
         err = track_open(st, s, open_net);
     if (err < 0)
         return err;
