@@ -19,7 +19,7 @@
 // region is of its own frame and eye, and what was drawn is of the region. Nobody reads what the device has not written yet.
 // With true networks and kernels: tests/gpu/run.
 
-enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, RUN_NS = 1500000, BOXES = 2, CARDS = 2 };
+enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, BOXES = 2, CARDS = 2 };
 
 static void *symbol(const char *name) { return fake_symbol("libcuda.so.1", name); }
 
@@ -32,6 +32,7 @@ static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 
 // ---- The kernels
 
+static uint64_t run_ns = 1500000; // what an engine's run on a device takes
 static _Atomic int drawn, wrong;
 static int part;  // width of an eye
 static bool still; // the box is where that of the first frame was
@@ -129,8 +130,8 @@ static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct t
     for (int i = 0; i < d->batch; i++) {
         float byte = ((const float *)in[0].data)[i * SIDE * SIDE];
         run_one(d, i, byte, out[0].data, out[1].data);
-        if (e->stream)
-            launch(e->stream, RUN_NS);
+        if (e->stream && launch(e->stream, run_ns))
+            return tachy_fail(NULL, TACHY_ERR_EXTERNAL, "the run cannot be queued");
         ready[(uint8_t)byte] = e->stream ? busy(e->stream) : 0;
     }
     return TACHY_OK;
@@ -154,10 +155,9 @@ struct way {
     int batch; // pictures a run of the host's engine; 0: one
 };
 
-static tachy_task *open_task(const struct way *way)
+static tachy_settings *settings_of(const struct way *way)
 {
     tachy_settings *set = NULL;
-    tachy_task *t = NULL;
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
     const char *const with[][2] = {{"model.name", still ? "points" : "boxes"}, {"model.dir", folder}, {"gpu.device", "cuda"}, {"gpu.ids", "all"},
                                    {"model.provider", way->there ? "cuda-ort" : "openvino"}, {"draw.names", "no"},
@@ -165,6 +165,13 @@ static tachy_task *open_task(const struct way *way)
                                    {"output.file", way->text ? "x.jsonl" : "x.mkv"}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
+    return set;
+}
+
+static tachy_task *open_task(const struct way *way)
+{
+    tachy_settings *set = settings_of(way);
+    tachy_task *t = NULL;
     CHECK_INT(tachy_task_open(&t, way->task, set, &log_errors), TACHY_OK);
     tachy_settings_free(&set);
     return t;
@@ -328,6 +335,94 @@ TEST(a_face_is_followed)
         run(&(struct way){"track", i & 1, i & 2, i & 8, i % 3, 1 + (i / 4) % 2, 1, 20, 1 + (i / 2) % 2, 0});
 }
 
+// ---- A call of the driver that fails
+
+enum { FEW = 5 };
+static int (*fail_at)(int n, int status, int how);
+static const char *(*failed)(void);
+
+static int pull_until(tachy_stream *s)
+{
+    for (;;) {
+        tachy_frame *f = NULL;
+        const struct tachy_result *r;
+        int err = tachy_stream_pull(s, &f, &r);
+        tachy_frame_unref(&f);
+        if (err < 0)
+            return err == TACHY_ERR_EOF ? TACHY_OK : err;
+    }
+}
+
+// Frames that have been made before anything fails.
+static int run_frames(tachy_task *t, tachy_frame *const frame[FEW])
+{
+    struct tachy_video_info in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250}, .fps = {25, 1},
+                                  .mem = TACHY_DEVICE};
+    tachy_pipeline *p = NULL;
+    tachy_stream *s = NULL;
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = 1, .log = &log_errors)), TACHY_OK);
+    int err = tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in, .window = 32));
+    for (int i = 0; i < FEW && err == TACHY_OK; i++)
+        err = tachy_stream_push(s, frame[i]);
+    if (s) {
+        tachy_stream_push(s, NULL);
+        int end = pull_until(s);
+        err = err < 0 ? err : end;
+        tachy_stream_leave(&s);
+    }
+    tachy_pipeline_close(&p);
+    return err;
+}
+
+// The call number `at` fails, with `status`. False: there are not so many.
+static bool fails_well(const struct way *way, int at, int status, int how)
+{
+    struct tachy_gpu *gpu = NULL;
+    tachy_frame_pool *pool = NULL;
+    tachy_frame *frame[FEW] = {0};
+    CHECK_INT(tachy_gpu_open(&gpu, 0, NULL, &log_errors), TACHY_OK);
+    CHECK_INT(tachy_frame_pool_open_gpu(&pool, gpu, TACHY_PIX_NV12, W, H), TACHY_OK);
+    for (int i = 0; i < FEW; i++) {
+        CHECK_INT(tachy_frame_pool_get(pool, &frame[i]), TACHY_OK);
+        tachy_frame_writable(frame[i], 0)[0] = byte_of(i, 0);
+        frame[i]->id = i;
+        frame[i]->pts = i * 10;
+    }
+    part = W;
+    still = !strcmp(way->task, "track");
+    tachy_settings *set = settings_of(way);
+    tachy_task *t = NULL;
+    fail_at(at, status, how);
+    int err = tachy_task_open(&t, way->task, set, &log_errors);
+    if (err == TACHY_OK)
+        err = run_frames(t, frame);
+    tachy_task_close(&t);
+    for (int i = 0; i < FEW; i++)
+        tachy_frame_unref(&frame[i]);
+    tachy_frame_pool_close(&pool);
+    tachy_gpu_unref(&gpu);
+    tachy_settings_free(&set);
+    bool came = failed();
+    fail_at(-1, 0, FAKE_ONCE);
+    CHECK(came || err == TACHY_OK);
+    nothing_is_left();
+    return came;
+}
+
+TEST(a_call_that_fails_leaves_nothing_behind)
+{
+    run_ns = 0;
+    for (int i = 0; i < 8; i++) {
+        const struct way way = {i & 1 ? "track" : "detect", i & 2, true, i & 4, 1, 1, 1, FEW, 1, 0};
+        int at = i;
+        while (fails_well(&way, at, i & 1 ? CUDA_OUT_OF_MEMORY : CUDA_INVALID_VALUE, FAKE_ONCE))
+            at += 3;
+        CHECK(at > 60);
+        for (at = i; fails_well(&way, at, 700, FAKE_STAYS);) // CUDA_ERROR_ILLEGAL_ADDRESS
+            at += 11;
+    }
+}
+
 TEST(opens)
 {
     snprintf(folder, sizeof(folder), "/tmp/test_regions_gpu-XXXXXX");
@@ -336,6 +431,8 @@ TEST(opens)
     launch = (__typeof__(launch))symbol("fake_cuda_launch");
     busy = (__typeof__(busy))symbol("fake_cuda_busy");
     list = (__typeof__(list))symbol("fake_cuda_list");
+    fail_at = (__typeof__(fail_at))symbol("fake_cuda_fail_at");
+    failed = (__typeof__(failed))symbol("fake_cuda_failed");
     test_write(folder, "boxes.json", "{\"name\": \"boxes\", \"task\": \"detect\", \"file\": \"boxes.onnx\", \"input\": "
                "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
                "\"boxes\", \"form\": \"detr\", \"name\": \"boxes\", \"scores\": \"scores\", \"labels\": [\"one\", \"two\"]}]}");
@@ -359,4 +456,5 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
-          TEST_CASE(a_face_is_followed), TEST_CASE(cleans))
+          TEST_CASE(a_face_is_followed),
+          TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(cleans))
