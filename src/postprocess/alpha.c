@@ -88,6 +88,11 @@ int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct 
     if (refine && (!tachy_buf_need(&a->luma, n * sizeof(float)) ||
                    !tachy_buf_need(&a->fine, n * sizeof(int16_t))))
         return TACHY_ERR_NOMEM;
+    if (a->bounds && a->bounds->garbage) {
+        if (!tachy_buf_need(&a->none, n))
+            return TACHY_ERR_NOMEM;
+        memset(a->none.p, 0, n);
+    }
     for (int i = 0; i < a->eyes; i++) {
         struct tachy_alpha_eye *e = &a->eye[i];
         if (!tachy_alpha_eye_set(e, &r->mask[i], refine ? &refine[i] : NULL))
@@ -134,6 +139,14 @@ static void refined_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, 
     a->k->curve(dst, a->fine.p, &a->curve, e->x1 - e->x0);
 }
 
+static void bound_row(const struct tachy_alpha *a, int y, uint8_t *dst)
+{
+    const struct tachy_bounds *b = a->bounds;
+    int n = a->frame->width;
+    if (b->garbage)
+        a->k->blend8(dst, dst, a->none.p, b->garbage + (size_t)y * (size_t)n, n);
+}
+
 void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst)
 {
     if (!a->covered)
@@ -147,6 +160,8 @@ void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst)
         else
             plain_row(a, e, y, dst + e->x0);
     }
+    if (a->bounds)
+        bound_row(a, y, dst);
 }
 
 void tachy_alpha_free(struct tachy_alpha *a)
@@ -158,4 +173,5 @@ void tachy_alpha_free(struct tachy_alpha *a)
     tachy_buf_free(&a->offset);
     tachy_buf_free(&a->luma);
     tachy_buf_free(&a->fine);
+    tachy_buf_free(&a->none);
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include "base/base.h"
+#include "postprocess/bounds.h"
 #include "postprocess/kernels.h"
 #include "postprocess/mask.h"
 
@@ -55,8 +56,9 @@ struct tachy_alpha {
     const tachy_frame *frame;
     struct tachy_alpha_eye eye[TACHY_MAX_EYES];
     int eyes;
+    const struct tachy_bounds *bounds; // of the frames from now on; NULL: none
     bool covered; // one region holds the whole frame
-    struct tachy_buf row, slope, offset, luma, fine;
+    struct tachy_buf row, slope, offset, luma, fine, none;
 };
 
 // Gets ready for the rows of one frame; the arguments must live until the last row.

@@ -157,6 +157,7 @@ static int composite(const struct tachy_composite_stage *c, tachy_composite *wor
     int err = tachy_frame_pool_get(c->pool, &item->out);
     if (err < 0)
         return err;
+    tachy_composite_bound(worker, &item->bounds);
     err = tachy_composite_run(worker, tachy_item_head(item), &item->result, tachy_refined(c, item, refine),
                               tachy_background_of(c, item), item->out);
     tachy_composite_name(c, item);
