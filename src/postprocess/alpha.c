@@ -78,6 +78,18 @@ bool tachy_alpha_eye_set(struct tachy_alpha_eye *e, const struct tachy_mask *m, 
     return true;
 }
 
+static int begin_bounds(struct tachy_alpha *a)
+{
+    const struct tachy_bounds *b = a->bounds;
+    size_t n = (size_t)a->frame->width;
+    if (!b || (!b->garbage && !b->key))
+        return TACHY_OK;
+    if (!tachy_buf_need(&a->none, n) || !tachy_buf_need(&a->screen, n))
+        return TACHY_ERR_NOMEM;
+    memset(a->none.p, 0, n);
+    return b->key ? tachy_key_begin(&a->key, b->key, a->frame) : TACHY_OK;
+}
+
 int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct tachy_result *r,
                       const struct tachy_refine *refine)
 {
@@ -88,16 +100,14 @@ int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct 
     if (refine && (!tachy_buf_need(&a->luma, n * sizeof(float)) ||
                    !tachy_buf_need(&a->fine, n * sizeof(int16_t))))
         return TACHY_ERR_NOMEM;
-    if (a->bounds && a->bounds->garbage) {
-        if (!tachy_buf_need(&a->none, n))
-            return TACHY_ERR_NOMEM;
-        memset(a->none.p, 0, n);
-    }
+    int err = begin_bounds(a);
+    if (err < 0)
+        return err;
     for (int i = 0; i < a->eyes; i++) {
         struct tachy_alpha_eye *e = &a->eye[i];
         if (!tachy_alpha_eye_set(e, &r->mask[i], refine ? &refine[i] : NULL))
             return TACHY_ERR_INVAL;
-        int err = prepare_eye(a, e);
+        err = prepare_eye(a, e);
         if (err < 0)
             return err;
         a->covered |= e->x1 - e->x0 == f->width && e->y1 - e->y0 == f->height;
@@ -139,12 +149,16 @@ static void refined_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, 
     a->k->curve(dst, a->fine.p, &a->curve, e->x1 - e->x0);
 }
 
-static void bound_row(const struct tachy_alpha *a, int y, uint8_t *dst)
+static void bound_row(struct tachy_alpha *a, int y, uint8_t *dst)
 {
     const struct tachy_bounds *b = a->bounds;
     int n = a->frame->width;
     if (b->garbage)
         a->k->blend8(dst, dst, a->none.p, b->garbage + (size_t)y * (size_t)n, n);
+    if (b->key) {
+        tachy_key_row(&a->key, a->k, y, a->screen.p);
+        a->k->blend8(dst, dst, a->none.p, a->screen.p, n);
+    }
 }
 
 void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst)
@@ -174,4 +188,6 @@ void tachy_alpha_free(struct tachy_alpha *a)
     tachy_buf_free(&a->luma);
     tachy_buf_free(&a->fine);
     tachy_buf_free(&a->none);
+    tachy_buf_free(&a->screen);
+    tachy_key_free(&a->key);
 }

@@ -4,10 +4,13 @@
 #include <tachy/frame.h>
 
 // What bounds alpha besides the mask. Alpha of the frame's size is multiplied with it, row by row, after the ramp of
-// threshold and feather (alpha.h).
+// threshold and feather (alpha.h). Memory belongs to the stages that set it, and lives as long as the item.
+
+struct tachy_chroma_key; // key.h
 
 struct tachy_bounds {
-    const uint8_t *garbage; // alpha of the frame as stored, rows of its width; NULL: all of it counts. The stage's memory
+    const uint8_t *garbage; // alpha of the frame as stored, rows of its width; NULL: all of it counts
+    const struct tachy_chroma_key *key; // what is screen is nobody; NULL: no keyer
 };
 
 // A rectangle of a garbage matte in the frame as shown: x, y, width and height, in pixels or percent of the frame's width

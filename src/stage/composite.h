@@ -8,6 +8,7 @@
 
 extern const struct tachy_stage_ops tachy_stage_background, tachy_stage_background_cuda; // background.c
 extern const struct tachy_stage_ops tachy_stage_garbage; // garbage.c
+extern const struct tachy_stage_ops tachy_stage_key; // key.c
 extern const struct tachy_stage_ops tachy_stage_refine; // refine.c; a device's composite fits the edges itself
 extern const struct tachy_stage_ops tachy_stage_composite, tachy_stage_composite_cuda;
 extern const struct tachy_stage_ops tachy_stage_mask_lines, tachy_stage_mask_lines_cuda;

@@ -138,7 +138,7 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 const struct tachy_stage_ops tachy_stage_garbage = {
     .name = "garbage matte",
     .options = options,
-    .step = "composite",
+    .step = "postprocess",
     .priv_size = sizeof(struct garbage),
     .open = open,
     .close = garbage_close,

@@ -159,6 +159,23 @@ static void compare(struct check *c, const struct check_picture *a, const struct
     }
 }
 
+// A keyer, a garbage matte, both or neither.
+static void make_bounds(struct check *c, struct tachy_bounds *b, struct tachy_chroma_key *key, int w, int h)
+{
+    *b = (struct tachy_bounds){0};
+    *key = (struct tachy_chroma_key){.nb_colors = check_range(c, 0, 3), .black = 0.1f, .white = 0.8f,
+                                     .shadows = check_range(c, 0, 1)};
+    for (int i = 0; i < key->nb_colors; i++)
+        key->color[i] = (struct tachy_key_color){check_float(c, 0, 1), check_float(c, 0.05f, 0.5f), check_float(c, -0.5f, 0.5f)};
+    if (check_range(c, 0, 2) == 0)
+        b->key = key;
+    if (check_range(c, 0, 2) == 0) {
+        uint8_t *garbage = check_alloc((size_t)w * (size_t)h, 1);
+        check_fill(c, garbage, (size_t)w * (size_t)h);
+        b->garbage = garbage;
+    }
+}
+
 static void frames(struct check *c)
 {
     int w = check_range(c, 1, check_range(c, 0, 3) ? 40 : 200), h = check_range(c, 1, 40);
@@ -172,6 +189,9 @@ static void frames(struct check *c)
     check_result(c, &r, w, h, 40);
     for (int i = 0; i < r.eyes; i++)
         check_refine(c, &refine[i], &r.mask[i]);
+    struct tachy_bounds bounds;
+    struct tachy_chroma_key key;
+    make_bounds(c, &bounds, &key, w, h);
     struct tachy_video_info info = {.format = format, .width = w, .height = h}, want;
     int err = tachy_composite_output(&p, &info, &want);
     check_picture(c, &out[0], want.format, want.width, want.height, false);
@@ -184,6 +204,8 @@ static void frames(struct check *c)
         struct check_picture *o = &out[i > 0];
         err = tachy_composite_open(&t, &p);
         const char *line;
+        if (err == TACHY_OK)
+            tachy_composite_bound(t, &bounds);
         if (p.mode == TACHY_MODE_JSON)
             err = tachy_composite_json(t, &in.f, &r, fit, 0, &line);
         else
@@ -198,6 +220,7 @@ static void frames(struct check *c)
         check_free((void *)(uintptr_t)r.mask[i].data);
         check_free(refine[i].a), check_free(refine[i].b);
     }
+    check_free((void *)(uintptr_t)bounds.garbage);
     check_picture_free(&in), check_picture_free(&bg), check_picture_free(&out[0]), check_picture_free(&out[1]);
 }
 
@@ -255,6 +278,14 @@ static void bench(struct check *c, enum tachy_pix format)
                          tachy_pix_desc(format)->name);
                 check_row("composite", p.isa, what, check_time(time_run, &t), 1280 * 720 * 3.0, s);
                 t.refine = NULL;
+                struct tachy_chroma_key key = {.color = {{0.5f, -0.3f, -0.3f}}, .nb_colors = 1, .white = 1};
+                for (int shadows = 1; shadows >= 0; shadows--) {
+                    key.shadows = shadows;
+                    tachy_composite_bound(t.c, &(struct tachy_bounds){.key = &key});
+                    snprintf(what, sizeof(what), "mask, keyed%s %s 1280x720", shadows ? "" : ", no shadows",
+                             tachy_pix_desc(format)->name);
+                    check_row("composite", p.isa, what, check_time(time_run, &t), 1280 * 720 * 3.0, s);
+                }
             }
             tachy_composite_close(&t.c);
         }

@@ -1,10 +1,11 @@
-"""What is kept besides what the network says: --garbage-matte. Pictures are made and read by OpenCV and FFmpeg."""
+"""What is kept besides what the network says, or without one: --garbage-matte, --key. Pictures are made and read by OpenCV
+and FFmpeg, and truth is made with them."""
 import json
 
 import cv2
 import numpy as np
 
-from common import Case, DEPS, ffmpeg, main, models, run
+from common import Case, DEPS, ffmpeg, main, models, run, shared
 
 PORTRAIT = DEPS / "media" / "astronaut.png"
 
@@ -76,6 +77,125 @@ class Garbage(Choice):
             p = run("segment", PORTRAIT, "--garbage-matte=" + text, "-f", "null", "-o", "-", check=False)
             self.assertEqual(p.returncode, status, p.stderr)
             self.assertIn("--garbage-matte", p.stderr)
+
+
+class Key(Choice):
+    screen = np.array([0.12, 0.55, 0.22])  # red, green, blue
+
+    def picture(self, name="screen.png", light=0.0, size=(320, 180)):
+        """A grey disc with a soft rim over a screen, and its alpha. light: how much darker the screen is at the sides."""
+        w, h = size
+        y, x = np.mgrid[:h, :w]
+        alpha = np.clip((h * 0.35 - np.hypot(x - w / 2, y - h / 2)) / 12 + 0.5, 0, 1)[..., None]
+        back = self.screen * (1 - light * abs(x / (w / 2) - 1))[..., None]
+        rgb = alpha * np.array([0.6, 0.6, 0.6]) + (1 - alpha) * back
+        cv2.imwrite(str(self.tmp / name), (rgb[..., ::-1] * 255).round().astype(np.uint8))
+        return self.tmp / name, alpha[..., 0]
+
+    def test_alpha_and_colours(self):
+        """Alpha of a mixture is exact to the steps of the picture, and so are the person's estimated colours."""
+        source, alpha = self.picture()
+        got = self.masks(source, "--key", "#1f8c38", "--key-black", "0", "--key-white", "1")[0] / 255
+        self.assertLess(abs(got - alpha).max(), 0.02)
+        out = self.tmp / "out.png"
+        run("segment", source, "-q", "--key", "#1f8c38", "--key-black", "0", "--key-white", "1", "--background", "#ff00ff",
+            "--foreground", "-o", out)
+        want = alpha[..., None] * 0.6 + (1 - alpha[..., None]) * np.array([1.0, 0, 1.0])
+        error = abs(cv2.imread(str(out))[..., ::-1] / 255 - want)
+        print(f"colour error: mean {error.mean():.4f}, 99 % {np.quantile(error, 0.99):.3f}")
+        self.assertLess(error.mean(), 0.005)
+        self.assertLess(np.quantile(error, 0.99), 0.08)
+
+    def test_uneven_light_and_video(self):
+        """The screen is found, whatever brought its chroma down, and is gone where it is darker as well."""
+        source, alpha = self.picture(light=0.3)
+        for codec in (["-c:v", "ffv1", "-pix_fmt", "yuv444p"], ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", 12],
+                      ["-c:v", "libx264", "-pix_fmt", "yuv422p10le", "-crf", 12]):
+            clip = self.tmp / "clip.mkv"
+            ffmpeg("-loop", 1, "-i", source, "-t", "0.2", *codec, clip)
+            for key in ("green", "auto"):
+                with self.subTest(codec=codec[3], key=key):
+                    for got in self.masks(clip, "--key", key):
+                        self.assertEqual(got[alpha == 0].max(), 0)
+                        self.assertEqual(got[alpha == 1].min(), 255)
+                        # 8 % of the pixels are rim, of which the ramp from 0.15 on, and light that the dark edges
+                        # lack, take up to 0.2.
+                        self.assertLess(abs(got / 255 - alpha).mean(), 0.08 * 0.2)
+
+    def test_shadows_and_samples(self):
+        source, alpha = self.picture()
+        dark = cv2.imread(str(source))
+        dark[:, :60] = (dark[:, :60] * 0.6).round()  # a shadow
+        cv2.imwrite(str(source), dark)
+        args = ["--key", "#1f8c38", "--key-black", "0.05"]
+        kept, removed = self.masks(source, *args)[0], self.masks(source, *args, "--key-shadows", "remove")[0]
+        second = self.masks(source, *args, "--key", "#135422")[0]
+        self.assertGreater(kept[:, :60].min(), 80)
+        for got in (removed, second):
+            self.assertEqual(got[:, :60].max(), 0)
+            self.assertEqual(got[alpha == 1].min(), 255)
+
+    def test_with_a_network(self):
+        """--model multiplies; without it no network runs."""
+        source, alpha = self.picture("a.png", size=(512, 512))
+        face = cv2.imread(str(PORTRAIT))
+        mixed = (alpha[..., None] * face + (1 - alpha[..., None]) * self.screen[::-1] * 255).round().astype(np.uint8)
+        cv2.imwrite(str(source), mixed)
+        key = ["--key", "#1f8c38"]
+        net, keyed, both = (self.masks(source, *o)[0].astype(int) for o in ([], key, [*key, "--model", "selfie"]))
+        self.assertEqual(abs(both - (net * keyed + 127) // 255).max(), 0)
+        self.assertGreater((both != keyed).mean(), 0.01)
+        alone = run("segment", source, *key, "--model-dir", self.tmp / "nowhere", "-f", "null", "-o", "-", "--json", "-q")
+        self.assertIsNone(json.loads(alone.stdout)["engine"])
+
+    def test_the_same_whoever_works(self):
+        source, _ = self.picture()
+        clip = self.tmp / "clip.mkv"
+        ffmpeg("-f", "lavfi", "-i", "color=black:s=320x180:r=25:d=0.2", "-loop", 1, "-i", source, "-filter_complex",
+               "[1]trim=duration=1,fps=25,format=yuv420p[s];[0]format=yuv420p[b];[b][s]concat=n=2", "-c:v", "libx264", clip)
+        hashes = {run("segment", clip, "--key", "auto", "--mode", "mask", "-q", "-f", "framemd5", "-o", "-", *o).stdout
+                  for o in ([], ["--workers", 1], ["--workers", 3], ["--decoders", 2])}
+        self.assertEqual(len(hashes), 1)
+        masks = self.masks(clip, "--key", "auto")
+        self.assertEqual(masks[0].min(), 255)  # black: no screen yet
+        self.assertLess(masks[-1].mean(), 120)
+
+    def test_modes(self):
+        source, alpha = self.picture()
+        line = json.loads(run("segment", source, "-q", "--key", "auto", "--mode", "json", "-o", "-").stdout)
+        self.assertAlmostEqual(line["coverage"], (alpha > 0.5).mean(), delta=0.01)
+        sides = self.tmp / "two_sbs.png"
+        cv2.imwrite(str(sides), np.hstack([cv2.imread(str(source))] * 2))
+        line = json.loads(run("segment", sides, "-q", "--key", "auto", "--mode", "json", "-o", "-").stdout)
+        self.assertEqual(len(line["eyes"]), 2)
+        for mode in ("blur", "overlay", "alpha", "side-by-side"):
+            run("segment", source, "-q", "-y", "--key", "auto", "--mode", mode, "-o", self.tmp / "out.png")
+
+    def test_the_green_screen_clips(self):
+        """Pure green (255 in green, 0 elsewhere) is nobody, what has no green over red and blue is somebody."""
+        for name in ("dhlive_greenscreen_assets.mp4", "dhlive_greenscreen_assets2.mp4"):
+            clip = shared("media/" + name)
+            ffmpeg("-ss", 2, "-i", clip, "-frames:v", 1, self.tmp / "frame.png")
+            b, g, r = cv2.split(cv2.imread(str(self.tmp / "frame.png")).astype(int))
+            excess = g - np.maximum(r, b)
+            got = self.masks(clip, "--key", "green", "-ss", 2, "--max-frames", 1)[0]
+            # A pixel of margin, since the clips' chroma has half the frame's size.
+            screen = cv2.erode((excess > 240).astype(np.uint8), np.ones((5, 5))) > 0
+            person = cv2.erode((excess < 8).astype(np.uint8), np.ones((5, 5))) > 0
+            self.assertGreater(screen.mean(), 0.2)
+            self.assertGreater(person.mean(), 0.2)
+            self.assertEqual((got[screen] > 2).mean(), 0)
+            self.assertLess((got[person] < 253).mean(), 0.001)
+
+    def test_wrong_ones(self):
+        source, _ = self.picture()
+        for options, word in ((["--key", "grey"], "no hue"), (["--key", "nocolour"], "is not a colour"),
+                              (["--key", "auto", "--key", "green"], "only one of"), (["--key", "auto", "--refine"], "--refine"),
+                              (["--key", "auto", "--key-black", "0.5", "--key-white", "0.4"], "is not below"),
+                              (["--key", "auto", "--device", "cuda"], "CPU only")):
+            p = run("segment", source, *options, "-f", "null", "-o", "-", check=False)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(word, p.stderr)
 
 
 if __name__ == "__main__":
