@@ -162,7 +162,8 @@ static int allow_bounds(struct tachy_landlock *l, const tachy_settings *s)
     size_t n = tachy_settings_list(s, "segment.garbage_matte", &items);
     for (size_t i = 0; i < n && err == TACHY_OK; i++)
         err = access(tachy_path_local(items[i]), R_OK) == 0 ? allow_input(l, items[i]) : TACHY_OK;
-    return err;
+    const char *plate = tachy_settings_str(s, "segment.plate");
+    return err == TACHY_OK && plate ? allow_input(l, plate) : err;
 }
 
 // Its file, its card, and what else the folders of models and of kept results hold.

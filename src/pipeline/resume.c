@@ -139,7 +139,7 @@ static bool put_settings(json_t *what, json_t *settings)
 // The settings, and the files that they name.
 static int describe_task(const struct tachy_resume *r, json_t *what)
 {
-    static const char *const files[] = {"model.name", "model.card", "segment.background", "segment.garbage_matte",
+    static const char *const files[] = {"model.name", "model.card", "segment.background", "segment.garbage_matte", "segment.plate",
                                         "regions.labels"};
     const tachy_task *t = r->p->task;
     json_t *settings = t->settings ? json_loads(t->settings, 0, NULL) : json_object();

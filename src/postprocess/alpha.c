@@ -82,12 +82,13 @@ static int begin_bounds(struct tachy_alpha *a)
 {
     const struct tachy_bounds *b = a->bounds;
     size_t n = (size_t)a->frame->width;
-    if (!b || (!b->garbage && !b->key))
+    if (!b || (!b->garbage && !b->key && !b->plate))
         return TACHY_OK;
     if (!tachy_buf_need(&a->none, n) || !tachy_buf_need(&a->screen, n))
         return TACHY_ERR_NOMEM;
     memset(a->none.p, 0, n);
-    return b->key ? tachy_key_begin(&a->key, b->key, a->frame) : TACHY_OK;
+    int err = b->key ? tachy_key_begin(&a->key, b->key, a->frame) : TACHY_OK;
+    return err == TACHY_OK && b->plate ? tachy_plate_begin(&a->plate, b->plate, a->frame) : err;
 }
 
 int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct tachy_result *r,
@@ -159,6 +160,10 @@ static void bound_row(struct tachy_alpha *a, int y, uint8_t *dst)
         tachy_key_row(&a->key, a->k, y, a->screen.p);
         a->k->blend8(dst, dst, a->none.p, a->screen.p, n);
     }
+    if (b->plate) {
+        tachy_plate_row(&a->plate, a->k, y, a->screen.p);
+        a->k->blend8(dst, dst, a->none.p, a->screen.p, n);
+    }
 }
 
 void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst)
@@ -190,4 +195,5 @@ void tachy_alpha_free(struct tachy_alpha *a)
     tachy_buf_free(&a->none);
     tachy_buf_free(&a->screen);
     tachy_key_free(&a->key);
+    tachy_plate_free(&a->plate);
 }

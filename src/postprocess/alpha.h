@@ -4,6 +4,7 @@
 #include "postprocess/buf.h"
 #include "postprocess/kernels.h"
 #include "postprocess/key.h"
+#include "postprocess/plate.h"
 #include "postprocess/mask.h"
 
 #include <tachy/frame.h>
@@ -53,6 +54,7 @@ struct tachy_alpha {
     bool covered; // one region holds the whole frame
     struct tachy_buf row, slope, offset, luma, fine, none, screen;
     struct tachy_key_rows key;
+    struct tachy_plate_rows plate;
 };
 
 // Gets ready for the rows of one frame; the arguments must live until the last row.

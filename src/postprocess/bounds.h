@@ -7,10 +7,12 @@
 // threshold and feather (alpha.h). Memory belongs to the stages that set it, and lives as long as the item.
 
 struct tachy_chroma_key; // key.h
+struct tachy_plate;      // plate.h
 
 struct tachy_bounds {
     const uint8_t *garbage; // alpha of the frame as stored, rows of its width; NULL: all of it counts
     const struct tachy_chroma_key *key; // what is screen is nobody; NULL: no keyer
+    const struct tachy_plate *plate;    // what looks like it is nobody; NULL: there is none
 };
 
 // A rectangle of a garbage matte in the frame as shown: x, y, width and height, in pixels or percent of the frame's width

@@ -1,6 +1,6 @@
 #include "postprocess/key.h"
 
-#include "postprocess/composite_priv.h"
+#include "postprocess/chroma.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,80 +10,13 @@ static const float DARKEST = 0.3f;       // share of the screen's light that a s
 
 // ---- Colours ----
 
-// Of 0..1 in red, green and blue to luma 0..1 and chroma -0.5..0.5.
-static struct tachy_key_color ycbcr(const double rgb[3], int matrix)
-{
-    double kr, kb;
-    tachy_matrix_weights(matrix, &kr, &kb);
-    double y = kr * rgb[0] + (1 - kr - kb) * rgb[1] + kb * rgb[2];
-    return (struct tachy_key_color){(float)y, (float)((rgb[2] - y) / (2 * (1 - kb))), (float)((rgb[0] - y) / (2 * (1 - kr)))};
-}
-
-// That of the rows below: RGB pictures become BT.709.
-static int matrix_of(const tachy_frame *f)
-{
-    return tachy_pix_desc(f->format)->rgb ? 1 : tachy_color_resolve(f->color, f->format, f->width, f->height).matrix;
-}
-
-bool tachy_key_color_of(struct tachy_key_color *c, uint32_t rgba, const tachy_frame *like)
+bool tachy_key_color_of(struct tachy_ycbcr *c, uint32_t rgba, const tachy_frame *like)
 {
     double rgb[3];
     for (int i = 0; i < 3; i++)
         rgb[i] = (double)(rgba >> (24 - 8 * i) & 255) / 255;
-    *c = ycbcr(rgb, matrix_of(like));
+    *c = tachy_ycbcr(rgb, tachy_chroma_matrix(like));
     return hypotf(c->u, c->v) > 0.02f;
-}
-
-// ---- Rows of chroma and luma ----
-
-static struct tachy_plane chroma_plane(const tachy_frame *f)
-{
-    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    return tachy_plane_of(d, d->planes > 1 ? 1 : 0, f->width, f->height);
-}
-
-static void to_unit(float *v, const struct tachy_pix_desc *d, bool full, bool chroma, int n)
-{
-    struct tachy_range r = tachy_alpha_range(d, full, chroma);
-    float inverse = 1.0f / r.scale;
-    for (int x = 0; x < n; x++)
-        v[x] = (v[x] - r.offset) * inverse;
-}
-
-// Luma of row y, 0..1.
-static void luma_row(const tachy_frame *f, bool full, int y, float *dst)
-{
-    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    tachy_luma_row(dst, f, 0, y, f->width);
-    struct tachy_range r = d->rgb ? (struct tachy_range){255, 0, 255} : tachy_alpha_range(d, full, false);
-    float unit = d->bits > 8 ? 0.25f : 1, inverse = 1 / (r.scale * unit); // tachy_luma_row() gives 0..255
-    for (int x = 0; x < f->width; x++)
-        dst[x] = (dst[x] - r.offset * unit) * inverse;
-}
-
-// Chroma of a row of the chroma planes; `b`: scratch for RGB.
-static void chroma_row(const tachy_frame *f, bool full, int y, int n, float *u, float *v, float *b)
-{
-    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
-    if (!d->rgb && d->planes == 1) { // grey
-        memset(u, 0, (size_t)n * sizeof(float));
-        memset(v, 0, (size_t)n * sizeof(float));
-        return;
-    }
-    tachy_samples_row(f, d->rgb ? 0 : 1, y, n, u);
-    tachy_samples_row(f, d->rgb ? 1 : 2, y, n, v);
-    if (!d->rgb) {
-        to_unit(u, d, full, true, n);
-        to_unit(v, d, full, true, n);
-        return;
-    }
-    tachy_samples_row(f, 2, y, n, b);
-    for (int x = 0; x < n; x++) {
-        double rgb[3] = {(double)u[x] / 255, (double)v[x] / 255, (double)b[x] / 255};
-        struct tachy_key_color c = ycbcr(rgb, 1);
-        u[x] = c.u;
-        v[x] = c.v;
-    }
 }
 
 // ---- Alpha ----
@@ -103,7 +36,7 @@ int tachy_key_begin(struct tachy_key_rows *r, const struct tachy_chroma_key *key
     r->color = tachy_color_resolve(f->color, f->format, f->width, f->height);
     r->held[0] = r->held[1] = -1;
     for (int i = 0; i < key->nb_colors; i++) {
-        const struct tachy_key_color *c = &key->color[i];
+        const struct tachy_ycbcr *c = &key->color[i];
         float m2 = c->u * c->u + c->v * c->v;
         r->axis[i] = (struct tachy_key_axis){c->u / m2, c->v / m2, -c->v / m2 * NARROW, c->u / m2 * NARROW};
     }
@@ -113,11 +46,11 @@ int tachy_key_begin(struct tachy_key_rows *r, const struct tachy_chroma_key *key
 // Where a row of chroma is, which is read if it is not there yet.
 static int held_row(struct tachy_key_rows *r, int y)
 {
-    struct tachy_plane p = chroma_plane(r->frame);
+    struct tachy_plane p = tachy_chroma_plane(r->frame);
     int i = y & 1;
     y = TACHY_CLAMP(y, 0, p.h - 1);
     if (r->held[i] != y)
-        chroma_row(r->frame, r->color.range == 2, y, p.w, row_at(r, 2 * i), row_at(r, 2 * i + 1), row_at(r, 6));
+        tachy_unit_chroma_row(r->frame, y, row_at(r, 2 * i), row_at(r, 2 * i + 1), row_at(r, 6));
     r->held[i] = y;
     return i;
 }
@@ -126,7 +59,7 @@ static int held_row(struct tachy_key_rows *r, int y)
 static void chroma_at(struct tachy_key_rows *r, const struct tachy_post_kernels *k, int y, const float *uv[2])
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(r->frame->format);
-    int loc = r->color.chroma_loc, w = chroma_plane(r->frame).w, near = y >> (d->rgb ? 0 : d->chroma_shift_y);
+    int loc = r->color.chroma_loc, w = tachy_chroma_plane(r->frame).w, near = y >> (d->rgb ? 0 : d->chroma_shift_y);
     bool top = loc == 3 || loc == 4;
     float weight = 0; // of the other row
     int other = near + (top || y & 1 ? 1 : -1);
@@ -140,22 +73,6 @@ static void chroma_at(struct tachy_key_rows *r, const struct tachy_post_kernels 
             uv[c] = row_at(r, 4 + c);
         }
     }
-}
-
-// From n samples of chroma, whose row can be read one to each side, to the frame's width.
-static void widen(float *restrict dst, float *restrict src, int width, bool centre)
-{
-    int n = (width + 1) / 2;
-    src[-1] = src[0];
-    src[n] = src[n - 1];
-    float even = centre ? 0.25f : 0, odd = centre ? 0.25f : 0.5f;
-    for (int x = 0; x < width / 2; x++) {
-        float v = src[x];
-        dst[2 * x] = v + (src[x - 1] - v) * even;
-        dst[2 * x + 1] = v + (src[x + 1] - v) * odd;
-    }
-    if (width & 1)
-        dst[width - 1] = src[n - 1] + (src[n - 2] - src[n - 1]) * even;
 }
 
 // What a shadow takes from the screen's share is given back.
@@ -189,17 +106,17 @@ void tachy_key_row(struct tachy_key_rows *r, const struct tachy_post_kernels *k,
     }
     chroma_at(r, k, y, uv);
     float *share = row_at(r, 6), *wide = row_at(r, 7);
-    struct tachy_plane p = chroma_plane(f);
+    struct tachy_plane p = tachy_chroma_plane(f);
     k->key_share(share, uv[0], uv[1], r->axis, key->nb_colors, p.w);
     if (key->shadows) // the ramp is linear, so it can come before widening; its ends come after
         ramp(share, key, p.w);
     if (p.w != f->width) {
-        widen(wide, share, f->width, r->color.chroma_loc == 2 || r->color.chroma_loc == 4);
+        tachy_chroma_widen(wide, share, f->width, r->color.chroma_loc == 2 || r->color.chroma_loc == 4);
         share = wide;
     }
     if (!key->shadows) {
         float *luma = row_at(r, 4); // the chroma between two rows is used up
-        luma_row(f, r->color.range == 2, y, luma);
+        tachy_unit_luma_row(f, y, luma);
         give_light(share, luma, key->color[0].y, f->width);
         ramp(share, key, f->width);
     }
@@ -213,18 +130,18 @@ void tachy_key_free(struct tachy_key_rows *r) { tachy_buf_free(&r->rows); }
 enum { SAMPLES = 20000, BINS = 64 };
 
 struct border {
-    struct tachy_key_color *sample;
+    struct tachy_ycbcr *sample;
     int n, seen; // saturated pixels of the hue; all that were looked at
     int bin[BINS][BINS];
 };
 
 // The hues of screens as they are sold, and 40 degrees to each side.
-static bool has_hue(const struct tachy_key_color *c, enum tachy_key_hue hue, int matrix)
+static bool has_hue(const struct tachy_ycbcr *c, enum tachy_key_hue hue, int matrix)
 {
     static const double screens[][3] = {{0, 0.694, 0.251}, {0, 0.278, 0.733}};
     if (hue == TACHY_KEY_ANY)
         return true;
-    struct tachy_key_color s = ycbcr(screens[hue == TACHY_KEY_BLUE], matrix);
+    struct tachy_ycbcr s = tachy_ycbcr(screens[hue == TACHY_KEY_BLUE], matrix);
     return c->u * s.u + c->v * s.v > 0.766f * hypotf(c->u, c->v) * hypotf(s.u, s.v);
 }
 
@@ -233,18 +150,17 @@ static int bin_of(float v) { return TACHY_CLAMP((int)((v + 0.5f) * BINS), 0, BIN
 // The saturated pixels of the left, right and upper tenth of the picture, evenly chosen.
 static int collect(struct border *b, enum tachy_key_hue hue, const tachy_frame *f)
 {
-    struct tachy_plane p = chroma_plane(f);
-    bool full = tachy_color_resolve(f->color, f->format, f->width, f->height).range == 2;
-    int edge_x = TACHY_MAX(p.w / 10, 1), edge_y = TACHY_MAX(p.h / 10, 1), matrix = matrix_of(f);
+    struct tachy_plane p = tachy_chroma_plane(f);
+    int edge_x = TACHY_MAX(p.w / 10, 1), edge_y = TACHY_MAX(p.h / 10, 1), matrix = tachy_chroma_matrix(f);
     int step = TACHY_MAX((int)ceil(sqrt(0.28 * p.w * p.h / SAMPLES)), 1);
     float *rows = malloc(4 * ((size_t)f->width + 1) * sizeof(float)), *u = rows, *v = rows + f->width, *luma = v + f->width;
     if (!rows)
         return TACHY_ERR_NOMEM;
     for (int y = step / 2; y < p.h; y += step) {
-        chroma_row(f, full, y, p.w, u, v, luma);
-        luma_row(f, full, TACHY_MIN(y * f->height / p.h, f->height - 1), luma);
+        tachy_unit_chroma_row(f, y, u, v, luma);
+        tachy_unit_luma_row(f, TACHY_MIN(y * f->height / p.h, f->height - 1), luma);
         for (int x = step / 2; x < p.w && b->seen < SAMPLES; x += step) {
-            struct tachy_key_color c = {luma[(int64_t)x * f->width / p.w], u[x], v[x]};
+            struct tachy_ycbcr c = {luma[(int64_t)x * f->width / p.w], u[x], v[x]};
             if (y >= edge_y && x >= edge_x && x < p.w - edge_x)
                 continue;
             b->seen++;
@@ -259,10 +175,10 @@ static int collect(struct border *b, enum tachy_key_hue hue, const tachy_frame *
 }
 
 // The middle of the 3 x 3 bins that hold the most.
-static struct tachy_key_color peak(const struct border *b)
+static struct tachy_ycbcr peak(const struct border *b)
 {
     int most = -1;
-    struct tachy_key_color at = {0};
+    struct tachy_ycbcr at = {0};
     for (int y = 1; y < BINS - 1; y++)
         for (int x = 1; x < BINS - 1; x++) {
             int n = 0;
@@ -270,19 +186,19 @@ static struct tachy_key_color peak(const struct border *b)
                 n += b->bin[y - 1 + i / 3][x - 1 + i % 3];
             if (n > most) {
                 most = n;
-                at = (struct tachy_key_color){0, ((float)x + 0.5f) / BINS - 0.5f, ((float)y + 0.5f) / BINS - 0.5f};
+                at = (struct tachy_ycbcr){0, ((float)x + 0.5f) / BINS - 0.5f, ((float)y + 0.5f) / BINS - 0.5f};
             }
         }
     return at;
 }
 
 // Keeps the samples within 20 degrees of `at` that are at least half as strong.
-static void keep_near(struct border *b, const struct tachy_key_color *at)
+static void keep_near(struct border *b, const struct tachy_ycbcr *at)
 {
     float m = hypotf(at->u, at->v);
     int n = 0;
     for (int i = 0; i < b->n; i++) {
-        const struct tachy_key_color *c = &b->sample[i];
+        const struct tachy_ycbcr *c = &b->sample[i];
         float length = hypotf(c->u, c->v);
         if (length > 0.5f * m && c->u * at->u + c->v * at->v > 0.94f * m * length)
             b->sample[n++] = *c;
@@ -292,12 +208,12 @@ static void keep_near(struct border *b, const struct tachy_key_color *at)
 
 static int by_strength(const void *a, const void *b)
 {
-    const struct tachy_key_color *x = a, *y = b;
+    const struct tachy_ycbcr *x = a, *y = b;
     float d = hypotf(x->u, x->v) - hypotf(y->u, y->v);
     return d < 0 ? -1 : d > 0;
 }
 
-int tachy_key_find(struct tachy_key_color *c, enum tachy_key_hue hue, const tachy_frame *f, bool *found)
+int tachy_key_find(struct tachy_ycbcr *c, enum tachy_key_hue hue, const tachy_frame *f, bool *found)
 {
     struct border *b = calloc(1, sizeof(*b));
     *found = false;
@@ -309,7 +225,7 @@ int tachy_key_find(struct tachy_key_color *c, enum tachy_key_hue hue, const tach
     if (err == TACHY_OK)
         err = collect(b, hue, f);
     if (err == TACHY_OK && b->n) {
-        struct tachy_key_color at = peak(b);
+        struct tachy_ycbcr at = peak(b);
         keep_near(b, &at);
         *found = b->n > 0 && 4 * b->n >= b->seen;
     }
@@ -318,9 +234,9 @@ int tachy_key_find(struct tachy_key_color *c, enum tachy_key_hue hue, const tach
         for (int i = 0; i < b->n; i++)
             y += (double)b->sample[i].y, u += (double)b->sample[i].u, v += (double)b->sample[i].v;
         qsort(b->sample, (size_t)b->n, sizeof(*b->sample), by_strength);
-        const struct tachy_key_color *weak = &b->sample[b->n * 15 / 100];
+        const struct tachy_ycbcr *weak = &b->sample[b->n * 15 / 100];
         float scale = hypotf(weak->u, weak->v) / (float)hypot(u, v);
-        *c = (struct tachy_key_color){(float)(y / b->n), (float)u * scale, (float)v * scale};
+        *c = (struct tachy_ycbcr){(float)(y / b->n), (float)u * scale, (float)v * scale};
     }
     if (b)
         free(b->sample);

@@ -14,17 +14,17 @@
 // Chroma of grey is 0, so a pixel that is grey by a and screen by 1 - a gets alpha a exactly. The angle is that of the
 // classic G - max(R, B). Subsampled chroma is brought to luma's size linearly, at the stream's siting.
 
+// A colour: luma 0..1, chroma -0.5..0.5.
+struct tachy_ycbcr {
+    float y, u, v;
+};
+
 enum tachy_key_hue { TACHY_KEY_ANY, TACHY_KEY_GREEN, TACHY_KEY_BLUE };
 
 enum { TACHY_KEY_COLORS = 8 };
 
-// A colour of the screen: luma 0..1, chroma -0.5..0.5.
-struct tachy_key_color {
-    float y, u, v;
-};
-
 struct tachy_chroma_key {
-    struct tachy_key_color color[TACHY_KEY_COLORS];
+    struct tachy_ycbcr color[TACHY_KEY_COLORS]; // of the screen
     int nb_colors; // 0: nothing is screen
     float black;   // alpha up to this is 0; 0..1
     float white;   // alpha from this on is 1; black < white <= 1
@@ -32,12 +32,12 @@ struct tachy_chroma_key {
 };
 
 // The colour in the chroma of a frame with these tags. False: it is grey, so no screen differs from people by it.
-bool tachy_key_color_of(struct tachy_key_color *c, uint32_t rgba, const tachy_frame *like);
+bool tachy_key_color_of(struct tachy_ycbcr *c, uint32_t rgba, const tachy_frame *like);
 
 // Finds the screen at the left, right and upper border of a frame: the most frequent hue among saturated pixels, and a
 // strength that 85 % of them have. False: less than a quarter of the border looks alike. Reads about 20,000 pixels.
 // TACHY_ERR_NOMEM.
-int tachy_key_find(struct tachy_key_color *c, enum tachy_key_hue hue, const tachy_frame *f, bool *found);
+int tachy_key_find(struct tachy_ycbcr *c, enum tachy_key_hue hue, const tachy_frame *f, bool *found);
 
 // Rows of alpha of one frame after another. One object a thread; {0} is one.
 struct tachy_key_rows {

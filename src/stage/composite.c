@@ -74,8 +74,7 @@ static void keep_soft(struct tachy_composite_stage *c, const struct tachy_stage 
     struct tachy_composite_params *p = &c->params;
     const struct tachy_infer *in = tachy_stage_before(st, "preprocess") ? tachy_infer_of(st) : NULL;
     bool asked = tachy_settings_is_set(set, "segment.threshold") || tachy_settings_is_set(set, "segment.feather");
-    bool alone = tachy_stage_before(st, "key") && !c->masks;
-    if (alone || (in && in->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA && !asked)) {
+    if (tachy_stage_before(st, "everything") || (in && in->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA && !asked)) {
         p->threshold = 0.5f;
         p->feather = 1;
     }
@@ -100,7 +99,7 @@ int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set
     // The guided filter applies its coefficients to the picture's luma.
     if (c->refines)
         tachy_masks_guide(c->masks);
-    bool keyed = tachy_stage_before(st, "key");
+    bool keyed = tachy_stage_before(st, "key") || tachy_stage_before(st, "plate");
     st->flags |= keyed || c->refines || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON) ? TACHY_STAGE_READS : 0;
     tachy_task_describe(st->task, " mode %d%s", (int)m, c->refines ? " refine" : "");
     return TACHY_OK;

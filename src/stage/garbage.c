@@ -1,9 +1,7 @@
 #include "base/path.h"
-#include "media/convert.h"
 #include "stage/composite.h"
 
 #include <stdlib.h>
-#include <tachy/source.h>
 #include <unistd.h>
 
 // A garbage matte: rectangles and pictures outside of which nothing is kept. It is the same in every frame of a pipeline,
@@ -62,29 +60,11 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
 
 // ---- When a pipeline begins ----
 
-// A picture's grey at this size, as a frame of its own.
-static int read_grey(const char *file, int w, int h, tachy_frame **out, const struct tachy_log *log)
-{
-    const struct tachy_convert_to to = {.format = TACHY_PIX_GRAY8, .width = w, .height = h, .color = {.range = 2}};
-    tachy_source *source = NULL;
-    tachy_frame *f = NULL;
-    struct tachy_convert *convert = NULL;
-    *out = NULL;
-    int err = tachy_source_open(&source, tachy_source_params(.url = file, .max_frames = 1, .log = log));
-    if (err == TACHY_OK)
-        err = tachy_source_read(source, &f);
-    if (err == TACHY_OK)
-        err = tachy_convert_frame(&convert, f, &to, out, log);
-    tachy_convert_close(&convert);
-    tachy_frame_unref(&f);
-    tachy_source_close(&source);
-    return err;
-}
-
 static int multiply(uint8_t *shown, int w, int h, const char *file, const struct tachy_log *log)
 {
+    const struct tachy_convert_to to = {.format = TACHY_PIX_GRAY8, .width = w, .height = h, .color = {.range = 2}};
     tachy_frame *grey;
-    int err = read_grey(file, w, h, &grey, log);
+    int err = tachy_read_picture(file, &to, &grey, log);
     for (int y = 0; err == TACHY_OK && y < h; y++) {
         const uint8_t *row = grey->data[0] + y * grey->stride[0];
         for (int x = 0; x < w; x++, shown++)

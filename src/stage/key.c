@@ -16,18 +16,14 @@ struct key {
     enum tachy_key_hue hue;
     float black, white;
     bool shadows;
-    bool alone;                                // no network runs: the mask is everything
-    struct tachy_rect region[TACHY_MAX_EYES];  // of each eye
 };
 
 // A stream's.
 struct key_state {
-    struct tachy_key_color found;
+    struct tachy_ycbcr found;
     int32_t has_found;
     int32_t missed; // frames before it was found
 };
-
-static const uint8_t everything = 255; // the mask, where no network makes one
 
 static const struct tachy_option options[] = {
     {"segment.key", "key", 0, TACHY_OPT_LIST, .arg = "green|blue|auto|COLOR", .group = "Segment",
@@ -60,7 +56,7 @@ static int read_color(struct key *k, const char *text, const struct tachy_log *l
     if (!tachy_parse_color(text, &rgba))
         return tachy_fail(log, TACHY_ERR_INVAL, "--key: \"%.80s\" is not a colour: green, blue, auto, #RRGGBB or a CSS name", text);
     const struct tachy_frame like = {.format = TACHY_PIX_RGB24, .width = 1, .height = 1};
-    struct tachy_key_color c;
+    struct tachy_ycbcr c;
     if (!tachy_key_color_of(&c, rgba, &like))
         return tachy_fail(log, TACHY_ERR_INVAL, "--key: %.80s has no hue to tell a screen by; a grey wall is --plate's", text);
     if (k->nb_colors == TACHY_KEY_COLORS - 1)
@@ -85,20 +81,9 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
         return tachy_fail(st->task->log, TACHY_ERR_INVAL, "--key-black %g is not below --key-white %g: alpha rises from one to "
                           "the other", (double)k->black, (double)k->white);
     k->shadows = !strcmp(tachy_settings_str(s, "segment.key_shadows"), "keep");
-    k->alone = !tachy_masks_of(st);
     if (!k->finds)
         st->flags &= ~(unsigned)TACHY_STAGE_ORDERED;
-    if (k->alone)
-        tachy_task_describe(st->task, "%s", st->task->name);
     tachy_task_describe(st->task, " key");
-    return TACHY_OK;
-}
-
-static int start(struct tachy_stage *st, struct tachy_video_info *video)
-{
-    struct key *k = tachy_stage_priv(st);
-    if (k->alone)
-        st->task->eyes = tachy_eye_regions(video, k->region);
     return TACHY_OK;
 }
 
@@ -125,21 +110,12 @@ static int find(const struct tachy_stage *st, struct key_state *s, const tachy_f
     return TACHY_OK;
 }
 
-static void show_everything(const struct key *k, const struct tachy_stage *st, struct tachy_item *item)
-{
-    item->result.eyes = st->task->eyes;
-    for (int i = 0; i < st->task->eyes; i++)
-        item->result.mask[i] = (struct tachy_mask){&everything, 1, 1, 1, k->region[i]};
-}
-
 static int run_one(const struct tachy_stage *st, struct key_state *state, struct tachy_item *item)
 {
     const struct key *k = tachy_stage_priv(st);
     struct tachy_chroma_key *to = tachy_stage_item(st, item);
     struct key_state now = {0}; // of a frame without a stream
     struct key_state *s = state ? state : &now;
-    if (k->alone)
-        show_everything(k, st, item);
     int err = k->finds ? find(st, s, item->in) : TACHY_OK;
     *to = (struct tachy_chroma_key){.black = k->black, .white = k->white, .shadows = k->shadows};
     if (s->has_found)
@@ -193,7 +169,6 @@ const struct tachy_stage_ops tachy_stage_key = {
     .priv_size = sizeof(struct key),
     .item_size = sizeof(struct tachy_chroma_key),
     .open = open,
-    .start = start,
     .run = run,
     .state_open = state_open,
     .state_close = state_close,

@@ -39,6 +39,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_background, &tachy_stage_background_cuda},
     {&tachy_stage_garbage, NULL},
     {&tachy_stage_key, NULL},
+    {&tachy_stage_plate, NULL},
     {&tachy_stage_refine, NULL},
     {&tachy_stage_composite, &tachy_stage_composite_cuda},
     {&tachy_stage_mask_lines, &tachy_stage_mask_lines_cuda},
@@ -47,24 +48,22 @@ static const struct tachy_task_stage stages[] = {
 
 // What is keyed needs no network.
 static const struct tachy_task_stage keyed[] = {
+    {&tachy_stage_everything, NULL},
     {&tachy_stage_background, &tachy_stage_background_cuda},
     {&tachy_stage_garbage, NULL},
     {&tachy_stage_key, NULL},
+    {&tachy_stage_plate, NULL},
     {&tachy_stage_composite, &tachy_stage_composite_cuda},
     {&tachy_stage_mask_lines, &tachy_stage_mask_lines_cuda},
     {0},
 };
 
-static bool has_key(const tachy_settings *s)
-{
-    const char *const *colors;
-    return tachy_settings_list(s, "segment.key", &colors) > 0;
-}
-
-// A keyer takes the network's place, unless the settings name one as well.
+// A keyer or a plate takes the network's place, unless the settings name one as well.
 static const struct tachy_task_stage *choose(const tachy_settings *s)
 {
-    return has_key(s) && !tachy_settings_is_set(s, "model.name") ? keyed : stages;
+    const char *const *colors;
+    bool bounded = tachy_settings_list(s, "segment.key", &colors) || tachy_settings_str(s, "segment.plate");
+    return bounded && !tachy_settings_is_set(s, "model.name") ? keyed : stages;
 }
 
 static const struct tachy_example examples[] = {
@@ -72,6 +71,7 @@ static const struct tachy_example examples[] = {
     {"tachy segment --mode blur --smooth talk.mp4", "writes talk.blur.mp4; a calm mask"},
     {"tachy segment --mode replace --background beach.jpg in.mp4", "another place"},
     {"tachy segment --key green in.mp4", "who stands before a green screen, without a network"},
+    {"tachy segment --plate empty.png in.mp4", "who was not there in empty.png"},
     {"tachy segment --garbage-matte 20%,0,60%,100% in.mp4", "only who is in the middle"},
     {"tachy segment --mode alpha in.mp4 -o out.webm", "with transparency, VP9"},
     {"tachy segment --mode mask -ss 1:30 -t 10 -c:v libx264 -crf 12 in.mkv", "ten seconds of the mask in grey"},
@@ -84,7 +84,7 @@ static const struct tachy_example examples[] = {
 // What has no form for devices, and is asked for there.
 static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
-    static const char *const host[] = {"segment.garbage_matte", "segment.key"};
+    static const char *const host[] = {"segment.garbage_matte", "segment.key", "segment.plate"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;
@@ -104,7 +104,7 @@ static int check_network(const tachy_settings *s, const struct tachy_log *log)
         return TACHY_OK;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(of_mask); i++)
         if (tachy_settings_by_name(s, of_mask[i]))
-            return tachy_fail(log, TACHY_ERR_INVAL, "%s shapes the mask of a network, and with --key none runs: add --model "
+            return tachy_fail(log, TACHY_ERR_INVAL, "%s shapes the mask of a network, and with --key or --plate none runs: add --model "
                               "selfie, or leave it out", tachy_option_shown(tachy_option_find(of_mask[i], NULL), shown, sizeof(shown)));
     return TACHY_OK;
 }

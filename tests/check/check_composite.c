@@ -159,14 +159,24 @@ static void compare(struct check *c, const struct check_picture *a, const struct
     }
 }
 
-// A keyer, a garbage matte, both or neither.
-static void make_bounds(struct check *c, struct tachy_bounds *b, struct tachy_chroma_key *key, int w, int h)
+// Any of a keyer, a plate and a garbage matte.
+static void make_bounds(struct check *c, struct tachy_bounds *b, struct tachy_chroma_key *key, struct tachy_plate *plate,
+                        const tachy_frame *picture)
 {
+    int w = picture->width, h = picture->height;
     *b = (struct tachy_bounds){0};
+    *plate = (struct tachy_plate){.picture = picture, .tolerance = check_float(c, 0.1f, 9)};
+    for (int i = 0; i < 3; i++) {
+        plate->gain[i] = check_float(c, 0.7f, 1.3f);
+        plate->offset[i] = check_float(c, -0.1f, 0.1f);
+        plate->noise[i] = check_float(c, 0.006f, 0.3f);
+    }
+    if (check_range(c, 0, 2) == 0)
+        b->plate = plate;
     *key = (struct tachy_chroma_key){.nb_colors = check_range(c, 0, 3), .black = 0.1f, .white = 0.8f,
                                      .shadows = check_range(c, 0, 1)};
     for (int i = 0; i < key->nb_colors; i++)
-        key->color[i] = (struct tachy_key_color){check_float(c, 0, 1), check_float(c, 0.05f, 0.5f), check_float(c, -0.5f, 0.5f)};
+        key->color[i] = (struct tachy_ycbcr){check_float(c, 0, 1), check_float(c, 0.05f, 0.5f), check_float(c, -0.5f, 0.5f)};
     if (check_range(c, 0, 2) == 0)
         b->key = key;
     if (check_range(c, 0, 2) == 0) {
@@ -191,7 +201,8 @@ static void frames(struct check *c)
         check_refine(c, &refine[i], &r.mask[i]);
     struct tachy_bounds bounds;
     struct tachy_chroma_key key;
-    make_bounds(c, &bounds, &key, w, h);
+    struct tachy_plate plate;
+    make_bounds(c, &bounds, &key, &plate, &bg.f);
     struct tachy_video_info info = {.format = format, .width = w, .height = h}, want;
     int err = tachy_composite_output(&p, &info, &want);
     check_picture(c, &out[0], want.format, want.width, want.height, false);

@@ -1,4 +1,4 @@
-"""What is kept besides what the network says, or without one: --garbage-matte, --key. Pictures are made and read by OpenCV
+"""What is kept besides what the network says, or without one: --garbage-matte, --key, --plate. Pictures are made and read by OpenCV
 and FFmpeg, and truth is made with them."""
 import json
 
@@ -193,6 +193,77 @@ class Key(Choice):
                               (["--key", "auto", "--key", "green"], "only one of"), (["--key", "auto", "--refine"], "--refine"),
                               (["--key", "auto", "--key-black", "0.5", "--key-white", "0.4"], "is not below"),
                               (["--key", "auto", "--device", "cuda"], "CPU only")):
+            p = run("segment", source, *options, "-f", "null", "-o", "-", check=False)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(word, p.stderr)
+
+
+class Plate(Choice):
+    """A made scene: a photo-like plate, frames with other light, noise, and a disc whose alpha is known."""
+
+    def scene(self, gain=1.0, offset=0.0, noise=0.01):
+        rng = np.random.default_rng(7)
+        h, w = 180, 320
+        wall = cv2.resize(rng.random((12, 20, 3)), (w, h), interpolation=cv2.INTER_CUBIC) * 0.5 + 0.2
+        y, x = np.mgrid[:h, :w]
+        alpha = np.clip((h * 0.35 - np.hypot(x - w / 2, y - h / 2)) / 6 + 0.5, 0, 1)[..., None]
+        stripes = np.where((x // 9 % 2)[..., None] == 1, [0.95, 0.1, 0.1], [0.05, 0.05, 0.9])
+        frame = alpha * stripes + (1 - alpha) * (wall * gain + offset)
+        frame = frame + rng.normal(0, noise, frame.shape)
+        cv2.imwrite(str(self.tmp / "plate.png"), (np.clip(wall + rng.normal(0, noise, wall.shape), 0, 1) * 255).round().astype(np.uint8))
+        cv2.imwrite(str(self.tmp / "frame.png"), (np.clip(frame, 0, 1) * 255).round().astype(np.uint8))
+        return self.tmp / "frame.png", alpha[..., 0]
+
+    def judge(self, source, alpha, *options):
+        got = self.masks(source, "--plate", self.tmp / "plate.png", *options)[0]
+        far = cv2.dilate((alpha > 0).astype(np.uint8), np.ones((5, 5))) == 0
+        inside = cv2.erode((alpha == 1).astype(np.uint8), np.ones((5, 5))) == 1
+        return (got[far] > 25).mean(), (got[inside] < 230).mean()
+
+    def test_light_and_noise(self):
+        for what, kw in (("alike", {}), ("darker", dict(gain=0.8)), ("brighter", dict(gain=1.15, offset=0.04)),
+                         ("noisy", dict(noise=0.04))):
+            with self.subTest(what):
+                wrong, holes = self.judge(*self.scene(**kw))
+                print(f"{what}: {wrong:.5f} of the scene kept, {holes:.5f} of the disc lost")
+                self.assertLess(wrong, 0.002)
+                self.assertLess(holes, 0.03 if what == "noisy" else 0.005)  # noise of 10 codes hides a like colour
+
+    def test_formats(self):
+        source, alpha = self.scene()
+        for pixels in ("yuv420p", "yuv444p", "yuv422p10le", "gray"):
+            clip = self.tmp / "clip.mkv"
+            ffmpeg("-i", source, "-c:v", "ffv1", "-pix_fmt", pixels, clip)
+            with self.subTest(pixels):
+                wrong, holes = self.judge(clip, alpha)
+                self.assertLess(wrong, 0.005)
+                self.assertLess(holes, 0.05 if pixels != "gray" else 0.5)  # in grey the stripes cross the wall's own
+
+    def test_a_real_scene(self):
+        """An empty frame against another one a minute later, and a person between."""
+        clip = shared("media/one-by-one-person-detection.mp4")
+        ffmpeg("-i", clip, "-vf", r"select=eq(n\,480)", "-frames:v", 1, self.tmp / "plate.png")
+        empty, person = (self.masks(clip, "--plate", self.tmp / "plate.png", "-ss", s, "--max-frames", 1)[0] > 127
+                         for s in (0, 102))
+        self.assertLess(empty.mean(), 0.02)
+        box = person[30:360, 380:500]
+        self.assertGreater(box.mean(), 0.4)
+        person[:, 370:520] = False
+        self.assertLess(person.mean(), 0.03)
+
+    def test_the_same_whoever_works_and_what_is_refused(self):
+        source, _ = self.scene()
+        plate = self.tmp / "plate.png"
+        args = ["segment", source, "--plate", plate, "-q"]
+        hashes = {run(*args, "--mode", "mask", "-f", "framemd5", "-o", "-", *o).stdout for o in ([], ["--workers", 1])}
+        self.assertEqual(len(hashes), 1)
+        other = self.tmp / "other.png"
+        cv2.imwrite(str(other), 255 - cv2.imread(str(plate)))
+        run(*args, "-o", self.tmp / "out.png")
+        warned = run("segment", source, "--plate", other, "-y", "-o", self.tmp / "out.png")
+        self.assertIn("was the camera moved?", warned.stderr)
+        for options, word in ((["--plate", self.tmp / "missing.png"], "missing.png"), (["--plate", plate, "--smooth"], "--smooth"),
+                              (["--plate", plate, "--device", "cuda"], "CPU only")):
             p = run("segment", source, *options, "-f", "null", "-o", "-", check=False)
             self.assertNotEqual(p.returncode, 0)
             self.assertIn(word, p.stderr)

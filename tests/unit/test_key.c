@@ -119,7 +119,7 @@ TEST(clipping_is_what_its_definition_says)
     uint8_t plain[W * H], got[W * H];
     struct tachy_chroma_key key = {.white = 1, .shadows = true, .nb_colors = 1};
     double rgb[3] = {SCREEN[0], SCREEN[1], SCREEN[2]};
-    key.color[0] = (struct tachy_key_color){(float)component(rgb, 0), (float)component(rgb, 1), (float)component(rgb, 2)};
+    key.color[0] = (struct tachy_ycbcr){(float)component(rgb, 0), (float)component(rgb, 1), (float)component(rgb, 2)};
     keyed(in, &key, NULL, plain);
     key.black = 0.2f;
     key.white = 0.7f;
@@ -183,7 +183,7 @@ TEST(the_screen_is_found)
     for (int i = 0; i < 3; i++) {
         tachy_frame *f = stage(screens[i]);
         for (int hue = 0; hue < 3; hue++) {
-            struct tachy_key_color c = {0};
+            struct tachy_ycbcr c = {0};
             bool got = false;
             CHECK_INT(tachy_key_find(&c, (enum tachy_key_hue)hue, f, &got), TACHY_OK);
             CHECK_INT(got, found[i][hue]);
