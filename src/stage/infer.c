@@ -102,18 +102,7 @@ static void crop_to_card(const struct tachy_infer *in, struct tachy_rect *r)
 static void set_regions(struct tachy_infer *in, const struct tachy_video_info *video)
 {
     tachy_task *t = in->st->task;
-    int w = video->width, h = video->height;
-    t->eyes = 1;
-    in->region[0] = (struct tachy_rect){0, 0, w, h};
-    if (video->stereo == TACHY_STEREO_SBS && w >= 2) {
-        t->eyes = 2;
-        in->region[0].w = w / 2;
-        in->region[1] = (struct tachy_rect){w / 2, 0, w - w / 2, h};
-    } else if (video->stereo == TACHY_STEREO_TB && h >= 2) {
-        t->eyes = 2;
-        in->region[0].h = h / 2;
-        in->region[1] = (struct tachy_rect){0, h / 2, w, h - h / 2};
-    }
+    t->eyes = tachy_eye_regions(video, in->region);
     for (int e = 0; e < t->eyes && in->net[TACHY_INFER_FULL].card->in.fit == TACHY_FIT_CROP; e++)
         crop_to_card(in, &in->region[e]);
 }
