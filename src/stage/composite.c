@@ -75,14 +75,16 @@ enum tachy_edge tachy_edge_of(const tachy_settings *set)
 }
 
 // The ramp from probability to alpha. A matte keeps its soft values; a ramp over them would harden hair, so only who asks
-// for one gets it. What is solved for has some haze, of which a tenth at both ends is cut.
-static void set_ramp(struct tachy_composite_params *p, const struct tachy_stage *st, const tachy_settings *set)
+// for one gets it. Without a network there is nothing to be ramped. What is solved for has some haze, of which a tenth at
+// both ends is cut.
+static void set_ramp(struct tachy_composite_stage *c, const struct tachy_stage *st, const tachy_settings *set)
 {
+    struct tachy_composite_params *p = &c->params;
     const struct tachy_infer *in = tachy_stage_before(st, "preprocess") ? tachy_infer_of(st) : NULL;
     bool asked = tachy_settings_is_set(set, "segment.threshold") || tachy_settings_is_set(set, "segment.feather");
     bool matte = in && in->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA;
     enum tachy_edge edge = tachy_edge_of(set);
-    if (!asked && (matte || edge == TACHY_EDGE_NATURAL)) {
+    if (tachy_stage_before(st, "everything") || (!asked && (matte || edge == TACHY_EDGE_NATURAL))) {
         p->threshold = 0.5f;
         p->feather = edge == TACHY_EDGE_NATURAL ? 0.8f : 1;
     }
@@ -102,15 +104,16 @@ int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set
         return TACHY_STAGE_LEFT_OUT;
     c->st = st;
     c->masks = tachy_masks_of(st);
-    set_ramp(&c->params, st, set);
+    set_ramp(c, st, set);
     c->refine = tachy_stage_before(st, "refine");
     c->background = tachy_stage_before(st, "background");
-    bool solves = tachy_edge_of(set) == TACHY_EDGE_NATURAL;
-    c->refines = tachy_settings_bool(set, "segment.refine") && !solves;
+    bool solves = c->masks && tachy_edge_of(set) == TACHY_EDGE_NATURAL;
+    c->refines = c->masks && !solves && tachy_settings_bool(set, "segment.refine");
     // The guided filter applies its coefficients to the picture's luma.
     if (c->refines)
         tachy_masks_guide(c->masks);
-    st->flags |= c->refines || solves || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON) ? TACHY_STAGE_READS : 0;
+    bool keyed = tachy_stage_before(st, "key") || tachy_stage_before(st, "plate");
+    st->flags |= keyed || solves || c->refines || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON) ? TACHY_STAGE_READS : 0;
     tachy_task_describe(st->task, " mode %d%s", (int)m, solves ? " natural" : c->refines ? " refine" : "");
     return TACHY_OK;
 }
@@ -170,6 +173,7 @@ static int composite(const struct tachy_composite_stage *c, tachy_composite *wor
     int err = tachy_frame_pool_get(c->pool, &item->out);
     if (err < 0)
         return err;
+    tachy_composite_bound(worker, &item->bounds);
     err = tachy_composite_run(worker, tachy_item_head(item), &item->result, tachy_refined(c, item, refine),
                               tachy_background_of(c, item), item->out);
     tachy_composite_name(c, item);
