@@ -155,9 +155,11 @@ INLINE void descend(const struct solver *s)
         size = dot(s, s->left, s->left);
         add(s, s->way, s->left, (float)(size / before), s->way);
     }
-    for (int k = 0; k < s->nb_unknown; k++)
-        for (ptrdiff_t i = s->unknown[k]; i < s->unknown[k] + BLOCK; i++)
-            s->x[i] = TACHY_CLAMP(s->x[i], 0, 1);
+    for (int k = 0; k < s->nb_unknown; k++) {
+        vec x = AT(s->x + s->unknown[k]), none = {0}, all = none + 1;
+        x = CHOOSE(x > none, x, none);
+        AT(s->x + s->unknown[k]) = CHOOSE(x < all, x, all);
+    }
     fit_windows(s, s->x);
 }
 
