@@ -42,7 +42,7 @@ class Keys(Interactive):
         t.type("?")
         t.expect("r report, p pause")
         t.type("r")
-        t.expect(r"running, \d+ of at most \d+ frames in flight.*model +\d+.*limited by")
+        t.expect(r"running, \d+ of at most \d+ frames in flight.*model +\d+.*(Bottleneck|Keeping up): ")
         t.type("+")
         t.expect("tachy: model.batch_size cannot change while a run goes on to more than the 1 that it began with")
         t.type("-")
@@ -165,7 +165,7 @@ class Prompt(Interactive):
         t.expect("set NAME VALUE.*quit.*tachy> ")
         for _ in range(200):
             t.type("stats\n")
-            if "begun" not in t.expect("(has not begun|light ratio).*?tachy> ").group(1):
+            if "begun" not in t.expect("(has not begun|peak memory).*?tachy> ").group(1):
                 break
             time.sleep(0.1)
         t.type("pause\n")

@@ -159,15 +159,22 @@ class Live(Case):
     def test_keys_of_files(self):
         path = self.still("still.mkv")
         config = self.tmp / "c.yaml"
-        config.write_text("performance: {frame_skip_enabled: yes, frame_skip_threshold: 1, max_latency_ms: 60}\n")
+        config.write_text("performance: {frame_skip_enabled: yes, frame_skip_distance: 1, max_latency_ms: 60}\n")
         s, text = self.summary(path, "-c", config)
         self.assertEqual(self.steps(s)["model"], 1)
         self.assertNotIn("effect", text)
         s, _ = self.summary(path, "-c", config, "--performance.frame_skip_enabled=no")
         self.assertEqual(self.steps(s)["model"], 30)
-        config.write_text("performance: {frame_skip_threshold: 1}\n")  # alone it is not "on"
-        s, _ = self.summary(path, "-c", config)
-        self.assertEqual(self.steps(s)["model"], 30)
+        for alone in ("frame_skip_distance: 1", "frame_skip_threshold: 0"):  # not "on"
+            config.write_text(f"performance: {{{alone}}}\n")
+            s, _ = self.summary(path, "-c", config)
+            self.assertEqual(self.steps(s)["model"], 30)
+        moving = self.clip("moving.mkv", "-c:v", "ffv1")
+        for similarity, distance in ((0.92, 0.02), (1, 0), (0, 0.25)):  # frame_skip_threshold is a similarity
+            config.write_text(f"performance: {{frame_skip_enabled: yes, frame_skip_threshold: {similarity}}}\n")
+            s, _ = self.summary(moving, "-c", config)
+            d, _ = self.summary(moving, f"--frame-skip={distance}")
+            self.assertEqual(self.steps(s)["model"], self.steps(d)["model"], similarity)
 
     # ---- Live ----
 

@@ -179,7 +179,7 @@ class Profile(Case):
         out.unlink()
         p = run("profile", *args, check=False)
         self.assertEqual(p.returncode, 1)
-        self.assertIn("out.trace.json exists already", p.stderr)
+        self.assertIn("out.trace.json already exists", p.stderr)
         self.assertFalse(out.exists(), "nothing is done before all names are free")
         run("profile", *args, "-y")
         # Nothing in a file: the trace has the input's name and is in the current folder.
