@@ -84,14 +84,22 @@ static int unknown(const char *arg, const char *nearest)
     return TACHY_ERR_INVAL;
 }
 
-// The value of an option that needs one: behind '=', or the next argument.
+// Whether what follows an option that may go without a value is one: a number, or [HOST:]PORT of an address.
+static bool is_value(const struct tachy_option *o, const char *next)
+{
+    bool address = o->arg && !strcmp(o->arg, "ADDR");
+    const char *colon = next && address ? strrchr(next, ':') : NULL;
+    const char *number = colon ? colon + 1 : next;
+    return number && *number && (address || o->type == TACHY_OPT_FLOAT) && strspn(number, "0123456789.") == strlen(number);
+}
+
+// The value of an option that needs one: after '=', or the next argument.
 static int take_value(struct parser *p, const char *arg, struct found *f)
 {
     if (f->value)
         return TACHY_OK;
     const char *next = p->at < p->argc ? p->argv[p->at] : NULL;
-    bool number = next && *next && strspn(next, "0123456789.") == strlen(next);
-    if (f->option->bare && !(f->option->type == TACHY_OPT_FLOAT && number)) {
+    if (f->option->bare && !is_value(f->option, next)) {
         f->value = f->option->bare;
         return TACHY_OK;
     }

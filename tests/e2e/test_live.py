@@ -251,10 +251,10 @@ class Live(Case):
     def test_says_it_in_words(self):
         p = run(*RUN, "--live", "--max-latency", 500, "null:320x240@500,frames=100", "-f", "null")
         text = p.stdout + p.stderr
-        self.assertIn("mode          live, at most 500 ms; latency p50", text)
-        self.assertIn("\nshed          ", text)
+        self.assertIn("Mode: live, at most 500 ms; latency p50", text)
+        self.assertIn("\nShed: ", text)
         p = run(*RUN, "null:320x240@500,frames=100", "-f", "null")
-        self.assertNotIn("shed", p.stdout + p.stderr)
+        self.assertNotIn("Shed", p.stdout + p.stderr)
 
     def test_says_what_has_no_effect(self):
         _, text = self.summary("--max-latency", 60, "null:64x64,frames=3")

@@ -40,7 +40,9 @@ class Robust(Case):
         noise.write_bytes(random.Random(1).randbytes(20000))
         audio = self.tmp / "audio.m4a"
         ffmpeg("-f", "lavfi", "-i", "sine", "-t", 1, audio)
-        for path in (empty, noise, audio, self.tmp / "missing.mp4", self.tmp):
+        folder = self.tmp / "folder"
+        folder.mkdir()
+        for path in (empty, noise, audio, self.tmp / "missing.mp4", folder):
             with self.subTest(path.name):
                 self.refused("segment", path, "-o", self.tmp / "o.mp4", words=[path.name])
                 self.assertFalse((self.tmp / "o.mp4").exists())
