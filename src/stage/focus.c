@@ -30,9 +30,8 @@ static const double CUT = 0.12;              // mean difference of luma between 
 static const float GOOD = 0.7f, FAIR = 0.5f; // scores that make a search on smaller tiles superfluous
 
 struct focus {
-    struct tachy_net detector, masks;
+    struct tachy_infer detector, masks;
     struct tachy_mask_spec spec;
-    int output; // of the network of masks
     int rotation;
     bool flip;
     bool idle; // this stream is seen as a whole
@@ -59,6 +58,9 @@ static const struct tachy_option options[] = {
      .help = "find people first and look at the part of the frame that they are in; off: at the whole frame"},
     {0},
 };
+
+// Of the network of masks.
+static const struct tachy_card *card_of(const struct focus *f) { return f->masks.net[TACHY_INFER_FULL].card; }
 
 // ---- Open ----
 
@@ -94,23 +96,18 @@ static int find_detector(const tachy_task *t, const tachy_settings *s)
                         "` gets it)");
 }
 
-static int open_nets(struct focus *f, const tachy_task *t, const tachy_settings *s)
+static int open_nets(struct tachy_stage *st, const tachy_settings *s)
 {
-    int err = tachy_net_open(&f->masks,
-                             &(struct tachy_net_params){.name = tachy_settings_str(s, "model.name"),
-                                                        .card = tachy_settings_str(s, "model.card"), .task = "segment",
-                                                        .log = t->log}, s);
+    struct focus *f = tachy_stage_priv(st);
+    const struct tachy_net_params masks = {.name = tachy_settings_str(s, "model.name"),
+                                           .card = tachy_settings_str(s, "model.card"), .task = "segment"},
+                                  detector = {.name = TACHY_FOCUS_DETECTOR, .task = "detect"};
+    int err = tachy_net_open(&f->masks, st, &masks, s);
     if (err == TACHY_OK)
-        err = tachy_net_open(&f->detector,
-                             &(struct tachy_net_params){.name = TACHY_FOCUS_DETECTOR, .task = "detect", .log = t->log},
-                             s);
+        err = tachy_net_open(&f->detector, st, &detector, s);
     if (err < 0)
         return err;
-    const struct tachy_card *c = f->masks.card;
-    const struct tachy_io *out;
-    int n = tachy_engine_outputs(f->masks.first, &out);
-    for (int i = 0; i < n; i++)
-        f->output = c->output && !strcmp(out[i].name, c->output) ? i : f->output;
+    const struct tachy_card *c = card_of(f);
     f->spec = (struct tachy_mask_spec){.meaning = c->meaning, .channel = c->channel, .layout = c->out_layout};
     return TACHY_OK;
 }
@@ -139,22 +136,22 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     if (err == TACHY_OK)
         err = find_detector(t, s);
     if (err == TACHY_OK)
-        err = open_nets(f, t, s);
+        err = open_nets(st, s);
     if (err != TACHY_OK)
         return err;
     t->parts = true;
     tachy_task_describe(t, "focus ");
     tachy_msg(t->log, TACHY_LOG_INFO,
               "focus: on: the model " TACHY_FOCUS_DETECTOR " finds people for %s (--focus off: the whole frame)",
-              f->masks.card->name);
+              card_of(f)->name);
     return TACHY_OK;
 }
 
 static void close(struct tachy_stage *st)
 {
     struct focus *f = tachy_stage_priv(st);
-    tachy_net_close(&f->detector);
-    tachy_net_close(&f->masks);
+    infer_free(&f->detector);
+    infer_free(&f->masks);
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
@@ -169,6 +166,12 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
 }
 
 // ---- A worker ----
+
+// What the network of masks said last.
+static const struct tachy_tensor *mask_of(const struct focus_worker *w)
+{
+    return &w->masks.run.tensors.out[w->masks.run.net->output];
+}
 
 static void worker_close(void *worker)
 {
@@ -188,7 +191,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     if (err == TACHY_OK)
         err = tachy_net_worker_open(&w->masks, &f->masks);
     if (err == TACHY_OK)
-        err = tachy_mask_extent(&f->spec, &w->masks.out[f->output], &w->width, &w->height);
+        err = tachy_mask_extent(&f->spec, mask_of(w), &w->width, &w->height);
     if (err == TACHY_OK) {
         w->mask = tachy_aligned_alloc((size_t)w->width * (size_t)w->height);
         err = w->mask ? TACHY_OK : TACHY_ERR_NOMEM;
@@ -219,7 +222,7 @@ static struct tachy_view view_of(const struct look *l, const struct tachy_focus_
 // A box in pixels of the mask's picture to frame pixels.
 static void to_frame(const struct look *l, const double map[6], struct tachy_focus_box *b)
 {
-    const struct tachy_card *c = l->f->masks.card;
+    const struct tachy_card *c = card_of(l->f);
     double sx = (double)c->in.width / l->w->width, sy = (double)c->in.height / l->w->height;
     double x0 = b->x0 * sx, y0 = b->y0 * sy, x1 = b->x1 * sx, y1 = b->y1 * sy;
     double ax = map[0] * x0 + map[1] * y0 + map[2], ay = map[3] * x0 + map[4] * y0 + map[5];
@@ -237,9 +240,9 @@ static int see(const struct look *l, const struct tachy_focus_box *part, struct 
     double map[6];
     int err = tachy_net_run(&w->masks, l->in, &view, NULL, NULL);
     if (err == TACHY_OK)
-        err = tachy_mask_from_tensor(&l->f->spec, &w->masks.out[l->f->output], NULL, 0, false, w->mask, w->width);
+        err = tachy_mask_from_tensor(&l->f->spec, mask_of(w), NULL, 0, false, w->mask, w->width);
     if (err == TACHY_OK)
-        err = tachy_preprocess_map(&l->f->masks.card->in, l->in->width, l->in->height, &view, map);
+        err = tachy_preprocess_map(&card_of(l->f)->in, l->in->width, l->in->height, &view, map);
     if (err < 0)
         return err;
     if (!tachy_focus_mask_box(w->mask, w->width, w->height, person, sharp))

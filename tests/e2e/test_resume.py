@@ -227,6 +227,23 @@ class Resume(common.Case):
             self.whole(clip, "-o", out, *args)
         self.assertEqual(sha(out), sha(ref))
 
+    def test_settings_that_are_lists(self):
+        clip, ref, out, grey = self.clip("a.mp4", "-c:v", "libx264", seconds=2), self.tmp / "r.mp4", self.tmp / "o.mp4", self.tmp / "g.png"
+        ffmpeg("-f", "lavfi", "-i", "color=0xc0c0c0:s=16x16", "-frames:v", 1, grey)
+        args = (clip, "--garbage-matte", "0,0,90%,90%", "--garbage-matte", grey)
+        self.whole("-o", ref, *args)
+        self.assertTrue(self.kill_at(out, PART, *args))
+        self.refused(out, clip, "--garbage-matte", "0,0,90%,90%", words=["segment.garbage_matte", "as it was begun"])
+        before = grey.read_bytes()
+        ffmpeg("-f", "lavfi", "-i", "color=0x808080:s=16x16", "-frames:v", 1, self.tmp / "other.png")
+        stat = grey.stat()
+        grey.write_bytes((self.tmp / "other.png").read_bytes())
+        self.refused(out, *args, words=["the file of segment.garbage_matte, number 2 has changed"])
+        grey.write_bytes(before)
+        os.utime(grey, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        self.whole("-o", out, *args)
+        self.assertEqual(sha(out), sha(ref))
+
     def refused(self, out, *args, words, status=1):
         p = self.start("-o", out, *args)
         err = p.communicate(timeout=60)[1]
