@@ -154,6 +154,18 @@ static int allow_libraries(struct tachy_landlock *l, const tachy_settings *s)
     return err;
 }
 
+// Pictures among what bounds mattes. What is neither a picture nor a rectangle is an error when the task is opened.
+static int allow_bounds(struct tachy_landlock *l, const tachy_settings *s)
+{
+    const char *const *items;
+    int err = TACHY_OK;
+    size_t n = tachy_settings_list(s, "segment.garbage_matte", &items);
+    for (size_t i = 0; i < n && err == TACHY_OK; i++)
+        err = access(tachy_path_local(items[i]), R_OK) == 0 ? allow_input(l, items[i]) : TACHY_OK;
+    const char *plate = tachy_settings_str(s, "segment.plate");
+    return err == TACHY_OK && plate ? allow_input(l, plate) : err;
+}
+
 // Its file, its card, and what else the folders of models and of kept results hold.
 static int allow_model(struct tachy_landlock *l, const tachy_settings *s)
 {
@@ -171,7 +183,9 @@ static int allow_model(struct tachy_landlock *l, const tachy_settings *s)
     const char *behind = tachy_settings_str(s, "segment.background");
     const char *mode = tachy_settings_str(s, "segment.mode");
     bool file = behind && mode && !strcmp(mode, "replace") && !tachy_settings_color(s, "segment.background");
-    return err == TACHY_OK && file ? allow_input(l, behind) : err;
+    if (err == TACHY_OK && file)
+        err = allow_input(l, behind);
+    return err == TACHY_OK ? allow_bounds(l, s) : err;
 }
 
 static int allow_all(struct tachy_landlock *l, const struct tachy_sandbox_params *p)

@@ -100,23 +100,54 @@ static int describe_range(const struct tachy_resume *r, json_t *what)
     return ok ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
+// The file that a setting names, if it is one; `i`: which of a list.
+static int identify_file(json_t *what, const char *setting, size_t i, const char *path)
+{
+    struct stat st;
+    char name[80];
+    int n = snprintf(name, sizeof(name), "the file of %s", setting);
+    if (i)
+        snprintf(name + n, sizeof(name) - (size_t)n, ", number %zu", i + 1);
+    return path && stat(path, &st) == 0 && S_ISREG(st.st_mode) ? identify(what, name, path) : TACHY_OK;
+}
+
+// A setting that names a file, or several.
+static int identify_files(json_t *what, const json_t *settings, const char *setting)
+{
+    const json_t *value = json_object_get(settings, setting), *item;
+    size_t i;
+    int err = identify_file(what, setting, 0, json_string_value(value));
+    json_array_foreach(value, i, item)
+        err = err < 0 ? err : identify_file(what, setting, i, json_string_value(item));
+    return err;
+}
+
+// Each as text; a list as JSON.
+static bool put_settings(json_t *what, json_t *settings)
+{
+    const char *name;
+    json_t *v;
+    bool ok = true;
+    json_object_foreach (settings, name, v) {
+        char *list = json_is_string(v) ? NULL : json_dumps(v, JSON_COMPACT);
+        ok = ok && json_object_set_new(what, name, json_string(list ? list : json_string_value(v))) == 0;
+        free(list);
+    }
+    return ok;
+}
+
 // The settings, and the files that they name.
 static int describe_task(const struct tachy_resume *r, json_t *what)
 {
-    static const char *const files[] = {"model.name", "model.card", "segment.background", "regions.labels"};
+    static const char *const files[] = {"model.name", "model.card", "segment.background", "segment.garbage_matte", "segment.plate",
+                                        "regions.labels"};
     const tachy_task *t = r->p->task;
     json_t *settings = t->settings ? json_loads(t->settings, 0, NULL) : json_object();
-    bool ok = settings && json_object_update(what, settings) == 0 &&
+    bool ok = settings && put_settings(what, settings) &&
               put(what, "task", "%s", t->name) && put(what, "model", "%s", t->describe);
     int err = ok ? TACHY_OK : TACHY_ERR_NOMEM;
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(files) && err == TACHY_OK; i++) {
-        const char *path = json_string_value(json_object_get(settings, files[i]));
-        struct stat st;
-        char name[60];
-        snprintf(name, sizeof(name), "the file of %s", files[i]);
-        if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
-            err = identify(what, name, path);
-    }
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(files) && err == TACHY_OK; i++)
+        err = identify_files(what, settings, files[i]);
     json_decref(settings);
     return err;
 }

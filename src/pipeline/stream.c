@@ -63,6 +63,7 @@ static void fill(tachy_stream *s, struct tachy_item *item, tachy_frame *f)
     item->reuse = 0;
     item->nb_parts = 0;
     item->nobody = false;
+    item->bounds = (struct tachy_bounds){0};
     item->due = (struct tachy_due){.deadline = UINT64_MAX};
     atomic_fetch_add(&s->inputs, 1);
     if (s->policy && s->policy->arrived)

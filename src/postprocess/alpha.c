@@ -78,6 +78,19 @@ bool tachy_alpha_eye_set(struct tachy_alpha_eye *e, const struct tachy_mask *m, 
     return true;
 }
 
+static int begin_bounds(struct tachy_alpha *a)
+{
+    const struct tachy_bounds *b = a->bounds;
+    size_t n = (size_t)a->frame->width;
+    if (!b || (!b->garbage && !b->key && !b->plate))
+        return TACHY_OK;
+    if (!tachy_buf_need(&a->none, n) || !tachy_buf_need(&a->screen, n))
+        return TACHY_ERR_NOMEM;
+    memset(a->none.p, 0, n);
+    int err = b->key ? tachy_key_begin(&a->key, b->key, a->frame) : TACHY_OK;
+    return err == TACHY_OK && b->plate ? tachy_plate_begin(&a->plate, b->plate, a->frame) : err;
+}
+
 int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct tachy_result *r,
                       const struct tachy_refine *refine)
 {
@@ -88,11 +101,14 @@ int tachy_alpha_begin(struct tachy_alpha *a, const tachy_frame *f, const struct 
     if (refine && (!tachy_buf_need(&a->luma, n * sizeof(float)) ||
                    !tachy_buf_need(&a->fine, n * sizeof(int16_t))))
         return TACHY_ERR_NOMEM;
+    int err = begin_bounds(a);
+    if (err < 0)
+        return err;
     for (int i = 0; i < a->eyes; i++) {
         struct tachy_alpha_eye *e = &a->eye[i];
         if (!tachy_alpha_eye_set(e, &r->mask[i], refine ? &refine[i] : NULL))
             return TACHY_ERR_INVAL;
-        int err = prepare_eye(a, e);
+        err = prepare_eye(a, e);
         if (err < 0)
             return err;
         a->covered |= e->x1 - e->x0 == f->width && e->y1 - e->y0 == f->height;
@@ -134,6 +150,22 @@ static void refined_row(struct tachy_alpha *a, const struct tachy_alpha_eye *e, 
     a->k->curve(dst, a->fine.p, &a->curve, e->x1 - e->x0);
 }
 
+static void bound_row(struct tachy_alpha *a, int y, uint8_t *dst)
+{
+    const struct tachy_bounds *b = a->bounds;
+    int n = a->frame->width;
+    if (b->garbage)
+        a->k->blend8(dst, dst, a->none.p, b->garbage + (size_t)y * (size_t)n, n);
+    if (b->key) {
+        tachy_key_row(&a->key, a->k, y, a->screen.p);
+        a->k->blend8(dst, dst, a->none.p, a->screen.p, n);
+    }
+    if (b->plate) {
+        tachy_plate_row(&a->plate, a->k, y, a->screen.p);
+        a->k->blend8(dst, dst, a->none.p, a->screen.p, n);
+    }
+}
+
 void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst)
 {
     if (!a->covered)
@@ -147,6 +179,8 @@ void tachy_alpha_row(struct tachy_alpha *a, int y, uint8_t *dst)
         else
             plain_row(a, e, y, dst + e->x0);
     }
+    if (a->bounds)
+        bound_row(a, y, dst);
 }
 
 void tachy_alpha_free(struct tachy_alpha *a)
@@ -158,4 +192,8 @@ void tachy_alpha_free(struct tachy_alpha *a)
     tachy_buf_free(&a->offset);
     tachy_buf_free(&a->luma);
     tachy_buf_free(&a->fine);
+    tachy_buf_free(&a->none);
+    tachy_buf_free(&a->screen);
+    tachy_key_free(&a->key);
+    tachy_plate_free(&a->plate);
 }

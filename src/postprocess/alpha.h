@@ -1,6 +1,10 @@
 #pragma once
 #include "base/base.h"
+#include "postprocess/bounds.h"
+#include "postprocess/buf.h"
 #include "postprocess/kernels.h"
+#include "postprocess/key.h"
+#include "postprocess/plate.h"
 #include "postprocess/mask.h"
 
 #include <tachy/frame.h>
@@ -12,15 +16,6 @@
 // interpolated linearly, outside of the outer centres its edge is repeated. Interpolation
 // keeps seven bits below the mask's steps, so that a wide stretch shows no stairs; then the
 // probability goes through `struct tachy_curve`. Pixels outside of every region are 0.
-
-// Memory that grows and is kept from frame to frame.
-struct tachy_buf {
-    void *p; // 64-byte aligned
-    size_t size;
-};
-// True where b->p has at least `size` bytes (their values are lost when it grows).
-bool tachy_buf_need(struct tachy_buf *b, size_t size);
-void tachy_buf_free(struct tachy_buf *b);
 
 // Builds the table of outputs first .. first + n - 1 of a stretch of `src` inputs, where
 // output i lies at input (i + 0.5) * scale - 0.5. Frees what the table held before.
@@ -55,8 +50,11 @@ struct tachy_alpha {
     const tachy_frame *frame;
     struct tachy_alpha_eye eye[TACHY_MAX_EYES];
     int eyes;
+    const struct tachy_bounds *bounds; // of the frames from now on; NULL: none
     bool covered; // one region holds the whole frame
-    struct tachy_buf row, slope, offset, luma, fine;
+    struct tachy_buf row, slope, offset, luma, fine, none, screen;
+    struct tachy_key_rows key;
+    struct tachy_plate_rows plate;
 };
 
 // Gets ready for the rows of one frame; the arguments must live until the last row.

@@ -20,19 +20,23 @@ int tachy_alpha_out_prepare(struct tachy_alpha_out *o, const tachy_frame *f, enu
 
 void tachy_alpha_out_free(struct tachy_alpha_out *o) { tachy_buf_free(&o->rows); }
 
-// n samples of row y of a component's plane (clamped) as code values.
-static void load_plain(const struct tachy_alpha_out *o, const tachy_frame *f, int comp, int y,
-                       int n, float *dst)
+void tachy_samples_row(const tachy_frame *f, int comp, int y, int n, float *dst)
 {
-    const struct tachy_pix_desc *d = tachy_pix_desc(o->from);
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     int plane = d->rgb ? 0 : d->planes == 2 && comp ? 1 : comp, at = 0;
     struct tachy_plane p = tachy_plane_of(d, plane, f->width, f->height);
-    while (tachy_component_at(o->from, plane, at) != comp)
+    while (tachy_component_at(f->format, plane, at) != comp)
         at++;
     const uint8_t *row = f->data[plane] + TACHY_CLAMP(y, 0, p.h - 1) * f->stride[plane];
     const uint16_t *words = (const void *)row;
     int step = p.comps, shift = d->shift;
-    if (d->bytes == 2)
+    if (d->bytes == 1 && step == 1)
+        for (int x = 0; x < n; x++)
+            dst[x] = (float)row[x];
+    else if (d->bytes == 1 && step == 2)
+        for (int x = 0; x < n; x++)
+            dst[x] = (float)row[2 * x + at];
+    else if (d->bytes == 2)
         for (int x = 0; x < n; x++)
             dst[x] = (float)(words[x * step + at] >> shift & 1023);
     else
@@ -48,12 +52,12 @@ static void load_chroma(const struct tachy_alpha_out *o, const tachy_frame *f, i
     int loc = o->in_color.chroma_loc, sy = d->chroma_shift_y, n = (f->width + 1) / 2;
     bool centre = loc == 2 || loc == 4, top = loc == 3 || loc == 4;
     float *near = tmp, *other = tmp + n, wy = 0;
-    load_plain(o, f, comp, y >> sy, n, near);
+    tachy_samples_row(f, comp, y >> sy, n, near);
     if (sy && !top) { // between two luma rows: 3/4 of the near one, 1/4 of the other
-        load_plain(o, f, comp, (y >> sy) + (y & 1 ? 1 : -1), n, other);
+        tachy_samples_row(f, comp, (y >> sy) + (y & 1 ? 1 : -1), n, other);
         wy = 0.25f;
     } else if (sy && y & 1) {
-        load_plain(o, f, comp, (y >> sy) + 1, n, other);
+        tachy_samples_row(f, comp, (y >> sy) + 1, n, other);
         wy = 0.5f;
     }
     for (int x = 0; wy > 0 && x < n; x++)
@@ -101,7 +105,7 @@ static void load_row(const struct tachy_alpha_out *o, const tachy_frame *f, int 
         if (chroma && d->chroma_shift_x)
             load_chroma(o, f, c, y, row[c], (float *)o->rows.p + (ptrdiff_t)ROWS * f->width);
         else
-            load_plain(o, f, c, y, f->width, row[c]);
+            tachy_samples_row(f, c, y, f->width, row[c]);
         struct tachy_range r = tachy_alpha_range(d, full, chroma);
         float inverse = 1.0f / r.scale;
         for (int x = 0; x < f->width; x++)
@@ -214,7 +218,7 @@ static void rows_420(struct tachy_alpha_out *o, const tachy_frame *f, int y, int
         uint8_t *out = dst[c] + y / 2 * stride[c];
         if (d->chroma_shift_x && d->chroma_shift_y) { // 10-bit 4:2:0: only the depth changes
             int n = (f->width + 1) / 2;
-            load_plain(o, f, c, y / 2, n, row[c]);
+            tachy_samples_row(f, c, y / 2, n, row[c]);
             for (int x = 0; x < n; x++)
                 row[c][x] = (row[c][x] - r.offset) / r.scale;
             store8(out, row[c], n, to);

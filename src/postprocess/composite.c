@@ -129,6 +129,8 @@ void tachy_composite_close(tachy_composite **pc)
     free(c);
 }
 
+void tachy_composite_bound(tachy_composite *c, const struct tachy_bounds *b) { c->alpha.bounds = b; }
+
 // A row of one colour in the samples of a plane. 64 bytes more, for vector loads.
 static bool fill_row(struct tachy_buf *b, enum tachy_pix f, int plane, int n, const int codes[4])
 {

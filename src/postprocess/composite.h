@@ -1,5 +1,6 @@
 #pragma once
 #include "base/base.h"
+#include "postprocess/bounds.h"
 #include "postprocess/mask.h"
 
 #include <tachy/frame.h>
@@ -41,6 +42,9 @@ int tachy_composite_output(const struct tachy_composite_params *p,
 // Keeps line buffers and tables: one object a thread.
 typedef struct tachy_composite tachy_composite;
 int tachy_composite_open(tachy_composite **out, const struct tachy_composite_params *p);
+
+// What bounds alpha in the runs from now on; NULL: nothing but the masks. It must outlive them.
+void tachy_composite_bound(tachy_composite *c, const struct tachy_bounds *b);
 
 // Writes every pixel of `out` (writable, of the format and size that output() said for this
 // frame). `refine`: an array of r->eyes coefficient planes, or NULL for plain bilinear

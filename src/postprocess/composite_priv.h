@@ -21,6 +21,8 @@ void tachy_color_codes(uint32_t rgba, const struct tachy_pix_desc *d, struct tac
 void tachy_matrix_weights(int matrix, double *kr, double *kb);
 // Component (0..3 as above) that lies at position `i` of plane `plane`.
 int tachy_component_at(enum tachy_pix f, int plane, int i);
+// n samples of row y of a component's plane (y is clamped to the plane), as code values.
+void tachy_samples_row(const tachy_frame *f, int comp, int y, int n, float *dst);
 // Refuses parameters out of range, with a sentence.
 int tachy_composite_check(const struct tachy_composite_params *p);
 // What mode mask writes.

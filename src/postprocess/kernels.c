@@ -28,6 +28,7 @@ static const struct tachy_post_kernels twins = {
     .divide = tachy_ref_divide,
     .lerp_f32 = tachy_ref_lerp_f32,
     .refine = tachy_ref_refine,
+    .key_share = tachy_ref_key_share,
     .prob = tachy_ref_prob,
     .exp_sum = tachy_ref_exp_sum,
     .recip = tachy_ref_recip,

@@ -1,9 +1,10 @@
 #pragma once
 #include "base/cpu.h"
+#include "ref/ref_key.h"
 #include "ref/ref_post.h"
 
 // The row operations in the versions of one instruction set. What each computes is written
-// at its twin in ref/ref_post.h. All buffers may start at any address; only as much is
+// at its twin in ref/ref_post.h or ref/ref_key.h. All buffers may start at any address; only as much is
 // written as the twin writes.
 struct tachy_post_kernels {
     enum tachy_isa isa;
@@ -33,6 +34,7 @@ struct tachy_post_kernels {
     void (*lerp_f32)(float *dst, const float *a, const float *b, float frac, int n);
     void (*refine)(int16_t *dst, const float *a, const float *b, const float *luma,
                    const struct tachy_stretch *t);
+    void (*key_share)(float *share, const float *u, const float *v, const struct tachy_key_axis *axis, int n_axes, int n);
     void (*prob)(uint8_t *dst, const float *p, int n);
     void (*exp_sum)(float *sum, const float *x, const float *y, int n);
     void (*recip)(float *v, int n);

@@ -527,6 +527,23 @@ V static void recip(float *v, int n)
     tachy_ref_recip(v + i, n - i);
 }
 
+V static void key_share(float *share, const float *u, const float *v, const struct tachy_key_axis *axis, int n_axes, int n)
+{
+    __m256 sign = _mm256_set1_ps(-0.0f);
+    int i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 a = _mm256_loadu_ps(u + i), b = _mm256_loadu_ps(v + i), most = _mm256_setzero_ps();
+        for (int k = 0; k < n_axes; k++) {
+            __m256 x = _mm256_add_ps(_mm256_mul_ps(a, _mm256_set1_ps(axis[k].xu)), _mm256_mul_ps(b, _mm256_set1_ps(axis[k].xv)));
+            __m256 z = _mm256_add_ps(_mm256_mul_ps(a, _mm256_set1_ps(axis[k].zu)), _mm256_mul_ps(b, _mm256_set1_ps(axis[k].zv)));
+            __m256 s = _mm256_sub_ps(x, _mm256_andnot_ps(sign, z));
+            most = k ? _mm256_max_ps(s, most) : s;
+        }
+        _mm256_storeu_ps(share + i, most);
+    }
+    tachy_ref_key_share(share + i, u + i, v + i, axis, n_axes, n - i);
+}
+
 void tachy_post_init_avx2(struct tachy_post_kernels *k)
 {
     k->lerp_u8 = lerp_u8;
@@ -551,6 +568,7 @@ void tachy_post_init_avx2(struct tachy_post_kernels *k)
     k->divide = divide;
     k->lerp_f32 = lerp_f32;
     k->refine = refine;
+    k->key_share = key_share;
     k->prob = prob;
     k->exp_sum = exp_sum;
     k->recip = recip;

@@ -318,6 +318,22 @@ static void prob(uint8_t *dst, const float *p, int n)
     tachy_ref_prob(dst + i, p + i, n - i);
 }
 
+static void key_share(float *share, const float *u, const float *v, const struct tachy_key_axis *axis, int n_axes, int n)
+{
+    int i = 0;
+    for (; i + 4 <= n; i += 4) {
+        float32x4_t a = vld1q_f32(u + i), b = vld1q_f32(v + i), most = vdupq_n_f32(0);
+        for (int k = 0; k < n_axes; k++) {
+            float32x4_t x = vaddq_f32(vmulq_n_f32(a, axis[k].xu), vmulq_n_f32(b, axis[k].xv));
+            float32x4_t z = vaddq_f32(vmulq_n_f32(a, axis[k].zu), vmulq_n_f32(b, axis[k].zv));
+            float32x4_t s = vsubq_f32(x, vabsq_f32(z));
+            most = k ? vbslq_f32(vcgtq_f32(s, most), s, most) : s;
+        }
+        vst1q_f32(share + i, most);
+    }
+    tachy_ref_key_share(share + i, u + i, v + i, axis, n_axes, n - i);
+}
+
 void tachy_post_init_neon(struct tachy_post_kernels *k)
 {
     k->lerp_u8 = lerp_u8;
@@ -338,6 +354,7 @@ void tachy_post_init_neon(struct tachy_post_kernels *k)
     k->gather_weight = gather_weight;
     k->box3_row = box3_row;
     k->box3_cols = box3_cols;
+    k->key_share = key_share;
     k->prob = prob;
 }
 #endif

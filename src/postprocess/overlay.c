@@ -146,8 +146,7 @@ int tachy_overlay_shapes(struct tachy_shapes *to, const struct tachy_overlay_par
     return d.err;
 }
 
-void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint8_t *const data[4],
-                        const ptrdiff_t stride[4])
+struct tachy_canvas tachy_overlay_canvas(const tachy_frame *f, uint8_t *const data[4], const ptrdiff_t stride[4])
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     struct tachy_canvas c = {.width = f->width, .height = f->height, .chroma_x = d->chroma_shift_x,
@@ -163,6 +162,13 @@ void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint
             c.nb = TACHY_MAX(c.nb, k + 1);
         }
     }
+    return c;
+}
+
+void tachy_overlay_draw(const struct tachy_shapes *s, const tachy_frame *f, uint8_t *const data[4],
+                        const ptrdiff_t stride[4])
+{
+    const struct tachy_canvas c = tachy_overlay_canvas(f, data, stride);
     tachy_ref_draw(&c, s->v, s->nb);
 }
 

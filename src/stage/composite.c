@@ -67,12 +67,14 @@ int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *
 
 // ---- What composite and lines have in common ----
 
-// A matte keeps its soft values; a ramp over them would harden hair, so only who asks for one gets it.
-static void keep_soft(struct tachy_composite_params *p, const struct tachy_stage *st, const tachy_settings *set)
+// A matte keeps its soft values; a ramp over them would harden hair, so only who asks for one gets it. Without a network
+// there is nothing to be ramped.
+static void keep_soft(struct tachy_composite_stage *c, const struct tachy_stage *st, const tachy_settings *set)
 {
+    struct tachy_composite_params *p = &c->params;
     const struct tachy_infer *in = tachy_stage_before(st, "preprocess") ? tachy_infer_of(st) : NULL;
     bool asked = tachy_settings_is_set(set, "segment.threshold") || tachy_settings_is_set(set, "segment.feather");
-    if (in && in->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA && !asked) {
+    if (tachy_stage_before(st, "everything") || (in && in->net[TACHY_INFER_FULL].card->meaning == TACHY_OUT_ALPHA && !asked)) {
         p->threshold = 0.5f;
         p->feather = 1;
     }
@@ -90,14 +92,15 @@ int tachy_composite_open_stage(struct tachy_stage *st, const tachy_settings *set
         return TACHY_STAGE_LEFT_OUT;
     c->st = st;
     c->masks = tachy_masks_of(st);
-    keep_soft(&c->params, st, set);
+    keep_soft(c, st, set);
     c->refine = tachy_stage_before(st, "refine");
     c->background = tachy_stage_before(st, "background");
-    c->refines = tachy_settings_bool(set, "segment.refine");
+    c->refines = c->masks && tachy_settings_bool(set, "segment.refine");
     // The guided filter applies its coefficients to the picture's luma.
     if (c->refines)
         tachy_masks_guide(c->masks);
-    st->flags |= c->refines || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON) ? TACHY_STAGE_READS : 0;
+    bool keyed = tachy_stage_before(st, "key") || tachy_stage_before(st, "plate");
+    st->flags |= keyed || c->refines || (m != TACHY_MODE_MASK && m != TACHY_MODE_JSON) ? TACHY_STAGE_READS : 0;
     tachy_task_describe(st->task, " mode %d%s", (int)m, c->refines ? " refine" : "");
     return TACHY_OK;
 }
@@ -157,6 +160,7 @@ static int composite(const struct tachy_composite_stage *c, tachy_composite *wor
     int err = tachy_frame_pool_get(c->pool, &item->out);
     if (err < 0)
         return err;
+    tachy_composite_bound(worker, &item->bounds);
     err = tachy_composite_run(worker, tachy_item_head(item), &item->result, tachy_refined(c, item, refine),
                               tachy_background_of(c, item), item->out);
     tachy_composite_name(c, item);

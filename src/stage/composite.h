@@ -1,4 +1,5 @@
 #pragma once
+#include "media/convert.h"
 #include "media/surface.h"
 #include "postprocess/composite.h"
 #include "stage/mask.h"
@@ -7,6 +8,10 @@
 // in mode replace, the picture behind people.
 
 extern const struct tachy_stage_ops tachy_stage_background, tachy_stage_background_cuda; // background.c
+extern const struct tachy_stage_ops tachy_stage_garbage; // garbage.c
+extern const struct tachy_stage_ops tachy_stage_key; // key.c
+extern const struct tachy_stage_ops tachy_stage_plate; // plate.c
+extern const struct tachy_stage_ops tachy_stage_everything; // everything.c
 extern const struct tachy_stage_ops tachy_stage_refine; // refine.c; a device's composite fits the edges itself
 extern const struct tachy_stage_ops tachy_stage_composite, tachy_stage_composite_cuda;
 extern const struct tachy_stage_ops tachy_stage_mask_lines, tachy_stage_mask_lines_cuda;
@@ -35,6 +40,9 @@ int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker
 void tachy_composite_worker_close(void *worker);
 // The times and numbers of a finished picture are its frame's.
 void tachy_composite_name(const struct tachy_composite_stage *c, struct tachy_item *item);
+
+// picture.c: the first picture of a file in another format and size, as a frame of the caller's. On failure *out is NULL.
+int tachy_read_picture(const char *file, const struct tachy_convert_to *to, tachy_frame **out, const struct tachy_log *log);
 
 // background.c: the picture behind the item; NULL: there is none.
 tachy_frame *tachy_background_of(const struct tachy_composite_stage *c, const struct tachy_item *item);

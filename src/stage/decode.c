@@ -1,35 +1,11 @@
-#include "stage/infer.h"
+#include "stage/decode.h"
 #include "stage/stages.h"
-
-#include "base/options.h"
-#include "model/labels.h"
-#include "postprocess/decode.h"
 
 #include <stdlib.h>
 
 // What a network says as regions: its outputs through the decoders of its card (docs/models.md).
 
-struct decode {
-    const struct tachy_infer *infer;
-    struct tachy_card_decoder decoder[TACHY_MAX_DECODERS]; // the card's, with what the settings say
-    int nb;
-    bool boxes;                   // the network finds regions; else it describes the one that it saw
-    struct tachy_labels labels;   // of a file; none: the card's
-    struct tachy_classes classes; // that are kept; none: all
-    int limit;                    // most regions of a view
-};
-
-// Decoders with their scratch, for each of the network's sizes.
-struct decode_worker {
-    tachy_decoder *decode[TACHY_INFER_SIZES][TACHY_MAX_DECODERS];
-};
-
-struct decode_item {
-    struct tachy_regions view[TACHY_MAX_EYES];
-    struct tachy_regions all; // of two views; it points into theirs
-};
-
-static const struct tachy_option options[] = {
+const struct tachy_option tachy_decode_options[] = {
     {"regions.confidence", "conf", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions", .aliases = "confidence",
      .help = "least score of what is kept; the model card's without it"},
     {"regions.overlap", "iou", 0, TACHY_OPT_FLOAT, .max = 1, .group = "Regions",
@@ -47,7 +23,7 @@ static const struct tachy_option options[] = {
 
 // ---- The task's
 
-static void take_settings(struct tachy_card_decoder *c, const struct decode *d, const tachy_settings *s)
+static void take_settings(struct tachy_card_decoder *c, const struct tachy_decode_stage *d, const tachy_settings *s)
 {
     if (tachy_settings_is_set(s, "regions.confidence"))
         c->threshold = (float)tachy_settings_float(s, "regions.confidence");
@@ -61,9 +37,9 @@ static void take_settings(struct tachy_card_decoder *c, const struct decode *d, 
     }
 }
 
-static int open(struct tachy_stage *st, const tachy_settings *s)
+int tachy_decode_open(struct tachy_stage *st, const tachy_settings *s)
 {
-    struct decode *d = tachy_stage_priv(st);
+    struct tachy_decode_stage *d = tachy_stage_priv(st);
     const struct tachy_log *log = st->task->log;
     const char *file = tachy_settings_str(s, "regions.labels");
     d->infer = tachy_infer_of(st);
@@ -88,41 +64,51 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     return err;
 }
 
-static int start(struct tachy_stage *st, struct tachy_video_info *video)
+int tachy_decode_start(struct tachy_stage *st, struct tachy_video_info *video)
 {
-    const struct decode *d = tachy_stage_priv(st);
+    const struct tachy_decode_stage *d = tachy_stage_priv(st);
     st->flags = st->ops->flags | tachy_infer_flags(d->infer);
     return TACHY_OK;
 }
 
-static void close(struct tachy_stage *st)
+void tachy_decode_close(struct tachy_stage *st)
 {
-    struct decode *d = tachy_stage_priv(st);
+    struct tachy_decode_stage *d = tachy_stage_priv(st);
     tachy_labels_free(&d->labels);
     tachy_classes_free(&d->classes);
 }
 
 // ---- A worker's
 
-static void worker_close(void *worker)
+void tachy_decode_worker_close(struct tachy_decode_worker *w)
 {
-    struct decode_worker *w = worker;
     for (int i = 0; i < TACHY_INFER_SIZES; i++)
         for (int k = 0; k < TACHY_MAX_DECODERS; k++)
             tachy_decoder_close(&w->decode[i][k]);
-    free(w);
 }
 
-static int worker_open(struct tachy_stage *st, int batch, void **worker)
+int tachy_decode_worker_open(struct tachy_stage *st, struct tachy_decode_worker *w)
 {
-    const struct decode *d = tachy_stage_priv(st);
-    struct decode_worker *w = *worker = calloc(1, sizeof(*w));
-    int err = w ? TACHY_OK : TACHY_ERR_NOMEM;
+    const struct tachy_decode_stage *d = tachy_stage_priv(st);
+    int err = TACHY_OK;
     for (int i = 0; i < TACHY_INFER_SIZES; i++) {
         const struct tachy_infer_net *net = &d->infer->net[i];
         for (int k = 0; k < d->nb && net->card && err == TACHY_OK; k++)
             err = tachy_decoder_open(&w->decode[i][k], net->card, &d->decoder[k], net->out, net->nb_out, 1, st->task->log);
     }
+    return err;
+}
+
+static void worker_close(void *worker)
+{
+    tachy_decode_worker_close(worker);
+    free(worker);
+}
+
+static int worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    struct tachy_decode_worker *w = *worker = calloc(1, sizeof(*w));
+    int err = w ? tachy_decode_worker_open(st, w) : TACHY_ERR_NOMEM;
     if (err < 0 && w) {
         worker_close(w);
         *worker = NULL;
@@ -133,7 +119,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
 // ---- A frame
 
 // Of the regions, those of the classes that are kept, at most `limit`.
-static void filter(const struct decode *d, struct tachy_regions *list)
+static void filter(const struct tachy_decode_stage *d, struct tachy_regions *list)
 {
     int n = 0;
     for (int i = 0; i < list->nb && n < d->limit; i++)
@@ -142,18 +128,17 @@ static void filter(const struct decode *d, struct tachy_regions *list)
     list->nb = n;
 }
 
-static int decode(const struct decode *d, struct decode_worker *w, const struct tachy_piece *p, struct tachy_regions *list)
+static int decode(const struct tachy_decode_stage *d, struct tachy_decode_worker *w, const struct tachy_piece *p,
+                  const struct tachy_infer_output *o, struct tachy_regions *list)
 {
     const struct tachy_rect *r = &d->infer->region[p->region];
     struct tachy_region about = {.x = r->x + r->w / 2.0, .y = r->y + r->h / 2.0, .w = r->w, .h = r->h, .class_id = -1,
                                  .track = -1, .score = 1};
-    struct tachy_infer_output o;
     tachy_regions_clear(list);
-    tachy_infer_output(d->infer, p, &o);
-    struct tachy_decoder_frame f = {.out = o.out, .about = &about};
-    int err = tachy_infer_map(d->infer, p, o.size, f.map);
+    struct tachy_decoder_frame f = {.out = o->out, .about = &about};
+    int err = tachy_infer_map(d->infer, p, o->size, f.map);
     for (int k = 0; k < d->nb && err == TACHY_OK; k++)
-        err = tachy_decoder_run(w->decode[o.size][k], &f, list);
+        err = tachy_decoder_run(w->decode[o->size][k], &f, list);
     if (err == TACHY_OK && d->boxes) {
         filter(d, list);
     } else if (err == TACHY_OK) {
@@ -168,7 +153,7 @@ static int decode(const struct decode *d, struct decode_worker *w, const struct 
 // What is known of the frame: the views' regions, the left one's first.
 static int tell(const struct tachy_stage *st, struct tachy_item *item)
 {
-    struct decode_item *di = tachy_stage_item(st, item);
+    struct tachy_decode_item *di = tachy_stage_item(st, item);
     struct tachy_regions *list = st->task->eyes > 1 ? &di->all : di->view;
     tachy_regions_clear(&di->all);
     for (int e = 0; e < st->task->eyes && list == &di->all; e++)
@@ -183,43 +168,50 @@ static int tell(const struct tachy_stage *st, struct tachy_item *item)
     return TACHY_OK;
 }
 
+int tachy_decode_run(struct tachy_stage *st, struct tachy_decode_worker *w, const struct tachy_piece *p,
+                     const struct tachy_infer_output *o)
+{
+    struct tachy_decode_item *di = tachy_stage_item(st, p->item);
+    int err = decode(tachy_stage_priv(st), w, p, o, &di->view[p->region]);
+    return err < 0 ? err : tell(st, p->item);
+}
+
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
+    struct tachy_infer_output o;
     for (int i = 0; i < n; i++) {
-        struct decode_item *di = tachy_stage_item(st, pieces[i].item);
-        err[i] = decode(tachy_stage_priv(st), worker, &pieces[i], &di->view[pieces[i].region]);
-        if (err[i] == TACHY_OK)
-            err[i] = tell(st, pieces[i].item);
+        tachy_infer_output(tachy_infer_of(st), &pieces[i], &o);
+        err[i] = tachy_decode_run(st, worker, &pieces[i], &o);
     }
 }
 
 // ---- Regions that later frames take over
 
-static int copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region)
+int tachy_decode_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region)
 {
-    const struct tachy_regions *list = &((struct decode_item *)tachy_stage_item(st, from))->view[region];
-    struct tachy_regions *copies = &((struct decode_item *)tachy_stage_item(st, to))->view[region];
+    const struct tachy_regions *list = &((struct tachy_decode_item *)tachy_stage_item(st, from))->view[region];
+    struct tachy_regions *copies = &((struct tachy_decode_item *)tachy_stage_item(st, to))->view[region];
     tachy_regions_clear(copies);
     int err = tachy_regions_copy(copies, list->v, list->nb);
     return err == TACHY_OK ? tell(st, to) : err;
 }
 
-static int copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size)
+int tachy_decode_copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size)
 {
-    const struct decode_item *di = tachy_stage_item(st, from);
+    const struct tachy_decode_item *di = tachy_stage_item(st, from);
     return tachy_regions_save(di->view, st->task->eyes, data, size);
 }
 
-static int copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
+int tachy_decode_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
 {
-    struct decode_item *di = tachy_stage_item(st, to);
+    struct tachy_decode_item *di = tachy_stage_item(st, to);
     int err = tachy_regions_load(di->view, st->task->eyes, data, size);
     return err == TACHY_OK ? tell(st, to) : err;
 }
 
-static void item_close(void *item)
+void tachy_decode_item_close(void *item)
 {
-    struct decode_item *di = item;
+    struct tachy_decode_item *di = item;
     for (int e = 0; e < TACHY_MAX_EYES; e++)
         tachy_regions_free(&di->view[e]);
     tachy_regions_free(&di->all);
@@ -227,18 +219,18 @@ static void item_close(void *item)
 
 const struct tachy_stage_ops tachy_stage_decode = {
     .name = "postprocess",
-    .options = options,
+    .options = tachy_decode_options,
     .flags = TACHY_STAGE_REGIONS,
-    .priv_size = sizeof(struct decode),
-    .item_size = sizeof(struct decode_item),
-    .open = open,
-    .close = close,
-    .start = start,
+    .priv_size = sizeof(struct tachy_decode_stage),
+    .item_size = sizeof(struct tachy_decode_item),
+    .open = tachy_decode_open,
+    .close = tachy_decode_close,
+    .start = tachy_decode_start,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = run,
-    .item_close = item_close,
-    .copy = copy,
-    .copy_save = copy_save,
-    .copy_load = copy_load,
+    .item_close = tachy_decode_item_close,
+    .copy = tachy_decode_copy,
+    .copy_save = tachy_decode_copy_save,
+    .copy_load = tachy_decode_copy_load,
 };

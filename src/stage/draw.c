@@ -1,19 +1,13 @@
+#include "stage/draw.h"
 #include "stage/stages.h"
 
 #include "base/options.h"
-#include "media/media.h"
-#include "postprocess/overlay.h"
 
 #include <stdlib.h>
 
 // The regions over the picture: boxes, names, points.
 
-struct draw {
-    struct tachy_overlay_params overlay;
-    tachy_frame_pool *pool; // of pictures that are written
-};
-
-static const struct tachy_option options[] = {
+const struct tachy_option tachy_draw_options[] = {
     {"draw.boxes", "boxes", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "draw boxes"},
     {"draw.names", "names", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "write names and scores beside the boxes"},
     {"draw.points", "points", 0, TACHY_OPT_BOOL, "yes", .group = "Overlay", .help = "draw points"},
@@ -24,9 +18,9 @@ static const struct tachy_option options[] = {
     {0},
 };
 
-static int open(struct tachy_stage *st, const tachy_settings *s)
+int tachy_draw_open(struct tachy_stage *st, const tachy_settings *s)
 {
-    struct draw *d = tachy_stage_priv(st);
+    struct tachy_draw *d = tachy_stage_priv(st);
     d->overlay = (struct tachy_overlay_params){
         .line = (float)tachy_settings_float(s, "draw.line"),
         .text = (float)tachy_settings_float(s, "draw.text"),
@@ -37,15 +31,15 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     return tachy_text_asked(s) ? TACHY_STAGE_LEFT_OUT : TACHY_OK;
 }
 
-static void close(struct tachy_stage *st)
+void tachy_draw_close(struct tachy_stage *st)
 {
-    struct draw *d = tachy_stage_priv(st);
+    struct tachy_draw *d = tachy_stage_priv(st);
     tachy_frame_pool_close(&d->pool);
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
-    struct draw *d = tachy_stage_priv(st);
+    struct tachy_draw *d = tachy_stage_priv(st);
     tachy_frame_pool_close(&d->pool);
     int err = tachy_frame_pool_open(&d->pool, video->format, video->width, video->height);
     if (err == TACHY_OK && st->task->memory)
@@ -65,7 +59,7 @@ static void worker_close(void *worker)
     free(worker);
 }
 
-static int draw(const struct draw *d, struct tachy_shapes *shapes, struct tachy_item *item)
+static int draw(const struct tachy_draw *d, struct tachy_shapes *shapes, struct tachy_item *item)
 {
     const struct tachy_result *r = &item->result;
     int err = tachy_overlay_shapes(shapes, &d->overlay, item->in, r->regions, r->nb_regions);
@@ -93,11 +87,11 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
 
 const struct tachy_stage_ops tachy_stage_draw = {
     .name = "draw",
-    .options = options,
+    .options = tachy_draw_options,
     .flags = TACHY_STAGE_READS | TACHY_STAGE_WRITES,
-    .priv_size = sizeof(struct draw),
-    .open = open,
-    .close = close,
+    .priv_size = sizeof(struct tachy_draw),
+    .open = tachy_draw_open,
+    .close = tachy_draw_close,
     .start = start,
     .worker_open = worker_open,
     .worker_close = worker_close,

@@ -31,9 +31,8 @@ static const double CUT = 0.12;              // mean difference of luma between 
 static const float GOOD = 0.7f, FAIR = 0.5f; // scores that make a search on smaller tiles superfluous
 
 struct focus {
-    struct tachy_net detector, masks;
+    struct tachy_infer detector, masks;
     struct tachy_mask_spec spec;
-    int output; // of the network of masks
     int rotation;
     bool flip;
     bool idle; // this stream is seen as a whole
@@ -65,10 +64,13 @@ struct focus_worker {
 };
 
 static const struct tachy_option options[] = {
-    {"segment.focus", "focus", 0, TACHY_OPT_ENUM, "off", .values = "auto|off", .group = "Segment",
+    {"segment.focus", "focus", 0, TACHY_OPT_ENUM, "auto", .values = "auto|off", .group = "Segment",
      .help = "find people first and look at the part of the frame that they are in; off: at the whole frame"},
     {0},
 };
+
+// Of the network of masks.
+static const struct tachy_card *card_of(const struct focus *f) { return f->masks.net[TACHY_INFER_FULL].card; }
 
 // ---- Open ----
 
@@ -85,9 +87,9 @@ static const char *unfit(const struct tachy_card *c, const tachy_settings *s)
     return c->in.fit == TACHY_FIT_CROP ? "the model's card crops the picture itself" : NULL;
 }
 
-static int leave_out(const tachy_task *t, const char *why)
+static int leave_out(const tachy_task *t, enum tachy_log_level level, const char *why)
 {
-    tachy_msg(t->log, TACHY_LOG_INFO, "focus: off: %s; the whole frame is looked at", why);
+    tachy_msg(t->log, level, "focus: off: %s; the whole frame is looked at", why);
     return TACHY_STAGE_LEFT_OUT;
 }
 
@@ -101,27 +103,22 @@ static int find_detector(const tachy_task *t, const tachy_settings *s)
     tachy_model_close(&m);
     if (err == TACHY_OK)
         return TACHY_OK;
-    return leave_out(t, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
+    return leave_out(t, TACHY_LOG_INFO, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
                         "` gets it)");
 }
 
-static int open_nets(struct focus *f, const tachy_task *t, const tachy_settings *s)
+static int open_nets(struct tachy_stage *st, const tachy_settings *s)
 {
-    int err = tachy_net_open(&f->masks,
-                             &(struct tachy_net_params){.name = tachy_settings_str(s, "model.name"),
-                                                        .card = tachy_settings_str(s, "model.card"), .task = "segment",
-                                                        .log = t->log}, s);
+    struct focus *f = tachy_stage_priv(st);
+    const struct tachy_net_params masks = {.name = tachy_settings_str(s, "model.name"),
+                                           .card = tachy_settings_str(s, "model.card"), .task = "segment"},
+                                  detector = {.name = TACHY_FOCUS_DETECTOR, .task = "detect"};
+    int err = tachy_net_open(&f->masks, st, &masks, s);
     if (err == TACHY_OK)
-        err = tachy_net_open(&f->detector,
-                             &(struct tachy_net_params){.name = TACHY_FOCUS_DETECTOR, .task = "detect", .log = t->log},
-                             s);
+        err = tachy_net_open(&f->detector, st, &detector, s);
     if (err < 0)
         return err;
-    const struct tachy_card *c = f->masks.card;
-    const struct tachy_io *out;
-    int n = tachy_engine_outputs(f->masks.first, &out);
-    for (int i = 0; i < n; i++)
-        f->output = c->output && !strcmp(out[i].name, c->output) ? i : f->output;
+    const struct tachy_card *c = card_of(f);
     f->spec = (struct tachy_mask_spec){.meaning = c->meaning, .channel = c->channel, .layout = c->out_layout};
     return TACHY_OK;
 }
@@ -137,7 +134,8 @@ static int check_card(const tachy_task *t, const tachy_settings *s)
         return TACHY_STAGE_LEFT_OUT; // the stage of the network says what is wrong
     const char *why = unfit(tachy_model_card(m), s);
     tachy_model_close(&m);
-    return why ? leave_out(t, why) : TACHY_OK;
+    bool asked = tachy_settings_is_set(s, "segment.focus");
+    return why ? leave_out(t, asked ? TACHY_LOG_INFO : TACHY_LOG_VERBOSE, why) : TACHY_OK;
 }
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
@@ -150,7 +148,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     if (err == TACHY_OK)
         err = find_detector(t, s);
     if (err == TACHY_OK)
-        err = open_nets(f, t, s);
+        err = open_nets(st, s);
     if (err != TACHY_OK)
         return err;
     pthread_mutex_init(&f->lock, NULL);
@@ -159,7 +157,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     tachy_task_describe(t, "focus ");
     tachy_msg(t->log, TACHY_LOG_INFO,
               "focus: on: the model " TACHY_FOCUS_DETECTOR " finds people for %s (--focus off: the whole frame)",
-              f->masks.card->name);
+              card_of(f)->name);
     return TACHY_OK;
 }
 
@@ -180,8 +178,8 @@ static void close(struct tachy_stage *st)
     }
     if (f->open)
         pthread_mutex_destroy(&f->lock);
-    tachy_net_close(&f->detector);
-    tachy_net_close(&f->masks);
+    infer_free(&f->detector);
+    infer_free(&f->masks);
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
@@ -191,7 +189,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     f->flip = video->flipped;
     f->idle = video->stereo == TACHY_STEREO_SBS || video->stereo == TACHY_STEREO_TB;
     if (f->idle)
-        leave_out(st->task, "the picture is stereo");
+        leave_out(st->task, TACHY_LOG_INFO, "the picture is stereo");
     return TACHY_OK;
 }
 
@@ -209,13 +207,19 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
     return *worker ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
+// What the network of masks said last.
+static const struct tachy_tensor *mask_of(const struct focus_nets *n)
+{
+    return &n->masks.run.tensors.out[n->masks.run.net->output];
+}
+
 static int nets_open(struct focus *f, struct focus_nets *n)
 {
     int err = tachy_net_worker_open(&n->detector, &f->detector);
     if (err == TACHY_OK)
         err = tachy_net_worker_open(&n->masks, &f->masks);
     if (err == TACHY_OK)
-        err = tachy_mask_extent(&f->spec, &n->masks.out[f->output], &n->width, &n->height);
+        err = tachy_mask_extent(&f->spec, mask_of(n), &n->width, &n->height);
     if (err < 0)
         return err;
     n->mask = tachy_aligned_alloc((size_t)n->width * (size_t)n->height);
@@ -269,7 +273,7 @@ static struct tachy_view view_of(const struct look *l, const struct tachy_focus_
 // A box in pixels of the mask's picture to frame pixels.
 static void to_frame(const struct look *l, const double map[6], struct tachy_focus_box *b)
 {
-    const struct tachy_card *c = l->f->masks.card;
+    const struct tachy_card *c = card_of(l->f);
     double sx = (double)c->in.width / l->nets->width, sy = (double)c->in.height / l->nets->height;
     double x0 = b->x0 * sx, y0 = b->y0 * sy, x1 = b->x1 * sx, y1 = b->y1 * sy;
     double ax = map[0] * x0 + map[1] * y0 + map[2], ay = map[3] * x0 + map[4] * y0 + map[5];
@@ -287,9 +291,9 @@ static int see(const struct look *l, const struct tachy_focus_box *part, struct 
     double map[6];
     int err = tachy_net_run(&n->masks, l->in, &view, NULL, NULL);
     if (err == TACHY_OK)
-        err = tachy_mask_from_tensor(&l->f->spec, &n->masks.out[l->f->output], NULL, 0, false, n->mask, n->width);
+        err = tachy_mask_from_tensor(&l->f->spec, mask_of(n), NULL, 0, false, n->mask, n->width);
     if (err == TACHY_OK)
-        err = tachy_preprocess_map(&l->f->masks.card->in, l->in->width, l->in->height, &view, map);
+        err = tachy_preprocess_map(&card_of(l->f)->in, l->in->width, l->in->height, &view, map);
     if (err < 0)
         return err;
     if (!tachy_focus_mask_box(n->mask, n->width, n->height, person, sharp))
@@ -548,7 +552,7 @@ static int open_cuda(struct tachy_stage *st, const tachy_settings *s)
 {
     if (!strcmp(tachy_settings_str(s, "segment.focus"), "off"))
         return TACHY_STAGE_LEFT_OUT;
-    return leave_out(st->task, "it runs on the CPU only (--device cpu)");
+    return leave_out(st->task, TACHY_LOG_INFO, "it runs on the CPU only (--device cpu)");
 }
 
 const struct tachy_stage_ops tachy_stage_focus_cuda = {

@@ -24,31 +24,29 @@ static int copy_settings(struct tachy_infer *in, const tachy_settings *set)
     return err;
 }
 
-int infer_open_model(struct tachy_stage *st, const tachy_settings *set)
+int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char *name, const char *card,
+                     const tachy_settings *set)
 {
-    struct tachy_infer *in = tachy_stage_priv(st);
-    const tachy_task *t = st->task;
     struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
     in->st = st;
-    st->worker_of = st->index + 1; // the model's
     int err = copy_settings(in, set);
     if (err == TACHY_OK)
         err = tachy_model_open(&net->model, &(struct tachy_model_params){
-                                                .name = tachy_settings_str(set, "model.name"),
-                                                .card = tachy_settings_str(set, "model.card"),
-                                                .dir = in->model_dir,
-                                                .log = t->log,
-                                            });
-    if (err < 0)
-        return err;
-    net->card = tachy_model_card(net->model);
-    return TACHY_OK;
+                                                .name = name, .card = card, .dir = in->model_dir, .log = st->task->log});
+    net->card = err < 0 ? NULL : tachy_model_card(net->model);
+    return err;
+}
+
+int infer_open_whole(struct tachy_stage *st, const tachy_settings *set)
+{
+    st->worker_of = st->index + 1; // the model's
+    return infer_open_model(tachy_stage_priv(st), st, tachy_settings_str(set, "model.name"),
+                            tachy_settings_str(set, "model.card"), set);
 }
 
 int infer_open_first(struct tachy_infer *in)
 {
     struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
-    tachy_task *t = in->st->task;
     int err = infer_find_states(in);
     if (err == TACHY_OK)
         err = infer_open_engine(in, net, 1, 0, &net->first);
@@ -61,22 +59,27 @@ int infer_open_first(struct tachy_infer *in)
     // The other workers' engines are of the provider that was picked.
     free(in->setup.provider);
     in->setup.provider = strdup(tachy_engine_provider(net->first));
-    if (!in->setup.provider)
-        return TACHY_ERR_NOMEM;
+    return in->setup.provider ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+void infer_describe(const struct tachy_infer *in)
+{
+    const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
+    tachy_task *t = in->st->task;
     snprintf(t->engine, sizeof(t->engine), "%s", tachy_engine_version(net->first));
     tachy_task_describe(t, "%s %s %s %s threads %d", t->name, net->card->name, net->card->sha256 ? net->card->sha256 : "",
                         t->engine, in->setup.threads);
-    return TACHY_OK;
 }
 
-void infer_close(struct tachy_stage *st)
+void infer_free(struct tachy_infer *in)
 {
-    struct tachy_infer *in = tachy_stage_priv(st);
     for (int i = 0; i < TACHY_INFER_SIZES; i++)
         infer_net_free(&in->net[i]);
     free(in->model_dir);
     tachy_engine_setup_free(&in->setup);
 }
+
+static void preprocess_close(struct tachy_stage *st) { infer_free(tachy_stage_priv(st)); }
 
 // ---- Regions ----
 
@@ -100,18 +103,7 @@ static void crop_to_card(const struct tachy_infer *in, struct tachy_rect *r)
 static void set_regions(struct tachy_infer *in, const struct tachy_video_info *video)
 {
     tachy_task *t = in->st->task;
-    int w = video->width, h = video->height;
-    t->eyes = 1;
-    in->region[0] = (struct tachy_rect){0, 0, w, h};
-    if (video->stereo == TACHY_STEREO_SBS && w >= 2) {
-        t->eyes = 2;
-        in->region[0].w = w / 2;
-        in->region[1] = (struct tachy_rect){w / 2, 0, w - w / 2, h};
-    } else if (video->stereo == TACHY_STEREO_TB && h >= 2) {
-        t->eyes = 2;
-        in->region[0].h = h / 2;
-        in->region[1] = (struct tachy_rect){0, h / 2, w, h - h / 2};
-    }
+    t->eyes = tachy_eye_regions(video, in->region);
     for (int e = 0; e < t->eyes && in->net[TACHY_INFER_FULL].card->in.fit == TACHY_FIT_CROP; e++)
         crop_to_card(in, &in->region[e]);
 }
@@ -164,8 +156,12 @@ int infer_start(struct tachy_stage *st, struct tachy_video_info *video)
 
 static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
 {
-    int err = infer_open_model(st, set);
-    return err < 0 ? err : infer_open_first(tachy_stage_priv(st));
+    int err = infer_open_whole(st, set);
+    if (err == TACHY_OK)
+        err = infer_open_first(tachy_stage_priv(st));
+    if (err == TACHY_OK)
+        infer_describe(tachy_stage_priv(st));
+    return err;
 }
 
 static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *video)
@@ -183,7 +179,8 @@ static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *vid
 
 static double aspect_of(const struct tachy_card *c) { return (double)c->in.width / c->in.height; }
 
-// Whether the piece has the shape of the smaller network's input rather than of the full one's.
+// Whether the piece has the shape of the smaller network's input rather than of the full one's. The smaller one gets
+// what lies between: it mistakes less of a wall for a person. Of a square and a 16:9 network that begins at 1.2:1.
 static bool fits_smaller(const struct tachy_infer *in, const struct tachy_piece *p)
 {
     if (!in->by_shape)
@@ -192,7 +189,7 @@ static bool fits_smaller(const struct tachy_infer *in, const struct tachy_piece 
     bool turned = in->rotation == 90 || in->rotation == 270;
     double aspect = turned ? (double)r->h / r->w : (double)r->w / r->h;
     return fabs(log(aspect / aspect_of(in->net[TACHY_INFER_SMALL].card))) <
-           fabs(log(aspect / aspect_of(in->net[TACHY_INFER_FULL].card)));
+           fabs(log(aspect / aspect_of(in->net[TACHY_INFER_FULL].card))) + 0.2;
 }
 
 int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tachy_tensor *in)
@@ -248,7 +245,7 @@ const struct tachy_stage_ops tachy_stage_preprocess = {
     .priv_size = sizeof(struct tachy_infer),
     .item_size = sizeof(struct infer_item),
     .open = preprocess_open,
-    .close = infer_close,
+    .close = preprocess_close,
     .start = preprocess_start,
     .degrade = infer_degrade,
     .run = preprocess_run,
@@ -257,19 +254,17 @@ const struct tachy_stage_ops tachy_stage_preprocess = {
 
 // ---- Workers ----
 
-// The network with all that a worker needs to run it.
-static int engine_open(struct infer_engine *e, const struct tachy_infer *in, struct tachy_infer_net *net)
+int infer_engine_open(struct infer_engine *e, const struct tachy_infer *in, struct tachy_infer_net *net,
+                      const struct tachy_preprocess_params *pp, int regions)
 {
-    const struct tachy_preprocess_params pp = infer_params(in, net->card);
     int err = TACHY_OK;
     e->net = net;
     e->engine = net->first;
     net->first = NULL;
     if (!e->engine)
         err = infer_open_engine(in, net, 1, 0, &e->engine);
-    int regions = in->st->task->parts ? TACHY_MAX_PARTS : in->st->task->eyes;
     for (int i = 0; i < regions && err == TACHY_OK; i++)
-        err = tachy_preprocess_open(&e->preprocess[i], &pp);
+        err = tachy_preprocess_open(&e->preprocess[i], pp);
     return err == TACHY_OK ? infer_tensors_open(in, net, e->engine, 1, &e->tensors) : err;
 }
 
@@ -292,28 +287,35 @@ static int batch_open(struct infer_engine *e, const struct tachy_infer *in, cons
 
 int infer_worker_open(struct tachy_infer *in, int batch, struct infer_worker *w)
 {
+    const tachy_task *t = in->st->task;
     int err = TACHY_OK;
     w->infer = in;
     w->batch = batch > 1 ? batch : 0;
     if (w->batch && in->by_shape)
-        err = engine_open(&w->size[TACHY_INFER_SMALL], in, &in->net[TACHY_INFER_SMALL]);
+        err = infer_engine_open(&w->size[TACHY_INFER_SMALL], in, &in->net[TACHY_INFER_SMALL], NULL, 0);
     if (w->batch)
         return err < 0 ? err : batch_open(&w->size[TACHY_INFER_FULL], in, &in->net[TACHY_INFER_FULL], batch);
-    for (int i = 0; i < TACHY_INFER_SIZES && err == TACHY_OK; i++)
-        if (in->net[i].card)
-            err = engine_open(&w->size[i], in, &in->net[i]);
+    for (int i = 0; i < TACHY_INFER_SIZES && err == TACHY_OK; i++) {
+        const struct tachy_card *card = in->net[i].card;
+        const struct tachy_preprocess_params pp = card ? infer_params(in, card) : (struct tachy_preprocess_params){0};
+        if (card)
+            err = infer_engine_open(&w->size[i], in, &in->net[i], &pp, t->parts ? TACHY_MAX_PARTS : t->eyes);
+    }
     return err;
+}
+
+void infer_engine_close(struct infer_engine *e)
+{
+    tachy_engine_close(&e->engine);
+    for (int i = 0; i < TACHY_MAX_PARTS; i++)
+        tachy_preprocess_close(&e->preprocess[i]);
+    infer_tensors_free(&e->tensors);
 }
 
 void infer_worker_close(struct infer_worker *w)
 {
-    for (int i = 0; i < TACHY_INFER_SIZES; i++) {
-        struct infer_engine *e = &w->size[i];
-        tachy_engine_close(&e->engine);
-        for (int k = 0; k < TACHY_MAX_PARTS; k++)
-            tachy_preprocess_close(&e->preprocess[k]);
-        infer_tensors_free(&e->tensors);
-    }
+    for (int i = 0; i < TACHY_INFER_SIZES; i++)
+        infer_engine_close(&w->size[i]);
 }
 
 // ---- Model ----

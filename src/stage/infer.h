@@ -40,10 +40,10 @@ struct tachy_infer_state {
     float start;              // every element of the first one
 };
 
-// The network of a task; the memory of its preprocess stage. Other stages read it, after that stage's open() and, for
+// A network: of a task, in the memory of its preprocess stage, or of a stage that runs it itself (net.h). Other stages read it, after that stage's open() and, for
 // the second half, start().
 struct tachy_infer {
-    struct tachy_stage *st; // preprocess
+    struct tachy_stage *st; // that it is of
     struct tachy_infer_net net[TACHY_INFER_SIZES];
     bool pretends; // no model runs at all (provider null)
     bool named;    // the settings name the model: no other one is taken

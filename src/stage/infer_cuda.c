@@ -34,50 +34,38 @@ struct tachy_tensor infer_cuda_output(const struct device_group *p, int i)
 
 // ---- Open and start ----
 
-static int open_there(struct infer_cuda *c, bool automatic)
-{
-    const tachy_task *t = c->infer.st->task;
-    bool there = tachy_engine_on_device(c->infer.net[TACHY_INFER_FULL].first);
-    if (!there && automatic)
-        tachy_msg(t->log, TACHY_LOG_INFO,
-                  "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
-                  "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
-    int err = device_open(&c->devices);
-    c->devices.only_queues = there;
-    c->devices.states = c->infer.nb_states;
-    return err < 0 ? err : infer_cuda_spread(c);
-}
+// The memory of the preprocess stage.
+struct preprocess {
+    struct infer_cuda net; // first
+    struct task_devices devices;
+};
 
 static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
 {
-    struct infer_cuda *c = tachy_stage_priv(st);
+    struct preprocess *p = tachy_stage_priv(st);
+    struct infer_cuda *c = &p->net;
     tachy_task *t = st->task;
-    c->devices.item_at = offsetof(struct infer_cuda_item, device);
-    int err = device_read_settings(&c->devices, st, set);
+    c->devices = &p->devices;
+    c->devices->item_at = offsetof(struct infer_cuda_item, device);
+    int err = device_read_settings(c->devices, st, set);
     if (err == TACHY_OK)
-        err = infer_open_model(st, set);
+        err = infer_open_whole(st, set);
     if (err == TACHY_OK)
-        err = infer_cuda_streams(c);
-    bool automatic = !c->infer.setup.provider || !strcmp(c->infer.setup.provider, "auto");
-    if (err == TACHY_OK)
-        err = infer_open_first(&c->infer);
-    if (err == TACHY_OK)
-        err = open_there(c, automatic);
+        err = infer_cuda_open_first(c);
     if (err < 0)
         return err;
+    infer_describe(&c->infer);
     // If the device runs the model too, a worker only queues: one does, beside another that just began, for each device.
-    t->workers = c->devices.only_queues ? 2 * c->devices.nb : 0;
-    tachy_task_describe(t, " on %s", c->devices.list[0].gpu->device.name);
+    t->workers = c->devices->only_queues ? 2 * c->devices->nb : 0;
+    tachy_task_describe(t, " on %s", c->devices->list[0].gpu->device.name);
     return TACHY_OK;
 }
 
 static void preprocess_close(struct tachy_stage *st)
 {
     struct infer_cuda *c = tachy_stage_priv(st);
-    infer_close(st);
-    infer_cuda_leave_memory(c);
-    infer_cuda_close_models(c);
-    device_close(&c->devices);
+    infer_cuda_close(c);
+    device_close(c->devices);
     st->task->devices = NULL;
 }
 
@@ -85,11 +73,12 @@ static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *vid
 {
     struct infer_cuda *c = tachy_stage_priv(st);
     int err = infer_start(st, video);
-    st->group = device_group_size(&c->devices);
-    if (err < 0 || !device_starts_anew(&c->devices))
+    st->group = device_group_size(c->devices);
+    if (err < 0 || !device_starts_anew(c->devices))
         return err;
     infer_cuda_leave_memory(c);
-    err = device_start(&c->devices);
+    c->devices->memory = NULL;
+    err = device_start(c->devices);
     return err < 0 ? err : infer_cuda_count_models(c);
 }
 
@@ -110,7 +99,7 @@ static struct device_item *device_item_in(const struct device_group *p, int i)
 
 static int run_preprocess(struct device_group *p, struct pictures *q, int first, int n)
 {
-    struct infer_part_size *size = infer_part_of(p->g, p->kind);
+    struct infer_there *size = infer_part_of(p->g, p->kind);
     struct tachy_tensor in = device_picture(&size->in, device_item_in(p, q->of[first])->picture);
     in.shape[0] = n;
     return tachy_preprocess_gpu_run(size->preprocess[p->region], &q->picture[first], n, &in, &q->placement[first]);
@@ -151,15 +140,13 @@ static void queue_preprocess(struct device_group *p)
 // The model's picture to the host, and there when it returns.
 static int fetch_input(struct device_group *p, void *to)
 {
-    struct device_worker *g = p->g;
-    const struct tachy_tensor *in = &infer_part_of(g, p->kind)->in;
-    device_copies(g);
-    int err = device_failed(g, g->cu->copy_to_host_async(to, tachy_cu_address(in->data), tachy_tensor_bytes(in), g->stream),
-                            "a copy");
-    device_copies_end(g);
-    if (err == TACHY_OK)
-        err = device_failed(g, g->cu->event_record(g->done, g->stream), "an event");
-    return err < 0 ? err : device_failed(g, g->cu->event_wait(g->done), "preprocess");
+    return infer_cuda_fetch(p->g, &infer_part_of(p->g, p->kind)->in, &to, 1);
+}
+
+int infer_cuda_output_to_host(struct device_group *p, void *to, struct tachy_infer_output *o)
+{
+    const struct tachy_infer_net *net = &infer_cuda_of(p->g)->infer.net[p->kind];
+    return infer_cuda_fetch_kept(p->g, infer_part_of(p->g, p->kind), net, to, o->out);
 }
 
 static void preprocess(struct device_group *p)
@@ -295,28 +282,19 @@ static bool model_load(struct tachy_stage *st, void *worker, const struct tachy_
     return device_load(st, worker, !infer_cuda_from_host(tachy_infer_of(st), item), l);
 }
 
-static int fetch_tensor(struct device_worker *g, const struct tachy_tensor *from, void *to)
-{
-    cuda_address at = tachy_cu_address(from->data);
-    return device_failed(g, g->cu->copy_to_host_async(to, at, tachy_tensor_bytes(from), g->stream), "a copy");
-}
-
 // For who looks at the host's tensors: what the last run of an engine on the device left there.
 static int fetch_tensors(struct device_worker *g, int of)
 {
     const struct infer_tensors *t = &((struct infer_cuda_worker *)(void *)g->set)->host.size[of].tensors;
-    const struct infer_part_size *size = infer_part_of(g, of);
+    const struct infer_there *size = infer_part_of(g, of);
     if (!size->out.data)
         return TACHY_OK; // they are the engine's own
     int err = tachy_device_enter(&g->gpu->device, g->task->log);
     if (err < 0)
         return err;
-    for (int i = 0; i < t->nb_in && err == TACHY_OK; i++)
-        err = fetch_tensor(g, &size->all_in[i], t->own_in[i]);
-    for (int i = 0; i < t->nb_out && err == TACHY_OK; i++)
-        err = fetch_tensor(g, &size->all_out[i], t->own_out[i]);
+    err = infer_cuda_fetch(g, size->all_in, t->own_in, t->nb_in);
     if (err == TACHY_OK)
-        err = device_failed(g, g->cu->stream_wait(g->stream), "waiting for a stream");
+        err = infer_cuda_fetch(g, size->all_out, t->own_out, t->nb_out);
     tachy_device_leave(&g->gpu->device);
     return err;
 }
@@ -372,7 +350,7 @@ static int state_open(struct tachy_stage *st, void **state)
     struct state *s = calloc(1, sizeof(*s));
     if (!s)
         return TACHY_ERR_NOMEM;
-    int err = c->devices.only_queues ? infer_state_cuda_open(&s->there, c) : infer_state_open(st, &s->host);
+    int err = c->devices->only_queues ? infer_state_cuda_open(&s->there, c) : infer_state_open(st, &s->host);
     if (err < 0) {
         state_close(s);
         return err;
@@ -409,7 +387,7 @@ static int state_load(void *state, const void *data, size_t size)
 const struct tachy_stage_ops tachy_stage_preprocess_cuda = {
     .name = "preprocess",
     .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_READS,
-    .priv_size = sizeof(struct infer_cuda),
+    .priv_size = sizeof(struct preprocess),
     .item_size = sizeof(struct infer_cuda_item),
     .open = preprocess_open,
     .close = preprocess_close,

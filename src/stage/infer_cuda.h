@@ -19,10 +19,10 @@ struct infer_device {
     atomic_int states;     // streams whose states are there
 };
 
-// The memory of the preprocess stage.
+// A network. The memory of the preprocess stage begins with it.
 struct infer_cuda {
     struct tachy_infer infer; // first
-    struct task_devices devices;
+    struct task_devices *devices;
     struct infer_device device[TACHY_MAX_GPUS]; // in the order of `devices`
     int nb_locks;
 };
@@ -38,27 +38,32 @@ struct infer_cuda_worker {
     struct infer_worker host;
 };
 
-// A worker's part of a device: pictures there, and engines.
+// What a worker has of a network in one of its sizes on a device: pictures there, and an engine.
+struct infer_there {
+    struct infer_cuda *c;
+    struct infer_engine *host; // the worker's, whose tensors are the host's
+    struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
+    // On the device; `out` if the engine runs there. They are the first of device_group_size() pictures each.
+    struct tachy_tensor in, out;
+    // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
+    // stands in the place of the worker's own memory for it while a frame is run.
+    struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
+    tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
+    tachy_engine *own_engine;
+    struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: the host's input
+};
+
+// A worker's part of a device.
 struct infer_part {
     struct device_worker *g;
-    struct infer_part_size {
-        struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
-        // On the device; `out` if the engine runs there. They are the first of device_group_size() pictures each.
-        struct tachy_tensor in, out;
-        // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
-        // stands in the place of the worker's own memory for it while a frame is run.
-        struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
-        tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
-        tachy_engine *own_engine;
-        struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: the host's input
-    } size[TACHY_INFER_SIZES];
+    struct infer_there size[TACHY_INFER_SIZES];
 };
 
 static inline struct infer_cuda *infer_cuda_of(const struct device_worker *g)
 {
     return tachy_stage_priv(g->task->devices->st);
 }
-static inline struct infer_part_size *infer_part_of(const struct device_worker *g, int size)
+static inline struct infer_there *infer_part_of(const struct device_worker *g, int size)
 {
     return &((struct infer_part *)g->part[g->task->devices->st->index])->size[size];
 }
@@ -71,6 +76,9 @@ static inline struct infer_region *infer_region_in(const struct device_group *p,
 bool infer_cuda_on_host(const struct device_group *p);
 // Else the card's output on the device, of one picture.
 struct tachy_tensor infer_cuda_output(const struct device_group *p, int i);
+// The outputs that decoders may read, of the one item of a group, into `to`: net.out_bytes of pinned memory. They are there
+// when it returns, and o->out points to them.
+int infer_cuda_output_to_host(struct device_group *p, void *to, struct tachy_infer_output *o);
 // Where that is among the pictures there.
 static inline int infer_cuda_picture(const struct device_group *p, int i)
 {
@@ -84,11 +92,27 @@ void infer_cuda_choose(struct device_set *set, void *state, const struct tachy_p
 // infer_cuda_model.c: queues the model for the pictures of a group, err[i] of item i; from the region's state if the stream
 // has one.
 void infer_cuda_queue_models(struct device_group *p);
-int infer_cuda_streams(struct infer_cuda *c); // before the engine: one on each device, for providers that work on one
-int infer_cuda_spread(struct infer_cuda *c);  // after the first engine and the devices: an engine for each of the others
+// infer_open_first() of a model whose frames are on c->devices; opens these, if they are not, and an engine for each further
+// one.
+int infer_cuda_open_first(struct infer_cuda *c);
 int infer_cuda_count_models(struct infer_cuda *c); // a share of a device has to hold the engines too; after device_start()
 void infer_cuda_leave_memory(struct infer_cuda *c); // of the pipeline before
-void infer_cuda_close_models(struct infer_cuda *c);
+void infer_cuda_close(struct infer_cuda *c); // also the network itself
+
+// A worker's network on the device, for so many regions; `size` of enum TACHY_INFER_*. To be closed also on failure. The
+// device's context is current.
+int infer_there_open(struct infer_there *t, struct device_worker *g, struct infer_cuda *c, struct infer_engine *host,
+                     const struct tachy_preprocess_params *pp, int regions, int size);
+void infer_there_close(struct infer_there *t, struct device_worker *g);
+// Queues the engine's run for some of the pictures there, err[i] of picture[i].
+void infer_there_run(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[]);
+// Tensors of the device's, and of an engine's outputs there those that an item can hold, into pinned memory as
+// net.out_at says (out[i].data); on the host when it returns.
+int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n);
+int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, const struct tachy_infer_net *net, void *to,
+                          struct tachy_tensor out[TACHY_MAX_IO]);
+// Pinned memory for outputs.
+int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes);
 // `worker_open` and `worker_close` of the preprocess stage: a worker's part.
 int infer_part_open(struct tachy_stage *st, int batch, void **part);
 void infer_part_close(void *part);

@@ -21,9 +21,10 @@ static size_t free_on(struct tachy_gpu *g)
     return known ? idle : 0;
 }
 
-int infer_cuda_streams(struct infer_cuda *c)
+// One on each device, for providers that work on one.
+static int open_streams(struct infer_cuda *c)
 {
-    const struct task_devices *d = &c->devices;
+    const struct task_devices *d = c->devices;
     int err = TACHY_OK;
     for (int i = 0; i < d->nb_ids; i++, c->nb_locks++)
         pthread_mutex_init(&c->device[i].running, NULL);
@@ -40,51 +41,72 @@ int infer_cuda_streams(struct infer_cuda *c)
     return err;
 }
 
-int infer_cuda_spread(struct infer_cuda *c)
+// An engine for each of the other devices.
+static int spread(struct infer_cuda *c)
 {
     const struct tachy_infer_net *net = &c->infer.net[TACHY_INFER_FULL];
-    for (int i = 0; i < c->devices.nb && c->device[i].gpu && tachy_engine_on_device(net->first); i++) {
+    for (int i = 0; i < c->devices->nb && c->device[i].gpu && tachy_engine_on_device(net->first); i++) {
         struct infer_device *d = &c->device[i];
         int err = i ? infer_open_engine(&c->infer, net, 1, i, &d->first) : TACHY_OK;
         if (err < 0)
             return tachy_fail(c->infer.st->task->log, err, "--gpus: the model cannot be opened on GPU %d; leave that out",
-                              c->devices.ids[i]);
+                              c->devices->ids[i]);
         size_t idle = free_on(d->gpu);
         d->model_bytes = idle < d->free_before ? d->free_before - idle : 0;
     }
     return TACHY_OK;
 }
 
+int infer_cuda_open_first(struct infer_cuda *c)
+{
+    const char *provider = c->infer.setup.provider;
+    bool automatic = !provider || !strcmp(provider, "auto");
+    int err = open_streams(c);
+    if (err == TACHY_OK)
+        err = infer_open_first(&c->infer);
+    if (err < 0)
+        return err;
+    c->devices->only_queues = tachy_engine_on_device(c->infer.net[TACHY_INFER_FULL].first);
+    c->devices->states = c->infer.nb_states;
+    if (!c->devices->only_queues && automatic)
+        tachy_msg(c->infer.st->task->log, TACHY_LOG_INFO,
+                  "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
+                  "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
+    err = c->devices->nb ? TACHY_OK : device_open(c->devices);
+    return err < 0 ? err : spread(c);
+}
+
 int infer_cuda_count_models(struct infer_cuda *c)
 {
     const tachy_task *t = c->infer.st->task;
     int err = TACHY_OK;
-    for (int i = 0; i < c->devices.nb && err == TACHY_OK; i++) {
+    for (int i = 0; i < c->devices->nb && err == TACHY_OK; i++) {
         struct infer_device *d = &c->device[i];
-        if (!d->model_bytes || !(c->devices.fraction > 0))
+        if (!d->model_bytes || !(c->devices->fraction > 0))
             continue;
         d->memory = tachy_memory_ref(t->memory);
-        err = tachy_memory_reserve(t->memory, &d->model, c->devices.list[i].mem, TACHY_MEMORY_TENSORS, d->model_bytes);
+        err = tachy_memory_reserve(t->memory, &d->model, c->devices->list[i].mem, TACHY_MEMORY_TENSORS, d->model_bytes);
         if (err < 0)
             return tachy_fail(t->log, err, "GPU %d: the model takes %zu MiB there, more than gpu.memory_fraction allows",
-                              c->devices.list[i].gpu->device.ordinal, d->model_bytes >> 20);
+                              c->devices->list[i].gpu->device.ordinal, d->model_bytes >> 20);
     }
     return err;
 }
 
 void infer_cuda_leave_memory(struct infer_cuda *c)
 {
-    for (int i = 0; i < c->devices.nb; i++) {
+    for (int i = 0; i < c->nb_locks; i++) {
         struct infer_device *d = &c->device[i];
         if (d->memory)
             tachy_memory_give(d->memory, &d->model);
         tachy_memory_close(&d->memory);
     }
-    c->devices.memory = NULL;
 }
 
-void infer_cuda_close_models(struct infer_cuda *c)
+void infer_cuda_close(struct infer_cuda *c)
 {
+    infer_free(&c->infer);
+    infer_cuda_leave_memory(c);
     for (int i = 0; i < c->nb_locks; i++) {
         tachy_engine_close(&c->device[i].first);
         pthread_mutex_destroy(&c->device[i].running);
@@ -95,28 +117,22 @@ void infer_cuda_close_models(struct infer_cuda *c)
 
 // ---- A worker's part of a device ----
 
-static struct infer_engine *host_engine(const struct device_worker *g, int size)
-{
-    return &((struct infer_cuda_worker *)(void *)g->set)->host.size[size];
-}
-
 // The engine of the worker's network on the device.
-static int open_engine(struct device_worker *g, struct infer_part_size *size, int of)
+static int open_engine(struct infer_there *t, struct device_worker *g, int size)
 {
-    struct infer_cuda *c = infer_cuda_of(g);
-    const struct infer_engine *e = host_engine(g, of);
-    int i = device_index(&c->devices, g->device);
-    size->engine = e->engine;
-    if (!i || !tachy_engine_on_device(e->engine) || !tachy_engine_stream(e->engine))
+    struct infer_device *d = &t->c->device[device_index(t->c->devices, g->device)];
+    t->engine = t->host->engine;
+    if (d == t->c->device || !tachy_engine_on_device(t->engine) || !tachy_engine_stream(t->engine))
         return TACHY_OK;
-    if (of == TACHY_INFER_FULL) {
-        pthread_mutex_lock(&c->device[i].running);
-        size->own_engine = c->device[i].first;
-        c->device[i].first = NULL;
-        pthread_mutex_unlock(&c->device[i].running);
+    if (size == TACHY_INFER_FULL) {
+        pthread_mutex_lock(&d->running);
+        t->own_engine = d->first;
+        d->first = NULL;
+        pthread_mutex_unlock(&d->running);
     }
-    int err = size->own_engine ? TACHY_OK : infer_open_engine(&c->infer, e->net, 1, i, &size->own_engine);
-    size->engine = size->own_engine;
+    int err = t->own_engine ? TACHY_OK
+                            : infer_open_engine(&t->c->infer, t->host->net, 1, (int)(d - t->c->device), &t->own_engine);
+    t->engine = t->own_engine;
     return err;
 }
 
@@ -139,7 +155,7 @@ static int tensors_there(struct device_worker *g, struct tachy_tensor *t, struct
 static size_t rounded(const struct tachy_tensor *t) { return TACHY_ALIGN(tachy_tensor_bytes(t), (size_t)DEVICE_ALIGN); }
 
 // All of an engine that runs on the device, in one block but for the picture and the card's output, which are there.
-static int rest_there(struct device_worker *g, const struct infer_engine *e, struct infer_part_size *size)
+static int rest_there(struct device_worker *g, const struct infer_engine *e, struct infer_there *size)
 {
     struct tachy_tensor *rest[2 * TACHY_MAX_IO], whole = {.dtype = TACHY_U8, .rank = 1};
     const struct infer_tensors *t = &e->tensors;
@@ -167,60 +183,68 @@ static int rest_there(struct device_worker *g, const struct infer_engine *e, str
     return err;
 }
 
+int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes)
+{
+    int err = tachy_memory_take(g->task->memory, b, TACHY_PINNED, TACHY_MEMORY_TENSORS, bytes);
+    if (err == TACHY_ERR_NOMEM)
+        return tachy_fail(g->task->log, err, "there is no pinned memory left for the model: use fewer workers");
+    return err;
+}
+
 // The host's copy of the model's picture, for an engine that runs there, is pinned; the first device's serves all.
-static int pin_input(struct device_worker *g, struct infer_engine *e, struct infer_part_size *size)
+static int pin_input(struct device_worker *g, struct infer_engine *e, struct infer_there *size)
 {
     size->out.data = NULL;
     if (g->device != g->task->devices->list)
         return TACHY_OK;
-    int err = tachy_memory_take(g->task->memory, &size->pinned, TACHY_PINNED, TACHY_MEMORY_TENSORS,
-                                tachy_tensor_bytes(&size->in));
-    if (err == TACHY_ERR_NOMEM)
-        return tachy_fail(g->task->log, err, "there is no pinned memory left for the model's input: use fewer workers");
+    int err = infer_cuda_pin(g, &size->pinned, tachy_tensor_bytes(&size->in));
     if (err == TACHY_OK)
         e->tensors.in[e->net->picture].data = size->pinned.data;
     return err;
 }
 
-static int open_size(struct device_worker *g, struct infer_part_size *size, int of)
+int infer_there_open(struct infer_there *t, struct device_worker *g, struct infer_cuda *c, struct infer_engine *host,
+                     const struct tachy_preprocess_params *pp, int regions, int size)
 {
-    struct infer_engine *e = host_engine(g, of);
-    const struct tachy_preprocess_params pp = infer_params(&infer_cuda_of(g)->infer, e->net->card);
-    int err = TACHY_OK;
-    for (int r = 0; r < g->task->eyes && err == TACHY_OK; r++)
-        err = tachy_preprocess_gpu_open(&size->preprocess[r], &pp, &g->gpu->device, g->stream);
-    size->in = e->tensors.in[e->net->picture];
-    size->out = e->tensors.out[e->net->output];
-    int pictures = device_group_size(g->task->devices);
+    const struct tachy_infer_net *net = host->net;
+    int err = TACHY_OK, pictures = device_group_size(g->task->devices);
+    t->c = c;
+    t->host = host;
+    for (int r = 0; r < regions && err == TACHY_OK; r++)
+        err = tachy_preprocess_gpu_open(&t->preprocess[r], pp, &g->gpu->device, g->stream);
+    t->in = host->tensors.in[net->picture];
+    t->out = host->tensors.out[net->output];
     if (err == TACHY_OK)
-        err = tensors_there(g, &size->in, &size->in_block, pictures);
+        err = tensors_there(g, &t->in, &t->in_block, pictures);
     if (err < 0)
         return err;
-    if (!tachy_engine_on_device(e->engine))
-        return pin_input(g, e, size);
-    err = tensors_there(g, &size->out, &size->out_block, pictures);
+    if (!tachy_engine_on_device(host->engine))
+        return pin_input(g, host, t);
+    err = tensors_there(g, &t->out, &t->out_block, pictures);
     if (err == TACHY_OK)
-        err = rest_there(g, e, size);
-    return err < 0 ? err : open_engine(g, size, of);
+        err = rest_there(g, host, t);
+    return err < 0 ? err : open_engine(t, g, size);
+}
+
+void infer_there_close(struct infer_there *t, struct device_worker *g)
+{
+    struct tachy_memory *m = g->task->memory;
+    for (int r = 0; r < TACHY_MAX_EYES; r++)
+        tachy_preprocess_gpu_close(&t->preprocess[r]);
+    tachy_engine_close(&t->own_engine);
+    if (t->pinned.data)
+        t->host->tensors.in[t->host->net->picture].data = t->host->tensors.own_in[t->host->net->picture];
+    tachy_memory_give(m, &t->in_block);
+    tachy_memory_give(m, &t->out_block);
+    tachy_memory_give(m, &t->rest);
+    tachy_memory_give(m, &t->pinned);
 }
 
 void infer_part_close(void *part)
 {
     struct infer_part *p = part;
-    struct tachy_memory *m = p->g->task->memory;
-    for (int i = 0; i < TACHY_INFER_SIZES; i++) {
-        struct infer_part_size *size = &p->size[i];
-        struct infer_engine *e = host_engine(p->g, i);
-        for (int r = 0; r < TACHY_MAX_EYES; r++)
-            tachy_preprocess_gpu_close(&size->preprocess[r]);
-        tachy_engine_close(&size->own_engine);
-        if (size->pinned.data)
-            e->tensors.in[e->net->picture].data = e->tensors.own_in[e->net->picture];
-        tachy_memory_give(m, &size->in_block);
-        tachy_memory_give(m, &size->out_block);
-        tachy_memory_give(m, &size->rest);
-        tachy_memory_give(m, &size->pinned);
-    }
+    for (int i = 0; i < TACHY_INFER_SIZES; i++)
+        infer_there_close(&p->size[i], p->g);
     free(p);
 }
 
@@ -231,9 +255,14 @@ int infer_part_open(struct tachy_stage *st, int batch, void **part)
     int err = p ? TACHY_OK : TACHY_ERR_NOMEM;
     if (p)
         p->g = g;
-    for (int i = 0; i < TACHY_INFER_SIZES && err == TACHY_OK; i++)
-        if (host_engine(g, i)->engine)
-            err = open_size(g, &p->size[i], i);
+    for (int i = 0; i < TACHY_INFER_SIZES && err == TACHY_OK; i++) {
+        struct infer_engine *e = &((struct infer_cuda_worker *)(void *)g->set)->host.size[i];
+        if (!e->engine)
+            continue;
+        struct infer_cuda *c = infer_cuda_of(g);
+        const struct tachy_preprocess_params pp = infer_params(&c->infer, e->net->card);
+        err = infer_there_open(&p->size[i], g, c, e, &pp, g->task->eyes, i);
+    }
     if (err < 0 && p) {
         infer_part_close(p);
         *part = NULL;
@@ -243,29 +272,62 @@ int infer_part_open(struct tachy_stage *st, int batch, void **part)
 
 // ---- Runs ----
 
-static int run_at(struct infer_part_size *size, const struct tachy_infer_net *net, int picture)
+static int run_at(struct infer_there *t, int picture)
 {
-    size->all_in[net->picture] = device_picture(&size->in, picture);
-    size->all_out[net->output] = device_picture(&size->out, picture);
-    return tachy_engine_run(size->engine, size->all_in, size->all_out);
+    const struct tachy_infer_net *net = t->host->net;
+    t->all_in[net->picture] = device_picture(&t->in, picture);
+    t->all_out[net->output] = device_picture(&t->out, picture);
+    return tachy_engine_run(t->engine, t->all_in, t->all_out);
 }
 
-void infer_cuda_queue_models(struct device_group *p)
+void infer_there_run(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[])
 {
-    struct device_worker *g = p->g;
-    struct infer_part_size *size = infer_part_of(g, p->kind);
-    pthread_mutex_t *running = &infer_cuda_of(g)->device[device_index(g->task->devices, g->device)].running;
-    cuda_stream stream = tachy_engine_stream(size->engine);
+    pthread_mutex_t *running = &t->c->device[device_index(t->c->devices, g->device)].running;
+    cuda_stream stream = tachy_engine_stream(t->engine);
     int all = TACHY_OK;
     if (stream) {
         pthread_mutex_lock(running);
         all = device_follow(g, stream, g->stream);
     }
-    for (int i = 0; i < p->n; i++)
-        p->err[i] = all < 0 ? all : run_at(size, host_engine(g, p->kind)->net, infer_cuda_picture(p, i));
+    for (int i = 0; i < n; i++)
+        err[i] = all < 0 ? all : run_at(t, picture[i]);
     if (!stream)
         return;
     all = all < 0 ? all : device_follow(g, g->stream, stream); // also after those of a run that failed
-    device_fail_all(p, all);
+    for (int i = 0; i < n; i++)
+        err[i] = err[i] < 0 ? err[i] : all;
     pthread_mutex_unlock(running);
+}
+
+void infer_cuda_queue_models(struct device_group *p)
+{
+    int picture[DEVICE_GROUP];
+    for (int i = 0; i < p->n; i++)
+        picture[i] = infer_cuda_picture(p, i);
+    infer_there_run(infer_part_of(p->g, p->kind), p->g, picture, p->n, p->err);
+}
+
+// ---- To the host ----
+
+int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n)
+{
+    int err = TACHY_OK;
+    device_copies(g);
+    for (int i = 0; i < n && err == TACHY_OK; i++)
+        if (to[i])
+            err = device_failed(g, g->cu->copy_to_host_async(to[i], tachy_cu_address(from[i].data), tachy_tensor_bytes(&from[i]),
+                                                             g->stream), "a copy");
+    device_copies_end(g);
+    if (err == TACHY_OK)
+        err = device_failed(g, g->cu->event_record(g->done, g->stream), "an event");
+    return err < 0 ? err : device_failed(g, g->cu->event_wait(g->done), "a network's stages");
+}
+
+int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, const struct tachy_infer_net *net, void *to,
+                          struct tachy_tensor out[TACHY_MAX_IO])
+{
+    void *at[TACHY_MAX_IO];
+    for (int i = 0; i < net->nb_out; i++)
+        at[i] = out[i].data = net->kept >> i & 1 ? (uint8_t *)to + net->out_at[i] : NULL;
+    return infer_cuda_fetch(g, t->all_out, at, net->nb_out);
 }

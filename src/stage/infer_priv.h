@@ -43,12 +43,24 @@ static inline struct infer_region *infer_region_of(const struct tachy_infer *in,
     return &((struct infer_item *)tachy_stage_item(in->st, p->item))->region[p->region];
 }
 
+// ---- infer.c: a network, of the stage preprocess or of one with networks of its own (net.h)
+
+// The settings of section "model" and the model, then its first engine with what follows from it. `st`: the stage whose
+// network it is. The zeroed `in` is to be freed also on failure.
+int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char *name, const char *card,
+                     const tachy_settings *set);
+int infer_open_first(struct tachy_infer *in);
+void infer_free(struct tachy_infer *in);
+// The network with all that a worker needs to run it on so many regions. To be closed also on failure.
+int infer_engine_open(struct infer_engine *e, const struct tachy_infer *in, struct tachy_infer_net *net,
+                      const struct tachy_preprocess_params *pp, int regions);
+void infer_engine_close(struct infer_engine *e);
+
 // ---- infer.c: what both forms of a stage have; see struct tachy_stage_ops
 
-// preprocess: the settings and the model, and then its engine with what follows from it.
-int infer_open_model(struct tachy_stage *st, const tachy_settings *set);
-int infer_open_first(struct tachy_infer *in);
-void infer_close(struct tachy_stage *st);
+// preprocess: the settings and the model that they name.
+int infer_open_whole(struct tachy_stage *st, const tachy_settings *set);
+void infer_describe(const struct tachy_infer *in);
 int infer_start(struct tachy_stage *st, struct tachy_video_info *video); // in->apart is set
 void infer_item_close(void *item);
 

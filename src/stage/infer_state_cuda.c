@@ -29,7 +29,7 @@ static size_t bytes_of(const struct infer_state_cuda *st, int i) { return tachy_
 
 static struct infer_device *infer_device_of(const struct infer_state_cuda *st, const struct task_device *device)
 {
-    return &st->c->device[device_index(&st->c->devices, device)];
+    return &st->c->device[device_index(st->c->devices, device)];
 }
 
 // Memory for all of it on the device, and where each state is there.
@@ -65,10 +65,10 @@ static int place(struct infer_state_cuda *st, struct task_device *device)
 static struct task_device *fewest(struct infer_cuda *c)
 {
     int best = 0;
-    for (int i = 1; i < c->devices.nb; i++)
+    for (int i = 1; i < c->devices->nb; i++)
         if (atomic_load(&c->device[i].states) < atomic_load(&c->device[best].states))
             best = i;
-    return &c->devices.list[best];
+    return &c->devices->list[best];
 }
 
 int infer_state_cuda_open(struct infer_state_cuda **out, struct infer_cuda *c)
@@ -199,7 +199,7 @@ static int move(struct infer_state_cuda *st, struct task_device *to)
 int infer_state_cuda_run(struct device_group *p, struct infer_state_cuda *st)
 {
     struct gpu_state_eye *e = &st->eye[p->region];
-    struct infer_part_size *size = infer_part_of(p->g, p->kind);
+    struct infer_there *size = infer_part_of(p->g, p->kind);
     int err = st->device == p->g->device ? TACHY_OK : move(st, p->g->device);
     if (err == TACHY_OK)
         err = begin(st, e);

@@ -4,7 +4,8 @@
 
 struct tachy_masks *tachy_masks_of(const struct tachy_stage *st)
 {
-    return tachy_stage_priv(tachy_stage_before(st, "postprocess"));
+    const struct tachy_stage *masks = tachy_stage_before(st, "postprocess");
+    return masks ? tachy_stage_priv(masks) : NULL;
 }
 
 void tachy_masks_guide(struct tachy_masks *m)

@@ -38,7 +38,7 @@ struct tachy_masks {
     bool guided; // masks come with a guide
 };
 
-// The masks that a stage before this one makes. In open() and later.
+// The masks that a stage before this one makes, NULL: there is none. In open() and later.
 struct tachy_masks *tachy_masks_of(const struct tachy_stage *st);
 // In open() of a stage that needs guides.
 void tachy_masks_guide(struct tachy_masks *m);

@@ -18,6 +18,7 @@ int tachy_mask_line(struct tachy_stage *st, tachy_composite *c, struct tachy_ite
     const tachy_frame *in = tachy_item_head(item);
     double time_s = tachy_item_time(st->task, item);
     const char *line;
+    tachy_composite_bound(c, &item->bounds);
     int err = alpha ? tachy_composite_json_of(c, in, &item->result, tachy_frame_writable(alpha, 0), alpha->stride[0], time_s, &line)
                     : tachy_composite_json(c, in, &item->result, refine, time_s, &line);
     if (err < 0)

@@ -82,6 +82,23 @@ struct tachy_stage *tachy_stage_before(const struct tachy_stage *st, const char 
     return i < 0 ? NULL : st->task->stage[i];
 }
 
+int tachy_eye_regions(const struct tachy_video_info *video, struct tachy_rect region[TACHY_MAX_EYES])
+{
+    int w = video->width, h = video->height;
+    region[0] = (struct tachy_rect){0, 0, w, h};
+    if (video->stereo == TACHY_STEREO_SBS && w >= 2) {
+        region[0].w = w / 2;
+        region[1] = (struct tachy_rect){w / 2, 0, w - w / 2, h};
+        return 2;
+    }
+    if (video->stereo == TACHY_STEREO_TB && h >= 2) {
+        region[0].h = h / 2;
+        region[1] = (struct tachy_rect){0, h / 2, w, h - h / 2};
+        return 2;
+    }
+    return 1;
+}
+
 void tachy_task_describe(tachy_task *t, const char *format, ...)
 {
     size_t n = strlen(t->describe);

@@ -20,6 +20,8 @@ void tachy_task_count(tachy_task *t, struct tachy_rows *steps);
 // The nearest stage before `st` in its task of that name; NULL: there is none. Also in open(), when `st` is not in the
 // list yet.
 struct tachy_stage *tachy_stage_before(const struct tachy_stage *st, const char *name);
+// The part of a stream's frames that each eye is, frame pixels as stored; returns how many eyes there are.
+int tachy_eye_regions(const struct tachy_video_info *video, struct tachy_rect region[TACHY_MAX_EYES]);
 // Adds to tachy_task.describe what of a stage's settings changes its speed or its results.
 void tachy_task_describe(tachy_task *t, const char *format, ...) TACHY_PRINTF(2, 3);
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "base/base.h"
+#include "postprocess/bounds.h"
 
 #include <stdatomic.h>
 #include <tachy/live.h>
@@ -66,6 +67,7 @@ struct tachy_item {
     struct tachy_rect part[TACHY_MAX_PARTS];
     int nb_parts;        // 0: the regions are the eyes
     bool nobody;         // a stage before them found that the frame shows nothing: the result is empty
+    struct tachy_bounds bounds; // of alpha; {0}: none
     struct tachy_due due;
     struct tachy_named values[TACHY_MAX_VALUES]; // of the result
     void *priv;          // zeroed bytes of the stages', see item_size; kept from frame to frame

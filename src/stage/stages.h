@@ -6,14 +6,15 @@
 // frame, the result's regions, the frame that the sink is given.
 
 // After preprocess and model (infer.h): sets the result's regions by the card's `outputs`. Settings: regions.*.
-extern const struct tachy_stage_ops tachy_stage_decode;
+extern const struct tachy_stage_ops tachy_stage_decode, tachy_stage_decode_cuda;
 // Faces with points and numbers of their own: sets the result's regions. Settings: tracking.*, model.*.
-extern const struct tachy_stage_ops tachy_stage_track;
+extern const struct tachy_stage_ops tachy_stage_track, tachy_stage_track_cuda;
 // The regions as a mask, for a composite (composite.h) that changes what lies in them.
 extern const struct tachy_stage_ops tachy_stage_cover;
 // The regions over the picture. Settings: draw.*; left out where the output is text.
-extern const struct tachy_stage_ops tachy_stage_draw;
+extern const struct tachy_stage_ops tachy_stage_draw, tachy_stage_draw_cuda;
 // The regions as text: JSON lines or CSV, as the output's name or format says; left out where it is no text.
+// It reads no picture, so a task on a device has the same one.
 extern const struct tachy_stage_ops tachy_stage_lines;
 
 // The text that the output of these settings is; none: pictures.

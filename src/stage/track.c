@@ -1,50 +1,16 @@
-#include "stage/net.h"
+#include "stage/track.h"
 #include "stage/stages.h"
 
 #include "base/cpu.h"
 #include "base/team.h"
 #include "engine/engine_options.h"
-#include "postprocess/follow.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 // Faces that keep their number from frame to frame: a detector, asked when something may be missing, and a network of
 // points, run on each face where it was in the frame before. A frame needs what the one before found, so the faces of
 // one frame are what cores can share.
-
-enum { DETECTOR, POINTS, NETS };
-enum { MOST_THREADS = 8 };
-
-struct track {
-    struct tachy_net net[NETS];
-    struct tachy_follow_params follow;
-    int rotation; // of the stream
-    bool flip;
-    double tick; // seconds
-    // Threads that help a worker with a frame of several faces; workers who find them busy do without.
-    struct tachy_team *team; // NULL: none
-    struct tachy_net_worker helper[MOST_THREADS - 1]; // network POINTS, of the team's thread 1, 2, ...
-    pthread_mutex_t helping; // held by the worker that has the team
-};
-
-// A stream's.
-struct track_state {
-    struct tachy_follow follow;
-    double time; // of the frame before, seconds
-};
-
-struct track_worker {
-    struct tachy_net_worker net[NETS];
-    struct tachy_regions found; // by the detector, in one frame
-    struct track_state own;     // of a frame without a stream
-};
-
-struct track_item {
-    struct tachy_regions all;                     // what is told
-    struct tachy_regions face[TACHY_MAX_FOLLOWED]; // memory of the points, apart for each face
-};
 
 // The line from eye to eye is horizontal in a face's crop, which has room for the whole head. Numbers of the eyes: of the
 // detector's six points, and the outer corners among the mesh's 468.
@@ -65,97 +31,47 @@ static void read_settings(struct track *t, const tachy_settings *s)
     };
 }
 
-static int open(struct tachy_stage *st, const tachy_settings *s)
+int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(struct tachy_stage *st, int net,
+               const struct tachy_net_params *p, const tachy_settings *s))
 {
     struct track *t = tachy_stage_priv(st);
-    tachy_task *task = st->task;
-    pthread_mutex_init(&t->helping, NULL);
+    const struct tachy_net_params nets[TRACK_NETS] = {
+        [TRACK_DETECTOR] = {.name = tachy_settings_str(s, "tracking.detector"), .task = "detect"},
+        [TRACK_POINTS] = {.name = tachy_settings_str(s, "model.name"), .card = tachy_settings_str(s, "model.card"),
+                          .task = "track"}};
+    int err = TACHY_OK;
     read_settings(t, s);
-    int err = tachy_net_open(&t->net[DETECTOR],
-                             &(struct tachy_net_params){.name = tachy_settings_str(s, "tracking.detector"),
-                                                        .task = "detect", .log = task->log}, s);
-    if (err == TACHY_OK)
-        err = tachy_net_open(&t->net[POINTS],
-                             &(struct tachy_net_params){.name = tachy_settings_str(s, "model.name"),
-                                                        .card = tachy_settings_str(s, "model.card"), .task = "track",
-                                                        .log = task->log}, s);
+    for (int i = 0; i < TRACK_NETS && err == TACHY_OK; i++)
+        err = open_net(st, i, &nets[i], s);
     if (err < 0)
         return err;
-    const struct tachy_card *c = t->net[POINTS].card;
-    snprintf(task->engine, sizeof(task->engine), "%s", tachy_engine_version(t->net[POINTS].first));
-    snprintf(task->describe, sizeof(task->describe), "track %s %s %s faces %d", c->name, c->sha256, task->engine,
-             t->follow.most);
+    infer_describe(t->net[TRACK_POINTS]);
+    tachy_task_describe(st->task, " faces %d", t->follow.most);
     return TACHY_OK;
 }
 
-static void close(struct tachy_stage *st)
-{
-    struct track *t = tachy_stage_priv(st);
-    tachy_team_close(t->team);
-    for (int i = 0; i < MOST_THREADS - 1; i++)
-        tachy_net_worker_close(&t->helper[i]);
-    for (int i = 0; i < NETS; i++)
-        tachy_net_close(&t->net[i]);
-    pthread_mutex_destroy(&t->helping);
-}
-
-// Once, with the first pipeline: --sandbox allows no thread before.
-static int open_team(struct track *t, const struct tachy_log *log)
-{
-    int cores = tachy_cpu_count(), most = TACHY_MIN(t->follow.most, MOST_THREADS);
-    int threads = TACHY_MIN(most, cores), err = TACHY_OK;
-    if (threads < 2 || t->team)
-        return TACHY_OK;
-    for (int i = 0; i < threads - 1 && err == TACHY_OK; i++)
-        err = tachy_net_worker_open(&t->helper[i], &t->net[POINTS]);
-    if (err < 0)
-        return err;
-    t->team = tachy_team_open(threads);
-    return t->team ? TACHY_OK
-                   : tachy_fail(log, TACHY_ERR_AGAIN, "track: the system gives no %d threads; try again later", threads);
-}
-
-static int start(struct tachy_stage *st, struct tachy_video_info *video)
+void track_start(struct tachy_stage *st, const struct tachy_video_info *video)
 {
     struct track *t = tachy_stage_priv(st);
     t->rotation = video->rotation;
     t->flip = video->flipped;
     t->tick = (double)video->time_base.num / video->time_base.den;
     st->item_bytes = (size_t)t->follow.most * 512 * sizeof(struct tachy_point);
-    return open_team(t, st->task->log);
 }
 
-static void worker_close(void *worker)
+void track_own_free(struct track_own *own)
 {
-    struct track_worker *w = worker;
-    for (int i = 0; i < NETS; i++)
-        tachy_net_worker_close(&w->net[i]);
-    tachy_regions_free(&w->found);
-    tachy_follow_free(&w->own.follow);
-    free(w);
-}
-
-static int worker_open(struct tachy_stage *st, int batch, void **worker)
-{
-    struct track *t = tachy_stage_priv(st);
-    struct track_worker *w = *worker = calloc(1, sizeof(*w));
-    int err = w ? TACHY_OK : TACHY_ERR_NOMEM;
-    for (int i = 0; i < NETS && err == TACHY_OK; i++)
-        err = tachy_net_worker_open(&w->net[i], &t->net[i]);
-    if (err < 0 && w) {
-        worker_close(w);
-        *worker = NULL;
-    }
-    return err;
+    tachy_regions_free(&own->found);
+    tachy_follow_free(&own->state.follow);
 }
 
 // ---- A frame
 
 struct frame {
-    struct track *t;
-    struct track_worker *w;
+    const struct track *t;
+    struct track_runner *runner;
     struct tachy_follow *follow;
-    const tachy_frame *in;
+    struct tachy_regions *detected;
     struct track_item *found;
     double seconds; // since the frame before
     atomic_int next; // thing that nobody looks at yet
@@ -166,22 +82,21 @@ struct frame {
 static int detect(const struct frame *f)
 {
     const struct tachy_view whole = {.rotation = f->t->rotation, .flip = f->t->flip};
-    struct tachy_regions *found = &f->w->found;
-    tachy_regions_clear(found);
-    int err = tachy_net_run(&f->w->net[DETECTOR], f->in, &whole, NULL, found);
+    tachy_regions_clear(f->detected);
+    int err = f->runner->run(f->runner, TRACK_DETECTOR, 0, &whole, NULL, f->detected);
     if (err == TACHY_OK)
-        tachy_follow_detected(f->follow, &f->t->follow, found->v, found->nb);
+        tachy_follow_detected(f->follow, &f->t->follow, f->detected->v, f->detected->nb);
     return err;
 }
 
-static int look_at(struct frame *f, struct tachy_net_worker *net, int i)
+static int look_at(struct frame *f, int thread, int i)
 {
-    const struct tachy_card *c = f->t->net[POINTS].card;
+    const struct tachy_card *c = f->t->net[TRACK_POINTS]->net[TACHY_INFER_FULL].card;
     struct tachy_region *r = &f->seen[i];
     struct tachy_view view;
     *r = (struct tachy_region){.class_id = -1, .track = -1, .score = 1};
     tachy_region_view(&f->follow->thing[i].crop, c->in.width, c->in.height, &view);
-    int err = tachy_net_run(net, f->in, &view, r, &f->found->face[i]);
+    int err = f->runner->run(f->runner, TRACK_POINTS, thread, &view, r, &f->found->face[i]);
     struct tachy_point *points = (struct tachy_point *)(uintptr_t)r->points; // the list's memory
     if (err == TACHY_OK && !tachy_follow_update(f->follow, &f->t->follow, i, r, points, f->seconds, &err))
         r->track = -1;
@@ -192,22 +107,18 @@ static int look_at(struct frame *f, struct tachy_net_worker *net, int i)
 static void look_at_some(void *user, int thread, int piece)
 {
     struct frame *f = user;
-    struct tachy_net_worker *net = thread ? &f->t->helper[thread - 1] : &f->w->net[POINTS];
     for (int i; (i = atomic_fetch_add(&f->next, 1)) < f->follow->nb;)
-        f->err[i] = look_at(f, net, i);
+        f->err[i] = look_at(f, thread, i);
 }
 
 // Looks at the things from number `first` on, then drops what was lost.
 static int look(struct frame *f, int first)
 {
-    bool helped = f->t->team && f->follow->nb - first > 1 && !pthread_mutex_trylock(&f->t->helping);
     atomic_store(&f->next, first);
-    if (helped) {
-        tachy_team_run(f->t->team, look_at_some, f);
-        pthread_mutex_unlock(&f->t->helping);
-    } else {
+    if (f->runner->share)
+        f->runner->share(f->runner, f->follow->nb - first, look_at_some, f);
+    else
         look_at_some(f, 0, 0);
-    }
     int err = TACHY_OK;
     for (int i = first; i < f->follow->nb && err == TACHY_OK; i++) {
         err = f->err[i];
@@ -254,44 +165,42 @@ static void tell(struct tachy_stage *st, struct tachy_item *item)
     item->result.nb_regions = ti->all.nb;
 }
 
-static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
+                struct tachy_item *item)
 {
-    struct track_worker *w = worker;
-    struct track_state *s = state ? state : &w->own;
-    struct track *t = tachy_stage_priv(st);
-    for (int i = 0; i < n; i++) {
-        struct tachy_item *item = pieces[i].item;
-        double now = (double)item->in->pts * t->tick;
-        struct frame f = {.t = t, .w = w, .follow = &s->follow, .in = item->in, .found = tachy_stage_item(st, item),
-                          .seconds = now - s->time};
-        if (!state || item->anew)
-            tachy_follow_reset(&s->follow);
-        s->time = now;
-        tachy_regions_clear(&f.found->all);
-        for (int k = 0; k < TACHY_MAX_FOLLOWED; k++)
-            tachy_regions_clear(&f.found->face[k]);
-        err[i] = follow(&f);
-        keep_followed(&f);
-        tell(st, item);
-    }
+    const struct track *t = tachy_stage_priv(st);
+    struct track_state *s = state ? state : &own->state;
+    double now = (double)item->in->pts * t->tick;
+    struct frame f = {.t = t, .runner = r, .follow = &s->follow, .detected = &own->found,
+                      .found = tachy_stage_item(st, item), .seconds = now - s->time};
+    if (!state || item->anew)
+        tachy_follow_reset(&s->follow);
+    s->time = now;
+    tachy_regions_clear(&f.found->all);
+    for (int k = 0; k < TACHY_MAX_FOLLOWED; k++)
+        tachy_regions_clear(&f.found->face[k]);
+    int err = follow(&f);
+    keep_followed(&f);
+    tell(st, item);
+    return err;
 }
 
 // ---- The state of a stream
 
-static int state_open(struct tachy_stage *st, void **state)
+int track_state_open(struct tachy_stage *st, void **state)
 {
     *state = calloc(1, sizeof(struct track_state));
     return *state ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 
-static void state_close(void *state)
+void track_state_close(void *state)
 {
     struct track_state *s = state;
     tachy_follow_free(&s->follow);
     free(s);
 }
 
-static int state_save(const void *state, void **data, size_t *size)
+int track_state_save(const void *state, void **data, size_t *size)
 {
     const struct track_state *s = state;
     int err = tachy_follow_save(&s->follow, data, size);
@@ -307,7 +216,7 @@ static int state_save(const void *state, void **data, size_t *size)
     return TACHY_OK;
 }
 
-static int state_load(void *state, const void *data, size_t size)
+int track_state_load(void *state, const void *data, size_t size)
 {
     struct track_state *s = state;
     if (size < sizeof(s->time))
@@ -319,7 +228,7 @@ static int state_load(void *state, const void *data, size_t size)
 
 // ---- Faces that later frames take over
 
-static int copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region)
+int track_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region)
 {
     struct tachy_regions *all = &((struct track_item *)tachy_stage_item(st, to))->all;
     tachy_regions_clear(all);
@@ -328,13 +237,13 @@ static int copy(struct tachy_stage *st, struct tachy_item *to, const struct tach
     return err;
 }
 
-static int copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size)
+int track_copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size)
 {
     const struct track_item *ti = tachy_stage_item(st, from);
     return tachy_regions_save(&ti->all, 1, data, size);
 }
 
-static int copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
+int track_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
 {
     struct track_item *ti = tachy_stage_item(st, to);
     int err = tachy_regions_load(&ti->all, 1, data, size);
@@ -342,7 +251,7 @@ static int copy_load(struct tachy_stage *st, struct tachy_item *to, const void *
     return err;
 }
 
-static void item_close(void *item)
+void track_item_close(void *item)
 {
     struct track_item *ti = item;
     tachy_regions_free(&ti->all);
@@ -350,11 +259,135 @@ static void item_close(void *item)
         tachy_regions_free(&ti->face[i]);
 }
 
+// ---- On the host
+
+enum { MOST_THREADS = 8 };
+
+struct on_host {
+    struct track track; // first
+    struct tachy_infer net[TRACK_NETS];
+    // Threads that help a worker with a frame of several faces; workers who find them busy do without.
+    struct tachy_team *team; // NULL: none
+    struct tachy_net_worker helper[MOST_THREADS - 1]; // network of points, of the team's thread 1, 2, ...
+    pthread_mutex_t helping; // held by the worker that has the team
+};
+
+struct host_worker {
+    struct track_own own;
+    struct tachy_net_worker net[TRACK_NETS];
+};
+
+static int open_net(struct tachy_stage *st, int net, const struct tachy_net_params *p, const tachy_settings *s)
+{
+    struct on_host *h = tachy_stage_priv(st);
+    h->track.net[net] = &h->net[net];
+    return tachy_net_open(&h->net[net], st, p, s);
+}
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct on_host *h = tachy_stage_priv(st);
+    pthread_mutex_init(&h->helping, NULL);
+    return track_open(st, s, open_net);
+}
+
+static void close(struct tachy_stage *st)
+{
+    struct on_host *h = tachy_stage_priv(st);
+    tachy_team_close(h->team);
+    for (int i = 0; i < MOST_THREADS - 1; i++)
+        tachy_net_worker_close(&h->helper[i]);
+    for (int i = 0; i < TRACK_NETS; i++)
+        infer_free(&h->net[i]);
+    pthread_mutex_destroy(&h->helping);
+}
+
+// Once, with the first pipeline: --sandbox allows no thread before.
+static int open_team(struct on_host *h, const struct tachy_log *log)
+{
+    int cores = tachy_cpu_count(), most = TACHY_MIN(h->track.follow.most, MOST_THREADS);
+    int threads = TACHY_MIN(most, cores), err = TACHY_OK;
+    if (threads < 2 || h->team)
+        return TACHY_OK;
+    for (int i = 0; i < threads - 1 && err == TACHY_OK; i++)
+        err = tachy_net_worker_open(&h->helper[i], &h->net[TRACK_POINTS]);
+    if (err < 0)
+        return err;
+    h->team = tachy_team_open(threads);
+    return h->team ? TACHY_OK
+                   : tachy_fail(log, TACHY_ERR_AGAIN, "track: the system gives no %d threads; try again later", threads);
+}
+
+static int start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    track_start(st, video);
+    return open_team(tachy_stage_priv(st), st->task->log);
+}
+
+static void worker_close(void *worker)
+{
+    struct host_worker *w = worker;
+    for (int i = 0; i < TRACK_NETS; i++)
+        tachy_net_worker_close(&w->net[i]);
+    track_own_free(&w->own);
+    free(w);
+}
+
+static int worker_open(struct tachy_stage *st, int batch, void **worker)
+{
+    struct on_host *h = tachy_stage_priv(st);
+    struct host_worker *w = *worker = calloc(1, sizeof(*w));
+    int err = w ? TACHY_OK : TACHY_ERR_NOMEM;
+    for (int i = 0; i < TRACK_NETS && err == TACHY_OK; i++)
+        err = tachy_net_worker_open(&w->net[i], &h->net[i]);
+    if (err < 0 && w) {
+        worker_close(w);
+        *worker = NULL;
+    }
+    return err;
+}
+
+struct host_runner {
+    struct track_runner base; // first
+    struct on_host *h;
+    struct host_worker *w;
+    const tachy_frame *in;
+};
+
+static int run_net(struct track_runner *r, int net, int thread, const struct tachy_view *view, struct tachy_region *about,
+                   struct tachy_regions *list)
+{
+    const struct host_runner *host = (void *)r;
+    struct tachy_net_worker *of = thread ? &host->h->helper[thread - 1] : &host->w->net[net];
+    return tachy_net_run(of, host->in, view, about, list);
+}
+
+static void share(struct track_runner *r, int faces, void (*each)(void *user, int thread, int piece), void *user)
+{
+    struct on_host *h = ((struct host_runner *)(void *)r)->h;
+    if (h->team && faces > 1 && !pthread_mutex_trylock(&h->helping)) {
+        tachy_team_run(h->team, each, user);
+        pthread_mutex_unlock(&h->helping);
+    } else {
+        each(user, 0, 0);
+    }
+}
+
+static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    struct host_worker *w = worker;
+    struct host_runner r = {.base = {run_net, share}, .h = tachy_stage_priv(st), .w = w};
+    for (int i = 0; i < n; i++) {
+        r.in = pieces[i].item->in;
+        err[i] = track_frame(st, &r.base, &w->own, state, pieces[i].item);
+    }
+}
+
 const struct tachy_stage_ops tachy_stage_track = {
     .name = "track",
     .options = tachy_model_options,
     .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_ORDERED | TACHY_STAGE_READS | TACHY_STAGE_MODEL,
-    .priv_size = sizeof(struct track),
+    .priv_size = sizeof(struct on_host),
     .item_size = sizeof(struct track_item),
     .open = open,
     .close = close,
@@ -362,12 +395,12 @@ const struct tachy_stage_ops tachy_stage_track = {
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = run,
-    .state_open = state_open,
-    .state_close = state_close,
-    .state_save = state_save,
-    .state_load = state_load,
-    .item_close = item_close,
-    .copy = copy,
-    .copy_save = copy_save,
-    .copy_load = copy_load,
+    .state_open = track_state_open,
+    .state_close = track_state_close,
+    .state_save = track_state_save,
+    .state_load = track_state_load,
+    .item_close = track_item_close,
+    .copy = track_copy,
+    .copy_save = track_copy_save,
+    .copy_load = track_copy_load,
 };

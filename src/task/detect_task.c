@@ -9,8 +9,12 @@ static const struct tachy_option options[] = {
 };
 
 static const struct tachy_task_stage stages[] = {
-    {&tachy_stage_preprocess, NULL}, {&tachy_stage_model, NULL}, {&tachy_stage_decode, NULL},
-    {&tachy_stage_draw, NULL},       {&tachy_stage_lines, NULL}, {0},
+    {&tachy_stage_preprocess, &tachy_stage_preprocess_cuda},
+    {&tachy_stage_model, &tachy_stage_model_cuda},
+    {&tachy_stage_decode, &tachy_stage_decode_cuda},
+    {&tachy_stage_draw, &tachy_stage_draw_cuda},
+    {&tachy_stage_lines, &tachy_stage_lines},
+    {0},
 };
 
 static const struct tachy_example examples[] = {
@@ -32,5 +36,4 @@ const struct tachy_task_ops tachy_task_detect = {
         },
     .options = options,
     .stages = stages,
-    .host = true,
 };

@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/options.h"
 #include "stage/composite.h"
 #include "stage/focus.h"
 #include "stage/smooth.h"
@@ -36,16 +37,42 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
     {&tachy_stage_smooth, &tachy_stage_smooth_cuda},
     {&tachy_stage_background, &tachy_stage_background_cuda},
+    {&tachy_stage_garbage, NULL},
+    {&tachy_stage_key, NULL},
+    {&tachy_stage_plate, NULL},
     {&tachy_stage_refine, NULL},
     {&tachy_stage_composite, &tachy_stage_composite_cuda},
     {&tachy_stage_mask_lines, &tachy_stage_mask_lines_cuda},
     {0},
 };
 
+// What is keyed needs no network.
+static const struct tachy_task_stage keyed[] = {
+    {&tachy_stage_everything, NULL},
+    {&tachy_stage_background, &tachy_stage_background_cuda},
+    {&tachy_stage_garbage, NULL},
+    {&tachy_stage_key, NULL},
+    {&tachy_stage_plate, NULL},
+    {&tachy_stage_composite, &tachy_stage_composite_cuda},
+    {&tachy_stage_mask_lines, &tachy_stage_mask_lines_cuda},
+    {0},
+};
+
+// A keyer or a plate takes the network's place, unless the settings name one as well.
+static const struct tachy_task_stage *choose(const tachy_settings *s)
+{
+    const char *const *colors;
+    bool bounded = tachy_settings_list(s, "segment.key", &colors) || tachy_settings_str(s, "segment.plate");
+    return bounded && !tachy_settings_is_set(s, "model.name") ? keyed : stages;
+}
+
 static const struct tachy_example examples[] = {
     {"tachy segment in.mp4 -o out.mp4", "people on black, as H.264 with the sound of in.mp4"},
     {"tachy segment --mode blur --smooth talk.mp4", "writes talk.blur.mp4; a calm mask"},
     {"tachy segment --mode replace --background beach.jpg in.mp4", "another place"},
+    {"tachy segment --key green in.mp4", "who stands before a green screen, without a network"},
+    {"tachy segment --plate empty.png in.mp4", "who was not there in empty.png"},
+    {"tachy segment --garbage-matte 20%,0,60%,100% in.mp4", "only who is in the middle"},
     {"tachy segment --mode alpha in.mp4 -o out.webm", "with transparency, VP9"},
     {"tachy segment --mode mask -ss 1:30 -t 10 -c:v libx264 -crf 12 in.mkv", "ten seconds of the mask in grey"},
     {"tachy segment --mode json in.mp4 -o - | jq .", "a JSON line a frame"},
@@ -53,6 +80,34 @@ static const struct tachy_example examples[] = {
     {"tachy segment 'shot_%04d.png' -r 24 -o cut/", "numbered pictures into a folder"},
     {0},
 };
+
+// What has no form for devices, and is asked for there.
+static int check_device(const tachy_settings *s, const struct tachy_log *log)
+{
+    static const char *const host[] = {"segment.garbage_matte", "segment.key", "segment.plate"};
+    char shown[64];
+    if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        return TACHY_OK;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(host); i++)
+        if (tachy_settings_is_set(s, host[i]))
+            return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s runs on the CPU only: leave it or --device cuda out",
+                              tachy_option_shown(tachy_option_find(host[i], NULL), shown, sizeof(shown)));
+    return TACHY_OK;
+}
+
+// What shapes the mask of a network, and is asked for where none runs.
+static int check_network(const tachy_settings *s, const struct tachy_log *log)
+{
+    static const char *const of_mask[] = {"segment.focus", "segment.refine", "segment.smooth", "segment.threshold", "segment.feather"};
+    char shown[64];
+    if (choose(s) != keyed)
+        return TACHY_OK;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(of_mask); i++)
+        if (tachy_settings_by_name(s, of_mask[i]))
+            return tachy_fail(log, TACHY_ERR_INVAL, "%s shapes the mask of a network, and with --key or --plate none runs: add --model "
+                              "selfie, or leave it out", tachy_option_shown(tachy_option_find(of_mask[i], NULL), shown, sizeof(shown)));
+    return TACHY_OK;
+}
 
 // In the modes that show the background, it is a colour; replace has no default.
 static int check(const tachy_settings *s, const struct tachy_log *log)
@@ -63,6 +118,11 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--focus auto runs on the CPU only: leave it or --device cuda out");
     if (tachy_settings_bool(s, "segment.foreground") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--foreground runs on the CPU only: leave it or --device cuda out");
+    int err = check_device(s, log);
+    if (err == TACHY_OK)
+        err = check_network(s, log);
+    if (err < 0)
+        return err;
     bool shown = !strcmp(mode, "cutout") || !strcmp(mode, "side-by-side");
     if (!strcmp(mode, "replace") && !tachy_settings_is_set(s, "segment.background"))
         return tachy_fail(log, TACHY_ERR_INVAL, "--mode replace needs a picture or a video: --background FILE");
@@ -85,5 +145,6 @@ const struct tachy_task_ops tachy_task_segment = {
         },
     .options = options,
     .stages = stages,
+    .choose = choose,
     .check = check,
 };

@@ -116,7 +116,7 @@ int tachy_task_make(tachy_task **out, const char *name, const tachy_settings *se
     err = keep_settings(t, settings, TACHY_VERB_RUN | TACHY_VERB_TASK(k));
     bool cuda = !strcmp(tachy_settings_str(settings, "gpu.device"), "cuda");
     if (err == TACHY_OK)
-        err = add_stages(t, ops->stages, cuda, settings);
+        err = add_stages(t, ops->choose ? ops->choose(settings) : ops->stages, cuda, settings);
     const char *dir = tachy_settings_str(settings, "debug.save_stage");
     if (err == TACHY_OK && dir)
         err = tachy_stage_save_open(&t->save, dir, tachy_settings_int(settings, "debug.save_frames"), t, settings, log);

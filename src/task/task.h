@@ -13,6 +13,8 @@ struct tachy_task_ops {
     struct tachy_task_info info;
     const struct tachy_option *options;    // the task's own rows, ends with {0}; NULL: none
     const struct tachy_task_stage *stages; // in their order; ends with {0}
+    // The stages for these settings, which are some of `stages`; NULL: all of them.
+    const struct tachy_task_stage *(*choose)(const tachy_settings *s);
     bool host;                             // its stages have no form for devices: --device cuda is refused
     // Whether the settings contradict each other, before anything is opened: TACHY_ERR_INVAL, after a message. NULL:
     // nothing to check.

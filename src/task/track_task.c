@@ -24,9 +24,9 @@ static const struct tachy_option options[] = {
 };
 
 static const struct tachy_task_stage stages[] = {
-    {&tachy_stage_track, NULL},
-    {&tachy_stage_draw, NULL},
-    {&tachy_stage_lines, NULL},
+    {&tachy_stage_track, &tachy_stage_track_cuda},
+    {&tachy_stage_draw, &tachy_stage_draw_cuda},
+    {&tachy_stage_lines, &tachy_stage_lines},
     {0},
 };
 
@@ -48,5 +48,4 @@ const struct tachy_task_ops tachy_task_track = {
         },
     .options = options,
     .stages = stages,
-    .host = true,
 };

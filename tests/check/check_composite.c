@@ -159,6 +159,33 @@ static void compare(struct check *c, const struct check_picture *a, const struct
     }
 }
 
+// Any of a keyer, a plate and a garbage matte.
+static void make_bounds(struct check *c, struct tachy_bounds *b, struct tachy_chroma_key *key, struct tachy_plate *plate,
+                        const tachy_frame *picture)
+{
+    int w = picture->width, h = picture->height;
+    *b = (struct tachy_bounds){0};
+    *plate = (struct tachy_plate){.picture = picture, .tolerance = check_float(c, 0.1f, 9)};
+    for (int i = 0; i < 3; i++) {
+        plate->gain[i] = check_float(c, 0.7f, 1.3f);
+        plate->offset[i] = check_float(c, -0.1f, 0.1f);
+        plate->noise[i] = check_float(c, 0.006f, 0.3f);
+    }
+    if (check_range(c, 0, 2) == 0)
+        b->plate = plate;
+    *key = (struct tachy_chroma_key){.nb_colors = check_range(c, 0, 3), .black = 0.1f, .white = 0.8f,
+                                     .shadows = check_range(c, 0, 1)};
+    for (int i = 0; i < key->nb_colors; i++)
+        key->color[i] = (struct tachy_ycbcr){check_float(c, 0, 1), check_float(c, 0.05f, 0.5f), check_float(c, -0.5f, 0.5f)};
+    if (check_range(c, 0, 2) == 0)
+        b->key = key;
+    if (check_range(c, 0, 2) == 0) {
+        uint8_t *garbage = check_alloc((size_t)w * (size_t)h, 1);
+        check_fill(c, garbage, (size_t)w * (size_t)h);
+        b->garbage = garbage;
+    }
+}
+
 static void frames(struct check *c)
 {
     int w = check_range(c, 1, check_range(c, 0, 3) ? 40 : 200), h = check_range(c, 1, 40);
@@ -172,6 +199,10 @@ static void frames(struct check *c)
     check_result(c, &r, w, h, 40);
     for (int i = 0; i < r.eyes; i++)
         check_refine(c, &refine[i], &r.mask[i]);
+    struct tachy_bounds bounds;
+    struct tachy_chroma_key key;
+    struct tachy_plate plate;
+    make_bounds(c, &bounds, &key, &plate, &bg.f);
     struct tachy_video_info info = {.format = format, .width = w, .height = h}, want;
     int err = tachy_composite_output(&p, &info, &want);
     check_picture(c, &out[0], want.format, want.width, want.height, false);
@@ -184,6 +215,8 @@ static void frames(struct check *c)
         struct check_picture *o = &out[i > 0];
         err = tachy_composite_open(&t, &p);
         const char *line;
+        if (err == TACHY_OK)
+            tachy_composite_bound(t, &bounds);
         if (p.mode == TACHY_MODE_JSON)
             err = tachy_composite_json(t, &in.f, &r, fit, 0, &line);
         else
@@ -198,6 +231,7 @@ static void frames(struct check *c)
         check_free((void *)(uintptr_t)r.mask[i].data);
         check_free(refine[i].a), check_free(refine[i].b);
     }
+    check_free((void *)(uintptr_t)bounds.garbage);
     check_picture_free(&in), check_picture_free(&bg), check_picture_free(&out[0]), check_picture_free(&out[1]);
 }
 
@@ -255,6 +289,14 @@ static void bench(struct check *c, enum tachy_pix format)
                          tachy_pix_desc(format)->name);
                 check_row("composite", p.isa, what, check_time(time_run, &t), 1280 * 720 * 3.0, s);
                 t.refine = NULL;
+                struct tachy_chroma_key key = {.color = {{0.5f, -0.3f, -0.3f}}, .nb_colors = 1, .white = 1};
+                for (int shadows = 1; shadows >= 0; shadows--) {
+                    key.shadows = shadows;
+                    tachy_composite_bound(t.c, &(struct tachy_bounds){.key = &key});
+                    snprintf(what, sizeof(what), "mask, keyed%s %s 1280x720", shadows ? "" : ", no shadows",
+                             tachy_pix_desc(format)->name);
+                    check_row("composite", p.isa, what, check_time(time_run, &t), 1280 * 720 * 3.0, s);
+                }
             }
             tachy_composite_close(&t.c);
         }

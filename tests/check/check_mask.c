@@ -49,6 +49,24 @@ static void rows(struct check *c, const struct tachy_post_kernels *k, const char
     check_free(p), check_free(x), check_free(y), check_free(a), check_free(b), check_free(s), check_free(t);
 }
 
+static void key_rows(struct check *c, const struct tachy_post_kernels *k, const char *isa)
+{
+    struct tachy_key_axis axis[3];
+    int n = check_range(c, 0, 200), axes = check_range(c, 1, 3);
+    float *row[4]; // u, v, and two results
+    for (int i = 0; i < 4; i++)
+        row[i] = check_alloc((size_t)n * 4, 4);
+    for (int i = 0; i < axes; i++)
+        axis[i] = (struct tachy_key_axis){check_float(c, -5, 5), check_float(c, -5, 5), check_float(c, -5, 5), check_float(c, -5, 5)};
+    for (int i = 0; i < n; i++) // a picture's row holds no NaN
+        row[0][i] = check_float(c, -0.6f, 0.6f), row[1][i] = check_float(c, -0.6f, 0.6f);
+    k->key_share(row[2], row[0], row[1], axis, axes, n);
+    tachy_ref_key_share(row[3], row[0], row[1], axis, axes, n);
+    check_case(c, !memcmp(row[2], row[3], (size_t)n * 4), "key_share %s n %d axes %d", isa, n, axes);
+    for (int i = 0; i < 4; i++)
+        check_free(row[i]);
+}
+
 // A random tensor and what it says.
 struct sample {
     struct tachy_tensor t;
@@ -277,7 +295,7 @@ static void run(struct check *c)
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(isas); i++) {
         const struct tachy_post_kernels *k = tachy_post_kernels(isas[i]);
         for (int n = 0; k && n < 100; n++)
-            rows(c, k, isas[i]);
+            rows(c, k, isas[i]), key_rows(c, k, isas[i]);
     }
     for (int n = 0; n < 400; n++)
         whole(c);

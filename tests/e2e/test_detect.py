@@ -103,8 +103,7 @@ class Detect(Base):
         for args, text in ((("--model", "selfie"), 'its card says task "segment"'),
                            (("--classes", "cat"), 'no class "cat"'),
                            (("--labels", wrong), "names 2"),
-                           (("--labels", self.tmp / "none"), "none"),
-                           (("--device", "cuda"), "runs on the CPU only")):
+                           (("--labels", self.tmp / "none"), "none")):
             p = run("detect", clip, "-o", self.tmp / "no.jsonl", *args, check=False)
             self.assertIn(p.returncode, (1, 2))
             self.assertIn(text, p.stderr)

@@ -13,7 +13,7 @@ import unittest
 import unittest.mock
 
 import common
-from common import TACHY, ffmpeg, ffprobe, run
+from common import TACHY, ffmpeg, ffprobe, run, whole_frames
 
 if common.SANITIZER:  # its allocator, which begins with other bytes, begins with zeros too
     os.environ["ASAN_OPTIONS"] = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "max_malloc_fill_size=1000000000",
@@ -63,7 +63,8 @@ class Resume(common.Case):
 
     def start(self, *args, **kw):
         # A pipe of its own for each process: a killed one leaves nothing behind.
-        return subprocess.Popen([TACHY, self.verb, "-q", "--resume", f"--processing.chunk_size={PART}", *map(str, args)],
+        command = whole_frames([self.verb, "-q", "--resume", f"--processing.chunk_size={PART}", *args])
+        return subprocess.Popen([TACHY, *command],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **kw)
 
     def whole(self, *args):
@@ -225,6 +226,23 @@ class Resume(common.Case):
         with unittest.mock.patch.dict(os.environ, MALLOC_PERTURB_="85"):
             self.assertTrue(self.kill_at(out, 3 * PART, clip, *args))
             self.whole(clip, "-o", out, *args)
+        self.assertEqual(sha(out), sha(ref))
+
+    def test_settings_that_are_lists(self):
+        clip, ref, out, grey = self.clip("a.mp4", "-c:v", "libx264", seconds=2), self.tmp / "r.mp4", self.tmp / "o.mp4", self.tmp / "g.png"
+        ffmpeg("-f", "lavfi", "-i", "color=0xc0c0c0:s=16x16", "-frames:v", 1, grey)
+        args = (clip, "--garbage-matte", "0,0,90%,90%", "--garbage-matte", grey)
+        self.whole("-o", ref, *args)
+        self.assertTrue(self.kill_at(out, PART, *args))
+        self.refused(out, clip, "--garbage-matte", "0,0,90%,90%", words=["segment.garbage_matte", "as it was begun"])
+        before = grey.read_bytes()
+        ffmpeg("-f", "lavfi", "-i", "color=0x808080:s=16x16", "-frames:v", 1, self.tmp / "other.png")
+        stat = grey.stat()
+        grey.write_bytes((self.tmp / "other.png").read_bytes())
+        self.refused(out, *args, words=["the file of segment.garbage_matte, number 2 has changed"])
+        grey.write_bytes(before)
+        os.utime(grey, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        self.whole("-o", out, *args)
         self.assertEqual(sha(out), sha(ref))
 
     def refused(self, out, *args, words, status=1):

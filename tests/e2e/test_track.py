@@ -160,7 +160,6 @@ class Track(common.Case):
         clip = self.clip([scene()] * 2)
         for args, status, text in ((("--model", "face"), 1, 'its card says task "detect"'),
                                    (("--detector", "face-mesh"), 1, 'its card says task "track"'),
-                                   (("--device", "cuda"), 1, "runs on the CPU only"),
                                    (("--max-faces", "0"), 2, "max-faces")):
             p = run("track", clip, "-o", self.tmp / "no.jsonl", *args, check=False)
             self.assertEqual(p.returncode, status, p.stderr)

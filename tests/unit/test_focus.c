@@ -131,7 +131,7 @@ TEST(only_a_person_who_fills_the_frame_is_the_whole_frame)
     tachy_focus_begin(&f, W, H);
     CHECK_INT(frame(&f, &b, part, &looks), 0);
     CHECK(!tachy_focus_nobody(&f));
-    b = person_at(640, 400, 700, 640);
+    b = person_at(640, 400, 500, 600);
     for (int t = 0; t < 40; t++)
         frame(&f, &b, part, &looks);
     CHECK_INT(frame(&f, &b, part, &looks), 1);

@@ -1,0 +1,111 @@
+#include "stage/decode.h"
+#include "stage/infer_cuda.h"
+#include "stage/stages.h"
+
+#include <stdlib.h>
+
+// Regions of a network whose frames are on devices. The host decodes: what a network says is small beside the picture, and
+// suppression is a loop. So each item waits for its tensors, and for nothing else.
+
+// What the stage keeps on a worker's part of a device.
+struct part {
+    struct device_worker *g;
+    struct tachy_decode_worker decode;
+    struct tachy_block pinned; // outputs of an engine that runs there, as net.out_at says
+};
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    tachy_task *t = st->task;
+    st->worker_of = tachy_infer_of(st)->st->worker_of;
+    t->devices->waits = true;
+    t->workers = 0;
+    return tachy_decode_open(st, s);
+}
+
+static void part_close(void *part)
+{
+    struct part *p = part;
+    tachy_decode_worker_close(&p->decode);
+    tachy_memory_give(p->g->task->memory, &p->pinned);
+    free(p);
+}
+
+static int part_open(struct tachy_stage *st, int batch, void **part)
+{
+    struct device_worker *g = *part;
+    struct part *p = *part = calloc(1, sizeof(*p));
+    if (!p)
+        return TACHY_ERR_NOMEM;
+    p->g = g;
+    const struct tachy_infer *in = tachy_infer_of(st);
+    size_t bytes = TACHY_MAX(in->net[TACHY_INFER_FULL].out_bytes, in->net[TACHY_INFER_SMALL].out_bytes);
+    int err = st->task->devices->only_queues ? infer_cuda_pin(g, &p->pinned, bytes) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = tachy_decode_worker_open(st, &p->decode);
+    if (err < 0) {
+        part_close(p);
+        *part = NULL;
+    }
+    return err;
+}
+
+// What the model said of item i, on the host.
+static int output_of(struct device_group *p, int i, struct tachy_infer_output *o)
+{
+    const struct tachy_infer *in = tachy_infer_of(p->st);
+    const struct tachy_piece piece = {p->items[i], p->region};
+    tachy_infer_output(in, &piece, o);
+    return infer_cuda_on_host(p) ? TACHY_OK : infer_cuda_output_to_host(p, ((struct part *)p->part)->pinned.data, o);
+}
+
+static void decode(struct device_group *p)
+{
+    struct part *part = p->part;
+    struct tachy_infer_output o;
+    for (int i = 0; i < p->n; i++) {
+        const struct tachy_piece piece = {p->items[i], p->region};
+        p->err[i] = output_of(p, i, &o);
+        if (p->err[i] == TACHY_OK)
+            p->err[i] = tachy_decode_run(p->st, &part->decode, &piece, &o);
+    }
+    device_end(p->g->set);
+    if (device_flight_kept(p->g->flight)) // frames that preprocess has read
+        device_fail_all(p, device_flight_mark(p->g->flight, NULL));
+    device_let_go(p);
+}
+
+static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    for (int i = 0; i < n && pieces[0].item->apart; i++)
+        infer_cuda_choose(worker, state, pieces + i, 1, err + i);
+    device_run(worker, st, state, pieces, n, err, false, decode);
+}
+
+static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
+{
+    const struct tachy_infer *in = tachy_infer_of(st);
+    if (infer_cuda_from_host(in, item))
+        return false;
+    l->to_host = st->task->eyes * (double)in->net[TACHY_INFER_FULL].out_bytes;
+    return device_load(st, worker, false, l);
+}
+
+const struct tachy_stage_ops tachy_stage_decode_cuda = {
+    .name = "postprocess",
+    .options = tachy_decode_options,
+    .flags = TACHY_STAGE_REGIONS,
+    .priv_size = sizeof(struct tachy_decode_stage),
+    .item_size = sizeof(struct tachy_decode_item),
+    .open = open,
+    .close = tachy_decode_close,
+    .start = tachy_decode_start,
+    .worker_open = part_open,
+    .worker_close = part_close,
+    .run = run,
+    .item_close = tachy_decode_item_close,
+    .copy = tachy_decode_copy,
+    .copy_save = tachy_decode_copy_save,
+    .copy_load = tachy_decode_copy_load,
+    .load = load,
+};

@@ -1,0 +1,84 @@
+#include "postprocess/plate.h"
+
+#include "stage/composite.h"
+
+#include <stdlib.h>
+
+// A difference matte. The stage knows the plate and finds each frame's light; composite makes alpha of both pictures, row
+// by row.
+
+struct plate {
+    char *file;
+    float tolerance;
+    tachy_frame *picture; // of the pipeline's format and size
+    atomic_bool told;     // that a frame shows something else
+};
+
+static const struct tachy_option options[] = {
+    {"segment.plate", "plate", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Segment",
+     .help = "keep what differs from this picture of the scene without people, instead of running a network, or besides the "
+             "--model that is named; the camera must stand still"},
+    {"segment.plate_tolerance", "plate-tolerance", 0, TACHY_OPT_FLOAT, "1", .min = 0.1, .max = 10, .group = "Segment",
+     .help = "how much may differ and still be the plate, in parts of what noise explains"},
+    {0},
+};
+
+static int open(struct tachy_stage *st, const tachy_settings *s)
+{
+    struct plate *p = tachy_stage_priv(st);
+    const char *file = tachy_settings_str(s, "segment.plate");
+    if (!file)
+        return TACHY_STAGE_LEFT_OUT;
+    p->tolerance = (float)tachy_settings_float(s, "segment.plate_tolerance");
+    tachy_task_describe(st->task, " plate");
+    p->file = strdup(file);
+    return p->file ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+static void close(struct tachy_stage *st)
+{
+    struct plate *p = tachy_stage_priv(st);
+    tachy_frame_unref(&p->picture);
+    free(p->file);
+}
+
+static int start(struct tachy_stage *st, struct tachy_video_info *video)
+{
+    struct plate *p = tachy_stage_priv(st);
+    const struct tachy_log *log = st->task->log;
+    const struct tachy_convert_to to = {video->format, video->width, video->height, video->color};
+    if (video->rotation || video->flipped)
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--plate: the video is shown turned by %d degrees; write it upright first "
+                          "(ffmpeg -i IN OUT), and take the plate from that", video->rotation);
+    tachy_frame_unref(&p->picture);
+    return tachy_read_picture(p->file, &to, &p->picture, log);
+}
+
+static void fit(struct plate *p, const struct tachy_stage *st, struct tachy_item *item)
+{
+    struct tachy_plate *to = tachy_stage_item(st, item);
+    *to = (struct tachy_plate){.picture = p->picture, .tolerance = p->tolerance};
+    if (!tachy_plate_fit(to, item->in) && !atomic_exchange(&p->told, true))
+        tachy_msg(st->task->log, TACHY_LOG_WARN, "plate: frame %lld has little in common with %s; was the camera moved?",
+                  (long long)item->in->id, p->file);
+    item->bounds.plate = to;
+}
+
+static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
+{
+    for (int i = 0; i < n; i++)
+        fit(tachy_stage_priv(st), st, pieces[i].item);
+}
+
+const struct tachy_stage_ops tachy_stage_plate = {
+    .name = "plate",
+    .options = options,
+    .flags = TACHY_STAGE_READS,
+    .step = "postprocess",
+    .priv_size = sizeof(struct plate),
+    .item_size = sizeof(struct tachy_plate),
+    .open = open,
+    .close = close,
+    .start = start,
+    .run = run,
+};

@@ -1,0 +1,61 @@
+#pragma once
+#include "postprocess/follow.h"
+#include "stage/net.h"
+
+// Faces that keep their numbers: what the stage's two forms have in common.
+
+enum { TRACK_DETECTOR, TRACK_POINTS, TRACK_NETS };
+
+// The memory of a form's stage begins with it.
+struct track {
+    struct tachy_infer *net[TRACK_NETS]; // the form's
+    struct tachy_follow_params follow;
+    int rotation; // of the stream
+    bool flip;
+    double tick; // seconds
+};
+
+// A stream's.
+struct track_state {
+    struct tachy_follow follow;
+    double time; // of the frame before, seconds
+};
+
+// A worker's.
+struct track_own {
+    struct tachy_regions found; // by the detector, in one frame
+    struct track_state state;   // of a frame without a stream
+};
+
+struct track_item {
+    struct tachy_regions all;                      // what is told
+    struct tachy_regions face[TACHY_MAX_FOLLOWED]; // memory of the points, apart for each face
+};
+
+// How a form runs the networks on the frame in hand; the beginning of what the form knows of that frame.
+struct track_runner {
+    // As tachy_net_run(), on the thread `thread` of those that share the frame.
+    int (*run)(struct track_runner *r, int net, int thread, const struct tachy_view *view, struct tachy_region *about,
+               struct tachy_regions *list);
+    // Calls each(user, thread, 0) on threads that can help with so many faces; NULL: `each` is called once, thread 0.
+    void (*share)(struct track_runner *r, int faces, void (*each)(void *user, int thread, int piece), void *user);
+};
+
+// `net` is set. The names of the networks are settings.
+int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(struct tachy_stage *st, int net,
+               const struct tachy_net_params *p, const tachy_settings *s));
+void track_start(struct tachy_stage *st, const struct tachy_video_info *video);
+void track_own_free(struct track_own *own);
+// Follows the faces into the item's frame and sets the regions of its result. `state`: NULL: there is no stream.
+int track_frame(struct tachy_stage *st, struct track_runner *r, struct track_own *own, struct track_state *state,
+                struct tachy_item *item);
+
+// See struct tachy_stage_ops.
+int track_state_open(struct tachy_stage *st, void **state);
+void track_state_close(void *state);
+int track_state_save(const void *state, void **data, size_t *size);
+int track_state_load(void *state, const void *data, size_t size);
+int track_copy(struct tachy_stage *st, struct tachy_item *to, const struct tachy_item *from, int region);
+int track_copy_save(struct tachy_stage *st, const struct tachy_item *from, void **data, size_t *size);
+int track_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size);
+void track_item_close(void *item);

@@ -1,0 +1,460 @@
+#include "test.h"
+
+#include "base/clock.h"
+#include "cuda/kernels.h"
+#include "engine/engine_ops.h"
+#include "fakes/fake.h"
+#include "fakes/symbol.h"
+#include "media/device.h"
+#include "pipeline/pipeline.h"
+#include "ref/ref_draw.h"
+
+#include <math.h>
+#include <tachy/run.h>
+#include <tachy/settings.h>
+#include <unistd.h>
+
+// detect and track on a GPU over a driver without one (fakes/): the networks are engines of this file, on the device that
+// their stream is of, or on the host, also in batches. A box or a score says which byte its frame begins with, so every
+// region is of its own frame and eye, and what was drawn is of the region. Nobody reads what the device has not written yet.
+// With true networks and kernels: tests/gpu/run.
+
+enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, BOXES = 2, CARDS = 2 };
+
+static void *symbol(const char *name) { return fake_symbol("libcuda.so.1", name); }
+
+static struct fake_cuda_counts *(*counts)(void);
+static int (*launch)(cuda_stream s, uint64_t ns);
+static uint64_t (*busy)(cuda_stream s);
+static void (*list)(int gpus);
+
+static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
+
+// ---- The kernels
+
+static uint64_t run_ns = 1500000; // what an engine's run on a device takes
+static _Atomic int drawn, wrong;
+static int part;  // width of an eye
+static bool still; // the box is where that of the first frame was
+
+static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream)
+{
+    for (int i = 0; i < a->frames; i++)
+        *(float *)(void *)at(a->frame[i].dst) = *at(a->frame[i].plane[0]);
+    return launch(stream, KERNEL_NS);
+}
+
+static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return CUDA_OK; }
+
+// Centre of the box of a picture that begins with this byte.
+static float centre_of(int byte, int width) { return (float)byte / 255 * (float)width; }
+
+static uint8_t byte_of(int64_t id, int eye) { return (uint8_t)(id * STEP + 40 + eye * 60); }
+
+// The first shape is an edge of the first box, whose left end is there.
+static int run_draw(const struct tachy_cuda_draw *a, cuda_stream stream)
+{
+    const struct tachy_shape *s = (const void *)at(a->shapes);
+    float left = INFINITY;
+    for (int i = 0; i < a->count && i < 4; i++)
+        left = fminf(left, fminf(s[i].x0, s[i].x1));
+    drawn++;
+    wrong += a->width != W || a->height != H || a->nb != 3;
+    wrong += fabsf(left - (centre_of(still ? byte_of(0, 0) : *at(a->component[0]), part) - (float)part / 8)) > 3;
+    return launch(stream, KERNEL_NS);
+}
+
+const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
+{
+    static const struct tachy_cuda_kernels all = {.preprocess = run_preprocess, .preprocess_border = run_border,
+                                                  .draw = run_draw};
+    return &all;
+}
+const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
+int tachy_cuda_need(const struct tachy_device *d, const struct tachy_log *log) { return TACHY_OK; }
+
+// ---- The engines. A detector: a box whose centre is the first number of the picture, and one that is too unsure. Points: two
+// near the corners of the crop, so that it stays as it is, and a score that is the first number.
+
+struct network {
+    int batch;
+    bool points;
+};
+static _Atomic int opened, runs, looks, elsewhere; // looks: runs of points
+static _Atomic uint64_t ready[256]; // by the picture's byte: when what is said of it is there, CLOCK_MONOTONIC, ns
+
+static float score_of(float byte) { return 0.6f + byte / 1000; }
+
+static struct tachy_io io_of(const char *name, int rank, const int64_t *shape)
+{
+    struct tachy_io io = {.name = name, .spec = {.dtype = TACHY_F32, .rank = rank}};
+    memcpy(io.spec.shape, shape, (size_t)rank * sizeof(*shape));
+    return io;
+}
+
+static int network_open(tachy_engine *e)
+{
+    struct network *d = (void *)e->priv;
+    d->batch = TACHY_MAX(e->params.batch_max, 1);
+    d->points = strstr(e->params.model_path, "points.onnx");
+    e->stream = e->params.gpu_stream;
+    e->on_device = e->stream != NULL;
+    e->n_in = 1;
+    e->n_out = 2;
+    e->in[0] = io_of("x", 4, (int64_t[]){d->batch, SIDE, SIDE, 1});
+    e->out[0] = io_of("scores", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 1 : BOXES, 2}); // points: [batch, 1]
+    e->out[1] = io_of("boxes", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 4 : BOXES, 4});
+    snprintf(e->version, sizeof(e->version), "test");
+    opened++;
+    return TACHY_OK;
+}
+
+static void run_one(const struct network *d, int i, float byte, float *score, float *place)
+{
+    if (d->points) {
+        *score = score_of(byte);
+        memcpy(place, (float[]){1 / 6.0f, 1 / 6.0f, 5 / 6.0f, 5 / 6.0f}, 4 * sizeof(float));
+        looks++;
+        return;
+    }
+    memcpy(score + i * BOXES * 2, (float[]){0.1f, 0.9f, 0.2f, 0.3f}, BOXES * 2 * sizeof(float));
+    memcpy(place + i * BOXES * 4, (float[]){byte / 255, 0.5f, 0.25f, 0.5f, 0, 0, 1, 1}, BOXES * 4 * sizeof(float));
+    runs++;
+}
+
+static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
+{
+    const struct network *d = (void *)e->priv;
+    for (int i = 0; i < 2; i++)
+        elsewhere += (out[i].mem == TACHY_DEVICE) != e->on_device || (in[0].mem == TACHY_DEVICE) != e->on_device;
+    for (int i = 0; i < d->batch; i++) {
+        float byte = ((const float *)in[0].data)[i * SIDE * SIDE];
+        run_one(d, i, byte, out[0].data, out[1].data);
+        if (e->stream && launch(e->stream, run_ns))
+            return tachy_fail(NULL, TACHY_ERR_EXTERNAL, "the run cannot be queued");
+        ready[(uint8_t)byte] = e->stream ? busy(e->stream) : 0;
+    }
+    return TACHY_OK;
+}
+
+static void network_close(tachy_engine *e) { opened--; }
+
+const struct tachy_engine_ops tachy_engine_ep = {.name = "", .needs_model = true, .priv_size = sizeof(struct network),
+                                                 .open = network_open, .run = network_run, .close = network_close};
+bool tachy_engine_takes_stream(const char *name) { return name && !strcmp(name, "cuda-ort"); }
+
+// ---- The task
+
+static char folder[64];
+static const struct tachy_log log_errors = {.fn = NULL};
+
+struct way {
+    const char *task;
+    bool text, on_gpu, there; // JSON lines; decoded frames are on the device; the engine is
+    int workers, streams, eyes, frames, devices;
+    int batch; // pictures a run of the host's engine; 0: one
+};
+
+static tachy_settings *settings_of(const struct way *way)
+{
+    tachy_settings *set = NULL;
+    CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
+    const char *const with[][2] = {{"model.name", still ? "points" : "boxes"}, {"model.dir", folder}, {"gpu.device", "cuda"}, {"gpu.ids", "all"},
+                                   {"model.provider", way->there ? "cuda-ort" : "openvino"}, {"draw.names", "no"},
+                                   {"tracking.detector", "boxes"}, {"tracking.smoothing", "no"},
+                                   {"output.file", way->text ? "x.jsonl" : "x.mkv"}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
+        CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
+    return set;
+}
+
+static tachy_task *open_task(const struct way *way)
+{
+    tachy_settings *set = settings_of(way);
+    tachy_task *t = NULL;
+    CHECK_INT(tachy_task_open(&t, way->task, set, &log_errors), TACHY_OK);
+    tachy_settings_free(&set);
+    return t;
+}
+
+// ---- Streams
+
+struct guest {
+    const struct way *way;
+    tachy_stream *s;
+    tachy_frame_pool *pool[CARDS];
+    pthread_t thread;
+};
+
+static void *feed_main(void *arg)
+{
+    struct guest *g = arg;
+    for (int i = 0; i < g->way->frames; i++) {
+        tachy_frame *f = NULL;
+        if (tachy_frame_pool_get(g->pool[i / 3 % g->way->devices], &f) < 0)
+            break;
+        for (int eye = 0; eye < 2; eye++)
+            tachy_frame_writable(f, 0)[eye * (W / 2)] = byte_of(i, eye);
+        f->id = i;
+        f->pts = i * 10;
+        int err = tachy_stream_push(g->s, f);
+        tachy_frame_unref(&f);
+        if (err < 0)
+            break;
+    }
+    tachy_stream_push(g->s, NULL);
+    return NULL;
+}
+
+static void check_face(int n, const struct tachy_region *g)
+{
+    CHECK_INT(g->track, 0);
+    CHECK_INT(g->nb_points, 2);
+    CHECK(fabsf(g->score - score_of(byte_of(n, 0))) < 1e-5f);
+    CHECK(fabs((double)g->x - (double)centre_of(byte_of(0, 0), W)) < 0.01 && fabs((double)g->w - W / 4.0) < 0.01);
+}
+
+static void check_regions(const struct way *way, int n, const struct tachy_result *r)
+{
+    int width = W / way->eyes;
+    CHECK_INT(r->frame_id, n);
+    CHECK_INT(r->nb_regions, way->eyes);
+    for (int eye = 0; eye < way->eyes && eye < r->nb_regions; eye++) {
+        const struct tachy_region *g = &r->regions[eye];
+        if (still) {
+            check_face(n, g);
+            continue;
+        }
+        CHECK_INT(g->class_id, 1);
+        CHECK(fabs((double)g->x - (double)centre_of(byte_of(n, eye), width) - eye * width) < 0.01);
+        CHECK(fabs((double)g->y - H / 2) < 0.01 && fabs((double)g->w - width / 4.0) < 0.01);
+    }
+    CHECK(!r->json == !way->text);
+    if (way->streams == 1 && way->eyes == 1)
+        CHECK(tachy_now_ns() >= ready[byte_of(n, 0)]);
+}
+
+static void pull_all(struct guest *g)
+{
+    for (int n = 0; n < g->way->frames; n++) {
+        tachy_frame *f = NULL;
+        const struct tachy_result *r;
+        int err = tachy_stream_pull(g->s, &f, &r);
+        CHECK_INT(err, TACHY_OK);
+        if (err < 0)
+            return;
+        check_regions(g->way, n, r);
+        CHECK(!f == g->way->text);
+        if (f)
+            CHECK(f->mem == TACHY_PINNED && f->id == n && f->pts == n * 10 && f->data[0][0] == byte_of(n, 0));
+        tachy_frame_unref(&f);
+    }
+    CHECK_INT(tachy_stream_pull(g->s, NULL, NULL), TACHY_ERR_EOF);
+}
+
+static void open_guest(struct guest *g, const struct way *way, tachy_pipeline *p, tachy_task *t, struct tachy_gpu **gpu)
+{
+    struct tachy_video_info in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250}, .fps = {25, 1},
+                                  .mem = way->on_gpu ? TACHY_DEVICE : TACHY_HOST,
+                                  .stereo = way->eyes == 2 ? TACHY_STEREO_SBS : TACHY_STEREO_MONO};
+    g->way = way;
+    for (int i = 0; i < way->devices; i++)
+        CHECK_INT(tachy_frame_pool_open_gpu(&g->pool[i], way->on_gpu ? gpu[i] : NULL, TACHY_PIX_NV12, W, H), TACHY_OK);
+    CHECK_INT(tachy_pipeline_join(p, &g->s, tachy_stream_params(.task = t, .input = in, .window = 32)), TACHY_OK);
+    pthread_create(&g->thread, NULL, feed_main, g);
+}
+
+static void close_guest(struct guest *g)
+{
+    pthread_join(g->thread, NULL);
+    tachy_stream_leave(&g->s);
+    for (int i = 0; i < CARDS; i++)
+        tachy_frame_pool_close(&g->pool[i]);
+}
+
+static void nothing_is_left(void)
+{
+    struct fake_cuda_counts *c = counts();
+    CHECK_INT(c->allocations, 0);
+    CHECK_INT(c->events, 0);
+    CHECK_INT(c->streams, 0);
+    CHECK_INT(c->contexts, 0);
+    CHECK_INT(opened, 0);
+    CHECK_INT(elsewhere, 0);
+    CHECK_INT(wrong, 0);
+}
+
+static void run(const struct way *way)
+{
+    enum { MOST = 2 };
+    list(way->devices);
+    part = W / way->eyes;
+    still = !strcmp(way->task, "track");
+    tachy_task *t = open_task(way);
+    struct tachy_gpu *gpu[CARDS] = {0};
+    tachy_pipeline *p = NULL;
+    struct guest g[MOST] = {0};
+    int before = runs, looks_before = looks, drawn_before = drawn, all = way->streams * way->frames;
+    for (int i = 0; i < way->devices; i++)
+        CHECK_INT(tachy_gpu_open(&gpu[i], i, NULL, &log_errors), TACHY_OK);
+    const struct tachy_pipeline_params params = {.workers = way->workers, .batch = way->batch, .log = &log_errors};
+    CHECK_INT(tachy_pipeline_open(&p, &params), TACHY_OK);
+    for (int i = 0; i < way->streams; i++)
+        open_guest(&g[i], way, p, t, gpu);
+    for (int i = 0; i < way->streams; i++)
+        pull_all(&g[i]);
+    for (int i = 0; i < way->streams; i++)
+        close_guest(&g[i]);
+    tachy_pipeline_close(&p);
+    for (int i = 0; i < way->devices; i++)
+        tachy_gpu_unref(&gpu[i]);
+    tachy_task_close(&t);
+    list(1);
+    CHECK(way->batch || runs - before == (still ? way->streams : all * way->eyes));
+    CHECK_INT(looks - looks_before, still ? all : 0);
+    CHECK_INT(drawn - drawn_before, way->text ? 0 : all);
+    nothing_is_left();
+}
+
+TEST(a_detector_on_the_device)
+{
+    for (int i = 0; i < 8; i++)
+        run(&(struct way){"detect", i & 1, i & 2, true, i % 4, 1 + (i / 4) % 2, 1 + (i / 3) % 2, 24, 1 + (i / 2) % 2, 0});
+}
+
+TEST(a_detector_on_the_host)
+{
+    for (int i = 0; i < 12; i++)
+        run(&(struct way){"detect", i & 1, i & 2, false, i % 4, 1 + i % 2, 1 + (i / 3) % 2, 30, 1 + (i / 2) % 2, i / 4 * 2});
+}
+
+// The detector looks once, then the face is followed, over frames of both devices.
+TEST(a_face_is_followed)
+{
+    for (int i = 0; i < 16; i++)
+        run(&(struct way){"track", i & 1, i & 2, i & 8, i % 3, 1 + (i / 4) % 2, 1, 20, 1 + (i / 2) % 2, 0});
+}
+
+// ---- A call of the driver that fails
+
+enum { FEW = 5 };
+static int (*fail_at)(int n, int status, int how);
+static const char *(*failed)(void);
+
+static int pull_until(tachy_stream *s)
+{
+    for (;;) {
+        tachy_frame *f = NULL;
+        const struct tachy_result *r;
+        int err = tachy_stream_pull(s, &f, &r);
+        tachy_frame_unref(&f);
+        if (err < 0)
+            return err == TACHY_ERR_EOF ? TACHY_OK : err;
+    }
+}
+
+// Frames that have been made before anything fails.
+static int run_frames(tachy_task *t, tachy_frame *const frame[FEW])
+{
+    struct tachy_video_info in = {.format = TACHY_PIX_NV12, .width = W, .height = H, .time_base = {1, 250}, .fps = {25, 1},
+                                  .mem = TACHY_DEVICE};
+    tachy_pipeline *p = NULL;
+    tachy_stream *s = NULL;
+    CHECK_INT(tachy_pipeline_open(&p, tachy_pipeline_params(.workers = 1, .log = &log_errors)), TACHY_OK);
+    int err = tachy_pipeline_join(p, &s, tachy_stream_params(.task = t, .input = in, .window = 32));
+    for (int i = 0; i < FEW && err == TACHY_OK; i++)
+        err = tachy_stream_push(s, frame[i]);
+    if (s) {
+        tachy_stream_push(s, NULL);
+        int end = pull_until(s);
+        err = err < 0 ? err : end;
+        tachy_stream_leave(&s);
+    }
+    tachy_pipeline_close(&p);
+    return err;
+}
+
+// The call number `at` fails, with `status`. False: there are not so many.
+static bool fails_well(const struct way *way, int at, int status, int how)
+{
+    struct tachy_gpu *gpu = NULL;
+    tachy_frame_pool *pool = NULL;
+    tachy_frame *frame[FEW] = {0};
+    CHECK_INT(tachy_gpu_open(&gpu, 0, NULL, &log_errors), TACHY_OK);
+    CHECK_INT(tachy_frame_pool_open_gpu(&pool, gpu, TACHY_PIX_NV12, W, H), TACHY_OK);
+    for (int i = 0; i < FEW; i++) {
+        CHECK_INT(tachy_frame_pool_get(pool, &frame[i]), TACHY_OK);
+        tachy_frame_writable(frame[i], 0)[0] = byte_of(i, 0);
+        frame[i]->id = i;
+        frame[i]->pts = i * 10;
+    }
+    part = W;
+    still = !strcmp(way->task, "track");
+    tachy_settings *set = settings_of(way);
+    tachy_task *t = NULL;
+    fail_at(at, status, how);
+    int err = tachy_task_open(&t, way->task, set, &log_errors);
+    if (err == TACHY_OK)
+        err = run_frames(t, frame);
+    tachy_task_close(&t);
+    for (int i = 0; i < FEW; i++)
+        tachy_frame_unref(&frame[i]);
+    tachy_frame_pool_close(&pool);
+    tachy_gpu_unref(&gpu);
+    tachy_settings_free(&set);
+    bool came = failed();
+    fail_at(-1, 0, FAKE_ONCE);
+    CHECK(came || err == TACHY_OK);
+    nothing_is_left();
+    return came;
+}
+
+TEST(a_call_that_fails_leaves_nothing_behind)
+{
+    run_ns = 0;
+    for (int i = 0; i < 8; i++) {
+        const struct way way = {i & 1 ? "track" : "detect", i & 2, true, i & 4, 1, 1, 1, FEW, 1, 0};
+        int at = i;
+        while (fails_well(&way, at, i & 1 ? CUDA_OUT_OF_MEMORY : CUDA_INVALID_VALUE, FAKE_ONCE))
+            at += 3;
+        CHECK(at > 60);
+        for (at = i; fails_well(&way, at, 700, FAKE_STAYS);) // CUDA_ERROR_ILLEGAL_ADDRESS
+            at += 11;
+    }
+}
+
+TEST(opens)
+{
+    snprintf(folder, sizeof(folder), "/tmp/test_regions_gpu-XXXXXX");
+    CHECK(mkdtemp(folder));
+    counts = (__typeof__(counts))symbol("fake_cuda_count");
+    launch = (__typeof__(launch))symbol("fake_cuda_launch");
+    busy = (__typeof__(busy))symbol("fake_cuda_busy");
+    list = (__typeof__(list))symbol("fake_cuda_list");
+    fail_at = (__typeof__(fail_at))symbol("fake_cuda_fail_at");
+    failed = (__typeof__(failed))symbol("fake_cuda_failed");
+    test_write(folder, "boxes.json", "{\"name\": \"boxes\", \"task\": \"detect\", \"file\": \"boxes.onnx\", \"input\": "
+               "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
+               "\"boxes\", \"form\": \"detr\", \"name\": \"boxes\", \"scores\": \"scores\", \"labels\": [\"one\", \"two\"]}]}");
+    test_write(folder, "points.json", "{\"name\": \"points\", \"task\": \"track\", \"file\": \"points.onnx\", \"input\": "
+               "{\"width\": 16, \"height\": 16, \"layout\": \"nhwc\", \"channels\": \"luma\"}, \"outputs\": [{\"meaning\": "
+               "\"points\", \"name\": \"boxes\", \"points\": 2, \"unit\": \"share\"}, {\"meaning\": \"score\", \"name\": "
+               "\"scores\"}]}");
+    test_write(folder, "boxes.onnx", "no model"); // nobody reads them
+    test_write(folder, "points.onnx", "no model");
+}
+
+TEST(cleans)
+{
+    static const char *const names[] = {"boxes.json", "boxes.onnx", "points.json", "points.onnx"};
+    char path[128];
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
+          TEST_CASE(a_face_is_followed),
+          TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(cleans))
