@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // FFmpeg's one-dash names (-ss 3 -c:v libx264 -an) and GNU long options (--mode mask,
 // --mode=mask, --no-refine) both reach every row of the table. "--" ends the options; a lone
@@ -83,14 +84,22 @@ static int unknown(const char *arg, const char *nearest)
     return TACHY_ERR_INVAL;
 }
 
-// The value of an option that needs one: behind '=', or the next argument.
+// Whether what follows an option that may go without a value is one: a number, or [HOST:]PORT of an address.
+static bool is_value(const struct tachy_option *o, const char *next)
+{
+    bool address = o->arg && !strcmp(o->arg, "ADDR");
+    const char *colon = next && address ? strrchr(next, ':') : NULL;
+    const char *number = colon ? colon + 1 : next;
+    return number && *number && (address || o->type == TACHY_OPT_FLOAT) && strspn(number, "0123456789.") == strlen(number);
+}
+
+// The value of an option that needs one: after '=', or the next argument.
 static int take_value(struct parser *p, const char *arg, struct found *f)
 {
     if (f->value)
         return TACHY_OK;
     const char *next = p->at < p->argc ? p->argv[p->at] : NULL;
-    bool number = next && *next && strspn(next, "0123456789.") == strlen(next);
-    if (f->option->bare && !(f->option->type == TACHY_OPT_FLOAT && number)) {
+    if (f->option->bare && !is_value(f->option, next)) {
         f->value = f->option->bare;
         return TACHY_OK;
     }
@@ -169,6 +178,36 @@ static int take_option(struct parser *p, const char *arg)
     return err;
 }
 
+// The first argument names no verb: a file is segmented, a word is a mistake.
+static int no_verb(struct parser *p, const char *arg)
+{
+    struct cli *c = p->c;
+    const char *names[64], *near;
+    size_t n = 0;
+    if (strpbrk(arg, "./:") || !strcmp(arg, "-")) {
+        c->verb = cli_verb("segment");
+        c->implied = true;
+        c->args[c->n_args++] = arg;
+        return TACHY_OK;
+    }
+    for (const struct verb *const *v = cli_verbs(); *v && n < sizeof(names) / sizeof(names[0]); v++)
+        names[n++] = (*v)->name;
+    near = tachy_nearest(arg, names, n);
+    message_error("unknown command %.60s; %s%s%s", arg, near ? "did you mean " : "`tachy help` lists them", near ? near : "",
+                  near ? "?" : "");
+    return TACHY_ERR_INVAL;
+}
+
+// A file of -c that is not there may be meant as FFmpeg's -c, an encoder.
+static int load_settings(struct cli *c, const char *file)
+{
+    if (!strpbrk(file, "./") && access(file, F_OK) != 0) {
+        message_error("-c %s: there is no such configuration file; did you mean -c:v %s?", file, file);
+        return TACHY_ERR_NOT_FOUND;
+    }
+    return tachy_settings_load(c->settings, file);
+}
+
 // The first argument without an option names the verb.
 static int take_argument(struct parser *p, const char *arg)
 {
@@ -183,13 +222,7 @@ static int take_argument(struct parser *p, const char *arg)
         c->inner_argv[c->n_inner++] = arg;
     if (*verb)
         return TACHY_OK;
-    char names[512];
-    const char *dot = strrchr(arg, '.');
-    if (dot || strchr(arg, '/') || !strcmp(arg, "-"))
-        message_error("%s is not a command; to work on a file: tachy segment %s", arg, arg);
-    else
-        message_error("%.60s is not a command; there are %s", arg, list_words(all_verbs, " and ", names, sizeof(names)));
-    return TACHY_ERR_INVAL;
+    return no_verb(p, arg);
 }
 
 static int check_verb(const struct parser *p)
@@ -235,7 +268,7 @@ int args_parse(struct cli *c, int argc, char **argv)
     const char *const *files;
     size_t n = tachy_settings_list(c->settings, "general.config", &files);
     for (size_t i = 0; i < n && err == TACHY_OK; i++)
-        err = tachy_settings_load(c->settings, files[i]);
+        err = load_settings(c, files[i]);
     free(p.used);
     return err;
 }

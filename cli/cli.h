@@ -30,6 +30,7 @@ struct cli {
     bool profile_ready;       // its files were checked: the run has begun
     bool stdout_taken;        // by an output or a summary
     tachy_control *control;   // of the runs; NULL: none goes on
+    bool implied;             // no verb was given: the first argument is a file
     bool in_shell;            // one of the commands of `tachy shell`
 };
 

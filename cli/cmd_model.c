@@ -208,7 +208,7 @@ static int check_free(const struct cli *c, const char *name)
 {
     if (!name || tachy_settings_bool(c->settings, "output.overwrite") || access(name, F_OK) != 0)
         return TACHY_OK;
-    message_error("%s exists already; pass -y to replace it", name);
+    message_error("%s already exists; use -y to overwrite it", name);
     return TACHY_ERR_EXISTS;
 }
 

@@ -76,7 +76,7 @@ static int run_tool(struct cli *c, const struct tool *t)
                              t->name);
     self[n] = '\0';
     if (access(t->file, F_OK) == 0 && !overwrite) {
-        message_error("%s exists already; pass -y to replace it", t->file);
+        message_error("%s already exists; use -y to overwrite it", t->file);
         return message_failed(TACHY_ERR_EXISTS);
     }
     const char **argv = calloc(c->n_inner + 16, sizeof(*argv));
@@ -138,7 +138,7 @@ int profile_check_files(struct cli *c, const char *input, const char *output, bo
             return TACHY_ERR_EXISTS;
         }
         if (file && !overwrite && access(file, F_OK) == 0) {
-            message_error("%s exists already; pass -y to replace it, or name another file", file);
+            message_error("%s already exists; use -y to overwrite it, or name another file", file);
             return TACHY_ERR_EXISTS;
         }
     }

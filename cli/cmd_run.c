@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tachy/job.h>
+#include <unistd.h>
 
 // `tachy TASK`, for every task that the library has: a job (tachy/job.h), and what a person or another program watches
 // it with.
@@ -101,14 +102,30 @@ static void on_end(void *user, const struct tachy_job_file *f, int err, const st
 
 // ---- The command ----
 
-// As in FFmpeg, with -f a last lone "-" is the output. The other arguments are inputs.
+// Whether `name` cannot be an input: a file that is not there, but has an extension, or an address that is written to.
+static bool is_output(const char *name)
+{
+    static const char *const written[] = {"rtmp://", "rtmps://", "srt://", "udp://", "rtp://", "tcp://"};
+    for (size_t i = 0; i < sizeof(written) / sizeof(written[0]); i++)
+        if (!strncmp(name, written[i], strlen(written[i])))
+            return true;
+    const char *dot = strrchr(name, '.');
+    return dot && dot > name && !strpbrk(dot, "/:%") && !strchr(name, '%') && access(name, F_OK) != 0;
+}
+
+// As in FFmpeg the last argument may be the output: a lone "-" with -f, whatever follows an input given with -i, and of two
+// arguments the second if it cannot be an input. The others are inputs.
 static int take_arguments(struct cli *c)
 {
-    bool dash = c->n_args && !strcmp(c->args[c->n_args - 1], "-") &&
-                tachy_settings_str(c->settings, "output.format") &&
-                strcmp(tachy_settings_origin(c->settings, "output.file"), "command line");
-    c->n_args -= dash;
-    int err = dash ? tachy_settings_set(c->settings, "output.file", "-", "command line") : TACHY_OK;
+    const char *const *given, *last = c->n_args ? c->args[c->n_args - 1] : NULL;
+    bool named = !strcmp(tachy_settings_origin(c->settings, "output.file"), "command line");
+    bool with_i = !strcmp(tachy_settings_origin(c->settings, "input.files"), "command line") &&
+                  tachy_settings_list(c->settings, "input.files", &given) > 0;
+    bool output = last && !named &&
+                  (!strcmp(last, "-") ? tachy_settings_str(c->settings, "output.format") != NULL
+                                      : c->n_args == (with_i ? 1 : 2) && (with_i || is_output(last)));
+    c->n_args -= output;
+    int err = output ? tachy_settings_set(c->settings, "output.file", last, "command line") : TACHY_OK;
     return err == TACHY_OK ? cli_take_inputs(c) : err;
 }
 
@@ -145,9 +162,10 @@ static int open_job(struct run *r)
         return err;
     r->info = tachy_job_info(r->job);
     c->stdout_taken = r->info.to_stdout;
-    r->progress = calloc((size_t)r->info.nb_files, sizeof(*r->progress));
-    return r->progress ? profile_check_files(c, r->info.files[0].input, r->info.files[0].output, r->info.overwrite)
-                       : TACHY_ERR_NOMEM;
+    r->progress = calloc((size_t)r->info.nb_files + 1, sizeof(*r->progress));
+    if (!r->info.nb_files || !r->progress)
+        return r->progress ? TACHY_OK : TACHY_ERR_NOMEM;
+    return profile_check_files(c, r->info.files[0].input, r->info.files[0].output, r->info.overwrite);
 }
 
 static int run_job(void *user) { return tachy_job_run(((struct run *)user)->job); }

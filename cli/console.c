@@ -195,7 +195,7 @@ static void print_window(FILE *f, const struct tachy_summary *s)
     double all = 0;
     for (int i = 0; i < s->nb_steps; i++)
         all += s->steps[i].busy_s;
-    fprintf(f, "the last %.1f s: %lld frames, %.1f a second, %.0f %% of %d cores busy\n",
+    fprintf(f, "the last %.1f s: %lld frames, %.1f fps, %.0f %% of %d cores busy\n",
             s->seconds, (long long)s->frames, s->fps, 100 * s->utilisation, s->cores);
     fprintf(f, "  %-12s %8s %9s %9s %8s %8s %8s %7s\n", "step", "calls", "busy s", "wait s",
             "p50 ms", "p95 ms", "p99 ms", "share");

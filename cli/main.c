@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // Tasks first, then the command's own; made once, before any thread.
 static const struct verb *const own[] = {
@@ -83,6 +85,11 @@ int cli_parse(struct cli *c, int argc, char **argv)
             help_overview(stdout);
         return STATUS_OK;
     }
+    if (c->implied)
+        message_note(&c->log, "no command was given; this is `tachy %s`", c->verb->name);
+    bool nothing = !c->n_args && !tachy_settings_is_set(c->settings, "input.files") && (!c->verb || runs_task(c->verb));
+    if (nothing && !c->in_shell && tachy_settings_bool(c->settings, "run.interactive"))
+        c->verb = &verb_shell;
     if (runs_task(c->verb) && tachy_settings_bool(c->settings, "debug.profile_performance")) {
         c->inner = c->verb;
         c->verb = &verb_profile;
@@ -182,13 +189,18 @@ void cli_free(struct cli *c)
     c->args = c->inner_argv = NULL;
 }
 
-// What was printed must have arrived: a full disk behind `> file` is a failure.
+// The reader of a pipe has seen enough: tachy help | head.
+static bool reader_left(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && p.revents & (POLLERR | POLLHUP);
+}
+
+// What was printed must have arrived: a full disk with `> file` is a failure.
 static int close_stdout(int status)
 {
     errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    if (errno == EPIPE) // the reader has seen enough: tachy help | head
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || reader_left())
         return status;
     errno = errno ? errno : EIO;
     return message_failed(write_failed("standard output"));

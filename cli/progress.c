@@ -64,8 +64,11 @@ void progress_line(char *buf, size_t size, int width, bool bar, const struct tac
         snprintf(text, sizeof(text), "ETA %s", eta);
         add(buf, size, width, text);
     }
-    if (now->frames > 0) {
-        snprintf(text, sizeof(text), "limited by %s", now->limited_by);
+    const char *limit = now->limited_by;
+    if (now->frames > 0 && limit && !strcmp(limit, "source-rate"))
+        add(buf, size, width, "keeping up");
+    else if (now->frames > 0 && limit && strcmp(limit, "none")) {
+        snprintf(text, sizeof(text), "bottleneck: %s", limit);
         add(buf, size, width, text);
     }
 }

@@ -94,6 +94,9 @@ struct tachy_rational {
     int num, den;
 };
 
+// Closest of `n` names to `word` by edit distance, for "did you mean"; NULL: none is near. Entries may be NULL.
+TACHY_API const char *tachy_nearest(const char *word, const char *const *names, size_t n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -19,7 +19,6 @@ struct tachy_job_file {
     int index;          // among those of the job, from 0
     const char *input;  // as in input.files; "-": standard input
     const char *output; // name or number pattern of files; "-": standard output; NULL: nothing is written
-    bool done;          // a resumable job that was ended has finished it: it is left alone
     bool misused;       // it has failed because of an option's value, before its first frame
 };
 

@@ -78,9 +78,7 @@ struct tachy_summary {
                              // do there, spread over all frames of the run
     bool light_stored;       // it uses figures of an earlier calibrated run
     double utilisation;      // CPU time of the process / (cores x seconds), 0..1
-    int limited_by;          // index in `steps`
-    char limited_text[160];  // in words: verdict.words
-    struct tachy_verdict verdict; // the same with evidence, remedy and expected gain
+    struct tachy_verdict verdict; // what limited the run: words, evidence, remedy and expected gain
     double peak_memory_mib;  // of the process
     int workers, cores;
     char engine[128];        // what ran the model: "tachy 0.1.0 avx2, ONNX Runtime 1.31.1"; "": unknown
@@ -102,7 +100,7 @@ struct tachy_progress {
     int64_t total;        // estimate; 0: unknown
     double seconds;       // since the start
     double fps;           // over the last seconds
-    const char *limited_by; // the step's name, so far; valid during the call
+    const char *limited_by; // what limits the run so far, a limit or a step; "none": not known yet. Valid during the call
 };
 
 struct tachy_run_params {

@@ -60,7 +60,7 @@ struct tachy_option {
     const char *help;   // one sentence, lower case, no full stop
     unsigned verbs;
     const char *bare;    // value of a --name without one; another is given as --name=VALUE, a
-                         // number also behind a blank; NULL: needs a value (BOOL: yes)
+                         // number or an address also after a blank; NULL: needs a value (BOOL: yes)
     const char *aliases; // other names on the command line: "vcodec|codec:v"; may be NULL
     bool one_dash;       // the name is FFmpeg's and is shown with one dash: -crf
     bool command_only;   // makes no sense in a configuration file

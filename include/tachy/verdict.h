@@ -33,8 +33,9 @@ struct tachy_verdict {
     enum tachy_limit limit;
     int step;              // that shows it, an index in tachy_summary.steps
     char name[32];         // of the limit; of TACHY_LIMIT_STAGE the step's: "preprocess", ...
-    char words[160];       // "decode-bound: the workers waited 62 % of the time for frames"
-    char remedy[240];      // what to do; empty for TACHY_LIMIT_NONE
+    char words[160];       // "Bottleneck: decoding. The workers waited for frames 62 % of the time."
+    char remedy[240];      // what to do; empty if nothing is to be done
+    char without[48];      // "if decoding cost nothing": what expected_gain supposes; empty without a remedy
     double expected_gain;  // end-to-end speed-up if this limit vanished, up to the next one:
                            // >= 1; 0: not known
     int n_evidence;        // 0..TACHY_EVIDENCE_MAX

@@ -250,6 +250,8 @@ static size_t distance(const char *a, const char *b, size_t most)
 const char *tachy_nearest(const char *word, const char *const *names, size_t n)
 {
     const char *best = NULL;
+    if (!word || !names)
+        return NULL;
     size_t least = strlen(word) / 2 + 1;
     for (size_t i = 0; i < n; i++) {
         size_t d = names[i] ? distance(word, names[i], least) : SIZE_MAX;

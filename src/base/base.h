@@ -58,5 +58,3 @@ int tachy_read_file(const char *path, size_t limit, char **data, size_t *size,
 // Writes beside the name and renames: a reader sees the old or the new file, whole.
 int tachy_write_file(const char *path, const void *data, size_t size, const struct tachy_log *log);
 
-// Closest of `n` names to `word` by edit distance, NULL where none is near.
-const char *tachy_nearest(const char *word, const char *const *names, size_t n);

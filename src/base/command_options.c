@@ -12,9 +12,9 @@ const struct tachy_option tachy_command_options[] = {
      .help = "a prompt during the run: stats, set, pause, resume, profile 10s, quit, help"},
     {"run.keys", "keys", 0, TACHY_OPT_BOOL, "yes", .group = "Run", .verbs = TACHY_VERB_COMMAND,
      .help = "single keys during a run on a terminal: r report, p pause, + and - batch, q quit, ? help"},
-    {"metrics.address", "enable-metrics", 0, TACHY_OPT_STRING, .arg = "ADDR", .group = "Run",
+    {"metrics.address", "enable-metrics", 0, TACHY_OPT_STRING, .arg = "ADDR", .bare = "9464", .group = "Run",
      .verbs = TACHY_VERB_COMMAND | TACHY_VERB_SHELL,
-     .help = "serve figures for Prometheus at http://ADDR/metrics; [HOST:]PORT, without HOST on 127.0.0.1"},
+     .help = "serve figures for Prometheus at http://ADDR/metrics; [HOST:]PORT, without HOST on 127.0.0.1, port 9464 without ADDR"},
     {"metrics.token_file", "metrics-token-file", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Run",
      .verbs = TACHY_VERB_COMMAND | TACHY_VERB_SHELL,
      .help = "its first line is the bearer token that a scrape must bring; without it $TACHY_METRICS_TOKEN. An "

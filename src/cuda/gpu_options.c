@@ -10,8 +10,7 @@ const struct tachy_option tachy_gpu_options[] = {
     {"gpu.ids", "gpus", 0, TACHY_OPT_STRING, .arg = "LIST", .group = "GPU", .verbs = TACHY_VERB_RUN,
      .help = "GPUs that one run is spread over: numbers with commas between them, or all; in the place of --gpu-id"},
     {"gpu.device", "device", 0, TACHY_OPT_ENUM, "cpu", .values = "cpu|cuda", .group = "GPU", .verbs = TACHY_VERB_RUN,
-     .help = "where frames are preprocessed and composited; cuda: they stay on the GPU from the decoder to the "
-             "finished picture"},
+     .help = "cuda: process frames on the GPU, from the decoder to the finished picture; cpu: on the CPU"},
     {"gpu.memory_fraction", NULL, 0, TACHY_OPT_FLOAT, .min = 0.01, .max = 1, .group = "GPU", .verbs = TACHY_VERB_RUN,
      .help = "share of the GPU's memory that this program may take",
      .keys = TACHY_KEYS(TACHY_KEY("performance.gpu_memory_fraction"))},

@@ -313,12 +313,8 @@ static int run_file(struct job_work *w)
 static int run_in_turn(tachy_job *j)
 {
     int err = TACHY_OK;
-    for (int i = 0; i < j->info.nb_files && err == TACHY_OK && !stopped(j); i++) {
-        if (j->files[i].done)
-            tachy_msg(j->p.log, TACHY_LOG_INFO, "%s is there already and is left alone", j->files[i].output);
-        else
-            err = run_file(&j->work[i]);
-    }
+    for (int i = 0; i < j->info.nb_files && err == TACHY_OK && !stopped(j); i++)
+        err = run_file(&j->work[i]);
     return err;
 }
 
@@ -353,7 +349,7 @@ int tachy_job_run(tachy_job *j)
 {
     if (!TACHY_CHECK(j ? j->p.log : NULL, j))
         return TACHY_ERR_INVAL;
-    int err = j->info.parallel ? run_parallel(j) : run_in_turn(j);
+    int err = !j->info.nb_files ? TACHY_OK : j->info.parallel ? run_parallel(j) : run_in_turn(j);
     if (err == TACHY_OK && stopped(j))
         err = TACHY_ERR_INTERRUPTED;
     int written = job_write_summaries(j);
@@ -370,6 +366,9 @@ void tachy_job_close(tachy_job **out)
     json_decref(j->summaries);
     for (int i = 0; i < j->info.nb_files; i++)
         free(j->work[i].output);
+    for (int i = 0; i < j->nb_inputs; i++)
+        free(j->inputs[i]);
+    free(j->inputs);
     free(j->work);
     free(j->files);
     free(j->file);

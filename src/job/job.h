@@ -16,6 +16,7 @@ struct job_work {
     tachy_job *job;
     struct tachy_job_file *file;
     char *output; // owns file->output
+    bool done;    // its output was there before
     tachy_source *source;
     tachy_sink *sink;
     tachy_task *task; // of its own, where several run at once; NULL: the job's
@@ -29,6 +30,8 @@ struct tachy_job {
     const char *mode;         // how a derived name says what is written
     const char *format, *json; // output.format, or what the mode wants; run.json; NULL: none
     char *file;               // output.file as it was given; NULL: it was not
+    char **inputs;              // names, folders resolved
+    int nb_inputs;
     struct tachy_job_info info;
     struct tachy_job_file *files; // info.nb_files
     struct job_work *work;        // the same number
@@ -37,6 +40,9 @@ struct tachy_job {
     const char *task_extension; // of the output that the task was opened for
     json_t *summaries;          // array; NULL: nobody asked
 };
+
+// input_list.c: fills inputs and nb_inputs.
+int job_list_inputs(tachy_job *j);
 
 // job_files.c: what is to be read and written, and whether it can be.
 int job_find_files(tachy_job *j);  // wrong settings: TACHY_ERR_INVAL

@@ -36,16 +36,19 @@ static bool is_folder(const char *name)
 
 static int find_inputs(tachy_job *j)
 {
-    const char *const *inputs;
-    size_t n = tachy_settings_list(j->set, "input.files", &inputs);
-    if (!n)
-        return tachy_fail(j->p.log, TACHY_ERR_INVAL, "no input is given: tachy %s FILE", j->p.task);
+    double start = tachy_settings_float(j->set, "input.start"), end = tachy_settings_float(j->set, "input.end");
+    if (tachy_settings_is_set(j->set, "input.end") && end <= start)
+        return tachy_fail(j->p.log, TACHY_ERR_INVAL, "-to %g is not after -ss %g; no frame lies between them", end, start);
+    int err = job_list_inputs(j);
+    if (err < 0)
+        return err;
+    size_t n = (size_t)j->nb_inputs;
     j->files = calloc(n, sizeof(*j->files));
     j->work = calloc(n, sizeof(*j->work));
     if (!j->files || !j->work)
         return TACHY_ERR_NOMEM;
     for (size_t i = 0; i < n; i++) {
-        j->files[i] = (struct tachy_job_file){.index = (int)i, .input = inputs[i]};
+        j->files[i] = (struct tachy_job_file){.index = (int)i, .input = j->inputs[i]};
         j->work[i] = (struct job_work){.job = j, .file = &j->files[i]};
     }
     j->info.files = j->files;
@@ -138,12 +141,44 @@ static bool output_exists(const char *name, char *found, size_t size)
 
 static bool resumes(const tachy_job *j) { return tachy_settings_bool(j->set, "output.resume"); }
 
-// Of several files, those that an earlier job with --resume came to the end of are not done again.
+// An output that is there is not made again with --skip-existing, and of several files without it either; of those that a
+// job with --resume has begun only the finished ones.
 static bool is_done(const tachy_job *j, const struct tachy_job_file *f)
 {
     char found[PATH_MAX];
-    return resumes(j) && j->info.nb_files > 1 && f->output && !j->info.overwrite &&
-           output_exists(f->output, found, sizeof(found)) && !tachy_sink_has_job(f->output);
+    struct stat st;
+    bool skip = tachy_settings_bool(j->set, "output.skip_existing");
+    if (!f->output || is(f->output, "-") || j->info.overwrite || (j->info.nb_files < 2 && !skip))
+        return false;
+    bool device = stat(tachy_path_local(f->output), &st) == 0 && !S_ISREG(st.st_mode);
+    if (device || !output_exists(f->output, found, sizeof(found)) || (resumes(j) && tachy_sink_has_job(f->output)))
+        return false;
+    for (int i = 0; i < j->info.nb_files; i++)
+        if (same_file(j->files[i].input, f->output))
+            return false; // an error
+    return true;
+}
+
+// Of several files at least one is left, so that it is an error if all exist, unless that was asked for.
+static void leave_out_done(tachy_job *j)
+{
+    bool skip = tachy_settings_bool(j->set, "output.skip_existing") || resumes(j);
+    int left = 0, done = 0, n = j->info.nb_files;
+    for (int i = 0; i < n; i++)
+        done += j->work[i].done = is_done(j, &j->files[i]);
+    for (int i = 0; i < n; i++) {
+        if (j->work[i].done && (skip || done < n)) {
+            tachy_msg(j->p.log, skip ? TACHY_LOG_INFO : TACHY_LOG_WARN, "%s already exists, so %s is skipped%s", j->files[i].output,
+                      j->files[i].input, skip ? "" : "; use -y to overwrite");
+            free(j->work[i].output);
+            continue;
+        }
+        j->files[left] = j->files[i];
+        j->files[left].index = left;
+        j->work[left] = (struct job_work){.job = j, .file = &j->files[left], .output = j->work[i].output};
+        left++;
+    }
+    j->info.nb_files = left;
 }
 
 static int check_output(const tachy_job *j, const struct tachy_job_file *f)
@@ -161,7 +196,7 @@ static int check_output(const tachy_job *j, const struct tachy_job_file *f)
     bool begun = resumes(j) && tachy_sink_has_job(f->output); // the run that goes on sees for itself
     if (plain && !begun && !j->info.overwrite && output_exists(f->output, found, sizeof(found)))
         return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
-                          "%s exists already; pass -y to replace it, or give another -o FILE", found);
+                          "%s already exists; use -y to overwrite it, or give another -o FILE", found);
     for (const struct tachy_job_file *k = j->files; k < f; k++)
         if (k->output && same_file(k->output, f->output))
             return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
@@ -186,7 +221,7 @@ static int check_json(const tachy_job *j)
     }
     if (stat(j->json, &st) == 0 && S_ISREG(st.st_mode) && !j->info.overwrite)
         return tachy_fail(j->p.log, TACHY_ERR_EXISTS,
-                          "--json=%s exists already; pass -y to replace it, or give another name", j->json);
+                          "--json=%s already exists; use -y to overwrite it, or give another name", j->json);
     return tachy_output_check(j->json, j->info.overwrite, j->p.log);
 }
 
@@ -196,8 +231,7 @@ static bool is_missing(const char *input)
     return strcmp(input, "-") && !strpbrk(input, ":%") && access(input, F_OK) != 0;
 }
 
-// Of several inputs none is found missing after hours. The last may be meant as the output, as other programs have it:
-// `tachy segment in.mp4 out.mp4`.
+// Of several inputs none is found missing after hours. The last may be meant as the output.
 static int check_inputs(const tachy_job *j)
 {
     int n = j->info.nb_files;
@@ -218,10 +252,9 @@ int job_check_files(tachy_job *j)
     int err = TACHY_OK;
     if (is_folder(j->file) && mkdir(j->file, 0777) < 0 && errno != EEXIST)
         return tachy_fail(j->p.log, TACHY_ERR_IO, "%s: the folder cannot be made: %s", j->file, strerror(errno));
-    for (int i = 0; i < j->info.nb_files; i++)
-        j->files[i].done = is_done(j, &j->files[i]);
+    leave_out_done(j);
     for (int i = 0; i < j->info.nb_files && err == TACHY_OK; i++)
-        err = j->files[i].done ? TACHY_OK : check_output(j, &j->files[i]);
+        err = check_output(j, &j->files[i]);
     if (err == TACHY_OK)
         err = check_json(j);
     return err == TACHY_OK ? check_inputs(j) : err;

@@ -4,7 +4,7 @@
 const struct tachy_option tachy_job_options[] = {
     {"input.files", "input", 'i', TACHY_OPT_LIST, .arg = "FILE", .group = "Input",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
-     .help = "video, picture, numbered pictures (shot_%04d.png), address, or - for standard input; arguments "
+     .help = "video, picture, numbered pictures (shot_%04d.png), folder, address, or - for standard input; arguments "
              "without an option are inputs as well"},
     {"output.file", "output", 'o', TACHY_OPT_STRING, .arg = "FILE", .group = "Output",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_COMPARE,
@@ -13,7 +13,9 @@ const struct tachy_option tachy_job_options[] = {
      .help = "FFmpeg's muxer, or null, framemd5, json; by file name without it"},
     {"output.overwrite", "overwrite", 'y', TACHY_OPT_BOOL, "no", .group = "Output",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_MODEL | TACHY_VERB_PROFILE | TACHY_VERB_COMPARE,
-     .help = "replace an output file that exists already"},
+     .help = "overwrite an output file that already exists"},
+    {"output.skip_existing", "skip-existing", 0, TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .help = "leave out an input whose output already exists"},
     {"output.no_overwrite", NULL, 'n', TACHY_OPT_BOOL, "no", .group = "Output", .verbs = TACHY_VERB_RUN,
      .help = "never replace a file, whatever a configuration file says"},
     {0},

@@ -308,7 +308,8 @@ static void read_live(tachy_control *c, struct tachy_prof *live, struct tachy_to
         s->queues = f.queues;
     }
     if (c->first && c->first->next) { // the steps of all of them
-        s->summary.limited_by = tachy_rows_add(&c->steps, s->summary.steps[s->summary.limited_by].name, 0, NULL);
+        struct tachy_verdict *v = &s->summary.verdict;
+        v->step = tachy_rows_add(&c->steps, s->summary.steps[v->step].name, 0, NULL);
         s->summary.nb_steps = tachy_prof_read(live, s->summary.steps);
         tachy_prof_read_latency(live, &s->summary.latency);
     }

@@ -160,8 +160,10 @@ static void *reader_main(void *arg)
         atomic_compare_exchange_strong(&r->err, &none, err);
         atomic_store(&r->stop, true); // the others as well
     }
-    if (atomic_fetch_sub(&r->running, 1) == 1)
+    if (atomic_fetch_sub(&r->running, 1) == 1) {
+        atomic_store(&r->end_ns, tachy_now_ns());
         live_stream_push(r->live, NULL);
+    }
     return NULL;
 }
 

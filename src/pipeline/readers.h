@@ -40,6 +40,7 @@ struct run_readers {
     _Atomic int running, err;              // err: of the first that ended by something but EOF
     _Atomic int64_t decoded;               // frames read
     _Atomic uint64_t push_ticks;           // threads were held back for so long, in all
+    _Atomic uint64_t end_ns;               // when the last of them ended; 0: not yet
 };
 
 // Decides how many decoders there are: as many as the source was opened with; where that is 0,

@@ -123,7 +123,7 @@ static void report_progress(struct run *r, struct progress_state *ps, bool last)
         .total = tachy_source_info(r->p->source)->frames,
         .seconds = r->sum->seconds,
         .fps = last ? r->sum->fps : ps->fps,
-        .limited_by = r->sum->steps[r->sum->limited_by].name,
+        .limited_by = r->sum->verdict.name,
     };
     if (!r->p->progress(r->p->user, &p))
         atomic_store(&r->readers.stop, true);

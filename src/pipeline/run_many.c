@@ -43,9 +43,7 @@ static void add_summary(struct many *m, const struct tachy_summary *s, double st
     all->interrupted |= s->interrupted;
     if (s->seconds >= all->seconds) { // the verdict is that of the longest job
         all->seconds = s->seconds;
-        all->limited_by = s->limited_by;
         all->verdict = s->verdict;
-        memcpy(all->limited_text, s->limited_text, sizeof(all->limited_text));
     }
     all->peak_memory_mib = TACHY_MAX(all->peak_memory_mib, s->peak_memory_mib);
     add_step(&m->decode, &s->steps[TACHY_STEP_DECODE]);

@@ -4,12 +4,12 @@
 
 const struct tachy_option tachy_run_options[] = {
     {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
-     .verbs = TACHY_VERB_RUN,
+     .verbs = TACHY_VERB_RUN, .aliases = "batch-size",
      .help = "pictures in one run of the model, of all inputs together; more than 1 where the model takes them",
      .keys = TACHY_KEYS(TACHY_KEY("batching.dynamic.max_batch_size"),
      TACHY_KEY("pipeline.stages.inference.batch_size"))},
     {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model", .verbs = TACHY_VERB_RUN,
-     .help = "frames in work side by side; 0: one a core, or two where a GPU runs model and all",
+     .help = "frames in work side by side; 0: one per core, or two if a GPU runs everything",
      .keys = TACHY_KEYS(TACHY_KEY("processing.num_threads"))},
     {"processing.max_memory", "max-memory", 0, TACHY_OPT_INT, "0", .max = 1 << 30, .arg = "MIB", .group = "Model",
      .verbs = TACHY_VERB_RUN,
@@ -27,13 +27,16 @@ const struct tachy_option tachy_run_options[] = {
      .help = "with --max-latency: do less for a frame, step by step, while frames miss the deadline"},
     {"performance.frame_skip_enabled", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
      .help = "a frame like the last one that the model has seen takes over its result"},
-    {"performance.frame_skip_threshold", "frame-skip", 0, TACHY_OPT_FLOAT, "0.02", .max = 1, .bare = "0.02",
-     .arg = "THRESHOLD", .group = "Performance", .verbs = TACHY_VERB_RUN,
-     .help = "how different two frames may be for that (largest difference of luma means over a grid); 0: not at "
-             "all. On the command line it turns frame skipping on"},
+    {"performance.frame_skip_threshold", NULL, 0, TACHY_OPT_FLOAT, "0.92", .max = 1, .group = "Performance",
+     .verbs = TACHY_VERB_RUN,
+     .help = "how alike two frames must be for that, 1: identical; 1 minus it, over 4, is the distance of --frame-skip"},
+    {"performance.frame_skip_distance", "frame-skip", 0, TACHY_OPT_FLOAT, .max = 1, .bare = "0.02",
+     .arg = "DISTANCE", .group = "Performance", .verbs = TACHY_VERB_RUN,
+     .help = "how different two frames may be for that (largest difference of luma means over a grid), in the place of "
+             "frame_skip_threshold; 0: not at all. On the command line it turns frame skipping on"},
     {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, "0", .max = 1000, .group = "Performance",
      .verbs = TACHY_VERB_RUN,
-     .help = "with --live: frames a second that are worked on; what comes beyond is shed when it comes; 0: all"},
+     .help = "with --live: frames per second that are worked on; what exceeds it is shed on arrival; 0: all"},
     {"performance.clear_cache_interval", NULL, 0, TACHY_OPT_INT, .max = 1e9, .group = "Performance",
      .verbs = TACHY_VERB_RUN,
      .help = "frames after which memory that is kept for the next ones is given back; 0: never"},
@@ -52,14 +55,15 @@ const struct tachy_option tachy_save_options[] = {
 
 static struct tachy_live_params live_settings(const tachy_settings *s)
 {
-    // --frame-skip=THRESHOLD says both that and from where; in a file these are two keys.
-    static const char enabled[] = "performance.frame_skip_enabled", threshold[] = "performance.frame_skip_threshold";
-    bool asked = tachy_settings_by_name(s, threshold) && !tachy_settings_by_name(s, enabled);
+    // --frame-skip=DISTANCE turns it on as well; in a file these are two keys, and a similarity may stand for the distance.
+    static const char enabled[] = "performance.frame_skip_enabled", distance[] = "performance.frame_skip_distance";
+    bool asked = tachy_settings_by_name(s, distance) && !tachy_settings_by_name(s, enabled);
+    double similarity = tachy_settings_float(s, "performance.frame_skip_threshold");
     return (struct tachy_live_params){
         .mode = tachy_settings_bool(s, "performance.live") ? TACHY_RUN_LIVE : TACHY_RUN_ALL,
         .max_latency_ms = tachy_settings_float(s, "performance.max_latency_ms"),
         .frame_skip = tachy_settings_bool(s, enabled) || asked,
-        .frame_skip_threshold = tachy_settings_float(s, threshold),
+        .frame_skip_threshold = tachy_settings_is_set(s, distance) ? tachy_settings_float(s, distance) : (1 - similarity) / 4,
         .realtime = tachy_settings_bool(s, "input.realtime"),
         .target_fps = tachy_settings_float(s, "performance.target_fps"),
         .no_degrade = !tachy_settings_bool(s, "performance.adapt"),

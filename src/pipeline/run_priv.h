@@ -29,6 +29,6 @@ struct run {
     struct tachy_summary *sum;
 };
 
-// verdict.c. Sets s->verdict, s->limited_by and s->limited_text; steps, frames, seconds, cores and workers of `s` are
+// verdict.c. Sets s->verdict; steps, frames, seconds, cores and workers of `s` are
 // set. `cpu_s`: the process's since the run began. Any thread.
 void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tachy_summary *s);

@@ -64,6 +64,14 @@ static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
     in->batch.fixed_s = b.runs ? b.run_s / (double)b.runs : 0;
 }
 
+// The sources' threads waited for room; what came after the end of the input did not wait for them either.
+static double held_back_s(const struct run_readers *r)
+{
+    uint64_t end = atomic_load(&r->end_ns);
+    double waited = (double)tachy_ticks_ns(atomic_load(&r->push_ticks)) * 1e-9 / TACHY_MAX(r->nb, 1);
+    return waited + (end ? (double)(tachy_now_ns() - end) * 1e-9 : 0);
+}
+
 void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tachy_summary *s)
 {
     struct tachy_verdict_in in = {
@@ -73,19 +81,18 @@ void run_verdict(const struct run *r, double paused_s, double cpu_s, struct tach
         .seconds = s->seconds > 0 ? s->seconds : 1e-9,
         .frames = s->frames,
         .cores = s->cores,
-        .held_back_s = (double)tachy_ticks_ns(atomic_load(&r->readers.push_ticks)) * 1e-9 / TACHY_MAX(r->readers.nb, 1),
+        .held_back_s = held_back_s(&r->readers),
         .starved_s = TACHY_MAX((double)tachy_ticks_ns(atomic_load(&r->starved_ticks)) * 1e-9 - paused_s, 0.0),
         .pace_s = (double)r->p->source->pace_ns * 1e-9,
         .read_s = (double)r->p->source->read_ns * 1e-9,
         .write_s = (double)r->p->sink->write_ns * 1e-9,
         .process_cpu_s = cpu_s,
         .more_decoders = run_readers_could_be_more(&r->readers),
+        .faster_output = r->p->sink->faster,
         .max_bytes = r->p->max_bytes,
     };
     read_stages(&in, r, s);
     read_system(&in, &r->before);
     read_batches(&in, r->stream);
     tachy_verdict(&s->verdict, &in);
-    s->limited_by = s->verdict.step;
-    snprintf(s->limited_text, sizeof(s->limited_text), "%s", s->verdict.words);
 }

@@ -68,13 +68,13 @@ int tachy_profile_text(tachy_profile *p, char **text)
     int err = fig ? profile_figures(p, fig) : TACHY_ERR_NOMEM;
     FILE *f = err == TACHY_OK ? open_memstream(text, &size) : NULL;
     if (f) {
-        fprintf(f, "frames        %lld in %.2f s, %.1f a second, %d run%s\n", (long long)p->frames,
+        fprintf(f, "%lld frames in %.2f s, %.1f fps, %d run%s\n", (long long)p->frames,
                 p->seconds, p->seconds > 0 ? (double)p->frames / p->seconds : 0, p->runs,
                 p->runs == 1 ? "" : "s");
         text_steps(f, fig);
         const struct tachy_latency *l = &fig->latency;
         fprintf(f,
-                "latency       p50 %.2f, p90 %.2f, p95 %.2f, p99 %.2f, max %.2f ms from arrival to "
+                "Latency: p50 %.2f, p90 %.2f, p95 %.2f, p99 %.2f, max %.2f ms from arrival to "
                 "written\n",
                 l->p50_ms, l->p90_ms, l->p95_ms, l->p99_ms, l->max_ms);
         text_verdict(f, p);

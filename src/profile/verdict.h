@@ -26,7 +26,7 @@ struct tachy_verdict_in {
     struct verdict_stage engine; // threads of the model's own, which collect batches; 0 threads:
                                  // the workers run it
     double work_queued_s; // the workers' queued time, also between their steps
-    double held_back_s; // the source's thread waited for room behind it
+    double held_back_s; // the source's thread waited for room, or had no more to read
     double starved_s;   // the sink's thread waited for a result
     double step_busy_s[TACHY_MAX_STEPS]; // by step, all threads together
     double order_s;       // of the workers' busy time: what goes frame by frame
@@ -41,6 +41,7 @@ struct tachy_verdict_in {
     double clock_mhz, clock_max_mhz; // now, and what the processor may reach
     int64_t throttled;       // times that it was slowed down to stay cool
     bool more_decoders;      // the input can be decoded by more decoders side by side than it was
+    const char *faster_output; // what would make the output cheaper to encode; NULL: nothing that the sink knows
     int64_t max_bytes;       // bound of the frames in flight, for the words
     struct {
         int max;             // pictures a run may hold

@@ -29,12 +29,12 @@ int tachy_verdict_text(char **text, const struct tachy_verdict *v, bool evidence
     FILE *f = open_memstream(text, &size);
     if (!f)
         return TACHY_ERR_NOMEM;
-    fprintf(f, "limited by    %s\n", v->words);
+    fprintf(f, "%s\n", v->words);
     for (int i = 0; i < v->n_evidence && evidence; i++)
-        fprintf(f, "                %s\n", v->evidence[i]);
+        fprintf(f, "  %s\n", v->evidence[i]);
     if (v->remedy[0])
-        fprintf(f, "remedy        %s\n", v->remedy);
-    if (v->expected_gain > 0)
-        fprintf(f, "expected gain %.2fx without that limit\n", v->expected_gain);
+        fprintf(f, "Remedy: %s.\n", v->remedy);
+    if (v->without[0] && v->expected_gain >= 1.05)
+        fprintf(f, "Gain: up to %.1fx faster %s.\n", v->expected_gain, v->without);
     return fclose(f) == 0 ? TACHY_OK : TACHY_ERR_NOMEM;
 }

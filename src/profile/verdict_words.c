@@ -21,58 +21,75 @@ static double idle_percent(const struct tachy_verdict_in *in)
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
+// "decoding", "encoding", "preprocess"; a model's step is "the model".
+static const char *gerund(const struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    return v->limit == TACHY_LIMIT_DECODE   ? "decoding"
+           : v->limit == TACHY_LIMIT_ENCODE ? "encoding"
+           : v->limit == TACHY_LIMIT_ENGINE ? "the model"
+                                            : in->steps->row[v->step].name;
+}
+
 // A step of the workers, or whatever took most of busy cores.
 static void words_of_step(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
     const size_t n = sizeof(v->words);
+    const char *name = gerund(v, in);
+    char cores[32];
+    if (in->cores <= 2)
+        snprintf(cores, sizeof(cores), in->cores == 1 ? "The core is" : "Both cores are");
+    else
+        snprintf(cores, sizeof(cores), "All %d cores are", in->cores);
     if (verdict_cores_busy(in))
-        snprintf(v->words, n, "%s-bound: all %d cores are busy, %.0f %% with this run and %.0f %% of that with this step",
-                 v->name, in->cores, cores_percent(in), percent(verdict_cpu_of(in, v->step), in->process_cpu_s));
+        snprintf(v->words, n, "Bottleneck: %s. %s busy; this run uses %.0f %% of the CPU, %s %.0f %% of that.", name, cores,
+                 cores_percent(in), name, percent(verdict_cpu_of(in, v->step), in->process_cpu_s));
     else if (v->limit == TACHY_LIMIT_DECODE)
-        snprintf(v->words, n, "decode-bound: the workers waited %.0f %% of the time for frames", idle_percent(in));
+        snprintf(v->words, n, "Bottleneck: decoding. The workers waited for frames %.0f %% of the time.", idle_percent(in));
     else if (v->limit == TACHY_LIMIT_ENCODE)
-        snprintf(v->words, n, "encode-bound: the sink was busy %.0f %% of the time and finished frames waited for it",
+        snprintf(v->words, n, "Bottleneck: encoding. It was busy %.0f %% of the time, and finished frames waited for it.",
                  percent(in->sink.busy_s, in->seconds));
     else if (v->step == in->batched)
-        snprintf(v->words, n, "engine-bound: frames waited for the model, busy %.0f %% of the time",
+        snprintf(v->words, n, "Bottleneck: the model. It was busy %.0f %% of the time, and frames waited for it.",
                  percent(in->engine.busy_s, in->seconds * in->engine.threads));
     else
-        snprintf(v->words, n, "%s-bound: frames waited for the %d worker%s, idle %.0f %% of the time", v->name,
+        snprintf(v->words, n, "Bottleneck: %s. Frames waited for the %d worker%s, which were idle %.0f %% of the time.", name,
                  in->work.threads, plural(in->work.threads), idle_percent(in));
 }
 
 static void words_of_disk(char *t, size_t n, const struct tachy_verdict_in *in)
 {
-    bool writing = in->write_s > in->read_s;
-    snprintf(t, n, "disk-bound: %s %.0f %% of the time for the %s",
-             writing ? "finished frames waited while the sink waited"
-                     : "the workers waited while the source waited",
-             percent(writing ? in->write_s : in->read_s, in->seconds),
-             writing ? "output to be written" : "input to be read");
+    if (in->write_s > in->read_s)
+        snprintf(t, n, "Bottleneck: the disk. Writing the output took %.0f %% of the time, and finished frames waited.",
+                 percent(in->write_s, in->seconds));
+    else
+        snprintf(t, n, "Bottleneck: the disk. Reading the input took %.0f %% of the time, and the workers waited.",
+                 percent(in->read_s, in->seconds));
+}
+
+static bool short_of_memory(const struct tachy_verdict_in *in)
+{
+    return in->major_faults > 0 && in->memory_stall_s >= 0.1 * in->seconds;
 }
 
 static void words_of_memory(char *t, size_t n, const struct tachy_verdict_in *in)
 {
-    if (in->major_faults > 0 && in->memory_stall_s >= 0.1 * in->seconds)
-        snprintf(t, n, "memory-bound: nothing could go on %.0f %% of the time for lack of memory",
+    if (short_of_memory(in))
+        snprintf(t, n, "Bottleneck: memory. Everything stood still %.0f %% of the time for lack of it.",
                  percent(in->memory_stall_s, in->seconds));
     else
-        snprintf(t, n,
-                 "memory-bound: the source was held back %.0f %% of the time while the workers "
-                 "waited %.0f %%: too few frames fit",
-                 percent(in->held_back_s, in->seconds), idle_percent(in));
+        snprintf(t, n, "Bottleneck: frames in flight. The input was held back %.0f %% of the time while the workers waited "
+                 "%.0f %%: too few frames fit.", percent(in->held_back_s, in->seconds), idle_percent(in));
 }
+
+static bool in_order(const struct tachy_verdict_in *in) { return in->order_s >= 0.8 * in->seconds; }
 
 static void words_of_one_core(char *t, size_t n, const struct tachy_verdict_in *in)
 {
-    if (in->order_s >= 0.8 * in->seconds)
-        snprintf(t, n,
-                 "one-core-busy: what goes frame by frame took %.0f %% of the time, on one of %d "
-                 "cores",
+    if (in_order(in))
+        snprintf(t, n, "Bottleneck: one core. What goes frame by frame took %.0f %% of the time on one of %d cores.",
                  percent(in->order_s, in->seconds), in->cores);
     else
-        snprintf(t, n, "one-core-busy: one worker carries every frame and is busy %.0f %% of the "
-                 "time, on one of %d cores",
+        snprintf(t, n, "Bottleneck: one worker. It carries every frame and was busy %.0f %% of the time; there are %d cores.",
                  percent(in->work.busy_s, in->seconds), in->cores);
 }
 
@@ -82,10 +99,10 @@ static void set_words(struct tachy_verdict *v, const struct tachy_verdict_in *in
     const size_t n = sizeof(v->words);
     switch (v->limit) {
     case TACHY_LIMIT_NONE:
-        snprintf(t, n, "none: the run is too short, or its frames too quick, to tell");
+        snprintf(t, n, "Bottleneck: unknown. The run was too short, or its frames too quick, to tell.");
         break;
     case TACHY_LIMIT_TRANSFER:
-        snprintf(t, n, "transfer-bound: copies to and from the device took %.0f %% of the workers' time",
+        snprintf(t, n, "Bottleneck: copies. Copies to and from the device took %.0f %% of the workers' time.",
                  percent(in->transfer_s, in->work.busy_s));
         break;
     case TACHY_LIMIT_DISK:
@@ -95,44 +112,54 @@ static void set_words(struct tachy_verdict *v, const struct tachy_verdict_in *in
         words_of_memory(t, n, in);
         break;
     case TACHY_LIMIT_THERMAL:
-        snprintf(t, n, "thermal: the processor runs at %.0f of %.0f MHz to stay cool",
-                 in->clock_mhz, in->clock_max_mhz);
+        snprintf(t, n, "Bottleneck: heat. The processor runs at %.0f of %.0f MHz to stay cool.", in->clock_mhz,
+                 in->clock_max_mhz);
         break;
     case TACHY_LIMIT_ONE_CORE:
         words_of_one_core(t, n, in);
         break;
     case TACHY_LIMIT_BATCH:
-        snprintf(t, n, "batch-too-small: %.1f of %d pictures in a run of the model",
+        snprintf(t, n, "Bottleneck: small batches. A run of the model had %.1f of %d pictures.",
                  (double)in->batch.items / (double)TACHY_MAX(in->batch.runs, 1), in->batch.max);
         break;
     case TACHY_LIMIT_SOURCE_RATE:
-        snprintf(t, n, "source-rate-bound: the source gives %.1f frames a second and no more",
-                 (double)in->frames / in->seconds);
+        snprintf(t, n, "Keeping up: the input delivers %.4g fps.", (double)in->frames / in->seconds);
         break;
     default:
         words_of_step(v, in);
     }
 }
 
-// What makes a stage cheaper says the stage.
-static void remedy_of_stage(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+// "if encoding cost nothing": what the expected gain supposes.
+static void set_without(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
-    const char *cheaper = atomic_load(&in->steps->row[v->step].remedy);
-    bool cores = verdict_cores_busy(in);
-    if (cheaper)
-        snprintf(v->remedy, sizeof(v->remedy), "%s; more workers (--workers)", cheaper);
-    else
-        snprintf(v->remedy, sizeof(v->remedy), "more %s; smaller pictures", cores ? "cores" : "workers (--workers)");
+    static const char *const names[TACHY_LIMIT_COUNT] = {
+        [TACHY_LIMIT_TRANSFER] = "if copies cost nothing", [TACHY_LIMIT_DISK] = "if the disk cost no time",
+        [TACHY_LIMIT_MEMORY] = "with enough memory",       [TACHY_LIMIT_THERMAL] = "at full clock",
+        [TACHY_LIMIT_ONE_CORE] = "if all cores shared it", [TACHY_LIMIT_BATCH] = "with full batches",
+    };
+    if (names[v->limit])
+        snprintf(v->without, sizeof(v->without), "%s", names[v->limit]);
+    else if (v->limit != TACHY_LIMIT_NONE && v->limit != TACHY_LIMIT_SOURCE_RATE)
+        snprintf(v->without, sizeof(v->without), "if %s cost nothing", gerund(v, in));
+}
+
+// What makes a stage cheaper says the stage, and a faster encoder the sink.
+static void remedy_of(struct tachy_verdict *v, const struct tachy_verdict_in *in, const char *cheaper, const char *otherwise)
+{
+    const char *more = verdict_cores_busy(in)                 ? "more cores"
+                       : v->limit == TACHY_LIMIT_ENCODE ? "more encoder threads (--encode-threads)"
+                                                              : "more workers (--workers)";
+    snprintf(v->remedy, sizeof(v->remedy), "%s; %s", cheaper ? cheaper : otherwise, more);
 }
 
 static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
 {
     switch (l) {
     case TACHY_LIMIT_DECODE:
-        return in->more_decoders ? "more decoders side by side (--decoders); an input that is cheaper to "
-                                   "decode"
-                                 : "more decoder threads (--decode-threads); an input that is cheaper to "
-                                   "decode";
+        return verdict_cores_busy(in) ? "an input that is cheaper to decode; more cores"
+               : in->more_decoders    ? "more decoders side by side (--decoders); an input that is cheaper to decode"
+                                      : "more decoder threads (--decode-threads); an input that is cheaper to decode";
     case TACHY_LIMIT_TRANSFER:
         return "pinned memory (dataloader.pin_memory); keep frames on the device; smaller inputs";
     case TACHY_LIMIT_ENGINE:
@@ -140,30 +167,33 @@ static const char *remedy(const struct tachy_verdict_in *in, enum tachy_limit l)
                    ? "a smaller model (tachy model list), a faster provider (--provider); more cores"
                    : "more workers (--workers), a smaller model (tachy model list), a faster "
                      "provider (--provider)";
-    case TACHY_LIMIT_ENCODE:
-        return "a faster encoder preset (-preset veryfast), more encoder threads "
-               "(--encode-threads), another encoder (-c:v)";
     case TACHY_LIMIT_DISK:
         return in->write_s > in->read_s ? "a faster disk for the output, or a smaller output (-crf)"
                                         : "a faster disk for the input; copy it to a local disk first";
     case TACHY_LIMIT_MEMORY:
-        return in->major_faults > 0 && in->memory_stall_s >= 0.1 * in->seconds
-                   ? "fewer workers (--workers), less in flight (--max-memory), or more memory"
-                   : "allow more frames in flight (--max-memory)";
+        return short_of_memory(in) ? "fewer workers (--workers), less in flight (--max-memory), or more memory"
+                                   : "allow more frames in flight (--max-memory)";
     case TACHY_LIMIT_THERMAL:
         return "better cooling, a higher power limit; a power profile for performance";
     case TACHY_LIMIT_ONE_CORE:
-        return in->order_s >= 0.8 * in->seconds
-                   ? TACHY_DEF(atomic_load(&in->steps->in_order), "leave out what goes frame by frame")
-                   : "more workers (--workers 0: one a core), or threads inside the model "
-                     "(--engine-threads)";
+        return in_order(in) ? TACHY_DEF(atomic_load(&in->steps->in_order), "leave out what goes frame by frame")
+                            : "more workers (--workers 0: one per core), or threads inside the model "
+                              "(--engine-threads)";
     case TACHY_LIMIT_BATCH:
         return "more pictures at once: more workers or streams, a longer batching timeout";
-    case TACHY_LIMIT_SOURCE_RATE:
-        return "nothing is late: read from a file without pacing to go faster";
     default:
         return "";
     }
+}
+
+static void set_remedy(struct tachy_verdict *v, const struct tachy_verdict_in *in)
+{
+    if (v->limit == TACHY_LIMIT_STAGE)
+        remedy_of(v, in, atomic_load(&in->steps->row[v->step].remedy), "smaller pictures");
+    else if (v->limit == TACHY_LIMIT_ENCODE)
+        remedy_of(v, in, in->faster_output, "a faster encoder (-c:v)");
+    else
+        snprintf(v->remedy, sizeof(v->remedy), "%s", remedy(in, v->limit));
 }
 
 static void add(struct tachy_verdict *v, const char *fmt, ...) TACHY_PRINTF(2, 3);
@@ -222,10 +252,8 @@ static void add_special(struct tachy_verdict *v, const struct tachy_verdict_in *
 void verdict_words(struct tachy_verdict *v, const struct tachy_verdict_in *in)
 {
     set_words(v, in);
-    if (v->limit == TACHY_LIMIT_STAGE)
-        remedy_of_stage(v, in);
-    else
-        snprintf(v->remedy, sizeof(v->remedy), "%s", remedy(in, v->limit));
+    set_remedy(v, in);
+    set_without(v, in);
     if (v->limit == TACHY_LIMIT_NONE)
         return;
     add_special(v, in);

@@ -114,7 +114,7 @@ static void print_missing(FILE *f, const json_t *missing)
     size_t i;
     json_t *m;
     if (!json_array_size(missing)) {
-        fputs("\nEverything that is needed is here.\n", f);
+        fputs("\nAll required components found.\n", f);
         return;
     }
     fputs("\nMissing:\n", f);

@@ -106,8 +106,8 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "light_gpu", several ? json_integer(s->light_gpu) : json_null());
     json_object_set_new(o, "resources", s->light_ratio > 0 ? resources_json(s->resources) : json_array());
     json_object_set_new(o, "utilisation", number(s->utilisation, 4));
-    json_object_set_new(o, "limited_by", s->nb_steps ? json_string(s->steps[s->limited_by].name) : json_null());
-    json_object_set_new(o, "limited_text", json_string(s->limited_text));
+    json_object_set_new(o, "limited_by", s->nb_steps ? json_string(s->steps[s->verdict.step].name) : json_null());
+    json_object_set_new(o, "limited_text", json_string(s->verdict.words));
     json_object_set_new(o, "verdict", verdict_json(&s->verdict));
     json_object_set_new(o, "peak_memory_mib", number(s->peak_memory_mib, 1));
     json_object_set_new(o, "workers", json_integer(s->workers));
@@ -138,15 +138,15 @@ static bool uses_gpu(const struct tachy_summary *s)
 
 static const char *resource_words(enum tachy_resource r)
 {
-    static const char *const words[TACHY_RESOURCE_COUNT] = {"cores", "SMs", "NVDEC", "copies to host",
-                                                            "copies to GPU", "NVENC"};
+    static const char *const words[TACHY_RESOURCE_COUNT] = {"cores", "SMs", "decoder", "copies to host",
+                                                            "copies to GPU", "encoder"};
     return words[r];
 }
 
 // A line a resource, for a job that has more than the cores.
 static void resource_lines(FILE *f, const struct tachy_summary *s)
 {
-    fputs("  resource        alone ms  frames/s alone   busy  side by side\n", f);
+    fputs("  resource     isolated ms    isolated fps   busy  side by side\n", f);
     for (int r = 0; r < TACHY_RESOURCE_COUNT; r++) {
         const struct tachy_resource_stats *u = &s->resources[r];
         char copies[16] = "";
@@ -158,50 +158,50 @@ static void resource_lines(FILE *f, const struct tachy_summary *s)
     }
 }
 
+// The light ratio, if it was measured.
 static void light_line(FILE *f, const struct tachy_summary *s)
 {
-    const char *stored = s->light_stored ? "; stored figures of this machine" : "";
     char of[32] = "";
+    if (s->light_ratio <= 0)
+        return;
     if (s->nb_gpus > 1 && s->light_gpu >= 0)
         snprintf(of, sizeof(of), " of GPU %d", s->light_gpu);
-    if (s->light_ratio > 0 && uses_gpu(s))
-        fprintf(f, "light ratio   %.2f (of what %s%s would do if each step ran alone%s)\n", s->light_ratio,
-                resource_words(s->light_by), of, stored);
-    else if (s->light_ratio > 0)
-        fprintf(f, "light ratio   %.2f (a frame costs %.2f ms of all cores when each step runs alone%s)\n",
-                s->light_ratio, s->resources[s->light_by].light_ms, stored);
-    else
-        fputs("light ratio   not known: no calibrated run of this model and format on this machine "
-              "(--calibrate measures it)\n", f);
+    fprintf(f, "Pipeline efficiency: %.0f %% of ideal (%s%s", 100 * s->light_ratio, resource_words(s->light_by), of);
+    if (!uses_gpu(s))
+        fprintf(f, ": %.2f ms per frame", s->resources[s->light_by].light_ms);
+    fputs(s->light_stored ? "; ideal measured earlier)\n" : ")\n", f);
 }
 
-// "GPUs          300 frames on GPU 0, 298 on GPU 1"; nothing if the CPU did it all.
+// "GPUs: 300 frames on GPU 0, 298 on GPU 1"; nothing if the CPU did it all.
 static void gpus_line(FILE *f, const struct tachy_summary *s)
 {
     for (int i = 0; i < s->nb_gpus; i++)
-        fprintf(f, "%s%lld %son GPU %d%s", i ? ", " : "GPUs          ", (long long)s->gpus[i].frames,
-                i ? "" : "frames ", s->gpus[i].gpu, i + 1 == s->nb_gpus ? "\n" : "");
+        fprintf(f, "%s%lld %son GPU %d%s", i ? ", " : "GPUs: ", (long long)s->gpus[i].frames, i ? "" : "frames ",
+                s->gpus[i].gpu, i + 1 == s->nb_gpus ? "\n" : "");
 }
 
+// `isolated ms` is what a frame costs if the step runs alone, if that was measured.
 static void step_lines(FILE *f, const struct tachy_summary *s)
 {
-    fputs("  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms  alone ms\n", f);
+    bool measured = false;
+    for (int i = 0; i < s->nb_steps; i++)
+        measured |= s->steps[i].light_ms > 0;
+    fprintf(f, "  step            calls    busy s    wait s   p50 ms   p95 ms   p99 ms%s\n", measured ? "  isolated ms" : "");
     for (int i = 0; i < s->nb_steps; i++) {
         const struct tachy_step_stats *st = &s->steps[i];
-        char alone[24] = "-";
-        if (st->light_ms > 0)
-            snprintf(alone, sizeof(alone), "%.3f", st->light_ms);
-        if (st->calls)
-            fprintf(f, "  %-12s %8lld %9.2f %9.2f %8.2f %8.2f %8.2f %9s\n", st->name, (long long)st->calls, st->busy_s,
-                    st->wait_s, st->p50_ms, st->p95_ms, st->p99_ms, alone);
+        if (!st->calls)
+            continue;
+        fprintf(f, "  %-12s %8lld %9.2f %9.2f %8.2f %8.2f %8.2f", st->name, (long long)st->calls, st->busy_s, st->wait_s,
+                st->p50_ms, st->p95_ms, st->p99_ms);
+        fprintf(f, st->light_ms > 0 ? " %12.3f\n" : "\n", st->light_ms);
     }
 }
 
 static void frames_line(FILE *f, const struct tachy_summary *s)
 {
-    fprintf(f, "frames        %lld in %.2f s, %.1f a second", (long long)s->frames, s->seconds, s->fps);
+    fprintf(f, "%lld frames in %.2f s, %.1f fps", (long long)s->frames, s->seconds, s->fps);
     if (s->resumed)
-        fprintf(f, ", behind %lld of an earlier run", (long long)s->resumed);
+        fprintf(f, ", after %lld of an earlier run", (long long)s->resumed);
     if (s->damaged)
         fprintf(f, ", %lld damaged", (long long)s->damaged);
     fputs(s->interrupted ? ", interrupted\n" : "\n", f);
@@ -221,10 +221,10 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
         step_lines(f, s);
         fprintf(f, "%s%s", live, verdict);
         if (*s->engine)
-            fprintf(f, "engine        %s\n", s->engine);
+            fprintf(f, "Engine: %s\n", s->engine);
         gpus_line(f, s);
-        fprintf(f, "utilisation   %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n", 100 * s->utilisation, s->cores,
-                s->workers, s->peak_memory_mib);
+        fprintf(f, "CPU: %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n", 100 * s->utilisation, s->cores, s->workers,
+                s->peak_memory_mib);
         if (s->light_ratio > 0 && uses_gpu(s))
             resource_lines(f, s);
         light_line(f, s);

@@ -54,12 +54,12 @@ void tachy_summary_live_json(json_t *o, const struct tachy_live_stats *s)
 static void shed_line(FILE *f, const struct tachy_live_stats *s)
 {
     const char *before = "";
-    fprintf(f, "shed          %lld", (long long)tachy_live_shed(s));
+    fprintf(f, "Shed: %lld", (long long)tachy_live_shed(s));
     for (int i = 0; i < TACHY_SHED_STAGES; i++)
         for (int r = 0; r < TACHY_SHED_COUNT; r++) {
             if (!s->shed[i][r])
                 continue;
-            fprintf(f, "%s %s %s %lld", before[0] ? "," : ":",
+            fprintf(f, "%s %s %s %lld", before[0] ? "," : " frames:",
                     tachy_shed_stage_name((enum tachy_shed_stage)i),
                     tachy_shed_reason_name((enum tachy_shed_reason)r), (long long)s->shed[i][r]);
             before = ",";
@@ -71,7 +71,7 @@ static void shed_line(FILE *f, const struct tachy_live_stats *s)
 
 static void steps_line(FILE *f, const struct tachy_live_stats *s)
 {
-    const char *between = "steps down    ";
+    const char *between = "Steps down: ";
     for (int e = 0; e < TACHY_DEGRADE_COUNT; e++) {
         if (!s->degraded[e].times)
             continue;
@@ -91,7 +91,7 @@ char *tachy_summary_live_text(const struct tachy_live_stats *s, const struct tac
     if (!f)
         return NULL;
     if (s->mode == TACHY_RUN_LIVE) {
-        fprintf(f, "mode          live");
+        fprintf(f, "Mode: live");
         if (s->max_latency_ms > 0)
             fprintf(f, ", at most %.0f ms", s->max_latency_ms);
         fprintf(f, "; latency p50 %.1f, p99 %.1f, max %.1f ms\n", l->p50_ms, l->p99_ms, l->max_ms);
@@ -99,7 +99,7 @@ char *tachy_summary_live_text(const struct tachy_live_stats *s, const struct tac
         steps_line(f, s);
     }
     if (s->similar || s->alternate)
-        fprintf(f, "taken over    %lld results of similar frames, %lld of every other frame\n",
+        fprintf(f, "Taken over: %lld results of similar frames, %lld of every other frame\n",
                 (long long)s->similar, (long long)s->alternate);
     if (fclose(f)) {
         free(text);

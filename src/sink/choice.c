@@ -117,11 +117,21 @@ static void list_encoders(enum AVCodecID id, char *text, size_t size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", c->name);
 }
 
+// FFmpeg's name for what people call it.
+static const char *usual_name(const char *name)
+{
+    static const char *const pairs[][2] = {{"x264", "libx264"}, {"x265", "libx265"}, {"h265", "hevc"}, {"vp9", "libvpx-vp9"}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(pairs); i++)
+        if (!strcmp(name, pairs[i][0]))
+            return pairs[i][1];
+    return name;
+}
+
 int tachy_choice_encoder(const AVCodec **out, const char *name, enum AVMediaType type,
                          const struct tachy_log *log)
 {
-    const AVCodec *c = avcodec_find_encoder_by_name(name);
-    const AVCodecDescriptor *d = avcodec_descriptor_get_by_name(name);
+    const AVCodec *c = avcodec_find_encoder_by_name(usual_name(name));
+    const AVCodecDescriptor *d = avcodec_descriptor_get_by_name(usual_name(name));
     if (!c && d)
         c = avcodec_find_encoder(d->id);
     *out = c;
@@ -298,6 +308,22 @@ static int add_preset(AVDictionary **options, const AVCodec *c, const char *pres
     if (!takes_preset(c, o, preset))
         return unknown_preset(c, preset, names, preset_names(c, o, names, 64), log);
     return av_dict_set(options, "preset", preset, 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
+}
+
+// What would make encoding cheaper, in words; NULL: nothing that is known. `preset` may be NULL.
+static const char *faster(const AVCodec *c, const char *preset)
+{
+    int at = 5; // medium, by default
+    for (int i = 0; preset && i < (int)TACHY_ARRAY_SIZE(x26x_presets); i++)
+        at = !strcmp(preset, x26x_presets[i]) ? i : at;
+    if (!strcmp(c->name, "libsvtav1"))
+        return "a faster preset (-preset 12)";
+    if (!is_x26x(c))
+        return NULL;
+    return at > 2                               ? "a faster preset (-preset veryfast)"
+           : at > 0                             ? "a faster preset (-preset ultrafast)"
+           : c->id == AV_CODEC_ID_HEVC ? "a faster encoder (-c:v libx264)"
+                                                : NULL;
 }
 
 static bool takes_qscale(enum AVCodecID id)
@@ -675,6 +701,7 @@ int tachy_choice_make(struct tachy_choice *c, const struct tachy_sink_params *p,
         return err;
     }
     choose_color(c, info);
+    c->faster = faster(c->codec, p->preset);
     if (c->codec->id == AV_CODEC_ID_HEVC && (is(container, "mp4") || is(container, "mov")))
         c->tag = MKTAG('h', 'v', 'c', '1'); // what Apple's players ask for
     return TACHY_OK;

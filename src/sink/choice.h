@@ -12,6 +12,7 @@ struct tachy_choice {
     struct tachy_color convert; // for tachy_pixels_params.color
     AVDictionary *options;     // the encoder's own; free with tachy_choice_free()
     int qscale;                // > 0: constant quality of encoders without crf
+    const char *faster;        // what would make encoding cheaper, for people; NULL: unknown. Static
     bool upright;          // pictures are turned: the file cannot say how to show them
     bool nvenc;            // taken for x264 or x265 without having been named
     struct tachy_surface_spec surface; // nvenc: that it reads on the GPU; else format NONE: it is given the host's

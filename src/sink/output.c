@@ -89,7 +89,7 @@ int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *
     }
     if (!overwrite)
         return tachy_fail(log, TACHY_ERR_EXISTS,
-                          "%s: exists already; overwrite it with -y or choose another name with -o",
+                          "%s: already exists; use -y to overwrite it, or choose another name with -o",
                           path);
     return check_folder(path, log);
 }

@@ -233,6 +233,7 @@ static int file_start(tachy_sink *s, const struct tachy_video_info *info)
         return err;
     p->upright = p->choice.upright;
     s->nvenc = p->choice.nvenc;
+    s->faster = p->choice.faster;
     if (p->upright)
         tachy_msg(s->params.log, TACHY_LOG_INFO,
                   "%s: the pictures are turned upright, because %s does not say how to turn them",

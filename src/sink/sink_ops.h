@@ -52,6 +52,7 @@ struct tachy_sink {
     double end_time;  // seconds: where the last frame ends
     int error;        // sticky: the output is lost and was removed
     bool started, finished;
+    const char *faster; // once started: what would make encoding cheaper ("a faster preset (-preset veryfast)"), NULL: unknown
     bool nvenc;       // what was started encodes with NVENC, without a name
     struct tachy_record *job; // of an output that is written in parts, else NULL
     int64_t part_frames;   // of a part; 0: not started

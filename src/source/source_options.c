@@ -1,5 +1,6 @@
 #include "source/source_options.h"
 
+#include "base/base.h"
 #include "base/options.h"
 
 #include <string.h>
@@ -9,6 +10,8 @@ const struct tachy_option tachy_source_options[] = {
      .aliases = "start", .one_dash = true, .help = "start here, exact to the frame"},
     {"input.duration", "duration", 't', TACHY_OPT_TIME, .max = 1e9, .group = "Input", .verbs = TACHY_VERB_RUN,
      .help = "read this much of the input"},
+    {"input.end", "to", 0, TACHY_OPT_TIME, .max = 1e9, .group = "Input", .verbs = TACHY_VERB_RUN, .one_dash = true,
+     .help = "read up to this time of the input; -t wins over it"},
     {"input.rate", "rate", 'r', TACHY_OPT_RATE, .group = "Input", .verbs = TACHY_VERB_RUN,
      .help = "constant frame rate: frames are dropped or repeated to it; pictures are read at it"},
     {"input.max_frames", "max-frames", 0, TACHY_OPT_INT, "0", .max = 1e15, .group = "Input", .verbs = TACHY_VERB_RUN,
@@ -56,6 +59,8 @@ void tachy_source_read_settings(struct tachy_source_params *p, const tachy_setti
 {
     p->start = tachy_settings_float(s, "input.start");
     p->duration = tachy_settings_float(s, "input.duration");
+    if (!p->duration && tachy_settings_is_set(s, "input.end")) // a job that ends before it starts is refused
+        p->duration = TACHY_MAX(tachy_settings_float(s, "input.end") - p->start, 1e-9);
     p->max_frames = tachy_settings_int(s, "input.max_frames");
     p->every_nth = (int)tachy_settings_int(s, "input.every_nth");
     p->rate = tachy_settings_rate(s, "input.rate");

@@ -100,7 +100,7 @@ static int find(const struct tachy_stage *st, struct key_state *s, const tachy_f
     if (err < 0)
         return err;
     s->has_found = found;
-    s->missed += !found;
+    s->missed = TACHY_MIN(s->missed + !found, PATIENCE + 1);
     if (found)
         tachy_msg(st->task->log, TACHY_LOG_INFO, "key: frame %lld shows the screen: luma %.3f, Cb %+.3f, Cr %+.3f of 1",
                   (long long)f->id, (double)s->found.y, (double)s->found.u, (double)s->found.v);
@@ -156,7 +156,9 @@ static int state_load(void *state, const void *data, size_t size)
 {
     if (size != sizeof(struct key_state))
         return TACHY_ERR_FORMAT;
-    memcpy(state, data, size);
+    struct key_state *s = state;
+    memcpy(s, data, size);
+    s->missed &= 0xffff; // it only counts
     return TACHY_OK;
 }
 

@@ -36,6 +36,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_model, &tachy_stage_model_cuda},
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
     {&tachy_stage_smooth, &tachy_stage_smooth_cuda},
+    {&tachy_stage_person, NULL},
     {&tachy_stage_background, &tachy_stage_background_cuda},
     {&tachy_stage_garbage, NULL},
     {&tachy_stage_key, NULL},
@@ -81,15 +82,22 @@ static const struct tachy_example examples[] = {
     {0},
 };
 
+// Whether something other than what happens without the option is asked for by name.
+static bool asks(const tachy_settings *s, const char *path)
+{
+    const char *text = tachy_settings_str(s, path);
+    return tachy_settings_by_name(s, path) && !(text && !strcmp(text, "all"));
+}
+
 // What has no form for devices, and is asked for there.
 static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
-    static const char *const host[] = {"segment.garbage_matte", "segment.key", "segment.plate"};
+    static const char *const host[] = {"segment.garbage_matte", "segment.key", "segment.plate", "segment.person"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(host); i++)
-        if (tachy_settings_is_set(s, host[i]))
+        if (asks(s, host[i]))
             return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s runs on the CPU only: leave it or --device cuda out",
                               tachy_option_shown(tachy_option_find(host[i], NULL), shown, sizeof(shown)));
     return TACHY_OK;
@@ -98,12 +106,12 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
 // What shapes the mask of a network, and is asked for where none runs.
 static int check_network(const tachy_settings *s, const struct tachy_log *log)
 {
-    static const char *const of_mask[] = {"segment.focus", "segment.refine", "segment.smooth", "segment.threshold", "segment.feather"};
+    static const char *const of_mask[] = {"segment.focus", "segment.refine", "segment.smooth", "segment.threshold", "segment.feather", "segment.person"};
     char shown[64];
     if (choose(s) != keyed)
         return TACHY_OK;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(of_mask); i++)
-        if (tachy_settings_by_name(s, of_mask[i]))
+        if (asks(s, of_mask[i]))
             return tachy_fail(log, TACHY_ERR_INVAL, "%s shapes the mask of a network, and with --key or --plate none runs: add --model "
                               "selfie, or leave it out", tachy_option_shown(tachy_option_find(of_mask[i], NULL), shown, sizeof(shown)));
     return TACHY_OK;

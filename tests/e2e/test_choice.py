@@ -1,4 +1,4 @@
-"""What is kept besides what the network says, or without one: --garbage-matte, --key, --plate. Pictures are made and read by OpenCV
+"""What is kept besides what the network says, or without one: --garbage-matte, --key, --plate, --person. Pictures are made and read by OpenCV
 and FFmpeg, and truth is made with them."""
 import json
 
@@ -265,6 +265,51 @@ class Plate(Choice):
         for options, word in ((["--plate", self.tmp / "missing.png"], "missing.png"), (["--plate", plate, "--smooth"], "--smooth"),
                               (["--plate", plate, "--device", "cuda"], "CPU only")):
             p = run("segment", source, *options, "-f", "null", "-o", "-", check=False)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(word, p.stderr)
+
+
+class Person(Choice):
+    def pair(self):
+        """The same person twice, the one on the right smaller."""
+        face = cv2.imread(str(PORTRAIT))
+        frame = np.full((512, 1024, 3), 200, np.uint8)
+        frame[:, :512] = face
+        frame[212:, 640:940] = cv2.resize(face, (300, 300))
+        cv2.imwrite(str(self.tmp / "pair.png"), frame)
+        return self.tmp / "pair.png"
+
+    def test_whom(self):
+        source = self.pair()
+        both = self.masks(source)[0]
+        left, right = (both[:, :600] > 127).sum(), (both[:, 600:] > 127).sum()
+        self.assertGreater(left, 1.5 * right)
+        self.assertGreater(right, 15000)
+        self.assertTrue((self.masks(source, "--person", "all")[0] == both).all())
+        for person, kept in (("largest", 0), ("center", 0), ("1", 0), ("2", 1)):
+            with self.subTest(person):
+                got = self.masks(source, "--person", person)[0]
+                sides = [(got[:, :600] > 127).sum(), (got[:, 600:] > 127).sum()]
+                self.assertGreater(sides[kept], 0.98 * (left, right)[kept])
+                self.assertEqual(sides[1 - kept], 0)
+        self.assertEqual(self.masks(source, "--person", "9")[0].max(), 0)
+        cv2.imwrite(str(source), cv2.imread(str(source))[:, 300:])  # now the small one is nearer to the middle
+        got = self.masks(source, "--person", "center")[0]
+        self.assertEqual(got[:, :300].max(), 0)
+        self.assertGreater((got[:, 300:] > 127).sum(), 0.8 * right)
+
+    def test_followed_by_any_number_of_workers(self):
+        """A clip in which the small one comes closer and the large one leaves the picture."""
+        clip = self.tmp / "clip.mkv"
+        ffmpeg("-loop", 1, "-i", self.pair(), "-t", 1, "-vf", "crop=640:360:'min(384,n*16)':150,format=yuv420p", "-c:v", "ffv1", clip)
+        args = ["segment", clip, "--mode", "mask", "-q", "--person", "1", "-f", "framemd5", "-o", "-"]
+        hashes = {run(*args, *o).stdout for o in ([], ["--workers", 1], ["--workers", 3], ["--decoders", 2])}
+        self.assertEqual(len(hashes), 1)
+
+    def test_wrong_ones(self):
+        for options, word in ((["--person", "0"], "--person"), (["--person", "tallest"], "--person"),
+                              (["--person", "1", "--key", "green"], "--person"), (["--person", "1", "--device", "cuda"], "CPU only")):
+            p = run("segment", PORTRAIT, *options, "-f", "null", "-o", "-", check=False)
             self.assertNotEqual(p.returncode, 0)
             self.assertIn(word, p.stderr)
 

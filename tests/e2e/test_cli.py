@@ -78,8 +78,9 @@ class Usage(Case):
 
     def test_messages(self):
         cases = [
-            (["segmnt", "in"], "is not a command"),
-            (["in.mp4"], "tachy segment in.mp4"),
+            (["segmnt", "in"], "unknown command segmnt; did you mean segment?"),
+            (["segment", "-ss", "5", "-to", "3", "a.mp4"], "-to 3 is not after -ss 5"),
+            (["segment", "-c", "libx264", "a.mp4"], "did you mean -c:v libx264?"),
             (["-i", "in.mp4"], "tachy segment"),
             (["segment"], "no input is given"),
             (["segment", "-crf"], "-crf needs a value"),
@@ -112,19 +113,51 @@ class Usage(Case):
         self.assertIn("none.mp4", fails(1, "segment", "none.mp4", cwd=self.tmp))
 
     def test_output_without_its_option(self):
-        (self.tmp / "in.mp4").write_bytes(b"mine")
-        text = fails(1, "segment", "in.mp4", "out.mp4", cwd=self.tmp)
-        self.assertIn("named with -o out.mp4", text)
-        self.assertEqual([p.name for p in self.tmp.iterdir()], ["in.mp4"])
+        """Of two arguments the second is the output if no file has that name; so is whatever follows -i INPUT."""
+        clip = "null:64x36@25,frames=3"
+        for args in ([clip, "a.mkv"], ["-i", clip, "b.mkv"]):
+            run("segment", "--provider", "null", *args, cwd=self.tmp)
+            self.assertTrue((self.tmp / args[-1]).exists(), args)
+        for name in ("in.mp4", "on.mp4"):
+            (self.tmp / name).write_bytes(b"mine")
+        self.assertIn("named with -o out.mp4", fails(1, "segment", "in.mp4", "on.mp4", "out.mp4", cwd=self.tmp))
+        self.assertEqual((self.tmp / "in.mp4").read_bytes(), b"mine")
+
+    def test_a_file_without_a_command_is_segmented(self):
+        p = run("in.mp4", check=False, cwd=self.tmp)
+        self.assertEqual(p.returncode, 1)
+        self.assertRegex(p.stderr, "this is `tachy segment`\n.*in.mp4: cannot be opened")
+        self.assertEqual(run("--interactive", cwd=self.tmp, input="quit\n").returncode, 0)
+
+    def test_folder(self):
+        """The videos of a folder; those whose output exists are skipped."""
+        (self.tmp / "d").mkdir()
+        for name in ("b.mkv", "a.mkv"):
+            run("segment", "--provider", "null", "null:64x36@25,frames=3", "-o", f"d/{name}", cwd=self.tmp)
+        (self.tmp / "d" / "notes.txt").write_text("no video")
+        out = ["segment", "--provider", "null", "d", "-o", "out/"]
+        run(*out, cwd=self.tmp)
+        made = sorted((self.tmp / "out").iterdir())
+        self.assertEqual([p.name for p in made], ["a.cutout.mkv", "b.cutout.mkv"])
+        made[0].write_bytes(b"kept")
+        made[1].unlink()
+        self.assertIn("a.mkv is skipped", run(*out, cwd=self.tmp).stderr)
+        self.assertTrue(made[1].exists())
+        self.assertIn("already exists", fails(1, *out, cwd=self.tmp))
+        for more in ([], ["--parallel", "2"]):
+            run(*out, "--skip-existing", *more, cwd=self.tmp)
+        self.assertEqual(made[0].read_bytes(), b"kept")
+        (self.tmp / "empty").mkdir()
+        self.assertIn("no video or picture", fails(1, "segment", "empty", cwd=self.tmp))
 
     def test_existing_output_is_refused_before_any_work(self):
         (self.tmp / "out.mp4").write_bytes(b"mine")
         (self.tmp / "in.cutout.mp4").write_bytes(b"mine")
-        self.assertIn("pass -y", fails(1, "segment", "none.mp4", "-o", "out.mp4", cwd=self.tmp))
-        self.assertIn("pass -y", fails(1, "segment", "in.mp4", cwd=self.tmp))
+        self.assertIn("use -y", fails(1, "segment", "none.mp4", "-o", "out.mp4", cwd=self.tmp))
+        self.assertIn("use -y", fails(1, "segment", "in.mp4", cwd=self.tmp))
         config = self.tmp / "y.yaml"
         config.write_text("output: {overwrite: yes}\n")
-        self.assertIn("pass -y", fails(1, "segment", "-c", config, "-n", "none.mp4", "-o", "out.mp4", cwd=self.tmp))
+        self.assertIn("use -y", fails(1, "segment", "-c", config, "-n", "none.mp4", "-o", "out.mp4", cwd=self.tmp))
         self.assertIn("none.mp4", fails(1, "segment", "-y", "none.mp4", "-o", "out.mp4", cwd=self.tmp))
         self.assertEqual((self.tmp / "out.mp4").read_bytes(), b"mine")
 
@@ -184,7 +217,7 @@ class Models(Case):
     def test_import_never_replaces(self):
         (self.tmp / "face.onnx").write_bytes(b"mine")
         (self.tmp / "face.tflite").write_bytes(b"no model")
-        self.assertIn("pass -y", fails(1, "model", "import", "face.tflite", cwd=self.tmp))
+        self.assertIn("use -y", fails(1, "model", "import", "face.tflite", cwd=self.tmp))
         self.assertIn("face.tflite", fails(1, "model", "import", "-y", "face.tflite", cwd=self.tmp))
         self.assertEqual((self.tmp / "face.onnx").read_bytes(), b"mine")
 
@@ -342,10 +375,10 @@ class Run(Case):
 
     def test_summary_goes_where_the_output_does_not(self):
         p = run("segment", "--mode", "mask", self.CLIP, "-f", "null", "-")
-        self.assertIn("60 in", p.stdout)
+        self.assertIn("60 frames in", p.stdout)
         p = run("segment", "--mode", "mask", self.CLIP, "-f", "framemd5", "-")
-        self.assertNotIn("utilisation", p.stdout)
-        self.assertIn("utilisation", p.stderr)
+        self.assertNotIn("peak memory", p.stdout)
+        self.assertIn("peak memory", p.stderr)
         self.assertEqual(len([l for l in p.stdout.splitlines() if not l.startswith("#")]), 60)
         p = run("segment", "--quiet", "--mode", "mask", self.CLIP, "-f", "null", "-")
         self.assertEqual((p.stdout, p.stderr), ("", ""))
@@ -364,7 +397,7 @@ class Run(Case):
     def test_names_are_derived_and_kept(self):
         run("segment", self.CLIP, "--max-frames", "3", "-o", "out/", "--mode", "json", cwd=self.tmp)
         self.assertEqual(len((self.tmp / "out" / "null.jsonl").read_text().splitlines()), 3)
-        self.assertIn("pass -y", fails(1, "segment", self.CLIP, "-o", "out/", "--mode", "json", cwd=self.tmp))
+        self.assertIn("use -y", fails(1, "segment", self.CLIP, "-o", "out/", "--mode", "json", cwd=self.tmp))
         run("segment", self.CLIP, "--max-frames", "2", "-y", "-o", "out", "--mode", "json", cwd=self.tmp)
         self.assertEqual(len((self.tmp / "out" / "null.jsonl").read_text().splitlines()), 2)
 
@@ -380,7 +413,7 @@ class Run(Case):
                     break
             self.assertTrue(any(f"/{frames} frames" in l for l in lines), shown)
             self.assertLess(max(map(len, lines)), columns)
-            self.assertIn("limited by", out)
+            self.assertRegex(out, "Bottleneck: |Keeping up: ")
 
     def test_plain_lines_elsewhere(self):
         p = run("segment", "--mode", "mask", self.CLIP, "-f", "null", "-")

@@ -159,15 +159,22 @@ class Live(Case):
     def test_keys_of_files(self):
         path = self.still("still.mkv")
         config = self.tmp / "c.yaml"
-        config.write_text("performance: {frame_skip_enabled: yes, frame_skip_threshold: 1, max_latency_ms: 60}\n")
+        config.write_text("performance: {frame_skip_enabled: yes, frame_skip_distance: 1, max_latency_ms: 60}\n")
         s, text = self.summary(path, "-c", config)
         self.assertEqual(self.steps(s)["model"], 1)
         self.assertNotIn("effect", text)
         s, _ = self.summary(path, "-c", config, "--performance.frame_skip_enabled=no")
         self.assertEqual(self.steps(s)["model"], 30)
-        config.write_text("performance: {frame_skip_threshold: 1}\n")  # alone it is not "on"
-        s, _ = self.summary(path, "-c", config)
-        self.assertEqual(self.steps(s)["model"], 30)
+        for alone in ("frame_skip_distance: 1", "frame_skip_threshold: 0"):  # not "on"
+            config.write_text(f"performance: {{{alone}}}\n")
+            s, _ = self.summary(path, "-c", config)
+            self.assertEqual(self.steps(s)["model"], 30)
+        moving = self.clip("moving.mkv", "-c:v", "ffv1")
+        for similarity, distance in ((0.92, 0.02), (1, 0), (0, 0.25)):  # frame_skip_threshold is a similarity
+            config.write_text(f"performance: {{frame_skip_enabled: yes, frame_skip_threshold: {similarity}}}\n")
+            s, _ = self.summary(moving, "-c", config)
+            d, _ = self.summary(moving, f"--frame-skip={distance}")
+            self.assertEqual(self.steps(s)["model"], self.steps(d)["model"], similarity)
 
     # ---- Live ----
 
@@ -244,10 +251,10 @@ class Live(Case):
     def test_says_it_in_words(self):
         p = run(*RUN, "--live", "--max-latency", 500, "null:320x240@500,frames=100", "-f", "null")
         text = p.stdout + p.stderr
-        self.assertIn("mode          live, at most 500 ms; latency p50", text)
-        self.assertIn("\nshed          ", text)
+        self.assertIn("Mode: live, at most 500 ms; latency p50", text)
+        self.assertIn("\nShed: ", text)
         p = run(*RUN, "null:320x240@500,frames=100", "-f", "null")
-        self.assertNotIn("shed", p.stdout + p.stderr)
+        self.assertNotIn("Shed", p.stdout + p.stderr)
 
     def test_says_what_has_no_effect(self):
         _, text = self.summary("--max-latency", 60, "null:64x64,frames=3")

@@ -179,7 +179,7 @@ class Profile(Case):
         out.unlink()
         p = run("profile", *args, check=False)
         self.assertEqual(p.returncode, 1)
-        self.assertIn("out.trace.json exists already", p.stderr)
+        self.assertIn("out.trace.json already exists", p.stderr)
         self.assertFalse(out.exists(), "nothing is done before all names are free")
         run("profile", *args, "-y")
         # Nothing in a file: the trace has the input's name and is in the current folder.
@@ -189,13 +189,13 @@ class Profile(Case):
     def test_asked_for_by_a_file(self):
         (self.tmp / "c.yaml").write_text("version: 1\ndebug:\n  profile_performance: yes\nprofile:\n  csv: rows.csv\n")
         p = run("segment", "-c", "c.yaml", SPEC, "--mode", "mask", "-f", "null", "-", cwd=self.tmp)
-        self.assertIn("latency", p.stdout)
+        self.assertIn("Latency", p.stdout)
         self.assertEqual(sum(",decode," in line for line in (self.tmp / "rows.csv").read_text().splitlines()), FRAMES)
 
     def test_output_on_stdout_stays_clean(self):
         p = run("profile", "--csv", self.tmp / "a.csv", "segment", SPEC, "-f", "framemd5", "-")
-        self.assertNotIn("latency", p.stdout)
-        self.assertIn("latency", p.stderr)
+        self.assertNotIn("Latency", p.stdout)
+        self.assertIn("Latency", p.stderr)
         plain = run("segment", SPEC, "-f", "framemd5", "-", "--quiet")
         self.assertEqual(p.stdout, plain.stdout, "a profile changes no pixel")
 

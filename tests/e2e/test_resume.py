@@ -231,10 +231,11 @@ class Resume(common.Case):
     def test_settings_that_are_lists(self):
         clip, ref, out, grey = self.clip("a.mp4", "-c:v", "libx264", seconds=2), self.tmp / "r.mp4", self.tmp / "o.mp4", self.tmp / "g.png"
         ffmpeg("-f", "lavfi", "-i", "color=0xc0c0c0:s=16x16", "-frames:v", 1, grey)
-        args = (clip, "--garbage-matte", "0,0,90%,90%", "--garbage-matte", grey)
+        # --person and --key auto have a state, which goes on as well.
+        args = (clip, "--garbage-matte", "0,0,90%,90%", "--garbage-matte", grey, "--person", "largest", "--key", "auto", "--model", "selfie")
         self.whole("-o", ref, *args)
         self.assertTrue(self.kill_at(out, PART, *args))
-        self.refused(out, clip, "--garbage-matte", "0,0,90%,90%", words=["segment.garbage_matte", "as it was begun"])
+        self.refused(out, *args[:3], *args[5:], words=["segment.garbage_matte", "as it was begun"])
         before = grey.read_bytes()
         ffmpeg("-f", "lavfi", "-i", "color=0x808080:s=16x16", "-frames:v", 1, self.tmp / "other.png")
         stat = grey.stat()

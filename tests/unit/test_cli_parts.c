@@ -66,6 +66,7 @@ TEST(line_fits_every_width)
 {
     const struct tachy_progress known = {.frames = 1234, .total = 5000, .fps = 123.4, .limited_by = "decode"},
                                 open = {.frames = 123456789, .seconds = 1e6, .fps = 1e5, .limited_by = "a stage"},
+                                paced = {.frames = 100, .limited_by = "source-rate"},
                                 none = {.total = 10};
     const struct tachy_progress *all[] = {&known, &open, &none};
     char line[256];
@@ -76,7 +77,9 @@ TEST(line_fits_every_width)
         }
     }
     progress_line(line, sizeof(line), 200, false, &known);
-    CHECK_STR(line, " 25 %  1234/5000 frames  123.4 fps  ETA 0:31  limited by decode");
+    CHECK_STR(line, " 25 %  1234/5000 frames  123.4 fps  ETA 0:31  bottleneck: decode");
+    progress_line(line, sizeof(line), 200, false, &paced);
+    CHECK(strstr(line, "keeping up") && !strstr(line, "bottleneck"));
     progress_line(line, sizeof(line), 100, true, &known);
     CHECK(line[0] == '[' && strchr(line, '#') && strchr(line, '-'));
     progress_line(line, 8, 200, true, &known); // a small buffer is not overrun

@@ -160,7 +160,7 @@ TEST(files_are_protected)
     touch(out);
     CHECK_INT(symlink("in.mp4", link), 0);
     CHECK_INT(OPEN(setting("input.files", in), setting("output.file", out)), TACHY_ERR_EXISTS);
-    CHECK(said("pass -y"));
+    CHECK(said("use -y"));
     CHECK_INT(OPEN(setting("input.files", in), setting("output.file", link), "output.overwrite=yes"), TACHY_ERR_EXISTS);
     CHECK(said("is the input"));
     CHECK_INT(OPEN(setting("input.files", in), setting("output.file", out), setting("run.json", in), "output.overwrite=yes"),

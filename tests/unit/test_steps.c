@@ -83,11 +83,11 @@ TEST(summary_has_the_task_s_rows)
         CHECK_INT(s.steps[i].calls, i == ROWS - 1 ? FRAMES + 1 : FRAMES); // and the flush
     }
     CHECK(s.steps[2].busy_s > s.steps[3].busy_s); // two stages of one row
-    CHECK(s.limited_by >= 0 && s.limited_by < ROWS);
+    CHECK(s.verdict.step >= 0 && s.verdict.step < ROWS);
     CHECK_INT(tachy_summary_json(&text, &s, NULL), TACHY_OK);
     json_t *o = json_loads(text, 0, NULL);
     check_names(json_object_get(o, "steps"), names, ROWS);
-    CHECK_STR(json_string_value(json_object_get(o, "limited_by")), s.steps[s.limited_by].name);
+    CHECK_STR(json_string_value(json_object_get(o, "limited_by")), s.steps[s.verdict.step].name);
     json_decref(o);
     tachy_free(text);
     CHECK_INT(tachy_summary_text(&text, &s), TACHY_OK);

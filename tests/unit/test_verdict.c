@@ -317,8 +317,7 @@ static void expect(const char *limit, const struct job *with, const struct job *
     }
     CHECK_STR(a.verdict.name, limit);
     CHECK(ok);
-    CHECK(a.verdict.n_evidence >= 3 && a.verdict.remedy[0]);
-    CHECK_STR(a.limited_text, a.verdict.words);
+    CHECK(a.verdict.n_evidence >= 3 && !a.verdict.remedy[0] == (a.verdict.limit == TACHY_LIMIT_SOURCE_RATE));
 }
 
 #define SOURCE "null:32x16,format=gray,frames=160"

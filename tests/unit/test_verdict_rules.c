@@ -43,7 +43,9 @@ static struct tachy_verdict told(const struct tachy_verdict_in *in, enum tachy_l
         CHECK(false);
     }
     CHECK(v.words[0] && strlen(v.words) < sizeof(v.words) - 1);
-    CHECK(v.remedy[0] && strlen(v.remedy) < sizeof(v.remedy) - 1);
+    CHECK((limit == TACHY_LIMIT_SOURCE_RATE) == !v.remedy[0] && strlen(v.remedy) < sizeof(v.remedy) - 1);
+    CHECK(!v.remedy[0] == !v.without[0] && strlen(v.without) < sizeof(v.without) - 1);
+    CHECK_INT(strncmp(v.words, limit == TACHY_LIMIT_SOURCE_RATE ? "Keeping up: " : "Bottleneck: ", 12), 0);
     for (int i = 0; i < v.n_evidence; i++)
         CHECK(v.evidence[i][0] && strlen(v.evidence[i]) < sizeof(v.evidence[i]) - 1);
     return v;
@@ -131,7 +133,7 @@ TEST(other_programs)
     struct tachy_verdict v;
     tachy_verdict(&v, &in);
     CHECK_STR(v.name, "engine");
-    CHECK(strstr(v.words, "all 2 cores are busy"));
+    CHECK(strstr(v.words, "Both cores are busy"));
 }
 
 TEST(too_short_to_tell)
@@ -142,7 +144,7 @@ TEST(too_short_to_tell)
     tachy_verdict(&v, &in);
     CHECK_INT(v.limit, TACHY_LIMIT_NONE);
     CHECK(v.expected_gain == 0 && !v.n_evidence && !v.remedy[0]);
-    CHECK(strstr(v.words, "none"));
+    CHECK(strstr(v.words, "unknown"));
     in = quiet();
     in = (struct tachy_verdict_in){.steps = in.steps, .encode = in.encode, .batched = -1, .seconds = 1e-9};
     tachy_verdict(&v, &in);
@@ -189,15 +191,15 @@ TEST(any_figures_are_taken)
 
 TEST(as_text_and_json)
 {
-    struct tachy_verdict v = {.limit = TACHY_LIMIT_DISK, .words = "disk-bound: \"x\"", .remedy = "r",
+    struct tachy_verdict v = {.limit = TACHY_LIMIT_DISK, .words = "The \"x\".", .remedy = "r", .without = "if x were",
                               .expected_gain = 2.5, .n_evidence = 1, .evidence = {"one"}};
     char *text;
     CHECK_INT(tachy_verdict_json(&text, &v), TACHY_OK);
-    CHECK_STR(text, "{\"limit\":\"disk\",\"words\":\"disk-bound: \\\"x\\\"\",\"remedy\":\"r\","
+    CHECK_STR(text, "{\"limit\":\"disk\",\"words\":\"The \\\"x\\\".\",\"remedy\":\"r\","
                     "\"expected_gain\":2.5,\"evidence\":[\"one\"]}");
     tachy_free(text);
     CHECK_INT(tachy_verdict_text(&text, &v, true), TACHY_OK);
-    CHECK(strstr(text, "one") && strstr(text, "2.50x"));
+    CHECK(strstr(text, "one") && strstr(text, "up to 2.5x faster if x were"));
     tachy_free(text);
     CHECK_INT(tachy_verdict_text(&text, &v, false), TACHY_OK);
     CHECK(!strstr(text, "one"));
