@@ -228,6 +228,12 @@ static void run(struct tachy_stage *st, void *worker, void *state, const struct 
     }
 }
 
+static void item_close(void *item)
+{
+    track_item_close(item);
+    tachy_frame_unref(&((struct cuda_item *)item)->device.frame);
+}
+
 // The numbers of the detector and of one face, which come to the host.
 static bool load(struct tachy_stage *st, void *worker, const struct tachy_item *item, struct tachy_stage_load *l)
 {
@@ -252,7 +258,7 @@ const struct tachy_stage_ops tachy_stage_track_cuda = {
     .state_close = track_state_close,
     .state_save = track_state_save,
     .state_load = track_state_load,
-    .item_close = track_item_close,
+    .item_close = item_close,
     .copy = track_copy,
     .copy_save = track_copy_save,
     .copy_load = track_copy_load,

@@ -12,6 +12,8 @@
 #include <math.h>
 #include <tachy/run.h>
 #include <tachy/settings.h>
+#include <tachy/sink.h>
+#include <tachy/source.h>
 #include <unistd.h>
 
 // detect and track on a GPU over a driver without one (fakes/): the networks are engines of this file, on the device that
@@ -423,6 +425,33 @@ TEST(a_call_that_fails_leaves_nothing_behind)
     }
 }
 
+// What each step costs alone is measured, of those on the device and those on the host.
+TEST(the_light_ratio_knows_all_steps)
+{
+    run_ns = 0;
+    part = W;
+    for (int i = 0; i < 4; i++) {
+        const struct way way = {i & 1 ? "track" : "detect", false, false, i & 2, 1, 1, 1, FEW, 1, 0};
+        tachy_source *source = NULL;
+        tachy_sink *sink = NULL;
+        struct tachy_summary sum;
+        still = i & 1;
+        tachy_task *t = open_task(&way);
+        CHECK_INT(tachy_source_open(&source, tachy_source_params(.url = "null:64x32@25,frames=30")), TACHY_OK);
+        CHECK_INT(tachy_sink_open(&sink, &(struct tachy_sink_params){.url = "-", .format = "null"}), TACHY_OK);
+        const struct tachy_run_params p = {.task = t, .source = source, .sink = sink, .workers = 2, .calibrate = true,
+                                           .cache_dir = folder, .log = &log_errors};
+        CHECK_INT(tachy_run(&p, &sum), TACHY_OK);
+        CHECK_INT(sum.frames, 30);
+        CHECK(sum.light_ratio > 0);
+        tachy_sink_close(&sink);
+        tachy_source_close(&source);
+        tachy_task_close(&t);
+        wrong = 0; // the source's pictures do not begin with a frame's byte
+        nothing_is_left();
+    }
+}
+
 TEST(opens)
 {
     snprintf(folder, sizeof(folder), "/tmp/test_regions_gpu-XXXXXX");
@@ -446,7 +475,8 @@ TEST(opens)
 
 TEST(cleans)
 {
-    static const char *const names[] = {"boxes.json", "boxes.onnx", "points.json", "points.onnx"};
+    static const char *const names[] = {"boxes.json", "boxes.onnx", "points.json", "points.onnx", "light.json",
+                                        "gpu-rates.json"};
     char path[128];
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -457,4 +487,4 @@ TEST(cleans)
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
           TEST_CASE(a_face_is_followed),
-          TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(cleans))
+          TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))
