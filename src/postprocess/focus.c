@@ -10,7 +10,6 @@ static const double LOOSE = 1.7;    // areas of view and wanted view from which 
 static const double OFF = 0.12;     // distance of their centres from which the view follows
 static const double EASE = 0.15;    // of the way to its goal that a view goes each frame
 static const double DRIFT = 0.1;    // that a person may move between two looks
-static const double LARGE = 0.65, SMALL = 0.5; // of the frame: a view that becomes, or is no longer, all of it
 static const double TILE = 1.34;    // a tile's extent, of what would just do
 static const double STEP = 1.3;     // how many there are, of what would just do
 static const double SAME = 0.3;     // of the smaller one's area that two have in common if they are one
@@ -82,7 +81,7 @@ bool tachy_focus_sound(const struct tachy_focus *f)
         return false;
     for (int i = 0; i < f->nb; i++) {
         const struct tachy_focused *o = &f->one[i];
-        if (!finite_box(&o->person) || !within(f, &o->view) || !within(f, &o->goal) || !is_bool(&o->large) || !is_bool(&o->seen))
+        if (!finite_box(&o->person) || !within(f, &o->view) || !within(f, &o->goal) || !is_bool(&o->seen))
             return false;
     }
     return true;
@@ -133,7 +132,6 @@ static void frame_person(struct tachy_focus *f, struct tachy_focused *o)
     bool moves = memcmp(&o->view, &o->goal, sizeof(o->goal)) != 0; // and then all the way
     moves |= correct(&o->view, &least, &wanted);
     o->goal = moves || is_off(&o->view, &wanted) || area(&o->view) > LOOSE * area(&wanted) ? wanted : o->view;
-    o->large = area(&wanted) > (o->large ? SMALL : LARGE) * f->width * f->height;
 }
 
 void tachy_focus_saw(struct tachy_focus *f, int i, const struct tachy_focus_box *person)
@@ -271,10 +269,8 @@ int tachy_focus_parts(struct tachy_focus *f, struct tachy_rect part[TACHY_FOCUS_
         move(o);
         int x = down(o->view.x0), y = down(o->view.y0);
         struct tachy_rect r = {x, y, up(o->view.x1, f->width) - x, up(o->view.y1, f->height) - y};
-        if (!o->large && r.w > 0 && r.h > 0)
+        if (r.w > 0 && r.h > 0)
             part[n++] = r;
-        else if (!n)
-            part[n++] = (struct tachy_rect){0, 0, f->width, f->height};
     }
     return n == 1 && part[0].w == f->width && part[0].h == f->height ? 0 : n;
 }

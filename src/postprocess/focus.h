@@ -22,7 +22,7 @@ struct tachy_focus {
         struct tachy_focus_box person; // when last looked at
         struct tachy_focus_box view;   // the region of this frame
         struct tachy_focus_box goal;   // where the view goes from frame to frame
-        bool large, seen;              // fills most of the frame; seen in this look
+        bool seen;                     // in this look
     } one[TACHY_FOCUS_MOST];
     bool crowd; // there are more than these
     int wait;   // frames to the next look

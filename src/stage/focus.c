@@ -8,6 +8,7 @@
 #include "stage/stage.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 // A second look: the network of the masks sees a region around each person at its full input size instead of the whole
@@ -35,6 +36,9 @@ struct focus {
     int rotation;
     bool flip;
     bool idle; // this stream is seen as a whole
+    pthread_mutex_t lock;      // holds `spare`, and the opening of another one
+    struct focus_nets *spare;  // that no look uses
+    bool open;
 };
 
 // A stream's.
@@ -46,15 +50,21 @@ struct focus_state {
     int since; // frames since the last one
 };
 
-struct focus_worker {
+// What a look runs. Looks of one stream are in order and mostly far apart, so workers share these: there are as many as
+// looks have been made at the same time.
+struct focus_nets {
+    struct focus_nets *next;
     struct tachy_net_worker detector, masks;
-    struct tachy_regions found;
     uint8_t *mask; // of one run
     int width, height;
 };
 
+struct focus_worker {
+    struct tachy_regions found;
+};
+
 static const struct tachy_option options[] = {
-    {"segment.focus", "focus", 0, TACHY_OPT_ENUM, "off", .values = "auto|off", .group = "Segment",
+    {"segment.focus", "focus", 0, TACHY_OPT_ENUM, "auto", .values = "auto|off", .group = "Segment",
      .help = "find people first and look at the part of the frame that they are in; off: at the whole frame"},
     {0},
 };
@@ -77,9 +87,9 @@ static const char *unfit(const struct tachy_card *c, const tachy_settings *s)
     return c->in.fit == TACHY_FIT_CROP ? "the model's card crops the picture itself" : NULL;
 }
 
-static int leave_out(const tachy_task *t, const char *why)
+static int leave_out(const tachy_task *t, enum tachy_log_level level, const char *why)
 {
-    tachy_msg(t->log, TACHY_LOG_INFO, "focus: off: %s; the whole frame is looked at", why);
+    tachy_msg(t->log, level, "focus: off: %s; the whole frame is looked at", why);
     return TACHY_STAGE_LEFT_OUT;
 }
 
@@ -87,12 +97,13 @@ static int leave_out(const tachy_task *t, const char *why)
 static int find_detector(const tachy_task *t, const tachy_settings *s)
 {
     tachy_model *m = NULL;
-    const struct tachy_model_params p = {.name = TACHY_FOCUS_DETECTOR, .dir = tachy_settings_str(s, "model.dir")};
+    const struct tachy_model_params p = {.name = TACHY_FOCUS_DETECTOR, .dir = tachy_settings_str(s, "model.dir"),
+                                         .no_verify = true}; // whoever opens the network does so
     int err = tachy_model_open(&m, &p);
     tachy_model_close(&m);
     if (err == TACHY_OK)
         return TACHY_OK;
-    return leave_out(t, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
+    return leave_out(t, TACHY_LOG_INFO, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
                         "` gets it)");
 }
 
@@ -118,12 +129,13 @@ static int check_card(const tachy_task *t, const tachy_settings *s)
     tachy_model *m = NULL;
     const struct tachy_model_params p = {.name = tachy_settings_str(s, "model.name"),
                                          .card = tachy_settings_str(s, "model.card"),
-                                         .dir = tachy_settings_str(s, "model.dir")};
+                                         .dir = tachy_settings_str(s, "model.dir"), .no_verify = true};
     if (tachy_model_open(&m, &p) < 0)
         return TACHY_STAGE_LEFT_OUT; // the stage of the network says what is wrong
     const char *why = unfit(tachy_model_card(m), s);
     tachy_model_close(&m);
-    return why ? leave_out(t, why) : TACHY_OK;
+    bool asked = tachy_settings_is_set(s, "segment.focus");
+    return why ? leave_out(t, asked ? TACHY_LOG_INFO : TACHY_LOG_VERBOSE, why) : TACHY_OK;
 }
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
@@ -139,6 +151,8 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
         err = open_nets(st, s);
     if (err != TACHY_OK)
         return err;
+    pthread_mutex_init(&f->lock, NULL);
+    f->open = true;
     t->parts = true;
     tachy_task_describe(t, "focus ");
     tachy_msg(t->log, TACHY_LOG_INFO,
@@ -147,9 +161,23 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     return TACHY_OK;
 }
 
+static void nets_close(struct focus_nets *n)
+{
+    tachy_net_worker_close(&n->detector);
+    tachy_net_worker_close(&n->masks);
+    tachy_aligned_free(n->mask);
+    free(n);
+}
+
 static void close(struct tachy_stage *st)
 {
     struct focus *f = tachy_stage_priv(st);
+    for (struct focus_nets *n = f->spare, *next; n; n = next) {
+        next = n->next;
+        nets_close(n);
+    }
+    if (f->open)
+        pthread_mutex_destroy(&f->lock);
     infer_free(&f->detector);
     infer_free(&f->masks);
 }
@@ -161,46 +189,68 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     f->flip = video->flipped;
     f->idle = video->stereo == TACHY_STEREO_SBS || video->stereo == TACHY_STEREO_TB;
     if (f->idle)
-        leave_out(st->task, "the picture is stereo");
+        leave_out(st->task, TACHY_LOG_INFO, "the picture is stereo");
     return TACHY_OK;
 }
 
 // ---- A worker ----
 
-// What the network of masks said last.
-static const struct tachy_tensor *mask_of(const struct focus_worker *w)
-{
-    return &w->masks.run.tensors.out[w->masks.run.net->output];
-}
-
 static void worker_close(void *worker)
 {
-    struct focus_worker *w = worker;
-    tachy_net_worker_close(&w->detector);
-    tachy_net_worker_close(&w->masks);
-    tachy_regions_free(&w->found);
-    tachy_aligned_free(w->mask);
-    free(w);
+    tachy_regions_free(&((struct focus_worker *)worker)->found);
+    free(worker);
 }
 
 static int worker_open(struct tachy_stage *st, int batch, void **worker)
 {
-    struct focus *f = tachy_stage_priv(st);
-    struct focus_worker *w = *worker = calloc(1, sizeof(*w));
-    int err = w ? tachy_net_worker_open(&w->detector, &f->detector) : TACHY_ERR_NOMEM;
+    *worker = calloc(1, sizeof(struct focus_worker));
+    return *worker ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// What the network of masks said last.
+static const struct tachy_tensor *mask_of(const struct focus_nets *n)
+{
+    return &n->masks.run.tensors.out[n->masks.run.net->output];
+}
+
+static int nets_open(struct focus *f, struct focus_nets *n)
+{
+    int err = tachy_net_worker_open(&n->detector, &f->detector);
     if (err == TACHY_OK)
-        err = tachy_net_worker_open(&w->masks, &f->masks);
+        err = tachy_net_worker_open(&n->masks, &f->masks);
     if (err == TACHY_OK)
-        err = tachy_mask_extent(&f->spec, mask_of(w), &w->width, &w->height);
-    if (err == TACHY_OK) {
-        w->mask = tachy_aligned_alloc((size_t)w->width * (size_t)w->height);
-        err = w->mask ? TACHY_OK : TACHY_ERR_NOMEM;
+        err = tachy_mask_extent(&f->spec, mask_of(n), &n->width, &n->height);
+    if (err < 0)
+        return err;
+    n->mask = tachy_aligned_alloc((size_t)n->width * (size_t)n->height);
+    return n->mask ? TACHY_OK : TACHY_ERR_NOMEM;
+}
+
+// For one look, then to be given back.
+static int nets_take(struct focus *f, struct focus_nets **out)
+{
+    int err = TACHY_OK;
+    pthread_mutex_lock(&f->lock);
+    struct focus_nets *n = f->spare;
+    if (n) {
+        f->spare = n->next;
+    } else {
+        n = calloc(1, sizeof(*n));
+        err = n ? nets_open(f, n) : TACHY_ERR_NOMEM;
     }
-    if (err < 0 && w) {
-        worker_close(w);
-        *worker = NULL;
-    }
+    pthread_mutex_unlock(&f->lock);
+    if (err < 0 && n)
+        nets_close(n);
+    *out = err < 0 ? NULL : n;
     return err;
+}
+
+static void nets_give(struct focus *f, struct focus_nets *n)
+{
+    pthread_mutex_lock(&f->lock);
+    n->next = f->spare;
+    f->spare = n;
+    pthread_mutex_unlock(&f->lock);
 }
 
 // ---- A look ----
@@ -208,6 +258,7 @@ static int worker_open(struct tachy_stage *st, int batch, void **worker)
 struct look {
     const struct focus *f;
     struct focus_worker *w;
+    struct focus_nets *nets;
     struct focus_state *s;
     const tachy_frame *in;
     bool hurried; // the frame has a deadline: no search that takes long
@@ -223,7 +274,7 @@ static struct tachy_view view_of(const struct look *l, const struct tachy_focus_
 static void to_frame(const struct look *l, const double map[6], struct tachy_focus_box *b)
 {
     const struct tachy_card *c = card_of(l->f);
-    double sx = (double)c->in.width / l->w->width, sy = (double)c->in.height / l->w->height;
+    double sx = (double)c->in.width / l->nets->width, sy = (double)c->in.height / l->nets->height;
     double x0 = b->x0 * sx, y0 = b->y0 * sy, x1 = b->x1 * sx, y1 = b->y1 * sy;
     double ax = map[0] * x0 + map[1] * y0 + map[2], ay = map[3] * x0 + map[4] * y0 + map[5];
     double bx = map[0] * x1 + map[1] * y1 + map[2], by = map[3] * x1 + map[4] * y1 + map[5];
@@ -233,19 +284,19 @@ static void to_frame(const struct look *l, const double map[6], struct tachy_foc
 // Where the person is whom the network sees in a part of the frame: 1, or 0: it sees nobody. Negative: an error.
 static int see(const struct look *l, const struct tachy_focus_box *part, struct tachy_focus_box *person, double *sharp)
 {
-    struct focus_worker *w = l->w;
+    struct focus_nets *n = l->nets;
     if (part->x1 - part->x0 < 8 || part->y1 - part->y0 < 8)
         return 0;
     const struct tachy_view view = view_of(l, part);
     double map[6];
-    int err = tachy_net_run(&w->masks, l->in, &view, NULL, NULL);
+    int err = tachy_net_run(&n->masks, l->in, &view, NULL, NULL);
     if (err == TACHY_OK)
-        err = tachy_mask_from_tensor(&l->f->spec, mask_of(w), NULL, 0, false, w->mask, w->width);
+        err = tachy_mask_from_tensor(&l->f->spec, mask_of(n), NULL, 0, false, n->mask, n->width);
     if (err == TACHY_OK)
         err = tachy_preprocess_map(&card_of(l->f)->in, l->in->width, l->in->height, &view, map);
     if (err < 0)
         return err;
-    if (!tachy_focus_mask_box(w->mask, w->width, w->height, person, sharp))
+    if (!tachy_focus_mask_box(n->mask, n->width, n->height, person, sharp))
         return 0;
     to_frame(l, map, person);
     return 1;
@@ -274,7 +325,7 @@ static int detect(const struct look *l, const struct tachy_focus_box *part, stru
 {
     const struct tachy_view view = view_of(l, part);
     tachy_regions_clear(&l->w->found);
-    int err = tachy_net_run(&l->w->detector, l->in, &view, NULL, &l->w->found);
+    int err = tachy_net_run(&l->nets->detector, l->in, &view, NULL, &l->w->found);
     for (int i = 0; i < l->w->found.nb && err == TACHY_OK; i++) {
         const struct tachy_region *r = &l->w->found.v[i];
         double x = DETECTED * r->w / 2, y = DETECTED * r->h / 2;
@@ -374,7 +425,7 @@ static bool sees_anybody(const struct tachy_focus *plan)
     return any;
 }
 
-static int look(const struct look *l)
+static int look_with(const struct look *l)
 {
     struct tachy_focus *plan = &l->s->plan;
     struct tachy_focus_search s = {.nb = 0};
@@ -390,6 +441,16 @@ static int look(const struct look *l)
     if (err == TACHY_OK && !sees_anybody(plan))
         err = trust_mask(l);
     tachy_focus_looked(plan);
+    return err;
+}
+
+static int look(struct focus *f, struct look *l)
+{
+    int err = nets_take(f, &l->nets);
+    if (err < 0)
+        return err;
+    err = look_with(l);
+    nets_give(f, l->nets);
     return err;
 }
 
@@ -410,10 +471,10 @@ static bool is_cut(struct focus_state *s, const tachy_frame *f)
     return cut;
 }
 
-static int focus(const struct focus *f, struct focus_worker *w, struct focus_state *s, struct tachy_item *item)
+static int focus(struct focus *f, struct focus_worker *w, struct focus_state *s, struct tachy_item *item)
 {
     struct tachy_focus *plan = &s->plan;
-    const struct look l = {f, w, s, item->in, item->due.deadline != UINT64_MAX};
+    struct look l = {.f = f, .w = w, .s = s, .in = item->in, .hurried = item->due.deadline != UINT64_MAX};
     bool cut = is_cut(s, item->in);
     int err = TACHY_OK;
     if (item->anew || plan->width != item->in->width || plan->height != item->in->height)
@@ -422,7 +483,7 @@ static int focus(const struct focus *f, struct focus_worker *w, struct focus_sta
         tachy_focus_cut(plan);
     s->since++;
     if (tachy_focus_due(plan))
-        err = look(&l);
+        err = look(f, &l);
     if (item->reuse) // the whole result is another frame's
         return err;
     item->nb_parts = tachy_focus_parts(plan, item->part);
@@ -432,7 +493,7 @@ static int focus(const struct focus *f, struct focus_worker *w, struct focus_sta
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    const struct focus *f = tachy_stage_priv(st);
+    struct focus *f = tachy_stage_priv(st);
     if (state && !f->idle) // a frame without a stream is seen as a whole
         err[0] = focus(f, worker, state, pieces[0].item);
 }
@@ -491,7 +552,7 @@ static int open_cuda(struct tachy_stage *st, const tachy_settings *s)
 {
     if (!strcmp(tachy_settings_str(s, "segment.focus"), "off"))
         return TACHY_STAGE_LEFT_OUT;
-    return leave_out(st->task, "it runs on the CPU only (--device cpu)");
+    return leave_out(st->task, TACHY_LOG_INFO, "it runs on the CPU only (--device cpu)");
 }
 
 const struct tachy_stage_ops tachy_stage_focus_cuda = {

@@ -20,6 +20,7 @@ static int copy_settings(struct tachy_infer *in, const tachy_settings *set)
     in->model_dir = dir ? strdup(dir) : NULL;
     int err = dir && !in->model_dir ? TACHY_ERR_NOMEM : tachy_engine_setup_read(&in->setup, set);
     in->pretends = in->setup.provider && !strcmp(in->setup.provider, "null");
+    in->named = tachy_settings_is_set(set, "model.name") || tachy_settings_is_set(set, "model.card");
     return err;
 }
 
@@ -169,20 +170,38 @@ static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *vid
     const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
     in->apart = in->nb_states && !st->task->save; // whoever saves looks at a worker's tensors right after its run
     int err = infer_start(st, video);
+    if (st->task->parts && !in->named)
+        infer_open_by_shape(in);
     if (in->apart)
         st->item_bytes = (size_t)st->task->eyes * (tachy_tensor_bytes(&net->in[net->picture].spec) + net->out_bytes);
     return err;
+}
+
+static double aspect_of(const struct tachy_card *c) { return (double)c->in.width / c->in.height; }
+
+// Whether the piece has the shape of the smaller network's input rather than of the full one's. The smaller one gets
+// what lies between: it mistakes less of a wall for a person. Of a square and a 16:9 network that begins at 1.2:1.
+static bool fits_smaller(const struct tachy_infer *in, const struct tachy_piece *p)
+{
+    if (!in->by_shape)
+        return false;
+    const struct tachy_rect *r = tachy_infer_region(in, p);
+    bool turned = in->rotation == 90 || in->rotation == 270;
+    double aspect = turned ? (double)r->h / r->w : (double)r->w / r->h;
+    return fabs(log(aspect / aspect_of(in->net[TACHY_INFER_SMALL].card))) <
+           fabs(log(aspect / aspect_of(in->net[TACHY_INFER_FULL].card))) + 0.2;
 }
 
 int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tachy_tensor *in)
 {
     struct infer_region *r = infer_region_of(w->infer, p);
     bool apart = p->item->apart || w->infer->apart;
-    r->size = !apart && p->item->small && w->size[TACHY_INFER_SMALL].engine ? TACHY_INFER_SMALL : TACHY_INFER_FULL;
+    bool small = !apart && p->item->small && w->size[TACHY_INFER_SMALL].engine;
+    r->size = small || fits_smaller(w->infer, p) ? TACHY_INFER_SMALL : TACHY_INFER_FULL;
     const struct infer_engine *e = &w->size[r->size];
-    const struct tachy_infer_net *net = e->net;
+    const struct tachy_infer_net *net = &w->infer->net[r->size];
     r->by = apart ? NULL : e;
-    int err = apart ? infer_region_ensure(net, r) : TACHY_OK;
+    int err = apart ? infer_region_ensure(w->infer, r) : TACHY_OK;
     *in = net->in[net->picture].spec;
     in->data = apart ? r->in : e->tensors.own_in[net->picture];
     return err;
@@ -272,8 +291,10 @@ int infer_worker_open(struct tachy_infer *in, int batch, struct infer_worker *w)
     int err = TACHY_OK;
     w->infer = in;
     w->batch = batch > 1 ? batch : 0;
+    if (w->batch && in->by_shape)
+        err = infer_engine_open(&w->size[TACHY_INFER_SMALL], in, &in->net[TACHY_INFER_SMALL], NULL, 0);
     if (w->batch)
-        return batch_open(&w->size[TACHY_INFER_FULL], in, &in->net[TACHY_INFER_FULL], batch);
+        return err < 0 ? err : batch_open(&w->size[TACHY_INFER_FULL], in, &in->net[TACHY_INFER_FULL], batch);
     for (int i = 0; i < TACHY_INFER_SIZES && err == TACHY_OK; i++) {
         const struct tachy_card *card = in->net[i].card;
         const struct tachy_preprocess_params pp = card ? infer_params(in, card) : (struct tachy_preprocess_params){0};
@@ -336,25 +357,6 @@ void infer_count_transfer(struct tachy_stage *st, struct infer_worker *w)
     w->counted_ns = now;
 }
 
-void infer_run_batch(struct infer_worker *w, const struct tachy_piece pieces[], int n, int err[])
-{
-    struct infer_engine *e = &w->size[TACHY_INFER_FULL];
-    const struct tachy_infer_net *net = e->net;
-    struct infer_tensors *t = &e->tensors;
-    size_t bytes = tachy_tensor_bytes(&net->in[net->picture].spec);
-    for (int i = 0; i < n; i++)
-        memcpy((char *)t->in[net->picture].data + (size_t)i * bytes, infer_region_of(w->infer, &pieces[i])->in, bytes);
-    int all = tachy_engine_run(e->engine, t->in, t->out); // the rest is what was there: padding
-    for (int k = 0; k < net->nb_out && all == TACHY_OK; k++) {
-        bytes = tachy_tensor_bytes(&net->out[k].spec);
-        for (int i = 0; i < n && net->kept >> k & 1; i++)
-            memcpy((char *)infer_region_of(w->infer, &pieces[i])->out + net->out_at[k],
-                   (const char *)t->out[k].data + (size_t)i * bytes, bytes);
-    }
-    for (int i = 0; i < n; i++)
-        err[i] = all;
-}
-
 static int model(struct infer_worker *w, void *state, const struct tachy_piece *p)
 {
     const struct infer_region *r = infer_region_of(w->infer, p);
@@ -365,6 +367,39 @@ static int model(struct infer_worker *w, void *state, const struct tachy_piece *
     if (p->item->anew)
         infer_state_reset(state, p->region);
     return infer_state_run(e, state, p->region);
+}
+
+// Picture `at` of a batch's outputs is the region's.
+static void keep_outputs(const struct tachy_infer_net *net, const struct infer_tensors *t, int at, const struct infer_region *r)
+{
+    for (int k = 0; k < net->nb_out; k++) {
+        size_t bytes = tachy_tensor_bytes(&net->out[k].spec);
+        if (net->kept >> k & 1)
+            memcpy((char *)r->out + net->out_at[k], (const char *)t->out[k].data + (size_t)at * bytes, bytes);
+    }
+}
+
+void infer_run_batch(struct infer_worker *w, const struct tachy_piece pieces[], int n, int err[])
+{
+    struct infer_engine *e = &w->size[TACHY_INFER_FULL];
+    const struct tachy_infer_net *net = e->net;
+    struct infer_tensors *t = &e->tensors;
+    size_t bytes = tachy_tensor_bytes(&net->in[net->picture].spec);
+    int all = TACHY_OK, full = 0; // pieces of the full network
+    for (int i = 0; i < n; i++) {
+        const struct infer_region *r = infer_region_of(w->infer, &pieces[i]);
+        if (r->size == TACHY_INFER_FULL)
+            memcpy((char *)t->in[net->picture].data + (size_t)full++ * bytes, r->in, bytes);
+    }
+    if (full)
+        all = tachy_engine_run(e->engine, t->in, t->out); // the rest is what was there: padding
+    for (int i = 0, at = 0; i < n; i++) {
+        const struct infer_region *r = infer_region_of(w->infer, &pieces[i]);
+        err[i] = r->size == TACHY_INFER_FULL ? all : model(w, NULL, &pieces[i]);
+        if (r->size == TACHY_INFER_FULL && err[i] == TACHY_OK)
+            keep_outputs(net, t, at, r);
+        at += r->size == TACHY_INFER_FULL;
+    }
 }
 
 static void model_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])

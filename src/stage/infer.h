@@ -12,7 +12,8 @@
 extern const struct tachy_stage_ops tachy_stage_preprocess, tachy_stage_preprocess_cuda;
 extern const struct tachy_stage_ops tachy_stage_model, tachy_stage_model_cuda;
 
-// The smaller network is what mode live may run while frames miss their deadline (tachy_item.small).
+// The smaller network is what mode live may run while frames miss their deadline (tachy_item.small), and what sees the
+// parts of a frame that have its shape (tachy_infer.by_shape).
 enum { TACHY_INFER_FULL, TACHY_INFER_SMALL, TACHY_INFER_SIZES };
 
 // A network in one of the two sizes. `card` is NULL if there is none of this size; the smaller one may come after the
@@ -45,6 +46,8 @@ struct tachy_infer {
     struct tachy_stage *st; // that it is of
     struct tachy_infer_net net[TACHY_INFER_SIZES];
     bool pretends; // no model runs at all (provider null)
+    bool named;    // the settings name the model: no other one is taken
+    bool by_shape; // each part is seen by the network whose input has its shape rather than the other's
     int nb_states; // of a recurrent model; 0: every picture for itself
     struct tachy_infer_state state[TACHY_MAX_STATES];
     char *model_dir; // copy of the setting

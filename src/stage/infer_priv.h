@@ -22,7 +22,7 @@ struct infer_engine {
 struct infer_worker {
     int batch; // pictures of a call; 0: the engines take one
     struct tachy_infer *infer;
-    struct infer_engine size[TACHY_INFER_SIZES]; // of a batch the full one alone, without preprocess
+    struct infer_engine size[TACHY_INFER_SIZES]; // of a batch the full one, without preprocess; `by_shape` the smaller one for one
     uint64_t counted_ns; // of the engines' copies between host and device
 };
 
@@ -103,11 +103,13 @@ int infer_tensors_open(const struct tachy_infer *in, const struct tachy_infer_ne
 void infer_tensors_free(struct infer_tensors *t);
 // The engine's tensors become those of the region: its own ones, or the worker's.
 void infer_tensors_bind(struct infer_engine *e, const struct infer_region *r);
-// Memory in the item for the region's tensors.
-int infer_region_ensure(const struct tachy_infer_net *net, struct infer_region *r);
+// Memory in the item for the region's tensors, of whichever network runs.
+int infer_region_ensure(const struct tachy_infer *in, struct infer_region *r);
 
 // ---- infer_small.c; see struct tachy_stage_ops
 unsigned infer_degrade(struct tachy_stage *st);
+// After start(): parts with the shape of the smaller network's input are seen by that from now on, if it can be opened.
+void infer_open_by_shape(struct tachy_infer *in);
 
 // ---- infer_state.c: a recurrent model's states of a stream, on the host; see struct tachy_stage_ops
 

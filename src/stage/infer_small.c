@@ -1,6 +1,6 @@
 #include "stage/infer_priv.h"
 
-// The smaller network that a card names for mode live: held ready beside the full one, so that
+// The smaller network that a card names, for mode live and for parts of a frame: held ready beside the full one, so that
 // frames change from one to the other without waiting.
 
 // What keeps the two from taking turns; NULL: nothing.
@@ -36,9 +36,8 @@ static int other_model(const struct tachy_infer *in, struct tachy_infer_net *net
     int err = tachy_model_open(&net->model, &p);
     if (err < 0) {
         tachy_msg(in->st->task->log, TACHY_LOG_INFO,
-                  "live: the smaller model %s cannot be read (%s), so there is no step down to it; "
-                  "`tachy model pull %s` gets it",
-                  full->smaller, tachy_err_text(err), full->smaller);
+                  "the smaller model %s cannot be read (%s), so %s is the only one; `tachy model pull %s` gets it",
+                  full->smaller, tachy_err_text(err), full->name, full->smaller);
         return err;
     }
     net->card = tachy_model_card(net->model);
@@ -52,29 +51,45 @@ static int open_net(const struct tachy_infer *in, struct tachy_infer_net *net, c
         return err;
     const char *why = unfit(full, net->card);
     if (why) {
-        tachy_msg(in->st->task->log, TACHY_LOG_WARN, "live: the smaller input of model %s %s; it is not used",
-                  full->name, why);
+        tachy_msg(in->st->task->log, TACHY_LOG_WARN, "the smaller input of model %s %s; it is not used", full->name, why);
         return TACHY_ERR_MISMATCH;
     }
     err = infer_open_engine(in, net, 1, 0, &net->first); // which tells what fails
     return err < 0 ? err : infer_net_describe(in, net);
 }
 
-unsigned infer_degrade(struct tachy_stage *st)
+// Whether there is one. Opened once.
+static bool open_small(struct tachy_infer *in)
 {
-    struct tachy_infer *in = tachy_stage_priv(st);
     struct tachy_infer_net *net = &in->net[TACHY_INFER_SMALL];
     const struct tachy_card *full = in->net[TACHY_INFER_FULL].card;
     if (net->card)
-        return 1u << TACHY_DEGRADE_SMALL_INPUT;
+        return true;
     if (!*full->smaller && !full->smaller_width)
+        return false;
+    if (open_net(in, net, full) == TACHY_OK)
+        return true;
+    infer_net_free(net);
+    return false;
+}
+
+unsigned infer_degrade(struct tachy_stage *st)
+{
+    struct tachy_infer *in = tachy_stage_priv(st);
+    if (!open_small(in))
         return 0;
-    if (open_net(in, net, full) < 0) {
-        infer_net_free(net);
-        return 0;
-    }
-    tachy_msg(in->st->task->log, TACHY_LOG_VERBOSE, "live: %s %dx%d is held ready beside %s %dx%d",
-              net->card->name, net->card->in.width, net->card->in.height, full->name, full->in.width,
-              full->in.height);
+    const struct tachy_card *full = in->net[TACHY_INFER_FULL].card, *small = in->net[TACHY_INFER_SMALL].card;
+    tachy_msg(st->task->log, TACHY_LOG_VERBOSE, "live: %s %dx%d is held ready beside %s %dx%d", small->name,
+              small->in.width, small->in.height, full->name, full->in.width, full->in.height);
     return 1u << TACHY_DEGRADE_SMALL_INPUT;
+}
+
+void infer_open_by_shape(struct tachy_infer *in)
+{
+    const struct tachy_card *full = in->net[TACHY_INFER_FULL].card;
+    in->by_shape = *full->smaller && open_small(in);
+    if (in->by_shape)
+        tachy_msg(in->st->task->log, TACHY_LOG_INFO,
+                  "%s sees the parts of a frame that have its input's shape, %s the others (--model %s: that alone)",
+                  in->net[TACHY_INFER_SMALL].card->name, full->name, full->name);
 }

@@ -125,12 +125,20 @@ void infer_tensors_bind(struct infer_engine *e, const struct infer_region *r)
         t->out[i].data = !r->by && e->net->kept >> i & 1 ? own_output(e->net, r, i) : t->own_out[i];
 }
 
-int infer_region_ensure(const struct tachy_infer_net *net, struct infer_region *r)
+int infer_region_ensure(const struct tachy_infer *in, struct infer_region *r)
 {
+    size_t from = 0, to = 0;
+    for (int i = 0; i < TACHY_INFER_SIZES; i++) {
+        const struct tachy_infer_net *net = &in->net[i];
+        if (!net->card)
+            continue;
+        from = TACHY_MAX(from, tachy_tensor_bytes(&net->in[net->picture].spec));
+        to = TACHY_MAX(to, net->out_bytes);
+    }
     if (!r->in)
-        r->in = tachy_aligned_alloc(tachy_tensor_bytes(&net->in[net->picture].spec));
+        r->in = tachy_aligned_alloc(from);
     if (!r->out)
-        r->out = tachy_aligned_alloc(net->out_bytes);
+        r->out = tachy_aligned_alloc(to);
     return r->in && r->out ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 

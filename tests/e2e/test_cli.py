@@ -404,8 +404,9 @@ class Run(Case):
     def test_progress_on_a_terminal(self):
         for columns in (40, 80, 120):
             for frames in (200, 1000, 5000):  # a run may end before a loaded machine shows anything
-                status, shown, out = on_terminal("segment", "--mode", "mask", f"null:320x180@30,frames={frames}", "-f", "null",
-                                                 "-", columns=columns, cwd=self.tmp)
+                status, shown, out = on_terminal("segment", "--focus", "off", "--mode", "mask",
+                                                 f"null:320x180@30,frames={frames}", "-f", "null", "-", columns=columns,
+                                                 cwd=self.tmp)
                 self.assertEqual(status, 0, shown)
                 lines = [l for l in re.split(r"\r\x1b\[K|\r\n", shown) if l]
                 if lines:
@@ -420,7 +421,7 @@ class Run(Case):
         self.assertNotIn("\x1b", p.stderr)
 
     def test_interrupted(self):
-        status, shown, out = on_terminal("segment", "--mode", "mask", self.ENDLESS, "-o", "cut.mkv", "-preset",
+        status, shown, out = on_terminal("segment", "--focus", "off", "--mode", "mask", self.ENDLESS, "-o", "cut.mkv", "-preset",
                                          "ultrafast", stop_after=b" fps", cwd=self.tmp)
         self.assertEqual(status, 130, shown)
         frames = int(re.search(r"interrupted; cut.mkv holds the first (\d+) frames", shown).group(1))
@@ -457,7 +458,7 @@ class Run(Case):
 
     def test_full_disk_is_temporary(self):
         with open("/dev/full", "w") as full:
-            p = subprocess.run([TACHY, "segment", "--quiet", "--mode", "mask", self.CLIP, "-f", "framemd5", "-"],
+            p = subprocess.run([TACHY, "segment", "--focus", "off", "--quiet", "--mode", "mask", self.CLIP, "-f", "framemd5", "-"],
                                stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual(p.returncode, 75, p.stderr)
 

@@ -1,12 +1,15 @@
-"""--focus auto: people who are small in the frame are found and cut out as well as large ones, by labels that are not ours;
-the result depends neither on workers nor on batches, and --focus off is what a run without the detector does."""
+"""--focus auto, the default: people who are small in the frame are found and cut out as well as large ones, by labels that are
+not ours; no wall stays beside a large one; the result depends neither on workers nor on batches, and --focus off is what a
+run without the detector does."""
+import importlib.machinery
+import importlib.util
 import shutil
 import unittest
 
 import cv2
 import numpy as np
 
-from common import Case, DEPS, main, models, run, shared
+from common import Case, DEPS, ROOT, main, models, run, shared
 
 SIZE = (1280, 720)
 
@@ -29,6 +32,28 @@ def material(i, share, x, wall):
 
 def wall(i=0):
     return cv2.imread(str(sorted(shared("media").glob("sam2_*.jpg"))[i]))
+
+
+CLIP = DEPS / "media" / "sample.mp4"
+
+
+def outlines():
+    """Of the sample clip's frames: the outline of the person drawn by hand, 12 pixels wider, as bench/matting makes it."""
+    truths = []
+
+    class Clip:
+        def __init__(self, folder):
+            pass
+
+        def add(self, frame, alpha):
+            truths.append(alpha > 0)
+
+    loader = importlib.machinery.SourceFileLoader("matting", str(ROOT / "bench" / "matting"))
+    matting = importlib.util.module_from_spec(importlib.util.spec_from_loader("matting", loader))
+    loader.exec_module(matting)
+    matting.Clip = Clip
+    matting.make_demo(None, DEPS)
+    return truths
 
 
 class Focus(Case):
@@ -68,11 +93,29 @@ class Focus(Case):
         masks = self.masks(self.write("empty", [cv2.resize(wall(i), SIZE) for i in (0, 1)]), "--focus", "auto")
         self.assertEqual(max(m.mean() for m in masks), 0)
 
+    def test_no_wall_beside_the_person_of_the_demo(self):
+        """The default: in every frame, alpha > 0.1 outside the outline in at most 0.1 % of the pixels."""
+        truth, out = outlines(), self.tmp / "mask.mkv"
+        p = run("segment", CLIP, "--mode", "mask", "--focus", "auto", "-c:v", "ffv1", "-o", out)
+        self.assertIn("selfie-landscape sees the parts of a frame that have its input's shape", p.stderr)
+        video = cv2.VideoCapture(str(out))
+        masks = [video.read()[1][..., 0] for _ in truth]
+        self.assertFalse(video.read()[0])
+        outside = [((m > 25) & ~t).mean() for m, t in zip(masks, truth)]
+        print(f"outside of the outline: {max(outside):.5f} of the pixels at most")
+        self.assertLess(max(outside), 0.001)
+        self.assertGreater(min((m > 127).sum() / t.sum() for m, t in zip(masks, truth)), 0.85)
+
+    def test_wide_parts_are_those_of_the_other_network_in_any_order(self):
+        args = ["segment", CLIP, "-t", "1", "--mode", "mask", "-q", "-f", "framemd5", "-o", "-"]
+        hashes = {run(*args, "--focus", "auto", *o).stdout for o in ([], ["--workers", "1"], ["--workers", "3"], ["--batch", "4"])}
+        self.assertEqual(len(hashes), 1)
+        self.assertNotIn(run(*args, "--focus", "auto", "--model", "selfie").stdout, hashes)  # which is that one alone
+
     def test_without_the_detector(self):
         """The same as --focus off, with a line that says how to get it."""
         shutil.copy(DEPS / "models" / "selfie.onnx", self.tmp)
-        clip = DEPS / "media" / "sample.mp4"
-        args = ["segment", clip, "-t", "0.5", "--mode", "mask", "--model-dir", self.tmp, "-f", "framemd5", "-o", "-"]
+        args = ["segment", CLIP, "-t", "0.5", "--mode", "mask", "--model-dir", self.tmp, "-f", "framemd5", "-o", "-"]
         off, auto = run(*args, "-q", "--focus", "off"), run(*args, "--focus", "auto")
         self.assertEqual(off.stdout, auto.stdout)
         self.assertEqual(auto.stderr.count("`tachy model pull person` gets it"), 1, auto.stderr)
@@ -83,5 +126,5 @@ class Focus(Case):
         self.assertIn("--focus auto runs on the CPU only", p.stderr)
 
 
-models("selfie", "person")
+models("selfie", "selfie-landscape", "person")
 main()

@@ -11,7 +11,7 @@ from common import ROOT, SANITIZER, TACHY, Case, ffprobe, main, run
 from terminal import Terminal
 
 ENDLESS = "null:320x180@30,frames=10000000"
-RUN = ("segment", "--mode", "mask", ENDLESS)
+RUN = ("segment", "--focus", "off", "--mode", "mask", ENDLESS)
 NOWHERE = (*RUN, "-f", "null", "-")
 
 

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 
-from common import ROOT, TACHY, Case, main, run
+from common import ROOT, TACHY, Case, main, run, whole_frames
 from crowd import REQUEST, Crowd, files_allowed
 
 try:
@@ -27,7 +27,7 @@ class Serving:
     """A run with metrics on a free port; `with` ends it."""
 
     def __init__(self, *args, address="0", env=None, verb=("segment", "--mode", "mask", ENDLESS, "-f", "null", "-")):
-        self.p = subprocess.Popen([TACHY, *verb, "--enable-metrics", address, *map(str, args)], text=True,
+        self.p = subprocess.Popen([TACHY, *whole_frames(verb), "--enable-metrics", address, *map(str, args)], text=True,
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   env={**os.environ, **(env or {})})
 
@@ -183,7 +183,7 @@ class Metrics(Case):
             self.assertIn("chmod 600", s.before)
 
     def refused(self, *args, env=None, status=2):
-        p = subprocess.run([TACHY, "segment", "null:320x180@30,frames=1", "-f", "null", "-", *map(str, args)],
+        p = subprocess.run([TACHY, "segment", "--focus", "off", "null:320x180@30,frames=1", "-f", "null", "-", *map(str, args)],
                            capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=60)
         self.assertEqual(p.returncode, status, p.stderr)
         self.assertEqual(p.stdout, "")  # before any work

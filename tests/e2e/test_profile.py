@@ -235,7 +235,7 @@ class Profile(Case):
         perf.chmod(perf.stat().st_mode | stat.S_IXUSR)
         p = run("profile", "--tool", "perf", "segment", SPEC, "--mode", "mask", "--json", "-f", "null",
                 env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}, cwd=self.tmp)
-        self.assertRegex(p.stderr, r"perf: record .*-o tachy.perf.data -- \S*tachy segment null:")
+        self.assertRegex(p.stderr, r"perf: record .*-o tachy.perf.data -- \S*tachy segment --focus off null:")
         self.assertEqual(json.loads(p.stdout)["frames"], FRAMES)
 
     def test_tool_perf_itself(self):

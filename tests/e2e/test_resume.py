@@ -13,7 +13,7 @@ import unittest
 import unittest.mock
 
 import common
-from common import TACHY, ffmpeg, ffprobe, run
+from common import TACHY, ffmpeg, ffprobe, run, whole_frames
 
 if common.SANITIZER:  # its allocator, which begins with other bytes, begins with zeros too
     os.environ["ASAN_OPTIONS"] = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "max_malloc_fill_size=1000000000",
@@ -63,7 +63,8 @@ class Resume(common.Case):
 
     def start(self, *args, **kw):
         # A pipe of its own for each process: a killed one leaves nothing behind.
-        return subprocess.Popen([TACHY, self.verb, "-q", "--resume", f"--processing.chunk_size={PART}", *map(str, args)],
+        command = whole_frames([self.verb, "-q", "--resume", f"--processing.chunk_size={PART}", *args])
+        return subprocess.Popen([TACHY, *command],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **kw)
 
     def whole(self, *args):

@@ -129,7 +129,7 @@ class Robust(Case):
     def test_a_reader_that_has_gone(self):
         path = self.clip("a.mp4", seconds=1)
         for args in (("-f", "matroska", "-"), ("--mode", "json", "-o", "-")):
-            p = subprocess.Popen([TACHY, "segment", "-q", str(path), *args], bufsize=0, stdout=subprocess.PIPE,
+            p = subprocess.Popen([TACHY, "segment", "--focus", "off", "-q", str(path), *args], bufsize=0, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE)
             fcntl.fcntl(p.stdout, fcntl.F_SETPIPE_SZ, 4096)  # more than that comes: nobody ends before the reader
             p.stdout.read(1)
@@ -147,7 +147,7 @@ class Robust(Case):
         os.write(pipe[1], path.read_bytes()[:60000])
         for args, sig in (((fifo, "-f", "null", "-"), signal.SIGINT), (("-", "-o", self.tmp / "o.mp4"), signal.SIGHUP)):
             # Under nohup, or behind a shell's &, the signal would be inherited as ignored, and stay so.
-            p = subprocess.Popen([TACHY, "segment", *map(str, args)], stdin=pipe[0], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            p = subprocess.Popen([TACHY, "segment", "--focus", "off", *map(str, args)], stdin=pipe[0], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                  text=True, preexec_fn=lambda sig=sig: signal.signal(sig, signal.SIG_DFL))
             time.sleep(2)
             p.send_signal(sig)
@@ -172,7 +172,7 @@ class Robust(Case):
         ffmpeg("-stream_loop", 59, "-i", self.clip("a.mp4", "-preset", "ultrafast"), "-c", "copy", path)
         for wait in (0.05, 1.5):
             out = self.tmp / f"int{wait}.mp4"
-            p = subprocess.Popen([TACHY, "segment", str(path), "--mode", "mask", "-o", str(out)], stderr=subprocess.PIPE, text=True)
+            p = subprocess.Popen([TACHY, "segment", "--focus", "off", str(path), "--mode", "mask", "-o", str(out)], stderr=subprocess.PIPE, text=True)
             time.sleep(wait)
             p.send_signal(signal.SIGINT)
             err = p.communicate(timeout=60)[1]
@@ -229,7 +229,7 @@ class Robust(Case):
             ffmpeg("-stream_loop", frames // 150 - 1, "-i", clip, "-c", "copy", loop)
             code = ("import resource,subprocess,sys; subprocess.run(sys.argv[1:],check=True);"
                     "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-            out = subprocess.run(["python3", "-c", code, TACHY, "segment", str(loop), "--mode", "mask", "--quiet", *args,
+            out = subprocess.run(["python3", "-c", code, TACHY, "segment", "--focus", "off", str(loop), "--mode", "mask", "--quiet", *args,
                                   "-f", "null", "-"], check=True, capture_output=True, text=True).stdout
             return int(out) / 1024
         # How far several decoders are apart at most is chance: their peak spreads by a tenth.

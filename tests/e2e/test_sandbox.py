@@ -90,7 +90,7 @@ class Inside(Sandbox):
     def test_it_is_on_before_the_input_is_read(self):
         fifo = self.tmp / "fifo"
         os.mkfifo(fifo)
-        p = subprocess.Popen([TACHY, "segment", "--sandbox", "-q", fifo, "-f", "null", "-"])
+        p = subprocess.Popen([TACHY, "segment", "--focus", "off", "--sandbox", "-q", fifo, "-f", "null", "-"])
         with open(fifo, "wb") as f:  # opens when the other side has opened it
             status = pathlib.Path(f"/proc/{p.pid}/status").read_text()
             subprocess.run(["ffmpeg", "-v", "error", "-i", self.clip, "-c:v", "copy", "-an", "-f", "mpegts", "-"], stdout=f, check=True)

@@ -45,7 +45,7 @@ class Report(ctypes.Structure):  # shim.h
 
 
 # The model is opened and run in one job; to do so in all takes most of the time and tries nothing else.
-MODEL = ["segment", "-q", "--workers", "1", "--encode-threads", "1", "--decode-threads", "1"]
+MODEL = ["segment", "--focus", "off", "-q", "--workers", "1", "--encode-threads", "1", "--decode-threads", "1"]
 SEGMENT = [*MODEL, "--provider", "null"]
 
 
