@@ -155,7 +155,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
     f->open = true;
     t->parts = true;
     tachy_task_describe(t, "focus ");
-    tachy_msg(t->log, TACHY_LOG_INFO,
+    tachy_msg(t->log, TACHY_LOG_VERBOSE,
               "focus: on: the model " TACHY_FOCUS_DETECTOR " finds people for %s (--focus off: the whole frame)",
               card_of(f)->name);
     return TACHY_OK;

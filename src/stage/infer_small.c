@@ -89,7 +89,7 @@ void infer_open_by_shape(struct tachy_infer *in)
     const struct tachy_card *full = in->net[TACHY_INFER_FULL].card;
     in->by_shape = *full->smaller && open_small(in);
     if (in->by_shape)
-        tachy_msg(in->st->task->log, TACHY_LOG_INFO,
+        tachy_msg(in->st->task->log, TACHY_LOG_VERBOSE,
                   "%s sees the parts of a frame that have its input's shape, %s the others (--model %s: that alone)",
                   in->net[TACHY_INFER_SMALL].card->name, full->name, full->name);
 }

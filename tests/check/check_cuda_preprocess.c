@@ -124,19 +124,20 @@ static double distance(const struct batch *b, const tachy_frame *f, int c, float
 {
     const struct tachy_preprocess_params *p = &b->p;
     double code = code_tolerance(f, p), unit = TACHY_DEF((double)p->scale, 1.0) / fabs(TACHY_DEF((double)p->std[c], 1.0));
-    double allowed = code * unit;
+    double allowed = code * unit, exact = got; // exact: before it was rounded to an integer, as near to `want` as can be
     if (p->dtype == TACHY_U8 || p->dtype == TACHY_I8) { // exact but where the tolerance reaches a boundary
         double lo = p->dtype == TACHY_U8 ? 0 : -128, hi = p->dtype == TACHY_U8 ? 255 : 127;
         double a = TACHY_CLAMP(want, lo, hi);
         allowed += 0.5;
         want = (float)a;
+        exact += TACHY_CLAMP(a - got, -0.5, 0.5);
     }
     if (p->dtype == TACHY_F16) // half a unit in the last place, a unit where the tolerance crosses one
         allowed += fabs((double)want) / 1024 + 1e-7;
     double off = fabs((double)want - got) / allowed;
     bool hdr = f->color.transfer == 16 || f->color.transfer == 18;
     if (off > 1 && hdr)
-        off = fabs(light_of(p, c, want) - light_of(p, c, got)) / (code * CHECK_LIGHT_A_CODE);
+        off = fabs(light_of(p, c, want) - light_of(p, c, exact)) / (code * CHECK_LIGHT_A_CODE);
     return off;
 }
 

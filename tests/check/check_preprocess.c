@@ -196,8 +196,9 @@ static void compare(struct check *c, const struct setup *s, const tachy_frame *f
         // ... and the last place of binary16 twice
         double allowed = tol + (s->p.dtype == TACHY_F16 ? fabs(a) / 512 + 1e-6 : 0);
         double off = a == b ? 0 : fabs((double)a - b) / allowed;
+        double rounding = s->p.dtype == TACHY_U8 ? TACHY_CLAMP((double)a - b, -1.0, 1.0) : 0; // of both
         if (off > 1 && is_hdr(f))
-            off = fabs(light_of(s, i, a) - light_of(s, i, b)) / light;
+            off = fabs(light_of(s, i, a) - light_of(s, i, b + rounding)) / light;
         if (!(off <= worst)) // also NaN
             worst = off;
     }
