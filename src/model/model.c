@@ -30,18 +30,29 @@ static char *beside_card(const struct card_doc *d, const char *dir)
     return tachy_asprintf("%s/%s", dir, d->card.file);
 }
 
+// The card of a model file whose card was not named lies beside it: face.json of face.onnx.
+static int card_of_file(struct card_doc **doc, const char *file, const struct tachy_log *log)
+{
+    const char *dot = strrchr(file, '.');
+    char *card = tachy_asprintf("%.*s.json", (int)(dot && !strchr(dot, '/') ? (size_t)(dot - file) : strlen(file)), file);
+    int err = card ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (card && access(card, R_OK) != 0)
+        err = tachy_fail(log, TACHY_ERR_INVAL, "%s: a model file needs its card, beside it as %s or with --card FILE; "
+                         "docs/models.md says how to write one", file, card);
+    if (err == TACHY_OK)
+        err = card_read(doc, card, log);
+    free(card);
+    return err;
+}
+
 static int locate(tachy_model *m, const struct tachy_model_params *p)
 {
     bool path = p->name && is_path(p->name);
-    if (path && !p->card)
-        return tachy_fail(p->log, TACHY_ERR_INVAL,
-                          "%s: a model file needs its card (--card FILE.json); docs/models.md says "
-                          "how to write one",
-                          p->name);
     if (!p->name && !p->card)
         return tachy_fail(p->log, TACHY_ERR_INVAL, "no model was named: give one with --model NAME or FILE (tachy model list)");
     m->dir = zoo_dir(p->dir);
     int err = p->card ? card_read(&m->doc, p->card, p->log)
+              : path  ? card_of_file(&m->doc, p->name, p->log)
                       : zoo_find(&m->doc, p->name, m->dir, p->log);
     if (err < 0)
         return err;
