@@ -88,11 +88,19 @@ static int calm(struct tachy_followed *t, const struct tachy_follow_params *p, s
     return TACHY_OK;
 }
 
+// Points that lead out of the picture, or that grow beyond all measure, are no face's.
+static bool is_in_frame(const struct tachy_follow_params *p, const struct tachy_region *r)
+{
+    const double w = p->width, h = p->height;
+    return !p->width || (fabs(r->x - w / 2) < (w + r->w) / 2 && fabs(r->y - h / 2) < (h + r->h) / 2 &&
+                         fmax(r->w, r->h) <= 4 * fmax(w, h));
+}
+
 bool tachy_follow_update(struct tachy_follow *f, const struct tachy_follow_params *p, int i, struct tachy_region *r,
                          struct tachy_point *points, double seconds, int *err)
 {
     struct tachy_followed *t = &f->thing[i];
-    if (!(r->score >= TACHY_DEF(p->threshold, 0.5f)) || !box_around(r)) {
+    if (!(r->score >= TACHY_DEF(p->threshold, 0.5f)) || !box_around(r) || !is_in_frame(p, r)) {
         t->id = -1;
         return false;
     }

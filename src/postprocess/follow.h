@@ -10,6 +10,7 @@ enum { TACHY_MAX_FOLLOWED = 32 };
 
 struct tachy_follow_params {
     int most;             // things, 1..TACHY_MAX_FOLLOWED
+    int width, height;    // of the frame: a thing that leaves it is lost; 0: there is room everywhere
     int every;            // frames after which the detector looks for more, while there are fewer than `most`; 0: 15
     float overlap;        // intersection over union with a followed thing from which a detection is that thing; 0: 0.5
     float threshold;      // score of the second network below which a thing is lost; 0: 0.5

@@ -53,6 +53,8 @@ int track_open(struct tachy_stage *st, const tachy_settings *s, int (*open_net)(
 void track_start(struct tachy_stage *st, const struct tachy_video_info *video)
 {
     struct track *t = tachy_stage_priv(st);
+    t->follow.width = video->width;
+    t->follow.height = video->height;
     t->rotation = video->rotation;
     t->flip = video->flipped;
     t->tick = (double)video->time_base.num / video->time_base.den;

@@ -64,6 +64,30 @@ TEST(what_is_lost_is_looked_for_at_once)
     tachy_follow_free(&f);
 }
 
+TEST(a_thing_that_leaves_the_frame_is_lost)
+{
+    struct tachy_follow_params in_frame = params;
+    struct tachy_follow f = {0};
+    struct tachy_region r, found = at(590, 240);
+    struct tachy_point points[2];
+    in_frame.width = 640;
+    in_frame.height = 480;
+    tachy_follow_detected(&f, &in_frame, &found, 1);
+    int seen = 0;
+    while (seen < 100 && see(&f, &in_frame, 0, 600 + 10 * seen, 240, 0.9f, &r, points))
+        seen++;
+    CHECK_INT(seen, 6); // 600 to 650: 10 pixels of it are there
+    tachy_follow_end(&f, &in_frame);
+    CHECK_INT(f.nb, 0);
+    tachy_follow_detected(&f, &in_frame, &found, 1);
+    points[0] = (struct tachy_point){-1e6f, -1e6f, 0, 1};
+    points[1] = (struct tachy_point){1e6f, 1e6f, 0, 1};
+    r = (struct tachy_region){.score = 1, .points = points, .nb_points = 2, .track = -1};
+    int err = TACHY_OK;
+    CHECK(!tachy_follow_update(&f, &in_frame, 0, &r, points, 0.04, &err)); // larger than any face
+    tachy_follow_free(&f);
+}
+
 TEST(a_free_place_is_filled_now_and_then)
 {
     struct tachy_follow f = {0};
@@ -165,4 +189,4 @@ TEST(a_saved_state_goes_on)
 }
 
 TEST_MAIN(TEST_CASE(a_thing_keeps_its_number), TEST_CASE(what_is_lost_is_looked_for_at_once),
-          TEST_CASE(a_free_place_is_filled_now_and_then), TEST_CASE(points_are_calmed), TEST_CASE(a_saved_state_goes_on))
+          TEST_CASE(a_thing_that_leaves_the_frame_is_lost), TEST_CASE(a_free_place_is_filled_now_and_then), TEST_CASE(points_are_calmed), TEST_CASE(a_saved_state_goes_on))
