@@ -84,7 +84,7 @@ static const struct tachy_example examples[] = {
 static bool asks(const tachy_settings *s, const char *path)
 {
     const char *text = tachy_settings_str(s, path);
-    return tachy_settings_by_name(s, path) && !(text && !strcmp(text, "all"));
+    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft", text));
 }
 
 // What has no form for devices, and is asked for there.

@@ -177,7 +177,7 @@ class Recurrent(common.Case):
     def test_killed_runs_go_on(self):
         """Each eye's state, the smoothing's and the frame that others are compared with."""
         clip = self.clip("wide.mkv", width=2 * SIDE, frames=120)
-        args = ["segment", clip, "--model", self.model, "--card", self.model.with_suffix(".json"), "-q", "--resume",
+        args = ["segment", "--focus", "off", clip, "--model", self.model, "--card", self.model.with_suffix(".json"), "-q", "--resume",
                 "--processing.chunk_size=10", "--mode", "mask", "--feather", "1", "-c:v", "ffv1", "--stereo", "sbs"]
         for more in ([], ["--smooth", "--frame-skip=0.05", "--workers", "3"]):
             ref, out = self.tmp / "ref.mkv", self.tmp / "out.mkv"

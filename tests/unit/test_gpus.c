@@ -293,7 +293,7 @@ TEST(summary_names_them)
     struct tachy_summary s = {.frames = 5, .nb_gpus = 2, .gpus = {{.gpu = 0, .frames = 3}, {.gpu = 5, .frames = 2}}};
     char *text, *json;
     CHECK_INT(tachy_summary_text(&text, &s), TACHY_OK);
-    CHECK(strstr(text, "GPUs          3 frames on GPU 0, 2 on GPU 5\n"));
+    CHECK(strstr(text, "GPUs: 3 frames on GPU 0, 2 on GPU 5\n"));
     CHECK_INT(tachy_summary_json(&json, &s, NULL), TACHY_OK);
     CHECK(strstr(json, "\"gpus\"") && strstr(json, "\"gpu\": 5"));
     tachy_free(text);

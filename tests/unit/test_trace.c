@@ -241,7 +241,7 @@ TEST(tables_count_everything)
     json_decref(o);
     tachy_free(text);
     CHECK_INT(tachy_profile_text(p, &text), TACHY_OK);
-    CHECK(strstr(text, "model") && strstr(text, "1000") && strstr(text, "latency"));
+    CHECK(strstr(text, "model") && strstr(text, "1000") && strstr(text, "Latency"));
     tachy_free(text);
     tachy_profile_close(&p);
 }
