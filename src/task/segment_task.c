@@ -87,6 +87,13 @@ static bool asks(const tachy_settings *s, const char *path)
     return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft", text));
 }
 
+// "--key" of segment.key.
+static const char *shown_as(const tachy_settings *s, const char *path, char *buf, size_t size)
+{
+    const struct tachy_option *all = tachy_settings_options(s);
+    return tachy_option_shown(&all[tachy_option_index(all, path)], buf, size);
+}
+
 // What has no form for devices, and is asked for there.
 static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
@@ -98,7 +105,7 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(host); i++)
         if (asks(s, host[i]))
             return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s runs on the CPU only: leave it or --device cuda out",
-                              tachy_option_shown(tachy_option_find(host[i], NULL), shown, sizeof(shown)));
+                              shown_as(s, host[i], shown, sizeof(shown)));
     return TACHY_OK;
 }
 
@@ -113,7 +120,7 @@ static int check_network(const tachy_settings *s, const struct tachy_log *log)
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(of_mask); i++)
         if (asks(s, of_mask[i]))
             return tachy_fail(log, TACHY_ERR_INVAL, "%s shapes the mask of a network, and with --key or --plate none runs: add --model "
-                              "selfie, or leave it out", tachy_option_shown(tachy_option_find(of_mask[i], NULL), shown, sizeof(shown)));
+                              "selfie, or leave it out", shown_as(s, of_mask[i], shown, sizeof(shown)));
     return TACHY_OK;
 }
 

@@ -76,7 +76,7 @@ static void one(struct check *c)
         eye[i] = (struct tachy_refine_cuda_eye){
             .frame = &on_gpu, .region = r, .guide = (uint8_t *)(uintptr_t)(g + at),
             .mask = (const uint8_t *)(uintptr_t)(m + at),
-            .fit = {(float *)(uintptr_t)(a + 4 * at), (float *)(uintptr_t)(b + 4 * at), w, h}};
+            .fit = {(float *)(uintptr_t)(a + 4 * at), (float *)(uintptr_t)(b + 4 * at), w, h, 0}};
     }
     struct tachy_refine_cuda q = {.eye = eye, .count = n, .width = w, .height = h, .guide_stride = w, .mask_stride = w};
     check_case(c, refine(c, &q, eye, n) == TACHY_OK, "refine on the GPU");
@@ -121,7 +121,7 @@ static void bench(struct check *c)
         on_gpu[i].data[0] = (const uint8_t *)(uintptr_t)mine[i][0];
         eye[i] = (struct tachy_refine_cuda_eye){
             .frame = &on_gpu[i], .region = {0, 0, W, H}, .guide = (uint8_t *)(uintptr_t)mine[i][2],
-            .mask = (const uint8_t *)(uintptr_t)mine[i][1], .fit = {fit, fit + SIDE * SIDE, SIDE, SIDE}};
+            .mask = (const uint8_t *)(uintptr_t)mine[i][1], .fit = {fit, fit + SIDE * SIDE, SIDE, SIDE, 0}};
     }
     struct timed t = {c, {.eye = eye, .count = N, .width = SIDE, .height = SIDE, .guide_stride = SIDE,
                           .mask_stride = SIDE}};
