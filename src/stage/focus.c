@@ -35,7 +35,8 @@ struct focus {
     struct tachy_mask_spec spec;
     int rotation;
     bool flip;
-    bool idle; // this stream is seen as a whole
+    bool asked; // for it, by name
+    bool idle;  // this stream is seen as a whole
     pthread_mutex_t lock;      // holds `spare`, and the opening of another one
     struct focus_nets *spare;  // that no look uses
     bool open;
@@ -87,11 +88,14 @@ static const char *unfit(const struct tachy_card *c, const tachy_settings *s)
     return c->in.fit == TACHY_FIT_CROP ? "the model's card crops the picture itself" : NULL;
 }
 
-static int leave_out(const tachy_task *t, enum tachy_log_level level, const char *why)
+// `wanted`: somebody should know, as --focus was given, or as it would be easy to have.
+static int leave_out(const tachy_task *t, bool wanted, const char *why)
 {
-    tachy_msg(t->log, level, "focus: off: %s; the whole frame is looked at", why);
+    tachy_msg(t->log, wanted ? TACHY_LOG_INFO : TACHY_LOG_VERBOSE, "focus: off: %s; the whole frame is looked at", why);
     return TACHY_STAGE_LEFT_OUT;
 }
+
+static bool asked(const tachy_settings *s) { return tachy_settings_is_set(s, "segment.focus"); }
 
 // The detector's file and card. TACHY_STAGE_LEFT_OUT: it is not installed.
 static int find_detector(const tachy_task *t, const tachy_settings *s)
@@ -103,7 +107,7 @@ static int find_detector(const tachy_task *t, const tachy_settings *s)
     tachy_model_close(&m);
     if (err == TACHY_OK)
         return TACHY_OK;
-    return leave_out(t, TACHY_LOG_INFO, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
+    return leave_out(t, true, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
                         "` gets it)");
 }
 
@@ -134,8 +138,7 @@ static int check_card(const tachy_task *t, const tachy_settings *s)
         return TACHY_STAGE_LEFT_OUT; // the stage of the network says what is wrong
     const char *why = unfit(tachy_model_card(m), s);
     tachy_model_close(&m);
-    bool asked = tachy_settings_is_set(s, "segment.focus");
-    return why ? leave_out(t, asked ? TACHY_LOG_INFO : TACHY_LOG_VERBOSE, why) : TACHY_OK;
+    return why ? leave_out(t, asked(s), why) : TACHY_OK;
 }
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
@@ -153,6 +156,7 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
         return err;
     pthread_mutex_init(&f->lock, NULL);
     f->open = true;
+    f->asked = asked(s);
     t->parts = true;
     tachy_task_describe(t, "focus ");
     tachy_msg(t->log, TACHY_LOG_VERBOSE,
@@ -189,7 +193,7 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
     f->flip = video->flipped;
     f->idle = video->stereo == TACHY_STEREO_SBS || video->stereo == TACHY_STEREO_TB;
     if (f->idle)
-        leave_out(st->task, TACHY_LOG_INFO, "the picture is stereo");
+        leave_out(st->task, f->asked, "the picture is stereo");
     return TACHY_OK;
 }
 
@@ -552,7 +556,7 @@ static int open_cuda(struct tachy_stage *st, const tachy_settings *s)
 {
     if (!strcmp(tachy_settings_str(s, "segment.focus"), "off"))
         return TACHY_STAGE_LEFT_OUT;
-    return leave_out(st->task, TACHY_LOG_INFO, "it runs on the CPU only (--device cpu)");
+    return leave_out(st->task, asked(s), "it runs on the CPU only (--device cpu)");
 }
 
 const struct tachy_stage_ops tachy_stage_focus_cuda = {
