@@ -96,7 +96,8 @@ class Focus(Case):
     def test_no_wall_beside_the_person_of_the_demo(self):
         """The default: in every frame, alpha > 0.1 outside the outline in at most 0.1 % of the pixels."""
         truth, out = outlines(), self.tmp / "mask.mkv"
-        p = run("segment", CLIP, "--mode", "mask", "-v", "verbose", "-c:v", "ffv1", "-o", out)
+        p = run("segment", CLIP, "--mode", "mask", "--focus", "auto", "-v", "verbose", "-c:v", "ffv1", "-o",
+                out)
         self.assertIn("selfie-landscape sees the parts of a frame that have its input's shape", p.stderr)
         video = cv2.VideoCapture(str(out))
         masks = [video.read()[1][..., 0] for _ in truth]
