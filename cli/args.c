@@ -178,14 +178,13 @@ static int take_option(struct parser *p, const char *arg)
     return err;
 }
 
-// The first argument names no verb: a file is segmented, a word is a mistake.
-static int no_verb(struct parser *p, const char *arg)
+// The first argument names no verb: a file is segmented, a word is a mistake. `verb`: the one that is missing.
+static int no_verb(struct cli *c, const struct verb **verb, const char *arg)
 {
-    struct cli *c = p->c;
     const char *names[64], *near;
     size_t n = 0;
     if (strpbrk(arg, "./:") || !strcmp(arg, "-")) {
-        c->verb = cli_verb("segment");
+        *verb = cli_verb("segment");
         c->implied = true;
         c->args[c->n_args++] = arg;
         return TACHY_OK;
@@ -222,7 +221,7 @@ static int take_argument(struct parser *p, const char *arg)
         c->inner_argv[c->n_inner++] = arg;
     if (*verb)
         return TACHY_OK;
-    return no_verb(p, arg);
+    return no_verb(c, verb, arg);
 }
 
 static int check_verb(const struct parser *p)

@@ -86,7 +86,7 @@ int cli_parse(struct cli *c, int argc, char **argv)
         return STATUS_OK;
     }
     if (c->implied)
-        message_note(&c->log, "no command was given; this is `tachy %s`", c->verb->name);
+        message_note(&c->log, "no command was given; this is `tachy %s`", (c->inner ? c->inner : c->verb)->name);
     bool nothing = !c->n_args && !tachy_settings_is_set(c->settings, "input.files") && (!c->verb || runs_task(c->verb));
     if (nothing && !c->in_shell && tachy_settings_bool(c->settings, "run.interactive"))
         c->verb = &verb_shell;
@@ -189,14 +189,14 @@ void cli_free(struct cli *c)
     c->args = c->inner_argv = NULL;
 }
 
-// The reader of a pipe has seen enough: tachy help | head.
+// Whether the reader of a pipe has left: tachy help | head.
 static bool reader_left(void)
 {
     struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return poll(&p, 1, 0) == 1 && p.revents & (POLLERR | POLLHUP);
 }
 
-// What was printed must have arrived: a full disk with `> file` is a failure.
+// Fails if output was lost, as on a full disk (`> file`).
 static int close_stdout(int status)
 {
     errno = 0;

@@ -128,6 +128,8 @@ class Usage(Case):
         self.assertEqual(p.returncode, 1)
         self.assertRegex(p.stderr, "this is `tachy segment`\n.*in.mp4: cannot be opened")
         self.assertEqual(run("--interactive", cwd=self.tmp, input="quit\n").returncode, 0)
+        p = run("profile", "null:64x36@25,frames=9", "--provider", "null", "-f", "null", "-", cwd=self.tmp)
+        self.assertIn("Latency: p50", p.stdout)  # still the profile
 
     def test_folder(self):
         """The videos of a folder; those whose output exists are skipped."""
