@@ -16,6 +16,25 @@ enum tachy_isa { TACHY_ISA_C = 0, TACHY_ISA_AVX2, TACHY_ISA_AVX512, TACHY_ISA_NE
 // Best instruction set that runs here. TACHY_CPU=c|avx2|avx512|neon lowers it (read once; it
 // never raises it).
 enum tachy_isa tachy_cpu_isa(void);
+
+// Defines FN_best(p): FN(p), an always_inline function of one pointer, compiled for the best instruction set that runs here.
+#if defined(__x86_64__)
+#define TACHY_CPU_BEST(FN, TYPE) \
+    TACHY_TARGET_AVX2 static void FN##_avx2(TYPE p) { FN(p); } \
+    TACHY_TARGET_AVX512 static void FN##_avx512(TYPE p) { FN(p); } \
+    static void FN##_best(TYPE p) \
+    { \
+        enum tachy_isa isa = tachy_cpu_isa(); \
+        if (isa == TACHY_ISA_AVX512) \
+            FN##_avx512(p); \
+        else if (isa == TACHY_ISA_AVX2) \
+            FN##_avx2(p); \
+        else \
+            FN(p); \
+    }
+#else
+#define TACHY_CPU_BEST(FN, TYPE) static void FN##_best(TYPE p) { FN(p); }
+#endif
 bool tachy_cpu_has(enum tachy_isa isa);
 const char *tachy_isa_name(enum tachy_isa isa);   // "c", "avx2", ...
 int tachy_isa_by_name(const char *name);          // -1: unknown

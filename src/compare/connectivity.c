@@ -32,28 +32,28 @@ static bool opaque(const struct tachy_matte *a, const struct tachy_matte *b, int
     return a->alpha[i] >= OPAQUE && b->alpha[i] >= OPAQUE;
 }
 
-// Gives the region of pixel `first` a label; returns its size. `todo` has room for all pixels.
+// Gives the region of pixel `first` a label; returns its size. `stack` has room for all pixels.
 static int64_t fill(const struct tachy_matte *a, const struct tachy_matte *b, int32_t first, int32_t label,
-                    int32_t *labels, int32_t *todo)
+                    int32_t *labels, int32_t *stack)
 {
     int64_t size = 0;
     int32_t nb = 0, near[4];
-    todo[nb++] = first;
+    stack[nb++] = first;
     labels[first] = label;
     while (nb) {
-        beside(todo[--nb], a, near);
+        beside(stack[--nb], a, near);
         size++;
         for (int k = 0; k < 4; k++)
             if (near[k] >= 0 && !labels[near[k]] && opaque(a, b, near[k])) {
                 labels[near[k]] = label;
-                todo[nb++] = near[k];
+                stack[nb++] = near[k];
             }
     }
     return size;
 }
 
 // The label of the source region, of the first one among several of one size; -1: there is none.
-static int32_t source_region(const struct tachy_matte *a, const struct tachy_matte *b, int32_t *labels, int32_t *todo)
+static int32_t source_region(const struct tachy_matte *a, const struct tachy_matte *b, int32_t *labels, int32_t *stack)
 {
     int32_t n = a->width * a->height, count = 0, best = -1;
     int64_t most = 0;
@@ -61,7 +61,7 @@ static int32_t source_region(const struct tachy_matte *a, const struct tachy_mat
     for (int32_t i = 0; i < n; i++) {
         if (labels[i] || !opaque(a, b, i))
             continue;
-        int64_t size = fill(a, b, i, ++count, labels, todo);
+        int64_t size = fill(a, b, i, ++count, labels, stack);
         if (size > most) {
             most = size;
             best = count;

@@ -4,23 +4,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 // The inputs of a job: a folder stands for the videos and pictures that lie in it, in the order of their names.
 
-static const char *const media[] = {"mp4",  "m4v", "mov", "mkv", "webm", "avi", "ts",   "m2ts", "mts", "mpg", "mpeg", "wmv",
-                                    "flv",  "nut", "ogv", "3gp", "mxf",  "y4m", "png",  "jpg",  "jpeg", "bmp", "tif",  "tiff",
-                                    "webp", "ppm", "gif", "heic", "avif"};
-
-static int is_media(const struct dirent *e)
-{
-    const char *ext = job_extension(e->d_name);
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(media) && e->d_name[0] != '.'; i++)
-        if (!strcasecmp(ext, media[i]))
-            return 1;
-    return 0;
-}
+static int is_input(const struct dirent *e) { return e->d_name[0] != '.' && job_is_media(e->d_name); }
 
 static int add(tachy_job *j, char *name)
 {
@@ -37,7 +25,7 @@ static int add(tachy_job *j, char *name)
 static int add_folder(tachy_job *j, const char *folder)
 {
     struct dirent **entry = NULL;
-    int n = scandir(tachy_path_local(folder), &entry, is_media, alphasort), err = TACHY_OK;
+    int n = scandir(tachy_path_local(folder), &entry, is_input, alphasort), err = TACHY_OK;
     if (n < 0)
         return tachy_fail(j->p.log, tachy_err_from_errno(errno), "%s: the folder cannot be read: %s", folder, strerror(errno));
     const char *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";

@@ -159,7 +159,7 @@ static bool is_done(const tachy_job *j, const struct tachy_job_file *f)
     return true;
 }
 
-// Of several files at least one is left, so that it is an error if all exist, unless that was asked for.
+// Leaves out inputs whose output exists. If all exist, they stay and check_output() fails, unless skipping was asked for.
 static void leave_out_done(tachy_job *j)
 {
     bool skip = tachy_settings_bool(j->set, "output.skip_existing") || resumes(j);
@@ -231,7 +231,7 @@ static bool is_missing(const char *input)
     return strcmp(input, "-") && !strpbrk(input, ":%") && access(input, F_OK) != 0;
 }
 
-// Of several inputs none is found missing after hours. The last may be meant as the output.
+// Finds missing inputs before any work starts. The last of several may be meant as the output.
 static int check_inputs(const tachy_job *j)
 {
     int n = j->info.nb_files;

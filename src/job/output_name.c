@@ -21,12 +21,15 @@ static bool one_of(const char *ext, const char *words)
 // Containers that are written as well as read; others become Matroska, which holds every
 // kind of sound and subtitle.
 #define VIDEOS_OUT "mp4|m4v|mov|mkv|webm|ts|avi|mpg|nut"
+#define VIDEOS_IN VIDEOS_OUT "|m2ts|mts|mpeg|wmv|flv|ogv|3gp|mxf|y4m|gif"
 
 static bool is_picture(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot && one_of(dot + 1, PICTURES_IN);
 }
+
+bool job_is_media(const char *name) { return one_of(job_extension(name), PICTURES_IN "|" VIDEOS_IN); }
 
 // The extension of a muxer's usual files.
 static const char *format_extension(const char *format)

@@ -64,7 +64,7 @@ static void read_batches(struct tachy_verdict_in *in, const tachy_stream *s)
     in->batch.fixed_s = b.runs ? b.run_s / (double)b.runs : 0;
 }
 
-// The sources' threads waited for room; what came after the end of the input did not wait for them either.
+// Seconds in which reading was held back: it waited for room, or the input had ended.
 static double held_back_s(const struct run_readers *r)
 {
     uint64_t end = atomic_load(&r->end_ns);

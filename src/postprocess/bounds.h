@@ -3,8 +3,8 @@
 
 #include <tachy/frame.h>
 
-// What bounds alpha besides the mask. Alpha of the frame's size is multiplied with it, row by row, after the ramp of
-// threshold and feather (alpha.h). Memory belongs to the stages that set it, and lives as long as the item.
+// Limits on alpha beyond the mask. Each row of alpha is multiplied by them at the frame's size, after the ramp of threshold
+// and feather (alpha.h). Memory belongs to the stages that set it, and lives as long as the item.
 
 struct tachy_chroma_key; // key.h
 struct tachy_plate;      // plate.h

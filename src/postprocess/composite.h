@@ -44,7 +44,7 @@ int tachy_composite_output(const struct tachy_composite_params *p,
 typedef struct tachy_composite tachy_composite;
 int tachy_composite_open(tachy_composite **out, const struct tachy_composite_params *p);
 
-// What bounds alpha in the runs from now on; NULL: nothing but the masks. It must outlive them.
+// Sets the limits on alpha for later runs, which `b` must outlive; NULL: the masks alone.
 void tachy_composite_bound(tachy_composite *c, const struct tachy_bounds *b);
 
 // Writes every pixel of `out` (writable, of the format and size that output() said for this

@@ -163,24 +163,9 @@ INLINE void descend(const struct solver *s)
     fit_windows(s, s->x);
 }
 
-static void descend_any(const struct solver *s) { descend(s); }
-#if defined(__x86_64__)
-TACHY_TARGET_AVX2 static void descend_avx2(const struct solver *s) { descend(s); }
-TACHY_TARGET_AVX512 static void descend_avx512(const struct solver *s) { descend(s); }
-#endif
+TACHY_CPU_BEST(descend, const struct solver *)
 
-static void (*best(void))(const struct solver *)
-{
-#if defined(__x86_64__)
-    if (tachy_cpu_isa() == TACHY_ISA_AVX512)
-        return descend_avx512;
-    if (tachy_cpu_isa() == TACHY_ISA_AVX2)
-        return descend_avx2;
-#endif
-    return descend_any;
-}
-
-// What the windows found, of cells: means over the windows around each; known cells keep their alpha.
+// Averages the fits of the windows around each unknown cell; known cells keep their alpha.
 static void store(const struct solver *s, float *to, const float *alpha)
 {
     size_t n = (size_t)s->w * (size_t)s->h;
@@ -323,7 +308,7 @@ int tachy_edges_solve(struct tachy_edges *e, float *fit, const float *guide, con
     s.nb_windows = blocks_of(s.windows, &s, marks, R, h - R);
     tachy_edges_grow(marks, marks + n, w, h, R);
     s.nb_cells = blocks_of(s.cells, &s, marks, 0, h);
-    best()(&s);
+    descend_best(&s);
     store(&s, fit, alpha);
     return TACHY_OK;
 }

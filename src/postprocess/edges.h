@@ -9,7 +9,7 @@ struct tachy_edges {
     struct tachy_buf planes, solver, marks, blocks;
 };
 
-// What tachy_ref_edges() does, in single precision: `fit` four planes, `guide` three, `alpha` and `unknown` one, dense. The
+// The single-precision form of tachy_ref_edges(): `fit` four planes, `guide` three, `alpha` and `unknown` one, dense. The
 // same bits with every instruction set. TACHY_ERR_NOMEM.
 int tachy_edges_solve(struct tachy_edges *s, float *fit, const float *guide, const float *alpha, const uint8_t *unknown,
                       int width, int height);

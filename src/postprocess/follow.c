@@ -88,7 +88,7 @@ static int calm(struct tachy_followed *t, const struct tachy_follow_params *p, s
     return TACHY_OK;
 }
 
-// Points that lead out of the picture, or that grow beyond all measure, are no face's.
+// Whether the region overlaps the frame and has a plausible size.
 static bool is_in_frame(const struct tachy_follow_params *p, const struct tachy_region *r)
 {
     const double w = p->width, h = p->height;

@@ -122,22 +122,7 @@ INLINE void pass(const struct level *l)
         }
 }
 
-static void pass_any(const struct level *l) { pass(l); }
-#if defined(__x86_64__)
-TACHY_TARGET_AVX2 static void pass_avx2(const struct level *l) { pass(l); }
-TACHY_TARGET_AVX512 static void pass_avx512(const struct level *l) { pass(l); }
-#endif
-
-static void (*best_pass(void))(const struct level *)
-{
-#if defined(__x86_64__)
-    if (tachy_cpu_isa() == TACHY_ISA_AVX512)
-        return pass_avx512;
-    if (tachy_cpu_isa() == TACHY_ISA_AVX2)
-        return pass_avx2;
-#endif
-    return pass_any;
-}
+TACHY_CPU_BEST(pass, const struct level *)
 
 static void nearest(float *to, int w, int h, const float *from, int from_w, int from_h)
 {
@@ -240,7 +225,7 @@ int tachy_foreground_estimate(struct tachy_foreground *s, float *fore, float *ba
         for (int c = 0; c < 6; c++)
             nearest(now.colour[c], now.w, now.h, before.colour[c], before.w, before.h);
         for (int k = tachy_ref_foreground_passes(now.w, now.h); k > 0; k--)
-            best_pass()(&now);
+            pass_best(&now);
     }
     return TACHY_OK;
 }

@@ -7,7 +7,7 @@
 
 // A garbage matte: the part of the frame outside of which nothing is kept.
 
-// One number, up to a comma or the end; *text moves behind the comma.
+// Reads one number up to a comma or the end; *text moves past the comma.
 static bool number(const char **text, double *v, bool *percent)
 {
     char one[32];

@@ -75,7 +75,7 @@ static void chroma_at(struct tachy_key_rows *r, const struct tachy_post_kernels 
     }
 }
 
-// What a shadow takes from the screen's share is given back.
+// Scales the screen's share up where a shadow darkens it.
 static void give_light(float *restrict share, const float *restrict luma, float screen, int n)
 {
     float inverse = 1 / TACHY_MAX(screen, 0.05f);

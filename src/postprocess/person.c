@@ -20,7 +20,7 @@ struct part {
     double x, y; // the box's middle as shown, 0..1
 };
 
-// What a picture of w x h is taken apart with.
+// Working memory for splitting a picture of w x h into parts.
 struct labels {
     int w, h;
     int32_t *up, *area; // of pixels: one of the same part that was there before, -1: none; sure pixels of the part, at its first
@@ -159,7 +159,7 @@ static double overlap(const struct tachy_person *p, const struct part *q)
     return both / all;
 }
 
-// Who was kept in the frame before; -1: they are not there.
+// Index of the part that overlaps most with the person of the last frame; -1: none does.
 static int followed(const struct labels *l, const struct tachy_person *p)
 {
     int best = -1;

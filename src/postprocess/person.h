@@ -18,7 +18,7 @@ struct tachy_person_choice {
     bool flip;    // are those of the picture as it is shown
 };
 
-// Who is followed, in one eye of a stream. {0}: nobody yet. Bytes that a later run on the same machine can take.
+// The person who is followed in one eye of a stream; {0}: nobody yet. A later run on the same machine can load its bytes.
 struct tachy_person {
     int32_t width, height;  // of the mask
     int32_t has;            // somebody is followed

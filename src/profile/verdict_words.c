@@ -144,7 +144,7 @@ static void set_without(struct tachy_verdict *v, const struct tachy_verdict_in *
         snprintf(v->without, sizeof(v->without), "if %s cost nothing", gerund(v, in));
 }
 
-// What makes a stage cheaper says the stage, and a faster encoder the sink.
+// Stages say what makes them cheaper, and the sink what encodes faster.
 static void remedy_of(struct tachy_verdict *v, const struct tachy_verdict_in *in, const char *cheaper, const char *otherwise)
 {
     const char *more = verdict_cores_busy(in)                 ? "more cores"

@@ -51,7 +51,7 @@ struct focus_state {
     int since; // frames since the last one
 };
 
-// What a look runs. Looks of one stream are in order and mostly far apart, so workers share these: there are as many as
+// The networks that a look runs. Looks of one stream are in order and mostly far apart, so workers share these: there are as many as
 // looks have been made at the same time.
 struct focus_nets {
     struct focus_nets *next;
@@ -70,7 +70,7 @@ static const struct tachy_option options[] = {
     {0},
 };
 
-// Of the network of masks.
+// The card of the network of masks.
 static const struct tachy_card *card_of(const struct focus *f) { return f->masks.net[TACHY_INFER_FULL].card; }
 
 // ---- Open ----
@@ -88,7 +88,7 @@ static const char *unfit(const struct tachy_card *c, const tachy_settings *s)
     return c->in.fit == TACHY_FIT_CROP ? "the model's card crops the picture itself" : NULL;
 }
 
-// `wanted`: somebody should know, as --focus was given, or as it would be easy to have.
+// `wanted`: the user should know, since --focus was given or the missing model is easy to get.
 static int leave_out(const tachy_task *t, bool wanted, const char *why)
 {
     tachy_msg(t->log, wanted ? TACHY_LOG_INFO : TACHY_LOG_VERBOSE, "focus: off: %s; the whole frame is looked at", why);

@@ -40,8 +40,8 @@ struct tachy_infer_state {
     float start;              // every element of the first one
 };
 
-// A network: of a task, in the memory of its preprocess stage, or of a stage that runs it itself (net.h). Other stages read it, after that stage's open() and, for
-// the second half, start().
+// A network: a task's, in the memory of its preprocess stage, or that of a stage that runs it itself (net.h). Other stages
+// read it after that stage's open() and, for the second half, after start().
 struct tachy_infer {
     struct tachy_stage *st; // that it is of
     struct tachy_infer_net net[TACHY_INFER_SIZES];
