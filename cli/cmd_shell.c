@@ -416,6 +416,8 @@ static int run_shell(struct cli *c)
     }
     leave(&s);
     metrics_stop(&metrics);
+    if (metrics_write(c) < 0)
+        status = message_failed(TACHY_ERR_IO);
     c->control = NULL;
     free_shell(&s);
     return atomic_load(&ended) ? STATUS_INTERRUPTED : status;

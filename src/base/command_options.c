@@ -19,6 +19,12 @@ const struct tachy_option tachy_command_options[] = {
      .verbs = TACHY_VERB_COMMAND | TACHY_VERB_SHELL,
      .help = "its first line is the bearer token that a scrape must bring; without it $TACHY_METRICS_TOKEN. An "
              "address other machines reach needs one"},
+    {"metrics.linger", "metrics-linger", 0, TACHY_OPT_FLOAT, "0", .max = 86400, .arg = "SECONDS", .group = "Run",
+     .verbs = TACHY_VERB_COMMAND,
+     .help = "with --enable-metrics: wait at the end until the figures have been read, for so long at most"},
+    {"metrics.file", "metrics-file", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Run",
+     .verbs = TACHY_VERB_COMMAND | TACHY_VERB_SHELL,
+     .help = "write the figures to FILE at the end, for node_exporter's textfile collector"},
     {"debug.profile_performance", NULL, 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_COMMAND,
      .help = "profile the run, as `tachy profile` does"},
     {"replay.stage", "saved-stage", 0, TACHY_OPT_ENUM, "engine", .values = "preprocess|engine|postprocess",

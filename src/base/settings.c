@@ -130,6 +130,28 @@ static bool interpret(const struct tachy_option *o, const char *text, struct tac
     }
 }
 
+// What was probably meant: a word of the list with a typo, a number with a decimal comma. NULL: no idea. Free it.
+static char *meant_value(const struct tachy_option *o, const char *text)
+{
+    struct tachy_value v = {0};
+    char words[320], *names[32], *more = NULL;
+    size_t n = 0;
+    if (o->type == TACHY_OPT_ENUM && strlen(o->values) < sizeof(words)) {
+        strcpy(words, o->values);
+        for (char *w = strtok_r(words, "|", &more); w && n < TACHY_ARRAY_SIZE(names); w = strtok_r(NULL, "|", &more))
+            names[n++] = w;
+        const char *near = tachy_nearest(text, (const char *const *)names, n);
+        return near ? strdup(near) : NULL;
+    }
+    char *point = o->type == TACHY_OPT_FLOAT ? strdup(text) : NULL, *comma = point ? strchr(point, ',') : NULL;
+    if (comma)
+        *comma = '.';
+    if (comma && interpret(o, point, &v))
+        return point;
+    free(point);
+    return NULL;
+}
+
 static char *explain(const struct tachy_option *o, const char *text)
 {
     char wanted[320];
@@ -139,7 +161,11 @@ static char *explain(const struct tachy_option *o, const char *text)
         return tachy_asprintf("has a value of more than %d bytes", TEXT_MAX);
     describe_type(o, wanted, sizeof(wanted));
     bool cut = strlen(text) > SHOWN_MAX;
-    return tachy_asprintf("\"%.*s%s\" is not %s", SHOWN_MAX, text, cut ? "..." : "", wanted);
+    char *meant = meant_value(o, text);
+    char *why = tachy_asprintf("\"%.*s%s\" is not %s%s%s%s", SHOWN_MAX, text, cut ? "..." : "", wanted,
+                               meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+    free(meant);
+    return why;
 }
 
 static int add_item(struct tachy_value *v, const char *text)

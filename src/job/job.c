@@ -194,7 +194,10 @@ static int open_source(const tachy_job *j, struct job_work *w)
     };
     tachy_source_read_settings(&p, j->set);
     int err = tachy_source_open(&w->source, &p);
-    return err < 0 && stopped(j) ? tachy_fail(j->p.log, TACHY_ERR_INTERRUPTED, "interrupted; no file was left") : err;
+    if (err < 0 && stopped(j))
+        return tachy_fail(j->p.log, TACHY_ERR_INTERRUPTED, "interrupted before the first frame%s",
+                          job_writes_nothing(j) ? "" : "; no file was left");
+    return err;
 }
 
 static int open_sink(const tachy_job *j, struct job_work *w)
@@ -273,6 +276,8 @@ static void note_interrupted(const struct job_work *w, const struct tachy_summar
     else if (path && s->frames > 0)
         tachy_msg(log, TACHY_LOG_ERR, "interrupted; %s holds the first %lld frames and is whole", path,
                   (long long)s->frames);
+    else if (job_writes_nothing(w->job))
+        tachy_msg(log, TACHY_LOG_ERR, "interrupted after %lld frames", (long long)s->frames);
     else
         tachy_msg(log, TACHY_LOG_ERR, "interrupted; no file was left");
 }

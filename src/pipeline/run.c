@@ -84,6 +84,7 @@ static void read_for_control(void *run, struct control_figures *f)
     pipeline_queues(r->stream, &f->queues);
     f->summary.peak_memory_mib = tachy_peak_memory_mib();
     f->total_frames = tachy_source_info(r->p->source)->frames;
+    f->input = r->p->source->url;
 }
 
 // Workers can rest and come back, batches be smaller than the model was opened for, and a live

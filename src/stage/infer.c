@@ -249,6 +249,25 @@ int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tach
     return err;
 }
 
+static int sample(const struct infer_engine *e, const struct tachy_infer *in, const tachy_frame *f,
+                  const struct tachy_piece *p, struct tachy_tensor *to, struct tachy_placement *at)
+{
+    tachy_frame part = tachy_infer_part(f, tachy_infer_region(in, p));
+    struct tachy_view view = {.rotation = in->rotation, .flip = in->flip};
+    // What the tags leave open is decided by the size of the whole frame.
+    part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
+    return tachy_preprocess_run(e->preprocess[p->region], &part, &view, to, at);
+}
+
+// The plate goes into its tensor, which stays as it is until the worker runs another region.
+static int sample_plate(struct infer_engine *e, const struct tachy_infer *in, const struct tachy_piece *p)
+{
+    if (e->net->plate < 0 || !in->plate || e->plated == p->region + 1)
+        return TACHY_OK;
+    e->plated = p->region + 1;
+    return sample(e, in, in->plate, p, &e->tensors.in[e->net->plate], NULL);
+}
+
 static int preprocess(struct infer_worker *w, const struct tachy_piece *p)
 {
     const struct tachy_infer *in = w->infer;
@@ -258,11 +277,7 @@ static int preprocess(struct infer_worker *w, const struct tachy_piece *p)
     int err = infer_input(w, p, &to);
     if (err < 0)
         return err;
-    tachy_frame part = tachy_infer_part(f, tachy_infer_region(in, p));
-    struct tachy_view view = {.rotation = in->rotation, .flip = in->flip};
-    // What the tags leave open is decided by the size of the whole frame.
-    part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
-    return tachy_preprocess_run(w->size[r->size].preprocess[p->region], &part, &view, &to, &r->placement);
+    return sample(&w->size[r->size], in, f, p, &to, &r->placement);
 }
 
 static void preprocess_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n,
@@ -367,7 +382,7 @@ int infer_model_open(struct tachy_stage *st, const tachy_settings *set)
 {
     const struct tachy_infer *in = tachy_infer_of(st);
     st->item_of = in->st->index;
-    st->flags |= in->nb_states ? TACHY_STAGE_ORDERED : TACHY_STAGE_BATCHES;
+    st->flags |= in->nb_states ? TACHY_STAGE_ORDERED : *in->net[TACHY_INFER_FULL].card->plate ? 0 : TACHY_STAGE_BATCHES;
     st->batch_key = tachy_model_path(in->net[TACHY_INFER_FULL].model);
     return TACHY_OK;
 }
@@ -405,8 +420,9 @@ static int model(struct infer_worker *w, void *state, const struct tachy_piece *
     const struct infer_region *r = infer_region_of(w->infer, p);
     struct infer_engine *e = &w->size[r->size];
     infer_tensors_bind(e, r);
-    if (!state)
-        return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
+    int err = sample_plate(e, w->infer, p);
+    if (err < 0 || !state)
+        return err < 0 ? err : tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
     if (p->item->anew)
         infer_state_reset(state, p->region);
     return infer_state_run(e, state, p->region);

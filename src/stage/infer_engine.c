@@ -7,7 +7,7 @@
 
 // What the engine's parameters point to.
 struct asked {
-    struct tachy_io shape[1 + TACHY_MAX_STATES];
+    struct tachy_io shape[2 + TACHY_MAX_STATES];
     struct tachy_engine_constant constant[TACHY_MAX_CONSTANTS];
     int nb_shapes;
 };
@@ -23,6 +23,8 @@ static struct tachy_engine_params ask(const struct tachy_infer *s, const struct 
     a->shape[0] = (struct tachy_io){c->input && *c->input ? c->input : NULL,
                                     {.rank = 4, .shape = {c->n_states ? 1 : -1, nchw ? -1 : h, nchw ? h : w, nchw ? w : -1}}};
     a->nb_shapes = 1;
+    if (*c->plate)
+        a->shape[a->nb_shapes++] = (struct tachy_io){c->plate, a->shape[0].spec};
     for (int i = 0; i < c->n_states; i++)
         if (s->state[i].spec.rank)
             a->shape[a->nb_shapes++] = (struct tachy_io){c->state[i].input, s->state[i].spec};

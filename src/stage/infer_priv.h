@@ -17,6 +17,7 @@ struct infer_engine {
     tachy_engine *engine; // NULL: the worker has none of this size
     tachy_preprocess *preprocess[TACHY_MAX_PARTS]; // one a region: each keeps its tables
     struct infer_tensors tensors;
+    int plated; // region whose plate is in the tensor for that, from 1; 0: none yet
 };
 
 struct infer_worker {
