@@ -308,7 +308,7 @@ int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a)
 int tachy_nn_run_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream stream)
 {
     const tachy_conv_shape *s = &a->shape;
-    if (s->groups != s->cin || s->cout != s->cin || s->kh < 1 || s->kw < 1 || s->n < 1 || a->scale || a->variant)
+    if (s->groups != s->cin || s->cout != s->cin || s->kh < 1 || s->kw < 1 || s->n < 1 || a->scale || a->weights_image || a->variant)
         return cudaErrorInvalidValue;
     if (a->dtype == TACHY_F32)
         return launch<float>(a, stream);
