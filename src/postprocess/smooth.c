@@ -1,42 +1,40 @@
 #include "postprocess/mask.h"
 
-#include "ref/ref_smooth.h"
+#include "flow/flow.h"
+#include "postprocess/snap.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-// out += w * (mask - out) with w from the motion of the guide at each pixel:
-//   d = mean of |guide - guide before| in 3 x 3 pixels, in luma steps
-//   motion = max(clamp((d - CALM) / (MOVING - CALM), 0, 1), HOLD * motion before)
-//   w = least + (1 - least) * motion,  least = (1 - strength)^2
-// Averaging and CALM keep camera noise from counting as motion; HOLD lets a mask settle at
-// its new place for some frames after a motion instead of trailing behind. The constants
-// were chosen on the clips of docs/segment-quality.md.
-#define CALM TACHY_SMOOTH_CALM
-#define MOVING TACHY_SMOOTH_MOVING
-#define HOLD TACHY_SMOOTH_HOLD
+// The mask so far comes along with what moves, as the flow of the guides says, and goes a part of the way to the new mask:
+//   d = mean over 3 x 3 pixels of |guide - guide before, moved|, in luma steps
+//   trust = clamp((LOST - d) / (LOST - FOUND), 0, 1)
+//   out = moved + (1 - (1 - w) trust) (mask - moved),  w = rise or fall
+// Where the guide before fits as well without being moved, but for NOISE, nothing is moved: a plain wall has no flow of its own.
+// FOUND keeps camera noise from counting as a change. What is no longer found is the new mask's alone: it was covered
+// before, or has another light. A mask falls faster than it rises, because what trails is seen more than what comes late.
+// The new mask's edges go where luma's are before (snap.h). The constants were chosen on the clips of bench/matting.
+#define FOUND 3.0f
+#define LOST 8.0f
+#define NOISE 1.0f
 #define LEAST 0.01f // strength 1 still follows, over about a hundred frames
 
 struct tachy_smooth {
     int width, height;
-    float least;
+    float rise, fall; // 0..1, of the way to the new mask in a frame
     bool started;
-    float *out;     // smoothed mask so far, 0..255
-    float *motion;  // 0..1
-    uint8_t *guide; // of the frame before
-    uint16_t *sums; // three rows: sums of three neighbouring differences
+    tachy_flow *flow;
+    float *out;                   // smoothed mask so far, 0..255
+    // Of one frame: the network's mask; the mask so far, brought along; |guide - guide before|, moved and as it was.
+    float *mask, *moved, *change, *stay;
+    float *u, *v, *scratch;       // scratch: tachy_snap()'s
+    uint8_t *guide, *now;         // of the frame before and of this one, dense
 };
-
-float tachy_smooth_least(float strength)
-{
-    return strength > 0 ? TACHY_MAX((1 - strength) * (1 - strength), LEAST) : 1;
-}
 
 int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
 {
     *out = NULL;
-    if (width < 1 || height < 1 || width > 65535 || height > 65535 ||
-        !(strength >= 0 && strength <= 1))
+    if (width < 1 || height < 1 || width > 65535 || height > 65535 || !(strength >= 0 && strength <= 1))
         return TACHY_ERR_INVAL;
     tachy_smooth *s = calloc(1, sizeof(*s));
     if (!s)
@@ -44,12 +42,15 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
     size_t n = (size_t)width * (size_t)height;
     s->width = width;
     s->height = height;
-    s->least = tachy_smooth_least(strength);
-    s->out = tachy_aligned_alloc(n * sizeof(float));
-    s->motion = tachy_aligned_alloc(n * sizeof(float));
-    s->guide = tachy_aligned_alloc(n);
-    s->sums = tachy_aligned_alloc(3 * (size_t)width * sizeof(uint16_t));
-    if (!s->out || !s->motion || !s->guide || !s->sums) {
+    s->rise = TACHY_MAX((1 - strength) * (1 - strength / 2), LEAST);
+    s->fall = 1 - 0.7f * strength;
+    float **planes[] = {&s->out, &s->mask, &s->moved, &s->change, &s->stay, &s->u, &s->v};
+    bool all = tachy_flow_open(&s->flow, width, height) == TACHY_OK;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes) && all; i++)
+        all = (*planes[i] = tachy_aligned_alloc(n * sizeof(float))) != NULL;
+    all = all && (s->scratch = tachy_aligned_alloc(TACHY_SNAP_PLANES * n * sizeof(float))) &&
+          (s->guide = tachy_aligned_alloc(n)) && (s->now = tachy_aligned_alloc(n));
+    if (!all) {
         tachy_smooth_close(&s);
         return TACHY_ERR_NOMEM;
     }
@@ -63,16 +64,16 @@ void tachy_smooth_close(tachy_smooth **ps)
     *ps = NULL;
     if (!s)
         return;
-    tachy_aligned_free(s->out);
-    tachy_aligned_free(s->motion);
-    tachy_aligned_free(s->guide);
-    tachy_aligned_free(s->sums);
+    void *planes[] = {s->out, s->mask, s->moved, s->change, s->stay, s->u, s->v, s->scratch, s->guide, s->now};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes); i++)
+        tachy_aligned_free(planes[i]);
+    tachy_flow_close(&s->flow);
     free(s);
 }
 
 size_t tachy_smooth_state_size(const tachy_smooth *s)
 {
-    return 1 + (size_t)s->width * (size_t)s->height * (2 * sizeof(float) + 1);
+    return 1 + (size_t)s->width * (size_t)s->height * (sizeof(float) + 1);
 }
 
 void tachy_smooth_save(const tachy_smooth *s, void *data)
@@ -84,8 +85,16 @@ void tachy_smooth_save(const tachy_smooth *s, void *data)
         return; // the planes were never written
     d[0] = 1;
     memcpy(d + 1, s->out, n * sizeof(float));
-    memcpy(d + 1 + n * sizeof(float), s->motion, n * sizeof(float));
-    memcpy(d + 1 + 2 * n * sizeof(float), s->guide, n);
+    memcpy(d + 1 + n * sizeof(float), s->guide, n);
+}
+
+// Bytes of a file: a value that no mask has would be one for good.
+static bool is_mask(const float *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(p[i] >= 0 && p[i] <= 255))
+            return false;
+    return true;
 }
 
 int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size)
@@ -94,78 +103,96 @@ int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size)
     const uint8_t *d = data;
     if (size != tachy_smooth_state_size(s) || d[0] > 1)
         return TACHY_ERR_FORMAT;
-    s->started = d[0];
     memcpy(s->out, d + 1, n * sizeof(float));
-    memcpy(s->motion, d + 1 + n * sizeof(float), n * sizeof(float));
-    memcpy(s->guide, d + 1 + 2 * n * sizeof(float), n);
-    return TACHY_OK;
+    memcpy(s->guide, d + 1 + n * sizeof(float), n);
+    s->started = d[0] && is_mask(s->out, n);
+    return s->started == d[0] ? TACHY_OK : TACHY_ERR_FORMAT;
 }
 
-static void start(tachy_smooth *s, const uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
-                  ptrdiff_t guide_stride)
+// ---- One frame ----
+
+// What was before is brought to where it is now.
+static void move(tachy_smooth *s)
 {
+    int w = s->width, h = s->height;
+    ptrdiff_t i = 0;
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++, i++) {
+            float from_x = TACHY_CLAMP((float)x + s->u[i], 0.0f, (float)(w - 1));
+            float from_y = TACHY_CLAMP((float)y + s->v[i], 0.0f, (float)(h - 1));
+            int left = (int)from_x, top = (int)from_y, right = TACHY_MIN(left + 1, w - 1);
+            float a = from_x - (float)left, b = from_y - (float)top;
+            ptrdiff_t up = (ptrdiff_t)top * w, down = (ptrdiff_t)TACHY_MIN(top + 1, h - 1) * w;
+            float c[4] = {(1 - a) * (1 - b), a * (1 - b), (1 - a) * b, a * b};
+            ptrdiff_t at[4] = {up + left, up + right, down + left, down + right};
+            float mask = 0, guide = 0;
+            for (int k = 0; k < 4; k++) {
+                mask += c[k] * s->out[at[k]];
+                guide += c[k] * (float)s->guide[at[k]];
+            }
+            s->moved[i] = mask;
+            s->change[i] = fabsf(guide - (float)s->now[i]);
+            s->stay[i] = fabsf((float)s->guide[i] - (float)s->now[i]);
+        }
+}
+
+// Sums of three rows, edges repeated.
+static void column_sums(const tachy_smooth *s, const float *plane, int y, float *sum)
+{
+    ptrdiff_t w = s->width;
+    const float *here = plane + y * w, *up = plane + TACHY_MAX(y - 1, 0) * w;
+    const float *down = plane + TACHY_MIN(y + 1, s->height - 1) * w;
+    for (ptrdiff_t x = 0; x < w; x++)
+        sum[x] = up[x] + here[x] + down[x];
+}
+
+static float around(const float *sum, int x, int w)
+{
+    return sum[TACHY_MAX(x - 1, 0)] + sum[x] + sum[TACHY_MIN(x + 1, w - 1)];
+}
+
+static void blend(tachy_smooth *s)
+{
+    const float scale = 1 / (9 * (LOST - FOUND)), most = LOST / (LOST - FOUND);
+    ptrdiff_t i = 0;
     for (int y = 0; y < s->height; y++) {
-        size_t at = (size_t)y * (size_t)s->width;
-        memcpy(s->guide + at, guide + y * guide_stride, (size_t)s->width);
-        for (int x = 0; x < s->width; x++) {
-            s->out[at + (size_t)x] = mask[y * stride + x];
-            s->motion[at + (size_t)x] = 0;
+        float *moves = s->scratch, *stays = s->scratch + s->width;
+        column_sums(s, s->change, y, moves);
+        column_sums(s, s->stay, y, stays);
+        for (int x = 0; x < s->width; x++, i++) {
+            float change = around(moves, x, s->width), stay = around(stays, x, s->width);
+            bool still = stay <= change + 9 * NOISE;
+            float before = still ? s->out[i] : s->moved[i], way = s->mask[i] - before, w = way < 0 ? s->fall : s->rise;
+            float trust = TACHY_CLAMP(most - (still ? stay : change) * scale, 0.0f, 1.0f);
+            s->out[i] = before + (1 - (1 - w) * trust) * way;
         }
     }
-    s->started = true;
 }
 
-// Sums of |guide - before| at x - 1, x and x + 1, edges repeated; `before` is replaced.
-static void difference_row(uint16_t *sum, const uint8_t *guide, uint8_t *before, int n)
+void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide, ptrdiff_t guide_stride,
+                        bool discontinuity)
 {
-    int left = abs(guide[0] - before[0]), here = left;
-    for (int x = 0; x < n; x++) {
-        int right = x + 1 < n ? abs(guide[x + 1] - before[x + 1]) : here;
-        sum[x] = (uint16_t)(left + here + right);
-        left = here;
-        here = right;
-        before[x] = guide[x];
+    ptrdiff_t w = s->width, h = s->height;
+    if (s->rise == 1)
+        return; // strength 0
+    for (ptrdiff_t y = 0; y < h; y++) {
+        memcpy(s->now + y * w, guide + y * guide_stride, (size_t)w);
+        for (ptrdiff_t x = 0; x < w; x++)
+            s->mask[y * w + x] = mask[y * stride + x];
     }
-}
-
-static void blend_row(const tachy_smooth *s, uint8_t *mask, float *out, float *motion,
-                      const uint16_t *a, const uint16_t *b, const uint16_t *c)
-{
-    float least = s->least, scale = 1.0f / (9 * (MOVING - CALM)), offset = CALM / (MOVING - CALM);
-    for (int x = 0; x < s->width; x++) {
-        float m = (float)(a[x] + b[x] + c[x]) * scale - offset;
-        float held = HOLD * motion[x];
-        m = m > held ? m : held;
-        m = m < 1.0f ? m : 1.0f;
-        motion[x] = m;
-        float w = least + (1.0f - least) * m;
-        float v = out[x] + w * ((float)mask[x] - out[x]);
-        out[x] = v;
-        mask[x] = (uint8_t)(v + 0.5f);
-    }
-}
-
-void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
-                        ptrdiff_t guide_stride, bool discontinuity)
-{
+    tachy_snap(s->mask, s->now, s->width, s->height, s->scratch);
     if (discontinuity || !s->started) {
-        start(s, mask, stride, guide, guide_stride);
-        return;
+        memcpy(s->out, s->mask, (size_t)(w * h) * sizeof(float));
+        s->started = true;
+    } else {
+        tachy_flow_run(s->flow, s->now, s->guide, s->u, s->v);
+        move(s);
+        blend(s);
     }
-    int w = s->width, h = s->height;
-    uint16_t *row[3] = {s->sums, s->sums + w, s->sums + 2 * w}; // above, here, below
-    difference_row(row[1], guide, s->guide, w);
-    memcpy(row[0], row[1], (size_t)w * sizeof(uint16_t));
-    for (int y = 0; y < h; y++) {
-        size_t at = (size_t)y * (size_t)w;
-        if (y + 1 < h)
-            difference_row(row[2], guide + (y + 1) * guide_stride, s->guide + at + w, w);
-        else
-            memcpy(row[2], row[1], (size_t)w * sizeof(uint16_t));
-        blend_row(s, mask + y * stride, s->out + at, s->motion + at, row[0], row[1], row[2]);
-        uint16_t *above = row[0];
-        row[0] = row[1];
-        row[1] = row[2];
-        row[2] = above;
-    }
+    uint8_t *before = s->guide;
+    s->guide = s->now;
+    s->now = before;
+    for (ptrdiff_t y = 0; y < h; y++)
+        for (ptrdiff_t x = 0; x < w; x++)
+            mask[y * stride + x] = (uint8_t)(s->out[y * w + x] + 0.5f);
 }
