@@ -124,8 +124,11 @@ struct tachy_card {
 
 typedef struct tachy_model tachy_model; // a card and the place of its file
 
+#define TACHY_MODEL_AUTO "auto"
+
 struct tachy_model_params {
-    const char *name;   // a card's name of the zoo, or the path of an ONNX file
+    const char *name;   // a card's name of the zoo, or the path of an ONNX file. "auto": of the built-in cards for
+                        // segment whose models are here the one with the largest input; with `card`: that card's
     const char *card;   // path of a card; required where `name` is a path
     const char *dir;    // model folder; NULL: $TACHY_MODELS, else the user's data folder
     bool fetch;         // get what is missing from the card's sources

@@ -7,7 +7,8 @@
 
 const struct tachy_option tachy_model_options[] = {
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
-     .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
+     .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card; auto (segment): of the zoo's that are "
+                                        "installed, for each picture, or part of it with a person, the one whose input has its shape"},
     {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
      .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of one's own (JSON)"},
     {"model.dir", "model-dir", 0, TACHY_OPT_STRING, .arg = "DIR", .group = "Model",

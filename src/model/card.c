@@ -238,6 +238,8 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     if (card_whole(r, root, "version", 1, 65535, 1) != 1)
         card_bad(r, "version", "is newer than the 1 that this program reads: update it");
     c->name = card_plain_name(r, root, "name", true);
+    if (!strcmp(c->name, TACHY_MODEL_AUTO))
+        card_bad(r, "name", "is \"auto\", by which --model chooses among others");
     c->title = card_text(r, root, "title", c->name);
     c->task = card_text(r, root, "task", NULL);
     c->network = card_text(r, root, "network", "");

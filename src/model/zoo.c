@@ -105,6 +105,27 @@ int zoo_find(struct card_doc **out, const char *name, const char *dir, const str
                       w.nearest, w.nearest[0] ? "`?" : "", w.names);
 }
 
+const char *zoo_best(const char *task, const char *dir)
+{
+    const char *best = NULL;
+    int64_t most = -1;
+    for (const struct zoo_builtin *b = zoo_builtins; b->name; b++) {
+        struct card_doc *doc;
+        if (card_parse(&doc, b->text, strlen(b->text), b->name, NULL) < 0)
+            continue;
+        const struct tachy_card *c = &doc->card;
+        char *path = dir ? tachy_asprintf("%s/%s", dir, c->file) : NULL;
+        int64_t size = (int64_t)c->in.width * c->in.height + (path && access(path, R_OK) == 0 ? INT32_MAX : 0);
+        free(path);
+        if (!strcmp(c->task, task) && size > most) {
+            most = size;
+            best = b->name;
+        }
+        card_free(&doc);
+    }
+    return best;
+}
+
 struct listing {
     json_t *list;
     const char *dir;

@@ -20,28 +20,42 @@ static int copy_settings(struct tachy_infer *in, const tachy_settings *set)
     in->model_dir = dir ? strdup(dir) : NULL;
     int err = dir && !in->model_dir ? TACHY_ERR_NOMEM : tachy_engine_setup_read(&in->setup, set);
     in->pretends = in->setup.provider && !strcmp(in->setup.provider, "null");
-    in->named = tachy_settings_is_set(set, "model.name") || tachy_settings_is_set(set, "model.card");
+    const char *name = tachy_settings_str(set, "model.name");
+    in->automatic = name && !strcmp(name, TACHY_MODEL_AUTO);
+    in->named = (tachy_settings_is_set(set, "model.name") && !in->automatic) || tachy_settings_is_set(set, "model.card");
     return err;
 }
 
 int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char *name, const char *card,
-                     const tachy_settings *set)
+                     const tachy_settings *set, const struct tachy_log *log)
 {
     struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
     in->st = st;
     int err = copy_settings(in, set);
     if (err == TACHY_OK)
         err = tachy_model_open(&net->model, &(struct tachy_model_params){
-                                                .name = name, .card = card, .dir = in->model_dir, .log = st->task->log});
+                                                .name = name, .card = card, .dir = in->model_dir, .log = log});
     net->card = err < 0 ? NULL : tachy_model_card(net->model);
     return err;
 }
 
+int infer_open_named(struct tachy_infer *in, struct tachy_stage *st, const tachy_settings *set)
+{
+    return infer_open_model(in, st, tachy_settings_str(set, "model.name"), tachy_settings_str(set, "model.card"), set,
+                            st->task->log);
+}
+
 int infer_open_whole(struct tachy_stage *st, const tachy_settings *set)
 {
+    struct tachy_infer *in = tachy_stage_priv(st), *opened = st->task->opened;
     st->worker_of = st->index + 1; // the model's
-    return infer_open_model(tachy_stage_priv(st), st, tachy_settings_str(set, "model.name"),
-                            tachy_settings_str(set, "model.card"), set);
+    if (!opened)
+        return infer_open_named(in, st, set);
+    *in = *opened;
+    in->st = st;
+    *opened = (struct tachy_infer){0};
+    st->task->opened = NULL;
+    return TACHY_OK;
 }
 
 int infer_open_first(struct tachy_infer *in)
@@ -67,6 +81,7 @@ void infer_describe(const struct tachy_infer *in)
     const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
     tachy_task *t = in->st->task;
     snprintf(t->engine, sizeof(t->engine), "%s", tachy_engine_version(net->first));
+    t->model[TACHY_INFER_FULL].name = net->card->name;
     tachy_task_describe(t, "%s %s %s %s threads %d", t->name, net->card->name, net->card->sha256 ? net->card->sha256 : "",
                         t->engine, in->setup.threads);
 }
@@ -170,7 +185,7 @@ static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *vid
     const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
     in->apart = in->nb_states && !st->task->save; // whoever saves looks at a worker's tensors right after its run
     int err = infer_start(st, video);
-    if (st->task->parts && !in->named)
+    if (in->automatic || (st->task->parts && !in->named))
         infer_open_by_shape(in);
     if (in->apart)
         st->item_bytes = (size_t)st->task->eyes * (tachy_tensor_bytes(&net->in[net->picture].spec) + net->out_bytes);
@@ -200,6 +215,7 @@ int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tach
     r->size = small || fits_smaller(w->infer, p) ? TACHY_INFER_SMALL : TACHY_INFER_FULL;
     const struct infer_engine *e = &w->size[r->size];
     const struct tachy_infer_net *net = &w->infer->net[r->size];
+    atomic_fetch_add_explicit(&w->infer->st->task->model[r->size].runs, 1, memory_order_relaxed);
     r->by = apart ? NULL : e;
     int err = apart ? infer_region_ensure(w->infer, r) : TACHY_OK;
     *in = net->in[net->picture].spec;
@@ -260,8 +276,9 @@ int infer_engine_open(struct infer_engine *e, const struct tachy_infer *in, stru
     int err = TACHY_OK;
     e->net = net;
     e->engine = net->first;
-    net->first = NULL;
-    if (!e->engine)
+    if (e->engine)
+        net->first = NULL;
+    else
         err = infer_open_engine(in, net, 1, 0, &e->engine);
     for (int i = 0; i < regions && err == TACHY_OK; i++)
         err = tachy_preprocess_open(&e->preprocess[i], pp);

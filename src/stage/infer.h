@@ -47,7 +47,8 @@ struct tachy_infer {
     struct tachy_infer_net net[TACHY_INFER_SIZES];
     bool pretends; // no model runs at all (provider null)
     bool named;    // the settings name the model: no other one is taken
-    bool by_shape; // each part is seen by the network whose input has its shape rather than the other's
+    bool automatic; // they ask for a choice (--model auto)
+    bool by_shape; // each region is seen by the network whose input has its shape rather than the other's
     int nb_states; // of a recurrent model; 0: every picture for itself
     struct tachy_infer_state state[TACHY_MAX_STATES];
     char *model_dir; // copy of the setting
