@@ -8,7 +8,7 @@
 // refinement, from the coarsest level of a pyramid to the finest: patches of 8 x 8 pixels on a grid begin at the flow of the
 // coarser level or at what their neighbours found, and search; each pixel then takes the weighted mean of its patches.
 
-enum { STEP = 4, LEAST = 2 * FLOW_PATCH, LEVELS = 8 };
+enum { LEAST = 2 * FLOW_PATCH, LEVELS = 8 };
 
 struct tachy_flow {
     int width, height;
@@ -19,9 +19,6 @@ struct tachy_flow {
     float *coarse_u, *coarse_v;      // of the one before
     struct flow_vector *grid;        // of the patches of the level at hand
 };
-
-static int patches_along(int n) { return (n - FLOW_PATCH + STEP - 1) / STEP + 1; }
-static int patch_at(int i, int n) { return TACHY_MIN(i * STEP, n - FLOW_PATCH); }
 
 static size_t padded(const struct flow_level *l) { return (size_t)(l->height + 2 * FLOW_PAD) * (size_t)l->stride; }
 
@@ -140,51 +137,11 @@ static void fill(tachy_flow *f, const uint8_t *here, const uint8_t *there)
 
 // ---- Search ----
 
-// A plane between its pixels; beyond them the edge.
-static float between(const float *p, int width, int height, float x, float y)
-{
-    x = TACHY_CLAMP(x, 0.0f, (float)(width - 1));
-    y = TACHY_CLAMP(y, 0.0f, (float)(height - 1));
-    int left = (int)x, top = (int)y, right = TACHY_MIN(left + 1, width - 1), low = TACHY_MIN(top + 1, height - 1);
-    float a = x - (float)left, b = y - (float)top;
-    const float *up = p + (ptrdiff_t)top * width, *down = p + (ptrdiff_t)low * width;
-    return (up[left] * (1 - a) + up[right] * a) * (1 - b) + (down[left] * (1 - a) + down[right] * a) * b;
-}
-
-static void search(tachy_flow *f, const struct flow_level *l, const struct flow_level *coarse)
-{
-    int columns = patches_along(l->width), rows = patches_along(l->height);
-    for (int j = 0; j < rows; j++)
-        for (int i = 0; i < columns; i++) {
-            struct flow_vector from[3] = {{0, 0}}, *to = &f->grid[(ptrdiff_t)j * columns + i];
-            struct flow_patch p;
-            int n = 1;
-            flow_patch_of(&p, l, patch_at(i, l->width), patch_at(j, l->height));
-            if (coarse) {
-                float x = ((float)p.x + 0.5f * FLOW_PATCH) / 2 - 0.5f, y = ((float)p.y + 0.5f * FLOW_PATCH) / 2 - 0.5f;
-                from[0].u = 2 * between(f->coarse_u, coarse->width, coarse->height, x, y);
-                from[0].v = 2 * between(f->coarse_v, coarse->width, coarse->height, x, y);
-            }
-            if (i)
-                from[n++] = to[-1];
-            if (j)
-                from[n++] = to[-columns];
-            *to = flow_patch_search(&p, l, from, n);
-            flow_patch_spread(&p, l, *to, f->u, f->v, f->weight);
-        }
-}
-
 static void search_level(tachy_flow *f, const struct flow_level *l, const struct flow_level *coarse)
 {
-    size_t n = (size_t)l->width * (size_t)l->height;
-    memset(f->u, 0, n * sizeof(float));
-    memset(f->v, 0, n * sizeof(float));
-    memset(f->weight, 0, n * sizeof(float));
-    search(f, l, coarse);
-    for (size_t i = 0; i < n; i++) {
-        f->u[i] /= f->weight[i];
-        f->v[i] /= f->weight[i];
-    }
+    flow_search_run(&(struct flow_search){
+        .level = l, .coarse_width = coarse ? coarse->width : 0, .coarse_height = coarse ? coarse->height : 0,
+        .coarse_u = f->coarse_u, .coarse_v = f->coarse_v, .grid = f->grid, .u = f->u, .v = f->v, .weight = f->weight});
 }
 
 static void swap(float **a, float **b)

@@ -16,20 +16,14 @@ struct flow_vector {
     float u, v;
 };
 
-// A patch of `here`, whose upper left pixel is (x, y), with its gradients and the inverse of their Hessian.
-struct flow_patch {
-    int x, y;
-    float value[FLOW_PATCH][FLOW_PATCH], gx[FLOW_PATCH][FLOW_PATCH], gy[FLOW_PATCH][FLOW_PATCH];
-    float sum_x, sum_y;  // of the gradients
-    float xx, xy, yy;    // of the inverse
+// One level's search: each patch begins at the flow of the coarser level or at what its neighbours found, and each pixel
+// takes the weighted mean of the vectors of the patches that cover it.
+struct flow_search {
+    const struct flow_level *level;
+    int coarse_width, coarse_height;        // 0: there is no coarser level
+    const float *coarse_u, *coarse_v;       // dense
+    struct flow_vector *grid;               // room for one vector per patch
+    float *u, *v, *weight;                  // out, dense; weight: scratch
 };
 
-void flow_patch_of(struct flow_patch *p, const struct flow_level *l, int x, int y);
-
-// Begins at the best of the `n` candidates, and takes Gauss-Newton steps while they bring the patch nearer to what is there.
-struct flow_vector flow_patch_search(const struct flow_patch *p, const struct flow_level *l, const struct flow_vector from[],
-                                     int n);
-
-// Adds the patch's vector to each pixel that it covers, with the weight 1 / max(1, difference there). Planes are dense.
-void flow_patch_spread(const struct flow_patch *p, const struct flow_level *l, struct flow_vector at, float *u, float *v,
-                       float *weight);
+void flow_search_run(const struct flow_search *s);
