@@ -36,7 +36,10 @@ static int card_of_file(struct card_doc **doc, const char *file, const struct ta
     const char *dot = strrchr(file, '.');
     char *card = tachy_asprintf("%.*s.json", (int)(dot && !strchr(dot, '/') ? (size_t)(dot - file) : strlen(file)), file);
     int err = card ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (card && access(card, R_OK) != 0)
+    if (access(file, F_OK) != 0)
+        err = tachy_fail(log, TACHY_ERR_NOT_FOUND, "%s: there is no such file; `tachy model list` shows the models with a name",
+                         file);
+    else if (card && access(card, R_OK) != 0)
         err = tachy_fail(log, TACHY_ERR_INVAL, "%s: a model file needs its card, beside it as %s or with --card FILE; "
                          "docs/models.md says how to write one", file, card);
     if (err == TACHY_OK)

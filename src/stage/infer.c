@@ -1,3 +1,4 @@
+#include "base/options.h"
 #include "engine/engine_options.h"
 #include "stage/infer_priv.h"
 
@@ -39,6 +40,27 @@ int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char 
     return err;
 }
 
+// model.input_size: a file that was made for another model must not end the run.
+static int take_size(struct tachy_infer *in, const tachy_settings *set)
+{
+    static const char path[] = "model.input_size";
+    struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
+    const struct tachy_card *card = net->card;
+    const struct tachy_log *log = in->st->task->log;
+    int w, h;
+    if (!tachy_settings_size(set, path, &w, &h) || (w == card->in.width && h == card->in.height))
+        return TACHY_OK;
+    infer_resize_card(net, card, w, h);
+    if (infer_takes_size(in, net))
+        return TACHY_OK;
+    net->card = card;
+    bool named = tachy_settings_by_name(set, path);
+    tachy_msg(log, named ? TACHY_LOG_ERR : TACHY_LOG_INFO, "%s: model %s takes pictures of %dx%d only, not %dx%d%s",
+              named ? "--input-size" : tachy_settings_origin(set, path), card->name, card->in.width, card->in.height, w, h,
+              named ? "; leave it out, or name another --model" : "; model.input_size is ignored");
+    return named ? TACHY_ERR_INVAL : TACHY_OK;
+}
+
 int infer_open_named(struct tachy_infer *in, struct tachy_stage *st, const tachy_settings *set)
 {
     return infer_open_model(in, st, tachy_settings_str(set, "model.name"), tachy_settings_str(set, "model.card"), set,
@@ -49,13 +71,16 @@ int infer_open_whole(struct tachy_stage *st, const tachy_settings *set)
 {
     struct tachy_infer *in = tachy_stage_priv(st), *opened = st->task->opened;
     st->worker_of = st->index + 1; // the model's
-    if (!opened)
-        return infer_open_named(in, st, set);
-    *in = *opened;
-    in->st = st;
-    *opened = (struct tachy_infer){0};
-    st->task->opened = NULL;
-    return TACHY_OK;
+    int err = TACHY_OK;
+    if (opened) {
+        *in = *opened;
+        in->st = st;
+        *opened = (struct tachy_infer){0};
+        st->task->opened = NULL;
+    } else {
+        err = infer_open_named(in, st, set);
+    }
+    return err < 0 ? err : take_size(in, set);
 }
 
 int infer_open_first(struct tachy_infer *in)
@@ -82,8 +107,9 @@ void infer_describe(const struct tachy_infer *in)
     tachy_task *t = in->st->task;
     snprintf(t->engine, sizeof(t->engine), "%s", tachy_engine_version(net->first));
     t->model[TACHY_INFER_FULL].name = net->card->name;
-    tachy_task_describe(t, "%s %s %s %s threads %d", t->name, net->card->name, net->card->sha256 ? net->card->sha256 : "",
-                        t->engine, in->setup.threads);
+    tachy_task_describe(t, "%s %s %s %dx%d %s threads %d", t->name, net->card->name,
+                        net->card->sha256 ? net->card->sha256 : "", net->card->in.width, net->card->in.height, t->engine,
+                        in->setup.threads);
 }
 
 void infer_free(struct tachy_infer *in)
