@@ -170,8 +170,8 @@ static bool begin(struct shell *s, struct job *j, int argc, char **argv, int *st
     if (*status != STATUS_OK)
         return false;
     cli_level(&j->c);
-    tachy_settings_yaml(&j->config, j->c.settings, false);
-    tachy_settings_yaml(&j->config_all, j->c.settings, true);
+    tachy_settings_yaml(&j->config, j->c.settings, 0);
+    tachy_settings_yaml(&j->config_all, j->c.settings, ~0u);
     if (j->c.verb == &verb_profile || runs_task(j->c.verb))
         return true;
     *status = cli_run(&j->c);

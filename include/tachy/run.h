@@ -123,6 +123,7 @@ struct tachy_run_params {
                           // TACHY_ERR_NOMEM where two frames do not fit
     int batch;            // pictures in one run of the model, where it takes several; 0: 1
     int64_t batch_timeout_us; // that a picture waits for others to fill a batch; 0: 5000
+    int64_t ahead;        // frames that may be read ahead of those in work; 0: as many as max_bytes holds
     int64_t trim_every;   // frames after which memory that is kept for later is given back; 0: never
     bool calibrate;       // measure each step alone as well: light_ratio
     const char *cache_dir; // light figures are kept here; NULL: the user's cache folder

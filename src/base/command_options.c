@@ -84,6 +84,8 @@ const struct tachy_option tachy_command_options[] = {
     {"general.config", "config", 'c', TACHY_OPT_LIST, .arg = "FILE", .group = "General", .verbs = TACHY_VERB_ALL,
      .command_only = true,
      .help = "read settings from a YAML file; the command line wins, a later file wins over an earlier one"},
+    {"config.all", "all", 0, TACHY_OPT_BOOL, "no", .group = "General", .verbs = TACHY_VERB_CONFIG, .command_only = true,
+     .help = "also the settings of other tasks than segment"},
     {"general.markdown", "markdown", 0, TACHY_OPT_BOOL, "no", .group = "General", .verbs = TACHY_VERB_CONFIG,
      .command_only = true, .help = "print the table of all settings for docs/config.md"},
     {"general.help", "help", 'h', TACHY_OPT_BOOL, "no", .group = "General", .verbs = TACHY_VERB_ALL,

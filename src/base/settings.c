@@ -36,12 +36,13 @@ static void list_values(const char *values, char *out, size_t size)
 // "a whole number from 1 to 256".
 static void describe_range(const struct tachy_option *o, const char *what, char *out, size_t size)
 {
+    const char *or_range = o->range ? ", or a range of them (16-32)" : "";
     if (o->min == 0 && o->max == 0)
         snprintf(out, size, "%s", what);
     else if (o->max >= 1e9)
-        snprintf(out, size, "%s of at least %.10g", what, o->min);
+        snprintf(out, size, "%s of at least %.10g%s", what, o->min, or_range);
     else
-        snprintf(out, size, "%s from %.10g to %.10g", what, o->min, o->max);
+        snprintf(out, size, "%s from %.10g to %.10g%s", what, o->min, o->max, or_range);
 }
 
 // What the row wants, as a noun for an error message.
@@ -84,6 +85,19 @@ static bool in_range(const struct tachy_option *o, double v)
     return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max);
 }
 
+// A whole number, or of a range its upper end.
+static bool parse_int(const struct tachy_option *o, const char *text, int64_t *out)
+{
+    char low[24];
+    int64_t from;
+    const char *dash = o->range && *text ? strchr(text + 1, '-') : NULL;
+    if (!dash)
+        return tachy_parse_int(text, out) && in_range(o, (double)*out);
+    snprintf(low, sizeof(low), "%.*s", (int)(dash - text), text);
+    return tachy_parse_int(low, &from) && tachy_parse_int(dash + 1, out) && from <= *out &&
+           in_range(o, (double)from) && in_range(o, (double)*out);
+}
+
 // Sets the typed fields of *v; false where the text is not of the row's type and range.
 static bool interpret(const struct tachy_option *o, const char *text, struct tachy_value *v)
 {
@@ -95,10 +109,10 @@ static bool interpret(const struct tachy_option *o, const char *text, struct tac
         v->number = v->on;
         return true;
     case TACHY_OPT_INT:
-        if (!tachy_parse_int(text, &v->integer))
+        if (!parse_int(o, text, &v->integer))
             return false;
         v->number = (double)v->integer;
-        return in_range(o, v->number);
+        return true;
     case TACHY_OPT_FLOAT:
         return tachy_parse_float(text, &v->number) && in_range(o, v->number);
     case TACHY_OPT_TIME:

@@ -286,13 +286,15 @@ static int open_stream(struct run *r)
     if (p->pipeline)
         err = pipeline_join(p->pipeline, &r->stream,
                             tachy_stream_params(.task = p->task, .input = *input,
-                                                .max_bytes = p->max_bytes, .name = p->source->url),
+                                                .max_bytes = p->max_bytes, .ahead = p->ahead,
+                                                .name = p->source->url),
                             policy, true);
     else
         err = pipeline_open(&r->pipeline,
                             tachy_pipeline_params(.task = p->task, .input = *input,
                                                   .workers = p->workers, .max_bytes = p->max_bytes,
-                                                  .memory = p->max_bytes, .batch = p->batch,
+                                                  .ahead = p->ahead, .memory = p->max_bytes,
+                                                  .batch = p->batch,
                                                   .batch_timeout_us = p->batch_timeout_us,
                                                   .log = p->log, .profile = p->profile),
                             policy);

@@ -91,6 +91,8 @@ static const char *unfit_card(const struct tachy_card *c)
 {
     if (c->n_states)
         return "the model carries a state from frame to frame";
+    if (*c->plate)
+        return "the model compares the whole picture with the plate";
     return c->in.fit == TACHY_FIT_CROP ? "the model's card crops the picture itself" : NULL;
 }
 

@@ -23,6 +23,7 @@ struct tachy_infer_net {
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // of one picture, in the model's order; all extents are known
     int nb_in, nb_out;
     int picture; // the input that preprocess writes
+    int plate;   // the input that sees the scene without people; -1: there is none
     int output;  // the output that the card names, or the first; for cards of masks
 
     // Of the stages preprocess and model alone.
@@ -58,6 +59,8 @@ struct tachy_infer {
     int device_id[TACHY_MAX_GPUS];
     void *device_stream[TACHY_MAX_GPUS];
 
+    // The scene without people in the video's format, for cards with a `plate`: of the stage plate, after start().
+    const tachy_frame *plate;
     // The part of the frame that each eye is; an item may have parts of its own: tachy_infer_region().
     struct tachy_rect region[TACHY_MAX_EYES]; // frame pixels as stored
     int rotation;

@@ -50,6 +50,10 @@ static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
     int err = device_read_settings(c->devices, st, set);
     if (err == TACHY_OK)
         err = infer_open_whole(st, set);
+    const struct tachy_card *card = c->infer.net[TACHY_INFER_FULL].card;
+    if (err == TACHY_OK && *card->plate)
+        err = tachy_fail(t->log, TACHY_ERR_UNSUPPORTED, "model %s: needs a --plate, and runs on the CPU only: leave --device "
+                         "cuda out", card->name);
     if (err == TACHY_OK)
         err = infer_cuda_open_first(c);
     if (err < 0)

@@ -17,6 +17,7 @@ struct infer_engine {
     tachy_engine *engine; // NULL: the worker has none of this size
     tachy_preprocess *preprocess[TACHY_MAX_PARTS]; // one a region: each keeps its tables
     struct infer_tensors tensors;
+    int plated; // region whose plate is in the tensor for that, from 1; 0: none yet
 };
 
 struct infer_worker {
@@ -88,6 +89,8 @@ int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tach
 // and holds it against the card. `device`: the index of the task's device that a provider for devices is to run on.
 int infer_open_engine(const struct tachy_infer *in, const struct tachy_infer_net *net, int batch, int device,
                       tachy_engine **out);
+// Whether the model takes pictures of its card's size; silent. Of a network that has been given another card.
+bool infer_takes_size(struct tachy_infer *in, const struct tachy_infer_net *net);
 // Of a recurrent model: the states' shapes, before its engine is opened, and then which inputs and outputs of
 // the full network they are.
 int infer_find_states(struct tachy_infer *in);
@@ -110,6 +113,8 @@ int infer_region_ensure(const struct tachy_infer *in, struct infer_region *r);
 
 // ---- infer_small.c; see struct tachy_stage_ops
 unsigned infer_degrade(struct tachy_stage *st);
+// The card with other extents of the picture; its mask keeps its share of them.
+void infer_resize_card(struct tachy_infer_net *net, const struct tachy_card *from, int width, int height);
 // After start(): what has the shape of the smaller network's input is seen by that from now on, if it can be opened.
 void infer_open_by_shape(struct tachy_infer *in);
 

@@ -17,16 +17,20 @@ static const char *unfit(const struct tachy_card *full, const struct tachy_card 
     return NULL;
 }
 
+void infer_resize_card(struct tachy_infer_net *net, const struct tachy_card *from, int width, int height)
+{
+    net->own = *from;
+    net->own.in.width = width;
+    net->own.in.height = height;
+    net->own.out_width = from->out_width * width / from->in.width;
+    net->own.out_height = from->out_height * height / from->in.height;
+    net->card = &net->own;
+}
+
 // The same model with the extents that its card names.
 static int same_model(struct tachy_infer_net *net, const struct tachy_card *full)
 {
-    net->own = *full;
-    net->own.in.width = full->smaller_width;
-    net->own.in.height = full->smaller_height;
-    // The mask is to the picture as it was.
-    net->own.out_width = full->out_width * full->smaller_width / full->in.width;
-    net->own.out_height = full->out_height * full->smaller_height / full->in.height;
-    net->card = &net->own;
+    infer_resize_card(net, full, full->smaller_width, full->smaller_height);
     return TACHY_OK;
 }
 
