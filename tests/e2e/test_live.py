@@ -89,10 +89,15 @@ class Live(Case):
 
     def test_another_size_starts_anew(self):
         a = self.clip("a.h264", "-c:v", "libx264", "-qp", 10)
+        mirrored = self.clip("mirrored.h264", "-c:v", "libx264", "-qp", 10, vf="hflip,crop=320:320")
         b = self.clip("b.h264", "-c:v", "libx264", "-qp", 10, size="240:240")
-        joined = self.tmp / "joined.h264"
-        joined.write_bytes(a.read_bytes() + b.read_bytes())
-        self.assertEqual(self.smoothed(joined), self.smoothed(a) + self.smoothed(b))
+        joined, got = self.tmp / "joined.h264", []
+        for first in (a, mirrored):
+            joined.write_bytes(first.read_bytes() + b.read_bytes())
+            got.append(self.smoothed(joined))
+        self.assertEqual(got[0][:12], self.smoothed(a))
+        self.assertNotEqual(got[0][11], got[1][11])
+        self.assertEqual(got[0][12:], got[1][12:])
 
     def test_seeking_starts_anew(self):
         path = self.clip("a.avi", "-c:v", "mjpeg", "-q:v", 3, frames=20)
