@@ -268,9 +268,9 @@ static void squeeze(struct check *c)
     struct nn_buffer sums = nn_random(c, (size_t)(a.n * a.parts * a.c), TACHY_F32, -10, 10);
     struct nn_buffer w1 = nn_random(c, (size_t)(a.hidden * a.c), a.dtype, -0.2f, 0.2f), w2 = nn_random(c, (size_t)(a.c * a.hidden), a.dtype, -0.2f, 0.2f);
     struct nn_buffer b1 = nn_random(c, (size_t)a.hidden, TACHY_F32, -1, 1), b2 = nn_random(c, (size_t)a.c, TACHY_F32, -1, 1);
-    struct nn_buffer w = nn_random(c, (size_t)(a.rows * a.c), a.dtype, -1, 1), between = nn_poison(c, (size_t)(a.n * a.hidden), TACHY_F32);
+    struct nn_buffer w = nn_random(c, (size_t)(a.rows * a.c), a.dtype, -1, 1), between = nn_random(c, (size_t)(a.n * a.hidden), TACHY_F32, -1, 1);
     struct nn_buffer scale = nn_poison(c, (size_t)(a.n * a.c), TACHY_F32), scaled = nn_poison(c, (size_t)(a.n * a.rows * a.c), a.dtype);
-    a.sums = sums.at, a.w1 = w1.at, a.w2 = w2.at, a.bias1 = b1.at, a.bias2 = check_range(c, 0, 1) ? b2.at : 0;
+    a.sums = sums.at, a.w1 = check_range(c, 0, 3) ? w1.at : 0, a.w2 = w2.at, a.bias1 = b1.at, a.bias2 = check_range(c, 0, 1) ? b2.at : 0;
     a.between = between.at, a.scale = scale.at, a.weights = w.at, a.scaled = scaled.at;
     check_gpu_launched(c, KERNELS->squeeze(&a, c->gpu->stream), "squeeze");
     nn_get(c, &scale), nn_get(c, &scaled);
@@ -280,7 +280,7 @@ static void squeeze(struct check *c)
             unit[h] = (double)b1.value[h];
             for (int k = 0; k < a.parts * a.c; k++)
                 unit[h] += (double)w1.value[h * a.c + k % a.c] * (double)sums.value[n * a.parts * a.c + k] / (double)a.pixels;
-            unit[h] = unit[h] > 0 ? unit[h] : 0;
+            unit[h] = !a.w1 ? (double)between.value[n * a.hidden + h] : unit[h] > 0 ? unit[h] : 0;
         }
         for (int k = 0; k < a.c; k++) {
             double v = a.bias2 ? (double)b2.value[k] : 0;

@@ -5,7 +5,7 @@
 // channels, then the next strip; with few channels strips stand upright, so that neighbours still lie side by side. A
 // block has up to SLICES slices of a tile of outputs and takes tile after tile of one image; the sums of a block are a
 // part. Kernels of known size bring the tile's input into shared memory first, so that much is on its way at once.
-enum { STRIP = 4, SLICES = 16, MOST_PARTS = 64, MOST_THREADS = 256, MOST_SHARED = 64 * 1024 };
+enum { STRIP = 4, SLICES = 16, MOST_PARTS = 128, MOST_THREADS = 256, LEAST_THREADS = 64, FEW_BLOCKS = 132, MOST_SHARED = 64 * 1024 };
 
 struct cut { // how the work is dealt
     int slices, threads, parts, out_h, out_w;
@@ -245,7 +245,20 @@ static bool is_known(const tachy_conv_shape *s)
            s->dil_w <= (s->stride_w == 1 ? 2 : 1);
 }
 
-// By shape and alignment alone, whatever the chip.
+// Tiles for blocks of u->threads.
+static void deal(cut *u, const tachy_conv_shape *s, int vector, bool known)
+{
+    u->slices = slices_of(parts(s->cin, vector), u->threads, s->dil_w == 1 ? SLICES : SLICES / 2); // far taps want high tiles
+    u->upright = known && s->kw == 3 && s->dil_w == 1 && u->slices < 4;
+    int lanes = u->threads / u->slices, most = u->upright ? 32 : 16;
+    u->wide = parts(u->out_w, STRIP) * STRIP < most ? parts(u->out_w, STRIP) * STRIP : most;
+    if (!u->upright && u->wide / STRIP > lanes)
+        u->wide = lanes * STRIP;
+    u->high = u->upright ? lanes / u->wide * STRIP : lanes / (u->wide / STRIP);
+    u->tiles_x = parts(u->out_w, u->wide), u->tiles = u->high > 0 ? u->tiles_x * parts(u->out_h, u->high) : 0;
+}
+
+// By shape and alignment alone, whatever the chip. Small pictures are dealt to smaller blocks, as long as they are few.
 template <typename T> static cut cut_of(const tachy_nn_conv *a)
 {
     const tachy_conv_shape *s = &a->shape;
@@ -256,14 +269,15 @@ template <typename T> static cut cut_of(const tachy_nn_conv *a)
                 a->weights % 16 == 0;
     bool known = is_known(s) && u.vectors;
     u.threads = known && s->stride_w == 2 ? 128 : 256; // a tile's input grows with the stride
-    u.slices = slices_of(parts(s->cin, N), u.threads, s->dil_w == 1 ? SLICES : SLICES / 2); // far taps want high tiles
-    u.upright = known && s->kw == 3 && s->dil_w == 1 && u.slices < 4;
-    int lanes = u.threads / u.slices, most = u.upright ? 32 : 16;
-    u.wide = parts(u.out_w, STRIP) * STRIP < most ? parts(u.out_w, STRIP) * STRIP : most;
-    if (!u.upright && u.wide / STRIP > lanes)
-        u.wide = lanes * STRIP;
-    u.high = u.upright ? lanes / u.wide * STRIP : lanes / (u.wide / STRIP);
-    u.tiles_x = parts(u.out_w, u.wide), u.tiles = u.tiles_x * parts(u.out_h, u.high);
+    deal(&u, s, N, known);
+    while (u.threads > LEAST_THREADS && (int64_t)s->n * u.tiles * parts(parts(s->cin, N), u.slices) < FEW_BLOCKS) {
+        cut less = u;
+        less.threads /= 2;
+        deal(&less, s, N, known);
+        if (!less.tiles)
+            break;
+        u = less;
+    }
     u.parts = u.tiles < MOST_PARTS || !a->sums ? u.tiles : (int)MOST_PARTS;
     u.in_wide = (u.wide - 1) * s->stride_w + (s->kw - 1) * s->dil_w + 1;
     u.in_high = (u.high - 1) * s->stride_h + (s->kh - 1) * s->dil_h + 1;

@@ -125,7 +125,8 @@ template <typename T> __global__ void __launch_bounds__(THREADS) excite(tachy_nn
 
 template <typename T> static int launch(const tachy_nn_squeeze *a, cuda_stream stream)
 {
-    squeeze<T><<<dim3((unsigned)parts(a->hidden, UNITS), (unsigned)a->n), THREADS, 0, on(stream)>>>(*a);
+    if (a->w1)
+        squeeze<T><<<dim3((unsigned)parts(a->hidden, UNITS), (unsigned)a->n), THREADS, 0, on(stream)>>>(*a);
     excite<T><<<dim3((unsigned)parts(a->c, CHANNELS), (unsigned)a->n), THREADS, 0, on(stream)>>>(*a);
     return cudaGetLastError();
 }
