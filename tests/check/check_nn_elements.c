@@ -50,6 +50,8 @@ static void interpolate(struct check *c)
                                      .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 21),
                                      .out_h = check_range(c, 1, 40), .out_w = check_range(c, 1, 40), .kind = check_range(c, 0, 1),
                                      .place = check_range(c, 0, 2), .round = check_range(c, 0, 3)};
+    if (check_range(c, 0, 3) == 0) // places that are whole numbers, which a nearest pixel depends on
+        s->h = s->w = 9, s->out_h = s->out_w = 21, s->kind = TACHY_RESIZE_NEAREST, s->place = TACHY_RESIZE_HALF;
     bool planes = check_range(c, 0, 1), add = !planes && check_range(c, 0, 1);
     a.out_dtype = a.dtype == TACHY_F16 && check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
     int more = 8 * check_range(c, 0, 1), out_more = planes ? 0 : more;
