@@ -37,7 +37,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_preprocess, &tachy_stage_preprocess_cuda},
     {&tachy_stage_model, &tachy_stage_model_cuda},
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
-    {&tachy_stage_smooth, &tachy_stage_smooth_cuda},
+    {&tachy_stage_smooth, &tachy_stage_smooth},
     {&tachy_stage_person, NULL},
     {&tachy_stage_background, &tachy_stage_background_cuda},
     {&tachy_stage_garbage, NULL},
