@@ -53,6 +53,8 @@ extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_
     verb_replay, verb_compare_mattes, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
+// The sentence for a name that is no verb, with the nearest one; left for message_failed(). TACHY_ERR_INVAL.
+int cli_unknown_verb(const char *name);
 extern char all_verbs[], task_verbs[]; // their names: "segment|probe"
 
 // main.c
@@ -92,6 +94,8 @@ int run_task(struct cli *c); // an exit status
 static inline bool runs_task(const struct verb *v) { return v && v->run == run_task; }
 extern const char run_usage[], run_details[]; // of a verb; the latter after the task's
 // A control that SIGINT, SIGTERM and SIGHUP stop; a second one ends the process. One at a time.
+// watch.c: --watch; an exit status.
+int watch_run(struct cli *c, const char *folder);
 int control_open(tachy_control **out);
 void control_close(tachy_control **c);
 
@@ -134,6 +138,9 @@ int terminal_width(FILE *f); // columns; 80 where it is no terminal
 // Prints words from column `at` on, broken before `width`, further lines indented. No newline
 // at the end.
 void text_wrap(FILE *f, const char *text, int at, int indent, int width);
+// `text` for `to`: on a terminal, lines that are too long are broken between words and go on indented. Lines that begin with
+// a space are rows of a table and stay. Free it; NULL: no memory.
+char *text_fit(const char *text, FILE *to);
 void option_left(const struct tachy_option *o, char *buf, size_t size);  // "-o, --output FILE"
 // "FILE"; NULL: it takes none.
 const char *option_value(const struct tachy_option *o, char *buf, size_t size);
@@ -222,7 +229,11 @@ int console_run(struct cli *c, int (*work)(void *arg), void *arg);
 // metrics.c: serves c->control's figures where metrics.address asks for it.
 struct metrics;
 int metrics_start(struct metrics **out, struct cli *c); // NULL and TACHY_OK: not asked for
+// The runs have ended: waits until somebody has read the figures, for metrics.linger seconds at most. `m` may be NULL.
+void metrics_linger(struct metrics *m, const struct cli *c);
 void metrics_stop(struct metrics **m);
+// Writes them to the file of metrics.file, if one was named.
+int metrics_write(const struct cli *c);
 // metrics_address.c: "[HOST:]PORT"; *size: of the address. The sentence is left for
 // message_failed().
 struct sockaddr_storage;
@@ -259,7 +270,8 @@ struct progress {
     bool bar;         // redraw one line of a terminal; else a plain line every few seconds
     bool off;         // --quiet
     double last_s;    // time of the last line, since the start
-    const char *name; // of the input, shown in front
+    const char *name; // of the input, in front of a plain line; of several inputs in front of each
+    bool several;     // inputs are worked on at once
     const struct tachy_log *log;
     tachy_control *control; // NULL: the run cannot be paused
     int64_t shown_paused;   // one more than the frames in the line of a pause; 0: none is shown

@@ -106,6 +106,7 @@ struct tachy_card {
     const char *sha256;    // of that file, 64 hex digits; "" where it is not pinned
     const char *input;     // name of the image input; "" = the only one
     const char *output;    // name of the output; "" = the only one
+    const char *plate;     // name of the input that sees the scene without people, prepared as `in` says; "": there is none
     struct tachy_preprocess_params in; // width, height, layout, channels, fit, scale, mean, std
     enum tachy_output_meaning meaning;
     int channel;           // person channel for several-channel outputs
@@ -124,8 +125,11 @@ struct tachy_card {
 
 typedef struct tachy_model tachy_model; // a card and the place of its file
 
+#define TACHY_MODEL_AUTO "auto"
+
 struct tachy_model_params {
-    const char *name;   // a card's name of the zoo, or the path of an ONNX file
+    const char *name;   // a card's name of the zoo, or the path of an ONNX file. "auto": of the built-in cards for
+                        // segment whose models are here the one with the largest input; with `card`: that card's
     const char *card;   // path of a card; required where `name` is a path
     const char *dir;    // model folder; NULL: $TACHY_MODELS, else the user's data folder
     bool fetch;         // get what is missing from the card's sources
@@ -153,6 +157,15 @@ TACHY_API int tachy_model_list(char **json, const char *dir, const struct tachy_
 // damaged files, TACHY_ERR_UNSUPPORTED names the operator.
 TACHY_API int tachy_model_import(const char *tflite_path, const char *onnx_path,
                                  const char *card_out, char **report, const struct tachy_log *log);
+
+struct tachy_io; // engine.h
+
+// A card to complete for an ONNX file, as JSON, from what tachy_engine_inputs() and tachy_engine_outputs() say of it. What
+// only its maker knows is left open ("" or null): task, meanings, order of colours, normalisation, and sizes that are free.
+// Whoever reads such a card gets TACHY_ERR_FORMAT and the question that decides it. Free *json with tachy_free(); it is NULL
+// on failure. TACHY_ERR_IO, TACHY_ERR_NOT_FOUND: the file cannot be read.
+TACHY_API int tachy_model_skeleton(char **json, const char *onnx_path, const struct tachy_io *in, int nb_in,
+                                   const struct tachy_io *out, int nb_out, const struct tachy_log *log);
 
 // SHA-256 of a file as 64 lower-case hex digits and a NUL.
 TACHY_API int tachy_sha256_file(const char *path, char hex[65], const struct tachy_log *log);

@@ -7,12 +7,15 @@
 
 const struct tachy_option tachy_model_options[] = {
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
-     .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
+     .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card; auto (segment): of the zoo's that are "
+                                        "installed, for each picture, or part of it with a person, the one whose input has its shape"},
     {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
      .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of one's own (JSON)"},
     {"model.dir", "model-dir", 0, TACHY_OPT_STRING, .arg = "DIR", .group = "Model",
      .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY | TACHY_VERB_ENGINE,
      .help = "folder of the models; without it $TACHY_MODELS, then the user's data folder"},
+    {"model.input_size", "input-size", 0, TACHY_OPT_SIZE, .arg = "WxH", .group = "Model",
+     .help = "pictures that the model sees, if it takes other sizes than its card's; in a file also [width, height]"},
     {"model.provider", "provider", 0, TACHY_OPT_STRING, "auto", .arg = "NAME", .group = "Model",
      .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE,
      .help = "what runs the model: tachy (our own plans), cpu (ONNX Runtime's kernels), auto (tachy where it runs "

@@ -52,11 +52,12 @@ bool job_writes_nothing(const tachy_job *j);
 bool job_writes_text(const tachy_job *j); // JSON lines, hashes
 const char *job_extension(const char *name); // without the dot; "": none
 
+void job_note_unused(const tachy_job *j); // unused.c: logs what was set and does nothing in this job
+
 // job_summary.c: what goes to run.json.
 int job_keep_summary(tachy_job *j, const struct tachy_job_file *f, const struct tachy_summary *s);
 int job_write_summaries(const tachy_job *j);
 
 // output_name.c
-bool job_is_media(const char *name); // by its extension: a video or picture that a folder may hold
 // The name that is derived from an input's. `folder` (may be NULL) ends in '/'. Free it.
 char *job_output_name(const char *input, const char *mode, const char *format, const char *folder);

@@ -51,7 +51,7 @@ class Files(Case):
 
     def test_segment_takes_them(self):
         models("selfie")
-        (self.tmp / "g.yaml").write_text("processing: {num_threads: 1}\nperformance: {use_async_output: yes}\n")
+        (self.tmp / "g.yaml").write_text("processing: {num_threads: 1}\nperformance: {auto_tune: yes}\n")
         p = run("segment", "-c", "g.yaml", "--mode", "mask", "null:64x64@30,frames=5", "-f", "null", "-",
                 "--json=s.json", cwd=self.tmp)
         self.assertEqual(p.stderr.count("has no effect yet"), 1)
