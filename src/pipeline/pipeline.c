@@ -64,6 +64,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
     for (int i = 0; i < b->task->nb_stages; i++)
         group = TACHY_MAX(group, b->task->stage[i]->group);
     s->group = sched_group(group, b->batcher || b->task->save, PIPELINE_BATCH);
+    s->turns = sched_turns(s->group, b->batcher || b->task->save, on_gpu);
     s->sched = (struct sched_stream){
         .in_bytes = (int64_t)tachy_frame_bytes(in->format, in->width, in->height),
         .out_bytes = out->format ? (int64_t)tachy_frame_bytes(out->format, out->width, out->height) : 0,
@@ -490,6 +491,8 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
         err = open_first(p, params, policy);
     if (err == TACHY_OK)
         err = start_workers(p);
+    if (err == TACHY_ERR_NOMEM && p->memory)
+        tachy_memory_explain(p->memory);
     if (err < 0) {
         tachy_pipeline_close(&p);
         return err;

@@ -223,7 +223,7 @@ INLINE void blend_row(const tachy_smooth *s, int y, const struct row *r)
         float way = (mask[x] < out[x] ? lower : mask[x]) - before[x];
         float rise = stays_here ? rates.rise[0] : rates.rise[1], fall = stays_here ? rates.fall[0] : rates.fall[1];
         float w = way < 0 ? fall : rise;
-        next[x] = before[x] + (w + (1 - w) * m) * way;
+        next[x] = TACHY_CLAMP(before[x] + (w + (1 - w) * m) * way, 0.0f, 255.0f); // else rounding may leave the range
         next_motion[x] = m;
     }
 }

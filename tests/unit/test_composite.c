@@ -749,7 +749,86 @@ TEST(foreground_colours_have_no_fringe)
             tachy_frame_unref(&out);
         }
         CHECK(error[1] <= 0.1 * error[0]);
+        tachy_frame *out = run((struct tachy_composite_params){.mode = TACHY_MODE_ALPHA, .threshold = 0.5f, .feather = 1,
+                                                               .foreground = true, .alpha_format = TACHY_PIX_RGBA}, in, &r, NULL);
+        for (int i = 0; i < BIG * BIG; i++) // with transparency the edge is as red as the middle
+            CHECK(soft[i] < 64 || (get(out, 0, i % BIG, i / BIG, 0) > 225 && get(out, 0, i % BIG, i / BIG, 2) < 30));
+        tachy_frame_unref(&out);
         tachy_frame_unref(&in);
+    }
+}
+
+// A picture of one colour: grey that is lit by a green screen, or (way -1) by its opposite.
+static tachy_frame *lit(enum tachy_pix format, int size, int way)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(format);
+    const int yuv[4] = {150, 128 - 12 * way, 128 - 27 * way, 77}, rgb[4] = {150, 150 + 40 * way, 150 + 14 * way, 77};
+    tachy_frame *f = picture(format, size, size);
+    for (int p = 0; p < d->planes; p++)
+        for (int y = 0; y < plane_h(d, p, size); y++)
+            for (int x = 0; x < plane_w(d, p, size) * d->components[p]; x++) {
+                int c = x % d->components[p];
+                put(f, p, x / d->components[p], y, c, d->rgb ? rgb[format == TACHY_PIX_BGRA && c < 3 ? 2 - c : c] : yuv[p + c] << (d->bits - 8));
+            }
+    return f;
+}
+
+static bool same_samples(const tachy_frame *a, const tachy_frame *b)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(a->format);
+    for (int p = 0; p < d->planes; p++)
+        for (int y = 0; y < plane_h(d, p, a->height); y++)
+            for (int x = 0; x < plane_w(d, p, a->width) * d->components[p]; x++)
+                if (get(a, p, x / d->components[p], y, x % d->components[p]) !=
+                    get(b, p, x / d->components[p], y, x % d->components[p]))
+                    return false;
+    return true;
+}
+
+// How far a pixel is from grey, in steps of 8 bits.
+static double tint(const tachy_frame *f, int x, int y)
+{
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    double unit = 1 << (d->bits - 8);
+    if (d->rgb)
+        return fabs(get(f, 0, x, y, 1) - (double)get(f, 0, x, y, f->format == TACHY_PIX_BGRA ? 2 : 0)) / unit;
+    x >>= d->chroma_shift_x, y >>= d->chroma_shift_y;
+    int u = get(f, 1, x, y, 0), v = d->planes == 2 ? get(f, 1, x, y, 1) : get(f, 2, x, y, 0);
+    return hypot(u / unit - 128, v / unit - 128);
+}
+
+// The light of a screen is gone around the edge of a disc, stays in its middle, and changes no luma. Every other hue stays.
+TEST(despill_takes_the_screens_hue_out_of_edges)
+{
+    enum { BIG = 160 };
+    static uint8_t soft[BIG * BIG];
+    for (int i = 0; i < BIG * BIG; i++)
+        soft[i] = (uint8_t)(TACHY_CLAMP((60 - hypot(i % BIG - 80, (double)i / BIG - 80)) / 16, 0, 1) * 255);
+    struct tachy_result r = {.eyes = 1, .mask[0] = {soft, BIG, BIG, BIG, {0, 0, BIG, BIG}}};
+    const struct tachy_composite_params p = {.mode = TACHY_MODE_REPLACE, .threshold = 0.5f, .feather = 1,
+                                             .despill = TACHY_SPILL_GREEN};
+    for (enum tachy_pix f = 1; tachy_pix_desc(f); f++) {
+        const struct tachy_pix_desc *d = tachy_pix_desc(f);
+        tachy_frame *green = lit(f, BIG, 1), *other = lit(f, BIG, -1);
+        tachy_frame *out = run(p, green, &r, green), *same = run(p, other, &r, other);
+        CHECK(same_samples(same, other));
+        int rim = 0;
+        for (int y = 0; y < BIG; y++)
+            for (int x = 0; x < BIG; x++) {
+                double from = hypot(x - 80, y - 80), before = d->planes > 1 || d->rgb ? tint(green, x, y) : 0;
+                double share = soft[y * BIG + x] / 255.0; // behind it the colour is that of the picture
+                CHECK(d->rgb || get(out, 0, x, y, 0) == get(green, 0, x, y, 0));
+                if (before == 0)
+                    continue;
+                if (from < 30)
+                    CHECK(tint(out, x, y) == before);
+                if (from >= 50 && from <= 57) {
+                    CHECK(tint(out, x, y) <= before * (1 - share) + 0.15 * before);
+                    rim++;
+                }
+            }
+        CHECK(rim > 0 || (d->planes == 1 && !d->rgb));
+        tachy_frame_unref(&green), tachy_frame_unref(&other), tachy_frame_unref(&out), tachy_frame_unref(&same);
     }
 }
 
@@ -804,4 +883,5 @@ TEST_MAIN(TEST_CASE(ramp_is_what_its_definition_says), TEST_CASE(wide_stretch_ha
           TEST_CASE(refine_moves_the_edge_to_that_of_the_picture),
           TEST_CASE(masks_lie_as_preprocess_turned_the_picture),
           TEST_CASE(json_has_lengths_and_outlines), TEST_CASE(bad_arguments_are_refused),
-          TEST_CASE(foreground_colours_have_no_fringe), TEST_CASE(foreground_of_every_format))
+          TEST_CASE(foreground_colours_have_no_fringe),
+          TEST_CASE(despill_takes_the_screens_hue_out_of_edges), TEST_CASE(foreground_of_every_format))
