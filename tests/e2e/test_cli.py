@@ -97,10 +97,10 @@ class Usage(Case):
             (["segment", "a.mp4", "-y", "-n"], "contradict"),
             (["segment", "a.mp4", "--background", "blak"], "is not a colour"),
             (["segment", "-"], "give one with -o"),
-            (["model", "fetch"], "list, pull, info, verify and import"),
+            (["model", "fetch"], "list, pull, info, verify or import"),
             (["model", "pull"], "needs a name"),
             (["completion", "tcsh"], "bash, zsh or fish"),
-            (["help", "me"], "no help on me"),
+            (["help", "me"], "unknown command me"),
             (["segment", "-c", "none.yaml", "a.mp4"], "none.yaml"),
         ]
         for args, part in cases:
@@ -337,6 +337,10 @@ class Pages(Case):
         self.assertEqual(words("profile", "segment", "--thr"), ["--threshold"])
         self.assertEqual(words("profile", "--csv", "out.csv", "seg"), ["segment"])
         self.assertEqual(words("model", "import", ""), [":files"])
+        self.assertIn("selfie", words("model", "info", "sel"))
+        self.assertIn("selfie", words("segment", "--model", "sel"))
+        self.assertEqual(words("segment", "-preset", "ultra"), ["ultrafast"])
+        self.assertEqual(words("help", "dete"), ["detect"])
 
 
 def on_terminal(*args, columns=80, stop_after=None, cwd=None):
