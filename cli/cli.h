@@ -94,6 +94,8 @@ int run_task(struct cli *c); // an exit status
 static inline bool runs_task(const struct verb *v) { return v && v->run == run_task; }
 extern const char run_usage[], run_details[]; // of a verb; the latter after the task's
 // A control that SIGINT, SIGTERM and SIGHUP stop; a second one ends the process. One at a time.
+// watch.c: --watch; an exit status.
+int watch_run(struct cli *c, const char *folder);
 int control_open(tachy_control **out);
 void control_close(tachy_control **c);
 

@@ -267,6 +267,9 @@ int run_task(struct cli *c)
     struct run r = {.c = c, .lock = PTHREAD_MUTEX_INITIALIZER};
     tachy_control *own = NULL;
     int status = STATUS_OK;
+    const char *folder = tachy_settings_str(c->settings, "run.watch");
+    if (folder)
+        return watch_run(c, folder);
     if (tachy_settings_bool(c->settings, "output.resume"))
         begin_with_zeros();
     int err = c->control ? TACHY_OK : control_open(&own); // the shell has one, with handlers of its own

@@ -1,7 +1,9 @@
 #include "stage/infer_cuda.h"
 
+#include "base/clock.h"
 #include "engine/engine_ops.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 // A model that runs on devices. On each its engines work on one stream for all workers; a worker's stream and that
@@ -154,32 +156,46 @@ static int tensors_there(struct device_worker *g, struct tachy_tensor *t, struct
 
 static size_t rounded(const struct tachy_tensor *t) { return TACHY_ALIGN(tachy_tensor_bytes(t), (size_t)DEVICE_ALIGN); }
 
-// All of an engine that runs on the device, in one block but for the picture and the card's output, which are there.
-static int rest_there(struct device_worker *g, const struct infer_engine *e, struct infer_there *size)
+// Gives a tensor its place in a block of the device's.
+static void put(struct tachy_tensor *t, const struct tachy_tensor *block, size_t *at)
 {
-    struct tachy_tensor *rest[2 * TACHY_MAX_IO], whole = {.dtype = TACHY_U8, .rank = 1};
+    t->data = (uint8_t *)block->data + *at;
+    t->mem = TACHY_DEVICE;
+    t->device = block->device;
+    *at += rounded(t);
+}
+
+// All of an engine that runs on the device, in one block but for the picture and the card's output, which are there: what
+// is read, and what is written and not kept, once; then the other outputs of each picture.
+static int rest_there(struct device_worker *g, const struct infer_engine *e, struct infer_there *size, int pictures)
+{
+    struct tachy_tensor *once[2 * TACHY_MAX_IO], *each[TACHY_MAX_IO], whole = {.dtype = TACHY_U8, .rank = 1};
     const struct infer_tensors *t = &e->tensors;
-    int n = 0;
+    int nb_once = 0, nb_each = 0;
     memcpy(size->all_in, t->in, sizeof(t->in));
     memcpy(size->all_out, t->out, sizeof(t->out));
     for (int i = 0; i < t->nb_in; i++)
         if (i != e->net->picture)
-            rest[n++] = &size->all_in[i];
+            once[nb_once++] = &size->all_in[i];
     for (int i = 0; i < t->nb_out; i++)
         if (i != e->net->output)
-            rest[n++] = &size->all_out[i];
-    for (int i = 0; i < n; i++)
-        whole.shape[0] += (int64_t)rounded(rest[i]);
+            *(e->net->kept >> i & 1 ? &each[nb_each++] : &once[nb_once++]) = &size->all_out[i];
+    for (int i = 0; i < nb_once; i++)
+        whole.shape[0] += (int64_t)rounded(once[i]);
+    for (int i = 0; i < nb_each; i++)
+        whole.shape[0] += (int64_t)rounded(each[i]) * pictures;
     int err = whole.shape[0] ? tensors_there(g, &whole, &size->rest, 1) : TACHY_OK;
-    uint8_t *data = whole.data;
-    for (int i = 0; i < n && err == TACHY_OK; i++) {
-        rest[i]->data = data;
-        rest[i]->mem = TACHY_DEVICE;
-        rest[i]->device = whole.device;
-        data += rounded(rest[i]);
+    size_t at = 0;
+    for (int i = 0; i < nb_once && err == TACHY_OK; i++)
+        put(once[i], &whole, &at);
+    for (int i = 0; i < nb_each && err == TACHY_OK; i++) {
+        put(each[i], &whole, &at);
+        at += rounded(each[i]) * (size_t)(pictures - 1);
     }
     size->all_in[e->net->picture] = size->in;
     size->all_out[e->net->output] = size->out;
+    for (int i = 0; i < t->nb_out; i++)
+        size->kept[i] = e->net->kept >> i & 1 ? size->all_out[i].data : NULL;
     return err;
 }
 
@@ -191,39 +207,27 @@ int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes)
     return err;
 }
 
-// The host's copy of the model's picture, for an engine that runs there, is pinned; the first device's serves all.
-static int pin_input(struct device_worker *g, struct infer_engine *e, struct infer_there *size)
+int infer_there_open(struct infer_there *t, struct device_worker *g, const struct infer_there_params *p)
 {
-    size->out.data = NULL;
-    if (g->device != g->task->devices->list)
-        return TACHY_OK;
-    int err = infer_cuda_pin(g, &size->pinned, tachy_tensor_bytes(&size->in));
+    const struct tachy_infer_net *net = p->host->net;
+    int err = TACHY_OK;
+    t->c = p->c;
+    t->host = p->host;
+    for (int r = 0; r < p->regions && err == TACHY_OK; r++)
+        err = tachy_preprocess_gpu_open(&t->preprocess[r], p->preprocess, &g->gpu->device, g->stream);
+    t->in = p->host->tensors.in[net->picture];
+    t->out = p->host->tensors.out[net->output];
     if (err == TACHY_OK)
-        e->tensors.in[e->net->picture].data = size->pinned.data;
-    return err;
-}
-
-int infer_there_open(struct infer_there *t, struct device_worker *g, struct infer_cuda *c, struct infer_engine *host,
-                     const struct tachy_preprocess_params *pp, int regions, int size)
-{
-    const struct tachy_infer_net *net = host->net;
-    int err = TACHY_OK, pictures = device_group_size(g->task->devices);
-    t->c = c;
-    t->host = host;
-    for (int r = 0; r < regions && err == TACHY_OK; r++)
-        err = tachy_preprocess_gpu_open(&t->preprocess[r], pp, &g->gpu->device, g->stream);
-    t->in = host->tensors.in[net->picture];
-    t->out = host->tensors.out[net->output];
-    if (err == TACHY_OK)
-        err = tensors_there(g, &t->in, &t->in_block, pictures);
-    if (err < 0)
+        err = tensors_there(g, &t->in, &t->in_block, p->pictures);
+    bool there = tachy_engine_on_device(p->host->engine);
+    if (err < 0 || !there) {
+        t->out.data = NULL;
         return err;
-    if (!tachy_engine_on_device(host->engine))
-        return pin_input(g, host, t);
-    err = tensors_there(g, &t->out, &t->out_block, pictures);
+    }
+    err = tensors_there(g, &t->out, &t->out_block, p->pictures);
     if (err == TACHY_OK)
-        err = rest_there(g, host, t);
-    return err < 0 ? err : open_engine(t, g, size);
+        err = rest_there(g, p->host, t, p->pictures);
+    return err < 0 ? err : open_engine(t, g, p->size);
 }
 
 void infer_there_close(struct infer_there *t, struct device_worker *g)
@@ -238,6 +242,17 @@ void infer_there_close(struct infer_there *t, struct device_worker *g)
     tachy_memory_give(m, &t->out_block);
     tachy_memory_give(m, &t->rest);
     tachy_memory_give(m, &t->pinned);
+}
+
+// The host's copy of the model's picture, for an engine that runs there, is pinned; the first device's serves all.
+static int pin_input(struct device_worker *g, struct infer_there *t)
+{
+    if (t->out.data || g->device != g->task->devices->list)
+        return TACHY_OK;
+    int err = infer_cuda_pin(g, &t->pinned, tachy_tensor_bytes(&t->in));
+    if (err == TACHY_OK)
+        t->host->tensors.in[t->host->net->picture].data = t->pinned.data;
+    return err;
 }
 
 void infer_part_close(void *part)
@@ -261,7 +276,11 @@ int infer_part_open(struct tachy_stage *st, int batch, void **part)
             continue;
         struct infer_cuda *c = infer_cuda_of(g);
         const struct tachy_preprocess_params pp = infer_params(&c->infer, e->net->card);
-        err = infer_there_open(&p->size[i], g, c, e, &pp, g->task->eyes, i);
+        err = infer_there_open(&p->size[i], g, &(struct infer_there_params){
+                                                   .c = c, .host = e, .preprocess = &pp, .regions = g->task->eyes,
+                                                   .pictures = device_group_size(g->task->devices), .size = i});
+        if (err == TACHY_OK)
+            err = pin_input(g, &p->size[i]);
     }
     if (err < 0 && p) {
         infer_part_close(p);
@@ -272,11 +291,20 @@ int infer_part_open(struct tachy_stage *st, int batch, void **part)
 
 // ---- Runs ----
 
+// Where the output is of one of the pictures.
+static uint8_t *kept_at(const struct infer_there *t, int i, int picture)
+{
+    const struct tachy_tensor *o = &t->all_out[i];
+    return t->kept[i] + (size_t)picture * (i == t->host->net->output ? tachy_tensor_bytes(o) : rounded(o));
+}
+
 static int run_at(struct infer_there *t, int picture)
 {
     const struct tachy_infer_net *net = t->host->net;
     t->all_in[net->picture] = device_picture(&t->in, picture);
-    t->all_out[net->output] = device_picture(&t->out, picture);
+    for (int i = 0; i < net->nb_out; i++)
+        if (t->kept[i])
+            t->all_out[i].data = kept_at(t, i, picture);
     return tachy_engine_run(t->engine, t->all_in, t->all_out);
 }
 
@@ -309,6 +337,21 @@ void infer_cuda_queue_models(struct device_group *p)
 
 // ---- To the host ----
 
+enum { LOOK_NS = 200000 };
+
+// Until the stream has done what it was given. A sleeper is woken some 50 us late, so what takes a moment is looked for, as
+// long as nobody else needs the core.
+static int wait_for_stream(struct device_worker *g)
+{
+    int status = g->cu->event_record(g->done, g->stream);
+    if (status != CUDA_OK)
+        return device_failed(g, status, "an event");
+    uint64_t until = tachy_now_ns() + LOOK_NS;
+    while ((status = g->cu->event_query(g->done)) == CUDA_NOT_READY && tachy_now_ns() < until)
+        sched_yield();
+    return device_failed(g, status == CUDA_NOT_READY ? g->cu->event_wait(g->done) : status, "a network's stages");
+}
+
 int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n)
 {
     int err = TACHY_OK;
@@ -318,16 +361,28 @@ int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], 
             err = device_failed(g, g->cu->copy_to_host_async(to[i], tachy_cu_address(from[i].data), tachy_tensor_bytes(&from[i]),
                                                              g->stream), "a copy");
     device_copies_end(g);
-    if (err == TACHY_OK)
-        err = device_failed(g, g->cu->event_record(g->done, g->stream), "an event");
-    return err < 0 ? err : device_failed(g, g->cu->event_wait(g->done), "a network's stages");
+    return err < 0 ? err : wait_for_stream(g);
 }
 
-int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, const struct tachy_infer_net *net, void *to,
-                          struct tachy_tensor out[TACHY_MAX_IO])
+int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, void *to, int n)
 {
-    void *at[TACHY_MAX_IO];
+    const struct tachy_infer_net *net = t->host->net;
+    struct tachy_tensor from[DEVICE_GROUP * TACHY_MAX_IO];
+    void *at[DEVICE_GROUP * TACHY_MAX_IO];
+    int k = 0;
+    for (int picture = 0; picture < n; picture++)
+        for (int i = 0; i < net->nb_out; i++) {
+            if (!t->kept[i])
+                continue;
+            from[k] = t->all_out[i];
+            from[k].data = kept_at(t, i, picture);
+            at[k++] = (uint8_t *)to + (size_t)picture * net->out_bytes + net->out_at[i];
+        }
+    return infer_cuda_fetch(g, from, at, k);
+}
+
+void infer_cuda_kept_in(const struct tachy_infer_net *net, void *at, struct tachy_tensor out[TACHY_MAX_IO])
+{
     for (int i = 0; i < net->nb_out; i++)
-        at[i] = out[i].data = net->kept >> i & 1 ? (uint8_t *)to + net->out_at[i] : NULL;
-    return infer_cuda_fetch(g, t->all_out, at, net->nb_out);
+        out[i].data = net->kept >> i & 1 ? (uint8_t *)at + net->out_at[i] : NULL;
 }

@@ -145,7 +145,8 @@ static void depthwise(struct check *c)
     draw_shape(c, s, 40);
     if (check_range(c, 0, 2)) {
         s->kh = s->kw = 3 + 2 * check_range(c, 0, 2);
-        s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2, s->dil_h = s->dil_w = 1;
+        s->dil_h = s->dil_w = check_range(c, 0, 2) ? 1 : 2;
+        s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * s->dil_w;
         s->cin = 8 * check_range(c, 1, 20), s->h = check_range(c, 1, 40), s->w = check_range(c, 1, 40);
     }
     s->cout = s->groups = s->cin;
@@ -160,6 +161,31 @@ static void depthwise(struct check *c)
     if (k.a.sums)
         sums_right(c, &k, nb_parts);
     unmake(c, &k);
+}
+
+// Weights for each image.
+static void own_weights(struct check *c, struct conv_case *k)
+{
+    const struct tachy_conv_shape *s = &k->a.shape;
+    size_t each = (size_t)(s->cout * s->cin * s->kh * s->kw);
+    float limit = 1 / sqrtf((float)(s->cin * s->kh * s->kw));
+    nn_close(c, &k->weights);
+    k->weights = nn_random(c, each * (size_t)s->n, TACHY_F16, -limit, limit);
+    k->a.weights = k->weights.at, k->a.weights_image = (int64_t)each;
+}
+
+// By the kernel `conv`, image by image.
+static void plain_images(struct check *c, const struct tachy_nn_conv *of, cuda_address out)
+{
+    for (int n = 0; n < of->shape.n; n++) {
+        struct tachy_nn_conv a = *of;
+        a.shape.n = 1, a.weights_image = 0;
+        a.in.data += (cuda_address)(n * a.in.image * 2);
+        a.out.data = out + (cuda_address)(n * a.out.image * 2);
+        a.epilogue.add.data += a.epilogue.add.data ? (cuda_address)(n * a.epilogue.add.image * 2) : 0;
+        a.weights += (cuda_address)(n * of->weights_image * 2);
+        check_gpu_launched(c, tachy_nn_kernels()->conv(&a, c->gpu->stream), "conv");
+    }
 }
 
 // A tensor-core kernel's variant on a shape that the twin can do, or on a larger one against `conv`.
@@ -177,10 +203,10 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
     }
     make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), true);
     struct nn_buffer plain = nn_poison(c, k.out.n, TACHY_F16), mine = k.out;
-    struct tachy_nn_conv a = k.a;
-    a.out.data = plain.at;
+    if (large && check_range(c, 0, 2) == 0)
+        own_weights(c, &k);
     if (large)
-        check_gpu_launched(c, tachy_nn_kernels()->conv(&a, c->gpu->stream), "conv");
+        plain_images(c, &k.a, plain.at);
     nn_get(c, &plain);
     for (k.a.variant = 0; k.a.variant < variants; k.a.variant++) {
         k.out = nn_poison(c, mine.n, TACHY_F16), k.a.out.data = k.out.at;
@@ -194,9 +220,9 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
                 struct tachy_view got = nn_view(k.out.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout),
                                   want = nn_view(plain.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout);
                 double worst = nn_worst(&got, &want, 2 * nn_rounding(TACHY_F16));
-                check_case(c, worst < 8e-6, "%s variant %d: %dx%dx%dx%d to %d, kernel %d stride %d dilation %d act %d add %d%s: off by %g",
+                check_case(c, worst < 8e-6, "%s variant %d: %dx%dx%dx%d to %d, kernel %d stride %d dilation %d act %d add %d%s%s: off by %g",
                            name, k.a.variant, s->n, s->h, s->w, s->cin, s->cout, s->kh, s->stride_h, s->dil_h, k.a.epilogue.act.kind,
-                           k.add.at != 0, k.a.epilogue.add_last ? " last" : "", worst);
+                           k.add.at != 0, k.a.epilogue.add_last ? " last" : "", k.a.weights_image ? " own weights" : "", worst);
             }
         }
         nn_close(c, &k.out);
@@ -333,13 +359,14 @@ static void bench_one(struct check *c, int n, int hw, int cin, int cout, int ker
     unmake(c, &k);
 }
 
-static void bench_depthwise(struct check *c, int n, int hw, int channels, int kernel, int stride, bool sums)
+static void bench_depthwise(struct check *c, int n, int hw, int channels, int kernel, int stride, int dilation, bool sums)
 {
     struct conv_case k = {.a = {.dtype = TACHY_F16}};
     struct tachy_conv_shape *s = &k.a.shape;
+    int pad = kernel / 2 * dilation;
     *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = channels, .cout = channels, .kh = kernel, .kw = kernel, .stride_h = stride,
-                                   .stride_w = stride, .dil_h = 1, .dil_w = 1, .pad_top = kernel / 2, .pad_left = kernel / 2,
-                                   .pad_bottom = kernel / 2, .pad_right = kernel / 2, .groups = channels};
+                                   .stride_w = stride, .dil_h = dilation, .dil_w = dilation, .pad_top = pad, .pad_left = pad,
+                                   .pad_bottom = pad, .pad_right = pad, .groups = channels};
     make(c, &k, 0, false, true);
     k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_HSWISH, 1.0f / 6, 0.5f, 0};
     if (sums) {
@@ -347,7 +374,7 @@ static void bench_depthwise(struct check *c, int n, int hw, int channels, int ke
         k.a.sums = k.sums.at;
     }
     char what[64];
-    snprintf(what, sizeof(what), "%dx%dx%dx%d k%d s%d%s", n, hw, hw, channels, kernel, stride, sums ? " sums" : "");
+    snprintf(what, sizeof(what), "%dx%dx%dx%d k%d s%d d%d%s", n, hw, hw, channels, kernel, stride, dilation, sums ? " sums" : "");
     time_kernel(c, &k, "conv_depthwise", tachy_nn_kernels()->conv_depthwise, 1, what);
     unmake(c, &k);
 }
@@ -393,15 +420,16 @@ static void bench(struct check *c)
         bench_one(c, n, 64, 512, 128, 1, 1, 1, false);
         bench_one(c, n, 128, 256, 512, 1, 2, 1, false);
     }
-    bench_depthwise(c, 8, 256, 16, 3, 1, false); // MobileNetV3-Large's
-    bench_depthwise(c, 8, 256, 64, 3, 2, false);
-    bench_depthwise(c, 8, 128, 72, 3, 1, false);
-    bench_depthwise(c, 8, 128, 72, 5, 2, true);
-    bench_depthwise(c, 8, 64, 120, 5, 1, true);
-    bench_depthwise(c, 8, 64, 240, 3, 2, false);
-    bench_depthwise(c, 8, 32, 200, 3, 1, false);
-    bench_depthwise(c, 8, 32, 672, 3, 1, true);
-    bench_depthwise(c, 8, 32, 960, 5, 1, true);
+    bench_depthwise(c, 8, 256, 16, 3, 1, 1, false); // MobileNetV3-Large's
+    bench_depthwise(c, 8, 256, 64, 3, 2, 1, false);
+    bench_depthwise(c, 8, 128, 72, 3, 1, 1, false);
+    bench_depthwise(c, 8, 128, 72, 5, 2, 1, true);
+    bench_depthwise(c, 8, 64, 120, 5, 1, 1, true);
+    bench_depthwise(c, 8, 64, 240, 3, 2, 1, false);
+    bench_depthwise(c, 8, 32, 200, 3, 1, 1, false);
+    bench_depthwise(c, 8, 32, 672, 3, 1, 1, true);
+    bench_depthwise(c, 8, 32, 960, 5, 1, 1, true);
+    bench_depthwise(c, 8, 32, 960, 5, 1, 2, true);
 }
 
 static void run(struct check *c)

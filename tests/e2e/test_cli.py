@@ -97,7 +97,7 @@ class Usage(Case):
             (["segment", "a.mp4", "-y", "-n"], "contradict"),
             (["segment", "a.mp4", "--background", "blak"], "is not a colour"),
             (["segment", "-"], "give one with -o"),
-            (["model", "fetch"], "list, pull, info, verify or import"),
+            (["model", "fetch"], "list, pull, info, card, verify or import"),
             (["model", "pull"], "needs a name"),
             (["completion", "tcsh"], "bash, zsh or fish"),
             (["help", "me"], "unknown command me"),

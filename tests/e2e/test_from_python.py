@@ -2,10 +2,16 @@
 run, and what has another name here is answered in one line."""
 import json
 import os
+import pathlib
 import re
 import shlex
+import shutil
+import signal
 import subprocess
+import time
 
+import numpy as np
+import onnx
 from common import ROOT, TACHY, Case, ffmpeg, main, run
 
 PAGE = (ROOT / "docs" / "from-python.md").read_text()
@@ -115,6 +121,40 @@ class Runs(Case):
             self.assertEqual(len(p.stderr.splitlines()), 1, f"{line}\n{p.stderr}")
             self.assertIn(answer, p.stderr, line)
 
+    def test_watch(self):
+        """Files that lie there, that are written and that are moved there; none is an input twice."""
+        p = subprocess.Popen([TACHY, "segment", "--watch", "clips", "--focus", "off", "-q", "-o", "done/"], cwd=self.tmp,
+                             stderr=subprocess.PIPE, text=True)
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(p.kill)
+
+        def wait_for(name):
+            while not (self.tmp / "done" / name).exists():
+                self.assertIsNone(p.poll(), "the watch has ended")
+                time.sleep(0.05)
+
+        wait_for("b.cutout.mp4")
+        shutil.copy(self.tmp / "in.mp4", self.tmp / "clips" / "written.mp4")
+        (self.tmp / "clips" / "notes.txt").write_text("no input")
+        (self.tmp / "clips" / "broken.mp4").write_text("no video")
+        wait_for("written.cutout.mp4")
+        os.rename(self.tmp / "in.mp4", self.tmp / "clips" / "moved.mp4")
+        wait_for("moved.cutout.mp4")
+        while pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text():  # it has its name, the process ends
+            time.sleep(0.05)
+        p.send_signal(signal.SIGINT)
+        self.assertEqual(p.wait(60), 1)  # of the one that was no video
+        self.assertEqual(sorted(f.name for f in (self.tmp / "done").iterdir()),
+                         [f"{n}.cutout.mp4" for n in ("a", "b", "moved", "written")])
+        said = p.stderr.read()
+        self.assertEqual(len(said.splitlines()), 1, said)
+        self.assertIn("broken.mp4", said)
+        for args, why in ((["clips"], "needs another folder"), (["nothere", "-o", "done/"], "there is no such folder"),
+                          (["clips", "-o", "clips/"], "would be an input again"), (["clips", "-i", "x.mp4", "-o", "done/"], "other inputs")):
+            p = run("segment", "--watch", *args, check=False, cwd=self.tmp)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(why, p.stderr)
+
     def said(self, text, *args):
         (self.tmp / "studio.yaml").write_text(text)
         return run("segment", "-y", "-c", "studio.yaml", "in.mp4", "--mode", "mask", "-f", "null", "-", *args, cwd=self.tmp).stderr
@@ -136,6 +176,24 @@ class Runs(Case):
         said = self.said("".join(f"{key}: {dict(TAKEN)[key]}\n" for key in keys), "-v", "verbose")
         for n, key in enumerate(keys, 1):
             self.assertEqual(said.count(f"studio.yaml:{n}: {key} is not needed here: "), 1, said)
+
+    def test_a_size_that_the_model_takes(self):
+        """A network with free extents sees pictures of the size that was asked for, from a file or the command line."""
+        node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+        free = [value("x", onnx.TensorProto.FLOAT, [1, "h", "w", 3])], [value("y", onnx.TensorProto.FLOAT, [1, "h", "w", 1])]
+        axes = onnx.numpy_helper.from_array(np.array([3]), "axes")
+        graph = onnx.helper.make_graph([node("ReduceMean", ["x", "axes"], ["y"])], "free", *free, [axes])
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
+        onnx.save(model, str(self.tmp / "free.onnx"))
+        (self.tmp / "free.json").write_text(json.dumps({
+            "name": "free", "task": "segment", "file": "free.onnx", "output": {"meaning": "probability"},
+            "input": {"width": 64, "height": 48, "layout": "nhwc", "scale": 1 / 255}}))
+        for n, (text, args, shape) in enumerate((
+                ("", [], (1, 48, 64, 3)), ("model: {input_size: [96, 32]}\n", [], (1, 32, 96, 3)),
+                ("model: {input_size: [96, 32]}\n", ["--input-size", "40x80"], (1, 80, 40, 3)))):
+            self.said(text, "--model", "free.onnx", "--card", "free.json", "--save-stage", f"s{n}", 1, *args)
+            seen = [np.load(f).shape for f in (self.tmp / f"s{n}").glob("frame-000000.eye0.in*.npy")]
+            self.assertIn(shape, seen)
 
     def test_a_size_that_the_model_does_not_take(self):
         said = self.said("model: {input_size: [1024, 1024]}\n")

@@ -5,7 +5,7 @@
 // channels, then the next strip; with few channels strips stand upright, so that neighbours still lie side by side. A
 // block has up to SLICES slices of a tile of outputs and takes tile after tile of one image; the sums of a block are a
 // part. Kernels of known size bring the tile's input into shared memory first, so that much is on its way at once.
-enum { STRIP = 4, SLICES = 16, MOST_PARTS = 64, MOST_THREADS = 256, MOST_SHARED = 64 * 1024 };
+enum { STRIP = 4, SLICES = 16, MOST_PARTS = 128, MOST_THREADS = 256, LEAST_THREADS = 64, FEW_BLOCKS = 132, MOST_SHARED = 64 * 1024 };
 
 struct cut { // how the work is dealt
     int slices, threads, parts, out_h, out_w;
@@ -43,31 +43,33 @@ __device__ static inline void load_tile(pack<T, VECTOR<T>> *tile, const tachy_nn
     }
 }
 
-// Taps of a strip; kernel and stride are known, so that every index is. A line is a row of a lying strip and a column of
+// Taps of a strip; kernel, stride and dilation are known, so that every index is. A line is a row of a lying strip and a column of
 // an upright one. `tile` is at the strip's corner, `w` at the slice's weights, [tap row][tap column][slices][N].
-template <typename T, int K, int S, bool UPRIGHT>
+template <typename T, int K, int S, int D, bool UPRIGHT>
 __device__ static inline void taps_of_strip(float (&sum)[STRIP][VECTOR<T>], const pack<T, VECTOR<T>> *tile, const cut &u, const float *w)
 {
-    const int N = VECTOR<T>, READ = (STRIP - 1) * S + K;
+    const int N = VECTOR<T>, READ = (STRIP - 1) * S + (K - 1) * D + 1;
     int along = (UPRIGHT ? u.in_wide : 1) * u.slices, across = (UPRIGHT ? 1 : u.in_wide) * u.slices, next = u.slices * N;
 #pragma unroll 1
     for (int r = 0; r < K; r++) {
-        pack<T, N> v[READ];
+        float by[K][N];
 #pragma unroll
-        for (int j = 0; j < READ; j++)
-            v[j] = tile[r * across + j * along];
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            float by[N];
-            const float *tap = w + (UPRIGHT ? k * K + r : r * K + k) * next;
+        for (int k = 0; k < K; k++)
 #pragma unroll
             for (int i = 0; i < N; i += 4)
-                *reinterpret_cast<float4 *>(by + i) = *reinterpret_cast<const float4 *>(tap + i);
+                *reinterpret_cast<float4 *>(by[k] + i) =
+                    *reinterpret_cast<const float4 *>(w + (UPRIGHT ? k * K + r : r * K + k) * next + i);
+#pragma unroll
+        for (int j = 0; j < READ; j++) {
+            float v[N];
+            load<T, N>(v, reinterpret_cast<const T *>(tile + r * D * across + j * along));
 #pragma unroll
             for (int o = 0; o < STRIP; o++)
+                if (j - o * S >= 0 && (j - o * S) % D == 0 && (j - o * S) / D < K) {
 #pragma unroll
-                for (int i = 0; i < N; i++)
-                    sum[o][i] += value(v[o * S + k].v[i]) * by[i];
+                    for (int i = 0; i < N; i++)
+                        sum[o][i] += v[i] * by[(j - o * S) / D][i];
+                }
         }
     }
 }
@@ -103,26 +105,38 @@ __device__ static inline void taps_of_any(float (&sum)[STRIP][N], const T *row, 
     }
 }
 
-// What a strip's sums become; (y, x) its first output.
+// What a strip's sums become, which begin with the bias; (y, x) its first output.
 template <typename T>
 __device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][VECTOR<T>], int n, int y, int x, int c,
                                            float (&total)[VECTOR<T>])
 {
     const int N = VECTOR<T>;
-    int some = a.shape.cin - c;
+    const tachy_nn_epilogue &e = a.epilogue;
+    int some = a.shape.cin - c, left = u.upright ? (x < u.out_w ? u.out_h - y : 0) : y < u.out_h ? u.out_w - x : 0;
+    int64_t step = u.upright ? a.out.row : a.out.pixel;
+    T *to = at<T>(a.out.data) + n * a.out.image + y * a.out.row + x * a.out.pixel + c;
 #pragma unroll
     for (int o = 0; o < STRIP; o++) {
-        int to_y = y + (u.upright ? o : 0), to_x = x + (u.upright ? 0 : o);
-        if (to_y >= u.out_h || to_x >= u.out_w)
+        if (o >= left)
             break;
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            sum[o][j] += a.bias && j < some ? at<const float>(a.bias)[c + j] : 0.0f;
-        finish<T, N>(a.epilogue, a.out, sum[o], n, to_y, to_x, c, some, u.vectors);
+        if (u.vectors && !e.add.data) { // as finish()
+            activate<N>(e.act, sum[o], c, some);
+            save<T, N>(to + o * step, sum[o]);
+        } else
+            finish<T, N>(e, a.out, sum[o], n, y + (u.upright ? o : 0), x + (u.upright ? 0 : o), c, some, u.vectors);
 #pragma unroll
         for (int j = 0; j < N; j++)
             total[j] += sum[o][j];
     }
+}
+
+template <int N> __device__ static inline void begin_strip(float (&sum)[STRIP][N], const float *bias)
+{
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int o = 0; o < STRIP; o++)
+            sum[o][j] = bias[j];
 }
 
 // The block's sums in the order of its threads.
@@ -143,18 +157,23 @@ template <int N> __device__ static void sum_up(const tachy_nn_conv &a, const cut
     }
 }
 
-template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bounds__(MOST_THREADS) depthwise(tachy_nn_conv a, cut u)
+template <typename T, int K, int S, int D, bool UPRIGHT> __global__ void __launch_bounds__(MOST_THREADS) depthwise(tachy_nn_conv a, cut u)
 {
     const int N = VECTOR<T>;
     const tachy_conv_shape &s = a.shape;
     int slice = threadIdx.x % u.slices, lane = threadIdx.x / u.slices, lanes = u.threads / u.slices, n = blockIdx.z;
     int c = (blockIdx.x * u.slices + slice) * N, strips = UPRIGHT ? u.wide : u.wide / STRIP;
-    extern __shared__ __align__(16) float weights[]; // [tap][slices][N], then the tile
-    pack<T, N> *tile = reinterpret_cast<pack<T, N> *>(weights + K * K * u.slices * N);
+    extern __shared__ __align__(16) float weights[]; // [tap][slices][N], the biases, then the tile
+    int row = u.slices * N;
+    pack<T, N> *tile = reinterpret_cast<pack<T, N> *>(weights + (K * K + 1) * row);
     float total[N] = {0};
-    for (int i = threadIdx.x; i < K * K * u.slices * N; i += u.threads) {
-        int channel = blockIdx.x * u.slices * N + i % (u.slices * N);
-        weights[i] = channel < s.cin ? value(at<const T>(a.weights)[i / (u.slices * N) * s.cin + channel]) : 0.0f;
+    for (int i = threadIdx.x; i < row; i += u.threads) {
+        int channel = blockIdx.x * row + i;
+        bool there = channel < s.cin;
+#pragma unroll
+        for (int k = 0; k < K * K; k++)
+            weights[k * row + i] = there ? value(at<const T>(a.weights)[k * s.cin + channel]) : 0.0f;
+        weights[K * K * row + i] = there && a.bias ? at<const float>(a.bias)[channel] : 0.0f;
     }
     for (int t = blockIdx.y; t < u.tiles; t += u.parts) {
         int y = t / u.tiles_x * u.high, x = t % u.tiles_x * u.wide;
@@ -167,8 +186,9 @@ template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bound
         __syncthreads();
         if (lane >= lanes || c >= s.cin || ty >= u.high)
             continue;
-        float sum[STRIP][N] = {};
-        taps_of_strip<T, K, S, UPRIGHT>(sum, tile + (ty * S * u.in_wide + tx * S) * u.slices + slice, u, weights + slice * N);
+        float sum[STRIP][N];
+        begin_strip<N>(sum, weights + K * K * row + slice * N);
+        taps_of_strip<T, K, S, D, UPRIGHT>(sum, tile + (ty * S * u.in_wide + tx * S) * u.slices + slice, u, weights + slice * N);
         finish_strip<T>(a, u, sum, n, y + ty, x + tx, c, total);
     }
     if (a.sums) {
@@ -189,7 +209,11 @@ template <typename T> __global__ void __launch_bounds__(MOST_THREADS) depthwise_
         int ty = lane / strips, y = t / u.tiles_x * u.high + ty, x = t % u.tiles_x * u.wide + lane % strips * STRIP;
         if (ty >= u.high || y >= u.out_h)
             continue;
-        float sum[STRIP][N] = {};
+        float sum[STRIP][N], bias[N];
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            bias[j] = a.bias && c + j < s.cin ? at<const float>(a.bias)[c + j] : 0.0f;
+        begin_strip<N>(sum, bias);
         for (int r = 0; r < s.kh; r++) {
             int from = y * s.stride_h - s.pad_top + r * s.dil_h;
             if (from >= 0 && from < s.h)
@@ -203,10 +227,10 @@ template <typename T> __global__ void __launch_bounds__(MOST_THREADS) depthwise_
 }
 
 // The width in slices with the fewest idle threads; wide ones read longer pieces.
-static int slices_of(int slices, int threads)
+static int slices_of(int slices, int threads, int most)
 {
     int idle = INT32_MAX, best = 1;
-    for (int k = 1; k <= SLICES && k <= slices; k++) {
+    for (int k = 1; k <= most && k <= slices; k++) {
         int lost = (parts(slices, k) * k - slices) * 100 / slices + threads % k * 100 / threads + (k < 4 && k < slices ? 100 : 0);
         if (lost <= idle)
             idle = lost, best = k;
@@ -216,11 +240,25 @@ static int slices_of(int slices, int threads)
 
 static bool is_known(const tachy_conv_shape *s)
 {
-    return s->kh == s->kw && s->stride_h == s->stride_w && s->dil_h == 1 && s->dil_w == 1 && (s->kw == 3 || s->kw == 5 || s->kw == 7) &&
-           s->stride_w <= 2;
+    bool known = s->kw == 3 || s->kw == 5 || s->kw == 7;
+    return known && s->kh == s->kw && s->stride_h == s->stride_w && s->dil_h == s->dil_w && s->stride_w <= 2 &&
+           s->dil_w <= (s->stride_w == 1 ? 2 : 1);
 }
 
-// By shape and alignment alone, whatever the chip.
+// Tiles for blocks of u->threads.
+static void deal(cut *u, const tachy_conv_shape *s, int vector, bool known)
+{
+    u->slices = slices_of(parts(s->cin, vector), u->threads, s->dil_w == 1 ? SLICES : SLICES / 2); // far taps want high tiles
+    u->upright = known && s->kw == 3 && s->dil_w == 1 && u->slices < 4;
+    int lanes = u->threads / u->slices, most = u->upright ? 32 : 16;
+    u->wide = parts(u->out_w, STRIP) * STRIP < most ? parts(u->out_w, STRIP) * STRIP : most;
+    if (!u->upright && u->wide / STRIP > lanes)
+        u->wide = lanes * STRIP;
+    u->high = u->upright ? lanes / u->wide * STRIP : lanes / (u->wide / STRIP);
+    u->tiles_x = parts(u->out_w, u->wide), u->tiles = u->high > 0 ? u->tiles_x * parts(u->out_h, u->high) : 0;
+}
+
+// By shape and alignment alone, whatever the chip. Small pictures are dealt to smaller blocks, as long as they are few.
 template <typename T> static cut cut_of(const tachy_nn_conv *a)
 {
     const tachy_conv_shape *s = &a->shape;
@@ -231,24 +269,28 @@ template <typename T> static cut cut_of(const tachy_nn_conv *a)
                 a->weights % 16 == 0;
     bool known = is_known(s) && u.vectors;
     u.threads = known && s->stride_w == 2 ? 128 : 256; // a tile's input grows with the stride
-    u.slices = slices_of(parts(s->cin, N), u.threads);
-    u.upright = known && s->kw == 3 && u.slices < 4;
-    int lanes = u.threads / u.slices, most = u.upright ? 32 : 16;
-    u.wide = parts(u.out_w, STRIP) * STRIP < most ? parts(u.out_w, STRIP) * STRIP : most;
-    if (!u.upright && u.wide / STRIP > lanes)
-        u.wide = lanes * STRIP;
-    u.high = u.upright ? lanes / u.wide * STRIP : lanes / (u.wide / STRIP);
-    u.tiles_x = parts(u.out_w, u.wide), u.tiles = u.tiles_x * parts(u.out_h, u.high);
+    deal(&u, s, N, known);
+    while (u.threads > LEAST_THREADS && (int64_t)s->n * u.tiles * parts(parts(s->cin, N), u.slices) < FEW_BLOCKS) {
+        cut less = u;
+        less.threads /= 2;
+        deal(&less, s, N, known);
+        if (!less.tiles)
+            break;
+        u = less;
+    }
     u.parts = u.tiles < MOST_PARTS || !a->sums ? u.tiles : (int)MOST_PARTS;
-    u.in_wide = (u.wide - 1) * s->stride_w + s->kw, u.in_high = (u.high - 1) * s->stride_h + s->kh;
+    u.in_wide = (u.wide - 1) * s->stride_w + (s->kw - 1) * s->dil_w + 1;
+    u.in_high = (u.high - 1) * s->stride_h + (s->kh - 1) * s->dil_h + 1;
     return u;
 }
 
-template <typename T, int K> static void (*known_kernel(int stride, bool upright))(tachy_nn_conv, cut)
+template <typename T, int K> static void (*known_kernel(const tachy_conv_shape *s, bool upright))(tachy_nn_conv, cut)
 {
+    if (s->dil_w == 2)
+        return depthwise<T, K, 1, 2, false>;
     if (K == 3 && upright)
-        return stride == 1 ? depthwise<T, 3, 1, true> : depthwise<T, 3, 2, true>;
-    return stride == 1 ? depthwise<T, K, 1, false> : depthwise<T, K, 2, false>;
+        return s->stride_w == 1 ? depthwise<T, 3, 1, 1, true> : depthwise<T, 3, 2, 1, true>;
+    return s->stride_w == 1 ? depthwise<T, K, 1, 1, false> : depthwise<T, K, 2, 1, false>;
 }
 
 template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stream)
@@ -258,15 +300,15 @@ template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stre
     dim3 grid((unsigned)parts(parts(s->cin, VECTOR<T>), u.slices), (unsigned)u.parts, (unsigned)s->n);
     if (u.out_h < 1 || u.out_w < 1 || grid.y > 65535 || grid.z > 65535)
         return cudaErrorInvalidValue;
-    int64_t bytes = ((int64_t)s->kh * s->kw * VECTOR<T> * 4 + (int64_t)u.in_wide * u.in_high * 16) * u.slices;
+    int64_t bytes = (((int64_t)s->kh * s->kw + 1) * VECTOR<T> * 4 + (int64_t)u.in_wide * u.in_high * 16) * u.slices;
     if (!is_known(s) || !u.vectors || bytes > MOST_SHARED) {
         u.upright = false;
         depthwise_any<T><<<grid, (unsigned)u.threads, 0, on(stream)>>>(*a, u);
         return cudaGetLastError();
     }
-    auto kernel = s->kw == 3   ? known_kernel<T, 3>(s->stride_w, u.upright)
-                  : s->kw == 5 ? known_kernel<T, 5>(s->stride_w, false)
-                               : known_kernel<T, 7>(s->stride_w, false);
+    auto kernel = s->kw == 3   ? known_kernel<T, 3>(s, u.upright)
+                  : s->kw == 5 ? known_kernel<T, 5>(s, false)
+                               : known_kernel<T, 7>(s, false);
     cudaError_t err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
     if (err != cudaSuccess)
         return err;
@@ -284,7 +326,7 @@ int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a)
 int tachy_nn_run_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream stream)
 {
     const tachy_conv_shape *s = &a->shape;
-    if (s->groups != s->cin || s->cout != s->cin || s->kh < 1 || s->kw < 1 || s->n < 1 || a->scale || a->variant)
+    if (s->groups != s->cin || s->cout != s->cin || s->kh < 1 || s->kw < 1 || s->n < 1 || a->scale || a->weights_image || a->variant)
         return cudaErrorInvalidValue;
     if (a->dtype == TACHY_F32)
         return launch<float>(a, stream);
