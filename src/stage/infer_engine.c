@@ -119,6 +119,7 @@ static int look(struct tachy_infer *s, const struct tachy_infer_net *net)
     errors.max_level = TACHY_LOG_ERR;
     p.provider = "cpu";
     p.provider_options = NULL;
+    p.precision = NULL;
     p.strict = false;
     p.log = &errors;
     int err = tachy_engine_open(&e, &p);
