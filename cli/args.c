@@ -70,11 +70,29 @@ static const char *shown(const struct tachy_option *o, char *buf, size_t size)
     return buf;
 }
 
+// What people type out of habit, and what does it here.
+static const char *habit(const char *arg)
+{
+    static const char *const habits[][2] = {
+        {"gpu", "--device cuda"}, {"cuda", "--device cuda"}, {"hwaccel", "--device cuda"}, {"cpu", "--device cpu"},
+        {"verbose", "-v verbose"}, {"debug", "-v debug"}, {"silent", "-q"}, {"force", "-y"}, {"overwrite-output", "-y"},
+        {"codec", "-c:v"}, {"fps", "-r"}, {"seek", "-ss"}, {"in", "-i"}, {"out", "-o"}, {"threads", "--workers"},
+    };
+    const char *name = arg + strspn(arg, "-");
+    for (size_t i = 0; i < sizeof(habits) / sizeof(habits[0]); i++)
+        if (strlen(habits[i][0]) == strcspn(name, "=") && !strncmp(name, habits[i][0], strlen(habits[i][0])))
+            return habits[i][1];
+    return NULL;
+}
+
 static int unknown(const char *arg, const char *nearest)
 {
     char name[80];
+    const char *other = habit(arg);
     const struct tachy_option *o = nearest ? tachy_option_find(nearest, NULL) : NULL;
-    if (o && strchr(nearest, '.'))
+    if (other)
+        message_error("the option %.60s is not known; did you mean %s?", arg, other);
+    else if (o && strchr(nearest, '.'))
         message_error("the option %.60s is not known; did you mean --%s?", arg, nearest);
     else if (o)
         message_error("the option %.60s is not known; did you mean %s?", arg,
@@ -104,8 +122,10 @@ static int take_value(struct parser *p, const char *arg, struct found *f)
         return TACHY_OK;
     }
     if (!next || !strcmp(next, "--") || looks_like_option(next)) {
-        char word[64];
-        const char *value = option_value(f->option, word, sizeof(word));
+        char word[256];
+        const char *value = f->option->type == TACHY_OPT_ENUM && !f->option->arg
+                                ? list_words(f->option->values, " or ", word, sizeof(word))
+                                : option_value(f->option, word, sizeof(word));
         if (next)
             message_error("%s needs a value (%s), but %s follows; write %s=%s where that is meant",
                           arg, value, next, arg, next);
@@ -181,20 +201,13 @@ static int take_option(struct parser *p, const char *arg)
 // The first argument names no verb: a file is segmented, a word is a mistake. `verb`: the one that is missing.
 static int no_verb(struct cli *c, const struct verb **verb, const char *arg)
 {
-    const char *names[64], *near;
-    size_t n = 0;
     if (strpbrk(arg, "./:") || !strcmp(arg, "-")) {
         *verb = cli_verb("segment");
         c->implied = true;
         c->args[c->n_args++] = arg;
         return TACHY_OK;
     }
-    for (const struct verb *const *v = cli_verbs(); *v && n < sizeof(names) / sizeof(names[0]); v++)
-        names[n++] = (*v)->name;
-    near = tachy_nearest(arg, names, n);
-    message_error("unknown command %.60s; %s%s%s", arg, near ? "did you mean " : "`tachy help` lists them", near ? near : "",
-                  near ? "?" : "");
-    return TACHY_ERR_INVAL;
+    return cli_unknown_verb(arg);
 }
 
 // A file of -c that is not there may be meant as FFmpeg's -c, an encoder.

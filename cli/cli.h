@@ -53,6 +53,8 @@ extern const struct verb verb_probe, verb_doctor, verb_model, verb_engine, verb_
     verb_replay, verb_compare_mattes, verb_shell, verb_help, verb_man, verb_completion;
 const struct verb *const *cli_verbs(void); // ends with NULL
 const struct verb *cli_verb(const char *name);
+// The sentence for a name that is no verb, with the nearest one; left for message_failed(). TACHY_ERR_INVAL.
+int cli_unknown_verb(const char *name);
 extern char all_verbs[], task_verbs[]; // their names: "segment|probe"
 
 // main.c
@@ -222,7 +224,11 @@ int console_run(struct cli *c, int (*work)(void *arg), void *arg);
 // metrics.c: serves c->control's figures where metrics.address asks for it.
 struct metrics;
 int metrics_start(struct metrics **out, struct cli *c); // NULL and TACHY_OK: not asked for
+// The runs have ended: waits until somebody has read the figures, for metrics.linger seconds at most. `m` may be NULL.
+void metrics_linger(struct metrics *m, const struct cli *c);
 void metrics_stop(struct metrics **m);
+// Writes them to the file of metrics.file, if one was named.
+int metrics_write(const struct cli *c);
 // metrics_address.c: "[HOST:]PORT"; *size: of the address. The sentence is left for
 // message_failed().
 struct sockaddr_storage;

@@ -29,10 +29,11 @@ static void put_keys(const struct tachy_option *o)
 static void put_meaning(const struct tachy_option *o)
 {
     put_cell(o->help);
-    if (!o->planned)
+    const char *why = o->planned ? o->planned : o->needless;
+    if (!why)
         return;
-    fputs(". **No effect yet**: ", stdout);
-    put_cell(o->planned);
+    fputs(o->planned ? ". **No effect yet**: " : ". **Not needed here**: ", stdout);
+    put_cell(why);
 }
 
 static void print_markdown(void)
@@ -60,15 +61,22 @@ static void print_markdown(void)
     }
 }
 
+// Without --all: what a job of the usual task reads, and the command around it.
+static unsigned shown_rows(void)
+{
+    return TACHY_VERB_COMMAND | TACHY_VERB_PROFILE | (cli_verb("segment")->options & (TACHY_VERB_RUN | TACHY_VERB_TASKS));
+}
+
 static int run_config(struct cli *c)
 {
     const char *json = tachy_settings_str(c->settings, "run.json");
+    bool all = tachy_settings_bool(c->settings, "config.all");
     char *text = NULL;
     int err = cli_take_inputs(c);
     if (err == TACHY_OK && tachy_settings_bool(c->settings, "general.markdown"))
         print_markdown();
     else if (err == TACHY_OK)
-        err = json ? tachy_settings_json(&text, c->settings) : tachy_settings_yaml(&text, c->settings, true);
+        err = json ? tachy_settings_json(&text, c->settings) : tachy_settings_yaml(&text, c->settings, all ? ~0u : shown_rows());
     if (text && json)
         err = write_text(json, text);
     else if (text)
@@ -84,7 +92,8 @@ const struct verb verb_config = {
     .details =
         "Takes the options and configuration files of every task, runs nothing, and prints "
         "what would hold as a configuration file, with the origin of each value behind it: "
-        "default, FILE:LINE, or command line. docs/config.md explains the files.",
+        "default, FILE:LINE, or command line. Settings that only other tasks than segment read are left out unless they "
+        "are set; --all shows them as well. docs/config.md explains the files.",
     .options = TACHY_VERB_CONFIG | TACHY_VERB_RUN | TACHY_VERB_COMMAND | TACHY_VERB_PROFILE | TACHY_VERB_TASKS,
     .examples = EXAMPLES(
         {"tachy config > my.yaml", "a file to start from"},

@@ -39,6 +39,8 @@ static int get_report(const struct tachy_log *log, char **text, json_t **report)
 
 static int run_doctor(struct cli *c)
 {
+    if (c->n_args)
+        return message_usage("%.40s: tachy doctor takes no names; write tachy doctor", c->args[0]);
     char *text, *lines = NULL;
     json_t *r;
     const char *json = tachy_settings_str(c->settings, "run.json");

@@ -107,8 +107,10 @@ static int run_help(struct cli *c)
         return STATUS_OK;
     }
     const struct verb *v = cli_verb(c->args[0]);
-    if (!v)
-        return message_usage("there is no help on %s; `tachy help` lists the commands", c->args[0]);
+    if (!v) {
+        message_failed(cli_unknown_verb(c->args[0]));
+        return STATUS_USAGE;
+    }
     help_verb(stdout, v);
     return STATUS_OK;
 }

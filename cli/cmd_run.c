@@ -186,8 +186,10 @@ static int run_watched(struct run *r)
         err = run_job(r);
         keys_stop();
     }
+    metrics_linger(metrics, c);
     metrics_stop(&metrics);
-    return err;
+    int written = metrics_write(c);
+    return err < 0 ? err : written;
 }
 
 // Memory that is asked for begins as zeros. libx264 164 decides with some that it never wrote (lists of motion vectors,

@@ -170,8 +170,8 @@ static bool begin(struct shell *s, struct job *j, int argc, char **argv, int *st
     if (*status != STATUS_OK)
         return false;
     cli_level(&j->c);
-    tachy_settings_yaml(&j->config, j->c.settings, false);
-    tachy_settings_yaml(&j->config_all, j->c.settings, true);
+    tachy_settings_yaml(&j->config, j->c.settings, 0);
+    tachy_settings_yaml(&j->config_all, j->c.settings, ~0u);
     if (j->c.verb == &verb_profile || runs_task(j->c.verb))
         return true;
     *status = cli_run(&j->c);
@@ -416,6 +416,8 @@ static int run_shell(struct cli *c)
     }
     leave(&s);
     metrics_stop(&metrics);
+    if (metrics_write(c) < 0)
+        status = message_failed(TACHY_ERR_IO);
     c->control = NULL;
     free_shell(&s);
     return atomic_load(&ended) ? STATUS_INTERRUPTED : status;

@@ -398,8 +398,8 @@ int console_run(struct cli *c, int (*work)(void *arg), void *arg)
     k->out = c->stdout_taken ? stderr : stdout;
     pthread_t thread;
     char *config, *all;
-    tachy_settings_yaml(&config, c->settings, false);
-    tachy_settings_yaml(&all, c->settings, true);
+    tachy_settings_yaml(&config, c->settings, 0);
+    tachy_settings_yaml(&all, c->settings, ~0u);
     k->config = config;
     k->config_all = all;
     message_log(&slot); // the run's errors and those of commands are kept apart

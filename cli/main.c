@@ -52,6 +52,18 @@ const struct verb *cli_verb(const char *name)
     return NULL;
 }
 
+int cli_unknown_verb(const char *name)
+{
+    const char *names[TASKS_MAX + N_OWN];
+    size_t n = 0;
+    for (; verbs[n]; n++)
+        names[n] = verbs[n]->name;
+    const char *near = tachy_nearest(name, names, n);
+    message_error("unknown command %.60s; %s%s%s", name, near ? "did you mean " : "`tachy help` lists them", near ? near : "",
+                  near ? "?" : "");
+    return TACHY_ERR_INVAL;
+}
+
 void cli_level(struct cli *c)
 {
     static const char *const names[] = {"", "error", "warning", "info", "verbose", "debug"};
@@ -165,8 +177,8 @@ int cli_run_word(struct cli *c, const struct word *w, const char *otherwise)
     while (word && w->name && strcmp(w->name, word))
         w++;
     if (!word || !w->name)
-        return message_usage("%s%s; there are %s", word ? word : "a word is needed", word ? " is not known" : "",
-                             list_words(c->verb->words, " and ", names, sizeof(names)));
+        return message_usage("tachy %s takes %s%s%.40s", verb, list_words(c->verb->words, " or ", names, sizeof(names)),
+                             word ? ", not " : "", word ? word : "");
     if (c->n_args > 1 && !w->one && !w->together)
         return message_usage("tachy %s %s takes no names", verb, word);
     if (c->n_args < 2 && !w->all)

@@ -12,6 +12,33 @@
 #include <time.h>
 #include <unistd.h>
 
+// The page. Free it; NULL: no memory.
+static char *metrics_text(tachy_control *control)
+{
+    struct tachy_snapshot *s = malloc(sizeof(*s));
+    char *text = NULL;
+    if (s && tachy_control_snapshot(control, s) == TACHY_OK)
+        tachy_snapshot_metrics(&text, s);
+    free(s);
+    return text;
+}
+
+int metrics_write(const struct cli *c)
+{
+    const char *path = tachy_settings_str(c->settings, "metrics.file");
+    char *text = path ? metrics_text(c->control) : NULL, *part = NULL;
+    int err = path && !text ? TACHY_ERR_NOMEM : TACHY_OK;
+    if (text && asprintf(&part, "%s.part", path) < 0)
+        err = TACHY_ERR_NOMEM;
+    if (text && err == TACHY_OK)
+        err = write_text(part, text);
+    if (text && err == TACHY_OK && rename(part, path) != 0)
+        err = write_failed(path);
+    free(part);
+    tachy_free(text);
+    return err;
+}
+
 #if HAVE_MICROHTTPD
 
 #include <microhttpd.h>
@@ -34,6 +61,7 @@ struct caller {
     enum caller_state state;
     int fd;           // libmicrohttpd's
     int64_t since_ms; // it has been in this state
+    bool last;        // it gets the figures of runs that have ended
 };
 
 // All but `leave` belongs to the thread once that has started.
@@ -47,6 +75,8 @@ struct metrics {
     bool started;
     int wake; // an eventfd, which ends the thread's wait
     atomic_bool leave;
+    atomic_bool ended; // the runs have
+    atomic_bool read;  // somebody has got the figures since then
 };
 
 static int64_t now_ms(void)
@@ -89,6 +119,8 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
     struct caller *c = *context;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         m->served -= is_served(c);
+        if (c->state == CALLER_READS && c->last)
+            atomic_store(&m->read, true);
         c->state = CALLER_NONE;
         return;
     }
@@ -97,7 +129,7 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
     for (c = m->callers; c->state != CALLER_NONE; c++) { // there is one: libmicrohttpd has this many
     }
     *c = (struct caller){
-        CALLER_SENDS, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, now_ms()};
+        CALLER_SENDS, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, now_ms(), false};
     m->served++;
     *context = c;
 }
@@ -154,6 +186,7 @@ static enum MHD_Result reply(struct MHD_Connection *to, unsigned status, char *t
     return queued;
 }
 
+// A short answer, most often why there are no figures.
 static enum MHD_Result refuse(struct MHD_Connection *to, unsigned status, const char *text)
 {
     return reply(to, status, (char *)(uintptr_t)text, false, "text/plain; charset=utf-8");
@@ -172,11 +205,11 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *
                               const char *method, const char *version, const char *upload,
                               size_t *upload_size, void **state)
 {
-    const struct metrics *m = user;
+    struct metrics *m = user;
     static char seen;
     bool first = !*state; // only its headers have been read: what is refused now sends no body
     *state = &seen;
-    if (first && !is_allowed(m, c))
+    if (first && strcmp(url, "/healthz") && !is_allowed(m, c))
         return refuse(c, MHD_HTTP_UNAUTHORIZED, "a bearer token is needed\n");
     if (first && strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
         return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only\n");
@@ -189,13 +222,12 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *
         caller->state = CALLER_READS;
         caller->since_ms = now_ms();
     }
+    if (!strcmp(url, "/healthz"))
+        return refuse(c, MHD_HTTP_OK, "ok\n");
     if (strcmp(url, "/metrics"))
         return refuse(c, MHD_HTTP_NOT_FOUND, "the figures are at /metrics\n");
-    struct tachy_snapshot *s = malloc(sizeof(*s));
-    char *text = NULL;
-    if (s && tachy_control_snapshot(m->control, s) == TACHY_OK)
-        tachy_snapshot_metrics(&text, s);
-    free(s);
+    caller->last = atomic_load(&m->ended);
+    char *text = metrics_text(m->control);
     if (!text)
         return refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
     return reply(c, MHD_HTTP_OK, text, true, "text/plain; version=0.0.4; charset=utf-8");
@@ -289,6 +321,18 @@ int metrics_start(struct metrics **out, struct cli *c)
     return err;
 }
 
+void metrics_linger(struct metrics *m, const struct cli *c)
+{
+    int64_t end = now_ms() + (int64_t)(1e3 * tachy_settings_float(c->settings, "metrics.linger"));
+    if (!m || now_ms() >= end || tachy_control_stopped(c->control))
+        return;
+    atomic_store(&m->ended, true); // before anybody is told
+    message_note(&c->log, "the figures stay until they are read, for %.0f s at most; Ctrl-C ends it",
+                 tachy_settings_float(c->settings, "metrics.linger"));
+    while (!atomic_load(&m->read) && !tachy_control_stopped(c->control) && now_ms() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); // a signal cuts it short
+}
+
 void metrics_stop(struct metrics **mm)
 {
     struct metrics *m = *mm;
@@ -317,6 +361,8 @@ int metrics_start(struct metrics **out, struct cli *c)
                   "libmicrohttpd-dev and build again");
     return TACHY_ERR_UNAVAILABLE;
 }
+
+void metrics_linger(struct metrics *m, const struct cli *c) { }
 
 void metrics_stop(struct metrics **m) { *m = NULL; }
 

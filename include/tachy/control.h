@@ -103,6 +103,16 @@ struct tachy_totals {
     struct tachy_histogram latency;   // from a frame's arrival to written
 };
 
+// One input that is being worked on.
+struct tachy_stream_figures {
+    int stream;           // from 0; the number is free again when the input has ended
+    char input[256];      // its name; the end of a long one
+    int64_t frames;       // written
+    int64_t total_frames; // an estimate; 0: unknown
+    double fps;
+};
+#define TACHY_STREAM_FIGURES 16
+
 struct tachy_snapshot {
     enum tachy_run_state state;
     struct tachy_summary summary; // of the run under way so far, else of the last one
@@ -110,6 +120,8 @@ struct tachy_snapshot {
     double paused_s;              // of that run
     struct tachy_queues queues;   // zeroed without a run
     struct tachy_totals totals;
+    int nb_streams;               // of those that go on, the first TACHY_STREAM_FIGURES
+    struct tachy_stream_figures streams[TACHY_STREAM_FIGURES];
 };
 
 // TACHY_ERR_NOMEM: *s is zeroed.

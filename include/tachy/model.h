@@ -106,6 +106,7 @@ struct tachy_card {
     const char *sha256;    // of that file, 64 hex digits; "" where it is not pinned
     const char *input;     // name of the image input; "" = the only one
     const char *output;    // name of the output; "" = the only one
+    const char *plate;     // name of the input that sees the scene without people, prepared as `in` says; "": there is none
     struct tachy_preprocess_params in; // width, height, layout, channels, fit, scale, mean, std
     enum tachy_output_meaning meaning;
     int channel;           // person channel for several-channel outputs
@@ -124,8 +125,11 @@ struct tachy_card {
 
 typedef struct tachy_model tachy_model; // a card and the place of its file
 
+#define TACHY_MODEL_AUTO "auto"
+
 struct tachy_model_params {
-    const char *name;   // a card's name of the zoo, or the path of an ONNX file
+    const char *name;   // a card's name of the zoo, or the path of an ONNX file. "auto": of the built-in cards for
+                        // segment whose models are here the one with the largest input; with `card`: that card's
     const char *card;   // path of a card; required where `name` is a path
     const char *dir;    // model folder; NULL: $TACHY_MODELS, else the user's data folder
     bool fetch;         // get what is missing from the card's sources

@@ -25,6 +25,7 @@ struct tachy_pipeline_params {
     int workers;                   // 0: one a core; at most 1024
     int64_t max_bytes;             // of a stream's frames in flight, where the stream does not say
                                    // otherwise; 0: 160 MiB or what the workers need
+    int64_t ahead;                 // of the first stream, as in tachy_stream_params
     int64_t memory;                // budget of all streams together: their pictures and results.
                                    // A stream that joins gets fewer frames in flight where little
                                    // is left; 0: no bound but each stream's own
@@ -78,6 +79,8 @@ struct tachy_stream_params {
     int64_t window;                // positions that tachy_stream_push_at() may be ahead of pull,
                                    // 1..65536; 0: as many as fit max_bytes, at most 512; of
                                    // frames on a GPU what fits there, at most 4096
+    int64_t ahead;                 // frames that may be in flight beside those that workers or a
+                                   // batch hold; 0: as many as max_bytes holds
     const char *name;              // in messages; copied; NULL: none
 };
 #define tachy_stream_params(...) (&(struct tachy_stream_params){__VA_ARGS__})

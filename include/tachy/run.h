@@ -63,6 +63,13 @@ struct tachy_gpu_share {
     struct tachy_resource_stats resources[TACHY_RESOURCE_COUNT];
 };
 
+// A model that ran.
+struct tachy_model_share {
+    char name[64]; // of its card, cut if it is longer
+    int64_t runs;  // pictures that it has seen; if the picture was taken over from another frame, none
+};
+#define TACHY_MAX_MODELS 2
+
 struct tachy_summary {
     int64_t frames;          // written to the sink
     int64_t decoded;         // read from the source
@@ -93,6 +100,8 @@ struct tachy_summary {
     struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down
     int nb_gpus;             // that frames were worked on; 0: the CPU did it all
     struct tachy_gpu_share gpus[TACHY_MAX_GPUS];
+    int nb_models;           // of the network that the task is named for, in one or two sizes; 0: none ran, or it is not counted
+    struct tachy_model_share models[TACHY_MAX_MODELS]; // most runs first
 };
 
 struct tachy_progress {
@@ -114,6 +123,7 @@ struct tachy_run_params {
                           // TACHY_ERR_NOMEM where two frames do not fit
     int batch;            // pictures in one run of the model, where it takes several; 0: 1
     int64_t batch_timeout_us; // that a picture waits for others to fill a batch; 0: 5000
+    int64_t ahead;        // frames that may be read ahead of those in work; 0: as many as max_bytes holds
     int64_t trim_every;   // frames after which memory that is kept for later is given back; 0: never
     bool calibrate;       // measure each step alone as well: light_ratio
     const char *cache_dir; // light figures are kept here; NULL: the user's cache folder

@@ -66,10 +66,12 @@ struct tachy_option {
     bool command_only;   // makes no sense in a configuration file
     const struct tachy_key *keys; // other keys for it, {0} follows the last; may be NULL
     const char *planned; // the part is not built yet: what happens instead; NULL: it is built
+    const char *needless; // a habit of other tools that has no use here: why; NULL: the row does something
     const char *then;    // path of a row that takes a whole number which follows the value on the
                          // command line: --save-stage DIR 8; may be NULL
     const char *over;    // path of a row that this one stands in for while the settings are
                          // those of its section's task (tachy_settings_for()); may be NULL
+    bool range;          // INT: also a range as "16-32", of which the upper end holds
 };
 
 // The table, in the order of help. Static memory.
@@ -134,10 +136,10 @@ TACHY_API size_t tachy_settings_list(const tachy_settings *s, const char *path,
 // "default", "preset fast (configs/fast.yaml:3)", "my.yaml:12", "command line".
 TACHY_API const char *tachy_settings_origin(const tachy_settings *s, const char *path);
 
-// The settings as a configuration file, which tachy_settings_load() takes, with the origin of each as a comment; `all`:
-// also what has its default. And as a JSON object: path -> value, origin, and no_effect_yet where that is so. *yaml
-// and *json: free with tachy_free(). TACHY_ERR_NOMEM.
-TACHY_API int tachy_settings_yaml(char **yaml, const tachy_settings *s, bool all);
+// The settings as a configuration file, which tachy_settings_load() takes, with the origin of each as a comment: what
+// was set, and the rest of the rows that one of `verbs` reads (0: none; ~0u: all). And as a JSON object: path -> value,
+// origin, and no_effect_yet or not_needed where that is so. *yaml and *json: free with tachy_free(). TACHY_ERR_NOMEM.
+TACHY_API int tachy_settings_yaml(char **yaml, const tachy_settings *s, unsigned verbs);
 TACHY_API int tachy_settings_json(char **json, const tachy_settings *s);
 
 #ifdef __cplusplus

@@ -91,6 +91,14 @@ static bool parse_name(const char *word, size_t n, uint32_t *out)
     return false;
 }
 
+const char *tachy_color_nearest(const char *name)
+{
+    const char *all[TACHY_ARRAY_SIZE(names)];
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(names); i++)
+        all[i] = names[i].name;
+    return tachy_nearest(name, all, TACHY_ARRAY_SIZE(names));
+}
+
 bool tachy_parse_color(const char *text, uint32_t *out)
 {
     uint32_t v;

@@ -18,3 +18,4 @@ bool tachy_parse_size(const char *text, int *width, int *height);
 // A CSS colour name, "#RGB", "#RRGGBB", "#RRGGBBAA" or with "0x"; "@0.5" after the name or six
 // digits sets alpha, as in FFmpeg. 0xRRGGBBAA.
 bool tachy_parse_color(const char *text, uint32_t *out);
+const char *tachy_color_nearest(const char *name); // that name with a typo; NULL: none is near

@@ -36,12 +36,13 @@ static void list_values(const char *values, char *out, size_t size)
 // "a whole number from 1 to 256".
 static void describe_range(const struct tachy_option *o, const char *what, char *out, size_t size)
 {
+    const char *or_range = o->range ? ", or a range of them (16-32)" : "";
     if (o->min == 0 && o->max == 0)
         snprintf(out, size, "%s", what);
     else if (o->max >= 1e9)
-        snprintf(out, size, "%s of at least %.10g", what, o->min);
+        snprintf(out, size, "%s of at least %.10g%s", what, o->min, or_range);
     else
-        snprintf(out, size, "%s from %.10g to %.10g", what, o->min, o->max);
+        snprintf(out, size, "%s from %.10g to %.10g%s", what, o->min, o->max, or_range);
 }
 
 // What the row wants, as a noun for an error message.
@@ -84,6 +85,19 @@ static bool in_range(const struct tachy_option *o, double v)
     return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max);
 }
 
+// A whole number, or of a range its upper end.
+static bool parse_int(const struct tachy_option *o, const char *text, int64_t *out)
+{
+    char low[24];
+    int64_t from;
+    const char *dash = o->range && *text ? strchr(text + 1, '-') : NULL;
+    if (!dash)
+        return tachy_parse_int(text, out) && in_range(o, (double)*out);
+    snprintf(low, sizeof(low), "%.*s", (int)(dash - text), text);
+    return tachy_parse_int(low, &from) && tachy_parse_int(dash + 1, out) && from <= *out &&
+           in_range(o, (double)from) && in_range(o, (double)*out);
+}
+
 // Sets the typed fields of *v; false where the text is not of the row's type and range.
 static bool interpret(const struct tachy_option *o, const char *text, struct tachy_value *v)
 {
@@ -95,10 +109,10 @@ static bool interpret(const struct tachy_option *o, const char *text, struct tac
         v->number = v->on;
         return true;
     case TACHY_OPT_INT:
-        if (!tachy_parse_int(text, &v->integer))
+        if (!parse_int(o, text, &v->integer))
             return false;
         v->number = (double)v->integer;
-        return in_range(o, v->number);
+        return true;
     case TACHY_OPT_FLOAT:
         return tachy_parse_float(text, &v->number) && in_range(o, v->number);
     case TACHY_OPT_TIME:
@@ -116,6 +130,28 @@ static bool interpret(const struct tachy_option *o, const char *text, struct tac
     }
 }
 
+// What was probably meant: a word of the list with a typo, a number with a decimal comma. NULL: no idea. Free it.
+static char *meant_value(const struct tachy_option *o, const char *text)
+{
+    struct tachy_value v = {0};
+    char words[320], *names[32], *more = NULL;
+    size_t n = 0;
+    if (o->type == TACHY_OPT_ENUM && strlen(o->values) < sizeof(words)) {
+        strcpy(words, o->values);
+        for (char *w = strtok_r(words, "|", &more); w && n < TACHY_ARRAY_SIZE(names); w = strtok_r(NULL, "|", &more))
+            names[n++] = w;
+        const char *near = tachy_nearest(text, (const char *const *)names, n);
+        return near ? strdup(near) : NULL;
+    }
+    char *point = o->type == TACHY_OPT_FLOAT ? strdup(text) : NULL, *comma = point ? strchr(point, ',') : NULL;
+    if (comma)
+        *comma = '.';
+    if (comma && interpret(o, point, &v))
+        return point;
+    free(point);
+    return NULL;
+}
+
 static char *explain(const struct tachy_option *o, const char *text)
 {
     char wanted[320];
@@ -125,7 +161,11 @@ static char *explain(const struct tachy_option *o, const char *text)
         return tachy_asprintf("has a value of more than %d bytes", TEXT_MAX);
     describe_type(o, wanted, sizeof(wanted));
     bool cut = strlen(text) > SHOWN_MAX;
-    return tachy_asprintf("\"%.*s%s\" is not %s", SHOWN_MAX, text, cut ? "..." : "", wanted);
+    char *meant = meant_value(o, text);
+    char *why = tachy_asprintf("\"%.*s%s\" is not %s%s%s%s", SHOWN_MAX, text, cut ? "..." : "", wanted,
+                               meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+    free(meant);
+    return why;
 }
 
 static int add_item(struct tachy_value *v, const char *text)

@@ -66,6 +66,8 @@ int tachy_settings_json(char **json, const tachy_settings *s)
         json_t *row = json_pack("{s:o, s:s}", "value", value, "origin", origin);
         if (o->planned)
             json_object_set_new(row, "no_effect_yet", json_string(o->planned));
+        if (o->needless)
+            json_object_set_new(row, "not_needed", json_string(o->needless));
         json_object_set_new(all, o->path, row);
     }
     *json = json_dumps(all, JSON_INDENT(2));

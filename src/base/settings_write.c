@@ -85,8 +85,9 @@ static void put_row(FILE *f, const tachy_settings *s, const struct tachy_option 
     }
     fprintf(f, "%*s # %s", (int)TACHY_MAX(36 - (ftell(f) - start), 0), "",
             there ? tachy_settings_origin(s, o->path) : "not set");
-    if (o->planned)
-        fprintf(f, "; no effect yet%s%s", set ? ": " : "", set ? o->planned : "");
+    const char *why = o->planned ? o->planned : o->needless;
+    if (why)
+        fprintf(f, "; %s%s%s", o->planned ? "no effect yet" : "not needed here", set ? ": " : "", set ? why : "");
     fputc('\n', f);
 }
 
@@ -103,14 +104,14 @@ static bool is_first(const struct tachy_option *table, const struct tachy_option
     return table == o;
 }
 
-static void put_all(FILE *f, const tachy_settings *s, bool all)
+static void put_all(FILE *f, const tachy_settings *s, unsigned verbs)
 {
     const struct tachy_option *table = tachy_settings_options(s);
     const char *previous = "";
     fputs("# Effective settings; behind each where it comes from.\nversion: 1\n", f);
     for (const struct tachy_option *first = table; first->path; first++) {
         for (const struct tachy_option *o = is_first(table, first) ? first : NULL; o && o->path; o++) {
-            if (!same_section(o, first) || o->command_only || (!all && !tachy_settings_is_set(s, o->path)))
+            if (!same_section(o, first) || o->command_only || (!(o->verbs & verbs) && !tachy_settings_is_set(s, o->path)))
                 continue;
             put_row(f, s, o, open_sections(f, o->path, previous));
             previous = o->path;
@@ -118,7 +119,7 @@ static void put_all(FILE *f, const tachy_settings *s, bool all)
     }
 }
 
-int tachy_settings_yaml(char **yaml, const tachy_settings *s, bool all)
+int tachy_settings_yaml(char **yaml, const tachy_settings *s, unsigned verbs)
 {
     size_t size;
     TACHY_CLEAR(yaml);
@@ -126,7 +127,7 @@ int tachy_settings_yaml(char **yaml, const tachy_settings *s, bool all)
         return TACHY_ERR_INVAL;
     FILE *f = open_memstream(yaml, &size);
     if (f)
-        put_all(f, s, all);
+        put_all(f, s, verbs);
     bool bad = !f || ferror(f);
     if (f && fclose(f) == 0 && !bad)
         return TACHY_OK;

@@ -167,11 +167,24 @@ static bool same_section(const char *a, const char *b)
     return n == (size_t)(strrchr(b, '.') - b) && !memcmp(a, b, n);
 }
 
+// Two keys of one option say different things: which of them counts.
+static void tell_two_keys(const struct loader *l, const struct leaf *f, const struct staged *old)
+{
+    bool first = tachy_option_order(old->key) > tachy_option_order(f->path);
+    if (same_section(old->key, f->path))
+        return; // an error
+    tachy_msg(l->log, TACHY_LOG_INFO, "%s:%zu: %s is ignored: %s in line %zu sets the same option and counts more", l->file,
+              first ? f->line : old->line, first ? f->path : old->key, first ? old->key : f->path,
+              first ? old->line : f->line);
+}
+
 // Puts a value in its row's place. Where another key of the row stands there already, the more
 // special section wins, and within one section both must say the same. `v` is taken over.
 static int stage(struct loader *l, const struct leaf *f, struct tachy_value *v)
 {
     struct staged *old = &l->staged[f->o - l->options];
+    if (old->line && !tachy_value_equal(f->o, &old->value, v))
+        tell_two_keys(l, f, old);
     if (old->line && same_section(old->key, f->path) &&
         !tachy_value_equal(f->o, &old->value, v)) {
         tachy_value_clear(v);
@@ -238,6 +251,27 @@ static int read_list(struct loader *l, const struct leaf *f, struct tachy_value 
     return err;
 }
 
+// A size as a list: [width, height] or [side].
+static int read_size(struct loader *l, const struct leaf *f, const yaml_event_t *start, struct tachy_value *v)
+{
+    struct tachy_option sides = *f->o;
+    struct tachy_value list = {0};
+    char *why = NULL;
+    sides.type = TACHY_OPT_LIST;
+    int err = read_list(l, &(struct leaf){&sides, NULL, f->path, f->line}, &list);
+    char *text = err == TACHY_OK && list.count && list.count <= 2
+                     ? tachy_asprintf("%s%s%s", list.items[0], list.count == 2 ? "x" : "", list.count == 2 ? list.items[1] : "")
+                     : NULL;
+    if (err == TACHY_OK && (!text || tachy_value_parse_key(f->o, f->key, text, v, &why) < 0))
+        err = tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s %s", l->file, line_of(start), f->path,
+                         why ? why : "takes a list of width and height, [1024, 1024]");
+    v->rank = l->rank;
+    tachy_value_clear(&list);
+    free(text);
+    free(why);
+    return err;
+}
+
 static int load_leaf(struct loader *l, const struct leaf *f, const yaml_event_t *e)
 {
     struct tachy_value v = {0};
@@ -246,6 +280,8 @@ static int load_leaf(struct loader *l, const struct leaf *f, const yaml_event_t 
         err = read_scalar(l, f, e, &v);
     else if (e->type == YAML_SEQUENCE_START_EVENT && f->o->type == TACHY_OPT_LIST)
         err = read_list(l, f, &v);
+    else if (e->type == YAML_SEQUENCE_START_EVENT && f->o->type == TACHY_OPT_SIZE)
+        err = read_size(l, f, e, &v);
     else
         err = tachy_fail(l->log, TACHY_ERR_INVAL, "%s:%zu: %s takes a value, not %s", l->file,
                          line_of(e), f->path,

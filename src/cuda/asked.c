@@ -101,11 +101,13 @@ int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, c
         return TACHY_OK;
     }
     if (!several)
-        return add(ids, n, (long)tachy_settings_int(s, "gpu.id"), log);
-    err = count(&there, log);
+        err = add(ids, n, (long)tachy_settings_int(s, "gpu.id"), log);
+    if (err == TACHY_OK)
+        err = count(&there, log);
     for (int i = 0; i < *n && err == TACHY_OK; i++)
         if (ids[i] >= there)
-            err = tachy_fail(log, TACHY_ERR_INVAL, "--gpus: there is no GPU %d: the driver counts %d", ids[i], there);
+            err = tachy_fail(log, TACHY_ERR_INVAL, "%s: there is no GPU %d: the driver counts %d",
+                             several ? "--gpus" : "--gpu-id", ids[i], there);
     for (int i = 0; all && i < TACHY_MIN(there, TACHY_MAX_GPUS) && err == TACHY_OK; i++)
         err = add(ids, n, i, log);
     return err;

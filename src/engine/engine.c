@@ -155,19 +155,16 @@ static bool is_other(const struct tachy_engine_params *p)
 
 static int unknown_provider(const struct tachy_engine_params *p)
 {
-    char names[256] = "auto";
-    for (size_t i = 0; i < TACHY_ARRAY_SIZE(engines); i++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof(names) - used, ", %s", engines[i]->name);
-    }
-    for (size_t i = 0; tachy_ep_builtin_name(i); i++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof(names) - used, ", %s", tachy_ep_builtin_name(i));
-    }
-    return tachy_fail(p->log, TACHY_ERR_INVAL,
-                      "engine: there is no provider `%s`; there are %s, and what a plugin brings "
-                      "(--provider-option library=PATH)",
-                      p->provider, names);
+    const char *names[64] = {"auto"}, *near;
+    size_t n = 1;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(engines); i++)
+        names[n++] = engines[i]->name;
+    for (size_t i = 0; tachy_ep_builtin_name(i) && n < TACHY_ARRAY_SIZE(names); i++)
+        names[n++] = tachy_ep_builtin_name(i);
+    near = tachy_nearest(p->provider, names, n);
+    return tachy_fail(p->log, TACHY_ERR_INVAL, "--provider %.32s is not known%s%s%s", p->provider,
+                      near ? "; did you mean " : "; a plugin is named with --provider-option library=FILE", near ? near : "",
+                      near ? "?" : "");
 }
 
 // Stands in for a log while a provider is tried that need not do: what is an error there becomes a

@@ -8,12 +8,15 @@
 
 const struct tachy_option tachy_model_options[] = {
     {"model.name", "model", 0, TACHY_OPT_STRING, "selfie", .arg = "NAME|FILE", .group = "Model",
-     .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card"},
+     .verbs = TACHY_VERB_REPLAY, .help = "model card of the zoo (tachy model list), or an ONNX file with --card; auto (segment): of the zoo's that are "
+                                        "installed, for each picture, or part of it with a person, the one whose input has its shape"},
     {"model.card", "card", 0, TACHY_OPT_STRING, .arg = "FILE", .group = "Model",
      .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY, .help = "model card of one's own (JSON)"},
     {"model.dir", "model-dir", 0, TACHY_OPT_STRING, .arg = "DIR", .group = "Model",
      .verbs = TACHY_VERB_MODEL | TACHY_VERB_REPLAY | TACHY_VERB_ENGINE,
      .help = "folder of the models; without it $TACHY_MODELS, then the user's data folder"},
+    {"model.input_size", "input-size", 0, TACHY_OPT_SIZE, .arg = "WxH", .group = "Model",
+     .help = "pictures that the model sees, if it takes other sizes than its card's; in a file also [width, height]"},
     {"model.provider", "provider", 0, TACHY_OPT_STRING, "auto", .arg = "NAME", .group = "Model",
      .verbs = TACHY_VERB_REPLAY | TACHY_VERB_ENGINE,
      .help = "what runs the model: tachy (our own plans), cpu (ONNX Runtime's kernels), auto (tachy where it runs "
@@ -68,6 +71,13 @@ static int read_precision(struct tachy_engine_setup *e, const tachy_settings *s)
     if (asked && !strcmp(asked, "tf32") && says(s, "gpu.allow_tf32", false))
         return tachy_fail(tachy_settings_log(s), TACHY_ERR_INVAL, "--precision tf32 and gpu.allow_tf32: no contradict each other: "
                           "leave one of them out");
+    bool there = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda") || trt || (provider && !strcmp(provider, "cuda-ort"));
+    if (asked && !there && strcmp(asked, "fp32") != 0 && !tachy_settings_by_name(s, "gpu.precision") &&
+        !tachy_settings_by_name(s, "gpu.fp16")) { // a file that serves machines with a GPU, too
+        tachy_msg(tachy_settings_log(s), TACHY_LOG_INFO, "gpu.precision %s (%s) has no effect: the model runs on the CPU, which "
+                  "computes in fp32", asked, tachy_settings_origin(s, "gpu.precision"));
+        asked = NULL;
+    }
     if (!asked && trt && says(s, "tensorrt.precision.int8", true))
         asked = "int8";
     else if (!asked && trt && says(s, "tensorrt.precision.fp16", true))

@@ -78,8 +78,8 @@ int tachy_ep_find(char **path, const struct tachy_ep_table **table, const char *
     *table = f.table;
     if (found)
         return TACHY_OK;
-    return tachy_fail(log, TACHY_ERR_UNAVAILABLE,
-                      "engine tachy: " NAME " was not found: `meson install` puts it beside libtachy.so; "
-                      "--provider-option library=PATH or TACHY_EP names it (tried %s)",
-                      f.tried);
+    if (asked && asked[0])
+        return tachy_fail(log, TACHY_ERR_UNAVAILABLE, "engine tachy: " NAME " was not found (tried %s)", f.tried);
+    tachy_msg(log, TACHY_LOG_VERBOSE, "engine tachy: tried %s", f.tried);
+    return tachy_fail(log, TACHY_ERR_UNAVAILABLE, NAME " was not found beside libtachy.so; $TACHY_EP can name it");
 }

@@ -196,7 +196,10 @@ static int open_source(const tachy_job *j, struct job_work *w)
     };
     tachy_source_read_settings(&p, j->set);
     int err = tachy_source_open(&w->source, &p);
-    return err < 0 && stopped(j) ? tachy_fail(j->p.log, TACHY_ERR_INTERRUPTED, "interrupted; no file was left") : err;
+    if (err < 0 && stopped(j))
+        return tachy_fail(j->p.log, TACHY_ERR_INTERRUPTED, "interrupted before the first frame%s",
+                          job_writes_nothing(j) ? "" : "; no file was left");
+    return err;
 }
 
 static int open_sink(const tachy_job *j, struct job_work *w)
@@ -224,15 +227,11 @@ static int open_task(tachy_job *j, struct job_work *w)
     return err < 0 ? err : tachy_task_open(j->info.parallel ? &w->task : &j->task, j->p.task, j->set, j->p.log);
 }
 
-// What is asked for and has no effect, or one that surprises.
+// What has an effect that surprises.
 static void note_live(const tachy_job *j, const char *input)
 {
     struct stat st;
-    bool live = tachy_settings_bool(j->set, "performance.live");
-    if (!live && tachy_settings_by_name(j->set, "performance.max_latency_ms"))
-        tachy_msg(j->p.log, TACHY_LOG_INFO, "--max-latency has no effect without --live: every frame is worked on, "
-                  "however long it takes");
-    if (live && !tachy_settings_bool(j->set, "input.realtime") && stat(input, &st) == 0 && S_ISREG(st.st_mode))
+    if (tachy_settings_bool(j->set, "performance.live") && !tachy_settings_bool(j->set, "input.realtime") && stat(input, &st) == 0 && S_ISREG(st.st_mode))
         tachy_msg(j->p.log, TACHY_LOG_INFO, "%s is read as fast as it decodes, and frames that nobody has time for are "
                   "shed; add -re to read it at its own rate", input);
 }
@@ -279,6 +278,8 @@ static void note_interrupted(const struct job_work *w, const struct tachy_summar
     else if (path && s->frames > 0)
         tachy_msg(log, TACHY_LOG_ERR, "interrupted; %s holds the first %lld frames and is whole", path,
                   (long long)s->frames);
+    else if (job_writes_nothing(w->job))
+        tachy_msg(log, TACHY_LOG_ERR, "interrupted after %lld frames", (long long)s->frames);
     else
         tachy_msg(log, TACHY_LOG_ERR, "interrupted; no file was left");
 }
@@ -351,6 +352,7 @@ int tachy_job_run(tachy_job *j)
 {
     if (!TACHY_CHECK(j ? j->p.log : NULL, j))
         return TACHY_ERR_INVAL;
+    job_note_unused(j);
     int err = !j->info.nb_files ? TACHY_OK : j->info.parallel ? run_parallel(j) : run_in_turn(j);
     if (err == TACHY_OK && stopped(j))
         err = TACHY_ERR_INTERRUPTED;

@@ -55,6 +55,8 @@ bool job_writes_nothing(const tachy_job *j);
 bool job_writes_text(const tachy_job *j); // JSON lines, hashes
 const char *job_extension(const char *name); // without the dot; "": none
 
+void job_note_unused(const tachy_job *j); // unused.c: logs what was set and does nothing in this job
+
 // job_summary.c: what goes to run.json.
 int job_keep_summary(tachy_job *j, const struct tachy_job_file *f, const struct tachy_summary *s);
 int job_write_summaries(const tachy_job *j);

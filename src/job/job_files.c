@@ -268,8 +268,8 @@ int job_enter_sandbox(const tachy_job *j)
         return tachy_fail(j->p.log, TACHY_ERR_INVAL,
                           "--sandbox is not for a profile, which measures what lies outside; leave one of them out");
     size_t inputs = (size_t)j->info.nb_files, n = 0;
-    const char **names = calloc(2 * inputs + 2, sizeof(*names)), **outputs = names + inputs;
-    const char *others[] = {j->json, text_of(j, "debug.save_stage")};
+    const char **names = calloc(2 * inputs + 3, sizeof(*names)), **outputs = names + inputs;
+    const char *others[] = {j->json, text_of(j, "debug.save_stage"), text_of(j, "metrics.file")};
     if (!names)
         return TACHY_ERR_NOMEM;
     for (size_t i = 0; i < inputs; i++) {

@@ -6,7 +6,7 @@
 static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
 {
     static const char *const known[] = {"name",  "width", "height", "layout", "channels",
-                                        "dtype", "fit",   "scale",  "mean",   "std", "pad"};
+                                        "dtype", "fit",   "scale",  "mean",   "std", "pad", "plate"};
     static const char *const layouts[] = {"nhwc", "nchw", NULL};
     static const char *const channels[] = {"rgb", "bgr", "luma", NULL};
     static const char *const fits[] = {"stretch", "letterbox", "crop", NULL};
@@ -14,6 +14,9 @@ static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
     r->section = "input.";
     card_only(r, o, known, TACHY_ARRAY_SIZE(known));
     c->input = card_text(r, o, "name", "");
+    c->plate = card_text(r, o, "plate", "");
+    if (*c->plate && strcmp(c->task, "segment"))
+        card_bad(r, "plate", "is for the task segment");
     c->in.width = card_whole(r, o, "width", 1, 16384, 0);
     c->in.height = card_whole(r, o, "height", 1, 16384, 0);
     c->in.layout = (enum tachy_layout)card_choice(r, o, "layout", layouts, -1);
@@ -238,6 +241,8 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     if (card_whole(r, root, "version", 1, 65535, 1) != 1)
         card_bad(r, "version", "is newer than the 1 that this program reads: update it");
     c->name = card_plain_name(r, root, "name", true);
+    if (!strcmp(c->name, TACHY_MODEL_AUTO))
+        card_bad(r, "name", "is \"auto\", by which --model chooses among others");
     c->title = card_text(r, root, "title", c->name);
     c->task = card_text(r, root, "task", NULL);
     c->network = card_text(r, root, "network", "");

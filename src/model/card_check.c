@@ -231,6 +231,9 @@ int tachy_card_check(const struct tachy_card *card, const struct tachy_io *in, i
     if (!picture || (mask && !result))
         return TACHY_ERR_MISMATCH;
     claimed[picture - in] = true;
+    const struct tachy_io *plate = *card->plate ? claim(card, "input.plate", card->plate, in, n_in, claimed, log) : NULL;
+    if (*card->plate && !plate)
+        return TACHY_ERR_MISMATCH;
     int err = check_states(card, in, n_in, out, n_out, claimed, log);
     if (err == TACHY_OK)
         err = check_constants(card, in, n_in, claimed, log);
@@ -241,5 +244,7 @@ int tachy_card_check(const struct tachy_card *card, const struct tachy_io *in, i
                              in[i].name);
     if (err == TACHY_OK)
         err = check_input(card, picture, log);
+    if (err == TACHY_OK && plate)
+        err = check_input(card, plate, log);
     return err || !mask ? err : check_output(card, result, log);
 }

@@ -36,7 +36,10 @@ static int card_of_file(struct card_doc **doc, const char *file, const struct ta
     const char *dot = strrchr(file, '.');
     char *card = tachy_asprintf("%.*s.json", (int)(dot && !strchr(dot, '/') ? (size_t)(dot - file) : strlen(file)), file);
     int err = card ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (card && access(card, R_OK) != 0)
+    if (access(file, F_OK) != 0)
+        err = tachy_fail(log, TACHY_ERR_NOT_FOUND, "%s: there is no such file; `tachy model list` shows the models with a name",
+                         file);
+    else if (card && access(card, R_OK) != 0)
         err = tachy_fail(log, TACHY_ERR_INVAL, "%s: a model file needs its card, beside it as %s or with --card FILE; "
                          "docs/models.md says how to write one", file, card);
     if (err == TACHY_OK)
@@ -47,27 +50,30 @@ static int card_of_file(struct card_doc **doc, const char *file, const struct ta
 
 static int locate(tachy_model *m, const struct tachy_model_params *p)
 {
-    bool path = p->name && is_path(p->name);
-    if (!p->name && !p->card)
+    const char *name = p->name;
+    if (!name && !p->card)
         return tachy_fail(p->log, TACHY_ERR_INVAL, "no model was named: give one with --model NAME or FILE (tachy model list)");
     m->dir = zoo_dir(p->dir);
+    if (name && !strcmp(name, TACHY_MODEL_AUTO))
+        name = p->card ? NULL : zoo_best("segment", m->dir);
+    bool path = name && is_path(name);
     int err = p->card ? card_read(&m->doc, p->card, p->log)
-              : path  ? card_of_file(&m->doc, p->name, p->log)
-                      : zoo_find(&m->doc, p->name, m->dir, p->log);
+              : path  ? card_of_file(&m->doc, name, p->log)
+                      : zoo_find(&m->doc, name, m->dir, p->log);
     if (err < 0)
         return err;
-    if (!path && p->name && strcmp(p->name, m->doc->card.name) != 0)
+    if (!path && name && strcmp(name, m->doc->card.name) != 0)
         return tachy_fail(p->log, TACHY_ERR_INVAL, "%s: is the card of `%s`, not of `%s`", p->card,
-                          m->doc->card.name, p->name);
+                          m->doc->card.name, name);
     if (path)
-        m->path = tachy_asprintf("%s", p->name);
+        m->path = tachy_asprintf("%s", name);
     else if (p->card)
         m->path = beside_card(m->doc, m->dir);
     else if (m->dir)
         m->path = tachy_asprintf("%s/%s", m->dir, m->doc->card.file);
     else
         return tachy_fail(p->log, TACHY_ERR_NOT_FOUND,
-                          "model %s: no folder for models: set HOME or TACHY_MODELS", p->name);
+                          "model %s: no folder for models: set HOME or TACHY_MODELS", name);
     m->owned = !path;
     return m->path ? TACHY_OK : TACHY_ERR_NOMEM;
 }

@@ -70,7 +70,6 @@ struct wanted {
     const char *name;
     struct card_doc *found;
     char nearest[64];
-    char names[512]; // all of them
 };
 
 static bool is_wanted(void *user, struct card_doc **doc)
@@ -87,8 +86,6 @@ static bool is_wanted(void *user, struct card_doc **doc)
                                      w->nearest[0] ? 2 : 1);
     if (best == name)
         snprintf(w->nearest, sizeof(w->nearest), "%s", name);
-    size_t used = strlen(w->names);
-    snprintf(w->names + used, sizeof(w->names) - used, "%s%s", used ? ", " : "", name);
     return false;
 }
 
@@ -100,9 +97,30 @@ int zoo_find(struct card_doc **out, const char *name, const char *dir, const str
     if (w.found)
         return TACHY_OK;
     return tachy_fail(log, TACHY_ERR_NOT_FOUND,
-                      "model %s: there is no such card, built in or in %s%s%s%s; there are %s", name,
-                      dir ? dir : "a model folder", w.nearest[0] ? "; did you mean `" : "",
-                      w.nearest, w.nearest[0] ? "`?" : "", w.names);
+                      "model %s is not known%s%s%s", name,
+                      w.nearest[0] ? "; did you mean " : "; `tachy model list` shows all, a file needs its path", w.nearest,
+                      w.nearest[0] ? "?" : "");
+}
+
+const char *zoo_best(const char *task, const char *dir)
+{
+    const char *best = NULL;
+    int64_t most = -1;
+    for (const struct zoo_builtin *b = zoo_builtins; b->name; b++) {
+        struct card_doc *doc;
+        if (card_parse(&doc, b->text, strlen(b->text), b->name, NULL) < 0)
+            continue;
+        const struct tachy_card *c = &doc->card;
+        char *path = dir ? tachy_asprintf("%s/%s", dir, c->file) : NULL;
+        int64_t size = (int64_t)c->in.width * c->in.height + (path && access(path, R_OK) == 0 ? INT32_MAX : 0);
+        free(path);
+        if (!strcmp(c->task, task) && size > most) {
+            most = size;
+            best = b->name;
+        }
+        card_free(&doc);
+    }
+    return best;
 }
 
 struct listing {

@@ -16,6 +16,10 @@ char *zoo_dir(const char *dir);
 // The card of this name. TACHY_ERR_NOT_FOUND names the nearest and the folder looked in.
 int zoo_find(struct card_doc **out, const char *name, const char *dir, const struct tachy_log *log);
 
+// Of the built-in cards of a task the one with the largest input among those whose files are in `dir` (NULL: none is);
+// without one, among all. Static.
+const char *zoo_best(const char *task, const char *dir);
+
 // Gets the card's model from the first of its sources that works, into `path` inside `dir`.
 // Written beside and renamed, after the digest was checked.
 int zoo_fetch(const struct card_doc *doc, const char *dir, const char *path,

@@ -165,6 +165,15 @@ double tachy_control_paused_s(tachy_control *c, const struct control_run *r)
     return s;
 }
 
+// The lowest that no run has. Under the lock.
+static int free_number(const tachy_control *c)
+{
+    int n = 0;
+    for (const struct control_run *r = c->first; r; r = r->number == n ? (n++, c->first) : r->next)
+        continue;
+    return n;
+}
+
 void tachy_control_begin(tachy_control *c, struct control_run *r,
                          const struct tachy_control_ops *ops, void *run)
 {
@@ -173,6 +182,7 @@ void tachy_control_begin(tachy_control *c, struct control_run *r,
     pthread_mutex_lock(&c->lock);
     if (!c->first)
         c->cpu_start_ns = tachy_process_cpu_ns();
+    r->number = free_number(c);
     struct control_run **last = &c->first;
     while (*last)
         last = &(*last)->next;
@@ -291,6 +301,14 @@ static void add_beside(struct tachy_snapshot *s, const struct control_figures *f
     s->queues.bytes += f->queues.bytes;
 }
 
+static void show_stream(struct tachy_stream_figures *s, const struct control_run *r, const struct control_figures *f)
+{
+    size_t n = f->input ? strlen(f->input) : 0;
+    *s = (struct tachy_stream_figures){.stream = r->number, .frames = f->summary.frames, .total_frames = f->total_frames,
+                                       .fps = f->summary.fps};
+    snprintf(s->input, sizeof(s->input), "%s", n ? f->input + (n < sizeof(s->input) ? 0 : n - sizeof(s->input) + 1) : "");
+}
+
 // The runs that go on; `live` gets their threads' figures. Under the lock.
 static void read_live(tachy_control *c, struct tachy_prof *live, struct tachy_totals *sums, struct tachy_snapshot *s)
 {
@@ -298,6 +316,8 @@ static void read_live(tachy_control *c, struct tachy_prof *live, struct tachy_to
     for (const struct control_run *r = c->first; r; r = r->next) {
         struct control_figures f = {.sum = live};
         add_run(r, &f, sums);
+        if (s->nb_streams < TACHY_STREAM_FIGURES)
+            show_stream(&s->streams[s->nb_streams++], r, &f);
         if (r != c->first) {
             add_beside(s, &f);
             continue;

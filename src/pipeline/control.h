@@ -12,6 +12,7 @@ struct control_figures {
     struct tachy_summary summary; // so far
     struct tachy_queues queues;
     int64_t total_frames;
+    const char *input;      // its name; the run's memory
     struct tachy_prof *sum; // the figures of all its threads are to be merged into this
 };
 
@@ -29,6 +30,7 @@ struct control_run {
     struct control_run *next;
     const struct tachy_control_ops *ops; // NULL: has not begun
     void *run;
+    int number;          // the lowest that no other run that goes on has
     atomic_bool drained;
     uint64_t held_ns, held_from; // paused so far; held_from: since then, 0: not now
 };

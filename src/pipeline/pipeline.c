@@ -71,6 +71,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
         .workers = p->nb_workers,
         .max_bytes = TACHY_DEF(params->max_bytes, p->max_bytes),
         .window = params->window,
+        .most = params->ahead ? params->ahead + TACHY_MAX(p->nb_workers, p->batch) : 0,
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
         .device_room = on_gpu ? device_room(s) : 0,
         .on_gpu = on_gpu,
@@ -277,7 +278,7 @@ static bool params_ok(const struct tachy_log *log, const struct tachy_stream_par
 {
     return TACHY_CHECK(log, s->task) && TACHY_CHECK(log, tachy_pix_desc(s->input.format)) &&
            TACHY_CHECK(log, s->input.width > 0 && s->input.height > 0) &&
-           TACHY_CHECK(log, s->max_bytes >= 0) &&
+           TACHY_CHECK(log, s->max_bytes >= 0) && TACHY_CHECK(log, s->ahead >= 0) &&
            TACHY_CHECK(log, s->window >= 0 && s->window <= 65536);
 }
 
@@ -449,7 +450,8 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
                       const struct pipeline_policy *policy)
 {
     int err = pipeline_join(p, &p->first,
-                            tachy_stream_params(.task = params->task, .input = params->input),
+                            tachy_stream_params(.task = params->task, .input = params->input,
+                                                .ahead = params->ahead),
                             policy, false);
     void *const *worker;
     for (int i = 0; i < p->nb_workers && err == TACHY_OK; i++)

@@ -31,7 +31,8 @@ static int wanted_decoders(const struct run_readers *r)
     if (r->shared || r->source->params.in_order || (r->stream->sched.keeps_input && !r->stream->sched.on_gpu))
         return r->shared ? 1 : gpus;
     if (!r->stream->sched.on_gpu)
-        return r->source->params.threads ? 1 : TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX);
+        return TACHY_CLAMP(TACHY_DEF(r->source->params.threads, tachy_cpu_count()), 1,
+                           TACHY_MIN(tachy_cpu_count(), DECODERS_AUTO_MAX));
     // Sessions wait for the GPU, not for cores, and each takes a while to open.
     int64_t n = tachy_source_info(r->source)->frames / SESSION_FRAMES;
     if (r->stream->sched.keeps_input)

@@ -12,6 +12,23 @@
 
 static double since_s(uint64_t start_ns) { return (double)(tachy_now_ns() - start_ns) * 1e-9; }
 
+static void read_models(const struct run *r, struct tachy_summary *s)
+{
+    const struct tachy_task_model *m = r->p->task->model;
+    s->nb_models = 0;
+    for (int i = 0; i < TACHY_MAX_MODELS; i++) {
+        struct tachy_model_share one = {.runs = atomic_load(&m[i].runs) - r->models_before[i]};
+        if (!m[i].name || !one.runs)
+            continue;
+        snprintf(one.name, sizeof(one.name), "%s", m[i].name);
+        s->models[s->nb_models++] = one;
+        if (i && s->nb_models > 1 && one.runs > s->models[0].runs) {
+            s->models[1] = s->models[0];
+            s->models[0] = one;
+        }
+    }
+}
+
 static void read_gpus(const struct run *r, struct tachy_summary *s)
 {
     const tachy_task *t = r->p->task;
@@ -54,6 +71,7 @@ static void read_figures(const struct run *r, double paused_s, struct tachy_summ
     s->cores = tachy_cpu_count();
     live_stream_read(r->live, &s->live);
     read_gpus(r, s);
+    read_models(r, s);
     double cpu = (double)(tachy_process_cpu_ns() - r->cpu_start_ns) * 1e-9;
     s->utilisation = s->seconds > 0 ? TACHY_MIN(cpu / (s->cores * s->seconds), 1.0) : 0;
     run_verdict(r, paused_s, cpu, s);
@@ -66,6 +84,7 @@ static void read_for_control(void *run, struct control_figures *f)
     pipeline_queues(r->stream, &f->queues);
     f->summary.peak_memory_mib = tachy_peak_memory_mib();
     f->total_frames = tachy_source_info(r->p->source)->frames;
+    f->input = r->p->source->url;
 }
 
 // Workers can rest and come back, batches be smaller than the model was opened for, and a live
@@ -244,6 +263,8 @@ static int run_controlled(struct run *r)
     r->work_before_s = pipeline_work_s(r->pipeline);
     r->transfer_before_s = pipeline_transfer_s(r->stream);
     tachy_task_gpus(r->p->task, r->gpus_before);
+    for (int i = 0; i < TACHY_MAX_MODELS; i++)
+        r->models_before[i] = atomic_load(&r->p->task->model[i].runs);
     r->cpu_start_ns = tachy_process_cpu_ns();
     r->start_ns = tachy_now_ns();
     tachy_control_begin(r->p->control, &r->controlled, &control_ops, r);
@@ -265,13 +286,15 @@ static int open_stream(struct run *r)
     if (p->pipeline)
         err = pipeline_join(p->pipeline, &r->stream,
                             tachy_stream_params(.task = p->task, .input = *input,
-                                                .max_bytes = p->max_bytes, .name = p->source->url),
+                                                .max_bytes = p->max_bytes, .ahead = p->ahead,
+                                                .name = p->source->url),
                             policy, true);
     else
         err = pipeline_open(&r->pipeline,
                             tachy_pipeline_params(.task = p->task, .input = *input,
                                                   .workers = p->workers, .max_bytes = p->max_bytes,
-                                                  .memory = p->max_bytes, .batch = p->batch,
+                                                  .ahead = p->ahead, .memory = p->max_bytes,
+                                                  .batch = p->batch,
                                                   .batch_timeout_us = p->batch_timeout_us,
                                                   .log = p->log, .profile = p->profile),
                             policy);

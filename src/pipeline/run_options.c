@@ -1,11 +1,14 @@
 #include "pipeline/run_options.h"
 
+#include "base/base.h"
+#include "base/cpu.h"
 #include "base/options.h"
 
 const struct tachy_option tachy_run_options[] = {
     {"model.batch_size", "batch", 0, TACHY_OPT_INT, "1", .min = 1, .max = 256, .group = "Model",
-     .verbs = TACHY_VERB_RUN, .aliases = "batch-size",
-     .help = "pictures in one run of the model, of all inputs together; more than 1 where the model takes them",
+     .verbs = TACHY_VERB_RUN, .aliases = "batch-size", .range = true,
+     .help = "pictures in one run of the model, of all inputs together; more than 1 where the model takes them; of a "
+             "range (16-32) the upper end",
      .keys = TACHY_KEYS(TACHY_KEY("batching.dynamic.max_batch_size"),
      TACHY_KEY("pipeline.stages.inference.batch_size"))},
     {"model.num_workers", "workers", 0, TACHY_OPT_INT, "0", .max = 1024, .group = "Model", .verbs = TACHY_VERB_RUN,
@@ -14,6 +17,10 @@ const struct tachy_option tachy_run_options[] = {
     {"processing.max_memory", "max-memory", 0, TACHY_OPT_INT, "0", .max = 1 << 30, .arg = "MIB", .group = "Model",
      .verbs = TACHY_VERB_RUN,
      .help = "bound of what is in flight in MiB: pictures and results; 0: 160 MiB or what the workers need"},
+    {"processing.max_queue_size", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 4096, .group = "Processing",
+     .verbs = TACHY_VERB_RUN, .help = "frames that may wait for a worker, as performance.prefetch_frames; the smaller holds"},
+    {"model.prefetch_factor", NULL, 0, TACHY_OPT_INT, .max = 64, .group = "Model", .verbs = TACHY_VERB_RUN,
+     .help = "batches that may wait for each worker; 0: as many frames as processing.max_memory holds"},
     {"batching.dynamic.timeout_ms", NULL, 0, TACHY_OPT_FLOAT, .max = 60000, .group = "Pipeline",
      .verbs = TACHY_VERB_RUN, .help = "how long a picture waits in ms for others to fill a batch with; 0: 5"},
     {"performance.live", "live", 0, TACHY_OPT_BOOL, "no", .group = "Performance", .verbs = TACHY_VERB_RUN,
@@ -37,6 +44,9 @@ const struct tachy_option tachy_run_options[] = {
     {"performance.target_fps", NULL, 0, TACHY_OPT_FLOAT, "0", .max = 1000, .group = "Performance",
      .verbs = TACHY_VERB_RUN,
      .help = "with --live: frames per second that are worked on; what exceeds it is shed on arrival; 0: all"},
+    {"performance.prefetch_frames", NULL, 0, TACHY_OPT_INT, .max = 4096, .group = "Performance",
+     .verbs = TACHY_VERB_RUN,
+     .help = "frames that are read ahead of those in work; 0: as many as processing.max_memory holds"},
     {"performance.clear_cache_interval", NULL, 0, TACHY_OPT_INT, .max = 1e9, .group = "Performance",
      .verbs = TACHY_VERB_RUN,
      .help = "frames after which memory that is kept for the next ones is given back; 0: never"},
@@ -70,12 +80,28 @@ static struct tachy_live_params live_settings(const tachy_settings *s)
     };
 }
 
+// Frames that may wait for a worker: the least that one of the keys asks for. 0: none does.
+static int64_t read_ahead(const tachy_settings *s)
+{
+    int64_t workers = TACHY_DEF(tachy_settings_int(s, "model.num_workers"), tachy_cpu_count()), least = 0;
+    const int64_t asked[] = {
+        tachy_settings_int(s, "performance.prefetch_frames"),
+        tachy_settings_int(s, "processing.max_queue_size"),
+        tachy_settings_int(s, "model.prefetch_factor") * tachy_settings_int(s, "model.batch_size") * workers,
+    };
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(asked); i++)
+        if (asked[i] && (!least || asked[i] < least))
+            least = asked[i];
+    return least;
+}
+
 void tachy_run_read_settings(struct tachy_run_params *p, const tachy_settings *s)
 {
     p->workers = (int)tachy_settings_int(s, "model.num_workers");
     p->max_bytes = tachy_settings_int(s, "processing.max_memory") << 20;
     p->batch = (int)tachy_settings_int(s, "model.batch_size");
     p->batch_timeout_us = (int64_t)(1000 * tachy_settings_float(s, "batching.dynamic.timeout_ms"));
+    p->ahead = read_ahead(s);
     p->trim_every = tachy_settings_int(s, "performance.clear_cache_interval");
     p->calibrate = tachy_settings_bool(s, "run.calibrate");
     p->live = live_settings(s);

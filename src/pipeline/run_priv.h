@@ -26,6 +26,7 @@ struct run {
     struct tachy_system before; // when the run began
     double work_before_s, transfer_before_s; // the pipeline's then
     struct tachy_gpu_share gpus_before[TACHY_MAX_GPUS]; // the task's then
+    int64_t models_before[TACHY_MAX_MODELS];
     struct tachy_summary *sum;
 };
 

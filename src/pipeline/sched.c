@@ -58,6 +58,8 @@ void sched_bounds(const struct sched_stream *s, struct sched_bounds *b)
     int64_t fit = by_device ? device_fit(s) : TACHY_DEF(s->max_bytes, 160 * MIB) / resting_bytes(s);
     int64_t most = TACHY_MAX(b->depth, s->on_gpu ? MOST_WINDOW_GPU : MOST_WINDOW);
     b->window = TACHY_DEF(s->window, TACHY_CLAMP(fit, b->depth, most));
+    if (s->most)
+        b->window = TACHY_CLAMP(s->most, 2, b->window);
     b->depth = TACHY_MIN(b->depth, b->window);
     set_reach(s, b);
 }

@@ -11,6 +11,7 @@ struct sched_stream {
     int workers;
     int64_t max_bytes;   // that pictures in flight may take; 0: no wish
     int64_t window;      // positions ahead of pull that push may reach; 0: no wish
+    int64_t most;        // items in flight that were asked for, at most; 0: no wish
     int64_t memory;      // of the machine
     int64_t device_room; // that the run may still take of a GPU's memory; with on_gpu
     bool on_gpu;         // decoded pictures are in a GPU's memory

@@ -15,6 +15,12 @@ int tachy_chroma_matrix(const tachy_frame *f)
     return tachy_pix_desc(f->format)->rgb ? 1 : tachy_color_resolve(f->color, f->format, f->width, f->height).matrix;
 }
 
+struct tachy_chroma_site tachy_chroma_site(const tachy_frame *f)
+{
+    int loc = tachy_color_resolve(f->color, f->format, f->width, f->height).chroma_loc;
+    return (struct tachy_chroma_site){.centre = loc == 2 || loc == 4, .top = loc == 3 || loc == 4};
+}
+
 struct tachy_plane tachy_chroma_plane(const tachy_frame *f)
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);

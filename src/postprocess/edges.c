@@ -1,17 +1,11 @@
-#include "postprocess/edges.h"
+#include "postprocess/edges_priv.h"
 
 #include "ref/ref_edges.h"
 
-enum { R = TACHY_EDGES_RADIUS, SIDE = 2 * R + 1, BLOCK = 8 };
+enum { R = TACHY_EDGES_RADIUS, SIDE = 2 * R + 1 };
 #define SHARE (1.0f / (SIDE * SIDE))
-#define INLINE static inline __attribute__((always_inline)) // into the function of each instruction set
 
-// A block of cells, at any address. As a type of vectors each line is an instruction or two, also where planes may overlap.
-typedef float vec __attribute__((vector_size(4 * BLOCK), aligned(4), may_alias));
-typedef int32_t bits __attribute__((vector_size(4 * BLOCK)));
 typedef double wide __attribute__((vector_size(8 * BLOCK)));
-#define AT(p) (*(vec *)(p))
-#define CHOOSE(cond, a, b) ((vec)(((bits)(a) & (cond)) | ((bits)(b) & ~(cond))))
 
 // The planes of one solve, with BLOCK columns more on both sides and R rows above and below. They are worked on in blocks:
 // BLOCK cells of a row from a multiple of BLOCK on. Cells of a block that do not count hold anything, even NaN, in the planes

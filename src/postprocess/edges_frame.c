@@ -1,8 +1,10 @@
 #include "postprocess/composite_priv.h"
-#include "postprocess/edges.h"
+#include "postprocess/edges_priv.h"
 #include "ref/ref_edges.h"
 
 #include <math.h>
+
+typedef int16_t words __attribute__((vector_size(2 * BLOCK)));
 
 // From a frame and its mask to what is solved, and from the solution to rows of alpha.
 
@@ -172,102 +174,161 @@ int tachy_edges_fit(struct tachy_edges *s, struct tachy_refine *to, const tachy_
 
 // ---- Rows ----
 
-// Between the middles of two cells the fit changes linearly. A row's fit: three slopes and the offset for each cell, and
-// one cell more at both ends.
+// A row at work. Between the middles of two cells, a gap, the fit changes linearly: gap g lies between cells g and g + 1 of
+// `fit`, which holds three slopes and the offset of each cell on this row, with the first one again before it and the last
+// one twice after it. Gap 0 begins half a cell before the region, at the first of `colour`.
 struct row {
     const struct tachy_refine *r;
-    float *fit[4];
-    float *colour[3]; // of the pixels; where nothing has a slope, they are not read
+    struct component of[3]; // row NULL: the frame does not have it
+    int x0, n, y;           // n pixels from column x0 of the frame on; y: row of the region
+    float unit;
+    float *fit[4], *colour[3], *half; // colours are read for the gaps that have a slope; half: chroma as it is stored
+    uint8_t *sloped;                  // of each cell of `fit`: 0 or 1
+    int16_t *dst;
 };
+
+static size_t cells_of(const struct tachy_refine *r) { return (size_t)r->width + 3; }
+static size_t pixels_of(const struct tachy_refine *r) { return ((size_t)r->width + 1) * (size_t)r->cell + 2 * BLOCK; }
 
 size_t tachy_edges_row_scratch(const struct tachy_refine *r)
 {
-    return (4 * ((size_t)r->width + 2) + 3 * ((size_t)r->width + 1) * (size_t)r->cell) * sizeof(float);
+    return (4 * cells_of(r) + 4 * pixels_of(r)) * sizeof(float) + cells_of(r);
 }
 
-static void lerp_rows(struct row *w, int y)
+INLINE void lerp_rows(const struct row *w)
 {
     const struct tachy_refine *r = w->r;
-    float v = ((float)y + 0.5f) / (float)r->cell - 0.5f;
+    float v = ((float)w->y + 0.5f) / (float)r->cell - 0.5f;
     v = TACHY_CLAMP(v, 0, (float)(r->height - 1));
     size_t up = (size_t)v, down = TACHY_MIN(up + 1, (size_t)r->height - 1), n = (size_t)r->width;
     float fy = v - (float)up;
     for (size_t c = 0; c < 4; c++) {
         const float *a = r->a + c * n * (size_t)r->height + up * n, *b = r->a + c * n * (size_t)r->height + down * n;
-        float *to = w->fit[c] + 1;
+        float *restrict to = w->fit[c] + 1;
         for (size_t x = 0; x < n; x++)
             to[x] = a[x] + (b[x] - a[x]) * fy;
         to[-1] = to[0];
-        to[n] = to[n - 1];
+        to[n] = to[n + 1] = to[n - 1];
     }
+    for (size_t x = 0; x < n + 3; x++)
+        w->sloped[x] = (w->fit[0][x] != 0) | (w->fit[1][x] != 0) | (w->fit[2][x] != 0);
 }
 
-static void take_colours(struct row *w, const tachy_frame *f, int x0, int y, int first, int last)
+// n samples from `first` on.
+INLINE void widen(float *restrict to, const struct component *c, int first, int n, float unit)
 {
-    float unit = 1.0f / (float)((1 << tachy_pix_desc(f->format)->bits) - 1);
+    const uint16_t *wide = (const void *)c->row;
+    const uint8_t *bytes = c->row;
+    if (c->bytes == 2)
+        for (int i = 0; i < n; i++)
+            to[i] = (float)(wide[(first + i) * c->step] >> c->shift) * unit;
+    else if (c->step == 1)
+        for (int i = 0; i < n; i++)
+            to[i] = (float)bytes[first + i] * unit;
+    else if (c->step == 2)
+        for (int i = 0; i < n; i++)
+            to[i] = (float)bytes[2 * (first + i)] * unit;
+    else
+        for (int i = 0; i < n; i++)
+            to[i] = (float)bytes[(first + i) * c->step] * unit;
+}
+
+// The colours of pixels first..last - 1 of the region, and of those that share a sample of chroma with them.
+INLINE void take_colours(const struct row *w, int first, int last)
+{
     for (int k = 0; k < 3; k++) {
-        struct component c;
-        bool has = component_of(&c, f, k);
-        const uint8_t *row = has ? c.row + (y >> c.sy) * c.stride : NULL;
-        for (int x = first; x < last; x++)
-            w->colour[k][x] = has ? (float)sample(&c, row, (x0 + x) >> c.sx) * unit : 0;
+        const struct component *c = &w->of[k];
+        float *restrict to = w->colour[k] + w->r->cell / 2 + first;
+        int x = w->x0 + first, n = last - first;
+        if (!c->row) {
+            memset(to, 0, (size_t)n * sizeof(float));
+        } else if (!c->sx) {
+            widen(to, c, x, n, w->unit);
+        } else {
+            const float *restrict half = w->half;
+            int samples = ((x + n - 1) >> 1) - (x >> 1) + 1;
+            widen(w->half, c, x >> 1, samples, w->unit);
+            to -= x & 1;
+            for (int i = 0; i < samples; i++)
+                to[2 * i] = to[2 * i + 1] = half[i];
+        }
     }
 }
 
-static bool slopes(const struct row *w, int cell)
+// Of BLOCK pixels of gap g, and of the gap after it if that is shorter: the fit's value c, t pixels after its cell's middle.
+// Vectors are passed by address, since without AVX none fits a register.
+INLINE void value_at(vec *to, const struct row *w, int c, int g, const vec *t)
 {
-    return w->fit[0][cell] != 0 || w->fit[1][cell] != 0 || w->fit[2][cell] != 0;
+    const float *fit = w->fit[c] + g;
+    float a = fit[0], b = fit[1], e = fit[2];
+    _Static_assert(BLOCK == 8, "two gaps of four");
+    if (w->r->cell < BLOCK)
+        *to = (vec){a, a, a, a, b, b, b, b} + (vec){b - a, b - a, b - a, b - a, e - b, e - b, e - b, e - b} * 0.25f * *t;
+    else
+        *to = a + (b - a) / (float)w->r->cell * *t;
 }
 
-static inline int16_t word(float v) { return (int16_t)(TACHY_CLAMP(v, 0, 1) * 32640.0f + 0.5f); }
-
-// Pixels first..last - 1, which lie between the middles of cell - 1 and cell (counted with the one more).
-static void segment(const struct row *w, int cell, int begin, int first, int last, int16_t *dst)
+INLINE void store_words(const struct row *w, int x, const vec *value)
 {
-    float step = 1.0f / (float)w->r->cell;
-    float f[4], d[4];
-    for (int c = 0; c < 4; c++) {
-        f[c] = w->fit[c][cell];
-        d[c] = (w->fit[c][cell + 1] - f[c]) * step;
+    vec none = {0}, all = none + 1, v = CHOOSE(*value > none, *value, none);
+    words word = __builtin_convertvector(__builtin_convertvector(CHOOSE(v < all, v, all) * 32640.0f + 0.5f, bits), words);
+    int first = TACHY_MAX(-x, 0), last = TACHY_MIN(BLOCK, w->n - x);
+    if (first == 0 && last == BLOCK)
+        memcpy(w->dst + x, &word, sizeof(word));
+    else
+        for (int i = first; i < last; i++)
+            w->dst[x + i] = word[i];
+}
+
+// Gaps g..end - 1, and perhaps one more, which is written again later.
+INLINE void evaluate(const struct row *w, int g, int end, bool sloped)
+{
+    int cell = w->r->cell, gaps = cell < BLOCK ? BLOCK / cell : 1;
+    float next = cell < BLOCK ? 0.5f : 4.5f; // where the second half of a block lies
+    const vec pixel = {0.5f, 1.5f, 2.5f, 3.5f, next, next + 1, next + 2, next + 3};
+    for (; g < end; g += gaps)
+        for (int k = 0; k < cell; k += BLOCK) {
+            int at = g * cell + k;
+            vec t = pixel + (float)k, v, slope;
+            value_at(&v, w, 3, g, &t);
+            for (int c = 2; sloped && c >= 0; c--) {
+                value_at(&slope, w, c, g, &t);
+                v += slope * AT(w->colour[c] + at);
+            }
+            store_words(w, at - cell / 2, &v);
+        }
+}
+
+INLINE void whole_row(const struct row *w)
+{
+    int gaps = w->r->width + 1, cell = w->r->cell;
+    lerp_rows(w);
+    for (int g = 0, end; g < gaps; g = end) {
+        bool sloped = w->sloped[g] | w->sloped[g + 1];
+        for (end = g + 1; end < gaps && (w->sloped[end] | w->sloped[end + 1]) == sloped; end++)
+            continue;
+        if (sloped)
+            take_colours(w, TACHY_MAX(g * cell - cell / 2, 0), TACHY_MIN(end * cell - cell / 2, w->n));
+        evaluate(w, g, end, sloped);
     }
-    for (int x = first; x < last; x++) {
-        float t = (float)(x - begin) + 0.5f;
-        dst[x] = word((f[0] + d[0] * t) * w->colour[0][x] + (f[1] + d[1] * t) * w->colour[1][x] +
-                      (f[2] + d[2] * t) * w->colour[2][x] + f[3] + d[3] * t);
-    }
 }
 
-static void plain(const struct row *w, int cell, int begin, int first, int last, int16_t *dst)
-{
-    float a = w->fit[3][cell], d = (w->fit[3][cell + 1] - a) / (float)w->r->cell;
-    for (int x = first; x < last; x++)
-        dst[x] = word(a + d * ((float)(x - begin) + 0.5f));
-}
+TACHY_CPU_BEST(whole_row, const struct row *)
 
 void tachy_edges_row(const struct tachy_refine *r, const tachy_frame *f, int x0, int y0, int x1, int y, int16_t *dst,
                      void *scratch)
 {
-    struct row w = {.r = r};
+    struct row w = {.r = r, .x0 = x0, .n = x1 - x0, .y = y - y0, .dst = dst,
+                    .unit = 1.0f / (float)((1 << tachy_pix_desc(f->format)->bits) - 1)};
     float *next = scratch;
-    for (int c = 0; c < 4; c++, next += r->width + 2)
+    for (int c = 0; c < 4; c++, next += cells_of(r))
         w.fit[c] = next;
-    for (int c = 0; c < 3; c++, next += (r->width + 1) * r->cell)
+    for (int c = 0; c < 3; c++, next += pixels_of(r))
         w.colour[c] = next;
-    lerp_rows(&w, y - y0);
-    int n = x1 - x0, read = 0; // colours are there up to column `read`
-    for (int cell = 0; cell <= r->width; cell++) {
-        int begin = cell * r->cell - r->cell / 2, first = TACHY_MAX(begin, 0), last = TACHY_MIN(begin + r->cell, n);
-        if (!slopes(&w, cell) && !slopes(&w, cell + 1)) {
-            plain(&w, cell, begin, first, last, dst);
-            continue;
-        }
-        if (read < last) { // those of all pixels that need them from here on without a gap
-            int end = cell;
-            while (end < r->width && (slopes(&w, end + 1) || slopes(&w, end + 2 <= r->width + 1 ? end + 2 : end + 1)))
-                end++;
-            read = TACHY_MIN(end * r->cell + r->cell / 2, n);
-            take_colours(&w, f, x0, y, first, read);
-        }
-        segment(&w, cell, begin, first, last, dst);
-    }
+    w.half = next;
+    w.sloped = (uint8_t *)(next + pixels_of(r));
+    for (int c = 0; c < 3; c++)
+        if (component_of(&w.of[c], f, c))
+            w.of[c].row += (y >> w.of[c].sy) * w.of[c].stride;
+    whole_row_best(&w);
 }

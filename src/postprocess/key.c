@@ -33,7 +33,9 @@ int tachy_key_begin(struct tachy_key_rows *r, const struct tachy_chroma_key *key
 {
     r->key = key;
     r->frame = f;
-    r->color = tachy_color_resolve(f->color, f->format, f->width, f->height);
+    const struct tachy_chroma_site site = tachy_chroma_site(f);
+    r->centre = site.centre;
+    r->top = site.top;
     r->held[0] = r->held[1] = -1;
     for (int i = 0; i < key->nb_colors; i++) {
         const struct tachy_ycbcr *c = &key->color[i];
@@ -59,12 +61,11 @@ static int held_row(struct tachy_key_rows *r, int y)
 static void chroma_at(struct tachy_key_rows *r, const struct tachy_post_kernels *k, int y, const float *uv[2])
 {
     const struct tachy_pix_desc *d = tachy_pix_desc(r->frame->format);
-    int loc = r->color.chroma_loc, w = tachy_chroma_plane(r->frame).w, near = y >> (d->rgb ? 0 : d->chroma_shift_y);
-    bool top = loc == 3 || loc == 4;
+    int w = tachy_chroma_plane(r->frame).w, near = y >> (d->rgb ? 0 : d->chroma_shift_y);
     float weight = 0; // of the other row
-    int other = near + (top || y & 1 ? 1 : -1);
+    int other = near + (r->top || y & 1 ? 1 : -1);
     if (!d->rgb && d->chroma_shift_y)
-        weight = !top ? 0.25f : y & 1 ? 0.5f : 0;
+        weight = !r->top ? 0.25f : y & 1 ? 0.5f : 0;
     int a = held_row(r, near), b = weight > 0 ? held_row(r, other) : a;
     for (int c = 0; c < 2; c++) {
         uv[c] = row_at(r, 2 * a + c);
@@ -111,7 +112,7 @@ void tachy_key_row(struct tachy_key_rows *r, const struct tachy_post_kernels *k,
     if (key->shadows) // the ramp is linear, so it can come before widening; its ends come after
         ramp(share, key, p.w);
     if (p.w != f->width) {
-        tachy_chroma_widen(wide, share, f->width, r->color.chroma_loc == 2 || r->color.chroma_loc == 4);
+        tachy_chroma_widen(wide, share, f->width, r->centre);
         share = wide;
     }
     if (!key->shadows) {

@@ -44,7 +44,7 @@ struct tachy_key_rows {
     const struct tachy_chroma_key *key;
     const tachy_frame *frame;
     struct tachy_key_axis axis[TACHY_KEY_COLORS];
-    struct tachy_color color; // of the frame, resolved
+    bool centre, top; // of chroma, struct tachy_chroma_site
     struct tachy_buf rows;
     int held[2]; // which rows of chroma are in memory; -1: none
 };

@@ -36,13 +36,11 @@ int tachy_mask_from_tensor(const struct tachy_mask_spec *spec, const struct tach
 // Masks of parts of a frame in one mask of all of it.
 enum {
     TACHY_MASK_JOINED = 960, // most pixels of a joined mask along an axis
-    TACHY_MASK_PART = 4096,  // and of a part's row
 };
 // The extents of a joined mask: the frame's, divided by a whole number.
 void tachy_mask_joined_size(int frame_width, int frame_height, int *width, int *height);
 // Puts a part's mask into that of the whole frame (width * height bytes, tachy_mask_joined_size()) at the part's region,
-// which lies inside the frame; part->width is at most TACHY_MASK_PART. It replaces what is there, and fades into it at
-// those edges of the region that are not the frame's.
+// which lies inside the frame. It replaces what is there, and fades into it at those edges of the region that are not the frame's.
 void tachy_mask_join(uint8_t *whole, int width, int height, int frame_width, int frame_height, const struct tachy_mask *part);
 
 // Luma of a frame's region at mask size, area-averaged, as stored (0..255,

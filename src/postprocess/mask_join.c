@@ -49,33 +49,58 @@ static void span(const struct axis *a, int *first, int *end)
     *end = (int)TACHY_CLAMP(ceil((a->from + a->extent) * scale - 0.5), *first, a->whole);
 }
 
-static void join_row(uint8_t *to, const uint16_t *line, const struct sample *s, int n, int weight)
+// Rows of the part at the whole's width, each made once: two neighbours are between what is in memory.
+struct rows {
+    const struct tachy_mask *part;
+    const struct sample *across;
+    int n;                                // samples of a row
+    int held[2];                          // which rows are there; -1: none
+    uint8_t row[2][TACHY_MASK_JOINED];
+};
+
+static const uint8_t *row_of(struct rows *r, int y)
 {
-    for (int x = 0; x < n; x++, s++) {
-        int v = (line[s->at] * (ONE - s->frac) + line[s->at + 1] * s->frac) / ONE; // 0..255 * ONE
-        to[x] = (uint8_t)((to[x] * ONE * ONE + (v - to[x] * ONE) * TACHY_MIN(s->weight, weight) + ONE * ONE / 2) / (ONE * ONE));
+    const uint8_t *from = r->part->data + TACHY_MIN(y, r->part->height - 1) * r->part->stride;
+    uint8_t *to = r->row[y & 1];
+    int next = r->part->width > 1;
+    for (int x = 0; x < r->n && r->held[y & 1] != y; x++) {
+        const struct sample *s = &r->across[x];
+        to[x] = (uint8_t)((from[s->at] * (ONE - s->frac) + from[s->at + next] * s->frac + ONE / 2) / ONE);
+    }
+    r->held[y & 1] = y;
+    return to;
+}
+
+// In 16 bits throughout, so that compilers make vectors of it.
+static void join_row(uint8_t *restrict to, const uint8_t *restrict above, const uint8_t *restrict below,
+                     const uint16_t *restrict weight, int n, int frac, int most)
+{
+    uint16_t lower = (uint16_t)frac, upper = (uint16_t)(ONE - frac), limit = (uint16_t)most;
+    for (int x = 0; x < n; x++) {
+        uint16_t v = (uint16_t)(above[x] * upper + below[x] * lower + ONE / 2) / ONE;
+        uint16_t w = weight[x] < limit ? weight[x] : limit;
+        to[x] = (uint8_t)((uint16_t)(to[x] * (uint16_t)(ONE - w) + v * w + ONE / 2) / ONE);
     }
 }
 
 void tachy_mask_join(uint8_t *whole, int width, int height, int frame_width, int frame_height, const struct tachy_mask *part)
 {
     struct sample across[TACHY_MASK_JOINED];
-    uint16_t line[TACHY_MASK_PART + 1];
+    uint16_t weight[TACHY_MASK_JOINED];
     const struct tachy_rect *r = &part->region;
     const struct axis ax = {r->x, r->w, part->width, frame_width, width}, ay = {r->y, r->h, part->height, frame_height, height};
-    int x0, x1, y0, y1, n = part->width;
+    int x0, x1, y0, y1;
     span(&ax, &x0, &x1);
     span(&ay, &y0, &y1);
-    for (int x = x0; x < x1; x++)
+    for (int x = x0; x < x1; x++) {
         across[x - x0] = sample_at(&ax, x);
+        weight[x - x0] = (uint16_t)across[x - x0].weight;
+    }
+    struct rows rows = {.part = part, .across = across, .n = x1 - x0, .held = {-1, -1}};
     for (int y = y0; y < y1; y++) {
         struct sample down = sample_at(&ay, y);
-        const uint8_t *above = part->data + down.at * part->stride;
-        const uint8_t *below = part->height > 1 ? above + part->stride : above;
-        for (int x = 0; x < n; x++)
-            line[x] = (uint16_t)(above[x] * (ONE - down.frac) + below[x] * down.frac);
-        line[n] = line[n - 1];
-        join_row(whole + (ptrdiff_t)y * width + x0, line, across, x1 - x0, down.weight);
+        const uint8_t *above = row_of(&rows, down.at), *below = row_of(&rows, down.at + 1);
+        join_row(whole + (ptrdiff_t)y * width + x0, above, below, weight, x1 - x0, down.frac, down.weight);
     }
 }
 

@@ -1,8 +1,9 @@
 #include "postprocess/person.h"
 
-#include "base/base.h"
+#include "postprocess/mask_priv.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum {
     PART = 64,        // least value of a mask that hangs together
@@ -17,7 +18,8 @@ static const double SAME = 0.1;                 // overlap of the boxes of two f
 
 struct part {
     int area, x0, y0, x1, y1;
-    double x, y; // the box's middle as shown, 0..1
+    double left; // grows from left to right in the picture as shown
+    double off;  // distance from the middle of the picture, in shares of its extents
 };
 
 // Working memory for splitting a picture of w x h into parts.
@@ -120,20 +122,18 @@ static void spread(struct labels *l)
 
 static void place(struct part *p, const struct tachy_person_choice *c, int w, int h)
 {
-    double x = (p->x0 + p->x1) / 2.0 / w, y = (p->y0 + p->y1) / 2.0 / h;
-    p->x = c->rotation == 90 ? 1 - y : c->rotation == 180 ? 1 - x : c->rotation == 270 ? y : x;
-    p->y = c->rotation == 90 ? x : c->rotation == 180 ? 1 - y : c->rotation == 270 ? 1 - x : y;
-    p->x = c->flip ? 1 - p->x : p->x;
+    double x = (p->x0 + p->x1) / 2.0 / w - 0.5, y = (p->y0 + p->y1) / 2.0 / h - 0.5;
+    const struct mask_turn t = mask_turn_back(c->rotation, c->flip, 1, 1, 2); // .x: 1 along rows, 2 down columns
+    p->left = (labs((long)t.x) == 1 ? x : y) * (t.x < 0 ? -1 : 1);
+    p->off = hypot(x, y);
 }
-
-static double from_middle(const struct part *p) { return hypot(p->x - 0.5, p->y - 0.5); }
 
 // How many parts are further left.
 static int before(const struct labels *l, int i)
 {
     int n = 0;
     for (int k = 0; k < l->n; k++)
-        n += l->part[k].x < l->part[i].x || (l->part[k].x == l->part[i].x && k < i);
+        n += l->part[k].left < l->part[i].left || (l->part[k].left == l->part[i].left && k < i);
     return n;
 }
 
@@ -145,7 +145,7 @@ static int named(const struct labels *l, const struct tachy_person_choice *c)
         const struct part *p = &l->part[i], *b = best < 0 ? NULL : &l->part[best];
         if (c->rule == TACHY_PERSON_NTH ? before(l, i) == c->nth - 1
             : c->rule == TACHY_PERSON_LARGEST ? !b || p->area > b->area
-                                              : !b || from_middle(p) < from_middle(b))
+                                              : !b || p->off < b->off)
             best = i;
     }
     return best;
@@ -177,7 +177,7 @@ static int followed(const struct labels *l, const struct tachy_person *p)
 static bool outdone(const struct part *by, const struct part *p, enum tachy_person_rule rule)
 {
     return (rule == TACHY_PERSON_LARGEST && by->area > LARGER * p->area) ||
-           (rule == TACHY_PERSON_CENTER && from_middle(by) < NEARER * from_middle(p));
+           (rule == TACHY_PERSON_CENTER && by->off < NEARER * p->off);
 }
 
 // Index of the part that is kept, -1: none.

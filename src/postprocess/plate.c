@@ -180,7 +180,7 @@ static float *chroma_part(struct tachy_plate_rows *r, int y)
     const tachy_frame *f = r->frame;
     const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
     struct tachy_plane p = tachy_chroma_plane(f);
-    int cy = TACHY_MIN(y >> (d->rgb ? 0 : d->chroma_shift_y), p.h - 1), loc = f->color.chroma_loc;
+    int cy = TACHY_MIN(y >> (d->rgb ? 0 : d->chroma_shift_y), p.h - 1);
     float *wide = row_at(r, CHROMA), *sum = p.w == f->width ? wide : row_at(r, LUMA);
     if (r->chroma == cy)
         return wide;
@@ -190,7 +190,7 @@ static float *chroma_part(struct tachy_plate_rows *r, int y)
     for (int c = 1; c < 3; c++)
         add_square(sum, row_at(r, MORE + c - 1), row_at(r, MORE + c + 1), r->plate, c, p.w);
     if (sum != wide)
-        tachy_chroma_widen(wide, sum, f->width, loc == 2 || loc == 4);
+        tachy_chroma_widen(wide, sum, f->width, tachy_chroma_site(f).centre);
     r->chroma = cy;
     return wide;
 }

@@ -151,3 +151,24 @@ int tachy_ref_edges(double *fit, const double *guide, const double *alpha, const
     free(memory);
     return TACHY_OK;
 }
+
+// A plane of the fit at (u, v) cells.
+static double fit_at(const double *plane, int w, int h, double u, double v)
+{
+    u = TACHY_CLAMP(u, 0, w - 1);
+    v = TACHY_CLAMP(v, 0, h - 1);
+    int x = (int)u, y = (int)v, right = TACHY_MIN(x + 1, w - 1), down = TACHY_MIN(y + 1, h - 1);
+    double up = plane[y * w + x] * (x + 1 - u) + plane[y * w + right] * (u - x);
+    return up * (y + 1 - v) + (plane[down * w + x] * (x + 1 - u) + plane[down * w + right] * (u - x)) * (v - y);
+}
+
+void tachy_ref_edges_row(double *alpha, const double *fit, int width, int height, int cell, const double *colour, int n, int y)
+{
+    size_t cells = (size_t)width * (size_t)height;
+    for (int x = 0; x < n; x++) {
+        double u = (x + 0.5) / cell - 0.5, v = (y + 0.5) / cell - 0.5, sum = fit_at(fit + 3 * cells, width, height, u, v);
+        for (size_t c = 0; c < 3; c++)
+            sum += fit_at(fit + c * cells, width, height, u, v) * colour[c * (size_t)n + (size_t)x];
+        alpha[x] = TACHY_CLAMP(sum, 0, 1);
+    }
+}

@@ -17,3 +17,7 @@ enum { TACHY_EDGES_RADIUS = 2, TACHY_EDGES_PASSES = 6 };
 // Planes of width x height, dense: `fit` three of slopes, one of offsets; `guide` three of colour, 0..1; `alpha` 0..1.
 // `unknown`: 0 or 1. A cell that is known, or in no window, has slope 0 and its alpha as the offset. TACHY_ERR_NOMEM.
 int tachy_ref_edges(double *fit, const double *guide, const double *alpha, const uint8_t *unknown, int width, int height);
+
+// Alpha, 0..1, of the n pixels of row y. Cell (i, j) covers pixels i CELL..(i + 1) CELL - 1 and holds its fit in its middle; in
+// between slopes and offset are interpolated linearly, beyond the outermost middles they stay. `colour`: planes of n, 0..1.
+void tachy_ref_edges_row(double *alpha, const double *fit, int width, int height, int cell, const double *colour, int n, int y);

@@ -1,9 +1,13 @@
 #include "base/base.h"
 #include "base/numeric.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <tachy/control.h>
+#include <unistd.h>
 
 // Prometheus' text exposition format, version 0.0.4: names in base units (seconds, bytes),
 // counters end in _total, histograms are cumulative.
@@ -41,10 +45,9 @@ static void put_counters(FILE *f, const struct tachy_totals *t)
     fprintf(f, "tachy_runs_total{result=\"stopped\"} %lld\n", (long long)t->stopped);
     fprintf(f, "tachy_runs_total{result=\"done\"} %lld\n", (long long)t->done);
     one(f, "tachy_runs_started_total", "counter", "Runs that have begun.", (double)t->runs);
-    head(f, "tachy_frames_total", "counter", "Frames, by what happened to them.");
-    fprintf(f, "tachy_frames_total{event=\"decoded\"} %lld\n", (long long)t->decoded);
-    fprintf(f, "tachy_frames_total{event=\"written\"} %lld\n", (long long)t->frames);
-    fprintf(f, "tachy_frames_total{event=\"damaged\"} %lld\n", (long long)t->damaged);
+    one(f, "tachy_frames_decoded_total", "counter", "Frames that came from a source.", (double)t->decoded);
+    one(f, "tachy_frames_written_total", "counter", "Frames that a sink took.", (double)t->frames);
+    one(f, "tachy_frames_damaged_total", "counter", "Damaged frames, counted when a run has ended.", (double)t->damaged);
     head(f, "tachy_shed_total", "counter", "Frames that live runs gave up.");
     for (int i = 0; i < TACHY_SHED_STAGES; i++)
         for (int why = 0; why < TACHY_SHED_COUNT; why++)
@@ -56,7 +59,7 @@ static void put_counters(FILE *f, const struct tachy_totals *t)
         "Results taken over from an earlier frame, one an eye.", (double)t->reused);
     one(f, "tachy_run_seconds_total", "counter", "Time of all runs, pauses left out.", t->seconds);
     one(f, "tachy_paused_seconds_total", "counter", "Time that runs were paused.", t->paused_s);
-    one(f, "tachy_cpu_seconds_total", "counter", "CPU time of the process during runs.", t->cpu_s);
+    one(f, "tachy_run_cpu_seconds_total", "counter", "CPU time of the process during runs.", t->cpu_s);
 }
 
 static void put_steps(FILE *f, const struct tachy_totals *t)
@@ -102,8 +105,104 @@ static void put_queues(FILE *f, const struct tachy_queues *q)
     one(f, "tachy_frames_in_flight", "gauge", "Frames between source and sink.",
         (double)q->in_flight);
     one(f, "tachy_frames_in_flight_limit", "gauge", "Most that there may be.", (double)q->capacity);
-    head(f, "tachy_memory_bytes", "gauge", "Memory: of frames in flight, peak of the process.");
-    fprintf(f, "tachy_memory_bytes{kind=\"frames\"} %lld\n", (long long)q->bytes);
+    one(f, "tachy_frames_in_flight_bytes", "gauge", "Memory of their pictures, about.", (double)q->bytes);
+}
+
+// A label's value: the format escapes backslash, quote and newline.
+static void label(FILE *f, const char *text)
+{
+    for (; *text; text++)
+        if (*text == '\\' || *text == '"')
+            fprintf(f, "\\%c", *text);
+        else
+            fputs(*text == '\n' ? "\\n" : (char[]){*text, '\0'}, f);
+}
+
+static void stream(FILE *f, const char *name, const struct tachy_stream_figures *s, double v)
+{
+    fprintf(f, "%s{stream=\"%d\",input=\"", name, s->stream);
+    label(f, s->input);
+    fprintf(f, "\"} %.17g\n", v);
+}
+
+static void put_streams(FILE *f, const struct tachy_snapshot *s)
+{
+    head(f, "tachy_stream_frames", "gauge", "Frames written of each input that is being worked on.");
+    for (int i = 0; i < s->nb_streams; i++)
+        stream(f, "tachy_stream_frames", &s->streams[i], (double)s->streams[i].frames);
+    head(f, "tachy_stream_frames_expected", "gauge", "Frames of that input, an estimate; 0: unknown.");
+    for (int i = 0; i < s->nb_streams; i++)
+        stream(f, "tachy_stream_frames_expected", &s->streams[i], (double)s->streams[i].total_frames);
+    head(f, "tachy_stream_frames_per_second", "gauge", "Its rate so far.");
+    for (int i = 0; i < s->nb_streams; i++)
+        stream(f, "tachy_stream_frames_per_second", &s->streams[i], s->streams[i].fps);
+}
+
+// ---- The process, under the names that Prometheus' own clients use. What cannot be read is left out.
+
+// Fields of /proc/self/stat from `at` on, the first being 1; the name in parentheses may hold spaces.
+static bool read_stat(double *out, int at)
+{
+    char text[1024];
+    FILE *f = fopen("/proc/self/stat", "r");
+    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *p = strrchr(text, ')');
+    for (int i = 2; p && i < at; i++)
+        p = strchr(p + 1, ' ');
+    return p && sscanf(p, " %lf", out) == 1;
+}
+
+// Seconds since 1970 at which the system started.
+static bool read_boot(double *out)
+{
+    char line[256];
+    bool found = false;
+    FILE *f = fopen("/proc/stat", "r");
+    while (f && !found && fgets(line, sizeof(line), f))
+        found = sscanf(line, "btime %lf", out) == 1;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static int count_fds(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    for (const struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n - 1; // without the folder's own
+}
+
+static void put_process(FILE *f)
+{
+    enum { THREADS = 20, START = 22, VIRTUAL = 23, RESIDENT = 24 };
+    struct rusage u;
+    struct rlimit most;
+    double v, boot;
+    if (getrusage(RUSAGE_SELF, &u) == 0) {
+        double s = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+        one(f, "process_cpu_seconds_total", "counter", "CPU time of the process, user and system.", s);
+        one(f, "process_resident_memory_max_bytes", "gauge", "Most memory that was in RAM.", 1024.0 * (double)u.ru_maxrss);
+    }
+    if (read_stat(&v, RESIDENT))
+        one(f, "process_resident_memory_bytes", "gauge", "Memory of the process that is in RAM.", v * (double)sysconf(_SC_PAGESIZE));
+    if (read_stat(&v, VIRTUAL))
+        one(f, "process_virtual_memory_bytes", "gauge", "Address space of the process.", v);
+    if (read_stat(&v, START) && read_boot(&boot))
+        one(f, "process_start_time_seconds", "gauge", "When it started, in seconds since 1970.",
+            boot + v / (double)sysconf(_SC_CLK_TCK));
+    if (read_stat(&v, THREADS))
+        one(f, "process_threads", "gauge", "Its threads.", v);
+    if ((v = count_fds()) > 0)
+        one(f, "process_open_fds", "gauge", "Its open file descriptors.", v);
+    if (getrlimit(RLIMIT_NOFILE, &most) == 0)
+        one(f, "process_max_fds", "gauge", "Most that it may open.", (double)most.rlim_cur);
 }
 
 int tachy_snapshot_metrics(char **text, const struct tachy_snapshot *s)
@@ -122,7 +221,8 @@ int tachy_snapshot_metrics(char **text, const struct tachy_snapshot *s)
     put_steps(f, &s->totals);
     put_state(f, s);
     put_queues(f, &s->queues);
-    fprintf(f, "tachy_memory_bytes{kind=\"peak\"} %.0f\n", s->summary.peak_memory_mib * (1 << 20));
+    put_streams(f, s);
+    put_process(f);
     tachy_numeric_leave(before);
     bool bad = ferror(f);
     if (fclose(f) == 0 && !bad)

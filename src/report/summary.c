@@ -80,6 +80,17 @@ static json_t *gpus_json(const struct tachy_summary *s)
     return all;
 }
 
+// `model`: the one that saw most.
+static void put_models(json_t *o, const struct tachy_summary *s)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < s->nb_models; i++)
+        json_array_append_new(all, json_pack("{s:s, s:I}", "name", s->models[i].name, "runs", (json_int_t)s->models[i].runs));
+    if (s->nb_models)
+        json_object_set_new(o, "model", json_string(s->models[0].name));
+    json_object_set_new(o, "models", all);
+}
+
 int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context)
 {
     TACHY_CLEAR(json);
@@ -113,6 +124,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "workers", json_integer(s->workers));
     json_object_set_new(o, "cores", json_integer(s->cores));
     json_object_set_new(o, "engine", *s->engine ? json_string(s->engine) : json_null());
+    put_models(o, s);
     json_object_set_new(o, "interrupted", json_boolean(s->interrupted));
     json_object_set_new(o, "resumed", json_integer(s->resumed));
     json_object_set_new(o, "kept", s->kept >= 0 ? json_integer(s->kept) : json_null());
@@ -197,6 +209,16 @@ static void step_lines(FILE *f, const struct tachy_summary *s)
     }
 }
 
+// "Model: selfie-landscape", or "Models: selfie (120 pictures), selfie-landscape (30)".
+static void models_line(FILE *f, const struct tachy_summary *s)
+{
+    if (s->nb_models == 1)
+        fprintf(f, "Model: %s\n", s->models[0].name);
+    else if (s->nb_models)
+        fprintf(f, "Models: %s (%lld pictures), %s (%lld)\n", s->models[0].name, (long long)s->models[0].runs,
+                s->models[1].name, (long long)s->models[1].runs);
+}
+
 static void frames_line(FILE *f, const struct tachy_summary *s)
 {
     fprintf(f, "%lld frames in %.2f s, %.1f fps", (long long)s->frames, s->seconds, s->fps);
@@ -222,6 +244,7 @@ int tachy_summary_text(char **text, const struct tachy_summary *s)
         fprintf(f, "%s%s", live, verdict);
         if (*s->engine)
             fprintf(f, "Engine: %s\n", s->engine);
+        models_line(f, s);
         gpus_line(f, s);
         fprintf(f, "CPU: %.0f %% of %d cores, %d workers, peak memory %.0f MiB\n", 100 * s->utilisation, s->cores, s->workers,
                 s->peak_memory_mib);

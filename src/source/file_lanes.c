@@ -262,11 +262,14 @@ static struct file_lane *choose(tachy_source *s, bool *wait)
     return l;
 }
 
+// The threads that decode are shared by the decoders side by side.
+static int lane_threads(const tachy_source *s, int lanes) { return TACHY_MAX(s->params.threads / lanes, 1); }
+
 // The decoder forgets its segment. A lane that had threads of its own has one from now on.
 static int leave_segment(tachy_source *s, struct file_lane *l)
 {
     struct file *p = file_of(s);
-    int threads = p->gpu.on ? 1 : TACHY_DEF(s->params.threads, 1);
+    int threads = p->gpu.on ? 1 : lane_threads(s, p->nb_lanes);
     int err = TACHY_OK;
     if (l->dec->thread_count != threads && p->nb_lanes > 1)
         err = file_decode_open(s, l, threads);
@@ -365,7 +368,7 @@ int file_spread(tachy_source *s, int decoders, int64_t window)
         l->format = p->lanes[0]->format;
         l->width = p->lanes[0]->width;
         l->height = p->lanes[0]->height;
-        if (file_decode_open(s, l, TACHY_DEF(s->params.threads, 1))) {
+        if (file_decode_open(s, l, lane_threads(s, decoders))) {
             why = "a second decoder cannot be opened";
             p->nb_lanes--;
             avcodec_free_context(&l->dec);

@@ -33,7 +33,7 @@ const struct tachy_option tachy_source_options[] = {
      .help = "what decodes the input; auto: the GPU's decoder for frames that stay on the GPU, else the CPU; nvdec: "
              "the GPU's, or it is an error"},
     {"pipeline.stages.decode.threads", "decode-threads", 0, TACHY_OPT_INT, "0", .max = TACHY_THREADS_MAX,
-     .group = "Input", .verbs = TACHY_VERB_RUN, .help = "decoder threads; 0: by picture size and cores"},
+     .group = "Input", .verbs = TACHY_VERB_RUN, .help = "threads that decode, of all decoders together; 0: by picture size and cores"},
     {"pipeline.stages.decode.decoders", "decoders", 0, TACHY_OPT_INT, "0", .max = TACHY_THREADS_MAX, .group = "Input",
      .verbs = TACHY_VERB_RUN,
      .help = "decoders of one file side by side; 0: one a core where results are small (mask, json), on a GPU one "

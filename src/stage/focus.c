@@ -4,6 +4,7 @@
 #include "postprocess/focus.h"
 #include "postprocess/mask.h"
 #include "preprocess/signature.h"
+#include "stage/mask.h"
 #include "stage/net.h"
 #include "stage/stage.h"
 
@@ -31,7 +32,9 @@ static const double CUT = 0.12;              // mean difference of luma between 
 static const float GOOD = 0.7f, FAIR = 0.5f; // scores that make a search on smaller tiles superfluous
 
 struct focus {
-    struct tachy_infer detector, masks;
+    struct tachy_infer detector;
+    struct tachy_infer opened; // the network of masks until the stage preprocess takes it over
+    struct tachy_infer *masks; // that stage's
     struct tachy_mask_spec spec;
     int rotation;
     bool flip;
@@ -71,20 +74,25 @@ static const struct tachy_option options[] = {
 };
 
 // The card of the network of masks.
-static const struct tachy_card *card_of(const struct focus *f) { return f->masks.net[TACHY_INFER_FULL].card; }
+static const struct tachy_card *card_of(const struct focus *f) { return f->masks->net[TACHY_INFER_FULL].card; }
 
 // ---- Open ----
 
-// Why masks are not made of regions; NULL: they are.
-static const char *unfit(const struct tachy_card *c, const tachy_settings *s)
+// Why masks are not made of regions; NULL: they are. Before the network is opened, and by its card.
+static const char *unfit(const tachy_settings *s)
 {
     const char *provider = tachy_settings_str(s, "model.provider");
     if (provider && !strcmp(provider, "null"))
         return "no model runs (--provider null)";
-    if (tachy_settings_str(s, "debug.save_stage"))
-        return "stages are saved (--save-stage)";
+    return tachy_settings_str(s, "debug.save_stage") ? "stages are saved (--save-stage)" : NULL;
+}
+
+static const char *unfit_card(const struct tachy_card *c)
+{
     if (c->n_states)
         return "the model carries a state from frame to frame";
+    if (*c->plate)
+        return "the model compares the whole picture with the plate";
     return c->in.fit == TACHY_FIT_CROP ? "the model's card crops the picture itself" : NULL;
 }
 
@@ -97,71 +105,43 @@ static int leave_out(const tachy_task *t, bool wanted, const char *why)
 
 static bool asked(const tachy_settings *s) { return tachy_settings_is_set(s, "segment.focus"); }
 
-// The detector's file and card. TACHY_STAGE_LEFT_OUT: it is not installed.
-static int find_detector(const tachy_task *t, const tachy_settings *s)
-{
-    tachy_model *m = NULL;
-    const struct tachy_model_params p = {.name = TACHY_FOCUS_DETECTOR, .dir = tachy_settings_str(s, "model.dir"),
-                                         .no_verify = true}; // whoever opens the network does so
-    int err = tachy_model_open(&m, &p);
-    tachy_model_close(&m);
-    if (err == TACHY_OK)
-        return TACHY_OK;
-    return leave_out(t, true, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
-                        "` gets it)");
-}
-
-static int open_nets(struct tachy_stage *st, const tachy_settings *s)
+// TACHY_STAGE_LEFT_OUT: its model is not installed.
+static int open_detector(struct tachy_stage *st, const tachy_settings *s)
 {
     struct focus *f = tachy_stage_priv(st);
-    const struct tachy_net_params masks = {.name = tachy_settings_str(s, "model.name"),
-                                           .card = tachy_settings_str(s, "model.card"), .task = "segment"},
-                                  detector = {.name = TACHY_FOCUS_DETECTOR, .task = "detect"};
-    int err = tachy_net_open(&f->masks, st, &masks, s);
-    if (err == TACHY_OK)
-        err = tachy_net_open(&f->detector, st, &detector, s);
-    if (err < 0)
+    const struct tachy_net_params p = {.name = TACHY_FOCUS_DETECTOR, .task = "detect", .optional = true};
+    int err = tachy_net_open(&f->detector, st, &p, s);
+    if (err == TACHY_OK || f->detector.net[TACHY_INFER_FULL].card)
         return err;
-    const struct tachy_card *c = card_of(f);
-    f->spec = (struct tachy_mask_spec){.meaning = c->meaning, .channel = c->channel, .layout = c->out_layout};
-    return TACHY_OK;
-}
-
-// What the card says, before anything is opened.
-static int check_card(const tachy_task *t, const tachy_settings *s)
-{
-    tachy_model *m = NULL;
-    const struct tachy_model_params p = {.name = tachy_settings_str(s, "model.name"),
-                                         .card = tachy_settings_str(s, "model.card"),
-                                         .dir = tachy_settings_str(s, "model.dir"), .no_verify = true};
-    if (tachy_model_open(&m, &p) < 0)
-        return TACHY_STAGE_LEFT_OUT; // the stage of the network says what is wrong
-    const char *why = unfit(tachy_model_card(m), s);
-    tachy_model_close(&m);
-    return why ? leave_out(t, asked(s), why) : TACHY_OK;
+    return leave_out(st->task, true, "the model " TACHY_FOCUS_DETECTOR " is not installed (`tachy model pull " TACHY_FOCUS_DETECTOR
+                        "` gets it)");
 }
 
 static int open(struct tachy_stage *st, const tachy_settings *s)
 {
     struct focus *f = tachy_stage_priv(st);
     tachy_task *t = st->task;
+    const char *why = unfit(s);
     if (!strcmp(tachy_settings_str(s, "segment.focus"), "off"))
         return TACHY_STAGE_LEFT_OUT;
-    int err = check_card(t, s);
-    if (err == TACHY_OK)
-        err = find_detector(t, s);
-    if (err == TACHY_OK)
-        err = open_nets(st, s);
+    if (why)
+        return leave_out(t, asked(s), why);
+    int err = infer_open_named(&f->opened, st, s);
+    if (err < 0)
+        return err;
+    const struct tachy_card *c = f->opened.net[TACHY_INFER_FULL].card;
+    why = unfit_card(c);
+    err = why ? leave_out(t, asked(s), why) : open_detector(st, s);
     if (err != TACHY_OK)
         return err;
     pthread_mutex_init(&f->lock, NULL);
     f->open = true;
     f->asked = asked(s);
     t->parts = true;
+    t->opened = &f->opened;
     tachy_task_describe(t, "focus ");
     tachy_msg(t->log, TACHY_LOG_VERBOSE,
-              "focus: on: the model " TACHY_FOCUS_DETECTOR " finds people for %s (--focus off: the whole frame)",
-              card_of(f)->name);
+              "focus: on: the model " TACHY_FOCUS_DETECTOR " finds people for %s (--focus off: the whole frame)", c->name);
     return TACHY_OK;
 }
 
@@ -183,12 +163,14 @@ static void close(struct tachy_stage *st)
     if (f->open)
         pthread_mutex_destroy(&f->lock);
     infer_free(&f->detector);
-    infer_free(&f->masks);
+    infer_free(&f->opened);
 }
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
     struct focus *f = tachy_stage_priv(st);
+    f->masks = tachy_stage_priv(st->task->stage[st->index + 1]); // preprocess
+    f->spec = tachy_mask_spec_of(f->masks, TACHY_INFER_FULL);
     f->rotation = video->rotation;
     f->flip = video->flipped;
     f->idle = video->stereo == TACHY_STEREO_SBS || video->stereo == TACHY_STEREO_TB;
@@ -221,7 +203,7 @@ static int nets_open(struct focus *f, struct focus_nets *n)
 {
     int err = tachy_net_worker_open(&n->detector, &f->detector);
     if (err == TACHY_OK)
-        err = tachy_net_worker_open(&n->masks, &f->masks);
+        err = tachy_net_worker_open(&n->masks, f->masks);
     if (err == TACHY_OK)
         err = tachy_mask_extent(&f->spec, mask_of(n), &n->width, &n->height);
     if (err < 0)

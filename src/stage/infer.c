@@ -1,3 +1,4 @@
+#include "base/options.h"
 #include "engine/engine_options.h"
 #include "stage/infer_priv.h"
 
@@ -20,28 +21,66 @@ static int copy_settings(struct tachy_infer *in, const tachy_settings *set)
     in->model_dir = dir ? strdup(dir) : NULL;
     int err = dir && !in->model_dir ? TACHY_ERR_NOMEM : tachy_engine_setup_read(&in->setup, set);
     in->pretends = in->setup.provider && !strcmp(in->setup.provider, "null");
-    in->named = tachy_settings_is_set(set, "model.name") || tachy_settings_is_set(set, "model.card");
+    const char *name = tachy_settings_str(set, "model.name");
+    in->automatic = name && !strcmp(name, TACHY_MODEL_AUTO);
+    in->named = (tachy_settings_is_set(set, "model.name") && !in->automatic) || tachy_settings_is_set(set, "model.card");
     return err;
 }
 
 int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char *name, const char *card,
-                     const tachy_settings *set)
+                     const tachy_settings *set, const struct tachy_log *log)
 {
     struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
     in->st = st;
     int err = copy_settings(in, set);
     if (err == TACHY_OK)
         err = tachy_model_open(&net->model, &(struct tachy_model_params){
-                                                .name = name, .card = card, .dir = in->model_dir, .log = st->task->log});
+                                                .name = name, .card = card, .dir = in->model_dir, .log = log});
     net->card = err < 0 ? NULL : tachy_model_card(net->model);
     return err;
 }
 
+// model.input_size: a file that was made for another model must not end the run.
+static int take_size(struct tachy_infer *in, const tachy_settings *set)
+{
+    static const char path[] = "model.input_size";
+    struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
+    const struct tachy_card *card = net->card;
+    const struct tachy_log *log = in->st->task->log;
+    int w, h;
+    if (!tachy_settings_size(set, path, &w, &h) || (w == card->in.width && h == card->in.height))
+        return TACHY_OK;
+    infer_resize_card(net, card, w, h);
+    if (infer_takes_size(in, net))
+        return TACHY_OK;
+    net->card = card;
+    bool named = tachy_settings_by_name(set, path);
+    tachy_msg(log, named ? TACHY_LOG_ERR : TACHY_LOG_INFO, "%s: model %s takes pictures of %dx%d only, not %dx%d%s",
+              named ? "--input-size" : tachy_settings_origin(set, path), card->name, card->in.width, card->in.height, w, h,
+              named ? "; leave it out, or name another --model" : "; model.input_size is ignored");
+    return named ? TACHY_ERR_INVAL : TACHY_OK;
+}
+
+int infer_open_named(struct tachy_infer *in, struct tachy_stage *st, const tachy_settings *set)
+{
+    return infer_open_model(in, st, tachy_settings_str(set, "model.name"), tachy_settings_str(set, "model.card"), set,
+                            st->task->log);
+}
+
 int infer_open_whole(struct tachy_stage *st, const tachy_settings *set)
 {
+    struct tachy_infer *in = tachy_stage_priv(st), *opened = st->task->opened;
     st->worker_of = st->index + 1; // the model's
-    return infer_open_model(tachy_stage_priv(st), st, tachy_settings_str(set, "model.name"),
-                            tachy_settings_str(set, "model.card"), set);
+    int err = TACHY_OK;
+    if (opened) {
+        *in = *opened;
+        in->st = st;
+        *opened = (struct tachy_infer){0};
+        st->task->opened = NULL;
+    } else {
+        err = infer_open_named(in, st, set);
+    }
+    return err < 0 ? err : take_size(in, set);
 }
 
 int infer_open_first(struct tachy_infer *in)
@@ -67,8 +106,10 @@ void infer_describe(const struct tachy_infer *in)
     const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
     tachy_task *t = in->st->task;
     snprintf(t->engine, sizeof(t->engine), "%s", tachy_engine_version(net->first));
-    tachy_task_describe(t, "%s %s %s %s threads %d", t->name, net->card->name, net->card->sha256 ? net->card->sha256 : "",
-                        t->engine, in->setup.threads);
+    t->model[TACHY_INFER_FULL].name = net->card->name;
+    tachy_task_describe(t, "%s %s %s %dx%d %s threads %d", t->name, net->card->name,
+                        net->card->sha256 ? net->card->sha256 : "", net->card->in.width, net->card->in.height, t->engine,
+                        in->setup.threads);
 }
 
 void infer_free(struct tachy_infer *in)
@@ -170,7 +211,7 @@ static int preprocess_start(struct tachy_stage *st, struct tachy_video_info *vid
     const struct tachy_infer_net *net = &in->net[TACHY_INFER_FULL];
     in->apart = in->nb_states && !st->task->save; // whoever saves looks at a worker's tensors right after its run
     int err = infer_start(st, video);
-    if (st->task->parts && !in->named)
+    if (in->automatic || (st->task->parts && !in->named))
         infer_open_by_shape(in);
     if (in->apart)
         st->item_bytes = (size_t)st->task->eyes * (tachy_tensor_bytes(&net->in[net->picture].spec) + net->out_bytes);
@@ -200,11 +241,31 @@ int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tach
     r->size = small || fits_smaller(w->infer, p) ? TACHY_INFER_SMALL : TACHY_INFER_FULL;
     const struct infer_engine *e = &w->size[r->size];
     const struct tachy_infer_net *net = &w->infer->net[r->size];
+    atomic_fetch_add_explicit(&w->infer->st->task->model[r->size].runs, 1, memory_order_relaxed);
     r->by = apart ? NULL : e;
     int err = apart ? infer_region_ensure(w->infer, r) : TACHY_OK;
     *in = net->in[net->picture].spec;
     in->data = apart ? r->in : e->tensors.own_in[net->picture];
     return err;
+}
+
+static int sample(const struct infer_engine *e, const struct tachy_infer *in, const tachy_frame *f,
+                  const struct tachy_piece *p, struct tachy_tensor *to, struct tachy_placement *at)
+{
+    tachy_frame part = tachy_infer_part(f, tachy_infer_region(in, p));
+    struct tachy_view view = {.rotation = in->rotation, .flip = in->flip};
+    // What the tags leave open is decided by the size of the whole frame.
+    part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
+    return tachy_preprocess_run(e->preprocess[p->region], &part, &view, to, at);
+}
+
+// The plate goes into its tensor, which stays as it is until the worker runs another region.
+static int sample_plate(struct infer_engine *e, const struct tachy_infer *in, const struct tachy_piece *p)
+{
+    if (e->net->plate < 0 || !in->plate || e->plated == p->region + 1)
+        return TACHY_OK;
+    e->plated = p->region + 1;
+    return sample(e, in, in->plate, p, &e->tensors.in[e->net->plate], NULL);
 }
 
 static int preprocess(struct infer_worker *w, const struct tachy_piece *p)
@@ -216,11 +277,7 @@ static int preprocess(struct infer_worker *w, const struct tachy_piece *p)
     int err = infer_input(w, p, &to);
     if (err < 0)
         return err;
-    tachy_frame part = tachy_infer_part(f, tachy_infer_region(in, p));
-    struct tachy_view view = {.rotation = in->rotation, .flip = in->flip};
-    // What the tags leave open is decided by the size of the whole frame.
-    part.color = tachy_color_resolve(part.color, part.format, f->width, f->height);
-    return tachy_preprocess_run(w->size[r->size].preprocess[p->region], &part, &view, &to, &r->placement);
+    return sample(&w->size[r->size], in, f, p, &to, &r->placement);
 }
 
 static void preprocess_run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n,
@@ -260,8 +317,9 @@ int infer_engine_open(struct infer_engine *e, const struct tachy_infer *in, stru
     int err = TACHY_OK;
     e->net = net;
     e->engine = net->first;
-    net->first = NULL;
-    if (!e->engine)
+    if (e->engine)
+        net->first = NULL;
+    else
         err = infer_open_engine(in, net, 1, 0, &e->engine);
     for (int i = 0; i < regions && err == TACHY_OK; i++)
         err = tachy_preprocess_open(&e->preprocess[i], pp);
@@ -324,7 +382,7 @@ int infer_model_open(struct tachy_stage *st, const tachy_settings *set)
 {
     const struct tachy_infer *in = tachy_infer_of(st);
     st->item_of = in->st->index;
-    st->flags |= in->nb_states ? TACHY_STAGE_ORDERED : TACHY_STAGE_BATCHES;
+    st->flags |= in->nb_states ? TACHY_STAGE_ORDERED : *in->net[TACHY_INFER_FULL].card->plate ? 0 : TACHY_STAGE_BATCHES;
     st->batch_key = tachy_model_path(in->net[TACHY_INFER_FULL].model);
     return TACHY_OK;
 }
@@ -362,8 +420,9 @@ static int model(struct infer_worker *w, void *state, const struct tachy_piece *
     const struct infer_region *r = infer_region_of(w->infer, p);
     struct infer_engine *e = &w->size[r->size];
     infer_tensors_bind(e, r);
-    if (!state)
-        return tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
+    int err = sample_plate(e, w->infer, p);
+    if (err < 0 || !state)
+        return err < 0 ? err : tachy_engine_run(e->engine, e->tensors.in, e->tensors.out);
     if (p->item->anew)
         infer_state_reset(state, p->region);
     return infer_state_run(e, state, p->region);

@@ -23,6 +23,7 @@ struct tachy_infer_net {
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // of one picture, in the model's order; all extents are known
     int nb_in, nb_out;
     int picture; // the input that preprocess writes
+    int plate;   // the input that sees the scene without people; -1: there is none
     int output;  // the output that the card names, or the first; for cards of masks
 
     // Of the stages preprocess and model alone.
@@ -47,7 +48,8 @@ struct tachy_infer {
     struct tachy_infer_net net[TACHY_INFER_SIZES];
     bool pretends; // no model runs at all (provider null)
     bool named;    // the settings name the model: no other one is taken
-    bool by_shape; // each part is seen by the network whose input has its shape rather than the other's
+    bool automatic; // they ask for a choice (--model auto)
+    bool by_shape; // each region is seen by the network whose input has its shape rather than the other's
     int nb_states; // of a recurrent model; 0: every picture for itself
     struct tachy_infer_state state[TACHY_MAX_STATES];
     char *model_dir; // copy of the setting
@@ -57,6 +59,8 @@ struct tachy_infer {
     int device_id[TACHY_MAX_GPUS];
     void *device_stream[TACHY_MAX_GPUS];
 
+    // The scene without people in the video's format, for cards with a `plate`: of the stage plate, after start().
+    const tachy_frame *plate;
     // The part of the frame that each eye is; an item may have parts of its own: tachy_infer_region().
     struct tachy_rect region[TACHY_MAX_EYES]; // frame pixels as stored
     int rotation;

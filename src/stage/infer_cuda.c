@@ -50,11 +50,18 @@ static int preprocess_open(struct tachy_stage *st, const tachy_settings *set)
     int err = device_read_settings(c->devices, st, set);
     if (err == TACHY_OK)
         err = infer_open_whole(st, set);
+    const struct tachy_card *card = c->infer.net[TACHY_INFER_FULL].card;
+    if (err == TACHY_OK && *card->plate)
+        err = tachy_fail(t->log, TACHY_ERR_UNSUPPORTED, "model %s: needs a --plate, and runs on the CPU only: leave --device "
+                         "cuda out", card->name);
     if (err == TACHY_OK)
         err = infer_cuda_open_first(c);
     if (err < 0)
         return err;
     infer_describe(&c->infer);
+    if (c->infer.automatic)
+        tachy_msg(t->log, TACHY_LOG_INFO, "the model is %s; --device cuda takes one, whatever the shape of the picture",
+                  c->infer.net[TACHY_INFER_FULL].card->name);
     // If the device runs the model too, a worker only queues: one does, beside another that just began, for each device.
     t->workers = c->devices->only_queues ? 2 * c->devices->nb : 0;
     tachy_task_describe(t, " on %s", c->devices->list[0].gpu->device.name);

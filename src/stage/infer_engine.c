@@ -7,7 +7,7 @@
 
 // What the engine's parameters point to.
 struct asked {
-    struct tachy_io shape[1 + TACHY_MAX_STATES];
+    struct tachy_io shape[2 + TACHY_MAX_STATES];
     struct tachy_engine_constant constant[TACHY_MAX_CONSTANTS];
     int nb_shapes;
 };
@@ -23,6 +23,8 @@ static struct tachy_engine_params ask(const struct tachy_infer *s, const struct 
     a->shape[0] = (struct tachy_io){c->input && *c->input ? c->input : NULL,
                                     {.rank = 4, .shape = {c->n_states ? 1 : -1, nchw ? -1 : h, nchw ? h : w, nchw ? w : -1}}};
     a->nb_shapes = 1;
+    if (*c->plate)
+        a->shape[a->nb_shapes++] = (struct tachy_io){c->plate, a->shape[0].spec};
     for (int i = 0; i < c->n_states; i++)
         if (s->state[i].spec.rank)
             a->shape[a->nb_shapes++] = (struct tachy_io){c->state[i].input, s->state[i].spec};
@@ -47,13 +49,13 @@ static struct tachy_engine_params ask(const struct tachy_infer *s, const struct 
 }
 
 // The engine has found that the constants fit, and has no inputs for them.
-static int check(const struct tachy_infer *s, const struct tachy_card *card, const tachy_engine *e)
+static int check(const struct tachy_card *card, const tachy_engine *e, const struct tachy_log *log)
 {
     const struct tachy_io *in, *out;
     struct tachy_card c = *card;
     c.n_constants = 0;
     int n = tachy_engine_inputs(e, &in), m = tachy_engine_outputs(e, &out);
-    return tachy_card_check(&c, in, n, out, m, s->st->task->log);
+    return tachy_card_check(&c, in, n, out, m, log);
 }
 
 int infer_open_engine(const struct tachy_infer *s, const struct tachy_infer_net *net, int batch, int device,
@@ -65,7 +67,7 @@ int infer_open_engine(const struct tachy_infer *s, const struct tachy_infer_net 
     // A batch is asked for once the same model has been checked with a single picture.
     if (err < 0 || batch > 1 || s->pretends)
         return err;
-    err = check(s, net->card, *out);
+    err = check(net->card, *out, p.log);
     if (err < 0)
         tachy_engine_close(out);
     return err;
@@ -107,28 +109,30 @@ static int take_shape(struct tachy_infer *s, const struct tachy_card *c, const t
     return to->rank ? TACHY_OK : unknown_size(s, c, c->state[k].input);
 }
 
-// Opens the model as it is but for the picture's size. What is said of it will be said again.
-static int look(struct tachy_infer *s, const struct tachy_infer_net *net)
+// Opens the model as it is but for the picture's size.
+static int look(struct tachy_infer *s, const struct tachy_infer_net *net, const struct tachy_log *log)
 {
-    const struct tachy_log *log = s->st->task->log;
     const struct tachy_card *c = net->card;
     struct asked a;
     struct tachy_engine_params p = ask(s, net, 1, 0, &a);
-    struct tachy_log errors = log ? *log : (struct tachy_log){0};
     tachy_engine *e = NULL;
-    errors.max_level = TACHY_LOG_ERR;
     p.provider = "cpu";
     p.provider_options = NULL;
     p.precision = NULL;
     p.strict = false;
-    p.log = &errors;
+    p.log = log;
     int err = tachy_engine_open(&e, &p);
     if (err == TACHY_OK)
-        err = check(s, c, e);
-    for (int k = 0; k < c->n_states && err == TACHY_OK; k++)
+        err = check(c, e, log);
+    for (int k = 0; k < s->nb_states && err == TACHY_OK; k++)
         err = take_shape(s, c, e, k);
     tachy_engine_close(&e);
     return err;
+}
+
+bool infer_takes_size(struct tachy_infer *s, const struct tachy_infer_net *net)
+{
+    return s->pretends || look(s, net, NULL) == TACHY_OK;
 }
 
 int infer_find_states(struct tachy_infer *s)
@@ -144,7 +148,10 @@ int infer_find_states(struct tachy_infer *s)
         memcpy(io->spec.shape, from->shape, sizeof(io->spec.shape));
         known = known && from->rank;
     }
-    return known ? TACHY_OK : look(s, net);
+    const struct tachy_log *log = s->st->task->log;
+    struct tachy_log errors = log ? *log : (struct tachy_log){0}; // what else is said of it will be said again
+    errors.max_level = TACHY_LOG_ERR;
+    return known ? TACHY_OK : look(s, net, &errors);
 }
 
 int infer_match_states(struct tachy_infer *s)

@@ -17,6 +17,7 @@ struct infer_engine {
     tachy_engine *engine; // NULL: the worker has none of this size
     tachy_preprocess *preprocess[TACHY_MAX_PARTS]; // one a region: each keeps its tables
     struct infer_tensors tensors;
+    int plated; // region whose plate is in the tensor for that, from 1; 0: none yet
 };
 
 struct infer_worker {
@@ -46,9 +47,11 @@ static inline struct infer_region *infer_region_of(const struct tachy_infer *in,
 // ---- infer.c: a network, of the stage preprocess or of one with networks of its own (net.h)
 
 // The settings of section "model" and the model, then its first engine with what follows from it. `st`: the stage whose
-// network it is. The zeroed `in` is to be freed also on failure.
+// network it is. `log`: of what is wrong with the model. The zeroed `in` is to be freed also on failure.
 int infer_open_model(struct tachy_infer *in, struct tachy_stage *st, const char *name, const char *card,
-                     const tachy_settings *set);
+                     const tachy_settings *set, const struct tachy_log *log);
+// The same of the model that the settings name.
+int infer_open_named(struct tachy_infer *in, struct tachy_stage *st, const tachy_settings *set);
 int infer_open_first(struct tachy_infer *in);
 void infer_free(struct tachy_infer *in);
 // The network with all that a worker needs to run it on so many regions. To be closed also on failure.
@@ -58,7 +61,7 @@ void infer_engine_close(struct infer_engine *e);
 
 // ---- infer.c: what both forms of a stage have; see struct tachy_stage_ops
 
-// preprocess: the settings and the model that they name.
+// preprocess: the network that a stage before has opened (tachy_task.opened), else the one that the settings name.
 int infer_open_whole(struct tachy_stage *st, const tachy_settings *set);
 void infer_describe(const struct tachy_infer *in);
 int infer_start(struct tachy_stage *st, struct tachy_video_info *video); // in->apart is set
@@ -86,6 +89,8 @@ int infer_input(struct infer_worker *w, const struct tachy_piece *p, struct tach
 // and holds it against the card. `device`: the index of the task's device that a provider for devices is to run on.
 int infer_open_engine(const struct tachy_infer *in, const struct tachy_infer_net *net, int batch, int device,
                       tachy_engine **out);
+// Whether the model takes pictures of its card's size; silent. Of a network that has been given another card.
+bool infer_takes_size(struct tachy_infer *in, const struct tachy_infer_net *net);
 // Of a recurrent model: the states' shapes, before its engine is opened, and then which inputs and outputs of
 // the full network they are.
 int infer_find_states(struct tachy_infer *in);
@@ -108,7 +113,9 @@ int infer_region_ensure(const struct tachy_infer *in, struct infer_region *r);
 
 // ---- infer_small.c; see struct tachy_stage_ops
 unsigned infer_degrade(struct tachy_stage *st);
-// After start(): parts with the shape of the smaller network's input are seen by that from now on, if it can be opened.
+// The card with other extents of the picture; its mask keeps its share of them.
+void infer_resize_card(struct tachy_infer_net *net, const struct tachy_card *from, int width, int height);
+// After start(): what has the shape of the smaller network's input is seen by that from now on, if it can be opened.
 void infer_open_by_shape(struct tachy_infer *in);
 
 // ---- infer_state.c: a recurrent model's states of a stream, on the host; see struct tachy_stage_ops

@@ -17,16 +17,20 @@ static const char *unfit(const struct tachy_card *full, const struct tachy_card 
     return NULL;
 }
 
+void infer_resize_card(struct tachy_infer_net *net, const struct tachy_card *from, int width, int height)
+{
+    net->own = *from;
+    net->own.in.width = width;
+    net->own.in.height = height;
+    net->own.out_width = from->out_width * width / from->in.width;
+    net->own.out_height = from->out_height * height / from->in.height;
+    net->card = &net->own;
+}
+
 // The same model with the extents that its card names.
 static int same_model(struct tachy_infer_net *net, const struct tachy_card *full)
 {
-    net->own = *full;
-    net->own.in.width = full->smaller_width;
-    net->own.in.height = full->smaller_height;
-    // The mask is to the picture as it was.
-    net->own.out_width = full->out_width * full->smaller_width / full->in.width;
-    net->own.out_height = full->out_height * full->smaller_height / full->in.height;
-    net->card = &net->own;
+    infer_resize_card(net, full, full->smaller_width, full->smaller_height);
     return TACHY_OK;
 }
 
@@ -67,8 +71,10 @@ static bool open_small(struct tachy_infer *in)
         return true;
     if (!*full->smaller && !full->smaller_width)
         return false;
-    if (open_net(in, net, full) == TACHY_OK)
+    if (open_net(in, net, full) == TACHY_OK) {
+        in->st->task->model[TACHY_INFER_SMALL].name = net->card->name;
         return true;
+    }
     infer_net_free(net);
     return false;
 }
@@ -89,7 +95,9 @@ void infer_open_by_shape(struct tachy_infer *in)
     const struct tachy_card *full = in->net[TACHY_INFER_FULL].card;
     in->by_shape = *full->smaller && open_small(in);
     if (in->by_shape)
-        tachy_msg(in->st->task->log, TACHY_LOG_VERBOSE,
-                  "%s sees the parts of a frame that have its input's shape, %s the others (--model %s: that alone)",
+        tachy_msg(in->st->task->log, in->automatic ? TACHY_LOG_INFO : TACHY_LOG_VERBOSE,
+                  "%s sees what has the shape of its input, %s the rest (--model %s: that alone)",
                   in->net[TACHY_INFER_SMALL].card->name, full->name, full->name);
+    else if (in->automatic && !*full->smaller) // else open_small() has said it
+        tachy_msg(in->st->task->log, TACHY_LOG_INFO, "the model is %s, the only one for this that is installed", full->name);
 }

@@ -139,8 +139,6 @@ static int join_part(const struct tachy_masks *m, const struct tachy_piece *p)
     const struct tachy_placement pl = tachy_mask_at(&in->net[o.size], &o.at, tw, th);
     tachy_mask_size(tw, th, &pl, in->rotation, &part.width, &part.height);
     part.stride = part.width;
-    if (part.width > TACHY_MASK_PART)
-        return TACHY_ERR_UNSUPPORTED;
     err = tachy_buf_need(&own->part, (size_t)part.width * (size_t)part.height) ? TACHY_OK : TACHY_ERR_NOMEM;
     part.data = own->part.p;
     if (err == TACHY_OK)

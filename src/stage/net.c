@@ -3,12 +3,11 @@
 int tachy_net_open_model(struct tachy_infer *n, struct tachy_stage *st, const struct tachy_net_params *p,
                          const tachy_settings *s)
 {
-    int err = infer_open_model(n, st, p->name, p->card, s);
+    int err = infer_open_model(n, st, p->name, p->card, s, p->optional ? NULL : st->task->log);
     if (err < 0)
         return err;
     const struct tachy_card *c = n->net[TACHY_INFER_FULL].card;
-    bool masks = !strcmp(p->task, "segment"); // whose outputs the caller reads itself
-    if (strcmp(c->task, p->task) || (!c->n_decoders && !masks) || c->n_states)
+    if (strcmp(c->task, p->task) || !c->n_decoders || c->n_states)
         return tachy_fail(st->task->log, TACHY_ERR_MISMATCH,
                           "model %s: its card says task \"%s\"; needed is one of task \"%s\" with `outputs`, without `state`",
                           c->name, c->task, p->task);

@@ -10,6 +10,7 @@ struct tachy_net_params {
     const char *name; // a card of the zoo, or a file
     const char *card; // NULL: the name's own
     const char *task; // that the card must be for
+    bool optional;    // that the model cannot be opened is not logged; the network then has no card
 };
 
 // Opens model and engine with the settings of section "model" (provider, library, threads, ...), in the zeroed `n` of the

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 
 // A difference matte. The stage knows the plate and finds each frame's light; composite makes alpha of both pictures, row
-// by row.
+// by row. If the network's card names an input for the plate, the network gets it instead.
 
 struct plate {
     char *file;
     float tolerance;
     tachy_frame *picture; // of the pipeline's format and size
     atomic_bool told;     // that a frame shows something else
+    struct tachy_infer *infer; // the network that sees the plate; NULL: the difference counts
 };
 
 static const struct tachy_option options[] = {
@@ -27,8 +28,19 @@ static int open(struct tachy_stage *st, const tachy_settings *s)
 {
     struct plate *p = tachy_stage_priv(st);
     const char *file = tachy_settings_str(s, "segment.plate");
+    const struct tachy_card *card = NULL;
+    if (tachy_stage_before(st, "preprocess")) {
+        p->infer = tachy_infer_of(st);
+        card = p->infer->net[TACHY_INFER_FULL].card;
+        p->infer = *card->plate ? p->infer : NULL;
+    }
+    if (!file && p->infer && !p->infer->pretends)
+        return tachy_fail(st->task->log, TACHY_ERR_INVAL, "model %s: compares each frame with a picture of the scene without "
+                          "people: name it with --plate FILE", card->name);
     if (!file)
         return TACHY_STAGE_LEFT_OUT;
+    if (p->infer)
+        st->flags = 0;
     p->tolerance = (float)tachy_settings_float(s, "segment.plate_tolerance");
     tachy_task_describe(st->task, " plate");
     p->file = strdup(file);
@@ -51,7 +63,10 @@ static int start(struct tachy_stage *st, struct tachy_video_info *video)
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--plate: the video is shown turned by %d degrees; write it upright first "
                           "(ffmpeg -i IN OUT), and take the plate from that", video->rotation);
     tachy_frame_unref(&p->picture);
-    return tachy_read_picture(p->file, &to, &p->picture, log);
+    int err = tachy_read_picture(p->file, &to, &p->picture, log);
+    if (p->infer)
+        p->infer->plate = p->picture;
+    return err;
 }
 
 static void fit(struct plate *p, const struct tachy_stage *st, struct tachy_item *item)
@@ -66,7 +81,8 @@ static void fit(struct plate *p, const struct tachy_stage *st, struct tachy_item
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
-    for (int i = 0; i < n; i++)
+    const struct plate *p = tachy_stage_priv(st);
+    for (int i = 0; i < n && !p->infer; i++)
         fit(tachy_stage_priv(st), st, pieces[i].item);
 }
 

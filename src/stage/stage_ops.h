@@ -205,6 +205,12 @@ struct tachy_task_gpu {
     _Atomic int64_t regions; // that were worked on there since the task was opened
 };
 
+// A network, and how many pictures it has seen since the task was opened.
+struct tachy_task_model {
+    const char *name; // of its card; NULL: there is none
+    _Atomic int64_t runs;
+};
+
 struct tachy_task {
     const char *name;
     const struct tachy_log *log;
@@ -216,6 +222,8 @@ struct tachy_task {
     size_t item_size;    // of all stages
     char describe[256];  // model, mode: key of the stored light figures
     char engine[128];    // what runs the model, with its version; "": nothing does
+    struct tachy_task_model model[2]; // that the stage preprocess chooses from
+    struct tachy_infer *opened;   // by a stage before preprocess, which takes it over; NULL: none
     struct task_devices *devices; // stage/device.h, of the first stage; NULL: all is the host's
     char *settings;      // that it was opened with: a JSON object, text by path; NULL: none
     struct tachy_stage_save *save; // pipeline/stage_save.h; NULL: nothing is saved

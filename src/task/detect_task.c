@@ -20,7 +20,7 @@ static const struct tachy_task_stage stages[] = {
 static const struct tachy_example examples[] = {
     {"tachy detect party.mp4", "writes party.detect.mp4: a box around each face"},
     {"tachy detect --model person in.mp4 -o in.jsonl", "persons as JSON lines"},
-    {"tachy detect --model yolox.onnx --card yolox.json --classes person,car -o in.csv in.mp4", "a network of one's own"},
+    {"tachy detect --model yolox-nano --classes person,car -o in.csv in.mp4", "objects of 80 kinds"},
     {0},
 };
 

@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "base/options.h"
+#include "base/parse.h"
 #include "stage/composite.h"
 #include "stage/focus.h"
 #include "stage/smooth.h"
@@ -148,7 +149,10 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_INVAL, "--mode replace needs a picture or a video: --background FILE");
     if (!shown || tachy_settings_color(s, "segment.background"))
         return TACHY_OK;
-    return tachy_fail(log, TACHY_ERR_INVAL, "--background: \"%.80s\" is not a colour (a CSS name, #RRGGBB); a picture or "
+    const char *near = tachy_color_nearest(background);
+    if (near)
+        return tachy_fail(log, TACHY_ERR_INVAL, "--background: \"%.40s\" is not a colour; did you mean %s?", background, near);
+    return tachy_fail(log, TACHY_ERR_INVAL, "--background: \"%.40s\" is not a colour (a CSS name, #RRGGBB); a picture or "
                       "video needs --mode replace, transparency --mode alpha", background);
 }
 

@@ -20,6 +20,11 @@ static const struct tachy_option options[] = {
      .group = "Tracking", .help = "cut-off of that filter for what is still: lower is calmer"},
     {"tracking.beta", "beta", 0, TACHY_OPT_FLOAT, "30", .max = 10000, .group = "Tracking",
      .help = "what that cut-off rises by with speed: higher lags less"},
+    {"tracking.refine_landmarks", NULL, 0, TACHY_OPT_BOOL, .group = "Tracking", .help = "find irises and lips more exactly",
+     .planned = "the face mesh has 468 points, without irises"},
+    {"tracking.smoothing_window", NULL, 0, TACHY_OPT_INT, .min = 1, .max = 1000, .group = "Tracking",
+     .help = "frames over which a face's movement is calmed; 1: not at all",
+     .planned = "points are calmed by the one-euro filter (tracking.min_cutoff, tracking.beta)"},
     {0},
 };
 

@@ -1,7 +1,8 @@
-#include "check.h"
+#include "check_picture.h"
 
 #include "base/base.h"
 #include "base/cpu.h"
+#include "postprocess/composite_priv.h"
 #include "postprocess/edges.h"
 #include "ref/ref_edges.h"
 
@@ -107,14 +108,136 @@ static void bench(struct check *c)
     tachy_edges_free(&t.e);
 }
 
+// ---- Rows ----
+
+struct row_case {
+    struct check_picture p;
+    struct tachy_refine r;
+    struct tachy_rect part; // of the picture
+    float *fit;
+    double *fit64, *colour, *want;
+    int16_t *got;
+    void *scratch;
+};
+
+// A fit with slopes in some stretches of cells, as around an edge, over a part of a picture of any format.
+static void make_row(struct check *c, struct row_case *t, int cell, int w, int h, enum tachy_pix format)
+{
+    *t = (struct row_case){.part = {check_range(c, 0, w - 1), check_range(c, 0, h - 1), 0, 0}};
+    check_picture(c, &t->p, format, w, h, true);
+    t->part.w = check_range(c, 1, w - t->part.x);
+    t->part.h = check_range(c, 1, h - t->part.y);
+    t->r = (struct tachy_refine){.cell = cell, .width = (t->part.w + cell - 1) / cell, .height = (t->part.h + cell - 1) / cell};
+    size_t cells = (size_t)t->r.width * (size_t)t->r.height, n = (size_t)t->part.w;
+    t->r.a = t->fit = check_alloc(4 * cells * sizeof(float), 4);
+    t->fit64 = malloc((4 * cells + 4 * n) * sizeof(double));
+    t->got = check_alloc(n * sizeof(int16_t), 2);
+    t->scratch = check_alloc(tachy_edges_row_scratch(&t->r), 4);
+    if (!t->fit64)
+        abort();
+    t->colour = t->fit64 + 4 * cells;
+    t->want = t->colour + 3 * n;
+    for (size_t i = 0, run = 0, sloped = 0; i < cells; i++, run--) {
+        if (!run) {
+            run = (size_t)check_range(c, 1, 12);
+            sloped = !sloped;
+        }
+        for (size_t k = 0; k < 4; k++)
+            t->fit64[k * cells + i] = t->fit[k * cells + i] = k < 3 ? sloped * check_float(c, -4, 4) : check_float(c, -1, 2);
+    }
+}
+
+static void drop_row(struct row_case *t)
+{
+    check_picture_free(&t->p);
+    check_free(t->fit), check_free(t->got), check_free(t->scratch);
+    free(t->fit64);
+}
+
+// The colours of the part's row y, read as composite reads them; chroma belongs to all pixels that share it.
+static void row_colours(const struct row_case *t, int y)
+{
+    const tachy_frame *f = &t->p.f;
+    const struct tachy_pix_desc *d = tachy_pix_desc(f->format);
+    float *row = malloc((size_t)f->width * sizeof(float));
+    if (!row)
+        abort();
+    for (int k = 0; k < 3; k++) {
+        bool chroma = k && !d->rgb, has = d->rgb || d->planes > 1 || !k;
+        int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
+        if (has)
+            tachy_samples_row(f, k, (t->part.y + y) >> sy, (f->width + sx) >> sx, row);
+        for (int x = 0; x < t->part.w; x++)
+            t->colour[k * t->part.w + x] = has ? (double)row[(t->part.x + x) >> sx] / ((1 << d->bits) - 1) : 0;
+    }
+    free(row);
+}
+
+// Single precision is off by less than 1e-5 at these slopes, and alpha is rounded to 1 / 32640.
+static void compare_row(struct check *c, int cell, int w, int h, enum tachy_pix format)
+{
+    struct row_case t;
+    make_row(c, &t, cell, w, h, format);
+    int y = check_range(c, 0, t.part.h - 1);
+    row_colours(&t, y);
+    tachy_ref_edges_row(t.want, t.fit64, t.r.width, t.r.height, cell, t.colour, t.part.w, y);
+    tachy_edges_row(&t.r, &t.p.f, t.part.x, t.part.y, t.part.x + t.part.w, t.part.y + y, t.got, t.scratch);
+    double worst = 0;
+    for (int x = 0; x < t.part.w; x++)
+        worst = TACHY_MAX(worst, fabs(t.got[x] - t.want[x] * 32640));
+    check_case(c, worst <= 1, "edges row: %s, %d pixels from %d on, cells of %d: off by %g of 32640",
+               tachy_pix_desc(format)->name, t.part.w, t.part.x, cell, worst);
+    drop_row(&t);
+}
+
+static void fast_row(void *p)
+{
+    const struct row_case *t = p;
+    for (int y = 0; y < t->part.h; y++)
+        tachy_edges_row(&t->r, &t->p.f, t->part.x, t->part.y, t->part.x + t->part.w, t->part.y + y, t->got, t->scratch);
+}
+
+static void twin_row(void *p)
+{
+    const struct row_case *t = p;
+    for (int y = 0; y < t->part.h; y++) {
+        row_colours(t, y);
+        tachy_ref_edges_row(t->want, t->fit64, t->r.width, t->r.height, t->r.cell, t->colour, t->part.w, y);
+    }
+}
+
+static void bench_row(struct check *c)
+{
+    struct row_case t;
+    do
+        make_row(c, &t, 4, 1280, 64, TACHY_PIX_YUV420P);
+    while (t.part.w < 1000 && (drop_row(&t), true));
+    double slow = check_time(twin_row, &t);
+    check_row("edges row", tachy_isa_name(tachy_cpu_isa()), "yuv420p, half sloped", check_time(fast_row, &t),
+              1.5 * t.part.w * t.part.h, slow);
+    drop_row(&t);
+}
+
+static void run_rows(struct check *c)
+{
+    static const enum tachy_pix formats[] = {TACHY_PIX_YUV420P, TACHY_PIX_NV12, TACHY_PIX_YUV420P10, TACHY_PIX_P010,
+                                             TACHY_PIX_YUV444P10, TACHY_PIX_GRAY8, TACHY_PIX_RGB24, TACHY_PIX_RGBA};
+    for (int i = check_times(c, 200); i > 0; i--)
+        compare_row(c, 4 << check_range(c, 0, 3), check_range(c, 1, i % 4 ? 300 : 12), check_range(c, 1, 80),
+                    formats[(size_t)i % TACHY_ARRAY_SIZE(formats)]);
+}
+
 static void run(struct check *c)
 {
+    run_rows(c);
     struct tachy_edges e = {0};
     for (int i = check_times(c, 40); i > 0; i--)
         compare(c, &e, check_range(c, 1, i % 4 ? 150 : 8), check_range(c, 1, i % 3 ? 90 : 8));
     tachy_edges_free(&e);
-    if (c->bench)
+    if (c->bench) {
         bench(c);
+        bench_row(c);
+    }
 }
 
 const struct check_op check_edges = {"edges", run, false};

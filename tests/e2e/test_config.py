@@ -38,7 +38,7 @@ class Files(Case):
         (self.tmp / "g.yaml").write_text("animation: {gpu_id: 1}\n")
         out = run("config", "-c", "g.yaml", cwd=self.tmp).stdout
         self.assertRegex(out, r"(?m)^  gpu_id: 1 +# g\.yaml:1; no effect yet: there is no")
-        self.assertRegex(out, r"(?m)^  # enable_tensorrt: +# not set; no effect yet$")
+        self.assertRegex(out, r"(?m)^  # auto_tune: +# not set; no effect yet$")
 
     def test_defaults_printed_and_read_back_are_silent(self):
         (self.tmp / "all.yaml").write_text(run("config").stdout)
@@ -51,7 +51,7 @@ class Files(Case):
 
     def test_segment_takes_them(self):
         models("selfie")
-        (self.tmp / "g.yaml").write_text("processing: {num_threads: 1}\nperformance: {use_async_output: yes}\n")
+        (self.tmp / "g.yaml").write_text("processing: {num_threads: 1}\nperformance: {auto_tune: yes}\n")
         p = run("segment", "-c", "g.yaml", "--mode", "mask", "null:64x64@30,frames=5", "-f", "null", "-",
                 "--json=s.json", cwd=self.tmp)
         self.assertEqual(p.stderr.count("has no effect yet"), 1)

@@ -1,5 +1,6 @@
 """One file over several decoders: the same output, byte for byte, whatever the number of decoders."""
 import json
+import os
 import signal
 import subprocess
 import time
@@ -51,6 +52,14 @@ class Decoders(Case):
                                     check=True, capture_output=True, text=True).stdout)
         self.assertEqual(len(sums), 1)
         self.assertGreater(next(iter(sums)).count("\n"), 180)
+
+    def test_threads_are_shared(self):
+        """--decode-threads is no reason for one decoder only."""
+        clip = self.clip("a.mp4", "-c:v", "libx264", "-preset", "ultrafast", "-g", 30, seconds=2)
+        for threads, several in ((8, os.cpu_count() > 1), (1, False)):
+            p = run("segment", clip, "--mode", "mask", "--provider", "null", "-f", "null", "-", "--decode-threads", threads,
+                    "-v", "verbose")
+            self.assertEqual("decoders side by side" in p.stderr, several, p.stderr)
 
     def test_falls_back_and_says_why(self):
         clip = self.clip("a.mp4", "-c:v", "libx264", "-preset", "ultrafast", "-g", 30)

@@ -159,7 +159,7 @@ class EngineCommand(common.Case):
                 if whole:  # ours keeps the bound of docs/provider.md, ONNX Runtime's need not
                     self.assertTrue(0 < r["error_abs"] < (1e-4 if r["provider"] == "tachy" else 1e-2), r["error_abs"])
         self.assertIn("selfie.onnx\nPROVIDER", p.stdout)
-        self.assertEqual(p.stdout.count("there is no provider `nosuch`"), 4)
+        self.assertEqual(p.stdout.count("--provider nosuch is not known"), 4)
 
     def test_bench_batches(self):
         """A free batch runs as asked for, and four pictures cost more than one."""

@@ -3,13 +3,14 @@ not ours; no wall stays beside a large one; the result depends neither on worker
 run without the detector does."""
 import importlib.machinery
 import importlib.util
+import json
 import shutil
 import unittest
 
 import cv2
 import numpy as np
 
-from common import Case, DEPS, ROOT, main, models, run, shared
+from common import Case, DEPS, ROOT, ffmpeg, main, models, run, shared
 
 SIZE = (1280, 720)
 
@@ -98,7 +99,7 @@ class Focus(Case):
         truth, out = outlines(), self.tmp / "mask.mkv"
         p = run("segment", CLIP, "--mode", "mask", "--focus", "auto", "-v", "verbose", "-c:v", "ffv1", "-o",
                 out)
-        self.assertIn("selfie-landscape sees the parts of a frame that have its input's shape", p.stderr)
+        self.assertIn("selfie-landscape sees what has the shape of its input", p.stderr)
         video = cv2.VideoCapture(str(out))
         masks = [video.read()[1][..., 0] for _ in truth]
         self.assertFalse(video.read()[0])
@@ -120,6 +121,47 @@ class Focus(Case):
         off, auto = run(*args, "-q", "--focus", "off"), run(*args, "--focus", "auto")
         self.assertEqual(off.stdout, auto.stdout)
         self.assertEqual(auto.stderr.count("`tachy model pull person` gets it"), 1, auto.stderr)
+
+    def chosen(self, source, *options):
+        """The summary's models with their pictures, most first, and the run's log."""
+        p = run("segment", source, "--mode", "mask", "-f", "null", "--json", "--model", "auto", "-v", "info", *options, "-o", "-")
+        found = json.loads(p.stdout)
+        if found["models"]:
+            self.assertEqual(found["model"], found["models"][0]["name"])
+        return {m["name"]: m["runs"] for m in found["models"]}, p.stderr
+
+    def test_auto_takes_the_network_by_the_shape_of_what_it_sees(self):
+        portrait = self.tmp / "portrait.mkv"
+        ffmpeg("-i", CLIP, "-t", "0.4", "-vf", "crop=400:720", "-c:v", "ffv1", portrait)
+        small = self.write("small", [material(20, 0.3, 0.4, wall())[0]] * 3)
+        both = "selfie-landscape sees what has the shape of its input, selfie the rest"
+        for source, options, most in ((portrait, ("--focus", "auto"), "selfie"), (portrait, ("--focus", "off"), "selfie"),
+                                      (CLIP, ("-t", "0.4", "--focus", "auto"), "selfie-landscape"),
+                                      (CLIP, ("-t", "0.4", "--focus", "off"), "selfie-landscape"),
+                                      (small, ("--focus", "auto"), "selfie"), (small, ("--focus", "off"), "selfie-landscape")):
+            with self.subTest(source=source, options=options):
+                models, log = self.chosen(source, *options)
+                self.assertEqual(next(iter(models)), most, models)
+                self.assertEqual(log.count(both), 1, log)
+        args = ["segment", CLIP, "-t", "0.4", "--mode", "mask", "--focus", "off", "-q", "-f", "framemd5", "-o", "-", "--model"]
+        self.assertEqual(run(*args, "auto").stdout, run(*args, "selfie-landscape").stdout)
+
+    def test_auto_takes_what_is_installed(self):
+        def folder(*names):
+            to = self.tmp / "-".join(("models", *names))
+            to.mkdir()
+            for name in names:
+                shutil.copy(DEPS / "models" / f"{name}.onnx", to)
+            return ("-t", "0.2", "--model-dir", to, "--focus", "auto")
+        models, log = self.chosen(CLIP, *folder("selfie-landscape"))
+        self.assertEqual(list(models), ["selfie-landscape"])
+        self.assertEqual(log.count("the model is selfie-landscape, the only one for this that is installed"), 1, log)
+        models, log = self.chosen(CLIP, *folder("selfie"))
+        self.assertEqual(list(models), ["selfie"])
+        self.assertEqual(log.count("selfie is the only one; `tachy model pull selfie-landscape` gets it"), 1, log)
+        p = run("segment", CLIP, *folder(), "--model", "auto", "-f", "null", "-o", "-", check=False)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("selfie.onnx is missing; `tachy model pull selfie` gets it", p.stderr)
 
     def test_a_device_refuses(self):
         p = run("segment", "x.mp4", "--device", "cuda", "--focus", "auto", "-o", self.tmp / "y.mp4", check=False)

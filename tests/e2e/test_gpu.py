@@ -74,6 +74,9 @@ class Gpu(Case):
         p = run("segment", SAMPLE, "--max-frames", "1", "--fp16", "-f", "null", "-", env=WITHOUT, check=False)
         self.assertEqual(p.returncode, 1, p.stderr)
         self.assertIn("precision fp16 needs the model on a GPU", p.stderr)
+        (self.tmp / "file.yaml").write_text("gpu: {precision: fp16}\n")  # which serves machines with a GPU, too
+        p = run("segment", SAMPLE, "-c", self.tmp / "file.yaml", "--max-frames", "1", "-f", "null", "-", env=WITHOUT)
+        self.assertIn("file.yaml:1) has no effect: the model runs on the CPU", p.stderr)
         p = run("segment", SAMPLE, "--fp16", "--precision", "mixed", "-f", "null", "-", env=WITHOUT, check=False)
         self.assertIn("contradict each other", p.stderr)
 

@@ -1,6 +1,8 @@
 """--enable-metrics, scraped during runs and read by Prometheus' own parser."""
 import os
+import pathlib
 import re
+import resource
 import select
 import signal
 import socket
@@ -87,7 +89,7 @@ class Metrics(Case):
     def scrape_until(self, s, frames):
         for _ in range(600):
             samples = s.samples()
-            if value(samples, "tachy_frames_total", event="written") >= frames:
+            if value(samples, "tachy_frames_written_total") >= frames:
                 return samples
             time.sleep(0.05)
         self.fail("no frames")
@@ -98,18 +100,54 @@ class Metrics(Case):
             first = self.scrape_until(s, 20)
             status, headers, text = s.get()
             self.assertEqual((status, headers["Content-Type"]), (200, "text/plain; version=0.0.4; charset=utf-8"))
-            second = self.scrape_until(s, value(first, "tachy_frames_total", event="written") + 20)
+            second = self.scrape_until(s, value(first, "tachy_frames_written_total") + 20)
             self.assertEqual(value(second, "tachy_run_state", state="running"), 1)
             self.assertEqual(value(second, "tachy_runs_started_total"), 1)
             self.assertEqual(value(second, "tachy_run_frames_expected"), 10000000)
-            self.assertGreater(value(second, "tachy_memory_bytes", kind="peak"), 1e6)
-            self.assertGreaterEqual(value(second, "tachy_frames_total", event="decoded"),
-                                    value(second, "tachy_frames_total", event="written"))
+            self.assertGreater(value(second, "process_resident_memory_bytes"), 1e6)
+            self.assertGreaterEqual(value(second, "tachy_frames_decoded_total"),
+                                    value(second, "tachy_frames_written_total"))
+            self.check_process(s.p.pid, second)
+            self.assertGreaterEqual(value(second, "tachy_stream_frames", stream="0", input=ENDLESS), 40)
+            self.assertEqual(value(second, "tachy_stream_frames_expected", stream="0", input=ENDLESS), 10000000)
             self.check_histograms(second)
             for (name, labels), v in first.items():  # counters only rise
                 if name.endswith(("_total", "_count", "_sum", "_bucket")):
                     self.assertGreaterEqual(second[(name, labels)], v, (name, labels))
             self.assertEqual(s.stop(), 130)
+
+    def check_process(self, pid, samples):
+        proc = pathlib.Path(f"/proc/{pid}")
+        age = time.time() - value(samples, "process_start_time_seconds")
+        self.assertTrue(-1 < age < 600, age)
+        self.assertEqual(value(samples, "process_max_fds"), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self.assertAlmostEqual(value(samples, "process_open_fds"), len(list((proc / "fd").iterdir())), delta=20)
+        self.assertGreater(value(samples, "process_threads"), 2)
+        self.assertGreater(value(samples, "process_cpu_seconds_total"), 0)
+        self.assertLessEqual(value(samples, "process_resident_memory_bytes"), value(samples, "process_virtual_memory_bytes"))
+
+    def test_inputs_at_once_have_labels(self):
+        with Serving(verb=("segment", "--mode", "mask", "--parallel", "2", ENDLESS, ENDLESS + ',format=nv12', "-f", "null", "-")) as s:
+            for _ in range(600):
+                samples = s.samples()
+                seen = {labels for name, labels in samples if name == "tachy_stream_frames"}
+                if len(seen) == 2:
+                    break
+                time.sleep(0.05)
+            self.assertEqual({dict(labels)["stream"] for labels in seen}, {"0", "1"})
+
+    def test_figures_outlive_a_short_run(self):
+        short = ("segment", "--mode", "mask", "null:320x180@30,frames=3", "-f", "null", "-")
+        page = self.tmp / "tachy.prom"
+        with Serving("--metrics-linger", "600", "--metrics-file", page, verb=short) as s:
+            for line in s.p.stderr:
+                if "the figures stay" in line:
+                    break
+            samples = s.samples()
+            self.assertEqual(s.p.wait(60), 0)
+        self.assertEqual(value(samples, "tachy_frames_written_total"), 3)
+        self.assertEqual(value(parse(page.read_text()), "tachy_frames_written_total"), 3)
+        self.assertEqual([p.name for p in self.tmp.iterdir()], ["tachy.prom"])
 
     def check_histograms(self, samples):
         for step in ["decode", "preprocess", "model", "postprocess", "composite", "encode", None]:
@@ -140,7 +178,7 @@ class Metrics(Case):
                 if value(samples, "tachy_runs_total", result="done") == 2:
                     break
                 time.sleep(0.05)
-            self.assertEqual(value(samples, "tachy_frames_total", event="written"), 80)
+            self.assertEqual(value(samples, "tachy_frames_written_total"), 80)
             self.assertEqual(value(samples, "tachy_run_frames"), 30)
             self.assertEqual(value(samples, "tachy_step_seconds_count", step="model"), 80)
             self.assertEqual(value(samples, "tachy_frame_latency_seconds_count"), 80)
@@ -159,6 +197,7 @@ class Metrics(Case):
         with Serving() as s:
             self.assertEqual(s.status("/"), 404)
             self.assertEqual(s.status("/metrics/x"), 404)
+            self.assertEqual(s.get("/healthz")[2], "ok\n")
             for method, data in [("POST", b"x" * 100000), ("DELETE", None), ("PUT", b"x")]:
                 self.assertEqual(s.status(method=method, data=data), 405, method)
             self.assertEqual(s.status(method="HEAD"), 200)
@@ -173,7 +212,7 @@ class Metrics(Case):
             for token in [None, TOKEN, "Bearer", "Bearer ", "Bearer " + TOKEN[:-1], "Bearer " + TOKEN + "0",
                           "Bearer " + "x" * len(TOKEN), "Basic " + TOKEN]:
                 self.assertEqual(s.status(token=token), 401, token)
-            self.assertEqual(s.status("/other"), 401)
+            self.assertEqual((s.status("/other"), s.status("/healthz")), (401, 200))
             self.assertEqual(s.status(token="Bearer " + TOKEN), 200)
             self.assertEqual(s.status(token="bearer " + TOKEN), 200)
         with Serving(env={"TACHY_METRICS_TOKEN": TOKEN}) as s:  # on the loopback too where there is one

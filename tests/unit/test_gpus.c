@@ -53,7 +53,7 @@ TEST(lists)
         struct asked a;
         int n, ids[4];
     } right[] = {
-        {{"cuda", NULL, NULL}, 1, {0}},    {{"cuda", NULL, "3"}, 1, {3}},   {{"cuda", "0", NULL}, 1, {0}},
+        {{"cuda", NULL, NULL}, 1, {0}},    {{"cuda", NULL, "2"}, 1, {2}},   {{"cuda", "0", NULL}, 1, {0}},
         {{"cuda", "0,1", NULL}, 2, {0, 1}}, {{"cuda", "2,0", NULL}, 2, {2, 0}}, {{"cuda", "all", NULL}, 3, {0, 1, 2}},
         {{NULL, "0,1", NULL}, 0, {0}},     {{NULL, "all", NULL}, 0, {0}},   {{NULL, NULL, "3"}, 0, {0}},
     };
@@ -88,6 +88,8 @@ TEST(wrong_lists)
         bool there = strstr(wrong[i].says, "driver"); // needs it to be known
         CHECK_INT(ask((struct asked){NULL, wrong[i].ids, NULL}, "command line", ids, &n), there ? TACHY_OK : TACHY_ERR_INVAL);
     }
+    CHECK_INT(ask((struct asked){"cuda", NULL, "2"}, "command line", ids, &n), TACHY_ERR_INVAL);
+    CHECK(strstr(last_message, "--gpu-id: there is no GPU 2: the driver counts 2"));
     list(0);
     CHECK_INT(ask((struct asked){"cuda", "all", NULL}, "command line", ids, &n), TACHY_ERR_UNAVAILABLE);
     CHECK(strstr(last_message, "the driver counts no GPU"));

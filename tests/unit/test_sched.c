@@ -64,6 +64,29 @@ TEST(depth_follows_the_budget)
     }
 }
 
+// Who asks for fewer frames ahead gets them, whatever they are like, and nobody gets more than the memory allows.
+TEST(frames_ahead_are_bounded)
+{
+    for (int kind = 0; kind < 8; kind++) {
+        struct sched_stream s = plain(64 * 48, kind & 1 ? 64 * 48 : 0, 2);
+        struct sched_bounds all, few;
+        s.holds_input = kind & 2;
+        s.on_gpu = kind & 4;
+        s.device_room = 1024 * MIB;
+        sched_bounds(&s, &all);
+        s.most = 5;
+        sched_bounds(&s, &few);
+        CHECK(all.window > 5);
+        CHECK(few.window == 5 && few.depth >= 2 && few.depth <= 5 && few.near <= 5);
+        s.most = 1 << 20;
+        sched_bounds(&s, &few);
+        CHECK_INT(few.window, all.window);
+        s.most = 1; // two go on, or nothing would
+        sched_bounds(&s, &few);
+        CHECK_INT(few.depth, 2);
+    }
+}
+
 // What waits for a turn with its picture waits in fewer positions than what waits as a mask.
 TEST(masks_may_wait_further_ahead)
 {
@@ -155,5 +178,5 @@ TEST(groups)
 }
 
 TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(depth_follows_the_budget),
-          TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
+          TEST_CASE(frames_ahead_are_bounded), TEST_CASE(masks_may_wait_further_ahead), TEST_CASE(shares_are_fair),
           TEST_CASE(rests_become_as_long_as_a_group), TEST_CASE(the_gate_lets_groups_through))

@@ -23,7 +23,7 @@ void ISA_NAME(tachy_unary)(float *y, const float *x, int n, const struct tachy_a
         UNARY(TACHY_ACT_HSWISH, vmul(v, vhsigmoid(v, a, b)))
         UNARY(TACHY_ACT_LEAKY, vprelu(v, a))
         UNARY(TACHY_ACT_SIGMOID, vsigmoid(v))
-        UNARY(TACHY_ACT_SWISH, vmul(v, vsigmoid(vmul(v, a))))
+        UNARY(TACHY_ACT_SWISH, vswish(v, a))
         UNARY(TACHY_ACT_TANH, vtanh(v))
         UNARY(TACHY_ACT_GELU, vact_long(TACHY_ACT_GELU, v, 0))
         UNARY(TACHY_ACT_GELU_TANH, vgelu_tanh(v))

@@ -14,6 +14,8 @@
 //
 // VF vector, VW floats in it. vmin and vmax return the second operand where one is not a
 // number, so vmax(low, v) keeps a NaN of v. vsmaller and vlarger are NaN where either is.
+// vpow2(v) is 2^n for v = VPOW2_ZERO + n, n whole in -126..127: v's last bits are n + 127.
+#define VPOW2_ZERO 12583039.0f // 1.5 * 2^23 + 127: floats here are whole numbers
 
 #ifndef TACHY_VEC
 #define TACHY_VEC 0
@@ -66,6 +68,8 @@ static inline VF vexp2i(VF n)
     return _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_add_epi32(i, _mm256_set1_epi32(127)), 23));
 }
+
+static inline VF vpow2(VF v) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(v), 23)); }
 
 static inline VF vscale2(VF a, VF n) { return _mm256_mul_ps(a, vexp2i(n)); } // a * 2^n, the same n
 
@@ -163,6 +167,8 @@ static inline VF vexp2i(VF n)
         _mm512_slli_epi32(_mm512_add_epi32(i, _mm512_set1_epi32(127)), 23));
 }
 
+static inline VF vpow2(VF v) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(v), 23)); }
+
 static inline VF vscale2(VF a, VF n) { return _mm512_scalef_ps(a, n); }
 
 static inline VF vselect_lt(VF a, VF b, VF p, VF q)
@@ -222,6 +228,8 @@ static inline VF vexp2i(VF n)
     int32x4_t i = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
     return vreinterpretq_f32_s32(vshlq_n_s32(i, 23));
 }
+
+static inline VF vpow2(VF v) { return vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(v), 23)); }
 
 static inline VF vscale2(VF a, VF n) { return vmulq_f32(a, vexp2i(n)); }
 
@@ -308,6 +316,8 @@ static inline VF vexp2i(VF n)
     VI i = {(int32_t)n[0], (int32_t)n[1], (int32_t)n[2], (int32_t)n[3]};
     return (VF)((i + 127) << 23);
 }
+
+static inline VF vpow2(VF v) { return (VF)((VI)v << 23); }
 
 static inline VF vscale2(VF a, VF n) { return a * vexp2i(n); }
 

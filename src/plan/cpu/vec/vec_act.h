@@ -36,21 +36,25 @@ static inline VF vexp_cut(VF x)
     return vscale2(p, n);
 }
 
-// 1 / (1 + 2^t), t = -x / ln 2, with t cut as above: 2^t is 2^n 2^-r for a whole n and |r| <= 1/2. The series is fitted to
-// 2^-r with a relative error of 2e-9.
-static inline VF vsigmoid(VF x)
+// 1 + 2^t, t = -x / ln 2, with x cut as above: 2^t is 2^n 2^-r for a whole n and |r| <= 1/2. The series is fitted to 2^-r
+// with a relative error of 2e-9.
+static inline VF vsigmoid_under(VF x)
 {
     const float to_two = 1.44269504f, rest = 1.925963e-8f; // 1 / ln 2
     x = vmin(vset1(87.0f), vmax(vset1(-87.0f), x));
-    VF n = vround(vmul(x, vset1(-to_two))), r = vfma(x, vset1(rest), vfma(x, vset1(to_two), n));
+    VF whole = vfma(x, vset1(-to_two), vset1(VPOW2_ZERO)), n = vsub(whole, vset1(VPOW2_ZERO)); // the sum rounds
+    VF r = vfma(x, vset1(rest), vfma(x, vset1(to_two), n));
     VF p = vfma(r, vset1(1.535336e-4f), vset1(-1.3398874e-3f));
     p = vfma(p, r, vset1(9.618437e-3f));
     p = vfma(p, r, vset1(-5.5503324e-2f));
     p = vfma(p, r, vset1(0.24022648f));
     p = vfma(p, r, vset1(-0.6931472f));
     p = vfma(p, r, vset1(1));
-    return vdiv(vset1(1), vadd(vset1(1), vscale2(p, n)));
+    return vfma(p, vpow2(whole), vset1(1));
 }
+
+static inline VF vsigmoid(VF x) { return vdiv(vset1(1), vsigmoid_under(x)); }
+static inline VF vswish(VF x, VF a) { return vdiv(x, vsigmoid_under(vmul(x, a))); }
 
 static inline VF vtanh(VF x)
 {
@@ -118,7 +122,7 @@ static inline VF vsoftplus(VF x)
 static inline VF vgelu_tanh(VF x)
 {
     VF u = vmul(vfma(vmul(x, x), vset1(0.044715f), vset1(1)), vmul(x, vset1(1.5957691216f)));
-    return vmul(x, vsigmoid(u));
+    return vdiv(x, vsigmoid_under(u));
 }
 
 static inline VF vclip(VF x, VF lo, VF hi) { return vmin(hi, vmax(lo, x)); }
@@ -134,7 +138,7 @@ static inline VF vact_long(enum tachy_act_kind kind, VF x, float a)
 {
     switch (kind) {
     case TACHY_ACT_SIGMOID: return vsigmoid(x);
-    case TACHY_ACT_SWISH: return vmul(x, vsigmoid(vmul(x, vset1(a))));
+    case TACHY_ACT_SWISH: return vswish(x, vset1(a));
     case TACHY_ACT_TANH: return vtanh(x);
     case TACHY_ACT_GELU:
         return vmul(vmul(x, vset1(0.5f)), vadd(vset1(1), verf(vmul(x, vset1(0.70710678f)))));

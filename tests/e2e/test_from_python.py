@@ -1,0 +1,147 @@
+"""docs/from-python.md: its files go verbatim through `tachy config`, its keys are answered as its table says, its commands
+run, and what has another name here is answered in one line."""
+import json
+import os
+import re
+import shlex
+import subprocess
+
+from common import ROOT, TACHY, Case, ffmpeg, main, run
+
+PAGE = (ROOT / "docs" / "from-python.md").read_text()
+FILES = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+COMMANDS = [line.split("  #")[0].strip() for line in re.search(r"```sh\n(.*?)```", PAGE, re.S)[1].splitlines()]
+KEYS = re.findall(r"(?m)^\| `([a-z_.0-9]+)` \| (works|not needed|not yet) \|", PAGE)
+MISTAKES = re.findall(r"(?m)^\| `(tachy .*?)` \| (.*?) \|$", PAGE)
+TAKEN = re.findall(r'(?m)^    \{"([a-z_.0-9]+)", "([^"]+)"\},', (ROOT / "tests" / "unit" / "test_schema.c").read_text())
+
+
+def command(line, cwd):
+    args = shlex.split(line)[1:]
+    if "segment" in args and "config" not in args:  # nobody is in these pictures
+        args += ["--focus", "off"]
+    return subprocess.run([TACHY, *args], capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+class Files(Case):
+    maxDiff = None
+
+    def config(self, text, *args):
+        (self.tmp / "studio.yaml").write_text(text)
+        p = run("config", "--json", "-c", "studio.yaml", *args, cwd=self.tmp)
+        return json.loads(p.stdout), p.stderr
+
+    def test_each_file(self):
+        self.assertGreaterEqual(len(FILES), 3)
+        for text in FILES:
+            self.config(text)
+        s, said = self.config(FILES[0])
+        self.assertEqual((s["model.batch_size"]["value"], s["model.input_size"]["value"]), (32, "1024x1024"))
+        self.assertEqual(s["model.num_workers"]["value"], 4)
+        self.assertRegex(said, r"studio\.yaml:10: processing\.num_threads is ignored: model\.num_workers in line 7")
+        self.assertEqual(len(said.splitlines()), 1, said)
+
+    def test_each_key(self):
+        """The page has every key of the schema, and says of each what the command says."""
+        self.assertEqual(sorted(k for k, _ in KEYS), sorted(k for k, _ in TAKEN))
+        answers = {}
+        again = [(key, value) for key, value in TAKEN if key == "animation.use_half_precision"]  # contradicts another
+        left = [row for row in TAKEN if row not in again]
+        while left:  # of several keys for one option one counts
+            s, said = self.config("".join(f"{key}: {value}\n" for key, value in left))
+            rows = {r["origin"]: r for r in s.values()}
+            lines = {key: f"studio.yaml:{n}" for n, (key, _) in enumerate(left, 1) if f"studio.yaml:{n}" in rows}
+            self.assertTrue(lines, left)
+            for key, line in lines.items():
+                row = rows[line]
+                answers[key] = "not yet" if "no_effect_yet" in row else "not needed" if "not_needed" in row else "works"
+                self.assertEqual(f"{line}: {key} has no effect yet" in said, answers[key] == "not yet", key)
+            left = [row for row in left if row[0] not in lines]
+            if not left:
+                left, again = again, []
+        self.assertEqual(answers, dict(KEYS))
+
+    def test_sizes(self):
+        for given, value in (("[640, 360]", "640x360"), ("[256]", "256"), ("320x192", "320x192")):
+            self.assertEqual(self.config(f"model: {{input_size: {given}}}\n")[0]["model.input_size"]["value"], value)
+        for given, why in (("[1, 2, 3]", "takes a list of width and height"), ("[]", "takes a list"), ("[0, 4]", "is not a size")):
+            (self.tmp / "bad.yaml").write_text(f"model: {{input_size: {given}}}\n")
+            p = run("config", "-c", "bad.yaml", check=False, cwd=self.tmp)
+            self.assertEqual((p.returncode, len(p.stderr.splitlines())), (2, 1), p.stderr)
+            self.assertIn("bad.yaml:1: model.input_size", p.stderr)
+            self.assertIn(why, p.stderr)
+
+    def test_ranges(self):
+        for bad in ("32-16", "0-4", "4-", "1-999", "4-8-16", "-4"):
+            (self.tmp / "bad.yaml").write_text(f"model: {{batch_size: '{bad}'}}\n")
+            p = run("config", "-c", "bad.yaml", check=False, cwd=self.tmp)
+            self.assertEqual(p.returncode, 2, bad)
+            self.assertIn("is not a whole number from 1 to 256, or a range of them", p.stderr)
+        p = run("config", "--workers", "2-4", check=False)
+        self.assertIn('"2-4" is not a whole number from 0 to 1024', p.stderr)  # other numbers take no range
+
+    def test_all_shows_other_tasks(self):
+        short, every = run("config").stdout, run("config", "--all").stdout
+        for key in ("max_num_faces:", "smoothing_window:", "enable_tensorrt:"):
+            self.assertNotIn(key, short)
+            self.assertIn(key, every)
+        self.assertIn("num_workers:", short)
+        self.assertIn("max_num_faces: 2", run("config", "--max-faces", "2").stdout)  # what is set is shown
+
+
+class Runs(Case):
+    def setUp(self):
+        super().setUp()
+        ffmpeg("-f", "lavfi", "-i", "testsrc=size=64x48:rate=25:duration=0.4", self.tmp / "in.mp4")
+        (self.tmp / "clips").mkdir()
+        os.link(self.tmp / "in.mp4", self.tmp / "clips" / "a.mp4")
+        os.link(self.tmp / "in.mp4", self.tmp / "clips" / "b.mp4")
+
+    def test_each_command(self):
+        (self.tmp / "studio.yaml").write_text(FILES[0])
+        self.assertGreaterEqual(len(COMMANDS), 15)
+        for line in COMMANDS:
+            p = command(line, self.tmp)
+            self.assertEqual(p.returncode, 0, f"{line}\n{p.stderr}")
+            for name in re.findall(r"\S+\.(?:mp4|jsonl|csv)\b", line):
+                self.assertTrue((self.tmp / name).exists(), line)
+        self.assertEqual(sorted(f.name for f in (self.tmp / "done").iterdir()), ["a.cutout.mp4", "b.cutout.mp4"])
+
+    def test_each_mistake(self):
+        self.assertGreaterEqual(len(MISTAKES), 5)
+        for line, answer in MISTAKES:
+            p = command(line, self.tmp)
+            self.assertIn(p.returncode, (1, 2), line)
+            self.assertEqual(len(p.stderr.splitlines()), 1, f"{line}\n{p.stderr}")
+            self.assertIn(answer, p.stderr, line)
+
+    def said(self, text, *args):
+        (self.tmp / "studio.yaml").write_text(text)
+        return run("segment", "-y", "-c", "studio.yaml", "in.mp4", "--mode", "mask", "-f", "null", "-", *args, cwd=self.tmp).stderr
+
+    def test_what_has_no_effect_in_a_run(self):
+        text = ("performance:\n  target_fps: 65\n  max_latency_ms: 15\ngpu:\n  id: 1\nbatching:\n  dynamic: {timeout_ms: 5}\n"
+                "processing:\n  chunk_size: 100\n")
+        said = self.said(text)
+        for key, why in (("performance.target_fps", "without --live"), ("performance.max_latency_ms", "without --live"),
+                         ("gpu.id", "in a run on the CPU"), ("batching.dynamic.timeout_ms", "without batches"),
+                         ("processing.chunk_size", "without --resume")):
+            self.assertRegex(said, rf"studio\.yaml:\d+: {re.escape(key)} has no effect {why}")
+        self.assertIn("--gpu-id has no effect in a run on the CPU", self.said("", "--gpu-id", "0"))
+        self.assertEqual(self.said(text, "-q"), "")
+
+    def test_what_is_not_needed_is_said_once_with_v(self):
+        self.assertNotIn("not needed", self.said("dataloader: {pin_memory: yes}\n"))
+        keys = [key for key, answer in KEYS if answer == "not needed"]
+        said = self.said("".join(f"{key}: {dict(TAKEN)[key]}\n" for key in keys), "-v", "verbose")
+        for n, key in enumerate(keys, 1):
+            self.assertEqual(said.count(f"studio.yaml:{n}: {key} is not needed here: "), 1, said)
+
+    def test_a_size_that_the_model_does_not_take(self):
+        said = self.said("model: {input_size: [1024, 1024]}\n")
+        self.assertIn("studio.yaml:1: model selfie takes pictures of 256x256 only, not 1024x1024; model.input_size is ignored",
+                      said)
+
+
+if __name__ == "__main__":
+    main()
