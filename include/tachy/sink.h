@@ -29,6 +29,11 @@ struct tachy_sink_params {
     bool preset_optional; // an encoder without that preset keeps its default, instead of failing
     const char *crf;     // quality, encoder's scale as text ("18", "0"); NULL: 18 for x264/x265,
                          // and for NVENC in their place
+    const char *bitrate; // of the video in bits a second, as text ("2M", "800k"), in the place of crf; NULL: by quality
+    const char *filter;  // FFmpeg's filter graph for the pictures, as they are stored, before they are encoded: one
+                         // frame may become none or several. Not with `resume`; not for JSON and CSV. NULL: none
+    const char *audio_codec; // FFmpeg's encoder for all audio, or "copy"; NULL: copied where the container holds it
+    const char *audio_filter; // FFmpeg's filter graph for audio, which is then encoded; NULL: none
     const char *pix_fmt; // FFmpeg's name; NULL: the frames' own, or the nearest the encoder takes
     bool no_audio, no_subtitles;
     int threads;         // encoder threads; 0: the encoder's choice, with the presets ultrafast

@@ -24,6 +24,8 @@ struct tachy_source_params {
     int every_nth;        // 1 or 0: every frame; n: frames 0, n, 2n, ... of the stream
     struct tachy_rational rate; // pictures: rate they are read at (0: 25); video: frames are
                                 // dropped or repeated to this constant rate (0: kept as is)
+    const char *filter;   // FFmpeg's filter graph for the pictures, as they are stored, before every_nth and
+                          // max_frames count them; frames are then the host's, from one decoder. NULL: none
     enum tachy_stereo stereo;
     int threads;          // decoder threads; 0: chosen from the picture size and the cores
     int decoders;         // a file is decoded by so many decoders side by side, one thread each

@@ -349,6 +349,21 @@ static const char *quality_option(const AVCodec *c, double *min, double *max)
     return takes_qscale(c->id) ? "qscale" : NULL;
 }
 
+// "2M", "800k": what FFmpeg takes.
+static int add_bitrate(struct tachy_choice *choice, const struct tachy_sink_params *p)
+{
+    static const char units[] = "kKmMgG";
+    char *end;
+    double v = strtod(p->bitrate, &end);
+    bool sound = v > 0 && end != p->bitrate && (!*end || (strchr(units, *end) && !end[1]));
+    double bits = v * (!*end ? 1 : strchr("kK", *end) ? 1e3 : strchr("mM", *end) ? 1e6 : 1e9);
+    if (p->crf)
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "-b:v and -crf contradict each other; give one of them");
+    if (!sound || bits < 1000 || bits > 1e9)
+        return tachy_fail(p->log, TACHY_ERR_INVAL, "-b:v %.40s: must be bits per second from 1k to 1G, as 2M or 800k", p->bitrate);
+    return av_dict_set_int(&choice->options, "b", (int64_t)bits, 0) < 0 ? TACHY_ERR_NOMEM : TACHY_OK;
+}
+
 static int add_crf(struct tachy_choice *choice, const char *crf, const struct tachy_log *log)
 {
     const AVCodec *c = choice->codec;
@@ -583,10 +598,10 @@ static void choose_color(struct tachy_choice *c, const struct tachy_video_info *
 static int add_options(struct tachy_choice *c, const struct tachy_sink_params *p)
 {
     const char *preset = c->nvenc ? tachy_nvenc_preset(p->preset) : p->preset;
-    const char *crf = c->nvenc && !p->crf ? "18" : p->crf;
+    const char *crf = c->nvenc && !p->crf && !p->bitrate ? "18" : p->crf;
     int err = add_preset(&c->options, c->codec, preset, p->preset_optional, p->log);
     if (err >= 0)
-        err = add_crf(c, crf, p->log);
+        err = p->bitrate ? add_bitrate(c, p) : add_crf(c, crf, p->log);
     if (err >= 0 && c->nvenc)
         err = tachy_nvenc_options(&c->options, crf, p->gpu);
     return err < 0 ? err : add_defaults(c);

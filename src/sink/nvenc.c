@@ -24,11 +24,11 @@ const char *tachy_nvenc_preset(const char *preset)
     return preset;
 }
 
-// `cq` is what counts only where no bit rate is set, which FFmpeg's default is.
+// `cq` is what counts only where no bit rate is set, which FFmpeg's default is. One that was asked for is set already.
 int tachy_nvenc_options(AVDictionary **options, const char *crf, int gpu)
 {
-    bool ok = av_dict_set(options, "rc", "vbr", 0) >= 0 && av_dict_set(options, "b", "0", 0) >= 0 &&
-              av_dict_set(options, "cq", crf, 0) >= 0 && av_dict_set_int(options, "gpu", gpu, 0) >= 0;
+    bool ok = av_dict_set(options, "rc", "vbr", 0) >= 0 && av_dict_set(options, "b", "0", AV_DICT_DONT_OVERWRITE) >= 0 &&
+              (!crf || av_dict_set(options, "cq", crf, 0) >= 0) && av_dict_set_int(options, "gpu", gpu, 0) >= 0;
     return ok ? TACHY_OK : TACHY_ERR_NOMEM;
 }
 

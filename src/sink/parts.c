@@ -158,7 +158,8 @@ int tachy_sink_describe(const tachy_sink *s, json_t *what)
     const struct {
         const char *name, *text;
     } texts[] = {{"output.format", p->format}, {"output.codec", p->codec},
-                 {"output.preset", p->preset}, {"output.crf", p->crf},
+                 {"output.preset", p->preset}, {"output.crf", p->crf}, {"output.bitrate", p->bitrate},
+                 {"output.audio_codec", p->audio_codec}, {"output.audio_filter", p->audio_filter},
                  {"output.pix_fmt", p->pix_fmt},
                  {"output.encoder", p->encode == TACHY_ENCODE_NVENC ? "nvenc" : "cpu"}};
     const struct {

@@ -1,6 +1,7 @@
 #include "sink/output.h"
 
 #include "base/numeric.h"
+#include "media/filter.h"
 #include "media/place.h"
 #include "sink/sink_ops.h"
 
@@ -24,7 +25,8 @@ static bool copy_string(const char **s)
 // Makes the strings of the params ours; those not copied yet are NULL on failure.
 static bool copy_params(struct tachy_sink_params *p)
 {
-    const char **strings[] = {&p->url, &p->format, &p->codec, &p->preset, &p->crf, &p->pix_fmt};
+    const char **strings[] = {&p->url, &p->format, &p->codec, &p->preset, &p->crf, &p->bitrate, &p->filter,
+                              &p->audio_codec, &p->audio_filter, &p->pix_fmt};
     bool ok = true;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(strings); i++) {
         if (ok)
@@ -37,7 +39,8 @@ static bool copy_params(struct tachy_sink_params *p)
 
 static void free_params(struct tachy_sink_params *p)
 {
-    const char *strings[] = {p->url, p->format, p->codec, p->preset, p->crf, p->pix_fmt};
+    const char *strings[] = {p->url, p->format, p->codec, p->preset, p->crf, p->bitrate, p->filter,
+                             p->audio_codec, p->audio_filter, p->pix_fmt};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(strings); i++)
         free((void *)(uintptr_t)strings[i]);
 }
@@ -64,6 +67,10 @@ int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
     p.codec = text_or_null(p.codec);
     p.preset = text_or_null(p.preset);
     p.crf = text_or_null(p.crf);
+    p.bitrate = text_or_null(p.bitrate);
+    p.filter = text_or_null(p.filter);
+    p.audio_codec = text_or_null(p.audio_codec);
+    p.audio_filter = text_or_null(p.audio_filter);
     p.pix_fmt = text_or_null(p.pix_fmt);
     if (p.threads < 0 || p.threads > MOST_THREADS)
         return tachy_fail(p.log, TACHY_ERR_INVAL, "encoder threads: must be 0 (the encoder's choice) to %d",
@@ -73,6 +80,9 @@ int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
     const struct tachy_sink_ops *ops = choose(&p);
     if (!p.url && !ops->no_file)
         return tachy_fail(p.log, TACHY_ERR_INVAL, "no output was named: give one with -o");
+    if (p.filter && (p.resume || (ops->no_pixels && !ops->no_file)))
+        return tachy_fail(p.log, TACHY_ERR_INVAL, p.resume ? "-vf: filters keep no state between the parts of --resume; leave one out"
+                                                           : "-vf: this output holds no pictures; leave it out");
     // A process may have ended after it gave an output its name: tachy_sink_join() looks again.
     bool may = p.overwrite || (p.resume && tachy_sink_has_job(p.url));
     int err = ops->no_file || ops->many ? TACHY_OK : tachy_output_check(p.url, may, p.log);
@@ -104,7 +114,7 @@ void tachy_sink_set_side(tachy_sink *s, tachy_side *side)
 
 const struct tachy_surface_spec *tachy_sink_surfaces(const tachy_sink *s)
 {
-    return s->started && s->ops->surfaces ? s->ops->surfaces(s) : NULL;
+    return s->started && !s->filter && s->ops->surfaces ? s->ops->surfaces(s) : NULL;
 }
 
 int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
@@ -123,8 +133,11 @@ int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
         return TACHY_ERR_INVAL;
     s->info = *info;
     s->info.codec = NULL; // the source's memory
+    s->tick = (double)info->time_base.num / info->time_base.den;
+    int err = s->params.filter ? tachy_filter_open(&s->filter, s->params.filter, "-vf", &s->info, log) : TACHY_OK;
     locale_t before = tachy_numeric_enter(); // FFmpeg reads options by it
-    int err = s->ops->start(s, &s->info);
+    if (err == TACHY_OK)
+        err = s->ops->start(s, &s->info);
     tachy_numeric_leave(before);
     if (err < 0)
         s->error = err;
@@ -137,6 +150,19 @@ int tachy_sink_start(tachy_sink *s, const struct tachy_video_info *info)
 static bool is_fatal(int err)
 {
     return err == TACHY_ERR_NO_SPACE || err == TACHY_ERR_IO || err == TACHY_ERR_LIMIT;
+}
+
+// What comes out of the filters now that `f` has gone in; NULL: all that is left.
+static int write_filtered(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
+{
+    tachy_frame *made;
+    int err = tachy_filter_send(s->filter, f);
+    while (err == TACHY_OK && (err = tachy_filter_receive(s->filter, &made)) == TACHY_OK) {
+        made->id = f ? f->id : s->frames;
+        err = s->ops->write(s, made, r);
+        tachy_frame_unref(&made);
+    }
+    return err == TACHY_ERR_AGAIN || err == TACHY_ERR_EOF ? TACHY_OK : err;
 }
 
 int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r)
@@ -155,7 +181,7 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
     if (err < 0)
         return err;
     int64_t pts = f ? f->pts : r->pts, id = f ? f->id : r->frame_id, duration = f ? f->duration : 0;
-    double tick = (double)s->info.time_base.num / s->info.time_base.den;
+    const double tick = s->tick;
     if (!tachy_time_ok(pts, tick) || !tachy_time_ok(duration, tick))
         return tachy_fail(log, TACHY_ERR_INVAL,
                           "frame %lld has pts %lld and duration %lld in units of %d/%d s; times must lie within 4e9 s",
@@ -170,7 +196,7 @@ int tachy_sink_write(tachy_sink *s, tachy_frame *f, const struct tachy_result *r
         return err;
     err = s->job && !s->in_part ? tachy_sink_begin_part(s) : TACHY_OK;
     if (err == TACHY_OK)
-        err = s->ops->write(s, f, r);
+        err = s->filter && f ? write_filtered(s, f, r) : s->ops->write(s, f, r);
     if (err < 0) {
         if (is_fatal(err))
             s->error = err;
@@ -194,7 +220,9 @@ int tachy_sink_finish(tachy_sink *s, bool interrupted)
     s->finished = true;
     if (!s->started || s->job || (interrupted && !s->frames))
         return TACHY_OK; // close removes what there is
-    int err = s->ops->finish(s, interrupted);
+    int err = s->filter ? write_filtered(s, NULL, NULL) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = s->ops->finish(s, interrupted);
     if (err < 0)
         s->error = err;
     return err;
@@ -209,6 +237,7 @@ void tachy_sink_close(tachy_sink **s)
         return;
     (*s)->ops->close(*s);
     tachy_record_close(&(*s)->job);
+    tachy_filter_close(&(*s)->filter);
     tachy_side_unref(&(*s)->side);
     free_params(&(*s)->params);
     free((*s)->path);

@@ -44,6 +44,8 @@ struct tachy_sink {
     const struct tachy_sink_ops *ops;
     struct tachy_sink_params params; // strings are copies that live until close
     struct tachy_video_info info;
+    struct tachy_filter *filter; // of params.filter, once started; `info` is of what comes out of it. NULL: none
+    double tick;      // of the times of frames that are written, in seconds
     tachy_side *side; // may be NULL
     char *path;       // of the finished file
     int64_t frames, bytes;

@@ -17,6 +17,16 @@ const struct tachy_option tachy_sink_options[] = {
              "x264 and x265 on the CPU"},
     {"output.crf", "crf", 0, TACHY_OPT_FLOAT, .max = 63, .group = "Output", .verbs = TACHY_VERB_RUN, .one_dash = true,
      .help = "constant quality on the encoder's scale, lower is better; 18 for x264 and x265 without it"},
+    {"output.bitrate", "b:v", 0, TACHY_OPT_STRING, .arg = "BITS", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .aliases = "vb", .one_dash = true, .help = "bits a second of the video (2M, 800k), in the place of -crf"},
+    {"output.filter", "vf", 0, TACHY_OPT_STRING, .arg = "GRAPH", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .aliases = "filter:v", .one_dash = true,
+     .help = "FFmpeg's filters for the finished pictures (scale=640:-2,fps=25), before they are encoded"},
+    {"output.audio_codec", "c:a", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .aliases = "acodec|codec:a", .one_dash = true,
+     .help = "FFmpeg's audio encoder, or copy; copied where the container holds it without it"},
+    {"output.audio_filter", "af", 0, TACHY_OPT_STRING, .arg = "GRAPH", .group = "Output", .verbs = TACHY_VERB_RUN,
+     .aliases = "filter:a", .one_dash = true, .help = "FFmpeg's filters for the audio (volume=0.5,atempo=1.0), which is then encoded"},
     {"output.preset", "preset", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
      .one_dash = true, .help = "speed preset of the encoder"},
     {"output.pix_fmt", "pix_fmt", 0, TACHY_OPT_STRING, .arg = "NAME", .group = "Output", .verbs = TACHY_VERB_RUN,
@@ -48,6 +58,10 @@ void tachy_sink_read_settings(struct tachy_sink_params *p, const tachy_settings 
     // What a preset (--profile) says, nobody asked for by name.
     p->preset_optional = !strncmp(tachy_settings_origin(s, "output.preset"), "preset ", 7);
     p->crf = tachy_settings_str(s, "output.crf");
+    p->bitrate = tachy_settings_str(s, "output.bitrate");
+    p->filter = tachy_settings_str(s, "output.filter");
+    p->audio_codec = tachy_settings_str(s, "output.audio_codec");
+    p->audio_filter = tachy_settings_str(s, "output.audio_filter");
     p->pix_fmt = tachy_settings_str(s, "output.pix_fmt");
     p->no_audio = tachy_settings_bool(s, "output.no_audio");
     p->no_subtitles = tachy_settings_bool(s, "output.no_subtitles");

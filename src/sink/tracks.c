@@ -243,12 +243,34 @@ static int add_stream(tachy_tracks *t, struct track *k, const struct tachy_side_
     return err;
 }
 
-static int add_converted(tachy_tracks *t, struct track *k, const struct tachy_side_stream *s)
+// The encoder that was asked for all audio. `id` stays where none was.
+static int named_encoder(const tachy_tracks *t, enum AVMediaType type, enum AVCodecID *id, const char **encoder)
+{
+    const char *name = t->params->audio_codec;
+    const AVOutputFormat *c = t->mux->ctx->oformat;
+    const AVCodec *codec;
+    if (type != AVMEDIA_TYPE_AUDIO || !name || !strcmp(name, "copy"))
+        return TACHY_OK;
+    int err = tachy_choice_encoder(&codec, name, type, t->mux->log);
+    if (err < 0)
+        return err;
+    if (!tachy_choice_holds(c, codec->id))
+        return tachy_fail(t->mux->log, TACHY_ERR_UNSUPPORTED, "-c:a %s: %s does not hold %s; name another encoder or file",
+                          name, c->name, avcodec_get_name(codec->id));
+    *id = codec->id;
+    *encoder = codec->name;
+    return TACHY_OK;
+}
+
+static int add_converted(tachy_tracks *t, struct track *k, const struct tachy_side_stream *s, bool asked)
 {
     const AVOutputFormat *c = t->mux->ctx->oformat;
     const char *encoder = NULL;
     enum AVCodecID id = target(c, s->par, &encoder);
     char why[200], text[120];
+    int err = named_encoder(t, s->par->codec_type, &id, &encoder);
+    if (err < 0)
+        return err;
     if (id == AV_CODEC_ID_NONE) {
         bool bitmap = s->par->codec_type == AVMEDIA_TYPE_SUBTITLE && !is_text(s->par->codec_id);
         snprintf(why, sizeof(why), "%s does not hold it%s", c->name,
@@ -259,17 +281,21 @@ static int add_converted(tachy_tracks *t, struct track *k, const struct tachy_si
     }
     struct tachy_transcode_params p = {
         .in = s->par, .time_base = s->time_base, .codec = id, .encoder = encoder,
+        .filter = s->par->codec_type == AVMEDIA_TYPE_AUDIO ? t->params->audio_filter : NULL,
         .global_header = c->flags & AVFMT_GLOBALHEADER, .log = t->mux->log,
     };
-    int err = tachy_transcode_open(&k->convert, &p, why);
+    err = tachy_transcode_open(&k->convert, &p, why);
     if (err == TACHY_ERR_NOMEM)
         return err;
+    if (err < 0 && asked)
+        return tachy_fail(t->mux->log, err, "%s: %s: %s", t->mux->out.name, describe(s, text), why);
     if (err < 0) {
         leave_out(t, s, why);
         return TACHY_OK;
     }
-    tachy_msg(t->mux->log, TACHY_LOG_INFO, "%s: %s is converted to %s, because %s does not hold it",
-              t->mux->out.name, describe(s, text), avcodec_get_name(id), c->name);
+    if (!asked)
+        tachy_msg(t->mux->log, TACHY_LOG_INFO, "%s: %s is converted to %s, because %s does not hold it",
+                  t->mux->out.name, describe(s, text), avcodec_get_name(id), c->name);
     return add_stream(t, k, s);
 }
 
@@ -290,11 +316,14 @@ static int add_track(tachy_tracks *t, int i)
         leave_out(t, s, "its header is damaged");
         return TACHY_OK;
     }
+    const char *named = type == AVMEDIA_TYPE_AUDIO ? t->params->audio_codec : NULL;
+    bool copy = named && !strcmp(named, "copy");
+    bool asked = type == AVMEDIA_TYPE_AUDIO && !copy && (named || t->params->audio_filter);
     t->track[i].cover = is_cover(c, s->par);
-    if (t->track[i].cover || copies(c, s))
+    if (!asked && (t->track[i].cover || copies(c, s)))
         return add_stream(t, &t->track[i], s);
-    if (type == AVMEDIA_TYPE_AUDIO || type == AVMEDIA_TYPE_SUBTITLE)
-        return add_converted(t, &t->track[i], s);
+    if (!copy && (type == AVMEDIA_TYPE_AUDIO || type == AVMEDIA_TYPE_SUBTITLE))
+        return add_converted(t, &t->track[i], s, asked);
     char why[80];
     snprintf(why, sizeof(why), "%s does not hold it", c->name);
     leave_out(t, s, why);

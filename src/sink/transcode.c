@@ -16,11 +16,12 @@ enum {
 
 struct tachy_transcode {
     const struct tachy_log *log;
+    const char *filter; // of the params
     AVCodecContext *dec, *enc;
     AVRational time_base; // of the packets in
     int64_t damaged;
     bool subtitles;
-    // audio: decoder -> graph -> encoder
+    // Audio: decoder -> graph -> encoder.
     AVFilterGraph *graph; // made for the first frame, and anew when the format changes
     AVFilterContext *src, *sink;
     AVFrame *frame;
@@ -127,6 +128,21 @@ static int open_audio_encoder(tachy_transcode *t, const AVCodec *codec, int chan
     return avcodec_open2(e, codec, NULL);
 }
 
+static int make_graph(tachy_transcode *t, const AVFrame *f);
+
+// Whether the filters that were asked for can be made, before a frame is there.
+static int try_filter(tachy_transcode *t, char why[200])
+{
+    AVFrame like = {.format = t->dec->sample_fmt, .sample_rate = t->dec->sample_rate, .ch_layout = t->dec->ch_layout};
+    char text[128];
+    if (!t->filter || t->dec->sample_fmt == AV_SAMPLE_FMT_NONE)
+        return TACHY_OK;
+    int ret = make_graph(t, &like);
+    if (ret < 0)
+        snprintf(why, 200, "-af %.80s: FFmpeg cannot make these filters (%s)", t->filter, tachy_av_text(ret, text));
+    return ret < 0 ? TACHY_ERR_INVAL : TACHY_OK;
+}
+
 static int open_audio(tachy_transcode *t, const AVCodec *codec, bool global_header, char why[200])
 {
     if (t->dec->sample_rate <= 0 || t->dec->ch_layout.nb_channels <= 0) {
@@ -146,7 +162,7 @@ static int open_audio(tachy_transcode *t, const AVCodec *codec, bool global_head
         return TACHY_ERR_EXTERNAL;
     }
     t->frame = av_frame_alloc();
-    return t->frame ? TACHY_OK : TACHY_ERR_NOMEM;
+    return t->frame ? try_filter(t, why) : TACHY_ERR_NOMEM;
 }
 
 static int open_subtitles(tachy_transcode *t, const AVCodec *codec, char why[200])
@@ -183,6 +199,7 @@ int tachy_transcode_open(tachy_transcode **out, const struct tachy_transcode_par
     if (!t)
         return err;
     t->log = p->log;
+    t->filter = p->filter;
     t->time_base = p->time_base;
     const AVCodec *codec = p->encoder ? avcodec_find_encoder_by_name(p->encoder) : NULL;
     if (!codec)
@@ -219,51 +236,60 @@ void tachy_transcode_close(tachy_transcode **t)
 
 // ---- audio
 
-static int add_filter(tachy_transcode *t, AVFilterContext **f, const char *name, const char *args)
+// The ends of the graph that a text describes.
+static int link_graph(tachy_transcode *t, const char *text)
 {
-    const AVFilter *filter = avfilter_get_by_name(name);
-    return filter ? avfilter_graph_create_filter(f, filter, name, args, NULL, t->graph)
-                  : AVERROR_FILTER_NOT_FOUND;
+    AVFilterInOut *out = avfilter_inout_alloc(), *in = avfilter_inout_alloc();
+    int ret = in && out ? 0 : AVERROR(ENOMEM);
+    if (ret >= 0) {
+        *out = (AVFilterInOut){.name = av_strdup("in"), .filter_ctx = t->src};
+        *in = (AVFilterInOut){.name = av_strdup("out"), .filter_ctx = t->sink};
+        ret = out->name && in->name ? avfilter_graph_parse_ptr(t->graph, text, &in, &out, NULL) : AVERROR(ENOMEM);
+    }
+    avfilter_inout_free(&in);
+    avfilter_inout_free(&out);
+    return ret;
 }
 
-// abuffer -> aformat (which brings in the resampler) -> abuffersink
-static int make_graph(tachy_transcode *t, const AVFrame *f)
+static int make_source(tachy_transcode *t, const AVFrame *f)
 {
-    char in[128], out[128], args[400];
-    AVFilterContext *format = NULL;
-    avfilter_graph_free(&t->graph);
-    t->graph = avfilter_graph_alloc();
-    if (!t->graph || av_channel_layout_copy(&t->layout, &f->ch_layout) < 0)
-        return AVERROR(ENOMEM);
-    t->format = f->format;
-    t->rate = f->sample_rate;
+    char layout[128], args[300];
     AVChannelLayout named = {0};
     int ret = 0;
     if (f->ch_layout.order == AV_CHANNEL_ORDER_UNSPEC)
         av_channel_layout_default(&named, f->ch_layout.nb_channels);
     else
         ret = av_channel_layout_copy(&named, &f->ch_layout);
-    av_channel_layout_describe(&named, in, sizeof(in));
+    av_channel_layout_describe(&named, layout, sizeof(layout));
     av_channel_layout_uninit(&named);
-    av_channel_layout_describe(&t->enc->ch_layout, out, sizeof(out));
     snprintf(args, sizeof(args), "time_base=1/%d:sample_rate=%d:sample_fmt=%s:channel_layout=%s",
-             f->sample_rate, f->sample_rate, av_get_sample_fmt_name(f->format), in);
+             f->sample_rate, f->sample_rate, av_get_sample_fmt_name(f->format), layout);
+    return ret < 0 ? ret : avfilter_graph_create_filter(&t->src, avfilter_get_by_name("abuffer"), NULL, args, NULL, t->graph);
+}
+
+// abuffer -> the filters that were asked for -> aformat (which brings in the resampler) -> abuffersink
+static int make_graph(tachy_transcode *t, const AVFrame *f)
+{
+    char out[128];
+    avfilter_graph_free(&t->graph);
+    t->graph = avfilter_graph_alloc();
+    if (!t->graph || av_channel_layout_copy(&t->layout, &f->ch_layout) < 0)
+        return AVERROR(ENOMEM);
+    t->format = f->format;
+    t->rate = f->sample_rate;
+    av_channel_layout_describe(&t->enc->ch_layout, out, sizeof(out));
+    char *text = tachy_asprintf("%s%saformat=sample_fmts=%s:sample_rates=%d:channel_layouts=%s", t->filter ? t->filter : "",
+                                t->filter ? "," : "", av_get_sample_fmt_name(t->enc->sample_fmt), t->enc->sample_rate, out);
+    int ret = text ? make_source(t, f) : AVERROR(ENOMEM);
     if (ret >= 0)
-        ret = add_filter(t, &t->src, "abuffer", args);
-    snprintf(args, sizeof(args), "sample_fmts=%s:sample_rates=%d:channel_layouts=%s",
-             av_get_sample_fmt_name(t->enc->sample_fmt), t->enc->sample_rate, out);
+        ret = avfilter_graph_create_filter(&t->sink, avfilter_get_by_name("abuffersink"), NULL, NULL, NULL, t->graph);
     if (ret >= 0)
-        ret = add_filter(t, &format, "aformat", args);
-    if (ret >= 0)
-        ret = add_filter(t, &t->sink, "abuffersink", NULL);
-    if (ret >= 0)
-        ret = avfilter_link(t->src, 0, format, 0);
-    if (ret >= 0)
-        ret = avfilter_link(format, 0, t->sink, 0);
+        ret = link_graph(t, text);
     if (ret >= 0)
         ret = avfilter_graph_config(t->graph, NULL);
     if (ret >= 0 && t->enc->frame_size > 0)
         av_buffersink_set_frame_size(t->sink, (unsigned)t->enc->frame_size);
+    free(text);
     return ret;
 }
 

@@ -9,6 +9,7 @@ struct tachy_transcode_params {
     AVRational time_base;        // of the packets that are sent
     enum AVCodecID codec;        // to make
     const char *encoder;         // FFmpeg's name of the first choice; NULL: any for `codec`
+    const char *filter;          // FFmpeg's graph for audio; NULL: none. Must outlive the transcode
     bool global_header;
     const struct tachy_log *log;
 };

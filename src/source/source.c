@@ -1,5 +1,6 @@
 #include "source/source_ops.h"
 
+#include "media/filter.h"
 #include "source/order.h"
 
 #include <math.h>
@@ -76,6 +77,15 @@ static void thin_info(tachy_source *s)
     }
 }
 
+// Filters take pictures of the host's memory.
+static int filter_on_host(tachy_source *s)
+{
+    if (s->params.decode == TACHY_DECODE_NVDEC && s->params.on_gpu)
+        return tachy_fail(s->params.log, TACHY_ERR_INVAL, "--vf-in works on pictures that the CPU decodes; leave --decode nvdec out");
+    s->params.on_gpu = false;
+    return TACHY_OK;
+}
+
 int tachy_source_open(tachy_source **out, const struct tachy_source_params *p)
 {
     TACHY_CLEAR(out);
@@ -97,9 +107,13 @@ int tachy_source_open(tachy_source **out, const struct tachy_source_params *p)
     int err = s->url ? TACHY_OK : TACHY_ERR_NOMEM;
     if (!err && p->want_side)
         err = tachy_side_new(&s->side);
+    if (!err && p->filter)
+        err = filter_on_host(s);
     if (!err)
         err = ops->open(s);
-    s->params.url = s->params.backend = NULL; // the caller's memory
+    if (!err && p->filter)
+        err = tachy_filter_open(&s->filter, p->filter, "--vf-in", &s->info, p->log);
+    s->params.url = s->params.backend = s->params.filter = NULL; // the caller's memory
     if (err) {
         tachy_source_close(&s);
         return err;
@@ -153,11 +167,10 @@ static int spread(tachy_source *s, int decoders, int64_t window)
 
 int tachy_source_spread(tachy_source *s, int decoders, int64_t window)
 {
-    bool counts = s->params.every_nth > 1 || s->params.max_frames;
+    bool counts = s->params.every_nth > 1 || s->params.max_frames || s->filter;
     if (decoders > 1 && counts)
-        tachy_msg(s->params.log, TACHY_LOG_VERBOSE,
-                  "%s: decoded by one decoder: its frames are counted (--every-nth, --max-frames)",
-                  s->url);
+        tachy_msg(s->params.log, TACHY_LOG_VERBOSE, "%s: decoded by one decoder: its frames are %s", s->url,
+                  s->filter ? "filtered in order (--vf-in)" : "counted (--every-nth, --max-frames)");
     return spread(s, counts ? 1 : decoders, window);
 }
 
@@ -167,15 +180,32 @@ static int open_order(tachy_source *s)
     const struct tachy_video_info *i = &s->info;
     size_t bytes = tachy_frame_bytes(i->format, i->width, i->height);
     int64_t window = TACHY_MIN(ORDER_FRAMES, (int64_t)(TACHY_DEF(s->order_bytes, (size_t)ORDER_BYTES) / TACHY_MAX(bytes, (size_t)1)));
-    int n = spread(s, s->params.decoders, window);
+    int n = spread(s, s->filter ? 1 : s->params.decoders, window);
     return n > 1 ? source_order_open(&s->order, s, n, window) : TACHY_OK;
+}
+
+// The next frame that comes out of the filters.
+static int read_filtered(tachy_source *s, tachy_frame **out)
+{
+    int err;
+    while ((err = tachy_filter_receive(s->filter, out)) == TACHY_ERR_AGAIN && !s->filter_ends) {
+        tachy_frame *f = NULL;
+        err = s->ops->read(s, &f);
+        s->filter_ends = err == TACHY_ERR_EOF;
+        if (err == TACHY_OK || s->filter_ends)
+            err = tachy_filter_send(s->filter, f);
+        tachy_frame_unref(&f);
+        if (err < 0)
+            return err;
+    }
+    return err == TACHY_ERR_AGAIN ? TACHY_ERR_EOF : err;
 }
 
 static int read_next(tachy_source *s, tachy_frame **out)
 {
     int err = s->spread ? TACHY_OK : open_order(s);
     if (!err)
-        err = s->order ? source_order_read(s->order, out) : s->ops->read(s, out);
+        err = s->filter ? read_filtered(s, out) : s->order ? source_order_read(s->order, out) : s->ops->read(s, out);
     if (!err)
         atomic_fetch_add(&s->seen, 1);
     return err;
@@ -249,7 +279,7 @@ void tachy_source_drop_side(tachy_source *s) { s->no_side = true; }
 
 int tachy_source_seek(tachy_source *s, int64_t id, int64_t pts)
 {
-    int err = s->ops->seek ? s->ops->seek(s, pts) : TACHY_ERR_UNSUPPORTED;
+    int err = s->ops->seek && !s->filter ? s->ops->seek(s, pts) : TACHY_ERR_UNSUPPORTED;
     if (err < 0)
         return err;
     s->next_id = id;
@@ -287,6 +317,7 @@ void tachy_source_close(tachy_source **source)
         return;
     *source = NULL;
     source_order_close(&s->order);
+    tachy_filter_close(&s->filter);
     s->ops->close(s);
     if (s->side)
         tachy_side_end(s->side); // somebody may still wait for packets

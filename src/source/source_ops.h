@@ -43,6 +43,8 @@ struct tachy_source {
     _Atomic int64_t damaged;
     int spread;         // decoders side by side; 0: not decided yet
     size_t order_bytes; // that frames may take while they are put in order; 0: ORDER_BYTES
+    struct tachy_filter *filter; // of params.filter; NULL: none. With it there is one decoder
+    bool filter_ends;            // it has been told that no more frames come
     struct source_order *order; // puts their frames in order for read; NULL: nobody needs to
     // Of the time in ops->read(): the input's medium was waited for; the time at which a frame
     // is due was waited for. Any thread may read them.

@@ -20,6 +20,8 @@ const struct tachy_option tachy_source_options[] = {
      .verbs = TACHY_VERB_RUN, .help = "take the frames 0, N, 2N, ... only"},
     {"input.realtime", "re", 0, TACHY_OPT_BOOL, "no", .group = "Input", .verbs = TACHY_VERB_RUN,
      .aliases = "realtime", .one_dash = true, .help = "read the input at its own rate, as a camera would deliver it"},
+    {"input.filter", "vf-in", 0, TACHY_OPT_STRING, .arg = "GRAPH", .group = "Input", .verbs = TACHY_VERB_RUN,
+     .help = "FFmpeg's filters for the decoded pictures (yadif,crop=iw/2), before the model sees them; on the CPU"},
     {"input.timeout", "timeout", 0, TACHY_OPT_FLOAT, .max = 1e6, .arg = "SECONDS", .group = "Input",
      .verbs = TACHY_VERB_RUN | TACHY_VERB_PROBE,
      .help = "give an input up that sends nothing for so long; 0: wait for ever; without it 10 for addresses, 0 for "
@@ -64,6 +66,7 @@ void tachy_source_read_settings(struct tachy_source_params *p, const tachy_setti
     p->max_frames = tachy_settings_int(s, "input.max_frames");
     p->every_nth = (int)tachy_settings_int(s, "input.every_nth");
     p->rate = tachy_settings_rate(s, "input.rate");
+    p->filter = tachy_settings_str(s, "input.filter");
     p->stereo = stereo_by(tachy_settings_str(s, "input.stereo"));
     p->threads = (int)tachy_settings_int(s, "pipeline.stages.decode.threads");
     p->decoders = (int)tachy_settings_int(s, "pipeline.stages.decode.decoders");

@@ -152,8 +152,8 @@ static int fetch_input(struct device_group *p, void *to)
 
 int infer_cuda_output_to_host(struct device_group *p, void *to, struct tachy_infer_output *o)
 {
-    const struct tachy_infer_net *net = &infer_cuda_of(p->g)->infer.net[p->kind];
-    return infer_cuda_fetch_kept(p->g, infer_part_of(p->g, p->kind), net, to, o->out);
+    infer_cuda_kept_in(&infer_cuda_of(p->g)->infer.net[p->kind], to, o->out);
+    return infer_cuda_fetch_kept(p->g, infer_part_of(p->g, p->kind), to, 1);
 }
 
 static void preprocess(struct device_group *p)

@@ -45,15 +45,17 @@ struct infer_there {
     struct infer_cuda *c;
     struct infer_engine *host; // the worker's, whose tensors are the host's
     struct tachy_preprocess_gpu *preprocess[TACHY_MAX_EYES];
-    // On the device; `out` if the engine runs there. They are the first of device_group_size() pictures each.
+    // On the device; `out` if the engine runs there. They are the first of some pictures each.
     struct tachy_tensor in, out;
     // Of such an engine: all that it reads and writes, in the model's order, with these two. A stream's state
     // stands in the place of the worker's own memory for it while a frame is run.
     struct tachy_tensor all_in[TACHY_MAX_IO], all_out[TACHY_MAX_IO];
+    uint8_t *kept[TACHY_MAX_IO]; // the first picture's outputs that an item can hold, with the others' behind them
     tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
     tachy_engine *own_engine;
-    tachy_engine *many; // the same for all of the pictures in one run; NULL: they go one by one
-    struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: the host's input
+    tachy_engine *many; // the same for `pictures` of them in one run; NULL: they go one by one
+    int pictures;
+    struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: infer_there_pin()'s
 };
 
 // A worker's part of a device.
@@ -102,19 +104,25 @@ int infer_cuda_count_models(struct infer_cuda *c); // a share of a device has to
 void infer_cuda_leave_memory(struct infer_cuda *c); // of the pipeline before
 void infer_cuda_close(struct infer_cuda *c); // also the network itself
 
-// A worker's network on the device, for so many regions; `size` of enum TACHY_INFER_*. To be closed also on failure. The
-// device's context is current.
-int infer_there_open(struct infer_there *t, struct device_worker *g, struct infer_cuda *c, struct infer_engine *host,
-                     const struct tachy_preprocess_params *pp, int regions, int size);
+// A worker's network on the device, for so many regions, and with room for so many pictures at once; `size` of enum
+// TACHY_INFER_*. To be closed also on failure. The device's context is current.
+struct infer_there_params {
+    struct infer_cuda *c;
+    struct infer_engine *host;
+    const struct tachy_preprocess_params *preprocess;
+    int regions, pictures, size;
+};
+int infer_there_open(struct infer_there *t, struct device_worker *g, const struct infer_there_params *p);
 void infer_there_close(struct infer_there *t, struct device_worker *g);
 // Queues the engine's run for some of the pictures there, err[i] of picture[i].
 void infer_there_run(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[]);
-// Tensors of the device's, and of an engine's outputs there those that an item can hold, into pinned memory as
-// net.out_at says (out[i].data); on the host when it returns.
+// Tensors of the device's into host memory, best pinned; there when it returns.
 int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n);
-int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, const struct tachy_infer_net *net, void *to,
-                          struct tachy_tensor out[TACHY_MAX_IO]);
-// Pinned memory for outputs.
+// The outputs that an item can hold, of the first n pictures of an engine there: net.out_bytes each, as net.out_at says.
+int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, void *to, int n);
+// Those of one picture in such memory become out[].
+void infer_cuda_kept_in(const struct tachy_infer_net *net, void *at, struct tachy_tensor out[TACHY_MAX_IO]);
+// Pinned memory for what comes to the host.
 int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes);
 // `worker_open` and `worker_close` of the preprocess stage: a worker's part.
 int infer_part_open(struct tachy_stage *st, int batch, void **part);

@@ -1,7 +1,9 @@
 #include "stage/infer_cuda.h"
 
+#include "base/clock.h"
 #include "engine/engine_ops.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 // A model that runs on devices. On each its engines work on one stream for all workers; a worker's stream and that
@@ -133,11 +135,11 @@ static int open_engine(struct infer_there *t, struct device_worker *g, int size)
 }
 
 // The tensors of all pictures, for one run.
-static struct tachy_tensor all_pictures(const struct device_worker *g, const struct tachy_tensor *first)
+static struct tachy_tensor all_pictures(const struct infer_there *t, const struct tachy_tensor *first)
 {
-    struct tachy_tensor t = *first;
-    t.shape[0] *= device_group_size(g->task->devices);
-    return t;
+    struct tachy_tensor all = *first;
+    all.shape[0] *= t->pictures;
+    return all;
 }
 
 // The engine for all pictures at once, if the provider has one for networks of one input and output whose batch is free.
@@ -147,7 +149,7 @@ static void open_many(struct infer_there *t, struct device_worker *g)
     const struct tachy_infer_net *net = t->host->net;
     struct infer_cuda *c = t->c;
     const struct tachy_io *in, *out;
-    int n = device_group_size(g->task->devices), err = TACHY_ERR_UNSUPPORTED;
+    int n = t->pictures, err = TACHY_ERR_UNSUPPORTED;
     if (c->alone || n < 2 || net->nb_in != 1 || net->nb_out != 1 || t->in.shape[0] != 1 || t->out.shape[0] != 1 ||
         strcmp(tachy_engine_provider(t->engine), "tachy") != 0)
         return;
@@ -179,32 +181,46 @@ static int tensors_there(struct device_worker *g, struct tachy_tensor *t, struct
 
 static size_t rounded(const struct tachy_tensor *t) { return TACHY_ALIGN(tachy_tensor_bytes(t), (size_t)DEVICE_ALIGN); }
 
-// All of an engine that runs on the device, in one block but for the picture and the card's output, which are there.
-static int rest_there(struct device_worker *g, const struct infer_engine *e, struct infer_there *size)
+// Gives a tensor its place in a block of the device's.
+static void put(struct tachy_tensor *t, const struct tachy_tensor *block, size_t *at)
 {
-    struct tachy_tensor *rest[2 * TACHY_MAX_IO], whole = {.dtype = TACHY_U8, .rank = 1};
+    t->data = (uint8_t *)block->data + *at;
+    t->mem = TACHY_DEVICE;
+    t->device = block->device;
+    *at += rounded(t);
+}
+
+// All of an engine that runs on the device, in one block but for the picture and the card's output, which are there: what
+// is read, and what is written and not kept, once; then the other outputs of each picture.
+static int rest_there(struct device_worker *g, const struct infer_engine *e, struct infer_there *size, int pictures)
+{
+    struct tachy_tensor *once[2 * TACHY_MAX_IO], *each[TACHY_MAX_IO], whole = {.dtype = TACHY_U8, .rank = 1};
     const struct infer_tensors *t = &e->tensors;
-    int n = 0;
+    int nb_once = 0, nb_each = 0;
     memcpy(size->all_in, t->in, sizeof(t->in));
     memcpy(size->all_out, t->out, sizeof(t->out));
     for (int i = 0; i < t->nb_in; i++)
         if (i != e->net->picture)
-            rest[n++] = &size->all_in[i];
+            once[nb_once++] = &size->all_in[i];
     for (int i = 0; i < t->nb_out; i++)
         if (i != e->net->output)
-            rest[n++] = &size->all_out[i];
-    for (int i = 0; i < n; i++)
-        whole.shape[0] += (int64_t)rounded(rest[i]);
+            *(e->net->kept >> i & 1 ? &each[nb_each++] : &once[nb_once++]) = &size->all_out[i];
+    for (int i = 0; i < nb_once; i++)
+        whole.shape[0] += (int64_t)rounded(once[i]);
+    for (int i = 0; i < nb_each; i++)
+        whole.shape[0] += (int64_t)rounded(each[i]) * pictures;
     int err = whole.shape[0] ? tensors_there(g, &whole, &size->rest, 1) : TACHY_OK;
-    uint8_t *data = whole.data;
-    for (int i = 0; i < n && err == TACHY_OK; i++) {
-        rest[i]->data = data;
-        rest[i]->mem = TACHY_DEVICE;
-        rest[i]->device = whole.device;
-        data += rounded(rest[i]);
+    size_t at = 0;
+    for (int i = 0; i < nb_once && err == TACHY_OK; i++)
+        put(once[i], &whole, &at);
+    for (int i = 0; i < nb_each && err == TACHY_OK; i++) {
+        put(each[i], &whole, &at);
+        at += rounded(each[i]) * (size_t)(pictures - 1);
     }
     size->all_in[e->net->picture] = size->in;
     size->all_out[e->net->output] = size->out;
+    for (int i = 0; i < t->nb_out; i++)
+        size->kept[i] = e->net->kept >> i & 1 ? size->all_out[i].data : NULL;
     return err;
 }
 
@@ -216,41 +232,30 @@ int infer_cuda_pin(struct device_worker *g, struct tachy_block *b, size_t bytes)
     return err;
 }
 
-// The host's copy of the model's picture, for an engine that runs there, is pinned; the first device's serves all.
-static int pin_input(struct device_worker *g, struct infer_engine *e, struct infer_there *size)
+int infer_there_open(struct infer_there *t, struct device_worker *g, const struct infer_there_params *p)
 {
-    size->out.data = NULL;
-    if (g->device != g->task->devices->list)
-        return TACHY_OK;
-    int err = infer_cuda_pin(g, &size->pinned, tachy_tensor_bytes(&size->in));
+    const struct tachy_infer_net *net = p->host->net;
+    int err = TACHY_OK;
+    t->c = p->c;
+    t->host = p->host;
+    t->pictures = p->pictures;
+    for (int r = 0; r < p->regions && err == TACHY_OK; r++)
+        err = tachy_preprocess_gpu_open(&t->preprocess[r], p->preprocess, &g->gpu->device, g->stream);
+    t->in = p->host->tensors.in[net->picture];
+    t->out = p->host->tensors.out[net->output];
     if (err == TACHY_OK)
-        e->tensors.in[e->net->picture].data = size->pinned.data;
-    return err;
-}
-
-int infer_there_open(struct infer_there *t, struct device_worker *g, struct infer_cuda *c, struct infer_engine *host,
-                     const struct tachy_preprocess_params *pp, int regions, int size)
-{
-    const struct tachy_infer_net *net = host->net;
-    int err = TACHY_OK, pictures = device_group_size(g->task->devices);
-    t->c = c;
-    t->host = host;
-    for (int r = 0; r < regions && err == TACHY_OK; r++)
-        err = tachy_preprocess_gpu_open(&t->preprocess[r], pp, &g->gpu->device, g->stream);
-    t->in = host->tensors.in[net->picture];
-    t->out = host->tensors.out[net->output];
-    if (err == TACHY_OK)
-        err = tensors_there(g, &t->in, &t->in_block, pictures);
-    if (err < 0)
+        err = tensors_there(g, &t->in, &t->in_block, p->pictures);
+    bool there = tachy_engine_on_device(p->host->engine);
+    if (err < 0 || !there) {
+        t->out.data = NULL;
         return err;
-    if (!tachy_engine_on_device(host->engine))
-        return pin_input(g, host, t);
-    err = tensors_there(g, &t->out, &t->out_block, pictures);
+    }
+    err = tensors_there(g, &t->out, &t->out_block, p->pictures);
     if (err == TACHY_OK)
-        err = rest_there(g, host, t);
+        err = rest_there(g, p->host, t, p->pictures);
     if (err == TACHY_OK)
-        err = open_engine(t, g, size);
-    if (err == TACHY_OK && size == TACHY_INFER_FULL)
+        err = open_engine(t, g, p->size);
+    if (err == TACHY_OK && p->size == TACHY_INFER_FULL)
         open_many(t, g);
     return err;
 }
@@ -268,6 +273,17 @@ void infer_there_close(struct infer_there *t, struct device_worker *g)
     tachy_memory_give(m, &t->out_block);
     tachy_memory_give(m, &t->rest);
     tachy_memory_give(m, &t->pinned);
+}
+
+// The host's copy of the model's picture, for an engine that runs there, is pinned; the first device's serves all.
+static int pin_input(struct device_worker *g, struct infer_there *t)
+{
+    if (t->out.data || g->device != g->task->devices->list)
+        return TACHY_OK;
+    int err = infer_cuda_pin(g, &t->pinned, tachy_tensor_bytes(&t->in));
+    if (err == TACHY_OK)
+        t->host->tensors.in[t->host->net->picture].data = t->pinned.data;
+    return err;
 }
 
 void infer_part_close(void *part)
@@ -291,7 +307,11 @@ int infer_part_open(struct tachy_stage *st, int batch, void **part)
             continue;
         struct infer_cuda *c = infer_cuda_of(g);
         const struct tachy_preprocess_params pp = infer_params(&c->infer, e->net->card);
-        err = infer_there_open(&p->size[i], g, c, e, &pp, g->task->eyes, i);
+        err = infer_there_open(&p->size[i], g, &(struct infer_there_params){
+                                                   .c = c, .host = e, .preprocess = &pp, .regions = g->task->eyes,
+                                                   .pictures = device_group_size(g->task->devices), .size = i});
+        if (err == TACHY_OK)
+            err = pin_input(g, &p->size[i]);
     }
     if (err < 0 && p) {
         infer_part_close(p);
@@ -302,26 +322,35 @@ int infer_part_open(struct tachy_stage *st, int batch, void **part)
 
 // ---- Runs ----
 
+// Where the output is of one of the pictures.
+static uint8_t *kept_at(const struct infer_there *t, int i, int picture)
+{
+    const struct tachy_tensor *o = &t->all_out[i];
+    return t->kept[i] + (size_t)picture * (i == t->host->net->output ? tachy_tensor_bytes(o) : rounded(o));
+}
+
 static int run_at(struct infer_there *t, int picture)
 {
     const struct tachy_infer_net *net = t->host->net;
     t->all_in[net->picture] = device_picture(&t->in, picture);
-    t->all_out[net->output] = device_picture(&t->out, picture);
+    for (int i = 0; i < net->nb_out; i++)
+        if (t->kept[i])
+            t->all_out[i].data = kept_at(t, i, picture);
     return tachy_engine_run(t->engine, t->all_in, t->all_out);
 }
 
 // All pictures in one run, if most of them are asked for. False: they go one by one.
 static bool run_many(struct infer_there *t, struct device_worker *g, int n, int err[])
 {
-    if (!t->many || 2 * n < device_group_size(g->task->devices))
+    if (!t->many || 2 * n < t->pictures)
         return false;
-    struct tachy_tensor in = all_pictures(g, &t->in), out = all_pictures(g, &t->out);
+    struct tachy_tensor in = all_pictures(t, &t->in), out = all_pictures(t, &t->out);
     int all = tachy_engine_run(t->many, &in, &out); // those that nobody asked for are what was there
     if (all == TACHY_ERR_NOMEM) {
         tachy_engine_close(&t->many);
         t->c->alone = true;
         tachy_msg(g->task->log, TACHY_LOG_INFO, "GPU %d has no memory for a batch of %d pictures: the model runs for one at a time",
-                  g->gpu->device.ordinal, device_group_size(g->task->devices));
+                  g->gpu->device.ordinal, t->pictures);
         return false;
     }
     for (int i = 0; i < n; i++)
@@ -359,6 +388,21 @@ void infer_cuda_queue_models(struct device_group *p)
 
 // ---- To the host ----
 
+enum { LOOK_NS = 200000 };
+
+// Until the stream has done what it was given. A sleeper is woken some 50 us late, so what takes a moment is looked for, as
+// long as nobody else needs the core.
+static int wait_for_stream(struct device_worker *g)
+{
+    int status = g->cu->event_record(g->done, g->stream);
+    if (status != CUDA_OK)
+        return device_failed(g, status, "an event");
+    uint64_t until = tachy_now_ns() + LOOK_NS;
+    while ((status = g->cu->event_query(g->done)) == CUDA_NOT_READY && tachy_now_ns() < until)
+        sched_yield();
+    return device_failed(g, status == CUDA_NOT_READY ? g->cu->event_wait(g->done) : status, "a network's stages");
+}
+
 int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], void *const to[], int n)
 {
     int err = TACHY_OK;
@@ -368,16 +412,28 @@ int infer_cuda_fetch(struct device_worker *g, const struct tachy_tensor from[], 
             err = device_failed(g, g->cu->copy_to_host_async(to[i], tachy_cu_address(from[i].data), tachy_tensor_bytes(&from[i]),
                                                              g->stream), "a copy");
     device_copies_end(g);
-    if (err == TACHY_OK)
-        err = device_failed(g, g->cu->event_record(g->done, g->stream), "an event");
-    return err < 0 ? err : device_failed(g, g->cu->event_wait(g->done), "a network's stages");
+    return err < 0 ? err : wait_for_stream(g);
 }
 
-int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, const struct tachy_infer_net *net, void *to,
-                          struct tachy_tensor out[TACHY_MAX_IO])
+int infer_cuda_fetch_kept(struct device_worker *g, const struct infer_there *t, void *to, int n)
 {
-    void *at[TACHY_MAX_IO];
+    const struct tachy_infer_net *net = t->host->net;
+    struct tachy_tensor from[DEVICE_GROUP * TACHY_MAX_IO];
+    void *at[DEVICE_GROUP * TACHY_MAX_IO];
+    int k = 0;
+    for (int picture = 0; picture < n; picture++)
+        for (int i = 0; i < net->nb_out; i++) {
+            if (!t->kept[i])
+                continue;
+            from[k] = t->all_out[i];
+            from[k].data = kept_at(t, i, picture);
+            at[k++] = (uint8_t *)to + (size_t)picture * net->out_bytes + net->out_at[i];
+        }
+    return infer_cuda_fetch(g, from, at, k);
+}
+
+void infer_cuda_kept_in(const struct tachy_infer_net *net, void *at, struct tachy_tensor out[TACHY_MAX_IO])
+{
     for (int i = 0; i < net->nb_out; i++)
-        at[i] = out[i].data = net->kept >> i & 1 ? (uint8_t *)to + net->out_at[i] : NULL;
-    return infer_cuda_fetch(g, t->all_out, at, net->nb_out);
+        out[i].data = net->kept >> i & 1 ? (uint8_t *)at + net->out_at[i] : NULL;
 }

@@ -10,7 +10,7 @@
 
 // Faces that keep their number from frame to frame: a detector, asked when something may be missing, and a network of
 // points, run on each face where it was in the frame before. A frame needs what the one before found, so the faces of
-// one frame are what cores can share.
+// one frame are what cores can share, or what goes to a device at once.
 
 // The line from eye to eye is horizontal in a face's crop, which has room for the whole head. Numbers of the eyes: of the
 // detector's six points, and the outer corners among the mesh's 468.
@@ -76,61 +76,48 @@ struct frame {
     struct tachy_regions *detected;
     struct track_item *found;
     double seconds; // since the frame before
-    atomic_int next; // thing that nobody looks at yet
-    struct tachy_region seen[TACHY_MAX_FOLLOWED]; // of each thing; track -1: it is lost
-    int err[TACHY_MAX_FOLLOWED];
 };
 
 static int detect(const struct frame *f)
 {
-    const struct tachy_view whole = {.rotation = f->t->rotation, .flip = f->t->flip};
+    struct track_look whole = {.view = {.rotation = f->t->rotation, .flip = f->t->flip}, .list = f->detected};
     tachy_regions_clear(f->detected);
-    int err = f->runner->run(f->runner, TRACK_DETECTOR, 0, &whole, NULL, f->detected);
-    if (err == TACHY_OK)
+    f->runner->run(f->runner, TRACK_DETECTOR, &whole, 1);
+    if (whole.err == TACHY_OK)
         tachy_follow_detected(f->follow, &f->t->follow, f->detected->v, f->detected->nb);
-    return err;
+    return whole.err;
 }
 
-static int look_at(struct frame *f, int thread, int i)
+// What the network of points said of thing i; it is told unless it is lost.
+static int take(struct frame *f, int i, struct tachy_region *r)
 {
-    const struct tachy_card *c = f->t->net[TRACK_POINTS]->net[TACHY_INFER_FULL].card;
-    struct tachy_region *r = &f->seen[i];
-    struct tachy_view view;
-    *r = (struct tachy_region){.class_id = -1, .track = -1, .score = 1};
-    tachy_region_view(&f->follow->thing[i].crop, c->in.width, c->in.height, &view);
-    int err = f->runner->run(f->runner, TRACK_POINTS, thread, &view, r, &f->found->face[i]);
     struct tachy_point *points = (struct tachy_point *)(uintptr_t)r->points; // the list's memory
-    if (err == TACHY_OK && !tachy_follow_update(f->follow, &f->t->follow, i, r, points, f->seconds, &err))
-        r->track = -1;
-    return err;
-}
-
-// One of the threads that share a frame's faces.
-static void look_at_some(void *user, int thread, int piece)
-{
-    struct frame *f = user;
-    for (int i; (i = atomic_fetch_add(&f->next, 1)) < f->follow->nb;)
-        f->err[i] = look_at(f, thread, i);
+    int err = TACHY_OK;
+    if (!tachy_follow_update(f->follow, &f->t->follow, i, r, points, f->seconds, &err))
+        return err;
+    struct tachy_region *added = tachy_regions_add(&f->found->all);
+    if (!added)
+        return TACHY_ERR_NOMEM;
+    *added = *r;
+    return TACHY_OK;
 }
 
 // Looks at the things from number `first` on, then drops what was lost.
 static int look(struct frame *f, int first)
 {
-    atomic_store(&f->next, first);
-    if (f->runner->share)
-        f->runner->share(f->runner, f->follow->nb - first, look_at_some, f);
-    else
-        look_at_some(f, 0, 0);
-    int err = TACHY_OK;
-    for (int i = first; i < f->follow->nb && err == TACHY_OK; i++) {
-        err = f->err[i];
-        if (err < 0 || f->seen[i].track < 0)
-            continue;
-        struct tachy_region *added = tachy_regions_add(&f->found->all);
-        err = added ? TACHY_OK : TACHY_ERR_NOMEM;
-        if (added)
-            *added = f->seen[i];
+    const struct tachy_card *c = f->t->net[TRACK_POINTS]->net[TACHY_INFER_FULL].card;
+    struct tachy_region seen[TACHY_MAX_FOLLOWED];
+    struct track_look look[TACHY_MAX_FOLLOWED];
+    int n = f->follow->nb - first, err = TACHY_OK;
+    for (int k = 0; k < n; k++) {
+        seen[k] = (struct tachy_region){.class_id = -1, .track = -1, .score = 1};
+        look[k] = (struct track_look){.about = &seen[k], .list = &f->found->face[first + k]};
+        tachy_region_view(&f->follow->thing[first + k].crop, c->in.width, c->in.height, &look[k].view);
     }
+    if (n > 0)
+        f->runner->run(f->runner, TRACK_POINTS, look, n);
+    for (int k = 0; k < n && err == TACHY_OK; k++)
+        err = look[k].err < 0 ? look[k].err : take(f, first + k, &seen[k]);
     tachy_follow_end(f->follow, &f->t->follow);
     return err;
 }
@@ -356,29 +343,38 @@ struct host_runner {
     const tachy_frame *in;
 };
 
-static int run_net(struct track_runner *r, int net, int thread, const struct tachy_view *view, struct tachy_region *about,
-                   struct tachy_regions *list)
+// What the threads share that look at a frame's faces.
+struct shared {
+    const struct host_runner *host;
+    int net, n;
+    struct track_look *look;
+    atomic_int next; // that nobody looks at yet
+};
+
+static void look_at_some(void *user, int thread, int piece)
 {
-    const struct host_runner *host = (void *)r;
-    struct tachy_net_worker *of = thread ? &host->h->helper[thread - 1] : &host->w->net[net];
-    return tachy_net_run(of, host->in, view, about, list);
+    struct shared *s = user;
+    struct tachy_net_worker *of = thread ? &s->host->h->helper[thread - 1] : &s->host->w->net[s->net];
+    for (int i; (i = atomic_fetch_add(&s->next, 1)) < s->n;)
+        s->look[i].err = tachy_net_run(of, s->host->in, &s->look[i].view, s->look[i].about, s->look[i].list);
 }
 
-static void share(struct track_runner *r, int faces, void (*each)(void *user, int thread, int piece), void *user)
+static void run_net(struct track_runner *r, int net, struct track_look look[], int n)
 {
-    struct on_host *h = ((struct host_runner *)(void *)r)->h;
-    if (h->team && faces > 1 && !pthread_mutex_trylock(&h->helping)) {
-        tachy_team_run(h->team, each, user);
-        pthread_mutex_unlock(&h->helping);
+    const struct host_runner *host = (void *)r;
+    struct shared s = {.host = host, .net = net, .n = n, .look = look};
+    if (host->h->team && n > 1 && !pthread_mutex_trylock(&host->h->helping)) {
+        tachy_team_run(host->h->team, look_at_some, &s);
+        pthread_mutex_unlock(&host->h->helping);
     } else {
-        each(user, 0, 0);
+        look_at_some(&s, 0, 0);
     }
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
     struct host_worker *w = worker;
-    struct host_runner r = {.base = {run_net, share}, .h = tachy_stage_priv(st), .w = w};
+    struct host_runner r = {.base = {run_net}, .h = tachy_stage_priv(st), .w = w};
     for (int i = 0; i < n; i++) {
         r.in = pieces[i].item->in;
         err[i] = track_frame(st, &r.base, &w->own, state, pieces[i].item);

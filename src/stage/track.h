@@ -32,13 +32,18 @@ struct track_item {
     struct tachy_regions face[TACHY_MAX_FOLLOWED]; // memory of the points, apart for each face
 };
 
+// A part of the frame in hand that a network looks at, and what comes of it.
+struct track_look {
+    struct tachy_view view;
+    struct tachy_region *about;  // as tachy_net_run()
+    struct tachy_regions *list;
+    int err;
+};
+
 // How a form runs the networks on the frame in hand; the beginning of what the form knows of that frame.
 struct track_runner {
-    // As tachy_net_run(), on the thread `thread` of those that share the frame.
-    int (*run)(struct track_runner *r, int net, int thread, const struct tachy_view *view, struct tachy_region *about,
-               struct tachy_regions *list);
-    // Calls each(user, thread, 0) on threads that can help with so many faces; NULL: `each` is called once, thread 0.
-    void (*share)(struct track_runner *r, int faces, void (*each)(void *user, int thread, int piece), void *user);
+    // Runs the network on n parts of the frame, in any order, and sets err of each.
+    void (*run)(struct track_runner *r, int net, struct track_look look[], int n);
 };
 
 // `net` is set. The names of the networks are settings.

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 
 // Faces that keep their number, in frames on devices: crops are made there, also turned ones, and the networks run there if
-// their provider does. What they say comes to the host, which decides what is looked at next; so each run is waited for.
+// their provider does. What they say comes to the host, which decides what is looked at next; so it is waited for, once for
+// some faces of a frame.
+
+enum { TOGETHER = DEVICE_GROUP }; // faces of a frame that go to a device and back at once
 
 struct on_devices {
     struct track track; // first
@@ -22,7 +25,9 @@ struct cuda_item {
 // What a worker has of the networks on a device.
 struct there {
     struct infer_there net[TRACK_NETS];
-    struct tachy_block pinned[TRACK_NETS]; // outputs of an engine that runs there, as net.out_at says
+    // What comes to the host, of each picture: what an engine there said, as net.out_at says, or what one on the host reads.
+    struct tachy_block pinned[TRACK_NETS];
+    size_t each[TRACK_NETS]; // bytes
 };
 
 struct cuda_worker {
@@ -95,19 +100,26 @@ static void there_close(struct there *t, struct device_worker *g)
     free(t);
 }
 
+static int net_open(struct there *t, int i, struct cuda_worker *w, struct device_worker *g)
+{
+    struct on_devices *d = tachy_stage_priv(w->set.devices->st);
+    struct infer_engine *host = &w->net[i].run;
+    const struct tachy_preprocess_params pp = tachy_net_params_of(d->track.net[i]);
+    const struct infer_there_params p = {.c = &d->net[i], .host = host, .preprocess = &pp, .regions = 1,
+                                         .pictures = i == TRACK_POINTS ? TACHY_MIN(d->track.follow.most, (int)TOGETHER) : 1,
+                                         .size = TACHY_INFER_FULL};
+    int err = infer_there_open(&t->net[i], g, &p);
+    t->each[i] = t->net[i].out.data ? host->net->out_bytes : tachy_tensor_bytes(&t->net[i].in);
+    return err < 0 ? err : infer_cuda_pin(g, &t->pinned[i], (size_t)p.pictures * t->each[i]);
+}
+
 // The device's context is current.
 static int there_open(struct there **out, struct cuda_worker *w, struct device_worker *g)
 {
-    struct on_devices *d = tachy_stage_priv(w->set.devices->st);
     struct there *t = *out = calloc(1, sizeof(*t));
     int err = t ? TACHY_OK : TACHY_ERR_NOMEM;
-    for (int i = 0; i < TRACK_NETS && err == TACHY_OK; i++) {
-        struct infer_engine *host = &w->net[i].run;
-        const struct tachy_preprocess_params pp = tachy_net_params_of(d->track.net[i]);
-        err = infer_there_open(&t->net[i], g, &d->net[i], host, &pp, 1, TACHY_INFER_FULL);
-        if (err == TACHY_OK && t->net[i].out.data)
-            err = infer_cuda_pin(g, &t->pinned[i], host->net->out_bytes);
-    }
+    for (int i = 0; i < TRACK_NETS && err == TACHY_OK; i++)
+        err = net_open(t, i, w, g);
     if (err < 0) {
         there_close(t, g);
         *out = NULL;
@@ -153,42 +165,82 @@ struct runner {
     const tachy_frame *in; // on the device
 };
 
-static int make_crop(const struct runner *r, struct infer_there *t, const struct tachy_view *view)
+// Some parts of the frame that one network looks at.
+struct looks {
+    struct runner *r;
+    int net;
+    struct track_look *look;
+    int n;
+};
+
+static uint8_t *pinned_of(const struct looks *s, int i)
 {
-    const struct tachy_preprocess_picture crop = {r->in, *view};
-    device_kernels(r->g);
-    int err = tachy_preprocess_gpu_run(t->preprocess[0], &crop, 1, &t->in, NULL);
-    device_kernels_end(r->g, (double)tachy_tensor_bytes(&t->in));
+    const struct there *t = s->r->there;
+    return (uint8_t *)t->pinned[s->net].data + (size_t)i * t->each[s->net];
+}
+
+static int make_crops(const struct looks *s, struct infer_there *t)
+{
+    struct tachy_preprocess_picture crop[TOGETHER];
+    struct tachy_tensor in = t->in;
+    in.shape[0] = s->n;
+    for (int i = 0; i < s->n; i++)
+        crop[i] = (struct tachy_preprocess_picture){s->r->in, s->look[i].view};
+    device_kernels(s->r->g);
+    int err = tachy_preprocess_gpu_run(t->preprocess[0], crop, s->n, &in, NULL);
+    device_kernels_end(s->r->g, (double)tachy_tensor_bytes(&in));
     return err;
 }
 
-static int run_there(struct infer_there *t, struct device_worker *g, void *pinned, struct tachy_tensor out[TACHY_MAX_IO])
+static int decode(const struct looks *s, int i, const struct tachy_tensor out[])
 {
-    int err = TACHY_OK;
-    device_kernels(g);
-    infer_there_run(t, g, &(int){0}, 1, &err);
-    device_kernels_end(g, 0);
-    return err < 0 ? err : infer_cuda_fetch_kept(g, t, t->host->net, pinned, out);
+    const struct track_look *l = &s->look[i];
+    return tachy_net_decode(&s->r->w->net[s->net], out, s->r->in, &l->view, l->about, l->list);
 }
 
-static int run_on_host(struct infer_there *t, struct device_worker *g)
+static int run_there(const struct looks *s, struct infer_there *t)
 {
-    struct infer_tensors *host = &t->host->tensors;
-    int err = infer_cuda_fetch(g, &t->in, &host->in[t->host->net->picture].data, 1);
-    return err < 0 ? err : tachy_engine_run(t->host->engine, host->in, host->out);
+    struct tachy_tensor out[TACHY_MAX_IO];
+    int picture[TOGETHER], err[TOGETHER];
+    for (int i = 0; i < s->n; i++)
+        picture[i] = i;
+    device_kernels(s->r->g);
+    infer_there_run(t, s->r->g, picture, s->n, err);
+    device_kernels_end(s->r->g, 0);
+    int all = infer_cuda_fetch_kept(s->r->g, t, pinned_of(s, 0), s->n);
+    memcpy(out, t->host->tensors.out, sizeof(out));
+    for (int i = 0; i < s->n && all == TACHY_OK; i++) {
+        infer_cuda_kept_in(t->host->net, pinned_of(s, i), out);
+        s->look[i].err = err[i] < 0 ? err[i] : decode(s, i, out);
+    }
+    return all;
 }
 
-static int run_net(struct track_runner *base, int net, int thread, const struct tachy_view *view, struct tachy_region *about,
-                   struct tachy_regions *list)
+static int run_on_host(const struct looks *s, struct infer_there *t)
+{
+    struct tachy_tensor all = t->in, *in = t->host->tensors.in;
+    all.shape[0] = s->n;
+    int err = infer_cuda_fetch(s->r->g, &all, &(void *){pinned_of(s, 0)}, 1);
+    for (int i = 0; i < s->n && err == TACHY_OK; i++) {
+        in[t->host->net->picture].data = pinned_of(s, i);
+        int ran = tachy_engine_run(t->host->engine, in, t->host->tensors.out);
+        s->look[i].err = ran < 0 ? ran : decode(s, i, t->host->tensors.out);
+    }
+    return err;
+}
+
+static void run_net(struct track_runner *base, int net, struct track_look look[], int n)
 {
     struct runner *r = (void *)base;
     struct infer_there *t = &r->there->net[net];
-    struct tachy_tensor out[TACHY_MAX_IO];
-    memcpy(out, t->host->tensors.out, sizeof(out));
-    int err = make_crop(r, t, view);
-    if (err == TACHY_OK)
-        err = t->out.data ? run_there(t, r->g, r->there->pinned[net].data, out) : run_on_host(t, r->g);
-    return err < 0 ? err : tachy_net_decode(&r->w->net[net], out, r->in, view, about, list);
+    for (int i = 0; i < n; i += TOGETHER) {
+        const struct looks s = {r, net, look + i, TACHY_MIN(n - i, (int)TOGETHER)};
+        int err = make_crops(&s, t);
+        if (err == TACHY_OK)
+            err = t->out.data ? run_there(&s, t) : run_on_host(&s, t);
+        for (int k = 0; k < s.n && err < 0; k++)
+            s.look[k].err = err;
+    }
 }
 
 static int follow(struct device_group *p, struct tachy_item *item)

@@ -65,7 +65,7 @@ def recurrent(g, x, sizes, constant):
         g.value(g.outs, f"r{i + 1}o", shape)
         sum_of.append(g.node("ReduceMean", x, axes=[1, 2, 3], keepdims=1))
         of = channels
-    return g.node("Mul", g.node("Sum", *sum_of), g.constant(0.2))
+    return g.node("Sum", *sum_of)
 
 
 def network(path, card):

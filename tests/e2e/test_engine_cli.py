@@ -150,7 +150,7 @@ class EngineCommand(common.Case):
             with self.subTest(**{k: r[k] for k in ("model", "provider", "batch")}):
                 if r["provider"] == "nosuch" or r["batch"] == 2:  # both models fix their batch
                     self.assertIsNone(r["median_ms"])
-                    self.assertIn("fixes its batch at 1" if r["provider"] != "nosuch" else "`nosuch`", r["why"])
+                    self.assertIn("fixes its batch at 1" if r["provider"] != "nosuch" else "nosuch is not known", r["why"])
                     continue
                 self.check_row(r, told["peak_multiply_adds_per_s"])
                 whole = "selfie" in r["model"]
@@ -247,7 +247,7 @@ class EngineCommand(common.Case):
         bad = self.tmp / "bad.onnx"
         bad.write_bytes(b"not a model")
         for status, args, text in (
-                (2, (), "why, show, bench, build, ls and gc"),
+                (2, (), "why, show, bench, build, ls or gc"),
                 (2, ("nonsense",), "nonsense is not known"),
                 (2, ("why",), "one model"),
                 (2, ("why", "a", "b"), "one model"),

@@ -6,6 +6,8 @@ import re
 import shlex
 import subprocess
 
+import numpy as np
+import onnx
 from common import ROOT, TACHY, Case, ffmpeg, main, run
 
 PAGE = (ROOT / "docs" / "from-python.md").read_text()
@@ -136,6 +138,24 @@ class Runs(Case):
         said = self.said("".join(f"{key}: {dict(TAKEN)[key]}\n" for key in keys), "-v", "verbose")
         for n, key in enumerate(keys, 1):
             self.assertEqual(said.count(f"studio.yaml:{n}: {key} is not needed here: "), 1, said)
+
+    def test_a_size_that_the_model_takes(self):
+        """A network with free extents sees pictures of the size that was asked for, from a file or the command line."""
+        node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+        free = [value("x", onnx.TensorProto.FLOAT, [1, "h", "w", 3])], [value("y", onnx.TensorProto.FLOAT, [1, "h", "w", 1])]
+        axes = onnx.numpy_helper.from_array(np.array([3]), "axes")
+        graph = onnx.helper.make_graph([node("ReduceMean", ["x", "axes"], ["y"])], "free", *free, [axes])
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
+        onnx.save(model, str(self.tmp / "free.onnx"))
+        (self.tmp / "free.json").write_text(json.dumps({
+            "name": "free", "task": "segment", "file": "free.onnx", "output": {"meaning": "probability"},
+            "input": {"width": 64, "height": 48, "layout": "nhwc", "scale": 1 / 255}}))
+        for n, (text, args, shape) in enumerate((
+                ("", [], (1, 48, 64, 3)), ("model: {input_size: [96, 32]}\n", [], (1, 32, 96, 3)),
+                ("model: {input_size: [96, 32]}\n", ["--input-size", "40x80"], (1, 80, 40, 3)))):
+            self.said(text, "--model", "free.onnx", "--card", "free.json", "--save-stage", f"s{n}", 1, *args)
+            seen = [np.load(f).shape for f in (self.tmp / f"s{n}").glob("frame-000000.eye0.in*.npy")]
+            self.assertIn(shape, seen)
 
     def test_a_size_that_the_model_does_not_take(self):
         said = self.said("model: {input_size: [1024, 1024]}\n")

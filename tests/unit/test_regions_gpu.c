@@ -21,7 +21,7 @@
 // region is of its own frame and eye, and what was drawn is of the region. Nobody reads what the device has not written yet.
 // With true networks and kernels: tests/gpu/run.
 
-enum { W = 64, H = 32, SIDE = 16, STEP = 3, KERNEL_NS = 30000, BOXES = 2, CARDS = 2 };
+enum { W = 64, H = 32, SIDE = 16, STEP = 3, BOXES = 2, CARDS = 2 };
 
 static void *symbol(const char *name) { return fake_symbol("libcuda.so.1", name); }
 
@@ -29,21 +29,23 @@ static struct fake_cuda_counts *(*counts)(void);
 static int (*launch)(cuda_stream s, uint64_t ns);
 static uint64_t (*busy)(cuda_stream s);
 static void (*list)(int gpus);
+static const char *(*calls)(int i, int *times);
 
 static uint8_t *at(cuda_address a) { return (uint8_t *)(uintptr_t)a; }
 
 // ---- The kernels
 
-static uint64_t run_ns = 1500000; // what an engine's run on a device takes
+static uint64_t run_ns = 1500000, kernel_ns = 30000; // what an engine's run on a device and a kernel take
 static _Atomic int drawn, wrong;
 static int part;  // width of an eye
 static bool still; // the box is where that of the first frame was
+static int faces;  // that the detector finds side by side; 0: the one box
 
 static int run_preprocess(const struct tachy_cuda_preprocess *a, cuda_stream stream)
 {
     for (int i = 0; i < a->frames; i++)
         *(float *)(void *)at(a->frame[i].dst) = *at(a->frame[i].plane[0]);
-    return launch(stream, KERNEL_NS);
+    return launch(stream, kernel_ns);
 }
 
 static int run_border(const struct tachy_cuda_pre_border *a, cuda_stream stream) { return CUDA_OK; }
@@ -63,7 +65,7 @@ static int run_draw(const struct tachy_cuda_draw *a, cuda_stream stream)
     drawn++;
     wrong += a->width != W || a->height != H || a->nb != 3;
     wrong += fabsf(left - (centre_of(still ? byte_of(0, 0) : *at(a->component[0]), part) - (float)part / 8)) > 3;
-    return launch(stream, KERNEL_NS);
+    return launch(stream, kernel_ns);
 }
 
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
@@ -104,8 +106,9 @@ static int network_open(tachy_engine *e)
     e->n_in = 1;
     e->n_out = 2;
     e->in[0] = io_of("x", 4, (int64_t[]){d->batch, SIDE, SIDE, 1});
-    e->out[0] = io_of("scores", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 1 : BOXES, 2}); // points: [batch, 1]
-    e->out[1] = io_of("boxes", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 4 : BOXES, 4});
+    const int rows = TACHY_DEF(faces, BOXES);
+    e->out[0] = io_of("scores", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 1 : rows, 2}); // points: [batch, 1]
+    e->out[1] = io_of("boxes", d->points ? 2 : 3, (int64_t[]){d->batch, d->points ? 4 : rows, 4});
     snprintf(e->version, sizeof(e->version), "test");
     opened++;
     return TACHY_OK;
@@ -119,9 +122,16 @@ static void run_one(const struct network *d, int i, float byte, float *score, fl
         looks++;
         return;
     }
+    runs++;
+    for (int k = 0; k < faces; k++) {
+        const float n = (float)faces;
+        memcpy(score + k * 2, (float[]){0.1f, 0.9f}, 2 * sizeof(float));
+        memcpy(place + k * 4, (float[]){((float)k + 0.5f) / n, 0.5f, 0.5f / n, 0.5f / n * W / H}, 4 * sizeof(float));
+    }
+    if (faces)
+        return;
     memcpy(score + i * BOXES * 2, (float[]){0.1f, 0.9f, 0.2f, 0.3f}, BOXES * 2 * sizeof(float));
     memcpy(place + i * BOXES * 4, (float[]){byte / 255, 0.5f, 0.25f, 0.5f, 0, 0, 1, 1}, BOXES * 4 * sizeof(float));
-    runs++;
 }
 
 static int network_run(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[])
@@ -160,10 +170,13 @@ struct way {
 static tachy_settings *settings_of(const struct way *way)
 {
     tachy_settings *set = NULL;
+    char number[8];
+    snprintf(number, sizeof(number), "%d", TACHY_DEF(faces, 1));
     CHECK_INT(tachy_settings_new(&set, NULL), TACHY_OK);
     const char *const with[][2] = {{"model.name", still ? "points" : "boxes"}, {"model.dir", folder}, {"gpu.device", "cuda"}, {"gpu.ids", "all"},
                                    {"model.provider", way->there ? "cuda-ort" : "openvino"}, {"draw.names", "no"},
                                    {"tracking.detector", "boxes"}, {"tracking.smoothing", "no"},
+                                   {"tracking.max_num_faces", number},
                                    {"output.file", way->text ? "x.jsonl" : "x.mkv"}};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(with); i++)
         CHECK_INT(tachy_settings_set(set, with[i][0], with[i][1], "test"), TACHY_OK);
@@ -216,8 +229,25 @@ static void check_face(int n, const struct tachy_region *g)
     CHECK(fabs((double)g->x - (double)centre_of(byte_of(0, 0), W)) < 0.01 && fabs((double)g->w - W / 4.0) < 0.01);
 }
 
+// Each at its place, by its number, with this frame's score.
+static void check_faces(int n, const struct tachy_result *r)
+{
+    CHECK_INT(r->nb_regions, faces);
+    for (int k = 0; k < r->nb_regions; k++) {
+        const struct tachy_region *g = &r->regions[k];
+        CHECK_INT(g->track, k);
+        CHECK_INT(g->nb_points, 2);
+        CHECK(fabsf(g->score - score_of(byte_of(n, 0))) < 1e-5f);
+        CHECK(fabs((double)g->x - (k + 0.5) / faces * W) < 0.01);
+    }
+}
+
 static void check_regions(const struct way *way, int n, const struct tachy_result *r)
 {
+    if (faces) {
+        check_faces(n, r);
+        return;
+    }
     int width = W / way->eyes;
     CHECK_INT(r->frame_id, n);
     CHECK_INT(r->nb_regions, way->eyes);
@@ -313,7 +343,7 @@ static void run(const struct way *way)
     tachy_task_close(&t);
     list(1);
     CHECK(way->batch || runs - before == (still ? way->streams : all * way->eyes));
-    CHECK_INT(looks - looks_before, still ? all : 0);
+    CHECK_INT(looks - looks_before, still ? all * TACHY_DEF(faces, 1) : 0);
     CHECK_INT(drawn - drawn_before, way->text ? 0 : all);
     nothing_is_left();
 }
@@ -335,6 +365,53 @@ TEST(a_face_is_followed)
 {
     for (int i = 0; i < 16; i++)
         run(&(struct way){"track", i & 1, i & 2, i & 8, i % 3, 1 + (i / 4) % 2, 1, 20, 1 + (i / 2) % 2, 0});
+}
+
+static int called(const char *name)
+{
+    const char *is;
+    for (int i = 0, times; (is = calls(i, &times)); i++)
+        if (!strcmp(is, name))
+            return times;
+    return 0;
+}
+
+// The host waits once for the faces of a frame, so that more of them are no more events and, of a network on the host, no
+// more copies; beyond what a launch takes there is another round.
+TEST(faces_of_a_frame_go_together)
+{
+    const uint64_t run_before = run_ns;
+    run_ns = 50000;
+    for (int there = 0; there < 2; there++) {
+        int events[4], copies[4];
+        for (int i = 0; i < 4; i++) {
+            faces = (int[]){1, 3, 8, 10}[i];
+            int events_before = called("cuEventRecord"), copies_before = called("cuMemcpyDtoHAsync_v2");
+            run(&(struct way){"track", true, true, there, 1, 1, 1, 12, 1, 0});
+            events[i] = called("cuEventRecord") - events_before;
+            copies[i] = called("cuMemcpyDtoHAsync_v2") - copies_before;
+        }
+        CHECK(events[0] == events[1] && events[1] == events[2] && events[2] < events[3]);
+        CHECK(there || (copies[0] == copies[1] && copies[1] == copies[2] && copies[2] < copies[3]));
+    }
+    for (int i = 0; i < 8; i++) {
+        faces = (int[]){4, 11}[i & 1];
+        run(&(struct way){"track", i & 1, i & 2, i & 4, 3, 1 + (i & 1), 1, 20, 1 + (i / 2) % 2, 0});
+    }
+    faces = 0;
+    run_ns = run_before;
+}
+
+// What the device has done already is not slept for.
+TEST(what_is_done_is_not_slept_for)
+{
+    const uint64_t run_before = run_ns;
+    int slept = called("cuEventSynchronize");
+    run_ns = kernel_ns = 0;
+    run(&(struct way){"track", true, true, true, 1, 1, 1, 12, 1, 0});
+    CHECK_INT(called("cuEventSynchronize"), slept);
+    run_ns = run_before;
+    kernel_ns = 30000;
 }
 
 // ---- A call of the driver that fails
@@ -460,6 +537,7 @@ TEST(opens)
     launch = (__typeof__(launch))symbol("fake_cuda_launch");
     busy = (__typeof__(busy))symbol("fake_cuda_busy");
     list = (__typeof__(list))symbol("fake_cuda_list");
+    calls = (__typeof__(calls))symbol("fake_cuda_called");
     fail_at = (__typeof__(fail_at))symbol("fake_cuda_fail_at");
     failed = (__typeof__(failed))symbol("fake_cuda_failed");
     test_write(folder, "boxes.json", "{\"name\": \"boxes\", \"task\": \"detect\", \"file\": \"boxes.onnx\", \"input\": "
@@ -486,5 +564,5 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(a_detector_on_the_device), TEST_CASE(a_detector_on_the_host),
-          TEST_CASE(a_face_is_followed),
+          TEST_CASE(a_face_is_followed), TEST_CASE(faces_of_a_frame_go_together), TEST_CASE(what_is_done_is_not_slept_for),
           TEST_CASE(a_call_that_fails_leaves_nothing_behind), TEST_CASE(the_light_ratio_knows_all_steps), TEST_CASE(cleans))
