@@ -148,10 +148,11 @@ static const char *take_second(struct parser *p, const struct found *f)
     return next;
 }
 
-// What the command under the profile gets: everything but the profile's own options.
+// What the command under the profile, or for a file of --watch, gets: everything but their own options.
 static void pass_on(struct parser *p, const struct tachy_option *o, int from)
 {
-    for (int i = from; i < p->at && o->verbs != TACHY_VERB_PROFILE; i++)
+    bool own = o->verbs == TACHY_VERB_PROFILE || !strcmp(o->path, "run.watch");
+    for (int i = from; i < p->at && !own; i++)
         p->c->inner_argv[p->c->n_inner++] = p->argv[i];
 }
 

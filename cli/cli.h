@@ -94,6 +94,8 @@ int run_task(struct cli *c); // an exit status
 static inline bool runs_task(const struct verb *v) { return v && v->run == run_task; }
 extern const char run_usage[], run_details[]; // of a verb; the latter after the task's
 // A control that SIGINT, SIGTERM and SIGHUP stop; a second one ends the process. One at a time.
+// watch.c: --watch; an exit status.
+int watch_run(struct cli *c, const char *folder);
 int control_open(tachy_control **out);
 void control_close(tachy_control **c);
 
@@ -136,6 +138,9 @@ int terminal_width(FILE *f); // columns; 80 where it is no terminal
 // Prints words from column `at` on, broken before `width`, further lines indented. No newline
 // at the end.
 void text_wrap(FILE *f, const char *text, int at, int indent, int width);
+// `text` for `to`: on a terminal, lines that are too long are broken between words and go on indented. Lines that begin with
+// a space are rows of a table and stay. Free it; NULL: no memory.
+char *text_fit(const char *text, FILE *to);
 void option_left(const struct tachy_option *o, char *buf, size_t size);  // "-o, --output FILE"
 // "FILE"; NULL: it takes none.
 const char *option_value(const struct tachy_option *o, char *buf, size_t size);
@@ -265,7 +270,8 @@ struct progress {
     bool bar;         // redraw one line of a terminal; else a plain line every few seconds
     bool off;         // --quiet
     double last_s;    // time of the last line, since the start
-    const char *name; // of the input, shown in front
+    const char *name; // of the input, in front of a plain line; of several inputs in front of each
+    bool several;     // inputs are worked on at once
     const struct tachy_log *log;
     tachy_control *control; // NULL: the run cannot be paused
     int64_t shown_paused;   // one more than the frames in the line of a pause; 0: none is shown

@@ -1,8 +1,12 @@
 #include "cli.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tachy/engine.h>
+#include <tachy/job.h>
+#include <tachy/model.h>
 #include <unistd.h>
 
 static const char *dir_of(const struct cli *c)
@@ -129,10 +133,74 @@ static int open_model(struct cli *c, const char *name, bool fetch, tachy_model *
     return tachy_model_open(m, &p);
 }
 
+// ---- A file without a card
+
+static bool is_file(const char *name)
+{
+    const char *end = strrchr(name, '.');
+    return end && !strcmp(end, ".onnx");
+}
+
+static int open_file(const struct cli *c, const char *file, tachy_engine **e)
+{
+    return tachy_engine_open(e, tachy_engine_params(.provider = "cpu", .model_path = file, .log = &c->log,
+                                                    .library = tachy_settings_str(c->settings, "model.library")));
+}
+
+// Name, type and extents; null: an extent that is free.
+static json_t *io_json(const struct tachy_io *io, int n)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < n; i++) {
+        json_t *shape = json_array();
+        for (int k = 0; k < io[i].spec.rank; k++)
+            json_array_append_new(shape, io[i].spec.shape[k] < 0 ? json_null() : json_integer(io[i].spec.shape[k]));
+        json_array_append_new(all, json_pack("{s:s, s:s, s:o}", "name", io[i].name, "dtype",
+                                             tachy_dtype_name(io[i].spec.dtype), "shape", shape));
+    }
+    return all;
+}
+
+static int file_info(struct cli *c, const char *file)
+{
+    const struct tachy_io *in, *out;
+    tachy_engine *e;
+    int err = open_file(c, file, &e);
+    if (err < 0)
+        return err;
+    int n = tachy_engine_inputs(e, &in), m = tachy_engine_outputs(e, &out);
+    json_t *o = json_pack("{s:s, s:o, s:o}", "file", file, "inputs", io_json(in, n), "outputs", io_json(out, m));
+    tachy_engine_close(&e);
+    if (wants_json(c))
+        return cli_write_json(c, o);
+    print_tree(o, 0);
+    json_decref(o);
+    return TACHY_OK;
+}
+
+static int model_card(struct cli *c, const char *file)
+{
+    const struct tachy_io *in, *out;
+    tachy_engine *e;
+    char *text = NULL;
+    int err = open_file(c, file, &e);
+    if (err < 0)
+        return err;
+    int n = tachy_engine_inputs(e, &in), m = tachy_engine_outputs(e, &out);
+    err = tachy_model_skeleton(&text, file, in, n, out, m, &c->log);
+    tachy_engine_close(&e);
+    if (err == TACHY_OK)
+        puts(text);
+    tachy_free(text);
+    return err;
+}
+
 static int model_info(struct cli *c, const char *name)
 {
     json_t *cards;
     tachy_model *m = NULL;
+    if (is_file(name))
+        return file_info(c, name);
     int err = get_zoo(c, &cards);
     if (err < 0)
         return err;
@@ -163,14 +231,65 @@ static int model_pull(struct cli *c, const char *name)
     return err;
 }
 
+// What a run says, of which warnings count: the card is not the model's.
+struct watched {
+    const struct tachy_log *to;
+    atomic_bool warned;
+};
+
+static void watch(void *user, enum tachy_log_level level, const char *msg)
+{
+    struct watched *w = user;
+    if (level <= TACHY_LOG_WARN)
+        w->warned = true;
+    w->to->fn(w->to->user, level, msg);
+}
+
+// Why two made-up frames cannot be put through the card's task; NULL: they can.
+static const char *not_run(const struct tachy_card *card)
+{
+    return *card->plate             ? "it needs a --plate"
+           : !strcmp(card->task, "track") ? "it sees faces that another model finds"
+                                          : NULL;
+}
+
+// As the card says, without a word of warning. Sizes, names and types are held against the card when the model is opened.
+static int run_frames(struct cli *c, const char *name, const struct tachy_card *card)
+{
+    const char *const with[][2] = {{"input.files", "null:640x360@25,frames=2,format=rgb24,pattern=noise"},
+                                   {"output.format", "null"},
+                                   {"model.name", name},
+                                   {"model.card", tachy_settings_str(c->settings, "model.card")},
+                                   {"model.dir", dir_of(c)},
+                                   {"model.library", tachy_settings_str(c->settings, "model.library")},
+                                   {"segment.focus", strcmp(card->task, "segment") ? NULL : "off"}};
+    struct watched w = {.to = &c->log};
+    const struct tachy_log log = {.fn = watch, .user = &w, .max_level = TACHY_LOG_WARN};
+    tachy_settings *s;
+    tachy_job *job = NULL;
+    int err = tachy_settings_new(&s, &log);
+    for (size_t i = 0; i < sizeof(with) / sizeof(with[0]) && err == TACHY_OK; i++)
+        err = with[i][1] ? tachy_settings_set(s, with[i][0], with[i][1], NULL) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = tachy_job_open(&job, tachy_job_params(.task = card->task, .settings = s, .log = &log));
+    if (err == TACHY_OK)
+        err = tachy_job_run(job);
+    tachy_job_close(&job);
+    tachy_settings_free(&s);
+    return err == TACHY_OK && w.warned ? TACHY_ERR_MISMATCH : err;
+}
+
 static int model_verify(struct cli *c, const char *name)
 {
     tachy_model *m;
     int err = open_model(c, name, false, &m);
     if (err == TACHY_OK) {
-        bool pinned = tachy_model_card(m)->sha256[0];
-        printf("%s: %s (%s)\n", name,
-               pinned ? "the digest is right" : "the card pins no digest", tachy_model_path(m));
+        const struct tachy_card *card = tachy_model_card(m);
+        const char *why = not_run(card), *digest = card->sha256[0] ? "the digest is right" : "the card pins no digest";
+        err = why ? TACHY_OK : run_frames(c, name, card);
+        if (err == TACHY_OK)
+            printf("%s: %s, and %s%s (%s)\n", name, digest, why ? "it was not run: " : "it runs as its card says",
+                   why ? why : "", tachy_model_path(m));
     }
     tachy_model_close(&m);
     return err;
@@ -238,7 +357,8 @@ static int model_import(struct cli *c, const char *file)
 static const struct word words[] = {
     {"list", .all = model_list},
     {"pull", .one = model_pull, .needs = "a name; `tachy model list` shows them"},
-    {"info", .one = model_info, .needs = "a name; `tachy model list` shows them"},
+    {"info", .one = model_info, .needs = "a name (`tachy model list` shows them) or an ONNX file"},
+    {"card", .one = model_card, .single = true, .needs = "an ONNX file"},
     {"verify", .all = verify_all, .one = model_verify},
     {"import", .one = model_import, .needs = "a TFLite file"},
     {0},
@@ -248,21 +368,26 @@ static int run_model(struct cli *c) { return cli_run_word(c, words, "list"); }
 
 const struct verb verb_model = {
     .name = "model",
-    .usage = "list | pull NAME... | info NAME | verify [NAME...] | import FILE.tflite",
+    .usage = "list | pull NAME... | info NAME|FILE.onnx | card FILE.onnx | verify [NAME|FILE.onnx...] | import FILE.tflite",
     .summary = "list, get, describe and check models; turn TFLite into ONNX",
     .details =
         "list shows the zoo. pull gets a model from the sources of its card and checks its "
         "SHA-256; one under a licence that is not permissive needs --accept-licence. "
         "info prints the card: licence, digest, sources and the contract of inputs and outputs. "
-        "verify checks the digests of the models that are present. import turns a TFLite file "
+        "Of an ONNX file it lists inputs and outputs with types and shapes, and card prints a card for it, in which what "
+        "the file does not say is left open. "
+        "verify checks the digests of the models that are present, and puts two frames through each as its card says. "
+        "import turns a TFLite file "
         "into ONNX (-o FILE.onnx; without it in the current folder) and with "
         "--card FILE.json writes a card to complete.",
-    .words = "list|pull|info|verify|import",
+    .words = "list|pull|info|card|verify|import",
     .options = TACHY_VERB_MODEL,
     .examples = EXAMPLES(
         {"tachy model pull selfie", "get the default model"},
         {"tachy model import face.tflite -o face.onnx --card face.json",
          "a network of one's own"},
+        {"tachy model card my.onnx > my.json", "a card to complete: what is open is asked for"},
+        {"tachy model verify my.onnx --card my.json", "is the card right?"},
         {"tachy segment --model my.onnx --card my.json in.mp4", "and its use"}),
     .run = run_model,
 };

@@ -152,7 +152,7 @@ static int describe(struct cli *c)
     json_t *words = json_array(), *o = json_pack("{s:o}", "command", words);
     for (size_t i = 0; i < c->n_inner; i++)
         json_array_append_new(words, json_string(c->inner_argv[i]));
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     int err = text ? tachy_profile_describe(c->profile, text) : TACHY_ERR_NOMEM;
     json_decref(o);
     free(text);

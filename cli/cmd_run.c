@@ -1,6 +1,7 @@
 #include "cli.h"
 
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,7 +16,13 @@ struct run {
     struct cli *c;
     tachy_job *job;
     struct tachy_job_info info;
-    struct progress *progress; // one a file
+    struct progress *progress; // one per file
+    pthread_mutex_t lock;      // guards the rest of this group, for inputs that are worked on at once
+    struct tachy_progress *together; // how far each is; NULL: they go in turn
+    int ended;                 // inputs
+    char inputs[32];           // "2/5 inputs", in front of their line
+    bool shown;                // progress[0], which shows all of them, has begun
+    // End of the group.
     int told;                  // status of the first failure that was told already; 0: none
     bool misused;              // one failed because of an option's value
 };
@@ -61,27 +68,76 @@ void control_close(tachy_control **c)
 static void on_begin(void *user, const struct tachy_job_file *f)
 {
     struct run *r = user;
-    struct progress *p = &r->progress[f->index];
-    progress_start(p, r->c, f->input);
-    p->bar = p->bar && !r->info.parallel; // a terminal's line shows one run
+    if (!r->together) {
+        progress_start(&r->progress[f->index], r->c, f->input);
+        return;
+    }
+    pthread_mutex_lock(&r->lock);
+    if (!r->shown)
+        progress_start(&r->progress[0], r->c, r->inputs);
+    r->progress[0].several = true;
+    r->shown = true;
+    pthread_mutex_unlock(&r->lock);
+}
+
+// Inputs that are worked on at once share one line: their sums. Under the lock.
+static void show_together(struct run *r)
+{
+    struct tachy_progress all = {0};
+    bool known = true;
+    for (int i = 0; i < r->info.nb_files; i++) {
+        const struct tachy_progress *one = &r->together[i];
+        all.frames += one->frames;
+        all.total += one->total;
+        all.fps += one->fps;
+        all.seconds = one->seconds > all.seconds ? one->seconds : all.seconds;
+        known = known && one->total > 0;
+    }
+    all.total = known ? all.total : 0;
+    snprintf(r->inputs, sizeof(r->inputs), "%d/%d inputs", r->ended, r->info.nb_files);
+    progress_show(&r->progress[0], &all);
 }
 
 static bool on_progress(void *user, const struct tachy_job_file *f, const struct tachy_progress *now)
 {
-    return progress_show(&((struct run *)user)->progress[f->index], now);
+    struct run *r = user;
+    if (!r->together)
+        return progress_show(&r->progress[f->index], now);
+    pthread_mutex_lock(&r->lock);
+    r->together[f->index] = *now;
+    show_together(r);
+    pthread_mutex_unlock(&r->lock);
+    return true;
+}
+
+static void end_progress(struct run *r, const struct tachy_job_file *f)
+{
+    if (!r->together) {
+        progress_end(&r->progress[f->index]);
+        return;
+    }
+    pthread_mutex_lock(&r->lock);
+    struct tachy_progress *one = &r->together[f->index];
+    one->fps = 0;
+    one->total = one->frames;
+    r->ended++;
+    progress_end(&r->progress[0]);
+    pthread_mutex_unlock(&r->lock);
 }
 
 static void print_summary(const struct run *r, const struct tachy_job_file *f, const struct tachy_summary *s)
 {
-    char *text = NULL, *all = NULL;
+    char *text = NULL, *fit = NULL, *all = NULL;
+    FILE *to = r->info.to_stdout ? stderr : stdout;
     bool named = f->output && strcmp(f->output, "-");
     if (r->c->log.max_level < TACHY_LOG_INFO || r->c->profile) // its tables say more
         return;
-    if (tachy_summary_text(&text, s) == TACHY_OK &&
-        asprintf(&all, "%s%s%s", named ? f->output : "", named ? "\n" : "", text) >= 0) {
-        message_text(r->info.to_stdout ? stderr : stdout, all);
+    if (tachy_summary_text(&text, s) == TACHY_OK && (fit = text_fit(text, to)) &&
+        asprintf(&all, "%s%s%s", named ? f->output : "", named ? "\n" : "", fit) >= 0) {
+        message_text(to, all);
         free(all);
     }
+    free(fit);
     tachy_free(text);
 }
 
@@ -89,7 +145,7 @@ static void on_end(void *user, const struct tachy_job_file *f, int err, const st
 {
     struct run *r = user;
     message_log(r->c->log.user); // errors of this thread are the command's
-    progress_end(&r->progress[f->index]);
+    end_progress(r, f);
     r->misused |= f->misused;
     if (s->frames > 0)
         print_summary(r, f, s);
@@ -163,8 +219,12 @@ static int open_job(struct run *r)
     r->info = tachy_job_info(r->job);
     c->stdout_taken = r->info.to_stdout;
     r->progress = calloc((size_t)r->info.nb_files + 1, sizeof(*r->progress));
-    if (!r->info.nb_files || !r->progress)
-        return r->progress ? TACHY_OK : TACHY_ERR_NOMEM;
+    if (r->info.parallel)
+        r->together = calloc((size_t)r->info.nb_files, sizeof(*r->together));
+    if (!r->progress || (r->info.parallel && !r->together))
+        return TACHY_ERR_NOMEM;
+    if (!r->info.nb_files)
+        return TACHY_OK;
     return profile_check_files(c, r->info.files[0].input, r->info.files[0].output, r->info.overwrite);
 }
 
@@ -204,9 +264,12 @@ static void begin_with_zeros(void)
 
 int run_task(struct cli *c)
 {
-    struct run r = {.c = c};
+    struct run r = {.c = c, .lock = PTHREAD_MUTEX_INITIALIZER};
     tachy_control *own = NULL;
     int status = STATUS_OK;
+    const char *folder = tachy_settings_str(c->settings, "run.watch");
+    if (folder)
+        return watch_run(c, folder);
     if (tachy_settings_bool(c->settings, "output.resume"))
         begin_with_zeros();
     int err = c->control ? TACHY_OK : control_open(&own); // the shell has one, with handlers of its own
@@ -221,6 +284,7 @@ int run_task(struct cli *c)
         status = STATUS_USAGE;
     tachy_job_close(&r.job);
     free(r.progress);
+    free(r.together);
     c->control = own ? NULL : c->control;
     control_close(&own);
     return status;

@@ -132,7 +132,7 @@ int cli_check_sandbox(const struct cli *c)
 
 int cli_write_json(const struct cli *c, json_t *value)
 {
-    char *text = value ? json_dumps(value, JSON_INDENT(2)) : NULL;
+    char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     int err = text ? write_text(tachy_settings_str(c->settings, "run.json"), text) : TACHY_ERR_NOMEM;
     free(text);
     json_decref(value);

@@ -102,8 +102,11 @@ bool progress_show(void *progress, const struct tachy_progress *now)
         return true;
     p->last_s = now->seconds;
     char line[256];
+    size_t lead = 0;
     if (p->bar) {
-        progress_line(line, sizeof(line), terminal_width(stderr) - 1, true, now);
+        if (p->several)
+            lead = (size_t)snprintf(line, sizeof(line), "%s  ", p->name);
+        progress_line(line + lead, sizeof(line) - lead, terminal_width(stderr) - 1 - (int)lead, true, now);
         message_status(line);
     } else {
         progress_line(line, sizeof(line), 200, false, now);

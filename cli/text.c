@@ -1,6 +1,8 @@
 #include "cli.h"
 
 #include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -33,6 +35,28 @@ void text_wrap(FILE *f, const char *text, int at, int indent, int width)
         text += n;
         text += strspn(text, " ");
     }
+}
+
+char *text_fit(const char *text, FILE *to)
+{
+    char *out = NULL, line[1024];
+    size_t size, n;
+    int width = isatty(fileno(to)) ? terminal_width(to) : INT_MAX;
+    FILE *f = open_memstream(&out, &size);
+    for (; f && *text; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        snprintf(line, sizeof(line), "%.*s", (int)n, text);
+        int word = (int)strcspn(line, " ");
+        if (n > (size_t)width && word && n < sizeof(line)) {
+            fprintf(f, "%.*s", word, line);
+            text_wrap(f, line + word, word, 2, width);
+        } else {
+            fwrite(text, 1, n, f);
+        }
+        if (text[n])
+            fputc('\n', f);
+    }
+    return f && fclose(f) == 0 ? out : NULL;
 }
 
 const char *nth_word(const char *words, int n, char *buf, size_t size)

@@ -65,6 +65,10 @@ TACHY_API struct tachy_job_info tachy_job_info(const tachy_job *j);
 // TACHY_ERR_INTERRUPTED: it was stopped; a message says what there is of the file.
 TACHY_API int tachy_job_run(tachy_job *j);
 
+// Whether a folder given as input stands for a file of this name as well: videos and pictures, by extension, that are not
+// hidden. `name` may be NULL: false. Thread-safe.
+TACHY_API bool tachy_job_takes(const char *name);
+
 TACHY_API void tachy_job_close(tachy_job **j);
 
 #ifdef __cplusplus

@@ -158,6 +158,15 @@ TACHY_API int tachy_model_list(char **json, const char *dir, const struct tachy_
 TACHY_API int tachy_model_import(const char *tflite_path, const char *onnx_path,
                                  const char *card_out, char **report, const struct tachy_log *log);
 
+struct tachy_io; // engine.h
+
+// A card to complete for an ONNX file, as JSON, from what tachy_engine_inputs() and tachy_engine_outputs() say of it. What
+// only its maker knows is left open ("" or null): task, meanings, order of colours, normalisation, and sizes that are free.
+// Whoever reads such a card gets TACHY_ERR_FORMAT and the question that decides it. Free *json with tachy_free(); it is NULL
+// on failure. TACHY_ERR_IO, TACHY_ERR_NOT_FOUND: the file cannot be read.
+TACHY_API int tachy_model_skeleton(char **json, const char *onnx_path, const struct tachy_io *in, int nb_in,
+                                   const struct tachy_io *out, int nb_out, const struct tachy_log *log);
+
 // SHA-256 of a file as 64 lower-case hex digits and a NUL.
 TACHY_API int tachy_sha256_file(const char *path, char hex[65], const struct tachy_log *log);
 

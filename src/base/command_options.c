@@ -10,6 +10,10 @@ const struct tachy_option tachy_command_options[] = {
      .arg = "LEVEL", .group = "Run", .verbs = TACHY_VERB_ALL, .aliases = "log-level", .help = "how much is printed"},
     {"run.interactive", "interactive", 0, TACHY_OPT_BOOL, "no", .group = "Run", .verbs = TACHY_VERB_COMMAND,
      .help = "a prompt during the run: stats, set, pause, resume, profile 10s, quit, help"},
+    {"run.watch", "watch", 0, TACHY_OPT_STRING, .arg = "FOLDER", .group = "Run", .verbs = TACHY_VERB_COMMAND,
+     .command_only = true,
+     .help = "run for each video and picture in the folder, and for those that are put there later, until Ctrl-C; needs -o "
+             "with another folder"},
     {"run.keys", "keys", 0, TACHY_OPT_BOOL, "yes", .group = "Run", .verbs = TACHY_VERB_COMMAND,
      .help = "single keys during a run on a terminal: r report, p pause, + and - batch, q quit, ? help"},
     {"metrics.address", "enable-metrics", 0, TACHY_OPT_STRING, .arg = "ADDR", .bare = "9464", .group = "Run",

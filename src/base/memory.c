@@ -12,6 +12,7 @@ struct tachy_memory {
     struct tachy_memory_stats stats;
     struct tachy_block *blocks;  // taken
     bool told;                   // a shortage was logged
+    struct tachy_block lacked;   // the last one; size 0: there was none
     struct tachy_mem_ops ops[TACHY_MEM_KINDS];
 
     pthread_mutex_t cache_lock;  // held while caches shrink, so that none goes away meanwhile
@@ -169,6 +170,7 @@ int tachy_memory_short(struct tachy_memory *m, enum tachy_mem mem, enum tachy_me
     pthread_mutex_lock(&m->lock);
     bool told = m->told;
     m->told = true;
+    m->lacked = (struct tachy_block){.size = size, .mem = mem, .use = use};
     uint64_t total = m->stats.total[mem], budget = m->stats.budget[mem];
     pthread_mutex_unlock(&m->lock);
     if (!told && budget && (size > budget || total > budget - size))
@@ -183,6 +185,18 @@ int tachy_memory_short(struct tachy_memory *m, enum tachy_mem mem, enum tachy_me
                   "pictures or fewer workers",
                   size, tachy_mem_name(mem), tachy_memory_use_name(use));
     return TACHY_ERR_NOMEM;
+}
+
+int tachy_memory_explain(struct tachy_memory *m)
+{
+    pthread_mutex_lock(&m->lock);
+    struct tachy_block b = m->lacked;
+    pthread_mutex_unlock(&m->lock);
+    if (!b.size)
+        return TACHY_ERR_NOMEM;
+    return tachy_fail(m->log, TACHY_ERR_NOMEM, "out of memory: %.1f MiB of %s memory for %s could not be had; use smaller "
+                      "pictures, fewer --workers or a larger --max-memory", (double)b.size / (1 << 20), tachy_mem_name(b.mem),
+                      tachy_memory_use_name(b.use));
 }
 
 const struct tachy_log *tachy_memory_log(const struct tachy_memory *m) { return m->log; }

@@ -70,7 +70,7 @@ int tachy_settings_json(char **json, const tachy_settings *s)
             json_object_set_new(row, "not_needed", json_string(o->needless));
         json_object_set_new(all, o->path, row);
     }
-    *json = json_dumps(all, JSON_INDENT(2));
+    *json = json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(all);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
 }

@@ -21,7 +21,6 @@
 #include "cuda/refine.h"
 #include "cuda/resize.h"
 #include "cuda/signature.h"
-#include "cuda/smooth.h"
 #include "cuda/warp.h"
 
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 
 // The inputs of a job: a folder stands for the videos and pictures that lie in it, in the order of their names.
 
-static int is_input(const struct dirent *e) { return e->d_name[0] != '.' && job_is_media(e->d_name); }
+static int is_input(const struct dirent *e) { return tachy_job_takes(e->d_name); }
 
 static int add(tachy_job *j, char *name)
 {

@@ -62,6 +62,5 @@ int job_keep_summary(tachy_job *j, const struct tachy_job_file *f, const struct 
 int job_write_summaries(const tachy_job *j);
 
 // output_name.c
-bool job_is_media(const char *name); // by its extension: a video or picture that a folder may hold
 // The name that is derived from an input's. `folder` (may be NULL) ends in '/'. Free it.
 char *job_output_name(const char *input, const char *mode, const char *format, const char *folder);

@@ -30,7 +30,7 @@ static char *summaries_text(const tachy_job *j)
     if (!f)
         return NULL;
     json_array_foreach(j->summaries, i, one) {
-        json_dumpf(one, f, n > 1 ? JSON_COMPACT : JSON_INDENT(2));
+        json_dumpf(one, f, JSON_REAL_PRECISION(15) | (n > 1 ? JSON_COMPACT : JSON_INDENT(2)));
         fputc('\n', f);
     }
     if (fclose(f) == 0)

@@ -29,7 +29,10 @@ static bool is_picture(const char *name)
     return dot && one_of(dot + 1, PICTURES_IN);
 }
 
-bool job_is_media(const char *name) { return one_of(job_extension(name), PICTURES_IN "|" VIDEOS_IN); }
+bool tachy_job_takes(const char *name)
+{
+    return name && name[0] != '.' && one_of(job_extension(name), PICTURES_IN "|" VIDEOS_IN);
+}
 
 // The extension of a muxer's usual files.
 static const char *format_extension(const char *format)

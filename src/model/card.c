@@ -13,6 +13,11 @@ static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
     static const char *const dtypes[] = {"float32", "float16", "uint8", NULL}; // TACHY_F32, ...
     r->section = "input.";
     card_only(r, o, known, TACHY_ARRAY_SIZE(known));
+    card_ask(r, o, "width", "how many pixels wide is the picture that it sees?");
+    card_ask(r, o, "height", "how many pixels high is the picture that it sees?");
+    card_ask(r, o, "layout", "in which order are its extents? nchw: channels first; nhwc: channels last");
+    card_ask(r, o, "channels", "which colours come in? rgb; bgr (trained with OpenCV's pictures); luma");
+    card_ask(r, o, "scale", "which numbers are black and white? 0, 1: 0.00392156886; -1, 1: 0.00784313772 and \"mean\": 1; 0, 255: 1");
     c->input = card_text(r, o, "name", "");
     c->plate = card_text(r, o, "plate", "");
     if (*c->plate && strcmp(c->task, "segment"))
@@ -49,6 +54,9 @@ static void read_output(struct card_reader *r, json_t *o, struct tachy_card *c)
     static const char *const meanings[] = {"probability", "logit", "softmax", "probabilities", "alpha", NULL};
     r->section = "output.";
     card_only(r, o, known, TACHY_ARRAY_SIZE(known));
+    card_ask(r, o, "meaning", "what is a number? 0..1: probability; of a matte: alpha; any: logit; a channel per class: softmax or "
+                              "probabilities");
+    card_ask(r, o, "channel", "which channel is the person's, from 0?");
     c->output = card_text(r, o, "name", "");
     c->meaning = (enum tachy_output_meaning)(TACHY_OUT_PROBABILITY +
                                              card_choice(r, o, "meaning", meanings, -1));
@@ -124,6 +132,11 @@ static void read_constants(struct card_reader *r, json_t *root, struct tachy_car
     r->section = "";
     if (all && !json_is_object(all))
         card_bad(r, "constants", "must be an object");
+    r->section = "constants.";
+    json_object_foreach(all, name, v)
+        card_ask(r, all, name, "what goes in? fixed numbers: those; the last picture's output: `state`; an empty scene: "
+                               "`input.plate`");
+    r->section = "";
     if (json_object_size(all) > TACHY_MAX_CONSTANTS)
         card_bad(r, "constants", "may have at most %d entries", TACHY_MAX_CONSTANTS);
     r->section = "constants.";
@@ -244,6 +257,7 @@ static void read_card(struct card_reader *r, struct card_doc *d)
     if (!strcmp(c->name, TACHY_MODEL_AUTO))
         card_bad(r, "name", "is \"auto\", by which --model chooses among others");
     c->title = card_text(r, root, "title", c->name);
+    card_ask(r, root, "task", "what does it find? segment: people; detect: boxes; classify: classes; track: points of a face");
     c->task = card_text(r, root, "task", NULL);
     c->network = card_text(r, root, "network", "");
     c->license = card_text(r, root, "license", "");

@@ -239,6 +239,8 @@ static void read_decoder(struct card_reader *r, json_t *o, struct card_doc *d, s
         card_bad(r, "", "must be an object");
         return;
     }
+    card_ask(r, o, "meaning", "what is in it? boxes, points, heatmaps, classes, embedding, score or raw; if it is not needed, take "
+                              "the entry out");
     c->kind = kinds[card_choice(r, o, "meaning", meanings, -1)];
     if (c->kind == TACHY_DECODE_YOLOX) {
         read_boxes(r, o, d, c);

@@ -32,6 +32,13 @@ void card_only(struct card_reader *r, json_t *o, const char *const *known, size_
     }
 }
 
+void card_ask(struct card_reader *r, json_t *o, const char *key, const char *question)
+{
+    json_t *v = json_object_get(o, key);
+    if (json_is_null(v) || (json_is_string(v) && !json_string_length(v)))
+        card_bad(r, key, "is open: %s", question);
+}
+
 json_t *card_object(struct card_reader *r, json_t *o, const char *key)
 {
     json_t *v = json_object_get(o, key);

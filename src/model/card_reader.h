@@ -14,6 +14,8 @@ struct card_reader {
 void card_bad(struct card_reader *r, const char *key, const char *fmt, ...) TACHY_PRINTF(3, 4);
 // Refuses keys that mean nothing here: a misspelt key would silently leave its default.
 void card_only(struct card_reader *r, json_t *o, const char *const *known, size_t n);
+// Refuses what is left open ("" or null), as skeletons do, with the question that decides it.
+void card_ask(struct card_reader *r, json_t *o, const char *key, const char *question);
 json_t *card_object(struct card_reader *r, json_t *o, const char *key);
 // `def` NULL: the key is required and not empty.
 const char *card_text(struct card_reader *r, json_t *o, const char *key, const char *def);

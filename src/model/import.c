@@ -294,7 +294,7 @@ int tachy_model_import(const char *tflite_path, const char *onnx_path, const cha
     if (!err)
         err = tachy_write_file(onnx_path, bytes, n, log);
     if (!err && card_out)
-        err = import_card(g, tflite_path, onnx_path, card_out, log);
+        err = import_card(g, onnx_path, card_out, log);
     if (!err && report)
         err = import_report(report, m, g, n);
     if (err == TACHY_ERR_NOMEM)

@@ -83,8 +83,7 @@ int import_graph(struct onnx_graph **out, const struct tflite_model *m, const ch
                  const struct tachy_log *log);
 
 // Writes a card skeleton; makes the report (import_report.c).
-int import_card(const struct onnx_graph *g, const char *tflite_path,
-                const char *onnx_path, const char *card_path, const struct tachy_log *log);
+int import_card(const struct onnx_graph *g, const char *onnx_path, const char *card_path, const struct tachy_log *log);
 int import_report(char **json, const struct tflite_model *m, const struct onnx_graph *g,
                   size_t bytes);
 

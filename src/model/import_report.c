@@ -3,6 +3,7 @@
 #include "base/base.h"
 
 #include <jansson.h>
+#include <tachy/engine.h>
 #include <tachy/model.h>
 
 // What an import says about itself: the report and the card's skeleton.
@@ -67,86 +68,39 @@ int import_report(char **json, const struct tflite_model *m, const struct onnx_g
     return text_of(root, JSON_INDENT(2), json);
 }
 
-static const char *base_name(const char *path)
+// The same as the library's types; 0: there is none.
+static enum tachy_dtype dtype_of(int dtype)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    static const struct {
+        int from;
+        enum tachy_dtype to;
+    } types[] = {{ONNX_FLOAT, TACHY_F32}, {ONNX_FLOAT16, TACHY_F16}, {ONNX_UINT8, TACHY_U8},
+                 {ONNX_INT8, TACHY_I8},   {ONNX_INT32, TACHY_I32},   {ONNX_INT64, TACHY_I64}};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(types); i++)
+        if (types[i].from == dtype)
+            return types[i].to;
+    return 0;
 }
 
-// "selfie_segmentation" of "/x/Selfie segmentation.onnx": a card's name is plain and lower case.
-static char *stem(const char *path)
+static int list_io(struct tachy_io io[TACHY_MAX_IO], const struct onnx_graph *g, const int *values, int n, const char **names)
 {
-    char *s = tachy_asprintf("%s", base_name(path));
-    char *dot = s ? strrchr(s, '.') : NULL;
-    if (dot && dot != s)
-        *dot = '\0';
-    for (char *p = s; p && *p; p++) {
-        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
-        bool plain = letter || (*p >= '0' && *p <= '9') || (p > s && strchr("._-", *p));
-        *p = !plain ? '_' : letter ? (char)(*p | 32) : *p;
+    for (int i = 0; i < n && i < TACHY_MAX_IO; i++) {
+        const struct onnx_value *v = &g->values[values[i]];
+        io[i] = (struct tachy_io){names ? names[i] : v->name, {.dtype = dtype_of(v->dtype), .rank = v->shape.rank}};
+        for (int k = 0; k < v->shape.rank; k++)
+            io[i].spec.shape[k] = v->shape.dim[k];
     }
-    if (s && *s == '_')
-        *s = 'm';
-    return s;
+    return TACHY_MIN(n, TACHY_MAX_IO);
 }
 
-// What a first output may mean, from its channels and the node that makes it. The reader of the
-// card has to say whether that is right.
-static const char *guess_meaning(const struct onnx_graph *g)
+int import_card(const struct onnx_graph *g, const char *onnx_path, const char *card_path, const struct tachy_log *log)
 {
-    const struct onnx_value *v = &g->values[g->out[0]];
-    const struct onnx_node *n = g->nodes[v->maker];
-    while (n->op && (!strcmp(n->op, "Reshape") || !strcmp(n->op, "Transpose") ||
-                     !strcmp(n->op, "DepthToSpace")))
-        n = g->nodes[g->values[n->in[0]].maker];
-    bool sigmoid = n->op && !strcmp(n->op, "Sigmoid"), softmax = n->op && !strcmp(n->op, "Softmax");
-    if (v->shape.rank == 4 && v->shape.dim[3] > 1)
-        return softmax ? "probabilities" : "softmax";
-    return sigmoid ? "probability" : "logit";
-}
-
-static json_t *output_json(const struct onnx_graph *g)
-{
-    const struct onnx_value *v = &g->values[g->out[0]];
-    json_t *o = json_pack("{s:s, s:s, s:s}", "name", g->out_names[0], "meaning", guess_meaning(g),
-                          "layout", "nhwc");
-    if (v->shape.rank == 4 && v->shape.dim[3] > 1)
-        json_object_set_new(o, "channel", json_integer(1));
-    return o;
-}
-
-static json_t *input_json(const struct onnx_graph *g)
-{
-    const struct onnx_value *v = &g->values[g->in[0]];
-    bool picture = v->shape.rank == 4;
-    int64_t channels = picture ? v->shape.dim[3] : 0;
-    bool bytes = v->dtype == ONNX_UINT8;
-    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:f}", "name", v->name, "width",
-                     (json_int_t)(picture ? v->shape.dim[2] : 1), "height",
-                     (json_int_t)(picture ? v->shape.dim[1] : 1), "layout", "nhwc", "channels",
-                     channels == 1 ? "luma" : "rgb", "dtype", dtype_name(v->dtype), "fit", "stretch",
-                     "scale", bytes ? 1.0 : 1.0 / 255.0);
-}
-
-int import_card(const struct onnx_graph *g, const char *tflite_path,
-                const char *onnx_path, const char *card_path, const struct tachy_log *log)
-{
-    char *name = stem(onnx_path), *network = stem(tflite_path), *text = NULL, sha256[65];
-    int err = name && network ? tachy_sha256_file(onnx_path, sha256, log) : TACHY_ERR_NOMEM;
-    if (!err) {
-        json_t *card = json_pack(
-            "{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "version", 1, "name", name,
-            "title", network, "task", "segment", "network", network, "license", "", "file",
-            base_name(onnx_path), "sha256", sha256, "notes",
-            "a skeleton written by the import: state title, license, the input's scale, mean and "
-            "std, and what the output means",
-            "input", input_json(g), "output", output_json(g));
-        err = text_of(card, JSON_INDENT(2) | JSON_REAL_PRECISION(9), &text);
-    }
-    if (!err)
+    struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO];
+    char *text;
+    int n = list_io(in, g, g->in, g->n_in, NULL), m = list_io(out, g, g->out, g->n_out, g->out_names);
+    int err = tachy_model_skeleton(&text, onnx_path, in, n, out, m, log);
+    if (err == TACHY_OK)
         err = tachy_write_file(card_path, text, strlen(text), log);
     tachy_free(text);
-    tachy_free(name);
-    tachy_free(network);
     return err;
 }

@@ -490,6 +490,8 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
         err = open_first(p, params, policy);
     if (err == TACHY_OK)
         err = start_workers(p);
+    if (err == TACHY_ERR_NOMEM && p->memory)
+        tachy_memory_explain(p->memory);
     if (err < 0) {
         tachy_pipeline_close(&p);
         return err;

@@ -391,6 +391,8 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
     tachy_profile_run(p->profile, summary);
 
 error:
+    if (err == TACHY_ERR_NOMEM && r.pipeline)
+        tachy_memory_explain(r.pipeline->memory);
     run_light_close(&light);
     close_stream(&r);
     tachy_resume_close(&r.resume);

@@ -51,6 +51,7 @@ int tachy_plan_mean(struct tachy_graph *g);
 int tachy_plan_fuse(struct tachy_graph *g);
 // x * s, one s a channel, becomes a scale of the next convolution's weights.
 int tachy_plan_scale(struct tachy_graph *g);
+int tachy_plan_scale_whole(struct tachy_graph *g); // of convolutions without groups alone
 // Convolutions and resizes whose results are averaged over pixels add them up as they write.
 int tachy_plan_sums(struct tachy_graph *g);
 // Products and sums with constants become one, and part of the convolution beside them.

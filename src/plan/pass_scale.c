@@ -21,7 +21,7 @@ static bool pays(const struct tachy_node *conv)
     return tachy_value_elements(w) < x->shape[1] * x->shape[2] * x->shape[3];
 }
 
-int tachy_plan_scale(struct tachy_graph *g)
+static int scale(struct tachy_graph *g, bool groups)
 {
     for (struct tachy_node *n = g->first, *next; n; n = next) {
         next = n->next;
@@ -29,7 +29,7 @@ int tachy_plan_scale(struct tachy_graph *g)
         int at = product ? scale_of(n) : -1;
         struct tachy_node *conv = at >= 0 ? tachy_value_user(n->out) : NULL;
         if (!conv || conv->op != TACHY_OP_CONV || conv->in[0] != n->out || !conv->in[1]->data || !pays(conv) ||
-            (conv->nb_in > 4 && conv->in[4]))
+            (conv->attr.conv.groups > 1 && !groups) || (conv->nb_in > 4 && conv->in[4]))
             continue;
         if (!tachy_node_set_inputs(g, conv, TACHY_MAX(conv->nb_in, 5)))
             return TACHY_ERR_NOMEM;
@@ -39,3 +39,6 @@ int tachy_plan_scale(struct tachy_graph *g)
     }
     return TACHY_OK;
 }
+
+int tachy_plan_scale(struct tachy_graph *g) { return scale(g, true); }
+int tachy_plan_scale_whole(struct tachy_graph *g) { return scale(g, false); }

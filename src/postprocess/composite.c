@@ -1,4 +1,4 @@
-#include "postprocess/composite_priv.h"
+#include "postprocess/chroma.h"
 
 #include "media/place.h"
 
@@ -9,6 +9,7 @@
 struct job {
     struct tachy_composite *c;
     const tachy_frame *in, *background;
+    const tachy_frame *front; // `in`, or with the person's own colours
     uint8_t *dst[4];
     ptrdiff_t stride[4];
     int out_x;       // first output column of the composited picture (side by side: width)
@@ -104,7 +105,7 @@ int tachy_composite_open(tachy_composite **out, const struct tachy_composite_par
     c->params = *p;
     c->params.isa = NULL;
     c->params.blur = p->blur > 0 ? p->blur : 0.02f;
-    c->k = c->alpha.k = k;
+    c->k = c->alpha.k = c->front.k = k;
     c->alpha.curve = tachy_curve_make(p->threshold, p->feather);
     *out = c;
     return TACHY_OK;
@@ -200,16 +201,30 @@ static int prepare(struct tachy_composite *c, const tachy_frame *in)
     return TACHY_OK;
 }
 
-static bool estimates_front(const struct tachy_composite_params *p)
+// Whether people are shown in colours that are not those of the picture.
+static bool makes_front(const struct tachy_composite_params *p)
 {
-    return p->foreground && (p->mode == TACHY_MODE_CUTOUT || p->mode == TACHY_MODE_BLUR ||
-                             p->mode == TACHY_MODE_REPLACE || p->mode == TACHY_MODE_SIDE_BY_SIDE);
+    return (p->foreground || p->despill) && p->mode != TACHY_MODE_MASK && p->mode != TACHY_MODE_OVERLAY;
+}
+
+static int make_front(struct job *j, ptrdiff_t stride)
+{
+    struct tachy_composite *c = j->c;
+    const struct tachy_chroma_key *key = c->alpha.bounds ? c->alpha.bounds->key : NULL;
+    enum tachy_key_hue hue = c->params.despill == TACHY_SPILL_BLUE ? TACHY_KEY_BLUE : TACHY_KEY_GREEN;
+    struct tachy_ycbcr screen = tachy_key_screen(hue, tachy_chroma_matrix(j->in));
+    bool spills = c->params.despill != TACHY_SPILL_OFF;
+    if (c->params.despill == TACHY_SPILL_KEY && (spills = key && key->nb_colors))
+        screen = key->color[0];
+    int err = tachy_front_make(&c->front, j->in, c->full.p, stride, c->params.foreground, spills ? &screen : NULL);
+    j->front = &c->front.frame;
+    return err;
 }
 
 // Whether the whole picture of alpha is there before the first row.
 static bool alpha_first(const struct tachy_composite_params *p)
 {
-    return p->mode == TACHY_MODE_BLUR || p->grow != 0 || estimates_front(p);
+    return p->mode == TACHY_MODE_BLUR || p->grow != 0 || makes_front(p);
 }
 
 // The frame's alpha of row y.
@@ -284,7 +299,7 @@ static void blend_plane_row(struct job *j, int plane, int y, const uint8_t *alph
         n = tachy_plane_of(c->d, plane, 2 * j->in->width, j->in->height).w - p.w;
     }
     bool overlay = c->params.mode == TACHY_MODE_OVERLAY;
-    const void *front = overlay ? other : estimates_front(&c->params) ? tachy_front_row(&c->front, j->in, plane, y, alpha) : in;
+    const uint8_t *front = overlay ? other : j->front->data[plane] + y * j->front->stride[plane];
     tachy_blend_row(c->k, c->d, dst, front, overlay ? in : other, a, n * p.comps);
 }
 
@@ -340,7 +355,7 @@ static void run_alpha(struct job *j)
     for (int y = 0; y < j->in->height; y += 2) {
         int rows = TACHY_MIN(2, j->in->height - y);
         alpha_rows(j, y, rows);
-        tachy_alpha_out_rows(&c->alpha_out, j->in, y, rows, alpha, j->dst, j->stride);
+        tachy_alpha_out_rows(&c->alpha_out, j->front, y, rows, alpha, j->dst, j->stride);
     }
 }
 
@@ -380,8 +395,8 @@ static int begin(struct job *j, struct tachy_result *r, const struct tachy_refin
         return err;
     if (alpha_first(&c->params))
         err = tachy_composite_alpha(c, j->in, r, refine, &stride);
-    if (err == TACHY_OK && estimates_front(&c->params))
-        err = tachy_front_prepare(&c->front, j->in, c->full.p, stride);
+    if (err == TACHY_OK && makes_front(&c->params))
+        err = make_front(j, stride);
     if (err < 0)
         return err;
     switch (c->params.mode) {
@@ -411,7 +426,7 @@ int tachy_composite_planes(tachy_composite *c, const tachy_frame *in, struct tac
                            const struct tachy_refine *refine, const tachy_frame *background,
                            uint8_t *const data[4], const ptrdiff_t stride[4])
 {
-    struct job j = {.c = c, .in = in, .background = background};
+    struct job j = {.c = c, .in = in, .front = in, .background = background};
     memcpy(j.dst, data, sizeof(j.dst));
     memcpy(j.stride, stride, sizeof(j.stride));
     int err = begin(&j, r, refine);

@@ -22,6 +22,9 @@ enum tachy_mode {
     TACHY_MODE_SIDE_BY_SIDE, // before left, cutout on `color` right
 };
 
+// Whose hue is taken out. KEY: of the keyer's first colour, if the bounds have one.
+enum tachy_spill { TACHY_SPILL_OFF, TACHY_SPILL_GREEN, TACHY_SPILL_BLUE, TACHY_SPILL_KEY };
+
 struct tachy_composite_params {
     enum tachy_mode mode;
     uint32_t color;              // 0xRRGGBBAA, sRGB
@@ -29,7 +32,9 @@ struct tachy_composite_params {
     float feather;               // width of the ramp in probability; 0: a hard edge
     float blur;                  // radius as a share of the frame's height, 0: 0.02
     float grow;                  // pixels that the edge moves outward, -64..64; below 0: inward
-    bool foreground;             // cutout, blur, replace, side by side: soft edges show the person's own colours
+    // Modes cutout, blur, replace, side by side and alpha:
+    bool foreground;             // soft edges show the person's own colours
+    enum tachy_spill despill;    // the light of a screen on people is taken out of their colours
     enum tachy_pix alpha_format; // mode alpha: YUVA420P, YUVA444P10 or RGBA
     enum tachy_pix mask_format;  // mode mask: GRAY8, or a YUV format; NONE: GRAY8
     const char *isa;             // as in tachy_preprocess_params

@@ -65,20 +65,30 @@ void tachy_blur_measure(struct tachy_blur *b, const tachy_frame *f, float share)
 int tachy_blur_across(const struct tachy_blur *b, bool chroma, struct tachy_stretch *t);
 int tachy_blur_down(const struct tachy_blur *b, bool chroma, int y, int *frac);
 
-// The person's own colours of one frame, without what the picture mixes in behind soft edges.
+// One frame with the person's own colours around soft edges: without what the picture mixes in from behind (estimated), and
+// without the light of a screen (spill).
 struct tachy_front {
+    const struct tachy_post_kernels *k;
     const struct tachy_pix_desc *d;
+    tachy_frame frame; // what is made: its pixels are those of `samples`
+    uint8_t *data[4];  // the same, writable
+    struct tachy_buf samples, row;
+    // What is estimated.
     int w, h; // cells
     struct tachy_foreground solver;
-    struct tachy_buf planes, row;
+    struct tachy_buf planes;
     float top;       // largest code value
     float gain[256]; // by alpha: how much of a sample's error is the foreground's
+    struct tachy_buf near; // despill.c
 };
-// `alpha`: the frame's, rows of `stride` bytes. TACHY_ERR_NOMEM.
-int tachy_front_prepare(struct tachy_front *f, const tachy_frame *in, const uint8_t *alpha, ptrdiff_t stride);
-// Row y of a plane: the frame's own where `alpha`, of the plane's pixels, is 0 or 255 throughout; else valid until the next
-// call.
-const void *tachy_front_row(struct tachy_front *f, const tachy_frame *in, int plane, int y, const uint8_t *alpha);
+// Makes f->frame, valid until the next call. `alpha`: the frame's, rows of `stride` bytes, of which the one past the last
+// column is written. `spill`: chroma of the screen; NULL: there is none. TACHY_ERR_NOMEM.
+int tachy_front_make(struct tachy_front *f, const tachy_frame *in, uint8_t *alpha, ptrdiff_t stride, bool estimated,
+                     const struct tachy_ycbcr *spill);
+// Alpha of the pixels of row y of a plane; valid until the next call.
+const uint8_t *tachy_front_alpha(struct tachy_front *f, int plane, int y, const uint8_t *alpha, ptrdiff_t stride);
+// Takes the screen's hue out of the colours of f->frame, most of all next to its edge. TACHY_ERR_NOMEM.
+int tachy_despill(struct tachy_front *f, const struct tachy_ycbcr *screen, const uint8_t *alpha, ptrdiff_t stride);
 void tachy_front_free(struct tachy_front *f);
 
 // Code value = v * scale + offset for v of 0..1 (luma, RGB) or -0.5..0.5 (chroma).

@@ -51,14 +51,13 @@ static void take_alpha(const struct tachy_front *f, const tachy_frame *in, const
     }
 }
 
-int tachy_front_prepare(struct tachy_front *f, const tachy_frame *in, const uint8_t *alpha, ptrdiff_t stride)
+// Fills the cells with what is estimated.
+static int estimate(struct tachy_front *f, const tachy_frame *in, const uint8_t *alpha, ptrdiff_t stride)
 {
-    f->d = tachy_pix_desc(in->format);
     f->w = (in->width + CELL - 1) / CELL;
     f->h = (in->height + CELL - 1) / CELL;
     size_t n = (size_t)f->w * (size_t)f->h;
-    if (!tachy_buf_need(&f->planes, PLANES * n * sizeof(float)) ||
-        !tachy_buf_need(&f->row, (size_t)in->width * 4 * f->d->bytes))
+    if (!tachy_buf_need(&f->planes, PLANES * n * sizeof(float)))
         return TACHY_ERR_NOMEM;
     f->top = (float)((1 << f->d->bits) - 1);
     for (int i = 0; i < 256; i++) {
@@ -107,25 +106,73 @@ static inline void own(const struct tachy_front *f, const struct cells c[], int 
     }
 }
 
-const void *tachy_front_row(struct tachy_front *f, const tachy_frame *in, int plane, int y, const uint8_t *alpha)
+// Replaces what is soft in row y of a plane, which is a copy so far.
+static void own_row(const struct tachy_front *f, const tachy_frame *in, int plane, int y, const uint8_t *alpha)
 {
     const struct tachy_pix_desc *d = f->d;
     struct tachy_plane p = tachy_plane_of(d, plane, in->width, in->height);
-    const uint8_t *from = in->data[plane] + y * in->stride[plane];
     bool chroma = !d->rgb && (plane == 1 || plane == 2);
     int sx = chroma ? d->chroma_shift_x : 0, sy = chroma ? d->chroma_shift_y : 0;
-    int x = plain(alpha, 0, p.w);
-    if (x == p.w || tachy_component_at(in->format, plane, 0) == 3)
-        return from;
     struct cells c[4] = {{0}};
     size_t row = (size_t)((y << sy) / CELL) * (size_t)f->w;
     for (int i = 0; i < p.comps; i++)
         if (tachy_component_at(in->format, plane, i) < 3)
             c[i] = cells_of(f, tachy_component_at(in->format, plane, i));
-    memcpy(f->row.p, from, (size_t)p.w * (size_t)p.comps * d->bytes);
-    for (; x < p.w; x++, x += plain(alpha, x, p.w))
-        own(f, c, p.comps, from, f->row.p, x, row + (size_t)((x << sx) / CELL), alpha[x]);
+    for (int x = plain(alpha, 0, p.w); x < p.w; x++, x += plain(alpha, x, p.w))
+        own(f, c, p.comps, in->data[plane] + y * in->stride[plane], f->data[plane] + y * f->frame.stride[plane], x,
+            row + (size_t)((x << sx) / CELL), alpha[x]);
+}
+
+const uint8_t *tachy_front_alpha(struct tachy_front *f, int plane, int y, const uint8_t *alpha, ptrdiff_t stride)
+{
+    struct tachy_plane p = tachy_plane_of(f->d, plane, f->frame.width, f->frame.height);
+    if (!p.chroma)
+        return alpha + y * stride;
+    int first = y << f->d->chroma_shift_y, last = TACHY_MIN(((y + 1) << f->d->chroma_shift_y) - 1, f->frame.height - 1);
+    f->k->halve(f->row.p, alpha + first * stride, alpha + last * stride, p.w);
     return f->row.p;
+}
+
+// A picture like `in`, whose rows lie one after another.
+static int lay_out(struct tachy_front *f, const tachy_frame *in)
+{
+    size_t bytes[4] = {0}, all = 0;
+    for (int p = 0; p < f->d->planes; p++) {
+        struct tachy_plane g = tachy_plane_of(f->d, p, in->width, in->height);
+        f->frame.stride[p] = (ptrdiff_t)TACHY_ALIGN((size_t)g.w * (size_t)g.comps * f->d->bytes, (size_t)64);
+        bytes[p] = (size_t)f->frame.stride[p] * (size_t)g.h;
+        all += bytes[p];
+    }
+    if (!tachy_buf_need(&f->samples, all + 64) || !tachy_buf_need(&f->row, (size_t)in->width + 64))
+        return TACHY_ERR_NOMEM;
+    uint8_t *next = f->samples.p;
+    for (int p = 0; p < f->d->planes; next += bytes[p++])
+        f->frame.data[p] = f->data[p] = next;
+    return TACHY_OK;
+}
+
+int tachy_front_make(struct tachy_front *f, const tachy_frame *in, uint8_t *alpha, ptrdiff_t stride, bool estimated,
+                     const struct tachy_ycbcr *spill)
+{
+    f->d = tachy_pix_desc(in->format);
+    f->frame = (tachy_frame){.format = in->format, .width = in->width, .height = in->height, .color = in->color};
+    int err = lay_out(f, in);
+    for (int y = 0; y < in->height; y++)
+        alpha[y * stride + in->width] = alpha[y * stride + in->width - 1]; // of an odd width's last pixel of chroma
+    if (err == TACHY_OK && estimated)
+        err = estimate(f, in, alpha, stride);
+    if (err < 0)
+        return err;
+    for (int p = 0; p < f->d->planes; p++) {
+        struct tachy_plane g = tachy_plane_of(f->d, p, in->width, in->height);
+        for (int y = 0; y < g.h; y++) {
+            memcpy(f->data[p] + y * f->frame.stride[p], in->data[p] + y * in->stride[p],
+                   (size_t)g.w * (size_t)g.comps * f->d->bytes);
+            if (estimated && tachy_component_at(in->format, p, 0) != 3)
+                own_row(f, in, p, y, tachy_front_alpha(f, p, y, alpha, stride));
+        }
+    }
+    return spill ? tachy_despill(f, spill, alpha, stride) : TACHY_OK;
 }
 
 void tachy_front_free(struct tachy_front *f)
@@ -133,4 +180,6 @@ void tachy_front_free(struct tachy_front *f)
     tachy_foreground_free(&f->solver);
     tachy_buf_free(&f->planes);
     tachy_buf_free(&f->row);
+    tachy_buf_free(&f->samples);
+    tachy_buf_free(&f->near);
 }

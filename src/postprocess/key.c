@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const float NARROW = 0.57735027f; // tan 30 degrees
 static const float DARKEST = 0.3f;       // share of the screen's light that a shadow leaves at least
 
 // ---- Colours ----
@@ -40,7 +39,7 @@ int tachy_key_begin(struct tachy_key_rows *r, const struct tachy_chroma_key *key
     for (int i = 0; i < key->nb_colors; i++) {
         const struct tachy_ycbcr *c = &key->color[i];
         float m2 = c->u * c->u + c->v * c->v;
-        r->axis[i] = (struct tachy_key_axis){c->u / m2, c->v / m2, -c->v / m2 * NARROW, c->u / m2 * NARROW};
+        r->axis[i] = (struct tachy_key_axis){c->u / m2, c->v / m2, -c->v / m2 * TACHY_KEY_NARROW, c->u / m2 * TACHY_KEY_NARROW};
     }
     return tachy_buf_need(&r->rows, ((size_t)f->width + 2) * ROWS * sizeof(float)) ? TACHY_OK : TACHY_ERR_NOMEM;
 }
@@ -136,13 +135,18 @@ struct border {
     int bin[BINS][BINS];
 };
 
-// The hues of screens as they are sold, and 40 degrees to each side.
-static bool has_hue(const struct tachy_ycbcr *c, enum tachy_key_hue hue, int matrix)
+struct tachy_ycbcr tachy_key_screen(enum tachy_key_hue hue, int matrix)
 {
     static const double screens[][3] = {{0, 0.694, 0.251}, {0, 0.278, 0.733}};
+    return tachy_ycbcr(screens[hue == TACHY_KEY_BLUE], matrix);
+}
+
+// The hue of a screen as it is sold, and 40 degrees to each side.
+static bool has_hue(const struct tachy_ycbcr *c, enum tachy_key_hue hue, int matrix)
+{
     if (hue == TACHY_KEY_ANY)
         return true;
-    struct tachy_ycbcr s = tachy_ycbcr(screens[hue == TACHY_KEY_BLUE], matrix);
+    struct tachy_ycbcr s = tachy_key_screen(hue, matrix);
     return c->u * s.u + c->v * s.v > 0.766f * hypotf(c->u, c->v) * hypotf(s.u, s.v);
 }
 

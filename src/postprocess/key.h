@@ -21,7 +21,11 @@ struct tachy_ycbcr {
 
 enum tachy_key_hue { TACHY_KEY_ANY, TACHY_KEY_GREEN, TACHY_KEY_BLUE };
 
+// What screens of this hue, not ANY, are sold as; `matrix`: H.273.
+struct tachy_ycbcr tachy_key_screen(enum tachy_key_hue hue, int matrix);
+
 enum { TACHY_KEY_COLORS = 8 };
+#define TACHY_KEY_NARROW 0.57735027f // tan 30 degrees
 
 struct tachy_chroma_key {
     struct tachy_ycbcr color[TACHY_KEY_COLORS]; // of the screen

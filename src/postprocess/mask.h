@@ -52,18 +52,15 @@ int tachy_luma_guide(const tachy_frame *f, const struct tachy_rect *region, uint
 // The part of a region that counts, for a guide of this width.
 struct tachy_rect tachy_guide_region(struct tachy_rect region, int width);
 
-// Temporal smoothing of one stream's and one eye's masks, in frame order. Motion-adaptive:
-// where the guide is still the mask moves slowly ((1 - strength)^2 of the way a frame, at
-// least 1 %), where it moves the new mask is taken. strength 0: masks stay as they are.
+// Temporal smoothing of one stream's and one eye's masks, in frame order: a mask follows what moves in the guide, and
+// the network slowly (smooth.c). strength 0: masks stay as they are.
 typedef struct tachy_smooth tachy_smooth;
 int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength); // 0..1
 // Smooths `mask` in place. `discontinuity`: forget the past. `guide`: as above, same size.
 void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide,
                         ptrdiff_t guide_stride, bool discontinuity);
-// How far a still mask goes in a frame, of the way: 0.01..1.
-float tachy_smooth_least(float strength);
 // The state as bytes, for a run that goes on later on the same machine. save: `data` holds
-// tachy_smooth_state_size() bytes. load: TACHY_ERR_FORMAT where the bytes are not of this size.
+// tachy_smooth_state_size() bytes. load: TACHY_ERR_FORMAT where the bytes are none of such a state.
 size_t tachy_smooth_state_size(const tachy_smooth *s);
 void tachy_smooth_save(const tachy_smooth *s, void *data);
 int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size);

@@ -194,7 +194,7 @@ int tachy_profile_json(tachy_profile *p, char **json)
         json_object_set_new(o, "operators", operators_json(&p->ops));
         json_object_set_new(o, "gpu", profile_gpu_json(p));
         json_object_set_new(o, "spans", spans_json(p));
-        *json = json_dumps(o, JSON_INDENT(2));
+        *json = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
         err = *json ? TACHY_OK : TACHY_ERR_NOMEM;
     }
     pthread_mutex_unlock(&p->lock);

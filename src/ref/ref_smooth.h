@@ -1,6 +1,57 @@
 #pragma once
-// Constants of the temporal smoothing of masks (postprocess/smooth.c says what they do), shared with
-// the CUDA version.
-#define TACHY_SMOOTH_CALM 2.0f
-#define TACHY_SMOOTH_MOVING 6.0f
+#include <stdbool.h>
+#include <stdint.h>
+
+// Temporal smoothing of masks, and the filter before it, in double precision: what postprocess/smooth.c and snap.c are
+// checked against. Planes are dense. The constants were chosen on the clips of bench/matting and tests/e2e/test_smooth.py.
+
+// ---- Edges of a mask, by luma ----
+//
+// A guided filter (K. He, J. Sun, X. Tang, "Guided Image Filtering", ECCV 2010) over (2 RADIUS + 1)^2 pixels, edges repeated.
+// It counts as much as the mask has an edge around the pixel: not at all where the mask's variance is at most FAINT, fully from
+// CLEAR on. So a faint mask is not touched. The filter leaves a soft foot beside an edge: what is below FOOT becomes 0, what is above
+// 1 - FOOT becomes 1, and between FOOT and KNEE values are stretched. From KNEE to 1 - KNEE, where alpha rises by default,
+// they stay.
+
+enum { TACHY_SNAP_RADIUS = 2 };
+#define TACHY_SNAP_REGULAR (0.001f * 255 * 255) // variance of luma below which there is no detail to follow
+#define TACHY_SNAP_FAINT (0.05f * 255 * 255)    // an edge from 0 to 1 in the middle of the window has 0.25
+#define TACHY_SNAP_CLEAR (0.09f * 255 * 255)
+#define TACHY_SNAP_FOOT 0.13f
+#define TACHY_SNAP_KNEE 0.35f
+
+// `mask` in place; `edge`: as in struct tachy_snap.
+void tachy_ref_snap(double *mask, double *edge, const uint8_t *guide, int width, int height);
+
+// ---- One frame ----
+//
+// The mask so far comes along with what moves, and goes a part of the way to the new mask:
+//   d = mean over 3 x 3 pixels of |guide - guide before|, moved or as it was, in luma steps; edges repeated
+//   motion = max(clamp((d - FOUND) / (LOST - FOUND), 0, 1), HOLD * motion before, moved or as it was)
+//   out = before + (w + (1 - w) motion) (target - before),  w = the rate that applies
+// If the guide before fits as well as it was, but for NOISE, nothing is moved: a plain wall has no flow of its own. FOUND
+// keeps camera noise from counting as a change. What is no longer found follows the new mask alone: it was covered before,
+// or has another light. HOLD lets it settle there for a few frames. A mask falls faster than it rises, because what trails
+// is seen more than what comes late. For the same reason the target is below the new mask where a mask was, luma changed,
+// and no edge is near: there somebody went away, and what is left of the mask is mostly an error.
+#define TACHY_SMOOTH_FOUND 2.0f
+#define TACHY_SMOOTH_LOST 6.0f
 #define TACHY_SMOOTH_HOLD 0.4f
+#define TACHY_SMOOTH_NOISE 1.0f
+
+// Of the way to the new mask in a frame, 0..1.
+struct tachy_smooth_rates {
+    float rise[2], fall[2]; // of what stands still; of what was moved
+};
+
+struct tachy_ref_smooth {
+    int width, height;
+    struct tachy_smooth_rates rates;
+    double *out, *motion;        // the mask so far, 0..255, and its motion, 0..1; replaced
+    const uint8_t *before, *now; // guides
+    const float *u, *v;          // where each pixel of `now` is in `before`, less its own place
+    const double *mask, *edge;   // tachy_ref_snap()'s
+};
+
+// False: out of memory, nothing changed.
+bool tachy_ref_smooth(const struct tachy_ref_smooth *s);

@@ -137,7 +137,7 @@ int tachy_doctor(char **json, const struct tachy_log *log)
     json_object_set_new(root, "onnxruntime", runtime_json(missing));
     json_object_set_new(root, "models", models_json(missing));
     json_object_set_new(root, "missing", missing);
-    *json = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    *json = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(root);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
 }

@@ -17,10 +17,21 @@ static void head(FILE *f, const char *name, const char *type, const char *help)
     fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
+// As short as it reads back the same.
+static const char *number(char *buf, size_t size, double v)
+{
+    int digits = 14;
+    do
+        snprintf(buf, size, "%.*g", ++digits, v);
+    while (digits < 17 && strtod(buf, NULL) != v);
+    return buf;
+}
+#define NUMBER(v) number((char[32]){0}, 32, v)
+
 static void one(FILE *f, const char *name, const char *type, const char *help, double v)
 {
     head(f, name, type, help);
-    fprintf(f, "%s %.17g\n", name, v);
+    fprintf(f, "%s %s\n", name, NUMBER(v));
 }
 
 static void histogram(FILE *f, const char *name, const char *step, const struct tachy_histogram *h)
@@ -34,7 +45,7 @@ static void histogram(FILE *f, const char *name, const char *step, const struct 
     fprintf(f, "%s_bucket{%sle=\"+Inf\"} %lld\n", name, label, (long long)h->count);
     if (step)
         snprintf(label, sizeof(label), "{step=\"%s\"}", step);
-    fprintf(f, "%s_sum%s %.17g\n%s_count%s %lld\n", name, label, h->sum_s, name, label,
+    fprintf(f, "%s_sum%s %s\n%s_count%s %lld\n", name, label, NUMBER(h->sum_s), name, label,
             (long long)h->count);
 }
 
@@ -66,11 +77,11 @@ static void put_steps(FILE *f, const struct tachy_totals *t)
 {
     head(f, "tachy_step_busy_seconds_total", "counter", "Time in a step, all threads together.");
     for (int i = 0; i < t->nb_steps; i++)
-        fprintf(f, "tachy_step_busy_seconds_total{step=\"%s\"} %.17g\n", t->step[i].name, t->step[i].busy.sum_s);
+        fprintf(f, "tachy_step_busy_seconds_total{step=\"%s\"} %s\n", t->step[i].name, NUMBER(t->step[i].busy.sum_s));
     head(f, "tachy_step_wait_seconds_total", "counter",
          "Time that frames waited in the queue in front of a step.");
     for (int i = 0; i < t->nb_steps; i++)
-        fprintf(f, "tachy_step_wait_seconds_total{step=\"%s\"} %.17g\n", t->step[i].name, t->step[i].wait_s);
+        fprintf(f, "tachy_step_wait_seconds_total{step=\"%s\"} %s\n", t->step[i].name, NUMBER(t->step[i].wait_s));
     head(f, "tachy_step_seconds", "histogram", "Time of one call of a step.");
     for (int i = 0; i < t->nb_steps; i++)
         histogram(f, "tachy_step_seconds", t->step[i].name, &t->step[i].busy);
@@ -122,7 +133,7 @@ static void stream(FILE *f, const char *name, const struct tachy_stream_figures 
 {
     fprintf(f, "%s{stream=\"%d\",input=\"", name, s->stream);
     label(f, s->input);
-    fprintf(f, "\"} %.17g\n", v);
+    fprintf(f, "\"} %s\n", NUMBER(v));
 }
 
 static void put_streams(FILE *f, const struct tachy_snapshot *s)

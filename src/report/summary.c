@@ -135,7 +135,7 @@ int tachy_summary_json(char **json, const struct tachy_summary *s, const char *c
     json_object_set_new(o, "latency_ms", latency_json(&s->latency));
     tachy_summary_live_json(o, &s->live);
     json_object_set_new(o, "gpus", gpus_json(s));
-    *json = json_dumps(o, JSON_INDENT(2));
+    *json = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(o);
     return *json ? TACHY_OK : TACHY_ERR_NOMEM;
 }

@@ -24,6 +24,12 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && !strcasecmp(s + n - m, end);
 }
 
+static enum tachy_spill spill_by_name(const char *name)
+{
+    return !strcmp(name, "green") ? TACHY_SPILL_GREEN : !strcmp(name, "blue") ? TACHY_SPILL_BLUE
+         : !strcmp(name, "auto")  ? TACHY_SPILL_KEY   : TACHY_SPILL_OFF;
+}
+
 // The container decides what an alpha plane may look like: ProRes 4444, VP9, else RGBA.
 static enum tachy_pix alpha_format(const tachy_settings *set)
 {
@@ -59,6 +65,7 @@ int tachy_composite_settings(const tachy_settings *set, const struct tachy_log *
         .blur = (float)tachy_settings_float(set, "segment.blur"),
         .grow = (float)(tachy_settings_float(set, "segment.grow") - tachy_settings_float(set, "segment.shrink")),
         .foreground = tachy_settings_bool(set, "segment.foreground"),
+        .despill = spill_by_name(tachy_settings_str(set, "segment.despill")),
         .alpha_format = alpha_format(set),
         .log = log,
     };

@@ -108,6 +108,26 @@ int tachy_mask_place(const struct tachy_masks *m, const struct tachy_piece *p, i
     return err;
 }
 
+// Of the first mask: a value that the card's meaning does not allow shows that the card is wrong. A little beyond is what
+// networks with interpolated outputs do.
+static void check_values(struct tachy_masks *m, const struct tachy_card *c, const struct tachy_mask_spec *spec,
+                         const struct tachy_tensor *out)
+{
+    bool any = spec->meaning == TACHY_OUT_LOGIT || spec->meaning == TACHY_OUT_SOFTMAX;
+    if (any || out->dtype != TACHY_F32 || atomic_exchange(&m->checked, true))
+        return;
+    const float *v = out->data;
+    float low = 0, high = 0;
+    for (int64_t i = 0, n = tachy_tensor_elements(out); i < n; i++) {
+        low = TACHY_MIN(low, v[i]);
+        high = TACHY_MAX(high, v[i]);
+    }
+    if (low < -0.2f || high > 1.2f)
+        tachy_msg(m->st->task->log, TACHY_LOG_WARN, "model %s: its output has values from %g to %g, but its card's meaning is from "
+                  "0 to 1; of any number %s makes a mask", c->name, (double)low, (double)high,
+                  spec->meaning == TACHY_OUT_PROBABILITIES ? "softmax" : "logit");
+}
+
 // Of a frame with parts: room for the whole frame's mask, which the first part finds empty.
 static int joined_room(const struct tachy_masks *m, const struct tachy_piece *p, const tachy_frame *f)
 {
@@ -122,7 +142,7 @@ static int joined_room(const struct tachy_masks *m, const struct tachy_piece *p,
     return err;
 }
 
-static int join_part(const struct tachy_masks *m, const struct tachy_piece *p)
+static int join_part(struct tachy_masks *m, const struct tachy_piece *p)
 {
     const struct tachy_infer *in = m->infer;
     const tachy_frame *f = tachy_item_head(p->item);
@@ -133,6 +153,7 @@ static int join_part(const struct tachy_masks *m, const struct tachy_piece *p)
     tachy_infer_output(in, p, &o);
     const struct tachy_tensor *out = &o.out[in->net[o.size].output];
     const struct tachy_mask_spec spec = tachy_mask_spec_of(in, o.size);
+    check_values(m, in->net[o.size].card, &spec, out);
     int err = tachy_mask_extent(&spec, out, &tw, &th);
     if (err < 0)
         return err;
@@ -153,7 +174,7 @@ static int join_part(const struct tachy_masks *m, const struct tachy_piece *p)
     return err;
 }
 
-static int make_mask(const struct tachy_masks *m, const struct tachy_piece *p)
+static int make_mask(struct tachy_masks *m, const struct tachy_piece *p)
 {
     const struct tachy_infer *in = m->infer;
     struct tachy_mask_eye *e = tachy_mask_eye(m, p->item, p->region);
@@ -162,6 +183,7 @@ static int make_mask(const struct tachy_masks *m, const struct tachy_piece *p)
     tachy_infer_output(in, p, &o);
     const struct tachy_tensor *out = &o.out[in->net[o.size].output];
     const struct tachy_mask_spec spec = tachy_mask_spec_of(in, o.size);
+    check_values(m, in->net[o.size].card, &spec, out);
     int err = tachy_mask_place(m, p, o.size, out, &o.at, &pl);
     if (err == TACHY_OK)
         err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, e->mask, e->width);

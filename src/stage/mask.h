@@ -36,6 +36,7 @@ struct tachy_masks {
     struct tachy_infer *infer;
     const struct tachy_mask_memory *memory;
     bool guided; // masks come with a guide
+    atomic_bool checked; // that a mask's values are what the card says
 };
 
 // The masks that a stage before this one makes, NULL: there is none. In open() and later.

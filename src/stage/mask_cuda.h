@@ -22,9 +22,7 @@ struct tachy_mask_there {
     bool guide_stale; // the same of the guide
 };
 
-// What is queued on `stream` so far makes the mask. The context is current.
-int mask_there_written(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log);
-// The same by the part of a flight, which is on `stream`.
+// What is queued on `stream` up to this part of a flight makes the mask.
 void mask_there_flies(struct tachy_mask_eye *e, cuda_stream stream, struct device_flight *f, uint64_t part);
 // What is to be copied to the host of the eye's mask, where it is missing there, and of its count (eye 0's): how many
 // planes, 0 or 1. They count as copied.

@@ -325,15 +325,6 @@ void mask_there_touched(struct tachy_mask_eye *e)
         e->there->stale = e->there->guide_stale = true;
 }
 
-int mask_there_written(struct tachy_mask_eye *e, cuda_stream stream, const struct tachy_log *log)
-{
-    struct tachy_mask_there *g = e->there;
-    g->by = stream;
-    int err = record(g, stream, log);
-    g->pending = err == TACHY_OK;
-    return err;
-}
-
 void mask_there_flies(struct tachy_mask_eye *e, cuda_stream stream, struct device_flight *f, uint64_t part)
 {
     e->there->by = stream;

@@ -23,7 +23,10 @@ static const struct tachy_option options[] = {
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
     {"segment.foreground", "foreground", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
      .help = "soft edges show people's own colours, estimated, instead of what the picture mixes in from behind them; "
-             "modes cutout, blur, replace and side-by-side; on the CPU"},
+             "modes cutout, blur, replace, side-by-side and alpha; on the CPU"},
+    {"segment.despill", "despill", 0, TACHY_OPT_ENUM, "off", .values = "off|green|blue|auto", .group = "Segment",
+     .help = "take the light of a green or blue screen, or with auto of the screen that --key finds, out of people's colours "
+             "around their edge; modes as of --foreground; on the CPU"},
     {"segment.smooth", "smooth", 0, TACHY_OPT_FLOAT, "0", .max = 1, .bare = "0.7", .group = "Segment",
      .help = "calm the mask over time; 0: not at all, 1: most"},
     {0},
@@ -34,7 +37,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_preprocess, &tachy_stage_preprocess_cuda},
     {&tachy_stage_model, &tachy_stage_model_cuda},
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
-    {&tachy_stage_smooth, &tachy_stage_smooth_cuda},
+    {&tachy_stage_smooth, &tachy_stage_smooth},
     {&tachy_stage_person, NULL},
     {&tachy_stage_background, &tachy_stage_background_cuda},
     {&tachy_stage_garbage, NULL},
@@ -99,7 +102,8 @@ static const char *shown_as(const tachy_settings *s, const char *path, char *buf
 static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const host[] = {"segment.garbage_matte", "segment.key",    "segment.plate",
-                                       "segment.person",        "segment.shrink", "segment.grow"};
+                                       "segment.person",        "segment.shrink", "segment.grow",
+                                       "segment.despill"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;
@@ -131,6 +135,10 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
     bool shrinks = tachy_settings_float(s, "segment.shrink") > 0, grows = tachy_settings_float(s, "segment.grow") > 0;
     if (shrinks && grows)
         return tachy_fail(log, TACHY_ERR_INVAL, "--shrink and --grow exclude each other: leave one of them out");
+    const char *const *keys;
+    if (!strcmp(tachy_settings_str(s, "segment.despill"), "auto") && !tachy_settings_list(s, "segment.key", &keys))
+        return tachy_fail(log, TACHY_ERR_INVAL, "--despill auto takes the screen that --key finds, and there is no --key: name the "
+                          "colour, --despill green or blue");
     const char *mode = tachy_settings_str(s, "segment.mode"), *background = tachy_settings_str(s, "segment.background");
     if (tachy_settings_is_set(s, "segment.focus") && !strcmp(tachy_settings_str(s, "segment.focus"), "auto") &&
         !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))

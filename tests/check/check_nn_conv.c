@@ -162,6 +162,31 @@ static void depthwise(struct check *c)
     unmake(c, &k);
 }
 
+// Weights for each image.
+static void own_weights(struct check *c, struct conv_case *k)
+{
+    const struct tachy_conv_shape *s = &k->a.shape;
+    size_t each = (size_t)(s->cout * s->cin * s->kh * s->kw);
+    float limit = 1 / sqrtf((float)(s->cin * s->kh * s->kw));
+    nn_close(c, &k->weights);
+    k->weights = nn_random(c, each * (size_t)s->n, TACHY_F16, -limit, limit);
+    k->a.weights = k->weights.at, k->a.weights_image = (int64_t)each;
+}
+
+// By the kernel `conv`, image by image.
+static void plain_images(struct check *c, const struct tachy_nn_conv *of, cuda_address out)
+{
+    for (int n = 0; n < of->shape.n; n++) {
+        struct tachy_nn_conv a = *of;
+        a.shape.n = 1, a.weights_image = 0;
+        a.in.data += (cuda_address)(n * a.in.image * 2);
+        a.out.data = out + (cuda_address)(n * a.out.image * 2);
+        a.epilogue.add.data += a.epilogue.add.data ? (cuda_address)(n * a.epilogue.add.image * 2) : 0;
+        a.weights += (cuda_address)(n * of->weights_image * 2);
+        check_gpu_launched(c, tachy_nn_kernels()->conv(&a, c->gpu->stream), "conv");
+    }
+}
+
 // A tensor-core kernel's variant on a shape that the twin can do, or on a larger one against `conv`.
 static void cores(struct check *c, const char *name, conv_fn run, int variants, bool large)
 {
@@ -177,10 +202,10 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
     }
     make(c, &k, check_range(c, 0, 1) * 8, check_range(c, 0, 1), true);
     struct nn_buffer plain = nn_poison(c, k.out.n, TACHY_F16), mine = k.out;
-    struct tachy_nn_conv a = k.a;
-    a.out.data = plain.at;
+    if (large && check_range(c, 0, 2) == 0)
+        own_weights(c, &k);
     if (large)
-        check_gpu_launched(c, tachy_nn_kernels()->conv(&a, c->gpu->stream), "conv");
+        plain_images(c, &k.a, plain.at);
     nn_get(c, &plain);
     for (k.a.variant = 0; k.a.variant < variants; k.a.variant++) {
         k.out = nn_poison(c, mine.n, TACHY_F16), k.a.out.data = k.out.at;
@@ -194,9 +219,9 @@ static void cores(struct check *c, const char *name, conv_fn run, int variants, 
                 struct tachy_view got = nn_view(k.out.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout),
                                   want = nn_view(plain.value, &k.a.out, s->n, k.out_h, k.out_w, s->cout);
                 double worst = nn_worst(&got, &want, 2 * nn_rounding(TACHY_F16));
-                check_case(c, worst < 8e-6, "%s variant %d: %dx%dx%dx%d to %d, kernel %d stride %d dilation %d act %d add %d%s: off by %g",
+                check_case(c, worst < 8e-6, "%s variant %d: %dx%dx%dx%d to %d, kernel %d stride %d dilation %d act %d add %d%s%s: off by %g",
                            name, k.a.variant, s->n, s->h, s->w, s->cin, s->cout, s->kh, s->stride_h, s->dil_h, k.a.epilogue.act.kind,
-                           k.add.at != 0, k.a.epilogue.add_last ? " last" : "", worst);
+                           k.add.at != 0, k.a.epilogue.add_last ? " last" : "", k.a.weights_image ? " own weights" : "", worst);
             }
         }
         nn_close(c, &k.out);

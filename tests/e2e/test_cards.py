@@ -157,6 +157,66 @@ class Cards(common.Case):
         self.assertGreater(want.std(), 10)  # else any mask would do
         self.assertLessEqual(np.abs(got - want).max(), 1.01)
 
+    def verify(self, model, path):
+        return common.run("model", "verify", model, "--card", path, check=False)
+
+    def test_a_card_is_completed_by_answers(self):
+        """A skeleton's open keys are asked for one by one; with the last answer the model runs."""
+        card = next(c for c in cards() if c["name"] == "rvm")
+        model, path = self.tmp / "My Net.onnx", self.tmp / "my.json"
+        network(model, card)
+        info = json.loads(common.run("model", "info", model, "--json").stdout)
+        self.assertEqual(info["inputs"][0], {"name": "src", "dtype": "float32", "shape": [None, 3, None, None]})
+        self.assertEqual([o["name"] for o in info["outputs"]], [o.name for o in onnxruntime.InferenceSession(
+            str(model), providers=["CPUExecutionProvider"]).get_outputs()])
+        mine = json.loads(common.run("model", "card", model).stdout)
+        self.assertEqual((mine["name"], mine["file"], mine["output"]),
+                         ("my_net", "my_net.onnx", {"name": "pha", "meaning": "", "layout": "nchw"}))
+        answers = {"task": "segment", "input.width": 320, "input.height": 180, "input.channels": "rgb", "input.scale": 1 / 255,
+                   "output.meaning": "alpha", "constants.downsample_ratio": 0.375}
+        asked = []
+        while True:
+            path.write_text(json.dumps(mine))
+            p = self.verify(model, path)
+            found = re.search(r"`([a-z0-9_.]+)` is open: ", p.stderr)
+            if not found:
+                break
+            self.assertNotEqual(p.returncode, 0)
+            self.assertLessEqual(len(p.stderr.strip().replace(str(self.tmp), "")), 160)
+            asked.append(key := found[1])
+            if re.match(r"constants.r\di", key):  # what they are is the network's states
+                del mine["constants"][key[10:]]
+                mine.setdefault("state", []).append({"input": key[10:], "output": key[10:-1] + "o"})
+                continue
+            *section, last = key.split(".")
+            (mine[section[0]] if section else mine)[last] = answers[key]
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        self.assertEqual(set(asked), set(answers) | {f"constants.r{i}i" for i in range(1, 5)})
+        self.assertIn("it runs as its card says", p.stdout)
+
+    def test_verify_finds_a_wrong_meaning(self):
+        card = next(c for c in cards() if c["name"] == "birefnet-portrait")
+        model, path = self.tmp / "net.onnx", self.tmp / "net.json"
+        network(model, card)
+        for meaning, status in (("logit", 0), ("probability", 1)):
+            card["output"]["meaning"] = meaning
+            path.write_text(json.dumps(card))
+            p = self.verify(model, path)
+            self.assertEqual(p.returncode, status, p.stderr)
+        self.assertRegex(p.stderr, r"values from -\d.* to \d.*; of any number logit makes a mask")
+
+    def test_no_skeleton_takes_points_for_a_mask(self):
+        """A network of 17 heat maps and one of a list of boxes: nothing says segment."""
+        for shape in ([1, 17, 48, 36], [1, 100, 6]):
+            g = Graph()
+            x = g.conv(g.value(g.ins, "x", [1, 3, 96, 72]), 1, 3)
+            g.node("Expand", g.node("ReduceMean", x, axes=[1, 2, 3], keepdims=0), g.constant(shape, np.int64), out="y")
+            g.value(g.outs, "y", shape)
+            save(helper.make_model(helper.make_graph(g.nodes, "pose", g.ins, g.outs, g.init),
+                                   opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(self.tmp / "pose.onnx"))
+            card = json.loads(common.run("model", "card", self.tmp / "pose.onnx").stdout)
+            self.assertEqual((card["task"], card["outputs"]), ("", [{"name": "y", "meaning": ""}]))
+
     def test_each_card_as_a_loop(self):
         self.assertEqual({c["name"] for c in cards()}, set(OUTPUTS))
         for card in cards():

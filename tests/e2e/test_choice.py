@@ -187,12 +187,35 @@ class Key(Choice):
             self.assertEqual((got[screen] > 2).mean(), 0)
             self.assertLess((got[person] < 253).mean(), 0.001)
 
+    def test_despill_of_the_green_screen_clips(self):
+        """What green has over red and blue is gone from soft edges and beside them; without the option it is not."""
+        for name in ("dhlive_greenscreen_assets.mp4", "dhlive_greenscreen_assets2.mp4"):
+            clip, excess = shared("media/" + name), {}
+            for what in ("off", "green", "auto"):
+                out = self.tmp / "cut.png"
+                run("segment", clip, "-ss", 2, "--max-frames", 1, "--key", "green", "--mode", "alpha", "--despill", what, "-q", "-y",
+                    "-o", out)
+                b, g, r, alpha = cv2.split(cv2.imread(str(out), cv2.IMREAD_UNCHANGED).astype(int))
+                inside = cv2.erode((alpha == 255).astype(np.uint8), np.ones((9, 9)))
+                band = (alpha > 25) & (inside == 0)
+                excess[what] = float(np.maximum(g - np.maximum(r, b), 0)[band].mean())
+                deep = cv2.erode((alpha == 255).astype(np.uint8), np.ones((3, 3)), iterations=alpha.shape[0] // 15) > 0
+                colours = np.stack([b, g, r])[:, deep]
+                if what == "off":
+                    before = colours
+                self.assertTrue((colours == before).all())
+            print(f"{name}: mean green excess around the edge, of 255: " + ", ".join(f"{k} {v:.1f}" for k, v in excess.items()))
+            self.assertGreater(excess["off"], 10)
+            self.assertLess(excess["green"], 0.2 * excess["off"])
+            self.assertLess(excess["auto"], 0.2 * excess["off"])
+
     def test_wrong_ones(self):
         source, _ = self.picture()
         for options, word in ((["--key", "grey"], "no hue"), (["--key", "nocolour"], "is not a colour"),
                               (["--key", "auto", "--key", "green"], "only one of"), (["--key", "auto", "--refine"], "--refine"),
                               (["--key", "auto", "--key-black", "0.5", "--key-white", "0.4"], "is not below"),
-                              (["--key", "auto", "--device", "cuda"], "CPU only")):
+                              (["--key", "auto", "--device", "cuda"], "CPU only"), (["--despill", "auto"], "no --key"),
+                              (["--despill", "green", "--device", "cuda"], "CPU only")):
             p = run("segment", source, *options, "-f", "null", "-o", "-", check=False)
             self.assertNotEqual(p.returncode, 0)
             self.assertIn(word, p.stderr)

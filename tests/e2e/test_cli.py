@@ -13,6 +13,7 @@ import subprocess
 import termios
 
 from common import ROOT, TACHY, Case, ffmpeg, ffprobe, main, run
+from terminal import Terminal
 
 
 def fails(status, *args, **kw):
@@ -431,6 +432,32 @@ class Run(Case):
         got = ffprobe(self.tmp / "cut.mkv", "-count_frames")["streams"][0]["nb_read_frames"]
         self.assertEqual(int(got), frames)
         self.assertEqual(sorted(p.name for p in self.tmp.iterdir()), ["cut.mkv", "stdout.txt"])
+
+    def test_inputs_at_once_share_a_line(self):
+        clip = "null:320x180@30,frames=10000000"
+        status, shown, _ = on_terminal("segment", "--focus", "off", "--mode", "mask", clip, clip, "--parallel", "2", "-f", "null",
+                                       "-", columns=60, stop_after=b"/20000000 frames", cwd=self.tmp)
+        self.assertEqual(status, 130)
+        self.assertRegex(shown, r"0/2 inputs +\d+ % +\d+/20000000 frames")
+        self.assertRegex(shown, r"interrupted after \d+ frames")
+        self.assertNotIn("file", shown)
+
+    def test_out_of_memory_keeps_its_figure(self):
+        said = fails(1, "segment", "null:7680x4320@30,frames=20", "-f", "null", "-", "-q", "--max-memory", 4)
+        self.assertRegex(said, r"out of memory: \d+\.\d MiB of host memory for frames")
+
+    def test_numbers_are_short(self):
+        text = run("segment", "--mode", "mask", self.CLIP, "-f", "null", "-", "--json", "-q").stdout
+        numbers = re.findall(r": (\d+\.\d+)(?=[,\n])", text)
+        self.assertGreater(len(numbers), 20)
+        self.assertEqual([n for n in numbers if len(n) > len(repr(float(n)))], [])
+
+    def test_summary_fits_the_terminal(self):
+        t = Terminal("segment", "--focus", "off", "--mode", "mask", self.CLIP, "-f", "null", "-", columns=40)
+        self.assertEqual(t.wait(), 0)
+        said = t.shown[t.shown.index("60 frames in"):].replace("\r", "")
+        for line in said.splitlines():
+            self.assertTrue(len(line) <= 40 or line.startswith("  "), line)
 
     def test_parallel(self):
         """Several inputs of different formats at once: each output as if it had run alone, in its order."""

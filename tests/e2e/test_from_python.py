@@ -4,7 +4,10 @@ import json
 import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
+import time
 
 import numpy as np
 import onnx
@@ -116,6 +119,38 @@ class Runs(Case):
             self.assertIn(p.returncode, (1, 2), line)
             self.assertEqual(len(p.stderr.splitlines()), 1, f"{line}\n{p.stderr}")
             self.assertIn(answer, p.stderr, line)
+
+    def test_watch(self):
+        """Files that lie there, that are written and that are moved there; none is an input twice."""
+        p = subprocess.Popen([TACHY, "segment", "--watch", "clips", "--focus", "off", "-q", "-o", "done/"], cwd=self.tmp,
+                             stderr=subprocess.PIPE, text=True)
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(p.kill)
+
+        def wait_for(name):
+            while not (self.tmp / "done" / name).exists():
+                self.assertIsNone(p.poll(), "the watch has ended")
+                time.sleep(0.05)
+
+        wait_for("b.cutout.mp4")
+        shutil.copy(self.tmp / "in.mp4", self.tmp / "clips" / "written.mp4")
+        (self.tmp / "clips" / "notes.txt").write_text("no input")
+        (self.tmp / "clips" / "broken.mp4").write_text("no video")
+        wait_for("written.cutout.mp4")
+        os.rename(self.tmp / "in.mp4", self.tmp / "clips" / "moved.mp4")
+        wait_for("moved.cutout.mp4")
+        p.send_signal(signal.SIGINT)
+        self.assertEqual(p.wait(60), 1)  # of the one that was no video
+        self.assertEqual(sorted(f.name for f in (self.tmp / "done").iterdir()),
+                         [f"{n}.cutout.mp4" for n in ("a", "b", "moved", "written")])
+        said = p.stderr.read()
+        self.assertEqual(len(said.splitlines()), 1, said)
+        self.assertIn("broken.mp4", said)
+        for args, why in ((["clips"], "needs another folder"), (["nothere", "-o", "done/"], "there is no such folder"),
+                          (["clips", "-o", "clips/"], "would be an input again"), (["clips", "-i", "x.mp4", "-o", "done/"], "other inputs")):
+            p = run("segment", "--watch", *args, check=False, cwd=self.tmp)
+            self.assertNotEqual(p.returncode, 0)
+            self.assertIn(why, p.stderr)
 
     def said(self, text, *args):
         (self.tmp / "studio.yaml").write_text(text)

@@ -179,7 +179,8 @@ class Wheel(ImportCase):
         self.assertEqual((card["name"], card["file"]), ("selfie", "Selfie.onnx"))
         self.assertEqual(card["sha256"], hashlib.sha256((self.tmp / "Selfie.onnx").read_bytes()).hexdigest())
         self.assertEqual((card["input"]["name"], card["input"]["width"], card["input"]["height"]), ("input_1", 256, 256))
-        self.assertEqual(card["output"], {"name": "activation_10", "meaning": "probability", "layout": "nhwc"})
+        self.assertEqual(card["output"], {"name": "activation_10", "meaning": "", "layout": "nhwc"})
+        self.assertEqual((card["task"], card["input"]["scale"]), ("", None))  # an import knows no more than the file
 
     def test_damaged_files_are_refused_or_imported(self):
         random.seed(3)

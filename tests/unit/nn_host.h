@@ -66,11 +66,21 @@ static inline double host_taps(const struct tachy_nn_conv *a, bool depthwise, in
                 continue;
             int64_t at = n * a->in.image + y * a->in.row + x * a->in.pixel + group * cin, tap = i * s->kw + j;
             for (int c = 0; c < cin; c++) {
-                int64_t w = depthwise ? tap * s->cout + o : ((int64_t)o * s->kh * s->kw + tap) * cin + c;
-                sum += host_load(a->in.data, a->dtype, at + c) * host_load(a->weights, a->dtype, w);
+                int64_t w = depthwise ? tap * s->cout + o : n * a->weights_image + ((int64_t)o * s->kh * s->kw + tap) * cin + c;
+                double by = a->scale ? host_load(a->scale, TACHY_F32, n * a->scale_image + group * cin + c) : 1;
+                sum += host_load(a->in.data, a->dtype, at + c) * by * host_load(a->weights, a->dtype, w);
             }
         }
     return sum;
+}
+
+// Of the upper and the lower half of an image.
+enum { HOST_PARTS = 2 };
+static int host_depthwise_parts(const struct tachy_nn_conv *a) { return HOST_PARTS; }
+static inline void host_sum(const struct tachy_nn_conv *a, int h, int n, int y, int o, double v)
+{
+    float *to = (float *)(uintptr_t)a->sums + ((int64_t)n * HOST_PARTS + (2 * y >= h)) * a->shape.cout + o;
+    *to += (float)v;
 }
 
 static inline int host_conv_of(const struct tachy_nn_conv *a, bool depthwise)
@@ -78,14 +88,20 @@ static inline int host_conv_of(const struct tachy_nn_conv *a, bool depthwise)
     const struct tachy_conv_shape *s = &a->shape;
     int h = (s->h + s->pad_top + s->pad_bottom - s->dil_h * (s->kh - 1) - 1) / s->stride_h + 1;
     int w = (s->w + s->pad_left + s->pad_right - s->dil_w * (s->kw - 1) - 1) / s->stride_w + 1;
-    if (a->variant || a->scale || a->sums || (depthwise && (s->groups != s->cin || s->cout != s->cin)))
+    bool refused = depthwise ? a->scale || s->groups != s->cin || s->cout != s->cin : a->sums != 0;
+    if (a->variant || refused)
         return CUDA_INVALID_VALUE;
+    if (a->sums)
+        memset((void *)(uintptr_t)a->sums, 0, sizeof(float) * HOST_PARTS * (size_t)s->n * (size_t)s->cout);
     for (int n = 0; n < s->n; n++)
         for (int y = 0; y < h; y++)
             for (int x = 0; x < w; x++)
-                for (int o = 0; o < s->cout; o++)
-                    host_store(a->out.data, a->dtype, n * a->out.image + y * a->out.row + x * a->out.pixel + o,
-                               host_end(&a->epilogue, a->dtype, host_taps(a, depthwise, n, y, x, o), n, y, x, o));
+                for (int o = 0; o < s->cout; o++) {
+                    double v = host_end(&a->epilogue, a->dtype, host_taps(a, depthwise, n, y, x, o), n, y, x, o);
+                    host_store(a->out.data, a->dtype, n * a->out.image + y * a->out.row + x * a->out.pixel + o, v);
+                    if (a->sums)
+                        host_sum(a, h, n, y, o, v);
+                }
     return 0;
 }
 static int host_conv(const struct tachy_nn_conv *a, cuda_stream s) { return host_conv_of(a, false); }
@@ -102,7 +118,12 @@ static int host_conv_stem(const struct tachy_nn_conv *a, cuda_stream s)
     host_stems += fits;
     return fits ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
 }
-static int host_conv_none(const struct tachy_nn_conv *a, cuda_stream s) { return CUDA_INVALID_VALUE; }
+static int host_own_weights; // convolutions with weights for each image
+static int host_conv_tma(const struct tachy_nn_conv *a, cuda_stream s)
+{
+    host_own_weights += a->weights_image && !a->variant;
+    return a->weights_image && !a->scale ? host_conv_of(a, false) : CUDA_INVALID_VALUE;
+}
 
 static inline double host_binary(int how, double a, double b)
 {
@@ -368,7 +389,32 @@ static int host_layer_norm(const struct tachy_nn_layer_norm *a, cuda_stream stre
     return 0;
 }
 
-static int host_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream) { return CUDA_INVALID_VALUE; }
+static inline double host_unit(const struct tachy_nn_squeeze *a, int n, int h)
+{
+    double sum = a->bias1 ? host_load(a->bias1, TACHY_F32, h) : 0;
+    for (int c = 0; c < a->c; c++)
+        for (int p = 0; p < a->parts; p++)
+            sum += host_load(a->sums, TACHY_F32, ((int64_t)n * a->parts + p) * a->c + c) / (double)a->pixels *
+                   host_load(a->w1, a->dtype, (int64_t)h * a->c + c);
+    return host_act(&a->act1, sum, h);
+}
+static int host_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
+{
+    for (int n = 0; n < a->n; n++) {
+        for (int h = 0; h < a->hidden; h++)
+            host_store(a->between, TACHY_F32, (int64_t)n * a->hidden + h, host_unit(a, n, h));
+        for (int c = 0; c < a->c; c++) {
+            double v = a->bias2 ? host_load(a->bias2, TACHY_F32, c) : 0;
+            for (int h = 0; h < a->hidden; h++)
+                v += host_load(a->between, TACHY_F32, (int64_t)n * a->hidden + h) * host_load(a->w2, a->dtype, (int64_t)c * a->hidden + h);
+            v = host_act(&a->act2, v, c);
+            host_store(a->scale, TACHY_F32, (int64_t)n * a->c + c, v);
+            for (int64_t r = 0; r < a->rows; r++)
+                host_store(a->scaled, a->dtype, (n * a->rows + r) * a->c + c, host_load(a->weights, a->dtype, r * a->c + c) * v);
+        }
+    }
+    return 0;
+}
 
 static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream)
 {
@@ -381,7 +427,8 @@ static int host_transpose(const struct tachy_nn_transpose *a, cuda_stream stream
 }
 
 static const struct tachy_nn_kernels host_kernels = {
-    .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_none, .fill = host_fill,
+    .arg = host_arg, .conv = host_conv, .conv_depthwise = host_conv_depthwise, .conv_stem = host_conv_stem, .conv_tma = host_conv_tma, .fill = host_fill,
     .interpolate = host_interpolate, .layer_norm = host_layer_norm, .pointwise = host_pointwise, .pool = host_pool,
     .reduce = host_reduce, .softmax = host_softmax, .squeeze = host_squeeze, .transpose = host_transpose,
+    .depthwise_parts = host_depthwise_parts,
 };

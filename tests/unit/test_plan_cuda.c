@@ -131,11 +131,53 @@ static void mixed(void)
     CHECK_INT(tachy_graph_verify(g), TACHY_OK);
 }
 
+static struct tachy_value *depthwise(struct tachy_value *x)
+{
+    int c = (int)x->shape[1];
+    struct tachy_plan_attr a = {.conv = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, c, {0, 0}}};
+    struct tachy_value *y = VALUE(x->shape[0], c, x->shape[2], x->shape[3]);
+    return make(TACHY_OP_CONV, a, y, x, NUMBERS(c, 1, 3, 3), NUMBERS(c));
+}
+
+static struct tachy_value *squeezed(struct tachy_value *x, int hidden)
+{
+    struct tachy_value *s = unary(TACHY_PLAN_RELU, conv(mean(x), hidden, 1, true));
+    return binary(TACHY_PLAN_MUL, x, unary(TACHY_PLAN_SIGMOID, conv(s, (int)x->shape[1], 1, true)));
+}
+
+// Squeeze-and-excite behind a depthwise convolution, and of a picture that something else makes; a scale that is none.
+static void squeezes(void)
+{
+    begin();
+    struct tachy_value *x = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(2, 3, 12, 10)), 16, 3, true)), *y;
+    y = conv(squeezed(unary(TACHY_PLAN_HSWISH, depthwise(x)), 8), 16, 1, true);
+    y = binary(TACHY_PLAN_ADD, y, x);
+    y = conv(squeezed(depthwise(conv(y, 24, 1, true)), 8), 16, 1, false);
+    y = conv(squeezed(unary(TACHY_PLAN_RELU, conv(y, 16, 1, true)), 4), 8, 3, true);
+    y = conv(binary(TACHY_PLAN_MUL, y, unary(TACHY_PLAN_SIGMOID, conv(mean(y), 8, 1, true))), 7, 1, true);
+    tachy_graph_add_output(g, resized(y, 12, 10));
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+TEST(squeeze_and_excite)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_FP16, .kernels = &host_kernels};
+    squeezes();
+    host_own_weights = 0;
+    struct tachy_plan *p = opened(&params);
+    CHECK_INT(steps_called(p, "Binary"), 0);
+    CHECK_INT(steps_called(p, "Reduce"), 1 + 1 + 2 + 1); // the third sums first, the fourth has no squeeze
+    CHECK_INT(steps_called(p, "Conv"), 10 + 1);          // the fourth scale's weights
+    CHECK(host_own_weights >= 4);
+    tachy_plan_close(&p);
+    tachy_graph_close(&g);
+}
+
 TEST(precision)
 {
-    void (*const builds[])(void) = {branches, mixed};
+    void (*const builds[])(void) = {branches, mixed, squeezes};
     host_stems = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         float *want = expected(builds[i]), *single = on_gpu(builds[i], TACHY_PLAN_FP32), *half = on_gpu(builds[i], TACHY_PLAN_FP16);
         int64_t n = i ? 2 * 7 * 12 * 10 : 2 * 5 * 32 * 32;
         CHECK(off(single, want, n) < 1e-6);
@@ -283,4 +325,5 @@ TEST(precision_by_error)
     free(got);
 }
 
-TEST_MAIN(TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(half_on_a_cpu))
+TEST_MAIN(TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
+          TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(half_on_a_cpu))

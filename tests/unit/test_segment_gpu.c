@@ -152,10 +152,9 @@ enum { LANES = 4 };
 
 static void check_picture(const struct way *way, int n, const tachy_frame *f)
 {
-    int mask = way->smooth ? byte_of(n) : 200;
     CHECK(f->id == n && f->pts == n * 10 && f->mem == TACHY_PINNED);
     if (way->fail_at < 0)
-        CHECK_INT(f->data[0][0], strcmp(way->mode, "mask") ? byte_of(n) : mask);
+        CHECK_INT(f->data[0][0], strcmp(way->mode, "mask") ? byte_of(n) : 200);
 }
 
 static void check_result(const struct way *way, int n, const struct tachy_result *r)
@@ -168,7 +167,7 @@ static void check_result(const struct way *way, int n, const struct tachy_result
     else if (way->fail_at < 0)
         CHECK(r->coverage == (float)COUNT / (W * H));
     if (way->fail_at < 0)
-        CHECK_INT(r->mask[0].data[0], way->smooth ? byte_of(n) : 200);
+        CHECK_INT(r->mask[0].data[0], 200);
 }
 
 // Returns how many pictures came out, *end: the code behind them.

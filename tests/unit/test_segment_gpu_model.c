@@ -98,13 +98,12 @@ static int run_guide(const struct tachy_cuda_guide *a, cuda_stream stream)
     return CUDA_OK;
 }
 static int run_refine(const struct tachy_cuda_refine *a, cuda_stream stream) { return CUDA_OK; }
-static int run_smooth(const struct tachy_cuda_smooth *a, cuda_stream stream) { return CUDA_OK; }
 
 const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
     static const struct tachy_cuda_kernels all = {.composite = run_composite, .prob = run_prob,
                                                   .preprocess = run_preprocess, .preprocess_border = run_border,
-                                                  .guide = run_guide, .refine = run_refine, .smooth = run_smooth};
+                                                  .guide = run_guide, .refine = run_refine};
     return &all;
 }
 const char *tachy_cuda_refuses(const struct tachy_device *d, char why[256]) { return NULL; }
@@ -348,10 +347,10 @@ static void pull_all(struct guest *g)
         int want[2];
         for (int eye = 0; eye < way->eyes; eye++) {
             want[eye] = mask_of(state, n, eye, way->flat);
-            CHECK_INT(r->mask[eye].data[0], want[eye]);
+            CHECK(smooths || r->mask[eye].data[0] == want[eye]); // what smoothing makes of it: test_composite
         }
         if (f)
-            CHECK_INT(f->data[0][0], strcmp(way->mode, "mask") ? byte_of(n, 0) : want[0]);
+            CHECK(f->data[0][0] == (strcmp(way->mode, "mask") ? byte_of(n, 0) : want[0]) || (smooths && !strcmp(way->mode, "mask")));
         tachy_frame_unref(&f);
     }
     CHECK_INT(tachy_stream_pull(g->s, NULL, NULL), TACHY_ERR_EOF);

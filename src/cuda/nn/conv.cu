@@ -122,7 +122,7 @@ template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stre
 int tachy_nn_run_conv(const struct tachy_nn_conv *a, cuda_stream stream)
 {
     const tachy_conv_shape *s = &a->shape;
-    if (s->groups < 1 || s->cin % s->groups || s->cout % s->groups || a->sums || a->variant)
+    if (s->groups < 1 || s->cin % s->groups || s->cout % s->groups || a->sums || a->variant || a->weights_image)
         return cudaErrorInvalidValue;
     if (a->dtype == TACHY_F32)
         return launch<float>(a, stream);

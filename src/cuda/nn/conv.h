@@ -15,6 +15,8 @@ struct tachy_nn_conv {
     struct tachy_conv_shape shape;
     struct tachy_nn_tensor in, out;
     cuda_address weights; // of `dtype`: [cout][kh][kw][cin / groups]; conv_depthwise: [kh][kw][c]
+    // conv_tma alone: elements from the weights of an image to those of the next, all of them: cout kh kw cin; 0: one for all.
+    int64_t weights_image;
     cuda_address bias;    // float32 [cout]; 0: none
     // conv alone: each input channel times this first, float32 [cin] for each image, `scale_image` apart; 0: none.
     cuda_address scale;

@@ -30,6 +30,7 @@ struct work { // of one launch
     int tiles_x, tiles_y, tiles_n, columns; // columns: of COLUMNS channels
     int tiles, chunks;              // chunks: of 64 input channels
     bool has_add, add_last, ordered;
+    int weights_image;              // rows from an image's weights to the next's; 0: all have the same
     uint16_t order[MOST_ORDER];     // of the tiles in an image, most steps first
 };
 
@@ -89,7 +90,7 @@ __device__ static void produce(const work &w, uint32_t stages, uint32_t full, ui
             barrier_expect(bar, L::STAGE);
             tma_load(a, &w.in, bar, chunk * DEPTH, t.x * w.s.stride_w - w.s.pad_left + q * w.s.dil_w,
                      t.y * w.s.stride_h - w.s.pad_top + r * w.s.dil_h, t.n);
-            tma_load(a + L::A_BYTES, &w.weights, bar, chunk * DEPTH, r * w.s.kw + q, t.channel);
+            tma_load(a + L::A_BYTES, &w.weights, bar, chunk * DEPTH, r * w.s.kw + q, t.n * w.weights_image + t.channel);
             if (++s == L::STAGES)
                 s = 0, phase ^= 1;
         }
@@ -377,11 +378,12 @@ static bool encode_picture(CUtensorMap *map, const tachy_nn_tensor *t, int c, in
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-// The box of `pixels` pixels with the fewest tiles; of equal ones the squarest, whose padding is skipped soonest.
+// The box of `pixels` pixels with the fewest tiles; of equal ones the squarest, whose padding is skipped soonest. Of one
+// image where each has its own weights.
 static void choose_tile(work *w, int pixels, int n)
 {
     int64_t best = INT64_MAX;
-    for (int tn = 1; tn <= pixels && tn < 2 * n; tn *= 2)
+    for (int tn = 1; tn <= pixels && tn < (w->weights_image ? 2 : 2 * n); tn *= 2)
         for (int th = 1; th * tn <= pixels; th *= 2) {
             int tw = pixels / th / tn;
             if (tw * w->s.stride_w > 256 || th * w->s.stride_h > 256)
@@ -435,6 +437,7 @@ template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a
     w.act = a->epilogue.act, w.bias = at<const float>(a->bias);
     w.out_h = tachy_conv_out_h(s), w.out_w = tachy_conv_out_w(s);
     w.has_add = a->epilogue.add.data != 0, w.add_last = a->epilogue.add_last;
+    w.weights_image = a->weights_image ? s->cout : 0;
     choose_tile(&w, L::PIXELS, s->n);
     order_tiles(&w);
     w.columns = parts(s->cout, N), w.chunks = parts(s->cin, DEPTH);
@@ -446,7 +449,7 @@ template <int BLOCKS, int N, int SPLIT> static int launch(const tachy_nn_conv *a
     // What a warpgroup stores at once: 64 pixels of the box, in its order.
     int box[3] = {w.tw, w.th, w.tn}, part[3] = {least(w.tw, 64), 1, 1};
     part[1] = least(w.th, 64 / part[0]), part[2] = 64 / part[0] / part[1];
-    int64_t size[3] = {s->cin, s->kh * s->kw, s->cout}, stride[3] = {1, s->cin, (int64_t)s->cin * s->kh * s->kw};
+    int64_t size[3] = {s->cin, s->kh * s->kw, (int64_t)s->cout * (a->weights_image ? s->n : 1)}, stride[3] = {1, s->cin, (int64_t)s->cin * s->kh * s->kw};
     int rows[3] = {DEPTH, 1, N}, one[3] = {1, 1, 1};
     if (!encode_picture(&w.in, &a->in, s->cin, s->w, s->h, s->n, box, s->stride_w, s->stride_h) ||
         !encode(&w.weights, a->weights, 3, size, stride, rows, one) ||
@@ -477,7 +480,8 @@ int tachy_nn_run_conv_tma(const struct tachy_nn_conv *a, cuda_stream stream)
         launch<1, 256, 1>, launch<2, 128, 1>, launch<1, 128, 1>, launch<2, 64, 1>, launch<1, 64, 1>,
         launch<1, 256, 2>, launch<1, 256, 4>, launch<1, 128, 2>, launch<2, 128, 2>, launch<2, 128, 4>,
     };
-    if (a->variant < 0 || a->variant >= TACHY_NN_TMA_VARIANTS)
+    if (a->variant < 0 || a->variant >= TACHY_NN_TMA_VARIANTS ||
+        (a->weights_image && a->weights_image != (int64_t)s->cout * s->kh * s->kw * s->cin))
         return cudaErrorInvalidValue;
     return variants[a->variant](a, stream);
 }

@@ -52,22 +52,24 @@ __device__ static inline void taps_of_strip(float (&sum)[STRIP][VECTOR<T>], cons
     int along = (UPRIGHT ? u.in_wide : 1) * u.slices, across = (UPRIGHT ? 1 : u.in_wide) * u.slices, next = u.slices * N;
 #pragma unroll 1
     for (int r = 0; r < K; r++) {
-        pack<T, N> v[READ];
+        float by[K][N];
 #pragma unroll
-        for (int j = 0; j < READ; j++)
-            v[j] = tile[r * across + j * along];
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            float by[N];
-            const float *tap = w + (UPRIGHT ? k * K + r : r * K + k) * next;
+        for (int k = 0; k < K; k++)
 #pragma unroll
             for (int i = 0; i < N; i += 4)
-                *reinterpret_cast<float4 *>(by + i) = *reinterpret_cast<const float4 *>(tap + i);
+                *reinterpret_cast<float4 *>(by[k] + i) =
+                    *reinterpret_cast<const float4 *>(w + (UPRIGHT ? k * K + r : r * K + k) * next + i);
+#pragma unroll
+        for (int j = 0; j < READ; j++) {
+            float v[N];
+            load<T, N>(v, reinterpret_cast<const T *>(tile + r * across + j * along));
 #pragma unroll
             for (int o = 0; o < STRIP; o++)
+                if (j - o * S >= 0 && j - o * S < K) {
 #pragma unroll
-                for (int i = 0; i < N; i++)
-                    sum[o][i] += value(v[o * S + k].v[i]) * by[i];
+                    for (int i = 0; i < N; i++)
+                        sum[o][i] += v[i] * by[j - o * S][i];
+                }
         }
     }
 }
@@ -103,26 +105,38 @@ __device__ static inline void taps_of_any(float (&sum)[STRIP][N], const T *row, 
     }
 }
 
-// What a strip's sums become; (y, x) its first output.
+// What a strip's sums become, which begin with the bias; (y, x) its first output.
 template <typename T>
 __device__ static inline void finish_strip(const tachy_nn_conv &a, const cut &u, float (&sum)[STRIP][VECTOR<T>], int n, int y, int x, int c,
                                            float (&total)[VECTOR<T>])
 {
     const int N = VECTOR<T>;
-    int some = a.shape.cin - c;
+    const tachy_nn_epilogue &e = a.epilogue;
+    int some = a.shape.cin - c, left = u.upright ? (x < u.out_w ? u.out_h - y : 0) : y < u.out_h ? u.out_w - x : 0;
+    int64_t step = u.upright ? a.out.row : a.out.pixel;
+    T *to = at<T>(a.out.data) + n * a.out.image + y * a.out.row + x * a.out.pixel + c;
 #pragma unroll
     for (int o = 0; o < STRIP; o++) {
-        int to_y = y + (u.upright ? o : 0), to_x = x + (u.upright ? 0 : o);
-        if (to_y >= u.out_h || to_x >= u.out_w)
+        if (o >= left)
             break;
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            sum[o][j] += a.bias && j < some ? at<const float>(a.bias)[c + j] : 0.0f;
-        finish<T, N>(a.epilogue, a.out, sum[o], n, to_y, to_x, c, some, u.vectors);
+        if (u.vectors && !e.add.data) { // as finish()
+            activate<N>(e.act, sum[o], c, some);
+            save<T, N>(to + o * step, sum[o]);
+        } else
+            finish<T, N>(e, a.out, sum[o], n, y + (u.upright ? o : 0), x + (u.upright ? 0 : o), c, some, u.vectors);
 #pragma unroll
         for (int j = 0; j < N; j++)
             total[j] += sum[o][j];
     }
+}
+
+template <int N> __device__ static inline void begin_strip(float (&sum)[STRIP][N], const float *bias)
+{
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int o = 0; o < STRIP; o++)
+            sum[o][j] = bias[j];
 }
 
 // The block's sums in the order of its threads.
@@ -149,12 +163,17 @@ template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bound
     const tachy_conv_shape &s = a.shape;
     int slice = threadIdx.x % u.slices, lane = threadIdx.x / u.slices, lanes = u.threads / u.slices, n = blockIdx.z;
     int c = (blockIdx.x * u.slices + slice) * N, strips = UPRIGHT ? u.wide : u.wide / STRIP;
-    extern __shared__ __align__(16) float weights[]; // [tap][slices][N], then the tile
-    pack<T, N> *tile = reinterpret_cast<pack<T, N> *>(weights + K * K * u.slices * N);
+    extern __shared__ __align__(16) float weights[]; // [tap][slices][N], the biases, then the tile
+    int row = u.slices * N;
+    pack<T, N> *tile = reinterpret_cast<pack<T, N> *>(weights + (K * K + 1) * row);
     float total[N] = {0};
-    for (int i = threadIdx.x; i < K * K * u.slices * N; i += u.threads) {
-        int channel = blockIdx.x * u.slices * N + i % (u.slices * N);
-        weights[i] = channel < s.cin ? value(at<const T>(a.weights)[i / (u.slices * N) * s.cin + channel]) : 0.0f;
+    for (int i = threadIdx.x; i < row; i += u.threads) {
+        int channel = blockIdx.x * row + i;
+        bool there = channel < s.cin;
+#pragma unroll
+        for (int k = 0; k < K * K; k++)
+            weights[k * row + i] = there ? value(at<const T>(a.weights)[k * s.cin + channel]) : 0.0f;
+        weights[K * K * row + i] = there && a.bias ? at<const float>(a.bias)[channel] : 0.0f;
     }
     for (int t = blockIdx.y; t < u.tiles; t += u.parts) {
         int y = t / u.tiles_x * u.high, x = t % u.tiles_x * u.wide;
@@ -167,7 +186,8 @@ template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bound
         __syncthreads();
         if (lane >= lanes || c >= s.cin || ty >= u.high)
             continue;
-        float sum[STRIP][N] = {};
+        float sum[STRIP][N];
+        begin_strip<N>(sum, weights + K * K * row + slice * N);
         taps_of_strip<T, K, S, UPRIGHT>(sum, tile + (ty * S * u.in_wide + tx * S) * u.slices + slice, u, weights + slice * N);
         finish_strip<T>(a, u, sum, n, y + ty, x + tx, c, total);
     }
@@ -189,7 +209,11 @@ template <typename T> __global__ void __launch_bounds__(MOST_THREADS) depthwise_
         int ty = lane / strips, y = t / u.tiles_x * u.high + ty, x = t % u.tiles_x * u.wide + lane % strips * STRIP;
         if (ty >= u.high || y >= u.out_h)
             continue;
-        float sum[STRIP][N] = {};
+        float sum[STRIP][N], bias[N];
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            bias[j] = a.bias && c + j < s.cin ? at<const float>(a.bias)[c + j] : 0.0f;
+        begin_strip<N>(sum, bias);
         for (int r = 0; r < s.kh; r++) {
             int from = y * s.stride_h - s.pad_top + r * s.dil_h;
             if (from >= 0 && from < s.h)
@@ -258,7 +282,7 @@ template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stre
     dim3 grid((unsigned)parts(parts(s->cin, VECTOR<T>), u.slices), (unsigned)u.parts, (unsigned)s->n);
     if (u.out_h < 1 || u.out_w < 1 || grid.y > 65535 || grid.z > 65535)
         return cudaErrorInvalidValue;
-    int64_t bytes = ((int64_t)s->kh * s->kw * VECTOR<T> * 4 + (int64_t)u.in_wide * u.in_high * 16) * u.slices;
+    int64_t bytes = (((int64_t)s->kh * s->kw + 1) * VECTOR<T> * 4 + (int64_t)u.in_wide * u.in_high * 16) * u.slices;
     if (!is_known(s) || !u.vectors || bytes > MOST_SHARED) {
         u.upright = false;
         depthwise_any<T><<<grid, (unsigned)u.threads, 0, on(stream)>>>(*a, u);
@@ -284,7 +308,7 @@ int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a)
 int tachy_nn_run_conv_depthwise(const struct tachy_nn_conv *a, cuda_stream stream)
 {
     const tachy_conv_shape *s = &a->shape;
-    if (s->groups != s->cin || s->cout != s->cin || s->kh < 1 || s->kw < 1 || s->n < 1 || a->scale || a->variant)
+    if (s->groups != s->cin || s->cout != s->cin || s->kh < 1 || s->kw < 1 || s->n < 1 || a->scale || a->weights_image || a->variant)
         return cudaErrorInvalidValue;
     if (a->dtype == TACHY_F32)
         return launch<float>(a, stream);

@@ -186,7 +186,7 @@ int tachy_nn_run_conv_stem(const struct tachy_nn_conv *a, cuda_stream stream)
     g.packed = (int)a->in.pixel;
     bool packed = (g.packed == 4 || g.packed == 8) && s->cin <= g.packed && s->stride_w * g.packed % 8 == 0 && a->in.data % 8 == 0 &&
                   (a->in.row | a->in.image) % 4 == 0;
-    if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || a->dtype != TACHY_F16 || s->groups != 1 || a->scale || a->sums || a->variant ||
+    if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || a->dtype != TACHY_F16 || s->groups != 1 || a->scale || a->weights_image || a->sums || a->variant ||
         a->epilogue.add.data || !is_common(a->epilogue.act.kind) || !packed || s->dil_h != 1 || s->dil_w != 1 || s->kh > MOST_KERNEL ||
         s->kw > MOST_KERNEL || s->n < 1 || g.out_h < 1 || g.out_w < 1 || s->stride_h > 4 || s->stride_w > 4)
         return cudaErrorInvalidValue;

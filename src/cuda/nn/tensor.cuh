@@ -71,19 +71,20 @@ static inline bool is_common(enum tachy_act_kind k)
     return k == TACHY_ACT_NONE || k == TACHY_ACT_CLIP || k == TACHY_ACT_HSIGMOID || k == TACHY_ACT_HSWISH ||
            k == TACHY_ACT_LEAKY || k == TACHY_ACT_SIGMOID || k == TACHY_ACT_SWISH || k == TACHY_ACT_TANH;
 }
-__device__ static inline float seldom(const tachy_nn_act &a, float x)
+// Not inlined: N copies of it would be most of a kernel.
+__device__ __noinline__ static float seldom(int kind, float a, float b, float x)
 {
-    switch (a.kind) {
+    switch (kind) {
     case TACHY_ACT_GELU: return x * 0.5f * (1 + erff(x * 0.70710678f));
     case TACHY_ACT_GELU_TANH: return x * 0.5f * (1 + hyperbolic(0.79788456f * (x + 0.044715f * x * x * x)));
-    case TACHY_ACT_ELU: return x < 0 ? a.a * expm1f(x) : x;
+    case TACHY_ACT_ELU: return x < 0 ? a * expm1f(x) : x;
     case TACHY_ACT_SOFTPLUS: return softplus(x);
     case TACHY_ACT_MISH: return x * hyperbolic(softplus(x));
     case TACHY_ACT_ERF: return erff(x);
     case TACHY_ACT_EXP: return expf(x);
     case TACHY_ACT_SQRT: return sqrtf(x);
     case TACHY_ACT_ABS: return fabsf(x);
-    case TACHY_ACT_LEVELS: return x != x ? a.a : clip(rintf(x), a.a, a.b);
+    case TACHY_ACT_LEVELS: return x != x ? a : clip(rintf(x), a, b);
     default: return x;
     }
 }
@@ -96,7 +97,7 @@ __device__ static inline void activate(const tachy_nn_act &a, float (&v)[N], int
 #pragma unroll
     for (int i = 0; i < N; i++)
         if (a.kind != TACHY_ACT_PRELU)
-            v[i] = seldom(a, v[i]);
+            v[i] = seldom(a.kind, a.a, a.b, v[i]);
         else if (v[i] < 0 && i < some)
             v[i] *= at<const float>(a.slope)[channel + i];
 }

@@ -141,6 +141,23 @@ static int label(struct cuda_plan *p, int from, enum tachy_plan_op op, const cha
     return TACHY_OK;
 }
 
+// A node's steps; those that a squeeze stands for have none.
+static int steps_of_node(struct cuda_build *b, const struct tachy_node *n)
+{
+    enum cuda_scaled_role role = CUDA_SCALED_CONV;
+    struct cuda_scaled *s = cuda_scaled_of(b, n, &role);
+    if (s && role == CUDA_SCALED_MEAN)
+        return cuda_steps_squeeze(b, s);
+    if (s && role != CUDA_SCALED_CONV && role != CUDA_SCALED_DEPTHWISE)
+        return TACHY_OK;
+    int err = s && role == CUDA_SCALED_CONV && !s->mean ? cuda_steps_scale(b, s) : TACHY_OK;
+    if (err == TACHY_OK)
+        err = steps_of[n->op] ? steps_of[n->op](b, n) : TACHY_ERR_UNSUPPORTED;
+    if (err == TACHY_OK && s && role == CUDA_SCALED_DEPTHWISE)
+        cuda_sum_depthwise(b, s, &b->plan->steps[b->plan->nb_steps - 1]);
+    return err;
+}
+
 static int add_steps(struct cuda_build *b)
 {
     const struct tachy_graph *g = b->g;
@@ -149,7 +166,7 @@ static int add_steps(struct cuda_build *b)
     for (const struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
         from = p->nb_steps;
         p->nodes++;
-        err = steps_of[n->op] ? steps_of[n->op](b, n) : TACHY_ERR_UNSUPPORTED;
+        err = steps_of_node(b, n);
         if (err == TACHY_ERR_UNSUPPORTED)
             return tachy_fail(g->log, err, "plan: %s %s is not built on a GPU in this form", tachy_plan_op_name(n->op),
                               n->name ? n->name : "");
@@ -216,7 +233,9 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     if (err == TACHY_OK) {
         p->arena = b.places.arena;
         p->values = b.places.values;
-        err = add_steps(&b);
+        err = cuda_find_scaled(&b);
+        if (err == TACHY_OK)
+            err = add_steps(&b);
     }
     plan_place_free(&b.places);
     p->weight_bytes = b.nb_blob;
@@ -225,6 +244,7 @@ int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct
     if (err == TACHY_OK && !b.trial)
         err = set_device(&b);
     free(b.blob);
+    free(b.scaled);
     p->params.choice = NULL; // the caller's
     *out = &p->base;
     if (err < 0)
@@ -294,7 +314,7 @@ static void step(const struct tachy_plan *plan, int i, struct tachy_plan_step *t
 
 static const char *choice(const struct tachy_plan *plan) { return ((const struct cuda_plan *)plan)->choice; }
 
-// Channels are scaled by a pass over the tensor, and rows are not summed on the way: those passes are left out.
+// Rows are not summed on the way: that pass is left out.
 static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
 {
 #define PASSES                                                                                                    \
@@ -303,8 +323,8 @@ static const struct tachy_plan_pass *passes(const struct tachy_plan_params *p)
         {"moves", tachy_plan_moves}, {"activations", tachy_plan_activations}, {"gelu", tachy_plan_gelu},           \
         {"prelu", tachy_plan_prelu}, {"affine", tachy_plan_affine}, {"pad", tachy_plan_pad},                       \
         {"resize", tachy_plan_resize}, {"mean", tachy_plan_mean}, {"fuse", tachy_plan_fuse},                       \
-        {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"dead", tachy_plan_dead},                    \
-        {"layout", tachy_plan_layout}
+        {"deconv", tachy_plan_deconv}, {"blocks", tachy_plan_shuffle}, {"scale", tachy_plan_scale_whole},            \
+        {"dead", tachy_plan_dead}, {"layout", tachy_plan_layout}
     static const struct tachy_plan_pass single[] = {PASSES, {NULL, NULL}};
     static const struct tachy_plan_pass half[] = {PASSES, {"half", tachy_plan_half}, {NULL, NULL}};
     return p && p->precision == TACHY_PLAN_FP16 ? half : single;

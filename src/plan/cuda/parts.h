@@ -26,6 +26,7 @@ enum cuda_kind {
     CUDA_SOFTMAX,
     CUDA_LAYER_NORM,
     CUDA_TRANSPOSE,
+    CUDA_SQUEEZE,
     CUDA_KINDS
 };
 
@@ -56,6 +57,7 @@ union cuda_args {
     struct tachy_nn_softmax softmax;
     struct tachy_nn_layer_norm layer_norm;
     struct tachy_nn_transpose transpose;
+    struct tachy_nn_squeeze squeeze;
 };
 
 struct cuda_step {
@@ -65,6 +67,7 @@ struct cuda_step {
     // A convolution's other forms: weights as conv_depthwise has them, 0: it is none; as a product (m 0: it is none),
     // whose bias is of the tensors' type.
     cuda_address depthwise, bias;
+    cuda_address scaled; // weights times a scale, a matrix for each image, for all kernels but conv; 0: there is no scale
     struct tachy_nn_gemm_shape product;
     struct tachy_nn_gemm *gemm; // opened with the device; also of CUDA_GEMM
     int nb_gemms;
@@ -131,6 +134,8 @@ struct cuda_build {
     uint8_t *blob; // weights on the host
     size_t nb_blob, max_blob;
     bool trial;
+    struct cuda_scaled *scaled; // convolutions with a scale
+    int nb_scaled;
 };
 
 // time.c
@@ -138,6 +143,32 @@ int cuda_time(struct tachy_plan *p, const void *const in[], int runs, double *ms
 
 // mixed.c: open() of TACHY_PLAN_MIXED, by plans that are opened with the other one.
 int cuda_open_mixed(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params);
+
+// A convolution whose input channels are scaled (squeeze.c), and the nodes that its scale comes from.
+enum cuda_scaled_role {
+    CUDA_SCALED_CONV,
+    CUDA_SCALED_MEAN, // of a squeeze-and-excite, with the two convolutions and the cast behind it
+    CUDA_SCALED_FIRST,
+    CUDA_SCALED_SECOND,
+    CUDA_SCALED_CAST,
+    CUDA_SCALED_DEPTHWISE, // makes the picture, and sums for the mean
+};
+struct cuda_scaled {
+    const struct tachy_node *conv, *mean, *first, *second, *cast, *depthwise; // NULL: it has none, as all have but conv
+    size_t base, sums, between, scale, weights; // bytes in the arena, the others behind base
+    cuda_address original;                      // the weights as they are
+    int parts;                                  // of the depthwise convolution's sums; 0: it makes none
+};
+// Finds them all and makes the arena larger for what they hand on. TACHY_ERR_NOMEM.
+int cuda_find_scaled(struct cuda_build *b);
+// Whose `role` a node has; NULL: none.
+struct cuda_scaled *cuda_scaled_of(const struct cuda_build *b, const struct tachy_node *n, enum cuda_scaled_role *role);
+cuda_address cuda_behind(const struct cuda_scaled *s, size_t bytes);
+// Lets a depthwise convolution's step sum what it stores.
+void cuda_sum_depthwise(struct cuda_build *b, struct cuda_scaled *s, struct cuda_step *step);
+// Steps that scale the weights: from the picture's means, and from a scale that other nodes make.
+int cuda_steps_squeeze(struct cuda_build *b, struct cuda_scaled *s);
+int cuda_steps_scale(struct cuda_build *b, struct cuda_scaled *s);
 
 // build.c
 int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params);
@@ -162,6 +193,8 @@ int cuda_pixel(const struct tachy_value *v);
 // Whether the Transpose behind a Resize takes over: planes are written at once.
 bool cuda_joins(const struct tachy_node *n);
 
+// A convolution's weights as its kernels want them (depthwise: conv_depthwise). 0: out of memory.
+cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t, bool depthwise);
 // Steps of a node. TACHY_ERR_UNSUPPORTED: a form that only shows here.
 typedef int cuda_steps_fn(struct cuda_build *b, const struct tachy_node *n);
 cuda_steps_fn cuda_steps_conv, cuda_steps_matmul, cuda_steps_elements, cuda_steps_copy, cuda_steps_concat, cuda_steps_pad,

@@ -7,7 +7,7 @@
 // Runs: the steps on a stream, one by one the first time and as a captured graph from then on.
 
 // Where the addresses lie in each kind's arguments.
-enum { ADDRESSES = 8 };
+enum { ADDRESSES = 9 };
 #define AT(member) (offsetof(union cuda_args, member) + 1)
 static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_CONV] = {AT(conv.in.data), AT(conv.out.data), AT(conv.weights), AT(conv.bias), AT(conv.scale),
@@ -25,6 +25,8 @@ static const uint16_t addresses[CUDA_KINDS][ADDRESSES] = {
     [CUDA_SOFTMAX] = {AT(softmax.in), AT(softmax.out)},
     [CUDA_LAYER_NORM] = {AT(layer_norm.in), AT(layer_norm.out), AT(layer_norm.scale), AT(layer_norm.shift)},
     [CUDA_TRANSPOSE] = {AT(transpose.in), AT(transpose.out)},
+    [CUDA_SQUEEZE] = {AT(squeeze.sums), AT(squeeze.w1), AT(squeeze.w2), AT(squeeze.bias1), AT(squeeze.bias2),
+                      AT(squeeze.between), AT(squeeze.scale), AT(squeeze.weights), AT(squeeze.scaled)},
 };
 
 static cuda_address real(cuda_address at, const cuda_address *base)
@@ -56,7 +58,13 @@ static int run_conv(const struct cuda_plan *p, const struct cuda_step *s, struct
                     const cuda_address *base, cuda_stream stream)
 {
     const struct tachy_nn_kernels *k = p->kernels;
+    const struct tachy_conv_shape *q = &a->conv.shape;
     a->conv.variant = way.variant;
+    if (s->scaled && way.kernel != CUDA_CONV_ANY) {
+        a->conv.weights = real(s->scaled, base);
+        a->conv.weights_image = (int64_t)q->cout * q->kh * q->kw * q->cin;
+        a->conv.scale = 0;
+    }
     switch (way.kernel) {
     case CUDA_CONV_DEPTHWISE: a->conv.weights = real(s->depthwise, base); return k->conv_depthwise(&a->conv, stream);
     case CUDA_CONV_STEM: return k->conv_stem(&a->conv, stream);
@@ -84,6 +92,7 @@ int cuda_launch(const struct cuda_plan *p, const struct cuda_step *s, struct cud
     case CUDA_SOFTMAX: return k->softmax(&a.softmax, stream);
     case CUDA_LAYER_NORM: return k->layer_norm(&a.layer_norm, stream);
     case CUDA_TRANSPOSE: return k->transpose(&a.transpose, stream);
+    case CUDA_SQUEEZE: return k->squeeze(&a.squeeze, stream);
     case CUDA_KINDS: break;
     }
     return CUDA_INVALID_VALUE;

@@ -6,15 +6,16 @@
 // Steps of convolutions and matrix products.
 
 // [cout][cin / groups][kh][kw] to [cout][kh][kw][cin / groups], or for conv_depthwise to [kh][kw][c].
-static cuda_address conv_weights(struct cuda_build *b, const struct tachy_conv_shape *s, const float *w, enum tachy_dtype t,
-                                 bool depthwise)
+cuda_address cuda_conv_weights(struct cuda_build *b, const struct tachy_node *n, enum tachy_dtype t, bool depthwise)
 {
-    int cin = s->cin / s->groups, taps = s->kh * s->kw;
-    ptrdiff_t at = cuda_blob(b, (size_t)s->cout * (size_t)cin * (size_t)taps * tachy_dtype_size(t));
-    for (int64_t o = 0; at >= 0 && !b->trial && o < s->cout; o++)
+    const struct tachy_value *v = n->in[1];
+    int64_t cout = v->shape[0], cin = v->shape[1], taps = v->shape[2] * v->shape[3];
+    const float *w = v->data;
+    ptrdiff_t at = cuda_blob(b, (size_t)(cout * cin * taps) * tachy_dtype_size(t));
+    for (int64_t o = 0; at >= 0 && !b->trial && o < cout; o++)
         for (int64_t c = 0; c < cin; c++)
             for (int64_t k = 0; k < taps; k++)
-                cuda_store(b->blob + at, t, depthwise ? k * s->cout + o : (o * taps + k) * cin + c, w[(o * cin + c) * taps + k]);
+                cuda_store(b->blob + at, t, depthwise ? k * cout + o : (o * taps + k) * cin + c, w[(o * cin + c) * taps + k]);
     return at < 0 ? 0 : cuda_at(BASE_WEIGHTS, (size_t)at);
 }
 
@@ -67,6 +68,13 @@ static void set_product(struct cuda_step *s, bool alone)
         .m = (int64_t)q->n * q->h * q->w, .n = q->cout, .k = q->cin,
         .x_row = c->in.pixel, .w_row = q->cin, .y_row = c->out.pixel, .add_row = add->pixel,
         .batch = 1, .bias = c->bias, .add = add->data, .act = c->epilogue.act.kind, .dtype = c->dtype};
+    if (s->scaled) { // each image with its own weights
+        struct tachy_nn_gemm_shape *p = &s->product;
+        p->m = (int64_t)q->h * q->w;
+        p->batch = q->n;
+        p->x_next = c->in.image, p->y_next = c->out.image, p->add_next = add->image;
+        p->w_next = (int64_t)q->cin * q->cout;
+    }
 }
 
 // The bias as float32, and once more in the tensors' type for products.
@@ -79,14 +87,29 @@ static bool set_bias(struct cuda_build *b, struct cuda_step *s, const struct tac
     return s->a.conv.bias && s->bias;
 }
 
+// Weights in each of the forms that the step may need.
+static bool set_weights(struct cuda_build *b, struct cuda_step *s, const struct tachy_node *n)
+{
+    struct tachy_nn_conv *c = &s->a.conv;
+    enum cuda_scaled_role role;
+    const struct cuda_scaled *q = cuda_input(n, 4) ? cuda_scaled_of(b, n, &role) : NULL;
+    c->weights = q ? q->original : cuda_conv_weights(b, n, c->dtype, false);
+    if (is_depthwise(&c->shape))
+        s->depthwise = cuda_conv_weights(b, n, c->dtype, true);
+    if (q) {
+        c->scale = q->mean ? cuda_behind(q, q->scale) : cuda_tensor(b, n->in[4]).data;
+        c->scale_image = c->shape.cin;
+        s->scaled = cuda_behind(q, q->weights);
+    }
+    return c->weights && (!is_depthwise(&c->shape) || s->depthwise);
+}
+
 int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
 {
     struct cuda_step *s = cuda_step(b, CUDA_CONV);
-    const struct tachy_value *add = cuda_input(n, 3), *scale = cuda_input(n, 4), *x = n->in[0];
+    const struct tachy_value *add = cuda_input(n, 3), *x = n->in[0];
     if (!s)
         return TACHY_ERR_NOMEM;
-    if (scale)
-        return TACHY_ERR_UNSUPPORTED;
     struct tachy_nn_conv *c = &s->a.conv;
     c->shape = plan_conv_shape(n);
     c->dtype = n->out->dtype;
@@ -94,10 +117,7 @@ int cuda_steps_conv(struct cuda_build *b, const struct tachy_node *n)
     c->epilogue.add_last = n->attr.act_before_add;
     if (!cuda_picture(b, x, c->dtype, &c->in) || (add && !cuda_picture(b, add, c->dtype, &c->epilogue.add)))
         return TACHY_ERR_UNSUPPORTED;
-    c->weights = conv_weights(b, &c->shape, n->in[1]->data, c->dtype, false);
-    if (is_depthwise(&c->shape))
-        s->depthwise = conv_weights(b, &c->shape, n->in[1]->data, c->dtype, true);
-    if (!c->weights || (is_depthwise(&c->shape) && !s->depthwise) || !set_bias(b, s, cuda_input(n, 2), c->shape.cout) ||
+    if (!set_weights(b, s, n) || !set_bias(b, s, cuda_input(n, 2), c->shape.cout) ||
         !cuda_act(b, n, cuda_input(n, 5), &c->epilogue.act))
         return TACHY_ERR_NOMEM;
     set_product(s, true);

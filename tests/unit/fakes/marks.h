@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 // Kernels of segment over the fake driver: the composite's picture begins with the byte that its frame begins with, and
-// so do its guide and what is smoothed, which says whether frames come to the smoothing in their order. Each takes the
-// stream's time, and fails where the driver does.
+// its guide has it everywhere. Each takes the stream's time, and fails where the driver does.
 
 enum { COUNT = 512, KERNEL_NS = 50000 };
 enum { STEP = 3, GREY = 126 }; // from a frame's byte to the next one's; luma of the picture behind
@@ -49,7 +48,8 @@ static int run_prob(const struct tachy_cuda_prob *a, cuda_stream stream)
 {
     LAUNCH(stream);
     for (int i = 0; i < a->count; i++)
-        *at(a->each[i]) = 200;
+        for (int y = 0; y < a->height; y++)
+            memset(at(a->each[i] + (cuda_address)(y * a->dst_y)), 200, (size_t)a->width);
     return CUDA_OK;
 }
 
@@ -57,7 +57,7 @@ static int run_guide(const struct tachy_cuda_guide *a, cuda_stream stream)
 {
     LAUNCH(stream);
     for (int i = 0; i < a->count; i++)
-        *at(a->eye[i].guide) = *at(a->eye[i].luma);
+        memset(at(a->eye[i].guide), *at(a->eye[i].luma), (size_t)a->height * (size_t)a->stride);
     return CUDA_OK;
 }
 
@@ -66,20 +66,6 @@ static int run_refine(const struct tachy_cuda_refine *a, cuda_stream stream)
     LAUNCH(stream);
     for (int i = 0; i < a->count; i++)
         *(float *)(void *)at(a->eye[i].slope) = (float)*at(a->eye[i].guide);
-    return CUDA_OK;
-}
-
-static int run_smooth(const struct tachy_cuda_smooth *a, cuda_stream stream)
-{
-    LAUNCH(stream);
-    float *state = (float *)(void *)at(a->out);
-    uint8_t now = *at(a->guide);
-    if (!(a->restart[0] & 1)) {
-        wrong += (uint8_t)((int)*state + STEP) != now || (uint8_t)(*at(a->before) + STEP) != now;
-        wrong += *(float *)(void *)at(a->motion) != *state;
-    }
-    *state = *(float *)(void *)at(a->motion) = now;
-    *at(a->after) = *at(a->mask) = now;
     return CUDA_OK;
 }
 
@@ -153,7 +139,7 @@ const struct tachy_cuda_kernels *tachy_cuda_kernels(void)
 {
     static const struct tachy_cuda_kernels all = {.composite = run_composite, .prob = run_prob,
                                                   .preprocess = run_preprocess, .preprocess_border = run_border,
-                                                  .guide = run_guide, .refine = run_refine, .smooth = run_smooth,
+                                                  .guide = run_guide, .refine = run_refine,
                                                   .luma = run_luma, .blend = run_blend, .cells = run_cells,
                                                   .blur = run_blur, .resize = run_resize,
                                                   .signature = run_signature, .alpha_any = run_alpha_any, .alpha_out = run_alpha_out};

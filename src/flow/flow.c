@@ -1,0 +1,190 @@
+#include "flow/flow.h"
+
+#include "flow/patch.h"
+
+#include <stdlib.h>
+
+// Dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse Search"), without its variational
+// refinement, from the coarsest level of a pyramid to the finest: patches of 8 x 8 pixels on a grid begin at the flow of the
+// coarser level or at what their neighbours found, and search; each pixel then takes the weighted mean of its patches.
+
+enum { LEAST = 2 * FLOW_PATCH, LEVELS = 8 };
+
+struct tachy_flow {
+    int width, height;
+    int finest;                      // halvings before the finest level
+    int levels;                      // that are searched; 0: the picture is smaller than a patch
+    struct flow_level level[LEVELS + 16]; // halvings 0 to finest + levels - 1
+    float *u, *v, *weight;           // of the level at hand, dense
+    float *coarse_u, *coarse_v;      // of the one before
+    struct flow_vector *grid;        // of the patches of the level at hand
+};
+
+static size_t padded(const struct flow_level *l) { return (size_t)(l->height + 2 * FLOW_PAD) * (size_t)l->stride; }
+
+static float *level_plane(const struct flow_level *l)
+{
+    float *p = tachy_aligned_alloc(padded(l) * sizeof(float));
+    return p ? p + FLOW_PAD * l->stride + FLOW_PAD : NULL;
+}
+
+static void free_plane(const struct flow_level *l, float *p)
+{
+    if (p)
+        tachy_aligned_free(p - FLOW_PAD * l->stride - FLOW_PAD);
+}
+
+static bool open_levels(tachy_flow *f)
+{
+    int w = f->width, h = f->height, n = 0;
+    bool whole = true;
+    while (whole && (n <= f->finest || (n < f->finest + LEVELS && w >= LEAST && h >= LEAST))) {
+        struct flow_level *l = &f->level[n++];
+        *l = (struct flow_level){.width = w, .height = h, .stride = TACHY_ALIGN(w + 2 * FLOW_PAD, 16)};
+        whole = (l->here = level_plane(l)) && (l->there = level_plane(l));
+        w /= 2;
+        h /= 2;
+    }
+    const struct flow_level *l = &f->level[f->finest];
+    f->levels = l->width >= FLOW_PATCH && l->height >= FLOW_PATCH ? n - f->finest : 0;
+    return whole;
+}
+
+int tachy_flow_open(tachy_flow **out, int width, int height)
+{
+    *out = NULL;
+    if (width < 1 || height < 1 || width > 65535 || height > 65535)
+        return TACHY_ERR_INVAL;
+    tachy_flow *f = calloc(1, sizeof(*f));
+    if (!f)
+        return TACHY_ERR_NOMEM;
+    f->width = width;
+    f->height = height;
+    while (TACHY_MAX(width, height) >> f->finest > TACHY_FLOW_FINEST && TACHY_MIN(width, height) >> (f->finest + 1) >= FLOW_PATCH)
+        f->finest++;
+    bool whole = open_levels(f);
+    const struct flow_level *l = &f->level[f->finest];
+    size_t n = (size_t)l->width * (size_t)l->height * sizeof(float);
+    whole = whole && (f->u = tachy_aligned_alloc(n)) && (f->v = tachy_aligned_alloc(n)) &&
+            (f->weight = tachy_aligned_alloc(n)) && (f->coarse_u = tachy_aligned_alloc(n)) &&
+            (f->coarse_v = tachy_aligned_alloc(n)) && (f->grid = tachy_aligned_alloc(2 * n));
+    if (!whole) {
+        tachy_flow_close(&f);
+        return TACHY_ERR_NOMEM;
+    }
+    *out = f;
+    return TACHY_OK;
+}
+
+void tachy_flow_close(tachy_flow **pf)
+{
+    tachy_flow *f = *pf;
+    *pf = NULL;
+    if (!f)
+        return;
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(f->level); i++) {
+        free_plane(&f->level[i], f->level[i].here);
+        free_plane(&f->level[i], f->level[i].there);
+    }
+    float *planes[] = {f->u, f->v, f->weight, f->coarse_u, f->coarse_v};
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes); i++)
+        tachy_aligned_free(planes[i]);
+    tachy_aligned_free(f->grid);
+    free(f);
+}
+
+// ---- Pyramids ----
+
+static void repeat_edges(const struct flow_level *l, float *p)
+{
+    size_t row = (size_t)(l->width + 2 * FLOW_PAD) * sizeof(float);
+    for (int y = 0; y < l->height; y++)
+        for (int i = 1; i <= FLOW_PAD; i++) {
+            p[y * l->stride - i] = p[y * l->stride];
+            p[y * l->stride + l->width - 1 + i] = p[y * l->stride + l->width - 1];
+        }
+    for (int i = 1; i <= FLOW_PAD; i++) {
+        memcpy(p - i * l->stride - FLOW_PAD, p - FLOW_PAD, row);
+        memcpy(p + (l->height - 1 + i) * l->stride - FLOW_PAD, p + (l->height - 1) * l->stride - FLOW_PAD, row);
+    }
+}
+
+static void halve(const struct flow_level *to, float *p, const struct flow_level *from, const float *q)
+{
+    for (int y = 0; y < to->height; y++)
+        for (int x = 0; x < to->width; x++) {
+            const float *a = q + 2 * y * from->stride + 2 * x, *b = a + from->stride;
+            p[y * to->stride + x] = 0.25f * ((a[0] + a[1]) + (b[0] + b[1]));
+        }
+    repeat_edges(to, p);
+}
+
+static void fill(tachy_flow *f, const uint8_t *here, const uint8_t *there)
+{
+    const struct flow_level *l = f->level;
+    for (int y = 0; y < l->height; y++)
+        for (int x = 0; x < l->width; x++) {
+            l->here[y * l->stride + x] = here[(size_t)y * (size_t)l->width + (size_t)x];
+            l->there[y * l->stride + x] = there[(size_t)y * (size_t)l->width + (size_t)x];
+        }
+    repeat_edges(l, l->here);
+    repeat_edges(l, l->there);
+    for (int i = 1; i < f->finest + f->levels; i++) {
+        halve(l + i, l[i].here, l + i - 1, l[i - 1].here);
+        halve(l + i, l[i].there, l + i - 1, l[i - 1].there);
+    }
+}
+
+// ---- Search ----
+
+static void search_level(tachy_flow *f, const struct flow_level *l, const struct flow_level *coarse)
+{
+    flow_search_run(&(struct flow_search){
+        .level = l, .coarse_width = coarse ? coarse->width : 0, .coarse_height = coarse ? coarse->height : 0,
+        .coarse_u = f->coarse_u, .coarse_v = f->coarse_v, .grid = f->grid, .u = f->u, .v = f->v, .weight = f->weight});
+}
+
+static void swap(float **a, float **b)
+{
+    float *t = *a;
+    *a = *b;
+    *b = t;
+}
+
+// The finest level's plane at the pictures' size, and in their pixels.
+static void stretch(tachy_flow *f, const float *from, float *to)
+{
+    const struct flow_level *l = &f->level[f->finest];
+    float scale = (float)(1 << f->finest), step = 1 / scale, first = 0.5f * step - 0.5f;
+    for (int y = 0; y < f->height; y++) {
+        float at = TACHY_CLAMP((float)y * step + first, 0.0f, (float)(l->height - 1));
+        int top = (int)at, low = TACHY_MIN(top + 1, l->height - 1);
+        float b = at - (float)top, *row = f->weight; // of one row: the weights have done their work
+        for (int x = 0; x < l->width; x++)
+            row[x] = scale * (from[top * l->width + x] * (1 - b) + from[low * l->width + x] * b);
+        for (int x = 0; x < f->width; x++, to++) {
+            at = TACHY_CLAMP((float)x * step + first, 0.0f, (float)(l->width - 1));
+            int left = (int)at;
+            *to = row[left] + (at - (float)left) * (row[TACHY_MIN(left + 1, l->width - 1)] - row[left]);
+        }
+    }
+}
+
+void tachy_flow_run(tachy_flow *f, const uint8_t *here, const uint8_t *there, float *u, float *v)
+{
+    size_t n = (size_t)f->width * (size_t)f->height;
+    if (!f->levels) {
+        memset(u, 0, n * sizeof(float));
+        memset(v, 0, n * sizeof(float));
+        return;
+    }
+    fill(f, here, there);
+    for (int i = f->levels - 1; i >= 0; i--) {
+        const struct flow_level *l = &f->level[f->finest + i];
+        search_level(f, l, i < f->levels - 1 ? l + 1 : NULL);
+        swap(&f->u, &f->coarse_u);
+        swap(&f->v, &f->coarse_v);
+    }
+    stretch(f, f->coarse_u, u);
+    stretch(f, f->coarse_v, v);
+}
