@@ -23,7 +23,7 @@ static int run_replay(struct cli *c)
                              "DIR makes it)");
     struct tachy_replay r;
     struct stat st;
-    if (stat(c->args[0], &st) != 0 || !S_ISDIR(st.st_mode))
+    if (stat(c->args[0], &st) == 0 && !S_ISDIR(st.st_mode))
         return message_usage("%s is no folder of saved stages; tachy segment --save-stage DIR makes one", c->args[0]);
     tachy_control *control = NULL; // of this command alone: the shell's is for runs
     int err = cli_check_json(c);

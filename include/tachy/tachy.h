@@ -26,3 +26,4 @@
 #include <tachy/task.h>
 #include <tachy/tensor.h>
 #include <tachy/verdict.h>
+#include <tachy/cxx.h> // after all others

@@ -118,6 +118,7 @@ struct tachy_stream {
     char *name;                          // NULL: none
     uint32_t number;                     // in the profile
     int group;                           // items that a worker takes through its steps at once, at most; 1: one by one
+    int turns;                           // that it takes one right after the other, at least `group`
     const struct pipeline_policy *policy; // NULL: none. Set before the first push
 
     struct pipeline_slot *slots; // position n is in slot n & mask

@@ -231,7 +231,8 @@ static void run_carried(struct group *g)
 {
     g->begun = tachy_ticks();
     g->waited = false;
-    run_stages(g, 0, g->n);
+    for (int i = 0; i < g->n; i += g->s->group)
+        run_stages(g, i, TACHY_MIN(g->n - i, g->s->group));
     for (int i = 0; i < g->n && !span_of(g)->writes; i++) { // with what others gave back, one by one
         if (g->err[i] != TACHY_ERR_NOMEM || !tachy_memory_shrink(g->s->pipeline->memory, TACHY_HOST, SIZE_MAX))
             continue;
@@ -333,7 +334,7 @@ static void take_turn(struct group *g)
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < g->n; i++)
         atomic_store(&slot_of(g, i)->state, SLOT_PARKED);
-    int n = pipeline_turn_claim(g->s, g->k, g->seq, g->s->group);
+    int n = pipeline_turn_claim(g->s, g->k, g->seq, g->s->turns);
     pthread_mutex_unlock(&p->lock);
     set_members(g, n);
 }
@@ -389,9 +390,9 @@ static void work_from(struct pipeline_worker *w, const struct pipeline_job *jobs
         taken[i] = true;
         g.seq[g.n++] = jobs[i].seq;
     }
-    if (span_of(&g)->kind == SPAN_ORDERED && g.s->group > 1) {
+    if (span_of(&g)->kind == SPAN_ORDERED && g.s->turns > 1) {
         pthread_mutex_lock(&w->pipeline->lock);
-        g.n = pipeline_turn_extend(g.s, g.k, g.seq, g.n, g.s->group);
+        g.n = pipeline_turn_extend(g.s, g.k, g.seq, g.n, g.s->turns);
         pthread_mutex_unlock(&w->pipeline->lock);
     }
     set_members(&g, g.n);

@@ -8,6 +8,7 @@ enum {
     LEAST_RESTING = 4096,
     GPU_DEPTH = 32,      // so many that several pictures can be finished at once
     MOST_WINDOW = 512, MOST_WINDOW_GPU = 4096,
+    TURNS = 8,
     MOMENT_NS = 20000,   // that jobs taken at once may last
     REST_US = 50, REST_MOST_US = 4000,
 };
@@ -77,6 +78,11 @@ void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t roo
 }
 
 int sched_group(int wanted, bool one_by_one, int most) { return one_by_one ? 1 : TACHY_CLAMP(wanted, 1, most); }
+
+int sched_turns(int group, bool one_by_one, bool on_gpu)
+{
+    return on_gpu && !one_by_one ? TACHY_MAX(group, (int)TURNS) : group;
+}
 
 int sched_share(int ready, int workers, uint64_t cost_ns, int most)
 {

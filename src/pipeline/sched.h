@@ -34,6 +34,10 @@ void sched_fit(const struct sched_stream *s, struct sched_bounds *b, int64_t roo
 // or one by one.
 int sched_group(int wanted, bool one_by_one, int most);
 
+// Items whose turn comes one right after the other, of those that wait, that a worker takes before it goes on with them: a
+// hand-over for each would hold up the stream. On a CPU an item's picture is in the worker's cache, so it goes on at once.
+int sched_turns(int group, bool one_by_one, bool on_gpu);
+
 // Jobs that a worker takes of `ready` ones: several only of those that are done in a moment (`cost_ns` is what one took
 // lately, 0: not known), not more than its share, 1..most.
 int sched_share(int ready, int workers, uint64_t cost_ns, int most);

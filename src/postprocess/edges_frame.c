@@ -5,6 +5,8 @@
 #include <math.h>
 
 typedef int16_t words __attribute__((vector_size(2 * BLOCK)));
+typedef words words_at __attribute__((aligned(2), may_alias));
+typedef int32_t whole __attribute__((may_alias)); // a float's bits
 
 // From a frame and its mask to what is solved, and from the solution to rows of alpha.
 
@@ -210,8 +212,9 @@ INLINE void lerp_rows(const struct row *w)
         to[-1] = to[0];
         to[n] = to[n + 1] = to[n - 1];
     }
+    const whole *a = (whole *)w->fit[0], *b = (whole *)w->fit[1], *d = (whole *)w->fit[2];
     for (size_t x = 0; x < n + 3; x++)
-        w->sloped[x] = (w->fit[0][x] != 0) | (w->fit[1][x] != 0) | (w->fit[2][x] != 0);
+        w->sloped[x] = ((a[x] | b[x] | d[x]) & INT32_MAX) != 0; // -0 is 0
 }
 
 // n samples from `first` on.
@@ -274,10 +277,20 @@ INLINE void store_words(const struct row *w, int x, const vec *value)
     words word = __builtin_convertvector(__builtin_convertvector(CHOOSE(v < all, v, all) * 32640.0f + 0.5f, bits), words);
     int first = TACHY_MAX(-x, 0), last = TACHY_MIN(BLOCK, w->n - x);
     if (first == 0 && last == BLOCK)
-        memcpy(w->dst + x, &word, sizeof(word));
+        *(words_at *)(w->dst + x) = word;
     else
         for (int i = first; i < last; i++)
             w->dst[x + i] = word[i];
+}
+
+// Gaps g..end - 1 between cells of the same alpha and no slope.
+INLINE void fill(const struct row *w, int g, int end)
+{
+    int cell = w->r->cell, first = TACHY_MAX(g * cell - cell / 2, 0), last = TACHY_MIN(end * cell - cell / 2, w->n);
+    float v = w->fit[3][g];
+    int16_t word = (int16_t)(TACHY_CLAMP(v, 0, 1) * 32640.0f + 0.5f);
+    for (int x = first; x < last; x++)
+        w->dst[x] = word;
 }
 
 // Gaps g..end - 1, and perhaps one more, which is written again later.
@@ -299,17 +312,28 @@ INLINE void evaluate(const struct row *w, int g, int end, bool sloped)
         }
 }
 
+// Of a gap: alpha is everywhere the same, changes with the place alone, or with colours.
+enum kind { FLAT, RISING, SLOPED };
+
+INLINE enum kind kind_of(const struct row *w, int g)
+{
+    return w->sloped[g] | w->sloped[g + 1] ? SLOPED : w->fit[3][g] != w->fit[3][g + 1] ? RISING : FLAT;
+}
+
 INLINE void whole_row(const struct row *w)
 {
     int gaps = w->r->width + 1, cell = w->r->cell;
     lerp_rows(w);
     for (int g = 0, end; g < gaps; g = end) {
-        bool sloped = w->sloped[g] | w->sloped[g + 1];
-        for (end = g + 1; end < gaps && (w->sloped[end] | w->sloped[end + 1]) == sloped; end++)
+        enum kind kind = kind_of(w, g);
+        for (end = g + 1; end < gaps && kind_of(w, end) == kind; end++)
             continue;
-        if (sloped)
+        if (kind == SLOPED)
             take_colours(w, TACHY_MAX(g * cell - cell / 2, 0), TACHY_MIN(end * cell - cell / 2, w->n));
-        evaluate(w, g, end, sloped);
+        if (kind == FLAT)
+            fill(w, g, end);
+        else
+            evaluate(w, g, end, kind == SLOPED);
     }
 }
 

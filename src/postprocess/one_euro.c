@@ -7,8 +7,7 @@
 // Share of the way that a first-order low-pass goes to a new value.
 static double share(double cutoff, double seconds)
 {
-    double tau = 1 / (2 * 3.14159265358979323846 * cutoff);
-    return 1 / (1 + tau / seconds);
+    return 1 - 1 / (1 + 2 * 3.14159265358979323846 * cutoff * seconds);
 }
 
 double tachy_one_euro_step(const struct tachy_one_euro *f, struct tachy_one_euro_state *s, double v, double seconds,

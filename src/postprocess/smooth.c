@@ -22,8 +22,8 @@ struct tachy_smooth {
     struct tachy_smooth_rates rates;
     tachy_flow *flow;
     float *out, *motion; // the mask so far, 0..255, and its motion, 0..1
-    // Of one frame: the network's mask and its edges; the state, brought along; |guide - guide before|, moved and as it was.
-    float *mask, *edge, *moved, *moved_motion, *change, *stay;
+    // Of one frame: the network's mask and its edges; the state to be; |guide - guide before|, moved and as it was.
+    float *mask, *edge, *next, *next_motion, *change, *stay;
     float *u, *v, *scratch; // scratch: tachy_snap()'s
     uint8_t *guide, *now;   // of the frame before and of this one, dense
 };
@@ -49,7 +49,7 @@ int tachy_smooth_open(tachy_smooth **out, int width, int height, float strength)
     s->height = height;
     s->off = strength == 0;
     s->rates = rates_of(strength);
-    float **planes[] = {&s->out, &s->motion, &s->mask, &s->edge, &s->moved, &s->moved_motion, &s->change, &s->stay,
+    float **planes[] = {&s->out, &s->motion, &s->mask, &s->edge, &s->next, &s->next_motion, &s->change, &s->stay,
                         &s->u, &s->v};
     bool all = tachy_flow_open(&s->flow, width, height) == TACHY_OK;
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes) && all; i++)
@@ -70,7 +70,7 @@ void tachy_smooth_close(tachy_smooth **ps)
     *ps = NULL;
     if (!s)
         return;
-    void *planes[] = {s->out, s->motion, s->mask, s->edge, s->moved, s->moved_motion, s->change, s->stay, s->u, s->v,
+    void *planes[] = {s->out, s->motion, s->mask, s->edge, s->next, s->next_motion, s->change, s->stay, s->u, s->v,
                       s->scratch, s->guide, s->now};
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(planes); i++)
         tachy_aligned_free(planes[i]);
@@ -121,31 +121,50 @@ int tachy_smooth_load(tachy_smooth *s, const void *data, size_t size)
 
 // ---- One frame ----
 
-// What was before is brought to where it is now.
-INLINE void move(const tachy_smooth *s)
+// Where a pixel was before: the four pixels around, and their weights. Beyond the picture its edge.
+struct spot {
+    ptrdiff_t at[4];
+    float weight[4];
+};
+
+INLINE struct spot spot_of(const tachy_smooth *s, int x, int y)
 {
     int w = s->width, h = s->height;
+    ptrdiff_t i = (ptrdiff_t)y * w + x;
+    float from_x = TACHY_CLAMP((float)x + s->u[i], 0.0f, (float)(w - 1));
+    float from_y = TACHY_CLAMP((float)y + s->v[i], 0.0f, (float)(h - 1));
+    int left = (int)from_x, top = (int)from_y, right = TACHY_MIN(left + 1, w - 1);
+    float a = from_x - (float)left, b = from_y - (float)top;
+    ptrdiff_t up = (ptrdiff_t)top * w, down = (ptrdiff_t)TACHY_MIN(top + 1, h - 1) * w;
+    return (struct spot){{up + left, up + right, down + left, down + right},
+                         {(1 - a) * (1 - b), a * (1 - b), (1 - a) * b, a * b}};
+}
+
+INLINE float value_at(const float *p, const struct spot *s)
+{
+    return (s->weight[0] * p[s->at[0]] + s->weight[1] * p[s->at[1]]) +
+           (s->weight[2] * p[s->at[2]] + s->weight[3] * p[s->at[3]]);
+}
+
+// Sets `change` and `stay`. Returns the mean of the smaller ones.
+INLINE float compare(const tachy_smooth *s)
+{
+    const uint8_t *guide = s->guide;
     ptrdiff_t i = 0;
-    for (int y = 0; y < h; y++)
-        for (int x = 0; x < w; x++, i++) {
-            float from_x = TACHY_CLAMP((float)x + s->u[i], 0.0f, (float)(w - 1));
-            float from_y = TACHY_CLAMP((float)y + s->v[i], 0.0f, (float)(h - 1));
-            int left = (int)from_x, top = (int)from_y, right = TACHY_MIN(left + 1, w - 1);
-            float a = from_x - (float)left, b = from_y - (float)top;
-            ptrdiff_t up = (ptrdiff_t)top * w, down = (ptrdiff_t)TACHY_MIN(top + 1, h - 1) * w;
-            float c[4] = {(1 - a) * (1 - b), a * (1 - b), (1 - a) * b, a * b};
-            ptrdiff_t at[4] = {up + left, up + right, down + left, down + right};
-            float mask = 0, motion = 0, guide = 0;
-            for (int k = 0; k < 4; k++) {
-                mask += c[k] * s->out[at[k]];
-                motion += c[k] * s->motion[at[k]];
-                guide += c[k] * (float)s->guide[at[k]];
-            }
-            s->moved[i] = mask;
-            s->moved_motion[i] = motion;
-            s->change[i] = fabsf(guide - (float)s->now[i]);
-            s->stay[i] = fabsf((float)s->guide[i] - (float)s->now[i]);
+    float all = 0;
+    for (int y = 0; y < s->height; y++) {
+        float sum = 0;
+        for (int x = 0; x < s->width; x++, i++) {
+            struct spot from = spot_of(s, x, y);
+            float moved = (from.weight[0] * (float)guide[from.at[0]] + from.weight[1] * (float)guide[from.at[1]]) +
+                          (from.weight[2] * (float)guide[from.at[2]] + from.weight[3] * (float)guide[from.at[3]]);
+            s->change[i] = fabsf(moved - (float)s->now[i]);
+            s->stay[i] = fabsf((float)guide[i] - (float)s->now[i]);
+            sum += TACHY_MIN(s->change[i], s->stay[i]);
         }
+        all += sum;
+    }
+    return all / ((float)s->width * (float)s->height);
 }
 
 // Sums of three rows, edges repeated, with one pixel more on both sides.
@@ -160,36 +179,70 @@ INLINE void column_sums(const tachy_smooth *s, const float *plane, int y, float 
     sum[w + 1] = sum[w];
 }
 
-// One row; `moves` and `stays` are the column sums of `change` and `stay`.
-INLINE void blend_row(const tachy_smooth *s, ptrdiff_t at, const float *restrict moves, const float *restrict stays)
+// A row of differences around each pixel, and of what was there before.
+struct row {
+    float *moves, *stays; // column sums of `change` and `stay`
+    float *before, *held; // mask and motion
+};
+
+// Does a pixel's guide fit as well as it was? From the column sums that begin one pixel to the left.
+INLINE bool still(const float *moves, const float *stays)
 {
-    const float scale = 1 / (9 * (TACHY_SMOOTH_LOST - TACHY_SMOOTH_FOUND));
-    const float offset = TACHY_SMOOTH_FOUND / (TACHY_SMOOTH_LOST - TACHY_SMOOTH_FOUND);
-    const float *restrict mask = s->mask + at, *restrict edge = s->edge + at, *restrict moved = s->moved + at;
-    const float *restrict moved_motion = s->moved_motion + at, *rise = s->rates.rise, *fall = s->rates.fall;
-    float *restrict out = s->out + at, *restrict motion = s->motion + at;
+    return stays[0] + stays[1] + stays[2] <= moves[0] + moves[1] + moves[2] + 9 * TACHY_SMOOTH_NOISE;
+}
+
+INLINE void find_row(const tachy_smooth *s, int y, const struct row *r)
+{
+    ptrdiff_t at = (ptrdiff_t)y * s->width;
+    memcpy(r->before, s->out + at, (size_t)s->width * sizeof(float));
+    memcpy(r->held, s->motion + at, (size_t)s->width * sizeof(float));
     for (int x = 0; x < s->width; x++) {
-        float change = moves[x] + moves[x + 1] + moves[x + 2], stay = stays[x] + stays[x + 1] + stays[x + 2];
-        bool still = stay <= change + 9 * TACHY_SMOOTH_NOISE;
-        float before = still ? out[x] : moved[x], held = TACHY_SMOOTH_HOLD * (still ? motion[x] : moved_motion[x]);
-        float m = TACHY_CLAMP((still ? stay : change) * scale - offset, 0.0f, 1.0f);
-        m = TACHY_MAX(m, held);
-        float lower = mask[x] * (1 - m * (1 - edge[x]) * (1 - mask[x] * (1 / 255.0f)));
-        float way = (mask[x] < out[x] ? lower : mask[x]) - before;
-        float up = still ? rise[0] : rise[1], down = still ? fall[0] : fall[1], w = way < 0 ? down : up;
-        out[x] = before + (w + (1 - w) * m) * way;
-        motion[x] = m;
+        if (still(r->moves + x, r->stays + x))
+            continue;
+        struct spot from = spot_of(s, x, y);
+        r->before[x] = value_at(s->out, &from);
+        r->held[x] = value_at(s->motion, &from);
     }
 }
 
+INLINE void blend_row(const tachy_smooth *s, int y, const struct row *r)
+{
+    const float scale = 1 / (9 * (TACHY_SMOOTH_LOST - TACHY_SMOOTH_FOUND));
+    const float offset = TACHY_SMOOTH_FOUND / (TACHY_SMOOTH_LOST - TACHY_SMOOTH_FOUND);
+    ptrdiff_t at = (ptrdiff_t)y * s->width;
+    const float *restrict mask = s->mask + at, *restrict edge = s->edge + at, *restrict out = s->out + at;
+    const float *restrict moves = r->moves, *restrict stays = r->stays, *restrict before = r->before, *restrict held = r->held;
+    const struct tachy_smooth_rates rates = s->rates;
+    float *restrict next = s->next + at, *restrict next_motion = s->next_motion + at;
+    for (int x = 0; x < s->width; x++) {
+        float change = moves[x] + moves[x + 1] + moves[x + 2], stay = stays[x] + stays[x + 1] + stays[x + 2];
+        bool stays_here = still(moves + x, stays + x);
+        float m = TACHY_CLAMP((stays_here ? stay : change) * scale - offset, 0.0f, 1.0f);
+        m = TACHY_MAX(m, TACHY_SMOOTH_HOLD * held[x]);
+        float lower = mask[x] * (1 - m * (1 - edge[x]) * (1 - mask[x] * (1 / 255.0f)));
+        float way = (mask[x] < out[x] ? lower : mask[x]) - before[x];
+        float rise = stays_here ? rates.rise[0] : rates.rise[1], fall = stays_here ? rates.fall[0] : rates.fall[1];
+        float w = way < 0 ? fall : rise;
+        next[x] = TACHY_CLAMP(before[x] + (w + (1 - w) * m) * way, 0.0f, 255.0f); // else rounding may leave the range
+        next_motion[x] = m;
+    }
+}
+
+// The state to be. At a cut: the mask itself.
 INLINE void follow(const tachy_smooth *s)
 {
-    float *moves = s->scratch, *stays = moves + s->width + 2;
-    move(s);
+    size_t w = (size_t)s->width, n = w * (size_t)s->height;
+    struct row r = {s->scratch, s->scratch + w + 2, s->scratch + 2 * w + 4, s->scratch + 3 * w + 4};
+    if (compare(s) > TACHY_SMOOTH_CUT) {
+        memcpy(s->next, s->mask, n * sizeof(float));
+        memset(s->next_motion, 0, n * sizeof(float));
+        return;
+    }
     for (int y = 0; y < s->height; y++) {
-        column_sums(s, s->change, y, moves);
-        column_sums(s, s->stay, y, stays);
-        blend_row(s, (ptrdiff_t)y * s->width, moves, stays);
+        column_sums(s, s->change, y, r.moves);
+        column_sums(s, s->stay, y, r.stays);
+        find_row(s, y, &r);
+        blend_row(s, y, &r);
     }
 }
 
@@ -206,6 +259,13 @@ static void take(const tachy_smooth *s, const uint8_t *mask, ptrdiff_t stride, c
     tachy_snap(&(struct tachy_snap){s->width, s->height, s->mask, s->now, s->edge, s->scratch});
 }
 
+static void swap(float **a, float **b)
+{
+    float *t = *a;
+    *a = *b;
+    *b = t;
+}
+
 void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const uint8_t *guide, ptrdiff_t guide_stride,
                         bool discontinuity)
 {
@@ -214,12 +274,14 @@ void tachy_smooth_apply(tachy_smooth *s, uint8_t *mask, ptrdiff_t stride, const 
         return;
     take(s, mask, stride, guide, guide_stride);
     if (discontinuity || !s->started) {
-        memcpy(s->out, s->mask, (size_t)(w * h) * sizeof(float));
+        swap(&s->out, &s->mask);
         memset(s->motion, 0, (size_t)(w * h) * sizeof(float));
         s->started = true;
     } else {
         tachy_flow_run(s->flow, s->now, s->guide, s->u, s->v);
         follow_best(s);
+        swap(&s->out, &s->next);
+        swap(&s->motion, &s->next_motion);
     }
     uint8_t *before = s->guide;
     s->guide = s->now;

@@ -64,7 +64,8 @@ static double share(const struct tachy_axis *a, int i, int j, int start, int cou
     return j == start ? 1 - second : second;
 }
 
-static int build_spans(struct tachy_taps *t, const struct tachy_axis *a)
+// Into t->start and t->count, and what follows from them.
+static void build_spans(struct tachy_taps *t, const struct tachy_axis *a)
 {
     t->outputs = a->outputs;
     t->max = 1;
@@ -72,13 +73,14 @@ static int build_spans(struct tachy_taps *t, const struct tachy_axis *a)
     t->hi = 0;
     for (int i = 0; i < a->outputs; i++) {
         int start, count = span(a, i, &start);
+        t->start[i] = start;
+        t->count[i] = count;
         t->max = TACHY_MAX(t->max, count);
         t->lo = TACHY_MIN(t->lo, start);
         t->hi = TACHY_MAX(t->hi, start + count);
     }
     t->block = t->max <= 2 ? 2 : t->max <= 4 ? 4 : 8;
     t->blocks = (t->max + t->block - 1) / t->block;
-    return t->max;
 }
 
 static void place_weight(struct tachy_taps *t, int lanes, int i, int k, int weight)
@@ -90,21 +92,21 @@ static void place_weight(struct tachy_taps *t, int lanes, int i, int k, int weig
 }
 
 // Integer weights are differences of the rounded running sum, so that their own sum is exact
-// and the error of neighbours cancels.
+// and the error of neighbours cancels. A sample between the first one and the last is inside of the output.
 static void fill_output(struct tachy_taps *t, const struct tachy_axis *a, int lanes, int i)
 {
-    int start, count = span(a, i, &start);
-    double total = 0, running = 0;
-    for (int k = 0; k < count; k++)
-        total += share(a, i, start + k, start, count);
-    const double part = 1 / total;
+    const int start = t->start[i], count = t->count[i];
+    const double first = share(a, i, start, start, count);
+    const double last = count > 1 ? share(a, i, start + count - 1, start, count) : 0;
+    double total = first, running = 0;
+    for (int k = 1; k < count - 1; k++)
+        total += 1;
+    const double part = 1 / (total + last);
     float *weight = t->weight + (size_t)i * (size_t)t->max;
     uint32_t *w16 = t->w16 ? t->w16 + (size_t)i * (size_t)t->max : NULL;
     long before = 0, top = w16 ? 65535 : 32767;
-    t->start[i] = start;
-    t->count[i] = count;
     for (int k = 0; k < count; k++) {
-        double w = share(a, i, start + k, start, count) * part;
+        double w = (k == 0 ? first : k == count - 1 ? last : 1) * part;
         running += w;
         weight[k] = (float)w;
         long sum = k == count - 1 ? top : lrint(running * (double)top), v = sum - before;
@@ -118,28 +120,41 @@ static void fill_output(struct tachy_taps *t, const struct tachy_axis *a, int la
         t->vstart[i] = start - t->lo;
 }
 
+// Memory for the outputs' first samples and counts, at its begin, and `more` bytes; what the first ones were is lost if it
+// grows.
+static int need(struct tachy_taps *t, struct tachy_growing *m, size_t ints, size_t more)
+{
+    int err = tachy_growing_need(m, 2 * ints + more);
+    t->start = m->p;
+    t->count = err < 0 ? NULL : (int32_t *)((uint8_t *)m->p + ints);
+    return err;
+}
+
 int tachy_taps_build(struct tachy_taps *t, struct tachy_growing *m, const struct tachy_axis *a,
                      bool columns, int lanes)
 {
     *t = (struct tachy_taps){0};
-    size_t n = (size_t)a->outputs, max = (size_t)build_spans(t, a);
-    size_t padded = TACHY_ALIGN(n, (size_t)TACHY_LINE_ROUND);
+    const size_t n = (size_t)a->outputs, ints = TACHY_ALIGN(n * sizeof(int32_t), (size_t)64);
+    int err = need(t, m, ints, 0);
+    if (err < 0)
+        return err;
+    build_spans(t, a);
+    size_t max = (size_t)t->max, padded = TACHY_ALIGN(n, (size_t)TACHY_LINE_ROUND);
     bool vector = columns && lanes;
-    size_t ints = TACHY_ALIGN(n * sizeof(int32_t), (size_t)64);
     size_t floats = TACHY_ALIGN(n * max * sizeof(float), (size_t)64);
     size_t rows = columns ? 0 : TACHY_ALIGN(n * max * sizeof(uint32_t), (size_t)64);
     size_t vstart = vector ? padded * sizeof(int32_t) : 0;
     size_t vweight = vector ? padded * (size_t)(t->block * t->blocks) * sizeof(int16_t) : 0;
-
-    int err = tachy_growing_need(m, 2 * ints + floats + rows + vstart + vweight);
+    size_t more = floats + rows + vstart + vweight, before = m->size;
+    err = need(t, m, ints, more);
     if (err < 0)
         return err;
-    uint8_t *p = m->p;
-    memset(p, 0, 2 * ints + floats + rows + vstart + vweight);
-    t->start = (int32_t *)p;
-    t->count = (int32_t *)(p + ints);
-    t->weight = (float *)(p + 2 * ints);
-    p += 2 * ints + floats;
+    if (m->size != before)
+        build_spans(t, a);
+    uint8_t *p = (uint8_t *)m->p + 2 * ints;
+    memset(p, 0, more);
+    t->weight = (float *)p;
+    p += floats;
     if (!columns)
         t->w16 = (uint32_t *)p;
     if (vector) {

@@ -88,14 +88,26 @@ static double guide_at(const uint8_t *p, struct spot s)
     return between(between(p[s.at[0]], p[s.at[1]], s.right), between(p[s.at[2]], p[s.at[3]], s.right), s.down);
 }
 
+static double difference(const struct tachy_ref_smooth *s, int x, int y, bool moved)
+{
+    return fabs(guide_at(s->before, spot_of(s, x, y, moved)) - s->now[(ptrdiff_t)y * s->width + x]);
+}
+
+static bool is_cut(const struct tachy_ref_smooth *s)
+{
+    double sum = 0;
+    for (int y = 0; y < s->height; y++)
+        for (int x = 0; x < s->width; x++)
+            sum += fmin(difference(s, x, y, false), difference(s, x, y, true));
+    return sum > (double)TACHY_SMOOTH_CUT * s->width * s->height;
+}
+
 static double change(const struct tachy_ref_smooth *s, int x, int y, bool moved)
 {
     double sum = 0;
     for (int j = -1; j <= 1; j++)
-        for (int i = -1; i <= 1; i++) {
-            int a = TACHY_CLAMP(x + i, 0, s->width - 1), b = TACHY_CLAMP(y + j, 0, s->height - 1);
-            sum += fabs(guide_at(s->before, spot_of(s, a, b, moved)) - s->now[(ptrdiff_t)b * s->width + a]);
-        }
+        for (int i = -1; i <= 1; i++)
+            sum += difference(s, TACHY_CLAMP(x + i, 0, s->width - 1), TACHY_CLAMP(y + j, 0, s->height - 1), moved);
     return sum / 9;
 }
 
@@ -119,12 +131,16 @@ bool tachy_ref_smooth(const struct tachy_ref_smooth *s)
 {
     size_t n = (size_t)s->width * (size_t)s->height;
     double *out = malloc(2 * n * sizeof(double)), *motion = out + n;
+    bool cut = is_cut(s);
     if (!out)
         return false;
     for (int y = 0; y < s->height; y++)
         for (int x = 0; x < s->width; x++) {
             ptrdiff_t i = (ptrdiff_t)y * s->width + x;
-            pixel(s, x, y, out + i, motion + i);
+            if (cut)
+                out[i] = s->mask[i], motion[i] = 0;
+            else
+                pixel(s, x, y, out + i, motion + i);
         }
     memcpy(s->out, out, n * sizeof(double));
     memcpy(s->motion, motion, n * sizeof(double));

@@ -34,10 +34,13 @@ void tachy_ref_snap(double *mask, double *edge, const uint8_t *guide, int width,
 // or has another light. HOLD lets it settle there for a few frames. A mask falls faster than it rises, because what trails
 // is seen more than what comes late. For the same reason the target is below the new mask where a mask was, luma changed,
 // and no edge is near: there somebody went away, and what is left of the mask is mostly an error.
+// If the pixels' smaller |guide - guide before|, moved or as it was, is more than CUT in the mean, another scene begins:
+// out is the new mask, and motion 0.
 #define TACHY_SMOOTH_FOUND 2.0f
 #define TACHY_SMOOTH_LOST 6.0f
 #define TACHY_SMOOTH_HOLD 0.4f
 #define TACHY_SMOOTH_NOISE 1.0f
+#define TACHY_SMOOTH_CUT 24.0f
 
 // Of the way to the new mask in a frame, 0..1.
 struct tachy_smooth_rates {

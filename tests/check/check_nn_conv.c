@@ -145,7 +145,8 @@ static void depthwise(struct check *c)
     draw_shape(c, s, 40);
     if (check_range(c, 0, 2)) {
         s->kh = s->kw = 3 + 2 * check_range(c, 0, 2);
-        s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2, s->dil_h = s->dil_w = 1;
+        s->dil_h = s->dil_w = check_range(c, 0, 2) ? 1 : 2;
+        s->pad_top = s->pad_left = s->pad_bottom = s->pad_right = s->kw / 2 * s->dil_w;
         s->cin = 8 * check_range(c, 1, 20), s->h = check_range(c, 1, 40), s->w = check_range(c, 1, 40);
     }
     s->cout = s->groups = s->cin;
@@ -358,13 +359,14 @@ static void bench_one(struct check *c, int n, int hw, int cin, int cout, int ker
     unmake(c, &k);
 }
 
-static void bench_depthwise(struct check *c, int n, int hw, int channels, int kernel, int stride, bool sums)
+static void bench_depthwise(struct check *c, int n, int hw, int channels, int kernel, int stride, int dilation, bool sums)
 {
     struct conv_case k = {.a = {.dtype = TACHY_F16}};
     struct tachy_conv_shape *s = &k.a.shape;
+    int pad = kernel / 2 * dilation;
     *s = (struct tachy_conv_shape){.n = n, .h = hw, .w = hw, .cin = channels, .cout = channels, .kh = kernel, .kw = kernel, .stride_h = stride,
-                                   .stride_w = stride, .dil_h = 1, .dil_w = 1, .pad_top = kernel / 2, .pad_left = kernel / 2,
-                                   .pad_bottom = kernel / 2, .pad_right = kernel / 2, .groups = channels};
+                                   .stride_w = stride, .dil_h = dilation, .dil_w = dilation, .pad_top = pad, .pad_left = pad,
+                                   .pad_bottom = pad, .pad_right = pad, .groups = channels};
     make(c, &k, 0, false, true);
     k.a.bias = k.bias.at, k.a.epilogue.act = (struct tachy_nn_act){TACHY_ACT_HSWISH, 1.0f / 6, 0.5f, 0};
     if (sums) {
@@ -372,7 +374,7 @@ static void bench_depthwise(struct check *c, int n, int hw, int channels, int ke
         k.a.sums = k.sums.at;
     }
     char what[64];
-    snprintf(what, sizeof(what), "%dx%dx%dx%d k%d s%d%s", n, hw, hw, channels, kernel, stride, sums ? " sums" : "");
+    snprintf(what, sizeof(what), "%dx%dx%dx%d k%d s%d d%d%s", n, hw, hw, channels, kernel, stride, dilation, sums ? " sums" : "");
     time_kernel(c, &k, "conv_depthwise", tachy_nn_kernels()->conv_depthwise, 1, what);
     unmake(c, &k);
 }
@@ -418,15 +420,16 @@ static void bench(struct check *c)
         bench_one(c, n, 64, 512, 128, 1, 1, 1, false);
         bench_one(c, n, 128, 256, 512, 1, 2, 1, false);
     }
-    bench_depthwise(c, 8, 256, 16, 3, 1, false); // MobileNetV3-Large's
-    bench_depthwise(c, 8, 256, 64, 3, 2, false);
-    bench_depthwise(c, 8, 128, 72, 3, 1, false);
-    bench_depthwise(c, 8, 128, 72, 5, 2, true);
-    bench_depthwise(c, 8, 64, 120, 5, 1, true);
-    bench_depthwise(c, 8, 64, 240, 3, 2, false);
-    bench_depthwise(c, 8, 32, 200, 3, 1, false);
-    bench_depthwise(c, 8, 32, 672, 3, 1, true);
-    bench_depthwise(c, 8, 32, 960, 5, 1, true);
+    bench_depthwise(c, 8, 256, 16, 3, 1, 1, false); // MobileNetV3-Large's
+    bench_depthwise(c, 8, 256, 64, 3, 2, 1, false);
+    bench_depthwise(c, 8, 128, 72, 3, 1, 1, false);
+    bench_depthwise(c, 8, 128, 72, 5, 2, 1, true);
+    bench_depthwise(c, 8, 64, 120, 5, 1, 1, true);
+    bench_depthwise(c, 8, 64, 240, 3, 2, 1, false);
+    bench_depthwise(c, 8, 32, 200, 3, 1, 1, false);
+    bench_depthwise(c, 8, 32, 672, 3, 1, 1, true);
+    bench_depthwise(c, 8, 32, 960, 5, 1, 1, true);
+    bench_depthwise(c, 8, 32, 960, 5, 1, 2, true);
 }
 
 static void run(struct check *c)

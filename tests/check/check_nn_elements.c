@@ -50,6 +50,8 @@ static void interpolate(struct check *c)
                                      .c = check_range(c, 0, 1) ? 8 * check_range(c, 1, 9) : check_range(c, 1, 21),
                                      .out_h = check_range(c, 1, 40), .out_w = check_range(c, 1, 40), .kind = check_range(c, 0, 1),
                                      .place = check_range(c, 0, 2), .round = check_range(c, 0, 3)};
+    if (check_range(c, 0, 3) == 0) // places that are whole numbers, which a nearest pixel depends on
+        s->h = s->w = 9, s->out_h = s->out_w = 21, s->kind = TACHY_RESIZE_NEAREST, s->place = TACHY_RESIZE_HALF;
     bool planes = check_range(c, 0, 1), add = !planes && check_range(c, 0, 1);
     a.out_dtype = a.dtype == TACHY_F16 && check_range(c, 0, 1) ? TACHY_F32 : a.dtype;
     int more = 8 * check_range(c, 0, 1), out_more = planes ? 0 : more;
@@ -268,9 +270,9 @@ static void squeeze(struct check *c)
     struct nn_buffer sums = nn_random(c, (size_t)(a.n * a.parts * a.c), TACHY_F32, -10, 10);
     struct nn_buffer w1 = nn_random(c, (size_t)(a.hidden * a.c), a.dtype, -0.2f, 0.2f), w2 = nn_random(c, (size_t)(a.c * a.hidden), a.dtype, -0.2f, 0.2f);
     struct nn_buffer b1 = nn_random(c, (size_t)a.hidden, TACHY_F32, -1, 1), b2 = nn_random(c, (size_t)a.c, TACHY_F32, -1, 1);
-    struct nn_buffer w = nn_random(c, (size_t)(a.rows * a.c), a.dtype, -1, 1), between = nn_poison(c, (size_t)(a.n * a.hidden), TACHY_F32);
+    struct nn_buffer w = nn_random(c, (size_t)(a.rows * a.c), a.dtype, -1, 1), between = nn_random(c, (size_t)(a.n * a.hidden), TACHY_F32, -1, 1);
     struct nn_buffer scale = nn_poison(c, (size_t)(a.n * a.c), TACHY_F32), scaled = nn_poison(c, (size_t)(a.n * a.rows * a.c), a.dtype);
-    a.sums = sums.at, a.w1 = w1.at, a.w2 = w2.at, a.bias1 = b1.at, a.bias2 = check_range(c, 0, 1) ? b2.at : 0;
+    a.sums = sums.at, a.w1 = check_range(c, 0, 3) ? w1.at : 0, a.w2 = w2.at, a.bias1 = b1.at, a.bias2 = check_range(c, 0, 1) ? b2.at : 0;
     a.between = between.at, a.scale = scale.at, a.weights = w.at, a.scaled = scaled.at;
     check_gpu_launched(c, KERNELS->squeeze(&a, c->gpu->stream), "squeeze");
     nn_get(c, &scale), nn_get(c, &scaled);
@@ -280,7 +282,7 @@ static void squeeze(struct check *c)
             unit[h] = (double)b1.value[h];
             for (int k = 0; k < a.parts * a.c; k++)
                 unit[h] += (double)w1.value[h * a.c + k % a.c] * (double)sums.value[n * a.parts * a.c + k] / (double)a.pixels;
-            unit[h] = unit[h] > 0 ? unit[h] : 0;
+            unit[h] = !a.w1 ? (double)between.value[n * a.hidden + h] : unit[h] > 0 ? unit[h] : 0;
         }
         for (int k = 0; k < a.c; k++) {
             double v = a.bias2 ? (double)b2.value[k] : 0;

@@ -161,7 +161,7 @@ static void bench(struct check *c)
 
 static void run(struct check *c)
 {
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < check_times(c, 100); i++) {
         struct sample s;
         make(c, &s);
         filter(c, &s);

@@ -97,10 +97,10 @@ class Usage(Case):
             (["segment", "a.mp4", "-y", "-n"], "contradict"),
             (["segment", "a.mp4", "--background", "blak"], "is not a colour"),
             (["segment", "-"], "give one with -o"),
-            (["model", "fetch"], "list, pull, info, verify and import"),
+            (["model", "fetch"], "list, pull, info, card, verify or import"),
             (["model", "pull"], "needs a name"),
             (["completion", "tcsh"], "bash, zsh or fish"),
-            (["help", "me"], "no help on me"),
+            (["help", "me"], "unknown command me"),
             (["segment", "-c", "none.yaml", "a.mp4"], "none.yaml"),
         ]
         for args, part in cases:

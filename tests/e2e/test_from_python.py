@@ -2,6 +2,7 @@
 run, and what has another name here is answered in one line."""
 import json
 import os
+import pathlib
 import re
 import shlex
 import shutil
@@ -139,6 +140,8 @@ class Runs(Case):
         wait_for("written.cutout.mp4")
         os.rename(self.tmp / "in.mp4", self.tmp / "clips" / "moved.mp4")
         wait_for("moved.cutout.mp4")
+        while pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text():  # it has its name, the process ends
+            time.sleep(0.05)
         p.send_signal(signal.SIGINT)
         self.assertEqual(p.wait(60), 1)  # of the one that was no video
         self.assertEqual(sorted(f.name for f in (self.tmp / "done").iterdir()),

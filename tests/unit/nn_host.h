@@ -401,7 +401,7 @@ static inline double host_unit(const struct tachy_nn_squeeze *a, int n, int h)
 static int host_squeeze(const struct tachy_nn_squeeze *a, cuda_stream stream)
 {
     for (int n = 0; n < a->n; n++) {
-        for (int h = 0; h < a->hidden; h++)
+        for (int h = 0; h < a->hidden && a->w1; h++)
             host_store(a->between, TACHY_F32, (int64_t)n * a->hidden + h, host_unit(a, n, h));
         for (int c = 0; c < a->c; c++) {
             double v = a->bias2 ? host_load(a->bias2, TACHY_F32, c) : 0;

@@ -529,7 +529,7 @@ TEST(smooth_holds_still_parts_and_follows_motion)
     memset(mask, 255, sizeof(mask));
     tachy_smooth_apply(s, mask, N, guide, N, false);
     CHECK_INT(mask[5 * N + 5], 255);
-    memset(guide, 90, sizeof(guide)); // somebody went away, and the network does not see it at once
+    memset(guide, 168, sizeof(guide)); // somebody went away, and the network does not see it at once
     memset(mask, 60, sizeof(mask));
     tachy_smooth_apply(s, mask, N, guide, N, false);
     CHECK(mask[5 * N + 5] < 30);
@@ -576,6 +576,11 @@ TEST(smooth_follows_what_moves)
             after += t >= SETTLED && (mask[i] >= 128) != person_at(i % N, i / N, t);
     }
     CHECK(after < 0.4 * before);
+    memset(mask, 90, sizeof(mask)); // a cut that nobody announced: nothing of the scene before is left
+    for (int i = 0; i < N * N; i++)
+        guide[i] = (uint8_t)(i % 7 * 40);
+    tachy_smooth_apply(s, mask, N, guide, N, false);
+    CHECK(mask[20 * N + 20] == 90 && mask[34 * N + 44] == 90);
     tachy_smooth_close(&s);
 }
 

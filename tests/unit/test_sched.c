@@ -175,6 +175,10 @@ TEST(groups)
     CHECK_INT(sched_group(8, false, 16), 8);
     CHECK_INT(sched_group(40, false, 16), 16);
     CHECK_INT(sched_group(8, true, 16), 1);
+    CHECK_INT(sched_turns(1, false, false), 1); // the picture is in the worker's cache
+    CHECK_INT(sched_turns(1, true, true), 1);
+    CHECK(sched_turns(1, false, true) > 1);
+    CHECK_INT(sched_turns(16, false, true), 16);
 }
 
 TEST_MAIN(TEST_CASE(groups), TEST_CASE(bounds_hold), TEST_CASE(depth_follows_the_budget),

@@ -1,5 +1,6 @@
 #include "test.h"
 
+#include "base/base.h"
 #include "profile/system.h"
 #include "rows.h"
 #include "profile/verdict.h"
@@ -136,6 +137,96 @@ TEST(other_programs)
     CHECK(strstr(v.words, "Both cores are busy"));
 }
 
+// Twenty runs with a known bottleneck, as figures: what is found, and that the remedy is one for this run.
+struct known {
+    const char *what;
+    struct verdict_stage source, work, sink; // threads, busy, computing, waiting for a core; 0 threads: as in quiet()
+    double seconds, held, starved, cpu;      // 0: as in quiet()
+    int step;                                // what the workers do mostly
+    double read, write, pace, order;
+    const char *faster;                      // what the encoder knows
+    bool decoders;                           // more of them could work side by side
+    const char *name, *has, *not;            // of the verdict; in the remedy; not in it
+};
+
+static const struct known known[] = {
+    {"one decoder thread, idle cores", .source = {1, 9.8, 9.5, 0}, .held = 0.1, .cpu = 13, .name = "decode",
+     .has = "--decode-threads", .not = "--decoders"},
+    {"one decoder of several", .source = {1, 9.8, 9.5, 0}, .held = 0.1, .cpu = 13, .decoders = true, .name = "decode",
+     .has = "--decoders", .not = "--decode-threads"},
+    {"decoders on all cores", .source = {1, 9.8, 1, 0}, .held = 0.1, .cpu = 38, .decoders = true, .name = "decode",
+     .has = "more cores", .not = "--"},
+    {"decoding a clip of 1 s", .source = {1, 0.95, 0.9, 0}, .work = {4, 0.8, 0.2, 0}, .sink = {1, 0.1, 0.05, 0}, .seconds = 1,
+     .held = 0.02, .starved = 0.9, .cpu = 1.2, .name = "decode", .has = "--decode-threads"},
+    {"model, idle cores", .work = {4, 39, 4, 0}, .step = TEST_STEP_MODEL, .cpu = 6, .name = "engine", .has = "--workers"},
+    {"model, busy cores", .work = {4, 39, 38, 0}, .step = TEST_STEP_MODEL, .cpu = 39.5, .name = "engine",
+     .has = "a smaller model", .not = "--workers"},
+    {"model on a clip of 3 s", .work = {4, 11.8, 11.5, 0}, .sink = {1, 0.2, 0.1, 0}, .source = {1, 0.3, 0.2, 0}, .seconds = 3,
+     .held = 2.6, .starved = 2.8, .step = TEST_STEP_MODEL, .cpu = 11.9, .name = "engine", .not = "--workers"},
+    {"composite", .work = {4, 39, 4, 0}, .step = TEST_STEP_COMPOSITE, .cpu = 6, .name = "composite", .has = "--workers"},
+    {"x264, idle cores", .sink = {1, 9.8, 2, 0}, .starved = 0.1, .cpu = 14, .faster = "a faster preset (-preset veryfast)",
+     .name = "encode", .has = "-preset veryfast); more encoder threads"},
+    {"x265, busy cores", .sink = {1, 9.8, 1, 0}, .starved = 0.1, .cpu = 39, .faster = "a faster preset (-preset ultrafast)",
+     .name = "encode", .has = "-preset ultrafast", .not = "--encode-threads"},
+    {"x265 at its fastest", .sink = {1, 9.8, 1, 0}, .starved = 0.1, .cpu = 39, .faster = "a faster encoder (-c:v libx264)",
+     .name = "encode", .has = "-c:v libx264", .not = "-preset"},
+    {"SVT-AV1", .sink = {1, 9.8, 1, 0}, .starved = 0.1, .cpu = 39, .faster = "a faster preset (-preset 12)", .name = "encode",
+     .has = "-preset 12", .not = "--encode-threads"},
+    {"an encoder without presets", .sink = {1, 9.8, 9, 0}, .starved = 0.1, .cpu = 14, .name = "encode", .has = "-c:v",
+     .not = "-preset"},
+    {"encoding a clip of 1 s", .source = {1, 0.1, 0.05, 0}, .work = {4, 0.5, 0.2, 0}, .sink = {1, 0.95, 0.9, 0}, .seconds = 1,
+     .held = 0.8, .starved = 0.02, .cpu = 1.2, .name = "encode", .has = "-c:v"},
+    {"reading from a slow disk", .source = {1, 9.8, 0.5, 0}, .held = 0.1, .read = 9, .name = "disk", .has = "the input"},
+    {"writing to a slow disk", .sink = {1, 9.8, 0.5, 0}, .starved = 0.1, .write = 9, .name = "disk", .has = "the output"},
+    {"a camera", .source = {1, 9.8, 0.5, 0}, .held = 0.1, .pace = 9, .name = "source-rate", .not = "-"},
+    {"a camera for 1 s", .source = {1, 0.98, 0.05, 0}, .work = {4, 0.8, 0.2, 0}, .sink = {1, 0.1, 0.05, 0}, .seconds = 1,
+     .held = 0.01, .starved = 0.9, .pace = 0.9, .cpu = 0.4, .name = "source-rate", .not = "-"},
+    {"one worker", .work = {1, 9.9, 9.8, 0}, .step = TEST_STEP_MODEL, .cpu = 12, .name = "one-core-busy", .has = "--workers 0"},
+    {"one frame after the other", .work = {4, 9.9, 9.8, 0}, .order = 9.5, .cpu = 12, .name = "one-core-busy"},
+};
+
+static struct tachy_verdict_in figures_of(const struct known *k)
+{
+    struct tachy_verdict_in in = quiet();
+    const int n = TEST_STEP_ENCODE + 1;
+    in.source = k->source.threads ? k->source : in.source;
+    in.work = k->work.threads ? k->work : in.work;
+    in.sink = k->sink.threads ? k->sink : in.sink;
+    in.seconds = TACHY_DEF(k->seconds, in.seconds);
+    in.frames = (int64_t)(in.seconds * 25);
+    in.held_back_s = TACHY_DEF(k->held, in.held_back_s);
+    in.starved_s = TACHY_DEF(k->starved, in.starved_s);
+    in.process_cpu_s = TACHY_DEF(k->cpu, in.process_cpu_s);
+    for (int s = 1; s < n - 1; s++)
+        in.step_busy_s[s] = in.work.busy_s * (s == TACHY_DEF(k->step, TEST_STEP_MODEL) ? 0.85 : 0.05);
+    in.step_busy_s[TEST_STEP_DECODE] = in.source.busy_s;
+    in.step_busy_s[TEST_STEP_ENCODE] = in.sink.busy_s;
+    in.read_s = k->read;
+    in.write_s = k->write;
+    in.pace_s = k->pace;
+    in.order_s = k->order;
+    in.faster_output = k->faster;
+    in.more_decoders = k->decoders;
+    return in;
+}
+
+TEST(known_bottlenecks)
+{
+    CHECK_INT(TACHY_ARRAY_SIZE(known), 20);
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++) {
+        const struct known *k = &known[i];
+        struct tachy_verdict_in in = figures_of(k);
+        struct tachy_verdict v;
+        tachy_verdict(&v, &in);
+        bool paced = v.limit == TACHY_LIMIT_SOURCE_RATE;
+        bool right = !strcmp(v.name, k->name) && (!k->has || strstr(v.remedy, k->has)) &&
+                     (!k->not || !strstr(v.remedy, k->not)) && paced == !v.remedy[0] && (paced || v.expected_gain >= 1.05);
+        if (!right)
+            fprintf(stderr, "%s: %s, remedy \"%s\", gain %.2f\n", k->what, v.name, v.remedy, v.expected_gain);
+        CHECK(right);
+    }
+}
+
 TEST(too_short_to_tell)
 {
     struct tachy_verdict v;
@@ -257,6 +348,6 @@ TEST(readings_of_the_system)
     CHECK_INT(system(command), 0);
 }
 
-TEST_MAIN(TEST_CASE(transfer), TEST_CASE(decode_says_what_helps), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs),
+TEST_MAIN(TEST_CASE(transfer), TEST_CASE(decode_says_what_helps), TEST_CASE(thermal), TEST_CASE(short_of_memory), TEST_CASE(other_programs), TEST_CASE(known_bottlenecks),
           TEST_CASE(too_short_to_tell), TEST_CASE(any_figures_are_taken),
           TEST_CASE(as_text_and_json), TEST_CASE(readings_of_the_system))

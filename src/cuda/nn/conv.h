@@ -41,7 +41,7 @@ enum { TACHY_NN_TMA_VARIANTS = 10 };
 #ifdef __cplusplus
 extern "C" {
 #endif
-// Parts of an image that conv_depthwise sums apart, at most 64; of all of `a` but the addresses, which must be aligned alike.
+// Parts of an image that conv_depthwise sums apart, at most 128; of all of `a` but the addresses, which must be aligned alike.
 int tachy_nn_depthwise_parts(const struct tachy_nn_conv *a);
 #ifdef __cplusplus
 }

@@ -5,7 +5,7 @@
 // channels, then the next strip; with few channels strips stand upright, so that neighbours still lie side by side. A
 // block has up to SLICES slices of a tile of outputs and takes tile after tile of one image; the sums of a block are a
 // part. Kernels of known size bring the tile's input into shared memory first, so that much is on its way at once.
-enum { STRIP = 4, SLICES = 16, MOST_PARTS = 64, MOST_THREADS = 256, MOST_SHARED = 64 * 1024 };
+enum { STRIP = 4, SLICES = 16, MOST_PARTS = 128, MOST_THREADS = 256, LEAST_THREADS = 64, FEW_BLOCKS = 132, MOST_SHARED = 64 * 1024 };
 
 struct cut { // how the work is dealt
     int slices, threads, parts, out_h, out_w;
@@ -43,12 +43,12 @@ __device__ static inline void load_tile(pack<T, VECTOR<T>> *tile, const tachy_nn
     }
 }
 
-// Taps of a strip; kernel and stride are known, so that every index is. A line is a row of a lying strip and a column of
+// Taps of a strip; kernel, stride and dilation are known, so that every index is. A line is a row of a lying strip and a column of
 // an upright one. `tile` is at the strip's corner, `w` at the slice's weights, [tap row][tap column][slices][N].
-template <typename T, int K, int S, bool UPRIGHT>
+template <typename T, int K, int S, int D, bool UPRIGHT>
 __device__ static inline void taps_of_strip(float (&sum)[STRIP][VECTOR<T>], const pack<T, VECTOR<T>> *tile, const cut &u, const float *w)
 {
-    const int N = VECTOR<T>, READ = (STRIP - 1) * S + K;
+    const int N = VECTOR<T>, READ = (STRIP - 1) * S + (K - 1) * D + 1;
     int along = (UPRIGHT ? u.in_wide : 1) * u.slices, across = (UPRIGHT ? 1 : u.in_wide) * u.slices, next = u.slices * N;
 #pragma unroll 1
     for (int r = 0; r < K; r++) {
@@ -62,13 +62,13 @@ __device__ static inline void taps_of_strip(float (&sum)[STRIP][VECTOR<T>], cons
 #pragma unroll
         for (int j = 0; j < READ; j++) {
             float v[N];
-            load<T, N>(v, reinterpret_cast<const T *>(tile + r * across + j * along));
+            load<T, N>(v, reinterpret_cast<const T *>(tile + r * D * across + j * along));
 #pragma unroll
             for (int o = 0; o < STRIP; o++)
-                if (j - o * S >= 0 && j - o * S < K) {
+                if (j - o * S >= 0 && (j - o * S) % D == 0 && (j - o * S) / D < K) {
 #pragma unroll
                     for (int i = 0; i < N; i++)
-                        sum[o][i] += v[i] * by[j - o * S][i];
+                        sum[o][i] += v[i] * by[(j - o * S) / D][i];
                 }
         }
     }
@@ -157,7 +157,7 @@ template <int N> __device__ static void sum_up(const tachy_nn_conv &a, const cut
     }
 }
 
-template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bounds__(MOST_THREADS) depthwise(tachy_nn_conv a, cut u)
+template <typename T, int K, int S, int D, bool UPRIGHT> __global__ void __launch_bounds__(MOST_THREADS) depthwise(tachy_nn_conv a, cut u)
 {
     const int N = VECTOR<T>;
     const tachy_conv_shape &s = a.shape;
@@ -188,7 +188,7 @@ template <typename T, int K, int S, bool UPRIGHT> __global__ void __launch_bound
             continue;
         float sum[STRIP][N];
         begin_strip<N>(sum, weights + K * K * row + slice * N);
-        taps_of_strip<T, K, S, UPRIGHT>(sum, tile + (ty * S * u.in_wide + tx * S) * u.slices + slice, u, weights + slice * N);
+        taps_of_strip<T, K, S, D, UPRIGHT>(sum, tile + (ty * S * u.in_wide + tx * S) * u.slices + slice, u, weights + slice * N);
         finish_strip<T>(a, u, sum, n, y + ty, x + tx, c, total);
     }
     if (a.sums) {
@@ -227,10 +227,10 @@ template <typename T> __global__ void __launch_bounds__(MOST_THREADS) depthwise_
 }
 
 // The width in slices with the fewest idle threads; wide ones read longer pieces.
-static int slices_of(int slices, int threads)
+static int slices_of(int slices, int threads, int most)
 {
     int idle = INT32_MAX, best = 1;
-    for (int k = 1; k <= SLICES && k <= slices; k++) {
+    for (int k = 1; k <= most && k <= slices; k++) {
         int lost = (parts(slices, k) * k - slices) * 100 / slices + threads % k * 100 / threads + (k < 4 && k < slices ? 100 : 0);
         if (lost <= idle)
             idle = lost, best = k;
@@ -240,11 +240,25 @@ static int slices_of(int slices, int threads)
 
 static bool is_known(const tachy_conv_shape *s)
 {
-    return s->kh == s->kw && s->stride_h == s->stride_w && s->dil_h == 1 && s->dil_w == 1 && (s->kw == 3 || s->kw == 5 || s->kw == 7) &&
-           s->stride_w <= 2;
+    bool known = s->kw == 3 || s->kw == 5 || s->kw == 7;
+    return known && s->kh == s->kw && s->stride_h == s->stride_w && s->dil_h == s->dil_w && s->stride_w <= 2 &&
+           s->dil_w <= (s->stride_w == 1 ? 2 : 1);
 }
 
-// By shape and alignment alone, whatever the chip.
+// Tiles for blocks of u->threads.
+static void deal(cut *u, const tachy_conv_shape *s, int vector, bool known)
+{
+    u->slices = slices_of(parts(s->cin, vector), u->threads, s->dil_w == 1 ? SLICES : SLICES / 2); // far taps want high tiles
+    u->upright = known && s->kw == 3 && s->dil_w == 1 && u->slices < 4;
+    int lanes = u->threads / u->slices, most = u->upright ? 32 : 16;
+    u->wide = parts(u->out_w, STRIP) * STRIP < most ? parts(u->out_w, STRIP) * STRIP : most;
+    if (!u->upright && u->wide / STRIP > lanes)
+        u->wide = lanes * STRIP;
+    u->high = u->upright ? lanes / u->wide * STRIP : lanes / (u->wide / STRIP);
+    u->tiles_x = parts(u->out_w, u->wide), u->tiles = u->high > 0 ? u->tiles_x * parts(u->out_h, u->high) : 0;
+}
+
+// By shape and alignment alone, whatever the chip. Small pictures are dealt to smaller blocks, as long as they are few.
 template <typename T> static cut cut_of(const tachy_nn_conv *a)
 {
     const tachy_conv_shape *s = &a->shape;
@@ -255,24 +269,28 @@ template <typename T> static cut cut_of(const tachy_nn_conv *a)
                 a->weights % 16 == 0;
     bool known = is_known(s) && u.vectors;
     u.threads = known && s->stride_w == 2 ? 128 : 256; // a tile's input grows with the stride
-    u.slices = slices_of(parts(s->cin, N), u.threads);
-    u.upright = known && s->kw == 3 && u.slices < 4;
-    int lanes = u.threads / u.slices, most = u.upright ? 32 : 16;
-    u.wide = parts(u.out_w, STRIP) * STRIP < most ? parts(u.out_w, STRIP) * STRIP : most;
-    if (!u.upright && u.wide / STRIP > lanes)
-        u.wide = lanes * STRIP;
-    u.high = u.upright ? lanes / u.wide * STRIP : lanes / (u.wide / STRIP);
-    u.tiles_x = parts(u.out_w, u.wide), u.tiles = u.tiles_x * parts(u.out_h, u.high);
+    deal(&u, s, N, known);
+    while (u.threads > LEAST_THREADS && (int64_t)s->n * u.tiles * parts(parts(s->cin, N), u.slices) < FEW_BLOCKS) {
+        cut less = u;
+        less.threads /= 2;
+        deal(&less, s, N, known);
+        if (!less.tiles)
+            break;
+        u = less;
+    }
     u.parts = u.tiles < MOST_PARTS || !a->sums ? u.tiles : (int)MOST_PARTS;
-    u.in_wide = (u.wide - 1) * s->stride_w + s->kw, u.in_high = (u.high - 1) * s->stride_h + s->kh;
+    u.in_wide = (u.wide - 1) * s->stride_w + (s->kw - 1) * s->dil_w + 1;
+    u.in_high = (u.high - 1) * s->stride_h + (s->kh - 1) * s->dil_h + 1;
     return u;
 }
 
-template <typename T, int K> static void (*known_kernel(int stride, bool upright))(tachy_nn_conv, cut)
+template <typename T, int K> static void (*known_kernel(const tachy_conv_shape *s, bool upright))(tachy_nn_conv, cut)
 {
+    if (s->dil_w == 2)
+        return depthwise<T, K, 1, 2, false>;
     if (K == 3 && upright)
-        return stride == 1 ? depthwise<T, 3, 1, true> : depthwise<T, 3, 2, true>;
-    return stride == 1 ? depthwise<T, K, 1, false> : depthwise<T, K, 2, false>;
+        return s->stride_w == 1 ? depthwise<T, 3, 1, 1, true> : depthwise<T, 3, 2, 1, true>;
+    return s->stride_w == 1 ? depthwise<T, K, 1, 1, false> : depthwise<T, K, 2, 1, false>;
 }
 
 template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stream)
@@ -288,9 +306,9 @@ template <typename T> static int launch(const tachy_nn_conv *a, cuda_stream stre
         depthwise_any<T><<<grid, (unsigned)u.threads, 0, on(stream)>>>(*a, u);
         return cudaGetLastError();
     }
-    auto kernel = s->kw == 3   ? known_kernel<T, 3>(s->stride_w, u.upright)
-                  : s->kw == 5 ? known_kernel<T, 5>(s->stride_w, false)
-                               : known_kernel<T, 7>(s->stride_w, false);
+    auto kernel = s->kw == 3   ? known_kernel<T, 3>(s, u.upright)
+                  : s->kw == 5 ? known_kernel<T, 5>(s, false)
+                               : known_kernel<T, 7>(s, false);
     cudaError_t err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
     if (err != cudaSuccess)
         return err;

@@ -13,11 +13,11 @@ struct axis {
 __device__ static axis axis_of(const tachy_resize_shape &s, bool vertical, int o)
 {
     int in = vertical ? s.h : s.w, out = vertical ? s.out_h : s.out_w;
-    double given = vertical ? s.scale_h : s.scale_w, scale = given > 0 ? given : (double)out / in, v;
+    double given = vertical ? s.scale_h : s.scale_w, times = given > 0 ? 1 : in, scale = given > 0 ? given : out, v;
     if (s.place == TACHY_RESIZE_ALIGN)
         v = out > 1 ? (double)o * (in - 1) / (out - 1) : 0;
     else
-        v = s.place == TACHY_RESIZE_HALF ? (o + 0.5) / scale - 0.5 : o / scale;
+        v = s.place == TACHY_RESIZE_HALF ? (o + 0.5) * times / scale - 0.5 : o * times / scale;
     if (s.kind == TACHY_RESIZE_NEAREST) {
         double i = s.round == TACHY_ROUND_FLOOR         ? floor(v)
                    : s.round == TACHY_ROUND_CEIL        ? ceil(v)

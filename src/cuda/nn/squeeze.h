@@ -12,10 +12,10 @@ struct tachy_nn_squeeze {
     cuda_address sums;
     int parts, n, c, hidden; // c at most 4096, hidden at most 4096
     float pixels;
-    cuda_address w1, w2;       // of `dtype`: [hidden][c], [c][hidden]
+    cuda_address w1, w2;       // of `dtype`: [hidden][c], [c][hidden]; w1 0: there is one layer, `between` holds its means
     cuda_address bias1, bias2; // float32 [hidden], [c]; 0: none
     struct tachy_nn_act act1, act2;
-    cuda_address between; // float32 [n][hidden], overwritten
+    cuda_address between; // float32 [n][hidden], overwritten; read without w1
     cuda_address scale;   // float32 [n][c], written; 0: not wanted
     cuda_address weights, scaled; // of `dtype`: [rows][c] read, [n][rows][c] written; 0: none
     int rows;

@@ -147,7 +147,7 @@ int cuda_open_mixed(struct tachy_plan **out, const struct tachy_graph *g, const 
 // A convolution whose input channels are scaled (squeeze.c), and the nodes that its scale comes from.
 enum cuda_scaled_role {
     CUDA_SCALED_CONV,
-    CUDA_SCALED_MEAN, // of a squeeze-and-excite, with the two convolutions and the cast behind it
+    CUDA_SCALED_MEAN, // of a squeeze-and-excite, with its one or two convolutions and the cast behind it
     CUDA_SCALED_FIRST,
     CUDA_SCALED_SECOND,
     CUDA_SCALED_CAST,

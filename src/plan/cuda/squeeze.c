@@ -9,9 +9,9 @@
 // (cuda/nn/squeeze.h), and the depthwise convolution in front of it sums what it stores. What these steps hand on lies
 // behind the arena.
 
-enum { MOST_CHANNELS = 4096, MOST_PARTS = 64 };
+enum { MOST_CHANNELS = 4096, MOST_PARTS = 128 };
 
-// One of the two small convolutions between the means and the scale.
+// One of the one or two small convolutions between the means and the scale.
 static bool is_layer(const struct tachy_node *n)
 {
     if (n->op != TACHY_OP_CONV || n->attr.conv.groups != 1 || n->attr.act.act == TACHY_PLAN_PRELU)
@@ -37,11 +37,13 @@ static void find_chain(const struct cuda_build *b, struct cuda_scaled *s)
         n = pass_maker(n->in[0], n);
     }
     first = n && is_layer(n) ? pass_maker(n->in[0], n) : NULL;
-    mean = first && is_layer(first) ? pass_maker(first->in[0], first) : NULL;
-    if (!mean || !pass_is_mean(mean) || mean->in[0]->data)
+    mean = first && is_layer(first) ? pass_maker(first->in[0], first) : first;
+    first = mean == first ? NULL : first;
+    bool same = mean && (!first || mean->in[0]->shape[1] == s->conv->in[1]->shape[1]); // the kernel has one number for both
+    if (!same || !pass_is_mean(mean) || mean->in[0]->data)
         return;
     *s = (struct cuda_scaled){.conv = s->conv, .mean = mean, .first = first, .second = n, .cast = cast};
-    const struct tachy_node *by = mean->in[0]->made_by;
+    const struct tachy_node *by = first ? mean->in[0]->made_by : NULL;
     if (by && by->op == TACHY_OP_CONV && by->attr.conv.groups > 1 && by->attr.conv.groups == by->in[0]->shape[1] &&
         by->out->shape[1] == by->in[0]->shape[1] && mean->in[0]->nhwc && in_arena(b, by->out) && in_arena(b, by->in[0]))
         s->depthwise = by;
@@ -60,8 +62,8 @@ static size_t place(struct cuda_scaled *s, size_t next)
     const struct tachy_value *w = s->conv->in[1];
     int64_t n = s->conv->in[0]->shape[0], c = w->shape[1];
     if (s->mean) {
-        s->sums = take(&next, 4 * n * c * (s->depthwise ? MOST_PARTS : 1));
-        s->between = take(&next, 4 * n * s->first->out->shape[1]);
+        s->sums = s->first ? take(&next, 4 * n * c * (s->depthwise ? MOST_PARTS : 1)) : 0;
+        s->between = take(&next, 4 * n * s->second->in[1]->shape[1]);
         s->scale = take(&next, 4 * n * c);
     }
     s->weights = take(&next, n * tachy_value_elements(w) * (int64_t)tachy_dtype_size(s->conv->out->dtype));
@@ -141,7 +143,7 @@ int cuda_steps_squeeze(struct cuda_build *b, struct cuda_scaled *s)
         if (err < 0)
             return err;
         struct tachy_nn_reduce *r = &b->plan->steps[b->plan->nb_steps - 1].a.reduce;
-        r->out = cuda_behind(s, s->sums);
+        r->out = cuda_behind(s, s->first ? s->sums : s->between);
         r->out_dtype = TACHY_F32;
     }
     struct cuda_step *step = cuda_step(b, CUDA_SQUEEZE);
@@ -151,10 +153,10 @@ int cuda_steps_squeeze(struct cuda_build *b, struct cuda_scaled *s)
     struct tachy_nn_squeeze *q = &step->a.squeeze;
     *q = (struct tachy_nn_squeeze){
         .sums = cuda_behind(s, s->sums), .parts = TACHY_MAX(s->parts, 1), .n = (int)x->shape[0], .c = c,
-        .hidden = (int)s->first->out->shape[1], .pixels = s->parts ? (float)(x->shape[2] * x->shape[3]) : 1,
+        .hidden = (int)s->second->in[1]->shape[1], .pixels = s->parts ? (float)(x->shape[2] * x->shape[3]) : 1,
         .between = cuda_behind(s, s->between), .scale = cuda_behind(s, s->scale), .weights = s->original,
         .scaled = cuda_behind(s, s->weights), .rows = (int)(tachy_value_elements(w) / c), .dtype = t};
-    return layer(b, s->first, t, &q->w1, &q->bias1, &q->act1) && layer(b, s->second, t, &q->w2, &q->bias2, &q->act2)
+    return (!s->first || layer(b, s->first, t, &q->w1, &q->bias1, &q->act1)) && layer(b, s->second, t, &q->w2, &q->bias2, &q->act2)
                ? TACHY_OK
                : TACHY_ERR_NOMEM;
 }
