@@ -98,12 +98,12 @@ static const char *shown_as(const tachy_settings *s, const char *path, char *buf
     return tachy_option_shown(&all[tachy_option_index(all, path)], buf, size);
 }
 
-// What has no form for devices, and is asked for there.
+// What has no form for devices, and is asked for there. If --device auto put the frames there, so is what is on by default.
 static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
-    static const char *const host[] = {"segment.garbage_matte", "segment.key",    "segment.plate",
-                                       "segment.person",        "segment.shrink", "segment.grow",
-                                       "segment.despill"};
+    static const char *const host[] = {"segment.garbage_matte", "segment.key",     "segment.plate",      "segment.person",
+                                       "segment.shrink",        "segment.grow",    "segment.foreground", "segment.edge",
+                                       "segment.focus",         "segment.despill"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;
@@ -111,6 +111,8 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
         if (asks(s, host[i]))
             return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "%s runs on the CPU only: leave it or --device cuda out",
                               shown_as(s, host[i], shown, sizeof(shown)));
+    if (!strcmp(tachy_settings_origin(s, "gpu.device"), "auto") && strcmp(tachy_settings_str(s, "segment.focus"), "off"))
+        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "the second look (--focus auto) runs on the CPU only");
     return TACHY_OK;
 }
 
@@ -140,18 +142,11 @@ static int check(const tachy_settings *s, const struct tachy_log *log)
         return tachy_fail(log, TACHY_ERR_INVAL, "--despill auto takes the screen that --key finds, and there is no --key: name the "
                           "colour, --despill green or blue");
     const char *mode = tachy_settings_str(s, "segment.mode"), *background = tachy_settings_str(s, "segment.background");
-    if (tachy_settings_is_set(s, "segment.focus") && !strcmp(tachy_settings_str(s, "segment.focus"), "auto") &&
-        !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--focus auto runs on the CPU only: leave it or --device cuda out");
-    if (tachy_settings_bool(s, "segment.foreground") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--foreground runs on the CPU only: leave it or --device cuda out");
     int err = check_device(s, log);
     if (err == TACHY_OK)
         err = check_network(s, log);
     if (err < 0)
         return err;
-    if (!strcmp(tachy_settings_str(s, "segment.edge"), "natural") && !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
-        return tachy_fail(log, TACHY_ERR_UNSUPPORTED, "--edge natural runs on the CPU only: leave it or --device cuda out");
     bool shown = !strcmp(mode, "cutout") || !strcmp(mode, "side-by-side");
     if (!strcmp(mode, "replace") && !tachy_settings_is_set(s, "segment.background"))
         return tachy_fail(log, TACHY_ERR_INVAL, "--mode replace needs a picture or a video: --background FILE");

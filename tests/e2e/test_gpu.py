@@ -65,10 +65,13 @@ class Gpu(Case):
         self.assertNotIn("CUDA", run("segment", SPEC, "--provider", "cpu", "-f", "null", "-", env=with_fakes()).stderr)
 
     def test_device_auto(self):
-        args = ["segment", SPEC, "--provider", "null", "-f", "null", "-v", "verbose", "-"]
+        args = ["segment", SPEC, "--focus", "off", "--provider", "null", "-f", "null", "-v", "verbose", "-"]
         self.assertIn("--device auto: the CPU, because: there is no NVIDIA GPU", run(*args, env=WITHOUT).stderr)
         said = run(*args, env=with_fakes(), check=False).stderr
         self.assertRegex(said, "--device auto: (the CPU, because: this build has no CUDA kernels|the GPU, because the kernels run on Fake)")
+        args[args.index("off")] = "auto"
+        said = run(*args, env=with_fakes(), check=False).stderr
+        self.assertRegex(said, "--device auto: the CPU, because: (this build has no CUDA kernels|the second look)")
         self.assertIn("--sandbox works there", run(*args, "--sandbox", env=WITHOUT, check=False).stderr)
         self.assertNotIn("--device", run(*args, "--device", "cpu", env=with_fakes()).stderr)
         p = run("segment", SAMPLE, "--max-frames", "1", "--fp16", "-f", "null", "-", env=WITHOUT, check=False)
