@@ -17,7 +17,7 @@ enum { TACHY_SNAP_RADIUS = 2 };
 #define TACHY_SNAP_REGULAR (0.001f * 255 * 255) // variance of luma below which there is no detail to follow
 #define TACHY_SNAP_FAINT (0.05f * 255 * 255)    // an edge from 0 to 1 in the middle of the window has 0.25
 #define TACHY_SNAP_CLEAR (0.09f * 255 * 255)
-#define TACHY_SNAP_FOOT 0.13f
+#define TACHY_SNAP_FOOT 0.18f
 #define TACHY_SNAP_KNEE 0.35f
 
 // `mask` in place; `edge`: as in struct tachy_snap.
