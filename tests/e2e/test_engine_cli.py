@@ -248,7 +248,7 @@ class EngineCommand(common.Case):
         bad.write_bytes(b"not a model")
         for status, args, text in (
                 (2, (), "why, show, bench, build, ls or gc"),
-                (2, ("nonsense",), "nonsense is not known"),
+                (2, ("nonsense",), "not nonsense"),
                 (2, ("why",), "one model"),
                 (2, ("why", "a", "b"), "one model"),
                 (2, ("ls", "a"), "takes no names"),

@@ -97,7 +97,7 @@ static double off(const float *got, const float *want, int64_t n)
 // The same graph on a GPU; freed by the caller.
 static float *on_gpu(void (*build)(void), enum tachy_plan_precision precision)
 {
-    const struct tachy_plan_params params = {.precision = precision, .kernels = &host_kernels};
+    const struct tachy_plan_params params = {.precision = precision, .kernels = &host_kernels, .deterministic = true};
     build();
     int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);
     float *x = calloc((size_t)nb_in, sizeof(*x)), *y = calloc((size_t)nb_out, sizeof(*y));
@@ -292,7 +292,8 @@ static void overflows(void)
 
 static struct tachy_plan *open_mixed(void (*build)(void), const char *choice, struct tachy_plan_info *info)
 {
-    const struct tachy_plan_params params = {.precision = TACHY_PLAN_MIXED, .kernels = &host_kernels, .choice = choice};
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_MIXED, .kernels = &host_kernels, .choice = choice,
+                                             .deterministic = true}; // no limit of time
     build();
     struct tachy_plan *p = opened(&params);
     if (p)
