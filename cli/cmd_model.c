@@ -368,7 +368,7 @@ static int run_model(struct cli *c) { return cli_run_word(c, words, "list"); }
 
 const struct verb verb_model = {
     .name = "model",
-    .usage = "list | pull NAME... | info NAME|FILE | card FILE | verify [NAME|FILE...] | import FILE",
+    .usage = "list | pull NAME... | info NAME|FILE | card FILE | verify [NAME...] | import FILE",
     .summary = "list, get, describe and check models; turn TFLite into ONNX",
     .details =
         "list shows the zoo. pull gets a model from the sources of its card and checks its "

@@ -54,6 +54,28 @@ static void add_options(const struct verb *v, add_word *add, void *to)
             add_option(o, add, to);
 }
 
+static void add_models(add_word *add, void *to)
+{
+    char *text = NULL;
+    size_t i;
+    json_t *m, *all = tachy_model_list(&text, NULL, NULL) == TACHY_OK ? json_loads(text, 0, NULL) : NULL;
+    json_array_foreach(all, i, m)
+        add(to, text_of(m, "name"), text_of(m, "title"));
+    json_decref(all);
+    tachy_free(text);
+}
+
+// Values that no table has: models by name, the presets of x264 and x265.
+static void add_values(const struct tachy_option *o, const char *before, size_t n, add_word *add, void *to)
+{
+    if (o->values)
+        add_words(o->values, before, n, add, to);
+    else if (!strcmp(o->path, "output.preset"))
+        add_words("ultrafast|superfast|veryfast|faster|fast|medium|slow|slower|veryslow", before, n, add, to);
+    else if (!strcmp(o->path, "model.name") && !n)
+        add_models(add, to);
+}
+
 static bool is_word(const char *words, const char *word)
 {
     char buf[64];
@@ -70,7 +92,7 @@ bool complete_words(const char *const *words, size_t n, add_word *add, void *to)
     size_t given = value ? (size_t)(value - last) : 0, at = 0;
     const struct tachy_option *o = value ? option_of(last, given) : option_of(before, strlen(before));
     if (o && o->type != TACHY_OPT_BOOL && (value || !o->bare)) {
-        add_words(o->values, last, value ? given + 1 : 0, add, to);
+        add_values(o, last, value ? given + 1 : 0, add, to);
         return names_file(o);
     }
     while (at + 1 < n && !cli_verb(words[at]))
@@ -87,5 +109,7 @@ bool complete_words(const char *const *words, size_t n, add_word *add, void *to)
         chosen = chosen || is_word(v->words, words[i]);
     if (v && !chosen)
         add_words(v->words, "", 0, add, to);
+    if (v == &verb_model && chosen && strcmp(words[at + 1], "import") != 0)
+        add_models(add, to);
     return chosen;
 }

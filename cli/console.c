@@ -163,6 +163,7 @@ static const struct command commands[] = {
     {"profile", "[TIME]", "a table of the steps over the next 10s, or TIME", do_profile},
     {"help", "", "this list", do_help},
     {"quit", "", "end; the file of a run is finished and whole", do_quit},
+    {"exit", "", "as quit", do_quit},
     {0},
 };
 
@@ -344,6 +345,8 @@ int console_line(struct console *k, const char *line)
     int status = split(line, &argc, &argv);
     if (status != STATUS_OK)
         return status;
+    if (argc > 1 && !strcmp(argv[0], "tachy")) // as outside
+        memmove(argv, argv + 1, (size_t)argc-- * sizeof(*argv));
     const char *name = argc ? argv[0] : "";
     if (argc && k->run_verb && k->run_verb(k, line, argc, argv, &status))
         return status;

@@ -42,9 +42,12 @@ struct tachy_cuda_pre_tap {
 };
 
 struct tachy_cuda_pre_axis {
-    cuda_address taps; // struct tachy_cuda_pre_tap each output
+    cuda_address taps; // struct tachy_cuda_pre_tap each output; 0: the kernel `direct` works them out
     float mid;
     int most; // taps of the output that has most
+    // As struct tachy_axis; if there are no taps.
+    double origin, step;
+    int samples;
 };
 
 // Tables of the kernel `columns`, made by preprocess/columns.c: a column is an output of a line.

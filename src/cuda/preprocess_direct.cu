@@ -4,9 +4,40 @@
 // large reductions; turned pictures; borders.
 enum { ACROSS = 32, DOWN = 8 };
 
-__device__ static inline float weight_of(const tachy_cuda_pre_tap &t, float mid, int k)
+struct taps {
+    tachy_cuda_pre_tap tap;
+    float mid;
+};
+
+// What preprocess/taps.c says of an output: a box of its own width, or two neighbours. The edge samples stand for
+// everything beyond the edge; an overlap of less than SLIVER comes from rounding.
+__device__ static taps work_out(const tachy_cuda_pre_axis &a, int i)
 {
-    return k == 0 ? t.first : k == t.count - 1 ? t.last : mid;
+    const double SLIVER = 1e-6, from = a.origin + i * a.step, to = from + a.step, end = a.samples - 1;
+    if (fabs(a.step) <= 1) {
+        double centre = fmin(fmax((from + to) / 2 - 0.5, 0.0), end);
+        int start = (int)(centre + SLIVER);
+        float second = (float)(centre - start);
+        return centre - start > SLIVER ? taps{{start, 2, 1 - second, second}, 0} : taps{{start, 1, 1, 0}, 0};
+    }
+    double lo = fmin(from, to), hi = fmax(from, to);
+    int start = (int)fmin(fmax(floor(lo + SLIVER), 0.0), end);
+    int last = (int)fmin(fmax(ceil(hi - SLIVER) - 1, (double)start), end);
+    if (last == start)
+        return taps{{start, 1, 1, 0}, 0};
+    double left = start == 0 ? lo : fmax(lo, (double)start), right = last == a.samples - 1 ? hi : fmin(hi, last + 1.0);
+    double part = 1 / (right - left);
+    return taps{{start, last - start + 1, (float)((start + 1 - left) * part), (float)((right - last) * part)}, (float)part};
+}
+
+__device__ static inline taps taps_of(const tachy_cuda_pre_axis &a, int i)
+{
+    return a.taps ? taps{at<const tachy_cuda_pre_tap>(a.taps)[i], a.mid} : work_out(a, i);
+}
+
+__device__ static inline float weight_of(const taps &t, int k)
+{
+    return k == 0 ? t.tap.first : k == t.tap.count - 1 ? t.tap.last : t.mid;
 }
 
 // In 1/256 of a code value.
@@ -20,16 +51,17 @@ template <int BYTES> __device__ static inline float sample(const uint8_t *s, int
 
 // One line's value: rows first, as in the twin.
 template <int BYTES>
-__device__ static float resample(const uint8_t *plane, int64_t stride, const tachy_cuda_pre_tap &tx, float mid_x,
-                                 const tachy_cuda_pre_tap &ty, float mid_y, int components, int component, int shift)
+__device__ static float resample(const uint8_t *plane, int64_t stride, const taps &x, const taps &y, int components,
+                                 int component, int shift)
 {
     float sum = 0;
-    for (int i = 0; i < tx.count; i++) {
-        const uint8_t *s = plane + (int64_t)ty.start * stride + ((int64_t)(tx.start + i) * components + component) * BYTES;
+    for (int i = 0; i < x.tap.count; i++) {
+        const uint8_t *s = plane + (int64_t)y.tap.start * stride +
+                           ((int64_t)(x.tap.start + i) * components + component) * BYTES;
         float column = 0;
-        for (int k = 0; k < ty.count; k++, s += stride)
-            column = fmaf(weight_of(ty, mid_y, k), sample<BYTES>(s, shift), column);
-        sum = fmaf(weight_of(tx, mid_x, i), column, sum);
+        for (int k = 0; k < y.tap.count; k++, s += stride)
+            column = fmaf(weight_of(y, k), sample<BYTES>(s, shift), column);
+        sum = fmaf(weight_of(x, i), column, sum);
     }
     return sum;
 }
@@ -51,10 +83,8 @@ __global__ void __launch_bounds__(ACROSS *DOWN) direct(const __grid_constant__ t
             const int component = packed ? c : p.planes == 2 && c == 2 ? 1 : 0;
             if (component >= components)
                 break;
-            in[c] = resample<BYTES>(at<const uint8_t>(f.plane[plane]), f.stride[plane],
-                                    at<const tachy_cuda_pre_tap>(plan.x[s].taps)[i], plan.x[s].mid,
-                                    at<const tachy_cuda_pre_tap>(plan.y[s].taps)[line], plan.y[s].mid, components,
-                                    component, p.shift);
+            in[c] = resample<BYTES>(at<const uint8_t>(f.plane[plane]), f.stride[plane], taps_of(plan.x[s], i),
+                                    taps_of(plan.y[s], line), components, component, p.shift);
         }
         colour(p, in, v);
         int x = plan.transposed ? line : i, y = plan.transposed ? i : line;

@@ -51,6 +51,10 @@ static int build_shape(struct tachy_plan *plan, int s, const struct tachy_pix_de
     int shift_x = s ? d->chroma_shift_x : 0, shift_y = s ? d->chroma_shift_y : 0;
     struct tachy_axis x = plane_axis(x0, xs, plan->length, plan->key.width, shift_x, site_x);
     struct tachy_axis y = plane_axis(y0, ys, plan->lines, plan->key.height, shift_y, site_y);
+    plan->axis[s].x = x;
+    plan->axis[s].y = y;
+    if (!k)
+        return TACHY_OK;
     int err = tachy_taps_build(&plan->shape[s].x, &plan->taps_mem[s][0], &x, true, k->lanes);
     if (err < 0)
         return err;
@@ -68,7 +72,7 @@ static int cells(double lo, double hi, double size, int extent, int *first)
     return (int)(b - a) + 1;
 }
 
-static int build_grid(struct tachy_plan *plan)
+static int build_grid(struct tachy_plan *plan, bool memory)
 {
     const double *a = plan->geo.affine, w = plan->geo.pw, h = plan->geo.ph;
     plan->cell_x = fmax(1, hypot(a[0], a[1]));
@@ -82,6 +86,8 @@ static int build_grid(struct tachy_plan *plan)
     g->h = plan->lines = cells(y_lo, y_hi, plan->cell_y, plan->key.height, &plan->cell_y0);
     g->planes = plan->color.lines;
     g->stride = TACHY_ALIGN(g->w, TACHY_LINE_ROUND);
+    if (!memory)
+        return TACHY_OK;
     size_t one = (size_t)g->stride * (size_t)g->h, before = plan->grid_mem.size;
     // The kernel reads a column more, which does not count but must be a number.
     int err = tachy_growing_need(&plan->grid_mem, (one * (size_t)g->planes + 1) * sizeof(float));
@@ -99,8 +105,10 @@ static int build_tables(struct tachy_plan *plan, const struct tachy_pre_kernels 
     double x0 = g->x.origin, xs = g->x.step, y0 = g->y.origin, ys = g->y.step;
     plan->length = g->transposed ? g->ph : g->pw;
     plan->lines = g->transposed ? g->pw : g->ph;
+    if (!k && g->separable)
+        k = &tachy_ref_preprocess;
     if (!g->separable) {
-        int err = build_grid(plan);
+        int err = build_grid(plan, k);
         if (err < 0)
             return err;
         x0 = plan->cell_x0 * plan->cell_x;
@@ -114,7 +122,7 @@ static int build_tables(struct tachy_plan *plan, const struct tachy_pre_kernels 
         if (err < 0)
             return err;
     }
-    for (int i = 0; i < plan->planes; i++) {
+    for (int i = 0; i < plan->planes && k; i++) {
         const struct tachy_pre_plane *s = &plan->shape[plan->plane[i].shape];
         bool fits = !k->taps_max || TACHY_MAX(s->x.max, s->y.max) <= k->taps_max;
         plan->plane[i].line = fits ? k->line : tachy_ref_preprocess.line;

@@ -83,6 +83,7 @@ struct tachy_plan {
     int lines, length; // of the separable pass: of the picture, or of the grid
 
     struct tachy_pre_plane shape[TACHY_PRE_SHAPES]; // luma or packed; chroma
+    struct { struct tachy_axis x, y; } axis[TACHY_PRE_SHAPES]; // that its tables are made from
     struct tachy_growing taps_mem[TACHY_PRE_SHAPES][2];
     int planes; // that are read
     struct {
@@ -98,6 +99,7 @@ struct tachy_plan {
     struct tachy_growing grid_mem;
 };
 
+// `k` NULL: for a GPU, which needs no tables and no memory of the grid for a turned picture, only `axis`.
 int tachy_plan_build(struct tachy_plan *plan, const struct tachy_preprocess_params *p,
                      const struct tachy_pre_kernels *k, const struct tachy_plan_key *key);
 void tachy_plan_free(struct tachy_plan *plan);

@@ -13,6 +13,9 @@ enum {
     PLANS = 16, // kept; more than a launch has, so that what waits for it is never the oldest
     FRAMES = TACHY_CUDA_PRE_FRAMES,
 };
+// Bytes that memory of tables grows by: a view that follows something needs a few more or less each time, and the driver's
+// calls for memory wait for the GPU.
+static const size_t TABLES = (size_t)32 << 10;
 static const size_t GRIDS = (size_t)256 << 20; // bytes for the grids of one launch, where one needs less
 
 // Memory on the GPU that only grows.
@@ -134,6 +137,17 @@ static int choose_tile(const struct tachy_plan *plan, int shapes)
     return 0;
 }
 
+// Of a turned picture, whose view is often new in each frame, the kernel works out the samples of each output by itself.
+static void set_axes(struct gpu_plan *p)
+{
+    for (int s = 0; s < TACHY_PRE_SHAPES; s++) {
+        const struct tachy_axis *axes[2] = {&p->host.axis[s].x, &p->host.axis[s].y};
+        struct tachy_cuda_pre_axis *to[2] = {&p->device.x[s], &p->device.y[s]};
+        for (int k = 0; k < 2; k++)
+            *to[k] = (struct tachy_cuda_pre_axis){.origin = axes[k]->origin, .step = axes[k]->step, .samples = axes[k]->samples};
+    }
+}
+
 static int upload(struct tachy_preprocess_gpu *g, struct gpu_plan *p)
 {
     const struct tachy_plan *plan = &p->host;
@@ -142,6 +156,10 @@ static int upload(struct tachy_preprocess_gpu *g, struct gpu_plan *p)
     int shapes = plan->plane[plan->planes - 1].shape + 1;
     size_t entries = 0, taps = 0, bytes = 0;
     *d = (struct tachy_cuda_pre_plan){.length = plan->length, .lines = plan->lines};
+    if (!plan->geo.separable) {
+        set_axes(p);
+        return TACHY_OK;
+    }
     for (int s = 0; s < shapes; s++) {
         int shift = s ? desc->chroma_shift_x : 0;
         entries += (size_t)(plan->shape[s].x.outputs + plan->shape[s].y.outputs);
@@ -154,7 +172,7 @@ static int upload(struct tachy_preprocess_gpu *g, struct gpu_plan *p)
     int err = tachy_growing_need(&g->staged, bytes);
     if (err < 0)
         return tachy_fail(g->params.log, err, "preprocess: out of memory");
-    err = gpu_need(g, &p->taps, bytes);
+    err = gpu_need(g, &p->taps, TACHY_ALIGN(bytes, TABLES));
     if (err < 0)
         return err;
     struct tachy_cuda_pre_tap *to = g->staged.p;
@@ -175,11 +193,9 @@ static int upload(struct tachy_preprocess_gpu *g, struct gpu_plan *p)
     d->tile = choose_tile(plan, shapes);
     if (d->columns.words)
         tachy_columns_fill(plan, d->row_bytes, &d->columns, (uint8_t *)g->staged.p + taps, p->taps.at + taps);
-    if (plan->geo.separable) {
-        d->left = plan->geo.px;
-        d->top = plan->geo.py;
-        d->transposed = plan->geo.transposed;
-    }
+    d->left = plan->geo.px;
+    d->top = plan->geo.py;
+    d->transposed = plan->geo.transposed;
     // From pageable memory: it has been taken from when this returns.
     return checked(g, g->device->cu->copy_to_device_async(p->taps.at, g->staged.p, bytes, g->stream),
                    "preprocess: a copy of tables");
@@ -215,7 +231,7 @@ static int get_plan(struct tachy_preprocess_gpu *g, const struct tachy_plan_key 
         if (!q->host.valid ? p->host.valid : p->host.valid && q->host.last_use < p->host.last_use)
             p = q;
     }
-    int err = tachy_plan_build(&p->host, &g->params, &tachy_ref_preprocess, key);
+    int err = tachy_plan_build(&p->host, &g->params, NULL, key);
     if (err == TACHY_OK)
         err = upload(g, p);
     if (err < 0)

@@ -160,10 +160,11 @@ static enum tachy_limit choose(const struct tachy_verdict_in *in, int *step)
         return TACHY_LIMIT_SOURCE_RATE;
     if (verdict_cores_busy(in))
         return limit_of_cores(in, step);
-    // Everybody waits: for room, and the workers not for a core to go on.
+    // Everybody waits: for room, and the workers not for a core to go on. An encoder that looks ahead takes frames at once
+    // and has its time at the end.
     double late = share(in->work_queued_s, in->seconds * TACHY_MAX(in->work.threads, 1));
     if (w.held >= 0.3 && w.idle - late >= 0.3 && w.engine >= 0.3 && w.starved >= 0.3 &&
-        in->order_s < 0.5 * in->seconds)
+        in->order_s < 0.5 * in->seconds && in->sink.busy_s < 0.5 * in->seconds)
         return TACHY_LIMIT_MEMORY;
     if (in->engine.threads && w.engine <= TACHY_MIN(w.idle, TACHY_MIN(w.held, w.starved)))
         return in->transfer_s >= 0.5 * in->engine.busy_s ? TACHY_LIMIT_TRANSFER

@@ -337,6 +337,10 @@ class Pages(Case):
         self.assertEqual(words("profile", "segment", "--thr"), ["--threshold"])
         self.assertEqual(words("profile", "--csv", "out.csv", "seg"), ["segment"])
         self.assertEqual(words("model", "import", ""), [":files"])
+        self.assertIn("selfie", words("model", "info", "sel"))
+        self.assertIn("selfie", words("segment", "--model", "sel"))
+        self.assertEqual(words("segment", "-preset", "ultra"), ["ultrafast"])
+        self.assertEqual(words("help", "dete"), ["detect"])
 
 
 def on_terminal(*args, columns=80, stop_after=None, cwd=None):

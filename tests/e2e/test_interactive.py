@@ -284,6 +284,9 @@ stats
             p = self.shell(line + "\nwait\n")
             self.assertIn(part, p.stderr, line)
         self.assertEqual(self.shell("probe none.mp4\nquit\n").returncode, 0)
+        p = self.shell("tachy model list\nexit\nno such line\n")
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        self.assertIn("selfie", p.stdout)
 
     def test_other_commands_run_at_once(self):
         p = self.shell("model list --json\nhelp segment\nhelp\nconfig --crf 20\nhardware\n")

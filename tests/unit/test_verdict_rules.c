@@ -137,7 +137,7 @@ TEST(other_programs)
     CHECK(strstr(v.words, "Both cores are busy"));
 }
 
-// Twenty runs with a known bottleneck, as figures: what is found, and that the remedy is one for this run.
+// Runs with a known bottleneck, as figures: what is found, and that the remedy is one for this run.
 struct known {
     const char *what;
     struct verdict_stage source, work, sink; // threads, busy, computing, waiting for a core; 0 threads: as in quiet()
@@ -176,6 +176,8 @@ static const struct known known[] = {
      .not = "-preset"},
     {"encoding a clip of 1 s", .source = {1, 0.1, 0.05, 0}, .work = {4, 0.5, 0.2, 0}, .sink = {1, 0.95, 0.9, 0}, .seconds = 1,
      .held = 0.8, .starved = 0.02, .cpu = 1.2, .name = "encode", .has = "-c:v"},
+    {"VP9, which looks ahead, 1 s", .source = {1, 0.1, 0.05, 0}, .work = {2, 0.3, 0.2, 0}, .sink = {1, 0.6, 0.3, 0}, .seconds = 1,
+     .held = 0.68, .starved = 0.35, .cpu = 1, .name = "encode", .has = "-c:v"},
     {"reading from a slow disk", .source = {1, 9.8, 0.5, 0}, .held = 0.1, .read = 9, .name = "disk", .has = "the input"},
     {"writing to a slow disk", .sink = {1, 9.8, 0.5, 0}, .starved = 0.1, .write = 9, .name = "disk", .has = "the output"},
     {"a camera", .source = {1, 9.8, 0.5, 0}, .held = 0.1, .pace = 9, .name = "source-rate", .not = "-"},
@@ -212,7 +214,7 @@ static struct tachy_verdict_in figures_of(const struct known *k)
 
 TEST(known_bottlenecks)
 {
-    CHECK_INT(TACHY_ARRAY_SIZE(known), 20);
+    CHECK(TACHY_ARRAY_SIZE(known) >= 20);
     for (size_t i = 0; i < TACHY_ARRAY_SIZE(known); i++) {
         const struct known *k = &known[i];
         struct tachy_verdict_in in = figures_of(k);
