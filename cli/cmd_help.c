@@ -74,7 +74,7 @@ const struct tachy_example exit_statuses[] = {
     {"0", "done"},
     {"1", "failed; one sentence on standard error says why"},
     {"2", "an option or a configuration file is wrong; nothing was done"},
-    {"75", "failed for now (a full disk): the same command may succeed later"},
+    {"75", "failed for now (a full disk, no memory): the same command may succeed later"},
     {"130", "interrupted; what was finished is kept and named"},
     {0},
 };

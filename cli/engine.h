@@ -9,8 +9,12 @@ int engine_model(const struct cli *c, const char *name, char **path);
 enum { ENGINE_OPTIONS = 32 };
 struct tachy_engine_params engine_params(const struct cli *c, const char *path, const char **options);
 
+// Whether plans are to run on a GPU: --device, and of auto what is there.
+bool engine_on_gpu(const struct cli *c);
+
 // Each is a word; a code, or an exit status.
 int engine_bench(struct cli *c); // engine_bench.c
+int engine_build(struct cli *c); // engine_build.c
 int engine_ls(struct cli *c);    // engine_store.c
 int engine_gc(struct cli *c);    // engine_store.c
 
@@ -25,5 +29,11 @@ struct engine_tensors {
     struct tachy_tensor in[TACHY_MAX_IO], out[TACHY_MAX_IO];
     int n_in, n_out;
 };
+// engine_frames.c: frames of a video as inputs, spread over it. `model`: of the zoo, whose card says how pictures become
+// inputs; else they are stretched, RGB from 0 to 1. next(): 1, 0 at the end, or a code; fills every picture of in[0].
+struct engine_frames;
+int engine_frames_open(struct engine_frames **out, const char *video, const char *model, const struct tachy_log *log);
+int engine_frames_next(struct engine_frames *f, struct engine_tensors *t);
+void engine_frames_close(struct engine_frames **f);
 int engine_tensors(struct engine_tensors *t, const tachy_engine *e, int batch);
 void engine_tensors_free(struct engine_tensors *t);

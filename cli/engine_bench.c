@@ -9,7 +9,7 @@
 
 #include "engine_bench.h"
 
-enum { MOST = 16 }; // values of a list
+enum { MOST = BENCH_LIST };
 
 static double now_ms(void)
 {
@@ -48,6 +48,20 @@ static int burst(struct bench_row *r, double ms, double *median)
     return err;
 }
 
+// The same on a GPU, where the mean of runs in a row is measured.
+static int burst_there(struct bench_row *r, double ms, double *mean)
+{
+    double one = 0;
+    int err = tachy_engine_time(r->engine, r->t.in, r->t.out, 1, &one);
+    int runs = one > 0 && one * 1000 > ms ? (int)(ms / one) : 1000;
+    return err < 0 ? err : tachy_engine_time(r->engine, r->t.in, r->t.out, runs > 0 ? runs : 1, mean);
+}
+
+static int take_turn(const struct bench *b, struct bench_row *r, double ms, double *time)
+{
+    return b->cuda && !strcmp(r->provider, "tachy") ? burst_there(r, ms, time) : burst(r, ms, time);
+}
+
 static void fail(struct bench_row *r, const struct message_slot *slot, int err)
 {
     snprintf(r->why, sizeof(r->why), "%s", slot->error[0] ? slot->error : tachy_err_name(err));
@@ -61,6 +75,7 @@ static struct tachy_engine_params params_of(const struct bench *b, const struct 
     p.provider = r->provider;
     p.batch_max = r->batch;
     p.threads = r->threads;
+    p.precision = r->precision;
     p.log = log;
     return p;
 }
@@ -78,7 +93,7 @@ static void open_row(const struct bench *b, struct bench_row *r)
     }
     double warm;
     if (err == TACHY_OK)
-        err = burst(r, BENCH_BURST_MS * 2, &warm);
+        err = take_turn(b, r, BENCH_BURST_MS * 2, &warm);
     if (err < 0)
         fail(r, &slot, err);
     message_log(NULL);
@@ -89,7 +104,7 @@ static void measure(const struct bench *b)
     for (int k = 0; k < b->rounds; k++)
         for (int i = 0; i < b->nb_rows; i++) {
             struct bench_row *r = &b->rows[i];
-            if (r->engine && burst(r, BENCH_BURST_MS, &r->times[k]) < 0) {
+            if (r->engine && take_turn(b, r, BENCH_BURST_MS, &r->times[k]) < 0) {
                 snprintf(r->why, sizeof(r->why), "a run failed");
                 tachy_engine_close(&r->engine);
             }
@@ -105,11 +120,12 @@ static void measure(const struct bench *b)
     }
 }
 
-// The largest difference from double precision over the outputs: relative, but absolute for an output so
+// The largest difference from the reference over the outputs: relative, but absolute for an output so
 // small (a sigmoid far from its middle) that float32 does not hold it.
-static void compare(struct bench_row *r, double *const reference[])
+static double compare(struct bench_row *r, double *const reference[])
 {
-    r->error = r->error_abs = 0;
+    double error = 0;
+    r->error_abs = 0;
     for (int i = 0; i < r->t.n_out; i++) {
         int64_t n = tachy_tensor_elements(&r->t.out[i]);
         const float *got = r->t.out[i].data;
@@ -120,8 +136,91 @@ static void compare(struct bench_row *r, double *const reference[])
             of += reference[i][k] * reference[i][k];
             r->error_abs = fmax(r->error_abs, fabs(x));
         }
-        r->error = fmax(r->error, sqrt(of / (double)n) >= FLT_MIN ? sqrt(d / of) : sqrt(d));
+        error = fmax(error, sqrt(of / (double)n) >= FLT_MIN ? sqrt(d / of) : sqrt(d));
     }
+    return error;
+}
+
+static int alloc_reference(const struct bench_row *first, double *reference[TACHY_MAX_IO])
+{
+    int err = TACHY_OK;
+    for (int i = 0; i < first->t.n_out && err == TACHY_OK; i++) {
+        reference[i] = malloc(sizeof(double) * (size_t)tachy_tensor_elements(&first->t.out[i]));
+        err = !reference[i] ? TACHY_ERR_NOMEM : first->t.out[i].dtype != TACHY_F32 ? TACHY_ERR_UNSUPPORTED : TACHY_OK;
+    }
+    return err;
+}
+
+static void free_reference(double *reference[TACHY_MAX_IO])
+{
+    for (int i = 0; i < TACHY_MAX_IO; i++)
+        free(reference[i]);
+}
+
+static void fill(struct engine_tensors *t, enum tachy_pattern kind)
+{
+    for (int i = 0; i < t->n_in; i++)
+        tachy_tensor_pattern(&t->in[i], kind);
+}
+
+static int run_single(struct bench_row *r, tachy_engine *single, double *reference[TACHY_MAX_IO])
+{
+    int err = tachy_engine_run(single, r->t.in, r->t.out);
+    for (int i = 0; i < r->t.n_out && err == TACHY_OK; i++)
+        for (int64_t k = 0, n = tachy_tensor_elements(&r->t.out[i]); k < n; k++)
+            reference[i][k] = (double)((const float *)r->t.out[i].data)[k];
+    return err;
+}
+
+// Errors of the rows with the batch of `first` on what lies in its inputs, against float32 on the same GPU; `to`: which
+// figure of a row.
+static int judge_rows(const struct bench *b, struct bench_row *first, tachy_engine *single, double *reference[TACHY_MAX_IO],
+                      size_t to)
+{
+    int err = run_single(first, single, reference);
+    for (int i = 0; i < b->nb_rows && err == TACHY_OK; i++) {
+        struct bench_row *r = &b->rows[i];
+        if (!r->engine || r->batch != first->batch)
+            continue;
+        for (int k = 0; k < r->t.n_in && r != first; k++)
+            memcpy(r->t.in[k].data, first->t.in[k].data, tachy_tensor_bytes(&r->t.in[k]));
+        err = tachy_engine_run(r->engine, r->t.in, r->t.out);
+        double *figure = (double *)((char *)r + to), error = err < 0 ? NAN : compare(r, reference);
+        *figure = isnan(*figure) ? error : fmax(*figure, error);
+    }
+    return err;
+}
+
+// On a GPU, where double precision would take minutes: noise, frames of --input, and the picture.
+static void judge_there(const struct bench *b, struct bench_row *first)
+{
+    double *reference[TACHY_MAX_IO] = {0};
+    struct message_slot slot = {{0}};
+    struct tachy_log log = message_log(&slot);
+    struct tachy_engine_params p = params_of(b, first, &log);
+    struct engine_frames *frames = NULL;
+    tachy_engine *single = NULL;
+    p.provider = "tachy";
+    p.precision = "fp32";
+    int err = alloc_reference(first, reference);
+    if (err == TACHY_OK)
+        err = tachy_engine_open(&single, &p);
+    if (err == TACHY_OK && b->input)
+        err = engine_frames_open(&frames, b->input, b->model, &log);
+    message_log(NULL);
+    fill(&first->t, TACHY_PATTERN_NOISE);
+    if (err == TACHY_OK)
+        err = judge_rows(b, first, single, reference, offsetof(struct bench_row, noise));
+    while (err == TACHY_OK && frames && engine_frames_next(frames, &first->t) > 0)
+        err = judge_rows(b, first, single, reference, offsetof(struct bench_row, frames));
+    fill(&first->t, TACHY_PATTERN_PICTURE);
+    if (err == TACHY_OK)
+        err = judge_rows(b, first, single, reference, offsetof(struct bench_row, error));
+    if (err < 0 && slot.error[0] && !first->why[0])
+        snprintf(first->why, sizeof(first->why), "its error: %.900s", slot.error);
+    engine_frames_close(&frames);
+    tachy_engine_close(&single);
+    free_reference(reference);
 }
 
 // Errors of every row with the batch of `first`, which are NAN where there is no reference.
@@ -132,21 +231,14 @@ static void judge(const struct bench *b, const struct bench_row *first)
     struct tachy_log log = message_log(&slot);
     struct tachy_engine_params p = params_of(b, first, &log);
     p.threads = 1;
-    int err = TACHY_OK;
-    for (int i = 0; i < first->t.n_out && err == TACHY_OK; i++) {
-        reference[i] = malloc(sizeof(double) * (size_t)tachy_tensor_elements(&first->t.out[i]));
-        err = !reference[i]                          ? TACHY_ERR_NOMEM
-              : first->t.out[i].dtype != TACHY_F32 ? TACHY_ERR_UNSUPPORTED
-                                                     : TACHY_OK;
-    }
+    int err = alloc_reference(first, reference);
     if (err == TACHY_OK)
         err = tachy_engine_reference(&p, first->t.in, reference);
     message_log(NULL);
     for (int i = 0; i < b->nb_rows && err == TACHY_OK; i++)
         if (b->rows[i].engine && b->rows[i].batch == first->batch)
-            compare(&b->rows[i], reference);
-    for (int i = 0; i < first->t.n_out; i++)
-        free(reference[i]);
+            b->rows[i].error = compare(&b->rows[i], reference);
+    free_reference(reference);
 }
 
 // Multiply-adds of a run; 0 where tachy does not run all of it, so that they are not known.
@@ -155,6 +247,8 @@ static double work_of(const struct bench *b, const struct bench_row *r)
     char *json = NULL;
     struct tachy_engine_params p = params_of(b, r, NULL);
     p.threads = 1;
+    p.device = "cpu";
+    p.precision = NULL;
     int err = tachy_engine_explain(&json, &p, NULL);
     double work = err == TACHY_OK ? bench_work(json) : 0;
     tachy_free(json);
@@ -176,7 +270,9 @@ static void examine(const struct bench *b)
         if (!first)
             continue;
         r->work = work_of(b, r);
-        if (b->reference)
+        if (b->reference && b->cuda)
+            judge_there(b, r);
+        else if (b->reference)
             judge(b, r);
     }
 }
@@ -219,18 +315,16 @@ static int words(char *text, const char *to[MOST])
     return n;
 }
 
-struct lists {
-    char providers[512];
-    const char *provider[MOST];
-    int batch[MOST], threads[MOST], nb_providers, nb_batches, nb_threads;
-};
-
-// An exit status.
-static int read_lists(const struct cli *c, struct lists *l)
+int bench_read_lists(const struct cli *c, struct bench_lists *l)
 {
-    const char *p = tachy_settings_str(c->settings, "model.provider");
-    snprintf(l->providers, sizeof(l->providers), "%s", !p || !strcmp(p, "auto") ? "tachy,cpu" : p);
+    bool cuda = engine_on_gpu(c);
+    const char *p = tachy_settings_str(c->settings, "model.provider"), *q = tachy_settings_str(c->settings, "engine.precision");
+    snprintf(l->providers, sizeof(l->providers), "%s", !p || !strcmp(p, "auto") ? cuda ? "tachy" : "tachy,cpu" : p);
+    snprintf(l->precisions, sizeof(l->precisions), "%s", q ? q : cuda ? "mixed" : "");
     l->nb_providers = words(l->providers, l->provider);
+    l->precision[0] = NULL;
+    l->nb_precisions = words(l->precisions, l->precision);
+    l->nb_precisions += !l->nb_precisions;
     l->nb_batches = numbers(tachy_settings_str(c->settings, "engine.batch"), 1, 256, l->batch);
     l->nb_threads = numbers(tachy_settings_str(c->settings, "engine.threads"), 1, 256, l->threads);
     if (!l->nb_batches || !l->nb_threads)
@@ -239,16 +333,18 @@ static int read_lists(const struct cli *c, struct lists *l)
     return l->nb_providers ? STATUS_OK : message_usage("--provider takes names with commas between them");
 }
 
-static int make_rows(struct bench *b, const struct lists *l)
+static int make_rows(struct bench *b, const struct bench_lists *l)
 {
-    b->nb_rows = l->nb_providers * l->nb_batches * l->nb_threads;
+    const int each = l->nb_providers * l->nb_precisions;
+    b->nb_rows = each * l->nb_batches * l->nb_threads;
     b->rows = calloc((size_t)b->nb_rows, sizeof(*b->rows));
     for (int i = 0; b->rows && i < b->nb_rows; i++) {
         struct bench_row *r = &b->rows[i];
         r->provider = l->provider[i % l->nb_providers];
-        r->threads = l->threads[i / l->nb_providers % l->nb_threads];
-        r->batch = l->batch[i / l->nb_providers / l->nb_threads];
-        r->memory = r->median = r->least = r->spread = r->error = r->error_abs = NAN;
+        r->precision = l->precision[i / l->nb_providers % l->nb_precisions];
+        r->threads = l->threads[i / each % l->nb_threads];
+        r->batch = l->batch[i / each / l->nb_threads];
+        r->memory = r->median = r->least = r->spread = r->error = r->error_abs = r->noise = r->frames = NAN;
         r->times = calloc((size_t)b->rounds, sizeof(double));
         if (!r->times)
             return TACHY_ERR_NOMEM;
@@ -303,10 +399,12 @@ int engine_bench(struct cli *c)
 {
     const char *options[ENGINE_OPTIONS + 1];
     struct tachy_engine_params base = engine_params(c, NULL, options);
-    bool given = tachy_settings_is_set(c->settings, "model.build_effort"); // it measures what can be had
-    base.build_effort = given ? (int)tachy_settings_int(c->settings, "model.build_effort") : 2;
-    struct lists l;
-    int n = (int)c->n_args - 1, status = read_lists(c, &l);
+    struct bench_lists l;
+    bool cuda = engine_on_gpu(c);
+    const char *input = tachy_settings_str(c->settings, "engine.input");
+    int n = (int)c->n_args - 1, status = bench_read_lists(c, &l);
+    if (status == STATUS_OK && input && !cuda)
+        status = message_usage("--input is for --device cuda: on the CPU the error is that against double precision on one picture");
     if (status != STATUS_OK)
         return status;
     struct bench *all = calloc((size_t)n, sizeof(*all));
@@ -315,7 +413,8 @@ int engine_bench(struct cli *c)
         err = cli_check_json(c);
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         all[i] = (struct bench){.base = &base, .rounds = (int)tachy_settings_int(c->settings, "engine.rounds"),
-                                .reference = !tachy_settings_bool(c->settings, "engine.no_reference")};
+                                .reference = !tachy_settings_bool(c->settings, "engine.no_reference"),
+                                .cuda = cuda, .model = c->args[i + 1], .input = input};
         err = engine_model(c, c->args[i + 1], &all[i].path);
         if (err == TACHY_OK)
             err = make_rows(&all[i], &l);

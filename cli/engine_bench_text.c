@@ -25,15 +25,16 @@ static double gflops(const struct bench_row *r)
 
 static double share(const struct bench *b, const struct bench_row *r)
 {
-    return r->work > 0 && b->peak > 0 ? r->work / (r->median / 1e3) / (b->peak * r->threads) : NAN;
+    return r->work > 0 && b->peak > 0 && !b->cuda ? r->work / (r->median / 1e3) / (b->peak * r->threads) : NAN;
 }
 
 static json_t *number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
 static json_t *row_json(const struct bench *b, const struct bench_row *r)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i}", "model", b->path, "provider", r->provider, "version",
-                          r->version, "batch", r->batch, "threads", r->threads);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:s}", "model", b->path, "provider", r->provider, "version",
+                          r->version, "batch", r->batch, "threads", r->threads, "device", b->cuda ? "cuda" : "cpu");
+    json_object_set_new(o, "precision", r->precision ? json_string(r->precision) : json_null());
     json_object_set_new(o, "median_ms", number(r->median));
     json_object_set_new(o, "min_ms", number(r->least));
     json_object_set_new(o, "spread", number(r->spread));
@@ -44,6 +45,8 @@ static json_t *row_json(const struct bench *b, const struct bench_row *r)
     json_object_set_new(o, "memory_mib", number(r->memory));
     json_object_set_new(o, "error_l2", number(r->error));
     json_object_set_new(o, "error_abs", number(r->error_abs));
+    json_object_set_new(o, "error_noise", number(r->noise));
+    json_object_set_new(o, "error_frames", number(r->frames));
     json_object_set_new(o, "why", *r->why ? json_string(r->why) : json_null());
     return o;
 }
@@ -69,15 +72,19 @@ static void cell(double v, int width, const char *format)
 
 static void print_row(const struct bench *b, const struct bench_row *r)
 {
-    printf("%-10s %5d %7d", r->provider, r->batch, r->threads);
+    printf("%-10s %-9s %5d %7d", r->provider, r->precision ? r->precision : "fp32", r->batch, r->threads);
     cell(r->median, 9, "%.3f");
     cell(r->least, 9, "%.3f");
     cell(r->spread * 100, 6, "%.0f%%");
     cell(r->batch / r->median * 1e3, 9, "%.1f");
-    cell(gflops(r), 8, "%.1f");
+    cell(b->cuda ? gflops(r) / 1e3 : gflops(r), 8, "%.1f");
     cell(share(b, r) * 100, 5, "%.0f%%");
     cell(r->memory, 8, "%.1f");
     cell(r->error, 8, "%.1e");
+    if (b->cuda) {
+        cell(r->noise, 8, "%.1e");
+        cell(r->frames, 8, "%.1e");
+    }
     printf("\n");
 }
 
@@ -86,7 +93,8 @@ static void print_notes(const struct bench *b)
     for (int k = 0; k < b->nb_rows; k++) {
         const struct bench_row *r = &b->rows[k];
         if (*r->why)
-            printf("  %s, batch %d, threads %d: %s\n", r->provider, r->batch, r->threads, r->why);
+            printf("  %s%s%s, batch %d, threads %d: %s\n", r->provider, r->precision ? ", " : "", r->precision ? r->precision : "",
+                   r->batch, r->threads, r->why);
     }
 }
 
@@ -101,8 +109,9 @@ int bench_print(const struct cli *c, const struct bench *all, int n)
         printf("; one core reaches %.1f GFLOP/s in registers", 2 * all->peak / 1e9);
     printf("\n");
     for (int i = 0; i < n; i++) {
-        printf("%s\n%-10s %5s %7s %9s %9s %6s %9s %8s %5s %8s %8s\n", all[i].path, "PROVIDER", "BATCH", "THREADS",
-               "MEDIAN ms", "MIN ms", "SPREAD", "IMAGES/s", "GFLOP/s", "PEAK", "MEM MiB", "ERROR");
+        printf("%s\n%-10s %-9s %5s %7s %9s %9s %6s %9s %8s %5s %8s %8s%s\n", all[i].path, "PROVIDER", "PRECISION", "BATCH",
+               "THREADS", "MEDIAN ms", "MIN ms", "SPREAD", "IMAGES/s", all[i].cuda ? "TFLOP/s" : "GFLOP/s", "PEAK", "MEM MiB",
+               "ERROR", all[i].cuda ? "    NOISE   FRAMES" : "");
         for (int k = 0; k < all[i].nb_rows; k++)
             print_row(&all[i], &all[i].rows[k]);
         print_notes(&all[i]);

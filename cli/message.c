@@ -109,6 +109,7 @@ static int status_of(int err)
     case TACHY_OK:
         return STATUS_OK;
     case TACHY_ERR_NO_SPACE:
+    case TACHY_ERR_NOMEM:
     case TACHY_ERR_AGAIN:
         return STATUS_AGAIN;
     case TACHY_ERR_INTERRUPTED:

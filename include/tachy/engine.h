@@ -49,6 +49,12 @@ struct tachy_engine_params {
     // no bit of a result.
     int build_effort;
     bool strict;              // what the provider does not run is an error, which names the nodes
+    // "tachy": what plans run on, "cpu" or "cuda" (GPU `gpu`). NULL: "cuda" with a gpu_stream, else "cpu".
+    const char *device;
+    // "fp32", "tf32", "fp16" or "mixed" (docs/provider.md); NULL: "mixed" of "tachy" on a GPU, else what the provider
+    // does by itself. TACHY_ERR_UNSUPPORTED names what there is: the provider does not compute in it here.
+    const char *precision;
+    bool deterministic; // "tachy" on a GPU: the same kernels in every process, so the same bits; none are timed
     // "key=value" strings, ends with NULL; may be NULL. All but "null": arena=0|1, profile=DIR (ONNX
     // Runtime's operator profile, or the plan's steps in its form, is left there, as <its start in ns
     // on CLOCK_MONOTONIC>.ort.json, when its last engine is closed) of the first profile_runs=N runs
@@ -57,10 +63,11 @@ struct tachy_engine_params {
     // what remains is handed over. "null": cost_us=N (busy time a run), sleep_us=N
     // (waiting time a run), fail_every=N (each Nth run fails).
     const char *const *provider_options;
-    // "cuda-ort": the CUDA stream (a CUstream of GPU `gpu`'s primary context, CUDA's ordinal) that runs are
-    // queued on. Tensors may then lie in that GPU's memory; where all outputs do, a run returns when it has
+    // "tachy" on a GPU, "cuda-ort": the CUDA stream (a CUstream of GPU `gpu`'s primary context, CUDA's ordinal) that
+    // runs are queued on. Tensors may then lie in that GPU's memory; where all outputs do, a run returns when it has
     // been queued, and inputs and outputs stay as they are until the stream has passed. Must outlive the
-    // engine. NULL: a stream of ONNX Runtime's, tensors on the host. Others take no notice.
+    // engine. "tachy" takes either all tensors there or all on the host, and only those of the host if it does not run
+    // all of the model. NULL: tensors on the host. Others take no notice.
     void *gpu_stream;
     int gpu;
     int64_t null_shape_in[4], null_shape_out[4]; // "null" provider: shapes to pretend
@@ -90,6 +97,10 @@ TACHY_API int tachy_engine_outputs(const tachy_engine *e, const struct tachy_io 
 // fit; TACHY_ERR_EXTERNAL: the run itself failed.
 TACHY_API int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[],
                                struct tachy_tensor out[]);
+
+// The mean time of `runs` runs one after the other (1 and more), in ms. "tachy" on a GPU measures there, without copies of
+// the tensors, and `out` stays as it is; `in` and `out` are the host's. As tachy_engine_run().
+TACHY_API int tachy_engine_time(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[], int runs, double *ms);
 
 // The provider that runs, "cpu"; and its version text, "ONNX Runtime 1.31.1": engines of the same
 // text, model and options give the same bits.

@@ -14,6 +14,10 @@ extern "C" {
 // given), TACHY_ERR_UNAVAILABLE (no driver), TACHY_ERR_EXTERNAL. Thread-safe.
 TACHY_API int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, const struct tachy_log *log);
 
+// Whether this build's kernels run on the GPU that the settings name (the first of `gpu.ids`, else `gpu.id`): its name in
+// `text`, else why not. Asks the driver, and opens no context. `s` may be NULL: GPU 0. `text` may be NULL. Thread-safe.
+TACHY_API bool tachy_gpu_runs(const tachy_settings *s, char *text, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -54,6 +54,14 @@ TACHY_API size_t tachy_tensor_bytes(const struct tachy_tensor *t);
 TACHY_API int tachy_tensor_alloc(struct tachy_tensor *t);
 TACHY_API void tachy_tensor_free(struct tachy_tensor *t);
 
+// Fills a dense host tensor with the same numbers every time: coarse and fine shapes as a picture has, from 0 to 1, or
+// noise without shapes from -1 to 1; bytes from 0 to 255. Whole numbers and float16: zeros. `t` may be NULL.
+enum tachy_pattern {
+    TACHY_PATTERN_PICTURE,
+    TACHY_PATTERN_NOISE,
+};
+TACHY_API void tachy_tensor_pattern(struct tachy_tensor *t, enum tachy_pattern kind);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,7 +10,7 @@
 //   plan = table->take(c); table->close(c);
 //   table->run(plan, in, out) any number of times and threads; table->release(plan)
 
-enum { TACHY_EP_TABLE_VERSION = 6 };
+enum { TACHY_EP_TABLE_VERSION = 7 };
 
 struct tachy_ep_plan;
 
@@ -44,6 +44,10 @@ struct tachy_ep_plan_info {
     double choice_seconds;         // spent on timing kernels in this process; 0: nothing was timed
     double run_ms, default_run_ms; // time of a run with the chosen and with the default kernels; 0: not timed
     const char *device; // that the plan runs on: "cpu", "cuda"; static
+    char on[96];        // on a GPU: its name and what the plan computes in, "NVIDIA H200, fp16"; else ""
+    // On a GPU, if it was measured: the error of the outputs against float32, L2 norm of the difference over that of
+    // the output, on noise and on a picture; else NAN.
+    double noise_error, picture_error;
 };
 
 // A node of a model, as it is after ONNX Runtime's first passes.
@@ -86,6 +90,8 @@ struct tachy_ep_table {
     // The session's plan if it covers the whole model. NULL: it does not, or the plan was taken before. The caller owns
     // it, also after session and context are closed, and releases it before the library is unloaded.
     struct tachy_ep_plan *(*take)(struct tachy_ep_context *c);
+    // The code with which the compilation of a plan failed, so that no session was created; TACHY_OK: none did.
+    int (*failed)(const struct tachy_ep_context *c);
     // The session's nodes, in an order in which they can run. node() returns false if no node has this number; the
     // context owns the strings. Nodes of nested graphs are not listed.
     int (*nodes)(const struct tachy_ep_context *c);
@@ -120,4 +126,7 @@ struct tachy_ep_table {
     // the default stream) and does not wait. TACHY_ERR_UNSUPPORTED: the plan's device has no memory of its own.
     // Thread-safe.
     int (*queue)(struct tachy_ep_plan *p, const void *const in[], void *const out[], void *stream);
+    // Measures `runs` runs one after the other, with tensors in the device's memory: their mean, in ms. `in` as for run().
+    // TACHY_ERR_UNSUPPORTED: the plan's device has no memory of its own; else as run().
+    int (*time)(struct tachy_ep_plan *p, const void *const in[], int runs, double *ms);
 };

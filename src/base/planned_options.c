@@ -3,7 +3,6 @@
 // Rows that files of other tools have and nobody reads here. Those whose part is not built yet warn of what happens
 // instead. Those that have no use here say why with -v; a file that has them runs as it should.
 
-#define NO_GPU "models run on the CPU, in the precision they are stored in"
 #define NO_ANIMATE "there is no tachy animate yet"
 #define ALWAYS_ASYNC "reading, work and writing always run side by side"
 #define READ_ONCE "a run reads each frame of its input once"
@@ -31,18 +30,6 @@ const struct tachy_option tachy_planned_options[] = {
      .verbs = TACHY_VERB_RUN, .help = "read frames while others are worked on", .needless = ALWAYS_ASYNC},
     {"performance.use_async_output", NULL, 0, TACHY_OPT_BOOL, .group = "Performance",
      .verbs = TACHY_VERB_RUN, .help = "write frames while others are worked on", .needless = ALWAYS_ASYNC},
-    {"gpu.precision", NULL, 0, TACHY_OPT_ENUM, .values = "fp32|fp16|int8|mixed", .group = "GPU",
-     .verbs = TACHY_VERB_RUN, .help = "what the model is computed in", .planned = NO_GPU},
-    {"gpu.cudnn_benchmark", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = TACHY_VERB_RUN,
-     .help = "try cuDNN's ways to compute each step and keep the fastest", .planned = NO_GPU},
-    {"gpu.cudnn_deterministic", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = TACHY_VERB_RUN,
-     .help = "only ways that give the same bits in every run", .planned = NO_GPU},
-    {"gpu.allow_tf32", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = TACHY_VERB_RUN,
-     .help = "matrix units may round float32 to 10 bits of mantissa", .planned = NO_GPU},
-    {"tensorrt.precision.fp16", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = TACHY_VERB_RUN,
-     .help = "the provider tensorrt may compute in float16", .planned = NO_GPU},
-    {"tensorrt.precision.int8", NULL, 0, TACHY_OPT_BOOL, .group = "GPU", .verbs = TACHY_VERB_RUN,
-     .help = "the provider tensorrt may compute in int8", .planned = NO_GPU},
     {"performance.auto_tune", NULL, 0, TACHY_OPT_BOOL, .group = "Performance", .verbs = TACHY_VERB_RUN,
      .help = "find the fastest settings for this machine first",
      .planned = "workers and threads follow from the number of cores"},

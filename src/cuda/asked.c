@@ -1,7 +1,8 @@
-#include "cuda/loader.h"
+#include "cuda/device.h"
 
 #include "base/base.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <tachy/gpu.h>
 
@@ -59,6 +60,29 @@ static int count(int *n, const struct tachy_log *log)
     if (err == TACHY_OK && !*n)
         err = tachy_fail(log, TACHY_ERR_UNAVAILABLE, "the driver counts no GPU");
     return err;
+}
+
+static int first_asked(const tachy_settings *s)
+{
+    const char *ids = s ? tachy_settings_str(s, "gpu.ids") : NULL;
+    return !s ? 0 : ids ? atoi(ids) : (int)tachy_settings_int(s, "gpu.id"); // "all" begins with 0
+}
+
+bool tachy_gpu_runs(const tachy_settings *s, char *text, size_t size)
+{
+    const struct tachy_cu *cu;
+    struct tachy_device d;
+    char why[256];
+    int n = 0;
+    text = size ? text : NULL;
+    if (tachy_cu_load(&cu, TACHY_LOG_VERBOSE, NULL) < 0 || cu->device_count(&n) || n <= first_asked(s)) {
+        snprintf(text, text ? size : 0, "%s", n ? "the driver does not count the GPU that is named" : "there is no NVIDIA GPU with its driver here");
+        return false;
+    }
+    bool known = tachy_device_describe(&d, cu, first_asked(s), NULL) == TACHY_OK;
+    bool runs = known && !tachy_cuda_refuses(&d, why);
+    snprintf(text, text ? size : 0, "%s", runs ? d.name : known ? why : "the driver does not say what GPU there is");
+    return runs;
 }
 
 int tachy_gpus_asked(const tachy_settings *s, int ids[TACHY_MAX_GPUS], int *n, const struct tachy_log *log)

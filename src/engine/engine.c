@@ -1,3 +1,5 @@
+#include "base/clock.h"
+#include "base/options.h"
 #include "engine/engine_ops.h"
 #include "engine/ep_builtin.h"
 
@@ -44,6 +46,18 @@ int tachy_engine_option(const tachy_engine *e, const char *option, const char *c
     return tachy_fail(e->params.log, TACHY_ERR_INVAL,
                       "engine %s: the provider option `%s` does not exist; there are %s", e->name,
                       option, names);
+}
+
+int tachy_engine_check_precision(const tachy_engine *e, const char *has)
+{
+    const char *asked = e->params.precision;
+    if (!asked || tachy_word_in(has, asked))
+        return TACHY_OK;
+    if (!strcmp(has, "fp32"))
+        return tachy_fail(e->params.log, TACHY_ERR_UNSUPPORTED, "%s: precision %s needs the model on a GPU (--device cuda), and "
+                          "it is on the CPU, which computes in fp32", e->path, asked);
+    return tachy_fail(e->params.log, TACHY_ERR_UNSUPPORTED, "%s: precision %s is not built; the provider %s has %s", e->path,
+                      asked, e->name, has);
 }
 
 int tachy_engine_option_int(const tachy_engine *e, const char *option, const char *value, int lo,
@@ -109,6 +123,7 @@ static int try_look(tachy_engine **out, const struct tachy_engine_ops *ops,
     e->params.shapes = NULL;
     e->params.constants = NULL;
     e->params.gpu_stream = NULL;
+    e->params.device = e->params.precision = NULL;
     *out = e;
     return TACHY_OK;
 }
@@ -168,17 +183,38 @@ static void on_trial(void *user, enum tachy_log_level level, const char *text)
         tachy_msg(t->log, level, "%s", text);
 }
 
-// "tachy" where it runs all of the model, else "cpu".
-static int pick(tachy_engine **out, const struct tachy_engine_params *p)
+static int try_tachy(tachy_engine **out, const struct tachy_engine_params *p, struct trial *t)
 {
-    struct trial t = {.log = p->log};
-    struct tachy_log quiet = {on_trial, &t, p->log ? p->log->max_level : TACHY_LOG_ERR};
+    struct tachy_log quiet = {on_trial, t, p->log ? p->log->max_level : TACHY_LOG_ERR};
     struct tachy_engine_params trial = *p;
     trial.log = &quiet;
     int err = try_open(out, &tachy_engine_tachy, &trial, !p->strict);
-    if (!err) {
+    if (!err)
         (*out)->params.log = p->log;
-    } else if (p->strict) {
+    return err;
+}
+
+bool tachy_engine_asks_gpu(const struct tachy_engine_params *p)
+{
+    return p->device ? !strcmp(p->device, "cuda") : p->gpu_stream != NULL;
+}
+
+// "tachy" where it runs all of the model, on the GPU that is asked for, then on the CPU; else "cpu".
+static int pick(tachy_engine **out, const struct tachy_engine_params *p)
+{
+    struct trial t = {.log = p->log};
+    struct tachy_engine_params host = *p;
+    bool only = p->strict || (p->precision && strcmp(p->precision, "fp32") != 0); // no other will do
+    int err = try_tachy(out, p, &t);
+    if (err && tachy_engine_asks_gpu(p) && !only) {
+        tachy_msg(p->log, TACHY_LOG_INFO, "engine: the model stays on the CPU, because: %s", t.why);
+        host.device = "cpu";
+        err = try_tachy(out, &host, &t);
+    }
+    p = &host;
+    if (!err)
+        return err;
+    if (only) {
         tachy_msg(p->log, TACHY_LOG_ERR, "%s", t.why);
     } else {
         err = try_open(out, &tachy_engine_cpu, p, false);
@@ -290,6 +326,23 @@ int tachy_engine_run(tachy_engine *e, const struct tachy_tensor in[], struct tac
         memcpy(e->fixed_out, out, sizeof(*out) * (size_t)e->n_out);
         e->fixed = true;
     }
+    return err;
+}
+
+int tachy_engine_time(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[], int runs, double *ms)
+{
+    if (!TACHY_CHECK(TACHY_LOG_OF(e, params.log), e && in && out && ms && runs > 0))
+        return TACHY_ERR_INVAL;
+    int err = check_all(e, in, out);
+    if (!err)
+        err = e->ops->time ? e->ops->time(e, in, runs, ms) : TACHY_ERR_UNSUPPORTED;
+    if (err != TACHY_ERR_UNSUPPORTED)
+        return err;
+    uint64_t start = tachy_now_ns();
+    err = TACHY_OK;
+    for (int i = 0; i < runs && !err; i++)
+        err = tachy_engine_run(e, in, out);
+    *ms = (double)(tachy_now_ns() - start) / 1e6 / runs;
     return err;
 }
 

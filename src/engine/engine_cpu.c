@@ -9,7 +9,9 @@ static struct tachy_ort_engine *priv(tachy_engine *e) { return (void *)e->priv; 
 static int cpu_open(tachy_engine *e)
 {
     struct tachy_ort_options o;
-    int err = tachy_ort_options(&o, e, false);
+    int err = tachy_engine_check_precision(e, "fp32");
+    if (!err)
+        err = tachy_ort_options(&o, e, false);
     if (!err)
         err = tachy_ort_engine_open(e, priv(e), &o.session);
     if (!err)

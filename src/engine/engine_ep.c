@@ -25,20 +25,11 @@ static int check_nodes(tachy_engine *e, struct tachy_session *s)
     return TACHY_OK;
 }
 
-static bool is_set(const struct tachy_ort_options *o, const char *key)
-{
-    size_t n = strlen(key);
-    for (int i = 0; i < o->nb_ep; i++)
-        if (!strncmp(o->ep[i], key, n) && o->ep[i][n] == '=')
-            return true;
-    return false;
-}
-
 // The provider's options for the stream that the caller gives; `text` holds them. ONNX Runtime takes the stream's
 // address only where has_user_compute_stream is said too, and works on the default stream without a word otherwise.
 static int use_stream(const tachy_engine *e, struct tachy_ort_options *o, char text[2][64])
 {
-    if (is_set(o, "device_id") || is_set(o, "user_compute_stream") || is_set(o, "has_user_compute_stream"))
+    if (tachy_ort_options_have(o, "device_id") || tachy_ort_options_have(o, "user_compute_stream") || tachy_ort_options_have(o, "has_user_compute_stream"))
         return tachy_fail(e->params.log, TACHY_ERR_INVAL,
                           "provider %s: device_id and user_compute_stream are given by the task: --gpu-id says which GPU",
                           e->name);
@@ -53,7 +44,38 @@ static int use_stream(const tachy_engine *e, struct tachy_ort_options *o, char t
 bool tachy_engine_takes_stream(const char *name)
 {
     const struct tachy_ep_builtin *b = name ? tachy_ep_builtin(name) : NULL;
-    return b && b->memory;
+    return !name || !strcmp(name, "auto") || !strcmp(name, "tachy") || (b && b->memory);
+}
+
+// What other providers are told for a precision. Without a row a provider computes in what the model is stored in.
+static const struct {
+    const char *provider, *precision, *option;
+} precisions[] = {
+    {"cuda-ort", "fp32", "use_tf32=0"},
+    {"cuda-ort", "tf32", "use_tf32=1"},
+    {"tensorrt", "fp32", "trt_fp16_enable=0"},
+    {"tensorrt", "fp16", "trt_fp16_enable=1"},
+    {"tensorrt", "int8", "trt_int8_enable=1"},
+};
+
+static int set_precision(const tachy_engine *e, struct tachy_ort_options *o)
+{
+    const char *asked = e->params.precision;
+    char names[64] = "";
+    for (size_t i = 0; i < TACHY_ARRAY_SIZE(precisions) && asked; i++) {
+        size_t used = strlen(names);
+        if (strcmp(precisions[i].provider, e->name) != 0)
+            continue;
+        if (!strcmp(precisions[i].precision, asked)) {
+            o->ep[o->nb_ep++] = precisions[i].option;
+            return TACHY_OK;
+        }
+        snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : ": it takes ", precisions[i].precision);
+    }
+    if (!asked || (!names[0] && !strcmp(asked, "fp32")))
+        return TACHY_OK;
+    return tachy_fail(e->params.log, TACHY_ERR_UNSUPPORTED, "provider %s: precision %s cannot be had%s", e->name, asked,
+                      names[0] ? names : ", it computes in what the model is stored in");
 }
 
 static int ep_open(tachy_engine *e)
@@ -62,10 +84,12 @@ static int ep_open(tachy_engine *e)
     struct tachy_ort_options o;
     char threads[64], device[2][64];
     int err = tachy_ort_options(&o, e, true);
-    if (!err && b && b->threads && !o.library && !is_set(&o, b->threads)) {
+    if (!err && b && b->threads && !o.library && !tachy_ort_options_have(&o, b->threads)) {
         snprintf(threads, sizeof(threads), "%s=%d", b->threads, e->params.threads);
-        o.ep[o.nb_ep] = threads;
+        o.ep[o.nb_ep++] = threads;
     }
+    if (!err)
+        err = set_precision(e, &o);
     bool stream = e->params.gpu_stream && !o.library && tachy_engine_takes_stream(e->name);
     if (!err && stream)
         err = use_stream(e, &o, device);

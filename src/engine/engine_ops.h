@@ -14,6 +14,8 @@ struct tachy_engine_ops {
     // Every tensor fits in[] / out[], is dense, on the host (or on a GPU, with `device`), and has data.
     int (*run)(tachy_engine *e, const struct tachy_tensor in[], struct tachy_tensor out[]);
     void (*close)(tachy_engine *e); // also after a failed open
+    // NULL, or TACHY_ERR_UNSUPPORTED: runs are timed on the host. *ms: of one of `runs`, on the device.
+    int (*time)(tachy_engine *e, const struct tachy_tensor in[], int runs, double *ms);
     bool device;            // run() takes tensors in a GPU's memory
 };
 
@@ -23,13 +25,14 @@ struct tachy_engine {
     struct tachy_engine_params params; // strings: valid during open() only
     char name[32];                     // of the provider
     char *path;                        // copy of model_path or the provider's name, for messages
-    char version[96];
+    char version[160];
     struct tachy_io in[TACHY_MAX_IO], out[TACHY_MAX_IO]; // names live until close
     int n_in, n_out;
     const struct tachy_session_look *look; // NULL: it is to run; see session.h
     bool on_device;       // run() takes tensors in a GPU's memory, whatever ops->device says
     void *stream;         // a CUstream that such a run is queued on; NULL: run() waits
     bool picking;         // opened by "auto": the provider must run all of the model
+    bool on_gpu;          // of "tachy": plans run on GPU params.gpu
     _Atomic uint64_t transfer_ns; // of its runs so far: copies between host and device
     bool fixed;           // the first run has set fixed_in and fixed_out
     struct tachy_tensor fixed_in[TACHY_MAX_IO], fixed_out[TACHY_MAX_IO]; // shapes only
@@ -47,6 +50,9 @@ static inline void *tachy_engine_stream(const tachy_engine *e) { return e->strea
 // Whether a provider of this name works on a stream that it is given (gpu_stream); `name` may be NULL.
 bool tachy_engine_takes_stream(const char *name);
 
+// Whether the model is to run on a GPU, if its provider has that.
+bool tachy_engine_asks_gpu(const struct tachy_engine_params *p);
+
 // Opens the model with the provider "tachy" for `look` alone.
 int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_session_look *look);
 
@@ -55,6 +61,9 @@ int tachy_engine_look(const struct tachy_engine_params *p, const struct tachy_se
 // TACHY_ERR_INVAL.
 int tachy_engine_option(const tachy_engine *e, const char *option, const char *const keys[],
                         const char **value);
+// TACHY_OK if the engine computes in one of `has` ("fp32|fp16") or none was asked for; else a sentence that names them
+// and TACHY_ERR_UNSUPPORTED.
+int tachy_engine_check_precision(const tachy_engine *e, const char *has);
 // The whole of `value` as a number from lo to hi; otherwise TACHY_ERR_INVAL and a sentence.
 int tachy_engine_option_int(const tachy_engine *e, const char *option, const char *value, int lo,
                             int hi, int *out);

@@ -1,5 +1,6 @@
 #include "engine/engine_options.h"
 
+#include "base/base.h"
 #include "base/options.h"
 
 #include <stdlib.h>
@@ -42,6 +43,55 @@ static int copy_text(char **to, const char *text)
     return text && !*to ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
+static bool says(const tachy_settings *s, const char *path, bool what)
+{
+    return tachy_settings_is_set(s, path) && tachy_settings_bool(s, path) == what;
+}
+
+// The text of one of the precisions, which the settings may not outlive.
+static const char *precision_named(const char *text)
+{
+    static const char *const names[] = {"fp32", "tf32", "fp16", "bf16", "int8", "mixed"};
+    for (size_t i = 0; text && i < TACHY_ARRAY_SIZE(names); i++)
+        if (!strcmp(names[i], text))
+            return names[i];
+    return NULL;
+}
+
+// The keys of other programs stand in where gpu.precision, or --build-effort, is not given.
+static int read_precision(struct tachy_engine_setup *e, const tachy_settings *s)
+{
+    const char *asked = precision_named(tachy_settings_str(s, "gpu.precision")), *provider = tachy_settings_str(s, "model.provider");
+    bool trt = provider && !strcmp(provider, "tensorrt");
+    if (tachy_settings_bool(s, "gpu.fp16") && asked && strcmp(asked, "fp16") != 0)
+        return tachy_fail(tachy_settings_log(s), TACHY_ERR_INVAL, "--fp16 and --precision %s contradict each other: give one of them",
+                          asked);
+    if (!asked && tachy_settings_bool(s, "gpu.fp16"))
+        asked = "fp16";
+    if (asked && !strcmp(asked, "tf32") && says(s, "gpu.allow_tf32", false))
+        return tachy_fail(tachy_settings_log(s), TACHY_ERR_INVAL, "--precision tf32 and gpu.allow_tf32: no contradict each other: "
+                          "leave one of them out");
+    bool there = !strcmp(tachy_settings_str(s, "gpu.device"), "cuda") || trt || (provider && !strcmp(provider, "cuda-ort"));
+    if (asked && !there && strcmp(asked, "fp32") != 0 && !tachy_settings_by_name(s, "gpu.precision") &&
+        !tachy_settings_by_name(s, "gpu.fp16")) { // a file that serves machines with a GPU, too
+        tachy_msg(tachy_settings_log(s), TACHY_LOG_INFO, "gpu.precision %s (%s) has no effect: the model runs on the CPU, which "
+                  "computes in fp32", asked, tachy_settings_origin(s, "gpu.precision"));
+        asked = NULL;
+    }
+    if (!asked && trt && says(s, "tensorrt.precision.int8", true))
+        asked = "int8";
+    else if (!asked && trt && says(s, "tensorrt.precision.fp16", true))
+        asked = "fp16";
+    else if (!asked && tachy_settings_is_set(s, "gpu.allow_tf32") && provider && !strcmp(provider, "cuda-ort"))
+        asked = tachy_settings_bool(s, "gpu.allow_tf32") ? "tf32" : "fp32";
+    e->precision = asked;
+    e->deterministic = tachy_settings_bool(s, "gpu.cudnn_deterministic");
+    if (!tachy_settings_is_set(s, "model.build_effort") && says(s, "gpu.cudnn_benchmark", true) &&
+        !strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
+        e->build_effort = 2;
+    return TACHY_OK;
+}
+
 int tachy_engine_setup_read(struct tachy_engine_setup *e, const tachy_settings *s)
 {
     const char *const *options;
@@ -50,7 +100,7 @@ int tachy_engine_setup_read(struct tachy_engine_setup *e, const tachy_settings *
     e->strict = tachy_settings_bool(s, "model.strict");
     e->threads = (int)tachy_settings_int(s, "model.threads");
     e->provider_options = calloc(n + 1, sizeof(*e->provider_options));
-    int err = e->provider_options ? TACHY_OK : TACHY_ERR_NOMEM;
+    int err = e->provider_options ? read_precision(e, s) : TACHY_ERR_NOMEM;
     for (size_t i = 0; i < n && err == TACHY_OK; i++)
         err = copy_text(&e->provider_options[i], options[i]);
     if (err == TACHY_OK)
@@ -77,5 +127,7 @@ struct tachy_engine_params tachy_engine_setup_params(const struct tachy_engine_s
         .threads = e->threads,
         .build_effort = e->build_effort,
         .strict = e->strict,
+        .precision = e->precision,
+        .deterministic = e->deterministic,
     };
 }

@@ -9,8 +9,9 @@ extern const struct tachy_option tachy_model_options[];
 struct tachy_engine_setup {
     char *provider, *library; // NULL: not set
     char **provider_options;  // ends with NULL
+    const char *precision; // as tachy_engine_params; static
     int threads, build_effort;
-    bool strict;
+    bool strict, deterministic;
 };
 // `e` is zeroed at entry and is to be freed also on failure. TACHY_ERR_NOMEM.
 int tachy_engine_setup_read(struct tachy_engine_setup *e, const tachy_settings *s);

@@ -44,6 +44,15 @@ int tachy_ort_options(struct tachy_ort_options *o, const tachy_engine *e, bool a
     return TACHY_OK;
 }
 
+bool tachy_ort_options_have(const struct tachy_ort_options *o, const char *key)
+{
+    size_t n = strlen(key);
+    for (int i = 0; i < o->nb_ep; i++)
+        if (!strncmp(o->ep[i], key, n) && o->ep[i][n] == '=')
+            return true;
+    return false;
+}
+
 // A leading free dimension without a name is fixed here; named ones are in the session.
 static void fix_batch(tachy_engine *e)
 {
@@ -126,18 +135,46 @@ static int bind_changed(tachy_engine *e, struct tachy_ort_engine *r, const struc
     return err;
 }
 
+// How many of a run's tensors lie in a GPU's memory.
+static int count_there(const tachy_engine *e, const struct tachy_tensor in[], const struct tachy_tensor out[])
+{
+    int n = 0;
+    for (int i = 0; i < e->n_in; i++)
+        n += in[i].mem == TACHY_DEVICE;
+    for (int i = 0; i < e->n_out; i++)
+        n += out[i].mem == TACHY_DEVICE;
+    return n;
+}
+
+static int plan_failed(const tachy_engine *e, int err)
+{
+    if (err == TACHY_ERR_NOMEM)
+        return tachy_fail(e->params.log, err, "%s: no memory%s for a run", e->path,
+                          e->on_gpu ? " is left on the GPU" : "");
+    return tachy_fail(e->params.log, TACHY_ERR_EXTERNAL, "%s: the GPU failed in a run", e->path);
+}
+
 // In the plan's order, and without ONNX Runtime.
 static int run_plan(tachy_engine *e, struct tachy_session *s, const struct tachy_tensor in[],
                     struct tachy_tensor out[])
 {
-    const float *from[TACHY_MAX_IO];
-    float *to[TACHY_MAX_IO];
+    const void *from[TACHY_MAX_IO];
+    void *to[TACHY_MAX_IO];
+    int err, there = tachy_engine_on_device(e) ? count_there(e, in, out) : 0;
     for (int i = 0; i < s->nb_plan_in; i++)
         from[i] = in[s->plan_in[i]].data;
     for (int i = 0; i < s->nb_plan_out; i++)
         to[i] = out[s->plan_out[i]].data;
-    int err = s->steps ? tachy_steps_run(s, from, to) : s->table->run(s->plan, from, to);
-    return err ? tachy_fail(e->params.log, TACHY_ERR_NOMEM, "%s: no memory for a run", e->path) : TACHY_OK;
+    if (there && there < e->n_in + e->n_out)
+        return tachy_fail(e->params.log, TACHY_ERR_INVAL, "%s: the tensors of a run lie all on the host or all on the GPU",
+                          e->path);
+    if (there)
+        err = s->table->queue(s->plan, from, to, e->stream);
+    else if (s->steps)
+        err = tachy_steps_run(s, (const float *const *)from, (float *const *)to);
+    else
+        err = s->table->run(s->plan, (const float *const *)from, (float *const *)to);
+    return err ? plan_failed(e, err) : TACHY_OK;
 }
 
 int tachy_ort_engine_use_device(tachy_engine *e, struct tachy_ort_engine *r, const char *memory, int gpu)

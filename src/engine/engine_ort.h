@@ -18,14 +18,14 @@ struct tachy_ort_engine {
     OrtRunOptions *queued; // a run returns when it has been queued
 };
 
-enum { TACHY_ORT_OPTIONS = 32 };
+enum { TACHY_ORT_OPTIONS = 32, TACHY_ORT_OWN = 8 };
 
 // provider_options sorted out. Strings belong to the parameters.
 struct tachy_ort_options {
     struct tachy_session_params session;
     const char *library; // library=PATH; NULL: not given
-    // The provider's own, with room for three more; end with NULL.
-    const char *ep[TACHY_ORT_OPTIONS + 4];
+    // The provider's own, with room for OWN more; end with NULL.
+    const char *ep[TACHY_ORT_OPTIONS + TACHY_ORT_OWN + 1];
     int nb_ep;
     const char *entries[TACHY_ORT_OPTIONS + 1]; // "session.key=value"
 };
@@ -39,6 +39,8 @@ int tachy_ort_options(struct tachy_ort_options *o, const tachy_engine *e, bool a
 int tachy_ort_engine_open(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_session_params *p);
 int tachy_ort_engine_run(tachy_engine *e, struct tachy_ort_engine *r, const struct tachy_tensor in[],
                          struct tachy_tensor out[]);
+// Whether the provider's option was given by name.
+bool tachy_ort_options_have(const struct tachy_ort_options *o, const char *key);
 // After open: tensors may lie in the memory of GPU `gpu`, which ONNX Runtime calls `memory`, and runs are queued
 // on the stream that the session was opened with.
 int tachy_ort_engine_use_device(tachy_engine *e, struct tachy_ort_engine *r, const char *memory, int gpu);

@@ -38,25 +38,57 @@ static void say_choice(tachy_engine *e, struct tachy_session *s)
                   "defaults (--build-effort)", e->path, i.choice_seconds, i.run_ms, i.default_run_ms);
 }
 
-// What the parameters say goes behind what was asked for by name, whose effort wins.
-static void add_own(struct tachy_ort_options *o, const tachy_engine *e, char threads[32], char effort[32])
+// What the parameters say, as options of the provider.
+struct own {
+    char text[TACHY_ORT_OWN][40];
+    int nb;
+};
+
+// What was asked for by name wins.
+static void add(struct tachy_ort_options *o, struct own *own, const char *key, const char *value)
 {
-    bool given = false;
-    for (int i = 0; i < o->nb_ep; i++)
-        given = given || !strncmp(o->ep[i], "build_effort=", 13);
-    snprintf(effort, 32, "build_effort=%d", e->params.build_effort);
-    snprintf(threads, 32, "threads=%d", e->params.threads);
-    if (!given)
-        o->ep[o->nb_ep++] = effort;
+    if (tachy_ort_options_have(o, key))
+        return;
+    snprintf(own->text[own->nb], sizeof(own->text[0]), "%s=%s", key, value);
+    o->ep[o->nb_ep++] = own->text[own->nb++];
+}
+
+static void add_number(struct tachy_ort_options *o, struct own *own, const char *key, int value)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", value);
+    add(o, own, key, text);
+}
+
+static void add_own(struct tachy_ort_options *o, const tachy_engine *e, struct own *own)
+{
+    add_number(o, own, "build_effort", e->params.build_effort);
     if (e->params.threads > 1)
-        o->ep[o->nb_ep++] = threads;
+        add_number(o, own, "threads", e->params.threads);
+    if (!e->on_gpu)
+        return;
+    add(o, own, "device", "cuda");
+    add_number(o, own, "gpu_id", e->params.gpu);
+    add(o, own, "precision", TACHY_DEF(e->params.precision, "mixed"));
+    if (e->params.deterministic)
+        add_number(o, own, "deterministic", 1);
+}
+
+// What engines whose text is the same have in common: see tachy_engine_version().
+static void set_version(tachy_engine *e, const struct tachy_session *s, const struct tachy_ep_table *table)
+{
+    struct tachy_ep_plan_info i = {.on = ""};
+    if (s->plan && e->on_gpu)
+        table->info(s->plan, &i);
+    snprintf(e->version, sizeof(e->version), "tachy %s%s%s, ONNX Runtime %s", table->about(), *i.on ? " on " : "", i.on,
+             s->ort->version);
 }
 
 static int open_with(tachy_engine *e, struct tachy_ort_options *o, const struct tachy_ep_table *table,
                      const char *library)
 {
-    char threads[32], effort[32];
-    add_own(o, e, threads, effort);
+    struct own own = {.nb = 0};
+    add_own(o, e, &own);
     struct tachy_ep ep = {.name = "tachy", .library = library, .table = table, .options = o->ep};
     ep.whole = e->params.strict || e->picking;
     o->session.ep = &ep;
@@ -67,10 +99,12 @@ static int open_with(tachy_engine *e, struct tachy_ort_options *o, const struct 
         err = check_claim(e, priv(e)->session);
     if (!err)
         say_choice(e, priv(e)->session);
-    if (!err)
-        snprintf(e->version, sizeof(e->version), "tachy %s, ONNX Runtime %s", table->about(),
-                 priv(e)->session->ort->version);
-    return err;
+    if (err < 0)
+        return err;
+    set_version(e, priv(e)->session, table);
+    e->on_device = e->on_gpu && priv(e)->session->plan && e->params.gpu_stream;
+    e->stream = e->on_device ? e->params.gpu_stream : NULL;
+    return TACHY_OK;
 }
 
 static int engine_tachy_open(tachy_engine *e)
@@ -78,7 +112,10 @@ static int engine_tachy_open(tachy_engine *e)
     struct tachy_ort_options o;
     const struct tachy_ep_table *table = NULL;
     char *library = NULL;
-    int err = tachy_ort_options(&o, e, true);
+    e->on_gpu = tachy_engine_asks_gpu(&e->params);
+    int err = tachy_engine_check_precision(e, e->on_gpu ? "fp32|tf32|fp16|mixed" : "fp32");
+    if (!err)
+        err = tachy_ort_options(&o, e, true);
     if (!err)
         err = tachy_ep_find(&library, &table, o.library, e->params.log);
     if (!err)
@@ -92,6 +129,15 @@ static int engine_tachy_run(tachy_engine *e, const struct tachy_tensor in[], str
     return tachy_ort_engine_run(e, priv(e), in, out);
 }
 
+static int engine_tachy_time(tachy_engine *e, const struct tachy_tensor in[], int runs, double *ms)
+{
+    const struct tachy_session *s = priv(e)->session;
+    const void *from[TACHY_MAX_IO];
+    for (int i = 0; i < s->nb_plan_in; i++)
+        from[i] = in[s->plan_in[i]].data;
+    return s->plan ? s->table->time(s->plan, from, runs, ms) : TACHY_ERR_UNSUPPORTED;
+}
+
 static void engine_tachy_close(tachy_engine *e) { tachy_ort_engine_close(priv(e)); }
 
 const struct tachy_engine_ops tachy_engine_tachy = {
@@ -100,5 +146,6 @@ const struct tachy_engine_ops tachy_engine_tachy = {
     .priv_size = sizeof(struct tachy_ort_engine),
     .open = engine_tachy_open,
     .run = engine_tachy_run,
+    .time = engine_tachy_time,
     .close = engine_tachy_close,
 };

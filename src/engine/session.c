@@ -414,6 +414,8 @@ static int create_session(struct load *l, const OrtSessionOptions *options)
              : api->CreateSession(l->s->ort->env, l->p->path, options, &l->s->session),
         l->log, "%s: cannot be loaded", l->p->path);
     free(data);
+    if (err < 0 && l->context && l->p->ep->table->failed(l->context) == TACHY_ERR_NOMEM)
+        return TACHY_ERR_NOMEM; // whatever the runtime calls it
     // What is wrong with the file, whatever the runtime calls it.
     return (err == TACHY_ERR_INVAL && !l->p->ep) || err == TACHY_ERR_EXTERNAL ? TACHY_ERR_FORMAT : err;
 }

@@ -140,6 +140,8 @@ int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
     j->ops = j->task_index < 0 ? NULL : tachy_tasks[j->task_index];
     int err = j->ops ? keep_settings(j, p->settings) : TACHY_ERR_NOT_FOUND;
     if (err == TACHY_OK)
+        err = job_choose_device(j);
+    if (err == TACHY_OK)
         err = check_settings(j);
     if (err == TACHY_OK) {
         j->info.overwrite = may_overwrite(j);

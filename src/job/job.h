@@ -41,6 +41,9 @@ struct tachy_job {
     json_t *summaries;          // array; NULL: nobody asked
 };
 
+// job_device.c: --device auto becomes cpu or cuda.
+int job_choose_device(tachy_job *j);
+
 // input_list.c: fills inputs and nb_inputs.
 int job_list_inputs(tachy_job *j);
 

@@ -19,7 +19,7 @@ static const struct {
     const char *path, *allowed; // values, with | between them; "": none
     const char *why;
 } limits[] = {
-    {"gpu.device", "cpu", "works on the CPU"},
+    {"gpu.device", "auto|cpu", "works on the CPU"},
     {"gpu.ids", "", "works on the CPU"},
     {"pipeline.stages.decode.device", "auto|cpu", "works on the CPU"},
     {"output.encoder", "auto|cpu", "works on the CPU"},

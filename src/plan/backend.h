@@ -10,10 +10,15 @@
 // A plan is constant once it is open: any number of threads may run it at the same time.
 
 // Of what is computed. Inputs and outputs of a plan keep the graph's own types.
-enum tachy_plan_precision {
+enum tachy_plan_precision { // a CPU has fp32 only
     TACHY_PLAN_FP32 = 0,
-    TACHY_PLAN_FP16, // values between nodes are float16, sums float32; a CPU has fp32 only
+    TACHY_PLAN_TF32,  // fp32, but matrix products may round what they multiply to 10 bits of mantissa
+    TACHY_PLAN_FP16,  // values between nodes are float16, sums float32
+    TACHY_PLAN_MIXED, // fp16, but nodes that make the error too large are fp32: all of them if it must be (pass_half.c)
+    TACHY_PLAN_PRECISIONS
 };
+// The same in words, by number; ends with NULL.
+extern const char *const tachy_plan_precisions[];
 
 struct tachy_nn_kernels;
 struct tachy_plan_params { // {0} is valid
@@ -36,6 +41,7 @@ struct tachy_plan_params { // {0} is valid
     // CUDA:
     int gpu; // ordinal as the driver counts
     enum tachy_plan_precision precision;
+    bool deterministic; // no kernel is chosen by time: the same in every process
     // For tests: (cuda/nn/kernels.h) run in place of the library's own, and without cuBLASLt. NULL: the library's.
     const struct tachy_nn_kernels *kernels;
 };
@@ -52,6 +58,11 @@ struct tachy_plan_info {
     int effort;     // that the kernels were chosen with, 0: defaults
     double choice_seconds;         // that timing them took here; 0: nothing was timed
     double run_ms, default_run_ms; // of a run as chosen and with the defaults, where that was timed
+    bool on_gpu;
+    int gpu;                       // its ordinal, of a plan there
+    enum tachy_plan_precision precision; // taken: not TACHY_PLAN_MIXED if all of the nodes are alike
+    int single;                    // of a mixed plan: nodes that are fp32, as the graph was read
+    double noise_error, picture_error; // of a plan that was asked to be mixed, against fp32 (mixed.c); else NAN
 };
 
 // What a step computes.
@@ -94,6 +105,8 @@ struct plan_backend {
     // The same with tensors on the device: queued on `stream` (a CUstream of the device's primary context;
     // NULL: its default stream), not waited for. NULL: a back end without memory of its own.
     int (*queue)(struct tachy_plan *p, const void *const in[], void *const out[], void *stream);
+    // The mean of `runs` runs one after the other on inputs of the host, which are copied before, in ms. NULL as queue.
+    int (*time)(struct tachy_plan *p, const void *const in[], int runs, double *ms);
 };
 
 extern const struct plan_backend tachy_plan_cpu, tachy_plan_cuda;

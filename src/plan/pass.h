@@ -67,5 +67,7 @@ int tachy_plan_deconv(struct tachy_graph *g);
 // Values between nodes become float16, for a back end that has it: after all others. What may grow too large
 // for it stays float32, as do the graph's inputs and outputs, and constants, which a back end converts.
 int tachy_plan_half(struct tachy_graph *g);
+// The same, but node i, counted from the first, computes in float32 if single[i]. `single` may be NULL.
+int tachy_plan_half_but(struct tachy_graph *g, const bool *single);
 // Nodes that nobody needs.
 int tachy_plan_dead(struct tachy_graph *g);

@@ -1,9 +1,12 @@
 #include "base/base.h"
-#include "plan/pass.h"
+#include "plan/backend.h"
 
 #include <stdlib.h>
 
 // Precision: float16 between nodes. Sums are float32 in every kernel, so what is lost is one rounding a value.
+
+const char *const tachy_plan_precisions[] = {[TACHY_PLAN_FP32] = "fp32", [TACHY_PLAN_TF32] = "tf32", [TACHY_PLAN_FP16] = "fp16",
+                                             [TACHY_PLAN_MIXED] = "mixed", [TACHY_PLAN_PRECISIONS] = NULL};
 
 // Whether a node reads floats of one type only, that of its first operand; others widen as they read.
 static bool is_strict(const struct tachy_node *n, int i)
@@ -47,11 +50,12 @@ static bool grows(const struct tachy_node *n)
     }
 }
 
+enum { TYPES = TACHY_F16 + 1 }; // of floats
 struct half {
     struct tachy_graph *g;
-    int nb;                    // values when it began; by their ids:
-    struct tachy_value **cast; // what it was cast to before
-    bool *scale;               // it scales channels, which kernels take as float32
+    int nb;                           // values when it began; by their ids:
+    struct tachy_value **cast[TYPES]; // what it was cast to before
+    bool *scale;                      // it scales channels, which kernels take as float32
 };
 
 static void find_scales(struct half *h)
@@ -113,14 +117,15 @@ static int narrow_result(struct half *h, struct tachy_node *n)
     return writes_either(n->op) ? TACHY_OK : widen(h->g, n, !scale);
 }
 
-static int narrow_operands(struct half *h, struct tachy_node *n)
+// The floats that a node reads in one type become `type`.
+static int cast_operands(struct half *h, struct tachy_node *n, enum tachy_dtype type)
 {
     for (int i = 0; i < n->nb_in; i++) {
         struct tachy_value *v = n->in[i];
-        if (!v || v->data || v->dtype != TACHY_F32 || !is_strict(n, i))
+        if (!v || v->data || v->dtype == type || (v->dtype != TACHY_F32 && v->dtype != TACHY_F16) || !is_strict(n, i))
             continue;
-        struct tachy_value **c = v->id < h->nb ? &h->cast[v->id] : NULL;
-        struct tachy_value *to = c && *c ? *c : cast_before(h->g, n, v, TACHY_F16);
+        struct tachy_value **c = v->id < h->nb ? &h->cast[type][v->id] : NULL;
+        struct tachy_value *to = c && *c ? *c : cast_before(h->g, n, v, type);
         if (!to)
             return TACHY_ERR_NOMEM;
         if (c)
@@ -130,20 +135,28 @@ static int narrow_operands(struct half *h, struct tachy_node *n)
     return TACHY_OK;
 }
 
-int tachy_plan_half(struct tachy_graph *g)
+int tachy_plan_half_but(struct tachy_graph *g, const bool *single)
 {
     struct half h = {.g = g, .nb = g->nb_values};
-    h.cast = calloc((size_t)h.nb + 1, sizeof(*h.cast));
+    struct tachy_node *next;
+    int err = TACHY_OK, i = 0;
+    h.cast[TACHY_F32] = calloc((size_t)h.nb + 1, sizeof(*h.cast[0]));
+    h.cast[TACHY_F16] = calloc((size_t)h.nb + 1, sizeof(*h.cast[0]));
     h.scale = calloc((size_t)h.nb + 1, sizeof(*h.scale));
-    int err = h.cast && h.scale ? TACHY_OK : TACHY_ERR_NOMEM;
-    if (err == TACHY_OK)
+    if (!h.cast[TACHY_F32] || !h.cast[TACHY_F16] || !h.scale)
+        err = TACHY_ERR_NOMEM;
+    else
         find_scales(&h);
-    for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = n->next) {
-        err = narrow_operands(&h, n);
-        if (err == TACHY_OK)
+    for (struct tachy_node *n = g->first; n && err == TACHY_OK; n = next, i++) {
+        next = n->next; // before a cast that is put between them
+        err = cast_operands(&h, n, single && single[i] ? TACHY_F32 : TACHY_F16);
+        if (err == TACHY_OK && !(single && single[i]))
             err = narrow_result(&h, n);
     }
-    free(h.cast);
+    free(h.cast[TACHY_F32]);
+    free(h.cast[TACHY_F16]);
     free(h.scale);
     return err;
 }
+
+int tachy_plan_half(struct tachy_graph *g) { return tachy_plan_half_but(g, NULL); }

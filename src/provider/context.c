@@ -21,6 +21,7 @@ struct tachy_ep_context {
     struct tachy_ep_node *nodes;
     struct tachy_ep_graph *graphs;
     int nb_nodes, nb_graphs;
+    int failed; // code
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -92,6 +93,8 @@ struct tachy_ep_plan *provider_take(struct tachy_ep_context *c)
     return (struct tachy_ep_plan *)p;
 }
 
+int provider_failed(const struct tachy_ep_context *c) { return c->failed; }
+
 int provider_nodes_of(const struct tachy_ep_context *c) { return c->nb_nodes; }
 
 bool provider_node(const struct tachy_ep_context *c, int i, struct tachy_ep_node *n)
@@ -147,6 +150,12 @@ void provider_keep(struct tachy_ep_context *c, struct provider_plan *p)
         return;
     provider_plan_close(&c->plan);
     c->plan = p && !p->whole_numbers ? provider_plan_ref(p) : NULL;
+}
+
+void provider_set_failed(struct tachy_ep_context *c, int err)
+{
+    if (c)
+        c->failed = err;
 }
 
 void provider_record(struct tachy_ep_context *c, struct tachy_ep_node *nodes, int nb)

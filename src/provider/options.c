@@ -16,13 +16,14 @@ struct option {
     const char *const *words; // what the int may be, by name; ends with NULL
 };
 
-static const char *const devices[] = {"cpu", "cuda", NULL}, *const precisions[] = {"fp32", "fp16", NULL};
+static const char *const devices[] = {"cpu", "cuda", NULL};
 static const struct plan_backend *const backends[] = {&tachy_plan_cpu, &tachy_plan_cuda};
 
 static const struct option known[] = {
     {"device", offsetof(struct provider_options, device), .words = devices},
     {"gpu_id", offsetof(struct provider_options, plan.gpu), .lo = 0, .hi = TACHY_MAX_GPUS - 1},
-    {"precision", offsetof(struct provider_options, plan.precision), .words = precisions},
+    {"precision", offsetof(struct provider_options, plan.precision), .words = tachy_plan_precisions},
+    {"deterministic", offsetof(struct provider_options, deterministic), .lo = 0, .hi = 1},
     {"threads", offsetof(struct provider_options, plan.threads), .lo = 1, .hi = 256},
     {"build_effort", offsetof(struct provider_options, plan.effort), .lo = 0, .hi = 3},
     {"claim_qdq", offsetof(struct provider_options, claim_qdq), .lo = 0, .hi = 1},
@@ -68,7 +69,9 @@ static OrtStatus *settle(const struct provider *p, struct provider_options *o)
         return fail(p, "tachy: device=%s cannot be had on a session's %s: add the provider for the CPU device",
                     o->backend->name, "GPU device");
     if (o->plan.precision != TACHY_PLAN_FP32 && !o->backend->queue)
-        return fail(p, "tachy: precision=%s needs device=%s: a CPU computes in fp32", precisions[o->plan.precision], "cuda");
+        return fail(p, "tachy: precision=%s needs device=%s: a CPU computes in fp32", tachy_plan_precisions[o->plan.precision],
+                    "cuda");
+    o->plan.deterministic = o->deterministic;
     return NULL;
 }
 

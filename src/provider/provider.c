@@ -98,9 +98,10 @@ static OrtStatus *compile_one(struct ep *ep, const OrtGraph *graph, const OrtNod
         return s;
     k->p = p;
     ep->error[0] = 0;
-    if (provider_plan_open(&k->plan, p, &ep->options, graph, in, nb_in, out, nb_out, &ep->log) < 0)
-        return compile_failed(ep);
-    return NULL;
+    int err = provider_plan_open(&k->plan, p, &ep->options, graph, in, nb_in, out, nb_out, &ep->log);
+    if (err < 0)
+        provider_set_failed(ep->options.context, err);
+    return err < 0 ? compile_failed(ep) : NULL;
 }
 
 static OrtStatus *ep_compile(OrtEp *ort, const OrtGraph **graphs, const OrtNode **fused, size_t count,

@@ -19,6 +19,7 @@ struct provider_options {
     struct tachy_plan_params plan;
     int device; // number of `backend`
     bool on_gpu; // tensors come and go in a GPU's memory
+    int deterministic; // 1: plans of a GPU choose no kernel by time
     int claim_qdq; // 1: also layers that ONNX Runtime has int8 arithmetic for
     char store[1024]; // folder of the engine store; "": the user's; "0": none
 };
@@ -64,6 +65,7 @@ void provider_context_close(struct tachy_ep_context **c); // gives one owner's s
 bool provider_wants(const struct tachy_ep_context *c, enum tachy_ep_want want);
 // Keeps the plan for take(); NULL: the model is more than one plan.
 void provider_keep(struct tachy_ep_context *c, struct provider_plan *p);
+void provider_set_failed(struct tachy_ep_context *c, int err); // a plan that was claimed; for failed()
 // Who runs which node. Takes over `nodes` and its strings but `why`.
 void provider_record(struct tachy_ep_context *c, struct tachy_ep_node *nodes, int nb);
 // A plan's graph as text, which is taken over on success, and the figures of the plan that was made from the last one.
@@ -89,6 +91,7 @@ struct tachy_ep_context *provider_context_open(unsigned want, const char *after)
 const char *provider_context_id(const struct tachy_ep_context *c);
 void provider_context_release(struct tachy_ep_context *c);
 struct tachy_ep_plan *provider_take(struct tachy_ep_context *c);
+int provider_failed(const struct tachy_ep_context *c);
 int provider_nodes_of(const struct tachy_ep_context *c);
 bool provider_node(const struct tachy_ep_context *c, int i, struct tachy_ep_node *n);
 bool provider_graph(const struct tachy_ep_context *c, int i, struct tachy_ep_graph *g);

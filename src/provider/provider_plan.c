@@ -4,6 +4,7 @@
 #include "plan/pass.h"
 #include "provider/provider.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -81,6 +82,10 @@ static void say(const struct tachy_plan_info *i, uint64_t start, const struct ta
               "KiB, scratch %zu KiB",
               i->nodes, i->steps, (double)(tachy_now_ns() - start) / 1e6, i->weights >> 10, i->shared >> 10,
               i->arena >> 10, i->values >> 10, i->scratch >> 10);
+    if (i->on_gpu && isfinite(i->noise_error))
+        tachy_msg(log, TACHY_LOG_VERBOSE, "provider: mixed precision: %s, with %d nodes in fp32; the error against fp32 is "
+                  "%.1e on noise, %.1e on a picture", tachy_plan_precisions[i->precision], i->single, i->noise_error,
+                  i->picture_error);
     if (i->effort && i->choice_seconds > 0)
         tachy_msg(log, TACHY_LOG_VERBOSE, "provider: kernels timed for %.2f s (build_effort %d): %.3f ms a run, "
                   "%.3f with the defaults", i->choice_seconds, i->effort, i->run_ms, i->default_run_ms);
@@ -137,7 +142,7 @@ static int compile(struct provider_plan *plan, struct tachy_graph *g, const stru
     struct tachy_plan_params params = o->plan;
     char key[TACHY_STORE_KEY + 1], *known = NULL;
     uint64_t start = tachy_now_ns();
-    bool store = !params.trial && !params.direct && !params.apart && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
+    bool store = !params.trial && !params.direct && !params.apart && !params.deterministic && strcmp(o->store, "0") != 0; // it keeps one choice for a graph
     const char *dir = store && o->store[0] ? o->store : NULL;
     int err = tachy_graph_verify(g);
     if (err == TACHY_OK && provider_wants(o->context, TACHY_EP_REFERENCE))

@@ -6,6 +6,8 @@
 #include "plan/cpu/kernels.h"
 #include "plan/pass.h"
 
+#include <math.h>
+
 // The function table; see base/ep_table.h. A tachy_ep_plan is a provider_plan with one more owner.
 
 static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to)
@@ -15,7 +17,10 @@ static void info(const struct tachy_ep_plan *plan, struct tachy_ep_plan_info *to
     p->plan->backend->info(p->plan, &i);
     *to = (struct tachy_ep_plan_info){p->nb_in, p->nb_out, i.nodes, i.steps, i.weights, i.arena, i.scratch,
                                        i.shared, i.effort, i.choice_seconds, i.run_ms, i.default_run_ms,
-                                       p->plan->backend->name};
+                                       p->plan->backend->name, "", i.on_gpu ? i.noise_error : NAN, i.on_gpu ? i.picture_error : NAN};
+    if (i.on_gpu)
+        p->plan->backend->about(&(struct tachy_plan_params){.gpu = i.gpu, .precision = i.precision}, to->on,
+                                sizeof(to->on));
 }
 
 static void tensor(const struct provider_tensor *t, struct tachy_ep_tensor *to)
@@ -70,6 +75,12 @@ static int queue(struct tachy_ep_plan *plan, const void *const in[], void *const
     return p->backend->queue ? p->backend->queue(p, in, out, stream) : TACHY_ERR_UNSUPPORTED;
 }
 
+static int time_runs(struct tachy_ep_plan *plan, const void *const in[], int runs, double *ms)
+{
+    struct tachy_plan *p = ((struct provider_plan *)plan)->plan;
+    return p->backend->time ? p->backend->time(p, in, runs, ms) : TACHY_ERR_UNSUPPORTED;
+}
+
 static void step(const struct tachy_ep_plan *p, int i, struct tachy_ep_step *to)
 {
     struct tachy_plan_step s;
@@ -109,6 +120,7 @@ const struct tachy_ep_table tachy_ep_table = {
     .id = provider_context_id,
     .close = provider_context_release,
     .take = provider_take,
+    .failed = provider_failed,
     .nodes = provider_nodes_of,
     .node = provider_node,
     .graph = provider_graph,
@@ -125,4 +137,5 @@ const struct tachy_ep_table tachy_ep_table = {
     .pass = pass,
     .peak = peak,
     .queue = queue,
+    .time = time_runs,
 };

@@ -317,6 +317,17 @@ static int model_tensors(struct tachy_stage *st, void *worker, const struct tach
     return err < 0 ? err : infer_model_tensors(st, &w->host, p, t);
 }
 
+// Batches are the worker's groups of frames if our own plans run there: nothing is gathered on the host.
+static int model_open(struct tachy_stage *st, const tachy_settings *set)
+{
+    const struct tachy_infer_net *net = &tachy_infer_of(st)->net[TACHY_INFER_FULL];
+    bool ours = net->first && tachy_engine_on_device(net->first) && !strcmp(tachy_engine_provider(net->first), "tachy");
+    int err = infer_model_open(st, set);
+    if (ours)
+        st->flags &= ~(unsigned)TACHY_STAGE_BATCHES;
+    return err;
+}
+
 static int worker_open(struct tachy_stage *st, int batch, void **worker)
 {
     struct infer_cuda_worker *w = *worker = calloc(1, sizeof(*w));
@@ -412,7 +423,7 @@ const struct tachy_stage_ops tachy_stage_model_cuda = {
     .name = "model",
     .options = tachy_model_options,
     .flags = TACHY_STAGE_REGIONS | TACHY_STAGE_MODEL,
-    .open = infer_model_open,
+    .open = model_open,
     .worker_open = worker_open,
     .worker_close = worker_close,
     .run = model_run,

@@ -4,6 +4,7 @@
 #include "stage/infer_priv.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 // Networks whose frames are on devices: what the files of that form share, and what decode stages there ask.
 
@@ -25,6 +26,7 @@ struct infer_cuda {
     struct task_devices *devices;
     struct infer_device device[TACHY_MAX_GPUS]; // in the order of `devices`
     int nb_locks;
+    _Atomic bool alone; // the model takes one picture a run there, or there was no memory for more
 };
 
 struct infer_cuda_item {
@@ -51,6 +53,8 @@ struct infer_there {
     uint8_t *kept[TACHY_MAX_IO]; // the first picture's outputs that an item can hold, with the others' behind them
     tachy_engine *engine;        // that runs there: the worker's, or of further devices its own
     tachy_engine *own_engine;
+    tachy_engine *many; // the same for `pictures` of them in one run; NULL: they go one by one
+    int pictures;
     struct tachy_block in_block, out_block, rest, pinned; // rest: of what is neither; pinned: infer_there_pin()'s
 };
 

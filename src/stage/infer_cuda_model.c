@@ -61,8 +61,6 @@ static int spread(struct infer_cuda *c)
 
 int infer_cuda_open_first(struct infer_cuda *c)
 {
-    const char *provider = c->infer.setup.provider;
-    bool automatic = !provider || !strcmp(provider, "auto");
     int err = open_streams(c);
     if (err == TACHY_OK)
         err = infer_open_first(&c->infer);
@@ -70,10 +68,8 @@ int infer_cuda_open_first(struct infer_cuda *c)
         return err;
     c->devices->only_queues = tachy_engine_on_device(c->infer.net[TACHY_INFER_FULL].first);
     c->devices->states = c->infer.nb_states;
-    if (!c->devices->only_queues && automatic)
-        tachy_msg(c->infer.st->task->log, TACHY_LOG_INFO,
-                  "--device cuda: the model stays on the CPU, because no provider of this build runs it on a GPU; "
-                  "--provider cuda-ort does, with the ONNX Runtime that `pip download onnxruntime-gpu` brings");
+    if (!c->devices->only_queues) // nor do the workers' engines try it
+        memset(c->infer.device_stream, 0, sizeof(c->infer.device_stream));
     err = c->devices->nb ? TACHY_OK : device_open(c->devices);
     return err < 0 ? err : spread(c);
 }
@@ -136,6 +132,35 @@ static int open_engine(struct infer_there *t, struct device_worker *g, int size)
                             : infer_open_engine(&t->c->infer, t->host->net, 1, (int)(d - t->c->device), &t->own_engine);
     t->engine = t->own_engine;
     return err;
+}
+
+// The tensors of all pictures, for one run.
+static struct tachy_tensor all_pictures(const struct infer_there *t, const struct tachy_tensor *first)
+{
+    struct tachy_tensor all = *first;
+    all.shape[0] *= t->pictures;
+    return all;
+}
+
+// The engine for all pictures at once, if the provider has one for networks of one input and output whose batch is free.
+// What it lacks shows in the first worker, and none tries again.
+static void open_many(struct infer_there *t, struct device_worker *g)
+{
+    const struct tachy_infer_net *net = t->host->net;
+    struct infer_cuda *c = t->c;
+    const struct tachy_io *in, *out;
+    int n = t->pictures, err = TACHY_ERR_UNSUPPORTED;
+    if (c->alone || n < 2 || net->nb_in != 1 || net->nb_out != 1 || t->in.shape[0] != 1 || t->out.shape[0] != 1 ||
+        strcmp(tachy_engine_provider(t->engine), "tachy") != 0)
+        return;
+    err = infer_open_engine(&c->infer, net, n, device_index(c->devices, g->device), &t->many);
+    if (err == TACHY_OK && (tachy_engine_inputs(t->many, &in), in->spec.shape[0] == n) &&
+        (tachy_engine_outputs(t->many, &out), out->spec.shape[0] == n) && tachy_engine_on_device(t->many))
+        return;
+    tachy_engine_close(&t->many);
+    c->alone = true;
+    tachy_msg(g->task->log, TACHY_LOG_VERBOSE, "the GPU runs the model for one picture at a time: %s",
+              err == TACHY_ERR_NOMEM ? "there is no memory there for more" : "its batch is fixed");
 }
 
 // `n` of them one after the other.
@@ -213,6 +238,7 @@ int infer_there_open(struct infer_there *t, struct device_worker *g, const struc
     int err = TACHY_OK;
     t->c = p->c;
     t->host = p->host;
+    t->pictures = p->pictures;
     for (int r = 0; r < p->regions && err == TACHY_OK; r++)
         err = tachy_preprocess_gpu_open(&t->preprocess[r], p->preprocess, &g->gpu->device, g->stream);
     t->in = p->host->tensors.in[net->picture];
@@ -227,7 +253,11 @@ int infer_there_open(struct infer_there *t, struct device_worker *g, const struc
     err = tensors_there(g, &t->out, &t->out_block, p->pictures);
     if (err == TACHY_OK)
         err = rest_there(g, p->host, t, p->pictures);
-    return err < 0 ? err : open_engine(t, g, p->size);
+    if (err == TACHY_OK)
+        err = open_engine(t, g, p->size);
+    if (err == TACHY_OK && p->size == TACHY_INFER_FULL)
+        open_many(t, g);
+    return err;
 }
 
 void infer_there_close(struct infer_there *t, struct device_worker *g)
@@ -236,6 +266,7 @@ void infer_there_close(struct infer_there *t, struct device_worker *g)
     for (int r = 0; r < TACHY_MAX_EYES; r++)
         tachy_preprocess_gpu_close(&t->preprocess[r]);
     tachy_engine_close(&t->own_engine);
+    tachy_engine_close(&t->many);
     if (t->pinned.data)
         t->host->tensors.in[t->host->net->picture].data = t->host->tensors.own_in[t->host->net->picture];
     tachy_memory_give(m, &t->in_block);
@@ -308,6 +339,25 @@ static int run_at(struct infer_there *t, int picture)
     return tachy_engine_run(t->engine, t->all_in, t->all_out);
 }
 
+// All pictures in one run, if most of them are asked for. False: they go one by one.
+static bool run_many(struct infer_there *t, struct device_worker *g, int n, int err[])
+{
+    if (!t->many || 2 * n < t->pictures)
+        return false;
+    struct tachy_tensor in = all_pictures(t, &t->in), out = all_pictures(t, &t->out);
+    int all = tachy_engine_run(t->many, &in, &out); // those that nobody asked for are what was there
+    if (all == TACHY_ERR_NOMEM) {
+        tachy_engine_close(&t->many);
+        t->c->alone = true;
+        tachy_msg(g->task->log, TACHY_LOG_INFO, "GPU %d has no memory for a batch of %d pictures: the model runs for one at a time",
+                  g->gpu->device.ordinal, t->pictures);
+        return false;
+    }
+    for (int i = 0; i < n; i++)
+        err[i] = all;
+    return true;
+}
+
 void infer_there_run(struct infer_there *t, struct device_worker *g, const int picture[], int n, int err[])
 {
     pthread_mutex_t *running = &t->c->device[device_index(t->c->devices, g->device)].running;
@@ -317,7 +367,8 @@ void infer_there_run(struct infer_there *t, struct device_worker *g, const int p
         pthread_mutex_lock(running);
         all = device_follow(g, stream, g->stream);
     }
-    for (int i = 0; i < n; i++)
+    bool done = all == TACHY_OK && run_many(t, g, n, err);
+    for (int i = 0; i < n && !done; i++)
         err[i] = all < 0 ? all : run_at(t, picture[i]);
     if (!stream)
         return;

@@ -118,6 +118,7 @@ static int look(struct tachy_infer *s, const struct tachy_infer_net *net, const 
     tachy_engine *e = NULL;
     p.provider = "cpu";
     p.provider_options = NULL;
+    p.precision = NULL;
     p.strict = false;
     p.log = log;
     int err = tachy_engine_open(&e, &p);

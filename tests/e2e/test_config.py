@@ -25,20 +25,20 @@ class Files(Case):
         return p.stderr
 
     def test_one_warning_for_each_key_without_effect(self):
-        s, said = self.config("version: 1\ngpu:\n  precision: fp16\ntracking: {smoothing_window: 2}\n"
+        s, said = self.config("version: 1\nanimation:\n  gpu_id: 1\ntracking: {smoothing_window: 2}\n"
                               "model: {batch_size: 2}\n")
         self.assertEqual(len(said.splitlines()), 2, said)
-        self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:3: gpu\.precision has no effect yet: models run on")
+        self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:3: animation\.gpu_id has no effect yet: there is no")
         self.assertRegex(said, r"(?m)^tachy: warning: studio\.yaml:4: tracking\.smoothing_window has no effect yet: ")
-        self.assertEqual((s["gpu.precision"]["value"], s["gpu.precision"]["origin"]), ("fp16", "studio.yaml:3"))
-        self.assertIn("CPU", s["gpu.precision"]["no_effect_yet"])
+        self.assertEqual((s["animation.gpu_id"]["value"], s["animation.gpu_id"]["origin"]), (1, "studio.yaml:3"))
+        self.assertIn("animate", s["animation.gpu_id"]["no_effect_yet"])
         self.assertNotIn("no_effect_yet", s["model.batch_size"])
 
     def test_shown_in_the_printed_settings(self):
-        (self.tmp / "g.yaml").write_text("gpu: {precision: fp16}\n")
+        (self.tmp / "g.yaml").write_text("animation: {gpu_id: 1}\n")
         out = run("config", "-c", "g.yaml", cwd=self.tmp).stdout
-        self.assertRegex(out, r"(?m)^  precision: fp16 +# g\.yaml:1; no effect yet: models run on")
-        self.assertRegex(out, r"(?m)^  # allow_tf32: +# not set; no effect yet$")
+        self.assertRegex(out, r"(?m)^  gpu_id: 1 +# g\.yaml:1; no effect yet: there is no")
+        self.assertRegex(out, r"(?m)^  # auto_tune: +# not set; no effect yet$")
 
     def test_defaults_printed_and_read_back_are_silent(self):
         (self.tmp / "all.yaml").write_text(run("config").stdout)
@@ -46,7 +46,7 @@ class Files(Case):
         self.assertEqual(p.stderr, "")
 
     def test_quiet(self):
-        (self.tmp / "g.yaml").write_text("gpu: {precision: fp16}\n")
+        (self.tmp / "g.yaml").write_text("animation: {gpu_id: 1}\n")
         self.assertEqual(run("config", "-q", "-c", "g.yaml", cwd=self.tmp).stderr, "")
 
     def test_segment_takes_them(self):

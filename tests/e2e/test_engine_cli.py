@@ -6,7 +6,7 @@ import pathlib
 import unittest
 
 import common
-from common import run
+from common import DEPS, run
 
 LIBRARY = os.environ.get("TACHY_EP", str(pathlib.Path(common.TACHY).resolve().parent / "src/provider/libtachy_ep.so"))
 try:
@@ -150,7 +150,7 @@ class EngineCommand(common.Case):
             with self.subTest(**{k: r[k] for k in ("model", "provider", "batch")}):
                 if r["provider"] == "nosuch" or r["batch"] == 2:  # both models fix their batch
                     self.assertIsNone(r["median_ms"])
-                    self.assertIn("fixes its batch at 1" if r["provider"] != "nosuch" else "`nosuch`", r["why"])
+                    self.assertIn("fixes its batch at 1" if r["provider"] != "nosuch" else "nosuch is not known", r["why"])
                     continue
                 self.check_row(r, told["peak_multiply_adds_per_s"])
                 whole = "selfie" in r["model"]
@@ -180,6 +180,48 @@ class EngineCommand(common.Case):
         for one, four in zip(rows[:2], rows[4:6]):
             self.assertGreater(four["min_ms"], one["min_ms"])
 
+    def small(self):
+        h = onnx.helper
+        w = onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal((3, 3, 3, 3)).astype(np.float32) / 9, "w")
+        g = h.make_graph([h.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4), h.make_node("Relu", ["a"], ["y"])], "g",
+                         [h.make_tensor_value_info("x", 1, ["n", 3, 8, 8])],
+                         [h.make_tensor_value_info("y", 1, ["n", 3, 8, 8])], [w])
+        return self.save(h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8))
+
+    # Over a driver without a GPU; the library's kernels are plain loops. What they compute is true, not how fast.
+    GPU = {**os.environ, "LD_LIBRARY_PATH": os.environ["TACHY_TEST_FAKES"], "TACHY_EP": os.environ["TACHY_TEST_EP_HOST"]}
+
+    def test_bench_on_a_gpu(self):
+        p = engine("bench", self.small(), "--device", "cuda", "--precision", "fp32,fp16,mixed,int8", "--batch", "2", "--rounds", 1,
+                   "--input", DEPS / "media/sample.mp4", "--json", env=self.GPU)
+        rows = {r["precision"]: r for r in json.loads(p.stdout)["rows"]}
+        self.assertEqual(list(rows), ["fp32", "fp16", "mixed", "int8"])
+        for name, r in rows.items():
+            self.assertEqual((r["device"], r["provider"], r["batch"]), ("cuda", "tachy", 2))
+            if name == "int8":
+                self.assertIn("precision int8 is not built", r["why"])
+                continue
+            self.assertGreater(r["median_ms"], 0)
+            self.assertEqual(r["multiply_adds"], 2 * 3 * 3 * 9 * 64)
+            for key in ("error_l2", "error_noise", "error_frames"):
+                self.assertTrue(r[key] == 0 if name == "fp32" else 1e-6 < r[key] < 1e-2, (name, key, r[key]))
+        self.assertIn("on Fake GPU, fp16", rows["mixed"]["version"])
+
+    def test_build(self):
+        args = ["build", self.small(), "--device", "cuda", "--provider-option", f"store={self.tmp / 'store'}"]
+        rows = json.loads(engine(*args, "--batch", "1,4", "--precision", "fp16,mixed", "--json", env=self.GPU).stdout)
+        self.assertEqual([(r["batch"], r["precision"]) for r in rows],
+                         [(1, "fp16"), (1, "mixed"), (4, "fp16"), (4, "mixed")])
+        kept = sorted((f.name, f.stat().st_mtime_ns) for f in (self.tmp / "store").iterdir() if f.suffix != ".used")
+        self.assertGreaterEqual(len(kept), 2)
+        engine(*args, "--batch", "1,4", "--precision", "fp16,mixed", env=self.GPU)
+        self.assertEqual({n for n, _ in kept}, {f.name for f in (self.tmp / "store").iterdir() if f.suffix != ".used"})
+        self.assertIn("on Fake GPU, fp16", engine(*args, env=self.GPU).stdout)
+        p = engine(*args, "--precision", "bf16", env=self.GPU, check=False)
+        self.assertEqual((p.returncode, "is not built; the provider tachy has fp32|tf32|fp16|mixed" in p.stderr), (1, True), p.stderr)
+        cpu = json.loads(engine("build", self.small(), "--device", "cpu", "--build-effort", "0", "--json").stdout)
+        self.assertEqual([(r["batch"], r["precision"]) for r in cpu], [(1, None)])
+
     def test_store(self):
         """An entry for what was timed, read by the next process, removed; other files stay."""
         store = self.tmp / "store"
@@ -205,7 +247,7 @@ class EngineCommand(common.Case):
         bad = self.tmp / "bad.onnx"
         bad.write_bytes(b"not a model")
         for status, args, text in (
-                (2, (), "why, show, bench, ls and gc"),
+                (2, (), "why, show, bench, build, ls or gc"),
                 (2, ("nonsense",), "nonsense is not known"),
                 (2, ("why",), "one model"),
                 (2, ("why", "a", "b"), "one model"),

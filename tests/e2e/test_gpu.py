@@ -64,6 +64,22 @@ class Gpu(Case):
         # Without --device nothing is the device's.
         self.assertNotIn("CUDA", run("segment", SPEC, "--provider", "cpu", "-f", "null", "-", env=with_fakes()).stderr)
 
+    def test_device_auto(self):
+        args = ["segment", SPEC, "--provider", "null", "-f", "null", "-v", "verbose", "-"]
+        self.assertIn("--device auto: the CPU, because: there is no NVIDIA GPU", run(*args, env=WITHOUT).stderr)
+        said = run(*args, env=with_fakes(), check=False).stderr
+        self.assertRegex(said, "--device auto: (the CPU, because: this build has no CUDA kernels|the GPU, because the kernels run on Fake)")
+        self.assertIn("--sandbox works there", run(*args, "--sandbox", env=WITHOUT, check=False).stderr)
+        self.assertNotIn("--device", run(*args, "--device", "cpu", env=with_fakes()).stderr)
+        p = run("segment", SAMPLE, "--max-frames", "1", "--fp16", "-f", "null", "-", env=WITHOUT, check=False)
+        self.assertEqual(p.returncode, 1, p.stderr)
+        self.assertIn("precision fp16 needs the model on a GPU", p.stderr)
+        (self.tmp / "file.yaml").write_text("gpu: {precision: fp16}\n")  # which serves machines with a GPU, too
+        p = run("segment", SAMPLE, "-c", self.tmp / "file.yaml", "--max-frames", "1", "-f", "null", "-", env=WITHOUT)
+        self.assertIn("file.yaml:1) has no effect: the model runs on the CPU", p.stderr)
+        p = run("segment", SAMPLE, "--fp16", "--precision", "mixed", "-f", "null", "-", env=WITHOUT, check=False)
+        self.assertIn("contradict each other", p.stderr)
+
     def test_sensors_are_in_all_files(self):
         trace, figures = self.tmp / "t.json", self.tmp / "p.json"
         p = run("profile", "--gpu-interval", "5", "--gpu-activity", "--trace", trace, "--profile-json", figures,

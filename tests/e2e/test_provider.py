@@ -325,7 +325,7 @@ class Networks(common.Case):
         ort.InferenceSession(model, options(True, own={"threads": "2"}))
         for own, said in (({"threads": "0"}, "`threads` is a whole number from 1 to 256"),
                           ({"threads": "2x"}, "`threads` is a whole number"),
-                          ({"thread": "2"}, "no provider option `thread`; there are device, gpu_id, precision, threads, build_effort, claim_qdq, direct, apart, guard, store"),
+                          ({"thread": "2"}, "no provider option `thread`; there are device, gpu_id, precision, deterministic, threads, build_effort, claim_qdq, direct, apart, guard, store"),
                           ({"device": "gpu"}, "`device` is cpu or cuda"), ({"gpu_id": "-1"}, "`gpu_id` is a whole number from 0"),
                           ({"precision": "fp16"}, "precision=fp16 needs device=cuda")):
             with self.assertRaisesRegex(Exception, said):

@@ -243,4 +243,93 @@ TEST(half_on_a_cpu)
     free(got);
 }
 
-TEST_MAIN(TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite), TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(half_on_a_cpu))
+// With any nodes left in float32, types fit: the result is that of the float32 plan but for rounding.
+TEST(some_nodes_single)
+{
+    void (*const builds[])(void) = {branches, mixed, scaled};
+    const struct tachy_plan_params single = {.kernels = &host_kernels};
+    for (int i = 0; i < 30; i++) {
+        bool keep[64];
+        float *want = expected(builds[i % 3]), *x, *y;
+        builds[i % 3]();
+        CHECK_INT(tachy_plan_run_passes(g, tachy_plan_cuda.passes(&single), NULL), TACHY_OK);
+        seed = (unsigned)i;
+        for (int k = 0; k < 64; k++)
+            keep[k] = noise() > 0;
+        CHECK_INT(tachy_plan_half_but(g, keep), TACHY_OK);
+        struct tachy_plan *p = NULL;
+        CHECK_INT(tachy_plan_cuda.open(&p, g, &single), TACHY_OK);
+        int64_t nb_in = tachy_value_elements(g->in[0]), nb_out = tachy_value_elements(g->out[0]);
+        x = calloc((size_t)nb_in, sizeof(*x));
+        y = calloc((size_t)nb_out, sizeof(*y));
+        seed = 99;
+        for (int64_t k = 0; k < nb_in; k++)
+            x[k] = 3 * noise();
+        if (p)
+            CHECK_INT(tachy_plan_cuda.run(p, (const void *const[]){x}, (void *const[]){y}, NULL), TACHY_OK);
+        CHECK(off(y, want, nb_out) < 3e-3);
+        tachy_plan_close(&p);
+        tachy_graph_close(&g);
+        free(want);
+        free(x);
+        free(y);
+    }
+}
+
+// Between ordinary layers, one whose values float16 does not hold, and one whose weights are too small for it.
+static void overflows(void)
+{
+    begin();
+    struct tachy_value *y = unary(TACHY_PLAN_RELU, conv(input(4, SHAPE(1, 3, 10, 10)), 16, 3, true));
+    y = unary(TACHY_PLAN_SIGMOID, conv(y, 16, 3, true));
+    y = unary(TACHY_PLAN_RELU, binary(TACHY_PLAN_MUL, conv(y, 16, 3, false), number(1e6f)));
+    y = unary(TACHY_PLAN_SIGMOID, conv(binary(TACHY_PLAN_MUL, y, number(1e-6f)), 16, 3, true));
+    for (int i = 0; i < 5; i++)
+        y = unary(TACHY_PLAN_RELU, conv(y, 16, 3, true));
+    tachy_graph_add_output(g, y);
+    CHECK_INT(tachy_graph_verify(g), TACHY_OK);
+}
+
+static struct tachy_plan *open_mixed(void (*build)(void), const char *choice, struct tachy_plan_info *info)
+{
+    const struct tachy_plan_params params = {.precision = TACHY_PLAN_MIXED, .kernels = &host_kernels, .choice = choice};
+    build();
+    struct tachy_plan *p = opened(&params);
+    if (p)
+        tachy_plan_cuda.info(p, info);
+    tachy_graph_close(&g);
+    return p;
+}
+
+TEST(precision_by_error)
+{
+    struct tachy_plan_info info, again;
+    struct tachy_plan *p = open_mixed(mixed, NULL, &info), *q;
+    CHECK_INT(info.precision, TACHY_PLAN_FP16); // all of it
+    CHECK(info.single == 0 && info.noise_error > 0 && info.noise_error < 1e-2 && info.picture_error < 1e-2);
+    tachy_plan_close(&p);
+
+    float *want = expected(overflows), *half = on_gpu(overflows, TACHY_PLAN_FP16), *got = on_gpu(overflows, TACHY_PLAN_MIXED);
+    CHECK(!(off(half, want, 1600) < 1e-2));
+    CHECK(off(got, want, 1600) < 1e-2 && off(got, want, 1600) > 1e-6);
+    p = open_mixed(overflows, NULL, &info);
+    CHECK_INT(info.precision, TACHY_PLAN_MIXED);
+    CHECK(info.single >= 1 && info.single <= 4 && info.noise_error <= 1e-2 && info.picture_error <= 1e-2);
+    if (p) { // what is stored with the plan is not looked for again
+        CHECK(!strncmp(tachy_plan_cuda.choice(p), "mixed ", 6));
+        q = open_mixed(overflows, tachy_plan_cuda.choice(p), &again);
+        CHECK(again.single == info.single && again.choice_seconds == 0 && info.choice_seconds > 0);
+        CHECK(q && !strcmp(tachy_plan_cuda.choice(q), tachy_plan_cuda.choice(p)));
+        tachy_plan_close(&q);
+        q = open_mixed(mixed, tachy_plan_cuda.choice(p), &again); // of another graph: as if there were none
+        CHECK(again.single == 0 && again.choice_seconds > 0);
+        tachy_plan_close(&q);
+    }
+    tachy_plan_close(&p);
+    free(want);
+    free(half);
+    free(got);
+}
+
+TEST_MAIN(TEST_CASE(some_nodes_single), TEST_CASE(precision_by_error), TEST_CASE(what_becomes_an_address), TEST_CASE(squeeze_and_excite),
+          TEST_CASE(precision), TEST_CASE(scale_by_channel), TEST_CASE(half_on_a_cpu))

@@ -211,18 +211,18 @@ TEST(other_keys_of_an_option)
 TEST(planned_is_said_once)
 {
     tachy_settings *s = fresh();
-    CHECK_INT(load(s, "gpu: {precision: fp16, allow_tf32: yes}\n"), TACHY_OK);
+    CHECK_INT(load(s, "animation: {batch_size: 2, gpu_id: 1}\n"), TACHY_OK);
     CHECK_INT(warnings, 2);
-    CHECK_INT(load(s, "gpu: {precision: fp32}\n"), TACHY_OK);
-    CHECK_INT(tachy_settings_set(s, "gpu.precision", "int8", "command line"), TACHY_OK);
+    CHECK_INT(load(s, "animation: {batch_size: 3}\n"), TACHY_OK);
+    CHECK_INT(tachy_settings_set(s, "animation.batch_size", "4", "command line"), TACHY_OK);
     CHECK_INT(warnings, 2);
-    CHECK_STR(tachy_settings_str(s, "gpu.precision"), "int8");
-    CHECK_INT(tachy_settings_set(s, "gpu.cudnn_deterministic", "yes", "command line"), TACHY_OK);
+    CHECK_STR(tachy_settings_str(s, "animation.batch_size"), "4");
+    CHECK_INT(tachy_settings_set(s, "animation.enable_tensorrt", "yes", "command line"), TACHY_OK);
     CHECK_INT(warnings, 3);
-    CHECK(said(warning, "command line: gpu.cudnn_deterministic has no effect yet: "));
+    CHECK(said(warning, "command line: animation.enable_tensorrt has no effect yet: "));
     CHECK_INT(tachy_settings_set(s, "tracking.max_num_faces", "0", "command line"),
               TACHY_ERR_INVAL);
-    CHECK_INT(load(s, "gpu: {cudnn_benchmark: yes, precision: fp7}\n"), TACHY_ERR_INVAL);
+    CHECK_INT(load(s, "animation: {inference_precision: fp7, gpu_id: 1}\n"), TACHY_ERR_INVAL);
     CHECK_INT(warnings, 3); // nothing of what is refused
     tachy_settings_free(&s);
 }

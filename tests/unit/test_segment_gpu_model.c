@@ -120,7 +120,7 @@ struct recurrent {
 enum { IN_H, IN_X, IN_K, OUT_K = 0, OUT_MORE, OUT_H, OUT_Y };
 
 static const int64_t shapes[][4] = {{1, 8}, {1, SIDE, SIDE, 1}, {1, 4, 4}, {1, 2000}};
-static _Atomic int runs, opened;
+static _Atomic int runs, opened, batches; // batches: runs of several pictures on a device
 
 static struct tachy_io io_of(const char *name, const int64_t shape[4])
 {
@@ -218,6 +218,7 @@ static int recurrent_run(tachy_engine *e, const struct tachy_tensor in[], struct
     }
     most_on_gpu |= on_gpu[r->gpu]++ > 0 && e->stream;
     runs++;
+    batches += e->stream && r->batch > 1;
     usleep(50); // what asking for a run takes
     int err = r->flat ? flat_run(e, in, out) : queue(e, in, out);
     on_gpu[r->gpu]--;
@@ -229,7 +230,11 @@ static void recurrent_close(tachy_engine *e) { others(OTHERS + (size_t)--opened 
 const struct tachy_engine_ops tachy_engine_ep = {.name = "", .needs_model = true, .priv_size = sizeof(struct recurrent),
                                                  .open = recurrent_open, .run = recurrent_run,
                                                  .close = recurrent_close};
-bool tachy_engine_takes_stream(const char *name) { return name && !strcmp(name, "cuda-ort"); }
+// Under this name groups of pictures are one run.
+const struct tachy_engine_ops tachy_engine_tachy = {.name = "tachy", .needs_model = true, .priv_size = sizeof(struct recurrent),
+                                                    .open = recurrent_open, .run = recurrent_run,
+                                                    .close = recurrent_close};
+bool tachy_engine_takes_stream(const char *name) { return name && (!strcmp(name, "cuda-ort") || !strcmp(name, "tachy")); }
 
 // ---- The task
 
@@ -426,7 +431,7 @@ static void run(const struct way *way)
         tachy_gpu_unref(&gpu[i]);
     tachy_task_close(&t);
     list(1);
-    CHECK(way->batch || runs - before == way->streams * way->eyes * way->frames);
+    CHECK(way->batch || !strcmp(provider, "tachy") || runs - before == way->streams * way->eyes * way->frames);
     nothing_is_left();
 }
 
@@ -449,6 +454,17 @@ TEST(a_model_on_every_device)
     for (int i = 0; i < 8; i++)
         run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 4, 1 + i % 2, 1 + (i / 4) % 2, 60, 1 + i % 3,
                           true, 0});
+}
+
+// The frames that a worker takes at once are a batch on the device: nothing is gathered on the host, whatever --batch says.
+TEST(batches_on_the_device)
+{
+    provider = "tachy";
+    for (int i = 0; i < 4 || (!batches && i < 60); i++) // until frames waited for a worker
+        run(&(struct way){i & 1 ? "cutout" : "mask", i & 2, 1 + i % 2, 1 + i % 3, 1 + (i / 4) % 2, 60, 1 + i % 2, true,
+                          i & 1 ? 4 : 0});
+    CHECK(batches > 0);
+    provider = "cuda-ort";
 }
 
 // The model's picture comes to the host, and the mask goes to the device.
@@ -673,6 +689,6 @@ TEST(cleans)
 }
 
 TEST_MAIN(TEST_CASE(opens), TEST_CASE(states_stay_on_the_device), TEST_CASE(states_go_with_their_frames),
-          TEST_CASE(a_model_on_every_device),
+          TEST_CASE(a_model_on_every_device), TEST_CASE(batches_on_the_device),
           TEST_CASE(the_light_ratio_counts_the_model), TEST_CASE(a_model_on_the_host),
           TEST_CASE(engines_are_counted), TEST_CASE(states_are_saved_and_loaded), TEST_CASE(cleans))

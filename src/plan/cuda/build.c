@@ -2,6 +2,7 @@
 #include "plan/cuda/parts.h"
 #include "ref/ref_preprocess.h" // float16
 
+#include <math.h>
 #include <stdlib.h>
 
 // What steps of every kind are made of, and which file makes those of an operator.
@@ -204,10 +205,15 @@ static int set_device(struct cuda_build *b)
         err = tachy_cuda_need(&p->gpu->device, log);
     if (err == TACHY_OK)
         err = cuda_weights_share(&p->weights, p->gpu, b->blob, b->nb_blob, log);
-    return err == TACHY_OK ? cuda_choose(p, log) : err;
+    if (err == TACHY_OK)
+        err = cuda_choose(p, log);
+    if (err == TACHY_ERR_NOMEM)
+        tachy_msg(log, TACHY_LOG_ERR, "plan: GPU %d has no memory left for %zu MiB of weights and %zu MiB of a run: close what "
+                  "else uses it, or take a smaller batch", p->params.gpu, b->nb_blob >> 20, (p->arena + p->scratch) >> 20);
+    return err;
 }
 
-static int open_plan(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params)
+int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params)
 {
     static const struct plan_place_rules rules = {.own_types = true, .pixel = cuda_pixel, .joins = cuda_joins};
     struct cuda_plan *p = calloc(1, sizeof(*p));
@@ -218,6 +224,9 @@ static int open_plan(struct tachy_plan **out, const struct tachy_graph *g, const
     pthread_mutex_init(&p->launching, NULL);
     p->base.backend = &tachy_plan_cuda;
     p->params = params ? *params : (struct tachy_plan_params){0};
+    p->error[0] = p->error[1] = NAN;
+    if (p->params.deterministic)
+        p->params.effort = 0;
     p->kernels = p->params.kernels ? p->params.kernels : tachy_nn_kernels();
     struct cuda_build b = {.plan = p, .g = g, .trial = p->params.trial};
     int err = plan_place(&b.places, g, &rules);
@@ -241,6 +250,12 @@ static int open_plan(struct tachy_plan **out, const struct tachy_graph *g, const
     if (err < 0)
         tachy_plan_close(out);
     return err;
+}
+
+static int open_plan(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params)
+{
+    bool mixed = params && params->precision == TACHY_PLAN_MIXED;
+    return mixed ? cuda_open_mixed(out, g, params) : cuda_open(out, g, params);
 }
 
 static void close_plan(struct tachy_plan *plan)
@@ -283,6 +298,12 @@ static void info(const struct tachy_plan *plan, struct tachy_plan_info *to)
         .choice_seconds = p->choice_seconds,
         .run_ms = p->run_ms,
         .default_run_ms = p->default_run_ms,
+        .on_gpu = true,
+        .gpu = p->params.gpu,
+        .precision = p->params.precision,
+        .single = p->single,
+        .noise_error = p->error[0],
+        .picture_error = p->error[1],
     };
 }
 
@@ -322,4 +343,5 @@ const struct plan_backend tachy_plan_cuda = {
     .step = step,
     .run = cuda_run,
     .queue = cuda_queue,
+    .time = cuda_time,
 };

@@ -99,15 +99,13 @@ bool cuda_weights_shared(const struct cuda_weights *w)
     return shared;
 }
 
-static const char *precision_name(enum tachy_plan_precision p) { return p == TACHY_PLAN_FP16 ? "fp16" : "fp32"; }
-
 void cuda_about(const struct tachy_plan_params *params, char *text, size_t size)
 {
     const struct tachy_cu *cu;
     struct tachy_device d = {0};
     if (tachy_cu_load(&cu, TACHY_LOG_VERBOSE, NULL) < 0 || tachy_device_describe(&d, cu, params->gpu, NULL) < 0)
         snprintf(d.name, sizeof(d.name), "GPU %d", params->gpu);
-    snprintf(text, size, "%s %s", d.name, precision_name(params->precision));
+    snprintf(text, size, "%s, %s", d.name, tachy_plan_precisions[params->precision]);
 }
 
 // Everything that the time of a kernel may depend on.
@@ -124,7 +122,7 @@ int cuda_key(const struct tachy_graph *g, const struct tachy_plan_params *params
     if (err)
         return err;
     char *machine = tachy_asprintf("%s, %d.%d, driver %d, cuBLASLt %zu, %s, tachy %s", d.name, d.cc_major, d.cc_minor,
-                                   d.driver, tachy_nn_gemm_version(), precision_name(params->precision), TACHY_VERSION);
+                                   d.driver, tachy_nn_gemm_version(), tachy_plan_precisions[params->precision], TACHY_VERSION);
     if (!machine)
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < 2; i++)

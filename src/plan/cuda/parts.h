@@ -82,8 +82,8 @@ void cuda_weights_unref(struct cuda_weights **w);
 cuda_address cuda_weights_at(const struct cuda_weights *w);
 bool cuda_weights_shared(const struct cuda_weights *w); // by several plans at the moment
 
-// A captured run: launched again for the same tensors.
-enum { CUDA_GRAPHS = 4 };
+// A captured run: launched again for the same tensors. Pictures that workers have in turn are each their own tensors.
+enum { CUDA_GRAPHS = 32 };
 struct cuda_graph {
     cuda_graph_exec exec; // NULL: none
     int runs;             // with these tensors; the first is not captured
@@ -119,6 +119,8 @@ struct cuda_plan {
     char *choice;       // text
     int effort;
     double choice_seconds, run_ms, default_run_ms;
+    int single;      // nodes in float32, of a mixed plan
+    double error[2]; // of such a plan, on noise and on a picture; else NAN
     pthread_mutex_t launching; // one thread at a time launches steps: products of cuBLASLt want it
     pthread_mutex_t lock;
     struct cuda_workspace *idle; // under the lock
@@ -135,6 +137,12 @@ struct cuda_build {
     struct cuda_scaled *scaled; // convolutions with a scale
     int nb_scaled;
 };
+
+// time.c
+int cuda_time(struct tachy_plan *p, const void *const in[], int runs, double *ms);
+
+// mixed.c: open() of TACHY_PLAN_MIXED, by plans that are opened with the other one.
+int cuda_open_mixed(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params);
 
 // A convolution whose input channels are scaled (squeeze.c), and the nodes that its scale comes from.
 enum cuda_scaled_role {
@@ -163,6 +171,7 @@ int cuda_steps_squeeze(struct cuda_build *b, struct cuda_scaled *s);
 int cuda_steps_scale(struct cuda_build *b, struct cuda_scaled *s);
 
 // build.c
+int cuda_open(struct tachy_plan **out, const struct tachy_graph *g, const struct tachy_plan_params *params);
 struct cuda_step *cuda_step(struct cuda_build *b, enum cuda_kind kind); // NULL: out of memory
 void cuda_needs_scratch(struct cuda_build *b, size_t bytes);
 // Zeroed bytes of weights: where they start, negative when out of memory. Moves the blob; a trial has none.
