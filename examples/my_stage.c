@@ -60,8 +60,6 @@ static int run(void *priv, void *state, struct tachy_item *item)
     const tachy_frame *f = tachy_item_frame(item);
     struct motion *m = state;
     int64_t moving = 0;
-    if (!m) // --calibrate runs this stage alone, without a stream
-        return tachy_item_set_value(item, "motion", 0);
     if (tachy_item_restarts(item))
         m->known = false;
     for (int y = 0; y < m->height; y++) {

@@ -125,13 +125,13 @@ static bool has_step(const tachy_task *t, int step, unsigned flags)
 }
 
 // Stages from .. end - 1 of a group's items, from items[first] on.
-static int run_stages(struct light_lane *l, int from, int end, int first, int n, void *const state[])
+static int run_stages(struct light_lane *l, int from, int end, int first, int n)
 {
     struct tachy_item *items[LIGHT_FRAMES];
     int err[LIGHT_FRAMES] = {0};
     for (int i = 0; i < n; i++)
         items[i] = &l->items[first + i];
-    struct tachy_stage_pass p = {.task = l->b->p->task, .worker = l->worker, .state = state, .items = items, .n = n, .err = err};
+    struct tachy_stage_pass p = {.task = l->b->p->task, .worker = l->worker, .state = l->state, .items = items, .n = n, .err = err};
     tachy_stage_pass(&p, from, end);
     for (int i = 0; i < n; i++) {
         int end_err = tachy_task_sync(p.task, items[i]);
@@ -145,6 +145,16 @@ static int run_stages(struct light_lane *l, int from, int end, int first, int n,
 
 static int group_at(const struct light_lane *l, int first) { return TACHY_MIN(l->b->group, l->b->nb_frames - first); }
 
+// Where the stages end that run together from `from` on: the step's, all of them with a state or none.
+static int together(const tachy_task *t, int from, int step)
+{
+    bool ordered = tachy_stage_has_state(t->stage[from]);
+    int end = from;
+    while (end < t->nb_stages && is_of(t, end, step) && tachy_stage_has_state(t->stage[end]) == ordered)
+        end++;
+    return end;
+}
+
 // A step of the group's items.
 static int run_step(struct light_lane *l, int step, int first)
 {
@@ -152,13 +162,11 @@ static int run_step(struct light_lane *l, int step, int first)
     int err = TACHY_OK, n = group_at(l, first);
     for (int i = 0; i < n && has_step(t, step, TACHY_STAGE_WRITES); i++)
         tachy_frame_unref(&l->items[first + i].out);
-    for (int from = 0, end; from < t->nb_stages && err == TACHY_OK; from = end) {
-        for (end = from; end < t->nb_stages && is_of(t, end, step);)
-            end++;
-        if (end > from)
-            err = run_stages(l, from, end, first, n, NULL);
-        else
-            end++;
+    for (int from = 0, end; from < t->nb_stages; from = TACHY_MAX(end, from + 1)) {
+        end = together(t, from, step);
+        int each = tachy_stage_has_state(t->stage[from]) ? 1 : n;
+        for (int i = 0; i < n && end > from && err == TACHY_OK; i += each)
+            err = run_stages(l, from, end, first + i, each);
     }
     return err;
 }
@@ -293,21 +301,22 @@ static int make_item(struct light_lane *l, int i)
     item->in = tachy_frame_ref(l->b->frames[i]);
     item->result = (struct tachy_result){.frame_id = i, .pts = item->in->pts};
     item->anew = item->in->discontinuity != 0;
+    item->due.deadline = UINT64_MAX; // none
     item->priv = t->item_size ? calloc(1, t->item_size) : NULL;
     return t->item_size && !item->priv ? TACHY_ERR_NOMEM : TACHY_OK;
 }
 
 // Items of a group through a span: one by one where that is ordered.
-static int prepare_span(struct light_lane *l, const struct pipeline_span *s, int first, void *const state[])
+static int prepare_span(struct light_lane *l, const struct pipeline_span *s, int first)
 {
     int err = TACHY_OK, n = group_at(l, first), each = s->kind == SPAN_ORDERED ? 1 : n;
     for (int i = 0; i < n && err == TACHY_OK; i += each)
-        err = run_stages(l, s->first, s->end, first + i, each, state);
+        err = run_stages(l, s->first, s->end, first + i, each);
     return err;
 }
 
 // A group's items through all stages.
-static int prepare_group(struct light_lane *l, int first, void *const state[])
+static int prepare_group(struct light_lane *l, int first)
 {
     struct light_bench *b = l->b;
     struct pipeline_span span[PIPELINE_SPANS];
@@ -315,7 +324,7 @@ static int prepare_group(struct light_lane *l, int first, void *const state[])
     for (int i = first; i < end && err == TACHY_OK; i++)
         err = make_item(l, i);
     for (int k = 0; k < n && err == TACHY_OK; k++)
-        err = prepare_span(l, &span[k], first, state);
+        err = prepare_span(l, &span[k], first);
     for (int i = first; i < end; i++) {
         struct tachy_item *item = &l->items[i];
         if (l->index == 0 && item->out)
@@ -331,7 +340,6 @@ static int prepare(struct light_lane *l)
 {
     struct light_bench *b = l->b;
     tachy_task *t = b->p->task;
-    void *state[TACHY_MAX_STAGES] = {0};
     int err = tachy_task_worker_open(t, l->worker);
     if (err < 0)
         return err;
@@ -340,12 +348,9 @@ static int prepare(struct light_lane *l)
         return TACHY_ERR_NOMEM;
     for (int i = 0; i < t->nb_stages && err == TACHY_OK; i++)
         if (tachy_stage_has_state(t->stage[i]) && t->stage[i]->ops->state_open)
-            err = t->stage[i]->ops->state_open(t->stage[i], &state[i]);
+            err = t->stage[i]->ops->state_open(t->stage[i], &l->state[i]);
     for (int i = 0; i < b->nb_frames && err == TACHY_OK; i += b->group)
-        err = prepare_group(l, i, state);
-    for (int i = 0; i < t->nb_stages; i++)
-        if (state[i])
-            t->stage[i]->ops->state_close(state[i]);
+        err = prepare_group(l, i);
     return err;
 }
 
@@ -362,6 +367,9 @@ static void release(struct light_bench *b, struct light_lane *lanes, int n)
         }
         free(lanes[k].items);
         tachy_source_close(&lanes[k].source);
+        for (int i = 0; i < t->nb_stages; i++)
+            if (lanes[k].state[i])
+                t->stage[i]->ops->state_close(lanes[k].state[i]);
         tachy_task_worker_close(t, lanes[k].worker);
     }
     for (int i = 0; i < LIGHT_FRAMES; i++) {
