@@ -447,7 +447,7 @@ class Run(Case):
         self.assertNotIn("file", shown)
 
     def test_out_of_memory_keeps_its_figure(self):
-        said = fails(1, "segment", "null:7680x4320@30,frames=20", "-f", "null", "-", "-q", "--max-memory", 4)
+        said = fails(75, "segment", "null:7680x4320@30,frames=20", "-f", "null", "-", "-q", "--max-memory", 4)
         self.assertRegex(said, r"out of memory: \d+\.\d MiB of host memory for frames")
 
     def test_numbers_are_short(self):
