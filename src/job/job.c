@@ -147,7 +147,7 @@ int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
         j->info.overwrite = may_overwrite(j);
         err = job_find_files(j);
     }
-    if (err == TACHY_OK)
+    if (err == TACHY_OK && !tachy_settings_bool(j->set, "run.sandbox")) // which refuses GPUs
         err = tachy_gpus_asked(j->set, j->gpus, &j->nb_gpus, p->log);
     if (err == TACHY_OK)
         err = job_check_files(j);

@@ -289,6 +289,18 @@ static void run_turn(struct group *g, int i)
     g->prof = g->w->prof;
 }
 
+// After a frame that failed an ordered stage has no state to go on from.
+static void run_turns(struct group *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        run_turn(g, i);
+        for (; span_of(g)->kind == SPAN_ORDERED && g->err[i] < 0 && i + 1 < g->n; i++) {
+            g->err[i + 1] = g->err[i];
+            g->at[i + 1] = g->at[i];
+        }
+    }
+}
+
 // ---- From span to span ----
 
 // At the begin of the span: only those that go into it stay.
@@ -305,12 +317,10 @@ static void run_span(struct group *g)
 {
     const int64_t last = g->n ? g->seq[g->n - 1] : -1; // of an ordered span
     admit(g);
-    if (span_of(g)->kind == SPAN_CARRIED) {
+    if (span_of(g)->kind == SPAN_CARRIED)
         run_carried(g);
-    } else {
-        for (int i = 0; i < g->n; i++)
-            run_turn(g, i);
-    }
+    else
+        run_turns(g);
     keep_members(g, is_whole);
     if (span_of(g)->kind == SPAN_ORDERED)
         pipeline_turn_over(g->s, g->k, last);

@@ -18,6 +18,10 @@ DEPS = ROOT / ".deps"
 SANITIZER = os.environ.get("TACHY_SANITIZER")
 # Models of the tests are beside the other dependencies, not in the user's folders.
 os.environ.setdefault("TACHY_MODELS", str(DEPS / "models"))
+# Meson adds the folders of what a test depends on. A test names the fake libraries of NVIDIA's names itself.
+FAKES = os.environ.get("TACHY_TEST_FAKES", "")
+os.environ["LD_LIBRARY_PATH"] = ":".join(f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f and
+                                         pathlib.Path(f).resolve() != pathlib.Path(FAKES).resolve())
 os.environ["XDG_CACHE_HOME"] = os.environ.get("TACHY_TEST_CACHE", str(DEPS / "cache"))
 
 

@@ -257,7 +257,7 @@ TEST(tensors_are_bound_where_they_lie)
     tachy_tensor_free(&b[0]);
     tachy_tensor_free(&b[1]);
     CHECK(tachy_engine_takes_stream("cuda-ort") && !tachy_engine_takes_stream("cpu"));
-    CHECK(!tachy_engine_takes_stream("openvino") && !tachy_engine_takes_stream(NULL));
+    CHECK(!tachy_engine_takes_stream("openvino") && tachy_engine_takes_stream(NULL)); // NULL: auto
 }
 
 TEST(cpu_free_dimensions)
