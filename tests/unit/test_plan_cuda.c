@@ -136,7 +136,8 @@ static struct tachy_value *depthwise(struct tachy_value *x)
     int c = (int)x->shape[1];
     struct tachy_plan_attr a = {.conv = {{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, c, {0, 0}}};
     struct tachy_value *y = VALUE(x->shape[0], c, x->shape[2], x->shape[3]);
-    return make(TACHY_OP_CONV, a, y, x, NUMBERS(c, 1, 3, 3), NUMBERS(c));
+    struct tachy_value *b = NUMBERS(c);
+    return make(TACHY_OP_CONV, a, y, x, NUMBERS(c, 1, 3, 3), b);
 }
 
 static struct tachy_value *squeezed(struct tachy_value *x, int hidden)
