@@ -70,7 +70,7 @@ static const char *shown(const struct tachy_option *o, char *buf, size_t size)
     return buf;
 }
 
-// What people type out of habit, and what does it here.
+// Options that people type out of habit, and what to type here.
 static const char *habit(const char *arg)
 {
     static const char *const habits[][2] = {
@@ -148,7 +148,7 @@ static const char *take_second(struct parser *p, const struct found *f)
     return next;
 }
 
-// What the command under the profile, or for a file of --watch, gets: everything but their own options.
+// Keeps the arguments for the command under `tachy profile` or --watch; their own options are left out.
 static void pass_on(struct parser *p, const struct tachy_option *o, int from)
 {
     bool own = o->verbs == TACHY_VERB_PROFILE || !strcmp(o->path, "run.watch");

@@ -231,7 +231,7 @@ static int model_pull(struct cli *c, const char *name)
     return err;
 }
 
-// What a run says, of which warnings count: the card is not the model's.
+// Passes on what a run logs and remembers warnings: one means that the card does not fit the model.
 struct watched {
     const struct tachy_log *to;
     atomic_bool warned;

@@ -48,7 +48,7 @@ static int burst(struct bench_row *r, double ms, double *median)
     return err;
 }
 
-// The same on a GPU, where the mean of runs in a row is measured.
+// The same on a GPU, by the mean of runs in a row.
 static int burst_there(struct bench_row *r, double ms, double *mean)
 {
     double one = 0;

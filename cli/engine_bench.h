@@ -31,7 +31,7 @@ struct bench {
     double peak; // multiply-adds a second of a core; 0: not known
 };
 
-// What the command's lists combine.
+// The values of the command's lists; every combination is measured.
 enum { BENCH_LIST = 16 }; // values
 struct bench_lists {
     char providers[512], precisions[256];

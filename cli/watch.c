@@ -113,7 +113,7 @@ static int run_all(struct watch *w)
     return TACHY_ERR_NOT_FOUND;
 }
 
-// What is written must not appear among the inputs.
+// The output folder must not be the one that is watched.
 static int check(const struct watch *w)
 {
     const struct cli *c = w->c;

@@ -51,8 +51,8 @@ struct tachy_stage_def {
     int (*state_save)(const void *state, void **data, size_t *size);
     int (*state_load)(void *state, const void *data, size_t size); // TACHY_ERR_FORMAT: of another size
 
-    // The frame. `state` is the stream's; NULL: the stage keeps none. A frame
-    // that fails ends the stream after the frames before it.
+    // The frame. `state` is the stream's; NULL: the stage keeps none. A frame that fails ends the stream after the frames
+    // before it.
     int (*run)(void *priv, void *state, struct tachy_item *item);
 };
 

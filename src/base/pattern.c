@@ -3,10 +3,10 @@
 #include <stdint.h>
 #include <tachy/tensor.h>
 
-// What networks are timed and judged with where there is no picture.
+// Inputs with which networks are timed and judged if there is no picture.
 
-// What a picture has: most of its energy in coarse shapes, some at every scale down to a pixel, in each
-// channel its own. Octaves of noise, each on a grid of twice the cells and of 0.6 times the height.
+// A made-up picture: most of its energy is in coarse shapes, some at every scale down to a pixel. Each
+// channel has shapes of its own. Octaves of noise: each has twice the cells and 0.6 times the height of the one before.
 enum { OCTAVES = 6 };
 
 static double cell(uint32_t x, uint32_t y, uint32_t channel, uint32_t octave)
@@ -27,7 +27,7 @@ static double between(double x, double y, uint32_t channel, uint32_t octave)
     return upper * (1 - v) + lower * v;
 }
 
-// Of a pixel at (x, y), both from 0 to 1.
+// The value of the pixel at (x, y); both are 0 to 1, and so is the value.
 static float picture(double x, double y, uint32_t channel)
 {
     double sum = 0, height = 1, all = 0;
@@ -63,7 +63,7 @@ static float picture_at(const struct extent *e, int64_t i)
                    (double)(pixel / e->columns) / (double)e->rows, (uint32_t)channel);
 }
 
-// Of a plain scatter, without shapes, from -1 to 1.
+// Noise without shapes, -1 to 1.
 static float noise_at(int64_t i) { return (float)(2 * cell((uint32_t)i, (uint32_t)(i >> 32), 7, 7) - 1); }
 
 void tachy_tensor_pattern(struct tachy_tensor *t, enum tachy_pattern kind)
