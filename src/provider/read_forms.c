@@ -7,17 +7,6 @@
 
 static bool is_float(const struct tachy_value *v) { return v && v->dtype == TACHY_F32; }
 
-// `x` with another shape; itself if it has it. NULL stays NULL, and constants stay constants.
-static struct tachy_value *reshaped(struct reader_node *n, struct tachy_value *x, int rank, const int64_t *shape)
-{
-    if (!x || (x->rank == rank && !memcmp(x->shape, shape, sizeof(*shape) * (size_t)rank)))
-        return x;
-    if (x->data)
-        return tachy_graph_constant(n->r->g, x->name, x->dtype, rank, shape, x->data);
-    struct tachy_value *y = tachy_graph_value(n->r->g, NULL, x->dtype, rank, shape);
-    return y && reader_emit(n, TACHY_OP_RESHAPE, NULL, &x, 1, y) ? y : NULL;
-}
-
 // The node's output is `x` under another name.
 static const char *finish(struct reader_node *n, struct tachy_value *x)
 {
@@ -83,7 +72,7 @@ static const char *one_hot(struct reader_node *n)
         return READER_ATTRIBUTE;
     for (int d = 0; d < y->rank; d++)
         shape[d] = d == axis ? 1 : index->shape[d - (d > axis)];
-    index = reshaped(n, index, y->rank, shape);
+    index = reader_reshaped(n, index, y->rank, shape);
     struct tachy_value *from_start = equal(n, index, numbers(n, index ? index->dtype : TACHY_I64, 0, axis));
     struct tachy_value *from_end = equal(n, index, numbers(n, index ? index->dtype : TACHY_I64, -y->shape[axis], axis));
     struct tachy_value *in[] = {reader_combine(n, TACHY_PLAN_OR, from_start, from_end, NULL),
@@ -224,43 +213,14 @@ static bool same(const struct term *a, const struct term *b)
     return a->rank == b->rank && !memcmp(a->letter, b->letter, (size_t)a->rank);
 }
 
-// A constant's numbers with their dimensions in another order. NULL: no memory.
-static struct tachy_value *turned_constant(struct reader_node *n, const struct tachy_value *x, const int *perm,
-                                           const int64_t *shape)
-{
-    int64_t count = tachy_value_elements(x), step[TACHY_MAX_RANK], at[TACHY_MAX_RANK] = {0}, from = 0;
-    float *to = tachy_graph_alloc(n->r->g, sizeof(*to) * (size_t)TACHY_MAX(count, 1));
-    for (int d = x->rank - 1; d >= 0; d--)
-        step[d] = d == x->rank - 1 ? 1 : step[d + 1] * x->shape[d + 1];
-    for (int64_t i = 0; to && i < count; i++) {
-        to[i] = ((const float *)x->data)[from];
-        for (int d = x->rank - 1; d >= 0; d--) {
-            from += step[perm[d]];
-            if (++at[d] < shape[d])
-                break;
-            from -= at[d] * step[perm[d]];
-            at[d] = 0;
-        }
-    }
-    return to ? tachy_graph_constant(n->r->g, x->name, TACHY_F32, x->rank, shape, to) : NULL;
-}
-
 // `x` with its dimensions in another order.
 static struct tachy_value *turned(const struct einsum *e, struct tachy_value *x, const struct term *from,
                                   const struct term *to)
 {
-    struct tachy_plan_attr a = {0};
-    int64_t shape[TACHY_MAX_RANK];
-    if (!x || same(from, to))
-        return x;
-    for (int d = 0; d < to->rank; d++) {
-        a.perm[d] = (int)((const char *)memchr(from->letter, to->letter[d], (size_t)from->rank) - from->letter);
-        shape[d] = e->size[to->letter[d] - 'A'];
-    }
-    if (x->data)
-        return turned_constant(e->n, x, a.perm, shape);
-    struct tachy_value *y = reader_temp(e->n, to->rank, shape);
-    return y && reader_emit(e->n, TACHY_OP_TRANSPOSE, &a, &x, 1, y) ? y : NULL;
+    int perm[TACHY_MAX_RANK];
+    for (int d = 0; d < to->rank; d++)
+        perm[d] = (int)((const char *)memchr(from->letter, to->letter[d], (size_t)from->rank) - from->letter);
+    return same(from, to) ? x : reader_turned(e->n, x, perm);
 }
 
 // Sums over the letters of operand `i` that nothing else has.
@@ -283,7 +243,7 @@ static struct tachy_value *add_up(struct einsum *e, int i)
         return x;
     struct tachy_value *y = reader_temp(e->n, t->rank, kept);
     *t = left;
-    return y && reader_emit(e->n, TACHY_OP_REDUCE, &a, &x, 1, y) ? reshaped(e->n, y, left.rank, shape) : NULL;
+    return y && reader_emit(e->n, TACHY_OP_REDUCE, &a, &x, 1, y) ? reader_reshaped(e->n, y, left.rank, shape) : NULL;
 }
 
 static void append(struct term *t, const struct term *more)
@@ -320,7 +280,7 @@ static struct tachy_value *matrices(const struct einsum *e, int i, struct tachy_
     append(&to, b);
     int64_t shape[3] = {extent(e, &p->batch), extent(e, a), extent(e, b)};
     int rank = p->batch.rank ? 3 : 2;
-    return reshaped(e->n, turned(e, x, &e->in[i], &to), rank, shape + 3 - rank);
+    return reader_reshaped(e->n, turned(e, x, &e->in[i], &to), rank, shape + 3 - rank);
 }
 
 static struct tachy_value *product(struct einsum *e, struct tachy_value *a, struct tachy_value *b, struct term *order)
@@ -362,7 +322,7 @@ static const char *einsum(struct reader_node *n)
         x = product(&e, x, b, &order);
     for (int d = 0; d < order.rank; d++)
         shape[d] = e.size[order.letter[d] - 'A'];
-    return finish(n, turned(&e, reshaped(n, x, order.rank, shape), &order, &e.out));
+    return finish(n, turned(&e, reader_reshaped(n, x, order.rank, shape), &order, &e.out));
 }
 
 const struct reader_op reader_forms[] = {

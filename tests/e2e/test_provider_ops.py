@@ -88,6 +88,40 @@ class Operators(provider.OperatorCase):
         self.op("AveragePool", (2, 6, 31), kernel_shape=[4], strides=[3], count_include_pad=1, pads=[1, 2])
         self.op("GlobalAveragePool", (2, 6, 31))
 
+    def test_volumes(self):
+        """Three dimensions of pixels, in every form that pictures have."""
+        w = self.random
+        self.op("Conv", (2, 6, 5, 9, 7), constants=[w(8, 6, 3, 3, 3) / 9, w(8)], pads=[1] * 6)
+        self.op("Conv", (1, 6, 7, 9, 8), constants=[w(8, 3, 3, 2, 3), w(8)], group=2, pads=[1, 0, 2, 2, 1, 0], strides=[2, 1, 2])
+        self.op("Conv", (1, 6, 9, 8, 7), constants=[w(6, 1, 3, 3, 3), w(6)], group=6, dilations=[2, 1, 2])
+        self.op("Conv", (1, 4, 6, 5, 7), constants=[w(5, 4, 1, 1, 1)])
+        self.op("Conv", (1, 4, 6, 5, 7), (5, 4, 2, 3, 1), pads=[0, 1, 0, 1, 1, 0])  # weights as an input
+        for pad in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+            self.op("Conv", (1, 3, 7, 6, 5), constants=[w(4, 3, 4, 2, 3)], strides=[2, 2, 1], auto_pad=pad)
+        self.op("ConvTranspose", (1, 6, 4, 5, 3), constants=[w(6, 4, 3, 3, 3), w(4)], strides=[2, 2, 2], pads=[1] * 6,
+                output_padding=[1, 1, 0])
+        self.op("ConvTranspose", (2, 4, 3, 5, 4), constants=[w(4, 3, 4, 2, 2), w(6)], group=2, strides=[3, 2, 1], pads=[0, 1, 0, 2, 0, 0])
+        self.op("ConvTranspose", (1, 4, 3, 5, 4), constants=[w(4, 3, 2, 3, 3)], dilations=[2, 1, 1])
+        for name in ("MaxPool", "AveragePool"):
+            self.op(name, (2, 3, 7, 9, 8), kernel_shape=[2, 3, 2], strides=[2, 2, 1])
+            self.op(name, (2, 3, 7, 9, 8), kernel_shape=[3, 3, 3], strides=[2, 2, 2], pads=[1] * 6, ceil_mode=1)
+            self.op(name, (2, 3, 6, 9, 8), kernel_shape=[1, 3, 3], pads=[0, 1, 1, 0, 1, 1])
+        self.op("AveragePool", (2, 3, 7, 9, 8), kernel_shape=[3, 3, 2], pads=[1, 1, 0, 1, 1, 1], count_include_pad=1)
+        self.op("AveragePool", (2, 3, 4, 5, 6), kernel_shape=[4, 5, 6])
+        none = np.array([], np.float32)
+        for coords in ("half_pixel", "asymmetric", "align_corners"):
+            for mode in ("linear", "nearest"):
+                self.op("Resize", (2, 3, 4, 5, 6), constants=[none, none, np.array([2, 3, 7, 10, 9])], mode=mode,
+                        coordinate_transformation_mode=coords, limit=1e-5)
+        self.op("Resize", (1, 3, 4, 5, 6), constants=[none, np.array([1, 1, 1, 2, 2], np.float32)], mode="nearest")
+        self.left("Resize", (1, 2, 3, 4, 5), constants=[none, np.array([1, 2, 1, 1, 1], np.float32)], mode="nearest")
+        make = onnx.helper.make_node  # a volume that is warped by what it shows, as generators of faces do
+        nodes = [make("Conv", ["x", "w"], ["a"], pads=[1] * 6), make("Relu", ["a"], ["r"]),
+                 make("Conv", ["r", "v"], ["f"], pads=[1] * 6), make("Tanh", ["f"], ["t"]),
+                 make("Transpose", ["t"], ["g"], perm=[0, 2, 3, 4, 1]), make("GridSample", ["a", "g"], ["y"])]
+        self.check(nodes, {"x": (1, 4, 5, 6, 7)}, opset=20, whole=True, limit=2e-5,
+                   constants=[("w", w(6, 4, 3, 3, 3) / 9), ("v", w(3, 6, 3, 3, 3) / 20)])
+
     def test_shape_that_is_inferred_wrong(self):
         """SAME_* with output_padding: ONNX infers a pixel more than is computed, also for what comes after. Such
         nodes are left, as are those that read what they make; what does not depend on them is taken."""
