@@ -100,6 +100,8 @@ struct tachy_summary {
     struct tachy_live_stats live; // which mode ran, what was shed, taken over, stepped down
     int nb_gpus;             // that frames were worked on; 0: the CPU did it all
     struct tachy_gpu_share gpus[TACHY_MAX_GPUS];
+    int nb_outputs;          // of the sink; 0: nothing ran
+    struct tachy_output_stats outputs[TACHY_MAX_OUTPUTS];
     int nb_models;           // of the network that the task is named for, in one or two sizes; 0: none ran, or it is not counted
     struct tachy_model_share models[TACHY_MAX_MODELS]; // most runs first
 };

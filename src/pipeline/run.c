@@ -241,6 +241,7 @@ static int run_frames(struct run *r)
                            : tachy_sink_finish(r->p->sink, !whole);
     tachy_step_end();
     r->sum->kept = tachy_resume_kept(r->resume);
+    r->sum->nb_outputs = tachy_sink_outputs(r->p->sink, r->sum->outputs, TACHY_MAX_OUTPUTS);
     // The flush belongs to no frame.
     tachy_prof_add(r->sink_prof, r->encode,
                    (struct tachy_prof_item){-1, r->stream->number}, start, tachy_ticks(), 0);
@@ -310,6 +311,7 @@ static int start_sink(struct run *r)
     const struct tachy_run_params *p = r->p;
     if (!r->resume) {
         tachy_sink_set_side(p->sink, tachy_source_side(p->source));
+        p->sink->live = p->live.mode == TACHY_RUN_LIVE;
         return tachy_sink_start(p->sink, tachy_stream_output(r->stream));
     }
     int err = tachy_resume_start(r->resume, r->stream, r->live);

@@ -5,6 +5,7 @@
 #include "media/place.h"
 #include "sink/sink_ops.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const struct tachy_sink_ops *const sinks[] = { // asked in this order
@@ -228,6 +229,18 @@ int tachy_sink_finish(tachy_sink *s, bool interrupted)
     if (err < 0)
         s->error = err;
     return err;
+}
+
+int tachy_sink_outputs(const tachy_sink *s, struct tachy_output_stats *out, int max)
+{
+    if (!TACHY_CHECK(TACHY_LOG_OF(s, params.log), s && out && max >= 1))
+        return TACHY_ERR_INVAL;
+    if (s->ops->outputs)
+        return s->ops->outputs(s, out, max);
+    const char *name = s->params.url ? s->params.url : "-";
+    out[0] = (struct tachy_output_stats){.frames = s->frames, .bytes = s->bytes, .error = s->error};
+    snprintf(out[0].name, sizeof(out[0].name), "%s", name);
+    return 1;
 }
 
 const char *tachy_sink_path(const tachy_sink *s) { return s ? s->path : NULL; }

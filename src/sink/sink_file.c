@@ -248,6 +248,7 @@ static int file_start(tachy_sink *s, const struct tachy_video_info *info)
     if (err < 0 || s->job)
         return err;
     err = tachy_mux_open(&p->mux, p->format, s->params.url, s->params.overwrite, s->params.log);
+    p->mux.out.stop = s->params.stop;
     return err < 0 ? err : file_sink_header(s);
 }
 
@@ -345,6 +346,7 @@ const struct tachy_sink_ops tachy_sink_file = {
     .name = "file",
     .priv_size = sizeof(struct file_sink),
     .probe = file_probe,
+    .takes_side = true,
     .open = file_open,
     .surfaces = file_surfaces,
     .start = file_start,
