@@ -202,8 +202,10 @@ static int allow_all(struct tachy_landlock *l, const struct tachy_sandbox_params
     return err == TACHY_OK && p->settings ? allow_model(l, p->settings) : err;
 }
 
-int tachy_sandbox(const struct tachy_sandbox_params *p)
+int tachy_sandbox_sized(size_t p_size, const struct tachy_sandbox_params *p)
 {
+    struct tachy_sandbox_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     struct tachy_landlock l;
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && (p->inputs || !p->nb_inputs) && (p->outputs || !p->nb_outputs)))
         return TACHY_ERR_INVAL;

@@ -57,8 +57,10 @@ static const struct tachy_sink_ops *choose(const struct tachy_sink_params *p)
 // An empty text is as good as none.
 static const char *text_or_null(const char *s) { return s && *s ? s : NULL; }
 
-int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *given)
+int tachy_sink_open_sized(size_t given_size, tachy_sink **out, const struct tachy_sink_params *given)
 {
+    struct tachy_sink_params own;
+    given = tachy_sized_in(&own, sizeof(own), given, given_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(given, log), out && given))
         return TACHY_ERR_INVAL;
