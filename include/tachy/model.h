@@ -109,6 +109,7 @@ struct tachy_card {
     const char *foreground; // name of the output with the person's own colours; "": there is none
     const char *plate;     // name of the input that sees the scene without people, prepared as `in` says; "": there is none
     struct tachy_preprocess_params in; // width, height, layout, channels, fit, scale, mean, std
+    bool free_batch; // the model takes any number of pictures in a run
     enum tachy_output_meaning meaning;
     int channel;           // person channel for several-channel outputs
     enum tachy_layout out_layout;
