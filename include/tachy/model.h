@@ -106,6 +106,7 @@ struct tachy_card {
     const char *sha256;    // of that file, 64 hex digits; "" where it is not pinned
     const char *input;     // name of the image input; "" = the only one
     const char *output;    // name of the output; "" = the only one
+    const char *foreground; // name of the output with the person's own colours; "": there is none
     const char *plate;     // name of the input that sees the scene without people, prepared as `in` says; "": there is none
     struct tachy_preprocess_params in; // width, height, layout, channels, fit, scale, mean, std
     enum tachy_output_meaning meaning;

@@ -38,7 +38,7 @@ struct tachy_pipeline_params {
 };
 #define tachy_pipeline_params(...) (&(struct tachy_pipeline_params){__VA_ARGS__})
 
-// TACHY_ERR_INVAL, TACHY_ERR_NOMEM, TACHY_ERR_AGAIN (no threads), or why the task cannot run.
+// TACHY_ERR_INVAL, TACHY_ERR_NOMEM, TACHY_ERR_LIMIT (of `memory`), TACHY_ERR_AGAIN (no threads), or why the task cannot run.
 TACHY_API int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *p);
 // Drops what is in flight. After every other call has returned; streams that have not left are
 // closed with it.

@@ -122,7 +122,7 @@ struct tachy_run_params {
                           // profile then serve. NULL: one of its own
     int workers;          // 0: one a core
     int64_t max_bytes;    // of frames and results in flight; 0: 160 MiB or what the workers need.
-                          // TACHY_ERR_NOMEM where two frames do not fit
+                          // TACHY_ERR_LIMIT if two frames do not fit
     int batch;            // pictures in one run of the model, where it takes several; 0: 1
     int64_t batch_timeout_us; // that a picture waits for others to fill a batch; 0: 5000
     int64_t ahead;        // frames that may be read ahead of those in work; 0: as many as max_bytes holds

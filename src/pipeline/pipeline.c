@@ -492,7 +492,7 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
     if (err == TACHY_OK)
         err = start_workers(p);
     if (err == TACHY_ERR_NOMEM && p->memory)
-        tachy_memory_explain(p->memory);
+        err = tachy_memory_explain(p->memory);
     if (err < 0) {
         tachy_pipeline_close(&p);
         return err;

@@ -394,7 +394,7 @@ int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
 
 error:
     if (err == TACHY_ERR_NOMEM && r.pipeline)
-        tachy_memory_explain(r.pipeline->memory);
+        err = tachy_memory_explain(r.pipeline->memory);
     run_light_close(&light);
     close_stream(&r);
     tachy_resume_close(&r.resume);

@@ -319,7 +319,7 @@ static const char *faster(const AVCodec *c, const char *preset)
     for (int i = 0; preset && i < (int)TACHY_ARRAY_SIZE(x26x_presets); i++)
         at = !strcmp(preset, x26x_presets[i]) ? i : at;
     if (!strcmp(c->name, "libsvtav1"))
-        return "a faster preset (-preset 12)";
+        return preset && atoi(preset) >= 12 ? NULL : "a faster preset (-preset 12)";
     if (!is_x26x(c))
         return NULL;
     return at > 2                               ? "a faster preset (-preset veryfast)"

@@ -166,7 +166,17 @@ void tachy_composite_name(const struct tachy_composite_stage *c, struct tachy_it
 
 // ---- On the host ----
 
-static int open(struct tachy_stage *st, const tachy_settings *set) { return tachy_composite_open_stage(st, set, false); }
+// Colours that the network gives are shown unless the settings refuse them, estimated ones if they ask for them.
+static int open(struct tachy_stage *st, const tachy_settings *set)
+{
+    struct tachy_composite_stage *c = tachy_stage_priv(st);
+    int err = tachy_composite_open_stage(st, set, false);
+    bool refused = tachy_settings_is_set(set, "segment.foreground") && !tachy_settings_bool(set, "segment.foreground");
+    bool shown = c->params.mode != TACHY_MODE_MASK && c->params.mode != TACHY_MODE_OVERLAY;
+    if (err == TACHY_OK && c->masks && shown && !refused && tachy_masks_colour(c->masks))
+        tachy_task_describe(st->task, " given");
+    return err;
+}
 
 static int start(struct tachy_stage *st, struct tachy_video_info *video)
 {
@@ -189,15 +199,29 @@ int tachy_composite_worker_open(struct tachy_stage *st, int batch, void **worker
 
 void tachy_composite_worker_close(void *worker) { tachy_composite_close(&(tachy_composite *){worker}); }
 
+// The colours that the network gives for the item's eyes; returns how many: all or none.
+static int given(const struct tachy_composite_stage *c, const struct tachy_item *item, struct tachy_given g[TACHY_MAX_EYES])
+{
+    for (int i = 0; i < item->result.eyes; i++) {
+        g[i] = c->masks && c->masks->coloured ? tachy_mask_eye(c->masks, item, i)->given : (struct tachy_given){0};
+        if (!g[i].v)
+            return 0;
+    }
+    return item->result.eyes;
+}
+
 static int composite(const struct tachy_composite_stage *c, tachy_composite *worker, struct tachy_item *item)
 {
     struct tachy_refine refine[TACHY_MAX_EYES];
+    struct tachy_given colours[TACHY_MAX_EYES];
     int err = tachy_frame_pool_get(c->pool, &item->out);
     if (err < 0)
         return err;
     tachy_composite_bound(worker, &item->bounds);
+    tachy_composite_give(worker, colours, given(c, item, colours));
     err = tachy_composite_run(worker, tachy_item_head(item), &item->result, tachy_refined(c, item, refine),
                               tachy_background_of(c, item), item->out);
+    tachy_composite_give(worker, NULL, 0);
     tachy_composite_name(c, item);
     return err;
 }

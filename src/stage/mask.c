@@ -36,6 +36,8 @@ int tachy_mask_start(struct tachy_stage *st, struct tachy_video_info *video)
     if (st->task->parts)
         tachy_mask_joined_size(video->width, video->height, &w, &h);
     st->item_bytes = (size_t)st->task->eyes * (size_t)w * (size_t)h * (m->guided ? 2 : 1);
+    if (m->coloured)
+        st->item_bytes += (size_t)st->task->eyes * (size_t)w * (size_t)h * 3 * sizeof(int16_t);
     return TACHY_OK;
 }
 
@@ -66,9 +68,12 @@ int tachy_mask_room(const struct tachy_masks *m, struct tachy_mask_eye *e, int w
 
 static void item_close(void *item)
 {
-    for (int i = 0; i < TACHY_MAX_EYES; i++)
+    for (int i = 0; i < TACHY_MAX_EYES; i++) {
         free_eye(&((struct tachy_mask_item *)item)->eye[i]);
+        tachy_buf_free(&((struct tachy_mask_item *)item)->eye[i].colours);
+    }
     tachy_buf_free(&((struct tachy_mask_item *)item)->part);
+    tachy_buf_free(&((struct tachy_mask_item *)item)->part_colours);
 }
 
 // ---- From tensor to mask ----
@@ -171,7 +176,7 @@ static int join_part(struct tachy_masks *m, const struct tachy_piece *p)
         tachy_mask_join(e->mask, e->width, e->height, f->width, f->height, &part);
     if (err == TACHY_OK && e->guide && p->region == p->item->nb_parts - 1)
         err = tachy_luma_guide(p->item->in, &p->item->result.mask[0].region, e->guide, e->width, e->width, e->height);
-    return err;
+    return err < 0 ? err : tachy_mask_join_colours(m, p, &o);
 }
 
 static int make_mask(struct tachy_masks *m, const struct tachy_piece *p)
@@ -191,7 +196,7 @@ static int make_mask(struct tachy_masks *m, const struct tachy_piece *p)
         err = tachy_luma_guide(p->item->in, &in->region[p->region], e->guide, e->width, e->width, e->height);
     if (err == TACHY_OK && p->item->nobody)
         memset(e->mask, 0, (size_t)e->width * (size_t)e->height);
-    return err;
+    return err < 0 ? err : tachy_mask_colours(m, p, &o);
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
@@ -236,7 +241,7 @@ int tachy_mask_copy(struct tachy_stage *st, struct tachy_item *to, const struct 
     if (f->guide)
         memcpy(t->guide, f->guide, n);
     to->result.eyes = st->task->eyes;
-    return TACHY_OK;
+    return tachy_mask_colours_copy(t, f);
 }
 
 // Before each region's mask and guide; width 0: nothing is kept of it.
@@ -252,7 +257,7 @@ int tachy_mask_copy_save(struct tachy_stage *st, const struct tachy_item *from, 
     for (int i = 0; i < st->task->eyes; i++) {
         const struct tachy_mask_eye *e = tachy_mask_eye(m, from, i);
         size_t n = e->mask ? (size_t)e->width * (size_t)e->height : 0;
-        *size += sizeof(struct saved_eye) + (e->guide ? 2 * n : n);
+        *size += sizeof(struct saved_eye) + (e->guide ? 2 * n : n) + tachy_mask_colours_size(e);
     }
     char *to = *data = calloc(1, *size);
     if (!to)
@@ -271,11 +276,13 @@ int tachy_mask_copy_save(struct tachy_stage *st, const struct tachy_item *from, 
         if (head.guide)
             memcpy(to, e->guide, n);
         to += head.guide ? n : 0;
+        tachy_mask_colours_save(e, to);
+        to += tachy_mask_colours_size(e);
     }
     return TACHY_OK;
 }
 
-static int load_eye(const struct tachy_masks *m, struct tachy_item *to, int region, const char **from, size_t *left)
+static int load_mask(const struct tachy_masks *m, struct tachy_item *to, int region, const char **from, size_t *left)
 {
     struct saved_eye head;
     if (*left < sizeof(head))
@@ -303,6 +310,17 @@ static int load_eye(const struct tachy_masks *m, struct tachy_item *to, int regi
     return TACHY_OK;
 }
 
+static int load_eye(const struct tachy_masks *m, struct tachy_item *to, int region, const char **from, size_t *left)
+{
+    size_t used = 0;
+    int err = load_mask(m, to, region, from, left);
+    if (err == TACHY_OK)
+        err = tachy_mask_colours_load(tachy_mask_eye(m, to, region), *from, *left, &used);
+    *from += used;
+    *left -= TACHY_MIN(used, *left);
+    return err;
+}
+
 int tachy_mask_copy_load(struct tachy_stage *st, struct tachy_item *to, const void *data, size_t size)
 {
     const char *from = data;
@@ -321,7 +339,6 @@ static int open(struct tachy_stage *st, const tachy_settings *set)
 const struct tachy_stage_ops tachy_stage_mask = {
     .name = "postprocess",
     .flags = TACHY_STAGE_REGIONS,
-    .remedy = "leave out what refines the result (--no-refine, --smooth=0)",
     .priv_size = sizeof(struct tachy_masks),
     .item_size = sizeof(struct tachy_mask_item),
     .open = open,

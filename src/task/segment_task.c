@@ -23,7 +23,8 @@ static const struct tachy_option options[] = {
      .help = "width of the soft edge around the threshold, in probability; 0: a hard edge"},
     {"segment.foreground", "foreground", 0, TACHY_OPT_BOOL, "no", .group = "Segment",
      .help = "soft edges show people's own colours, estimated, instead of what the picture mixes in from behind them; "
-             "modes cutout, blur, replace, side-by-side and alpha; on the CPU"},
+             "those that a network gives are shown unless this is no; modes cutout, blur, replace, side-by-side and alpha; on "
+             "the CPU"},
     {"segment.despill", "despill", 0, TACHY_OPT_ENUM, "off", .values = "off|green|blue|auto", .group = "Segment",
      .help = "take the light of a green or blue screen, or with auto of the screen that --key finds, out of people's colours "
              "around their edge; modes as of --foreground; on the CPU"},
@@ -88,7 +89,7 @@ static const struct tachy_example examples[] = {
 static bool asks(const tachy_settings *s, const char *path)
 {
     const char *text = tachy_settings_str(s, path);
-    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft", text));
+    return tachy_settings_by_name(s, path) && !(text && tachy_word_in("all|off|soft|no", text));
 }
 
 // "--key" of segment.key.
