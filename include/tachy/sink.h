@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "images" (a picture
+// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "push" (the same to an address), "images" (a picture
 // or a numbered sequence), "json" (a line per frame), "csv" (a row per region), "hash" (framemd5), "null".
 // Thread-safety: use one sink from one thread; separate sinks are independent.
 typedef struct tachy_sink tachy_sink;

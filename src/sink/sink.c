@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 static const struct tachy_sink_ops *const sinks[] = { // asked in this order
-    &tachy_sink_null, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_csv, &tachy_sink_images,
+    &tachy_sink_null, &tachy_sink_push, &tachy_sink_hash, &tachy_sink_json, &tachy_sink_csv, &tachy_sink_images,
     &tachy_sink_file, // takes everything else
 };
 
@@ -238,7 +238,7 @@ int tachy_sink_outputs(const tachy_sink *s, struct tachy_output_stats *out, int 
     if (s->ops->outputs)
         return s->ops->outputs(s, out, max);
     const char *name = s->params.url ? s->params.url : "-";
-    out[0] = (struct tachy_output_stats){.frames = s->frames, .bytes = s->bytes, .error = s->error};
+    out[0] = (struct tachy_output_stats){.frames = s->frames - s->dropped, .bytes = s->bytes, .shed = s->dropped, .error = s->error};
     snprintf(out[0].name, sizeof(out[0].name), "%s", name);
     return 1;
 }
