@@ -316,9 +316,11 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
     return TACHY_OK;
 }
 
-int tachy_pipeline_join(tachy_pipeline *p, tachy_stream **out,
-                        const struct tachy_stream_params *params)
+int tachy_pipeline_join_sized(size_t params_size, tachy_pipeline *p, tachy_stream **out,
+                              const struct tachy_stream_params *params)
 {
+    struct tachy_stream_params own;
+    params = tachy_sized_in(&own, sizeof(own), params, params_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && out && params))
         return TACHY_ERR_INVAL;
@@ -464,8 +466,10 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
     return err;
 }
 
-int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params)
+int tachy_pipeline_open_sized(size_t params_size, tachy_pipeline **out, const struct tachy_pipeline_params *params)
 {
+    struct tachy_pipeline_params own;
+    params = tachy_sized_in(&own, sizeof(own), params, params_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(params, log), out && params))
         return TACHY_ERR_INVAL;
@@ -496,7 +500,7 @@ int pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *para
     if (err == TACHY_OK)
         err = start_workers(p);
     if (err == TACHY_ERR_NOMEM && p->memory)
-        tachy_memory_explain(p->memory);
+        err = tachy_memory_explain(p->memory);
     if (err < 0) {
         tachy_pipeline_close(&p);
         return err;

@@ -81,9 +81,10 @@ static void keep_head(struct tachy_item *item)
     memset(item->head.data, 0, sizeof(item->head.data));
 }
 
-static bool all_reused(const tachy_stream *s, const struct tachy_item *item)
+// No network sees it: its result is taken over, or is empty.
+static bool runs_nothing(const tachy_stream *s, const struct tachy_item *item)
 {
-    return item->reuse == (1u << s->bind->task->eyes) - 1;
+    return item->nobody || item->reuse == (1u << s->bind->task->eyes) - 1;
 }
 
 // ---- Items that a worker carries together ----
@@ -170,11 +171,11 @@ static bool was_run(struct group *g, int i)
 {
     struct pipeline_slot *slot = slot_of(g, i);
     const struct tachy_stage *st = g->s->bind->task->stage[g->s->span[g->k - 1].first];
-    int err = all_reused(g->s, g->item[i]) ? TACHY_OK : atomic_load(&slot->batch_err);
+    int err = runs_nothing(g->s, g->item[i]) ? TACHY_OK : atomic_load(&slot->batch_err);
     if (err < 0)
         pipeline_item_failed(g->s, g->seq[i], st->ops->name, err);
     int regions = tachy_item_regions(g->item[i], g->s->bind->task->eyes);
-    for (int r = 0; r < regions && g->s->figures && err == TACHY_OK; r++)
+    for (int r = 0; r < regions && g->s->figures && err == TACHY_OK && !g->item[i]->nobody; r++)
         if (!(g->item[i]->reuse >> r & 1)) // the batch's own thread has counted it for all streams
             tachy_prof_add(g->s->figures[g->w->index], st->step,
                            (struct tachy_prof_item){g->item[i]->result.frame_id, g->item[i]->stream},
@@ -336,7 +337,7 @@ static void run_span(struct group *g)
 
 static bool stays_with_batch(struct group *g, int i)
 {
-    if (all_reused(g->s, g->item[i]))
+    if (runs_nothing(g->s, g->item[i]))
         return true;
     pipeline_batch_submit(g->s, g->seq[i]);
     return false;
@@ -386,7 +387,7 @@ static void go_on(struct group *g)
 static void carry(struct group *g)
 {
     while (g->n) {
-        if (span_of(g)->kind != SPAN_BATCHED) // else its result is taken over
+        if (span_of(g)->kind != SPAN_BATCHED) // else no network sees it
             run_span(g);
         if (g->n)
             go_on(g);

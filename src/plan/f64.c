@@ -21,7 +21,9 @@ static f64_op_fn *const of[TACHY_OP_COUNT] = {
     [TACHY_OP_POOL] = f64_pool,           [TACHY_OP_REDUCE] = f64_reduce,
     [TACHY_OP_SOFTMAX] = f64_softmax,     [TACHY_OP_SELECT] = f64_select,
     [TACHY_OP_GATHER] = f64_gather,       [TACHY_OP_GATHER_EACH] = f64_gather_each,
-    [TACHY_OP_GATHER_ND] = f64_gather_nd, [TACHY_OP_ARG] = f64_arg,
+    [TACHY_OP_GATHER_ND] = f64_gather_nd, [TACHY_OP_SCATTER_EACH] = f64_scatter_each,
+    [TACHY_OP_SCATTER_ND] = f64_scatter_nd, [TACHY_OP_TOP] = f64_top,
+    [TACHY_OP_ARG] = f64_arg,
     [TACHY_OP_LAYER_NORM] = f64_layer_norm, [TACHY_OP_GROUP_NORM] = f64_group_norm,
     [TACHY_OP_GRID_SAMPLE] = f64_grid,
 };

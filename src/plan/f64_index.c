@@ -76,6 +76,76 @@ void f64_gather_nd(const struct f64_node *f)
     }
 }
 
+static void write_to(const struct f64_node *f, int64_t at, double v)
+{
+    double *y = f->out + at;
+    switch (f->n->attr.scatter.how) {
+    case TACHY_PLAN_SCATTER_ADD: *y += v; break;
+    case TACHY_PLAN_SCATTER_MUL: *y *= v; break;
+    case TACHY_PLAN_SCATTER_MAX: *y = isnan(*y) || *y > v ? *y : v; break;
+    case TACHY_PLAN_SCATTER_MIN: *y = isnan(*y) || *y < v ? *y : v; break;
+    default: *y = v;
+    }
+}
+
+void f64_scatter_each(const struct f64_node *f)
+{
+    const struct tachy_value *y = f->n->out, *u = f->n->in[2];
+    struct f64_walk w = f64_walk(u->rank, u->shape);
+    int64_t stride[TACHY_MAX_RANK], i = 0;
+    int axis = f->n->attr.scatter.axis;
+    memcpy(f->out, f->in[0], sizeof(double) * (size_t)tachy_value_elements(y));
+    f64_strides(y, stride);
+    memcpy(w.step[0], stride, sizeof(stride));
+    w.step[0][axis] = 0;
+    do {
+        write_to(f, w.at[0] + picked(f->in[1][i], y->shape[axis]) * stride[axis], f->in[2][i]);
+        i++;
+    } while (tachy_value_elements(u) && f64_walk_next(&w));
+}
+
+void f64_scatter_nd(const struct f64_node *f)
+{
+    const struct tachy_value *y = f->n->out, *at = f->n->in[1];
+    int last = at->rank - 1, deep = (int)at->shape[last];
+    int64_t stride[TACHY_MAX_RANK], tuples = area(at, 0, last), inner = area(y, deep, y->rank);
+    memcpy(f->out, f->in[0], sizeof(double) * (size_t)tachy_value_elements(y));
+    f64_strides(y, stride);
+    for (int64_t k = 0; k < tuples; k++) {
+        int64_t to = 0;
+        for (int d = 0; d < deep; d++)
+            to += picked(f->in[1][k * deep + d], y->shape[d]) * stride[d];
+        for (int64_t i = 0; i < inner; i++)
+            write_to(f, to + i, f->in[2][k * inner + i]);
+    }
+}
+
+// Whether `a` comes before `b`, the former standing in front of it.
+static bool is_ahead(const struct f64_node *f, double a, double b)
+{
+    return isnan(b) || (f->n->attr.arg.min ? a <= b : a >= b);
+}
+
+// An element's rank is the number of those that come before it.
+void f64_top(const struct f64_node *f)
+{
+    const struct tachy_value *x = f->n->in[0];
+    int axis = f->n->attr.arg.axis;
+    int64_t outer = area(x, 0, axis), size = x->shape[axis], inner = area(x, axis + 1, x->rank), k = f->n->out->shape[axis];
+    for (int64_t i = 0; i < outer * inner; i++) {
+        const double *from = f->in[0] + i / inner * size * inner + i % inner;
+        double *to = f->out + i / inner * k * inner + i % inner;
+        for (int64_t a = 0; a < size; a++) {
+            int64_t rank = 0;
+            for (int64_t b = 0; b < size; b++)
+                rank += b < a ? is_ahead(f, from[b * inner], from[a * inner])
+                              : b > a && !is_ahead(f, from[a * inner], from[b * inner]);
+            if (rank < k)
+                to[rank * inner] = (double)a;
+        }
+    }
+}
+
 void f64_arg(const struct f64_node *f)
 {
     const struct tachy_value *x = f->n->in[0];

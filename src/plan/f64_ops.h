@@ -16,7 +16,7 @@ f64_op_fn f64_conv, f64_deconv, f64_matmul, f64_pool, f64_resize;          // f6
 f64_op_fn f64_unary, f64_binary, f64_concat, f64_slice, f64_pad, f64_transpose, f64_reshape,
     f64_expand, f64_reduce, f64_softmax;                                    // f64_elements.c
 
-f64_op_fn f64_select, f64_gather, f64_gather_each, f64_gather_nd, f64_arg, f64_layer_norm, f64_group_norm,
+f64_op_fn f64_select, f64_gather, f64_gather_each, f64_gather_nd, f64_scatter_each, f64_scatter_nd, f64_top, f64_arg, f64_layer_norm, f64_group_norm,
     f64_grid; // f64_index.c
 
 double f64_act(const struct tachy_plan_act_of *a, double x, double slope);

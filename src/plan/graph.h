@@ -34,6 +34,10 @@
     X(GATHER, "Gather", 2, 2)     /* x, indices; axis; ONNX's Gather */                            \
     X(GATHER_EACH, "GatherEach", 2, 2) /* x, indices; axis; ONNX's GatherElements */               \
     X(GATHER_ND, "GatherNd", 2, 2)     /* x, indices; axis: how many dimensions are batches */     \
+    X(SCATTER_EACH, "ScatterEach", 3, 3) /* x, indices, updates; scatter; ONNX's ScatterElements */ \
+    X(SCATTER_ND, "ScatterNd", 3, 3)     /* x, indices, updates; scatter; ONNX's ScatterND */      \
+    X(TOP, "Top", 1, 1)           /* arg without last; indices of the best, as many as the output has along the      \
+                                     axis, the best first; of equal ones the first. NaN is the worst */   \
     X(ARG, "Arg", 1, 1)           /* arg; the axis stays, with length 1 */                         \
     X(LAYER_NORM, "LayerNorm", 2, 3)   /* x, scale, shift; norm; over the last dimension */        \
     X(GROUP_NORM, "GroupNorm", 3, 3)   /* x [n][c].., scale [c], shift [c]; norm */                \
@@ -141,6 +145,14 @@ enum tachy_plan_reduce {
     TACHY_PLAN_LOG_SUM_EXP,
     TACHY_PLAN_REDUCES
 };
+enum tachy_plan_scatter { // what becomes of an element that is written to
+    TACHY_PLAN_SCATTER_SET = 0, // the last one written stays
+    TACHY_PLAN_SCATTER_ADD,
+    TACHY_PLAN_SCATTER_MUL,
+    TACHY_PLAN_SCATTER_MAX,
+    TACHY_PLAN_SCATTER_MIN,
+    TACHY_PLAN_SCATTERS
+};
 enum tachy_plan_resize { TACHY_PLAN_NEAREST = 0, TACHY_PLAN_LINEAR, TACHY_PLAN_CUBIC };
 enum tachy_plan_outside { TACHY_PLAN_ZEROS = 0, TACHY_PLAN_BORDER, TACHY_PLAN_REFLECTION };
 // Where an output's centre lies in the input (ONNX's coordinate_transformation_mode).
@@ -197,6 +209,10 @@ struct tachy_plan_attr {
             int axis;
             bool min, last; // the smallest, the last of equal ones
         } arg;
+        struct {
+            int axis; // SCATTER_EACH
+            enum tachy_plan_scatter how;
+        } scatter;
         struct {
             int groups; // of channels; GROUP_NORM
             float epsilon;

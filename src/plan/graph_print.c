@@ -83,6 +83,11 @@ static void print_attr(FILE *f, const struct tachy_node *n)
     case TACHY_OP_DECONV: print_conv(f, a); break;
     case TACHY_OP_BINARY: fprintf(f, " %s", tachy_plan_binary_name(a->binary)); break;
     case TACHY_OP_GATHER_ND: fprintf(f, " batches %d", a->axis); break;
+    case TACHY_OP_SCATTER_EACH: fprintf(f, " axis %d", a->scatter.axis); // fall through
+    case TACHY_OP_SCATTER_ND:
+        fprintf(f, " %s", (const char *const[]){"set", "add", "mul", "max", "min"}[a->scatter.how]);
+        break;
+    case TACHY_OP_TOP:
     case TACHY_OP_ARG:
         fprintf(f, " %s%s axis %d", a->arg.last ? "last " : "", a->arg.min ? "min" : "max", a->arg.axis);
         break;

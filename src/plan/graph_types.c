@@ -83,7 +83,10 @@ int64_t tachy_node_most(const struct tachy_node *n)
             return TACHY_MIN(tachy_dtype_most(n->out->dtype), TACHY_PLAN_ANY - 1);
         return act == TACHY_PLAN_ABS ? of(n, 0) : 1;
     case TACHY_OP_BINARY: return tachy_plan_binary_compares(n->attr.binary) ? 1 : most_of_binary(n);
+    case TACHY_OP_TOP:
     case TACHY_OP_ARG: return most_of_arg(n);
+    case TACHY_OP_SCATTER_EACH:
+    case TACHY_OP_SCATTER_ND: return TACHY_MAX(of(n, 0), of(n, 2));
     case TACHY_OP_SELECT: return TACHY_MAX(of(n, 1), of(n, 2));
     case TACHY_OP_CONCAT:
         for (int i = 0; i < n->nb_in; i++)
@@ -167,6 +170,15 @@ static const char *gather(const struct tachy_node *n)
     return alike(n->in[0], n->out) ? NULL : "operands of different types";
 }
 
+static const char *scatter(const struct tachy_node *n)
+{
+    const char *why = gather(n);
+    if (!why && !alike(n->in[2], n->out))
+        why = "operands of different types";
+    bool grows = n->attr.scatter.how == TACHY_PLAN_SCATTER_ADD || n->attr.scatter.how == TACHY_PLAN_SCATTER_MUL;
+    return !why && grows && is_whole(n->out) ? "whole numbers that may become too large" : why;
+}
+
 static const char *renamed(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
@@ -188,7 +200,9 @@ static bool may_be_any(const struct tachy_node *n, int i)
     case TACHY_OP_EXPAND: return true;
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
-    case TACHY_OP_GATHER_ND: return i == 0 || tachy_value_elements(n->in[0]) <= TACHY_PLAN_WHOLE;
+    case TACHY_OP_GATHER_ND:
+    case TACHY_OP_SCATTER_EACH:
+    case TACHY_OP_SCATTER_ND: return i == 0 || tachy_value_elements(n->in[0]) <= TACHY_PLAN_WHOLE;
     case TACHY_OP_SELECT: return i > 0;
     case TACHY_OP_UNARY: return act == TACHY_PLAN_TRUTH || act == TACHY_PLAN_NOT || act == TACHY_PLAN_SIGN;
     case TACHY_OP_BINARY:
@@ -219,6 +233,9 @@ const char *tachy_node_types_wrong(const struct tachy_node *n)
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_GATHER_ND: return gather(n);
+    case TACHY_OP_SCATTER_EACH:
+    case TACHY_OP_SCATTER_ND: return scatter(n);
+    case TACHY_OP_TOP:
     case TACHY_OP_ARG: return n->out->dtype == TACHY_I64 ? NULL : "another type than int64";
     case TACHY_OP_RESHAPE: return renamed(n);
     case TACHY_OP_CONCAT:

@@ -269,6 +269,50 @@ static const char *check_gather_nd(const struct tachy_node *n)
     return NULL;
 }
 
+// Whether two values have the same lengths from dimension `a` of one and `b` of the other on, `count` of them.
+static bool same_dims(const struct tachy_value *x, int a, const struct tachy_value *y, int b, int count)
+{
+    for (int d = 0; d < count; d++)
+        if (x->shape[a + d] != y->shape[b + d])
+            return false;
+    return true;
+}
+
+static const char *check_scatter(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *i = n->in[1], *u = n->in[2];
+    bool each = n->op == TACHY_OP_SCATTER_EACH;
+    int axis = n->attr.scatter.axis, deep = i->rank && !each && i->shape[i->rank - 1] <= x->rank ? (int)i->shape[i->rank - 1] : 0;
+    if ((unsigned)n->attr.scatter.how >= TACHY_PLAN_SCATTERS)
+        return "an unknown operation";
+    for (int d = 0; d < x->rank; d++)
+        if (!x->shape[d])
+            return "an empty input";
+    if (each) {
+        if (axis < 0 || axis >= x->rank || i->rank != x->rank || u->rank != x->rank)
+            return "an axis that is not there, or updates of another rank";
+        for (int d = 0; d < x->rank; d++)
+            if (u->shape[d] != i->shape[d] || (d != axis && i->shape[d] > x->shape[d]))
+                return "updates of another shape";
+    } else if (deep < 1 || u->rank != i->rank - 1 + x->rank - deep || !same_dims(u, 0, i, 0, i->rank - 1) ||
+               !same_dims(u, i->rank - 1, x, deep, x->rank - deep)) {
+        return "updates of another shape";
+    }
+    return tachy_value_same_shape(x, n->out) ? NULL : "an output of another shape";
+}
+
+static const char *check_top(const struct tachy_node *n)
+{
+    const struct tachy_value *x = n->in[0], *y = n->out;
+    int axis = n->attr.arg.axis;
+    if (axis < 0 || axis >= x->rank || y->rank != x->rank)
+        return "an axis that is not there";
+    for (int d = 0; d < x->rank; d++)
+        if (d == axis ? y->shape[d] < 1 || y->shape[d] > x->shape[d] : y->shape[d] != x->shape[d])
+            return "an output of another shape";
+    return NULL;
+}
+
 static const char *check_arg(const struct tachy_node *n)
 {
     const struct tachy_value *x = n->in[0], *y = n->out;
@@ -422,6 +466,9 @@ static const char *check_op(const struct tachy_node *n)
     case TACHY_OP_GATHER: return check_gather(n);
     case TACHY_OP_GATHER_EACH: return check_gather_each(n);
     case TACHY_OP_GATHER_ND: return check_gather_nd(n);
+    case TACHY_OP_SCATTER_EACH:
+    case TACHY_OP_SCATTER_ND: return check_scatter(n);
+    case TACHY_OP_TOP: return check_top(n);
     case TACHY_OP_ARG: return check_arg(n);
     case TACHY_OP_LAYER_NORM:
     case TACHY_OP_GROUP_NORM: return check_norm(n);

@@ -167,6 +167,7 @@ static int layout_node(struct layout *l, struct tachy_node *n)
     case TACHY_OP_CONCAT:
     case TACHY_OP_SLICE:
     case TACHY_OP_PAD:
+    case TACHY_OP_TOP:
     case TACHY_OP_ARG:
     case TACHY_OP_REDUCE: return layout_elements(l, n);
     case TACHY_OP_GROUP_NORM:
@@ -175,6 +176,8 @@ static int layout_node(struct layout *l, struct tachy_node *n)
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_GATHER_ND: return layout_gather(l, n);
+    case TACHY_OP_SCATTER_EACH:
+    case TACHY_OP_SCATTER_ND: return layout_plain(l, n);
     case TACHY_OP_GRID_SAMPLE: return layout_grid(l, n);
     case TACHY_OP_EXPAND:
         return n->in[0]->rank == 4 && n->out->rank == 4 ? layout_elements(l, n) : layout_plain(l, n);

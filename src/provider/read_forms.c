@@ -2,21 +2,11 @@
 #include "provider/reader.h"
 
 #include <ctype.h>
+#include <math.h>
 
 // Operators that are others in another form: what a plan has no step for of its own.
 
 static bool is_float(const struct tachy_value *v) { return v && v->dtype == TACHY_F32; }
-
-// `x` with another shape; itself if it has it. NULL stays NULL, and constants stay constants.
-static struct tachy_value *reshaped(struct reader_node *n, struct tachy_value *x, int rank, const int64_t *shape)
-{
-    if (!x || (x->rank == rank && !memcmp(x->shape, shape, sizeof(*shape) * (size_t)rank)))
-        return x;
-    if (x->data)
-        return tachy_graph_constant(n->r->g, x->name, x->dtype, rank, shape, x->data);
-    struct tachy_value *y = tachy_graph_value(n->r->g, NULL, x->dtype, rank, shape);
-    return y && reader_emit(n, TACHY_OP_RESHAPE, NULL, &x, 1, y) ? y : NULL;
-}
 
 // The node's output is `x` under another name.
 static const char *finish(struct reader_node *n, struct tachy_value *x)
@@ -83,7 +73,7 @@ static const char *one_hot(struct reader_node *n)
         return READER_ATTRIBUTE;
     for (int d = 0; d < y->rank; d++)
         shape[d] = d == axis ? 1 : index->shape[d - (d > axis)];
-    index = reshaped(n, index, y->rank, shape);
+    index = reader_reshaped(n, index, y->rank, shape);
     struct tachy_value *from_start = equal(n, index, numbers(n, index ? index->dtype : TACHY_I64, 0, axis));
     struct tachy_value *from_end = equal(n, index, numbers(n, index ? index->dtype : TACHY_I64, -y->shape[axis], axis));
     struct tachy_value *in[] = {reader_combine(n, TACHY_PLAN_OR, from_start, from_end, NULL),
@@ -132,6 +122,99 @@ static const char *cum_sum(struct reader_node *n)
     for (int64_t by = 1; by < size; by *= 2) // -0 leaves every number as it is
         x = reader_combine(n, TACHY_PLAN_ADD, x, shifted(n, x, axis, by, back, -0.0f), NULL);
     return finish(n, x);
+}
+
+// ---- DFT: a product with a matrix of its cosines and sines.
+
+struct transform {
+    int axis;
+    int64_t length, parts, bins; // of numbers of 1 or 2 parts
+    bool inverse;
+};
+
+// [input * parts][bins * 2]; what is beyond the transform's length counts nothing.
+static struct tachy_value *waves(struct reader_node *n, const struct transform *t, int64_t size)
+{
+    int64_t shape[2] = {size * t->parts, t->bins * 2};
+    float *to = tachy_graph_alloc(n->r->g, sizeof(*to) * (size_t)(shape[0] * shape[1]));
+    const double turn = 2 * acos(-1) / (double)t->length * (t->inverse ? 1 : -1), scale = t->inverse ? 1 / (double)t->length : 1;
+    for (int64_t i = 0; to && i < TACHY_MIN(size, t->length) * t->bins; i++) {
+        int64_t at = i / t->bins, bin = i % t->bins;
+        double angle = turn * (double)(at * bin % t->length), re = scale * cos(angle), im = scale * sin(angle);
+        float *row = to + at * t->parts * shape[1] + bin * 2;
+        row[0] = (float)re, row[1] = (float)im;
+        if (t->parts == 2)
+            row[shape[1]] = (float)-im, row[shape[1] + 1] = (float)re;
+    }
+    return to ? tachy_graph_constant(n->r->g, NULL, TACHY_F32, 2, shape, to) : NULL;
+}
+
+// NULL: done, else why not. Version 20 has the axis as an input.
+static const char *read_transform(struct reader_node *n, struct transform *t)
+{
+    enum { LONGEST = 1024 }; // ONNX Runtime's is a fast one
+    const struct tachy_value *x = n->in[0], *y = n->out[0];
+    int64_t axis = n->since < 20 ? reader_int(n, "axis", 1) : -2;
+    bool half = reader_int(n, "onesided", 0);
+    t->inverse = reader_int(n, "inverse", 0);
+    if (!is_float(x) || x->rank < 2 || y->rank != x->rank || (half && t->inverse) ||
+        (reader_in(n, 2) && reader_const_ints(n, 2, &axis, 1) != 1) || !reader_axis(axis, x->rank, &t->axis) ||
+        t->axis == x->rank - 1)
+        return READER_ATTRIBUTE;
+    t->parts = x->shape[x->rank - 1];
+    t->length = x->shape[t->axis];
+    t->bins = y->shape[t->axis];
+    if ((reader_in(n, 1) && reader_const_ints(n, 1, &t->length, 1) != 1) || (t->parts != 1 && t->parts != 2) ||
+        t->length < 1 || (half && t->parts != 1))
+        return READER_ATTRIBUTE;
+    if (t->bins != (half ? t->length / 2 + 1 : t->length) || y->shape[y->rank - 1] != 2)
+        return reader_wrong_shape;
+    return t->length > LONGEST || x->shape[t->axis] > LONGEST ? "a long transform, which ONNX Runtime is faster at" : NULL;
+}
+
+static const char *dft(struct reader_node *n)
+{
+    struct transform t;
+    struct tachy_plan_attr product = {.matmul = {.alpha = 1}};
+    const struct tachy_value *x = n->in[0];
+    int there[TACHY_MAX_RANK], back[TACHY_MAX_RANK] = {0}, last = x->rank - 2;
+    int64_t lines = 1, shape[TACHY_MAX_RANK];
+    const char *why = read_transform(n, &t);
+    if (why)
+        return why;
+    for (int d = 0; d < x->rank; d++) { // the axis goes in front of the parts
+        there[d] = d < t.axis || d > last ? d : d == last ? t.axis : d + 1;
+        back[there[d]] = d;
+        lines *= d == t.axis || d > last ? 1 : x->shape[d];
+    }
+    for (int d = 0; d < x->rank; d++)
+        shape[d] = d == last ? t.bins : d > last ? 2 : x->shape[there[d]];
+    struct tachy_value *in[] = {reader_turned(n, n->in[0], there), waves(n, &t, x->shape[t.axis])};
+    in[0] = reader_reshaped(n, in[0], 2, (int64_t[]){lines, x->shape[t.axis] * t.parts});
+    if (!in[0] || !in[1])
+        return READER_NOMEM;
+    struct tachy_value *y = reader_make(n, TACHY_OP_MATMUL, &product, in, 2, 2, (int64_t[]){lines, t.bins * 2});
+    return finish(n, reader_turned(n, reader_reshaped(n, y, x->rank, shape), back));
+}
+
+// ---- RMSNormalization: x / sqrt(mean(x^2) + epsilon) * scale.
+
+static const char *rms_norm(struct reader_node *n)
+{
+    struct tachy_plan_attr mean = {.reduce = {.how = TACHY_PLAN_MEAN}};
+    struct tachy_value *x = n->in[0], *square = reader_combine(n, TACHY_PLAN_MUL, x, x, NULL);
+    int64_t shape[TACHY_MAX_RANK];
+    int axis;
+    if (!is_float(x) || !is_float(reader_in(n, 1)) || !reader_axis(reader_int(n, "axis", -1), x->rank, &axis))
+        return READER_ATTRIBUTE;
+    for (int d = 0; d < x->rank; d++) {
+        mean.reduce.axis[d] = d >= axis;
+        shape[d] = d >= axis ? 1 : x->shape[d];
+    }
+    struct tachy_value *m = square ? reader_make(n, TACHY_OP_REDUCE, &mean, &square, 1, x->rank, shape) : NULL;
+    m = reader_combine(n, TACHY_PLAN_ADD, m, reader_number(n, reader_float(n, "epsilon", 1e-5f)), NULL);
+    m = reader_combine(n, TACHY_PLAN_DIV, x, reader_apply(n, TACHY_PLAN_SQRT, 0, 0, m, NULL), NULL);
+    return reader_combine(n, TACHY_PLAN_MUL, m, n->in[1], n->out[0]) ? NULL : READER_NOMEM;
 }
 
 // ---- Einsum: products of matrices, and what moves, stretches or adds up a tensor.
@@ -224,43 +307,14 @@ static bool same(const struct term *a, const struct term *b)
     return a->rank == b->rank && !memcmp(a->letter, b->letter, (size_t)a->rank);
 }
 
-// A constant's numbers with their dimensions in another order. NULL: no memory.
-static struct tachy_value *turned_constant(struct reader_node *n, const struct tachy_value *x, const int *perm,
-                                           const int64_t *shape)
-{
-    int64_t count = tachy_value_elements(x), step[TACHY_MAX_RANK], at[TACHY_MAX_RANK] = {0}, from = 0;
-    float *to = tachy_graph_alloc(n->r->g, sizeof(*to) * (size_t)TACHY_MAX(count, 1));
-    for (int d = x->rank - 1; d >= 0; d--)
-        step[d] = d == x->rank - 1 ? 1 : step[d + 1] * x->shape[d + 1];
-    for (int64_t i = 0; to && i < count; i++) {
-        to[i] = ((const float *)x->data)[from];
-        for (int d = x->rank - 1; d >= 0; d--) {
-            from += step[perm[d]];
-            if (++at[d] < shape[d])
-                break;
-            from -= at[d] * step[perm[d]];
-            at[d] = 0;
-        }
-    }
-    return to ? tachy_graph_constant(n->r->g, x->name, TACHY_F32, x->rank, shape, to) : NULL;
-}
-
 // `x` with its dimensions in another order.
 static struct tachy_value *turned(const struct einsum *e, struct tachy_value *x, const struct term *from,
                                   const struct term *to)
 {
-    struct tachy_plan_attr a = {0};
-    int64_t shape[TACHY_MAX_RANK];
-    if (!x || same(from, to))
-        return x;
-    for (int d = 0; d < to->rank; d++) {
-        a.perm[d] = (int)((const char *)memchr(from->letter, to->letter[d], (size_t)from->rank) - from->letter);
-        shape[d] = e->size[to->letter[d] - 'A'];
-    }
-    if (x->data)
-        return turned_constant(e->n, x, a.perm, shape);
-    struct tachy_value *y = reader_temp(e->n, to->rank, shape);
-    return y && reader_emit(e->n, TACHY_OP_TRANSPOSE, &a, &x, 1, y) ? y : NULL;
+    int perm[TACHY_MAX_RANK];
+    for (int d = 0; d < to->rank; d++)
+        perm[d] = (int)((const char *)memchr(from->letter, to->letter[d], (size_t)from->rank) - from->letter);
+    return same(from, to) ? x : reader_turned(e->n, x, perm);
 }
 
 // Sums over the letters of operand `i` that nothing else has.
@@ -283,7 +337,7 @@ static struct tachy_value *add_up(struct einsum *e, int i)
         return x;
     struct tachy_value *y = reader_temp(e->n, t->rank, kept);
     *t = left;
-    return y && reader_emit(e->n, TACHY_OP_REDUCE, &a, &x, 1, y) ? reshaped(e->n, y, left.rank, shape) : NULL;
+    return y && reader_emit(e->n, TACHY_OP_REDUCE, &a, &x, 1, y) ? reader_reshaped(e->n, y, left.rank, shape) : NULL;
 }
 
 static void append(struct term *t, const struct term *more)
@@ -320,7 +374,7 @@ static struct tachy_value *matrices(const struct einsum *e, int i, struct tachy_
     append(&to, b);
     int64_t shape[3] = {extent(e, &p->batch), extent(e, a), extent(e, b)};
     int rank = p->batch.rank ? 3 : 2;
-    return reshaped(e->n, turned(e, x, &e->in[i], &to), rank, shape + 3 - rank);
+    return reader_reshaped(e->n, turned(e, x, &e->in[i], &to), rank, shape + 3 - rank);
 }
 
 static struct tachy_value *product(struct einsum *e, struct tachy_value *a, struct tachy_value *b, struct term *order)
@@ -362,13 +416,15 @@ static const char *einsum(struct reader_node *n)
         x = product(&e, x, b, &order);
     for (int d = 0; d < order.rank; d++)
         shape[d] = e.size[order.letter[d] - 'A'];
-    return finish(n, turned(&e, reshaped(n, x, order.rank, shape), &order, &e.out));
+    return finish(n, turned(&e, reader_reshaped(n, x, order.rank, shape), &order, &e.out));
 }
 
 const struct reader_op reader_forms[] = {
     {"CumSum", cum_sum},
+    {"DFT", dft},
     {"Einsum", einsum},
     {"OneHot", one_hot},
+    {"RMSNormalization", rms_norm},
     {"Trilu", trilu},
     {NULL, NULL},
 };

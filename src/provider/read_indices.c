@@ -42,6 +42,41 @@ static const char *gather_nd(struct reader_node *n)
     return reader_emit(n, TACHY_OP_GATHER_ND, &a, n->in, 2, n->out[0]) ? NULL : READER_NOMEM;
 }
 
+static const char *scatter(struct reader_node *n, enum tachy_plan_op op)
+{
+    static const char *const hows[TACHY_PLAN_SCATTERS] = {"none", "add", "mul", "max", "min"};
+    struct tachy_plan_attr a = {0};
+    char how[8];
+    if (!reader_in(n, 1) || !reader_in(n, 2) || !reader_axis(reader_int(n, "axis", 0), n->in[0]->rank, &a.scatter.axis))
+        return READER_ATTRIBUTE;
+    if (reader_string(n, "reduction", how, sizeof(how)) && *how)
+        while (a.scatter.how < TACHY_PLAN_SCATTERS && strcmp(how, hows[a.scatter.how]))
+            a.scatter.how++;
+    return reader_emit(n, op, &a, n->in, 3, n->out[0]) ? NULL : READER_NOMEM;
+}
+
+static const char *scatter_elements(struct reader_node *n) { return scatter(n, TACHY_OP_SCATTER_EACH); }
+static const char *scatter_nd(struct reader_node *n) { return scatter(n, TACHY_OP_SCATTER_ND); }
+
+// The indices of the best, and then what is there.
+static const char *top_k(struct reader_node *n)
+{
+    struct tachy_plan_attr a = {.arg = {.min = !reader_int(n, "largest", 1)}}, each = {0};
+    struct tachy_value *x = n->in[0], *index = n->nb_out > 1 ? n->out[1] : NULL;
+    int64_t k;
+    if (!reader_axis(reader_int(n, "axis", -1), x->rank, &a.arg.axis) || reader_numbers(n, "k", 1, &k, 1) != 1)
+        return READER_ATTRIBUTE;
+    if (n->out[0]->rank != x->rank || n->out[0]->shape[a.arg.axis] != k)
+        return reader_wrong_shape;
+    if (!index)
+        index = tachy_graph_value(n->r->g, NULL, TACHY_I64, x->rank, n->out[0]->shape);
+    each.axis = a.arg.axis;
+    return index && reader_emit(n, TACHY_OP_TOP, &a, &x, 1, index) &&
+                   reader_emit(n, TACHY_OP_GATHER_EACH, &each, (struct tachy_value *[]){x, index}, 2, n->out[0])
+               ? NULL
+               : READER_NOMEM;
+}
+
 static const char *arg(struct reader_node *n, bool min)
 {
     struct tachy_plan_attr a = {.arg = {.min = min, .last = reader_int(n, "select_last_index", 0)}};
@@ -156,5 +191,9 @@ const struct reader_op reader_indices[] = {
     {"GatherElements", gather_elements},
     {"GatherND", gather_nd},
     {"Pad", pad},
+    {"Scatter", scatter_elements},
+    {"ScatterElements", scatter_elements},
+    {"ScatterND", scatter_nd},
+    {"TopK", top_k},
     {NULL, NULL},
 };

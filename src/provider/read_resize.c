@@ -1,5 +1,5 @@
 #include "base/base.h"
-#include "provider/reader.h"
+#include "provider/read_windows.h"
 
 // Operators that sample pictures between their pixels.
 
@@ -65,15 +65,18 @@ const char *reader_resize(struct reader_node *n)
     struct tachy_plan_attr a = {0};
     struct tachy_value *x = n->in[0], *y = n->out[0], *in = x, *out = y;
     int at = n->since < 11 ? 1 : 2, dims = x->rank - 2;
-    if (dims < 1 || dims > 2 || y->rank != x->rank || !resize_modes(n, &a))
+    float scale[WINDOW_AXES] = {1, 1, 1};
+    if (dims < 1 || dims > WINDOW_AXES || y->rank != x->rank || !resize_modes(n, &a))
         return READER_ATTRIBUTE;
-    a.resize.scale[0] = 1;
     for (int i = 0; i < dims; i++)
-        a.resize.scale[2 - dims + i] = (float)y->shape[2 + i] / (float)x->shape[2 + i];
+        scale[WINDOW_AXES - dims + i] = (float)y->shape[2 + i] / (float)x->shape[2 + i];
     // Without sizes the scales count, also where they do not divide.
-    int given = scales_of(n, at, dims, a.resize.scale + 2 - dims);
+    int given = scales_of(n, at, dims, scale + WINDOW_AXES - dims);
     if (given == -2 || (given == -1 && reader_in(n, at) && tachy_value_elements(n->in[at]) != 0 && !reader_in(n, 3)))
         return "scales that are not constant, or of other dimensions";
+    memcpy(a.resize.scale, scale + 1, sizeof(a.resize.scale));
+    if (dims == 3)
+        return a.resize.mode == TACHY_PLAN_CUBIC ? READER_ATTRIBUTE : reader_volume_resize(n, &a, scale[0]);
     if (dims == 1) {
         in = reader_temp(n, 4, (int64_t[]){x->shape[0], x->shape[1], 1, x->shape[2]});
         out = reader_temp(n, 4, (int64_t[]){y->shape[0], y->shape[1], 1, y->shape[2]});

@@ -1,13 +1,8 @@
 #include "base/base.h"
-#include "provider/reader.h"
+#include "provider/read_windows.h"
 
 // Operators that slide a window over pixels: convolutions and pooling. One dimension is a picture
-// of one row.
-
-// Numbers of a window: one or two dimensions, in the places of height and width.
-struct window {
-    int dims, kernel[2], stride[2], dilation[2], pad[4];
-};
+// of one row; three are read_volumes.c's.
 
 static bool to_ints(const int64_t *from, int n, int *to)
 {
@@ -19,25 +14,25 @@ static bool to_ints(const int64_t *from, int n, int *to)
     return true;
 }
 
-// kernel_shape, strides and so on: one number a dimension, or `otherwise`; a single dimension is
-// the width.
+// kernel_shape, strides and so on: one number a dimension; `otherwise` where there is none.
 static bool window_attr(const struct reader_node *n, const char *name, int dims, int otherwise, int *to)
 {
     int64_t v[8];
     int got = reader_ints(n, name, v, 8);
-    to[0] = to[1] = dims == 2 ? otherwise : 1;
-    to[2 - dims] = to[1] = otherwise;
-    return got < 0 || (got == dims && to_ints(v, dims, to + 2 - dims));
+    for (int i = 0; i < WINDOW_AXES; i++)
+        to[i] = otherwise;
+    return got < 0 || (got == dims && to_ints(v, dims, to + WINDOW_AXES - dims));
 }
 
 static bool pads_attr(const struct reader_node *n, int dims, int *pad)
 {
     int64_t v[8];
     int got = reader_ints(n, "pads", v, 8);
-    memset(pad, 0, 4 * sizeof(*pad));
+    memset(pad, 0, 2 * WINDOW_AXES * sizeof(*pad));
     if (got < 0)
         return true;
-    return got == 2 * dims && to_ints(v, dims, pad + 2 - dims) && to_ints(v + dims, dims, pad + 4 - dims);
+    return got == 2 * dims && to_ints(v, dims, pad + WINDOW_AXES - dims) &&
+           to_ints(v + dims, dims, pad + 2 * WINDOW_AXES - dims);
 }
 
 enum auto_pad { PAD_GIVEN, PAD_NONE, PAD_UPPER, PAD_LOWER, PAD_UNKNOWN };
@@ -72,14 +67,14 @@ static const char *window_pads(const struct reader_node *n, const struct tachy_v
         return READER_ATTRIBUTE;
     if (how == PAD_NONE)
         memset(w->pad, 0, sizeof(w->pad));
-    for (int i = 0; how > PAD_NONE && i < 2; i++) {
+    for (int i = 0; how > PAD_NONE && i < WINDOW_AXES; i++) {
         if (w->stride[i] < 1)
             return READER_ATTRIBUTE;
         if (y->shape[2 + i] != (x->shape[2 + i] + w->stride[i] - 1) / w->stride[i])
             return reader_wrong_shape;
         split_pad((y->shape[2 + i] - 1) * w->stride[i] + (int64_t)(w->kernel[i] - 1) * w->dilation[i] + 1 -
                       x->shape[2 + i],
-                  how == PAD_UPPER, &w->pad[i], &w->pad[2 + i]);
+                  how == PAD_UPPER, &w->pad[i], &w->pad[WINDOW_AXES + i]);
     }
     return NULL;
 }
@@ -95,11 +90,11 @@ static const char *transposed_pads(const struct reader_node *n, const struct tac
         return READER_ATTRIBUTE;
     if (how == PAD_NONE && !sized)
         memset(w->pad, 0, sizeof(w->pad));
-    for (int i = 0; (sized || how > PAD_NONE) && i < 2; i++) {
+    for (int i = 0; (sized || how > PAD_NONE) && i < WINDOW_AXES; i++) {
         int64_t size = x->shape[2 + i], whole = (size - 1) * w->stride[i] + (int64_t)(w->kernel[i] - 1) * w->dilation[i] +
                                                 1 + out_pad[i];
         int64_t wanted = sized ? y->shape[2 + i] : TACHY_MIN(size * w->stride[i], whole);
-        split_pad(whole - wanted, how == PAD_UPPER, &w->pad[i], &w->pad[2 + i]);
+        split_pad(whole - wanted, how == PAD_UPPER, &w->pad[i], &w->pad[WINDOW_AXES + i]);
         if (wanted != y->shape[2 + i])
             return reader_wrong_shape;
     }
@@ -134,18 +129,21 @@ static const char *emit_window(struct reader_node *n, enum tachy_plan_op op, con
     return to == y || reader_emit(n, TACHY_OP_RESHAPE, NULL, &to, 1, y) ? NULL : READER_NOMEM;
 }
 
-// Copies of the shapes as pictures', without nodes.
-static bool pictures_of(const struct tachy_value *x, const struct tachy_value *y, struct tachy_value *xs,
-                        struct tachy_value *ys)
+// Copies of the shapes as volumes', without nodes.
+static bool volumes_of(const struct tachy_value *x, const struct tachy_value *y, struct tachy_value *xs,
+                       struct tachy_value *ys)
 {
     *xs = *x;
     *ys = *y;
-    for (int i = 0; i < 2 && x->rank == 3; i++) {
+    if (x->rank != y->rank || x->rank < 3 || x->rank > 2 + WINDOW_AXES)
+        return false;
+    for (int i = 0; i < 2; i++) {
         struct tachy_value *v = i ? ys : xs;
-        v->shape[3] = v->shape[2];
-        v->shape[2] = 1;
+        memmove(v->shape + 2 + WINDOW_AXES - (x->rank - 2), v->shape + 2, sizeof(*v->shape) * (size_t)(x->rank - 2));
+        for (int d = 0; d < WINDOW_AXES - (x->rank - 2); d++)
+            v->shape[2 + d] = 1;
     }
-    return x->rank == y->rank && (x->rank == 3 || x->rank == 4);
+    return true;
 }
 
 // A kernel with zeros between its taps instead of a dilation. NULL: no memory.
@@ -155,54 +153,62 @@ static struct tachy_value *stuffed(struct reader_node *n, const struct tachy_val
     if (w->rank == 3)
         rows = 1;
     int64_t planes = tachy_value_elements(w) / (rows * columns);
-    int h = (to->kernel[0] - 1) * to->dilation[0] + 1, k = (to->kernel[1] - 1) * to->dilation[1] + 1;
+    int h = (to->kernel[1] - 1) * to->dilation[1] + 1, k = (to->kernel[2] - 1) * to->dilation[2] + 1;
     float *data = tachy_graph_alloc(n->r->g, sizeof(float) * (size_t)(planes * h * k));
     if (!data)
         return NULL;
     for (int64_t p = 0; p < planes; p++)
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++)
-                data[(p * h + i * to->dilation[0]) * k + j * to->dilation[1]] =
+                data[(p * h + i * to->dilation[1]) * k + j * to->dilation[2]] =
                     ((const float *)w->data)[(p * rows + i) * columns + j];
     memcpy(shape, (int64_t[]){w->shape[0], w->shape[1], h, k}, sizeof(shape));
-    to->kernel[0] = h, to->kernel[1] = k;
-    to->dilation[0] = to->dilation[1] = 1;
+    to->kernel[1] = h, to->kernel[2] = k;
+    to->dilation[1] = to->dilation[2] = 1;
     return tachy_graph_constant(n->r->g, w->name, TACHY_F32, 4, shape, data);
+}
+
+// Height and width of a window's four numbers.
+static void flat_pad(const struct window *w, int *to)
+{
+    memcpy(to, (int[]){w->pad[1], w->pad[2], w->pad[4], w->pad[5]}, 4 * sizeof(*to));
 }
 
 static void set_conv(struct tachy_plan_attr *a, const struct window *w, int64_t groups)
 {
-    memcpy(a->conv.kernel, w->kernel, sizeof(w->kernel));
-    memcpy(a->conv.stride, w->stride, sizeof(w->stride));
-    memcpy(a->conv.dilation, w->dilation, sizeof(w->dilation));
-    memcpy(a->conv.pad, w->pad, sizeof(w->pad));
+    memcpy(a->conv.kernel, w->kernel + 1, sizeof(a->conv.kernel));
+    memcpy(a->conv.stride, w->stride + 1, sizeof(a->conv.stride));
+    memcpy(a->conv.dilation, w->dilation + 1, sizeof(a->conv.dilation));
+    flat_pad(w, a->conv.pad);
     a->conv.groups = (int)groups;
 }
 
 static const char *convolution(struct reader_node *n, bool transposed, struct tachy_plan_attr *a, int nb_in)
 {
     struct tachy_value x, y, *w = reader_in(n, 1);
-    if (!w || !n->out[0] || w->rank != n->in[0]->rank || !pictures_of(n->in[0], n->out[0], &x, &y))
-        return "a convolution of other than one or two dimensions";
-    struct window k = {.dims = x.rank - 2, .kernel = {1, 1}};
+    if (!w || !n->out[0] || w->rank != n->in[0]->rank || !volumes_of(n->in[0], n->out[0], &x, &y))
+        return "a convolution of other than one to three dimensions";
+    struct window k = {.dims = x.rank - 2, .kernel = {1, 1, 1}};
+    int out_pad[WINDOW_AXES];
     int64_t groups = reader_int(n, "group", 1);
-    if (!to_ints(w->shape + 2, k.dims, k.kernel + 2 - k.dims) || groups < 1 || groups > INT32_MAX ||
+    if (!to_ints(w->shape + 2, k.dims, k.kernel + WINDOW_AXES - k.dims) || groups < 1 || groups > INT32_MAX ||
         !window_attr(n, "strides", k.dims, 1, k.stride) || !window_attr(n, "dilations", k.dims, 1, k.dilation) ||
-        !window_attr(n, "output_padding", k.dims, 0, a->conv.out_pad))
+        !window_attr(n, "output_padding", k.dims, 0, out_pad))
         return READER_ATTRIBUTE;
-    if (k.dims == 1) // the rows' is not there
-        a->conv.out_pad[0] = 0;
-    const char *why = transposed ? transposed_pads(n, &x, &y, a->conv.out_pad, &k) : window_pads(n, &x, &y, &k);
+    const char *why = transposed ? transposed_pads(n, &x, &y, out_pad, &k) : window_pads(n, &x, &y, &k);
     if (why)
         return why;
-    bool dilated = k.dilation[0] > 1 || k.dilation[1] > 1;
-    if (transposed && dilated && w->data && w->dtype == TACHY_F32 &&
-        (int64_t)k.kernel[0] * k.dilation[0] * k.kernel[1] * k.dilation[1] < 4096) {
+    bool dilated = k.dilation[1] > 1 || k.dilation[2] > 1;
+    if (k.dims < 3 && transposed && dilated && w->data && w->dtype == TACHY_F32 &&
+        (int64_t)k.kernel[1] * k.dilation[1] * k.kernel[2] * k.dilation[2] < 4096) {
         n->in[1] = stuffed(n, w, &k);
         if (!n->in[1])
             return READER_NOMEM;
     }
+    memcpy(a->conv.out_pad, out_pad + 1, sizeof(a->conv.out_pad));
     set_conv(a, &k, groups);
+    if (k.dims == 3)
+        return nb_in > 3 ? READER_ATTRIBUTE : reader_volume_conv(n, a, &k, transposed);
     return emit_window(n, transposed ? TACHY_OP_DECONV : TACHY_OP_CONV, a, nb_in, 2);
 }
 
@@ -261,12 +267,12 @@ const char *reader_global_max(struct reader_node *n) { return mean_of_pixels(n, 
 
 // With ceil_mode windows hang over the end: as padding there, which neither a maximum nor an
 // average of what is inside sees.
-static void hang_over(struct tachy_plan_attr *a, const struct tachy_value *x, const struct tachy_value *y)
+static void hang_over(struct window *w, const struct tachy_value *x, const struct tachy_value *y)
 {
-    for (int i = 0; i < 2; i++) {
-        int64_t more = (y->shape[2 + i] - 1) * a->pool.stride[i] + a->pool.kernel[i] - x->shape[2 + i] -
-                       a->pool.pad[i] - a->pool.pad[2 + i];
-        a->pool.pad[2 + i] += (int)TACHY_CLAMP(more, 0, 1 << 20);
+    for (int i = 0; i < WINDOW_AXES; i++) {
+        int64_t more = (y->shape[2 + i] - 1) * w->stride[i] + w->kernel[i] - x->shape[2 + i] - w->pad[i] -
+                       w->pad[WINDOW_AXES + i];
+        w->pad[WINDOW_AXES + i] += (int)TACHY_CLAMP(more, 0, 1 << 20);
     }
 }
 
@@ -274,8 +280,8 @@ static void hang_over(struct tachy_plan_attr *a, const struct tachy_value *x, co
 // input is not there, which older rules of inference do not know.
 static bool pools_as_inferred(const struct window *w, const struct tachy_value *x, const struct tachy_value *y)
 {
-    for (int i = 0; i < 2; i++) {
-        int64_t size = x->shape[2 + i], room = size + w->pad[i] + w->pad[2 + i] - w->kernel[i];
+    for (int i = 0; i < WINDOW_AXES; i++) {
+        int64_t size = x->shape[2 + i], room = size + w->pad[i] + w->pad[WINDOW_AXES + i] - w->kernel[i];
         if (w->stride[i] < 1)
             return false;
         int64_t windows = room < 0 ? 0 : (room + w->stride[i] - 1) / w->stride[i] + 1;
@@ -286,33 +292,39 @@ static bool pools_as_inferred(const struct window *w, const struct tachy_value *
     return true;
 }
 
+static bool is_one(const int *v) { return v[0] == 1 && v[1] == 1 && v[2] == 1; }
+
 static const char *pool(struct reader_node *n, bool average)
 {
     struct tachy_plan_attr a = {.pool = {.average = average}};
     struct tachy_value x, y;
-    if (!pictures_of(n->in[0], n->out[0], &x, &y) || (n->nb_out > 1 && n->out[1]))
-        return "pooling of other than one or two dimensions, or with indices";
+    if (!volumes_of(n->in[0], n->out[0], &x, &y) || (n->nb_out > 1 && n->out[1]))
+        return "pooling of other than one to three dimensions, or with indices";
     struct window k = {.dims = x.rank - 2};
     if (!window_attr(n, "kernel_shape", k.dims, 1, k.kernel) || !window_attr(n, "strides", k.dims, 1, k.stride) ||
         !window_attr(n, "dilations", k.dims, 1, k.dilation))
         return READER_ATTRIBUTE;
     const char *why = window_pads(n, &x, &y, &k);
-    if (why || k.dilation[0] != 1 || k.dilation[1] != 1)
+    if (why || !is_one(k.dilation))
         return why ? why : READER_ATTRIBUTE;
-    memcpy(a.pool.kernel, k.kernel, sizeof(k.kernel));
-    memcpy(a.pool.stride, k.stride, sizeof(k.stride));
-    memcpy(a.pool.pad, k.pad, sizeof(k.pad));
-    bool padded = k.pad[0] || k.pad[1] || k.pad[2] || k.pad[3], ceil_mode = reader_int(n, "ceil_mode", 0);
+    bool padded = false, all = true, ceil_mode = reader_int(n, "ceil_mode", 0);
+    for (int i = 0; i < WINDOW_AXES; i++) {
+        padded = padded || k.pad[i] || k.pad[WINDOW_AXES + i];
+        all = all && k.kernel[i] == x.shape[2 + i];
+    }
     if (ceil_mode && auto_pad(n) < PAD_UPPER && !pools_as_inferred(&k, &x, &y))
         return reader_wrong_shape;
     a.pool.count_padding = average && padded && reader_int(n, "count_include_pad", 0);
-    if (average && !padded && k.kernel[0] == x.shape[2] && k.kernel[1] == x.shape[3])
+    if (average && !padded && all)
         return mean_of_pixels(n, TACHY_PLAN_MEAN);
     if (ceil_mode && a.pool.count_padding)
         return "an average that counts padding but not what hangs over";
     if (ceil_mode)
-        hang_over(&a, &x, &y);
-    return emit_window(n, TACHY_OP_POOL, &a, 1, 1);
+        hang_over(&k, &x, &y);
+    memcpy(a.pool.kernel, k.kernel + 1, sizeof(a.pool.kernel));
+    memcpy(a.pool.stride, k.stride + 1, sizeof(a.pool.stride));
+    flat_pad(&k, a.pool.pad);
+    return k.dims == 3 ? reader_volume_pool(n, &a, &k) : emit_window(n, TACHY_OP_POOL, &a, 1, 1);
 }
 
 const char *reader_max_pool(struct reader_node *n) { return pool(n, false); }

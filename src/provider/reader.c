@@ -185,6 +185,57 @@ struct tachy_value *reader_temp(struct reader_node *n, int rank, const int64_t *
     return tachy_graph_value(n->r->g, NULL, TACHY_F32, rank, shape);
 }
 
+struct tachy_value *reader_make(struct reader_node *n, enum tachy_plan_op op, const struct tachy_plan_attr *a,
+                                struct tachy_value *const *in, int nb_in, int rank, const int64_t *shape)
+{
+    struct tachy_value *y = reader_temp(n, rank, shape);
+    return y && reader_emit(n, op, a, in, nb_in, y) ? y : NULL;
+}
+
+struct tachy_value *reader_reshaped(struct reader_node *n, struct tachy_value *x, int rank, const int64_t *shape)
+{
+    if (!x || (x->rank == rank && !memcmp(x->shape, shape, sizeof(*shape) * (size_t)rank)))
+        return x;
+    if (x->data)
+        return tachy_graph_constant(n->r->g, x->name, x->dtype, rank, shape, x->data);
+    struct tachy_value *y = tachy_graph_value(n->r->g, NULL, x->dtype, rank, shape);
+    return y && reader_emit(n, TACHY_OP_RESHAPE, NULL, &x, 1, y) ? y : NULL;
+}
+
+// A constant's numbers with their dimensions in another order. NULL: no memory.
+static struct tachy_value *turned_constant(struct reader_node *n, const struct tachy_value *x, const int *perm,
+                                           const int64_t *shape)
+{
+    int64_t count = tachy_value_elements(x), step[TACHY_MAX_RANK], at[TACHY_MAX_RANK] = {0}, from = 0;
+    float *to = tachy_graph_alloc(n->r->g, sizeof(*to) * (size_t)TACHY_MAX(count, 1));
+    for (int d = x->rank - 1; d >= 0; d--)
+        step[d] = d == x->rank - 1 ? 1 : step[d + 1] * x->shape[d + 1];
+    for (int64_t i = 0; to && i < count; i++) {
+        to[i] = ((const float *)x->data)[from];
+        for (int d = x->rank - 1; d >= 0; d--) {
+            from += step[perm[d]];
+            if (++at[d] < shape[d])
+                break;
+            from -= at[d] * step[perm[d]];
+            at[d] = 0;
+        }
+    }
+    return to ? tachy_graph_constant(n->r->g, x->name, TACHY_F32, x->rank, shape, to) : NULL;
+}
+
+struct tachy_value *reader_turned(struct reader_node *n, struct tachy_value *x, const int *perm)
+{
+    struct tachy_plan_attr a = {0};
+    int64_t shape[TACHY_MAX_RANK];
+    for (int d = 0; x && d < x->rank; d++) {
+        a.perm[d] = perm[d];
+        shape[d] = x->shape[perm[d]];
+    }
+    if (!x || x->data)
+        return x ? turned_constant(n, x, perm, shape) : NULL;
+    return reader_make(n, TACHY_OP_TRANSPOSE, &a, &x, 1, x->rank, shape);
+}
+
 struct tachy_value *reader_number(struct reader_node *n, float v)
 {
     float *to = tachy_graph_alloc(n->r->g, sizeof(*to));

@@ -82,6 +82,13 @@ bool reader_emit(struct reader_node *n, enum tachy_plan_op op, const struct tach
                  struct tachy_value *const *in, int nb_in, struct tachy_value *out);
 // A float32 value between two of our nodes. NULL when out of memory.
 struct tachy_value *reader_temp(struct reader_node *n, int rank, const int64_t *shape);
+// The same with a float32 value of its own, which comes back.
+struct tachy_value *reader_make(struct reader_node *n, enum tachy_plan_op op, const struct tachy_plan_attr *a,
+                                struct tachy_value *const *in, int nb_in, int rank, const int64_t *shape);
+// `x` with another shape, and with its dimensions in another order; itself if it has them. Constants stay constants,
+// the latter float32. NULL for a NULL `x` and when out of memory.
+struct tachy_value *reader_reshaped(struct reader_node *n, struct tachy_value *x, int rank, const int64_t *shape);
+struct tachy_value *reader_turned(struct reader_node *n, struct tachy_value *x, const int *perm);
 // A float32 constant of one number.
 struct tachy_value *reader_number(struct reader_node *n, float v);
 // `a how b` and act(x), into `out` or a value of its own (NULL). NULL operands are allowed: NULL comes

@@ -1,5 +1,7 @@
 #include "stage/composite.h"
 
+#include "base/output_options.h"
+
 #include <stdlib.h>
 #include <strings.h>
 #include <unistd.h>
@@ -31,15 +33,28 @@ static enum tachy_spill spill_by_name(const char *name)
 }
 
 // The container decides what an alpha plane may look like: ProRes 4444, VP9, else RGBA.
-static enum tachy_pix alpha_format(const tachy_settings *set)
+static enum tachy_pix alpha_of(const char *file, const char *format)
 {
-    const char *file = tachy_settings_str(set, "output.file");
-    const char *format = tachy_settings_str(set, "output.format");
     if (ends_with(file, ".webm") || (format && !strcmp(format, "webm")))
         return TACHY_PIX_YUVA420P;
     if (ends_with(file, ".mov") || (format && !strcmp(format, "mov")) || (!file && !format))
         return TACHY_PIX_YUVA444P10;
     return TACHY_PIX_RGBA;
+}
+
+// Of several outputs that differ, each converts what holds most.
+static enum tachy_pix alpha_format(const tachy_settings *set)
+{
+    const char *const *outputs, *format = tachy_settings_str(set, "output.format");
+    char own[TACHY_OUTPUT_VALUE];
+    size_t n = tachy_settings_list(set, "output.file", &outputs);
+    enum tachy_pix all = n ? TACHY_PIX_NONE : alpha_of(NULL, format);
+    for (size_t i = 0; i < n; i++) {
+        bool named = tachy_output_option(outputs[i], "f", own, sizeof(own));
+        enum tachy_pix one = alpha_of(tachy_output_name(outputs[i]), named ? own : format);
+        all = all == TACHY_PIX_NONE || all == one ? one : TACHY_PIX_YUVA444P10;
+    }
+    return all;
 }
 
 // In mode replace the background is a file; in the others it is a colour (the task has checked that).

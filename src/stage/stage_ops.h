@@ -67,7 +67,7 @@ struct tachy_item {
     // the frame, best last. Their results are joined to one. None while `reuse` is set.
     struct tachy_rect part[TACHY_MAX_PARTS];
     int nb_parts;        // 0: the regions are the eyes
-    bool nobody;         // a stage before them found that the frame shows nothing: the result is empty
+    bool nobody;         // a stage before them found that the frame shows nothing: no network runs, the result is empty
     struct tachy_bounds bounds; // of alpha; {0}: none
     struct tachy_due due;
     struct tachy_named values[TACHY_MAX_VALUES]; // of the result

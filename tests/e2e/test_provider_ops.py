@@ -88,6 +88,40 @@ class Operators(provider.OperatorCase):
         self.op("AveragePool", (2, 6, 31), kernel_shape=[4], strides=[3], count_include_pad=1, pads=[1, 2])
         self.op("GlobalAveragePool", (2, 6, 31))
 
+    def test_volumes(self):
+        """Three dimensions of pixels, in every form that pictures have."""
+        w = self.random
+        self.op("Conv", (2, 6, 5, 9, 7), constants=[w(8, 6, 3, 3, 3) / 9, w(8)], pads=[1] * 6)
+        self.op("Conv", (1, 6, 7, 9, 8), constants=[w(8, 3, 3, 2, 3), w(8)], group=2, pads=[1, 0, 2, 2, 1, 0], strides=[2, 1, 2])
+        self.op("Conv", (1, 6, 9, 8, 7), constants=[w(6, 1, 3, 3, 3), w(6)], group=6, dilations=[2, 1, 2])
+        self.op("Conv", (1, 4, 6, 5, 7), constants=[w(5, 4, 1, 1, 1)])
+        self.op("Conv", (1, 4, 6, 5, 7), (5, 4, 2, 3, 1), pads=[0, 1, 0, 1, 1, 0])  # weights as an input
+        for pad in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+            self.op("Conv", (1, 3, 7, 6, 5), constants=[w(4, 3, 4, 2, 3)], strides=[2, 2, 1], auto_pad=pad)
+        self.op("ConvTranspose", (1, 6, 4, 5, 3), constants=[w(6, 4, 3, 3, 3), w(4)], strides=[2, 2, 2], pads=[1] * 6,
+                output_padding=[1, 1, 0])
+        self.op("ConvTranspose", (2, 4, 3, 5, 4), constants=[w(4, 3, 4, 2, 2), w(6)], group=2, strides=[3, 2, 1], pads=[0, 1, 0, 2, 0, 0])
+        self.op("ConvTranspose", (1, 4, 3, 5, 4), constants=[w(4, 3, 2, 3, 3)], dilations=[2, 1, 1])
+        for name in ("MaxPool", "AveragePool"):
+            self.op(name, (2, 3, 7, 9, 8), kernel_shape=[2, 3, 2], strides=[2, 2, 1])
+            self.op(name, (2, 3, 7, 9, 8), kernel_shape=[3, 3, 3], strides=[2, 2, 2], pads=[1] * 6, ceil_mode=1)
+            self.op(name, (2, 3, 6, 9, 8), kernel_shape=[1, 3, 3], pads=[0, 1, 1, 0, 1, 1])
+        self.op("AveragePool", (2, 3, 7, 9, 8), kernel_shape=[3, 3, 2], pads=[1, 1, 0, 1, 1, 1], count_include_pad=1)
+        self.op("AveragePool", (2, 3, 4, 5, 6), kernel_shape=[4, 5, 6])
+        none = np.array([], np.float32)
+        for coords in ("half_pixel", "asymmetric", "align_corners"):
+            for mode in ("linear", "nearest"):
+                self.op("Resize", (2, 3, 4, 5, 6), constants=[none, none, np.array([2, 3, 7, 10, 9])], mode=mode,
+                        coordinate_transformation_mode=coords, limit=1e-5)
+        self.op("Resize", (1, 3, 4, 5, 6), constants=[none, np.array([1, 1, 1, 2, 2], np.float32)], mode="nearest")
+        self.left("Resize", (1, 2, 3, 4, 5), constants=[none, np.array([1, 2, 1, 1, 1], np.float32)], mode="nearest")
+        make = onnx.helper.make_node  # a volume that is warped by what it shows, as generators of faces do
+        nodes = [make("Conv", ["x", "w"], ["a"], pads=[1] * 6), make("Relu", ["a"], ["r"]),
+                 make("Conv", ["r", "v"], ["f"], pads=[1] * 6), make("Tanh", ["f"], ["t"]),
+                 make("Transpose", ["t"], ["g"], perm=[0, 2, 3, 4, 1]), make("GridSample", ["a", "g"], ["y"])]
+        self.check(nodes, {"x": (1, 4, 5, 6, 7)}, opset=20, whole=True, limit=2e-5,
+                   constants=[("w", w(6, 4, 3, 3, 3) / 9), ("v", w(3, 6, 3, 3, 3) / 20)])
+
     def test_shape_that_is_inferred_wrong(self):
         """SAME_* with output_padding: ONNX infers a pixel more than is computed, also for what comes after. Such
         nodes are left, as are those that read what they make; what does not depend on them is taken."""
@@ -141,6 +175,19 @@ class Operators(provider.OperatorCase):
         for equation, a, b in two:
             self.op("Einsum", a, b, equation=equation)
             self.op("Einsum", a, constants=[self.random(*b)], equation=equation)
+        for opset, axis in ((17, {"axis": 1}), (20, {})):
+            for shape in ((2, 12, 1), (3, 10, 2)):
+                for length in (None, 7, 16):
+                    size = [np.array(length)] if length else []
+                    size += [np.array(1)] if opset == 20 and length else []
+                    self.op("DFT", shape, constants=size, opset=opset, limit=5e-6, **axis)
+                    self.op("DFT", shape, constants=size, opset=opset, inverse=1, limit=5e-6, **axis)
+                    if shape[2] == 1:
+                        self.op("DFT", shape, constants=size, opset=opset, onesided=1, limit=5e-6, **axis)
+        self.op("DFT", (2, 5, 6, 1), limit=5e-6, axis=1, out_shape=(2, 5, 6, 2))
+        self.left("DFT", (1, 1025, 1), axis=1, out_shape=(1, 1025, 2))
+        for axis, scale in ((-1, 6), (1, (4, 6))):
+            self.op("RMSNormalization", (3, 4, 6), constants=[self.random(*np.atleast_1d(scale))], axis=axis, opset=23)
         for equation, a in (("ij->ji", (3, 4)), ("abc->b", (2, 3, 4)), ("ba", (3, 4)), ("ij->", (3, 4))):
             self.op("Einsum", a, equation=equation)
         for equation, shapes in (("...ij,...jk->...ik", [(2, 3, 4), (2, 4, 5)]), ("ii->i", [(4, 4)]),
@@ -294,6 +341,36 @@ class Operators(provider.OperatorCase):
         for mode in ("edge", "reflect", "wrap"):
             self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, 1, 2, 0, 0, 0, 1, 3])], mode=mode, opset=19)
         self.op("Pad", (1, 3, 4, 5), constants=[np.array([0, -1, 2, 0, 0, 0, -1, 3])])
+
+    def test_scattered(self):
+        i, w = self.rng.integers, self.random
+        places = lambda *shape: self.rng.permuted(np.tile(np.arange(4), (*shape, 1)), axis=-1)[..., :3].swapaxes(1, 2)
+        self.op("ScatterElements", (3, 4, 5), constants=[places(3, 5).copy(), w(3, 3, 5)], axis=1)
+        self.op("ScatterElements", (3, 4, 5), constants=[places(3, 5) - 4, w(3, 3, 5)], axis=-2)
+        for how in ("add", "mul", "max", "min"):
+            self.op("ScatterElements", (6, 4, 5), constants=[i(-6, 6, (9, 4, 3)), w(9, 4, 3)], axis=0, reduction=how)
+            self.op("ScatterND", (3, 4, 5, 2), constants=[i(-3, 3, (4, 6, 2)), w(4, 6, 5, 2)], reduction=how)
+        # Exporters' form of x[:, 1:3, ::2] = y: indices of every element, or of lines; and a tensor of such indices.
+        at = np.stack(np.meshgrid(np.arange(2), [1, 2], [0, 2, 4], indexing="ij"), -1)
+        self.op("ScatterND", (2, 4, 5), constants=[at, w(2, 2, 3)])
+        self.check([onnx.helper.make_node("ScatterND", ["x", "i", "u"], ["y"])], {"x": (2, 4, 5), "u": (1, 4, 5)}, whole=True,
+                   constants=[("i", np.array([[1]]))])
+        self.op("ScatterND", (2, 4, 5), constants=[np.array([0, 3, 1]), np.float32(7)])
+        self.op("GatherND", (2, 4, 5), constants=[at])
+
+    def test_best(self):
+        """TopK: what is found and where, of equal numbers the first; as a detector uses it."""
+        make, x = onnx.helper.make_node, np.round(self.random(3, 40, 6) * 4)
+        for axis, k, largest in ((0, 2, 1), (1, 7, 0), (-1, 6, 1), (1, 1, 1), (1, 40, 1)):
+            nodes = [make("TopK", ["x", "k"], ["v", "i"], axis=axis, largest=largest), make("Cast", ["i"], ["f"], to=1),
+                     make("Concat", ["v", "f"], ["y"], axis=axis)]
+            self.check(nodes, {"x": x.shape}, whole=True, feed={"x": x}, constants=[("k", np.array([k]))])
+        nodes = [make("Conv", ["x", "w"], ["a"]), make("Reshape", ["a", "flat"], ["f"]), make("ReduceMax", ["f"], ["s"], axes=[1], keepdims=0),
+                 make("TopK", ["s", "k"], ["v", "i"]), make("Unsqueeze", ["i", "one"], ["u"]), make("Expand", ["u", "many"], ["e"]),
+                 make("GatherElements", ["f", "e"], ["y"], axis=2)]
+        self.check(nodes, {"x": (1, 4, 9, 7)}, whole=True, constants=[
+            ("w", self.random(6, 4, 1, 1)), ("flat", np.array([1, 6, 63])), ("k", np.array([10])), ("one", np.array([1])),
+            ("many", np.array([1, 6, 10]))])
 
     def test_long_lines(self):
         """More than the steps work on at a time, along each axis; pictures with their channels last."""

@@ -131,6 +131,40 @@ static struct tachy_value *below(float limit, struct tachy_value *y, struct tach
     return make(TACHY_OP_SELECT, (struct tachy_plan_attr){0}, like(x), is, y, otherwise);
 }
 
+static enum tachy_plan_scatter scattered; // what the next two are checked with
+
+// Several writes to one place, in whose order sums are made.
+static struct tachy_value *scatter_each(void)
+{
+    struct tachy_plan_attr a = {.scatter = {2, scattered}};
+    struct tachy_value *in[] = {x, whole(4, SHAPE(2, 4, 3, 7), 5), NUMBERS(2, 4, 3, 7)}, *y = like(x);
+    return tachy_graph_node(g, NULL, TACHY_OP_SCATTER_EACH, NULL, &a, in, 3, y) ? y : NULL;
+}
+
+static struct tachy_value *scatter_nd(void)
+{
+    struct tachy_plan_attr a = {.scatter = {0, scattered}};
+    struct tachy_value *in[] = {x, whole(2, SHAPE(4, 2), 2), NUMBERS(4, 5, 7)}, *y = like(x);
+    return tachy_graph_node(g, NULL, TACHY_OP_SCATTER_ND, NULL, &a, in, 3, y) ? y : NULL;
+}
+
+// Of numbers of which some are equal, and none is one.
+static struct tachy_value *top(int axis, int64_t k, bool min)
+{
+    struct tachy_plan_attr a = {.arg = {axis, min, false}};
+    struct tachy_value *zero = binary(TACHY_PLAN_MUL, x, number(0)), *steps = unary(TACHY_PLAN_ROUND, binary(TACHY_PLAN_MUL, x, number(3)));
+    int64_t shape[] = {2, 6, 5, 7};
+    shape[axis] = k;
+    struct tachy_value *y = tachy_graph_value(g, NULL, TACHY_I64, 4, shape);
+    make(TACHY_OP_TOP, a, y, below(-0.8f, binary(TACHY_PLAN_DIV, zero, zero), steps), NULL, NULL);
+    CHECK_INT(y->most, x->shape[axis] - 1);
+    return y;
+}
+
+static struct tachy_value *top_channels(void) { return top(1, 4, false); }
+static struct tachy_value *top_all(void) { return top(3, 7, true); }
+static struct tachy_value *top_one(void) { return top(2, 1, true); }
+
 // Integers of x * 3, of what is beyond every integer at both ends, and of 0 / 0.
 static struct tachy_value *beyond(enum tachy_dtype t)
 {
@@ -334,6 +368,13 @@ TEST(indices)
     checked(gather_one, 2e-6);
     checked(gather_each, 2e-6);
     checked(gather_nd, 2e-6);
+    for (scattered = 0; scattered < TACHY_PLAN_SCATTERS; scattered++) {
+        checked(scatter_each, 2e-6);
+        checked(scatter_nd, 2e-6);
+    }
+    checked(top_channels, 0);
+    checked(top_all, 0);
+    checked(top_one, 0);
     checked(cut_i32, 0);
     checked(cut_i64, 0);
     checked(cut_and_back, 0);
@@ -409,6 +450,12 @@ TEST(shapes)
     wrong("an output of another shape", make(TACHY_OP_GATHER_EACH, none, VALUE(2, 7, 5, 7), x, whole(4, SHAPE(2, 7, 5, 7), 2), NULL));
     wrong("batches that do not fit",
           make(TACHY_OP_GATHER_ND, (struct tachy_plan_attr){.axis = 1}, VALUE(3, 8, 7), x, whole(3, SHAPE(3, 8, 2), 5), NULL));
+    struct tachy_value *scatter[] = {x, whole(2, SHAPE(4, 2), 2), NUMBERS(4, 5, 6)}, *y = like(x);
+    tachy_graph_node(g, NULL, TACHY_OP_SCATTER_ND, NULL, &none, scatter, 3, y);
+    wrong("updates of another shape", y);
+    wrong("an output of another shape",
+          make(TACHY_OP_TOP, (struct tachy_plan_attr){.arg = {.axis = 2}},
+               tachy_graph_value(g, NULL, TACHY_I64, 4, SHAPE(2, 6, 6, 7)), x, NULL, NULL));
     wrong("groups that do not fit the channels", make(TACHY_OP_GROUP_NORM, norm, like(x), x, NUMBERS(6), NUMBERS(6)));
     wrong("a grid that does not fit", make(TACHY_OP_GRID_SAMPLE, grid_of, VALUE(2, 6, 4, 3), x, NUMBERS(2, 4, 3, 3), NULL));
     wrong("batches that do not fit",

@@ -53,6 +53,7 @@ struct plan_gather {
     ptrdiff_t next;
     int64_t size[TACHY_MAX_RANK];
     ptrdiff_t step[TACHY_MAX_RANK];
+    enum tachy_plan_scatter how; // of a scatter, whose output is what a gather's input is, and its updates the output
 };
 
 struct plan_norm {
@@ -80,7 +81,7 @@ struct plan_step {
     bool split; // worth splitting between threads
     size_t scratch; // floats
     const struct tachy_plan_kernels *k;
-    struct plan_ref in, in2, out, add, scale; // scale: data only
+    struct plan_ref in, in2, out, add, scale; // scale: data only; add: also a scatter's updates
     struct plan_ref sums; // of the output's rows, or of the input's for a mean: [n * h][c]; data only
     struct tachy_act act;
     bool add_last, log; // log: of a softmax
@@ -111,6 +112,7 @@ struct plan_step {
         struct {
             struct plan_copy outer, inner;
             bool min, last;
+            int64_t best; // of Top: how many
         } arg;
         struct {
             enum tachy_dtype type; // outside of the plan
@@ -239,7 +241,7 @@ plan_steps_fn plan_steps_copy, plan_steps_concat; // steps_copy.c
 plan_steps_fn plan_steps_spread;                      // steps_spread.c
 plan_steps_fn plan_steps_product;                     // steps_matmul.c
 plan_steps_fn plan_steps_gather, plan_steps_gather_each, plan_steps_gather_nd,
-    plan_steps_arg;                                         // steps_index.c
+    plan_steps_scatter, plan_steps_top, plan_steps_arg;                                         // steps_index.c
 plan_steps_fn plan_steps_layer_norm, plan_steps_group_norm; // steps_norm.c
 plan_steps_fn plan_steps_grid;                              // steps_grid.c
 plan_steps_fn plan_steps_cubic;                             // steps_cubic.c
@@ -276,7 +278,7 @@ void plan_needs_scratch(struct tachy_cpu_plan *p, struct plan_step *s, size_t by
 typedef void plan_run_fn(const struct plan_step *s, const struct plan_run *r, int row0, int row1);
 plan_run_fn plan_run_conv, plan_run_joined, plan_run_nothing, plan_run_narrow, plan_run_winograd, plan_run_deconv, plan_run_unary, plan_run_binary,
     plan_run_pool, plan_run_mean, plan_run_resize, plan_run_softmax, plan_run_copy, plan_run_frame, plan_run_reduce, plan_run_softmax_any,
-    plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_arg,
+    plan_run_spread, plan_run_select, plan_run_product, plan_run_conv_computed, plan_run_gather, plan_run_scatter, plan_run_top, plan_run_arg,
     plan_run_layer_norm, plan_run_group_norm, plan_run_grid, plan_run_cubic, plan_run_function, plan_run_enter,
     plan_run_leave;
 // What a convolution's step reads and writes; `add` is memory for the added tensor's view.

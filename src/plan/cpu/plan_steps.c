@@ -89,7 +89,9 @@ int plan_steps_of(struct plan_build *b, const struct tachy_node *n)
         [TACHY_OP_POOL] = plan_steps_pool,       [TACHY_OP_REDUCE] = plan_steps_reduce,
         [TACHY_OP_SOFTMAX] = plan_steps_softmax, [TACHY_OP_SELECT] = plan_steps_spread,
         [TACHY_OP_GATHER] = plan_steps_gather,   [TACHY_OP_GATHER_EACH] = plan_steps_gather_each,
-        [TACHY_OP_GATHER_ND] = plan_steps_gather_nd, [TACHY_OP_ARG] = plan_steps_arg,
+        [TACHY_OP_GATHER_ND] = plan_steps_gather_nd, [TACHY_OP_SCATTER_EACH] = plan_steps_scatter,
+        [TACHY_OP_SCATTER_ND] = plan_steps_scatter, [TACHY_OP_TOP] = plan_steps_top,
+        [TACHY_OP_ARG] = plan_steps_arg,
         [TACHY_OP_LAYER_NORM] = plan_steps_layer_norm, [TACHY_OP_GROUP_NORM] = plan_steps_group_norm,
         [TACHY_OP_GRID_SAMPLE] = plan_steps_grid,
     };

@@ -94,22 +94,52 @@ int plan_steps_gather(struct plan_build *b, const struct tachy_node *n)
     return TACHY_OK;
 }
 
-// One element an index: what it picks lies by its own place but for the axis.
+// Steps of a tensor and its lengths.
+struct lattice {
+    const struct tachy_value *v;
+    ptrdiff_t step[TACHY_MAX_RANK];
+};
+
+// One element an index: what it picks of `x` lies by its own place but for the axis.
+static void pick_each(struct plan_gather *g, const struct lattice *x, const ptrdiff_t *index, const struct lattice *y, int axis)
+{
+    g->size[0] = x->v->shape[axis];
+    g->step[0] = x->step[axis];
+    g->deep = 1;
+    for (int d = 0; d < y->v->rank; d++) {
+        add_dim(&g->each, y->v->shape[d], index[d], y->step[d]);
+        g->own[d] = d == axis ? 0 : x->step[d];
+    }
+}
+
+// A line of indices picks behind the first `batch` dimensions.
+static void pick_lines(struct plan_gather *g, const struct lattice *x, const struct lattice *index, const struct lattice *y,
+                       int batch)
+{
+    int last = index->v->rank - 1;
+    g->deep = (int)index->v->shape[last];
+    g->next = index->step[last];
+    for (int d = 0; d < g->deep; d++) {
+        g->size[d] = x->v->shape[batch + d];
+        g->step[d] = x->step[batch + d];
+    }
+    for (int d = 0; d < last; d++) {
+        add_dim(&g->each, index->v->shape[d], index->step[d], y->step[d]);
+        g->own[d] = d < batch ? x->step[d] : 0;
+    }
+    for (int d = batch + g->deep; d < x->v->rank; d++)
+        add_dim(&g->inner, x->v->shape[d], x->step[d], y->step[last + d - batch - g->deep]);
+}
+
 int plan_steps_gather_each(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
-    ptrdiff_t x[TACHY_MAX_RANK], index[TACHY_MAX_RANK], y[TACHY_MAX_RANK];
-    int err = begin(b, n, &s, x, index, y);
+    struct lattice x = {.v = n->in[0]}, y = {.v = n->out};
+    ptrdiff_t index[TACHY_MAX_RANK];
+    int err = begin(b, n, &s, x.step, index, y.step);
     if (err < 0)
         return err;
-    struct plan_gather *g = &s->gather;
-    g->size[0] = n->in[0]->shape[n->attr.axis];
-    g->step[0] = x[n->attr.axis];
-    g->deep = 1;
-    for (int d = 0; d < n->out->rank; d++) {
-        add_dim(&g->each, n->out->shape[d], index[d], y[d]);
-        g->own[d] = d == n->attr.axis ? 0 : x[d];
-    }
+    pick_each(&s->gather, &x, index, &y, n->attr.axis);
     s->run = plan_run_gather;
     return TACHY_OK;
 }
@@ -117,26 +147,34 @@ int plan_steps_gather_each(struct plan_build *b, const struct tachy_node *n)
 int plan_steps_gather_nd(struct plan_build *b, const struct tachy_node *n)
 {
     struct plan_step *s;
-    ptrdiff_t x[TACHY_MAX_RANK], index[TACHY_MAX_RANK], y[TACHY_MAX_RANK];
-    int err = begin(b, n, &s, x, index, y);
+    struct lattice x = {.v = n->in[0]}, index = {.v = n->in[1]}, y = {.v = n->out};
+    int err = begin(b, n, &s, x.step, index.step, y.step);
     if (err < 0)
         return err;
-    const struct tachy_value *from = n->in[0], *at = n->in[1];
-    struct plan_gather *g = &s->gather;
-    int batch = n->attr.axis, last = at->rank - 1;
-    g->deep = (int)at->shape[last];
-    g->next = index[last];
-    for (int d = 0; d < g->deep; d++) {
-        g->size[d] = from->shape[batch + d];
-        g->step[d] = x[batch + d];
-    }
-    for (int d = 0; d < last; d++) {
-        add_dim(&g->each, at->shape[d], index[d], y[d]);
-        g->own[d] = d < batch ? x[d] : 0;
-    }
-    for (int d = batch + g->deep; d < from->rank; d++)
-        add_dim(&g->inner, from->shape[d], x[d], y[last + d - batch - g->deep]);
+    pick_lines(&s->gather, &x, &index, &y, n->attr.axis);
     s->run = plan_run_gather;
+    return TACHY_OK;
+}
+
+// A copy of the tensor, then a gather the other way round.
+int plan_steps_scatter(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    struct lattice x, index = {.v = n->in[1]}, update = {.v = n->in[2]}, y = {.v = n->out};
+    int err = plan_steps_copy(b, n);
+    if (err == TACHY_OK)
+        err = begin(b, n, &s, x.step, index.step, y.step);
+    if (err == TACHY_OK)
+        err = plan_operand(b, n->in[2], &s->add);
+    if (err < 0)
+        return err;
+    plan_strides(n->in[2], &s->add.v, update.step);
+    if (n->op == TACHY_OP_SCATTER_EACH)
+        pick_each(&s->gather, &y, index.step, &update, n->attr.scatter.axis);
+    else
+        pick_lines(&s->gather, &y, &index, &update, 0);
+    s->gather.how = n->attr.scatter.how;
+    s->run = plan_run_scatter;
     return TACHY_OK;
 }
 
@@ -191,6 +229,17 @@ static void gather_numbers(const struct plan_gather *g, const float *x, const fl
     } while (plan_next(&g->each, last, index, &from, &to));
 }
 
+// Where in the tensor the indices at `at` point, for the element of `each` that `index` counts.
+static ptrdiff_t picked_by(const struct plan_gather *g, const float *at, const int64_t *index)
+{
+    ptrdiff_t picked = 0;
+    for (int d = 0; d < g->deep; d++)
+        picked += cut(at[d * g->next], g->size[d]) * g->step[d];
+    for (int d = 0; d < g->each.rank; d++)
+        picked += index[d] * g->own[d];
+    return picked;
+}
+
 void plan_run_gather(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
 {
     const struct plan_gather *g = &s->gather;
@@ -203,14 +252,121 @@ void plan_run_gather(const struct plan_step *s, const struct plan_run *r, int ro
         (same_for_all_lines(g) ? gather_lines : gather_numbers)(g, x, at, y);
         return;
     }
+    do
+        plan_copy_elements(&g->inner, x + picked_by(g, at + from, index), y + to);
+    while (plan_next(&g->each, g->each.rank, index, &from, &to));
+}
+
+static float written(enum tachy_plan_scatter how, float y, float v)
+{
+    switch (how) {
+    case TACHY_PLAN_SCATTER_ADD: return y + v;
+    case TACHY_PLAN_SCATTER_MUL: return y * v;
+    case TACHY_PLAN_SCATTER_MAX: return isnan(y) || y > v ? y : v;
+    case TACHY_PLAN_SCATTER_MIN: return isnan(y) || y < v ? y : v;
+    default: return v;
+    }
+}
+
+void plan_run_scatter(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    const struct plan_gather *g = &s->gather;
+    const float *at = plan_at(&s->in2, r).data, *update = plan_at(&s->add, r).data;
+    float *y = plan_at(&s->out, r).data;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    (void)row0, (void)row1;
     do {
-        ptrdiff_t picked = 0;
-        for (int d = 0; d < g->deep; d++)
-            picked += cut(at[from + d * g->next], g->size[d]) * g->step[d];
-        for (int d = 0; d < g->each.rank; d++)
-            picked += index[d] * g->own[d];
-        plan_copy_elements(&g->inner, x + picked, y + to);
+        int64_t within[TACHY_MAX_RANK] = {0};
+        ptrdiff_t u = to, p = picked_by(g, at + from, index);
+        do
+            y[p] = written(g->how, y[p], update[u]);
+        while (plan_next(&g->inner, g->inner.rank, within, &p, &u));
     } while (plan_next(&g->each, g->each.rank, index, &from, &to));
+}
+
+// A number and where it was found.
+struct found {
+    float v; // negated where the smallest are wanted
+    int32_t at;
+};
+
+static bool is_ahead(struct found a, struct found b)
+{
+    if (isnan(a.v) || isnan(b.v))
+        return isnan(b.v) && (!isnan(a.v) || a.at < b.at);
+    return a.v > b.v || (a.v == b.v && a.at < b.at);
+}
+
+// Puts `v` into a heap of n whose root is behind all others, in the root's place.
+static void replace_root(struct found *heap, int64_t n, struct found v)
+{
+    int64_t i = 0;
+    for (int64_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && is_ahead(heap[child], heap[child + 1]))
+            child++;
+        if (!is_ahead(v, heap[child]))
+            break;
+        heap[i] = heap[child];
+    }
+    heap[i] = v;
+}
+
+// The k best of n numbers `step` apart, the best first.
+static void best_of(struct found *heap, int64_t k, const float *x, int64_t n, ptrdiff_t step, float sign)
+{
+    for (int64_t i = 0; i < k; i++) {
+        struct found v = {sign * x[i * step], (int32_t)i};
+        int64_t at = i;
+        for (; at > 0 && is_ahead(heap[(at - 1) / 2], v); at = (at - 1) / 2)
+            heap[at] = heap[(at - 1) / 2];
+        heap[at] = v;
+    }
+    for (int64_t i = k; i < n; i++) {
+        struct found v = {sign * x[i * step], (int32_t)i};
+        if (is_ahead(v, heap[0]))
+            replace_root(heap, k, v);
+    }
+    for (int64_t left = k - 1; left > 0; left--) { // the root goes to the end
+        struct found last = heap[left];
+        heap[left] = heap[0];
+        replace_root(heap, left, last);
+    }
+}
+
+// outer: every line, from the input to the output; inner: the axis of both.
+int plan_steps_top(struct plan_build *b, const struct tachy_node *n)
+{
+    struct plan_step *s;
+    ptrdiff_t x[TACHY_MAX_RANK], none[TACHY_MAX_RANK], y[TACHY_MAX_RANK];
+    int err = begin(b, n, &s, x, none, y), axis = n->attr.arg.axis;
+    if (err < 0)
+        return err;
+    for (int d = 0; d < n->out->rank; d++)
+        if (d != axis)
+            add_dim(&s->arg.outer, n->out->shape[d], x[d], y[d]);
+    add_dim(&s->arg.inner, n->in[0]->shape[axis], x[axis], y[axis]);
+    s->arg.min = n->attr.arg.min;
+    s->arg.best = n->out->shape[axis];
+    s->run = plan_run_top;
+    plan_needs_scratch(b->plan, s, sizeof(struct found) * (size_t)s->arg.best);
+    return TACHY_OK;
+}
+
+void plan_run_top(const struct plan_step *s, const struct plan_run *r, int row0, int row1)
+{
+    const struct plan_copy *axis = &s->arg.inner;
+    struct found *heap = (void *)r->base[BASE_SCRATCH];
+    const float *x = plan_at(&s->in, r).data;
+    float *y = plan_at(&s->out, r).data;
+    int64_t index[TACHY_MAX_RANK] = {0};
+    ptrdiff_t from = 0, to = 0;
+    (void)row0, (void)row1;
+    do {
+        best_of(heap, s->arg.best, x + from, axis->dim[0], axis->from[0], s->arg.min ? -1 : 1);
+        for (int64_t i = 0; i < s->arg.best; i++)
+            y[to + i * axis->to[0]] = (float)heap[i].at;
+    } while (plan_next(&s->arg.outer, s->arg.outer.rank, index, &from, &to));
 }
 
 // outer: every output; inner: the axis.

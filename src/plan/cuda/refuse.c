@@ -91,6 +91,9 @@ const char *cuda_refuses(const struct tachy_node *n)
     case TACHY_OP_GATHER:
     case TACHY_OP_GATHER_EACH:
     case TACHY_OP_GATHER_ND:
+    case TACHY_OP_SCATTER_EACH:
+    case TACHY_OP_SCATTER_ND:
+    case TACHY_OP_TOP:
     case TACHY_OP_GROUP_NORM:
     case TACHY_OP_GRID_SAMPLE: return "an operator that plans of a GPU do not have yet";
     default: return NULL;
