@@ -149,7 +149,7 @@ class Foreground(common.Case):
         common.models("person")
         network(self.model, False, size=(128, 128), disc=True)
         clip = self.tmp / "in.mkv"
-        common.ffmpeg("-i", common.DEPS / "media" / "sample.mp4", "-frames:v", 4, "-an", "-vf", "scale=640:360", "-pix_fmt", "gbrp",
+        common.ffmpeg("-i", common.DEPS / "media" / "sample.mp4", "-frames:v", 2, "-an", "-vf", "scale=640:360", "-pix_fmt", "gbrp",
                       "-c:v", "ffv1", clip)
         frames = raw(clip).astype(np.float32)
         rgba = raw(self.cut(clip, "--focus", "auto", "--mode", "alpha", out="out.mov", codec=("-c:v", "png")), "rgba", 4).astype(float)
@@ -185,9 +185,9 @@ class Foreground(common.Case):
             "input": {"name": "src", "width": 512, "height": 288, "layout": "nhwc", "scale": 1 / 255},
             "output": {"name": "pha", "meaning": "alpha", "foreground": "fgr"}}))
         clip = self.tmp / "in.mkv"
-        common.ffmpeg("-i", common.DEPS / "media" / "sample.mp4", "-frames:v", 4, "-an", "-vf", "scale=512:288", "-pix_fmt", "gbrp",
+        common.ffmpeg("-i", common.DEPS / "media" / "sample.mp4", "-frames:v", 2, "-an", "-vf", "scale=512:288", "-pix_fmt", "gbrp",
                       "-c:v", "ffv1", clip)
-        got, plain = raw(self.cut(clip)), raw(self.cut(clip, "--no-foreground"))
+        got = raw(self.cut(clip))
         feed = {i.name: np.zeros(i.shape, np.float32) for i in session.get_inputs()}
         ours, theirs = [], []
         for i, f in enumerate(raw(clip)):
@@ -198,7 +198,7 @@ class Foreground(common.Case):
             soft = (np.round(alpha * 255) > 0) & (np.round(alpha * 255) < 255)
             want = over(out["fgr"][0] * 255, alpha)
             ours.append(np.abs(got[i] - want)[soft])
-            theirs.append(np.abs(plain[i] - want)[soft])
+            theirs.append(np.abs(over(f, alpha) - want)[soft])
         ours, theirs = np.concatenate(ours), np.concatenate(theirs)
         print(f"colour error at soft edges, of 255: {ours.mean():.2f}, without the network's colours {theirs.mean():.2f}")
         self.assertLess(ours.mean(), 1)
