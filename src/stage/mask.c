@@ -133,18 +133,33 @@ static void check_values(struct tachy_masks *m, const struct tachy_card *c, cons
                   spec->meaning == TACHY_OUT_PROBABILITIES ? "softmax" : "logit");
 }
 
-// Of a frame with parts: room for the whole frame's mask, which the first part finds empty.
-static int joined_room(const struct tachy_masks *m, const struct tachy_piece *p, const tachy_frame *f)
+// An empty mask of the whole frame, without colours.
+static int empty_mask(const struct tachy_masks *m, struct tachy_item *item, int w, int h)
 {
-    struct tachy_mask_eye *e = tachy_mask_eye(m, p->item, 0);
-    int w, h;
-    tachy_mask_joined_size(f->width, f->height, &w, &h);
+    struct tachy_mask_eye *e = tachy_mask_eye(m, item, 0);
+    const tachy_frame *f = tachy_item_head(item);
     int err = m->memory->room(m, e, w, h);
-    if (err == TACHY_OK && p->region == 0)
+    if (err == TACHY_OK)
         memset(e->mask, 0, (size_t)w * (size_t)h);
-    p->item->result.eyes = 1;
-    p->item->result.mask[0] = (struct tachy_mask){e->mask, w, h, w, {0, 0, f->width, f->height}};
+    e->given.v = NULL;
+    item->result.eyes = 1;
+    item->result.mask[0] = (struct tachy_mask){e->mask, w, h, w, {0, 0, f->width, f->height}};
     return err;
+}
+
+static int make_guide(const struct tachy_masks *m, struct tachy_item *item, int region)
+{
+    const struct tachy_mask_eye *e = tachy_mask_eye(m, item, region);
+    return e->guide ? tachy_luma_guide(item->in, &item->result.mask[region].region, e->guide, e->width, e->width, e->height)
+                    : TACHY_OK;
+}
+
+// Nobody is in the frame: the mask has the size that one of the whole frame would have.
+static int no_mask(const struct tachy_masks *m, struct tachy_item *item)
+{
+    const struct tachy_preprocess_params *in = &m->infer->net[TACHY_INFER_FULL].card->in;
+    int err = empty_mask(m, item, in->width, in->height);
+    return err < 0 ? err : make_guide(m, item, 0);
 }
 
 static int join_part(struct tachy_masks *m, const struct tachy_piece *p)
@@ -167,15 +182,18 @@ static int join_part(struct tachy_masks *m, const struct tachy_piece *p)
     part.stride = part.width;
     err = tachy_buf_need(&own->part, (size_t)part.width * (size_t)part.height) ? TACHY_OK : TACHY_ERR_NOMEM;
     part.data = own->part.p;
-    if (err == TACHY_OK)
-        err = joined_room(m, p, f);
+    if (err == TACHY_OK && p->region == 0) {
+        int w, h;
+        tachy_mask_joined_size(f->width, f->height, &w, &h);
+        err = empty_mask(m, p->item, w, h);
+    }
     if (err == TACHY_OK)
         err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, own->part.p, part.stride);
     struct tachy_mask_eye *e = own->eye;
     if (err == TACHY_OK)
         tachy_mask_join(e->mask, e->width, e->height, f->width, f->height, &part);
-    if (err == TACHY_OK && e->guide && p->region == p->item->nb_parts - 1)
-        err = tachy_luma_guide(p->item->in, &p->item->result.mask[0].region, e->guide, e->width, e->width, e->height);
+    if (err == TACHY_OK && p->region == p->item->nb_parts - 1)
+        err = make_guide(m, p->item, 0);
     return err < 0 ? err : tachy_mask_join_colours(m, p, &o);
 }
 
@@ -192,18 +210,18 @@ static int make_mask(struct tachy_masks *m, const struct tachy_piece *p)
     int err = tachy_mask_place(m, p, o.size, out, &o.at, &pl);
     if (err == TACHY_OK)
         err = tachy_mask_from_tensor(&spec, out, &pl, in->rotation, in->flip, e->mask, e->width);
-    if (err == TACHY_OK && e->guide)
-        err = tachy_luma_guide(p->item->in, &in->region[p->region], e->guide, e->width, e->width, e->height);
-    if (err == TACHY_OK && p->item->nobody)
-        memset(e->mask, 0, (size_t)e->width * (size_t)e->height);
+    if (err == TACHY_OK)
+        err = make_guide(m, p->item, p->region);
     return err < 0 ? err : tachy_mask_colours(m, p, &o);
 }
 
 static void run(struct tachy_stage *st, void *worker, void *state, const struct tachy_piece pieces[], int n, int err[])
 {
+    struct tachy_masks *m = tachy_stage_priv(st);
     for (int i = 0; i < n; i++)
-        err[i] = pieces[i].item->nb_parts ? join_part(tachy_stage_priv(st), &pieces[i])
-                                          : make_mask(tachy_stage_priv(st), &pieces[i]);
+        err[i] = pieces[i].item->nobody     ? no_mask(m, pieces[i].item)
+                 : pieces[i].item->nb_parts ? join_part(m, &pieces[i])
+                                            : make_mask(m, &pieces[i]);
 }
 
 // ---- Results that later frames take over: masks and guides ----

@@ -51,8 +51,6 @@ int tachy_mask_join_colours(const struct tachy_masks *m, const struct tachy_piec
     struct tachy_mask_item *own = tachy_stage_item(m->st, p->item);
     struct tachy_mask_eye *e = own->eye;
     struct tachy_given part;
-    if (p->region == 0)
-        e->given.v = NULL;
     if (!gives(m, o, f))
         return TACHY_OK;
     int err = take(m, o, *tachy_infer_region(m->infer, p), &own->part_colours, &part);
