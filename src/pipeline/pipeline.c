@@ -52,6 +52,7 @@ static void set_spans(tachy_stream *s)
         }
         s->sched.keeps_input |= span->writes && reads;
     }
+    s->sched.begins_in_turn = s->first_turn == 0;
 }
 
 static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params)
@@ -78,6 +79,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
         .on_gpu = on_gpu,
         .holds_input = s->sched.holds_input,
         .keeps_input = s->sched.keeps_input,
+        .begins_in_turn = s->sched.begins_in_turn,
     };
     sched_bounds(&s->sched, &s->bounds);
 }
