@@ -262,6 +262,7 @@ static int run_frames(struct cli *c, const char *name, const struct tachy_card *
                                    {"model.card", tachy_settings_str(c->settings, "model.card")},
                                    {"model.dir", dir_of(c)},
                                    {"model.library", tachy_settings_str(c->settings, "model.library")},
+                                   {"model.batch_size", card->free_batch ? "2" : NULL},
                                    {"segment.focus", strcmp(card->task, "segment") ? NULL : "off"}};
     struct watched w = {.to = &c->log};
     const struct tachy_log log = {.fn = watch, .user = &w, .max_level = TACHY_LOG_WARN};

@@ -149,7 +149,9 @@ struct tachy_run_params {
 // failure the frames before it have been written and the sink was finished as interrupted;
 // *summary is filled in all cases (zeroed where nothing ran). A stop returns
 // TACHY_ERR_INTERRUPTED.
-TACHY_API int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary);
+TACHY_API int tachy_run_sized(size_t p_size, size_t summary_size, const struct tachy_run_params *p,
+                              struct tachy_summary *summary);
+#define tachy_run(...) tachy_run_sized(sizeof(struct tachy_run_params), sizeof(struct tachy_summary), __VA_ARGS__)
 
 // Several runs at once through one pipeline: each has its own source thread, sink and task (or
 // shares a task with those of the same format), all of them one set of workers.
@@ -181,13 +183,19 @@ struct tachy_run_many_params {
 // returned at the end, TACHY_ERR_INTERRUPTED after a stop. *all: frames, decoded and damaged
 // summed, the time of all together, figures of the workers' steps; of decode and encode only
 // calls, busy and wait.
-TACHY_API int tachy_run_many(const struct tachy_run_many_params *p, struct tachy_summary *all);
+TACHY_API int tachy_run_many_sized(size_t p_size, size_t all_size, const struct tachy_run_many_params *p,
+                                   struct tachy_summary *all);
+#define tachy_run_many(...) \
+    tachy_run_many_sized(sizeof(struct tachy_run_many_params), sizeof(struct tachy_summary), __VA_ARGS__)
 
 // The summary as the documented, stable JSON object (docs/segment.md). `context` may be
 // NULL, or is a JSON object whose members are added. Free with tachy_free().
-TACHY_API int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context);
+TACHY_API int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summary *s,
+                                       const char *context);
+#define tachy_summary_json(...) tachy_summary_json_sized(sizeof(struct tachy_summary), __VA_ARGS__)
 // The same as a few lines for a person. Free with tachy_free().
-TACHY_API int tachy_summary_text(char **text, const struct tachy_summary *s);
+TACHY_API int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summary *s);
+#define tachy_summary_text(...) tachy_summary_text_sized(sizeof(struct tachy_summary), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "images" (a picture
+// Where frames go to. Backends: "file" (FFmpeg's muxers and encoders), "push" (the same to an address), "images" (a picture
 // or a numbered sequence), "json" (a line per frame), "csv" (a row per region), "hash" (framemd5), "null".
 // Thread-safety: use one sink from one thread; separate sinks are independent.
 typedef struct tachy_sink tachy_sink;
@@ -51,7 +51,8 @@ struct tachy_sink_params {
 #define tachy_sink_params(...) (&(struct tachy_sink_params){__VA_ARGS__})
 
 // Checks names and options, and that the file may be written; writes nothing yet.
-TACHY_API int tachy_sink_open(tachy_sink **out, const struct tachy_sink_params *p);
+TACHY_API int tachy_sink_open_sized(size_t p_size, tachy_sink **out, const struct tachy_sink_params *p);
+#define tachy_sink_open(...) tachy_sink_open_sized(sizeof(struct tachy_sink_params), __VA_ARGS__)
 
 #define TACHY_MAX_OUTPUTS 8
 

@@ -143,8 +143,10 @@ static int describe(const tachy_job *j)
     return err;
 }
 
-int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
+int tachy_job_open_sized(size_t p_size, tachy_job **out, const struct tachy_job_params *p)
 {
+    struct tachy_job_params own;
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), out && p && p->task && p->settings))
         return TACHY_ERR_INVAL;
@@ -182,7 +184,7 @@ int tachy_job_open(tachy_job **out, const struct tachy_job_params *p)
     return err;
 }
 
-struct tachy_job_info tachy_job_info(const tachy_job *j) { return j ? j->info : (struct tachy_job_info){0}; }
+const struct tachy_job_info *tachy_job_info(const tachy_job *j) { return j ? &j->info : NULL; }
 
 int tachy_task_open(tachy_task **out, const char *name, const tachy_settings *settings, const struct tachy_log *log)
 {

@@ -6,10 +6,11 @@
 static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
 {
     static const char *const known[] = {"name",  "width", "height", "layout", "channels",
-                                        "dtype", "fit",   "scale",  "mean",   "std", "pad", "plate"};
+                                        "dtype", "fit",   "scale",  "mean",   "std", "pad", "plate", "batch"};
     static const char *const layouts[] = {"nhwc", "nchw", NULL};
     static const char *const channels[] = {"rgb", "bgr", "luma", NULL};
     static const char *const fits[] = {"stretch", "letterbox", "crop", NULL};
+    static const char *const batches[] = {"one", "free", NULL};
     static const char *const dtypes[] = {"float32", "float16", "uint8", NULL}; // TACHY_F32, ...
     r->section = "input.";
     card_only(r, o, known, TACHY_ARRAY_SIZE(known));
@@ -29,6 +30,7 @@ static void read_input(struct card_reader *r, json_t *o, struct tachy_card *c)
     c->in.channels = (enum tachy_channels)card_choice(r, o, "channels", channels, TACHY_RGB);
     c->in.dtype = (enum tachy_dtype)(TACHY_F32 + card_choice(r, o, "dtype", dtypes, 0));
     c->in.fit = (enum tachy_fit)card_choice(r, o, "fit", fits, TACHY_FIT_STRETCH);
+    c->free_batch = card_choice(r, o, "batch", batches, 0) == 1;
     json_t *scale = json_object_get(o, "scale"), *pad = json_object_get(o, "pad");
     c->in.scale = scale ? card_number(r, "scale", scale) : 1.0f;
     c->in.pad = pad ? card_number(r, "pad", pad) : 0.0f;

@@ -265,6 +265,8 @@ int import_graph(struct onnx_graph **out, const struct tflite_model *m, const ch
         err = check_names(&im);
     if (!err) {
         import_rewrite(im.g);
+        if (!im.g->err)
+            import_free_batch(im.g);
         err = im.g->err;
     }
     free(im.slots);

@@ -87,5 +87,9 @@ int import_card(const struct onnx_graph *g, const char *onnx_path, const char *c
 int import_report(char **json, const struct tflite_model *m, const struct onnx_graph *g,
                   size_t bytes);
 
+// Leaves the first dimension of all inputs and outputs free where the graph computes each picture for itself
+// (import_batch.c). After the rewrites.
+void import_free_batch(struct onnx_graph *g);
+
 // Rewrites that keep the outputs but let the runtime go faster (import_rewrite.c).
 void import_rewrite(struct onnx_graph *g);

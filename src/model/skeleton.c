@@ -56,10 +56,11 @@ static json_t *input_json(const struct tachy_io *io)
     int64_t channels = picture(&io->spec, 3, &layout);
     const int64_t *s = io->spec.shape + 1;
     bool nchw = !strcmp(layout, "nchw"), bytes = io->spec.dtype == TACHY_U8;
-    return json_pack("{s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:o}", "name", io->name, "width",
+    return json_pack("{s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:o}", "name", io->name, "width",
                      *layout ? open_or(s[nchw ? 2 : 1]) : json_null(), "height",
                      *layout ? open_or(s[nchw ? 1 : 0]) : json_null(), "layout", layout, "channels",
-                     channels == 1 ? "luma" : "", "dtype", tachy_dtype_name(io->spec.dtype), "fit", "stretch", "scale",
+                     channels == 1 ? "luma" : "", "dtype", tachy_dtype_name(io->spec.dtype), "batch",
+                     io->spec.rank == 4 && io->spec.shape[0] < 0 ? "free" : "one", "fit", "stretch", "scale",
                      bytes ? json_real(1) : json_null());
 }
 

@@ -73,6 +73,7 @@ struct onnx_graph {
     struct onnx_node **nodes; // in an order in which they can run
     int *in, *out;
     const char **out_names;
+    bool free_batch; // the first dimension of every input and output, here 1, may be any: "batch" in the file
     void *arena; // small allocations, freed together
     size_t data_bytes, data_limit; // of all constants
     int origin;                    // for the nodes that are added next

@@ -45,7 +45,10 @@ static void put_value_info(struct wire_out *graph, int field, const struct names
     char buf[32];
     for (int i = 0; i < v->shape.rank; i++) {
         struct wire_out dim = {0};
-        wire_put_int(&dim, DIM_VALUE, v->shape.dim[i]);
+        if (!i && names->g->free_batch)
+            wire_put_text(&dim, DIM_NAME, "batch");
+        else
+            wire_put_int(&dim, DIM_VALUE, v->shape.dim[i]);
         wire_put_message(&shape, SHAPE_DIM, &dim);
     }
     wire_put_int(&tensor, TYPE_ELEMENT, v->dtype);

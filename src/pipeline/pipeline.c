@@ -43,15 +43,18 @@ static void set_spans(tachy_stream *s)
     const tachy_task *t = s->bind->task;
     s->nb_spans = pipeline_spans(t, s->bind->batcher, s->policy && s->policy->copies, s->span);
     s->first_turn = s->nb_spans;
+    int64_t ahead = 0;
     for (int k = s->nb_spans - 1; k >= 0; k--) {
         const struct pipeline_span *span = &s->span[k];
         bool reads = tachy_task_flag(t, span->first, TACHY_STAGE_READS);
         if (span->kind == SPAN_ORDERED) {
             s->first_turn = k;
             s->sched.holds_input |= reads;
+            ahead += span->ahead;
         }
         s->sched.keeps_input |= span->writes && reads;
     }
+    s->sched.ahead = ahead;
     s->sched.begins_in_turn = s->first_turn == 0;
 }
 
@@ -77,6 +80,7 @@ static void set_bounds(tachy_stream *s, const struct tachy_stream_params *params
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
         .device_room = on_gpu ? device_room(s) : 0,
         .on_gpu = on_gpu,
+        .ahead = s->sched.ahead,
         .holds_input = s->sched.holds_input,
         .keeps_input = s->sched.keeps_input,
         .begins_in_turn = s->sched.begins_in_turn,
@@ -314,9 +318,11 @@ int pipeline_join(struct tachy_pipeline *p, tachy_stream **out,
     return TACHY_OK;
 }
 
-int tachy_pipeline_join(tachy_pipeline *p, tachy_stream **out,
-                        const struct tachy_stream_params *params)
+int tachy_pipeline_join_sized(size_t params_size, tachy_pipeline *p, tachy_stream **out,
+                              const struct tachy_stream_params *params)
 {
+    struct tachy_stream_params own;
+    params = tachy_sized_in(&own, sizeof(own), params, params_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && out && params))
         return TACHY_ERR_INVAL;
@@ -462,8 +468,10 @@ static int open_first(struct tachy_pipeline *p, const struct tachy_pipeline_para
     return err;
 }
 
-int tachy_pipeline_open(tachy_pipeline **out, const struct tachy_pipeline_params *params)
+int tachy_pipeline_open_sized(size_t params_size, tachy_pipeline **out, const struct tachy_pipeline_params *params)
 {
+    struct tachy_pipeline_params own;
+    params = tachy_sized_in(&own, sizeof(own), params, params_size);
     TACHY_CLEAR(out);
     if (!TACHY_CHECK(TACHY_LOG_OF(params, log), out && params))
         return TACHY_ERR_INVAL;

@@ -51,6 +51,13 @@ void pipeline_fail(tachy_stream *s, int64_t seq, int err)
     pthread_mutex_unlock(&s->fail);
 }
 
+static void look_again(tachy_stream *s)
+{
+    pthread_mutex_lock(&s->pipeline->lock);
+    pipeline_turn_look_all(s);
+    pthread_mutex_unlock(&s->pipeline->lock);
+}
+
 void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *stage, int err)
 {
     struct pipeline_slot *slot = pipeline_slot(s, seq);
@@ -62,6 +69,8 @@ void pipeline_item_failed(tachy_stream *s, int64_t seq, const char *stage, int e
     drop_input(s, &slot->item);
     slot->err = err;
     set_state(slot, SLOT_DONE);
+    if (s->sched.ahead) // an item before it may wait for this one
+        look_again(s);
     pipeline_wake_stream(s);
 }
 
@@ -145,11 +154,8 @@ static bool is_wanted(struct group *g, int i)
         return true;
     drop_input(s, g->item[i]);
     set_state(slot_of(g, i), SLOT_HOLE);
-    if (s->first_turn < s->nb_spans) { // an item after it may wait for this one's turn
-        pthread_mutex_lock(&s->pipeline->lock);
-        pipeline_turn_look_all(s);
-        pthread_mutex_unlock(&s->pipeline->lock);
-    }
+    if (s->first_turn < s->nb_spans) // an item after it may wait for this one's turn
+        look_again(s);
     return false;
 }
 
@@ -219,10 +225,12 @@ static void save_region(struct tachy_stage_pass *p, int region)
 static void run_stages(struct group *g, int from, int n)
 {
     const struct pipeline_span *span = span_of(g);
+    struct tachy_item *later[TACHY_STAGE_ITEMS];
     tachy_task *t = g->s->bind->task;
     bool saves = t->save && !tachy_task_flag(t, span->end, TACHY_STAGE_REGIONS); // the last span that has regions
     struct tachy_stage_pass p = {
         .task = t, .worker = g->worker, .state = g->s->state, .items = g->item + from, .n = n, .err = g->err + from,
+        .later = later, .nb_later = span->ahead ? pipeline_turn_later(g->s, g->k, g->seq[from], later) : 0,
         .at = g->at + from, .ran = ran, .region_done = saves ? save_region : NULL, .user = g,
     };
     tachy_stage_pass(&p, span->first, span->end);

@@ -348,11 +348,9 @@ static bool is_paced(const struct tachy_run_params *p)
     return p->live.realtime || made_up;
 }
 
-int tachy_run(const struct tachy_run_params *p, struct tachy_summary *summary)
+// `summary`: zeroed.
+static int run(const struct tachy_run_params *p, struct tachy_summary *summary)
 {
-    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && summary))
-        return TACHY_ERR_INVAL;
-    memset(summary, 0, sizeof(*summary));
     if (!TACHY_CHECK(p->log, p->task) || !TACHY_CHECK(p->log, p->source) ||
         !TACHY_CHECK(p->log, p->sink) || !TACHY_CHECK(p->log, !p->pipeline || !p->calibrate))
         return TACHY_ERR_INVAL;
@@ -400,5 +398,17 @@ error:
     tachy_resume_close(&r.resume);
     run_readers_close(&r.readers);
     tachy_profile_close_prof(p->profile, &r.sink_prof);
+    return err;
+}
+
+int tachy_run_sized(size_t p_size, size_t summary_size, const struct tachy_run_params *p, struct tachy_summary *summary)
+{
+    struct tachy_run_params own;
+    struct tachy_summary sum = {0};
+    p = tachy_sized_in(&own, sizeof(own), p, p_size);
+    if (!TACHY_CHECK(TACHY_LOG_OF(p, log), p && summary))
+        return TACHY_ERR_INVAL;
+    int err = run(p, &sum);
+    tachy_sized_out(summary, summary_size, &sum, sizeof(sum));
     return err;
 }

@@ -103,8 +103,10 @@ static void put_models(json_t *o, const struct tachy_summary *s)
     json_object_set_new(o, "models", all);
 }
 
-int tachy_summary_json(char **json, const struct tachy_summary *s, const char *context)
+int tachy_summary_json_sized(size_t s_size, char **json, const struct tachy_summary *s, const char *context)
 {
+    struct tachy_summary own;
+    s = tachy_sized_in(&own, sizeof(own), s, s_size);
     TACHY_CLEAR(json);
     if (!json || !s)
         return TACHY_ERR_INVAL;
@@ -256,8 +258,10 @@ static void frames_line(FILE *f, const struct tachy_summary *s)
     fputs(s->interrupted ? ", interrupted\n" : "\n", f);
 }
 
-int tachy_summary_text(char **text, const struct tachy_summary *s)
+int tachy_summary_text_sized(size_t s_size, char **text, const struct tachy_summary *s)
 {
+    struct tachy_summary own;
+    s = tachy_sized_in(&own, sizeof(own), s, s_size);
     size_t size;
     TACHY_CLEAR(text);
     if (!text || !s)

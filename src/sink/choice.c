@@ -67,6 +67,8 @@ static const struct {
     {"mpegts", AV_CODEC_ID_EAC3, true},      {"mpegts", AV_CODEC_ID_OPUS, true},
     {"mpegts", AV_CODEC_ID_DTS, true},       {"mpegts", AV_CODEC_ID_DVB_SUBTITLE, true},
     {"mpegts", AV_CODEC_ID_H264, true},      {"mpegts", AV_CODEC_ID_HEVC, true},
+    {"rtsp", AV_CODEC_ID_H264, true},        {"rtsp", AV_CODEC_ID_HEVC, true},
+    {"rtsp", AV_CODEC_ID_AAC, true},         {"rtsp", AV_CODEC_ID_OPUS, true},
     {"ogg", AV_CODEC_ID_VORBIS, true},       {"ogg", AV_CODEC_ID_OPUS, true},
     {"ogg", AV_CODEC_ID_FLAC, true},         {"ogg", AV_CODEC_ID_SPEEX, true},
     {"avi", AV_CODEC_ID_VORBIS, false},      {"avi", AV_CODEC_ID_FLAC, false},

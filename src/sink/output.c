@@ -69,8 +69,8 @@ int tachy_output_check(const char *url, bool overwrite, const struct tachy_log *
         return tachy_fail(log, TACHY_ERR_INVAL, "the output's name is empty: give one with -o");
     if (is_network(path))
         return tachy_fail(log, TACHY_ERR_UNSUPPORTED,
-                          "%s: network outputs are not supported; write to a file, or to standard "
-                          "output with -f mpegts - and hand that on",
+                          "%s: this protocol is not supported; rtmp, rtsp, srt, udp and tcp are, and standard "
+                          "output with -f mpegts - can be handed on",
                           path);
     struct stat st;
     if (stat(path, &st) < 0 && lstat(path, &st) == 0)

@@ -52,6 +52,7 @@ struct tachy_sink {
     tachy_side *side; // may be NULL
     char *path;       // of the finished file
     int64_t frames, bytes;
+    int64_t dropped;  // of these frames: not sent, because there was no connection
     _Atomic uint64_t write_ns; // of the time in ops: the output's medium was waited for
     int64_t last_pts; // of the frame before; valid where frames > 0
     double end_time;  // seconds: where the last frame ends
@@ -69,7 +70,7 @@ struct tachy_sink {
     max_align_t priv[];
 };
 
-extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
+extern const struct tachy_sink_ops tachy_sink_file, tachy_sink_push, tachy_sink_images, tachy_sink_json, tachy_sink_csv,
     tachy_sink_hash, tachy_sink_null;
 
 // What else should be in the output; before tachy_sink_start(). The sink takes a reference.

@@ -42,6 +42,7 @@ struct lane {
     bool done;               // the thread leaves
     bool stuck;              // that has been told
     uint64_t taken_ns;       // when the thread last took or finished a frame
+    int64_t dropped; // by the sink itself
     struct tachy_output_stats stats;
 };
 
@@ -107,7 +108,8 @@ static void note_figures(struct lane *l)
     tachy_sink *front = (tachy_sink *)(uintptr_t)l->all->sink;
     uint64_t waited = l->sink->write_ns;
     pthread_mutex_lock(&l->all->lock);
-    l->stats.frames = l->sink->frames;
+    l->stats.frames = l->sink->frames - l->sink->dropped;
+    l->dropped = l->sink->dropped;
     l->stats.bytes = l->sink->bytes;
     front->write_ns = TACHY_MAX(front->write_ns, waited);
     pthread_mutex_unlock(&l->all->lock);
@@ -280,8 +282,10 @@ static int several_outputs(const tachy_sink *s, struct tachy_output_stats *out, 
     struct several *a = several_of(s);
     pthread_mutex_lock(&a->lock);
     int n = TACHY_MIN(a->nb, max);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         out[i] = a->lane[i].stats;
+        out[i].shed += a->lane[i].dropped;
+    }
     pthread_mutex_unlock(&a->lock);
     return n;
 }

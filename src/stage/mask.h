@@ -54,6 +54,16 @@ static inline struct tachy_mask_eye *tachy_mask_eye(const struct tachy_masks *m,
     return &((struct tachy_mask_item *)tachy_stage_item(m->st, item))->eye[region];
 }
 
+// In run() of a stage with `ahead`, on the host: of the pieces, those in a row whose masks have the size of the first one's.
+static inline int tachy_masks_seen(const struct tachy_masks *m, const struct tachy_piece pieces[], int n, int eye)
+{
+    const struct tachy_mask_eye *first = tachy_mask_eye(m, pieces[0].item, eye), *e = first;
+    int same = 0;
+    while (e->width == first->width && e->height == first->height && ++same < n)
+        e = tachy_mask_eye(m, pieces[same].item, eye);
+    return same;
+}
+
 // ---- What both forms of the stage have; see struct tachy_stage_ops
 
 int tachy_mask_open(struct tachy_stage *st, const struct tachy_mask_memory *memory);

@@ -38,6 +38,7 @@ static const struct tachy_task_stage stages[] = {
     {&tachy_stage_preprocess, &tachy_stage_preprocess_cuda},
     {&tachy_stage_model, &tachy_stage_model_cuda},
     {&tachy_stage_mask, &tachy_stage_mask_cuda},
+    {&tachy_stage_despeckle, NULL},
     {&tachy_stage_smooth, &tachy_stage_smooth},
     {&tachy_stage_person, NULL},
     {&tachy_stage_background, &tachy_stage_background_cuda},
@@ -104,7 +105,7 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const host[] = {"segment.garbage_matte", "segment.key",     "segment.plate",      "segment.person",
                                        "segment.shrink",        "segment.grow",    "segment.foreground", "segment.edge",
-                                       "segment.focus",         "segment.despill"};
+                                       "segment.focus",         "segment.despill", "segment.despeckle"};
     char shown[64];
     if (strcmp(tachy_settings_str(s, "gpu.device"), "cuda"))
         return TACHY_OK;
@@ -121,7 +122,8 @@ static int check_device(const tachy_settings *s, const struct tachy_log *log)
 static int check_network(const tachy_settings *s, const struct tachy_log *log)
 {
     static const char *const of_mask[] = {"segment.focus",     "segment.edge",    "segment.refine", "segment.smooth",
-                                          "segment.threshold", "segment.feather", "segment.person"};
+                                          "segment.threshold", "segment.feather", "segment.person",
+                                          "segment.despeckle"};
     char shown[64];
     if (choose(s) != keyed)
         return TACHY_OK;

@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper, save
 SIDE = 48
 
 
-def any_batch(path):
-    """A small network with a free batch: 3x3 convolution, sigmoid; ONNX and its card."""
+def any_batch(path, batch="n"):
+    """A small network, 3x3 convolution, sigmoid, whose batch is free or as given; ONNX and its card."""
     rng = np.random.default_rng(5)
     w = rng.normal(0, 0.4, (1, 3, 3, 3)).astype(np.float32)
     nodes = [
@@ -19,8 +19,8 @@ def any_batch(path):
         helper.make_node("Sigmoid", ["d"], ["e"]),
         helper.make_node("Transpose", ["e"], ["y"], perm=[0, 2, 3, 1]),
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", SIDE, SIDE, 3])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", SIDE, SIDE, 1])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, SIDE, SIDE, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, SIDE, SIDE, 1])
     graph = helper.make_graph(nodes, "any", [x], [y], [numpy_helper.from_array(w, "w")])
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
     card = {"version": 1, "name": "any", "task": "segment", "license": "CC0-1.0", "file": path.name,
@@ -68,12 +68,32 @@ class Batch(common.Case):
         self.assertEqual(one, many)
 
     def test_model_of_one_picture(self):
-        common.models("selfie")
         clip = self.clip("a.mkv", 10)
+        model = self.tmp / "one.onnx"
+        any_batch(model, batch=1)
+        one, _, _ = self.hashes(clip, model)
+        many, text, _ = self.hashes(clip, model, "--batch", 4)
+        self.assertEqual(one, many)
+        self.assertIn("takes one picture a run", text)
+
+    def test_card_of_a_free_batch(self):
+        """`model verify` holds what a card says of batches against the model."""
+        for batch, says, status in (("n", "free", 0), (1, "free", 1), (1, "one", 0)):
+            model = self.tmp / f"net-{batch}.onnx"
+            any_batch(model, batch=batch)
+            card = json.loads(model.with_suffix(".json").read_text())
+            card["input"]["batch"] = says
+            model.with_suffix(".json").write_text(json.dumps(card))
+            p = common.run("model", "verify", model, "--card", model.with_suffix(".json"), check=False)
+            self.assertEqual(p.returncode, status, p.stderr)
+
+    def test_zoo_in_batches(self):
+        common.models("selfie")
+        clip = self.clip("a.mkv", 11)
         one, _, _ = self.hashes(clip, "selfie")
         many, text, _ = self.hashes(clip, "selfie", "--batch", 4)
         self.assertEqual(one, many)
-        self.assertIn("takes one picture a run", text)
+        self.assertNotIn("one picture a run", text)
 
     def test_budget(self):
         clip = self.clip("a.mkv", 30)

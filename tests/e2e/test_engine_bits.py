@@ -46,6 +46,7 @@ class Engine(common.Case):
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        options.add_free_dimension_override_by_name("batch", 1)
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         i = session.get_inputs()[0]
         x = np.asarray(Image.open(photo()).convert("RGB").resize(i.shape[2:0:-1]))[None]

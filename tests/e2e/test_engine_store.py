@@ -69,6 +69,7 @@ class Session:
         o = ort.SessionOptions()
         o.intra_op_num_threads = o.inter_op_num_threads = 1
         o.log_severity_level = 1
+        o.add_free_dimension_override_by_name("batch", 1)
         o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1], own)
         with tempfile.TemporaryFile() as f:
             saved = os.dup(2)

@@ -1,8 +1,11 @@
 """Several outputs of one run, judged by ffprobe and ffmpeg."""
 import json
+import pathlib
 import signal
+import socket
 import subprocess
 import threading
+import time
 
 import common
 from common import ffmpeg, ffprobe
@@ -12,6 +15,39 @@ def count_frames(path):
     out = subprocess.run(["ffprobe", "-v", "error", "-count_frames", "-select_streams", "v:0", "-show_entries",
                           "stream=nb_read_frames", "-of", "csv=p=0", str(path)], check=True, capture_output=True, text=True)
     return int(out.stdout.strip().strip(","))
+
+
+class Watched:
+    """The command, and what it says while it runs."""
+
+    def __init__(self, *args, stdout=subprocess.DEVNULL):
+        self.p = subprocess.Popen([common.TACHY, *map(str, args)], stdout=stdout, stderr=subprocess.PIPE, text=True)
+        self.said, self.news = "", threading.Condition()
+        self.thread = threading.Thread(target=self.listen)
+        self.thread.start()
+
+    def listen(self):
+        for line in self.p.stderr:
+            with self.news:
+                self.said += line
+                self.news.notify_all()
+        with self.news:
+            self.p.wait()
+            self.news.notify_all()
+
+    def wait_for(self, text, seconds=120):
+        with self.news:
+            self.news.wait_for(lambda: text in self.said or self.p.returncode is not None, seconds)
+            assert text in self.said, f"no {text!r} in\n{self.said}"
+
+    def end(self):
+        """Ctrl-C; the exit status."""
+        self.p.send_signal(signal.SIGINT)
+        self.thread.join(120)
+        for pipe in (self.p.stdout, self.p.stderr):
+            if pipe:
+                pipe.close()
+        return self.p.returncode
 
 
 class Outputs(common.Case):
@@ -66,27 +102,11 @@ class Outputs(common.Case):
     def test_stop_keeps_the_others(self):
         """Ctrl-C while a pipe takes nothing: it is given up, the other output is whole."""
         out = self.tmp / "kept.mkv"
-        p = subprocess.Popen([common.TACHY, "detect", "--live", "null:320x180@50,frames=100000", "-o", f"[preset=ultrafast]{out}",
-                              "-o", "[f=rawvideo]-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        said = []
-        stuck = threading.Event()
-
-        def listen():
-            for line in p.stderr:
-                said.append(line)
-                if "takes no frames" in line:
-                    stuck.set()
-            stuck.set()
-        listener = threading.Thread(target=listen)
-        listener.start()
-        self.assertTrue(stuck.wait(120))
-        p.send_signal(signal.SIGINT)
-        status = p.wait(120)
-        listener.join()
-        p.stdout.close()
-        p.stderr.close()
-        self.assertNotEqual(status, 0)
-        self.assertIn("its reader takes nothing", "".join(said))
+        p = Watched("detect", "--live", "null:320x180@50,frames=100000", "-o", f"[preset=ultrafast]{out}", "-o", "[f=rawvideo]-",
+                    stdout=subprocess.PIPE)
+        p.wait_for("takes no frames")
+        self.assertNotEqual(p.end(), 0)
+        self.assertIn("its reader takes nothing", p.said)
         self.assertGreater(count_frames(out), 10)
 
     def test_refused(self):
@@ -99,6 +119,57 @@ class Outputs(common.Case):
         p = common.run("model", "import", "x.tflite", "-o", "a", "-o", "b", check=False)
         self.assertEqual(p.returncode, 2)
         self.assertIn("give -o once", p.stderr)
+
+
+def until(condition, what):
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+class Push(common.Case):
+    """To a second ffmpeg, which listens."""
+
+    def receive(self, port, path):
+        p = subprocess.Popen(["ffmpeg", "-v", "error", "-nostdin", "-y", "-analyzeduration", "100000", "-listen", "1", "-i", f"rtmp://127.0.0.1:{port}/live/x",
+                              "-c", "copy", "-flush_packets", "1", path], stderr=subprocess.DEVNULL)
+        self.addCleanup(p.kill)
+        listens = f"0100007F:{port:04X} 00000000:0000 0A"
+        until(lambda: listens in pathlib.Path("/proc/net/tcp").read_text(), "ffmpeg does not listen")
+        return p
+
+    def test_connects_again(self):
+        """The receiver is killed and another one comes: it gets pictures, the file beside it has them all."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        files = [self.tmp / name for name in ("1.flv", "2.flv")]
+        first = self.receive(port, files[0])
+        p = Watched("detect", "--live", "null:320x180@50,frames=100000", "-o", f"[preset=ultrafast]{self.tmp / 'all.mkv'}", "-o",
+                    f"rtmp://127.0.0.1:{port}/live/x", f"--json={self.tmp / 's.json'}")
+        until(lambda: files[0].exists() and files[0].stat().st_size > 3000, "nothing is received")
+        first.kill()
+        first.wait()
+        p.wait_for("the connection was lost")
+        second = self.receive(port, files[1])
+        p.wait_for("connected again")
+        until(lambda: files[1].exists() and files[1].stat().st_size > 3000, "nothing is received again")
+        p.end()
+        second.wait(60)
+        for path in files:
+            self.assertGreater(count_frames(path), 2)
+        kept, sent = json.loads((self.tmp / "s.json").read_text())["outputs"]
+        self.assertEqual(count_frames(self.tmp / "all.mkv"), kept["frames"])
+        self.assertGreater(sent["shed"], 0)
+        self.assertEqual(sent["frames"] + sent["shed"], kept["frames"] + kept["shed"])
+
+    def test_nobody_listens(self):
+        with socket.socket() as s: # bound, but it does not listen
+            s.bind(("127.0.0.1", 0))
+            p = common.run("detect", "null:64x48@25,frames=5", "-o", f"tcp://127.0.0.1:{s.getsockname()[1]}", check=False)
+        self.assertEqual(p.returncode, 75, p.stderr)
+        self.assertIn("cannot be connected to: Connection refused", p.stderr)
 
 
 if __name__ == "__main__":

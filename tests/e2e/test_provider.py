@@ -137,7 +137,7 @@ def options(ours, fixed=(), own=None):
     o = ort.SessionOptions()
     o.intra_op_num_threads = o.inter_op_num_threads = 1
     o.log_severity_level = 3
-    for name in fixed:
+    for name in {*fixed, "batch"}: # which the zoo's models leave free
         o.add_free_dimension_override_by_name(name, 1)
     if ours:
         o.add_provider_for_devices([d for d in ort.get_ep_devices() if d.ep_name == "tachy"][:1],

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
         return 2;
     }
     int threads = argc > 4 ? atoi(argv[4]) : 1, repeat = argc > 5 ? atoi(argv[5]) : 1;
-    if (tachy_engine_open(&e, tachy_engine_params(.provider = "cpu", .model_path = argv[1],
+    if (tachy_engine_open(&e, tachy_engine_params(.provider = "cpu", .model_path = argv[1], .batch_max = 1,
                                                   .threads = threads, .log = &log)))
         return 1;
     int n = tachy_engine_inputs(e, &in), m = tachy_engine_outputs(e, &out);
