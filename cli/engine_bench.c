@@ -5,18 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine_bench.h"
 
 enum { MOST = BENCH_LIST };
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 static int by_size(const void *a, const void *b)
 {
@@ -38,10 +30,10 @@ static int burst(struct bench_row *r, double ms, double *median)
     enum { RUNS = 1000 };
     double times[RUNS];
     int n = 0, err = tachy_engine_run(r->engine, r->t.in, r->t.out);
-    for (double end = now_ms() + ms; err == TACHY_OK && n < RUNS && (!n || now_ms() < end);) {
-        double start = now_ms();
+    for (double end = engine_now_ms() + ms; err == TACHY_OK && n < RUNS && (!n || engine_now_ms() < end);) {
+        double start = engine_now_ms();
         err = tachy_engine_run(r->engine, r->t.in, r->t.out);
-        times[n++] = now_ms() - start;
+        times[n++] = engine_now_ms() - start;
     }
     qsort(times, (size_t)n, sizeof(*times), by_size);
     *median = n ? quantile(times, n, 0.5) : NAN;
@@ -206,7 +198,8 @@ static void judge_there(const struct bench *b, struct bench_row *first)
     if (err == TACHY_OK)
         err = tachy_engine_open(&single, &p);
     if (err == TACHY_OK && b->input)
-        err = engine_frames_open(&frames, b->input, b->model, &log);
+        err = engine_frames_open(&frames, b->input,
+                                 &(struct tachy_model_params){.name = b->model, .dir = b->model_dir, .no_verify = true, .log = &log});
     message_log(NULL);
     fill(&first->t, TACHY_PATTERN_NOISE);
     if (err == TACHY_OK)
@@ -414,7 +407,8 @@ int engine_bench(struct cli *c)
     for (int i = 0; i < n && err == TACHY_OK; i++) {
         all[i] = (struct bench){.base = &base, .rounds = (int)tachy_settings_int(c->settings, "engine.rounds"),
                                 .reference = !tachy_settings_bool(c->settings, "engine.no_reference"),
-                                .cuda = cuda, .model = c->args[i + 1], .input = input};
+                                .cuda = cuda, .model = c->args[i + 1], .input = input,
+                                .model_dir = tachy_settings_str(c->settings, "model.dir")};
         err = engine_model(c, c->args[i + 1], &all[i].path);
         if (err == TACHY_OK)
             err = make_rows(&all[i], &l);

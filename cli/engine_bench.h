@@ -26,6 +26,7 @@ struct bench {
     int rounds;
     bool reference, cuda;
     const char *model, *input; // as they were given; input NULL: none
+    const char *model_dir;     // --model-dir; NULL: the default
     struct bench_row *rows; // in the order in which they take turns
     int nb_rows;
     double peak; // multiply-adds a second of a core; 0: not known
