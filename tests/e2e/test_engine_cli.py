@@ -137,6 +137,7 @@ class EngineCommand(common.Case):
         if r["multiply_adds"]:
             self.assertAlmostEqual(r["gflops"] * r["median_ms"] * 1e6, 2 * r["multiply_adds"], delta=1e3)
             self.assertAlmostEqual(r["share_of_peak"] * r["threads"] * peak * 2e-9, r["gflops"], places=6)
+            self.assertGreater(r["share_of_roofline"], r["share_of_peak"] * (1 - 1e-9))  # no layer needs less
 
     def test_bench(self):
         out = self.tmp / "bench.json"
@@ -156,7 +157,8 @@ class EngineCommand(common.Case):
                     continue
                 self.check_row(r, told["peak_multiply_adds_per_s"])
                 self.assertEqual(r["multiply_adds"], work_of(self.selfie) * r["batch"] if whole else None)
-                self.assertEqual([r[k] is not None for k in ("gflops", "share_of_peak", "error_l2")], [whole] * 3)
+                self.assertEqual([r[k] is not None for k in ("gflops", "share_of_peak", "share_of_roofline", "error_l2")],
+                                 [whole] * 4)
                 if whole:  # ours keeps the bound of docs/provider.md, ONNX Runtime's need not
                     self.assertTrue(0 < r["error_abs"] < (1e-4 if r["provider"] == "tachy" else 1e-2), r["error_abs"])
         self.assertIn("selfie.onnx\nPROVIDER", p.stdout)
@@ -178,6 +180,8 @@ class EngineCommand(common.Case):
             self.check_row(r, told["peak_multiply_adds_per_s"])
             self.assertEqual(r["multiply_adds"], r["batch"] * 32 * 32 * 9 * 40 * 40)
             self.assertLess(r["error_l2"], 1e-6)
+        layers = asked("why", path)["plans"][0]["layers"]
+        self.assertEqual(layers, [[32 * 32 * 9 * 40 * 40, 4 * (32 * 32 * 9 + 2 * 32 * 40 * 40)]])
         for one, four in zip(rows[:2], rows[4:6]):
             self.assertGreater(four["min_ms"], one["min_ms"])
 
